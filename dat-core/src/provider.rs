@@ -1,0 +1,596 @@
+//! The provider seam: what DAT asks of an HCA, and all it knows of one.
+//!
+//! Two traits carry the control path ([`Provider`]) and three the data path ([`SendQueue`], [`RecvQueue`],
+//! [`CompletionQueue`]). The data-path objects are values of their own: dat-core moves the two queues of a queue pair
+//! into the posting half of an Endpoint and the completion queue into the reaping half of an Event Dispatcher, so that
+//! two threads share neither a lock nor a cache line they both write.
+//!
+//! Rules of the seam:
+//! * No method calls back into dat-core, and none waits for the network. A method may wait for the *device* (a command),
+//!   always with a deadline of the provider's own.
+//! * Handles are `Copy` newtypes made by the provider; dat-core only carries them.
+//! * What the device said of a failure survives in [`Fault`].
+//! * `now` is a parameter wherever time matters.
+//!
+//! Two implementors exist: `hca-mlx5`, and `crate::testing`, which is memory only.
+
+use core::fmt;
+use core::net::IpAddr;
+use core::task::Poll;
+
+use crate::time::Instant;
+
+/// A protection domain (DAT: Protection Zone).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pd(pub u32);
+
+/// A queue pair. `number` is the 24-bit number the wire knows it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Qp {
+    /// The QPN, 24 bits.
+    pub number: u32,
+}
+
+/// A completion queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cq(pub u32);
+
+/// A registered memory region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mr {
+    /// The key local segments carry.
+    pub lkey: u32,
+    /// The key peers carry.
+    pub rkey: u32,
+}
+
+/// A memory window. Only the upper 24 bits of its key are fixed; each bind takes a new low byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mw {
+    /// The key as created, bound to nothing.
+    pub rkey: u32,
+}
+
+/// A span of consumer memory by virtual address.
+///
+/// A plain description: the provider decides whether the device may be given that memory at all, and refuses
+/// ([`FaultKind::BadParameter`]) what its platform has not handed out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Region {
+    /// First byte.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+bitflags::bitflags! {
+    /// Access rights of a memory key or a queue pair, as the fabric means them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Access: u8 {
+        /// The HCA may gather from it for a local request.
+        const LOCAL_READ = 0x01;
+        /// A peer may read it.
+        const REMOTE_READ = 0x02;
+        /// The HCA may scatter into it for a local request.
+        const LOCAL_WRITE = 0x10;
+        /// A peer may write it.
+        const REMOTE_WRITE = 0x20;
+    }
+
+    /// How one request is posted.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PostFlags: u8 {
+        /// Write a completion when it succeeds. Errors always complete.
+        const SIGNALED = 0x01;
+        /// Mark the message so that the peer's solicited notification fires.
+        const SOLICITED = 0x02;
+        /// Start only after all earlier reads of this queue have finished.
+        const FENCE = 0x04;
+        /// Build the request but leave the doorbell to a later post or to [`SendQueue::ring`].
+        const DEFER = 0x08;
+    }
+}
+
+/// One local segment, checked by dat-core against its LMR.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Virtual address of the first byte.
+    pub addr: u64,
+    /// Length in bytes; never 0 (dat-core drops empty segments).
+    pub len: u32,
+    /// The region's lkey.
+    pub lkey: u32,
+}
+
+/// The far end of an RDMA operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Address in the peer's region or window.
+    pub addr: u64,
+    /// The peer's key.
+    pub rkey: u32,
+}
+
+/// One memory window bind (or, with `len` 0, unbind).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The window's key before the bind; the low byte may be stale.
+    pub old_rkey: u32,
+    /// The key after it: same upper 24 bits, another low byte.
+    pub new_rkey: u32,
+    /// lkey of the region beneath.
+    pub lkey: u32,
+    /// First address the window opens.
+    pub addr: u64,
+    /// Bytes it opens; 0 unbinds.
+    pub len: u64,
+    /// Only the `REMOTE_*` bits count.
+    pub access: Access,
+}
+
+/// The send queue of a queue pair: the posting end, owned by one thread.
+///
+/// dat-core guarantees: never more requests outstanding than [`QpInit::requests`], never more segments than
+/// [`QpInit::request_segments`], and only while the queue pair is in Rts. So nothing here can fail.
+///
+/// Each method returns the request's *token*, a free-running 16-bit counter by which its completion names it. Tokens of
+/// requests outstanding at one time differ modulo [`Provider::token_space`]; they need not be consecutive.
+pub trait SendQueue {
+    /// Posts a SEND of the segments in order.
+    fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16;
+    /// Posts an RDMA WRITE of the segments to `remote`.
+    fn rdma_write(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16;
+    /// Posts an RDMA READ from `remote` into the segments.
+    fn rdma_read(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16;
+    /// Posts a window bind or unbind. Requests posted after it start only when it has taken effect.
+    fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16;
+    /// Rings the doorbell for every request posted with [`PostFlags::DEFER`] since the last doorbell.
+    fn ring(&mut self);
+}
+
+/// The receive queue of a queue pair: the posting end, owned by one thread.
+pub trait RecvQueue {
+    /// Posts one receive. Its token counts by one from 0 after each reset of the queue pair.
+    fn recv(&mut self, segments: &[Segment]) -> u16;
+}
+
+/// Which queue a completion belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// A request of the send queue.
+    Send,
+    /// A receive.
+    Recv,
+}
+
+/// How a request ended, in the terms of the InfiniBand work completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// It succeeded.
+    Success,
+    /// Flushed: the queue pair had left Rts before it ran.
+    Flushed,
+    /// The message did not fit the local segments.
+    LocalLength,
+    /// The request was malformed for this queue pair.
+    LocalQpOperation,
+    /// A local key, range, right or PD was wrong.
+    LocalProtection,
+    /// A window bind was refused.
+    WindowBind,
+    /// The peer's response made no sense.
+    BadResponse,
+    /// A local access error at the responder.
+    LocalAccess,
+    /// The peer found the request invalid.
+    RemoteInvalidRequest,
+    /// The peer's key, range, right or PD was wrong.
+    RemoteAccess,
+    /// The peer could not carry it out.
+    RemoteOperation,
+    /// No acknowledgement after all retries.
+    TransportRetry,
+    /// The peer had no receive posted after all RNR retries.
+    RnrRetry,
+    /// The peer gave up.
+    RemoteAborted,
+    /// A syndrome this version does not know.
+    Other,
+}
+
+/// One completion, as the provider read it from the device. Nothing in it is trusted: dat-core checks the index, the
+/// token and the length against what it has outstanding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// [`QpInit::index`] of the queue pair.
+    pub index: u32,
+    /// Bytes received (receives) or read (reads); 0 elsewhere.
+    pub len: u32,
+    /// Which request.
+    pub token: u16,
+    /// Which of the two queues.
+    pub direction: Direction,
+    /// How it ended.
+    pub status: Status,
+    /// The device's own syndrome byte, 0 on success.
+    pub syndrome: u8,
+    /// The device's vendor syndrome byte, 0 on success.
+    pub vendor: u8,
+}
+
+/// A completion queue: the reaping end, owned by one thread.
+pub trait CompletionQueue {
+    /// The next completion, if the device has written one. Entries that make no sense are skipped and counted.
+    fn poll(&mut self) -> Option<Completion>;
+    /// Asks for one event when the next completion (any, or only a solicited or failed one) arrives.
+    ///
+    /// Completions that arrived before the call raise the event at once.
+    fn arm(&mut self, solicited_only: bool);
+}
+
+/// What a queue pair is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct QpInit {
+    /// Its protection domain.
+    pub pd: Pd,
+    /// Where requests complete.
+    pub send_cq: Cq,
+    /// Where receives complete.
+    pub recv_cq: Cq,
+    /// Most requests outstanding.
+    pub requests: u16,
+    /// Most receives outstanding.
+    pub receives: u16,
+    /// Most segments of a request.
+    pub request_segments: u8,
+    /// Most segments of a receive.
+    pub receive_segments: u8,
+    /// 24 bits that come back in every completion of it ([`Completion::index`]).
+    pub index: u32,
+}
+
+/// A queue pair as created: Reset state, with its two posting ends.
+#[derive(Debug)]
+pub struct NewQp<S, R> {
+    /// Its handle.
+    pub qp: Qp,
+    /// Posting end of the send queue.
+    pub sq: S,
+    /// Posting end of the receive queue.
+    pub rq: R,
+}
+
+/// Path MTU of the transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Mtu {
+    /// 256 bytes.
+    B256 = 1,
+    /// 512 bytes.
+    B512 = 2,
+    /// 1024 bytes.
+    B1024 = 3,
+    /// 2048 bytes.
+    B2048 = 4,
+    /// 4096 bytes.
+    B4096 = 5,
+}
+
+impl Mtu {
+    /// From the code that CM messages and queue pair contexts carry.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::B256),
+            2 => Some(Self::B512),
+            3 => Some(Self::B1024),
+            4 => Some(Self::B2048),
+            5 => Some(Self::B4096),
+            _ => None,
+        }
+    }
+
+    /// The code that CM messages and queue pair contexts carry.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// Payload bytes of one packet.
+    #[must_use]
+    pub const fn bytes(self) -> u32 {
+        128 << self.code()
+    }
+}
+
+/// The resolved way to a peer. Made by [`Provider::resolve`], carried by dat-core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The peer's address (its GID is this address, IPv4 as ::ffff:a.b.c.d).
+    pub remote: IpAddr,
+    /// MAC of the peer, or of the gateway to it.
+    pub remote_mac: [u8; 6],
+    /// Entry of the local address table to send from.
+    pub source_index: u8,
+    /// Hop limit / TTL.
+    pub hop_limit: u8,
+    /// Traffic class / TOS.
+    pub traffic_class: u8,
+    /// 20-bit flow label; also chooses the UDP source port.
+    pub flow_label: u32,
+}
+
+/// One step of a queue pair's life. Each is one command of the device.
+#[derive(Clone, Copy, Debug)]
+pub enum QpStep {
+    /// Reset to Init: receives may be posted from now on.
+    Init {
+        /// What peers may do through this queue pair.
+        access: Access,
+    },
+    /// Init to ready-to-receive.
+    Rtr {
+        /// The way to the peer.
+        path: Path,
+        /// The peer's QPN.
+        remote_qpn: u32,
+        /// First PSN to expect.
+        rq_psn: u32,
+        /// Path MTU.
+        mtu: Mtu,
+        /// Reads the peer may have outstanding here.
+        responder_resources: u8,
+        /// RNR timer code put into RNR NAKs.
+        min_rnr_timer: u8,
+    },
+    /// Ready-to-receive to ready-to-send.
+    Rts {
+        /// First PSN to send.
+        sq_psn: u32,
+        /// Reads this side may have outstanding.
+        initiator_depth: u8,
+        /// ACK timeout, 4.096 us * 2^n.
+        ack_timeout: u8,
+        /// Transport retries, 0..7.
+        retry_count: u8,
+        /// RNR retries, 7 = without end.
+        rnr_retry: u8,
+    },
+    /// To Error, from any state: both queues are flushed by the device.
+    Error,
+    /// To Reset, from any state: both queues are emptied without completions; tokens start over.
+    Reset,
+}
+
+/// What an HCA can do.
+#[derive(Clone, Copy, Debug)]
+pub struct HcaLimits {
+    /// Name of the adapter, for `dat_ia_query`.
+    pub name: &'static str,
+    /// Name of the vendor.
+    pub vendor: &'static str,
+    /// Device revision: major, minor.
+    pub hardware: (u32, u32),
+    /// Firmware revision: major, minor, sub-minor.
+    pub firmware: (u16, u16, u16),
+    /// Node GUID.
+    pub node_guid: u64,
+    /// Queue pairs.
+    pub max_qp: u32,
+    /// Completion queues.
+    pub max_cq: u32,
+    /// Entries of one completion queue.
+    pub max_cqe: u32,
+    /// Outstanding requests of one queue pair.
+    pub max_qp_requests: u32,
+    /// Segments of one request.
+    pub max_segments: u8,
+    /// Memory regions and windows together.
+    pub max_mkey: u32,
+    /// Bytes of one region.
+    pub max_region: u64,
+    /// Bytes of one message.
+    pub max_message: u32,
+    /// Reads outstanding as initiator and as responder.
+    pub max_reads: u8,
+    /// Protection domains.
+    pub max_pd: u32,
+    /// Largest payload of a packet on this port.
+    pub mtu: Mtu,
+    /// Memory windows exist.
+    pub windows: bool,
+    /// Ack delay code of this device (CM target ACK delay).
+    pub ack_delay: u8,
+}
+
+/// The address an Interface Adapter answers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Net {
+    /// Own address.
+    pub addr: IpAddr,
+    /// Prefix length of the attached network.
+    pub prefix: u8,
+    /// Next hop for all other destinations.
+    pub gateway: Option<IpAddr>,
+    /// 802.1Q VLAN.
+    pub vlan: Option<u16>,
+}
+
+/// A connection management datagram of 256 bytes with the address it came from.
+#[derive(Clone, Copy, Debug)]
+pub struct MadIn {
+    /// Sender.
+    pub from: IpAddr,
+    /// The MAD.
+    pub mad: [u8; 256],
+}
+
+/// What happened at the device besides completions.
+#[derive(Clone, Copy, Debug)]
+pub enum Notice {
+    /// Completion event of an armed queue.
+    Completion(Cq),
+    /// A completion queue failed (overrun or access error).
+    CqError(Cq),
+    /// First packet of the peer arrived while the queue pair was in ready-to-receive.
+    Established(Qp),
+    /// A queue pair left its state by an error; the cause is in the fault.
+    QpError(Qp, Fault),
+    /// The link went down (`false`) or up (`true`).
+    Link(bool),
+    /// The device is lost: nothing on it works any more.
+    Catastrophic(Fault),
+}
+
+/// The control path of an HCA.
+pub trait Provider {
+    /// Posting end of a send queue.
+    type Sq: SendQueue;
+    /// Posting end of a receive queue.
+    type Rq: RecvQueue;
+    /// Reaping end of a completion queue.
+    type Cq: CompletionQueue;
+
+    /// What the HCA can do. Constant after bring-up.
+    fn limits(&self) -> &HcaLimits;
+    /// Tokens of the send queue are distinct modulo this power of two, for a queue of `requests`. At most
+    /// `4 * requests.next_power_of_two()`, or 1 where [`QpInit::requests`] is 0.
+    fn token_space(&self, requests: u16) -> u16;
+
+    /// Gives the port its address. Called once, before anything else that concerns the network.
+    fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault>;
+    /// The way to `remote`: pending while neighbour discovery runs, an error when it got no answer.
+    /// Called again at [`Provider::next_deadline`] or after [`Provider::service`] reported work.
+    fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>>;
+
+    /// Makes a protection domain.
+    fn pd_create(&mut self) -> Result<Pd, Fault>;
+    /// Destroys it.
+    fn pd_destroy(&mut self, pd: Pd) -> Result<(), Fault>;
+
+    /// Registers memory.
+    fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault>;
+    /// Ends a registration; when it returns the device no longer touches the memory.
+    fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault>;
+
+    /// Makes a memory window, bound to nothing.
+    fn mw_create(&mut self, pd: Pd) -> Result<Mw, Fault>;
+    /// Destroys a window, bound or not; when it returns its keys open nothing.
+    fn mw_destroy(&mut self, mw: Mw) -> Result<(), Fault>;
+
+    /// Makes a completion queue of at least `entries` entries.
+    fn cq_create(&mut self, entries: u32) -> Result<(Cq, Self::Cq), Fault>;
+    /// Destroys it. No queue pair may use it.
+    fn cq_destroy(&mut self, cq: Cq, end: Self::Cq) -> Result<(), Fault>;
+
+    /// Makes a queue pair, in Reset.
+    fn qp_create(&mut self, init: &QpInit) -> Result<NewQp<Self::Sq, Self::Rq>, Fault>;
+    /// Takes a queue pair one step on. The posting ends stay valid; after [`QpStep::Reset`] they start over, which the
+    /// caller tells them by passing them to [`Provider::qp_restart`].
+    fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault>;
+    /// Rewinds the posting ends of a queue pair that has just been reset.
+    fn qp_restart(&mut self, qp: Qp, sq: &mut Self::Sq, rq: &mut Self::Rq);
+    /// Destroys a queue pair in any state.
+    fn qp_destroy(&mut self, qp: Qp, sq: Self::Sq, rq: Self::Rq) -> Result<(), Fault>;
+
+    /// Sends one connection management datagram from QP1 to the peer's QP1.
+    fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault>;
+    /// The next datagram that arrived on QP1.
+    fn mad_recv(&mut self) -> Option<MadIn>;
+
+    /// Does what is due: events, page requests, health, neighbour discovery. Bounded work per call.
+    fn service(&mut self, now: Instant);
+    /// The next thing that happened; call until `None` after [`Provider::service`].
+    fn notice(&mut self) -> Option<Notice>;
+    /// When [`Provider::service`] wants to be called again even if nothing interrupts.
+    fn next_deadline(&self) -> Option<Instant>;
+
+    /// Gives everything back and stops the device. The provider is unusable afterwards.
+    fn close(&mut self) -> Result<(), Fault>;
+}
+
+/// The class of a failure: what the caller can do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The device or the platform has no more of what was asked for.
+    Resources,
+    /// The request itself was refused.
+    BadParameter,
+    /// The object is in a state that does not allow it, or still in use.
+    BadState,
+    /// The device lacks the feature.
+    Unsupported,
+    /// The device did not answer within its deadline.
+    Timeout,
+    /// The device is gone or dead (all ones, fatal health).
+    Gone,
+    /// The device's answer made no sense.
+    Nonsense,
+    /// Nobody answered for that network address.
+    Unreachable,
+}
+
+/// One failure, with everything the device said.
+///
+/// Prints as `QP 0x4d: RTR2RTS_QP refused: bad parameter (status 3, syndrome 0x4bb88f); set --mtu 1024`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Its class.
+    pub kind: FaultKind,
+    /// What was being done: a command name, a register, a step.
+    pub operation: &'static str,
+    /// Kind of object it was done to, empty if none.
+    pub object: &'static str,
+    /// Its number.
+    pub number: u32,
+    /// The device's status byte, 0 if it gave none.
+    pub status: u8,
+    /// The device's syndrome, 0 if it gave none.
+    pub syndrome: u32,
+    /// The cause in words.
+    pub cause: &'static str,
+    /// What to do about it, empty if nothing is known.
+    pub advice: &'static str,
+}
+
+impl Fault {
+    /// A fault of `kind` in `operation`, with nothing from the device yet.
+    #[must_use]
+    pub const fn new(kind: FaultKind, operation: &'static str, cause: &'static str) -> Self {
+        Self { kind, operation, object: "", number: 0, status: 0, syndrome: 0, cause, advice: "" }
+    }
+
+    /// Names the object it happened to.
+    #[must_use]
+    pub const fn of(mut self, object: &'static str, number: u32) -> Self {
+        self.object = object;
+        self.number = number;
+        self
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub const fn advise(mut self, advice: &'static str) -> Self {
+        self.advice = advice;
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.object.is_empty() {
+            write!(f, "{} {:#x}: ", self.object, self.number)?;
+        }
+        write!(f, "{}: {}", self.operation, self.cause)?;
+        if self.status != 0 || self.syndrome != 0 {
+            write!(f, " (status {}, syndrome {:#x})", self.status, self.syndrome)?;
+        }
+        if !self.advice.is_empty() {
+            write!(f, "; {}", self.advice)?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for Fault {}

@@ -1,0 +1,51 @@
+//! Time as dat-core sees it: a number the host passes in. Nothing here reads a clock.
+
+use core::ops::{Add, Sub};
+use core::time::Duration;
+
+/// A point in time, in nanoseconds since a start that only the host knows.
+///
+/// Every call that may start or check a deadline takes one; dat-core never waits and never asks what time it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The host's start of time.
+    pub const ZERO: Self = Self(0);
+    /// A deadline that never comes.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The point `nanos` nanoseconds after the host's start of time.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the host's start of time.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time from `earlier` to `self`; zero if `earlier` is not earlier.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Instant> for Instant {
+    type Output = Duration;
+
+    fn sub(self, earlier: Instant) -> Duration {
+        self.since(earlier)
+    }
+}

@@ -1,0 +1,100 @@
+//! The platform seam: everything the driver asks of the machine it runs on.
+//!
+//! An embedder implements [`Platform`] once, some fifteen short methods. Before it hands the platform to the driver it
+//! has found the function, sized and mapped BAR 0, reset the function and switched bus mastering on; the driver never
+//! sees configuration space. There is no interrupt method: the host calls the driver's `service` when a vector fires,
+//! or whenever it likes.
+//!
+//! Memory. The platform owns *one arena*: a span of host memory that the device may reach, seen by the CPU at
+//! [`Platform::arena_addr`] and by the device wherever [`Platform::iova`] says. The driver addresses it by offset and
+//! only through the accessors here, which take a shared reference and never lend a Rust reference into memory that the
+//! device may write. Queues, doorbell records, mailboxes and consumer buffers all come from [`Platform::alloc`].
+//! Firmware pages are a reserve of their own, so that running out of either can be told apart; the driver never reads
+//! or writes those.
+//!
+//! Order. Three fences, named for their use. An implementation over ordinary memory maps them to the instructions of
+//! its architecture; the in-process model uses them as the only points at which stores become visible, so that a missing
+//! one fails every time.
+
+/// A piece of the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Offset of its first byte in the arena.
+    pub offset: usize,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+/// The host of the driver. All methods take `&self`: the control half and the data halves of the driver use it side by
+/// side, possibly from several threads (then the implementation is `Sync`).
+pub trait Platform {
+    // ---- BAR 0 ----
+
+    /// Length of BAR 0 in bytes.
+    fn bar_len(&self) -> usize;
+    /// One 32-bit load at `offset`, in memory order (device registers are big-endian; the driver converts).
+    /// All ones if the device is gone or `offset` is outside the BAR.
+    fn read32(&self, offset: usize) -> u32;
+    /// One 32-bit store.
+    fn write32(&self, offset: usize, value: u32);
+    /// One 64-bit store that reaches the device as one transaction.
+    fn write64(&self, offset: usize, value: u64);
+    /// One 64-byte block, possibly write-combined: the device sees the eight words in order but may see them as one
+    /// burst or as several. Only used where [`Platform::WRITE_COMBINING`] is true.
+    fn write_block(&self, offset: usize, block: &[u64; 8]);
+    /// The BAR's doorbell pages are mapped write-combining, so BlueFlame pays.
+    const WRITE_COMBINING: bool;
+
+    // ---- the arena ----
+
+    /// Length of the arena in bytes.
+    fn arena_len(&self) -> usize;
+    /// CPU address of the arena's first byte, page aligned: what consumer segments carry.
+    fn arena_addr(&self) -> u64;
+    /// Takes `len` zeroed bytes aligned to `align` (a power of two) out of the arena.
+    fn alloc(&self, len: usize, align: usize) -> Option<Span>;
+    /// Gives a span back, exactly as it was taken.
+    fn free(&self, span: Span);
+    /// Device address of the byte at `offset`, and how many bytes from there are contiguous for the device.
+    fn iova(&self, offset: usize) -> Option<(u64, usize)>;
+
+    /// 32-bit load in memory order. 0 outside the arena, as with all loads here.
+    fn load32(&self, offset: usize) -> u32;
+    /// `N` 64-bit loads from consecutive words, in ascending order; `offset` is a multiple of 8.
+    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N];
+    /// 32-bit store in memory order. Dropped outside the arena, as with all stores here.
+    fn store32(&self, offset: usize, value: u32);
+    /// `N` 64-bit stores to consecutive words, in ascending order; `offset` is a multiple of 8.
+    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]);
+    /// Copies out of the arena.
+    fn read_bytes(&self, offset: usize, to: &mut [u8]);
+    /// Copies into the arena.
+    fn write_bytes(&self, offset: usize, from: &[u8]);
+
+    // ---- firmware pages ----
+
+    /// Takes up to `to.len()` 4 KiB pages out of the firmware reserve and writes their device addresses. Returns how
+    /// many there were.
+    fn pages_take(&self, to: &mut [u64]) -> usize;
+    /// Takes pages back from the device, by the addresses given out. Returns how many of them it knew.
+    fn pages_return(&self, pages: &[u64]) -> usize;
+
+    // ---- order ----
+
+    /// Before a doorbell: all earlier stores to the arena are visible to the device before any later store to the BAR
+    /// or to a doorbell record.
+    fn before_doorbell(&self);
+    /// After seeing ownership pass to software: no later load of the arena happens before the load that saw it.
+    fn after_ownership(&self);
+    /// After MMIO: earlier stores to the BAR, write-combined ones too, have left the CPU.
+    fn after_mmio(&self);
+
+    // ---- time and chance ----
+
+    /// Nanoseconds since a start of the host's choosing; never goes back.
+    fn now(&self) -> u64;
+    /// Called in every bounded wait: the host may yield, sleep a little, or (the model) let time pass.
+    fn relax(&self);
+    /// 64 unpredictable bits.
+    fn entropy(&self) -> u64;
+}

@@ -1,0 +1,2 @@
+//! The verbs of this workspace.
+fn main() {}
