@@ -7,3 +7,5 @@ pub mod time;
 
 pub use provider::{Fault, FaultKind};
 pub use time::Instant;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

@@ -1,0 +1,341 @@
+//! The fabric: the memory of both ports, and what a test may do to it.
+
+use core::cell::{Cell, RefCell};
+use core::net::IpAddr;
+
+use heapless::{Deque, Vec};
+
+use super::keys::Key;
+use super::{CQES, CQS, KEYS, MEMORY, QPS, REQUESTS, SEGMENTS};
+use crate::provider::{
+    Bind, Completion, Fault, FaultKind, HcaLimits, MadIn, Mtu, Notice, Pd, Region, Remote, Segment,
+};
+
+/// First address of port 0's memory; port 1's follows it.
+pub(super) const BASE: u64 = 0x1000_0000;
+
+/// What becomes of a management datagram on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It arrives.
+    Deliver,
+    /// It is lost.
+    Lose,
+    /// It arrives twice.
+    Duplicate,
+}
+
+/// What a send queue entry asks for.
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    Send(Segments),
+    Write(Segments, Remote),
+    Read(Segments, Remote),
+    Bind(Bind),
+}
+
+pub(super) type Segments = Vec<Segment, SEGMENTS>;
+
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) token: u16,
+    pub(super) signaled: bool,
+    pub(super) work: Work,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Receive {
+    pub(super) token: u16,
+    pub(super) segments: Segments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Reset,
+    Init,
+    Rtr,
+    Rts,
+    Error,
+}
+
+#[derive(Debug)]
+pub(super) struct QpSlot {
+    pub(super) pd: Pd,
+    pub(super) send_cq: usize,
+    pub(super) recv_cq: usize,
+    pub(super) index: u32,
+    pub(super) state: State,
+    pub(super) access: crate::provider::Access,
+    pub(super) peer: Option<(usize, u32)>,
+    pub(super) sends: Deque<Request, REQUESTS>,
+    pub(super) recvs: Deque<Receive, REQUESTS>,
+    /// Requests at the tail of `sends` that were posted with DEFER and have no doorbell yet.
+    pub(super) deferred: usize,
+    /// The first packet has been announced.
+    pub(super) heard: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct CqSlot {
+    pub(super) entries: Deque<Completion, CQES>,
+    pub(super) depth: usize,
+    pub(super) armed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) addr: Option<IpAddr>,
+    pub(super) pds: u32,
+    pub(super) keys: [Option<Key>; KEYS],
+    pub(super) variant: u8,
+    pub(super) cqs: [Option<CqSlot>; CQS],
+    pub(super) qps: [Option<QpSlot>; QPS],
+    pub(super) mads: Deque<MadIn, 32>,
+    pub(super) notices: Deque<Notice, 32>,
+    pub(super) open: bool,
+}
+
+impl Port {
+    const fn new() -> Self {
+        Self {
+            addr: None,
+            pds: 0,
+            keys: [const { None }; KEYS],
+            variant: 0,
+            cqs: [const { None }; CQS],
+            qps: [const { None }; QPS],
+            mads: Deque::new(),
+            notices: Deque::new(),
+            open: false,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) ports: [Port; 2],
+    pub(super) memory: [u8; 2 * MEMORY],
+}
+
+/// Two ports and the memory of both. Ports are taken with [`super::LoopHca::new`].
+pub struct Fabric {
+    pub(super) inner: RefCell<Memory>,
+    pub(super) held: Cell<bool>,
+    pub(super) fail: Cell<Option<u32>>,
+    pub(super) unreachable: Cell<Option<IpAddr>>,
+    pub(super) pending: Cell<bool>,
+    pub(super) windows: Cell<bool>,
+    filter: Cell<fn(&[u8; 256]) -> Verdict>,
+}
+
+impl core::fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Fabric")
+            .field("held", &self.held)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Fabric {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Fabric {
+    /// A fabric with two closed ports.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            inner: RefCell::new(Memory {
+                ports: [Port::new(), Port::new()],
+                memory: [0; 2 * MEMORY],
+            }),
+            held: Cell::new(false),
+            fail: Cell::new(None),
+            unreachable: Cell::new(None),
+            pending: Cell::new(false),
+            windows: Cell::new(true),
+            filter: Cell::new(|_| Verdict::Deliver),
+        }
+    }
+
+    /// While held, posted requests stay outstanding; releasing carries them out in order.
+    pub fn hold(&self, held: bool) {
+        self.held.set(held);
+        if !held {
+            self.run();
+        }
+    }
+
+    /// Decides the fate of each management datagram from now on.
+    pub fn filter(&self, filter: fn(&[u8; 256]) -> Verdict) {
+        self.filter.set(filter);
+    }
+
+    /// The `n`-th control call from now (0 = the next) fails for want of resources; `None` ends it.
+    pub fn fail_nth(&self, n: Option<u32>) {
+        self.fail.set(n);
+    }
+
+    /// Nobody answers for this address.
+    pub fn unreachable(&self, addr: Option<IpAddr>) {
+        self.unreachable.set(addr);
+    }
+
+    /// While set, address resolution neither succeeds nor fails.
+    pub fn silent(&self, pending: bool) {
+        self.pending.set(pending);
+    }
+
+    /// Whether the ports offer memory windows. Decide it before the ports are taken.
+    pub fn windows(&self, offered: bool) {
+        self.windows.set(offered);
+    }
+
+    /// The consumer memory of a port.
+    #[must_use]
+    pub fn region(&self, port: usize) -> Region {
+        Region {
+            addr: BASE + (port.min(1) * MEMORY) as u64,
+            len: MEMORY as u64,
+        }
+    }
+
+    /// Copies into consumer memory; false if any byte lies outside it.
+    pub fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        let Some(at) = offset(addr) else { return false };
+        let Some(to) = at
+            .checked_add(bytes.len())
+            .and_then(|end| inner.memory.get_mut(at..end))
+        else {
+            return false;
+        };
+        to.copy_from_slice(bytes);
+        true
+    }
+
+    /// Copies out of consumer memory; false if any byte lies outside it.
+    pub fn read(&self, addr: u64, bytes: &mut [u8]) -> bool {
+        let inner = self.inner.borrow();
+        let Some(at) = offset(addr) else { return false };
+        let Some(from) = at
+            .checked_add(bytes.len())
+            .and_then(|end| inner.memory.get(at..end))
+        else {
+            return false;
+        };
+        bytes.copy_from_slice(from);
+        true
+    }
+
+    /// Raises a notice at a port, as the device would.
+    pub fn raise(&self, port: usize, notice: Notice) {
+        if let Some(port) = self.inner.borrow_mut().ports.get_mut(port) {
+            // A full queue loses the newest, which a test would see at once.
+            let _ = port.notices.push_back(notice);
+        }
+    }
+
+    /// Puts a completion into a port's queue as a broken device might: nothing in it is checked.
+    pub fn forge(&self, port: usize, cq: crate::provider::Cq, completion: Completion) {
+        let mut inner = self.inner.borrow_mut();
+        if let Some(cq) = inner
+            .ports
+            .get_mut(port)
+            .and_then(|port| port.cqs.get_mut(cq.0 as usize))
+            .and_then(Option::as_mut)
+        {
+            let _ = cq.entries.push_back(completion);
+        }
+    }
+
+    /// Objects alive at a port: pds, keys, completion queues, queue pairs.
+    #[must_use]
+    pub fn alive(&self, port: usize) -> (usize, usize, usize, usize) {
+        let inner = self.inner.borrow();
+        let Some(port) = inner.ports.get(port) else {
+            return (0, 0, 0, 0);
+        };
+        (
+            port.pds.count_ones() as usize,
+            port.keys.iter().flatten().count(),
+            port.cqs.iter().flatten().count(),
+            port.qps.iter().flatten().count(),
+        )
+    }
+
+    /// Counts one control call and fails it if its turn has come.
+    pub(super) fn step(&self, operation: &'static str) -> Result<(), Fault> {
+        match self.fail.get() {
+            Some(0) => {
+                self.fail.set(None);
+                Err(Fault::new(
+                    FaultKind::Resources,
+                    operation,
+                    "the test made this call fail",
+                ))
+            }
+            Some(n) => {
+                self.fail.set(Some(n - 1));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn carry(&self, from: usize, to: IpAddr, mad: &[u8; 256]) {
+        let copies = match (self.filter.get())(mad) {
+            Verdict::Deliver => 1,
+            Verdict::Lose => 0,
+            Verdict::Duplicate => 2,
+        };
+        let mut inner = self.inner.borrow_mut();
+        let Some(source) = inner.ports.get(from).and_then(|port| port.addr) else {
+            return;
+        };
+        for _ in 0..copies {
+            if let Some(port) = inner
+                .ports
+                .iter_mut()
+                .find(|port| port.open && port.addr == Some(to))
+            {
+                // A full queue loses it, as a wire would.
+                let _ = port.mads.push_back(MadIn {
+                    from: source,
+                    mad: *mad,
+                });
+            }
+        }
+    }
+
+    pub(super) fn limits(&self) -> HcaLimits {
+        HcaLimits {
+            name: "loop",
+            vendor: "memory",
+            hardware: (1, 0),
+            firmware: (0, 1, 0),
+            node_guid: 0x0200_00ff_fe00_0001,
+            max_qp: QPS as u32,
+            max_cq: CQS as u32,
+            max_cqe: CQES as u32,
+            max_qp_requests: REQUESTS as u32,
+            max_segments: SEGMENTS as u8,
+            max_mkey: KEYS as u32,
+            max_region: MEMORY as u64,
+            max_message: MEMORY as u32,
+            max_reads: 16,
+            max_pd: 32,
+            mtu: Mtu::B1024,
+            windows: self.windows.get(),
+            ack_delay: 0,
+        }
+    }
+}
+
+/// Offset of an address in the fabric's memory.
+pub(super) fn offset(addr: u64) -> Option<usize> {
+    addr.checked_sub(BASE)
+        .and_then(|at| usize::try_from(at).ok())
+}

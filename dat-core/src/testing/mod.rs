@@ -1,0 +1,42 @@
+//! The loop provider: two HCAs that are nothing but memory.
+//!
+//! It implements [`crate::provider`] so that the state machines above the seam can be tested without a device, a wire or
+//! a clock, and so that the seam itself has two implementors. Both ports live in one [`Fabric`]; a request is carried
+//! out in the call that posts it, unless the test holds the fabric or the receiver is not ready.
+//!
+//! What it keeps of an HCA: keys with ranges, rights and protection domains; windows with a new key at each bind; the
+//! queue pair states; completions in posting order; flushes in the error state. What it leaves out: packets, timers,
+//! retries and loss. Those belong to the device model.
+//!
+//! Only with feature `testing`. Everything is fixed in size; a fabric is about a quarter of a megabyte.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::large_stack_arrays,
+    reason = "tables of a few dozen entries; a fabric is made for tests and placed by them"
+)]
+
+mod exec;
+mod fabric;
+mod hca;
+mod keys;
+#[cfg(test)]
+mod tests;
+
+pub use fabric::{Fabric, Verdict};
+pub use hca::{LoopCq, LoopHca, LoopRq, LoopSq};
+
+/// Requests, and receives, outstanding on one queue pair.
+pub const REQUESTS: usize = 32;
+/// Segments of one request or receive.
+pub const SEGMENTS: usize = 4;
+/// Queue pairs of one port.
+pub const QPS: usize = 16;
+/// Completion queues of one port.
+pub const CQS: usize = 16;
+/// Entries of one completion queue.
+pub const CQES: usize = 128;
+/// Memory keys of one port.
+pub const KEYS: usize = 64;
+/// Bytes of consumer memory of one port.
+pub const MEMORY: usize = 32 * 1024;
