@@ -1,0 +1,3 @@
+//! Hosts the driver runs on in tests.
+
+pub mod views;
