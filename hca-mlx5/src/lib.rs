@@ -7,5 +7,6 @@ extern crate std;
 pub mod cmd;
 pub mod device;
 pub mod eq;
+pub(crate) mod health;
 pub mod platform;
 pub mod prm;
