@@ -6,7 +6,9 @@ extern crate std;
 
 pub mod cmd;
 pub mod device;
+pub mod dma;
 pub mod eq;
 pub(crate) mod health;
+pub mod mmio;
 pub mod platform;
 pub mod prm;
