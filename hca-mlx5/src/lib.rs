@@ -1,4 +1,14 @@
 //! A no_std driver for NVIDIA mlx5 HCAs.
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
+pub mod cmd;
+pub mod device;
+pub mod dma;
+pub mod eq;
+pub(crate) mod health;
+pub mod mmio;
 pub mod platform;
+pub mod prm;
