@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 
-use mlx5_model::host::{DmaError, HostMemory};
+use mlx5_model::host::DmaError;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -219,8 +219,13 @@ enum Place {
     Firmware(u64, usize),
 }
 
-impl HostMemory for Views {
-    fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
+/// As the device sees it.
+impl Views {
+    /// A DMA read.
+    ///
+    /// # Errors
+    /// Where nothing is mapped.
+    pub fn read_dma(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
         self.pieces(iova, buf.len(), |views, place, done, part| {
             let to = &mut buf[done..done + part];
             match place {
@@ -233,7 +238,11 @@ impl HostMemory for Views {
         })
     }
 
-    fn write(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
+    /// A DMA write.
+    ///
+    /// # Errors
+    /// Where nothing is mapped.
+    pub fn write_dma(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
         self.pieces(iova, buf.len(), |views, place, done, part| {
             let from = &buf[done..done + part];
             match place {
@@ -283,7 +292,7 @@ mod tests {
     fn a_device_write_is_seen_by_one_word_at_a_time_until_the_fence() {
         let mut views = Views::new(1, 0);
         let at = iova(&views, 128);
-        HostMemory::write(&mut views, at, &[7; 64]).unwrap();
+        views.write_dma(at, &[7; 64]).unwrap();
         assert_eq!(views.load32(128 + 60), 0x0707_0707);
         let mut bytes = [9; 8];
         views.read(128, &mut bytes);
@@ -298,7 +307,7 @@ mod tests {
         let mut views = Views::new(1, 0);
         let at = iova(&views, 0);
         views.store(4, &[5; 4]);
-        HostMemory::write(&mut views, at, &[7; 16]).unwrap();
+        views.write_dma(at, &[7; 16]).unwrap();
         views.acquire();
         let mut bytes = [0; 16];
         views.read(0, &mut bytes);
@@ -312,13 +321,13 @@ mod tests {
         assert_eq!(run, RUN * PAGE - 10);
         assert_ne!(first + run as u64, iova(&views, RUN * PAGE));
         let at = iova(&views, PAGE - 2);
-        HostMemory::write(&mut views, at, &[1, 2, 3, 4]).unwrap();
+        views.write_dma(at, &[1, 2, 3, 4]).unwrap();
         views.acquire();
         let mut bytes = [0; 4];
         views.read(PAGE - 2, &mut bytes);
         assert_eq!(bytes, [1, 2, 3, 4]);
         let end = iova(&views, RUN * PAGE - 2);
-        assert!(HostMemory::write(&mut views, end, &[0; 4]).is_err());
+        assert!(views.write_dma(end, &[0; 4]).is_err());
         assert_eq!(views.refused, 1);
     }
 
@@ -327,16 +336,16 @@ mod tests {
         let mut views = Views::new(1, 3);
         let mut pages = [0; 5];
         assert_eq!(views.pages_take(&mut pages), 3);
-        HostMemory::write(&mut views, pages[1] + 8, &[1]).unwrap();
+        views.write_dma(pages[1] + 8, &[1]).unwrap();
         assert_eq!(views.pages_return(&pages[..2]), 2);
         assert_eq!(views.pages_return(&pages[..2]), 0);
-        assert!(HostMemory::write(&mut views, pages[1] + 8, &[1]).is_err());
+        assert!(views.write_dma(pages[1] + 8, &[1]).is_err());
         assert_eq!(views.pages_out(), 1);
     }
 
     impl Views {
         fn read_dev(&mut self, iova: u64, to: &mut [u8]) {
-            HostMemory::read(self, iova, to).unwrap();
+            self.read_dma(iova, to).unwrap();
         }
     }
 }
