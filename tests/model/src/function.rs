@@ -54,7 +54,8 @@ fn init(hca: &mut Hca, _input: &[u8], _output: &mut [u8]) -> Result<(), Refusal>
         return Err(Status::BadSysState.because(0x10_2002));
     }
     hca.cmd.life = Life::Running;
-    hca.eqs = crate::eq::EventQueues::new(hca.caps.eq_limit());
+    // Number spaces follow the capabilities as they are now.
+    hca.drop_objects();
     Ok(())
 }
 

@@ -81,7 +81,7 @@ impl Hca {
             regs: Registers::after_reset(0, config.init_time),
             latch: UarLatch::default(),
             cmd: CommandQueue::default(),
-            ids: Ids::default(),
+            ids: Ids::new(&caps),
             eqs: EventQueues::new(caps.eq_limit()),
             caps,
             pages: Pages::default(),
@@ -126,7 +126,7 @@ impl Hca {
     /// Forgets every object: what a teardown leaves of the function's contexts.
     pub(crate) fn drop_objects(&mut self) {
         self.latch = UarLatch::default();
-        self.ids = Ids::default();
+        self.ids = Ids::new(&self.caps);
         self.eqs = EventQueues::new(self.caps.eq_limit());
         self.roce = RoceTable::default();
         self.objects = Objects::default();
