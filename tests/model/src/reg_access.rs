@@ -1,0 +1,1 @@
+//! Registers reached by ACCESS_REG.
