@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod host;
+pub mod transport;
 pub mod wire;
