@@ -77,6 +77,8 @@ pub(crate) struct Cqe {
     pub(crate) vlan: u16,
     /// Device clock.
     pub(crate) timestamp: u64,
+    /// The packet bore a congestion mark.
+    pub(crate) congested: bool,
     /// The peer asked for an event.
     pub(crate) solicited: bool,
     /// For an error: the syndrome.
@@ -100,6 +102,7 @@ impl Cqe {
             l4_l3_hdr_type: 0,
             vlan: 0,
             timestamp: 0,
+            congested: false,
             solicited: false,
             error: None,
         }
@@ -121,6 +124,7 @@ impl Cqe {
             // An error entry carries nothing else: real cards show zeroes up to 0x33.
             put(&mut b, 0x36, &[vendor_syndrome(error), error as u8]);
         } else {
+            put(&mut b, 0x11, &[u8::from(self.congested) << 7]);
             put(&mut b, 0x14, &self.check_sum.to_be_bytes());
             put(&mut b, 0x18, &self.flags_rqpn.to_be_bytes());
             put(&mut b, 0x1c, &[self.hds_ip_ext, self.l4_l3_hdr_type]);

@@ -136,15 +136,15 @@ fn allowed(opcode: u8, kind: QpKind) -> bool {
 fn operation(control: &Control, rest: &[u8]) -> Result<Operation, Syndrome> {
     Ok(match control.opcode {
         NOP => Operation::Nop,
-        SEND => Operation::Send { trailer: Trailer::None, data: payload(rest)? },
-        SEND_IMM => Operation::Send { trailer: Trailer::Imm(control.imm), data: payload(rest)? },
+        SEND => Operation::Send { trailer: Trailer::None, data: parse_payload(rest)? },
+        SEND_IMM => Operation::Send { trailer: Trailer::Imm(control.imm), data: parse_payload(rest)? },
         SEND_INVAL => {
-            Operation::Send { trailer: Trailer::Invalidate(control.imm), data: payload(rest)? }
+            Operation::Send { trailer: Trailer::Invalidate(control.imm), data: parse_payload(rest)? }
         }
         RDMA_WRITE | RDMA_WRITE_IMM => {
             let (remote, data) = remote(rest)?;
             let imm = (control.opcode == RDMA_WRITE_IMM).then_some(control.imm);
-            Operation::Write { remote, imm, data: payload(data)? }
+            Operation::Write { remote, imm, data: parse_payload(data)? }
         }
         RDMA_READ => {
             let (remote, data) = remote(rest)?;
@@ -201,7 +201,7 @@ fn pointers(rest: &[u8]) -> Result<Vec<DataSegment>, Syndrome> {
 
 /// The message of a SEND or WRITE: pointers, or inline data. Inline data followed by pointers
 /// failed now and then on silicon; here it always does.
-fn payload(rest: &[u8]) -> Result<Payload, Syndrome> {
+pub(crate) fn parse_payload(rest: &[u8]) -> Result<Payload, Syndrome> {
     if word(rest, 0) & (1 << 31) == 0 {
         return pointers(rest).map(Payload::Segments);
     }
