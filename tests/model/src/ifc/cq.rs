@@ -1,7 +1,5 @@
 //! Completion queues: context and command frames.
 
-use super::layouts;
-
 layouts! {
     /// Completion queue context.
     cqc[64] {

@@ -1,7 +1,5 @@
 //! Flow steering: match sets, tables, groups and entries.
 
-use super::layouts;
-
 layouts! {
     /// What an entry compares of the outer headers.
     fte_match_set_lyr_2_4[64] {

@@ -1,7 +1,5 @@
 //! Memory keys: context and command frames, and the control segment that edits a key.
 
-use super::layouts;
-
 layouts! {
     /// Memory key context; the same bytes are the mkey segment of a UMR work request.
     mkc[64] {

@@ -1,7 +1,5 @@
 //! Queue pairs: address path, context and command frames.
 
-use super::layouts;
-
 layouts! {
     /// Address path.
     ads[44] {

@@ -1,7 +1,5 @@
 //! Work queues, their send, receive and steering ends: contexts and command frames.
 
-use super::layouts;
-
 layouts! {
     /// Work queue.
     wq[192] {

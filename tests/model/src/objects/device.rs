@@ -224,6 +224,16 @@ fn cut(segments: &[DataSegment], offset: u64, len: u64) -> Option<Vec<DataSegmen
     (left == 0).then_some(out)
 }
 
+/// The IP address of an entry of the RoCE table.
+pub(crate) fn ip_of_entry(entry: &crate::roce::RoceAddress) -> IpAddr {
+    if entry.ipv4 {
+        let [.., a, b, c, d] = entry.gid;
+        IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+    } else {
+        IpAddr::V6(Ipv6Addr::from(entry.gid))
+    }
+}
+
 impl Host for Device<'_> {
     fn now(&self) -> Nanos {
         self.bus.now
@@ -351,13 +361,7 @@ impl Host for Device<'_> {
 
     fn roce_address(&self, index: u16) -> Option<RoceAddress> {
         let entry = self.roce.get(u32::from(index)).filter(|entry| entry.v2)?;
-        let ip = if entry.ipv4 {
-            let [.., a, b, c, d] = entry.gid;
-            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
-        } else {
-            IpAddr::V6(Ipv6Addr::from(entry.gid))
-        };
-        Some(RoceAddress { mac: entry.mac, vlan: entry.vlan, ip })
+        Some(RoceAddress { mac: entry.mac, vlan: entry.vlan, ip: ip_of_entry(entry) })
     }
 
     fn complete_send(&mut self, qpn: u32, completion: SendCompletion) {

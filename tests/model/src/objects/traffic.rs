@@ -4,7 +4,7 @@
 //! the MAC filter, then RoCE traffic for an own address goes to the QP it names, before any flow
 //! table; the rest walks the NIC receive tables. An engine is taken out of its QP while it runs.
 
-use super::device::Device;
+use super::device::{Device, ip_of_entry};
 use super::ethernet::Headers;
 use super::qp::Receives;
 use super::tir_tis::Dispatch;
@@ -118,22 +118,18 @@ fn is_own_mac(hca: &Hca, frame: &[u8]) -> bool {
     mac[0] & 1 == 0
         && (*mac == hca.vport.mac
             || hca.objects.l2.values().any(|own| own == mac)
-            || roce_entries(hca).any(|entry| entry.mac == *mac))
-}
-
-fn roce_entries(hca: &Hca) -> impl Iterator<Item = crate::transport::host::RoceAddress> {
-    hca.roce.addresses()
+            || hca.roce.iter().any(|(_, entry)| entry.mac == *mac))
 }
 
 /// A frame from the wire, or from the device itself.
 fn received(hca: &mut Hca, frame: &[u8]) {
     hca.bus.stats.frames_in += 1;
-    let multicast = frame.first().is_some_and(|b| b & 1 != 0);
-    if !multicast && !is_own_mac(hca, frame) && !hca.vport.promiscuous() {
+    let Some(to) = frame.first_chunk::<6>() else { return };
+    if !is_own_mac(hca, frame) && !hca.vport.accepts(to) {
         return;
     }
     let sorted = if hca.vport.roce_enabled {
-        demux(frame, |ip| roce_entries(hca).any(|entry| entry.ip == *ip))
+        demux(frame, |ip| hca.roce.iter().any(|(_, entry)| entry.v2 && ip_of_entry(entry) == *ip))
     } else {
         Demux::Ethernet
     };
