@@ -4,6 +4,7 @@
 //! reach memory, count and complain.
 
 use crate::host::{DmaError, HostMemory, Nanos};
+use crate::regs::Msix;
 use crate::stats::Stats;
 use rand::rngs::SmallRng;
 use std::collections::BTreeSet;
@@ -29,7 +30,7 @@ pub enum Wrote {
 pub type Mangle = Box<dyn FnMut(Wrote, u64, &mut Vec<u8>) -> bool + Send>;
 
 /// Memory, interrupts, clock, chance, statistics and complaints.
-pub struct Bus {
+pub(crate) struct Bus {
     memory: Box<dyn HostMemory + Send>,
     /// Bus Master Enable of the command register.
     pub(crate) master: bool,
@@ -40,6 +41,7 @@ pub struct Bus {
     /// The books.
     pub(crate) stats: Stats,
     complaints: Vec<String>,
+    pub(crate) msix: Msix,
     vectors: BTreeSet<u16>,
     mangle: Option<Mangle>,
 }
@@ -57,7 +59,7 @@ impl core::fmt::Debug for Bus {
 const MOST_COMPLAINTS: usize = 1000;
 
 impl Bus {
-    pub(crate) fn new(memory: Box<dyn HostMemory + Send>, rng: SmallRng) -> Self {
+    pub(crate) fn new(memory: Box<dyn HostMemory + Send>, rng: SmallRng, msix: Msix) -> Self {
         Self {
             memory,
             master: false,
@@ -65,6 +67,7 @@ impl Bus {
             rng,
             stats: Stats::default(),
             complaints: Vec::new(),
+            msix,
             vectors: BTreeSet::new(),
             mangle: None,
         }
@@ -118,10 +121,47 @@ impl Bus {
         &self.complaints
     }
 
-    /// Raises an MSI-X vector; the caller has looked at the mask.
+    /// Raises an MSI-X vector, as far as masks let it.
     pub(crate) fn interrupt(&mut self, vector: u16) {
+        if self.msix.raise(vector) {
+            self.send_message(vector);
+        }
+    }
+
+    fn send_message(&mut self, vector: u16) {
         self.stats.interrupts += 1;
         self.vectors.insert(vector);
+    }
+
+    /// The capability's enable and function mask bits.
+    pub(crate) fn set_msix(&mut self, enabled: bool, masked: bool) {
+        self.msix.enabled = enabled;
+        self.msix.masked = masked;
+        self.release_vectors();
+    }
+
+    /// A store to the MSI-X table.
+    pub(crate) fn write_msix(&mut self, at: u64, bytes: &[u8]) {
+        self.msix.table_write(at, bytes);
+        self.release_vectors();
+    }
+
+    fn release_vectors(&mut self) {
+        for vector in self.msix.release() {
+            self.send_message(vector);
+        }
+    }
+
+    /// Memory without the books: what firmware does with its own pages.
+    pub(crate) fn memory(&mut self) -> Option<&mut (dyn HostMemory + Send)> {
+        self.master.then_some(&mut *self.memory)
+    }
+
+    /// Forgets what a reset forgets.
+    pub(crate) fn reset(&mut self, msix: Msix) {
+        self.master = false;
+        self.msix = msix;
+        self.vectors.clear();
     }
 
     pub(crate) fn take_interrupts(&mut self) -> Vec<u16> {

@@ -10,7 +10,8 @@ use crate::queue_memory::QueueMemory;
 use std::collections::BTreeMap;
 
 /// Event types, as the EQE's type byte and the mask bit say them.
-pub(crate) mod kind {
+#[expect(missing_docs, reason = "the names are the PRM's")]
+pub mod kind {
     pub const COMPLETION: u8 = 0x00;
     pub const PATH_MIGRATED: u8 = 0x01;
     pub const COMM_ESTABLISHED: u8 = 0x02;
@@ -123,6 +124,11 @@ impl EventQueues {
             numbers: Numbers::new(1, limit.max(2), 0x30_1000),
             live: BTreeMap::new(),
         }
+    }
+
+    /// How many are alive.
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
     }
 
     /// A CQ begins to refer to an EQ.

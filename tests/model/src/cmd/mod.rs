@@ -1,6 +1,7 @@
 //! The command interface: entry queue, mailboxes, dispatch.
 
 pub(crate) mod engine;
+mod mailbox;
 pub(crate) mod status;
 pub(crate) mod table;
 
@@ -29,7 +30,7 @@ pub(crate) enum Stage {
 
 /// One row of the dispatch table.
 #[derive(Clone, Copy, Debug)]
-pub struct Command {
+pub(crate) struct Command {
     /// The PRM's number.
     pub opcode: u16,
     /// The PRM's name.
@@ -42,4 +43,16 @@ pub struct Command {
     pub(crate) stage: Stage,
     /// Does it.
     pub(crate) run: Handler,
+}
+
+/// How far bring-up is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Before ENABLE_HCA, after DISABLE_HCA.
+    #[default]
+    Off,
+    /// Between ENABLE_HCA and INIT_HCA, and after TEARDOWN_HCA.
+    Enabled,
+    /// After INIT_HCA.
+    Running,
 }

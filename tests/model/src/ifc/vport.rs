@@ -86,7 +86,7 @@ layouts! {
     set_roce_address_in[48] {
         opcode: 16, reserved_at_10: 16,
         reserved_at_20: 16, op_mod: 16,
-        roce_address_index: 16, reserved_at_50: 16,
+        roce_address_index: 16, reserved_at_50: 12, vhca_port_num: 4,
         reserved_at_60: 32,
         roce_address: roce_addr_layout,
     }
@@ -94,7 +94,7 @@ layouts! {
     query_roce_address_in[16] {
         opcode: 16, reserved_at_10: 16,
         reserved_at_20: 16, op_mod: 16,
-        roce_address_index: 16, reserved_at_50: 16,
+        roce_address_index: 16, reserved_at_50: 12, vhca_port_num: 4,
         reserved_at_60: 32,
     }
     /// QUERY_ROCE_ADDRESS output.

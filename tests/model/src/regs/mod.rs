@@ -1,9 +1,11 @@
 //! What the BAR and the configuration space show.
 
-/// PCI configuration space.
-#[derive(Debug, Default)]
-pub(crate) struct ConfigSpace {}
+mod bar;
+mod config_space;
+mod iseg;
+mod msix;
 
-/// Initialization segment and health.
-#[derive(Debug, Default)]
-pub(crate) struct Registers {}
+pub(crate) use bar::UarLatch;
+pub(crate) use config_space::ConfigSpace;
+pub(crate) use iseg::Registers;
+pub(crate) use msix::Msix;
