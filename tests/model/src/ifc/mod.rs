@@ -262,22 +262,32 @@ macro_rules! layouts {
 
 pub mod caps;
 pub mod cmd;
+pub mod cq;
 pub mod eq;
+pub mod flow;
 pub mod hca;
+pub mod mkey;
 pub mod pages;
+pub mod qp;
 pub mod regs;
 pub mod vport;
+pub mod wq;
 
 /// Every layout the model knows.
 pub fn all() -> Vec<Layout> {
     [
         cmd::ALL,
         caps::ALL,
+        cq::ALL,
         eq::ALL,
+        flow::ALL,
         hca::ALL,
+        mkey::ALL,
         pages::ALL,
+        qp::ALL,
         regs::ALL,
         vport::ALL,
+        wq::ALL,
     ]
     .concat()
 }
