@@ -28,10 +28,15 @@ pub mod caps;
 pub mod cmd;
 pub mod eq;
 pub mod error;
+pub mod flow;
 pub mod init_seg;
 pub mod pages;
 pub mod reg;
 pub mod roce;
+pub mod rq;
+pub mod sq;
+pub mod tir;
+pub mod tis;
 pub mod vport;
 
 /// One field of a layout, for cross-checks by name.
