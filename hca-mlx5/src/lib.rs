@@ -1,4 +1,11 @@
 //! A no_std driver for NVIDIA mlx5 HCAs.
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
+pub mod cmd;
+pub mod device;
+pub mod eq;
 pub mod platform;
+pub mod prm;
