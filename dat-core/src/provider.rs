@@ -544,6 +544,8 @@ pub struct Fault {
     pub object: &'static str,
     /// Its number.
     pub number: u32,
+    /// The network address it concerns, if any.
+    pub address: Option<IpAddr>,
     /// The device's status byte, 0 if it gave none.
     pub status: u8,
     /// The device's syndrome, 0 if it gave none.
@@ -558,7 +560,17 @@ impl Fault {
     /// A fault of `kind` in `operation`, with nothing from the device yet.
     #[must_use]
     pub const fn new(kind: FaultKind, operation: &'static str, cause: &'static str) -> Self {
-        Self { kind, operation, object: "", number: 0, status: 0, syndrome: 0, cause, advice: "" }
+        Self {
+            kind,
+            operation,
+            object: "",
+            number: 0,
+            address: None,
+            status: 0,
+            syndrome: 0,
+            cause,
+            advice: "",
+        }
     }
 
     /// Names the object it happened to.
@@ -566,6 +578,13 @@ impl Fault {
     pub const fn of(mut self, object: &'static str, number: u32) -> Self {
         self.object = object;
         self.number = number;
+        self
+    }
+
+    /// Names the network address it concerns.
+    #[must_use]
+    pub const fn at(mut self, address: IpAddr) -> Self {
+        self.address = Some(address);
         self
     }
 
@@ -581,6 +600,9 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.object.is_empty() {
             write!(f, "{} {:#x}: ", self.object, self.number)?;
+        }
+        if let Some(address) = self.address {
+            write!(f, "{address}: ")?;
         }
         write!(f, "{}: {}", self.operation, self.cause)?;
         if self.status != 0 || self.syndrome != 0 {
