@@ -9,5 +9,6 @@ pub mod device;
 pub mod eq;
 pub mod eth;
 pub mod neigh;
+pub(crate) mod health;
 pub mod platform;
 pub mod prm;
