@@ -12,3 +12,4 @@ pub mod neigh;
 pub(crate) mod health;
 pub mod platform;
 pub mod prm;
+pub mod queue;

@@ -26,6 +26,7 @@
 
 pub mod caps;
 pub mod cmd;
+pub mod cqe;
 pub mod eq;
 pub mod error;
 pub mod flow;
@@ -38,6 +39,7 @@ pub mod sq;
 pub mod tir;
 pub mod tis;
 pub mod vport;
+pub mod wqe;
 
 /// One field of a layout, for cross-checks by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

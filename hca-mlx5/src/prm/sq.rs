@@ -132,3 +132,19 @@ bitfield::bitfield! {
     /// The first two of them.
     pub u16, inline_hdr_start, set_inline_hdr_start: 15, 0;
 }
+
+impl EthInlineWord {
+    /// For so many bytes inline; the first two follow as bytes.
+    #[must_use]
+    pub fn new(inline_hdr_sz: u16) -> Self {
+        let mut word = Self(0);
+        word.set_inline_hdr_sz(inline_hdr_sz);
+        word
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn word(self) -> u32 {
+        self.0
+    }
+}
