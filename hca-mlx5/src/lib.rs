@@ -7,5 +7,7 @@ extern crate std;
 pub mod cmd;
 pub mod device;
 pub mod eq;
+pub mod mem;
 pub mod platform;
 pub mod prm;
+pub mod queue;
