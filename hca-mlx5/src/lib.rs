@@ -10,6 +10,7 @@ pub mod eq;
 pub mod eth;
 pub mod neigh;
 pub(crate) mod health;
+pub mod mem;
 pub mod platform;
 pub mod prm;
 pub mod queue;

@@ -26,12 +26,15 @@
 
 pub mod caps;
 pub mod cmd;
+pub mod cq;
 pub mod cqe;
 pub mod eq;
 pub mod error;
 pub mod flow;
 pub mod init_seg;
+pub mod mkey;
 pub mod pages;
+pub mod qp;
 pub mod reg;
 pub mod roce;
 pub mod rq;
