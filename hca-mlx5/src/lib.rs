@@ -6,11 +6,13 @@ extern crate std;
 
 pub mod cmd;
 pub mod device;
+pub mod dma;
 pub mod eq;
 pub mod eth;
 pub mod neigh;
 pub(crate) mod health;
 pub mod mem;
+pub mod mmio;
 pub mod platform;
 pub mod prm;
 pub mod queue;
