@@ -17,19 +17,20 @@ mod tests;
 
 use core::fmt;
 
-use dat_core::provider::{
-    Completion, CompletionQueue as _, Direction, Fault, FaultKind, Status,
-};
+use dat_core::provider::{Completion, CompletionQueue as _, Direction, Fault, FaultKind, Status};
 
 use crate::device::Device;
 use crate::neigh::Mac;
 use crate::platform::{Platform, Span};
 use crate::prm::cmd::Opcode;
-use crate::prm::sq::{InlineMode, ModifyQueueIn, QueueState, SQ_CONTEXT, SQ_PAGES, SQ_WQ, SqContext, WQ_CYCLIC, WqContext};
+use crate::prm::cmd::OutputHead;
 use crate::prm::rq::RqContext;
+use crate::prm::sq::{
+    InlineMode, ModifyQueueIn, QueueState, SQ_CONTEXT, SQ_PAGES, SQ_WQ, SqContext, WQ_CYCLIC,
+    WqContext,
+};
 use crate::prm::tir::{CREATE_TIR_IN, DIRECT, TIR_CONTEXT, TirContext};
 use crate::prm::tis::{CREATE_TIS_IN, TIS_CONTEXT, TisContext};
-use crate::prm::cmd::OutputHead;
 use crate::queue::Cq;
 use rx::Rx;
 use steer::Steering;
@@ -182,7 +183,11 @@ impl<'p, P: Platform> Port<'p, P> {
         match (self.fault, self.ends.as_mut()) {
             (Some(fault), _) => Err(fault),
             (None, Some((tx, _))) => tx.send(frame),
-            (None, None) => Err(Fault::new(FaultKind::BadState, "send a frame", "the port is down")),
+            (None, None) => Err(Fault::new(
+                FaultKind::BadState,
+                "send a frame",
+                "the port is down",
+            )),
         }
     }
 
@@ -220,7 +225,8 @@ impl<'p, P: Platform> Port<'p, P> {
                 "Ethernet completion",
                 "it names an entry that is not next in turn",
             );
-            self.fault.get_or_insert(fault.of(object.0, object.1.unwrap_or(0)));
+            self.fault
+                .get_or_insert(fault.of(object.0, object.1.unwrap_or(0)));
             return None;
         }
         match completion.direction {
@@ -242,14 +248,22 @@ impl<'p, P: Platform> Port<'p, P> {
 
     fn build(&mut self, device: &mut Device<'p, P>, config: &Config<'_>) -> Result<(), Fault> {
         let memory = self.platform.alloc(place::END, PAGE).ok_or_else(|| {
-            Fault::new(FaultKind::Resources, "Ethernet port", "no room in the arena")
-                .advise("enlarge the arena by 32 KiB")
+            Fault::new(
+                FaultKind::Resources,
+                "Ethernet port",
+                "no room in the arena",
+            )
+            .advise("enlarge the arena by 32 KiB")
         })?;
         self.memory = Some(memory);
         let at = |place: usize| memory.offset.wrapping_add(place);
-        let [rq_ring, sq_ring, tx_page, overflow] =
-            [place::RQ_RING, place::SQ_RING, place::TX_BUFFERS, place::OVERFLOW]
-                .map(|place| page(self.platform, at(place)));
+        let [rq_ring, sq_ring, tx_page, overflow] = [
+            place::RQ_RING,
+            place::SQ_RING,
+            place::TX_BUFFERS,
+            place::OVERFLOW,
+        ]
+        .map(|place| page(self.platform, at(place)));
         let (rq_ring, sq_ring, tx_page, overflow) = (rq_ring?, sq_ring?, tx_page?, overflow?);
         let mut rx_pages = [0; rx::PAGES];
         for (index, to) in rx_pages.iter_mut().enumerate() {
@@ -359,7 +373,11 @@ impl<'p, P: Platform> Port<'p, P> {
         let sent = undo(Opcode::DestroySq, "SQ", &mut self.sqn);
         let received = undo(Opcode::DestroyRq, "RQ", &mut self.rqn);
         undo(Opcode::DestroyTis, "TIS", &mut self.tis);
-        undo(Opcode::DeallocTransportDomain, "transport domain", &mut self.transport_domain);
+        undo(
+            Opcode::DeallocTransportDomain,
+            "transport domain",
+            &mut self.transport_domain,
+        );
         // A queue that could not be destroyed may still be written by the device: its memory is lost.
         if let Some(memory) = self.memory.take()
             && sent

@@ -16,9 +16,9 @@ use crate::platform::Platform;
 use crate::prm::cmd::{Opcode, OutputHead};
 use crate::prm::flow::{
     CREATE_FLOW_GROUP_IN, CreateFlowGroupIn, CreateFlowTableIn, DeleteFlowEntryIn, Destination,
-    DestroyFlowIn, FLOW_CONTEXT, FLOW_DESTINATIONS, FLOW_MATCH, FORWARD, FlowContext, L2TableEntryIn,
-    ListKind, MATCH, MATCH_OUTER, MatchL2, NIC_RX, SET_FTE_IN, SetFlowTableRootIn, SetFteIn, TO_TIR,
-    VPORT_LIST, VportListIn,
+    DestroyFlowIn, FLOW_CONTEXT, FLOW_DESTINATIONS, FLOW_MATCH, FORWARD, FlowContext,
+    L2TableEntryIn, ListKind, MATCH, MATCH_OUTER, MatchL2, NIC_RX, SET_FTE_IN, SetFlowTableRootIn,
+    SetFteIn, TO_TIR, VPORT_LIST, VportListIn,
 };
 
 /// log2 of the entries of the table.
@@ -51,8 +51,10 @@ impl Steering {
         self.table = Some(table);
 
         let groups = config.groups.iter().take(GROUPS_MAX);
-        let macs: Vec<Mac, { GROUPS_MAX + 1 }> =
-            core::iter::once(&config.mac).chain(groups).copied().collect();
+        let macs: Vec<Mac, { GROUPS_MAX + 1 }> = core::iter::once(&config.mac)
+            .chain(groups)
+            .copied()
+            .collect();
 
         let mut input = [0; CREATE_FLOW_GROUP_IN];
         let mut head = CreateFlowGroupIn::new();
@@ -71,20 +73,42 @@ impl Steering {
         let mut root = SetFlowTableRootIn::new();
         root.set_table_type(NIC_RX);
         root.set_table_id(table);
-        run(device, Opcode::SetFlowTableRoot, ("flow table", table), &mut root.0)?;
+        run(
+            device,
+            Opcode::SetFlowTableRoot,
+            ("flow table", table),
+            &mut root.0,
+        )?;
 
         let (own, groups) = macs.split_at_checked(1).unwrap_or((&macs, &[]));
-        self.list(device, ListKind::Unicast, own.iter().map(|mac| number(*mac)))?;
-        self.list(device, ListKind::Multicast, groups.iter().map(|mac| number(*mac)))?;
+        self.list(
+            device,
+            ListKind::Unicast,
+            own.iter().map(|mac| number(*mac)),
+        )?;
+        self.list(
+            device,
+            ListKind::Multicast,
+            groups.iter().map(|mac| number(*mac)),
+        )?;
         if let Some(vlan) = config.vlan {
             // The identifier stands in the low bits of the entry's first dword.
-            self.list(device, ListKind::Vlan, core::iter::once(u64::from(vlan) << 32))?;
+            self.list(
+                device,
+                ListKind::Vlan,
+                core::iter::once(u64::from(vlan) << 32),
+            )?;
         }
         if device.caps().general.eswitch_manager() {
             let mut entry = L2TableEntryIn::new();
             entry.set_table_index(L2_INDEX);
             entry.set_mac_address(number(config.mac));
-            let result = run(device, Opcode::SetL2TableEntry, ("L2 entry", L2_INDEX), &mut entry.0);
+            let result = run(
+                device,
+                Opcode::SetL2TableEntry,
+                ("L2 entry", L2_INDEX),
+                &mut entry.0,
+            );
             self.l2 = tolerate(result)?;
         }
         Ok(())
@@ -96,7 +120,12 @@ impl Steering {
         if core::mem::take(&mut self.l2) {
             let mut entry = L2TableEntryIn::new();
             entry.set_table_index(L2_INDEX);
-            first = run(device, Opcode::DeleteL2TableEntry, ("L2 entry", L2_INDEX), &mut entry.0);
+            first = run(
+                device,
+                Opcode::DeleteL2TableEntry,
+                ("L2 entry", L2_INDEX),
+                &mut entry.0,
+            );
         }
         while let Some(kind) = self.lists.pop() {
             first = first.and(set_list(device, kind, &[]));
@@ -111,7 +140,12 @@ impl Steering {
             input.set_table_id(table);
             input.set_flow_index(last);
             let object = ("flow entry", last);
-            first = first.and(run(device, Opcode::DeleteFlowTableEntry, object, &mut input.0));
+            first = first.and(run(
+                device,
+                Opcode::DeleteFlowTableEntry,
+                object,
+                &mut input.0,
+            ));
         }
         let mut input = DestroyFlowIn::new();
         input.set_table_type(NIC_RX);

@@ -29,7 +29,10 @@ pub fn span<P: Platform>(platform: &P, region: Region) -> Result<Span, Fault> {
         return Err(refused("a region has from 1 byte to 2 GiB less 4 KiB"));
     }
     let outside = refused("the region is not inside the arena");
-    let offset = region.addr.checked_sub(platform.arena_addr()).ok_or(outside)?;
+    let offset = region
+        .addr
+        .checked_sub(platform.arena_addr())
+        .ok_or(outside)?;
     let offset = usize::try_from(offset).map_err(|_| outside)?;
     let len = usize::try_from(region.len).map_err(|_| outside)?;
     let end = offset.checked_add(len).ok_or(outside)?;
@@ -70,7 +73,11 @@ pub fn create<P: Platform>(
     let mut input = [0; MESSAGE];
     context.write(&mut input, mkey::CONTEXT_AT);
     put(&mut input, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
-    let entries = input.get_mut(mkey::TRANSLATION_AT..).unwrap_or_default().as_chunks_mut::<8>().0;
+    let entries = input
+        .get_mut(mkey::TRANSLATION_AT..)
+        .unwrap_or_default()
+        .as_chunks_mut::<8>()
+        .0;
     for (entry, page) in entries.iter_mut().zip(&list.pages) {
         *entry = page.to_be_bytes();
     }
@@ -91,7 +98,9 @@ pub(super) fn submit<P: Platform>(
 
 /// Destroys a key. When it returns, the device no longer touches the memory behind it.
 pub fn destroy<P: Platform>(device: &mut Device<'_, P>, key: Mkey) -> Result<(), Fault> {
-    device.exec_number(Opcode::DestroyMkey, "MKEY", key.index()).map(drop)
+    device
+        .exec_number(Opcode::DestroyMkey, "MKEY", key.index())
+        .map(drop)
 }
 
 /// A random low byte for a key.
