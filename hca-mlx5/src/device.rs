@@ -3,11 +3,13 @@
 use core::fmt;
 
 use dat_core::Instant;
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::Fault;
 
+use crate::cmd::CommandQueue;
 use crate::eq::Event;
 use crate::platform::Platform;
-use crate::prm::cmd::Opcode;
+use crate::prm::caps::{AtomicCap, EthernetCap, FlowTableCap, GeneralCap, RoceCap};
+use crate::prm::cmd::{InputHead, Opcode, OutputHead};
 
 /// A page of doorbells in BAR 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +20,29 @@ pub struct Uar {
     pub offset: usize,
 }
 
+/// What the device says it can do: current values, by the manual's names.
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    /// General.
+    pub general: GeneralCap<[u8; 256]>,
+    /// General, greatest values.
+    pub general_max: GeneralCap<[u8; 256]>,
+    /// RoCE; zero where the device has none.
+    pub roce: RoceCap<[u8; 32]>,
+    /// Atomics; zero where the device has none.
+    pub atomic: AtomicCap<[u8; 32]>,
+    /// Ethernet; zero where the device has none.
+    pub ethernet: EthernetCap<[u8; 32]>,
+    /// Receive flow tables; zero where the device has none.
+    pub flow_nic_receive: FlowTableCap<[u8; 64]>,
+}
+
 /// The device, up and running.
 pub struct Device<'p, P: Platform> {
-    platform: &'p P,
+    pub(crate) platform: &'p P,
+    pub(crate) queue: CommandQueue<'p, P>,
+    pub(crate) caps: Caps,
+    pub(crate) uar: Uar,
 }
 
 impl<P: Platform> fmt::Debug for Device<'_, P> {
@@ -35,6 +57,11 @@ impl<'p, P: Platform> Device<'p, P> {
         self.platform
     }
 
+    /// What the device can do.
+    pub(crate) fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
     /// Runs one command. `input` and `output` are whole messages, 16-byte heads included, variable tails allowed (at most
     /// [`crate::cmd::MAX_MESSAGE`] bytes each); this fills in the opcode and `op_mod`, carries both through the mailboxes and
     /// turns a status other than 0 into a fault about `object` (a word like `"QP"` and its number, or `("", 0)`).
@@ -46,8 +73,7 @@ impl<'p, P: Platform> Device<'p, P> {
         input: &mut [u8],
         output: &mut [u8],
     ) -> Result<(), Fault> {
-        let _ = (op_mod, input, output);
-        Err(Fault::new(FaultKind::Unsupported, op.name(), "being written").of(object.0, object.1))
+        self.queue.exec(op, op_mod, object, input, output)
     }
 
     /// A 16-byte command with a 16-byte answer about object `number`: most destroys, and most allocations (`number` 0).
@@ -58,9 +84,11 @@ impl<'p, P: Platform> Device<'p, P> {
         object: &'static str,
         number: u32,
     ) -> Result<u32, Fault> {
-        let _ = number;
-        self.exec(op, 0, (object, number), &mut [0; 16], &mut [0; 16])
-            .map(|()| 0)
+        let mut input = InputHead::new();
+        input.set_number(number);
+        let mut output = OutputHead::new();
+        self.exec(op, 0, (object, number), &mut input.0, &mut output.0)?;
+        Ok(output.number())
     }
 
     /// The doorbell page that every queue may use.

@@ -6,8 +6,11 @@ extern crate std;
 
 pub mod cmd;
 pub mod device;
+pub mod dma;
 pub mod eq;
+pub(crate) mod health;
 pub mod mem;
+pub mod mmio;
 pub mod platform;
 pub mod prm;
 pub mod queue;

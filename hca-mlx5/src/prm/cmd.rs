@@ -191,3 +191,42 @@ layout! {
     0x04(32) syndrome, set_syndrome: u32;
     0x08[23:0] number, set_number: u32;
 }
+
+layout! {
+    /// INIT_HCA input.
+    InitHcaIn, 32;
+    /// Only where the general capability `sw_owner_id` is set.
+    0x10(128) sw_owner_id, set_sw_owner_id: u128;
+}
+
+layout! {
+    /// TEARDOWN_HCA input.
+    TeardownHcaIn, 16;
+    0x08[15:0] profile, set_profile: u16;
+}
+
+layout! {
+    /// TEARDOWN_HCA output.
+    TeardownHcaOut, 16;
+    /// A fast or forced teardown was refused.
+    0x0c[0] state, set_state: bool;
+}
+
+/// `profile` of TEARDOWN_HCA: with everything destroyed before.
+pub const TEARDOWN_GRACEFUL: u16 = 0;
+/// `profile` of TEARDOWN_HCA: close the port so that nothing moves any more.
+pub const TEARDOWN_PREPARE_FAST: u16 = 2;
+
+layout! {
+    /// QUERY_ISSI output.
+    QueryIssiOut, 112;
+    0x08[15:0] current_issi, set_current_issi: u16;
+    /// Bit n: interface step n can be set.
+    0x6c(32) supported_issi_dw0, set_supported_issi_dw0: u32;
+}
+
+layout! {
+    /// SET_ISSI input.
+    SetIssiIn, 16;
+    0x08[15:0] current_issi, set_current_issi: u16;
+}

@@ -45,7 +45,7 @@ pub const EQE_DATA: usize = 0x20;
 bitfield::bitfield! {
     /// First word of an EQE.
     #[derive(Clone, Copy, Default, PartialEq, Eq)]
-    pub struct EqeHead(u32);
+    pub struct EqeHead(pub u32);
     impl Debug;
     /// What happened.
     pub u8, event_type, set_event_type: 23, 16;
@@ -56,7 +56,7 @@ bitfield::bitfield! {
 bitfield::bitfield! {
     /// Last word of an EQE.
     #[derive(Clone, Copy, Default, PartialEq, Eq)]
-    pub struct EqeTail(u32);
+    pub struct EqeTail(pub u32);
     impl Debug;
     /// Not checked: written only where command signatures are on.
     pub u8, signature, set_signature: 15, 8;
@@ -146,7 +146,7 @@ impl EventType {
 bitfield::bitfield! {
     /// Word written to the EQ doorbells of a UAR page.
     #[derive(Clone, Copy, Default, PartialEq, Eq)]
-    pub struct EqDoorbell(u32);
+    pub struct EqDoorbell(pub u32);
     impl Debug;
     /// Which queue.
     pub u8, eqn, set_eqn: 31, 24;

@@ -54,7 +54,7 @@ pub enum PageOp {
 bitfield::bitfield! {
     /// First data word of a page request event.
     #[derive(Clone, Copy, Default, PartialEq, Eq)]
-    pub struct PageRequestWord(u32);
+    pub struct PageRequestWord(pub u32);
     impl Debug;
     /// The request concerns the embedded CPU's function.
     pub embedded_cpu, set_embedded_cpu: 31;
