@@ -5,6 +5,7 @@
 extern crate std;
 
 pub mod cmd;
+pub(crate) mod cq;
 pub mod device;
 pub mod dma;
 pub mod eq;
@@ -13,4 +14,5 @@ pub mod mem;
 pub mod mmio;
 pub mod platform;
 pub mod prm;
+pub(crate) mod qp;
 pub mod queue;
