@@ -5,6 +5,7 @@
 extern crate std;
 
 pub mod cmd;
+pub(crate) mod cq;
 pub mod device;
 pub mod dma;
 pub mod eq;
@@ -15,4 +16,5 @@ pub mod mmio;
 pub mod neigh;
 pub mod platform;
 pub mod prm;
+pub(crate) mod qp;
 pub mod queue;

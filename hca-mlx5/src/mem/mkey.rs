@@ -85,6 +85,22 @@ pub fn create<P: Platform>(
     submit(device, input.get_mut(..len).unwrap_or_default(), variant)
 }
 
+/// Makes a key of `pd` for the driver's own buffers: local read and write, addressed by device address.
+pub fn physical<P: Platform>(device: &mut Device<'_, P>, pd: u32) -> Result<Mkey, Fault> {
+    let variant = variant(device.platform());
+    let mut context = MkeyContext::new();
+    context.set_access_mode_1_0(mkey::MODE_PA);
+    context.set_lr(true);
+    context.set_lw(true);
+    context.set_length64(true);
+    context.set_qpn(wqe::ANY_QPN);
+    context.set_mkey_7_0(variant);
+    context.set_pd(pd);
+    let mut input = [0; mkey::TRANSLATION_AT];
+    context.write(&mut input, mkey::CONTEXT_AT);
+    submit(device, &mut input, variant)
+}
+
 /// Sends a CREATE_MKEY and puts the key together.
 pub(super) fn submit<P: Platform>(
     device: &mut Device<'_, P>,

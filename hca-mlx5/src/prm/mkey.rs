@@ -30,6 +30,8 @@ pub const ACTUAL_SIZE_AT: usize = 0x60;
 /// Offset of the translation in a CREATE_MKEY input.
 pub const TRANSLATION_AT: usize = 0x110;
 
+/// [`MkeyContext::access_mode_1_0`] of a key that translates nothing: addresses are the device's own.
+pub const MODE_PA: u8 = 0;
 /// [`MkeyContext::access_mode_1_0`] of a key translated by a list of pages.
 pub const MODE_MTT: u8 = 1;
 /// [`MkeyContext::access_mode_1_0`] of a key that stands for spans of other keys.

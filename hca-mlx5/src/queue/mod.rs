@@ -8,6 +8,7 @@
 //! that make and destroy queues, anything that can fail, and any check that `dat-core` has already made.
 
 pub mod cq;
+pub(crate) mod memory;
 pub mod recv;
 pub mod ring;
 pub mod send;
