@@ -21,13 +21,21 @@ pub(crate) const MESSAGE: usize = 0x110 + PAGES_LEN;
 
 /// A zeroed create message whose page list starts at `AT`.
 pub(crate) const fn message<const AT: usize>() -> [u8; MESSAGE] {
-    const { assert!(AT + PAGES_LEN <= MESSAGE, "the page list starts too late for this message") };
+    const {
+        assert!(
+            AT + PAGES_LEN <= MESSAGE,
+            "the page list starts too late for this message"
+        )
+    };
     [0; MESSAGE]
 }
 
 /// Zeroed memory for rings of `len` bytes together (a multiple of 64) and one doorbell record.
 pub(crate) fn take<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault> {
-    let align = len.checked_next_power_of_two().unwrap_or(PAGE).clamp(LINE, PAGE);
+    let align = len
+        .checked_next_power_of_two()
+        .unwrap_or(PAGE)
+        .clamp(LINE, PAGE);
     let len = len.checked_add(LINE);
     len.and_then(|len| platform.alloc(len, align)).ok_or(
         Fault::new(FaultKind::Resources, "queue memory", "the arena is full")
@@ -63,7 +71,11 @@ pub(crate) fn with_pages<'m>(
     at: usize,
     list: &PageList,
 ) -> &'m mut [u8] {
-    let entries = message.get_mut(at..).unwrap_or_default().as_chunks_mut::<8>().0;
+    let entries = message
+        .get_mut(at..)
+        .unwrap_or_default()
+        .as_chunks_mut::<8>()
+        .0;
     for (entry, page) in entries.iter_mut().zip(&list.pages) {
         *entry = page.to_be_bytes();
     }
