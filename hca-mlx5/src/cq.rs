@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
 use crate::prm::cmd::{Opcode, OutputHead};
-use crate::prm::cq::{CONTEXT_AT, CqContext, Cqn, PAGES_AT};
+use crate::prm::cq::{CONTEXT_AT, CqContext, Cqn};
 use crate::prm::cqe::CQE;
 use crate::queue::cq::clear;
 use crate::queue::ring::{Record, Ring};
@@ -67,9 +67,9 @@ fn submit<'p, P: Platform>(
     context.set_log_page_size(log_page_size);
     context.set_dbr_addr(memory::record_address(platform, record)?);
 
-    let mut input = memory::message::<PAGES_AT>();
+    let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
-    let input = memory::with_pages(&mut input, PAGES_AT, &list);
+    let input = memory::with_pages(&mut input, &list);
     let mut output = OutputHead::new();
     device.exec(Opcode::CreateCq, 0, ("", 0), input, &mut output.0)?;
     let cqn = output.number();

@@ -9,6 +9,7 @@ pub(crate) mod cq;
 pub mod device;
 pub mod dma;
 pub mod eq;
+pub(crate) mod gsi;
 pub(crate) mod health;
 pub mod mem;
 pub mod mmio;

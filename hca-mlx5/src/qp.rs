@@ -15,7 +15,7 @@ use crate::platform::{Platform, Span};
 use crate::prm::cmd::{InputHead, Opcode, OutputHead};
 use crate::prm::cq::Cqn;
 use crate::prm::qp::{
-    AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_MSG_MAX, PAGES_AT, PM_MIGRATED,
+    AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_MSG_MAX, PM_MIGRATED,
     PRIMARY_PATH_AT, QpContext, Qpn, ST_GSI, ST_RC, TRANSITION,
 };
 use crate::queue::ring::{Record, Ring};
@@ -164,9 +164,9 @@ fn submit<'p, P: Platform>(
     context.set_cqn_rcv(spec.recv_cq.0);
     context.set_dbr_addr(memory::record_address(platform, record)?);
 
-    let mut input = memory::message::<PAGES_AT>();
+    let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
-    let input = memory::with_pages(&mut input, PAGES_AT, &list);
+    let input = memory::with_pages(&mut input, &list);
     let mut output = OutputHead::new();
     device.exec(Opcode::CreateQp, 0, ("", 0), input, &mut output.0)?;
 
@@ -228,7 +228,7 @@ pub(crate) fn step<P: Platform>(
             Opcode::Rtr2RtsQp
         }
         QpStep::Error => return short(device, Opcode::ToErrQp, qpn),
-        QpStep::Reset => return short(device, Opcode::ToRstQp, qpn),
+        QpStep::Reset => return reset(device, qpn),
     };
     transition(device, op, qpn, context, &address)
 }
@@ -249,6 +249,11 @@ pub(crate) fn start_gsi<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Re
     Ok(())
 }
 
+/// Takes a queue pair of any kind to Reset.
+pub(crate) fn reset<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result<(), Fault> {
+    short(device, Opcode::ToRstQp, qpn)
+}
+
 /// Destroys a queue pair in any state. Its memory goes back to the arena only if the device let go of it.
 pub(crate) fn destroy<P: Platform>(
     device: &mut Device<'_, P>,
@@ -256,7 +261,7 @@ pub(crate) fn destroy<P: Platform>(
 ) -> Result<(), Fault> {
     // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair is beyond that,
     // which the destroy itself will tell.
-    let _ = short(device, Opcode::ToRstQp, qp.qpn);
+    let _ = reset(device, qp.qpn);
     device.exec_number(Opcode::DestroyQp, "QP", qp.qpn.0)?;
     device.platform().free(qp.memory);
     Ok(())
