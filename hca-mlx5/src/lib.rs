@@ -4,11 +4,17 @@
 #[cfg(test)]
 extern crate std;
 
+mod boot;
 pub mod cmd;
 pub mod device;
 pub mod dma;
 pub mod eq;
-pub(crate) mod health;
+mod health;
 pub mod mmio;
+mod pages;
 pub mod platform;
+mod port;
 pub mod prm;
+mod teardown;
+
+pub use device::{Config, Device};
