@@ -29,7 +29,10 @@ pub fn span<P: Platform>(platform: &P, region: Region) -> Result<Span, Fault> {
         return Err(refused("a region has from 1 byte to 2 GiB less 4 KiB"));
     }
     let outside = refused("the region is not inside the arena");
-    let offset = region.addr.checked_sub(platform.arena_addr()).ok_or(outside)?;
+    let offset = region
+        .addr
+        .checked_sub(platform.arena_addr())
+        .ok_or(outside)?;
     let offset = usize::try_from(offset).map_err(|_| outside)?;
     let len = usize::try_from(region.len).map_err(|_| outside)?;
     let end = offset.checked_add(len).ok_or(outside)?;
@@ -104,7 +107,9 @@ pub(super) fn submit<P: Platform>(
 
 /// Destroys a key. When it returns, the device no longer touches the memory behind it.
 pub fn destroy<P: Platform>(device: &mut Device<'_, P>, key: Mkey) -> Result<(), Fault> {
-    device.exec_number(Opcode::DestroyMkey, "MKEY", key.index()).map(drop)
+    device
+        .exec_number(Opcode::DestroyMkey, "MKEY", key.index())
+        .map(drop)
 }
 
 /// A random low byte for a key.

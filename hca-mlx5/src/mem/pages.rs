@@ -20,9 +20,12 @@ const LOG_SMALLEST: u8 = 12;
 const LOG_LARGEST: u8 = 31;
 
 /// The span is not the device's.
-const OUTSIDE: Fault =
-    Fault::new(FaultKind::BadParameter, "page list", "the memory is outside the arena")
-        .advise("register only memory that the platform handed out");
+const OUTSIDE: Fault = Fault::new(
+    FaultKind::BadParameter,
+    "page list",
+    "the memory is outside the arena",
+)
+.advise("register only memory that the platform handed out");
 
 /// A span of the arena in pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +55,7 @@ impl PageList {
         let (base, _) = platform.iova(span.offset).ok_or(OUTSIDE)?;
         let mut log_page = largest(platform, span, base)?;
         let coarse = |log_page: u8| base & ((1 << (log_page - 6)) - 1) != 0;
-        while log_page > LOG_SMALLEST
-            && (count(base, span, log_page - 1) == 1 || coarse(log_page))
+        while log_page > LOG_SMALLEST && (count(base, span, log_page - 1) == 1 || coarse(log_page))
         {
             log_page -= 1;
         }
@@ -61,20 +63,24 @@ impl PageList {
     }
 
     /// The list with pages of a given size.
-    fn of<P: Platform>(
-        platform: &P,
-        span: Span,
-        base: u64,
-        log_page: u8,
-    ) -> Result<Self, Fault> {
-        let scattered =
-            Fault::new(FaultKind::Resources, "page list", "the memory is too scattered")
-                .advise("back the arena with larger contiguous pages");
+    fn of<P: Platform>(platform: &P, span: Span, base: u64, log_page: u8) -> Result<Self, Fault> {
+        let scattered = Fault::new(
+            FaultKind::Resources,
+            "page list",
+            "the memory is too scattered",
+        )
+        .advise("back the arena with larger contiguous pages");
         let mask = (1_u64 << log_page) - 1;
-        let mut list = Self { log_page, start: base & mask, pages: Vec::new() };
+        let mut list = Self {
+            log_page,
+            start: base & mask,
+            pages: Vec::new(),
+        };
         for page in 0..count(base, span, log_page) {
             let at = (page << log_page).saturating_sub(list.start);
-            let at = usize::try_from(at).ok().and_then(|at| span.offset.checked_add(at));
+            let at = usize::try_from(at)
+                .ok()
+                .and_then(|at| span.offset.checked_add(at));
             let (iova, _) = at.and_then(|at| platform.iova(at)).ok_or(OUTSIDE)?;
             list.pages.push(iova & !mask).map_err(|_| scattered)?;
         }
@@ -109,7 +115,10 @@ fn largest<P: Platform>(platform: &P, span: Span, base: u64) -> Result<u8, Fault
     let mut at = 0;
     while at < span.len {
         let place = span.offset.checked_add(at).ok_or(OUTSIDE)?;
-        let (iova, run) = platform.iova(place).filter(|&(_, run)| run != 0).ok_or(OUTSIDE)?;
+        let (iova, run) = platform
+            .iova(place)
+            .filter(|&(_, run)| run != 0)
+            .ok_or(OUTSIDE)?;
         let address = u64::try_from(at).map_or(base, |at| base.wrapping_add(at));
         if next != Some(iova) {
             misfit |= address ^ iova;
@@ -118,7 +127,9 @@ fn largest<P: Platform>(platform: &P, span: Span, base: u64) -> Result<u8, Fault
         next = u64::try_from(run).ok().map(|run| iova.wrapping_add(run));
         at = at.saturating_add(run);
     }
-    let log = u8::try_from(misfit.trailing_zeros()).unwrap_or(u8::MAX).min(LOG_LARGEST);
+    let log = u8::try_from(misfit.trailing_zeros())
+        .unwrap_or(u8::MAX)
+        .min(LOG_LARGEST);
     if log < LOG_SMALLEST {
         return Err(Fault::new(
             FaultKind::BadParameter,

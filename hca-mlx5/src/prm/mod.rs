@@ -30,12 +30,17 @@ pub mod cq;
 pub mod cqe;
 pub mod eq;
 pub mod error;
+pub mod flow;
 pub mod init_seg;
 pub mod mkey;
 pub mod pages;
 pub mod qp;
 pub mod reg;
 pub mod roce;
+pub mod rq;
+pub mod sq;
+pub mod tir;
+pub mod tis;
 pub mod vport;
 pub mod wqe;
 

@@ -353,7 +353,14 @@ impl Av {
         let gid = u128::from_be_bytes(self.dgid);
         // The MAC starts in the middle of a word: dwords 0x10 (reserved), 0x14, 0x18, 0x1c.
         let tail = u128::from(mac.0) << 32 | u128::from(grh.0);
-        [u64::from(self.qkey) << 32, path.0, high(tail), low(tail), high(gid), low(gid)]
+        [
+            u64::from(self.qkey) << 32,
+            path.0,
+            high(tail),
+            low(tail),
+            high(gid),
+            low(gid),
+        ]
     }
 }
 
@@ -363,7 +370,10 @@ const fn high(wide: u128) -> u64 {
 }
 
 /// Lower half.
-#[expect(clippy::cast_possible_truncation, reason = "the lower half is what is asked for")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the lower half is what is asked for"
+)]
 const fn low(wide: u128) -> u64 {
     wide as u64
 }
@@ -385,7 +395,10 @@ mod tests {
     fn bind_masks_are_those_of_the_open_stacks() {
         assert_eq!(mask::BIND, 0x203c_2041);
         assert_eq!(mask::UNBIND, 0x2000_2000);
-        assert_eq!(UmrHead::bind(4).word().to_be_bytes(), [0x90, 0, 0, 0, 0, 4, 0, 0]);
+        assert_eq!(
+            UmrHead::bind(4).word().to_be_bytes(),
+            [0x90, 0, 0, 0, 0, 4, 0, 0]
+        );
     }
 
     #[test]
@@ -395,7 +408,10 @@ mod tests {
         key.set_rr(true);
         key.set_qpn(ANY_QPN);
         key.set_mkey_7_0(0x5a);
-        assert_eq!(key.word().to_be_bytes(), [0, 0, 0x14, 0, 0xff, 0xff, 0xff, 0x5a]);
+        assert_eq!(
+            key.word().to_be_bytes(),
+            [0, 0, 0x14, 0, 0xff, 0xff, 0xff, 0x5a]
+        );
         let (mut lw, mut rw, mut a, mut free) = (UmrKey(0), UmrKey(0), UmrKey(0), UmrKey(0));
         lw.set_lw(true);
         rw.set_rw(true);

@@ -67,7 +67,16 @@ impl<'p, P: Platform> Cq<'p, P> {
         uar: usize,
     ) -> Self {
         let arm = uar.wrapping_add(UAR_ARM);
-        Self { platform, ring, record, tail: 0, arms: 0, cqn, arm, skipped: 0 }
+        Self {
+            platform,
+            ring,
+            record,
+            tail: 0,
+            arms: 0,
+            cqn,
+            arm,
+            skipped: 0,
+        }
     }
 
     /// Entries that made no sense, so far.
@@ -89,8 +98,17 @@ impl<'p, P: Platform> Cq<'p, P> {
 
     /// An error entry.
     #[cold]
-    fn failure(&self, slot: usize, words: [u64; 2], direction: Direction, owner: Owner) -> Completion {
-        let [cause] = self.platform.load_words(slot.wrapping_add(0x30)).map(u64::from_be);
+    fn failure(
+        &self,
+        slot: usize,
+        words: [u64; 2],
+        direction: Direction,
+        owner: Owner,
+    ) -> Completion {
+        let [cause] = self
+            .platform
+            .load_words(slot.wrapping_add(0x30))
+            .map(u64::from_be);
         let cause = Cause::from_word(cause);
         Completion {
             index: Index::from_word(words[0]).user_index(),
@@ -118,14 +136,23 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
             // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and those of the data
             // it announces.
             self.platform.after_ownership();
-            let words = self.platform.load_words::<2>(slot.wrapping_add(cqe::WORDS_AT));
+            let words = self
+                .platform
+                .load_words::<2>(slot.wrapping_add(cqe::WORDS_AT));
             let words = words.map(u64::from_be);
             let plain = owner.format() == 0;
             let completion = match owner.opcode() {
                 cqe::REQUESTER if plain => {
-                    let [source] = self.platform.load_words(slot.wrapping_add(0x38)).map(u64::from_be);
+                    let [source] = self
+                        .platform
+                        .load_words(slot.wrapping_add(0x38))
+                        .map(u64::from_be);
                     let read = Source::from_word(source).sop() == wqe::RDMA_READ;
-                    let len = if read { Length::from_word(words[1]).byte_cnt() } else { 0 };
+                    let len = if read {
+                        Length::from_word(words[1]).byte_cnt()
+                    } else {
+                        0
+                    };
                     Some(success(words[0], len, owner, Direction::Send))
                 }
                 cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE if plain => {
@@ -139,7 +166,8 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
             self.tail = self.tail.wrapping_add(1);
             // The index is only a licence to overwrite, and the ring has an entry for every request that can be
             // outstanding: no order against the loads above is needed.
-            self.platform.store32(self.record.first(), (self.tail & INDEX_MASK).to_be());
+            self.platform
+                .store32(self.record.first(), (self.tail & INDEX_MASK).to_be());
             if completion.is_some() {
                 return completion;
             }

@@ -15,14 +15,18 @@ impl Ring {
     /// The ring of `2^log_slots` slots whose first byte is at `offset` of the arena.
     #[must_use]
     pub const fn new(offset: usize, log_slots: u8) -> Self {
-        Self { offset, mask: ((1_u64 << (log_slots & 31)) - 1) as u32 }
+        Self {
+            offset,
+            mask: ((1_u64 << (log_slots & 31)) - 1) as u32,
+        }
     }
 
     /// Offset in the arena of the slot that `index` falls on, with slots of `2^log_stride` bytes.
     #[inline]
     #[must_use]
     pub const fn slot(&self, index: u32, log_stride: u32) -> usize {
-        self.offset.wrapping_add(((index & self.mask) as usize) << log_stride)
+        self.offset
+            .wrapping_add(((index & self.mask) as usize) << log_stride)
     }
 
     /// How many slots it has.

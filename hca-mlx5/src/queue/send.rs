@@ -115,7 +115,10 @@ impl<'p, P: Platform> Sq<'p, P> {
 
     /// The control segment of the next WQE.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the index in a WQE is modulo 2^16")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the index in a WQE is modulo 2^16"
+    )]
     fn control(&mut self, opcode: u8, ds: u8, flags: PostFlags, immediate: u32) -> [u64; 2] {
         let bits = flags.bits();
         // SIGNALED, SOLICITED and FENCE moved to their places in one byte, without a branch.
@@ -132,12 +135,16 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// Stores one block of the WQE that starts at the head.
     #[inline]
     fn store(&self, index: u32, block: &Block) {
-        self.platform.store_words(self.ring.slot(index, LOG_WQEBB), block);
+        self.platform
+            .store_words(self.ring.slot(index, LOG_WQEBB), block);
     }
 
     /// Ends a WQE of one block: stores it and rings, through BlueFlame where there is one.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "tokens are the index modulo 2^16"
+    )]
     fn post_block(&mut self, block: Block, flags: PostFlags) -> u16 {
         let block = block.map(u64::to_be);
         self.store(self.head, &block);
@@ -156,7 +163,10 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// Ends a WQE of `blocks` blocks already stored, whose first word is `first`.
-    #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "tokens are the index modulo 2^16"
+    )]
     fn finish(&mut self, blocks: u32, first: u64, flags: PostFlags) -> u16 {
         let token = self.head as u16;
         self.head = self.head.wrapping_add(blocks);
@@ -173,7 +183,8 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn publish(&self) {
         // ORDER: the WQEs' stores precede the counter that lets the device fetch them.
         self.platform.before_doorbell();
-        self.platform.store32(self.record.second(), (self.head & 0xffff).to_be());
+        self.platform
+            .store32(self.record.second(), (self.head & 0xffff).to_be());
         // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
         self.platform.before_doorbell();
     }
@@ -201,7 +212,11 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline]
     fn inline_at(&self, segment: &Segment) -> Option<usize> {
         let offset = segment.addr.wrapping_sub(self.arena);
-        if offset < self.inline_end { usize::try_from(offset).ok() } else { None }
+        if offset < self.inline_end {
+            usize::try_from(offset).ok()
+        } else {
+            None
+        }
     }
 
     /// The inline segment of up to [`INLINE_SEND`] bytes as six words, any alignment.
@@ -225,7 +240,10 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn inline_word(&self, offset: usize, len: u32) -> [u64; 2] {
         let [word] = self.platform.load_words(offset);
         let payload = u64::from_be(word) & (u64::MAX << (64 - 8 * len));
-        [u64::from(wqe::INLINE | len) << 32 | payload >> 32, payload << 32]
+        [
+            u64::from(wqe::INLINE | len) << 32 | payload >> 32,
+            payload << 32,
+        ]
     }
 
     /// Posts a datagram of one segment to the destination of `av`: two blocks.
@@ -248,14 +266,20 @@ impl<'p, P: Platform> Sq<'p, P> {
         segments: &[Segment],
         flags: PostFlags,
     ) -> u16 {
-        let segments = segments.get(..usize::from(MAX_SEGMENTS)).unwrap_or(segments);
+        let segments = segments
+            .get(..usize::from(MAX_SEGMENTS))
+            .unwrap_or(segments);
         let ds = 1 + usize::from(remote.is_some()) + segments.len();
         // Sixteen at most: ten segments behind two fixed units.
         let ds = u8::try_from(ds).unwrap_or(u8::MAX);
         let control = self.control(opcode, ds, flags, 0);
         let units = core::iter::once(control)
             .chain(remote.map(|remote| wqe::remote(remote.addr, remote.rkey)))
-            .chain(segments.iter().map(|one| wqe::data(one.addr, one.len, one.lkey)));
+            .chain(
+                segments
+                    .iter()
+                    .map(|one| wqe::data(one.addr, one.len, one.lkey)),
+            );
         let mut block: Block = [0; 8];
         let mut index = self.head;
         let mut filled = 0;
@@ -283,12 +307,17 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let [one] = segments else {
             return self.post_list(wqe::SEND, None, segments, flags);
         };
-        let inline = if one.len <= INLINE_SEND { self.inline_at(one) } else { None };
+        let inline = if one.len <= INLINE_SEND {
+            self.inline_at(one)
+        } else {
+            None
+        };
         let (ds, words) = match inline {
             // Two units and four bytes are what each further unit starts at.
-            Some(offset) => {
-                (2 + ((one.len + 3) >> 4) as u8, self.inline_words(offset, one.len))
-            }
+            Some(offset) => (
+                2 + ((one.len + 3) >> 4) as u8,
+                self.inline_words(offset, one.len),
+            ),
             None => {
                 let [first, second] = wqe::data(one.addr, one.len, one.lkey);
                 (2, [first, second, 0, 0, 0, 0])
@@ -305,7 +334,11 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
             return self.post_list(wqe::RDMA_WRITE, Some(remote), segments, flags);
         };
         let [address, key] = wqe::remote(remote.addr, remote.rkey);
-        let inline = if one.len <= INLINE_WRITE { self.inline_at(one) } else { None };
+        let inline = if one.len <= INLINE_WRITE {
+            self.inline_at(one)
+        } else {
+            None
+        };
         let (ds, [a, b, c, d]) = match inline {
             Some(offset) if one.len <= 8 && offset & 7 == 0 => {
                 let [first, second] = self.inline_word(offset, one.len);
@@ -345,7 +378,10 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         };
         let [head, tail] = self.control(wqe::UMR, ds, flags, bind.old_rkey);
         let umr = UmrHead::bind(octowords).word();
-        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0].map(u64::to_be));
+        self.store(
+            self.head,
+            &[head, tail, umr, mask, 0, 0, 0, 0].map(u64::to_be),
+        );
 
         let [_, _, _, low] = bind.new_rkey.to_be_bytes();
         let mut key = UmrKey::default();
@@ -362,7 +398,10 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
             // A KLM has 32 bits of length; no region is longer (`limits`).
             let len = u32::try_from(bind.len).unwrap_or(u32::MAX);
             let [first, second] = wqe::data(bind.addr, len, bind.lkey).map(u64::to_be);
-            self.store(self.head.wrapping_add(2), &[first, second, 0, 0, 0, 0, 0, 0]);
+            self.store(
+                self.head.wrapping_add(2),
+                &[first, second, 0, 0, 0, 0, 0, 0],
+            );
             3
         } else {
             2
