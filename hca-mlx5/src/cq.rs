@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
 use crate::prm::cmd::{Opcode, OutputHead};
-use crate::prm::cq::{CONTEXT_AT, CqContext, Cqn, PAGES_AT};
+use crate::prm::cq::{CONTEXT_AT, CqContext, Cqn};
 use crate::prm::cqe::CQE;
 use crate::queue::cq::clear;
 use crate::queue::ring::{Record, Ring};
@@ -30,10 +30,7 @@ pub(crate) fn create<'p, P: Platform>(
     entries: u32,
 ) -> Result<(CqObject, Cq<'p, P>), Fault> {
     let limit = device.caps().general.log_max_cq_sz().min(22);
-    let log = entries
-        .clamp(1, 1 << 30)
-        .next_power_of_two()
-        .trailing_zeros();
+    let log = entries.clamp(1, 1 << 30).next_power_of_two().trailing_zeros();
     let log = u8::try_from(log).unwrap_or(u8::MAX);
     if log > limit {
         return Err(Fault::new(
@@ -59,13 +56,7 @@ fn submit<'p, P: Platform>(
     let ring = Ring::new(memory.offset, log);
     let record = Record(memory.offset.wrapping_add(len));
     clear(platform, &ring);
-    let list = PageList::queue(
-        platform,
-        Span {
-            offset: memory.offset,
-            len,
-        },
-    )?;
+    let list = PageList::queue(platform, Span { offset: memory.offset, len })?;
     let (page_offset, log_page_size) = list.queue_geometry();
 
     let mut context = CqContext::new();
@@ -76,24 +67,21 @@ fn submit<'p, P: Platform>(
     context.set_log_page_size(log_page_size);
     context.set_dbr_addr(memory::record_address(platform, record)?);
 
-    let mut input = memory::message::<PAGES_AT>();
+    let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
-    let input = memory::with_pages(&mut input, PAGES_AT, &list);
+    let input = memory::with_pages(&mut input, &list);
     let mut output = OutputHead::new();
     device.exec(Opcode::CreateCq, 0, ("", 0), input, &mut output.0)?;
     let cqn = output.number();
     let end = Cq::new(platform, ring, record, cqn, device.uar().offset);
-    Ok((
-        CqObject {
-            cqn: Cqn(cqn),
-            memory,
-        },
-        end,
-    ))
+    Ok((CqObject { cqn: Cqn(cqn), memory }, end))
 }
 
 /// Destroys it. Its memory goes back to the arena only if the device let go of it.
-pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, cq: &CqObject) -> Result<(), Fault> {
+pub(crate) fn destroy<P: Platform>(
+    device: &mut Device<'_, P>,
+    cq: &CqObject,
+) -> Result<(), Fault> {
     device.exec_number(Opcode::DestroyCq, "CQ", cq.cqn.0)?;
     device.platform().free(cq.memory);
     Ok(())

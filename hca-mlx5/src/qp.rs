@@ -15,7 +15,7 @@ use crate::platform::{Platform, Span};
 use crate::prm::cmd::{InputHead, Opcode, OutputHead};
 use crate::prm::cq::Cqn;
 use crate::prm::qp::{
-    AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_MSG_MAX, PAGES_AT, PM_MIGRATED,
+    AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_MSG_MAX, PM_MIGRATED,
     PRIMARY_PATH_AT, QpContext, Qpn, ST_GSI, ST_RC, TRANSITION,
 };
 use crate::queue::ring::{Record, Ring};
@@ -73,11 +73,7 @@ pub(crate) struct QpObject {
 /// Blocks of the send queue for so many requests: room for as many of the widest.
 pub(crate) const fn send_blocks(requests: u16) -> u32 {
     let blocks = (requests as u32).saturating_mul(WIDEST);
-    if blocks == 0 {
-        1
-    } else {
-        blocks.next_power_of_two()
-    }
+    if blocks == 0 { 1 } else { blocks.next_power_of_two() }
 }
 
 /// Logarithms of the shape.
@@ -91,10 +87,8 @@ struct Shape {
 impl Shape {
     fn of<P: Platform>(device: &Device<'_, P>, spec: &QpSpec) -> Result<Self, Fault> {
         let refused = |cause| {
-            Err(
-                Fault::new(FaultKind::BadParameter, Opcode::CreateQp.name(), cause)
-                    .advise("ask for no more than the limits say"),
-            )
+            Err(Fault::new(FaultKind::BadParameter, Opcode::CreateQp.name(), cause)
+                .advise("ask for no more than the limits say"))
         };
         let limit = device.caps().general.log_max_qp_sz().min(LOG_LONGEST);
         if spec.request_segments > MAX_SEGMENTS || spec.receive_segments > MAX_SEGMENTS {
@@ -110,11 +104,7 @@ impl Shape {
         if log_sq > limit || log_rq > limit {
             return refused("more requests or receives than the device allows in one queue pair");
         }
-        Ok(Self {
-            log_sq,
-            log_rq,
-            log_stride,
-        })
+        Ok(Self { log_sq, log_rq, log_stride })
     }
 
     /// Bytes of the receive ring, which comes first.
@@ -148,13 +138,7 @@ fn submit<'p, P: Platform>(
 ) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
     let platform = device.platform();
     let record = Record(memory.offset.wrapping_add(shape.len()));
-    let list = PageList::queue(
-        platform,
-        Span {
-            offset: memory.offset,
-            len: shape.len(),
-        },
-    )?;
+    let list = PageList::queue(platform, Span { offset: memory.offset, len: shape.len() })?;
     let (page_offset, log_page_size) = list.queue_geometry();
 
     let mut context = QpContext::new();
@@ -180,28 +164,18 @@ fn submit<'p, P: Platform>(
     context.set_cqn_rcv(spec.recv_cq.0);
     context.set_dbr_addr(memory::record_address(platform, record)?);
 
-    let mut input = memory::message::<PAGES_AT>();
+    let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
-    let input = memory::with_pages(&mut input, PAGES_AT, &list);
+    let input = memory::with_pages(&mut input, &list);
     let mut output = OutputHead::new();
     device.exec(Opcode::CreateQp, 0, ("", 0), input, &mut output.0)?;
 
     let qpn = output.number();
     let receive = Ring::new(memory.offset, shape.log_rq);
-    let send = Ring::new(
-        memory.offset.wrapping_add(shape.receive_len()),
-        shape.log_sq,
-    );
+    let send = Ring::new(memory.offset.wrapping_add(shape.receive_len()), shape.log_sq);
     let sq = Sq::new(platform, send, qpn, record, spec.doorbell);
     let rq = Rq::new(platform, receive, shape.log_stride, record);
-    Ok((
-        QpObject {
-            qpn: Qpn(qpn),
-            memory,
-        },
-        sq,
-        rq,
-    ))
+    Ok((QpObject { qpn: Qpn(qpn), memory }, sq, rq))
 }
 
 /// Takes a connected queue pair one step on.
@@ -235,11 +209,7 @@ pub(crate) fn step<P: Platform>(
             context.set_next_rcv_psn(rq_psn);
             context.set_log_rra_max(log_ceil(responder_resources));
             context.set_min_rnr_nak(min_rnr_timer);
-            fill(
-                &mut address,
-                &path,
-                udp_sport(path.flow_label, qpn.0, remote_qpn),
-            );
+            fill(&mut address, &path, udp_sport(path.flow_label, qpn.0, remote_qpn));
             Opcode::Init2RtrQp
         }
         QpStep::Rts {
@@ -258,7 +228,7 @@ pub(crate) fn step<P: Platform>(
             Opcode::Rtr2RtsQp
         }
         QpStep::Error => return short(device, Opcode::ToErrQp, qpn),
-        QpStep::Reset => return short(device, Opcode::ToRstQp, qpn),
+        QpStep::Reset => return reset(device, qpn),
     };
     transition(device, op, qpn, context, &address)
 }
@@ -279,11 +249,19 @@ pub(crate) fn start_gsi<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Re
     Ok(())
 }
 
+/// Takes a queue pair of any kind to Reset.
+pub(crate) fn reset<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result<(), Fault> {
+    short(device, Opcode::ToRstQp, qpn)
+}
+
 /// Destroys a queue pair in any state. Its memory goes back to the arena only if the device let go of it.
-pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
+pub(crate) fn destroy<P: Platform>(
+    device: &mut Device<'_, P>,
+    qp: &QpObject,
+) -> Result<(), Fault> {
     // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair is beyond that,
     // which the destroy itself will tell.
-    let _ = short(device, Opcode::ToRstQp, qp.qpn);
+    let _ = reset(device, qp.qpn);
     device.exec_number(Opcode::DestroyQp, "QP", qp.qpn.0)?;
     device.platform().free(qp.memory);
     Ok(())

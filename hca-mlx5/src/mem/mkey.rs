@@ -73,14 +73,7 @@ pub fn create<P: Platform>(
     let mut input = [0; MESSAGE];
     context.write(&mut input, mkey::CONTEXT_AT);
     put(&mut input, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
-    let entries = input
-        .get_mut(mkey::TRANSLATION_AT..)
-        .unwrap_or_default()
-        .as_chunks_mut::<8>()
-        .0;
-    for (entry, page) in entries.iter_mut().zip(&list.pages) {
-        *entry = page.to_be_bytes();
-    }
+    list.write(&mut input, mkey::TRANSLATION_AT);
     let len = mkey::TRANSLATION_AT + 16 * list.pages.len().div_ceil(2);
     submit(device, input.get_mut(..len).unwrap_or_default(), variant)
 }

@@ -87,6 +87,14 @@ impl PageList {
         Ok(list)
     }
 
+    /// Writes the pages into `message` from `at` on, as far as there is room.
+    pub fn write(&self, message: &mut [u8], at: usize) {
+        let entries = message.get_mut(at..).unwrap_or_default().as_chunks_mut::<8>().0;
+        for (entry, page) in entries.iter_mut().zip(&self.pages) {
+            *entry = page.to_be_bytes();
+        }
+    }
+
     /// The `page_offset` of a queue context, and its `log_page_size`.
     #[must_use]
     pub fn queue_geometry(&self) -> (u8, u8) {

@@ -10,8 +10,6 @@ pub struct Cqn(pub u32);
 
 /// Offset of the context in a CREATE_CQ input and a QUERY_CQ output.
 pub const CONTEXT_AT: usize = 0x10;
-/// Offset of the page list in a CREATE_CQ input.
-pub const PAGES_AT: usize = 0x110;
 
 layout! {
     /// Completion queue context (`cqc`).

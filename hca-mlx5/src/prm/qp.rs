@@ -12,8 +12,6 @@ pub struct Qpn(pub u32);
 
 /// Offset of the context in CREATE_QP and transition inputs and a QUERY_QP output.
 pub const CONTEXT_AT: usize = 0x18;
-/// Offset of the page list in a CREATE_QP input.
-pub const PAGES_AT: usize = 0x110;
 /// Length of a transition's input.
 pub const TRANSITION: usize = 272;
 /// Offset of the primary address path in the context.

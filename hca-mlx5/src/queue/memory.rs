@@ -14,28 +14,16 @@ use crate::platform::{Platform, Span};
 const LINE: usize = 64;
 const PAGE: usize = 4096;
 
-/// Room in a message for the longest page list.
-pub(crate) const PAGES_LEN: usize = 8 * MAX_PAGES;
+/// Where the page list starts in CREATE_CQ and CREATE_QP alike.
+pub(crate) const PAGES_AT: usize = 0x110;
 /// A create message: everything up to the page list, and the longest page list.
-pub(crate) const MESSAGE: usize = 0x110 + PAGES_LEN;
-
-/// A zeroed create message whose page list starts at `AT`.
-pub(crate) const fn message<const AT: usize>() -> [u8; MESSAGE] {
-    const {
-        assert!(
-            AT + PAGES_LEN <= MESSAGE,
-            "the page list starts too late for this message"
-        )
-    };
-    [0; MESSAGE]
-}
+pub(crate) type Message = [u8; PAGES_AT + 8 * MAX_PAGES];
+/// One without content.
+pub(crate) const MESSAGE: Message = [0; PAGES_AT + 8 * MAX_PAGES];
 
 /// Zeroed memory for rings of `len` bytes together (a multiple of 64) and one doorbell record.
 pub(crate) fn take<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault> {
-    let align = len
-        .checked_next_power_of_two()
-        .unwrap_or(PAGE)
-        .clamp(LINE, PAGE);
+    let align = len.checked_next_power_of_two().unwrap_or(PAGE).clamp(LINE, PAGE);
     let len = len.checked_add(LINE);
     len.and_then(|len| platform.alloc(len, align)).ok_or(
         Fault::new(FaultKind::Resources, "queue memory", "the arena is full")
@@ -65,20 +53,9 @@ pub(crate) fn record_address<P: Platform>(platform: &P, record: Record) -> Resul
     Ok(iova)
 }
 
-/// The message with `list` at `at`, cut to its length.
-pub(crate) fn with_pages<'m>(
-    message: &'m mut [u8; MESSAGE],
-    at: usize,
-    list: &PageList,
-) -> &'m mut [u8] {
-    let entries = message
-        .get_mut(at..)
-        .unwrap_or_default()
-        .as_chunks_mut::<8>()
-        .0;
-    for (entry, page) in entries.iter_mut().zip(&list.pages) {
-        *entry = page.to_be_bytes();
-    }
-    let len = at.saturating_add(8 * list.pages.len());
+/// The message with `list` in it, cut to its length.
+pub(crate) fn with_pages<'m>(message: &'m mut Message, list: &PageList) -> &'m mut [u8] {
+    list.write(message, PAGES_AT);
+    let len = PAGES_AT.saturating_add(8 * list.pages.len());
     message.get_mut(..len).unwrap_or_default()
 }

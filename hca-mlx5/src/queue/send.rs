@@ -13,7 +13,7 @@ use dat_core::provider::{Access, Bind, PostFlags, Remote, Segment, SendQueue};
 
 use super::ring::{Record, Ring};
 use crate::platform::Platform;
-use crate::prm::wqe::{self, CtrlHead, CtrlTail, UmrHead, UmrKey};
+use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
 
 /// Blocks of the widest WQE, a window bind; a request of [`MAX_SEGMENTS`] segments is no wider.
 pub const WIDEST: u32 = 3;
@@ -26,6 +26,8 @@ pub const INLINE_SEND: u32 = 44;
 
 /// log2 of a block.
 const LOG_WQEBB: u32 = 6;
+/// Offset of the first doorbell register in a UAR page.
+pub const UAR_DOORBELLS: usize = 0x800;
 /// Bytes a load of inline payload may reach beyond its first byte.
 const INLINE_REACH: u64 = 64;
 
@@ -40,6 +42,14 @@ pub struct Doorbell {
     /// Size of one of the register's two halves, which whole blocks are written to by turns. 0: the register is shared
     /// with other queues, or the device has no BlueFlame, and only doorbells of 8 bytes may be written.
     pub half: usize,
+}
+
+impl Doorbell {
+    /// The first doorbell register of the page at BAR offset `uar`, for queues that share it.
+    #[must_use]
+    pub const fn shared(uar: usize) -> Self {
+        Self { register: uar.wrapping_add(UAR_DOORBELLS), half: 0 }
+    }
 }
 
 /// Posting end of a send queue.
@@ -234,6 +244,17 @@ impl<'p, P: Platform> Sq<'p, P> {
             u64::from(wqe::INLINE | len) << 32 | payload >> 32,
             payload << 32,
         ]
+    }
+
+    /// Posts a datagram of one segment to the destination of `av`: two blocks.
+    pub(crate) fn datagram(&mut self, segment: Segment, av: &Av, flags: PostFlags) -> u16 {
+        let [head, tail] = self.control(wqe::SEND, 5, flags, 0);
+        let [a, b, c, d, e, f] = av.words();
+        self.store(self.head, &[head, tail, a, b, c, d, e, f].map(u64::to_be));
+        let [first, second] = wqe::data(segment.addr, segment.len, segment.lkey);
+        let block = [first, second, 0, 0, 0, 0, 0, 0].map(u64::to_be);
+        self.store(self.head.wrapping_add(1), &block);
+        self.finish(2, head, flags)
     }
 
     /// A request of any number of segments, none of them inline.
