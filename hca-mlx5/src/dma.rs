@@ -234,6 +234,10 @@ impl<const HOLES: usize> RawArena<HOLES> {
 
     /// [`Platform::read_bytes`]; zeros outside the arena.
     pub fn read_bytes(&self, offset: usize, to: &mut [u8]) {
+        if offset >= self.len {
+            to.fill(0);
+            return;
+        }
         for (at, piece) in pieces(offset, to.len()) {
             let Some(piece) = to.get_mut(piece) else {
                 return;
@@ -254,6 +258,9 @@ impl<const HOLES: usize> RawArena<HOLES> {
 
     /// [`Platform::write_bytes`]; dropped outside the arena.
     pub fn write_bytes(&self, offset: usize, from: &[u8]) {
+        if offset >= self.len {
+            return;
+        }
         for (at, piece) in pieces(offset, from.len()) {
             let Some(piece) = from.get(piece) else { return };
             if let Some(word) = piece.first_chunk::<8>() {

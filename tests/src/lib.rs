@@ -7,4 +7,5 @@
     reason = "test code: a panic here is a failed test with a line number"
 )]
 
+pub mod bench;
 pub mod host;

@@ -71,8 +71,9 @@ impl Pool {
     }
 
     /// Gives the memory back, unless a lost command still owns some of it.
-    pub(crate) fn release<P: Platform>(self, platform: &P) {
+    pub(crate) fn release<P: Platform>(&mut self, platform: &P) {
         if self.free == u64::MAX {
+            self.free = 0;
             platform.free(self.span);
         }
     }
@@ -94,11 +95,6 @@ impl Pool {
     /// Gives a chain back.
     pub(crate) fn give(&mut self, chain: Chain) {
         self.free |= chain.0;
-    }
-
-    /// Blocks left.
-    pub(crate) fn left(&self) -> u32 {
-        self.free.count_ones()
     }
 
     /// Offset of a block in the arena.

@@ -139,11 +139,16 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     }
 
     /// Gives the memory back, unless a lost command still owns some of it. Only after the device has been stopped.
-    pub(crate) fn release(self) {
+    pub(crate) fn release(&mut self) {
         if self.lost == 0 {
             self.platform.free(self.page);
             self.pool.release(self.platform);
         }
+        self.kill(Fault::new(
+            FaultKind::BadState,
+            "command queue",
+            "the device is closed",
+        ));
     }
 
     /// A command has been given up since bring-up: the device may still write to host memory.

@@ -16,6 +16,7 @@ pub(crate) fn refused(op: Opcode, object: Object, code: u8, syndrome: u32) -> Fa
         operation: op.name(),
         object: object.0,
         number: object.1,
+        address: None,
         status: code,
         syndrome,
         cause: status::text(code),

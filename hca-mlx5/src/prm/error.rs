@@ -240,14 +240,14 @@ pub const KNOWN_SYNDROMES: &[KnownSyndrome] = &[
         "real-time timestamps are not available; use the default format",
     ),
     known(
-        Opcode::DestroyFlowTable,
-        0x66_d6c3,
-        "the table still has groups",
-    ),
-    known(
         Opcode::CreateFlowTable,
         0xa4_3321,
         "packets would be encapsulated twice",
+    ),
+    known(
+        Opcode::DestroyFlowTable,
+        0x66_d6c3,
+        "the table still has groups",
     ),
     known(
         Opcode::DestroyFlowGroup,

@@ -26,13 +26,23 @@
 
 pub mod caps;
 pub mod cmd;
+pub mod cq;
+pub mod cqe;
 pub mod eq;
 pub mod error;
+pub mod flow;
 pub mod init_seg;
+pub mod mkey;
 pub mod pages;
+pub mod qp;
 pub mod reg;
 pub mod roce;
+pub mod rq;
+pub mod sq;
+pub mod tir;
+pub mod tis;
 pub mod vport;
+pub mod wqe;
 
 /// One field of a layout, for cross-checks by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
