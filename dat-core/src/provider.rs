@@ -558,7 +558,16 @@ impl Fault {
     /// A fault of `kind` in `operation`, with nothing from the device yet.
     #[must_use]
     pub const fn new(kind: FaultKind, operation: &'static str, cause: &'static str) -> Self {
-        Self { kind, operation, object: "", number: 0, status: 0, syndrome: 0, cause, advice: "" }
+        Self {
+            kind,
+            operation,
+            object: "",
+            number: 0,
+            status: 0,
+            syndrome: 0,
+            cause,
+            advice: "",
+        }
     }
 
     /// Names the object it happened to.
@@ -584,7 +593,11 @@ impl fmt::Display for Fault {
         }
         write!(f, "{}: {}", self.operation, self.cause)?;
         if self.status != 0 || self.syndrome != 0 {
-            write!(f, " (status {}, syndrome {:#x})", self.status, self.syndrome)?;
+            write!(
+                f,
+                " (status {}, syndrome {:#x})",
+                self.status, self.syndrome
+            )?;
         }
         if !self.advice.is_empty() {
             write!(f, "; {}", self.advice)?;
