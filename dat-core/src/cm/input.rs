@@ -60,22 +60,19 @@ impl Cm<'_> {
             self.counters.foreign += 1;
             return self.refuse(from, transaction, req.local_id, Reason::INVALID_GID);
         }
-        let connections = || {
-            self.slots
-                .iter()
-                .enumerate()
-                .filter(|(_, slot)| slot.state != State::Idle && slot.remote_guid == req.guid)
+        // An adapter's GUID and numbers are no secret: only those of the same address can be the same connection, or
+        // anybody could stand in the way of anybody.
+        let of_peer = || {
+            self.slots.iter().enumerate().filter(|(_, slot)| {
+                slot.state != State::Idle && slot.remote == from && slot.remote_guid == req.guid
+            })
         };
-        if let Some((index, _)) = connections().find(|(_, slot)| slot.remote_id == req.local_id) {
-            return self.req_again(now, from, transaction, index);
+        if let Some((index, _)) = of_peer().find(|(_, slot)| slot.remote_id == req.local_id) {
+            return self.req_again(now, transaction, index);
         }
-        let same_queue_pair = connections()
+        let same_queue_pair = of_peer()
             .find(|(_, slot)| slot.terms.remote_qpn == req.qpn && slot.state != State::TimeWait);
-        if let Some((index, slot)) = same_queue_pair {
-            if slot.remote != from {
-                self.counters.foreign += 1;
-                return;
-            }
+        if let Some((index, _)) = same_queue_pair {
             self.found_stale(now, index);
             return self.refuse(from, transaction, req.local_id, Reason::STALE);
         }
@@ -132,15 +129,11 @@ impl Cm<'_> {
     }
 
     /// A REQ of a connection that is known already.
-    fn req_again(&mut self, now: Instant, from: IpAddr, transaction: u64, index: usize) {
+    fn req_again(&mut self, now: Instant, transaction: u64, index: usize) {
         let span = self.reject_memory();
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
-        if slot.remote != from {
-            self.counters.foreign += 1;
-            return;
-        }
         self.counters.duplicates += 1;
         match slot.state {
             State::ReqReceived => {
@@ -149,7 +142,7 @@ impl Cm<'_> {
             }
             State::TimeWait if slot.rejecting => slot.reject_again(now, span),
             State::TimeWait => {
-                let remote_id = slot.remote_id;
+                let (from, remote_id) = (slot.remote, slot.remote_id);
                 self.refuse(from, transaction, remote_id, Reason::STALE);
             }
             // The REP, or what followed it, is on its way and has a timer of its own.
@@ -360,22 +353,18 @@ impl Cm<'_> {
     fn find_given_up(&mut self, from: IpAddr, rej: &RejRepr) -> Found {
         let given_up = |slot: &Slot| {
             slot.state != State::Idle
+                && slot.remote == from
                 && slot.remote_id == rej.local_id
                 && rej.ari.guid() == Some(slot.remote_guid)
         };
-        let index = match rej.reason {
-            Reason::TIMEOUT => self.slots.iter().position(given_up),
-            _ => None,
-        };
-        let Some((index, slot)) = index.and_then(|i| Some((i, self.slots.get(i)?))) else {
-            self.counters.unknown += 1;
-            return Found::Unknown;
-        };
-        if slot.remote != from {
-            self.counters.foreign += 1;
-            return Found::Foreign;
+        let timeout = rej.reason == Reason::TIMEOUT;
+        match self.slots.iter().position(given_up).filter(|_| timeout) {
+            Some(index) => Found::Slot(index),
+            None => {
+                self.counters.unknown += 1;
+                Found::Unknown
+            }
         }
-        Found::Slot(index)
     }
 
     fn dreq(&mut self, now: Instant, from: IpAddr, transaction: u64, dreq: &DreqRepr) {

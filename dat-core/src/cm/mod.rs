@@ -7,7 +7,7 @@
 //! It does no input or output and reads no clock. Datagrams go in by [`Cm::input`] and come out by
 //! [`Cm::poll_transmit`], events by [`Cm::poll_event`], and [`Cm::next_deadline`] says when [`Cm::advance`] wants to be
 //! called. So two of them can be run against each other in one test with every datagram and the time under its control
-//! (`cm/tests`).
+//! (`tests/cm`).
 //!
 //! ```text
 //!  active                                  passive
@@ -38,8 +38,6 @@ mod input;
 mod params;
 mod poll;
 mod slot;
-#[cfg(test)]
-mod tests;
 pub mod wire;
 
 use core::net::IpAddr;

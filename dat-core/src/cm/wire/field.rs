@@ -33,7 +33,17 @@ macro_rules! words {
         }
     )*};
 }
-words!(u8 u16 u32 u64 u128);
+words!(u8 u16 u32 u64);
+
+impl Word for u128 {
+    const BITS: usize = 128;
+    fn from_bits(bits: u128) -> Self {
+        bits
+    }
+    fn into_bits(self) -> u128 {
+        self
+    }
+}
 
 impl Word for bool {
     const BITS: usize = 1;

@@ -18,8 +18,6 @@ mod rep;
 mod req;
 mod rtu;
 mod service;
-#[cfg(test)]
-mod tests;
 
 pub use disconnect::{Drep, DrepRepr, Dreq, DreqRepr};
 pub use ip::{IP_HEADER_LEN, IpHeader};
