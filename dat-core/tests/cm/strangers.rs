@@ -138,7 +138,8 @@ fn the_id_of_an_earlier_connection_in_the_slot_is_unknown() {
 
 #[test]
 fn refused_reqs_are_answered_with_their_reason() {
-    let spoil: [(fn(&mut Req<&mut [u8; 256]>), Reason); 5] = [
+    type Change = fn(&mut Req<&mut [u8; 256]>);
+    let spoil: [(Change, Reason); 5] = [
         (|req| req.set_transport(1), Reason::INVALID_TRANSPORT),
         (|req| req.set_mtu(9), Reason::INVALID_MTU),
         (|req| req.set_qpn(0), Reason::NO_QP),

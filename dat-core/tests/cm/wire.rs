@@ -278,7 +278,8 @@ fn a_req_that_cannot_be_served_says_why() {
 #[test]
 fn setters_stay_within_their_fields() {
     // Set each field of a view to ones, then zero, on a background of the opposite: all else stays.
-    let fields: [fn(&mut Req<&mut [u8; 256]>, bool); 12] = [
+    type Set = fn(&mut Req<&mut [u8; 256]>, bool);
+    let fields: [Set; 12] = [
         |req, on| req.set_qpn(if on { u32::MAX } else { 0 }),
         |req, on| req.set_remote_response_timeout(if on { 0xff } else { 0 }),
         |req, on| req.set_transport(if on { 0xff } else { 0 }),
