@@ -1,7 +1,7 @@
 //! What the peers say: one function per message, in the order a connection sees them.
 //!
 //! Every message but a REQ names the receiver's comm ID, which is the index of its slot. A REQ is looked up by the
-//! sender's: the table is searched once for a duplicate of it and for another connection of its queue pair.
+//! sender's: the table is searched for an earlier copy of it and for another connection of its queue pair.
 
 use core::net::IpAddr;
 

@@ -266,20 +266,18 @@ fn timewait_lasts_as_long_as_the_queue_pair_may_retry() {
 #[test]
 fn events_wait_in_order_until_they_are_taken() {
     let mut pair = Pair::new();
-    pair.nodes[A].consumer = Consumer::Willing;
+    pair.lose(Kind::Rtu, 1);
     let a = pair.connect(QPN_A);
-    pair.run(Duration::from_millis(3));
-    // B's caller sleeps: the RTU and the DREQ arrive before it looks.
-    pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
+    pair.settle();
     let b = pair.request().conn;
-    while let Some(transmit) = pair.nodes[A].cm.poll_transmit(pair.now) {
-        pair.nodes[B].cm.input(pair.now, v4(1), &transmit.mad);
-    }
+    // B's caller sleeps while the RTU and the DREQ arrive.
+    let rtu = pair.sent(Kind::Rtu)[0].mad;
+    pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
+    let dreq = pair.nodes[A].cm.poll_transmit(pair.now).unwrap().mad;
     let node = &mut pair.nodes[B].cm;
-    let events: Vec<_> = core::iter::from_fn(|| node.poll_event()).collect();
-    let last = end(b, Cause::Remote).unwrap();
-    assert!(
-        events == [CmEvent::Established { conn: b }, last] || events == [last],
-        "{events:?}"
-    );
+    node.input(pair.now, v4(1), &rtu);
+    node.input(pair.now, v4(1), &dreq);
+    assert_eq!(node.poll_event(), Some(CmEvent::Established { conn: b }));
+    assert_eq!(node.poll_event(), end(b, Cause::Remote));
+    assert_eq!(node.poll_event(), None);
 }

@@ -2,14 +2,16 @@
 
 use core::net::IpAddr;
 
+use dat_core::Instant;
 use dat_core::cm::wire::{
     About, Ari, Drep, DrepRepr, Dreq, DreqRepr, Header, IpHeader, Message, Mra, MraRepr, Reason,
     Rej, RejRepr, Rep, RepRepr, Req, ReqRepr, Rtu, RtuRepr, ServiceId, WireError,
 };
+use dat_core::cm::{Cause, Cm, CmEvent, ConnId, ConnectParams};
 use dat_core::provider::Mtu;
 use proptest::prelude::*;
 
-use crate::pair::{v4, v6};
+use crate::pair::{A, GUIDS, cm, v4, v6};
 
 // Recorded between Linux' Soft-RoCE (rping over rdma_cm) and itself, then between it and a stack of its own making.
 // Trailing zeros are left out.
@@ -175,11 +177,10 @@ fn the_recorded_rest() {
 }
 
 #[test]
-fn a_recorded_rep_belongs_to_the_recorded_req_of_our_own() {
-    // The golden REQ is taken for a request by a node that never saw it made.
-    let mut cm = crate::pair::cm(1, 1, 1);
-    cm.input(dat_core::Instant::ZERO, v4(1), &mad(RXE_REQ));
-    let Some(dat_core::cm::CmEvent::Request(request)) = cm.poll_event() else {
+fn the_recorded_req_is_a_request() {
+    let mut cm = cm(1, 1, 1);
+    cm.input(Instant::ZERO, v4(1), &mad(RXE_REQ));
+    let Some(CmEvent::Request(request)) = cm.poll_event() else {
         panic!()
     };
     assert_eq!(
@@ -191,6 +192,93 @@ fn a_recorded_rep_belongs_to_the_recorded_req_of_our_own() {
         (0x10_b315, 0x11)
     );
     assert_eq!(cm.private_data(request.conn), [0; 56]);
+}
+
+/// The connection that rping asked for, asked for by us.
+fn as_rping_asks(cm: &mut Cm<'_>) -> ConnId {
+    let params = ConnectParams {
+        remote: v4(2),
+        local: v4(1),
+        service: ServiceId::tcp(7174),
+        source_port: 0xa25c,
+        qpn: 0x11,
+        responder_resources: 1,
+        initiator_depth: 1,
+        retry_count: 7,
+        rnr_retry: 7,
+        mtu: Mtu::B1024,
+        ack_timeout: 19,
+        flow_label: 0x3c52a,
+        traffic_class: 0,
+        hop_limit: 64,
+        private_data: &[],
+    };
+    cm.connect(Instant::ZERO, &params).unwrap()
+}
+
+#[test]
+fn our_req_is_rpings_byte_by_byte_but_for_what_is_random() {
+    let mut cm = cm(1, GUIDS[A], 1);
+    let conn = as_rping_asks(&mut cm);
+    let mut ours = cm.poll_transmit(Instant::ZERO).unwrap().mad;
+    let mut theirs = mad(RXE_REQ);
+    assert_eq!(Req::new_unchecked(&ours).local_id(), conn.comm_id());
+    for req in [&mut ours, &mut theirs] {
+        // The transaction ID.
+        req[8..16].fill(0);
+        let mut req = Req::new_unchecked(req);
+        req.set_local_id(0);
+        req.set_starting_psn(0);
+    }
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn recorded_answers_carry_a_connection_of_ours() {
+    let mut cm = cm(1, GUIDS[A], 1);
+    let conn = as_rping_asks(&mut cm);
+    let mut rep = mad(RXE_REP);
+    Rep::new_unchecked(&mut rep).set_remote_id(conn.comm_id());
+    cm.input(Instant::ZERO, v4(2), &rep);
+    let Some(CmEvent::Reply(reply)) = cm.poll_event() else {
+        panic!()
+    };
+    assert_eq!(
+        (reply.terms.remote_qpn, reply.terms.sq_psn),
+        (0x11, 0xac_b463)
+    );
+    assert_eq!(
+        (reply.terms.responder_resources, reply.terms.initiator_depth),
+        (1, 1)
+    );
+    cm.ready(Instant::ZERO, conn).unwrap();
+    let mut rtu = mad(RXE_RTU);
+    Rtu::new_unchecked(&mut rtu).set_local_id(conn.comm_id());
+    assert_eq!(cm.poll_transmit(Instant::ZERO).unwrap().mad, rtu);
+    cm.disconnect(Instant::ZERO, conn).unwrap();
+    let mut dreq = mad(RXE_DREQ);
+    Dreq::new_unchecked(&mut dreq).set_local_id(conn.comm_id());
+    let ours = cm.poll_transmit(Instant::ZERO).unwrap().mad;
+    assert_eq!((&ours[..8], &ours[16..]), (&dreq[..8], &dreq[16..]));
+    let mut drep = mad(RXE_DREP);
+    Drep::new_unchecked(&mut drep).set_remote_id(conn.comm_id());
+    cm.input(Instant::ZERO, v4(2), &drep);
+    let end = CmEvent::Disconnected {
+        conn,
+        cause: Cause::Local,
+    };
+    assert_eq!((cm.poll_event(), cm.poll_event()), (Some(end), None));
+}
+
+#[test]
+fn the_recorded_rej_of_a_closed_port_is_a_rejection() {
+    let mut cm = cm(1, GUIDS[A], 1);
+    let conn = as_rping_asks(&mut cm);
+    let mut rej = mad(CLOSED_REJ);
+    Rej::new_unchecked(&mut rej).set_remote_id(conn.comm_id());
+    cm.input(Instant::ZERO, v4(2), &rej);
+    let reason = Reason::INVALID_SERVICE_ID;
+    assert_eq!(cm.poll_event(), Some(CmEvent::Rejected { conn, reason }));
 }
 
 #[test]
