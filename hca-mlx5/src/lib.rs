@@ -15,6 +15,8 @@ mod pages;
 pub mod platform;
 mod port;
 pub mod prm;
+#[cfg(test)]
+mod scripted;
 mod teardown;
 
 pub use device::{Config, Device};
