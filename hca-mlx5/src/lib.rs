@@ -22,6 +22,8 @@ mod port;
 pub mod prm;
 pub(crate) mod qp;
 pub mod queue;
+#[cfg(test)]
+mod scripted;
 mod teardown;
 
 pub use device::{Config, Device};
