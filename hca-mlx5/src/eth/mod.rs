@@ -3,7 +3,7 @@
 //! Neighbour discovery ([`crate::neigh`]) is the only user: RoCEv2 packets never pass here, the device takes them to
 //! their queue pairs before any flow table is asked. So the port is small: a send queue behind a TIS, a receive queue
 //! behind a TIR, both completing into one completion queue, and a flow table that picks the few destination MACs that
-//! matter ([`steer`]). Frames of more than [`FRAME_MAX`] bytes are none of ours and are dropped on both ways.
+//! matter. Frames of more than [`FRAME_MAX`] bytes are none of ours and are dropped on both ways.
 //!
 //! PRM chapters "Raw Ethernet" and "Flow steering". Everything is made in one go and undone in the reverse order, also
 //! from half way. What it does not do: checksums, segmentation, more than one queue, promiscuous mode, VLAN offloads.
