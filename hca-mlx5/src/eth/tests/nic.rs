@@ -317,6 +317,11 @@ impl Nic {
     /// Sends what the record says is posted.
     fn transmit(&self, doorbell: u64) {
         let mut sq = *self.sq.borrow();
+        assert_eq!(
+            sq.cqn,
+            self.cq.borrow().cqn,
+            "it completes into the port's queue"
+        );
         let posted = self.be32(sq.record + 4) as u16;
         let mut last = 0;
         while sq.index as u16 != posted {
@@ -371,6 +376,11 @@ impl Nic {
     /// A frame comes in. False if no receive was posted.
     pub(super) fn deliver(&self, frame: &[u8]) -> bool {
         let mut rq = *self.rq.borrow();
+        assert_eq!(
+            rq.cqn,
+            self.cq.borrow().cqn,
+            "it completes into the port's queue"
+        );
         if self.be32(rq.record) as u16 == rq.index as u16 {
             return false;
         }
