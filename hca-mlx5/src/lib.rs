@@ -6,24 +6,28 @@ extern crate std;
 
 mod boot;
 pub mod cmd;
-pub(crate) mod cq;
+mod cq;
 pub mod device;
 pub mod dma;
 pub mod eq;
 pub mod eth;
-pub(crate) mod gsi;
+mod gsi;
 mod health;
 pub mod mem;
 pub mod mmio;
 pub mod neigh;
+mod network;
 mod pages;
 pub mod platform;
 mod port;
 pub mod prm;
-pub(crate) mod qp;
+pub mod provider;
+mod qp;
 pub mod queue;
 #[cfg(test)]
 mod scripted;
 mod teardown;
+mod uar;
 
 pub use device::{Config, Device};
+pub use provider::Mlx5;
