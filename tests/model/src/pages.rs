@@ -63,7 +63,7 @@ impl Hca {
         self.pages.requested = self.pages.requested.saturating_add(i64::from(count));
         let event = Event::new(kind::PAGE_REQUEST, 0)
             .with(0, self.function_id())
-            .with(4, count as u32);
+            .with(4, count.cast_unsigned());
         self.raise(&event);
     }
 
@@ -86,13 +86,13 @@ impl Hca {
 fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let owned = hca.pages.count();
     let count = match query_pages_in::op_mod.get(input) {
-        1 => hca.config.boot_pages.saturating_sub(owned) as i32,
-        2 => hca.init_demand().saturating_sub(owned) as i32,
+        1 => hca.config.boot_pages.saturating_sub(owned).cast_signed(),
+        2 => hca.init_demand().saturating_sub(owned).cast_signed(),
         3 => hca.config.regular_pages,
         _ => return Err(Status::BadParam.because(0x10_7001)),
     };
     query_pages_out::function_id.set(output, hca.function_id());
-    query_pages_out::num_pages.set(output, count as u32);
+    query_pages_out::num_pages.set(output, count.cast_unsigned());
     Ok(())
 }
 
@@ -141,7 +141,7 @@ fn give(hca: &mut Hca, count: usize, list: &[u8]) -> Result<(), Refusal> {
     }
     hca.pages.owned.append(&mut fresh);
     hca.pages.refused = false;
-    hca.pages.requested -= hca.pages.requested.clamp(0, count as i64);
+    hca.pages.requested -= hca.pages.requested.clamp(0, count.cast_signed() as i64);
     Ok(())
 }
 
@@ -182,7 +182,7 @@ fn take(hca: &mut Hca, count: usize, output: &mut [u8]) -> Result<(), Refusal> {
             ));
         }
     }
-    hca.pages.requested += (-hca.pages.requested).clamp(0, number as i64);
+    hca.pages.requested += (-hca.pages.requested).clamp(0, number.cast_signed() as i64);
     manage_pages_out::output_num_entries.set(output, number as u32);
     Ok(())
 }

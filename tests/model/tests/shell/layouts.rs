@@ -3,10 +3,7 @@
 use mlx5_model::ifc::{Field, Layout, all};
 
 fn layout(name: &str) -> Layout {
-    *all()
-        .iter()
-        .find(|layout| layout.name == name)
-        .unwrap_or_else(|| panic!("no layout {name}"))
+    *all().iter().find(|layout| layout.name == name).unwrap()
 }
 
 #[test]
