@@ -122,7 +122,7 @@ const BIG: Values = &[
 
 const SMALL: Values = &[
     (g::log_max_eq, 7),
-    (g::log_max_eq_sz, 12),
+    (g::log_max_eq_sz, 16),
     (g::log_max_qp, 10),
     (g::log_max_cq, 10),
     (g::log_max_mkey, 12),

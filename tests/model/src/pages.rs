@@ -20,6 +20,8 @@ pub(crate) struct Pages {
     requested: i64,
     /// The driver said it cannot give.
     refused: bool,
+    /// Objects created since reset.
+    creates: u32,
 }
 
 impl Pages {
@@ -70,6 +72,30 @@ impl Hca {
     /// Run-time page requests not yet answered; negative while some should be taken back.
     pub fn pages_outstanding(&self) -> i64 {
         self.pages.requested
+    }
+
+    /// Complains when memory handed over as a queue's is memory given to the firmware before.
+    pub(crate) fn check_not_firmware(&mut self, what: &str, list: &[u8]) {
+        let pages = list
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|page| u64::from_be_bytes(*page));
+        if let Some(page) = { pages }.find(|page| self.pages.owns(*page)) {
+            self.bus
+                .complain(format!("{what}: {page:#x} was given to the firmware"));
+        }
+    }
+
+    /// Hardware-like, a card wants more pages as objects grow, and asks while it goes on.
+    pub(crate) fn grow(&mut self, opcode: u16) {
+        const CREATES: [u16; 4] = [0x200, 0x400, 0x500, 0x90c];
+        if self.config.hardware_like && CREATES.contains(&opcode) {
+            self.pages.creates += 1;
+            if self.pages.creates.is_multiple_of(32) {
+                self.request_pages(16);
+            }
+        }
     }
 
     /// Pages the firmware owns now.

@@ -1,13 +1,14 @@
 //! The dispatch table: every command of every part of the device.
 
 use super::Command;
-use crate::{caps, eq, function, objects, pages, reg_access, roce, transport, vport};
+use crate::{caps, counters, eq, function, objects, pages, reg_access, roce, transport, vport};
 
 /// The rows, part by part.
 const PARTS: &[&[Command]] = &[
     function::COMMANDS,
     function::NUMBER_COMMANDS,
     caps::COMMANDS,
+    counters::COMMANDS,
     pages::COMMANDS,
     eq::COMMANDS,
     vport::COMMANDS,
