@@ -117,14 +117,12 @@ const BIG: Values = &[
     (g::log_max_current_uc_list, 10),
     (g::log_max_l2_table, 16),
     (g::log_uar_page_sz, 8),
-    (g::null_mkey, 1),
-    (g::terminate_scatter_list_mkey, 1),
     (g::fast_teardown, 1),
 ];
 
 const SMALL: Values = &[
     (g::log_max_eq, 7),
-    (g::log_max_eq_sz, 12),
+    (g::log_max_eq_sz, 16),
     (g::log_max_qp, 10),
     (g::log_max_cq, 10),
     (g::log_max_mkey, 12),
@@ -256,15 +254,6 @@ impl Caps {
     /// EQ numbers end here.
     pub(crate) fn eq_limit(&self) -> u32 {
         1 << self.general(g::log_max_eq).min(8)
-    }
-
-    /// Changes fields of a block in maximum and current: a card built differently.
-    pub(crate) fn override_field(&mut self, block: u16, field: Field, value: u32) {
-        for blocks in [&mut self.max, &mut self.current] {
-            if let Some(block) = blocks.get_mut(&block) {
-                field.set(block, value);
-            }
-        }
     }
 }
 

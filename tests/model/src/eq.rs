@@ -281,6 +281,7 @@ fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal>
     {
         *word = bytes.iter().fold(0, |acc, &b| (acc << 8) | u64::from(b));
     }
+    hca.check_not_firmware("CREATE_EQ", create_eq_in::pas.tail(input));
     let eqn = hca.eqs.numbers.take()?;
     hca.ids.uar.hold(uar)?;
     let eq = Eq {

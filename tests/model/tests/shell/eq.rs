@@ -243,3 +243,12 @@ fn a_ring_the_iommu_refuses_fails_the_queue() {
     let context = rig.ok(&with(cmd(0x303, 0, 16), 8, eqn), 272).out;
     assert_eq!(context[0x10] >> 4, 0xa);
 }
+
+#[test]
+fn a_ring_in_a_firmware_page_is_complained_of() {
+    let (mut rig, uar) = running();
+    let mut input = Rig::eq_command(uar, 4, 0, PORT, false);
+    input[0x110..0x118].copy_from_slice(&crate::rig::PAGES.to_be_bytes());
+    rig.ok(&input, 16);
+    assert!(rig.complained_of("CREATE_EQ: 0x40000000 was given to the firmware"));
+}
