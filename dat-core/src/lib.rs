@@ -2,6 +2,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod cm;
 pub mod provider;
 pub mod time;
 

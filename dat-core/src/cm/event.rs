@@ -1,0 +1,196 @@
+//! What the connection manager tells its caller.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use super::params::{ConnId, QpTerms};
+use super::wire::{Reason, ServiceId};
+
+/// One thing that happened to one connection.
+///
+/// A connection has one of two lives. Active: [`Reply`](Self::Reply), then after [`Cm::ready`](super::Cm::ready) the end.
+/// Passive: [`Request`](Self::Request), after [`Cm::accept`](super::Cm::accept) [`Established`](Self::Established), then the end.
+/// The end is exactly one of [`Rejected`](Self::Rejected), [`Unreachable`](Self::Unreachable) and
+/// [`Disconnected`](Self::Disconnected), and may come at any point; after it the [`ConnId`] is void. A connection that the
+/// caller itself ended by [`Cm::reject`](super::Cm::reject) or [`Cm::abort`](super::Cm::abort) says nothing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CmEvent {
+    /// A peer asks for a connection: answer with `accept` or `reject`. Its private data is readable.
+    Request(Request),
+    /// The peer accepted: bring the queue pair to ready-to-send, then call `ready`. Its private data is readable.
+    Reply(Reply),
+    /// Passive side only: the peer is ready. (The active side is established when `ready` returns `Ok`.)
+    Established {
+        /// Which connection.
+        conn: ConnId,
+    },
+    /// The connection was refused before it was established. The rejecter's private data is readable.
+    Rejected {
+        /// Which connection.
+        conn: ConnId,
+        /// Why. [`Reason::CONSUMER`] is the peer's consumer, all others are the network's doing.
+        reason: Reason,
+    },
+    /// The peer did not answer a REQ or a REP after all retries.
+    Unreachable {
+        /// Which connection.
+        conn: ConnId,
+    },
+    /// The connection was established and is no more.
+    Disconnected {
+        /// Which connection.
+        conn: ConnId,
+        /// Who ended it.
+        cause: Cause,
+    },
+}
+
+impl CmEvent {
+    /// The connection it is about.
+    #[must_use]
+    pub const fn conn(&self) -> ConnId {
+        match self {
+            Self::Request(request) => request.conn,
+            Self::Reply(reply) => reply.conn,
+            Self::Established { conn }
+            | Self::Rejected { conn, .. }
+            | Self::Unreachable { conn }
+            | Self::Disconnected { conn, .. } => *conn,
+        }
+    }
+}
+
+/// Who ended an established connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// This side asked, and the peer agreed.
+    Local,
+    /// The peer asked; it has been answered. Also when both asked at once.
+    Remote,
+    /// This side asked, and the peer never answered.
+    Unanswered,
+    /// The peer refused the connection after it was established here.
+    Rejected(Reason),
+}
+
+/// A REQ, with everything a queue pair needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The new connection.
+    pub conn: ConnId,
+    /// The peer.
+    pub remote: IpAddr,
+    /// Own address as the peer knows it.
+    pub local: IpAddr,
+    /// The service asked for; [`ServiceId::port`] is the port of the listener.
+    pub service: ServiceId,
+    /// The peer's port; 0 if the service is not of the IP CM.
+    pub remote_port: u16,
+    /// GUID of the peer's adapter.
+    pub remote_guid: u64,
+    /// Flow label to use.
+    pub flow_label: u32,
+    /// Traffic class to use.
+    pub traffic_class: u8,
+    /// Hop limit to use.
+    pub hop_limit: u8,
+    /// For the queue pair. `responder_resources` and `initiator_depth` are what the peer asked for and offers: the
+    /// caller takes less if it must.
+    pub terms: QpTerms,
+}
+
+/// A REP, with everything a queue pair needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The connection.
+    pub conn: ConnId,
+    /// GUID of the peer's adapter.
+    pub remote_guid: u64,
+    /// For the queue pair.
+    pub terms: QpTerms,
+}
+
+/// A datagram to send from QP1 to QP1 of `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// The peer.
+    pub to: IpAddr,
+    /// The whole MAD.
+    pub mad: [u8; 256],
+    /// The connection it belongs to; `None` for an answer to a message that belongs to none.
+    pub conn: Option<ConnId>,
+}
+
+/// Why a call was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CmError {
+    /// The connection has ended, or never was.
+    Unknown(ConnId),
+    /// The connection is in a state that does not allow the call.
+    State(ConnId, &'static str),
+    /// All slots are in use.
+    NoSlot,
+    /// More private data (or ARI) than the message carries.
+    TooLong {
+        /// Bytes given.
+        given: usize,
+        /// Bytes possible.
+        most: usize,
+    },
+    /// A parameter is out of range; says which, and what to do.
+    Parameter(&'static str),
+}
+
+impl fmt::Display for CmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(conn) => write!(f, "connection {:#010x} has ended: drop its ID", conn.0),
+            Self::State(conn, state) => {
+                write!(
+                    f,
+                    "connection {:#010x} is {state}: the call does not apply",
+                    conn.0
+                )
+            }
+            Self::NoSlot => {
+                f.write_str("all connection slots are in use: give Cm::new a longer slice")
+            }
+            Self::TooLong { given, most } => {
+                write!(
+                    f,
+                    "{given} bytes of private data: the message carries {most} at most"
+                )
+            }
+            Self::Parameter(what) => f.write_str(what),
+        }
+    }
+}
+
+impl core::error::Error for CmError {}
+
+/// What went over the wire, counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// MADs given to [`Cm::input`](super::Cm::input).
+    pub received: u64,
+    /// MADs taken from [`Cm::poll_transmit`](super::Cm::poll_transmit).
+    pub sent: u64,
+    /// Of these, retransmissions.
+    pub retransmitted: u64,
+    /// Received again after they had been acted upon.
+    pub duplicates: u64,
+    /// Dropped: malformed, or not a message of this class.
+    pub malformed: u64,
+    /// Dropped: for a known connection, but from another address or with the wrong IDs or queue pair.
+    pub foreign: u64,
+    /// Dropped: made no sense in the state of the connection.
+    pub unexpected: u64,
+    /// For no connection that lives here.
+    pub unknown: u64,
+    /// Requests turned away for want of a slot.
+    pub no_slot: u64,
+    /// Stale connections found.
+    pub stale: u64,
+    /// Answers lost because too many peers had to be answered at once.
+    pub answers_dropped: u64,
+}

@@ -1,0 +1,167 @@
+//! What the caller decides: once for the connection manager, once per connection.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use super::wire::ServiceId;
+use crate::provider::Mtu;
+
+/// Names one connection for as long as it lives, and is its local communication ID on the wire.
+///
+/// The low 16 bits are the index of the slot, the rest a generation and random bits: an ID of an earlier connection in
+/// the same slot is recognised as stale, and a stranger cannot guess one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId(pub(super) u32);
+
+impl ConnId {
+    /// Index of the slot the connection lives in; below the number of slots given to [`Cm::new`](super::Cm::new), and
+    /// different for connections that live at the same time.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        (self.0 & 0xffff) as usize
+    }
+
+    /// The local communication ID on the wire.
+    #[must_use]
+    pub const fn comm_id(self) -> u32 {
+        self.0
+    }
+}
+
+/// What holds for all connections of this node. Times are CM codes: `4.096 us * 2^n`.
+///
+/// [`Config::new`] gives the values that Linux uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// GUID of this node's channel adapter.
+    pub node_guid: u64,
+    /// How soon this node promises to answer a CM message, and how soon it expects the peer to.
+    pub response_timeout: u8,
+    /// Longest life of a packet on the way, one direction.
+    pub packet_life: u8,
+    /// Retransmissions before the peer counts as unreachable; 4 bits, also told to the peer.
+    pub max_retries: u8,
+    /// Time an MRA of ours asks for, and the most that an MRA of the peer is granted.
+    pub service_timeout: u8,
+    /// The longest response time a peer may claim in its REQ, and the longest timewait it may cause.
+    pub longest_response: u8,
+}
+
+impl Config {
+    /// The defaults for a node with this GUID.
+    #[must_use]
+    pub const fn new(node_guid: u64) -> Self {
+        Self {
+            node_guid,
+            response_timeout: 20,
+            packet_life: 16,
+            max_retries: 15,
+            service_timeout: 24,
+            longest_response: 21,
+        }
+    }
+
+    /// Time between two transmissions of a REQ: there, an answer, and back.
+    #[must_use]
+    pub const fn request_interval(&self) -> Duration {
+        code_time(self.packet_life)
+            .saturating_mul(2)
+            .saturating_add(code_time(self.response_timeout))
+    }
+}
+
+/// The time that a CM code stands for, `4.096 us * 2^code`; only five bits of the code count.
+#[must_use]
+pub const fn code_time(code: u8) -> Duration {
+    Duration::from_nanos(4096 << (code & 31))
+}
+
+/// The local ACK timeout code for a queue pair: covers the packet life there and the peer's delay in acknowledging.
+#[must_use]
+pub const fn ack_timeout(target_ack_delay: u8, packet_life: u8) -> u8 {
+    let delay = target_ack_delay & 31;
+    let life = (packet_life & 31) + 1;
+    // The sum of two powers of two, rounded up to a power of two when the smaller is at least half of the larger.
+    let (larger, smaller) = if life >= delay {
+        (life, delay)
+    } else {
+        (delay, life)
+    };
+    let code = larger + (smaller + 1 >= larger) as u8;
+    if code > 31 { 31 } else { code }
+}
+
+/// Everything a REQ says.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectParams<'a> {
+    /// Address of the peer; only MADs from there belong to the connection.
+    pub remote: IpAddr,
+    /// Own address; same family as `remote`.
+    pub local: IpAddr,
+    /// The service asked for: [`ServiceId::tcp`] for a port of the RDMA IP CM service.
+    pub service: ServiceId,
+    /// Own port, told to the peer in the IP CM header.
+    pub source_port: u16,
+    /// Own queue pair.
+    pub qpn: u32,
+    /// Reads the peer may have outstanding here.
+    pub responder_resources: u8,
+    /// Reads this side wants to have outstanding at the peer.
+    pub initiator_depth: u8,
+    /// Transport retries of both queue pairs, 0..7.
+    pub retry_count: u8,
+    /// RNR retries the peer's queue pair shall make, 7 = without end.
+    pub rnr_retry: u8,
+    /// Path MTU.
+    pub mtu: Mtu,
+    /// Local ACK timeout of the peer's queue pair, see [`ack_timeout`].
+    pub ack_timeout: u8,
+    /// 20-bit flow label, the same for both directions.
+    pub flow_label: u32,
+    /// Traffic class for both directions.
+    pub traffic_class: u8,
+    /// Hop limit for both directions.
+    pub hop_limit: u8,
+    /// For the peer's consumer: at most 56 bytes to an IP CM service, 92 to any other. Reaches it padded with zeros.
+    pub private_data: &'a [u8],
+}
+
+/// Everything a REP says that the REQ has not settled.
+#[derive(Clone, Copy, Debug)]
+pub struct AcceptParams<'a> {
+    /// Own queue pair, already in ready-to-send.
+    pub qpn: u32,
+    /// Reads the peer may have outstanding here.
+    pub responder_resources: u8,
+    /// Reads this side will have outstanding; at most what the request offered ([`QpTerms::initiator_depth`]).
+    pub initiator_depth: u8,
+    /// How long the local HCA may take to acknowledge, as a code.
+    pub target_ack_delay: u8,
+    /// RNR retries the peer's queue pair shall make, 7 = without end.
+    pub rnr_retry: u8,
+    /// For the peer's consumer: at most 196 bytes. Reaches it padded with zeros.
+    pub private_data: &'a [u8],
+}
+
+/// What a queue pair needs of the exchange, from the view of this side: nothing is left to be swapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpTerms {
+    /// The peer's queue pair.
+    pub remote_qpn: u32,
+    /// First PSN to expect (chosen by this side).
+    pub rq_psn: u32,
+    /// First PSN to send (chosen by the peer).
+    pub sq_psn: u32,
+    /// Path MTU.
+    pub mtu: Mtu,
+    /// Reads the peer may have outstanding here: what it asked for; on the active side never above what was offered.
+    pub responder_resources: u8,
+    /// Reads this side may have outstanding at the peer: what it offers; on the active side never above what was asked.
+    pub initiator_depth: u8,
+    /// Transport retries.
+    pub retry_count: u8,
+    /// RNR retries, 7 = without end.
+    pub rnr_retry: u8,
+    /// Local ACK timeout code.
+    pub ack_timeout: u8,
+}
