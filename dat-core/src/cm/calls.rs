@@ -1,30 +1,163 @@
 //! What the caller asks for.
 
+use super::wire::{IpHeader, RepRepr, ReqRepr};
 use super::{
-    AcceptParams, Cm, CmError, CmEvent, ConnId, ConnectParams, Counters, Reason, Transmit,
+    AcceptParams, Ari, Cm, CmError, ConnId, ConnectParams, Counters, Event, QpTerms, Reason, Send,
+    State,
 };
 use crate::time::Instant;
-use core::net::IpAddr;
+
+const QPN_RANGE: CmError = CmError::Parameter("a queue pair number has 24 bits and is above 1");
+
+/// `data` at the end of an array of zeros that starts with `prefix`.
+fn padded<const N: usize>(prefix: &[u8], data: &[u8]) -> Result<[u8; N], CmError> {
+    let most = N.saturating_sub(prefix.len());
+    if data.len() > most {
+        return Err(CmError::TooLong {
+            given: data.len(),
+            most,
+        });
+    }
+    let mut area = [0; N];
+    for (to, from) in area.iter_mut().zip(prefix.iter().chain(data)) {
+        *to = *from;
+    }
+    Ok(area)
+}
 
 impl Cm<'_> {
-    /// Starts a connection: sends a REQ.
+    /// Starts a connection: sends a REQ. `Reply`, `Rejected` or `Unreachable` follows.
     pub fn connect(&mut self, now: Instant, params: &ConnectParams<'_>) -> Result<ConnId, CmError> {
-        let _ = (now, params);
-        Err(CmError::NoSlot)
+        let (local, remote) = (params.local.to_canonical(), params.remote.to_canonical());
+        let Some(header) = IpHeader::new(params.source_port, local, remote) else {
+            return Err(CmError::Parameter(
+                "own address and peer's are of different families: connect from one of the peer's family",
+            ));
+        };
+        if !(2..1 << 24).contains(&params.qpn) {
+            return Err(QPN_RANGE);
+        }
+        if params.retry_count > 7 || params.rnr_retry > 7 {
+            return Err(CmError::Parameter(
+                "retry counts go up to 7: lower retry_count or rnr_retry",
+            ));
+        }
+        let header = header.emit();
+        let prefix: &[u8] = if params.service.port().is_some() {
+            &header
+        } else {
+            &[]
+        };
+        let private_data = padded(prefix, params.private_data)?;
+
+        let config = self.config;
+        let starting_psn = self.entropy.next_psn();
+        let agent = u64::from(self.agent) << 32;
+        let (index, slot) = self.allocate().ok_or(CmError::NoSlot)?;
+        slot.state = State::ReqSent;
+        slot.active = true;
+        slot.remote = remote;
+        slot.local = local;
+        slot.local_qpn = params.qpn;
+        slot.service = params.service;
+        slot.terms = QpTerms {
+            remote_qpn: 0,
+            rq_psn: starting_psn,
+            sq_psn: 0,
+            mtu: params.mtu,
+            responder_resources: params.responder_resources,
+            initiator_depth: params.initiator_depth,
+            retry_count: params.retry_count,
+            rnr_retry: params.rnr_retry,
+            ack_timeout: params.ack_timeout & 31,
+        };
+        slot.transaction = agent | u64::from(slot.id);
+        slot.max_retries = config.max_retries & 15;
+        slot.interval = config.request_interval();
+        slot.mad = ReqRepr {
+            local_id: slot.id,
+            service: params.service,
+            guid: config.node_guid,
+            qpn: params.qpn,
+            responder_resources: params.responder_resources,
+            initiator_depth: params.initiator_depth,
+            remote_response_timeout: config.response_timeout,
+            local_response_timeout: config.response_timeout,
+            max_retries: config.max_retries & 15,
+            starting_psn,
+            retry_count: params.retry_count,
+            rnr_retry: params.rnr_retry,
+            ack_timeout: params.ack_timeout & 31,
+            p_key: 0xffff,
+            mtu: params.mtu,
+            flow_control: false,
+            srq: false,
+            local,
+            remote,
+            flow_label: params.flow_label & 0xf_ffff,
+            traffic_class: params.traffic_class,
+            hop_limit: params.hop_limit,
+            sl: 0,
+            private_data,
+        }
+        .emit(slot.transaction);
+        slot.ask(now, Send::Stored);
+        let conn = slot.conn();
+        self.touch(index);
+        Ok(conn)
     }
 
-    /// Accepts a request: sends a REP. The queue pair must be in ready-to-send.
+    /// Accepts a request: sends a REP. The queue pair must be in ready-to-send, because the peer may send at once.
+    /// `Established`, `Rejected`, `Unreachable` or `Disconnected` follows. On an error nothing has changed.
     pub fn accept(
         &mut self,
         now: Instant,
         conn: ConnId,
         params: &AcceptParams<'_>,
     ) -> Result<(), CmError> {
-        let _ = (now, params);
-        Err(CmError::Unknown(conn))
+        let guid = self.config.node_guid;
+        let slot = self.live(conn)?;
+        if slot.state != State::ReqReceived {
+            return Err(CmError::State(conn, slot.state.words()));
+        }
+        if !(2..1 << 24).contains(&params.qpn) {
+            return Err(QPN_RANGE);
+        }
+        if params.rnr_retry > 7 {
+            return Err(CmError::Parameter(
+                "an RNR retry count goes up to 7: lower rnr_retry",
+            ));
+        }
+        if params.initiator_depth > slot.terms.initiator_depth {
+            return Err(CmError::Parameter(
+                "more reads than the peer answers: lower initiator_depth to what the request offers",
+            ));
+        }
+        let private_data = padded(&[], params.private_data)?;
+        slot.mad = RepRepr {
+            local_id: slot.id,
+            remote_id: slot.remote_id,
+            qpn: params.qpn,
+            starting_psn: slot.terms.rq_psn,
+            responder_resources: params.responder_resources,
+            initiator_depth: params.initiator_depth,
+            target_ack_delay: params.target_ack_delay & 31,
+            rnr_retry: params.rnr_retry,
+            flow_control: false,
+            srq: false,
+            guid,
+            private_data,
+        }
+        .emit(slot.transaction);
+        slot.local_qpn = params.qpn;
+        slot.state = State::RepSent;
+        slot.ask(now, Send::Stored);
+        self.touch(conn.index());
+        Ok(())
     }
 
-    /// Rejects a request, or a reply: sends a REJ and forgets the connection.
+    /// Rejects a request, or a reply: sends a REJ and forgets the connection. `ari` is what the reason calls for, at most
+    /// 72 bytes, mostly none; the private data at most 148. On an error nothing has changed.
     pub fn reject(
         &mut self,
         now: Instant,
@@ -33,77 +166,125 @@ impl Cm<'_> {
         ari: &[u8],
         private_data: &[u8],
     ) -> Result<(), CmError> {
-        let _ = (now, reason, ari, private_data);
-        Err(CmError::Unknown(conn))
+        let slot = self.live(conn)?;
+        if !matches!(slot.state, State::ReqReceived | State::RepReceived) {
+            return Err(CmError::State(conn, slot.state.words()));
+        }
+        let ari = Ari::new(ari).ok_or(CmError::TooLong {
+            given: ari.len(),
+            most: 72,
+        })?;
+        let private_data = padded(&[], private_data)?;
+        slot.forget();
+        self.turn_away(now, conn.index(), reason, ari, private_data);
+        self.touch(conn.index());
+        Ok(())
     }
 
-    /// The active side's queue pair is in ready-to-send: sends the RTU. On `Ok` the connection is established.
-    pub fn ready(&mut self, now: Instant, conn: ConnId) -> Result<(), CmError> {
-        let _ = now;
-        Err(CmError::Unknown(conn))
+    /// The active side's queue pair is in ready-to-send: sends the RTU. On `Ok` the connection is established;
+    /// `Disconnected` is all that can follow.
+    pub fn ready(&mut self, _now: Instant, conn: ConnId) -> Result<(), CmError> {
+        let slot = self.live(conn)?;
+        if slot.state != State::RepReceived {
+            return Err(CmError::State(conn, slot.state.words()));
+        }
+        slot.rest(State::Established);
+        slot.queue(Send::Rtu);
+        self.touch(conn.index());
+        Ok(())
     }
 
     /// Ends an established connection: sends a DREQ. `Disconnected` follows. No effect while that is under way.
     pub fn disconnect(&mut self, now: Instant, conn: ConnId) -> Result<(), CmError> {
-        let _ = now;
-        Err(CmError::Unknown(conn))
+        let under_way = self
+            .slots
+            .get(conn.index())
+            .is_some_and(|slot| slot.id == conn.0 && !slot.told_everything());
+        match self.live(conn) {
+            Ok(slot) if slot.state == State::Established => {
+                self.ask_to_disconnect(now, conn.index());
+                self.touch(conn.index());
+                Ok(())
+            }
+            Ok(slot) if slot.state == State::DreqSent => Ok(()),
+            Ok(slot) => Err(CmError::State(conn, slot.state.words())),
+            // The end has come by itself, and the caller has not taken the event yet.
+            Err(_) if under_way => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Gives a connection up in whatever state it is, tells the peer what the state asks for, and says nothing more of it.
+    /// Gives a connection up in whatever state it is, tells the peer what that state asks for, and says nothing more of
+    /// it; events not yet taken are withdrawn. No effect on a connection that has ended.
     pub fn abort(&mut self, now: Instant, conn: ConnId) {
-        let _ = (now, conn);
+        let index = conn.index();
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.id == conn.0) else {
+            return;
+        };
+        let ended = slot.ended;
+        slot.forget();
+        if ended {
+            return;
+        }
+        match slot.state {
+            State::ReqSent => self.give_up(now, index),
+            State::ReqReceived | State::RepReceived | State::RepSent => {
+                self.turn_away(now, index, Reason::NO_RESOURCES, Ari::EMPTY, [0; 148]);
+            }
+            State::Established => self.ask_to_disconnect(now, index),
+            State::Idle | State::DreqSent | State::TimeWait => {}
+        }
+        self.touch(index);
     }
 
-    /// A packet of the peer arrived on the queue pair: the passive side is established even if the RTU was lost.
-    pub fn data_arrived(&mut self, now: Instant, conn: ConnId) {
-        let _ = (now, conn);
+    /// A packet of the peer arrived on the queue pair: the passive side is established even if the RTU was lost. No effect
+    /// in any other state.
+    pub fn data_arrived(&mut self, _now: Instant, conn: ConnId) {
+        if let Ok(slot) = self.live(conn)
+            && slot.state == State::RepSent
+        {
+            slot.establish();
+            self.touch(conn.index());
+        }
     }
 
-    /// Private data of the newest `Request`, `Reply` or `Rejected` of the connection; always the whole field of the
-    /// message, padded with zeros. Readable until the next call of `input`, `connect` or `advance` after the connection's end.
+    /// Private data of the newest `Request`, `Reply` or `Rejected` of the connection: the whole field of the message,
+    /// padded with zeros. Readable as long as the connection lives, and after its last event until the next call of
+    /// `input` or `connect`; empty for a connection that is not known.
     #[must_use]
     pub fn private_data(&self, conn: ConnId) -> &[u8] {
-        let _ = conn;
-        &[]
+        match self.slots.get(conn.index()) {
+            Some(slot) if slot.id == conn.0 => slot.private(),
+            Some(_) | None => &[],
+        }
     }
 
-    /// The PSN that this side asked the peer to start with (`rq_psn` of its queue pair).
+    /// The PSN that this side asks the peer to start with (`rq_psn` of its queue pair).
     #[must_use]
     pub fn starting_psn(&self, conn: ConnId) -> Option<u32> {
-        let _ = conn;
-        None
-    }
-
-    /// Takes in one datagram that arrived on QP1 from `from`.
-    pub fn input(&mut self, now: Instant, from: IpAddr, mad: &[u8; 256]) {
-        let _ = (now, from, mad);
-    }
-
-    /// The next event; call until `None`.
-    pub fn poll_event(&mut self) -> Option<CmEvent> {
-        None
-    }
-
-    /// The next datagram to send; call until `None` after every other call.
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
-        let _ = now;
-        None
-    }
-
-    /// Does what is due at `now`: retransmissions, giving up, ends of timewait.
-    pub fn advance(&mut self, now: Instant) {
-        let _ = now;
-    }
-
-    /// When `advance` wants to be called next.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
-        None
+        let slot = self.slots.get(conn.index())?;
+        (slot.id == conn.0 && !slot.ended).then_some(slot.terms.rq_psn)
     }
 
     /// What went over the wire.
     #[must_use]
-    pub fn counters(&self) -> Counters {
-        Counters::default()
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Slots that hold no connection, not even one in timewait.
+    #[must_use]
+    pub fn vacant_slots(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.vacant()).count()
+    }
+}
+
+impl super::Slot {
+    /// The peer is ready.
+    pub(super) fn establish(&mut self) {
+        self.rest(State::Established);
+        // A REP that still waits to be sent has served its purpose.
+        self.queue(Send::Nothing);
+        self.raise(Event::Established);
     }
 }

@@ -36,7 +36,8 @@ pub enum CmEvent {
         /// Which connection.
         conn: ConnId,
     },
-    /// The connection was established and is no more.
+    /// The connection was established and is no more; on the active side also between `Reply` and `ready`, when the
+    /// peer took the first packet for the RTU and has disconnected already.
     Disconnected {
         /// Which connection.
         conn: ConnId,
@@ -71,6 +72,8 @@ pub enum Cause {
     Unanswered,
     /// The peer refused the connection after it was established here.
     Rejected(Reason),
+    /// The peer asked for a new connection of the same queue pair: it has lost this one.
+    Stale,
 }
 
 /// A REQ, with everything a queue pair needs.

@@ -1,32 +1,292 @@
 //! The InfiniBand connection manager (CM), as RoCEv2 and the RDMA IP CM service speak it.
+//!
+//! Two nodes that want to connect a pair of queue pairs exchange REQ, REP and RTU datagrams, and DREQ and DREP in the
+//! end (IBTA volume 1, chapter 12; annex A11 for the IP CM service that rdma_cm uses). [`Cm`] keeps that exchange for
+//! all connections of a node: retransmission, duplicates, refusals, stale connections and time-outs.
+//!
+//! It does no input or output and reads no clock. Datagrams go in by [`Cm::input`] and come out by
+//! [`Cm::poll_transmit`], events by [`Cm::poll_event`], and [`Cm::next_deadline`] says when [`Cm::advance`] wants to be
+//! called. So two of them can be run against each other in one test with every datagram and the time under its control
+//! (`tests/cm`).
+//!
+//! ```text
+//!  active                                  passive
+//!  connect          -- REQ -->             Request       queue pair to ready-to-send, then
+//!  Reply            <-- REP --             accept
+//!  queue pair to ready-to-send, then
+//!  ready            -- RTU -->             Established
+//!  disconnect       -- DREQ ->             Disconnected  (either side may begin)
+//!  Disconnected     <-- DREP -             at once
+//! ```
+//!
+//! Who may do harm, and what stands against it:
+//! * A stranger: comm IDs and PSNs are unpredictable; a message counts only from the address that the exchange began
+//!   with, and with both comm IDs (and, to disconnect, the queue pair number) right. What fails is dropped and counted.
+//! * A peer that asks for too much time: its times are cut to [`Config::longest_response`] and
+//!   [`Config::service_timeout`], its MRA counts once per message.
+//! * A peer that asks too often: no more connections than slots. How many of them may wait for an answer is the caller's
+//!   decision; each one it rejects costs a slot only until another is needed.
+//!
+//! Deliberately not here: listeners (every REQ is a [`CmEvent::Request`], the caller knows who listens), the consumer's
+//! connect timeout (the caller calls [`Cm::abort`]), path migration (LAP, APR), datagram service lookup (SIDR), and
+//! private data of RTU, DREQ and DREP, which neither DAT nor rdma_cm can carry.
 
 mod calls;
+mod entropy;
 mod event;
+mod input;
 mod params;
+mod poll;
 mod slot;
 pub mod wire;
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use heapless::Deque;
+
+use entropy::Entropy;
+use slot::{Event, Send, State, Verdict};
+use wire::{About, DrepRepr, RejRepr};
+
+use crate::time::Instant;
 
 pub use event::{Cause, CmError, CmEvent, Counters, Reply, Request, Transmit};
 pub use params::{AcceptParams, Config, ConnId, ConnectParams, QpTerms, ack_timeout, code_time};
 pub use slot::Slot;
-pub use wire::{Reason, ServiceId};
+pub use wire::{Ari, Reason, ServiceId};
+
+/// Answers to messages of no connection that may wait to be sent at one time.
+const ANSWERS: usize = 32;
 
 /// The connection manager: a table of connections, bytes in, bytes out.
 #[derive(Debug)]
 pub struct Cm<'s> {
     slots: &'s mut [Slot],
     config: Config,
-    seed: [u64; 2],
+    entropy: Entropy,
+    /// Upper half of the transaction IDs.
+    agent: u32,
+    answers: Deque<Answer, ANSWERS>,
+    counters: Counters,
+    /// Not later than any deadline in the table.
+    earliest: Instant,
+    /// Where the next search for an event or a message starts, so that no slot starves.
+    event_cursor: usize,
+    send_cursor: usize,
+    /// False only if no slot has an event (a message) waiting: spares the search.
+    events_waiting: bool,
+    sends_waiting: bool,
+}
+
+/// A message that belongs to no slot.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    to: IpAddr,
+    transaction: u64,
+    local_id: u32,
+    remote_id: u32,
+    what: Answered,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Answered {
+    Drep,
+    Rej(About, Reason),
+}
+
+impl Answer {
+    fn emit(&self) -> [u8; wire::MAD_LEN] {
+        let (local_id, remote_id) = (self.local_id, self.remote_id);
+        match self.what {
+            Answered::Drep => DrepRepr {
+                local_id,
+                remote_id,
+                private_data: [0; 224],
+            }
+            .emit(self.transaction),
+            Answered::Rej(about, reason) => {
+                let (ari, private_data) = (Ari::EMPTY, [0; 148]);
+                RejRepr {
+                    local_id,
+                    remote_id,
+                    about,
+                    reason,
+                    ari,
+                    private_data,
+                }
+                .emit(self.transaction)
+            }
+        }
+    }
 }
 
 impl<'s> Cm<'s> {
-    /// A connection manager over these slots, at most 65,536 of them. `seed` makes its comm IDs and PSNs unpredictable:
-    /// give it 128 bits of the platform's entropy.
+    /// A connection manager over these slots, of which it uses at most 65,536. `seed` makes its comm IDs and PSNs
+    /// unpredictable: give it 128 bits of the platform's entropy.
+    ///
+    /// A slot stays in use for some time after its connection ended, but gives way to a new connection at once.
     pub fn new(slots: &'s mut [Slot], config: Config, seed: [u64; 2]) -> Self {
+        for slot in slots.iter_mut() {
+            *slot = Slot::new();
+        }
+        let mut entropy = Entropy::new(seed);
+        let agent = entropy.next_u32();
         Self {
             slots,
             config,
-            seed,
+            entropy,
+            agent,
+            answers: Deque::new(),
+            counters: Counters::default(),
+            earliest: Instant::NEVER,
+            event_cursor: 0,
+            send_cursor: 0,
+            events_waiting: false,
+            sends_waiting: false,
         }
+    }
+
+    /// The slot a comm ID names, if that connection still exists on the wire.
+    fn wired(&self, id: u32) -> Option<usize> {
+        let index = ConnId(id).index();
+        let slot = self.slots.get(index)?;
+        (slot.id == id && slot.state != State::Idle).then_some(index)
+    }
+
+    /// The slot of a connection that the caller may still use.
+    fn live(&mut self, conn: ConnId) -> Result<&mut Slot, CmError> {
+        match self.slots.get_mut(conn.index()) {
+            Some(slot) if slot.id == conn.0 && !slot.ended => Ok(slot),
+            Some(_) | None => Err(CmError::Unknown(conn)),
+        }
+    }
+
+    /// A slot for a new connection, under a new comm ID: a vacant one, else the one whose timewait is nearest its end.
+    fn allocate(&mut self) -> Option<(usize, &mut Slot)> {
+        let usable = self.slots.iter().enumerate().take(1 << 16);
+        let (index, old) = usable
+            .filter(|(_, slot)| slot.vacant() || slot.evictable())
+            .min_by_key(|(_, slot)| (!slot.vacant(), slot.deadline))?;
+        // 6 bits of generation, so that the last 63 IDs of a slot are never used again, and 10 of randomness.
+        let generation = (old.id >> 26).wrapping_add(1) & 0x3f;
+        let random = self.entropy.next_u32() & 0x3ff;
+        let tag = ((generation << 10) | random).max(1);
+        let id = (tag << 16) | u32::try_from(index).ok()?;
+        let slot = self.slots.get_mut(index)?;
+        *slot = Slot::new();
+        slot.id = id;
+        slot.ended = false;
+        Some((index, slot))
+    }
+
+    /// Notes that the slot may have an event, a message or a deadline now. Called at the end of every change.
+    fn touch(&mut self, index: usize) {
+        if let Some(slot) = self.slots.get(index) {
+            self.earliest = self.earliest.min(slot.deadline);
+        }
+        self.events_waiting = true;
+        self.sends_waiting = true;
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        if self.answers.push_back(answer).is_err() {
+            self.counters.answers_dropped += 1;
+        }
+    }
+
+    /// How long a REJ is kept to answer retransmissions of what it rejects.
+    const fn reject_memory(&self) -> Duration {
+        self.config.request_interval().saturating_mul(2)
+    }
+
+    /// How long an ended connection stays in timewait: as long as a packet of its queue pairs may be retried.
+    fn time_wait_span(&self, slot: &Slot) -> Duration {
+        code_time(slot.terms.ack_timeout.min(self.config.longest_response))
+    }
+
+    fn enter_time_wait(&mut self, now: Instant, index: usize) {
+        if let Some(slot) = self.slots.get(index) {
+            let span = self.time_wait_span(slot);
+            if let Some(slot) = self.slots.get_mut(index) {
+                slot.time_wait(now, span);
+            }
+        }
+    }
+
+    /// Refuses the connection with a REJ that is sent now and again whenever the peer repeats itself.
+    fn turn_away(
+        &mut self,
+        now: Instant,
+        index: usize,
+        reason: Reason,
+        ari: Ari,
+        private: [u8; 148],
+    ) {
+        let span = self.reject_memory();
+        if let Some(slot) = self.slots.get_mut(index) {
+            let (about, local_id) = match slot.state {
+                // The peer learns of the local ID only by an answer.
+                State::ReqReceived => (About::Req, if slot.mra_sent { slot.id } else { 0 }),
+                State::RepReceived => (About::Rep, slot.id),
+                State::ReqSent => (About::Req, slot.id),
+                State::Idle
+                | State::RepSent
+                | State::Established
+                | State::DreqSent
+                | State::TimeWait => (About::Other, slot.id),
+            };
+            let remote_id = slot.remote_id;
+            let rej = RejRepr {
+                local_id,
+                remote_id,
+                about,
+                reason,
+                ari,
+                private_data: private,
+            };
+            slot.mad = rej.emit(slot.transaction);
+            slot.rejecting = true;
+            slot.queue(Send::Stored);
+            slot.time_wait(now, span);
+        }
+    }
+
+    /// The REJ of a side that no longer waits for an answer: the peer may not know this side's ID, so it finds the
+    /// connection by the adapter's GUID.
+    fn give_up(&mut self, now: Instant, index: usize) {
+        let ari = Ari::new(&self.config.node_guid.to_be_bytes()).unwrap_or(Ari::EMPTY);
+        self.turn_away(now, index, Reason::TIMEOUT, ari, [0; 148]);
+    }
+
+    /// Sends a DREQ, under a transaction of its own.
+    fn ask_to_disconnect(&mut self, now: Instant, index: usize) {
+        let low = self.entropy.next_u32();
+        let transaction = (u64::from(self.agent) << 32) | u64::from(low);
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.transaction = transaction;
+            slot.state = State::DreqSent;
+            slot.ask(now, Send::Dreq);
+        }
+    }
+
+    /// The peer has lost this connection: it has asked for a new one of the same queue pair.
+    fn found_stale(&mut self, now: Instant, index: usize) {
+        self.counters.stale += 1;
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        match slot.state {
+            State::ReqReceived | State::RepReceived | State::RepSent => {
+                slot.end(Verdict::Rejected(Reason::STALE));
+                self.enter_time_wait(now, index);
+            }
+            State::Established => {
+                slot.end(Verdict::Disconnected(Cause::Stale));
+                self.ask_to_disconnect(now, index);
+            }
+            State::Idle | State::ReqSent | State::DreqSent | State::TimeWait => {}
+        }
+        self.touch(index);
     }
 }

@@ -1,7 +1,199 @@
-//! The datagrams of connection management.
+//! The datagrams of connection management: one MAD of 256 bytes each, sent from QP1 to QP1.
+//!
+//! Every message has two types. A *view* ([`Req`], [`Rep`], ...) lays names over 256 bytes and can show any nonsense;
+//! its getters and setters never panic. A *repr* ([`ReqRepr`], [`RepRepr`], ...) can only hold a sane message;
+//! `parse` makes one of a view or says what is wrong, `emit` writes one. `parse(emit(x)) == x` for all reprs.
+//!
+//! Layouts: IBTA volume 1, chapter 12.6 (messages), 13.4 (header), annex A11 (IP CM service).
+//!
+//! Not here: LAP and APR (alternate paths do not exist on RoCE) and SIDR (there are no UD endpoints).
 
+mod disconnect;
+mod field;
+mod ip;
+mod mra;
 mod reason;
+mod rej;
+mod rep;
+mod req;
+mod rtu;
 mod service;
 
+pub use disconnect::{Drep, DrepRepr, Dreq, DreqRepr};
+pub use ip::{IP_HEADER_LEN, IpHeader};
+pub use mra::{Mra, MraRepr};
 pub use reason::Reason;
+pub use rej::{Ari, Rej, RejRepr};
+pub use rep::{Rep, RepRepr};
+pub use req::{Req, ReqRepr};
+pub use rtu::{Rtu, RtuRepr};
 pub use service::ServiceId;
+
+use core::net::{IpAddr, Ipv6Addr};
+
+use field::Field;
+
+/// Bytes of a MAD.
+pub const MAD_LEN: usize = 256;
+/// Where the message starts, behind the common header.
+const BODY: usize = 24;
+
+/// Why 256 bytes are no sane message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// Base version, class, class version or method is not that of connection management.
+    Header,
+    /// The attribute is not one of the messages here.
+    Attribute(u16),
+    /// A field that has to name something is zero, or names nothing known.
+    Field,
+    /// A REQ that cannot be served; the reason to answer with.
+    Refuse(Reason),
+}
+
+/// The common header, first 24 bytes of every MAD.
+#[derive(Clone, Copy, Debug)]
+pub struct Header<'a>(&'a [u8; MAD_LEN]);
+
+impl<'a> Header<'a> {
+    const BASE_VERSION: Field<u8> = Field::header(0, 8);
+    const CLASS: Field<u8> = Field::header(1, 8);
+    const CLASS_VERSION: Field<u8> = Field::header(2, 8);
+    const METHOD: Field<u8> = Field::header(3, 8);
+    const TRANSACTION: Field<u64> = Field::header(8, 64);
+    const ATTRIBUTE: Field<u16> = Field::header(16, 16);
+
+    /// Reads the bytes as a connection management MAD: base version 1, class 7 version 2, method Send.
+    pub fn new_checked(mad: &'a [u8; MAD_LEN]) -> Result<Self, WireError> {
+        let ours = Self::BASE_VERSION.get(mad) == 1
+            && Self::CLASS.get(mad) == 7
+            && Self::CLASS_VERSION.get(mad) == 2
+            && Self::METHOD.get(mad) == 3;
+        if ours {
+            Ok(Self(mad))
+        } else {
+            Err(WireError::Header)
+        }
+    }
+
+    /// A MAD of zeros behind the header of one message.
+    fn emit(transaction: u64, attribute: u16) -> [u8; MAD_LEN] {
+        let mut mad = [0; MAD_LEN];
+        Self::BASE_VERSION.set(&mut mad, 1);
+        Self::CLASS.set(&mut mad, 7);
+        Self::CLASS_VERSION.set(&mut mad, 2);
+        Self::METHOD.set(&mut mad, 3);
+        Self::TRANSACTION.set(&mut mad, transaction);
+        Self::ATTRIBUTE.set(&mut mad, attribute);
+        mad
+    }
+
+    /// Transaction ID: chosen by who asks, echoed by who answers. Nothing is matched by it.
+    #[must_use]
+    pub fn transaction(&self) -> u64 {
+        Self::TRANSACTION.get(self.0)
+    }
+
+    /// Which message it is.
+    #[must_use]
+    pub fn attribute(&self) -> u16 {
+        Self::ATTRIBUTE.get(self.0)
+    }
+
+    fn expect(&self, attribute: u16) -> Result<(), WireError> {
+        if self.attribute() == attribute {
+            Ok(())
+        } else {
+            Err(WireError::Attribute(self.attribute()))
+        }
+    }
+}
+
+/// Which message a REJ rejects or an MRA asks patience for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The REQ.
+    Req,
+    /// The REP.
+    Rep,
+    /// Any other, or none in particular.
+    Other,
+}
+
+impl About {
+    const fn from_code(code: u8) -> Self {
+        match code {
+            0 => Self::Req,
+            1 => Self::Rep,
+            _ => Self::Other,
+        }
+    }
+
+    const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+/// Any message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Connection request.
+    Req(ReqRepr),
+    /// Message receipt acknowledgement.
+    Mra(MraRepr),
+    /// Rejection.
+    Rej(RejRepr),
+    /// Reply to a request.
+    Rep(RepRepr),
+    /// Ready to use.
+    Rtu(RtuRepr),
+    /// Disconnection request.
+    Dreq(DreqRepr),
+    /// Reply to a disconnection request.
+    Drep(DrepRepr),
+}
+
+impl Message {
+    /// Transaction ID and message of a MAD.
+    pub fn parse(mad: &[u8; MAD_LEN]) -> Result<(u64, Self), WireError> {
+        let header = Header::new_checked(mad)?;
+        let message = match header.attribute() {
+            Req::<()>::ATTRIBUTE => Self::Req(ReqRepr::parse(&Req::new_checked(mad)?)?),
+            Mra::<()>::ATTRIBUTE => Self::Mra(MraRepr::parse(&Mra::new_checked(mad)?)),
+            Rej::<()>::ATTRIBUTE => Self::Rej(RejRepr::parse(&Rej::new_checked(mad)?)),
+            Rep::<()>::ATTRIBUTE => Self::Rep(RepRepr::parse(&Rep::new_checked(mad)?)?),
+            Rtu::<()>::ATTRIBUTE => Self::Rtu(RtuRepr::parse(&Rtu::new_checked(mad)?)),
+            Dreq::<()>::ATTRIBUTE => Self::Dreq(DreqRepr::parse(&Dreq::new_checked(mad)?)),
+            Drep::<()>::ATTRIBUTE => Self::Drep(DrepRepr::parse(&Drep::new_checked(mad)?)),
+            other => return Err(WireError::Attribute(other)),
+        };
+        Ok((header.transaction(), message))
+    }
+
+    /// The MAD that says it.
+    #[must_use]
+    pub fn emit(&self, transaction: u64) -> [u8; MAD_LEN] {
+        match self {
+            Self::Req(repr) => repr.emit(transaction),
+            Self::Mra(repr) => repr.emit(transaction),
+            Self::Rej(repr) => repr.emit(transaction),
+            Self::Rep(repr) => repr.emit(transaction),
+            Self::Rtu(repr) => repr.emit(transaction),
+            Self::Dreq(repr) => repr.emit(transaction),
+            Self::Drep(repr) => repr.emit(transaction),
+        }
+    }
+}
+
+/// The GID of an address: IPv6 as it is, IPv4 as `::ffff:a.b.c.d`.
+fn gid(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+/// The address that a GID is.
+fn address(gid: u128) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from_bits(gid)).to_canonical()
+}

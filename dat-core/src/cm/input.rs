@@ -1,0 +1,457 @@
+//! What the peers say: one function per message, in the order a connection sees them.
+//!
+//! Every message but a REQ names the receiver's comm ID, which is the index of its slot. A REQ is looked up by the
+//! sender's: the table is searched for an earlier copy of it and for another connection of its queue pair.
+
+use core::net::IpAddr;
+
+use super::params::{ack_timeout, code_time};
+use super::wire::{
+    About, DrepRepr, DreqRepr, IP_HEADER_LEN, IpHeader, MAD_LEN, Message, MraRepr, RejRepr,
+    RepRepr, Req, ReqRepr, RtuRepr, WireError,
+};
+use super::{Answer, Answered, Cause, Cm, Event, QpTerms, Reason, Send, Slot, State, Verdict};
+use crate::time::Instant;
+
+/// The shortest response time granted to a peer: 1 ms, as a code.
+const SHORTEST_RESPONSE: u8 = 8;
+
+impl Cm<'_> {
+    /// Takes in one datagram that arrived on QP1 from QP1 of `from`.
+    pub fn input(&mut self, now: Instant, from: IpAddr, mad: &[u8; MAD_LEN]) {
+        self.counters.received += 1;
+        let from = from.to_canonical();
+        match Message::parse(mad) {
+            Ok((transaction, Message::Req(req))) => self.req(now, from, transaction, &req),
+            Ok((_, Message::Mra(mra))) => self.mra(now, from, &mra),
+            Ok((transaction, Message::Rep(rep))) => self.rep(now, from, transaction, &rep),
+            Ok((transaction, Message::Rtu(rtu))) => self.rtu(from, transaction, &rtu),
+            Ok((_, Message::Rej(rej))) => self.rej(now, from, &rej),
+            Ok((transaction, Message::Dreq(dreq))) => self.dreq(now, from, transaction, &dreq),
+            Ok((_, Message::Drep(drep))) => self.drep(now, from, &drep),
+            Err(WireError::Refuse(reason)) => {
+                self.counters.malformed += 1;
+                let remote_id = Req::new_unchecked(mad).local_id();
+                let transaction =
+                    super::wire::Header::new_checked(mad).map_or(0, |h| h.transaction());
+                self.refuse(from, transaction, remote_id, reason);
+            }
+            Err(WireError::Header | WireError::Attribute(_) | WireError::Field) => {
+                self.counters.malformed += 1;
+            }
+        }
+    }
+
+    /// Rejects a REQ that gets no slot.
+    fn refuse(&mut self, to: IpAddr, transaction: u64, remote_id: u32, reason: Reason) {
+        let what = Answered::Rej(About::Req, reason);
+        self.answer(Answer {
+            to,
+            transaction,
+            local_id: 0,
+            remote_id,
+            what,
+        });
+    }
+
+    fn req(&mut self, now: Instant, from: IpAddr, transaction: u64, req: &ReqRepr) {
+        // The peer's queue pair will be reached at its GID. That is the address it can be shown to have, or nothing.
+        if req.local != from {
+            self.counters.foreign += 1;
+            return self.refuse(from, transaction, req.local_id, Reason::INVALID_GID);
+        }
+        // An adapter's GUID and numbers are no secret: only those of the same address can be the same connection, or
+        // anybody could stand in the way of anybody.
+        let of_peer = || {
+            self.slots.iter().enumerate().filter(|(_, slot)| {
+                slot.state != State::Idle && slot.remote == from && slot.remote_guid == req.guid
+            })
+        };
+        if let Some((index, _)) = of_peer().find(|(_, slot)| slot.remote_id == req.local_id) {
+            return self.req_again(now, transaction, index);
+        }
+        let same_queue_pair = of_peer()
+            .find(|(_, slot)| slot.terms.remote_qpn == req.qpn && slot.state != State::TimeWait);
+        if let Some((index, _)) = same_queue_pair {
+            self.found_stale(now, index);
+            return self.refuse(from, transaction, req.local_id, Reason::STALE);
+        }
+
+        let mut private: &[u8] = &req.private_data;
+        let mut remote_port = 0;
+        if req.service.port().is_some() {
+            let header = req.private_data.split_first_chunk::<IP_HEADER_LEN>();
+            match header.map(|(header, rest)| (IpHeader::parse(header), rest)) {
+                Some((Ok(header), rest)) => {
+                    remote_port = header.source_port();
+                    private = rest;
+                }
+                Some((Err(_), _)) | None => {
+                    self.counters.malformed += 1;
+                    return self.refuse(from, transaction, req.local_id, Reason::UNSUPPORTED);
+                }
+            }
+        }
+
+        let longest = self.config.longest_response.max(SHORTEST_RESPONSE);
+        let rq_psn = self.entropy.next_psn();
+        let Some((index, slot)) = self.allocate() else {
+            self.counters.no_slot += 1;
+            return self.refuse(from, transaction, req.local_id, Reason::NO_RESOURCES);
+        };
+        slot.state = State::ReqReceived;
+        slot.remote = from;
+        slot.local = req.remote;
+        slot.remote_id = req.local_id;
+        slot.remote_guid = req.guid;
+        slot.service = req.service;
+        slot.remote_port = remote_port;
+        slot.flow_label = req.flow_label;
+        slot.traffic_class = req.traffic_class;
+        slot.hop_limit = req.hop_limit;
+        slot.transaction = transaction;
+        slot.max_retries = req.max_retries;
+        slot.interval = code_time(req.local_response_timeout.clamp(SHORTEST_RESPONSE, longest));
+        slot.terms = QpTerms {
+            remote_qpn: req.qpn,
+            rq_psn,
+            sq_psn: req.starting_psn,
+            mtu: req.mtu,
+            responder_resources: req.initiator_depth,
+            initiator_depth: req.responder_resources,
+            retry_count: req.retry_count,
+            rnr_retry: req.rnr_retry,
+            ack_timeout: req.ack_timeout,
+        };
+        slot.set_private(private);
+        slot.raise(Event::Request);
+        self.touch(index);
+    }
+
+    /// A REQ of a connection that is known already.
+    fn req_again(&mut self, now: Instant, transaction: u64, index: usize) {
+        let span = self.reject_memory();
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        self.counters.duplicates += 1;
+        match slot.state {
+            State::ReqReceived => {
+                slot.mra_sent = true;
+                slot.queue(Send::Mra(About::Req));
+            }
+            State::TimeWait if slot.rejecting => slot.reject_again(now, span),
+            State::TimeWait => {
+                let (from, remote_id) = (slot.remote, slot.remote_id);
+                self.refuse(from, transaction, remote_id, Reason::STALE);
+            }
+            // The REP, or what followed it, is on its way and has a timer of its own.
+            State::Idle
+            | State::ReqSent
+            | State::RepReceived
+            | State::RepSent
+            | State::Established
+            | State::DreqSent => {}
+        }
+        self.touch(index);
+    }
+
+    /// The slot that a message with these IDs belongs to. `expected` is the sender's ID as the message gives it.
+    fn find(&mut self, from: IpAddr, own: u32, expected: Option<u32>) -> Found {
+        let Some(index) = self.wired(own) else {
+            self.counters.unknown += 1;
+            return Found::Unknown;
+        };
+        let known = self.slots.get(index).is_some_and(|slot| {
+            slot.remote == from && expected.is_none_or(|id| id == slot.remote_id)
+        });
+        if !known {
+            self.counters.foreign += 1;
+            return Found::Foreign;
+        }
+        Found::Slot(index)
+    }
+
+    fn mra(&mut self, now: Instant, from: IpAddr, mra: &MraRepr) {
+        let granted = code_time(mra.service_timeout.min(self.config.service_timeout));
+        let expected = self.expected_id(mra.remote_id, mra.local_id);
+        let Found::Slot(index) = self.find(from, mra.remote_id, expected) else {
+            return;
+        };
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        let about = match slot.state {
+            State::ReqSent => About::Req,
+            State::RepSent => About::Rep,
+            State::Idle
+            | State::ReqReceived
+            | State::RepReceived
+            | State::Established
+            | State::DreqSent
+            | State::TimeWait => About::Other,
+        };
+        if about == About::Other || about != mra.about {
+            self.counters.unexpected += 1;
+        } else if slot.patience {
+            self.counters.duplicates += 1;
+        } else {
+            slot.patience = true;
+            slot.deadline = now + granted.saturating_add(slot.interval);
+            // A retransmission that has not left yet is not needed.
+            slot.queue(Send::Nothing);
+        }
+    }
+
+    /// While a REQ is out the peer's ID is not known, and any will do.
+    fn expected_id(&self, own: u32, theirs: u32) -> Option<u32> {
+        let slot = self.wired(own).and_then(|index| self.slots.get(index));
+        let waiting = slot.is_some_and(|slot| slot.state == State::ReqSent || slot.remote_id == 0);
+        (!waiting).then_some(theirs)
+    }
+
+    fn rep(&mut self, now: Instant, from: IpAddr, transaction: u64, rep: &RepRepr) {
+        let expected = self.expected_id(rep.remote_id, rep.local_id);
+        let index = match self.find(from, rep.remote_id, expected) {
+            Found::Slot(index) => index,
+            Found::Foreign => return,
+            // This side has given up; the peer's queue pair waits for nobody.
+            Found::Unknown => {
+                return self.deny(from, transaction, rep.remote_id, rep.local_id, About::Rep);
+            }
+        };
+        let span = self.reject_memory();
+        let stale = self.slots.iter().enumerate().position(|(other, slot)| {
+            other != index
+                && slot.remote_guid == rep.guid
+                && slot.terms.remote_qpn == rep.qpn
+                && slot.remote == from
+                && !matches!(slot.state, State::Idle | State::TimeWait)
+        });
+        let life = self.config.packet_life;
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        match slot.state {
+            State::ReqSent => {
+                slot.remote_id = rep.local_id;
+                slot.remote_guid = rep.guid;
+                slot.transaction = transaction;
+                let terms = &mut slot.terms;
+                terms.remote_qpn = rep.qpn;
+                terms.sq_psn = rep.starting_psn;
+                terms.responder_resources = terms.responder_resources.min(rep.initiator_depth);
+                terms.initiator_depth = terms.initiator_depth.min(rep.responder_resources);
+                terms.rnr_retry = rep.rnr_retry;
+                terms.ack_timeout = ack_timeout(rep.target_ack_delay, life);
+                slot.rest(State::RepReceived);
+                slot.queue(Send::Nothing);
+                slot.set_private(&rep.private_data);
+                slot.raise(Event::Reply);
+                if let Some(old) = stale {
+                    self.reply_of_stale(now, index, old);
+                }
+            }
+            State::RepReceived => {
+                self.counters.duplicates += 1;
+                slot.queue(Send::Mra(About::Rep));
+            }
+            State::Established if slot.active => {
+                self.counters.duplicates += 1;
+                slot.queue(Send::Rtu);
+            }
+            State::TimeWait if slot.rejecting => {
+                self.counters.duplicates += 1;
+                slot.reject_again(now, span);
+            }
+            State::DreqSent | State::TimeWait => self.counters.duplicates += 1,
+            State::Idle | State::ReqReceived | State::RepSent | State::Established => {
+                self.counters.unexpected += 1;
+            }
+        }
+        self.touch(index);
+    }
+
+    /// The peer accepted with a queue pair that another connection here believes to have: it has lost that one, and this
+    /// one is refused too, as its packets could not be told from old ones.
+    fn reply_of_stale(&mut self, now: Instant, index: usize, old: usize) {
+        self.found_stale(now, old);
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.end(Verdict::Rejected(Reason::STALE));
+        }
+        self.turn_away(now, index, Reason::STALE, super::Ari::EMPTY, [0; 148]);
+    }
+
+    /// Answers a message of a connection that does not exist here, so that the peer ends it too.
+    fn deny(&mut self, to: IpAddr, transaction: u64, own: u32, theirs: u32, about: About) {
+        let what = Answered::Rej(about, Reason::INVALID_COMM_ID);
+        self.answer(Answer {
+            to,
+            transaction,
+            local_id: own,
+            remote_id: theirs,
+            what,
+        });
+    }
+
+    fn rtu(&mut self, from: IpAddr, transaction: u64, rtu: &RtuRepr) {
+        let index = match self.find(from, rtu.remote_id, Some(rtu.local_id)) {
+            Found::Slot(index) => index,
+            Found::Foreign => return,
+            Found::Unknown => {
+                return self.deny(from, transaction, rtu.remote_id, rtu.local_id, About::Other);
+            }
+        };
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        match slot.state {
+            State::RepSent => slot.establish(),
+            State::TimeWait if slot.rejecting => slot.queue(Send::Stored),
+            State::Established | State::DreqSent | State::TimeWait => self.counters.duplicates += 1,
+            State::Idle | State::ReqSent | State::ReqReceived | State::RepReceived => {
+                self.counters.unexpected += 1;
+            }
+        }
+        self.touch(index);
+    }
+
+    fn rej(&mut self, now: Instant, from: IpAddr, rej: &RejRepr) {
+        let found = if rej.remote_id == 0 {
+            self.find_given_up(from, rej)
+        } else {
+            let expected = self.expected_id(rej.remote_id, rej.local_id);
+            self.find(from, rej.remote_id, expected)
+        };
+        let Found::Slot(index) = found else { return };
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        let verdict = match slot.state {
+            State::ReqSent | State::ReqReceived | State::RepReceived | State::RepSent => {
+                Verdict::Rejected(rej.reason)
+            }
+            State::Established => Verdict::Disconnected(Cause::Rejected(rej.reason)),
+            // The peer has nothing left to disconnect.
+            State::DreqSent => Verdict::Disconnected(Cause::Local),
+            State::TimeWait => {
+                self.counters.duplicates += 1;
+                return;
+            }
+            State::Idle => return,
+        };
+        if !slot.ended {
+            slot.set_private(&rej.private_data);
+        }
+        slot.queue(Send::Nothing);
+        slot.end(verdict);
+        self.enter_time_wait(now, index);
+        self.touch(index);
+    }
+
+    /// A REJ whose sender never learnt this side's ID: found by the sender's GUID and ID.
+    fn find_given_up(&mut self, from: IpAddr, rej: &RejRepr) -> Found {
+        let given_up = |slot: &Slot| {
+            slot.state != State::Idle
+                && slot.remote == from
+                && slot.remote_id == rej.local_id
+                && rej.ari.guid() == Some(slot.remote_guid)
+        };
+        let timeout = rej.reason == Reason::TIMEOUT;
+        match self.slots.iter().position(given_up).filter(|_| timeout) {
+            Some(index) => Found::Slot(index),
+            None => {
+                self.counters.unknown += 1;
+                Found::Unknown
+            }
+        }
+    }
+
+    fn dreq(&mut self, now: Instant, from: IpAddr, transaction: u64, dreq: &DreqRepr) {
+        let index = match self.find(from, dreq.remote_id, Some(dreq.local_id)) {
+            Found::Slot(index) => index,
+            Found::Foreign => return,
+            // Whatever it was, it is disconnected here.
+            Found::Unknown => {
+                let (local_id, remote_id) = (dreq.remote_id, dreq.local_id);
+                let what = Answered::Drep;
+                return self.answer(Answer {
+                    to: from,
+                    transaction,
+                    local_id,
+                    remote_id,
+                    what,
+                });
+            }
+        };
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        if slot.local_qpn != dreq.remote_qpn {
+            self.counters.foreign += 1;
+            return;
+        }
+        match slot.state {
+            State::Established | State::DreqSent | State::RepReceived => {}
+            // The peer was ready, or it would have nothing to disconnect: its RTU was lost.
+            State::RepSent => slot.establish(),
+            State::TimeWait => {
+                self.counters.duplicates += 1;
+                slot.transaction = transaction;
+                slot.queue(Send::Drep);
+                return self.touch(index);
+            }
+            State::Idle | State::ReqSent | State::ReqReceived => {
+                self.counters.unexpected += 1;
+                return;
+            }
+        }
+        slot.transaction = transaction;
+        slot.queue(Send::Drep);
+        slot.end(Verdict::Disconnected(Cause::Remote));
+        self.enter_time_wait(now, index);
+        self.touch(index);
+    }
+
+    fn drep(&mut self, now: Instant, from: IpAddr, drep: &DrepRepr) {
+        let Found::Slot(index) = self.find(from, drep.remote_id, Some(drep.local_id)) else {
+            return;
+        };
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        match slot.state {
+            State::DreqSent => {
+                slot.queue(Send::Nothing);
+                slot.end(Verdict::Disconnected(Cause::Local));
+                self.enter_time_wait(now, index);
+                self.touch(index);
+            }
+            State::TimeWait => self.counters.duplicates += 1,
+            State::Idle
+            | State::ReqSent
+            | State::ReqReceived
+            | State::RepReceived
+            | State::RepSent
+            | State::Established => self.counters.unexpected += 1,
+        }
+    }
+}
+
+/// Whose message it is.
+enum Found {
+    /// That of the connection in this slot.
+    Slot(usize),
+    /// That of a connection that is known, but not to this sender: dropped.
+    Foreign,
+    /// Nobody's.
+    Unknown,
+}
+
+impl Slot {
+    /// Sends the stored REJ again, and remembers it for another while.
+    fn reject_again(&mut self, now: Instant, span: core::time::Duration) {
+        self.queue(Send::Stored);
+        self.deadline = now + span;
+    }
+}

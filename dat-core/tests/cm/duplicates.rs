@@ -1,0 +1,171 @@
+//! Every message again, in every state.
+
+use core::time::Duration;
+
+use dat_core::cm::{Cause, CmEvent, ConnId};
+
+use crate::pair::*;
+
+/// A whole life in steps, each ended by the test; `between` is called after each step.
+fn life(between: impl Fn(&mut Pair)) -> (Pair, ConnId, ConnId) {
+    let mut pair = Pair::new();
+    pair.nodes[A].consumer = Consumer::Silent;
+    pair.nodes[B].consumer = Consumer::Silent;
+    let a = pair.connect(QPN_A);
+    pair.settle();
+    between(&mut pair);
+    let b = pair.request().conn;
+    pair.nodes[B]
+        .cm
+        .accept(pair.now, b, &Pair::accept_params())
+        .unwrap();
+    pair.settle();
+    between(&mut pair);
+    pair.nodes[A].cm.ready(pair.now, a).unwrap();
+    pair.settle();
+    between(&mut pair);
+    pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
+    pair.settle();
+    between(&mut pair);
+    (pair, a, b)
+}
+
+fn whole_life(pair: &Pair, a: ConnId, b: ConnId) {
+    assert!(matches!(
+        pair.told(A, a)[..],
+        [
+            CmEvent::Reply(_),
+            CmEvent::Disconnected {
+                cause: Cause::Local,
+                ..
+            }
+        ]
+    ));
+    assert!(matches!(
+        pair.told(B, b)[..],
+        [
+            CmEvent::Request(_),
+            CmEvent::Established { .. },
+            CmEvent::Disconnected {
+                cause: Cause::Remote,
+                ..
+            }
+        ]
+    ));
+    assert_eq!(
+        (pair.nodes[A].events.len(), pair.nodes[B].events.len()),
+        (2, 3)
+    );
+}
+
+fn replay(pair: &mut Pair, which: impl Fn(Kind) -> bool) {
+    let past: Vec<_> = pair
+        .log
+        .iter()
+        .filter(|sent| which(sent.kind()))
+        .copied()
+        .collect();
+    for sent in past {
+        let from = pair.nodes[sent.by].address;
+        pair.inject(1 - sent.by, from, &sent.mad);
+    }
+    pair.settle();
+}
+
+#[test]
+fn each_kind_again_in_every_later_state() {
+    for what in [Kind::Req, Kind::Rep, Kind::Rtu, Kind::Dreq, Kind::Drep] {
+        let (pair, a, b) = life(|pair| replay(pair, |kind| kind == what));
+        whole_life(&pair, a, b);
+    }
+}
+
+#[test]
+fn all_that_was_ever_said_again_in_every_state() {
+    let (mut pair, a, b) = life(|pair| {
+        replay(pair, |_| true);
+        replay(pair, |_| true);
+    });
+    whole_life(&pair, a, b);
+    pair.exhaust();
+    pair.no_leaks(8);
+}
+
+#[test]
+fn a_link_that_delivers_everything_twice() {
+    for later in [0, 1, 5_000, 20_000] {
+        let mut pair = Pair::new();
+        pair.link(move |_| Fate::Twice(Duration::from_millis(later)));
+        let a = pair.connect(QPN_A);
+        pair.run(Duration::from_millis(50));
+        pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
+        // Within timewait nothing old is taken for new.
+        pair.run(Duration::from_millis(400));
+        let b = pair.request().conn;
+        whole_life(&pair, a, b);
+    }
+}
+
+/// Kinds sent in answer when `which` is replayed in the state that `steps` steps of a life lead to.
+fn answers(steps: usize, which: Kind) -> Vec<Kind> {
+    let seen = core::cell::RefCell::new((0, vec![]));
+    life(|pair| {
+        let mut seen = seen.borrow_mut();
+        seen.0 += 1;
+        if seen.0 == steps {
+            let before = pair.log.len();
+            replay(pair, |kind| kind == which);
+            seen.1 = pair.kinds()[before..].to_vec();
+        }
+    });
+    seen.into_inner().1
+}
+
+#[test]
+fn a_req_again_while_the_consumer_thinks_is_answered_by_an_mra() {
+    assert_eq!(answers(1, Kind::Req), [Kind::Mra]);
+}
+
+#[test]
+fn a_req_again_after_the_rep_is_left_to_the_reps_timer() {
+    assert_eq!(answers(2, Kind::Req), []);
+    assert_eq!(answers(3, Kind::Req), []);
+}
+
+#[test]
+fn a_req_again_in_timewait_is_stale() {
+    assert_eq!(answers(4, Kind::Req), [Kind::Rej]);
+}
+
+#[test]
+fn a_rep_again_while_the_queue_pair_comes_up_is_answered_by_an_mra() {
+    assert_eq!(answers(2, Kind::Rep), [Kind::Mra]);
+}
+
+#[test]
+fn a_rep_again_when_established_gets_the_rtu_again() {
+    assert_eq!(answers(3, Kind::Rep), [Kind::Rtu]);
+}
+
+#[test]
+fn a_rep_again_in_timewait_gets_nothing() {
+    assert_eq!(answers(4, Kind::Rep), []);
+}
+
+#[test]
+fn an_rtu_again_gets_nothing() {
+    assert_eq!(answers(3, Kind::Rtu), []);
+    assert_eq!(answers(4, Kind::Rtu), []);
+}
+
+#[test]
+fn a_dreq_again_gets_a_drep_and_a_drep_nothing() {
+    assert_eq!(answers(4, Kind::Dreq), [Kind::Drep]);
+    assert_eq!(answers(4, Kind::Drep), []);
+}
+
+#[test]
+fn duplicates_are_counted() {
+    let (pair, ..) = life(|pair| replay(pair, |kind| kind == Kind::Req));
+    assert_eq!(pair.nodes[B].cm.counters().duplicates, 4);
+}

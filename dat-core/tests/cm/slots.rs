@@ -1,0 +1,198 @@
+//! The table: full, empty, used again.
+
+use core::time::Duration;
+
+use dat_core::Instant;
+use dat_core::cm::wire::{DreqRepr, Message};
+use dat_core::cm::{CmError, CmEvent, Reason};
+
+use crate::pair::*;
+
+#[test]
+fn a_full_table_rejects_requests_without_a_trace() {
+    let mut pair = Pair::with(4, 1, [v4(1), v4(2)]);
+    let first = pair.connect(QPN_A);
+    pair.settle();
+    let second = pair.connect(QPN_A + 1);
+    pair.settle();
+    let reason = Reason::NO_RESOURCES;
+    assert_eq!(
+        pair.told(A, second),
+        [CmEvent::Rejected {
+            conn: second,
+            reason
+        }]
+    );
+    assert_eq!(pair.nodes[B].cm.counters().no_slot, 1);
+    assert_eq!(pair.nodes[B].events.len(), 2);
+    // When the first is over, its slot is given away even before its timewait is.
+    pair.nodes[A].cm.disconnect(pair.now, first).unwrap();
+    pair.settle();
+    assert_eq!(pair.nodes[B].cm.vacant_slots(), 0);
+    let third = pair.connect(QPN_A + 2);
+    pair.settle();
+    assert_eq!(pair.nodes[A].ready.last(), Some(&third));
+}
+
+#[test]
+fn a_full_table_refuses_to_connect() {
+    let mut pair = Pair::with(1, 1, [v4(1), v4(2)]);
+    pair.connect(QPN_A);
+    let params = pair.params(QPN_A + 1);
+    assert_eq!(
+        pair.nodes[A].cm.connect(pair.now, &params),
+        Err(CmError::NoSlot)
+    );
+    let mut none = cm(0, 1, 1);
+    assert_eq!(none.connect(Instant::ZERO, &params), Err(CmError::NoSlot));
+    assert_eq!((none.poll_event(), none.next_deadline()), (None, None));
+    none.advance(Instant::from_nanos(u64::MAX - 1));
+}
+
+#[test]
+fn a_slot_whose_end_was_not_taken_is_not_given_away() {
+    let mut pair = Pair::with(2, 1, [v4(1), v4(2)]);
+    let a = pair.connect(QPN_A);
+    pair.settle();
+    pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
+    let dreq = pair.nodes[A].cm.poll_transmit(pair.now).unwrap();
+    let (now, params) = (pair.now, pair.params(QPN_A));
+    let node = &mut pair.nodes[B].cm;
+    node.input(now, v4(1), &dreq.mad);
+    assert_eq!(node.connect(now, &params), Err(CmError::NoSlot));
+    assert!(node.poll_transmit(now).is_some());
+    assert_eq!(node.connect(now, &params), Err(CmError::NoSlot));
+    assert!(node.poll_event().is_some());
+    assert!(node.connect(now, &params).is_ok());
+}
+
+#[test]
+fn of_several_in_timewait_the_oldest_gives_way() {
+    let mut pair = Pair::with(2, 8, [v4(1), v4(2)]);
+    let both = [pair.connect(QPN_A), pair.connect(QPN_A + 1)];
+    pair.settle();
+    for conn in [both[1], both[0]] {
+        pair.nodes[A].cm.disconnect(pair.now, conn).unwrap();
+        pair.settle();
+    }
+    let next = pair.connect(QPN_A + 2);
+    assert_eq!(next.index(), both[1].index());
+}
+
+#[test]
+fn ids_of_a_slot_do_not_come_back_soon() {
+    let mut cm = cm(1, 1, 1);
+    let params = Pair::new().params(QPN_A);
+    let mut seen = vec![];
+    for _ in 0..64 {
+        let conn = cm.connect(Instant::ZERO, &params).unwrap();
+        assert_eq!(conn.index(), 0);
+        assert!(!seen.contains(&conn));
+        seen.push(conn);
+        cm.abort(Instant::ZERO, conn);
+        while cm.poll_transmit(Instant::ZERO).is_some() {}
+    }
+}
+
+#[test]
+fn an_old_id_names_nothing_of_the_new_connection() {
+    let mut pair = Pair::with(1, 4, [v4(1), v4(2)]);
+    let old = pair.connect(QPN_A);
+    pair.settle();
+    pair.nodes[A].cm.disconnect(pair.now, old).unwrap();
+    pair.settle();
+    let new = pair.connect(QPN_A + 1);
+    pair.settle();
+    assert_eq!(new.index(), old.index());
+    let (now, cm) = (pair.now, &mut pair.nodes[A].cm);
+    assert_eq!(cm.disconnect(now, old), Err(CmError::Unknown(old)));
+    assert_eq!(
+        (cm.private_data(old).len(), cm.private_data(new).len()),
+        (0, 196)
+    );
+    assert_eq!(cm.starting_psn(old), None);
+    cm.abort(now, old);
+    pair.exhaust();
+    assert_eq!(pair.told(A, new).len(), 1);
+}
+
+#[test]
+fn thousands_of_lives_in_one_slot() {
+    let mut pair = Pair::with(1, 1, [v4(1), v4(2)]);
+    for _ in 0..1000 {
+        let conn = pair.connect(QPN_A);
+        pair.run(Duration::from_millis(5));
+        pair.nodes[A].cm.disconnect(pair.now, conn).unwrap();
+        pair.run(Duration::from_millis(5));
+    }
+    assert_eq!(pair.nodes[A].ready.len(), 1000);
+    assert_eq!(pair.log.len(), 5000);
+}
+
+#[test]
+fn answers_to_strangers_are_bounded() {
+    let mut cm = cm(1, 1, 1);
+    for local_id in 0..100 {
+        let dreq = DreqRepr {
+            local_id,
+            remote_id: 9,
+            remote_qpn: 9,
+            private_data: [0; 220],
+        };
+        cm.input(Instant::ZERO, v4(1), &dreq.emit(0));
+    }
+    assert_eq!(cm.counters().answers_dropped, 68);
+    let answers = core::iter::from_fn(|| cm.poll_transmit(Instant::ZERO));
+    let ids: Vec<_> = answers
+        .map(|answer| match Message::parse(&answer.mad).unwrap().1 {
+            Message::Drep(drep) => drep.remote_id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(ids, (0..32).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_slot_gets_its_turn() {
+    let mut cm = cm(4, 1, 1);
+    let params = Pair::new().params(QPN_A);
+    let all: Vec<_> = (0..4)
+        .map(|_| cm.connect(Instant::ZERO, &params).unwrap())
+        .collect();
+    let sent: Vec<_> = core::iter::from_fn(|| cm.poll_transmit(Instant::ZERO)?.conn).collect();
+    assert_eq!(sent, all);
+}
+
+#[test]
+fn a_slot_that_always_has_something_to_send_does_not_hold_up_the_others() {
+    let mut cm = cm(4, 1, 1);
+    let params = Pair::new().params(QPN_A);
+    let all: Vec<_> = (0..4)
+        .map(|_| cm.connect(Instant::ZERO, &params).unwrap())
+        .collect();
+    assert_eq!(cm.poll_transmit(Instant::ZERO).unwrap().conn, Some(all[0]));
+    cm.abort(Instant::ZERO, all[0]);
+    assert_eq!(cm.poll_transmit(Instant::ZERO).unwrap().conn, Some(all[1]));
+}
+
+#[test]
+fn the_deadline_is_the_earliest() {
+    let mut cm = cm(4, 1, 1);
+    let params = Pair::new().params(QPN_A);
+    assert_eq!(cm.next_deadline(), None);
+    let interval = dat_core::cm::Config::new(0).request_interval();
+    for second in [3, 1, 2] {
+        let now = Instant::ZERO + Duration::from_secs(second);
+        cm.connect(now, &params).unwrap();
+        while cm.poll_transmit(now).is_some() {}
+    }
+    assert_eq!(
+        cm.next_deadline(),
+        Some(Instant::ZERO + Duration::from_secs(1) + interval)
+    );
+    cm.advance(Instant::ZERO + Duration::from_secs(1) + interval);
+    assert_eq!(
+        cm.next_deadline(),
+        Some(Instant::ZERO + Duration::from_secs(2) + interval)
+    );
+}
