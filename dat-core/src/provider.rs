@@ -544,6 +544,8 @@ pub struct Fault {
     pub object: &'static str,
     /// Its number.
     pub number: u32,
+    /// The network address it concerns, if any.
+    pub address: Option<IpAddr>,
     /// The device's status byte, 0 if it gave none.
     pub status: u8,
     /// The device's syndrome, 0 if it gave none.
@@ -563,6 +565,7 @@ impl Fault {
             operation,
             object: "",
             number: 0,
+            address: None,
             status: 0,
             syndrome: 0,
             cause,
@@ -575,6 +578,13 @@ impl Fault {
     pub const fn of(mut self, object: &'static str, number: u32) -> Self {
         self.object = object;
         self.number = number;
+        self
+    }
+
+    /// Names the network address it concerns.
+    #[must_use]
+    pub const fn at(mut self, address: IpAddr) -> Self {
+        self.address = Some(address);
         self
     }
 
@@ -591,13 +601,12 @@ impl fmt::Display for Fault {
         if !self.object.is_empty() {
             write!(f, "{} {:#x}: ", self.object, self.number)?;
         }
+        if let Some(address) = self.address {
+            write!(f, "{address}: ")?;
+        }
         write!(f, "{}: {}", self.operation, self.cause)?;
         if self.status != 0 || self.syndrome != 0 {
-            write!(
-                f,
-                " (status {}, syndrome {:#x})",
-                self.status, self.syndrome
-            )?;
+            write!(f, " (status {}, syndrome {:#x})", self.status, self.syndrome)?;
         }
         if !self.advice.is_empty() {
             write!(f, "; {}", self.advice)?;

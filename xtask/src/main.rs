@@ -1,2 +1,89 @@
-//! The verbs of this workspace.
-fn main() {}
+//! The verbs of this workspace. `cargo xtask help` lists them.
+//!
+//! This crate imports none of ours: it builds when nothing else does. Each verb prints the commands it runs.
+#![expect(
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::cast_sign_loss,
+    reason = "a command line tool that prints and is run by hand"
+)]
+
+mod bench;
+mod nostd;
+mod run;
+mod suite;
+mod tidy;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The verbs of this workspace")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Connect two Interface Adapters over two emulated HCAs and move data (`-- --help` lists its options)
+    #[command(disable_help_flag = true)]
+    Demo {
+        /// Options of the demo
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Everything a reviewer runs: formatting, clippy, tidy, nostd, documentation, all tests
+    Test,
+    /// House rules: dependencies, file sizes, unsafe, fences, man page to file to test
+    Tidy,
+    /// Link dat-core and hca-mlx5 into a freestanding static image
+    Nostd,
+    /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal is missed
+    Bench {
+        /// Write the table into README.md
+        #[arg(long)]
+        bless: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match verb() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn verb() -> Result<ExitCode> {
+    match Cli::parse().verb {
+        Verb::Demo { args } => {
+            let status = run::cargo()
+                .args([
+                    "run",
+                    "--quiet",
+                    "--release",
+                    "-p",
+                    "dat-tests",
+                    "--bin",
+                    "demo",
+                    "--",
+                ])
+                .args(args)
+                .status()?;
+            return Ok(status
+                .code()
+                .map_or(ExitCode::FAILURE, |c| ExitCode::from(c.clamp(0, 255) as u8)));
+        }
+        Verb::Test => suite::test()?,
+        Verb::Tidy => tidy::tidy()?,
+        Verb::Nostd => nostd::nostd()?,
+        Verb::Bench { bless } => bench::bench(bless)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

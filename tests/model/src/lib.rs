@@ -1,5 +1,52 @@
 //! A device model of an NVIDIA mlx5 HCA.
+//!
+//! The whole function as software sees it through PCI: configuration space, the initialization
+//! segment, the command interface, firmware pages, event queues, queue objects, memory keys and
+//! a RoCEv2 port. It is written from public facts (the interface header of the stock Linux driver,
+//! the PRM as far as it is public, what open drivers say of real cards) and knows nothing of any
+//! driver it is used to test.
+//!
+//! A test owns an [`Hca`], gives it memory ([`host::HostMemory`]) and a wire ([`wire::Wire`]),
+//! pokes its BAR and configuration space, and calls [`Hca::step`] to let time pass. Nothing happens
+//! outside those calls: no thread, no clock, no hidden state. The model never panics on anything
+//! a driver or a wire gives it; what silicon would let pass although it is wrong ends up in
+//! [`Hca::complaints`].
+//!
+//! Not modelled: the embedded switch, SR-IOV management, ODP, TLS/IPsec/MACsec, DC transport,
+//! tag matching, sub-functions, software steering.
 #![forbid(unsafe_code)]
+#![recursion_limit = "1024"]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "hardware registers are truncated by design; every index is masked or checked first"
+)]
 
+mod bus;
+mod caps;
+mod cmd;
+mod config;
+mod eq;
+pub mod faults;
+mod function;
+mod hca;
 pub mod host;
+pub mod ifc;
+mod numbers;
+mod objects;
+mod pages;
+mod queue_memory;
+mod reg_access;
+mod regs;
+mod roce;
+mod stats;
+pub mod transport;
+mod vport;
 pub mod wire;
+
+pub use bus::{Mangle, Wrote};
+pub use cmd::{CommandHook, Status, Verdict};
+pub use config::{Config, Personality, Profile};
+pub use eq::{Event, kind as event};
+pub use hca::Hca;
+pub use stats::Stats;

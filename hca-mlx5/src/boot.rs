@@ -1,0 +1,333 @@
+//! Bring-up, in the order of the manual.
+//!
+//! PRM chapter "Initialization"; the order of commands is the consensus of the drivers known to run on cards. Steps that
+//! only a physical function may take, or that not every firmware knows, are optional here: what they would have set is
+//! read back afterwards, so that a virtual function comes up by the same code.
+//!
+//! A failure in any step undoes the steps before it.
+
+use dat_core::Instant;
+use dat_core::provider::{Fault, FaultKind};
+use heapless::Deque;
+
+use crate::cmd::CommandQueue;
+use crate::device::{Caps, Config, Device, Identity, Stage, Uar};
+use crate::eq::EventQueue;
+use crate::health::{self, Monitor};
+use crate::pages::Ledger;
+use crate::platform::Platform;
+use crate::prm::caps::{
+    self, AtomicCap, BLOCK_AT, CapType, EthernetCap, FLOW_TABLE_NIC_RECEIVE, FlowTableCap,
+    GeneralCap, RoceCap,
+};
+use crate::prm::cmd::{InitHcaIn, InputHead, Opcode, OutputHead, QueryIssiOut, SetIssiIn};
+use crate::prm::eq::EventType;
+use crate::prm::init_seg::{self, FirmwareRevision, Initializing, InterfaceRevision, TimeLimit};
+use crate::prm::pages::Need;
+
+#[cfg(test)]
+mod tests;
+
+/// Time limit of the firmware after it was told the command page, where the device names none.
+const COMMAND_QUEUE_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(2);
+
+/// Log2 of the entries of the asynchronous event queue.
+const LOG_ASYNC_EVENTS: u8 = 8;
+
+/// What the asynchronous event queue is for.
+const ASYNC_EVENTS: &[EventType] = &[
+    EventType::CommunicationEstablished,
+    EventType::SendQueueDrained,
+    EventType::CqError,
+    EventType::WqCatastrophic,
+    EventType::InternalError,
+    EventType::PortChange,
+    EventType::PageRequest,
+    EventType::WqInvalidRequest,
+    EventType::WqAccessError,
+    EventType::LastWqe,
+];
+
+/// A capability block with the head of its message.
+type CapMessage = [u8; BLOCK_AT + caps::BLOCK];
+
+impl<'p, P: Platform> Device<'p, P> {
+    /// Brings the device up. The host has reset it, mapped BAR 0 and switched bus mastering on.
+    pub fn open(platform: &'p P, config: &Config<'p>) -> Result<Self, Fault> {
+        let firmware = await_firmware(platform, config)?;
+        let queue = CommandQueue::new(platform, config.command_timeout, config.observer)?;
+        let mut device = Self {
+            platform,
+            queue,
+            stage: Stage::CommandQueue,
+            pages: Ledger::new(config.page_budget),
+            caps: Caps::default(),
+            identity: Identity {
+                firmware,
+                ..Identity::default()
+            },
+            uar: Uar {
+                number: 0,
+                offset: 0,
+            },
+            async_events: None,
+            completion_events: None,
+            monitor: Monitor::new(Instant::from_nanos(platform.now())),
+            events: Deque::new(),
+            requests: Deque::new(),
+            death_told: false,
+        };
+        match device.bring_up(config) {
+            Ok(()) => Ok(device),
+            Err(fault) => {
+                // The first failure is the one to tell; those of the way back follow from it.
+                let _ = device.close();
+                Err(fault)
+            }
+        }
+    }
+
+    fn bring_up(&mut self, config: &Config<'p>) -> Result<(), Fault> {
+        let platform = self.platform;
+        let limit = TimeLimit(health::read(platform, init_seg::CMD_Q_INIT_TO)).duration();
+        await_ready(platform, limit.unwrap_or(COMMAND_QUEUE_TIMEOUT))?;
+
+        self.enable_hca()?;
+        self.choose_issi()?;
+        self.satisfy(Need::Boot)?;
+
+        self.caps.general_max =
+            GeneralCap::read(&self.query_cap(CapType::General.max())?, BLOCK_AT);
+        self.set_general_cap(config)?;
+        self.set_roce_cap()?;
+        // Only now does the firmware know how much it is going to need.
+        self.satisfy(Need::Init)?;
+
+        self.init_hca()?;
+        self.satisfy(Need::Regular)?;
+        self.read_caps()?;
+
+        self.uar = self.alloc_uar()?;
+        self.stage = Stage::Doorbells;
+        let mask = ASYNC_EVENTS
+            .iter()
+            .fold(0, |mask, event| mask | event.bit());
+        self.async_events = Some(EventQueue::create(
+            self,
+            LOG_ASYNC_EVENTS,
+            mask,
+            config.async_vector,
+        )?);
+        self.stage = Stage::Running;
+        // Completion events go where a completion queue sends them, by no bit of the mask.
+        self.completion_events = Some(EventQueue::create(
+            self,
+            config.log_completion_events,
+            0,
+            config.completion_vector,
+        )?);
+        for queue in [&mut self.async_events, &mut self.completion_events]
+            .into_iter()
+            .flatten()
+        {
+            // Cards may create them armed or not: armed twice does no harm.
+            queue.arm(platform);
+        }
+
+        self.open_port(config.frame_size)
+    }
+
+    /// ENABLE_HCA: the first command, so the first to find that the device cannot reach memory.
+    fn enable_hca(&mut self) -> Result<(), Fault> {
+        self.exec_number(Opcode::EnableHca, "", 0)?;
+        self.stage = Stage::Enabled;
+        Ok(())
+    }
+
+    /// QUERY_ISSI and SET_ISSI: interface step 1 where the device has it. One that does not know the command stays at 0.
+    fn choose_issi(&mut self) -> Result<(), Fault> {
+        let mut output = QueryIssiOut::new();
+        let queried = self.exec(
+            Opcode::QueryIssi,
+            0,
+            ("", 0),
+            &mut InputHead::new().0,
+            &mut output.0,
+        );
+        if !optional(queried)? || output.supported_issi_dw0() & 0b10 == 0 {
+            return Ok(());
+        }
+        let mut input = SetIssiIn::new();
+        input.set_current_issi(1);
+        optional(self.exec(
+            Opcode::SetIssi,
+            0,
+            ("", 0),
+            &mut input.0,
+            &mut OutputHead::new().0,
+        ))
+        .map(drop)
+    }
+
+    /// SET_HCA_CAP general: the current block, edited. Never the maximum block, and no field whose maximum is 0.
+    fn set_general_cap(&mut self, config: &Config<'p>) -> Result<(), Fault> {
+        let mut block = self.query_cap(CapType::General.current())?;
+        let mut cap = GeneralCap::read(&block, BLOCK_AT);
+        // Signatures of replies are not looked at; and the driver's pages are those of the device.
+        cap.set_cmdif_checksum(0);
+        cap.set_log_uar_page_sz(0);
+        if let Some(log_max_qp) = config.log_max_qp {
+            cap.set_log_max_qp(cap.log_max_qp().min(log_max_qp));
+        }
+        if self.caps.general_max.roce_rw_supported() && self.caps.general_max.roce() {
+            cap.set_roce(true);
+        }
+        cap.write(&mut block, BLOCK_AT);
+        self.exec(
+            Opcode::SetHcaCap,
+            CapType::General.max(),
+            ("", 0),
+            &mut block,
+            &mut OutputHead::new().0,
+        )?;
+        self.caps.general = cap;
+        if !cap.roce() {
+            return Err(Fault::new(FaultKind::Unsupported, Opcode::QueryHcaCap.name(), "RoCE is off on this function")
+                .advise("enable RoCE in the NIC's configuration (ROCE_CONTROL) or for this virtual function"));
+        }
+        Ok(())
+    }
+
+    /// SET_HCA_CAP RoCE: the UDP source port comes from the queue pair, where the device can be told so.
+    fn set_roce_cap(&mut self) -> Result<(), Fault> {
+        let max = RoceCap::read(&self.query_cap(CapType::Roce.max())?, BLOCK_AT);
+        let mut block = self.query_cap(CapType::Roce.current())?;
+        let mut cap = RoceCap::read(&block, BLOCK_AT);
+        if max.sw_r_roce_src_udp_port() && !cap.sw_r_roce_src_udp_port() {
+            cap.set_sw_r_roce_src_udp_port(true);
+            cap.write(&mut block, BLOCK_AT);
+            self.exec(
+                Opcode::SetHcaCap,
+                CapType::Roce.max(),
+                ("", 0),
+                &mut block,
+                &mut OutputHead::new().0,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// INIT_HCA, with a random owner where the device keeps one.
+    fn init_hca(&mut self) -> Result<(), Fault> {
+        let mut input = InitHcaIn::new();
+        if self.caps.general.sw_owner_id() {
+            let [high, low] = [self.platform.entropy(), self.platform.entropy()];
+            input.set_sw_owner_id(u128::from(high) << 64 | u128::from(low));
+        }
+        self.exec(
+            Opcode::InitHca,
+            0,
+            ("", 0),
+            &mut input.0,
+            &mut OutputHead::new().0,
+        )?;
+        self.stage = Stage::Initialized;
+        Ok(())
+    }
+
+    /// QUERY_HCA_CAP of all that was announced, now that it is final. Old firmware refuses types it does not know.
+    fn read_caps(&mut self) -> Result<(), Fault> {
+        let general = GeneralCap::read(&self.query_cap(CapType::General.current())?, BLOCK_AT);
+        self.caps.general = general;
+        self.caps.roce = RoceCap::read(&self.query_cap(CapType::Roce.current())?, BLOCK_AT);
+        if general.atomic() {
+            self.caps.atomic =
+                AtomicCap::read(&self.query_cap(CapType::Atomic.current())?, BLOCK_AT);
+        }
+        if general.eth_net_offloads() {
+            self.caps.ethernet =
+                EthernetCap::read(&self.query_cap(CapType::Ethernet.current())?, BLOCK_AT);
+        }
+        if general.nic_flow_table() {
+            let block = self.query_cap(CapType::FlowTable.current())?;
+            self.caps.flow_nic_receive =
+                FlowTableCap::read(&block, BLOCK_AT + FLOW_TABLE_NIC_RECEIVE);
+        }
+        Ok(())
+    }
+
+    /// QUERY_HCA_CAP: the whole answer, head included, so that it can be edited and sent back.
+    fn query_cap(&mut self, op_mod: u16) -> Result<CapMessage, Fault> {
+        let mut output = [0; BLOCK_AT + caps::BLOCK];
+        let kind = ("capability", u32::from(op_mod));
+        self.exec(
+            Opcode::QueryHcaCap,
+            op_mod,
+            kind,
+            &mut InputHead::new().0,
+            &mut output,
+        )?;
+        // What comes back as input later must not carry the answer's status.
+        OutputHead::new().write(&mut output, 0);
+        Ok(output)
+    }
+}
+
+/// Whether an optional step was done; a refusal is an answer too, anything else a failure.
+pub(crate) fn optional(result: Result<(), Fault>) -> Result<bool, Fault> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(fault) if fault.status != 0 => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Waits for the firmware's own start and reads who it is.
+fn await_firmware<P: Platform>(
+    platform: &P,
+    config: &Config<'_>,
+) -> Result<(u16, u16, u16), Fault> {
+    let nonsense = |cause| Fault::new(FaultKind::Nonsense, "initialization segment", cause);
+    if platform.bar_len() < init_seg::SIZE {
+        return Err(
+            nonsense("BAR 0 is too short for an mlx5 device").advise("map the whole of BAR 0")
+        );
+    }
+    await_ready(platform, config.init_timeout)?;
+    let revision = InterfaceRevision(health::read(platform, init_seg::CMDIF_REV_FW_SUB));
+    if revision.cmd_interface_rev() != init_seg::CMD_INTERFACE_REV {
+        return Err(
+            nonsense("the device speaks another revision of the command interface")
+                .of("revision", u32::from(revision.cmd_interface_rev()))
+                .advise("is this an mlx5 device (ConnectX-4 or later)?"),
+        );
+    }
+    let firmware = FirmwareRevision(health::read(platform, init_seg::FW_REV));
+    Ok((
+        firmware.major(),
+        firmware.minor(),
+        revision.fw_rev_subminor(),
+    ))
+}
+
+/// Waits until `initializing` is clear. After a reset the device reads as all ones for a while, which looks like busy.
+fn await_ready<P: Platform>(platform: &P, limit: core::time::Duration) -> Result<(), Fault> {
+    let deadline = Instant::from_nanos(platform.now()) + limit;
+    loop {
+        let now = Instant::from_nanos(platform.now());
+        if !Initializing(health::read(platform, init_seg::INITIALIZING)).busy() {
+            return Ok(());
+        }
+        if now >= deadline {
+            return Err(health::examine(platform).unwrap_or_else(|| {
+                Fault::new(
+                    FaultKind::Timeout,
+                    "initialization segment",
+                    "the firmware does not finish its start",
+                )
+                .advise("reset the device; if that does not help, power-cycle it")
+            }));
+        }
+        platform.relax();
+    }
+}

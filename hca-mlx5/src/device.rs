@@ -1,0 +1,372 @@
+//! A device that is up: what bring-up leaves behind and everything else in this crate builds on.
+//!
+//! [`Device::open`] (in `boot.rs`) makes one, [`Device::close`] (in `teardown.rs`) ends it; in between [`Device::exec`] runs
+//! commands and [`Device::service`] does what the device asks for. Queues, memory keys and Ethernet are made of these calls
+//! elsewhere; nothing here knows of them.
+
+use core::fmt;
+use core::time::Duration;
+
+use dat_core::Instant;
+use dat_core::provider::Fault;
+use heapless::Deque;
+
+use crate::cmd::CommandQueue;
+use crate::cmd::dump::Observer;
+use crate::eq::{Decoded, Event, EventQueue, PageRequest};
+use crate::health::{self, Monitor};
+use crate::pages::Ledger;
+use crate::platform::Platform;
+use crate::prm::caps::{AtomicCap, EthernetCap, FlowTableCap, GeneralCap, RoceCap};
+use crate::prm::cmd::{InputHead, Opcode, OutputHead};
+use crate::prm::error::status;
+
+#[cfg(test)]
+mod tests;
+
+/// A page of doorbells in BAR 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uar {
+    /// Its number, for contexts.
+    pub number: u32,
+    /// Offset of its page in BAR 0, for doorbells.
+    pub offset: usize,
+}
+
+/// What the device says it can do: current values, by the manual's names.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Caps {
+    /// General.
+    pub general: GeneralCap<[u8; 256]>,
+    /// General, greatest values.
+    pub general_max: GeneralCap<[u8; 256]>,
+    /// RoCE; zero where the device has none.
+    pub roce: RoceCap<[u8; 32]>,
+    /// Atomics; zero where the device has none.
+    pub atomic: AtomicCap<[u8; 32]>,
+    /// Ethernet; zero where the device has none.
+    pub ethernet: EthernetCap<[u8; 32]>,
+    /// Receive flow tables; zero where the device has none.
+    pub flow_nic_receive: FlowTableCap<[u8; 64]>,
+}
+
+/// Who the port is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// MAC of the port.
+    pub mac: [u8; 6],
+    /// Node GUID; made from the MAC where the device has none.
+    pub node_guid: u64,
+    /// Largest frame the port carries, headers included.
+    pub frame_size: u16,
+    /// How many bytes of a raw Ethernet frame must stand in the WQE: 0 none, 1 layer 2, 2 layer 3, 3 layer 4.
+    pub min_wqe_inline_mode: u8,
+    /// Firmware revision: major, minor, sub-minor.
+    pub firmware: (u16, u16, u16),
+}
+
+/// What the caller chooses at bring-up.
+#[derive(Clone, Copy)]
+pub struct Config<'p> {
+    /// Lowers the number of queue pairs the firmware makes room for: its pages follow from it.
+    pub log_max_qp: Option<u8>,
+    /// Most 4 KiB pages the firmware may hold.
+    pub page_budget: u32,
+    /// Interrupt vector of asynchronous events.
+    pub async_vector: u16,
+    /// Interrupt vector of completion events.
+    pub completion_vector: u16,
+    /// Log2 of the entries of the completion event queue; no more completion queues than that may be armed.
+    pub log_completion_events: u8,
+    /// Time limit of one command; what the device asks for, or a minute, if not given.
+    pub command_timeout: Option<Duration>,
+    /// Time limit of the firmware's own start.
+    pub init_timeout: Duration,
+    /// Largest frame wanted on the port, headers included. Enough for a RoCEv2 packet of 4,096 bytes by default.
+    pub frame_size: u16,
+    /// Sees every command.
+    pub observer: Option<&'p (dyn Observer + Sync)>,
+}
+
+impl Default for Config<'_> {
+    fn default() -> Self {
+        Self {
+            log_max_qp: None,
+            // 128 MiB: more than any card seen asks for.
+            page_budget: 32_768,
+            async_vector: 0,
+            completion_vector: 1,
+            log_completion_events: 8,
+            command_timeout: None,
+            init_timeout: Duration::from_secs(120),
+            frame_size: crate::port::ROCE_FRAME_4096,
+            observer: None,
+        }
+    }
+}
+
+impl fmt::Debug for Config<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("log_max_qp", &self.log_max_qp)
+            .field("page_budget", &self.page_budget)
+            .field("vectors", &(self.async_vector, self.completion_vector))
+            .finish_non_exhaustive()
+    }
+}
+
+/// How far bring-up has come; teardown starts from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Nothing of it is the device's any more.
+    Closed,
+    /// It knows the command page.
+    CommandQueue,
+    /// ENABLE_HCA is done; from here on it may hold pages.
+    Enabled,
+    /// INIT_HCA is done.
+    Initialized,
+    /// The doorbell page is taken.
+    Doorbells,
+    /// The event queues run.
+    Running,
+}
+
+/// Events that wait to be read.
+const EVENTS: usize = 64;
+/// Page requests that wait to be answered.
+const REQUESTS: usize = 8;
+/// Most entries read from one event queue in one call.
+const PER_CALL: usize = 64;
+
+/// The device, up and running.
+pub struct Device<'p, P: Platform> {
+    pub(crate) platform: &'p P,
+    pub(crate) queue: CommandQueue<'p, P>,
+    pub(crate) stage: Stage,
+    pub(crate) pages: Ledger,
+    pub(crate) caps: Caps,
+    pub(crate) identity: Identity,
+    pub(crate) uar: Uar,
+    pub(crate) async_events: Option<EventQueue>,
+    pub(crate) completion_events: Option<EventQueue>,
+    pub(crate) monitor: Monitor,
+    pub(crate) events: Deque<Event, EVENTS>,
+    pub(crate) requests: Deque<PageRequest, REQUESTS>,
+    /// [`Event::Dead`] has been queued.
+    pub(crate) death_told: bool,
+}
+
+impl<P: Platform> fmt::Debug for Device<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device")
+            .field("stage", &self.stage)
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'p, P: Platform> Device<'p, P> {
+    /// The host.
+    pub(crate) fn platform(&self) -> &'p P {
+        self.platform
+    }
+
+    /// What the device can do.
+    #[must_use]
+    pub fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    /// Who the port is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Pages the firmware holds.
+    #[must_use]
+    pub fn firmware_pages(&self) -> u32 {
+        self.pages.given()
+    }
+
+    /// Runs one command. `input` and `output` are whole messages, 16-byte heads included, variable tails allowed (at most
+    /// [`crate::cmd::MAX_MESSAGE`] bytes each); this fills in the opcode and `op_mod`, carries both through the mailboxes and
+    /// turns a status other than 0 into a fault about `object` (a word like `"QP"` and its number, or `("", 0)`).
+    ///
+    /// A firmware that is out of memory says so and asks for pages by an event at the same time: if one has come, it is
+    /// answered and the command tried once more.
+    pub(crate) fn exec(
+        &mut self,
+        op: Opcode,
+        op_mod: u16,
+        object: (&'static str, u32),
+        input: &mut [u8],
+        output: &mut [u8],
+    ) -> Result<(), Fault> {
+        let result = self.queue.exec(op, op_mod, object, input, output);
+        match result {
+            Err(fault)
+                if fault.status == status::NO_RESOURCES
+                    && op != Opcode::ManagePages
+                    && self.feed() =>
+            {
+                self.queue.exec(op, op_mod, object, input, output)
+            }
+            result => result,
+        }
+    }
+
+    /// A 16-byte command with a 16-byte answer about object `number`: most destroys, and most allocations (`number` 0).
+    /// Returns the number in the answer.
+    pub(crate) fn exec_number(
+        &mut self,
+        op: Opcode,
+        object: &'static str,
+        number: u32,
+    ) -> Result<u32, Fault> {
+        let mut input = InputHead::new();
+        input.set_number(number);
+        let mut output = OutputHead::new();
+        self.exec(op, 0, (object, number), &mut input.0, &mut output.0)?;
+        Ok(output.number())
+    }
+
+    /// The doorbell page that every queue may use.
+    pub(crate) fn uar(&self) -> Uar {
+        self.uar
+    }
+
+    /// Another doorbell page.
+    pub(crate) fn alloc_uar(&mut self) -> Result<Uar, Fault> {
+        let number = self.exec_number(Opcode::AllocUar, "", 0)?;
+        // 24 bits of 4 KiB pages: no overflow where usize has 64 bits; where it has 32, the BAR is shorter anyway.
+        let offset = (number as usize).saturating_mul(4096);
+        if offset
+            .checked_add(4096)
+            .is_none_or(|end| end > self.platform.bar_len())
+        {
+            self.exec_number(Opcode::DeallocUar, "UAR", number)?;
+            return Err(Fault::new(
+                dat_core::FaultKind::Nonsense,
+                Opcode::AllocUar.name(),
+                "the doorbell page lies outside the BAR",
+            )
+            .of("UAR", number)
+            .advise("map the whole of BAR 0"));
+        }
+        Ok(Uar { number, offset })
+    }
+
+    /// Gives a doorbell page back.
+    pub(crate) fn dealloc_uar(&mut self, uar: Uar) -> Result<(), Fault> {
+        self.exec_number(Opcode::DeallocUar, "UAR", uar.number)
+            .map(drop)
+    }
+
+    /// A new protection domain.
+    pub(crate) fn alloc_pd(&mut self) -> Result<u32, Fault> {
+        self.exec_number(Opcode::AllocPd, "", 0)
+    }
+
+    /// Gives it back.
+    pub(crate) fn dealloc_pd(&mut self, pd: u32) -> Result<(), Fault> {
+        self.exec_number(Opcode::DeallocPd, "PD", pd).map(drop)
+    }
+
+    /// Number of the event queue that completion queues name in `c_eqn`.
+    pub(crate) fn completion_eqn(&self) -> u8 {
+        self.completion_events
+            .as_ref()
+            .map_or(0, EventQueue::number)
+    }
+
+    /// The next event; call until `None` after [`Device::service`].
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`Device::service`] wants to be called again even if nothing interrupts.
+    #[must_use]
+    pub fn next_deadline(&self) -> Instant {
+        if self.queue.dead().is_some() {
+            Instant::NEVER
+        } else {
+            self.monitor.due()
+        }
+    }
+
+    /// Does what is due: health, event queues, page requests. Bounded work per call.
+    pub fn service(&mut self, now: Instant) {
+        if self.queue.dead().is_none() {
+            if let Some(fault) = self.monitor.tick(self.platform, now) {
+                self.queue.kill(fault);
+            } else {
+                self.collect();
+                self.answer_requests();
+                // A queue that was not read to its end fires at once.
+                for queue in [&mut self.async_events, &mut self.completion_events]
+                    .into_iter()
+                    .flatten()
+                {
+                    queue.arm(self.platform);
+                }
+            }
+        }
+        // It may also have been a command, here or elsewhere, that found the device lost.
+        if let Some(fault) = self.queue.dead()
+            && !self.death_told
+            && self.events.push_back(Event::Dead(fault)).is_ok()
+        {
+            self.death_told = true;
+        }
+    }
+
+    /// Gives the firmware the pages it has asked for. Whether it got any.
+    fn feed(&mut self) -> bool {
+        self.collect();
+        let held = self.pages.given();
+        self.answer_requests();
+        self.pages.given() > held
+    }
+
+    /// Moves what the event queues hold to where it waits.
+    fn collect(&mut self) {
+        let mut internal = false;
+        for queue in [&mut self.async_events, &mut self.completion_events]
+            .into_iter()
+            .flatten()
+        {
+            for _ in 0..PER_CALL {
+                // One place is kept for the news that the device is lost.
+                if self.events.len() + 1 >= EVENTS || self.requests.is_full() {
+                    break;
+                }
+                let Some(decoded) = queue.next(self.platform) else {
+                    break;
+                };
+                match decoded {
+                    Decoded::Event(event) => {
+                        let _ = self.events.push_back(event);
+                    }
+                    Decoded::Pages(request) => {
+                        let _ = self.requests.push_back(request);
+                    }
+                    Decoded::Internal => internal = true,
+                    // Commands are polled for; the rest nobody asked for.
+                    Decoded::Command(_) | Decoded::Other { .. } => {}
+                }
+            }
+        }
+        if internal && let Some(fault) = health::examine(self.platform) {
+            self.queue.kill(fault);
+        }
+    }
+
+    fn answer_requests(&mut self) {
+        while let Some(request) = self.requests.pop_front() {
+            // Pages it cannot have are the firmware's to live with: it has been told, and says so by its next refusal.
+            let _ = self.answer(request);
+        }
+    }
+}

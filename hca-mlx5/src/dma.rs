@@ -1,0 +1,382 @@
+//! Memory the device may reach: the only file that touches it.
+//!
+//! [`RawArena`] is the arena half of a [`crate::platform::Platform`] over ordinary memory: VFIO and bare metal embed one and
+//! forward to it. [`Buffer`] is a consumer's piece of an arena, of whatever platform.
+//!
+//! All loads and stores are volatile and go by offset; no Rust reference into the arena is ever made, because the device may
+//! write any of it at any time.
+#![expect(
+    unsafe_code,
+    reason = "device-visible memory is reached through raw pointers, here and nowhere else"
+)]
+
+use core::ptr::NonNull;
+
+use dat_core::provider::Region;
+use heapless::Vec;
+use spin::Mutex;
+
+use crate::platform::{Platform, Span};
+
+/// Spans are handed out in multiples of this: no two share a cache line.
+const GRAIN: usize = 64;
+
+/// An arena over raw memory, with a first-fit allocator that keeps at most `HOLES` holes.
+#[derive(Debug)]
+pub struct RawArena<const HOLES: usize = 128> {
+    base: NonNull<u8>,
+    len: usize,
+    holes: Mutex<Vec<Span, HOLES>>,
+}
+
+// SAFETY: the memory outlives the value (see `new`); all accesses are volatile, and which span belongs to whom is settled by
+// the allocator behind its lock.
+unsafe impl<const HOLES: usize> Send for RawArena<HOLES> {}
+// SAFETY: as above.
+unsafe impl<const HOLES: usize> Sync for RawArena<HOLES> {}
+
+impl<const HOLES: usize> RawArena<HOLES> {
+    /// Wraps memory.
+    ///
+    /// # Safety
+    /// `base` is page aligned and valid for reads and writes of `len` bytes for as long as the value lives, and nothing
+    /// in the program makes a Rust reference into it.
+    #[must_use]
+    pub unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
+        let mut holes = Vec::new();
+        let len = len - len % GRAIN;
+        // One hole, unless there is no memory, or no room for holes: then nothing can be had.
+        if len != 0 {
+            let _ = holes.push(Span { offset: 0, len });
+        }
+        Self {
+            base,
+            len,
+            holes: Mutex::new(holes),
+        }
+    }
+
+    /// [`Platform::arena_len`].
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// There is no memory.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// [`Platform::arena_addr`].
+    #[inline]
+    #[must_use]
+    pub fn addr(&self) -> u64 {
+        self.base.as_ptr().expose_provenance() as u64
+    }
+
+    /// [`Platform::alloc`].
+    pub fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+        let size = rounded(len)?;
+        let align = align.max(GRAIN);
+        if !align.is_power_of_two() {
+            return None;
+        }
+        let mut holes = self.holes.lock();
+        let (index, offset) = holes.iter().enumerate().find_map(|(index, hole)| {
+            let offset = hole.offset.checked_next_multiple_of(align)?;
+            (offset.checked_add(size)? <= hole.offset + hole.len).then_some((index, offset))
+        })?;
+        let hole = holes.get(index).copied()?;
+        let before = Span {
+            offset: hole.offset,
+            len: offset - hole.offset,
+        };
+        let after = Span {
+            offset: offset + size,
+            len: hole.offset + hole.len - offset - size,
+        };
+        match (before.len != 0, after.len != 0) {
+            (false, false) => {
+                holes.remove(index);
+            }
+            (true, true) => {
+                // Another hole is needed; without room for it nothing can be handed out here.
+                holes.insert(index + 1, after).ok()?;
+                *holes.get_mut(index)? = before;
+            }
+            (true, false) => *holes.get_mut(index)? = before,
+            (false, true) => *holes.get_mut(index)? = after,
+        }
+        drop(holes);
+        for at in (offset..offset + size).step_by(8) {
+            self.store_words(at, &[0]);
+        }
+        Some(Span { offset, len })
+    }
+
+    /// [`Platform::free`]. A span that would need one hole more than there is room for is lost; so is one that was never
+    /// handed out or overlaps what is free already.
+    pub fn free(&self, span: Span) {
+        let Some(size) = rounded(span.len) else {
+            return;
+        };
+        let Some(end) = span.offset.checked_add(size) else {
+            return;
+        };
+        if end > self.len || !span.offset.is_multiple_of(GRAIN) {
+            return;
+        }
+        let mut holes = self.holes.lock();
+        let index = holes
+            .iter()
+            .position(|hole| hole.offset >= span.offset)
+            .unwrap_or(holes.len());
+        let previous = index.checked_sub(1).and_then(|i| holes.get(i)).copied();
+        let next = holes.get(index).copied();
+        if previous.is_some_and(|hole| hole.offset + hole.len > span.offset)
+            || next.is_some_and(|hole| hole.offset < end)
+        {
+            return;
+        }
+        let joins_previous = previous.is_some_and(|hole| hole.offset + hole.len == span.offset);
+        let joins_next = next.is_some_and(|hole| hole.offset == end);
+        let start = previous
+            .filter(|_| joins_previous)
+            .map_or(span.offset, |hole| hole.offset);
+        let stop = next
+            .filter(|_| joins_next)
+            .map_or(end, |hole| hole.offset + hole.len);
+        let merged = Span {
+            offset: start,
+            len: stop - start,
+        };
+        match (joins_previous, joins_next) {
+            (true, both) => {
+                if let Some(hole) = holes.get_mut(index - 1) {
+                    *hole = merged;
+                }
+                if both {
+                    holes.remove(index);
+                }
+            }
+            (false, true) => {
+                if let Some(hole) = holes.get_mut(index) {
+                    *hole = merged;
+                }
+            }
+            (false, false) => {
+                let _ = holes.insert(index, merged);
+            }
+        }
+    }
+
+    /// Bytes that are free.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        self.holes.lock().iter().map(|hole| hole.len).sum()
+    }
+
+    /// [`Platform::load32`].
+    #[inline]
+    #[must_use]
+    pub fn load32(&self, offset: usize) -> u32 {
+        let Some(place) = self.place::<u32>(offset) else {
+            return 0;
+        };
+        // SAFETY: `place` is aligned and inside the memory.
+        unsafe { place.read_volatile() }
+    }
+
+    /// [`Platform::load_words`].
+    #[inline]
+    #[must_use]
+    pub fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
+        let mut words = [0; N];
+        let Some(place) = self.place::<[u64; N]>(offset) else {
+            return words;
+        };
+        let place = place.cast::<u64>();
+        for (index, word) in words.iter_mut().enumerate() {
+            // SAFETY: `index` is inside the N words that `place` was checked for.
+            let place = unsafe { place.add(index) };
+            // SAFETY: aligned and inside, as above.
+            *word = unsafe { place.read_volatile() };
+        }
+        words
+    }
+
+    /// [`Platform::store32`].
+    #[inline]
+    pub fn store32(&self, offset: usize, value: u32) {
+        let Some(place) = self.place::<u32>(offset) else {
+            return;
+        };
+        // SAFETY: `place` is aligned and inside the memory.
+        unsafe { place.write_volatile(value) }
+    }
+
+    /// [`Platform::store_words`].
+    #[inline]
+    pub fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
+        let Some(place) = self.place::<[u64; N]>(offset) else {
+            return;
+        };
+        let place = place.cast::<u64>();
+        for (index, word) in words.iter().enumerate() {
+            // SAFETY: `index` is inside the N words that `place` was checked for.
+            let place = unsafe { place.add(index) };
+            // SAFETY: aligned and inside, as above.
+            unsafe { place.write_volatile(*word) }
+        }
+    }
+
+    /// [`Platform::read_bytes`]; zeros outside the arena.
+    pub fn read_bytes(&self, offset: usize, to: &mut [u8]) {
+        if offset >= self.len {
+            to.fill(0);
+            return;
+        }
+        for (at, piece) in pieces(offset, to.len()) {
+            let Some(piece) = to.get_mut(piece) else {
+                return;
+            };
+            if let Some(word) = piece.first_chunk_mut::<8>() {
+                let [loaded] = self.load_words(at);
+                *word = loaded.to_ne_bytes();
+            } else {
+                for (at, byte) in (at..).zip(piece) {
+                    // SAFETY: `place` is inside the memory.
+                    *byte = self
+                        .place::<u8>(at)
+                        .map_or(0, |place| unsafe { place.read_volatile() });
+                }
+            }
+        }
+    }
+
+    /// [`Platform::write_bytes`]; dropped outside the arena.
+    pub fn write_bytes(&self, offset: usize, from: &[u8]) {
+        if offset >= self.len {
+            return;
+        }
+        for (at, piece) in pieces(offset, from.len()) {
+            let Some(piece) = from.get(piece) else { return };
+            if let Some(word) = piece.first_chunk::<8>() {
+                self.store_words(at, &[u64::from_ne_bytes(*word)]);
+            } else {
+                for (at, byte) in (at..).zip(piece) {
+                    if let Some(place) = self.place::<u8>(at) {
+                        // SAFETY: `place` is inside the memory.
+                        unsafe { place.write_volatile(*byte) }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The place of a `T` at `offset`, if it is inside and aligned.
+    #[inline]
+    fn place<T>(&self, offset: usize) -> Option<NonNull<T>> {
+        let end = offset.checked_add(size_of::<T>())?;
+        if end > self.len || !offset.is_multiple_of(align_of::<T>()) {
+            return None;
+        }
+        // SAFETY: `offset` is inside the memory.
+        Some(unsafe { self.base.byte_add(offset) }.cast())
+    }
+}
+
+/// `len` rounded up to whole grains; an empty span takes one too, so that every span has a place of its own.
+fn rounded(len: usize) -> Option<usize> {
+    len.max(1).checked_next_multiple_of(GRAIN)
+}
+
+/// Cuts the bytes `offset..offset + len` into aligned 8-byte words and what is left before and after them: where each
+/// piece starts in memory, and which bytes of the caller's slice it is.
+fn pieces(offset: usize, len: usize) -> impl Iterator<Item = (usize, core::ops::Range<usize>)> {
+    let mut done = 0;
+    core::iter::from_fn(move || {
+        let at = offset.checked_add(done)?;
+        let left = len - done;
+        let piece = left.min(8 - at % 8);
+        let start = done;
+        done += piece;
+        (piece != 0).then_some((at, start..done))
+    })
+}
+
+/// A consumer's piece of an arena: what a program registers, fills and reads.
+///
+/// It goes back to the arena only by [`Buffer::release`], never by itself: as long as it is registered a peer may write it, and
+/// the arena must not give it to somebody else meanwhile.
+#[derive(Debug)]
+pub struct Buffer<'p, P: Platform> {
+    platform: &'p P,
+    span: Span,
+}
+
+impl<'p, P: Platform> Buffer<'p, P> {
+    /// Takes `len` zeroed bytes, page aligned so that a registration of it covers nothing else.
+    #[must_use]
+    pub fn zeroed(platform: &'p P, len: usize) -> Option<Self> {
+        let span = platform.alloc(len, 4096)?;
+        Some(Self { platform, span })
+    }
+
+    /// Address of the first byte, as segments and registrations carry it.
+    #[must_use]
+    pub fn addr(&self) -> u64 {
+        self.platform.arena_addr() + self.span.offset as u64
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.span.len
+    }
+
+    /// It holds nothing.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.span.len == 0
+    }
+
+    /// All of it, as a registration wants it.
+    #[must_use]
+    pub fn region(&self) -> Region {
+        Region {
+            addr: self.addr(),
+            len: self.span.len as u64,
+        }
+    }
+
+    /// Copies bytes in at `at`. What does not fit is left out; returns how many were copied.
+    pub fn copy_in(&self, at: usize, from: &[u8]) -> usize {
+        let count = self.span.len.saturating_sub(at).min(from.len());
+        if let Some(from) = from.get(..count) {
+            self.platform
+                .write_bytes(self.span.offset.saturating_add(at), from);
+        }
+        count
+    }
+
+    /// Copies bytes out from `at`. Returns how many there were.
+    pub fn copy_out(&self, at: usize, to: &mut [u8]) -> usize {
+        let count = self.span.len.saturating_sub(at).min(to.len());
+        if let Some(to) = to.get_mut(..count) {
+            self.platform
+                .read_bytes(self.span.offset.saturating_add(at), to);
+        }
+        count
+    }
+
+    /// Gives it back. Only when no registration covers it any more.
+    pub fn release(self) {
+        self.platform.free(self.span);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+//! Event queues: the ring, what its entries mean, its doorbells.
+//!
+//! PRM chapter "Event queues". The device writes entries (EQEs) into a ring in host memory; the owner bit of an entry
+//! turns over at each pass, so an entry is new when its bit equals the parity of the pass the reader is in. All entries are
+//! prefilled as old. The reader tells its position by a doorbell, which also arms the queue's interrupt; an event that comes
+//! between the last look and the arming raises the interrupt at once, because the doorbell carries the position.
+//!
+//! Command events are not subscribed to: every command is polled for, and an event for each would fill the queue of a
+//! consumer that makes a thousand objects before it calls `service`. One that comes all the same is ignored.
+//!
+//! What it does not do: act. Page requests in particular are only decoded here; answering one takes commands.
+
+use dat_core::provider::{Fault, FaultKind};
+
+use crate::device::{Device, Uar};
+use crate::health;
+use crate::platform::{Platform, Span};
+use crate::prm;
+use crate::prm::cmd::{Opcode, OutputHead};
+use crate::prm::eq::{
+    CREATE_EQ_PAGES, CreateEqIn, EQ_CONTEXT, EQE_DATA, EQE_SIZE, EqContext, EqDoorbell, EqeHead,
+    EqeTail, EventType, UAR_EQ_ARM, UAR_EQ_UPDATE,
+};
+use crate::prm::pages::PageRequestWord;
+
+#[cfg(test)]
+mod tests;
+
+/// One event, as the rest of the driver hears of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An armed completion queue has entries.
+    Completion {
+        /// The queue.
+        cqn: u32,
+    },
+    /// Something happened to a queue pair (or a send or receive queue of its own; the numbers share one space).
+    Qp {
+        /// Its number.
+        qpn: u32,
+        /// What.
+        what: QpEvent,
+    },
+    /// A completion queue failed.
+    CqError {
+        /// The queue.
+        cqn: u32,
+        /// 1 overrun, 2 access violation.
+        syndrome: u8,
+    },
+    /// The port went up or down.
+    Port {
+        /// Its number, from 1.
+        port: u8,
+        /// The hint of the event; the truth is in the port registers.
+        up: bool,
+    },
+    /// The device is lost.
+    Dead(Fault),
+}
+
+/// What happened to a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QpEvent {
+    /// First packet of the peer arrived in RTR.
+    Established,
+    /// The send queue is drained.
+    Drained,
+    /// The last receive of a queue in error was consumed.
+    LastWqe,
+    /// A work queue failed in the device.
+    Catastrophic,
+    /// The peer sent a request that is invalid here.
+    InvalidRequest,
+    /// The peer sent a request that the keys do not allow.
+    AccessError,
+}
+
+/// The firmware wants pages, or offers some back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageRequest {
+    /// Of which function.
+    pub(crate) function_id: u16,
+    /// The function is a DPU's embedded CPU.
+    pub(crate) embedded_cpu: bool,
+    /// How many 4 KiB pages; negative to take back.
+    pub(crate) count: i32,
+}
+
+/// One entry, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decoded {
+    /// Goes on to the rest of the driver.
+    Event(Event),
+    /// Commands finished; a bit each. Nobody needs it.
+    Command(u32),
+    /// Wants an answer by command.
+    Pages(PageRequest),
+    /// The firmware met an internal error: look at the health registers.
+    Internal,
+    /// Of no interest, or unknown.
+    Other {
+        /// The type.
+        event_type: u8,
+        /// Its detail.
+        sub_type: u8,
+    },
+}
+
+/// Decodes the parts of an entry that carry meaning.
+pub(crate) fn decode(head: EqeHead, data: &[u8; 28]) -> Decoded {
+    let word = |at| u32::from_be_bytes(prm::take(data, at));
+    let number = word(0x18) & 0xff_ffff;
+    let other = Decoded::Other {
+        event_type: head.event_type(),
+        sub_type: head.event_sub_type(),
+    };
+    let Some(event_type) = EventType::from_code(head.event_type()) else {
+        return other;
+    };
+    let qp = |what| Decoded::Event(Event::Qp { qpn: number, what });
+    match event_type {
+        EventType::Completion => Decoded::Event(Event::Completion { cqn: number }),
+        EventType::CommunicationEstablished => qp(QpEvent::Established),
+        EventType::SendQueueDrained => qp(QpEvent::Drained),
+        EventType::LastWqe => qp(QpEvent::LastWqe),
+        EventType::WqCatastrophic => qp(QpEvent::Catastrophic),
+        EventType::WqInvalidRequest => qp(QpEvent::InvalidRequest),
+        EventType::WqAccessError => qp(QpEvent::AccessError),
+        EventType::CqError => {
+            let [syndrome] = prm::take(data, 0x0b);
+            Decoded::Event(Event::CqError {
+                cqn: word(0) & 0xff_ffff,
+                syndrome,
+            })
+        }
+        EventType::PortChange => {
+            let [port] = prm::take(data, 8);
+            let port = port >> 4;
+            match head.event_sub_type() {
+                1 => Decoded::Event(Event::Port { port, up: false }),
+                4 => Decoded::Event(Event::Port { port, up: true }),
+                _ => other,
+            }
+        }
+        EventType::Command => Decoded::Command(word(0)),
+        EventType::PageRequest => {
+            let request = PageRequestWord(word(0));
+            // All pages of the function are free already: there is nothing to answer.
+            if request.release_all() {
+                return other;
+            }
+            Decoded::Pages(PageRequest {
+                function_id: request.function_id(),
+                embedded_cpu: request.embedded_cpu(),
+                count: word(4).cast_signed(),
+            })
+        }
+        EventType::InternalError => Decoded::Internal,
+        EventType::PathMigrated
+        | EventType::PathMigrationFailed
+        | EventType::NicVportChange
+        | EventType::SrqCatastrophic
+        | EventType::SrqLimit
+        | EventType::PortModule
+        | EventType::Temperature => other,
+    }
+}
+
+/// One event queue.
+#[derive(Debug)]
+pub(crate) struct EventQueue {
+    span: Span,
+    log_size: u8,
+    number: u8,
+    uar: Uar,
+    /// Free-running position of the reader.
+    consumer: u32,
+    /// The position the device was told last.
+    told: u32,
+    /// The position at which it was armed last.
+    armed: Option<u32>,
+}
+
+impl EventQueue {
+    /// Greatest log2 of the entries.
+    pub(crate) const MAX_LOG_SIZE: u8 = 12;
+    const MAX_PAGES: usize = (EQE_SIZE << Self::MAX_LOG_SIZE) / 4096;
+
+    /// Makes one of `1 << log_size` entries for the events in `mask`, with interrupts on `vector`. Not armed.
+    pub(crate) fn create<P: Platform>(
+        device: &mut Device<'_, P>,
+        log_size: u8,
+        mask: u64,
+        vector: u16,
+    ) -> Result<Self, Fault> {
+        // 64 entries fill a page; smaller rings would waste the rest of it.
+        let log_size = log_size.clamp(6, Self::MAX_LOG_SIZE);
+        let platform = device.platform();
+        let uar = device.uar();
+        let len = EQE_SIZE << log_size;
+        let span = platform.alloc(len, 4096).ok_or_else(|| {
+            Fault::new(
+                FaultKind::Resources,
+                Opcode::CreateEq.name(),
+                "no room in the arena",
+            )
+            .advise("enlarge the arena")
+        })?;
+        let mut queue = Self {
+            span,
+            log_size,
+            number: 0,
+            uar,
+            consumer: 0,
+            told: 0,
+            armed: None,
+        };
+        let created = queue.prefill(platform).and_then(|pages| {
+            let mut context = EqContext::new();
+            context.set_log_eq_size(log_size);
+            context.set_uar_page(uar.number);
+            context.set_intr(vector);
+            let mut input = [0; CREATE_EQ_PAGES + 8 * Self::MAX_PAGES];
+            let mut fixed = CreateEqIn::new();
+            fixed.set_event_bitmask(mask);
+            fixed.write(&mut input, 0);
+            context.write(&mut input, EQ_CONTEXT);
+            for (at, page) in (CREATE_EQ_PAGES..)
+                .step_by(8)
+                .zip(pages.iter().take(len / 4096))
+            {
+                prm::put(&mut input, at, &page.to_be_bytes());
+            }
+            let mut output = OutputHead::new();
+            let used = CREATE_EQ_PAGES + 8 * (len / 4096);
+            device.exec(
+                Opcode::CreateEq,
+                0,
+                ("", 0),
+                input.get_mut(..used).unwrap_or(&mut []),
+                &mut output.0,
+            )?;
+            // Event queue numbers are 8 bits wide.
+            let [.., number] = output.number().to_be_bytes();
+            Ok(number)
+        });
+        match created {
+            Ok(number) => {
+                queue.number = number;
+                Ok(queue)
+            }
+            Err(fault) => {
+                // A command without an answer may have made the queue: then the ring is the device's.
+                if !device.queue.lost_any() {
+                    platform.free(span);
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    /// Marks all entries as old and lists the ring's pages.
+    fn prefill<P: Platform>(&self, platform: &P) -> Result<[u64; Self::MAX_PAGES], Fault> {
+        for at in (self.span.offset..)
+            .step_by(EQE_SIZE)
+            .take(1 << self.log_size)
+        {
+            platform.store32(at + EQE_SIZE - 4, 1u32.to_be());
+        }
+        let mut pages = [0; Self::MAX_PAGES];
+        for (page, at) in pages
+            .iter_mut()
+            .zip((self.span.offset..).step_by(4096))
+            .take(self.span.len / 4096)
+        {
+            *page = match platform.iova(at) {
+                Some((address, len)) if len >= 4096 => address,
+                _ => {
+                    return Err(Fault::new(
+                        FaultKind::BadParameter,
+                        Opcode::CreateEq.name(),
+                        "the arena is not page aligned for the device",
+                    ));
+                }
+            };
+        }
+        Ok(pages)
+    }
+
+    /// Destroys it. The memory stays taken if the device may still write it.
+    pub(crate) fn destroy<P: Platform>(self, device: &mut Device<'_, P>) -> Result<(), Fault> {
+        device.exec_number(Opcode::DestroyEq, "EQ", u32::from(self.number))?;
+        device.platform().free(self.span);
+        Ok(())
+    }
+
+    /// Its number, for completion queue contexts.
+    pub(crate) fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// The next entry, if there is one.
+    pub(crate) fn next<P: Platform>(&mut self, platform: &P) -> Option<Decoded> {
+        let index = self.consumer & ((1 << self.log_size) - 1);
+        let at = self.span.offset + EQE_SIZE * index as usize;
+        let tail = EqeTail(u32::from_be(platform.load32(at + EQE_SIZE - 4)));
+        let odd_pass = self.consumer >> self.log_size & 1 == 1;
+        if tail.owner() != odd_pass {
+            return None;
+        }
+        // ORDER: the load of the owner bit precedes those of the entry.
+        platform.after_ownership();
+        let head = EqeHead(u32::from_be(platform.load32(at)));
+        let mut data = [0; 28];
+        platform.read_bytes(at + EQE_DATA, &mut data);
+        self.consumer = self.consumer.wrapping_add(1);
+        // The device counts entries as free only when it is told.
+        if self.consumer.wrapping_sub(self.told) >= 1 << (self.log_size - 2) {
+            self.ring(platform, UAR_EQ_UPDATE);
+        }
+        Some(decode(head, &data))
+    }
+
+    /// Tells the position and asks for an interrupt at the next event; nothing to do if no entry was read since the last
+    /// time, for then the queue is armed.
+    pub(crate) fn arm<P: Platform>(&mut self, platform: &P) {
+        if self.armed != Some(self.consumer) {
+            self.ring(platform, UAR_EQ_ARM);
+            self.armed = Some(self.consumer);
+        }
+    }
+
+    fn ring<P: Platform>(&mut self, platform: &P, doorbell: usize) {
+        let mut word = EqDoorbell::default();
+        word.set_eqn(self.number);
+        word.set_consumer_index(self.consumer & 0xff_ffff);
+        // ORDER: the loads of the entries precede the doorbell that lets the device overwrite them; nothing was stored.
+        platform.before_doorbell();
+        health::write(platform, self.uar.offset + doorbell, word.0);
+        platform.after_mmio();
+        self.told = self.consumer;
+    }
+}

@@ -1,0 +1,472 @@
+//! One raw Ethernet port of the function: frames out, frames in.
+//!
+//! Neighbour discovery ([`crate::neigh`]) is the only user: RoCEv2 packets never pass here, the device takes them to
+//! their queue pairs before any flow table is asked. So the port is small: a send queue behind a TIS, a receive queue
+//! behind a TIR, both completing into one completion queue, and a flow table that picks the few destination MACs that
+//! matter ([`steer`]). Frames of more than [`FRAME_MAX`] bytes are none of ours and are dropped on both ways.
+//!
+//! PRM chapters "Raw Ethernet" and "Flow steering". Everything is made in one go and undone in the reverse order, also
+//! from half way. What it does not do: checksums, segmentation, more than one queue, promiscuous mode, VLAN offloads.
+
+mod rx;
+mod steer;
+mod tx;
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+use dat_core::provider::{Completion, CompletionQueue as _, Direction, Fault, FaultKind, Status};
+
+use crate::cq::{self, CqObject};
+use crate::device::Device;
+use crate::neigh::Mac;
+use crate::platform::{Platform, Span};
+use crate::prm::cmd::Opcode;
+use crate::prm::cmd::OutputHead;
+use crate::prm::rq::RqContext;
+use crate::prm::sq::{
+    InlineMode, ModifyQueueIn, QueueState, SQ_CONTEXT, SQ_PAGES, SQ_WQ, SqContext, WQ_CYCLIC,
+    WqContext,
+};
+use crate::prm::tir::{CREATE_TIR_IN, DIRECT, TIR_CONTEXT, TirContext};
+use crate::prm::tis::{CREATE_TIS_IN, TIS_CONTEXT, TisContext};
+use crate::queue::Cq;
+use rx::Rx;
+use steer::Steering;
+use tx::Tx;
+
+/// Longest frame sent or received, without frame check sequence.
+pub const FRAME_MAX: usize = 256;
+/// Most entries of its completion queue in use at one time.
+const CQ_ENTRIES: u32 = rx::SLOTS as u32 + tx::SLOTS as u32;
+/// Most MACs it can receive besides its own.
+pub const GROUPS_MAX: usize = 7;
+
+const PAGE: usize = 4096;
+/// Where things lie in the port's piece of the arena, which is page aligned.
+mod place {
+    pub(super) const RQ_RING: usize = 0;
+    pub(super) const SQ_RING: usize = 0x1000;
+    pub(super) const RQ_RECORD: usize = 0x1800;
+    pub(super) const SQ_RECORD: usize = 0x1840;
+    pub(super) const TX_BUFFERS: usize = 0x2000;
+    pub(super) const OVERFLOW: usize = 0x3000;
+    pub(super) const RX_BUFFERS: usize = 0x4000;
+    pub(super) const END: usize = 0x8000;
+}
+
+/// What a port is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Config<'a> {
+    /// Protection domain of the key.
+    pub pd: u32,
+    /// Key of the port's memory, addressed by device address: the reserved one, or a physical-address one of `pd`.
+    pub lkey: u32,
+    /// It is the reserved one.
+    pub reserved: bool,
+    /// The port's own MAC.
+    pub mac: Mac,
+    /// Other MACs to receive, at most [`GROUPS_MAX`]: broadcast and the multicast groups.
+    pub groups: &'a [Mac],
+    /// The VLAN it is on.
+    pub vlan: Option<u16>,
+    /// Which headers the device wants inside the WQE.
+    pub inline: InlineMode,
+}
+
+/// What went by, in numbers that wrap around.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames sent, as the device confirmed.
+    pub sent: u32,
+    /// Frames received.
+    pub received: u32,
+    /// Received frames that were too long for us, dropped.
+    pub long: u32,
+}
+
+/// The ends of the three queues.
+struct Ends<'p, P> {
+    cq: Cq<'p, P>,
+    tx: Tx<'p, P>,
+    rx: Rx<'p, P>,
+}
+
+/// A raw Ethernet port.
+pub struct Port<'p, P: Platform> {
+    platform: &'p P,
+    cq: Option<CqObject>,
+    memory: Option<Span>,
+    transport_domain: Option<u32>,
+    tis: Option<u32>,
+    rqn: Option<u32>,
+    sqn: Option<u32>,
+    tir: Option<u32>,
+    steering: Steering,
+    /// Present while the port is up.
+    ends: Option<Ends<'p, P>>,
+    fault: Option<Fault>,
+    counters: Counters,
+}
+
+impl<P: Platform> fmt::Debug for Port<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port")
+            .field("sqn", &self.sqn)
+            .field("rqn", &self.rqn)
+            .field("fault", &self.fault)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'p, P: Platform> Port<'p, P> {
+    /// Makes the port. When it returns, frames come and go; when it fails, all that was made is gone again.
+    pub(crate) fn create(device: &mut Device<'p, P>, config: &Config<'_>) -> Result<Self, Fault> {
+        let mut port = Self {
+            platform: device.platform(),
+            cq: None,
+            memory: None,
+            transport_domain: None,
+            tis: None,
+            rqn: None,
+            sqn: None,
+            tir: None,
+            steering: Steering::default(),
+            ends: None,
+            fault: None,
+            counters: Counters::default(),
+        };
+        match port.build(device, config) {
+            Ok(()) => Ok(port),
+            Err(fault) => {
+                match fault.kind {
+                    // A queue the device was still making when it was given up on may yet come to life there.
+                    FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {
+                        port.memory = None
+                    }
+                    FaultKind::Resources
+                    | FaultKind::BadParameter
+                    | FaultKind::BadState
+                    | FaultKind::Unsupported
+                    | FaultKind::Unreachable => {}
+                }
+                // The first failure is the one to tell; what cannot be undone stays with the device.
+                let _ = port.tear_down(device);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Undoes all of it, and goes on to the end even if a step fails; tells the first failure. Memory the device may
+    /// still use is not given back to the arena.
+    pub(crate) fn destroy(mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+        self.tear_down(device)
+    }
+
+    /// `cqn` is the number of its completion queue, by which its events come.
+    #[must_use]
+    pub fn completes_in(&self, cqn: u32) -> bool {
+        self.cq.is_some_and(|cq| cq.cqn.0 == cqn)
+    }
+
+    /// `number` is that of its send or receive queue.
+    #[must_use]
+    pub fn owns(&self, number: u32) -> bool {
+        [self.sqn, self.rqn].contains(&Some(number))
+    }
+
+    /// What went by.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Why it no longer works, if so: destroy it and make it anew.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    /// Sends one frame: header, VLAN tag and all, without frame check sequence. Short ones are padded.
+    pub fn send(&mut self, frame: &[u8]) -> Result<(), Fault> {
+        match (self.fault, self.ends.as_mut()) {
+            (Some(fault), _) => Err(fault),
+            (None, Some(ends)) => ends.tx.send(frame),
+            (None, None) => Err(Fault::new(
+                FaultKind::BadState,
+                "send a frame",
+                "the port is down",
+            )),
+        }
+    }
+
+    /// The next received frame and its length, if one is there that fits `to`; call until `None`. Also takes note of what
+    /// was sent, so it must be called now and then even by those who only send.
+    pub fn recv(&mut self, to: &mut [u8]) -> Option<usize> {
+        for _ in 0..CQ_ENTRIES {
+            let completion = self.ends.as_mut()?.cq.poll()?;
+            if let Some(len) = self.completed(&completion, to) {
+                return Some(len);
+            }
+        }
+        None
+    }
+
+    /// Asks for one event when the next frame has come or gone; what came before raises it at once.
+    pub fn arm(&mut self) {
+        if let Some(ends) = self.ends.as_mut() {
+            ends.cq.arm(false);
+        }
+    }
+
+    fn completed(&mut self, completion: &Completion, to: &mut [u8]) -> Option<usize> {
+        let Ends { tx, rx, .. } = self.ends.as_mut()?;
+        if completion.status != Status::Success {
+            let fault = failure(completion, self.sqn, self.rqn);
+            self.fault.get_or_insert(fault);
+            return None;
+        }
+        let (expected, object) = match completion.direction {
+            Direction::Send => (tx.completed(completion.token), ("SQ", self.sqn)),
+            Direction::Recv => (rx.expects(completion.token), ("RQ", self.rqn)),
+        };
+        if !expected {
+            let fault = Fault::new(
+                FaultKind::Nonsense,
+                "Ethernet completion",
+                "it names an entry that is not next in turn",
+            );
+            self.fault
+                .get_or_insert(fault.of(object.0, object.1.unwrap_or(0)));
+            return None;
+        }
+        match completion.direction {
+            Direction::Send => {
+                self.counters.sent = self.counters.sent.wrapping_add(1);
+                None
+            }
+            Direction::Recv => {
+                let len = rx.take(completion.len, to);
+                let counter = match len {
+                    Some(_) => &mut self.counters.received,
+                    None => &mut self.counters.long,
+                };
+                *counter = counter.wrapping_add(1);
+                len
+            }
+        }
+    }
+
+    fn build(&mut self, device: &mut Device<'p, P>, config: &Config<'_>) -> Result<(), Fault> {
+        let memory = self.platform.alloc(place::END, PAGE).ok_or_else(|| {
+            Fault::new(
+                FaultKind::Resources,
+                "Ethernet port",
+                "no room in the arena",
+            )
+            .advise("enlarge the arena by 32 KiB")
+        })?;
+        self.memory = Some(memory);
+        let at = |place: usize| memory.offset.wrapping_add(place);
+        let [rq_ring, sq_ring, tx_page, overflow] = [
+            place::RQ_RING,
+            place::SQ_RING,
+            place::TX_BUFFERS,
+            place::OVERFLOW,
+        ]
+        .map(|place| page(self.platform, at(place)));
+        let (rq_ring, sq_ring, tx_page, overflow) = (rq_ring?, sq_ring?, tx_page?, overflow?);
+        let mut rx_pages = [0; rx::PAGES];
+        for (index, to) in rx_pages.iter_mut().enumerate() {
+            *to = page(self.platform, at(place::RX_BUFFERS + index * PAGE))?;
+        }
+        let inside = |iova: u64, offset: usize| iova.wrapping_add((offset % PAGE) as u64);
+
+        let (cq_object, cq) = cq::create(device, CQ_ENTRIES)?;
+        self.cq = Some(cq_object);
+        let cqn = cq_object.cqn.0;
+
+        let domain = device.exec_number(Opcode::AllocTransportDomain, "transport domain", 0)?;
+        self.transport_domain = Some(domain);
+
+        let mut input = [0; CREATE_TIS_IN];
+        let mut tis = TisContext::new();
+        tis.set_transport_domain(domain);
+        tis.write(&mut input, TIS_CONTEXT);
+        let tis = create(device, Opcode::CreateTis, "TIS", &mut input)?;
+        self.tis = Some(tis);
+
+        let mut wq = WqContext::new();
+        wq.set_wq_type(WQ_CYCLIC);
+        wq.set_pd(config.pd);
+
+        let mut input = [0; SQ_PAGES + 8];
+        let mut rq = RqContext::new();
+        rq.set_rlky(config.reserved);
+        rq.set_vsd(true);
+        rq.set_flush_in_error_en(true);
+        rq.set_cqn(cqn);
+        rq.write(&mut input, SQ_CONTEXT);
+        wq.set_dbr_addr(inside(sq_ring, place::RQ_RECORD));
+        wq.set_log_wq_stride(rx::LOG_STRIDE);
+        wq.set_log_wq_sz(rx::LOG_SLOTS);
+        wq.write(&mut input, SQ_CONTEXT + SQ_WQ);
+        crate::prm::put(&mut input, SQ_PAGES, &rq_ring.to_be_bytes());
+        let rqn = create(device, Opcode::CreateRq, "RQ", &mut input)?;
+        self.rqn = Some(rqn);
+
+        let mut tx = Tx::new(
+            self.platform,
+            &tx::Place {
+                ring: at(place::SQ_RING),
+                record: at(place::SQ_RECORD),
+                buffers: at(place::TX_BUFFERS),
+                iova: tx_page,
+                lkey: config.lkey,
+                uar: device.uar().offset,
+            },
+            config.inline,
+        );
+        let mut input = [0; SQ_PAGES + 8];
+        let mut sq = SqContext::new();
+        sq.set_rlky(config.reserved);
+        sq.set_flush_in_error_en(true);
+        sq.set_min_wqe_inline_mode(config.inline as u8);
+        sq.set_cqn(cqn);
+        sq.set_tis_lst_sz(1);
+        sq.set_tis_num_0(tis);
+        sq.write(&mut input, SQ_CONTEXT);
+        wq.set_uar_page(device.uar().number);
+        wq.set_dbr_addr(inside(sq_ring, place::SQ_RECORD));
+        wq.set_log_wq_stride(tx::LOG_STRIDE);
+        wq.set_log_wq_sz(tx.log_blocks());
+        wq.write(&mut input, SQ_CONTEXT + SQ_WQ);
+        crate::prm::put(&mut input, SQ_PAGES, &sq_ring.to_be_bytes());
+        let sqn = create(device, Opcode::CreateSq, "SQ", &mut input)?;
+        self.sqn = Some(sqn);
+        tx.name(sqn);
+
+        let mut input = [0; CREATE_TIR_IN];
+        let mut tir = TirContext::new();
+        tir.set_disp_type(DIRECT);
+        tir.set_inline_rqn(rqn);
+        tir.set_transport_domain(domain);
+        tir.write(&mut input, TIR_CONTEXT);
+        let tir = create(device, Opcode::CreateTir, "TIR", &mut input)?;
+        self.tir = Some(tir);
+
+        ready(device, Opcode::ModifyRq, "RQ", rqn)?;
+        ready(device, Opcode::ModifySq, "SQ", sqn)?;
+        let rx = Rx::new(
+            self.platform,
+            &rx::Place {
+                ring: at(place::RQ_RING),
+                record: at(place::RQ_RECORD),
+                buffers: at(place::RX_BUFFERS),
+                pages: rx_pages,
+                overflow,
+                lkey: config.lkey,
+            },
+        );
+        self.ends = Some(Ends { cq, tx, rx });
+        self.steering.start(device, config, tir)
+    }
+
+    fn tear_down(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+        self.ends = None;
+        let mut first = self.steering.stop(device);
+        let mut undo = |op, object, number: &mut Option<u32>| {
+            let result = number
+                .take()
+                .map(|made| device.exec_number(op, object, made));
+            let result = result.transpose().map(drop);
+            first = first.and(result);
+            result.is_ok()
+        };
+        undo(Opcode::DestroyTir, "TIR", &mut self.tir);
+        let sent = undo(Opcode::DestroySq, "SQ", &mut self.sqn);
+        let received = undo(Opcode::DestroyRq, "RQ", &mut self.rqn);
+        undo(Opcode::DestroyTis, "TIS", &mut self.tis);
+        undo(
+            Opcode::DeallocTransportDomain,
+            "transport domain",
+            &mut self.transport_domain,
+        );
+        if let Some(cq) = self.cq.take() {
+            first = first.and(cq::destroy(device, &cq));
+        }
+        // A queue that could not be destroyed may still be written by the device: its memory is lost.
+        if let Some(memory) = self.memory.take()
+            && sent
+            && received
+        {
+            self.platform.free(memory);
+        }
+        first
+    }
+}
+
+/// Device address of a page of the arena.
+fn page<P: Platform>(platform: &P, offset: usize) -> Result<u64, Fault> {
+    match platform.iova(offset) {
+        Some((iova, len)) if len >= PAGE && iova.is_multiple_of(PAGE as u64) => Ok(iova),
+        Some(_) | None => Err(Fault::new(
+            FaultKind::BadParameter,
+            "Ethernet port",
+            "the arena is not page aligned for the device",
+        )),
+    }
+}
+
+/// One CREATE command; the number of what it made.
+fn create<P: Platform>(
+    device: &mut Device<'_, P>,
+    op: Opcode,
+    object: &'static str,
+    input: &mut [u8],
+) -> Result<u32, Fault> {
+    let mut output = OutputHead::new();
+    device.exec(op, 0, (object, 0), input, &mut output.0)?;
+    Ok(output.number())
+}
+
+/// Takes a send or receive queue from Reset to Ready.
+fn ready<P: Platform>(
+    device: &mut Device<'_, P>,
+    op: Opcode,
+    object: &'static str,
+    number: u32,
+) -> Result<(), Fault> {
+    let mut input = [0; SQ_PAGES];
+    let mut head = ModifyQueueIn::new();
+    head.set_queue_state(QueueState::Reset as u8);
+    head.set_number(number);
+    head.write(&mut input, 0);
+    // The state stands at the same place in both contexts.
+    let mut context = SqContext::new();
+    context.set_state(QueueState::Ready as u8);
+    context.write(&mut input, SQ_CONTEXT);
+    let mut output = OutputHead::new();
+    device.exec(op, 0, (object, number), &mut input, &mut output.0)
+}
+
+/// What an error completion says.
+fn failure(completion: &Completion, sqn: Option<u32>, rqn: Option<u32>) -> Fault {
+    let (object, number) = match completion.direction {
+        Direction::Send => ("SQ", sqn),
+        Direction::Recv => ("RQ", rqn),
+    };
+    let mut fault = Fault::new(
+        FaultKind::BadState,
+        "Ethernet completion",
+        "the queue failed and no longer carries frames",
+    )
+    .of(object, number.unwrap_or(0))
+    .advise("make the port anew");
+    fault.status = completion.syndrome;
+    fault.syndrome = u32::from(completion.vendor);
+    fault
+}

@@ -1,0 +1,251 @@
+//! Which received frames reach the port: one flow table, one group that matches the destination MAC, one entry a MAC;
+//! and the vport's address lists, by which an embedded switch knows what this function wants.
+//!
+//! PRM "Flow steering", "NIC vport context"; Linux `fs_cmd.c`, `vport.c`, `lib/mpfs.c`. The table is the root of the
+//! NIC receive tables: this driver owns the function, nobody else steers on it. A virtual function may be refused its
+//! lists, and only the owner of the embedded switch has the MAC table: those refusals are tolerated, since the frames may
+//! well come without; if they do not, nobody answers, and that is reported.
+
+use dat_core::provider::Fault;
+use heapless::Vec;
+
+use super::{Config, GROUPS_MAX, create};
+use crate::device::Device;
+use crate::neigh::Mac;
+use crate::platform::Platform;
+use crate::prm::cmd::{Opcode, OutputHead};
+use crate::prm::flow::{
+    CREATE_FLOW_GROUP_IN, CreateFlowGroupIn, CreateFlowTableIn, DeleteFlowEntryIn, Destination,
+    DestroyFlowIn, FLOW_CONTEXT, FLOW_DESTINATIONS, FLOW_MATCH, FORWARD, FlowContext,
+    L2TableEntryIn, ListKind, MATCH, MATCH_OUTER, MatchL2, NIC_RX, SET_FTE_IN, SetFlowTableRootIn,
+    SetFteIn, TO_TIR, VPORT_LIST, VportListIn,
+};
+
+/// log2 of the entries of the table.
+const LOG_ENTRIES: u8 = 3;
+/// Entry of the embedded switch's MAC table that holds our MAC.
+const L2_INDEX: u32 = 0;
+
+/// What has been set up so far, for undoing it.
+#[derive(Debug, Default)]
+pub(super) struct Steering {
+    table: Option<u32>,
+    group: Option<u32>,
+    entries: u32,
+    lists: Vec<ListKind, 3>,
+    l2: bool,
+}
+
+impl Steering {
+    /// Sends what is for `config`'s MACs to `tir`.
+    pub(super) fn start<P: Platform>(
+        &mut self,
+        device: &mut Device<'_, P>,
+        config: &Config<'_>,
+        tir: u32,
+    ) -> Result<(), Fault> {
+        let mut table = CreateFlowTableIn::new();
+        table.set_table_type(NIC_RX);
+        table.set_log_size(LOG_ENTRIES);
+        let table = create(device, Opcode::CreateFlowTable, "flow table", &mut table.0)?;
+        self.table = Some(table);
+
+        let groups = config.groups.iter().take(GROUPS_MAX);
+        let macs: Vec<Mac, { GROUPS_MAX + 1 }> = core::iter::once(&config.mac)
+            .chain(groups)
+            .copied()
+            .collect();
+
+        let mut input = [0; CREATE_FLOW_GROUP_IN];
+        let mut head = CreateFlowGroupIn::new();
+        head.set_table_type(NIC_RX);
+        head.set_table_id(table);
+        head.set_end_flow_index((1 << LOG_ENTRIES) - 1);
+        head.set_match_criteria_enable(MATCH_OUTER);
+        head.write(&mut input, 0);
+        MatchL2::destination([0xff; 6]).write(&mut input, MATCH);
+        let group = create(device, Opcode::CreateFlowGroup, "flow group", &mut input)?;
+        self.group = Some(group);
+
+        for mac in &macs {
+            self.add(device, table, group, *mac, tir)?;
+        }
+        let mut root = SetFlowTableRootIn::new();
+        root.set_table_type(NIC_RX);
+        root.set_table_id(table);
+        run(
+            device,
+            Opcode::SetFlowTableRoot,
+            ("flow table", table),
+            &mut root.0,
+        )?;
+
+        let (own, groups) = macs.split_at_checked(1).unwrap_or((&macs, &[]));
+        self.list(
+            device,
+            ListKind::Unicast,
+            own.iter().map(|mac| number(*mac)),
+        )?;
+        self.list(
+            device,
+            ListKind::Multicast,
+            groups.iter().map(|mac| number(*mac)),
+        )?;
+        if let Some(vlan) = config.vlan {
+            // The identifier stands in the low bits of the entry's first dword.
+            self.list(
+                device,
+                ListKind::Vlan,
+                core::iter::once(u64::from(vlan) << 32),
+            )?;
+        }
+        if device.caps().general.eswitch_manager() {
+            let mut entry = L2TableEntryIn::new();
+            entry.set_table_index(L2_INDEX);
+            entry.set_mac_address(number(config.mac));
+            let result = run(
+                device,
+                Opcode::SetL2TableEntry,
+                ("L2 entry", L2_INDEX),
+                &mut entry.0,
+            );
+            self.l2 = tolerate(result)?;
+        }
+        Ok(())
+    }
+
+    /// Undoes what is there. Tells the first failure, but goes on to the end.
+    pub(super) fn stop<P: Platform>(&mut self, device: &mut Device<'_, P>) -> Result<(), Fault> {
+        let mut first = Ok(());
+        if core::mem::take(&mut self.l2) {
+            let mut entry = L2TableEntryIn::new();
+            entry.set_table_index(L2_INDEX);
+            first = run(
+                device,
+                Opcode::DeleteL2TableEntry,
+                ("L2 entry", L2_INDEX),
+                &mut entry.0,
+            );
+        }
+        while let Some(kind) = self.lists.pop() {
+            first = first.and(set_list(device, kind, &[]));
+        }
+        let Some(table) = self.table.take() else {
+            return first;
+        };
+        while let Some(last) = self.entries.checked_sub(1) {
+            self.entries = last;
+            let mut input = DeleteFlowEntryIn::new();
+            input.set_table_type(NIC_RX);
+            input.set_table_id(table);
+            input.set_flow_index(last);
+            let object = ("flow entry", last);
+            first = first.and(run(
+                device,
+                Opcode::DeleteFlowTableEntry,
+                object,
+                &mut input.0,
+            ));
+        }
+        let mut input = DestroyFlowIn::new();
+        input.set_table_type(NIC_RX);
+        input.set_table_id(table);
+        if let Some(group) = self.group.take() {
+            input.set_group_id(group);
+            let object = ("flow group", group);
+            first = first.and(run(device, Opcode::DestroyFlowGroup, object, &mut input.0));
+            input.set_group_id(0);
+        }
+        let object = ("flow table", table);
+        first.and(run(device, Opcode::DestroyFlowTable, object, &mut input.0))
+    }
+
+    fn add<P: Platform>(
+        &mut self,
+        device: &mut Device<'_, P>,
+        table: u32,
+        group: u32,
+        mac: Mac,
+        tir: u32,
+    ) -> Result<(), Fault> {
+        let mut input = [0; SET_FTE_IN];
+        let mut head = SetFteIn::new();
+        head.set_table_type(NIC_RX);
+        head.set_table_id(table);
+        head.set_flow_index(self.entries);
+        head.write(&mut input, 0);
+        let mut flow = FlowContext::new();
+        flow.set_group_id(group);
+        flow.set_action(FORWARD);
+        flow.set_destination_list_size(1);
+        flow.write(&mut input, FLOW_CONTEXT);
+        MatchL2::destination(mac).write(&mut input, FLOW_MATCH);
+        let mut destination = Destination::new();
+        destination.set_destination_type(TO_TIR);
+        destination.set_destination_id(tir);
+        destination.write(&mut input, FLOW_DESTINATIONS);
+        let object = ("flow entry", self.entries);
+        run(device, Opcode::SetFlowTableEntry, object, &mut input)?;
+        self.entries = self.entries.saturating_add(1);
+        Ok(())
+    }
+
+    fn list<P: Platform>(
+        &mut self,
+        device: &mut Device<'_, P>,
+        kind: ListKind,
+        entries: impl Iterator<Item = u64>,
+    ) -> Result<(), Fault> {
+        let entries: Vec<u64, GROUPS_MAX> = entries.collect();
+        if tolerate(set_list(device, kind, &entries))? {
+            let _ = self.lists.push(kind);
+        }
+        Ok(())
+    }
+}
+
+/// A MAC as the low 48 bits of a number.
+fn number(mac: Mac) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
+/// Whether it worked; an error only if the device did not even refuse it.
+fn tolerate(result: Result<(), Fault>) -> Result<bool, Fault> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(fault) if fault.status != 0 => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Writes one of the vport's address lists.
+fn set_list<P: Platform>(
+    device: &mut Device<'_, P>,
+    kind: ListKind,
+    entries: &[u64],
+) -> Result<(), Fault> {
+    let mut input = [0; VPORT_LIST + 8 * GROUPS_MAX];
+    let mut head = VportListIn::new();
+    head.set_addresses_list(true);
+    head.set_allowed_list_type(kind as u8);
+    head.set_allowed_list_size(u16::try_from(entries.len()).unwrap_or(0));
+    head.write(&mut input, 0);
+    let mut end = VPORT_LIST;
+    for entry in entries {
+        crate::prm::put(&mut input, end, &entry.to_be_bytes());
+        end += 8;
+    }
+    let (message, _) = input.split_at_mut_checked(end).unwrap_or_default();
+    run(device, Opcode::ModifyNicVportContext, ("vport", 0), message)
+}
+
+/// One command whose answer says nothing but yes or no.
+fn run<P: Platform>(
+    device: &mut Device<'_, P>,
+    op: Opcode,
+    object: (&'static str, u32),
+    input: &mut [u8],
+) -> Result<(), Fault> {
+    device.exec(op, 0, object, input, &mut OutputHead::new().0)
+}

@@ -1,0 +1,149 @@
+//! Page lists: a span of the arena as the fewest equal pages of device memory.
+//!
+//! PRM "Physical addresses list" (queues) and "MTT" (memory keys). Both describe a span by pages of one size, a power of
+//! two from 4 KiB on, and the place in the first page where the span starts. The larger the page the shorter the list,
+//! and the fewer entries the device must cache: a contiguous span of any size is one page.
+//!
+//! The list is bounded. A span so scattered that it does not fit is refused with advice rather than described in part.
+
+use dat_core::provider::{Fault, FaultKind};
+use heapless::Vec;
+
+use crate::platform::{Platform, Span};
+
+/// Most pages of a list: 2 KiB of message.
+pub const MAX_PAGES: usize = 256;
+
+/// log2 of the smallest page.
+const LOG_SMALLEST: u8 = 12;
+/// log2 of the largest page (2 GiB, what memory key contexts of five bits hold).
+const LOG_LARGEST: u8 = 31;
+
+/// The span is not the device's.
+const OUTSIDE: Fault = Fault::new(
+    FaultKind::BadParameter,
+    "page list",
+    "the memory is outside the arena",
+)
+.advise("register only memory that the platform handed out");
+
+/// A span of the arena in pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageList {
+    /// log2 of the page size.
+    pub log_page: u8,
+    /// Where the span starts in its first page.
+    pub start: u64,
+    /// Device addresses of the pages.
+    pub pages: Vec<u64, MAX_PAGES>,
+}
+
+impl PageList {
+    /// The list for memory that begins at the address `base` in the space the device translates from.
+    pub fn new<P: Platform>(platform: &P, span: Span, base: u64) -> Result<Self, Fault> {
+        let mut log_page = largest(platform, span, base)?;
+        // No larger than one page needs to be.
+        while log_page > LOG_SMALLEST && count(base, span, log_page - 1) == 1 {
+            log_page -= 1;
+        }
+        Self::of(platform, span, base, log_page)
+    }
+
+    /// The list for a queue. It has no address but the device's own, and states its place in the first page in 64ths of
+    /// a page, which bounds the page from above.
+    pub fn queue<P: Platform>(platform: &P, span: Span) -> Result<Self, Fault> {
+        let (base, _) = platform.iova(span.offset).ok_or(OUTSIDE)?;
+        let mut log_page = largest(platform, span, base)?;
+        let coarse = |log_page: u8| base & ((1 << (log_page - 6)) - 1) != 0;
+        while log_page > LOG_SMALLEST && (count(base, span, log_page - 1) == 1 || coarse(log_page))
+        {
+            log_page -= 1;
+        }
+        Self::of(platform, span, base, log_page)
+    }
+
+    /// The list with pages of a given size.
+    fn of<P: Platform>(platform: &P, span: Span, base: u64, log_page: u8) -> Result<Self, Fault> {
+        let scattered = Fault::new(
+            FaultKind::Resources,
+            "page list",
+            "the memory is too scattered",
+        )
+        .advise("back the arena with larger contiguous pages");
+        let mask = (1_u64 << log_page) - 1;
+        let mut list = Self {
+            log_page,
+            start: base & mask,
+            pages: Vec::new(),
+        };
+        for page in 0..count(base, span, log_page) {
+            let at = (page << log_page).saturating_sub(list.start);
+            let at = usize::try_from(at)
+                .ok()
+                .and_then(|at| span.offset.checked_add(at));
+            let (iova, _) = at.and_then(|at| platform.iova(at)).ok_or(OUTSIDE)?;
+            list.pages.push(iova & !mask).map_err(|_| scattered)?;
+        }
+        Ok(list)
+    }
+
+    /// Writes the pages into `message` from `at` on, as far as there is room.
+    pub fn write(&self, message: &mut [u8], at: usize) {
+        let entries = message.get_mut(at..).unwrap_or_default().as_chunks_mut::<8>().0;
+        for (entry, page) in entries.iter_mut().zip(&self.pages) {
+            *entry = page.to_be_bytes();
+        }
+    }
+
+    /// The `page_offset` of a queue context, and its `log_page_size`.
+    #[must_use]
+    pub fn queue_geometry(&self) -> (u8, u8) {
+        let unit = self.log_page.saturating_sub(6);
+        let offset = u8::try_from((self.start >> unit) & 0x3f).unwrap_or(0);
+        (offset, self.log_page.saturating_sub(LOG_SMALLEST))
+    }
+}
+
+/// log2 of the largest page that fits: every contiguous run must sit in its pages as it sits in the space of `base`, and
+/// each but the first must begin a page.
+fn largest<P: Platform>(platform: &P, span: Span, base: u64) -> Result<u8, Fault> {
+    if span.len == 0 {
+        return Err(OUTSIDE);
+    }
+    let mut misfit = 0;
+    let mut next = None;
+    let mut at = 0;
+    while at < span.len {
+        let place = span.offset.checked_add(at).ok_or(OUTSIDE)?;
+        let (iova, run) = platform
+            .iova(place)
+            .filter(|&(_, run)| run != 0)
+            .ok_or(OUTSIDE)?;
+        let address = u64::try_from(at).map_or(base, |at| base.wrapping_add(at));
+        if next != Some(iova) {
+            misfit |= address ^ iova;
+            misfit |= if at == 0 { 0 } else { address };
+        }
+        next = u64::try_from(run).ok().map(|run| iova.wrapping_add(run));
+        at = at.saturating_add(run);
+    }
+    let log = u8::try_from(misfit.trailing_zeros())
+        .unwrap_or(u8::MAX)
+        .min(LOG_LARGEST);
+    if log < LOG_SMALLEST {
+        return Err(Fault::new(
+            FaultKind::BadParameter,
+            "page list",
+            "host and device see the memory at different places in a page",
+        )
+        .advise("map the arena in whole, aligned pages"));
+    }
+    Ok(log)
+}
+
+/// Pages of `2^log_page` bytes that `span` touches, starting at `base`.
+fn count(base: u64, span: Span, log_page: u8) -> u64 {
+    let mask = (1_u64 << log_page) - 1;
+    let len = u64::try_from(span.len).unwrap_or(u64::MAX);
+    (base & mask).saturating_add(len).saturating_add(mask) >> log_page
+}

@@ -1,0 +1,33 @@
+//! Memory windows: keys that open nothing until a bind on a send queue says what.
+//!
+//! PRM "CREATE_MKEY" with KLM translation, "UMR". A window is a free key whose translation has room for one span of
+//! another key, and which UMRs may change; a type 1 window, so any queue pair of its protection domain may bind it and
+//! its key opens the same span for all of them. Local read is given here and never touched again; the remote rights
+//! come with each bind.
+//!
+//! Destroying a bound window is one command, without an unbind before: the key's index ceases to exist.
+
+use dat_core::provider::Fault;
+
+use super::mkey::{submit, variant};
+use crate::device::Device;
+use crate::platform::Platform;
+use crate::prm::mkey::{self, Mkey, MkeyContext};
+use crate::prm::wqe;
+
+/// Makes a window in protection domain `pd`, bound to nothing.
+pub fn create<P: Platform>(device: &mut Device<'_, P>, pd: u32) -> Result<Mkey, Fault> {
+    let variant = variant(device.platform());
+    let mut context = MkeyContext::new();
+    context.set_free(true);
+    context.set_umr_en(true);
+    context.set_lr(true);
+    context.set_access_mode_1_0(mkey::MODE_KLM);
+    context.set_qpn(wqe::ANY_QPN);
+    context.set_mkey_7_0(variant);
+    context.set_pd(pd);
+    context.set_translations_octword_size(wqe::BIND_OCTOWORDS.into());
+    let mut input = [0; mkey::TRANSLATION_AT];
+    context.write(&mut input, mkey::CONTEXT_AT);
+    submit(device, &mut input, variant)
+}

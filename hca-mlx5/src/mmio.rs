@@ -1,0 +1,227 @@
+//! A mapped BAR, and the fences of the machine: the only file that touches device registers.
+//!
+//! [`MappedBar`] is what a [`crate::platform::Platform`] on real hardware embeds for its BAR half; the fences are what it
+//! calls for its three. Neither converts byte order nor knows a register by name.
+#![expect(
+    unsafe_code,
+    reason = "registers are reached through raw pointers, here and nowhere else"
+)]
+
+use core::ptr::NonNull;
+
+use volatile_register::{RO, WO};
+
+/// A mapped BAR.
+#[derive(Debug)]
+pub struct MappedBar {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the pointer is to a mapping that outlives the value (see `new`), and every access is one volatile load or store
+// of a register, which the device serializes.
+unsafe impl Send for MappedBar {}
+// SAFETY: as above; no method keeps state on this side.
+unsafe impl Sync for MappedBar {}
+
+impl MappedBar {
+    /// Wraps a mapping.
+    ///
+    /// # Safety
+    /// `base` is aligned to 64 bytes and maps `len` bytes of device registers, readable and writable, for as long as
+    /// the value lives. Nothing else in the program treats them as ordinary memory.
+    #[must_use]
+    pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
+        Self { base, len }
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// It maps nothing.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// One 32-bit load; all ones outside the BAR.
+    #[inline]
+    #[must_use]
+    pub fn read32(&self, offset: usize) -> u32 {
+        let Some(register) = self.register::<u32>(offset) else {
+            return u32::MAX;
+        };
+        // SAFETY: `register` points to an aligned register inside the mapping.
+        let register: &RO<u32> = unsafe { register.cast().as_ref() };
+        register.read()
+    }
+
+    /// One 32-bit store; dropped outside the BAR.
+    #[inline]
+    pub fn write32(&self, offset: usize, value: u32) {
+        let Some(register) = self.register::<u32>(offset) else {
+            return;
+        };
+        // SAFETY: `register` points to an aligned register inside the mapping.
+        let register: &WO<u32> = unsafe { register.cast().as_ref() };
+        // SAFETY: what the store makes the device do stays inside memory that it was given: the driver's whole purpose.
+        unsafe { register.write(value) }
+    }
+
+    /// One 64-bit store; dropped outside the BAR. A single transaction where the machine has 64-bit stores.
+    #[inline]
+    pub fn write64(&self, offset: usize, value: u64) {
+        let Some(register) = self.register::<u64>(offset) else {
+            return;
+        };
+        // SAFETY: `register` points to an aligned register inside the mapping.
+        let register: &WO<u64> = unsafe { register.cast().as_ref() };
+        // SAFETY: as in `write32`.
+        unsafe { register.write(value) }
+    }
+
+    /// Eight 64-bit stores in ascending order; dropped unless all of them are inside the BAR.
+    #[inline]
+    pub fn write_block(&self, offset: usize, block: &[u64; 8]) {
+        if self.register::<[u64; 8]>(offset).is_none() {
+            return;
+        }
+        for (at, word) in (offset..).step_by(8).zip(block) {
+            self.write64(at, *word);
+        }
+    }
+
+    /// The place of a `T` at `offset`, if it is inside and aligned.
+    #[inline]
+    fn register<T>(&self, offset: usize) -> Option<NonNull<T>> {
+        let end = offset.checked_add(size_of::<T>())?;
+        if end > self.len || !offset.is_multiple_of(align_of::<T>()) {
+            return None;
+        }
+        // SAFETY: `offset` is inside the mapping.
+        Some(unsafe { self.base.byte_add(offset) }.cast())
+    }
+}
+
+/// [`crate::platform::Platform::before_doorbell`] for ordinary, coherent memory.
+#[inline]
+pub fn before_doorbell(write_combining: bool) {
+    // ORDER: all stores to host memory before any later store to the BAR.
+    #[cfg(target_arch = "x86_64")]
+    {
+        // Stores leave in order here; only the compiler must be held. To a write-combining mapping they do not.
+        core::sync::atomic::fence(core::sync::atomic::Ordering::Release);
+        if write_combining {
+            store_fence();
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let _ = write_combining;
+        // SAFETY: a barrier changes nothing but order. Outer shareable: the device is an observer, not only the CPUs.
+        unsafe { core::arch::asm!("dmb oshst", options(nostack, preserves_flags)) }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        let _ = write_combining;
+        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// [`crate::platform::Platform::after_ownership`] for ordinary, coherent memory.
+#[inline]
+pub fn after_ownership() {
+    // ORDER: the load that saw ownership before all later loads of host memory. x86 loads in order: no instruction.
+    #[cfg(not(target_arch = "aarch64"))]
+    core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier changes nothing but order.
+    unsafe {
+        core::arch::asm!("dmb oshld", options(nostack, preserves_flags));
+    }
+}
+
+/// [`crate::platform::Platform::after_mmio`].
+#[inline]
+pub fn after_mmio(write_combining: bool) {
+    // ORDER: stores to the BAR have left the CPU's combining buffers before anything later.
+    #[cfg(target_arch = "x86_64")]
+    {
+        core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+        if write_combining {
+            store_fence();
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let _ = write_combining;
+        // SAFETY: a barrier changes nothing but order.
+        unsafe { core::arch::asm!("dsb st", options(nostack, preserves_flags)) }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        let _ = write_combining;
+        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn store_fence() {
+    // SAFETY: a barrier changes nothing but order. By its name, not by the intrinsic: that one wants SSE, which an image
+    // without floating point does not have.
+    unsafe { core::arch::asm!("sfence", options(nostack, preserves_flags)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    #[repr(align(64))]
+    struct Registers([u64; 16]);
+
+    fn bar(registers: &mut Registers) -> MappedBar {
+        let base = NonNull::from(&mut registers.0).cast();
+        // SAFETY: the array is aligned, outlives the value in each test, and is not touched while it lives.
+        unsafe { MappedBar::new(base, 128) }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut registers = Registers([0; 16]);
+        let bar = bar(&mut registers);
+        bar.write32(4, 0x1234_5678);
+        assert_eq!(bar.read32(4), 0x1234_5678);
+        bar.write64(8, 0x1122_3344_5566_7788);
+        assert_eq!(
+            bar.read32(8),
+            u32::from_ne_bytes(
+                0x1122_3344_5566_7788u64.to_ne_bytes()[..4]
+                    .try_into()
+                    .unwrap()
+            )
+        );
+        bar.write_block(64, &[1, 2, 3, 4, 5, 6, 7, 8]);
+        drop(bar);
+        assert_eq!(registers.0[8..].to_vec(), vec![1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn outside_reads_ones_and_drops_stores() {
+        let mut registers = Registers([7; 16]);
+        let bar = bar(&mut registers);
+        assert_eq!(bar.read32(128), u32::MAX);
+        assert_eq!(bar.read32(126), u32::MAX);
+        assert_eq!(bar.read32(usize::MAX - 1), u32::MAX);
+        assert_eq!(bar.read32(2), u32::MAX, "not a register boundary");
+        bar.write32(128, 1);
+        bar.write64(124, 1);
+        bar.write_block(72, &[9; 8]);
+        drop(bar);
+        assert_eq!(registers.0, [7; 16]);
+    }
+}

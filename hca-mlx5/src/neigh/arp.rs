@@ -1,0 +1,97 @@
+//! The Address Resolution Protocol (RFC 826, RFC 5227), for IPv4.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use dat_core::Instant;
+use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
+
+use super::frame::{self, ARP, Frame, Header, Mac, Tag, is_station};
+use super::{Neighbours, Reply, Verdict};
+
+/// Length of a packet.
+const PACKET: usize = 28;
+const BROADCAST: Mac = [0xff; 6];
+
+/// Asks everybody for `target`; with `own == target` it is an announcement.
+pub(super) fn request(tag: Tag, mac: Mac, own: Ipv4Addr, target: Ipv4Addr) -> Option<Frame> {
+    build(
+        tag,
+        ArpOperation::Request,
+        (mac, own),
+        (BROADCAST, [0; 6], target),
+    )
+}
+
+/// Tells `asker` our MAC.
+pub(super) fn reply(tag: Tag, mac: Mac, own: Ipv4Addr, to: Mac, asker: Ipv4Addr) -> Option<Frame> {
+    build(tag, ArpOperation::Reply, (mac, own), (to, to, asker))
+}
+
+fn build(
+    tag: Tag,
+    operation: ArpOperation,
+    (mac, own): (Mac, Ipv4Addr),
+    (to, target_mac, target): (Mac, Mac, Ipv4Addr),
+) -> Option<Frame> {
+    let packet = ArpRepr::EthernetIpv4 {
+        operation,
+        source_hardware_addr: EthernetAddress(mac),
+        source_protocol_addr: own,
+        target_hardware_addr: EthernetAddress(target_mac),
+        target_protocol_addr: target,
+    };
+    frame::build(tag, to, mac, ARP, PACKET, |bytes| {
+        packet.emit(&mut ArpPacket::new_unchecked(bytes));
+    })
+}
+
+impl<const N: usize> Neighbours<N> {
+    pub(super) fn receive_arp(&mut self, header: &Header<'_>, now: Instant) -> Verdict {
+        let Some(&IpAddr::V4(own)) = self.own.first() else {
+            return Verdict::Ignored;
+        };
+        if header.destination != self.mac && header.destination != BROADCAST {
+            return Verdict::Ignored;
+        }
+        let packet = ArpPacket::new_checked(header.payload).and_then(|p| ArpRepr::parse(&p));
+        let Ok(ArpRepr::EthernetIpv4 {
+            operation,
+            source_hardware_addr: EthernetAddress(sender_mac),
+            source_protocol_addr: sender,
+            target_protocol_addr: target,
+            ..
+        }) = packet
+        else {
+            return Verdict::Malformed;
+        };
+        if !is_station(sender_mac) {
+            return Verdict::Malformed;
+        }
+        if sender_mac == self.mac {
+            return Verdict::Ignored;
+        }
+        if sender == own {
+            return Verdict::Conflict;
+        }
+        match operation {
+            ArpOperation::Request if target == own => {
+                // A sender of 0.0.0.0 only probes whether the address is free.
+                if !sender.is_unspecified() {
+                    self.question_came(IpAddr::V4(sender), sender_mac, now);
+                }
+                self.queue(Reply::Arp {
+                    mac: sender_mac,
+                    asker: sender,
+                });
+                Verdict::Accepted
+            }
+            ArpOperation::Reply => self.answer_came(IpAddr::V4(sender), sender_mac, now),
+            // An announcement.
+            ArpOperation::Request if sender == target => {
+                self.answer_came(IpAddr::V4(sender), sender_mac, now)
+            }
+            ArpOperation::Request => Verdict::Ignored,
+            ArpOperation::Unknown(_) => Verdict::Malformed,
+        }
+    }
+}

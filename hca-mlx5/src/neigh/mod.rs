@@ -1,0 +1,475 @@
+//! Neighbour discovery: from the IP address of a peer to the MAC that its frames go to.
+//!
+//! A RoCEv2 queue pair and a CM datagram both carry the destination MAC, and on a function without a kernel driver
+//! nobody else finds it. [`Neighbours`] speaks ARP for IPv4 and Neighbor Discovery for IPv6, on a VLAN or without, for
+//! one port with one configured address: it resolves with retries, goes through the gateway for what is off the link,
+//! answers for its own addresses, announces them at start, and remembers what it learned in a bounded cache.
+//!
+//! It does no input or output and knows no clock: frames and `now` go in, frames and a deadline come out, so that two of
+//! them can be run against each other in a test. The raw Ethernet queues that carry its frames are [`crate::eth`].
+//!
+//! What it trusts. Anybody on the segment can send it anything. A frame that does not parse is counted and dropped. An
+//! answer changes the cache only while the question is pending; beyond that only a request *addressed to us* teaches, and
+//! entries so learned are the first to go when the cache is full. A claim to our own address is counted, never believed.
+//!
+//! RFC 826, 5227 (ARP), 4861 (Neighbor Discovery), IEEE 802.1Q. It deliberately does not do duplicate address detection,
+//! router discovery, redirects or multicast listener reports, and forwards nothing.
+
+mod arp;
+mod cache;
+mod frame;
+mod nd;
+
+#[cfg(test)]
+mod tests;
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::task::Poll;
+use core::time::Duration;
+
+use dat_core::Instant;
+use dat_core::provider::{Fault, FaultKind, Net};
+use heapless::{Deque, Vec};
+
+use cache::{Answer, Cache};
+pub use cache::{LIFETIME, WAITS};
+pub use frame::{FRAME, Frame, Mac};
+use frame::{Tag, is_station};
+
+/// How often the own addresses are announced, and the time between (RFC 5227 2.3).
+const ANNOUNCEMENTS: u8 = 2;
+const ANNOUNCE_GAP: Duration = Duration::from_secs(2);
+/// Answers waiting to be fetched; a flood beyond that is not answered.
+const ANSWERS: usize = 8;
+/// Own addresses: the configured one and, with IPv6, the link-local one.
+const OWN: usize = 2;
+
+/// What happened, in numbers that wrap around.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames that parsed and concerned neighbour discovery here.
+    pub accepted: u32,
+    /// Frames of other protocols, VLANs or destinations.
+    pub ignored: u32,
+    /// Frames that broke a rule of their protocol.
+    pub malformed: u32,
+    /// Answers and announcements nobody here had asked for.
+    pub unsolicited: u32,
+    /// Claims of other stations to one of our addresses.
+    pub conflicts: u32,
+    /// Questions for our addresses that were answered.
+    pub answered: u32,
+    /// Questions for our addresses that were not, because too many came at once.
+    pub dropped: u32,
+    /// Questions sent.
+    pub asked: u32,
+    /// Addresses nobody answered for.
+    pub failed: u32,
+}
+
+/// An answer to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    /// To the station that asked with ARP.
+    Arp { mac: Mac, asker: Ipv4Addr },
+    /// For `target`, to the station that asked, or to all nodes if it has no address yet.
+    Advert {
+        mac: Mac,
+        asker: Option<Ipv6Addr>,
+        target: Ipv6Addr,
+    },
+}
+
+/// The announcement under way.
+#[derive(Clone, Copy, Debug)]
+struct Announcement {
+    due: Instant,
+    rounds: u8,
+    next: usize,
+}
+
+/// Neighbour discovery of one port, with room for `N` neighbours.
+#[derive(Debug)]
+pub struct Neighbours<const N: usize> {
+    mac: Mac,
+    own: Vec<IpAddr, OWN>,
+    prefix: u8,
+    gateway: Option<IpAddr>,
+    tag: Tag,
+    cache: Cache<N>,
+    replies: Deque<Reply, ANSWERS>,
+    announcement: Option<Announcement>,
+    counters: Counters,
+}
+
+impl<const N: usize> Neighbours<N> {
+    /// For a port with this MAC and this address. Refuses what cannot work: addresses that are no host's, a gateway that
+    /// is not on the link, a VLAN outside 1..=4094. The first announcement is due at `now`.
+    pub fn new(mac: Mac, net: &Net, now: Instant) -> Result<Self, Fault> {
+        let refuse = |cause| {
+            Err(Fault::new(FaultKind::BadParameter, "set up the network", cause).at(net.addr))
+        };
+        if !is_station(mac) {
+            return refuse("the port's MAC is no station's");
+        }
+        if net.addr != net.addr.to_canonical() {
+            return refuse("an IPv4 address in IPv6 form: write it as IPv4");
+        }
+        let bits = match net.addr {
+            IpAddr::V4(_) => 32,
+            IpAddr::V6(_) => 128,
+        };
+        if net.prefix > bits {
+            return refuse("the prefix is longer than the address");
+        }
+        let Some(tag) = Tag::new(net.vlan) else {
+            return refuse("VLAN identifiers are 1 to 4094");
+        };
+        let mut own = Vec::new();
+        let _ = own.push(net.addr);
+        if let IpAddr::V6(addr) = net.addr
+            && !addr.is_unicast_link_local()
+        {
+            let _ = own.push(IpAddr::V6(nd::link_local(mac)));
+        }
+        let this = Self {
+            mac,
+            own,
+            prefix: net.prefix,
+            gateway: net.gateway,
+            tag,
+            cache: Cache::new(),
+            replies: Deque::new(),
+            announcement: Some(Announcement {
+                due: now,
+                rounds: ANNOUNCEMENTS,
+                next: 0,
+            }),
+            counters: Counters::default(),
+        };
+        if !this.is_host(net.addr) {
+            return refuse("no host can have this address");
+        }
+        if let Some(gateway) = net.gateway
+            && !(this.is_host(gateway) && this.on_link(gateway) && !this.is_own(gateway))
+        {
+            return refuse("the gateway is not a neighbour: check it and the prefix length");
+        }
+        Ok(this)
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Addresses this port answers for: the configured one first.
+    #[must_use]
+    pub fn own(&self) -> &[IpAddr] {
+        &self.own
+    }
+
+    /// MACs besides its own that the port must receive: broadcast for ARP; all-nodes and the solicited-node groups of the
+    /// own addresses for Neighbor Discovery.
+    #[must_use]
+    pub fn groups(&self) -> Vec<Mac, { OWN + 1 }> {
+        let mut groups = Vec::new();
+        for addr in &self.own {
+            let (first, second) = match *addr {
+                IpAddr::V4(_) => ([0xff; 6], None),
+                IpAddr::V6(addr) => (
+                    nd::ALL_NODES_MAC,
+                    Some(nd::multicast_mac(nd::solicited_node(addr))),
+                ),
+            };
+            for group in [Some(first), second].into_iter().flatten() {
+                if !groups.contains(&group) {
+                    let _ = groups.push(group);
+                }
+            }
+        }
+        groups
+    }
+
+    /// The MAC to which frames for `remote` go: its own, or the gateway's. Pending while the question is out; then call
+    /// again after frames came in or [`Self::next_deadline`] passed, having sent what [`Self::transmit`] gives.
+    ///
+    /// When nobody answers, the fault names the address that was asked for. It is told at least once, and again for a
+    /// second to whoever asks; after that the search starts over.
+    pub fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Mac, Fault>> {
+        let remote = remote.to_canonical();
+        if self.is_own(remote) {
+            return Poll::Ready(Ok(self.mac));
+        }
+        let hop = match self.next_hop(remote) {
+            Ok(hop) => hop,
+            Err(fault) => return Poll::Ready(Err(fault)),
+        };
+        match self.cache.ask(hop, now) {
+            Answer::Known(mac) => Poll::Ready(Ok(mac)),
+            Answer::Pending => Poll::Pending,
+            Answer::Failed => Poll::Ready(Err(no_answer(remote, hop))),
+            Answer::Full => Poll::Ready(Err(Fault::new(
+                FaultKind::Resources,
+                protocol(hop),
+                "more addresses are being resolved than the neighbour cache holds",
+            )
+            .at(hop)
+            .advise("retry when some connections are established"))),
+        }
+    }
+
+    /// Takes one received frame in, VLAN tag included, frame check sequence not. Anything may be in it.
+    pub fn receive(&mut self, frame: &[u8], now: Instant) {
+        let Some(header) = frame::parse(frame) else {
+            self.counters.malformed = self.counters.malformed.wrapping_add(1);
+            return;
+        };
+        // What this port sent itself may come back by loopback.
+        if header.vlan != self.tag.vlan() || header.source == self.mac {
+            self.counters.ignored = self.counters.ignored.wrapping_add(1);
+            return;
+        }
+        let verdict = match header.ethertype {
+            frame::ARP => self.receive_arp(&header, now),
+            frame::IPV6 => self.receive_nd(&header, now),
+            _ => Verdict::Ignored,
+        };
+        let counter = match verdict {
+            Verdict::Accepted => &mut self.counters.accepted,
+            Verdict::Ignored => &mut self.counters.ignored,
+            Verdict::Malformed => &mut self.counters.malformed,
+            Verdict::Unsolicited => &mut self.counters.unsolicited,
+            Verdict::Conflict => &mut self.counters.conflicts,
+        };
+        *counter = counter.wrapping_add(1);
+    }
+
+    /// The next frame to send at `now`; call until `None`. Answers first, then questions, then announcements.
+    pub fn transmit(&mut self, now: Instant) -> Option<Frame> {
+        if let Some(reply) = self.replies.pop_front() {
+            return self.reply(reply);
+        }
+        let (probe, failed) = self.cache.probe(now);
+        self.counters.failed = self.counters.failed.wrapping_add(failed);
+        if let Some(target) = probe {
+            self.counters.asked = self.counters.asked.wrapping_add(1);
+            return self.question(target);
+        }
+        self.announcement_due(now)
+    }
+
+    /// When [`Self::transmit`] has something to say even if no frame comes in. `Some` of a time gone by if it has now.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if !self.replies.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        [self.cache.next_deadline(), self.announcement.map(|a| a.due)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Announces the own addresses again, from `now` on: for a link that came back.
+    pub fn announce(&mut self, now: Instant) {
+        self.announcement = Some(Announcement {
+            due: now,
+            rounds: ANNOUNCEMENTS,
+            next: 0,
+        });
+    }
+
+    fn is_own(&self, addr: IpAddr) -> bool {
+        self.own.contains(&addr)
+    }
+
+    /// The address to ask for, for frames to `remote`.
+    fn next_hop(&self, remote: IpAddr) -> Result<IpAddr, Fault> {
+        let refuse = |kind, cause| Fault::new(kind, protocol(remote), cause).at(remote);
+        if self
+            .own
+            .first()
+            .is_some_and(|own| own.is_ipv4() != remote.is_ipv4())
+        {
+            return Err(refuse(
+                FaultKind::Unreachable,
+                "this port's address is of the other IP version",
+            )
+            .advise("give both ends addresses of the same IP version"));
+        }
+        if !self.is_host(remote) {
+            return Err(refuse(FaultKind::BadParameter, "not the address of a host"));
+        }
+        if self.on_link(remote) {
+            return Ok(remote);
+        }
+        self.gateway.ok_or_else(|| {
+            refuse(
+                FaultKind::Unreachable,
+                "off the link, and no gateway is set",
+            )
+            .advise("set a gateway, or a shorter prefix")
+        })
+    }
+
+    /// It can be the address of a single host here.
+    fn is_host(&self, addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(addr) => {
+                let hosts = u32::MAX.checked_shr(u32::from(self.prefix)).unwrap_or(0);
+                let part = addr.to_bits() & hosts;
+                let edge = self.prefix < 31
+                    && self.on_link(IpAddr::V4(addr))
+                    && !addr.is_link_local()
+                    && (part == 0 || part == hosts);
+                !(edge
+                    || addr.octets().first() == Some(&0)
+                    || addr.is_loopback()
+                    || addr.is_multicast()
+                    || addr.is_broadcast())
+            }
+            IpAddr::V6(addr) => {
+                !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast())
+            }
+        }
+    }
+
+    /// A neighbour by prefix, or link-local: no gateway forwards those.
+    fn on_link(&self, addr: IpAddr) -> bool {
+        match (self.own.first(), addr) {
+            (Some(IpAddr::V4(own)), IpAddr::V4(addr)) => {
+                let apart = own.to_bits() ^ addr.to_bits();
+                addr.is_link_local() || apart.leading_zeros() >= u32::from(self.prefix)
+            }
+            (Some(IpAddr::V6(own)), IpAddr::V6(addr)) => {
+                let apart = own.to_bits() ^ addr.to_bits();
+                addr.is_unicast_link_local() || apart.leading_zeros() >= u32::from(self.prefix)
+            }
+            (Some(IpAddr::V4(_)), IpAddr::V6(_))
+            | (Some(IpAddr::V6(_)), IpAddr::V4(_))
+            | (None, _) => false,
+        }
+    }
+
+    /// What a neighbour told us about itself in answer to a question, or unasked.
+    fn answer_came(&mut self, addr: IpAddr, mac: Mac, now: Instant) -> Verdict {
+        if self.cache.answer(addr, mac, now) {
+            Verdict::Accepted
+        } else {
+            Verdict::Unsolicited
+        }
+    }
+
+    /// What a neighbour told us about itself in asking for us.
+    fn question_came(&mut self, addr: IpAddr, mac: Mac, now: Instant) {
+        if self.is_host(addr) && self.on_link(addr) {
+            self.cache.insert(addr, mac, now);
+        }
+    }
+
+    /// Queues an answer, once.
+    fn queue(&mut self, reply: Reply) {
+        if self.replies.iter().any(|waiting| *waiting == reply) {
+            return;
+        }
+        let counter = match self.replies.push_back(reply) {
+            Ok(()) => &mut self.counters.answered,
+            Err(_) => &mut self.counters.dropped,
+        };
+        *counter = counter.wrapping_add(1);
+    }
+
+    fn reply(&self, reply: Reply) -> Option<Frame> {
+        match reply {
+            Reply::Arp { mac, asker } => {
+                let &IpAddr::V4(own) = self.own.first()? else {
+                    return None;
+                };
+                arp::reply(self.tag, self.mac, own, mac, asker)
+            }
+            Reply::Advert { mac, asker, target } => {
+                nd::advert(self.tag, self.mac, target, asker.map(|asker| (mac, asker)))
+            }
+        }
+    }
+
+    fn question(&self, target: IpAddr) -> Option<Frame> {
+        match target {
+            IpAddr::V4(target) => {
+                let &IpAddr::V4(own) = self.own.first()? else {
+                    return None;
+                };
+                arp::request(self.tag, self.mac, own, target)
+            }
+            IpAddr::V6(target) => {
+                // A link-local target is asked from the link-local address, so that its answer needs no router.
+                let own = self.own.iter().rev().find_map(|own| match own {
+                    IpAddr::V6(own)
+                        if own.is_unicast_link_local() == target.is_unicast_link_local() =>
+                    {
+                        Some(*own)
+                    }
+                    IpAddr::V4(_) | IpAddr::V6(_) => None,
+                });
+                let own = match (own, self.own.first()) {
+                    (Some(own), _) | (None, Some(&IpAddr::V6(own))) => own,
+                    (None, _) => return None,
+                };
+                nd::solicit(self.tag, self.mac, own, target)
+            }
+        }
+    }
+
+    fn announcement_due(&mut self, now: Instant) -> Option<Frame> {
+        let mut run = self.announcement.filter(|run| run.due <= now)?;
+        let addr = self.own.get(run.next).copied();
+        run.next = run.next.saturating_add(1);
+        if run.next >= self.own.len() {
+            run.next = 0;
+            run.rounds = run.rounds.saturating_sub(1);
+            run.due = now + ANNOUNCE_GAP;
+        }
+        self.announcement = (run.rounds > 0).then_some(run);
+        match addr? {
+            IpAddr::V4(own) => arp::request(self.tag, self.mac, own, own),
+            IpAddr::V6(own) => nd::advert(self.tag, self.mac, own, None),
+        }
+    }
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Accepted,
+    Ignored,
+    Malformed,
+    Unsolicited,
+    Conflict,
+}
+
+/// What resolves an address of this version.
+fn protocol(addr: IpAddr) -> &'static str {
+    match addr {
+        IpAddr::V4(_) => "ARP",
+        IpAddr::V6(_) => "neighbour discovery",
+    }
+}
+
+fn no_answer(remote: IpAddr, hop: IpAddr) -> Fault {
+    let (cause, advice) = if remote == hop {
+        (
+            "nobody answered for this address",
+            "check that the host is up and on this link and VLAN",
+        )
+    } else {
+        (
+            "the gateway did not answer",
+            "check the gateway's address and the prefix length",
+        )
+    };
+    Fault::new(FaultKind::Unreachable, protocol(hop), cause)
+        .at(hop)
+        .advise(advice)
+}

@@ -1,0 +1,253 @@
+//! The port: bringing it up, its MAC and frame size, its RoCE addresses.
+//!
+//! PRM chapters "Virtual ports", "Register access", "RoCE". The port registers belong to the physical function; on a
+//! virtual one they are tried, and what the port has is taken as it is.
+
+use core::net::IpAddr;
+
+use dat_core::provider::{Fault, FaultKind, Mtu};
+
+use crate::boot::optional;
+use crate::device::Device;
+use crate::platform::Platform;
+use crate::prm;
+use crate::prm::cmd::{InputHead, Opcode, OutputHead};
+use crate::prm::reg::{self, AccessRegIn, Paos, Pmtu, Register};
+use crate::prm::roce::{ROCE_ADDRESS, RoceAddress, RoceAddressIn};
+use crate::prm::vport::{
+    MODIFIED_CONTEXT, MODIFY_IN, ModifyNicVportIn, NicVportContext, QUERIED_CONTEXT, QUERY_OUT,
+    QueryVportStateOut,
+};
+
+/// What a RoCEv2 packet carries around its payload at most: Ethernet 14, VLAN 4, IPv6 40, UDP 8, BTH 12, RETH and
+/// immediate or AtomicETH 28, ICRC 4, FCS 4.
+const ROCE_HEADERS: u32 = 14 + 4 + 40 + 8 + 12 + 28 + 4 + 4;
+
+/// A frame that holds a RoCEv2 packet with 4,096 bytes of payload.
+pub(crate) const ROCE_FRAME_4096: u16 = 4096 + 114;
+const _: () = assert!(ROCE_FRAME_4096 as u32 == 4096 + ROCE_HEADERS);
+
+/// A frame of 1,500 bytes with headers, VLAN tag and FCS.
+const PLAIN_FRAME: u16 = 1522;
+
+/// RoCE version 2, as the address table counts.
+const ROCE_V2: u8 = 2;
+
+impl<P: Platform> Device<'_, P> {
+    /// Brings the port up: frame size, RoCE, link; and learns who it is.
+    pub(crate) fn open_port(&mut self, frame_size: u16) -> Result<(), Fault> {
+        let context = self.query_vport()?;
+        let [_, _, mac @ ..] = context.permanent_address().to_be_bytes();
+        self.identity.mac = mac;
+        self.identity.min_wqe_inline_mode = context.min_wqe_inline_mode();
+        self.identity.node_guid = match context.node_guid() {
+            0 => guid_of(mac),
+            guid => guid,
+        };
+        self.identity.frame_size = self.set_frame_size(frame_size, context.mtu())?;
+
+        // Before the first SET_ROCE_ADDRESS.
+        let mut roce = NicVportContext::new();
+        roce.set_roce_en(true);
+        self.modify_vport(&roce, |select| select.set_select_roce_en(true))?;
+
+        let mut paos = Paos::new();
+        paos.set_local_port(1);
+        paos.set_admin_status(1);
+        // Without it the administrative state does not count.
+        paos.set_ase(true);
+        optional(self.access_register(Register::Paos, reg::WRITE, &mut paos.0)).map(drop)
+    }
+
+    /// Sets port and virtual port to frames of `wanted` bytes, or what the port can do; returns what they carry now.
+    fn set_frame_size(&mut self, wanted: u16, current: u16) -> Result<u16, Fault> {
+        let mut pmtu = Pmtu::new();
+        pmtu.set_local_port(1);
+        let mut port = None;
+        if optional(self.access_register(Register::Pmtu, reg::READ, &mut pmtu.0))?
+            && pmtu.max_mtu() != 0
+        {
+            let frame = wanted.min(pmtu.max_mtu());
+            let mut set = Pmtu::new();
+            set.set_local_port(1);
+            set.set_admin_mtu(frame);
+            if optional(self.access_register(Register::Pmtu, reg::WRITE, &mut set.0))?
+                && optional(self.access_register(Register::Pmtu, reg::READ, &mut pmtu.0))?
+                && pmtu.oper_mtu() != 0
+            {
+                port = Some(pmtu.oper_mtu());
+            }
+        }
+        let Some(frame) = port else {
+            // Somebody else decides. A port that says nothing carries at least a plain frame with a VLAN tag.
+            return Ok(if current == 0 { PLAIN_FRAME } else { current });
+        };
+        let mut context = NicVportContext::new();
+        context.set_mtu(frame);
+        optional(self.modify_vport(&context, |select| select.set_select_mtu(true)))?;
+        Ok(frame)
+    }
+
+    /// The largest payload of a RoCE packet that fits the port's frames.
+    pub(crate) fn path_mtu(&self) -> Mtu {
+        let frame = u32::from(self.identity.frame_size);
+        [Mtu::B4096, Mtu::B2048, Mtu::B1024, Mtu::B512]
+            .into_iter()
+            .find(|mtu| mtu.bytes() + ROCE_HEADERS <= frame)
+            .unwrap_or(Mtu::B256)
+    }
+
+    /// QUERY_VPORT_STATE: whether the port carries traffic.
+    pub(crate) fn port_up(&mut self) -> Result<bool, Fault> {
+        let mut output = QueryVportStateOut::new();
+        self.exec(
+            Opcode::QueryVportState,
+            0,
+            ("port", 1),
+            &mut InputHead::new().0,
+            &mut output.0,
+        )?;
+        Ok(output.state() == 1)
+    }
+
+    /// SET_ROCE_ADDRESS: lets queue pairs send from, and receive for, `address` by source index `index`.
+    pub(crate) fn set_roce_address(
+        &mut self,
+        index: u16,
+        address: IpAddr,
+        vlan: Option<u16>,
+    ) -> Result<(), Fault> {
+        let refuse = |cause, advice| {
+            Err(Fault::new(
+                FaultKind::BadParameter,
+                Opcode::SetRoceAddress.name(),
+                cause,
+            )
+            .of("RoCE address", u32::from(index))
+            .advise(advice))
+        };
+        let mac = self.identity.mac;
+        if index >= self.caps.roce.roce_address_table_size() {
+            return refuse("the device has fewer addresses", "use a lower index");
+        }
+        // Firmware refuses it with a number (0x63c66) that tells nobody anything.
+        if mac.first().is_some_and(|byte| byte & 1 == 1) {
+            return refuse(
+                "the port's MAC is a multicast address",
+                "give the port a unicast MAC",
+            );
+        }
+        if vlan.is_some_and(|vlan| vlan == 0 || vlan >= 4095) {
+            return refuse("no such VLAN", "use 1 to 4094");
+        }
+        let mut entry = RoceAddress::new();
+        let (l3_type, gid) = match address {
+            IpAddr::V4(v4) => (0, v4.to_ipv6_mapped()),
+            IpAddr::V6(v6) => (1, v6),
+        };
+        entry.set_source_l3_address(gid.to_bits());
+        entry.set_roce_l3_type(l3_type);
+        entry.set_roce_version(ROCE_V2);
+        let [a, b, low @ ..] = mac;
+        entry.set_source_mac_47_32(u16::from_be_bytes([a, b]));
+        entry.set_source_mac_31_0(u32::from_be_bytes(low));
+        if let Some(vlan) = vlan {
+            entry.set_vlan_valid(true);
+            entry.set_vlan_id(vlan);
+        }
+        self.write_roce_address(index, &entry)
+    }
+
+    /// SET_ROCE_ADDRESS: empties an entry. The version stays: a function may refuse one it does not support even here.
+    pub(crate) fn clear_roce_address(&mut self, index: u16) -> Result<(), Fault> {
+        let mut entry = RoceAddress::new();
+        entry.set_roce_version(ROCE_V2);
+        self.write_roce_address(index, &entry)
+    }
+
+    fn write_roce_address(
+        &mut self,
+        index: u16,
+        entry: &RoceAddress<[u8; 32]>,
+    ) -> Result<(), Fault> {
+        let mut input = [0; ROCE_ADDRESS + RoceAddress::SIZE];
+        let mut head = RoceAddressIn::new();
+        head.set_roce_address_index(index);
+        if self.caps.general.num_vhca_ports() != 0 {
+            head.set_vhca_port_num(1);
+        }
+        head.write(&mut input, 0);
+        entry.write(&mut input, ROCE_ADDRESS);
+        let object = ("RoCE address", u32::from(index));
+        self.exec(
+            Opcode::SetRoceAddress,
+            0,
+            object,
+            &mut input,
+            &mut OutputHead::new().0,
+        )
+    }
+
+    /// QUERY_NIC_VPORT_CONTEXT of this function.
+    pub(crate) fn query_vport(&mut self) -> Result<NicVportContext<[u8; 256]>, Fault> {
+        let mut output = [0; QUERY_OUT];
+        self.exec(
+            Opcode::QueryNicVportContext,
+            0,
+            ("", 0),
+            &mut InputHead::new().0,
+            &mut output,
+        )?;
+        Ok(NicVportContext::read(&output, QUERIED_CONTEXT))
+    }
+
+    /// MODIFY_NIC_VPORT_CONTEXT of this function: the fields `select` names.
+    pub(crate) fn modify_vport(
+        &mut self,
+        context: &NicVportContext<[u8; 256]>,
+        select: impl FnOnce(&mut ModifyNicVportIn<[u8; 16]>),
+    ) -> Result<(), Fault> {
+        let mut input = [0; MODIFY_IN];
+        let mut head = ModifyNicVportIn::new();
+        select(&mut head);
+        head.write(&mut input, 0);
+        context.write(&mut input, MODIFIED_CONTEXT);
+        self.exec(
+            Opcode::ModifyNicVportContext,
+            0,
+            ("", 0),
+            &mut input,
+            &mut OutputHead::new().0,
+        )
+    }
+
+    /// ACCESS_REG: reads or writes a register of 16 bytes.
+    fn access_register(
+        &mut self,
+        register: Register,
+        op_mod: u16,
+        contents: &mut [u8; 16],
+    ) -> Result<(), Fault> {
+        let mut input = [0; reg::CONTENTS + 16];
+        let mut head = AccessRegIn::new();
+        head.set_register_id(register as u16);
+        head.write(&mut input, 0);
+        prm::put(&mut input, reg::CONTENTS, contents);
+        let mut output = [0; reg::CONTENTS + 16];
+        self.exec(
+            Opcode::AccessReg,
+            op_mod,
+            (register.name(), u32::from(register as u16)),
+            &mut input,
+            &mut output,
+        )?;
+        *contents = prm::take(&output, reg::CONTENTS);
+        Ok(())
+    }
+}
+
+/// The EUI-64 of a MAC.
+fn guid_of(mac: [u8; 6]) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}

@@ -1,0 +1,232 @@
+//! The command interface: opcodes, the queue entry, the mailbox block, the heads of messages.
+//!
+//! PRM chapter "Command interface"; Linux `mlx5_cmd_layout`, `mlx5_cmd_prot_block`. The numbers of the opcodes and their
+//! names are the manual's.
+
+use super::layout;
+
+macro_rules! opcodes {
+    ($($(#[$meta:meta])* $variant:ident = $number:literal, $name:literal;)*) => {
+        /// A command of the device.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
+        pub enum Opcode {
+            $(#[doc = concat!("`", $name, "`.")] $(#[$meta])* $variant = $number,)*
+        }
+
+        impl Opcode {
+            /// All of them, ascending.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The manual's name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// From its number.
+            #[must_use]
+            pub const fn from_code(code: u16) -> Option<Self> {
+                match code {
+                    $($number => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+opcodes! {
+    QueryHcaCap = 0x100, "QUERY_HCA_CAP";
+    QueryAdapter = 0x101, "QUERY_ADAPTER";
+    InitHca = 0x102, "INIT_HCA";
+    TeardownHca = 0x103, "TEARDOWN_HCA";
+    EnableHca = 0x104, "ENABLE_HCA";
+    DisableHca = 0x105, "DISABLE_HCA";
+    QueryPages = 0x107, "QUERY_PAGES";
+    ManagePages = 0x108, "MANAGE_PAGES";
+    SetHcaCap = 0x109, "SET_HCA_CAP";
+    QueryIssi = 0x10a, "QUERY_ISSI";
+    SetIssi = 0x10b, "SET_ISSI";
+    SetDriverVersion = 0x10d, "SET_DRIVER_VERSION";
+    CreateMkey = 0x200, "CREATE_MKEY";
+    QueryMkey = 0x201, "QUERY_MKEY";
+    DestroyMkey = 0x202, "DESTROY_MKEY";
+    QuerySpecialContexts = 0x203, "QUERY_SPECIAL_CONTEXTS";
+    CreateEq = 0x301, "CREATE_EQ";
+    DestroyEq = 0x302, "DESTROY_EQ";
+    QueryEq = 0x303, "QUERY_EQ";
+    GenEqe = 0x304, "GEN_EQE";
+    CreateCq = 0x400, "CREATE_CQ";
+    DestroyCq = 0x401, "DESTROY_CQ";
+    QueryCq = 0x402, "QUERY_CQ";
+    ModifyCq = 0x403, "MODIFY_CQ";
+    CreateQp = 0x500, "CREATE_QP";
+    DestroyQp = 0x501, "DESTROY_QP";
+    Rst2InitQp = 0x502, "RST2INIT_QP";
+    Init2RtrQp = 0x503, "INIT2RTR_QP";
+    Rtr2RtsQp = 0x504, "RTR2RTS_QP";
+    Rts2RtsQp = 0x505, "RTS2RTS_QP";
+    SqErr2RtsQp = 0x506, "SQERR2RTS_QP";
+    ToErrQp = 0x507, "2ERR_QP";
+    ToRstQp = 0x50a, "2RST_QP";
+    QueryQp = 0x50b, "QUERY_QP";
+    SqdRtsQp = 0x50c, "SQD_RTS_QP";
+    Init2InitQp = 0x50e, "INIT2INIT_QP";
+    QueryVportState = 0x750, "QUERY_VPORT_STATE";
+    ModifyVportState = 0x751, "MODIFY_VPORT_STATE";
+    QueryNicVportContext = 0x754, "QUERY_NIC_VPORT_CONTEXT";
+    ModifyNicVportContext = 0x755, "MODIFY_NIC_VPORT_CONTEXT";
+    QueryRoceAddress = 0x760, "QUERY_ROCE_ADDRESS";
+    SetRoceAddress = 0x761, "SET_ROCE_ADDRESS";
+    QueryVportCounter = 0x770, "QUERY_VPORT_COUNTER";
+    AllocQCounter = 0x771, "ALLOC_Q_COUNTER";
+    DeallocQCounter = 0x772, "DEALLOC_Q_COUNTER";
+    QueryQCounter = 0x773, "QUERY_Q_COUNTER";
+    AllocPd = 0x800, "ALLOC_PD";
+    DeallocPd = 0x801, "DEALLOC_PD";
+    AllocUar = 0x802, "ALLOC_UAR";
+    DeallocUar = 0x803, "DEALLOC_UAR";
+    AccessReg = 0x805, "ACCESS_REG";
+    Nop = 0x80d, "NOP";
+    AllocTransportDomain = 0x816, "ALLOC_TRANSPORT_DOMAIN";
+    DeallocTransportDomain = 0x817, "DEALLOC_TRANSPORT_DOMAIN";
+    SetL2TableEntry = 0x829, "SET_L2_TABLE_ENTRY";
+    DeleteL2TableEntry = 0x82b, "DELETE_L2_TABLE_ENTRY";
+    CreateTir = 0x900, "CREATE_TIR";
+    ModifyTir = 0x901, "MODIFY_TIR";
+    DestroyTir = 0x902, "DESTROY_TIR";
+    QueryTir = 0x903, "QUERY_TIR";
+    CreateSq = 0x904, "CREATE_SQ";
+    ModifySq = 0x905, "MODIFY_SQ";
+    DestroySq = 0x906, "DESTROY_SQ";
+    QuerySq = 0x907, "QUERY_SQ";
+    CreateRq = 0x908, "CREATE_RQ";
+    ModifyRq = 0x909, "MODIFY_RQ";
+    DestroyRq = 0x90a, "DESTROY_RQ";
+    QueryRq = 0x90b, "QUERY_RQ";
+    CreateRmp = 0x90c, "CREATE_RMP";
+    ModifyRmp = 0x90d, "MODIFY_RMP";
+    DestroyRmp = 0x90e, "DESTROY_RMP";
+    QueryRmp = 0x90f, "QUERY_RMP";
+    CreateTis = 0x912, "CREATE_TIS";
+    ModifyTis = 0x913, "MODIFY_TIS";
+    DestroyTis = 0x914, "DESTROY_TIS";
+    QueryTis = 0x915, "QUERY_TIS";
+    CreateRqt = 0x916, "CREATE_RQT";
+    ModifyRqt = 0x917, "MODIFY_RQT";
+    DestroyRqt = 0x918, "DESTROY_RQT";
+    QueryRqt = 0x919, "QUERY_RQT";
+    SetFlowTableRoot = 0x92f, "SET_FLOW_TABLE_ROOT";
+    CreateFlowTable = 0x930, "CREATE_FLOW_TABLE";
+    DestroyFlowTable = 0x931, "DESTROY_FLOW_TABLE";
+    QueryFlowTable = 0x932, "QUERY_FLOW_TABLE";
+    CreateFlowGroup = 0x933, "CREATE_FLOW_GROUP";
+    DestroyFlowGroup = 0x934, "DESTROY_FLOW_GROUP";
+    QueryFlowGroup = 0x935, "QUERY_FLOW_GROUP";
+    SetFlowTableEntry = 0x936, "SET_FLOW_TABLE_ENTRY";
+    QueryFlowTableEntry = 0x937, "QUERY_FLOW_TABLE_ENTRY";
+    DeleteFlowTableEntry = 0x938, "DELETE_FLOW_TABLE_ENTRY";
+}
+
+impl Opcode {
+    /// Its number.
+    #[must_use]
+    pub const fn code(self) -> u16 {
+        self as u16
+    }
+}
+
+/// Length of the part of a message that travels inside the queue entry.
+pub const HEAD: usize = 16;
+/// Data bytes of one mailbox block.
+pub const BLOCK_DATA: usize = 512;
+/// Alignment and spacing of mailbox blocks: closer packing is refused by real cards.
+pub const BLOCK_STRIDE: usize = 1024;
+/// [`CommandEntry::kind`] of the one transport there is.
+pub const TRANSPORT_PCI: u8 = 7;
+
+layout! {
+    /// Entry of the command queue (Linux `mlx5_cmd_layout`).
+    CommandEntry, 64;
+    0x00[31:24] kind, set_kind: u8;
+    0x04(32) input_length, set_input_length: u32;
+    0x08(64) input_mailbox, set_input_mailbox: u64;
+    0x10(128) command_input_inline, set_command_input_inline: u128;
+    0x20(128) command_output_inline, set_command_output_inline: u128;
+    0x30(64) output_mailbox, set_output_mailbox: u64;
+    0x38(32) output_length, set_output_length: u32;
+    0x3c[31:24] token, set_token: u8;
+    0x3c[23:16] signature, set_signature: u8;
+    0x3c[7:1] status, set_status: u8;
+    /// The device owns the entry.
+    0x3c[0] ownership, set_ownership: bool;
+}
+
+layout! {
+    /// Last 64 bytes of a mailbox block, which starts with 512 bytes of data (Linux `mlx5_cmd_prot_block`).
+    BlockTrailer, 64;
+    0x30(64) next, set_next: u64;
+    0x38(32) block_number, set_block_number: u32;
+    0x3c[23:16] token, set_token: u8;
+    0x3c[15:8] ctrl_signature, set_ctrl_signature: u8;
+    0x3c[7:0] signature, set_signature: u8;
+}
+
+layout! {
+    /// Head of every input message. `number` is the object's, where the command has one.
+    InputHead, 16;
+    0x00[31:16] opcode, set_opcode: u16;
+    0x00[15:0] uid, set_uid: u16;
+    0x04[15:0] op_mod, set_op_mod: u16;
+    0x08[23:0] number, set_number: u32;
+}
+
+layout! {
+    /// Head of every output message. `number` is the new object's, where the command makes one.
+    OutputHead, 16;
+    0x00[31:24] status, set_status: u8;
+    0x04(32) syndrome, set_syndrome: u32;
+    0x08[23:0] number, set_number: u32;
+}
+
+layout! {
+    /// INIT_HCA input.
+    InitHcaIn, 32;
+    /// Only where the general capability `sw_owner_id` is set.
+    0x10(128) sw_owner_id, set_sw_owner_id: u128;
+}
+
+layout! {
+    /// TEARDOWN_HCA input.
+    TeardownHcaIn, 16;
+    0x08[15:0] profile, set_profile: u16;
+}
+
+layout! {
+    /// TEARDOWN_HCA output.
+    TeardownHcaOut, 16;
+    /// A fast or forced teardown was refused.
+    0x0c[0] state, set_state: bool;
+}
+
+/// `profile` of TEARDOWN_HCA: with everything destroyed before.
+pub const TEARDOWN_GRACEFUL: u16 = 0;
+/// `profile` of TEARDOWN_HCA: close the port so that nothing moves any more.
+pub const TEARDOWN_PREPARE_FAST: u16 = 2;
+
+layout! {
+    /// QUERY_ISSI output.
+    QueryIssiOut, 112;
+    0x08[15:0] current_issi, set_current_issi: u16;
+    /// Bit n: interface step n can be set.
+    0x6c(32) supported_issi_dw0, set_supported_issi_dw0: u32;
+}
+
+layout! {
+    /// SET_ISSI input.
+    SetIssiIn, 16;
+    0x08[15:0] current_issi, set_current_issi: u16;
+}

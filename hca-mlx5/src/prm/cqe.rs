@@ -1,0 +1,173 @@
+//! Completion queue entries: the last 32 bytes of a 64-byte CQE, which hold all that a queue pair's completion says.
+//!
+//! PRM section "Completion queue entry"; Linux `struct mlx5_cqe64` and `struct mlx5_err_cqe`. Four 64-bit words from
+//! byte 0x20 on, each the number whose big-endian form the device wrote. Checksums, hashes, time stamps, compressed and
+//! inline forms belong to Ethernet or to options that this driver leaves off.
+
+use bitfield::bitfield;
+use dat_core::provider::Status;
+
+/// Bytes of an entry.
+pub const CQE: usize = 64;
+/// Where the words read here start.
+pub const WORDS_AT: usize = 0x20;
+/// Where the dword with the ownership byte stands.
+pub const OWNER_AT: usize = 0x3c;
+
+/// Requester: a request succeeded.
+pub const REQUESTER: u8 = 0;
+/// Responder: RDMA WRITE with immediate arrived.
+pub const RESPONDER_WRITE_IMM: u8 = 1;
+/// Responder: SEND arrived.
+pub const RESPONDER_SEND: u8 = 2;
+/// Responder: SEND with immediate arrived.
+pub const RESPONDER_SEND_IMM: u8 = 3;
+/// Responder: SEND with invalidate arrived.
+pub const RESPONDER_SEND_INVALIDATE: u8 = 4;
+/// A request failed.
+pub const REQUESTER_ERROR: u8 = 13;
+/// A receive failed.
+pub const RESPONDER_ERROR: u8 = 14;
+/// Never written by the device: software marks empty entries with it.
+pub const INVALID: u8 = 15;
+
+/// The dword that marks an entry as empty before its first use: invalid opcode, and the owner bit of the lap before.
+pub const EMPTY: u32 = 0xf1;
+
+bitfield! {
+    /// The dword at 0x3c: what the entry is of, and whose it is.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct Owner(u32);
+    impl Debug;
+    u16;
+    /// Send queue: index of the first basic block of the finished WQE. Receive queue: index of the receive.
+    pub wqe_counter, _: 31, 16;
+    u8;
+    /// Signature or validity iteration; never part of a decision.
+    pub signature, _: 15, 8;
+    /// What the entry is.
+    pub opcode, _: 7, 4;
+    /// 0 plain; inline data or compressed otherwise.
+    pub format, _: 3, 2;
+    /// Solicited event.
+    pub solicited, _: 1;
+    /// Lap of the ring, the lowest bit of it.
+    pub owner, _: 0;
+}
+
+impl Owner {
+    /// From the number.
+    #[inline]
+    #[must_use]
+    pub const fn from_word(word: u32) -> Self {
+        Self(word)
+    }
+}
+
+bitfield! {
+    /// The word at 0x20.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct Index(u64);
+    impl Debug;
+    u32;
+    /// The number the queue pair was given by its maker (CQE version 1), or the SRQ's.
+    pub user_index, _: 55, 32;
+    /// Immediate data or invalidated key.
+    pub immediate, _: 31, 0;
+}
+
+bitfield! {
+    /// The word at 0x28.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct Length(u64);
+    impl Debug;
+    u32;
+    /// Bytes received, or read.
+    pub byte_cnt, _: 31, 0;
+}
+
+bitfield! {
+    /// The word at 0x30 of an error entry.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct Cause(u64);
+    impl Debug;
+    u8;
+    /// Hardware syndrome.
+    pub hw_err_synd, _: 31, 24;
+    /// Kind of hardware syndrome.
+    pub hw_synd_type, _: 23, 16;
+    /// Vendor syndrome, whose list is not public.
+    pub vendor_err_synd, _: 15, 8;
+    /// Syndrome.
+    pub syndrome, _: 7, 0;
+}
+
+bitfield! {
+    /// The word at 0x38.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct Source(u64);
+    impl Debug;
+    u8;
+    /// Opcode of the WQE (requester entries).
+    pub sop, _: 63, 56;
+    u32;
+    /// Number of the queue pair.
+    pub qpn, _: 55, 32;
+}
+
+impl Index {
+    /// From the number.
+    #[inline]
+    #[must_use]
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+}
+
+impl Length {
+    /// From the number.
+    #[inline]
+    #[must_use]
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+}
+
+impl Cause {
+    /// From the number.
+    #[inline]
+    #[must_use]
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+}
+
+impl Source {
+    /// From the number.
+    #[inline]
+    #[must_use]
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+}
+
+/// The meaning of an error entry's syndrome.
+#[must_use]
+pub const fn status(syndrome: u8) -> Status {
+    match syndrome {
+        0x01 => Status::LocalLength,
+        0x02 => Status::LocalQpOperation,
+        0x04 => Status::LocalProtection,
+        0x05 => Status::Flushed,
+        0x06 => Status::WindowBind,
+        0x10 => Status::BadResponse,
+        0x11 => Status::LocalAccess,
+        0x12 => Status::RemoteInvalidRequest,
+        0x13 => Status::RemoteAccess,
+        0x14 => Status::RemoteOperation,
+        0x15 => Status::TransportRetry,
+        0x16 => Status::RnrRetry,
+        0x22 => Status::RemoteAborted,
+        _ => Status::Other,
+    }
+}

@@ -1,0 +1,201 @@
+//! Layouts of the mlx5 programmer's reference manual (PRM): data only, no input or output, no decisions.
+//!
+//! # Notation
+//! Mailboxes and contexts are written with [`layout!`], one line a field, in the manual's own terms: the byte offset of
+//! the big-endian dword, then the bits inside it.
+//! ```text
+//! layout! {
+//!     /// What it is.
+//!     EqContext, 64;
+//!     0x00[31:28] status, set_status: u8;         bits 31..28 of the dword at byte 0x00
+//!     0x00[18] ec, set_ec: bool;                  one bit
+//!     0x38(64) dbr_addr, set_dbr_addr: u64;       64 bits from byte 0x38 on, big-endian
+//! }
+//! ```
+//! The macro turns that into absolute bit positions of `bitfield!`'s `MSB0 [u8]` form (position = 8 * offset + 31 - bit)
+//! and refuses, when compiling, a field that leaves its dword or the layout. Field names are the manual's, so that the
+//! `FIELDS` table of each layout can be held against any other notation of the same layout by name.
+//!
+//! Entries the device writes at data-path rate (CQE, EQE) and WQEs are read and built one big-endian 32-bit word at a
+//! time instead, with `bitfield!` over a `u32`.
+//!
+//! # Messages
+//! A command's input or output message is a byte array of its whole length, 16-byte head included. A context inside it
+//! is a layout of its own: [`put`] copies it in, [`take`] out. Both stay inside the message by construction, so nothing
+//! the device says about lengths can make them panic.
+
+pub mod caps;
+pub mod cmd;
+pub mod cq;
+pub mod cqe;
+pub mod eq;
+pub mod error;
+pub mod flow;
+pub mod init_seg;
+pub mod mkey;
+pub mod pages;
+pub mod qp;
+pub mod reg;
+pub mod roce;
+pub mod rq;
+pub mod sq;
+pub mod tir;
+pub mod tis;
+pub mod vport;
+pub mod wqe;
+
+/// One field of a layout, for cross-checks by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The manual's name.
+    pub name: &'static str,
+    /// Its first (most significant) bit, counted from the top bit of byte 0.
+    pub first: usize,
+    /// Its width in bits.
+    pub width: usize,
+}
+
+/// Copies `bytes` into `message` at `offset`; what would not fit is left out.
+pub fn put(message: &mut [u8], offset: usize, bytes: &[u8]) {
+    if let Some(place) = message.get_mut(offset..) {
+        for (to, from) in place.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+    }
+}
+
+/// The `N` bytes of `message` at `offset`; zero where the message ends early.
+#[must_use]
+pub fn take<const N: usize>(message: &[u8], offset: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    put(&mut bytes, 0, message.get(offset..).unwrap_or(&[]));
+    bytes
+}
+
+/// First bit of a field, from the dword's offset and the bits in it.
+macro_rules! first_bit {
+    ($offset:literal [$high:literal : $low:literal]) => {
+        8 * $offset + 31 - $high
+    };
+    ($offset:literal [$bit:literal]) => {
+        8 * $offset + 31 - $bit
+    };
+    ($offset:literal ($width:literal)) => {
+        8 * $offset
+    };
+}
+pub(crate) use first_bit;
+
+/// Last bit of a field, likewise.
+macro_rules! last_bit {
+    ($offset:literal [$high:literal : $low:literal]) => {
+        8 * $offset + 31 - $low
+    };
+    ($offset:literal [$bit:literal]) => {
+        8 * $offset + 31 - $bit
+    };
+    ($offset:literal ($width:literal)) => {
+        8 * $offset + $width - 1
+    };
+}
+pub(crate) use last_bit;
+
+/// The two accessors of one field.
+macro_rules! layout_field {
+    ($(#[$meta:meta])* $offset:literal [$bit:literal] $get:ident $set:ident bool) => {
+        bitfield::bitfield_fields! { only getter;
+            $(#[$meta])* #[doc = concat!("Bit `", stringify!($offset[$bit]), "`.")] #[must_use]
+            pub bool, $get, _: 8 * $offset + 31 - $bit;
+        }
+    };
+    ($(#[$meta:meta])* $offset:literal $bits:tt $get:ident $set:ident $type:ident) => {
+        bitfield::bitfield_fields! { only getter;
+            $(#[$meta])* #[doc = concat!("Bits `", stringify!($offset), stringify!($bits), "`.")] #[must_use]
+            pub $type, $get, _: $crate::prm::last_bit!($offset $bits), $crate::prm::first_bit!($offset $bits);
+        }
+    };
+}
+pub(crate) use layout_field;
+
+/// The setter of one field.
+macro_rules! layout_setter {
+    ($(#[$meta:meta])* $offset:literal [$bit:literal] $get:ident $set:ident bool) => {
+        bitfield::bitfield_fields! { only setter;
+            #[doc = concat!("Sets `", stringify!($get), "`.")]
+            pub bool, _, $set: 8 * $offset + 31 - $bit;
+        }
+    };
+    ($(#[$meta:meta])* $offset:literal $bits:tt $get:ident $set:ident $type:ident) => {
+        bitfield::bitfield_fields! { only setter;
+            #[doc = concat!("Sets `", stringify!($get), "`.")]
+            pub $type, _, $set: $crate::prm::last_bit!($offset $bits), $crate::prm::first_bit!($offset $bits);
+        }
+    };
+}
+pub(crate) use layout_setter;
+
+/// Declares a layout; see the module page.
+macro_rules! layout {
+    (
+        $(#[$meta:meta])* $name:ident, $size:literal;
+        $($(#[$field_meta:meta])* $offset:literal $bits:tt $get:ident, $set:ident: $type:ident;)*
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name<T>(pub T);
+
+        bitfield::bitfield_bitrange! { struct $name(MSB0 [u8]) }
+
+        impl $name<[u8; $size]> {
+            /// Its length in bytes.
+            pub const SIZE: usize = $size;
+            /// Its fields, for cross-checks by name.
+            pub const FIELDS: &'static [$crate::prm::Field] = &[$($crate::prm::Field {
+                name: stringify!($get),
+                first: $crate::prm::first_bit!($offset $bits),
+                width: $crate::prm::last_bit!($offset $bits) + 1 - $crate::prm::first_bit!($offset $bits),
+            }),*];
+
+            /// All zero.
+            #[must_use]
+            pub const fn new() -> Self {
+                Self([0; $size])
+            }
+
+            /// The one at `offset` of a message.
+            #[must_use]
+            pub fn read(message: &[u8], offset: usize) -> Self {
+                Self($crate::prm::take(message, offset))
+            }
+
+            /// Copies it to `offset` of a message.
+            pub fn write(&self, message: &mut [u8], offset: usize) {
+                $crate::prm::put(message, offset, &self.0);
+            }
+        }
+
+        impl Default for $name<[u8; $size]> {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        $(
+            impl<T: AsRef<[u8]>> $name<T> {
+                $crate::prm::layout_field! { $(#[$field_meta])* $offset $bits $get $set $type }
+            }
+            impl<T: AsMut<[u8]>> $name<T> {
+                $crate::prm::layout_setter! { $offset $bits $get $set $type }
+            }
+            const _: () = {
+                let (first, last): (usize, usize) =
+                    ($crate::prm::first_bit!($offset $bits), $crate::prm::last_bit!($offset $bits));
+                assert!($offset % 4 == 0, "not a dword offset");
+                assert!(first <= last && last < 8 * $size, "the field leaves the layout");
+                assert!(first / 32 == 8 * $offset / 32, "the field does not start in its dword");
+                assert!(last - first >= 32 || last / 32 == first / 32, "the field leaves its dword");
+            };
+        )*
+    };
+}
+pub(crate) use layout;

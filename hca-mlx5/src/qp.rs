@@ -1,0 +1,339 @@
+//! Queue pairs as objects of the device: their memory, CREATE_QP, the steps of their life, DESTROY_QP.
+//!
+//! PRM "CREATE_QP", "QP state machine". Each step is one command that carries the fields of that transition and an
+//! optional parameter mask of 0: required fields are taken without being named. On RoCE the path of the step to
+//! ready-to-receive is the peer's MAC and address, the entry of the own address table, the hop limit and the UDP source
+//! port; the device invents none of them. The posting ends are `queue::send` and `queue::recv`.
+
+use core::net::IpAddr;
+
+use dat_core::provider::{Access, Fault, FaultKind, Mtu, Path, QpStep};
+
+use crate::device::{Device, Uar};
+use crate::mem::pages::PageList;
+use crate::platform::{Platform, Span};
+use crate::prm::cmd::{InputHead, Opcode, OutputHead};
+use crate::prm::cq::Cqn;
+use crate::prm::qp::{
+    AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_MSG_MAX, PM_MIGRATED,
+    PRIMARY_PATH_AT, QpContext, Qpn, ST_GSI, ST_RC, TRANSITION,
+};
+use crate::queue::ring::{Record, Ring};
+use crate::queue::send::{Doorbell, MAX_SEGMENTS, WIDEST};
+use crate::queue::{Rq, Sq, memory};
+
+/// Q_Key of every QP1.
+pub(crate) const GSI_QKEY: u32 = 0x8001_0000;
+/// The port of a function with one port.
+const PORT: u8 = 1;
+/// Largest message of a QP1, log2: one MAD.
+const LOG_MAD: u8 = 8;
+/// log2 of the longest ring, in slots: what the context's four bits hold.
+const LOG_LONGEST: u8 = 15;
+/// log2 of a unit of a WQE, the least receive slot.
+const LOG_UNIT: u8 = 4;
+/// log2 of a block of the send queue.
+const LOG_WQEBB: u8 = 6;
+
+/// What a queue pair is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// Reliable connected; the number comes back in every completion.
+    Connected {
+        /// The user index.
+        index: u32,
+    },
+    /// The general services interface.
+    Gsi,
+}
+
+/// What a queue pair is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpSpec {
+    pub(crate) service: Service,
+    pub(crate) pd: u32,
+    pub(crate) send_cq: Cqn,
+    pub(crate) recv_cq: Cqn,
+    pub(crate) requests: u16,
+    pub(crate) receives: u16,
+    pub(crate) request_segments: u8,
+    pub(crate) receive_segments: u8,
+    pub(crate) uar: Uar,
+    pub(crate) doorbell: Doorbell,
+}
+
+/// A queue pair and the memory that is its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpObject {
+    /// Its number.
+    pub(crate) qpn: Qpn,
+    memory: Span,
+}
+
+/// Blocks of the send queue for so many requests: room for as many of the widest.
+pub(crate) const fn send_blocks(requests: u16) -> u32 {
+    let blocks = (requests as u32).saturating_mul(WIDEST);
+    if blocks == 0 { 1 } else { blocks.next_power_of_two() }
+}
+
+/// Logarithms of the shape.
+struct Shape {
+    log_sq: u8,
+    log_rq: u8,
+    /// log2 of a receive slot in bytes.
+    log_stride: u8,
+}
+
+impl Shape {
+    fn of<P: Platform>(device: &Device<'_, P>, spec: &QpSpec) -> Result<Self, Fault> {
+        let refused = |cause| {
+            Err(Fault::new(FaultKind::BadParameter, Opcode::CreateQp.name(), cause)
+                .advise("ask for no more than the limits say"))
+        };
+        let limit = device.caps().general.log_max_qp_sz().min(LOG_LONGEST);
+        if spec.request_segments > MAX_SEGMENTS || spec.receive_segments > MAX_SEGMENTS {
+            return refused("more segments than a request can have");
+        }
+        let log = |slots: u32| u8::try_from(slots.trailing_zeros()).unwrap_or(u8::MAX);
+        let log_sq = log(send_blocks(spec.requests));
+        let units = u32::from(spec.receive_segments.max(1)).next_power_of_two();
+        let log_stride = log(units).saturating_add(LOG_UNIT);
+        // The send queue follows the receive queue and starts on a block.
+        let log_rq = log(u32::from(spec.receives.max(1)).next_power_of_two())
+            .max(LOG_WQEBB.saturating_sub(log_stride));
+        if log_sq > limit || log_rq > limit {
+            return refused("more requests or receives than the device allows in one queue pair");
+        }
+        Ok(Self { log_sq, log_rq, log_stride })
+    }
+
+    /// Bytes of the receive ring, which comes first.
+    fn receive_len(&self) -> usize {
+        1 << (self.log_rq + self.log_stride)
+    }
+
+    /// Bytes of both.
+    fn len(&self) -> usize {
+        self.receive_len() + (1 << (self.log_sq + LOG_WQEBB))
+    }
+}
+
+/// Makes a queue pair, in Reset.
+pub(crate) fn create<'p, P: Platform>(
+    device: &mut Device<'p, P>,
+    spec: &QpSpec,
+) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
+    let shape = Shape::of(device, spec)?;
+    let platform = device.platform();
+    let memory = memory::take(platform, shape.len())?;
+    let result = submit(device, spec, &shape, memory);
+    result.inspect_err(|fault| memory::give_up(platform, memory, fault))
+}
+
+fn submit<'p, P: Platform>(
+    device: &mut Device<'p, P>,
+    spec: &QpSpec,
+    shape: &Shape,
+    memory: Span,
+) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
+    let platform = device.platform();
+    let record = Record(memory.offset.wrapping_add(shape.len()));
+    let list = PageList::queue(platform, Span { offset: memory.offset, len: shape.len() })?;
+    let (page_offset, log_page_size) = list.queue_geometry();
+
+    let mut context = QpContext::new();
+    match spec.service {
+        Service::Connected { index } => {
+            context.set_st(ST_RC);
+            context.set_user_index(index);
+        }
+        Service::Gsi => {
+            context.set_st(ST_GSI);
+            context.set_user_index(INDEX_IS_QPN);
+        }
+    }
+    context.set_pm_state(PM_MIGRATED);
+    context.set_pd(spec.pd);
+    context.set_log_rq_size(shape.log_rq);
+    context.set_log_rq_stride(shape.log_stride.saturating_sub(LOG_UNIT));
+    context.set_log_sq_size(shape.log_sq);
+    context.set_uar_page(spec.uar.number);
+    context.set_log_page_size(log_page_size);
+    context.set_page_offset(page_offset);
+    context.set_cqn_snd(spec.send_cq.0);
+    context.set_cqn_rcv(spec.recv_cq.0);
+    context.set_dbr_addr(memory::record_address(platform, record)?);
+
+    let mut input = memory::MESSAGE;
+    context.write(&mut input, CONTEXT_AT);
+    let input = memory::with_pages(&mut input, &list);
+    let mut output = OutputHead::new();
+    device.exec(Opcode::CreateQp, 0, ("", 0), input, &mut output.0)?;
+
+    let qpn = output.number();
+    let receive = Ring::new(memory.offset, shape.log_rq);
+    let send = Ring::new(memory.offset.wrapping_add(shape.receive_len()), shape.log_sq);
+    let sq = Sq::new(platform, send, qpn, record, spec.doorbell);
+    let rq = Rq::new(platform, receive, shape.log_stride, record);
+    Ok((QpObject { qpn: Qpn(qpn), memory }, sq, rq))
+}
+
+/// Takes a connected queue pair one step on.
+pub(crate) fn step<P: Platform>(
+    device: &mut Device<'_, P>,
+    qpn: Qpn,
+    step: &QpStep,
+) -> Result<(), Fault> {
+    let mut context = QpContext::new();
+    let mut address = AddressPath::new();
+    context.set_st(ST_RC);
+    context.set_pm_state(PM_MIGRATED);
+    let op = match *step {
+        QpStep::Init { access } => {
+            address.set_vhca_port_num(PORT);
+            context.set_rre(access.contains(Access::REMOTE_READ));
+            context.set_rwe(access.contains(Access::REMOTE_WRITE));
+            Opcode::Rst2InitQp
+        }
+        QpStep::Rtr {
+            path,
+            remote_qpn,
+            rq_psn,
+            mtu,
+            responder_resources,
+            min_rnr_timer,
+        } => {
+            context.set_mtu(mtu.code());
+            context.set_log_msg_max(LOG_MSG_MAX.min(device.caps().general.log_max_msg()));
+            context.set_remote_qpn(remote_qpn);
+            context.set_next_rcv_psn(rq_psn);
+            context.set_log_rra_max(log_ceil(responder_resources));
+            context.set_min_rnr_nak(min_rnr_timer);
+            fill(&mut address, &path, udp_sport(path.flow_label, qpn.0, remote_qpn));
+            Opcode::Init2RtrQp
+        }
+        QpStep::Rts {
+            sq_psn,
+            initiator_depth,
+            ack_timeout,
+            retry_count,
+            rnr_retry,
+        } => {
+            context.set_next_send_psn(sq_psn);
+            context.set_log_sra_max(log_ceil(initiator_depth));
+            context.set_retry_count(retry_count);
+            context.set_rnr_retry(rnr_retry);
+            context.set_log_ack_req_freq(LOG_ACK_REQ_FREQ);
+            address.set_ack_timeout(ack_timeout);
+            Opcode::Rtr2RtsQp
+        }
+        QpStep::Error => return short(device, Opcode::ToErrQp, qpn),
+        QpStep::Reset => return reset(device, qpn),
+    };
+    transition(device, op, qpn, context, &address)
+}
+
+/// Takes a QP1 from Reset to ready-to-send.
+pub(crate) fn start_gsi<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result<(), Fault> {
+    for op in [Opcode::Rst2InitQp, Opcode::Init2RtrQp, Opcode::Rtr2RtsQp] {
+        let mut context = QpContext::new();
+        let mut address = AddressPath::new();
+        context.set_st(ST_GSI);
+        context.set_pm_state(PM_MIGRATED);
+        context.set_mtu(Mtu::B256.code());
+        context.set_log_msg_max(LOG_MAD);
+        context.set_q_key(GSI_QKEY);
+        address.set_vhca_port_num(PORT);
+        transition(device, op, qpn, context, &address)?;
+    }
+    Ok(())
+}
+
+/// Takes a queue pair of any kind to Reset.
+pub(crate) fn reset<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result<(), Fault> {
+    short(device, Opcode::ToRstQp, qpn)
+}
+
+/// Destroys a queue pair in any state. Its memory goes back to the arena only if the device let go of it.
+pub(crate) fn destroy<P: Platform>(
+    device: &mut Device<'_, P>,
+    qp: &QpObject,
+) -> Result<(), Fault> {
+    // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair is beyond that,
+    // which the destroy itself will tell.
+    let _ = reset(device, qp.qpn);
+    device.exec_number(Opcode::DestroyQp, "QP", qp.qpn.0)?;
+    device.platform().free(qp.memory);
+    Ok(())
+}
+
+/// A transition that carries nothing.
+fn short<P: Platform>(device: &mut Device<'_, P>, op: Opcode, qpn: Qpn) -> Result<(), Fault> {
+    device.exec_number(op, "QP", qpn.0).map(drop)
+}
+
+fn transition<P: Platform>(
+    device: &mut Device<'_, P>,
+    op: Opcode,
+    qpn: Qpn,
+    context: QpContext<[u8; QpContext::SIZE]>,
+    address: &AddressPath<[u8; AddressPath::SIZE]>,
+) -> Result<(), Fault> {
+    let mut input = [0; TRANSITION];
+    let mut head = InputHead::new();
+    head.set_number(qpn.0);
+    head.write(&mut input, 0);
+    context.write(&mut input, CONTEXT_AT);
+    address.write(&mut input, CONTEXT_AT + PRIMARY_PATH_AT);
+    let mut output = OutputHead::new();
+    device.exec(op, 0, ("QP", qpn.0), &mut input, &mut output.0)
+}
+
+/// The path of a RoCEv2 packet. The GRH bit is InfiniBand's: it stays 0.
+fn fill(address: &mut AddressPath<[u8; AddressPath::SIZE]>, path: &Path, udp_sport: u16) {
+    let [a, b, c, d, e, f] = path.remote_mac;
+    address.set_vhca_port_num(PORT);
+    address.set_src_addr_index(path.source_index);
+    address.set_hop_limit(path.hop_limit);
+    address.set_tclass(path.traffic_class);
+    address.set_dscp(path.traffic_class >> 2);
+    address.set_flow_label(path.flow_label);
+    address.set_udp_sport(udp_sport);
+    address.set_rgid_rip(u128::from_be_bytes(gid(path.remote)));
+    address.set_rmac_47_32(u16::from_be_bytes([a, b]));
+    address.set_rmac_31_0(u32::from_be_bytes([c, d, e, f]));
+}
+
+/// The GID that an address is: itself, an IPv4 address in its mapped form.
+#[must_use]
+pub(crate) const fn gid(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+/// The UDP source port of a flow label, or, where that is 0, of the two queue pair numbers: the same at both ends.
+#[must_use]
+pub(crate) const fn udp_sport(flow_label: u32, local_qpn: u32, remote_qpn: u32) -> u16 {
+    let label = if flow_label == 0 {
+        let mut v = local_qpn as u64 * remote_qpn as u64;
+        v ^= v >> 20;
+        v ^= v >> 40;
+        (v & 0xf_ffff) as u32
+    } else {
+        flow_label
+    };
+    0xc000 | ((label ^ label >> 14) & 0x3fff) as u16
+}
+
+/// The smallest power of two not below `count`, as its logarithm; 1 for 0.
+const fn log_ceil(count: u8) -> u8 {
+    match count {
+        0 | 1 => 0,
+        more => (8 - (more - 1).leading_zeros()) as u8,
+    }
+}
+
+#[cfg(test)]
+mod tests;

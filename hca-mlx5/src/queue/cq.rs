@@ -1,0 +1,211 @@
+//! The completion queue: reading what the device wrote, and asking for an event.
+//!
+//! PRM "Completion queues". An entry belongs to software when its owner bit is that of the current lap and its opcode is
+//! not the invalid one; everything else of it may be read only after that. What it says is decoded here and trusted by
+//! nobody: an entry of a kind that no queue pair of this driver can cause is skipped and counted.
+
+use core::fmt;
+
+use dat_core::provider::{Completion, CompletionQueue, Direction, Status};
+
+use super::ring::{Record, Ring};
+use crate::platform::Platform;
+use crate::prm::cqe::{self, Cause, Index, Length, Owner, Source};
+use crate::prm::wqe;
+
+/// log2 of an entry's size.
+const LOG_CQE: u32 = 6;
+/// Offset in a UAR page of the register that arms a completion queue.
+const UAR_ARM: usize = 0x20;
+/// Arm word: only for solicited or failed completions.
+const SOLICITED_ONLY: u32 = 1 << 24;
+/// Indices towards the device have 24 bits.
+const INDEX_MASK: u32 = 0xff_ffff;
+
+/// Reaping end of a completion queue.
+pub struct Cq<'p, P> {
+    platform: &'p P,
+    ring: Ring,
+    record: Record,
+    /// Consumer index, free running.
+    tail: u32,
+    /// Counts arm requests: each carries a number other than the one before, or the device ignores it.
+    arms: u32,
+    cqn: u32,
+    /// BAR offset of the arm register.
+    arm: usize,
+    skipped: u32,
+}
+
+impl<P> fmt::Debug for Cq<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cq")
+            .field("cqn", &self.cqn)
+            .field("ring", &self.ring)
+            .field("tail", &self.tail)
+            .field("skipped", &self.skipped)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Marks every entry of a ring as empty. Must happen before the first completion can arrive: a zeroed entry looks like
+/// a successful request of the first lap.
+pub(crate) fn clear<P: Platform>(platform: &P, ring: &Ring) {
+    for index in 0..ring.slots() {
+        let owner = ring.slot(index, LOG_CQE).wrapping_add(cqe::OWNER_AT);
+        platform.store32(owner, cqe::EMPTY.to_be());
+    }
+}
+
+impl<'p, P: Platform> Cq<'p, P> {
+    /// The end of completion queue `cqn` over `ring`, whose doorbells are in the page at BAR offset `uar`.
+    pub(crate) const fn new(
+        platform: &'p P,
+        ring: Ring,
+        record: Record,
+        cqn: u32,
+        uar: usize,
+    ) -> Self {
+        let arm = uar.wrapping_add(UAR_ARM);
+        Self {
+            platform,
+            ring,
+            record,
+            tail: 0,
+            arms: 0,
+            cqn,
+            arm,
+            skipped: 0,
+        }
+    }
+
+    /// Entries that made no sense, so far.
+    #[must_use]
+    pub const fn skipped(&self) -> u32 {
+        self.skipped
+    }
+
+    /// The number of the queue.
+    pub(crate) const fn cqn(&self) -> u32 {
+        self.cqn
+    }
+
+    /// Counts an entry that no queue pair of ours can have caused.
+    #[cold]
+    fn skip(&mut self) {
+        self.skipped = self.skipped.saturating_add(1);
+    }
+
+    /// An error entry.
+    #[cold]
+    fn failure(
+        &self,
+        slot: usize,
+        words: [u64; 2],
+        direction: Direction,
+        owner: Owner,
+    ) -> Completion {
+        let [cause] = self
+            .platform
+            .load_words(slot.wrapping_add(0x30))
+            .map(u64::from_be);
+        let cause = Cause::from_word(cause);
+        Completion {
+            index: Index::from_word(words[0]).user_index(),
+            len: 0,
+            token: owner.wqe_counter(),
+            direction,
+            status: cqe::status(cause.syndrome()),
+            syndrome: cause.syndrome(),
+            vendor: cause.vendor_err_synd(),
+        }
+    }
+}
+
+impl<P: Platform> CompletionQueue for Cq<'_, P> {
+    #[inline]
+    fn poll(&mut self) -> Option<Completion> {
+        let mut budget = self.ring.slots();
+        loop {
+            let slot = self.ring.slot(self.tail, LOG_CQE);
+            let owner = self.platform.load32(slot.wrapping_add(cqe::OWNER_AT));
+            let owner = Owner::from_word(u32::from_be(owner));
+            if owner.owner() != self.ring.lap(self.tail) || owner.opcode() == cqe::INVALID {
+                return None;
+            }
+            // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and those of the data
+            // it announces.
+            self.platform.after_ownership();
+            let words = self
+                .platform
+                .load_words::<2>(slot.wrapping_add(cqe::WORDS_AT));
+            let words = words.map(u64::from_be);
+            let plain = owner.format() == 0;
+            let completion = match owner.opcode() {
+                cqe::REQUESTER if plain => {
+                    let [source] = self
+                        .platform
+                        .load_words(slot.wrapping_add(0x38))
+                        .map(u64::from_be);
+                    let read = Source::from_word(source).sop() == wqe::RDMA_READ;
+                    let len = if read {
+                        Length::from_word(words[1]).byte_cnt()
+                    } else {
+                        0
+                    };
+                    Some(success(words[0], len, owner, Direction::Send))
+                }
+                cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE if plain => {
+                    let len = Length::from_word(words[1]).byte_cnt();
+                    Some(success(words[0], len, owner, Direction::Recv))
+                }
+                cqe::REQUESTER_ERROR => Some(self.failure(slot, words, Direction::Send, owner)),
+                cqe::RESPONDER_ERROR => Some(self.failure(slot, words, Direction::Recv, owner)),
+                _ => None,
+            };
+            self.tail = self.tail.wrapping_add(1);
+            // The index is only a licence to overwrite, and the ring has an entry for every request that can be
+            // outstanding: no order against the loads above is needed.
+            self.platform
+                .store32(self.record.first(), (self.tail & INDEX_MASK).to_be());
+            if completion.is_some() {
+                return completion;
+            }
+            self.skip();
+            budget = budget.wrapping_sub(1);
+            if budget == 0 {
+                // A device that writes nonsense faster than it can be read must not keep the caller here.
+                return None;
+            }
+        }
+    }
+
+    fn arm(&mut self, solicited_only: bool) {
+        self.arms = self.arms.wrapping_add(1);
+        let command = if solicited_only { SOLICITED_ONLY } else { 0 };
+        let word = (self.arms & 3) << 28 | command | (self.tail & INDEX_MASK);
+        self.platform.store32(self.record.second(), word.to_be());
+        // ORDER: the arm word in the record precedes the register: the device compares the two.
+        self.platform.before_doorbell();
+        let register = u64::from(word) << 32 | u64::from(self.cqn);
+        self.platform.write64(self.arm, register.to_be());
+        if P::WRITE_COMBINING {
+            // ORDER: the register's store leaves the CPU before the caller goes to sleep on its effect.
+            self.platform.after_mmio();
+        }
+    }
+}
+
+/// A successful entry.
+#[inline]
+fn success(index: u64, len: u32, owner: Owner, direction: Direction) -> Completion {
+    Completion {
+        index: Index::from_word(index).user_index(),
+        len,
+        token: owner.wqe_counter(),
+        direction,
+        status: Status::Success,
+        syndrome: 0,
+        vendor: 0,
+    }
+}

@@ -1,0 +1,65 @@
+//! The shape of a ring in the arena, and a queue's doorbell record.
+//!
+//! PRM "Work queue structure" and "Doorbell records". A ring has a power of two of equal slots; indices run freely and
+//! are cut to the ring only to find a slot. A doorbell record is 8 bytes of host memory: two 32-bit counters that the
+//! device reads when it likes. This page knows nothing of what the slots hold.
+
+/// Where a ring lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    offset: usize,
+    mask: u32,
+}
+
+impl Ring {
+    /// The ring of `2^log_slots` slots whose first byte is at `offset` of the arena.
+    #[must_use]
+    pub const fn new(offset: usize, log_slots: u8) -> Self {
+        Self {
+            offset,
+            mask: ((1_u64 << (log_slots & 31)) - 1) as u32,
+        }
+    }
+
+    /// Offset in the arena of the slot that `index` falls on, with slots of `2^log_stride` bytes.
+    #[inline]
+    #[must_use]
+    pub const fn slot(&self, index: u32, log_stride: u32) -> usize {
+        self.offset
+            .wrapping_add(((index & self.mask) as usize) << log_stride)
+    }
+
+    /// How many slots it has.
+    #[inline]
+    #[must_use]
+    pub const fn slots(&self) -> u32 {
+        self.mask.wrapping_add(1)
+    }
+
+    /// The lowest bit of the number of laps that `index` has made.
+    #[inline]
+    #[must_use]
+    pub const fn lap(&self, index: u32) -> bool {
+        index & self.slots() != 0
+    }
+}
+
+/// A doorbell record: the arena offset of its 8 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record(pub usize);
+
+impl Record {
+    /// The dword of a queue pair's receive counter, or a completion queue's consumer index.
+    #[inline]
+    #[must_use]
+    pub const fn first(self) -> usize {
+        self.0
+    }
+
+    /// The dword of a queue pair's send counter, or a completion queue's arm word.
+    #[inline]
+    #[must_use]
+    pub const fn second(self) -> usize {
+        self.0.wrapping_add(4)
+    }
+}

@@ -1,0 +1,420 @@
+//! The send queue of a queue pair: WQEs built in registers, stored block by block, and the doorbell after them.
+//!
+//! PRM "Send work queue", "Doorbells" and "BlueFlame". Each WQE starts on a 64-byte block; the ring is a whole number
+//! of blocks, so a WQE wraps between blocks and never inside one, and each block is one bounds check and one burst of
+//! stores. The order towards the device is always: WQE, fence, doorbell record, fence, register.
+//!
+//! The ring has room for as many of the widest WQEs as the queue pair may have requests outstanding, so no post looks
+//! for room. A request's token is the free-running index of its first block, which is what the CQE names.
+
+use core::fmt;
+
+use dat_core::provider::{Access, Bind, PostFlags, Remote, Segment, SendQueue};
+
+use super::ring::{Record, Ring};
+use crate::platform::Platform;
+use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
+
+/// Blocks of the widest WQE, a window bind; a request of [`MAX_SEGMENTS`] segments is no wider.
+pub const WIDEST: u32 = 3;
+/// Segments of a request: as many as fit into three blocks behind a control and a remote address segment.
+pub const MAX_SEGMENTS: u8 = 10;
+/// Most bytes that travel inside the WQE of an RDMA WRITE, which then stays one block.
+pub const INLINE_WRITE: u32 = 28;
+/// Most bytes that travel inside the WQE of a SEND, likewise.
+pub const INLINE_SEND: u32 = 44;
+
+/// log2 of a block.
+const LOG_WQEBB: u32 = 6;
+/// Offset of the first doorbell register in a UAR page.
+pub const UAR_DOORBELLS: usize = 0x800;
+/// Bytes a load of inline payload may reach beyond its first byte.
+const INLINE_REACH: u64 = 64;
+
+/// One block, in the order of the device's bytes once turned over.
+type Block = [u64; 8];
+
+/// Where a queue rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doorbell {
+    /// BAR offset of the doorbell register.
+    pub register: usize,
+    /// Size of one of the register's two halves, which whole blocks are written to by turns. 0: the register is shared
+    /// with other queues, or the device has no BlueFlame, and only doorbells of 8 bytes may be written.
+    pub half: usize,
+}
+
+impl Doorbell {
+    /// The first doorbell register of the page at BAR offset `uar`, for queues that share it.
+    #[must_use]
+    pub const fn shared(uar: usize) -> Self {
+        Self { register: uar.wrapping_add(UAR_DOORBELLS), half: 0 }
+    }
+}
+
+/// Posting end of a send queue.
+pub struct Sq<'p, P> {
+    platform: &'p P,
+    ring: Ring,
+    /// Index of the next block, free running.
+    head: u32,
+    qpn: u32,
+    record: Record,
+    doorbell: Doorbell,
+    /// First word of the last WQE that waits for its doorbell; 0 if none does.
+    waiting: u64,
+    /// Fence the next WQE carries, because a window was bound before it.
+    fence: u8,
+    /// CPU address of the arena: inline payload is read by its offset from there.
+    arena: u64,
+    /// Payload that starts below this offset may be read inline.
+    inline_end: u64,
+}
+
+impl<P> fmt::Debug for Sq<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sq")
+            .field("qpn", &self.qpn)
+            .field("ring", &self.ring)
+            .field("head", &self.head)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'p, P: Platform> Sq<'p, P> {
+    /// The send queue of `qpn` over `ring`.
+    pub(crate) fn new(
+        platform: &'p P,
+        ring: Ring,
+        qpn: u32,
+        record: Record,
+        doorbell: Doorbell,
+    ) -> Self {
+        let arena_len = u64::try_from(platform.arena_len()).unwrap_or(u64::MAX);
+        Self {
+            platform,
+            ring,
+            head: 0,
+            qpn,
+            record,
+            doorbell,
+            waiting: 0,
+            fence: 0,
+            arena: platform.arena_addr(),
+            inline_end: arena_len.saturating_sub(INLINE_REACH),
+        }
+    }
+
+    /// Starts over, as the device does when the queue pair is reset.
+    pub(crate) fn restart(&mut self) {
+        self.head = 0;
+        self.waiting = 0;
+        self.fence = 0;
+        self.platform.store32(self.record.second(), 0);
+    }
+
+    /// The control segment of the next WQE.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the index in a WQE is modulo 2^16"
+    )]
+    fn control(&mut self, opcode: u8, ds: u8, flags: PostFlags, immediate: u32) -> [u64; 2] {
+        let bits = flags.bits();
+        // SIGNALED, SOLICITED and FENCE moved to their places in one byte, without a branch.
+        let fence = (bits & PostFlags::FENCE.bits()) << 5;
+        let mut fm_ce_se = (bits & PostFlags::SIGNALED.bits()) << 3;
+        fm_ce_se |= bits & PostFlags::SOLICITED.bits();
+        // The full fence implies the small one, and the two codes do not add up.
+        fm_ce_se |= fence | (self.fence & !(fence >> 2));
+        self.fence = 0;
+        let head = CtrlHead::new(opcode, self.head as u16, self.qpn, ds);
+        [head.word(), CtrlTail::new(fm_ce_se, immediate).word()]
+    }
+
+    /// Stores one block of the WQE that starts at the head.
+    #[inline]
+    fn store(&self, index: u32, block: &Block) {
+        self.platform
+            .store_words(self.ring.slot(index, LOG_WQEBB), block);
+    }
+
+    /// Ends a WQE of one block: stores it and rings, through BlueFlame where there is one.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "tokens are the index modulo 2^16"
+    )]
+    fn post_block(&mut self, block: Block, flags: PostFlags) -> u16 {
+        let block = block.map(u64::to_be);
+        self.store(self.head, &block);
+        let token = self.head as u16;
+        self.head = self.head.wrapping_add(1);
+        if flags.contains(PostFlags::DEFER) {
+            self.waiting = block[0];
+        } else if P::WRITE_COMBINING && self.doorbell.half != 0 && self.waiting == 0 {
+            self.publish();
+            self.platform.write_block(self.doorbell.register, &block);
+            self.flush();
+        } else {
+            self.knock(block[0]);
+        }
+        token
+    }
+
+    /// Ends a WQE of `blocks` blocks already stored, whose first word is `first`.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "tokens are the index modulo 2^16"
+    )]
+    fn finish(&mut self, blocks: u32, first: u64, flags: PostFlags) -> u16 {
+        let token = self.head as u16;
+        self.head = self.head.wrapping_add(blocks);
+        if flags.contains(PostFlags::DEFER) {
+            self.waiting = first.to_be();
+        } else {
+            self.knock(first.to_be());
+        }
+        token
+    }
+
+    /// Tells the device through the record how far the queue goes.
+    #[inline]
+    fn publish(&self) {
+        // ORDER: the WQEs' stores precede the counter that lets the device fetch them.
+        self.platform.before_doorbell();
+        self.platform
+            .store32(self.record.second(), (self.head & 0xffff).to_be());
+        // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
+        self.platform.before_doorbell();
+    }
+
+    /// Rings with the first 8 bytes of a WQE.
+    #[inline]
+    fn knock(&mut self, first: u64) {
+        self.waiting = 0;
+        self.publish();
+        self.platform.write64(self.doorbell.register, first);
+        if P::WRITE_COMBINING {
+            self.flush();
+        }
+    }
+
+    /// After a store to a write-combining register: out with it, and on to the other half.
+    #[inline]
+    fn flush(&mut self) {
+        // ORDER: this doorbell leaves the CPU before the next one is written to the other half of the register.
+        self.platform.after_mmio();
+        self.doorbell.register ^= self.doorbell.half;
+    }
+
+    /// Offset in the arena of payload that may be read inline.
+    #[inline]
+    fn inline_at(&self, segment: &Segment) -> Option<usize> {
+        let offset = segment.addr.wrapping_sub(self.arena);
+        if offset < self.inline_end {
+            usize::try_from(offset).ok()
+        } else {
+            None
+        }
+    }
+
+    /// The inline segment of up to [`INLINE_SEND`] bytes as six words, any alignment.
+    #[inline(never)]
+    fn inline_words(&self, offset: usize, len: u32) -> [u64; 6] {
+        let mut bytes = [0_u8; 48];
+        let (header, payload) = bytes.split_at_mut(4);
+        header.copy_from_slice(&(wqe::INLINE | len).to_be_bytes());
+        if let Some(to) = payload.get_mut(..len as usize) {
+            self.platform.read_bytes(offset, to);
+        }
+        let mut words = [0; 6];
+        for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *word = u64::from_be_bytes(*chunk);
+        }
+        words
+    }
+
+    /// The inline segment of up to 8 bytes that start a word of the arena: its one unit.
+    #[inline]
+    fn inline_word(&self, offset: usize, len: u32) -> [u64; 2] {
+        let [word] = self.platform.load_words(offset);
+        let payload = u64::from_be(word) & (u64::MAX << (64 - 8 * len));
+        [
+            u64::from(wqe::INLINE | len) << 32 | payload >> 32,
+            payload << 32,
+        ]
+    }
+
+    /// Posts a datagram of one segment to the destination of `av`: two blocks.
+    pub(crate) fn datagram(&mut self, segment: Segment, av: &Av, flags: PostFlags) -> u16 {
+        let [head, tail] = self.control(wqe::SEND, 5, flags, 0);
+        let [a, b, c, d, e, f] = av.words();
+        self.store(self.head, &[head, tail, a, b, c, d, e, f].map(u64::to_be));
+        let [first, second] = wqe::data(segment.addr, segment.len, segment.lkey);
+        let block = [first, second, 0, 0, 0, 0, 0, 0].map(u64::to_be);
+        self.store(self.head.wrapping_add(1), &block);
+        self.finish(2, head, flags)
+    }
+
+    /// A request of any number of segments, none of them inline.
+    #[inline(never)]
+    fn post_list(
+        &mut self,
+        opcode: u8,
+        remote: Option<Remote>,
+        segments: &[Segment],
+        flags: PostFlags,
+    ) -> u16 {
+        let segments = segments
+            .get(..usize::from(MAX_SEGMENTS))
+            .unwrap_or(segments);
+        let ds = 1 + usize::from(remote.is_some()) + segments.len();
+        // Sixteen at most: ten segments behind two fixed units.
+        let ds = u8::try_from(ds).unwrap_or(u8::MAX);
+        let control = self.control(opcode, ds, flags, 0);
+        let units = core::iter::once(control)
+            .chain(remote.map(|remote| wqe::remote(remote.addr, remote.rkey)))
+            .chain(
+                segments
+                    .iter()
+                    .map(|one| wqe::data(one.addr, one.len, one.lkey)),
+            );
+        let mut block: Block = [0; 8];
+        let mut index = self.head;
+        let mut filled = 0;
+        for [first, second] in units {
+            if filled == block.len() {
+                self.store(index, &block);
+                block = [0; 8];
+                index = index.wrapping_add(1);
+                filled = 0;
+            }
+            if let [a, b, ..] = block.get_mut(filled..).unwrap_or_default() {
+                (*a, *b) = (first.to_be(), second.to_be());
+            }
+            filled += 2;
+        }
+        self.store(index, &block);
+        let blocks = index.wrapping_sub(self.head).wrapping_add(1);
+        self.finish(blocks, control[0], flags)
+    }
+}
+
+impl<P: Platform> SendQueue for Sq<'_, P> {
+    #[inline]
+    fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16 {
+        let [one] = segments else {
+            return self.post_list(wqe::SEND, None, segments, flags);
+        };
+        let inline = if one.len <= INLINE_SEND {
+            self.inline_at(one)
+        } else {
+            None
+        };
+        let (ds, words) = match inline {
+            // Two units and four bytes are what each further unit starts at.
+            Some(offset) => (
+                2 + ((one.len + 3) >> 4) as u8,
+                self.inline_words(offset, one.len),
+            ),
+            None => {
+                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
+                (2, [first, second, 0, 0, 0, 0])
+            }
+        };
+        let [head, tail] = self.control(wqe::SEND, ds, flags, 0);
+        let [a, b, c, d, e, f] = words;
+        self.post_block([head, tail, a, b, c, d, e, f], flags)
+    }
+
+    #[inline]
+    fn rdma_write(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16 {
+        let [one] = segments else {
+            return self.post_list(wqe::RDMA_WRITE, Some(remote), segments, flags);
+        };
+        let [address, key] = wqe::remote(remote.addr, remote.rkey);
+        let inline = if one.len <= INLINE_WRITE {
+            self.inline_at(one)
+        } else {
+            None
+        };
+        let (ds, [a, b, c, d]) = match inline {
+            Some(offset) if one.len <= 8 && offset & 7 == 0 => {
+                let [first, second] = self.inline_word(offset, one.len);
+                (3, [first, second, 0, 0])
+            }
+            Some(offset) => {
+                let [a, b, c, d, ..] = self.inline_words(offset, one.len);
+                (3 + u8::from(one.len > 12), [a, b, c, d])
+            }
+            None => {
+                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
+                (3, [first, second, 0, 0])
+            }
+        };
+        let [head, tail] = self.control(wqe::RDMA_WRITE, ds, flags, 0);
+        self.post_block([head, tail, address, key, a, b, c, d], flags)
+    }
+
+    #[inline]
+    fn rdma_read(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16 {
+        let [one] = segments else {
+            return self.post_list(wqe::RDMA_READ, Some(remote), segments, flags);
+        };
+        let [head, tail] = self.control(wqe::RDMA_READ, 3, flags, 0);
+        let [address, key] = wqe::remote(remote.addr, remote.rkey);
+        let [first, second] = wqe::data(one.addr, one.len, one.lkey);
+        self.post_block([head, tail, address, key, first, second, 0, 0], flags)
+    }
+
+    #[inline]
+    fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
+        let bound = bind.len != 0;
+        let (ds, octowords, mask) = if bound {
+            (12, wqe::BIND_OCTOWORDS, wqe::mask::BIND)
+        } else {
+            (8, 0, wqe::mask::UNBIND)
+        };
+        let [head, tail] = self.control(wqe::UMR, ds, flags, bind.old_rkey);
+        let umr = UmrHead::bind(octowords).word();
+        self.store(
+            self.head,
+            &[head, tail, umr, mask, 0, 0, 0, 0].map(u64::to_be),
+        );
+
+        let [_, _, _, low] = bind.new_rkey.to_be_bytes();
+        let mut key = UmrKey::default();
+        key.set_qpn(wqe::ANY_QPN);
+        key.set_mkey_7_0(low);
+        key.set_free(!bound);
+        key.set_rr(bound && bind.access.contains(Access::REMOTE_READ));
+        key.set_rw(bound && bind.access.contains(Access::REMOTE_WRITE));
+        let start = if bound { bind.addr } else { 0 };
+        let segment = [key.word(), 0, start, bind.len, 0, 0, 0, 0].map(u64::to_be);
+        self.store(self.head.wrapping_add(1), &segment);
+
+        let blocks = if bound {
+            // A KLM has 32 bits of length; no region is longer (`limits`).
+            let len = u32::try_from(bind.len).unwrap_or(u32::MAX);
+            let [first, second] = wqe::data(bind.addr, len, bind.lkey).map(u64::to_be);
+            self.store(
+                self.head.wrapping_add(2),
+                &[first, second, 0, 0, 0, 0, 0, 0],
+            );
+            3
+        } else {
+            2
+        };
+        // What follows may use the new key, so it starts only when the change has taken effect.
+        self.fence = wqe::FENCE_SMALL;
+        self.finish(blocks, head, flags)
+    }
+
+    #[inline]
+    fn ring(&mut self) {
+        if self.waiting != 0 {
+            self.knock(self.waiting);
+        }
+    }
+}

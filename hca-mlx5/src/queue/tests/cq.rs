@@ -1,0 +1,283 @@
+//! Decoding, ownership, nonsense, arming.
+
+use std::vec;
+use std::vec::Vec;
+
+use dat_core::provider::{Completion, CompletionQueue, Direction, Status};
+use proptest::prelude::*;
+
+use super::{Record, Ring};
+use crate::prm::cqe;
+use crate::queue::cq::{self, Cq};
+use crate::queue::scripted::{Op, Scripted};
+
+const RING: usize = 0x3000;
+const RECORD: usize = 0x880;
+const UAR: usize = 0x10000;
+const LOG: u8 = 2;
+
+fn cq<const WC: bool>(platform: &Scripted<WC>) -> Cq<'_, Scripted<WC>> {
+    let ring = Ring::new(RING, LOG);
+    cq::clear(platform, &ring);
+    platform.take();
+    Cq::new(platform, ring, Record(RECORD), 0x33, UAR)
+}
+
+/// An entry: user index, byte count, opcode of the WQE, counter, opcode, low nibble of the last byte.
+fn entry(index: u32, len: u32, sop: u8, counter: u16, opcode: u8, low: u8) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    bytes[0x20..0x24].copy_from_slice(&index.to_be_bytes());
+    bytes[0x2c..0x30].copy_from_slice(&len.to_be_bytes());
+    bytes[0x38..0x3c].copy_from_slice(&(u32::from(sop) << 24 | 0x4d).to_be_bytes());
+    bytes[0x3c..0x3e].copy_from_slice(&counter.to_be_bytes());
+    bytes[0x3e] = 0xa7;
+    bytes[0x3f] = opcode << 4 | low;
+    bytes
+}
+
+/// The last twelve bytes of an error entry of a real card.
+fn raw(tail: [u8; 12]) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    bytes[0x34..].copy_from_slice(&tail);
+    bytes
+}
+
+fn poll_one(bytes: [u8; 64]) -> (Option<Completion>, u32) {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    // Real entries come from any lap; put the wanted one where its owner bit is current.
+    if bytes[0x3f] & 1 == 1 {
+        for slot in 0..4 {
+            p.put(RING + 64 * slot, &entry(0, 0, 8, 0, 0, 0));
+            assert!(q.poll().is_some());
+        }
+    }
+    p.put(RING, &bytes);
+    (q.poll(), q.skipped())
+}
+
+#[test]
+fn a_cleared_ring_is_empty() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    assert_eq!(q.poll(), None);
+    assert_eq!(p.bytes(RING + 0x3c, 4), [0, 0, 0, 0xf1]);
+    assert_eq!(p.bytes(RING + 0xfc, 4), [0, 0, 0, 0xf1]);
+}
+
+#[test]
+fn an_empty_poll_costs_one_load() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.loads.set(true);
+    assert_eq!(q.poll(), None);
+    assert_eq!(p.take(), [Op::Load(RING + 0x3c, 4)]);
+}
+
+#[test]
+fn requester_success() {
+    let (completion, _) = poll_one(entry(0x00ab_cdef, 77, 8, 0x1234, 0, 0));
+    let golden = Completion {
+        index: 0x00ab_cdef,
+        len: 0,
+        token: 0x1234,
+        direction: Direction::Send,
+        status: Status::Success,
+        syndrome: 0,
+        vendor: 0,
+    };
+    assert_eq!(completion, Some(golden));
+}
+
+#[test]
+fn only_reads_and_receives_have_a_length() {
+    for sop in [0x08, 0x0a, 0x25, 0x00] {
+        assert_eq!(poll_one(entry(1, 77, sop, 0, 0, 0)).0.unwrap().len, 0);
+    }
+    assert_eq!(poll_one(entry(1, 77, 0x10, 0, 0, 0)).0.unwrap().len, 77);
+    assert_eq!(poll_one(entry(1, 77, 0, 0, 2, 0)).0.unwrap().len, 77);
+}
+
+#[test]
+fn responder_kinds() {
+    for opcode in 1..=4 {
+        let completion = poll_one(entry(7, 512, 0, 3, opcode, 2)).0.unwrap();
+        assert_eq!((completion.direction, completion.len, completion.token), (Direction::Recv, 512, 3));
+        assert_eq!(completion.status, Status::Success);
+    }
+}
+
+#[test]
+fn the_upper_byte_of_the_index_word_is_not_the_index() {
+    assert_eq!(poll_one(entry(0xff00_0005, 0, 8, 0, 0, 0)).0.unwrap().index, 5);
+}
+
+#[test]
+fn real_card_bad_umr() {
+    let tail = [0x0f, 0, 0x78, 0x06, 0x25, 0, 0, 0x58, 0, 0xda, 0xac, 0xd2];
+    let completion = poll_one(raw(tail)).0.unwrap();
+    assert_eq!(completion.status, Status::WindowBind);
+    assert_eq!((completion.syndrome, completion.vendor), (0x06, 0x78));
+    assert_eq!((completion.token, completion.direction), (0x00da, Direction::Send));
+}
+
+#[test]
+fn real_card_iommu_refusal() {
+    let tail = [0xa9, 0, 0x56, 0x04, 0, 0, 1, 0xe9, 0, 0x54, 0xe8, 0xe2];
+    let completion = poll_one(raw(tail)).0.unwrap();
+    assert_eq!(completion.status, Status::LocalProtection);
+    assert_eq!((completion.syndrome, completion.vendor), (0x04, 0x56));
+    assert_eq!((completion.token, completion.direction), (0x0054, Direction::Recv));
+}
+
+#[test]
+fn real_card_remote_access() {
+    let tail = [0, 0, 0x88, 0x13, 8, 3, 0x61, 0xb3, 0x1e, 0xa1, 0x42, 0xd3];
+    let completion = poll_one(raw(tail)).0.unwrap();
+    assert_eq!(completion.status, Status::RemoteAccess);
+    assert_eq!((completion.vendor, completion.token), (0x88, 0x1ea1));
+    let tail = [0, 0, 0x88, 0x13, 0x10, 1, 0x2a, 0xbe, 0x0d, 0xd0, 0xc1, 0xd3];
+    assert_eq!(poll_one(raw(tail)).0.unwrap().token, 0x0dd0);
+}
+
+#[test]
+fn real_card_local_protection() {
+    let tail = [0x93, 0, 0x52, 0x04, 0x0a, 0, 0x19, 0xa1, 0xc0, 0x92, 0x1c, 0xd2];
+    let completion = poll_one(raw(tail)).0.unwrap();
+    assert_eq!(completion.status, Status::LocalProtection);
+    assert_eq!((completion.vendor, completion.token), (0x52, 0xc092));
+}
+
+#[test]
+fn every_syndrome_has_its_meaning() {
+    let known = [
+        (0x01, Status::LocalLength),
+        (0x02, Status::LocalQpOperation),
+        (0x04, Status::LocalProtection),
+        (0x05, Status::Flushed),
+        (0x06, Status::WindowBind),
+        (0x10, Status::BadResponse),
+        (0x11, Status::LocalAccess),
+        (0x12, Status::RemoteInvalidRequest),
+        (0x13, Status::RemoteAccess),
+        (0x14, Status::RemoteOperation),
+        (0x15, Status::TransportRetry),
+        (0x16, Status::RnrRetry),
+        (0x22, Status::RemoteAborted),
+    ];
+    for byte in 0..=255 {
+        let meant = known.iter().find(|k| k.0 == byte).map_or(Status::Other, |k| k.1);
+        assert_eq!(cqe::status(byte), meant);
+    }
+}
+
+#[test]
+fn ownership_fence_stands_between_owner_and_contents() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.put(RING, &entry(1, 0, 8, 0, 0, 0));
+    p.loads.set(true);
+    q.poll().unwrap();
+    let log = p.take();
+    assert_eq!(log[..2], [Op::Load(RING + 0x3c, 4), Op::AfterOwnership]);
+    assert!(log[2..].iter().all(|op| matches!(op, Op::Load(..) | Op::Store(..))));
+    assert_eq!(log.last(), Some(&Op::Store(RECORD, vec![0, 0, 0, 1])));
+}
+
+#[test]
+fn laps_alternate_ownership() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    for turn in 0..20_u16 {
+        let low = u8::from(turn & 4 != 0);
+        let slot = RING + 64 * (usize::from(turn) & 3);
+        p.put(slot, &entry(1, 0, 8, turn, 0, low ^ 1));
+        assert_eq!(q.poll(), None, "the entry of the lap before");
+        p.put(slot, &entry(1, 0, 8, turn, 0, low));
+        assert_eq!(q.poll().unwrap().token, turn);
+    }
+    assert_eq!(p.bytes(RECORD, 4), [0, 0, 0, 20]);
+}
+
+#[test]
+fn nonsense_is_skipped_and_counted() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.put(RING, &entry(1, 0, 8, 0, 9, 0));
+    p.put(RING + 64, &entry(1, 0, 8, 1, 0, 0xc));
+    p.put(RING + 128, &entry(1, 0, 8, 2, 0, 0));
+    assert_eq!(q.poll().unwrap().token, 2);
+    assert_eq!(q.skipped(), 2);
+    assert_eq!(p.bytes(RECORD, 4), [0, 0, 0, 3], "skipped entries are given back");
+}
+
+#[test]
+fn kinds_no_queue_pair_causes() {
+    for opcode in [5, 6, 7, 8, 9, 10, 11, 12] {
+        assert_eq!(poll_one(entry(1, 0, 0, 0, opcode, 0)), (None, 1));
+    }
+    for format in 1..4 {
+        for opcode in [0, 2] {
+            assert_eq!(poll_one(entry(1, 0, 0, 0, opcode, format << 2)), (None, 1));
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_nonsense_does_not_hold_the_caller() {
+    let p = Scripted::<false>::new();
+    let ring = Ring::new(RING, 0);
+    cq::clear(&p, &ring);
+    let mut q = Cq::new(&p, ring, Record(RECORD), 0x33, UAR);
+    p.put(RING, &entry(1, 0, 8, 0, 9, 0));
+    assert_eq!((q.poll(), q.skipped()), (None, 1));
+}
+
+#[test]
+fn arm_writes_record_fence_register() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.put(RING, &entry(1, 0, 8, 0, 0, 0));
+    q.poll();
+    p.take();
+    q.arm(false);
+    let golden = [
+        Op::Store(RECORD + 4, vec![0x10, 0, 0, 1]),
+        Op::BeforeDoorbell,
+        Op::Write64(UAR + 0x20, [0x10, 0, 0, 1, 0, 0, 0, 0x33]),
+    ];
+    assert_eq!(p.take(), golden);
+}
+
+#[test]
+fn arm_sequence_counts_modulo_four_and_knows_solicited() {
+    let p = Scripted::<true>::new();
+    let mut q = cq(&p);
+    let words: Vec<Vec<u8>> = [false, true, false, true, true]
+        .map(|solicited| {
+            q.arm(solicited);
+            assert_eq!(p.take().last(), Some(&Op::AfterMmio));
+            p.bytes(RECORD + 4, 1)
+        })
+        .to_vec();
+    assert_eq!(words, [[0x10], [0x21], [0x30], [0x01], [0x11]]);
+}
+
+proptest! {
+    /// Nothing the device can put into an entry panics, and whatever is returned came from a kind that exists.
+    #[test]
+    fn any_entry_is_survived(bytes in prop::collection::vec(any::<u8>(), 256)) {
+        let p = Scripted::<false>::new();
+        let mut q = cq(&p);
+        p.put(RING, &bytes);
+        for _ in 0..8 {
+            if let Some(completion) = q.poll() {
+                prop_assert!(completion.index <= 0x00ff_ffff);
+                let good = completion.status == Status::Success;
+                prop_assert!(!good || (completion.syndrome, completion.vendor) == (0, 0));
+            }
+        }
+        let ci = p.bytes(RECORD, 4);
+        prop_assert!(u32::from_be_bytes([ci[0], ci[1], ci[2], ci[3]]) <= 8);
+    }
+}

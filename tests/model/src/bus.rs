@@ -1,0 +1,174 @@
+//! The device's side of the PCI link: DMA, interrupts, time, and the books kept about them.
+//!
+//! One value of its own beside the device's state, so that code holding a queue's context can still
+//! reach memory, count and complain.
+
+use crate::host::{DmaError, HostMemory, Nanos};
+use crate::regs::Msix;
+use crate::stats::Stats;
+use rand::rngs::SmallRng;
+use std::collections::BTreeSet;
+
+/// What a DMA write carries; a fault hook sees it before it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Wrote {
+    /// Output bytes or status byte of a command entry.
+    CommandEntry,
+    /// An output mailbox block.
+    Mailbox,
+    /// An event queue entry.
+    Eqe,
+    /// A completion queue entry.
+    Cqe,
+    /// Payload of a message or frame.
+    Payload,
+    /// Anything else.
+    Other,
+}
+
+/// Sees, and may change, what the device writes to memory. `false` swallows the write.
+pub type Mangle = Box<dyn FnMut(Wrote, u64, &mut Vec<u8>) -> bool + Send>;
+
+/// Memory, interrupts, clock, chance, statistics and complaints.
+pub(crate) struct Bus {
+    memory: Box<dyn HostMemory + Send>,
+    /// Bus Master Enable of the command register.
+    pub(crate) master: bool,
+    /// Model time of the step under way.
+    pub(crate) now: Nanos,
+    /// All of the device's chance: latencies, first numbers.
+    pub(crate) rng: SmallRng,
+    /// The books.
+    pub(crate) stats: Stats,
+    complaints: Vec<String>,
+    pub(crate) msix: Msix,
+    vectors: BTreeSet<u16>,
+    mangle: Option<Mangle>,
+}
+
+impl core::fmt::Debug for Bus {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Bus")
+            .field("now", &self.now)
+            .field("master", &self.master)
+            .finish()
+    }
+}
+
+/// Complaints kept; a driver that is wrong in a loop must not eat the machine's memory.
+const MOST_COMPLAINTS: usize = 1000;
+
+impl Bus {
+    pub(crate) fn new(memory: Box<dyn HostMemory + Send>, rng: SmallRng, msix: Msix) -> Self {
+        Self {
+            memory,
+            master: false,
+            now: 0,
+            rng,
+            stats: Stats::default(),
+            complaints: Vec::new(),
+            msix,
+            vectors: BTreeSet::new(),
+            mangle: None,
+        }
+    }
+
+    /// DMA read.
+    pub(crate) fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
+        if !self.master {
+            return Err(DmaError::BusMasterOff);
+        }
+        self.stats.dma_reads += 1;
+        self.stats.dma_read_bytes += buf.len() as u64;
+        self.memory.read(iova, buf)
+    }
+
+    /// DMA write.
+    pub(crate) fn write(&mut self, kind: Wrote, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
+        if !self.master {
+            return Err(DmaError::BusMasterOff);
+        }
+        self.stats.dma_writes += 1;
+        self.stats.dma_write_bytes += buf.len() as u64;
+        match &mut self.mangle {
+            None => self.memory.write(iova, buf),
+            Some(mangle) => {
+                let mut copy = buf.to_vec();
+                if mangle(kind, iova, &mut copy) {
+                    self.memory.write(iova, &copy)
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    /// A big-endian word of host memory.
+    pub(crate) fn read_be32(&mut self, iova: u64) -> Result<u32, DmaError> {
+        let mut word = [0; 4];
+        self.read(iova, &mut word)?;
+        Ok(u32::from_be_bytes(word))
+    }
+
+    /// Notes what silicon would let pass although it is wrong.
+    pub(crate) fn complain(&mut self, what: impl Into<String>) {
+        if self.complaints.len() < MOST_COMPLAINTS {
+            self.complaints.push(what.into());
+        }
+    }
+
+    pub(crate) fn complaints(&self) -> &[String] {
+        &self.complaints
+    }
+
+    /// Raises an MSI-X vector, as far as masks let it.
+    pub(crate) fn interrupt(&mut self, vector: u16) {
+        if self.msix.raise(vector) {
+            self.send_message(vector);
+        }
+    }
+
+    fn send_message(&mut self, vector: u16) {
+        self.stats.interrupts += 1;
+        self.vectors.insert(vector);
+    }
+
+    /// The capability's enable and function mask bits.
+    pub(crate) fn set_msix(&mut self, enabled: bool, masked: bool) {
+        self.msix.enabled = enabled;
+        self.msix.masked = masked;
+        self.release_vectors();
+    }
+
+    /// A store to the MSI-X table.
+    pub(crate) fn write_msix(&mut self, at: u64, bytes: &[u8]) {
+        self.msix.table_write(at, bytes);
+        self.release_vectors();
+    }
+
+    fn release_vectors(&mut self) {
+        for vector in self.msix.release() {
+            self.send_message(vector);
+        }
+    }
+
+    /// Memory without the books: what firmware does with its own pages.
+    pub(crate) fn memory(&mut self) -> Option<&mut (dyn HostMemory + Send)> {
+        self.master.then_some(&mut *self.memory)
+    }
+
+    /// Forgets what a reset forgets.
+    pub(crate) fn reset(&mut self, msix: Msix) {
+        self.master = false;
+        self.msix = msix;
+        self.vectors.clear();
+    }
+
+    pub(crate) fn take_interrupts(&mut self) -> Vec<u16> {
+        core::mem::take(&mut self.vectors).into_iter().collect()
+    }
+
+    pub(crate) fn set_mangle(&mut self, mangle: Option<Mangle>) {
+        self.mangle = mangle;
+    }
+}

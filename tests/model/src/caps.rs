@@ -1,0 +1,364 @@
+//! Capabilities: what the card could do (maximum), and what it is set to (current).
+//!
+//! The big profile is what a ConnectX-4 with firmware 14.12.1220 said of itself in a recorded
+//! bring-up, except for features this model does not have (striding receive queues, CQE
+//! compression, the embedded switch), which it does not claim; the small one is the least with
+//! which stock Linux brings up a RoCE interface. SET_HCA_CAP is checked as firmware checks it:
+//! no bit where the maximum has none, no value above the maximum, and only before INIT_HCA.
+
+use crate::cmd::{Command, Life, Refusal, Stage, Status};
+use crate::config::{Config, Personality, Profile};
+use crate::hca::Hca;
+use crate::ifc::caps::{
+    atomic_caps as at, cmd_hca_cap as g, eth_caps as eth, flow_table_nic_cap as ft,
+    flow_table_prop_layout as ftp, roce_cap as ro,
+};
+use crate::ifc::cmd::head_in;
+use crate::ifc::{Field, Layout};
+use std::collections::BTreeMap;
+
+/// Capability block numbers.
+pub(crate) mod kind {
+    pub(crate) const GENERAL: u16 = 0;
+    pub(crate) const ETHERNET: u16 = 1;
+    pub(crate) const ATOMIC: u16 = 3;
+    pub(crate) const ROCE: u16 = 4;
+    pub(crate) const FLOW_TABLE: u16 = 7;
+}
+
+/// Bytes of a block in the commands.
+const BLOCK: usize = 4096;
+
+/// The blocks, by type number.
+#[derive(Debug)]
+pub(crate) struct Caps {
+    max: BTreeMap<u16, Vec<u8>>,
+    current: BTreeMap<u16, Vec<u8>>,
+}
+
+type Values = &'static [(Field, u32)];
+
+/// Both profiles.
+const COMMON: Values = &[
+    (g::port_type, 1),
+    (g::num_ports, 1),
+    (g::cqe_version, 1),
+    (g::rc, 1),
+    (g::uc, 1),
+    (g::ud, 1),
+    (g::xrc, 1),
+    (g::atomic, 1),
+    (g::roce, 1),
+    (g::eth_net_offloads, 1),
+    (g::nic_flow_table, 1),
+    (g::log_bf_reg_size, 9),
+    (g::log_pg_sz, 12),
+    (g::uar_sz, 5),
+    (g::max_wqe_sz_sq, 1024),
+    (g::max_wqe_sz_rq, 512),
+    (g::log_max_msg, 30),
+    (g::log_max_ra_req_qp, 4),
+    (g::log_max_ra_res_qp, 4),
+    (g::log_max_wq_sz, 15),
+    (g::max_indirection, 4),
+    (g::log_max_mrw_sz, 64),
+    (g::log_max_klm_list_size, 16),
+    (g::local_ca_ack_delay, 16),
+    (g::cq_oi, 1),
+    (g::cq_moderation, 1),
+    (g::roce_rw_supported, 1),
+    (g::device_frequency_mhz, 275),
+    (g::device_frequency_khz, 275_000),
+    (g::gid_table_size, 4),
+];
+
+const BIG: Values = &[
+    (g::log_max_qp, 23),
+    (g::log_max_qp_sz, 15),
+    (g::log_max_cq, 24),
+    (g::log_max_cq_sz, 22),
+    (g::log_max_eq, 8),
+    (g::log_max_eq_sz, 22),
+    (g::log_max_mkey, 24),
+    (g::log_max_srq, 23),
+    (g::log_max_srq_sz, 15),
+    (g::log_max_pd, 24),
+    (g::log_max_xrcd, 24),
+    (g::log_max_rq, 23),
+    (g::log_max_sq, 23),
+    (g::log_max_tir, 23),
+    (g::log_max_tis, 23),
+    (g::log_max_rmp, 23),
+    (g::log_max_rqt, 16),
+    (g::log_max_rqt_size, 9),
+    (g::log_max_transport_domain, 16),
+    (g::max_wqe_sz_sq_dc, 256),
+    (g::max_qp_cnt, 255),
+    (g::pkey_table_size, 5),
+    (g::cmdif_checksum, 3),
+    (g::cq_resize, 1),
+    (g::cq_period_mode_modify, 1),
+    (g::block_lb_mc, 1),
+    (g::apm, 1),
+    (g::qkv, 1),
+    (g::pkv, 1),
+    (g::end_pad, 1),
+    (g::bf, 1),
+    (g::compact_address_vector, 1),
+    (g::drain_sigerr, 1),
+    (g::driver_version, 1),
+    (g::basic_cyclic_rcv_wqe, 1),
+    (g::log_max_stride_sz_rq, 9),
+    (g::log_min_stride_sz_rq, 4),
+    (g::log_max_stride_sz_sq, 6),
+    (g::log_min_stride_sz_sq, 6),
+    (g::log_max_vlan_list, 12),
+    (g::log_max_current_mc_list, 14),
+    (g::log_max_current_uc_list, 10),
+    (g::log_max_l2_table, 16),
+    (g::log_uar_page_sz, 8),
+    (g::null_mkey, 1),
+    (g::terminate_scatter_list_mkey, 1),
+    (g::fast_teardown, 1),
+];
+
+const SMALL: Values = &[
+    (g::log_max_eq, 7),
+    (g::log_max_eq_sz, 12),
+    (g::log_max_qp, 10),
+    (g::log_max_cq, 10),
+    (g::log_max_mkey, 12),
+    (g::log_max_pd, 8),
+    (g::log_max_xrcd, 8),
+    (g::log_max_srq, 8),
+    (g::log_max_qp_sz, 12),
+    (g::log_max_srq_sz, 12),
+    (g::log_max_cq_sz, 14),
+    (g::log_max_rq, 8),
+    (g::log_max_sq, 8),
+    (g::log_max_tir, 8),
+    (g::log_max_tis, 8),
+    (g::log_max_rmp, 8),
+    (g::log_max_rqt, 6),
+    (g::log_max_rqt_size, 7),
+    (g::log_max_transport_domain, 4),
+    (g::log_max_stride_sz_rq, 9),
+    (g::log_max_vlan_list, 3),
+    (g::log_max_current_mc_list, 3),
+    (g::log_max_current_uc_list, 3),
+    (g::umr_modify_entity_size_disabled, 1),
+];
+
+/// What SET_HCA_CAP may change in the general block.
+const SETTABLE: &[Field] = &[
+    g::log_max_qp,
+    g::log_max_cq,
+    g::log_max_mkey,
+    g::pkey_table_size,
+    g::cmdif_checksum,
+    g::log_uar_page_sz,
+    g::uar_4k,
+    g::drain_sigerr,
+    g::cache_line_128byte,
+    g::num_vhca_ports,
+    g::mkey_by_name,
+    g::dct,
+    g::roce,
+    g::release_all_pages,
+    g::log_max_current_uc_list,
+];
+
+fn fill(block: &mut [u8], values: Values) {
+    for (field, value) in values {
+        field.set(block, *value);
+    }
+}
+
+impl Caps {
+    pub(crate) fn new(config: &Config) -> Self {
+        let big = config.profile == Profile::Big;
+        let mut general = vec![0; BLOCK];
+        fill(&mut general, COMMON);
+        fill(&mut general, if big { BIG } else { SMALL });
+        if config.umr {
+            g::imaicl.set(&mut general, 1);
+            g::umr_extended_translation_offset.set(&mut general, u32::from(big));
+        }
+        if config.personality == Personality::Pf {
+            // The eswitch itself is not modelled; what the physical function says of itself is.
+            g::vport_group_manager.set(&mut general, u32::from(big));
+        }
+        let mut ethernet = vec![0; BLOCK];
+        fill(
+            &mut ethernet,
+            &[
+                (eth::csum_cap, 1),
+                (eth::vlan_cap, 1),
+                (eth::max_lso_cap, 18),
+                (eth::wqe_inline_mode, 1),
+                (eth::rss_ind_tbl_cap, 7),
+            ],
+        );
+        let mut atomic = vec![0; BLOCK];
+        at::atomic_operations.set(&mut atomic, if big { 0xf } else { 3 });
+        at::atomic_size_qp.set(&mut atomic, if big { 0x3c } else { 8 });
+        at::atomic_size_dc.set(&mut atomic, if big { 0x3c } else { 0 });
+        at::supported_atomic_req_8B_endianness_mode_1.set(&mut atomic, 1);
+        let mut roce = vec![0; BLOCK];
+        ro::l3_type.set(&mut roce, 7);
+        ro::roce_version.set(&mut roce, if big { 7 } else { 5 });
+        ro::r_roce_dest_udp_port.set(&mut roce, 4791);
+        ro::r_roce_min_src_udp_port.set(&mut roce, 0xc000);
+        ro::r_roce_max_src_udp_port.set(&mut roce, 0xffff);
+        ro::roce_address_table_size.set(&mut roce, if big { 256 } else { 32 });
+        ro::fl_rc_qp_when_roce_enabled.set(&mut roce, 1);
+        let mut flow = vec![0; BLOCK];
+        let rx = ft::nic_receive.bytes_mut(&mut flow);
+        ftp::ft_support.set(rx, 1);
+        ftp::flow_modify_en.set(rx, 1);
+        ftp::modify_root.set(rx, 1);
+        ftp::identified_miss_table_mode.set(rx, 1);
+        ftp::flow_table_modify.set(rx, 1);
+        ftp::log_max_ft_size.set(rx, 16);
+        ftp::max_ft_level.set(rx, if big { 255 } else { 64 });
+        ftp::log_max_ft_num.set(rx, 9);
+        ftp::log_max_destination.set(rx, 4);
+        ftp::log_max_flow.set(rx, if big { 25 } else { 16 });
+        let max = BTreeMap::from([
+            (kind::GENERAL, general),
+            (kind::ETHERNET, ethernet),
+            (kind::ATOMIC, atomic),
+            (kind::ROCE, roce),
+            (kind::FLOW_TABLE, flow),
+        ]);
+        let mut current = max.clone();
+        if let Some(general) = current.get_mut(&kind::GENERAL) {
+            let log_max_qp = g::log_max_qp.get(general).min(14);
+            g::log_max_qp.set(general, log_max_qp);
+            g::pkey_table_size.set(general, 0);
+            g::cmdif_checksum.set(general, 0);
+            g::log_uar_page_sz.set(general, 0);
+            g::drain_sigerr.set(general, 0);
+        }
+        Self { max, current }
+    }
+
+    /// A field of the current general block.
+    pub(crate) fn general(&self, field: Field) -> u32 {
+        self.current(kind::GENERAL, field)
+    }
+
+    /// A field of any current block.
+    pub(crate) fn current(&self, block: u16, field: Field) -> u32 {
+        self.current.get(&block).map_or(0, |b| field.get(b))
+    }
+
+    /// EQ numbers end here.
+    pub(crate) fn eq_limit(&self) -> u32 {
+        1 << self.general(g::log_max_eq).min(8)
+    }
+
+    /// Changes fields of a block in maximum and current: a card built differently.
+    pub(crate) fn override_field(&mut self, block: u16, field: Field, value: u32) {
+        for blocks in [&mut self.max, &mut self.current] {
+            if let Some(block) = blocks.get_mut(&block) {
+                field.set(block, value);
+            }
+        }
+    }
+}
+
+/// The layout of a block, for the check of what is set.
+fn layout(block: u16) -> Option<Layout> {
+    match block {
+        kind::GENERAL => Some(g::LAYOUT),
+        kind::ATOMIC => Some(at::LAYOUT),
+        kind::ROCE => Some(ro::LAYOUT),
+        _ => None,
+    }
+}
+
+fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    let op_mod = head_in::op_mod.get(input) as u16;
+    let blocks = if op_mod & 1 == 1 {
+        &hca.caps.current
+    } else {
+        &hca.caps.max
+    };
+    let announced = match op_mod >> 1 {
+        kind::ETHERNET => hca.caps.general(g::eth_net_offloads) != 0,
+        kind::ATOMIC => hca.caps.general(g::atomic) != 0,
+        kind::FLOW_TABLE => hca.caps.general(g::nic_flow_table) != 0,
+        _ => true,
+    };
+    let block = blocks.get(&(op_mod >> 1)).filter(|_| announced);
+    let block = block.ok_or(Status::BadParam.because(0x5a_dd95))?;
+    output[16..16 + BLOCK].copy_from_slice(block);
+    Ok(())
+}
+
+fn set(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
+    if hca.cmd.life == Life::Running {
+        return Err(Status::BadSysState.because(0x10_9001));
+    }
+    let block = (head_in::op_mod.get(input) >> 1) as u16;
+    let wanted = &input[16..16 + BLOCK];
+    let (Some(layout), Some(max), Some(current)) = (
+        layout(block),
+        hca.caps.max.get(&block),
+        hca.caps.current.get(&block),
+    ) else {
+        return Err(Status::BadParam.because(0x10_9002));
+    };
+    if wanted == max && max != current {
+        // Built from the maximum instead of the current block.
+        return Err(Status::BadParam.because(0));
+    }
+    let mut next = current.clone();
+    let mut ignored = Vec::new();
+    for (name, field) in layout.leaves() {
+        let (want, limit, now) = (field.get64(wanted), field.get64(max), field.get64(current));
+        if want == now {
+            continue;
+        }
+        if limit == 0 {
+            return Err(Status::BadParam.because(0x53_7801));
+        }
+        if want > limit {
+            return Err(Status::BadParam.because(0x10_9003));
+        }
+        if block == kind::GENERAL && !SETTABLE.contains(&field) {
+            ignored.push(name);
+            continue;
+        }
+        field.set64(&mut next, want);
+    }
+    hca.caps.current.insert(block, next);
+    if !ignored.is_empty() {
+        hca.bus.complain(format!(
+            "SET_HCA_CAP changes read-only fields: {}",
+            ignored.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+/// The commands handled here.
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        opcode: 0x100,
+        name: "QUERY_HCA_CAP",
+        input: 8,
+        output: 16 + BLOCK,
+        stage: Stage::Enabled,
+        run: query,
+    },
+    Command {
+        opcode: 0x109,
+        name: "SET_HCA_CAP",
+        input: 16 + BLOCK,
+        output: 16,
+        stage: Stage::Enabled,
+        run: set,
+    },
+];

@@ -1,0 +1,326 @@
+//! Command slots over time: doorbell, fetch, execution, answer, event.
+//!
+//! Slots run independently of each other. A command takes effect when it is fetched and is answered
+//! after the latency the configuration asks for, so answers of different slots may overtake each
+//! other. The answer is output bytes first, ownership bit after, command event last, as on silicon;
+//! the event comes for polled commands too, provided the event queue existed at the doorbell.
+
+use super::mailbox::{self, Delivered};
+use super::{Life, Stage, Status, table};
+use crate::eq::{Event, kind};
+use crate::hca::Hca;
+use crate::host::Nanos;
+use crate::ifc::cmd::{head_in, head_out};
+use rand::Rng;
+use std::collections::BTreeSet;
+
+/// What a hook decides about a command about to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Let it run.
+    Run,
+    /// Answer with this status and syndrome instead of running it.
+    Refuse {
+        /// Status byte.
+        status: u8,
+        /// Syndrome word.
+        syndrome: u32,
+    },
+    /// Fail the transport with this delivery status.
+    Undelivered(u8),
+    /// Never run it and never answer.
+    Mute,
+    /// Run it, answer that much later.
+    Late(Nanos),
+    /// Run it and clear the ownership bit, but post no event.
+    NoEvent,
+}
+
+/// Sees every command; the one place where a test interferes with the command interface.
+pub trait CommandHook: Send {
+    /// The `nth` command since construction, from 0, is about to run.
+    fn command(&mut self, nth: u64, opcode: u16, input: &[u8]) -> Verdict;
+
+    /// It ran, or was refused; `output` is what will be written, cut to the declared length.
+    fn completed(&mut self, _nth: u64, _opcode: u16, _input: &[u8], _output: &[u8]) {}
+}
+
+/// What a slot waits for.
+#[derive(Debug)]
+enum Phase {
+    /// The device has not looked yet.
+    Fetch,
+    /// It has run; this goes back.
+    Answer(Delivered),
+}
+
+#[derive(Debug)]
+struct Job {
+    slot: u32,
+    due: Nanos,
+    event: bool,
+    phase: Phase,
+}
+
+/// State of the command interface.
+#[derive(Default)]
+pub(crate) struct CommandQueue {
+    /// Address of the command page; none until its low half was written.
+    pub(crate) base: Option<u64>,
+    /// High half as last written.
+    pub(crate) high: u32,
+    /// How far bring-up is.
+    pub(crate) life: Life,
+    /// Interface version chosen by SET_ISSI.
+    pub(crate) issi: u16,
+    jobs: Vec<Job>,
+    events: Vec<(Nanos, u32)>,
+    dead: BTreeSet<u32>,
+    count: u64,
+    hook: Option<Box<dyn CommandHook>>,
+}
+
+impl core::fmt::Debug for CommandQueue {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("CommandQueue")
+            .field("base", &self.base)
+            .field("life", &self.life)
+            .finish()
+    }
+}
+
+/// log2 of the number of slots.
+pub(crate) const LOG_SIZE: u32 = 5;
+/// log2 of the distance between slots.
+pub(crate) const LOG_STRIDE: u32 = 6;
+
+impl CommandQueue {
+    pub(crate) fn set_hook(&mut self, hook: Option<Box<dyn CommandHook>>) {
+        self.hook = hook;
+    }
+
+    /// Back to power-on; the hook and the count survive, being the test's.
+    pub(crate) fn reset(&mut self) {
+        *self = Self {
+            hook: self.hook.take(),
+            count: self.count,
+            ..Self::default()
+        };
+    }
+
+    /// Commands executed since construction.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// A store to the command doorbell.
+pub(crate) fn doorbell(hca: &mut Hca, vector: u32) {
+    hca.bus.stats.command_doorbells += 1;
+    if hca.cmd.base.is_none() {
+        hca.bus
+            .complain("command doorbell before the command page was set");
+        return;
+    }
+    let event = hca.eqs.subscribed(kind::COMMAND);
+    for slot in (0..1 << LOG_SIZE).filter(|slot| vector >> slot & 1 != 0) {
+        if hca.cmd.dead.contains(&slot) || hca.cmd.jobs.iter().any(|job| job.slot == slot) {
+            hca.bus
+                .complain(format!("command slot {slot} rung while the device owns it"));
+            continue;
+        }
+        let due = hca.bus.now;
+        hca.cmd.jobs.push(Job {
+            slot,
+            due,
+            event,
+            phase: Phase::Fetch,
+        });
+    }
+}
+
+/// Runs what is due; says when next.
+pub(crate) fn step(hca: &mut Hca) -> Option<Nanos> {
+    if hca.regs.dead() {
+        return None;
+    }
+    while let Some(at) = hca.cmd.jobs.iter().position(|job| job.due <= hca.bus.now) {
+        let job = hca.cmd.jobs.remove(at);
+        match job.phase {
+            Phase::Fetch => fetch(hca, job.slot, job.event),
+            Phase::Answer(delivered) => answer(hca, job.slot, job.event, &delivered),
+        }
+    }
+    events(hca);
+    let jobs = hca.cmd.jobs.iter().map(|job| job.due);
+    jobs.chain(hca.cmd.events.iter().map(|event| event.0)).min()
+}
+
+/// Latency between fetch and answer.
+fn latency(hca: &mut Hca, opcode: u16) -> Nanos {
+    if !hca.config.hardware_like {
+        return hca.config.command_latency;
+    }
+    match opcode {
+        0x102 | 0x104 | 0x108 => hca.bus.rng.random_range(100_000_000..2_000_000_000),
+        _ => hca.bus.rng.random_range(10_000..100_000_000),
+    }
+}
+
+fn fetch(hca: &mut Hca, slot: u32, event: bool) {
+    let Some(base) = hca.cmd.base else { return };
+    let entry = base + (u64::from(slot) << LOG_STRIDE);
+    let in_flight: Vec<u64> = hca
+        .cmd
+        .jobs
+        .iter()
+        .filter_map(|job| match &job.phase {
+            Phase::Answer(delivered) => Some(delivered.blocks.iter().copied()),
+            Phase::Fetch => None,
+        })
+        .flatten()
+        .collect();
+    let message = match mailbox::fetch(hca, entry) {
+        Ok(Some(message)) => message,
+        Ok(None) => return,
+        Err(error) => {
+            // Silicon hangs here, and its driver sees ENABLE_HCA time out.
+            hca.bus.complain(format!("command slot {slot}: {error}"));
+            hca.cmd.dead.insert(slot);
+            return;
+        }
+    };
+    let mut delivered = Delivered {
+        entry,
+        blocks: Vec::new(),
+        ..Delivered::default()
+    };
+    let (mut extra, mut event) = (0, event);
+    let mut opcode = 0;
+    match message {
+        Err(refused) => delivered = refused,
+        Ok(message) => {
+            if message.blocks.iter().any(|block| in_flight.contains(block)) {
+                hca.bus.complain(format!(
+                    "command slot {slot}: a mailbox is still owned by another"
+                ));
+            }
+            opcode = head_in::opcode.get(&message.input) as u16;
+            let nth = hca.cmd.count;
+            hca.cmd.count += 1;
+            *hca.bus.stats.commands.entry(opcode).or_default() += 1;
+            let mut hook = hca.cmd.hook.take();
+            let verdict = hook.as_mut().map_or(Verdict::Run, |hook| {
+                hook.command(nth, opcode, &message.input)
+            });
+            let mut output = vec![0; message.output_length];
+            match verdict {
+                Verdict::Run | Verdict::Late(_) | Verdict::NoEvent => {
+                    output = execute(hca, opcode, &message.input, message.output_length);
+                }
+                Verdict::Refuse { status, syndrome } => {
+                    head_out::status.set(&mut output, u32::from(status));
+                    head_out::syndrome.set(&mut output, syndrome);
+                }
+                Verdict::Undelivered(status) => delivered.status = status,
+                Verdict::Mute => {}
+            }
+            if let Some(hook) = &mut hook {
+                hook.completed(nth, opcode, &message.input, &output);
+            }
+            hca.cmd.hook = hook;
+            match verdict {
+                Verdict::Mute => {
+                    hca.cmd.dead.insert(slot);
+                    return;
+                }
+                Verdict::Late(by) => extra = by,
+                Verdict::NoEvent => event = false,
+                Verdict::Run | Verdict::Refuse { .. } | Verdict::Undelivered(_) => {}
+            }
+            delivered.output = output;
+            delivered.out_blocks = message.out_blocks;
+            delivered.blocks = message.blocks;
+        }
+    }
+    let due = hca.bus.now + latency(hca, opcode) + extra;
+    if hca.cmd.base == Some(base) {
+        hca.cmd.jobs.push(Job {
+            slot,
+            due,
+            event,
+            phase: Phase::Answer(delivered),
+        });
+    }
+}
+
+/// Runs one command; the answer is as long as the driver declared.
+fn execute(hca: &mut Hca, opcode: u16, input: &[u8], length: usize) -> Vec<u8> {
+    let mut output = vec![0; length];
+    let row = table::find(opcode);
+    let result = match row {
+        None => Err(Status::BadOp.because(u32::from(opcode) << 12 | 0xb0)),
+        Some(row) if input.len() < row.input => {
+            Err(Status::BadInputLength.because(u32::from(opcode) << 12 | 0xb1))
+        }
+        Some(row) if !hca.cmd.life.allows(row.stage) => {
+            Err(Status::BadSysState.because(u32::from(opcode) << 12 | 0xb2))
+        }
+        Some(row) => {
+            if length < row.output {
+                hca.bus.complain(format!(
+                    "{}: output of {length} bytes declared, the answer has {}",
+                    row.name, row.output
+                ));
+            }
+            output.resize(length.max(row.output), 0);
+            (row.run)(hca, input, &mut output)
+        }
+    };
+    if let Err(refusal) = result {
+        output.fill(0);
+        head_out::status.set(&mut output, u32::from(refusal.status));
+        head_out::syndrome.set(&mut output, refusal.syndrome);
+    }
+    output.truncate(length);
+    output
+}
+
+fn answer(hca: &mut Hca, slot: u32, event: bool, delivered: &Delivered) {
+    if let Err(error) = mailbox::answer(&mut hca.bus, delivered) {
+        hca.bus.complain(format!("command slot {slot}: {error}"));
+        hca.cmd.dead.insert(slot);
+        return;
+    }
+    if event {
+        let gap = if hca.config.hardware_like {
+            hca.bus.rng.random_range(0..200_000)
+        } else {
+            0
+        };
+        hca.cmd.events.push((hca.bus.now + gap, 1 << slot));
+    }
+}
+
+/// Command events due by now leave as one, with all their slots in it.
+fn events(hca: &mut Hca) {
+    let now = hca.bus.now;
+    let due = hca.cmd.events.iter().filter(|(at, _)| *at <= now);
+    let slots = due.fold(0, |acc, (_, bits)| acc | bits);
+    hca.cmd.events.retain(|(at, _)| *at > now);
+    if slots != 0 {
+        hca.eqs
+            .raise(&mut hca.bus, &Event::new(kind::COMMAND, 0).with(0, slots));
+    }
+}
+
+/// Whether a stage is reached.
+impl Life {
+    pub(crate) fn allows(self, stage: Stage) -> bool {
+        match stage {
+            Stage::Always => true,
+            Stage::Enabled => self != Self::Off,
+            Stage::Running => self == Self::Running,
+        }
+    }
+}

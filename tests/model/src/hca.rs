@@ -1,0 +1,202 @@
+//! The device: its parts, and the calls from outside.
+
+use crate::bus::{Bus, Mangle};
+use crate::caps::Caps;
+use crate::cmd::{CommandHook, CommandQueue, engine};
+use crate::config::Config;
+use crate::eq::{Event, EventQueues};
+use crate::host::{HostMemory, Nanos};
+use crate::numbers::Ids;
+use crate::objects::Objects;
+use crate::pages::Pages;
+use crate::reg_access::PortRegisters;
+use crate::regs::{ConfigSpace, Msix, Registers, UarLatch};
+use crate::roce::RoceTable;
+use crate::stats::Stats;
+use crate::transport::Transport;
+use crate::vport::Vport;
+use crate::wire::Wire;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+/// One mlx5 function, plugged into a host's memory and a wire.
+pub struct Hca {
+    /// What it was built as; never changes.
+    pub(crate) config: Config,
+    /// DMA, interrupts, time, books.
+    pub(crate) bus: Bus,
+    /// The cable.
+    pub(crate) wire: Box<dyn Wire + Send>,
+    /// PCI configuration space.
+    pub(crate) pci: ConfigSpace,
+    /// Initialization segment, health, MSI-X table.
+    pub(crate) regs: Registers,
+    /// First half of a split doorbell.
+    pub(crate) latch: UarLatch,
+    /// Command interface.
+    pub(crate) cmd: CommandQueue,
+    /// Plain number spaces: UAR, PD, TD, XRCD, counters.
+    pub(crate) ids: Ids,
+    /// Capabilities, as set.
+    pub(crate) caps: Caps,
+    /// Firmware pages.
+    pub(crate) pages: Pages,
+    /// Event queues.
+    pub(crate) eqs: EventQueues,
+    /// NIC vport context and link.
+    pub(crate) vport: Vport,
+    /// Registers reached by ACCESS_REG.
+    pub(crate) port: PortRegisters,
+    /// RoCE address table.
+    pub(crate) roce: RoceTable,
+    /// Queues, keys, steering: everything with a number.
+    pub(crate) objects: Objects,
+    /// Transport engines.
+    pub(crate) transport: Transport,
+}
+
+impl core::fmt::Debug for Hca {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Hca")
+            .field("config", &self.config)
+            .field("bus", &self.bus)
+            .finish()
+    }
+}
+
+impl Hca {
+    /// A device just powered up, plugged into memory and a wire.
+    pub fn new(
+        config: Config,
+        memory: Box<dyn HostMemory + Send>,
+        wire: Box<dyn Wire + Send>,
+    ) -> Self {
+        let rng = SmallRng::seed_from_u64(config.seed);
+        let msix = Msix::new(config.vectors, config.msix_in_bar);
+        let caps = Caps::new(&config);
+        Self {
+            bus: Bus::new(memory, rng, msix),
+            wire,
+            pci: ConfigSpace::new(&config),
+            regs: Registers::after_reset(0, config.init_time),
+            latch: UarLatch::default(),
+            cmd: CommandQueue::default(),
+            ids: Ids::new(&caps),
+            eqs: EventQueues::new(caps.eq_limit()),
+            caps,
+            pages: Pages::default(),
+            vport: Vport::new(&config),
+            port: PortRegisters::new(&config),
+            roce: RoceTable::default(),
+            objects: Objects::default(),
+            transport: Transport::default(),
+            config,
+        }
+    }
+
+    /// Function level reset: every object, page and command is forgotten, nothing more is read or
+    /// written, configuration space is back to power-on. Hardware-like, the function answers
+    /// nothing for a while; then `initializing` reads 1 for the configured time.
+    pub fn flr(&mut self) {
+        self.pci = ConfigSpace::new(&self.config);
+        self.bus
+            .reset(Msix::new(self.config.vectors, self.config.msix_in_bar));
+        self.reset_function();
+    }
+
+    /// What both kinds of reset do to the function behind the BAR.
+    pub(crate) fn reset_function(&mut self) {
+        let gone = if self.config.hardware_like {
+            50_000_000
+        } else {
+            0
+        };
+        let back = self.bus.now + gone;
+        self.regs = Registers::after_reset(back, back + self.config.init_time);
+        self.cmd.reset();
+        self.caps = Caps::new(&self.config);
+        self.pages = Pages::default();
+        let cable = self.vport.cable;
+        self.vport = Vport::new(&self.config);
+        self.vport.cable = cable;
+        self.port = PortRegisters::new(&self.config);
+        self.drop_objects();
+    }
+
+    /// Forgets every object: what a teardown leaves of the function's contexts.
+    pub(crate) fn drop_objects(&mut self) {
+        self.latch = UarLatch::default();
+        self.ids = Ids::new(&self.caps);
+        self.eqs = EventQueues::new(self.caps.eq_limit());
+        self.roce = RoceTable::default();
+        self.objects = Objects::default();
+        self.transport = Transport::default();
+    }
+
+    /// Does everything due at `now`; says when it wants to be called next. A dead device does
+    /// nothing.
+    pub fn step(&mut self, now: Nanos) -> Option<Nanos> {
+        self.bus.now = self.bus.now.max(now);
+        if self.regs.dead() {
+            return None;
+        }
+        let commands = engine::step(self);
+        let objects = crate::objects::step(self);
+        let transport = crate::transport::step(self);
+        [commands, objects, transport].into_iter().flatten().min()
+    }
+
+    /// The firmware falls: syndrome in the health buffer, counter stopped, no answer to anything
+    /// until a reset.
+    pub fn die(&mut self, syndrome: u8) {
+        self.regs.die(self.bus.now, syndrome);
+    }
+
+    /// Puts any event into the queue subscribed to it, or, with a number, into that queue.
+    pub fn inject_event(&mut self, eqn: Option<u8>, event: &Event) {
+        match eqn {
+            Some(eqn) => self.eqs.post(&mut self.bus, u32::from(eqn), event),
+            None => self.raise(event),
+        }
+    }
+
+    /// Sees every command from now on; `None` takes it away.
+    pub fn set_command_hook(&mut self, hook: Option<Box<dyn CommandHook>>) {
+        self.cmd.set_hook(hook);
+    }
+
+    /// Commands taken since construction; the number the hook's next command will have.
+    pub fn commands(&self) -> u64 {
+        self.cmd.count()
+    }
+
+    /// Posts an asynchronous event to the EQ subscribed to its kind.
+    pub(crate) fn raise(&mut self, event: &Event) {
+        self.eqs.raise(&mut self.bus, event);
+    }
+
+    /// Posts a completion event for a CQ to its EQ.
+    pub(crate) fn completion_event(&mut self, eqn: u32, cqn: u32) {
+        self.eqs.post(&mut self.bus, eqn, &Event::completion(cqn));
+    }
+
+    /// What the device counted.
+    pub fn stats(&self) -> &Stats {
+        &self.bus.stats
+    }
+
+    /// What silicon would let pass although it is wrong, in words, in order.
+    pub fn complaints(&self) -> &[String] {
+        self.bus.complaints()
+    }
+
+    /// MSI-X vectors that fired since the last call.
+    pub fn interrupts(&mut self) -> Vec<u16> {
+        self.bus.take_interrupts()
+    }
+
+    /// Lets `mangle` see and change every DMA write by kind; `None` takes it away.
+    pub fn set_mangle(&mut self, mangle: Option<Mangle>) {
+        self.bus.set_mangle(mangle);
+    }
+}

@@ -1,0 +1,123 @@
+//! Numbers the device hands out, and who still refers to them.
+//!
+//! The firmware refuses to destroy what something else refers to; every kind of object does that
+//! the same way, so it is done here once.
+
+use crate::caps::Caps;
+use crate::cmd::{Refusal, Status};
+use crate::ifc::caps::cmd_hca_cap as cap;
+use std::collections::BTreeMap;
+
+/// One number space: allocated numbers, each with a count of references.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    first: u32,
+    limit: u32,
+    next: u32,
+    live: BTreeMap<u32, u32>,
+    what: u32,
+}
+
+impl Numbers {
+    /// Numbers from `first` up to and excluding `limit`; `what` marks the syndromes of this space.
+    pub(crate) fn new(first: u32, limit: u32, what: u32) -> Self {
+        Self {
+            first,
+            limit,
+            next: first,
+            live: BTreeMap::new(),
+            what,
+        }
+    }
+
+    /// The next free number; a freed one is not handed out again before the space wrapped.
+    pub(crate) fn take(&mut self) -> Result<u32, Refusal> {
+        if self.live.len() as u64 >= u64::from(self.limit.saturating_sub(self.first)) {
+            return Err(Status::ExceedLimit.because(self.what | 1));
+        }
+        while self.live.contains_key(&self.next) || self.next >= self.limit {
+            self.next = if self.next + 1 >= self.limit {
+                self.first
+            } else {
+                self.next + 1
+            };
+        }
+        let n = self.next;
+        self.next = if n + 1 >= self.limit {
+            self.first
+        } else {
+            n + 1
+        };
+        self.live.insert(n, 0);
+        Ok(n)
+    }
+
+    /// Whether it names something.
+    pub(crate) fn contains(&self, n: u32) -> bool {
+        self.live.contains_key(&n)
+    }
+
+    /// One more reference; refused when it names nothing.
+    pub(crate) fn hold(&mut self, n: u32) -> Result<(), Refusal> {
+        let count = self
+            .live
+            .get_mut(&n)
+            .ok_or(Status::BadResource.because(self.what | 2))?;
+        *count += 1;
+        Ok(())
+    }
+
+    /// One reference less.
+    pub(crate) fn release(&mut self, n: u32) {
+        if let Some(count) = self.live.get_mut(&n) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Takes the number back; refused while it is referred to or names nothing.
+    pub(crate) fn free(&mut self, n: u32) -> Result<(), Refusal> {
+        match self.live.get(&n) {
+            None => Err(Status::BadResource.because(self.what | 3)),
+            Some(0) => {
+                self.live.remove(&n);
+                Ok(())
+            }
+            Some(_) => Err(Status::BadResourceState.because(self.what | 4)),
+        }
+    }
+
+    /// How many are live.
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+}
+
+/// The plain number spaces: things without a context.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    /// User access regions; the number is the page of the BAR.
+    pub(crate) uar: Numbers,
+    /// Protection domains.
+    pub(crate) pd: Numbers,
+    /// Transport domains.
+    pub(crate) td: Numbers,
+    /// XRC domains.
+    pub(crate) xrcd: Numbers,
+    /// Queue counters.
+    pub(crate) counter: Numbers,
+}
+
+impl Ids {
+    /// Spaces as large as the capabilities say.
+    pub(crate) fn new(caps: &Caps) -> Self {
+        let end = |field| 1 << caps.general(field).min(24);
+        Self {
+            // The first number a real card gave; the pages of the BAR end the space.
+            uar: Numbers::new(0x10, 0x2000, 0x80_2000),
+            pd: Numbers::new(1, end(cap::log_max_pd), 0x80_0000),
+            td: Numbers::new(1, end(cap::log_max_transport_domain), 0x81_6000),
+            xrcd: Numbers::new(1, end(cap::log_max_xrcd), 0x80_e000),
+            counter: Numbers::new(1, 256, 0x77_1000),
+        }
+    }
+}

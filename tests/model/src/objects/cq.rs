@@ -1,0 +1,222 @@
+//! Completion queues: the ring, its overrun check and its arm state.
+//!
+//! An entry is one write in ascending order, so the byte that holds opcode and owner becomes visible
+//! last. Payload is always written before this file is called. An event fires when the CQ is armed
+//! and an entry beyond the consumer index named in the arm word exists.
+//!
+//! Not here: interrupt moderation (period and count are stored and read back, and every event is
+//! immediate), CQE compression, resize.
+
+use super::buffer;
+use super::cqe::{CQE_BYTES, Cqe};
+use crate::bus::{Bus, Wrote};
+use crate::queue_memory::QueueMemory;
+
+/// What an armed CQ waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Armed {
+    /// Nothing.
+    No,
+    /// Any completion.
+    Any,
+    /// A solicited completion or an error.
+    Solicited,
+    /// An event was sent; waits for the next arm.
+    Fired,
+}
+
+/// Why a CQ takes no more entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum CqFault {
+    /// The ring is full and `oi` is clear.
+    Overrun = 1,
+    /// The ring cannot be written.
+    AccessViolation = 2,
+}
+
+/// What came of a new entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Posted {
+    /// Written; no event.
+    Quiet,
+    /// Written, and the CQ's EQ gets a completion event.
+    Event,
+    /// Lost, and the CQ just went to error: CQ error event, its queues to error.
+    Fault(CqFault),
+    /// Lost: the CQ was in error before.
+    Dead,
+}
+
+/// One completion queue.
+#[derive(Debug)]
+pub(crate) struct Cq {
+    /// Number.
+    pub(crate) cqn: u32,
+    /// EQ of its completion events.
+    pub(crate) eqn: u32,
+    /// UAR page whose doorbell arms it.
+    pub(crate) uar: u32,
+    /// log2 of the entries.
+    pub(crate) log_size: u32,
+    /// Distance of two entries: 64 or 128 bytes.
+    pub(crate) stride: u64,
+    /// Collapsed: every entry goes to slot 0.
+    pub(crate) collapsed: bool,
+    /// Ignore overrun.
+    pub(crate) oi: bool,
+    /// Bus address of the doorbell record.
+    pub(crate) dbr: u64,
+    /// The ring.
+    pub(crate) ring: QueueMemory,
+    /// Producer index, free running.
+    pub(crate) producer: u32,
+    /// Consumer index as last read or armed, 24 bits.
+    pub(crate) consumer: u32,
+    /// Producer index of the newest entry that counts as solicited, plus one.
+    pub(crate) last_solicited: u32,
+    /// Producer index at the last event.
+    pub(crate) last_notified: u32,
+    /// Arm state.
+    pub(crate) armed: Armed,
+    /// Sequence number of the arm that fired last.
+    pub(crate) fired_sn: Option<u8>,
+    /// Sequence number of the present arm.
+    pub(crate) sn: u8,
+    /// Why it takes no entries.
+    pub(crate) fault: Option<CqFault>,
+    /// The context as the driver gave it, for QUERY_CQ.
+    pub(crate) context: Vec<u8>,
+}
+
+/// 24-bit distance from `b` up to `a`.
+const fn ahead(a: u32, b: u32) -> u32 {
+    a.wrapping_sub(b) & 0xff_ffff
+}
+
+impl Cq {
+    /// Entries.
+    pub(crate) const fn size(&self) -> u32 {
+        1 << self.log_size
+    }
+
+    fn full(&mut self, bus: &mut Bus) -> bool {
+        if self.oi {
+            return false;
+        }
+        if ahead(self.producer, self.consumer) < self.size() {
+            return false;
+        }
+        if let Ok(ci) = bus.read_be32(self.dbr) {
+            self.consumer = ci & 0xff_ffff;
+        }
+        ahead(self.producer, self.consumer) >= self.size()
+    }
+
+    /// Writes one entry.
+    pub(crate) fn post(&mut self, bus: &mut Bus, cqe: &Cqe) -> Posted {
+        if self.fault.is_some() {
+            return Posted::Dead;
+        }
+        if self.full(bus) {
+            return self.fail(CqFault::Overrun);
+        }
+        let mut bytes = cqe.encode();
+        let slot = if self.collapsed {
+            0
+        } else {
+            self.producer & (self.size() - 1)
+        };
+        let lap = (self.producer >> self.log_size) & 1;
+        bytes[CQE_BYTES - 1] |= u8::from(lap == 1);
+        // Of a 128-byte entry the second half is the entry proper.
+        let at = u64::from(slot) * self.stride + (self.stride - CQE_BYTES as u64);
+        let written = buffer::write_entry(bus, Wrote::Cqe, &self.ring, at, &bytes);
+        if written.is_err() {
+            return self.fail(CqFault::AccessViolation);
+        }
+        bus.stats.cqes += 1;
+        self.producer = self.producer.wrapping_add(1);
+        if cqe.counts_as_solicited() {
+            self.last_solicited = self.producer;
+        }
+        let fires = match self.armed {
+            Armed::Any => true,
+            Armed::Solicited => cqe.counts_as_solicited(),
+            Armed::No | Armed::Fired => false,
+        };
+        if fires {
+            self.fire();
+            Posted::Event
+        } else {
+            Posted::Quiet
+        }
+    }
+
+    fn fail(&mut self, fault: CqFault) -> Posted {
+        self.fault = Some(fault);
+        Posted::Fault(fault)
+    }
+
+    fn fire(&mut self) {
+        self.armed = Armed::Fired;
+        self.fired_sn = Some(self.sn);
+        self.last_notified = self.producer;
+    }
+
+    /// The arm doorbell. True when the event fires at once; an error is a complaint, the doorbell
+    /// is then without effect.
+    pub(crate) fn arm(&mut self, word: u32) -> Result<bool, String> {
+        let sn = u8::try_from((word >> 28) & 3).unwrap_or(0);
+        if word >> 30 != 0 {
+            return Err(format!("CQ {:#x}: reserved bits in arm word {word:#x}", self.cqn));
+        }
+        if self.fired_sn == Some(sn) {
+            return Err(format!(
+                "CQ {:#x}: armed again with sequence number {sn} after its event; \
+                 the number must change with every event",
+                self.cqn
+            ));
+        }
+        let solicited = word & (1 << 24) != 0;
+        let ci = word & 0xff_ffff;
+        self.sn = sn;
+        self.consumer = ci;
+        self.armed = if solicited {
+            Armed::Solicited
+        } else {
+            Armed::Any
+        };
+        // The newest entry that counts must lie beyond the consumer index.
+        let newest = if solicited {
+            self.last_solicited
+        } else {
+            self.producer
+        };
+        let beyond = ahead(newest, ci);
+        let fires = newest != 0 && beyond != 0 && beyond < 0x80_0000 && self.fault.is_none();
+        if fires {
+            self.fire();
+        }
+        Ok(fires)
+    }
+
+    /// `cqc.status`.
+    pub(crate) const fn status_code(&self) -> u32 {
+        match self.fault {
+            None => 0,
+            Some(CqFault::Overrun) => 9,
+            Some(CqFault::AccessViolation) => 0xa,
+        }
+    }
+
+    /// `cqc.st`.
+    pub(crate) const fn state_code(&self) -> u32 {
+        match self.armed {
+            Armed::No => 0,
+            Armed::Solicited => 6,
+            Armed::Any => 9,
+            Armed::Fired => 0xa,
+        }
+    }
+}

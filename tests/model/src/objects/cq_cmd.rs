@@ -1,0 +1,126 @@
+//! Completion queues by command: CREATE_CQ, DESTROY_CQ, QUERY_CQ, MODIFY_CQ.
+
+use super::cq::{Armed, Cq};
+use crate::cmd::{Refusal, Status};
+use crate::hca::Hca;
+use crate::ifc::cmd::{head_in, head_out};
+use crate::ifc::cq::{cqc, create_cq_in, query_cq_out};
+use crate::queue_memory::QueueMemory;
+
+/// MODIFY_CQ field_select with op_mod 0: period, count, overrun, period mode.
+const MODIFY_PERIOD: u32 = 1;
+const MODIFY_COUNT: u32 = 2;
+const MODIFY_OVERRUN: u32 = 4;
+const MODIFY_MODE: u32 = 0x10;
+
+/// CREATE_CQ.
+pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    let context = create_cq_in::cqc.bytes(input);
+    let log_size = cqc::log_cq_size.get(context);
+    if log_size > 22 {
+        return Err(Status::BadParam.because(0x40_0010));
+    }
+    if cqc::cqe_comp_en.is_set(context) || cqc::dbr_umem_valid.is_set(context) {
+        return Err(Status::BadParam.because(0x40_0011));
+    }
+    let stride = match cqc::cqe_sz.get(context) {
+        0 => 64,
+        1 | 2 => 128,
+        _ => return Err(Status::BadParam.because(0x40_0012)),
+    };
+    let uar = cqc::uar_page.get(context);
+    if !hca.ids.uar.contains(uar) {
+        return Err(Status::BadResource.because(0x40_0013));
+    }
+    let dbr = cqc::dbr_addr.get64(context);
+    if dbr % 8 != 0 {
+        return Err(Status::BadParam.because(0x40_0014));
+    }
+    let ring = QueueMemory::new(
+        create_cq_in::pas.tail(input),
+        cqc::log_page_size.get(context),
+        cqc::page_offset.get(context),
+        stride << log_size,
+    )
+    .ok_or(Status::BadInputLength.because(0x40_0015))?;
+    let eqn = cqc::c_eqn_or_apu_element.get(context) & 0xff;
+    let context = context.to_vec();
+    hca.eqs.hold(eqn)?;
+    let cqn = hca.objects.cq_numbers.take().inspect_err(|_| hca.eqs.release(eqn))?;
+    hca.ids.uar.hold(uar)?;
+    hca.objects.cqs.insert(
+        cqn,
+        Cq {
+            cqn,
+            eqn,
+            uar,
+            log_size,
+            stride,
+            collapsed: cqc::cc.is_set(&context),
+            oi: cqc::oi.is_set(&context),
+            dbr,
+            ring,
+            producer: 0,
+            consumer: 0,
+            last_solicited: 0,
+            last_notified: 0,
+            armed: Armed::No,
+            fired_sn: None,
+            sn: 0,
+            fault: None,
+            context,
+        },
+    );
+    head_out::number.set(output, cqn);
+    Ok(())
+}
+
+/// DESTROY_CQ: refused while a queue uses it.
+pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
+    let cqn = head_in::number.get(input) & 0xff_ffff;
+    hca.objects.cq_numbers.free(cqn)?;
+    if let Some(cq) = hca.objects.cqs.remove(&cqn) {
+        hca.eqs.release(cq.eqn);
+        hca.ids.uar.release(cq.uar);
+    }
+    Ok(())
+}
+
+/// QUERY_CQ.
+pub(crate) fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    let cqn = head_in::number.get(input) & 0xff_ffff;
+    let cq = hca.objects.cqs.get(&cqn).ok_or(Status::BadResource.because(0x40_2001))?;
+    let context = query_cq_out::cqc.bytes_mut(output);
+    let n = context.len().min(cq.context.len());
+    context[..n].copy_from_slice(&cq.context[..n]);
+    cqc::status.set(context, cq.status_code());
+    cqc::st.set(context, cq.state_code());
+    cqc::last_notified_index.set(context, cq.last_notified);
+    cqc::last_solicit_index.set(context, cq.last_solicited);
+    cqc::consumer_counter.set(context, cq.consumer);
+    cqc::producer_counter.set(context, cq.producer);
+    Ok(())
+}
+
+/// MODIFY_CQ: moderation and overrun; a resize (op_mod 1) is not offered.
+pub(crate) fn modify(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
+    let cqn = head_in::number.get(input) & 0xff_ffff;
+    if head_in::op_mod.get(input) != 0 {
+        return Err(Status::BadOp.because(0x40_3001));
+    }
+    let cq = hca.objects.cqs.get_mut(&cqn).ok_or(Status::BadResource.because(0x40_3002))?;
+    let select = create_cq_in::field_select.get(input);
+    let new = create_cq_in::cqc.bytes(input);
+    for (bit, field) in [
+        (MODIFY_PERIOD, cqc::cq_period),
+        (MODIFY_COUNT, cqc::cq_max_count),
+        (MODIFY_OVERRUN, cqc::oi),
+        (MODIFY_MODE, cqc::cq_period_mode),
+    ] {
+        if select & bit != 0 {
+            field.set(&mut cq.context, field.get(new));
+        }
+    }
+    cq.oi = cqc::oi.is_set(&cq.context);
+    Ok(())
+}

@@ -1,0 +1,458 @@
+//! The device as an engine or a raw queue sees it: memory under protection, completions, events.
+//!
+//! [`Device`] borrows the parts of the [`Hca`] that a running queue may touch, and is the `Host`
+//! of the transport's engines. A frame only goes to the outbox; a queue that must fall because its
+//! CQ fell only goes to the list of doomed ones: neither calls back into an engine.
+
+use super::Objects;
+use super::cq::Posted;
+use super::cqe::{Cqe, CqeOpcode};
+use super::mkey::{ANY_QPN, ATOMIC, Access as KeyAccess, Denied, LR, LW, RR, RW, Run};
+use super::mkey_cmd::RESERVED_LKEY;
+use super::qp::{Qp, Receives};
+use super::umr::{Poster, Source, Umr};
+use crate::bus::{Bus, Wrote};
+use crate::eq::{Event, EventQueues, kind};
+use crate::hca::Hca;
+use crate::host::Nanos;
+use crate::ifc::qp::qpc;
+use crate::roce::RoceTable;
+use crate::transport::host::{
+    Access, BadWqe, DataSegment, Host, QpEvent, QpKind, QpState, RecvCompletion, RecvKind, RecvWqe,
+    RemoteAddress, RemoteFault, RoceAddress, SendCompletion, SendWqe, Syndrome, UmrWqe,
+};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The parts of the device a running queue may touch.
+pub(crate) struct Device<'a> {
+    pub(crate) bus: &'a mut Bus,
+    pub(crate) objects: &'a mut Objects,
+    pub(crate) eqs: &'a mut EventQueues,
+    roce: &'a RoceTable,
+    umr: bool,
+}
+
+/// On whose behalf local memory is touched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    /// Number of the queue.
+    pub(crate) qpn: u32,
+    /// Its protection domain.
+    pub(crate) pd: u32,
+    /// It may use the reserved local key.
+    pub(crate) rlky: bool,
+}
+
+impl<'a> Device<'a> {
+    /// Borrows it from the whole.
+    pub(crate) fn of(hca: &'a mut Hca) -> Self {
+        Self {
+            bus: &mut hca.bus,
+            objects: &mut hca.objects,
+            eqs: &mut hca.eqs,
+            roce: &hca.roce,
+            umr: hca.config.umr,
+        }
+    }
+
+    /// Writes a completion and whatever follows from it.
+    pub(crate) fn complete(&mut self, cqn: u32, cqe: &Cqe) {
+        let Some(cq) = self.objects.cqs.get_mut(&cqn) else { return };
+        match cq.post(self.bus, cqe) {
+            Posted::Quiet | Posted::Dead => {}
+            Posted::Event => self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn)),
+            Posted::Fault(fault) => {
+                self.bus.complain(format!("CQ {cqn:#x}: {fault:?}, an entry is lost"));
+                self.eqs.raise(self.bus, &Event::cq_error(cqn, fault as u8));
+                self.objects.doom_users_of(cqn);
+            }
+        }
+    }
+
+    /// The bus addresses of a piece of local memory.
+    fn local(&self, owner: Owner, segment: &DataSegment, rights: u8) -> Result<Vec<Run>, Denied> {
+        let len = u64::from(segment.len);
+        if segment.lkey == RESERVED_LKEY {
+            if !owner.rlky {
+                return Err(Denied::Rights);
+            }
+            return Ok(vec![Run { iova: segment.addr, len }]);
+        }
+        self.objects.tpt.resolve(&KeyAccess {
+            key: segment.lkey,
+            va: segment.addr,
+            len,
+            rights,
+            pd: owner.pd,
+            qpn: owner.qpn,
+        })
+    }
+
+    /// Reads local memory from `offset` bytes into the segments.
+    pub(crate) fn gather_for(
+        &mut self,
+        owner: Owner,
+        from: &[DataSegment],
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<(), Syndrome> {
+        let pieces = cut(from, offset, buf.len() as u64).ok_or(Syndrome::LocalLength)?;
+        let mut done = 0;
+        for piece in pieces {
+            let runs = self.local(owner, &piece, LR).map_err(|_| Syndrome::LocalProtection)?;
+            for run in runs {
+                let n = run.len as usize;
+                self.bus
+                    .read(run.iova, &mut buf[done..done + n])
+                    .map_err(|_| Syndrome::LocalProtection)?;
+                done += n;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes local memory at `offset` bytes into the segments; all or nothing as far as keys go.
+    pub(crate) fn scatter_for(
+        &mut self,
+        owner: Owner,
+        to: &[DataSegment],
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Syndrome> {
+        let pieces = cut(to, offset, bytes.len() as u64).ok_or(Syndrome::LocalLength)?;
+        let mut runs = Vec::new();
+        for piece in pieces {
+            runs.extend(self.local(owner, &piece, LW).map_err(|_| Syndrome::LocalProtection)?);
+        }
+        let mut done = 0;
+        for run in runs {
+            let n = run.len as usize;
+            self.bus
+                .write(Wrote::Payload, run.iova, &bytes[done..done + n])
+                .map_err(|_| Syndrome::LocalProtection)?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn owner(&self, qpn: u32) -> Option<Owner> {
+        let qp = self.objects.qps.get(&qpn)?;
+        let rlky = qpc::rlky.is_set(&qp.context);
+        Some(Owner { qpn, pd: qp.get(qpc::pd), rlky })
+    }
+
+    /// The bus addresses of memory a peer wants to touch.
+    fn remote(
+        &self,
+        qpn: u32,
+        at: RemoteAddress,
+        len: u64,
+        access: Access,
+    ) -> Result<Vec<Run>, RemoteFault> {
+        let owner = self.owner(qpn).ok_or(RemoteFault::Access)?;
+        let rights = match access {
+            Access::Read => RR,
+            Access::Write => RW,
+            Access::Atomic => ATOMIC,
+        };
+        self.objects
+            .tpt
+            .resolve(&KeyAccess {
+                key: at.rkey,
+                va: at.va,
+                len,
+                rights,
+                pd: owner.pd,
+                qpn,
+            })
+            .map_err(|_| RemoteFault::Access)
+    }
+
+    /// Carries out a UMR for a queue.
+    pub(crate) fn umr_for(
+        &mut self,
+        owner: Owner,
+        privileged: bool,
+        wqe: &UmrWqe,
+    ) -> Result<(), Syndrome> {
+        if !self.umr && !privileged {
+            return Err(Syndrome::LocalQpOperation);
+        }
+        let umr = Umr::parse(&wqe.segments).map_err(|_| Syndrome::MwBind)?;
+        let translation = match &umr.source {
+            Source::None => Vec::new(),
+            Source::Inline(bytes) => bytes.clone(),
+            Source::Pointer(len, lkey, addr) => {
+                let mut bytes = vec![0; *len as usize];
+                let from = [DataSegment { len: *len, lkey: *lkey, addr: *addr }];
+                self.gather_for(owner, &from, 0, &mut bytes)?;
+                bytes
+            }
+        };
+        let poster = Poster { qpn: owner.qpn, pd: owner.pd, privileged };
+        umr.apply(&mut self.objects.tpt, wqe.mkey >> 8, poster, &translation)
+            .map_err(|_| Syndrome::MwBind)
+    }
+
+    fn qp(&self, qpn: u32) -> Option<&Qp> {
+        self.objects.qps.get(&qpn)
+    }
+}
+
+/// The part of a segment list that `len` bytes from `offset` on cover; none when it ends early.
+fn cut(segments: &[DataSegment], offset: u64, len: u64) -> Option<Vec<DataSegment>> {
+    let (mut skip, mut left) = (offset, len);
+    let mut out = Vec::new();
+    for segment in segments {
+        if left == 0 {
+            break;
+        }
+        let whole = u64::from(segment.len);
+        if skip >= whole {
+            skip -= whole;
+            continue;
+        }
+        let n = (whole - skip).min(left);
+        out.push(DataSegment {
+            len: n as u32,
+            lkey: segment.lkey,
+            addr: segment.addr.wrapping_add(skip),
+        });
+        skip = 0;
+        left -= n;
+    }
+    (left == 0).then_some(out)
+}
+
+/// The IP address of an entry of the RoCE table.
+pub(crate) fn ip_of_entry(entry: &crate::roce::RoceAddress) -> IpAddr {
+    if entry.ipv4 {
+        let [.., a, b, c, d] = entry.gid;
+        IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+    } else {
+        IpAddr::V6(Ipv6Addr::from(entry.gid))
+    }
+}
+
+impl Host for Device<'_> {
+    fn now(&self) -> Nanos {
+        self.bus.now
+    }
+
+    fn fetch_send(&mut self, qpn: u32, index: u16) -> Option<Result<SendWqe, BadWqe>> {
+        self.objects.qps.get_mut(&qpn)?.fetch_send(self.bus, index)
+    }
+
+    fn take_recv(&mut self, qpn: u32) -> Option<Result<RecvWqe, (u16, Syndrome)>> {
+        let qp = self.objects.qps.get_mut(&qpn)?;
+        let Receives::Shared(srqn) = qp.receives else { return qp.take_recv(self.bus) };
+        let (taken, limit) = self.objects.rmps.get_mut(&srqn)?.take(self.bus);
+        if limit {
+            // Queue type 1 stands for receive queues, shared ones included.
+            self.eqs.raise(self.bus, &Event::queue(kind::SRQ_LIMIT, 1, srqn));
+        }
+        taken
+    }
+
+    fn gather(
+        &mut self,
+        qpn: u32,
+        from: &[DataSegment],
+        offset: u32,
+        buf: &mut [u8],
+    ) -> Result<(), Syndrome> {
+        let owner = self.owner(qpn).ok_or(Syndrome::LocalQpOperation)?;
+        self.gather_for(owner, from, u64::from(offset), buf)
+    }
+
+    fn scatter(
+        &mut self,
+        qpn: u32,
+        to: &[DataSegment],
+        offset: u32,
+        bytes: &[u8],
+    ) -> Result<(), Syndrome> {
+        let owner = self.owner(qpn).ok_or(Syndrome::LocalQpOperation)?;
+        self.scatter_for(owner, to, u64::from(offset), bytes)
+    }
+
+    fn remote_check(
+        &mut self,
+        qpn: u32,
+        at: RemoteAddress,
+        len: u64,
+        access: Access,
+    ) -> Result<(), RemoteFault> {
+        self.remote(qpn, at, len, access).map(|_| ())
+    }
+
+    fn remote_read(
+        &mut self,
+        qpn: u32,
+        at: RemoteAddress,
+        buf: &mut [u8],
+        access: Access,
+    ) -> Result<(), RemoteFault> {
+        let mut done = 0;
+        for run in self.remote(qpn, at, buf.len() as u64, access)? {
+            let n = run.len as usize;
+            self.bus
+                .read(run.iova, &mut buf[done..done + n])
+                .map_err(|_| RemoteFault::Operation)?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn remote_write(
+        &mut self,
+        qpn: u32,
+        at: RemoteAddress,
+        bytes: &[u8],
+        access: Access,
+    ) -> Result<(), RemoteFault> {
+        let mut done = 0;
+        for run in self.remote(qpn, at, bytes.len() as u64, access)? {
+            let n = run.len as usize;
+            self.bus
+                .write(Wrote::Payload, run.iova, &bytes[done..done + n])
+                .map_err(|_| RemoteFault::Operation)?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn remote_invalidate(&mut self, qpn: u32, rkey: u32) -> Result<(), RemoteFault> {
+        let owner = self.owner(qpn).ok_or(RemoteFault::Access)?;
+        let key = self.objects.tpt.get_mut(rkey >> 8).ok_or(RemoteFault::Access)?;
+        let fits = !key.free
+            && key.en_rinval
+            && u32::from(key.variant) == rkey & 0xff
+            && key.pd == owner.pd
+            && (key.qpn == ANY_QPN || key.qpn == qpn);
+        if !fits {
+            return Err(RemoteFault::Access);
+        }
+        key.free = true;
+        Ok(())
+    }
+
+    fn umr(&mut self, qpn: u32, wqe: &UmrWqe) -> Result<(), Syndrome> {
+        let owner = self.owner(qpn).ok_or(Syndrome::LocalQpOperation)?;
+        let privileged = self.qp(qpn).is_some_and(|qp| qp.kind == QpKind::RegUmr);
+        self.umr_for(owner, privileged, wqe)
+    }
+
+    fn local_invalidate(&mut self, qpn: u32, key: u32) -> Result<(), Syndrome> {
+        let owner = self.owner(qpn).ok_or(Syndrome::LocalQpOperation)?;
+        let found =
+            self.objects.tpt.get_mut(key >> 8).ok_or(Syndrome::LocalQpOperation)?;
+        let fits = !found.free
+            && found.umr_en
+            && u32::from(found.variant) == key & 0xff
+            && found.pd == owner.pd
+            && (found.qpn == ANY_QPN || found.qpn == qpn);
+        if !fits {
+            return Err(Syndrome::LocalQpOperation);
+        }
+        found.free = true;
+        Ok(())
+    }
+
+    fn roce_address(&self, index: u16) -> Option<RoceAddress> {
+        let entry = self.roce.get(u32::from(index)).filter(|entry| entry.v2)?;
+        Some(RoceAddress { mac: entry.mac, vlan: entry.vlan, ip: ip_of_entry(entry) })
+    }
+
+    fn complete_send(&mut self, qpn: u32, completion: SendCompletion) {
+        let Some(qp) = self.qp(qpn) else { return };
+        let Some(cqn) = qp.cqn_snd() else { return };
+        let mut cqe = Cqe::new(CqeOpcode::Requester, qpn);
+        cqe.user_index = qp.get(qpc::user_index);
+        cqe.wqe_opcode = completion.opcode;
+        cqe.wqe_counter = completion.index;
+        cqe.byte_cnt = completion.byte_len;
+        cqe.timestamp = self.bus.now;
+        if let Err(syndrome) = completion.result {
+            cqe.opcode = CqeOpcode::RequesterError;
+            cqe.error = Some(syndrome);
+        }
+        self.complete(cqn, &cqe);
+    }
+
+    fn complete_recv(&mut self, qpn: u32, completion: RecvCompletion) {
+        let Some(qp) = self.qp(qpn) else { return };
+        let Some(cqn) = qp.cqn_rcv() else { return };
+        let mut cqe = Cqe::new(CqeOpcode::RespSend, qpn);
+        cqe.user_index = qp.get(qpc::user_index);
+        cqe.wqe_counter = completion.index;
+        cqe.timestamp = self.bus.now;
+        let gsi = qp.kind == QpKind::Gsi;
+        match completion.result {
+            Err(syndrome) => {
+                cqe.opcode = CqeOpcode::ResponderError;
+                cqe.error = Some(syndrome);
+            }
+            Ok(received) => {
+                (cqe.opcode, cqe.immediate) = match received.kind {
+                    RecvKind::Send => (CqeOpcode::RespSend, 0),
+                    RecvKind::SendImm(imm) => (CqeOpcode::RespSendImm, imm),
+                    RecvKind::SendInval(key) => (CqeOpcode::RespSendInv, key),
+                    RecvKind::WriteImm(imm) => (CqeOpcode::RespWriteImm, imm),
+                };
+                cqe.byte_cnt = received.byte_len;
+                cqe.solicited = received.solicited;
+                cqe.congested = received.congested;
+                if let Some(source) = received.source {
+                    // GRH present, UDP present, layer 3 kind, sender.
+                    let l3 = if source.ipv6 { 1 } else { 2 };
+                    cqe.flags_rqpn = (1 << 28) | (1 << 27) | (l3 << 24) | (source.qpn & 0xff_ffff);
+                    if gsi {
+                        cqe.immediate = u32::from(source.pkey);
+                    }
+                    if let Some(tci) = source.vlan {
+                        cqe.vlan = tci;
+                        cqe.l4_l3_hdr_type = 1;
+                    }
+                }
+            }
+        }
+        self.complete(cqn, &cqe);
+    }
+
+    fn qp_error(&mut self, qpn: u32, state: QpState) {
+        if let Some(qp) = self.objects.qps.get_mut(&qpn) {
+            qp.state = state;
+        }
+    }
+
+    fn event(&mut self, qpn: u32, event: QpEvent) {
+        let kind = match event {
+            QpEvent::CommunicationEstablished => kind::COMM_ESTABLISHED,
+            QpEvent::LastWqeReached => kind::LAST_WQE_REACHED,
+            QpEvent::InvalidRequest => kind::WQ_INVALID_REQUEST,
+            QpEvent::AccessError => kind::WQ_ACCESS_ERROR,
+            QpEvent::Catastrophic => kind::WQ_CATASTROPHIC,
+        };
+        self.eqs.raise(self.bus, &Event::queue(kind, 0, qpn));
+    }
+
+    fn transmit(&mut self, frame: Vec<u8>) {
+        self.objects.outbox.push_back(frame);
+    }
+}
+
+impl Objects {
+    /// Marks every queue that completes to a CQ.
+    fn doom_users_of(&mut self, cqn: u32) {
+        let of_qps = self
+            .qps
+            .values()
+            .filter(|qp| qp.cqn_snd() == Some(cqn) || qp.cqn_rcv() == Some(cqn))
+            .map(|qp| qp.qpn);
+        let of_sqs = self.sqs.iter().filter(|(_, sq)| sq.cqn == cqn).map(|(&n, _)| n);
+        let of_rqs = self.rqs.iter().filter(|(_, rq)| rq.cqn == cqn).map(|(&n, _)| n);
+        let doomed: Vec<u32> = of_qps.chain(of_sqs).chain(of_rqs).collect();
+        self.doomed.extend(doomed);
+    }
+}

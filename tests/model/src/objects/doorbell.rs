@@ -1,0 +1,79 @@
+//! Doorbells in a UAR page: send queues (BlueFlame registers) and CQ arm.
+//!
+//! Only the first eight bytes of a BlueFlame register count, and of those only the queue's number:
+//! work requests are fetched from the ring, as far as the doorbell record says. A doorbell on a page
+//! that is not the queue's is a complaint and without effect.
+
+use super::device::Device;
+use super::traffic;
+use crate::eq::Event;
+use crate::hca::Hca;
+use crate::ifc::qp::qpc;
+use crate::transport::host::QpState;
+
+/// A store of 8 to 64 bytes into a UAR's BlueFlame registers (0x800 and up).
+pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]) {
+    // Each register is two buffers of 256 bytes; what lies deeper in one is WQE data.
+    if !offset.is_multiple_of(0x100) {
+        return;
+    }
+    let Some(word) = bytes.get(4..8) else {
+        hca.bus.complain(format!("doorbell of {} bytes on UAR {uar:#x}", bytes.len()));
+        return;
+    };
+    let number = u32::from_be_bytes([0, word[0], word[1], word[2]]);
+    let page = if let Some(qp) = hca.objects.qps.get(&number) {
+        qp.get(qpc::uar_page)
+    } else if let Some(sq) = hca.objects.sqs.get(&number) {
+        sq.uar
+    } else {
+        hca.bus.complain(format!("doorbell on UAR {uar:#x} for queue {number:#x}: none such"));
+        return;
+    };
+    if page != uar {
+        hca.bus.complain(format!(
+            "queue {number:#x} rung on UAR {uar:#x}, created with {page:#x}"
+        ));
+        return;
+    }
+    let Some(qp) = hca.objects.qps.get_mut(&number) else {
+        Device::of(hca).run_sq(number);
+        traffic::settle(hca);
+        return;
+    };
+    match qp.state {
+        QpState::Rts | QpState::Sqer | QpState::Err => {
+            qp.rung = true;
+            traffic::with_engine(hca, number, |engine, device| engine.on_doorbell(device));
+        }
+        QpState::Reset | QpState::Init | QpState::Rtr => {
+            let state = qp.state;
+            hca.bus.complain(format!("QP {number:#x} rung in state {state:?}"));
+        }
+    }
+}
+
+/// A 64-bit store to a UAR's CQ doorbell: arm word and CQ number.
+pub(crate) fn cq_arm(hca: &mut Hca, uar: u32, word: u32, cqn: u32) {
+    let Some(cq) = hca.objects.cqs.get_mut(&(cqn & 0xff_ffff)) else {
+        hca.bus.complain(format!("arm on UAR {uar:#x} for CQ {cqn:#x}: none such"));
+        return;
+    };
+    if cq.uar != uar {
+        let page = cq.uar;
+        hca.bus.complain(format!("CQ {cqn:#x} armed on UAR {uar:#x}, created with {page:#x}"));
+        return;
+    }
+    // The arm word stands in the record before the doorbell rings; a device may look there instead.
+    if hca.bus.read_be32(cq.dbr + 4).is_ok_and(|record| record != word) {
+        hca.bus.complain(format!("CQ {cqn:#x}: arm doorbell {word:#010x} is not in its record"));
+    }
+    match cq.arm(word) {
+        Ok(true) => {
+            let (eqn, event) = (cq.eqn, Event::completion(cq.cqn));
+            hca.eqs.post(&mut hca.bus, eqn, &event);
+        }
+        Ok(false) => {}
+        Err(complaint) => hca.bus.complain(complaint),
+    }
+}

@@ -1,0 +1,164 @@
+//! Queues, keys, steering: everything that has a number and a context.
+//!
+//! [`Objects`] holds the tables. A command handler (`*_cmd` functions, listed in [`COMMANDS`]) checks
+//! everything before it takes a number or a reference, so a refused command leaves no trace. What
+//! happens on the data path goes through [`device::Device`], which borrows the tables beside the
+//! bus and is the host of the transport's engines.
+
+mod buffer;
+mod cq;
+mod cq_cmd;
+mod cqe;
+mod device;
+mod doorbell;
+mod ethernet;
+mod flow;
+mod flow_cmd;
+mod mkey;
+mod mkey_cmd;
+mod qp;
+mod qp_cmd;
+mod qp_state;
+mod rmp;
+mod rq_sq;
+mod tir_tis;
+mod traffic;
+mod umr;
+mod wq;
+mod wq_cmd;
+mod wqe;
+
+pub(crate) use doorbell::{cq_arm, send_doorbell};
+pub(crate) use traffic::step;
+
+use crate::cmd::{Command, Handler, Stage};
+use crate::numbers::Numbers;
+use std::collections::{BTreeMap, VecDeque};
+
+/// All objects of the function.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    /// CQ numbers; a queue that uses a CQ holds it.
+    cq_numbers: Numbers,
+    /// One space for QPs, SQs and RQs: a doorbell carries only the number.
+    queue_numbers: Numbers,
+    /// One space for RMPs and XRC SRQs.
+    srq_numbers: Numbers,
+    mkey_numbers: Numbers,
+    tir_numbers: Numbers,
+    tis_numbers: Numbers,
+    rqt_numbers: Numbers,
+    /// Completion queues.
+    cqs: BTreeMap<u32, cq::Cq>,
+    /// Queue pairs.
+    qps: BTreeMap<u32, qp::Qp>,
+    /// Raw send queues.
+    sqs: BTreeMap<u32, rq_sq::Sq>,
+    /// Raw receive queues.
+    rqs: BTreeMap<u32, rq_sq::Rq>,
+    /// Shared receive queues.
+    rmps: BTreeMap<u32, rmp::Rmp>,
+    tirs: BTreeMap<u32, tir_tis::Tir>,
+    tiss: BTreeMap<u32, tir_tis::Tis>,
+    rqts: BTreeMap<u32, tir_tis::Rqt>,
+    /// Memory keys.
+    tpt: mkey::Tpt,
+    /// Flow tables.
+    steering: flow::Steering,
+    /// MACs the physical function lets through, by table index.
+    l2: BTreeMap<u32, [u8; 6]>,
+    /// Frames to send, in order.
+    outbox: VecDeque<Vec<u8>>,
+    /// Queues that lost their CQ: they go to error as soon as no engine runs.
+    doomed: Vec<u32>,
+}
+
+impl Default for Objects {
+    fn default() -> Self {
+        Self {
+            cq_numbers: Numbers::new(0x400, 1 << 24, 0x40_0000),
+            queue_numbers: Numbers::new(0x48, 1 << 24, 0x50_0000),
+            srq_numbers: Numbers::new(0x10, 1 << 24, 0x90_c000),
+            // Index 1 would make key 0x100, which ends a scatter list.
+            mkey_numbers: Numbers::new(0x1002, 1 << 24, 0x20_0000),
+            tir_numbers: Numbers::new(1, 1 << 24, 0x90_0000),
+            tis_numbers: Numbers::new(1, 1 << 24, 0x91_2000),
+            rqt_numbers: Numbers::new(1, 1 << 24, 0x91_6000),
+            cqs: BTreeMap::new(),
+            qps: BTreeMap::new(),
+            sqs: BTreeMap::new(),
+            rqs: BTreeMap::new(),
+            rmps: BTreeMap::new(),
+            tirs: BTreeMap::new(),
+            tiss: BTreeMap::new(),
+            rqts: BTreeMap::new(),
+            tpt: mkey::Tpt::default(),
+            steering: flow::Steering::default(),
+            l2: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            doomed: Vec::new(),
+        }
+    }
+}
+
+const fn row(opcode: u16, name: &'static str, input: usize, output: usize, run: Handler) -> Command {
+    Command { opcode, name, input, output, stage: Stage::Running, run }
+}
+
+/// The commands handled here.
+pub(crate) const COMMANDS: &[Command] = &[
+    row(0x200, "CREATE_MKEY", 272, 16, mkey_cmd::create),
+    row(0x201, "QUERY_MKEY", 16, 80, mkey_cmd::query),
+    row(0x202, "DESTROY_MKEY", 16, 16, mkey_cmd::destroy),
+    row(0x203, "QUERY_SPECIAL_CONTEXTS", 16, 16, mkey_cmd::query_special),
+    row(0x400, "CREATE_CQ", 272, 16, cq_cmd::create),
+    row(0x401, "DESTROY_CQ", 16, 16, cq_cmd::destroy),
+    row(0x402, "QUERY_CQ", 16, 80, cq_cmd::query),
+    row(0x403, "MODIFY_CQ", 80, 16, cq_cmd::modify),
+    row(0x500, "CREATE_QP", 272, 16, qp_cmd::create),
+    row(0x501, "DESTROY_QP", 16, 16, qp_cmd::destroy),
+    row(0x502, "RST2INIT_QP", 256, 16, qp_cmd::transition),
+    row(0x503, "INIT2RTR_QP", 256, 16, qp_cmd::transition),
+    row(0x504, "RTR2RTS_QP", 256, 16, qp_cmd::transition),
+    row(0x505, "RTS2RTS_QP", 256, 16, qp_cmd::transition),
+    row(0x506, "SQERR2RTS_QP", 256, 16, qp_cmd::transition),
+    row(0x507, "2ERR_QP", 16, 16, qp_cmd::transition),
+    row(0x50a, "2RST_QP", 16, 16, qp_cmd::transition),
+    row(0x50b, "QUERY_QP", 16, 256, qp_cmd::query),
+    row(0x50e, "INIT2INIT_QP", 256, 16, qp_cmd::transition),
+    row(0x703, "ARM_RQ", 16, 16, rmp::arm),
+    row(0x705, "CREATE_XRC_SRQ", 272, 16, rmp::create_xrc),
+    row(0x706, "DESTROY_XRC_SRQ", 16, 16, rmp::destroy),
+    row(0x829, "SET_L2_TABLE_ENTRY", 64, 16, flow_cmd::set_l2),
+    row(0x82b, "DELETE_L2_TABLE_ENTRY", 64, 16, flow_cmd::delete_l2),
+    row(0x900, "CREATE_TIR", 272, 16, tir_tis::create_tir),
+    row(0x901, "MODIFY_TIR", 272, 16, tir_tis::modify_tir),
+    row(0x902, "DESTROY_TIR", 16, 16, tir_tis::destroy_tir),
+    row(0x904, "CREATE_SQ", 272, 16, wq_cmd::create_sq),
+    row(0x905, "MODIFY_SQ", 272, 16, wq_cmd::modify_sq),
+    row(0x906, "DESTROY_SQ", 16, 16, wq_cmd::destroy_sq),
+    row(0x907, "QUERY_SQ", 16, 272, wq_cmd::query_sq),
+    row(0x908, "CREATE_RQ", 272, 16, wq_cmd::create_rq),
+    row(0x909, "MODIFY_RQ", 272, 16, wq_cmd::modify_rq),
+    row(0x90a, "DESTROY_RQ", 16, 16, wq_cmd::destroy_rq),
+    row(0x90b, "QUERY_RQ", 16, 272, wq_cmd::query_rq),
+    row(0x90c, "CREATE_RMP", 272, 16, rmp::create),
+    row(0x90e, "DESTROY_RMP", 16, 16, rmp::destroy),
+    row(0x912, "CREATE_TIS", 192, 16, tir_tis::create_tis),
+    row(0x913, "MODIFY_TIS", 192, 16, tir_tis::modify_tis),
+    row(0x914, "DESTROY_TIS", 16, 16, tir_tis::destroy_tis),
+    row(0x916, "CREATE_RQT", 272, 16, tir_tis::create_rqt),
+    row(0x917, "MODIFY_RQT", 272, 16, tir_tis::modify_rqt),
+    row(0x918, "DESTROY_RQT", 16, 16, tir_tis::destroy_rqt),
+    row(0x92f, "SET_FLOW_TABLE_ROOT", 64, 16, flow_cmd::set_root),
+    row(0x930, "CREATE_FLOW_TABLE", 64, 16, flow_cmd::create_table),
+    row(0x931, "DESTROY_FLOW_TABLE", 64, 16, flow_cmd::destroy_table),
+    row(0x933, "CREATE_FLOW_GROUP", 1024, 16, flow_cmd::create_group),
+    row(0x934, "DESTROY_FLOW_GROUP", 64, 16, flow_cmd::destroy_group),
+    row(0x936, "SET_FLOW_TABLE_ENTRY", 832, 16, flow_cmd::set_entry),
+    row(0x938, "DELETE_FLOW_TABLE_ENTRY", 64, 16, flow_cmd::delete_entry),
+    row(0x93c, "MODIFY_FLOW_TABLE", 64, 16, flow_cmd::modify_table),
+];
+
+#[cfg(test)]
+mod tests;

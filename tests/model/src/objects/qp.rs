@@ -1,0 +1,265 @@
+//! Queue pairs: rings, doorbell records, and what the transport reads of the context.
+//!
+//! The context is kept as the driver's own 232 bytes, into which a transition merges its fields
+//! (`qp_state.rs`); QUERY_QP gives them back. The engine that speaks the wire stands in the object
+//! and is taken out while it runs. PRM: queue pair context, work queue layout.
+
+use super::buffer;
+use super::wqe::{self, Control, MAX_WQEBBS, WQEBB};
+use crate::bus::Bus;
+use crate::ifc::Field;
+use crate::ifc::qp::{ads, qpc};
+use crate::queue_memory::QueueMemory;
+use crate::transport::Engine;
+use crate::transport::host::{
+    BadWqe, Path, QpAttr, QpKind, QpState, RecvWqe, SendWqe, Syndrome,
+};
+
+/// Which receive queue a QP has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receives {
+    /// Its own, in front of its send queue.
+    Own,
+    /// A shared one.
+    Shared(u32),
+    /// None.
+    None,
+}
+
+/// One queue pair.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    /// Number.
+    pub(crate) qpn: u32,
+    /// Service.
+    pub(crate) kind: QpKind,
+    /// State.
+    pub(crate) state: QpState,
+    /// The context, current fields merged in.
+    pub(crate) context: Vec<u8>,
+    /// Both rings: receive queue first.
+    pub(crate) ring: QueueMemory,
+    /// Bytes of the receive ring.
+    pub(crate) rq_bytes: u64,
+    /// Where receives come from.
+    pub(crate) receives: Receives,
+    /// Bus address of the doorbell record.
+    pub(crate) dbr: u64,
+    /// A send doorbell rang since the record was read last.
+    pub(crate) rung: bool,
+    /// Send WQEBBs posted, as the record said last.
+    pub(crate) sq_producer: u16,
+    /// Receive WQEs posted, as the record said last.
+    pub(crate) rq_producer: u16,
+    /// Next receive WQE to take.
+    pub(crate) rq_head: u16,
+    /// What speaks the wire; away while it runs.
+    pub(crate) engine: Option<Engine>,
+}
+
+/// A field of the primary path within the QP context.
+pub(crate) const fn path(field: Field) -> Field {
+    Field { bit: qpc::primary_address_path.bit + field.bit, width: field.width }
+}
+
+impl Qp {
+    /// A field of the context.
+    pub(crate) fn get(&self, field: Field) -> u32 {
+        field.get(&self.context)
+    }
+
+    /// Basic blocks of the send ring; 0 without a send queue.
+    pub(crate) fn sq_size(&self) -> u32 {
+        if qpc::no_sq.is_set(&self.context) { 0 } else { 1 << self.get(qpc::log_sq_size) }
+    }
+
+    /// CQ of the send queue, if it has one.
+    pub(crate) fn cqn_snd(&self) -> Option<u32> {
+        (self.sq_size() != 0).then(|| self.get(qpc::cqn_snd))
+    }
+
+    /// CQ of the receive queue, if it has one.
+    pub(crate) fn cqn_rcv(&self) -> Option<u32> {
+        (self.receives != Receives::None).then(|| self.get(qpc::cqn_rcv))
+    }
+
+    /// Forgets everything posted, as a reset does.
+    pub(crate) fn reset(&mut self) {
+        self.rung = false;
+        self.sq_producer = 0;
+        self.rq_producer = 0;
+        self.rq_head = 0;
+    }
+
+    /// The send WQE at `index`, or none posted there. The record is read only after a doorbell:
+    /// the counter in the record then says how far to go, whatever the doorbell named.
+    pub(crate) fn fetch_send(
+        &mut self,
+        bus: &mut Bus,
+        index: u16,
+    ) -> Option<Result<SendWqe, BadWqe>> {
+        let size = self.sq_size();
+        if size == 0 {
+            return None;
+        }
+        if index == self.sq_producer {
+            if !core::mem::take(&mut self.rung) {
+                return None;
+            }
+            match bus.read_be32(self.dbr + 4) {
+                Ok(word) => self.sq_producer = word as u16,
+                Err(_) => return None,
+            }
+            if index == self.sq_producer {
+                return None;
+            }
+        }
+        let posted = self.sq_producer.wrapping_sub(index);
+        if u32::from(posted) > size {
+            bus.complain(format!(
+                "QP {:#x}: doorbell record {:#x} runs {posted} blocks ahead of {index:#x}, \
+                 the send queue has {size}",
+                self.qpn, self.sq_producer
+            ));
+            self.sq_producer = index;
+            return Some(Err(bad(0, Syndrome::LocalQpOperation)));
+        }
+        Some(self.read_send(bus, index, posted))
+    }
+
+    fn read_send(&self, bus: &mut Bus, index: u16, posted: u16) -> Result<SendWqe, BadWqe> {
+        let mut head = [0; 16];
+        self.read_sq(bus, index, 0, &mut head)
+            .map_err(|()| bad(0, Syndrome::LocalQpOperation))?;
+        let control = Control::parse(&head);
+        let bbs = control.bbs();
+        let wrong = if control.ds == 0 {
+            Some("has no DS")
+        } else if bbs > posted || bbs > MAX_WQEBBS {
+            Some("has a DS beyond what the doorbell record posted")
+        } else if control.index != index {
+            Some("carries another index than its slot")
+        } else if control.qpn != self.qpn {
+            Some("carries another QPN")
+        } else {
+            None
+        };
+        if let Some(wrong) = wrong {
+            bus.complain(format!(
+                "QP {:#x}: send WQE at {index:#x} {wrong} (control {head:02x?})",
+                self.qpn
+            ));
+            let syndrome = Syndrome::LocalQpOperation;
+            return Err(BadWqe { syndrome, bbs: bbs.min(posted), opcode: control.opcode });
+        }
+        let mut bytes = vec![0; usize::from(control.ds) * 16];
+        self.read_sq(bus, index, 0, &mut bytes)
+            .map_err(|()| bad(control.opcode, Syndrome::LocalQpOperation))?;
+        bus.stats.wqes += 1;
+        wqe::parse_send(&bytes, self.kind)
+    }
+
+    /// Reads the send ring from WQEBB `index` on, wrapping at its end.
+    fn read_sq(&self, bus: &mut Bus, index: u16, at: u64, out: &mut [u8]) -> Result<(), ()> {
+        let ring = u64::from(self.sq_size()) * WQEBB as u64;
+        let mut at = (u64::from(index) * WQEBB as u64 + at) % ring.max(1);
+        let mut done = 0;
+        while done < out.len() {
+            let n = (out.len() - done).min((ring - at) as usize);
+            buffer::read(bus, &self.ring, self.rq_bytes + at, &mut out[done..done + n])
+                .map_err(|_| ())?;
+            done += n;
+            at = 0;
+        }
+        Ok(())
+    }
+
+    /// Takes the next receive of the QP's own queue. The record is read when the known ones ran out.
+    pub(crate) fn take_recv(
+        &mut self,
+        bus: &mut Bus,
+    ) -> Option<Result<RecvWqe, (u16, Syndrome)>> {
+        if self.receives != Receives::Own {
+            return None;
+        }
+        let size = 1u32 << self.get(qpc::log_rq_size);
+        if self.rq_head == self.rq_producer {
+            self.rq_producer = bus.read_be32(self.dbr).ok()? as u16;
+        }
+        let index = self.rq_head;
+        let posted = self.rq_producer.wrapping_sub(index);
+        if posted == 0 {
+            return None;
+        }
+        if u32::from(posted) > size {
+            bus.complain(format!(
+                "QP {:#x}: doorbell record posts {posted} receives beyond {index:#x}, \
+                 the queue has {size}",
+                self.qpn
+            ));
+            self.rq_producer = index;
+            return None;
+        }
+        self.rq_head = index.wrapping_add(1);
+        let stride = 16usize << self.get(qpc::log_rq_stride);
+        let slot = u64::from(u32::from(index) & (size - 1)) * stride as u64;
+        let mut bytes = vec![0; stride];
+        Some(match buffer::read(bus, &self.ring, slot, &mut bytes) {
+            Ok(()) => Ok(wqe::parse_recv(index, &bytes)),
+            Err(_) => Err((index, Syndrome::LocalProtection)),
+        })
+    }
+
+    /// What the transport needs to know.
+    pub(crate) fn attr(&self) -> QpAttr {
+        let mac_high = self.get(path(ads::rmac_47_32)).to_be_bytes();
+        let mac_low = self.get(path(ads::rmac_31_0)).to_be_bytes();
+        let mut gid = [0; 16];
+        gid.copy_from_slice(path(ads::rgid_rip).bytes(&self.context));
+        let tclass = self.get(path(ads::tclass)) as u8;
+        let dscp = (self.get(path(ads::dscp)) << 2) as u8;
+        QpAttr {
+            qpn: self.qpn,
+            kind: self.kind,
+            state: self.state,
+            mtu: match self.get(qpc::mtu) {
+                code @ 1..=5 => 128 << code,
+                _ => 4096,
+            },
+            log_msg_max: match self.get(qpc::log_msg_max) as u8 {
+                // A datagram QP may leave it out; its messages are bounded by the MTU anyway.
+                0 if self.kind != QpKind::Rc => 31,
+                log => log,
+            },
+            remote_qpn: self.get(qpc::remote_qpn),
+            rq_psn: self.get(qpc::next_rcv_psn),
+            sq_psn: self.get(qpc::next_send_psn),
+            path: Path {
+                source_index: self.get(path(ads::src_addr_index)) as u16,
+                dmac: [mac_high[2], mac_high[3], mac_low[0], mac_low[1], mac_low[2], mac_low[3]],
+                dst: wqe::ip_of(gid),
+                hop_limit: self.get(path(ads::hop_limit)) as u8,
+                tclass: if dscp != 0 { dscp | (tclass & 3) } else { tclass },
+                flow_label: self.get(path(ads::flow_label)),
+                udp_sport: self.get(path(ads::udp_sport)) as u16,
+                priority: self.get(path(ads::eth_prio)) as u8,
+            },
+            retry_count: self.get(qpc::retry_count) as u8,
+            rnr_retry: self.get(qpc::rnr_retry) as u8,
+            ack_timeout: self.get(path(ads::ack_timeout)) as u8,
+            min_rnr_nak: self.get(qpc::min_rnr_nak) as u8,
+            max_rd_atomic: 1 << self.get(qpc::log_sra_max),
+            max_dest_rd_atomic: 1 << self.get(qpc::log_rra_max),
+            remote_read: qpc::rre.is_set(&self.context),
+            remote_write: qpc::rwe.is_set(&self.context),
+            remote_atomic: qpc::rae.is_set(&self.context),
+            qkey: self.get(qpc::q_key),
+            srq: matches!(self.receives, Receives::Shared(_)),
+            ..QpAttr::default()
+        }
+    }
+}
+
+const fn bad(opcode: u8, syndrome: Syndrome) -> BadWqe {
+    BadWqe { syndrome, bbs: 1, opcode }
+}

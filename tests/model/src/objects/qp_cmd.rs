@@ -1,0 +1,237 @@
+//! Queue pairs by command: CREATE_QP, DESTROY_QP, QUERY_QP and the transitions.
+
+use super::qp::{Qp, Receives, path};
+use super::qp_state;
+use super::traffic;
+use crate::cmd::{Refusal, Status};
+use crate::hca::Hca;
+use crate::ifc::cmd::{head_in, head_out};
+use crate::ifc::qp::{ads, qp_in, qpc, query_qp_out};
+use crate::queue_memory::QueueMemory;
+use crate::transport::Engine;
+use crate::transport::host::{QpKind, QpState};
+
+/// `opt_param_mask` bits that name what the device never modifies are refused with this.
+const SYNDROME_MASK: u32 = 0x50_0120;
+/// Numbers that real firmware gave for an unknown QPN (2RST, 2ERR) and for destroying one.
+const SYNDROME_NO_QP: u32 = 0x7e_a02d;
+const SYNDROME_DESTROY: u32 = 0x25_b161;
+
+/// CREATE_QP.
+pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    let context = qp_in::qpc.bytes(input).to_vec();
+    let get = |field: crate::ifc::Field| field.get(&context);
+    let kind = match get(qpc::st) {
+        0 => QpKind::Rc,
+        2 => QpKind::Ud,
+        8 => QpKind::Gsi,
+        0xc => QpKind::RegUmr,
+        _ => return Err(Status::BadParam.because(0x50_0010)),
+    };
+    if get(qpc::state) != 0 {
+        return Err(Status::BadParam.because(0x50_0011));
+    }
+    let pd = get(qpc::pd);
+    if !hca.ids.pd.contains(pd) {
+        return Err(Status::BadResource.because(0x50_0012));
+    }
+    let uar = get(qpc::uar_page);
+    if !hca.ids.uar.contains(uar) {
+        return Err(Status::BadResource.because(0x50_0013));
+    }
+    if get(qpc::pm_state) != 3 {
+        hca.bus.complain("CREATE_QP: pm_state is not 3 (migrated), as every known driver sets it");
+    }
+    let receives = match get(qpc::rq_type) {
+        0 => Receives::Own,
+        1 => Receives::Shared(get(qpc::srqn_rmpn_xrqn)),
+        3 => Receives::None,
+        _ => return Err(Status::BadParam.because(0x50_0014)),
+    };
+    let dbr = qpc::dbr_addr.get64(&context);
+    if dbr % 8 != 0 || qpc::dbr_umem_valid.is_set(&context) {
+        return Err(Status::BadParam.because(0x50_0015));
+    }
+    let rq_bytes = if receives == Receives::Own {
+        16u64 << (get(qpc::log_rq_stride) + get(qpc::log_rq_size))
+    } else {
+        0
+    };
+    let no_sq = qpc::no_sq.is_set(&context);
+    let sq_bytes = if no_sq { 0 } else { 64u64 << get(qpc::log_sq_size) };
+    let ring = QueueMemory::new(
+        qp_in::pas.tail(input),
+        get(qpc::log_page_size),
+        get(qpc::page_offset),
+        rq_bytes + sq_bytes,
+    )
+    .ok_or(Status::BadInputLength.because(0x50_0016))?;
+    let qp = Qp {
+        qpn: 0,
+        kind,
+        state: QpState::Reset,
+        context,
+        ring,
+        rq_bytes,
+        receives,
+        dbr,
+        rung: false,
+        sq_producer: 0,
+        rq_producer: 0,
+        rq_head: 0,
+        engine: Some(Engine::new()),
+    };
+    for cqn in [qp.cqn_snd(), qp.cqn_rcv()].into_iter().flatten() {
+        if !hca.objects.cqs.contains_key(&cqn) {
+            return Err(Status::BadResource.because(0x50_0017));
+        }
+    }
+    if let Receives::Shared(srqn) = receives
+        && !hca.objects.rmps.contains_key(&srqn)
+    {
+        return Err(Status::BadResource.because(0x50_0018));
+    }
+    let qpn = hca.objects.queue_numbers.take()?;
+    hca.ids.pd.hold(pd)?;
+    hca.ids.uar.hold(uar)?;
+    for cqn in [qp.cqn_snd(), qp.cqn_rcv()].into_iter().flatten() {
+        hca.objects.cq_numbers.hold(cqn)?;
+    }
+    if let Receives::Shared(srqn) = receives {
+        hca.objects.srq_numbers.hold(srqn)?;
+    }
+    check_record(hca, "QP", qpn, dbr);
+    hca.objects.qps.insert(qpn, Qp { qpn, ..qp });
+    head_out::number.set(output, qpn);
+    Ok(())
+}
+
+/// A doorbell record must be zero when its queue is created: real cards read the garbage.
+pub(crate) fn check_record(hca: &mut Hca, what: &str, number: u32, dbr: u64) {
+    let mut record = [0; 8];
+    if hca.bus.read(dbr, &mut record).is_ok() && record != [0; 8] {
+        hca.bus.complain(format!(
+            "{what} {number:#x} created with a doorbell record that is not zero: {record:02x?}"
+        ));
+    }
+}
+
+/// DESTROY_QP, from any state.
+pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
+    let qpn = head_in::number.get(input) & 0xff_ffff;
+    let objects = &mut hca.objects;
+    if !objects.qps.contains_key(&qpn) {
+        return Err(Status::BadResourceState.because(SYNDROME_DESTROY));
+    }
+    objects.queue_numbers.free(qpn)?;
+    let Some(qp) = objects.qps.remove(&qpn) else { return Ok(()) };
+    hca.ids.pd.release(qp.get(qpc::pd));
+    hca.ids.uar.release(qp.get(qpc::uar_page));
+    for cqn in [qp.cqn_snd(), qp.cqn_rcv()].into_iter().flatten() {
+        objects.cq_numbers.release(cqn);
+    }
+    if let Receives::Shared(srqn) = qp.receives {
+        objects.srq_numbers.release(srqn);
+    }
+    Ok(())
+}
+
+/// QUERY_QP.
+pub(crate) fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    let qpn = head_in::number.get(input) & 0xff_ffff;
+    let qp = hca.objects.qps.get(&qpn).ok_or(Status::BadResource.because(0x50_b001))?;
+    let context = query_qp_out::qpc.bytes_mut(output);
+    let n = context.len().min(qp.context.len());
+    context[..n].copy_from_slice(&qp.context[..n]);
+    qpc::state.set(context, qp_state::code(qp.state));
+    qpc::sw_sq_wqebb_counter.set(context, u32::from(qp.sq_producer));
+    qpc::hw_rq_counter.set(context, u32::from(qp.rq_head));
+    qpc::sw_rq_counter.set(context, u32::from(qp.rq_producer));
+    Ok(())
+}
+
+/// Every transition.
+pub(crate) fn transition(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
+    let opcode = head_in::opcode.get(input);
+    let row = qp_state::find(opcode).ok_or(Status::BadOp.because(0x50_0100))?;
+    let qpn = head_in::number.get(input) & 0xff_ffff;
+    let Some(qp) = hca.objects.qps.get(&qpn) else {
+        return Err(Status::BadResourceState.because(SYNDROME_NO_QP));
+    };
+    if !row.from.is_empty() && !row.from.contains(&qp.state) {
+        return Err(Status::BadQpState.because(0x50_0110));
+    }
+    let mut context = qp.context.clone();
+    if input.len() >= 0x18 + qpc::BYTES {
+        let mask = qp_in::opt_param_mask.get(input);
+        if mask & !row.mask() != 0 {
+            return Err(Status::BadParam.because(SYNDROME_MASK));
+        }
+        let given = qp_in::qpc.bytes(input);
+        for field in [qpc::st, qpc::pd, qpc::cqn_snd, qpc::cqn_rcv] {
+            let (given, own) = (field.get(given), field.get(&context));
+            if given != 0 && given != own {
+                let text = format!(
+                    "QP {qpn:#x}: command {opcode:#x} names type, PD or CQ {given:#x}, \
+                     created with {own:#x}; the device keeps what CREATE_QP said"
+                );
+                hca.bus.complain(text);
+            }
+        }
+        row.merge(mask, given, &mut context);
+    }
+    check_values(hca, opcode, qpn, &context)?;
+    let Some(qp) = hca.objects.qps.get_mut(&qpn) else { return Ok(()) };
+    qp.context = context;
+    qp.state = row.to;
+    if row.to == QpState::Reset {
+        qp.reset();
+    }
+    traffic::modified(hca, qpn);
+    Ok(())
+}
+
+/// What the transition may not ask for.
+fn check_values(hca: &mut Hca, opcode: u32, qpn: u32, context: &[u8]) -> Result<(), Refusal> {
+    let get = |field: crate::ifc::Field| field.get(context);
+    let rc = get(qpc::st) == 0;
+    match opcode {
+        0x502 | 0x50e => {
+            if get(path(ads::vhca_port_num)) != 1 {
+                return Err(Status::BadParam.because(0x50_0121));
+            }
+        }
+        0x503 if rc => {
+            if !(1..=5).contains(&get(qpc::mtu)) || get(qpc::log_msg_max) > 31 {
+                return Err(Status::BadParam.because(0x50_0122));
+            }
+            if get(qpc::remote_qpn) == 0 {
+                return Err(Status::BadParam.because(0x50_0123));
+            }
+            let mac = (get(path(ads::rmac_47_32)), get(path(ads::rmac_31_0)));
+            let gid = path(ads::rgid_rip).bytes(context);
+            if mac == (0, 0) || gid.iter().all(|&b| b == 0) || get(path(ads::hop_limit)) == 0 {
+                return Err(Status::BadParam.because(0x50_0124));
+            }
+            if hca.roce.get(get(path(ads::src_addr_index))).is_none() {
+                return Err(Status::BadParam.because(0x50_0125));
+            }
+            if get(path(ads::udp_sport)) < 0xc000 {
+                hca.bus.complain(format!(
+                    "QP {qpn:#x}: UDP source port {:#x} is outside 0xc000..0xffff",
+                    get(path(ads::udp_sport))
+                ));
+            }
+            if get(path(ads::grh)) != 0 {
+                hca.bus.complain(format!("QP {qpn:#x}: the grh bit is not set on RoCE"));
+            }
+        }
+        0x504 if rc => {
+            if get(qpc::log_ack_req_freq) > 8 {
+                return Err(Status::BadParam.because(0x50_0126));
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,307 @@
+//! Raw Ethernet queues at work: the SQ that builds frames from work requests, the RQ that takes them.
+//!
+//! An SQ in RDY runs from doorbell to doorbell record; an error completes the failing request with
+//! its syndrome, takes the queue to ERR and flushes the rest. An RQ reads its record when a frame
+//! needs a buffer; without one the frame is dropped. Not here: large sends (a WQE that asks for
+//! segmentation fails), multi-packet WQEs, striding receive queues.
+
+use super::cqe::{Cqe, CqeOpcode};
+use super::device::{Device, Owner};
+use super::ethernet::{EthSegment, Headers, sum};
+use super::wq::Wq;
+use super::wqe::{self, Control, MAX_WQEBBS};
+use crate::eq::{Event, kind};
+use crate::transport::host::{Payload, Syndrome, UmrWqe};
+
+const NOP: u8 = 0x00;
+const SEND: u8 = 0x0a;
+const UMR: u8 = 0x25;
+const VLAN: [u8; 2] = [0x81, 0x00];
+
+/// State of a raw queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WqState {
+    /// Reset.
+    Rst,
+    /// Ready.
+    Rdy,
+    /// Error.
+    Err,
+}
+
+impl WqState {
+    /// From the context's number.
+    pub(crate) const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            0 => Some(Self::Rst),
+            1 => Some(Self::Rdy),
+            3 => Some(Self::Err),
+            _ => None,
+        }
+    }
+
+    /// The context's number.
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            Self::Rst => 0,
+            Self::Rdy => 1,
+            Self::Err => 3,
+        }
+    }
+}
+
+/// A raw send queue.
+#[derive(Debug)]
+pub(crate) struct Sq {
+    pub(crate) state: WqState,
+    pub(crate) cqn: u32,
+    pub(crate) uar: u32,
+    /// TIS, if it sends at all (a queue for internal work has none).
+    pub(crate) tis: Option<u32>,
+    pub(crate) user_index: u32,
+    pub(crate) rlky: bool,
+    /// UMRs may be posted on it.
+    pub(crate) reg_umr: bool,
+    /// Which headers must be in the work request: 0 none, 1 layer 2, 2 IP, 3 TCP/UDP.
+    pub(crate) min_inline: u32,
+    pub(crate) wq: Wq,
+    pub(crate) context: Vec<u8>,
+}
+
+/// A raw receive queue.
+#[derive(Debug)]
+pub(crate) struct Rq {
+    pub(crate) state: WqState,
+    pub(crate) cqn: u32,
+    pub(crate) user_index: u32,
+    pub(crate) rlky: bool,
+    /// VLAN tags stay in the frame.
+    pub(crate) keep_vlan: bool,
+    pub(crate) wq: Wq,
+    pub(crate) context: Vec<u8>,
+}
+
+impl Device<'_> {
+    /// Runs a send queue up to its doorbell record.
+    pub(crate) fn run_sq(&mut self, sqn: u32) {
+        let Some(sq) = self.objects.sqs.get_mut(&sqn) else { return };
+        if sq.state == WqState::Rst {
+            return;
+        }
+        if let Err(complaint) = sq.wq.refresh(self.bus) {
+            self.bus.complain(format!("SQ {sqn:#x}: {complaint}"));
+            return;
+        }
+        while let Some(sq) = self.objects.sqs.get(&sqn)
+            && sq.wq.head != sq.wq.producer
+        {
+            self.one_send(sqn);
+        }
+    }
+
+    fn one_send(&mut self, sqn: u32) {
+        let Some(sq) = self.objects.sqs.get(&sqn) else { return };
+        let index = sq.wq.head;
+        let posted = sq.wq.producer.wrapping_sub(index);
+        let failed = sq.state == WqState::Err;
+        let mut head = [0; 16];
+        let read = sq.wq.read(self.bus, index, 0, &mut head);
+        let control = Control::parse(&head);
+        let bbs = control.bbs();
+        let owner = Owner { qpn: sqn, pd: sq.wq.pd, rlky: sq.rlky };
+        let result = if failed {
+            Err(Syndrome::Flushed)
+        } else if read.is_err() {
+            Err(Syndrome::LocalQpOperation)
+        } else {
+            let wrong = control.ds == 0
+                || bbs > posted
+                || bbs > MAX_WQEBBS
+                || control.index != index
+                || control.qpn != sqn;
+            if wrong {
+                self.bus.complain(format!(
+                    "SQ {sqn:#x}: WQE at {index:#x} does not fit its slot (control {head:02x?})"
+                ));
+                Err(Syndrome::LocalQpOperation)
+            } else {
+                let mut bytes = vec![0; usize::from(control.ds) * 16];
+                sq.wq
+                    .read(self.bus, index, 0, &mut bytes)
+                    .map_err(|()| Syndrome::LocalQpOperation)
+                    .and_then(|()| self.execute(sqn, owner, &control, &bytes))
+            }
+        };
+        self.bus.stats.wqes += 1;
+        let Some(sq) = self.objects.sqs.get_mut(&sqn) else { return };
+        sq.wq.head = index.wrapping_add(bbs.min(posted));
+        let cqn = sq.cqn;
+        let mut cqe = Cqe::new(CqeOpcode::Requester, sqn);
+        cqe.user_index = sq.user_index;
+        cqe.wqe_opcode = control.opcode;
+        cqe.wqe_counter = index;
+        cqe.timestamp = self.bus.now;
+        match result {
+            Ok(()) if !control.signaled() => return,
+            Ok(()) => {}
+            Err(syndrome) => {
+                sq.state = WqState::Err;
+                cqe.opcode = CqeOpcode::RequesterError;
+                cqe.error = Some(syndrome);
+            }
+        }
+        self.complete(cqn, &cqe);
+    }
+
+    fn execute(
+        &mut self,
+        sqn: u32,
+        owner: Owner,
+        control: &Control,
+        bytes: &[u8],
+    ) -> Result<(), Syndrome> {
+        let Some(sq) = self.objects.sqs.get(&sqn) else { return Ok(()) };
+        match control.opcode {
+            NOP => Ok(()),
+            UMR if sq.reg_umr => {
+                let wqe = UmrWqe { mkey: control.imm, segments: bytes[16..].to_vec() };
+                self.umr_for(owner, true, &wqe)
+            }
+            SEND if sq.tis.is_some() => {
+                let min_inline = sq.min_inline;
+                let frame = self.build(owner, &bytes[16..], min_inline)?;
+                self.objects.outbox.push_back(frame);
+                Ok(())
+            }
+            _ => Err(Syndrome::LocalQpOperation),
+        }
+    }
+
+    /// The frame of a send WQE, from its Ethernet segment on.
+    fn build(&mut self, owner: Owner, bytes: &[u8], min_inline: u32) -> Result<Vec<u8>, Syndrome> {
+        let segment = EthSegment::parse(bytes).ok_or(Syndrome::LocalQpOperation)?;
+        if segment.mss != 0 {
+            return Err(Syndrome::LocalQpOperation);
+        }
+        let least = match min_inline {
+            0 => 0,
+            1 => 14,
+            2 => 34,
+            _ => 42,
+        };
+        if segment.vlan.is_none() && segment.inline.len() < least {
+            self.bus.complain(format!(
+                "SQ {:#x}: {} bytes inline, the queue's inline mode asks for {least}",
+                owner.qpn,
+                segment.inline.len()
+            ));
+            return Err(Syndrome::LocalLength);
+        }
+        let rest = bytes.get(segment.data_at..).unwrap_or(&[]);
+        let data = wqe::parse_payload(rest)?;
+        let mut frame = segment.inline;
+        match data {
+            Payload::Inline(more) => frame.extend_from_slice(&more),
+            Payload::Segments(list) => {
+                let total: u64 = list.iter().map(|s| u64::from(s.len)).sum();
+                if total > 0x1_0000 {
+                    return Err(Syndrome::LocalLength);
+                }
+                let mut more = vec![0; total as usize];
+                self.gather_for(owner, &list, 0, &mut more)?;
+                frame.extend_from_slice(&more);
+            }
+        }
+        if frame.len() < 14 {
+            return Err(Syndrome::LocalLength);
+        }
+        if let Some(tci) = segment.vlan {
+            frame.splice(12..12, VLAN.into_iter().chain(tci.to_be_bytes()));
+        }
+        if let Some(headers) = Headers::of(&frame) {
+            headers.offload(&mut frame, segment.cs_flags);
+        }
+        Ok(frame)
+    }
+
+    /// Hands a frame to a receive queue; dropped when the queue is not ready or has no buffer.
+    pub(crate) fn receive_into(&mut self, rqn: u32, tag: u32, frame: &[u8]) {
+        let Some(rq) = self.objects.rqs.get_mut(&rqn) else { return };
+        if rq.state != WqState::Rdy {
+            return;
+        }
+        if rq.wq.head == rq.wq.producer
+            && let Err(complaint) = rq.wq.refresh(self.bus)
+        {
+            self.bus.complain(format!("RQ {rqn:#x}: {complaint}"));
+        }
+        if rq.wq.head == rq.wq.producer {
+            return;
+        }
+        let index = rq.wq.head;
+        rq.wq.head = index.wrapping_add(1);
+        let mut entry = vec![0; 1 << rq.wq.log_stride];
+        let read = rq.wq.read(self.bus, index, 0, &mut entry);
+        let (cqn, user_index) = (rq.cqn, rq.user_index);
+        let owner = Owner { qpn: rqn, pd: rq.wq.pd, rlky: rq.rlky };
+        let keep_vlan = rq.keep_vlan;
+        let mut cqe = Cqe::new(CqeOpcode::RespSend, rqn);
+        cqe.user_index = user_index;
+        cqe.wqe_counter = index;
+        cqe.wqe_opcode = tag as u8;
+        cqe.timestamp = self.bus.now;
+        let mut frame = frame.to_vec();
+        if let Some(headers) = Headers::of(&frame) {
+            cqe.hds_ip_ext = headers.verdict(&frame);
+            cqe.l4_l3_hdr_type = headers.kinds();
+            if let Some(tci) = headers.vlan.filter(|_| !keep_vlan) {
+                frame.drain(12..16);
+                cqe.vlan = tci;
+                cqe.l4_l3_hdr_type |= 1;
+            }
+            cqe.check_sum = sum(frame.get(14..).unwrap_or(&[]));
+        }
+        cqe.byte_cnt = frame.len() as u32;
+        let done = read.map_err(|()| Syndrome::LocalProtection).and_then(|()| {
+            let segments = wqe::parse_recv(index, &entry).segments;
+            self.scatter_for(owner, &segments, 0, &frame)
+        });
+        if let Err(syndrome) = done {
+            cqe.opcode = CqeOpcode::ResponderError;
+            cqe.error = Some(syndrome);
+            self.complete(cqn, &cqe);
+            self.eqs.raise(self.bus, &Event::queue(kind::WQ_CATASTROPHIC, 1, rqn));
+            self.fail_rq(rqn);
+        } else {
+            self.complete(cqn, &cqe);
+        }
+    }
+
+    /// Takes a receive queue to error and flushes what is posted.
+    pub(crate) fn fail_rq(&mut self, rqn: u32) {
+        let Some(rq) = self.objects.rqs.get_mut(&rqn) else { return };
+        rq.state = WqState::Err;
+        if let Err(complaint) = rq.wq.refresh(self.bus) {
+            self.bus.complain(format!("RQ {rqn:#x}: {complaint}"));
+        }
+        let (cqn, user_index) = (rq.cqn, rq.user_index);
+        let left = rq.wq.producer.wrapping_sub(rq.wq.head);
+        let first = rq.wq.head;
+        rq.wq.head = rq.wq.producer;
+        for k in 0..left {
+            let mut cqe = Cqe::new(CqeOpcode::ResponderError, rqn);
+            cqe.user_index = user_index;
+            cqe.wqe_counter = first.wrapping_add(k);
+            cqe.error = Some(Syndrome::Flushed);
+            self.complete(cqn, &cqe);
+        }
+    }
+
+    /// Takes a send queue to error and flushes what is posted.
+    pub(crate) fn fail_sq(&mut self, sqn: u32) {
+        if let Some(sq) = self.objects.sqs.get_mut(&sqn) {
+            sq.state = WqState::Err;
+            self.run_sq(sqn);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! User-mode memory registration: a work request that edits a memory key.
+//!
+//! The control segment says what must hold of the key (free, not free, bound to this QP), the mask
+//! says which fields of the mkey segment to take over, and the translation comes inline or through
+//! one data pointer. Everything is checked before anything changes: a refused edit leaves the key as
+//! it was, ends with a memory window bind error and takes the queue to error, as on silicon.
+//!
+//! Only the index of the target key counts; its low byte may be stale. PRM: UMR WQE.
+
+use super::mkey::{ATOMIC, LR, LW, Mkey, Mode, RR, RW, Tpt};
+use crate::ifc::mkey::{mkc, umr_ctrl};
+
+const FLAG_INLINE: u32 = 0x80;
+const FLAG_CHECK_NOT_FREE: u32 = 0x40;
+const FLAG_CHECK_FREE: u32 = 0x20;
+const FLAG_OFFSET: u32 = 0x10;
+const FLAG_CHECK_QPN: u32 = 0x08;
+
+const MASK_LEN: u64 = 1 << 0;
+const MASK_PAGE_SIZE: u64 = 1 << 1;
+const MASK_START: u64 = 1 << 6;
+const MASK_PD: u64 = 1 << 7;
+const MASK_EN_RINVAL: u64 = 1 << 8;
+const MASK_KEY: u64 = 1 << 13;
+const MASK_QPN: u64 = 1 << 14;
+const MASK_LR: u64 = 1 << 17;
+const MASK_LW: u64 = 1 << 18;
+const MASK_RR: u64 = 1 << 19;
+const MASK_RW: u64 = 1 << 20;
+const MASK_A: u64 = 1 << 21;
+const MASK_SMALL_FENCE: u64 = 1 << 23;
+const MASK_RO_WRITE: u64 = 1 << 25;
+const MASK_FREE: u64 = 1 << 29;
+const MASK_PAGE_SIZE_5: u64 = 1 << 42;
+const MASK_RO_READ: u64 = 1 << 47;
+/// Fields this model lets a UMR change.
+const MASK_KNOWN: u64 = MASK_LEN
+    | MASK_PAGE_SIZE
+    | MASK_START
+    | MASK_PD
+    | MASK_EN_RINVAL
+    | MASK_KEY
+    | MASK_QPN
+    | MASK_LR
+    | MASK_LW
+    | MASK_RR
+    | MASK_RW
+    | MASK_A
+    | MASK_SMALL_FENCE
+    | MASK_RO_WRITE
+    | MASK_FREE
+    | MASK_PAGE_SIZE_5
+    | MASK_RO_READ;
+
+/// The queue a UMR was posted on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Poster {
+    /// Its number.
+    pub(crate) qpn: u32,
+    /// Its protection domain.
+    pub(crate) pd: u32,
+    /// Whether it is a kernel's own UMR queue, which alone may edit keys of other domains.
+    pub(crate) privileged: bool,
+}
+
+/// Where the translation of a UMR lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// There is none.
+    None,
+    /// In the work request.
+    Inline(Vec<u8>),
+    /// Behind a data pointer: count, key, address.
+    Pointer(u32, u32, u64),
+}
+
+/// A UMR taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Umr {
+    flags: u32,
+    octwords: u32,
+    offset: u64,
+    mask: u64,
+    context: Vec<u8>,
+    /// Where the translation lies.
+    pub(crate) source: Source,
+}
+
+/// Why a UMR is refused, for the complaint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// The segments are too short for what the control segment says.
+    #[error("the work request is shorter than its control segment says")]
+    Short,
+    /// The target index names no key.
+    #[error("the target index names no key")]
+    NoKey,
+    /// The key was created without `umr_en`.
+    #[error("the key was created without umr_en")]
+    NotEnabled,
+    /// The key belongs to another protection domain.
+    #[error("the key belongs to another protection domain")]
+    Pd,
+    /// Must be free, is not.
+    #[error("the key must be free and is not")]
+    NotFree,
+    /// Must not be free, is.
+    #[error("the key must not be free and is")]
+    Free,
+    /// Must be bound to this queue pair, is not.
+    #[error("the key is not bound to this queue pair")]
+    Qpn,
+    /// The mask names a field that no UMR may change here.
+    #[error("the mask names a field that cannot be changed")]
+    Mask,
+    /// The QPN given is neither this queue pair nor "any".
+    #[error("the key would be bound to a foreign queue pair")]
+    ForeignQpn,
+    /// The translation does not fit the key.
+    #[error("the translation does not fit the key")]
+    TooSmall,
+    /// A window binds to a key that does not exist or belongs to another domain.
+    #[error("an entry of the translation names no key of this protection domain")]
+    Underlying,
+    /// The range has no end.
+    #[error("the range exceeds the address space")]
+    Range,
+}
+
+impl Umr {
+    /// Takes the segments behind the control segment apart.
+    pub(crate) fn parse(segments: &[u8]) -> Result<Self, Refused> {
+        let control = segments.get(..umr_ctrl::BYTES).ok_or(Refused::Short)?;
+        let context = segments
+            .get(umr_ctrl::BYTES..umr_ctrl::BYTES + mkc::BYTES)
+            .ok_or(Refused::Short)?
+            .to_vec();
+        let behind = &segments[umr_ctrl::BYTES + mkc::BYTES..];
+        let flags = umr_ctrl::flags.get(control);
+        let octwords = umr_ctrl::translation_octwords.get(control);
+        let offset = if flags & FLAG_OFFSET != 0 {
+            (umr_ctrl::translation_offset_47_16.get64(control) << 16)
+                | umr_ctrl::translation_offset_15_0.get64(control)
+        } else {
+            0
+        };
+        let bytes = octwords as usize * 16;
+        let source = if octwords == 0 {
+            Source::None
+        } else if flags & FLAG_INLINE != 0 {
+            Source::Inline(behind.get(..bytes).ok_or(Refused::Short)?.to_vec())
+        } else {
+            let pointer: &[u8; 16] = behind.first_chunk().ok_or(Refused::Short)?;
+            let word = |at: usize| {
+                u32::from_be_bytes([pointer[at], pointer[at + 1], pointer[at + 2], pointer[at + 3]])
+            };
+            let va = (u64::from(word(8)) << 32) | u64::from(word(12));
+            if (word(0) as usize) < bytes {
+                return Err(Refused::Short);
+            }
+            Source::Pointer(octwords * 16, word(4), va)
+        };
+        let mask = umr_ctrl::mkey_mask.get64(control);
+        Ok(Self { flags, octwords, offset, mask, context, source })
+    }
+
+    /// Carries the edit out on the key of `index`; `translation` is what `source` led to.
+    pub(crate) fn apply(
+        &self,
+        tpt: &mut Tpt,
+        index: u32,
+        poster: Poster,
+        translation: &[u8],
+    ) -> Result<(), Refused> {
+        let key = tpt.get(index).ok_or(Refused::NoKey)?;
+        self.check(key, poster)?;
+        let mut edited = key.clone();
+        self.merge(&mut edited);
+        if self.octwords != 0 {
+            self.translate(&mut edited, translation)?;
+            if !edited.free && matches!(edited.mode, Mode::Klm | Mode::Ksm) {
+                check_underlying(tpt, &edited)?;
+            }
+        }
+        if !edited.free && !edited.length64 && edited.start.checked_add(edited.len).is_none() {
+            return Err(Refused::Range);
+        }
+        tpt.insert(index, edited);
+        Ok(())
+    }
+
+    fn check(&self, key: &Mkey, poster: Poster) -> Result<(), Refused> {
+        if !key.umr_en {
+            return Err(Refused::NotEnabled);
+        }
+        if key.pd != poster.pd && !poster.privileged {
+            return Err(Refused::Pd);
+        }
+        if self.flags & FLAG_CHECK_FREE != 0 && !key.free {
+            return Err(Refused::NotFree);
+        }
+        if self.flags & FLAG_CHECK_NOT_FREE != 0 && key.free {
+            return Err(Refused::Free);
+        }
+        if self.flags & FLAG_CHECK_QPN != 0 && key.qpn != poster.qpn {
+            return Err(Refused::Qpn);
+        }
+        if self.mask & !MASK_KNOWN != 0 || (self.mask & MASK_PD != 0 && !poster.privileged) {
+            // A key may be moved between domains only by the kernel's own queue; a driver's queue
+            // may name its own domain again, as a fast registration does.
+            let own = mkc::pd.get(&self.context) == poster.pd;
+            if self.mask & !MASK_KNOWN != 0 || !own {
+                return Err(Refused::Mask);
+            }
+        }
+        if self.mask & MASK_QPN != 0 {
+            let qpn = mkc::qpn.get(&self.context);
+            if qpn != super::mkey::ANY_QPN && qpn != poster.qpn && !poster.privileged {
+                return Err(Refused::ForeignQpn);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over the fields the mask names.
+    fn merge(&self, key: &mut Mkey) {
+        let context = &self.context;
+        let on = |bit: u64| self.mask & bit != 0;
+        if on(MASK_LEN) {
+            key.len = mkc::len.get64(context);
+            key.length64 = mkc::length64.is_set(context);
+        }
+        if on(MASK_PAGE_SIZE) {
+            let six = if on(MASK_PAGE_SIZE_5) { 0x3f } else { 0x1f };
+            key.log_page_size = mkc::log_page_size.get(context) & six;
+        }
+        if on(MASK_START) {
+            key.start = mkc::start_addr.get64(context);
+        }
+        if on(MASK_PD) {
+            key.pd = mkc::pd.get(context);
+        }
+        if on(MASK_EN_RINVAL) {
+            key.en_rinval = mkc::en_rinval.is_set(context);
+        }
+        if on(MASK_KEY) {
+            key.variant = mkc::mkey_7_0.get(context) as u8;
+        }
+        if on(MASK_QPN) {
+            key.qpn = mkc::qpn.get(context);
+        }
+        for (bit, field, right) in [
+            (MASK_LR, mkc::lr, LR),
+            (MASK_LW, mkc::lw, LW),
+            (MASK_RR, mkc::rr, RR),
+            (MASK_RW, mkc::rw, RW),
+            (MASK_A, mkc::a, ATOMIC),
+        ] {
+            if on(bit) {
+                key.rights &= !right;
+                if field.is_set(context) {
+                    key.rights |= right;
+                }
+            }
+        }
+        if on(MASK_FREE) {
+            key.free = mkc::free.is_set(context);
+        }
+    }
+
+    /// Stores the translation at its offset.
+    fn translate(&self, key: &mut Mkey, bytes: &[u8]) -> Result<(), Refused> {
+        let end = self.offset.checked_add(u64::from(self.octwords)).ok_or(Refused::TooSmall)?;
+        if key.mode == Mode::Physical || end > u64::from(key.octwords) {
+            return Err(Refused::TooSmall);
+        }
+        let first = usize::try_from(self.offset * 2).map_err(|_| Refused::TooSmall)?;
+        let words = bytes.chunks_exact(8).map(|c| {
+            c.iter().fold(0u64, |acc, &b| (acc << 8) | u64::from(b))
+        });
+        let need = first + bytes.len() / 8;
+        if key.translation.len() < need {
+            key.translation.resize(need, 0);
+        }
+        for (to, word) in key.translation.iter_mut().skip(first).zip(words) {
+            *to = word;
+        }
+        Ok(())
+    }
+}
+
+/// Every entry of an indirect key in use must name a live key of the same domain.
+fn check_underlying(tpt: &Tpt, key: &Mkey) -> Result<(), Refused> {
+    for pair in key.translation.chunks_exact(2) {
+        let head = pair.first().copied().unwrap_or(0);
+        let padding = pair.iter().all(|&word| word == 0);
+        if padding || (key.mode == Mode::Klm && head >> 32 == 0) {
+            continue;
+        }
+        let below = (head & 0xffff_ffff) as u32;
+        let known = tpt
+            .get(below >> 8)
+            .is_some_and(|k| !k.free && u32::from(k.variant) == below & 0xff && k.pd == key.pd);
+        if !known {
+            return Err(Refused::Underlying);
+        }
+    }
+    Ok(())
+}

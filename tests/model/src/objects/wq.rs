@@ -1,0 +1,121 @@
+//! The work queue inside an SQ, RQ or RMP: ring, stride, doorbell record.
+
+use super::buffer;
+use crate::bus::Bus;
+use crate::cmd::{Refusal, Status};
+use crate::hca::Hca;
+use crate::ifc::wq::wq;
+use crate::queue_memory::QueueMemory;
+
+/// Which half of the doorbell record counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The first word: RQ, RMP.
+    Receive,
+    /// The second word: SQ.
+    Send,
+}
+
+/// A work queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Wq {
+    /// Linked list (0) or cyclic (1).
+    pub(crate) kind: u32,
+    /// Protection domain.
+    pub(crate) pd: u32,
+    /// log2 of the entries.
+    pub(crate) log_size: u32,
+    /// log2 of an entry's bytes.
+    pub(crate) log_stride: u32,
+    /// Bus address of the doorbell record's pair.
+    pub(crate) dbr: u64,
+    side: Side,
+    ring: QueueMemory,
+    /// Entries posted, as the record said last.
+    pub(crate) producer: u16,
+    /// Next entry to take.
+    pub(crate) head: u16,
+}
+
+impl Wq {
+    /// From a context's work queue and the page list behind it; takes no reference.
+    pub(crate) fn new(hca: &Hca, context: &[u8], pas: &[u8], side: Side) -> Result<Self, Refusal> {
+        let kind = wq::wq_type.get(context);
+        // Striding queues (2, 3) are not offered.
+        if kind > 1 || wq::wq_signature.is_set(context) {
+            return Err(Status::BadParam.because(0x90_4010));
+        }
+        if wq::dbr_umem_valid.is_set(context) || wq::wq_umem_valid.is_set(context) {
+            return Err(Status::BadParam.because(0x90_4011));
+        }
+        let log_size = wq::log_wq_sz.get(context);
+        let log_stride = wq::log_wq_stride.get(context);
+        if log_size > 15 || !(4..=9).contains(&log_stride) {
+            return Err(Status::BadParam.because(0x90_4012));
+        }
+        if side == Side::Send && (log_stride != 6 || kind != 1) {
+            return Err(Status::BadParam.because(0x90_4013));
+        }
+        let pd = wq::pd.get(context);
+        if !hca.ids.pd.contains(pd) {
+            return Err(Status::BadResource.because(0x90_4014));
+        }
+        let dbr = wq::dbr_addr.get64(context);
+        if dbr % 4 != 0 {
+            return Err(Status::BadParam.because(0x90_4015));
+        }
+        let ring = QueueMemory::new(
+            pas,
+            wq::log_wq_pg_sz.get(context),
+            wq::page_offset.get(context),
+            1 << (log_size + log_stride),
+        )
+        .ok_or(Status::BadInputLength.because(0x90_4016))?;
+        Ok(Self { kind, pd, log_size, log_stride, dbr, side, ring, producer: 0, head: 0 })
+    }
+
+    /// Entries.
+    pub(crate) const fn size(&self) -> u32 {
+        1 << self.log_size
+    }
+
+    /// Forgets everything posted.
+    pub(crate) fn reset(&mut self) {
+        self.producer = 0;
+        self.head = 0;
+    }
+
+    /// Reads the doorbell record; says whether it is sane.
+    pub(crate) fn refresh(&mut self, bus: &mut Bus) -> Result<(), String> {
+        let at = match self.side {
+            Side::Receive => self.dbr,
+            // One driver passes the address of the second word itself, and cards take it.
+            Side::Send => self.dbr | 4,
+        };
+        let Ok(word) = bus.read_be32(at) else { return Ok(()) };
+        let posted = (word as u16).wrapping_sub(self.head);
+        if u32::from(posted) > self.size() {
+            return Err(format!(
+                "doorbell record {word:#x} runs {posted} ahead of {:#x}, the queue has {}",
+                self.head,
+                self.size()
+            ));
+        }
+        self.producer = word as u16;
+        Ok(())
+    }
+
+    /// Reads entry `index` from byte `at` on, wrapping at the ring's end.
+    pub(crate) fn read(&self, bus: &mut Bus, index: u16, at: u64, out: &mut [u8]) -> Result<(), ()> {
+        let ring = 1u64 << (self.log_size + self.log_stride);
+        let mut at = ((u64::from(index) << self.log_stride) + at) & (ring - 1);
+        let mut done = 0;
+        while done < out.len() {
+            let n = (out.len() - done).min((ring - at) as usize);
+            buffer::read(bus, &self.ring, at, &mut out[done..done + n]).map_err(|_| ())?;
+            done += n;
+            at = 0;
+        }
+        Ok(())
+    }
+}

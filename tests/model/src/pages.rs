@@ -1,0 +1,213 @@
+//! Firmware pages: asked for, given, owned, taken back.
+//!
+//! Every page given is recorded. The device scribbles a word of its own into each and looks for it
+//! when the page goes back, so that a driver which wrote into firmware memory is told so.
+
+use crate::cmd::{Command, Life, Refusal, Stage, Status};
+use crate::config::Personality;
+use crate::eq::{Event, kind};
+use crate::hca::Hca;
+use crate::ifc::caps::cmd_hca_cap;
+use crate::ifc::pages::{manage_pages_in, manage_pages_out, query_pages_in, query_pages_out};
+use rand::Rng;
+use std::collections::BTreeSet;
+
+/// Pages given by the driver.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    owned: BTreeSet<u64>,
+    /// Asked for at run time and not yet answered.
+    requested: i64,
+    /// The driver said it cannot give.
+    refused: bool,
+}
+
+impl Pages {
+    /// How many the firmware owns.
+    pub(crate) fn count(&self) -> u32 {
+        self.owned.len() as u32
+    }
+
+    /// Whether an address lies in one of them.
+    pub(crate) fn owns(&self, iova: u64) -> bool {
+        self.owned.contains(&(iova & !0xfff))
+    }
+}
+
+/// Pages of the recorded card at any setting of log_max_qp: two points, 4,232 at 14 and 12,868 at 17.
+fn init_estimate(log_max_qp: u32) -> u32 {
+    2998 + ((u64::from(8636u32) << log_max_qp.min(24)) / 114_688) as u32
+}
+
+impl Hca {
+    /// Number this function goes by in page commands; a virtual function is not 0.
+    fn function_id(&self) -> u32 {
+        match self.config.personality {
+            Personality::Pf => 0,
+            Personality::Vf => 3,
+        }
+    }
+
+    /// Pages that must have arrived before INIT_HCA.
+    pub(crate) fn init_demand(&self) -> u32 {
+        let init = match self.config.init_pages {
+            Some(count) => count,
+            None => init_estimate(self.caps.general(cmd_hca_cap::log_max_qp)),
+        };
+        self.config.boot_pages.saturating_add(init)
+    }
+
+    /// Asks the driver for pages, or with a negative count to take some back, by event. The count
+    /// is passed on as it is, however absurd.
+    pub fn request_pages(&mut self, count: i32) {
+        self.pages.requested = self.pages.requested.saturating_add(i64::from(count));
+        let event = Event::new(kind::PAGE_REQUEST, 0)
+            .with(0, self.function_id())
+            .with(4, count as u32);
+        self.raise(&event);
+    }
+
+    /// Run-time page requests not yet answered; negative while some should be taken back.
+    pub fn pages_outstanding(&self) -> i64 {
+        self.pages.requested
+    }
+
+    /// Pages the firmware owns now.
+    pub fn pages_owned(&self) -> u32 {
+        self.pages.count()
+    }
+
+    /// Whether the driver answered the last request with "cannot give".
+    pub fn pages_refused(&self) -> bool {
+        self.pages.refused
+    }
+}
+
+fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    let owned = hca.pages.count();
+    let count = match query_pages_in::op_mod.get(input) {
+        1 => hca.config.boot_pages.saturating_sub(owned) as i32,
+        2 => hca.init_demand().saturating_sub(owned) as i32,
+        3 => hca.config.regular_pages,
+        _ => return Err(Status::BadParam.because(0x10_7001)),
+    };
+    query_pages_out::function_id.set(output, hca.function_id());
+    query_pages_out::num_pages.set(output, count as u32);
+    Ok(())
+}
+
+fn manage(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    if manage_pages_in::function_id.get(input) != hca.function_id() {
+        return Err(Status::BadParam.because(0x10_8001));
+    }
+    let count = manage_pages_in::input_num_entries.get(input) as usize;
+    match manage_pages_in::op_mod.get(input) {
+        0 => {
+            hca.pages.refused = true;
+            hca.pages.requested = hca.pages.requested.min(0);
+            Ok(())
+        }
+        1 => give(hca, count, manage_pages_in::pas.tail(input)),
+        2 => take(hca, count, output),
+        _ => Err(Status::BadParam.because(0x10_8002)),
+    }
+}
+
+/// All pages of a command are taken, or none.
+fn give(hca: &mut Hca, count: usize, list: &[u8]) -> Result<(), Refusal> {
+    if list.len() / 8 < count {
+        return Err(Status::BadInputLength.because(0x10_8003));
+    }
+    let mut fresh = BTreeSet::new();
+    for entry in list.as_chunks::<8>().0.iter().take(count) {
+        let page = u64::from_be_bytes(*entry);
+        if page == 0 || page & 0xfff != 0 {
+            return Err(Status::BadParam.because(0x10_8004));
+        }
+        if hca.pages.owned.contains(&page) || !fresh.insert(page) {
+            return Err(Status::BadParam.because(0x10_8005));
+        }
+    }
+    let mut lost = 0;
+    if let Some(memory) = hca.bus.memory() {
+        for page in &fresh {
+            lost += u32::from(memory.write(*page, &scribble(*page)).is_err());
+        }
+    }
+    if lost != 0 {
+        hca.bus.complain(format!(
+            "MANAGE_PAGES: {lost} of the pages given cannot be written"
+        ));
+    }
+    hca.pages.owned.append(&mut fresh);
+    hca.pages.refused = false;
+    hca.pages.requested -= hca.pages.requested.clamp(0, count as i64);
+    Ok(())
+}
+
+/// Gives back up to `count`: all there are once torn down, else what exceeds the demand. Like real
+/// cards, fewer than asked or none for a while, when hardware-like.
+fn take(hca: &mut Hca, count: usize, output: &mut [u8]) -> Result<(), Refusal> {
+    let spare = if hca.cmd.life == Life::Running {
+        hca.pages.count().saturating_sub(hca.init_demand())
+    } else {
+        hca.pages.count()
+    };
+    let room = output.len().saturating_sub(manage_pages_out::BYTES) / 8;
+    if room < count {
+        hca.bus.complain(format!(
+            "MANAGE_PAGES take: {count} asked, room for {room} in the answer"
+        ));
+    }
+    let mut number = count.min(spare as usize).min(room);
+    if hca.config.hardware_like && number != 0 {
+        number = if hca.bus.rng.random_bool(0.3) {
+            0
+        } else {
+            hca.bus.rng.random_range(1..=number)
+        };
+    }
+    let back: Vec<u64> = hca.pages.owned.iter().rev().take(number).copied().collect();
+    for (page, to) in back
+        .iter()
+        .zip(output[manage_pages_out::BYTES..].chunks_exact_mut(8))
+    {
+        hca.pages.owned.remove(page);
+        to.copy_from_slice(&page.to_be_bytes());
+        let mut word = [0; 8];
+        let read = hca.bus.memory().map(|memory| memory.read(*page, &mut word));
+        if matches!(read, Some(Ok(()))) && word != scribble(*page) {
+            hca.bus.complain(format!(
+                "page {page:#x} was written while the firmware owned it"
+            ));
+        }
+    }
+    hca.pages.requested += (-hca.pages.requested).clamp(0, number as i64);
+    manage_pages_out::output_num_entries.set(output, number as u32);
+    Ok(())
+}
+
+/// The word the firmware leaves at the start of a page.
+fn scribble(page: u64) -> [u8; 8] {
+    (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1).to_be_bytes()
+}
+
+/// The commands handled here.
+pub(crate) const COMMANDS: &[Command] = &[
+    Command {
+        opcode: 0x107,
+        name: "QUERY_PAGES",
+        input: 8,
+        output: 16,
+        stage: Stage::Enabled,
+        run: query,
+    },
+    Command {
+        opcode: 0x108,
+        name: "MANAGE_PAGES",
+        input: 16,
+        output: 16,
+        stage: Stage::Enabled,
+        run: manage,
+    },
+];

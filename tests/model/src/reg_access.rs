@@ -1,0 +1,230 @@
+//! Port and system registers, reached by ACCESS_REG.
+//!
+//! What is state is stored; what a port would measure follows from the link. Registers not listed
+//! do not exist here and answer "bad parameter", which drivers tolerate where a register is optional.
+
+use crate::cmd::{Command, Refusal, Stage, Status};
+use crate::config::{Config, Personality};
+use crate::hca::Hca;
+use crate::ifc::regs::{access_register_in as access, paos_reg, pmlp_reg, pmtu_reg, ppcnt_reg};
+use crate::ifc::regs::{ptys_reg, pvlc_reg};
+
+mod id {
+    pub(super) const PMLP: u32 = 0x5002;
+    pub(super) const PMTU: u32 = 0x5003;
+    pub(super) const PTYS: u32 = 0x5004;
+    pub(super) const PAOS: u32 = 0x5006;
+    pub(super) const PFCC: u32 = 0x5007;
+    pub(super) const PPCNT: u32 = 0x5008;
+    pub(super) const PVLC: u32 = 0x500f;
+    pub(super) const NODE_DESC: u32 = 0x6001;
+    pub(super) const HOST_ENDIANNESS: u32 = 0x7004;
+}
+
+/// Largest frame of the port.
+const MAX_MTU: u16 = 10_000;
+/// 100GBASE-CR4, 50GBASE-CR2, 40GBASE-CR4, 25GBASE-CR, 10GBASE-CR.
+const SPEEDS: u32 = 1 << 20 | 1 << 30 | 1 << 6 | 1 << 27 | 1 << 12;
+
+/// What of the registers is state.
+#[derive(Debug)]
+pub(crate) struct PortRegisters {
+    admin: u32,
+    speeds: u32,
+    /// Port MTU, headers and FCS included.
+    pub(crate) mtu: u16,
+    pause: [u8; 32],
+    node_description: [u8; 64],
+}
+
+impl PortRegisters {
+    pub(crate) fn new(_config: &Config) -> Self {
+        let mut node_description = [0; 64];
+        node_description[..16].copy_from_slice(b"mlx5 device mode");
+        Self {
+            admin: 1,
+            speeds: SPEEDS,
+            mtu: 1522,
+            pause: [0; 32],
+            node_description,
+        }
+    }
+
+    /// PAOS says up.
+    pub(crate) fn admin_up(&self) -> bool {
+        self.admin == 1
+    }
+
+    /// Largest frame the port can be set to.
+    pub(crate) fn max_mtu(&self) -> u16 {
+        MAX_MTU
+    }
+}
+
+fn run(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    let register = access::register_id.get(input);
+    // Data of the length the caller brought or wants, padded so that short ones read as zero.
+    let mut data = access::register_data.tail(input).to_vec();
+    data.resize(data.len().max(256), 0);
+    match access::op_mod.get(input) {
+        0 => write(hca, register, &data)?,
+        1 => {}
+        _ => return Err(Status::BadParam.because(0x80_5001)),
+    }
+    let mut answer = vec![0; 256];
+    read(hca, register, &data, &mut answer)?;
+    for (to, from) in output
+        .iter_mut()
+        .skip(access::register_data.byte())
+        .zip(answer)
+    {
+        *to = from;
+    }
+    Ok(())
+}
+
+/// There is one port and its number is 1.
+fn port(data: &[u8]) -> Result<(), Refusal> {
+    match ppcnt_reg::local_port.get(data) {
+        1 => Ok(()),
+        _ => Err(Status::BadParam.because(0x1e_5585)),
+    }
+}
+
+fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
+    let before = hca.link_up();
+    if hca.config.personality == Personality::Vf {
+        return Err(Status::BadResource.because(0xb0_6e1f));
+    }
+    match register {
+        id::PTYS => {
+            port(data)?;
+            let wanted = ptys_reg::eth_proto_admin.get(data);
+            if wanted & !SPEEDS != 0 {
+                return Err(Status::BadParam.because(0x80_5002));
+            }
+            hca.port.speeds = wanted;
+        }
+        id::PMTU => {
+            port(data)?;
+            let wanted = pmtu_reg::admin_mtu.get(data) as u16;
+            if !(68..=MAX_MTU).contains(&wanted) {
+                return Err(Status::BadParam.because(0x80_5003));
+            }
+            hca.port.mtu = wanted;
+        }
+        id::PAOS => {
+            port(data)?;
+            let admin = paos_reg::admin_status.get(data);
+            if !(1..=4).contains(&admin) {
+                return Err(Status::BadParam.because(0x80_5004));
+            }
+            // Without its enable bit the administrative state is not applied.
+            if paos_reg::ase.is_set(data) {
+                hca.port.admin = admin;
+                hca.announce_link(before);
+            }
+        }
+        id::PFCC => {
+            port(data)?;
+            let length = hca.port.pause.len();
+            hca.port.pause.copy_from_slice(&data[..length]);
+        }
+        id::NODE_DESC => hca.port.node_description.copy_from_slice(&data[..64]),
+        id::HOST_ENDIANNESS if data[0] == 0 => {}
+        id::HOST_ENDIANNESS => return Err(Status::BadParam.because(0x80_5005)),
+        // A write that selects nothing; the answer is a read.
+        id::PPCNT => port(data)?,
+        _ => return Err(Status::BadParam.because(0x80_5006)),
+    }
+    Ok(())
+}
+
+fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(), Refusal> {
+    let up = hca.link_up();
+    match register {
+        id::PMLP => {
+            port(asked)?;
+            pmlp_reg::local_port.set(to, 1);
+            pmlp_reg::width.set(to, 4);
+            for (lane, field) in [
+                pmlp_reg::lane0_module_mapping,
+                pmlp_reg::lane1_module_mapping,
+                pmlp_reg::lane2_module_mapping,
+                pmlp_reg::lane3_module_mapping,
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                field.set(to, (lane as u32) << 16);
+            }
+        }
+        id::PTYS => {
+            port(asked)?;
+            ptys_reg::local_port.set(to, 1);
+            ptys_reg::proto_mask.set(to, 4);
+            if ptys_reg::proto_mask.get(asked) == 4 {
+                ptys_reg::eth_proto_capability.set(to, SPEEDS);
+                ptys_reg::eth_proto_admin.set(to, hca.port.speeds);
+                let fastest = [20, 30, 6, 27, 12]
+                    .into_iter()
+                    .find(|b| hca.port.speeds >> b & 1 != 0);
+                let speed = fastest.filter(|_| up).map_or(0, |bit| 1 << bit);
+                ptys_reg::eth_proto_oper.set(to, speed);
+                // Passive copper.
+                ptys_reg::connector_type.set(to, 2);
+            }
+        }
+        id::PMTU => {
+            port(asked)?;
+            pmtu_reg::local_port.set(to, 1);
+            pmtu_reg::max_mtu.set(to, u32::from(MAX_MTU));
+            pmtu_reg::admin_mtu.set(to, u32::from(hca.port.mtu));
+            pmtu_reg::oper_mtu.set(to, u32::from(hca.port.mtu));
+        }
+        id::PAOS => {
+            port(asked)?;
+            paos_reg::local_port.set(to, 1);
+            paos_reg::admin_status.set(to, hca.port.admin);
+            paos_reg::oper_status.set(to, if up { 1 } else { 2 });
+        }
+        id::PFCC => {
+            port(asked)?;
+            to[..hca.port.pause.len()].copy_from_slice(&hca.port.pause);
+        }
+        id::PPCNT => {
+            port(asked)?;
+            ppcnt_reg::local_port.set(to, 1);
+            let group = ppcnt_reg::grp.get(asked);
+            ppcnt_reg::grp.set(to, group);
+            if group == 0 {
+                // 802.3: frames transmitted, frames received, each 64 bits.
+                let stats = &hca.bus.stats;
+                let set = ppcnt_reg::counter_set.byte();
+                to[set..set + 8].copy_from_slice(&stats.frames_out.to_be_bytes());
+                to[set + 8..set + 16].copy_from_slice(&stats.frames_in.to_be_bytes());
+            }
+        }
+        id::PVLC => {
+            port(asked)?;
+            pvlc_reg::local_port.set(to, 1);
+            pvlc_reg::vl_hw_cap.set(to, 1);
+            pvlc_reg::vl_admin.set(to, 1);
+            pvlc_reg::vl_operational.set(to, 1);
+        }
+        id::NODE_DESC => to[..64].copy_from_slice(&hca.port.node_description),
+        id::HOST_ENDIANNESS => {}
+        _ => return Err(Status::BadParam.because(0x80_5007)),
+    }
+    Ok(())
+}
+
+/// The commands handled here.
+pub(crate) const COMMANDS: &[Command] = &[Command {
+    opcode: 0x805,
+    name: "ACCESS_REG",
+    input: 16,
+    output: 16,
+    stage: Stage::Enabled,
+    run,
+}];

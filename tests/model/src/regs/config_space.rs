@@ -1,0 +1,99 @@
+//! PCI configuration space: a type 0 header, PCIe and MSI-X capabilities.
+
+use super::bar::BAR_BYTES;
+use super::msix::{PBA, TABLE};
+use crate::config::Config;
+use crate::hca::Hca;
+
+/// Where the capabilities are.
+const PCIE: usize = 0x60;
+const MSIX: usize = 0x9c;
+
+/// The bytes, and which of them software may change.
+#[derive(Debug)]
+pub(crate) struct ConfigSpace {
+    bytes: Vec<u8>,
+    writable: Vec<u8>,
+}
+
+impl ConfigSpace {
+    pub(crate) fn new(config: &Config) -> Self {
+        let mut space = Self {
+            bytes: vec![0; 4096],
+            writable: vec![0; 4096],
+        };
+        space.put16(0x00, 0x15b3, 0);
+        space.put16(0x02, config.device_id, 0);
+        // Memory space, bus master, INTx disable.
+        space.put16(0x04, 0, 0x0406);
+        // Capabilities list.
+        space.put16(0x06, 0x0010, 0);
+        space.put32(0x08, 0x0200_0000, 0);
+        space.put32(0x0c, 0, 0xff);
+        // BAR0: memory, 64-bit, prefetchable.
+        space.put32(0x10, 0x0000_000c, !(BAR_BYTES as u32 - 1));
+        space.put32(0x14, 0, u32::MAX);
+        space.put32(0x2c, 0x0003_15b3, 0);
+        space.put32(0x34, PCIE as u32, 0);
+        space.put32(0x3c, 0x0000_0100, 0xff);
+        // PCIe endpoint, version 2, with function level reset.
+        space.put16(PCIE, (MSIX as u16) << 8 | 0x10, 0);
+        space.put16(PCIE + 2, 0x0002, 0);
+        space.put32(PCIE + 4, 0x1000_8fe2, 0);
+        space.put16(PCIE + 8, 0x2810, 0xffff);
+        // Link: 8 GT/s, 16 lanes.
+        space.put32(PCIE + 12, 0x0000_0103, 0);
+        space.put16(PCIE + 18, 0x1103, 0);
+        space.put32(PCIE + 0x24, 0x0000_0012, 0);
+        space.put16(PCIE + 0x28, 0, 0x001f);
+        space.put16(MSIX, 0x0011, 0);
+        space.put16(MSIX + 2, config.vectors.saturating_sub(1) & 0x7ff, 0xc000);
+        space.put32(MSIX + 4, TABLE as u32, 0);
+        space.put32(MSIX + 8, PBA as u32, 0);
+        space
+    }
+
+    fn put16(&mut self, at: usize, value: u16, writable: u16) {
+        self.bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        self.writable[at..at + 2].copy_from_slice(&writable.to_le_bytes());
+    }
+
+    fn put32(&mut self, at: usize, value: u32, writable: u32) {
+        self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        self.writable[at..at + 4].copy_from_slice(&writable.to_le_bytes());
+    }
+
+    fn word(&self, at: usize) -> u16 {
+        u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    /// Memory space enable.
+    pub(crate) fn memory_enabled(&self) -> bool {
+        self.word(4) & 2 != 0
+    }
+}
+
+impl Hca {
+    /// Reads configuration space; ones beyond its end, as from nobody.
+    pub fn config_read(&mut self, offset: usize, buf: &mut [u8]) {
+        for (at, byte) in (offset..).zip(buf) {
+            *byte = self.pci.bytes.get(at).copied().unwrap_or(0xff);
+        }
+    }
+
+    /// Writes configuration space; read-only bits stay. Setting Initiate Function Level Reset
+    /// resets the function.
+    pub fn config_write(&mut self, offset: usize, bytes: &[u8]) {
+        for (at, byte) in (offset..4096).zip(bytes) {
+            let mask = self.pci.writable[at];
+            self.pci.bytes[at] = self.pci.bytes[at] & !mask | byte & mask;
+        }
+        if self.pci.word(PCIE + 8) & 0x8000 != 0 {
+            self.flr();
+        }
+        self.bus.master = self.pci.word(4) & 4 != 0;
+        let control = self.pci.word(MSIX + 2);
+        self.bus
+            .set_msix(control & 0x8000 != 0, control & 0x4000 != 0);
+    }
+}

@@ -1,0 +1,133 @@
+//! The initialization segment: versions, command page, initializing, health, clocks.
+
+use crate::cmd::engine::{LOG_SIZE, LOG_STRIDE};
+use crate::hca::Hca;
+use crate::host::Nanos;
+use rand::Rng;
+
+/// What of the segment is state.
+#[derive(Debug, Default)]
+pub(crate) struct Registers {
+    /// `initializing` reads 1 until then.
+    ready_at: Nanos,
+    /// Nothing answers until then: a function just reset.
+    absent_until: Nanos,
+    /// nic_interface: 0 full driver, 1 disabled.
+    pub(crate) nic_interface: u32,
+    /// Health syndrome; a device that has one is dead.
+    syndrome: u8,
+    /// Time of death, where the health counter stands.
+    died_at: Nanos,
+}
+
+/// Firmware version reported: that of the recorded card.
+const FIRMWARE: (u32, u32, u32) = (14, 12, 1220);
+/// Clock of the free-running timer, MHz.
+const MHZ: u64 = 275;
+
+impl Registers {
+    /// Nobody there until `absent_until`, not ready until `ready_at`.
+    pub(crate) fn after_reset(absent_until: Nanos, ready_at: Nanos) -> Self {
+        Self {
+            absent_until,
+            ready_at,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the firmware has fallen.
+    pub(crate) fn dead(&self) -> bool {
+        self.syndrome != 0
+    }
+
+    /// Whether reads find nobody.
+    pub(crate) fn absent(&self, now: Nanos) -> bool {
+        now < self.absent_until
+    }
+
+    fn initializing(&self, now: Nanos) -> bool {
+        now < self.ready_at
+    }
+
+    fn health_counter(&self, now: Nanos) -> u32 {
+        let at = if self.dead() { self.died_at } else { now };
+        (at / 10_000_000 + 1) as u32 & 0xff_ffff
+    }
+
+    pub(crate) fn die(&mut self, now: Nanos, syndrome: u8) {
+        if !self.dead() {
+            self.died_at = now;
+        }
+        self.syndrome = syndrome;
+    }
+}
+
+impl Hca {
+    /// Ticks of the device's free-running clock, as CQEs carry them.
+    pub(crate) fn clock(&self) -> u64 {
+        (u128::from(self.bus.now) * u128::from(MHZ) / 1000) as u64
+    }
+
+    /// A word of the segment, as a number.
+    pub(crate) fn iseg_word(&self, offset: u64) -> u32 {
+        let now = self.bus.now;
+        let synd = u32::from(self.regs.syndrome);
+        match offset {
+            0x000 => FIRMWARE.1 << 16 | FIRMWARE.0,
+            0x004 => 5 << 16 | FIRMWARE.2,
+            0x010 => self.cmd.high,
+            0x014 => {
+                let base = self.cmd.base.unwrap_or(0) as u32 & 0xffff_f000;
+                base | self.regs.nic_interface << 8 | LOG_SIZE << 4 | LOG_STRIDE
+            }
+            0x1fc => u32::from(self.regs.initializing(now)) << 31,
+            // Health buffer.
+            0x230 => FIRMWARE.0 << 24 | FIRMWARE.1 << 16 | FIRMWARE.2,
+            0x234 => 0x209,
+            0x238 if synd != 0 => 0x8b00_0000,
+            0x23c => synd << 16,
+            0x1000 => (self.clock() >> 32) as u32,
+            0x1004 => self.clock() as u32,
+            0x1010 => synd << 24 | self.regs.health_counter(now),
+            0x1040 => (now / 1_000_000_000) as u32,
+            0x1044 => (now % 1_000_000_000) as u32,
+            _ => 0,
+        }
+    }
+
+    /// A store to 0x14: the low half commits the address; bits 10:8 are the interface state.
+    pub(crate) fn set_command_page(&mut self, word: u32) {
+        let base = u64::from(self.cmd.high) << 32 | u64::from(word & 0xffff_f000);
+        match word >> 8 & 7 {
+            0 => {}
+            1 => {
+                self.regs.nic_interface = 1;
+                self.cmd.base = None;
+                return;
+            }
+            7 if matches!(self.config.device_id, 0x1013..=0x1016) => {
+                self.reset_function();
+                return;
+            }
+            state => {
+                self.bus
+                    .complain(format!("nic_interface {state} written: not on this card"));
+                return;
+            }
+        }
+        if self.regs.initializing(self.bus.now) {
+            self.bus
+                .complain("command page written while initializing: lost");
+            return;
+        }
+        if word & 0xff != 0 {
+            self.bus
+                .complain(format!("command page {word:#x} is not 4 KiB aligned"));
+        }
+        self.regs.nic_interface = 0;
+        self.cmd.base = Some(base);
+        if self.config.hardware_like {
+            self.regs.ready_at = self.bus.now + self.bus.rng.random_range(1_000_000..50_000_000);
+        }
+    }
+}

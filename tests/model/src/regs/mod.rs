@@ -1,0 +1,11 @@
+//! What the BAR and the configuration space show.
+
+mod bar;
+mod config_space;
+mod iseg;
+mod msix;
+
+pub(crate) use bar::UarLatch;
+pub(crate) use config_space::ConfigSpace;
+pub(crate) use iseg::Registers;
+pub(crate) use msix::Msix;

@@ -1,0 +1,46 @@
+//! What the device counted: the economy of a driver, seen from the other side.
+
+use std::collections::BTreeMap;
+
+/// Counters since construction; a reset of the function does not clear them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// BAR reads.
+    pub mmio_reads: u64,
+    /// BAR stores, a 64-byte block counted once.
+    pub mmio_stores: u64,
+    /// Bytes stored into BlueFlame registers beyond the 8-byte doorbell.
+    pub bf_bytes: u64,
+    /// Send doorbells rung.
+    pub sq_doorbells: u64,
+    /// CQ arm doorbells.
+    pub cq_arms: u64,
+    /// EQ doorbells, with or without arming.
+    pub eq_doorbells: u64,
+    /// Writes to the command doorbell.
+    pub command_doorbells: u64,
+    /// DMA reads the device made.
+    pub dma_reads: u64,
+    /// Bytes in them.
+    pub dma_read_bytes: u64,
+    /// DMA writes the device made.
+    pub dma_writes: u64,
+    /// Bytes in them.
+    pub dma_write_bytes: u64,
+    /// Completions written.
+    pub cqes: u64,
+    /// Events written.
+    pub eqes: u64,
+    /// MSI-X messages sent.
+    pub interrupts: u64,
+    /// WQEs executed.
+    pub wqes: u64,
+    /// Frames sent.
+    pub frames_out: u64,
+    /// Frames received.
+    pub frames_in: u64,
+    /// Packets retransmitted.
+    pub retransmissions: u64,
+    /// Commands executed, by opcode.
+    pub commands: BTreeMap<u16, u64>,
+}

@@ -1,0 +1,276 @@
+//! The host of the benchmarks: ordinary memory on both sides, and a device that can be taken away.
+//!
+//! Attached, the BAR is the model's and everything works: that is how two Interface Adapters come up and connect.
+//! Detached, the BAR is a page of RAM and nobody answers: then the benchmark itself writes completions where the device
+//! would have written them, and what is counted is the driver alone.
+#![expect(unsafe_code, reason = "memory for a device, even an emulated one, is reached through raw pointers")]
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hca_mlx5::dma::RawArena;
+use hca_mlx5::mmio::{self, MappedBar};
+use hca_mlx5::platform::{Platform, Span};
+use mlx5_model::Hca;
+use mlx5_model::host::{DmaError, HostMemory, Nanos};
+
+use crate::host::inproc::{Member, World, lock};
+
+/// Device address of the arena's first byte.
+const IOVA: u64 = 0x10_0000_0000;
+/// Device address of the firmware reserve.
+const FIRMWARE: u64 = 0x80_0000_0000;
+/// Bytes of arena.
+const ARENA: usize = 32 << 20;
+/// BAR bytes that are there when the device is away; the doorbell pages in use lie in them.
+const AWAY: usize = 1 << 20;
+
+#[derive(Clone)]
+#[repr(C, align(4096))]
+struct Page([u8; 4096]);
+
+/// Memory that never moves and is never freed: a benchmark's process is short.
+fn pages(bytes: usize) -> NonNull<u8> {
+    let memory: &'static mut [Page] = vec![Page([0; 4096]); bytes / 4096].leak();
+    NonNull::from(memory).cast()
+}
+
+/// A store fence, as an x86 host needs after a store to write-combining memory.
+#[inline]
+pub fn store_fence() {
+    mmio::after_mmio(true);
+}
+
+struct Shared(Arc<RawArena<1024>>);
+
+impl HostMemory for Shared {
+    fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
+        if iova >= FIRMWARE {
+            buf.fill(0);
+            return Ok(());
+        }
+        let at = iova.checked_sub(IOVA).ok_or(DmaError::Refused(iova))?;
+        self.0.read_bytes(at as usize, buf);
+        Ok(())
+    }
+
+    fn write(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
+        if iova < FIRMWARE {
+            let at = iova.checked_sub(IOVA).ok_or(DmaError::Refused(iova))?;
+            self.0.write_bytes(at as usize, buf);
+        }
+        Ok(())
+    }
+}
+
+struct Plugged(Arc<Mutex<Hca>>);
+
+impl Member for Plugged {
+    fn settle(&self) {}
+
+    fn step(&self, now: Nanos) -> Option<Nanos> {
+        lock(&self.0).step(now)
+    }
+}
+
+/// One device slot of the benchmarks.
+pub struct BenchHost {
+    world: Arc<World>,
+    hca: Arc<Mutex<Hca>>,
+    arena: Arc<RawArena<1024>>,
+    away: MappedBar,
+    detached: AtomicBool,
+    pages: AtomicU64,
+    entropy: AtomicU64,
+}
+
+impl std::fmt::Debug for BenchHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BenchHost").field("detached", &self.detached).finish_non_exhaustive()
+    }
+}
+
+impl BenchHost {
+    /// Plugs a model in.
+    pub fn plug(
+        world: &Arc<World>,
+        seed: u64,
+        build: impl FnOnce(Box<dyn HostMemory + Send>) -> Hca,
+    ) -> Self {
+        // SAFETY: the pages are leaked, so they outlive the arena, and nothing else refers to them.
+        let arena = Arc::new(unsafe { RawArena::new(pages(ARENA), ARENA) });
+        let hca = Arc::new(Mutex::new(build(Box::new(Shared(Arc::clone(&arena))))));
+        world.join(Arc::new(Plugged(Arc::clone(&hca))));
+        Self {
+            world: Arc::clone(world),
+            hca,
+            arena,
+            // SAFETY: as above; a store there has no effect but to be in memory.
+            away: unsafe { MappedBar::new(pages(AWAY), AWAY) },
+            detached: AtomicBool::new(false),
+            pages: AtomicU64::new(0),
+            entropy: AtomicU64::new(seed),
+        }
+    }
+
+    /// Takes the device away, or puts it back.
+    pub fn detach(&self, away: bool) {
+        self.detached.store(away, Ordering::Relaxed);
+    }
+
+    /// The model.
+    pub fn hca(&self) -> MutexGuard<'_, Hca> {
+        lock(&self.hca)
+    }
+
+    /// Arena offset of a device address.
+    #[must_use]
+    pub fn offset(&self, iova: u64) -> usize {
+        (iova - IOVA) as usize
+    }
+
+    #[inline]
+    fn present(&self) -> bool {
+        !self.detached.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn device_write(&self, offset: usize, bytes: &[u8]) {
+        self.hca().bar_write(offset as u64, bytes);
+    }
+}
+
+impl Platform for BenchHost {
+    const WRITE_COMBINING: bool = true;
+
+    fn bar_len(&self) -> usize {
+        32 << 20
+    }
+
+    fn read32(&self, offset: usize) -> u32 {
+        let mut bytes = [0xff; 4];
+        if self.present() {
+            self.hca().bar_read(offset as u64, &mut bytes);
+        }
+        u32::from_ne_bytes(bytes)
+    }
+
+    #[inline]
+    fn write32(&self, offset: usize, value: u32) {
+        if self.present() {
+            self.device_write(offset, &value.to_ne_bytes());
+        } else {
+            self.away.write32(offset, value);
+        }
+    }
+
+    #[inline]
+    fn write64(&self, offset: usize, value: u64) {
+        if self.present() {
+            self.device_write(offset, &value.to_ne_bytes());
+        } else {
+            self.away.write64(offset, value);
+        }
+    }
+
+    #[inline]
+    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+        if self.present() {
+            let bytes: Vec<u8> = block.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            self.device_write(offset, &bytes);
+        } else {
+            self.away.write_block(offset, block);
+        }
+    }
+
+    fn arena_len(&self) -> usize {
+        self.arena.len()
+    }
+
+    fn arena_addr(&self) -> u64 {
+        self.arena.addr()
+    }
+
+    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+        self.arena.alloc(len, align)
+    }
+
+    fn free(&self, span: Span) {
+        self.arena.free(span);
+    }
+
+    fn iova(&self, offset: usize) -> Option<(u64, usize)> {
+        (offset < ARENA).then(|| (IOVA + offset as u64, ARENA - offset))
+    }
+
+    #[inline]
+    fn load32(&self, offset: usize) -> u32 {
+        self.arena.load32(offset)
+    }
+
+    #[inline]
+    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
+        self.arena.load_words(offset)
+    }
+
+    #[inline]
+    fn store32(&self, offset: usize, value: u32) {
+        self.arena.store32(offset, value);
+    }
+
+    #[inline]
+    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
+        self.arena.store_words(offset, words);
+    }
+
+    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
+        self.arena.read_bytes(offset, to);
+    }
+
+    fn write_bytes(&self, offset: usize, from: &[u8]) {
+        self.arena.write_bytes(offset, from);
+    }
+
+    fn pages_take(&self, to: &mut [u64]) -> usize {
+        for place in to.iter_mut() {
+            *place = FIRMWARE + (self.pages.fetch_add(1, Ordering::Relaxed) << 12);
+        }
+        to.len()
+    }
+
+    fn pages_return(&self, pages: &[u64]) -> usize {
+        pages.len()
+    }
+
+    #[inline]
+    fn before_doorbell(&self) {
+        mmio::before_doorbell(Self::WRITE_COMBINING);
+    }
+
+    #[inline]
+    fn after_ownership(&self) {
+        mmio::after_ownership();
+    }
+
+    #[inline]
+    fn after_mmio(&self) {
+        mmio::after_mmio(Self::WRITE_COMBINING);
+    }
+
+    fn now(&self) -> u64 {
+        self.world.now()
+    }
+
+    fn relax(&self) {
+        self.world.turn();
+    }
+
+    fn entropy(&self) -> u64 {
+        // splitmix64: a benchmark wants numbers that differ, and the same ones every run.
+        let mut z = self.entropy.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

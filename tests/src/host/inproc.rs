@@ -1,0 +1,328 @@
+//! The model in process: the driver's platform over a device model in the same thread, under virtual time.
+//!
+//! A [`World`] holds the models and the clock. A [`Slot`] is one model with its memory, and is the [`Platform`] of one
+//! driver. Time passes only in [`World::turn`] and in the driver's bounded waits ([`Platform::relax`]), so a run is the
+//! same every time and a minute of retries costs nothing.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hca_mlx5::platform::{Platform, Span};
+use mlx5_model::Hca;
+use mlx5_model::host::{DmaError, HostMemory, Nanos};
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+
+use super::views::Views;
+
+/// CPU address of an arena. Not the address of any real memory: nothing may dereference it.
+pub const ARENA: u64 = 0x5000_0000_0000;
+/// Length of BAR 0.
+pub const BAR: usize = 32 << 20;
+/// The clock goes on by at least this much in a wait.
+const TICK: Nanos = 1_000;
+/// And by at most this much in one turn, so that nobody sleeps through a deadline of his own.
+const LEAP: Nanos = 1_000_000;
+
+/// Locks, whatever happened to another holder: a poisoned test has failed already.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What takes part in the passing of time.
+pub trait Member: Send + Sync {
+    /// Time passes for the host's stores that no fence has pushed out yet.
+    fn settle(&self);
+    /// Does what is due at `now`; when it wants to be called again.
+    fn step(&self, now: Nanos) -> Option<Nanos>;
+}
+
+/// Models that share a clock.
+#[derive(Default)]
+pub struct World {
+    now: AtomicU64,
+    members: Mutex<Vec<Arc<dyn Member>>>,
+}
+
+impl World {
+    /// An empty world at time zero.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Lets `member` take part.
+    pub fn join(&self, member: Arc<dyn Member>) {
+        lock(&self.members).push(member);
+    }
+
+    /// Model time.
+    pub fn now(&self) -> Nanos {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Lets every model do what is due, then moves the clock: to the next deadline of any model, but by one tick at
+    /// least and one leap at most.
+    pub fn turn(&self) {
+        self.turn_by(LEAP);
+    }
+
+    /// As [`World::turn`], with a shorter leap.
+    pub fn turn_by(&self, leap: Nanos) {
+        let members = lock(&self.members).clone();
+        let now = self.now();
+        members.iter().for_each(|member| member.settle());
+        let next = members.iter().filter_map(|member| member.step(now)).min();
+        let next = next.unwrap_or(now + leap).clamp(now + TICK.min(leap), now + leap);
+        self.now.store(next, Ordering::Relaxed);
+    }
+}
+
+/// A model and the memory it lives with.
+struct Plugged {
+    hca: Arc<Mutex<Hca>>,
+    views: Arc<Mutex<Views>>,
+}
+
+impl Member for Plugged {
+    fn settle(&self) {
+        lock(&self.views).drain_one();
+    }
+
+    fn step(&self, now: Nanos) -> Option<Nanos> {
+        lock(&self.hca).step(now)
+    }
+}
+
+/// The device's way to the memory of its host.
+struct Shared(Arc<Mutex<Views>>);
+
+impl HostMemory for Shared {
+    fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
+        lock(&self.0).read_dma(iova, buf)
+    }
+
+    fn write(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
+        lock(&self.0).write_dma(iova, buf)
+    }
+}
+
+/// How much memory a slot has.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Pages of the arena.
+    pub arena: usize,
+    /// Pages of the firmware reserve.
+    pub firmware: usize,
+}
+
+impl Default for Memory {
+    /// 8 MiB of arena and 64 MiB for the firmware.
+    fn default() -> Self {
+        Self { arena: 2048, firmware: 16384 }
+    }
+}
+
+/// One model in its slot: what the driver takes for its machine.
+pub struct Slot {
+    world: Arc<World>,
+    hca: Arc<Mutex<Hca>>,
+    views: Arc<Mutex<Views>>,
+    free: Mutex<BTreeMap<usize, usize>>,
+    entropy: Mutex<SmallRng>,
+    total: usize,
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slot").field("arena", &self.total).finish_non_exhaustive()
+    }
+}
+
+impl Slot {
+    /// Plugs a model into the world. `build` gets the memory it will live with.
+    pub fn plug(
+        world: &Arc<World>,
+        memory: Memory,
+        seed: u64,
+        build: impl FnOnce(Box<dyn HostMemory + Send>) -> Hca,
+    ) -> Self {
+        let views = Arc::new(Mutex::new(Views::new(memory.arena, memory.firmware)));
+        let hca = Arc::new(Mutex::new(build(Box::new(Shared(Arc::clone(&views))))));
+        world.join(Arc::new(Plugged { hca: Arc::clone(&hca), views: Arc::clone(&views) }));
+        let total = lock(&views).len();
+        Self {
+            world: Arc::clone(world),
+            hca,
+            views,
+            free: Mutex::new(BTreeMap::from([(0, total)])),
+            entropy: Mutex::new(SmallRng::seed_from_u64(seed)),
+            total,
+        }
+    }
+
+    /// The model.
+    pub fn hca(&self) -> MutexGuard<'_, Hca> {
+        lock(&self.hca)
+    }
+
+    /// Its memory.
+    pub fn views(&self) -> MutexGuard<'_, Views> {
+        lock(&self.views)
+    }
+
+    /// The world it is in.
+    #[must_use]
+    pub fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
+    /// Arena bytes handed out.
+    #[must_use]
+    pub fn in_use(&self) -> usize {
+        self.total - lock(&self.free).values().sum::<usize>()
+    }
+}
+
+impl Platform for Slot {
+    const WRITE_COMBINING: bool = true;
+
+    fn bar_len(&self) -> usize {
+        BAR
+    }
+
+    fn read32(&self, offset: usize) -> u32 {
+        let mut bytes = [0xff; 4];
+        self.hca().bar_read(offset as u64, &mut bytes);
+        u32::from_ne_bytes(bytes)
+    }
+
+    fn write32(&self, offset: usize, value: u32) {
+        self.hca().bar_write(offset as u64, &value.to_ne_bytes());
+    }
+
+    fn write64(&self, offset: usize, value: u64) {
+        self.hca().bar_write(offset as u64, &value.to_ne_bytes());
+    }
+
+    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+        let mut bytes = [0; 64];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(block) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        self.hca().bar_write(offset as u64, &bytes);
+    }
+
+    fn arena_len(&self) -> usize {
+        self.total
+    }
+
+    fn arena_addr(&self) -> u64 {
+        ARENA
+    }
+
+    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+        let len = len.max(1).checked_next_multiple_of(64)?;
+        let mut free = lock(&self.free);
+        let (&at, &size, start) = free.iter().find_map(|(at, size)| {
+            let start = at.checked_next_multiple_of(align.max(64))?;
+            (start + len <= at + size).then_some((at, size, start))
+        })?;
+        free.remove(&at);
+        if start > at {
+            free.insert(at, start - at);
+        }
+        if at + size > start + len {
+            free.insert(start + len, at + size - start - len);
+        }
+        drop(free);
+        lock(&self.views).store(start, &vec![0; len]);
+        Some(Span { offset: start, len })
+    }
+
+    fn free(&self, span: Span) {
+        let mut free = lock(&self.free);
+        let (mut at, mut len) = (span.offset, span.len.max(1).next_multiple_of(64));
+        if let Some((&before, &size)) = free.range(..at).next_back() {
+            assert!(before + size <= at, "the driver gave back memory that was free: {span:?}");
+            if before + size == at {
+                free.remove(&before);
+                at = before;
+                len += size;
+            }
+        }
+        if let Some(size) = free.remove(&(at + len)) {
+            len += size;
+        }
+        free.insert(at, len);
+    }
+
+    fn iova(&self, offset: usize) -> Option<(u64, usize)> {
+        lock(&self.views).iova(offset)
+    }
+
+    fn load32(&self, offset: usize) -> u32 {
+        lock(&self.views).load32(offset)
+    }
+
+    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
+        let views = lock(&self.views);
+        let mut words = [0; N];
+        for (i, word) in words.iter_mut().enumerate() {
+            let mut bytes = [0; 8];
+            views.read(offset + 8 * i, &mut bytes);
+            *word = u64::from_ne_bytes(bytes);
+        }
+        words
+    }
+
+    fn store32(&self, offset: usize, value: u32) {
+        lock(&self.views).store(offset, &value.to_ne_bytes());
+    }
+
+    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
+        let mut views = lock(&self.views);
+        for (i, word) in words.iter().enumerate() {
+            views.store(offset + 8 * i, &word.to_ne_bytes());
+        }
+    }
+
+    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
+        lock(&self.views).read(offset, to);
+    }
+
+    fn write_bytes(&self, offset: usize, from: &[u8]) {
+        lock(&self.views).store(offset, from);
+    }
+
+    fn pages_take(&self, to: &mut [u64]) -> usize {
+        lock(&self.views).pages_take(to)
+    }
+
+    fn pages_return(&self, pages: &[u64]) -> usize {
+        lock(&self.views).pages_return(pages)
+    }
+
+    fn before_doorbell(&self) {
+        lock(&self.views).release();
+    }
+
+    fn after_ownership(&self) {
+        lock(&self.views).acquire();
+    }
+
+    fn after_mmio(&self) {}
+
+    fn now(&self) -> u64 {
+        self.world.now()
+    }
+
+    fn relax(&self) {
+        self.world.turn();
+    }
+
+    fn entropy(&self) -> u64 {
+        lock(&self.entropy).next_u64()
+    }
+}

@@ -1,0 +1,4 @@
+//! Hosts the driver runs on in tests.
+
+pub mod inproc;
+pub mod views;

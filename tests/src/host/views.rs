@@ -1,0 +1,351 @@
+//! One arena, two views: what the CPU has stored and what the device can see are different bytes until a fence.
+//!
+//! On a real machine a missing barrier goes wrong once in a million, on another architecture, on someone else's desk.
+//! Here it goes wrong every time:
+//!
+//! * A CPU store reaches the device's view at [`Views::release`] (before a doorbell). Without one it still arrives, as
+//!   it would, but the *newest* store first ([`Views::drain_one`]), which is the order an adversary would choose.
+//! * A device write reaches the CPU's view at [`Views::acquire`] (after seeing ownership). Before that, only a single
+//!   32-bit load sees it, as a coherent load of that very word would; every wider read still gets the old bytes.
+//!
+//! Addresses: the device reaches the arena through a page table of its own ([`Views::iova`]), in which neighbouring pages
+//! are neighbours only within short runs, so that a driver that forgets to ask per page is found out. Firmware pages are a
+//! reserve outside the arena, made on first touch.
+
+use std::collections::HashMap;
+
+use mlx5_model::host::DmaError;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+/// Pages that stay together in the device's address space.
+const RUN: usize = 64;
+
+/// Memory of one HCA.
+#[derive(Debug)]
+pub struct Views {
+    cpu: Vec<u8>,
+    device: Vec<u8>,
+    /// CPU stores the device does not see yet, oldest first.
+    stores: Vec<(usize, usize)>,
+    /// Device writes the CPU does not see yet.
+    writes: Vec<(usize, usize)>,
+    /// Device page number of each arena page.
+    table: Vec<u64>,
+    /// Arena page of each device page number.
+    reverse: HashMap<u64, usize>,
+    firmware: HashMap<u64, Option<Box<[u8; PAGE]>>>,
+    /// Free firmware pages.
+    reserve: Vec<u64>,
+    /// Accesses refused.
+    pub refused: u64,
+}
+
+impl Views {
+    /// An arena of `pages` pages and a firmware reserve of `reserve` pages.
+    #[must_use]
+    pub fn new(pages: usize, reserve: usize) -> Self {
+        let runs = pages.div_ceil(RUN);
+        // An odd stride walks all runs when their number is a power of two, and mixes them well enough otherwise.
+        let table: Vec<u64> = (0..pages)
+            .map(|page| {
+                let (run, rest) = (page / RUN, page % RUN);
+                let place = (runs - 1 - run) * (RUN + 3) + rest;
+                0x1_0000 + place as u64
+            })
+            .collect();
+        let reverse = table.iter().enumerate().map(|(page, &far)| (far, page)).collect();
+        Self {
+            cpu: vec![0; pages * PAGE],
+            device: vec![0; pages * PAGE],
+            stores: Vec::new(),
+            writes: Vec::new(),
+            table,
+            reverse,
+            firmware: HashMap::new(),
+            reserve: (0..reserve as u64).rev().map(|n| (0x80_0000 + n) << 12).collect(),
+            refused: 0,
+        }
+    }
+
+    /// Bytes of the arena.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.cpu.len()
+    }
+
+    /// Never: an arena has pages.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cpu.is_empty()
+    }
+
+    /// Device address of an offset, and how far the device can go on from there.
+    #[must_use]
+    pub fn iova(&self, offset: usize) -> Option<(u64, usize)> {
+        let first = *self.table.get(offset / PAGE)?;
+        let mut pages = 1;
+        while self.table.get(offset / PAGE + pages) == Some(&(first + pages as u64)) {
+            pages += 1;
+        }
+        let within = offset % PAGE;
+        Some(((first << 12) + within as u64, pages * PAGE - within))
+    }
+
+    /// Takes firmware pages out of the reserve.
+    pub fn pages_take(&mut self, to: &mut [u64]) -> usize {
+        let mut taken = 0;
+        for place in to {
+            let Some(page) = self.reserve.pop() else { break };
+            self.firmware.insert(page >> 12, None);
+            *place = page;
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Takes firmware pages back; returns how many were really out.
+    pub fn pages_return(&mut self, pages: &[u64]) -> usize {
+        let mut known = 0;
+        for &page in pages {
+            if page & 0xfff == 0 && self.firmware.remove(&(page >> 12)).is_some() {
+                self.reserve.push(page);
+                known += 1;
+            }
+        }
+        known
+    }
+
+    /// Firmware pages the device holds.
+    #[must_use]
+    pub fn pages_out(&self) -> usize {
+        self.firmware.len()
+    }
+
+    // ---- the CPU's side ----
+
+    /// A 32-bit load: coherent, so it sees a device write of that word even before the fence.
+    #[must_use]
+    pub fn load32(&self, offset: usize) -> u32 {
+        let own = self.stores.iter().any(|&(at, len)| at < offset + 4 && offset < at + len);
+        let view = if own { &self.cpu } else { &self.device };
+        view.get(offset..offset + 4).map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
+    }
+
+    /// A wider read: only what has crossed.
+    pub fn read(&self, offset: usize, to: &mut [u8]) {
+        match offset.checked_add(to.len()).and_then(|end| self.cpu.get(offset..end)) {
+            Some(from) => to.copy_from_slice(from),
+            None => to.fill(0),
+        }
+    }
+
+    /// A store: in the CPU's view at once.
+    pub fn store(&mut self, offset: usize, bytes: &[u8]) {
+        let Some(to) = offset.checked_add(bytes.len()).and_then(|end| self.cpu.get_mut(offset..end))
+        else {
+            return;
+        };
+        to.copy_from_slice(bytes);
+        self.stores.push((offset, bytes.len()));
+    }
+
+    /// All CPU stores so far become visible to the device.
+    pub fn release(&mut self) {
+        for (at, len) in std::mem::take(&mut self.stores) {
+            self.device[at..at + len].copy_from_slice(&self.cpu[at..at + len]);
+        }
+    }
+
+    /// Time passes without a fence: the newest store arrives, the ones before it are still under way.
+    pub fn drain_one(&mut self) {
+        if let Some((at, len)) = self.stores.pop() {
+            self.device[at..at + len].copy_from_slice(&self.cpu[at..at + len]);
+        }
+    }
+
+    /// All device writes so far become visible to the CPU.
+    pub fn acquire(&mut self) {
+        for (at, len) in std::mem::take(&mut self.writes) {
+            // Where the CPU has stored meanwhile and not released, its own store stands.
+            if self.stores.iter().any(|&(own, size)| own < at + len && at < own + size) {
+                for byte in at..at + len {
+                    let own = self.stores.iter().any(|&(own, size)| (own..own + size).contains(&byte));
+                    if !own {
+                        self.cpu[byte] = self.device[byte];
+                    }
+                }
+            } else {
+                self.cpu[at..at + len].copy_from_slice(&self.device[at..at + len]);
+            }
+        }
+    }
+
+    // ---- the device's side ----
+
+    /// Calls `f` with each piece of a device access: arena offset or firmware page, and length.
+    fn pieces(
+        &mut self,
+        iova: u64,
+        len: usize,
+        mut f: impl FnMut(&mut Self, Place, usize, usize),
+    ) -> Result<(), DmaError> {
+        let mut done = 0;
+        while done < len {
+            let Some(at) = iova.checked_add(done as u64) else {
+                self.refused += 1;
+                return Err(DmaError::Refused(iova));
+            };
+            let within = (at & 0xfff) as usize;
+            let part = (PAGE - within).min(len - done);
+            let place = if let Some(&page) = self.reverse.get(&(at >> 12)) {
+                Place::Arena(page * PAGE + within)
+            } else if self.firmware.contains_key(&(at >> 12)) {
+                Place::Firmware(at >> 12, within)
+            } else {
+                self.refused += 1;
+                return Err(DmaError::Refused(at));
+            };
+            f(self, place, done, part);
+            done += part;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Arena(usize),
+    Firmware(u64, usize),
+}
+
+/// As the device sees it.
+impl Views {
+    /// A DMA read.
+    ///
+    /// # Errors
+    /// Where nothing is mapped.
+    pub fn read_dma(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
+        self.pieces(iova, buf.len(), |views, place, done, part| {
+            let to = &mut buf[done..done + part];
+            match place {
+                Place::Arena(at) => to.copy_from_slice(&views.device[at..at + part]),
+                Place::Firmware(page, within) => match views.firmware.get(&page) {
+                    Some(Some(bytes)) => to.copy_from_slice(&bytes[within..within + part]),
+                    Some(None) | None => to.fill(0),
+                },
+            }
+        })
+    }
+
+    /// A DMA write.
+    ///
+    /// # Errors
+    /// Where nothing is mapped.
+    pub fn write_dma(&mut self, iova: u64, buf: &[u8]) -> Result<(), DmaError> {
+        self.pieces(iova, buf.len(), |views, place, done, part| {
+            let from = &buf[done..done + part];
+            match place {
+                Place::Arena(at) => {
+                    views.device[at..at + part].copy_from_slice(from);
+                    views.writes.push((at, part));
+                }
+                Place::Firmware(page, within) => {
+                    if let Some(bytes) = views.firmware.get_mut(&page) {
+                        bytes.get_or_insert_with(|| Box::new([0; PAGE]))[within..within + part]
+                            .copy_from_slice(from);
+                    }
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn iova(views: &Views, offset: usize) -> u64 {
+        views.iova(offset).unwrap().0
+    }
+
+    #[test]
+    fn a_store_without_a_fence_is_not_seen_and_the_newest_arrives_first() {
+        let mut views = Views::new(2, 0);
+        views.store(0, &[1; 8]);
+        views.store(64, &[2; 4]);
+        let (a, b) = (iova(&views, 0), iova(&views, 64));
+        let mut bytes = [0; 4];
+        views.read_dev(a, &mut bytes);
+        assert_eq!(bytes, [0; 4]);
+        views.drain_one();
+        views.read_dev(b, &mut bytes);
+        assert_eq!(bytes, [2; 4]);
+        views.read_dev(a, &mut bytes);
+        assert_eq!(bytes, [0; 4]);
+        views.release();
+        views.read_dev(a, &mut bytes);
+        assert_eq!(bytes, [1; 4]);
+    }
+
+    #[test]
+    fn a_device_write_is_seen_by_one_word_at_a_time_until_the_fence() {
+        let mut views = Views::new(1, 0);
+        let at = iova(&views, 128);
+        views.write_dma(at, &[7; 64]).unwrap();
+        assert_eq!(views.load32(128 + 60), 0x0707_0707);
+        let mut bytes = [9; 8];
+        views.read(128, &mut bytes);
+        assert_eq!(bytes, [0; 8]);
+        views.acquire();
+        views.read(128, &mut bytes);
+        assert_eq!(bytes, [7; 8]);
+    }
+
+    #[test]
+    fn the_cpu_s_own_unreleased_store_survives_an_acquire() {
+        let mut views = Views::new(1, 0);
+        let at = iova(&views, 0);
+        views.store(4, &[5; 4]);
+        views.write_dma(at, &[7; 16]).unwrap();
+        views.acquire();
+        let mut bytes = [0; 16];
+        views.read(0, &mut bytes);
+        assert_eq!(bytes, [7, 7, 7, 7, 5, 5, 5, 5, 7, 7, 7, 7, 7, 7, 7, 7]);
+    }
+
+    #[test]
+    fn runs_are_apart_for_the_device_and_an_access_may_span_pages() {
+        let mut views = Views::new(3 * RUN, 0);
+        let (first, run) = views.iova(10).unwrap();
+        assert_eq!(run, RUN * PAGE - 10);
+        assert_ne!(first + run as u64, iova(&views, RUN * PAGE));
+        let at = iova(&views, PAGE - 2);
+        views.write_dma(at, &[1, 2, 3, 4]).unwrap();
+        views.acquire();
+        let mut bytes = [0; 4];
+        views.read(PAGE - 2, &mut bytes);
+        assert_eq!(bytes, [1, 2, 3, 4]);
+        let end = iova(&views, RUN * PAGE - 2);
+        assert!(views.write_dma(end, &[0; 4]).is_err());
+        assert_eq!(views.refused, 1);
+    }
+
+    #[test]
+    fn firmware_pages_come_back_only_once() {
+        let mut views = Views::new(1, 3);
+        let mut pages = [0; 5];
+        assert_eq!(views.pages_take(&mut pages), 3);
+        views.write_dma(pages[1] + 8, &[1]).unwrap();
+        assert_eq!(views.pages_return(&pages[..2]), 2);
+        assert_eq!(views.pages_return(&pages[..2]), 0);
+        assert!(views.write_dma(pages[1] + 8, &[1]).is_err());
+        assert_eq!(views.pages_out(), 1);
+    }
+
+    impl Views {
+        fn read_dev(&mut self, iova: u64, to: &mut [u8]) {
+            self.read_dma(iova, to).unwrap();
+        }
+    }
+}

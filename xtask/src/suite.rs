@@ -1,0 +1,123 @@
+//! `cargo xtask test`: everything a reviewer runs, in the order of what fails soonest.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail, ensure};
+
+use crate::{nostd, run, tidy};
+
+/// Fewer tests than this means that some were lost on the way.
+const LEAST: usize = 300;
+
+pub(crate) fn test() -> Result<()> {
+    let start = Instant::now();
+    let cargo = |args: &[&str]| {
+        let mut command = run::cargo();
+        command.args(args);
+        command
+    };
+    run::quiet(cargo(&["fmt", "--all", "--check"]))?;
+    tidy::tidy()?;
+    let mut clippy = cargo(&[
+        "clippy",
+        "--quiet",
+        "--workspace",
+        "--all-targets",
+        "--all-features",
+    ]);
+    clippy.args(["--", "-D", "warnings"]);
+    run::quiet(clippy)?;
+    nostd::nostd()?;
+    let mut doc = cargo(&[
+        "doc",
+        "--quiet",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+    ]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    run::quiet(doc)?;
+
+    let mut tests = cargo(&[
+        "test",
+        "--quiet",
+        "--workspace",
+        "--all-features",
+        "--no-fail-fast",
+    ]);
+    println!("$ {}", run::shown(&tests));
+    let out = tests.output()?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    let sum = Sum::of(&text);
+    if !out.status.success() {
+        print!("{text}");
+        eprint!("{}", String::from_utf8_lossy(&out.stderr));
+    }
+    println!("{} s in all", start.elapsed().as_secs());
+    println!(
+        "{} passed, {} failed, {} skipped",
+        sum.passed, sum.failed, sum.ignored
+    );
+    ensure!(out.status.success(), "tests failed");
+    ensure!(
+        sum.ignored == 0,
+        "{} tests are ignored; none may be",
+        sum.ignored
+    );
+    if sum.passed < LEAST {
+        bail!("only {} tests ran; there are more than {LEAST}", sum.passed);
+    }
+    Ok(())
+}
+
+/// What the test binaries said, added up.
+#[derive(Debug, Default, PartialEq)]
+struct Sum {
+    passed: usize,
+    failed: usize,
+    ignored: usize,
+}
+
+impl Sum {
+    fn of(text: &str) -> Self {
+        let mut sum = Self::default();
+        for line in text
+            .lines()
+            .filter_map(|line| line.strip_prefix("test result: "))
+        {
+            let mut words = line.split([' ', ';', '.']).filter(|word| !word.is_empty());
+            let mut last = "";
+            for word in words.by_ref() {
+                let number = || last.parse().unwrap_or(0);
+                match word {
+                    "passed" => sum.passed += number(),
+                    "failed" => sum.failed += number(),
+                    "ignored" => sum.ignored += number(),
+                    _ => {}
+                }
+                last = word;
+            }
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sum;
+
+    #[test]
+    fn results_of_several_binaries_are_added() {
+        let text = "test result: ok. 8 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+                    noise 5 passed\n\
+                    test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s\n";
+        assert_eq!(
+            Sum::of(text),
+            Sum {
+                passed: 10,
+                failed: 3,
+                ignored: 1
+            }
+        );
+    }
+}

@@ -1,0 +1,301 @@
+//! `cargo xtask tidy`: the house rules that a compiler does not know.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use cargo_metadata::MetadataCommand;
+
+use crate::run;
+
+/// Who may know whom, of our own crates.
+const MAY_KNOW: &[(&str, &[&str])] = &[
+    ("dat-core", &[]),
+    ("hca-mlx5", &["dat-core"]),
+    ("vfio-host", &["dat-core", "hca-mlx5"]),
+    ("mlx5-model", &[]),
+    (
+        "dat-tests",
+        &["dat-core", "hca-mlx5", "vfio-host", "mlx5-model"],
+    ),
+    ("dat-unikernel", &["dat-core", "hca-mlx5"]),
+    ("xtask", &[]),
+];
+/// The only files of the two inner crates that may say `unsafe`.
+const UNSAFE: &[&str] = &["hca-mlx5/src/mmio.rs", "hca-mlx5/src/dma.rs"];
+/// File names that say nothing.
+const EMPTY_NAMES: &[&str] = &[
+    "util", "utils", "common", "helper", "helpers", "manager", "misc",
+];
+/// Lines of a file at the most, and lines above which its front page gives a reason.
+const MOST_LINES: usize = 1000;
+const MANY_LINES: usize = 600;
+/// What stands at the top level of the repository.
+const TOP: &[&str] = &[
+    "Cargo.toml",
+    "dat-core",
+    "hca-mlx5",
+    "vfio-host",
+    "tests",
+    "xtask",
+];
+
+pub(crate) fn tidy() -> Result<()> {
+    let root = run::root();
+    println!("$ tidy");
+    let mut faults = Vec::new();
+    dependencies(&mut faults)?;
+    let files = sources(&root)?;
+    let mut texts = BTreeMap::new();
+    for file in files {
+        let name = file.strip_prefix(&root)?.to_string_lossy().into_owned();
+        texts.insert(name, fs::read_to_string(&file)?);
+    }
+    for (name, text) in &texts {
+        one_file(name, text, &mut faults);
+    }
+    median(&texts);
+    man_pages(&root, &texts, &mut faults)?;
+    for place in TOP {
+        if !root.join(place).exists() {
+            faults.push(format!("{place} is missing at the top level"));
+        }
+    }
+    for fault in &faults {
+        eprintln!("tidy: {fault}");
+    }
+    ensure!(faults.is_empty(), "{} house rules broken", faults.len());
+    Ok(())
+}
+
+fn dependencies(faults: &mut Vec<String>) -> Result<()> {
+    let metadata = MetadataCommand::new()
+        .current_dir(run::root())
+        .no_deps()
+        .exec()?;
+    for package in &metadata.packages {
+        let name = package.name.as_str();
+        let Some((_, may)) = MAY_KNOW.iter().find(|(known, _)| *known == name) else {
+            faults.push(format!("package {name} has no row in the dependency rule"));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let other = dependency.name.as_str();
+            if MAY_KNOW.iter().any(|(ours, _)| *ours == other) && !may.contains(&other) {
+                faults.push(format!("{name} must not know {other}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sources(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
+            let path = entry?.path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if path.is_dir() {
+                if !name.starts_with('.') && name != "target" {
+                    folders.push(path);
+                }
+            } else if name.ends_with(".rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn one_file(name: &str, text: &str, faults: &mut Vec<String>) {
+    let mut say = |what: String| faults.push(format!("{name}: {what}"));
+    let lines = text.lines().count();
+    if lines > MOST_LINES {
+        say(format!("{lines} lines; the most is {MOST_LINES}"));
+    } else if lines > MANY_LINES && !text.lines().take(40).any(|l| l.starts_with("//! Length:")) {
+        say(format!(
+            "{lines} lines without a `//! Length:` reason on its front page"
+        ));
+    }
+    if !text.starts_with("//!") && !name.ends_with("/tests.rs") {
+        say("has no front page (`//!`)".into());
+    }
+    let stem = name
+        .rsplit('/')
+        .next()
+        .unwrap_or(name)
+        .trim_end_matches(".rs");
+    if EMPTY_NAMES.contains(&stem) {
+        say("the file's name says nothing".into());
+    }
+    let inner = name.starts_with("dat-core/src") || name.starts_with("hca-mlx5/src");
+    if inner && !UNSAFE.contains(&name) {
+        for (number, line) in code(text) {
+            if has_word(line, "unsafe") && !line.contains("unsafe_code") {
+                say(format!(
+                    "line {number}: unsafe outside {}",
+                    UNSAFE.join(" and ")
+                ));
+            }
+        }
+    }
+    if inner && !name.ends_with("tests.rs") && !name.contains("/tests/") {
+        let body = text.split("#[cfg(test)]").next().unwrap_or(text);
+        for (number, line) in code(body) {
+            if line.contains("std::") && !line.contains("dat_std") {
+                say(format!("line {number}: std in a no_std crate"));
+            }
+        }
+        if name.starts_with("hca-mlx5/src") && !name.ends_with("platform.rs") {
+            fences(body, &mut say);
+        }
+    }
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("#[ignore") {
+            say(format!("line {}: an ignored test", number + 1));
+        }
+        let packed = line.contains("repr(packed") || line.contains("repr(packed)");
+        if packed && !line.trim_start().starts_with("//") && !name.starts_with("xtask") {
+            say(format!("line {}: repr(packed) without C", number + 1));
+        }
+    }
+}
+
+/// Each fence says which store precedes which load.
+fn fences(body: &str, say: &mut impl FnMut(String)) {
+    let lines: Vec<&str> = body.lines().collect();
+    for (number, line) in lines.iter().enumerate() {
+        let fence = [".before_doorbell()", ".after_ownership()", ".after_mmio()"]
+            .iter()
+            .any(|call| line.contains(call));
+        if !fence || line.trim_start().starts_with("//") {
+            continue;
+        }
+        let said = lines[number.saturating_sub(6)..=number]
+            .iter()
+            .any(|l| l.contains("ORDER:"));
+        if !said {
+            say(format!("line {}: a fence without `// ORDER:`", number + 1));
+        }
+    }
+}
+
+/// Lines that are not comments, with their numbers.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .map(|(i, line)| (i + 1, line))
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .any(|w| w == word)
+}
+
+fn median(texts: &BTreeMap<String, String>) {
+    let mut sizes: Vec<usize> = texts.values().map(|text| text.lines().count()).collect();
+    sizes.sort_unstable();
+    if let Some(median) = sizes.get(sizes.len() / 2) {
+        println!(
+            "  {} files, {} lines, median {median}",
+            sizes.len(),
+            sizes.iter().sum::<usize>()
+        );
+    }
+}
+
+/// Every call of the table `docs/man-pages.tsv` has its file, its alias and its tests.
+fn man_pages(
+    root: &Path,
+    texts: &BTreeMap<String, String>,
+    faults: &mut Vec<String>,
+) -> Result<()> {
+    let table = root.join("docs/man-pages.tsv");
+    let rows = fs::read_to_string(&table).with_context(|| format!("{}", table.display()))?;
+    let mut calls = 0;
+    for row in rows
+        .lines()
+        .filter(|row| !row.starts_with('#') && !row.trim().is_empty())
+    {
+        let mut columns = row.split('\t');
+        let (Some(call), Some(file), Some(tests)) =
+            (columns.next(), columns.next(), columns.next())
+        else {
+            faults.push(format!("man-pages.tsv: `{row}` is not call, file, tests"));
+            continue;
+        };
+        calls += 1;
+        match texts.get(file) {
+            None => faults.push(format!("{call}: {file} does not exist")),
+            Some(text) if !text.contains(&format!("\"{call}\"")) => {
+                faults.push(format!("{call}: {file} has no doc alias of that name"));
+            }
+            Some(_) => {}
+        }
+        for test in tests.split(',').map(str::trim) {
+            let line = format!("fn {test}(");
+            if test.is_empty() || !texts.values().any(|text| text.contains(&line)) {
+                faults.push(format!("{call}: there is no test `{test}`"));
+            }
+        }
+    }
+    for (file, text) in texts
+        .iter()
+        .filter(|(file, _)| file.starts_with("dat-core/src"))
+    {
+        for part in text.split("doc(alias = \"").skip(1) {
+            let alias = part.split('"').next().unwrap_or_default();
+            if alias.starts_with("dat_")
+                && !rows
+                    .lines()
+                    .any(|row| row.starts_with(&format!("{alias}\t")))
+            {
+                faults.push(format!("{file}: {alias} has no row in docs/man-pages.tsv"));
+            }
+        }
+    }
+    println!("  {calls} DAT calls with file and tests");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults_of(name: &str, text: &str) -> Vec<String> {
+        let mut faults = Vec::new();
+        one_file(name, text, &mut faults);
+        faults
+    }
+
+    #[test]
+    fn unsafe_is_found_where_it_must_not_be() {
+        let text = "//! x\nfn f() { unsafe { g() } }\n// unsafe in words\n";
+        assert_eq!(faults_of("hca-mlx5/src/eq.rs", text).len(), 1);
+        assert_eq!(faults_of("hca-mlx5/src/dma.rs", text).len(), 0);
+    }
+
+    #[test]
+    fn a_fence_needs_its_reason() {
+        let bare = "//! x\nfn f() { p.before_doorbell(); }\n";
+        let said = "//! x\n// ORDER: WQE before record\nfn f() { p.before_doorbell(); }\n";
+        assert_eq!(faults_of("hca-mlx5/src/q.rs", bare).len(), 1);
+        assert_eq!(faults_of("hca-mlx5/src/q.rs", said).len(), 0);
+    }
+
+    #[test]
+    fn long_files_and_empty_names_are_found() {
+        let long = format!("//! x\n{}", "\n".repeat(1000));
+        assert_eq!(faults_of("tests/src/a.rs", &long).len(), 1);
+        assert_eq!(faults_of("tests/src/util.rs", "//! x\n").len(), 1);
+        assert_eq!(faults_of("tests/src/b.rs", "fn f() {}\n").len(), 1);
+    }
+}
