@@ -1,13 +1,10 @@
-//! Memory keys by command: CREATE_MKEY, QUERY_MKEY, DESTROY_MKEY, QUERY_SPECIAL_CONTEXTS.
+//! Memory keys by command: CREATE_MKEY, QUERY_MKEY, DESTROY_MKEY.
 
 use super::mkey::{ATOMIC, LR, LW, Mkey, Mode, RR, RW};
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::mkey::{create_mkey_in, mkc, query_mkey_out};
-
-/// The reserved local key: bus addresses, for queues with `rlky` set.
-pub(crate) const RESERVED_LKEY: u32 = 0x0008_1700;
 
 const RIGHTS: [(crate::ifc::Field, u8); 5] =
     [(mkc::lr, LR), (mkc::lw, LW), (mkc::rr, RR), (mkc::rw, RW), (mkc::a, ATOMIC)];
@@ -123,15 +120,5 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
     if let Some(key) = hca.objects.tpt.remove(index) {
         hca.ids.pd.release(key.pd);
     }
-    Ok(())
-}
-
-/// QUERY_SPECIAL_CONTEXTS: only the reserved local key exists.
-pub(crate) fn query_special(
-    _hca: &mut Hca,
-    _input: &[u8],
-    output: &mut [u8],
-) -> Result<(), Refusal> {
-    head_out::word_c.set(output, RESERVED_LKEY);
     Ok(())
 }

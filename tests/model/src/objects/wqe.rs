@@ -6,6 +6,7 @@
 //!
 //! Not here: the Ethernet segment (`ethernet.rs`), the meaning of UMR segments (`umr.rs`).
 
+use crate::function::TERMINATE_MKEY;
 use crate::transport::host::{
     BadWqe, DataSegment, Datagram, Fence, Operation, Path, Payload, QpKind, RecvWqe, RemoteAddress,
     SendWqe, Syndrome, Trailer, UmrWqe,
@@ -16,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr};
 pub(crate) const WQEBB: usize = 64;
 /// Most basic blocks in one WQE.
 pub(crate) const MAX_WQEBBS: u16 = 16;
-/// The key that ends a receive's scatter list.
+/// The key that ends a receive's scatter list where no special one is offered.
 const TERMINATE_LKEY: u32 = 0x100;
 
 const NOP: u8 = 0x00;
@@ -258,7 +259,10 @@ pub(crate) fn ip_of(gid: [u8; 16]) -> IpAddr {
 pub(crate) fn parse_recv(index: u16, stride: &[u8]) -> RecvWqe {
     let segments = stride
         .chunks_exact(16)
-        .take_while(|s| !(word(s, 0) & 0x7fff_ffff == 0 && word(s, 4) == TERMINATE_LKEY))
+        .take_while(|s| {
+            let ends = [TERMINATE_LKEY, TERMINATE_MKEY].contains(&word(s, 4));
+            word(s, 0) & 0x7fff_ffff != 0 || !ends
+        })
         .map(pointer)
         .collect();
     RecvWqe { index, segments }
