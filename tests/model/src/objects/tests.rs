@@ -97,6 +97,7 @@ impl Rig {
         let wire = TestWire { sent: Arc::clone(&sent), coming: Arc::clone(&coming) };
         let mut hca = Hca::new(Config::default(), Box::new(memory.clone()), Box::new(wire));
         hca.bus.master = true;
+        hca.vport.roce_enabled = true;
         let uar = hca.ids.uar.take().unwrap();
         let pd = hca.ids.pd.take().unwrap();
         let td = hca.ids.td.take().unwrap();

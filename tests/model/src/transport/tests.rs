@@ -1,0 +1,9 @@
+//! Tests of the engines: single packets against a responder, a requester against scripted
+//! answers, datagrams, and two engines over a wire that loses, doubles, swaps and spoils.
+
+mod datagrams;
+mod impaired;
+mod link;
+mod mock;
+mod requester;
+mod responder;
