@@ -74,8 +74,12 @@ impl Hca {
         let rng = SmallRng::seed_from_u64(config.seed);
         let msix = Msix::new(config.vectors, config.msix_in_bar);
         let caps = Caps::new(&config);
+        let mut bus = Bus::new(memory, rng, msix);
+        for name in Caps::unknown_names(&config) {
+            bus.complain(format!("configured capability {name}: no such name"));
+        }
         Self {
-            bus: Bus::new(memory, rng, msix),
+            bus,
             wire,
             pci: ConfigSpace::new(&config),
             regs: Registers::after_reset(0, config.init_time),
