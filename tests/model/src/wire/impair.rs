@@ -123,6 +123,11 @@ impl<W: Wire> Impaired<W> {
         self
     }
 
+    /// Changes the chances from now on.
+    pub fn set_rates(&mut self, rates: Rates) {
+        self.rates = rates;
+    }
+
     /// Adds a scripted fault for `times` frames from the `nth` matching one on, counted from 0.
     /// Each rule counts by itself; of several that strike, the first wins.
     pub fn rule(

@@ -251,6 +251,7 @@ fn read_reply(psn: u32, reth: Reth, msn: u32, again: bool) -> ReadReply {
         left: reth.len,
         msn,
         fresh: true,
+        again,
     }
 }
 

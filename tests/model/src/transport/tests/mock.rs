@@ -226,7 +226,7 @@ impl Peer {
         let host = Mock {
             now: 0,
             address: addr(n),
-            memory: vec![0; 1 << 17],
+            memory: vec![0; 1 << 18],
             keys: HashMap::from([(RKEY, true), (NO_ATOMIC, false)]),
             sq: HashMap::new(),
             sq_tail: 0,

@@ -119,7 +119,7 @@ fn empty_write_needs_no_key() {
 fn read_past_the_end() {
     probe(
         Opcode::ReadRequest,
-        |p| reth(p, VA + (1 << 17) - 10, RKEY, 11),
+        |p| reth(p, VA + (1 << 18) - 10, RKEY, 11),
         0,
         0x62,
     );
