@@ -345,7 +345,7 @@ mod tests {
                 reorder: 30,
             });
             for n in 0..1000u32 {
-                a.send(&frame(n as u8));
+                a.send(&frame(n.to_le_bytes()[0]));
             }
             (drain(&mut b), a.struck())
         };

@@ -129,7 +129,7 @@ fn what_cannot_be_received_is_dropped() {
     let mut key = p[0].clone();
     key.ext.deth.as_mut().unwrap().qkey = 0x2222;
     b.deliver(&key);
-    let rc = b.from_other(Opcode::SendOnly, 100);
+    let rc = b.incoming(Opcode::SendOnly, 100);
     b.deliver(&rc);
     assert_eq!(b.recv_results().len(), 1);
     assert_eq!(b.engine.state(), QpState::Rts);

@@ -306,7 +306,7 @@ impl Peer {
     }
 
     /// A packet as the other station would send it to this one.
-    pub(super) fn from_other(&self, opcode: Opcode, psn: u32) -> Packet {
+    pub(super) fn incoming(&self, opcode: Opcode, psn: u32) -> Packet {
         let path = self.attr.path;
         Packet {
             net: Network {

@@ -9,7 +9,7 @@ const PSN: u32 = 100;
 const OK: Result<(), Syndrome> = Ok(());
 
 fn answer(peer: &Peer, psn: u32, syndrome: u8) -> Packet {
-    let mut p = peer.from_other(Opcode::Ack, psn);
+    let mut p = peer.incoming(Opcode::Ack, psn);
     p.ext.aeth = Some(Aeth { syndrome, msn: 0 });
     p
 }
@@ -20,7 +20,7 @@ fn ack(peer: &mut Peer, psn: u32, syndrome: u8) -> Vec<Packet> {
 }
 
 fn read_data(peer: &Peer, opcode: Opcode, psn: u32, len: usize) -> Packet {
-    let mut p = peer.from_other(opcode, psn);
+    let mut p = peer.incoming(opcode, psn);
     if opcode != Opcode::ReadMiddle {
         p.ext.aeth = Some(Aeth {
             syndrome: 0x1f,
@@ -391,7 +391,7 @@ fn atomic_results_come_in_either_byte_order() {
         peer.post(fetch_add(16, 0, 5));
         let request = peer.take();
         assert_eq!(request[0].ext.atomic.unwrap().swap_add, 5);
-        let mut p = peer.from_other(Opcode::AtomicAck, PSN);
+        let mut p = peer.incoming(Opcode::AtomicAck, PSN);
         p.ext.aeth = Some(Aeth {
             syndrome: 0x1f,
             msn: 1,
