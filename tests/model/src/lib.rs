@@ -41,7 +41,7 @@ mod reg_access;
 mod regs;
 mod roce;
 mod stats;
-mod transport;
+pub mod transport;
 mod vport;
 pub mod wire;
 
