@@ -71,14 +71,18 @@ impl Hca {
         let rng = SmallRng::seed_from_u64(config.seed);
         let msix = Msix::new(config.vectors, config.msix_in_bar);
         let caps = Caps::new(&config);
+        let mut bus = Bus::new(memory, rng, msix);
+        for name in Caps::unknown_names(&config) {
+            bus.complain(format!("configured capability {name}: no such name"));
+        }
         Self {
-            bus: Bus::new(memory, rng, msix),
+            bus,
             wire,
             pci: ConfigSpace::new(&config),
             regs: Registers::after_reset(0, config.init_time),
             latch: UarLatch::default(),
             cmd: CommandQueue::default(),
-            ids: Ids::default(),
+            ids: Ids::new(&caps),
             eqs: EventQueues::new(caps.eq_limit()),
             caps,
             pages: Pages::default(),
@@ -122,7 +126,7 @@ impl Hca {
     /// Forgets every object: what a teardown leaves of the function's contexts.
     pub(crate) fn drop_objects(&mut self) {
         self.latch = UarLatch::default();
-        self.ids = Ids::default();
+        self.ids = Ids::new(&self.caps);
         self.eqs = EventQueues::new(self.caps.eq_limit());
         self.roce = RoceTable::default();
         self.objects = Objects::default();

@@ -3,7 +3,9 @@
 //! The firmware refuses to destroy what something else refers to; every kind of object does that
 //! the same way, so it is done here once.
 
+use crate::caps::Caps;
 use crate::cmd::{Refusal, Status};
+use crate::ifc::caps::cmd_hca_cap as cap;
 use std::collections::BTreeMap;
 
 /// One number space: allocated numbers, each with a count of references.
@@ -105,13 +107,16 @@ pub(crate) struct Ids {
     pub(crate) counter: Numbers,
 }
 
-impl Default for Ids {
-    fn default() -> Self {
+impl Ids {
+    /// Spaces as large as the capabilities say.
+    pub(crate) fn new(caps: &Caps) -> Self {
+        let end = |field| 1 << caps.general(field).min(24);
         Self {
+            // The first number a real card gave; the pages of the BAR end the space.
             uar: Numbers::new(0x10, 0x2000, 0x80_2000),
-            pd: Numbers::new(1, 1 << 16, 0x80_0000),
-            td: Numbers::new(1, 1 << 12, 0x81_6000),
-            xrcd: Numbers::new(1, 1 << 12, 0x80_e000),
+            pd: Numbers::new(1, end(cap::log_max_pd), 0x80_0000),
+            td: Numbers::new(1, end(cap::log_max_transport_domain), 0x81_6000),
+            xrcd: Numbers::new(1, end(cap::log_max_xrcd), 0x80_e000),
             counter: Numbers::new(1, 256, 0x77_1000),
         }
     }

@@ -89,12 +89,17 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 
 /// Parses a send WQE of `bytes` (all of its DS) for a QP of that kind.
 pub(crate) fn parse_send(bytes: &[u8], kind: QpKind) -> Result<SendWqe, BadWqe> {
-    let head: [u8; 16] = bytes
-        .first_chunk()
-        .copied()
-        .ok_or(BadWqe { syndrome: Syndrome::LocalQpOperation, bbs: 1, opcode: 0 })?;
+    let head: [u8; 16] = bytes.first_chunk().copied().ok_or(BadWqe {
+        syndrome: Syndrome::LocalQpOperation,
+        bbs: 1,
+        opcode: 0,
+    })?;
     let control = Control::parse(&head);
-    let bad = |syndrome| BadWqe { syndrome, bbs: control.bbs(), opcode: control.opcode };
+    let bad = |syndrome| BadWqe {
+        syndrome,
+        bbs: control.bbs(),
+        opcode: control.opcode,
+    };
     let mut rest = bytes.get(16..).unwrap_or(&[]);
     let mut av = None;
     let sends = matches!(control.opcode, SEND | SEND_IMM | SEND_INVAL);
@@ -137,19 +142,33 @@ fn allowed(opcode: u8, kind: QpKind) -> bool {
 fn operation(control: &Control, rest: &[u8]) -> Result<Operation, Syndrome> {
     Ok(match control.opcode {
         NOP => Operation::Nop,
-        SEND => Operation::Send { trailer: Trailer::None, data: parse_payload(rest)? },
-        SEND_IMM => Operation::Send { trailer: Trailer::Imm(control.imm), data: parse_payload(rest)? },
-        SEND_INVAL => {
-            Operation::Send { trailer: Trailer::Invalidate(control.imm), data: parse_payload(rest)? }
-        }
+        SEND => Operation::Send {
+            trailer: Trailer::None,
+            data: parse_payload(rest)?,
+        },
+        SEND_IMM => Operation::Send {
+            trailer: Trailer::Imm(control.imm),
+            data: parse_payload(rest)?,
+        },
+        SEND_INVAL => Operation::Send {
+            trailer: Trailer::Invalidate(control.imm),
+            data: parse_payload(rest)?,
+        },
         RDMA_WRITE | RDMA_WRITE_IMM => {
             let (remote, data) = remote(rest)?;
             let imm = (control.opcode == RDMA_WRITE_IMM).then_some(control.imm);
-            Operation::Write { remote, imm, data: parse_payload(data)? }
+            Operation::Write {
+                remote,
+                imm,
+                data: parse_payload(data)?,
+            }
         }
         RDMA_READ => {
             let (remote, data) = remote(rest)?;
-            Operation::Read { remote, into: pointers(data)? }
+            Operation::Read {
+                remote,
+                into: pointers(data)?,
+            }
         }
         ATOMIC_CS | ATOMIC_FA => {
             let (remote, data) = remote(rest)?;
@@ -160,20 +179,35 @@ fn operation(control: &Control, rest: &[u8]) -> Result<Operation, Syndrome> {
             }
             let (first, second) = (long(operands, 0), long(operands, 8));
             if control.opcode == ATOMIC_CS {
-                Operation::CompareSwap { remote, swap: first, compare: second, into }
+                Operation::CompareSwap {
+                    remote,
+                    swap: first,
+                    compare: second,
+                    into,
+                }
             } else {
-                Operation::FetchAdd { remote, add: first, into }
+                Operation::FetchAdd {
+                    remote,
+                    add: first,
+                    into,
+                }
             }
         }
         LOCAL_INVAL => Operation::LocalInvalidate(control.imm),
-        UMR => Operation::Umr(UmrWqe { mkey: control.imm, segments: rest.to_vec() }),
+        UMR => Operation::Umr(UmrWqe {
+            mkey: control.imm,
+            segments: rest.to_vec(),
+        }),
         _ => return Err(Syndrome::LocalQpOperation),
     })
 }
 
 fn remote(rest: &[u8]) -> Result<(RemoteAddress, &[u8]), Syndrome> {
     let segment = rest.get(..16).ok_or(Syndrome::LocalQpOperation)?;
-    let remote = RemoteAddress { va: long(segment, 0), rkey: word(segment, 8) };
+    let remote = RemoteAddress {
+        va: long(segment, 0),
+        rkey: word(segment, 8),
+    };
     Ok((remote, &rest[16..]))
 }
 

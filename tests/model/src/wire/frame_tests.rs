@@ -1,5 +1,10 @@
 //! Frames against recorded ones: two captures of Linux Soft-RoCE and four single vectors.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "random fields are cut to their width"
+)]
+
 use std::net::Ipv4Addr;
 
 use super::*;

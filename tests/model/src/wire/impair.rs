@@ -123,6 +123,11 @@ impl<W: Wire> Impaired<W> {
         self
     }
 
+    /// Changes the chances from now on.
+    pub fn set_rates(&mut self, rates: Rates) {
+        self.rates = rates;
+    }
+
     /// Adds a scripted fault for `times` frames from the `nth` matching one on, counted from 0.
     /// Each rule counts by itself; of several that strike, the first wins.
     pub fn rule(
@@ -340,7 +345,7 @@ mod tests {
                 reorder: 30,
             });
             for n in 0..1000u32 {
-                a.send(&frame(n as u8));
+                a.send(&frame(n.to_le_bytes()[0]));
             }
             (drain(&mut b), a.struck())
         };

@@ -49,7 +49,16 @@ pub(super) fn port() -> Port {
     lyr::dmac_47_16.set(mask, u32::MAX);
     lyr::dmac_15_0.set(mask, 0xffff);
     let group = rig.run(0x933, &input).unwrap();
-    let mut port = Port { rig, cqn, tis, sqn, rqn, tirn, table, group };
+    let mut port = Port {
+        rig,
+        cqn,
+        tis,
+        sqn,
+        rqn,
+        tirn,
+        table,
+        group,
+    };
     let own = port.rig.hca.vport.mac;
     port.entry(0, [0xff; 6], 4, 2, tirn).unwrap();
     port.entry(1, own, 4, 2, tirn).unwrap();
@@ -229,7 +238,10 @@ fn a_frame_longer_than_its_buffer_stops_the_queue() {
 #[test]
 fn local_keys_are_checked_on_raw_queues() {
     let mut port = port();
-    let key = port.rig.key(|c| crate::ifc::mkey::mkc::lw.set(c, 0)).unwrap();
+    let key = port
+        .rig
+        .key(|c| crate::ifc::mkey::mkc::lw.set(c, 0))
+        .unwrap();
     port.rig.poke(RQ_PAGE, &pointer(2048, key, DATA));
     port.rig.poke32(RQ_DBR, 1);
     port.arrive(&udp([0xff; 6], 7, None));
@@ -241,7 +253,11 @@ fn local_keys_are_checked_on_raw_queues() {
 fn states_of_raw_queues() {
     let mut port = port();
     let (sqn, rqn) = (port.sqn, port.rqn);
-    assert_eq!(port.rig.ready(0x905, sqn, 0, 1).unwrap_err().status, 9, "it is ready already");
+    assert_eq!(
+        port.rig.ready(0x905, sqn, 0, 1).unwrap_err().status,
+        9,
+        "it is ready already"
+    );
     port.rig.ready(0x905, sqn, 1, 3).unwrap();
     assert_eq!(port.rig.ready(0x905, sqn, 3, 1).unwrap_err().status, 9);
     port.rig.ready(0x905, sqn, 3, 0).unwrap();
@@ -286,5 +302,9 @@ fn entries_that_cannot_be() {
     let refusal = port.entry(2, PEER, 8, 2, tirn).unwrap_err();
     assert_eq!((refusal.status, refusal.syndrome), (3, 0x14_4b7a));
     assert_eq!(port.entry(2, PEER, 4, 2, 0x999).unwrap_err().status, 5);
-    assert_eq!(port.entry(2, PEER, 4, 1, table).unwrap_err().status, 3, "not to the same level");
+    assert_eq!(
+        port.entry(2, PEER, 4, 1, table).unwrap_err().status,
+        3,
+        "not to the same level"
+    );
 }

@@ -14,7 +14,9 @@ pub(super) fn udp(dmac: [u8; 6], dport: u16, vlan: Option<u16>) -> Vec<u8> {
         f.extend(tci.to_be_bytes());
     }
     f.extend([8, 0]);
-    f.extend([0x45, 0xb8, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    f.extend([
+        0x45, 0xb8, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+    ]);
     f.extend(0x1111u16.to_be_bytes());
     f.extend(dport.to_be_bytes());
     f.extend([0, 12, 0, 0, 1, 2, 3, 4]);
@@ -32,7 +34,12 @@ fn group(start: u32, end: u32, enable: u32, fields: &[Field]) -> Group {
     for field in fields {
         field.set(&mut mask, u32::MAX);
     }
-    Group { start, end, enable, mask }
+    Group {
+        start,
+        end,
+        enable,
+        mask,
+    }
 }
 
 fn entry(group: u32, action: u32, to: &[Destination], fields: &[(Field, u32)]) -> Entry {
@@ -40,7 +47,14 @@ fn entry(group: u32, action: u32, to: &[Destination], fields: &[(Field, u32)]) -
     for (field, v) in fields {
         field.set(&mut value, *v);
     }
-    Entry { group, value, action, to: to.to_vec(), tag: 0, hits: 0 }
+    Entry {
+        group,
+        value,
+        action,
+        to: to.to_vec(),
+        tag: 0,
+        hits: 0,
+    }
 }
 
 fn one(groups: &[Group], entries: Vec<(u32, Entry)>, miss: Option<u32>) -> Table {
@@ -99,7 +113,11 @@ fn checksums_are_seen_and_made() {
     for (at, good) in [(24, 1), (45, 3)] {
         let mut broken = frame.clone();
         broken[at] ^= 1;
-        assert_eq!(Headers::of(&broken).unwrap().verdict(&broken), good, "byte {at}");
+        assert_eq!(
+            Headers::of(&broken).unwrap().verdict(&broken),
+            good,
+            "byte {at}"
+        );
     }
     assert_eq!(sum(&[0xff, 0xff, 0, 1]), 1);
     assert_eq!(sum(&[1]), 0x100);
@@ -107,7 +125,11 @@ fn checksums_are_seen_and_made() {
 
 #[test]
 fn without_a_root_everything_is_dropped() {
-    assert!(Steering::default().walk(0, &set(&udp(MAC, 1, None))).is_empty());
+    assert!(
+        Steering::default()
+            .walk(0, &set(&udp(MAC, 1, None)))
+            .is_empty()
+    );
 }
 
 #[test]
@@ -116,14 +138,29 @@ fn exact_match_under_the_groups_mask() {
     let dmac = [lyr::dmac_47_16, lyr::dmac_15_0];
     let table = one(
         &[group(0, 3, 1, &dmac)],
-        vec![(0, entry(1, FORWARD, &[Destination::Tir(9)], &[(dmac[0], 0x0200_0000), (dmac[1], 1)]))],
+        vec![(
+            0,
+            entry(
+                1,
+                FORWARD,
+                &[Destination::Tir(9)],
+                &[(dmac[0], 0x0200_0000), (dmac[1], 1)],
+            ),
+        )],
         None,
     );
     let id = steering.add_table(table);
     steering.roots.insert(0, id);
     assert_eq!(steering.walk(0, &set(&udp(MAC, 1, None))), [(9, 0)]);
-    assert!(steering.walk(0, &set(&udp([2, 0, 0, 0, 0, 2], 1, None))).is_empty());
-    assert!(steering.walk(1, &set(&udp(MAC, 1, None))).is_empty(), "another table type");
+    assert!(
+        steering
+            .walk(0, &set(&udp([2, 0, 0, 0, 0, 2], 1, None)))
+            .is_empty()
+    );
+    assert!(
+        steering.walk(1, &set(&udp(MAC, 1, None))).is_empty(),
+        "another table type"
+    );
     assert_eq!(steering.tables[&id].entries[&0].hits, 1);
 }
 
@@ -132,7 +169,15 @@ fn a_mask_that_is_not_enabled_does_not_count() {
     let mut steering = Steering::default();
     let table = one(
         &[group(0, 3, 0, &[lyr::ethertype])],
-        vec![(2, entry(1, FORWARD, &[Destination::Tir(9)], &[(lyr::ethertype, 0x1234)]))],
+        vec![(
+            2,
+            entry(
+                1,
+                FORWARD,
+                &[Destination::Tir(9)],
+                &[(lyr::ethertype, 0x1234)],
+            ),
+        )],
         None,
     );
     let id = steering.add_table(table);
@@ -147,7 +192,15 @@ fn groups_count_in_index_order() {
     let entries = |first: u32| {
         vec![
             (4, entry(1, FORWARD, &[Destination::Tir(1)], &[])),
-            (first, entry(2, FORWARD, &[Destination::Tir(2)], &[(lyr::ethertype, 0x800)])),
+            (
+                first,
+                entry(
+                    2,
+                    FORWARD,
+                    &[Destination::Tir(2)],
+                    &[(lyr::ethertype, 0x800)],
+                ),
+            ),
         ]
     };
     let id = steering.add_table(one(&groups, entries(0), None));
@@ -162,7 +215,13 @@ fn groups_count_in_index_order() {
 #[test]
 fn tables_lead_to_tables_by_entry_and_by_miss() {
     let mut steering = Steering::default();
-    let any = |to| one(&[group(0, 0, 0, &[])], vec![(0, entry(1, FORWARD, &[to], &[]))], None);
+    let any = |to| {
+        one(
+            &[group(0, 0, 0, &[])],
+            vec![(0, entry(1, FORWARD, &[to], &[]))],
+            None,
+        )
+    };
     let last = steering.add_table(any(Destination::Tir(5)));
     let middle = steering.add_table(any(Destination::Table(last)));
     let empty = steering.add_table(one(&[], vec![], Some(middle)));

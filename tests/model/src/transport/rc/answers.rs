@@ -45,11 +45,14 @@ impl Requester {
     ) -> Result<(), Fatal> {
         let psn = packet.bth.psn;
         if psn::distance(self.una, psn) < psn::distance(self.una, self.high) {
-            match packet.bth.opcode {
-                Opcode::Ack => self.on_ack(psn, packet, attr, host),
-                Opcode::AtomicAck => self.on_atomic_ack(psn, packet, attr, host),
-                // The device hands over responses only; the rest are those of READs.
-                _ => self.on_read_response(psn, packet, attr, host),
+            let op = packet.bth.opcode;
+            if op == Opcode::Ack {
+                self.on_ack(psn, packet, attr, host);
+            } else if op == Opcode::AtomicAck {
+                self.on_atomic_ack(psn, packet, attr, host);
+            } else {
+                // Only responses are handed over here; the rest are those of READs.
+                self.on_read_response(psn, packet, attr, host);
             }
         }
         self.retire(attr, host)

@@ -533,9 +533,10 @@ fn execute_atomic(
     let mut bytes = [0; 8];
     host.remote_read(attr.qpn, at, &mut bytes, Access::Atomic)?;
     let old = u64::from_le_bytes(bytes);
-    let new = match opcode {
-        Opcode::FetchAdd => Some(old.wrapping_add(operands.swap_add)),
-        _ => (old == operands.compare).then_some(operands.swap_add),
+    let new = if opcode == Opcode::FetchAdd {
+        Some(old.wrapping_add(operands.swap_add))
+    } else {
+        (old == operands.compare).then_some(operands.swap_add)
     };
     if let Some(new) = new {
         host.remote_write(attr.qpn, at, &new.to_le_bytes(), Access::Atomic)?;

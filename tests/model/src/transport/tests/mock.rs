@@ -226,7 +226,7 @@ impl Peer {
         let host = Mock {
             now: 0,
             address: addr(n),
-            memory: vec![0; 1 << 17],
+            memory: vec![0; 1 << 18],
             keys: HashMap::from([(RKEY, true), (NO_ATOMIC, false)]),
             sq: HashMap::new(),
             sq_tail: 0,
@@ -306,7 +306,7 @@ impl Peer {
     }
 
     /// A packet as the other station would send it to this one.
-    pub(super) fn from_other(&self, opcode: Opcode, psn: u32) -> Packet {
+    pub(super) fn incoming(&self, opcode: Opcode, psn: u32) -> Packet {
         let path = self.attr.path;
         Packet {
             net: Network {

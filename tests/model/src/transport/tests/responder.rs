@@ -26,7 +26,7 @@ fn responder() -> Peer {
 /// Sends one request and expects exactly one answer with this syndrome at PSN + `at`.
 fn probe(opcode: Opcode, change: impl FnOnce(&mut Packet), at: u32, syndrome: u8) -> Peer {
     let mut peer = responder();
-    let mut p = peer.from_other(opcode, PSN);
+    let mut p = peer.incoming(opcode, PSN);
     change(&mut p);
     let answers = peer.deliver(&p);
     assert_eq!(
@@ -119,7 +119,7 @@ fn empty_write_needs_no_key() {
 fn read_past_the_end() {
     probe(
         Opcode::ReadRequest,
-        |p| reth(p, VA + (1 << 17) - 10, RKEY, 11),
+        |p| reth(p, VA + (1 << 18) - 10, RKEY, 11),
         0,
         0x62,
     );
@@ -157,7 +157,7 @@ fn read_request_with_a_payload() {
 #[test]
 fn empty_read_needs_no_key() {
     let mut peer = responder();
-    let mut p = peer.from_other(Opcode::ReadRequest, PSN);
+    let mut p = peer.incoming(Opcode::ReadRequest, PSN);
     reth(&mut p, 0, 0xdead, 0);
     let answers = peer.deliver(&p);
     assert_eq!(brief(&answers), [(Opcode::ReadOnly, PSN, ACK)]);
@@ -201,7 +201,7 @@ fn middle_and_last_without_first() {
 }
 
 fn begin_write(peer: &mut Peer, len: u32) {
-    let mut p = peer.from_other(Opcode::WriteFirst, PSN);
+    let mut p = peer.incoming(Opcode::WriteFirst, PSN);
     reth(&mut p, VA, RKEY, len);
     p.payload = vec![0xaa; 1024];
     p.bth.ack_req = false;
@@ -212,7 +212,7 @@ fn begin_write(peer: &mut Peer, len: u32) {
 fn send_inside_a_write() {
     let mut peer = responder();
     begin_write(&mut peer, 3000);
-    let p = peer.from_other(Opcode::SendOnly, PSN + 1);
+    let p = peer.incoming(Opcode::SendOnly, PSN + 1);
     assert_eq!(
         brief(&peer.deliver(&p)),
         [(Opcode::Ack, PSN + 1, Some(0x61))]
@@ -224,7 +224,7 @@ fn send_inside_a_write() {
 fn read_inside_a_write() {
     let mut peer = responder();
     begin_write(&mut peer, 3000);
-    let mut p = peer.from_other(Opcode::ReadRequest, PSN + 1);
+    let mut p = peer.incoming(Opcode::ReadRequest, PSN + 1);
     reth(&mut p, VA, RKEY, 8);
     assert_eq!(
         brief(&peer.deliver(&p)),
@@ -241,7 +241,7 @@ fn last_packet_that_brings_too_much_or_too_little() {
     ] {
         let mut peer = responder();
         begin_write(&mut peer, 2000);
-        let mut p = peer.from_other(op, PSN + 1);
+        let mut p = peer.incoming(op, PSN + 1);
         p.payload = vec![1; len];
         assert_eq!(
             brief(&peer.deliver(&p)),
@@ -269,7 +269,7 @@ fn gaps_are_reported_once_until_closed() {
     let mut peer = responder();
     peer.post_recv(0x2000, 16);
     let gap = |peer: &mut Peer, psn| {
-        let p = peer.from_other(Opcode::SendOnly, psn);
+        let p = peer.incoming(Opcode::SendOnly, psn);
         brief(&peer.deliver(&p))
     };
     assert_eq!(gap(&mut peer, PSN + 5), [(Opcode::Ack, PSN, Some(0x60))]);
@@ -285,11 +285,11 @@ fn gaps_are_reported_once_until_closed() {
 #[test]
 fn duplicate_write_is_acknowledged_not_executed() {
     let mut peer = responder();
-    let mut p = peer.from_other(Opcode::WriteOnly, PSN);
+    let mut p = peer.incoming(Opcode::WriteOnly, PSN);
     reth(&mut p, VA, RKEY, 4);
     p.payload = vec![1; 4];
     peer.deliver(&p);
-    let q = peer.from_other(Opcode::SendOnly, PSN + 1);
+    let q = peer.incoming(Opcode::SendOnly, PSN + 1);
     peer.deliver(&q);
     p.payload = vec![2; 4];
     p.bth.ack_req = false;
@@ -302,9 +302,9 @@ fn duplicate_write_is_acknowledged_not_executed() {
 #[test]
 fn duplicate_send_before_a_read() {
     let mut peer = responder();
-    let s = peer.from_other(Opcode::SendOnly, PSN);
+    let s = peer.incoming(Opcode::SendOnly, PSN);
     peer.deliver(&s);
-    let mut r = peer.from_other(Opcode::ReadRequest, PSN + 1);
+    let mut r = peer.incoming(Opcode::ReadRequest, PSN + 1);
     reth(&mut r, VA, RKEY, 8);
     peer.deliver(&r);
     assert_eq!(brief(&peer.deliver(&s)), [(Opcode::Ack, PSN, ACK)]);
@@ -313,14 +313,14 @@ fn duplicate_send_before_a_read() {
 #[test]
 fn duplicate_read_for_the_rest_of_it() {
     let mut peer = responder();
-    let mut p = peer.from_other(Opcode::ReadRequest, PSN);
+    let mut p = peer.incoming(Opcode::ReadRequest, PSN);
     reth(&mut p, VA + 8, RKEY, 4000);
     let whole = peer.deliver(&p);
     let ops: Vec<Opcode> = whole.iter().map(|p| p.bth.opcode).collect();
     use Opcode::{ReadFirst, ReadLast, ReadMiddle};
     assert_eq!(ops, [ReadFirst, ReadMiddle, ReadMiddle, ReadLast]);
     assert_eq!(peer.engine.receive_psn(), PSN + 4);
-    let mut q = peer.from_other(Opcode::ReadRequest, PSN + 1);
+    let mut q = peer.incoming(Opcode::ReadRequest, PSN + 1);
     reth(&mut q, VA + 8 + 1024, RKEY, 2976);
     let rest = peer.deliver(&q);
     assert_eq!(rest.len(), 3);
@@ -334,7 +334,7 @@ fn duplicate_read_for_the_rest_of_it() {
 #[test]
 fn duplicate_read_that_does_not_fit_is_not_answered() {
     let mut peer = responder();
-    let mut p = peer.from_other(Opcode::ReadRequest, PSN);
+    let mut p = peer.incoming(Opcode::ReadRequest, PSN);
     reth(&mut p, VA, RKEY, 4000);
     peer.deliver(&p);
     for (psn, va, rkey, len) in [
@@ -344,7 +344,7 @@ fn duplicate_read_that_does_not_fit_is_not_answered() {
         (PSN + 1, VA, RKEY, 4000),
         (PSN - 1, VA, RKEY, 4000),
     ] {
-        let mut q = peer.from_other(Opcode::ReadRequest, psn);
+        let mut q = peer.incoming(Opcode::ReadRequest, psn);
         reth(&mut q, va, rkey, len);
         assert_eq!(peer.deliver(&q), []);
     }
@@ -355,7 +355,7 @@ fn duplicate_read_that_does_not_fit_is_not_answered() {
 fn atomics_execute_once_and_are_told_again() {
     let mut peer = responder();
     peer.host.memory[64..72].copy_from_slice(&40u64.to_le_bytes());
-    let mut p = peer.from_other(Opcode::FetchAdd, PSN);
+    let mut p = peer.incoming(Opcode::FetchAdd, PSN);
     atomic(&mut p, VA + 64, RKEY, 2, 0);
     for _ in 0..3 {
         let answers = peer.deliver(&p);
@@ -364,7 +364,7 @@ fn atomics_execute_once_and_are_told_again() {
         assert_eq!(peer.host.memory[64..72], 42u64.to_le_bytes());
     }
     for (compare, old, new) in [(41, 42, 42u64), (42, 42, 7)] {
-        let mut p = peer.from_other(Opcode::CompareSwap, peer.engine.receive_psn());
+        let mut p = peer.incoming(Opcode::CompareSwap, peer.engine.receive_psn());
         atomic(&mut p, VA + 64, RKEY, 7, compare);
         assert_eq!(peer.deliver(&p)[0].ext.atomic_ack, Some(old));
         assert_eq!(peer.host.memory[64..72], new.to_le_bytes());
@@ -375,11 +375,11 @@ fn atomics_execute_once_and_are_told_again() {
 fn atomics_too_old_are_forgotten() {
     let mut peer = responder();
     for psn in PSN..PSN + 5 {
-        let mut p = peer.from_other(Opcode::FetchAdd, psn);
+        let mut p = peer.incoming(Opcode::FetchAdd, psn);
         atomic(&mut p, VA, RKEY, 1, 0);
         assert_eq!(peer.deliver(&p).len(), 1);
     }
-    let mut p = peer.from_other(Opcode::FetchAdd, PSN);
+    let mut p = peer.incoming(Opcode::FetchAdd, PSN);
     atomic(&mut p, VA, RKEY, 1, 0);
     assert_eq!(peer.deliver(&p), [], "four resources remember four");
     p.bth.psn = PSN + 1;
@@ -391,7 +391,7 @@ fn atomics_too_old_are_forgotten() {
 fn three_sends_one_receive() {
     let mut peer = responder();
     let sends: Vec<Packet> = (0..3)
-        .map(|i| peer.from_other(Opcode::SendOnly, PSN + i))
+        .map(|i| peer.incoming(Opcode::SendOnly, PSN + i))
         .collect();
     let answers = peer.deliver_all(&sends);
     assert_eq!(
@@ -407,14 +407,14 @@ fn three_sends_one_receive() {
 #[test]
 fn packets_for_others_are_ignored() {
     let mut peer = responder();
-    let good = peer.from_other(Opcode::SendOnly, PSN);
+    let good = peer.incoming(Opcode::SendOnly, PSN);
     let mut strange = good.clone();
     strange.net.src = [10, 0, 0, 77].into();
     assert_eq!(peer.deliver(&strange), []);
     let mut misled = good.clone();
     misled.net.dst = [10, 0, 0, 78].into();
     assert_eq!(peer.deliver(&misled), []);
-    let mut datagram = peer.from_other(Opcode::UdSendOnly, PSN);
+    let mut datagram = peer.incoming(Opcode::UdSendOnly, PSN);
     datagram.ext.deth = Some(crate::wire::frame::Deth {
         qkey: 0x1111,
         src_qp: 9,
@@ -430,7 +430,7 @@ fn packets_for_others_are_ignored() {
 #[test]
 fn invalidation_of_an_ordinary_key() {
     let mut peer = responder();
-    let mut p = peer.from_other(Opcode::SendOnlyInval, PSN);
+    let mut p = peer.incoming(Opcode::SendOnlyInval, PSN);
     p.ext.ieth = Some(RKEY);
     assert_eq!(brief(&peer.deliver(&p)), [(Opcode::Ack, PSN, ACK)]);
     assert_eq!(
@@ -443,7 +443,7 @@ fn invalidation_of_an_ordinary_key() {
 #[test]
 fn invalidation_of_a_window() {
     let mut peer = responder();
-    let mut p = peer.from_other(Opcode::SendOnlyInval, PSN);
+    let mut p = peer.incoming(Opcode::SendOnlyInval, PSN);
     p.ext.ieth = Some(NO_ATOMIC);
     p.payload = vec![5; 9];
     peer.deliver(&p);
@@ -458,7 +458,7 @@ fn invalidation_of_a_window() {
 #[test]
 fn write_without_ack_request_is_placed_in_silence() {
     let mut peer = responder();
-    let mut p = peer.from_other(Opcode::WriteOnly, PSN);
+    let mut p = peer.incoming(Opcode::WriteOnly, PSN);
     reth(&mut p, VA + 3, RKEY, 5);
     p.payload = b"hello".to_vec();
     p.bth.ack_req = false;
@@ -472,7 +472,7 @@ fn rights_of_the_qp_itself() {
         let mut peer = Peer::with(1, |a| {
             (a.remote_read, a.remote_write, a.remote_atomic) = (false, false, false);
         });
-        let mut p = peer.from_other(op, PSN);
+        let mut p = peer.incoming(op, PSN);
         reth(&mut p, VA, RKEY, 0);
         if op == Opcode::FetchAdd {
             p.ext.reth = None;
@@ -489,7 +489,7 @@ fn rights_of_the_qp_itself() {
 #[test]
 fn no_resources_for_reads() {
     let mut peer = Peer::with(1, |a| a.max_dest_rd_atomic = 0);
-    let mut p = peer.from_other(Opcode::ReadRequest, PSN);
+    let mut p = peer.incoming(Opcode::ReadRequest, PSN);
     reth(&mut p, VA, RKEY, 8);
     assert_eq!(brief(&peer.deliver(&p)), [(Opcode::Ack, PSN, Some(0x61))]);
 }
@@ -497,10 +497,10 @@ fn no_resources_for_reads() {
 #[test]
 fn write_with_immediate_takes_a_receive_at_its_end() {
     let mut peer = Peer::new(1);
-    let mut first = peer.from_other(Opcode::WriteFirst, PSN);
+    let mut first = peer.incoming(Opcode::WriteFirst, PSN);
     reth(&mut first, VA, RKEY, 1500);
     first.payload = vec![1; 1024];
-    let mut last = peer.from_other(Opcode::WriteLastImm, PSN + 1);
+    let mut last = peer.incoming(Opcode::WriteLastImm, PSN + 1);
     last.payload = vec![2; 476];
     last.ext.imm = Some(0xfeed);
     last.bth.solicited = true;
@@ -523,12 +523,12 @@ fn write_with_immediate_takes_a_receive_at_its_end() {
 fn message_numbers_count_messages() {
     let mut peer = responder();
     begin_write(&mut peer, 2000);
-    let gap = peer.from_other(Opcode::SendOnly, PSN + 9);
+    let gap = peer.incoming(Opcode::SendOnly, PSN + 9);
     assert_eq!(peer.deliver(&gap)[0].ext.aeth.unwrap().msn, 0);
-    let mut last = peer.from_other(Opcode::WriteLast, PSN + 1);
+    let mut last = peer.incoming(Opcode::WriteLast, PSN + 1);
     last.payload = vec![0; 976];
     assert_eq!(peer.deliver(&last)[0].ext.aeth.unwrap().msn, 1);
-    let mut read = peer.from_other(Opcode::ReadRequest, PSN + 2);
+    let mut read = peer.incoming(Opcode::ReadRequest, PSN + 2);
     reth(&mut read, VA, RKEY, 3000);
     let answers = peer.deliver(&read);
     assert_eq!(answers[0].ext.aeth.unwrap().msn, 2);
@@ -542,7 +542,7 @@ fn first_packet_in_rtr_establishes() {
     peer.post_recv(0, 16);
     peer.post_recv(0, 16);
     for psn in [PSN, PSN + 1] {
-        let p = peer.from_other(Opcode::SendOnly, psn);
+        let p = peer.incoming(Opcode::SendOnly, psn);
         assert_eq!(peer.deliver(&p).len(), 1);
     }
     assert_eq!(peer.host.events, [QpEvent::CommunicationEstablished]);
@@ -552,7 +552,7 @@ fn first_packet_in_rtr_establishes() {
 fn states_below_rtr_are_deaf() {
     for state in [QpState::Reset, QpState::Init, QpState::Err] {
         let mut peer = Peer::with(1, |a| a.state = state);
-        let p = peer.from_other(Opcode::SendOnly, PSN);
+        let p = peer.incoming(Opcode::SendOnly, PSN);
         assert_eq!(peer.deliver(&p), []);
     }
 }
@@ -570,7 +570,7 @@ fn a_receive_list_that_is_no_good() {
         segments: vec![bad],
     }));
     peer.post_recv(0, 64);
-    let mut p = peer.from_other(Opcode::SendOnly, PSN);
+    let mut p = peer.incoming(Opcode::SendOnly, PSN);
     p.payload = vec![1; 4];
     assert_eq!(brief(&peer.deliver(&p)), [(Opcode::Ack, PSN, Some(0x63))]);
     assert_eq!(
@@ -591,7 +591,7 @@ fn half_a_message_is_flushed_first() {
     let mut peer = Peer::new(1);
     peer.post_recv(0, 4096);
     peer.post_recv(0, 4096);
-    let mut p = peer.from_other(Opcode::SendFirst, PSN);
+    let mut p = peer.incoming(Opcode::SendFirst, PSN);
     p.payload = vec![1; 1024];
     peer.deliver(&p);
     peer.engine.to_error(&mut peer.host);
@@ -609,7 +609,7 @@ fn a_shared_queue_is_not_flushed() {
     let mut peer = Peer::with(1, |a| a.srq = true);
     peer.post_recv(0, 4096);
     peer.post_recv(0, 4096);
-    let mut p = peer.from_other(Opcode::SendFirst, PSN);
+    let mut p = peer.incoming(Opcode::SendFirst, PSN);
     p.payload = vec![1; 1024];
     peer.deliver(&p);
     peer.engine.to_error(&mut peer.host);
@@ -622,7 +622,7 @@ fn a_shared_queue_is_not_flushed() {
 #[test]
 fn key_lost_in_the_middle_of_a_read() {
     let mut peer = Peer::with(1, |a| a.mtu = 256);
-    let mut p = peer.from_other(Opcode::ReadRequest, PSN);
+    let mut p = peer.incoming(Opcode::ReadRequest, PSN);
     reth(&mut p, VA, RKEY, 1 << 17);
     let burst = peer.deliver(&p);
     assert!(burst.len() < 512 && burst.iter().all(|p| p.payload.len() == 256));
@@ -638,7 +638,7 @@ fn key_lost_in_the_middle_of_a_read() {
 #[test]
 fn answers_to_a_flood_of_reads_stay_bounded() {
     let mut peer = Peer::with(1, |a| a.mtu = 256);
-    let mut p = peer.from_other(Opcode::ReadRequest, PSN);
+    let mut p = peer.incoming(Opcode::ReadRequest, PSN);
     reth(&mut p, VA, RKEY, 1 << 17);
     peer.deliver(&p);
     for _ in 0..50 {
