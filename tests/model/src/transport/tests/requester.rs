@@ -1,4 +1,6 @@
 //! A requester, station 1 at PSN 100, against scripted answers.
+//!
+//! Long because each rule has a short test of its own and all share the same few answers.
 
 use super::mock::*;
 use crate::transport::host::*;
@@ -613,4 +615,46 @@ fn a_vanished_source_address_ends_in_retries() {
         peer.send_results(),
         [(0, Err(Syndrome::TransportRetryExceeded))]
     );
+}
+
+/// While waiting for the receiver, the requester has gone back; an acknowledgement that covers
+/// part of what would go out again spares it.
+#[test]
+fn an_ack_during_the_wait_spares_what_it_covers() {
+    let mut peer = Peer::new(1);
+    peer.post(send_from(0, 4096));
+    peer.take();
+    ack(&mut peer, PSN, 0x21);
+    assert_eq!(ack(&mut peer, PSN + 1, 0x1f), []);
+    peer.expire();
+    assert_eq!(psns(&peer.take()), [PSN + 2, PSN + 3]);
+}
+
+#[test]
+fn progress_restores_the_rnr_retries() {
+    let mut peer = Peer::with(1, |a| a.rnr_retry = 1);
+    for n in 0..3 {
+        peer.queue(send(&[n]), |_| {});
+    }
+    peer.ring();
+    for psn in PSN..PSN + 3 {
+        ack(&mut peer, psn, 0x21);
+        peer.expire();
+    }
+    ack(&mut peer, PSN + 2, 0x1f);
+    assert_eq!(peer.send_results(), [(0, OK), (1, OK), (2, OK)]);
+}
+
+/// Two READs of 2^23 packets each: together they would leave the peer unable to tell old from new.
+#[test]
+fn no_more_than_half_of_all_psns_in_flight() {
+    let mut peer = Peer::with(1, |a| a.mtu = 256);
+    peer.queue(read_into(0, 1 << 31, 0), |_| {});
+    peer.queue(read_into(0, 1 << 31, 0), |_| {});
+    peer.queue(send(&[1]), |_| {});
+    peer.ring();
+    assert_eq!(psns(&peer.take()), [PSN]);
+    let p = read_data(&peer, Opcode::ReadFirst, PSN, 256);
+    assert_eq!(psns(&peer.deliver(&p)), [0; 0]);
+    assert_eq!(peer.send_results(), []);
 }

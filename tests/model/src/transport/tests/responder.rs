@@ -1,5 +1,7 @@
 //! Single packets, most of them abusive, against a responder: the table of answers recorded
 //! from Linux Soft-RoCE, with IBTA's answer where Soft-RoCE differs.
+//!
+//! Long because each row of the table is a test with a name of its own.
 
 use super::mock::*;
 use crate::transport::host::*;
@@ -651,4 +653,60 @@ fn answers_to_a_flood_of_reads_stay_bounded() {
         assert!(rounds <= 3);
     }
     assert_eq!(peer.take().last().unwrap().bth.opcode, Opcode::ReadLast);
+}
+
+/// An answer being given again does not use up what the peer may have open.
+#[test]
+fn a_replay_leaves_room_for_the_next_read() {
+    let mut peer = Peer::with(1, |a| (a.mtu, a.max_dest_rd_atomic) = (256, 1));
+    let mut p = peer.incoming(Opcode::ReadRequest, PSN);
+    reth(&mut p, VA, RKEY, 300 * 256);
+    peer.deliver(&p);
+    while peer.engine.next_deadline().is_some() {
+        peer.expire();
+    }
+    peer.take();
+    peer.deliver(&p);
+    assert_eq!(
+        peer.engine.next_deadline(),
+        Some(0),
+        "the replay is under way"
+    );
+    let mut q = peer.incoming(Opcode::ReadRequest, PSN + 300);
+    reth(&mut q, VA, RKEY, 8);
+    let rest = peer.deliver(&q);
+    assert_eq!(
+        brief(&rest).last(),
+        Some(&(Opcode::ReadOnly, PSN + 300, ACK))
+    );
+    assert_eq!(peer.engine.state(), QpState::Rts);
+}
+
+/// More READs at once than this side has resources for is an invalid request.
+#[test]
+fn too_many_reads_at_once() {
+    let mut peer = Peer::with(1, |a| (a.mtu, a.max_dest_rd_atomic) = (256, 1));
+    let mut p = peer.incoming(Opcode::ReadRequest, PSN);
+    reth(&mut p, VA, RKEY, 512 * 256);
+    peer.deliver(&p);
+    let mut q = peer.incoming(Opcode::ReadRequest, PSN + 512);
+    reth(&mut q, VA, RKEY, 8);
+    let mut answers = peer.deliver(&q);
+    while peer.engine.next_deadline().is_some() {
+        peer.expire();
+        answers.extend(peer.take());
+    }
+    let last = answers
+        .iter()
+        .rev()
+        .take(2)
+        .rev()
+        .cloned()
+        .collect::<Vec<_>>();
+    let expected = [
+        (Opcode::ReadLast, PSN + 511, ACK),
+        (Opcode::Ack, PSN + 512, Some(0x61)),
+    ];
+    assert_eq!(brief(&last), expected, "the NAK does not overtake the data");
+    assert_eq!(peer.engine.state(), QpState::Err);
 }
