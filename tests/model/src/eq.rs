@@ -118,10 +118,10 @@ pub(crate) struct EventQueues {
 }
 
 impl EventQueues {
-    /// None yet; numbers below `limit`.
+    /// None yet; numbers below `limit`, from the first that a real card gave.
     pub(crate) fn new(limit: u32) -> Self {
         Self {
-            numbers: Numbers::new(1, limit.max(2), 0x30_1000),
+            numbers: Numbers::new(0x10, limit, 0x30_1000),
             live: BTreeMap::new(),
         }
     }

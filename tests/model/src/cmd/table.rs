@@ -1,7 +1,7 @@
 //! The dispatch table: every command of every part of the device.
 
 use super::Command;
-use crate::{caps, counters, eq, function, objects, pages, reg_access, roce, transport, vport};
+use crate::{caps, counters, eq, function, objects, pages, reg_access, roce, vport};
 
 /// The rows, part by part.
 const PARTS: &[&[Command]] = &[
@@ -15,7 +15,6 @@ const PARTS: &[&[Command]] = &[
     roce::COMMANDS,
     reg_access::COMMANDS,
     objects::COMMANDS,
-    transport::COMMANDS,
 ];
 
 /// The row of an opcode.

@@ -262,8 +262,8 @@ macro_rules! layouts {
 
 pub mod caps;
 pub mod cmd;
-pub mod cq;
 pub mod counters;
+pub mod cq;
 pub mod eq;
 pub mod flow;
 pub mod hca;
@@ -279,8 +279,8 @@ pub fn all() -> Vec<Layout> {
     [
         cmd::ALL,
         caps::ALL,
-        cq::ALL,
         counters::ALL,
+        cq::ALL,
         eq::ALL,
         flow::ALL,
         hca::ALL,
