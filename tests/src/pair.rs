@@ -10,7 +10,7 @@ use hca_mlx5::cmd::dump::Observer;
 use hca_mlx5::platform::Platform;
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::wire::impair::{Impaired, Rates};
-use mlx5_model::wire::{Wire, switch};
+use mlx5_model::wire::{ModelClock, Wire, switch};
 use mlx5_model::{Config as Card, Hca};
 
 use crate::host::inproc::{Memory, Slot, World};
@@ -66,7 +66,12 @@ impl Stage {
 
     /// Plugs both cards in.
     pub fn plug(&self, wrap: Wrap<'_>) -> (Arc<World>, [Slot; 2]) {
-        let world = World::new();
+        self.plug_with(&ModelClock::default(), wrap)
+    }
+
+    /// Plugs both cards into a world with this clock.
+    pub fn plug_with(&self, clock: &ModelClock, wrap: Wrap<'_>) -> (Arc<World>, [Slot; 2]) {
+        let world = World::with_clock(clock);
         let mut ports = switch::switch(2).into_iter();
         let slots = [0, 1].map(|side| {
             let seed = self.seed.wrapping_mul(2).wrapping_add(side as u64);

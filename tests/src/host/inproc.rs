@@ -52,6 +52,12 @@ impl World {
         Arc::default()
     }
 
+    /// An empty world whose time is that of `clock`.
+    #[must_use]
+    pub fn with_clock(clock: &ModelClock) -> Arc<Self> {
+        Arc::new(Self { clock: clock.clone(), ..Self::default() })
+    }
+
     /// Lets `member` take part.
     pub fn join(&self, member: Arc<dyn Member>) {
         lock(&self.members).push(member);
