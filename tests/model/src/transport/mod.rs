@@ -192,7 +192,8 @@ impl Engine {
     }
 
     /// Moves the QP to ERR, as a 2ERR command does: both queues are flushed in order, a message
-    /// half received first. [`Host::qp_error`] is not called: the caller knows.
+    /// half received first. [`Host::qp_error`] is not called: the caller knows. An engine in RESET
+    /// knows not even its QP's number: [`configure`](Self::configure) it to ERR first.
     pub fn to_error(&mut self, host: &mut dyn Host) {
         if self.attr.state != QpState::Reset {
             self.attr.state = QpState::Err;
