@@ -34,6 +34,9 @@ pub mod reg;
 pub mod roce;
 pub mod vport;
 
+#[cfg(test)]
+mod tests;
+
 /// One field of a layout, for cross-checks by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
