@@ -23,9 +23,19 @@ fn list(p: &Scripted<false>, offset: usize, len: usize) -> PageList {
 #[test]
 fn contiguous_memory_is_one_page_of_the_least_size() {
     let p = Scripted::<false>::new();
-    for (offset, len, log) in [(0, 1, 12), (0, 4096, 12), (0, 4097, 13), (0x1ff0, 0x20, 14), (0, 1 << 18, 18)] {
+    for (offset, len, log) in [
+        (0, 1, 12),
+        (0, 4096, 12),
+        (0, 4097, 13),
+        (0x1ff0, 0x20, 14),
+        (0, 1 << 18, 18),
+    ] {
         let list = list(&p, offset, len);
-        assert_eq!((list.pages.len(), list.log_page), (1, log), "{offset:#x}+{len:#x}");
+        assert_eq!(
+            (list.pages.len(), list.log_page),
+            (1, log),
+            "{offset:#x}+{len:#x}"
+        );
         assert_eq!(list.pages[0] + list.start, ARENA_IOVA + offset as u64);
     }
 }
@@ -33,7 +43,13 @@ fn contiguous_memory_is_one_page_of_the_least_size() {
 #[test]
 fn scattered_memory_is_many() {
     let p = Scripted::<false>::new();
-    *p.runs.borrow_mut() = [(0, 0x10_0000), (0x1000, 0x30_0000), (0x2000, 0x50_0000), (0x4000, 0x20_0000)].to_vec();
+    *p.runs.borrow_mut() = [
+        (0, 0x10_0000),
+        (0x1000, 0x30_0000),
+        (0x2000, 0x50_0000),
+        (0x4000, 0x20_0000),
+    ]
+    .to_vec();
     let list = list(&p, 0x800, 0x3000);
     assert_eq!((list.log_page, list.start), (12, 0x800));
     assert_eq!(list.pages, [0x10_0000, 0x30_0000, 0x50_0000, 0x50_1000]);
@@ -52,18 +68,30 @@ fn memory_that_sits_unlike_in_its_pages_is_refused() {
     *p.runs.borrow_mut() = [(0, 0x10_0800)].to_vec();
     let fault = PageList::new(&p, span(0, 64), ARENA_ADDR).unwrap_err();
     assert_eq!(fault.kind, FaultKind::BadParameter);
-    assert!(PageList::queue(&p, span(0, 64)).is_ok(), "a queue has no address of its own");
+    assert!(
+        PageList::queue(&p, span(0, 64)).is_ok(),
+        "a queue has no address of its own"
+    );
 }
 
 #[test]
 fn too_many_pages_are_refused() {
     let p = Scripted::<false>::new();
     // Every second page of the device's: nothing merges.
-    *p.runs.borrow_mut() = (0..64).map(|i| (i * 4096, 0x100_0000 + i as u64 * 8192)).collect();
+    *p.runs.borrow_mut() = (0..64)
+        .map(|i| (i * 4096, 0x100_0000 + i as u64 * 8192))
+        .collect();
     assert_eq!(list(&p, 0, ARENA_LEN).pages.len(), 64);
     const { assert!(MAX_PAGES >= 64) };
-    assert_eq!(PageList::new(&p, span(0, 0), ARENA_ADDR).unwrap_err().kind, FaultKind::BadParameter);
-    let beyond = PageList::new(&p, span(ARENA_LEN - 1, 2), ARENA_ADDR + ARENA_LEN as u64 - 1);
+    assert_eq!(
+        PageList::new(&p, span(0, 0), ARENA_ADDR).unwrap_err().kind,
+        FaultKind::BadParameter
+    );
+    let beyond = PageList::new(
+        &p,
+        span(ARENA_LEN - 1, 2),
+        ARENA_ADDR + ARENA_LEN as u64 - 1,
+    );
     assert_eq!(beyond.unwrap_err().kind, FaultKind::BadParameter);
 }
 
@@ -83,7 +111,10 @@ fn region_command() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
     p.chance.borrow_mut().push_back(0xc3);
-    let region = Region { addr: ARENA_ADDR + 0x1234, len: 0x100 };
+    let region = Region {
+        addr: ARENA_ADDR + 0x1234,
+        len: 0x100,
+    };
     let access = Access::LOCAL_READ | Access::REMOTE_WRITE | Access::LOCAL_WRITE;
     let key = mkey::create(&mut device, 0x77, region, access).unwrap();
     assert_eq!(key.0 & 0xff, 0xc3, "the low byte is chance");
@@ -92,7 +123,10 @@ fn region_command() {
     assert_eq!(command.word(0x10), 0x0000_2d00, "rw lw lr, MTT");
     assert_eq!(command.word(0x14), 0xffff_ffc3);
     assert_eq!(command.word(0x1c), 0x77);
-    assert_eq!((command.wide(0x20), command.wide(0x28)), (ARENA_ADDR + 0x1234, 0x100));
+    assert_eq!(
+        (command.wide(0x20), command.wide(0x28)),
+        (ARENA_ADDR + 0x1234, 0x100)
+    );
     assert_eq!((command.word(0x44), command.word(0x60)), (1, 1));
     assert_eq!(command.bits(0x48, 5, 0), 12);
     assert_eq!(command.wide(0x110), ARENA_IOVA + 0x1000);
@@ -110,13 +144,23 @@ fn rights_are_just_those_asked_for() {
         (Access::REMOTE_READ, 1 << 12),
         (Access::REMOTE_WRITE, 1 << 13),
     ];
-    let region = Region { addr: ARENA_ADDR, len: 64 };
+    let region = Region {
+        addr: ARENA_ADDR,
+        len: 64,
+    };
     for set in 0..16_usize {
-        let chosen = bits.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, b)| b);
+        let chosen = bits
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| set >> i & 1 == 1)
+            .map(|(_, b)| b);
         let access: Access = chosen.clone().map(|b| b.0).collect();
         mkey::create(&mut device, 1, region, access).unwrap();
         let command = p.of(Opcode::CreateMkey).pop().unwrap();
-        assert_eq!(command.word(0x10) & 0xfc00, chosen.map(|b| b.1).sum::<u32>());
+        assert_eq!(
+            command.word(0x10) & 0xfc00,
+            chosen.map(|b| b.1).sum::<u32>()
+        );
     }
 }
 
@@ -140,7 +184,10 @@ fn only_the_arena_can_be_registered() {
         assert_eq!(fault.kind, FaultKind::BadParameter);
     }
     assert!(p.of(Opcode::CreateMkey).is_empty());
-    let whole = Region { addr: ARENA_ADDR, len: ARENA_LEN as u64 };
+    let whole = Region {
+        addr: ARENA_ADDR,
+        len: ARENA_LEN as u64,
+    };
     mkey::create(&mut device, 1, whole, Access::all()).unwrap();
 }
 
@@ -164,7 +211,11 @@ fn physical_key_command() {
     let mut device = p.device();
     mkey::physical(&mut device, 0x77).unwrap();
     let command = p.of(Opcode::CreateMkey).remove(0);
-    assert_eq!(command.word(0x10), 0x0000_0c00, "lw lr, no translation, nothing remote");
+    assert_eq!(
+        command.word(0x10),
+        0x0000_0c00,
+        "lw lr, no translation, nothing remote"
+    );
     assert_eq!(command.word(0x1c), 0x8000_0077, "length64");
 }
 

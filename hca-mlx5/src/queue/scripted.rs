@@ -130,7 +130,11 @@ impl<const WC: bool> Scripted<WC> {
         general.set_roce(true);
         general.set_imaicl(true);
         general.set_cqe_version(1);
-        let mut caps = Caps { general, general_max: general, ..Caps::default() };
+        let mut caps = Caps {
+            general,
+            general_max: general,
+            ..Caps::default()
+        };
         caps.roce.set_roce_address_table_size(16);
         Device {
             platform: self,
@@ -145,7 +149,10 @@ impl<const WC: bool> Scripted<WC> {
                 min_wqe_inline_mode: 1,
                 firmware: (14, 12, 1220),
             },
-            uar: Uar { number: 2, offset: UAR },
+            uar: Uar {
+                number: 2,
+                offset: UAR,
+            },
             async_events: None,
             completion_events: None,
             monitor: Monitor::new(Instant::ZERO),
@@ -157,12 +164,19 @@ impl<const WC: bool> Scripted<WC> {
 
     /// Refuses `op` with `status` from the `after`-th on.
     pub(crate) fn refuse(&self, op: Opcode, status: u8, after: usize) {
-        self.refusals.borrow_mut().insert(op.code(), (status, after));
+        self.refusals
+            .borrow_mut()
+            .insert(op.code(), (status, after));
     }
 
     /// Commands of one kind so far.
     pub(crate) fn of(&self, op: Opcode) -> Vec<Command> {
-        self.commands.borrow().iter().filter(|c| c.op == op).cloned().collect()
+        self.commands
+            .borrow()
+            .iter()
+            .filter(|c| c.op == op)
+            .cloned()
+            .collect()
     }
 
     /// Bytes of the arena that somebody holds.
@@ -269,7 +283,8 @@ impl<const WC: bool> Platform for Scripted<WC> {
         match offset {
             init_seg::CMDQ_ADDR_H => self.command_page.set(u64::from(value) << 32),
             init_seg::CMDQ_ADDR_L_SZ => {
-                self.command_page.set(self.command_page.get() | u64::from(value & !0xfff));
+                self.command_page
+                    .set(self.command_page.get() | u64::from(value & !0xfff));
             }
             init_seg::CMD_DOORBELL => self.run(value),
             _ => {}
@@ -365,5 +380,27 @@ impl<const WC: bool> Platform for Scripted<WC> {
     }
     fn entropy(&self) -> u64 {
         self.chance.borrow_mut().pop_front().unwrap_or(0x5a)
+    }
+}
+
+/// Where the rings of created queues lie, as the device learns it.
+impl<const WC: bool> Scripted<WC> {
+    /// Arena offset of the ring of the `nth` completion queue made.
+    pub(crate) fn cq_ring(&self, nth: usize) -> usize {
+        let command = &self.of(Opcode::CreateCq)[nth];
+        let unit = 64 << command.bits(0x10 + 0x18, 28, 24);
+        Self::at(command.wide(0x110)) + (command.bits(0x10 + 0x08, 11, 6) as usize) * unit
+    }
+
+    /// Arena offsets of the receive and send rings of the `nth` queue pair made.
+    pub(crate) fn qp_rings(&self, nth: usize) -> (usize, usize) {
+        let command = &self.of(Opcode::CreateQp)[nth];
+        let context = 0x18;
+        let unit = 64 << command.bits(context + 0x14, 28, 24);
+        let page_offset = command.bits(context + 0x90, 11, 6) as usize;
+        let receive = Self::at(command.wide(0x110)) + page_offset * unit;
+        let log_len =
+            command.bits(context + 0x08, 22, 19) + command.bits(context + 0x08, 18, 16) + 4;
+        (receive, receive + (1 << log_len))
     }
 }
