@@ -1,4 +1,5 @@
 //! QP1: what is made, what is sent, what is taken in and what is not.
+#![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
 use core::net::Ipv4Addr;
 use std::vec::Vec;

@@ -462,9 +462,8 @@ fn blueflame_registers_are_one_per_queue_pair() {
         let mut new = hca.qp_create(&init(pd, cq)).unwrap();
         p.take();
         new.sq.send(&[], PostFlags::SIGNALED);
-        posted.extend(p.take().into_iter().filter_map(|op| match op {
-            Op::Block(at, _) => Some(at & 0xfff),
-            _ => None,
+        posted.extend(p.take().into_iter().filter_map(|op| {
+            if let Op::Block(at, _) = op { Some(at & 0xfff) } else { None }
         }));
         queues.push(new);
     }
