@@ -44,6 +44,9 @@ pub mod tis;
 pub mod vport;
 pub mod wqe;
 
+#[cfg(test)]
+mod tests;
+
 /// One field of a layout, for cross-checks by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
