@@ -10,14 +10,12 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::provider::{Fault, Net};
 
-use crate::cq::{self, CqObject};
 use crate::device::Device;
-use crate::eth::{self, CQ_ENTRIES, FRAME_MAX, Port};
+use crate::eth::{self, FRAME_MAX, Port};
 use crate::mem::mkey;
 use crate::neigh::{Mac, Neighbours};
 use crate::platform::Platform;
 use crate::prm::mkey::Mkey;
-use crate::prm::sq::InlineMode;
 
 /// Neighbours remembered.
 const NEIGHBOURS: usize = 64;
@@ -33,7 +31,6 @@ pub(crate) struct Network<'p, P: Platform> {
     vlan: Option<u16>,
     pd: Option<u32>,
     key: Option<Mkey>,
-    cq: Option<CqObject>,
     port: Option<Port<'p, P>>,
     /// Entries of the RoCE address table in use, from 0 on.
     addresses: u16,
@@ -53,7 +50,6 @@ impl<'p, P: Platform> Network<'p, P> {
             vlan: net.vlan,
             pd: None,
             key: None,
-            cq: None,
             port: None,
             addresses: 0,
             rebuild: now,
@@ -84,35 +80,24 @@ impl<'p, P: Platform> Network<'p, P> {
         let (Some(pd), Some(key)) = (self.pd, self.key) else {
             return Ok(());
         };
-        let (object, end) = cq::create(device, CQ_ENTRIES)?;
-        self.cq = Some(object);
-        let identity = *device.identity();
         let config = eth::Config {
             pd,
             lkey: key.0,
             reserved: false,
-            mac: identity.mac,
             groups: &self.neighbours.groups(),
             vlan: self.vlan,
-            inline: InlineMode::from_code(identity.min_wqe_inline_mode),
         };
-        let mut port = Port::create(device, end, &config)?;
+        let mut port = Port::create(device, &config)?;
         port.arm();
         self.port = Some(port);
         Ok(())
     }
 
     fn close_port(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
-        let mut first = Ok(());
-        if let Some(port) = self.port.take() {
-            let (_, result) = port.destroy(device);
-            first = result;
+        match self.port.take() {
+            Some(port) => port.destroy(device),
+            None => Ok(()),
         }
-        if let Some(object) = self.cq {
-            cq::destroy(device, &object)?;
-            self.cq = None;
-        }
-        first
     }
 
     fn undo(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
@@ -163,7 +148,7 @@ impl<'p, P: Platform> Network<'p, P> {
 
     /// The completion queue is its own.
     pub(crate) fn owns_cq(&self, cqn: u32) -> bool {
-        self.cq.is_some_and(|cq| cq.cqn.0 == cqn)
+        self.port.as_ref().is_some_and(|port| port.completes_in(cqn))
     }
 
     /// The send or receive queue is its own.

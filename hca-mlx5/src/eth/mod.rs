@@ -3,7 +3,7 @@
 //! Neighbour discovery ([`crate::neigh`]) is the only user: RoCEv2 packets never pass here, the device takes them to
 //! their queue pairs before any flow table is asked. So the port is small: a send queue behind a TIS, a receive queue
 //! behind a TIR, both completing into one completion queue, and a flow table that picks the few destination MACs that
-//! matter ([`steer`]). Frames of more than [`FRAME_MAX`] bytes are none of ours and are dropped on both ways.
+//! matter. Frames of more than [`FRAME_MAX`] bytes are none of ours and are dropped on both ways.
 //!
 //! PRM chapters "Raw Ethernet" and "Flow steering". Everything is made in one go and undone in the reverse order, also
 //! from half way. What it does not do: checksums, segmentation, more than one queue, promiscuous mode, VLAN offloads.
@@ -19,6 +19,7 @@ use core::fmt;
 
 use dat_core::provider::{Completion, CompletionQueue as _, Direction, Fault, FaultKind, Status};
 
+use crate::cq::{self, CqObject};
 use crate::device::Device;
 use crate::neigh::Mac;
 use crate::platform::{Platform, Span};
@@ -38,8 +39,8 @@ use tx::Tx;
 
 /// Longest frame sent or received, without frame check sequence.
 pub const FRAME_MAX: usize = 256;
-/// Most entries of its completion queue in use at one time: what the queue must have at least.
-pub const CQ_ENTRIES: u32 = rx::SLOTS as u32 + tx::SLOTS as u32;
+/// Most entries of its completion queue in use at one time.
+const CQ_ENTRIES: u32 = rx::SLOTS as u32 + tx::SLOTS as u32;
 /// Most MACs it can receive besides its own.
 pub const GROUPS_MAX: usize = 7;
 
@@ -65,14 +66,10 @@ pub struct Config<'a> {
     pub lkey: u32,
     /// It is the reserved one.
     pub reserved: bool,
-    /// The port's own MAC.
-    pub mac: Mac,
-    /// Other MACs to receive, at most [`GROUPS_MAX`]: broadcast and the multicast groups.
+    /// MACs to receive besides the port's own, at most [`GROUPS_MAX`]: broadcast and the multicast groups.
     pub groups: &'a [Mac],
     /// The VLAN it is on.
     pub vlan: Option<u16>,
-    /// Which headers the device wants inside the WQE.
-    pub inline: InlineMode,
 }
 
 /// What went by, in numbers that wrap around.
@@ -86,10 +83,17 @@ pub struct Counters {
     pub long: u32,
 }
 
+/// The ends of the three queues.
+struct Ends<'p, P> {
+    cq: Cq<'p, P>,
+    tx: Tx<'p, P>,
+    rx: Rx<'p, P>,
+}
+
 /// A raw Ethernet port.
 pub struct Port<'p, P: Platform> {
     platform: &'p P,
-    cq: Cq<'p, P>,
+    cq: Option<CqObject>,
     memory: Option<Span>,
     transport_domain: Option<u32>,
     tis: Option<u32>,
@@ -98,7 +102,7 @@ pub struct Port<'p, P: Platform> {
     tir: Option<u32>,
     steering: Steering,
     /// Present while the port is up.
-    ends: Option<(Tx<'p, P>, Rx<'p, P>)>,
+    ends: Option<Ends<'p, P>>,
     fault: Option<Fault>,
     counters: Counters,
 }
@@ -115,17 +119,11 @@ impl<P: Platform> fmt::Debug for Port<'_, P> {
 }
 
 impl<'p, P: Platform> Port<'p, P> {
-    /// Makes the port over `cq`, a new completion queue of at least [`CQ_ENTRIES`] entries that nothing else uses.
-    /// When it returns, frames come and go; when it fails, all that was made is gone again, and with it only the end of
-    /// the completion queue, not the queue.
-    pub(crate) fn create(
-        device: &mut Device<'p, P>,
-        cq: Cq<'p, P>,
-        config: &Config<'_>,
-    ) -> Result<Self, Fault> {
+    /// Makes the port. When it returns, frames come and go; when it fails, all that was made is gone again.
+    pub(crate) fn create(device: &mut Device<'p, P>, config: &Config<'_>) -> Result<Self, Fault> {
         let mut port = Self {
             platform: device.platform(),
-            cq,
+            cq: None,
             memory: None,
             transport_domain: None,
             tis: None,
@@ -140,6 +138,17 @@ impl<'p, P: Platform> Port<'p, P> {
         match port.build(device, config) {
             Ok(()) => Ok(port),
             Err(fault) => {
+                match fault.kind {
+                    // A queue the device was still making when it was given up on may yet come to life there.
+                    FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {
+                        port.memory = None
+                    }
+                    FaultKind::Resources
+                    | FaultKind::BadParameter
+                    | FaultKind::BadState
+                    | FaultKind::Unsupported
+                    | FaultKind::Unreachable => {}
+                }
                 // The first failure is the one to tell; what cannot be undone stays with the device.
                 let _ = port.tear_down(device);
                 Err(fault)
@@ -147,17 +156,16 @@ impl<'p, P: Platform> Port<'p, P> {
         }
     }
 
-    /// Undoes all of it and gives the end of the completion queue back. On failure, memory the device may still use is
-    /// not given back to the arena.
-    pub(crate) fn destroy(mut self, device: &mut Device<'p, P>) -> (Cq<'p, P>, Result<(), Fault>) {
-        let result = self.tear_down(device);
-        (self.cq, result)
+    /// Undoes all of it, and goes on to the end even if a step fails; tells the first failure. Memory the device may
+    /// still use is not given back to the arena.
+    pub(crate) fn destroy(mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+        self.tear_down(device)
     }
 
-    /// Number of its completion queue, by which its events come.
+    /// `cqn` is the number of its completion queue, by which its events come.
     #[must_use]
-    pub fn cqn(&self) -> u32 {
-        self.cq.cqn()
+    pub fn completes_in(&self, cqn: u32) -> bool {
+        self.cq.is_some_and(|cq| cq.cqn.0 == cqn)
     }
 
     /// `number` is that of its send or receive queue.
@@ -182,7 +190,7 @@ impl<'p, P: Platform> Port<'p, P> {
     pub fn send(&mut self, frame: &[u8]) -> Result<(), Fault> {
         match (self.fault, self.ends.as_mut()) {
             (Some(fault), _) => Err(fault),
-            (None, Some((tx, _))) => tx.send(frame),
+            (None, Some(ends)) => ends.tx.send(frame),
             (None, None) => Err(Fault::new(
                 FaultKind::BadState,
                 "send a frame",
@@ -195,7 +203,7 @@ impl<'p, P: Platform> Port<'p, P> {
     /// was sent, so it must be called now and then even by those who only send.
     pub fn recv(&mut self, to: &mut [u8]) -> Option<usize> {
         for _ in 0..CQ_ENTRIES {
-            let completion = self.cq.poll()?;
+            let completion = self.ends.as_mut()?.cq.poll()?;
             if let Some(len) = self.completed(&completion, to) {
                 return Some(len);
             }
@@ -205,11 +213,13 @@ impl<'p, P: Platform> Port<'p, P> {
 
     /// Asks for one event when the next frame has come or gone; what came before raises it at once.
     pub fn arm(&mut self) {
-        self.cq.arm(false);
+        if let Some(ends) = self.ends.as_mut() {
+            ends.cq.arm(false);
+        }
     }
 
     fn completed(&mut self, completion: &Completion, to: &mut [u8]) -> Option<usize> {
-        let (tx, rx) = self.ends.as_mut()?;
+        let Ends { tx, rx, .. } = self.ends.as_mut()?;
         if completion.status != Status::Success {
             let fault = failure(completion, self.sqn, self.rqn);
             self.fault.get_or_insert(fault);
@@ -271,6 +281,10 @@ impl<'p, P: Platform> Port<'p, P> {
         }
         let inside = |iova: u64, offset: usize| iova.wrapping_add((offset % PAGE) as u64);
 
+        let (cq_object, cq) = cq::create(device, CQ_ENTRIES)?;
+        self.cq = Some(cq_object);
+        let cqn = cq_object.cqn.0;
+
         let domain = device.exec_number(Opcode::AllocTransportDomain, "transport domain", 0)?;
         self.transport_domain = Some(domain);
 
@@ -290,7 +304,7 @@ impl<'p, P: Platform> Port<'p, P> {
         rq.set_rlky(config.reserved);
         rq.set_vsd(true);
         rq.set_flush_in_error_en(true);
-        rq.set_cqn(self.cq.cqn());
+        rq.set_cqn(cqn);
         rq.write(&mut input, SQ_CONTEXT);
         wq.set_dbr_addr(inside(sq_ring, place::RQ_RECORD));
         wq.set_log_wq_stride(rx::LOG_STRIDE);
@@ -300,6 +314,7 @@ impl<'p, P: Platform> Port<'p, P> {
         let rqn = create(device, Opcode::CreateRq, "RQ", &mut input)?;
         self.rqn = Some(rqn);
 
+        let inline = InlineMode::from_code(device.identity().min_wqe_inline_mode);
         let mut tx = Tx::new(
             self.platform,
             &tx::Place {
@@ -310,14 +325,14 @@ impl<'p, P: Platform> Port<'p, P> {
                 lkey: config.lkey,
                 uar: device.uar().offset,
             },
-            config.inline,
+            inline,
         );
         let mut input = [0; SQ_PAGES + 8];
         let mut sq = SqContext::new();
         sq.set_rlky(config.reserved);
         sq.set_flush_in_error_en(true);
-        sq.set_min_wqe_inline_mode(config.inline as u8);
-        sq.set_cqn(self.cq.cqn());
+        sq.set_min_wqe_inline_mode(inline as u8);
+        sq.set_cqn(cqn);
         sq.set_tis_lst_sz(1);
         sq.set_tis_num_0(tis);
         sq.write(&mut input, SQ_CONTEXT);
@@ -353,7 +368,7 @@ impl<'p, P: Platform> Port<'p, P> {
                 lkey: config.lkey,
             },
         );
-        self.ends = Some((tx, rx));
+        self.ends = Some(Ends { cq, tx, rx });
         self.steering.start(device, config, tir)
     }
 
@@ -361,13 +376,12 @@ impl<'p, P: Platform> Port<'p, P> {
         self.ends = None;
         let mut first = self.steering.stop(device);
         let mut undo = |op, object, number: &mut Option<u32>| {
-            let Some(made) = number.take() else {
-                return true;
-            };
-            let result = device.exec_number(op, object, made).map(drop);
-            let done = result.is_ok();
+            let result = number
+                .take()
+                .map(|made| device.exec_number(op, object, made));
+            let result = result.transpose().map(drop);
             first = first.and(result);
-            done
+            result.is_ok()
         };
         undo(Opcode::DestroyTir, "TIR", &mut self.tir);
         let sent = undo(Opcode::DestroySq, "SQ", &mut self.sqn);
@@ -378,6 +392,9 @@ impl<'p, P: Platform> Port<'p, P> {
             "transport domain",
             &mut self.transport_domain,
         );
+        if let Some(cq) = self.cq.take() {
+            first = first.and(cq::destroy(device, &cq));
+        }
         // A queue that could not be destroyed may still be written by the device: its memory is lost.
         if let Some(memory) = self.memory.take()
             && sent

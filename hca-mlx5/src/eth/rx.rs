@@ -114,6 +114,6 @@ const _: () = {
         "the token and the ring turn over together"
     );
     assert!(4 * 16 == 1 << LOG_STRIDE, "four pointers fill a receive");
-    assert!(PAGE % FRAME_MAX == 0, "no buffer crosses a page");
+    assert!(PAGE.is_multiple_of(FRAME_MAX), "no buffer crosses a page");
     assert!(LONGEST > 10_240, "longer than any frame of a jumbo port");
 };
