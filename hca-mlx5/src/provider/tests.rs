@@ -463,7 +463,11 @@ fn blueflame_registers_are_one_per_queue_pair() {
         p.take();
         new.sq.send(&[], PostFlags::SIGNALED);
         posted.extend(p.take().into_iter().filter_map(|op| {
-            if let Op::Block(at, _) = op { Some(at & 0xfff) } else { None }
+            if let Op::Block(at, _) = op {
+                Some(at & 0xfff)
+            } else {
+                None
+            }
         }));
         queues.push(new);
     }
