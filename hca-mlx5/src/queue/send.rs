@@ -148,16 +148,15 @@ impl<'p, P: Platform> Sq<'p, P> {
         clippy::cast_possible_truncation,
         reason = "tokens are the index modulo 2^16"
     )]
-    fn post_block(&mut self, block: Block, flags: PostFlags) -> u16 {
-        let block = block.map(u64::to_be);
-        self.store(self.head, &block);
+    fn post_block(&mut self, block: &Block, flags: PostFlags) -> u16 {
+        self.store(self.head, block);
         let token = self.head as u16;
         self.head = self.head.wrapping_add(1);
         if flags.contains(PostFlags::DEFER) {
             self.waiting = block[0];
         } else if P::WRITE_COMBINING && self.doorbell.half != 0 && self.waiting == 0 {
             self.publish();
-            self.platform.write_block(self.doorbell.register, &block);
+            self.platform.write_block(self.doorbell.register, block);
             self.flush();
         } else {
             self.knock(block[0]);
@@ -298,6 +297,9 @@ impl<'p, P: Platform> Sq<'p, P> {
             }
             filled += 2;
         }
+        if index == self.head {
+            return self.post_block(&block, flags);
+        }
         self.store(index, &block);
         let blocks = index.wrapping_sub(self.head).wrapping_add(1);
         self.finish(blocks, control[0], flags)
@@ -328,7 +330,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         };
         let [head, tail] = self.control(wqe::SEND, ds, flags, 0);
         let [a, b, c, d, e, f] = words;
-        self.post_block([head, tail, a, b, c, d, e, f], flags)
+        self.post_block(&[head, tail, a, b, c, d, e, f].map(u64::to_be), flags)
     }
 
     #[inline]
@@ -357,7 +359,10 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
             }
         };
         let [head, tail] = self.control(wqe::RDMA_WRITE, ds, flags, 0);
-        self.post_block([head, tail, address, key, a, b, c, d], flags)
+        self.post_block(
+            &[head, tail, address, key, a, b, c, d].map(u64::to_be),
+            flags,
+        )
     }
 
     #[inline]
@@ -368,7 +373,10 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let [head, tail] = self.control(wqe::RDMA_READ, 3, flags, 0);
         let [address, key] = wqe::remote(remote.addr, remote.rkey);
         let [first, second] = wqe::data(one.addr, one.len, one.lkey);
-        self.post_block([head, tail, address, key, first, second, 0, 0], flags)
+        self.post_block(
+            &[head, tail, address, key, first, second, 0, 0].map(u64::to_be),
+            flags,
+        )
     }
 
     #[inline]
