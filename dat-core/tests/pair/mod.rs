@@ -1,5 +1,9 @@
 //! Two Interface Adapters on one loop fabric, and time in the test's hands.
-#![expect(dead_code, reason = "each test program uses a part of it")]
+#![expect(
+    dead_code,
+    unreachable_pub,
+    reason = "each test program uses a part of it"
+)]
 
 use core::net::IpAddr;
 use core::time::Duration;
