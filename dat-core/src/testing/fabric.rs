@@ -255,7 +255,9 @@ impl Fabric {
     #[must_use]
     pub fn index(&self, port: usize, qp: crate::provider::Qp) -> Option<u32> {
         let mut inner = self.inner.borrow_mut();
-        inner.qp(port, (qp.number & 0xff) as usize).map(|qp| qp.index)
+        inner
+            .qp(port, (qp.number & 0xff) as usize)
+            .map(|qp| qp.index)
     }
 
     /// Objects alive at a port: pds, keys, completion queues, queue pairs.

@@ -333,8 +333,13 @@ impl<'f> Provider for LoopHca<'f> {
     }
 
     fn qp_destroy(&mut self, qp: Qp, _sq: LoopSq<'f>, _rq: LoopRq<'f>) -> Result<(), Fault> {
-        self.with(|port| port.qps.get_mut((qp.number & 0xff) as usize)?.take().map(|_| ()))
-            .ok_or_else(|| none("qp_destroy", "QP", qp.number))
+        self.with(|port| {
+            port.qps
+                .get_mut((qp.number & 0xff) as usize)?
+                .take()
+                .map(|_| ())
+        })
+        .ok_or_else(|| none("qp_destroy", "QP", qp.number))
     }
 
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {
