@@ -49,8 +49,16 @@ impl<P: Provider> Poster<P> {
             return None;
         }
         let need = MemPriv::LOCAL_WRITE;
-        let lkey = lmr::find(shared.lmrs, triplet.context)?.lkey_for(triplet, self.limits.pz, need)?;
-        Some((ep, Segment { addr: triplet.addr, len: triplet.len, lkey }))
+        let lkey =
+            lmr::find(shared.lmrs, triplet.context)?.lkey_for(triplet, self.limits.pz, need)?;
+        Some((
+            ep,
+            Segment {
+                addr: triplet.addr,
+                len: triplet.len,
+                lkey,
+            },
+        ))
     }
 
     /// Publishes a receive that is about to be posted. Its token is its sequence, so nothing is left to be added.
