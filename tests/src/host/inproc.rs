@@ -30,6 +30,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Switches memory decoding and bus mastering on, as a host does before it hands a function to its driver.
+pub fn enable(hca: &mut Hca) {
+    const COMMAND: usize = 4;
+    hca.config_write(COMMAND, &[0x06, 0x00]);
+}
+
 /// What takes part in the passing of time.
 pub trait Member: Send + Sync {
     /// Time passes for the host's stores that no fence has pushed out yet.
@@ -161,7 +167,9 @@ impl Slot {
         build: impl FnOnce(Box<dyn HostMemory + Send>) -> Hca,
     ) -> Self {
         let views = Arc::new(Mutex::new(Views::new(memory.arena, memory.firmware)));
-        let hca = Arc::new(Mutex::new(build(Box::new(Shared(Arc::clone(&views))))));
+        let mut hca = build(Box::new(Shared(Arc::clone(&views))));
+        enable(&mut hca);
+        let hca = Arc::new(Mutex::new(hca));
         world.join(Arc::new(Plugged { hca: Arc::clone(&hca), views: Arc::clone(&views) }));
         let total = lock(&views).len();
         Self {
