@@ -6,6 +6,7 @@
 
 use super::device::Device;
 use super::traffic;
+use crate::eq::Event;
 use crate::hca::Hca;
 use crate::ifc::qp::qpc;
 use crate::transport::host::QpState;
@@ -83,7 +84,8 @@ pub(crate) fn cq_arm(hca: &mut Hca, uar: u32, word: u32, cqn: u32) {
     match cq.arm(word) {
         Ok(true) => {
             let eqn = cq.eqn;
-            hca.completion_event(eqn, cqn & 0xff_ffff);
+            let event = Event::completion(cqn & 0xff_ffff);
+            hca.eqs.post(&mut hca.bus, eqn, &event);
         }
         Ok(false) => {}
         Err(complaint) => hca.bus.complain(complaint),
