@@ -7,13 +7,12 @@
 use super::Objects;
 use super::cq::Posted;
 use super::cqe::{Cqe, CqeOpcode};
-use super::mkey::{
-    ANY_QPN, ATOMIC, Access as KeyAccess, Denied, LR, LW, RESERVED_LKEY, RR, RW, Run,
-};
+use super::mkey::{ANY_QPN, ATOMIC, Access as KeyAccess, Denied, LR, LW, RR, RW, Run};
 use super::qp::{Qp, Receives};
 use super::umr::{Poster, Source, Umr};
 use crate::bus::{Bus, Wrote};
 use crate::eq::{Event, EventQueues, kind};
+use crate::function::RESERVED_LKEY;
 use crate::hca::Hca;
 use crate::host::Nanos;
 use crate::ifc::qp::qpc;

@@ -17,11 +17,6 @@ const ENTRY_BUDGET: u32 = 1 << 20;
 /// "Any queue pair" in a key's QPN field.
 pub(crate) const ANY_QPN: u32 = 0xff_ffff;
 
-/// The reserved local key: bus addresses, for queues with `rlky` set.
-pub(crate) const RESERVED_LKEY: u32 = 0x0000_0500;
-/// The key that ends a scatter list, for drivers that ask for it.
-pub(crate) const TERMINATE_MKEY: u32 = 0x0000_0700;
-
 /// Local read.
 pub(crate) const LR: u8 = 1;
 /// Local write.

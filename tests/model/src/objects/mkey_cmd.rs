@@ -1,10 +1,9 @@
-//! Memory keys by command: CREATE_MKEY, QUERY_MKEY, DESTROY_MKEY, QUERY_SPECIAL_CONTEXTS.
+//! Memory keys by command: CREATE_MKEY, QUERY_MKEY, DESTROY_MKEY.
 
-use super::mkey::{ATOMIC, LR, LW, Mkey, Mode, RESERVED_LKEY, RR, RW, TERMINATE_MKEY};
+use super::mkey::{ATOMIC, LR, LW, Mkey, Mode, RR, RW};
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
 use crate::ifc::cmd::{head_in, head_out};
-use crate::ifc::hca::query_special_contexts_out;
 use crate::ifc::mkey::{create_mkey_in, mkc, query_mkey_out};
 
 const RIGHTS: [(crate::ifc::Field, u8); 5] = [
@@ -131,16 +130,5 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
     if let Some(key) = hca.objects.tpt.remove(index) {
         hca.ids.pd.release(key.created_in);
     }
-    Ok(())
-}
-
-/// QUERY_SPECIAL_CONTEXTS.
-pub(crate) fn query_special(
-    _hca: &mut Hca,
-    _input: &[u8],
-    output: &mut [u8],
-) -> Result<(), Refusal> {
-    query_special_contexts_out::resd_lkey.set(output, RESERVED_LKEY);
-    query_special_contexts_out::terminate_scatter_list_mkey.set(output, TERMINATE_MKEY);
     Ok(())
 }

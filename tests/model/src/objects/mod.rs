@@ -123,13 +123,6 @@ pub(crate) const COMMANDS: &[Command] = &[
     row(0x200, "CREATE_MKEY", 272, 16, mkey_cmd::create),
     row(0x201, "QUERY_MKEY", 16, 80, mkey_cmd::query),
     row(0x202, "DESTROY_MKEY", 16, 16, mkey_cmd::destroy),
-    row(
-        0x203,
-        "QUERY_SPECIAL_CONTEXTS",
-        8,
-        32,
-        mkey_cmd::query_special,
-    ),
     row(0x400, "CREATE_CQ", 272, 16, cq_cmd::create),
     row(0x401, "DESTROY_CQ", 16, 16, cq_cmd::destroy),
     row(0x402, "QUERY_CQ", 16, 80, cq_cmd::query),

@@ -6,7 +6,7 @@
 //!
 //! Not here: the Ethernet segment (`ethernet.rs`), the meaning of UMR segments (`umr.rs`).
 
-use super::mkey::TERMINATE_MKEY;
+use crate::function::TERMINATE_MKEY;
 use crate::transport::host::{
     BadWqe, DataSegment, Datagram, Fence, Operation, Path, Payload, QpKind, RecvWqe, RemoteAddress,
     SendWqe, Syndrome, Trailer, UmrWqe,

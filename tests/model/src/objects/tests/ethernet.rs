@@ -1,8 +1,8 @@
 //! Raw Ethernet through commands, rings and wire.
 
-use super::super::mkey::RESERVED_LKEY;
 use super::flow::udp;
 use super::{CQ_PAGE, DATA, RQ_DBR, RQ_PAGE, Rig, SQ_DBR, SQ_PAGE, control, pointer};
+use crate::function::RESERVED_LKEY;
 use crate::ifc::flow::{
     create_flow_group_in as group_in, create_flow_table_in as table_in, dest_format_struct as dest,
     flow_context, flow_object_in, fte_match_set_lyr_2_4 as lyr, set_flow_table_root_in as root_in,
