@@ -145,10 +145,15 @@ impl Pair<'_> {
         Instant::from_nanos(self.world.now())
     }
 
-    /// One round: both adapters do what is due, then time passes, at most until the next deadline of anyone.
+    /// One round: both adapters do what is due, then time passes: a millisecond at most, and at most until the next
+    /// deadline of anyone.
     pub fn turn(&mut self) {
+        self.turn_by(1_000_000);
+    }
+
+    /// As [`Pair::turn`], with a shorter leap.
+    pub fn turn_by(&mut self, mut leap: u64) {
         let now = self.now();
-        let mut leap = 1_000_000;
         for ia in &mut self.ias {
             let next = ia.advance(now);
             if next.work {
@@ -163,6 +168,8 @@ impl Pair<'_> {
     /// Turns until `done` gives a value, for `limit` of model time at most.
     pub fn until<T>(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
         let end = self.now() + limit;
+        // Looks often at first, as a polling consumer would, and less often the longer nothing comes.
+        let mut leap = 500;
         loop {
             if let Some(value) = done(self) {
                 return Some(value);
@@ -170,7 +177,8 @@ impl Pair<'_> {
             if self.now() >= end {
                 return None;
             }
-            self.turn();
+            self.turn_by(leap);
+            leap = (leap * 2).min(1_000_000);
         }
     }
 
