@@ -247,7 +247,11 @@ impl fmt::Display for DatReturn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.ty().words())?;
         let subtype = self.subtype();
-        if subtype == DatSubtype::None { Ok(()) } else { write!(f, ": {}", subtype.words()) }
+        if subtype == DatSubtype::None {
+            Ok(())
+        } else {
+            write!(f, ": {}", subtype.words())
+        }
     }
 }
 

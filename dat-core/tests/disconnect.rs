@@ -1,6 +1,10 @@
 //! Ending connections: abrupt, graceful, crossing, broken; reset and free.
 
-#![expect(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test"
+)]
 
 mod pair;
 use dat_core::*;

@@ -31,7 +31,10 @@ impl<P: Provider> Ia<'_, P> {
     /// `INVALID_PARAMETER` (qualifier 0 or above 65535, timeout 0, more than [`MAX_CONNECT_PRIVATE`] bytes),
     /// `MODEL_NOT_SUPPORTED` (quality of service).
     #[doc(alias = "dat_ep_connect")]
-    #[expect(clippy::too_many_arguments, reason = "the arguments of the manual page, and the time")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of the manual page, and the time"
+    )]
     pub fn ep_connect(
         &mut self,
         now: Instant,

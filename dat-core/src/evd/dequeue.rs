@@ -84,7 +84,10 @@ impl<'s, P: Provider> Ia<'s, P> {
     }
 
     /// Puts the reaping half back. One of another Interface Adapter comes back as the error.
-    #[expect(clippy::result_large_err, reason = "the half itself comes back, there is no heap for it")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "the half itself comes back, there is no heap for it"
+    )]
     pub fn evd_return_reaper(&mut self, half: EvdReaper<'s, P>) -> Result<(), EvdReaper<'s, P>> {
         let out = self.reaper_is_out(half.evd.0);
         match self.reapers.get_mut(half.evd.0.index as usize) {

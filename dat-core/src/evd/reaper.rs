@@ -115,6 +115,7 @@ impl<P: Provider> Reaper<P> {
         found.ok_or(DatReturn::QUEUE_EMPTY)
     }
 
+    #[inline(never)]
     fn search(&mut self, shared: &Shared<'_>, evd: &EvdShared, tail: u32) -> Option<Event> {
         for _ in 0..BUDGET {
             let mut completion = self.held.take();
@@ -143,7 +144,7 @@ impl<P: Provider> Reaper<P> {
                 completion = self.cq.as_mut().and_then(CompletionQueue::poll);
             }
             if let Some(completion) = completion {
-                match self.complete(shared, &completion) {
+                match self.complete_slowly(shared, &completion) {
                     Reaped::Event(event) => return Some(event),
                     Reaped::Nothing => continue,
                     Reaped::Hold => return None,
@@ -184,7 +185,7 @@ impl<P: Provider> Reaper<P> {
     }
 
     /// Matches a completion with what was posted.
-    #[inline]
+    #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "sequences are compared in 16 bits"
@@ -283,6 +284,13 @@ impl<P: Provider> Reaper<P> {
                 }))
             }
         }
+    }
+
+    /// [`Self::complete`], out of line.
+    #[cold]
+    #[inline(never)]
+    fn complete_slowly(&mut self, shared: &Shared<'_>, completion: &Completion) -> Reaped {
+        self.complete(shared, completion)
     }
 
     /// A request that failed, was suppressed, is a bind, or is dat-core's own.

@@ -116,7 +116,7 @@ impl<P: Provider> Poster<P> {
     }
 
     /// The entry guard and the one segment; `None` sends the post the general way.
-    #[inline]
+    #[inline(always)]
     fn straight<'s>(
         &self,
         shared: &Shared<'s>,
@@ -148,7 +148,7 @@ impl<P: Provider> Poster<P> {
 
     /// The provider's flags. A suppressed request is signalled nevertheless when it takes the last slot, or after half a
     /// queue of suppressed ones: their slots come back only with a completion.
-    #[inline]
+    #[inline(always)]
     fn post_flags(&mut self, flags: CompletionFlags) -> PostFlags {
         let bits = flags.bits();
         let mut quiet = bits & 1;
@@ -167,7 +167,7 @@ impl<P: Provider> Poster<P> {
     }
 
     /// Publishes a request that is about to be posted.
-    #[inline]
+    #[inline(always)]
     fn begin<'s>(
         &self,
         shared: &Shared<'s>,
@@ -187,7 +187,7 @@ impl<P: Provider> Poster<P> {
     }
 
     /// Names the request that has been posted, and looks whether the Endpoint is still open.
-    #[inline]
+    #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the map keeps the low half of the sequence"

@@ -32,7 +32,7 @@ impl<P: Provider> Poster<P> {
         self.general(shared, Work::Recv, segments, cookie, flags)
     }
 
-    #[inline]
+    #[inline(always)]
     fn straight_recv<'s>(
         &self,
         shared: &Shared<'s>,
@@ -62,7 +62,7 @@ impl<P: Provider> Poster<P> {
     }
 
     /// Publishes a receive that is about to be posted. Its token is its sequence, so nothing is left to be added.
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish_recv(&mut self, shared: &Shared<'_>, ep: &EpShared, cookie: u64) {
         let first = shared.first_slot(self.ep);
         if let Some(slot) = shared.receive(first, self.receives, self.limits.recv_mask) {
@@ -73,7 +73,7 @@ impl<P: Provider> Poster<P> {
         ep.poster.receives.store(self.receives, Ordering::Release);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn recheck_recv(&self, shared: &Shared<'_>, ep: &EpShared) {
         if ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0 {
             self.closed_meanwhile(shared, ep, Direction::Recv);

@@ -26,7 +26,10 @@ impl<'s, P: Provider> Ia<'s, P> {
     }
 
     /// Puts the posting half back. One of another Interface Adapter comes back as the error.
-    #[expect(clippy::result_large_err, reason = "the half itself comes back, there is no heap for it")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "the half itself comes back, there is no heap for it"
+    )]
     pub fn ep_return_poster(&mut self, half: EpPoster<'s, P>) -> Result<(), EpPoster<'s, P>> {
         let ep = half.ep;
         if !self.poster_is_out(ep) {
