@@ -243,9 +243,12 @@ fn the_owner_is_random_and_only_where_there_is_one() {
 
 #[test]
 fn a_virtual_function_may_not_touch_the_port_and_comes_up_all_the_same() {
-    let platform = Scripted::with(|command| match command.op {
-        Opcode::AccessReg => Reply::Status(5, 0x30_5684),
-        _ => Reply::Normal,
+    let platform = Scripted::with(|command| {
+        if command.op == Opcode::AccessReg {
+            Reply::Status(5, 0x30_5684)
+        } else {
+            Reply::Normal
+        }
     });
     let device = open(&platform);
     assert_eq!(device.identity().frame_size, 1522, "what the vport says");
@@ -357,9 +360,13 @@ fn a_bar_that_is_not_an_mlx5_is_refused_before_anything_is_written() {
 
 #[test]
 fn a_doorbell_page_outside_the_bar_is_refused() {
-    let platform = Scripted::with(|c| match c.op {
-        Opcode::AllocUar => Reply::Answer([&[0; 9][..], &[0xff, 0xff, 0xff]].concat()),
-        _ => Reply::Normal,
+    let platform = Scripted::with(|command| {
+        let answer = [&[0; 9][..], &[0xff, 0xff, 0xff]].concat();
+        if command.op == Opcode::AllocUar {
+            Reply::Answer(answer)
+        } else {
+            Reply::Normal
+        }
     });
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
     assert_eq!((fault.kind, fault.number), (FaultKind::Nonsense, 0xff_ffff));

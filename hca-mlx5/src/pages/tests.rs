@@ -232,9 +232,13 @@ fn a_create_refused_for_lack_of_pages_is_tried_again_after_feeding() {
     let mut hungry = true;
     let platform = Scripted::new();
     let mut device = open(&platform);
-    platform.script(move |command| match command.op {
-        Opcode::AllocPd if core::mem::take(&mut hungry) => Reply::Status(0x0f, 0),
-        _ => Reply::Normal,
+    platform.script(move |command| {
+        let refused = command.op == Opcode::AllocPd && core::mem::take(&mut hungry);
+        if refused {
+            Reply::Status(0x0f, 0)
+        } else {
+            Reply::Normal
+        }
     });
     request(&platform, 7, 20);
     device.alloc_pd().unwrap();

@@ -1,7 +1,7 @@
 //! Layouts of the mlx5 programmer's reference manual (PRM): data only, no input or output, no decisions.
 //!
 //! # Notation
-//! Mailboxes and contexts are written with [`layout!`], one line a field, in the manual's own terms: the byte offset of
+//! Mailboxes and contexts are written with `layout!`, one line a field, in the manual's own terms: the byte offset of
 //! the big-endian dword, then the bits inside it.
 //! ```text
 //! layout! {
