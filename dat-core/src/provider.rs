@@ -13,6 +13,8 @@
 //! * `now` is a parameter wherever time matters.
 //!
 //! Two implementors exist: `hca-mlx5`, and `crate::testing`, which is memory only.
+//!
+//! Length: half of it is documentation; a seam is read as one page.
 
 use core::fmt;
 use core::net::IpAddr;

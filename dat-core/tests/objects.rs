@@ -1,4 +1,6 @@
 //! Handles, references, limits, service points, software and asynchronous events, RMRs, and a device that lies.
+//!
+//! Length: one test per rule of the objects, on one harness.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

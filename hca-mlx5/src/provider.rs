@@ -9,6 +9,8 @@
 //! of the raw Ethernet port are dealt with here and never seen outside.
 //!
 //! Over 600 lines because it is one trait, implemented in one place: each method is a check of its handles and one call.
+//!
+//! Length: one trait, one implementation, its tables and their checks.
 
 use core::net::IpAddr;
 use core::task::Poll;

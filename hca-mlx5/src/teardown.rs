@@ -108,6 +108,7 @@ impl<P: Platform> Device<'_, P> {
         let mut word = CommandQueueWord(health::read(platform, init_seg::CMDQ_ADDR_L_SZ));
         word.set_nic_interface(NIC_DISABLED);
         health::write(platform, init_seg::CMDQ_ADDR_L_SZ, word.0);
+        // ORDER: the request to stop leaves the CPU before the loads that wait for it to be granted.
         platform.after_mmio();
         let deadline = Instant::from_nanos(platform.now()) + DISABLE_TIMEOUT;
         loop {

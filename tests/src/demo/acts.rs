@@ -1,4 +1,6 @@
 //! The acts, in order.
+//!
+//! Length: the acts in the order they are played; each is short.
 
 use std::time::Duration;
 

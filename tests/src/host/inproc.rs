@@ -36,6 +36,14 @@ pub fn enable(hca: &mut Hca) {
     hca.config_write(COMMAND, &[0x06, 0x00]);
 }
 
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("now", &self.now())
+            .finish_non_exhaustive()
+    }
+}
+
 /// What takes part in the passing of time.
 pub trait Member: Send + Sync {
     /// Time passes for the host's stores that no fence has pushed out yet.

@@ -3,7 +3,10 @@
 //! The machine is the least there can be: BAR 0 at a fixed address, memory that the device sees where the CPU does, the
 //! time stamp counter for a clock. It is here for the linker, which must pull in every call of both crates and find all
 //! it needs; finding the device on a bus is not part of it.
-#![expect(unsafe_code, reason = "the entry of a freestanding image, and memory at fixed addresses")]
+#![expect(
+    unsafe_code,
+    reason = "the entry of a freestanding image, and memory at fixed addresses"
+)]
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::ptr::NonNull;
@@ -12,8 +15,8 @@ use core::time::Duration;
 
 use dat_core::provider::Net;
 use dat_core::{
-    CloseFlag, CompletionFlags, Ep, Error, Event, EvdFlags, Ia, Instant, LmrTriplet, MemPriv, PspFlag,
-    Qos, RmrTriplet, Storage,
+    CloseFlag, CompletionFlags, Ep, Error, EvdFlags, Event, Ia, Instant, LmrTriplet, MemPriv,
+    PspFlag, Qos, RmrTriplet, Storage,
 };
 use hca_mlx5::dma::{Buffer, RawArena};
 use hca_mlx5::mmio::{self, MappedBar};
@@ -86,7 +89,11 @@ impl Platform for Machine {
         self.arena.free(span);
     }
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        let left = self.arena.len().checked_sub(offset).filter(|left| *left > 0)?;
+        let left = self
+            .arena
+            .len()
+            .checked_sub(offset)
+            .filter(|left| *left > 0)?;
         Some((self.arena.addr().checked_add(offset as u64)?, left))
     }
     fn load32(&self, offset: usize) -> u32 {
@@ -141,7 +148,9 @@ impl Platform for Machine {
         core::hint::spin_loop();
     }
     fn entropy(&self) -> u64 {
-        self.now().wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
+        self.now()
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(31)
     }
 }
 
@@ -151,7 +160,8 @@ type Driver = Mlx5<'static, Machine, 8, 16, 32>;
 // SAFETY: no other symbol of the image has this name.
 #[unsafe(no_mangle)]
 extern "C" fn image_main() {
-    let (Some(bar), Some(memory)) = (NonNull::new(BAR as *mut u8), NonNull::new(MEMORY.0.get())) else {
+    let (Some(bar), Some(memory)) = (NonNull::new(BAR as *mut u8), NonNull::new(MEMORY.0.get()))
+    else {
         return;
     };
     let machine = Machine {
@@ -188,22 +198,44 @@ impl<T> Once<T> {
 }
 
 /// Opens the adapter, answers one connection and uses every call once.
-fn serve(machine: &'static Machine, room: &'static mut Storage<Driver, 4, 8, 16, 64>) -> Result<(), Error> {
+fn serve(
+    machine: &'static Machine,
+    room: &'static mut Storage<Driver, 4, 8, 16, 64>,
+) -> Result<(), Error> {
     let now = || Instant::from_nanos(machine.now());
     let driver = Driver::open(machine, &Config::default())?;
     let addr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2));
-    let net = Net { addr, prefix: 24, gateway: None, vlan: None };
+    let net = Net {
+        addr,
+        prefix: 24,
+        gateway: None,
+        vlan: None,
+    };
     let mut ia = Ia::open(driver, room, net, now(), machine.entropy())?;
     let pz = ia.pz_create()?;
     let evd = ia.evd_create(64, EvdFlags::DEFAULT)?;
     let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
     let psp = ia.psp_create(4711, evd, PspFlag::Consumer)?;
-    let Some(buffer) = Buffer::zeroed(machine, 4096) else { return ia.close(now(), CloseFlag::Abrupt) };
+    let Some(buffer) = Buffer::zeroed(machine, 4096) else {
+        return ia.close(now(), CloseFlag::Abrupt);
+    };
     let lmr = ia.lmr_create(pz, buffer.region(), MemPriv::ALL)?;
     let rmr = ia.rmr_create(pz)?;
-    let iov = [LmrTriplet { addr: lmr.region.addr, len: 4096, context: lmr.lmr_context }];
+    let iov = [LmrTriplet {
+        addr: lmr.region.addr,
+        len: 4096,
+        context: lmr.lmr_context,
+    }];
     ia.ep_post_recv(ep, &iov, 0, CompletionFlags::empty())?;
-    ia.ep_connect(now(), ep, addr, 4711, Duration::from_secs(1), b"image", Qos::BestEffort)?;
+    ia.ep_connect(
+        now(),
+        ep,
+        addr,
+        4711,
+        Duration::from_secs(1),
+        b"image",
+        Qos::BestEffort,
+    )?;
     for _ in 0..1_000_000 {
         ia.advance(now());
         match ia.evd_dequeue(evd) {
@@ -224,10 +256,19 @@ fn serve(machine: &'static Machine, room: &'static mut Storage<Driver, 4, 8, 16,
     ia.close(now(), CloseFlag::Graceful)
 }
 
-fn exercise(ia: &mut Ia<'_, Driver>, ep: Ep, rmr: dat_core::Rmr, iov: &[LmrTriplet; 1]) -> Result<(), Error> {
+fn exercise(
+    ia: &mut Ia<'_, Driver>,
+    ep: Ep,
+    rmr: dat_core::Rmr,
+    iov: &[LmrTriplet; 1],
+) -> Result<(), Error> {
     let flags = CompletionFlags::empty();
     let context = ia.rmr_bind(rmr, &iov[0], MemPriv::REMOTE_WRITE, ep, 1, flags)?;
-    let far = RmrTriplet { addr: iov[0].addr, len: 4096, context };
+    let far = RmrTriplet {
+        addr: iov[0].addr,
+        len: 4096,
+        context,
+    };
     ia.ep_post_send(ep, iov, 2, flags)?;
     ia.ep_post_rdma_write(ep, iov, 3, &far, flags)?;
     ia.ep_post_rdma_read(ep, iov, 4, &far, flags)?;
