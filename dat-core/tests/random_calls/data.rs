@@ -210,7 +210,7 @@ impl World {
     }
 
     /// One post of any kind but a bind.
-    pub fn post(&mut self, side: usize) -> Done {
+    pub(crate) fn post(&mut self, side: usize) -> Done {
         use EpState::{Connected as C, Disconnected as D};
         let op = match self.rng.below(10) {
             0..4 => Op::Recv,
@@ -373,7 +373,7 @@ impl World {
     }
 
     /// Keeps the device's queue from overflowing, which would be the consumer's fault: dequeues until there is room.
-    pub fn has_completion_room(
+    pub(crate) fn has_completion_room(
         &mut self,
         side: usize,
         ep: Ep,
@@ -393,7 +393,7 @@ impl World {
     }
 
     /// Binds and unbinds.
-    pub fn bind(&mut self, side: usize) -> Done {
+    pub(crate) fn bind(&mut self, side: usize) -> Done {
         let ep = self.pick_ep_in(side, &[EpState::Connected]);
         if !self.has_completion_room(side, ep, REQUEST)? {
             return Ok(());
@@ -486,7 +486,7 @@ impl World {
     }
 
     /// Memory changed under operations that are under way: they may fail from now on.
-    pub fn taint(&mut self) {
+    pub(crate) fn taint(&mut self) {
         for at in 0..self.links.len() {
             if self.links[at].left == [true; 2] {
                 continue;
@@ -502,7 +502,7 @@ impl World {
     }
 
     /// The doorbell for what was deferred.
-    pub fn ring(&mut self, side: usize) -> Done {
+    pub(crate) fn ring(&mut self, side: usize) -> Done {
         let ep = self.pick_ep_in(side, &[EpState::Connected]);
         let s = &mut self.sides[side];
         let m = s.eps.iter_mut().find(|m| m.ep == ep);
@@ -530,7 +530,7 @@ impl World {
     }
 
     /// Compares an answer with the model's; says whether the call was carried out.
-    pub fn judge(
+    pub(crate) fn judge(
         &mut self,
         verdict: &Verdict,
         refusal: Option<&DatReturn>,

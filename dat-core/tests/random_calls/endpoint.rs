@@ -10,7 +10,7 @@ use crate::verdict::Verdict;
 use crate::world::{Done, World, addr, kind};
 
 const STALE: DatSubtype = DatSubtype::InvalidHandleEp;
-pub const PORTS: usize = 6;
+pub(crate) const PORTS: usize = 6;
 
 impl SideM {
     fn known_ep(&self, ep: Ep) -> Verdict {
@@ -120,7 +120,7 @@ impl World {
         attr
     }
 
-    pub fn ep_create(&mut self, side: usize) -> Done {
+    pub(crate) fn ep_create(&mut self, side: usize) -> Done {
         let some = |world: &mut Self, stream| {
             let given = world.rng.percent(95);
             given.then(|| world.pick_evd_for(side, stream))
@@ -181,7 +181,7 @@ impl World {
         Ok(())
     }
 
-    pub fn ep_modify(&mut self, side: usize) -> Done {
+    pub(crate) fn ep_modify(&mut self, side: usize) -> Done {
         use EpState::{TentativeConnectionPending as T, Unconnected as U};
         let states: &[EpState] = if self.rng.percent(60) { &[T] } else { &[T, U] };
         let ep = self.pick_ep_in(side, states);
@@ -249,7 +249,7 @@ impl World {
         Ok(())
     }
 
-    pub fn ep_connect(&mut self, side: usize) -> Done {
+    pub(crate) fn ep_connect(&mut self, side: usize) -> Done {
         if self.attempts >= 2 * EPS - 4 {
             self.drain()?;
             self.pause()?;
@@ -353,7 +353,7 @@ impl World {
         Ok(())
     }
 
-    pub fn ep_disconnect(&mut self, side: usize) -> Done {
+    pub(crate) fn ep_disconnect(&mut self, side: usize) -> Done {
         use EpState::{
             ActiveConnectionPending as A, CompletionPending as CP, Connected as C,
             DisconnectPending as DP, Disconnected as D,
@@ -416,7 +416,7 @@ impl World {
         Ok(())
     }
 
-    pub fn ep_reset(&mut self, side: usize) -> Done {
+    pub(crate) fn ep_reset(&mut self, side: usize) -> Done {
         use EpState::{Disconnected as D, Unconnected as U};
         let ep = self.pick_ep_in(side, &[D]);
         let s = &mut self.sides[side];
@@ -444,7 +444,7 @@ impl World {
         Ok(())
     }
 
-    pub fn ep_free(&mut self, side: usize, ep: Ep) -> Done {
+    pub(crate) fn ep_free(&mut self, side: usize, ep: Ep) -> Done {
         let s = &mut self.sides[side];
         let mut verdict = s.known_ep(ep);
         if let Some(m) = s.ep(ep) {
@@ -463,7 +463,7 @@ impl World {
     }
 
     /// The Endpoint is no more; events that were queued for it may still be dequeued.
-    pub fn gone(&mut self, side: usize, ep: Ep) {
+    pub(crate) fn gone(&mut self, side: usize, ep: Ep) {
         self.restless += 1;
         self.leave(side, ep);
         let s = &mut self.sides[side];
@@ -477,7 +477,7 @@ impl World {
     }
 
     /// Takes a posting half out, or puts one back, perhaps to the wrong adapter.
-    pub fn move_poster(&mut self, side: usize) -> Done {
+    pub(crate) fn move_poster(&mut self, side: usize) -> Done {
         let out = self.sides[side]
             .eps
             .iter_mut()
@@ -515,7 +515,7 @@ impl World {
     }
 
     /// Queries by handles of all sorts.
-    pub fn queries(&mut self, side: usize) -> Done {
+    pub(crate) fn queries(&mut self, side: usize) -> Done {
         let (ep, pz, lmr) = (self.pick_ep(side), self.pick_pz(side), self.pick_lmr(side));
         let (rmr, psp, cr) = (self.pick_rmr(side), self.pick_psp(side), self.pick_cr(side));
         let evd = self.pick_evd(side);

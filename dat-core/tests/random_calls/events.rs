@@ -7,7 +7,7 @@ use crate::world::{Done, World, kind};
 
 impl World {
     /// Dequeues once, by the half if it is out; says whether there was an event.
-    pub fn dequeue(&mut self, side: usize, evd: Evd) -> Result<bool, String> {
+    pub(crate) fn dequeue(&mut self, side: usize, evd: Evd) -> Result<bool, String> {
         let s = &mut self.sides[side];
         let half = s
             .evds
@@ -296,7 +296,7 @@ impl World {
     }
 
     /// Both sides quiet and every Event Dispatcher empty: whatever was to come has come.
-    pub fn drain(&mut self) -> Done {
+    pub(crate) fn drain(&mut self) -> Done {
         self.settle()?;
         for round in 0..2 {
             for side in 0..2 {

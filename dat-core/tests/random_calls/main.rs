@@ -105,6 +105,7 @@ fn run(seed: u64, calls: u64, log: bool) -> Result<Seen, String> {
     for call in 0..calls {
         let mut done = step(&mut world);
         for side in 0..2 {
+            done = done.and_then(|()| world.audit_device(side));
             done = done.and_then(|()| {
                 if call % 64 == 0 {
                     world.audit_all(side)

@@ -14,7 +14,7 @@ fn stale(alive: bool, subtype: DatSubtype) -> Verdict {
 }
 
 impl World {
-    pub fn pz_create(&mut self, side: usize) -> Done {
+    pub(crate) fn pz_create(&mut self, side: usize) -> Done {
         let verdict = Verdict::new().no(
             self.sides[side].pzs.len() >= EPS,
             DatType::InsufficientResources,
@@ -27,7 +27,7 @@ impl World {
         Ok(())
     }
 
-    pub fn pz_free(&mut self, side: usize, pz: Pz) -> Done {
+    pub(crate) fn pz_free(&mut self, side: usize, pz: Pz) -> Done {
         let s = &mut self.sides[side];
         let alive = s.pzs.contains(&pz);
         let verdict = stale(alive, DatSubtype::InvalidHandlePz)
@@ -47,7 +47,7 @@ impl World {
         Ok(())
     }
 
-    pub fn lmr_create(&mut self, side: usize) -> Done {
+    pub(crate) fn lmr_create(&mut self, side: usize) -> Done {
         let pz = self.pick_pz(side);
         let own = self.fabric.region(side);
         let region = match self.rng.below(16) {
@@ -133,7 +133,7 @@ impl World {
         Ok(())
     }
 
-    pub fn lmr_free(&mut self, side: usize, lmr: Lmr) -> Done {
+    pub(crate) fn lmr_free(&mut self, side: usize, lmr: Lmr) -> Done {
         let s = &mut self.sides[side];
         let m = s.lmrs.iter().find(|m| m.lmr == lmr).copied();
         let context = m.map(|m| m.lmr_context);
@@ -161,7 +161,7 @@ impl World {
         Ok(())
     }
 
-    pub fn rmr_create(&mut self, side: usize) -> Done {
+    pub(crate) fn rmr_create(&mut self, side: usize) -> Done {
         let pz = self.pick_pz(side);
         let s = &mut self.sides[side];
         let verdict = stale(s.pzs.contains(&pz), DatSubtype::InvalidHandlePz)
@@ -192,7 +192,7 @@ impl World {
         Ok(())
     }
 
-    pub fn rmr_free(&mut self, side: usize, rmr: Rmr) -> Done {
+    pub(crate) fn rmr_free(&mut self, side: usize, rmr: Rmr) -> Done {
         let s = &mut self.sides[side];
         let at = s.rmrs.iter().position(|m| m.rmr == rmr);
         let verdict = stale(at.is_some(), DatSubtype::InvalidHandleRmr);
@@ -219,7 +219,7 @@ impl World {
         Ok(())
     }
 
-    pub fn evd_create(&mut self, side: usize) -> Done {
+    pub(crate) fn evd_create(&mut self, side: usize) -> Done {
         let flags = match self.rng.below(14) {
             0 => EvdFlags::empty(),
             1 => EvdFlags::from_bits_retain(1 << self.rng.below(32)),
@@ -269,7 +269,7 @@ impl World {
         Ok(())
     }
 
-    pub fn evd_free(&mut self, side: usize, evd: Evd) -> Done {
+    pub(crate) fn evd_free(&mut self, side: usize, evd: Evd) -> Done {
         // Requests that wait in it have nobody to answer them: mostly look first.
         if self.rng.percent(90)
             && self.sides[side].evd(evd).is_some()
@@ -319,7 +319,7 @@ impl World {
         self.sides[side].evd_in_use(evd)
     }
 
-    pub fn post_se(&mut self, side: usize) -> Done {
+    pub(crate) fn post_se(&mut self, side: usize) -> Done {
         let evd = self.pick_evd_for(side, EvdFlags::SOFTWARE);
         self.cookie += 1;
         let pointer = self.cookie;
@@ -348,7 +348,7 @@ impl World {
     }
 
     /// Dequeues some, arms, or looks; also by the wrong handle.
-    pub fn reap(&mut self, side: usize) -> Done {
+    pub(crate) fn reap(&mut self, side: usize) -> Done {
         let evd = self.pick_evd(side);
         let Some(m) = self.sides[side].evd(evd) else {
             let verdict = stale(false, DatSubtype::InvalidHandle1);
@@ -390,7 +390,7 @@ impl World {
     }
 
     /// Takes a reaping half out, or puts one back, perhaps to the wrong adapter.
-    pub fn move_reaper(&mut self, side: usize) -> Done {
+    pub(crate) fn move_reaper(&mut self, side: usize) -> Done {
         let out = self.sides[side]
             .evds
             .iter_mut()

@@ -8,7 +8,7 @@ use crate::verdict::Verdict;
 use crate::world::{Done, World, kind};
 
 impl World {
-    pub fn psp_create(&mut self, side: usize) -> Done {
+    pub(crate) fn psp_create(&mut self, side: usize) -> Done {
         let evd = self.pick_evd_for(side, EvdFlags::CR);
         let qual = match self.rng.below(30) {
             0 => 0,
@@ -61,7 +61,7 @@ impl World {
         Ok(())
     }
 
-    pub fn psp_free(&mut self, side: usize, psp: Psp) -> Done {
+    pub(crate) fn psp_free(&mut self, side: usize, psp: Psp) -> Done {
         let s = &mut self.sides[side];
         let at = s.psps.iter().position(|m| m.psp == psp);
         let verdict = Verdict::new().no_as(
@@ -88,7 +88,7 @@ impl World {
         Ok(())
     }
 
-    pub fn cr_accept(&mut self, side: usize) -> Done {
+    pub(crate) fn cr_accept(&mut self, side: usize) -> Done {
         let cr = self.pick_cr(side);
         let m = self.sides[side].crs.iter().find(|m| m.cr == cr).copied();
         let mostly = self.rng.percent(85);
@@ -174,7 +174,7 @@ impl World {
         Ok(())
     }
 
-    pub fn cr_reject(&mut self, side: usize, cr: Cr) -> Done {
+    pub(crate) fn cr_reject(&mut self, side: usize, cr: Cr) -> Done {
         let size = if self.rng.percent(3) {
             149
         } else {
@@ -189,6 +189,10 @@ impl World {
                 DatSubtype::InvalidHandleCr,
             )
             .no(size > 148, DatType::InvalidParameter);
+        let own = m.and_then(|m| m.local_ep).and_then(|ep| s.ep(ep));
+        let verdict = verdict
+            .no(own.is_some_and(|m| m.poster.is_some()), DatType::InvalidState)
+            .may(own.is_some_and(|m| s.reaper_is_out(m)), DatType::InvalidState);
         let answer = s.ia.cr_reject(self.now, cr, &vec![0x33; size]);
         self.note(|| format!("{side}: cr_reject {cr:?} -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))?
@@ -207,7 +211,7 @@ impl World {
     }
 
     /// A graceful close while something is left.
-    pub fn early_close(&mut self, side: usize) -> Done {
+    pub(crate) fn early_close(&mut self, side: usize) -> Done {
         let s = &mut self.sides[side];
         let left =
             s.pzs.len() + s.lmrs.len() + s.rmrs.len() + s.eps.len() + s.psps.len() + s.crs.len();
@@ -222,7 +226,7 @@ impl World {
     }
 
     /// The end of a run: everything freed by hand and a graceful close, or an abrupt one of all that is left.
-    pub fn finish(&mut self, by_hand: bool) -> Done {
+    pub(crate) fn finish(&mut self, by_hand: bool) -> Done {
         for side in 0..2 {
             while self.sides[side].evds.iter().any(|m| m.reaper.is_some()) {
                 self.move_reaper(side)?;

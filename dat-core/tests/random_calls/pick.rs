@@ -37,36 +37,43 @@ macro_rules! handle {
 }
 
 impl World {
-    pub fn pick_pz(&mut self, side: usize) -> Pz {
+    pub(crate) fn pick_pz(&mut self, side: usize) -> Pz {
         handle!(self, side, Pz, pz, |s| s.pzs.clone())
     }
 
-    pub fn pick_lmr(&mut self, side: usize) -> Lmr {
+    pub(crate) fn pick_lmr(&mut self, side: usize) -> Lmr {
         handle!(self, side, Lmr, lmr, |s| s.lmrs.iter().map(|m| m.lmr).collect())
     }
 
-    pub fn pick_rmr(&mut self, side: usize) -> Rmr {
+    pub(crate) fn pick_rmr(&mut self, side: usize) -> Rmr {
         handle!(self, side, Rmr, rmr, |s| s.rmrs.iter().map(|m| m.rmr).collect())
     }
 
-    pub fn pick_evd(&mut self, side: usize) -> Evd {
+    pub(crate) fn pick_evd(&mut self, side: usize) -> Evd {
         handle!(self, side, Evd, evd, |s| s.evds.iter().map(|m| m.evd).collect())
     }
 
-    pub fn pick_ep(&mut self, side: usize) -> Ep {
-        handle!(self, side, Ep, ep, |s| s.eps.iter().map(|m| m.ep).collect())
+    pub(crate) fn pick_ep(&mut self, side: usize) -> Ep {
+        let ep = handle!(self, side, Ep, ep, |s| s.eps.iter().map(|m| m.ep).collect());
+        let s = &self.sides[side];
+        // A guess may hit the Endpoint of a request that has not been dequeued.
+        let unseen = s.ep(ep).is_none() && !s.dead.ep.contains(&ep) && s.ia.ep_query(ep).is_ok();
+        if unseen { Ep::from_raw(u64::MAX) } else { ep }
     }
 
-    pub fn pick_psp(&mut self, side: usize) -> Psp {
+    pub(crate) fn pick_psp(&mut self, side: usize) -> Psp {
         handle!(self, side, Psp, psp, |s| s.psps.iter().map(|m| m.psp).collect())
     }
 
-    pub fn pick_cr(&mut self, side: usize) -> Cr {
-        handle!(self, side, Cr, cr, |s| s.crs.iter().map(|m| m.cr).collect())
+    pub(crate) fn pick_cr(&mut self, side: usize) -> Cr {
+        let cr = handle!(self, side, Cr, cr, |s| s.crs.iter().map(|m| m.cr).collect());
+        let s = &self.sides[side];
+        let known = s.crs.iter().any(|m| m.cr == cr) || s.dead.cr.contains(&cr);
+        if !known && s.ia.cr_query(cr).is_ok() { Cr::from_raw(u64::MAX) } else { cr }
     }
 
     /// An Endpoint in one of those states, mostly.
-    pub fn pick_ep_in(&mut self, side: usize, states: &[EpState]) -> Ep {
+    pub(crate) fn pick_ep_in(&mut self, side: usize, states: &[EpState]) -> Ep {
         let fit: Vec<Ep> = self.sides[side]
             .eps
             .iter()
@@ -82,7 +89,7 @@ impl World {
     }
 
     /// An Event Dispatcher that takes the stream, mostly.
-    pub fn pick_evd_for(&mut self, side: usize, stream: EvdFlags) -> Evd {
+    pub(crate) fn pick_evd_for(&mut self, side: usize, stream: EvdFlags) -> Evd {
         let fit: Vec<Evd> = self.sides[side]
             .evds
             .iter()
@@ -98,7 +105,7 @@ impl World {
     }
 
     /// Flags of a post: mostly none.
-    pub fn pick_flags(&mut self) -> CompletionFlags {
+    pub(crate) fn pick_flags(&mut self) -> CompletionFlags {
         match self.rng.below(24) {
             0 | 1 | 2 | 3 => CompletionFlags::SUPPRESS,
             4 => CompletionFlags::SOLICITED_WAIT,
@@ -113,7 +120,7 @@ impl World {
     }
 
     /// Segments, mostly of LMRs in the Endpoint's zone.
-    pub fn pick_segments(&mut self, side: usize, ep: Ep) -> Vec<LmrTriplet> {
+    pub(crate) fn pick_segments(&mut self, side: usize, ep: Ep) -> Vec<LmrTriplet> {
         let count = match self.rng.below(12) {
             0 => 0,
             1 => 2,
@@ -125,7 +132,7 @@ impl World {
         (0..count).map(|_| self.pick_segment(side, ep)).collect()
     }
 
-    pub fn pick_segment(&mut self, side: usize, ep: Ep) -> LmrTriplet {
+    pub(crate) fn pick_segment(&mut self, side: usize, ep: Ep) -> LmrTriplet {
         let pz = self.sides[side].ep(ep).and_then(|m| m.pz);
         let fit: Vec<LmrM> = self.sides[side]
             .lmrs
@@ -157,7 +164,7 @@ impl World {
     }
 
     /// A range within, mostly.
-    pub fn pick_range(&mut self, start: u64, size: u64) -> (u64, u32) {
+    pub(crate) fn pick_range(&mut self, start: u64, size: u64) -> (u64, u32) {
         let len = (self.rng.next() % size.min(64) + 1) as u32;
         let last = size - u64::from(len);
         let inside = start + if last == 0 { 0 } else { self.rng.next() % last };

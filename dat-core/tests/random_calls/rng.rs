@@ -1,13 +1,13 @@
 //! Where the choices come from: splitmix64, so that a seed is all it takes to repeat a run.
 
-pub struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 impl Rng {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,7 +15,7 @@ impl Rng {
         z ^ z >> 31
     }
 
-    pub fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         if limit == 0 {
             0
         } else {
@@ -23,11 +23,11 @@ impl Rng {
         }
     }
 
-    pub fn percent(&mut self, chance: usize) -> bool {
+    pub(crate) fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
-    pub fn of<T: Copy>(&mut self, list: &[T]) -> Option<T> {
+    pub(crate) fn of<T: Copy>(&mut self, list: &[T]) -> Option<T> {
         if list.is_empty() {
             None
         } else {

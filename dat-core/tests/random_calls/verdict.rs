@@ -5,18 +5,18 @@
 use dat_core::{DatReturn, DatSubtype, DatType};
 
 #[derive(Debug, Default)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     must: Vec<(DatType, Option<DatSubtype>)>,
     may: Vec<(DatType, Option<DatSubtype>)>,
 }
 
 impl Verdict {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Refused if `wrong`, with that type and any subtype.
-    pub fn no(mut self, wrong: bool, ty: DatType) -> Self {
+    pub(crate) fn no(mut self, wrong: bool, ty: DatType) -> Self {
         if wrong {
             self.must.push((ty, None));
         }
@@ -24,7 +24,7 @@ impl Verdict {
     }
 
     /// Refused if `wrong`, with that type and subtype.
-    pub fn no_as(mut self, wrong: bool, ty: DatType, subtype: DatSubtype) -> Self {
+    pub(crate) fn no_as(mut self, wrong: bool, ty: DatType, subtype: DatSubtype) -> Self {
         if wrong {
             self.must.push((ty, Some(subtype)));
         }
@@ -32,19 +32,15 @@ impl Verdict {
     }
 
     /// Perhaps refused with that type.
-    pub fn may(mut self, possible: bool, ty: DatType) -> Self {
+    pub(crate) fn may(mut self, possible: bool, ty: DatType) -> Self {
         if possible {
             self.may.push((ty, None));
         }
         self
     }
 
-    pub fn is_fine(&self) -> bool {
-        self.must.is_empty()
-    }
-
     /// Compares with what was answered; `Ok(true)` if the call was carried out.
-    pub fn judge<T>(&self, answer: Result<&T, &DatReturn>) -> Result<bool, String> {
+    pub(crate) fn judge<T>(&self, answer: Result<&T, &DatReturn>) -> Result<bool, String> {
         match answer {
             Ok(_) if self.must.is_empty() => Ok(true),
             Ok(_) => Err(format!("carried out, though {:?}", self.must)),

@@ -12,54 +12,54 @@ use crate::model::*;
 use crate::rng::Rng;
 
 /// Kinds of connection events, as bits from `ESTABLISHED` up.
-pub mod kind {
-    pub const ESTABLISHED: u16 = 1 << 1;
-    pub const PEER_REJECTED: u16 = 1 << 2;
-    pub const NON_PEER_REJECTED: u16 = 1 << 3;
-    pub const ACCEPT_ERROR: u16 = 1 << 4;
-    pub const DISCONNECTED: u16 = 1 << 5;
-    pub const BROKEN: u16 = 1 << 6;
-    pub const TIMED_OUT: u16 = 1 << 7;
-    pub const UNREACHABLE: u16 = 1 << 8;
+pub(crate) mod kind {
+    pub(crate) const ESTABLISHED: u16 = 1 << 1;
+    pub(crate) const PEER_REJECTED: u16 = 1 << 2;
+    pub(crate) const NON_PEER_REJECTED: u16 = 1 << 3;
+    pub(crate) const ACCEPT_ERROR: u16 = 1 << 4;
+    pub(crate) const DISCONNECTED: u16 = 1 << 5;
+    pub(crate) const BROKEN: u16 = 1 << 6;
+    pub(crate) const TIMED_OUT: u16 = 1 << 7;
+    pub(crate) const UNREACHABLE: u16 = 1 << 8;
 }
 
-pub type Done = Result<(), String>;
+pub(crate) type Done = Result<(), String>;
 
-pub struct World {
-    pub fabric: &'static Fabric,
-    pub sides: [SideM; 2],
-    pub links: Vec<Link>,
-    pub now: Instant,
-    pub rng: Rng,
-    pub cookie: u64,
+pub(crate) struct World {
+    pub(crate) fabric: &'static Fabric,
+    pub(crate) sides: [SideM; 2],
+    pub(crate) links: Vec<Link>,
+    pub(crate) now: Instant,
+    pub(crate) rng: Rng,
+    pub(crate) cookie: u64,
     /// What was called, newest last; kept only when a failure is being told.
-    pub log: Option<VecDeque<String>>,
+    pub(crate) log: Option<VecDeque<String>>,
     /// Connection calls since both sides were last quiet, and attempts since the last long pause.
-    pub restless: usize,
-    pub attempts: usize,
-    pub seen: Seen,
+    pub(crate) restless: usize,
+    pub(crate) attempts: usize,
+    pub(crate) seen: Seen,
 }
 
 /// What a run came across, to see that it is not empty.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
-    pub calls: u64,
-    pub carried_out: u64,
-    pub refused: u64,
-    pub established: u64,
-    pub terminal: u64,
-    pub completed: u64,
-    pub flushed: u64,
-    pub failed: u64,
-    pub binds: u64,
-    pub closes: u64,
+pub(crate) struct Seen {
+    pub(crate) calls: u64,
+    pub(crate) carried_out: u64,
+    pub(crate) refused: u64,
+    pub(crate) established: u64,
+    pub(crate) terminal: u64,
+    pub(crate) completed: u64,
+    pub(crate) flushed: u64,
+    pub(crate) failed: u64,
+    pub(crate) binds: u64,
+    pub(crate) closes: u64,
 }
 
-pub fn addr(side: usize) -> IpAddr {
+pub(crate) fn addr(side: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, 1 + side as u8])
 }
 
-pub fn open(fabric: &'static Fabric, side: usize, seed: u64) -> LoopIa {
+pub(crate) fn open(fabric: &'static Fabric, side: usize, seed: u64) -> LoopIa {
     let storage: &'static mut Storage<_, EPS, EVDS, LMRS, DTOS, EVENTS> =
         Box::leak(Box::new(Storage::new()));
     let net = Net {
@@ -79,7 +79,7 @@ pub fn open(fabric: &'static Fabric, side: usize, seed: u64) -> LoopIa {
 }
 
 impl World {
-    pub fn new(seed: u64, log: bool) -> Self {
+    pub(crate) fn new(seed: u64, log: bool) -> Self {
         let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
         let mut rng = Rng::new(seed);
         let sides = [0, 1].map(|side| SideM::new(open(fabric, side, rng.next())));
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    pub fn note(&mut self, text: impl FnOnce() -> String) {
+    pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
         if let Some(log) = &mut self.log {
             if log.len() == 80 {
                 log.pop_front();
@@ -107,14 +107,14 @@ impl World {
     }
 
     /// The Endpoint at the other end, if it lives.
-    pub fn peer(&self, link: usize, end: usize) -> Option<(usize, &EpM)> {
+    pub(crate) fn peer(&self, link: usize, end: usize) -> Option<(usize, &EpM)> {
         let (side, ep) = self.links[link].ends[1 - end]?;
         let m = self.sides[side].ep(ep)?;
         (m.link == Some((link, 1 - end))).then_some((side, m))
     }
 
     /// Most events that may wait in an Event Dispatcher.
-    pub fn backlog(&self, side: usize, evd: Evd) -> usize {
+    pub(crate) fn backlog(&self, side: usize, evd: Evd) -> usize {
         let s = &self.sides[side];
         let Some(m) = s.evd(evd) else { return 0 };
         let mine = |list: &VecDeque<Expect>| list.iter().filter(|e| e.evd == evd).count();
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// An Endpoint goes to DISCONNECTED or ceases to be.
-    pub fn leave(&mut self, side: usize, ep: Ep) {
+    pub(crate) fn leave(&mut self, side: usize, ep: Ep) {
         let Some(m) = self.sides[side].ep_mut(ep) else {
             return;
         };
@@ -145,7 +145,7 @@ impl World {
     }
 
     /// Notes that an event is to come.
-    pub fn expect(&mut self, side: usize, ep: Ep, kinds: u16, optional: bool) {
+    pub(crate) fn expect(&mut self, side: usize, ep: Ep, kinds: u16, optional: bool) {
         let Some(evd) = self.sides[side].ep(ep).and_then(|m| m.connect) else {
             return;
         };
@@ -153,8 +153,15 @@ impl World {
             Some(m) => self.backlog(side, evd) >= m.qlen as usize,
             None => true,
         };
-        if full && let Some(m) = self.sides[side].evd_mut(evd) {
-            m.overflow = true;
+        if full {
+            // Which one is lost depends on the order in which one advance found them.
+            let s = &mut self.sides[side];
+            let lists = s.eps.iter_mut().map(|m| &mut m.expected);
+            let lists = lists.chain(s.ghosts.iter_mut().map(|(_, list)| list));
+            lists.flatten().filter(|e| e.evd == evd).for_each(|e| e.optional = true);
+            if let Some(m) = s.evd_mut(evd) {
+                m.overflow = true;
+            }
         }
         if let Some(m) = self.sides[side].ep_mut(ep) {
             let epoch = m.epoch;
@@ -168,7 +175,7 @@ impl World {
     }
 
     /// The Endpoint is DISCONNECTED, and the model says by which events that may be told.
-    pub fn end(&mut self, side: usize, ep: Ep, kinds: u16, perhaps_established: bool) {
+    pub(crate) fn end(&mut self, side: usize, ep: Ep, kinds: u16, perhaps_established: bool) {
         if perhaps_established {
             self.expect(side, ep, kind::ESTABLISHED, true);
         }
@@ -201,7 +208,7 @@ impl World {
     }
 
     /// Calls `advance` and checks what it did to the Endpoints of that side; says whether there was work.
-    pub fn advance(&mut self, side: usize) -> Result<bool, String> {
+    pub(crate) fn advance(&mut self, side: usize) -> Result<bool, String> {
         self.mark_refusable(side);
         let now = self.now;
         let next = self.sides[side].ia.advance(now);
@@ -321,7 +328,7 @@ impl World {
     }
 
     /// Lets both sides do what is due, without letting time pass, and looks that nothing is left half done.
-    pub fn settle(&mut self) -> Done {
+    pub(crate) fn settle(&mut self) -> Done {
         let mut quiet = false;
         for _ in 0..200 {
             let a = self.advance(0)?;
@@ -360,7 +367,7 @@ impl World {
     }
 
     /// Lets a long time pass, so that connections leave timewait.
-    pub fn pause(&mut self) -> Done {
+    pub(crate) fn pause(&mut self) -> Done {
         for _ in 0..60 {
             self.now = self.now + Duration::from_secs(2);
             self.settle()?;
@@ -371,7 +378,7 @@ impl World {
     }
 
     /// Compares what an adapter says of its Endpoints with the model.
-    pub fn audit(&self, side: usize) -> Done {
+    pub(crate) fn audit(&self, side: usize) -> Done {
         let s = &self.sides[side];
         for m in &s.eps {
             let status =
@@ -393,8 +400,21 @@ impl World {
         Ok(())
     }
 
+    /// Compares what the device holds with what the objects need.
+    pub(crate) fn audit_device(&self, side: usize) -> Done {
+        let s = &self.sides[side];
+        let (pds, keys, cqs, qps) = self.fabric.alive(side);
+        let queues = EvdFlags::DTO | EvdFlags::RMR_BIND;
+        let least = s.lmrs.len() + s.rmrs.len();
+        let right = pds == s.pzs.len()
+            && (least..=least + s.retiring.len()).contains(&keys)
+            && cqs == s.evds.iter().filter(|m| m.flags.intersects(queues)).count()
+            && qps == s.eps.iter().filter(|m| m.is_configured()).count();
+        if right { Ok(()) } else { Err(format!("the device holds {:?}", (pds, keys, cqs, qps))) }
+    }
+
     /// Compares every query of an adapter with the model.
-    pub fn audit_all(&self, side: usize) -> Done {
+    pub(crate) fn audit_all(&self, side: usize) -> Done {
         self.audit(side)?;
         let s = &self.sides[side];
         let differs = |what: &str, a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| -> Done {
