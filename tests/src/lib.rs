@@ -8,4 +8,6 @@
 )]
 
 pub mod bench;
+pub mod demo;
 pub mod host;
+pub mod pair;

@@ -15,7 +15,7 @@ use hca_mlx5::platform::{Platform, Span};
 use mlx5_model::Hca;
 use mlx5_model::host::{DmaError, HostMemory, Nanos};
 
-use crate::host::inproc::{Member, World, lock};
+use crate::host::inproc::{Member, World, enable, lock};
 
 /// Device address of the arena's first byte.
 const IOVA: u64 = 0x10_0000_0000;
@@ -100,7 +100,9 @@ impl BenchHost {
     ) -> Self {
         // SAFETY: the pages are leaked, so they outlive the arena, and nothing else refers to them.
         let arena = Arc::new(unsafe { RawArena::new(pages(ARENA), ARENA) });
-        let hca = Arc::new(Mutex::new(build(Box::new(Shared(Arc::clone(&arena))))));
+        let mut hca = build(Box::new(Shared(Arc::clone(&arena))));
+        enable(&mut hca);
+        let hca = Arc::new(Mutex::new(hca));
         world.join(Arc::new(Plugged(Arc::clone(&hca))));
         Self {
             world: Arc::clone(world),

@@ -5,12 +5,12 @@
 //! same every time and a minute of retries costs nothing.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hca_mlx5::platform::{Platform, Span};
 use mlx5_model::Hca;
 use mlx5_model::host::{DmaError, HostMemory, Nanos};
+use mlx5_model::wire::ModelClock;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
@@ -30,6 +30,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Switches memory decoding and bus mastering on, as a host does before it hands a function to its driver.
+pub fn enable(hca: &mut Hca) {
+    const COMMAND: usize = 4;
+    hca.config_write(COMMAND, &[0x06, 0x00]);
+}
+
 /// What takes part in the passing of time.
 pub trait Member: Send + Sync {
     /// Time passes for the host's stores that no fence has pushed out yet.
@@ -41,7 +47,7 @@ pub trait Member: Send + Sync {
 /// Models that share a clock.
 #[derive(Default)]
 pub struct World {
-    now: AtomicU64,
+    clock: ModelClock,
     members: Mutex<Vec<Arc<dyn Member>>>,
 }
 
@@ -52,14 +58,26 @@ impl World {
         Arc::default()
     }
 
+    /// An empty world whose time is that of `clock`.
+    #[must_use]
+    pub fn with_clock(clock: &ModelClock) -> Arc<Self> {
+        Arc::new(Self { clock: clock.clone(), ..Self::default() })
+    }
+
     /// Lets `member` take part.
     pub fn join(&self, member: Arc<dyn Member>) {
         lock(&self.members).push(member);
     }
 
+    /// The clock, for wires and taps.
+    #[must_use]
+    pub fn clock(&self) -> ModelClock {
+        self.clock.clone()
+    }
+
     /// Model time.
     pub fn now(&self) -> Nanos {
-        self.now.load(Ordering::Relaxed)
+        self.clock.now()
     }
 
     /// Lets every model do what is due, then moves the clock: to the next deadline of any model, but by one tick at
@@ -75,7 +93,7 @@ impl World {
         members.iter().for_each(|member| member.settle());
         let next = members.iter().filter_map(|member| member.step(now)).min();
         let next = next.unwrap_or(now + leap).clamp(now + TICK.min(leap), now + leap);
-        self.now.store(next, Ordering::Relaxed);
+        self.clock.set(next);
     }
 }
 
@@ -149,7 +167,9 @@ impl Slot {
         build: impl FnOnce(Box<dyn HostMemory + Send>) -> Hca,
     ) -> Self {
         let views = Arc::new(Mutex::new(Views::new(memory.arena, memory.firmware)));
-        let hca = Arc::new(Mutex::new(build(Box::new(Shared(Arc::clone(&views))))));
+        let mut hca = build(Box::new(Shared(Arc::clone(&views))));
+        enable(&mut hca);
+        let hca = Arc::new(Mutex::new(hca));
         world.join(Arc::new(Plugged { hca: Arc::clone(&hca), views: Arc::clone(&views) }));
         let total = lock(&views).len();
         Self {
