@@ -487,16 +487,15 @@ impl World {
 
     /// Memory changed under operations that are under way: they may fail from now on.
     pub(crate) fn taint(&mut self) {
-        for at in 0..self.links.len() {
-            if self.links[at].left == [true; 2] {
-                continue;
-            }
-            let busy = |&end: &Option<(usize, Ep)>| {
-                end.and_then(|(side, ep)| self.sides[side].ep(ep))
-                    .is_some_and(|m| m.queue.iter().any(|queue| !queue.is_empty()))
-            };
-            if self.links[at].ends.iter().any(busy) {
-                self.links[at].broke = true;
+        for side in 0..2 {
+            for at in 0..self.sides[side].eps.len() {
+                let m = &mut self.sides[side].eps[at];
+                if m.queue.iter().any(|queue| !queue.is_empty()) {
+                    m.tainted = true;
+                    if let Some((link, _)) = m.link {
+                        self.links[link].broke = true;
+                    }
+                }
             }
         }
     }

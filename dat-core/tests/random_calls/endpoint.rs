@@ -333,7 +333,7 @@ impl World {
             refusable: false,
             up: [false; 2],
             left: [false; 2],
-            broke: false,
+            broke: self.sides[side].ep(ep).is_some_and(|m| m.tainted),
             sent: [Vec::new(), Vec::new()],
         });
         self.attempts += 1;

@@ -153,6 +153,7 @@ impl World {
             return Ok(());
         }
         self.seen.terminal += 1;
+        self.seen.kinds[found.trailing_zeros() as usize] += 1;
         let Some(m) = s.ep(ep) else { return Ok(()) };
         for direction in [REQUEST, RECV] {
             let waits = m.queue[direction]

@@ -40,6 +40,9 @@ fn step(world: &mut World) -> Done {
     if world.restless >= 8 {
         return world.drain();
     }
+    if !world.sides[side].crs.is_empty() && world.rng.percent(15) {
+        return world.cr_accept(side);
+    }
     match world.rng.below(1000) {
         0..400 => world.post(side),
         400..520 => world.reap(side),
@@ -163,6 +166,9 @@ fn a_million_random_calls_answer_as_the_model_does() {
     let seen = runs(0..100, 10_000);
     let sum = |field: fn(&Seen) -> u64| seen.iter().map(field).sum::<u64>();
     assert_eq!(sum(|s| s.calls), 1_000_000);
+    let mut kinds = [0; 9];
+    seen.iter().for_each(|s| (0..9).for_each(|k| kinds[k] += s.kinds[k]));
+    eprintln!("kinds {kinds:?}");
     // The runs are not empty.
     for (what, count, least) in [
         ("carried out", sum(|s| s.carried_out), 100_000),

@@ -85,7 +85,7 @@ impl World {
                 }
             }
         };
-        let privileges = match self.rng.below(16) {
+        let privileges = match self.rng.below(30) {
             0 => MemPriv::empty(),
             1 => MemPriv::from_bits_retain(1 << self.rng.below(32)),
             2 => MemPriv::LOCAL_READ,

@@ -85,6 +85,8 @@ pub(crate) struct EpM {
     /// The connection, or the attempt at one, and which end of it this is.
     pub(crate) link: Option<(usize, usize)>,
     pub(crate) epoch: u32,
+    /// Memory changed under what is posted: it may fail once there is a connection.
+    pub(crate) tainted: bool,
     /// A graceful disconnect may hold a request slot of its own.
     pub(crate) drained: bool,
 }
@@ -108,6 +110,7 @@ impl EpM {
             link: None,
             epoch: 0,
             drained: false,
+            tainted: false,
         }
     }
 
@@ -136,6 +139,7 @@ impl EpM {
         self.received = 0;
         self.link = None;
         self.drained = false;
+        self.tainted = false;
         self.state = EpState::Unconnected;
     }
 

@@ -158,6 +158,7 @@ impl World {
         let link = &mut self.links[m.link];
         link.accepted = true;
         link.ends[1] = Some((side, ep));
+        link.broke |= self.sides[side].ep(ep).is_some_and(|m| m.tainted);
         // The peer's patience starts anew with the reply.
         let excused = link.left[0] || link.is_old(self.now);
         if let Some(m_ep) = self.sides[side].ep_mut(ep) {

@@ -53,6 +53,7 @@ pub(crate) struct Seen {
     pub(crate) failed: u64,
     pub(crate) binds: u64,
     pub(crate) closes: u64,
+    pub(crate) kinds: [u64; 9],
 }
 
 pub(crate) fn addr(side: usize) -> IpAddr {
