@@ -228,7 +228,7 @@ impl World {
         if !self.has_completion_room(side, ep, direction)? {
             return Ok(());
         }
-        let segments = self.pick_segments(side, ep);
+        let segments = self.pick_segments(side, ep, op == Op::Recv);
         let mut flags = self.pick_flags();
         if op == Op::Recv && self.rng.percent(80) {
             flags = CompletionFlags::empty();
@@ -399,7 +399,7 @@ impl World {
             return Ok(());
         }
         let rmr = self.pick_rmr(side);
-        let mut range = self.pick_segment(side, ep);
+        let mut range = self.pick_segment(side, ep, false);
         if self.rng.percent(15) {
             range.len = 0;
         }
@@ -472,7 +472,6 @@ impl World {
                 .push(if range.len == 0 { 0 } else { range.context });
             window.bound = None;
         }
-        self.taint();
         self.posted(
             side,
             ep,

@@ -44,7 +44,7 @@ fn step(world: &mut World) -> Done {
         return world.cr_accept(side);
     }
     match world.rng.below(1000) {
-        0..400 => world.post(side),
+        0..400 | 716..730 | 794..798 => world.post(side),
         400..520 => world.reap(side),
         520..570 => world.advance(side).map(|_| ()),
         570..585 => {
@@ -59,10 +59,10 @@ fn step(world: &mut World) -> Done {
             let cr = world.pick_cr(side);
             world.cr_reject(side, cr)
         }
-        706..730 => world.ep_disconnect(side),
+        706..716 => world.ep_disconnect(side),
         730..765 => world.ep_reset(side),
         765..790 => world.ep_create(side),
-        790..798 => {
+        790..794 => {
             let ep = world.pick_ep(side);
             world.ep_free(side, ep)
         }
@@ -78,11 +78,11 @@ fn step(world: &mut World) -> Done {
             world.pz_free(side, pz)
         }
         860..880 => world.lmr_create(side),
-        880..884 => {
+        880..882 => {
             let lmr = world.pick_lmr(side);
             world.lmr_free(side, lmr)
         }
-        884..894 => world.rmr_create(side),
+        882..894 => world.rmr_create(side),
         894..898 => {
             let rmr = world.pick_rmr(side);
             world.rmr_free(side, rmr)

@@ -214,7 +214,6 @@ impl World {
             if waits {
                 s.retiring.push(m);
             }
-            self.taint();
         }
         Ok(())
     }

@@ -126,7 +126,7 @@ impl World {
     }
 
     /// Segments, mostly of LMRs in the Endpoint's zone.
-    pub(crate) fn pick_segments(&mut self, side: usize, ep: Ep) -> Vec<LmrTriplet> {
+    pub(crate) fn pick_segments(&mut self, side: usize, ep: Ep, roomy: bool) -> Vec<LmrTriplet> {
         let count = match self.rng.below(12) {
             0 => 0,
             1 => 2,
@@ -135,10 +135,10 @@ impl World {
             4 if self.rng.percent(20) => self.rng.below(40),
             _ => 1,
         };
-        (0..count).map(|_| self.pick_segment(side, ep)).collect()
+        (0..count).map(|_| self.pick_segment(side, ep, roomy)).collect()
     }
 
-    pub(crate) fn pick_segment(&mut self, side: usize, ep: Ep) -> LmrTriplet {
+    pub(crate) fn pick_segment(&mut self, side: usize, ep: Ep, roomy: bool) -> LmrTriplet {
         let pz = self.sides[side].ep(ep).and_then(|m| m.pz);
         let fit: Vec<LmrM> = self.sides[side]
             .lmrs
@@ -159,7 +159,11 @@ impl World {
                 context: self.rng.next() as u32,
             };
         };
-        let (addr, len) = self.pick_range(lmr.region.addr, lmr.region.len);
+        let (mut addr, mut len) = self.pick_range(lmr.region.addr, lmr.region.len);
+        if roomy && self.rng.percent(90) {
+            // Receives that most messages fit into.
+            (addr, len) = (lmr.region.addr, lmr.region.len.min(256) as u32);
+        }
         let context = match self.rng.below(60) {
             0 => self.rng.next() as u32,
             1 => lmr.lmr_context ^ 1 << self.rng.below(32),
