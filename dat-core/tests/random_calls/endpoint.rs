@@ -122,10 +122,10 @@ impl World {
 
     pub(crate) fn ep_create(&mut self, side: usize) -> Done {
         let some = |world: &mut Self, stream| {
-            let given = world.rng.percent(95);
+            let given = world.rng.percent(98);
             given.then(|| world.pick_evd_for(side, stream))
         };
-        let pz = if self.rng.percent(95) {
+        let pz = if self.rng.percent(98) {
             Some(self.pick_pz(side))
         } else {
             None
@@ -184,7 +184,14 @@ impl World {
     pub(crate) fn ep_modify(&mut self, side: usize) -> Done {
         use EpState::{TentativeConnectionPending as T, Unconnected as U};
         let states: &[EpState] = if self.rng.percent(60) { &[T] } else { &[T, U] };
-        let ep = self.pick_ep_in(side, states);
+        let bare: Vec<Ep> = self.sides[side]
+            .eps
+            .iter()
+            .filter(|m| states.contains(&m.state) && !m.is_configured())
+            .map(|m| m.ep)
+            .collect();
+        let bare = self.rng.of(&bare).filter(|_| self.rng.percent(70));
+        let ep = bare.unwrap_or_else(|| self.pick_ep_in(side, states));
         let all = self.rng.percent(70);
         let given = |world: &mut Self| all || world.rng.percent(30);
         let mut change = EpModify::default();

@@ -12,7 +12,7 @@ macro_rules! handle {
         let (live, foreign) = (list(&$world.sides[$side]), list(&$world.sides[1 - $side]));
         let dead = &$world.sides[$side].dead.$dead;
         let rng = &mut $world.rng;
-        let any = match rng.below(40) {
+        let any = match rng.below(100) {
             0 => rng.of(dead),
             1 => rng.of(&foreign),
             2 => rng
@@ -84,6 +84,7 @@ impl World {
             .eps
             .iter()
             .filter(|m| states.contains(&m.state))
+            .filter(|m| m.is_configured() && m.connect.is_some())
             .map(|m| m.ep)
             .collect();
         let wanted = if self.rng.percent(85) {
@@ -112,7 +113,7 @@ impl World {
 
     /// Flags of a post: mostly none.
     pub(crate) fn pick_flags(&mut self) -> CompletionFlags {
-        match self.rng.below(24) {
+        match self.rng.below(50) {
             0 | 1 | 2 | 3 => CompletionFlags::SUPPRESS,
             4 => CompletionFlags::SOLICITED_WAIT,
             5 => CompletionFlags::UNSIGNALLED,
@@ -178,7 +179,7 @@ impl World {
         let len = (self.rng.next() % size.min(64) + 1) as u32;
         let last = size - u64::from(len);
         let inside = start + if last == 0 { 0 } else { self.rng.next() % last };
-        match self.rng.below(80) {
+        match self.rng.below(160) {
             0 => (inside, 0),
             1 => (self.rng.next(), 0),
             2 => (start.wrapping_sub(1), len),
