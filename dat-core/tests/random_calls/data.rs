@@ -189,7 +189,7 @@ impl World {
                 .collect();
             let window = self.rng.of(&windows);
             if let Some(lmr) = self.rng.of(&fit)
-                && self.rng.percent(96)
+                && (self.calm > 1 || self.rng.percent(96))
             {
                 // Inside whatever else the dice say: a range that is not open ends the connection.
                 let len = (self.rng.next() % 64 + 1).min(lmr.region.len) as u32;

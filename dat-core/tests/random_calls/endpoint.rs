@@ -343,7 +343,8 @@ impl World {
             broke: self.sides[side].ep(ep).is_some_and(|m| m.tainted),
             sent: [Vec::new(), Vec::new()],
         });
-        self.attempts += 1;
+        // One to itself takes two places in one connection manager.
+        self.attempts += 1 + usize::from(target == Some(side));
         self.restless += 1;
         if let Some(m) = self.sides[side].ep_mut(ep) {
             m.state = EpState::ActiveConnectionPending;

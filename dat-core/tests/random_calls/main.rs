@@ -59,6 +59,7 @@ fn step(world: &mut World) -> Done {
             let cr = world.pick_cr(side);
             world.cr_reject(side, cr)
         }
+        706..716 if world.calm > 1 && world.rng.percent(70) => world.post(side),
         706..716 => world.ep_disconnect(side),
         730..765 => world.ep_reset(side),
         765..790 => world.ep_create(side),

@@ -12,7 +12,7 @@ macro_rules! handle {
         let (live, foreign) = (list(&$world.sides[$side]), list(&$world.sides[1 - $side]));
         let dead = &$world.sides[$side].dead.$dead;
         let rng = &mut $world.rng;
-        let any = match rng.below(100) {
+        let any = match rng.below(100 * $world.calm) {
             0 => rng.of(dead),
             1 => rng.of(&foreign),
             2 => rng
@@ -113,7 +113,7 @@ impl World {
 
     /// Flags of a post: mostly none.
     pub(crate) fn pick_flags(&mut self) -> CompletionFlags {
-        match self.rng.below(50) {
+        match self.rng.below(50 * self.calm.min(4)) {
             0 | 1 | 2 | 3 => CompletionFlags::SUPPRESS,
             4 => CompletionFlags::SOLICITED_WAIT,
             5 => CompletionFlags::UNSIGNALLED,
@@ -165,7 +165,7 @@ impl World {
             // Receives that most messages fit into.
             (addr, len) = (lmr.region.addr, lmr.region.len.min(256) as u32);
         }
-        let context = match self.rng.below(60) {
+        let context = match self.rng.below(60 * self.calm) {
             0 => self.rng.next() as u32,
             1 => lmr.lmr_context ^ 1 << self.rng.below(32),
             2 => lmr.rmr_context,
@@ -179,7 +179,7 @@ impl World {
         let len = (self.rng.next() % size.min(64) + 1) as u32;
         let last = size - u64::from(len);
         let inside = start + if last == 0 { 0 } else { self.rng.next() % last };
-        match self.rng.below(160) {
+        match self.rng.below(160 * self.calm) {
             0 => (inside, 0),
             1 => (self.rng.next(), 0),
             2 => (start.wrapping_sub(1), len),

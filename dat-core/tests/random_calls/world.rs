@@ -32,6 +32,8 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) rng: Rng,
     pub(crate) cookie: u64,
+    /// How many times rarer than usual wrong arguments are.
+    pub(crate) calm: usize,
     /// What was called, newest last; kept only when a failure is being told.
     pub(crate) log: Option<VecDeque<String>>,
     /// Connection calls since both sides were last quiet, and attempts since the last long pause.
@@ -91,6 +93,7 @@ impl World {
             now: Instant::from_nanos(1_000_000_000),
             rng,
             cookie: 0,
+            calm: if seed % 2 == 0 { 1 } else { 20 },
             log: log.then(VecDeque::new),
             restless: 0,
             attempts: 0,
@@ -373,8 +376,9 @@ impl World {
             self.now = self.now + Duration::from_secs(2);
             self.settle()?;
         }
-        let open = |l: &&Link| l.up[0] && !(l.left[0] && l.left[1]);
-        self.attempts = self.links.iter().filter(open).count();
+        let open = self.links.iter().filter(|l| l.up[0] && !(l.left[0] && l.left[1]));
+        self.attempts =
+            open.map(|l| 1 + usize::from(l.ends[0].map(|(side, _)| side) == l.target)).sum();
         Ok(())
     }
 
