@@ -196,7 +196,7 @@ impl World {
                 let addr =
                     lmr.region.addr + self.rng.next() % (lmr.region.len - u64::from(len) + 1);
                 let context = window
-                    .filter(|_| self.rng.percent(10))
+                    .filter(|_| self.rng.percent(10 / self.calm.min(5)))
                     .unwrap_or(lmr.rmr_context);
                 return RmrTriplet { addr, len, context };
             }

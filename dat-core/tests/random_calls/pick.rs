@@ -136,6 +136,7 @@ impl World {
             4 if self.rng.percent(20) => self.rng.below(40),
             _ => 1,
         };
+        let count = if roomy && self.rng.percent(90) { 1 } else { count };
         (0..count).map(|_| self.pick_segment(side, ep, roomy)).collect()
     }
 

@@ -203,7 +203,13 @@ impl World {
             let psp = s.psps.iter().find(|psp| psp.port == link.port);
             let refused = psp.is_none_or(|psp| {
                 let qlen = s.evd(psp.evd).map_or(0, |m| m.qlen as usize);
-                self.backlog(side, psp.evd) >= qlen
+                // Connection events of the same turn may take the last places.
+                let busy = |m: &&EpM| {
+                    let quiet = [EpState::Unconnected, EpState::Disconnected];
+                    m.connect == Some(psp.evd) && !quiet.contains(&m.state)
+                };
+                let coming = 2 * s.eps.iter().filter(busy).count();
+                self.backlog(side, psp.evd) + coming >= qlen
                     || s.crs.len() + unseen > EPS
                     || psp.flag == PspFlag::Provider && s.eps.len() + unseen > EPS
             });
