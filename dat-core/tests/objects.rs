@@ -335,6 +335,7 @@ fn an_event_without_room_is_lost_and_reported() {
 fn a_failed_completion_queue_and_a_broken_idle_endpoint_are_asynchronous_events() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let evd = p.a.ia.evd_create(4, EvdFlags::DTO).unwrap();
+    p.settle();
     p.fabric.raise(0, Notice::CqError(Cq(2)));
     let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
     let fault = Fault::new(FaultKind::BadState, "event", "local fault");

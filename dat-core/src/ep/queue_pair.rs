@@ -261,7 +261,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Whether nothing of the Endpoint can be in the hands of a reaper in another thread.
-    pub(super) fn reapers_quiet(&self, slot: u32) -> bool {
+    pub(crate) fn reapers_quiet(&self, slot: u32) -> bool {
         let Some(ep) = self.shared.ep(slot) else {
             return true;
         };

@@ -220,7 +220,7 @@ impl<P: Provider> Reaper<P> {
                 if ahead > mask || !info.is(completion.token) {
                     return self.unknown_token(shared, index, ep, completion);
                 }
-                if ahead != 0 && !skipped_in_silence(shared, first, consumed, ahead, mask) {
+                if ahead != 0 && !skip_silent(shared, index, ep, consumed, ahead) {
                     return self.breaks(shared, index, ep, Trouble::NONSENSE);
                 }
                 let cookie = slot.cookie.load(Ordering::Relaxed);
@@ -491,14 +491,21 @@ impl<P: Provider> Reaper<P> {
     }
 }
 
-/// Whether every request that the device passed over was to succeed in silence.
+/// Finishes the requests that the device passed over, if every one of them was to succeed in silence.
 #[inline(never)]
-fn skipped_in_silence(shared: &Shared<'_>, first: u32, from: u32, count: u32, mask: u32) -> bool {
-    (0..count).all(|i| {
-        shared
-            .request(first, from.wrapping_add(i), mask)
-            .is_some_and(|slot| Info::from_word(slot.info.load(Ordering::Acquire)).is_suppressed())
-    })
+fn skip_silent(shared: &Shared<'_>, index: u32, ep: &EpShared, from: u32, count: u32) -> bool {
+    let (first, mask) = (shared.first_slot(index), ep.request.mask.load(Ordering::Relaxed));
+    let info = |i| {
+        let slot = shared.request(first, from.wrapping_add(i), mask)?;
+        Some(Info::from_word(slot.info.load(Ordering::Acquire)))
+    };
+    if !(0..count).all(|i| info(i).is_some_and(Info::is_suppressed)) {
+        return false;
+    }
+    for bind in (0..count).filter_map(info).filter(|info| info.op() == Op::Bind) {
+        let _ = bind_done(shared, index, ep, bind.len());
+    }
+    true
 }
 
 /// The event of a request that is done with, if it has one.

@@ -365,6 +365,7 @@ impl<'f> Provider for LoopHca<'f> {
 
     fn close(&mut self) -> Result<(), Fault> {
         self.with(|port| {
+            port.left = port.alive();
             port.addr = None;
             port.pds = 0;
             port.keys = [const { None }; super::KEYS];

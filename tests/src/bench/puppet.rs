@@ -152,6 +152,20 @@ impl<'h> Puppet<'h> {
         }
     }
 
+    /// Writes `n` completions ahead, each of the last of `every` requests of one block.
+    pub fn say_every(&mut self, said: Said, every: usize, n: usize) {
+        for _ in 0..n {
+            self.block = self.block.wrapping_add(every as u16 - 1);
+            self.say(said, 1);
+        }
+    }
+
+    /// Index of the block that the next request to complete starts at.
+    #[must_use]
+    pub fn next_block(&self) -> u16 {
+        self.block
+    }
+
     /// The 64-byte block of the send queue that `index` falls on.
     #[must_use]
     pub fn block(&self, index: u16) -> [u8; 64] {
