@@ -30,7 +30,10 @@ pub(crate) fn create<'p, P: Platform>(
     entries: u32,
 ) -> Result<(CqObject, Cq<'p, P>), Fault> {
     let limit = device.caps().general.log_max_cq_sz().min(22);
-    let log = entries.clamp(1, 1 << 30).next_power_of_two().trailing_zeros();
+    let log = entries
+        .clamp(1, 1 << 30)
+        .next_power_of_two()
+        .trailing_zeros();
     let log = u8::try_from(log).unwrap_or(u8::MAX);
     if log > limit {
         return Err(Fault::new(
@@ -56,7 +59,13 @@ fn submit<'p, P: Platform>(
     let ring = Ring::new(memory.offset, log);
     let record = Record(memory.offset.wrapping_add(len));
     clear(platform, &ring);
-    let list = PageList::queue(platform, Span { offset: memory.offset, len })?;
+    let list = PageList::queue(
+        platform,
+        Span {
+            offset: memory.offset,
+            len,
+        },
+    )?;
     let (page_offset, log_page_size) = list.queue_geometry();
 
     let mut context = CqContext::new();
@@ -74,14 +83,17 @@ fn submit<'p, P: Platform>(
     device.exec(Opcode::CreateCq, 0, ("", 0), input, &mut output.0)?;
     let cqn = output.number();
     let end = Cq::new(platform, ring, record, cqn, device.uar().offset);
-    Ok((CqObject { cqn: Cqn(cqn), memory }, end))
+    Ok((
+        CqObject {
+            cqn: Cqn(cqn),
+            memory,
+        },
+        end,
+    ))
 }
 
 /// Destroys it. Its memory goes back to the arena only if the device let go of it.
-pub(crate) fn destroy<P: Platform>(
-    device: &mut Device<'_, P>,
-    cq: &CqObject,
-) -> Result<(), Fault> {
+pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, cq: &CqObject) -> Result<(), Fault> {
     device.exec_number(Opcode::DestroyCq, "CQ", cq.cqn.0)?;
     device.platform().free(cq.memory);
     Ok(())

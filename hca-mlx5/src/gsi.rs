@@ -30,12 +30,17 @@ use crate::queue::{Cq, Rq, Sq};
 
 /// Bytes of a MAD.
 const MAD: usize = 256;
+/// The same, as segments carry it.
+const MAD_LEN: u32 = 256;
 /// Bytes the device leaves before it.
 const GRH: usize = 40;
 /// Receives posted. A power of two: a receive's buffer is its token modulo this.
 const RECEIVES: u16 = 32;
 /// Sends in flight at most. A power of two likewise.
 const SENDS: u16 = 16;
+/// What a completion must say was received.
+const RECEIVED: u32 = 40 + 256;
+const _: () = assert!(GRH + MAD == RECEIVED as usize && MAD == MAD_LEN as usize, "lengths differ");
 /// Spacing of receive buffers: header and MAD, up to a whole number of cache lines.
 const RECEIVE_STRIDE: usize = 320;
 /// Where the send buffers start.
@@ -167,7 +172,10 @@ impl<'p, P: Platform> Gsi<'p, P> {
                 .advise("make the arena larger"),
         )?;
         parts.buffers = Some(buffers);
-        let region = Region { addr: address(platform, buffers.offset), len: BUFFERS as u64 };
+        let region = Region {
+            addr: address(platform, buffers.offset),
+            len: BUFFERS as u64,
+        };
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
         let key = mkey::create(device, pd, region, access)?;
         parts.key = Some(key);
@@ -190,7 +198,16 @@ impl<'p, P: Platform> Gsi<'p, P> {
         };
         let (object, sq, rq) = qp::create(device, &spec)?;
         parts.qp = Some(object);
-        Ok((Ends { send_cq, recv_cq, sq, rq }, buffers.offset, key.0))
+        Ok((
+            Ends {
+                send_cq,
+                recv_cq,
+                sq,
+                rq,
+            },
+            buffers.offset,
+            key.0,
+        ))
     }
 
     /// Reset to ready-to-send, with all receives posted and an event asked for.
@@ -220,7 +237,10 @@ impl<'p, P: Platform> Gsi<'p, P> {
 
     /// The number is that of one of its completion queues.
     pub(crate) fn owns_cq(&self, cqn: u32) -> bool {
-        [self.parts.send_cq, self.parts.recv_cq].iter().flatten().any(|cq| cq.cqn.0 == cqn)
+        [self.parts.send_cq, self.parts.recv_cq]
+            .iter()
+            .flatten()
+            .any(|cq| cq.cqn.0 == cqn)
     }
 
     /// Takes note of a completion event of its queues.
@@ -286,8 +306,11 @@ impl<'p, P: Platform> Gsi<'p, P> {
             flow_label: path.flow_label,
             dgid: qp::gid(path.remote),
         };
-        let segment =
-            Segment { addr: address(self.platform, offset), len: MAD as u32, lkey: self.lkey };
+        let segment = Segment {
+            addr: address(self.platform, offset),
+            len: MAD_LEN,
+            lkey: self.lkey,
+        };
         self.ends.sq.datagram(segment, &av, PostFlags::SIGNALED);
         self.posted = self.posted.wrapping_add(1);
         Ok(())
@@ -329,7 +352,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
 
     /// The MAD in a receive buffer into which the device wrote `len` bytes.
     fn read(&self, slot: u16, len: u32) -> Option<MadIn> {
-        if usize::try_from(len) != Ok(GRH + MAD) {
+        if len != RECEIVED {
             return None;
         }
         let offset = self.receive_buffer(slot);
@@ -344,17 +367,24 @@ impl<'p, P: Platform> Gsi<'p, P> {
     /// Gives a receive buffer to the device.
     fn post(&mut self, slot: u16) {
         let addr = address(self.platform, self.receive_buffer(slot));
-        self.ends.rq.recv(&[Segment { addr, len: (GRH + MAD) as u32, lkey: self.lkey }]);
+        self.ends.rq.recv(&[Segment {
+            addr,
+            len: RECEIVED,
+            lkey: self.lkey,
+        }]);
     }
 
     fn receive_buffer(&self, slot: u16) -> usize {
-        self.buffers.wrapping_add(RECEIVE_STRIDE * usize::from(slot))
+        self.buffers
+            .wrapping_add(RECEIVE_STRIDE * usize::from(slot))
     }
 
     /// Takes note of sends that finished.
     fn reap(&mut self) {
         for _ in 0..2 * SENDS {
-            let Some(completion) = self.ends.send_cq.poll() else { return };
+            let Some(completion) = self.ends.send_cq.poll() else {
+                return;
+            };
             if self.posted != self.reaped {
                 self.reaped = self.reaped.wrapping_add(1);
             }

@@ -73,7 +73,11 @@ pub(crate) struct QpObject {
 /// Blocks of the send queue for so many requests: room for as many of the widest.
 pub(crate) const fn send_blocks(requests: u16) -> u32 {
     let blocks = (requests as u32).saturating_mul(WIDEST);
-    if blocks == 0 { 1 } else { blocks.next_power_of_two() }
+    if blocks == 0 {
+        1
+    } else {
+        blocks.next_power_of_two()
+    }
 }
 
 /// Logarithms of the shape.
@@ -87,8 +91,10 @@ struct Shape {
 impl Shape {
     fn of<P: Platform>(device: &Device<'_, P>, spec: &QpSpec) -> Result<Self, Fault> {
         let refused = |cause| {
-            Err(Fault::new(FaultKind::BadParameter, Opcode::CreateQp.name(), cause)
-                .advise("ask for no more than the limits say"))
+            Err(
+                Fault::new(FaultKind::BadParameter, Opcode::CreateQp.name(), cause)
+                    .advise("ask for no more than the limits say"),
+            )
         };
         let limit = device.caps().general.log_max_qp_sz().min(LOG_LONGEST);
         if spec.request_segments > MAX_SEGMENTS || spec.receive_segments > MAX_SEGMENTS {
@@ -104,7 +110,11 @@ impl Shape {
         if log_sq > limit || log_rq > limit {
             return refused("more requests or receives than the device allows in one queue pair");
         }
-        Ok(Self { log_sq, log_rq, log_stride })
+        Ok(Self {
+            log_sq,
+            log_rq,
+            log_stride,
+        })
     }
 
     /// Bytes of the receive ring, which comes first.
@@ -138,7 +148,13 @@ fn submit<'p, P: Platform>(
 ) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
     let platform = device.platform();
     let record = Record(memory.offset.wrapping_add(shape.len()));
-    let list = PageList::queue(platform, Span { offset: memory.offset, len: shape.len() })?;
+    let list = PageList::queue(
+        platform,
+        Span {
+            offset: memory.offset,
+            len: shape.len(),
+        },
+    )?;
     let (page_offset, log_page_size) = list.queue_geometry();
 
     let mut context = QpContext::new();
@@ -172,10 +188,20 @@ fn submit<'p, P: Platform>(
 
     let qpn = output.number();
     let receive = Ring::new(memory.offset, shape.log_rq);
-    let send = Ring::new(memory.offset.wrapping_add(shape.receive_len()), shape.log_sq);
+    let send = Ring::new(
+        memory.offset.wrapping_add(shape.receive_len()),
+        shape.log_sq,
+    );
     let sq = Sq::new(platform, send, qpn, record, spec.doorbell);
     let rq = Rq::new(platform, receive, shape.log_stride, record);
-    Ok((QpObject { qpn: Qpn(qpn), memory }, sq, rq))
+    Ok((
+        QpObject {
+            qpn: Qpn(qpn),
+            memory,
+        },
+        sq,
+        rq,
+    ))
 }
 
 /// Takes a connected queue pair one step on.
@@ -209,7 +235,11 @@ pub(crate) fn step<P: Platform>(
             context.set_next_rcv_psn(rq_psn);
             context.set_log_rra_max(log_ceil(responder_resources));
             context.set_min_rnr_nak(min_rnr_timer);
-            fill(&mut address, &path, udp_sport(path.flow_label, qpn.0, remote_qpn));
+            fill(
+                &mut address,
+                &path,
+                udp_sport(path.flow_label, qpn.0, remote_qpn),
+            );
             Opcode::Init2RtrQp
         }
         QpStep::Rts {
@@ -255,10 +285,7 @@ pub(crate) fn reset<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result
 }
 
 /// Destroys a queue pair in any state. Its memory goes back to the arena only if the device let go of it.
-pub(crate) fn destroy<P: Platform>(
-    device: &mut Device<'_, P>,
-    qp: &QpObject,
-) -> Result<(), Fault> {
+pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
     // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair is beyond that,
     // which the destroy itself will tell.
     let _ = reset(device, qp.qpn);
@@ -331,7 +358,13 @@ pub(crate) const fn udp_sport(flow_label: u32, local_qpn: u32, remote_qpn: u32) 
 const fn log_ceil(count: u8) -> u8 {
     match count {
         0 | 1 => 0,
-        more => (8 - (more - 1).leading_zeros()) as u8,
+        2 => 1,
+        3..=4 => 2,
+        5..=8 => 3,
+        9..=16 => 4,
+        17..=32 => 5,
+        33..=64 => 6,
+        65.. => 7,
     }
 }
 

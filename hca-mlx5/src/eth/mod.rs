@@ -3,7 +3,7 @@
 //! Neighbour discovery ([`crate::neigh`]) is the only user: RoCEv2 packets never pass here, the device takes them to
 //! their queue pairs before any flow table is asked. So the port is small: a send queue behind a TIS, a receive queue
 //! behind a TIR, both completing into one completion queue, and a flow table that picks the few destination MACs that
-//! matter ([`steer`]). Frames of more than [`FRAME_MAX`] bytes are none of ours and are dropped on both ways.
+//! matter. Frames of more than [`FRAME_MAX`] bytes are none of ours and are dropped on both ways.
 //!
 //! PRM chapters "Raw Ethernet" and "Flow steering". Everything is made in one go and undone in the reverse order, also
 //! from half way. What it does not do: checksums, segmentation, more than one queue, promiscuous mode, VLAN offloads.
@@ -66,14 +66,10 @@ pub struct Config<'a> {
     pub lkey: u32,
     /// It is the reserved one.
     pub reserved: bool,
-    /// The port's own MAC.
-    pub mac: Mac,
-    /// Other MACs to receive, at most [`GROUPS_MAX`]: broadcast and the multicast groups.
+    /// MACs to receive besides the port's own, at most [`GROUPS_MAX`]: broadcast and the multicast groups.
     pub groups: &'a [Mac],
     /// The VLAN it is on.
     pub vlan: Option<u16>,
-    /// Which headers the device wants inside the WQE.
-    pub inline: InlineMode,
 }
 
 /// What went by, in numbers that wrap around.
@@ -318,6 +314,7 @@ impl<'p, P: Platform> Port<'p, P> {
         let rqn = create(device, Opcode::CreateRq, "RQ", &mut input)?;
         self.rqn = Some(rqn);
 
+        let inline = InlineMode::from_code(device.identity().min_wqe_inline_mode);
         let mut tx = Tx::new(
             self.platform,
             &tx::Place {
@@ -328,13 +325,13 @@ impl<'p, P: Platform> Port<'p, P> {
                 lkey: config.lkey,
                 uar: device.uar().offset,
             },
-            config.inline,
+            inline,
         );
         let mut input = [0; SQ_PAGES + 8];
         let mut sq = SqContext::new();
         sq.set_rlky(config.reserved);
         sq.set_flush_in_error_en(true);
-        sq.set_min_wqe_inline_mode(config.inline as u8);
+        sq.set_min_wqe_inline_mode(inline as u8);
         sq.set_cqn(cqn);
         sq.set_tis_lst_sz(1);
         sq.set_tis_num_0(tis);

@@ -10,6 +10,7 @@ use dat_core::provider::Fault;
 use heapless::Vec;
 
 use super::{Config, GROUPS_MAX, create};
+use crate::boot::optional;
 use crate::device::Device;
 use crate::neigh::Mac;
 use crate::platform::Platform;
@@ -18,8 +19,9 @@ use crate::prm::flow::{
     CREATE_FLOW_GROUP_IN, CreateFlowGroupIn, CreateFlowTableIn, DeleteFlowEntryIn, Destination,
     DestroyFlowIn, FLOW_CONTEXT, FLOW_DESTINATIONS, FLOW_MATCH, FORWARD, FlowContext,
     L2TableEntryIn, ListKind, MATCH, MATCH_OUTER, MatchL2, NIC_RX, SET_FTE_IN, SetFlowTableRootIn,
-    SetFteIn, TO_TIR, VPORT_LIST, VportListIn,
+    SetFteIn, TO_TIR,
 };
+use crate::prm::vport::{MODIFIED_CONTEXT, MODIFY_IN, ModifyNicVportIn, NicVportContext};
 
 /// log2 of the entries of the table.
 const LOG_ENTRIES: u8 = 3;
@@ -51,10 +53,9 @@ impl Steering {
         self.table = Some(table);
 
         let groups = config.groups.iter().take(GROUPS_MAX);
-        let macs: Vec<Mac, { GROUPS_MAX + 1 }> = core::iter::once(&config.mac)
-            .chain(groups)
-            .copied()
-            .collect();
+        let own = device.identity().mac;
+        let macs: Vec<Mac, { GROUPS_MAX + 1 }> =
+            core::iter::once(&own).chain(groups).copied().collect();
 
         let mut input = [0; CREATE_FLOW_GROUP_IN];
         let mut head = CreateFlowGroupIn::new();
@@ -102,14 +103,14 @@ impl Steering {
         if device.caps().general.eswitch_manager() {
             let mut entry = L2TableEntryIn::new();
             entry.set_table_index(L2_INDEX);
-            entry.set_mac_address(number(config.mac));
+            entry.set_mac_address(number(device.identity().mac));
             let result = run(
                 device,
                 Opcode::SetL2TableEntry,
                 ("L2 entry", L2_INDEX),
                 &mut entry.0,
             );
-            self.l2 = tolerate(result)?;
+            self.l2 = optional(result)?;
         }
         Ok(())
     }
@@ -197,7 +198,7 @@ impl Steering {
         entries: impl Iterator<Item = u64>,
     ) -> Result<(), Fault> {
         let entries: Vec<u64, GROUPS_MAX> = entries.collect();
-        if tolerate(set_list(device, kind, &entries))? {
+        if optional(set_list(device, kind, &entries))? {
             let _ = self.lists.push(kind);
         }
         Ok(())
@@ -210,28 +211,22 @@ fn number(mac: Mac) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// Whether it worked; an error only if the device did not even refuse it.
-fn tolerate(result: Result<(), Fault>) -> Result<bool, Fault> {
-    match result {
-        Ok(()) => Ok(true),
-        Err(fault) if fault.status != 0 => Ok(false),
-        Err(fault) => Err(fault),
-    }
-}
-
 /// Writes one of the vport's address lists.
 fn set_list<P: Platform>(
     device: &mut Device<'_, P>,
     kind: ListKind,
     entries: &[u64],
 ) -> Result<(), Fault> {
-    let mut input = [0; VPORT_LIST + 8 * GROUPS_MAX];
-    let mut head = VportListIn::new();
-    head.set_addresses_list(true);
-    head.set_allowed_list_type(kind as u8);
-    head.set_allowed_list_size(u16::try_from(entries.len()).unwrap_or(0));
+    let mut input = [0; MODIFY_IN + 8 * GROUPS_MAX];
+    let mut head = ModifyNicVportIn::new();
+    head.set_select_addresses_list(true);
     head.write(&mut input, 0);
-    let mut end = VPORT_LIST;
+    let mut context = NicVportContext::new();
+    context.set_allowed_list_type(kind as u8);
+    context.set_allowed_list_size(u16::try_from(entries.len()).unwrap_or(0));
+    context.write(&mut input, MODIFIED_CONTEXT);
+    // The list follows the context.
+    let mut end = MODIFY_IN;
     for entry in entries {
         crate::prm::put(&mut input, end, &entry.to_be_bytes());
         end += 8;

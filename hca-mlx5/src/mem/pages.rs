@@ -89,7 +89,11 @@ impl PageList {
 
     /// Writes the pages into `message` from `at` on, as far as there is room.
     pub fn write(&self, message: &mut [u8], at: usize) {
-        let entries = message.get_mut(at..).unwrap_or_default().as_chunks_mut::<8>().0;
+        let entries = message
+            .get_mut(at..)
+            .unwrap_or_default()
+            .as_chunks_mut::<8>()
+            .0;
         for (entry, page) in entries.iter_mut().zip(&self.pages) {
             *entry = page.to_be_bytes();
         }

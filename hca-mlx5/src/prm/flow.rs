@@ -146,16 +146,3 @@ pub enum ListKind {
     /// VLANs.
     Vlan = 2,
 }
-
-layout! {
-    /// MODIFY_NIC_VPORT_CONTEXT of one address list, which follows at [`VPORT_LIST`], 8 bytes an entry.
-    VportListIn, 512;
-    /// Bit of `field_select`: the list counts, and nothing else.
-    0x0c[2] addresses_list, set_addresses_list: bool;
-    /// [`ListKind`].
-    0x1f0[26:24] allowed_list_type, set_allowed_list_type: u8;
-    0x1f0[11:0] allowed_list_size, set_allowed_list_size: u16;
-}
-
-/// Where the list starts in MODIFY_NIC_VPORT_CONTEXT.
-pub const VPORT_LIST: usize = 0x200;

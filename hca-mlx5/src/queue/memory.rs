@@ -23,7 +23,10 @@ pub(crate) const MESSAGE: Message = [0; PAGES_AT + 8 * MAX_PAGES];
 
 /// Zeroed memory for rings of `len` bytes together (a multiple of 64) and one doorbell record.
 pub(crate) fn take<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault> {
-    let align = len.checked_next_power_of_two().unwrap_or(PAGE).clamp(LINE, PAGE);
+    let align = len
+        .checked_next_power_of_two()
+        .unwrap_or(PAGE)
+        .clamp(LINE, PAGE);
     let len = len.checked_add(LINE);
     len.and_then(|len| platform.alloc(len, align)).ok_or(
         Fault::new(FaultKind::Resources, "queue memory", "the arena is full")

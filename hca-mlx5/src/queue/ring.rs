@@ -17,7 +17,7 @@ impl Ring {
     pub const fn new(offset: usize, log_slots: u8) -> Self {
         Self {
             offset,
-            mask: ((1_u64 << (log_slots & 31)) - 1) as u32,
+            mask: (1_u32 << (log_slots & 31)) - 1,
         }
     }
 

@@ -73,9 +73,16 @@ impl<const WC: bool> Scripted<WC> {
     }
 
     fn store(&self, offset: usize, bytes: &[u8]) {
-        if let Some(to) = self.arena.borrow_mut().get_mut(offset..).and_then(|a| a.get_mut(..bytes.len())) {
+        if let Some(to) = self
+            .arena
+            .borrow_mut()
+            .get_mut(offset..)
+            .and_then(|a| a.get_mut(..bytes.len()))
+        {
             to.copy_from_slice(bytes);
-            self.log.borrow_mut().push(Op::Store(offset, bytes.to_vec()));
+            self.log
+                .borrow_mut()
+                .push(Op::Store(offset, bytes.to_vec()));
         }
     }
 
@@ -84,7 +91,11 @@ impl<const WC: bool> Scripted<WC> {
             self.log.borrow_mut().push(Op::Load(offset, N));
         }
         let arena = self.arena.borrow();
-        arena.get(offset..).and_then(|a| a.first_chunk()).copied().unwrap_or([0; N])
+        arena
+            .get(offset..)
+            .and_then(|a| a.first_chunk())
+            .copied()
+            .unwrap_or([0; N])
     }
 }
 
@@ -97,7 +108,9 @@ impl<const WC: bool> Platform for Scripted<WC> {
     }
     fn write32(&self, _: usize, _: u32) {}
     fn write64(&self, offset: usize, value: u64) {
-        self.log.borrow_mut().push(Op::Write64(offset, value.to_ne_bytes()));
+        self.log
+            .borrow_mut()
+            .push(Op::Write64(offset, value.to_ne_bytes()));
     }
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
         let bytes = block.iter().flat_map(|w| w.to_ne_bytes()).collect();

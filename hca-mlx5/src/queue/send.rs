@@ -48,7 +48,10 @@ impl Doorbell {
     /// The first doorbell register of the page at BAR offset `uar`, for queues that share it.
     #[must_use]
     pub const fn shared(uar: usize) -> Self {
-        Self { register: uar.wrapping_add(UAR_DOORBELLS), half: 0 }
+        Self {
+            register: uar.wrapping_add(UAR_DOORBELLS),
+            half: 0,
+        }
     }
 }
 
@@ -313,9 +316,9 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
             None
         };
         let (ds, words) = match inline {
-            // Two units and four bytes are what each further unit starts at.
+            // Four bytes of header: a unit holds 12 bytes, two hold 28.
             Some(offset) => (
-                2 + ((one.len + 3) >> 4) as u8,
+                2 + u8::from(one.len > 12) + u8::from(one.len > 28),
                 self.inline_words(offset, one.len),
             ),
             None => {

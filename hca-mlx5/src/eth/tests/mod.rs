@@ -1,4 +1,5 @@
-//! The port on a device that knows just enough: what it says in commands, what it undoes, how its rings turn over.
+//! The port on a device that knows just enough: what it says in commands, what it undoes, how its rings turn over. Long,
+//! because each golden message stands here whole.
 
 mod nic;
 
@@ -10,6 +11,7 @@ use dat_core::Instant;
 use dat_core::provider::{FaultKind, Net};
 
 use super::*;
+use crate::device::Identity;
 use crate::neigh::Neighbours;
 use nic::{IOVA, Nic};
 
@@ -23,10 +25,8 @@ const CONFIG: Config<'_> = Config {
     pd: 0x21,
     lkey: 0x4455_6677,
     reserved: true,
-    mac: MAC,
     groups: &GROUPS,
     vlan: None,
-    inline: InlineMode::L2,
 };
 
 /// Order in which a port without VLAN is made on a function that is no switch owner.
@@ -373,8 +373,9 @@ fn frames_leave_in_order_while_the_ring_turns_over() {
         InlineMode::TcpUdp,
     ] {
         let nic = Nic::new();
+        nic.wants(inline);
         let mut device = nic.device(false);
-        let mut port = Port::create(&mut device, &Config { inline, ..CONFIG }).unwrap();
+        let mut port = Port::create(&mut device, &CONFIG).unwrap();
         for n in 0..200 {
             let bytes = frame(n, 90 + n % 150);
             port.send(&bytes).unwrap();
@@ -394,8 +395,9 @@ fn frames_leave_in_order_while_the_ring_turns_over() {
 fn counters_of_sixteen_bits_turn_over() {
     for inline in [InlineMode::L2, InlineMode::Ip] {
         let nic = Nic::new();
+        nic.wants(inline);
         let mut device = nic.device(false);
-        let mut port = Port::create(&mut device, &Config { inline, ..CONFIG }).unwrap();
+        let mut port = Port::create(&mut device, &CONFIG).unwrap();
         let bytes = frame(1, 100);
         for n in 0..70_000 {
             port.send(&bytes).unwrap();
@@ -421,8 +423,9 @@ fn short_frames_are_padded_beyond_what_is_inlined() {
         (InlineMode::TcpUdp, 84),
     ] {
         let nic = Nic::new();
+        nic.wants(inline);
         let mut device = nic.device(false);
-        let mut port = Port::create(&mut device, &Config { inline, ..CONFIG }).unwrap();
+        let mut port = Port::create(&mut device, &CONFIG).unwrap();
         // The buffer's former content must not leak into the padding.
         for _ in 0..16 {
             port.send(&[0xee; 200]).unwrap();
@@ -635,10 +638,13 @@ fn two_ports_find_each_other() {
                 vlan: Some(7),
             };
             let neighbours = Neighbours::<8>::new(mac, &net, Instant::ZERO).unwrap();
+            nic.identity.set(Identity {
+                mac,
+                ..nic.identity.get()
+            });
             let mut device = nic.device(false);
             let groups = neighbours.groups();
             let config = Config {
-                mac,
                 groups: &groups,
                 vlan: Some(7),
                 ..CONFIG

@@ -10,11 +10,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::vec;
 use std::vec::Vec;
 
+use dat_core::Instant;
+use heapless::Deque;
+
 use crate::cmd::CommandQueue;
-use crate::device::{Caps, Device, Uar};
+use crate::device::{Caps, Device, Identity, Stage, Uar};
+use crate::health::Monitor;
+use crate::pages::Ledger;
 use crate::platform::{Platform, Span};
-use crate::prm::caps::{AtomicCap, EthernetCap, FlowTableCap, GeneralCap, RoceCap};
+use crate::prm::caps::GeneralCap;
 use crate::prm::cmd::Opcode;
+use crate::prm::sq::InlineMode;
 
 const ARENA: usize = 1 << 20;
 /// Device address of the arena.
@@ -36,6 +42,8 @@ pub(super) struct Nic {
     spans: RefCell<Vec<Span>>,
     next: Cell<usize>,
     clock: Cell<u64>,
+    /// Whose device it is.
+    pub(super) identity: Cell<Identity>,
     command_page: Cell<u64>,
     /// Every command: opcode and input message.
     pub(super) commands: RefCell<Vec<(Opcode, Vec<u8>)>>,
@@ -69,6 +77,11 @@ impl Nic {
             spans: RefCell::default(),
             next: Cell::new(4096),
             clock: Cell::new(0),
+            identity: Cell::new(Identity {
+                mac: super::MAC,
+                min_wqe_inline_mode: 1,
+                ..Identity::default()
+            }),
             command_page: Cell::new(0),
             commands: RefCell::default(),
             refuse: RefCell::default(),
@@ -92,24 +105,36 @@ impl Nic {
         let mut general = GeneralCap::new();
         general.set_log_max_cq_sz(22);
         general.set_eswitch_manager(eswitch_manager);
-        let caps = Caps {
-            general,
-            general_max: general,
-            roce: RoceCap::new(),
-            atomic: AtomicCap::new(),
-            ethernet: EthernetCap::new(),
-            flow_nic_receive: FlowTableCap::new(),
-        };
-        let queue = CommandQueue::new(self, None, None).unwrap();
         Device {
             platform: self,
-            queue,
-            caps,
+            queue: CommandQueue::new(self, None, None).unwrap(),
+            stage: Stage::Running,
+            pages: Ledger::new(0),
+            caps: Caps {
+                general,
+                ..Caps::default()
+            },
+            identity: self.identity.get(),
             uar: Uar {
                 number: 7,
                 offset: 0x7000,
             },
+            async_events: None,
+            completion_events: None,
+            monitor: Monitor::new(Instant::ZERO),
+            events: Deque::new(),
+            requests: Deque::new(),
+            death_told: false,
         }
+    }
+
+    /// Wants these headers inside the WQE.
+    pub(super) fn wants(&self, inline: InlineMode) {
+        let identity = self.identity.get();
+        self.identity.set(Identity {
+            min_wqe_inline_mode: inline as u8,
+            ..identity
+        });
     }
 
     /// Pieces of the arena in use.
@@ -292,6 +317,11 @@ impl Nic {
     /// Sends what the record says is posted.
     fn transmit(&self, doorbell: u64) {
         let mut sq = *self.sq.borrow();
+        assert_eq!(
+            sq.cqn,
+            self.cq.borrow().cqn,
+            "it completes into the port's queue"
+        );
         let posted = self.be32(sq.record + 4) as u16;
         let mut last = 0;
         while sq.index as u16 != posted {
@@ -346,6 +376,11 @@ impl Nic {
     /// A frame comes in. False if no receive was posted.
     pub(super) fn deliver(&self, frame: &[u8]) -> bool {
         let mut rq = *self.rq.borrow();
+        assert_eq!(
+            rq.cqn,
+            self.cq.borrow().cqn,
+            "it completes into the port's queue"
+        );
         if self.be32(rq.record) as u16 == rq.index as u16 {
             return false;
         }

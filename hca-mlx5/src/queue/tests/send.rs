@@ -18,20 +18,40 @@ const DATA: usize = 0x4000;
 const SIGNALED: PostFlags = PostFlags::SIGNALED;
 
 fn sq<const WC: bool>(platform: &Scripted<WC>, log_slots: u8, half: usize) -> Sq<'_, Scripted<WC>> {
-    let doorbell = Doorbell { register: REGISTER, half };
-    Sq::new(platform, Ring::new(RING, log_slots), QPN, Record(RECORD), doorbell)
+    let doorbell = Doorbell {
+        register: REGISTER,
+        half,
+    };
+    Sq::new(
+        platform,
+        Ring::new(RING, log_slots),
+        QPN,
+        Record(RECORD),
+        doorbell,
+    )
 }
 
 fn arena(offset: usize, len: u32) -> Segment {
-    Segment { addr: ARENA_ADDR + offset as u64, len, lkey: 0x1122_3344 }
+    Segment {
+        addr: ARENA_ADDR + offset as u64,
+        len,
+        lkey: 0x1122_3344,
+    }
 }
 
 /// Memory the driver cannot read, so never inline.
 fn far(len: u32) -> Segment {
-    Segment { addr: 0x5555_0000_1000, len, lkey: 0x1122_3344 }
+    Segment {
+        addr: 0x5555_0000_1000,
+        len,
+        lkey: 0x1122_3344,
+    }
 }
 
-const PEER: Remote = Remote { addr: 0x0102_0304_0506_0708, rkey: 0xaabb_ccdd };
+const PEER: Remote = Remote {
+    addr: 0x0102_0304_0506_0708,
+    rkey: 0xaabb_ccdd,
+};
 
 #[rustfmt::skip]
 const CTRL_WRITE: [u8; 16] = [0, 0, 0, 8, 0, 0, 0x4d, 3, 0, 0, 0, 8, 0, 0, 0, 0];
@@ -66,8 +86,14 @@ fn inline_writes_of_every_length_and_alignment_carry_just_the_payload() {
             let ds = 2 + (4 + len).div_ceil(16);
             assert_eq!(u32::from(wqe[7]), ds, "length {len}");
             assert_eq!(wqe[32..36], (0x8000_0000 | len).to_be_bytes());
-            assert_eq!(wqe[36..36 + len as usize], payload[skew..skew + len as usize]);
-            assert!(wqe[36 + len as usize..].iter().all(|&b| b == 0), "length {len} skew {skew}");
+            assert_eq!(
+                wqe[36..36 + len as usize],
+                payload[skew..skew + len as usize]
+            );
+            assert!(
+                wqe[36 + len as usize..].iter().all(|&b| b == 0),
+                "length {len} skew {skew}"
+            );
         }
     }
 }
@@ -80,7 +106,10 @@ fn inline_sends_of_every_length_carry_just_the_payload() {
         p.put(DATA, &payload);
         sq(&p, 4, 0).send(&[arena(DATA + 3, len)], SIGNALED);
         let wqe = p.bytes(RING, 64);
-        assert_eq!((wqe[3], u32::from(wqe[7])), (0x0a, 1 + (4 + len).div_ceil(16)));
+        assert_eq!(
+            (wqe[3], u32::from(wqe[7])),
+            (0x0a, 1 + (4 + len).div_ceil(16))
+        );
         assert_eq!(wqe[16..20], (0x8000_0000 | len).to_be_bytes());
         assert_eq!(wqe[20..20 + len as usize], payload[3..3 + len as usize]);
         assert!(wqe[20 + len as usize..].iter().all(|&b| b == 0));
@@ -95,7 +124,14 @@ fn longer_or_unreadable_payload_goes_by_pointer() {
     q.rdma_write(&[far(8)], PEER, SIGNALED);
     q.send(&[arena(DATA, 45)], SIGNALED);
     let pointer = |wqe: usize, at: usize| p.bytes(RING + 64 * wqe + at, 16);
-    assert_eq!(pointer(0, 32), [&[0, 0, 0, 29, 0x11, 0x22, 0x33, 0x44, 0, 0][..], &[0x7f, 0, 0, 0, 0x40, 0]].concat());
+    assert_eq!(
+        pointer(0, 32),
+        [
+            &[0, 0, 0, 29, 0x11, 0x22, 0x33, 0x44, 0, 0][..],
+            &[0x7f, 0, 0, 0, 0x40, 0]
+        ]
+        .concat()
+    );
     assert_eq!(pointer(1, 32)[..8], [0, 0, 0, 8, 0x11, 0x22, 0x33, 0x44]);
     assert_eq!(pointer(2, 16)[..4], [0, 0, 0, 45]);
 }
@@ -162,8 +198,13 @@ fn an_empty_message_has_no_data_segment() {
 fn segment_lists_fill_blocks_in_order() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 4, 0);
-    let list: Vec<Segment> =
-        (0..10).map(|i| Segment { addr: 0x1000 * (i + 1), len: 100, lkey: i as u32 }).collect();
+    let list: Vec<Segment> = (0..10)
+        .map(|i| Segment {
+            addr: 0x1000 * (i + 1),
+            len: 100,
+            lkey: i as u32,
+        })
+        .collect();
     assert_eq!(q.rdma_write(&list, PEER, SIGNALED), 0);
     let wqe = p.bytes(RING, 192);
     assert_eq!(wqe[7], 12);
@@ -174,7 +215,11 @@ fn segment_lists_fill_blocks_in_order() {
         assert_eq!(segment[7], i as u8);
         assert_eq!(segment[8..], (0x1000 * (i as u64 + 1)).to_be_bytes());
     }
-    assert_eq!(q.send(&list[..3], SIGNALED), 3, "twelve units are three blocks");
+    assert_eq!(
+        q.send(&list[..3], SIGNALED),
+        3,
+        "twelve units are three blocks"
+    );
     assert_eq!(q.send(&list[..4], SIGNALED), 4, "four units are one");
     assert_eq!(q.send(&[], SIGNALED), 6, "five units are two");
 }
@@ -195,7 +240,10 @@ fn flags_become_the_control_byte() {
         (PostFlags::SIGNALED, 0x08),
         (PostFlags::SOLICITED, 0x02),
         (PostFlags::FENCE, 0x80),
-        (PostFlags::SIGNALED | PostFlags::SOLICITED | PostFlags::FENCE, 0x8a),
+        (
+            PostFlags::SIGNALED | PostFlags::SOLICITED | PostFlags::FENCE,
+            0x8a,
+        ),
     ];
     for (flags, byte) in flags {
         let p = Scripted::<false>::new();
@@ -257,8 +305,14 @@ fn unbind_frees_the_key_in_two_blocks() {
     let mut q = sq(&p, 4, 0);
     q.bind(&Bind { len: 0, ..BIND }, SIGNALED);
     let wqe = p.bytes(RING, 128);
-    assert_eq!(wqe[..16], [0, 0, 0, 0x25, 0, 0, 0x4d, 8, 0, 0, 0, 8, 0, 0x12, 0x34, 5]);
-    assert_eq!(wqe[16..32], [0x90, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0x20, 0]);
+    assert_eq!(
+        wqe[..16],
+        [0, 0, 0, 0x25, 0, 0, 0x4d, 8, 0, 0, 0, 8, 0, 0x12, 0x34, 5]
+    );
+    assert_eq!(
+        wqe[16..32],
+        [0x90, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0x20, 0]
+    );
     assert!(wqe[32..64].iter().all(|&b| b == 0));
     assert_eq!(wqe[64..72], [0x40, 0, 0, 0, 0xff, 0xff, 0xff, 0x77]);
     assert!(wqe[72..].iter().all(|&b| b == 0));
@@ -277,7 +331,10 @@ fn the_request_after_a_bind_waits_for_it_and_the_next_does_not() {
     q.bind(&BIND, SIGNALED);
     q.bind(&BIND, SIGNALED);
     let fm = |block: usize| p.bytes(RING + 64 * (block & 15) + 11, 1)[0];
-    assert_eq!([0, 3, 4, 5, 8, 9, 12].map(fm), [8, 0x28, 8, 8, 0x88, 8, 0x28]);
+    assert_eq!(
+        [0, 3, 4, 5, 8, 9, 12].map(fm),
+        [8, 0x28, 8, 8, 0x88, 8, 0x28]
+    );
 }
 
 #[test]
@@ -300,7 +357,10 @@ fn order_is_wqe_fence_record_fence_register() {
 fn order_through_blueflame_and_its_halves() {
     let p = Scripted::<true>::new();
     let mut q = sq(&p, 4, 0x100);
-    for (i, register) in [REGISTER, REGISTER ^ 0x100, REGISTER].into_iter().enumerate() {
+    for (i, register) in [REGISTER, REGISTER ^ 0x100, REGISTER]
+        .into_iter()
+        .enumerate()
+    {
         q.rdma_write(&[far(100)], PEER, SIGNALED);
         let wqe = p.bytes(RING + 64 * i, 64);
         let golden = [
@@ -321,9 +381,18 @@ fn a_shared_register_gets_doorbells_only() {
     let mut q = sq(&p, 4, 0);
     q.send(&[far(100)], SIGNALED);
     q.send(&[far(100)], SIGNALED);
-    let mmio: Vec<Op> = p.take().into_iter().filter(|op| !matches!(op, Op::Store(..))).collect();
+    let mmio: Vec<Op> = p
+        .take()
+        .into_iter()
+        .filter(|op| !matches!(op, Op::Store(..)))
+        .collect();
     let doorbell = |index| {
-        [Op::BeforeDoorbell, Op::BeforeDoorbell, Op::Write64(REGISTER, [0, 0, index, 10, 0, 0, 0x4d, 2]), Op::AfterMmio]
+        [
+            Op::BeforeDoorbell,
+            Op::BeforeDoorbell,
+            Op::Write64(REGISTER, [0, 0, index, 10, 0, 0, 0x4d, 2]),
+            Op::AfterMmio,
+        ]
     };
     assert_eq!(mmio, [doorbell(0), doorbell(1)].concat());
 }
@@ -338,7 +407,11 @@ fn wide_requests_ring_by_their_first_word() {
     assert!(log.contains(&Op::Write64(REGISTER, [0, 0, 0, 0x25, 0, 0, 0x4d, 12])));
     assert!(log.contains(&Op::Store(RECORD + 4, vec![0, 0, 0, 3])));
     q.send(&[far(100)], SIGNALED);
-    assert!(p.take().iter().any(|op| matches!(op, Op::Block(at, _) if *at == REGISTER ^ 0x100)));
+    assert!(
+        p.take()
+            .iter()
+            .any(|op| matches!(op, Op::Block(at, _) if *at == REGISTER ^ 0x100))
+    );
 }
 
 #[test]
@@ -348,7 +421,11 @@ fn deferred_requests_share_one_doorbell() {
     for _ in 0..3 {
         q.rdma_write(&[far(100)], PEER, PostFlags::DEFER);
     }
-    assert!(p.take().iter().all(|op| matches!(op, Op::Store(at, _) if *at >= RING)));
+    assert!(
+        p.take()
+            .iter()
+            .all(|op| matches!(op, Op::Store(at, _) if *at >= RING))
+    );
     q.ring();
     let golden = [
         Op::BeforeDoorbell,

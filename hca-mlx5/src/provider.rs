@@ -1,0 +1,654 @@
+//! The driver as a provider: [`Mlx5`] joins the device, its queues and keys and the network into what `dat-core` asks for.
+//!
+//! Every object a caller holds stands in a table of this value, so that a handle that was never given out, or was
+//! destroyed, is refused here in words instead of by the firmware in numbers, and so that [`Provider::close`] can undo
+//! what is left. The tables are as long as the const generics say. The posting and reaping ends are not in them: they are
+//! the caller's, work without this value, and must not be used after the object is destroyed.
+//!
+//! Failures of a queue pair, of the port and of the device arrive as events and leave as [`Notice`]s; events of QP1 and
+//! of the raw Ethernet port are dealt with here and never seen outside.
+
+use core::net::IpAddr;
+use core::task::Poll;
+
+use dat_core::Instant;
+use dat_core::provider::{
+    self as seam, Access, Fault, FaultKind, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Path, Pd,
+    Provider, Qp, QpInit, QpStep, Region,
+};
+use heapless::index_map::FnvIndexMap;
+use heapless::{Deque, Vec};
+
+use crate::cq::{self, CqObject};
+use crate::device::{Config, Device};
+use crate::eq::{Event, QpEvent};
+use crate::gsi::Gsi;
+use crate::mem::{mkey, window};
+use crate::network::Network;
+use crate::platform::Platform;
+use crate::prm::cq::Cqn;
+use crate::prm::mkey::Mkey;
+use crate::prm::qp::Qpn;
+use crate::qp::{self, QpObject, QpSpec, Service};
+use crate::queue::send::{MAX_SEGMENTS, WIDEST};
+use crate::queue::{Cq, Rq, Sq};
+use crate::uar::{Doorbells, Register};
+
+/// Protection domains of one driver.
+const PDS: usize = 64;
+/// Notices that wait to be read.
+const NOTICES: usize = 64;
+/// Completion queues the driver has for itself: two of QP1, one of the raw Ethernet port.
+const OWN_CQS: u32 = 3;
+/// Hop limit of every packet.
+const HOP_LIMIT: u8 = 64;
+/// Most reads outstanding that the limits can state.
+const LOG_READS: u8 = 7;
+/// Flow labels have 20 bits.
+const FLOW_LABEL: u64 = 0xf_ffff;
+
+#[derive(Clone, Copy, Debug)]
+struct QpEntry {
+    object: QpObject,
+    register: Option<Register>,
+    pd: Pd,
+    cqs: [u32; 2],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyKind {
+    Region,
+    Window,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct KeyEntry {
+    key: Mkey,
+    kind: KeyKind,
+    pd: Pd,
+}
+
+/// One HCA with room for `QPS` queue pairs, `CQS` completion queues and `KEYS` memory regions and windows (powers of two).
+#[derive(Debug)]
+pub struct Mlx5<
+    'p,
+    P: Platform,
+    const QPS: usize = 64,
+    const CQS: usize = 64,
+    const KEYS: usize = 512,
+> {
+    device: Device<'p, P>,
+    limits: HcaLimits,
+    doorbells: Doorbells,
+    gsi: Option<Gsi<'p, P>>,
+    network: Option<Network<'p, P>>,
+    pds: Vec<u32, PDS>,
+    cqs: FnvIndexMap<u32, CqObject, CQS>,
+    qps: FnvIndexMap<u32, QpEntry, QPS>,
+    keys: FnvIndexMap<u32, KeyEntry, KEYS>,
+    notices: Deque<Notice, NOTICES>,
+}
+
+impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
+    Mlx5<'p, P, QPS, CQS, KEYS>
+{
+    /// Brings the device up and starts QP1. The port has no address yet: [`Provider::set_net`] gives it one.
+    pub fn open(platform: &'p P, config: &Config<'p>) -> Result<Self, Fault> {
+        Self::over(Device::open(platform, config)?, config)
+    }
+
+    /// The provider over a device that is up.
+    pub(crate) fn over(mut device: Device<'p, P>, config: &Config<'p>) -> Result<Self, Fault> {
+        let gsi = fit(&device).and_then(|()| Gsi::create(&mut device));
+        let gsi = match gsi {
+            Ok(gsi) => gsi,
+            Err(fault) => {
+                // The first failure is the one to tell.
+                let _ = device.close();
+                return Err(fault);
+            }
+        };
+        let limits = limits(&device, config, [QPS, CQS, KEYS]);
+        Ok(Self {
+            device,
+            limits,
+            doorbells: Doorbells::default(),
+            gsi: Some(gsi),
+            network: None,
+            pds: Vec::new(),
+            cqs: FnvIndexMap::new(),
+            qps: FnvIndexMap::new(),
+            keys: FnvIndexMap::new(),
+            notices: Deque::new(),
+        })
+    }
+
+    /// The device beneath, for its capabilities and its identity.
+    #[must_use]
+    pub fn device(&self) -> &Device<'p, P> {
+        &self.device
+    }
+
+    /// Connection management datagrams dropped because they were malformed.
+    #[must_use]
+    pub fn malformed_datagrams(&self) -> u32 {
+        self.gsi.as_ref().map_or(0, Gsi::malformed)
+    }
+
+    fn known_pd(&self, operation: &'static str, pd: Pd) -> Result<(), Fault> {
+        if self.pds.contains(&pd.0) {
+            Ok(())
+        } else {
+            Err(stranger(operation, "PD", pd.0))
+        }
+    }
+
+    fn known_qp(&self, operation: &'static str, qp: Qp) -> Result<QpEntry, Fault> {
+        self.qps
+            .get(&qp.number)
+            .copied()
+            .ok_or(stranger(operation, "QP", qp.number))
+    }
+
+    fn known_key(&self, key: u32, kind: KeyKind) -> Result<KeyEntry, Fault> {
+        let entry = self.keys.get(&Mkey(key).index()).copied();
+        entry
+            .filter(|entry| entry.key.0 == key && entry.kind == kind)
+            .ok_or(stranger("DESTROY_MKEY", "MKEY", key))
+    }
+
+    /// Enters a key, or takes it back from the device if the table is full after all.
+    fn enter_key(&mut self, key: Mkey, kind: KeyKind, pd: Pd) -> Result<(), Fault> {
+        match self.keys.insert(key.index(), KeyEntry { key, kind, pd }) {
+            Ok(None) => Ok(()),
+            Ok(Some(old)) => {
+                let _ = self.keys.insert(key.index(), old);
+                Err(twice("CREATE_MKEY", "MKEY", key.index()))
+            }
+            Err(_) => {
+                let _ = mkey::destroy(&mut self.device, key);
+                Err(full("CREATE_MKEY", "memory keys"))
+            }
+        }
+    }
+
+    fn destroy_key(&mut self, key: u32, kind: KeyKind) -> Result<(), Fault> {
+        let entry = self.known_key(key, kind)?;
+        mkey::destroy(&mut self.device, entry.key)?;
+        self.keys.swap_remove(&entry.key.index());
+        Ok(())
+    }
+
+    /// Turns the device's events into notices, as many as there is room for.
+    fn collect(&mut self, now: Instant) {
+        while !self.notices.is_full() {
+            let Some(event) = self.device.next_event() else {
+                return;
+            };
+            if let Some(notice) = self.translate(event, now) {
+                let _ = self.notices.push_back(notice);
+            }
+        }
+    }
+
+    /// What an event means outside; `None` if it is the driver's own affair, or of an object that is gone.
+    fn translate(&mut self, event: Event, now: Instant) -> Option<Notice> {
+        match event {
+            Event::Completion { cqn } => {
+                if let Some(gsi) = self.gsi.as_mut().filter(|gsi| gsi.owns_cq(cqn)) {
+                    gsi.event();
+                    return None;
+                }
+                if let Some(network) = self.network.as_mut().filter(|net| net.owns_cq(cqn)) {
+                    network.event();
+                    return None;
+                }
+                self.cqs
+                    .contains_key(&cqn)
+                    .then_some(Notice::Completion(seam::Cq(cqn)))
+            }
+            Event::CqError { cqn, syndrome } => {
+                if let Some(gsi) = self.gsi.as_mut().filter(|gsi| gsi.owns_cq(cqn)) {
+                    gsi.fail(cq_fault(cqn, syndrome));
+                    return None;
+                }
+                self.cqs
+                    .contains_key(&cqn)
+                    .then_some(Notice::CqError(seam::Cq(cqn)))
+            }
+            Event::Qp { qpn, what } => self.translate_qp(qpn, what),
+            Event::Port { port: _, up } => {
+                // The event is a hint: by now the port may be in another state again.
+                let up = self.device.port_up().unwrap_or(up);
+                if up && let Some(network) = self.network.as_mut() {
+                    network.link_up(now);
+                }
+                Some(Notice::Link(up))
+            }
+            Event::Dead(fault) => Some(Notice::Catastrophic(fault)),
+        }
+    }
+
+    fn translate_qp(&mut self, qpn: u32, what: QpEvent) -> Option<Notice> {
+        let cause = match what {
+            QpEvent::Established => {
+                let known = self.qps.contains_key(&qpn);
+                return known.then_some(Notice::Established(Qp { number: qpn }));
+            }
+            // Flushed requests say the same, one by one.
+            QpEvent::Drained | QpEvent::LastWqe => return None,
+            QpEvent::Catastrophic => "the device could not use the queue pair's memory",
+            QpEvent::InvalidRequest => "the peer sent a request that is invalid here",
+            QpEvent::AccessError => "the peer sent a request that no key or right here allows",
+        };
+        let fault = Fault::new(FaultKind::BadState, "queue pair", cause).of("QP", qpn);
+        if let Some(gsi) = self.gsi.as_mut().filter(|gsi| gsi.owns_qp(qpn)) {
+            gsi.fail(fault);
+            return None;
+        }
+        if self
+            .network
+            .as_ref()
+            .is_some_and(|network| network.owns_queue(qpn))
+        {
+            // Its completions in error say the same.
+            return None;
+        }
+        self.qps
+            .contains_key(&qpn)
+            .then_some(Notice::QpError(Qp { number: qpn }, fault))
+    }
+}
+
+impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Provider
+    for Mlx5<'p, P, QPS, CQS, KEYS>
+{
+    type Sq = Sq<'p, P>;
+    type Rq = Rq<'p, P>;
+    type Cq = Cq<'p, P>;
+
+    fn limits(&self) -> &HcaLimits {
+        &self.limits
+    }
+
+    fn token_space(&self, requests: u16) -> u16 {
+        u16::try_from(qp::send_blocks(requests)).unwrap_or(1 << 15)
+    }
+
+    fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault> {
+        if self.network.is_some() {
+            return Err(Fault::new(
+                FaultKind::BadState,
+                "set up the network",
+                "the port has its address already",
+            )
+            .at(net.addr));
+        }
+        self.network = Some(Network::create(&mut self.device, net, now)?);
+        Ok(())
+    }
+
+    fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>> {
+        let remote = remote.to_canonical();
+        let entropy = self.device.platform().entropy();
+        let Some(network) = self.network.as_mut() else {
+            return Poll::Ready(Err(no_network().at(remote)));
+        };
+        let source_index = network.source_index(remote);
+        network.resolve(remote, now).map_ok(|remote_mac| Path {
+            remote,
+            remote_mac,
+            source_index,
+            hop_limit: HOP_LIMIT,
+            traffic_class: 0,
+            // Any label but 0 spreads connections over the equal ways of a network.
+            flow_label: u32::try_from(entropy & FLOW_LABEL).unwrap_or(0).max(1),
+        })
+    }
+
+    fn pd_create(&mut self) -> Result<Pd, Fault> {
+        if self.pds.is_full() {
+            return Err(full("ALLOC_PD", "protection domains"));
+        }
+        let pd = self.device.alloc_pd()?;
+        let _ = self.pds.push(pd);
+        Ok(Pd(pd))
+    }
+
+    fn pd_destroy(&mut self, pd: Pd) -> Result<(), Fault> {
+        self.known_pd("DEALLOC_PD", pd)?;
+        let used =
+            self.qps.values().any(|qp| qp.pd == pd) || self.keys.values().any(|key| key.pd == pd);
+        if used {
+            return Err(in_use("DEALLOC_PD", "PD", pd.0));
+        }
+        self.device.dealloc_pd(pd.0)?;
+        self.pds.retain(|known| *known != pd.0);
+        Ok(())
+    }
+
+    fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault> {
+        self.known_pd("CREATE_MKEY", pd)?;
+        if self.keys.is_full() {
+            return Err(full("CREATE_MKEY", "memory keys"));
+        }
+        let key = mkey::create(&mut self.device, pd.0, region, access)?;
+        self.enter_key(key, KeyKind::Region, pd)?;
+        Ok(Mr {
+            lkey: key.0,
+            rkey: key.0,
+        })
+    }
+
+    fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault> {
+        self.destroy_key(mr.lkey, KeyKind::Region)
+    }
+
+    fn mw_create(&mut self, pd: Pd) -> Result<Mw, Fault> {
+        self.known_pd("CREATE_MKEY", pd)?;
+        if !self.limits.windows {
+            return Err(Fault::new(
+                FaultKind::Unsupported,
+                "CREATE_MKEY",
+                "this device or its firmware has no memory windows",
+            ));
+        }
+        if self.keys.is_full() {
+            return Err(full("CREATE_MKEY", "memory keys"));
+        }
+        let key = window::create(&mut self.device, pd.0)?;
+        self.enter_key(key, KeyKind::Window, pd)?;
+        Ok(Mw { rkey: key.0 })
+    }
+
+    fn mw_destroy(&mut self, mw: Mw) -> Result<(), Fault> {
+        self.destroy_key(mw.rkey, KeyKind::Window)
+    }
+
+    fn cq_create(&mut self, entries: u32) -> Result<(seam::Cq, Self::Cq), Fault> {
+        if self.cqs.is_full() {
+            return Err(full("CREATE_CQ", "completion queues"));
+        }
+        let (object, end) = cq::create(&mut self.device, entries)?;
+        match self.cqs.insert(object.cqn.0, object) {
+            Ok(None) => Ok((seam::Cq(object.cqn.0), end)),
+            Ok(Some(old)) => {
+                let _ = self.cqs.insert(old.cqn.0, old);
+                Err(twice("CREATE_CQ", "CQ", object.cqn.0))
+            }
+            Err(_) => {
+                let _ = cq::destroy(&mut self.device, &object);
+                Err(full("CREATE_CQ", "completion queues"))
+            }
+        }
+    }
+
+    fn cq_destroy(&mut self, cq: seam::Cq, end: Self::Cq) -> Result<(), Fault> {
+        let object = self.cqs.get(&cq.0).copied().filter(|_| end.cqn() == cq.0);
+        let object = object.ok_or(stranger("DESTROY_CQ", "CQ", cq.0))?;
+        if self.qps.values().any(|qp| qp.cqs.contains(&cq.0)) {
+            return Err(in_use("DESTROY_CQ", "CQ", cq.0));
+        }
+        cq::destroy(&mut self.device, &object)?;
+        self.cqs.swap_remove(&cq.0);
+        Ok(())
+    }
+
+    fn qp_create(&mut self, init: &QpInit) -> Result<NewQp<Self::Sq, Self::Rq>, Fault> {
+        self.known_pd("CREATE_QP", init.pd)?;
+        for cq in [init.send_cq, init.recv_cq] {
+            if !self.cqs.contains_key(&cq.0) {
+                return Err(stranger("CREATE_QP", "CQ", cq.0));
+            }
+        }
+        if self.qps.is_full() {
+            return Err(full("CREATE_QP", "queue pairs"));
+        }
+        let (uar, doorbell, register) = self.doorbells.take(&mut self.device);
+        let spec = QpSpec {
+            service: Service::Connected { index: init.index },
+            pd: init.pd.0,
+            send_cq: Cqn(init.send_cq.0),
+            recv_cq: Cqn(init.recv_cq.0),
+            requests: init.requests,
+            receives: init.receives,
+            request_segments: init.request_segments,
+            receive_segments: init.receive_segments,
+            uar,
+            doorbell,
+        };
+        let made = qp::create(&mut self.device, &spec);
+        let (object, sq, rq) = made.inspect_err(|_| self.doorbells.give(register))?;
+        let cqs = [init.send_cq.0, init.recv_cq.0];
+        let entry = QpEntry {
+            object,
+            register,
+            pd: init.pd,
+            cqs,
+        };
+        let number = object.qpn.0;
+        match self.qps.insert(number, entry) {
+            Ok(None) => Ok(NewQp {
+                qp: Qp { number },
+                sq,
+                rq,
+            }),
+            Ok(Some(old)) => {
+                let _ = self.qps.insert(number, old);
+                Err(twice("CREATE_QP", "QP", number))
+            }
+            Err(_) => {
+                let _ = qp::destroy(&mut self.device, &object);
+                self.doorbells.give(register);
+                Err(full("CREATE_QP", "queue pairs"))
+            }
+        }
+    }
+
+    fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
+        self.known_qp("MODIFY_QP", qp)?;
+        if matches!(step, QpStep::Rtr { .. }) && self.network.is_none() {
+            return Err(no_network().of("QP", qp.number));
+        }
+        qp::step(&mut self.device, Qpn(qp.number), step)
+    }
+
+    fn qp_restart(&mut self, _qp: Qp, sq: &mut Self::Sq, rq: &mut Self::Rq) {
+        sq.restart();
+        rq.restart();
+    }
+
+    fn qp_destroy(&mut self, qp: Qp, _sq: Self::Sq, _rq: Self::Rq) -> Result<(), Fault> {
+        let entry = self.known_qp("DESTROY_QP", qp)?;
+        qp::destroy(&mut self.device, &entry.object)?;
+        self.qps.swap_remove(&qp.number);
+        self.doorbells.give(entry.register);
+        Ok(())
+    }
+
+    fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {
+        match self.gsi.as_mut() {
+            Some(gsi) => gsi.send(path, mad),
+            None => Err(Fault::new(
+                FaultKind::BadState,
+                "send a datagram",
+                "the device is closed",
+            )),
+        }
+    }
+
+    fn mad_recv(&mut self) -> Option<MadIn> {
+        self.gsi.as_mut().and_then(Gsi::recv)
+    }
+
+    fn service(&mut self, now: Instant) {
+        self.device.service(now);
+        self.collect(now);
+        if let Some(gsi) = self.gsi.as_mut() {
+            // What fails here is tried again at the next service; the device's own loss is an event.
+            let _ = gsi.service(&mut self.device);
+        }
+        if let Some(network) = self.network.as_mut() {
+            network.service(&mut self.device, now);
+        }
+    }
+
+    fn notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let network = self.network.as_ref().and_then(Network::next_deadline);
+        let own = Some(self.device.next_deadline());
+        [network, own].into_iter().flatten().min()
+    }
+
+    fn close(&mut self) -> Result<(), Fault> {
+        let mut first = Ok(());
+        for entry in self.qps.values() {
+            first = first.and(qp::destroy(&mut self.device, &entry.object));
+        }
+        self.qps.clear();
+        for entry in self.keys.values() {
+            first = first.and(mkey::destroy(&mut self.device, entry.key));
+        }
+        self.keys.clear();
+        for object in self.cqs.values() {
+            first = first.and(cq::destroy(&mut self.device, object));
+        }
+        self.cqs.clear();
+        while let Some(pd) = self.pds.pop() {
+            first = first.and(self.device.dealloc_pd(pd));
+        }
+        if let Some(network) = self.network.take() {
+            first = first.and(network.destroy(&mut self.device));
+        }
+        if let Some(gsi) = self.gsi.take() {
+            first = first.and(gsi.destroy(&mut self.device));
+        }
+        self.doorbells.close(&mut self.device);
+        first.and(self.device.close())
+    }
+}
+
+/// The device can do what this provider is made of.
+fn fit<P: Platform>(device: &Device<'_, P>) -> Result<(), Fault> {
+    let caps = device.caps();
+    let lacks =
+        |cause, advice| Err(Fault::new(FaultKind::Unsupported, "bring-up", cause).advise(advice));
+    if !caps.general.roce() {
+        return lacks(
+            "the function has no RoCE",
+            "enable RoCE for it, or choose another function",
+        );
+    }
+    if caps.general.cqe_version() != 1 {
+        return lacks(
+            "completions do not carry the caller's index",
+            "update the firmware",
+        );
+    }
+    Ok(())
+}
+
+/// What this device can do with tables of these lengths.
+fn limits<P: Platform>(
+    device: &Device<'_, P>,
+    config: &Config<'_>,
+    [qps, cqs, keys]: [usize; 3],
+) -> HcaLimits {
+    let caps = &device.caps().general;
+    let table = |len: usize, log: u8| {
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        len.min(1_u32.checked_shl(log.into()).unwrap_or(u32::MAX))
+    };
+    let armed = 1_u32
+        .checked_shl(config.log_completion_events.into())
+        .unwrap_or(u32::MAX);
+    let identity = device.identity();
+    let ring = 1_u32 << caps.log_max_qp_sz().min(15);
+    let reads = caps
+        .log_max_ra_req_qp()
+        .min(caps.log_max_ra_res_qp())
+        .min(LOG_READS);
+    HcaLimits {
+        name: "mlx5",
+        vendor: "NVIDIA",
+        // The revision stands in configuration space, which the driver does not see.
+        hardware: (0, 0),
+        firmware: identity.firmware,
+        node_guid: identity.node_guid,
+        max_qp: table(qps, caps.log_max_qp()),
+        max_cq: table(cqs, caps.log_max_cq()).min(armed.saturating_sub(OWN_CQS)),
+        max_cqe: 1 << caps.log_max_cq_sz().min(22),
+        max_qp_requests: ring / WIDEST,
+        max_segments: MAX_SEGMENTS,
+        max_mkey: table(keys, caps.log_max_mkey()),
+        max_region: mkey::MAX_REGION,
+        max_message: 1 << caps.log_max_msg().min(30),
+        max_reads: 1 << reads,
+        max_pd: table(PDS, caps.log_max_pd()),
+        mtu: device.path_mtu(),
+        windows: caps.imaicl(),
+        ack_delay: caps.local_ca_ack_delay(),
+    }
+}
+
+fn stranger(operation: &'static str, object: &'static str, number: u32) -> Fault {
+    Fault::new(
+        FaultKind::BadParameter,
+        operation,
+        "there is no such object",
+    )
+    .of(object, number)
+}
+
+fn in_use(operation: &'static str, object: &'static str, number: u32) -> Fault {
+    Fault::new(FaultKind::BadState, operation, "other objects still use it")
+        .of(object, number)
+        .advise("destroy those first")
+}
+
+fn full(operation: &'static str, what: &'static str) -> Fault {
+    let mut fault = Fault::new(
+        FaultKind::Resources,
+        operation,
+        "the driver's table is full",
+    )
+    .advise("destroy some, or give the driver a longer table");
+    fault.object = what;
+    fault
+}
+
+fn twice(operation: &'static str, object: &'static str, number: u32) -> Fault {
+    Fault::new(
+        FaultKind::Nonsense,
+        operation,
+        "the device gave out a number that is in use",
+    )
+    .of(object, number)
+    .advise("reset the device")
+}
+
+fn no_network() -> Fault {
+    Fault::new(
+        FaultKind::BadState,
+        "resolve",
+        "the port has no address yet",
+    )
+    .advise("give the port its address first")
+}
+
+fn cq_fault(cqn: u32, syndrome: u8) -> Fault {
+    let cause = match syndrome {
+        1 => "the completion queue overran",
+        2 => "the device may not write the completion queue's memory",
+        _ => "the completion queue failed",
+    };
+    let mut fault = Fault::new(FaultKind::BadState, "completion queue", cause).of("CQ", cqn);
+    fault.status = syndrome;
+    fault
+}
+
+#[cfg(test)]
+mod tests;
