@@ -24,6 +24,8 @@ pub mod prm;
 pub mod provider;
 mod qp;
 pub mod queue;
+#[cfg(test)]
+mod scripted;
 mod teardown;
 mod uar;
 
