@@ -2,7 +2,8 @@
 //!
 //! The big profile is what a ConnectX-4 with firmware 14.12.1220 said of itself in a recorded
 //! bring-up, except for features this model does not have (striding receive queues, CQE
-//! compression, the embedded switch), which it does not claim; the small one is the least with
+//! compression, the embedded switch), which it does not claim, and for a writable RoCE switch and
+//! memory windows, which later firmware has; the small one is the least with
 //! which stock Linux brings up a RoCE interface. SET_HCA_CAP is checked as firmware checks it:
 //! no bit where the maximum has none, no value above the maximum, and only before INIT_HCA.
 
@@ -68,7 +69,6 @@ const COMMON: Values = &[
     (g::cq_moderation, 1),
     (g::roce_rw_supported, 1),
     (g::device_frequency_mhz, 275),
-    (g::device_frequency_khz, 275_000),
     (g::gid_table_size, 4),
 ];
 
@@ -105,8 +105,6 @@ const BIG: Values = &[
     (g::end_pad, 1),
     (g::bf, 1),
     (g::compact_address_vector, 1),
-    (g::drain_sigerr, 1),
-    (g::driver_version, 1),
     (g::basic_cyclic_rcv_wqe, 1),
     (g::log_max_stride_sz_rq, 9),
     (g::log_min_stride_sz_rq, 4),
@@ -117,14 +115,15 @@ const BIG: Values = &[
     (g::log_max_current_uc_list, 10),
     (g::log_max_l2_table, 16),
     (g::log_uar_page_sz, 8),
-    (g::null_mkey, 1),
-    (g::terminate_scatter_list_mkey, 1),
-    (g::fast_teardown, 1),
+    (g::log_max_bsf_list_size, 16),
+    (g::log_max_ra_req_dc, 4),
+    (g::log_max_ra_res_dc, 4),
+    (g::stat_rate_support, 1),
 ];
 
 const SMALL: Values = &[
     (g::log_max_eq, 7),
-    (g::log_max_eq_sz, 12),
+    (g::log_max_eq_sz, 16),
     (g::log_max_qp, 10),
     (g::log_max_cq, 10),
     (g::log_max_mkey, 12),
@@ -238,9 +237,28 @@ impl Caps {
             g::pkey_table_size.set(general, 0);
             g::cmdif_checksum.set(general, 0);
             g::log_uar_page_sz.set(general, 0);
-            g::drain_sigerr.set(general, 0);
+            g::gid_table_size.set(general, 0);
         }
-        Self { max, current }
+        let mut caps = Self { max, current };
+        for (name, value) in &config.general_caps {
+            if let Some(field) = g::LAYOUT.field(name) {
+                for blocks in [&mut caps.max, &mut caps.current] {
+                    if let Some(general) = blocks.get_mut(&kind::GENERAL) {
+                        field.set(general, *value);
+                    }
+                }
+            }
+        }
+        caps
+    }
+
+    /// Names given in a configuration that no capability has.
+    pub(crate) fn unknown_names(config: &Config) -> impl Iterator<Item = &'static str> + '_ {
+        config
+            .general_caps
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|n| g::LAYOUT.field(n).is_none())
     }
 
     /// A field of the current general block.
@@ -256,15 +274,6 @@ impl Caps {
     /// EQ numbers end here.
     pub(crate) fn eq_limit(&self) -> u32 {
         1 << self.general(g::log_max_eq).min(8)
-    }
-
-    /// Changes fields of a block in maximum and current: a card built differently.
-    pub(crate) fn override_field(&mut self, block: u16, field: Field, value: u32) {
-        for blocks in [&mut self.max, &mut self.current] {
-            if let Some(block) = blocks.get_mut(&block) {
-                field.set(block, value);
-            }
-        }
     }
 }
 

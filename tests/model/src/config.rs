@@ -32,6 +32,9 @@ pub struct Config {
     pub profile: Profile,
     /// Memory windows and UMR from a driver's own queues (the real profile's firmware had none).
     pub umr: bool,
+    /// General capabilities that differ from the profile, by the PRM's name: what the card could do
+    /// and what it is set to at power-on.
+    pub general_caps: Vec<(&'static str, u32)>,
     /// Source of every random choice.
     pub seed: u64,
     /// Do what real cards do: random latencies, completions out of order, events apart from status,
@@ -67,6 +70,7 @@ impl Default for Config {
             device_id: 0x1013,
             profile: Profile::Big,
             umr: true,
+            general_caps: Vec::new(),
             seed: 1,
             hardware_like: false,
             command_latency: 0,

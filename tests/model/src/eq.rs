@@ -118,10 +118,10 @@ pub(crate) struct EventQueues {
 }
 
 impl EventQueues {
-    /// None yet; numbers below `limit`.
+    /// None yet; numbers below `limit`, from the first that a real card gave.
     pub(crate) fn new(limit: u32) -> Self {
         Self {
-            numbers: Numbers::new(1, limit.max(2), 0x30_1000),
+            numbers: Numbers::new(0x10, limit, 0x30_1000),
             live: BTreeMap::new(),
         }
     }
@@ -281,6 +281,7 @@ fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal>
     {
         *word = bytes.iter().fold(0, |acc, &b| (acc << 8) | u64::from(b));
     }
+    hca.check_not_firmware("CREATE_EQ", create_eq_in::pas.tail(input));
     let eqn = hca.eqs.numbers.take()?;
     hca.ids.uar.hold(uar)?;
     let eq = Eq {

@@ -13,7 +13,6 @@ use crate::reg_access::PortRegisters;
 use crate::regs::{ConfigSpace, Msix, Registers, UarLatch};
 use crate::roce::RoceTable;
 use crate::stats::Stats;
-use crate::transport::Transport;
 use crate::vport::Vport;
 use crate::wire::Wire;
 use rand::SeedableRng;
@@ -51,8 +50,6 @@ pub struct Hca {
     pub(crate) roce: RoceTable,
     /// Queues, keys, steering: everything with a number.
     pub(crate) objects: Objects,
-    /// Transport engines.
-    pub(crate) transport: Transport,
 }
 
 impl core::fmt::Debug for Hca {
@@ -74,8 +71,12 @@ impl Hca {
         let rng = SmallRng::seed_from_u64(config.seed);
         let msix = Msix::new(config.vectors, config.msix_in_bar);
         let caps = Caps::new(&config);
+        let mut bus = Bus::new(memory, rng, msix);
+        for name in Caps::unknown_names(&config) {
+            bus.complain(format!("configured capability {name}: no such name"));
+        }
         Self {
-            bus: Bus::new(memory, rng, msix),
+            bus,
             wire,
             pci: ConfigSpace::new(&config),
             regs: Registers::after_reset(0, config.init_time),
@@ -89,7 +90,6 @@ impl Hca {
             port: PortRegisters::new(&config),
             roce: RoceTable::default(),
             objects: Objects::default(),
-            transport: Transport::default(),
             config,
         }
     }
@@ -130,7 +130,6 @@ impl Hca {
         self.eqs = EventQueues::new(self.caps.eq_limit());
         self.roce = RoceTable::default();
         self.objects = Objects::default();
-        self.transport = Transport::default();
     }
 
     /// Does everything due at `now`; says when it wants to be called next. A dead device does
@@ -142,8 +141,7 @@ impl Hca {
         }
         let commands = engine::step(self);
         let objects = crate::objects::step(self);
-        let transport = crate::transport::step(self);
-        [commands, objects, transport].into_iter().flatten().min()
+        [commands, objects].into_iter().flatten().min()
     }
 
     /// The firmware falls: syndrome in the health buffer, counter stopped, no answer to anything

@@ -26,6 +26,7 @@ mod bus;
 mod caps;
 mod cmd;
 mod config;
+mod counters;
 mod eq;
 pub mod faults;
 mod function;

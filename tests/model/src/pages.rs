@@ -20,6 +20,8 @@ pub(crate) struct Pages {
     requested: i64,
     /// The driver said it cannot give.
     refused: bool,
+    /// Objects created since reset.
+    creates: u32,
 }
 
 impl Pages {
@@ -63,13 +65,37 @@ impl Hca {
         self.pages.requested = self.pages.requested.saturating_add(i64::from(count));
         let event = Event::new(kind::PAGE_REQUEST, 0)
             .with(0, self.function_id())
-            .with(4, count as u32);
+            .with(4, count.cast_unsigned());
         self.raise(&event);
     }
 
     /// Run-time page requests not yet answered; negative while some should be taken back.
     pub fn pages_outstanding(&self) -> i64 {
         self.pages.requested
+    }
+
+    /// Complains when memory handed over as a queue's is memory given to the firmware before.
+    pub(crate) fn check_not_firmware(&mut self, what: &str, list: &[u8]) {
+        let pages = list
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|page| u64::from_be_bytes(*page));
+        if let Some(page) = { pages }.find(|page| self.pages.owns(*page)) {
+            self.bus
+                .complain(format!("{what}: {page:#x} was given to the firmware"));
+        }
+    }
+
+    /// Hardware-like, a card wants more pages as objects grow, and asks while it goes on.
+    pub(crate) fn grow(&mut self, opcode: u16) {
+        const CREATES: [u16; 4] = [0x200, 0x400, 0x500, 0x90c];
+        if self.config.hardware_like && CREATES.contains(&opcode) {
+            self.pages.creates += 1;
+            if self.pages.creates.is_multiple_of(32) {
+                self.request_pages(16);
+            }
+        }
     }
 
     /// Pages the firmware owns now.
@@ -86,13 +112,13 @@ impl Hca {
 fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let owned = hca.pages.count();
     let count = match query_pages_in::op_mod.get(input) {
-        1 => hca.config.boot_pages.saturating_sub(owned) as i32,
-        2 => hca.init_demand().saturating_sub(owned) as i32,
+        1 => hca.config.boot_pages.saturating_sub(owned).cast_signed(),
+        2 => hca.init_demand().saturating_sub(owned).cast_signed(),
         3 => hca.config.regular_pages,
         _ => return Err(Status::BadParam.because(0x10_7001)),
     };
     query_pages_out::function_id.set(output, hca.function_id());
-    query_pages_out::num_pages.set(output, count as u32);
+    query_pages_out::num_pages.set(output, count.cast_unsigned());
     Ok(())
 }
 
@@ -141,7 +167,7 @@ fn give(hca: &mut Hca, count: usize, list: &[u8]) -> Result<(), Refusal> {
     }
     hca.pages.owned.append(&mut fresh);
     hca.pages.refused = false;
-    hca.pages.requested -= hca.pages.requested.clamp(0, count as i64);
+    hca.pages.requested -= hca.pages.requested.clamp(0, count.cast_signed() as i64);
     Ok(())
 }
 
@@ -182,7 +208,7 @@ fn take(hca: &mut Hca, count: usize, output: &mut [u8]) -> Result<(), Refusal> {
             ));
         }
     }
-    hca.pages.requested += (-hca.pages.requested).clamp(0, number as i64);
+    hca.pages.requested += (-hca.pages.requested).clamp(0, number.cast_signed() as i64);
     manage_pages_out::output_num_entries.set(output, number as u32);
     Ok(())
 }

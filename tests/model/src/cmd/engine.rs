@@ -274,7 +274,11 @@ fn execute(hca: &mut Hca, opcode: u16, input: &[u8], length: usize) -> Vec<u8> {
                 ));
             }
             output.resize(length.max(row.output), 0);
-            (row.run)(hca, input, &mut output)
+            let result = (row.run)(hca, input, &mut output);
+            if result.is_ok() {
+                hca.grow(opcode);
+            }
+            result
         }
     };
     if let Err(refusal) = result {

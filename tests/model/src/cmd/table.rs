@@ -1,20 +1,20 @@
 //! The dispatch table: every command of every part of the device.
 
 use super::Command;
-use crate::{caps, eq, function, objects, pages, reg_access, roce, transport, vport};
+use crate::{caps, counters, eq, function, objects, pages, reg_access, roce, vport};
 
 /// The rows, part by part.
 const PARTS: &[&[Command]] = &[
     function::COMMANDS,
     function::NUMBER_COMMANDS,
     caps::COMMANDS,
+    counters::COMMANDS,
     pages::COMMANDS,
     eq::COMMANDS,
     vport::COMMANDS,
     roce::COMMANDS,
     reg_access::COMMANDS,
     objects::COMMANDS,
-    transport::COMMANDS,
 ];
 
 /// The row of an opcode.
@@ -26,7 +26,16 @@ pub(crate) fn find(opcode: u16) -> Option<&'static Command> {
         .find(|row| row.opcode == opcode)
 }
 
-/// Every row.
-pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
-    PARTS.iter().copied().flatten()
+#[cfg(test)]
+mod tests {
+    use super::PARTS;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_opcode_has_two_rows() {
+        let mut seen = BTreeSet::new();
+        for row in PARTS.iter().copied().flatten() {
+            assert!(seen.insert(row.opcode), "{:#x} {}", row.opcode, row.name);
+        }
+    }
 }

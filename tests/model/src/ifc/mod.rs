@@ -4,7 +4,7 @@
 //! the widths, computed at compile time, and the total is checked against the published size. A
 //! width is a number of bits or the name of another layout, so a command frame can hold a context:
 //!
-//! ```ignore
+//! ```text
 //! layouts! {
 //!     /// The 64-byte context of a thing.
 //!     thing[64] { state: 4, reserved_at_4: 28, body: 480 }
@@ -262,6 +262,7 @@ macro_rules! layouts {
 
 pub mod caps;
 pub mod cmd;
+pub mod counters;
 pub mod cq;
 pub mod eq;
 pub mod flow;
@@ -278,6 +279,7 @@ pub fn all() -> Vec<Layout> {
     [
         cmd::ALL,
         caps::ALL,
+        counters::ALL,
         cq::ALL,
         eq::ALL,
         flow::ALL,

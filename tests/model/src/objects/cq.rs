@@ -169,7 +169,10 @@ impl Cq {
     pub(crate) fn arm(&mut self, word: u32) -> Result<bool, String> {
         let sn = u8::try_from((word >> 28) & 3).unwrap_or(0);
         if word >> 30 != 0 {
-            return Err(format!("CQ {:#x}: reserved bits in arm word {word:#x}", self.cqn));
+            return Err(format!(
+                "CQ {:#x}: reserved bits in arm word {word:#x}",
+                self.cqn
+            ));
         }
         if self.fired_sn == Some(sn) {
             return Err(format!(

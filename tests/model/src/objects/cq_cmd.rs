@@ -46,7 +46,11 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     let eqn = cqc::c_eqn_or_apu_element.get(context) & 0xff;
     let context = context.to_vec();
     hca.eqs.hold(eqn)?;
-    let cqn = hca.objects.cq_numbers.take().inspect_err(|_| hca.eqs.release(eqn))?;
+    let cqn = hca
+        .objects
+        .cq_numbers
+        .take()
+        .inspect_err(|_| hca.eqs.release(eqn))?;
     hca.ids.uar.hold(uar)?;
     hca.objects.cqs.insert(
         cqn,
@@ -89,7 +93,11 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
 /// QUERY_CQ.
 pub(crate) fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let cqn = head_in::number.get(input) & 0xff_ffff;
-    let cq = hca.objects.cqs.get(&cqn).ok_or(Status::BadResource.because(0x40_2001))?;
+    let cq = hca
+        .objects
+        .cqs
+        .get(&cqn)
+        .ok_or(Status::BadResource.because(0x40_2001))?;
     let context = query_cq_out::cqc.bytes_mut(output);
     let n = context.len().min(cq.context.len());
     context[..n].copy_from_slice(&cq.context[..n]);
@@ -108,7 +116,11 @@ pub(crate) fn modify(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<
     if head_in::op_mod.get(input) != 0 {
         return Err(Status::BadOp.because(0x40_3001));
     }
-    let cq = hca.objects.cqs.get_mut(&cqn).ok_or(Status::BadResource.because(0x40_3002))?;
+    let cq = hca
+        .objects
+        .cqs
+        .get_mut(&cqn)
+        .ok_or(Status::BadResource.because(0x40_3002))?;
     let select = create_cq_in::field_select.get(input);
     let new = create_cq_in::cqc.bytes(input);
     for (bit, field) in [

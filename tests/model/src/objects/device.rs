@@ -8,11 +8,11 @@ use super::Objects;
 use super::cq::Posted;
 use super::cqe::{Cqe, CqeOpcode};
 use super::mkey::{ANY_QPN, ATOMIC, Access as KeyAccess, Denied, LR, LW, RR, RW, Run};
-use super::mkey_cmd::RESERVED_LKEY;
 use super::qp::{Qp, Receives};
 use super::umr::{Poster, Source, Umr};
 use crate::bus::{Bus, Wrote};
 use crate::eq::{Event, EventQueues, kind};
+use crate::function::RESERVED_LKEY;
 use crate::hca::Hca;
 use crate::host::Nanos;
 use crate::ifc::qp::qpc;
@@ -57,12 +57,15 @@ impl<'a> Device<'a> {
 
     /// Writes a completion and whatever follows from it.
     pub(crate) fn complete(&mut self, cqn: u32, cqe: &Cqe) {
-        let Some(cq) = self.objects.cqs.get_mut(&cqn) else { return };
+        let Some(cq) = self.objects.cqs.get_mut(&cqn) else {
+            return;
+        };
         match cq.post(self.bus, cqe) {
             Posted::Quiet | Posted::Dead => {}
             Posted::Event => self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn)),
             Posted::Fault(fault) => {
-                self.bus.complain(format!("CQ {cqn:#x}: {fault:?}, an entry is lost"));
+                self.bus
+                    .complain(format!("CQ {cqn:#x}: {fault:?}, an entry is lost"));
                 self.eqs.raise(self.bus, &Event::cq_error(cqn, fault as u8));
                 self.objects.doom_users_of(cqn);
             }
@@ -76,7 +79,10 @@ impl<'a> Device<'a> {
             if !owner.rlky {
                 return Err(Denied::Rights);
             }
-            return Ok(vec![Run { iova: segment.addr, len }]);
+            return Ok(vec![Run {
+                iova: segment.addr,
+                len,
+            }]);
         }
         self.objects.tpt.resolve(&KeyAccess {
             key: segment.lkey,
@@ -99,7 +105,9 @@ impl<'a> Device<'a> {
         let pieces = cut(from, offset, buf.len() as u64).ok_or(Syndrome::LocalLength)?;
         let mut done = 0;
         for piece in pieces {
-            let runs = self.local(owner, &piece, LR).map_err(|_| Syndrome::LocalProtection)?;
+            let runs = self
+                .local(owner, &piece, LR)
+                .map_err(|_| Syndrome::LocalProtection)?;
             for run in runs {
                 let n = run.len as usize;
                 self.bus
@@ -122,7 +130,10 @@ impl<'a> Device<'a> {
         let pieces = cut(to, offset, bytes.len() as u64).ok_or(Syndrome::LocalLength)?;
         let mut runs = Vec::new();
         for piece in pieces {
-            runs.extend(self.local(owner, &piece, LW).map_err(|_| Syndrome::LocalProtection)?);
+            runs.extend(
+                self.local(owner, &piece, LW)
+                    .map_err(|_| Syndrome::LocalProtection)?,
+            );
         }
         let mut done = 0;
         for run in runs {
@@ -138,7 +149,11 @@ impl<'a> Device<'a> {
     fn owner(&self, qpn: u32) -> Option<Owner> {
         let qp = self.objects.qps.get(&qpn)?;
         let rlky = qpc::rlky.is_set(&qp.context);
-        Some(Owner { qpn, pd: qp.get(qpc::pd), rlky })
+        Some(Owner {
+            qpn,
+            pd: qp.get(qpc::pd),
+            rlky,
+        })
     }
 
     /// The bus addresses of memory a peer wants to touch.
@@ -184,12 +199,20 @@ impl<'a> Device<'a> {
             Source::Inline(bytes) => bytes.clone(),
             Source::Pointer(len, lkey, addr) => {
                 let mut bytes = vec![0; *len as usize];
-                let from = [DataSegment { len: *len, lkey: *lkey, addr: *addr }];
+                let from = [DataSegment {
+                    len: *len,
+                    lkey: *lkey,
+                    addr: *addr,
+                }];
                 self.gather_for(owner, &from, 0, &mut bytes)?;
                 bytes
             }
         };
-        let poster = Poster { qpn: owner.qpn, pd: owner.pd, privileged };
+        let poster = Poster {
+            qpn: owner.qpn,
+            pd: owner.pd,
+            privileged,
+        };
         umr.apply(&mut self.objects.tpt, wqe.mkey >> 8, poster, &translation)
             .map_err(|_| Syndrome::MwBind)
     }
@@ -245,11 +268,14 @@ impl Host for Device<'_> {
 
     fn take_recv(&mut self, qpn: u32) -> Option<Result<RecvWqe, (u16, Syndrome)>> {
         let qp = self.objects.qps.get_mut(&qpn)?;
-        let Receives::Shared(srqn) = qp.receives else { return qp.take_recv(self.bus) };
+        let Receives::Shared(srqn) = qp.receives else {
+            return qp.take_recv(self.bus);
+        };
         let (taken, limit) = self.objects.rmps.get_mut(&srqn)?.take(self.bus);
         if limit {
             // Queue type 1 stands for receive queues, shared ones included.
-            self.eqs.raise(self.bus, &Event::queue(kind::SRQ_LIMIT, 1, srqn));
+            self.eqs
+                .raise(self.bus, &Event::queue(kind::SRQ_LIMIT, 1, srqn));
         }
         taken
     }
@@ -324,7 +350,11 @@ impl Host for Device<'_> {
 
     fn remote_invalidate(&mut self, qpn: u32, rkey: u32) -> Result<(), RemoteFault> {
         let owner = self.owner(qpn).ok_or(RemoteFault::Access)?;
-        let key = self.objects.tpt.get_mut(rkey >> 8).ok_or(RemoteFault::Access)?;
+        let key = self
+            .objects
+            .tpt
+            .get_mut(rkey >> 8)
+            .ok_or(RemoteFault::Access)?;
         let fits = !key.free
             && key.en_rinval
             && u32::from(key.variant) == rkey & 0xff
@@ -345,8 +375,11 @@ impl Host for Device<'_> {
 
     fn local_invalidate(&mut self, qpn: u32, key: u32) -> Result<(), Syndrome> {
         let owner = self.owner(qpn).ok_or(Syndrome::LocalQpOperation)?;
-        let found =
-            self.objects.tpt.get_mut(key >> 8).ok_or(Syndrome::LocalQpOperation)?;
+        let found = self
+            .objects
+            .tpt
+            .get_mut(key >> 8)
+            .ok_or(Syndrome::LocalQpOperation)?;
         let fits = !found.free
             && found.umr_en
             && u32::from(found.variant) == key & 0xff
@@ -361,7 +394,11 @@ impl Host for Device<'_> {
 
     fn roce_address(&self, index: u16) -> Option<RoceAddress> {
         let entry = self.roce.get(u32::from(index)).filter(|entry| entry.v2)?;
-        Some(RoceAddress { mac: entry.mac, vlan: entry.vlan, ip: ip_of_entry(entry) })
+        Some(RoceAddress {
+            mac: entry.mac,
+            vlan: entry.vlan,
+            ip: ip_of_entry(entry),
+        })
     }
 
     fn complete_send(&mut self, qpn: u32, completion: SendCompletion) {
@@ -450,8 +487,16 @@ impl Objects {
             .values()
             .filter(|qp| qp.cqn_snd() == Some(cqn) || qp.cqn_rcv() == Some(cqn))
             .map(|qp| qp.qpn);
-        let of_sqs = self.sqs.iter().filter(|(_, sq)| sq.cqn == cqn).map(|(&n, _)| n);
-        let of_rqs = self.rqs.iter().filter(|(_, rq)| rq.cqn == cqn).map(|(&n, _)| n);
+        let of_sqs = self
+            .sqs
+            .iter()
+            .filter(|(_, sq)| sq.cqn == cqn)
+            .map(|(&n, _)| n);
+        let of_rqs = self
+            .rqs
+            .iter()
+            .filter(|(_, rq)| rq.cqn == cqn)
+            .map(|(&n, _)| n);
         let doomed: Vec<u32> = of_qps.chain(of_sqs).chain(of_rqs).collect();
         self.doomed.extend(doomed);
     }

@@ -18,7 +18,8 @@ pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]
         return;
     }
     let Some(word) = bytes.get(4..8) else {
-        hca.bus.complain(format!("doorbell of {} bytes on UAR {uar:#x}", bytes.len()));
+        hca.bus
+            .complain(format!("doorbell of {} bytes on UAR {uar:#x}", bytes.len()));
         return;
     };
     let number = u32::from_be_bytes([0, word[0], word[1], word[2]]);
@@ -27,7 +28,9 @@ pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]
     } else if let Some(sq) = hca.objects.sqs.get(&number) {
         sq.uar
     } else {
-        hca.bus.complain(format!("doorbell on UAR {uar:#x} for queue {number:#x}: none such"));
+        hca.bus.complain(format!(
+            "doorbell on UAR {uar:#x} for queue {number:#x}: none such"
+        ));
         return;
     };
     if page != uar {
@@ -48,7 +51,8 @@ pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]
         }
         QpState::Reset | QpState::Init | QpState::Rtr => {
             let state = qp.state;
-            hca.bus.complain(format!("QP {number:#x} rung in state {state:?}"));
+            hca.bus
+                .complain(format!("QP {number:#x} rung in state {state:?}"));
         }
     }
 }
@@ -56,17 +60,26 @@ pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]
 /// A 64-bit store to a UAR's CQ doorbell: arm word and CQ number.
 pub(crate) fn cq_arm(hca: &mut Hca, uar: u32, word: u32, cqn: u32) {
     let Some(cq) = hca.objects.cqs.get_mut(&(cqn & 0xff_ffff)) else {
-        hca.bus.complain(format!("arm on UAR {uar:#x} for CQ {cqn:#x}: none such"));
+        hca.bus
+            .complain(format!("arm on UAR {uar:#x} for CQ {cqn:#x}: none such"));
         return;
     };
     if cq.uar != uar {
         let page = cq.uar;
-        hca.bus.complain(format!("CQ {cqn:#x} armed on UAR {uar:#x}, created with {page:#x}"));
+        hca.bus.complain(format!(
+            "CQ {cqn:#x} armed on UAR {uar:#x}, created with {page:#x}"
+        ));
         return;
     }
     // The arm word stands in the record before the doorbell rings; a device may look there instead.
-    if hca.bus.read_be32(cq.dbr + 4).is_ok_and(|record| record != word) {
-        hca.bus.complain(format!("CQ {cqn:#x}: arm doorbell {word:#010x} is not in its record"));
+    if hca
+        .bus
+        .read_be32(cq.dbr + 4)
+        .is_ok_and(|record| record != word)
+    {
+        hca.bus.complain(format!(
+            "CQ {cqn:#x}: arm doorbell {word:#010x} is not in its record"
+        ));
     }
     match cq.arm(word) {
         Ok(true) => {

@@ -37,7 +37,11 @@ fn half(frame: &[u8], at: usize) -> Option<u16> {
 impl Headers {
     /// Looks at a frame; none when it is shorter than an Ethernet header.
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
-        let mut headers = Self { ethertype: half(frame, 12)?, l3: 14, ..Self::default() };
+        let mut headers = Self {
+            ethertype: half(frame, 12)?,
+            l3: 14,
+            ..Self::default()
+        };
         headers.end = frame.len();
         if headers.ethertype == VLAN {
             headers.vlan = Some(half(frame, 14)?);
@@ -53,7 +57,9 @@ impl Headers {
     }
 
     fn ipv4(&mut self, frame: &[u8]) {
-        let Some(head) = frame.get(self.l3..self.l3 + 20) else { return };
+        let Some(head) = frame.get(self.l3..self.l3 + 20) else {
+            return;
+        };
         let ihl = usize::from(head[0] & 0xf) * 4;
         let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
         if head[0] >> 4 != 4 || ihl < 20 || total < ihl || self.l3 + total > frame.len() {
@@ -70,7 +76,9 @@ impl Headers {
     }
 
     fn ipv6(&mut self, frame: &[u8]) {
-        let Some(head) = frame.get(self.l3..self.l3 + 40) else { return };
+        let Some(head) = frame.get(self.l3..self.l3 + 40) else {
+            return;
+        };
         let total = 40 + usize::from(u16::from_be_bytes([head[4], head[5]]));
         if head[0] >> 4 != 6 || self.l3 + total > frame.len() {
             return;
@@ -122,8 +130,20 @@ impl Headers {
                 lyr::ttl_hoplimit.set(&mut out, byte(l3 + 8));
                 lyr::ipv4_ihl.set(&mut out, byte(l3) & 0xf);
                 // IPv4 addresses lie in the last four of the sixteen bytes.
-                copy(&mut out, lyr::src_ipv4_src_ipv6.byte() + 12, frame, l3 + 12, 4);
-                copy(&mut out, lyr::dst_ipv4_dst_ipv6.byte() + 12, frame, l3 + 16, 4);
+                copy(
+                    &mut out,
+                    lyr::src_ipv4_src_ipv6.byte() + 12,
+                    frame,
+                    l3 + 12,
+                    4,
+                );
+                copy(
+                    &mut out,
+                    lyr::dst_ipv4_dst_ipv6.byte() + 12,
+                    frame,
+                    l3 + 16,
+                    4,
+                );
             }
             6 => {
                 let tclass = (half(l3) >> 4) & 0xff;
@@ -217,7 +237,11 @@ impl Headers {
             put(frame, field, 0);
             let check = !self.l4_sum(frame, at);
             // A UDP checksum of zero would say that there is none.
-            let check = if check == 0 && self.protocol == UDP { 0xffff } else { check };
+            let check = if check == 0 && self.protocol == UDP {
+                0xffff
+            } else {
+                check
+            };
             put(frame, field, check);
         }
     }

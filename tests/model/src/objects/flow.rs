@@ -91,7 +91,12 @@ pub(crate) struct Steering {
 
 impl Default for Steering {
     fn default() -> Self {
-        Self { tables: BTreeMap::new(), roots: BTreeMap::new(), next_table: 1, next_group: 1 }
+        Self {
+            tables: BTreeMap::new(),
+            roots: BTreeMap::new(),
+            next_table: 1,
+            next_group: 1,
+        }
     }
 }
 
@@ -133,7 +138,9 @@ impl Steering {
         let mut visits = 0;
         while let Some(id) = next.pop() {
             visits += 1;
-            let Some(table) = self.tables.get_mut(&id) else { continue };
+            let Some(table) = self.tables.get_mut(&id) else {
+                continue;
+            };
             if visits > MAX_TABLES {
                 break;
             }
@@ -177,9 +184,9 @@ impl Group {
     /// parameters, inner headers) is zero.
     pub(crate) fn matches(&self, value: &[u8], packet: &[u8]) -> bool {
         let at = |bytes: &[u8], i: usize| bytes.get(i).copied().unwrap_or(0);
-        (0..MATCH_BYTES).filter(|&i| self.enabled(i)).all(|i| {
-            (at(value, i) ^ at(packet, i)) & at(&self.mask, i) == 0
-        })
+        (0..MATCH_BYTES)
+            .filter(|&i| self.enabled(i))
+            .all(|i| (at(value, i) ^ at(packet, i)) & at(&self.mask, i) == 0)
     }
 
     fn enabled(&self, i: usize) -> bool {

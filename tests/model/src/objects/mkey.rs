@@ -334,7 +334,9 @@ impl Mkey {
                 .ok_or(Denied::Translation)?;
             let inside = va & (size - 1);
             let n = (size - inside).min(left);
-            let iova = (page & !0xfff).checked_add(inside).ok_or(Denied::Translation)?;
+            let iova = (page & !0xfff)
+                .checked_add(inside)
+                .ok_or(Denied::Translation)?;
             push(runs, iova, n);
             va = va.wrapping_add(n);
             left -= n;

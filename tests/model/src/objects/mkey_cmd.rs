@@ -1,4 +1,4 @@
-//! Memory keys by command: CREATE_MKEY, QUERY_MKEY, DESTROY_MKEY, QUERY_SPECIAL_CONTEXTS.
+//! Memory keys by command: CREATE_MKEY, QUERY_MKEY, DESTROY_MKEY.
 
 use super::mkey::{ATOMIC, LR, LW, Mkey, Mode, RR, RW};
 use crate::cmd::{Refusal, Status};
@@ -6,11 +6,13 @@ use crate::hca::Hca;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::mkey::{create_mkey_in, mkc, query_mkey_out};
 
-/// The reserved local key: bus addresses, for queues with `rlky` set.
-pub(crate) const RESERVED_LKEY: u32 = 0x0008_1700;
-
-const RIGHTS: [(crate::ifc::Field, u8); 5] =
-    [(mkc::lr, LR), (mkc::lw, LW), (mkc::rr, RR), (mkc::rw, RW), (mkc::a, ATOMIC)];
+const RIGHTS: [(crate::ifc::Field, u8); 5] = [
+    (mkc::lr, LR),
+    (mkc::lw, LW),
+    (mkc::rr, RR),
+    (mkc::rw, RW),
+    (mkc::a, ATOMIC),
+];
 
 /// CREATE_MKEY.
 pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
@@ -95,7 +97,11 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
 /// QUERY_MKEY.
 pub(crate) fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let index = head_in::number.get(input) & 0xff_ffff;
-    let key = hca.objects.tpt.get(index).ok_or(Status::BadResource.because(0x20_1001))?;
+    let key = hca
+        .objects
+        .tpt
+        .get(index)
+        .ok_or(Status::BadResource.because(0x20_1001))?;
     let context = query_mkey_out::memory_key_mkey_entry.bytes_mut(output);
     mkc::free.set(context, u32::from(key.free));
     mkc::umr_en.set(context, u32::from(key.umr_en));
@@ -123,15 +129,5 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
     if let Some(key) = hca.objects.tpt.remove(index) {
         hca.ids.pd.release(key.pd);
     }
-    Ok(())
-}
-
-/// QUERY_SPECIAL_CONTEXTS: only the reserved local key exists.
-pub(crate) fn query_special(
-    _hca: &mut Hca,
-    _input: &[u8],
-    output: &mut [u8],
-) -> Result<(), Refusal> {
-    head_out::word_c.set(output, RESERVED_LKEY);
     Ok(())
 }

@@ -101,8 +101,21 @@ impl Default for Objects {
     }
 }
 
-const fn row(opcode: u16, name: &'static str, input: usize, output: usize, run: Handler) -> Command {
-    Command { opcode, name, input, output, stage: Stage::Running, run }
+const fn row(
+    opcode: u16,
+    name: &'static str,
+    input: usize,
+    output: usize,
+    run: Handler,
+) -> Command {
+    Command {
+        opcode,
+        name,
+        input,
+        output,
+        stage: Stage::Running,
+        run,
+    }
 }
 
 /// The commands handled here.
@@ -110,7 +123,6 @@ pub(crate) const COMMANDS: &[Command] = &[
     row(0x200, "CREATE_MKEY", 272, 16, mkey_cmd::create),
     row(0x201, "QUERY_MKEY", 16, 80, mkey_cmd::query),
     row(0x202, "DESTROY_MKEY", 16, 16, mkey_cmd::destroy),
-    row(0x203, "QUERY_SPECIAL_CONTEXTS", 16, 16, mkey_cmd::query_special),
     row(0x400, "CREATE_CQ", 272, 16, cq_cmd::create),
     row(0x401, "DESTROY_CQ", 16, 16, cq_cmd::destroy),
     row(0x402, "QUERY_CQ", 16, 80, cq_cmd::query),
@@ -156,7 +168,13 @@ pub(crate) const COMMANDS: &[Command] = &[
     row(0x933, "CREATE_FLOW_GROUP", 1024, 16, flow_cmd::create_group),
     row(0x934, "DESTROY_FLOW_GROUP", 64, 16, flow_cmd::destroy_group),
     row(0x936, "SET_FLOW_TABLE_ENTRY", 832, 16, flow_cmd::set_entry),
-    row(0x938, "DELETE_FLOW_TABLE_ENTRY", 64, 16, flow_cmd::delete_entry),
+    row(
+        0x938,
+        "DELETE_FLOW_TABLE_ENTRY",
+        64,
+        16,
+        flow_cmd::delete_entry,
+    ),
     row(0x93c, "MODIFY_FLOW_TABLE", 64, 16, flow_cmd::modify_table),
 ];
 

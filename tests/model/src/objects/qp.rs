@@ -11,9 +11,7 @@ use crate::ifc::Field;
 use crate::ifc::qp::{ads, qpc};
 use crate::queue_memory::QueueMemory;
 use crate::transport::Engine;
-use crate::transport::host::{
-    BadWqe, Path, QpAttr, QpKind, QpState, RecvWqe, SendWqe, Syndrome,
-};
+use crate::transport::host::{BadWqe, Path, QpAttr, QpKind, QpState, RecvWqe, SendWqe, Syndrome};
 
 /// Which receive queue a QP has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +57,10 @@ pub(crate) struct Qp {
 
 /// A field of the primary path within the QP context.
 pub(crate) const fn path(field: Field) -> Field {
-    Field { bit: qpc::primary_address_path.bit + field.bit, width: field.width }
+    Field {
+        bit: qpc::primary_address_path.bit + field.bit,
+        width: field.width,
+    }
 }
 
 impl Qp {
@@ -70,7 +71,11 @@ impl Qp {
 
     /// Basic blocks of the send ring; 0 without a send queue.
     pub(crate) fn sq_size(&self) -> u32 {
-        if qpc::no_sq.is_set(&self.context) { 0 } else { 1 << self.get(qpc::log_sq_size) }
+        if qpc::no_sq.is_set(&self.context) {
+            0
+        } else {
+            1 << self.get(qpc::log_sq_size)
+        }
     }
 
     /// CQ of the send queue, if it has one.
@@ -150,7 +155,11 @@ impl Qp {
                 self.qpn
             ));
             let syndrome = Syndrome::LocalQpOperation;
-            return Err(BadWqe { syndrome, bbs: bbs.min(posted), opcode: control.opcode });
+            return Err(BadWqe {
+                syndrome,
+                bbs: bbs.min(posted),
+                opcode: control.opcode,
+            });
         }
         let mut bytes = vec![0; usize::from(control.ds) * 16];
         self.read_sq(bus, index, 0, &mut bytes)
@@ -166,8 +175,13 @@ impl Qp {
         let mut done = 0;
         while done < out.len() {
             let n = (out.len() - done).min((ring - at) as usize);
-            buffer::read(bus, &self.ring, self.rq_bytes + at, &mut out[done..done + n])
-                .map_err(|_| ())?;
+            buffer::read(
+                bus,
+                &self.ring,
+                self.rq_bytes + at,
+                &mut out[done..done + n],
+            )
+            .map_err(|_| ())?;
             done += n;
             at = 0;
         }
@@ -175,10 +189,7 @@ impl Qp {
     }
 
     /// Takes the next receive of the QP's own queue. The record is read when the known ones ran out.
-    pub(crate) fn take_recv(
-        &mut self,
-        bus: &mut Bus,
-    ) -> Option<Result<RecvWqe, (u16, Syndrome)>> {
+    pub(crate) fn take_recv(&mut self, bus: &mut Bus) -> Option<Result<RecvWqe, (u16, Syndrome)>> {
         if self.receives != Receives::Own {
             return None;
         }
@@ -236,10 +247,21 @@ impl Qp {
             sq_psn: self.get(qpc::next_send_psn),
             path: Path {
                 source_index: self.get(path(ads::src_addr_index)) as u16,
-                dmac: [mac_high[2], mac_high[3], mac_low[0], mac_low[1], mac_low[2], mac_low[3]],
+                dmac: [
+                    mac_high[2],
+                    mac_high[3],
+                    mac_low[0],
+                    mac_low[1],
+                    mac_low[2],
+                    mac_low[3],
+                ],
                 dst: wqe::ip_of(gid),
                 hop_limit: self.get(path(ads::hop_limit)) as u8,
-                tclass: if dscp != 0 { dscp | (tclass & 3) } else { tclass },
+                tclass: if dscp != 0 {
+                    dscp | (tclass & 3)
+                } else {
+                    tclass
+                },
                 flow_label: self.get(path(ads::flow_label)),
                 udp_sport: self.get(path(ads::udp_sport)) as u16,
                 priority: self.get(path(ads::eth_prio)) as u8,
@@ -261,5 +283,9 @@ impl Qp {
 }
 
 const fn bad(opcode: u8, syndrome: Syndrome) -> BadWqe {
-    BadWqe { syndrome, bbs: 1, opcode }
+    BadWqe {
+        syndrome,
+        bbs: 1,
+        opcode,
+    }
 }

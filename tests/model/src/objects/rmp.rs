@@ -29,10 +29,22 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     if rmpc::state.get(context) != 1 {
         return Err(Status::BadParam.because(0x90_c001));
     }
-    let wq = Wq::new(hca, rmpc::wq.bytes(context), rmp_in::pas.tail(input), Side::Receive)?;
+    let wq = Wq::new(
+        hca,
+        rmpc::wq.bytes(context),
+        rmp_in::pas.tail(input),
+        Side::Receive,
+    )?;
     let number = hca.objects.srq_numbers.take()?;
     hca.ids.pd.hold(wq.pd)?;
-    hca.objects.rmps.insert(number, Rmp { wq: Some(wq), next: 0, limit: 0 });
+    hca.objects.rmps.insert(
+        number,
+        Rmp {
+            wq: Some(wq),
+            next: 0,
+            limit: 0,
+        },
+    );
     head_out::number.set(output, number);
     Ok(())
 }
@@ -40,7 +52,14 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
 /// CREATE_XRC_SRQ.
 pub(crate) fn create_xrc(hca: &mut Hca, _input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let number = hca.objects.srq_numbers.take()?;
-    hca.objects.rmps.insert(number, Rmp { wq: None, next: 0, limit: 0 });
+    hca.objects.rmps.insert(
+        number,
+        Rmp {
+            wq: None,
+            next: 0,
+            limit: 0,
+        },
+    );
     head_out::number.set(output, number);
     Ok(())
 }
@@ -59,8 +78,11 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
 pub(crate) fn arm(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let number = head_in::number.get(input) & 0xff_ffff;
     let limit = head_in::word_c.get(input) as u16;
-    let rmp =
-        hca.objects.rmps.get_mut(&number).ok_or(Status::BadResource.because(0x70_3001))?;
+    let rmp = hca
+        .objects
+        .rmps
+        .get_mut(&number)
+        .ok_or(Status::BadResource.because(0x70_3001))?;
     rmp.limit = limit;
     Ok(())
 }
@@ -71,7 +93,9 @@ impl Rmp {
         &mut self,
         bus: &mut Bus,
     ) -> (Option<Result<RecvWqe, (u16, Syndrome)>>, bool) {
-        let Some(wq) = &mut self.wq else { return (None, false) };
+        let Some(wq) = &mut self.wq else {
+            return (None, false);
+        };
         if wq.head == wq.producer
             && let Err(complaint) = wq.refresh(bus)
         {
@@ -82,7 +106,11 @@ impl Rmp {
             return (None, false);
         }
         let linked = wq.kind == 0;
-        let slot = if linked { self.next } else { wq.head & (wq.size() - 1) as u16 };
+        let slot = if linked {
+            self.next
+        } else {
+            wq.head & (wq.size() - 1) as u16
+        };
         let mut entry = vec![0; 1 << wq.log_stride];
         let taken = match wq.read(bus, slot, 0, &mut entry) {
             Err(()) => Err((slot, Syndrome::LocalProtection)),

@@ -84,7 +84,9 @@ pub(crate) struct Rq {
 impl Device<'_> {
     /// Runs a send queue up to its doorbell record.
     pub(crate) fn run_sq(&mut self, sqn: u32) {
-        let Some(sq) = self.objects.sqs.get_mut(&sqn) else { return };
+        let Some(sq) = self.objects.sqs.get_mut(&sqn) else {
+            return;
+        };
         if sq.state == WqState::Rst {
             return;
         }
@@ -100,7 +102,9 @@ impl Device<'_> {
     }
 
     fn one_send(&mut self, sqn: u32) {
-        let Some(sq) = self.objects.sqs.get(&sqn) else { return };
+        let Some(sq) = self.objects.sqs.get(&sqn) else {
+            return;
+        };
         let index = sq.wq.head;
         let posted = sq.wq.producer.wrapping_sub(index);
         let failed = sq.state == WqState::Err;
@@ -108,7 +112,11 @@ impl Device<'_> {
         let read = sq.wq.read(self.bus, index, 0, &mut head);
         let control = Control::parse(&head);
         let bbs = control.bbs();
-        let owner = Owner { qpn: sqn, pd: sq.wq.pd, rlky: sq.rlky };
+        let owner = Owner {
+            qpn: sqn,
+            pd: sq.wq.pd,
+            rlky: sq.rlky,
+        };
         let result = if failed {
             Err(Syndrome::Flushed)
         } else if read.is_err() {
@@ -133,7 +141,9 @@ impl Device<'_> {
             }
         };
         self.bus.stats.wqes += 1;
-        let Some(sq) = self.objects.sqs.get_mut(&sqn) else { return };
+        let Some(sq) = self.objects.sqs.get_mut(&sqn) else {
+            return;
+        };
         sq.wq.head = index.wrapping_add(bbs.min(posted));
         let cqn = sq.cqn;
         let mut cqe = Cqe::new(CqeOpcode::Requester, sqn);
@@ -160,11 +170,16 @@ impl Device<'_> {
         control: &Control,
         bytes: &[u8],
     ) -> Result<(), Syndrome> {
-        let Some(sq) = self.objects.sqs.get(&sqn) else { return Ok(()) };
+        let Some(sq) = self.objects.sqs.get(&sqn) else {
+            return Ok(());
+        };
         match control.opcode {
             NOP => Ok(()),
             UMR if sq.reg_umr => {
-                let wqe = UmrWqe { mkey: control.imm, segments: bytes[16..].to_vec() };
+                let wqe = UmrWqe {
+                    mkey: control.imm,
+                    segments: bytes[16..].to_vec(),
+                };
                 self.umr_for(owner, true, &wqe)
             }
             SEND if sq.tis.is_some() => {
@@ -226,7 +241,9 @@ impl Device<'_> {
 
     /// Hands a frame to a receive queue; dropped when the queue is not ready or has no buffer.
     pub(crate) fn receive_into(&mut self, rqn: u32, tag: u32, frame: &[u8]) {
-        let Some(rq) = self.objects.rqs.get_mut(&rqn) else { return };
+        let Some(rq) = self.objects.rqs.get_mut(&rqn) else {
+            return;
+        };
         if rq.state != WqState::Rdy {
             return;
         }
@@ -243,7 +260,11 @@ impl Device<'_> {
         let mut entry = vec![0; 1 << rq.wq.log_stride];
         let read = rq.wq.read(self.bus, index, 0, &mut entry);
         let (cqn, user_index) = (rq.cqn, rq.user_index);
-        let owner = Owner { qpn: rqn, pd: rq.wq.pd, rlky: rq.rlky };
+        let owner = Owner {
+            qpn: rqn,
+            pd: rq.wq.pd,
+            rlky: rq.rlky,
+        };
         let keep_vlan = rq.keep_vlan;
         let mut cqe = Cqe::new(CqeOpcode::RespSend, rqn);
         cqe.user_index = user_index;
@@ -270,7 +291,8 @@ impl Device<'_> {
             cqe.opcode = CqeOpcode::ResponderError;
             cqe.error = Some(syndrome);
             self.complete(cqn, &cqe);
-            self.eqs.raise(self.bus, &Event::queue(kind::WQ_CATASTROPHIC, 1, rqn));
+            self.eqs
+                .raise(self.bus, &Event::queue(kind::WQ_CATASTROPHIC, 1, rqn));
             self.fail_rq(rqn);
         } else {
             self.complete(cqn, &cqe);
@@ -279,7 +301,9 @@ impl Device<'_> {
 
     /// Takes a receive queue to error and flushes what is posted.
     pub(crate) fn fail_rq(&mut self, rqn: u32) {
-        let Some(rq) = self.objects.rqs.get_mut(&rqn) else { return };
+        let Some(rq) = self.objects.rqs.get_mut(&rqn) else {
+            return;
+        };
         rq.state = WqState::Err;
         if let Err(complaint) = rq.wq.refresh(self.bus) {
             self.bus.complain(format!("RQ {rqn:#x}: {complaint}"));

@@ -163,7 +163,10 @@ pub(crate) fn modify_rqt(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
     let number = head_in::number.get(input) & 0xff_ffff;
     let queues = rq_list(hca, input)?;
     let objects = &mut hca.objects;
-    let rqt = objects.rqts.get_mut(&number).ok_or(Status::BadResource.because(0x91_7001))?;
+    let rqt = objects
+        .rqts
+        .get_mut(&number)
+        .ok_or(Status::BadResource.because(0x91_7001))?;
     if queues.len() > rqt.most {
         return Err(Status::BadParam.because(0x91_7002));
     }

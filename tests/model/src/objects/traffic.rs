@@ -21,7 +21,12 @@ const GSI_QPN: u32 = 1;
 
 /// Runs a QP's engine, then whatever its run left to do.
 pub(crate) fn with_engine(hca: &mut Hca, qpn: u32, run: impl FnOnce(&mut Engine, &mut dyn Host)) {
-    let Some(mut engine) = hca.objects.qps.get_mut(&qpn).and_then(|qp| qp.engine.take()) else {
+    let Some(mut engine) = hca
+        .objects
+        .qps
+        .get_mut(&qpn)
+        .and_then(|qp| qp.engine.take())
+    else {
         return;
     };
     run(&mut engine, &mut Device::of(hca));
@@ -45,12 +50,16 @@ pub(crate) fn settle(hca: &mut Hca) {
 
 /// Takes a QP to error because of something outside its engine, with a catastrophic event.
 fn fail(hca: &mut Hca, qpn: u32) {
-    let Some(qp) = hca.objects.qps.get_mut(&qpn) else { return };
+    let Some(qp) = hca.objects.qps.get_mut(&qpn) else {
+        return;
+    };
     if matches!(qp.state, QpState::Err | QpState::Reset) {
         return;
     }
     qp.state = QpState::Err;
-    let Some(mut engine) = qp.engine.take() else { return };
+    let Some(mut engine) = qp.engine.take() else {
+        return;
+    };
     let mut device = Device::of(hca);
     device.event(qpn, crate::transport::host::QpEvent::Catastrophic);
     engine.to_error(&mut device);
@@ -61,7 +70,9 @@ fn fail(hca: &mut Hca, qpn: u32) {
 
 /// Tells the engine what a transition made of its QP.
 pub(crate) fn modified(hca: &mut Hca, qpn: u32) {
-    let Some(qp) = hca.objects.qps.get(&qpn) else { return };
+    let Some(qp) = hca.objects.qps.get(&qpn) else {
+        return;
+    };
     let attr = qp.attr();
     with_engine(hca, qpn, |engine, device| {
         if attr.state == QpState::Err {
@@ -76,8 +87,14 @@ pub(crate) fn modified(hca: &mut Hca, qpn: u32) {
 pub(crate) fn step(hca: &mut Hca) -> Option<Nanos> {
     let now = hca.bus.now;
     for qpn in hca.objects.qps.keys().copied().collect::<Vec<_>>() {
-        let Some(qp) = hca.objects.qps.get(&qpn) else { continue };
-        let due = qp.engine.as_ref().and_then(Engine::next_deadline).is_some_and(|t| t <= now);
+        let Some(qp) = hca.objects.qps.get(&qpn) else {
+            continue;
+        };
+        let due = qp
+            .engine
+            .as_ref()
+            .and_then(Engine::next_deadline)
+            .is_some_and(|t| t <= now);
         let flushing = qp.state == QpState::Err && qp.receives == Receives::Own;
         if due {
             with_engine(hca, qpn, |engine, device| engine.on_timer(device));
@@ -114,7 +131,9 @@ pub(crate) fn step(hca: &mut Hca) -> Option<Nanos> {
 
 /// Whether a frame is for one of the MACs the device answers to.
 fn is_own_mac(hca: &Hca, frame: &[u8]) -> bool {
-    let Some(mac) = frame.first_chunk::<6>() else { return false };
+    let Some(mac) = frame.first_chunk::<6>() else {
+        return false;
+    };
     mac[0] & 1 == 0
         && (*mac == hca.vport.mac
             || hca.objects.l2.values().any(|own| own == mac)
@@ -124,12 +143,18 @@ fn is_own_mac(hca: &Hca, frame: &[u8]) -> bool {
 /// A frame from the wire, or from the device itself.
 fn received(hca: &mut Hca, frame: &[u8]) {
     hca.bus.stats.frames_in += 1;
-    let Some(to) = frame.first_chunk::<6>() else { return };
+    let Some(to) = frame.first_chunk::<6>() else {
+        return;
+    };
     if !is_own_mac(hca, frame) && !hca.vport.accepts(to) {
         return;
     }
     let sorted = if hca.vport.roce_enabled {
-        demux(frame, |ip| hca.roce.iter().any(|(_, entry)| entry.v2 && ip_of_entry(entry) == *ip))
+        demux(frame, |ip| {
+            hca.roce
+                .iter()
+                .any(|(_, entry)| entry.v2 && ip_of_entry(entry) == *ip)
+        })
     } else {
         Demux::Ethernet
     };
@@ -158,7 +183,9 @@ fn to_qp(hca: &mut Hca, packet: &Packet) {
 }
 
 fn to_tables(hca: &mut Hca, frame: &[u8]) {
-    let Some(headers) = Headers::of(frame) else { return };
+    let Some(headers) = Headers::of(frame) else {
+        return;
+    };
     let set = headers.match_set(frame);
     for (tirn, tag) in hca.objects.steering.walk(0, &set) {
         let rqn = match hca.objects.tirs.get(&tirn).map(|tir| tir.dispatch) {

@@ -71,7 +71,17 @@ impl Wq {
             1 << (log_size + log_stride),
         )
         .ok_or(Status::BadInputLength.because(0x90_4016))?;
-        Ok(Self { kind, pd, log_size, log_stride, dbr, side, ring, producer: 0, head: 0 })
+        Ok(Self {
+            kind,
+            pd,
+            log_size,
+            log_stride,
+            dbr,
+            side,
+            ring,
+            producer: 0,
+            head: 0,
+        })
     }
 
     /// Entries.
@@ -92,7 +102,9 @@ impl Wq {
             // One driver passes the address of the second word itself, and cards take it.
             Side::Send => self.dbr | 4,
         };
-        let Ok(word) = bus.read_be32(at) else { return Ok(()) };
+        let Ok(word) = bus.read_be32(at) else {
+            return Ok(());
+        };
         let posted = (word as u16).wrapping_sub(self.head);
         if u32::from(posted) > self.size() {
             return Err(format!(
@@ -106,7 +118,13 @@ impl Wq {
     }
 
     /// Reads entry `index` from byte `at` on, wrapping at the ring's end.
-    pub(crate) fn read(&self, bus: &mut Bus, index: u16, at: u64, out: &mut [u8]) -> Result<(), ()> {
+    pub(crate) fn read(
+        &self,
+        bus: &mut Bus,
+        index: u16,
+        at: u64,
+        out: &mut [u8],
+    ) -> Result<(), ()> {
         let ring = 1u64 << (self.log_size + self.log_stride);
         let mut at = ((u64::from(index) << self.log_stride) + at) & (ring - 1);
         let mut done = 0;

@@ -6,6 +6,7 @@
 //!
 //! Not here: the Ethernet segment (`ethernet.rs`), the meaning of UMR segments (`umr.rs`).
 
+use crate::function::TERMINATE_MKEY;
 use crate::transport::host::{
     BadWqe, DataSegment, Datagram, Fence, Operation, Path, Payload, QpKind, RecvWqe, RemoteAddress,
     SendWqe, Syndrome, Trailer, UmrWqe,
@@ -16,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr};
 pub(crate) const WQEBB: usize = 64;
 /// Most basic blocks in one WQE.
 pub(crate) const MAX_WQEBBS: u16 = 16;
-/// The key that ends a receive's scatter list.
+/// The key that ends a receive's scatter list where no special one is offered.
 const TERMINATE_LKEY: u32 = 0x100;
 
 const NOP: u8 = 0x00;
@@ -88,12 +89,17 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 
 /// Parses a send WQE of `bytes` (all of its DS) for a QP of that kind.
 pub(crate) fn parse_send(bytes: &[u8], kind: QpKind) -> Result<SendWqe, BadWqe> {
-    let head: [u8; 16] = bytes
-        .first_chunk()
-        .copied()
-        .ok_or(BadWqe { syndrome: Syndrome::LocalQpOperation, bbs: 1, opcode: 0 })?;
+    let head: [u8; 16] = bytes.first_chunk().copied().ok_or(BadWqe {
+        syndrome: Syndrome::LocalQpOperation,
+        bbs: 1,
+        opcode: 0,
+    })?;
     let control = Control::parse(&head);
-    let bad = |syndrome| BadWqe { syndrome, bbs: control.bbs(), opcode: control.opcode };
+    let bad = |syndrome| BadWqe {
+        syndrome,
+        bbs: control.bbs(),
+        opcode: control.opcode,
+    };
     let mut rest = bytes.get(16..).unwrap_or(&[]);
     let mut av = None;
     let sends = matches!(control.opcode, SEND | SEND_IMM | SEND_INVAL);
@@ -136,19 +142,33 @@ fn allowed(opcode: u8, kind: QpKind) -> bool {
 fn operation(control: &Control, rest: &[u8]) -> Result<Operation, Syndrome> {
     Ok(match control.opcode {
         NOP => Operation::Nop,
-        SEND => Operation::Send { trailer: Trailer::None, data: parse_payload(rest)? },
-        SEND_IMM => Operation::Send { trailer: Trailer::Imm(control.imm), data: parse_payload(rest)? },
-        SEND_INVAL => {
-            Operation::Send { trailer: Trailer::Invalidate(control.imm), data: parse_payload(rest)? }
-        }
+        SEND => Operation::Send {
+            trailer: Trailer::None,
+            data: parse_payload(rest)?,
+        },
+        SEND_IMM => Operation::Send {
+            trailer: Trailer::Imm(control.imm),
+            data: parse_payload(rest)?,
+        },
+        SEND_INVAL => Operation::Send {
+            trailer: Trailer::Invalidate(control.imm),
+            data: parse_payload(rest)?,
+        },
         RDMA_WRITE | RDMA_WRITE_IMM => {
             let (remote, data) = remote(rest)?;
             let imm = (control.opcode == RDMA_WRITE_IMM).then_some(control.imm);
-            Operation::Write { remote, imm, data: parse_payload(data)? }
+            Operation::Write {
+                remote,
+                imm,
+                data: parse_payload(data)?,
+            }
         }
         RDMA_READ => {
             let (remote, data) = remote(rest)?;
-            Operation::Read { remote, into: pointers(data)? }
+            Operation::Read {
+                remote,
+                into: pointers(data)?,
+            }
         }
         ATOMIC_CS | ATOMIC_FA => {
             let (remote, data) = remote(rest)?;
@@ -159,20 +179,35 @@ fn operation(control: &Control, rest: &[u8]) -> Result<Operation, Syndrome> {
             }
             let (first, second) = (long(operands, 0), long(operands, 8));
             if control.opcode == ATOMIC_CS {
-                Operation::CompareSwap { remote, swap: first, compare: second, into }
+                Operation::CompareSwap {
+                    remote,
+                    swap: first,
+                    compare: second,
+                    into,
+                }
             } else {
-                Operation::FetchAdd { remote, add: first, into }
+                Operation::FetchAdd {
+                    remote,
+                    add: first,
+                    into,
+                }
             }
         }
         LOCAL_INVAL => Operation::LocalInvalidate(control.imm),
-        UMR => Operation::Umr(UmrWqe { mkey: control.imm, segments: rest.to_vec() }),
+        UMR => Operation::Umr(UmrWqe {
+            mkey: control.imm,
+            segments: rest.to_vec(),
+        }),
         _ => return Err(Syndrome::LocalQpOperation),
     })
 }
 
 fn remote(rest: &[u8]) -> Result<(RemoteAddress, &[u8]), Syndrome> {
     let segment = rest.get(..16).ok_or(Syndrome::LocalQpOperation)?;
-    let remote = RemoteAddress { va: long(segment, 0), rkey: word(segment, 8) };
+    let remote = RemoteAddress {
+        va: long(segment, 0),
+        rkey: word(segment, 8),
+    };
     Ok((remote, &rest[16..]))
 }
 
@@ -258,7 +293,10 @@ pub(crate) fn ip_of(gid: [u8; 16]) -> IpAddr {
 pub(crate) fn parse_recv(index: u16, stride: &[u8]) -> RecvWqe {
     let segments = stride
         .chunks_exact(16)
-        .take_while(|s| !(word(s, 0) & 0x7fff_ffff == 0 && word(s, 4) == TERMINATE_LKEY))
+        .take_while(|s| {
+            let ends = [TERMINATE_LKEY, TERMINATE_MKEY].contains(&word(s, 4));
+            word(s, 0) & 0x7fff_ffff != 0 || !ends
+        })
         .map(pointer)
         .collect();
     RecvWqe { index, segments }

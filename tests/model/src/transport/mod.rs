@@ -2,22 +2,295 @@
 //!
 //! One [`Engine`] stands in each QP object. It is sans-IO: work, packets and time come in by
 //! calls, everything else goes out by [`Host`]. It knows nothing of WQE and CQE layouts,
-//! memory keys or commands. Reference: IBTA volume 1, chapter 9; annex A17 (RoCE v2).
+//! memory keys or commands. Nothing a peer sends or a driver posts makes it panic or loop
+//! without end. Not here: UC, RD, XRC, automatic path migration, end-to-end credits,
+//! congestion control. Reference: IBTA volume 1, chapter 9; annex A17 (RoCE v2).
 
+mod datagram;
 pub mod host;
+mod packetize;
+mod psn;
+mod rc;
+mod timing;
 
-use crate::cmd::Command;
-use crate::hca::Hca;
-use crate::host::Nanos;
+use datagram::DatagramEngine;
+use host::{Host, Nanos, QpAttr, QpKind, QpState, SendCompletion, Syndrome};
+use rc::requester::Requester;
+use rc::responder::Responder;
 
-/// State of the engines beyond the queue contexts.
+use crate::wire::frame::Packet;
+
+/// Entries a flush takes from a queue at most: no queue of 16-bit counters has more.
+const FLUSH_LIMIT: u32 = 1 << 16;
+
+/// Something ended the life of the QP; its own completion has been made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fatal;
+
+/// The transport engine of one QP.
 #[derive(Debug, Default)]
-pub(crate) struct Transport {}
-
-/// The commands handled here.
-pub(crate) const COMMANDS: &[Command] = &[];
-
-/// Takes frames off the wire, runs the queues and their timers; says when next.
-pub(crate) fn step(_hca: &mut Hca) -> Option<Nanos> {
-    None
+pub struct Engine {
+    attr: QpAttr,
+    /// Next WQEBB of the send queue nobody has fetched yet.
+    next_index: u16,
+    requester: Requester,
+    responder: Responder,
+    datagram: DatagramEngine,
+    /// In error, and the queues are not flushed yet.
+    flush_due: bool,
 }
+
+impl Engine {
+    /// An engine in RESET.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The state it is in, which after an error differs from what was configured.
+    #[must_use]
+    pub fn state(&self) -> QpState {
+        self.attr.state
+    }
+
+    /// The next WQEBB the engine will fetch: the hardware send counter of the QP context.
+    #[must_use]
+    pub fn send_index(&self) -> u16 {
+        self.next_index
+    }
+
+    /// The next PSN the requester will use.
+    #[must_use]
+    pub fn send_psn(&self) -> u32 {
+        match self.attr.kind {
+            QpKind::Rc | QpKind::RegUmr => self.requester.next_psn(),
+            QpKind::Ud | QpKind::Gsi => self.datagram.next_psn(),
+        }
+    }
+
+    /// The PSN the responder expects.
+    #[must_use]
+    pub fn receive_psn(&self) -> u32 {
+        self.responder.expected_psn()
+    }
+
+    /// Takes over the attributes after a transition. Entering RTR starts the responder at
+    /// `rq_psn`, entering RTS the requester at `sq_psn`; RESET is [`reset`](Self::reset); ERR
+    /// flushes at the next call that brings a host ([`to_error`](Self::to_error) does it at once).
+    pub fn configure(&mut self, attr: &QpAttr) {
+        let old = self.attr.state;
+        if attr.state == QpState::Reset {
+            self.reset();
+        }
+        self.attr = *attr;
+        self.attr.mtu = attr.mtu.clamp(256, 4096);
+        let receiving = |s| matches!(s, QpState::Rtr | QpState::Rts | QpState::Sqer);
+        let sending = |s| matches!(s, QpState::Rts | QpState::Sqer);
+        if receiving(attr.state) && !receiving(old) {
+            self.responder.start(attr.rq_psn);
+        }
+        if sending(attr.state) && !sending(old) {
+            self.requester.start(attr);
+            self.datagram.start(attr.sq_psn);
+        }
+        if attr.state == QpState::Err && old != QpState::Err {
+            self.flush_due = true;
+        }
+    }
+
+    /// Forgets everything: queues empty without completions, counters 0.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The send doorbell rang, or the send queue may run again.
+    pub fn on_doorbell(&mut self, host: &mut dyn Host) {
+        self.flush_if_due(host);
+        let result = match (self.attr.state, self.attr.kind) {
+            (QpState::Rts, QpKind::Rc | QpKind::RegUmr) => {
+                self.requester.pump(&self.attr, &mut self.next_index, host)
+            }
+            (QpState::Rts, QpKind::Ud | QpKind::Gsi) => {
+                if self
+                    .datagram
+                    .send(&self.attr, &mut self.next_index, host)
+                    .is_err()
+                {
+                    self.send_queue_error(host);
+                }
+                Ok(())
+            }
+            (QpState::Err | QpState::Sqer, _) => {
+                self.flush_send(host);
+                Ok(())
+            }
+            (QpState::Reset | QpState::Init | QpState::Rtr, _) => Ok(()),
+        };
+        self.settle(result, host);
+    }
+
+    /// Receives were posted: the device calls this when it has polled the receive doorbell
+    /// record. It matters in ERR only, where they are flushed.
+    pub fn on_receive_posted(&mut self, host: &mut dyn Host) {
+        self.flush_if_due(host);
+        if self.attr.state == QpState::Err {
+            self.flush_receive(host);
+        }
+    }
+
+    /// A packet for this QP arrived.
+    pub fn on_packet(&mut self, host: &mut dyn Host, packet: &Packet) {
+        self.flush_if_due(host);
+        let op = packet.bth.opcode;
+        let (state, kind) = (self.attr.state, self.attr.kind);
+        let receiving = matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqer);
+        let result = match kind {
+            QpKind::Rc if op.is_datagram() || !self.is_from_peer(host, packet) => Ok(()),
+            QpKind::Rc if op.is_response() => {
+                if state != QpState::Rts {
+                    return;
+                }
+                self.requester
+                    .on_response(&self.attr, host, packet)
+                    .and_then(|()| self.requester.pump(&self.attr, &mut self.next_index, host))
+            }
+            QpKind::Rc if receiving => self.responder.on_request(&self.attr, host, packet),
+            QpKind::Ud | QpKind::Gsi if receiving && op.is_datagram() => {
+                self.datagram.receive(&self.attr, host, packet)
+            }
+            QpKind::Rc | QpKind::Ud | QpKind::Gsi | QpKind::RegUmr => Ok(()),
+        };
+        self.settle(result, host);
+    }
+
+    /// The time of [`next_deadline`](Self::next_deadline) has come. Calling early does no harm.
+    pub fn on_timer(&mut self, host: &mut dyn Host) {
+        self.flush_if_due(host);
+        if self.attr.kind != QpKind::Rc {
+            return;
+        }
+        if matches!(self.attr.state, QpState::Rtr | QpState::Rts) {
+            let result = self.responder.drain(&self.attr, host);
+            self.settle(result, host);
+        }
+        if self.attr.state == QpState::Rts {
+            let result = self
+                .requester
+                .on_timer(&self.attr, host)
+                .and_then(|()| self.requester.pump(&self.attr, &mut self.next_index, host));
+            self.settle(result, host);
+        }
+    }
+
+    /// When [`on_timer`](Self::on_timer) wants to be called; a time in the past means at once.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        if self.flush_due || self.responder.has_replies() {
+            return Some(0);
+        }
+        self.requester.deadline()
+    }
+
+    /// Moves the QP to ERR, as a 2ERR command does: both queues are flushed in order, a message
+    /// half received first. [`Host::qp_error`] is not called: the caller knows.
+    pub fn to_error(&mut self, host: &mut dyn Host) {
+        if self.attr.state != QpState::Reset {
+            self.attr.state = QpState::Err;
+            self.flush_due = true;
+            self.flush_if_due(host);
+        }
+    }
+
+    /// RC packets must come from the address of the peer, to the address of this side.
+    fn is_from_peer(&self, host: &dyn Host, packet: &Packet) -> bool {
+        packet.net.src == self.attr.path.dst
+            && host
+                .roce_address(self.attr.path.source_index)
+                .is_some_and(|own| own.ip == packet.net.dst)
+    }
+
+    fn settle(&mut self, result: Result<(), Fatal>, host: &mut dyn Host) {
+        if result == Err(Fatal) && self.attr.state != QpState::Err {
+            self.attr.state = QpState::Err;
+            host.qp_error(self.attr.qpn, QpState::Err);
+            self.flush_due = true;
+            self.flush_if_due(host);
+        }
+    }
+
+    /// A datagram that cannot be sent stops the send queue, not the receive queue.
+    fn send_queue_error(&mut self, host: &mut dyn Host) {
+        self.attr.state = QpState::Sqer;
+        host.qp_error(self.attr.qpn, QpState::Sqer);
+        self.flush_send(host);
+    }
+
+    fn flush_if_due(&mut self, host: &mut dyn Host) {
+        if std::mem::take(&mut self.flush_due) {
+            self.flush_send(host);
+            self.flush_receive(host);
+            if self.attr.srq {
+                host.event(self.attr.qpn, host::QpEvent::LastWqeReached);
+            }
+        }
+    }
+
+    /// Completes all send queue entries with "flushed", signalled or not.
+    fn flush_send(&mut self, host: &mut dyn Host) {
+        let qpn = self.attr.qpn;
+        for wqe in self.requester.flush() {
+            complete_flushed(host, qpn, wqe.index, wqe.opcode);
+        }
+        for _ in 0..FLUSH_LIMIT {
+            let index = self.next_index;
+            let (bbs, opcode) = match host.fetch_send(qpn, index) {
+                None => break,
+                Some(Ok(wqe)) => (wqe.bbs, wqe.opcode),
+                Some(Err(bad)) => (bad.bbs, bad.opcode),
+            };
+            self.next_index = index.wrapping_add(bbs.max(1));
+            complete_flushed(host, qpn, index, opcode);
+        }
+    }
+
+    /// Completes all receives of the QP's own queue with "flushed".
+    fn flush_receive(&mut self, host: &mut dyn Host) {
+        let qpn = self.attr.qpn;
+        let done = |host: &mut dyn Host, index| {
+            let result = Err(Syndrome::Flushed);
+            host.complete_recv(qpn, host::RecvCompletion { index, result });
+        };
+        for index in [self.responder.flush(), self.datagram.flush()]
+            .into_iter()
+            .flatten()
+        {
+            done(host, index);
+        }
+        if self.attr.srq {
+            return;
+        }
+        for _ in 0..FLUSH_LIMIT {
+            match host.take_recv(qpn) {
+                None => break,
+                Some(Ok(wqe)) => done(host, wqe.index),
+                Some(Err((index, _))) => done(host, index),
+            }
+        }
+    }
+}
+
+fn complete_flushed(host: &mut dyn Host, qpn: u32, index: u16, opcode: u8) {
+    let result = Err(Syndrome::Flushed);
+    host.complete_send(
+        qpn,
+        SendCompletion {
+            index,
+            opcode,
+            byte_len: 0,
+            result,
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests;

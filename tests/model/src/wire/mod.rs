@@ -1,4 +1,20 @@
 //! The wire: whole Ethernet frames without FCS, in and out.
+//!
+//! [`Wire`] is one end of a link. [`switch`] joins such ends in one process; [`impair`] and
+//! [`pcap`] wrap any end. [`frame`] and [`icrc`] know what stands in a RoCE v2 frame.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::host::Nanos;
+
+pub(crate) mod bytes;
+pub mod frame;
+pub mod icrc;
+pub mod impair;
+pub mod opcode;
+pub mod pcap;
+pub mod switch;
 
 /// One end of a link.
 pub trait Wire {
@@ -6,4 +22,35 @@ pub trait Wire {
     fn send(&mut self, frame: &[u8]);
     /// The next frame that arrived.
     fn recv(&mut self) -> Option<Vec<u8>>;
+}
+
+impl<W: Wire + ?Sized> Wire for Box<W> {
+    fn send(&mut self, frame: &[u8]) {
+        (**self).send(frame);
+    }
+    fn recv(&mut self) -> Option<Vec<u8>> {
+        (**self).recv()
+    }
+}
+
+/// Model time, shared: whoever runs the model sets it, wires and taps read it.
+#[derive(Clone, Debug, Default)]
+pub struct ModelClock(Arc<AtomicU64>);
+
+impl ModelClock {
+    /// The time now.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets the time.
+    pub fn set(&self, now: Nanos) {
+        self.0.store(now, Ordering::Relaxed);
+    }
+
+    /// Moves the time on and returns it.
+    pub fn advance(&self, by: Nanos) -> Nanos {
+        self.0.fetch_add(by, Ordering::Relaxed).wrapping_add(by)
+    }
 }

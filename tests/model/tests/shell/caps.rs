@@ -128,3 +128,51 @@ fn not_after_init() {
     let current = block(&mut rig, 0, true);
     assert_eq!(set(&mut rig, 0, &current).0, 4);
 }
+
+/// The maximum block of the recorded card, ConnectX-4 with firmware 14.12.1220, by name.
+const RECORDED: &str = "log_max_srq_sz 15 log_max_qp_sz 15 log_max_qp 23 log_max_srq 23 \
+    log_max_cq_sz 22 log_max_cq 24 log_max_eq_sz 22 log_max_mkey 24 log_max_eq 8 max_indirection 4 \
+    log_max_mrw_sz 64 log_max_bsf_list_size 16 log_max_klm_list_size 16 log_max_ra_req_dc 4 \
+    log_max_ra_res_dc 4 log_max_ra_req_qp 4 log_max_ra_res_qp 4 end_pad 1 gid_table_size 4 \
+    max_qp_cnt 255 pkey_table_size 5 vport_group_manager 1 nic_flow_table 1 local_ca_ack_delay 16 \
+    port_type 1 num_ports 1 log_max_msg 30 stat_rate_support 1 cqe_version 1 \
+    compact_address_vector 1 cmdif_checksum 3 eth_net_offloads 1 roce 1 atomic 1 cq_oi 1 cq_resize 1 \
+    cq_moderation 1 block_lb_mc 1 apm 1 qkv 1 pkv 1 xrc 1 ud 1 uc 1 rc 1 uar_sz 5 log_pg_sz 12 bf 1 \
+    log_bf_reg_size 9 max_wqe_sz_sq 1024 max_wqe_sz_rq 512 max_wqe_sz_sq_dc 256 \
+    log_max_transport_domain 16 log_max_pd 24 log_max_xrcd 24 log_max_rq 23 log_max_sq 23 \
+    log_max_tir 23 log_max_tis 23 basic_cyclic_rcv_wqe 1 log_max_rmp 23 log_max_rqt 16 \
+    log_max_rqt_size 9 log_max_stride_sz_rq 9 log_min_stride_sz_rq 4 log_max_stride_sz_sq 6 \
+    log_min_stride_sz_sq 6 log_max_wq_sz 15 log_max_vlan_list 12 log_max_current_mc_list 14 \
+    log_max_current_uc_list 10 log_max_l2_table 16 log_uar_page_sz 8 device_frequency_mhz 275 \
+    fast_teardown 0 force_teardown 0 driver_version 0 drain_sigerr 0 uar_4k 0 hca_cap_2 0 ib_virt 0";
+
+#[test]
+fn the_recorded_card_by_name() {
+    let mut rig = enabled(Config::default());
+    let max = block(&mut rig, 0, false);
+    let layout = mlx5_model::ifc::caps::cmd_hca_cap::LAYOUT;
+    let words: Vec<_> = RECORDED.split_whitespace().collect();
+    for pair in words.chunks(2) {
+        let field = layout.field(pair[0]).unwrap();
+        assert_eq!(
+            field.get(&max),
+            pair[1].parse::<u32>().unwrap(),
+            "{}",
+            pair[0]
+        );
+    }
+    assert!(words.len() > 150);
+}
+
+#[test]
+fn single_capabilities_can_be_configured() {
+    let general_caps = vec![("fast_teardown", 1), ("imaicl", 0), ("no_such_thing", 1)];
+    let mut rig = enabled(Config {
+        general_caps,
+        ..Config::default()
+    });
+    let current = block(&mut rig, 0, true);
+    assert_eq!(current[0x1f] & 0x10, 0x10);
+    assert_eq!(current[0x46] & 0x40, 0);
+    assert!(rig.complained_of("no_such_thing"));
+}

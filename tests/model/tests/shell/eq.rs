@@ -163,7 +163,7 @@ fn numbers_run_out() {
     rig.init();
     let uar = rig.uar();
     let mut last = 0;
-    for _ in 0..127 {
+    for _ in 0..112 {
         last = rig.ok(&Rig::eq_command(uar, 0, 0, 0, false), 16).word(8);
     }
     assert_eq!(last, 127);
@@ -195,7 +195,7 @@ fn only_subscribed_kinds_arrive() {
     rig.hca.request_pages(4);
     rig.hca.inject_event(None, &Event::new(event::GENERAL, 0));
     assert_eq!(rig.hca.stats().eqes, 0);
-    rig.hca.inject_event(Some(1), &Event::new(0x7f, 0));
+    rig.hca.inject_event(Some(0x10), &Event::new(0x7f, 0));
     assert_eq!(rig.eqe(0)[1], 0x7f, "unless put there");
 }
 
@@ -242,4 +242,13 @@ fn a_ring_the_iommu_refuses_fails_the_queue() {
     port_event(&mut rig);
     let context = rig.ok(&with(cmd(0x303, 0, 16), 8, eqn), 272).out;
     assert_eq!(context[0x10] >> 4, 0xa);
+}
+
+#[test]
+fn a_ring_in_a_firmware_page_is_complained_of() {
+    let (mut rig, uar) = running();
+    let mut input = Rig::eq_command(uar, 4, 0, PORT, false);
+    input[0x110..0x118].copy_from_slice(&crate::rig::PAGES.to_be_bytes());
+    rig.ok(&input, 16);
+    assert!(rig.complained_of("CREATE_EQ: 0x40000000 was given to the firmware"));
 }

@@ -145,7 +145,7 @@ fn faulty() -> Faulty {
     rig.init();
     let uar = rig.uar();
     rig.eq(uar, 4, PORT);
-    rig.arm(uar, 1, 0);
+    rig.arm(uar, 0x10, 0);
     Faulty::new(rig.hca)
 }
 
@@ -205,7 +205,7 @@ fn vectors_lost_and_invented() {
 #[test]
 fn events_nobody_caused() {
     let mut device = faulty();
-    device.at(10, Happening::Event(Some(1), Event::new(0xf0, 0)));
+    device.at(10, Happening::Event(Some(0x10), Event::new(0xf0, 0)));
     device.at(20, Happening::Pages(i32::MIN));
     device.at(30, Happening::Event(Some(200), Event::new(0, 0)));
     device.step(40);

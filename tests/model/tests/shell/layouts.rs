@@ -3,10 +3,7 @@
 use mlx5_model::ifc::{Field, Layout, all};
 
 fn layout(name: &str) -> Layout {
-    *all()
-        .iter()
-        .find(|layout| layout.name == name)
-        .unwrap_or_else(|| panic!("no layout {name}"))
+    *all().iter().find(|layout| layout.name == name).unwrap()
 }
 
 #[test]
@@ -35,6 +32,10 @@ fn totals() {
         ("query_nic_vport_context_out", 272),
         ("set_roce_address_in", 48),
         ("query_roce_address_out", 48),
+        ("query_q_counter_in", 32),
+        ("query_q_counter_out", 256),
+        ("query_vport_counter_out", 528),
+        ("mad_ifc_in", 272),
         ("cmd_entry", 64),
         ("cmd_mailbox", 576),
     ] {

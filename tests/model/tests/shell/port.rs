@@ -231,3 +231,18 @@ fn roce_en_without_the_capability() {
     rig.ok(&cmd(0x102, 0, 32), 16);
     assert_eq!(rig.status(&modify(1 << 1, 0, 1), 16), (3, 0xc1_f678));
 }
+
+#[test]
+fn questions_stock_software_asks_of_an_ethernet_port() {
+    let mut rig = running();
+    let set = rig.ok(&cmd(0x771, 0, 16), 16).word(8);
+    rig.ok(&with(cmd(0x773, 0, 32), 28, set), 256);
+    assert_eq!(rig.status(&with(cmd(0x773, 0, 32), 28, 77), 256).0, 5);
+    rig.ok(&cmd(0x770, 0, 32), 528);
+    assert_eq!(rig.ok(&cmd(0x765, 0, 16), 20).word(16), 0xffff);
+    assert_eq!(rig.ok(&with(cmd(0x765, 0, 16), 12, 1), 20).word(16), 0);
+    assert_eq!(rig.status(&with(cmd(0x765, 0, 16), 12, 128), 20).0, 0xa);
+    let mad = with(cmd(0x50d, 3, 272), 16, 0x0104_0101);
+    let answer = rig.ok(&mad, 272).out;
+    assert_eq!(answer[16..22], [1, 4, 1, 0x81, 0, 0x0c]);
+}

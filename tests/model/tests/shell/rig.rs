@@ -304,9 +304,9 @@ impl Rig {
         self.enable();
         self.ok(&with(cmd(0x10b, 0, 16), 8, 1), 16);
         let (function, boot) = self.query_pages(1);
-        self.give(function, boot as u32);
+        self.give(function, boot.cast_unsigned());
         let (function, init) = self.query_pages(2);
-        self.give(function, init as u32);
+        self.give(function, init.cast_unsigned());
         self.ok(&cmd(0x102, 0, 32), 16);
     }
 

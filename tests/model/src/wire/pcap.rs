@@ -1,0 +1,134 @@
+//! A tap: writes every frame of a wire to a capture file, stamped with model time.
+//!
+//! The file is the classic pcap format with nanosecond stamps, link type Ethernet, which every
+//! analyser reads. A write error stops the capture and is kept for [`Tap::error`]; the wire goes on.
+
+use std::io::{self, Write};
+
+use super::{ModelClock, Wire};
+
+/// Magic number of classic pcap with nanosecond stamps.
+const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
+/// Longest frame that is kept whole.
+const SNAP_LEN: u32 = 65_535;
+const LINKTYPE_ETHERNET: u32 = 1;
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// A wire whose traffic, both ways, is written to `out`.
+#[derive(Debug)]
+pub struct Tap<W, O> {
+    inner: W,
+    out: O,
+    clock: ModelClock,
+    error: Option<io::Error>,
+}
+
+impl<W: Wire, O: Write> Tap<W, O> {
+    /// Wraps `inner`; the file header is written at once.
+    pub fn new(inner: W, mut out: O, clock: ModelClock) -> io::Result<Self> {
+        let mut header = Vec::with_capacity(24);
+        header.extend_from_slice(&MAGIC_NANOS.to_le_bytes());
+        header.extend_from_slice(&2u16.to_le_bytes());
+        header.extend_from_slice(&4u16.to_le_bytes());
+        header.extend_from_slice(&[0; 8]);
+        header.extend_from_slice(&SNAP_LEN.to_le_bytes());
+        header.extend_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
+        out.write_all(&header)?;
+        Ok(Self {
+            inner,
+            out,
+            clock,
+            error: None,
+        })
+    }
+
+    /// The error that ended the capture, if one did.
+    pub fn error(&self) -> Option<&io::Error> {
+        self.error.as_ref()
+    }
+
+    /// Flushes the file and gives both parts back.
+    pub fn into_parts(mut self) -> io::Result<(W, O)> {
+        self.out.flush()?;
+        match self.error {
+            Some(e) => Err(e),
+            None => Ok((self.inner, self.out)),
+        }
+    }
+
+    fn record(&mut self, frame: &[u8]) {
+        if self.error.is_some() {
+            return;
+        }
+        let now = self.clock.now();
+        // Classic pcap counts seconds in 32 bits: model time begins at 0, so this holds 136 years.
+        let seconds = u32::try_from(now / NANOS_PER_SECOND).unwrap_or(u32::MAX);
+        let nanos = u32::try_from(now % NANOS_PER_SECOND).unwrap_or(0);
+        let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+        let kept = len.min(SNAP_LEN);
+        let mut record = Vec::with_capacity(16 + frame.len());
+        for word in [seconds, nanos, kept, len] {
+            record.extend_from_slice(&word.to_le_bytes());
+        }
+        record.extend(frame.iter().take(kept as usize));
+        if let Err(e) = self.out.write_all(&record) {
+            self.error = Some(e);
+        }
+    }
+}
+
+impl<W: Wire, O: Write> Wire for Tap<W, O> {
+    fn send(&mut self, frame: &[u8]) {
+        self.record(frame);
+        self.inner.send(frame);
+    }
+
+    fn recv(&mut self) -> Option<Vec<u8>> {
+        let frame = self.inner.recv()?;
+        self.record(&frame);
+        Some(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pcap_file::pcap::PcapReader;
+
+    use super::*;
+    use crate::wire::switch::cable;
+
+    #[test]
+    fn an_independent_reader_finds_both_directions_with_their_times() {
+        let clock = ModelClock::default();
+        let (a, mut b) = cable();
+        let mut tap = Tap::new(a, Vec::new(), clock.clone()).unwrap();
+        clock.set(1_500_000_007);
+        tap.send(&[7; 60]);
+        clock.set(2_000_000_000);
+        b.send(&[9; 61]);
+        assert_eq!(tap.recv().unwrap().len(), 61);
+        assert_eq!(b.recv().unwrap().len(), 60);
+        let (_, file) = tap.into_parts().unwrap();
+        let mut reader = PcapReader::new(file.as_slice()).unwrap();
+        let first = reader.next_packet().unwrap().unwrap();
+        assert_eq!(first.timestamp, Duration::from_nanos(1_500_000_007));
+        assert_eq!(first.data.as_ref(), &[7; 60]);
+        let second = reader.next_packet().unwrap().unwrap();
+        assert_eq!(second.timestamp, Duration::from_secs(2));
+        assert_eq!(second.data.as_ref(), &[9; 61]);
+        assert!(reader.next_packet().is_none());
+    }
+
+    #[test]
+    fn a_full_disk_ends_the_capture_not_the_traffic() {
+        let mut space = [0u8; 30];
+        let (a, mut b) = cable();
+        let mut tap = Tap::new(a, space.as_mut_slice(), ModelClock::default()).unwrap();
+        tap.send(&[1; 60]);
+        assert_eq!(b.recv().unwrap(), vec![1; 60]);
+        assert!(tap.error().is_some());
+        assert!(tap.into_parts().is_err());
+    }
+}
