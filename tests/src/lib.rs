@@ -9,3 +9,4 @@
 
 pub mod bench;
 pub mod host;
+pub mod pair;

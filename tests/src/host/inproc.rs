@@ -5,12 +5,12 @@
 //! same every time and a minute of retries costs nothing.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hca_mlx5::platform::{Platform, Span};
 use mlx5_model::Hca;
 use mlx5_model::host::{DmaError, HostMemory, Nanos};
+use mlx5_model::wire::ModelClock;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
@@ -41,7 +41,7 @@ pub trait Member: Send + Sync {
 /// Models that share a clock.
 #[derive(Default)]
 pub struct World {
-    now: AtomicU64,
+    clock: ModelClock,
     members: Mutex<Vec<Arc<dyn Member>>>,
 }
 
@@ -57,9 +57,15 @@ impl World {
         lock(&self.members).push(member);
     }
 
+    /// The clock, for wires and taps.
+    #[must_use]
+    pub fn clock(&self) -> ModelClock {
+        self.clock.clone()
+    }
+
     /// Model time.
     pub fn now(&self) -> Nanos {
-        self.now.load(Ordering::Relaxed)
+        self.clock.now()
     }
 
     /// Lets every model do what is due, then moves the clock: to the next deadline of any model, but by one tick at
@@ -75,7 +81,7 @@ impl World {
         members.iter().for_each(|member| member.settle());
         let next = members.iter().filter_map(|member| member.step(now)).min();
         let next = next.unwrap_or(now + leap).clamp(now + TICK.min(leap), now + leap);
-        self.now.store(next, Ordering::Relaxed);
+        self.clock.set(next);
     }
 }
 

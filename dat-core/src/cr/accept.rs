@@ -1,0 +1,127 @@
+//! dat_cr_accept(3).
+
+use crate::Ia;
+use crate::cm::{AcceptParams, Request};
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::ep::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase, PrivateData};
+use crate::handle::{Cr, Ep};
+use crate::ia::Owner;
+use crate::provider::{Path, Provider, QpStep};
+use crate::time::Instant;
+
+/// Bytes of private data in `cr_accept`: the field of the REP.
+pub const MAX_ACCEPT_PRIVATE: usize = 196;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Accepts a request on an UNCONNECTED Endpoint, or on the one made for it (`None`), which must be configured by then.
+    ///
+    /// The outcome is an event: `Established`, or `AcceptCompletionError` if the peer has gone or the connection does not
+    /// come about. The request is used up. Errors leave everything as it was: `INVALID_HANDLE` (`EP` also if one is named
+    /// that must not be, or none that must), `INVALID_STATE` (also `EP_NOTREADY`), `INVALID_PARAMETER` for more than
+    /// [`MAX_ACCEPT_PRIVATE`] bytes.
+    #[doc(alias = "dat_cr_accept")]
+    pub fn cr_accept(
+        &mut self,
+        now: Instant,
+        cr: Cr,
+        ep: Option<Ep>,
+        private_data: &[u8],
+    ) -> Result<(), Error> {
+        let control = self.cr(cr)?;
+        let (conn, request, own) = (control.conn, control.request, control.local_ep);
+        let wrong = Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
+        let (ep, op) = match (ep, own) {
+            (Some(ep), None) => (ep, EpOp::AcceptNamed),
+            (None, Some(ep)) => (ep, EpOp::AcceptOwn),
+            (Some(_), Some(_)) | (None, None) => return Err(wrong),
+        };
+        self.admit(ep, op)?;
+        if private_data.len() > MAX_ACCEPT_PRIVATE {
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
+        }
+        let control = self.ep_mut(ep)?;
+        if control.qp.is_none() || control.connect_evd.is_none() {
+            return Err(NOT_READY.into());
+        }
+        control.private = PrivateData::from_slice(private_data).unwrap_or_default();
+        control.remote = Some(request.remote);
+        control.remote_port = request.remote_port;
+        control.local_port = request.service.port().unwrap_or(0);
+        control.conn = conn;
+        control.phase = Phase::Accepting(request);
+        self.crs.remove(cr.0);
+        self.apply(ep, op);
+        match conn {
+            Some(conn) => {
+                self.own(conn, Owner::Ep(ep));
+                self.watch(ep);
+                self.establish_step(now, ep);
+            }
+            // The peer had gone before it was accepted.
+            None => self.apply(ep, EpOp::PeerDisconnected),
+        }
+        self.transmit(now);
+        Ok(())
+    }
+
+    /// Passive: the way to the peer is known; the queue pair goes to ready-to-send, then the REP goes out.
+    pub(crate) fn finish_accept(&mut self, now: Instant, ep: Ep, path: &Path, request: &Request) {
+        let terms = request.terms;
+        let ack_delay = self.provider.limits().ack_delay;
+        let Ok(control) = self.ep_mut(ep) else { return };
+        control.phase = Phase::None;
+        let (Some(qp), Some(conn)) = (control.qp, control.conn) else { return };
+        let attr = control.attr;
+        let private = core::mem::take(&mut control.private);
+        let responder_resources = terms.responder_resources.min(attr.max_rdma_read_in);
+        let initiator_depth = terms.initiator_depth.min(attr.max_rdma_read_out);
+        let path = Path {
+            flow_label: request.flow_label,
+            traffic_class: request.traffic_class,
+            ..*path
+        };
+        let Some(rq_psn) = self.cm.starting_psn(conn) else {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::NonPeerRejected);
+            return;
+        };
+        let ready = self
+            .provider
+            .qp_modify(
+                qp,
+                &QpStep::Rtr {
+                    path,
+                    remote_qpn: terms.remote_qpn,
+                    rq_psn,
+                    mtu: terms.mtu.min(self.provider.limits().mtu),
+                    responder_resources,
+                    min_rnr_timer: MIN_RNR_TIMER,
+                },
+            )
+            .and_then(|()| {
+                self.provider.qp_modify(
+                    qp,
+                    &QpStep::Rts {
+                        sq_psn: terms.sq_psn,
+                        initiator_depth,
+                        ack_timeout: terms.ack_timeout,
+                        retry_count: terms.retry_count,
+                        rnr_retry: terms.rnr_retry,
+                    },
+                )
+            })
+            .is_ok();
+        let params = AcceptParams {
+            qpn: qp.number,
+            responder_resources,
+            initiator_depth,
+            target_ack_delay: ack_delay,
+            rnr_retry: 7,
+            private_data: &private,
+        };
+        if !ready || self.cm.accept(now, conn, &params).is_err() {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::NonPeerRejected);
+        }
+    }
+}

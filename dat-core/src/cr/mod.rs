@@ -1,0 +1,35 @@
+//! Connection Requests: dat_cr_*(3).
+
+mod accept;
+mod query;
+mod reject;
+
+pub use accept::MAX_ACCEPT_PRIVATE;
+pub use query::CrParam;
+pub use reject::MAX_REJECT_PRIVATE;
+
+use crate::Ia;
+use crate::cm::{ConnId, Request};
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::handle::{Cr, Ep};
+use crate::provider::Provider;
+
+/// Private data of a REQ; 92 bytes where no IP CM header takes its share.
+pub(crate) type RequestData = heapless::Vec<u8, 92>;
+
+/// What the control half knows of one CR.
+#[derive(Debug)]
+pub(crate) struct CrControl {
+    /// `None` once the peer has gone.
+    pub(crate) conn: Option<ConnId>,
+    pub(crate) request: Request,
+    pub(crate) private: RequestData,
+    /// The Endpoint made for it.
+    pub(crate) local_ep: Option<Ep>,
+}
+
+impl<P: Provider> Ia<'_, P> {
+    pub(crate) fn cr(&self, cr: Cr) -> Result<&CrControl, Error> {
+        self.crs.get(cr.0).ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCr))
+    }
+}

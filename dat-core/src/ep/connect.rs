@@ -1,0 +1,221 @@
+//! dat_ep_connect(3).
+
+use core::net::IpAddr;
+use core::task::Poll;
+use core::time::Duration;
+
+use super::{EpOp, EpState, NOT_READY, Phase, PrivateData};
+use crate::Ia;
+use crate::cm::{CmError, ConnectParams, Reply, ServiceId, ack_timeout};
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::flags::Qos;
+use crate::handle::Ep;
+use crate::ia::Owner;
+use crate::provider::{FaultKind, Path, Provider, QpStep};
+use crate::time::Instant;
+
+/// Bytes of private data in `ep_connect`. The REQ has 92, of which the RDMA IP CM service takes 36 for its addresses; the
+/// manual page asks for 64, which no implementation that talks to rdma_cm can give.
+pub const MAX_CONNECT_PRIVATE: usize = 56;
+
+/// Transport and RNR retries of both queue pairs: as many as there are, and for ever.
+const RETRIES: (u8, u8) = (7, 7);
+/// Life time of a packet in the network, as a CM code; the connection manager's default.
+const PACKET_LIFE: u8 = 16;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Starts to connect an UNCONNECTED Endpoint to the service point `conn_qual` (a TCP-style port) of `remote`.
+    ///
+    /// The outcome is an event: `Established`, `PeerRejected`, `NonPeerRejected`, `Unreachable` or `TimedOut`. Errors:
+    /// `INVALID_STATE` (also `EP_NOTREADY` without a zone, a DTO or a connect Event Dispatcher), `INVALID_ADDRESS`,
+    /// `INVALID_PARAMETER` (qualifier 0 or above 65535, timeout 0, more than [`MAX_CONNECT_PRIVATE`] bytes),
+    /// `MODEL_NOT_SUPPORTED` (quality of service).
+    #[doc(alias = "dat_ep_connect")]
+    pub fn ep_connect(
+        &mut self,
+        now: Instant,
+        ep: Ep,
+        remote: IpAddr,
+        conn_qual: u64,
+        timeout: Duration,
+        private_data: &[u8],
+        qos: Qos,
+    ) -> Result<(), Error> {
+        self.admit(ep, EpOp::Connect)?;
+        if remote.is_unspecified() || remote.is_multicast() {
+            return Err(Error::new(DatType::InvalidAddress, DatSubtype::AddressMalformed));
+        }
+        if remote.is_ipv4() != self.net.addr.is_ipv4() {
+            return Err(Error::new(DatType::InvalidAddress, DatSubtype::AddressUnsupported));
+        }
+        let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
+        let port = port(conn_qual).ok_or(bad(DatSubtype::InvalidArg3))?;
+        if timeout.is_zero() {
+            return Err(bad(DatSubtype::InvalidArg4));
+        }
+        if private_data.len() > MAX_CONNECT_PRIVATE {
+            return Err(bad(DatSubtype::InvalidArg5));
+        }
+        if qos != Qos::BestEffort {
+            return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
+        }
+        let control = self.ep(ep)?;
+        if control.qp.is_none() || control.connect_evd.is_none() {
+            return Err(NOT_READY.into());
+        }
+        let local_port = self.ephemeral_port();
+        let control = self.ep_mut(ep)?;
+        control.private = PrivateData::from_slice(private_data).unwrap_or_default();
+        control.remote = Some(remote);
+        control.remote_port = port;
+        control.local_port = local_port;
+        control.deadline = now + timeout;
+        control.phase = Phase::Resolving;
+        self.apply(ep, EpOp::Connect);
+        self.watch(ep);
+        self.establish_step(now, ep);
+        self.transmit(now);
+        Ok(())
+    }
+
+    /// A port above the well-known ones for an active side.
+    fn ephemeral_port(&mut self) -> u16 {
+        let low = self.random.next_u32() & 0x3fff;
+        u16::try_from(0xc000 | low).unwrap_or(0xc000)
+    }
+
+    /// Takes an establishment on, if what it waits for is there.
+    pub(crate) fn establish_step(&mut self, now: Instant, ep: Ep) {
+        let Ok(control) = self.ep(ep) else { return };
+        let (phase, remote) = (control.phase, control.remote);
+        let Some(remote) = remote else { return };
+        if matches!(phase, Phase::None) {
+            return;
+        }
+        let path = match self.provider.resolve(remote, now) {
+            Poll::Pending => return,
+            Poll::Ready(Ok(path)) => path,
+            Poll::Ready(Err(fault)) => {
+                let op = if fault.kind == FaultKind::Unreachable {
+                    EpOp::Unreachable
+                } else {
+                    EpOp::NonPeerRejected
+                };
+                self.drop_connection(now, ep);
+                self.apply(ep, op);
+                return;
+            }
+        };
+        match phase {
+            Phase::None => {}
+            Phase::Resolving => self.request(now, ep, &path),
+            Phase::Replied(reply) => self.finish_active(now, ep, &path, &reply),
+            Phase::Accepting(request) => self.finish_accept(now, ep, &path, &request),
+        }
+    }
+
+    /// Active: the way is known; the REQ goes out.
+    fn request(&mut self, now: Instant, ep: Ep, path: &Path) {
+        let limits = *self.provider.limits();
+        let Some(control) = self.eps.get(ep.0) else { return };
+        let Some(qp) = control.qp else { return };
+        let params = ConnectParams {
+            remote: path.remote,
+            local: self.net.addr,
+            service: ServiceId::tcp(control.remote_port),
+            source_port: control.local_port,
+            qpn: qp.number,
+            responder_resources: control.attr.max_rdma_read_in,
+            initiator_depth: control.attr.max_rdma_read_out,
+            retry_count: RETRIES.0,
+            rnr_retry: RETRIES.1,
+            mtu: limits.mtu,
+            ack_timeout: ack_timeout(limits.ack_delay, PACKET_LIFE),
+            flow_label: path.flow_label,
+            traffic_class: path.traffic_class,
+            hop_limit: path.hop_limit,
+            private_data: &control.private,
+        };
+        match self.cm.connect(now, &params) {
+            Ok(conn) => {
+                self.own(conn, Owner::Ep(ep));
+                if let Ok(control) = self.ep_mut(ep) {
+                    control.conn = Some(conn);
+                    control.phase = Phase::None;
+                }
+            }
+            // Connections in timewait hold their slots for some seconds. The consumer's timeout bounds the wait.
+            Err(CmError::NoSlot) => {}
+            Err(
+                CmError::Unknown(_)
+                | CmError::State(..)
+                | CmError::TooLong { .. }
+                | CmError::Parameter(_),
+            ) => self.apply(ep, EpOp::NonPeerRejected),
+        }
+    }
+
+    /// Active: the peer accepted and the way is known.
+    fn finish_active(&mut self, now: Instant, ep: Ep, path: &Path, reply: &Reply) {
+        let terms = reply.terms;
+        let Ok(control) = self.ep_mut(ep) else { return };
+        control.phase = Phase::None;
+        let (Some(qp), Some(conn)) = (control.qp, control.conn) else { return };
+        let ready = self
+            .provider
+            .qp_modify(
+                qp,
+                &QpStep::Rtr {
+                    path: *path,
+                    remote_qpn: terms.remote_qpn,
+                    rq_psn: terms.rq_psn,
+                    mtu: terms.mtu,
+                    responder_resources: terms.responder_resources,
+                    min_rnr_timer: MIN_RNR_TIMER,
+                },
+            )
+            .and_then(|()| {
+                self.provider.qp_modify(
+                    qp,
+                    &QpStep::Rts {
+                        sq_psn: terms.sq_psn,
+                        initiator_depth: terms.initiator_depth,
+                        ack_timeout: terms.ack_timeout,
+                        retry_count: terms.retry_count,
+                        rnr_retry: terms.rnr_retry,
+                    },
+                )
+            })
+            .is_ok();
+        if ready && self.cm.ready(now, conn).is_ok() {
+            let private = PrivateData::from_slice(self.cm.private_data(conn)).unwrap_or_default();
+            if let Ok(control) = self.ep_mut(ep) {
+                control.private = private;
+                control.deadline = Instant::NEVER;
+            }
+            self.apply(ep, EpOp::Established);
+        } else {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::NonPeerRejected);
+        }
+    }
+
+    /// The peer replied.
+    pub(crate) fn replied(&mut self, now: Instant, ep: Ep, reply: Reply) {
+        if self.state_of(ep).ok() == Some(EpState::ActiveConnectionPending) {
+            if let Ok(control) = self.ep_mut(ep) {
+                control.phase = Phase::Replied(reply);
+            }
+            self.watch(ep);
+            self.establish_step(now, ep);
+        }
+    }
+}
+
+/// RNR timer code 12: 0.64 ms. The other code in wide use, 0, means 655 ms.
+pub(crate) const MIN_RNR_TIMER: u8 = 12;
+
+/// A connection qualifier as the port that the wire carries.
+pub(crate) fn port(conn_qual: u64) -> Option<u16> {
+    u16::try_from(conn_qual).ok().filter(|&port| port != 0)
+}

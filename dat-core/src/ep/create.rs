@@ -1,0 +1,83 @@
+//! dat_ep_create(3).
+
+use core::sync::atomic::Ordering;
+
+use super::queue_pair::Makings;
+use super::{EpAttr, EpControl, EpState};
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::flags::EvdFlags;
+use crate::handle::{Ep, Evd, Pz};
+use crate::provider::Provider;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Makes an Endpoint, UNCONNECTED.
+    ///
+    /// Zone and Event Dispatchers may be left out and given later by [`Ia::ep_modify`](Self::ep_modify); until a zone and
+    /// one of the two DTO Event Dispatchers are there, posting, connecting and accepting are refused with
+    /// `INVALID_STATE`/`EP_NOTREADY`. Errors: `INVALID_HANDLE` with the subtype of the handle, also for an Event Dispatcher
+    /// that does not take the stream; `INVALID_PARAMETER` for attributes that contradict the Event Dispatchers or exceed
+    /// the adapter; `INSUFFICIENT_RESOURCES`.
+    #[doc(alias = "dat_ep_create")]
+    pub fn ep_create(
+        &mut self,
+        pz: Option<Pz>,
+        recv_evd: Option<Evd>,
+        request_evd: Option<Evd>,
+        connect_evd: Option<Evd>,
+        attr: Option<&EpAttr>,
+    ) -> Result<Ep, Error> {
+        self.ep_streams(pz, recv_evd, request_evd, connect_evd)?;
+        let attr = self.checked_attr(attr, recv_evd.is_some(), request_evd.is_some())?;
+        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
+        let handle = self.eps.vacant().ok_or(full)?;
+        let makings = Makings { pz, recv_evd, request_evd, attr };
+        let life = self.random.next_u32();
+        let made = self.make_qp(handle.index, life, &makings)?;
+        let mut control = EpControl::new(attr);
+        control.pz = pz;
+        control.recv_evd = recv_evd;
+        control.request_evd = request_evd;
+        control.connect_evd = connect_evd;
+        control.life = life;
+        control.qp = made.as_ref().map(|made| made.new.qp);
+        let ep = self.eps.insert(control).map(Ep).ok_or(full)?;
+        if let Some(shared) = self.shared.ep(handle.index) {
+            shared.request.generation.store(handle.generation, Ordering::Relaxed);
+            shared.receive.generation.store(handle.generation, Ordering::Relaxed);
+            shared.rewind();
+        }
+        if let Some(made) = made {
+            self.install_qp(handle.index, &makings, made);
+        }
+        self.enter(ep, EpState::Unconnected);
+        self.hold(pz);
+        for evd in [recv_evd, request_evd, connect_evd] {
+            self.attach(evd);
+        }
+        Ok(ep)
+    }
+
+    /// Checks the handles of an Endpoint.
+    pub(super) fn ep_streams(
+        &self,
+        pz: Option<Pz>,
+        recv_evd: Option<Evd>,
+        request_evd: Option<Evd>,
+        connect_evd: Option<Evd>,
+    ) -> Result<(), Error> {
+        if let Some(pz) = pz {
+            self.pz(pz)?;
+        }
+        for (evd, stream, subtype) in [
+            (recv_evd, EvdFlags::DTO, DatSubtype::InvalidHandleEvdRecv),
+            (request_evd, EvdFlags::DTO, DatSubtype::InvalidHandleEvdRequest),
+            (connect_evd, EvdFlags::CONNECTION, DatSubtype::InvalidHandleEvdConn),
+        ] {
+            if let Some(evd) = evd {
+                self.evd_for(evd, stream, subtype)?;
+            }
+        }
+        Ok(())
+    }
+}

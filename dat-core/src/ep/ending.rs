@@ -1,0 +1,117 @@
+//! The one way out of service: whatever ended a connection, the queue pair goes through Error to Reset, and what is
+//! outstanding comes back flushed.
+//!
+//! The order carries all the guarantees of order that a consumer has. First the state word closes: posts from now on are
+//! only recorded. Then the queue pair goes to Error and to Reset; when the provider returns, every completion there will
+//! ever be is visible in the completion queues. Then both directions are put on the flush stacks of their Event
+//! Dispatchers, and only then the terminal event is queued. A reaper reads in the opposite order.
+//!
+//! A poster on another thread may have passed its guard before the state closed and record its request after the flush.
+//! It looks at the state once more afterwards and asks for another flush; should store and load cross on their way, the
+//! next advance finds the request outstanding (`recheck`).
+
+use core::sync::atomic::Ordering;
+
+use super::EpState;
+use crate::Ia;
+use crate::cm::ConnId;
+use crate::handle::Ep;
+use crate::post::kick;
+use crate::provider::{Direction, Provider, QpStep};
+use crate::shared::ep::CLOSING;
+use crate::shared::stack::END;
+use crate::time::Instant;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Takes an Endpoint to DISCONNECTED and flushes it. The connection manager is not told.
+    pub(crate) fn end(&mut self, ep: Ep) {
+        let shared = self.shared;
+        let Some(line) = shared.ep(ep.0.index) else { return };
+        // ORDER: the state closes before the queue pair does, so that no post is lost between the two.
+        line.poster.state.store(EpState::Disconnected.word() | CLOSING, Ordering::SeqCst);
+        let out = self.poster_is_out(ep);
+        let Some(control) = self.eps.get_mut(ep.0) else { return };
+        control.phase = super::Phase::None;
+        control.deadline = Instant::NEVER;
+        control.recheck = out;
+        let qp = control.qp;
+        if let Some(qp) = qp {
+            // A device that refuses is lost; the consumer gets everything back flushed all the same.
+            let _ = self.provider.qp_modify(qp, &QpStep::Error);
+            let _ = self.provider.qp_modify(qp, &QpStep::Reset);
+        }
+        self.enter(ep, EpState::Disconnected);
+        self.flush(ep);
+        if out {
+            self.watch(ep);
+        }
+    }
+
+    /// Puts both directions on the flush stacks of their Event Dispatchers.
+    pub(crate) fn flush(&mut self, ep: Ep) {
+        let shared = self.shared;
+        let Some(line) = shared.ep(ep.0.index) else { return };
+        for direction in [Direction::Send, Direction::Recv] {
+            if line.outstanding(direction) != 0 {
+                kick(&shared, ep.0.index, line, direction);
+                self.worked = true;
+            }
+        }
+    }
+
+    /// Lets go of the connection, telling the peer whatever its state asks for.
+    pub(crate) fn drop_connection(&mut self, now: Instant, ep: Ep) {
+        let Ok(state) = self.state_of(ep) else { return };
+        let Some(conn) = self.eps.get_mut(ep.0).and_then(|control| control.conn.take()) else {
+            return;
+        };
+        self.disown(conn);
+        match state {
+            EpState::Connected
+            | EpState::ConnectedSinglePath
+            | EpState::ConnectedMultiPath
+            | EpState::DisconnectPending => {
+                if self.cm.disconnect(now, conn).is_err() {
+                    self.cm.abort(now, conn);
+                }
+            }
+            EpState::Unconnected
+            | EpState::UnconfiguredUnconnected
+            | EpState::Reserved
+            | EpState::UnconfiguredReserved
+            | EpState::PassiveConnectionPending
+            | EpState::UnconfiguredPassive
+            | EpState::ActiveConnectionPending
+            | EpState::TentativeConnectionPending
+            | EpState::UnconfiguredTentative
+            | EpState::Disconnected
+            | EpState::CompletionPending => self.cm.abort(now, conn),
+        }
+    }
+
+    /// Forgets whom a connection belongs to.
+    pub(crate) fn disown(&mut self, conn: ConnId) {
+        if let Some(owner) = self.owners.get_mut(conn.index()) {
+            *owner = crate::ia::Owner::Nobody;
+        }
+    }
+
+    /// Takes an Endpoint off the list that [`Ia::advance`](crate::Ia::advance) walks.
+    pub(crate) fn unwatch(&mut self, ep: Ep) {
+        let slot = ep.0.index;
+        let mut index = core::mem::replace(&mut self.active, END);
+        while index != END {
+            let Some(handle) = self.eps.handle_at(index) else { return };
+            let Some(control) = self.eps.get_mut(handle) else { return };
+            let next = control.next;
+            if index == slot {
+                control.listed = false;
+                control.next = END;
+            } else {
+                control.next = self.active;
+                self.active = index;
+            }
+            index = next;
+        }
+    }
+}

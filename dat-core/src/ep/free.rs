@@ -1,0 +1,45 @@
+//! dat_ep_free(3).
+
+use super::{EpOp, PROVIDER_CONTROL};
+use crate::Ia;
+use crate::dat_return::Error;
+use crate::handle::Ep;
+use crate::provider::Provider;
+use crate::time::Instant;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Frees an Endpoint. A connection ends abruptly, an attempt at one is aborted; completions not yet dequeued are lost.
+    ///
+    /// `INVALID_STATE` in RESERVED, PASSIVE and TENTATIVE_CONNECTION_PENDING, while the posting half is out, and while a
+    /// reaping half is out that still has completions of it.
+    #[doc(alias = "dat_ep_free")]
+    pub fn ep_free(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
+        self.admit(ep, EpOp::Free)?;
+        if self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index) {
+            return Err(PROVIDER_CONTROL.into());
+        }
+        let freed = self.ep_remove(now, ep);
+        self.transmit(now);
+        freed
+    }
+
+    /// Frees an Endpoint in whatever state.
+    pub(crate) fn ep_remove(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
+        self.drop_connection(now, ep);
+        self.unwatch(ep);
+        self.drop_outstanding(ep.0.index);
+        let destroyed = self.destroy_qp(ep);
+        if let Some(shared) = self.shared.ep(ep.0.index) {
+            let shut = super::EpState::UnconfiguredUnconnected.word();
+            shared.poster.state.store(shut, core::sync::atomic::Ordering::Release);
+            shared.rewind();
+        }
+        if let Some(control) = self.eps.remove(ep.0) {
+            self.release(control.pz);
+            for evd in [control.recv_evd, control.request_evd, control.connect_evd] {
+                self.detach(evd);
+            }
+        }
+        destroyed
+    }
+}

@@ -1,0 +1,234 @@
+//! Endpoints: dat_ep_*(3).
+//!
+//! One file per manual page; [`table`] says what may happen when. [`ending`] is the one place that takes a queue pair out
+//! of service, [`queue_pair`] the one that makes it.
+
+mod attr;
+mod connect;
+mod create;
+mod disconnect;
+pub(crate) mod ending;
+mod free;
+mod get_status;
+mod modify;
+mod query;
+mod queue_pair;
+mod reset;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+pub use attr::EpAttr;
+pub use connect::MAX_CONNECT_PRIVATE;
+pub use get_status::EpStatus;
+
+pub(crate) use connect::{MIN_RNR_TIMER, port};
+pub use modify::EpModify;
+pub use query::EpParam;
+pub use table::{EpOp, EpState, Outcome, Signal, outcome};
+
+use core::net::IpAddr;
+use core::sync::atomic::Ordering;
+
+use heapless::Vec;
+
+use crate::Ia;
+use crate::cm::{ConnId, Request};
+use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::event::Event;
+use crate::handle::{Ep, Evd, Pz};
+use crate::post::Poster;
+use crate::provider::{Fault, Provider, Qp};
+use crate::shared::stack::END;
+use crate::time::Instant;
+
+/// Private data of one message; a REP carries most.
+pub(crate) type PrivateData = Vec<u8, 196>;
+
+/// How far an establishment has got. The Endpoint's state says which side it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Phase {
+    /// Nothing is waited for here.
+    None,
+    /// Active: the way to the peer is being found; then the REQ goes out.
+    Resolving,
+    /// Active: the peer replied; the way is looked up once more for the queue pair.
+    Replied(crate::cm::Reply),
+    /// Passive: accepted; the way to the peer is being found; then the REP goes out.
+    Accepting(Request),
+}
+
+/// What the control half knows of one Endpoint.
+#[derive(Debug)]
+pub(crate) struct EpControl {
+    pub(crate) pz: Option<Pz>,
+    pub(crate) recv_evd: Option<Evd>,
+    pub(crate) request_evd: Option<Evd>,
+    pub(crate) connect_evd: Option<Evd>,
+    pub(crate) attr: EpAttr,
+    pub(crate) qp: Option<Qp>,
+    /// Lives of queue pairs in this slot, counted into the completion index.
+    pub(crate) life: u32,
+    pub(crate) conn: Option<ConnId>,
+    pub(crate) phase: Phase,
+    pub(crate) remote: Option<IpAddr>,
+    pub(crate) remote_port: u16,
+    pub(crate) local_port: u16,
+    /// The consumer's own deadline of `ep_connect`.
+    pub(crate) deadline: Instant,
+    /// What goes out with REQ or REP, and what came in with REP or REJ.
+    pub(crate) private: PrivateData,
+    /// Why the connection broke, if it did.
+    pub(crate) cause: Option<Fault>,
+    /// Requests known to have completed, whether dequeued or not; counts while draining.
+    pub(crate) completed: u32,
+    /// The drain request is posted, or not needed.
+    pub(crate) drain_posted: bool,
+    /// The poster may have missed the change to DISCONNECTED; see [`ending`].
+    pub(crate) recheck: bool,
+    /// Next on the control half's list of Endpoints to look at.
+    pub(crate) next: u32,
+    pub(crate) listed: bool,
+}
+
+impl EpControl {
+    pub(crate) const fn new(attr: EpAttr) -> Self {
+        Self {
+            pz: None,
+            recv_evd: None,
+            request_evd: None,
+            connect_evd: None,
+            attr,
+            qp: None,
+            life: 0,
+            conn: None,
+            phase: Phase::None,
+            remote: None,
+            remote_port: 0,
+            local_port: 0,
+            deadline: Instant::NEVER,
+            private: PrivateData::new(),
+            cause: None,
+            completed: 0,
+            drain_posted: false,
+            recheck: false,
+            next: END,
+            listed: false,
+        }
+    }
+}
+
+pub(crate) const NOT_READY: DatReturn =
+    DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
+/// The posting or reaping half is with another thread.
+pub(crate) const PROVIDER_CONTROL: DatReturn =
+    DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);
+const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
+
+impl<P: Provider> Ia<'_, P> {
+    pub(crate) fn ep(&self, ep: Ep) -> Result<&EpControl, Error> {
+        self.eps.get(ep.0).ok_or(STALE.into())
+    }
+
+    pub(crate) fn ep_mut(&mut self, ep: Ep) -> Result<&mut EpControl, Error> {
+        self.eps.get_mut(ep.0).ok_or(STALE.into())
+    }
+
+    /// The state of a living Endpoint.
+    pub(crate) fn state_of(&self, ep: Ep) -> Result<EpState, Error> {
+        self.ep(ep)?;
+        Ok(self.shared.ep(ep.0.index).map_or(EpState::Disconnected, EpState::of))
+    }
+
+    /// Asks the table. `Ok` carries the outcome of an allowed call.
+    pub(crate) fn admit(&self, ep: Ep, op: EpOp) -> Result<Outcome, Error> {
+        match outcome(self.state_of(ep)?, op) {
+            Outcome::Refuse(ret) => Err(ret.into()),
+            allowed @ (Outcome::Go { .. } | Outcome::Stay | Outcome::Gone | Outcome::Ignore) => {
+                Ok(allowed)
+            }
+        }
+    }
+
+    /// The single door for a change of state.
+    pub(crate) fn enter(&mut self, ep: Ep, state: EpState) {
+        if let Some(shared) = self.shared.ep(ep.0.index) {
+            shared.poster.state.store(state.word(), Ordering::SeqCst);
+        }
+    }
+
+    /// The poster of `ep`, if it is here.
+    pub(crate) fn poster(&mut self, ep: Ep) -> Result<&mut Poster<P>, DatReturn> {
+        let Some(control) = self.eps.get(ep.0) else { return Err(STALE) };
+        match self.posters.get_mut(ep.0.index as usize).and_then(Option::as_mut) {
+            Some(poster) => Ok(poster),
+            None if control.qp.is_none() => Err(NOT_READY),
+            None => Err(PROVIDER_CONTROL),
+        }
+    }
+
+    pub(crate) fn poster_is_out(&self, ep: Ep) -> bool {
+        self.eps.get(ep.0).is_some_and(|control| control.qp.is_some())
+            && self.posters.get(ep.0.index as usize).is_none_or(Option::is_none)
+    }
+
+    /// Puts an Endpoint on the list that [`Ia::advance`] walks.
+    pub(crate) fn watch(&mut self, ep: Ep) {
+        let head = self.active;
+        if let Some(control) = self.eps.get_mut(ep.0)
+            && !control.listed
+        {
+            control.listed = true;
+            control.next = head;
+            self.active = ep.0.index;
+        }
+    }
+
+    /// Delivers a connection event.
+    pub(crate) fn signal(&mut self, ep: Ep, signal: Signal) {
+        let event = match signal {
+            Signal::Established => Event::Established(ep),
+            Signal::PeerRejected => Event::PeerRejected(ep),
+            Signal::NonPeerRejected => Event::NonPeerRejected(ep),
+            Signal::AcceptCompletionError => Event::AcceptCompletionError(ep),
+            Signal::Disconnected => Event::Disconnected(ep),
+            Signal::Broken => Event::Broken(ep),
+            Signal::TimedOut => Event::TimedOut(ep),
+            Signal::Unreachable => Event::Unreachable(ep),
+        };
+        let evd = self.eps.get(ep.0).and_then(|control| control.connect_evd);
+        self.notify(evd, event);
+    }
+
+    /// Carries out what the table says of a piece of news, or of a call that it allows.
+    pub(crate) fn apply(&mut self, ep: Ep, op: EpOp) {
+        let Ok(state) = self.state_of(ep) else { return };
+        let Outcome::Go { next, event } = outcome(state, op) else { return };
+        if next.is_disconnected() {
+            self.end(ep);
+        } else {
+            self.enter(ep, next);
+        }
+        if let Some(event) = event {
+            self.signal(ep, event);
+        }
+        self.worked = true;
+    }
+
+    /// Why the connection broke, in the device's own words. Valid until the Endpoint is reset or freed.
+    pub fn ep_cause(&self, ep: Ep) -> Result<Option<Fault>, Error> {
+        Ok(self.ep(ep)?.cause)
+    }
+
+    /// Private data that came with the reply or the rejection. Valid until the Endpoint is reset, freed or connected anew.
+    ///
+    /// It is the message's whole field, padded with zeros: the wire does not carry its length.
+    pub fn ep_private_data(&self, ep: Ep) -> Result<&[u8], Error> {
+        let control = self.ep(ep)?;
+        let own = matches!(
+            self.state_of(ep)?,
+            EpState::ActiveConnectionPending | EpState::CompletionPending
+        );
+        Ok(if own { &[] } else { &control.private })
+    }
+}

@@ -1,0 +1,57 @@
+//! dat_ep_query(3).
+
+use core::net::IpAddr;
+
+use super::{EpAttr, EpState};
+use crate::Ia;
+use crate::dat_return::Error;
+use crate::handle::{Ep, Evd, Pz};
+use crate::provider::{Provider, Qp};
+
+/// `DAT_EP_PARAM`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpParam {
+    /// Its state.
+    pub state: EpState,
+    /// Own address.
+    pub local: IpAddr,
+    /// Own port; means something from PASSIVE and ACTIVE_CONNECTION_PENDING to CONNECTED.
+    pub local_port: u16,
+    /// The peer, in the same states.
+    pub remote: Option<IpAddr>,
+    /// The peer's port: of its service point on the active side, its own choice on the passive side.
+    pub remote_port: u16,
+    /// The Protection Zone.
+    pub pz: Option<Pz>,
+    /// Where receives complete.
+    pub recv_evd: Option<Evd>,
+    /// Where requests complete.
+    pub request_evd: Option<Evd>,
+    /// Where connection events go.
+    pub connect_evd: Option<Evd>,
+    /// Everything else.
+    pub attr: EpAttr,
+    /// The queue pair beneath, for diagnosis.
+    pub qp: Option<Qp>,
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// What the Endpoint is. Any state.
+    #[doc(alias = "dat_ep_query")]
+    pub fn ep_query(&self, ep: Ep) -> Result<EpParam, Error> {
+        let control = self.ep(ep)?;
+        Ok(EpParam {
+            state: self.state_of(ep)?,
+            local: self.net.addr,
+            local_port: control.local_port,
+            remote: control.remote,
+            remote_port: control.remote_port,
+            pz: control.pz,
+            recv_evd: control.recv_evd,
+            request_evd: control.request_evd,
+            connect_evd: control.connect_evd,
+            attr: control.attr,
+            qp: control.qp,
+        })
+    }
+}

@@ -1,0 +1,258 @@
+//! The queue pair of an Endpoint: made when a Protection Zone and a DTO Event Dispatcher are known, in Init at once, so
+//! that receives may be posted before there is a connection.
+
+use core::sync::atomic::Ordering;
+
+use super::EpAttr;
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::flags::{CompletionFlags, Qos};
+use crate::handle::{Evd, Pz};
+use crate::post::{Limits, MAX_SEGMENTS, Poster};
+use crate::provider::{Access, NewQp, Provider, QpInit, QpStep};
+use crate::shared::ep::{EpShared, Info, NO_INDEX};
+
+const BAD_ATTR: Error = Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6);
+
+/// What a queue pair is made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Makings {
+    pub(super) pz: Option<Pz>,
+    pub(super) recv_evd: Option<Evd>,
+    pub(super) request_evd: Option<Evd>,
+    pub(super) attr: EpAttr,
+}
+
+/// A queue pair that is ready to be installed.
+pub(super) struct Made<P: Provider> {
+    pub(super) new: NewQp<P::Sq, P::Rq>,
+    index: u32,
+    limits: Limits,
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// What an Endpoint gets if its creator has no wish: 64 DTOs each way and 4 segments, or what the adapter and the
+    /// storage have if that is less.
+    #[must_use]
+    pub fn ep_attr_default(&self) -> EpAttr {
+        let limits = self.provider.limits();
+        let dtos = self.max_dtos().min(64);
+        let iov = limits.max_segments.min(4);
+        let reads = limits.max_reads.min(4);
+        EpAttr {
+            max_message_size: limits.max_message,
+            max_rdma_size: limits.max_message,
+            qos: Qos::BestEffort,
+            recv_completion_flags: CompletionFlags::EVD_THRESHOLD,
+            request_completion_flags: CompletionFlags::EVD_THRESHOLD,
+            max_recv_dtos: dtos,
+            max_request_dtos: dtos,
+            max_recv_iov: iov,
+            max_request_iov: iov,
+            max_rdma_read_in: reads,
+            max_rdma_read_out: reads,
+            max_rdma_read_iov: iov,
+            max_rdma_write_iov: iov,
+        }
+    }
+
+    /// Outstanding DTOs of one direction that adapter and storage allow.
+    pub(crate) fn max_dtos(&self) -> u16 {
+        let storage = 1_u32 << self.shared.dto_shift.min(15);
+        u16::try_from(storage.min(self.provider.limits().max_qp_requests)).unwrap_or(u16::MAX)
+    }
+
+    /// Segments of one DTO that adapter and dat-core allow.
+    pub(crate) fn max_iov(&self) -> u8 {
+        let most = u8::try_from(MAX_SEGMENTS).unwrap_or(u8::MAX);
+        self.provider.limits().max_segments.min(most)
+    }
+
+    /// The attributes as they will hold, or why they cannot.
+    pub(super) fn checked_attr(
+        &self,
+        attr: Option<&EpAttr>,
+        recv: bool,
+        request: bool,
+    ) -> Result<EpAttr, Error> {
+        let default = self.ep_attr_default();
+        let Some(attr) = attr else {
+            return Ok(EpAttr {
+                max_recv_dtos: if recv { default.max_recv_dtos } else { 0 },
+                max_request_dtos: if request { default.max_request_dtos } else { 0 },
+                ..default
+            });
+        };
+        if attr.qos != Qos::BestEffort {
+            return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
+        }
+        let limits = self.provider.limits();
+        let completion = CompletionFlags::SOLICITED_WAIT
+            .union(CompletionFlags::UNSIGNALLED)
+            .union(CompletionFlags::EVD_THRESHOLD);
+        let iov = self.max_iov();
+        let legal = recv == (attr.max_recv_dtos != 0)
+            && request == (attr.max_request_dtos != 0)
+            && (!recv || attr.max_recv_iov != 0)
+            && (!request || attr.max_request_iov != 0)
+            && attr.max_recv_dtos <= self.max_dtos()
+            && attr.max_request_dtos <= self.max_dtos()
+            && attr.max_recv_iov <= iov
+            && attr.max_request_iov <= iov
+            && attr.max_rdma_read_iov <= iov
+            && attr.max_rdma_write_iov <= iov
+            && attr.max_rdma_read_in <= limits.max_reads
+            && attr.max_rdma_read_out <= limits.max_reads
+            && attr.max_message_size <= limits.max_message
+            && attr.max_rdma_size <= limits.max_message
+            && completion.contains(attr.recv_completion_flags)
+            && completion.union(CompletionFlags::SUPPRESS).contains(attr.request_completion_flags);
+        if legal { Ok(*attr) } else { Err(BAD_ATTR) }
+    }
+
+    /// Makes a queue pair in Init for slot `slot`; `None` while something is missing.
+    pub(super) fn make_qp(
+        &mut self,
+        slot: u32,
+        life: u32,
+        makings: &Makings,
+    ) -> Result<Option<Made<P>>, Error> {
+        let Some(pz) = makings.pz else { return Ok(None) };
+        let cq_of = |evd: Option<Evd>| {
+            evd.and_then(|evd| self.evds.get(evd.0)).and_then(|control| control.cq)
+        };
+        let (request_cq, recv_cq) = (cq_of(makings.request_evd), cq_of(makings.recv_evd));
+        let Some(send_cq) = request_cq.or(recv_cq) else { return Ok(None) };
+        let Some(pd) = self.pzs.get(pz.0).map(|control| control.pd) else { return Ok(None) };
+        let attr = &makings.attr;
+        let index = (slot | life << self.shared.ep_mask.count_ones()) & 0xff_ffff;
+        let requests = attr.max_request_dtos;
+        let segments = attr.max_request_iov.max(attr.max_rdma_read_iov).max(attr.max_rdma_write_iov);
+        let new = self.provider.qp_create(&QpInit {
+            pd,
+            send_cq,
+            recv_cq: recv_cq.unwrap_or(send_cq),
+            requests,
+            receives: attr.max_recv_dtos,
+            request_segments: segments,
+            receive_segments: attr.max_recv_iov,
+            index,
+        })?;
+        if let Err(fault) = self.provider.qp_modify(new.qp, &INIT) {
+            // The first failure is the one to tell.
+            let _ = self.provider.qp_destroy(new.qp, new.sq, new.rq);
+            return Err(fault.into());
+        }
+        let space = u32::from(self.provider.token_space(requests));
+        let room = 4_u32 << self.shared.dto_shift;
+        let mut legal = CompletionFlags::SUPPRESS
+            .union(CompletionFlags::SOLICITED_WAIT)
+            .union(CompletionFlags::BARRIER_FENCE)
+            .union(CompletionFlags::DEFER);
+        if attr.request_completion_flags.contains(CompletionFlags::UNSIGNALLED) {
+            legal |= CompletionFlags::UNSIGNALLED;
+        }
+        let legal_recv = attr.recv_completion_flags & CompletionFlags::UNSIGNALLED;
+        let limits = Limits {
+            requests: u32::from(requests),
+            receives: u32::from(attr.max_recv_dtos),
+            request_mask: u32::from(requests.max(1)).next_power_of_two() - 1,
+            recv_mask: u32::from(attr.max_recv_dtos.max(1)).next_power_of_two() - 1,
+            token_mask: space.clamp(1, room) - 1,
+            request_segments: usize::from(attr.max_request_iov),
+            recv_segments: usize::from(attr.max_recv_iov),
+            read_segments: usize::from(attr.max_rdma_read_iov),
+            write_segments: usize::from(attr.max_rdma_write_iov),
+            max_message: attr.max_message_size,
+            max_rdma: attr.max_rdma_size,
+            pz: pz.0.index,
+            illegal_request: !legal.bits(),
+            illegal_recv: !legal_recv.bits(),
+        };
+        Ok(Some(Made { new, index, limits }))
+    }
+
+    /// Puts a queue pair into service. What the slot held before is forgotten.
+    pub(super) fn install_qp(&mut self, slot: u32, makings: &Makings, made: Made<P>) {
+        let Some(shared) = self.shared.ep(slot) else { return };
+        let limits = made.limits;
+        let evd = |evd: Option<Evd>| evd.map_or(u32::MAX, |evd| evd.0.index);
+        for (line, mask, evd) in [
+            (&shared.request, limits.request_mask, evd(makings.request_evd)),
+            (&shared.receive, limits.recv_mask, evd(makings.recv_evd)),
+        ] {
+            line.mask.store(mask, Ordering::Relaxed);
+            line.token_mask.store(limits.token_mask, Ordering::Relaxed);
+            line.max_len.store(limits.max_message, Ordering::Relaxed);
+            line.evd.store(evd, Ordering::Relaxed);
+            line.index.store(made.index, Ordering::Relaxed);
+        }
+        self.rewind_slots(slot, shared);
+        let random = crate::random::Random::new(self.random.next());
+        let poster = Poster::new(slot, made.new.sq, made.new.rq, limits, random);
+        if let Some(place) = self.posters.get_mut(slot as usize) {
+            *place = Some(poster);
+        }
+    }
+
+    /// Empties the slots of an Endpoint, so that nothing of an earlier life matches a token.
+    pub(super) fn rewind_slots(&self, slot: u32, shared: &EpShared) {
+        let mask = shared.request.mask.load(Ordering::Relaxed);
+        let first = self.shared.first_slot(slot);
+        for seq in 0..=mask {
+            if let Some(request) = self.shared.request(first, seq, mask) {
+                request.info.store(Info::EMPTY.word(), Ordering::Relaxed);
+            }
+        }
+        shared.rewind();
+    }
+
+    /// Drops what is outstanding without completing it: binds are accounted for, flushes forgotten.
+    pub(super) fn drop_outstanding(&mut self, slot: u32) {
+        let shared = self.shared;
+        let Some(ep) = shared.ep(slot) else { return };
+        let line = &ep.request;
+        let (first, mask) = (shared.first_slot(slot), line.mask.load(Ordering::Relaxed));
+        let consumed = line.consumed.load(Ordering::Acquire);
+        for i in 0..ep.outstanding(crate::provider::Direction::Send) {
+            if let Some(request) = shared.request(first, consumed.wrapping_add(i), mask) {
+                let info = Info::from_word(request.info.load(Ordering::Acquire));
+                if info.op() == crate::shared::ep::Op::Bind {
+                    let _ = crate::evd::bind_done(&shared, slot, ep, info.len());
+                }
+            }
+        }
+        for line in [&ep.request, &ep.receive] {
+            let evd = line.evd.load(Ordering::Relaxed) as usize;
+            if let Some(reaper) = self.reapers.get_mut(evd).and_then(Option::as_mut) {
+                reaper.purge(&shared, slot);
+            }
+        }
+    }
+
+    /// Takes a queue pair's completions out of everyone's sight.
+    pub(super) fn retire_index(&self, slot: u32) {
+        if let Some(ep) = self.shared.ep(slot) {
+            for line in [&ep.request, &ep.receive] {
+                line.index.store(NO_INDEX, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether nothing of the Endpoint can be in the hands of a reaper in another thread.
+    pub(super) fn reapers_quiet(&self, slot: u32) -> bool {
+        let Some(ep) = self.shared.ep(slot) else { return true };
+        [crate::provider::Direction::Send, crate::provider::Direction::Recv].iter().all(|&d| {
+            let line = ep.line(d);
+            let here = self
+                .evds
+                .handle_at(line.evd.load(Ordering::Relaxed))
+                .is_none_or(|evd| !self.reaper_is_out(evd));
+            here || (ep.outstanding(d) == 0 && !line.flush.is_on())
+        })
+    }
+}
+
+/// Reset to Init. Peers get every right the queue pair can give; the keys decide what they may touch.
+pub(super) const INIT: QpStep =
+    QpStep::Init { access: Access::REMOTE_READ.union(Access::REMOTE_WRITE) };

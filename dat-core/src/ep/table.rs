@@ -1,0 +1,358 @@
+//! The Endpoint's states and the one table of what happens in them.
+//!
+//! [`outcome`] answers every pair of state and stimulus, without a wildcard; `tests/data/ep-transitions.txt` holds the same
+//! answers transcribed from the manual pages, and a test compares them row by row. Effects (queue pair, flush, events)
+//! are carried out elsewhere and never decide on a state of their own.
+
+use core::sync::atomic::Ordering;
+
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
+use crate::shared::ep::{EpShared, RECV_OPEN, REQUEST_OPEN};
+
+/// `DAT_EP_STATE`, with the numbers of `dat.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum EpState {
+    /// Quiescent.
+    Unconnected = 0,
+    /// Quiescent, and not configured (2.0).
+    UnconfiguredUnconnected = 1,
+    /// Tied to an RSP.
+    Reserved = 2,
+    /// Tied to an RSP, and not configured (2.0).
+    UnconfiguredReserved = 3,
+    /// The RSP got a request.
+    PassiveConnectionPending = 4,
+    /// The RSP got a request, and it is not configured (2.0).
+    UnconfiguredPassive = 5,
+    /// Connecting.
+    ActiveConnectionPending = 6,
+    /// Made by the provider for a request.
+    TentativeConnectionPending = 7,
+    /// Made by the provider for a request, and not configured (2.0).
+    UnconfiguredTentative = 8,
+    /// Connected.
+    Connected = 9,
+    /// A graceful disconnect lets the posted requests finish.
+    DisconnectPending = 10,
+    /// Disconnected; posts are flushed.
+    Disconnected = 11,
+    /// Accepted, waiting for the peer.
+    CompletionPending = 12,
+    /// Connected over one path of two (2.0).
+    ConnectedSinglePath = 13,
+    /// Connected over two paths (2.0).
+    ConnectedMultiPath = 14,
+}
+
+use EpState::{
+    ActiveConnectionPending as A, CompletionPending as CP, Connected as C,
+    ConnectedMultiPath as CM, ConnectedSinglePath as CS, DisconnectPending as DP,
+    Disconnected as D, PassiveConnectionPending as P, Reserved as R,
+    TentativeConnectionPending as T, UnconfiguredPassive as UP, UnconfiguredReserved as UR,
+    UnconfiguredTentative as UT, UnconfiguredUnconnected as UU, Unconnected as U,
+};
+
+impl EpState {
+    /// Every state, in numeric order.
+    pub const ALL: [Self; 15] = [U, UU, R, UR, P, UP, A, T, UT, C, DP, D, CP, CS, CM];
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+
+    pub(crate) fn from_word(word: u32) -> Self {
+        Self::ALL.get((word & 0xff) as usize).copied().unwrap_or(D)
+    }
+
+    pub(crate) fn of(ep: &EpShared) -> Self {
+        Self::from_word(ep.poster.state.load(Ordering::Acquire))
+    }
+
+    pub(crate) const fn is_disconnected(self) -> bool {
+        matches!(self, D)
+    }
+
+    /// The state word: the number, and what goes to the queue pair.
+    pub(crate) const fn word(self) -> u32 {
+        let open = match self {
+            C | CS | CM => REQUEST_OPEN | RECV_OPEN,
+            U | R | P | T | A | CP | DP => RECV_OPEN,
+            UU | UR | UP | UT | D => 0,
+        };
+        self as u32 | open
+    }
+
+    /// The subtype that names it in `INVALID_STATE`.
+    #[must_use]
+    pub const fn subtype(self) -> DatSubtype {
+        match self {
+            U => DatSubtype::InvalidStateEpUnconnected,
+            UU => DatSubtype::InvalidStateEpUnconfigured,
+            R => DatSubtype::InvalidStateEpReserved,
+            UR => DatSubtype::InvalidStateEpUnconfReserved,
+            P => DatSubtype::InvalidStateEpPassConnPending,
+            UP => DatSubtype::InvalidStateEpUnconfPassive,
+            A => DatSubtype::InvalidStateEpActConnPending,
+            T => DatSubtype::InvalidStateEpTentConnPending,
+            UT => DatSubtype::InvalidStateEpUnconfTentative,
+            C | CS | CM => DatSubtype::InvalidStateEpConnected,
+            DP => DatSubtype::InvalidStateEpDiscPending,
+            D => DatSubtype::InvalidStateEpDisconnected,
+            CP => DatSubtype::InvalidStateEpComplPending,
+        }
+    }
+}
+
+/// What may happen to an Endpoint: a call of its consumer, or news of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpOp {
+    /// `dat_ep_connect` and its kin.
+    Connect,
+    /// `dat_rsp_create` with it.
+    RspCreate,
+    /// `dat_rsp_free` of its RSP.
+    RspFree,
+    /// `dat_cr_accept` that names it.
+    AcceptNamed,
+    /// `dat_cr_accept` without an Endpoint, for a request that has it already.
+    AcceptOwn,
+    /// `dat_cr_reject` of a request that has it already.
+    Reject,
+    /// `dat_ep_modify` that leaves it configured.
+    Modify,
+    /// `dat_ep_post_recv`.
+    PostRecv,
+    /// Any other post.
+    PostRequest,
+    /// `dat_ep_disconnect`, abrupt.
+    DisconnectAbrupt,
+    /// `dat_ep_disconnect`, graceful.
+    DisconnectGraceful,
+    /// `dat_ep_reset`.
+    Reset,
+    /// `dat_ep_free`.
+    Free,
+    /// A request came to its RSP.
+    RequestArrived,
+    /// The peer accepted, or is ready.
+    Established,
+    /// The peer's consumer refused.
+    PeerRejected,
+    /// Somebody else refused, or the attempt failed here.
+    NonPeerRejected,
+    /// Nobody answered.
+    Unreachable,
+    /// The consumer's timeout passed.
+    TimedOut,
+    /// The peer ended the connection.
+    PeerDisconnected,
+    /// A completion or the queue pair failed.
+    Broken,
+    /// The last posted request of a graceful disconnect completed.
+    Drained,
+}
+
+impl EpOp {
+    /// Every stimulus.
+    pub const ALL: [Self; 22] = [
+        Self::Connect,
+        Self::RspCreate,
+        Self::RspFree,
+        Self::AcceptNamed,
+        Self::AcceptOwn,
+        Self::Reject,
+        Self::Modify,
+        Self::PostRecv,
+        Self::PostRequest,
+        Self::DisconnectAbrupt,
+        Self::DisconnectGraceful,
+        Self::Reset,
+        Self::Free,
+        Self::RequestArrived,
+        Self::Established,
+        Self::PeerRejected,
+        Self::NonPeerRejected,
+        Self::Unreachable,
+        Self::TimedOut,
+        Self::PeerDisconnected,
+        Self::Broken,
+        Self::Drained,
+    ];
+}
+
+/// The connection event of a transition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// `ESTABLISHED`
+    Established,
+    /// `PEER_REJECTED`
+    PeerRejected,
+    /// `NON_PEER_REJECTED`
+    NonPeerRejected,
+    /// `ACCEPT_COMPLETION_ERROR`
+    AcceptCompletionError,
+    /// `DISCONNECTED`
+    Disconnected,
+    /// `BROKEN`
+    Broken,
+    /// `TIMED_OUT`
+    TimedOut,
+    /// `UNREACHABLE`
+    Unreachable,
+}
+
+/// What comes of a stimulus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Another state, perhaps with an event. Entering DISCONNECTED flushes what is posted.
+    Go {
+        /// The new state.
+        next: EpState,
+        /// The event to the connect Event Dispatcher.
+        event: Option<Signal>,
+    },
+    /// Allowed; the state stays.
+    Stay,
+    /// The Endpoint ceases to be.
+    Gone,
+    /// Refused; nothing changes.
+    Refuse(DatReturn),
+    /// News that means nothing in this state.
+    Ignore,
+}
+
+const fn go(next: EpState) -> Outcome {
+    Outcome::Go { next, event: None }
+}
+
+const fn end(event: Signal) -> Outcome {
+    Outcome::Go { next: D, event: Some(event) }
+}
+
+const fn refuse(state: EpState) -> Outcome {
+    Outcome::Refuse(DatReturn::new(DatType::InvalidState, state.subtype()))
+}
+
+/// The request has an Endpoint of its own: none may be named.
+const NOT_THIS_EP: Outcome =
+    Outcome::Refuse(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp));
+
+/// The table.
+#[must_use]
+pub const fn outcome(state: EpState, op: EpOp) -> Outcome {
+    match op {
+        EpOp::Connect => match state {
+            U => go(A),
+            UU | R | UR | P | UP | A | T | UT | C | DP | D | CP | CS | CM => refuse(state),
+        },
+        EpOp::RspCreate => match state {
+            U => go(R),
+            UU => go(UR),
+            R | UR | P | UP | A | T | UT | C | DP | D | CP | CS | CM => refuse(state),
+        },
+        EpOp::RspFree => match state {
+            R => go(U),
+            UR => go(UU),
+            U | UU | P | UP | A | T | UT | C | DP | D | CP | CS | CM => Outcome::Stay,
+        },
+        EpOp::AcceptNamed => match state {
+            U => go(CP),
+            P | UP | T | UT => NOT_THIS_EP,
+            UU | R | UR | A | C | DP | D | CP | CS | CM => refuse(state),
+        },
+        EpOp::AcceptOwn => match state {
+            P | T => go(CP),
+            U | UU | R | UR | UP | A | UT | C | DP | D | CP | CS | CM => refuse(state),
+        },
+        EpOp::Reject => match state {
+            P => go(U),
+            UP => go(UU),
+            T | UT => Outcome::Gone,
+            U | UU | R | UR | A | C | DP | D | CP | CS | CM => Outcome::Ignore,
+        },
+        EpOp::Modify => match state {
+            U | R | P | T => Outcome::Stay,
+            UU => go(U),
+            UR => go(R),
+            UP => go(P),
+            UT => go(T),
+            A | C | DP | D | CP | CS | CM => refuse(state),
+        },
+        EpOp::PostRecv => match state {
+            U | R | P | A | T | C | DP | D | CP | CS | CM => Outcome::Stay,
+            UU | UR | UP | UT => refuse(state),
+        },
+        EpOp::PostRequest => match state {
+            C | D | CS | CM => Outcome::Stay,
+            U | UU | R | UR | P | UP | A | T | UT | DP | CP => refuse(state),
+        },
+        EpOp::DisconnectAbrupt => match state {
+            A | C | DP | CP | CS | CM => end(Signal::Disconnected),
+            D => Outcome::Stay,
+            U | UU | R | UR | P | UP | T | UT => refuse(state),
+        },
+        EpOp::DisconnectGraceful => match state {
+            A | CP => end(Signal::Disconnected),
+            C | CS | CM => go(DP),
+            DP | D => Outcome::Stay,
+            U | UU | R | UR | P | UP | T | UT => refuse(state),
+        },
+        EpOp::Reset => match state {
+            U | UU => Outcome::Stay,
+            D => go(U),
+            R | UR | P | UP | A | T | UT | C | DP | CP | CS | CM => refuse(state),
+        },
+        EpOp::Free => match state {
+            U | UU | A | C | DP | D | CP | CS | CM => Outcome::Gone,
+            R | UR | P | UP | T | UT => refuse(state),
+        },
+        EpOp::RequestArrived => match state {
+            R => go(P),
+            UR => go(UP),
+            U | UU | P | UP | A | T | UT | C | DP | D | CP | CS | CM => Outcome::Ignore,
+        },
+        EpOp::Established => match state {
+            A | CP => Outcome::Go { next: C, event: Some(Signal::Established) },
+            U | UU | R | UR | P | UP | T | UT | C | DP | D | CS | CM => Outcome::Ignore,
+        },
+        EpOp::PeerRejected => match state {
+            A => end(Signal::PeerRejected),
+            CP => end(Signal::AcceptCompletionError),
+            U | UU | R | UR | P | UP | T | UT | C | DP | D | CS | CM => Outcome::Ignore,
+        },
+        EpOp::NonPeerRejected => match state {
+            A => end(Signal::NonPeerRejected),
+            CP => end(Signal::AcceptCompletionError),
+            U | UU | R | UR | P | UP | T | UT | C | DP | D | CS | CM => Outcome::Ignore,
+        },
+        EpOp::Unreachable => match state {
+            A => end(Signal::Unreachable),
+            CP => end(Signal::AcceptCompletionError),
+            U | UU | R | UR | P | UP | T | UT | C | DP | D | CS | CM => Outcome::Ignore,
+        },
+        EpOp::TimedOut => match state {
+            A => end(Signal::TimedOut),
+            U | UU | R | UR | P | UP | T | UT | C | DP | D | CP | CS | CM => Outcome::Ignore,
+        },
+        EpOp::PeerDisconnected => match state {
+            A => end(Signal::NonPeerRejected),
+            CP => end(Signal::AcceptCompletionError),
+            C | DP | CS | CM => end(Signal::Disconnected),
+            U | UU | R | UR | P | UP | T | UT | D => Outcome::Ignore,
+        },
+        EpOp::Broken => match state {
+            A => end(Signal::NonPeerRejected),
+            CP => end(Signal::AcceptCompletionError),
+            C | CS | CM => end(Signal::Broken),
+            DP => end(Signal::Disconnected),
+            U | UU | R | UR | P | UP | T | UT | D => Outcome::Ignore,
+        },
+        EpOp::Drained => match state {
+            DP => end(Signal::Disconnected),
+            U | UU | R | UR | P | UP | A | T | UT | C | D | CP | CS | CM => Outcome::Ignore,
+        },
+    }
+}

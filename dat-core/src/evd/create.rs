@@ -1,0 +1,61 @@
+//! dat_evd_create(3).
+
+use core::sync::atomic::Ordering;
+
+use super::{EvdControl, Reaper};
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::flags::EvdFlags;
+use crate::handle::Evd;
+use crate::provider::Provider;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Makes an Event Dispatcher for any mix of streams, with room for at least `min_qlen` events.
+    ///
+    /// `INVALID_PARAMETER` for a length of 0, no stream or an unknown one; `INSUFFICIENT_RESOURCES` beyond
+    /// [`IaAttr::max_evd_qlen`](crate::IaAttr), beyond the storage's events for one without DTO streams, or when the table is
+    /// full.
+    #[doc(alias = "dat_evd_create")]
+    pub fn evd_create(&mut self, min_qlen: u32, flags: EvdFlags) -> Result<Evd, Error> {
+        if min_qlen == 0 {
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
+        }
+        let known = EvdFlags::DEFAULT.union(EvdFlags::SOFTWARE);
+        if flags.is_empty() || !known.contains(flags) {
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg4));
+        }
+        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTevd);
+        let slots = 1_u32 << self.shared.event_shift;
+        let completions = flags.intersects(EvdFlags::DTO.union(EvdFlags::RMR_BIND));
+        let most = if completions { self.provider.limits().max_cqe } else { slots };
+        let handle = self.evds.vacant().ok_or(full)?;
+        if min_qlen > most {
+            return Err(full);
+        }
+        let (cq, end) = if completions {
+            let (cq, end) = self.provider.cq_create(min_qlen)?;
+            (Some(cq), Some(end))
+        } else {
+            (None, None)
+        };
+        if let Some(shared) = self.shared.evd(handle.index) {
+            shared.producer.tail.store(0, Ordering::Relaxed);
+            shared.producer.flush.clear();
+            shared.consumer.head.store(0, Ordering::Relaxed);
+        }
+        let control = EvdControl {
+            flags,
+            qlen: min_qlen,
+            ring: if completions { slots } else { min_qlen },
+            cq,
+            streams: 0,
+            terminal: 0,
+            notified: false,
+            failed: false,
+        };
+        if let Some(place) = self.reapers.get_mut(handle.index as usize) {
+            *place = Some(Reaper::new(handle.index, end));
+        }
+        self.evds.insert(control).map(Evd).ok_or(full)
+    }
+}

@@ -1,0 +1,86 @@
+//! dat_evd_dequeue(3), and the splitting off of the reaping half.
+
+use super::EvdReaper;
+use crate::Ia;
+use crate::dat_return::{DatReturn, DatSubtype, Error};
+use crate::event::Event;
+use crate::handle::Evd;
+use crate::provider::Provider;
+
+impl<P: Provider> EvdReaper<'_, P> {
+    /// The Event Dispatcher it reaps.
+    #[must_use]
+    pub fn evd(&self) -> Evd {
+        self.evd
+    }
+
+    /// The next event, or `QUEUE_EMPTY`.
+    #[doc(alias = "dat_evd_dequeue")]
+    #[inline]
+    pub fn dequeue(&mut self) -> Result<Event, DatReturn> {
+        self.reaper.dequeue(&self.shared)
+    }
+
+    /// Asks the device for a [`Notice::Completion`](crate::provider::Notice::Completion) at the next completion; at once if
+    /// one is there already. Events that do not come from the device announce themselves by
+    /// [`Next::work`](crate::ia::Next::work).
+    pub fn arm(&mut self, solicited_only: bool) {
+        self.reaper.arm(solicited_only);
+    }
+
+    /// Completions dropped so far: of an earlier life of their Endpoint, and without sense.
+    #[must_use]
+    pub fn dropped(&self) -> (u32, u32) {
+        (self.reaper.stale, self.reaper.nonsense)
+    }
+}
+
+impl<'s, P: Provider> Ia<'s, P> {
+    /// As [`EvdReaper::dequeue`], by handle. `INVALID_STATE` while the reaper is out.
+    #[doc(alias = "dat_evd_dequeue")]
+    #[inline]
+    pub fn evd_dequeue(&mut self, evd: Evd) -> Result<Event, DatReturn> {
+        let shared = self.shared;
+        self.reaper(evd)?.dequeue(&shared)
+    }
+
+    /// As [`EvdReaper::arm`], by handle.
+    pub fn evd_arm(&mut self, evd: Evd, solicited_only: bool) -> Result<(), DatReturn> {
+        self.reaper(evd)?.arm(solicited_only);
+        Ok(())
+    }
+
+    /// Whether the device announced completions since the last call, see [`EvdReaper::arm`].
+    pub fn evd_take_notice(&mut self, evd: Evd) -> bool {
+        self.evds.get_mut(evd.0).is_some_and(|control| core::mem::take(&mut control.notified))
+    }
+
+    /// Completions dropped so far: of an earlier life of their Endpoint, and without sense.
+    pub fn evd_dropped(&mut self, evd: Evd) -> Result<(u32, u32), DatReturn> {
+        self.reaper(evd).map(|reaper| (reaper.stale, reaper.nonsense))
+    }
+
+    /// Takes the reaping half out, for another thread. `INVALID_STATE` if it is out already.
+    pub fn evd_take_reaper(&mut self, evd: Evd) -> Result<EvdReaper<'s, P>, Error> {
+        self.reaper(evd)?;
+        match self.reapers.get_mut(evd.0.index as usize).and_then(Option::take) {
+            Some(reaper) => Ok(EvdReaper { evd, reaper, shared: self.shared }),
+            None => Err(Error::new(
+                crate::DatType::InvalidState,
+                DatSubtype::InvalidStateEvdWaiter,
+            )),
+        }
+    }
+
+    /// Puts the reaping half back. One of another Interface Adapter comes back as the error.
+    pub fn evd_return_reaper(&mut self, half: EvdReaper<'s, P>) -> Result<(), EvdReaper<'s, P>> {
+        let out = self.reaper_is_out(half.evd.0);
+        match self.reapers.get_mut(half.evd.0.index as usize) {
+            Some(place) if out => {
+                *place = Some(half.reaper);
+                Ok(())
+            }
+            Some(_) | None => Err(half),
+        }
+    }
+}

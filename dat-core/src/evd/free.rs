@@ -1,0 +1,36 @@
+//! dat_evd_free(3).
+
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::handle::Evd;
+use crate::provider::Provider;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Frees an Event Dispatcher; events still queued are lost.
+    ///
+    /// `INVALID_STATE` while a stream is attached, while the reaper is out, and for the async Event Dispatcher, which goes
+    /// with the Interface Adapter.
+    #[doc(alias = "dat_evd_free")]
+    pub fn evd_free(&mut self, evd: Evd) -> Result<(), Error> {
+        let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
+        if control.streams != 0 || evd == self.async_evd {
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
+        }
+        self.reaper(evd)?;
+        self.evd_remove(evd)
+    }
+
+    pub(crate) fn evd_remove(&mut self, evd: Evd) -> Result<(), Error> {
+        let cq = self.evds.get(evd.0).and_then(|control| control.cq);
+        let end = self
+            .reapers
+            .get_mut(evd.0.index as usize)
+            .and_then(Option::take)
+            .and_then(|reaper| reaper.cq);
+        self.evds.remove(evd.0);
+        match (cq, end) {
+            (Some(cq), Some(end)) => Ok(self.provider.cq_destroy(cq, end)?),
+            _ => Ok(()),
+        }
+    }
+}

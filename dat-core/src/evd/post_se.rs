@@ -1,0 +1,25 @@
+//! dat_evd_post_se(3).
+
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::event::Event;
+use crate::flags::EvdFlags;
+use crate::handle::Evd;
+use crate::provider::Provider;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Queues a software event. `INVALID_PARAMETER` unless the Event Dispatcher takes software events; `QUEUE_FULL` when it
+    /// is full, which is no overflow.
+    #[doc(alias = "dat_evd_post_se")]
+    pub fn evd_post_se(&mut self, evd: Evd, pointer: u64) -> Result<(), Error> {
+        let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
+        if !control.flags.contains(EvdFlags::SOFTWARE) {
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg1));
+        }
+        if self.put(evd, Event::Software(pointer).encode(), false) {
+            Ok(())
+        } else {
+            Err(Error::new(DatType::QueueFull, DatSubtype::None))
+        }
+    }
+}

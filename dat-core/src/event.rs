@@ -1,0 +1,368 @@
+//! Events, with the numbers of `dat.h`, and their form in a ring.
+
+use crate::handle::{Cr, Ep, Evd, Handle, Psp, Rmr};
+use crate::provider::{Completion, Direction, Status};
+
+/// `DAT_DTOS`: which operation completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DtoOperation {
+    /// A send.
+    Send = 0,
+    /// An RDMA write.
+    RdmaWrite = 1,
+    /// An RDMA read.
+    RdmaRead = 2,
+    /// A receive.
+    Receive = 3,
+}
+
+/// `DAT_DTO_COMPLETION_STATUS`: how an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DtoStatus {
+    /// It succeeded; the length is valid.
+    Success = 0,
+    /// The connection ended before it ran.
+    ErrFlushed = 1,
+    /// The message did not fit the local segments.
+    ErrLocalLength = 2,
+    /// The queue pair refused the request.
+    ErrLocalEp = 3,
+    /// A local key, range, right or zone was wrong.
+    ErrLocalProtection = 4,
+    /// The peer's response made no sense.
+    ErrBadResponse = 5,
+    /// The peer's context, range, right or zone was wrong.
+    ErrRemoteAccess = 6,
+    /// The peer could not carry it out.
+    ErrRemoteResponder = 7,
+    /// No acknowledgement after all retries, or the device failed.
+    ErrTransport = 8,
+    /// The peer had no receive posted after all retries.
+    ErrReceiverNotReady = 9,
+    /// iWARP only.
+    ErrPartialPacket = 10,
+    /// A bind was refused.
+    RmrOperationFailed = 11,
+    /// kDAPL only.
+    ErrLocalMmError = 12,
+}
+
+impl DtoStatus {
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// What the fabric's status means to a DAT consumer.
+    #[must_use]
+    pub const fn from_status(status: Status) -> Self {
+        match status {
+            Status::Success => Self::Success,
+            Status::Flushed => Self::ErrFlushed,
+            Status::LocalLength => Self::ErrLocalLength,
+            Status::LocalQpOperation => Self::ErrLocalEp,
+            Status::LocalProtection | Status::LocalAccess => Self::ErrLocalProtection,
+            Status::WindowBind => Self::RmrOperationFailed,
+            Status::BadResponse => Self::ErrBadResponse,
+            Status::RemoteAccess => Self::ErrRemoteAccess,
+            Status::RemoteInvalidRequest | Status::RemoteOperation | Status::RemoteAborted => {
+                Self::ErrRemoteResponder
+            }
+            Status::TransportRetry | Status::Other => Self::ErrTransport,
+            Status::RnrRetry => Self::ErrReceiverNotReady,
+        }
+    }
+}
+
+/// Completion of a DTO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DtoEvent {
+    /// Where it was posted.
+    pub ep: Ep,
+    /// What the consumer gave with it.
+    pub cookie: u64,
+    /// How it ended.
+    pub status: DtoStatus,
+    /// Bytes moved, if it succeeded.
+    pub len: u32,
+    /// What it was.
+    pub operation: DtoOperation,
+}
+
+/// What an asynchronous event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsyncEvent {
+    /// An event was lost because its Event Dispatcher was full, or its completion queue failed.
+    EvdOverflow(Evd),
+    /// The device is lost.
+    IaCatastrophic,
+    /// An Endpoint without a connection broke.
+    EpBroken(Ep),
+    /// The device did not answer in time.
+    TimedOut,
+    /// The provider found itself in a state it should not be in.
+    ProviderInternalError,
+}
+
+/// `DAT_EVENT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A send, receive, read or write completed.
+    Dto(DtoEvent),
+    /// A bind or unbind completed.
+    RmrBind {
+        /// The RMR.
+        rmr: Rmr,
+        /// What the consumer gave with it.
+        cookie: u64,
+        /// How it ended.
+        status: DtoStatus,
+    },
+    /// A peer asks for a connection.
+    ConnectionRequest {
+        /// The service point it came to.
+        psp: Psp,
+        /// The request.
+        cr: Cr,
+        /// The service point's qualifier.
+        conn_qual: u64,
+    },
+    /// The connection is there.
+    Established(Ep),
+    /// The peer's consumer said no.
+    PeerRejected(Ep),
+    /// The peer, or something on the way, said no without its consumer.
+    NonPeerRejected(Ep),
+    /// An accepted connection did not come about.
+    AcceptCompletionError(Ep),
+    /// The connection ended as one side wished.
+    Disconnected(Ep),
+    /// The connection ended by an error.
+    Broken(Ep),
+    /// The consumer's own timeout passed.
+    TimedOut(Ep),
+    /// Nobody answered.
+    Unreachable(Ep),
+    /// Something besides the streams.
+    Async(AsyncEvent),
+    /// What the consumer posted itself.
+    Software(u64),
+}
+
+impl Event {
+    /// `event_number`.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        match self {
+            Self::Dto(_) => 0x0_0001,
+            Self::RmrBind { .. } => 0x0_1001,
+            Self::ConnectionRequest { .. } => 0x0_2001,
+            Self::Established(_) => 0x0_4001,
+            Self::PeerRejected(_) => 0x0_4002,
+            Self::NonPeerRejected(_) => 0x0_4003,
+            Self::AcceptCompletionError(_) => 0x0_4004,
+            Self::Disconnected(_) => 0x0_4005,
+            Self::Broken(_) => 0x0_4006,
+            Self::TimedOut(_) => 0x0_4007,
+            Self::Unreachable(_) => 0x0_4008,
+            Self::Async(AsyncEvent::EvdOverflow(_)) => 0x0_8001,
+            Self::Async(AsyncEvent::IaCatastrophic) => 0x0_8002,
+            Self::Async(AsyncEvent::EpBroken(_)) => 0x0_8003,
+            Self::Async(AsyncEvent::TimedOut) => 0x0_8004,
+            Self::Async(AsyncEvent::ProviderInternalError) => 0x0_8005,
+            Self::Software(_) => 0x1_0001,
+        }
+    }
+
+    /// Whether it ends a connection, or an attempt at one: all completions of the Endpoint come before it.
+    #[must_use]
+    pub const fn is_terminal(&self) -> bool {
+        terminal(self.number())
+    }
+
+    /// The event as words of a ring. DTO and bind completions never pass through a ring.
+    pub(crate) const fn encode(&self) -> [u64; 3] {
+        let number = self.number() as u64;
+        match self {
+            Self::Dto(_) | Self::RmrBind { .. } => [0, 0, 0],
+            Self::ConnectionRequest { psp, cr, conn_qual } => {
+                [number | *conn_qual << 32, psp.raw(), cr.raw()]
+            }
+            Self::Established(ep)
+            | Self::PeerRejected(ep)
+            | Self::NonPeerRejected(ep)
+            | Self::AcceptCompletionError(ep)
+            | Self::Disconnected(ep)
+            | Self::Broken(ep)
+            | Self::TimedOut(ep)
+            | Self::Unreachable(ep)
+            | Self::Async(AsyncEvent::EpBroken(ep)) => [number, ep.raw(), 0],
+            Self::Async(AsyncEvent::EvdOverflow(evd)) => [number, evd.raw(), 0],
+            Self::Async(
+                AsyncEvent::IaCatastrophic
+                | AsyncEvent::TimedOut
+                | AsyncEvent::ProviderInternalError,
+            ) => [number, 0, 0],
+            Self::Software(pointer) => [number, *pointer, 0],
+        }
+    }
+
+    /// The event of those words.
+    pub(crate) const fn decode([first, second, third]: [u64; 3]) -> Option<Self> {
+        let ep = Ep(Handle::from_raw(second));
+        Some(match first & 0xffff_ffff {
+            0x0_2001 => Self::ConnectionRequest {
+                psp: Psp(Handle::from_raw(second)),
+                cr: Cr(Handle::from_raw(third)),
+                conn_qual: first >> 32,
+            },
+            0x0_4001 => Self::Established(ep),
+            0x0_4002 => Self::PeerRejected(ep),
+            0x0_4003 => Self::NonPeerRejected(ep),
+            0x0_4004 => Self::AcceptCompletionError(ep),
+            0x0_4005 => Self::Disconnected(ep),
+            0x0_4006 => Self::Broken(ep),
+            0x0_4007 => Self::TimedOut(ep),
+            0x0_4008 => Self::Unreachable(ep),
+            0x0_8001 => Self::Async(AsyncEvent::EvdOverflow(Evd(Handle::from_raw(second)))),
+            0x0_8002 => Self::Async(AsyncEvent::IaCatastrophic),
+            0x0_8003 => Self::Async(AsyncEvent::EpBroken(ep)),
+            0x0_8004 => Self::Async(AsyncEvent::TimedOut),
+            0x0_8005 => Self::Async(AsyncEvent::ProviderInternalError),
+            0x1_0001 => Self::Software(second),
+            _ => return None,
+        })
+    }
+}
+
+const fn terminal(number: u32) -> bool {
+    number >= 0x0_4002 && number <= 0x0_4008
+}
+
+/// First word of a ring entry that carries a completion taken from the completion queue early. No event has that number.
+const ABSORBED: u64 = 0xffff_ffff;
+
+/// One entry of a ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Entry {
+    Event(Event),
+    Absorbed(Completion),
+}
+
+impl Entry {
+    pub(crate) const fn decode(words: [u64; 3]) -> Option<Self> {
+        match Event::decode(words) {
+            Some(event) => Some(Self::Event(event)),
+            None if words[0] == ABSORBED => match unpack(words[1], words[2]) {
+                Some(completion) => Some(Self::Absorbed(completion)),
+                None => None,
+            },
+            None => None,
+        }
+    }
+}
+
+/// A completion as words of a ring.
+pub(crate) fn pack(completion: &Completion) -> [u64; 3] {
+    [
+        ABSORBED,
+        u64::from(completion.index) << 32 | u64::from(completion.len),
+        u64::from(completion.token)
+            | u64::from(completion.direction == Direction::Recv) << 16
+            | u64::from(completion.status as u8) << 24
+            | u64::from(completion.syndrome) << 32
+            | u64::from(completion.vendor) << 40,
+    ]
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "fields of a word")]
+const fn unpack(first: u64, second: u64) -> Option<Completion> {
+    const ALL: [Status; 15] = [
+        Status::Success,
+        Status::Flushed,
+        Status::LocalLength,
+        Status::LocalQpOperation,
+        Status::LocalProtection,
+        Status::WindowBind,
+        Status::BadResponse,
+        Status::LocalAccess,
+        Status::RemoteInvalidRequest,
+        Status::RemoteAccess,
+        Status::RemoteOperation,
+        Status::TransportRetry,
+        Status::RnrRetry,
+        Status::RemoteAborted,
+        Status::Other,
+    ];
+    let code = (second >> 24) as u8 as usize;
+    if code >= ALL.len() {
+        return None;
+    }
+    Some(Completion {
+        index: (first >> 32) as u32,
+        len: first as u32,
+        token: second as u16,
+        direction: if second & 1 << 16 == 0 { Direction::Send } else { Direction::Recv },
+        #[expect(clippy::indexing_slicing, reason = "the index was compared with the length")]
+        status: ALL[code],
+        syndrome: (second >> 32) as u8,
+        vendor: (second >> 40) as u8,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ring_words_read_back() {
+        let ep = Ep(Handle { index: 3, generation: 0xffff_0001 });
+        let evd = Evd(Handle { index: 4, generation: 9 });
+        let psp = Psp(Handle { index: 1, generation: 2 });
+        let cr = Cr(Handle { index: 5, generation: u32::MAX });
+        let all = [
+            Event::ConnectionRequest { psp, cr, conn_qual: 65535 },
+            Event::Established(ep),
+            Event::PeerRejected(ep),
+            Event::NonPeerRejected(ep),
+            Event::AcceptCompletionError(ep),
+            Event::Disconnected(ep),
+            Event::Broken(ep),
+            Event::TimedOut(ep),
+            Event::Unreachable(ep),
+            Event::Async(AsyncEvent::EvdOverflow(evd)),
+            Event::Async(AsyncEvent::IaCatastrophic),
+            Event::Async(AsyncEvent::EpBroken(ep)),
+            Event::Async(AsyncEvent::TimedOut),
+            Event::Async(AsyncEvent::ProviderInternalError),
+            Event::Software(u64::MAX),
+        ];
+        for event in all {
+            assert_eq!(Event::decode(event.encode()), Some(event));
+        }
+        let terminal = all.iter().filter(|event| event.is_terminal()).count();
+        assert_eq!(terminal, 7);
+        assert_eq!(Event::decode([7, 0, 0]), None);
+    }
+
+    #[test]
+    fn an_absorbed_completion_reads_back() {
+        let completion = Completion {
+            index: 0xab_cdef,
+            len: u32::MAX,
+            token: 0xfffe,
+            direction: Direction::Recv,
+            status: Status::Other,
+            syndrome: 0x13,
+            vendor: 0x88,
+        };
+        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&completion)) else { panic!() };
+        assert_eq!(back, completion);
+        let mut words = pack(&completion);
+        words[2] |= 0xff << 24;
+        assert!(Entry::decode(words).is_none());
+    }
+}

@@ -1,0 +1,105 @@
+//! The flag words of DAT, with the numbers of `dat.h`.
+
+use crate::provider::Access;
+
+bitflags::bitflags! {
+    /// `DAT_COMPLETION_FLAGS`: how one DTO is posted, or how an Endpoint completes.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct CompletionFlags: u32 {
+        /// No event if it succeeds; an error is always reported. Requests only.
+        const SUPPRESS = 0x01;
+        /// Send: the peer's solicited notification fires.
+        const SOLICITED_WAIT = 0x02;
+        /// The completion is queued but wakes nobody. Only if the Endpoint was created with it.
+        const UNSIGNALLED = 0x04;
+        /// Start only after all earlier RDMA reads have finished.
+        const BARRIER_FENCE = 0x08;
+        /// Endpoint attribute: waiting is by threshold.
+        const EVD_THRESHOLD = 0x10;
+        /// Extension: build the request, leave the doorbell to a later post or to `ring`.
+        const DEFER = 0x100;
+    }
+
+    /// `DAT_EVD_FLAGS`: which streams an Event Dispatcher takes.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct EvdFlags: u32 {
+        /// Events of `evd_post_se`.
+        const SOFTWARE = 0x001;
+        /// Connection requests of a PSP.
+        const CR = 0x010;
+        /// Completions of DTOs.
+        const DTO = 0x020;
+        /// Connection events of an Endpoint.
+        const CONNECTION = 0x040;
+        /// Completions of RMR binds.
+        const RMR_BIND = 0x080;
+        /// Asynchronous errors of the Interface Adapter.
+        const ASYNC = 0x100;
+        /// `DAT_EVD_DEFAULT_FLAG`: all but software events.
+        const DEFAULT = 0x1f0;
+    }
+
+    /// `DAT_MEM_PRIV_FLAGS`: what may be done through a memory region.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct MemPriv: u32 {
+        /// Local DTOs may gather from it.
+        const LOCAL_READ = 0x01;
+        /// Peers may read it.
+        const REMOTE_READ = 0x02;
+        /// Local DTOs may scatter into it.
+        const LOCAL_WRITE = 0x10;
+        /// Peers may write it.
+        const REMOTE_WRITE = 0x20;
+        /// `DAT_MEM_PRIV_ALL_FLAG`.
+        const ALL = 0x33;
+    }
+}
+
+impl MemPriv {
+    /// Both rights of peers.
+    pub const REMOTE: Self = Self::REMOTE_READ.union(Self::REMOTE_WRITE);
+
+    /// The same rights in the fabric's words.
+    #[must_use]
+    pub fn access(self) -> Access {
+        Access::from_bits_truncate(u8::try_from(self.bits() & 0x33).unwrap_or(0))
+    }
+}
+
+/// `DAT_QOS`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Qos {
+    /// The only one supported.
+    #[default]
+    BestEffort = 0,
+    /// High throughput.
+    HighThroughput = 1,
+    /// Low latency.
+    LowLatency = 2,
+    /// Economy.
+    Economy = 4,
+    /// Premium.
+    Premium = 8,
+}
+
+/// `DAT_PSP_FLAGS`: who makes the Endpoint of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum PspFlag {
+    /// The consumer passes one to `cr_accept`.
+    #[default]
+    Consumer = 0,
+    /// The provider makes one with each request, in TENTATIVE_CONNECTION_PENDING.
+    Provider = 1,
+}
+
+/// `DAT_CLOSE_FLAGS`, for `ia_close` and `ep_disconnect`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum CloseFlag {
+    /// At once.
+    Abrupt = 0,
+    /// `ia_close`: only if nothing is left. `ep_disconnect`: after the posted requests have finished.
+    Graceful = 1,
+}

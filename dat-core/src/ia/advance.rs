@@ -1,0 +1,255 @@
+//! The drive: what is due, in a fixed order, without waiting.
+
+use core::task::Poll;
+
+use super::Ia;
+use crate::cm::Transmit;
+use crate::ep::{EpOp, EpState, Phase};
+use crate::event::{AsyncEvent, Event};
+use crate::handle::{Ep, Evd};
+use crate::provider::{Fault, Notice, Provider};
+use crate::shared::ep::Trouble;
+use crate::shared::stack::END;
+use crate::time::Instant;
+
+/// Datagrams and notices handled in one advance. A flood gets no more time than that.
+const BUDGET: usize = 256;
+
+/// When to come again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// Call [`Ia::advance`] at this time even if nothing interrupts.
+    pub deadline: Option<Instant>,
+    /// Something happened: events may be waiting, and another call may find more.
+    pub work: bool,
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// Does what is due at `now`: notices of the device, datagrams, timers, changes of state.
+    ///
+    /// Call it when the device interrupts, when the deadline of the last call has come, and after other halves reported
+    /// completions; a polling host calls it at will. It never waits, and its work is bounded.
+    pub fn advance(&mut self, now: Instant) -> Next {
+        self.provider.service(now);
+        for _ in 0..BUDGET {
+            let Some(notice) = self.provider.notice() else { break };
+            self.noticed(now, notice);
+        }
+        for _ in 0..BUDGET {
+            let Some(mad) = self.provider.mad_recv() else { break };
+            self.worked = true;
+            self.cm.input(now, mad.from, &mad.mad);
+            self.connection_events(now);
+        }
+        self.cm.advance(now);
+        self.connection_events(now);
+        self.troubles(now);
+        self.watched(now);
+        self.connection_events(now);
+        self.transmit(now);
+        let deadline = [self.cm.next_deadline(), self.provider.next_deadline(), self.soonest()]
+            .into_iter()
+            .flatten()
+            .min();
+        Next { deadline, work: core::mem::take(&mut self.worked) }
+    }
+
+    /// The next of the consumers' own deadlines.
+    fn soonest(&self) -> Option<Instant> {
+        let mut soonest = None;
+        let mut index = self.active;
+        while let Some(control) = self.eps.handle_at(index).and_then(|ep| self.eps.get(ep)) {
+            if control.deadline != Instant::NEVER {
+                soonest = Some(soonest.map_or(control.deadline, |s: Instant| s.min(control.deadline)));
+            }
+            index = control.next;
+        }
+        soonest
+    }
+
+    fn noticed(&mut self, now: Instant, notice: Notice) {
+        match notice {
+            Notice::Completion(cq) => {
+                if let Some(control) = self
+                    .evds
+                    .find(|control| control.cq == Some(cq))
+                    .and_then(|evd| self.evds.get_mut(evd))
+                {
+                    control.notified = true;
+                    self.worked = true;
+                }
+            }
+            Notice::CqError(cq) => {
+                if let Some(evd) = self.evds.find(|control| control.cq == Some(cq)) {
+                    if let Some(control) = self.evds.get_mut(evd) {
+                        control.failed = true;
+                    }
+                    let event = AsyncEvent::EvdOverflow(Evd(evd));
+                    self.notify(Some(self.async_evd), Event::Async(event));
+                }
+            }
+            Notice::Established(qp) => {
+                let ep = self.eps.find(|control| control.qp == Some(qp));
+                if let Some(conn) = ep.and_then(|ep| self.eps.get(ep)).and_then(|c| c.conn) {
+                    self.cm.data_arrived(now, conn);
+                    self.connection_events(now);
+                }
+            }
+            Notice::QpError(qp, fault) => {
+                if let Some(ep) = self.eps.find(|control| control.qp == Some(qp)) {
+                    self.broken(now, Ep(ep), fault);
+                }
+            }
+            // The transport's retries decide what a lost link means to a connection.
+            Notice::Link(_) => self.worked = true,
+            Notice::Catastrophic(fault) => self.catastrophe(now, fault),
+        }
+    }
+
+    /// A connection broke on this side.
+    fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
+        let Ok(state) = self.state_of(ep) else { return };
+        if let Ok(control) = self.ep_mut(ep) {
+            control.cause.get_or_insert(fault);
+        }
+        match state {
+            EpState::Disconnected => {}
+            EpState::ActiveConnectionPending
+            | EpState::CompletionPending
+            | EpState::Connected
+            | EpState::ConnectedSinglePath
+            | EpState::ConnectedMultiPath
+            | EpState::DisconnectPending => {
+                self.drop_connection(now, ep);
+                self.apply(ep, EpOp::Broken);
+            }
+            EpState::Unconnected
+            | EpState::UnconfiguredUnconnected
+            | EpState::Reserved
+            | EpState::UnconfiguredReserved
+            | EpState::PassiveConnectionPending
+            | EpState::UnconfiguredPassive
+            | EpState::TentativeConnectionPending
+            | EpState::UnconfiguredTentative => {
+                let event = Event::Async(AsyncEvent::EpBroken(ep));
+                self.notify(Some(self.async_evd), event);
+            }
+        }
+    }
+
+    /// The device is lost: every connection breaks, everything posted comes back.
+    fn catastrophe(&mut self, now: Instant, fault: Fault) {
+        if self.lost.is_some() {
+            return;
+        }
+        self.lost = Some(fault);
+        self.notify(Some(self.async_evd), Event::Async(AsyncEvent::IaCatastrophic));
+        for index in 0..self.eps.capacity() {
+            if let Some(ep) = self.eps.handle_at(index) {
+                let state = self.state_of(Ep(ep));
+                if !matches!(state, Ok(EpState::Unconnected)) {
+                    self.broken(now, Ep(ep), fault);
+                }
+            }
+        }
+    }
+
+    /// What reapers and absorbed completions reported.
+    fn troubles(&mut self, now: Instant) {
+        let shared = self.shared;
+        let mut index = shared.work.take();
+        if index == END {
+            return;
+        }
+        while let Some(line) = shared.ep(index) {
+            let next = line.poster.work.next();
+            line.poster.work.release();
+            let word = line.poster.trouble.load(core::sync::atomic::Ordering::Acquire);
+            if let Some(trouble) = Trouble::from_word(word)
+                && let Some(ep) = self.eps.handle_at(index)
+                && self.state_of(Ep(ep)).is_ok_and(|state| !matches!(state, EpState::Unconnected))
+            {
+                let qp = self.eps.get(ep).and_then(|control| control.qp).map_or(0, |qp| qp.number);
+                self.broken(now, Ep(ep), trouble.fault(qp));
+            }
+            index = next;
+        }
+        self.rmr_retire();
+    }
+
+    /// Endpoints that wait for a path, a deadline, a drain or a second look.
+    fn watched(&mut self, now: Instant) {
+        let mut index = core::mem::replace(&mut self.active, END);
+        while let Some(handle) = self.eps.handle_at(index) {
+            let ep = Ep(handle);
+            let Some(control) = self.eps.get_mut(handle) else { return };
+            let next = core::mem::replace(&mut control.next, END);
+            control.listed = false;
+            if self.visit(now, ep) {
+                self.watch(ep);
+            }
+            index = next;
+        }
+    }
+
+    /// Takes one Endpoint on; whether it has to be visited again.
+    fn visit(&mut self, now: Instant, ep: Ep) -> bool {
+        let Ok(control) = self.ep(ep) else { return false };
+        if control.deadline <= now
+            && self.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
+        {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::TimedOut);
+        }
+        self.establish_step(now, ep);
+        match self.state_of(ep) {
+            Ok(EpState::ActiveConnectionPending) => true,
+            Ok(EpState::CompletionPending) => {
+                self.ep(ep).is_ok_and(|control| !matches!(control.phase, Phase::None))
+            }
+            Ok(EpState::DisconnectPending) => {
+                self.drain_step(now, ep);
+                self.state_of(ep).ok() == Some(EpState::DisconnectPending)
+            }
+            Ok(EpState::Disconnected) => {
+                let again = self.ep_mut(ep).is_ok_and(|c| core::mem::take(&mut c.recheck));
+                if again {
+                    self.flush(ep);
+                }
+                false
+            }
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    /// Sends what the connection manager has to say, as far as the ways are known.
+    pub(crate) fn transmit(&mut self, now: Instant) {
+        for _ in 0..self.waiting.len() {
+            if let Some(transmit) = self.waiting.pop_front() {
+                self.send(now, transmit);
+            }
+        }
+        for _ in 0..BUDGET {
+            if self.waiting.is_full() {
+                return;
+            }
+            let Some(transmit) = self.cm.poll_transmit(now) else { return };
+            self.send(now, transmit);
+        }
+    }
+
+    fn send(&mut self, now: Instant, transmit: Transmit) {
+        match self.provider.resolve(transmit.to, now) {
+            Poll::Ready(Ok(path)) => {
+                // A datagram may be lost anywhere; the connection manager repeats it.
+                let _ = self.provider.mad_send(&path, &transmit.mad);
+                self.worked = true;
+            }
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => {
+                // There is room: the caller looked, or has just taken it out.
+                let _ = self.waiting.push_back(transmit);
+            }
+        }
+    }
+}

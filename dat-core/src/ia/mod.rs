@@ -1,0 +1,135 @@
+//! The Interface Adapter: dat_ia_*(3), and the drive that turns time and news of the device into progress.
+
+mod advance;
+mod close;
+mod connection;
+mod open;
+mod query;
+
+pub use advance::Next;
+pub use query::{IaAttr, ProviderAttr};
+
+use core::fmt;
+
+use heapless::Deque;
+
+use crate::cm::{Cm, ConnId, Transmit};
+use crate::cr::CrControl;
+use crate::ep::EpControl;
+use crate::evd::{EvdControl, Reaper};
+use crate::handle::{Cr, Ep, Evd};
+use crate::lmr::LmrControl;
+use crate::post::Poster;
+use crate::provider::{Fault, Net, Provider};
+use crate::psp::PspControl;
+use crate::pz::PzControl;
+use crate::random::Random;
+use crate::rmr::RmrControl;
+use crate::shared::Shared;
+use crate::table::Table;
+
+/// Datagrams whose way is still being looked up. More wait in the connection manager.
+const WAITING: usize = 4;
+
+/// Whom a connection of the connection manager belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Owner {
+    /// Nobody any more: its end is of no interest.
+    Nobody,
+    /// An Endpoint.
+    Ep(Ep),
+    /// A request that has not been answered.
+    Cr(Cr),
+}
+
+/// An Interface Adapter: one HCA, its address, and everything made on it.
+///
+/// This is the control half. Calls take `&mut self` and handles; a stale or foreign handle is `INVALID_HANDLE`. Posting and
+/// reaping halves can be taken out and used by other threads ([`EpPoster`](crate::EpPoster), [`EvdReaper`](crate::EvdReaper)).
+/// Nothing here waits: [`Ia::advance`] does what is due and says when to come again.
+pub struct Ia<'s, P: Provider> {
+    pub(crate) provider: P,
+    pub(crate) net: Net,
+    pub(crate) shared: Shared<'s>,
+    pub(crate) posters: &'s mut [Option<Poster<P>>],
+    pub(crate) reapers: &'s mut [Option<Reaper<P>>],
+    pub(crate) pzs: Table<'s, PzControl>,
+    pub(crate) lmrs: Table<'s, LmrControl>,
+    pub(crate) rmrs: Table<'s, RmrControl>,
+    pub(crate) evds: Table<'s, EvdControl>,
+    pub(crate) eps: Table<'s, EpControl>,
+    pub(crate) psps: Table<'s, PspControl>,
+    pub(crate) crs: Table<'s, CrControl>,
+    pub(crate) cm: Cm<'s>,
+    /// By the index of a connection.
+    pub(crate) owners: &'s mut [Owner],
+    pub(crate) waiting: Deque<Transmit, WAITING>,
+    pub(crate) random: Random,
+    pub(crate) async_evd: Evd,
+    /// First of the Endpoints that wait for something, chained through them.
+    pub(crate) active: u32,
+    /// RMRs that go with their last bind.
+    pub(crate) retiring: u32,
+    /// Something happened that a consumer may be waiting for.
+    pub(crate) worked: bool,
+    /// Why the device is lost, if it is.
+    pub(crate) lost: Option<Fault>,
+}
+
+impl<P: Provider> fmt::Debug for Ia<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ia")
+            .field("net", &self.net)
+            .field("eps", &self.eps.len())
+            .field("evds", &self.evds.len())
+            .field("lost", &self.lost)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// The Event Dispatcher of asynchronous errors, made with the adapter.
+    #[must_use]
+    pub fn async_evd(&self) -> Evd {
+        self.async_evd
+    }
+
+    /// The HCA beneath, for what DAT does not know of.
+    #[must_use]
+    pub fn provider(&self) -> &P {
+        &self.provider
+    }
+
+    /// The HCA beneath, to change what DAT does not know of.
+    pub fn provider_mut(&mut self) -> &mut P {
+        &mut self.provider
+    }
+
+    /// Why the device is lost, if it is.
+    #[must_use]
+    pub fn lost(&self) -> Option<&Fault> {
+        self.lost.as_ref()
+    }
+
+    /// What went over the wire to set up and end connections.
+    #[must_use]
+    pub fn cm_counters(&self) -> crate::cm::Counters {
+        self.cm.counters()
+    }
+
+    pub(crate) fn own(&mut self, conn: ConnId, owner: Owner) {
+        if let Some(place) = self.owners.get_mut(conn.index()) {
+            *place = owner;
+        }
+    }
+
+    pub(crate) fn owner(&self, conn: ConnId) -> Owner {
+        let owner = self.owners.get(conn.index()).copied().unwrap_or(Owner::Nobody);
+        let current = match owner {
+            Owner::Nobody => None,
+            Owner::Ep(ep) => self.eps.get(ep.0).and_then(|control| control.conn),
+            Owner::Cr(cr) => self.crs.get(cr.0).and_then(|control| control.conn),
+        };
+        if current == Some(conn) { owner } else { Owner::Nobody }
+    }
+}

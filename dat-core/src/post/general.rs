@@ -1,0 +1,345 @@
+//! The way of a post that is not straight: several segments or none, a refusal, a full queue, a closed Endpoint.
+
+use core::sync::atomic::Ordering;
+
+use heapless::Vec;
+
+use super::{MAX_SEGMENTS, Poster, kick};
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
+use crate::ep::table::{EpOp, EpState, Outcome, outcome};
+use crate::flags::{CompletionFlags, MemPriv};
+use crate::handle::Rmr;
+use crate::provider::{Bind, Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue};
+use crate::random::next_key;
+use crate::shared::Shared;
+use crate::shared::ep::{EpShared, Info, Op};
+use crate::shared::lmr::{self, NO_CONTEXT, RMR_LIVE, Refusal};
+use crate::triplet::{LmrTriplet, RmrTriplet};
+
+/// What is posted.
+#[derive(Clone, Copy)]
+pub(super) enum Work<'a> {
+    Send,
+    Write(&'a RmrTriplet),
+    Read(&'a RmrTriplet),
+    Recv,
+}
+
+impl Work<'_> {
+    /// What the local memory must grant, and the subtypes of its two refusals.
+    const fn rights(self) -> (MemPriv, DatSubtype, DatSubtype) {
+        match self {
+            Self::Send => {
+                (MemPriv::LOCAL_READ, DatSubtype::PrivilegesRead, DatSubtype::ProtectionRead)
+            }
+            Self::Recv => {
+                (MemPriv::LOCAL_WRITE, DatSubtype::PrivilegesWrite, DatSubtype::ProtectionWrite)
+            }
+            Self::Write(_) => (
+                MemPriv::LOCAL_READ,
+                DatSubtype::PrivilegesRdmaWrite,
+                DatSubtype::ProtectionRdmaWrite,
+            ),
+            Self::Read(_) => (
+                MemPriv::LOCAL_WRITE,
+                DatSubtype::PrivilegesRdmaRead,
+                DatSubtype::ProtectionRdmaRead,
+            ),
+        }
+    }
+}
+
+const PARAMETER: DatType = DatType::InvalidParameter;
+const FULL: DatReturn = DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceCredits);
+const LENGTH: DatReturn = DatReturn::of(DatType::LengthError);
+
+type Segments = Vec<Segment, MAX_SEGMENTS>;
+
+impl<P: Provider> Poster<P> {
+    /// Posts anything, or says why not.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn general(
+        &mut self,
+        shared: &Shared<'_>,
+        work: Work<'_>,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let limits = self.limits;
+        let (direction, op, most, max_len, illegal, flags_arg) = match work {
+            Work::Send => (
+                EpOp::PostRequest,
+                Op::Send,
+                limits.request_segments,
+                limits.max_message,
+                limits.illegal_request,
+                DatSubtype::InvalidArg5,
+            ),
+            Work::Write(_) => (
+                EpOp::PostRequest,
+                Op::RdmaWrite,
+                limits.write_segments,
+                limits.max_rdma,
+                limits.illegal_request,
+                DatSubtype::InvalidArg6,
+            ),
+            Work::Read(_) => (
+                EpOp::PostRequest,
+                Op::RdmaRead,
+                limits.read_segments,
+                limits.max_rdma,
+                limits.illegal_request,
+                DatSubtype::InvalidArg6,
+            ),
+            Work::Recv => (
+                EpOp::PostRecv,
+                Op::Send,
+                limits.recv_segments,
+                limits.max_message,
+                limits.illegal_recv,
+                DatSubtype::InvalidArg5,
+            ),
+        };
+        let (ep, state) = self.admit(shared, direction)?;
+        if flags.bits() & illegal != 0 {
+            return Err(DatReturn::new(PARAMETER, flags_arg));
+        }
+        if segments.len() > most {
+            return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
+        }
+        let (mut list, total) = self.check(shared, work, segments)?;
+        if total > u64::from(max_len) {
+            return Err(LENGTH);
+        }
+        let mut len = u32::try_from(total).map_err(|_| LENGTH)?;
+        match work {
+            Work::Write(remote) if remote.len < len => return Err(LENGTH),
+            Work::Read(remote) if remote.len > len => return Err(LENGTH),
+            Work::Read(remote) => {
+                len = remote.len;
+                trim(&mut list, len);
+            }
+            Work::Send | Work::Write(_) | Work::Recv => {}
+        }
+        if matches!(work, Work::Recv) {
+            return self.receive(shared, ep, state, &list, cookie);
+        }
+        self.credit(ep)?;
+        let info = Info::new(op, len, flags.contains(CompletionFlags::SUPPRESS));
+        let post_flags = self.post_flags(flags);
+        let Some(filling) = self.begin(shared, ep, cookie, info) else { return Err(FULL) };
+        if state.is_disconnected() {
+            self.requests = self.requests.wrapping_add(1);
+            kick(shared, self.ep, ep, Direction::Send);
+            return Ok(());
+        }
+        let quiet = post_flags.difference(PostFlags::SOLICITED);
+        let token = match work {
+            Work::Send | Work::Recv => self.sq.send(&list, post_flags),
+            Work::Write(remote) => self.sq.rdma_write(&list, far(remote), quiet),
+            Work::Read(remote) => self.sq.rdma_read(&list, far(remote), quiet),
+        };
+        self.commit(shared, ep, &filling, token);
+        Ok(())
+    }
+
+    /// The state, if it admits the post at all.
+    fn admit<'s>(&self, shared: &Shared<'s>, op: EpOp) -> Result<(&'s EpShared, EpState), DatReturn> {
+        let Some(ep) = shared.ep(self.ep) else {
+            return Err(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp));
+        };
+        let state = EpState::of(ep);
+        match outcome(state, op) {
+            Outcome::Refuse(ret) => Err(ret),
+            Outcome::Stay
+            | Outcome::Ignore
+            | Outcome::Gone
+            | Outcome::Go { .. } => Ok((ep, state)),
+        }
+    }
+
+    /// A free request slot, looking again at what has been consumed.
+    fn credit(&mut self, ep: &EpShared) -> Result<(), DatReturn> {
+        let consumed = ep.request.consumed.load(Ordering::Acquire);
+        self.request_limit = consumed.wrapping_add(self.limits.requests);
+        if self.requests == self.request_limit { Err(FULL) } else { Ok(()) }
+    }
+
+    fn receive(
+        &mut self,
+        shared: &Shared<'_>,
+        ep: &EpShared,
+        state: EpState,
+        list: &[Segment],
+        cookie: u64,
+    ) -> Result<(), DatReturn> {
+        let consumed = ep.receive.consumed.load(Ordering::Acquire);
+        self.recv_limit = consumed.wrapping_add(self.limits.receives);
+        if self.receives == self.recv_limit {
+            return Err(FULL);
+        }
+        self.publish_recv(shared, ep, cookie);
+        if state.is_disconnected() {
+            kick(shared, self.ep, ep, Direction::Recv);
+        } else {
+            self.rq.recv(list);
+            self.recheck_recv(shared, ep);
+        }
+        Ok(())
+    }
+
+    /// Every segment against its LMR; empty ones drop out.
+    fn check(
+        &self,
+        shared: &Shared<'_>,
+        work: Work<'_>,
+        segments: &[LmrTriplet],
+    ) -> Result<(Segments, u64), DatReturn> {
+        let (need, privilege, zone) = work.rights();
+        let mut list = Segments::new();
+        let mut total = 0_u64;
+        for triplet in segments.iter().filter(|triplet| triplet.len != 0) {
+            let unknown = DatReturn::new(DatType::PrivilegesViolation, privilege);
+            let lmr = lmr::find(shared.lmrs, triplet.context).ok_or(unknown)?;
+            let Some(lkey) = lmr.lkey_for(triplet, self.limits.pz, need) else {
+                return Err(match lmr.refusal(triplet, self.limits.pz, need) {
+                    Refusal::Context | Refusal::Privilege => unknown,
+                    Refusal::Zone => DatReturn::new(DatType::ProtectionViolation, zone),
+                    Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
+                });
+            };
+            total += u64::from(triplet.len);
+            let segment = Segment { addr: triplet.addr, len: triplet.len, lkey };
+            if list.push(segment).is_err() {
+                return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
+            }
+        }
+        Ok((list, total))
+    }
+
+    /// Posts dat-core's own last request of a graceful disconnect, if the newest request would complete in silence.
+    /// Either way the doorbell is rung for what was deferred.
+    pub(crate) fn drain(&mut self, shared: &Shared<'_>) {
+        let Some(ep) = shared.ep(self.ep) else { return };
+        // A suppressed request in the last slot is signalled, so there is room whenever there is need.
+        if self.quiet == 0 || self.credit(ep).is_err() {
+            self.sq.ring();
+            return;
+        }
+        self.quiet = 0;
+        let Some(filling) = self.begin(shared, ep, 0, Info::new(Op::Drain, 0, true)) else { return };
+        // A write of no bytes looks at no key, and ends after everything before it.
+        let nowhere = Remote { addr: 0, rkey: 0 };
+        let token = self.sq.rdma_write(&[], nowhere, PostFlags::SIGNALED);
+        self.commit(shared, ep, &filling, token);
+    }
+
+    /// Posts a bind, or with length 0 an unbind; see [`crate::rmr`].
+    pub(crate) fn rmr_bind(
+        &mut self,
+        shared: &Shared<'_>,
+        rmr: Rmr,
+        lmr: &LmrTriplet,
+        privileges: MemPriv,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32, DatReturn> {
+        let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
+        let window = shared.rmrs.get(rmr.0.index as usize).ok_or(stale)?;
+        if window.live.load(Ordering::Acquire) != RMR_LIVE
+            || window.generation.load(Ordering::Relaxed) != rmr.0.generation
+        {
+            return Err(stale);
+        }
+        let (ep, state) = self.admit(shared, EpOp::PostRequest)?;
+        if flags.bits() & self.limits.illegal_request != 0 {
+            return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
+        }
+        if window.pz.load(Ordering::Relaxed) != self.limits.pz {
+            return Err(DatReturn::of(DatType::ProtectionViolation));
+        }
+        let region = if lmr.len == 0 {
+            None
+        } else {
+            let mut need = MemPriv::empty();
+            let mut missing = DatSubtype::PrivilegesRdmaRead;
+            if privileges.contains(MemPriv::REMOTE_READ) {
+                need |= MemPriv::LOCAL_READ;
+            }
+            if privileges.contains(MemPriv::REMOTE_WRITE) {
+                need |= MemPriv::LOCAL_WRITE;
+                missing = DatSubtype::PrivilegesRdmaWrite;
+            }
+            let privilege = DatReturn::new(DatType::PrivilegesViolation, missing);
+            let region = lmr::find(shared.lmrs, lmr.context).ok_or(privilege)?;
+            let Some(lkey) = region.lkey_for(lmr, self.limits.pz, need) else {
+                return Err(match region.refusal(lmr, self.limits.pz, need) {
+                    Refusal::Context | Refusal::Privilege => privilege,
+                    Refusal::Zone => DatReturn::of(DatType::ProtectionViolation),
+                    Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
+                });
+            };
+            Some((region, lkey))
+        };
+        self.credit(ep)?;
+        let old_rkey = window.rkey.load(Ordering::Relaxed);
+        let new_rkey = next_key(old_rkey, self.random.next());
+        let info = Info::new(Op::Bind, rmr.0.index, flags.contains(CompletionFlags::SUPPRESS));
+        let post_flags = self.post_flags(flags).difference(PostFlags::SOLICITED);
+        let Some(filling) = self.begin(shared, ep, cookie, info) else { return Err(FULL) };
+        window.binds.fetch_add(1, Ordering::Relaxed);
+        if state.is_disconnected() {
+            self.requests = self.requests.wrapping_add(1);
+            kick(shared, self.ep, ep, Direction::Send);
+            return Ok(new_rkey);
+        }
+        let context = if region.is_some() { lmr.context } else { NO_CONTEXT };
+        if let Some((region, _)) = region {
+            region.bound.fetch_add(1, Ordering::Relaxed);
+        }
+        release(shared, window.lmr_context.swap(context, Ordering::Relaxed));
+        window.rkey.store(new_rkey, Ordering::Relaxed);
+        window.addr.store(lmr.addr, Ordering::Relaxed);
+        window.len.store(lmr.len, Ordering::Relaxed);
+        window.privileges.store(privileges.bits(), Ordering::Relaxed);
+        let bind = Bind {
+            old_rkey,
+            new_rkey,
+            lkey: region.map_or(0, |(_, lkey)| lkey),
+            addr: if region.is_some() { lmr.addr } else { 0 },
+            len: u64::from(lmr.len),
+            access: (privileges & MemPriv::REMOTE).access(),
+        };
+        let token = self.sq.bind(&bind, post_flags);
+        self.commit(shared, ep, &filling, token);
+        Ok(new_rkey)
+    }
+}
+
+/// Ends an RMR's hold on the LMR of that context.
+pub(crate) fn release(shared: &Shared<'_>, context: u32) {
+    if let Some(old) = lmr::find(shared.lmrs, context) {
+        old.bound.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+const fn far(remote: &RmrTriplet) -> Remote {
+    Remote { addr: remote.addr, rkey: remote.context }
+}
+
+/// Shortens a list to `len` bytes; it holds at least as many.
+fn trim(list: &mut Segments, len: u32) {
+    let mut left = len;
+    let mut keep = 0;
+    for segment in list.iter_mut() {
+        if left == 0 {
+            break;
+        }
+        segment.len = segment.len.min(left);
+        left -= segment.len;
+        keep += 1;
+    }
+    list.truncate(keep);
+}

@@ -1,0 +1,74 @@
+//! dat_ep_post_rdma_write(3).
+
+use super::general::Work;
+use super::{EpPoster, Poster};
+use crate::Ia;
+use crate::dat_return::DatReturn;
+use crate::flags::{CompletionFlags, MemPriv};
+use crate::handle::Ep;
+use crate::provider::{PostFlags, Provider, Remote, SendQueue};
+use crate::shared::Shared;
+use crate::shared::ep::{Info, Op};
+use crate::triplet::{LmrTriplet, RmrTriplet};
+
+impl<P: Provider> Poster<P> {
+    #[inline]
+    pub(crate) fn post_rdma_write(
+        &mut self,
+        shared: &Shared<'_>,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let most = self.limits.max_rdma;
+        if let Some((ep, segment)) = self.straight(shared, segments, flags, most, MemPriv::LOCAL_READ)
+            && remote.len >= segment.len
+        {
+            let suppressed = flags.contains(CompletionFlags::SUPPRESS);
+            let info = Info::new(Op::RdmaWrite, segment.len, suppressed);
+            let post_flags = self.post_flags(flags).difference(PostFlags::SOLICITED);
+            if let Some(filling) = self.begin(shared, ep, cookie, info) {
+                let far = Remote { addr: remote.addr, rkey: remote.context };
+                let token = self.sq.rdma_write(&[segment], far, post_flags);
+                self.commit(shared, ep, &filling, token);
+                return Ok(());
+            }
+        }
+        self.general(shared, Work::Write(remote), segments, cookie, flags)
+    }
+}
+
+impl<P: Provider> EpPoster<'_, P> {
+    /// Posts an RDMA write of the segments to `remote`, which must have room for them.
+    ///
+    /// Endpoint and errors as for [`EpPoster::post_send`].
+    #[doc(alias = "dat_ep_post_rdma_write")]
+    #[inline]
+    pub fn post_rdma_write(
+        &mut self,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        self.poster.post_rdma_write(&self.shared, segments, cookie, remote, flags)
+    }
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// As [`EpPoster::post_rdma_write`], by handle.
+    #[doc(alias = "dat_ep_post_rdma_write")]
+    #[inline]
+    pub fn ep_post_rdma_write(
+        &mut self,
+        ep: Ep,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        remote: &RmrTriplet,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let shared = self.shared;
+        self.poster(ep)?.post_rdma_write(&shared, segments, cookie, remote, flags)
+    }
+}

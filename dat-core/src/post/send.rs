@@ -1,0 +1,73 @@
+//! dat_ep_post_send(3).
+
+use super::general::Work;
+use super::{EpPoster, Poster};
+use crate::Ia;
+use crate::dat_return::DatReturn;
+use crate::flags::{CompletionFlags, MemPriv};
+use crate::handle::Ep;
+use crate::provider::{Provider, SendQueue};
+use crate::shared::Shared;
+use crate::shared::ep::{Info, Op};
+use crate::triplet::LmrTriplet;
+
+impl<P: Provider> Poster<P> {
+    #[inline]
+    pub(crate) fn post_send(
+        &mut self,
+        shared: &Shared<'_>,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let most = self.limits.max_message;
+        if let Some((ep, segment)) =
+            self.straight(shared, segments, flags, most, MemPriv::LOCAL_READ)
+        {
+            let suppressed = flags.contains(CompletionFlags::SUPPRESS);
+            let info = Info::new(Op::Send, segment.len, suppressed);
+            let post_flags = self.post_flags(flags);
+            if let Some(filling) = self.begin(shared, ep, cookie, info) {
+                let token = self.sq.send(&[segment], post_flags);
+                self.commit(shared, ep, &filling, token);
+                return Ok(());
+            }
+        }
+        self.general(shared, Work::Send, segments, cookie, flags)
+    }
+}
+
+impl<P: Provider> EpPoster<'_, P> {
+    /// Posts a send of the segments in order; none is a message of no bytes.
+    ///
+    /// Endpoint: CONNECTED, or DISCONNECTED, where it is accepted and flushed at once. Errors: `INVALID_STATE`,
+    /// `INSUFFICIENT_RESOURCES` (all slots outstanding), `INVALID_PARAMETER` (too many segments, a segment outside its LMR,
+    /// flags), `PROTECTION_VIOLATION` (zones), `PRIVILEGES_VIOLATION` (context or privilege), `LENGTH_ERROR`. A refused post
+    /// changes nothing.
+    #[doc(alias = "dat_ep_post_send")]
+    #[inline]
+    pub fn post_send(
+        &mut self,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        self.poster.post_send(&self.shared, segments, cookie, flags)
+    }
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// As [`EpPoster::post_send`], by handle.
+    #[doc(alias = "dat_ep_post_send")]
+    #[inline]
+    pub fn ep_post_send(
+        &mut self,
+        ep: Ep,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let shared = self.shared;
+        self.poster(ep)?.post_send(&shared, segments, cookie, flags)
+    }
+}

@@ -1,0 +1,38 @@
+//! Taking the posting half of an Endpoint out, and putting it back.
+
+use super::EpPoster;
+use crate::Ia;
+use crate::dat_return::Error;
+use crate::ep::{EpState, PROVIDER_CONTROL};
+use crate::handle::Ep;
+use crate::provider::Provider;
+
+impl<'s, P: Provider> Ia<'s, P> {
+    /// Takes the posting half out, for another thread. `INVALID_STATE` if it is out already or the Endpoint is not ready.
+    pub fn ep_take_poster(&mut self, ep: Ep) -> Result<EpPoster<'s, P>, Error> {
+        self.poster(ep)?;
+        match self.posters.get_mut(ep.0.index as usize).and_then(Option::take) {
+            Some(poster) => Ok(EpPoster { ep, poster, shared: self.shared }),
+            None => Err(PROVIDER_CONTROL.into()),
+        }
+    }
+
+    /// Puts the posting half back. One of another Interface Adapter comes back as the error.
+    pub fn ep_return_poster(&mut self, half: EpPoster<'s, P>) -> Result<(), EpPoster<'s, P>> {
+        let ep = half.ep;
+        if !self.poster_is_out(ep) {
+            return Err(half);
+        }
+        if let Some(place) = self.posters.get_mut(ep.0.index as usize) {
+            *place = Some(half.poster);
+        }
+        match self.state_of(ep) {
+            // A drain may have been waiting for it.
+            Ok(EpState::DisconnectPending) => self.watch(ep),
+            // What it posted last may have missed the flush.
+            Ok(EpState::Disconnected) => self.flush(ep),
+            Ok(_) | Err(_) => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! dat_psp_create(3).
+
+use super::PspControl;
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::ep::port;
+use crate::flags::{EvdFlags, PspFlag};
+use crate::handle::{Evd, Psp};
+use crate::provider::Provider;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Listens on `conn_qual`, a TCP-style port. Requests arrive on `evd`; when that is full they are turned away.
+    ///
+    /// `INVALID_HANDLE`/`EVD_CR`; `INVALID_PARAMETER` for a qualifier of 0 or above 65535; `CONN_QUAL_IN_USE`;
+    /// `INSUFFICIENT_RESOURCES`.
+    #[doc(alias = "dat_psp_create")]
+    pub fn psp_create(&mut self, conn_qual: u64, evd: Evd, flag: PspFlag) -> Result<Psp, Error> {
+        self.evd_for(evd, EvdFlags::CR, DatSubtype::InvalidHandleEvdCr)?;
+        let port = port(conn_qual)
+            .ok_or(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2))?;
+        if self.listener(port).is_some() {
+            return Err(Error::new(DatType::ConnQualInUse, DatSubtype::None));
+        }
+        let psp = self
+            .psps
+            .insert(PspControl { port, evd, flag })
+            .map(Psp)
+            .ok_or(Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory))?;
+        self.attach(Some(evd));
+        Ok(psp)
+    }
+}

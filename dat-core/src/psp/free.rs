@@ -1,0 +1,17 @@
+//! dat_psp_free(3).
+
+use crate::Ia;
+use crate::dat_return::Error;
+use crate::handle::Psp;
+use crate::provider::Provider;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Stops listening. Requests that arrived already stay as they are; later ones find no listener.
+    #[doc(alias = "dat_psp_free")]
+    pub fn psp_free(&mut self, psp: Psp) -> Result<(), Error> {
+        let evd = self.psp(psp)?.evd;
+        self.psps.remove(psp.0);
+        self.detach(Some(evd));
+        Ok(())
+    }
+}

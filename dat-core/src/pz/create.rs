@@ -1,0 +1,21 @@
+//! dat_pz_create(3).
+
+use super::PzControl;
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::handle::Pz;
+use crate::provider::Provider;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Makes a Protection Zone. `INSUFFICIENT_RESOURCES` if the table or the device is full.
+    #[doc(alias = "dat_pz_create")]
+    pub fn pz_create(&mut self) -> Result<Pz, Error> {
+        let full =
+            Error::new(DatType::InsufficientResources, DatSubtype::ResourceProtectionDomain);
+        if self.pzs.is_full() {
+            return Err(full);
+        }
+        let pd = self.provider.pd_create()?;
+        self.pzs.insert(PzControl { pd, users: 0 }).map(Pz).ok_or(full)
+    }
+}

@@ -1,0 +1,21 @@
+//! dat_pz_free(3).
+
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::handle::Pz;
+use crate::provider::Provider;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Frees a Protection Zone. `INVALID_STATE`/`PZ_IN_USE` while an Endpoint, LMR or RMR is in it.
+    #[doc(alias = "dat_pz_free")]
+    pub fn pz_free(&mut self, pz: Pz) -> Result<(), Error> {
+        let control = self.pz(pz)?;
+        if control.users != 0 {
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStatePzInUse));
+        }
+        let pd = control.pd;
+        self.provider.pd_destroy(pd)?;
+        self.pzs.remove(pz.0);
+        Ok(())
+    }
+}

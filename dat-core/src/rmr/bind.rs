@@ -1,0 +1,46 @@
+//! dat_rmr_bind(3).
+
+use crate::Ia;
+use crate::dat_return::DatReturn;
+use crate::flags::{CompletionFlags, MemPriv};
+use crate::handle::{Ep, Rmr};
+use crate::post::EpPoster;
+use crate::provider::Provider;
+use crate::triplet::LmrTriplet;
+
+impl<P: Provider> EpPoster<'_, P> {
+    /// Posts a bind of `rmr` to the range `lmr`, and returns the new `rmr_context`; length 0 unbinds.
+    ///
+    /// The old context is dead when the bind completes; requests posted behind it start after it. Of the privileges only
+    /// the remote ones count: REMOTE_READ needs LOCAL_READ of the LMR, REMOTE_WRITE needs LOCAL_WRITE.
+    /// Endpoint: CONNECTED, or DISCONNECTED, where it is flushed. Errors as for [`EpPoster::post_send`], and `INVALID_HANDLE`
+    /// for the RMR.
+    #[doc(alias = "dat_rmr_bind")]
+    pub fn rmr_bind(
+        &mut self,
+        rmr: Rmr,
+        lmr: &LmrTriplet,
+        privileges: MemPriv,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32, DatReturn> {
+        self.poster.rmr_bind(&self.shared, rmr, lmr, privileges, cookie, flags)
+    }
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// As [`EpPoster::rmr_bind`], by handle.
+    #[doc(alias = "dat_rmr_bind")]
+    pub fn rmr_bind(
+        &mut self,
+        rmr: Rmr,
+        lmr: &LmrTriplet,
+        privileges: MemPriv,
+        ep: Ep,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32, DatReturn> {
+        let shared = self.shared;
+        self.poster(ep)?.rmr_bind(&shared, rmr, lmr, privileges, cookie, flags)
+    }
+}

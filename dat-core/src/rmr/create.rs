@@ -1,0 +1,44 @@
+//! dat_rmr_create(3).
+
+use core::sync::atomic::Ordering;
+
+use super::RmrControl;
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::handle::{Pz, Rmr};
+use crate::provider::Provider;
+use crate::shared::lmr::{NO_CONTEXT, RMR_LIVE};
+
+impl<P: Provider> Ia<'_, P> {
+    /// Makes an RMR, bound to nothing.
+    ///
+    /// `INVALID_HANDLE`, `INSUFFICIENT_RESOURCES`, or `MODEL_NOT_SUPPORTED` if the adapter has no memory windows.
+    #[doc(alias = "dat_rmr_create")]
+    pub fn rmr_create(&mut self, pz: Pz) -> Result<Rmr, Error> {
+        let pd = self.pz(pz)?.pd;
+        if !self.provider.limits().windows {
+            return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
+        }
+        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
+        if self.rmrs.is_full() {
+            return Err(full);
+        }
+        let mw = self.provider.mw_create(pd)?;
+        let control = RmrControl { pz, mw, retiring: false };
+        let rmr = self.rmrs.insert(control).map(Rmr).ok_or(full)?;
+        if let Some(shared) = self.shared.rmrs.get(rmr.0.index as usize) {
+            shared.generation.store(rmr.0.generation, Ordering::Relaxed);
+            shared.pz.store(pz.0.index, Ordering::Relaxed);
+            shared.rkey.store(mw.rkey, Ordering::Relaxed);
+            shared.lmr_context.store(NO_CONTEXT, Ordering::Relaxed);
+            shared.addr.store(0, Ordering::Relaxed);
+            shared.len.store(0, Ordering::Relaxed);
+            shared.privileges.store(0, Ordering::Relaxed);
+            shared.binds.store(0, Ordering::Relaxed);
+            // ORDER: everything a bind looks at precedes the mark that it may.
+            shared.live.store(RMR_LIVE, Ordering::Release);
+        }
+        self.hold(Some(pz));
+        Ok(rmr)
+    }
+}

@@ -1,0 +1,34 @@
+//! Remote Memory Regions: dat_rmr_*(3).
+//!
+//! An RMR is a memory window. A bind is a request on an Endpoint's queue; it opens a range of an LMR to peers under a
+//! fresh `rmr_context`, chosen before the bind runs, so that the consumer may send it off right behind.
+
+mod bind;
+mod create;
+mod free;
+mod query;
+
+pub use query::RmrParam;
+
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::handle::{Pz, Rmr};
+use crate::provider::{Mw, Provider};
+
+/// What the control half knows of one RMR; what changes at a bind is shared.
+#[derive(Debug)]
+pub(crate) struct RmrControl {
+    pub(crate) pz: Pz,
+    pub(crate) mw: Mw,
+    /// Freed by the consumer; it goes when its last bind has completed.
+    pub(crate) retiring: bool,
+}
+
+impl<P: Provider> Ia<'_, P> {
+    pub(crate) fn rmr(&self, rmr: Rmr) -> Result<&RmrControl, Error> {
+        self.rmrs
+            .get(rmr.0)
+            .filter(|control| !control.retiring)
+            .ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr))
+    }
+}

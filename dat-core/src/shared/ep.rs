@@ -1,0 +1,273 @@
+//! The shared part of one Endpoint.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::stack::Link;
+use crate::ep::table::EpState;
+use crate::handle::{Ep, Handle};
+use crate::provider::{Direction, Fault, FaultKind, Status};
+
+/// Bit of the state word: requests go to the queue pair.
+pub(crate) const REQUEST_OPEN: u32 = 0x100;
+/// Bit of the state word: receives go to the queue pair.
+pub(crate) const RECV_OPEN: u32 = 0x200;
+
+/// Bit of the state word: DISCONNECTED already, but the queue pair is still on its way to Reset. Nothing is flushed by
+/// software yet, because the device may still complete what it has begun.
+pub(crate) const CLOSING: u32 = 0x400;
+
+/// A completion index that no queue pair has.
+pub(crate) const NO_INDEX: u32 = u32::MAX;
+
+/// What posting, reaping and control share of one Endpoint, besides its slots.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct EpShared {
+    pub(crate) poster: PosterLine,
+    pub(crate) request: QueueLine,
+    pub(crate) receive: QueueLine,
+}
+
+/// Written by the poster, except the state word (control) and the trouble (whoever finds it).
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct PosterLine {
+    /// [`EpState`] in the low byte, and what it opens.
+    pub(crate) state: AtomicU32,
+    /// Requests posted since the last reset.
+    pub(crate) requests: AtomicU32,
+    /// Receives posted since the last reset.
+    pub(crate) receives: AtomicU32,
+    /// 0, or what broke the connection: [`Trouble`].
+    pub(crate) trouble: AtomicU32,
+    /// Place on the control half's work stack.
+    pub(crate) work: Link,
+}
+
+/// Written by the reaper of one direction, except the identity (control).
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct QueueLine {
+    /// Requests or receives that are done with.
+    pub(crate) consumed: AtomicU32,
+    /// Completion index of the queue pair's present life.
+    pub(crate) index: AtomicU32,
+    /// Generation of the Endpoint's handle.
+    pub(crate) generation: AtomicU32,
+    /// Slot of the Event Dispatcher it completes to.
+    pub(crate) evd: AtomicU32,
+    /// Slots in use, less one.
+    pub(crate) mask: AtomicU32,
+    /// Entries of the token map in use, less one.
+    pub(crate) token_mask: AtomicU32,
+    /// Bytes of the longest message.
+    pub(crate) max_len: AtomicU32,
+    /// Place on its Event Dispatcher's flush stack.
+    pub(crate) flush: Link,
+}
+
+/// What broke a connection, as the reaper tells the control half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble(u32);
+
+impl Trouble {
+    pub(crate) const NONSENSE: Self = Self(0x8000_0000);
+
+    pub(crate) fn completion(status: Status, direction: Direction, syndrome: u8, vendor: u8) -> Self {
+        Self(
+            0x4000_0000
+                | (u32::from(direction == Direction::Recv)) << 24
+                | (status as u32) << 16
+                | u32::from(vendor) << 8
+                | u32::from(syndrome),
+        )
+    }
+
+    pub(crate) const fn word(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) const fn from_word(word: u32) -> Option<Self> {
+        if word == 0 { None } else { Some(Self(word)) }
+    }
+
+    pub(crate) const fn is_nonsense(self) -> bool {
+        self.0 & Self::NONSENSE.0 != 0
+    }
+
+    /// The same as the failure of a queue pair.
+    #[expect(clippy::cast_possible_truncation, reason = "fields of a word")]
+    pub(crate) const fn fault(self, qp: u32) -> Fault {
+        if self.is_nonsense() {
+            let cause = "the device completed what was never posted";
+            return Fault::new(FaultKind::Nonsense, "completion", cause).of("QP", qp);
+        }
+        let (syndrome, vendor) = (self.0 as u8, (self.0 >> 8) as u8);
+        let cause = if self.0 & 1 << 24 == 0 { "a request failed" } else { "a receive failed" };
+        let mut fault = Fault::new(FaultKind::BadState, "completion", cause).of("QP", qp);
+        fault.status = syndrome;
+        fault.syndrome = vendor as u32;
+        fault.advise("the status of its completion event names the reason; ep_reset makes the EP usable again")
+    }
+}
+
+impl QueueLine {
+    const fn new() -> Self {
+        Self {
+            consumed: AtomicU32::new(0),
+            index: AtomicU32::new(NO_INDEX),
+            generation: AtomicU32::new(0),
+            evd: AtomicU32::new(u32::MAX),
+            mask: AtomicU32::new(0),
+            token_mask: AtomicU32::new(0),
+            max_len: AtomicU32::new(0),
+            flush: Link::new(),
+        }
+    }
+
+    /// The handle of the Endpoint in slot `index`.
+    #[inline]
+    pub(crate) fn handle(&self, index: u32) -> Ep {
+        Ep(Handle { index, generation: self.generation.load(Ordering::Relaxed) })
+    }
+}
+
+impl EpShared {
+    pub(crate) const fn new() -> Self {
+        Self {
+            poster: PosterLine {
+                state: AtomicU32::new(EpState::Unconnected as u32),
+                requests: AtomicU32::new(0),
+                receives: AtomicU32::new(0),
+                trouble: AtomicU32::new(0),
+                work: Link::new(),
+            },
+            request: QueueLine::new(),
+            receive: QueueLine::new(),
+        }
+    }
+
+    pub(crate) fn line(&self, direction: Direction) -> &QueueLine {
+        match direction {
+            Direction::Send => &self.request,
+            Direction::Recv => &self.receive,
+        }
+    }
+
+    pub(crate) fn posted(&self, direction: Direction) -> u32 {
+        match direction {
+            Direction::Send => self.poster.requests.load(Ordering::Acquire),
+            Direction::Recv => self.poster.receives.load(Ordering::Acquire),
+        }
+    }
+
+    /// Whether the reaper may complete what is outstanding as flushed.
+    pub(crate) fn is_flushable(&self) -> bool {
+        let word = self.poster.state.load(Ordering::Acquire);
+        EpState::from_word(word).is_disconnected() && word & CLOSING == 0
+    }
+
+    /// Posted and not yet done with.
+    pub(crate) fn outstanding(&self, direction: Direction) -> u32 {
+        let consumed = self.line(direction).consumed.load(Ordering::Acquire);
+        self.posted(direction).wrapping_sub(consumed)
+    }
+
+    /// Empties both directions, for a new life of the queue pair.
+    pub(crate) fn rewind(&self) {
+        self.poster.requests.store(0, Ordering::Relaxed);
+        self.poster.receives.store(0, Ordering::Relaxed);
+        self.poster.trouble.store(0, Ordering::Relaxed);
+        self.request.consumed.store(0, Ordering::Release);
+        self.receive.consumed.store(0, Ordering::Release);
+    }
+}
+
+/// One posted request: its cookie, and length, kind and token in one word.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct RequestSlot {
+    pub(crate) cookie: AtomicU64,
+    pub(crate) info: AtomicU64,
+}
+
+impl RequestSlot {
+    pub(crate) const fn new() -> Self {
+        Self { cookie: AtomicU64::new(0), info: AtomicU64::new(Info::EMPTY.0) }
+    }
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Op {
+    Send,
+    RdmaWrite,
+    RdmaRead,
+    Bind,
+    /// dat-core's own, at the end of a graceful disconnect.
+    Drain,
+}
+
+/// The second word of a [`RequestSlot`]: length (32), op (8), suppressed (1), pending (1), token (16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Info(u64);
+
+impl Info {
+    const SUPPRESSED: u64 = 1 << 40;
+    const PENDING: u64 = 1 << 41;
+    /// Matches no token.
+    pub(crate) const EMPTY: Self = Self(Self::PENDING);
+
+    /// A request whose token is not known yet.
+    #[inline]
+    pub(crate) const fn new(op: Op, len: u32, suppressed: bool) -> Self {
+        Self(len as u64 | (op as u64) << 32 | (suppressed as u64) << 40 | Self::PENDING)
+    }
+
+    #[inline]
+    pub(crate) const fn with_token(self, token: u16) -> Self {
+        Self(self.0 ^ Self::PENDING | (token as u64) << 48)
+    }
+
+    pub(crate) const fn word(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// Whether it is the request of that token.
+    #[inline]
+    pub(crate) const fn is(self, token: u16) -> bool {
+        self.0 >> 48 == token as u64 && self.0 & Self::PENDING == 0
+    }
+
+    pub(crate) const fn is_pending(self) -> bool {
+        self.0 & Self::PENDING != 0
+    }
+
+    #[inline]
+    pub(crate) const fn is_suppressed(self) -> bool {
+        self.0 & Self::SUPPRESSED != 0
+    }
+
+    /// Bytes, or for a bind the slot of the RMR.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half of the word")]
+    pub(crate) const fn len(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline]
+    pub(crate) const fn op(self) -> Op {
+        match self.0 >> 32 & 7 {
+            0 => Op::Send,
+            1 => Op::RdmaWrite,
+            2 => Op::RdmaRead,
+            3 => Op::Bind,
+            _ => Op::Drain,
+        }
+    }
+}

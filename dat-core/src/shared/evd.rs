@@ -1,0 +1,70 @@
+//! The shared part of one Event Dispatcher: the ring of events that software makes, and the stack of queues to flush.
+//!
+//! Completions do not pass through here; the reaper polls its completion queue for them. The control half is the only
+//! producer of the ring and the reaper its only consumer.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::stack::Stack;
+
+/// Indices and stack of one Event Dispatcher.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct EvdShared {
+    pub(crate) producer: ProducerLine,
+    pub(crate) consumer: ConsumerLine,
+}
+
+/// Written by the control half; the stack also by posters.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct ProducerLine {
+    /// Events put into the ring.
+    pub(crate) tail: AtomicU32,
+    /// Queues with something to flush.
+    pub(crate) flush: Stack,
+}
+
+/// Written by the reaper.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct ConsumerLine {
+    /// Events taken out of the ring.
+    pub(crate) head: AtomicU32,
+}
+
+impl EvdShared {
+    pub(crate) const fn new() -> Self {
+        Self {
+            producer: ProducerLine { tail: AtomicU32::new(0), flush: Stack::new() },
+            consumer: ConsumerLine { head: AtomicU32::new(0) },
+        }
+    }
+
+    /// Events in the ring.
+    pub(crate) fn queued(&self) -> u32 {
+        let head = self.consumer.head.load(Ordering::Acquire);
+        self.producer.tail.load(Ordering::Relaxed).wrapping_sub(head)
+    }
+}
+
+/// One event as three words; the encoding is [`crate::event`]'s.
+#[derive(Debug)]
+pub(crate) struct EventSlot(pub(crate) [AtomicU64; 3]);
+
+impl EventSlot {
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 3])
+    }
+
+    pub(crate) fn store(&self, words: [u64; 3]) {
+        for (slot, word) in self.0.iter().zip(words) {
+            slot.store(word, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn load(&self) -> [u64; 3] {
+        let [a, b, c] = &self.0;
+        [a, b, c].map(|word| word.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,73 @@
+//! What the three halves share: atomics in the caller's storage, nothing else.
+//!
+//! The control half ([`Ia`](crate::Ia)) writes identity and state, the posting half of an Endpoint produces, the reaping
+//! half of an Event Dispatcher consumes. Each word has one writer; what two threads write lies on two cache lines. The
+//! exceptions are the intrusive stacks ([`stack`]), which several threads push to and one empties.
+//!
+//! All arrays of one kind lie in one slice; an Endpoint's part starts at its index shifted left. So the reaper finds the
+//! slot of a completion by two shifts and a mask, whatever Endpoint it belongs to.
+
+pub(crate) mod ep;
+pub(crate) mod evd;
+pub(crate) mod lmr;
+pub(crate) mod stack;
+
+use core::sync::atomic::{AtomicU16, AtomicU64};
+
+use ep::{EpShared, RequestSlot};
+use evd::{EventSlot, EvdShared};
+use lmr::{LmrShared, RmrShared};
+use stack::Stack;
+
+/// The shared part of one Interface Adapter, as every half holds it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shared<'s> {
+    pub(crate) eps: &'s [EpShared],
+    pub(crate) requests: &'s [RequestSlot],
+    pub(crate) receives: &'s [AtomicU64],
+    pub(crate) tokens: &'s [AtomicU16],
+    pub(crate) lmrs: &'s [LmrShared],
+    pub(crate) rmrs: &'s [RmrShared],
+    pub(crate) evds: &'s [EvdShared],
+    pub(crate) events: &'s [EventSlot],
+    /// Endpoints the control half has to look at.
+    pub(crate) work: &'s Stack,
+    /// log2 of the DTOs of one Endpoint.
+    pub(crate) dto_shift: u32,
+    /// log2 of the events of one Event Dispatcher.
+    pub(crate) event_shift: u32,
+    /// The bits of a completion index that are the Endpoint's slot.
+    pub(crate) ep_mask: u32,
+}
+
+impl<'s> Shared<'s> {
+    /// First request and receive slot of an Endpoint.
+    pub(crate) fn first_slot(&self, ep: u32) -> u32 {
+        ep << self.dto_shift
+    }
+
+    /// First entry of an Endpoint's token map.
+    pub(crate) fn first_token(&self, ep: u32) -> u32 {
+        ep << (self.dto_shift + 2)
+    }
+
+    pub(crate) fn ep(&self, index: u32) -> Option<&'s EpShared> {
+        self.eps.get(index as usize)
+    }
+
+    pub(crate) fn evd(&self, index: u32) -> Option<&'s EvdShared> {
+        self.evds.get(index as usize)
+    }
+
+    pub(crate) fn request(&self, first: u32, seq: u32, mask: u32) -> Option<&'s RequestSlot> {
+        self.requests.get((first | seq & mask) as usize)
+    }
+
+    pub(crate) fn receive(&self, first: u32, seq: u32, mask: u32) -> Option<&'s AtomicU64> {
+        self.receives.get((first | seq & mask) as usize)
+    }
+
+    pub(crate) fn token(&self, first: u32, token: u16, mask: u32) -> Option<&'s AtomicU16> {
+        self.tokens.get((first | u32::from(token) & mask) as usize)
+    }
+}

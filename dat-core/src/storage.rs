@@ -1,0 +1,218 @@
+//! The memory of an Interface Adapter, placed by the caller.
+
+use core::sync::atomic::{AtomicU16, AtomicU64};
+
+use crate::cm;
+use crate::cr::CrControl;
+use crate::ep::EpControl;
+use crate::evd::{EvdControl, Reaper};
+use crate::ia::Owner;
+use crate::lmr::LmrControl;
+use crate::post::Poster;
+use crate::provider::Provider;
+use crate::psp::PspControl;
+use crate::pz::PzControl;
+use crate::rmr::RmrControl;
+use crate::shared::Shared;
+use crate::shared::ep::{EpShared, RequestSlot};
+use crate::shared::evd::{EventSlot, EvdShared};
+use crate::shared::lmr::{CONTEXT_BITS, LmrShared, RmrShared};
+use crate::shared::stack::Stack;
+use crate::table::Slot;
+
+/// All the state of an adapter, in one value: put it into a `static`, on a stack, or into a box of your own.
+///
+/// * `EPS`: Endpoints, and as many Protection Zones, PSPs and waiting CRs; twice as many connections, because those in
+///   timewait still hold a place.
+/// * `EVDS`: Event Dispatchers, the async one included.
+/// * `LMRS`: LMRs, and as many RMRs.
+/// * `DTOS`: DTOs outstanding of one direction of an Endpoint; a power of two up to 32,768.
+/// * `EVENTS`: events other than completions that one Event Dispatcher holds; a power of two.
+pub struct Storage<
+    P: Provider,
+    const EPS: usize,
+    const EVDS: usize,
+    const LMRS: usize,
+    const DTOS: usize,
+    const EVENTS: usize = 64,
+> {
+    eps: [EpShared; EPS],
+    requests: [[RequestSlot; DTOS]; EPS],
+    receives: [[AtomicU64; DTOS]; EPS],
+    tokens: [[[AtomicU16; 4]; DTOS]; EPS],
+    evds: [EvdShared; EVDS],
+    events: [[EventSlot; EVENTS]; EVDS],
+    lmrs: [LmrShared; LMRS],
+    rmrs: [RmrShared; LMRS],
+    work: Stack,
+    posters: [Option<Poster<P>>; EPS],
+    reapers: [Option<Reaper<P>>; EVDS],
+    pz_controls: [Slot<PzControl>; EPS],
+    lmr_controls: [Slot<LmrControl>; LMRS],
+    rmr_controls: [Slot<RmrControl>; LMRS],
+    evd_controls: [Slot<EvdControl>; EVDS],
+    ep_controls: [Slot<EpControl>; EPS],
+    psp_controls: [Slot<PspControl>; EPS],
+    cr_controls: [Slot<CrControl>; EPS],
+    conns: [[cm::Slot; 2]; EPS],
+    owners: [[Owner; 2]; EPS],
+}
+
+/// The storage in the pieces that an adapter works with: no sizes in its type.
+pub(crate) struct Parts<'s, P: Provider> {
+    pub(crate) shared: Shared<'s>,
+    pub(crate) posters: &'s mut [Option<Poster<P>>],
+    pub(crate) reapers: &'s mut [Option<Reaper<P>>],
+    pub(crate) pzs: &'s mut [Slot<PzControl>],
+    pub(crate) lmrs: &'s mut [Slot<LmrControl>],
+    pub(crate) rmrs: &'s mut [Slot<RmrControl>],
+    pub(crate) evds: &'s mut [Slot<EvdControl>],
+    pub(crate) eps: &'s mut [Slot<EpControl>],
+    pub(crate) psps: &'s mut [Slot<PspControl>],
+    pub(crate) crs: &'s mut [Slot<CrControl>],
+    pub(crate) conns: &'s mut [cm::Slot],
+    pub(crate) owners: &'s mut [Owner],
+}
+
+impl<
+    P: Provider,
+    const EPS: usize,
+    const EVDS: usize,
+    const LMRS: usize,
+    const DTOS: usize,
+    const EVENTS: usize,
+> Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS>
+{
+    /// Empty storage. Sizes that do not fit together are refused when the program is compiled.
+    #[must_use]
+    #[expect(clippy::large_stack_arrays, reason = "the caller decides where it lies")]
+    pub const fn new() -> Self {
+        const {
+            assert!(EPS > 0 && EPS <= 1 << 15, "EPS: 1 to 32,768");
+            assert!(EVDS > 0, "EVDS: at least the async one");
+            assert!(LMRS < 1 << (32 - CONTEXT_BITS), "LMRS: below 1,048,576");
+            assert!(DTOS.is_power_of_two() && DTOS <= 1 << 15, "DTOS: a power of two to 32,768");
+            assert!(EVENTS.is_power_of_two(), "EVENTS: a power of two");
+        }
+        Self {
+            eps: [const { EpShared::new() }; EPS],
+            requests: [const { [const { RequestSlot::new() }; DTOS] }; EPS],
+            receives: [const { [const { AtomicU64::new(0) }; DTOS] }; EPS],
+            tokens: [const { [const { [const { AtomicU16::new(0) }; 4] }; DTOS] }; EPS],
+            evds: [const { EvdShared::new() }; EVDS],
+            events: [const { [const { EventSlot::new() }; EVENTS] }; EVDS],
+            lmrs: [const { LmrShared::new() }; LMRS],
+            rmrs: [const { RmrShared::new() }; LMRS],
+            work: Stack::new(),
+            posters: [const { None }; EPS],
+            reapers: [const { None }; EVDS],
+            pz_controls: [const { Slot::new() }; EPS],
+            lmr_controls: [const { Slot::new() }; LMRS],
+            rmr_controls: [const { Slot::new() }; LMRS],
+            evd_controls: [const { Slot::new() }; EVDS],
+            ep_controls: [const { Slot::new() }; EPS],
+            psp_controls: [const { Slot::new() }; EPS],
+            cr_controls: [const { Slot::new() }; EPS],
+            conns: [const { [const { cm::Slot::new() }; 2] }; EPS],
+            owners: [const { [const { Owner::Nobody }; 2] }; EPS],
+        }
+    }
+
+    /// Takes it apart, wiping what an earlier adapter left in the shared parts.
+    pub(crate) fn split(&mut self) -> Parts<'_, P> {
+        self.eps.fill_with(EpShared::new);
+        self.evds.fill_with(EvdShared::new);
+        self.lmrs.fill_with(LmrShared::new);
+        self.rmrs.fill_with(RmrShared::new);
+        self.conns.as_flattened_mut().fill_with(cm::Slot::new);
+        self.work.clear();
+        let eps = u32::try_from(EPS).unwrap_or(u32::MAX);
+        Parts {
+            shared: Shared {
+                eps: &self.eps,
+                requests: self.requests.as_flattened(),
+                receives: self.receives.as_flattened(),
+                tokens: self.tokens.as_flattened().as_flattened(),
+                lmrs: &self.lmrs,
+                rmrs: &self.rmrs,
+                evds: &self.evds,
+                events: self.events.as_flattened(),
+                work: &self.work,
+                dto_shift: DTOS.trailing_zeros(),
+                event_shift: EVENTS.trailing_zeros(),
+                ep_mask: eps.next_power_of_two() - 1,
+            },
+            posters: &mut self.posters,
+            reapers: &mut self.reapers,
+            pzs: &mut self.pz_controls,
+            lmrs: &mut self.lmr_controls,
+            rmrs: &mut self.rmr_controls,
+            evds: &mut self.evd_controls,
+            eps: &mut self.ep_controls,
+            psps: &mut self.psp_controls,
+            crs: &mut self.cr_controls,
+            conns: self.conns.as_flattened_mut(),
+            owners: self.owners.as_flattened_mut(),
+        }
+    }
+}
+
+impl<
+    P: Provider,
+    const EPS: usize,
+    const EVDS: usize,
+    const LMRS: usize,
+    const DTOS: usize,
+    const EVENTS: usize,
+> Default for Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS>
+{
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<
+    P: Provider,
+    const EPS: usize,
+    const EVDS: usize,
+    const LMRS: usize,
+    const DTOS: usize,
+    const EVENTS: usize,
+> core::fmt::Debug for Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS>
+{
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Storage").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::LoopHca;
+
+    #[test]
+    fn an_endpoint_of_128_dtos_each_way_and_an_evd_of_128_events_keep_to_their_budget() {
+        let slots = size_of::<[RequestSlot; 128]>()
+            + size_of::<[AtomicU64; 128]>()
+            + size_of::<[[AtomicU16; 4]; 128]>();
+        assert!(size_of::<EpShared>() + slots <= 4608, "{}", size_of::<EpShared>() + slots);
+        let evd = size_of::<EvdShared>()
+            + size_of::<[EventSlot; 128]>()
+            + size_of::<Slot<EvdControl>>()
+            + size_of::<Option<Reaper<LoopHca<'_>>>>();
+        assert!(evd <= 6144, "{evd}");
+    }
+
+    #[test]
+    fn what_two_threads_write_lies_on_different_lines() {
+        use core::mem::offset_of;
+        let lines = [
+            offset_of!(EpShared, poster),
+            offset_of!(EpShared, request),
+            offset_of!(EpShared, receive),
+        ];
+        assert!(lines.iter().all(|at| at % 64 == 0) && size_of::<EpShared>() == 192);
+        assert_eq!(size_of::<EvdShared>(), 128);
+        assert_eq!((size_of::<LmrShared>(), size_of::<RequestSlot>()), (32, 16));
+    }
+}

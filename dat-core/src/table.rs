@@ -1,0 +1,147 @@
+//! A table of objects over caller-supplied slots.
+
+use crate::handle::Handle;
+
+const NONE: u32 = u32::MAX;
+
+/// Room for one object.
+#[derive(Debug)]
+pub(crate) struct Slot<T> {
+    generation: u32,
+    next: u32,
+    value: Option<T>,
+}
+
+impl<T> Slot<T> {
+    pub(crate) const fn new() -> Self {
+        Self { generation: 0, next: NONE, value: None }
+    }
+}
+
+/// Objects of one kind, found by handle without search; free slots are a stack.
+#[derive(Debug)]
+pub(crate) struct Table<'s, T> {
+    slots: &'s mut [Slot<T>],
+    free: u32,
+    /// Slots from here on were never used.
+    fresh: u32,
+    len: u32,
+    seed: u32,
+}
+
+impl<'s, T> Table<'s, T> {
+    /// An empty table whose generations start at `seed`.
+    pub(crate) fn new(slots: &'s mut [Slot<T>], seed: u32) -> Self {
+        for slot in slots.iter_mut() {
+            *slot = Slot::new();
+        }
+        Self { slots, free: NONE, fresh: 0, len: 0, seed }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        u32::try_from(self.slots.len()).unwrap_or(NONE)
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len >= self.capacity()
+    }
+
+    /// The handle that the next [`Self::insert`] returns.
+    pub(crate) fn vacant(&self) -> Option<Handle> {
+        if self.free != NONE {
+            let generation = self.slots.get(self.free as usize)?.generation;
+            return Some(Handle { index: self.free, generation });
+        }
+        (self.fresh < self.capacity()).then_some(Handle { index: self.fresh, generation: self.seed })
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> Option<Handle> {
+        let handle = self.vacant()?;
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        if self.free == NONE {
+            slot.generation = self.seed;
+            self.fresh += 1;
+        } else {
+            self.free = slot.next;
+        }
+        slot.value = Some(value);
+        self.len += 1;
+        Some(handle)
+    }
+
+    pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
+        let slot = self.slots.get(handle.index as usize)?;
+        if slot.generation == handle.generation { slot.value.as_ref() } else { None }
+    }
+
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        if slot.generation == handle.generation { slot.value.as_mut() } else { None }
+    }
+
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        if slot.generation != handle.generation {
+            return None;
+        }
+        let value = slot.value.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.next = self.free;
+        self.free = handle.index;
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// The handle of whatever lives at `index` now.
+    pub(crate) fn handle_at(&self, index: u32) -> Option<Handle> {
+        let slot = self.slots.get(index as usize)?;
+        slot.value.as_ref().map(|_| Handle { index, generation: slot.generation })
+    }
+
+    /// Every object with its handle.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
+        self.slots.iter().zip(0_u32..).take(self.fresh as usize).filter_map(|(slot, index)| {
+            let value = slot.value.as_ref()?;
+            Some((Handle { index, generation: slot.generation }, value))
+        })
+    }
+
+    /// The first object that satisfies `test`.
+    pub(crate) fn find(&self, test: impl Fn(&T) -> bool) -> Option<Handle> {
+        self.iter().find(|(_, value)| test(value)).map(|(handle, _)| handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_freed_slot_is_reused_under_another_handle() {
+        let mut slots = [const { Slot::new() }; 2];
+        let mut table = Table::new(&mut slots, 7);
+        let a = table.insert('a').unwrap();
+        let b = table.insert('b').unwrap();
+        assert_eq!(table.insert('c'), None);
+        assert!(table.is_full());
+        assert_eq!(table.remove(a), Some('a'));
+        assert_eq!(table.remove(a), None);
+        let c = table.insert('c').unwrap();
+        assert_eq!(c.index, a.index);
+        assert_eq!((table.get(a), table.get(b), table.get(c)), (None, Some(&'b'), Some(&'c')));
+        assert_eq!(table.iter().count(), 2);
+    }
+
+    #[test]
+    fn handles_of_another_table_are_strangers() {
+        let (mut one, mut two) = ([const { Slot::new() }; 1], [const { Slot::new() }; 1]);
+        let (mut one, two) = (Table::new(&mut one, 1), Table::<'_, u8>::new(&mut two, 2));
+        let a = one.insert(1_u8).unwrap();
+        assert_eq!(two.get(a), None);
+        assert_eq!(two.vacant().map(|h| h.generation), Some(2));
+    }
+}
