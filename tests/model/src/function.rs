@@ -1,11 +1,16 @@
-//! Function-wide commands: enable, init, teardown, interface version, adapter, and the plain number
-//! spaces.
+//! Function-wide commands: enable, init, teardown, interface version, adapter, special contexts,
+//! and the plain number spaces.
 
 use crate::cmd::{Command, Life, Refusal, Stage, Status};
 use crate::hca::Hca;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::hca as l;
 use crate::numbers::Numbers;
+
+/// lkey that means "bus address as is" to queues that may use it.
+pub(crate) const RESERVED_LKEY: u32 = 0x0000_0500;
+/// Key that ends a scatter list.
+pub(crate) const TERMINATE_MKEY: u32 = 0x0000_0700;
 
 fn enable(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     // No virtual functions of our own to enable.
@@ -112,6 +117,13 @@ fn query_adapter(_hca: &mut Hca, _input: &[u8], output: &mut [u8]) -> Result<(),
     Ok(())
 }
 
+fn special_contexts(_hca: &mut Hca, _input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
+    use l::query_special_contexts_out as s;
+    s::resd_lkey.set(output, RESERVED_LKEY);
+    s::terminate_scatter_list_mkey.set(output, TERMINATE_MKEY);
+    Ok(())
+}
+
 fn nop(_hca: &mut Hca, _input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     Ok(())
 }
@@ -182,5 +194,6 @@ pub(crate) const COMMANDS: &[Command] = rows![
     0x10a "QUERY_ISSI" 8 112 Enabled query_issi,
     0x10b "SET_ISSI" 12 8 Enabled set_issi,
     0x10d "SET_DRIVER_VERSION" 80 8 Running set_driver_version,
+    0x203 "QUERY_SPECIAL_CONTEXTS" 8 32 Running special_contexts,
     0x80d "NOP" 8 8 Enabled nop,
 ];

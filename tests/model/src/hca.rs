@@ -173,11 +173,6 @@ impl Hca {
         self.eqs.raise(&mut self.bus, event);
     }
 
-    /// Posts a completion event for a CQ to its EQ.
-    pub(crate) fn completion_event(&mut self, eqn: u32, cqn: u32) {
-        self.eqs.post(&mut self.bus, eqn, &Event::completion(cqn));
-    }
-
     /// What the device counted.
     pub fn stats(&self) -> &Stats {
         &self.bus.stats

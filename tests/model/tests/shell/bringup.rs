@@ -142,6 +142,16 @@ fn number_spaces_hand_out_and_take_back() {
 }
 
 #[test]
+fn special_keys_differ() {
+    let mut rig = Rig::quick();
+    rig.init();
+    let answer = rig.ok(&cmd(0x203, 0, 16), 32);
+    let (reserved, terminate) = (answer.word(12), answer.word(20));
+    assert!(reserved != 0 && terminate != 0 && reserved != terminate);
+    assert_eq!(answer.word(16), 0, "a null key is not claimed");
+}
+
+#[test]
 fn a_vf_has_its_own_id_and_no_address() {
     let mut rig = Rig::new(Config {
         init_pages: Some(10),
