@@ -8,5 +8,6 @@
 )]
 
 pub mod bench;
+pub mod bringup;
 pub mod host;
 pub mod pair;
