@@ -8,7 +8,7 @@ use core::fmt;
 use core::time::Duration;
 
 use dat_core::Instant;
-use dat_core::provider::Fault;
+use dat_core::provider::{Fault, FaultKind};
 use heapless::Deque;
 
 use crate::cmd::CommandQueue;
@@ -196,6 +196,9 @@ impl<'p, P: Platform> Device<'p, P> {
     ///
     /// A firmware that is out of memory says so and asks for pages by an event at the same time: if one has come, it is
     /// answered and the command tried once more.
+    ///
+    /// A command that does not come back ends the device: every later one fails at once. Otherwise each step of undoing
+    /// what was made would wait for a deadline of its own, for hours where there is much.
     pub(crate) fn exec(
         &mut self,
         op: Opcode,
@@ -204,8 +207,7 @@ impl<'p, P: Platform> Device<'p, P> {
         input: &mut [u8],
         output: &mut [u8],
     ) -> Result<(), Fault> {
-        let result = self.queue.exec(op, op_mod, object, input, output);
-        match result {
+        let result = match self.queue.exec(op, op_mod, object, input, output) {
             Err(fault)
                 if fault.status == status::NO_RESOURCES
                     && op != Opcode::ManagePages
@@ -214,7 +216,16 @@ impl<'p, P: Platform> Device<'p, P> {
                 self.queue.exec(op, op_mod, object, input, output)
             }
             result => result,
+        };
+        if result.is_err_and(|fault| fault.kind == FaultKind::Timeout) {
+            let hangs = Fault::new(
+                FaultKind::Gone,
+                op.name(),
+                "a command never came back: the firmware hangs",
+            );
+            self.queue.kill(hangs.advise("reset the device"));
         }
+        result
     }
 
     /// A 16-byte command with a 16-byte answer about object `number`: most destroys, and most allocations (`number` 0).
@@ -248,7 +259,7 @@ impl<'p, P: Platform> Device<'p, P> {
         {
             self.exec_number(Opcode::DeallocUar, "UAR", number)?;
             return Err(Fault::new(
-                dat_core::FaultKind::Nonsense,
+                FaultKind::Nonsense,
                 Opcode::AllocUar.name(),
                 "the doorbell page lies outside the BAR",
             )
@@ -279,6 +290,11 @@ impl<'p, P: Platform> Device<'p, P> {
         self.completion_events
             .as_ref()
             .map_or(0, EventQueue::number)
+    }
+
+    /// The device is lost: no command reaches it any more.
+    pub(crate) fn lost(&self) -> bool {
+        self.queue.dead().is_some()
     }
 
     /// The next event; call until `None` after [`Device::service`].

@@ -404,7 +404,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         if self.qps.is_full() {
             return Err(full("CREATE_QP", "queue pairs"));
         }
-        let (uar, doorbell, register) = self.doorbells.take(&mut self.device);
+        let (uar, doorbell, register) = self.doorbells.take(&mut self.device)?;
         let spec = QpSpec {
             service: Service::Connected { index: init.index },
             pd: init.pd.0,
@@ -484,6 +484,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn service(&mut self, now: Instant) {
         self.device.service(now);
         self.collect(now);
+        if self.device.lost() {
+            // Nothing can be made anew, and each attempt would take memory that a lost device never gives back.
+            return;
+        }
         if let Some(gsi) = self.gsi.as_mut() {
             // What fails here is tried again at the next service; the device's own loss is an event.
             let _ = gsi.service(&mut self.device);

@@ -9,6 +9,7 @@ use core::net::IpAddr;
 
 use dat_core::provider::{Access, Fault, FaultKind, Mtu, Path, QpStep};
 
+use crate::boot::optional;
 use crate::device::{Device, Uar};
 use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
@@ -288,7 +289,7 @@ pub(crate) fn reset<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result
 pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
     // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair is beyond that,
     // which the destroy itself will tell.
-    let _ = reset(device, qp.qpn);
+    optional(reset(device, qp.qpn))?;
     device.exec_number(Opcode::DestroyQp, "QP", qp.qpn.0)?;
     device.platform().free(qp.memory);
     Ok(())
