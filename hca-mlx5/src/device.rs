@@ -9,14 +9,14 @@ use core::time::Duration;
 
 use dat_core::Instant;
 use dat_core::provider::{Fault, FaultKind};
-use heapless::Deque;
+use heapless::{Deque, Vec};
 
 use crate::cmd::CommandQueue;
 use crate::cmd::dump::Observer;
 use crate::eq::{Decoded, Event, EventQueue, PageRequest};
 use crate::health::{self, Monitor};
 use crate::pages::Ledger;
-use crate::platform::Platform;
+use crate::platform::{Platform, Span};
 use crate::prm::caps::{AtomicCap, EthernetCap, FlowTableCap, GeneralCap, RoceCap};
 use crate::prm::cmd::{InputHead, Opcode, OutputHead};
 use crate::prm::error::status;
@@ -136,6 +136,8 @@ pub(crate) enum Stage {
 const EVENTS: usize = 64;
 /// Page requests that wait to be answered.
 const REQUESTS: usize = 8;
+/// Pieces of memory that wait for the teardown.
+const DISOWNED: usize = 64;
 /// Most entries read from one event queue in one call.
 const PER_CALL: usize = 64;
 
@@ -153,6 +155,8 @@ pub struct Device<'p, P: Platform> {
     pub(crate) monitor: Monitor,
     pub(crate) events: Deque<Event, EVENTS>,
     pub(crate) requests: Deque<PageRequest, REQUESTS>,
+    /// Memory of what would not be destroyed.
+    pub(crate) disowned: Vec<Span, DISOWNED>,
     /// [`Event::Dead`] has been queued.
     pub(crate) death_told: bool,
 }
@@ -290,6 +294,12 @@ impl<'p, P: Platform> Device<'p, P> {
         self.completion_events
             .as_ref()
             .map_or(0, EventQueue::number)
+    }
+
+    /// Takes over memory of an object that the device would not let go of: the arena's again when the teardown has
+    /// ended all objects. What there is no room to remember stays taken.
+    pub(crate) fn disown(&mut self, memory: Span) {
+        let _ = self.disowned.push(memory);
     }
 
     /// The device is lost: no command reaches it any more.

@@ -377,7 +377,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 Err(twice("CREATE_CQ", "CQ", object.cqn.0))
             }
             Err(_) => {
-                let _ = cq::destroy(&mut self.device, &object);
+                let _ = cq::end(&mut self.device, &object);
                 Err(full("CREATE_CQ", "completion queues"))
             }
         }
@@ -438,7 +438,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 Err(twice("CREATE_QP", "QP", number))
             }
             Err(_) => {
-                let _ = qp::destroy(&mut self.device, &object);
+                let _ = qp::end(&mut self.device, &object);
                 self.doorbells.give(register);
                 Err(full("CREATE_QP", "queue pairs"))
             }
@@ -510,7 +510,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
         for entry in self.qps.values() {
-            first = first.and(qp::destroy(&mut self.device, &entry.object));
+            first = first.and(qp::end(&mut self.device, &entry.object));
         }
         self.qps.clear();
         for entry in self.keys.values() {
@@ -518,7 +518,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         }
         self.keys.clear();
         for object in self.cqs.values() {
-            first = first.and(cq::destroy(&mut self.device, object));
+            first = first.and(cq::end(&mut self.device, object));
         }
         self.cqs.clear();
         while let Some(pd) = self.pds.pop() {

@@ -138,7 +138,7 @@ pub(crate) fn create<'p, P: Platform>(
     let platform = device.platform();
     let memory = memory::take(platform, shape.len())?;
     let result = submit(device, spec, &shape, memory);
-    result.inspect_err(|fault| memory::give_up(platform, memory, fault))
+    result.inspect_err(|fault| memory::give_up(device, memory, fault))
 }
 
 fn submit<'p, P: Platform>(
@@ -293,6 +293,11 @@ pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) ->
     device.exec_number(Opcode::DestroyQp, "QP", qp.qpn.0)?;
     device.platform().free(qp.memory);
     Ok(())
+}
+
+/// Destroys a queue pair that nobody will ask for again: what the device does not let go of now, it does at the teardown.
+pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
+    destroy(device, qp).inspect_err(|_| device.disown(qp.memory))
 }
 
 /// A transition that carries nothing.
