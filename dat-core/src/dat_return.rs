@@ -246,9 +246,11 @@ impl fmt::Debug for DatReturn {
 impl fmt::Display for DatReturn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.ty().words())?;
-        match self.subtype() {
-            DatSubtype::None => Ok(()),
-            subtype => write!(f, ": {}", subtype.words()),
+        let subtype = self.subtype();
+        if subtype == DatSubtype::None {
+            Ok(())
+        } else {
+            write!(f, ": {}", subtype.words())
         }
     }
 }
@@ -268,7 +270,10 @@ impl Error {
     /// An error that the device had no part in.
     #[must_use]
     pub const fn new(ty: DatType, subtype: DatSubtype) -> Self {
-        Self { ret: DatReturn::new(ty, subtype), fault: None }
+        Self {
+            ret: DatReturn::new(ty, subtype),
+            fault: None,
+        }
     }
 }
 
@@ -290,7 +295,10 @@ impl From<Fault> for Error {
                 (DatType::InternalError, DatSubtype::None)
             }
         };
-        Self { ret: DatReturn::new(ty, subtype), fault: Some(fault) }
+        Self {
+            ret: DatReturn::new(ty, subtype),
+            fault: Some(fault),
+        }
     }
 }
 

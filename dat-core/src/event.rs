@@ -305,8 +305,15 @@ const fn unpack(first: u64, second: u64) -> Option<Completion> {
         index: (first >> 32) as u32,
         len: first as u32,
         token: second as u16,
-        direction: if second & 1 << 16 == 0 { Direction::Send } else { Direction::Recv },
-        #[expect(clippy::indexing_slicing, reason = "the index was compared with the length")]
+        direction: if second & 1 << 16 == 0 {
+            Direction::Send
+        } else {
+            Direction::Recv
+        },
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "the index was compared with the length"
+        )]
         status: ALL[code],
         syndrome: (second >> 32) as u8,
         vendor: (second >> 40) as u8,
@@ -319,12 +326,28 @@ mod tests {
 
     #[test]
     fn ring_words_read_back() {
-        let ep = Ep(Handle { index: 3, generation: 0xffff_0001 });
-        let evd = Evd(Handle { index: 4, generation: 9 });
-        let psp = Psp(Handle { index: 1, generation: 2 });
-        let cr = Cr(Handle { index: 5, generation: u32::MAX });
+        let ep = Ep(Handle {
+            index: 3,
+            generation: 0xffff_0001,
+        });
+        let evd = Evd(Handle {
+            index: 4,
+            generation: 9,
+        });
+        let psp = Psp(Handle {
+            index: 1,
+            generation: 2,
+        });
+        let cr = Cr(Handle {
+            index: 5,
+            generation: u32::MAX,
+        });
         let all = [
-            Event::ConnectionRequest { psp, cr, conn_qual: 65535 },
+            Event::ConnectionRequest {
+                psp,
+                cr,
+                conn_qual: 65535,
+            },
             Event::Established(ep),
             Event::PeerRejected(ep),
             Event::NonPeerRejected(ep),
@@ -359,7 +382,9 @@ mod tests {
             syndrome: 0x13,
             vendor: 0x88,
         };
-        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&completion)) else { panic!() };
+        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&completion)) else {
+            panic!()
+        };
         assert_eq!(back, completion);
         let mut words = pack(&completion);
         words[2] |= 0xff << 24;

@@ -16,9 +16,15 @@ impl Handle {
         (self.generation as u64) << 32 | self.index as u64
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the two halves of the word")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the two halves of the word"
+    )]
     pub(crate) const fn from_raw(raw: u64) -> Self {
-        Self { index: raw as u32, generation: (raw >> 32) as u32 }
+        Self {
+            index: raw as u32,
+            generation: (raw >> 32) as u32,
+        }
     }
 }
 

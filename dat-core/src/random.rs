@@ -17,7 +17,6 @@ impl Random {
         mix(self.0)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half is what is wanted")]
     pub(crate) const fn next_u32(&mut self) -> u32 {
         (self.next() >> 32) as u32
     }
@@ -30,10 +29,10 @@ const fn mix(z: u64) -> u64 {
 }
 
 /// A low key byte for `key` that differs from its present one, chosen by `salt`.
-#[expect(clippy::cast_possible_truncation, reason = "one byte is what is wanted")]
 pub(crate) const fn next_key(key: u32, salt: u64) -> u32 {
-    let step = mix(salt ^ (key as u64) << 32) % 255 + 1;
-    key & !0xff | (key.wrapping_add(step as u32)) & 0xff
+    let [byte, ..] = mix(salt ^ (key as u64) << 32).to_le_bytes();
+    let step = if byte == 0 { 1 } else { byte as u32 };
+    key & !0xff | key.wrapping_add(step) & 0xff
 }
 
 #[cfg(test)]

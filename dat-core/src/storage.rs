@@ -15,7 +15,7 @@ use crate::pz::PzControl;
 use crate::rmr::RmrControl;
 use crate::shared::Shared;
 use crate::shared::ep::{EpShared, RequestSlot};
-use crate::shared::evd::{EventSlot, EvdShared};
+use crate::shared::evd::{EvdShared, EventSlot};
 use crate::shared::lmr::{CONTEXT_BITS, LmrShared, RmrShared};
 use crate::shared::stack::Stack;
 use crate::table::Slot;
@@ -85,13 +85,15 @@ impl<
 {
     /// Empty storage. Sizes that do not fit together are refused when the program is compiled.
     #[must_use]
-    #[expect(clippy::large_stack_arrays, reason = "the caller decides where it lies")]
     pub const fn new() -> Self {
         const {
             assert!(EPS > 0 && EPS <= 1 << 15, "EPS: 1 to 32,768");
             assert!(EVDS > 0, "EVDS: at least the async one");
             assert!(LMRS < 1 << (32 - CONTEXT_BITS), "LMRS: below 1,048,576");
-            assert!(DTOS.is_power_of_two() && DTOS <= 1 << 15, "DTOS: a power of two to 32,768");
+            assert!(
+                DTOS.is_power_of_two() && DTOS <= 1 << 15,
+                "DTOS: a power of two to 32,768"
+            );
             assert!(EVENTS.is_power_of_two(), "EVENTS: a power of two");
         }
         Self {
@@ -195,7 +197,11 @@ mod tests {
         let slots = size_of::<[RequestSlot; 128]>()
             + size_of::<[AtomicU64; 128]>()
             + size_of::<[[AtomicU16; 4]; 128]>();
-        assert!(size_of::<EpShared>() + slots <= 4608, "{}", size_of::<EpShared>() + slots);
+        assert!(
+            size_of::<EpShared>() + slots <= 4608,
+            "{}",
+            size_of::<EpShared>() + slots
+        );
         let evd = size_of::<EvdShared>()
             + size_of::<[EventSlot; 128]>()
             + size_of::<Slot<EvdControl>>()

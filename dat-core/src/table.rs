@@ -14,7 +14,11 @@ pub(crate) struct Slot<T> {
 
 impl<T> Slot<T> {
     pub(crate) const fn new() -> Self {
-        Self { generation: 0, next: NONE, value: None }
+        Self {
+            generation: 0,
+            next: NONE,
+            value: None,
+        }
     }
 }
 
@@ -35,7 +39,13 @@ impl<'s, T> Table<'s, T> {
         for slot in slots.iter_mut() {
             *slot = Slot::new();
         }
-        Self { slots, free: NONE, fresh: 0, len: 0, seed }
+        Self {
+            slots,
+            free: NONE,
+            fresh: 0,
+            len: 0,
+            seed,
+        }
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -54,9 +64,15 @@ impl<'s, T> Table<'s, T> {
     pub(crate) fn vacant(&self) -> Option<Handle> {
         if self.free != NONE {
             let generation = self.slots.get(self.free as usize)?.generation;
-            return Some(Handle { index: self.free, generation });
+            return Some(Handle {
+                index: self.free,
+                generation,
+            });
         }
-        (self.fresh < self.capacity()).then_some(Handle { index: self.fresh, generation: self.seed })
+        (self.fresh < self.capacity()).then_some(Handle {
+            index: self.fresh,
+            generation: self.seed,
+        })
     }
 
     pub(crate) fn insert(&mut self, value: T) -> Option<Handle> {
@@ -75,12 +91,20 @@ impl<'s, T> Table<'s, T> {
 
     pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
         let slot = self.slots.get(handle.index as usize)?;
-        if slot.generation == handle.generation { slot.value.as_ref() } else { None }
+        if slot.generation == handle.generation {
+            slot.value.as_ref()
+        } else {
+            None
+        }
     }
 
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         let slot = self.slots.get_mut(handle.index as usize)?;
-        if slot.generation == handle.generation { slot.value.as_mut() } else { None }
+        if slot.generation == handle.generation {
+            slot.value.as_mut()
+        } else {
+            None
+        }
     }
 
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
@@ -99,20 +123,35 @@ impl<'s, T> Table<'s, T> {
     /// The handle of whatever lives at `index` now.
     pub(crate) fn handle_at(&self, index: u32) -> Option<Handle> {
         let slot = self.slots.get(index as usize)?;
-        slot.value.as_ref().map(|_| Handle { index, generation: slot.generation })
+        slot.value.as_ref().map(|_| Handle {
+            index,
+            generation: slot.generation,
+        })
     }
 
     /// Every object with its handle.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
-        self.slots.iter().zip(0_u32..).take(self.fresh as usize).filter_map(|(slot, index)| {
-            let value = slot.value.as_ref()?;
-            Some((Handle { index, generation: slot.generation }, value))
-        })
+        self.slots
+            .iter()
+            .zip(0_u32..)
+            .take(self.fresh as usize)
+            .filter_map(|(slot, index)| {
+                let value = slot.value.as_ref()?;
+                Some((
+                    Handle {
+                        index,
+                        generation: slot.generation,
+                    },
+                    value,
+                ))
+            })
     }
 
     /// The first object that satisfies `test`.
     pub(crate) fn find(&self, test: impl Fn(&T) -> bool) -> Option<Handle> {
-        self.iter().find(|(_, value)| test(value)).map(|(handle, _)| handle)
+        self.iter()
+            .find(|(_, value)| test(value))
+            .map(|(handle, _)| handle)
     }
 }
 
@@ -132,7 +171,10 @@ mod tests {
         assert_eq!(table.remove(a), None);
         let c = table.insert('c').unwrap();
         assert_eq!(c.index, a.index);
-        assert_eq!((table.get(a), table.get(b), table.get(c)), (None, Some(&'b'), Some(&'c')));
+        assert_eq!(
+            (table.get(a), table.get(b), table.get(c)),
+            (None, Some(&'b'), Some(&'c'))
+        );
         assert_eq!(table.iter().count(), 2);
     }
 

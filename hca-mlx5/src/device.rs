@@ -1,6 +1,6 @@
 //! A device that is up: what bring-up leaves behind and everything else in this crate builds on.
 //!
-//! [`Device::open`] (in `boot.rs`) makes one, [`Device::close`] (in `teardown.rs`) ends it; in between [`Device::exec`] runs
+//! [`Device::open`] (in `boot.rs`) makes one, [`Device::close`] (in `teardown.rs`) ends it; in between `Device::exec` runs
 //! commands and [`Device::service`] does what the device asks for. Queues, memory keys and Ethernet are made of these calls
 //! elsewhere; nothing here knows of them.
 

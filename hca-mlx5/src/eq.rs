@@ -337,7 +337,9 @@ impl EventQueue {
         let mut word = EqDoorbell::default();
         word.set_eqn(self.number);
         word.set_consumer_index(self.consumer & 0xff_ffff);
-        // ORDER: the loads of the entries precede the doorbell that lets the device overwrite them; nothing was stored.
+        // ORDER: the loads of the entries precede the doorbell that lets the device overwrite them.
+        platform.after_ownership();
+        // ORDER: the prefill of a new ring, if this is its first doorbell, precedes it too.
         platform.before_doorbell();
         health::write(platform, self.uar.offset + doorbell, word.0);
         platform.after_mmio();

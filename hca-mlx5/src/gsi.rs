@@ -40,7 +40,10 @@ const RECEIVES: u16 = 32;
 const SENDS: u16 = 16;
 /// What a completion must say was received.
 const RECEIVED: u32 = 40 + 256;
-const _: () = assert!(GRH + MAD == RECEIVED as usize && MAD == MAD_LEN as usize, "lengths differ");
+const _: () = assert!(
+    GRH + MAD == RECEIVED as usize && MAD == MAD_LEN as usize,
+    "lengths differ"
+);
 /// Spacing of receive buffers: header and MAD, up to a whole number of cache lines.
 const RECEIVE_STRIDE: usize = 320;
 /// Where the send buffers start.

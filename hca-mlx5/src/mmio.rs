@@ -206,7 +206,6 @@ mod tests {
             )
         );
         bar.write_block(64, &[1, 2, 3, 4, 5, 6, 7, 8]);
-        drop(bar);
         assert_eq!(registers.0[8..].to_vec(), vec![1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
@@ -221,7 +220,6 @@ mod tests {
         bar.write32(128, 1);
         bar.write64(124, 1);
         bar.write_block(72, &[9; 8]);
-        drop(bar);
         assert_eq!(registers.0, [7; 16]);
     }
 }

@@ -148,7 +148,9 @@ impl<'p, P: Platform> Network<'p, P> {
 
     /// The completion queue is its own.
     pub(crate) fn owns_cq(&self, cqn: u32) -> bool {
-        self.port.as_ref().is_some_and(|port| port.completes_in(cqn))
+        self.port
+            .as_ref()
+            .is_some_and(|port| port.completes_in(cqn))
     }
 
     /// The send or receive queue is its own.

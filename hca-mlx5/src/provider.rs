@@ -7,6 +7,8 @@
 //!
 //! Failures of a queue pair, of the port and of the device arrive as events and leave as [`Notice`]s; events of QP1 and
 //! of the raw Ethernet port are dealt with here and never seen outside.
+//!
+//! Over 600 lines because it is one trait, implemented in one place: each method is a check of its handles and one call.
 
 use core::net::IpAddr;
 use core::task::Poll;

@@ -108,7 +108,7 @@ impl<P: Platform> Device<'_, P> {
     }
 
     /// TEARDOWN_HCA fast, then the interface off.
-    fn stop_fast(&mut self) -> Result<(), Fault> {
+    pub(crate) fn stop_fast(&mut self) -> Result<(), Fault> {
         self.teardown_hca(TEARDOWN_PREPARE_FAST)?;
         let platform = self.platform;
         let mut word = CommandQueueWord(health::read(platform, init_seg::CMDQ_ADDR_L_SZ));

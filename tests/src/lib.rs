@@ -9,5 +9,6 @@
 
 pub mod bench;
 pub mod bringup;
+pub mod demo;
 pub mod host;
 pub mod pair;

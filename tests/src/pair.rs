@@ -10,7 +10,7 @@ use hca_mlx5::cmd::dump::Observer;
 use hca_mlx5::platform::Platform;
 use hca_mlx5::{Config, Mlx5};
 use mlx5_model::wire::impair::{Impaired, Rates};
-use mlx5_model::wire::{Wire, switch};
+use mlx5_model::wire::{ModelClock, Wire, switch};
 use mlx5_model::{Config as Card, Hca};
 
 use crate::host::inproc::{Memory, Slot, World};
@@ -61,12 +61,22 @@ impl Stage {
     #[must_use]
     pub fn net(&self, side: usize) -> Net {
         let prefix = if self.ipv6 { 64 } else { 24 };
-        Net { addr: self.address(side), prefix, gateway: None, vlan: self.vlan }
+        Net {
+            addr: self.address(side),
+            prefix,
+            gateway: None,
+            vlan: self.vlan,
+        }
     }
 
     /// Plugs both cards in.
     pub fn plug(&self, wrap: Wrap<'_>) -> (Arc<World>, [Slot; 2]) {
-        let world = World::new();
+        self.plug_with(&ModelClock::default(), wrap)
+    }
+
+    /// Plugs both cards into a world with this clock.
+    pub fn plug_with(&self, clock: &ModelClock, wrap: Wrap<'_>) -> (Arc<World>, [Slot; 2]) {
+        let world = World::with_clock(clock);
         let mut ports = switch::switch(2).into_iter();
         let slots = [0, 1].map(|side| {
             let seed = self.seed.wrapping_mul(2).wrapping_add(side as u64);
@@ -76,7 +86,9 @@ impl Stage {
             let mut card = self.cards[side].clone();
             card.seed = card.seed.wrapping_add(seed);
             card.mac[5] = card.mac[5].wrapping_add(side as u8);
-            Slot::plug(&world, self.memory, seed, |memory| Hca::new(card, memory, wire))
+            Slot::plug(&world, self.memory, seed, |memory| {
+                Hca::new(card, memory, wire)
+            })
         });
         (world, slots)
     }
@@ -84,7 +96,10 @@ impl Stage {
     /// What the driver is told at bring-up.
     #[must_use]
     pub fn config<'p>(&self, observer: Option<&'p (dyn Observer + Sync)>) -> Config<'p> {
-        let mut config = Config { observer, ..Config::default() };
+        let mut config = Config {
+            observer,
+            ..Config::default()
+        };
         if let Some(mtu) = self.mtu {
             config.frame_size = mtu + HEADERS;
         }
@@ -96,9 +111,17 @@ impl Stage {
         let (world, slots) = self.plug(&mut |_, wire| wire);
         let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
         let [a, b] = &mut rooms;
-        let ias = [self.open(&slots[0], a, 0, None), self.open(&slots[1], b, 1, None)];
+        let ias = [
+            self.open(&slots[0], a, 0, None),
+            self.open(&slots[1], b, 1, None),
+        ];
         let ias = ias.map(|ia| ia.unwrap_or_else(|e| panic!("open: {e}")));
-        play(&mut Pair { world, slots: [&slots[0], &slots[1]], ias, stage: self.clone() })
+        play(&mut Pair {
+            world,
+            slots: [&slots[0], &slots[1]],
+            ias,
+            stage: self.clone(),
+        })
     }
 
     /// Brings one side up.
@@ -129,7 +152,9 @@ pub struct Pair<'s> {
 
 impl std::fmt::Debug for Pair<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pair").field("ias", &self.ias).finish_non_exhaustive()
+        f.debug_struct("Pair")
+            .field("ias", &self.ias)
+            .finish_non_exhaustive()
     }
 }
 
@@ -140,10 +165,15 @@ impl Pair<'_> {
         Instant::from_nanos(self.world.now())
     }
 
-    /// One round: both adapters do what is due, then time passes, at most until the next deadline of anyone.
+    /// One round: both adapters do what is due, then time passes: a millisecond at most, and at most until the next
+    /// deadline of anyone.
     pub fn turn(&mut self) {
+        self.turn_by(1_000_000);
+    }
+
+    /// As [`Pair::turn`], with a shorter leap.
+    pub fn turn_by(&mut self, mut leap: u64) {
         let now = self.now();
-        let mut leap = 1_000_000;
         for ia in &mut self.ias {
             let next = ia.advance(now);
             if next.work {
@@ -156,8 +186,14 @@ impl Pair<'_> {
     }
 
     /// Turns until `done` gives a value, for `limit` of model time at most.
-    pub fn until<T>(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
+    pub fn until<T>(
+        &mut self,
+        limit: Duration,
+        mut done: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<T> {
         let end = self.now() + limit;
+        // Looks often at first, as a polling consumer would, and less often the longer nothing comes.
+        let mut leap = 500;
         loop {
             if let Some(value) = done(self) {
                 return Some(value);
@@ -165,7 +201,8 @@ impl Pair<'_> {
             if self.now() >= end {
                 return None;
             }
-            self.turn();
+            self.turn_by(leap);
+            leap = (leap * 2).min(1_000_000);
         }
     }
 

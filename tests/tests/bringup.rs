@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dat_core::provider::{FaultKind, Notice, Provider};
-use dat_tests::bringup::{Driver, Rig, Taken, journey, light, net, patience};
+use dat_tests::bringup::{Driver, Rig, Step, Taken, journey, light, net, patience};
 use dat_tests::host::inproc::Memory;
 use hca_mlx5::eq::Event;
 use hca_mlx5::{Config, Device};
@@ -325,4 +325,48 @@ fn a_closed_device_refuses_everything_at_once() {
     assert_eq!(rig.slot.hca().commands(), commands, "no command was sent");
     let _ = driver.close();
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
+}
+
+/// A light card with one general capability as given.
+fn with_cap(name: &'static str, value: u32) -> Rig {
+    Rig::new(Card { general_caps: vec![(name, value)], ..light() })
+}
+
+#[test]
+fn a_function_without_roce_is_refused_with_a_remedy() {
+    // Where the capability can be switched, the driver switches it; here there is nothing to switch.
+    let card = Card { general_caps: vec![("roce", 0), ("roce_rw_supported", 0)], ..light() };
+    let rig = Rig::new(card);
+    let (step, fault) = journey(&rig.slot, &patience()).unwrap_err();
+    assert_eq!((step, fault.kind), (Step::Open, FaultKind::Unsupported), "{fault}");
+    assert!(fault.cause.contains("RoCE") && !fault.advice.is_empty(), "{fault}");
+    assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
+}
+
+#[test]
+fn completions_without_the_user_s_index_are_refused_by_the_provider() {
+    let rig = with_cap("cqe_version", 0);
+    let (step, fault) = journey(&rig.slot, &patience()).unwrap_err();
+    assert_eq!((step, fault.kind), (Step::Open, FaultKind::Unsupported), "{fault}");
+    assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
+}
+
+#[test]
+fn any_capability_may_be_missing_or_boundless() {
+    let fields = hca_mlx5::prm::caps::GeneralCap::FIELDS;
+    let mut refused = Vec::new();
+    for field in fields {
+        let most = (1_u64 << field.width.min(32)) - 1;
+        for value in [0, u32::try_from(most).unwrap()] {
+            let rig = with_cap(field.name, value);
+            if let Err((step, fault)) = journey(&rig.slot, &patience()) {
+                assert!(!fault.operation.is_empty() && !fault.cause.is_empty());
+                refused.push((field.name, value, step, fault.operation));
+            }
+            let owned = rig.slot.hca().pages_owned() as usize;
+            assert_eq!(rig.taken(), Taken { arena: 0, pages: owned }, "{} = {value}", field.name);
+        }
+    }
+    // Few of them are worth refusing a card for.
+    assert!(refused.len() < 40, "{refused:#?}");
 }

@@ -37,7 +37,10 @@ impl<P: Provider> Ia<'_, P> {
         };
         self.admit(ep, op)?;
         if private_data.len() > MAX_ACCEPT_PRIVATE {
-            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
+            return Err(Error::new(
+                DatType::InvalidParameter,
+                DatSubtype::InvalidArg3,
+            ));
         }
         let control = self.ep_mut(ep)?;
         if control.qp.is_none() || control.connect_evd.is_none() {
@@ -70,7 +73,9 @@ impl<P: Provider> Ia<'_, P> {
         let ack_delay = self.provider.limits().ack_delay;
         let Ok(control) = self.ep_mut(ep) else { return };
         control.phase = Phase::None;
-        let (Some(qp), Some(conn)) = (control.qp, control.conn) else { return };
+        let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
+            return;
+        };
         let attr = control.attr;
         let private = core::mem::take(&mut control.private);
         let responder_resources = terms.responder_resources.min(attr.max_rdma_read_in);

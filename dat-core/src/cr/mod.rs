@@ -30,6 +30,9 @@ pub(crate) struct CrControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn cr(&self, cr: Cr) -> Result<&CrControl, Error> {
-        self.crs.get(cr.0).ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCr))
+        self.crs.get(cr.0).ok_or(Error::new(
+            DatType::InvalidHandle,
+            DatSubtype::InvalidHandleCr,
+        ))
     }
 }

@@ -19,13 +19,20 @@ impl<P: Provider> Ia<'_, P> {
     pub fn cr_reject(&mut self, now: Instant, cr: Cr, private_data: &[u8]) -> Result<(), Error> {
         let control = self.cr(cr)?;
         if private_data.len() > MAX_REJECT_PRIVATE {
-            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
+            return Err(Error::new(
+                DatType::InvalidParameter,
+                DatSubtype::InvalidArg2,
+            ));
         }
         let (conn, local_ep) = (control.conn, control.local_ep);
         self.crs.remove(cr.0);
         if let Some(conn) = conn {
             self.disown(conn);
-            if self.cm.reject(now, conn, Reason::CONSUMER, &[], private_data).is_err() {
+            if self
+                .cm
+                .reject(now, conn, Reason::CONSUMER, &[], private_data)
+                .is_err()
+            {
                 self.cm.abort(now, conn);
             }
         }

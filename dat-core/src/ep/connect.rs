@@ -31,6 +31,10 @@ impl<P: Provider> Ia<'_, P> {
     /// `INVALID_PARAMETER` (qualifier 0 or above 65535, timeout 0, more than [`MAX_CONNECT_PRIVATE`] bytes),
     /// `MODEL_NOT_SUPPORTED` (quality of service).
     #[doc(alias = "dat_ep_connect")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of the manual page, and the time"
+    )]
     pub fn ep_connect(
         &mut self,
         now: Instant,
@@ -43,10 +47,16 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<(), Error> {
         self.admit(ep, EpOp::Connect)?;
         if remote.is_unspecified() || remote.is_multicast() {
-            return Err(Error::new(DatType::InvalidAddress, DatSubtype::AddressMalformed));
+            return Err(Error::new(
+                DatType::InvalidAddress,
+                DatSubtype::AddressMalformed,
+            ));
         }
         if remote.is_ipv4() != self.net.addr.is_ipv4() {
-            return Err(Error::new(DatType::InvalidAddress, DatSubtype::AddressUnsupported));
+            return Err(Error::new(
+                DatType::InvalidAddress,
+                DatSubtype::AddressUnsupported,
+            ));
         }
         let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
         let port = port(conn_qual).ok_or(bad(DatSubtype::InvalidArg3))?;
@@ -117,7 +127,9 @@ impl<P: Provider> Ia<'_, P> {
     /// Active: the way is known; the REQ goes out.
     fn request(&mut self, now: Instant, ep: Ep, path: &Path) {
         let limits = *self.provider.limits();
-        let Some(control) = self.eps.get(ep.0) else { return };
+        let Some(control) = self.eps.get(ep.0) else {
+            return;
+        };
         let Some(qp) = control.qp else { return };
         let params = ConnectParams {
             remote: path.remote,
@@ -160,7 +172,9 @@ impl<P: Provider> Ia<'_, P> {
         let terms = reply.terms;
         let Ok(control) = self.ep_mut(ep) else { return };
         control.phase = Phase::None;
-        let (Some(qp), Some(conn)) = (control.qp, control.conn) else { return };
+        let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
+            return;
+        };
         let ready = self
             .provider
             .qp_modify(

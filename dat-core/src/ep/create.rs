@@ -31,7 +31,12 @@ impl<P: Provider> Ia<'_, P> {
         let attr = self.checked_attr(attr, recv_evd.is_some(), request_evd.is_some())?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
         let handle = self.eps.vacant().ok_or(full)?;
-        let makings = Makings { pz, recv_evd, request_evd, attr };
+        let makings = Makings {
+            pz,
+            recv_evd,
+            request_evd,
+            attr,
+        };
         let life = self.random.next_u32();
         let made = self.make_qp(handle.index, life, &makings)?;
         let mut control = EpControl::new(attr);
@@ -43,8 +48,14 @@ impl<P: Provider> Ia<'_, P> {
         control.qp = made.as_ref().map(|made| made.new.qp);
         let ep = self.eps.insert(control).map(Ep).ok_or(full)?;
         if let Some(shared) = self.shared.ep(handle.index) {
-            shared.request.generation.store(handle.generation, Ordering::Relaxed);
-            shared.receive.generation.store(handle.generation, Ordering::Relaxed);
+            shared
+                .request
+                .generation
+                .store(handle.generation, Ordering::Relaxed);
+            shared
+                .receive
+                .generation
+                .store(handle.generation, Ordering::Relaxed);
             shared.rewind();
         }
         if let Some(made) = made {
@@ -71,8 +82,16 @@ impl<P: Provider> Ia<'_, P> {
         }
         for (evd, stream, subtype) in [
             (recv_evd, EvdFlags::DTO, DatSubtype::InvalidHandleEvdRecv),
-            (request_evd, EvdFlags::DTO, DatSubtype::InvalidHandleEvdRequest),
-            (connect_evd, EvdFlags::CONNECTION, DatSubtype::InvalidHandleEvdConn),
+            (
+                request_evd,
+                EvdFlags::DTO,
+                DatSubtype::InvalidHandleEvdRequest,
+            ),
+            (
+                connect_evd,
+                EvdFlags::CONNECTION,
+                DatSubtype::InvalidHandleEvdConn,
+            ),
         ] {
             if let Some(evd) = evd {
                 self.evd_for(evd, stream, subtype)?;

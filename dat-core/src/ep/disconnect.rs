@@ -25,10 +25,16 @@ impl<P: Provider> Ia<'_, P> {
             CloseFlag::Graceful => EpOp::DisconnectGraceful,
         };
         match self.admit(ep, op)? {
-            Outcome::Go { next: EpState::DisconnectPending, .. } => {
+            Outcome::Go {
+                next: EpState::DisconnectPending,
+                ..
+            } => {
                 self.apply(ep, op);
                 let consumed = self.shared.ep(ep.0.index).map_or(0, |shared| {
-                    shared.request.consumed.load(core::sync::atomic::Ordering::Acquire)
+                    shared
+                        .request
+                        .consumed
+                        .load(core::sync::atomic::Ordering::Acquire)
                 });
                 let control = self.ep_mut(ep)?;
                 control.completed = consumed;
@@ -51,17 +57,23 @@ impl<P: Provider> Ia<'_, P> {
         let shared = self.shared;
         let Ok(control) = self.ep(ep) else { return };
         let request_evd = control.request_evd;
-        if !control.drain_posted && self.poster(ep).map(|poster| poster.drain(&shared)).is_ok() {
-            if let Ok(control) = self.ep_mut(ep) {
-                control.drain_posted = true;
-            }
+        if !control.drain_posted
+            && self.poster(ep).map(|poster| poster.drain(&shared)).is_ok()
+            && let Ok(control) = self.ep_mut(ep)
+        {
+            control.drain_posted = true;
         }
         if let Some(evd) = request_evd {
             self.absorb(evd);
         }
-        let Some(line) = shared.ep(ep.0.index) else { return };
+        let Some(line) = shared.ep(ep.0.index) else {
+            return;
+        };
         let posted = line.posted(Direction::Send);
-        let consumed = line.request.consumed.load(core::sync::atomic::Ordering::Acquire);
+        let consumed = line
+            .request
+            .consumed
+            .load(core::sync::atomic::Ordering::Acquire);
         let Ok(control) = self.ep(ep) else { return };
         let ahead = control.completed.wrapping_sub(consumed);
         let window = posted.wrapping_sub(consumed);

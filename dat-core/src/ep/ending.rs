@@ -26,11 +26,17 @@ impl<P: Provider> Ia<'_, P> {
     /// Takes an Endpoint to DISCONNECTED and flushes it. The connection manager is not told.
     pub(crate) fn end(&mut self, ep: Ep) {
         let shared = self.shared;
-        let Some(line) = shared.ep(ep.0.index) else { return };
+        let Some(line) = shared.ep(ep.0.index) else {
+            return;
+        };
         // ORDER: the state closes before the queue pair does, so that no post is lost between the two.
-        line.poster.state.store(EpState::Disconnected.word() | CLOSING, Ordering::SeqCst);
+        line.poster
+            .state
+            .store(EpState::Disconnected.word() | CLOSING, Ordering::SeqCst);
         let out = self.poster_is_out(ep);
-        let Some(control) = self.eps.get_mut(ep.0) else { return };
+        let Some(control) = self.eps.get_mut(ep.0) else {
+            return;
+        };
         control.phase = super::Phase::None;
         control.deadline = Instant::NEVER;
         control.recheck = out;
@@ -50,7 +56,9 @@ impl<P: Provider> Ia<'_, P> {
     /// Puts both directions on the flush stacks of their Event Dispatchers.
     pub(crate) fn flush(&mut self, ep: Ep) {
         let shared = self.shared;
-        let Some(line) = shared.ep(ep.0.index) else { return };
+        let Some(line) = shared.ep(ep.0.index) else {
+            return;
+        };
         for direction in [Direction::Send, Direction::Recv] {
             if line.outstanding(direction) != 0 {
                 kick(&shared, ep.0.index, line, direction);
@@ -62,7 +70,11 @@ impl<P: Provider> Ia<'_, P> {
     /// Lets go of the connection, telling the peer whatever its state asks for.
     pub(crate) fn drop_connection(&mut self, now: Instant, ep: Ep) {
         let Ok(state) = self.state_of(ep) else { return };
-        let Some(conn) = self.eps.get_mut(ep.0).and_then(|control| control.conn.take()) else {
+        let Some(conn) = self
+            .eps
+            .get_mut(ep.0)
+            .and_then(|control| control.conn.take())
+        else {
             return;
         };
         self.disown(conn);
@@ -101,8 +113,12 @@ impl<P: Provider> Ia<'_, P> {
         let slot = ep.0.index;
         let mut index = core::mem::replace(&mut self.active, END);
         while index != END {
-            let Some(handle) = self.eps.handle_at(index) else { return };
-            let Some(control) = self.eps.get_mut(handle) else { return };
+            let Some(handle) = self.eps.handle_at(index) else {
+                return;
+            };
+            let Some(control) = self.eps.get_mut(handle) else {
+                return;
+            };
             let next = control.next;
             if index == slot {
                 control.listed = false;

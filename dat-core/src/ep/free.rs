@@ -31,7 +31,10 @@ impl<P: Provider> Ia<'_, P> {
         let destroyed = self.destroy_qp(ep);
         if let Some(shared) = self.shared.ep(ep.0.index) {
             let shut = super::EpState::UnconfiguredUnconnected.word();
-            shared.poster.state.store(shut, core::sync::atomic::Ordering::Release);
+            shared
+                .poster
+                .state
+                .store(shut, core::sync::atomic::Ordering::Release);
             shared.rewind();
         }
         if let Some(control) = self.eps.remove(ep.0) {

@@ -24,8 +24,11 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_ep_get_status")]
     pub fn ep_get_status(&self, ep: Ep) -> Result<EpStatus, Error> {
         let state = self.state_of(ep)?;
-        let outstanding =
-            |direction| self.shared.ep(ep.0.index).map_or(0, |shared| shared.outstanding(direction));
+        let outstanding = |direction| {
+            self.shared
+                .ep(ep.0.index)
+                .map_or(0, |shared| shared.outstanding(direction))
+        };
         Ok(EpStatus {
             state,
             recv_idle: outstanding(Direction::Recv) == 0,

@@ -121,8 +121,10 @@ impl EpControl {
 pub(crate) const NOT_READY: DatReturn =
     DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
 /// The posting or reaping half is with another thread.
-pub(crate) const PROVIDER_CONTROL: DatReturn =
-    DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);
+pub(crate) const PROVIDER_CONTROL: DatReturn = DatReturn::new(
+    DatType::InvalidState,
+    DatSubtype::InvalidStateEpProviderControl,
+);
 const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
 
 impl<P: Provider> Ia<'_, P> {
@@ -137,7 +139,10 @@ impl<P: Provider> Ia<'_, P> {
     /// The state of a living Endpoint.
     pub(crate) fn state_of(&self, ep: Ep) -> Result<EpState, Error> {
         self.ep(ep)?;
-        Ok(self.shared.ep(ep.0.index).map_or(EpState::Disconnected, EpState::of))
+        Ok(self
+            .shared
+            .ep(ep.0.index)
+            .map_or(EpState::Disconnected, EpState::of))
     }
 
     /// Asks the table. `Ok` carries the outcome of an allowed call.
@@ -159,8 +164,14 @@ impl<P: Provider> Ia<'_, P> {
 
     /// The poster of `ep`, if it is here.
     pub(crate) fn poster(&mut self, ep: Ep) -> Result<&mut Poster<P>, DatReturn> {
-        let Some(control) = self.eps.get(ep.0) else { return Err(STALE) };
-        match self.posters.get_mut(ep.0.index as usize).and_then(Option::as_mut) {
+        let Some(control) = self.eps.get(ep.0) else {
+            return Err(STALE);
+        };
+        match self
+            .posters
+            .get_mut(ep.0.index as usize)
+            .and_then(Option::as_mut)
+        {
             Some(poster) => Ok(poster),
             None if control.qp.is_none() => Err(NOT_READY),
             None => Err(PROVIDER_CONTROL),
@@ -168,8 +179,13 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     pub(crate) fn poster_is_out(&self, ep: Ep) -> bool {
-        self.eps.get(ep.0).is_some_and(|control| control.qp.is_some())
-            && self.posters.get(ep.0.index as usize).is_none_or(Option::is_none)
+        self.eps
+            .get(ep.0)
+            .is_some_and(|control| control.qp.is_some())
+            && self
+                .posters
+                .get(ep.0.index as usize)
+                .is_none_or(Option::is_none)
     }
 
     /// Puts an Endpoint on the list that [`Ia::advance`] walks.
@@ -203,7 +219,9 @@ impl<P: Provider> Ia<'_, P> {
     /// Carries out what the table says of a piece of news, or of a call that it allows.
     pub(crate) fn apply(&mut self, ep: Ep, op: EpOp) {
         let Ok(state) = self.state_of(ep) else { return };
-        let Outcome::Go { next, event } = outcome(state, op) else { return };
+        let Outcome::Go { next, event } = outcome(state, op) else {
+            return;
+        };
         if next.is_disconnected() {
             self.end(ep);
         } else {

@@ -48,14 +48,22 @@ impl<P: Provider> Ia<'_, P> {
         let kept = (recv == old.recv_evd.is_some() && request == old.request_evd.is_some())
             .then_some(&old.attr);
         let attr = self.checked_attr(change.attr.as_ref().or(kept), recv, request)?;
-        let new = Makings { pz, recv_evd, request_evd, attr };
+        let new = Makings {
+            pz,
+            recv_evd,
+            request_evd,
+            attr,
+        };
         let rebuilt = pz != old.pz
             || recv_evd != old.recv_evd
             || request_evd != old.request_evd
             || attr != old.attr;
         if rebuilt {
             let slot = ep.0.index;
-            let posted = self.shared.ep(slot).map_or(0, |s| s.outstanding(Direction::Recv));
+            let posted = self
+                .shared
+                .ep(slot)
+                .map_or(0, |s| s.outstanding(Direction::Recv));
             if posted != 0 {
                 return Err(NOT_READY.into());
             }
@@ -95,7 +103,10 @@ impl<P: Provider> Ia<'_, P> {
     pub(super) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
         let qp = self.ep_mut(ep)?.qp.take();
         self.retire_index(ep.0.index);
-        let poster = self.posters.get_mut(ep.0.index as usize).and_then(Option::take);
+        let poster = self
+            .posters
+            .get_mut(ep.0.index as usize)
+            .and_then(Option::take);
         match (qp, poster) {
             (Some(qp), Some(poster)) => Ok(self.provider.qp_destroy(qp, poster.sq, poster.rq)?),
             _ => Ok(()),

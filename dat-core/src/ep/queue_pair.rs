@@ -106,7 +106,9 @@ impl<P: Provider> Ia<'_, P> {
             && attr.max_message_size <= limits.max_message
             && attr.max_rdma_size <= limits.max_message
             && completion.contains(attr.recv_completion_flags)
-            && completion.union(CompletionFlags::SUPPRESS).contains(attr.request_completion_flags);
+            && completion
+                .union(CompletionFlags::SUPPRESS)
+                .contains(attr.request_completion_flags);
         if legal { Ok(*attr) } else { Err(BAD_ATTR) }
     }
 
@@ -117,17 +119,27 @@ impl<P: Provider> Ia<'_, P> {
         life: u32,
         makings: &Makings,
     ) -> Result<Option<Made<P>>, Error> {
-        let Some(pz) = makings.pz else { return Ok(None) };
+        let Some(pz) = makings.pz else {
+            return Ok(None);
+        };
         let cq_of = |evd: Option<Evd>| {
-            evd.and_then(|evd| self.evds.get(evd.0)).and_then(|control| control.cq)
+            evd.and_then(|evd| self.evds.get(evd.0))
+                .and_then(|control| control.cq)
         };
         let (request_cq, recv_cq) = (cq_of(makings.request_evd), cq_of(makings.recv_evd));
-        let Some(send_cq) = request_cq.or(recv_cq) else { return Ok(None) };
-        let Some(pd) = self.pzs.get(pz.0).map(|control| control.pd) else { return Ok(None) };
+        let Some(send_cq) = request_cq.or(recv_cq) else {
+            return Ok(None);
+        };
+        let Some(pd) = self.pzs.get(pz.0).map(|control| control.pd) else {
+            return Ok(None);
+        };
         let attr = &makings.attr;
         let index = (slot | life << self.shared.ep_mask.count_ones()) & 0xff_ffff;
         let requests = attr.max_request_dtos;
-        let segments = attr.max_request_iov.max(attr.max_rdma_read_iov).max(attr.max_rdma_write_iov);
+        let segments = attr
+            .max_request_iov
+            .max(attr.max_rdma_read_iov)
+            .max(attr.max_rdma_write_iov);
         let new = self.provider.qp_create(&QpInit {
             pd,
             send_cq,
@@ -149,7 +161,10 @@ impl<P: Provider> Ia<'_, P> {
             .union(CompletionFlags::SOLICITED_WAIT)
             .union(CompletionFlags::BARRIER_FENCE)
             .union(CompletionFlags::DEFER);
-        if attr.request_completion_flags.contains(CompletionFlags::UNSIGNALLED) {
+        if attr
+            .request_completion_flags
+            .contains(CompletionFlags::UNSIGNALLED)
+        {
             legal |= CompletionFlags::UNSIGNALLED;
         }
         let legal_recv = attr.recv_completion_flags & CompletionFlags::UNSIGNALLED;
@@ -174,11 +189,17 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Puts a queue pair into service. What the slot held before is forgotten.
     pub(super) fn install_qp(&mut self, slot: u32, makings: &Makings, made: Made<P>) {
-        let Some(shared) = self.shared.ep(slot) else { return };
+        let Some(shared) = self.shared.ep(slot) else {
+            return;
+        };
         let limits = made.limits;
         let evd = |evd: Option<Evd>| evd.map_or(u32::MAX, |evd| evd.0.index);
         for (line, mask, evd) in [
-            (&shared.request, limits.request_mask, evd(makings.request_evd)),
+            (
+                &shared.request,
+                limits.request_mask,
+                evd(makings.request_evd),
+            ),
             (&shared.receive, limits.recv_mask, evd(makings.recv_evd)),
         ] {
             line.mask.store(mask, Ordering::Relaxed);
@@ -241,8 +262,15 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Whether nothing of the Endpoint can be in the hands of a reaper in another thread.
     pub(super) fn reapers_quiet(&self, slot: u32) -> bool {
-        let Some(ep) = self.shared.ep(slot) else { return true };
-        [crate::provider::Direction::Send, crate::provider::Direction::Recv].iter().all(|&d| {
+        let Some(ep) = self.shared.ep(slot) else {
+            return true;
+        };
+        [
+            crate::provider::Direction::Send,
+            crate::provider::Direction::Recv,
+        ]
+        .iter()
+        .all(|&d| {
             let line = ep.line(d);
             let here = self
                 .evds
@@ -254,5 +282,6 @@ impl<P: Provider> Ia<'_, P> {
 }
 
 /// Reset to Init. Peers get every right the queue pair can give; the keys decide what they may touch.
-pub(super) const INIT: QpStep =
-    QpStep::Init { access: Access::REMOTE_READ.union(Access::REMOTE_WRITE) };
+pub(super) const INIT: QpStep = QpStep::Init {
+    access: Access::REMOTE_READ.union(Access::REMOTE_WRITE),
+};

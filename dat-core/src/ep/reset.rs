@@ -33,7 +33,9 @@ impl<P: Provider> Ia<'_, P> {
             if !self.reapers_quiet(slot) {
                 return Err(PROVIDER_CONTROL.into());
             }
-            let Some(shared) = self.shared.ep(slot) else { return Ok(()) };
+            let Some(shared) = self.shared.ep(slot) else {
+                return Ok(());
+            };
             let undelivered = [Direction::Send, Direction::Recv]
                 .iter()
                 .any(|&direction| shared.outstanding(direction) != 0);

@@ -229,7 +229,10 @@ const fn go(next: EpState) -> Outcome {
 }
 
 const fn end(event: Signal) -> Outcome {
-    Outcome::Go { next: D, event: Some(event) }
+    Outcome::Go {
+        next: D,
+        event: Some(event),
+    }
 }
 
 const fn refuse(state: EpState) -> Outcome {
@@ -237,8 +240,10 @@ const fn refuse(state: EpState) -> Outcome {
 }
 
 /// The request has an Endpoint of its own: none may be named.
-const NOT_THIS_EP: Outcome =
-    Outcome::Refuse(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp));
+const NOT_THIS_EP: Outcome = Outcome::Refuse(DatReturn::new(
+    DatType::InvalidHandle,
+    DatSubtype::InvalidHandleEp,
+));
 
 /// The table.
 #[must_use]
@@ -315,7 +320,10 @@ pub const fn outcome(state: EpState, op: EpOp) -> Outcome {
             U | UU | P | UP | A | T | UT | C | DP | D | CP | CS | CM => Outcome::Ignore,
         },
         EpOp::Established => match state {
-            A | CP => Outcome::Go { next: C, event: Some(Signal::Established) },
+            A | CP => Outcome::Go {
+                next: C,
+                event: Some(Signal::Established),
+            },
             U | UU | R | UR | P | UP | T | UT | C | DP | D | CS | CM => Outcome::Ignore,
         },
         EpOp::PeerRejected => match state {

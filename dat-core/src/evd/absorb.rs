@@ -18,9 +18,13 @@ impl<P: Provider> Ia<'_, P> {
     /// Moves completions of `evd` into its ring, up to half of it. Nothing is moved behind a terminal event that still
     /// lies there: the reaper would find it later than what is in the queue.
     pub(crate) fn absorb(&mut self, evd: Evd) {
-        let Some(ring) = self.shared.evd(evd.0.index) else { return };
+        let Some(ring) = self.shared.evd(evd.0.index) else {
+            return;
+        };
         for _ in 0..BUDGET {
-            let Some(control) = self.evds.get(evd.0) else { return };
+            let Some(control) = self.evds.get(evd.0) else {
+                return;
+            };
             let head = ring.consumer.head.load(Ordering::Acquire);
             let tail = ring.producer.tail.load(Ordering::Relaxed);
             let queued = tail.wrapping_sub(head);
@@ -30,7 +34,9 @@ impl<P: Provider> Ia<'_, P> {
                 return;
             }
             let Ok(reaper) = self.reaper(evd) else { return };
-            let Some(completion) = reaper.cq.as_mut().and_then(CompletionQueue::poll) else { return };
+            let Some(completion) = reaper.cq.as_mut().and_then(CompletionQueue::poll) else {
+                return;
+            };
             self.put(evd, crate::event::pack(&completion), false);
             self.worked = true;
             self.witness(&completion);
@@ -38,7 +44,10 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Notes what a completion says of its Endpoint.
-    #[expect(clippy::cast_possible_truncation, reason = "sequences are compared in 16 bits")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "sequences are compared in 16 bits"
+    )]
     fn witness(&mut self, completion: &Completion) {
         let shared = self.shared;
         let index = completion.index & shared.ep_mask;
@@ -48,7 +57,13 @@ impl<P: Provider> Ia<'_, P> {
             return;
         }
         if completion.status != Status::Success {
-            let Completion { status, direction, syndrome, vendor, .. } = *completion;
+            let Completion {
+                status,
+                direction,
+                syndrome,
+                vendor,
+                ..
+            } = *completion;
             let trouble = Trouble::completion(status, direction, syndrome, vendor);
             super::reaper::tell(&shared, index, ep, trouble);
         }
@@ -58,13 +73,17 @@ impl<P: Provider> Ia<'_, P> {
         let mask = line.mask.load(Ordering::Relaxed);
         let first = shared.first_token(index);
         let token_mask = line.token_mask.load(Ordering::Relaxed);
-        let Some(entry) = shared.token(first, completion.token, token_mask) else { return };
+        let Some(entry) = shared.token(first, completion.token, token_mask) else {
+            return;
+        };
         let consumed = line.consumed.load(Ordering::Acquire);
         let ahead = u32::from(entry.load(Ordering::Relaxed).wrapping_sub(consumed as u16));
         let seq = consumed.wrapping_add(ahead);
-        let known = shared.request(shared.first_slot(index), seq, mask).is_some_and(|slot| {
-            Info::from_word(slot.info.load(Ordering::Acquire)).is(completion.token)
-        });
+        let known = shared
+            .request(shared.first_slot(index), seq, mask)
+            .is_some_and(|slot| {
+                Info::from_word(slot.info.load(Ordering::Acquire)).is(completion.token)
+            });
         if ahead <= mask
             && known
             && let Some(handle) = self.eps.handle_at(index)

@@ -18,16 +18,26 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_evd_create")]
     pub fn evd_create(&mut self, min_qlen: u32, flags: EvdFlags) -> Result<Evd, Error> {
         if min_qlen == 0 {
-            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
+            return Err(Error::new(
+                DatType::InvalidParameter,
+                DatSubtype::InvalidArg2,
+            ));
         }
         let known = EvdFlags::DEFAULT.union(EvdFlags::SOFTWARE);
         if flags.is_empty() || !known.contains(flags) {
-            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg4));
+            return Err(Error::new(
+                DatType::InvalidParameter,
+                DatSubtype::InvalidArg4,
+            ));
         }
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTevd);
         let slots = 1_u32 << self.shared.event_shift;
         let completions = flags.intersects(EvdFlags::DTO.union(EvdFlags::RMR_BIND));
-        let most = if completions { self.provider.limits().max_cqe } else { slots };
+        let most = if completions {
+            self.provider.limits().max_cqe
+        } else {
+            slots
+        };
         let handle = self.evds.vacant().ok_or(full)?;
         if min_qlen > most {
             return Err(full);

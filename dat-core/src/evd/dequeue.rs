@@ -52,19 +52,30 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// Whether the device announced completions since the last call, see [`EvdReaper::arm`].
     pub fn evd_take_notice(&mut self, evd: Evd) -> bool {
-        self.evds.get_mut(evd.0).is_some_and(|control| core::mem::take(&mut control.notified))
+        self.evds
+            .get_mut(evd.0)
+            .is_some_and(|control| core::mem::take(&mut control.notified))
     }
 
     /// Completions dropped so far: of an earlier life of their Endpoint, and without sense.
     pub fn evd_dropped(&mut self, evd: Evd) -> Result<(u32, u32), DatReturn> {
-        self.reaper(evd).map(|reaper| (reaper.stale, reaper.nonsense))
+        self.reaper(evd)
+            .map(|reaper| (reaper.stale, reaper.nonsense))
     }
 
     /// Takes the reaping half out, for another thread. `INVALID_STATE` if it is out already.
     pub fn evd_take_reaper(&mut self, evd: Evd) -> Result<EvdReaper<'s, P>, Error> {
         self.reaper(evd)?;
-        match self.reapers.get_mut(evd.0.index as usize).and_then(Option::take) {
-            Some(reaper) => Ok(EvdReaper { evd, reaper, shared: self.shared }),
+        match self
+            .reapers
+            .get_mut(evd.0.index as usize)
+            .and_then(Option::take)
+        {
+            Some(reaper) => Ok(EvdReaper {
+                evd,
+                reaper,
+                shared: self.shared,
+            }),
             None => Err(Error::new(
                 crate::DatType::InvalidState,
                 DatSubtype::InvalidStateEvdWaiter,
@@ -73,6 +84,10 @@ impl<'s, P: Provider> Ia<'s, P> {
     }
 
     /// Puts the reaping half back. One of another Interface Adapter comes back as the error.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the half itself comes back, there is no heap for it"
+    )]
     pub fn evd_return_reaper(&mut self, half: EvdReaper<'s, P>) -> Result<(), EvdReaper<'s, P>> {
         let out = self.reaper_is_out(half.evd.0);
         match self.reapers.get_mut(half.evd.0.index as usize) {

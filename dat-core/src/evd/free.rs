@@ -14,7 +14,10 @@ impl<P: Provider> Ia<'_, P> {
     pub fn evd_free(&mut self, evd: Evd) -> Result<(), Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
         if control.streams != 0 || evd == self.async_evd {
-            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
+            return Err(Error::new(
+                DatType::InvalidState,
+                DatSubtype::InvalidStateEvdInUse,
+            ));
         }
         self.reaper(evd)?;
         self.evd_remove(evd)

@@ -45,7 +45,9 @@ pub(crate) struct EvdControl {
 impl<P: Provider> Ia<'_, P> {
     /// The Event Dispatcher, or `INVALID_HANDLE` with the subtype of its role.
     pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl, Error> {
-        self.evds.get(evd.0).ok_or(Error::new(DatType::InvalidHandle, subtype))
+        self.evds
+            .get(evd.0)
+            .ok_or(Error::new(DatType::InvalidHandle, subtype))
     }
 
     /// An Event Dispatcher for a stream: must live and take that stream.
@@ -85,16 +87,27 @@ impl<P: Provider> Ia<'_, P> {
     /// Puts an event into the ring; false if it is full.
     pub(crate) fn put(&mut self, evd: Evd, words: [u64; 3], terminal: bool) -> bool {
         let shared = self.shared;
-        let Some(control) = self.evds.get_mut(evd.0) else { return false };
-        let Some(ring) = shared.evd(evd.0.index) else { return false };
+        let Some(control) = self.evds.get_mut(evd.0) else {
+            return false;
+        };
+        let Some(ring) = shared.evd(evd.0.index) else {
+            return false;
+        };
         if ring.queued() >= control.ring {
             return false;
         }
-        let tail = ring.producer.tail.load(core::sync::atomic::Ordering::Relaxed);
-        let Some(slot) = reaper::slot(&shared, evd.0.index, tail) else { return false };
+        let tail = ring
+            .producer
+            .tail
+            .load(core::sync::atomic::Ordering::Relaxed);
+        let Some(slot) = reaper::slot(&shared, evd.0.index, tail) else {
+            return false;
+        };
         slot.store(words);
         // ORDER: the words precede the count that makes them visible.
-        ring.producer.tail.store(tail.wrapping_add(1), core::sync::atomic::Ordering::Release);
+        ring.producer
+            .tail
+            .store(tail.wrapping_add(1), core::sync::atomic::Ordering::Release);
         if terminal {
             control.terminal = tail.wrapping_add(1);
         }
@@ -124,17 +137,30 @@ impl<P: Provider> Ia<'_, P> {
             return Err(DatReturn::new(DatType::InvalidHandle, subtype));
         };
         if control.failed && evd == self.async_evd {
-            return Err(DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdAsync));
+            return Err(DatReturn::new(
+                DatType::InvalidState,
+                DatSubtype::InvalidStateEvdAsync,
+            ));
         }
-        match self.reapers.get_mut(evd.0.index as usize).and_then(Option::as_mut) {
+        match self
+            .reapers
+            .get_mut(evd.0.index as usize)
+            .and_then(Option::as_mut)
+        {
             Some(reaper) => Ok(reaper),
-            None => Err(DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter)),
+            None => Err(DatReturn::new(
+                DatType::InvalidState,
+                DatSubtype::InvalidStateEvdWaiter,
+            )),
         }
     }
 
     /// Whether the reaper of that slot is in another thread's hands.
     pub(crate) fn reaper_is_out(&self, evd: Handle) -> bool {
         self.evds.get(evd).is_some()
-            && self.reapers.get(evd.index as usize).is_none_or(Option::is_none)
+            && self
+                .reapers
+                .get(evd.index as usize)
+                .is_none_or(Option::is_none)
     }
 }

@@ -14,7 +14,10 @@ impl<P: Provider> Ia<'_, P> {
     pub fn evd_post_se(&mut self, evd: Evd, pointer: u64) -> Result<(), Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
         if !control.flags.contains(EvdFlags::SOFTWARE) {
-            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg1));
+            return Err(Error::new(
+                DatType::InvalidParameter,
+                DatSubtype::InvalidArg1,
+            ));
         }
         if self.put(evd, Event::Software(pointer).encode(), false) {
             Ok(())

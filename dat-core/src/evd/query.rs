@@ -27,7 +27,10 @@ impl<P: Provider> Ia<'_, P> {
         Ok(EvdParam {
             qlen: control.qlen,
             flags: control.flags,
-            queued: self.shared.evd(evd.0.index).map_or(0, |shared| shared.queued()),
+            queued: self
+                .shared
+                .evd(evd.0.index)
+                .map_or(0, |shared| shared.queued()),
             reaper_out: self.reaper_is_out(evd.0),
         })
     }

@@ -10,7 +10,7 @@ use crate::handle::{Evd, Handle, Rmr};
 use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
 use crate::shared::Shared;
 use crate::shared::ep::{EpShared, Info, Op, Trouble};
-use crate::shared::evd::{EventSlot, EvdShared};
+use crate::shared::evd::{EvdShared, EventSlot};
 use crate::shared::lmr::{RMR_LIVE, RMR_RETIRING};
 use crate::shared::stack::END;
 
@@ -63,20 +63,33 @@ pub(super) fn slot<'s>(shared: &Shared<'s>, evd: u32, count: u32) -> Option<&'s 
 
 impl<P: Provider> Reaper<P> {
     pub(crate) fn new(evd: u32, cq: Option<P::Cq>) -> Self {
-        Self { cq, evd, head: 0, pending: 0, flush: END, held: None, stale: 0, nonsense: 0 }
+        Self {
+            cq,
+            evd,
+            head: 0,
+            pending: 0,
+            flush: END,
+            held: None,
+            stale: 0,
+            nonsense: 0,
+        }
     }
 
     /// The next event.
     #[inline]
     pub(crate) fn dequeue(&mut self, shared: &Shared<'_>) -> Result<Event, DatReturn> {
-        let Some(evd) = shared.evd(self.evd) else { return Err(DatReturn::QUEUE_EMPTY) };
+        let Some(evd) = shared.evd(self.evd) else {
+            return Err(DatReturn::QUEUE_EMPTY);
+        };
         // ORDER: the count of the ring is read before the completion queue and the flush stack, so that a terminal event
         // it covers finds everything that its writer put there first.
         let tail = evd.producer.tail.load(Ordering::Acquire);
         if (tail ^ self.head) | self.pending != 0 {
             return self.dequeue_any(shared, evd, tail);
         }
-        let Some(cq) = &mut self.cq else { return Err(DatReturn::QUEUE_EMPTY) };
+        let Some(cq) = &mut self.cq else {
+            return Err(DatReturn::QUEUE_EMPTY);
+        };
         match cq.poll() {
             Some(completion) => match self.complete(shared, &completion) {
                 Reaped::Event(event) => Ok(event),
@@ -102,10 +115,15 @@ impl<P: Provider> Reaper<P> {
         found.ok_or(DatReturn::QUEUE_EMPTY)
     }
 
+    #[inline(never)]
     fn search(&mut self, shared: &Shared<'_>, evd: &EvdShared, tail: u32) -> Option<Event> {
         for _ in 0..BUDGET {
             let mut completion = self.held.take();
-            let front = if completion.is_none() { self.front(shared, tail) } else { None };
+            let front = if completion.is_none() {
+                self.front(shared, tail)
+            } else {
+                None
+            };
             match front {
                 Some(Entry::Event(event)) if !event.is_terminal() => {
                     self.pop(evd);
@@ -126,7 +144,7 @@ impl<P: Provider> Reaper<P> {
                 completion = self.cq.as_mut().and_then(CompletionQueue::poll);
             }
             if let Some(completion) = completion {
-                match self.complete(shared, &completion) {
+                match self.complete_slowly(shared, &completion) {
                     Reaped::Event(event) => return Some(event),
                     Reaped::Nothing => continue,
                     Reaped::Hold => return None,
@@ -167,11 +185,16 @@ impl<P: Provider> Reaper<P> {
     }
 
     /// Matches a completion with what was posted.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "sequences are compared in 16 bits")]
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "sequences are compared in 16 bits"
+    )]
     fn complete(&mut self, shared: &Shared<'_>, completion: &Completion) -> Reaped {
         let index = completion.index & shared.ep_mask;
-        let Some(ep) = shared.ep(index) else { return self.makes_no_sense() };
+        let Some(ep) = shared.ep(index) else {
+            return self.makes_no_sense();
+        };
         match completion.direction {
             Direction::Send => {
                 let line = &ep.request;
@@ -217,7 +240,13 @@ impl<P: Provider> Reaper<P> {
                 let ep = line.handle(index);
                 let status = DtoStatus::Success;
                 let len = info.len();
-                Reaped::Event(Event::Dto(DtoEvent { ep, cookie, status, len, operation }))
+                Reaped::Event(Event::Dto(DtoEvent {
+                    ep,
+                    cookie,
+                    status,
+                    len,
+                    operation,
+                }))
             }
             Direction::Recv => {
                 let line = &ep.receive;
@@ -237,7 +266,8 @@ impl<P: Provider> Reaper<P> {
                 };
                 let cookie = slot.load(Ordering::Relaxed);
                 // ORDER: the slot has been read before it is given back.
-                line.consumed.store(consumed.wrapping_add(1), Ordering::Release);
+                line.consumed
+                    .store(consumed.wrapping_add(1), Ordering::Release);
                 if completion.status != Status::Success {
                     self.trouble(shared, index, ep, completion);
                 }
@@ -245,11 +275,22 @@ impl<P: Provider> Reaper<P> {
                     ep: line.handle(index),
                     cookie,
                     status: DtoStatus::from_status(completion.status),
-                    len: if completion.status == Status::Success { completion.len } else { 0 },
+                    len: if completion.status == Status::Success {
+                        completion.len
+                    } else {
+                        0
+                    },
                     operation: DtoOperation::Receive,
                 }))
             }
         }
+    }
+
+    /// [`Self::complete`], out of line.
+    #[cold]
+    #[inline(never)]
+    fn complete_slowly(&mut self, shared: &Shared<'_>, completion: &Completion) -> Reaped {
+        self.complete(shared, completion)
     }
 
     /// A request that failed, was suppressed, is a bind, or is dat-core's own.
@@ -307,8 +348,16 @@ impl<P: Provider> Reaper<P> {
     /// Says that the connection broke. The control half does the rest in its next advance.
     #[cold]
     #[inline(never)]
-    fn breaks(&mut self, shared: &Shared<'_>, index: u32, ep: &EpShared, trouble: Trouble) -> Reaped {
-        self.nonsense = self.nonsense.saturating_add(u32::from(trouble.is_nonsense()));
+    fn breaks(
+        &mut self,
+        shared: &Shared<'_>,
+        index: u32,
+        ep: &EpShared,
+        trouble: Trouble,
+    ) -> Reaped {
+        self.nonsense = self
+            .nonsense
+            .saturating_add(u32::from(trouble.is_nonsense()));
         tell(shared, index, ep, trouble);
         Reaped::Nothing
     }
@@ -316,8 +365,19 @@ impl<P: Provider> Reaper<P> {
     #[cold]
     #[inline(never)]
     fn trouble(&self, shared: &Shared<'_>, index: u32, ep: &EpShared, completion: &Completion) {
-        let Completion { status, direction, syndrome, vendor, .. } = *completion;
-        tell(shared, index, ep, Trouble::completion(status, direction, syndrome, vendor));
+        let Completion {
+            status,
+            direction,
+            syndrome,
+            vendor,
+            ..
+        } = *completion;
+        tell(
+            shared,
+            index,
+            ep,
+            Trouble::completion(status, direction, syndrome, vendor),
+        );
     }
 
     #[cold]
@@ -338,7 +398,11 @@ impl<P: Provider> Reaper<P> {
     fn flush_one(&mut self, shared: &Shared<'_>) -> Option<Event> {
         let id = self.flush;
         let index = id >> 1;
-        let direction = if id & 1 == 0 { Direction::Send } else { Direction::Recv };
+        let direction = if id & 1 == 0 {
+            Direction::Send
+        } else {
+            Direction::Recv
+        };
         let Some(ep) = shared.ep(index) else {
             self.flush = END;
             return None;
@@ -362,7 +426,10 @@ impl<P: Provider> Reaper<P> {
                 let info = Info::from_word(slot.info.load(Ordering::Acquire));
                 (slot.cookie.load(Ordering::Relaxed), Some(info))
             }
-            Direction::Recv => (shared.receive(first, seq, mask)?.load(Ordering::Relaxed), None),
+            Direction::Recv => (
+                shared.receive(first, seq, mask)?.load(Ordering::Relaxed),
+                None,
+            ),
         };
         line.consumed.store(seq.wrapping_add(1), Ordering::Release);
         match info {
@@ -379,12 +446,23 @@ impl<P: Provider> Reaper<P> {
 
     /// Forgets whatever of that Endpoint waits to be flushed here. The control half only, while the reaper is here.
     pub(crate) fn purge(&mut self, shared: &Shared<'_>, ep: u32) {
-        let Some(evd) = shared.evd(self.evd) else { return };
+        let Some(evd) = shared.evd(self.evd) else {
+            return;
+        };
         let mut kept = END;
-        for mut id in [core::mem::replace(&mut self.flush, END), evd.producer.flush.take()] {
+        for mut id in [
+            core::mem::replace(&mut self.flush, END),
+            evd.producer.flush.take(),
+        ] {
             while id != END {
-                let direction = if id & 1 == 0 { Direction::Send } else { Direction::Recv };
-                let Some(line) = shared.ep(id >> 1).map(|ep| ep.line(direction)) else { break };
+                let direction = if id & 1 == 0 {
+                    Direction::Send
+                } else {
+                    Direction::Recv
+                };
+                let Some(line) = shared.ep(id >> 1).map(|ep| ep.line(direction)) else {
+                    break;
+                };
                 let next = line.flush.next();
                 if id >> 1 == ep {
                     line.flush.release();
@@ -396,7 +474,10 @@ impl<P: Provider> Reaper<P> {
             }
         }
         self.flush = kept;
-        if self.held.is_some_and(|held| held.index & shared.ep_mask == ep) {
+        if self
+            .held
+            .is_some_and(|held| held.index & shared.ep_mask == ep)
+        {
             self.held = None;
         }
         self.pending = u32::from(self.flush != END || self.held.is_some());
@@ -439,13 +520,27 @@ fn finish(
         Op::Bind => {
             let rmr = bind_done(shared, index, ep, info.len())?;
             let refused = !success && status != DtoStatus::ErrFlushed;
-            let status = if refused { DtoStatus::RmrOperationFailed } else { status };
-            return (!silent).then_some(Event::RmrBind { rmr, cookie, status });
+            let status = if refused {
+                DtoStatus::RmrOperationFailed
+            } else {
+                status
+            };
+            return (!silent).then_some(Event::RmrBind {
+                rmr,
+                cookie,
+                status,
+            });
         }
     };
     let len = if success { info.len() } else { 0 };
     let ep = ep.request.handle(index);
-    (!silent).then_some(Event::Dto(DtoEvent { ep, cookie, status, len, operation }))
+    (!silent).then_some(Event::Dto(DtoEvent {
+        ep,
+        cookie,
+        status,
+        len,
+        operation,
+    }))
 }
 
 /// Counts a bind as completed. `None` if the consumer has freed the RMR since.
@@ -455,7 +550,10 @@ pub(crate) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u3
     match window.live.load(Ordering::Acquire) {
         RMR_LIVE => {
             let generation = window.generation.load(Ordering::Relaxed);
-            Some(Rmr(Handle { index: slot, generation }))
+            Some(Rmr(Handle {
+                index: slot,
+                generation,
+            }))
         }
         RMR_RETIRING => {
             shared.work.push(index, &ep.poster.work);
@@ -468,12 +566,10 @@ pub(crate) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u3
 /// Leaves word for the control half.
 pub(super) fn tell(shared: &Shared<'_>, index: u32, ep: &EpShared, trouble: Trouble) {
     // The first cause counts; what follows from it is noise.
-    let _ = ep.poster.trouble.compare_exchange(
-        0,
-        trouble.word(),
-        Ordering::AcqRel,
-        Ordering::Relaxed,
-    );
+    let _ =
+        ep.poster
+            .trouble
+            .compare_exchange(0, trouble.word(), Ordering::AcqRel, Ordering::Relaxed);
     shared.work.push(index, &ep.poster.work);
 }
 
@@ -495,6 +591,8 @@ pub struct EvdReaper<'s, P: Provider> {
 
 impl<P: Provider> fmt::Debug for EvdReaper<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EvdReaper").field("evd", &self.evd).finish_non_exhaustive()
+        f.debug_struct("EvdReaper")
+            .field("evd", &self.evd)
+            .finish_non_exhaustive()
     }
 }

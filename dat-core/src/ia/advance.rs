@@ -32,11 +32,15 @@ impl<P: Provider> Ia<'_, P> {
     pub fn advance(&mut self, now: Instant) -> Next {
         self.provider.service(now);
         for _ in 0..BUDGET {
-            let Some(notice) = self.provider.notice() else { break };
+            let Some(notice) = self.provider.notice() else {
+                break;
+            };
             self.noticed(now, notice);
         }
         for _ in 0..BUDGET {
-            let Some(mad) = self.provider.mad_recv() else { break };
+            let Some(mad) = self.provider.mad_recv() else {
+                break;
+            };
             self.worked = true;
             self.cm.input(now, mad.from, &mad.mad);
             self.connection_events(now);
@@ -47,11 +51,18 @@ impl<P: Provider> Ia<'_, P> {
         self.watched(now);
         self.connection_events(now);
         self.transmit(now);
-        let deadline = [self.cm.next_deadline(), self.provider.next_deadline(), self.soonest()]
-            .into_iter()
-            .flatten()
-            .min();
-        Next { deadline, work: core::mem::take(&mut self.worked) }
+        let deadline = [
+            self.cm.next_deadline(),
+            self.provider.next_deadline(),
+            self.soonest(),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
+        Next {
+            deadline,
+            work: core::mem::take(&mut self.worked),
+        }
     }
 
     /// The next of the consumers' own deadlines.
@@ -60,7 +71,8 @@ impl<P: Provider> Ia<'_, P> {
         let mut index = self.active;
         while let Some(control) = self.eps.handle_at(index).and_then(|ep| self.eps.get(ep)) {
             if control.deadline != Instant::NEVER {
-                soonest = Some(soonest.map_or(control.deadline, |s: Instant| s.min(control.deadline)));
+                soonest =
+                    Some(soonest.map_or(control.deadline, |s: Instant| s.min(control.deadline)));
             }
             index = control.next;
         }
@@ -143,7 +155,10 @@ impl<P: Provider> Ia<'_, P> {
             return;
         }
         self.lost = Some(fault);
-        self.notify(Some(self.async_evd), Event::Async(AsyncEvent::IaCatastrophic));
+        self.notify(
+            Some(self.async_evd),
+            Event::Async(AsyncEvent::IaCatastrophic),
+        );
         for index in 0..self.eps.capacity() {
             if let Some(ep) = self.eps.handle_at(index) {
                 let state = self.state_of(Ep(ep));
@@ -164,12 +179,21 @@ impl<P: Provider> Ia<'_, P> {
         while let Some(line) = shared.ep(index) {
             let next = line.poster.work.next();
             line.poster.work.release();
-            let word = line.poster.trouble.load(core::sync::atomic::Ordering::Acquire);
+            let word = line
+                .poster
+                .trouble
+                .load(core::sync::atomic::Ordering::Acquire);
             if let Some(trouble) = Trouble::from_word(word)
                 && let Some(ep) = self.eps.handle_at(index)
-                && self.state_of(Ep(ep)).is_ok_and(|state| !matches!(state, EpState::Unconnected))
+                && self
+                    .state_of(Ep(ep))
+                    .is_ok_and(|state| !matches!(state, EpState::Unconnected))
             {
-                let qp = self.eps.get(ep).and_then(|control| control.qp).map_or(0, |qp| qp.number);
+                let qp = self
+                    .eps
+                    .get(ep)
+                    .and_then(|control| control.qp)
+                    .map_or(0, |qp| qp.number);
                 self.broken(now, Ep(ep), trouble.fault(qp));
             }
             index = next;
@@ -182,7 +206,9 @@ impl<P: Provider> Ia<'_, P> {
         let mut index = core::mem::replace(&mut self.active, END);
         while let Some(handle) = self.eps.handle_at(index) {
             let ep = Ep(handle);
-            let Some(control) = self.eps.get_mut(handle) else { return };
+            let Some(control) = self.eps.get_mut(handle) else {
+                return;
+            };
             let next = core::mem::replace(&mut control.next, END);
             control.listed = false;
             if self.visit(now, ep) {
@@ -194,7 +220,9 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Takes one Endpoint on; whether it has to be visited again.
     fn visit(&mut self, now: Instant, ep: Ep) -> bool {
-        let Ok(control) = self.ep(ep) else { return false };
+        let Ok(control) = self.ep(ep) else {
+            return false;
+        };
         if control.deadline <= now
             && self.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
         {
@@ -204,15 +232,17 @@ impl<P: Provider> Ia<'_, P> {
         self.establish_step(now, ep);
         match self.state_of(ep) {
             Ok(EpState::ActiveConnectionPending) => true,
-            Ok(EpState::CompletionPending) => {
-                self.ep(ep).is_ok_and(|control| !matches!(control.phase, Phase::None))
-            }
+            Ok(EpState::CompletionPending) => self
+                .ep(ep)
+                .is_ok_and(|control| !matches!(control.phase, Phase::None)),
             Ok(EpState::DisconnectPending) => {
                 self.drain_step(now, ep);
                 self.state_of(ep).ok() == Some(EpState::DisconnectPending)
             }
             Ok(EpState::Disconnected) => {
-                let again = self.ep_mut(ep).is_ok_and(|c| core::mem::take(&mut c.recheck));
+                let again = self
+                    .ep_mut(ep)
+                    .is_ok_and(|c| core::mem::take(&mut c.recheck));
                 if again {
                     self.flush(ep);
                 }
@@ -233,7 +263,9 @@ impl<P: Provider> Ia<'_, P> {
             if self.waiting.is_full() {
                 return;
             }
-            let Some(transmit) = self.cm.poll_transmit(now) else { return };
+            let Some(transmit) = self.cm.poll_transmit(now) else {
+                return;
+            };
             self.send(now, transmit);
         }
     }

@@ -23,7 +23,10 @@ impl<P: Provider> Ia<'_, P> {
             + self.pzs.len()
             + self.evds.len().saturating_sub(1);
         if flag == CloseFlag::Graceful && left != 0 {
-            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateIaInUse));
+            return Err(Error::new(
+                DatType::InvalidState,
+                DatSubtype::InvalidStateIaInUse,
+            ));
         }
         let mut first = Ok(());
         while let Some(ep) = self.eps.find(|_| true) {
@@ -46,7 +49,10 @@ impl<P: Provider> Ia<'_, P> {
                 first = first.and(self.provider.mw_destroy(control.mw).map_err(Error::from));
             }
             if let Some(slot) = self.shared.rmrs.get(Rmr(rmr).0.index as usize) {
-                slot.live.store(crate::shared::lmr::RMR_NONE, core::sync::atomic::Ordering::SeqCst);
+                slot.live.store(
+                    crate::shared::lmr::RMR_NONE,
+                    core::sync::atomic::Ordering::SeqCst,
+                );
             }
         }
         while let Some(lmr) = self.lmrs.find(|_| true) {

@@ -17,7 +17,9 @@ impl<P: Provider> Ia<'_, P> {
     /// Carries out what the connection manager has to tell.
     pub(crate) fn connection_events(&mut self, now: Instant) {
         for _ in 0..BUDGET {
-            let Some(event) = self.cm.poll_event() else { return };
+            let Some(event) = self.cm.poll_event() else {
+                return;
+            };
             self.worked = true;
             match event {
                 CmEvent::Request(request) => self.requested(now, &request),
@@ -95,11 +97,16 @@ impl<P: Provider> Ia<'_, P> {
             refuse(self, Reason::NO_RESOURCES);
             return;
         }
-        let local_ep = if needs_ep { self.tentative_ep(request) } else { None };
+        let local_ep = if needs_ep {
+            self.tentative_ep(request)
+        } else {
+            None
+        };
         let control = CrControl {
             conn: Some(request.conn),
             request: *request,
-            private: RequestData::from_slice(self.cm.private_data(request.conn)).unwrap_or_default(),
+            private: RequestData::from_slice(self.cm.private_data(request.conn))
+                .unwrap_or_default(),
             local_ep,
         };
         if let Some(cr) = self.crs.insert(control).map(Cr) {

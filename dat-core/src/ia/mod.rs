@@ -124,12 +124,20 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     pub(crate) fn owner(&self, conn: ConnId) -> Owner {
-        let owner = self.owners.get(conn.index()).copied().unwrap_or(Owner::Nobody);
+        let owner = self
+            .owners
+            .get(conn.index())
+            .copied()
+            .unwrap_or(Owner::Nobody);
         let current = match owner {
             Owner::Nobody => None,
             Owner::Ep(ep) => self.eps.get(ep.0).and_then(|control| control.conn),
             Owner::Cr(cr) => self.crs.get(cr.0).and_then(|control| control.conn),
         };
-        if current == Some(conn) { owner } else { Owner::Nobody }
+        if current == Some(conn) {
+            owner
+        } else {
+            Owner::Nobody
+        }
     }
 }

@@ -77,7 +77,10 @@ impl<'s, P: Provider> Ia<'s, P> {
             owners,
             waiting: Deque::new(),
             random,
-            async_evd: Evd(Handle { index: u32::MAX, generation: 0 }),
+            async_evd: Evd(Handle {
+                index: u32::MAX,
+                generation: 0,
+            }),
             active: END,
             retiring: 0,
             worked: false,

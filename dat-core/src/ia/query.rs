@@ -145,7 +145,11 @@ impl<P: Provider> Ia<'_, P> {
         let reads = u32::from(limits.max_reads);
         let iov = u32::from(self.max_iov());
         let eps = self.eps.capacity().min(limits.max_qp);
-        let rmrs = if limits.windows { self.rmrs.capacity().min(limits.max_mkey) } else { 0 };
+        let rmrs = if limits.windows {
+            self.rmrs.capacity().min(limits.max_mkey)
+        } else {
+            0
+        };
         let (major, minor, _) = limits.firmware;
         let ia = IaAttr {
             adapter_name: limits.name,

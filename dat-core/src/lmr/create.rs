@@ -36,27 +36,44 @@ impl<P: Provider> Ia<'_, P> {
         if region.addr.checked_add(region.len).is_none()
             || region.len > self.provider.limits().max_region
         {
-            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg4));
+            return Err(Error::new(
+                DatType::InvalidParameter,
+                DatSubtype::InvalidArg4,
+            ));
         }
         if !MemPriv::ALL.contains(privileges) {
-            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6));
+            return Err(Error::new(
+                DatType::InvalidParameter,
+                DatSubtype::InvalidArg6,
+            ));
         }
         if privileges.contains(MemPriv::REMOTE_WRITE) && !privileges.contains(MemPriv::LOCAL_WRITE)
         {
             let subtype = DatSubtype::PrivilegesWrite;
             return Err(Error::new(DatType::PrivilegesViolation, subtype));
         }
-        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
+        let full = Error::new(
+            DatType::InsufficientResources,
+            DatSubtype::ResourceMemoryRegion,
+        );
         let handle = self.lmrs.vacant().ok_or(full)?;
         let mr = self.provider.mr_create(pd, region, privileges.access())?;
         let context = context(handle);
-        let control = LmrControl { pz, mr, region, privileges, context };
+        let control = LmrControl {
+            pz,
+            mr,
+            region,
+            privileges,
+            context,
+        };
         let lmr = self.lmrs.insert(control).map(Lmr).ok_or(full)?;
         if let Some(shared) = self.shared.lmrs.get(handle.index as usize) {
             shared.lkey.store(mr.lkey, Ordering::Relaxed);
             shared.start.store(region.addr, Ordering::Relaxed);
             shared.len.store(region.len, Ordering::Relaxed);
-            shared.rights.store(pz.0.index << 8 | privileges.bits(), Ordering::Relaxed);
+            shared
+                .rights
+                .store(pz.0.index << 8 | privileges.bits(), Ordering::Relaxed);
             shared.bound.store(0, Ordering::Relaxed);
             // ORDER: everything a post looks at precedes the context by which it finds it.
             shared.context.store(context, Ordering::Release);

@@ -16,9 +16,14 @@ impl<P: Provider> Ia<'_, P> {
     pub fn lmr_free(&mut self, lmr: Lmr) -> Result<(), Error> {
         let control = self.lmr(lmr)?;
         let (mr, pz, context) = (control.mr, control.pz, control.context);
-        let Some(shared) = self.shared.lmrs.get(lmr.0.index as usize) else { return Ok(()) };
+        let Some(shared) = self.shared.lmrs.get(lmr.0.index as usize) else {
+            return Ok(());
+        };
         if shared.bound.load(Ordering::Acquire) != 0 {
-            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateLmrInUse));
+            return Err(Error::new(
+                DatType::InvalidState,
+                DatSubtype::InvalidStateLmrInUse,
+            ));
         }
         shared.context.store(NO_CONTEXT, Ordering::SeqCst);
         if let Err(fault) = self.provider.mr_destroy(mr) {

@@ -27,6 +27,9 @@ pub(crate) struct LmrControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn lmr(&self, lmr: Lmr) -> Result<&LmrControl, Error> {
-        self.lmrs.get(lmr.0).ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleLmr))
+        self.lmrs.get(lmr.0).ok_or(Error::new(
+            DatType::InvalidHandle,
+            DatSubtype::InvalidHandleLmr,
+        ))
     }
 }

@@ -9,7 +9,9 @@ use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::{EpOp, EpState, Outcome, outcome};
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Rmr;
-use crate::provider::{Bind, Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue};
+use crate::provider::{
+    Bind, Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue,
+};
 use crate::random::next_key;
 use crate::shared::Shared;
 use crate::shared::ep::{EpShared, Info, Op};
@@ -29,12 +31,16 @@ impl Work<'_> {
     /// What the local memory must grant, and the subtypes of its two refusals.
     const fn rights(self) -> (MemPriv, DatSubtype, DatSubtype) {
         match self {
-            Self::Send => {
-                (MemPriv::LOCAL_READ, DatSubtype::PrivilegesRead, DatSubtype::ProtectionRead)
-            }
-            Self::Recv => {
-                (MemPriv::LOCAL_WRITE, DatSubtype::PrivilegesWrite, DatSubtype::ProtectionWrite)
-            }
+            Self::Send => (
+                MemPriv::LOCAL_READ,
+                DatSubtype::PrivilegesRead,
+                DatSubtype::ProtectionRead,
+            ),
+            Self::Recv => (
+                MemPriv::LOCAL_WRITE,
+                DatSubtype::PrivilegesWrite,
+                DatSubtype::ProtectionWrite,
+            ),
             Self::Write(_) => (
                 MemPriv::LOCAL_READ,
                 DatSubtype::PrivilegesRdmaWrite,
@@ -129,7 +135,9 @@ impl<P: Provider> Poster<P> {
         self.credit(ep)?;
         let info = Info::new(op, len, flags.contains(CompletionFlags::SUPPRESS));
         let post_flags = self.post_flags(flags);
-        let Some(filling) = self.begin(shared, ep, cookie, info) else { return Err(FULL) };
+        let Some(filling) = self.begin(shared, ep, cookie, info) else {
+            return Err(FULL);
+        };
         if state.is_disconnected() {
             self.requests = self.requests.wrapping_add(1);
             kick(shared, self.ep, ep, Direction::Send);
@@ -146,17 +154,21 @@ impl<P: Provider> Poster<P> {
     }
 
     /// The state, if it admits the post at all.
-    fn admit<'s>(&self, shared: &Shared<'s>, op: EpOp) -> Result<(&'s EpShared, EpState), DatReturn> {
+    fn admit<'s>(
+        &self,
+        shared: &Shared<'s>,
+        op: EpOp,
+    ) -> Result<(&'s EpShared, EpState), DatReturn> {
         let Some(ep) = shared.ep(self.ep) else {
-            return Err(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp));
+            return Err(DatReturn::new(
+                DatType::InvalidHandle,
+                DatSubtype::InvalidHandleEp,
+            ));
         };
         let state = EpState::of(ep);
         match outcome(state, op) {
             Outcome::Refuse(ret) => Err(ret),
-            Outcome::Stay
-            | Outcome::Ignore
-            | Outcome::Gone
-            | Outcome::Go { .. } => Ok((ep, state)),
+            Outcome::Stay | Outcome::Ignore | Outcome::Gone | Outcome::Go { .. } => Ok((ep, state)),
         }
     }
 
@@ -164,7 +176,11 @@ impl<P: Provider> Poster<P> {
     fn credit(&mut self, ep: &EpShared) -> Result<(), DatReturn> {
         let consumed = ep.request.consumed.load(Ordering::Acquire);
         self.request_limit = consumed.wrapping_add(self.limits.requests);
-        if self.requests == self.request_limit { Err(FULL) } else { Ok(()) }
+        if self.requests == self.request_limit {
+            Err(FULL)
+        } else {
+            Ok(())
+        }
     }
 
     fn receive(
@@ -211,7 +227,11 @@ impl<P: Provider> Poster<P> {
                 });
             };
             total += u64::from(triplet.len);
-            let segment = Segment { addr: triplet.addr, len: triplet.len, lkey };
+            let segment = Segment {
+                addr: triplet.addr,
+                len: triplet.len,
+                lkey,
+            };
             if list.push(segment).is_err() {
                 return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
             }
@@ -229,7 +249,9 @@ impl<P: Provider> Poster<P> {
             return;
         }
         self.quiet = 0;
-        let Some(filling) = self.begin(shared, ep, 0, Info::new(Op::Drain, 0, true)) else { return };
+        let Some(filling) = self.begin(shared, ep, 0, Info::new(Op::Drain, 0, true)) else {
+            return;
+        };
         // A write of no bytes looks at no key, and ends after everything before it.
         let nowhere = Remote { addr: 0, rkey: 0 };
         let token = self.sq.rdma_write(&[], nowhere, PostFlags::SIGNALED);
@@ -286,16 +308,26 @@ impl<P: Provider> Poster<P> {
         self.credit(ep)?;
         let old_rkey = window.rkey.load(Ordering::Relaxed);
         let new_rkey = next_key(old_rkey, self.random.next());
-        let info = Info::new(Op::Bind, rmr.0.index, flags.contains(CompletionFlags::SUPPRESS));
+        let info = Info::new(
+            Op::Bind,
+            rmr.0.index,
+            flags.contains(CompletionFlags::SUPPRESS),
+        );
         let post_flags = self.post_flags(flags).difference(PostFlags::SOLICITED);
-        let Some(filling) = self.begin(shared, ep, cookie, info) else { return Err(FULL) };
+        let Some(filling) = self.begin(shared, ep, cookie, info) else {
+            return Err(FULL);
+        };
         window.binds.fetch_add(1, Ordering::Relaxed);
         if state.is_disconnected() {
             self.requests = self.requests.wrapping_add(1);
             kick(shared, self.ep, ep, Direction::Send);
             return Ok(new_rkey);
         }
-        let context = if region.is_some() { lmr.context } else { NO_CONTEXT };
+        let context = if region.is_some() {
+            lmr.context
+        } else {
+            NO_CONTEXT
+        };
         if let Some((region, _)) = region {
             region.bound.fetch_add(1, Ordering::Relaxed);
         }
@@ -303,7 +335,9 @@ impl<P: Provider> Poster<P> {
         window.rkey.store(new_rkey, Ordering::Relaxed);
         window.addr.store(lmr.addr, Ordering::Relaxed);
         window.len.store(lmr.len, Ordering::Relaxed);
-        window.privileges.store(privileges.bits(), Ordering::Relaxed);
+        window
+            .privileges
+            .store(privileges.bits(), Ordering::Relaxed);
         let bind = Bind {
             old_rkey,
             new_rkey,
@@ -326,7 +360,10 @@ pub(crate) fn release(shared: &Shared<'_>, context: u32) {
 }
 
 const fn far(remote: &RmrTriplet) -> Remote {
-    Remote { addr: remote.addr, rkey: remote.context }
+    Remote {
+        addr: remote.addr,
+        rkey: remote.context,
+    }
 }
 
 /// Shortens a list to `len` bytes; it holds at least as many.

@@ -116,7 +116,7 @@ impl<P: Provider> Poster<P> {
     }
 
     /// The entry guard and the one segment; `None` sends the post the general way.
-    #[inline]
+    #[inline(always)]
     fn straight<'s>(
         &self,
         shared: &Shared<'s>,
@@ -134,13 +134,21 @@ impl<P: Provider> Poster<P> {
         if shut | illegal | full | odd != 0 {
             return None;
         }
-        let lkey = lmr::find(shared.lmrs, triplet.context)?.lkey_for(triplet, self.limits.pz, need)?;
-        Some((ep, Segment { addr: triplet.addr, len: triplet.len, lkey }))
+        let lkey =
+            lmr::find(shared.lmrs, triplet.context)?.lkey_for(triplet, self.limits.pz, need)?;
+        Some((
+            ep,
+            Segment {
+                addr: triplet.addr,
+                len: triplet.len,
+                lkey,
+            },
+        ))
     }
 
     /// The provider's flags. A suppressed request is signalled nevertheless when it takes the last slot, or after half a
     /// queue of suppressed ones: their slots come back only with a completion.
-    #[inline]
+    #[inline(always)]
     fn post_flags(&mut self, flags: CompletionFlags) -> PostFlags {
         let bits = flags.bits();
         let mut quiet = bits & 1;
@@ -159,7 +167,7 @@ impl<P: Provider> Poster<P> {
     }
 
     /// Publishes a request that is about to be posted.
-    #[inline]
+    #[inline(always)]
     fn begin<'s>(
         &self,
         shared: &Shared<'s>,
@@ -172,20 +180,28 @@ impl<P: Provider> Poster<P> {
         slot.cookie.store(cookie, Ordering::Relaxed);
         slot.info.store(info.word(), Ordering::Relaxed);
         // ORDER: the slot precedes the count that makes it outstanding, for a reaper that flushes.
-        ep.poster.requests.store(self.requests.wrapping_add(1), Ordering::Release);
+        ep.poster
+            .requests
+            .store(self.requests.wrapping_add(1), Ordering::Release);
         Some(Filling { slot, info })
     }
 
     /// Names the request that has been posted, and looks whether the Endpoint is still open.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the map keeps the low half of the sequence")]
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the map keeps the low half of the sequence"
+    )]
     fn commit(&mut self, shared: &Shared<'_>, ep: &EpShared, filling: &Filling<'_>, token: u16) {
         let first = shared.first_token(self.ep);
         if let Some(entry) = shared.token(first, token, self.limits.token_mask) {
             entry.store(self.requests as u16, Ordering::Relaxed);
         }
         // ORDER: cookie and map entry precede the token that a reaper on another thread compares.
-        filling.slot.info.store(filling.info.with_token(token).word(), Ordering::Release);
+        filling
+            .slot
+            .info
+            .store(filling.info.with_token(token).word(), Ordering::Release);
         self.requests = self.requests.wrapping_add(1);
         if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0 {
             self.closed_meanwhile(shared, ep, Direction::Send);
@@ -233,7 +249,9 @@ pub struct EpPoster<'s, P: Provider> {
 
 impl<P: Provider> fmt::Debug for EpPoster<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EpPoster").field("ep", &self.ep).finish_non_exhaustive()
+        f.debug_struct("EpPoster")
+            .field("ep", &self.ep)
+            .finish_non_exhaustive()
     }
 }
 

@@ -22,14 +22,18 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let most = self.limits.max_rdma;
-        if let Some((ep, segment)) = self.straight(shared, segments, flags, most, MemPriv::LOCAL_READ)
+        if let Some((ep, segment)) =
+            self.straight(shared, segments, flags, most, MemPriv::LOCAL_READ)
             && remote.len >= segment.len
         {
             let suppressed = flags.contains(CompletionFlags::SUPPRESS);
             let info = Info::new(Op::RdmaWrite, segment.len, suppressed);
             let post_flags = self.post_flags(flags).difference(PostFlags::SOLICITED);
             if let Some(filling) = self.begin(shared, ep, cookie, info) {
-                let far = Remote { addr: remote.addr, rkey: remote.context };
+                let far = Remote {
+                    addr: remote.addr,
+                    rkey: remote.context,
+                };
                 let token = self.sq.rdma_write(&[segment], far, post_flags);
                 self.commit(shared, ep, &filling, token);
                 return Ok(());
@@ -52,7 +56,8 @@ impl<P: Provider> EpPoster<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.poster.post_rdma_write(&self.shared, segments, cookie, remote, flags)
+        self.poster
+            .post_rdma_write(&self.shared, segments, cookie, remote, flags)
     }
 }
 
@@ -69,6 +74,7 @@ impl<P: Provider> Ia<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let shared = self.shared;
-        self.poster(ep)?.post_rdma_write(&shared, segments, cookie, remote, flags)
+        self.poster(ep)?
+            .post_rdma_write(&shared, segments, cookie, remote, flags)
     }
 }

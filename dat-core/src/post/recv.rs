@@ -32,7 +32,7 @@ impl<P: Provider> Poster<P> {
         self.general(shared, Work::Recv, segments, cookie, flags)
     }
 
-    #[inline]
+    #[inline(always)]
     fn straight_recv<'s>(
         &self,
         shared: &Shared<'s>,
@@ -49,12 +49,20 @@ impl<P: Provider> Poster<P> {
             return None;
         }
         let need = MemPriv::LOCAL_WRITE;
-        let lkey = lmr::find(shared.lmrs, triplet.context)?.lkey_for(triplet, self.limits.pz, need)?;
-        Some((ep, Segment { addr: triplet.addr, len: triplet.len, lkey }))
+        let lkey =
+            lmr::find(shared.lmrs, triplet.context)?.lkey_for(triplet, self.limits.pz, need)?;
+        Some((
+            ep,
+            Segment {
+                addr: triplet.addr,
+                len: triplet.len,
+                lkey,
+            },
+        ))
     }
 
     /// Publishes a receive that is about to be posted. Its token is its sequence, so nothing is left to be added.
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish_recv(&mut self, shared: &Shared<'_>, ep: &EpShared, cookie: u64) {
         let first = shared.first_slot(self.ep);
         if let Some(slot) = shared.receive(first, self.receives, self.limits.recv_mask) {
@@ -65,7 +73,7 @@ impl<P: Provider> Poster<P> {
         ep.poster.receives.store(self.receives, Ordering::Release);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn recheck_recv(&self, shared: &Shared<'_>, ep: &EpShared) {
         if ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0 {
             self.closed_meanwhile(shared, ep, Direction::Recv);

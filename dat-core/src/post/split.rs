@@ -11,13 +11,25 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// Takes the posting half out, for another thread. `INVALID_STATE` if it is out already or the Endpoint is not ready.
     pub fn ep_take_poster(&mut self, ep: Ep) -> Result<EpPoster<'s, P>, Error> {
         self.poster(ep)?;
-        match self.posters.get_mut(ep.0.index as usize).and_then(Option::take) {
-            Some(poster) => Ok(EpPoster { ep, poster, shared: self.shared }),
+        match self
+            .posters
+            .get_mut(ep.0.index as usize)
+            .and_then(Option::take)
+        {
+            Some(poster) => Ok(EpPoster {
+                ep,
+                poster,
+                shared: self.shared,
+            }),
             None => Err(PROVIDER_CONTROL.into()),
         }
     }
 
     /// Puts the posting half back. One of another Interface Adapter comes back as the error.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the half itself comes back, there is no heap for it"
+    )]
     pub fn ep_return_poster(&mut self, half: EpPoster<'s, P>) -> Result<(), EpPoster<'s, P>> {
         let ep = half.ep;
         if !self.poster_is_out(ep) {

@@ -23,7 +23,10 @@ pub(crate) struct PspControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn psp(&self, psp: Psp) -> Result<&PspControl, Error> {
-        self.psps.get(psp.0).ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandlePsp))
+        self.psps.get(psp.0).ok_or(Error::new(
+            DatType::InvalidHandle,
+            DatSubtype::InvalidHandlePsp,
+        ))
     }
 
     /// The PSP that listens on `port`.

@@ -10,12 +10,17 @@ impl<P: Provider> Ia<'_, P> {
     /// Makes a Protection Zone. `INSUFFICIENT_RESOURCES` if the table or the device is full.
     #[doc(alias = "dat_pz_create")]
     pub fn pz_create(&mut self) -> Result<Pz, Error> {
-        let full =
-            Error::new(DatType::InsufficientResources, DatSubtype::ResourceProtectionDomain);
+        let full = Error::new(
+            DatType::InsufficientResources,
+            DatSubtype::ResourceProtectionDomain,
+        );
         if self.pzs.is_full() {
             return Err(full);
         }
         let pd = self.provider.pd_create()?;
-        self.pzs.insert(PzControl { pd, users: 0 }).map(Pz).ok_or(full)
+        self.pzs
+            .insert(PzControl { pd, users: 0 })
+            .map(Pz)
+            .ok_or(full)
     }
 }

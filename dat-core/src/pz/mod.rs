@@ -19,7 +19,10 @@ pub(crate) struct PzControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn pz(&self, pz: Pz) -> Result<&PzControl, Error> {
-        self.pzs.get(pz.0).ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandlePz))
+        self.pzs.get(pz.0).ok_or(Error::new(
+            DatType::InvalidHandle,
+            DatSubtype::InvalidHandlePz,
+        ))
     }
 
     pub(crate) fn hold(&mut self, pz: Option<Pz>) {

@@ -24,7 +24,8 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
-        self.poster.rmr_bind(&self.shared, rmr, lmr, privileges, cookie, flags)
+        self.poster
+            .rmr_bind(&self.shared, rmr, lmr, privileges, cookie, flags)
     }
 }
 
@@ -41,6 +42,7 @@ impl<P: Provider> Ia<'_, P> {
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
         let shared = self.shared;
-        self.poster(ep)?.rmr_bind(&shared, rmr, lmr, privileges, cookie, flags)
+        self.poster(ep)?
+            .rmr_bind(&shared, rmr, lmr, privileges, cookie, flags)
     }
 }

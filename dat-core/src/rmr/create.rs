@@ -19,12 +19,19 @@ impl<P: Provider> Ia<'_, P> {
         if !self.provider.limits().windows {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
         }
-        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
+        let full = Error::new(
+            DatType::InsufficientResources,
+            DatSubtype::ResourceMemoryRegion,
+        );
         if self.rmrs.is_full() {
             return Err(full);
         }
         let mw = self.provider.mw_create(pd)?;
-        let control = RmrControl { pz, mw, retiring: false };
+        let control = RmrControl {
+            pz,
+            mw,
+            retiring: false,
+        };
         let rmr = self.rmrs.insert(control).map(Rmr).ok_or(full)?;
         if let Some(shared) = self.shared.rmrs.get(rmr.0.index as usize) {
             shared.generation.store(rmr.0.generation, Ordering::Relaxed);

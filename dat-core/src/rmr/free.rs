@@ -18,7 +18,9 @@ impl<P: Provider> Ia<'_, P> {
     pub fn rmr_free(&mut self, rmr: Rmr) -> Result<(), Error> {
         let control = self.rmr(rmr)?;
         let mw = control.mw;
-        let Some(shared) = self.shared.rmrs.get(rmr.0.index as usize) else { return Ok(()) };
+        let Some(shared) = self.shared.rmrs.get(rmr.0.index as usize) else {
+            return Ok(());
+        };
         shared.live.store(RMR_RETIRING, Ordering::SeqCst);
         if shared.binds.load(Ordering::SeqCst) != 0 {
             if let Some(control) = self.rmrs.get_mut(rmr.0) {

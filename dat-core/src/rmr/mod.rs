@@ -29,6 +29,9 @@ impl<P: Provider> Ia<'_, P> {
         self.rmrs
             .get(rmr.0)
             .filter(|control| !control.retiring)
-            .ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr))
+            .ok_or(Error::new(
+                DatType::InvalidHandle,
+                DatSubtype::InvalidHandleRmr,
+            ))
     }
 }

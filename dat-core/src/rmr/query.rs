@@ -29,7 +29,12 @@ impl<P: Provider> Ia<'_, P> {
     pub fn rmr_query(&self, rmr: Rmr) -> Result<RmrParam, Error> {
         let pz = self.rmr(rmr)?.pz;
         let Some(shared) = self.shared.rmrs.get(rmr.0.index as usize) else {
-            return Ok(RmrParam { pz, bound: None, privileges: MemPriv::empty(), rmr_context: 0 });
+            return Ok(RmrParam {
+                pz,
+                bound: None,
+                privileges: MemPriv::empty(),
+                rmr_context: 0,
+            });
         };
         let context = shared.lmr_context.load(Ordering::Acquire);
         let bound = (context != NO_CONTEXT).then(|| LmrTriplet {

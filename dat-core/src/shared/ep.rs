@@ -73,7 +73,12 @@ pub(crate) struct Trouble(u32);
 impl Trouble {
     pub(crate) const NONSENSE: Self = Self(0x8000_0000);
 
-    pub(crate) fn completion(status: Status, direction: Direction, syndrome: u8, vendor: u8) -> Self {
+    pub(crate) fn completion(
+        status: Status,
+        direction: Direction,
+        syndrome: u8,
+        vendor: u8,
+    ) -> Self {
         Self(
             0x4000_0000
                 | (u32::from(direction == Direction::Recv)) << 24
@@ -103,7 +108,11 @@ impl Trouble {
             return Fault::new(FaultKind::Nonsense, "completion", cause).of("QP", qp);
         }
         let (syndrome, vendor) = (self.0 as u8, (self.0 >> 8) as u8);
-        let cause = if self.0 & 1 << 24 == 0 { "a request failed" } else { "a receive failed" };
+        let cause = if self.0 & 1 << 24 == 0 {
+            "a request failed"
+        } else {
+            "a receive failed"
+        };
         let mut fault = Fault::new(FaultKind::BadState, "completion", cause).of("QP", qp);
         fault.status = syndrome;
         fault.syndrome = vendor as u32;
@@ -128,7 +137,10 @@ impl QueueLine {
     /// The handle of the Endpoint in slot `index`.
     #[inline]
     pub(crate) fn handle(&self, index: u32) -> Ep {
-        Ep(Handle { index, generation: self.generation.load(Ordering::Relaxed) })
+        Ep(Handle {
+            index,
+            generation: self.generation.load(Ordering::Relaxed),
+        })
     }
 }
 
@@ -193,7 +205,10 @@ pub(crate) struct RequestSlot {
 
 impl RequestSlot {
     pub(crate) const fn new() -> Self {
-        Self { cookie: AtomicU64::new(0), info: AtomicU64::new(Info::EMPTY.0) }
+        Self {
+            cookie: AtomicU64::new(0),
+            info: AtomicU64::new(Info::EMPTY.0),
+        }
     }
 }
 

@@ -36,15 +36,23 @@ pub(crate) struct ConsumerLine {
 impl EvdShared {
     pub(crate) const fn new() -> Self {
         Self {
-            producer: ProducerLine { tail: AtomicU32::new(0), flush: Stack::new() },
-            consumer: ConsumerLine { head: AtomicU32::new(0) },
+            producer: ProducerLine {
+                tail: AtomicU32::new(0),
+                flush: Stack::new(),
+            },
+            consumer: ConsumerLine {
+                head: AtomicU32::new(0),
+            },
         }
     }
 
     /// Events in the ring.
     pub(crate) fn queued(&self) -> u32 {
         let head = self.consumer.head.load(Ordering::Acquire);
-        self.producer.tail.load(Ordering::Relaxed).wrapping_sub(head)
+        self.producer
+            .tail
+            .load(Ordering::Relaxed)
+            .wrapping_sub(head)
     }
 }
 

@@ -54,7 +54,9 @@ impl LmrShared {
         let rights = self.rights.load(Ordering::Relaxed);
         let zone = rights >> 8 ^ pz;
         let lacks = need.bits() & !rights;
-        let offset = triplet.addr.wrapping_sub(self.start.load(Ordering::Relaxed));
+        let offset = triplet
+            .addr
+            .wrapping_sub(self.start.load(Ordering::Relaxed));
         let len = self.len.load(Ordering::Relaxed);
         let room = len.wrapping_sub(offset);
         let outside = (offset > len) | (room < u64::from(triplet.len));

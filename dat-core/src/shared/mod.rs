@@ -15,7 +15,7 @@ pub(crate) mod stack;
 use core::sync::atomic::{AtomicU16, AtomicU64};
 
 use ep::{EpShared, RequestSlot};
-use evd::{EventSlot, EvdShared};
+use evd::{EvdShared, EventSlot};
 use lmr::{LmrShared, RmrShared};
 use stack::Stack;
 

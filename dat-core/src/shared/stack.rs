@@ -21,7 +21,10 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) const fn new() -> Self {
-        Self { next: AtomicU32::new(END), on: AtomicBool::new(false) }
+        Self {
+            next: AtomicU32::new(END),
+            on: AtomicBool::new(false),
+        }
     }
 
     /// The element below; read before [`Self::release`].
@@ -65,7 +68,10 @@ impl Stack {
         loop {
             link.next.store(top, Ordering::Relaxed);
             // ORDER: Release: the link, and all that the pusher wrote before, precede the new top.
-            match self.0.compare_exchange_weak(top, id, Ordering::Release, Ordering::Relaxed) {
+            match self
+                .0
+                .compare_exchange_weak(top, id, Ordering::Release, Ordering::Relaxed)
+            {
                 Ok(_) => return,
                 Err(now) => top = now,
             }

@@ -263,7 +263,7 @@ impl Memory {
         }
         self.flush(port, number);
         let qp = Qp {
-            number: number as u32,
+            number: super::FIRST_QPN | number as u32,
         };
         let fault = Fault::new(FaultKind::BadState, "loop", cause).of("QP", qp.number);
         self.notify(port, Notice::QpError(qp, fault));

@@ -251,6 +251,15 @@ impl Fabric {
         }
     }
 
+    /// The completion index that a queue pair was made with, for forging its completions.
+    #[must_use]
+    pub fn index(&self, port: usize, qp: crate::provider::Qp) -> Option<u32> {
+        let mut inner = self.inner.borrow_mut();
+        inner
+            .qp(port, (qp.number & 0xff) as usize)
+            .map(|qp| qp.index)
+    }
+
     /// Objects alive at a port: pds, keys, completion queues, queue pairs.
     #[must_use]
     pub fn alive(&self, port: usize) -> (usize, usize, usize, usize) {

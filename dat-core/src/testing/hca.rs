@@ -267,7 +267,7 @@ impl<'f> Provider for LoopHca<'f> {
         };
         Ok(NewQp {
             qp: Qp {
-                number: number as u32,
+                number: super::FIRST_QPN | number as u32,
             },
             sq: LoopSq(end.clone()),
             rq: LoopRq(end),
@@ -277,7 +277,7 @@ impl<'f> Provider for LoopHca<'f> {
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
         self.fabric.step("qp_modify")?;
         let port = self.port;
-        let number = qp.number as usize;
+        let number = (qp.number & 0xff) as usize;
         let mut inner = self.fabric.inner.borrow_mut();
         let peer_of = |remote: IpAddr, inner: &super::fabric::Memory| {
             inner
@@ -333,8 +333,13 @@ impl<'f> Provider for LoopHca<'f> {
     }
 
     fn qp_destroy(&mut self, qp: Qp, _sq: LoopSq<'f>, _rq: LoopRq<'f>) -> Result<(), Fault> {
-        self.with(|port| port.qps.get_mut(qp.number as usize)?.take().map(|_| ()))
-            .ok_or_else(|| none("qp_destroy", "QP", qp.number))
+        self.with(|port| {
+            port.qps
+                .get_mut((qp.number & 0xff) as usize)?
+                .take()
+                .map(|_| ())
+        })
+        .ok_or_else(|| none("qp_destroy", "QP", qp.number))
     }
 
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {

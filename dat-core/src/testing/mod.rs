@@ -30,6 +30,8 @@ pub use hca::{LoopCq, LoopHca, LoopRq, LoopSq};
 pub const REQUESTS: usize = 32;
 /// Segments of one request or receive.
 pub const SEGMENTS: usize = 4;
+/// Number of the first queue pair: 0 and 1 mean something on a fabric.
+const FIRST_QPN: u32 = 0x100;
 /// Queue pairs of one port.
 pub const QPS: usize = 16;
 /// Completion queues of one port.

@@ -1,5 +1,13 @@
 //! Two Interface Adapters on one loop fabric, and time in the test's hands.
-#![expect(dead_code, reason = "each test program uses a part of it")]
+#![expect(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a harness; each test program uses a part of it"
+)]
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -39,9 +47,21 @@ pub fn addr(port: u8) -> IpAddr {
 
 pub fn open(fabric: &'static Fabric, port: u8) -> LoopIa {
     let storage: &'static mut Storage<_, 8, 8, 8, 32, 16> = Box::leak(Box::new(Storage::new()));
-    let net = Net { addr: addr(port), prefix: 24, gateway: None, vlan: None };
+    let net = Net {
+        addr: addr(port),
+        prefix: 24,
+        gateway: None,
+        vlan: None,
+    };
     let hca = LoopHca::new(fabric, usize::from(port));
-    Ia::open(hca, storage, net, Instant::ZERO, 0x1234_5678 + u64::from(port)).unwrap()
+    Ia::open(
+        hca,
+        storage,
+        net,
+        Instant::ZERO,
+        0x1234_5678 + u64::from(port),
+    )
+    .unwrap()
 }
 
 /// Which of the three streams of an Endpoint share an Event Dispatcher.
@@ -55,8 +75,13 @@ pub enum Merge {
 }
 
 impl Merge {
-    pub const ALL: [Self; 5] =
-        [Self::Apart, Self::RecvRequest, Self::RecvConn, Self::RequestConn, Self::All];
+    pub const ALL: [Self; 5] = [
+        Self::Apart,
+        Self::RecvRequest,
+        Self::RecvConn,
+        Self::RequestConn,
+        Self::All,
+    ];
 }
 
 impl Side {
@@ -87,19 +112,40 @@ impl Side {
         };
         let conn = conn.unwrap_or_else(|| ia.evd_create(8, c).unwrap());
         let cr = ia.evd_create(2, EvdFlags::CR).unwrap();
-        let lmr = ia.lmr_create(pz, fabric.region(usize::from(port)), MemPriv::ALL).unwrap();
-        let ep = ia.ep_create(Some(pz), Some(recv), Some(request), Some(conn), attr).unwrap();
-        Self { ia, pz, recv, request, conn, cr, ep, lmr }
+        let lmr = ia
+            .lmr_create(pz, fabric.region(usize::from(port)), MemPriv::ALL)
+            .unwrap();
+        let ep = ia
+            .ep_create(Some(pz), Some(recv), Some(request), Some(conn), attr)
+            .unwrap();
+        Self {
+            ia,
+            pz,
+            recv,
+            request,
+            conn,
+            cr,
+            ep,
+            lmr,
+        }
     }
 
     /// A triplet `at` bytes into the port's memory.
     pub fn seg(&self, at: u64, len: u32) -> LmrTriplet {
-        LmrTriplet { addr: self.lmr.region.addr + at, len, context: self.lmr.lmr_context }
+        LmrTriplet {
+            addr: self.lmr.region.addr + at,
+            len,
+            context: self.lmr.lmr_context,
+        }
     }
 
     /// The same for a peer.
     pub fn far(&self, at: u64, len: u32) -> RmrTriplet {
-        RmrTriplet { addr: self.lmr.region.addr + at, len, context: self.lmr.rmr_context }
+        RmrTriplet {
+            addr: self.lmr.region.addr + at,
+            len,
+            context: self.lmr.rmr_context,
+        }
     }
 
     pub fn send(&mut self, cookie: u64, flags: CompletionFlags) -> Result<(), DatReturn> {
@@ -147,7 +193,12 @@ impl Pair {
         let a = Side::new(fabric, 0, merge, attr);
         let mut b = Side::new(fabric, 1, merge, attr);
         b.ia.psp_create(PORT, b.cr, PspFlag::Consumer).unwrap();
-        Self { fabric, a, b, now: Instant::from_nanos(1_000_000_000) }
+        Self {
+            fabric,
+            a,
+            b,
+            now: Instant::from_nanos(1_000_000_000),
+        }
     }
 
     /// Two connected sides with nothing in their queues.
@@ -165,7 +216,10 @@ impl Pair {
         self.ask(b"").unwrap();
         self.settle();
         let cr = self.request().expect("a request");
-        self.b.ia.cr_accept(self.now, cr, Some(self.b.ep), b"").unwrap();
+        self.b
+            .ia
+            .cr_accept(self.now, cr, Some(self.b.ep), b"")
+            .unwrap();
         self.settle();
         for side in [&mut self.a, &mut self.b] {
             let event = side.next(side.conn);

@@ -404,7 +404,7 @@ fn heat_is_a_warning_and_no_reason_to_stop() {
 
 #[test]
 fn geometry_that_does_not_fit_a_page_is_nonsense() {
-    for word in [0x6_6, 0x5_8, 0x0_5, 0xf_f, 0x5_0] {
+    for word in [0x66, 0x58, 0x05, 0xff, 0x50] {
         let platform = Scripted::new();
         platform.set(init_seg::CMDQ_ADDR_L_SZ, word);
         let fault = CommandQueue::new(&platform, None, None).err().unwrap();

@@ -1,1 +1,314 @@
-//! x
+//! A device at work: events, health, addresses.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
+
+use dat_core::provider::FaultKind;
+
+use super::*;
+use crate::eq::QpEvent;
+use crate::prm;
+use crate::prm::eq::{EventType, UAR_EQ_ARM};
+use crate::prm::init_seg;
+use crate::prm::roce::{ROCE_ADDRESS, RoceAddress, RoceAddressIn};
+use crate::scripted::{Reply, Scripted};
+
+fn open(platform: &Scripted) -> Device<'_, Scripted> {
+    Device::open(platform, &Config::default()).unwrap()
+}
+
+fn now(platform: &Scripted) -> Instant {
+    Instant::from_nanos(platform.now())
+}
+
+fn number(number: u32) -> [u8; 28] {
+    let mut data = [0; 28];
+    prm::put(&mut data, 0x18, &number.to_be_bytes());
+    data
+}
+
+#[test]
+fn events_of_both_queues_come_out_and_both_are_armed_again() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.event(3, EventType::CommunicationEstablished, 0, &number(5));
+    platform.event(4, EventType::Completion, 0, &number(6));
+    device.service(now(&platform));
+    assert_eq!(
+        device.next_event(),
+        Some(Event::Qp {
+            qpn: 5,
+            what: QpEvent::Established
+        })
+    );
+    assert_eq!(device.next_event(), Some(Event::Completion { cqn: 6 }));
+    assert_eq!(device.next_event(), None);
+    assert_eq!(platform.rung(UAR_EQ_ARM)[2..], [0x0300_0001, 0x0400_0001]);
+}
+
+#[test]
+fn a_flood_is_read_in_bounded_portions_and_nothing_lost() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    for cqn in 0..200 {
+        platform.event(4, EventType::Completion, 0, &number(cqn));
+    }
+    let mut seen = std::vec::Vec::new();
+    for _ in 0..10 {
+        device.service(now(&platform));
+        assert!(device.events.len() <= 64);
+        while let Some(Event::Completion { cqn }) = device.next_event() {
+            seen.push(cqn);
+        }
+    }
+    assert_eq!(seen, (0..200).collect::<std::vec::Vec<_>>());
+}
+
+#[test]
+fn a_consumer_that_does_not_read_loses_nothing_either() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    for cqn in 0..150 {
+        platform.event(4, EventType::Completion, 0, &number(cqn));
+        device.service(now(&platform));
+    }
+    let mut expected = 0;
+    for _ in 0..4 {
+        while let Some(event) = device.next_event() {
+            assert_eq!(event, Event::Completion { cqn: expected });
+            expected += 1;
+        }
+        device.service(now(&platform));
+    }
+    assert_eq!(expected, 150);
+}
+
+#[test]
+fn unknown_events_pass_unseen() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    for event_type in [0x06, 0x22, 0x55, 0xff] {
+        let mut entry = [0x77; 64];
+        entry[1] = event_type;
+        platform.raw_event(3, entry);
+    }
+    platform.event(3, EventType::PortModule, 1, &[0xff; 28]);
+    platform.event(3, EventType::PortChange, 1, &[0, 0, 0, 0, 0, 0, 0, 0, 0x10]);
+    device.service(now(&platform));
+    assert_eq!(
+        device.next_event(),
+        Some(Event::Port { port: 1, up: false })
+    );
+    assert_eq!(device.next_event(), None);
+}
+
+#[test]
+fn a_counter_that_stands_still_is_a_dead_firmware_after_eight_looks() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.beating.set(false);
+    platform.set(init_seg::HEALTH_COUNTER, 77);
+    for second in 0..9 {
+        assert_eq!(device.next_event(), None, "second {second}");
+        platform.advance(1_000_000_000);
+        device.service(now(&platform));
+    }
+    let Some(Event::Dead(fault)) = device.next_event() else {
+        panic!("not told")
+    };
+    assert!(fault.cause.contains("counter"), "{fault}");
+    assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::Gone);
+    device.service(now(&platform));
+    assert_eq!(device.next_event(), None, "told once");
+    assert_eq!(device.next_deadline(), Instant::NEVER);
+}
+
+#[test]
+fn a_counter_that_pauses_for_six_seconds_is_alive() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    for round in 1..5 {
+        platform.beating.set(false);
+        platform.set(init_seg::HEALTH_COUNTER, round);
+        for _ in 0..7 {
+            platform.advance(1_000_000_000);
+            device.service(now(&platform));
+        }
+        platform.beating.set(true);
+        platform.advance(1_000_000_000);
+        device.service(now(&platform));
+    }
+    assert_eq!(device.next_event(), None);
+}
+
+#[test]
+fn between_its_ticks_health_costs_nothing() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.gone.set(true);
+    device.service(now(&platform));
+    assert_eq!(device.next_event(), None);
+    assert_eq!(
+        device.next_deadline() - now(&platform),
+        Duration::from_secs(1)
+    );
+    platform.advance(1_000_000_000);
+    device.service(now(&platform));
+    assert!(matches!(device.next_event(), Some(Event::Dead(_))));
+}
+
+#[test]
+fn signs_of_death_in_the_registers() {
+    for (offset, value, words) in [
+        (init_seg::HEALTH_WORD, 0x0d << 16, "in error"),
+        (init_seg::HEALTH_COUNTER, 0x07 << 24, "core"),
+        (init_seg::CMDQ_ADDR_L_SZ, 1 << 8 | 0x56, "disabled"),
+        (init_seg::CMDQ_ADDR_L_SZ, 7 << 8 | 0x56, "reset"),
+    ] {
+        let platform = Scripted::new();
+        let mut device = open(&platform);
+        platform.set(offset, value);
+        platform.advance(1_000_000_000);
+        device.service(now(&platform));
+        let Some(Event::Dead(fault)) = device.next_event() else {
+            panic!("{words}")
+        };
+        assert!(fault.cause.contains(words), "{fault}");
+    }
+}
+
+#[test]
+fn heat_kills_only_with_a_request_for_reset() {
+    for (severity, dead) in [(0, false), (1 << 31, true)] {
+        let platform = Scripted::new();
+        let mut device = open(&platform);
+        platform.set(init_seg::HEALTH_WORD, 0x10 << 16);
+        platform.set(init_seg::HEALTH_SEVERITY, severity);
+        platform.advance(1_000_000_000);
+        device.service(now(&platform));
+        assert_eq!(device.next_event().is_some(), dead);
+    }
+}
+
+#[test]
+fn an_internal_error_event_makes_it_look_at_once() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.event(3, EventType::InternalError, 0, &[0; 28]);
+    device.service(now(&platform));
+    assert_eq!(device.next_event(), None, "nothing wrong to be seen");
+    platform.event(3, EventType::InternalError, 0, &[0; 28]);
+    platform.set(init_seg::HEALTH_WORD, 0x01 << 16);
+    device.service(now(&platform));
+    assert!(matches!(device.next_event(), Some(Event::Dead(_))));
+}
+
+#[test]
+fn a_death_found_by_a_command_is_told_by_service() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    platform.script(|_| Reply::Sick(1));
+    assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::Gone);
+    device.service(now(&platform));
+    assert!(matches!(device.next_event(), Some(Event::Dead(fault)) if fault.syndrome == 1));
+}
+
+#[test]
+fn addresses_go_in_as_the_table_wants_them() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    device
+        .set_roce_address(2, IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1)), None)
+        .unwrap();
+    let v6 = Ipv6Addr::new(0xfe80, 0, 0, 0, 1, 2, 3, 4);
+    device
+        .set_roce_address(15, IpAddr::V6(v6), Some(100))
+        .unwrap();
+    device.clear_roce_address(2).unwrap();
+    let sent = platform.commands(Opcode::SetRoceAddress);
+    let entry = |n: usize| RoceAddress::read(&sent[n].input, ROCE_ADDRESS);
+    assert_eq!(sent[0].input.len(), 48);
+    assert_eq!(
+        RoceAddressIn::read(&sent[0].input, 0).roce_address_index(),
+        2
+    );
+    assert_eq!(entry(0).source_l3_address(), 0xffff_c0a8_0701);
+    assert_eq!(
+        (entry(0).source_mac_47_32(), entry(0).source_mac_31_0()),
+        (0x0002, 0xc9a1_b2c3)
+    );
+    assert_eq!(
+        (
+            entry(0).roce_l3_type(),
+            entry(0).roce_version(),
+            entry(0).vlan_valid()
+        ),
+        (0, 2, false)
+    );
+    assert_eq!(entry(1).source_l3_address(), v6.to_bits());
+    assert_eq!(
+        (
+            entry(1).roce_l3_type(),
+            entry(1).vlan_valid(),
+            entry(1).vlan_id()
+        ),
+        (1, true, 100)
+    );
+    assert_eq!(entry(2).source_l3_address(), 0);
+    assert_eq!(
+        (entry(2).source_mac_31_0(), entry(2).roce_version()),
+        (0, 2)
+    );
+}
+
+#[test]
+fn addresses_the_firmware_would_refuse_are_refused_here_in_words() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    for vlan in [0, 4095, 65535] {
+        let fault = device.set_roce_address(0, address, Some(vlan)).unwrap_err();
+        assert_eq!(
+            (fault.kind, fault.object),
+            (FaultKind::BadParameter, "RoCE address")
+        );
+    }
+    assert_eq!(
+        device
+            .set_roce_address(16, address, None)
+            .unwrap_err()
+            .number,
+        16
+    );
+    device.identity.mac = [1, 0, 0, 0, 0, 1];
+    assert!(
+        device
+            .set_roce_address(0, address, None)
+            .unwrap_err()
+            .cause
+            .contains("multicast")
+    );
+    assert!(platform.commands(Opcode::SetRoceAddress).is_empty());
+}
+
+#[test]
+fn the_port_says_whether_it_is_up() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    assert!(device.port_up().unwrap());
+    platform.script(|_| Reply::Answer(std::vec![0; 16]));
+    assert!(!device.port_up().unwrap());
+}
+
+#[test]
+fn small_objects_come_and_go_by_number() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    let pd = device.alloc_pd().unwrap();
+    device.dealloc_pd(pd).unwrap();
+    let uar = device.alloc_uar().unwrap();
+    assert_eq!(uar.offset, uar.number as usize * 4096);
+    device.dealloc_uar(uar).unwrap();
+    let dealloc = &platform.commands(Opcode::DeallocPd)[0];
+    assert_eq!(InputHead::read(&dealloc.input, 0).number(), pd);
+}

@@ -7,3 +7,6 @@
 pub mod mkey;
 pub mod pages;
 pub mod window;
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Layouts of the mlx5 programmer's reference manual (PRM): data only, no input or output, no decisions.
 //!
 //! # Notation
-//! Mailboxes and contexts are written with [`layout!`], one line a field, in the manual's own terms: the byte offset of
+//! Mailboxes and contexts are written with `layout!`, one line a field, in the manual's own terms: the byte offset of
 //! the big-endian dword, then the bits inside it.
 //! ```text
 //! layout! {
@@ -43,6 +43,9 @@ pub mod tir;
 pub mod tis;
 pub mod vport;
 pub mod wqe;
+
+#[cfg(test)]
+mod tests;
 
 /// One field of a layout, for cross-checks by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

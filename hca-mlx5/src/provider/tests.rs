@@ -1,1 +1,525 @@
+//! The provider against a device that answers every command: tables, handles, events, teardown.
 
+use core::net::{Ipv4Addr, Ipv6Addr};
+use std::vec::Vec;
+
+use dat_core::provider::{
+    Bind, CompletionQueue as _, Mtu, PostFlags, RecvQueue as _, Segment, SendQueue as _,
+};
+
+use super::*;
+use crate::prm::cmd::Opcode;
+use crate::queue::scripted::{ARENA_ADDR, Op, Scripted, UAR};
+
+type Hca<'p, const WC: bool> = Mlx5<'p, Scripted<WC>, 4, 4, 8>;
+
+fn open<const WC: bool>(p: &Scripted<WC>) -> Hca<'_, WC> {
+    Mlx5::over(p.device(), &Config::default()).unwrap()
+}
+
+fn init(pd: Pd, cq: seam::Cq) -> QpInit {
+    QpInit {
+        pd,
+        send_cq: cq,
+        recv_cq: cq,
+        requests: 8,
+        receives: 8,
+        request_segments: 2,
+        receive_segments: 1,
+        index: 7,
+    }
+}
+
+const NET: Net = Net {
+    addr: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1)),
+    prefix: 24,
+    gateway: None,
+    vlan: None,
+};
+const REGION: Region = Region {
+    addr: ARENA_ADDR,
+    len: 4096,
+};
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+#[test]
+fn limits_are_the_devices_and_the_tables() {
+    let p = Scripted::<false>::new();
+    let hca = open(&p);
+    let limits = hca.limits();
+    assert_eq!((limits.max_qp, limits.max_cq, limits.max_mkey), (4, 4, 8));
+    assert_eq!(
+        (limits.max_cqe, limits.max_qp_requests, limits.max_reads),
+        (1 << 22, 10_922, 16)
+    );
+    assert_eq!((limits.max_message, limits.max_segments), (1 << 30, 10));
+    assert_eq!((limits.mtu, limits.firmware), (Mtu::B1024, (14, 12, 1220)));
+    assert!(limits.windows);
+}
+
+#[test]
+fn token_space_covers_the_ring_and_keeps_the_promise() {
+    let p = Scripted::<false>::new();
+    let hca = open(&p);
+    assert_eq!(hca.token_space(0), 1);
+    for requests in 1..=10_922_u16 {
+        let space = u32::from(hca.token_space(requests));
+        assert!(space.is_power_of_two() && space >= 3 * u32::from(requests));
+        assert!(space <= 4 * u32::from(requests).next_power_of_two());
+    }
+    assert_eq!(hca.token_space(u16::MAX), 1 << 15);
+}
+
+#[test]
+fn a_whole_life() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let held = p.held();
+    let pd = hca.pd_create().unwrap();
+    let (cq, end) = hca.cq_create(16).unwrap();
+    let mr = hca.mr_create(pd, REGION, Access::all()).unwrap();
+    let mw = hca.mw_create(pd).unwrap();
+    let NewQp { qp, mut sq, mut rq } = hca.qp_create(&init(pd, cq)).unwrap();
+    assert_eq!(mr.lkey, mr.rkey);
+    hca.qp_modify(
+        qp,
+        &QpStep::Init {
+            access: Access::empty(),
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        rq.recv(&[Segment {
+            addr: ARENA_ADDR,
+            len: 64,
+            lkey: mr.lkey
+        }]),
+        0
+    );
+    assert_eq!(sq.send(&[], PostFlags::SIGNALED), 0);
+    hca.qp_modify(qp, &QpStep::Reset).unwrap();
+    hca.qp_restart(qp, &mut sq, &mut rq);
+    assert_eq!(sq.send(&[], PostFlags::SIGNALED), 0);
+    hca.qp_destroy(qp, sq, rq).unwrap();
+    hca.mw_destroy(mw).unwrap();
+    hca.mr_destroy(mr).unwrap();
+    hca.cq_destroy(cq, end).unwrap();
+    hca.pd_destroy(pd).unwrap();
+    assert_eq!(p.held(), held);
+}
+
+#[test]
+fn completions_come_back_by_index() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let (cq, mut end) = hca.cq_create(16).unwrap();
+    let NewQp { mut sq, .. } = hca.qp_create(&init(pd, cq)).unwrap();
+    let bind = Bind {
+        old_rkey: 1,
+        new_rkey: 2,
+        lkey: 3,
+        addr: 4,
+        len: 5,
+        access: Access::empty(),
+    };
+    sq.bind(&bind, PostFlags::empty());
+    let token = sq.send(&[], PostFlags::SIGNALED);
+    let mut cqe = [0; 64];
+    let index = p.of(Opcode::CreateQp)[1].bits(0x18 + 0x10, 23, 0);
+    cqe[0x20..0x24].copy_from_slice(&index.to_be_bytes());
+    cqe[0x3c..0x3e].copy_from_slice(&token.to_be_bytes());
+    p.put(p.cq_ring(2), &cqe);
+    let completion = end.poll().unwrap();
+    assert_eq!((completion.index, completion.token), (7, 3));
+}
+
+#[test]
+fn strangers_are_refused_without_a_command() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let (cq, _end) = hca.cq_create(1).unwrap();
+    let (_other, other_end) = hca.cq_create(1).unwrap();
+    let mr = hca.mr_create(pd, REGION, Access::all()).unwrap();
+    let mw = hca.mw_create(pd).unwrap();
+    let before = p.commands.borrow().len();
+    let faults = [
+        hca.pd_destroy(Pd(0x999)).unwrap_err(),
+        hca.mr_create(Pd(0x999), REGION, Access::all()).unwrap_err(),
+        hca.mw_create(Pd(0x999)).unwrap_err(),
+        hca.mr_destroy(Mr {
+            lkey: mr.lkey ^ 1,
+            rkey: mr.rkey,
+        })
+        .unwrap_err(),
+        hca.mr_destroy(Mr {
+            lkey: mw.rkey,
+            rkey: mw.rkey,
+        })
+        .unwrap_err(),
+        hca.mw_destroy(Mw { rkey: mr.rkey }).unwrap_err(),
+        hca.cq_destroy(cq, other_end).unwrap_err(),
+        hca.qp_create(&init(Pd(0x999), cq)).unwrap_err(),
+        hca.qp_create(&init(pd, seam::Cq(0x999))).unwrap_err(),
+        hca.qp_modify(Qp { number: 0x999 }, &QpStep::Error)
+            .unwrap_err(),
+    ];
+    for fault in faults {
+        assert_eq!(fault.kind, FaultKind::BadParameter, "{fault}");
+        assert!(!fault.object.is_empty());
+    }
+    assert_eq!(p.commands.borrow().len(), before);
+}
+
+#[test]
+fn what_is_in_use_is_not_destroyed() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let (cq, end) = hca.cq_create(1).unwrap();
+    let NewQp { qp, sq, rq } = hca.qp_create(&init(pd, cq)).unwrap();
+    assert_eq!(
+        hca.cq_destroy(cq, end).unwrap_err().kind,
+        FaultKind::BadState
+    );
+    assert_eq!(hca.pd_destroy(pd).unwrap_err().kind, FaultKind::BadState);
+    hca.qp_destroy(qp, sq, rq).unwrap();
+    hca.mw_create(pd).unwrap();
+    assert_eq!(hca.pd_destroy(pd).unwrap_err().kind, FaultKind::BadState);
+}
+
+#[test]
+fn full_tables_say_so_and_leak_nothing() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let (cq, _end) = hca.cq_create(1).unwrap();
+    let mut ends = Vec::new();
+    for _ in 0..4 {
+        ends.push(hca.qp_create(&init(pd, cq)).unwrap());
+    }
+    for _ in 0..8 {
+        hca.mw_create(pd).unwrap();
+    }
+    let before = p.commands.borrow().len();
+    assert_eq!(
+        hca.qp_create(&init(pd, cq)).unwrap_err().kind,
+        FaultKind::Resources
+    );
+    assert_eq!(hca.mw_create(pd).unwrap_err().kind, FaultKind::Resources);
+    let fault = hca.mr_create(pd, REGION, Access::all()).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Resources);
+    assert_eq!(p.commands.borrow().len(), before);
+    for _ in 0..3 {
+        hca.cq_create(1).unwrap();
+    }
+    assert_eq!(
+        hca.cq_create(1).map(drop).unwrap_err().kind,
+        FaultKind::Resources
+    );
+}
+
+#[test]
+fn refusals_keep_the_objects() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let mr = hca.mr_create(pd, REGION, Access::all()).unwrap();
+    p.refuse(Opcode::DestroyMkey, 6, 0);
+    assert_eq!(hca.mr_destroy(mr).unwrap_err().status, 6);
+    p.refusals.borrow_mut().clear();
+    hca.mr_destroy(mr).unwrap();
+    assert!(hca.mr_destroy(mr).is_err());
+}
+
+#[test]
+fn close_destroys_what_is_left_in_reverse() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let (cq, _end) = hca.cq_create(1).unwrap();
+    let _new = hca.qp_create(&init(pd, cq)).unwrap();
+    hca.mr_create(pd, REGION, Access::all()).unwrap();
+    hca.set_net(&NET, NOW).unwrap();
+    hca.close().unwrap();
+    let count = |op| p.of(op).len();
+    assert_eq!(count(Opcode::CreateQp), count(Opcode::DestroyQp));
+    assert_eq!(count(Opcode::CreateCq), count(Opcode::DestroyCq));
+    assert_eq!(count(Opcode::CreateMkey), count(Opcode::DestroyMkey));
+    assert_eq!(count(Opcode::AllocPd), count(Opcode::DeallocPd));
+    assert_eq!(count(Opcode::CreateSq), count(Opcode::DestroySq));
+    assert_eq!(count(Opcode::CreateRq), count(Opcode::DestroyRq));
+    assert_eq!(p.held(), 0, "all of the arena is free again");
+    let ops: Vec<Opcode> = p.commands.borrow().iter().map(|c| c.op).collect();
+    let at = |op| ops.iter().rposition(|o| *o == op).unwrap();
+    assert!(at(Opcode::DestroyQp) < at(Opcode::TeardownHca));
+    assert!(hca.mad_send(&path(), &[0; 256]).is_err());
+}
+
+fn path() -> Path {
+    Path {
+        remote: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2)),
+        remote_mac: [2, 0, 0, 0, 0, 2],
+        source_index: 0,
+        hop_limit: 64,
+        traffic_class: 0,
+        flow_label: 1,
+    }
+}
+
+fn rtr() -> QpStep {
+    QpStep::Rtr {
+        path: path(),
+        remote_qpn: 1,
+        rq_psn: 1,
+        mtu: Mtu::B1024,
+        responder_resources: 1,
+        min_rnr_timer: 12,
+    }
+}
+
+#[test]
+fn nothing_connects_before_the_port_has_an_address() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let (cq, _end) = hca.cq_create(1).unwrap();
+    let NewQp { qp, .. } = hca.qp_create(&init(pd, cq)).unwrap();
+    assert_eq!(
+        hca.qp_modify(qp, &rtr()).unwrap_err().kind,
+        FaultKind::BadState
+    );
+    assert!(matches!(hca.resolve(NET.addr, NOW), Poll::Ready(Err(_))));
+    hca.set_net(&NET, NOW).unwrap();
+    hca.qp_modify(qp, &rtr()).unwrap();
+    assert_eq!(
+        hca.set_net(&NET, NOW).unwrap_err().kind,
+        FaultKind::BadState
+    );
+}
+
+#[test]
+fn the_own_address_resolves_at_once_and_others_after_a_question() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    hca.set_net(&NET, NOW).unwrap();
+    let Poll::Ready(Ok(own)) = hca.resolve(NET.addr, NOW) else {
+        panic!("pending")
+    };
+    assert_eq!(
+        (own.remote, own.source_index, own.hop_limit),
+        (NET.addr, 0, 64)
+    );
+    assert!((1..=0xf_ffff).contains(&own.flow_label));
+    p.take();
+    assert!(hca.resolve(path().remote, NOW).is_pending());
+    let rang = p.take().iter().any(|op| matches!(op, Op::Write64(..)));
+    assert!(rang, "the question is out");
+    assert!(hca.next_deadline().is_some());
+}
+
+#[test]
+fn both_ipv6_addresses_have_their_index() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+    let net = Net {
+        addr: IpAddr::V6(addr),
+        prefix: 64,
+        gateway: None,
+        vlan: None,
+    };
+    hca.set_net(&net, NOW).unwrap();
+    assert_eq!(p.of(Opcode::SetRoceAddress).len(), 2);
+    let network = hca.network.as_ref().unwrap();
+    let peer = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9));
+    assert_eq!(network.source_index(peer), 1);
+    assert_eq!(
+        network.source_index(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2))),
+        0
+    );
+}
+
+#[test]
+fn a_failed_network_leaves_nothing_behind() {
+    for op in [
+        Opcode::SetRoceAddress,
+        Opcode::CreateRq,
+        Opcode::CreateSq,
+        Opcode::CreateTir,
+    ] {
+        let p = Scripted::<false>::new();
+        let mut hca = open(&p);
+        let held = p.held();
+        p.refuse(op, 3, 0);
+        assert!(hca.set_net(&NET, NOW).is_err());
+        assert_eq!(p.held(), held, "{op:?}");
+        p.refusals.borrow_mut().clear();
+        hca.set_net(&NET, NOW).unwrap();
+    }
+}
+
+#[test]
+fn events_become_notices_of_known_objects() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let (cq, _end) = hca.cq_create(1).unwrap();
+    let NewQp { qp, .. } = hca.qp_create(&init(pd, cq)).unwrap();
+    let qpn = qp.number;
+    let lost = Fault::new(FaultKind::Gone, "health", "test");
+    for event in [
+        Event::Completion { cqn: cq.0 },
+        Event::Completion { cqn: 0x999 },
+        Event::CqError {
+            cqn: cq.0,
+            syndrome: 1,
+        },
+        Event::CqError {
+            cqn: 0x999,
+            syndrome: 1,
+        },
+        Event::Qp {
+            qpn,
+            what: QpEvent::Established,
+        },
+        Event::Qp {
+            qpn,
+            what: QpEvent::AccessError,
+        },
+        Event::Qp {
+            qpn,
+            what: QpEvent::Drained,
+        },
+        Event::Qp {
+            qpn: 0x999,
+            what: QpEvent::AccessError,
+        },
+        Event::Port { port: 1, up: false },
+        Event::Dead(lost),
+    ] {
+        let _ = hca.device.events.push_back(event);
+    }
+    hca.collect(NOW);
+    let notices: Vec<_> = core::iter::from_fn(|| hca.notice()).collect();
+    assert_eq!(notices.len(), 6);
+    assert!(matches!(notices[0], Notice::Completion(c) if c == cq));
+    assert!(matches!(notices[1], Notice::CqError(c) if c == cq));
+    assert!(matches!(notices[2], Notice::Established(q) if q == qp));
+    assert!(matches!(notices[3], Notice::QpError(q, f) if q == qp && f.number == qpn));
+    // The event said down; the port, asked, is up again.
+    assert!(matches!(notices[4], Notice::Link(true)));
+    assert!(matches!(notices[5], Notice::Catastrophic(f) if f == lost));
+}
+
+#[test]
+fn failures_of_qp1_stay_inside_and_are_mended() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let number = p.of(Opcode::Rst2InitQp)[0].word(8);
+    let event = Event::Qp {
+        qpn: number,
+        what: QpEvent::Catastrophic,
+    };
+    let _ = hca.device.events.push_back(event);
+    hca.service(NOW);
+    assert!(hca.notice().is_none());
+    assert_eq!(p.of(Opcode::Rtr2RtsQp).len(), 2);
+}
+
+#[test]
+fn more_events_than_notices_wait_in_the_device() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let (cq, _end) = hca.cq_create(1).unwrap();
+    let mut seen = 0;
+    for _ in 0..3 {
+        while hca
+            .device
+            .events
+            .push_back(Event::Completion { cqn: cq.0 })
+            .is_ok()
+        {}
+        hca.collect(NOW);
+    }
+    while hca.notice().is_some() {
+        seen += 1;
+        hca.collect(NOW);
+    }
+    assert_eq!(seen, NOTICES + hca.device.events.capacity());
+}
+
+#[test]
+fn blueflame_registers_are_one_per_queue_pair() {
+    let p = Scripted::<true>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let (cq, _end) = hca.cq_create(1).unwrap();
+    let mut posted = Vec::new();
+    let mut queues = Vec::new();
+    for _ in 0..4 {
+        let mut new = hca.qp_create(&init(pd, cq)).unwrap();
+        p.take();
+        new.sq.send(&[], PostFlags::SIGNALED);
+        posted.extend(p.take().into_iter().filter_map(|op| {
+            if let Op::Block(at, _) = op {
+                Some(at & 0xfff)
+            } else {
+                None
+            }
+        }));
+        queues.push(new);
+    }
+    assert_eq!(posted, [0x800, 0xa00, 0xc00, 0xe00]);
+    assert_eq!(p.of(Opcode::AllocUar).len(), 1);
+    let NewQp { qp, sq, rq } = queues.remove(1);
+    hca.qp_destroy(qp, sq, rq).unwrap();
+    let mut again = hca.qp_create(&init(pd, cq)).unwrap();
+    p.take();
+    again.sq.send(&[], PostFlags::SIGNALED);
+    assert!(
+        p.take()
+            .iter()
+            .any(|op| matches!(op, Op::Block(at, _) if at & 0xfff == 0xa00))
+    );
+    hca.close().unwrap();
+    assert_eq!(
+        p.of(Opcode::DeallocUar).len(),
+        2,
+        "its own and the driver's"
+    );
+}
+
+#[test]
+fn without_write_combining_all_share_one_register() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let (cq, _end) = hca.cq_create(1).unwrap();
+    for _ in 0..2 {
+        let mut new = hca.qp_create(&init(pd, cq)).unwrap();
+        p.take();
+        new.sq.send(&[], PostFlags::SIGNALED);
+        assert!(
+            p.take()
+                .iter()
+                .any(|op| matches!(op, Op::Write64(at, _) if *at == UAR + 0x800))
+        );
+    }
+    assert!(p.of(Opcode::AllocUar).is_empty());
+}
+
+#[test]
+fn devices_that_cannot_serve_are_refused() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    device.caps.general.set_cqe_version(0);
+    let fault = Hca::over(device, &Config::default()).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Unsupported);
+    let mut device = p.device();
+    device.caps.general.set_imaicl(false);
+    let mut hca = Hca::over(device, &Config::default()).unwrap();
+    let pd = hca.pd_create().unwrap();
+    assert_eq!(hca.mw_create(pd).unwrap_err().kind, FaultKind::Unsupported);
+}

@@ -90,94 +90,74 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.cqn
     }
 
-    /// Counts an entry that no queue pair of ours can have caused.
-    #[cold]
-    fn skip(&mut self) {
-        self.skipped = self.skipped.saturating_add(1);
+    /// The word of the current entry that says whose it is, and the entry's place.
+    #[inline]
+    fn look(&self) -> (Owner, usize) {
+        let slot = self.ring.slot(self.tail, LOG_CQE);
+        let owner = self.platform.load32(slot.wrapping_add(cqe::OWNER_AT));
+        (Owner::from_word(u32::from_be(owner)), slot)
     }
 
-    /// An error entry.
+    /// Everything else the current entry says, which is the driver's by now.
+    #[inline]
+    fn read(&self, slot: usize) -> [u64; 4] {
+        // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and those of the data it
+        // announces.
+        self.platform.after_ownership();
+        self.platform
+            .load_words(slot.wrapping_add(cqe::WORDS_AT))
+            .map(u64::from_be)
+    }
+
+    /// Gives the current entry back to the device.
+    #[inline]
+    fn advance(&mut self) {
+        self.tail = self.tail.wrapping_add(1);
+        // The index is only a licence to overwrite, and the ring has an entry for every request that can be outstanding:
+        // no order against the loads above is needed.
+        self.platform
+            .store32(self.record.first(), (self.tail & INDEX_MASK).to_be());
+    }
+
+    /// The next completion when the current entry is none of a success.
     #[cold]
-    fn failure(
-        &self,
-        slot: usize,
-        words: [u64; 2],
-        direction: Direction,
-        owner: Owner,
-    ) -> Completion {
-        let [cause] = self
-            .platform
-            .load_words(slot.wrapping_add(0x30))
-            .map(u64::from_be);
-        let cause = Cause::from_word(cause);
-        Completion {
-            index: Index::from_word(words[0]).user_index(),
-            len: 0,
-            token: owner.wqe_counter(),
-            direction,
-            status: cqe::status(cause.syndrome()),
-            syndrome: cause.syndrome(),
-            vendor: cause.vendor_err_synd(),
+    fn unusual(&mut self) -> Option<Completion> {
+        // A device that writes nonsense faster than it can be read must not keep the caller here.
+        for _ in 0..self.ring.slots() {
+            let (owner, slot) = self.look();
+            if owner.owner() != self.ring.lap(self.tail) || owner.opcode() == cqe::INVALID {
+                return None;
+            }
+            let words = self.read(slot);
+            self.advance();
+            let completion = match owner.opcode() {
+                cqe::REQUESTER_ERROR => Some(failure(words, owner, Direction::Send)),
+                cqe::RESPONDER_ERROR => Some(failure(words, owner, Direction::Recv)),
+                opcode => direction(opcode, owner).map(|way| success(words, owner, way)),
+            };
+            if completion.is_some() {
+                return completion;
+            }
+            // Of a kind that no queue pair of this driver causes.
+            self.skipped = self.skipped.saturating_add(1);
         }
+        None
     }
 }
 
 impl<P: Platform> CompletionQueue for Cq<'_, P> {
     #[inline]
     fn poll(&mut self) -> Option<Completion> {
-        let mut budget = self.ring.slots();
-        loop {
-            let slot = self.ring.slot(self.tail, LOG_CQE);
-            let owner = self.platform.load32(slot.wrapping_add(cqe::OWNER_AT));
-            let owner = Owner::from_word(u32::from_be(owner));
-            if owner.owner() != self.ring.lap(self.tail) || owner.opcode() == cqe::INVALID {
-                return None;
-            }
-            // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and those of the data
-            // it announces.
-            self.platform.after_ownership();
-            let words = self
-                .platform
-                .load_words::<2>(slot.wrapping_add(cqe::WORDS_AT));
-            let words = words.map(u64::from_be);
-            let plain = owner.format() == 0;
-            let completion = match owner.opcode() {
-                cqe::REQUESTER if plain => {
-                    let [source] = self
-                        .platform
-                        .load_words(slot.wrapping_add(0x38))
-                        .map(u64::from_be);
-                    let read = Source::from_word(source).sop() == wqe::RDMA_READ;
-                    let len = if read {
-                        Length::from_word(words[1]).byte_cnt()
-                    } else {
-                        0
-                    };
-                    Some(success(words[0], len, owner, Direction::Send))
-                }
-                cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE if plain => {
-                    let len = Length::from_word(words[1]).byte_cnt();
-                    Some(success(words[0], len, owner, Direction::Recv))
-                }
-                cqe::REQUESTER_ERROR => Some(self.failure(slot, words, Direction::Send, owner)),
-                cqe::RESPONDER_ERROR => Some(self.failure(slot, words, Direction::Recv, owner)),
-                _ => None,
-            };
-            self.tail = self.tail.wrapping_add(1);
-            // The index is only a licence to overwrite, and the ring has an entry for every request that can be
-            // outstanding: no order against the loads above is needed.
-            self.platform
-                .store32(self.record.first(), (self.tail & INDEX_MASK).to_be());
-            if completion.is_some() {
-                return completion;
-            }
-            self.skip();
-            budget = budget.wrapping_sub(1);
-            if budget == 0 {
-                // A device that writes nonsense faster than it can be read must not keep the caller here.
-                return None;
-            }
+        let (owner, slot) = self.look();
+        if owner.owner() != self.ring.lap(self.tail) {
+            return None;
         }
+        let Some(direction) = direction(owner.opcode(), owner) else {
+            return self.unusual();
+        };
+        let words = self.read(slot);
+        self.advance();
+        Some(success(words, owner, direction))
     }
 
     fn arm(&mut self, solicited_only: bool) {
@@ -196,16 +176,49 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     }
 }
 
+/// The queue that an entry of a success belongs to; none for all other entries.
+#[inline]
+fn direction(opcode: u8, owner: Owner) -> Option<Direction> {
+    match opcode {
+        _ if owner.format() != 0 => None,
+        cqe::REQUESTER => Some(Direction::Send),
+        cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE => Some(Direction::Recv),
+        _ => None,
+    }
+}
+
 /// A successful entry.
 #[inline]
-fn success(index: u64, len: u32, owner: Owner, direction: Direction) -> Completion {
+fn success([index, length, _, source]: [u64; 4], owner: Owner, direction: Direction) -> Completion {
+    let filled = match direction {
+        Direction::Send => Source::from_word(source).sop() == wqe::RDMA_READ,
+        Direction::Recv => true,
+    };
     Completion {
         index: Index::from_word(index).user_index(),
-        len,
+        len: if filled {
+            Length::from_word(length).byte_cnt()
+        } else {
+            0
+        },
         token: owner.wqe_counter(),
         direction,
         status: Status::Success,
         syndrome: 0,
         vendor: 0,
+    }
+}
+
+/// An error entry.
+fn failure([index, _, cause, _]: [u64; 4], owner: Owner, direction: Direction) -> Completion {
+    let cause = Cause::from_word(cause);
+    Completion {
+        index: Index::from_word(index).user_index(),
+        len: 0,
+        token: owner.wqe_counter(),
+        direction,
+        status: cqe::status(cause.syndrome()),
+        syndrome: cause.syndrome(),
+        vendor: cause.vendor_err_synd(),
     }
 }

@@ -1,11 +1,23 @@
-//! A platform for tests: an arena in memory, a BAR that only records, and a log of what crossed it in which order.
+//! A platform for tests: an arena in memory, a BAR that only records, a log of what crossed it in which order, and a
+//! device behind it that answers every command with a fresh number unless told to refuse.
 
 use core::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::vec;
 use std::vec::Vec;
 
+use core::time::Duration;
+
+use dat_core::Instant;
+
+use crate::cmd::CommandQueue;
+use crate::device::{Caps, Device, Identity, Stage, Uar};
+use crate::health::Monitor;
+use crate::pages::Ledger;
 use crate::platform::{Platform, Span};
+use crate::prm::caps::GeneralCap;
+use crate::prm::cmd::{BLOCK_DATA, BlockTrailer, CommandEntry, Opcode};
+use crate::prm::init_seg;
 
 /// Where the CPU sees the arena.
 pub(crate) const ARENA_ADDR: u64 = 0x7f00_0000_0000;
@@ -13,6 +25,35 @@ pub(crate) const ARENA_ADDR: u64 = 0x7f00_0000_0000;
 pub(crate) const ARENA_IOVA: u64 = 0x1_0000_0000;
 /// Its length.
 pub(crate) const ARENA_LEN: usize = 1 << 18;
+
+/// BAR offset of the driver's doorbell page.
+pub(crate) const UAR: usize = 0x2000;
+/// MAC of the port.
+pub(crate) const MAC: [u8; 6] = [2, 0, 0, 0xa, 0xb, 0xc];
+
+/// A command as the device got it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Command {
+    pub(crate) op: Opcode,
+    pub(crate) input: Vec<u8>,
+}
+
+impl Command {
+    /// A big-endian dword of the input.
+    pub(crate) fn word(&self, at: usize) -> u32 {
+        u32::from_be_bytes(self.input[at..at + 4].try_into().unwrap())
+    }
+
+    /// Bits of a dword of the input.
+    pub(crate) fn bits(&self, at: usize, high: u32, low: u32) -> u32 {
+        (self.word(at) >> low) & (u32::MAX >> (31 - (high - low)))
+    }
+
+    /// A big-endian 64-bit word of the input.
+    pub(crate) fn wide(&self, at: usize) -> u64 {
+        u64::from_be_bytes(self.input[at..at + 8].try_into().unwrap())
+    }
+}
 
 /// One thing that crossed the seam.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +84,15 @@ pub(crate) struct Scripted<const WC: bool> {
     /// Runs of the arena: (offset, iova), each to the next one's offset. Empty: one run.
     pub(crate) runs: RefCell<Vec<(usize, u64)>>,
     pub(crate) chance: RefCell<VecDeque<u64>>,
+    /// Commands so far.
+    pub(crate) commands: RefCell<Vec<Command>>,
+    /// Opcodes the device refuses, with which status, and after how many it took.
+    pub(crate) refusals: RefCell<BTreeMap<u16, (u8, usize)>>,
+    numbers: Cell<u32>,
+    command_page: Cell<u64>,
+    clock: Cell<u64>,
+    /// Spans taken and not given back.
+    pub(crate) live: RefCell<BTreeMap<usize, usize>>,
 }
 
 impl<const WC: bool> Scripted<WC> {
@@ -54,6 +104,123 @@ impl<const WC: bool> Scripted<WC> {
             loads: Cell::new(false),
             runs: RefCell::new(Vec::new()),
             chance: RefCell::new(VecDeque::new()),
+            commands: RefCell::new(Vec::new()),
+            refusals: RefCell::new(BTreeMap::new()),
+            numbers: Cell::new(0x40),
+            command_page: Cell::new(0),
+            clock: Cell::new(0),
+            live: RefCell::new(BTreeMap::new()),
+        }
+    }
+
+    /// A device that is up, as bring-up would leave it.
+    pub(crate) fn device(&self) -> Device<'_, Self> {
+        let mut general = GeneralCap::new();
+        general.set_log_max_qp(17);
+        general.set_log_max_qp_sz(15);
+        general.set_log_max_cq(24);
+        general.set_log_max_cq_sz(22);
+        general.set_log_max_mkey(24);
+        general.set_log_max_pd(24);
+        general.set_log_max_msg(30);
+        general.set_log_max_ra_req_qp(4);
+        general.set_log_max_ra_res_qp(4);
+        general.set_log_bf_reg_size(9);
+        general.set_bf(true);
+        general.set_roce(true);
+        general.set_imaicl(true);
+        general.set_cqe_version(1);
+        let mut caps = Caps {
+            general,
+            general_max: general,
+            ..Caps::default()
+        };
+        caps.roce.set_roce_address_table_size(16);
+        Device {
+            platform: self,
+            queue: CommandQueue::new(self, Some(Duration::from_millis(10)), None).unwrap(),
+            stage: Stage::Running,
+            pages: Ledger::new(0),
+            caps,
+            identity: Identity {
+                mac: MAC,
+                node_guid: 0x1234,
+                frame_size: 1522,
+                min_wqe_inline_mode: 1,
+                firmware: (14, 12, 1220),
+            },
+            uar: Uar {
+                number: 2,
+                offset: UAR,
+            },
+            async_events: None,
+            completion_events: None,
+            monitor: Monitor::new(Instant::ZERO),
+            events: heapless::Deque::new(),
+            requests: heapless::Deque::new(),
+            death_told: false,
+        }
+    }
+
+    /// Refuses `op` with `status` from the `after`-th on.
+    pub(crate) fn refuse(&self, op: Opcode, status: u8, after: usize) {
+        self.refusals
+            .borrow_mut()
+            .insert(op.code(), (status, after));
+    }
+
+    /// Commands of one kind so far.
+    pub(crate) fn of(&self, op: Opcode) -> Vec<Command> {
+        self.commands
+            .borrow()
+            .iter()
+            .filter(|c| c.op == op)
+            .cloned()
+            .collect()
+    }
+
+    /// Bytes of the arena that somebody holds.
+    pub(crate) fn held(&self) -> usize {
+        self.live.borrow().values().sum()
+    }
+
+    fn at(address: u64) -> usize {
+        usize::try_from(address - ARENA_IOVA).unwrap()
+    }
+
+    /// Does the commands whose slots are in `bits`.
+    fn run(&self, bits: u32) {
+        for slot in (0..32).filter(|slot| bits >> slot & 1 == 1) {
+            let at = Self::at(self.command_page.get()) + 64 * slot;
+            let mut entry = CommandEntry(<[u8; 64]>::try_from(self.bytes(at, 64)).unwrap());
+            let len = entry.input_length() as usize;
+            let mut input = entry.command_input_inline().to_be_bytes().to_vec();
+            let mut next = entry.input_mailbox();
+            while input.len() < len {
+                let block = self.bytes(Self::at(next), 576);
+                input.extend(&block[..BLOCK_DATA]);
+                next = BlockTrailer::read(&block, BLOCK_DATA).next();
+            }
+            input.truncate(len);
+            let op = Opcode::from_code(u16::from_be_bytes([input[0], input[1]])).unwrap();
+            let before = self.of(op).len();
+            self.commands.borrow_mut().push(Command { op, input });
+            let refusal = self.refusals.borrow().get(&op.code()).copied();
+            let mut output = [0; 16];
+            match refusal {
+                Some((status, after)) if before >= after => {
+                    output[0] = status;
+                    output[4..8].copy_from_slice(&0x00ab_cdef_u32.to_be_bytes());
+                }
+                _ => {
+                    self.numbers.set(self.numbers.get() + 1);
+                    output[8..12].copy_from_slice(&self.numbers.get().to_be_bytes());
+                    output[15] = u8::from(op == Opcode::QueryVportState);
+                }
+            }
+            entry.set_command_output_inline(u128::from_be_bytes(output));
+            entry.set_ownership(false);
+            self.put(at, &entry.0);
         }
     }
 
@@ -103,10 +270,26 @@ impl<const WC: bool> Platform for Scripted<WC> {
     fn bar_len(&self) -> usize {
         1 << 20
     }
-    fn read32(&self, _: usize) -> u32 {
-        u32::MAX
+    fn read32(&self, offset: usize) -> u32 {
+        match offset {
+            init_seg::CMDQ_ADDR_L_SZ => 5 << 4 | 6,
+            init_seg::FW_REV => 1,
+            _ => 0_u32,
+        }
+        .to_be()
     }
-    fn write32(&self, _: usize, _: u32) {}
+    fn write32(&self, offset: usize, value: u32) {
+        let value = u32::from_be(value);
+        match offset {
+            init_seg::CMDQ_ADDR_H => self.command_page.set(u64::from(value) << 32),
+            init_seg::CMDQ_ADDR_L_SZ => {
+                self.command_page
+                    .set(self.command_page.get() | u64::from(value & !0xfff));
+            }
+            init_seg::CMD_DOORBELL => self.run(value),
+            _ => {}
+        }
+    }
     fn write64(&self, offset: usize, value: u64) {
         self.log
             .borrow_mut()
@@ -130,9 +313,13 @@ impl<const WC: bool> Platform for Scripted<WC> {
             return None;
         }
         self.next.set(offset + len);
+        self.live.borrow_mut().insert(offset, len);
         Some(Span { offset, len })
     }
-    fn free(&self, _: Span) {}
+    fn free(&self, span: Span) {
+        let taken = self.live.borrow_mut().remove(&span.offset);
+        assert_eq!(taken, Some(span.len), "freed what was not taken");
+    }
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
         if offset >= ARENA_LEN {
             return None;
@@ -186,10 +373,34 @@ impl<const WC: bool> Platform for Scripted<WC> {
     }
 
     fn now(&self) -> u64 {
-        0
+        self.clock.get()
     }
-    fn relax(&self) {}
+    fn relax(&self) {
+        self.clock.set(self.clock.get() + 1_000_000);
+    }
     fn entropy(&self) -> u64 {
         self.chance.borrow_mut().pop_front().unwrap_or(0x5a)
+    }
+}
+
+/// Where the rings of created queues lie, as the device learns it.
+impl<const WC: bool> Scripted<WC> {
+    /// Arena offset of the ring of the `nth` completion queue made.
+    pub(crate) fn cq_ring(&self, nth: usize) -> usize {
+        let command = &self.of(Opcode::CreateCq)[nth];
+        let unit = 64 << command.bits(0x10 + 0x18, 28, 24);
+        Self::at(command.wide(0x110)) + (command.bits(0x10 + 0x08, 11, 6) as usize) * unit
+    }
+
+    /// Arena offsets of the receive and send rings of the `nth` queue pair made.
+    pub(crate) fn qp_rings(&self, nth: usize) -> (usize, usize) {
+        let command = &self.of(Opcode::CreateQp)[nth];
+        let context = 0x18;
+        let unit = 64 << command.bits(context + 0x14, 28, 24);
+        let page_offset = command.bits(context + 0x90, 11, 6) as usize;
+        let receive = Self::at(command.wide(0x110)) + page_offset * unit;
+        let log_len =
+            command.bits(context + 0x08, 22, 19) + command.bits(context + 0x08, 18, 16) + 4;
+        (receive, receive + (1 << log_len))
     }
 }

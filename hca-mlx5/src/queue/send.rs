@@ -31,6 +31,20 @@ pub const UAR_DOORBELLS: usize = 0x800;
 /// Bytes a load of inline payload may reach beyond its first byte.
 const INLINE_REACH: u64 = 64;
 
+/// The control byte of each combination of SIGNALED, SOLICITED and FENCE. The full fence implies the small one, and the two
+/// codes do not add up.
+const CONTROL_BYTE: [u8; 8] = {
+    const {
+        assert!(PostFlags::SIGNALED.bits() == 1);
+        assert!(PostFlags::SOLICITED.bits() == 2);
+        assert!(PostFlags::FENCE.bits() == 4);
+    }
+    const S: u8 = wqe::SIGNALED;
+    const E: u8 = wqe::SOLICITED;
+    const F: u8 = wqe::FENCE_ALL;
+    [0, S, E, E | S, F, F | S, F | E, F | E | S]
+};
+
 /// One block, in the order of the device's bytes once turned over.
 type Block = [u64; 8];
 
@@ -123,14 +137,14 @@ impl<'p, P: Platform> Sq<'p, P> {
         reason = "the index in a WQE is modulo 2^16"
     )]
     fn control(&mut self, opcode: u8, ds: u8, flags: PostFlags, immediate: u32) -> [u64; 2] {
-        let bits = flags.bits();
-        // SIGNALED, SOLICITED and FENCE moved to their places in one byte, without a branch.
-        let fence = (bits & PostFlags::FENCE.bits()) << 5;
-        let mut fm_ce_se = (bits & PostFlags::SIGNALED.bits()) << 3;
-        fm_ce_se |= bits & PostFlags::SOLICITED.bits();
-        // The full fence implies the small one, and the two codes do not add up.
-        fm_ce_se |= fence | (self.fence & !(fence >> 2));
-        self.fence = 0;
+        let combination = usize::from(flags.bits() & 7);
+        let mut fm_ce_se = CONTROL_BYTE.get(combination).copied().unwrap_or(0);
+        if self.fence != 0 {
+            if !flags.contains(PostFlags::FENCE) {
+                fm_ce_se |= self.fence;
+            }
+            self.fence = 0;
+        }
         let head = CtrlHead::new(opcode, self.head as u16, self.qpn, ds);
         [head.word(), CtrlTail::new(fm_ce_se, immediate).word()]
     }
@@ -143,21 +157,21 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// Ends a WQE of one block: stores it and rings, through BlueFlame where there is one.
-    #[inline]
+    // Always inline: the block stays in registers on its way to the ring and to BlueFlame.
+    #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "tokens are the index modulo 2^16"
     )]
-    fn post_block(&mut self, block: Block, flags: PostFlags) -> u16 {
-        let block = block.map(u64::to_be);
-        self.store(self.head, &block);
+    fn post_block(&mut self, block: &Block, flags: PostFlags) -> u16 {
+        self.store(self.head, block);
         let token = self.head as u16;
         self.head = self.head.wrapping_add(1);
         if flags.contains(PostFlags::DEFER) {
             self.waiting = block[0];
         } else if P::WRITE_COMBINING && self.doorbell.half != 0 && self.waiting == 0 {
             self.publish();
-            self.platform.write_block(self.doorbell.register, &block);
+            self.platform.write_block(self.doorbell.register, block);
             self.flush();
         } else {
             self.knock(block[0]);
@@ -298,6 +312,9 @@ impl<'p, P: Platform> Sq<'p, P> {
             }
             filled += 2;
         }
+        if index == self.head {
+            return self.post_block(&block, flags);
+        }
         self.store(index, &block);
         let blocks = index.wrapping_sub(self.head).wrapping_add(1);
         self.finish(blocks, control[0], flags)
@@ -328,7 +345,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         };
         let [head, tail] = self.control(wqe::SEND, ds, flags, 0);
         let [a, b, c, d, e, f] = words;
-        self.post_block([head, tail, a, b, c, d, e, f], flags)
+        self.post_block(&[head, tail, a, b, c, d, e, f].map(u64::to_be), flags)
     }
 
     #[inline]
@@ -357,7 +374,10 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
             }
         };
         let [head, tail] = self.control(wqe::RDMA_WRITE, ds, flags, 0);
-        self.post_block([head, tail, address, key, a, b, c, d], flags)
+        self.post_block(
+            &[head, tail, address, key, a, b, c, d].map(u64::to_be),
+            flags,
+        )
     }
 
     #[inline]
@@ -368,7 +388,10 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let [head, tail] = self.control(wqe::RDMA_READ, 3, flags, 0);
         let [address, key] = wqe::remote(remote.addr, remote.rkey);
         let [first, second] = wqe::data(one.addr, one.len, one.lkey);
-        self.post_block([head, tail, address, key, first, second, 0, 0], flags)
+        self.post_block(
+            &[head, tail, address, key, first, second, 0, 0].map(u64::to_be),
+            flags,
+        )
     }
 
     #[inline]

@@ -3,7 +3,10 @@
 //! Attached, the BAR is the model's and everything works: that is how two Interface Adapters come up and connect.
 //! Detached, the BAR is a page of RAM and nobody answers: then the benchmark itself writes completions where the device
 //! would have written them, and what is counted is the driver alone.
-#![expect(unsafe_code, reason = "memory for a device, even an emulated one, is reached through raw pointers")]
+#![expect(
+    unsafe_code,
+    reason = "memory for a device, even an emulated one, is reached through raw pointers"
+)]
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +18,7 @@ use hca_mlx5::platform::{Platform, Span};
 use mlx5_model::Hca;
 use mlx5_model::host::{DmaError, HostMemory, Nanos};
 
-use crate::host::inproc::{Member, World, lock};
+use crate::host::inproc::{Member, World, enable, lock};
 
 /// Device address of the arena's first byte.
 const IOVA: u64 = 0x10_0000_0000;
@@ -87,7 +90,9 @@ pub struct BenchHost {
 
 impl std::fmt::Debug for BenchHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BenchHost").field("detached", &self.detached).finish_non_exhaustive()
+        f.debug_struct("BenchHost")
+            .field("detached", &self.detached)
+            .finish_non_exhaustive()
     }
 }
 
@@ -100,7 +105,9 @@ impl BenchHost {
     ) -> Self {
         // SAFETY: the pages are leaked, so they outlive the arena, and nothing else refers to them.
         let arena = Arc::new(unsafe { RawArena::new(pages(ARENA), ARENA) });
-        let hca = Arc::new(Mutex::new(build(Box::new(Shared(Arc::clone(&arena))))));
+        let mut hca = build(Box::new(Shared(Arc::clone(&arena))));
+        enable(&mut hca);
+        let hca = Arc::new(Mutex::new(hca));
         world.join(Arc::new(Plugged(Arc::clone(&hca))));
         Self {
             world: Arc::clone(world),
@@ -268,7 +275,9 @@ impl Platform for BenchHost {
 
     fn entropy(&self) -> u64 {
         // splitmix64: a benchmark wants numbers that differ, and the same ones every run.
-        let mut z = self.entropy.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut z = self
+            .entropy
+            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

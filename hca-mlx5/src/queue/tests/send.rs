@@ -1,4 +1,5 @@
 //! WQE bytes, order, doorbells, rings.
+#![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
 use std::vec;
 use std::vec::Vec;
@@ -528,7 +529,7 @@ proptest! {
         let p = Scripted::<true>::new();
         let log_slots = 4;
         let mut q = sq(&p, log_slots, 0x100);
-        let list = vec![far(64); 10];
+        let list = [far(64); 10];
         let mut expect = 0_u16;
         for (kind, defer) in posts {
             let flags = if defer { PostFlags::DEFER } else { SIGNALED };

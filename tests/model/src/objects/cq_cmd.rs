@@ -33,7 +33,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         return Err(Status::BadResource.because(0x40_0013));
     }
     let dbr = cqc::dbr_addr.get64(context);
-    if dbr % 8 != 0 {
+    if !dbr.is_multiple_of(8) {
         return Err(Status::BadParam.because(0x40_0014));
     }
     let ring = QueueMemory::new(

@@ -156,6 +156,30 @@ impl<'a> Device<'a> {
         })
     }
 
+    /// What a peer's access asks of the table.
+    fn remote_access(
+        &self,
+        qpn: u32,
+        at: RemoteAddress,
+        len: u64,
+        access: Access,
+    ) -> Result<KeyAccess, RemoteFault> {
+        let owner = self.owner(qpn).ok_or(RemoteFault::Access)?;
+        let rights = match access {
+            Access::Read => RR,
+            Access::Write => RW,
+            Access::Atomic => ATOMIC,
+        };
+        Ok(KeyAccess {
+            key: at.rkey,
+            va: at.va,
+            len,
+            rights,
+            pd: owner.pd,
+            qpn,
+        })
+    }
+
     /// The bus addresses of memory a peer wants to touch.
     fn remote(
         &self,
@@ -164,23 +188,9 @@ impl<'a> Device<'a> {
         len: u64,
         access: Access,
     ) -> Result<Vec<Run>, RemoteFault> {
-        let owner = self.owner(qpn).ok_or(RemoteFault::Access)?;
-        let rights = match access {
-            Access::Read => RR,
-            Access::Write => RW,
-            Access::Atomic => ATOMIC,
-        };
-        self.objects
-            .tpt
-            .resolve(&KeyAccess {
-                key: at.rkey,
-                va: at.va,
-                len,
-                rights,
-                pd: owner.pd,
-                qpn,
-            })
-            .map_err(|_| RemoteFault::Access)
+        let access = self.remote_access(qpn, at, len, access)?;
+        let runs = self.objects.tpt.resolve(&access);
+        runs.map_err(|_| RemoteFault::Access)
     }
 
     /// Carries out a UMR for a queue.
@@ -309,7 +319,9 @@ impl Host for Device<'_> {
         len: u64,
         access: Access,
     ) -> Result<(), RemoteFault> {
-        self.remote(qpn, at, len, access).map(|_| ())
+        let access = self.remote_access(qpn, at, len, access)?;
+        let allowed = self.objects.tpt.check(&access);
+        allowed.map_err(|_| RemoteFault::Access)
     }
 
     fn remote_read(
@@ -476,6 +488,10 @@ impl Host for Device<'_> {
 
     fn transmit(&mut self, frame: Vec<u8>) {
         self.objects.outbox.push_back(frame);
+    }
+
+    fn retransmitted(&mut self) {
+        self.bus.stats.retransmissions += 1;
     }
 }
 

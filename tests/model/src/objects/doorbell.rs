@@ -83,7 +83,8 @@ pub(crate) fn cq_arm(hca: &mut Hca, uar: u32, word: u32, cqn: u32) {
     }
     match cq.arm(word) {
         Ok(true) => {
-            let (eqn, event) = (cq.eqn, Event::completion(cq.cqn));
+            let eqn = cq.eqn;
+            let event = Event::completion(cqn & 0xff_ffff);
             hca.eqs.post(&mut hca.bus, eqn, &event);
         }
         Ok(false) => {}

@@ -85,6 +85,8 @@ pub(crate) struct Mkey {
     pub(crate) en_rinval: bool,
     /// Protection domain.
     pub(crate) pd: u32,
+    /// Protection domain named at creation, which the key keeps alive whatever a UMR makes of it.
+    pub(crate) created_in: u32,
     /// First address.
     pub(crate) start: u64,
     /// Bytes.
@@ -180,21 +182,6 @@ impl Tpt {
     /// The key of an index, to change.
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Mkey> {
         self.keys.get_mut(&index)
-    }
-
-    /// Whether a key refers to a protection domain.
-    pub(crate) fn uses_pd(&self, pd: u32) -> bool {
-        self.keys.values().any(|k| k.pd == pd)
-    }
-
-    /// How many keys exist.
-    pub(crate) fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// Whether there is no key.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
     }
 
     /// All checks for a range that is not touched yet: what a responder does at the first packet.

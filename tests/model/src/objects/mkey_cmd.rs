@@ -83,6 +83,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         length64,
         en_rinval: mkc::en_rinval.is_set(context),
         pd,
+        created_in: pd,
         start,
         len,
         log_page_size,
@@ -127,7 +128,7 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
     let index = head_in::number.get(input) & 0xff_ffff;
     hca.objects.mkey_numbers.free(index)?;
     if let Some(key) = hca.objects.tpt.remove(index) {
-        hca.ids.pd.release(key.pd);
+        hca.ids.pd.release(key.created_in);
     }
     Ok(())
 }

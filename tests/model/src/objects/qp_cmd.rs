@@ -50,7 +50,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         _ => return Err(Status::BadParam.because(0x50_0014)),
     };
     let dbr = qpc::dbr_addr.get64(&context);
-    if dbr % 8 != 0 || qpc::dbr_umem_valid.is_set(&context) {
+    if !dbr.is_multiple_of(8) || qpc::dbr_umem_valid.is_set(&context) {
         return Err(Status::BadParam.because(0x50_0015));
     }
     let rq_bytes = if receives == Receives::Own {
@@ -209,10 +209,8 @@ fn check_values(hca: &mut Hca, opcode: u32, qpn: u32, context: &[u8]) -> Result<
     let get = |field: crate::ifc::Field| field.get(context);
     let rc = get(qpc::st) == 0;
     match opcode {
-        0x502 | 0x50e => {
-            if get(path(ads::vhca_port_num)) != 1 {
-                return Err(Status::BadParam.because(0x50_0121));
-            }
+        0x502 | 0x50e if get(path(ads::vhca_port_num)) != 1 => {
+            return Err(Status::BadParam.because(0x50_0121));
         }
         0x503 if rc => {
             if !(1..=5).contains(&get(qpc::mtu)) || get(qpc::log_msg_max) > 31 {
@@ -240,10 +238,8 @@ fn check_values(hca: &mut Hca, opcode: u32, qpn: u32, context: &[u8]) -> Result<
                     .complain(format!("QP {qpn:#x}: the grh bit is not set on RoCE"));
             }
         }
-        0x504 if rc => {
-            if get(qpc::log_ack_req_freq) > 8 {
-                return Err(Status::BadParam.because(0x50_0126));
-            }
+        0x504 if rc && get(qpc::log_ack_req_freq) > 8 => {
+            return Err(Status::BadParam.because(0x50_0126));
         }
         _ => {}
     }

@@ -87,12 +87,12 @@ pub(crate) fn arm(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(),
     Ok(())
 }
 
+/// A receive, or the slot of one that cannot be read.
+type Taken = Result<RecvWqe, (u16, Syndrome)>;
+
 impl Rmp {
     /// Takes the next receive; the flag says that the limit event is due.
-    pub(crate) fn take(
-        &mut self,
-        bus: &mut Bus,
-    ) -> (Option<Result<RecvWqe, (u16, Syndrome)>>, bool) {
+    pub(crate) fn take(&mut self, bus: &mut Bus) -> (Option<Taken>, bool) {
         let Some(wq) = &mut self.wq else {
             return (None, false);
         };

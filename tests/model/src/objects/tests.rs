@@ -122,7 +122,7 @@ impl Rig {
         eqc::log_eq_size.set(context, 5);
         eqc::uar_page.set(context, uar);
         create_eq_in::event_bitmask.bytes_mut(&mut input)[..8]
-            .copy_from_slice(&(u64::MAX & !1).to_be_bytes());
+            .copy_from_slice(&0x1f02beu64.to_be_bytes());
         put_page(&mut input, create_eq_in::pas, EQ_PAGE);
         rig.eqn = rig.run(0x301, &input).unwrap() & 0xff;
         rig

@@ -61,7 +61,7 @@ impl Wq {
             return Err(Status::BadResource.because(0x90_4014));
         }
         let dbr = wq::dbr_addr.get64(context);
-        if dbr % 4 != 0 {
+        if !dbr.is_multiple_of(4) {
             return Err(Status::BadParam.because(0x90_4015));
         }
         let ring = QueueMemory::new(

@@ -185,14 +185,19 @@ impl Engine {
     /// When [`on_timer`](Self::on_timer) wants to be called; a time in the past means at once.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        if self.flush_due || self.responder.has_replies() {
+        if self.flush_due {
             return Some(0);
         }
-        self.requester.deadline()
+        self.responder
+            .deadline()
+            .into_iter()
+            .chain(self.requester.deadline())
+            .min()
     }
 
     /// Moves the QP to ERR, as a 2ERR command does: both queues are flushed in order, a message
-    /// half received first. [`Host::qp_error`] is not called: the caller knows.
+    /// half received first. [`Host::qp_error`] is not called: the caller knows. An engine in RESET
+    /// knows not even its QP's number: [`configure`](Self::configure) it to ERR first.
     pub fn to_error(&mut self, host: &mut dyn Host) {
         if self.attr.state != QpState::Reset {
             self.attr.state = QpState::Err;

@@ -590,5 +590,4 @@ fn parse_extended(r: &mut Reader<'_>, opcode: Opcode) -> Option<Extended> {
 }
 
 #[cfg(test)]
-#[path = "frame_tests.rs"]
 mod tests;

@@ -15,6 +15,7 @@ fn key() -> Mkey {
         length64: false,
         en_rinval: false,
         pd: 3,
+        created_in: 3,
         start: 0x10_0f00,
         len: 0x1800,
         log_page_size: 12,

@@ -268,3 +268,68 @@ fn an_iommu_refusal_is_a_local_protection_error() {
     post(&mut rig, a, 0, 8, 0, &[raddr(DATA, key), from]);
     assert_eq!(rig.cqe(0)[0x37], 4);
 }
+
+#[test]
+fn a_shared_receive_queue_follows_its_links_and_tells_its_limit() {
+    use crate::ifc::wq::{rmp_in, rmpc, wq};
+    let mut rig = Rig::new();
+    let mut input = vec![0; 280];
+    let context = rmp_in::rmpc.bytes_mut(&mut input);
+    rmpc::state.set(context, 1);
+    let inner = rmpc::wq.bytes_mut(context);
+    wq::pd.set(inner, rig.pd);
+    wq::dbr_addr.set64(inner, OTHER_DBR);
+    wq::log_wq_stride.set(inner, 5);
+    wq::log_wq_sz.set(inner, 2);
+    super::put_page(&mut input, rmp_in::pas, OTHER_PAGE);
+    let srqn = rig.run(0x90c, &input).unwrap();
+    // The list runs 0, 2, 1.
+    for (slot, next) in [(0u64, 2u16), (2, 1), (1, 3)] {
+        let mut entry = vec![0; 32];
+        entry[2..4].copy_from_slice(&next.to_be_bytes());
+        entry[16..].copy_from_slice(&pointer(64, 0x900, DATA + slot));
+        rig.poke(OTHER_PAGE + slot * 32, &entry);
+    }
+    rig.poke32(OTHER_DBR, 3);
+    let cqn = rig.cq(5);
+    let mut input = rig.qp_input(cqn);
+    let context = qp_in::qpc.bytes_mut(&mut input);
+    qpc::rq_type.set(context, 1);
+    qpc::srqn_rmpn_xrqn.set(context, srqn);
+    let qpn = rig.run(0x500, &input).unwrap();
+    assert_eq!(
+        rig.short(0x90e, srqn).unwrap_err().status,
+        9,
+        "a queue pair uses it"
+    );
+    let mut arm = vec![0; 16];
+    arm[8..12].copy_from_slice(&srqn.to_be_bytes());
+    arm[15] = 2;
+    rig.run(0x703, &arm).unwrap();
+    let mut device = super::super::device::Device::of(&mut rig.hca);
+    let taken: Vec<(u16, u64)> = (0..3)
+        .map(|_| {
+            crate::transport::host::Host::take_recv(&mut device, qpn)
+                .unwrap()
+                .unwrap()
+        })
+        .map(|wqe| (wqe.index, wqe.segments[0].addr - DATA))
+        .collect();
+    assert_eq!(taken, [(0, 0), (2, 2), (1, 1)]);
+    assert!(crate::transport::host::Host::take_recv(&mut device, qpn).is_none());
+    assert_eq!(rig.events(), [0x14], "the limit is told once");
+    rig.short(0x501, qpn).unwrap();
+    rig.short(0x90e, srqn).unwrap();
+}
+
+#[test]
+fn a_key_moved_by_a_kernel_edit_lets_its_first_domain_go() {
+    let mut rig = Rig::new();
+    let key = rig.key(|_| {}).unwrap();
+    if let Some(key) = rig.hca.objects.tpt.get_mut(key >> 8) {
+        key.pd += 1;
+    }
+    rig.short(0x202, key >> 8).unwrap();
+    let pd = rig.pd;
+    rig.short(0x801, pd).unwrap();
+}

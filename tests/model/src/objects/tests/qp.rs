@@ -265,7 +265,8 @@ fn the_index_wraps_at_65536() {
 
 #[test]
 fn wqes_that_do_not_fit_their_slot() {
-    let cases: [(fn(u32) -> Vec<u8>, &str); 4] = [
+    type Make = fn(u32) -> Vec<u8>;
+    let cases: [(Make, &str); 4] = [
         (|qpn| control(0, 1, qpn, 1, 0), "another index"),
         (|qpn| control(0, 0, qpn + 1, 1, 0), "another QPN"),
         (|qpn| control(0, 0, qpn, 0, 0), "no DS"),

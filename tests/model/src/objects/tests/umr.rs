@@ -25,6 +25,7 @@ fn base() -> Mkey {
         length64: false,
         en_rinval: false,
         pd: 3,
+        created_in: 3,
         start: 0x1000,
         len: 0x4000,
         log_page_size: 12,
@@ -223,7 +224,8 @@ fn only_masked_fields_change() {
 
 #[test]
 fn each_mask_bit_changes_its_field() {
-    let fields: [(u32, fn(&Mkey) -> u64); 11] = [
+    type Read = fn(&Mkey) -> u64;
+    let fields: [(u32, Read); 11] = [
         (0, |k| k.len),
         (1, |k| u64::from(k.log_page_size)),
         (6, |k| k.start),
@@ -271,7 +273,8 @@ fn each_mask_bit_changes_its_field() {
 
 #[test]
 fn refusals() {
-    let cases: [(&str, fn(&mut Mkey), Vec<u8>, Refused); 6] = [
+    type Edit = fn(&mut Mkey);
+    let cases: [(&str, Edit, Vec<u8>, Refused); 6] = [
         (
             "no umr_en",
             |k| k.umr_en = false,

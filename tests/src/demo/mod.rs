@@ -1,0 +1,23 @@
+//! The demo: two Interface Adapters connect two Endpoints over RoCEv2 and move data, nothing faked in between.
+//!
+//! Each act leaves a row: what was done, how often, how long it took, and what it cost at the device's edge (BAR stores,
+//! DMA accesses). Contents are verified byte for byte on the side that received them; the first thing that is not as it
+//! should be ends the demo with an error.
+
+mod acts;
+mod options;
+mod report;
+mod stage;
+
+pub use options::Options;
+pub use report::{Report, Row};
+
+use anyhow::Result;
+
+/// Plays all acts.
+///
+/// # Errors
+/// The first thing that was not as it should be.
+pub fn run(options: &Options) -> Result<Report> {
+    stage::play(options, acts::all)
+}
