@@ -1,7 +1,11 @@
 //! Nonsense from below, as far as it reaches the driver without DAT above it: events lost, invented, mangled; registers
 //! that say the firmware died; bytes of answers, events and completions thrown by dice. Never a panic, never a wait
 //! without end, and where the driver can tell, a word about it.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code: a panic here is a failed test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "test code: a panic here is a failed test"
+)]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,7 +54,9 @@ fn ghost_command_events_end_no_command() {
     let rig = Rig::light();
     let mut driver = up(&rig);
     for slots in [1, 1 << 31, u32::MAX, 0] {
-        rig.slot.hca().inject_event(Some(ASYNC), &Event::new(event::COMMAND, 0).with(0, slots));
+        rig.slot
+            .hca()
+            .inject_event(Some(ASYNC), &Event::new(event::COMMAND, 0).with(0, slots));
     }
     // A slow command with a ghost in the middle of it.
     rig.script(|first, script| script.on(When::From(first), Verdict::Late(20_000_000)));
@@ -73,7 +79,11 @@ fn every_type_of_event_on_either_queue_does_no_harm() {
     for eqn in [ASYNC, COMPLETION] {
         for kind in 0..=u8::MAX {
             // A page request of zero pages is one too; positive ones have their own tests.
-            let event = Event { kind, sub: kind ^ 0x55, data: [0; 28] };
+            let event = Event {
+                kind,
+                sub: kind ^ 0x55,
+                data: [0; 28],
+            };
             rig.slot.hca().inject_event(Some(eqn), &event);
             if kind % 32 == 31 {
                 driver.service(rig.now());
@@ -96,8 +106,14 @@ fn events_of_queues_that_do_not_exist_are_not_told() {
         let mut hca = rig.slot.hca();
         hca.inject_event(Some(COMPLETION), &Event::completion(number));
         hca.inject_event(Some(ASYNC), &Event::cq_error(number, 1));
-        hca.inject_event(Some(ASYNC), &Event::queue(event::WQ_CATASTROPHIC, 0, number));
-        hca.inject_event(Some(ASYNC), &Event::queue(event::COMM_ESTABLISHED, 0, number));
+        hca.inject_event(
+            Some(ASYNC),
+            &Event::queue(event::WQ_CATASTROPHIC, 0, number),
+        );
+        hca.inject_event(
+            Some(ASYNC),
+            &Event::queue(event::COMM_ESTABLISHED, 0, number),
+        );
     }
     driver.service(rig.now());
     assert!(notices(&mut driver).is_empty());
@@ -115,9 +131,18 @@ fn events_are_decoded_each_to_its_meaning() {
         (queue(event::SQ_DRAINED), qp(QpEvent::Drained)),
         (queue(event::LAST_WQE_REACHED), qp(QpEvent::LastWqe)),
         (queue(event::WQ_CATASTROPHIC), qp(QpEvent::Catastrophic)),
-        (queue(event::WQ_INVALID_REQUEST), qp(QpEvent::InvalidRequest)),
+        (
+            queue(event::WQ_INVALID_REQUEST),
+            qp(QpEvent::InvalidRequest),
+        ),
         (queue(event::WQ_ACCESS_ERROR), qp(QpEvent::AccessError)),
-        (Event::cq_error(0x401, 2), Told::CqError { cqn: 0x401, syndrome: 2 }),
+        (
+            Event::cq_error(0x401, 2),
+            Told::CqError {
+                cqn: 0x401,
+                syndrome: 2,
+            },
+        ),
         (Event::completion(0x402), Told::Completion { cqn: 0x402 }),
     ];
     for (sent, _) in &table {
@@ -165,7 +190,13 @@ fn a_flood_of_events_loses_none_that_fits_the_queue() {
         for _ in 0..8 {
             device.service(rig.now());
             while let Some(event) = device.next_event() {
-                assert_eq!(event, Told::Qp { qpn: told, what: QpEvent::Established });
+                assert_eq!(
+                    event,
+                    Told::Qp {
+                        qpn: told,
+                        what: QpEvent::Established
+                    }
+                );
                 told += 1;
             }
         }
@@ -180,7 +211,9 @@ fn a_user_who_reads_no_events_still_learns_of_the_loss() {
     let rig = Rig::light();
     let mut device = Device::open(&rig.slot, &patience()).unwrap();
     for n in 0..200 {
-        rig.slot.hca().inject_event(None, &Event::queue(event::COMM_ESTABLISHED, 0, n));
+        rig.slot
+            .hca()
+            .inject_event(None, &Event::queue(event::COMM_ESTABLISHED, 0, n));
     }
     for _ in 0..10 {
         device.service(rig.now());
@@ -189,7 +222,11 @@ fn a_user_who_reads_no_events_still_learns_of_the_loss() {
     rig.pass(Duration::from_secs(2));
     device.service(rig.now());
     let events: Vec<Told> = std::iter::from_fn(|| device.next_event()).collect();
-    assert!(matches!(events.last(), Some(Told::Dead(_))), "{:?}", events.last());
+    assert!(
+        matches!(events.last(), Some(Told::Dead(_))),
+        "{:?}",
+        events.last()
+    );
     device.close().unwrap_err();
 }
 
@@ -225,7 +262,10 @@ fn each_health_syndrome_is_told_by_its_name_within_two_seconds() {
         rig.pass(Duration::from_secs(2));
         driver.service(rig.now());
         let fault = lost(&mut driver).expect("a lost device is told");
-        assert_eq!((fault.kind, fault.syndrome), (FaultKind::Gone, u32::from(syndrome)));
+        assert_eq!(
+            (fault.kind, fault.syndrome),
+            (FaultKind::Gone, u32::from(syndrome))
+        );
         assert!(!fault.cause.is_empty());
         let start = rig.now();
         assert_eq!(driver.pd_create().unwrap_err().kind, FaultKind::Gone);
@@ -243,7 +283,10 @@ fn a_firmware_that_dies_in_a_command_ends_the_wait_at_once() {
     rig.slot.hca().die(8);
     let start = rig.now();
     let fault = driver.pd_create().unwrap_err();
-    assert_eq!((fault.kind, fault.operation, fault.syndrome), (FaultKind::Gone, "ALLOC_PD", 8));
+    assert_eq!(
+        (fault.kind, fault.operation, fault.syndrome),
+        (FaultKind::Gone, "ALLOC_PD", 8)
+    );
     assert!(rig.now() - start < Duration::from_millis(5));
 }
 
@@ -264,7 +307,10 @@ fn a_counter_that_stands_still_is_a_dead_firmware_but_a_pause_is_not() {
         }
     }
     let after = after.expect("noticed");
-    assert!((7..=12).contains(&after), "after {after} s: real firmware pauses for up to six");
+    assert!(
+        (7..=12).contains(&after),
+        "after {after} s: real firmware pauses for up to six"
+    );
     driver.close().unwrap_err();
 }
 
@@ -287,7 +333,13 @@ fn heat_is_not_death() {
     let rig = Rig::light();
     let watched = Watched::new(&rig.slot);
     let mut driver = Driver::open(&watched, &patience()).unwrap();
-    watched.look(|at, value| if at == 0x23c { value | 0x10 << 16 } else { value });
+    watched.look(|at, value| {
+        if at == 0x23c {
+            value | 0x10 << 16
+        } else {
+            value
+        }
+    });
     for _ in 0..5 {
         rig.pass(Duration::from_secs(1));
         driver.service(rig.now());
@@ -300,9 +352,14 @@ fn heat_is_not_death() {
 fn an_internal_error_event_is_believed_only_with_the_registers() {
     let rig = Rig::light();
     let mut driver = up(&rig);
-    rig.slot.hca().inject_event(Some(ASYNC), &Event::new(event::INTERNAL_ERROR, 0));
+    rig.slot
+        .hca()
+        .inject_event(Some(ASYNC), &Event::new(event::INTERNAL_ERROR, 0));
     driver.service(rig.now());
-    assert!(lost(&mut driver).is_none(), "the registers know nothing of it");
+    assert!(
+        lost(&mut driver).is_none(),
+        "the registers know nothing of it"
+    );
     driver.close().unwrap();
 }
 
@@ -313,8 +370,15 @@ fn page_requests_for_other_functions_move_no_page() {
     let rig = Rig::light();
     let mut device = Device::open(&rig.slot, &patience()).unwrap();
     let held = (device.firmware_pages(), rig.taken().pages);
-    for (function, count) in [(7, 5), (0x8000_0000, 5), (0x7, u32::MAX), (0xffff, 0x8000_0000)] {
-        let event = Event::new(event::PAGE_REQUEST, 0).with(0, function).with(4, count);
+    for (function, count) in [
+        (7, 5),
+        (0x8000_0000, 5),
+        (0x7, u32::MAX),
+        (0xffff, 0x8000_0000),
+    ] {
+        let event = Event::new(event::PAGE_REQUEST, 0)
+            .with(0, function)
+            .with(4, count);
         rig.slot.hca().inject_event(Some(ASYNC), &event);
         device.service(rig.now());
         assert_eq!((device.firmware_pages(), rig.taken().pages), held);
@@ -359,7 +423,13 @@ fn a_refusal_for_want_of_pages_is_met_with_pages_and_tried_again() {
 // ---- dice ----
 
 /// Throws `flips` bits of every `one_in`th write of the kinds in `kinds`.
-fn dice(seed: u64, kinds: &'static [Wrote], one_in: u32, flips: usize, count: Arc<Mutex<u32>>) -> Mangle {
+fn dice(
+    seed: u64,
+    kinds: &'static [Wrote],
+    one_in: u32,
+    flips: usize,
+    count: Arc<Mutex<u32>>,
+) -> Mangle {
     let mut rng = SmallRng::seed_from_u64(seed);
     Box::new(move |wrote, _, bytes| {
         if kinds.contains(&wrote) && !bytes.is_empty() && rng.random_ratio(1, one_in) {
@@ -376,12 +446,18 @@ fn dice(seed: u64, kinds: &'static [Wrote], one_in: u32, flips: usize, count: Ar
 fn thrown(seed: u64, kinds: &'static [Wrote], one_in: u32, flips: usize) -> u32 {
     let rig = Rig::new(Card { seed, ..light() });
     let count = Arc::new(Mutex::new(0));
-    rig.slot.hca().set_mangle(Some(dice(seed, kinds, one_in, flips, Arc::clone(&count))));
+    rig.slot
+        .hca()
+        .set_mangle(Some(dice(seed, kinds, one_in, flips, Arc::clone(&count))));
     let start = rig.now();
     let watched = Watched::new(&rig.slot);
     // Whatever comes of it: it comes, and in time.
     let _ = journey(&watched, &patience());
-    assert!(rig.now() - start < Duration::from_secs(60), "seed {seed}: {:?}", rig.now() - start);
+    assert!(
+        rig.now() - start < Duration::from_secs(60),
+        "seed {seed}: {:?}",
+        rig.now() - start
+    );
     let count = *count.lock().unwrap();
     count
 }

@@ -13,7 +13,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hca_mlx5::prm::{Field as OurField, caps, cmd, cq, eq, flow, mkey, pages, qp, reg, roce, rq, sq, tir, tis, vport};
+use hca_mlx5::prm::{
+    Field as OurField, caps, cmd, cq, eq, flow, mkey, pages, qp, reg, roce, rq, sq, tir, tis, vport,
+};
 use mlx5_model::ifc;
 
 /// A layout of the driver, with its accessors by name.
@@ -121,10 +123,30 @@ fn table() -> Vec<Pair> {
 
 /// The same field under two names: the driver's layout and name, the model's path, and why they differ.
 const ALIASES: &[(&str, &str, &str, &str)] = &[
-    ("CommandEntry", "kind", "transport", "the PRM says `type`, which neither language allows"),
-    ("CommandEntry", "command_input_inline", "input", "the model drops what goes without saying"),
-    ("CommandEntry", "command_output_inline", "output", "likewise"),
-    ("CommandEntry", "status", "delivery_status", "the model tells it from the command's own status"),
+    (
+        "CommandEntry",
+        "kind",
+        "transport",
+        "the PRM says `type`, which neither language allows",
+    ),
+    (
+        "CommandEntry",
+        "command_input_inline",
+        "input",
+        "the model drops what goes without saying",
+    ),
+    (
+        "CommandEntry",
+        "command_output_inline",
+        "output",
+        "likewise",
+    ),
+    (
+        "CommandEntry",
+        "status",
+        "delivery_status",
+        "the model tells it from the command's own status",
+    ),
     (
         "AtomicCap",
         "supported_atomic_req_8b_endianness_mode_1",
@@ -137,23 +159,49 @@ const ALIASES: &[(&str, &str, &str, &str)] = &[
 
 /// Driver's fields that are the first or last bits of a wider one of the model's, with the reason.
 const NARROWER: &[(&str, &str, &str)] = &[
-    ("InputHead", "number", "object numbers have 24 bits; the rest of the dword is other commands' flags"),
+    (
+        "InputHead",
+        "number",
+        "object numbers have 24 bits; the rest of the dword is other commands' flags",
+    ),
     ("OutputHead", "number", "likewise"),
-    ("CreateEqIn", "event_bitmask", "64 of 256 bits: no event type above 63 exists"),
-    ("ModifyQueueIn", "number", "24 bits; the top four of the dword are the state it is in"),
+    (
+        "CreateEqIn",
+        "event_bitmask",
+        "64 of 256 bits: no event type above 63 exists",
+    ),
+    (
+        "ModifyQueueIn",
+        "number",
+        "24 bits; the top four of the dword are the state it is in",
+    ),
 ];
 
 fn layout(name: &str) -> ifc::Layout {
-    let found = ifc::all().into_iter().filter(|layout| layout.name == name).collect::<Vec<_>>();
-    assert_eq!(found.len(), 1, "{name} is in the model {} times", found.len());
+    let found = ifc::all()
+        .into_iter()
+        .filter(|layout| layout.name == name)
+        .collect::<Vec<_>>();
+    assert_eq!(
+        found.len(),
+        1,
+        "{name} is in the model {} times",
+        found.len()
+    );
     found[0]
 }
 
 /// The model's field for one of the driver's: by alias, at the top level, or as the one leaf with that last name.
 fn theirs(pair: &Pair, name: &str) -> Option<(String, ifc::Field)> {
     let layout = layout(pair.theirs);
-    if let Some((_, _, path, _)) = ALIASES.iter().find(|a| (a.0, a.1) == (pair.ours.name, name)) {
-        return Some((String::from(*path), layout.field(path).expect("an alias of a field that is")));
+    if let Some((_, _, path, _)) = ALIASES
+        .iter()
+        .find(|a| (a.0, a.1) == (pair.ours.name, name))
+    {
+        return Some((
+            String::from(*path),
+            layout.field(path).expect("an alias of a field that is"),
+        ));
     }
     let name = match name.strip_prefix("select_") {
         Some(rest) => format!("field_select.{rest}"),
@@ -163,14 +211,23 @@ fn theirs(pair: &Pair, name: &str) -> Option<(String, ifc::Field)> {
         return Some((name, field));
     }
     let end = format!(".{name}");
-    let mut leaves = layout.leaves().into_iter().filter(|(path, _)| path.ends_with(&end));
+    let mut leaves = layout
+        .leaves()
+        .into_iter()
+        .filter(|(path, _)| path.ends_with(&end));
     let found = leaves.next();
-    assert!(leaves.next().is_none(), "{}: {name} is several fields", pair.theirs);
+    assert!(
+        leaves.next().is_none(),
+        "{}: {name} is several fields",
+        pair.theirs
+    );
     found
 }
 
 fn narrower(pair: &Pair, name: &str) -> bool {
-    NARROWER.iter().any(|n| (n.0, n.1) == (pair.ours.name, name))
+    NARROWER
+        .iter()
+        .any(|n| (n.0, n.1) == (pair.ours.name, name))
 }
 
 /// The model's value of a field of any width.
@@ -178,13 +235,19 @@ fn read(field: ifc::Field, bytes: &[u8]) -> u128 {
     if field.width <= 64 {
         return field.get64(bytes).into();
     }
-    let high = ifc::Field { bit: field.bit, width: field.width - 64 };
+    let high = ifc::Field {
+        bit: field.bit,
+        width: field.width - 64,
+    };
     u128::from(high.get64(bytes)) << 64 | u128::from(field.get64(bytes))
 }
 
 fn write(field: ifc::Field, bytes: &mut [u8], value: u128) {
     if field.width > 64 {
-        let high = ifc::Field { bit: field.bit, width: field.width - 64 };
+        let high = ifc::Field {
+            bit: field.bit,
+            width: field.width - 64,
+        };
         high.set64(bytes, (value >> 64) as u64);
     }
     field.set64(bytes, value as u64);
@@ -200,7 +263,10 @@ fn cut(pair: &Pair, ours: &OurField, field: ifc::Field) -> ifc::Field {
         "number" => field.bit + field.width - ours.width,
         _ => field.bit,
     };
-    ifc::Field { bit, width: ours.width }
+    ifc::Field {
+        bit,
+        width: ours.width,
+    }
 }
 
 /// Pairs of fields known to both.
@@ -218,8 +284,17 @@ fn sizes_agree() {
         let layout = layout(pair.theirs);
         let rest = layout.bytes - pair.at;
         match pair.part {
-            false => assert_eq!(pair.ours.size, rest, "{} is {}", pair.ours.name, pair.theirs),
-            true => assert!(pair.ours.size < rest, "{} begins {}", pair.ours.name, pair.theirs),
+            false => assert_eq!(
+                pair.ours.size, rest,
+                "{} is {}",
+                pair.ours.name, pair.theirs
+            ),
+            true => assert!(
+                pair.ours.size < rest,
+                "{} begins {}",
+                pair.ours.name,
+                pair.theirs
+            ),
         }
     }
 }
@@ -229,7 +304,10 @@ fn positions_and_widths_agree() {
     let mut fields = 0;
     for pair in table() {
         for (ours, path, field) in common(&pair) {
-            let here = format!("{}.{} and {}.{path}", pair.ours.name, ours.name, pair.theirs);
+            let here = format!(
+                "{}.{} and {}.{path}",
+                pair.ours.name, ours.name, pair.theirs
+            );
             assert_eq!(ours.width, field.width, "{here}: width");
             assert_eq!(ours.first + 8 * pair.at, field.bit, "{here}: position");
             fields += 1;
@@ -252,8 +330,12 @@ fn ones_set_by_the_driver_walk_through_the_model() {
                 assert_eq!(ones, 1, "{here} sets others too");
                 // And no other field of the model's sees it, but those that contain it.
                 for (other, seen) in layout(pair.theirs).leaves() {
-                    let apart = seen.bit + seen.width <= field.bit || field.bit + field.width <= seen.bit;
-                    assert!(!apart || read(seen, &bytes) == 0, "{here}: {path} shows in {other}");
+                    let apart =
+                        seen.bit + seen.width <= field.bit || field.bit + field.width <= seen.bit;
+                    assert!(
+                        !apart || read(seen, &bytes) == 0,
+                        "{here}: {path} shows in {other}"
+                    );
                 }
             }
         }
@@ -269,9 +351,23 @@ fn ones_set_by_the_model_walk_through_the_driver() {
                 let mut bytes = vec![0; layout(pair.theirs).bytes];
                 write(field, &mut bytes, value);
                 let here = format!("{}.{path} bit {bit}", pair.theirs);
-                assert_eq!((pair.ours.get)(&bytes[pair.at..], ours.name), Some(value), "{here}");
-                for other in pair.ours.fields.iter().filter(|other| other.name != ours.name) {
-                    assert_eq!((pair.ours.get)(&bytes[pair.at..], other.name), Some(0), "{here}: {}", other.name);
+                assert_eq!(
+                    (pair.ours.get)(&bytes[pair.at..], ours.name),
+                    Some(value),
+                    "{here}"
+                );
+                for other in pair
+                    .ours
+                    .fields
+                    .iter()
+                    .filter(|other| other.name != ours.name)
+                {
+                    assert_eq!(
+                        (pair.ours.get)(&bytes[pair.at..], other.name),
+                        Some(0),
+                        "{here}: {}",
+                        other.name
+                    );
                 }
             }
         }
@@ -282,11 +378,23 @@ fn ones_set_by_the_model_walk_through_the_driver() {
 fn all_ones_and_none_go_both_ways() {
     for pair in table() {
         for (ours, path, field) in common(&pair) {
-            let all = if ours.width == 128 { u128::MAX } else { (1 << ours.width) - 1 };
+            let all = if ours.width == 128 {
+                u128::MAX
+            } else {
+                (1 << ours.width) - 1
+            };
             let mut bytes = vec![0xff; layout(pair.theirs).bytes];
-            assert_eq!((pair.ours.get)(&bytes[pair.at..], ours.name), Some(all), "{path}");
+            assert_eq!(
+                (pair.ours.get)(&bytes[pair.at..], ours.name),
+                Some(all),
+                "{path}"
+            );
             write(field, &mut bytes, 0);
-            assert_eq!((pair.ours.get)(&bytes[pair.at..], ours.name), Some(0), "{path}");
+            assert_eq!(
+                (pair.ours.get)(&bytes[pair.at..], ours.name),
+                Some(0),
+                "{path}"
+            );
         }
     }
 }
@@ -294,14 +402,34 @@ fn all_ones_and_none_go_both_ways() {
 #[test]
 fn aliases_and_narrower_fields_are_needed_each() {
     for (ours, name, path, why) in ALIASES.iter().filter(|alias| alias.3 != "itself") {
-        let pair = table().into_iter().find(|pair| pair.ours.name == *ours).unwrap();
-        assert!(pair.ours.fields.iter().any(|field| field.name == *name), "{ours}.{name}");
-        assert!(layout(pair.theirs).field(name).is_none(), "{ours}.{name} is no alias: {path}, {why}");
+        let pair = table()
+            .into_iter()
+            .find(|pair| pair.ours.name == *ours)
+            .unwrap();
+        assert!(
+            pair.ours.fields.iter().any(|field| field.name == *name),
+            "{ours}.{name}"
+        );
+        assert!(
+            layout(pair.theirs).field(name).is_none(),
+            "{ours}.{name} is no alias: {path}, {why}"
+        );
     }
     for (ours, name, _) in NARROWER {
-        let pair = table().into_iter().find(|pair| pair.ours.name == *ours).unwrap();
-        let field = pair.ours.fields.iter().find(|field| field.name == *name).unwrap();
-        assert!(theirs(&pair, name).unwrap().1.width > field.width, "{ours}.{name} is as wide");
+        let pair = table()
+            .into_iter()
+            .find(|pair| pair.ours.name == *ours)
+            .unwrap();
+        let field = pair
+            .ours
+            .fields
+            .iter()
+            .find(|field| field.name == *name)
+            .unwrap();
+        assert!(
+            theirs(&pair, name).unwrap().1.width > field.width,
+            "{ours}.{name} is as wide"
+        );
     }
 }
 
@@ -309,7 +437,11 @@ fn aliases_and_narrower_fields_are_needed_each() {
 
 /// Places in messages: the driver's constant, the model's layout and field.
 const PLACES: &[(usize, &str, &str)] = &[
-    (caps::FLOW_TABLE_NIC_RECEIVE, "flow_table_nic_cap", "nic_receive"),
+    (
+        caps::FLOW_TABLE_NIC_RECEIVE,
+        "flow_table_nic_cap",
+        "nic_receive",
+    ),
     (cq::CONTEXT_AT, "create_cq_in", "cqc"),
     (cq::CONTEXT_AT, "query_cq_out", "cqc"),
     (eq::EQ_CONTEXT, "create_eq_in", "eq_context_entry"),
@@ -318,10 +450,18 @@ const PLACES: &[(usize, &str, &str)] = &[
     (eq::EQE_DATA, "eqe", "event_data"),
     (flow::MATCH, "create_flow_group_in", "match_criteria"),
     (flow::FLOW_CONTEXT, "set_fte_in", "flow_context"),
-    (flow::FLOW_MATCH - flow::FLOW_CONTEXT, "flow_context", "match_value"),
+    (
+        flow::FLOW_MATCH - flow::FLOW_CONTEXT,
+        "flow_context",
+        "match_value",
+    ),
     (0, "fte_match_param", "outer_headers"),
     (mkey::CONTEXT_AT, "create_mkey_in", "memory_key_mkey_entry"),
-    (mkey::ACTUAL_SIZE_AT, "create_mkey_in", "translations_octword_actual_size"),
+    (
+        mkey::ACTUAL_SIZE_AT,
+        "create_mkey_in",
+        "translations_octword_actual_size",
+    ),
     (mkey::TRANSLATION_AT, "create_mkey_in", "klm_pas_mtt"),
     (pages::ManagePagesIn::SIZE, "manage_pages_in", "pas"),
     (pages::ManagePagesOut::SIZE, "manage_pages_out", "pas"),
@@ -342,8 +482,16 @@ const PLACES: &[(usize, &str, &str)] = &[
     (sq::SQ_PAGES, "rq_in", "pas"),
     (tir::TIR_CONTEXT, "tir_in", "tirc"),
     (tis::TIS_CONTEXT, "tis_in", "tisc"),
-    (vport::QUERIED_CONTEXT, "query_nic_vport_context_out", "nic_vport_context"),
-    (vport::MODIFIED_CONTEXT, "modify_nic_vport_context_in", "nic_vport_context"),
+    (
+        vport::QUERIED_CONTEXT,
+        "query_nic_vport_context_out",
+        "nic_vport_context",
+    ),
+    (
+        vport::MODIFIED_CONTEXT,
+        "modify_nic_vport_context_in",
+        "nic_vport_context",
+    ),
     (0x100, "nic_vport_context", "current_uc_mac_address"),
     (0x18, "create_flow_table_in", "flow_table_context"),
 ];
@@ -364,7 +512,11 @@ const LENGTHS: &[(usize, &str)] = &[
 #[test]
 fn contexts_and_lists_stand_at_the_same_place_in_their_messages() {
     for &(at, name, field) in PLACES {
-        assert_eq!(layout(name).field(field).unwrap().bit, 8 * at, "{name}.{field}");
+        assert_eq!(
+            layout(name).field(field).unwrap().bit,
+            8 * at,
+            "{name}.{field}"
+        );
     }
     for &(length, name) in LENGTHS {
         assert_eq!(layout(name).bytes, length, "{name}");
@@ -382,7 +534,11 @@ fn of_head(frame: &str, entry: &ifc::Entry) -> bool {
         let same = ours.name == entry.name && ours.name != "number";
         let number = ours.name == "number" && entry.name == "number" && entry.field.bit == 64;
         if same {
-            assert_eq!((ours.first, ours.width), (entry.field.bit, entry.field.width), "{frame}");
+            assert_eq!(
+                (ours.first, ours.width),
+                (entry.field.bit, entry.field.width),
+                "{frame}"
+            );
         }
         same || number
     })
@@ -392,7 +548,11 @@ fn of_head(frame: &str, entry: &ifc::Entry) -> bool {
 fn every_message_of_the_model_begins_with_the_head_the_driver_writes() {
     let mut heads = 0;
     for frame in ifc::all() {
-        heads += frame.entries.iter().filter(|entry| of_head(frame.name, entry)).count();
+        heads += frame
+            .entries
+            .iter()
+            .filter(|entry| of_head(frame.name, entry))
+            .count();
     }
     assert!(heads > 120, "{heads}");
 }
@@ -405,7 +565,8 @@ fn event_queue_entries_agree() {
     for bit in 0..8 {
         let mut bytes = [0; 64];
         eqe::event_type.set(&mut bytes, 1 << bit);
-        let word = |bytes: &[u8; 64], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+        let word =
+            |bytes: &[u8; 64], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
         assert_eq!(eq::EqeHead(word(&bytes, 0)).event_type(), 1 << bit);
         assert_eq!(eq::EqeHead(word(&bytes, 0)).event_sub_type(), 0);
         let mut bytes = [0; 64];
@@ -429,7 +590,10 @@ fn event_queue_entries_agree() {
         head.set_event_sub_type(0x3c);
         head.0.to_be_bytes()
     });
-    assert_eq!((eqe::event_type.get(&bytes), eqe::event_sub_type.get(&bytes)), (0xa5, 0x3c));
+    assert_eq!(
+        (eqe::event_type.get(&bytes), eqe::event_sub_type.get(&bytes)),
+        (0xa5, 0x3c)
+    );
 }
 
 #[test]
@@ -467,7 +631,11 @@ fn the_words_of_a_window_bind_agree() {
     use hca_mlx5::prm::wqe::{UmrHead, UmrKey};
     use ifc::mkey::{mkc, umr_ctrl};
     let bytes = UmrHead::bind(0xa5c3).word().to_be_bytes();
-    assert_eq!(umr_ctrl::flags.get(&bytes), 0x90, "inline, and the offset counts");
+    assert_eq!(
+        umr_ctrl::flags.get(&bytes),
+        0x90,
+        "inline, and the offset counts"
+    );
     assert_eq!(umr_ctrl::translation_octwords.get(&bytes), 0xa5c3);
     assert_eq!(umr_ctrl::translation_offset_15_0.get(&bytes), 0);
 
@@ -490,7 +658,10 @@ fn the_words_of_a_window_bind_agree() {
     key.set_qpn(0xab_cdef);
     key.set_mkey_7_0(0x5a);
     let bytes = key.word().to_be_bytes();
-    assert_eq!((mkc::qpn.get(&bytes), mkc::mkey_7_0.get(&bytes)), (0xab_cdef, 0x5a));
+    assert_eq!(
+        (mkc::qpn.get(&bytes), mkc::mkey_7_0.get(&bytes)),
+        (0xab_cdef, 0x5a)
+    );
 }
 
 // ---- what only one side names ----
@@ -506,19 +677,36 @@ fn one_sided() -> Names {
         let common = common(&pair);
         for ours in pair.ours.fields {
             if !common.iter().any(|(known, ..)| known.name == ours.name) {
-                names.entry(format!("driver {}", pair.ours.name)).or_default().insert(ours.name.into());
+                names
+                    .entry(format!("driver {}", pair.ours.name))
+                    .or_default()
+                    .insert(ours.name.into());
             }
         }
-        covered.entry(pair.theirs).or_default().extend(common.into_iter().map(|(.., field)| field));
+        covered
+            .entry(pair.theirs)
+            .or_default()
+            .extend(common.into_iter().map(|(.., field)| field));
     }
     for layout in ifc::all() {
         let seen = covered.get(layout.name).map_or(&[][..], Vec::as_slice);
-        for entry in layout.entries.iter().filter(|entry| !entry.name.starts_with("reserved")) {
+        for entry in layout
+            .entries
+            .iter()
+            .filter(|entry| !entry.name.starts_with("reserved"))
+        {
             let (first, last) = (entry.field.bit, entry.field.bit + entry.field.width);
-            let shared = seen.iter().any(|field| field.bit < last && first < field.bit + field.width);
-            let placed = PLACES.iter().any(|place| (place.1, place.2) == (layout.name, entry.name));
+            let shared = seen
+                .iter()
+                .any(|field| field.bit < last && first < field.bit + field.width);
+            let placed = PLACES
+                .iter()
+                .any(|place| (place.1, place.2) == (layout.name, entry.name));
             if !shared && !placed && !of_head(layout.name, entry) {
-                names.entry(format!("model {}", layout.name)).or_default().insert(entry.name.into());
+                names
+                    .entry(format!("model {}", layout.name))
+                    .or_default()
+                    .insert(entry.name.into());
             }
         }
     }
@@ -535,7 +723,10 @@ fn listed() -> Names {
         }
         if line.starts_with(' ') {
             let key: &String = at.as_ref().unwrap();
-            names.entry(key.clone()).or_default().extend(line.split_whitespace().map(String::from));
+            names
+                .entry(key.clone())
+                .or_default()
+                .extend(line.split_whitespace().map(String::from));
         } else {
             let (key, reason) = line.split_once(": ").unwrap();
             assert!(reason.len() > 10, "{key}: no reason given");
@@ -551,12 +742,23 @@ fn names_known_to_one_side_only_are_listed_with_a_reason() {
     let mut wrong = Vec::new();
     for key in found.keys().chain(listed.keys()).collect::<BTreeSet<_>>() {
         let none = BTreeSet::new();
-        let (found, listed) = (found.get(key).unwrap_or(&none), listed.get(key).unwrap_or(&none));
+        let (found, listed) = (
+            found.get(key).unwrap_or(&none),
+            listed.get(key).unwrap_or(&none),
+        );
         let new: Vec<_> = found.difference(listed).map(String::as_str).collect();
         let gone: Vec<_> = listed.difference(found).map(String::as_str).collect();
         if !new.is_empty() || !gone.is_empty() {
-            wrong.push(format!("{key}\n    not listed: {}\n    listed: {}", new.join(" "), gone.join(" ")));
+            wrong.push(format!(
+                "{key}\n    not listed: {}\n    listed: {}",
+                new.join(" "),
+                gone.join(" ")
+            ));
         }
     }
-    assert!(wrong.is_empty(), "names of one side only:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "names of one side only:\n{}",
+        wrong.join("\n")
+    );
 }

@@ -24,7 +24,9 @@ pub struct Watched<'s> {
 
 impl std::fmt::Debug for Watched<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watched").field("waits", &self.waits).finish_non_exhaustive()
+        f.debug_struct("Watched")
+            .field("waits", &self.waits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -32,7 +34,12 @@ impl<'s> Watched<'s> {
     /// Registers read as they are.
     #[must_use]
     pub fn new(slot: &'s Slot) -> Self {
-        Self { slot, lens: Mutex::new(None), waits: AtomicU64::new(0), reads: AtomicU64::new(0) }
+        Self {
+            slot,
+            lens: Mutex::new(None),
+            waits: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+        }
     }
 
     /// From now on registers read as `lens` says.
