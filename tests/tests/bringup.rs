@@ -1,7 +1,6 @@
 //! Bring-up and its way back, on the model: every kind of card it may meet, all pages given and taken, many times over.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     reason = "test code: a panic here is a failed test"
 )]
 
@@ -331,9 +330,11 @@ fn the_link_goes_down_and_up_and_the_provider_tells() {
         rig.pass(Duration::from_millis(1));
         driver.service(rig.now());
         let told: Vec<bool> = std::iter::from_fn(|| driver.notice())
-            .filter_map(|notice| match notice {
-                Notice::Link(up) => Some(up),
-                _ => None,
+            .filter_map(|notice| {
+                let Notice::Link(up) = notice else {
+                    return None;
+                };
+                Some(up)
             })
             .collect();
         assert_eq!(told, [up]);

@@ -247,9 +247,11 @@ fn interrupts_without_events_and_service_without_interrupts_are_nothing() {
 // ---- the firmware's health ----
 
 fn lost(driver: &mut Driver<'_, impl hca_mlx5::platform::Platform>) -> Option<Fault> {
-    notices(driver).into_iter().find_map(|notice| match notice {
-        Notice::Catastrophic(fault) => Some(fault),
-        _ => None,
+    notices(driver).into_iter().find_map(|notice| {
+        let Notice::Catastrophic(fault) = notice else {
+            return None;
+        };
+        Some(fault)
     })
 }
 
@@ -443,7 +445,7 @@ fn dice(
     })
 }
 
-fn thrown(seed: u64, kinds: &'static [Wrote], one_in: u32, flips: usize) -> u32 {
+fn thrown(seed: u64, kinds: &'static [Wrote], one_in: u32, flips: usize) {
     let rig = Rig::new(Card { seed, ..light() });
     let count = Arc::new(Mutex::new(0));
     rig.slot
@@ -458,8 +460,6 @@ fn thrown(seed: u64, kinds: &'static [Wrote], one_in: u32, flips: usize) -> u32 
         "seed {seed}: {:?}",
         rig.now() - start
     );
-    let count = *count.lock().unwrap();
-    count
 }
 
 proptest! {
@@ -486,7 +486,7 @@ proptest! {
             let [kind, sub, ..] = word.to_le_bytes();
             let mut event = Event::new(kind % 0x20, sub);
             for (at, byte) in event.data.iter_mut().enumerate() {
-                *byte = word.rotate_left(8 * at as u32).to_le_bytes()[0];
+                *byte = word.rotate_right(at.try_into().unwrap()).to_le_bytes()[0];
             }
             rig.slot.hca().inject_event(Some(if n % 2 == 0 { ASYNC } else { COMPLETION }), &event);
             driver.service(rig.now());

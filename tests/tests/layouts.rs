@@ -198,10 +198,7 @@ fn theirs(pair: &Pair, name: &str) -> Option<(String, ifc::Field)> {
         .iter()
         .find(|a| (a.0, a.1) == (pair.ours.name, name))
     {
-        return Some((
-            String::from(*path),
-            layout.field(path).expect("an alias of a field that is"),
-        ));
+        return Some((String::from(*path), layout.field(path).unwrap()));
     }
     let name = match name.strip_prefix("select_") {
         Some(rest) => format!("field_select.{rest}"),

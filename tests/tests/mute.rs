@@ -6,7 +6,6 @@
 //! refusal the device holds nothing new: there all of it comes back.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     reason = "test code: a panic here is a failed test"
 )]
 

@@ -6,7 +6,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::cast_possible_truncation,
     reason = "test code: a panic here is a failed test"
 )]
 

@@ -8,7 +8,7 @@ use hca_mlx5::platform::{Platform, Span};
 use crate::host::inproc::{Slot, lock};
 
 /// What a register read gives: offset and the value as a number, in; the number to give, out.
-pub type Lens<'s> = Box<dyn FnMut(usize, u32) -> u32 + Send + 's>;
+type Lens<'s> = Box<dyn FnMut(usize, u32) -> u32 + Send + 's>;
 
 /// More than this many waits in one test mean that the driver waits for ever.
 const PATIENCE: u64 = 20_000_000;
