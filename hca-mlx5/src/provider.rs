@@ -381,7 +381,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 Err(twice("CREATE_CQ", "CQ", object.cqn.0))
             }
             Err(_) => {
-                let _ = cq::destroy(&mut self.device, &object);
+                let _ = cq::end(&mut self.device, &object);
                 Err(full("CREATE_CQ", "completion queues"))
             }
         }
@@ -408,7 +408,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         if self.qps.is_full() {
             return Err(full("CREATE_QP", "queue pairs"));
         }
-        let (uar, doorbell, register) = self.doorbells.take(&mut self.device);
+        let (uar, doorbell, register) = self.doorbells.take(&mut self.device)?;
         let spec = QpSpec {
             service: Service::Connected { index: init.index },
             pd: init.pd.0,
@@ -442,7 +442,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 Err(twice("CREATE_QP", "QP", number))
             }
             Err(_) => {
-                let _ = qp::destroy(&mut self.device, &object);
+                let _ = qp::end(&mut self.device, &object);
                 self.doorbells.give(register);
                 Err(full("CREATE_QP", "queue pairs"))
             }
@@ -488,6 +488,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn service(&mut self, now: Instant) {
         self.device.service(now);
         self.collect(now);
+        if self.device.lost() {
+            // Nothing can be made anew, and each attempt would take memory that a lost device never gives back.
+            return;
+        }
         if let Some(gsi) = self.gsi.as_mut() {
             // What fails here is tried again at the next service; the device's own loss is an event.
             let _ = gsi.service(&mut self.device);
@@ -510,7 +514,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
         for entry in self.qps.values() {
-            first = first.and(qp::destroy(&mut self.device, &entry.object));
+            first = first.and(qp::end(&mut self.device, &entry.object));
         }
         self.qps.clear();
         for entry in self.keys.values() {
@@ -518,7 +522,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         }
         self.keys.clear();
         for object in self.cqs.values() {
-            first = first.and(cq::destroy(&mut self.device, object));
+            first = first.and(cq::end(&mut self.device, object));
         }
         self.cqs.clear();
         while let Some(pd) = self.pds.pop() {

@@ -54,6 +54,12 @@ impl<P: Platform> Device<'_, P> {
                     "the device was stopped in haste",
                 ));
             } else {
+                if graceful.is_ok() {
+                    // There are no objects any more.
+                    while let Some(memory) = self.disowned.pop() {
+                        self.platform.free(memory);
+                    }
+                }
                 first = first.and(graceful);
             }
             self.stage = Stage::Enabled;

@@ -11,6 +11,7 @@
 )]
 
 pub mod bench;
+pub mod bringup;
 pub mod demo;
 pub mod host;
 pub mod pair;
