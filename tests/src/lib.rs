@@ -11,3 +11,4 @@ pub mod bench;
 pub mod demo;
 pub mod host;
 pub mod pair;
+pub mod play;
