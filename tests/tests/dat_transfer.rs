@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use dat_core::{
-    CompletionFlags, DtoEvent, DtoOperation, DtoStatus, Event, LmrTriplet, MAX_SEGMENTS, RmrTriplet,
+    CompletionFlags, DtoEvent, DtoOperation, DtoStatus, Event, LmrTriplet, RmrTriplet,
 };
 use dat_tests::pair::Stage;
 use dat_tests::play::{NONE, Play, Scene, contents, ending};
@@ -173,7 +173,10 @@ fn messages_of_a_mebibyte() {
     }
 }
 
-/// An Endpoint that takes as many segments as dat-core knows.
+/// Segments of one DTO that the adapter takes; a test below says so.
+const MAX_SEGMENTS: usize = 10;
+
+/// An Endpoint that takes as many segments as the adapter does.
 fn many_segments() -> Scene {
     Scene {
         tweak: |attr| {
@@ -234,6 +237,7 @@ fn lists(play: &mut Play<'_>, from: &[usize], to: &[usize], n: u32) {
 #[test]
 fn one_to_all_segments() {
     many_segments().connected(|play| {
+        assert_eq!(play.pair.ias[0].query().0.max_iov_segments_per_dto as usize, MAX_SEGMENTS);
         for count in 1..=MAX_SEGMENTS {
             let from: Vec<_> = (0..count).map(|i| 1 + (i * 97 + count * 31) % 700).collect();
             let mut to: Vec<_> = (0..count).map(|i| 1 + (i * 57 + count * 11) % 500).collect();
