@@ -78,7 +78,7 @@ fn submit<'p, P: Platform>(
 
     let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
-    let input = memory::with_pages(&mut input, &list);
+    let input = memory::with_pages(device.platform(), &mut input, &list);
     let mut output = OutputHead::new();
     device.exec(Opcode::CreateCq, 0, ("", 0), input, &mut output.0)?;
     let cqn = output.number();

@@ -182,7 +182,7 @@ fn submit<'p, P: Platform>(
 
     let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
-    let input = memory::with_pages(&mut input, &list);
+    let input = memory::with_pages(device.platform(), &mut input, &list);
     let mut output = OutputHead::new();
     device.exec(Opcode::CreateQp, 0, ("", 0), input, &mut output.0)?;
 

@@ -61,7 +61,12 @@ impl Stage {
     #[must_use]
     pub fn net(&self, side: usize) -> Net {
         let prefix = if self.ipv6 { 64 } else { 24 };
-        Net { addr: self.address(side), prefix, gateway: None, vlan: self.vlan }
+        Net {
+            addr: self.address(side),
+            prefix,
+            gateway: None,
+            vlan: self.vlan,
+        }
     }
 
     /// Plugs both cards in.
@@ -81,7 +86,9 @@ impl Stage {
             let mut card = self.cards[side].clone();
             card.seed = card.seed.wrapping_add(seed);
             card.mac[5] = card.mac[5].wrapping_add(side as u8);
-            Slot::plug(&world, self.memory, seed, |memory| Hca::new(card, memory, wire))
+            Slot::plug(&world, self.memory, seed, |memory| {
+                Hca::new(card, memory, wire)
+            })
         });
         (world, slots)
     }
@@ -89,7 +96,10 @@ impl Stage {
     /// What the driver is told at bring-up.
     #[must_use]
     pub fn config<'p>(&self, observer: Option<&'p (dyn Observer + Sync)>) -> Config<'p> {
-        let mut config = Config { observer, ..Config::default() };
+        let mut config = Config {
+            observer,
+            ..Config::default()
+        };
         if let Some(mtu) = self.mtu {
             config.frame_size = mtu + HEADERS;
         }
@@ -101,9 +111,17 @@ impl Stage {
         let (world, slots) = self.plug(&mut |_, wire| wire);
         let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
         let [a, b] = &mut rooms;
-        let ias = [self.open(&slots[0], a, 0, None), self.open(&slots[1], b, 1, None)];
+        let ias = [
+            self.open(&slots[0], a, 0, None),
+            self.open(&slots[1], b, 1, None),
+        ];
         let ias = ias.map(|ia| ia.unwrap_or_else(|e| panic!("open: {e}")));
-        play(&mut Pair { world, slots: [&slots[0], &slots[1]], ias, stage: self.clone() })
+        play(&mut Pair {
+            world,
+            slots: [&slots[0], &slots[1]],
+            ias,
+            stage: self.clone(),
+        })
     }
 
     /// Brings one side up.
@@ -134,7 +152,9 @@ pub struct Pair<'s> {
 
 impl std::fmt::Debug for Pair<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pair").field("ias", &self.ias).finish_non_exhaustive()
+        f.debug_struct("Pair")
+            .field("ias", &self.ias)
+            .finish_non_exhaustive()
     }
 }
 
@@ -166,7 +186,11 @@ impl Pair<'_> {
     }
 
     /// Turns until `done` gives a value, for `limit` of model time at most.
-    pub fn until<T>(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> Option<T>) -> Option<T> {
+    pub fn until<T>(
+        &mut self,
+        limit: Duration,
+        mut done: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<T> {
         let end = self.now() + limit;
         // Looks often at first, as a polling consumer would, and less often the longer nothing comes.
         let mut leap = 500;

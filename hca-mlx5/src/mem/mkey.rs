@@ -6,7 +6,8 @@
 
 use dat_core::provider::{Access, Fault, FaultKind, Region};
 
-use super::pages::{MAX_PAGES, PageList};
+use super::pages::PageList;
+use crate::cmd::MAX_MESSAGE;
 use crate::device::Device;
 use crate::platform::{Platform, Span};
 use crate::prm::cmd::{Opcode, OutputHead};
@@ -16,8 +17,8 @@ use crate::prm::{put, wqe};
 /// Longest region. A window over it states its length in a field of 32 bits of which the highest is not the length's.
 pub const MAX_REGION: u64 = (1 << 31) - 4096;
 
-/// Message of a key with the longest page list.
-const MESSAGE: usize = mkey::TRANSLATION_AT + 8 * MAX_PAGES;
+/// Most pages of a region's list: what the longest command carries, in pairs.
+const MAX_PAGES: usize = (MAX_MESSAGE - mkey::TRANSLATION_AT) / 16 * 2;
 
 /// The piece of the arena that `region` is.
 pub fn span<P: Platform>(platform: &P, region: Region) -> Result<Span, Fault> {
@@ -50,8 +51,8 @@ pub fn create<P: Platform>(
     access: Access,
 ) -> Result<Mkey, Fault> {
     let platform = device.platform();
-    let list = PageList::new(platform, span(platform, region)?, region.addr)?;
-    let pages = u32::try_from(list.pages.len()).unwrap_or(u32::MAX);
+    let list = PageList::new(platform, span(platform, region)?, region.addr, MAX_PAGES)?;
+    let pages = u32::try_from(list.count).unwrap_or(u32::MAX);
     // Two 8-byte entries to a 16-byte word.
     let octowords = pages.div_ceil(2);
     let variant = variant(platform);
@@ -70,11 +71,11 @@ pub fn create<P: Platform>(
     context.set_translations_octword_size(octowords);
     context.set_log_page_size(list.log_page);
 
-    let mut input = [0; MESSAGE];
+    let mut input = [0; MAX_MESSAGE];
     context.write(&mut input, mkey::CONTEXT_AT);
     put(&mut input, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
-    list.write(&mut input, mkey::TRANSLATION_AT);
-    let len = mkey::TRANSLATION_AT + 16 * list.pages.len().div_ceil(2);
+    list.write(platform, &mut input, mkey::TRANSLATION_AT);
+    let len = mkey::TRANSLATION_AT + 16 * list.count.div_ceil(2);
     submit(device, input.get_mut(..len).unwrap_or_default(), variant)
 }
 

@@ -4,14 +4,15 @@
 //! two from 4 KiB on, and the place in the first page where the span starts. The larger the page the shorter the list,
 //! and the fewer entries the device must cache: a contiguous span of any size is one page.
 //!
-//! The list is bounded. A span so scattered that it does not fit is refused with advice rather than described in part.
+//! A list is its geometry; the addresses are looked up while they are written into a command, so that a region of any
+//! size needs no memory here. A span so scattered that its list does not fit is refused with advice rather than described
+//! in part.
 
 use dat_core::provider::{Fault, FaultKind};
-use heapless::Vec;
 
 use crate::platform::{Platform, Span};
 
-/// Most pages of a list: 2 KiB of message.
+/// Most pages of a queue's list: 2 KiB of message.
 pub const MAX_PAGES: usize = 256;
 
 /// log2 of the smallest page.
@@ -34,19 +35,26 @@ pub struct PageList {
     pub log_page: u8,
     /// Where the span starts in its first page.
     pub start: u64,
-    /// Device addresses of the pages.
-    pub pages: Vec<u64, MAX_PAGES>,
+    /// How many pages.
+    pub count: usize,
+    span: Span,
 }
 
 impl PageList {
     /// The list for memory that begins at the address `base` in the space the device translates from.
-    pub fn new<P: Platform>(platform: &P, span: Span, base: u64) -> Result<Self, Fault> {
+    /// At most `most` pages long.
+    pub fn new<P: Platform>(
+        platform: &P,
+        span: Span,
+        base: u64,
+        most: usize,
+    ) -> Result<Self, Fault> {
         let mut log_page = largest(platform, span, base)?;
         // No larger than one page needs to be.
         while log_page > LOG_SMALLEST && count(base, span, log_page - 1) == 1 {
             log_page -= 1;
         }
-        Self::of(platform, span, base, log_page)
+        Self::of(span, base, log_page, most)
     }
 
     /// The list for a queue. It has no address but the device's own, and states its place in the first page in 64ths of
@@ -59,43 +67,49 @@ impl PageList {
         {
             log_page -= 1;
         }
-        Self::of(platform, span, base, log_page)
+        Self::of(span, base, log_page, MAX_PAGES)
     }
 
     /// The list with pages of a given size.
-    fn of<P: Platform>(platform: &P, span: Span, base: u64, log_page: u8) -> Result<Self, Fault> {
-        let scattered = Fault::new(
-            FaultKind::Resources,
-            "page list",
-            "the memory is too scattered",
-        )
-        .advise("back the arena with larger contiguous pages");
-        let mask = (1_u64 << log_page) - 1;
-        let mut list = Self {
-            log_page,
-            start: base & mask,
-            pages: Vec::new(),
-        };
-        for page in 0..count(base, span, log_page) {
-            let at = (page << log_page).saturating_sub(list.start);
-            let at = usize::try_from(at)
-                .ok()
-                .and_then(|at| span.offset.checked_add(at));
-            let (iova, _) = at.and_then(|at| platform.iova(at)).ok_or(OUTSIDE)?;
-            list.pages.push(iova & !mask).map_err(|_| scattered)?;
+    fn of(span: Span, base: u64, log_page: u8, most: usize) -> Result<Self, Fault> {
+        let start = base & ((1_u64 << log_page) - 1);
+        match usize::try_from(count(base, span, log_page)) {
+            Ok(count) if count <= most => Ok(Self {
+                log_page,
+                start,
+                count,
+                span,
+            }),
+            Ok(_) | Err(_) => Err(Fault::new(
+                FaultKind::Resources,
+                "page list",
+                "the memory is too scattered",
+            )
+            .advise("back the arena with larger contiguous pages, or register less at a time")),
         }
-        Ok(list)
+    }
+
+    /// Device address of a page. The span was looked through when the list was made, so every page of it has one.
+    pub fn page<P: Platform>(&self, platform: &P, index: usize) -> Option<u64> {
+        let start = usize::try_from(self.start).ok()?;
+        let at = index
+            .checked_shl(u32::from(self.log_page))?
+            .saturating_sub(start);
+        let (iova, _) = platform.iova(self.span.offset.checked_add(at)?)?;
+        Some(iova & !((1_u64 << self.log_page) - 1))
     }
 
     /// Writes the pages into `message` from `at` on, as far as there is room.
-    pub fn write(&self, message: &mut [u8], at: usize) {
-        let entries = message
-            .get_mut(at..)
-            .unwrap_or_default()
+    pub fn write<P: Platform>(&self, platform: &P, message: &mut [u8], at: usize) {
+        let room = message.get_mut(at..).unwrap_or_default();
+        for (index, entry) in room
             .as_chunks_mut::<8>()
-            .0;
-        for (entry, page) in entries.iter_mut().zip(&self.pages) {
-            *entry = page.to_be_bytes();
+            .0
+            .iter_mut()
+            .take(self.count)
+            .enumerate()
+        {
+            *entry = self.page(platform, index).unwrap_or(0).to_be_bytes();
         }
     }
 

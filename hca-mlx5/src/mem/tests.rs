@@ -17,7 +17,7 @@ fn span(offset: usize, len: usize) -> Span {
 }
 
 fn list(p: &Scripted<false>, offset: usize, len: usize) -> PageList {
-    PageList::new(p, span(offset, len), ARENA_ADDR + offset as u64).unwrap()
+    PageList::new(p, span(offset, len), ARENA_ADDR + offset as u64, MAX_PAGES).unwrap()
 }
 
 #[test]
@@ -32,11 +32,14 @@ fn contiguous_memory_is_one_page_of_the_least_size() {
     ] {
         let list = list(&p, offset, len);
         assert_eq!(
-            (list.pages.len(), list.log_page),
+            (list.count, list.log_page),
             (1, log),
             "{offset:#x}+{len:#x}"
         );
-        assert_eq!(list.pages[0] + list.start, ARENA_IOVA + offset as u64);
+        assert_eq!(
+            list.page(&p, 0).unwrap() + list.start,
+            ARENA_IOVA + offset as u64
+        );
     }
 }
 
@@ -52,21 +55,22 @@ fn scattered_memory_is_many() {
     .to_vec();
     let list = list(&p, 0x800, 0x3000);
     assert_eq!((list.log_page, list.start), (12, 0x800));
-    assert_eq!(list.pages, [0x10_0000, 0x30_0000, 0x50_0000, 0x50_1000]);
+    let pages: Vec<u64> = (0..list.count).filter_map(|i| list.page(&p, i)).collect();
+    assert_eq!(pages, [0x10_0000, 0x30_0000, 0x50_0000, 0x50_1000]);
 }
 
 #[test]
 fn neighbouring_runs_merge() {
     let p = Scripted::<false>::new();
     *p.runs.borrow_mut() = [(0, 0x10_0000), (0x1000, 0x10_1000), (0x2000, 0x10_2000)].to_vec();
-    assert_eq!(list(&p, 0, 0x4000).pages.len(), 1);
+    assert_eq!(list(&p, 0, 0x4000).count, 1);
 }
 
 #[test]
 fn memory_that_sits_unlike_in_its_pages_is_refused() {
     let p = Scripted::<false>::new();
     *p.runs.borrow_mut() = [(0, 0x10_0800)].to_vec();
-    let fault = PageList::new(&p, span(0, 64), ARENA_ADDR).unwrap_err();
+    let fault = PageList::new(&p, span(0, 64), ARENA_ADDR, MAX_PAGES).unwrap_err();
     assert_eq!(fault.kind, FaultKind::BadParameter);
     assert!(
         PageList::queue(&p, span(0, 64)).is_ok(),
@@ -81,16 +85,21 @@ fn too_many_pages_are_refused() {
     *p.runs.borrow_mut() = (0..64)
         .map(|i| (i * 4096, 0x100_0000 + i as u64 * 8192))
         .collect();
-    assert_eq!(list(&p, 0, ARENA_LEN).pages.len(), 64);
-    const { assert!(MAX_PAGES >= 64) };
+    let whole = span(0, ARENA_LEN);
+    assert_eq!(PageList::new(&p, whole, ARENA_ADDR, 64).unwrap().count, 64);
+    let fault = PageList::new(&p, whole, ARENA_ADDR, 63).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Resources);
     assert_eq!(
-        PageList::new(&p, span(0, 0), ARENA_ADDR).unwrap_err().kind,
+        PageList::new(&p, span(0, 0), ARENA_ADDR, MAX_PAGES)
+            .unwrap_err()
+            .kind,
         FaultKind::BadParameter
     );
     let beyond = PageList::new(
         &p,
         span(ARENA_LEN - 1, 2),
         ARENA_ADDR + ARENA_LEN as u64 - 1,
+        MAX_PAGES,
     );
     assert_eq!(beyond.unwrap_err().kind, FaultKind::BadParameter);
 }
@@ -102,7 +111,7 @@ fn queue_offsets_count_in_64ths_of_a_page() {
     assert_eq!(small.queue_geometry(), (3, 0));
     let large = PageList::queue(&p, span(0x3000, 0x9000)).unwrap();
     let (offset, log) = large.queue_geometry();
-    let start = large.pages[0] + u64::from(offset) * (64 << log);
+    let start = large.page(&p, 0).unwrap() + u64::from(offset) * (64 << log);
     assert_eq!((start, log + 12), (ARENA_IOVA + 0x3000, large.log_page));
 }
 
@@ -249,14 +258,14 @@ proptest! {
         let list = if queue {
             PageList::queue(&p, span(offset, len))
         } else {
-            PageList::new(&p, span(offset, len), base)
+            PageList::new(&p, span(offset, len), base, MAX_PAGES)
         };
         let list = list.unwrap();
         let size = 1_u64 << list.log_page;
         prop_assert_eq!(base & (size - 1), list.start);
         for byte in [0, len / 3, len / 2, len - 1] {
             let at = list.start + byte as u64;
-            let page = list.pages[usize::try_from(at / size).unwrap()];
+            let page = list.page(&p, usize::try_from(at / size).unwrap()).unwrap();
             let truth = crate::platform::Platform::iova(&p, offset + byte).unwrap().0;
             prop_assert_eq!(page + at % size, truth);
         }

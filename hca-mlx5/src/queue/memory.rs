@@ -57,8 +57,12 @@ pub(crate) fn record_address<P: Platform>(platform: &P, record: Record) -> Resul
 }
 
 /// The message with `list` in it, cut to its length.
-pub(crate) fn with_pages<'m>(message: &'m mut Message, list: &PageList) -> &'m mut [u8] {
-    list.write(message, PAGES_AT);
-    let len = PAGES_AT.saturating_add(8 * list.pages.len());
+pub(crate) fn with_pages<'m, P: Platform>(
+    platform: &P,
+    message: &'m mut Message,
+    list: &PageList,
+) -> &'m mut [u8] {
+    list.write(platform, message, PAGES_AT);
+    let len = PAGES_AT.saturating_add(8 * list.count);
     message.get_mut(..len).unwrap_or_default()
 }

@@ -3,7 +3,10 @@
 //! Attached, the BAR is the model's and everything works: that is how two Interface Adapters come up and connect.
 //! Detached, the BAR is a page of RAM and nobody answers: then the benchmark itself writes completions where the device
 //! would have written them, and what is counted is the driver alone.
-#![expect(unsafe_code, reason = "memory for a device, even an emulated one, is reached through raw pointers")]
+#![expect(
+    unsafe_code,
+    reason = "memory for a device, even an emulated one, is reached through raw pointers"
+)]
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,7 +90,9 @@ pub struct BenchHost {
 
 impl std::fmt::Debug for BenchHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BenchHost").field("detached", &self.detached).finish_non_exhaustive()
+        f.debug_struct("BenchHost")
+            .field("detached", &self.detached)
+            .finish_non_exhaustive()
     }
 }
 
@@ -270,7 +275,9 @@ impl Platform for BenchHost {
 
     fn entropy(&self) -> u64 {
         // splitmix64: a benchmark wants numbers that differ, and the same ones every run.
-        let mut z = self.entropy.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut z = self
+            .entropy
+            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

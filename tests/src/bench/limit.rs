@@ -27,7 +27,9 @@ pub struct Limit {
 
 impl std::fmt::Debug for Limit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Limit").field("producer", &self.producer).finish_non_exhaustive()
+        f.debug_struct("Limit")
+            .field("producer", &self.producer)
+            .finish_non_exhaustive()
     }
 }
 
@@ -64,7 +66,8 @@ impl Limit {
             let owner = (at >> ENTRIES.trailing_zeros()) & 1;
             let counter = (at as u16).to_be_bytes();
             let last = [0x0a, 0, 0, 1, counter[0], counter[1], 0, owner as u8];
-            self.cq[(at as usize % ENTRIES) * 8 + 7].store(u64::from_ne_bytes(last), Ordering::Relaxed);
+            self.cq[(at as usize % ENTRIES) * 8 + 7]
+                .store(u64::from_ne_bytes(last), Ordering::Relaxed);
         }
     }
 
@@ -73,7 +76,8 @@ impl Limit {
     pub fn post(&mut self, remote: u64, rkey: u32, data: u64, cookie: u64) {
         let index = self.producer;
         let block = [
-            (u64::from(0x14d_u32 << 8 | 3).to_be() >> 32) << 32 | u64::from((index << 8 | 8).to_be()),
+            (u64::from(0x14d_u32 << 8 | 3).to_be() >> 32) << 32
+                | u64::from((index << 8 | 8).to_be()),
             u64::from(8_u32.to_be()),
             remote.to_be(),
             u64::from(rkey.to_be()),

@@ -37,5 +37,9 @@ pub fn time<S>(
     }
     spans.sort_unstable_by(f64::total_cmp);
     let at = |part: usize| spans[(spans.len() - 1) * part / 100];
-    Time { median: at(50), p10: at(10), p90: at(90) }
+    Time {
+        median: at(50),
+        p10: at(10),
+        p90: at(90),
+    }
 }

@@ -73,11 +73,17 @@ pub(super) fn play(
     let depth = depth(options.size);
     let arena = (options.size * depth * 2).div_ceil(4096) + 2048;
     let stage = Stage {
-        memory: Memory { arena, ..Memory::default() },
+        memory: Memory {
+            arena,
+            ..Memory::default()
+        },
         mtu: Some(options.mtu),
         ipv6: options.ipv6,
         vlan: options.vlan,
-        rates: Rates { drop: (options.loss * 10.0).round() as u32, ..Rates::default() },
+        rates: Rates {
+            drop: (options.loss * 10.0).round() as u32,
+            ..Rates::default()
+        },
         seed: options.seed,
         ..Stage::default()
     };
@@ -86,7 +92,9 @@ pub(super) fn play(
         None => None,
     };
     let trace = match &options.trace {
-        Some(path) => Some(Trace { out: Mutex::new(create(path)?) }),
+        Some(path) => Some(Trace {
+            out: Mutex::new(create(path)?),
+        }),
         None => None,
     };
     let clock = mlx5_model::wire::ModelClock::default();
@@ -109,8 +117,12 @@ pub(super) fn play(
     let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
     let [room_a, room_b] = &mut rooms;
     let (start, from) = (Wall::now(), world.now());
-    let a = stage.open(&slots[0], room_a, 0, observer).map_err(|e| anyhow!("HCA a: {e}"))?;
-    let b = stage.open(&slots[1], room_b, 1, None).map_err(|e| anyhow!("HCA b: {e}"))?;
+    let a = stage
+        .open(&slots[0], room_a, 0, observer)
+        .map_err(|e| anyhow!("HCA a: {e}"))?;
+    let b = stage
+        .open(&slots[1], room_b, 1, None)
+        .map_err(|e| anyhow!("HCA b: {e}"))?;
     let mut report = Report::default();
     let held = slots[0].views().pages_out();
     let mut row = Row {
@@ -129,8 +141,18 @@ pub(super) fn play(
     );
     report.rows.push(row);
 
-    let pair = Pair { world, slots: [&slots[0], &slots[1]], ias: [a, b], stage };
-    let mut play = Play { pair, options, report, depth };
+    let pair = Pair {
+        world,
+        slots: [&slots[0], &slots[1]],
+        ias: [a, b],
+        stage,
+    };
+    let mut play = Play {
+        pair,
+        options,
+        report,
+        depth,
+    };
     acts(&mut play)?;
     let mut report = play.finish()?;
 
@@ -144,16 +166,27 @@ pub(super) fn play(
         got += stats.frames_in;
         let left = slot.views().pages_out();
         if left != 0 || slot.in_use() != 0 {
-            return Err(anyhow!("{left} firmware pages and {} bytes of memory were not given back", slot.in_use()));
+            return Err(anyhow!(
+                "{left} firmware pages and {} bytes of memory were not given back",
+                slot.in_use()
+            ));
         }
     }
-    report.lost = if options.loss > 0.0 { sent.saturating_sub(got) } else { 0 };
+    report.lost = if options.loss > 0.0 {
+        sent.saturating_sub(got)
+    } else {
+        0
+    };
     drop(slots);
     if let Some(mut capture) = capture {
-        capture.flush().context("the capture file is not complete")?;
+        capture
+            .flush()
+            .context("the capture file is not complete")?;
     }
     if let Some(trace) = trace {
-        lock(&trace.out).flush().context("the trace file is not complete")?;
+        lock(&trace.out)
+            .flush()
+            .context("the trace file is not complete")?;
     }
     Ok(report)
 }
@@ -176,7 +209,11 @@ pub(super) struct Done {
 
 impl Done {
     pub(super) fn new(operations: u64, size: u64, result: impl Into<String>) -> Self {
-        Self { operations, size, result: result.into() }
+        Self {
+            operations,
+            size,
+            result: result.into(),
+        }
     }
 }
 
@@ -186,7 +223,11 @@ impl Play<'_, '_> {
     }
 
     /// Plays one act and keeps its books.
-    pub(super) fn act(&mut self, name: &str, play: impl FnOnce(&mut Self) -> Result<Done>) -> Result<()> {
+    pub(super) fn act(
+        &mut self,
+        name: &str,
+        play: impl FnOnce(&mut Self) -> Result<Done>,
+    ) -> Result<()> {
         let (before, from, start) = (self.stats(), self.pair.world.now(), Wall::now());
         let done = play(self).with_context(|| format!("act \"{name}\""))?;
         let mut row = Row {

@@ -61,7 +61,10 @@ impl World {
     /// An empty world whose time is that of `clock`.
     #[must_use]
     pub fn with_clock(clock: &ModelClock) -> Arc<Self> {
-        Arc::new(Self { clock: clock.clone(), ..Self::default() })
+        Arc::new(Self {
+            clock: clock.clone(),
+            ..Self::default()
+        })
     }
 
     /// Lets `member` take part.
@@ -92,7 +95,9 @@ impl World {
         let now = self.now();
         members.iter().for_each(|member| member.settle());
         let next = members.iter().filter_map(|member| member.step(now)).min();
-        let next = next.unwrap_or(now + leap).clamp(now + TICK.min(leap), now + leap);
+        let next = next
+            .unwrap_or(now + leap)
+            .clamp(now + TICK.min(leap), now + leap);
         self.clock.set(next);
     }
 }
@@ -138,7 +143,10 @@ pub struct Memory {
 impl Default for Memory {
     /// 8 MiB of arena and 64 MiB for the firmware.
     fn default() -> Self {
-        Self { arena: 2048, firmware: 16384 }
+        Self {
+            arena: 2048,
+            firmware: 16384,
+        }
     }
 }
 
@@ -154,7 +162,9 @@ pub struct Slot {
 
 impl std::fmt::Debug for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("arena", &self.total).finish_non_exhaustive()
+        f.debug_struct("Slot")
+            .field("arena", &self.total)
+            .finish_non_exhaustive()
     }
 }
 
@@ -170,7 +180,10 @@ impl Slot {
         let mut hca = build(Box::new(Shared(Arc::clone(&views))));
         enable(&mut hca);
         let hca = Arc::new(Mutex::new(hca));
-        world.join(Arc::new(Plugged { hca: Arc::clone(&hca), views: Arc::clone(&views) }));
+        world.join(Arc::new(Plugged {
+            hca: Arc::clone(&hca),
+            views: Arc::clone(&views),
+        }));
         let total = lock(&views).len();
         Self {
             world: Arc::clone(world),
@@ -265,7 +278,10 @@ impl Platform for Slot {
         let mut free = lock(&self.free);
         let (mut at, mut len) = (span.offset, span.len.max(1).next_multiple_of(64));
         if let Some((&before, &size)) = free.range(..at).next_back() {
-            assert!(before + size <= at, "the driver gave back memory that was free: {span:?}");
+            assert!(
+                before + size <= at,
+                "the driver gave back memory that was free: {span:?}"
+            );
             if before + size == at {
                 free.remove(&before);
                 at = before;

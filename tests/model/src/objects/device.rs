@@ -489,6 +489,10 @@ impl Host for Device<'_> {
     fn transmit(&mut self, frame: Vec<u8>) {
         self.objects.outbox.push_back(frame);
     }
+
+    fn retransmitted(&mut self) {
+        self.bus.stats.retransmissions += 1;
+    }
 }
 
 impl Objects {

@@ -75,10 +75,12 @@ pub(crate) fn modified(hca: &mut Hca, qpn: u32) {
     };
     let attr = qp.attr();
     with_engine(hca, qpn, |engine, device| {
+        // From RESET the engine does not even know its number yet.
+        if attr.state != QpState::Err || engine.state() == QpState::Reset {
+            engine.configure(&attr);
+        }
         if attr.state == QpState::Err {
             engine.to_error(device);
-        } else {
-            engine.configure(&attr);
         }
     });
 }

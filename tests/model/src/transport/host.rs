@@ -592,4 +592,7 @@ pub trait Host {
 
     /// Queues a frame for the wire (or for this device itself).
     fn transmit(&mut self, frame: Vec<u8>);
+
+    /// A packet that is about to be transmitted has been before: for the books.
+    fn retransmitted(&mut self) {}
 }

@@ -185,10 +185,14 @@ impl Engine {
     /// When [`on_timer`](Self::on_timer) wants to be called; a time in the past means at once.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        if self.flush_due || self.responder.has_replies() {
+        if self.flush_due {
             return Some(0);
         }
-        self.requester.deadline()
+        self.responder
+            .deadline()
+            .into_iter()
+            .chain(self.requester.deadline())
+            .min()
     }
 
     /// Moves the QP to ERR, as a 2ERR command does: both queues are flushed in order, a message

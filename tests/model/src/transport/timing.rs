@@ -1,4 +1,4 @@
-//! The two timers of a reliable connection, in nanoseconds.
+//! The two timers of a reliable connection, and the pace of the port, in nanoseconds.
 
 use crate::host::Nanos;
 
@@ -73,5 +73,49 @@ mod tests {
         assert_eq!(ack_timeout(0), None);
         assert_eq!(ack_timeout(14), Some(67_108_864));
         assert_eq!(ack_timeout(31), Some(4096 << 31));
+    }
+}
+
+/// How fast a connection's packets leave: in bursts, as a port of 100 Gbit/s would let them go. Without it a whole window,
+/// or a whole READ, would be gone before the peer could say that its first packet was lost.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    sent: u32,
+    resume: Option<Nanos>,
+    /// A packet was held back since [`Pace::look`].
+    held: bool,
+}
+
+impl Pace {
+    /// Packets of one burst.
+    const BURST: u32 = 16;
+    /// Bytes around a payload on the wire, preamble and gap included.
+    const AROUND: u64 = 100;
+
+    /// Forgets that a packet was held back: whoever asks next looks anew.
+    pub(crate) fn look(&mut self) {
+        self.held = false;
+    }
+
+    /// Whether one more packet may leave at `now`; counts it if so.
+    pub(crate) fn admit(&mut self, now: Nanos, mtu: u32) -> bool {
+        self.held = self.resume.is_some_and(|resume| now < resume);
+        if self.held {
+            return false;
+        }
+        if self.resume.take().is_some() {
+            self.sent = 0;
+        }
+        self.sent += 1;
+        if self.sent >= Self::BURST {
+            let bits = (u64::from(mtu) + Self::AROUND) * 8;
+            self.resume = Some(now + u64::from(Self::BURST) * bits / 100 + 1);
+        }
+        true
+    }
+
+    /// When the next burst may leave, if a packet has to wait for it.
+    pub(crate) fn resume(&self) -> Option<Nanos> {
+        self.resume.filter(|_| self.held)
     }
 }

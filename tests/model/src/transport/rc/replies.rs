@@ -7,9 +7,10 @@
 
 use std::collections::VecDeque;
 
-use super::super::host::{Access, Host, QpAttr, RemoteAddress, RemoteFault};
+use super::super::host::{Access, Host, Nanos, QpAttr, RemoteAddress, RemoteFault};
 use super::super::packetize::Draft;
 use super::super::psn;
+use super::super::timing::Pace;
 use crate::wire::frame::{Aeth, Extended, Reth};
 use crate::wire::opcode::Opcode;
 
@@ -26,8 +27,6 @@ pub(crate) const NAK_ACCESS: u8 = 0x62;
 /// Remote operational error.
 pub(crate) const NAK_OPERATION: u8 = 0x63;
 
-/// Packets one call sends at most.
-const BURST: u32 = 256;
 /// Replies owed at most: a peer that overruns this gets no more answers until it waits.
 const QUEUE_LIMIT: usize = 1024;
 
@@ -73,9 +72,16 @@ pub(crate) struct Replies {
     queue: VecDeque<Reply>,
     /// The newest at the back; as many as the peer may have open.
     executed: VecDeque<Executed>,
+    /// The port's share.
+    pace: Pace,
 }
 
 impl Replies {
+    /// When there is something to send; a time in the past means at once.
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        (!self.queue.is_empty()).then(|| self.pace.resume().unwrap_or(0))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -144,6 +150,12 @@ impl Replies {
             return;
         };
         let new = read_reply(psn, reth, msn, true);
+        // The peer has gone back to here and will ask again for whatever READ data comes after: what is still owed of
+        // that would only be thrown away there, and stand before what is wanted.
+        self.queue.retain(|r| {
+            !matches!(r, Reply::Read(read)
+                if psn::distance(first, read.psn) >= packets && psn::place(read.psn, psn) == psn::Place::Ahead)
+        });
         // If the same READ is still being answered, it is taken up there and not twice.
         let running = self.queue.iter_mut().find_map(|r| match r {
             Reply::Read(read) if psn::distance(first, read.psn) < packets => Some(read),
@@ -187,10 +199,10 @@ impl Replies {
     /// Sends a burst of what is owed. An error means that a READ's memory is gone: the NAK is
     /// sent, and nothing behind it.
     pub(crate) fn drain(&mut self, attr: &QpAttr, host: &mut dyn Host) -> Result<(), RemoteFault> {
-        for _ in 0..BURST {
-            let Some(front) = self.queue.front_mut() else {
+        while let Some(front) = self.queue.front_mut() {
+            if !self.pace.admit(host.now(), attr.mtu) {
                 break;
-            };
+            }
             let (draft, finished) = match front {
                 Reply::Verdict { psn, syndrome, msn } => {
                     (verdict_draft(*psn, *syndrome, *msn), true)
@@ -260,6 +272,9 @@ impl ReadReply {
     fn next(&mut self, attr: &QpAttr, host: &mut dyn Host) -> Result<Draft, RemoteFault> {
         let len = self.left.min(attr.mtu);
         let mut payload = vec![0; len as usize];
+        if self.again {
+            host.retransmitted();
+        }
         if len > 0 {
             host.remote_read(attr.qpn, self.at, &mut payload, Access::Read)?;
         }

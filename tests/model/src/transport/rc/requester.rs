@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::super::host::{BadWqe, Syndrome};
 use super::super::host::{Fence, Host, Nanos, Operation, Payload, QpAttr, SendCompletion, SendWqe};
 use super::super::packetize::Draft;
-use super::super::timing::ack_timeout;
+use super::super::timing::{Pace, ack_timeout};
 use super::super::{Fatal, psn};
 use super::flight::{Flight, Shape};
 
@@ -40,6 +40,8 @@ pub(crate) struct Requester {
     pub(super) ack_deadline: Option<Nanos>,
     /// Nothing is sent before this: the peer was not ready to receive.
     pub(super) rnr_until: Option<Nanos>,
+    /// The port's share.
+    pace: Pace,
 }
 
 impl Requester {
@@ -62,7 +64,16 @@ impl Requester {
 
     /// When [`on_timer`](Self::on_timer) has something to do.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
-        self.rnr_until.or(self.ack_deadline)
+        let timer = self.rnr_until.or(self.ack_deadline);
+        let unsent = self
+            .flights
+            .iter()
+            .any(|f| f.failed.is_none() && !f.is_sent());
+        let pace = self
+            .pace
+            .resume()
+            .filter(|_| unsent && self.rnr_until.is_none());
+        timer.into_iter().chain(pace).min()
     }
 
     /// Gives up all entries, oldest first.
@@ -79,6 +90,7 @@ impl Requester {
         next_index: &mut u16,
         host: &mut dyn Host,
     ) -> Result<(), Fatal> {
+        self.pace.look();
         while self.rnr_until.is_none() {
             let at = match self
                 .flights
@@ -198,6 +210,9 @@ impl Requester {
         if !self.in_window(at, psn, 1, attr) {
             return false;
         }
+        if !self.pace.admit(host.now(), attr.mtu) {
+            return false;
+        }
         let full = !self.in_window(at, psn::add(psn, 1), 1, attr);
         let Some(flight) = self.flights.get_mut(at) else {
             return false;
@@ -235,7 +250,7 @@ impl Requester {
             ..Draft::new(opcode, psn)
         };
         flight.sent += 1;
-        draft.send(attr, host);
+        self.send(draft, attr, host);
         self.note_sent(psn::add(psn, 1));
         true
     }
@@ -253,7 +268,7 @@ impl Requester {
         let Some((psn, count)) = self.flights.get(at).map(Flight::next_span) else {
             return false;
         };
-        if !self.in_window(at, psn, count, attr) {
+        if !self.in_window(at, psn, count, attr) || !self.pace.admit(host.now(), attr.mtu) {
             return false;
         }
         let Some(flight) = self.flights.get_mut(at) else {
@@ -263,14 +278,21 @@ impl Requester {
             return false;
         };
         flight.sent = 1;
-        Draft {
+        let draft = Draft {
             ack_req: true,
             ext,
             ..Draft::new(opcode, psn)
-        }
-        .send(attr, host);
+        };
+        self.send(draft, attr, host);
         self.note_sent(psn::add(psn, count));
         true
+    }
+
+    fn send(&self, draft: Draft, attr: &QpAttr, host: &mut dyn Host) {
+        if psn::distance(self.una, draft.psn) < psn::distance(self.una, self.high) {
+            host.retransmitted();
+        }
+        draft.send(attr, host);
     }
 
     fn note_sent(&mut self, end: u32) {

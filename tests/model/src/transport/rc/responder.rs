@@ -6,7 +6,7 @@
 //! Reference: IBTA volume 1, 9.7.4 (validation), 9.7.5 (responses), 9.9 (errors).
 
 use super::super::host::{
-    Access, Host, QpAttr, QpEvent, QpState, RecvCompletion, RecvKind, RecvWqe,
+    Access, Host, Nanos, QpAttr, QpEvent, QpState, RecvCompletion, RecvKind, RecvWqe,
 };
 use super::super::host::{Received, RemoteAddress, RemoteFault, Syndrome, segments_len};
 use super::super::{Fatal, psn};
@@ -145,9 +145,9 @@ impl Responder {
         self.expected
     }
 
-    /// Whether it has something to send.
-    pub(crate) fn has_replies(&self) -> bool {
-        !self.replies.is_empty() || self.dying.is_some()
+    /// When [`drain`](Self::drain) has something to send; a time in the past means at once.
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
+        self.replies.deadline().or(self.dying.map(|_| 0))
     }
 
     /// Gives up what it holds: the receive in use comes back.

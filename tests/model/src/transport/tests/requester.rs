@@ -415,7 +415,10 @@ fn the_window_closes_with_an_ack_request() {
     assert_eq!(p.iter().filter(|p| p.bth.ack_req).count(), 1);
     assert!(p[7].bth.ack_req);
     assert_eq!(ack(&mut peer, PSN + 7, 0x1f).len(), 8);
-    assert_eq!(ack(&mut peer, PSN + 15, 0x1f).len(), 4);
+    // Sixteen packets were a burst: the port lets the rest go a little later.
+    assert_eq!(ack(&mut peer, PSN + 15, 0x1f).len(), 0);
+    peer.expire();
+    assert_eq!(peer.take().len(), 4);
 }
 
 #[test]
