@@ -15,3 +15,4 @@ pub mod bringup;
 pub mod demo;
 pub mod host;
 pub mod pair;
+pub mod play;

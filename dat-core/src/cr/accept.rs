@@ -67,7 +67,7 @@ impl<P: Provider> Ia<'_, P> {
         Ok(())
     }
 
-    /// Passive: the way to the peer is known; the queue pair goes to ready-to-send, then the REP goes out.
+    /// Passive: the way to the peer is known; the queue pair goes to ready-to-receive, then the REP goes out.
     pub(crate) fn finish_accept(&mut self, now: Instant, ep: Ep, path: &Path, request: &Request) {
         let terms = request.terms;
         let ack_delay = self.provider.limits().ack_delay;
@@ -103,19 +103,16 @@ impl<P: Provider> Ia<'_, P> {
                     min_rnr_timer: MIN_RNR_TIMER,
                 },
             )
-            .and_then(|()| {
-                self.provider.qp_modify(
-                    qp,
-                    &QpStep::Rts {
-                        sq_psn: terms.sq_psn,
-                        initiator_depth,
-                        ack_timeout: terms.ack_timeout,
-                        retry_count: terms.retry_count,
-                        rnr_retry: terms.rnr_retry,
-                    },
-                )
-            })
             .is_ok();
+        if let Ok(control) = self.ep_mut(ep) {
+            control.phase = Phase::Accepted(QpStep::Rts {
+                sq_psn: terms.sq_psn,
+                initiator_depth,
+                ack_timeout: terms.ack_timeout,
+                retry_count: terms.retry_count,
+                rnr_retry: terms.rnr_retry,
+            });
+        }
         let params = AcceptParams {
             qpn: qp.number,
             responder_resources,
@@ -125,6 +122,22 @@ impl<P: Provider> Ia<'_, P> {
             private_data: &private,
         };
         if !ready || self.cm.accept(now, conn, &params).is_err() {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::NonPeerRejected);
+        }
+    }
+
+    /// Passive: the peer is ready, by its RTU or by its first packet.
+    pub(crate) fn accepted(&mut self, now: Instant, ep: Ep) {
+        let Ok(control) = self.ep_mut(ep) else { return };
+        let phase = core::mem::replace(&mut control.phase, Phase::None);
+        control.private.clear();
+        let (Some(qp), Phase::Accepted(step)) = (control.qp, phase) else {
+            return;
+        };
+        if self.provider.qp_modify(qp, &step).is_ok() {
+            self.apply(ep, EpOp::Established);
+        } else {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::NonPeerRejected);
         }

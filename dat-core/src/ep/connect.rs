@@ -99,7 +99,7 @@ impl<P: Provider> Ia<'_, P> {
         let Ok(control) = self.ep(ep) else { return };
         let (phase, remote) = (control.phase, control.remote);
         let Some(remote) = remote else { return };
-        if matches!(phase, Phase::None) {
+        if matches!(phase, Phase::None | Phase::Accepted(_)) {
             return;
         }
         let path = match self.provider.resolve(remote, now) {
@@ -117,7 +117,7 @@ impl<P: Provider> Ia<'_, P> {
             }
         };
         match phase {
-            Phase::None => {}
+            Phase::None | Phase::Accepted(_) => {}
             Phase::Resolving => self.request(now, ep, &path),
             Phase::Replied(reply) => self.finish_active(now, ep, &path, &reply),
             Phase::Accepting(request) => self.finish_accept(now, ep, &path, &request),

@@ -38,7 +38,7 @@ use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::event::Event;
 use crate::handle::{Ep, Evd, Pz};
 use crate::post::Poster;
-use crate::provider::{Fault, Provider, Qp};
+use crate::provider::{Fault, Provider, Qp, QpStep};
 use crate::shared::stack::END;
 use crate::time::Instant;
 
@@ -56,6 +56,9 @@ pub(crate) enum Phase {
     Replied(crate::cm::Reply),
     /// Passive: accepted; the way to the peer is being found; then the REP goes out.
     Accepting(Request),
+    /// Passive: the REP is out. The step to ready-to-send waits for the RTU or for the peer's first packet: only in
+    /// ready-to-receive does the device tell of that packet, and nothing can be posted before anyway.
+    Accepted(QpStep),
 }
 
 /// What the control half knows of one Endpoint.

@@ -242,7 +242,7 @@ impl<P: Provider> Ia<'_, P> {
             Ok(EpState::ActiveConnectionPending) => true,
             Ok(EpState::CompletionPending) => self
                 .ep(ep)
-                .is_ok_and(|control| !matches!(control.phase, Phase::None)),
+                .is_ok_and(|control| matches!(control.phase, Phase::Accepting(_))),
             Ok(EpState::DisconnectPending) => {
                 self.drain_step(now, ep);
                 self.state_of(ep).ok() == Some(EpState::DisconnectPending)

@@ -30,10 +30,7 @@ impl<P: Provider> Ia<'_, P> {
                 },
                 CmEvent::Established { conn } => {
                     if let Owner::Ep(ep) = self.owner(conn) {
-                        if let Ok(control) = self.ep_mut(ep) {
-                            control.private.clear();
-                        }
-                        self.apply(ep, EpOp::Established);
+                        self.accepted(now, ep);
                     }
                 }
                 CmEvent::Rejected { conn, reason } => {
