@@ -4,6 +4,8 @@
 //! the driver's accessor and read by the model's, and back, alone in an otherwise empty layout. What only one of them
 //! names stands in `data/layouts-one-side.txt`, with a reason, and in that file only: a field renamed on one side turns
 //! up here as two that are missing from the list.
+//!
+//! Longer than most files: half of it is tables, which say nothing apart.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
