@@ -172,6 +172,20 @@ impl<const HOLES: usize> RawArena<HOLES> {
         }
     }
 
+    /// Takes every span back. For after a reset of the function, when the driver over this arena is gone: the driver keeps
+    /// memory that a device which stopped answering may still write to, and a reset is the end of that.
+    pub fn reclaim(&self) {
+        let mut holes = self.holes.lock();
+        holes.clear();
+        if self.len > 0 {
+            // There is room: it has just been emptied. With no room for any hole nothing can be had, as in `new`.
+            let _ = holes.push(Span {
+                offset: 0,
+                len: self.len,
+            });
+        }
+    }
+
     /// Bytes that are free.
     #[must_use]
     pub fn available(&self) -> usize {

@@ -12,6 +12,10 @@
 //! Firmware pages are a reserve of their own, so that running out of either can be told apart; the driver never reads
 //! or writes those.
 //!
+//! What the driver does not give back: after a command without an answer, the memory that the device may still write to. It
+//! is the host's again once the host has reset the function and dropped the driver; a platform over
+//! [`crate::dma::RawArena`] then calls its `reclaim`.
+//!
 //! Order. Three fences, named for their use. An implementation over ordinary memory maps them to the instructions of
 //! its architecture; the in-process model uses them as the only points at which stores become visible, so that a missing
 //! one fails every time.

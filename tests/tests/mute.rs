@@ -79,6 +79,11 @@ fn the_device_falls_mute_at_every_command() {
             "command {n}, {op:?}: mailboxes the device may write"
         );
         assert_eq!(rig.slot.views().refused, 0, "command {n}, {op:?}");
+        // The host does what the advice says; then everything is back, and the function works again.
+        rig.reset();
+        assert_eq!(rig.taken(), NOTHING, "command {n}, {op:?}");
+        journey(&rig.slot, &patience()).unwrap();
+        assert_eq!(rig.taken(), NOTHING, "command {n}, {op:?}");
     }
 }
 

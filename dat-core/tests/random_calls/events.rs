@@ -376,7 +376,12 @@ impl World {
             }
         }
         let s = &mut self.sides[side];
-        let lossy: Vec<Evd> = s.evds.iter().filter(|m| m.overflow).map(|m| m.evd).collect();
+        let lossy: Vec<Evd> = s
+            .evds
+            .iter()
+            .filter(|m| m.overflow)
+            .map(|m| m.evd)
+            .collect();
         s.evds.iter_mut().for_each(|m| m.overflow = false);
         if let Some((ep, list)) = s
             .ghosts

@@ -168,7 +168,8 @@ fn a_million_random_calls_answer_as_the_model_does() {
     let sum = |field: fn(&Seen) -> u64| seen.iter().map(field).sum::<u64>();
     assert_eq!(sum(|s| s.calls), 1_000_000);
     let mut kinds = [0; 9];
-    seen.iter().for_each(|s| (0..9).for_each(|k| kinds[k] += s.kinds[k]));
+    seen.iter()
+        .for_each(|s| (0..9).for_each(|k| kinds[k] += s.kinds[k]));
     eprintln!("kinds {kinds:?}");
     // The runs are not empty.
     for (what, count, least) in [

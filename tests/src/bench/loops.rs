@@ -33,7 +33,9 @@ pub fn wr8_rt1(lane: &mut Lane, ops: u64) {
     let mut wrong = 0;
     for n in 0..ops {
         let cookie = n ^ COOKIE;
-        let posted = lane.poster.post_rdma_write(black_box(&lane.word), cookie, black_box(&lane.far), NONE);
+        let posted =
+            lane.poster
+                .post_rdma_write(black_box(&lane.word), cookie, black_box(&lane.far), NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
     }
     lane.wrong |= wrong;
@@ -45,7 +47,9 @@ pub fn wr256_rt1(lane: &mut Lane, ops: u64) {
     let mut wrong = 0;
     for n in 0..ops {
         let cookie = n ^ COOKIE;
-        let posted = lane.poster.post_rdma_write(black_box(&lane.piece), cookie, black_box(&lane.far), NONE);
+        let posted =
+            lane.poster
+                .post_rdma_write(black_box(&lane.piece), cookie, black_box(&lane.far), NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
     }
     lane.wrong |= wrong;
@@ -80,7 +84,12 @@ pub fn recv_rt1(lane: &mut Lane, ops: u64) {
 pub fn post_wr8(lane: &mut Lane, ops: u64) {
     let mut wrong = 0;
     for n in 0..ops {
-        let posted = lane.poster.post_rdma_write(black_box(&lane.word), n ^ COOKIE, black_box(&lane.far), NONE);
+        let posted = lane.poster.post_rdma_write(
+            black_box(&lane.word),
+            n ^ COOKIE,
+            black_box(&lane.far),
+            NONE,
+        );
         wrong |= u64::from(posted.is_err());
     }
     lane.wrong |= wrong;
@@ -101,7 +110,9 @@ pub fn deq_wr8(lane: &mut Lane, ops: u64) {
 pub fn post_recv(lane: &mut Lane, ops: u64) {
     let mut wrong = 0;
     for n in 0..ops {
-        let posted = lane.poster.post_recv(black_box(&lane.piece), n ^ COOKIE, NONE);
+        let posted = lane
+            .poster
+            .post_recv(black_box(&lane.piece), n ^ COOKIE, NONE);
         wrong |= u64::from(posted.is_err());
     }
     lane.wrong |= wrong;
@@ -125,7 +136,12 @@ pub fn wr8_b32(lane: &mut Lane, ops: u64) {
         for n in 0..BURST {
             let cookie = (burst * BURST + n) ^ COOKIE;
             let flags = CompletionFlags::DEFER;
-            let posted = lane.poster.post_rdma_write(black_box(&lane.word), cookie, black_box(&lane.far), flags);
+            let posted = lane.poster.post_rdma_write(
+                black_box(&lane.word),
+                cookie,
+                black_box(&lane.far),
+                flags,
+            );
             wrong |= u64::from(posted.is_err());
         }
         lane.poster.ring();
@@ -143,11 +159,15 @@ pub fn unsig_1of32(lane: &mut Lane, ops: u64) {
     for burst in 0..ops / BURST {
         let quiet = CompletionFlags::DEFER.union(CompletionFlags::SUPPRESS);
         for n in 1..BURST {
-            let posted = lane.poster.post_rdma_write(black_box(&lane.word), n, black_box(&lane.far), quiet);
+            let posted =
+                lane.poster
+                    .post_rdma_write(black_box(&lane.word), n, black_box(&lane.far), quiet);
             wrong |= u64::from(posted.is_err());
         }
         let cookie = burst ^ COOKIE;
-        let posted = lane.poster.post_rdma_write(black_box(&lane.word), cookie, black_box(&lane.far), NONE);
+        let posted =
+            lane.poster
+                .post_rdma_write(black_box(&lane.word), cookie, black_box(&lane.far), NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
     }
     lane.wrong |= wrong;
@@ -169,10 +189,18 @@ pub fn rmr_bind(lane: &mut Lane, ops: u64) {
     let mut wrong = 0;
     for n in 0..ops {
         let cookie = n ^ COOKIE;
-        let bound = lane.poster.rmr_bind(lane.rmr, black_box(&lane.piece[0]), MemPriv::REMOTE_WRITE, cookie, NONE);
+        let bound = lane.poster.rmr_bind(
+            lane.rmr,
+            black_box(&lane.piece[0]),
+            MemPriv::REMOTE_WRITE,
+            cookie,
+            NONE,
+        );
         wrong |= u64::from(bound.is_err());
         wrong |= match lane.requests.dequeue() {
-            Ok(Event::RmrBind { cookie: c, status, .. }) => (c ^ cookie) | status as u64,
+            Ok(Event::RmrBind {
+                cookie: c, status, ..
+            }) => (c ^ cookie) | status as u64,
             Ok(_) | Err(_) => 1,
         };
     }
@@ -186,7 +214,13 @@ pub fn wr8_handle(ia: &mut Ia<'static, Driver>, lane: &mut Handles, ops: u64) {
     for n in 0..ops {
         let cookie = n ^ COOKIE;
         let (ep, evd) = black_box((lane.ep, lane.evd));
-        let posted = ia.ep_post_rdma_write(ep, black_box(&lane.word), cookie, black_box(&lane.far), NONE);
+        let posted = ia.ep_post_rdma_write(
+            ep,
+            black_box(&lane.word),
+            cookie,
+            black_box(&lane.far),
+            NONE,
+        );
         wrong |= u64::from(posted.is_err()) | check!(ia.evd_dequeue(evd), cookie);
     }
     lane.wrong |= wrong;

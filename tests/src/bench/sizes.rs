@@ -11,7 +11,15 @@ type Evds<const N: usize> = Storage<Driver, 1, N, 1, 128, 128>;
 #[must_use]
 pub fn all() -> [(&'static str, usize, usize); 2] {
     [
-        ("size_ep", size_of::<Eps<9>>() / 8 - size_of::<Eps<1>>() / 8, 4608),
-        ("size_evd", size_of::<Evds<9>>() / 8 - size_of::<Evds<1>>() / 8, 6144),
+        (
+            "size_ep",
+            size_of::<Eps<9>>() / 8 - size_of::<Eps<1>>() / 8,
+            4608,
+        ),
+        (
+            "size_evd",
+            size_of::<Evds<9>>() / 8 - size_of::<Evds<1>>() / 8,
+            6144,
+        ),
     ]
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use dat_core::provider::Net;
 use dat_core::{
-    Ep, EpPoster, Evd, EvdFlags, EvdReaper, Event, Ia, Instant, LmrTriplet, MemPriv, PspFlag, Pz, Qos,
-    Rmr, RmrTriplet, Storage,
+    Ep, EpPoster, Evd, EvdFlags, EvdReaper, Event, Ia, Instant, LmrTriplet, MemPriv, PspFlag, Pz,
+    Qos, Rmr, RmrTriplet, Storage,
 };
 use hca_mlx5::cmd::dump::Observer;
 use hca_mlx5::dma::Buffer;
@@ -55,7 +55,9 @@ pub struct Rig {
 
 impl std::fmt::Debug for Rig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rig").field("hosts", &self.hosts).finish_non_exhaustive()
+        f.debug_struct("Rig")
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
     }
 }
 
@@ -97,7 +99,10 @@ pub struct Lane {
 
 impl std::fmt::Debug for Lane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lane").field("ep", &self.ep).field("wrong", &self.wrong).finish_non_exhaustive()
+        f.debug_struct("Lane")
+            .field("ep", &self.ep)
+            .field("wrong", &self.wrong)
+            .finish_non_exhaustive()
     }
 }
 
@@ -116,10 +121,29 @@ impl Default for Rig {
         let registrar: &'static Registrar = Box::leak(Box::default());
         let open = |side: u8, observer: Option<&'static (dyn Observer + Sync)>| {
             let host = hosts[usize::from(side)];
-            let driver = Driver::open(host, &Config { observer, ..Config::default() }).unwrap();
-            let net = Net { addr: address(side), prefix: 24, gateway: None, vlan: None };
+            let driver = Driver::open(
+                host,
+                &Config {
+                    observer,
+                    ..Config::default()
+                },
+            )
+            .unwrap();
+            let net = Net {
+                addr: address(side),
+                prefix: 24,
+                gateway: None,
+                vlan: None,
+            };
             let now = Instant::from_nanos(host.now());
-            Ia::open(driver, Box::leak(Box::new(Room::new())), net, now, host.entropy()).unwrap()
+            Ia::open(
+                driver,
+                Box::leak(Box::new(Room::new())),
+                net,
+                now,
+                host.entropy(),
+            )
+            .unwrap()
         };
         let mut ias = [open(0, Some(registrar)), open(1, None)];
         let memory = [0, 1].map(|side| {
@@ -131,7 +155,14 @@ impl Default for Rig {
         });
         let cr = ias[1].evd_create(16, EvdFlags::CR).unwrap();
         ias[1].psp_create(QUALIFIER, cr, PspFlag::Consumer).unwrap();
-        Self { world, hosts, ias, memory, registrar, cr }
+        Self {
+            world,
+            hosts,
+            ias,
+            memory,
+            registrar,
+            cr,
+        }
     }
 }
 
@@ -175,10 +206,22 @@ impl Rig {
         let peers = b.evd_create(DEPTH, dto).unwrap();
         let (zone_a, zone_b) = (Some(self.memory[0].0), Some(self.memory[1].0));
         let ep = a
-            .ep_create(zone_a, Some(receive_evd), Some(request_evd), Some(conns[0]), Some(&attr))
+            .ep_create(
+                zone_a,
+                Some(receive_evd),
+                Some(request_evd),
+                Some(conns[0]),
+                Some(&attr),
+            )
             .unwrap();
         let peer = b
-            .ep_create(zone_b, Some(peers), Some(peers), Some(conns[1]), Some(&attr))
+            .ep_create(
+                zone_b,
+                Some(peers),
+                Some(peers),
+                Some(conns[1]),
+                Some(&attr),
+            )
             .unwrap();
         let rmr = a.rmr_create(self.memory[0].0).unwrap();
 
@@ -211,9 +254,21 @@ impl Rig {
             sent,
             got,
             qp,
-            word: [LmrTriplet { addr: addr + 64, len: 8, context }],
-            piece: [LmrTriplet { addr: addr + 4096, len: 256, context }],
-            far: RmrTriplet { addr: far + 8192, len: 4096, context: rkey },
+            word: [LmrTriplet {
+                addr: addr + 64,
+                len: 8,
+                context,
+            }],
+            piece: [LmrTriplet {
+                addr: addr + 4096,
+                len: 256,
+                context,
+            }],
+            far: RmrTriplet {
+                addr: far + 8192,
+                len: 4096,
+                context: rkey,
+            },
             lkey,
             rmr,
             wrong: 0,
@@ -240,13 +295,24 @@ impl Rig {
         ia.ep_return_poster(lane.poster).unwrap();
         ia.evd_return_reaper(lane.requests).unwrap();
         ia.evd_return_reaper(lane.receives).unwrap();
-        Handles { ep: lane.ep, evd: lane.request_evd, sent: lane.sent, word: lane.word, far: lane.far, wrong: 0 }
+        Handles {
+            ep: lane.ep,
+            evd: lane.request_evd,
+            sent: lane.sent,
+            word: lane.word,
+            far: lane.far,
+            wrong: 0,
+        }
     }
 
     /// The peer sends one message of 64 bytes.
     pub fn peer_sends(&mut self, lane: &Lane) {
         let (_, addr, context, _) = self.memory[1];
-        let segment = [LmrTriplet { addr, len: 64, context }];
+        let segment = [LmrTriplet {
+            addr,
+            len: 64,
+            context,
+        }];
         self.ias[1]
             .ep_post_send(lane.peer, &segment, 0, dat_core::CompletionFlags::SUPPRESS)
             .unwrap();
@@ -255,7 +321,11 @@ impl Rig {
     /// The peer posts one receive of 256 bytes.
     pub fn peer_receives(&mut self, lane: &Lane) {
         let (_, addr, context, _) = self.memory[1];
-        let segment = [LmrTriplet { addr: addr + 4096, len: 256, context }];
+        let segment = [LmrTriplet {
+            addr: addr + 4096,
+            len: 256,
+            context,
+        }];
         self.ias[1]
             .ep_post_recv(lane.peer, &segment, 0, dat_core::CompletionFlags::empty())
             .unwrap();

@@ -49,14 +49,25 @@ fn at_once<S: Send>(states: Vec<S>, body: impl Fn(&mut S) -> f64 + Sync) -> f64 
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).fold(0.0, f64::max)
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .fold(0.0, f64::max)
     })
 }
 
 fn limits(count: usize, blocks: usize) -> f64 {
     at_once((0..count).map(|_| Limit::default()).collect(), |limit| {
         let block = |limit: &mut Limit| assert_eq!(loops::limit(limit, BLOCK as u64), 0);
-        time(limit, blocks, BLOCK, |limit| limit.complete_ahead(BLOCK), block, |_| ()).median
+        time(
+            limit,
+            blocks,
+            BLOCK,
+            |limit| limit.complete_ahead(BLOCK),
+            block,
+            |_| (),
+        )
+        .median
     })
 }
 
@@ -66,7 +77,14 @@ fn writes(count: usize, blocks: usize) -> f64 {
     rig.detach();
     at_once(lanes, |lane| {
         let say = |lane: &mut Lane| lane.sent.say(Said::Request(0x08, 1), BLOCK);
-        let time = time(lane, blocks, BLOCK, say, |lane| loops::wr8_rt1(lane, BLOCK as u64), |_| ());
+        let time = time(
+            lane,
+            blocks,
+            BLOCK,
+            say,
+            |lane| loops::wr8_rt1(lane, BLOCK as u64),
+            |_| (),
+        );
         assert_eq!(lane.wrong, 0);
         time.median
     })

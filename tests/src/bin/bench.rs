@@ -39,7 +39,10 @@ fn main() -> ExitCode {
     if options.list {
         for case in cases::CASES {
             let (mt, st) = case.peer;
-            println!("case\t{}\t{}\t{}\t{}\t{mt}\t{st}", case.name, case.ops, case.goal, case.time_goal);
+            println!(
+                "case\t{}\t{}\t{}\t{}\t{mt}\t{st}",
+                case.name, case.ops, case.goal, case.time_goal
+            );
         }
     }
     if let Some(name) = &options.case {
@@ -56,7 +59,10 @@ fn main() -> ExitCode {
         threads::pin(0);
         for case in cases::CASES {
             let time = case.run(options.blocks);
-            println!("time\t{}\t{:.3}\t{:.3}\t{:.3}", case.name, time.median, time.p10, time.p90);
+            println!(
+                "time\t{}\t{:.3}\t{:.3}\t{:.3}",
+                case.name, time.median, time.p10, time.p90
+            );
         }
         let both = threads::measure(options.blocks);
         println!("threads\tlimit\t{:.3}\t{:.3}", both.limit[0], both.limit[1]);

@@ -83,6 +83,7 @@ impl Rig {
         self.slot.hca().set_command_hook(None);
         self.slot.hca().set_mangle(None);
         self.slot.hca().flr();
+        self.slot.reclaim();
         self.enable();
     }
 

@@ -219,6 +219,13 @@ impl Slot {
         &self.world
     }
 
+    /// Takes all memory back, arena and firmware pages. For after a reset of the function, when the driver over it is gone:
+    /// what a device that stopped answering might still have written to is the host's again.
+    pub fn reclaim(&self) {
+        lock(&self.views).reclaim();
+        *lock(&self.free) = BTreeMap::from([(0, self.total)]);
+    }
+
     /// Arena bytes handed out.
     #[must_use]
     pub fn in_use(&self) -> usize {
