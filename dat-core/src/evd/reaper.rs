@@ -494,7 +494,10 @@ impl<P: Provider> Reaper<P> {
 /// Finishes the requests that the device passed over, if every one of them was to succeed in silence.
 #[inline(never)]
 fn skip_silent(shared: &Shared<'_>, index: u32, ep: &EpShared, from: u32, count: u32) -> bool {
-    let (first, mask) = (shared.first_slot(index), ep.request.mask.load(Ordering::Relaxed));
+    let (first, mask) = (
+        shared.first_slot(index),
+        ep.request.mask.load(Ordering::Relaxed),
+    );
     let info = |i| {
         let slot = shared.request(first, from.wrapping_add(i), mask)?;
         Some(Info::from_word(slot.info.load(Ordering::Acquire)))
@@ -502,7 +505,10 @@ fn skip_silent(shared: &Shared<'_>, index: u32, ep: &EpShared, from: u32, count:
     if !(0..count).all(|i| info(i).is_some_and(Info::is_suppressed)) {
         return false;
     }
-    for bind in (0..count).filter_map(info).filter(|info| info.op() == Op::Bind) {
+    for bind in (0..count)
+        .filter_map(info)
+        .filter(|info| info.op() == Op::Bind)
+    {
         let _ = bind_done(shared, index, ep, bind.len());
     }
     true

@@ -123,7 +123,9 @@ impl<P: Provider> Ia<'_, P> {
     /// not meant: they were raised in its earlier life, or by another one of that number.
     fn concerned(&self, qp: Qp) -> Option<Ep> {
         let turn = self.turn;
-        self.eps.find(|control| control.qp == Some(qp) && control.born != turn).map(Ep)
+        self.eps
+            .find(|control| control.qp == Some(qp) && control.born != turn)
+            .map(Ep)
     }
 
     /// A connection broke on this side.

@@ -226,7 +226,11 @@ impl World {
         };
         // Where there is a connection, mostly.
         let here = |side: usize| self.sides[side].eps.iter().any(|m| m.state == C);
-        let side = if here(side) || !here(1 - side) { side } else { 1 - side };
+        let side = if here(side) || !here(1 - side) {
+            side
+        } else {
+            1 - side
+        };
         let ep = self.pick_ep_in(side, states);
         if !self.has_completion_room(side, ep, direction)? {
             return Ok(());

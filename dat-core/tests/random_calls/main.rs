@@ -16,12 +16,14 @@
     clippy::print_stderr,
     clippy::cast_possible_truncation,
     clippy::too_many_arguments,
+    clippy::wildcard_enum_match_arm,
     reason = "a test"
 )]
 
 mod data;
 mod endpoint;
 mod events;
+mod found;
 mod memory;
 mod model;
 mod passive;
@@ -121,7 +123,7 @@ fn run(seed: u64, calls: u64, log: bool) -> Result<Seen, String> {
         done.map_err(|text| tell(&world, seed, call, &text))?;
     }
     world
-        .finish(seed % 3 != 0)
+        .finish(!seed.is_multiple_of(3))
         .map_err(|text| tell(&world, seed, calls, &text))?;
     world.seen.calls = calls;
     Ok(world.seen)
@@ -168,7 +170,8 @@ fn a_million_random_calls_answer_as_the_model_does() {
     let sum = |field: fn(&Seen) -> u64| seen.iter().map(field).sum::<u64>();
     assert_eq!(sum(|s| s.calls), 1_000_000);
     let mut kinds = [0; 9];
-    seen.iter().for_each(|s| (0..9).for_each(|k| kinds[k] += s.kinds[k]));
+    seen.iter()
+        .for_each(|s| (0..9).for_each(|k| kinds[k] += s.kinds[k]));
     eprintln!("kinds {kinds:?}");
     // The runs are not empty.
     for (what, count, least) in [

@@ -192,8 +192,14 @@ impl World {
             .no(size > 148, DatType::InvalidParameter);
         let own = m.and_then(|m| m.local_ep).and_then(|ep| s.ep(ep));
         let verdict = verdict
-            .no(own.is_some_and(|m| m.poster.is_some()), DatType::InvalidState)
-            .may(own.is_some_and(|m| s.reaper_is_out(m)), DatType::InvalidState);
+            .no(
+                own.is_some_and(|m| m.poster.is_some()),
+                DatType::InvalidState,
+            )
+            .may(
+                own.is_some_and(|m| s.reaper_is_out(m)),
+                DatType::InvalidState,
+            );
         let answer = s.ia.cr_reject(self.now, cr, &vec![0x33; size]);
         self.note(|| format!("{side}: cr_reject {cr:?} -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))?

@@ -48,15 +48,27 @@ impl World {
     }
 
     pub(crate) fn pick_lmr(&mut self, side: usize) -> Lmr {
-        handle!(self, side, Lmr, lmr, |s| s.lmrs.iter().map(|m| m.lmr).collect())
+        handle!(self, side, Lmr, lmr, |s| s
+            .lmrs
+            .iter()
+            .map(|m| m.lmr)
+            .collect())
     }
 
     pub(crate) fn pick_rmr(&mut self, side: usize) -> Rmr {
-        handle!(self, side, Rmr, rmr, |s| s.rmrs.iter().map(|m| m.rmr).collect())
+        handle!(self, side, Rmr, rmr, |s| s
+            .rmrs
+            .iter()
+            .map(|m| m.rmr)
+            .collect())
     }
 
     pub(crate) fn pick_evd(&mut self, side: usize) -> Evd {
-        handle!(self, side, Evd, evd, |s| s.evds.iter().map(|m| m.evd).collect())
+        handle!(self, side, Evd, evd, |s| s
+            .evds
+            .iter()
+            .map(|m| m.evd)
+            .collect())
     }
 
     pub(crate) fn pick_ep(&mut self, side: usize) -> Ep {
@@ -68,14 +80,22 @@ impl World {
     }
 
     pub(crate) fn pick_psp(&mut self, side: usize) -> Psp {
-        handle!(self, side, Psp, psp, |s| s.psps.iter().map(|m| m.psp).collect())
+        handle!(self, side, Psp, psp, |s| s
+            .psps
+            .iter()
+            .map(|m| m.psp)
+            .collect())
     }
 
     pub(crate) fn pick_cr(&mut self, side: usize) -> Cr {
         let cr = handle!(self, side, Cr, cr, |s| s.crs.iter().map(|m| m.cr).collect());
         let s = &self.sides[side];
         let known = s.crs.iter().any(|m| m.cr == cr) || s.dead.cr.contains(&cr);
-        if !known && s.ia.cr_query(cr).is_ok() { Cr::from_raw(u64::MAX) } else { cr }
+        if !known && s.ia.cr_query(cr).is_ok() {
+            Cr::from_raw(u64::MAX)
+        } else {
+            cr
+        }
     }
 
     /// An Endpoint in one of those states, mostly.
@@ -114,7 +134,7 @@ impl World {
     /// Flags of a post: mostly none.
     pub(crate) fn pick_flags(&mut self) -> CompletionFlags {
         match self.rng.below(50 * self.calm.min(4)) {
-            0 | 1 | 2 | 3 => CompletionFlags::SUPPRESS,
+            0..4 => CompletionFlags::SUPPRESS,
             4 => CompletionFlags::SOLICITED_WAIT,
             5 => CompletionFlags::UNSIGNALLED,
             6 => CompletionFlags::BARRIER_FENCE,
@@ -136,8 +156,14 @@ impl World {
             4 if self.rng.percent(20) => self.rng.below(40),
             _ => 1,
         };
-        let count = if roomy && self.rng.percent(90) { 1 } else { count };
-        (0..count).map(|_| self.pick_segment(side, ep, roomy)).collect()
+        let count = if roomy && self.rng.percent(90) {
+            1
+        } else {
+            count
+        };
+        (0..count)
+            .map(|_| self.pick_segment(side, ep, roomy))
+            .collect()
     }
 
     pub(crate) fn pick_segment(&mut self, side: usize, ep: Ep, roomy: bool) -> LmrTriplet {

@@ -93,7 +93,7 @@ impl World {
             now: Instant::from_nanos(1_000_000_000),
             rng,
             cookie: 0,
-            calm: if seed % 2 == 0 { 1 } else { 20 },
+            calm: if seed.is_multiple_of(2) { 1 } else { 20 },
             log: log.then(VecDeque::new),
             restless: 0,
             attempts: 0,
@@ -162,7 +162,10 @@ impl World {
             let s = &mut self.sides[side];
             let lists = s.eps.iter_mut().map(|m| &mut m.expected);
             let lists = lists.chain(s.ghosts.iter_mut().map(|(_, list)| list));
-            lists.flatten().filter(|e| e.evd == evd).for_each(|e| e.optional = true);
+            lists
+                .flatten()
+                .filter(|e| e.evd == evd)
+                .for_each(|e| e.optional = true);
             if let Some(m) = s.evd_mut(evd) {
                 m.overflow = true;
             }
@@ -382,9 +385,13 @@ impl World {
             self.now = self.now + Duration::from_secs(2);
             self.settle()?;
         }
-        let open = self.links.iter().filter(|l| l.up[0] && !(l.left[0] && l.left[1]));
-        self.attempts =
-            open.map(|l| 1 + usize::from(l.ends[0].map(|(side, _)| side) == l.target)).sum();
+        let open = self
+            .links
+            .iter()
+            .filter(|l| l.up[0] && !(l.left[0] && l.left[1]));
+        self.attempts = open
+            .map(|l| 1 + usize::from(l.ends[0].map(|(side, _)| side) == l.target))
+            .sum();
         Ok(())
     }
 
@@ -421,7 +428,11 @@ impl World {
             && (least..=least + s.retiring.len()).contains(&keys)
             && cqs == s.evds.iter().filter(|m| m.flags.intersects(queues)).count()
             && qps == s.eps.iter().filter(|m| m.is_configured()).count();
-        if right { Ok(()) } else { Err(format!("the device holds {:?}", (pds, keys, cqs, qps))) }
+        if right {
+            Ok(())
+        } else {
+            Err(format!("the device holds {:?}", (pds, keys, cqs, qps)))
+        }
     }
 
     /// Compares every query of an adapter with the model.
