@@ -318,14 +318,6 @@ impl World {
                 self.end(side, ep, kinds, false);
             }
             (DP, D) => {
-                let waits = self.sides[side].ep(ep).is_some_and(|m| {
-                    m.queue[REQUEST]
-                        .iter()
-                        .any(|dto| dto.deferred && !dto.suppressed)
-                });
-                if waits && !gone && !link.broke {
-                    // The drain rings the doorbell, so even these end.
-                }
                 self.end(side, ep, kind::DISCONNECTED, false);
             }
             _ => return Err(format!("not in the table: {link:?}")),
