@@ -88,6 +88,11 @@ pub trait Platform {
     /// Before a doorbell: all earlier stores to the arena are visible to the device before any later store to the BAR
     /// or to a doorbell record.
     fn before_doorbell(&self);
+    /// Before a doorbell record: all earlier stores to the arena are visible to the device before any later store to the
+    /// arena. Weaker than [`Platform::before_doorbell`], which does as well.
+    fn before_record(&self) {
+        self.before_doorbell();
+    }
     /// After seeing ownership pass to software: no later load of the arena happens before the load that saw it.
     fn after_ownership(&self);
     /// After MMIO: earlier stores to the BAR, write-combined ones too, have left the CPU.

@@ -275,10 +275,6 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         &self.limits
     }
 
-    fn token_space(&self, requests: u16) -> u16 {
-        u16::try_from(qp::send_blocks(requests)).unwrap_or(1 << 15)
-    }
-
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault> {
         if self.network.is_some() {
             return Err(Fault::new(

@@ -219,7 +219,6 @@ impl World {
         let s = &self.sides[side];
         let mut verdict = s.known_ep(ep);
         let mut attr = change.attr.unwrap_or(s.default);
-        let mut remade = false;
         if let Some(m) = s.ep(ep) {
             let allowed = matches!(m.state, U | T);
             verdict = s
@@ -240,7 +239,7 @@ impl World {
                 }
             }
             verdict = s.attributes(verdict, &attr, recv.is_some(), request.is_some());
-            remade = (pz, recv, request, attr) != (m.pz, m.recv, m.request, m.attr);
+            let remade = (pz, recv, request, attr) != (m.pz, m.recv, m.request, m.attr);
             verdict = verdict
                 .no(remade && !m.queue[RECV].is_empty(), DatType::InvalidState)
                 .no(remade && m.poster.is_some(), DatType::InvalidState);
@@ -252,7 +251,6 @@ impl World {
         {
             (m.pz, m.recv, m.request, m.connect, m.attr) = (pz, recv, request, connect, attr);
         }
-        let _ = remade;
         Ok(())
     }
 
@@ -477,10 +475,8 @@ impl World {
         let s = &mut self.sides[side];
         if let Some(at) = s.eps.iter().position(|m| m.ep == ep) {
             let m = s.eps.remove(at);
-            let waits = m.queue[REQUEST].iter().any(|dto| dto.orphan);
             s.ghosts.push((ep, m.expected));
             s.dead.ep.push(ep);
-            let _ = waits;
         }
     }
 

@@ -298,6 +298,11 @@ impl World {
 
     /// Both sides quiet and every Event Dispatcher empty: whatever was to come has come.
     pub(crate) fn drain(&mut self) -> Done {
+        // A freed window goes with the turn after its last bind has come back.
+        let unbound = [0, 1].map(|side| {
+            let mut requests = self.sides[side].eps.iter().flat_map(|m| &m.queue[REQUEST]);
+            !requests.any(|dto| matches!(dto.op, Op::Bind(_)))
+        });
         self.settle()?;
         for round in 0..2 {
             for side in 0..2 {
@@ -311,8 +316,8 @@ impl World {
                 self.settle()?;
             }
         }
-        for side in 0..2 {
-            self.complete(side)?;
+        for (side, unbound) in unbound.into_iter().enumerate() {
+            self.complete(side, unbound)?;
         }
         let strict = self.attempts < 2 * EPS - 2;
         for at in 0..self.links.len() {
@@ -337,7 +342,7 @@ impl World {
         !e.optional && self.sides[side].evd(e.evd).is_some_and(|m| !m.overflow)
     }
 
-    fn complete(&mut self, side: usize) -> Done {
+    fn complete(&mut self, side: usize, unbound: bool) -> Done {
         for at in 0..self.sides[side].eps.len() {
             let m = &self.sides[side].eps[at];
             if let Some(missing) = m.expected.iter().find(|e| self.is_owed(side, e)) {
@@ -391,11 +396,7 @@ impl World {
             return Err(format!("{ep:?}, freed, was to be told {list:?}"));
         }
         s.ghosts.clear();
-        let binding = s
-            .eps
-            .iter()
-            .any(|m| m.queue[REQUEST].iter().any(|d| matches!(d.op, Op::Bind(_))));
-        if !binding {
+        if unbound {
             s.retiring.clear();
         }
         Ok(())

@@ -16,12 +16,14 @@
     clippy::print_stderr,
     clippy::cast_possible_truncation,
     clippy::too_many_arguments,
+    clippy::wildcard_enum_match_arm,
     reason = "a test"
 )]
 
 mod data;
 mod endpoint;
 mod events;
+mod found;
 mod memory;
 mod model;
 mod passive;
@@ -121,7 +123,7 @@ fn run(seed: u64, calls: u64, log: bool) -> Result<Seen, String> {
         done.map_err(|text| tell(&world, seed, call, &text))?;
     }
     world
-        .finish(seed % 3 != 0)
+        .finish(!seed.is_multiple_of(3))
         .map_err(|text| tell(&world, seed, calls, &text))?;
     world.seen.calls = calls;
     Ok(world.seen)

@@ -134,7 +134,7 @@ impl World {
     /// Flags of a post: mostly none.
     pub(crate) fn pick_flags(&mut self) -> CompletionFlags {
         match self.rng.below(50 * self.calm.min(4)) {
-            0 | 1 | 2 | 3 => CompletionFlags::SUPPRESS,
+            0..4 => CompletionFlags::SUPPRESS,
             4 => CompletionFlags::SOLICITED_WAIT,
             5 => CompletionFlags::UNSIGNALLED,
             6 => CompletionFlags::BARRIER_FENCE,

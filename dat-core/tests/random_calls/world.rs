@@ -93,7 +93,7 @@ impl World {
             now: Instant::from_nanos(1_000_000_000),
             rng,
             cookie: 0,
-            calm: if seed % 2 == 0 { 1 } else { 20 },
+            calm: if seed.is_multiple_of(2) { 1 } else { 20 },
             log: log.then(VecDeque::new),
             restless: 0,
             attempts: 0,
@@ -318,14 +318,6 @@ impl World {
                 self.end(side, ep, kinds, false);
             }
             (DP, D) => {
-                let waits = self.sides[side].ep(ep).is_some_and(|m| {
-                    m.queue[REQUEST]
-                        .iter()
-                        .any(|dto| dto.deferred && !dto.suppressed)
-                });
-                if waits && !gone && !link.broke {
-                    // The drain rings the doorbell, so even these end.
-                }
                 self.end(side, ep, kind::DISCONNECTED, false);
             }
             _ => return Err(format!("not in the table: {link:?}")),
