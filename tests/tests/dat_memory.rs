@@ -1,0 +1,669 @@
+//! Memory at DAT level over the driver and the model: what a key opens, to whom, how far and how long.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "test code: a panic here is a failed test with a line number"
+)]
+
+use std::time::Duration;
+
+use dat_core::provider::Region;
+use dat_core::{
+    CompletionFlags, DatSubtype, DatType, DtoOperation, DtoStatus, Event, LmrTriplet, MemPriv, Rmr, RmrTriplet,
+};
+use dat_tests::play::{NONE, Play, Scene, contents, far, seg};
+use hca_mlx5::dma::Buffer;
+use hca_mlx5::platform::Platform;
+
+/// Posts a bind at side 1 and waits for it; the triplet that a peer uses.
+#[track_caller]
+fn bind(play: &mut Play<'_>, rmr: Rmr, at: usize, len: usize, rights: MemPriv) -> RmrTriplet {
+    let range = play.seg(1, at, len);
+    bind_range(play, rmr, &range, rights)
+}
+
+#[track_caller]
+fn bind_range(play: &mut Play<'_>, rmr: Rmr, range: &LmrTriplet, rights: MemPriv) -> RmrTriplet {
+    let ep = play.sides[1].ep;
+    let context = play.pair.ias[1].rmr_bind(rmr, range, rights, ep, 7, NONE).unwrap();
+    let evd = play.sides[1].request;
+    assert_eq!(play.event(1, evd), Event::RmrBind { rmr, cookie: 7, status: DtoStatus::Success });
+    RmrTriplet { addr: range.addr, len: range.len, context }
+}
+
+fn window(play: &mut Play<'_>) -> Rmr {
+    let pz = play.sides[1].pz;
+    play.pair.ias[1].rmr_create(pz).unwrap()
+}
+
+/// What an access of side 0 to memory of side 1 leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// Tries an access. If it is refused the connection breaks on both sides, no byte of the target has changed, and both are
+/// connected anew.
+#[track_caller]
+fn allowed(play: &mut Play<'_>, access: Access, to: RmrTriplet) -> bool {
+    let len = to.len as usize;
+    let before = [play.all(0), play.all(1)];
+    let (ep, local) = (play.sides[0].ep, [play.seg(0, 0x100, len)]);
+    let cookie = 42;
+    match access {
+        Access::Read => play.pair.ias[0].ep_post_rdma_read(ep, &local, cookie, &to, NONE).unwrap(),
+        Access::Write => {
+            let n = u32::from(before[0][0x100]) + 1;
+            play.fill(0, 0x100, len, n);
+            play.pair.ias[0].ep_post_rdma_write(ep, &local, cookie, &to, NONE).unwrap();
+        }
+    }
+    match play.requests(0, 1)[0] {
+        (42, DtoStatus::Success) => {
+            let lmr = play.sides[1].lmr.region;
+            let at = (to.addr - lmr.addr) as usize;
+            let there = play.look(1, at, len);
+            assert_eq!(there, play.look(0, 0x100, len), "{access:?} of other bytes");
+            let mut after = play.all(1);
+            after[at..at + len].copy_from_slice(&before[1][at..at + len]);
+            assert!(after == before[1], "bytes beside the target changed");
+            true
+        }
+        (42, DtoStatus::ErrRemoteAccess) => {
+            assert!(play.all(1) == before[1], "a refused access changed the target");
+            if access == Access::Read {
+                assert!(play.all(0) == before[0], "a refused read brought something");
+            }
+            play.ended();
+            for side in 0..2 {
+                let ep = play.sides[side].ep;
+                play.pair.ias[side].ep_reset(ep).unwrap();
+            }
+            play.connect();
+            false
+        }
+        other => panic!("{access:?} at {to:?}: {other:?}"),
+    }
+}
+
+const RIGHTS: [MemPriv; 4] = [MemPriv::empty(), MemPriv::REMOTE_READ, MemPriv::REMOTE_WRITE, MemPriv::REMOTE];
+
+#[test]
+fn each_right_of_a_region() {
+    Scene::default().connected(|play| {
+        for rights in RIGHTS {
+            let lmr = play.register(1, rights | MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE);
+            assert_eq!(lmr.rmr_context == 0, rights.is_empty());
+            let to = far(&lmr, 0x2000, 700);
+            assert_eq!(allowed(play, Access::Read, to), rights.contains(MemPriv::REMOTE_READ), "{rights:?}");
+            assert_eq!(allowed(play, Access::Write, to), rights.contains(MemPriv::REMOTE_WRITE), "{rights:?}");
+            play.pair.ias[1].lmr_free(lmr.lmr).unwrap();
+        }
+    });
+}
+
+#[test]
+fn each_right_of_a_window() {
+    Scene::default().connected(|play| {
+        let rmr = window(play);
+        for rights in RIGHTS {
+            let to = bind(play, rmr, 0x2000, 700, rights);
+            assert_eq!(allowed(play, Access::Read, to), rights.contains(MemPriv::REMOTE_READ), "{rights:?}");
+            let to = bind(play, rmr, 0x2000, 700, rights);
+            assert_eq!(allowed(play, Access::Write, to), rights.contains(MemPriv::REMOTE_WRITE), "{rights:?}");
+        }
+    });
+}
+
+#[test]
+fn a_window_opens_its_range_and_not_a_byte_more() {
+    Scene::default().connected(|play| {
+        let rmr = window(play);
+        for (at, len) in [(0x2000, 0x1000), (0x2003, 1), (0x1fff, 2), (0x2abc, 5000), (0, 1), (0xfffe, 2)] {
+            for access in [Access::Read, Access::Write] {
+                let whole = bind(play, rmr, at, len, MemPriv::REMOTE);
+                assert!(allowed(play, access, whole));
+                for (shift, len) in [
+                    (-1, whole.len),
+                    (1, whole.len),
+                    (0, whole.len + 1),
+                    (-1, whole.len + 2),
+                    (-1, 1),
+                    (i64::from(whole.len), 1),
+                    (1 << 40, 1),
+                ] {
+                    let to = RmrTriplet { addr: whole.addr.wrapping_add_signed(shift), len, ..whole };
+                    assert!(!allowed(play, access, to), "{access:?} of a window of {} bytes: {shift} {len}", whole.len);
+                }
+                // The window stands, for its connection's end was not its own.
+                assert!(allowed(play, access, RmrTriplet { len: 1, ..whole }));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_region_opens_its_range_and_not_a_byte_more() {
+    Scene::default().connected(|play| {
+        let whole = play.sides[1].mem.region();
+        for (at, len) in [(0x1001, 1), (0x1fff, 2), (0x2345, 6789)] {
+            let region = Region { addr: whole.addr + at, len };
+            let lmr = play.pair.ias[1].lmr_create(play.sides[1].pz, region, MemPriv::ALL).unwrap();
+            // The driver may register more than was asked, but says so; here it does not.
+            assert_eq!(lmr.region, region);
+            let all = far(&lmr, 0, len as usize);
+            for access in [Access::Read, Access::Write] {
+                assert!(allowed(play, access, all));
+                for (shift, len) in [(-1, all.len), (1, all.len), (0, all.len + 1), (-1, 1), (len as i64, 1)] {
+                    let to = RmrTriplet { addr: all.addr.wrapping_add_signed(shift), len, ..all };
+                    assert!(!allowed(play, access, to), "{access:?} of a region of {} bytes: {shift} {len}", all.len);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn two_regions_on_one_page_do_not_open_each_other() {
+    Scene::default().connected(|play| {
+        let base = play.sides[1].mem.region().addr;
+        let pz = play.sides[1].pz;
+        let halves = [0, 0x800].map(|at| {
+            play.pair.ias[1].lmr_create(pz, Region { addr: base + at, len: 0x800 }, MemPriv::ALL).unwrap()
+        });
+        let [first, second] = halves.map(|lmr| far(&lmr, 0, 0x800));
+        assert!(allowed(play, Access::Write, first) && allowed(play, Access::Write, second));
+        assert!(!allowed(play, Access::Write, RmrTriplet { context: first.context, ..second }));
+        assert!(!allowed(play, Access::Read, RmrTriplet { context: second.context, ..first }));
+        assert!(!allowed(play, Access::Read, RmrTriplet { len: 0x801, ..first }));
+    });
+}
+
+#[test]
+fn each_bind_has_a_key_of_its_own() {
+    Scene::default().connected(|play| {
+        let rmr = window(play);
+        let mut last = 0;
+        let mut seen = std::collections::BTreeSet::new();
+        for n in 0..300 {
+            let key = bind(play, rmr, n, 64, MemPriv::REMOTE).context;
+            assert_ne!(key & 0xff, last & 0xff, "bind {n}");
+            assert!(n == 0 || key >> 8 == last >> 8);
+            assert_eq!(play.pair.ias[1].rmr_query(rmr).unwrap().rmr_context, key);
+            seen.insert(key & 0xff);
+            last = key;
+        }
+        assert!(seen.len() > 100, "{} different low bytes in 300 binds", seen.len());
+    });
+}
+
+#[test]
+fn keys_of_windows_do_not_follow_each_other() {
+    // The same steps under two seeds: the low bytes are not the same.
+    let keys = [1, 2].map(|seed| {
+        Scene::seed(seed).connected(|play| {
+            (0..8)
+                .map(|n| {
+                    let rmr = window(play);
+                    bind(play, rmr, n, 64, MemPriv::REMOTE).context & 0xff
+                })
+                .collect::<Vec<_>>()
+        })
+    });
+    assert_ne!(keys[0], keys[1]);
+}
+
+#[test]
+fn a_key_is_dead_after_the_next_bind() {
+    Scene::default().connected(|play| {
+        let rmr = window(play);
+        let old = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
+        assert!(allowed(play, Access::Write, old));
+        let new = bind(play, rmr, 0x3000, 64, MemPriv::REMOTE);
+        assert!(allowed(play, Access::Write, new));
+        assert!(!allowed(play, Access::Write, old));
+        assert!(!allowed(play, Access::Read, RmrTriplet { context: old.context, ..new }));
+        assert!(!allowed(play, Access::Read, RmrTriplet { context: new.context, ..old }));
+        // To the same place under the same rights: dead all the same.
+        let again = bind(play, rmr, 0x3000, 64, MemPriv::REMOTE);
+        assert!(!allowed(play, Access::Read, new));
+        assert!(allowed(play, Access::Read, again));
+    });
+}
+
+#[test]
+fn a_key_is_dead_after_the_unbind() {
+    Scene::default().connected(|play| {
+        let rmr = window(play);
+        let key = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
+        let nothing = bind_range(play, rmr, &LmrTriplet::default(), MemPriv::REMOTE);
+        assert_eq!(play.pair.ias[1].rmr_query(rmr).unwrap().bound, None);
+        for context in [key.context, nothing.context] {
+            for access in [Access::Read, Access::Write] {
+                assert!(!allowed(play, access, RmrTriplet { context, ..key }));
+            }
+        }
+        let key = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
+        assert!(allowed(play, Access::Write, key));
+    });
+}
+
+#[test]
+fn a_key_is_dead_when_the_free_of_its_window_returns() {
+    Scene::default().connected(|play| {
+        for unbound_first in [true, false] {
+            let rmr = window(play);
+            let key = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
+            assert!(allowed(play, Access::Write, key));
+            if unbound_first {
+                bind_range(play, rmr, &LmrTriplet::default(), MemPriv::REMOTE);
+            }
+            play.pair.ias[1].rmr_free(rmr).unwrap();
+            assert!(!allowed(play, Access::Write, key));
+            // Another window in its place takes another key.
+            let next = window(play);
+            let new = bind(play, next, 0x2000, 64, MemPriv::REMOTE);
+            assert!(!allowed(play, Access::Read, key));
+            assert!(allowed(play, Access::Read, new));
+            play.pair.ias[1].rmr_free(next).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_window_outlives_the_connection_it_was_bound_on() {
+    // Its scope is the Protection Zone.
+    Scene::default().connected(|play| {
+        let rmr = window(play);
+        let key = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
+        assert!(!allowed(play, Access::Write, RmrTriplet { len: 65, ..key }));
+        assert!(allowed(play, Access::Write, key));
+        let (a, b) = (play.endpoint(0), play.endpoint(1));
+        play.connect_eps(a, b);
+        play.sides[0].ep = a;
+        assert!(allowed(play, Access::Read, key));
+    });
+}
+
+#[test]
+fn a_bind_under_way_when_the_connection_ends() {
+    for n in 0..6 {
+        Scene::seed(n).connected(|play| {
+            let rmr = window(play);
+            let old = bind(play, rmr, 0x2000, 64, MemPriv::REMOTE);
+            play.lines[1].cut(true);
+            play.write(1, 0, 64, 1);
+            let (ep, range) = (play.sides[1].ep, play.seg(1, 0x3000, 64));
+            play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
+            play.pass(Duration::from_millis(n));
+            play.lines[1].cut(false);
+            play.disconnect(1, dat_core::CloseFlag::Abrupt);
+            let said = play.requests(1, 2);
+            assert_eq!((said[0].0, said[1].0), (1, 2));
+            play.ended();
+            for side in 0..2 {
+                let ep = play.sides[side].ep;
+                play.pair.ias[side].ep_reset(ep).unwrap();
+            }
+            play.connect();
+            // Whatever became of that bind, the next one is good and the keys before it are dead.
+            let new = bind(play, rmr, 0x4000, 64, MemPriv::REMOTE);
+            assert!(allowed(play, Access::Write, new));
+            assert!(!allowed(play, Access::Write, old));
+            play.pair.ias[1].rmr_free(rmr).unwrap();
+            let lmr = play.sides[1].lmr.lmr;
+            play.pair.ias[1].lmr_free(lmr).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_free_while_the_bind_is_under_way() {
+    Scene::default().connected(|play| {
+        for _ in 0..20 {
+            let rmr = window(play);
+            let (ep, range) = (play.sides[1].ep, play.seg(1, 0x3000, 64));
+            let context = play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
+            play.pair.ias[1].rmr_free(rmr).unwrap();
+            assert!(play.pair.ias[1].rmr_query(rmr).is_err());
+            play.pass(Duration::from_millis(1));
+            let evd = play.sides[1].request;
+            assert!(play.pair.ias[1].evd_dequeue(evd).is_err(), "the completion of a freed window's bind");
+            play.pass(Duration::from_millis(1));
+            let to = RmrTriplet { addr: range.addr, len: 64, context };
+            assert!(!allowed(play, Access::Write, to));
+        }
+        let lmr = play.sides[1].lmr.lmr;
+        play.pair.ias[1].lmr_free(lmr).unwrap();
+    });
+}
+
+#[test]
+fn a_region_is_held_by_the_windows_over_it() {
+    Scene::default().connected(|play| {
+        let (first, second) = (play.register(1, MemPriv::ALL), play.register(1, MemPriv::ALL));
+        let rmr = window(play);
+        bind_range(play, rmr, &seg(&first, 0, 64), MemPriv::REMOTE);
+        let held = play.pair.ias[1].lmr_free(first.lmr).unwrap_err().ret;
+        assert_eq!(held.subtype(), DatSubtype::InvalidStateLmrInUse);
+        // The hold moves with the next bind.
+        let key = bind_range(play, rmr, &seg(&second, 0x2000, 64), MemPriv::REMOTE);
+        play.pair.ias[1].lmr_free(first.lmr).unwrap();
+        assert!(play.pair.ias[1].lmr_free(second.lmr).is_err());
+        assert!(allowed(play, Access::Write, key));
+        play.pair.ias[1].rmr_free(rmr).unwrap();
+        play.pair.ias[1].lmr_free(second.lmr).unwrap();
+        assert!(!allowed(play, Access::Write, key));
+    });
+}
+
+#[test]
+fn a_freed_region_is_closed_to_both_sides() {
+    Scene::default().connected(|play| {
+        let lmr = play.register(1, MemPriv::ALL);
+        let key = far(&lmr, 0x2000, 64);
+        assert!(allowed(play, Access::Write, key));
+        play.pair.ias[1].lmr_free(lmr.lmr).unwrap();
+        assert!(!allowed(play, Access::Write, key));
+        let ep = play.sides[1].ep;
+        let got = play.pair.ias[1].ep_post_send(ep, &[seg(&lmr, 0, 8)], 1, NONE).unwrap_err();
+        assert_eq!(got.ty(), DatType::PrivilegesViolation);
+        // Its place is taken again: the old key stays dead.
+        for _ in 0..4 {
+            let next = play.register(1, MemPriv::ALL);
+            assert_ne!(next.rmr_context, lmr.rmr_context);
+            assert!(!allowed(play, Access::Read, key));
+            play.pair.ias[1].lmr_free(next.lmr).unwrap();
+        }
+    });
+}
+
+#[test]
+fn keys_that_were_never_given_out() {
+    Scene::default().connected(|play| {
+        let good = play.far(1, 0x2000, 8);
+        for other in [0, 1, 0x100, 0x200, 0xffff_ff00, u32::MAX, good.context ^ 1, good.context ^ 0x80, good.context ^ 0x100] {
+            assert!(!allowed(play, Access::Write, RmrTriplet { context: other, ..good }), "{other:#x}");
+        }
+        let lkey = play.sides[1].lmr.lmr_context;
+        assert!(!allowed(play, Access::Read, RmrTriplet { context: lkey, ..good }));
+    });
+}
+
+#[test]
+fn zones_are_apart() {
+    Scene::default().connected(|play| {
+        let other = play.pair.ias[1].pz_create().unwrap();
+        let region = play.sides[1].mem.region();
+        let lmr = play.pair.ias[1].lmr_create(other, region, MemPriv::ALL).unwrap();
+        // A peer whose Endpoint is in one zone does not reach memory in another.
+        for access in [Access::Read, Access::Write] {
+            assert!(!allowed(play, access, far(&lmr, 0x2000, 64)));
+        }
+        // Nor does this side itself.
+        let (ep, own) = (play.sides[1].ep, [seg(&lmr, 0, 64)]);
+        let there = play.far(0, 0, 64);
+        let ia = &mut play.pair.ias[1];
+        for got in [
+            ia.ep_post_send(ep, &own, 1, NONE),
+            ia.ep_post_recv(ep, &own, 1, NONE),
+            ia.ep_post_rdma_read(ep, &own, 1, &there, NONE),
+            ia.ep_post_rdma_write(ep, &own, 1, &there, NONE),
+        ] {
+            assert_eq!(got.unwrap_err().ty(), DatType::ProtectionViolation);
+        }
+        let rmr = ia.rmr_create(other).unwrap();
+        let mine = seg(&play.sides[1].lmr, 0, 64);
+        for range in [mine, own[0]] {
+            let got = ia.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 1, NONE);
+            assert_eq!(got.unwrap_err().ty(), DatType::ProtectionViolation);
+        }
+        let inner = ia.rmr_create(play.sides[1].pz).unwrap();
+        let got = ia.rmr_bind(inner, &own[0], MemPriv::REMOTE, ep, 1, NONE);
+        assert_eq!(got.unwrap_err().ty(), DatType::ProtectionViolation);
+        play.traffic(1);
+    });
+}
+
+#[test]
+fn a_bind_cannot_give_more_than_the_region_has() {
+    Scene::default().connected(|play| {
+        let rmr = window(play);
+        let read_only = play.register(1, MemPriv::LOCAL_READ);
+        let whole = read_only.region.len;
+        let ep = play.sides[1].ep;
+        let mut bind = |range: LmrTriplet, rights| play.pair.ias[1].rmr_bind(rmr, &range, rights, ep, 1, NONE);
+        let got = bind(seg(&read_only, 0, 64), MemPriv::REMOTE_WRITE).unwrap_err();
+        assert_eq!(got.ty(), DatType::PrivilegesViolation);
+        for (at, len) in [(whole - 63, 64), (whole, 1), (u64::MAX, 1), (whole, u64::from(u32::MAX))] {
+            let range = LmrTriplet {
+                addr: read_only.region.addr.wrapping_add(at),
+                len: len as u32,
+                context: read_only.lmr_context,
+            };
+            let got = bind(range, MemPriv::REMOTE_READ).unwrap_err();
+            assert_eq!(got.ty(), DatType::InvalidParameter, "{at} {len}");
+        }
+        bind(seg(&read_only, (whole - 64) as usize, 64), MemPriv::REMOTE_READ).unwrap();
+        let evd = play.sides[1].request;
+        play.event(1, evd);
+        play.quiet(Duration::from_millis(5));
+    });
+}
+
+#[test]
+fn a_key_sent_right_behind_its_bind_is_good_when_it_arrives() {
+    Scene::default().connected(|play| {
+        let rmr = window(play);
+        for n in 0..30_u32 {
+            play.recv(0, 0, 4, 1);
+            let (ep, range) = (play.sides[1].ep, play.seg(1, 0x2000 + 64 * n as usize, 64));
+            let context = play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
+            play.sides[1].mem.copy_in(0, &context.to_be_bytes());
+            play.send(1, 0, 4, 3);
+            play.received(0, 1);
+            let key = play.look(0, 0, 4);
+            let context = u32::from_be_bytes(key.try_into().unwrap());
+            play.fill(0, 0x1000, 64, n);
+            play.write_to(0, 0x1000, 64, RmrTriplet { addr: range.addr, len: 64, context }, 4);
+            play.requested(0, DtoOperation::RdmaWrite, 4);
+            play.check(1, 0x2000 + 64 * n as usize, 64, n);
+            assert_eq!(play.requests(1, 2), [(2, DtoStatus::Success), (3, DtoStatus::Success)]);
+        }
+    });
+}
+
+#[test]
+fn suppressed_binds_are_silent_and_good() {
+    Scene::default().connected(|play| {
+        let rmr = window(play);
+        let ep = play.sides[1].ep;
+        for n in 0..100_usize {
+            let range = play.seg(1, 0x2000 + n, 64);
+            let flags = CompletionFlags::SUPPRESS;
+            let context = play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, flags).unwrap();
+            if n % 10 == 9 {
+                play.write(1, 0, 1, 5);
+                play.requested(1, DtoOperation::RdmaWrite, 5);
+                assert!(allowed(play, Access::Write, RmrTriplet { addr: range.addr, len: 64, context }));
+            }
+        }
+        play.quiet(Duration::from_millis(5));
+    });
+}
+
+#[test]
+fn as_many_windows_as_there_is_room_for() {
+    Scene::default().connected(|play| {
+        let mut keys = Vec::new();
+        for n in 0..64 {
+            let rmr = window(play);
+            keys.push((rmr, bind(play, rmr, 0x1000 + 100 * n, 100, MemPriv::REMOTE)));
+        }
+        let pz = play.sides[1].pz;
+        let full = play.pair.ias[1].rmr_create(pz).unwrap_err().ret;
+        assert_eq!(full.ty(), DatType::InsufficientResources);
+        for (n, (_, key)) in keys.iter().enumerate() {
+            play.fill(0, 0, 100, n as u32);
+            play.write_to(0, 0, 100, *key, 1);
+            play.requested(0, DtoOperation::RdmaWrite, 1);
+        }
+        for n in 0..64 {
+            play.check(1, 0x1000 + 100 * n, 100, n as u32);
+        }
+        let (first, second) = (keys[0].1, keys[1].1);
+        assert!(!allowed(play, Access::Write, RmrTriplet { context: first.context, ..second }));
+        for (rmr, _) in keys {
+            play.pair.ias[1].rmr_free(rmr).unwrap();
+        }
+    });
+}
+
+#[test]
+fn regions_and_windows_over_memory_that_is_scattered_for_the_device() {
+    let scene = Scene { bytes: 1 << 20, ..Scene::default() };
+    scene.connected(|play| {
+        // The buffer is one piece for the consumer and several for the device.
+        let slot = play.pair.slots[1];
+        let start = (play.sides[1].mem.addr() - slot.arena_addr()) as usize;
+        let (_, run) = slot.iova(start).unwrap();
+        assert!(run < 1 << 20);
+        let rmr = window(play);
+        let key = bind(play, rmr, run - 3000, 9000, MemPriv::REMOTE);
+        play.fill(0, 0, 9000, 1);
+        play.write_to(0, 0, 9000, key, 1);
+        play.requested(0, DtoOperation::RdmaWrite, 1);
+        play.check(1, run - 3000, 9000, 1);
+        assert_eq!(play.look(1, run - 3001, 1), [0]);
+        assert_eq!(play.look(1, run + 6000, 1), [0]);
+        assert!(!allowed(play, Access::Write, RmrTriplet { len: 9001, ..key }));
+        // All of it, by its region, both ways.
+        play.fill(0, 0, 1 << 20, 2);
+        play.write(0, 0, 1 << 20, 1);
+        play.requested(0, DtoOperation::RdmaWrite, 1);
+        play.check(1, 0, 1 << 20, 2);
+        play.fill(1, 0, 1 << 20, 3);
+        play.read(0, 0, 1 << 20, 1);
+        play.requested(0, DtoOperation::RdmaRead, 1);
+        assert!(play.look(0, 0, 1 << 20) == contents(3, 1 << 20));
+    });
+}
+
+#[test]
+fn memory_that_the_host_refuses_the_device() {
+    for (source, op) in [(true, DtoOperation::Send), (true, DtoOperation::RdmaWrite), (false, DtoOperation::RdmaRead), (false, DtoOperation::Receive)] {
+        Scene::default().connected(|play| {
+            let slot = play.pair.slots[0];
+            let (iova, _) = slot.iova((play.sides[0].mem.addr() - slot.arena_addr()) as usize + 0x3000).unwrap();
+            if source {
+                play.refusals[0].reads(iova..iova + 0x1000);
+            } else {
+                play.refusals[0].writes(iova..iova + 0x1000);
+            }
+            let at = 0x2800;
+            let got = match op {
+                DtoOperation::Send => {
+                    play.recv(1, 0, 8192, 1);
+                    play.send(0, at, 4096, 2);
+                    play.requests(0, 1)[0]
+                }
+                DtoOperation::RdmaWrite => {
+                    play.write(0, at, 4096, 2);
+                    play.requests(0, 1)[0]
+                }
+                DtoOperation::RdmaRead => {
+                    play.read(0, at, 4096, 2);
+                    play.requests(0, 1)[0]
+                }
+                DtoOperation::Receive => {
+                    play.recv(0, at, 4096, 2);
+                    play.send(1, 0, 4096, 1);
+                    play.receives(0, 1)[0]
+                }
+            };
+            assert_eq!(got, (2, DtoStatus::ErrLocalProtection), "{op:?}");
+            assert!(play.refusals[0].count() > 0);
+            play.ended();
+            play.refusals[0].clear();
+            while play.pair.ias[1].evd_dequeue(play.sides[1].recv).is_ok() {}
+            while play.pair.ias[1].evd_dequeue(play.sides[1].request).is_ok() {}
+            for side in 0..2 {
+                let ep = play.sides[side].ep;
+                play.pair.ias[side].ep_reset(ep).unwrap();
+            }
+            play.connect();
+            play.traffic(1);
+        });
+    }
+}
+
+#[test]
+fn a_target_that_the_host_refuses_the_device() {
+    for access in [Access::Read, Access::Write] {
+        Scene::default().connected(|play| {
+            let slot = play.pair.slots[1];
+            let (iova, _) = slot.iova((play.sides[1].mem.addr() - slot.arena_addr()) as usize + 0x3000).unwrap();
+            play.refusals[1].reads(iova..iova + 0x1000);
+            play.refusals[1].writes(iova..iova + 0x1000);
+            let to = play.far(1, 0x2800, 4096);
+            match access {
+                Access::Read => play.read_from(0, 0, 4096, to, 2),
+                Access::Write => play.write_to(0, 0, 4096, to, 2),
+            }
+            let (cookie, status) = play.requests(0, 1)[0];
+            assert_eq!(cookie, 2);
+            assert!(
+                matches!(status, DtoStatus::ErrRemoteAccess | DtoStatus::ErrRemoteResponder),
+                "{access:?}: {status:?}"
+            );
+            assert!(play.refusals[1].count() > 0);
+            play.ended();
+        });
+    }
+}
+
+#[test]
+fn memory_that_is_not_the_platform_s_is_not_registered() {
+    Scene::default().play(|play| {
+        let (pz, slot) = (play.sides[0].pz, play.pair.slots[0]);
+        let (base, len) = (slot.arena_addr(), slot.arena_len() as u64);
+        let commands = slot.hca().commands();
+        for (addr, size) in [
+            (0, 4096),
+            (base - 1, 1),
+            (base - 4096, 8192),
+            (base + len, 1),
+            (base + len - 1, 2),
+            (base, len + 1),
+            (u64::MAX - 10, 10),
+            (u64::MAX - 10, 100),
+            (base, u64::MAX),
+        ] {
+            let got = play.pair.ias[0].lmr_create(pz, Region { addr, len: size }, MemPriv::ALL).unwrap_err();
+            assert_eq!(got.ret.ty(), DatType::InvalidParameter, "{addr:#x} {size:#x}");
+        }
+        let none = play.pair.ias[0].lmr_create(pz, Region { addr: base, len: 0 }, MemPriv::ALL).unwrap_err();
+        assert_eq!(none.ret.ty(), DatType::LengthError);
+        assert_eq!(slot.hca().commands(), commands, "the device was asked");
+    });
+}
+
+#[test]
+fn registrations_come_and_go_without_a_trace() {
+    Scene::default().play(|play| {
+        let pz = play.sides[0].pz;
+        let mut held = None;
+        for n in 0..200_usize {
+            let buffer = Buffer::zeroed(play.pair.slots[0], 1 + n * 177).unwrap();
+            let lmr = play.pair.ias[0].lmr_create(pz, buffer.region(), MemPriv::ALL).unwrap();
+            assert_eq!(play.pair.ias[0].lmr_query(lmr.lmr).unwrap(), lmr);
+            play.pair.ias[0].lmr_free(lmr.lmr).unwrap();
+            assert!(play.pair.ias[0].lmr_query(lmr.lmr).is_err());
+            buffer.release();
+            let now = (play.pair.slots[0].in_use(), play.pair.slots[0].views().pages_out());
+            assert_eq!(*held.get_or_insert(now), now);
+        }
+    });
+}
