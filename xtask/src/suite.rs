@@ -16,7 +16,7 @@ pub(crate) fn test() -> Result<()> {
         command.args(args);
         command
     };
-    run::quiet(cargo(&["fmt", "--all", "--check"]))?;
+    run::quiet(cargo(&["fmt", "--all", "--", "--check", "-l"]))?;
     tidy::tidy()?;
     let mut clippy = cargo(&[
         "clippy",
