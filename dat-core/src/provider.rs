@@ -13,6 +13,8 @@
 //! * `now` is a parameter wherever time matters.
 //!
 //! Two implementors exist: `hca-mlx5`, and `crate::testing`, which is memory only.
+//!
+//! Length: half of it is documentation; a seam is read as one page.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -133,9 +135,11 @@ pub struct Bind {
 /// dat-core guarantees: never more requests outstanding than [`QpInit::requests`], never more segments than
 /// [`QpInit::request_segments`], and only while the queue pair is in Rts. So nothing here can fail.
 ///
-/// Each method returns the request's *token*, a free-running 16-bit counter by which its completion names it. Tokens of
-/// requests outstanding at one time differ modulo [`Provider::token_space`]; they need not be consecutive.
+/// A request has a *token*, by which its completion names it: known before it is posted, and returned by the method that
+/// posts it. Tokens of requests outstanding at one time differ; they need not be consecutive.
 pub trait SendQueue {
+    /// The token that the next request will have.
+    fn next_token(&self) -> u16;
     /// Posts a SEND of the segments in order.
     fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16;
     /// Posts an RDMA WRITE of the segments to `remote`.
@@ -454,9 +458,6 @@ pub trait Provider {
 
     /// What the HCA can do. Constant after bring-up.
     fn limits(&self) -> &HcaLimits;
-    /// Tokens of the send queue are distinct modulo this power of two, for a queue of `requests`. At most
-    /// `4 * requests.next_power_of_two()`, or 1 where [`QpInit::requests`] is 0.
-    fn token_space(&self, requests: u16) -> u16;
 
     /// Gives the port its address. Called once, before anything else that concerns the network.
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault>;

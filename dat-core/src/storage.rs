@@ -1,6 +1,6 @@
 //! The memory of an Interface Adapter, placed by the caller.
 
-use core::sync::atomic::{AtomicU16, AtomicU64};
+use core::sync::atomic::AtomicU64;
 
 use crate::cm;
 use crate::cr::CrControl;
@@ -39,7 +39,6 @@ pub struct Storage<
     eps: [EpShared; EPS],
     requests: [[RequestSlot; DTOS]; EPS],
     receives: [[AtomicU64; DTOS]; EPS],
-    tokens: [[[AtomicU16; 4]; DTOS]; EPS],
     evds: [EvdShared; EVDS],
     events: [[EventSlot; EVENTS]; EVDS],
     lmrs: [LmrShared; LMRS],
@@ -100,7 +99,6 @@ impl<
             eps: [const { EpShared::new() }; EPS],
             requests: [const { [const { RequestSlot::new() }; DTOS] }; EPS],
             receives: [const { [const { AtomicU64::new(0) }; DTOS] }; EPS],
-            tokens: [const { [const { [const { AtomicU16::new(0) }; 4] }; DTOS] }; EPS],
             evds: [const { EvdShared::new() }; EVDS],
             events: [const { [const { EventSlot::new() }; EVENTS] }; EVDS],
             lmrs: [const { LmrShared::new() }; LMRS],
@@ -134,7 +132,6 @@ impl<
                 eps: &self.eps,
                 requests: self.requests.as_flattened(),
                 receives: self.receives.as_flattened(),
-                tokens: self.tokens.as_flattened().as_flattened(),
                 lmrs: &self.lmrs,
                 rmrs: &self.rmrs,
                 evds: &self.evds,
@@ -194,9 +191,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_of_128_dtos_each_way_and_an_evd_of_128_events_keep_to_their_budget() {
-        let slots = size_of::<[RequestSlot; 128]>()
-            + size_of::<[AtomicU64; 128]>()
-            + size_of::<[[AtomicU16; 4]; 128]>();
+        let slots = size_of::<[RequestSlot; 128]>() + size_of::<[AtomicU64; 128]>();
         assert!(
             size_of::<EpShared>() + slots <= 4608,
             "{}",

@@ -1,4 +1,6 @@
 //! Handles, references, limits, service points, software and asynchronous events, RMRs, and a device that lies.
+//!
+//! Length: one test per rule of the objects, on one harness.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -333,6 +335,7 @@ fn an_event_without_room_is_lost_and_reported() {
 fn a_failed_completion_queue_and_a_broken_idle_endpoint_are_asynchronous_events() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let evd = p.a.ia.evd_create(4, EvdFlags::DTO).unwrap();
+    p.settle();
     p.fabric.raise(0, Notice::CqError(Cq(2)));
     let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
     let fault = Fault::new(FaultKind::BadState, "event", "local fault");

@@ -75,6 +75,7 @@ impl<'p, P: Platform> Device<'p, P> {
             monitor: Monitor::new(Instant::from_nanos(platform.now())),
             events: Deque::new(),
             requests: Deque::new(),
+            disowned: heapless::Vec::new(),
             death_told: false,
         };
         match device.bring_up(config) {

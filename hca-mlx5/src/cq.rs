@@ -46,7 +46,7 @@ pub(crate) fn create<'p, P: Platform>(
     let len = CQE << log;
     let memory = memory::take(platform, len)?;
     let result = submit(device, memory, len, log);
-    result.inspect_err(|fault| memory::give_up(platform, memory, fault))
+    result.inspect_err(|fault| memory::give_up(device, memory, fault))
 }
 
 fn submit<'p, P: Platform>(
@@ -97,4 +97,9 @@ pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, cq: &CqObject) ->
     device.exec_number(Opcode::DestroyCq, "CQ", cq.cqn.0)?;
     device.platform().free(cq.memory);
     Ok(())
+}
+
+/// Destroys one that nobody will ask for again: what the device does not let go of now, it does at the teardown.
+pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, cq: &CqObject) -> Result<(), Fault> {
+    destroy(device, cq).inspect_err(|_| device.disown(cq.memory))
 }

@@ -8,15 +8,15 @@ use core::fmt;
 use core::time::Duration;
 
 use dat_core::Instant;
-use dat_core::provider::Fault;
-use heapless::Deque;
+use dat_core::provider::{Fault, FaultKind};
+use heapless::{Deque, Vec};
 
 use crate::cmd::CommandQueue;
 use crate::cmd::dump::Observer;
 use crate::eq::{Decoded, Event, EventQueue, PageRequest};
 use crate::health::{self, Monitor};
 use crate::pages::Ledger;
-use crate::platform::Platform;
+use crate::platform::{Platform, Span};
 use crate::prm::caps::{AtomicCap, EthernetCap, FlowTableCap, GeneralCap, RoceCap};
 use crate::prm::cmd::{InputHead, Opcode, OutputHead};
 use crate::prm::error::status;
@@ -136,6 +136,8 @@ pub(crate) enum Stage {
 const EVENTS: usize = 64;
 /// Page requests that wait to be answered.
 const REQUESTS: usize = 8;
+/// Pieces of memory that wait for the teardown.
+const DISOWNED: usize = 64;
 /// Most entries read from one event queue in one call.
 const PER_CALL: usize = 64;
 
@@ -153,6 +155,8 @@ pub struct Device<'p, P: Platform> {
     pub(crate) monitor: Monitor,
     pub(crate) events: Deque<Event, EVENTS>,
     pub(crate) requests: Deque<PageRequest, REQUESTS>,
+    /// Memory of what would not be destroyed.
+    pub(crate) disowned: Vec<Span, DISOWNED>,
     /// [`Event::Dead`] has been queued.
     pub(crate) death_told: bool,
 }
@@ -196,6 +200,9 @@ impl<'p, P: Platform> Device<'p, P> {
     ///
     /// A firmware that is out of memory says so and asks for pages by an event at the same time: if one has come, it is
     /// answered and the command tried once more.
+    ///
+    /// A command that does not come back ends the device: every later one fails at once. Otherwise each step of undoing
+    /// what was made would wait for a deadline of its own, for hours where there is much.
     pub(crate) fn exec(
         &mut self,
         op: Opcode,
@@ -204,8 +211,7 @@ impl<'p, P: Platform> Device<'p, P> {
         input: &mut [u8],
         output: &mut [u8],
     ) -> Result<(), Fault> {
-        let result = self.queue.exec(op, op_mod, object, input, output);
-        match result {
+        let result = match self.queue.exec(op, op_mod, object, input, output) {
             Err(fault)
                 if fault.status == status::NO_RESOURCES
                     && op != Opcode::ManagePages
@@ -214,7 +220,16 @@ impl<'p, P: Platform> Device<'p, P> {
                 self.queue.exec(op, op_mod, object, input, output)
             }
             result => result,
+        };
+        if result.is_err_and(|fault| fault.kind == FaultKind::Timeout) {
+            let hangs = Fault::new(
+                FaultKind::Gone,
+                op.name(),
+                "a command never came back: the firmware hangs",
+            );
+            self.queue.kill(hangs.advise("reset the device"));
         }
+        result
     }
 
     /// A 16-byte command with a 16-byte answer about object `number`: most destroys, and most allocations (`number` 0).
@@ -248,7 +263,7 @@ impl<'p, P: Platform> Device<'p, P> {
         {
             self.exec_number(Opcode::DeallocUar, "UAR", number)?;
             return Err(Fault::new(
-                dat_core::FaultKind::Nonsense,
+                FaultKind::Nonsense,
                 Opcode::AllocUar.name(),
                 "the doorbell page lies outside the BAR",
             )
@@ -279,6 +294,17 @@ impl<'p, P: Platform> Device<'p, P> {
         self.completion_events
             .as_ref()
             .map_or(0, EventQueue::number)
+    }
+
+    /// Takes over memory of an object that the device would not let go of: the arena's again when the teardown has
+    /// ended all objects. What there is no room to remember stays taken.
+    pub(crate) fn disown(&mut self, memory: Span) {
+        let _ = self.disowned.push(memory);
+    }
+
+    /// The device is lost: no command reaches it any more.
+    pub(crate) fn lost(&self) -> bool {
+        self.queue.dead().is_some()
     }
 
     /// The next event; call until `None` after [`Device::service`].

@@ -26,6 +26,8 @@ const GRAIN: usize = 64;
 pub struct RawArena<const HOLES: usize = 128> {
     base: NonNull<u8>,
     len: usize,
+    /// Everything of up to 64 bytes that starts below this offset ends inside the memory.
+    inner: usize,
     holes: Mutex<Vec<Span, HOLES>>,
 }
 
@@ -52,6 +54,7 @@ impl<const HOLES: usize> RawArena<HOLES> {
         Self {
             base,
             len,
+            inner: len.saturating_sub(GRAIN - 1),
             holes: Mutex::new(holes),
         }
     }
@@ -172,6 +175,20 @@ impl<const HOLES: usize> RawArena<HOLES> {
         }
     }
 
+    /// Takes every span back. For after a reset of the function, when the driver over this arena is gone: the driver keeps
+    /// memory that a device which stopped answering may still write to, and a reset is the end of that.
+    pub fn reclaim(&self) {
+        let mut holes = self.holes.lock();
+        holes.clear();
+        if self.len > 0 {
+            // There is room: it has just been emptied. With no room for any hole nothing can be had, as in `new`.
+            let _ = holes.push(Span {
+                offset: 0,
+                len: self.len,
+            });
+        }
+    }
+
     /// Bytes that are free.
     #[must_use]
     pub fn available(&self) -> usize {
@@ -279,13 +296,23 @@ impl<const HOLES: usize> RawArena<HOLES> {
     /// The place of a `T` at `offset`, if it is inside and aligned.
     #[inline]
     fn place<T>(&self, offset: usize) -> Option<NonNull<T>> {
-        let end = offset.checked_add(size_of::<T>())?;
-        if end > self.len || !offset.is_multiple_of(align_of::<T>()) {
+        if !offset.is_multiple_of(align_of::<T>()) {
+            return None;
+        }
+        // One compare for all but the last bytes of the memory.
+        let short = size_of::<T>() <= GRAIN && offset < self.inner;
+        if !short && !ends_by(offset, size_of::<T>(), self.len) {
             return None;
         }
         // SAFETY: `offset` is inside the memory.
         Some(unsafe { self.base.byte_add(offset) }.cast())
     }
+}
+
+/// Whether `size` bytes from `offset` on end inside `len`.
+#[cold]
+fn ends_by(offset: usize, size: usize, len: usize) -> bool {
+    offset.checked_add(size).is_some_and(|end| end <= len)
 }
 
 /// `len` rounded up to whole grains; an empty span takes one too, so that every span has a place of its own.

@@ -22,6 +22,7 @@ use crate::prm::eq::{
     EqeTail, EventType, UAR_EQ_ARM, UAR_EQ_UPDATE,
 };
 use crate::prm::pages::PageRequestWord;
+use crate::queue::memory;
 
 #[cfg(test)]
 mod tests;
@@ -251,10 +252,8 @@ impl EventQueue {
                 Ok(queue)
             }
             Err(fault) => {
-                // A command without an answer may have made the queue: then the ring is the device's.
-                if !device.queue.lost_any() {
-                    platform.free(span);
-                }
+                // A command without an answer, or a firmware that lost its way, may have made the queue.
+                memory::give_up(device, span, &fault);
                 Err(fault)
             }
         }
@@ -288,11 +287,14 @@ impl EventQueue {
         Ok(pages)
     }
 
-    /// Destroys it. The memory stays taken if the device may still write it.
+    /// Destroys it. The memory stays taken until the teardown if the device may still write it.
     pub(crate) fn destroy<P: Platform>(self, device: &mut Device<'_, P>) -> Result<(), Fault> {
-        device.exec_number(Opcode::DestroyEq, "EQ", u32::from(self.number))?;
-        device.platform().free(self.span);
-        Ok(())
+        let result = device.exec_number(Opcode::DestroyEq, "EQ", u32::from(self.number));
+        match result {
+            Ok(_) => device.platform().free(self.span),
+            Err(_) => device.disown(self.span),
+        }
+        result.map(drop)
     }
 
     /// Its number, for completion queue contexts.

@@ -67,28 +67,31 @@ struct Parts {
 impl Parts {
     /// Undoes all that was made, last first, as far as the device lets it.
     fn undo<P: Platform>(&mut self, device: &mut Device<'_, P>) -> Result<(), Fault> {
-        if let Some(qp) = self.qp {
-            qp::destroy(device, &qp)?;
-            self.qp = None;
+        let mut first = Ok(());
+        if let Some(qp) = self.qp.take() {
+            first = qp::end(device, &qp);
         }
         for slot in [&mut self.recv_cq, &mut self.send_cq] {
-            if let Some(object) = slot {
-                cq::destroy(device, object)?;
-                *slot = None;
+            if let Some(object) = slot.take() {
+                first = first.and(cq::end(device, &object));
             }
         }
-        if let Some(key) = self.key {
-            mkey::destroy(device, key)?;
-            self.key = None;
-        }
+        let closed = match self.key.take() {
+            Some(key) => mkey::destroy(device, key),
+            None => Ok(()),
+        };
+        first = first.and(closed);
         if let Some(span) = self.buffers.take() {
-            device.platform().free(span);
+            match closed {
+                Ok(()) => device.platform().free(span),
+                // The device may still write through a key that it did not let go of.
+                Err(_) => device.disown(span),
+            }
         }
-        if let Some(pd) = self.pd {
-            device.dealloc_pd(pd)?;
-            self.pd = None;
+        if let Some(pd) = self.pd.take() {
+            first = first.and(device.dealloc_pd(pd));
         }
-        Ok(())
+        first
     }
 }
 

@@ -16,6 +16,8 @@ use volatile_register::{RO, WO};
 pub struct MappedBar {
     base: NonNull<u8>,
     len: usize,
+    /// Everything of up to 64 bytes that starts below this offset ends inside the BAR.
+    inner: usize,
 }
 
 // SAFETY: the pointer is to a mapping that outlives the value (see `new`), and every access is one volatile load or store
@@ -32,7 +34,8 @@ impl MappedBar {
     /// the value lives. Nothing else in the program treats them as ordinary memory.
     #[must_use]
     pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
-        Self { base, len }
+        let inner = len.saturating_sub(63);
+        Self { base, len, inner }
     }
 
     /// Length in bytes.
@@ -97,12 +100,36 @@ impl MappedBar {
     /// The place of a `T` at `offset`, if it is inside and aligned.
     #[inline]
     fn register<T>(&self, offset: usize) -> Option<NonNull<T>> {
-        let end = offset.checked_add(size_of::<T>())?;
-        if end > self.len || !offset.is_multiple_of(align_of::<T>()) {
+        if !offset.is_multiple_of(align_of::<T>()) {
+            return None;
+        }
+        // One compare for all but the last bytes of the BAR.
+        let short = size_of::<T>() <= 64 && offset < self.inner;
+        if !short && !ends_by(offset, size_of::<T>(), self.len) {
             return None;
         }
         // SAFETY: `offset` is inside the mapping.
         Some(unsafe { self.base.byte_add(offset) }.cast())
+    }
+}
+
+/// Whether `size` bytes from `offset` on end inside `len`.
+#[cold]
+fn ends_by(offset: usize, size: usize, len: usize) -> bool {
+    offset.checked_add(size).is_some_and(|end| end <= len)
+}
+
+/// [`crate::platform::Platform::before_record`] for ordinary, coherent memory: the one fence between stores to memory of the
+/// same kind.
+#[inline]
+pub fn before_record() {
+    // ORDER: stores to host memory before later stores to host memory. x86 stores in order: no instruction.
+    #[cfg(not(target_arch = "aarch64"))]
+    core::sync::atomic::fence(core::sync::atomic::Ordering::Release);
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier changes nothing but order. Outer shareable, as the device is the observer.
+    unsafe {
+        core::arch::asm!("dmb oshst", options(nostack, preserves_flags));
     }
 }
 

@@ -12,6 +12,10 @@
 //! Firmware pages are a reserve of their own, so that running out of either can be told apart; the driver never reads
 //! or writes those.
 //!
+//! What the driver does not give back: after a command without an answer, the memory that the device may still write to. It
+//! is the host's again once the host has reset the function and dropped the driver; a platform over
+//! [`crate::dma::RawArena`] then calls its `reclaim`.
+//!
 //! Order. Three fences, named for their use. An implementation over ordinary memory maps them to the instructions of
 //! its architecture; the in-process model uses them as the only points at which stores become visible, so that a missing
 //! one fails every time.
@@ -84,6 +88,11 @@ pub trait Platform {
     /// Before a doorbell: all earlier stores to the arena are visible to the device before any later store to the BAR
     /// or to a doorbell record.
     fn before_doorbell(&self);
+    /// Before a doorbell record: all earlier stores to the arena are visible to the device before any later store to the
+    /// arena. Weaker than [`Platform::before_doorbell`], which does as well.
+    fn before_record(&self) {
+        self.before_doorbell();
+    }
     /// After seeing ownership pass to software: no later load of the arena happens before the load that saw it.
     fn after_ownership(&self);
     /// After MMIO: earlier stores to the BAR, write-combined ones too, have left the CPU.

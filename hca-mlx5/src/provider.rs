@@ -9,6 +9,8 @@
 //! of the raw Ethernet port are dealt with here and never seen outside.
 //!
 //! Over 600 lines because it is one trait, implemented in one place: each method is a check of its handles and one call.
+//!
+//! Length: one trait, one implementation, its tables and their checks.
 
 use core::net::IpAddr;
 use core::task::Poll;
@@ -273,10 +275,6 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         &self.limits
     }
 
-    fn token_space(&self, requests: u16) -> u16 {
-        u16::try_from(qp::send_blocks(requests)).unwrap_or(1 << 15)
-    }
-
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault> {
         if self.network.is_some() {
             return Err(Fault::new(
@@ -379,7 +377,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 Err(twice("CREATE_CQ", "CQ", object.cqn.0))
             }
             Err(_) => {
-                let _ = cq::destroy(&mut self.device, &object);
+                let _ = cq::end(&mut self.device, &object);
                 Err(full("CREATE_CQ", "completion queues"))
             }
         }
@@ -406,7 +404,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         if self.qps.is_full() {
             return Err(full("CREATE_QP", "queue pairs"));
         }
-        let (uar, doorbell, register) = self.doorbells.take(&mut self.device);
+        let (uar, doorbell, register) = self.doorbells.take(&mut self.device)?;
         let spec = QpSpec {
             service: Service::Connected { index: init.index },
             pd: init.pd.0,
@@ -440,7 +438,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 Err(twice("CREATE_QP", "QP", number))
             }
             Err(_) => {
-                let _ = qp::destroy(&mut self.device, &object);
+                let _ = qp::end(&mut self.device, &object);
                 self.doorbells.give(register);
                 Err(full("CREATE_QP", "queue pairs"))
             }
@@ -486,6 +484,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn service(&mut self, now: Instant) {
         self.device.service(now);
         self.collect(now);
+        if self.device.lost() {
+            // Nothing can be made anew, and each attempt would take memory that a lost device never gives back.
+            return;
+        }
         if let Some(gsi) = self.gsi.as_mut() {
             // What fails here is tried again at the next service; the device's own loss is an event.
             let _ = gsi.service(&mut self.device);
@@ -508,7 +510,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
         for entry in self.qps.values() {
-            first = first.and(qp::destroy(&mut self.device, &entry.object));
+            first = first.and(qp::end(&mut self.device, &entry.object));
         }
         self.qps.clear();
         for entry in self.keys.values() {
@@ -516,7 +518,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         }
         self.keys.clear();
         for object in self.cqs.values() {
-            first = first.and(cq::destroy(&mut self.device, object));
+            first = first.and(cq::end(&mut self.device, object));
         }
         self.cqs.clear();
         while let Some(pd) = self.pds.pop() {

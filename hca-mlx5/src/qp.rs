@@ -9,6 +9,7 @@ use core::net::IpAddr;
 
 use dat_core::provider::{Access, Fault, FaultKind, Mtu, Path, QpStep};
 
+use crate::boot::optional;
 use crate::device::{Device, Uar};
 use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
@@ -137,7 +138,7 @@ pub(crate) fn create<'p, P: Platform>(
     let platform = device.platform();
     let memory = memory::take(platform, shape.len())?;
     let result = submit(device, spec, &shape, memory);
-    result.inspect_err(|fault| memory::give_up(platform, memory, fault))
+    result.inspect_err(|fault| memory::give_up(device, memory, fault))
 }
 
 fn submit<'p, P: Platform>(
@@ -288,10 +289,15 @@ pub(crate) fn reset<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result
 pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
     // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair is beyond that,
     // which the destroy itself will tell.
-    let _ = reset(device, qp.qpn);
+    optional(reset(device, qp.qpn))?;
     device.exec_number(Opcode::DestroyQp, "QP", qp.qpn.0)?;
     device.platform().free(qp.memory);
     Ok(())
+}
+
+/// Destroys a queue pair that nobody will ask for again: what the device does not let go of now, it does at the teardown.
+pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
+    destroy(device, qp).inspect_err(|_| device.disown(qp.memory))
 }
 
 /// A transition that carries nothing.

@@ -54,6 +54,12 @@ impl<P: Platform> Device<'_, P> {
                     "the device was stopped in haste",
                 ));
             } else {
+                if graceful.is_ok() {
+                    // There are no objects any more.
+                    while let Some(memory) = self.disowned.pop() {
+                        self.platform.free(memory);
+                    }
+                }
                 first = first.and(graceful);
             }
             self.stage = Stage::Enabled;
@@ -108,6 +114,7 @@ impl<P: Platform> Device<'_, P> {
         let mut word = CommandQueueWord(health::read(platform, init_seg::CMDQ_ADDR_L_SZ));
         word.set_nic_interface(NIC_DISABLED);
         health::write(platform, init_seg::CMDQ_ADDR_L_SZ, word.0);
+        // ORDER: the request to stop leaves the CPU before the loads that wait for it to be granted.
         platform.after_mmio();
         let deadline = Instant::from_nanos(platform.now()) + DISABLE_TIMEOUT;
         loop {

@@ -5,6 +5,7 @@
 //! own, up to four of a page, and pages are taken as needed and kept. Everywhere else, and when the pages run out, all
 //! queues share the first register of the driver's own page: a doorbell of 8 bytes is one bus write and needs no more.
 
+use dat_core::provider::Fault;
 use heapless::Vec;
 
 use crate::device::{Device, Uar};
@@ -40,31 +41,36 @@ impl Doorbells {
     pub(crate) fn take<P: Platform>(
         &mut self,
         device: &mut Device<'_, P>,
-    ) -> (Uar, Doorbell, Option<Register>) {
-        let own = self.take_own(device);
-        own.unwrap_or_else(|| (device.uar(), Doorbell::shared(device.uar().offset), None))
+    ) -> Result<(Uar, Doorbell, Option<Register>), Fault> {
+        let own = self.take_own(device)?;
+        Ok(own.unwrap_or_else(|| (device.uar(), Doorbell::shared(device.uar().offset), None)))
     }
 
     fn take_own<P: Platform>(
         &mut self,
         device: &mut Device<'_, P>,
-    ) -> Option<(Uar, Doorbell, Option<Register>)> {
+    ) -> Result<Option<(Uar, Doorbell, Option<Register>)>, Fault> {
         let caps = &device.caps().general;
-        let size = 1_usize.checked_shl(caps.log_bf_reg_size().into())?;
+        let size = 1_usize
+            .checked_shl(caps.log_bf_reg_size().into())
+            .unwrap_or(0);
         if !P::WRITE_COMBINING || !caps.bf() || !(128..=AREA).contains(&size) {
-            return None;
+            return Ok(None);
         }
         let registers = u8::try_from(AREA / size).unwrap_or(u8::MAX).min(4);
         let full = (1_u8 << registers) - 1;
         if self.pages.iter().all(|page| page.taken == full) && !self.pages.is_full() {
-            let uar = device.alloc_uar().ok()?;
-            let _ = self.pages.push(Page { uar, taken: 0 });
+            match device.alloc_uar() {
+                Ok(uar) => drop(self.pages.push(Page { uar, taken: 0 })),
+                // The device has no more of them.
+                Err(fault) if fault.status != 0 => return Ok(None),
+                Err(fault) => return Err(fault),
+            }
         }
-        let (index, page) = self
-            .pages
-            .iter_mut()
-            .enumerate()
-            .find(|(_, page)| page.taken != full)?;
+        let mut pages = self.pages.iter_mut().enumerate();
+        let Some((index, page)) = pages.find(|(_, page)| page.taken != full) else {
+            return Ok(None);
+        };
         let bit = u8::try_from(page.taken.trailing_ones()).unwrap_or(0);
         page.taken |= 1 << bit;
         let register = page.uar.offset + UAR_DOORBELLS + size * usize::from(bit);
@@ -72,7 +78,11 @@ impl Doorbells {
             register,
             half: size / 2,
         };
-        Some((page.uar, doorbell, Some(Register { page: index, bit })))
+        Ok(Some((
+            page.uar,
+            doorbell,
+            Some(Register { page: index, bit }),
+        )))
     }
 
     /// Gives a register back.

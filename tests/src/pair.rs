@@ -24,7 +24,7 @@ pub type Room<'s> = Storage<Driver<'s>, 16, 32, 64, 256>;
 const HEADERS: u16 = 114;
 
 /// What the stage is built of.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Stage {
     /// The two cards.
     pub cards: [Card; 2],

@@ -411,6 +411,8 @@ fn a_queue_pair_without_a_connection_that_the_device_reports_broken() {
     Scene::default().play(|play| {
         let ep = play.sides[0].ep;
         let qpn = play.pair.ias[0].ep_query(ep).unwrap().qp.unwrap().number;
+        // News that come in the turn in which a queue pair was made are of an earlier one of its number.
+        play.pair.turn();
         play.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(kind::WQ_CATASTROPHIC, 0, qpn));
         let evd = play.pair.ias[0].async_evd();
         assert_eq!(play.event(0, evd), Event::Async(AsyncEvent::EpBroken(ep)));

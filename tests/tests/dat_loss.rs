@@ -22,7 +22,8 @@ const SLICE: usize = 0x1000;
 /// Both sides send, write and read at once, with several in flight, and everything is checked.
 fn storm(play: &mut Play<'_>, rounds: u32, lengths: &[usize]) {
     let base = |kind: usize| kind * SLICES * SLICE;
-    let len_of = |round: u32, n: usize| lengths[(round as usize * 7 + n) % lengths.len()].min(SLICE);
+    let len_of =
+        |round: u32, n: usize| lengths[(round as usize * 7 + n) % lengths.len()].min(SLICE);
     for round in 0..rounds {
         for side in 0..2 {
             for n in 0..SLICES {
@@ -49,7 +50,10 @@ fn storm(play: &mut Play<'_>, rounds: u32, lengths: &[usize]) {
                 let id = (round * 2 + side as u32) * 100 + n as u32;
                 play.requested(side, DtoOperation::Send, n as u64);
                 play.requested(side, DtoOperation::RdmaWrite, n as u64 + 100);
-                assert_eq!(play.requested(side, DtoOperation::RdmaRead, n as u64 + 200) as usize, len);
+                assert_eq!(
+                    play.requested(side, DtoOperation::RdmaRead, n as u64 + 200) as usize,
+                    len
+                );
                 assert_eq!(play.received(1 - side, n as u64) as usize, len);
                 play.check(1 - side, base(0) + at, len, id);
                 play.check(1 - side, base(1) + at, len, id);
@@ -60,8 +64,16 @@ fn storm(play: &mut Play<'_>, rounds: u32, lengths: &[usize]) {
 }
 
 fn scene(mtu: u16, seed: u64) -> Scene {
-    let stage = Stage { mtu: Some(mtu), seed, ..Stage::default() };
-    Scene { stage, bytes: 5 * SLICES * SLICE, ..Scene::default() }
+    let stage = Stage {
+        mtu: Some(mtu),
+        seed,
+        ..Stage::default()
+    };
+    Scene {
+        stage,
+        bytes: 5 * SLICES * SLICE,
+        ..Scene::default()
+    }
 }
 
 const LENGTHS: [usize; 7] = [4096, 1, 256, 1000, 0, 2049, 64];
@@ -81,11 +93,18 @@ fn through(scene: &Scene, rates: Rates, rounds: u32) {
                 assert_eq!(rate == 0, count == 0, "{struck:?}");
             }
         }
-        let again: u64 = play.pair.slots.iter().map(|slot| slot.hca().stats().retransmissions).sum();
+        let again: u64 = play
+            .pair
+            .slots
+            .iter()
+            .map(|slot| slot.hca().stats().retransmissions)
+            .sum();
         let lossy = rates.drop + rates.corrupt != 0;
         assert!(again != 0 || !lossy, "nothing was sent again");
         // And it is the same connection still, over a good wire.
-        play.lines.iter().for_each(|line| line.rates(Rates::default()));
+        play.lines
+            .iter()
+            .for_each(|line| line.rates(Rates::default()));
         storm(play, 1, &LENGTHS);
         play.quiet(Duration::from_millis(5));
     });
@@ -94,28 +113,56 @@ fn through(scene: &Scene, rates: Rates, rounds: u32) {
 #[test]
 fn losses() {
     for (n, drop) in [10, 50, 100, 150].into_iter().enumerate() {
-        through(&scene([256, 512, 1024, 4096][n], n as u64), Rates { drop, ..Rates::default() }, 8);
+        through(
+            &scene([256, 512, 1024, 4096][n], n as u64),
+            Rates {
+                drop,
+                ..Rates::default()
+            },
+            8,
+        );
     }
 }
 
 #[test]
 fn duplicates() {
     for (n, duplicate) in [20, 150, 500].into_iter().enumerate() {
-        through(&scene(256 << n, 10 + n as u64), Rates { duplicate, ..Rates::default() }, 8);
+        through(
+            &scene(256 << n, 10 + n as u64),
+            Rates {
+                duplicate,
+                ..Rates::default()
+            },
+            8,
+        );
     }
 }
 
 #[test]
 fn reordering() {
     for (n, reorder) in [20, 80, 150].into_iter().enumerate() {
-        through(&scene(256 << n, 20 + n as u64), Rates { reorder, ..Rates::default() }, 8);
+        through(
+            &scene(256 << n, 20 + n as u64),
+            Rates {
+                reorder,
+                ..Rates::default()
+            },
+            8,
+        );
     }
 }
 
 #[test]
 fn corruption() {
     for (n, corrupt) in [20, 80, 150].into_iter().enumerate() {
-        through(&scene(256 << n, 30 + n as u64), Rates { corrupt, ..Rates::default() }, 8);
+        through(
+            &scene(256 << n, 30 + n as u64),
+            Rates {
+                corrupt,
+                ..Rates::default()
+            },
+            8,
+        );
     }
 }
 
@@ -124,7 +171,16 @@ fn everything_at_once() {
     for seed in 0..6 {
         let mut scene = scene(1024, 40 + seed);
         (scene.stage.ipv6, scene.stage.vlan) = (seed % 2 == 1, (seed % 3 == 0).then_some(9));
-        through(&scene, Rates { drop: 40, duplicate: 40, corrupt: 40, reorder: 40 }, 8);
+        through(
+            &scene,
+            Rates {
+                drop: 40,
+                duplicate: 40,
+                corrupt: 40,
+                reorder: 40,
+            },
+            8,
+        );
     }
 }
 
@@ -147,13 +203,21 @@ proptest! {
 #[test]
 fn one_fault_at_each_packet_of_each_operation() {
     scene(256, 50).connected(|play| {
-        let faults = [Fault::Drop, Fault::Duplicate, Fault::Corrupt, Fault::Overtaken(2), Fault::Delay(50_000_000)];
+        let faults = [
+            Fault::Drop,
+            Fault::Duplicate,
+            Fault::Corrupt,
+            Fault::Overtaken(2),
+            Fault::Delay(50_000_000),
+        ];
         let mut struck = [0_u64; 2];
         for kind in 0..3 {
             for side in 0..2 {
                 for fault in faults {
                     for nth in 0..7 {
-                        play.lines[side].rule(nth, 1, fault, |frame| packet(frame).is_some_and(|p| p.bth.dest_qp != 1));
+                        play.lines[side].rule(nth, 1, fault, |frame| {
+                            packet(frame).is_some_and(|p| p.bth.dest_qp != 1)
+                        });
                         let n = u32::from(play.look(0, 0, 1)[0]) + nth;
                         let cookie = u64::from(nth);
                         match kind {
@@ -205,7 +269,10 @@ fn a_link_that_is_down_for_a_while_in_mid_traffic() {
                 play.pair.slots[side].hca().set_link(false);
                 play.pass(Duration::from_millis(100));
                 play.pair.slots[side].hca().set_link(true);
-                assert_eq!(play.requests(0, 20), (0..20).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>());
+                assert_eq!(
+                    play.requests(0, 20),
+                    (0..20).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>()
+                );
                 play.check(1, 0, SLICE, side as u32);
                 storm(play, 1, &lengths);
             }
@@ -223,7 +290,10 @@ fn a_plug_out_for_a_while() {
             play.lines[side].cut(true);
             play.pass(Duration::from_millis(200));
             play.lines[side].cut(false);
-            assert_eq!(play.requests(0, 20), (0..20).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>());
+            assert_eq!(
+                play.requests(0, 20),
+                (0..20).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>()
+            );
             storm(play, 2, &LENGTHS);
         }
     });
@@ -233,7 +303,12 @@ fn a_plug_out_for_a_while() {
 fn graceful_disconnects_under_load_and_loss_lose_nothing() {
     for seed in 0..10 {
         scene(512, 70 + seed).connected(|play| {
-            let rates = Rates { drop: 80, duplicate: 30, corrupt: 30, reorder: 30 };
+            let rates = Rates {
+                drop: 80,
+                duplicate: 30,
+                corrupt: 30,
+                reorder: 30,
+            };
             play.lines.iter().for_each(|line| line.rates(rates));
             for n in 0..12 {
                 play.fill(0, n * SLICE, SLICE, n as u32 + 1);
@@ -241,7 +316,10 @@ fn graceful_disconnects_under_load_and_loss_lose_nothing() {
             }
             play.recv(0, 13 * SLICE, 64, 99);
             play.disconnect(0, CloseFlag::Graceful);
-            assert_eq!(play.requests(0, 12), (0..12).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>());
+            assert_eq!(
+                play.requests(0, 12),
+                (0..12).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>()
+            );
             assert_eq!(play.receives(0, 1), [(99, DtoStatus::ErrFlushed)]);
             let [a, b] = play.ended();
             assert_eq!(a, Event::Disconnected(play.sides[0].ep));

@@ -72,9 +72,15 @@ impl Cm<'_> {
         }
         let same_queue_pair = of_peer()
             .find(|(_, slot)| slot.terms.remote_qpn == req.qpn && slot.state != State::TimeWait);
-        if let Some((index, _)) = same_queue_pair {
-            self.found_stale(now, index);
-            return self.refuse(from, transaction, req.local_id, Reason::STALE);
+        match same_queue_pair {
+            // A new connection of a queue pair says as much of the old one as the DREP that has not come: this side was
+            // leaving it, and the peer has left.
+            Some((index, slot)) if slot.state == State::DreqSent => self.disconnected(now, index),
+            Some((index, _)) => {
+                self.found_stale(now, index);
+                return self.refuse(from, transaction, req.local_id, Reason::STALE);
+            }
+            None => {}
         }
 
         let mut private: &[u8] = &req.private_data;
@@ -413,20 +419,25 @@ impl Cm<'_> {
         self.touch(index);
     }
 
+    /// The peer has left a connection that this side was leaving.
+    fn disconnected(&mut self, now: Instant, index: usize) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.queue(Send::Nothing);
+            slot.end(Verdict::Disconnected(Cause::Local));
+        }
+        self.enter_time_wait(now, index);
+        self.touch(index);
+    }
+
     fn drep(&mut self, now: Instant, from: IpAddr, drep: &DrepRepr) {
         let Found::Slot(index) = self.find(from, drep.remote_id, Some(drep.local_id)) else {
             return;
         };
-        let Some(slot) = self.slots.get_mut(index) else {
+        let Some(slot) = self.slots.get(index) else {
             return;
         };
         match slot.state {
-            State::DreqSent => {
-                slot.queue(Send::Nothing);
-                slot.end(Verdict::Disconnected(Cause::Local));
-                self.enter_time_wait(now, index);
-                self.touch(index);
-            }
+            State::DreqSent => self.disconnected(now, index),
             State::TimeWait => self.counters.duplicates += 1,
             State::Idle
             | State::ReqSent

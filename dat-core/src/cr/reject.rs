@@ -3,7 +3,7 @@
 use crate::Ia;
 use crate::cm::Reason;
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::ep::{EpOp, Outcome};
+use crate::ep::{EpOp, Outcome, PROVIDER_CONTROL};
 use crate::handle::Cr;
 use crate::provider::Provider;
 use crate::time::Instant;
@@ -14,7 +14,8 @@ pub const MAX_REJECT_PRIVATE: usize = 148;
 impl<P: Provider> Ia<'_, P> {
     /// Turns a request away; the peer sees `PeerRejected`. The handle dies, and with it an Endpoint made for the request.
     ///
-    /// `INVALID_HANDLE`, `INVALID_PARAMETER` for more than [`MAX_REJECT_PRIVATE`] bytes.
+    /// `INVALID_HANDLE`, `INVALID_PARAMETER` for more than [`MAX_REJECT_PRIVATE`] bytes; `INVALID_STATE` while a half of
+    /// such an Endpoint is out, as for [`Ia::ep_free`](Self::ep_free).
     #[doc(alias = "dat_cr_reject")]
     pub fn cr_reject(&mut self, now: Instant, cr: Cr, private_data: &[u8]) -> Result<(), Error> {
         let control = self.cr(cr)?;
@@ -25,6 +26,11 @@ impl<P: Provider> Ia<'_, P> {
             ));
         }
         let (conn, local_ep) = (control.conn, control.local_ep);
+        if let Some(ep) = local_ep
+            && (self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index))
+        {
+            return Err(PROVIDER_CONTROL.into());
+        }
         self.crs.remove(cr.0);
         if let Some(conn) = conn {
             self.disown(conn);

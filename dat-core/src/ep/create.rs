@@ -45,6 +45,7 @@ impl<P: Provider> Ia<'_, P> {
         control.request_evd = request_evd;
         control.connect_evd = connect_evd;
         control.life = life;
+        control.born = self.turn;
         control.qp = made.as_ref().map(|made| made.new.qp);
         let ep = self.eps.insert(control).map(Ep).ok_or(full)?;
         if let Some(shared) = self.shared.ep(handle.index) {

@@ -58,10 +58,12 @@ impl<P: Provider> Ia<'_, P> {
         let Ok(control) = self.ep(ep) else { return };
         let request_evd = control.request_evd;
         if !control.drain_posted
-            && self.poster(ep).map(|poster| poster.drain(&shared)).is_ok()
-            && let Ok(control) = self.ep_mut(ep)
+            && let Ok((poster, shared, near)) = self.posting(ep)
         {
-            control.drain_posted = true;
+            poster.drain(&shared, &near);
+            if let Ok(control) = self.ep_mut(ep) {
+                control.drain_posted = true;
+            }
         }
         if let Some(evd) = request_evd {
             self.absorb(evd);

@@ -72,6 +72,8 @@ pub(crate) struct EpControl {
     pub(crate) qp: Option<Qp>,
     /// Lives of queue pairs in this slot, counted into the completion index.
     pub(crate) life: u32,
+    /// The batch of notices before which the queue pair began this life: what comes with it is about an earlier one.
+    pub(crate) born: u32,
     pub(crate) conn: Option<ConnId>,
     pub(crate) phase: Phase,
     pub(crate) remote: Option<IpAddr>,
@@ -104,6 +106,7 @@ impl EpControl {
             attr,
             qp: None,
             life: 0,
+            born: 0,
             conn: None,
             phase: Phase::None,
             remote: None,
@@ -128,7 +131,7 @@ pub(crate) const PROVIDER_CONTROL: DatReturn = DatReturn::new(
     DatType::InvalidState,
     DatSubtype::InvalidStateEpProviderControl,
 );
-const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
+pub(crate) const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn ep(&self, ep: Ep) -> Result<&EpControl, Error> {

@@ -77,7 +77,9 @@ impl<P: Provider> Ia<'_, P> {
             if let Some(made) = made {
                 self.install_qp(slot, &new, made);
             }
+            let turn = self.turn;
             let control = self.ep_mut(ep)?;
+            control.born = turn;
             control.qp = qp;
             control.life = life;
         }

@@ -11,6 +11,7 @@ use crate::handle::{Evd, Pz};
 use crate::post::{Limits, MAX_SEGMENTS, Poster};
 use crate::provider::{Access, NewQp, Provider, QpInit, QpStep};
 use crate::shared::ep::{EpShared, Info, NO_INDEX};
+use crate::shared::lmr;
 
 const BAD_ATTR: Error = Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6);
 
@@ -155,8 +156,6 @@ impl<P: Provider> Ia<'_, P> {
             let _ = self.provider.qp_destroy(new.qp, new.sq, new.rq);
             return Err(fault.into());
         }
-        let space = u32::from(self.provider.token_space(requests));
-        let room = 4_u32 << self.shared.dto_shift;
         let mut legal = CompletionFlags::SUPPRESS
             .union(CompletionFlags::SOLICITED_WAIT)
             .union(CompletionFlags::BARRIER_FENCE)
@@ -173,14 +172,13 @@ impl<P: Provider> Ia<'_, P> {
             receives: u32::from(attr.max_recv_dtos),
             request_mask: u32::from(requests.max(1)).next_power_of_two() - 1,
             recv_mask: u32::from(attr.max_recv_dtos.max(1)).next_power_of_two() - 1,
-            token_mask: space.clamp(1, room) - 1,
             request_segments: usize::from(attr.max_request_iov),
             recv_segments: usize::from(attr.max_recv_iov),
             read_segments: usize::from(attr.max_rdma_read_iov),
             write_segments: usize::from(attr.max_rdma_write_iov),
             max_message: attr.max_message_size,
             max_rdma: attr.max_rdma_size,
-            pz: pz.0.index,
+            zone: lmr::zone(pz.0.index),
             illegal_request: !legal.bits(),
             illegal_recv: !legal_recv.bits(),
         };
@@ -193,6 +191,7 @@ impl<P: Provider> Ia<'_, P> {
             return;
         };
         let limits = made.limits;
+        let first = self.shared.first_slot(slot);
         let evd = |evd: Option<Evd>| evd.map_or(u32::MAX, |evd| evd.0.index);
         for (line, mask, evd) in [
             (
@@ -203,7 +202,7 @@ impl<P: Provider> Ia<'_, P> {
             (&shared.receive, limits.recv_mask, evd(makings.recv_evd)),
         ] {
             line.mask.store(mask, Ordering::Relaxed);
-            line.token_mask.store(limits.token_mask, Ordering::Relaxed);
+            line.first.store(first, Ordering::Relaxed);
             line.max_len.store(limits.max_message, Ordering::Relaxed);
             line.evd.store(evd, Ordering::Relaxed);
             line.index.store(made.index, Ordering::Relaxed);
@@ -261,7 +260,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Whether nothing of the Endpoint can be in the hands of a reaper in another thread.
-    pub(super) fn reapers_quiet(&self, slot: u32) -> bool {
+    pub(crate) fn reapers_quiet(&self, slot: u32) -> bool {
         let Some(ep) = self.shared.ep(slot) else {
             return true;
         };

@@ -64,7 +64,9 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
         }
+        let turn = self.turn;
         let control = self.ep_mut(ep)?;
+        control.born = turn;
         control.private.clear();
         control.cause = None;
         control.phase = Phase::None;

@@ -44,10 +44,6 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Notes what a completion says of its Endpoint.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "sequences are compared in 16 bits"
-    )]
     fn witness(&mut self, completion: &Completion) {
         let shared = self.shared;
         let index = completion.index & shared.ep_mask;
@@ -57,38 +53,36 @@ impl<P: Provider> Ia<'_, P> {
             return;
         }
         if completion.status != Status::Success {
-            let Completion {
-                status,
-                direction,
-                syndrome,
-                vendor,
-                ..
-            } = *completion;
-            let trouble = Trouble::completion(status, direction, syndrome, vendor);
-            super::reaper::tell(&shared, index, ep, trouble);
+            super::reaper::tell(&shared, index, ep, Trouble::of(completion));
         }
         if completion.direction != Direction::Send {
             return;
         }
-        let mask = line.mask.load(Ordering::Relaxed);
-        let first = shared.first_token(index);
-        let token_mask = line.token_mask.load(Ordering::Relaxed);
-        let Some(entry) = shared.token(first, completion.token, token_mask) else {
+        let Some(handle) = self.eps.handle_at(index) else {
             return;
         };
+        let Ok(control) = self.ep_mut(Ep(handle)) else {
+            return;
+        };
+        let mask = line.mask.load(Ordering::Relaxed);
+        let first = line.first.load(Ordering::Relaxed);
         let consumed = line.consumed.load(Ordering::Acquire);
-        let ahead = u32::from(entry.load(Ordering::Relaxed).wrapping_sub(consumed as u16));
-        let seq = consumed.wrapping_add(ahead);
-        let known = shared
-            .request(shared.first_slot(index), seq, mask)
-            .is_some_and(|slot| {
-                Info::from_word(slot.info.load(Ordering::Acquire)).is(completion.token)
+        let posted = ep.posted(Direction::Send);
+        // Each request is passed once: from what was known already, or dequeued since.
+        let known = control.completed.wrapping_sub(consumed);
+        let start = if known <= posted.wrapping_sub(consumed) {
+            control.completed
+        } else {
+            consumed
+        };
+        let found = (0..posted.wrapping_sub(start))
+            .map(|ahead| start.wrapping_add(ahead))
+            .find(|&seq| {
+                shared.request(first, seq, mask).is_some_and(|slot| {
+                    Info::from_word(slot.info.load(Ordering::Acquire)).is(completion.token)
+                })
             });
-        if ahead <= mask
-            && known
-            && let Some(handle) = self.eps.handle_at(index)
-            && let Ok(control) = self.ep_mut(Ep(handle))
-        {
+        if let Some(seq) = found {
             control.completed = seq.wrapping_add(1);
         }
     }

@@ -18,7 +18,7 @@ impl<P: Provider> EvdReaper<'_, P> {
     #[doc(alias = "dat_evd_dequeue")]
     #[inline]
     pub fn dequeue(&mut self) -> Result<Event, DatReturn> {
-        self.reaper.dequeue(&self.shared)
+        self.reaper.dequeue(&self.shared, self.shared_evd)
     }
 
     /// Asks the device for a [`Notice::Completion`](crate::provider::Notice::Completion) at the next completion; at once if
@@ -40,8 +40,8 @@ impl<'s, P: Provider> Ia<'s, P> {
     #[doc(alias = "dat_evd_dequeue")]
     #[inline]
     pub fn evd_dequeue(&mut self, evd: Evd) -> Result<Event, DatReturn> {
-        let shared = self.shared;
-        self.reaper(evd)?.dequeue(&shared)
+        let (shared, ring) = (self.shared, self.ring(evd)?);
+        self.reaper(evd)?.dequeue(&shared, ring)
     }
 
     /// As [`EvdReaper::arm`], by handle.
@@ -66,6 +66,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// Takes the reaping half out, for another thread. `INVALID_STATE` if it is out already.
     pub fn evd_take_reaper(&mut self, evd: Evd) -> Result<EvdReaper<'s, P>, Error> {
         self.reaper(evd)?;
+        let shared_evd = self.ring(evd)?;
         match self
             .reapers
             .get_mut(evd.0.index as usize)
@@ -75,6 +76,7 @@ impl<'s, P: Provider> Ia<'s, P> {
                 evd,
                 reaper,
                 shared: self.shared,
+                shared_evd,
             }),
             None => Err(Error::new(
                 crate::DatType::InvalidState,

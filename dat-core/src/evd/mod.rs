@@ -22,6 +22,7 @@ use crate::event::{AsyncEvent, Event};
 use crate::flags::EvdFlags;
 use crate::handle::{Evd, Handle};
 use crate::provider::{Cq, Provider};
+use crate::shared::evd::EvdShared;
 
 /// What the control half knows of one Event Dispatcher.
 #[derive(Debug)]
@@ -42,7 +43,14 @@ pub(crate) struct EvdControl {
     pub(crate) failed: bool,
 }
 
-impl<P: Provider> Ia<'_, P> {
+impl<'s, P: Provider> Ia<'s, P> {
+    /// What the halves share of that Event Dispatcher.
+    #[inline]
+    pub(crate) fn ring(&self, evd: Evd) -> Result<&'s EvdShared, DatReturn> {
+        let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1);
+        self.shared.evd(evd.0.index).ok_or(stale)
+    }
+
     /// The Event Dispatcher, or `INVALID_HANDLE` with the subtype of its role.
     pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl, Error> {
         self.evds

@@ -4,7 +4,6 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 
 use crate::dat_return::DatReturn;
-use crate::ep::table::EpState;
 use crate::event::{DtoEvent, DtoOperation, DtoStatus, Entry, Event};
 use crate::handle::{Evd, Handle, Rmr};
 use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
@@ -23,12 +22,8 @@ pub(crate) struct Reaper<P: Provider> {
     evd: u32,
     /// Events taken out of the ring.
     head: u32,
-    /// 1 while `flush` or `held` hold something.
-    pending: u32,
     /// Chain of queues to flush, taken from the stack.
     flush: u32,
-    /// A completion whose request another thread is still posting.
-    held: Option<Completion>,
     /// Completions of an earlier life of their queue pair.
     pub(crate) stale: u32,
     /// Completions and ring entries that made no sense.
@@ -45,15 +40,6 @@ impl<P: Provider> fmt::Debug for Reaper<P> {
     }
 }
 
-/// What became of a completion.
-enum Reaped {
-    Event(Event),
-    /// It was used up without an event.
-    Nothing,
-    /// Its request is not published yet.
-    Hold,
-}
-
 /// The ring slot of that count.
 pub(super) fn slot<'s>(shared: &Shared<'s>, evd: u32, count: u32) -> Option<&'s EventSlot> {
     let shift = shared.event_shift;
@@ -67,41 +53,65 @@ impl<P: Provider> Reaper<P> {
             cq,
             evd,
             head: 0,
-            pending: 0,
             flush: END,
-            held: None,
             stale: 0,
             nonsense: 0,
         }
     }
 
     /// The next event.
-    #[inline]
-    pub(crate) fn dequeue(&mut self, shared: &Shared<'_>) -> Result<Event, DatReturn> {
-        let Some(evd) = shared.evd(self.evd) else {
-            return Err(DatReturn::QUEUE_EMPTY);
-        };
+    #[inline(always)]
+    pub(crate) fn dequeue(
+        &mut self,
+        shared: &Shared<'_>,
+        evd: &EvdShared,
+    ) -> Result<Event, DatReturn> {
         // ORDER: the count of the ring is read before the completion queue and the flush stack, so that a terminal event
         // it covers finds everything that its writer put there first.
         let tail = evd.producer.tail.load(Ordering::Acquire);
-        if (tail ^ self.head) | self.pending != 0 {
+        if tail != self.head || self.flush != END {
             return self.dequeue_any(shared, evd, tail);
         }
         let Some(cq) = &mut self.cq else {
             return Err(DatReturn::QUEUE_EMPTY);
         };
-        match cq.poll() {
-            Some(completion) => match self.complete(shared, &completion) {
-                Reaped::Event(event) => Ok(event),
-                Reaped::Nothing => self.dequeue_any(shared, evd, tail),
-                Reaped::Hold => Err(DatReturn::QUEUE_EMPTY),
-            },
-            None if evd.producer.flush.is_empty() => Err(DatReturn::QUEUE_EMPTY),
+        let Some(completion) = cq.poll() else {
+            if evd.producer.flush.is_empty() {
+                return Err(DatReturn::QUEUE_EMPTY);
+            }
+            return self.dequeue_any(shared, evd, tail);
+        };
+        let event = if completion.status == Status::Success {
+            match completion.direction {
+                Direction::Send => request_done(shared, &completion),
+                Direction::Recv => receive_done(shared, &completion),
+            }
+        } else {
+            None
+        };
+        match event {
+            Some(event) => Ok(Event::Dto(event)),
+            None => self.dequeue_after(shared, evd, tail, &completion),
+        }
+    }
+
+    /// The event of a completion that is not a plain success, or the next one if it has none.
+    #[cold]
+    #[inline(never)]
+    fn dequeue_after(
+        &mut self,
+        shared: &Shared<'_>,
+        evd: &EvdShared,
+        tail: u32,
+        completion: &Completion,
+    ) -> Result<Event, DatReturn> {
+        match self.complete(shared, completion) {
+            Some(event) => Ok(event),
             None => self.dequeue_any(shared, evd, tail),
         }
     }
 
-    /// The next event when there is more than a plain completion to look at.
+    /// The next event when there is more than a completion to look at.
     #[cold]
     #[inline(never)]
     fn dequeue_any(
@@ -110,24 +120,13 @@ impl<P: Provider> Reaper<P> {
         evd: &EvdShared,
         tail: u32,
     ) -> Result<Event, DatReturn> {
-        let found = self.search(shared, evd, tail);
-        self.pending = u32::from(self.flush != END || self.held.is_some());
-        found.ok_or(DatReturn::QUEUE_EMPTY)
-    }
-
-    #[inline(never)]
-    fn search(&mut self, shared: &Shared<'_>, evd: &EvdShared, tail: u32) -> Option<Event> {
         for _ in 0..BUDGET {
-            let mut completion = self.held.take();
-            let front = if completion.is_none() {
-                self.front(shared, tail)
-            } else {
-                None
-            };
+            let mut completion = None;
+            let front = self.front(shared, tail);
             match front {
                 Some(Entry::Event(event)) if !event.is_terminal() => {
                     self.pop(evd);
-                    return Some(event);
+                    return Ok(event);
                 }
                 Some(Entry::Absorbed(early)) => {
                     self.pop(evd);
@@ -144,31 +143,30 @@ impl<P: Provider> Reaper<P> {
                 completion = self.cq.as_mut().and_then(CompletionQueue::poll);
             }
             if let Some(completion) = completion {
-                match self.complete_slowly(shared, &completion) {
-                    Reaped::Event(event) => return Some(event),
-                    Reaped::Nothing => continue,
-                    Reaped::Hold => return None,
+                match self.complete(shared, &completion) {
+                    Some(event) => return Ok(event),
+                    None => continue,
                 }
             }
             if self.flush != END {
                 match self.flush_one(shared) {
-                    Some(event) => return Some(event),
+                    Some(event) => return Ok(event),
                     None => continue,
                 }
             }
             match front {
                 Some(Entry::Event(event)) => {
                     self.pop(evd);
-                    return Some(event);
+                    return Ok(event);
                 }
                 Some(Entry::Absorbed(_)) | None if self.head != tail => {
                     self.nonsense = self.nonsense.saturating_add(1);
                     self.pop(evd);
                 }
-                Some(Entry::Absorbed(_)) | None => return None,
+                Some(Entry::Absorbed(_)) | None => break,
             }
         }
-        None
+        Err(DatReturn::QUEUE_EMPTY)
     }
 
     fn front(&self, shared: &Shared<'_>, tail: u32) -> Option<Entry> {
@@ -184,214 +182,31 @@ impl<P: Provider> Reaper<P> {
         evd.consumer.head.store(self.head, Ordering::Release);
     }
 
-    /// Matches a completion with what was posted.
-    #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "sequences are compared in 16 bits"
-    )]
-    fn complete(&mut self, shared: &Shared<'_>, completion: &Completion) -> Reaped {
+    /// Matches any completion with what was posted. `None` if it is used up without an event.
+    #[inline(never)]
+    fn complete(&mut self, shared: &Shared<'_>, completion: &Completion) -> Option<Event> {
         let index = completion.index & shared.ep_mask;
         let Some(ep) = shared.ep(index) else {
-            return self.makes_no_sense();
+            self.nonsense = self.nonsense.saturating_add(1);
+            return None;
         };
-        match completion.direction {
-            Direction::Send => {
-                let line = &ep.request;
-                if line.index.load(Ordering::Relaxed) != completion.index {
-                    return self.is_stale();
-                }
-                let first = shared.first_token(index);
-                let token_mask = line.token_mask.load(Ordering::Relaxed);
-                let Some(entry) = shared.token(first, completion.token, token_mask) else {
-                    return self.makes_no_sense();
-                };
-                let consumed = line.consumed.load(Ordering::Relaxed);
-                let mask = line.mask.load(Ordering::Relaxed);
-                let low = entry.load(Ordering::Relaxed);
-                let ahead = u32::from(low.wrapping_sub(consumed as u16));
-                let seq = consumed.wrapping_add(ahead);
-                let first = shared.first_slot(index);
-                let Some(slot) = shared.request(first, seq, mask) else {
-                    return self.makes_no_sense();
-                };
-                // ORDER: pairs with the poster's last store: a matching token makes the cookie visible.
-                let info = Info::from_word(slot.info.load(Ordering::Acquire));
-                if ahead > mask || !info.is(completion.token) {
-                    return self.unknown_token(shared, index, ep, completion);
-                }
-                if ahead != 0 && !skipped_in_silence(shared, first, consumed, ahead, mask) {
-                    return self.breaks(shared, index, ep, Trouble::NONSENSE);
-                }
-                let cookie = slot.cookie.load(Ordering::Relaxed);
-                // ORDER: the slot has been read before it is given back.
-                line.consumed.store(seq.wrapping_add(1), Ordering::Release);
-                let operation = match info.op() {
-                    Op::Send => DtoOperation::Send,
-                    Op::RdmaWrite => DtoOperation::RdmaWrite,
-                    Op::RdmaRead => DtoOperation::RdmaRead,
-                    Op::Bind | Op::Drain => {
-                        return self.special(shared, index, ep, completion, cookie, info);
-                    }
-                };
-                if completion.status != Status::Success || info.is_suppressed() {
-                    return self.special(shared, index, ep, completion, cookie, info);
-                }
-                let ep = line.handle(index);
-                let status = DtoStatus::Success;
-                let len = info.len();
-                Reaped::Event(Event::Dto(DtoEvent {
-                    ep,
-                    cookie,
-                    status,
-                    len,
-                    operation,
-                }))
-            }
-            Direction::Recv => {
-                let line = &ep.receive;
-                if line.index.load(Ordering::Relaxed) != completion.index {
-                    return self.is_stale();
-                }
-                let consumed = line.consumed.load(Ordering::Relaxed);
-                let posted = ep.poster.receives.load(Ordering::Acquire);
-                let too_long = completion.len > line.max_len.load(Ordering::Relaxed);
-                if (completion.token != consumed as u16) | (posted == consumed) | too_long {
-                    return self.breaks(shared, index, ep, Trouble::NONSENSE);
-                }
-                let first = shared.first_slot(index);
-                let mask = line.mask.load(Ordering::Relaxed);
-                let Some(slot) = shared.receive(first, consumed, mask) else {
-                    return self.makes_no_sense();
-                };
-                let cookie = slot.load(Ordering::Relaxed);
-                // ORDER: the slot has been read before it is given back.
-                line.consumed
-                    .store(consumed.wrapping_add(1), Ordering::Release);
-                if completion.status != Status::Success {
-                    self.trouble(shared, index, ep, completion);
-                }
-                Reaped::Event(Event::Dto(DtoEvent {
-                    ep: line.handle(index),
-                    cookie,
-                    status: DtoStatus::from_status(completion.status),
-                    len: if completion.status == Status::Success {
-                        completion.len
-                    } else {
-                        0
-                    },
-                    operation: DtoOperation::Receive,
-                }))
-            }
+        if ep.line(completion.direction).index.load(Ordering::Relaxed) != completion.index {
+            self.stale = self.stale.saturating_add(1);
+            return None;
         }
-    }
-
-    /// [`Self::complete`], out of line.
-    #[cold]
-    #[inline(never)]
-    fn complete_slowly(&mut self, shared: &Shared<'_>, completion: &Completion) -> Reaped {
-        self.complete(shared, completion)
-    }
-
-    /// A request that failed, was suppressed, is a bind, or is dat-core's own.
-    #[cold]
-    #[inline(never)]
-    fn special(
-        &mut self,
-        shared: &Shared<'_>,
-        index: u32,
-        ep: &EpShared,
-        completion: &Completion,
-        cookie: u64,
-        info: Info,
-    ) -> Reaped {
+        let event = match completion.direction {
+            Direction::Send => complete_request(shared, index, ep, completion),
+            Direction::Recv => complete_receive(shared, index, ep, completion),
+        };
+        let Some(event) = event else {
+            self.nonsense = self.nonsense.saturating_add(1);
+            tell(shared, index, ep, Trouble::NONSENSE);
+            return None;
+        };
         if completion.status != Status::Success {
-            self.trouble(shared, index, ep, completion);
+            tell(shared, index, ep, Trouble::of(completion));
         }
-        let status = DtoStatus::from_status(completion.status);
-        match finish(shared, index, ep, cookie, info, status) {
-            Some(event) => Reaped::Event(event),
-            None => Reaped::Nothing,
-        }
-    }
-
-    /// A token that names nothing outstanding: either its request is being posted right now, or the device is wrong.
-    #[cold]
-    #[inline(never)]
-    fn unknown_token(
-        &mut self,
-        shared: &Shared<'_>,
-        index: u32,
-        ep: &EpShared,
-        completion: &Completion,
-    ) -> Reaped {
-        let posted = ep.posted(Direction::Send);
-        let consumed = ep.request.consumed.load(Ordering::Relaxed);
-        let mask = ep.request.mask.load(Ordering::Relaxed);
-        let newest = posted.wrapping_sub(1);
-        let first = shared.first_slot(index);
-        let pending = posted != consumed
-            && !EpState::of(ep).is_disconnected()
-            && shared.request(first, newest, mask).is_some_and(|slot| {
-                let info = Info::from_word(slot.info.load(Ordering::Acquire));
-                // It is either still without its token, or got this one after the first look.
-                info.is_pending() || info.is(completion.token)
-            });
-        if pending {
-            self.held = Some(*completion);
-            self.pending = 1;
-            return Reaped::Hold;
-        }
-        self.breaks(shared, index, ep, Trouble::NONSENSE)
-    }
-
-    /// Says that the connection broke. The control half does the rest in its next advance.
-    #[cold]
-    #[inline(never)]
-    fn breaks(
-        &mut self,
-        shared: &Shared<'_>,
-        index: u32,
-        ep: &EpShared,
-        trouble: Trouble,
-    ) -> Reaped {
-        self.nonsense = self
-            .nonsense
-            .saturating_add(u32::from(trouble.is_nonsense()));
-        tell(shared, index, ep, trouble);
-        Reaped::Nothing
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn trouble(&self, shared: &Shared<'_>, index: u32, ep: &EpShared, completion: &Completion) {
-        let Completion {
-            status,
-            direction,
-            syndrome,
-            vendor,
-            ..
-        } = *completion;
-        tell(
-            shared,
-            index,
-            ep,
-            Trouble::completion(status, direction, syndrome, vendor),
-        );
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn is_stale(&mut self) -> Reaped {
-        self.stale = self.stale.saturating_add(1);
-        Reaped::Nothing
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn makes_no_sense(&mut self) -> Reaped {
-        self.nonsense = self.nonsense.saturating_add(1);
-        Reaped::Nothing
+        event
     }
 
     /// Completes one outstanding entry of the first queue of the chain as flushed, or takes the queue off the chain.
@@ -424,6 +239,7 @@ impl<P: Provider> Reaper<P> {
             Direction::Send => {
                 let slot = shared.request(first, seq, mask)?;
                 let info = Info::from_word(slot.info.load(Ordering::Acquire));
+                slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
                 (slot.cookie.load(Ordering::Relaxed), Some(info))
             }
             Direction::Recv => (
@@ -474,13 +290,6 @@ impl<P: Provider> Reaper<P> {
             }
         }
         self.flush = kept;
-        if self
-            .held
-            .is_some_and(|held| held.index & shared.ep_mask == ep)
-        {
-            self.held = None;
-        }
-        self.pending = u32::from(self.flush != END || self.held.is_some());
     }
 
     /// Asks the device to announce the next completion.
@@ -491,14 +300,148 @@ impl<P: Provider> Reaper<P> {
     }
 }
 
-/// Whether every request that the device passed over was to succeed in silence.
-#[inline(never)]
-fn skipped_in_silence(shared: &Shared<'_>, first: u32, from: u32, count: u32, mask: u32) -> bool {
-    (0..count).all(|i| {
-        shared
-            .request(first, from.wrapping_add(i), mask)
-            .is_some_and(|slot| Info::from_word(slot.info.load(Ordering::Acquire)).is_suppressed())
+/// The event of a request that succeeded, if nothing about it is unusual: the oldest outstanding, with an event of its own.
+/// Otherwise nothing has been changed.
+#[inline(always)]
+fn request_done(shared: &Shared<'_>, completion: &Completion) -> Option<DtoEvent> {
+    let index = completion.index & shared.ep_mask;
+    let line = &shared.ep(index)?.request;
+    if line.index.load(Ordering::Relaxed) != completion.index {
+        return None;
+    }
+    let consumed = line.consumed.load(Ordering::Relaxed);
+    let place = line.first.load(Ordering::Relaxed) | consumed & line.mask.load(Ordering::Relaxed);
+    let slot = shared.requests.get(place as usize)?;
+    // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
+    let info = Info::from_word(slot.info.load(Ordering::Acquire));
+    if !info.is(completion.token) {
+        return None;
+    }
+    let operation = info.plain()?;
+    let cookie = slot.cookie.load(Ordering::Relaxed);
+    // A token completes once.
+    slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
+    // ORDER: the slot has been read, and wiped, before it is given back.
+    line.consumed
+        .store(consumed.wrapping_add(1), Ordering::Release);
+    Some(DtoEvent {
+        ep: line.handle(index),
+        cookie,
+        status: DtoStatus::Success,
+        len: info.len(),
+        operation,
     })
+}
+
+/// The event of a receive that succeeded. Otherwise nothing has been changed.
+#[inline(always)]
+fn receive_done(shared: &Shared<'_>, completion: &Completion) -> Option<DtoEvent> {
+    let index = completion.index & shared.ep_mask;
+    let ep = shared.ep(index)?;
+    if ep.receive.index.load(Ordering::Relaxed) != completion.index {
+        return None;
+    }
+    let cookie = take_receive(shared, ep, completion)?;
+    Some(DtoEvent {
+        ep: ep.receive.handle(index),
+        cookie,
+        status: DtoStatus::Success,
+        len: completion.len,
+        operation: DtoOperation::Receive,
+    })
+}
+
+/// The cookie of the oldest outstanding receive, if the completion is of that one, and makes sense.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "sequences are compared in 16 bits"
+)]
+fn take_receive(shared: &Shared<'_>, ep: &EpShared, completion: &Completion) -> Option<u64> {
+    let line = &ep.receive;
+    let consumed = line.consumed.load(Ordering::Relaxed);
+    if completion.token != consumed as u16
+        || ep.poster.receives.load(Ordering::Acquire) == consumed
+        || completion.len > line.max_len.load(Ordering::Relaxed)
+    {
+        return None;
+    }
+    let place = line.first.load(Ordering::Relaxed) | consumed & line.mask.load(Ordering::Relaxed);
+    let cookie = shared
+        .receives
+        .get(place as usize)?
+        .load(Ordering::Relaxed);
+    // ORDER: the slot has been read before it is given back.
+    line.consumed
+        .store(consumed.wrapping_add(1), Ordering::Release);
+    Some(cookie)
+}
+
+/// A receive that ended in any way. `None` if it makes no sense.
+fn complete_receive(
+    shared: &Shared<'_>,
+    index: u32,
+    ep: &EpShared,
+    completion: &Completion,
+) -> Option<Option<Event>> {
+    let cookie = take_receive(shared, ep, completion)?;
+    let status = DtoStatus::from_status(completion.status);
+    Some(Some(Event::Dto(DtoEvent {
+        ep: ep.receive.handle(index),
+        cookie,
+        status,
+        len: if status == DtoStatus::Success {
+            completion.len
+        } else {
+            0
+        },
+        operation: DtoOperation::Receive,
+    })))
+}
+
+/// A request that ended in any way, and with it those before it that were to succeed in silence. `None` if it makes no
+/// sense; `Some(None)` if it has no event.
+fn complete_request(
+    shared: &Shared<'_>,
+    index: u32,
+    ep: &EpShared,
+    completion: &Completion,
+) -> Option<Option<Event>> {
+    let line = &ep.request;
+    let mask = line.mask.load(Ordering::Relaxed);
+    let first = line.first.load(Ordering::Relaxed);
+    let consumed = line.consumed.load(Ordering::Relaxed);
+    let outstanding = ep.outstanding(Direction::Send);
+    // Not a search: each request is passed once, by the completion that says it is done.
+    let mut ahead = 0;
+    let (seq, info, cookie) = loop {
+        if ahead == outstanding {
+            return None;
+        }
+        let seq = consumed.wrapping_add(ahead);
+        let slot = shared.request(first, seq, mask)?;
+        // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
+        let info = Info::from_word(slot.info.load(Ordering::Acquire));
+        if info.is(completion.token) {
+            break (seq, info, slot.cookie.load(Ordering::Relaxed));
+        }
+        if !info.is_suppressed() {
+            return None;
+        }
+        ahead += 1;
+    };
+    for passed in 0..=ahead {
+        let slot = shared.request(first, consumed.wrapping_add(passed), mask)?;
+        // A token completes once.
+        let done = Info::from_word(slot.info.swap(Info::EMPTY.word(), Ordering::Relaxed));
+        if passed != ahead && done.op() == Op::Bind {
+            let _ = bind_done(shared, index, ep, done.len());
+        }
+    }
+    // ORDER: the slots have been read, and wiped, before they are given back.
+    line.consumed.store(seq.wrapping_add(1), Ordering::Release);
+    let status = DtoStatus::from_status(completion.status);
+    Some(finish(shared, index, ep, cookie, info, status))
 }
 
 /// The event of a request that is done with, if it has one.
@@ -587,6 +530,7 @@ pub struct EvdReaper<'s, P: Provider> {
     pub(crate) evd: Evd,
     pub(crate) reaper: Reaper<P>,
     pub(crate) shared: Shared<'s>,
+    pub(crate) shared_evd: &'s EvdShared,
 }
 
 impl<P: Provider> fmt::Debug for EvdReaper<'_, P> {

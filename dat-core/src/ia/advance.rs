@@ -7,7 +7,7 @@ use crate::cm::Transmit;
 use crate::ep::{EpOp, EpState, Phase};
 use crate::event::{AsyncEvent, Event};
 use crate::handle::{Ep, Evd};
-use crate::provider::{Fault, Notice, Provider};
+use crate::provider::{Fault, Notice, Provider, Qp};
 use crate::shared::ep::Trouble;
 use crate::shared::stack::END;
 use crate::time::Instant;
@@ -37,6 +37,7 @@ impl<P: Provider> Ia<'_, P> {
             };
             self.noticed(now, notice);
         }
+        self.turn = self.turn.wrapping_add(1);
         for _ in 0..BUDGET {
             let Some(mad) = self.provider.mad_recv() else {
                 break;
@@ -101,21 +102,30 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
             Notice::Established(qp) => {
-                let ep = self.eps.find(|control| control.qp == Some(qp));
-                if let Some(conn) = ep.and_then(|ep| self.eps.get(ep)).and_then(|c| c.conn) {
+                let ep = self.concerned(qp);
+                if let Some(conn) = ep.and_then(|ep| self.eps.get(ep.0)).and_then(|c| c.conn) {
                     self.cm.data_arrived(now, conn);
                     self.connection_events(now);
                 }
             }
             Notice::QpError(qp, fault) => {
-                if let Some(ep) = self.eps.find(|control| control.qp == Some(qp)) {
-                    self.broken(now, Ep(ep), fault);
+                if let Some(ep) = self.concerned(qp) {
+                    self.broken(now, ep, fault);
                 }
             }
             // The transport's retries decide what a lost link means to a connection.
             Notice::Link(_) => self.worked = true,
             Notice::Catastrophic(fault) => self.catastrophe(now, fault),
         }
+    }
+
+    /// The Endpoint that news of a queue pair concerns. A queue pair made or reset since the last batch of notices is
+    /// not meant: they were raised in its earlier life, or by another one of that number.
+    fn concerned(&self, qp: Qp) -> Option<Ep> {
+        let turn = self.turn;
+        self.eps
+            .find(|control| control.qp == Some(qp) && control.born != turn)
+            .map(Ep)
     }
 
     /// A connection broke on this side.

@@ -72,6 +72,8 @@ pub struct Ia<'s, P: Provider> {
     pub(crate) retiring: u32,
     /// Something happened that a consumer may be waiting for.
     pub(crate) worked: bool,
+    /// Batches of notices heard; see [`EpControl::born`].
+    pub(crate) turn: u32,
     /// Why the device is lost, if it is.
     pub(crate) lost: Option<Fault>,
 }

@@ -84,6 +84,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             active: END,
             retiring: 0,
             worked: false,
+            turn: 0,
             lost: None,
         };
         let qlen = ASYNC_QLEN.min(1 << ia.shared.event_shift);

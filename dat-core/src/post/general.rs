@@ -13,9 +13,9 @@ use crate::provider::{
     Bind, Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue,
 };
 use crate::random::next_key;
-use crate::shared::Shared;
-use crate::shared::ep::{EpShared, Info, Op};
+use crate::shared::ep::{EpShared, Op, RECV_OPEN, REQUEST_OPEN};
 use crate::shared::lmr::{self, NO_CONTEXT, RMR_LIVE, Refusal};
+use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
 /// What is posted.
@@ -68,6 +68,7 @@ impl<P: Provider> Poster<P> {
     pub(super) fn general(
         &mut self,
         shared: &Shared<'_>,
+        near: &Near<'_>,
         work: Work<'_>,
         segments: &[LmrTriplet],
         cookie: u64,
@@ -108,7 +109,7 @@ impl<P: Provider> Poster<P> {
                 DatSubtype::InvalidArg5,
             ),
         };
-        let (ep, state) = self.admit(shared, direction)?;
+        let (ep, state) = (near.ep, admit(near.ep, direction)?);
         if flags.bits() & illegal != 0 {
             return Err(DatReturn::new(PARAMETER, flags_arg));
         }
@@ -130,46 +131,26 @@ impl<P: Provider> Poster<P> {
             Work::Send | Work::Write(_) | Work::Recv => {}
         }
         if matches!(work, Work::Recv) {
-            return self.receive(shared, ep, state, &list, cookie);
+            return self.receive(shared, near, state, &list, cookie);
         }
         self.credit(ep)?;
-        let info = Info::new(op, len, flags.contains(CompletionFlags::SUPPRESS));
+        let suppressed = flags.contains(CompletionFlags::SUPPRESS);
         let post_flags = self.post_flags(flags);
-        let Some(filling) = self.begin(shared, ep, cookie, info) else {
+        if !self.publish(near, cookie, op, len, suppressed) {
             return Err(FULL);
-        };
+        }
         if state.is_disconnected() {
-            self.requests = self.requests.wrapping_add(1);
             kick(shared, self.ep, ep, Direction::Send);
             return Ok(());
         }
         let quiet = post_flags.difference(PostFlags::SOLICITED);
-        let token = match work {
+        match work {
             Work::Send | Work::Recv => self.sq.send(&list, post_flags),
             Work::Write(remote) => self.sq.rdma_write(&list, far(remote), quiet),
             Work::Read(remote) => self.sq.rdma_read(&list, far(remote), quiet),
         };
-        self.commit(shared, ep, &filling, token);
+        self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
         Ok(())
-    }
-
-    /// The state, if it admits the post at all.
-    fn admit<'s>(
-        &self,
-        shared: &Shared<'s>,
-        op: EpOp,
-    ) -> Result<(&'s EpShared, EpState), DatReturn> {
-        let Some(ep) = shared.ep(self.ep) else {
-            return Err(DatReturn::new(
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandleEp,
-            ));
-        };
-        let state = EpState::of(ep);
-        match outcome(state, op) {
-            Outcome::Refuse(ret) => Err(ret),
-            Outcome::Stay | Outcome::Ignore | Outcome::Gone | Outcome::Go { .. } => Ok((ep, state)),
-        }
     }
 
     /// A free request slot, looking again at what has been consumed.
@@ -186,22 +167,23 @@ impl<P: Provider> Poster<P> {
     fn receive(
         &mut self,
         shared: &Shared<'_>,
-        ep: &EpShared,
+        near: &Near<'_>,
         state: EpState,
         list: &[Segment],
         cookie: u64,
     ) -> Result<(), DatReturn> {
+        let ep = near.ep;
         let consumed = ep.receive.consumed.load(Ordering::Acquire);
         self.recv_limit = consumed.wrapping_add(self.limits.receives);
         if self.receives == self.recv_limit {
             return Err(FULL);
         }
-        self.publish_recv(shared, ep, cookie);
+        self.publish_recv(near, cookie);
         if state.is_disconnected() {
             kick(shared, self.ep, ep, Direction::Recv);
         } else {
             self.rq.recv(list);
-            self.recheck_recv(shared, ep);
+            self.recheck(shared, near, RECV_OPEN, Direction::Recv);
         }
         Ok(())
     }
@@ -219,8 +201,8 @@ impl<P: Provider> Poster<P> {
         for triplet in segments.iter().filter(|triplet| triplet.len != 0) {
             let unknown = DatReturn::new(DatType::PrivilegesViolation, privilege);
             let lmr = lmr::find(shared.lmrs, triplet.context).ok_or(unknown)?;
-            let Some(lkey) = lmr.lkey_for(triplet, self.limits.pz, need) else {
-                return Err(match lmr.refusal(triplet, self.limits.pz, need) {
+            let Some(lkey) = lmr.lkey_for(triplet, self.limits.zone, need) else {
+                return Err(match lmr.refusal(triplet, self.limits.zone, need) {
                     Refusal::Context | Refusal::Privilege => unknown,
                     Refusal::Zone => DatReturn::new(DatType::ProtectionViolation, zone),
                     Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
@@ -241,27 +223,27 @@ impl<P: Provider> Poster<P> {
 
     /// Posts dat-core's own last request of a graceful disconnect, if the newest request would complete in silence.
     /// Either way the doorbell is rung for what was deferred.
-    pub(crate) fn drain(&mut self, shared: &Shared<'_>) {
-        let Some(ep) = shared.ep(self.ep) else { return };
+    pub(crate) fn drain(&mut self, shared: &Shared<'_>, near: &Near<'_>) {
         // A suppressed request in the last slot is signalled, so there is room whenever there is need.
-        if self.quiet == 0 || self.credit(ep).is_err() {
+        if self.quiet == 0 || self.credit(near.ep).is_err() {
             self.sq.ring();
             return;
         }
         self.quiet = 0;
-        let Some(filling) = self.begin(shared, ep, 0, Info::new(Op::Drain, 0, true)) else {
+        if !self.publish(near, 0, Op::Drain, 0, true) {
             return;
-        };
+        }
         // A write of no bytes looks at no key, and ends after everything before it.
         let nowhere = Remote { addr: 0, rkey: 0 };
-        let token = self.sq.rdma_write(&[], nowhere, PostFlags::SIGNALED);
-        self.commit(shared, ep, &filling, token);
+        self.sq.rdma_write(&[], nowhere, PostFlags::SIGNALED);
+        self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
     }
 
     /// Posts a bind, or with length 0 an unbind; see [`crate::rmr`].
     pub(crate) fn rmr_bind(
         &mut self,
         shared: &Shared<'_>,
+        near: &Near<'_>,
         rmr: Rmr,
         lmr: &LmrTriplet,
         privileges: MemPriv,
@@ -275,11 +257,11 @@ impl<P: Provider> Poster<P> {
         {
             return Err(stale);
         }
-        let (ep, state) = self.admit(shared, EpOp::PostRequest)?;
+        let (ep, state) = (near.ep, admit(near.ep, EpOp::PostRequest)?);
         if flags.bits() & self.limits.illegal_request != 0 {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
         }
-        if window.pz.load(Ordering::Relaxed) != self.limits.pz {
+        if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.limits.zone {
             return Err(DatReturn::of(DatType::ProtectionViolation));
         }
         let region = if lmr.len == 0 {
@@ -296,8 +278,8 @@ impl<P: Provider> Poster<P> {
             }
             let privilege = DatReturn::new(DatType::PrivilegesViolation, missing);
             let region = lmr::find(shared.lmrs, lmr.context).ok_or(privilege)?;
-            let Some(lkey) = region.lkey_for(lmr, self.limits.pz, need) else {
-                return Err(match region.refusal(lmr, self.limits.pz, need) {
+            let Some(lkey) = region.lkey_for(lmr, self.limits.zone, need) else {
+                return Err(match region.refusal(lmr, self.limits.zone, need) {
                     Refusal::Context | Refusal::Privilege => privilege,
                     Refusal::Zone => DatReturn::of(DatType::ProtectionViolation),
                     Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
@@ -308,18 +290,13 @@ impl<P: Provider> Poster<P> {
         self.credit(ep)?;
         let old_rkey = window.rkey.load(Ordering::Relaxed);
         let new_rkey = next_key(old_rkey, self.random.next());
-        let info = Info::new(
-            Op::Bind,
-            rmr.0.index,
-            flags.contains(CompletionFlags::SUPPRESS),
-        );
+        let suppressed = flags.contains(CompletionFlags::SUPPRESS);
         let post_flags = self.post_flags(flags).difference(PostFlags::SOLICITED);
-        let Some(filling) = self.begin(shared, ep, cookie, info) else {
+        if !self.publish(near, cookie, Op::Bind, rmr.0.index, suppressed) {
             return Err(FULL);
-        };
+        }
         window.binds.fetch_add(1, Ordering::Relaxed);
         if state.is_disconnected() {
-            self.requests = self.requests.wrapping_add(1);
             kick(shared, self.ep, ep, Direction::Send);
             return Ok(new_rkey);
         }
@@ -346,9 +323,18 @@ impl<P: Provider> Poster<P> {
             len: u64::from(lmr.len),
             access: (privileges & MemPriv::REMOTE).access(),
         };
-        let token = self.sq.bind(&bind, post_flags);
-        self.commit(shared, ep, &filling, token);
+        self.sq.bind(&bind, post_flags);
+        self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
         Ok(new_rkey)
+    }
+}
+
+/// The state, if it admits the post at all.
+fn admit(ep: &EpShared, op: EpOp) -> Result<EpState, DatReturn> {
+    let state = EpState::of(ep);
+    match outcome(state, op) {
+        Outcome::Refuse(ret) => Err(ret),
+        Outcome::Stay | Outcome::Ignore | Outcome::Gone | Outcome::Go { .. } => Ok(state),
     }
 }
 

@@ -5,9 +5,8 @@
 //! Whatever does not fit goes to [`general`], which does the same with any number of segments and finds the reason of a
 //! refusal.
 //!
-//! A request is written to its slot *before* the provider sees it, because its completion may be reaped by another
-//! thread before the provider's call returns; the token, known only afterwards, is added then. A reaper that meets a
-//! token it does not know looks whether the newest slot still lacks one, and waits.
+//! A request is written to its slot, with the token it is going to have, *before* the provider sees it: its completion may
+//! be reaped by another thread before the provider's call returns.
 
 mod general;
 mod rdma_read;
@@ -26,9 +25,9 @@ use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
 use crate::provider::{Direction, PostFlags, Provider, Segment, SendQueue};
 use crate::random::Random;
-use crate::shared::Shared;
-use crate::shared::ep::{EpShared, Info, REQUEST_OPEN, RequestSlot};
+use crate::shared::ep::{EpShared, Info, Op, REQUEST_OPEN};
 use crate::shared::lmr;
+use crate::shared::{Near, Shared};
 use crate::triplet::LmrTriplet;
 
 /// Most segments of one DTO.
@@ -41,14 +40,14 @@ pub(crate) struct Limits {
     pub(crate) receives: u32,
     pub(crate) request_mask: u32,
     pub(crate) recv_mask: u32,
-    pub(crate) token_mask: u32,
     pub(crate) request_segments: usize,
     pub(crate) recv_segments: usize,
     pub(crate) read_segments: usize,
     pub(crate) write_segments: usize,
     pub(crate) max_message: u32,
     pub(crate) max_rdma: u32,
-    pub(crate) pz: u32,
+    /// The Protection Zone, as LMRs carry it.
+    pub(crate) zone: u32,
     /// Flags that a request may not carry.
     pub(crate) illegal_request: u32,
     /// Flags that a receive may not carry.
@@ -82,12 +81,6 @@ impl<P: Provider> fmt::Debug for Poster<P> {
     }
 }
 
-/// A slot being filled: from [`Poster::begin`] to [`Poster::commit`].
-struct Filling<'s> {
-    slot: &'s RequestSlot,
-    info: Info,
-}
-
 impl<P: Provider> Poster<P> {
     pub(crate) fn new(ep: u32, sq: P::Sq, rq: P::Rq, limits: Limits, random: Random) -> Self {
         let mut poster = Self {
@@ -115,35 +108,45 @@ impl<P: Provider> Poster<P> {
         self.recv_limit = self.limits.receives;
     }
 
-    /// The entry guard and the one segment; `None` sends the post the general way.
+    /// The entry guard of a request and its one segment; `None` sends the post the general way.
     #[inline(always)]
-    fn straight<'s>(
+    fn straight(
         &self,
-        shared: &Shared<'s>,
+        near: &Near<'_>,
         segments: &[LmrTriplet],
         flags: CompletionFlags,
         most: u32,
         need: MemPriv,
-    ) -> Option<(&'s EpShared, Segment)> {
+    ) -> Option<Segment> {
         let [triplet] = segments else { return None };
-        let ep = shared.ep(self.ep)?;
-        let shut = !ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN;
-        let illegal = flags.bits() & self.limits.illegal_request;
-        let full = u32::from(self.requests == self.request_limit);
-        let odd = u32::from(triplet.len.wrapping_sub(1) >= most);
-        if shut | illegal | full | odd != 0 {
+        if near.ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0
+            || flags.bits() & self.limits.illegal_request != 0
+            || self.requests == self.request_limit
+        {
             return None;
         }
-        let lkey =
-            lmr::find(shared.lmrs, triplet.context)?.lkey_for(triplet, self.limits.pz, need)?;
-        Some((
-            ep,
-            Segment {
-                addr: triplet.addr,
-                len: triplet.len,
-                lkey,
-            },
-        ))
+        self.segment(near, triplet, most, need)
+    }
+
+    /// A segment of 1 to `most` bytes against its LMR.
+    #[inline(always)]
+    fn segment(
+        &self,
+        near: &Near<'_>,
+        triplet: &LmrTriplet,
+        most: u32,
+        need: MemPriv,
+    ) -> Option<Segment> {
+        if triplet.len.wrapping_sub(1) >= most {
+            return None;
+        }
+        let lmr = lmr::find(near.lmrs, triplet.context)?;
+        let lkey = lmr.lkey_for(triplet, self.limits.zone, need)?;
+        Some(Segment {
+            addr: triplet.addr,
+            len: triplet.len,
+            lkey,
+        })
     }
 
     /// The provider's flags. A suppressed request is signalled nevertheless when it takes the last slot, or after half a
@@ -166,45 +169,31 @@ impl<P: Provider> Poster<P> {
         PostFlags::from_bits_truncate(word.to_le_bytes()[0])
     }
 
-    /// Publishes a request that is about to be posted.
+    /// Publishes the request that is about to be posted. False if there is no slot for it, which cannot be.
     #[inline(always)]
-    fn begin<'s>(
-        &self,
-        shared: &Shared<'s>,
-        ep: &EpShared,
-        cookie: u64,
-        info: Info,
-    ) -> Option<Filling<'s>> {
-        let first = shared.first_slot(self.ep);
-        let slot = shared.request(first, self.requests, self.limits.request_mask)?;
+    fn publish(&mut self, near: &Near<'_>, cookie: u64, op: Op, len: u32, suppressed: bool) -> bool {
+        let index = self.requests & self.limits.request_mask;
+        let Some(slot) = near.requests.get(index as usize) else {
+            return false;
+        };
+        let info = Info::new(op, len, suppressed, self.sq.next_token());
         slot.cookie.store(cookie, Ordering::Relaxed);
-        slot.info.store(info.word(), Ordering::Relaxed);
+        // ORDER: the cookie precedes the token that a reaper on another thread compares.
+        slot.info.store(info.word(), Ordering::Release);
+        self.requests = self.requests.wrapping_add(1);
         // ORDER: the slot precedes the count that makes it outstanding, for a reaper that flushes.
-        ep.poster
+        near.ep
+            .poster
             .requests
-            .store(self.requests.wrapping_add(1), Ordering::Release);
-        Some(Filling { slot, info })
+            .store(self.requests, Ordering::Release);
+        true
     }
 
-    /// Names the request that has been posted, and looks whether the Endpoint is still open.
+    /// Looks, after a post, whether the Endpoint is still open.
     #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the map keeps the low half of the sequence"
-    )]
-    fn commit(&mut self, shared: &Shared<'_>, ep: &EpShared, filling: &Filling<'_>, token: u16) {
-        let first = shared.first_token(self.ep);
-        if let Some(entry) = shared.token(first, token, self.limits.token_mask) {
-            entry.store(self.requests as u16, Ordering::Relaxed);
-        }
-        // ORDER: cookie and map entry precede the token that a reaper on another thread compares.
-        filling
-            .slot
-            .info
-            .store(filling.info.with_token(token).word(), Ordering::Release);
-        self.requests = self.requests.wrapping_add(1);
-        if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0 {
-            self.closed_meanwhile(shared, ep, Direction::Send);
+    fn recheck(&self, shared: &Shared<'_>, near: &Near<'_>, open: u32, direction: Direction) {
+        if near.ep.poster.state.load(Ordering::Acquire) & open == 0 {
+            self.closed_meanwhile(shared, near.ep, direction);
         }
     }
 
@@ -219,10 +208,8 @@ impl<P: Provider> Poster<P> {
 
     /// Rings the doorbell for requests posted with [`CompletionFlags::DEFER`].
     #[inline]
-    pub(crate) fn ring(&mut self, shared: &Shared<'_>) {
-        if let Some(ep) = shared.ep(self.ep)
-            && ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0
-        {
+    pub(crate) fn ring(&mut self, near: &Near<'_>) {
+        if near.ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0 {
             self.sq.ring();
         }
     }
@@ -245,6 +232,7 @@ pub struct EpPoster<'s, P: Provider> {
     pub(crate) ep: Ep,
     pub(crate) poster: Poster<P>,
     pub(crate) shared: Shared<'s>,
+    pub(crate) near: Near<'s>,
 }
 
 impl<P: Provider> fmt::Debug for EpPoster<'_, P> {
@@ -265,15 +253,27 @@ impl<P: Provider> EpPoster<'_, P> {
     /// Rings the doorbell for requests posted with [`CompletionFlags::DEFER`].
     #[inline]
     pub fn ring(&mut self) {
-        self.poster.ring(&self.shared);
+        self.poster.ring(&self.near);
     }
 }
 
-impl<P: Provider> crate::Ia<'_, P> {
+impl<'s, P: Provider> crate::Ia<'s, P> {
+    /// The posting half of an Endpoint, where it is here, with what it looks at.
+    #[inline]
+    pub(crate) fn posting(
+        &mut self,
+        ep: Ep,
+    ) -> Result<(&mut Poster<P>, Shared<'s>, Near<'s>), DatReturn> {
+        let shared = self.shared;
+        let poster = self.poster(ep)?;
+        let near = shared.near(ep.0.index).ok_or(crate::ep::STALE)?;
+        Ok((poster, shared, near))
+    }
+
     /// Rings the doorbell for requests posted with [`CompletionFlags::DEFER`].
     pub fn ep_ring(&mut self, ep: Ep) -> Result<(), DatReturn> {
-        let shared = self.shared;
-        self.poster(ep)?.ring(&shared);
+        let (poster, _, near) = self.posting(ep)?;
+        poster.ring(&near);
         Ok(())
     }
 }

@@ -6,9 +6,9 @@ use crate::Ia;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
-use crate::provider::{PostFlags, Provider, Remote, SendQueue};
-use crate::shared::Shared;
-use crate::shared::ep::{Info, Op};
+use crate::provider::{Direction, PostFlags, Provider, Remote, SendQueue};
+use crate::shared::ep::{Op, REQUEST_OPEN};
+use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
 impl<P: Provider> Poster<P> {
@@ -16,30 +16,29 @@ impl<P: Provider> Poster<P> {
     pub(crate) fn post_rdma_write(
         &mut self,
         shared: &Shared<'_>,
+        near: &Near<'_>,
         segments: &[LmrTriplet],
         cookie: u64,
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let most = self.limits.max_rdma;
-        if let Some((ep, segment)) =
-            self.straight(shared, segments, flags, most, MemPriv::LOCAL_READ)
+        let (most, need) = (self.limits.max_rdma, MemPriv::LOCAL_READ);
+        if let Some(segment) = self.straight(near, segments, flags, most, need)
             && remote.len >= segment.len
         {
             let suppressed = flags.contains(CompletionFlags::SUPPRESS);
-            let info = Info::new(Op::RdmaWrite, segment.len, suppressed);
             let post_flags = self.post_flags(flags).difference(PostFlags::SOLICITED);
-            if let Some(filling) = self.begin(shared, ep, cookie, info) {
+            if self.publish(near, cookie, Op::RdmaWrite, segment.len, suppressed) {
                 let far = Remote {
                     addr: remote.addr,
                     rkey: remote.context,
                 };
-                let token = self.sq.rdma_write(&[segment], far, post_flags);
-                self.commit(shared, ep, &filling, token);
+                self.sq.rdma_write(&[segment], far, post_flags);
+                self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
                 return Ok(());
             }
         }
-        self.general(shared, Work::Write(remote), segments, cookie, flags)
+        self.general(shared, near, Work::Write(remote), segments, cookie, flags)
     }
 }
 
@@ -57,7 +56,7 @@ impl<P: Provider> EpPoster<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         self.poster
-            .post_rdma_write(&self.shared, segments, cookie, remote, flags)
+            .post_rdma_write(&self.shared, &self.near, segments, cookie, remote, flags)
     }
 }
 
@@ -73,8 +72,7 @@ impl<P: Provider> Ia<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let shared = self.shared;
-        self.poster(ep)?
-            .post_rdma_write(&shared, segments, cookie, remote, flags)
+        let (poster, shared, near) = self.posting(ep)?;
+        poster.post_rdma_write(&shared, &near, segments, cookie, remote, flags)
     }
 }

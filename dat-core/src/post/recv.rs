@@ -9,9 +9,8 @@ use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
 use crate::provider::{Direction, Provider, RecvQueue, Segment};
-use crate::shared::Shared;
-use crate::shared::ep::{EpShared, RECV_OPEN};
-use crate::shared::lmr;
+use crate::shared::ep::RECV_OPEN;
+use crate::shared::{Near, Shared};
 use crate::triplet::LmrTriplet;
 
 impl<P: Provider> Poster<P> {
@@ -19,65 +18,50 @@ impl<P: Provider> Poster<P> {
     pub(crate) fn post_recv(
         &mut self,
         shared: &Shared<'_>,
+        near: &Near<'_>,
         segments: &[LmrTriplet],
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        if let Some((ep, segment)) = self.straight_recv(shared, segments, flags) {
-            self.publish_recv(shared, ep, cookie);
+        if let Some(segment) = self.straight_recv(near, segments, flags) {
+            self.publish_recv(near, cookie);
             self.rq.recv(&[segment]);
-            self.recheck_recv(shared, ep);
+            self.recheck(shared, near, RECV_OPEN, Direction::Recv);
             return Ok(());
         }
-        self.general(shared, Work::Recv, segments, cookie, flags)
+        self.general(shared, near, Work::Recv, segments, cookie, flags)
     }
 
     #[inline(always)]
-    fn straight_recv<'s>(
+    fn straight_recv(
         &self,
-        shared: &Shared<'s>,
+        near: &Near<'_>,
         segments: &[LmrTriplet],
         flags: CompletionFlags,
-    ) -> Option<(&'s EpShared, Segment)> {
+    ) -> Option<Segment> {
         let [triplet] = segments else { return None };
-        let ep = shared.ep(self.ep)?;
-        let shut = !ep.poster.state.load(Ordering::Acquire) & RECV_OPEN;
-        let illegal = flags.bits() & self.limits.illegal_recv;
-        let full = u32::from(self.receives == self.recv_limit);
-        let odd = u32::from(triplet.len.wrapping_sub(1) >= self.limits.max_message);
-        if shut | illegal | full | odd != 0 {
+        if near.ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0
+            || flags.bits() & self.limits.illegal_recv != 0
+            || self.receives == self.recv_limit
+        {
             return None;
         }
-        let need = MemPriv::LOCAL_WRITE;
-        let lkey =
-            lmr::find(shared.lmrs, triplet.context)?.lkey_for(triplet, self.limits.pz, need)?;
-        Some((
-            ep,
-            Segment {
-                addr: triplet.addr,
-                len: triplet.len,
-                lkey,
-            },
-        ))
+        self.segment(near, triplet, self.limits.max_message, MemPriv::LOCAL_WRITE)
     }
 
-    /// Publishes a receive that is about to be posted. Its token is its sequence, so nothing is left to be added.
+    /// Publishes a receive that is about to be posted. Its token is its sequence.
     #[inline(always)]
-    pub(super) fn publish_recv(&mut self, shared: &Shared<'_>, ep: &EpShared, cookie: u64) {
-        let first = shared.first_slot(self.ep);
-        if let Some(slot) = shared.receive(first, self.receives, self.limits.recv_mask) {
+    pub(super) fn publish_recv(&mut self, near: &Near<'_>, cookie: u64) {
+        let index = self.receives & self.limits.recv_mask;
+        if let Some(slot) = near.receives.get(index as usize) {
             slot.store(cookie, Ordering::Relaxed);
         }
         self.receives = self.receives.wrapping_add(1);
         // ORDER: the cookie precedes the count that makes the receive outstanding.
-        ep.poster.receives.store(self.receives, Ordering::Release);
-    }
-
-    #[inline(always)]
-    pub(super) fn recheck_recv(&self, shared: &Shared<'_>, ep: &EpShared) {
-        if ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0 {
-            self.closed_meanwhile(shared, ep, Direction::Recv);
-        }
+        near.ep
+            .poster
+            .receives
+            .store(self.receives, Ordering::Release);
     }
 }
 
@@ -93,7 +77,8 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.poster.post_recv(&self.shared, segments, cookie, flags)
+        self.poster
+            .post_recv(&self.shared, &self.near, segments, cookie, flags)
     }
 }
 
@@ -108,7 +93,7 @@ impl<P: Provider> Ia<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let shared = self.shared;
-        self.poster(ep)?.post_recv(&shared, segments, cookie, flags)
+        let (poster, shared, near) = self.posting(ep)?;
+        poster.post_recv(&shared, &near, segments, cookie, flags)
     }
 }

@@ -6,9 +6,9 @@ use crate::Ia;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
-use crate::provider::{Provider, SendQueue};
-use crate::shared::Shared;
-use crate::shared::ep::{Info, Op};
+use crate::provider::{Direction, Provider, SendQueue};
+use crate::shared::ep::{Op, REQUEST_OPEN};
+use crate::shared::{Near, Shared};
 use crate::triplet::LmrTriplet;
 
 impl<P: Provider> Poster<P> {
@@ -16,24 +16,22 @@ impl<P: Provider> Poster<P> {
     pub(crate) fn post_send(
         &mut self,
         shared: &Shared<'_>,
+        near: &Near<'_>,
         segments: &[LmrTriplet],
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let most = self.limits.max_message;
-        if let Some((ep, segment)) =
-            self.straight(shared, segments, flags, most, MemPriv::LOCAL_READ)
-        {
+        let (most, need) = (self.limits.max_message, MemPriv::LOCAL_READ);
+        if let Some(segment) = self.straight(near, segments, flags, most, need) {
             let suppressed = flags.contains(CompletionFlags::SUPPRESS);
-            let info = Info::new(Op::Send, segment.len, suppressed);
             let post_flags = self.post_flags(flags);
-            if let Some(filling) = self.begin(shared, ep, cookie, info) {
-                let token = self.sq.send(&[segment], post_flags);
-                self.commit(shared, ep, &filling, token);
+            if self.publish(near, cookie, Op::Send, segment.len, suppressed) {
+                self.sq.send(&[segment], post_flags);
+                self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
                 return Ok(());
             }
         }
-        self.general(shared, Work::Send, segments, cookie, flags)
+        self.general(shared, near, Work::Send, segments, cookie, flags)
     }
 }
 
@@ -52,7 +50,8 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.poster.post_send(&self.shared, segments, cookie, flags)
+        self.poster
+            .post_send(&self.shared, &self.near, segments, cookie, flags)
     }
 }
 
@@ -67,7 +66,7 @@ impl<P: Provider> Ia<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let shared = self.shared;
-        self.poster(ep)?.post_send(&shared, segments, cookie, flags)
+        let (poster, shared, near) = self.posting(ep)?;
+        poster.post_send(&shared, &near, segments, cookie, flags)
     }
 }

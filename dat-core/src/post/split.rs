@@ -10,7 +10,7 @@ use crate::provider::Provider;
 impl<'s, P: Provider> Ia<'s, P> {
     /// Takes the posting half out, for another thread. `INVALID_STATE` if it is out already or the Endpoint is not ready.
     pub fn ep_take_poster(&mut self, ep: Ep) -> Result<EpPoster<'s, P>, Error> {
-        self.poster(ep)?;
+        let (_, shared, near) = self.posting(ep)?;
         match self
             .posters
             .get_mut(ep.0.index as usize)
@@ -19,7 +19,8 @@ impl<'s, P: Provider> Ia<'s, P> {
             Some(poster) => Ok(EpPoster {
                 ep,
                 poster,
-                shared: self.shared,
+                shared,
+                near,
             }),
             None => Err(PROVIDER_CONTROL.into()),
         }

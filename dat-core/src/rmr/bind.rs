@@ -25,7 +25,7 @@ impl<P: Provider> EpPoster<'_, P> {
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
         self.poster
-            .rmr_bind(&self.shared, rmr, lmr, privileges, cookie, flags)
+            .rmr_bind(&self.shared, &self.near, rmr, lmr, privileges, cookie, flags)
     }
 }
 
@@ -41,8 +41,7 @@ impl<P: Provider> Ia<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
-        let shared = self.shared;
-        self.poster(ep)?
-            .rmr_bind(&shared, rmr, lmr, privileges, cookie, flags)
+        let (poster, shared, near) = self.posting(ep)?;
+        poster.rmr_bind(&shared, &near, rmr, lmr, privileges, cookie, flags)
     }
 }

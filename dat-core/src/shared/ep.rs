@@ -4,8 +4,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::stack::Link;
 use crate::ep::table::EpState;
+use crate::event::DtoOperation;
 use crate::handle::{Ep, Handle};
-use crate::provider::{Direction, Fault, FaultKind, Status};
+use crate::provider::{Completion, Direction, Fault, FaultKind};
 
 /// Bit of the state word: requests go to the queue pair.
 pub(crate) const REQUEST_OPEN: u32 = 0x100;
@@ -58,8 +59,8 @@ pub(crate) struct QueueLine {
     pub(crate) evd: AtomicU32,
     /// Slots in use, less one.
     pub(crate) mask: AtomicU32,
-    /// Entries of the token map in use, less one.
-    pub(crate) token_mask: AtomicU32,
+    /// Where its slots begin among those of all Endpoints.
+    pub(crate) first: AtomicU32,
     /// Bytes of the longest message.
     pub(crate) max_len: AtomicU32,
     /// Place on its Event Dispatcher's flush stack.
@@ -73,12 +74,14 @@ pub(crate) struct Trouble(u32);
 impl Trouble {
     pub(crate) const NONSENSE: Self = Self(0x8000_0000);
 
-    pub(crate) fn completion(
-        status: Status,
-        direction: Direction,
-        syndrome: u8,
-        vendor: u8,
-    ) -> Self {
+    pub(crate) fn of(completion: &Completion) -> Self {
+        let Completion {
+            status,
+            direction,
+            syndrome,
+            vendor,
+            ..
+        } = *completion;
         Self(
             0x4000_0000
                 | (u32::from(direction == Direction::Recv)) << 24
@@ -128,7 +131,7 @@ impl QueueLine {
             generation: AtomicU32::new(0),
             evd: AtomicU32::new(u32::MAX),
             mask: AtomicU32::new(0),
-            token_mask: AtomicU32::new(0),
+            first: AtomicU32::new(0),
             max_len: AtomicU32::new(0),
             flush: Link::new(),
         }
@@ -224,25 +227,20 @@ pub(crate) enum Op {
     Drain,
 }
 
-/// The second word of a [`RequestSlot`]: length (32), op (8), suppressed (1), pending (1), token (16).
+/// The second word of a [`RequestSlot`]: length (32), op (3), suppressed (1), taken (1), token (16, at the top).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Info(u64);
 
 impl Info {
-    const SUPPRESSED: u64 = 1 << 40;
-    const PENDING: u64 = 1 << 41;
-    /// Matches no token.
-    pub(crate) const EMPTY: Self = Self(Self::PENDING);
-
-    /// A request whose token is not known yet.
-    #[inline]
-    pub(crate) const fn new(op: Op, len: u32, suppressed: bool) -> Self {
-        Self(len as u64 | (op as u64) << 32 | (suppressed as u64) << 40 | Self::PENDING)
-    }
+    const SUPPRESSED: u64 = 1 << 35;
+    const TAKEN: u64 = 1 << 47;
+    /// A slot that nothing outstanding is in: matches no token.
+    pub(crate) const EMPTY: Self = Self(0);
 
     #[inline]
-    pub(crate) const fn with_token(self, token: u16) -> Self {
-        Self(self.0 ^ Self::PENDING | (token as u64) << 48)
+    pub(crate) const fn new(op: Op, len: u32, suppressed: bool, token: u16) -> Self {
+        let high = (token as u64) << 48 | Self::TAKEN | (op as u64) << 32;
+        Self(high | (suppressed as u64) << 35 | len as u64)
     }
 
     pub(crate) const fn word(self) -> u64 {
@@ -256,11 +254,18 @@ impl Info {
     /// Whether it is the request of that token.
     #[inline]
     pub(crate) const fn is(self, token: u16) -> bool {
-        self.0 >> 48 == token as u64 && self.0 & Self::PENDING == 0
+        self.0 >> 47 == (token as u64) << 1 | 1
     }
 
-    pub(crate) const fn is_pending(self) -> bool {
-        self.0 & Self::PENDING != 0
+    /// What to tell of a success, unless there is more to it: a suppressed request, a bind, a drain.
+    #[inline]
+    pub(crate) const fn plain(self) -> Option<DtoOperation> {
+        match self.0 >> 32 & 0xf {
+            0 => Some(DtoOperation::Send),
+            1 => Some(DtoOperation::RdmaWrite),
+            2 => Some(DtoOperation::RdmaRead),
+            _ => None,
+        }
     }
 
     #[inline]

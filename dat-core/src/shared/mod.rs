@@ -12,7 +12,7 @@ pub(crate) mod evd;
 pub(crate) mod lmr;
 pub(crate) mod stack;
 
-use core::sync::atomic::{AtomicU16, AtomicU64};
+use core::sync::atomic::AtomicU64;
 
 use ep::{EpShared, RequestSlot};
 use evd::{EvdShared, EventSlot};
@@ -25,7 +25,6 @@ pub(crate) struct Shared<'s> {
     pub(crate) eps: &'s [EpShared],
     pub(crate) requests: &'s [RequestSlot],
     pub(crate) receives: &'s [AtomicU64],
-    pub(crate) tokens: &'s [AtomicU16],
     pub(crate) lmrs: &'s [LmrShared],
     pub(crate) rmrs: &'s [RmrShared],
     pub(crate) evds: &'s [EvdShared],
@@ -46,11 +45,6 @@ impl<'s> Shared<'s> {
         ep << self.dto_shift
     }
 
-    /// First entry of an Endpoint's token map.
-    pub(crate) fn first_token(&self, ep: u32) -> u32 {
-        ep << (self.dto_shift + 2)
-    }
-
     pub(crate) fn ep(&self, index: u32) -> Option<&'s EpShared> {
         self.eps.get(index as usize)
     }
@@ -67,7 +61,27 @@ impl<'s> Shared<'s> {
         self.receives.get((first | seq & mask) as usize)
     }
 
-    pub(crate) fn token(&self, first: u32, token: u16, mask: u32) -> Option<&'s AtomicU16> {
-        self.tokens.get((first | u32::from(token) & mask) as usize)
+    /// What a poster of the Endpoint in slot `ep` looks at.
+    #[inline]
+    pub(crate) fn near(&self, ep: u32) -> Option<Near<'s>> {
+        let first = self.first_slot(ep) as usize;
+        Some(Near {
+            ep: self.ep(ep)?,
+            requests: self.requests.get(first..)?,
+            receives: self.receives.get(first..)?,
+            lmrs: self.lmrs,
+        })
     }
+}
+
+/// The shared part as the poster of one Endpoint sees it: its own line and slots, so that a post looks up nothing but the
+/// LMR.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Near<'s> {
+    pub(crate) ep: &'s EpShared,
+    /// From its first request slot on.
+    pub(crate) requests: &'s [RequestSlot],
+    /// From its first receive slot on.
+    pub(crate) receives: &'s [AtomicU64],
+    pub(crate) lmrs: &'s [LmrShared],
 }

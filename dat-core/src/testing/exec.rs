@@ -106,7 +106,11 @@ impl Memory {
         let Some(peer) = self.qp(far, remote_qp) else {
             return Outcome::Done(Status::TransportRetry, 0);
         };
-        if !matches!(peer.state, State::Rtr | State::Rts) || peer.peer.is_none() {
+        // The number may belong to another connection by now; a wire would tell by the PSN.
+        let ours = peer
+            .peer
+            .is_some_and(|(back, qpn)| back == port && (qpn & 0xff) as usize == number);
+        if !matches!(peer.state, State::Rtr | State::Rts) || !ours {
             return Outcome::Done(Status::TransportRetry, 0);
         }
         let (far_pd, far_access, first) = (peer.pd, peer.access, !peer.heard);

@@ -93,6 +93,8 @@ pub(super) struct Port {
     pub(super) mads: Deque<MadIn, 32>,
     pub(super) notices: Deque<Notice, 32>,
     pub(super) open: bool,
+    /// What was alive when the port was closed last.
+    pub(super) left: (usize, usize, usize, usize),
 }
 
 impl Port {
@@ -107,7 +109,18 @@ impl Port {
             mads: Deque::new(),
             notices: Deque::new(),
             open: false,
+            left: (0, 0, 0, 0),
         }
+    }
+
+    /// Objects alive: pds, keys, completion queues, queue pairs.
+    pub(super) fn alive(&self) -> (usize, usize, usize, usize) {
+        (
+            self.pds.count_ones() as usize,
+            self.keys.iter().flatten().count(),
+            self.cqs.iter().flatten().count(),
+            self.qps.iter().flatten().count(),
+        )
     }
 }
 
@@ -263,16 +276,21 @@ impl Fabric {
     /// Objects alive at a port: pds, keys, completion queues, queue pairs.
     #[must_use]
     pub fn alive(&self, port: usize) -> (usize, usize, usize, usize) {
-        let inner = self.inner.borrow();
-        let Some(port) = inner.ports.get(port) else {
-            return (0, 0, 0, 0);
-        };
-        (
-            port.pds.count_ones() as usize,
-            port.keys.iter().flatten().count(),
-            port.cqs.iter().flatten().count(),
-            port.qps.iter().flatten().count(),
-        )
+        self.inner
+            .borrow()
+            .ports
+            .get(port)
+            .map_or((0, 0, 0, 0), Port::alive)
+    }
+
+    /// The same at the moment the port was closed: what its user left to the device to clean up.
+    #[must_use]
+    pub fn left_at_close(&self, port: usize) -> (usize, usize, usize, usize) {
+        self.inner
+            .borrow()
+            .ports
+            .get(port)
+            .map_or((0, 0, 0, 0), |port| port.left)
     }
 
     /// Counts one control call and fails it if its turn has come.

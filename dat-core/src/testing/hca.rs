@@ -71,10 +71,6 @@ impl<'f> Provider for LoopHca<'f> {
         &self.limits
     }
 
-    fn token_space(&self, requests: u16) -> u16 {
-        requests.max(1).next_power_of_two()
-    }
-
     fn set_net(&mut self, net: &Net, _now: Instant) -> Result<(), Fault> {
         self.fabric.step("set_net")?;
         self.with(|port| {
@@ -365,6 +361,7 @@ impl<'f> Provider for LoopHca<'f> {
 
     fn close(&mut self) -> Result<(), Fault> {
         self.with(|port| {
+            port.left = port.alive();
             port.addr = None;
             port.pds = 0;
             port.keys = [const { None }; super::KEYS];
@@ -430,6 +427,10 @@ impl LoopSq<'_> {
 }
 
 impl SendQueue for LoopSq<'_> {
+    fn next_token(&self) -> u16 {
+        self.0.token
+    }
+
     fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16 {
         self.post(Work::Send(list(segments)), flags)
     }

@@ -111,25 +111,24 @@ fn a_queue_pair_in_timewait_may_connect_again() {
 }
 
 #[test]
-fn a_disconnect_under_way_holds_the_queue_pair() {
+fn a_request_of_the_same_queue_pair_ends_a_disconnect_under_way() {
     let (mut pair, _, b) = Pair::established();
     pair.lose(Kind::Dreq, 1);
     pair.nodes[B].cm.disconnect(pair.now, b).unwrap();
     pair.turn();
     let new = reboot_and_reconnect(&mut pair);
     pair.settle();
-    let reason = Reason::STALE;
-    assert_eq!(
-        pair.last(A, new),
-        Some(CmEvent::Rejected { conn: new, reason })
-    );
-    // It goes on as it was.
-    pair.run(Duration::from_secs(10));
     let end = CmEvent::Disconnected {
         conn: b,
         cause: Cause::Local,
     };
     assert_eq!(pair.last(B, b), Some(end));
+    assert!(pair.nodes[A].ready.contains(&new));
+    assert_eq!(pair.nodes[B].cm.counters().stale, 0);
+    // Nothing more is said about the old one.
+    let before = pair.kinds().len();
+    pair.run(Duration::from_secs(10));
+    assert_eq!(pair.kinds().len(), before);
 }
 
 #[test]

@@ -60,6 +60,18 @@ fn what_goes_back_is_whole_again() {
 }
 
 #[test]
+fn reclaiming_takes_everything_back() {
+    let mut memory = Memory::new(2);
+    let arena = memory.arena::<8>();
+    for _ in 0..3 {
+        let _ = arena.alloc(1000, 64).unwrap();
+    }
+    arena.reclaim();
+    assert_eq!(arena.available(), 8192);
+    assert_eq!(arena.alloc(8192, 4096).unwrap().offset, 0);
+}
+
+#[test]
 fn a_span_given_back_twice_counts_once() {
     let mut memory = Memory::new(1);
     let arena = memory.arena::<8>();

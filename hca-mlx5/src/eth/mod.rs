@@ -141,7 +141,9 @@ impl<'p, P: Platform> Port<'p, P> {
                 match fault.kind {
                     // A queue the device was still making when it was given up on may yet come to life there.
                     FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {
-                        port.memory = None
+                        if let Some(memory) = port.memory.take() {
+                            device.disown(memory);
+                        }
                     }
                     FaultKind::Resources
                     | FaultKind::BadParameter
@@ -393,14 +395,15 @@ impl<'p, P: Platform> Port<'p, P> {
             &mut self.transport_domain,
         );
         if let Some(cq) = self.cq.take() {
-            first = first.and(cq::destroy(device, &cq));
+            first = first.and(cq::end(device, &cq));
         }
-        // A queue that could not be destroyed may still be written by the device: its memory is lost.
-        if let Some(memory) = self.memory.take()
-            && sent
-            && received
-        {
-            self.platform.free(memory);
+        if let Some(memory) = self.memory.take() {
+            if sent && received {
+                self.platform.free(memory);
+            } else {
+                // A queue that could not be destroyed may still be written by the device.
+                device.disown(memory);
+            }
         }
         first
     }

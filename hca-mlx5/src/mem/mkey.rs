@@ -44,6 +44,10 @@ pub fn span<P: Platform>(platform: &P, region: Region) -> Result<Span, Fault> {
 }
 
 /// Registers `region` in protection domain `pd`.
+#[expect(
+    clippy::large_stack_arrays,
+    reason = "the longest command there is, once per registration"
+)]
 pub fn create<P: Platform>(
     device: &mut Device<'_, P>,
     pd: u32,

@@ -56,6 +56,13 @@ bitfield! {
 }
 
 impl Owner {
+    /// Opcode, format and owner bit, as they stand in the last byte.
+    #[inline]
+    #[must_use]
+    pub const fn kind(self) -> u8 {
+        self.0.to_le_bytes()[0] & !2
+    }
+
     /// From the number.
     #[inline]
     #[must_use]

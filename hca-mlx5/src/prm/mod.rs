@@ -58,6 +58,29 @@ pub struct Field {
     pub width: usize,
 }
 
+/// A type that fields have, from the bits of one.
+pub trait FieldValue {
+    /// The value of so many low bits; the greatest there is, if they are too many.
+    fn from_bits(bits: u128) -> Self;
+}
+
+impl FieldValue for bool {
+    fn from_bits(bits: u128) -> Self {
+        bits != 0
+    }
+}
+
+macro_rules! field_values {
+    ($($type:ident)*) => {$(
+        impl FieldValue for $type {
+            fn from_bits(bits: u128) -> Self {
+                Self::try_from(bits).unwrap_or(Self::MAX)
+            }
+        }
+    )*};
+}
+field_values!(u8 u16 u32 u64 u128);
+
 /// Copies `bytes` into `message` at `offset`; what would not fit is left out.
 pub fn put(message: &mut [u8], offset: usize, bytes: &[u8]) {
     if let Some(place) = message.get_mut(offset..) {
@@ -158,6 +181,24 @@ macro_rules! layout {
                 first: $crate::prm::first_bit!($offset $bits),
                 width: $crate::prm::last_bit!($offset $bits) + 1 - $crate::prm::first_bit!($offset $bits),
             }),*];
+
+            /// The field of that name, read by its accessor; for cross-checks.
+            #[must_use]
+            pub fn field(&self, name: &str) -> Option<u128> {
+                $(if name == stringify!($get) {
+                    return Some(u128::from(self.$get()));
+                })*
+                None
+            }
+
+            /// Writes the field of that name by its accessor; whether there is one. For cross-checks.
+            pub fn set_field(&mut self, name: &str, value: u128) -> bool {
+                $(if name == stringify!($get) {
+                    self.$set($crate::prm::FieldValue::from_bits(value));
+                    return true;
+                })*
+                false
+            }
 
             /// All zero.
             #[must_use]

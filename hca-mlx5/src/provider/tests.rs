@@ -58,19 +58,6 @@ fn limits_are_the_devices_and_the_tables() {
 }
 
 #[test]
-fn token_space_covers_the_ring_and_keeps_the_promise() {
-    let p = Scripted::<false>::new();
-    let hca = open(&p);
-    assert_eq!(hca.token_space(0), 1);
-    for requests in 1..=10_922_u16 {
-        let space = u32::from(hca.token_space(requests));
-        assert!(space.is_power_of_two() && space >= 3 * u32::from(requests));
-        assert!(space <= 4 * u32::from(requests).next_power_of_two());
-    }
-    assert_eq!(hca.token_space(u16::MAX), 1 << 15);
-}
-
-#[test]
 fn a_whole_life() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);

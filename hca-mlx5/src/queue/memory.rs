@@ -7,6 +7,7 @@
 use dat_core::provider::{Fault, FaultKind};
 
 use super::ring::Record;
+use crate::device::Device;
 use crate::mem::pages::{MAX_PAGES, PageList};
 use crate::platform::{Platform, Span};
 
@@ -34,15 +35,15 @@ pub(crate) fn take<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault>
     )
 }
 
-/// Gives memory back after a command that failed with `fault`, unless the device may still come to use it.
-pub(crate) fn give_up<P: Platform>(platform: &P, memory: Span, fault: &Fault) {
+/// Gives memory back after a command that failed with `fault`; at the teardown, if the device may still come to use it.
+pub(crate) fn give_up<P: Platform>(device: &mut Device<'_, P>, memory: Span, fault: &Fault) {
     match fault.kind {
         FaultKind::Resources
         | FaultKind::BadParameter
         | FaultKind::BadState
         | FaultKind::Unsupported
-        | FaultKind::Unreachable => platform.free(memory),
-        FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {}
+        | FaultKind::Unreachable => device.platform().free(memory),
+        FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => device.disown(memory),
     }
 }
 

@@ -158,6 +158,7 @@ impl<const WC: bool> Scripted<WC> {
             monitor: Monitor::new(Instant::ZERO),
             events: heapless::Deque::new(),
             requests: heapless::Deque::new(),
+            disowned: heapless::Vec::new(),
             death_told: false,
         }
     }

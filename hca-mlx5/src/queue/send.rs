@@ -131,7 +131,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// The control segment of the next WQE.
-    #[inline]
+    #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the index in a WQE is modulo 2^16"
@@ -150,7 +150,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// Stores one block of the WQE that starts at the head.
-    #[inline]
+    #[inline(always)]
     fn store(&self, index: u32, block: &Block) {
         self.platform
             .store_words(self.ring.slot(index, LOG_WQEBB), block);
@@ -196,10 +196,10 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// Tells the device through the record how far the queue goes.
-    #[inline]
+    #[inline(always)]
     fn publish(&self) {
         // ORDER: the WQEs' stores precede the counter that lets the device fetch them.
-        self.platform.before_doorbell();
+        self.platform.before_record();
         self.platform
             .store32(self.record.second(), (self.head & 0xffff).to_be());
         // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
@@ -207,7 +207,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// Rings with the first 8 bytes of a WQE.
-    #[inline]
+    #[inline(never)]
     fn knock(&mut self, first: u64) {
         self.waiting = 0;
         self.publish();
@@ -218,7 +218,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// After a store to a write-combining register: out with it, and on to the other half.
-    #[inline]
+    #[inline(always)]
     fn flush(&mut self) {
         // ORDER: this doorbell leaves the CPU before the next one is written to the other half of the register.
         self.platform.after_mmio();
@@ -226,7 +226,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// Offset in the arena of payload that may be read inline.
-    #[inline]
+    #[inline(always)]
     fn inline_at(&self, segment: &Segment) -> Option<usize> {
         let offset = segment.addr.wrapping_sub(self.arena);
         if offset < self.inline_end {
@@ -252,15 +252,58 @@ impl<'p, P: Platform> Sq<'p, P> {
         words
     }
 
-    /// The inline segment of up to 8 bytes that start a word of the arena: its one unit.
-    #[inline]
+    /// The inline segment of up to 8 bytes that start a word of the arena: its one unit, in the order of memory. Payload
+    /// is bytes, and is never turned over.
+    #[inline(always)]
     fn inline_word(&self, offset: usize, len: u32) -> [u64; 2] {
-        let [word] = self.platform.load_words(offset);
-        let payload = u64::from_be(word) & (u64::MAX << (64 - 8 * len));
-        [
-            u64::from(wqe::INLINE | len) << 32 | payload >> 32,
-            payload << 32,
-        ]
+        let [payload] = self.platform.load_words(offset);
+        let header = u64::from((wqe::INLINE | len).to_be());
+        let unused = 64 - 8 * len;
+        if cfg!(target_endian = "little") {
+            let payload = payload & u64::MAX >> unused;
+            [header | payload << 32, payload >> 32]
+        } else {
+            let payload = payload & u64::MAX << unused;
+            [header << 32 | payload >> 32, payload << 32]
+        }
+    }
+
+    /// A SEND whose payload travels inside, if it may be read there.
+    #[inline(never)]
+    fn send_short(&mut self, one: &Segment, flags: PostFlags) -> u16 {
+        let (ds, words) = match self.inline_at(one) {
+            // Four bytes of header: a unit holds 12 bytes, two hold 28.
+            Some(offset) => (
+                2 + u8::from(one.len > 12) + u8::from(one.len > 28),
+                self.inline_words(offset, one.len),
+            ),
+            None => {
+                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
+                (2, [first, second, 0, 0, 0, 0])
+            }
+        };
+        let [head, tail] = self.control(wqe::SEND, ds, flags, 0);
+        let [a, b, c, d, e, f] = words;
+        self.post_block(&[head, tail, a, b, c, d, e, f].map(u64::to_be), flags)
+    }
+
+    /// An RDMA WRITE whose payload travels inside, if it may be read there, and is more than one aligned word.
+    #[inline(never)]
+    fn write_short(&mut self, one: &Segment, remote: Remote, flags: PostFlags) -> u16 {
+        let (ds, [a, b, c, d]) = match self.inline_at(one) {
+            Some(offset) => {
+                let [a, b, c, d, ..] = self.inline_words(offset, one.len);
+                (3 + u8::from(one.len > 12), [a, b, c, d])
+            }
+            None => {
+                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
+                (3, [first, second, 0, 0])
+            }
+        };
+        let [address, key] = wqe::remote(remote.addr, remote.rkey);
+        let [head, tail] = self.control(wqe::RDMA_WRITE, ds, flags, 0);
+        let block = [head, tail, address, key, a, b, c, d].map(u64::to_be);
+        self.post_block(&block, flags)
     }
 
     /// Posts a datagram of one segment to the destination of `av`: two blocks.
@@ -322,62 +365,49 @@ impl<'p, P: Platform> Sq<'p, P> {
 }
 
 impl<P: Platform> SendQueue for Sq<'_, P> {
-    #[inline]
-    fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16 {
-        let [one] = segments else {
-            return self.post_list(wqe::SEND, None, segments, flags);
-        };
-        let inline = if one.len <= INLINE_SEND {
-            self.inline_at(one)
-        } else {
-            None
-        };
-        let (ds, words) = match inline {
-            // Four bytes of header: a unit holds 12 bytes, two hold 28.
-            Some(offset) => (
-                2 + u8::from(one.len > 12) + u8::from(one.len > 28),
-                self.inline_words(offset, one.len),
-            ),
-            None => {
-                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
-                (2, [first, second, 0, 0, 0, 0])
-            }
-        };
-        let [head, tail] = self.control(wqe::SEND, ds, flags, 0);
-        let [a, b, c, d, e, f] = words;
-        self.post_block(&[head, tail, a, b, c, d, e, f].map(u64::to_be), flags)
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "tokens are the index modulo 2^16"
+    )]
+    fn next_token(&self) -> u16 {
+        self.head as u16
     }
 
-    #[inline]
+    #[inline(always)]
+    fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16 {
+        match segments {
+            [one] if one.len > INLINE_SEND => {
+                let [head, tail] = self.control(wqe::SEND, 2, flags, 0);
+                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
+                let block = [head, tail, first, second, 0, 0, 0, 0].map(u64::to_be);
+                self.post_block(&block, flags)
+            }
+            [one] => self.send_short(one, flags),
+            _ => self.post_list(wqe::SEND, None, segments, flags),
+        }
+    }
+
+    #[inline(always)]
     fn rdma_write(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16 {
         let [one] = segments else {
             return self.post_list(wqe::RDMA_WRITE, Some(remote), segments, flags);
         };
-        let [address, key] = wqe::remote(remote.addr, remote.rkey);
-        let inline = if one.len <= INLINE_WRITE {
-            self.inline_at(one)
+        let words = if one.len > INLINE_WRITE {
+            wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)
         } else {
-            None
-        };
-        let (ds, [a, b, c, d]) = match inline {
-            Some(offset) if one.len <= 8 && offset & 7 == 0 => {
-                let [first, second] = self.inline_word(offset, one.len);
-                (3, [first, second, 0, 0])
-            }
-            Some(offset) => {
-                let [a, b, c, d, ..] = self.inline_words(offset, one.len);
-                (3 + u8::from(one.len > 12), [a, b, c, d])
-            }
-            None => {
-                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
-                (3, [first, second, 0, 0])
+            match self.inline_at(one) {
+                Some(offset) if one.len.wrapping_sub(1) < 8 && offset & 7 == 0 => {
+                    self.inline_word(offset, one.len)
+                }
+                _ => return self.write_short(one, remote, flags),
             }
         };
-        let [head, tail] = self.control(wqe::RDMA_WRITE, ds, flags, 0);
-        self.post_block(
-            &[head, tail, address, key, a, b, c, d].map(u64::to_be),
-            flags,
-        )
+        let [head, tail] = self.control(wqe::RDMA_WRITE, 3, flags, 0);
+        let [address, key] = wqe::remote(remote.addr, remote.rkey);
+        let [a, b, c, d] = [head, tail, address, key].map(u64::to_be);
+        let [e, f] = words;
+        self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
     }
 
     #[inline]

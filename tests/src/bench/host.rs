@@ -45,7 +45,8 @@ pub fn store_fence() {
     mmio::after_mmio(true);
 }
 
-struct Shared(Arc<RawArena<1024>>);
+/// The device's way to the memory; nothing is allocated through it.
+struct Shared(RawArena<1>);
 
 impl HostMemory for Shared {
     fn read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
@@ -81,7 +82,7 @@ impl Member for Plugged {
 pub struct BenchHost {
     world: Arc<World>,
     hca: Arc<Mutex<Hca>>,
-    arena: Arc<RawArena<1024>>,
+    arena: RawArena<1024>,
     away: MappedBar,
     detached: AtomicBool,
     pages: AtomicU64,
@@ -103,9 +104,12 @@ impl BenchHost {
         seed: u64,
         build: impl FnOnce(Box<dyn HostMemory + Send>) -> Hca,
     ) -> Self {
-        // SAFETY: the pages are leaked, so they outlive the arena, and nothing else refers to them.
-        let arena = Arc::new(unsafe { RawArena::new(pages(ARENA), ARENA) });
-        let mut hca = build(Box::new(Shared(Arc::clone(&arena))));
+        let memory = pages(ARENA);
+        // SAFETY: the pages are leaked, so they outlive the arena, and no reference to them is left.
+        let arena = unsafe { RawArena::new(memory, ARENA) };
+        // SAFETY: as above; the other arena reaches them by volatile accesses only, as does this one.
+        let far = unsafe { RawArena::new(memory, ARENA) };
+        let mut hca = build(Box::new(Shared(far)));
         enable(&mut hca);
         let hca = Arc::new(Mutex::new(hca));
         world.join(Arc::new(Plugged(Arc::clone(&hca))));
@@ -248,6 +252,11 @@ impl Platform for BenchHost {
 
     fn pages_return(&self, pages: &[u64]) -> usize {
         pages.len()
+    }
+
+    #[inline]
+    fn before_record(&self) {
+        mmio::before_record();
     }
 
     #[inline]

@@ -35,7 +35,9 @@ pub struct Registrar {
 }
 
 fn word(message: &[u8], at: usize) -> u32 {
-    message.get(at..at + 4).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+    message
+        .get(at..at + 4)
+        .map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
 }
 
 fn page(message: &[u8]) -> u64 {
@@ -47,9 +49,15 @@ impl Observer for Registrar {
         let message = dump.message;
         let input = dump.direction == Direction::Input;
         if dump.opcode == Opcode::CreateCq && input {
-            let start = u64::from(word(message, 0x18) >> 6 & 0x3f) << (6 + (word(message, 0x28) >> 24 & 31));
+            let start = u64::from(word(message, 0x18) >> 6 & 0x3f)
+                << (6 + (word(message, 0x28) >> 24 & 31));
             let log_size = word(message, 0x1c) >> 24 & 31;
-            let ring = Ring { number: 0, offset: 0, log_size, user_index: 0 };
+            let ring = Ring {
+                number: 0,
+                offset: 0,
+                log_size,
+                user_index: 0,
+            };
             *lock(&self.pending) = Some((page(message) + start, ring));
         } else if dump.opcode == Opcode::CreateQp && input {
             let qpc = 0x18;
@@ -83,15 +91,23 @@ impl Registrar {
     /// The newest completion queue.
     #[must_use]
     pub fn newest_cq(&self, host: &BenchHost) -> Ring {
-        let (at, ring) = *lock(&self.cqs).last().expect("a completion queue has been made");
-        Ring { offset: host.offset(at), ..ring }
+        let (at, ring) = *lock(&self.cqs)
+            .last()
+            .expect("a completion queue has been made");
+        Ring {
+            offset: host.offset(at),
+            ..ring
+        }
     }
 
     /// The newest queue pair's send queue.
     #[must_use]
     pub fn newest_sq(&self, host: &BenchHost) -> Ring {
         let (at, ring) = *lock(&self.sqs).last().expect("a queue pair has been made");
-        Ring { offset: host.offset(at), ..ring }
+        Ring {
+            offset: host.offset(at),
+            ..ring
+        }
     }
 }
 
@@ -121,8 +137,22 @@ pub enum Said {
 impl<'h> Puppet<'h> {
     /// A puppet that knows where the driver stands: `written` completions so far, next send block, next receive.
     #[must_use]
-    pub fn new(host: &'h BenchHost, cq: Ring, qp: Ring, written: u32, block: u16, receive: u16) -> Self {
-        Self { host, cq, qp, written, block, receive }
+    pub fn new(
+        host: &'h BenchHost,
+        cq: Ring,
+        qp: Ring,
+        written: u32,
+        block: u16,
+        receive: u16,
+    ) -> Self {
+        Self {
+            host,
+            cq,
+            qp,
+            written,
+            block,
+            receive,
+        }
     }
 
     /// Writes `n` completions ahead.
@@ -145,11 +175,28 @@ impl<'h> Puppet<'h> {
             };
             self.host.store32(at + 0x20, self.qp.user_index.to_be());
             self.host.store32(at + 0x2c, len.to_be());
-            self.host.store32(at + 0x38, (u32::from(wqe_opcode) << 24 | self.qp.number).to_be());
+            self.host.store32(
+                at + 0x38,
+                (u32::from(wqe_opcode) << 24 | self.qp.number).to_be(),
+            );
             let last = u32::from(counter) << 16 | opcode << 4 | owner;
             self.host.store32(at + 0x3c, last.to_be());
             self.written = self.written.wrapping_add(1);
         }
+    }
+
+    /// Writes `n` completions ahead, each of the last of `every` requests of one block.
+    pub fn say_every(&mut self, said: Said, every: usize, n: usize) {
+        for _ in 0..n {
+            self.block = self.block.wrapping_add(every as u16 - 1);
+            self.say(said, 1);
+        }
+    }
+
+    /// Index of the block that the next request to complete starts at.
+    #[must_use]
+    pub fn next_block(&self) -> u16 {
+        self.block
     }
 
     /// The 64-byte block of the send queue that `index` falls on.
@@ -157,7 +204,10 @@ impl<'h> Puppet<'h> {
     pub fn block(&self, index: u16) -> [u8; 64] {
         let mask = (1_usize << self.qp.log_size) - 1;
         let mut bytes = [0; 64];
-        self.host.read_bytes(self.qp.offset + (usize::from(index) & mask) * 64, &mut bytes);
+        self.host.read_bytes(
+            self.qp.offset + (usize::from(index) & mask) * 64,
+            &mut bytes,
+        );
         bytes
     }
 }

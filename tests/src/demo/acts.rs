@@ -1,4 +1,6 @@
 //! The acts, in order.
+//!
+//! Length: the acts in the order they are played; each is short.
 
 use std::time::Duration;
 
@@ -20,6 +22,9 @@ const HELLO: &[u8] = b"hello over QP1";
 const WELCOME: &[u8] = b"welcome";
 /// Bytes of the small buffers at each side.
 const SMALL: usize = 16 << 10;
+
+/// Attempts to connect that a stale connection at the peer may cost.
+const ATTEMPTS: usize = 8;
 
 const NONE: CompletionFlags = CompletionFlags::empty();
 
@@ -208,12 +213,27 @@ fn expect_dto(
 
 fn connect(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>, cr: Evd) -> Result<()> {
     let to = play.pair.stage.address(1);
-    let now = play.pair.now();
-    play.pair.ias[0]
-        .ep_connect(now, a.ep, to, QUALIFIER, LIMIT, HELLO, Qos::BestEffort)
-        .map_err(|e| anyhow!("{e}"))?;
-    let Event::ConnectionRequest { cr, conn_qual, .. } = expect_event(play, 1, cr)? else {
-        bail!("the passive side got something that is no connection request")
+    let mut asked = None;
+    for _ in 0..ATTEMPTS {
+        let now = play.pair.now();
+        play.pair.ias[0]
+            .ep_connect(now, a.ep, to, QUALIFIER, LIMIT, HELLO, Qos::BestEffort)
+            .map_err(|e| anyhow!("{e}"))?;
+        asked = play.pair.until(LIMIT, |pair| {
+            let request = pair.ias[1].evd_dequeue(cr).ok();
+            request.or_else(|| pair.ias[0].evd_dequeue(a.conn).ok())
+        });
+        if asked != Some(Event::NonPeerRejected(a.ep)) {
+            break;
+        }
+        // On a lossy wire the peer may not have heard of the end of the last connection yet, and takes this one for a
+        // ghost of it. Now it knows.
+        play.pair.ias[0]
+            .ep_reset(a.ep)
+            .map_err(|e| anyhow!("{e}"))?;
+    }
+    let Some(Event::ConnectionRequest { cr, conn_qual, .. }) = asked else {
+        bail!("no connection request came to the passive side, but {asked:?}")
     };
     ensure!(conn_qual == QUALIFIER, "the request is for {conn_qual}");
     let request = play.pair.ias[1].cr_query(cr).map_err(|e| anyhow!("{e}"))?;

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant as Wall};
 
 use anyhow::{Context, Result, anyhow};
 use hca_mlx5::cmd::dump::{Dump, Observer};
-use hca_mlx5::platform::Platform;
 use mlx5_model::Stats;
 use mlx5_model::wire::Wire;
 use mlx5_model::wire::impair::Rates;
@@ -256,9 +255,5 @@ impl Play<'_, '_> {
             Ok(Done::new(2, 0, "all objects, pages and memory given back"))
         })?;
         Ok(self.report)
-    }
-
-    pub(super) fn arena(&self, side: usize) -> u64 {
-        self.pair.slots[side].arena_addr()
     }
 }

@@ -36,6 +36,14 @@ pub fn enable(hca: &mut Hca) {
     hca.config_write(COMMAND, &[0x06, 0x00]);
 }
 
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("now", &self.now())
+            .finish_non_exhaustive()
+    }
+}
+
 /// What takes part in the passing of time.
 pub trait Member: Send + Sync {
     /// Time passes for the host's stores that no fence has pushed out yet.
@@ -209,6 +217,13 @@ impl Slot {
     #[must_use]
     pub fn world(&self) -> &Arc<World> {
         &self.world
+    }
+
+    /// Takes all memory back, arena and firmware pages. For after a reset of the function, when the driver over it is gone:
+    /// what a device that stopped answering might still have written to is the host's again.
+    pub fn reclaim(&self) {
+        lock(&self.views).reclaim();
+        *lock(&self.free) = BTreeMap::from([(0, self.total)]);
     }
 
     /// Arena bytes handed out.

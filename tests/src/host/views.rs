@@ -125,6 +125,14 @@ impl Views {
         known
     }
 
+    /// Takes everything back that the device still holds: it has been reset, and reaches nothing until it is told anew.
+    pub fn reclaim(&mut self) {
+        let pages: Vec<u64> = self.firmware.drain().map(|(page, _)| page << 12).collect();
+        self.reserve.extend(pages);
+        self.release();
+        self.acquire();
+    }
+
     /// Firmware pages the device holds.
     #[must_use]
     pub fn pages_out(&self) -> usize {

@@ -48,7 +48,12 @@ impl Line {
     /// A plug around `wire`.
     pub fn new(wire: Box<dyn Wire + Send>, clock: ModelClock, seed: u64, rates: Rates) -> Self {
         let wire = Impaired::new(wire, clock, seed).rates(rates);
-        let inner = Inner { wire, foreign: VecDeque::new(), sent: None, cut: false };
+        let inner = Inner {
+            wire,
+            foreign: VecDeque::new(),
+            sent: None,
+            cut: false,
+        };
         Self(Arc::new(Mutex::new(inner)))
     }
 
@@ -62,13 +67,21 @@ impl Line {
     }
 
     /// A fault for chosen frames that this side sends.
-    pub fn rule(&self, nth: u32, times: u32, fault: Fault, fits: impl FnMut(&[u8]) -> bool + Send + 'static) {
+    pub fn rule(
+        &self,
+        nth: u32,
+        times: u32,
+        fault: Fault,
+        fits: impl FnMut(&[u8]) -> bool + Send + 'static,
+    ) {
         self.inner().wire.rule(nth, times, fault, fits);
     }
 
     /// A fault for the CM messages of one kind that this side sends.
     pub fn rule_mad(&self, nth: u32, times: u32, fault: Fault, id: u16) {
-        self.rule(nth, times, fault, move |frame| mad(frame).is_some_and(|m| attribute_id(&m) == id));
+        self.rule(nth, times, fault, move |frame| {
+            mad(frame).is_some_and(|m| attribute_id(&m) == id)
+        });
     }
 
     /// Pulls the plug, or puts it back: nothing leaves and nothing arrives.
@@ -130,7 +143,9 @@ pub fn packet(frame: &[u8]) -> Option<Packet> {
 /// The MAD in a frame, if it carries one.
 #[must_use]
 pub fn mad(frame: &[u8]) -> Option<Vec<u8>> {
-    packet(frame).filter(|p| p.bth.dest_qp == 1 && p.payload.len() == 256).map(|p| p.payload)
+    packet(frame)
+        .filter(|p| p.bth.dest_qp == 1 && p.payload.len() == 256)
+        .map(|p| p.payload)
 }
 
 /// Which message a MAD is.

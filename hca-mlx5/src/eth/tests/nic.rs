@@ -124,6 +124,7 @@ impl Nic {
             monitor: Monitor::new(Instant::ZERO),
             events: Deque::new(),
             requests: Deque::new(),
+            disowned: heapless::Vec::new(),
             death_told: false,
         }
     }

@@ -8,7 +8,7 @@ layouts! {
         reserved_at_40: 20, page_offset: 6, reserved_at_5a: 6,
         reserved_at_60: 3, log_eq_size: 5, uar_page: 24,
         reserved_at_80: 32,
-        reserved_at_a0: 24, intr: 8,
+        reserved_at_a0: 20, intr: 12,
         reserved_at_c0: 3, log_page_size: 5, reserved_at_c8: 24,
         reserved_at_e0: 96,
         reserved_at_140: 8, consumer_counter: 24,

@@ -64,7 +64,7 @@ const MAP: &[(&str, &str)] = &[
     (
         "eqc",
         "00[31:28] status · 00[18:18] ec · 00[17:17] oi · 00[11:8] st · 08[11:6] page_offset · \
-         0c[28:24] log_eq_size · 0c[23:0] uar_page · 14[7:0] intr · 18[28:24] log_page_size · \
+         0c[28:24] log_eq_size · 0c[23:0] uar_page · 14[11:0] intr · 18[28:24] log_page_size · \
          28[23:0] consumer_counter · 2c[23:0] producer_counter",
     ),
     (

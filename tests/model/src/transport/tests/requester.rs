@@ -1,6 +1,8 @@
 //! A requester, station 1 at PSN 100, against scripted answers.
 //!
 //! Long because each rule has a short test of its own and all share the same few answers.
+//!
+//! Length: one test per rule of the requester.
 
 use super::mock::*;
 use crate::transport::host::*;

@@ -2,6 +2,8 @@
 //! from Linux Soft-RoCE, with IBTA's answer where Soft-RoCE differs.
 //!
 //! Long because each row of the table is a test with a name of its own.
+//!
+//! Length: one test per rule of the responder.
 
 use super::mock::*;
 use crate::transport::host::*;

@@ -1,0 +1,551 @@
+//! Posting: what dat_ep_post_*(3) and dat_rmr_bind(3) must answer, and what that leaves outstanding.
+
+use dat_core::*;
+
+use crate::model::*;
+use crate::verdict::Verdict;
+use crate::world::{Done, World};
+
+/// How a remote range stands, as far as the model can tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Far {
+    Open,
+    Shut,
+    Unknown,
+}
+
+const MAX_MESSAGE: u64 = 32 * 1024;
+
+impl SideM {
+    /// Everything that can be wrong with a post except its segments.
+    fn post_verdict(
+        &self,
+        ep: Ep,
+        direction: usize,
+        flags: CompletionFlags,
+        by_half: bool,
+    ) -> Verdict {
+        let Some(m) = self.ep(ep) else {
+            let subtype = DatSubtype::InvalidHandleEp;
+            return Verdict::new().no_as(true, DatType::InvalidHandle, subtype);
+        };
+        let attr = &m.attr;
+        let (allowed, most) = if direction == RECV {
+            (
+                attr.recv_completion_flags & CompletionFlags::UNSIGNALLED,
+                attr.max_recv_dtos,
+            )
+        } else {
+            let given = attr.request_completion_flags & CompletionFlags::UNSIGNALLED;
+            let always = CompletionFlags::SUPPRESS
+                | CompletionFlags::SOLICITED_WAIT
+                | CompletionFlags::BARRIER_FENCE
+                | CompletionFlags::DEFER;
+            (always | given, attr.max_request_dtos)
+        };
+        let (least, full) = m.outstanding(direction);
+        let most = usize::from(most);
+        let open = match m.state {
+            EpState::Connected | EpState::Disconnected => true,
+            _ => direction == RECV,
+        };
+        Verdict::new()
+            .no_as(!open, DatType::InvalidState, m.state.subtype())
+            .may(!open && m.poster.is_some(), DatType::InvalidState)
+            .no(!m.is_configured(), DatType::InvalidState)
+            .no(m.poster.is_some() && !by_half, DatType::InvalidState)
+            .no(!allowed.contains(flags), DatType::InvalidParameter)
+            .no(least >= most, DatType::InsufficientResources)
+            .may(full >= most, DatType::InsufficientResources)
+    }
+
+    /// What the local segments add, and their bytes.
+    fn segments_verdict(
+        &self,
+        verdict: Verdict,
+        ep: Ep,
+        op: Op,
+        segments: &[LmrTriplet],
+    ) -> (Verdict, u64) {
+        let Some(m) = self.ep(ep) else {
+            return (verdict, 0);
+        };
+        let (need, privilege, zone, iov, size) = match op {
+            Op::Send => (
+                MemPriv::LOCAL_READ,
+                DatSubtype::PrivilegesRead,
+                DatSubtype::ProtectionRead,
+                m.attr.max_request_iov,
+                m.attr.max_message_size,
+            ),
+            Op::Write => (
+                MemPriv::LOCAL_READ,
+                DatSubtype::PrivilegesRdmaWrite,
+                DatSubtype::ProtectionRdmaWrite,
+                m.attr.max_rdma_write_iov,
+                m.attr.max_rdma_size,
+            ),
+            Op::Read => (
+                MemPriv::LOCAL_WRITE,
+                DatSubtype::PrivilegesRdmaRead,
+                DatSubtype::ProtectionRdmaRead,
+                m.attr.max_rdma_read_iov,
+                m.attr.max_rdma_size,
+            ),
+            Op::Recv | Op::Bind(_) => (
+                MemPriv::LOCAL_WRITE,
+                DatSubtype::PrivilegesWrite,
+                DatSubtype::ProtectionWrite,
+                m.attr.max_recv_iov,
+                m.attr.max_message_size,
+            ),
+        };
+        let mut verdict = verdict.no(segments.len() > usize::from(iov), DatType::InvalidParameter);
+        let mut total = 0;
+        for segment in segments.iter().filter(|segment| segment.len != 0) {
+            total += u64::from(segment.len);
+            let lmr = self.lmr_of(segment.context);
+            let lacks = lmr.is_none_or(|lmr| !lmr.privileges.contains(need));
+            let outside = lmr.is_some_and(|lmr| !holds(lmr, segment.addr, segment.len));
+            let strange = lmr.is_some_and(|lmr| Some(lmr.pz) != m.pz);
+            verdict = verdict
+                .no_as(lacks, DatType::PrivilegesViolation, privilege)
+                .no_as(strange, DatType::ProtectionViolation, zone)
+                .no(outside, DatType::InvalidParameter);
+        }
+        (
+            verdict.no(total > u64::from(size), DatType::LengthError),
+            total,
+        )
+    }
+}
+
+fn holds(lmr: &LmrM, addr: u64, len: u32) -> bool {
+    addr >= lmr.region.addr
+        && addr
+            .checked_add(u64::from(len))
+            .is_some_and(|end| end <= lmr.region.addr + lmr.region.len)
+}
+
+impl World {
+    fn far(&self, link: usize, end: usize, op: Op, remote: &RmrTriplet, len: u32) -> Far {
+        if len == 0 {
+            return Far::Open;
+        }
+        let Some((side, peer)) = self.peer(link, end) else {
+            return Far::Unknown;
+        };
+        let need = if op == Op::Write {
+            MemPriv::REMOTE_WRITE
+        } else {
+            MemPriv::REMOTE_READ
+        };
+        let s = &self.sides[side];
+        if let Some(lmr) = s
+            .lmrs
+            .iter()
+            .find(|m| m.rmr_context == remote.context && m.rmr_context != 0)
+        {
+            let open = Some(lmr.pz) == peer.pz
+                && lmr.privileges.contains(need)
+                && holds(lmr, remote.addr, len);
+            return if open { Far::Open } else { Far::Shut };
+        }
+        let window = s
+            .rmrs
+            .iter()
+            .chain(&s.retiring)
+            .any(|m| m.keys.contains(&remote.context));
+        if window { Far::Unknown } else { Far::Shut }
+    }
+
+    /// A remote range, mostly open.
+    fn pick_remote(&mut self, side: usize, ep: Ep, op: Op) -> RmrTriplet {
+        let peer = self.sides[side]
+            .ep(ep)
+            .and_then(|m| m.link)
+            .and_then(|(link, end)| {
+                let (side, m) = self.peer(link, end)?;
+                Some((side, m.pz))
+            });
+        let need = if op == Op::Write {
+            MemPriv::REMOTE_WRITE
+        } else {
+            MemPriv::REMOTE_READ
+        };
+        if let Some((far, pz)) = peer {
+            let s = &self.sides[far];
+            let fit: Vec<LmrM> = s
+                .lmrs
+                .iter()
+                .filter(|m| Some(m.pz) == pz && m.privileges.contains(need))
+                .copied()
+                .collect();
+            let windows: Vec<u32> = s
+                .rmrs
+                .iter()
+                .filter(|m| m.bound.is_some())
+                .filter_map(|m| m.keys.last().copied())
+                .collect();
+            let window = self.rng.of(&windows);
+            if let Some(lmr) = self.rng.of(&fit)
+                && (self.calm > 1 || self.rng.percent(96))
+            {
+                // Inside whatever else the dice say: a range that is not open ends the connection.
+                let len = (self.rng.next() % 64 + 1).min(lmr.region.len) as u32;
+                let addr =
+                    lmr.region.addr + self.rng.next() % (lmr.region.len - u64::from(len) + 1);
+                let context = window
+                    .filter(|_| self.rng.percent(10 / self.calm.min(5)))
+                    .unwrap_or(lmr.rmr_context);
+                return RmrTriplet { addr, len, context };
+            }
+        }
+        let (addr, len) = self.pick_range(0x1000_0000, 0x1_0000);
+        RmrTriplet {
+            addr,
+            len,
+            context: self.rng.next() as u32 & 0x3fff,
+        }
+    }
+
+    /// One post of any kind but a bind.
+    pub(crate) fn post(&mut self, side: usize) -> Done {
+        use EpState::{Connected as C, Disconnected as D};
+        let op = match self.rng.below(10) {
+            0..4 => Op::Recv,
+            4..7 => Op::Send,
+            7 | 8 => Op::Write,
+            _ => Op::Read,
+        };
+        let direction = if op == Op::Recv { RECV } else { REQUEST };
+        let states: &[EpState] = if self.rng.percent(80) {
+            &[C]
+        } else {
+            &[C, D, EpState::DisconnectPending]
+        };
+        // Where there is a connection, mostly.
+        let here = |side: usize| self.sides[side].eps.iter().any(|m| m.state == C);
+        let side = if here(side) || !here(1 - side) {
+            side
+        } else {
+            1 - side
+        };
+        let ep = self.pick_ep_in(side, states);
+        if !self.has_completion_room(side, ep, direction)? {
+            return Ok(());
+        }
+        let segments = self.pick_segments(side, ep, op == Op::Recv);
+        let mut flags = self.pick_flags();
+        if op == Op::Recv && self.rng.percent(80) {
+            flags = CompletionFlags::empty();
+        }
+        let mut remote = self.pick_remote(side, ep, op);
+        let (verdict, total) = {
+            let s = &self.sides[side];
+            let by_half = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
+            let verdict = s.post_verdict(ep, direction, flags, by_half);
+            let (verdict, total) = s.segments_verdict(verdict, ep, op, &segments);
+            ((verdict, by_half), total)
+        };
+        let (mut verdict, by_half) = verdict;
+        if total <= MAX_MESSAGE && self.rng.percent(85) && matches!(op, Op::Read | Op::Write) {
+            remote.len =
+                remote
+                    .len
+                    .min(total as u32)
+                    .max(if op == Op::Write { total as u32 } else { 0 });
+        }
+        let far = u64::from(remote.len);
+        verdict = verdict
+            .no(op == Op::Write && total > far, DatType::LengthError)
+            .no(op == Op::Read && total < far, DatType::LengthError);
+        self.cookie += 1;
+        let cookie = self.cookie;
+        let answer = {
+            let s = &mut self.sides[side];
+            let half = s
+                .eps
+                .iter_mut()
+                .find(|m| m.ep == ep)
+                .and_then(|m| m.poster.as_mut());
+            match half.filter(|_| by_half) {
+                Some(half) => match op {
+                    Op::Send => half.post_send(&segments, cookie, flags),
+                    Op::Write => half.post_rdma_write(&segments, cookie, &remote, flags),
+                    Op::Read => half.post_rdma_read(&segments, cookie, &remote, flags),
+                    Op::Recv | Op::Bind(_) => half.post_recv(&segments, cookie, flags),
+                },
+                None => match op {
+                    Op::Send => s.ia.ep_post_send(ep, &segments, cookie, flags),
+                    Op::Write => {
+                        s.ia.ep_post_rdma_write(ep, &segments, cookie, &remote, flags)
+                    }
+                    Op::Read => {
+                        s.ia.ep_post_rdma_read(ep, &segments, cookie, &remote, flags)
+                    }
+                    Op::Recv | Op::Bind(_) => s.ia.ep_post_recv(ep, &segments, cookie, flags),
+                },
+            }
+        };
+        self.note(|| {
+            format!(
+                "{side}: {op:?} #{cookie} {ep:?} {segments:x?} {remote:x?} {flags:?} -> {answer:?}"
+            )
+        });
+        if !self.judge(&verdict, answer.as_ref().err())? {
+            return Ok(());
+        }
+        let len = if op == Op::Read {
+            remote.len
+        } else {
+            total as u32
+        };
+        self.posted(side, ep, op, len, flags, cookie, &remote);
+        Ok(())
+    }
+
+    fn posted(
+        &mut self,
+        side: usize,
+        ep: Ep,
+        op: Op,
+        len: u32,
+        flags: CompletionFlags,
+        cookie: u64,
+        remote: &RmrTriplet,
+    ) {
+        let direction = if op == Op::Recv { RECV } else { REQUEST };
+        let Some(m) = self.sides[side].ep(ep) else {
+            return;
+        };
+        let (late, link) = (m.state == EpState::Disconnected, m.link);
+        let mut bad = false;
+        if let Some((at, end)) = link.filter(|_| !late) {
+            if matches!(op, Op::Write | Op::Read) {
+                let far = self.far(at, end, op, remote, len);
+                bad = far == Far::Shut;
+                self.links[at].broke |= far != Far::Open;
+            }
+            let gone = self.links[at].left[1 - end];
+            self.links[at].broke |= gone && op != Op::Recv;
+            if op == Op::Send {
+                let index = self.links[at].sent[end].len();
+                self.links[at].sent[end].push(len);
+                let room = self
+                    .peer(at, end)
+                    .and_then(|(_, peer)| peer.room.get(index).copied());
+                self.links[at].broke |= room.is_some_and(|room| len > room);
+            }
+            if op == Op::Recv {
+                let index = self.sides[side].ep(ep).map_or(0, |m| m.room.len());
+                let sent = self.links[at].sent[1 - end].get(index).copied();
+                self.links[at].broke |= sent.is_some_and(|sent| sent > len);
+            }
+        }
+        let s = &mut self.sides[side];
+        let Some(m) = s.eps.iter_mut().find(|m| m.ep == ep) else {
+            return;
+        };
+        if op == Op::Recv && !late {
+            m.room.push(len);
+        }
+        let deferred = flags.contains(CompletionFlags::DEFER);
+        if !deferred && direction == REQUEST {
+            // One doorbell serves all before it.
+            m.queue[REQUEST]
+                .iter_mut()
+                .for_each(|dto| dto.deferred = false);
+        }
+        let suppressed = flags.contains(CompletionFlags::SUPPRESS);
+        let epoch = m.epoch;
+        let orphan = false;
+        let dto = Dto {
+            cookie,
+            op,
+            len,
+            suppressed,
+            deferred,
+            late,
+            bad,
+            orphan,
+            epoch,
+        };
+        m.queue[direction].push_back(dto);
+        if let Some(evd) = m.evd(direction)
+            && let Some(evd) = s.evd_mut(evd)
+        {
+            evd.load += 1;
+        }
+    }
+
+    /// Keeps the device's queue from overflowing, which would be the consumer's fault: dequeues until there is room.
+    pub(crate) fn has_completion_room(
+        &mut self,
+        side: usize,
+        ep: Ep,
+        direction: usize,
+    ) -> Result<bool, String> {
+        let evd = self.sides[side].ep(ep).and_then(|m| m.evd(direction));
+        let Some(evd) = evd else { return Ok(true) };
+        let tight = |world: &Self| {
+            world.sides[side]
+                .evd(evd)
+                .is_some_and(|m| m.load + 2 * EPS >= m.qlen as usize)
+        };
+        if tight(self) {
+            while self.dequeue(side, evd)? {}
+        }
+        Ok(!tight(self))
+    }
+
+    /// Binds and unbinds.
+    pub(crate) fn bind(&mut self, side: usize) -> Done {
+        let ep = self.pick_ep_in(side, &[EpState::Connected]);
+        if !self.has_completion_room(side, ep, REQUEST)? {
+            return Ok(());
+        }
+        let rmr = self.pick_rmr(side);
+        let mut range = self.pick_segment(side, ep, false);
+        if self.rng.percent(15) {
+            range.len = 0;
+        }
+        let privileges = match self.rng.below(6) {
+            0 => MemPriv::REMOTE_READ,
+            1 => MemPriv::REMOTE_WRITE,
+            2 => MemPriv::empty(),
+            3 => MemPriv::ALL,
+            _ => MemPriv::REMOTE,
+        };
+        let flags = self.pick_flags();
+        let s = &self.sides[side];
+        let by_half = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
+        let s = &self.sides[side];
+        let mut verdict = s.post_verdict(ep, REQUEST, flags, by_half);
+        let window = s.rmrs.iter().find(|m| m.rmr == rmr);
+        let pz = s.ep(ep).and_then(|m| m.pz);
+        let known = window.is_some();
+        verdict = verdict
+            .no_as(!known, DatType::InvalidHandle, DatSubtype::InvalidHandleRmr)
+            .no(
+                known && window.map(|m| m.pz) != pz,
+                DatType::ProtectionViolation,
+            );
+        if range.len != 0 {
+            let lmr = s.lmr_of(range.context);
+            let lacks = lmr.is_none_or(|lmr| {
+                let has = |right| lmr.privileges.contains(right);
+                privileges.contains(MemPriv::REMOTE_READ) && !has(MemPriv::LOCAL_READ)
+                    || privileges.contains(MemPriv::REMOTE_WRITE) && !has(MemPriv::LOCAL_WRITE)
+            });
+            let outside = lmr.is_some_and(|lmr| !holds(lmr, range.addr, range.len));
+            let strange = lmr.is_some_and(|lmr| Some(lmr.pz) != pz);
+            verdict = verdict
+                .no(lacks, DatType::PrivilegesViolation)
+                .no(outside, DatType::InvalidParameter)
+                .no(strange, DatType::ProtectionViolation);
+        }
+        self.cookie += 1;
+        let cookie = self.cookie;
+        let s = &mut self.sides[side];
+        let half = s
+            .eps
+            .iter_mut()
+            .find(|m| m.ep == ep)
+            .and_then(|m| m.poster.as_mut());
+        let answer = match half.filter(|_| by_half) {
+            Some(half) => half.rmr_bind(rmr, &range, privileges, cookie, flags),
+            None => s.ia.rmr_bind(rmr, &range, privileges, ep, cookie, flags),
+        };
+        self.note(|| {
+            format!("{side}: bind #{cookie} {rmr:?} {range:x?} {privileges:?} {ep:?} {flags:?} -> {answer:x?}")
+        });
+        if !self.judge(&verdict, answer.as_ref().err())? {
+            return Ok(());
+        }
+        let key = answer.unwrap_or(0);
+        let late = self.sides[side]
+            .ep(ep)
+            .is_some_and(|m| m.state == EpState::Disconnected);
+        if let Some(window) = self.sides[side].rmrs.iter_mut().find(|m| m.rmr == rmr)
+            && !late
+        {
+            if window.keys.contains(&key) && window.keys.last() == Some(&key) {
+                return Err(format!("the context {key:#x} again"));
+            }
+            window.keys.push(key);
+            window
+                .maybe
+                .push(if range.len == 0 { 0 } else { range.context });
+            window.bound = None;
+        }
+        self.posted(
+            side,
+            ep,
+            Op::Bind(rmr),
+            key,
+            flags,
+            cookie,
+            &RmrTriplet::default(),
+        );
+        Ok(())
+    }
+
+    /// Memory changed under operations that are under way: they may fail from now on.
+    pub(crate) fn taint(&mut self) {
+        for side in 0..2 {
+            for at in 0..self.sides[side].eps.len() {
+                let m = &mut self.sides[side].eps[at];
+                if m.queue.iter().any(|queue| !queue.is_empty()) {
+                    m.tainted = true;
+                    if let Some((link, _)) = m.link {
+                        self.links[link].broke = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The doorbell for what was deferred.
+    pub(crate) fn ring(&mut self, side: usize) -> Done {
+        let ep = self.pick_ep_in(side, &[EpState::Connected]);
+        let s = &mut self.sides[side];
+        let m = s.eps.iter_mut().find(|m| m.ep == ep);
+        let ready = m.as_ref().is_some_and(|m| m.is_configured());
+        if let Some(half) = m.and_then(|m| m.poster.as_mut()) {
+            half.ring();
+        } else {
+            let answer = s.ia.ep_ring(ep);
+            let alive = s.ep(ep).is_some();
+            let verdict = Verdict::new()
+                .no_as(!alive, DatType::InvalidHandle, DatSubtype::InvalidHandleEp)
+                .no(alive && !ready, DatType::InvalidState);
+            if !self.judge(&verdict, answer.as_ref().err())? {
+                return Ok(());
+            }
+        }
+        if let Some(m) = self.sides[side].ep_mut(ep)
+            && m.state == EpState::Connected
+        {
+            m.queue[REQUEST]
+                .iter_mut()
+                .for_each(|dto| dto.deferred = false);
+        }
+        Ok(())
+    }
+
+    /// Compares an answer with the model's; says whether the call was carried out.
+    pub(crate) fn judge(
+        &mut self,
+        verdict: &Verdict,
+        refusal: Option<&DatReturn>,
+    ) -> Result<bool, String> {
+        let done = verdict.judge(refusal.map_or(Ok(&()), Err))?;
+        if done {
+            self.seen.carried_out += 1;
+        } else {
+            self.seen.refused += 1;
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,404 @@
+//! Events as they are dequeued: is each one expected, and now?
+
+use dat_core::*;
+
+use crate::model::*;
+use crate::world::{Done, World, kind};
+
+impl World {
+    /// Dequeues once, by the half if it is out; says whether there was an event.
+    pub(crate) fn dequeue(&mut self, side: usize, evd: Evd) -> Result<bool, String> {
+        let s = &mut self.sides[side];
+        let half = s
+            .evds
+            .iter_mut()
+            .find(|m| m.evd == evd)
+            .and_then(|m| m.reaper.as_mut());
+        let answer = match half {
+            Some(reaper) => reaper.dequeue(),
+            None => s.ia.evd_dequeue(evd),
+        };
+        self.note(|| format!("{side}: dequeue {evd:?} -> {answer:?}"));
+        match answer {
+            Ok(event) => {
+                self.arrived(side, evd, event)
+                    .map_err(|e| format!("{event:?} on {evd:?}: {e}"))?;
+                Ok(true)
+            }
+            Err(DatReturn::QUEUE_EMPTY) => {
+                self.emptied(side, evd);
+                Ok(false)
+            }
+            Err(ret) => Err(format!("dequeue of {evd:?}: {ret:?}")),
+        }
+    }
+
+    /// The device's queue has been looked through: what is left to come is what is outstanding.
+    fn emptied(&mut self, side: usize, evd: Evd) {
+        let s = &mut self.sides[side];
+        let left: usize = s
+            .eps
+            .iter()
+            .map(|m| {
+                [REQUEST, RECV]
+                    .into_iter()
+                    .filter(|&d| m.evd(d) == Some(evd))
+                    .map(|d| m.queue[d].len() + usize::from(m.drained))
+                    .sum::<usize>()
+            })
+            .sum();
+        if let Some(m) = s.evd_mut(evd) {
+            m.load = left;
+        }
+    }
+
+    fn arrived(&mut self, side: usize, evd: Evd, event: Event) -> Done {
+        match event {
+            Event::Software(pointer) => {
+                let m = self.sides[side].evd_mut(evd).ok_or("no such EVD")?;
+                match m.software.pop_front() {
+                    Some(next) if next == pointer => Ok(()),
+                    next => Err(format!("expected {next:?}")),
+                }
+            }
+            Event::Dto(dto) => {
+                let direction = if dto.operation == DtoOperation::Receive {
+                    RECV
+                } else {
+                    REQUEST
+                };
+                self.completed(
+                    side,
+                    evd,
+                    dto.ep,
+                    direction,
+                    dto.cookie,
+                    dto.status,
+                    |found| {
+                        let op = match dto.operation {
+                            DtoOperation::Send => Op::Send,
+                            DtoOperation::RdmaWrite => Op::Write,
+                            DtoOperation::RdmaRead => Op::Read,
+                            DtoOperation::Receive => Op::Recv,
+                        };
+                        (found.op == op).then_some(dto.len)
+                    },
+                )
+            }
+            Event::RmrBind {
+                rmr,
+                cookie,
+                status,
+            } => {
+                self.seen.binds += 1;
+                let ep = self.sides[side]
+                    .eps
+                    .iter()
+                    .find(|m| m.queue[REQUEST].iter().any(|dto| dto.cookie == cookie))
+                    .map(|m| m.ep)
+                    .ok_or("nobody posted that")?;
+                self.completed(side, evd, ep, REQUEST, cookie, status, |found| {
+                    (found.op == Op::Bind(rmr)).then_some(found.len)
+                })
+            }
+            Event::ConnectionRequest { psp, cr, conn_qual } => {
+                self.requested(side, evd, psp, cr, conn_qual)
+            }
+            Event::Established(ep) => self.connection(side, evd, ep, kind::ESTABLISHED),
+            Event::PeerRejected(ep) => self.connection(side, evd, ep, kind::PEER_REJECTED),
+            Event::NonPeerRejected(ep) => self.connection(side, evd, ep, kind::NON_PEER_REJECTED),
+            Event::AcceptCompletionError(ep) => self.connection(side, evd, ep, kind::ACCEPT_ERROR),
+            Event::Disconnected(ep) => self.connection(side, evd, ep, kind::DISCONNECTED),
+            Event::Broken(ep) => self.connection(side, evd, ep, kind::BROKEN),
+            Event::TimedOut(ep) => self.connection(side, evd, ep, kind::TIMED_OUT),
+            Event::Unreachable(ep) => self.connection(side, evd, ep, kind::UNREACHABLE),
+            Event::Async(AsyncEvent::EvdOverflow(full)) => {
+                let lost = self.sides[side].evd(full).is_none_or(|m| m.overflow);
+                if lost && evd == self.sides[side].ia.async_evd() {
+                    Ok(())
+                } else {
+                    Err("nothing can have been lost".into())
+                }
+            }
+            Event::Async(_) => Err("nothing of the kind happened".into()),
+        }
+    }
+
+    fn connection(&mut self, side: usize, evd: Evd, ep: Ep, found: u16) -> Done {
+        let s = &mut self.sides[side];
+        let list = match s.eps.iter_mut().find(|m| m.ep == ep) {
+            Some(m) => &mut m.expected,
+            None => {
+                &mut s
+                    .ghosts
+                    .iter_mut()
+                    .find(|(ghost, _)| *ghost == ep)
+                    .ok_or("no such EP")?
+                    .1
+            }
+        };
+        let at = list
+            .iter()
+            .position(|e| e.evd == evd && (e.kinds & found != 0 || !e.optional))
+            .ok_or("none is expected")?;
+        let expected = list.remove(at).filter(|e| e.kinds & found != 0);
+        let expected = expected.ok_or_else(|| format!("expected others: {list:?}"))?;
+        for skipped in (0..at).rev() {
+            if list[skipped].evd == evd {
+                list.remove(skipped);
+            }
+        }
+        if found == kind::ESTABLISHED {
+            self.seen.established += 1;
+            return Ok(());
+        }
+        self.seen.terminal += 1;
+        self.seen.kinds[found.trailing_zeros() as usize] += 1;
+        let Some(m) = s.ep(ep) else { return Ok(()) };
+        for direction in [REQUEST, RECV] {
+            let waits = m.queue[direction]
+                .iter()
+                .any(|dto| dto.epoch <= expected.epoch && !dto.is_silent());
+            if m.evd(direction) == Some(evd) && waits {
+                return Err(format!("it overtakes {:?}", m.queue[direction]));
+            }
+        }
+        Ok(())
+    }
+
+    fn requested(&mut self, side: usize, evd: Evd, psp: Psp, cr: Cr, conn_qual: u64) -> Done {
+        let s = &mut self.sides[side];
+        let listener = s.psps.iter().chain(&s.old_psps).find(|m| m.psp == psp);
+        let listener = *listener.ok_or("no such PSP")?;
+        if listener.evd != evd || u64::from(listener.port) != conn_qual {
+            return Err(format!("it belongs to {listener:?}"));
+        }
+        let param = s.ia.cr_query(cr).map_err(|e| format!("cr_query: {e}"))?;
+        let bytes = param
+            .private_data
+            .first_chunk::<8>()
+            .ok_or("no private data")?;
+        let local_ep = param.local_ep;
+        let at = u64::from_le_bytes(*bytes) as usize;
+        let link = self.links.get_mut(at).ok_or("nobody asked for it")?;
+        if link.target != Some(side) || link.port != listener.port || link.arrived {
+            return Err(format!("not the request {link:?}"));
+        }
+        link.arrived = true;
+        if local_ep.is_some() != (listener.flag == PspFlag::Provider) {
+            return Err("an Endpoint of its own?".into());
+        }
+        if let Some(ep) = local_ep {
+            let attr = s.ia.ep_query(ep).map_err(|e| e.to_string())?.attr;
+            s.eps
+                .push(EpM::new(ep, EpState::TentativeConnectionPending, attr));
+        }
+        s.crs.push(CrM {
+            cr,
+            link: at,
+            local_ep,
+        });
+        Ok(())
+    }
+
+    /// A completion: of the oldest, once, with a status and a length that can be.
+    fn completed(
+        &mut self,
+        side: usize,
+        evd: Evd,
+        ep: Ep,
+        direction: usize,
+        cookie: u64,
+        status: DtoStatus,
+        length: impl Fn(&Dto) -> Option<u32>,
+    ) -> Done {
+        let s = &mut self.sides[side];
+        let m = s.eps.iter_mut().find(|m| m.ep == ep).ok_or("no such EP")?;
+        if m.evd(direction) != Some(evd) {
+            return Err("the wrong EVD".into());
+        }
+        let ok = status == DtoStatus::Success;
+        let queue = &mut m.queue[direction];
+        let dto = loop {
+            let dto = queue
+                .pop_front()
+                .ok_or("it was never posted, or came back before")?;
+            if dto.cookie == cookie {
+                break dto;
+            }
+            if !dto.is_silent() {
+                return Err(format!("{dto:?} comes first"));
+            }
+        };
+        let other = 1 - direction;
+        let together = m.evd(other) == Some(evd) && m.failed[other];
+        if ok && (m.failed[direction] || together) {
+            return Err("a success after a failure".into());
+        }
+        m.failed[direction] |= !ok;
+        let len = length(&dto).ok_or_else(|| format!("another operation than {dto:?}"))?;
+        let received = m.received;
+        m.received += usize::from(direction == RECV && ok);
+        let state = m.state;
+        let (at, end) = m.link.ok_or("a completion without a connection")?;
+        let link = &self.links[at];
+        let rough = link.broke || link.left[1 - end];
+        match status {
+            DtoStatus::Success if dto.late || dto.bad => {
+                return Err(format!("impossible: {dto:?}"));
+            }
+            DtoStatus::Success if dto.suppressed => {
+                return Err("it was to succeed in silence".into());
+            }
+            DtoStatus::Success => {
+                let right = match dto.op {
+                    Op::Recv => link.sent[1 - end].get(received).copied(),
+                    Op::Send | Op::Write | Op::Read | Op::Bind(_) => Some(dto.len),
+                };
+                if right != Some(len) {
+                    return Err(format!("length {len} for {right:?}"));
+                }
+                self.seen.completed += 1;
+            }
+            DtoStatus::ErrFlushed => {
+                if state != EpState::Disconnected && !rough {
+                    return Err(format!("flushed in {state:?}: {link:?}"));
+                }
+                self.seen.flushed += 1;
+            }
+            DtoStatus::ErrLocalLength
+            | DtoStatus::ErrLocalProtection
+            | DtoStatus::ErrRemoteAccess
+            | DtoStatus::ErrRemoteResponder
+            | DtoStatus::ErrTransport
+            | DtoStatus::RmrOperationFailed => {
+                if dto.late || !rough {
+                    return Err(format!("without a cause: {dto:?} {link:?}"));
+                }
+                self.links[at].broke = true;
+                self.seen.failed += 1;
+            }
+            DtoStatus::ErrLocalEp
+            | DtoStatus::ErrBadResponse
+            | DtoStatus::ErrReceiverNotReady
+            | DtoStatus::ErrPartialPacket
+            | DtoStatus::ErrLocalMmError => return Err("no cause for that in this world".into()),
+        }
+        if let Op::Bind(rmr) = dto.op
+            && let Some(window) = self.sides[side].rmrs.iter_mut().find(|m| m.rmr == rmr)
+        {
+            // Success of the newest bind settles what it is bound to.
+            if ok && window.keys.last() == Some(&dto.len) {
+                window.maybe.drain(..window.maybe.len().saturating_sub(1));
+                window.bound = window.maybe.last().copied().filter(|&context| context != 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Both sides quiet and every Event Dispatcher empty: whatever was to come has come.
+    pub(crate) fn drain(&mut self) -> Done {
+        // A freed window goes with the turn after its last bind has come back.
+        let unbound = [0, 1].map(|side| {
+            let mut requests = self.sides[side].eps.iter().flat_map(|m| &m.queue[REQUEST]);
+            !requests.any(|dto| matches!(dto.op, Op::Bind(_)))
+        });
+        self.settle()?;
+        for round in 0..2 {
+            for side in 0..2 {
+                let evds: Vec<Evd> = self.sides[side].evds.iter().map(|m| m.evd).collect();
+                for evd in evds {
+                    while self.dequeue(side, evd)? {}
+                }
+            }
+            // Dequeuing finds failures, and they have consequences.
+            if round == 0 {
+                self.settle()?;
+            }
+        }
+        for (side, unbound) in unbound.into_iter().enumerate() {
+            self.complete(side, unbound)?;
+        }
+        let strict = self.attempts < 2 * EPS - 2;
+        for at in 0..self.links.len() {
+            let now = self.now;
+            let waiting = self.links[at].ends[0].is_some_and(|(side, ep)| {
+                self.sides[side].ep(ep).is_some_and(|m| {
+                    m.state == EpState::ActiveConnectionPending && m.link == Some((at, 0))
+                })
+            });
+            let link = &mut self.links[at];
+            if waiting && !link.arrived && !link.lost && strict && !link.is_old(now) {
+                return Err(format!("a request went astray: {link:?}"));
+            }
+            // A request that has not come by now never will.
+            link.arrived |= !waiting && !link.lost;
+        }
+        Ok(())
+    }
+
+    /// An event must come: nothing on its Event Dispatcher was lost, nor is it one of two possibilities.
+    fn is_owed(&self, side: usize, e: &Expect) -> bool {
+        !e.optional && self.sides[side].evd(e.evd).is_some_and(|m| !m.overflow)
+    }
+
+    fn complete(&mut self, side: usize, unbound: bool) -> Done {
+        for at in 0..self.sides[side].eps.len() {
+            let m = &self.sides[side].eps[at];
+            if let Some(missing) = m.expected.iter().find(|e| self.is_owed(side, e)) {
+                return Err(format!("{:?} was never told {missing:?}", m.ep));
+            }
+            let blocked = m.link.is_some_and(|(link, end)| {
+                self.peer(link, end)
+                    .is_none_or(|(_, peer)| peer.queue[RECV].is_empty())
+                    && m.queue[REQUEST].iter().any(|dto| dto.op == Op::Send)
+            });
+            let held = m.queue[REQUEST].iter().any(|dto| dto.deferred);
+            let due = |dto: &&Dto| !dto.is_silent();
+            let owed = match m.state {
+                EpState::Disconnected => m.queue.iter().flatten().find(due),
+                EpState::Connected if !blocked && !held => m.queue[REQUEST].iter().find(due),
+                EpState::DisconnectPending if !blocked && m.poster.is_none() => {
+                    return Err(format!(
+                        "{:?} drains for ever: {:?}",
+                        m.ep, m.queue[REQUEST]
+                    ));
+                }
+                _ => None,
+            };
+            if let Some(dto) = owed {
+                return Err(format!(
+                    "{:?} in {:?}: {dto:?} never came back",
+                    m.ep, m.state
+                ));
+            }
+            let done = m.state == EpState::Disconnected;
+            let m = &mut self.sides[side].eps[at];
+            m.expected.clear();
+            if done {
+                m.queue.iter_mut().for_each(|queue| queue.clear());
+                m.drained = false;
+            }
+        }
+        let s = &mut self.sides[side];
+        let lossy: Vec<Evd> = s
+            .evds
+            .iter()
+            .filter(|m| m.overflow)
+            .map(|m| m.evd)
+            .collect();
+        s.evds.iter_mut().for_each(|m| m.overflow = false);
+        if let Some((ep, list)) = s
+            .ghosts
+            .iter()
+            .find(|(_, list)| list.iter().any(|e| !e.optional && !lossy.contains(&e.evd)))
+        {
+            return Err(format!("{ep:?}, freed, was to be told {list:?}"));
+        }
+        s.ghosts.clear();
+        if unbound {
+            s.retiring.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! What the random calls found, each by itself and in few steps.
+
+use std::time::Duration;
+
+use dat_core::provider::{Fault, FaultKind, Notice};
+use dat_core::testing::Fabric;
+use dat_core::*;
+
+use crate::model::LoopIa;
+use crate::world::{addr, open};
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+struct Side {
+    ia: LoopIa,
+    pz: Pz,
+    evd: Evd,
+    ep: Ep,
+}
+
+struct Two {
+    fabric: &'static Fabric,
+    sides: [Side; 2],
+}
+
+impl Two {
+    /// Two adapters with an Endpoint each; the second listens.
+    fn new(flag: PspFlag) -> Self {
+        let fabric: &'static Fabric = Box::leak(Box::new(Fabric::new()));
+        let sides = [0, 1].map(|side| {
+            let mut ia = open(fabric, side, 77 + side as u64);
+            let pz = ia.pz_create().expect("a zone");
+            let all = EvdFlags::DEFAULT & !EvdFlags::ASYNC;
+            let evd = ia.evd_create(128, all).expect("an EVD");
+            let ep = ia
+                .ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)
+                .expect("an EP");
+            Side { ia, pz, evd, ep }
+        });
+        let mut two = Self { fabric, sides };
+        let evd = two.sides[1].evd;
+        two.sides[1].ia.psp_create(7000, evd, flag).expect("a PSP");
+        two
+    }
+
+    fn settle(&mut self) {
+        while self
+            .sides
+            .iter_mut()
+            .map(|s| s.ia.advance(NOW).work)
+            .fold(false, |a, b| a | b)
+        {}
+    }
+
+    fn drain(&mut self, side: usize) -> Vec<Event> {
+        let s = &mut self.sides[side];
+        std::iter::from_fn(|| s.ia.evd_dequeue(s.evd).ok()).collect()
+    }
+
+    /// The first asks the second, and what it gets is the request.
+    fn ask(&mut self) -> Cr {
+        let s = &mut self.sides[0];
+        let (ep, wait) = (s.ep, Duration::from_secs(5));
+        s.ia.ep_connect(NOW, ep, addr(1), 7000, wait, b"", Qos::BestEffort)
+            .expect("a start");
+        self.settle();
+        match self.drain(1)[..] {
+            [Event::ConnectionRequest { cr, .. }] => cr,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    fn connect(&mut self) {
+        let cr = self.ask();
+        let ep = self.sides[1].ep;
+        self.sides[1]
+            .ia
+            .cr_accept(NOW, cr, Some(ep), b"")
+            .expect("an acceptance");
+        self.settle();
+        for side in 0..2 {
+            assert_eq!(self.drain(side), [Event::Established(self.sides[side].ep)]);
+        }
+    }
+}
+
+#[test]
+fn a_bind_that_succeeds_in_silence_lets_go_of_its_rmr() {
+    let mut two = Two::new(PspFlag::Consumer);
+    two.connect();
+    let region = two.fabric.region(0);
+    let Side { ia, pz, ep, .. } = &mut two.sides[0];
+    let lmr = ia.lmr_create(*pz, region, MemPriv::ALL).expect("an LMR");
+    let rmr = ia.rmr_create(*pz).expect("an RMR");
+    let range = LmrTriplet {
+        addr: region.addr,
+        len: 64,
+        context: lmr.lmr_context,
+    };
+    let silent = CompletionFlags::SUPPRESS;
+    ia.rmr_bind(rmr, &range, MemPriv::REMOTE, *ep, 1, silent)
+        .expect("a bind");
+    let nowhere = RmrTriplet::default();
+    ia.ep_post_rdma_write(*ep, &[], 2, &nowhere, CompletionFlags::empty())
+        .expect("a write");
+    assert_eq!(two.drain(0).len(), 1);
+    let Side { ia, pz, ep, .. } = &mut two.sides[0];
+    ia.rmr_free(rmr).expect("a free RMR");
+    ia.lmr_free(lmr.lmr).expect("a free LMR");
+    ia.ep_free(NOW, *ep).expect("a free EP");
+    ia.pz_free(*pz).expect("a free PZ");
+}
+
+#[test]
+fn a_request_is_not_rejected_while_the_posting_half_of_its_endpoint_is_out() {
+    let mut two = Two::new(PspFlag::Provider);
+    let cr = two.ask();
+    let fabric = two.fabric;
+    let Side { ia, pz, evd, .. } = &mut two.sides[1];
+    let (before, ep) = (
+        fabric.alive(1),
+        ia.cr_query(cr).expect("the request").local_ep,
+    );
+    let ep = ep.expect("an EP of its own");
+    let given = Some(*evd);
+    let change = EpModify {
+        pz: Some(*pz),
+        recv_evd: given,
+        request_evd: given,
+        connect_evd: given,
+        attr: None,
+    };
+    ia.ep_modify(ep, &change).expect("a configured EP");
+    let half = ia.ep_take_poster(ep).expect("the half");
+    let refusal = ia.cr_reject(NOW, cr, b"").expect_err("a refusal");
+    assert_eq!(refusal.ret.ty(), DatType::InvalidState);
+    assert!(ia.cr_query(cr).is_ok() && ia.ep_query(ep).is_ok());
+    ia.ep_return_poster(half).expect("the half is back");
+    ia.cr_reject(NOW, cr, b"").expect("a rejection");
+    assert_eq!(fabric.alive(1), before);
+    assert!(ia.ep_query(ep).is_err());
+}
+
+#[test]
+fn news_of_the_life_before_a_reset_does_not_touch_the_one_after_it() {
+    let mut two = Two::new(PspFlag::Consumer);
+    two.connect();
+    let fabric = two.fabric;
+    let Side { ia, ep, .. } = &mut two.sides[0];
+    let qp = ia
+        .ep_query(*ep)
+        .expect("the EP")
+        .qp
+        .expect("its queue pair");
+    let fault = Fault::new(
+        FaultKind::BadState,
+        "event",
+        "the peer wrote outside its range",
+    );
+    fabric.raise(0, Notice::QpError(qp, fault));
+    ia.ep_disconnect(NOW, *ep, CloseFlag::Abrupt)
+        .expect("the end");
+    ia.ep_reset(*ep).expect("a reset");
+    two.settle();
+    let Side { ia, ep, .. } = &mut two.sides[0];
+    assert_eq!(
+        ia.ep_query(*ep).map(|p| (p.state, p.qp)),
+        Ok((EpState::Unconnected, Some(qp)))
+    );
+    let own = ia.async_evd();
+    assert_eq!(ia.evd_dequeue(own), Err(DatReturn::QUEUE_EMPTY));
+}

@@ -1,0 +1,348 @@
+//! The reference model: what the manual pages say an adapter holds. It knows no queue pair, no key table and no wire.
+//!
+//! References are not counted but looked up, and nothing is optimized: it is to be read.
+
+use std::collections::VecDeque;
+
+use dat_core::provider::Region;
+use dat_core::testing::LoopHca;
+use dat_core::*;
+
+pub(crate) type LoopIa = Ia<'static, LoopHca<'static>>;
+pub(crate) type Poster = EpPoster<'static, LoopHca<'static>>;
+pub(crate) type Reaper = EvdReaper<'static, LoopHca<'static>>;
+
+pub(crate) const EPS: usize = 8;
+pub(crate) const EVDS: usize = 8;
+pub(crate) const LMRS: usize = 8;
+pub(crate) const DTOS: usize = 8;
+pub(crate) const EVENTS: usize = 128;
+
+/// Requests and receives.
+pub(crate) const REQUEST: usize = 0;
+pub(crate) const RECV: usize = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Send,
+    Write,
+    Read,
+    Recv,
+    Bind(Rmr),
+}
+
+/// Something posted whose completion has not been dequeued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dto {
+    pub(crate) cookie: u64,
+    pub(crate) op: Op,
+    pub(crate) len: u32,
+    pub(crate) suppressed: bool,
+    pub(crate) deferred: bool,
+    /// Posted in DISCONNECTED: it can only be flushed.
+    pub(crate) late: bool,
+    /// Its remote range is certainly not open: it cannot succeed.
+    pub(crate) bad: bool,
+    /// A bind whose RMR has been freed since: it completes in silence.
+    pub(crate) orphan: bool,
+    /// Ends its Endpoint had seen when it was posted.
+    pub(crate) epoch: u32,
+}
+
+impl Dto {
+    /// It may end without an event.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.suppressed && !self.late || self.orphan
+    }
+}
+
+/// A connection event that has been caused and not been dequeued: one of the kinds in the mask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expect {
+    pub(crate) kinds: u16,
+    pub(crate) evd: Evd,
+    /// It may be lost, for want of room or because the model does not know which way things went.
+    pub(crate) optional: bool,
+    pub(crate) epoch: u32,
+}
+
+pub(crate) struct EpM {
+    pub(crate) ep: Ep,
+    pub(crate) state: EpState,
+    pub(crate) pz: Option<Pz>,
+    pub(crate) recv: Option<Evd>,
+    pub(crate) request: Option<Evd>,
+    pub(crate) connect: Option<Evd>,
+    pub(crate) attr: EpAttr,
+    pub(crate) poster: Option<Poster>,
+    pub(crate) queue: [VecDeque<Dto>; 2],
+    /// Something came back unsuccessful since the last reset.
+    pub(crate) failed: [bool; 2],
+    /// Sizes of the receives posted since the last reset, and how many have come back.
+    pub(crate) room: Vec<u32>,
+    pub(crate) received: usize,
+    pub(crate) expected: VecDeque<Expect>,
+    /// The connection, or the attempt at one, and which end of it this is.
+    pub(crate) link: Option<(usize, usize)>,
+    pub(crate) epoch: u32,
+    /// Memory changed under what is posted: it may fail once there is a connection.
+    pub(crate) tainted: bool,
+    /// A graceful disconnect may hold a request slot of its own.
+    pub(crate) drained: bool,
+}
+
+impl EpM {
+    pub(crate) fn new(ep: Ep, state: EpState, attr: EpAttr) -> Self {
+        Self {
+            ep,
+            state,
+            pz: None,
+            recv: None,
+            request: None,
+            connect: None,
+            attr,
+            poster: None,
+            queue: [VecDeque::new(), VecDeque::new()],
+            failed: [false; 2],
+            room: Vec::new(),
+            received: 0,
+            expected: VecDeque::new(),
+            link: None,
+            epoch: 0,
+            drained: false,
+            tainted: false,
+        }
+    }
+
+    /// It has a zone and somewhere to complete to.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.pz.is_some() && (self.recv.is_some() || self.request.is_some())
+    }
+
+    pub(crate) fn evd(&self, direction: usize) -> Option<Evd> {
+        if direction == RECV {
+            self.recv
+        } else {
+            self.request
+        }
+    }
+
+    pub(crate) fn uses(&self, evd: Evd) -> bool {
+        [self.recv, self.request, self.connect].contains(&Some(evd))
+    }
+
+    /// Forgets everything of the life that ends with a reset.
+    pub(crate) fn rewind(&mut self) {
+        self.queue = [VecDeque::new(), VecDeque::new()];
+        self.failed = [false; 2];
+        self.room.clear();
+        self.received = 0;
+        self.link = None;
+        self.drained = false;
+        self.tainted = false;
+        self.state = EpState::Unconnected;
+    }
+
+    /// Fewest and most request or receive slots that may be taken: suppressed requests at the head may be done with.
+    pub(crate) fn outstanding(&self, direction: usize) -> (usize, usize) {
+        let queue = &self.queue[direction];
+        let silent = queue.iter().take_while(|dto| dto.is_silent());
+        let drain = usize::from(direction == REQUEST && self.drained);
+        (queue.len() - silent.count(), queue.len() + drain)
+    }
+}
+
+pub(crate) struct EvdM {
+    pub(crate) evd: Evd,
+    pub(crate) qlen: u32,
+    pub(crate) flags: EvdFlags,
+    pub(crate) reaper: Option<Reaper>,
+    pub(crate) software: VecDeque<u64>,
+    /// Completions that may lie in the device's queue, those of earlier lives included.
+    pub(crate) load: usize,
+    /// An event may have been lost.
+    pub(crate) overflow: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LmrM {
+    pub(crate) lmr: Lmr,
+    pub(crate) pz: Pz,
+    pub(crate) region: Region,
+    pub(crate) privileges: MemPriv,
+    pub(crate) lmr_context: u32,
+    pub(crate) rmr_context: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RmrM {
+    pub(crate) rmr: Rmr,
+    pub(crate) pz: Pz,
+    /// Every context it had; the last is the newest.
+    pub(crate) keys: Vec<u32>,
+    /// The LMR of the newest bind, once that has succeeded.
+    pub(crate) bound: Option<u32>,
+    /// LMRs that it may be bound to, 0 for none; the last by the newest bind.
+    pub(crate) maybe: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PspM {
+    pub(crate) psp: Psp,
+    pub(crate) port: u16,
+    pub(crate) evd: Evd,
+    pub(crate) flag: PspFlag,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CrM {
+    pub(crate) cr: Cr,
+    pub(crate) link: usize,
+    pub(crate) local_ep: Option<Ep>,
+}
+
+/// Handles that were valid once.
+#[derive(Default)]
+pub(crate) struct Dead {
+    pub(crate) pz: Vec<Pz>,
+    pub(crate) lmr: Vec<Lmr>,
+    pub(crate) rmr: Vec<Rmr>,
+    pub(crate) evd: Vec<Evd>,
+    pub(crate) ep: Vec<Ep>,
+    pub(crate) psp: Vec<Psp>,
+    pub(crate) cr: Vec<Cr>,
+}
+
+/// One adapter.
+pub(crate) struct SideM {
+    pub(crate) ia: LoopIa,
+    pub(crate) default: EpAttr,
+    pub(crate) pzs: Vec<Pz>,
+    pub(crate) lmrs: Vec<LmrM>,
+    pub(crate) rmrs: Vec<RmrM>,
+    /// Freed while a bind was under way.
+    pub(crate) retiring: Vec<RmrM>,
+    pub(crate) evds: Vec<EvdM>,
+    pub(crate) eps: Vec<EpM>,
+    pub(crate) psps: Vec<PspM>,
+    pub(crate) crs: Vec<CrM>,
+    pub(crate) dead: Dead,
+    /// Service points that were freed: requests that came to them may still wait in an Event Dispatcher.
+    pub(crate) old_psps: Vec<PspM>,
+    /// Connection events of Endpoints that are gone.
+    pub(crate) ghosts: Vec<(Ep, VecDeque<Expect>)>,
+}
+
+impl SideM {
+    pub(crate) fn new(ia: LoopIa) -> Self {
+        let async_evd = EvdM {
+            evd: ia.async_evd(),
+            qlen: 16,
+            flags: EvdFlags::ASYNC,
+            reaper: None,
+            software: VecDeque::new(),
+            load: 0,
+            overflow: false,
+        };
+        Self {
+            default: ia.ep_attr_default(),
+            ia,
+            pzs: Vec::new(),
+            lmrs: Vec::new(),
+            rmrs: Vec::new(),
+            retiring: Vec::new(),
+            evds: vec![async_evd],
+            eps: Vec::new(),
+            psps: Vec::new(),
+            crs: Vec::new(),
+            dead: Dead::default(),
+            old_psps: Vec::new(),
+            ghosts: Vec::new(),
+        }
+    }
+
+    pub(crate) fn ep(&self, ep: Ep) -> Option<&EpM> {
+        self.eps.iter().find(|m| m.ep == ep)
+    }
+
+    pub(crate) fn ep_mut(&mut self, ep: Ep) -> Option<&mut EpM> {
+        self.eps.iter_mut().find(|m| m.ep == ep)
+    }
+
+    pub(crate) fn evd(&self, evd: Evd) -> Option<&EvdM> {
+        self.evds.iter().find(|m| m.evd == evd)
+    }
+
+    pub(crate) fn evd_mut(&mut self, evd: Evd) -> Option<&mut EvdM> {
+        self.evds.iter_mut().find(|m| m.evd == evd)
+    }
+
+    pub(crate) fn takes(&self, evd: Evd, stream: EvdFlags) -> bool {
+        self.evd(evd).is_some_and(|m| m.flags.contains(stream))
+    }
+
+    pub(crate) fn lmr_of(&self, context: u32) -> Option<&LmrM> {
+        self.lmrs.iter().find(|m| m.lmr_context == context)
+    }
+
+    pub(crate) fn pz_in_use(&self, pz: Pz) -> bool {
+        self.eps.iter().any(|m| m.pz == Some(pz))
+            || self.lmrs.iter().any(|m| m.pz == pz)
+            || self.rmrs.iter().any(|m| m.pz == pz)
+    }
+
+    pub(crate) fn evd_in_use(&self, evd: Evd) -> bool {
+        self.eps.iter().any(|m| m.uses(evd)) || self.psps.iter().any(|m| m.evd == evd)
+    }
+
+    /// A reaper is out that may hold completions of the Endpoint.
+    pub(crate) fn reaper_is_out(&self, m: &EpM) -> bool {
+        self.evds
+            .iter()
+            .any(|evd| evd.reaper.is_some() && m.uses(evd.evd))
+    }
+}
+
+/// One attempt at a connection, and what became of it. End 0 is the active one.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) ends: [Option<(usize, Ep)>; 2],
+    /// Which side the address belongs to.
+    pub(crate) target: Option<usize>,
+    pub(crate) port: u16,
+    pub(crate) born: Instant,
+    pub(crate) deadline: Instant,
+    /// Its request has been dequeued.
+    pub(crate) arrived: bool,
+    /// Its request went down with an Event Dispatcher.
+    pub(crate) lost: bool,
+    pub(crate) accepted: bool,
+    pub(crate) rejected: bool,
+    /// The target may have had no listener or no room.
+    pub(crate) refusable: bool,
+    pub(crate) up: [bool; 2],
+    pub(crate) left: [bool; 2],
+    /// An operation may fail, or has.
+    pub(crate) broke: bool,
+    /// Sizes of the sends of each end.
+    pub(crate) sent: [Vec<u32>; 2],
+}
+
+/// After this long the connection manager may have given up on a silent peer.
+const PATIENCE_MS: u64 = 50;
+
+impl Link {
+    /// Nobody has said what is to become of the request.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.accepted && !self.rejected && !self.arrived && !self.left[0]
+    }
+
+    /// Its request may lie at the target without having been seen.
+    pub(crate) fn may_be_unseen(&self, side: usize) -> bool {
+        self.target == Some(side) && !self.arrived
+    }
+
+    pub(crate) fn is_old(&self, now: Instant) -> bool {
+        now.since(self.born).as_millis() as u64 >= PATIENCE_MS
+    }
+}

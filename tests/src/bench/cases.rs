@@ -1,0 +1,328 @@
+//! The cases: what one operation is, what it may cost, and what the peers pay for it.
+
+use super::golden;
+use super::limit::Limit;
+use super::loops;
+use super::measure::{BLOCK, Time, time};
+use super::puppet::Said;
+use super::stage::{Lane, Rig};
+
+const WRITE: Said = Said::Request(0x08, 1);
+const SEND: Said = Said::Request(0x0a, 1);
+const BIND: Said = Said::Request(0x25, 3);
+const MESSAGE: Said = Said::Received(64);
+
+/// What is measured in a case.
+#[derive(Clone, Copy)]
+pub enum Measured {
+    /// Something a connected Endpoint does.
+    Lane {
+        /// The completions written ahead for one block, and whether they are of receives.
+        said: Option<(Said, bool)>,
+        /// Operations under one completion.
+        per: usize,
+        /// What comes before the measured part, not counted.
+        before: Option<fn(&mut Lane, u64)>,
+        /// The measured part.
+        block: fn(&mut Lane, u64),
+        /// What comes after it, not counted.
+        after: Option<fn(&mut Lane, u64)>,
+        /// Asserts the bytes of the last block's first request.
+        golden: Option<golden::Expected>,
+    },
+    /// The same as `wr8_rt1`, by handles.
+    ByHandle,
+    /// The limit loop.
+    Limit,
+}
+
+/// One case.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// Its name, which is also its function's in [`loops`].
+    pub name: &'static str,
+    /// Operations of one block.
+    pub ops: usize,
+    /// Most instructions an operation may take; 0 where they are only reported.
+    pub goal: u32,
+    /// Most time it may take, in hundredths of the limit's; 0 where it is only reported.
+    pub time_goal: u32,
+    /// Instructions of uDAPL over libmlx5 for the same, default and single-threaded; 0 where there is no such peer.
+    pub peer: (u32, u32),
+    /// What is run.
+    pub measured: Measured,
+}
+
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+const fn lane(
+    said: Option<(Said, bool)>,
+    block: fn(&mut Lane, u64),
+    golden: Option<golden::Expected>,
+) -> Measured {
+    Measured::Lane {
+        said,
+        per: 1,
+        before: None,
+        block,
+        after: None,
+        golden,
+    }
+}
+
+const fn case(
+    name: &'static str,
+    ops: usize,
+    goal: u32,
+    peer: (u32, u32),
+    measured: Measured,
+) -> Case {
+    Case {
+        name,
+        ops,
+        goal,
+        time_goal: 0,
+        peer,
+        measured,
+    }
+}
+
+/// All of them, the limit first.
+pub const CASES: &[Case] = &[
+    case("limit", BLOCK, 0, (0, 0), Measured::Limit),
+    Case {
+        time_goal: 200,
+        ..case(
+            "wr8_rt1",
+            BLOCK,
+            200,
+            (967, 947),
+            lane(Some((WRITE, false)), loops::wr8_rt1, Some(golden::write8)),
+        )
+    },
+    case(
+        "wr256_rt1",
+        BLOCK,
+        200,
+        (935, 915),
+        lane(
+            Some((WRITE, false)),
+            loops::wr256_rt1,
+            Some(golden::write256),
+        ),
+    ),
+    case(
+        "send256_rt1",
+        BLOCK,
+        200,
+        (920, 900),
+        lane(
+            Some((SEND, false)),
+            loops::send256_rt1,
+            Some(golden::send256),
+        ),
+    ),
+    case(
+        "recv_rt1",
+        BLOCK,
+        170,
+        (738, 718),
+        lane(Some((MESSAGE, true)), loops::recv_rt1, None),
+    ),
+    case(
+        "wr8_b32",
+        BLOCK,
+        120,
+        (0, 0),
+        lane(Some((WRITE, false)), loops::wr8_b32, Some(golden::write8)),
+    ),
+    case(
+        "unsig_1of32",
+        BLOCK,
+        115,
+        (0, 0),
+        Measured::Lane {
+            said: Some((WRITE, false)),
+            per: loops::BURST as usize,
+            before: None,
+            block: loops::unsig_1of32,
+            after: None,
+            golden: None,
+        },
+    ),
+    case(
+        "post_wr8",
+        64,
+        115,
+        (544, 534),
+        Measured::Lane {
+            said: Some((WRITE, false)),
+            per: 1,
+            before: None,
+            block: loops::post_wr8,
+            after: Some(loops::deq_wr8),
+            golden: Some(golden::write8),
+        },
+    ),
+    case(
+        "deq_wr8",
+        64,
+        80,
+        (426, 416),
+        Measured::Lane {
+            said: Some((WRITE, false)),
+            per: 1,
+            before: Some(loops::post_wr8),
+            block: loops::deq_wr8,
+            after: None,
+            golden: None,
+        },
+    ),
+    case(
+        "post_recv",
+        64,
+        0,
+        (248, 238),
+        Measured::Lane {
+            said: Some((MESSAGE, true)),
+            per: 1,
+            before: None,
+            block: loops::post_recv,
+            after: Some(loops::deq_recv),
+            golden: None,
+        },
+    ),
+    case(
+        "deq_recv",
+        64,
+        0,
+        (493, 483),
+        Measured::Lane {
+            said: Some((MESSAGE, true)),
+            per: 1,
+            before: Some(loops::post_recv),
+            block: loops::deq_recv,
+            after: None,
+            golden: None,
+        },
+    ),
+    case(
+        "deq_empty",
+        BLOCK,
+        35,
+        (240, 230),
+        lane(None, loops::deq_empty, None),
+    ),
+    case(
+        "rmr_bind",
+        BLOCK,
+        300,
+        (0, 0),
+        lane(Some((BIND, false)), loops::rmr_bind, Some(golden::bind)),
+    ),
+    case("wr8_handle", BLOCK, 0, (967, 947), Measured::ByHandle),
+];
+
+/// The case of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Case> {
+    CASES.iter().find(|case| case.name == name)
+}
+
+impl Case {
+    /// Runs `blocks` blocks and the same again as a warm-up of a tenth; times the measured part.
+    ///
+    /// # Panics
+    /// If an event was not the expected one, or a WQE not of the expected bytes: then nothing was measured.
+    #[must_use]
+    pub fn run(&self, blocks: usize) -> Time {
+        let ops = self.ops as u64;
+        match self.measured {
+            Measured::Limit => {
+                let mut state = (Limit::default(), 0);
+                let time = time(
+                    &mut state,
+                    blocks,
+                    self.ops,
+                    |s| s.0.complete_ahead(self.ops),
+                    |s| {
+                        s.1 |= loops::limit(&mut s.0, ops);
+                    },
+                    |_| (),
+                );
+                assert_eq!(state.1, 0, "{}: a wrong completion", self.name);
+                time
+            }
+            Measured::ByHandle => {
+                let (mut rig, lane) = Rig::detached();
+                let handles = rig.give_back(lane);
+                let mut state = (rig, handles);
+                let time = time(
+                    &mut state,
+                    blocks,
+                    self.ops,
+                    |s| s.1.sent.say(WRITE, self.ops),
+                    |s| {
+                        loops::wr8_handle(&mut s.0.ias[0], &mut s.1, ops);
+                    },
+                    |_| (),
+                );
+                assert_eq!(state.1.wrong, 0, "{}: a wrong event", self.name);
+                time
+            }
+            Measured::Lane {
+                said,
+                per,
+                before,
+                block,
+                after,
+                golden,
+            } => {
+                let (_rig, mut lane) = Rig::detached();
+                let time = time(
+                    &mut lane,
+                    blocks,
+                    self.ops,
+                    |lane| {
+                        match said {
+                            Some((said, false)) if per == 1 => lane.sent.say(said, self.ops),
+                            Some((said, false)) => lane.sent.say_every(said, per, self.ops / per),
+                            Some((said, true)) => lane.got.say(said, self.ops),
+                            None => {}
+                        }
+                        if let Some(before) = before {
+                            before(lane, ops);
+                        }
+                    },
+                    |lane| block(lane, ops),
+                    |lane| {
+                        if let Some(after) = after {
+                            after(lane, ops);
+                        }
+                    },
+                );
+                assert_eq!(lane.wrong, 0, "{}: a wrong event", self.name);
+                if let Some(expected) = golden {
+                    golden::check(self.name, &lane, expected);
+                }
+                time
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_runs_and_reaps_what_it_posted() {
+        for case in CASES {
+            let _ = case.run(10);
+        }
+    }
+}

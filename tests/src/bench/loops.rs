@@ -1,0 +1,239 @@
+//! What is measured: each function here is one block of operations, and callgrind counts from its entry to its return.
+//!
+//! The functions are never inlined, so that they have a beginning and an end; what they call is inlined as in any program.
+//! Arguments pass through `black_box`, so that nothing of a call can be known before it is made. Of each event, cookie and
+//! status are compared with what is expected: that belongs to the operation.
+
+use std::hint::black_box;
+
+use dat_core::{CompletionFlags, DtoEvent, Event, Ia, MemPriv};
+
+use super::limit::Limit;
+use super::stage::{Driver, Handles, Lane};
+
+const NONE: CompletionFlags = CompletionFlags::empty();
+/// Turns a counter into a cookie.
+pub const COOKIE: u64 = 0x5eed_0000_0000_0000;
+/// Operations of a burst.
+pub const BURST: u64 = 32;
+
+/// 0 if it is that event's cookie and all went well.
+macro_rules! check {
+    ($event:expr, $cookie:expr) => {
+        match $event {
+            Ok(Event::Dto(DtoEvent { cookie, status, .. })) => (cookie ^ $cookie) | status as u64,
+            Ok(_) | Err(_) => 1,
+        }
+    };
+}
+
+/// RDMA write of 8 bytes, inline, and its event.
+#[inline(never)]
+pub fn wr8_rt1(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for n in 0..ops {
+        let cookie = n ^ COOKIE;
+        let posted =
+            lane.poster
+                .post_rdma_write(black_box(&lane.word), cookie, black_box(&lane.far), NONE);
+        wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
+    }
+    lane.wrong |= wrong;
+}
+
+/// RDMA write of 256 bytes by reference, and its event.
+#[inline(never)]
+pub fn wr256_rt1(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for n in 0..ops {
+        let cookie = n ^ COOKIE;
+        let posted =
+            lane.poster
+                .post_rdma_write(black_box(&lane.piece), cookie, black_box(&lane.far), NONE);
+        wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
+    }
+    lane.wrong |= wrong;
+}
+
+/// Send of 256 bytes by reference, and its event.
+#[inline(never)]
+pub fn send256_rt1(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for n in 0..ops {
+        let cookie = n ^ COOKIE;
+        let posted = lane.poster.post_send(black_box(&lane.piece), cookie, NONE);
+        wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
+    }
+    lane.wrong |= wrong;
+}
+
+/// Receive of 256 bytes, and its event.
+#[inline(never)]
+pub fn recv_rt1(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for n in 0..ops {
+        let cookie = n ^ COOKIE;
+        let posted = lane.poster.post_recv(black_box(&lane.piece), cookie, NONE);
+        wrong |= u64::from(posted.is_err()) | check!(lane.receives.dequeue(), cookie);
+    }
+    lane.wrong |= wrong;
+}
+
+/// The posting half of [`wr8_rt1`].
+#[inline(never)]
+pub fn post_wr8(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for n in 0..ops {
+        let posted = lane.poster.post_rdma_write(
+            black_box(&lane.word),
+            n ^ COOKIE,
+            black_box(&lane.far),
+            NONE,
+        );
+        wrong |= u64::from(posted.is_err());
+    }
+    lane.wrong |= wrong;
+}
+
+/// The reaping half of [`wr8_rt1`].
+#[inline(never)]
+pub fn deq_wr8(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for n in 0..ops {
+        wrong |= check!(lane.requests.dequeue(), n ^ COOKIE);
+    }
+    lane.wrong |= wrong;
+}
+
+/// The posting half of [`recv_rt1`].
+#[inline(never)]
+pub fn post_recv(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for n in 0..ops {
+        let posted = lane
+            .poster
+            .post_recv(black_box(&lane.piece), n ^ COOKIE, NONE);
+        wrong |= u64::from(posted.is_err());
+    }
+    lane.wrong |= wrong;
+}
+
+/// The reaping half of [`recv_rt1`].
+#[inline(never)]
+pub fn deq_recv(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for n in 0..ops {
+        wrong |= check!(lane.receives.dequeue(), n ^ COOKIE);
+    }
+    lane.wrong |= wrong;
+}
+
+/// Bursts of RDMA writes of 8 bytes under one doorbell, then their events.
+#[inline(never)]
+pub fn wr8_b32(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for burst in 0..ops / BURST {
+        for n in 0..BURST {
+            let cookie = (burst * BURST + n) ^ COOKIE;
+            let flags = CompletionFlags::DEFER;
+            let posted = lane.poster.post_rdma_write(
+                black_box(&lane.word),
+                cookie,
+                black_box(&lane.far),
+                flags,
+            );
+            wrong |= u64::from(posted.is_err());
+        }
+        lane.poster.ring();
+        for n in 0..BURST {
+            wrong |= check!(lane.requests.dequeue(), (burst * BURST + n) ^ COOKIE);
+        }
+    }
+    lane.wrong |= wrong;
+}
+
+/// Bursts of RDMA writes of 8 bytes, all but the last without a completion; one event a burst.
+#[inline(never)]
+pub fn unsig_1of32(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for burst in 0..ops / BURST {
+        let quiet = CompletionFlags::DEFER.union(CompletionFlags::SUPPRESS);
+        for n in 1..BURST {
+            let posted =
+                lane.poster
+                    .post_rdma_write(black_box(&lane.word), n, black_box(&lane.far), quiet);
+            wrong |= u64::from(posted.is_err());
+        }
+        let cookie = burst ^ COOKIE;
+        let posted =
+            lane.poster
+                .post_rdma_write(black_box(&lane.word), cookie, black_box(&lane.far), NONE);
+        wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
+    }
+    lane.wrong |= wrong;
+}
+
+/// Dequeue of an empty Event Dispatcher.
+#[inline(never)]
+pub fn deq_empty(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for _ in 0..ops {
+        wrong |= u64::from(lane.requests.dequeue().is_ok());
+    }
+    lane.wrong |= wrong;
+}
+
+/// Bind of a window to 256 bytes, and its event.
+#[inline(never)]
+pub fn rmr_bind(lane: &mut Lane, ops: u64) {
+    let mut wrong = 0;
+    for n in 0..ops {
+        let cookie = n ^ COOKIE;
+        let bound = lane.poster.rmr_bind(
+            lane.rmr,
+            black_box(&lane.piece[0]),
+            MemPriv::REMOTE_WRITE,
+            cookie,
+            NONE,
+        );
+        wrong |= u64::from(bound.is_err());
+        wrong |= match lane.requests.dequeue() {
+            Ok(Event::RmrBind {
+                cookie: c, status, ..
+            }) => (c ^ cookie) | status as u64,
+            Ok(_) | Err(_) => 1,
+        };
+    }
+    lane.wrong |= wrong;
+}
+
+/// [`wr8_rt1`] by handle.
+#[inline(never)]
+pub fn wr8_handle(ia: &mut Ia<'static, Driver>, lane: &mut Handles, ops: u64) {
+    let mut wrong = 0;
+    for n in 0..ops {
+        let cookie = n ^ COOKIE;
+        let (ep, evd) = black_box((lane.ep, lane.evd));
+        let posted = ia.ep_post_rdma_write(
+            ep,
+            black_box(&lane.word),
+            cookie,
+            black_box(&lane.far),
+            NONE,
+        );
+        wrong |= u64::from(posted.is_err()) | check!(ia.evd_dequeue(evd), cookie);
+    }
+    lane.wrong |= wrong;
+}
+
+/// The limit.
+#[inline(never)]
+pub fn limit(limit: &mut Limit, ops: u64) -> u64 {
+    let mut wrong = 0;
+    for n in 0..ops {
+        let cookie = n ^ COOKIE;
+        limit.post(black_box(0x1000), black_box(7), black_box(n), cookie);
+        wrong |= limit.poll().map_or(1, |c| c ^ cookie);
+    }
+    wrong
+}

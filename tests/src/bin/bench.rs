@@ -1,0 +1,85 @@
+//! `cargo xtask bench` runs this: one case for callgrind to count, or all of them against the clock.
+//!
+//! Output is one record a line, its fields separated by tabs, the first field its kind.
+#![expect(clippy::print_stdout, reason = "a program that tells what it measured")]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use dat_tests::bench::{cases, economy, sizes, threads};
+
+#[derive(Parser)]
+#[command(about = "Benchmarks of the data path; see `cargo xtask bench`")]
+struct Options {
+    /// List the cases: name, operations of a block, goal, time goal in hundredths, the two peer figures
+    #[arg(long)]
+    list: bool,
+    /// Run one case
+    #[arg(long)]
+    case: Option<String>,
+    /// Operations of that case, rounded up to whole blocks
+    #[arg(long, default_value_t = 2048)]
+    ops: usize,
+    /// Time all cases and the limit
+    #[arg(long)]
+    time: bool,
+    /// Blocks of each case under `--time`
+    #[arg(long, default_value_t = 4001)]
+    blocks: usize,
+    /// Count what the device does
+    #[arg(long)]
+    economy: bool,
+    /// Bytes of state
+    #[arg(long)]
+    sizes: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if options.list {
+        for case in cases::CASES {
+            let (mt, st) = case.peer;
+            println!(
+                "case\t{}\t{}\t{}\t{}\t{mt}\t{st}",
+                case.name, case.ops, case.goal, case.time_goal
+            );
+        }
+    }
+    if let Some(name) = &options.case {
+        let Some(case) = cases::find(name) else {
+            eprintln!("error: there is no case {name}; --list lists them");
+            return ExitCode::FAILURE;
+        };
+        let blocks = options.ops.div_ceil(case.ops);
+        let _ = case.run(blocks);
+        // With the blocks of the warm-up.
+        println!("ran\t{name}\t{}", (blocks + blocks / 10) * case.ops);
+    }
+    if options.time {
+        threads::pin(0);
+        for case in cases::CASES {
+            let time = case.run(options.blocks);
+            println!(
+                "time\t{}\t{:.3}\t{:.3}\t{:.3}",
+                case.name, time.median, time.p10, time.p90
+            );
+        }
+        let both = threads::measure(options.blocks);
+        println!("threads\tlimit\t{:.3}\t{:.3}", both.limit[0], both.limit[1]);
+        println!("threads\twr8_rt1\t{:.3}\t{:.3}", both.wr8[0], both.wr8[1]);
+    }
+    if options.economy {
+        for one in economy::all() {
+            println!(
+                "economy\t{}\t{:.3}\t{:.1}\t{:.3}\t{:.3}\t{:.3}",
+                one.name, one.mmio_stores, one.bf_bytes, one.dma_reads, one.dma_writes, one.cqes
+            );
+        }
+    }
+    if options.sizes {
+        for (name, bytes, goal) in sizes::all() {
+            println!("size\t{name}\t{bytes}\t{goal}");
+        }
+    }
+    ExitCode::SUCCESS
+}

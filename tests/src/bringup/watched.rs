@@ -1,0 +1,168 @@
+//! A platform with a lens over its registers and a limit to patience.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hca_mlx5::platform::{Platform, Span};
+
+use crate::host::inproc::{Slot, lock};
+
+/// What a register read gives: offset and the value as a number, in; the number to give, out.
+type Lens<'s> = Box<dyn FnMut(usize, u32) -> u32 + Send + 's>;
+
+/// More than this many waits in one test mean that the driver waits for ever.
+const PATIENCE: u64 = 20_000_000;
+
+/// The slot, with its registers seen through a lens.
+pub struct Watched<'s> {
+    /// What is watched.
+    pub slot: &'s Slot,
+    lens: Mutex<Option<Lens<'s>>>,
+    waits: AtomicU64,
+    reads: AtomicU64,
+}
+
+impl std::fmt::Debug for Watched<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watched")
+            .field("waits", &self.waits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'s> Watched<'s> {
+    /// Registers read as they are.
+    #[must_use]
+    pub fn new(slot: &'s Slot) -> Self {
+        Self {
+            slot,
+            lens: Mutex::new(None),
+            waits: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+        }
+    }
+
+    /// From now on registers read as `lens` says.
+    pub fn look(&self, lens: impl FnMut(usize, u32) -> u32 + Send + 's) {
+        *lock(&self.lens) = Some(Box::new(lens));
+    }
+
+    /// Registers read as they are again.
+    pub fn clear(&self) {
+        *lock(&self.lens) = None;
+    }
+
+    /// Register reads so far.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+}
+
+impl Platform for Watched<'_> {
+    const WRITE_COMBINING: bool = Slot::WRITE_COMBINING;
+
+    fn bar_len(&self) -> usize {
+        self.slot.bar_len()
+    }
+
+    fn read32(&self, offset: usize) -> u32 {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let value = u32::from_be(self.slot.read32(offset));
+        let seen = match lock(&self.lens).as_mut() {
+            Some(lens) => lens(offset, value),
+            None => value,
+        };
+        seen.to_be()
+    }
+
+    fn write32(&self, offset: usize, value: u32) {
+        self.slot.write32(offset, value);
+    }
+
+    fn write64(&self, offset: usize, value: u64) {
+        self.slot.write64(offset, value);
+    }
+
+    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+        self.slot.write_block(offset, block);
+    }
+
+    fn arena_len(&self) -> usize {
+        self.slot.arena_len()
+    }
+
+    fn arena_addr(&self) -> u64 {
+        self.slot.arena_addr()
+    }
+
+    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+        self.slot.alloc(len, align)
+    }
+
+    fn free(&self, span: Span) {
+        self.slot.free(span);
+    }
+
+    fn iova(&self, offset: usize) -> Option<(u64, usize)> {
+        self.slot.iova(offset)
+    }
+
+    fn load32(&self, offset: usize) -> u32 {
+        self.slot.load32(offset)
+    }
+
+    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
+        self.slot.load_words(offset)
+    }
+
+    fn store32(&self, offset: usize, value: u32) {
+        self.slot.store32(offset, value);
+    }
+
+    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
+        self.slot.store_words(offset, words);
+    }
+
+    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
+        self.slot.read_bytes(offset, to);
+    }
+
+    fn write_bytes(&self, offset: usize, from: &[u8]) {
+        self.slot.write_bytes(offset, from);
+    }
+
+    fn pages_take(&self, to: &mut [u64]) -> usize {
+        self.slot.pages_take(to)
+    }
+
+    fn pages_return(&self, pages: &[u64]) -> usize {
+        self.slot.pages_return(pages)
+    }
+
+    fn before_doorbell(&self) {
+        self.slot.before_doorbell();
+    }
+
+    fn after_ownership(&self) {
+        self.slot.after_ownership();
+    }
+
+    fn after_mmio(&self) {
+        self.slot.after_mmio();
+    }
+
+    fn now(&self) -> u64 {
+        self.slot.now()
+    }
+
+    fn relax(&self) {
+        let waits = self.waits.fetch_add(1, Ordering::Relaxed);
+        assert!(waits < PATIENCE, "the driver waits for ever");
+        self.slot.relax();
+    }
+
+    fn entropy(&self) -> u64 {
+        self.slot.entropy()
+    }
+}
