@@ -1,0 +1,257 @@
+//! The fences have teeth: a host that ignores one of them makes a plain transfer go wrong, every time.
+//!
+//! The in-process host lets stores and device writes cross only at the fences, so a driver that forgets one is found out.
+//! This is the proof: the same transfer with every fence, and with one of them taken away under the driver's feet.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "test code: a panic here is a failed test with a line number"
+)]
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use dat_core::{
+    CloseFlag, CompletionFlags, DtoStatus, Event, EvdFlags, Ia, Instant, LmrParam, LmrTriplet, MemPriv, PspFlag, Qos,
+    RmrTriplet, Storage,
+};
+use dat_tests::host::inproc::Slot;
+use dat_tests::pair::Stage;
+use dat_tests::play::contents;
+use hca_mlx5::Mlx5;
+use hca_mlx5::dma::Buffer;
+use hca_mlx5::platform::{Platform, Span};
+
+/// Which fence does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Without {
+    Nothing = 0,
+    BeforeDoorbell = 1,
+    AfterOwnership = 2,
+}
+
+/// A slot whose machine ignores a fence.
+#[derive(Debug)]
+struct Unfenced<'a> {
+    slot: &'a Slot,
+    without: AtomicU8,
+}
+
+impl Unfenced<'_> {
+    fn lacks(&self, fence: Without) -> bool {
+        self.without.load(Ordering::Relaxed) == fence as u8
+    }
+}
+
+impl Platform for Unfenced<'_> {
+    const WRITE_COMBINING: bool = Slot::WRITE_COMBINING;
+
+    fn bar_len(&self) -> usize {
+        self.slot.bar_len()
+    }
+    fn read32(&self, offset: usize) -> u32 {
+        self.slot.read32(offset)
+    }
+    fn write32(&self, offset: usize, value: u32) {
+        self.slot.write32(offset, value);
+    }
+    fn write64(&self, offset: usize, value: u64) {
+        self.slot.write64(offset, value);
+    }
+    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+        self.slot.write_block(offset, block);
+    }
+    fn arena_len(&self) -> usize {
+        self.slot.arena_len()
+    }
+    fn arena_addr(&self) -> u64 {
+        self.slot.arena_addr()
+    }
+    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+        self.slot.alloc(len, align)
+    }
+    fn free(&self, span: Span) {
+        self.slot.free(span);
+    }
+    fn iova(&self, offset: usize) -> Option<(u64, usize)> {
+        self.slot.iova(offset)
+    }
+    fn load32(&self, offset: usize) -> u32 {
+        self.slot.load32(offset)
+    }
+    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
+        self.slot.load_words(offset)
+    }
+    fn store32(&self, offset: usize, value: u32) {
+        self.slot.store32(offset, value);
+    }
+    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
+        self.slot.store_words(offset, words);
+    }
+    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
+        self.slot.read_bytes(offset, to);
+    }
+    fn write_bytes(&self, offset: usize, from: &[u8]) {
+        self.slot.write_bytes(offset, from);
+    }
+    fn pages_take(&self, to: &mut [u64]) -> usize {
+        self.slot.pages_take(to)
+    }
+    fn pages_return(&self, pages: &[u64]) -> usize {
+        self.slot.pages_return(pages)
+    }
+    fn before_doorbell(&self) {
+        if !self.lacks(Without::BeforeDoorbell) {
+            self.slot.before_doorbell();
+        }
+    }
+    fn after_ownership(&self) {
+        if !self.lacks(Without::AfterOwnership) {
+            self.slot.after_ownership();
+        }
+    }
+    fn after_mmio(&self) {
+        self.slot.after_mmio();
+    }
+    fn now(&self) -> u64 {
+        self.slot.now()
+    }
+    fn relax(&self) {
+        self.slot.relax();
+    }
+    fn entropy(&self) -> u64 {
+        self.slot.entropy()
+    }
+}
+
+type Driver<'s> = Mlx5<'s, Unfenced<'s>>;
+type Room<'s> = Storage<Driver<'s>, 2, 8, 4, 64>;
+
+const LEN: usize = 1500;
+const ROUNDS: u64 = 8;
+const NONE: CompletionFlags = CompletionFlags::empty();
+
+/// A few messages from one side to the other and back, over hosts that lack a fence once the connection is there. What
+/// went wrong, if anything did.
+fn transfer(seed: u64, without: Without) -> Result<(), String> {
+    let stage = Stage { seed, ..Stage::default() };
+    let (world, slots) = stage.plug(&mut |_, wire| wire);
+    let hosts = slots.each_ref().map(|slot| Unfenced { slot, without: AtomicU8::new(0) });
+    let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
+    let now = || Instant::from_nanos(world.now());
+    let [a, b] = &mut rooms;
+    let open = |side: usize, room| {
+        let driver = Driver::open(&hosts[side], &stage.config(None)).unwrap();
+        Ia::open(driver, room, stage.net(side), now(), seed).unwrap()
+    };
+    let mut ias = [open(0, a), open(1, b)];
+    let turn = |ias: &mut [Ia<'_, Driver<'_>>; 2]| {
+        let now = now();
+        ias.iter_mut().for_each(|ia| drop(ia.advance(now)));
+        world.turn_by(5_000);
+    };
+    let mut made = Vec::new();
+    for (side, ia) in ias.iter_mut().enumerate() {
+        let pz = ia.pz_create().unwrap();
+        let dto = ia.evd_create(128, EvdFlags::DTO).unwrap();
+        let conn = ia.evd_create(8, EvdFlags::CONNECTION | EvdFlags::CR).unwrap();
+        let ep = ia.ep_create(Some(pz), Some(dto), Some(dto), Some(conn), None).unwrap();
+        let mem = Buffer::zeroed(&hosts[side], 4 * LEN).unwrap();
+        let lmr = ia.lmr_create(pz, mem.region(), MemPriv::ALL).unwrap();
+        made.push((dto, conn, ep, mem, lmr));
+    }
+    ias[1].psp_create(9, made[1].1, PspFlag::Consumer).unwrap();
+    ias[0].ep_connect(now(), made[0].2, stage.address(1), 9, Duration::from_secs(5), b"", Qos::BestEffort).unwrap();
+    let mut up = 0;
+    while up < 2 {
+        for side in 0..2 {
+            match ias[side].evd_dequeue(made[side].1) {
+                Ok(Event::ConnectionRequest { cr, .. }) => ias[1].cr_accept(now(), cr, Some(made[1].2), b"").unwrap(),
+                Ok(Event::Established(_)) => up += 1,
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => {}
+            }
+        }
+        turn(&mut ias);
+    }
+
+    let seg = |lmr: &LmrParam, at: usize| {
+        [LmrTriplet { addr: lmr.region.addr + at as u64, len: 1500, context: lmr.lmr_context }]
+    };
+    let far = |lmr: &LmrParam, at: usize| RmrTriplet { addr: lmr.region.addr + at as u64, len: 1500, context: lmr.rmr_context };
+    let mut run = || {
+        hosts.iter().for_each(|host| host.without.store(without as u8, Ordering::Relaxed));
+        for round in 0..ROUNDS {
+            for side in 0..2 {
+                let peer = 1 - side;
+                let n = u32::try_from(round).unwrap() * 4 + u32::try_from(side).unwrap();
+                ias[peer].ep_post_recv(made[peer].2, &seg(&made[peer].4, 0), round, NONE).unwrap();
+                made[side].3.copy_in(LEN, &contents(n, LEN));
+                ias[side].ep_post_send(made[side].2, &seg(&made[side].4, LEN), round, NONE).unwrap();
+                let (own, there) = (seg(&made[side].4, 3 * LEN), far(&made[peer].4, LEN));
+                ias[side].ep_post_rdma_read(made[side].2, &own, round, &there, NONE).unwrap();
+                let mut left = [2, 2];
+                left[peer] = 1;
+                let end = now() + Duration::from_millis(500);
+                while left != [0, 0] {
+                    if now() > end {
+                        return Err(format!("round {round}: {left:?} completions are missing"));
+                    }
+                    for side in 0..2 {
+                        match ias[side].evd_dequeue(made[side].0) {
+                            Ok(Event::Dto(dto)) if dto.status == DtoStatus::Success && dto.cookie == round => {
+                                if left[side] == 0 {
+                                    return Err(format!("round {round}: {dto:?} too many"));
+                                }
+                                left[side] -= 1;
+                            }
+                            Ok(other) => return Err(format!("round {round}: {other:?}")),
+                            Err(_) => {}
+                        }
+                    }
+                    turn(&mut ias);
+                }
+                // No fence here: the completion that was dequeued is the point of order.
+                let mut got = vec![0; LEN];
+                made[peer].3.copy_out(0, &mut got);
+                if got != contents(n, LEN) {
+                    return Err(format!("round {round}: side {peer} sees other bytes than were sent"));
+                }
+            }
+        }
+        for (side, slot) in slots.iter().enumerate() {
+            if let Some(complaint) = slot.hca().complaints().first() {
+                return Err(format!("the model of side {side} complains: {complaint}"));
+            }
+        }
+        Ok(())
+    };
+    let result = run();
+    hosts.iter().for_each(|host| host.without.store(0, Ordering::Relaxed));
+    ias.iter_mut().for_each(|ia| drop(ia.close(now(), CloseFlag::Abrupt)));
+    result
+}
+
+#[test]
+fn with_every_fence_it_works() {
+    for seed in 0..5 {
+        assert_eq!(transfer(seed, Without::Nothing), Ok(()));
+    }
+}
+
+#[test]
+fn without_the_fence_before_the_doorbell_it_never_does() {
+    for seed in 0..5 {
+        let first = transfer(seed, Without::BeforeDoorbell).unwrap_err();
+        assert_eq!(transfer(seed, Without::BeforeDoorbell).unwrap_err(), first, "the same each time");
+    }
+}
+
+#[test]
+fn without_the_fence_after_ownership_it_never_does() {
+    for seed in 0..5 {
+        let first = transfer(seed, Without::AfterOwnership).unwrap_err();
+        assert_eq!(transfer(seed, Without::AfterOwnership).unwrap_err(), first, "the same each time");
+    }
+}
