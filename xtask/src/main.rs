@@ -66,7 +66,6 @@ fn verb() -> Result<ExitCode> {
             let status = run::cargo()
                 .args([
                     "run",
-                    "--quiet",
                     "--release",
                     "-p",
                     "dat-tests",

@@ -16,7 +16,7 @@ pub(crate) fn test() -> Result<()> {
         command.args(args);
         command
     };
-    run::quiet(cargo(&["fmt", "--all", "--check"]))?;
+    run::quiet(cargo(&["fmt", "--all", "--", "--check", "-l"]))?;
     tidy::tidy()?;
     let mut clippy = cargo(&[
         "clippy",
@@ -35,7 +35,7 @@ pub(crate) fn test() -> Result<()> {
         "--no-deps",
         "--document-private-items",
     ]);
-    doc.env("RUSTDOCFLAGS", "-D warnings");
+    doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
     run::quiet(doc)?;
 
     let mut tests = cargo(&[

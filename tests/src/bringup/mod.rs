@@ -1,7 +1,7 @@
 //! One card in one slot, and the driver brought up on it alone: the rig of the bring-up, mute-device and fault tests.
 //!
 //! [`Rig`] is the slot; [`Watched`] stands between it and the driver, changes what registers read, and ends a test whose
-//! driver asks the same question for ever; [`journey`] makes and destroys one of everything the provider has.
+//! driver asks the same question for ever; [`journey()`] makes and destroys one of everything the provider has.
 
 mod journey;
 mod watched;
