@@ -1,4 +1,6 @@
 //! Connections at DAT level over the driver and the model: what is said, what is lost, what ends, and who may end it.
+//!
+//! Long because it is a list: many short tests over one harness, and one binary less to link.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,

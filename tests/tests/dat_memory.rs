@@ -1,4 +1,6 @@
 //! Memory at DAT level over the driver and the model: what a key opens, to whom, how far and how long.
+//!
+//! Long because it is a list: many short tests over one harness, and one binary less to link.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

@@ -1,4 +1,6 @@
 //! Data transfer at DAT level, over the driver and the model: every kind, size, MTU and segment list, contents verified.
+//!
+//! Long because it is a list: many short tests over one harness, and one binary less to link.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
