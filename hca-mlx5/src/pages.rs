@@ -28,6 +28,9 @@ pub(crate) const BATCH: usize = 512;
 
 /// A take is given up after so long without a single page.
 const NO_PROGRESS: Duration = Duration::from_secs(5);
+/// And so many empty answers in a row: one command of real firmware may take seconds by itself, so that time alone would
+/// stop a firmware that is only slow.
+const EMPTY_ANSWERS: u32 = 8;
 
 /// Bytes of a MANAGE_PAGES message of a whole batch.
 const MESSAGE: usize = ManagePagesIn::SIZE + 8 * BATCH;
@@ -187,6 +190,7 @@ impl<P: Platform> Device<'_, P> {
         let platform = self.platform;
         let mut left = count;
         let mut deadline = Instant::from_nanos(platform.now()) + NO_PROGRESS;
+        let mut empty = 0;
         while left > 0 {
             let want = BATCH.min(left as usize);
             let mut input = self.page_head(want);
@@ -227,7 +231,11 @@ impl<P: Platform> Device<'_, P> {
             let now = Instant::from_nanos(platform.now());
             if got > 0 {
                 deadline = now + NO_PROGRESS;
-            } else if now >= deadline {
+                empty = 0;
+                continue;
+            }
+            empty += 1;
+            if now >= deadline && empty >= EMPTY_ANSWERS {
                 return Err(Fault::new(
                     FaultKind::Timeout,
                     Opcode::ManagePages.name(),
@@ -237,9 +245,8 @@ impl<P: Platform> Device<'_, P> {
                 .advise(
                     "an object still uses them; destroy all before closing, or reset the device",
                 ));
-            } else {
-                platform.relax();
             }
+            platform.relax();
         }
         Ok(())
     }

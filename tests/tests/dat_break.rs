@@ -1,15 +1,18 @@
 //! What breaks at DAT level, how it is told, and that everything comes back: one terminal event after all that was posted.
 #![expect(
-    clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::type_complexity,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
     reason = "test code: a panic here is a failed test with a line number"
 )]
 
 use std::time::Duration;
 
 use dat_core::{
-    AsyncEvent, CloseFlag, DtoOperation, DtoStatus, Ep, EpState, Event, EvdFlags, FaultKind, RmrTriplet,
+    AsyncEvent, CloseFlag, DtoOperation, DtoStatus, Ep, EpState, EvdFlags, Event, FaultKind,
+    RmrTriplet,
 };
 use dat_tests::host::inproc::enable;
 use dat_tests::pair::{Room, Stage};
@@ -34,7 +37,10 @@ fn to_the_end(play: &mut Play<'_>, side: usize, ep: Ep) -> (Vec<(u64, DtoStatus)
 }
 
 fn merged() -> Scene {
-    Scene { merged: true, ..Scene::default() }
+    Scene {
+        merged: true,
+        ..Scene::default()
+    }
 }
 
 /// The requests among completions, and the receives; the cookies of receives begin at 1000.
@@ -52,7 +58,10 @@ fn an_access_outside_with_work_outstanding_on_both_sides() {
             }
             (0..5).for_each(|n| play.write(me, 0, 3000, n));
             (5..8).for_each(|n| play.send(me, 0, 64, n));
-            let outside = RmrTriplet { addr: play.far(peer, 0, 0).addr + (64 << 10) - 1, ..play.far(peer, 0, 2) };
+            let outside = RmrTriplet {
+                addr: play.far(peer, 0, 0).addr + (64 << 10) - 1,
+                ..play.far(peer, 0, 2)
+            };
             play.write_to(me, 0, 2, outside, 8);
             (9..12).for_each(|n| play.write(me, 0, 3000, n));
             (12..15).for_each(|n| play.send(me, 0, 64, n));
@@ -66,20 +75,44 @@ fn an_access_outside_with_work_outstanding_on_both_sides() {
                 8 => DtoStatus::ErrRemoteAccess,
                 _ => DtoStatus::ErrFlushed,
             };
-            assert_eq!(requests, (0..16).map(|n| (n, wanted(n))).collect::<Vec<_>>());
-            assert_eq!(receives, (1000..1020).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>());
+            assert_eq!(
+                requests,
+                (0..16).map(|n| (n, wanted(n))).collect::<Vec<_>>()
+            );
+            assert_eq!(
+                receives,
+                (1000..1020)
+                    .map(|n| (n, DtoStatus::ErrFlushed))
+                    .collect::<Vec<_>>()
+            );
             let (said, end) = to_the_end(play, peer, yours);
             assert!(matches!(end, Event::Broken(_) | Event::Disconnected(_)));
-            let wanted = |n| if n < 1003 { DtoStatus::Success } else { DtoStatus::ErrFlushed };
-            assert_eq!(said, (1000..1020).map(|n| (n, wanted(n))).collect::<Vec<_>>());
+            let wanted = |n| {
+                if n < 1003 {
+                    DtoStatus::Success
+                } else {
+                    DtoStatus::ErrFlushed
+                }
+            };
+            assert_eq!(
+                said,
+                (1000..1020).map(|n| (n, wanted(n))).collect::<Vec<_>>()
+            );
             play.quiet(2 * SECOND);
-            assert_eq!((play.state(0), play.state(1)), (EpState::Disconnected, EpState::Disconnected));
+            assert_eq!(
+                (play.state(0), play.state(1)),
+                (EpState::Disconnected, EpState::Disconnected)
+            );
             let cause = play.pair.ias[me].ep_cause(mine).unwrap().unwrap();
             let words = cause.to_string();
             let qpn = play.pair.ias[me].ep_query(mine).unwrap().qp.unwrap().number;
             assert!(words.contains(&format!("{qpn:#x}")), "{words}");
             // The device's own codes: remote access error, and what the vendor adds.
-            assert_eq!((cause.status, cause.syndrome != 0), (0x13, true), "{cause:?}");
+            assert_eq!(
+                (cause.status, cause.syndrome != 0),
+                (0x13, true),
+                "{cause:?}"
+            );
         });
     }
 }
@@ -87,7 +120,10 @@ fn an_access_outside_with_work_outstanding_on_both_sides() {
 #[test]
 fn posts_after_the_break_come_back_in_order() {
     merged().connected(|play| {
-        let wrong = RmrTriplet { context: 0, ..play.far(1, 0, 8) };
+        let wrong = RmrTriplet {
+            context: 0,
+            ..play.far(1, 0, 8)
+        };
         play.write_to(0, 0, 8, wrong, 0);
         let ep = play.sides[0].ep;
         to_the_end(play, 0, ep);
@@ -99,8 +135,19 @@ fn posts_after_the_break_come_back_in_order() {
             let evd = play.sides[0].request;
             let said: Vec<_> = (0..20).map(|_| ending(&play.event(0, evd))).collect();
             let (requests, receives) = halves(&said);
-            assert_eq!(requests, (0..10).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>(), "{round}");
-            assert_eq!(receives, (1000..1010).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>());
+            assert_eq!(
+                requests,
+                (0..10)
+                    .map(|n| (n, DtoStatus::ErrFlushed))
+                    .collect::<Vec<_>>(),
+                "{round}"
+            );
+            assert_eq!(
+                receives,
+                (1000..1010)
+                    .map(|n| (n, DtoStatus::ErrFlushed))
+                    .collect::<Vec<_>>()
+            );
         }
         play.ended_quietly();
     });
@@ -124,9 +171,14 @@ fn one_broken_connection_leaves_the_others_alone() {
     Scene::default().connected(|play| {
         let (a, b) = (play.endpoint(0), play.endpoint(1));
         play.connect_eps(a, b);
-        let wrong = RmrTriplet { context: 0, ..play.far(1, 0, 8) };
+        let wrong = RmrTriplet {
+            context: 0,
+            ..play.far(1, 0, 8)
+        };
         let own = [play.seg(0, 0, 8)];
-        play.pair.ias[0].ep_post_rdma_write(a, &own, 77, &wrong, NONE).unwrap();
+        play.pair.ias[0]
+            .ep_post_rdma_write(a, &own, 77, &wrong, NONE)
+            .unwrap();
         play.traffic_around(77);
         assert_eq!(play.connection(0), Event::Broken(a));
         let end = play.connection(1);
@@ -147,7 +199,10 @@ impl Around for Play<'_> {
         let mut said = self.requests(0, 11);
         let at = said.iter().position(|s| s.0 == bad).unwrap();
         assert_eq!(said.remove(at), (bad, DtoStatus::ErrRemoteAccess));
-        assert_eq!(said, (0..10).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>());
+        assert_eq!(
+            said,
+            (0..10).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>()
+        );
     }
 }
 
@@ -155,7 +210,10 @@ impl Around for Play<'_> {
 fn a_graceful_disconnect_whose_requests_fail_ends_once() {
     merged().connected(|play| {
         (0..5).for_each(|n| play.write(0, 0, 64, n));
-        let wrong = RmrTriplet { context: 0, ..play.far(1, 0, 8) };
+        let wrong = RmrTriplet {
+            context: 0,
+            ..play.far(1, 0, 8)
+        };
         play.write_to(0, 0, 8, wrong, 5);
         (6..9).for_each(|n| play.write(0, 0, 64, n));
         play.recv(0, 0, 64, 1000);
@@ -192,7 +250,10 @@ fn a_graceful_disconnect_from_a_peer_that_is_gone_ends() {
 #[test]
 fn an_abrupt_disconnect_returns_everything_before_its_event() {
     for seed in 0..8 {
-        let stage = Stage { seed, ..Stage::default() };
+        let stage = Stage {
+            seed,
+            ..Stage::default()
+        };
         Scene { stage, ..merged() }.connected(|play| {
             for side in 0..2 {
                 (0..30).for_each(|n| play.recv(side, 0, 64, 1000 + n));
@@ -204,12 +265,29 @@ fn an_abrupt_disconnect_returns_everything_before_its_event() {
                 let ep = play.sides[side].ep;
                 let (said, end) = to_the_end(play, side, ep);
                 // The peer's requests may have run into the queue pair that is gone.
-                assert!(end == Event::Disconnected(ep) || side == 1 && end == Event::Broken(ep), "{end:?}");
+                assert!(
+                    end == Event::Disconnected(ep) || side == 1 && end == Event::Broken(ep),
+                    "{end:?}"
+                );
                 let (requests, receives) = halves(&said);
-                assert_eq!(requests.iter().map(|s| s.0).collect::<Vec<_>>(), (0..30).collect::<Vec<_>>());
-                let done = requests.iter().take_while(|s| s.1 == DtoStatus::Success).count();
-                assert!(requests[done..].iter().all(|s| s.1 != DtoStatus::Success), "{requests:?}");
-                assert_eq!(receives, (1000..1030).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>());
+                assert_eq!(
+                    requests.iter().map(|s| s.0).collect::<Vec<_>>(),
+                    (0..30).collect::<Vec<_>>()
+                );
+                let done = requests
+                    .iter()
+                    .take_while(|s| s.1 == DtoStatus::Success)
+                    .count();
+                assert!(
+                    requests[done..].iter().all(|s| s.1 != DtoStatus::Success),
+                    "{requests:?}"
+                );
+                assert_eq!(
+                    receives,
+                    (1000..1030)
+                        .map(|n| (n, DtoStatus::ErrFlushed))
+                        .collect::<Vec<_>>()
+                );
             }
             play.quiet(SECOND);
         });
@@ -224,7 +302,12 @@ enum Loss {
     Reset,
 }
 
-const LOSSES: [Loss; 4] = [Loss::Firmware(0x01), Loss::Firmware(0x10), Loss::OffTheBus, Loss::Reset];
+const LOSSES: [Loss; 4] = [
+    Loss::Firmware(0x01),
+    Loss::Firmware(0x10),
+    Loss::OffTheBus,
+    Loss::Reset,
+];
 
 fn lose(play: &Play<'_>, side: usize, loss: Loss) {
     let mut hca = play.pair.slots[side].hca();
@@ -248,7 +331,11 @@ fn a_device_lost_in_mid_traffic() {
                 lose(play, side, loss);
                 let start = play.now();
                 let evd = play.pair.ias[side].async_evd();
-                assert_eq!(play.event(side, evd), Event::Async(AsyncEvent::IaCatastrophic), "{loss:?}");
+                assert_eq!(
+                    play.event(side, evd),
+                    Event::Async(AsyncEvent::IaCatastrophic),
+                    "{loss:?}"
+                );
                 let took = play.now().since(start);
                 assert!(took <= 4 * SECOND, "{loss:?}: {took:?}");
                 assert!(play.pair.ias[side].lost().is_some());
@@ -256,8 +343,16 @@ fn a_device_lost_in_mid_traffic() {
                 let (said, end) = to_the_end(play, side, ep);
                 assert_eq!(end, Event::Broken(ep));
                 let (requests, receives) = halves(&said);
-                assert_eq!(requests.iter().map(|s| s.0).collect::<Vec<_>>(), (0..30).collect::<Vec<_>>());
-                assert_eq!(receives, (1000..1010).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>());
+                assert_eq!(
+                    requests.iter().map(|s| s.0).collect::<Vec<_>>(),
+                    (0..30).collect::<Vec<_>>()
+                );
+                assert_eq!(
+                    receives,
+                    (1000..1010)
+                        .map(|n| (n, DtoStatus::ErrFlushed))
+                        .collect::<Vec<_>>()
+                );
                 let words = play.pair.ias[side].ep_cause(ep).unwrap().unwrap();
                 assert_eq!(words.kind, FaultKind::Gone, "{words}");
                 // Calls still return, in time, and say so.
@@ -268,7 +363,11 @@ fn a_device_lost_in_mid_traffic() {
                 let before = play.now();
                 let now = play.now();
                 let _ = play.pair.ias[side].close(now, CloseFlag::Abrupt);
-                assert!(play.now().since(before) < 120 * SECOND, "{loss:?}: close took {:?}", play.now().since(before));
+                assert!(
+                    play.now().since(before) < 120 * SECOND,
+                    "{loss:?}: close took {:?}",
+                    play.now().since(before)
+                );
             });
         }
     }
@@ -309,7 +408,11 @@ fn a_lost_device_works_again_after_reset_and_open() {
     for loss in LOSSES {
         let stage = Stage::default();
         let (world, slots) = stage.plug(&mut |_, wire| wire);
-        let mut rooms = [Box::new(Room::new()), Box::new(Room::new()), Box::new(Room::new())];
+        let mut rooms = [
+            Box::new(Room::new()),
+            Box::new(Room::new()),
+            Box::new(Room::new()),
+        ];
         let [first, a, b] = &mut rooms;
         let mut ia = stage.open(&slots[0], first, 0, None).unwrap();
         match loss {
@@ -333,12 +436,22 @@ fn a_lost_device_works_again_after_reset_and_open() {
 }
 
 /// Records the commands of `make` at side 0; the number that the n-th command of that opcode returned.
-fn number_made<T>(play: &mut Play<'_>, opcode: u16, make: impl FnOnce(&mut Play<'_>) -> T) -> (u32, T) {
+fn number_made<T>(
+    play: &mut Play<'_>,
+    opcode: u16,
+    make: impl FnOnce(&mut Play<'_>) -> T,
+) -> (u32, T) {
     let log = Log::new(Script::new());
-    play.pair.slots[0].hca().set_command_hook(Some(Box::new(log.clone())));
+    play.pair.slots[0]
+        .hca()
+        .set_command_hook(Some(Box::new(log.clone())));
     let made = make(play);
     play.pair.slots[0].hca().set_command_hook(None);
-    let record = log.records().into_iter().find(|record| record.opcode == opcode).unwrap();
+    let record = log
+        .records()
+        .into_iter()
+        .find(|record| record.opcode == opcode)
+        .unwrap();
     let number = u32::from_be_bytes(record.output[8..12].try_into().unwrap()) & 0xff_ffff;
     (number, made)
 }
@@ -352,12 +465,19 @@ fn a_failed_completion_queue_is_told_as_an_overflow_of_its_dispatcher() {
             play.pair.ias[0].evd_create(64, EvdFlags::DTO).unwrap()
         });
         for syndrome in [1, 2] {
-            play.pair.slots[0].hca().inject_event(None, &DeviceEvent::cq_error(cqn, syndrome));
+            play.pair.slots[0]
+                .hca()
+                .inject_event(None, &DeviceEvent::cq_error(cqn, syndrome));
             let events = play.pair.ias[0].async_evd();
-            assert_eq!(play.event(0, events), Event::Async(AsyncEvent::EvdOverflow(evd)));
+            assert_eq!(
+                play.event(0, events),
+                Event::Async(AsyncEvent::EvdOverflow(evd))
+            );
         }
         // Of a queue that is not there: nothing.
-        play.pair.slots[0].hca().inject_event(None, &DeviceEvent::cq_error(0xabcdef, 1));
+        play.pair.slots[0]
+            .hca()
+            .inject_event(None, &DeviceEvent::cq_error(0xabcdef, 1));
         play.pass(SECOND);
         play.quiet(SECOND);
         play.traffic(1);
@@ -371,11 +491,22 @@ fn a_dispatcher_that_really_overflows() {
         play.forgive = true;
         let (ia, own) = (&mut play.pair.ias[0], &mut play.sides[0]);
         let small = ia.evd_create(2, EvdFlags::DTO).unwrap();
-        own.ep = ia.ep_create(Some(own.pz), Some(own.recv), Some(small), Some(own.conn), None).unwrap();
+        own.ep = ia
+            .ep_create(
+                Some(own.pz),
+                Some(own.recv),
+                Some(small),
+                Some(own.conn),
+                None,
+            )
+            .unwrap();
         play.connect();
         (0..64).for_each(|n| play.write(0, 0, 64, n));
         let events = play.pair.ias[0].async_evd();
-        assert_eq!(play.event(0, events), Event::Async(AsyncEvent::EvdOverflow(small)));
+        assert_eq!(
+            play.event(0, events),
+            Event::Async(AsyncEvent::EvdOverflow(small))
+        );
         let (now, ep) = (play.now(), play.sides[0].ep);
         play.pair.ias[0].ep_free(now, ep).unwrap();
         play.pair.ias[0].evd_free(small).unwrap();
@@ -384,23 +515,41 @@ fn a_dispatcher_that_really_overflows() {
 
 #[test]
 fn a_queue_pair_that_the_device_reports_broken() {
-    for what in [kind::WQ_CATASTROPHIC, kind::WQ_INVALID_REQUEST, kind::WQ_ACCESS_ERROR] {
+    for what in [
+        kind::WQ_CATASTROPHIC,
+        kind::WQ_INVALID_REQUEST,
+        kind::WQ_ACCESS_ERROR,
+    ] {
         merged().connected(|play| {
             let ep = play.sides[0].ep;
             let qpn = play.pair.ias[0].ep_query(ep).unwrap().qp.unwrap().number;
             (0..4).for_each(|n| play.recv(0, 0, 64, 1000 + n));
             play.lines[1].cut(true);
             (0..4).for_each(|n| play.write(0, 0, 64, n));
-            play.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(what, 0, qpn));
+            play.pair.slots[0]
+                .hca()
+                .inject_event(None, &DeviceEvent::queue(what, 0, qpn));
             let (said, end) = to_the_end(play, 0, ep);
             assert_eq!(end, Event::Broken(ep));
             let (requests, receives) = halves(&said);
-            assert_eq!(requests, (0..4).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>());
-            assert_eq!(receives, (1000..1004).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>());
+            assert_eq!(
+                requests,
+                (0..4)
+                    .map(|n| (n, DtoStatus::ErrFlushed))
+                    .collect::<Vec<_>>()
+            );
+            assert_eq!(
+                receives,
+                (1000..1004)
+                    .map(|n| (n, DtoStatus::ErrFlushed))
+                    .collect::<Vec<_>>()
+            );
             let words = play.pair.ias[0].ep_cause(ep).unwrap().unwrap().to_string();
             assert!(words.contains(&format!("{qpn:#x}")), "{words}");
             // Of a queue pair that is not there: nothing.
-            play.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(what, 0, 0xabcdef));
+            play.pair.slots[0]
+                .hca()
+                .inject_event(None, &DeviceEvent::queue(what, 0, 0xabcdef));
             play.pass(SECOND);
         });
     }
@@ -413,7 +562,9 @@ fn a_queue_pair_without_a_connection_that_the_device_reports_broken() {
         let qpn = play.pair.ias[0].ep_query(ep).unwrap().qp.unwrap().number;
         // News that come in the turn in which a queue pair was made are of an earlier one of its number.
         play.pair.turn();
-        play.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(kind::WQ_CATASTROPHIC, 0, qpn));
+        play.pair.slots[0]
+            .hca()
+            .inject_event(None, &DeviceEvent::queue(kind::WQ_CATASTROPHIC, 0, qpn));
         let evd = play.pair.ias[0].async_evd();
         assert_eq!(play.event(0, evd), Event::Async(AsyncEvent::EpBroken(ep)));
     });

@@ -1,7 +1,13 @@
 //! Connections at DAT level over the driver and the model: what is said, what is lost, what ends, and who may end it.
+//!
+//! Long because it is a list: many short tests over one harness, and one binary less to link.
 #![expect(
-    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
     reason = "test code: a panic here is a failed test with a line number"
 )]
 
@@ -177,7 +183,7 @@ fn a_full_backlog_turns_requests_away_and_an_empty_one_takes_them() {
             play.endpoint(0),
         ];
         let to = play.address(1);
-        let mut ask = |play: &mut Play<'_>, ep| {
+        let ask = |play: &mut Play<'_>, ep| {
             let now = play.now();
             play.pair.ias[0]
                 .ep_connect(now, ep, to, 99, LIMIT, b"", Qos::BestEffort)

@@ -3,8 +3,10 @@
 //! The in-process host lets stores and device writes cross only at the fences, so a driver that forgets one is found out.
 //! This is the proof: the same transfer with every fence, and with one of them taken away under the driver's feet.
 #![expect(
-    clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::large_stack_arrays,
+    clippy::panic,
+    clippy::unwrap_used,
     reason = "test code: a panic here is a failed test with a line number"
 )]
 
@@ -12,8 +14,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use dat_core::{
-    CloseFlag, CompletionFlags, DtoStatus, Event, EvdFlags, Ia, Instant, LmrParam, LmrTriplet, MemPriv, PspFlag, Qos,
-    RmrTriplet, Storage,
+    CloseFlag, CompletionFlags, DtoStatus, EvdFlags, Event, Ia, Instant, LmrParam, LmrTriplet,
+    MemPriv, PspFlag, Qos, RmrTriplet, Storage,
 };
 use dat_tests::host::inproc::Slot;
 use dat_tests::pair::Stage;
@@ -135,9 +137,15 @@ const NONE: CompletionFlags = CompletionFlags::empty();
 /// A few messages from one side to the other and back, over hosts that lack a fence once the connection is there. What
 /// went wrong, if anything did.
 fn transfer(seed: u64, without: Without) -> Result<(), String> {
-    let stage = Stage { seed, ..Stage::default() };
+    let stage = Stage {
+        seed,
+        ..Stage::default()
+    };
     let (world, slots) = stage.plug(&mut |_, wire| wire);
-    let hosts = slots.each_ref().map(|slot| Unfenced { slot, without: AtomicU8::new(0) });
+    let hosts = slots.each_ref().map(|slot| Unfenced {
+        slot,
+        without: AtomicU8::new(0),
+    });
     let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
     let now = || Instant::from_nanos(world.now());
     let [a, b] = &mut rooms;
@@ -148,26 +156,44 @@ fn transfer(seed: u64, without: Without) -> Result<(), String> {
     let mut ias = [open(0, a), open(1, b)];
     let turn = |ias: &mut [Ia<'_, Driver<'_>>; 2]| {
         let now = now();
-        ias.iter_mut().for_each(|ia| drop(ia.advance(now)));
+        for ia in ias.iter_mut() {
+            ia.advance(now);
+        }
         world.turn_by(5_000);
     };
     let mut made = Vec::new();
     for (side, ia) in ias.iter_mut().enumerate() {
         let pz = ia.pz_create().unwrap();
         let dto = ia.evd_create(128, EvdFlags::DTO).unwrap();
-        let conn = ia.evd_create(8, EvdFlags::CONNECTION | EvdFlags::CR).unwrap();
-        let ep = ia.ep_create(Some(pz), Some(dto), Some(dto), Some(conn), None).unwrap();
+        let conn = ia
+            .evd_create(8, EvdFlags::CONNECTION | EvdFlags::CR)
+            .unwrap();
+        let ep = ia
+            .ep_create(Some(pz), Some(dto), Some(dto), Some(conn), None)
+            .unwrap();
         let mem = Buffer::zeroed(&hosts[side], 4 * LEN).unwrap();
         let lmr = ia.lmr_create(pz, mem.region(), MemPriv::ALL).unwrap();
         made.push((dto, conn, ep, mem, lmr));
     }
     ias[1].psp_create(9, made[1].1, PspFlag::Consumer).unwrap();
-    ias[0].ep_connect(now(), made[0].2, stage.address(1), 9, Duration::from_secs(5), b"", Qos::BestEffort).unwrap();
+    ias[0]
+        .ep_connect(
+            now(),
+            made[0].2,
+            stage.address(1),
+            9,
+            Duration::from_secs(5),
+            b"",
+            Qos::BestEffort,
+        )
+        .unwrap();
     let mut up = 0;
     while up < 2 {
         for side in 0..2 {
             match ias[side].evd_dequeue(made[side].1) {
-                Ok(Event::ConnectionRequest { cr, .. }) => ias[1].cr_accept(now(), cr, Some(made[1].2), b"").unwrap(),
+                Ok(Event::ConnectionRequest { cr, .. }) => {
+                    ias[1].cr_accept(now(), cr, Some(made[1].2), b"").unwrap()
+                }
                 Ok(Event::Established(_)) => up += 1,
                 Ok(other) => panic!("{other:?}"),
                 Err(_) => {}
@@ -177,20 +203,36 @@ fn transfer(seed: u64, without: Without) -> Result<(), String> {
     }
 
     let seg = |lmr: &LmrParam, at: usize| {
-        [LmrTriplet { addr: lmr.region.addr + at as u64, len: 1500, context: lmr.lmr_context }]
+        [LmrTriplet {
+            addr: lmr.region.addr + at as u64,
+            len: 1500,
+            context: lmr.lmr_context,
+        }]
     };
-    let far = |lmr: &LmrParam, at: usize| RmrTriplet { addr: lmr.region.addr + at as u64, len: 1500, context: lmr.rmr_context };
+    let far = |lmr: &LmrParam, at: usize| RmrTriplet {
+        addr: lmr.region.addr + at as u64,
+        len: 1500,
+        context: lmr.rmr_context,
+    };
     let mut run = || {
-        hosts.iter().for_each(|host| host.without.store(without as u8, Ordering::Relaxed));
+        hosts
+            .iter()
+            .for_each(|host| host.without.store(without as u8, Ordering::Relaxed));
         for round in 0..ROUNDS {
             for side in 0..2 {
                 let peer = 1 - side;
                 let n = u32::try_from(round).unwrap() * 4 + u32::try_from(side).unwrap();
-                ias[peer].ep_post_recv(made[peer].2, &seg(&made[peer].4, 0), round, NONE).unwrap();
+                ias[peer]
+                    .ep_post_recv(made[peer].2, &seg(&made[peer].4, 0), round, NONE)
+                    .unwrap();
                 made[side].3.copy_in(LEN, &contents(n, LEN));
-                ias[side].ep_post_send(made[side].2, &seg(&made[side].4, LEN), round, NONE).unwrap();
+                ias[side]
+                    .ep_post_send(made[side].2, &seg(&made[side].4, LEN), round, NONE)
+                    .unwrap();
                 let (own, there) = (seg(&made[side].4, 3 * LEN), far(&made[peer].4, LEN));
-                ias[side].ep_post_rdma_read(made[side].2, &own, round, &there, NONE).unwrap();
+                ias[side]
+                    .ep_post_rdma_read(made[side].2, &own, round, &there, NONE)
+                    .unwrap();
                 let mut left = [2, 2];
                 left[peer] = 1;
                 let end = now() + Duration::from_millis(500);
@@ -200,7 +242,9 @@ fn transfer(seed: u64, without: Without) -> Result<(), String> {
                     }
                     for side in 0..2 {
                         match ias[side].evd_dequeue(made[side].0) {
-                            Ok(Event::Dto(dto)) if dto.status == DtoStatus::Success && dto.cookie == round => {
+                            Ok(Event::Dto(dto))
+                                if dto.status == DtoStatus::Success && dto.cookie == round =>
+                            {
                                 if left[side] == 0 {
                                     return Err(format!("round {round}: {dto:?} too many"));
                                 }
@@ -216,7 +260,9 @@ fn transfer(seed: u64, without: Without) -> Result<(), String> {
                 let mut got = vec![0; LEN];
                 made[peer].3.copy_out(0, &mut got);
                 if got != contents(n, LEN) {
-                    return Err(format!("round {round}: side {peer} sees other bytes than were sent"));
+                    return Err(format!(
+                        "round {round}: side {peer} sees other bytes than were sent"
+                    ));
                 }
             }
         }
@@ -228,8 +274,12 @@ fn transfer(seed: u64, without: Without) -> Result<(), String> {
         Ok(())
     };
     let result = run();
-    hosts.iter().for_each(|host| host.without.store(0, Ordering::Relaxed));
-    ias.iter_mut().for_each(|ia| drop(ia.close(now(), CloseFlag::Abrupt)));
+    hosts
+        .iter()
+        .for_each(|host| host.without.store(0, Ordering::Relaxed));
+    for ia in &mut ias {
+        let _ = ia.close(now(), CloseFlag::Abrupt);
+    }
     result
 }
 
@@ -244,7 +294,11 @@ fn with_every_fence_it_works() {
 fn without_the_fence_before_the_doorbell_it_never_does() {
     for seed in 0..5 {
         let first = transfer(seed, Without::BeforeDoorbell).unwrap_err();
-        assert_eq!(transfer(seed, Without::BeforeDoorbell).unwrap_err(), first, "the same each time");
+        assert_eq!(
+            transfer(seed, Without::BeforeDoorbell).unwrap_err(),
+            first,
+            "the same each time"
+        );
     }
 }
 
@@ -252,6 +306,10 @@ fn without_the_fence_before_the_doorbell_it_never_does() {
 fn without_the_fence_after_ownership_it_never_does() {
     for seed in 0..5 {
         let first = transfer(seed, Without::AfterOwnership).unwrap_err();
-        assert_eq!(transfer(seed, Without::AfterOwnership).unwrap_err(), first, "the same each time");
+        assert_eq!(
+            transfer(seed, Without::AfterOwnership).unwrap_err(),
+            first,
+            "the same each time"
+        );
     }
 }

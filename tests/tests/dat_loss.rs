@@ -1,8 +1,8 @@
 //! Bad wires at DAT level: whatever is lost, doubled, reordered or corrupted, the consumers' bytes are right and in order.
 #![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "test code: a panic here is a failed test with a line number"
 )]
 

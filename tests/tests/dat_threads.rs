@@ -1,6 +1,5 @@
 //! The two halves in two threads over the model: one posts, one reaps, a third lets time pass and plays the peer.
 #![expect(
-    clippy::unwrap_used,
     clippy::cast_possible_truncation,
     reason = "test code: a panic here is a failed test with a line number"
 )]
@@ -8,7 +7,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use dat_core::{CompletionFlags, DatType, DtoEvent, DtoOperation, DtoStatus, Event, LmrTriplet, RmrTriplet};
+use dat_core::{
+    CompletionFlags, DatType, DtoEvent, DtoOperation, DtoStatus, Event, LmrTriplet, RmrTriplet,
+};
 use dat_tests::host::inproc::Slot;
 use dat_tests::play::{NONE, Scene, contents, pattern};
 
@@ -67,19 +68,40 @@ fn ten_thousand_operations_by_two_threads() {
                         assert!(!late(), "operation {n} is not posted in time");
                         std::thread::yield_now();
                     }
-                    let flags = if suppressed(n) { CompletionFlags::SUPPRESS } else { NONE };
-                    let own = |at: usize| [LmrTriplet { addr: lmr.region.addr + at as u64, len: SIZE as u32, context: lmr.lmr_context }];
-                    let far = |at: usize| RmrTriplet { addr: peer.region.addr + at as u64, len: SIZE as u32, context: peer.rmr_context };
+                    let flags = if suppressed(n) {
+                        CompletionFlags::SUPPRESS
+                    } else {
+                        NONE
+                    };
+                    let own = |at: usize| {
+                        [LmrTriplet {
+                            addr: lmr.region.addr + at as u64,
+                            len: SIZE as u32,
+                            context: lmr.lmr_context,
+                        }]
+                    };
+                    let far = |at: usize| RmrTriplet {
+                        addr: peer.region.addr + at as u64,
+                        len: SIZE as u32,
+                        context: peer.rmr_context,
+                    };
                     write(place(n), &contents(n as u32, SIZE));
                     loop {
                         let posted = match kind(n) {
                             DtoOperation::Send => poster.post_send(&own(place(n)), n, flags),
-                            DtoOperation::RdmaWrite => {
-                                poster.post_rdma_write(&own(place(n)), n, &far(0x4000 + place(n)), flags)
-                            }
-                            DtoOperation::RdmaRead | DtoOperation::Receive => {
-                                poster.post_rdma_read(&own(0x8000 + place(n)), n, &far(0x8000 + place(n)), flags)
-                            }
+                            DtoOperation::RdmaWrite => poster.post_rdma_write(
+                                &own(place(n)),
+                                n,
+                                &far(0x4000 + place(n)),
+                                flags,
+                            ),
+                            DtoOperation::RdmaRead | DtoOperation::Receive => poster
+                                .post_rdma_read(
+                                    &own(0x8000 + place(n)),
+                                    n,
+                                    &far(0x8000 + place(n)),
+                                    flags,
+                                ),
                         };
                         match posted {
                             Ok(()) => break,
@@ -98,13 +120,22 @@ fn ten_thousand_operations_by_two_threads() {
                         next += 1;
                     }
                     match reaper.dequeue() {
-                        Ok(Event::Dto(DtoEvent { cookie, status: DtoStatus::Success, operation, len, .. })) => {
+                        Ok(Event::Dto(DtoEvent {
+                            cookie,
+                            status: DtoStatus::Success,
+                            operation,
+                            len,
+                            ..
+                        })) => {
                             assert_eq!((cookie, operation, len as usize), (next, kind(next), SIZE));
                             if operation == DtoOperation::RdmaRead {
                                 let mut bytes = [0; SIZE];
                                 read(0x8000 + place(next), &mut bytes);
                                 let id = 1_000_000 + (next % PLACES) as u32;
-                                assert!((0..SIZE).all(|i| bytes[i..=i] == [pattern(id, i)]), "read {next}");
+                                assert!(
+                                    (0..SIZE).all(|i| bytes[i..=i] == [pattern(id, i)]),
+                                    "read {next}"
+                                );
                             }
                             next += 1;
                             done.store(next, Ordering::Release);
@@ -123,13 +154,23 @@ fn ten_thousand_operations_by_two_threads() {
             let mut cookie = 0;
             let mut expected = sent.next();
             while !(posting.is_finished() && reaping.is_finished() && expected.is_none()) {
-                if late() || posting.is_finished() && reaping.is_finished() && done.load(Ordering::Acquire) < OPERATIONS {
+                if late()
+                    || posting.is_finished()
+                        && reaping.is_finished()
+                        && done.load(Ordering::Acquire) < OPERATIONS
+                {
                     stop.store(true, Ordering::Relaxed);
                     break;
                 }
                 play.pair.turn_by(2_000);
                 while let Ok(event) = play.pair.ias[1].evd_dequeue(play.sides[1].recv) {
-                    let Event::Dto(DtoEvent { cookie: c, status: DtoStatus::Success, len, .. }) = event else {
+                    let Event::Dto(DtoEvent {
+                        cookie: c,
+                        status: DtoStatus::Success,
+                        len,
+                        ..
+                    }) = event
+                    else {
                         stop.store(true, Ordering::Relaxed);
                         panic!("{event:?}");
                     };
@@ -145,8 +186,12 @@ fn ten_thousand_operations_by_two_threads() {
         play.pair.ias[0].ep_return_poster(poster).unwrap();
         play.pair.ias[0].evd_return_reaper(reaper).unwrap();
         // The last write into each place is there.
-        for n in (OPERATIONS - 3 * PLACES..OPERATIONS).filter(|&n| kind(n) == DtoOperation::RdmaWrite) {
-            let last = (n + PLACES..OPERATIONS).step_by(PLACES as usize).all(|m| kind(m) != DtoOperation::RdmaWrite);
+        for n in
+            (OPERATIONS - 3 * PLACES..OPERATIONS).filter(|&n| kind(n) == DtoOperation::RdmaWrite)
+        {
+            let last = (n + PLACES..OPERATIONS)
+                .step_by(PLACES as usize)
+                .all(|m| kind(m) != DtoOperation::RdmaWrite);
             if last {
                 play.check(1, 0x4000 + place(n), SIZE, n as u32);
             }

@@ -2,6 +2,8 @@
 //!
 //! [`Scene::play`] brings everything up, runs a test and takes everything down, and then insists that no model had anything
 //! to complain of and that every byte and every firmware page came back. [`Scene::connected`] connects first.
+//!
+//! Long because a play is one vocabulary: short calls that post, wait and compare, each with its panic at the caller's line.
 
 pub mod line;
 mod side;

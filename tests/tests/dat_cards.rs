@@ -1,0 +1,158 @@
+//! The same consumer on different cards: those that take their time as real ones do, virtual functions, small ones, and one
+//! without memory windows.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "test code: a panic here is a failed test with a line number"
+)]
+
+use std::time::Duration;
+
+use dat_core::{CloseFlag, DatType, Event};
+use dat_tests::pair::{Room, Stage};
+use dat_tests::play::{Play, Scene};
+use mlx5_model::Config as Card;
+use mlx5_model::wire::impair::Rates;
+
+/// Connects, moves data, ends, connects again.
+fn life(play: &mut Play<'_>) {
+    for n in 0..3 {
+        play.connect();
+        play.traffic(n);
+        play.disconnect(usize::from(n == 1), CloseFlag::Graceful);
+        let ended = play.ended();
+        assert_eq!(
+            ended,
+            [0, 1].map(|side| Event::Disconnected(play.sides[side].ep))
+        );
+        for side in 0..2 {
+            let ep = play.sides[side].ep;
+            play.pair.ias[side].ep_reset(ep).unwrap();
+        }
+    }
+}
+
+fn on(cards: [Card; 2], seed: u64) {
+    let stage = Stage {
+        cards,
+        seed,
+        ..Stage::default()
+    };
+    Scene {
+        stage,
+        ..Scene::default()
+    }
+    .play(life);
+}
+
+#[test]
+fn cards_that_take_their_time() {
+    for seed in 0..5 {
+        let card = Card {
+            hardware_like: true,
+            ..Card::default()
+        };
+        on([card.clone(), card], seed);
+    }
+}
+
+#[test]
+fn cards_that_take_their_time_on_a_bad_wire() {
+    for seed in 0..4 {
+        let card = Card {
+            hardware_like: true,
+            ..Card::default()
+        };
+        let rates = Rates {
+            drop: 50,
+            duplicate: 50,
+            corrupt: 20,
+            reorder: 50,
+        };
+        let stage = Stage {
+            cards: [card.clone(), card],
+            seed,
+            rates,
+            ..Stage::default()
+        };
+        Scene {
+            stage,
+            ..Scene::default()
+        }
+        .play(life);
+    }
+}
+
+#[test]
+fn a_virtual_function_without_an_address_says_so() {
+    let stage = Stage {
+        cards: [Card::vf(), Card::default()],
+        ..Stage::default()
+    };
+    let (_, slots) = stage.plug(&mut |_, wire| wire);
+    let mut room = Box::new(Room::new());
+    let error = stage.open(&slots[0], &mut room, 0, None).unwrap_err();
+    assert!(error.to_string().contains("MAC"), "{error}");
+    // And what it had taken by then is given back.
+    assert_eq!((slots[0].in_use(), slots[0].views().pages_out()), (0, 0));
+}
+
+#[test]
+fn small_cards() {
+    on([Card::small(), Card::small()], 1);
+    on([Card::small(), Card::default()], 2);
+}
+
+#[test]
+fn cards_with_slow_commands() {
+    let card = Card {
+        command_latency: 20_000_000,
+        init_time: 2_000_000_000,
+        ..Card::default()
+    };
+    on([card.clone(), card], 1);
+}
+
+#[test]
+fn a_card_without_windows_has_no_windows_and_says_so() {
+    let cards = [
+        Card {
+            umr: false,
+            ..Card::default()
+        },
+        Card::default(),
+    ];
+    let stage = Stage {
+        cards,
+        ..Stage::default()
+    };
+    Scene {
+        stage,
+        ..Scene::default()
+    }
+    .connected(|play| {
+        assert_eq!(play.pair.ias[0].query().0.max_rmrs, 0);
+        assert!(play.pair.ias[1].query().0.max_rmrs > 0);
+        let pz = play.sides[0].pz;
+        let refused = play.pair.ias[0].rmr_create(pz).unwrap_err().ret;
+        assert_eq!(refused.ty(), DatType::ModelNotSupported);
+        play.traffic(1);
+    });
+}
+
+#[test]
+fn cards_that_want_pages_in_mid_life() {
+    Scene::default().connected(|play| {
+        for (n, pages) in [100, -60, 7, -40].into_iter().enumerate() {
+            let before = play.pair.slots[0].views().pages_out();
+            play.pair.slots[0].hca().request_pages(pages);
+            play.pass(Duration::from_millis(100));
+            let after = play.pair.slots[0].views().pages_out();
+            assert_eq!(
+                after.cast_signed() - before.cast_signed(),
+                isize::try_from(pages).unwrap()
+            );
+            play.traffic(u32::try_from(n).unwrap());
+        }
+    });
+}
