@@ -209,7 +209,7 @@ pub enum Status {
 pub struct Completion {
     /// [`QpInit::index`] of the queue pair.
     pub index: u32,
-    /// Bytes received (receives) or read (reads); 0 elsewhere.
+    /// Bytes received; of requests nothing, dat-core knows what it asked for.
     pub len: u32,
     /// Which request.
     pub token: u16,
@@ -223,8 +223,24 @@ pub struct Completion {
     pub vendor: u8,
 }
 
+/// What [`CompletionQueue::poll_plain`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polled {
+    /// The device has written nothing.
+    Empty,
+    /// A request succeeded: index of its queue pair, and its token.
+    Sent(u32, u16),
+    /// A receive succeeded: index of its queue pair, its token, and the bytes received.
+    Received(u32, u16, u32),
+    /// Something else is there, for [`CompletionQueue::poll`] to take.
+    Other,
+}
+
 /// A completion queue: the reaping end, owned by one thread.
 pub trait CompletionQueue {
+    /// As [`CompletionQueue::poll`], for successes only, in few words that fit into registers. Anything else stays where
+    /// it is.
+    fn poll_plain(&mut self) -> Polled;
     /// The next completion, if the device has written one. Entries that make no sense are skipped and counted.
     fn poll(&mut self) -> Option<Completion>;
     /// Asks for one event when the next completion (any, or only a solicited or failed one) arrives.

@@ -82,6 +82,16 @@ impl<
     const EVENTS: usize,
 > Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS>
 {
+    /// Bytes of state of one Endpoint and its connection. (Zones, service points and waiting requests come on top, and a
+    /// second connection's place, for those in timewait.)
+    pub const ENDPOINT_BYTES: usize = size_of::<EpShared>()
+        + size_of::<[RequestSlot; DTOS]>()
+        + size_of::<[AtomicU64; DTOS]>()
+        + size_of::<Option<Poster<P>>>()
+        + size_of::<Slot<EpControl>>()
+        + size_of::<cm::Slot>()
+        + size_of::<Owner>();
+
     /// Empty storage. Sizes that do not fit together are refused when the program is compiled.
     #[must_use]
     pub const fn new() -> Self {

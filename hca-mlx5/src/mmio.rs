@@ -89,11 +89,14 @@ impl MappedBar {
     /// Eight 64-bit stores in ascending order; dropped unless all of them are inside the BAR.
     #[inline]
     pub fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        if self.register::<[u64; 8]>(offset).is_none() {
+        let Some(registers) = self.register::<[WO<u64>; 8]>(offset) else {
             return;
-        }
-        for (at, word) in (offset..).step_by(8).zip(block) {
-            self.write64(at, *word);
+        };
+        // SAFETY: `registers` points to aligned registers inside the mapping.
+        let registers = unsafe { registers.as_ref() };
+        for (register, word) in registers.iter().zip(block) {
+            // SAFETY: as in `write32`.
+            unsafe { register.write(*word) }
         }
     }
 

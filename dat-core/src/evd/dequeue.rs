@@ -16,7 +16,7 @@ impl<P: Provider> EvdReaper<'_, P> {
 
     /// The next event, or `QUEUE_EMPTY`.
     #[doc(alias = "dat_evd_dequeue")]
-    #[inline]
+    #[inline(always)]
     pub fn dequeue(&mut self) -> Result<Event, DatReturn> {
         self.reaper.dequeue(&self.shared, self.shared_evd)
     }
@@ -38,7 +38,7 @@ impl<P: Provider> EvdReaper<'_, P> {
 impl<'s, P: Provider> Ia<'s, P> {
     /// As [`EvdReaper::dequeue`], by handle. `INVALID_STATE` while the reaper is out.
     #[doc(alias = "dat_evd_dequeue")]
-    #[inline]
+    #[inline(never)]
     pub fn evd_dequeue(&mut self, evd: Evd) -> Result<Event, DatReturn> {
         let (shared, ring) = (self.shared, self.ring(evd)?);
         self.reaper(evd)?.dequeue(&shared, ring)

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use crate::dat_return::DatReturn;
 use crate::event::{DtoEvent, DtoOperation, DtoStatus, Entry, Event};
 use crate::handle::{Evd, Handle, Rmr};
-use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
+use crate::provider::{Completion, CompletionQueue, Direction, Polled, Provider, Status};
 use crate::shared::Shared;
 use crate::shared::ep::{EpShared, Info, Op, Trouble};
 use crate::shared::evd::{EvdShared, EventSlot};
@@ -69,33 +69,32 @@ impl<P: Provider> Reaper<P> {
         // ORDER: the count of the ring is read before the completion queue and the flush stack, so that a terminal event
         // it covers finds everything that its writer put there first.
         let tail = evd.producer.tail.load(Ordering::Acquire);
-        if tail != self.head || self.flush != END {
+        if (tail ^ self.head) | (self.flush ^ END) != 0 {
             return self.dequeue_any(shared, evd, tail);
         }
         let Some(cq) = &mut self.cq else {
             return Err(DatReturn::QUEUE_EMPTY);
         };
-        let Some(completion) = cq.poll() else {
-            if evd.producer.flush.is_empty() {
-                return Err(DatReturn::QUEUE_EMPTY);
+        let (index, token, direction, len) = match cq.poll_plain() {
+            Polled::Sent(index, token) => {
+                if let Some(event) = request_done(shared, index, token) {
+                    return Ok(Event::Dto(event));
+                }
+                (index, token, Direction::Send, 0)
             }
-            return self.dequeue_any(shared, evd, tail);
-        };
-        let event = if completion.status == Status::Success {
-            match completion.direction {
-                Direction::Send => request_done(shared, &completion),
-                Direction::Recv => receive_done(shared, &completion),
+            Polled::Received(index, token, len) => {
+                if let Some(event) = receive_done(shared, index, token, len) {
+                    return Ok(Event::Dto(event));
+                }
+                (index, token, Direction::Recv, len)
             }
-        } else {
-            None
+            Polled::Empty if evd.producer.flush.is_empty() => return Err(DatReturn::QUEUE_EMPTY),
+            Polled::Empty | Polled::Other => return self.dequeue_any(shared, evd, tail),
         };
-        match event {
-            Some(event) => Ok(Event::Dto(event)),
-            None => self.dequeue_after(shared, evd, tail, &completion),
-        }
+        self.dequeue_after(shared, evd, tail, (index, token, direction, len))
     }
 
-    /// The event of a completion that is not a plain success, or the next one if it has none.
+    /// The event of a success that is not the oldest outstanding, or has none; then the next one.
     #[cold]
     #[inline(never)]
     fn dequeue_after(
@@ -103,9 +102,18 @@ impl<P: Provider> Reaper<P> {
         shared: &Shared<'_>,
         evd: &EvdShared,
         tail: u32,
-        completion: &Completion,
+        (index, token, direction, len): (u32, u16, Direction, u32),
     ) -> Result<Event, DatReturn> {
-        match self.complete(shared, completion) {
+        let completion = Completion {
+            index,
+            len,
+            token,
+            direction,
+            status: Status::Success,
+            syndrome: 0,
+            vendor: 0,
+        };
+        match self.complete(shared, &completion) {
             Some(event) => Ok(event),
             None => self.dequeue_any(shared, evd, tail),
         }
@@ -303,10 +311,10 @@ impl<P: Provider> Reaper<P> {
 /// The event of a request that succeeded, if nothing about it is unusual: the oldest outstanding, with an event of its own.
 /// Otherwise nothing has been changed.
 #[inline(always)]
-fn request_done(shared: &Shared<'_>, completion: &Completion) -> Option<DtoEvent> {
-    let index = completion.index & shared.ep_mask;
+fn request_done(shared: &Shared<'_>, name: u32, token: u16) -> Option<DtoEvent> {
+    let index = name & shared.ep_mask;
     let line = &shared.ep(index)?.request;
-    if line.index.load(Ordering::Relaxed) != completion.index {
+    if line.index.load(Ordering::Relaxed) != name {
         return None;
     }
     let consumed = line.consumed.load(Ordering::Relaxed);
@@ -314,7 +322,7 @@ fn request_done(shared: &Shared<'_>, completion: &Completion) -> Option<DtoEvent
     let slot = shared.requests.get(place as usize)?;
     // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
     let info = Info::from_word(slot.info.load(Ordering::Acquire));
-    if !info.is(completion.token) {
+    if !info.is(token) {
         return None;
     }
     let operation = info.plain()?;
@@ -335,18 +343,18 @@ fn request_done(shared: &Shared<'_>, completion: &Completion) -> Option<DtoEvent
 
 /// The event of a receive that succeeded. Otherwise nothing has been changed.
 #[inline(always)]
-fn receive_done(shared: &Shared<'_>, completion: &Completion) -> Option<DtoEvent> {
-    let index = completion.index & shared.ep_mask;
+fn receive_done(shared: &Shared<'_>, name: u32, token: u16, len: u32) -> Option<DtoEvent> {
+    let index = name & shared.ep_mask;
     let ep = shared.ep(index)?;
-    if ep.receive.index.load(Ordering::Relaxed) != completion.index {
+    if ep.receive.index.load(Ordering::Relaxed) != name {
         return None;
     }
-    let cookie = take_receive(shared, ep, completion)?;
+    let cookie = take_receive(shared, ep, token, len)?;
     Some(DtoEvent {
         ep: ep.receive.handle(index),
         cookie,
         status: DtoStatus::Success,
-        len: completion.len,
+        len,
         operation: DtoOperation::Receive,
     })
 }
@@ -357,12 +365,12 @@ fn receive_done(shared: &Shared<'_>, completion: &Completion) -> Option<DtoEvent
     clippy::cast_possible_truncation,
     reason = "sequences are compared in 16 bits"
 )]
-fn take_receive(shared: &Shared<'_>, ep: &EpShared, completion: &Completion) -> Option<u64> {
+fn take_receive(shared: &Shared<'_>, ep: &EpShared, token: u16, len: u32) -> Option<u64> {
     let line = &ep.receive;
     let consumed = line.consumed.load(Ordering::Relaxed);
-    if completion.token != consumed as u16
+    if token != consumed as u16
         || ep.poster.receives.load(Ordering::Acquire) == consumed
-        || completion.len > line.max_len.load(Ordering::Relaxed)
+        || len > line.max_len.load(Ordering::Relaxed)
     {
         return None;
     }
@@ -384,7 +392,7 @@ fn complete_receive(
     ep: &EpShared,
     completion: &Completion,
 ) -> Option<Option<Event>> {
-    let cookie = take_receive(shared, ep, completion)?;
+    let cookie = take_receive(shared, ep, completion.token, completion.len)?;
     let status = DtoStatus::from_status(completion.status);
     Some(Some(Event::Dto(DtoEvent {
         ep: ep.receive.handle(index),

@@ -153,15 +153,9 @@ impl<P: Provider> Poster<P> {
         Ok(())
     }
 
-    /// A free request slot, looking again at what has been consumed.
+    /// A free request slot.
     fn credit(&mut self, ep: &EpShared) -> Result<(), DatReturn> {
-        let consumed = ep.request.consumed.load(Ordering::Acquire);
-        self.request_limit = consumed.wrapping_add(self.limits.requests);
-        if self.requests == self.request_limit {
-            Err(FULL)
-        } else {
-            Ok(())
-        }
+        if self.refill(ep) { Ok(()) } else { Err(FULL) }
     }
 
     fn receive(
@@ -173,9 +167,7 @@ impl<P: Provider> Poster<P> {
         cookie: u64,
     ) -> Result<(), DatReturn> {
         let ep = near.ep;
-        let consumed = ep.receive.consumed.load(Ordering::Acquire);
-        self.recv_limit = consumed.wrapping_add(self.limits.receives);
-        if self.receives == self.recv_limit {
+        if !self.refill_recv(ep) {
             return Err(FULL);
         }
         self.publish_recv(near, cookie);

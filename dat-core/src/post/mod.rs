@@ -111,7 +111,7 @@ impl<P: Provider> Poster<P> {
     /// The entry guard of a request and its one segment; `None` sends the post the general way.
     #[inline(always)]
     fn straight(
-        &self,
+        &mut self,
         near: &Near<'_>,
         segments: &[LmrTriplet],
         flags: CompletionFlags,
@@ -121,11 +121,19 @@ impl<P: Provider> Poster<P> {
         let [triplet] = segments else { return None };
         if near.ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0
             || flags.bits() & self.limits.illegal_request != 0
-            || self.requests == self.request_limit
+            || self.requests == self.request_limit && !self.refill(near.ep)
         {
             return None;
         }
         self.segment(near, triplet, most, need)
+    }
+
+    /// Whether looking again at what has been consumed shows a free request slot.
+    #[inline(never)]
+    fn refill(&mut self, ep: &EpShared) -> bool {
+        let consumed = ep.request.consumed.load(Ordering::Acquire);
+        self.request_limit = consumed.wrapping_add(self.limits.requests);
+        self.requests != self.request_limit
     }
 
     /// A segment of 1 to `most` bytes against its LMR.

@@ -12,7 +12,7 @@ use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
 impl<P: Provider> Poster<P> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post_rdma_read(
         &mut self,
         shared: &Shared<'_>,
@@ -47,7 +47,7 @@ impl<P: Provider> EpPoster<'_, P> {
     ///
     /// Endpoint and errors as for [`EpPoster::post_send`].
     #[doc(alias = "dat_ep_post_rdma_read")]
-    #[inline]
+    #[inline(always)]
     pub fn post_rdma_read(
         &mut self,
         segments: &[LmrTriplet],
@@ -63,7 +63,7 @@ impl<P: Provider> EpPoster<'_, P> {
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_rdma_read`], by handle.
     #[doc(alias = "dat_ep_post_rdma_read")]
-    #[inline]
+    #[inline(never)]
     pub fn ep_post_rdma_read(
         &mut self,
         ep: Ep,

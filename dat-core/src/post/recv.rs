@@ -9,12 +9,12 @@ use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
 use crate::provider::{Direction, Provider, RecvQueue, Segment};
-use crate::shared::ep::RECV_OPEN;
+use crate::shared::ep::{EpShared, RECV_OPEN};
 use crate::shared::{Near, Shared};
 use crate::triplet::LmrTriplet;
 
 impl<P: Provider> Poster<P> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post_recv(
         &mut self,
         shared: &Shared<'_>,
@@ -34,7 +34,7 @@ impl<P: Provider> Poster<P> {
 
     #[inline(always)]
     fn straight_recv(
-        &self,
+        &mut self,
         near: &Near<'_>,
         segments: &[LmrTriplet],
         flags: CompletionFlags,
@@ -42,11 +42,19 @@ impl<P: Provider> Poster<P> {
         let [triplet] = segments else { return None };
         if near.ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0
             || flags.bits() & self.limits.illegal_recv != 0
-            || self.receives == self.recv_limit
+            || self.receives == self.recv_limit && !self.refill_recv(near.ep)
         {
             return None;
         }
         self.segment(near, triplet, self.limits.max_message, MemPriv::LOCAL_WRITE)
+    }
+
+    /// Whether looking again at what has been consumed shows a free receive slot.
+    #[inline(never)]
+    pub(super) fn refill_recv(&mut self, ep: &EpShared) -> bool {
+        let consumed = ep.receive.consumed.load(Ordering::Acquire);
+        self.recv_limit = consumed.wrapping_add(self.limits.receives);
+        self.receives != self.recv_limit
     }
 
     /// Publishes a receive that is about to be posted. Its token is its sequence.
@@ -70,7 +78,7 @@ impl<P: Provider> EpPoster<'_, P> {
     ///
     /// Endpoint: any state; in DISCONNECTED it is flushed at once. Errors as for [`EpPoster::post_send`].
     #[doc(alias = "dat_ep_post_recv")]
-    #[inline]
+    #[inline(always)]
     pub fn post_recv(
         &mut self,
         segments: &[LmrTriplet],
@@ -85,7 +93,7 @@ impl<P: Provider> EpPoster<'_, P> {
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_recv`], by handle.
     #[doc(alias = "dat_ep_post_recv")]
-    #[inline]
+    #[inline(never)]
     pub fn ep_post_recv(
         &mut self,
         ep: Ep,

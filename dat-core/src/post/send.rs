@@ -12,7 +12,7 @@ use crate::shared::{Near, Shared};
 use crate::triplet::LmrTriplet;
 
 impl<P: Provider> Poster<P> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post_send(
         &mut self,
         shared: &Shared<'_>,
@@ -43,7 +43,7 @@ impl<P: Provider> EpPoster<'_, P> {
     /// flags), `PROTECTION_VIOLATION` (zones), `PRIVILEGES_VIOLATION` (context or privilege), `LENGTH_ERROR`. A refused post
     /// changes nothing.
     #[doc(alias = "dat_ep_post_send")]
-    #[inline]
+    #[inline(always)]
     pub fn post_send(
         &mut self,
         segments: &[LmrTriplet],
@@ -58,7 +58,7 @@ impl<P: Provider> EpPoster<'_, P> {
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_send`], by handle.
     #[doc(alias = "dat_ep_post_send")]
-    #[inline]
+    #[inline(never)]
     pub fn ep_post_send(
         &mut self,
         ep: Ep,

@@ -55,8 +55,8 @@ impl LmrShared {
             return None;
         }
         // Zone and rights in one: all bits of the one, the needed bits of the other.
-        let wanted = zone | need.bits();
-        if (self.rights.load(Ordering::Relaxed) ^ wanted) & (!0xff | need.bits()) != 0 {
+        let rights = self.rights.load(Ordering::Relaxed);
+        if rights & (!0xff | need.bits()) != zone | need.bits() {
             return None;
         }
         let start = self.start.load(Ordering::Relaxed);

@@ -8,9 +8,9 @@ use heapless::{Deque, Vec};
 use super::fabric::{CqSlot, Fabric, QpSlot, Receive, Request, Segments, State, Work};
 use super::keys::{Key, in_port};
 use crate::provider::{
-    Access, Bind, Completion, CompletionQueue, Cq, Fault, FaultKind, HcaLimits, MadIn, Mr, Mw, Net,
-    NewQp, Notice, Path, Pd, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue, Region, Remote,
-    Segment, SendQueue,
+    Access, Bind, Completion, CompletionQueue, Cq, Direction, Fault, FaultKind, HcaLimits, MadIn, Mr, Mw, Net,
+    NewQp, Notice, Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue, Region, Remote,
+    Segment, SendQueue, Status,
 };
 use crate::time::Instant;
 
@@ -488,6 +488,25 @@ pub struct LoopCq<'f> {
 }
 
 impl CompletionQueue for LoopCq<'_> {
+    fn poll_plain(&mut self) -> Polled {
+        let next = {
+            let inner = self.fabric.inner.borrow();
+            let cq = inner.ports.get(self.port).and_then(|port| port.cqs.get(self.number));
+            cq.and_then(|cq| cq.as_ref()?.entries.front().copied())
+        };
+        let Some(next) = next else {
+            return Polled::Empty;
+        };
+        if next.status != Status::Success {
+            return Polled::Other;
+        }
+        self.poll();
+        match next.direction {
+            Direction::Send => Polled::Sent(next.index, next.token),
+            Direction::Recv => Polled::Received(next.index, next.token, next.len),
+        }
+    }
+
     fn poll(&mut self) -> Option<Completion> {
         let mut inner = self.fabric.inner.borrow_mut();
         inner

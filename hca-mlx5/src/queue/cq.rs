@@ -6,12 +6,11 @@
 
 use core::fmt;
 
-use dat_core::provider::{Completion, CompletionQueue, Direction, Status};
+use dat_core::provider::{Completion, CompletionQueue, Direction, Polled, Status};
 
 use super::ring::{Record, Ring};
 use crate::platform::Platform;
-use crate::prm::cqe::{self, Cause, Index, Length, Owner, Source};
-use crate::prm::wqe;
+use crate::prm::cqe::{self, Cause, Index, Length, Owner};
 
 /// log2 of an entry's size.
 const LOG_CQE: u32 = 6;
@@ -93,78 +92,97 @@ impl<'p, P: Platform> Cq<'p, P> {
     /// The word of the current entry that says whose it is, and the entry's place.
     #[inline(always)]
     fn look(&self) -> (Owner, usize) {
-        let slot = self.ring.slot(self.tail, LOG_CQE);
+        let slot = self.ring.block(self.tail);
         let owner = self.platform.load32(slot.wrapping_add(cqe::OWNER_AT));
         (Owner::from_word(u32::from_be(owner)), slot)
     }
 
-    /// Everything else the current entry says, which is the driver's by now.
+    /// The first words of the rest of the current entry, which is the driver's by now, and gives the entry back.
     #[inline(always)]
-    fn read(&self, slot: usize) -> [u64; 4] {
+    fn take<const N: usize>(&mut self, slot: usize) -> [u64; N] {
+        let (platform, record) = (self.platform, self.record);
+        self.tail = self.tail.wrapping_add(1);
+        let index = (self.tail & INDEX_MASK).to_be();
         // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and those of the data it
         // announces.
-        self.platform.after_ownership();
-        self.platform
-            .load_words(slot.wrapping_add(cqe::WORDS_AT))
-            .map(u64::from_be)
-    }
-
-    /// Gives the current entry back to the device.
-    #[inline(always)]
-    fn advance(&mut self) {
-        self.tail = self.tail.wrapping_add(1);
+        platform.after_ownership();
+        let words = platform.load_words(slot.wrapping_add(cqe::WORDS_AT));
         // The index is only a licence to overwrite, and the ring has an entry for every request that can be outstanding:
         // no order against the loads above is needed.
-        self.platform
-            .store32(self.record.first(), (self.tail & INDEX_MASK).to_be());
+        platform.store32(record.first(), index);
+        words.map(u64::from_be)
     }
 
-    /// The next completion when the current entry is none of a success.
-    #[cold]
-    #[inline(never)]
-    fn unusual(&mut self) -> Option<Completion> {
+    /// The request of the current entry succeeded.
+    #[inline(always)]
+    fn requested(&mut self, owner: Owner, slot: usize) -> Polled {
+        let [index] = self.take(slot);
+        Polled::Sent(Index::from_word(index).user_index(), owner.wqe_counter())
+    }
+
+    /// The receive of the current entry succeeded.
+    #[inline(always)]
+    fn received(&mut self, owner: Owner, slot: usize) -> Polled {
+        let [index, length] = self.take(slot);
+        let len = Length::from_word(length).byte_cnt();
+        Polled::Received(Index::from_word(index).user_index(), owner.wqe_counter(), len)
+    }
+
+    /// The work of the current entry failed.
+    fn failed(&mut self, owner: Owner, slot: usize, direction: Direction) -> Completion {
+        let [index, _, cause] = self.take(slot);
+        let cause = Cause::from_word(cause);
+        Completion {
+            index: Index::from_word(index).user_index(),
+            len: 0,
+            token: owner.wqe_counter(),
+            direction,
+            status: cqe::status(cause.syndrome()),
+            syndrome: cause.syndrome(),
+            vendor: cause.vendor_err_synd(),
+        }
+    }
+}
+
+impl<P: Platform> CompletionQueue for Cq<'_, P> {
+    #[inline(always)]
+    fn poll_plain(&mut self) -> Polled {
+        let (owner, slot) = self.look();
+        // Opcode, format and owner in one compare each; the solicited bit says nothing here.
+        let kind = owner.kind() ^ u8::from(self.ring.lap(self.tail));
+        if kind == cqe::REQUESTER << 4 {
+            self.requested(owner, slot)
+        } else if kind == cqe::RESPONDER_SEND << 4 {
+            self.received(owner, slot)
+        } else if kind & 1 != 0 {
+            Polled::Empty
+        } else {
+            Polled::Other
+        }
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
         // A device that writes nonsense faster than it can be read must not keep the caller here.
         for _ in 0..self.ring.slots() {
             let (owner, slot) = self.look();
             if owner.owner() != self.ring.lap(self.tail) || owner.opcode() == cqe::INVALID {
                 return None;
             }
-            let words = self.read(slot);
-            self.advance();
-            let completion = match owner.opcode() {
-                cqe::REQUESTER_ERROR => Some(failure(words, owner, Direction::Send)),
-                cqe::RESPONDER_ERROR => Some(failure(words, owner, Direction::Recv)),
-                opcode => direction(opcode, owner).map(|way| success(words, owner, way)),
-            };
-            if completion.is_some() {
-                return completion;
+            match owner.opcode() {
+                cqe::REQUESTER_ERROR => return Some(self.failed(owner, slot, Direction::Send)),
+                cqe::RESPONDER_ERROR => return Some(self.failed(owner, slot, Direction::Recv)),
+                _ if owner.format() != 0 => {}
+                cqe::REQUESTER => return success(self.requested(owner, slot)),
+                cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE => {
+                    return success(self.received(owner, slot));
+                }
+                _ => {}
             }
             // Of a kind that no queue pair of this driver causes.
+            let [] = self.take(slot);
             self.skipped = self.skipped.saturating_add(1);
         }
         None
-    }
-}
-
-impl<P: Platform> CompletionQueue for Cq<'_, P> {
-    #[inline(always)]
-    fn poll(&mut self) -> Option<Completion> {
-        let (owner, slot) = self.look();
-        // Opcode, format and owner in one compare each; the solicited bit says nothing here.
-        let kind = owner.kind();
-        let lap = u8::from(self.ring.lap(self.tail));
-        let direction = if kind == cqe::REQUESTER << 4 | lap {
-            Direction::Send
-        } else if kind == cqe::RESPONDER_SEND << 4 | lap {
-            Direction::Recv
-        } else if kind & 1 != lap {
-            return None;
-        } else {
-            return self.unusual();
-        };
-        let words = self.read(slot);
-        self.advance();
-        Some(success(words, owner, direction))
     }
 
     fn arm(&mut self, solicited_only: bool) {
@@ -183,49 +201,20 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     }
 }
 
-/// The queue that an entry of a success belongs to; none for all other entries.
-#[inline]
-fn direction(opcode: u8, owner: Owner) -> Option<Direction> {
-    match opcode {
-        _ if owner.format() != 0 => None,
-        cqe::REQUESTER => Some(Direction::Send),
-        cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE => Some(Direction::Recv),
-        _ => None,
-    }
-}
-
-/// A successful entry.
-#[inline(always)]
-fn success([index, length, _, source]: [u64; 4], owner: Owner, direction: Direction) -> Completion {
-    let filled = match direction {
-        Direction::Send => Source::from_word(source).sop() == wqe::RDMA_READ,
-        Direction::Recv => true,
+/// A success in full.
+fn success(polled: Polled) -> Option<Completion> {
+    let (index, token, direction, len) = match polled {
+        Polled::Sent(index, token) => (index, token, Direction::Send, 0),
+        Polled::Received(index, token, len) => (index, token, Direction::Recv, len),
+        Polled::Empty | Polled::Other => return None,
     };
-    Completion {
-        index: Index::from_word(index).user_index(),
-        len: if filled {
-            Length::from_word(length).byte_cnt()
-        } else {
-            0
-        },
-        token: owner.wqe_counter(),
+    Some(Completion {
+        index,
+        len,
+        token,
         direction,
         status: Status::Success,
         syndrome: 0,
         vendor: 0,
-    }
-}
-
-/// An error entry.
-fn failure([index, _, cause, _]: [u64; 4], owner: Owner, direction: Direction) -> Completion {
-    let cause = Cause::from_word(cause);
-    Completion {
-        index: Index::from_word(index).user_index(),
-        len: 0,
-        token: owner.wqe_counter(),
-        direction,
-        status: cqe::status(cause.syndrome()),
-        syndrome: cause.syndrome(),
-        vendor: cause.vendor_err_synd(),
-    }
+    })
 }

@@ -67,7 +67,7 @@ impl<'p, P: Platform> Rq<'p, P> {
 }
 
 impl<P: Platform> RecvQueue for Rq<'_, P> {
-    #[inline]
+    #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "tokens and counters are the index modulo 2^16"
@@ -75,16 +75,21 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
     fn recv(&mut self, segments: &[Segment]) -> u16 {
         let slot = self.ring.slot(self.head, self.log_stride);
         match segments {
-            [one] if self.log_stride == 4 => {
-                let words = wqe::data(one.addr, one.len, one.lkey);
-                self.platform.store_words(slot, &words.map(u64::to_be));
+            [one] => {
+                let [a, b] = wqe::data(one.addr, one.len, one.lkey).map(u64::to_be);
+                if self.log_stride == 4 {
+                    self.platform.store_words(slot, &[a, b]);
+                } else {
+                    let [c, d] = wqe::data(0, 0, wqe::TERMINATE).map(u64::to_be);
+                    self.platform.store_words(slot, &[a, b, c, d]);
+                }
             }
             _ => self.list(slot, segments),
         }
         let token = self.head as u16;
         self.head = self.head.wrapping_add(1);
         // ORDER: the scatter list's stores precede the counter by which the device finds it.
-        self.platform.before_doorbell();
+        self.platform.before_record();
         self.platform
             .store32(self.record.first(), u32::from(self.head as u16).to_be());
         token

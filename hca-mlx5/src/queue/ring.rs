@@ -7,16 +7,20 @@
 /// Where a ring lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
-    offset: usize,
+    /// Offset of its first byte in units of [`LINE`]: whoever computes a place in it then sees that it is aligned.
+    line: usize,
     mask: u32,
 }
 
+/// Bytes that every ring starts on a multiple of.
+const LINE: usize = 64;
+
 impl Ring {
-    /// The ring of `2^log_slots` slots whose first byte is at `offset` of the arena.
+    /// The ring of `2^log_slots` slots whose first byte is at `offset` of the arena, a multiple of 64.
     #[must_use]
     pub const fn new(offset: usize, log_slots: u8) -> Self {
         Self {
-            offset,
+            line: offset / LINE,
             mask: (1_u32 << (log_slots & 31)) - 1,
         }
     }
@@ -25,8 +29,18 @@ impl Ring {
     #[inline]
     #[must_use]
     pub const fn slot(&self, index: u32, log_stride: u32) -> usize {
-        self.offset
+        self.line
+            .wrapping_mul(LINE)
             .wrapping_add(((index & self.mask) as usize) << log_stride)
+    }
+
+    /// As [`Ring::slot`], with slots of 64 bytes.
+    #[inline]
+    #[must_use]
+    pub const fn block(&self, index: u32) -> usize {
+        self.line
+            .wrapping_add((index & self.mask) as usize)
+            .wrapping_mul(LINE)
     }
 
     /// How many slots it has.
@@ -53,13 +67,14 @@ impl Record {
     #[inline]
     #[must_use]
     pub const fn first(self) -> usize {
-        self.0
+        // It is a multiple of 8; said here, so that nobody has to test it.
+        self.0 & !7
     }
 
     /// The dword of a queue pair's send counter, or a completion queue's arm word.
     #[inline]
     #[must_use]
     pub const fn second(self) -> usize {
-        self.0.wrapping_add(4)
+        self.0 & !7 | 4
     }
 }

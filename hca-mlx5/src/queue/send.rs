@@ -24,8 +24,6 @@ pub const INLINE_WRITE: u32 = 28;
 /// Most bytes that travel inside the WQE of a SEND, likewise.
 pub const INLINE_SEND: u32 = 44;
 
-/// log2 of a block.
-const LOG_WQEBB: u32 = 6;
 /// Offset of the first doorbell register in a UAR page.
 pub const UAR_DOORBELLS: usize = 0x800;
 /// Bytes a load of inline payload may reach beyond its first byte.
@@ -69,6 +67,11 @@ impl Doorbell {
     }
 }
 
+/// The half that BlueFlame goes to by turns, or 0.
+const fn usable(doorbell: Doorbell, write_combining: bool) -> usize {
+    if write_combining { doorbell.half } else { 0 }
+}
+
 /// Posting end of a send queue.
 pub struct Sq<'p, P> {
     platform: &'p P,
@@ -78,6 +81,8 @@ pub struct Sq<'p, P> {
     qpn: u32,
     record: Record,
     doorbell: Doorbell,
+    /// The doorbell's half while BlueFlame may be used: not while a WQE waits for its doorbell. Else 0.
+    direct: usize,
     /// First word of the last WQE that waits for its doorbell; 0 if none does.
     waiting: u64,
     /// Fence the next WQE carries, because a window was bound before it.
@@ -86,6 +91,8 @@ pub struct Sq<'p, P> {
     arena: u64,
     /// Payload that starts below this offset may be read inline.
     inline_end: u64,
+    /// The same in words of 8 bytes.
+    inline_words: u64,
 }
 
 impl<P> fmt::Debug for Sq<'_, P> {
@@ -115,10 +122,12 @@ impl<'p, P: Platform> Sq<'p, P> {
             qpn,
             record,
             doorbell,
+            direct: usable(doorbell, P::WRITE_COMBINING),
             waiting: 0,
             fence: 0,
             arena: platform.arena_addr(),
             inline_end: arena_len.saturating_sub(INLINE_REACH),
+            inline_words: arena_len.saturating_sub(INLINE_REACH) >> 3,
         }
     }
 
@@ -126,6 +135,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     pub(crate) fn restart(&mut self) {
         self.head = 0;
         self.waiting = 0;
+        self.direct = usable(self.doorbell, P::WRITE_COMBINING);
         self.fence = 0;
         self.platform.store32(self.record.second(), 0);
     }
@@ -152,8 +162,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// Stores one block of the WQE that starts at the head.
     #[inline(always)]
     fn store(&self, index: u32, block: &Block) {
-        self.platform
-            .store_words(self.ring.slot(index, LOG_WQEBB), block);
+        self.platform.store_words(self.ring.block(index), block);
     }
 
     /// Ends a WQE of one block: stores it and rings, through BlueFlame where there is one.
@@ -169,9 +178,12 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.head = self.head.wrapping_add(1);
         if flags.contains(PostFlags::DEFER) {
             self.waiting = block[0];
-        } else if P::WRITE_COMBINING && self.doorbell.half != 0 && self.waiting == 0 {
+            self.direct = 0;
+        } else if P::WRITE_COMBINING && self.direct != 0 {
             self.publish();
-            self.platform.write_block(self.doorbell.register, block);
+            // A multiple of 64; said here, so that nobody has to test it.
+            self.platform
+                .write_block(self.doorbell.register & !63, block);
             self.flush();
         } else {
             self.knock(block[0]);
@@ -189,6 +201,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.head = self.head.wrapping_add(blocks);
         if flags.contains(PostFlags::DEFER) {
             self.waiting = first.to_be();
+            self.direct = 0;
         } else {
             self.knock(first.to_be());
         }
@@ -210,6 +223,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline(never)]
     fn knock(&mut self, first: u64) {
         self.waiting = 0;
+        self.direct = usable(self.doorbell, P::WRITE_COMBINING);
         self.publish();
         self.platform.write64(self.doorbell.register, first);
         if P::WRITE_COMBINING {
@@ -255,10 +269,14 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// The inline segment of up to 8 bytes that start a word of the arena: its one unit, in the order of memory. Payload
     /// is bytes, and is never turned over.
     #[inline(always)]
-    fn inline_word(&self, offset: usize, len: u32) -> [u64; 2] {
-        let [payload] = self.platform.load_words(offset);
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the offset is below the length of the arena, which is a usize"
+    )]
+    fn inline_word(&self, offset: u64, len: u32) -> [u64; 2] {
+        let [payload] = self.platform.load_words(offset as usize);
         let header = u64::from((wqe::INLINE | len).to_be());
-        let unused = 64 - 8 * len;
+        let unused = 64_u32.wrapping_sub(8 * len) & 63;
         if cfg!(target_endian = "little") {
             let payload = payload & u64::MAX >> unused;
             [header | payload << 32, payload >> 32]
@@ -270,8 +288,8 @@ impl<'p, P: Platform> Sq<'p, P> {
 
     /// A SEND whose payload travels inside, if it may be read there.
     #[inline(never)]
-    fn send_short(&mut self, one: &Segment, flags: PostFlags) -> u16 {
-        let (ds, words) = match self.inline_at(one) {
+    fn send_short(&mut self, one: Segment, flags: PostFlags) -> u16 {
+        let (ds, words) = match self.inline_at(&one) {
             // Four bytes of header: a unit holds 12 bytes, two hold 28.
             Some(offset) => (
                 2 + u8::from(one.len > 12) + u8::from(one.len > 28),
@@ -289,8 +307,8 @@ impl<'p, P: Platform> Sq<'p, P> {
 
     /// An RDMA WRITE whose payload travels inside, if it may be read there, and is more than one aligned word.
     #[inline(never)]
-    fn write_short(&mut self, one: &Segment, remote: Remote, flags: PostFlags) -> u16 {
-        let (ds, [a, b, c, d]) = match self.inline_at(one) {
+    fn write_short(&mut self, one: Segment, remote: Remote, flags: PostFlags) -> u16 {
+        let (ds, [a, b, c, d]) = match self.inline_at(&one) {
             Some(offset) => {
                 let [a, b, c, d, ..] = self.inline_words(offset, one.len);
                 (3 + u8::from(one.len > 12), [a, b, c, d])
@@ -383,7 +401,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
                 let block = [head, tail, first, second, 0, 0, 0, 0].map(u64::to_be);
                 self.post_block(&block, flags)
             }
-            [one] => self.send_short(one, flags),
+            [one] => self.send_short(*one, flags),
             _ => self.post_list(wqe::SEND, None, segments, flags),
         }
     }
@@ -396,12 +414,12 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let words = if one.len > INLINE_WRITE {
             wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)
         } else {
-            match self.inline_at(one) {
-                Some(offset) if one.len.wrapping_sub(1) < 8 && offset & 7 == 0 => {
-                    self.inline_word(offset, one.len)
-                }
-                _ => return self.write_short(one, remote, flags),
+            // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare for both.
+            let word = one.addr.wrapping_sub(self.arena).rotate_right(3);
+            if one.len > 8 || word >= self.inline_words {
+                return self.write_short(*one, remote, flags);
             }
+            self.inline_word(word << 3, one.len)
         };
         let [head, tail] = self.control(wqe::RDMA_WRITE, 3, flags, 0);
         let [address, key] = wqe::remote(remote.addr, remote.rkey);

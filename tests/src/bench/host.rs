@@ -147,6 +147,13 @@ impl BenchHost {
     }
 
     #[cold]
+    #[inline(never)]
+    fn device_block(&self, offset: usize, block: [u64; 8]) {
+        self.device_write(offset, block.map(u64::to_ne_bytes).as_flattened());
+    }
+
+    #[cold]
+    #[inline(never)]
     fn device_write(&self, offset: usize, bytes: &[u8]) {
         self.hca().bar_write(offset as u64, bytes);
     }
@@ -185,11 +192,10 @@ impl Platform for BenchHost {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
         if self.present() {
-            let bytes: Vec<u8> = block.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            self.device_write(offset, &bytes);
+            self.device_block(offset, *block);
         } else {
             self.away.write_block(offset, block);
         }

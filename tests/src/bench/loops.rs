@@ -1,12 +1,13 @@
 //! What is measured: each function here is one block of operations, and callgrind counts from its entry to its return.
 //!
 //! The functions are never inlined, so that they have a beginning and an end; what they call is inlined as in any program.
-//! Arguments pass through `black_box`, so that nothing of a call can be known before it is made. Of each event, cookie and
+//! What is posted passes through `black_box`, so that nothing of it is known to the compiler; flags are constants, as in
+//! any program. Of each event, cookie and
 //! status are compared with what is expected: that belongs to the operation.
 
 use std::hint::black_box;
 
-use dat_core::{CompletionFlags, DtoEvent, Event, Ia, MemPriv};
+use dat_core::{CompletionFlags, DtoEvent, Event, Ia, LmrTriplet, MemPriv, RmrTriplet};
 
 use super::limit::Limit;
 use super::stage::{Driver, Handles, Lane};
@@ -30,12 +31,12 @@ macro_rules! check {
 /// RDMA write of 8 bytes, inline, and its event.
 #[inline(never)]
 pub fn wr8_rt1(lane: &mut Lane, ops: u64) {
+    let word: &[LmrTriplet; 1] = black_box(&lane.word);
+    let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
     for n in 0..ops {
         let cookie = n ^ COOKIE;
-        let posted =
-            lane.poster
-                .post_rdma_write(black_box(&lane.word), cookie, black_box(&lane.far), NONE);
+        let posted = lane.poster.post_rdma_write(word, cookie, far, NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
     }
     lane.wrong |= wrong;
@@ -44,12 +45,12 @@ pub fn wr8_rt1(lane: &mut Lane, ops: u64) {
 /// RDMA write of 256 bytes by reference, and its event.
 #[inline(never)]
 pub fn wr256_rt1(lane: &mut Lane, ops: u64) {
+    let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
+    let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
     for n in 0..ops {
         let cookie = n ^ COOKIE;
-        let posted =
-            lane.poster
-                .post_rdma_write(black_box(&lane.piece), cookie, black_box(&lane.far), NONE);
+        let posted = lane.poster.post_rdma_write(piece, cookie, far, NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
     }
     lane.wrong |= wrong;
@@ -58,10 +59,11 @@ pub fn wr256_rt1(lane: &mut Lane, ops: u64) {
 /// Send of 256 bytes by reference, and its event.
 #[inline(never)]
 pub fn send256_rt1(lane: &mut Lane, ops: u64) {
+    let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
     let mut wrong = 0;
     for n in 0..ops {
         let cookie = n ^ COOKIE;
-        let posted = lane.poster.post_send(black_box(&lane.piece), cookie, NONE);
+        let posted = lane.poster.post_send(piece, cookie, NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
     }
     lane.wrong |= wrong;
@@ -70,10 +72,11 @@ pub fn send256_rt1(lane: &mut Lane, ops: u64) {
 /// Receive of 256 bytes, and its event.
 #[inline(never)]
 pub fn recv_rt1(lane: &mut Lane, ops: u64) {
+    let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
     let mut wrong = 0;
     for n in 0..ops {
         let cookie = n ^ COOKIE;
-        let posted = lane.poster.post_recv(black_box(&lane.piece), cookie, NONE);
+        let posted = lane.poster.post_recv(piece, cookie, NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.receives.dequeue(), cookie);
     }
     lane.wrong |= wrong;
@@ -82,14 +85,11 @@ pub fn recv_rt1(lane: &mut Lane, ops: u64) {
 /// The posting half of [`wr8_rt1`].
 #[inline(never)]
 pub fn post_wr8(lane: &mut Lane, ops: u64) {
+    let word: &[LmrTriplet; 1] = black_box(&lane.word);
+    let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
     for n in 0..ops {
-        let posted = lane.poster.post_rdma_write(
-            black_box(&lane.word),
-            n ^ COOKIE,
-            black_box(&lane.far),
-            NONE,
-        );
+        let posted = lane.poster.post_rdma_write(word, n ^ COOKIE, far, NONE);
         wrong |= u64::from(posted.is_err());
     }
     lane.wrong |= wrong;
@@ -108,11 +108,10 @@ pub fn deq_wr8(lane: &mut Lane, ops: u64) {
 /// The posting half of [`recv_rt1`].
 #[inline(never)]
 pub fn post_recv(lane: &mut Lane, ops: u64) {
+    let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
     let mut wrong = 0;
     for n in 0..ops {
-        let posted = lane
-            .poster
-            .post_recv(black_box(&lane.piece), n ^ COOKIE, NONE);
+        let posted = lane.poster.post_recv(piece, n ^ COOKIE, NONE);
         wrong |= u64::from(posted.is_err());
     }
     lane.wrong |= wrong;
@@ -131,17 +130,14 @@ pub fn deq_recv(lane: &mut Lane, ops: u64) {
 /// Bursts of RDMA writes of 8 bytes under one doorbell, then their events.
 #[inline(never)]
 pub fn wr8_b32(lane: &mut Lane, ops: u64) {
+    let word: &[LmrTriplet; 1] = black_box(&lane.word);
+    let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
     for burst in 0..ops / BURST {
         for n in 0..BURST {
             let cookie = (burst * BURST + n) ^ COOKIE;
             let flags = CompletionFlags::DEFER;
-            let posted = lane.poster.post_rdma_write(
-                black_box(&lane.word),
-                cookie,
-                black_box(&lane.far),
-                flags,
-            );
+            let posted = lane.poster.post_rdma_write(word, cookie, far, flags);
             wrong |= u64::from(posted.is_err());
         }
         lane.poster.ring();
@@ -155,19 +151,17 @@ pub fn wr8_b32(lane: &mut Lane, ops: u64) {
 /// Bursts of RDMA writes of 8 bytes, all but the last without a completion; one event a burst.
 #[inline(never)]
 pub fn unsig_1of32(lane: &mut Lane, ops: u64) {
+    let word: &[LmrTriplet; 1] = black_box(&lane.word);
+    let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
     for burst in 0..ops / BURST {
         let quiet = CompletionFlags::DEFER.union(CompletionFlags::SUPPRESS);
         for n in 1..BURST {
-            let posted =
-                lane.poster
-                    .post_rdma_write(black_box(&lane.word), n, black_box(&lane.far), quiet);
+            let posted = lane.poster.post_rdma_write(word, n, far, quiet);
             wrong |= u64::from(posted.is_err());
         }
         let cookie = burst ^ COOKIE;
-        let posted =
-            lane.poster
-                .post_rdma_write(black_box(&lane.word), cookie, black_box(&lane.far), NONE);
+        let posted = lane.poster.post_rdma_write(word, cookie, far, NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
     }
     lane.wrong |= wrong;
@@ -186,21 +180,14 @@ pub fn deq_empty(lane: &mut Lane, ops: u64) {
 /// Bind of a window to 256 bytes, and its event.
 #[inline(never)]
 pub fn rmr_bind(lane: &mut Lane, ops: u64) {
+    let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
     let mut wrong = 0;
     for n in 0..ops {
         let cookie = n ^ COOKIE;
-        let bound = lane.poster.rmr_bind(
-            lane.rmr,
-            black_box(&lane.piece[0]),
-            MemPriv::REMOTE_WRITE,
-            cookie,
-            NONE,
-        );
+        let bound = lane.poster.rmr_bind(lane.rmr, &piece[0], MemPriv::REMOTE_WRITE, cookie, NONE);
         wrong |= u64::from(bound.is_err());
         wrong |= match lane.requests.dequeue() {
-            Ok(Event::RmrBind {
-                cookie: c, status, ..
-            }) => (c ^ cookie) | status as u64,
+            Ok(Event::RmrBind { cookie: c, status, .. }) => (c ^ cookie) | status as u64,
             Ok(_) | Err(_) => 1,
         };
     }
@@ -210,17 +197,13 @@ pub fn rmr_bind(lane: &mut Lane, ops: u64) {
 /// [`wr8_rt1`] by handle.
 #[inline(never)]
 pub fn wr8_handle(ia: &mut Ia<'static, Driver>, lane: &mut Handles, ops: u64) {
+    let word: &[LmrTriplet; 1] = black_box(&lane.word);
+    let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
     for n in 0..ops {
         let cookie = n ^ COOKIE;
         let (ep, evd) = black_box((lane.ep, lane.evd));
-        let posted = ia.ep_post_rdma_write(
-            ep,
-            black_box(&lane.word),
-            cookie,
-            black_box(&lane.far),
-            NONE,
-        );
+        let posted = ia.ep_post_rdma_write(ep, word, cookie, far, NONE);
         wrong |= u64::from(posted.is_err()) | check!(ia.evd_dequeue(evd), cookie);
     }
     lane.wrong |= wrong;
