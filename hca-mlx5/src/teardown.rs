@@ -30,13 +30,23 @@ impl<P: Platform> Device<'_, P> {
     pub fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
         if self.stage >= Stage::Running {
-            for queue in [self.completion_events.take(), self.async_events.take()]
-                .into_iter()
-                .flatten()
+            for queue in [
+                self.completion_events.take(),
+                self.page_events.take(),
+                self.async_events.take(),
+            ]
+            .into_iter()
+            .flatten()
             {
                 if self.reachable() {
                     first = first.and(queue.destroy(self));
                 }
+            }
+            // The command that destroys their queue must not wait for an event in it.
+            if let Some(commands) = self.queue.use_polling()
+                && self.reachable()
+            {
+                first = first.and(commands.destroy(self));
             }
             self.stage = Stage::Doorbells;
         }
