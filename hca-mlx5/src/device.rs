@@ -332,10 +332,11 @@ impl<'p, P: Platform> Device<'p, P> {
     /// When [`Device::service`] wants to be called again even if nothing interrupts.
     #[must_use]
     pub fn next_deadline(&self) -> Instant {
-        if self.queue.dead().is_some() {
-            Instant::NEVER
-        } else {
-            self.monitor.due()
+        match self.queue.dead() {
+            None => self.monitor.due(),
+            // A command found it: at once, to tell.
+            Some(_) if !self.death_told => Instant::ZERO,
+            Some(_) => Instant::NEVER,
         }
     }
 
@@ -403,8 +404,11 @@ impl<'p, P: Platform> Device<'p, P> {
                     break;
                 };
                 match decoded {
+                    // One in the wrong queue is nothing that was asked for.
                     Decoded::Event(event) => {
-                        let _ = self.events.push_back(event);
+                        if for_the_user {
+                            let _ = self.events.push_back(event);
+                        }
                     }
                     Decoded::Pages(request) => {
                         let _ = self.requests.push_back(request);

@@ -285,7 +285,8 @@ impl EventQueue {
                         FaultKind::BadParameter,
                         Opcode::CreateEq.name(),
                         "the arena is not page aligned for the device",
-                    ));
+                    )
+                    .advise("map the arena in whole, aligned pages"));
                 }
             };
         }

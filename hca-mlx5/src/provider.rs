@@ -506,7 +506,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let network = self.network.as_ref().and_then(Network::next_deadline);
+        // A lost device's network is not served any more, so what it waits for never comes.
+        let network = self.network.as_ref().filter(|_| !self.device.lost());
+        let network = network.and_then(Network::next_deadline);
         let own = Some(self.device.next_deadline());
         [network, own].into_iter().flatten().min()
     }

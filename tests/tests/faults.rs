@@ -319,6 +319,63 @@ fn interrupts_without_events_and_service_without_interrupts_are_nothing() {
     driver.close().unwrap();
 }
 
+#[test]
+fn a_broken_ethernet_port_is_made_anew_as_soon_as_the_deadline_says() {
+    const CREATE_SQ: u16 = 0x904;
+    let rig = Rig::light();
+    let mut driver = up(&rig);
+    let remote = "192.168.7.9".parse().unwrap();
+    // Every completion is one in error.
+    rig.slot.hca().set_mangle(Some(Box::new(|wrote, _, bytes| {
+        if wrote == Wrote::Cqe
+            && let Some(last) = bytes.last_mut()
+        {
+            *last = 0xd0 | (*last & 1);
+        }
+        true
+    })));
+    let _ = driver.resolve(remote, rig.now());
+    rig.pass(Duration::from_millis(1));
+    driver.service(rig.now());
+    assert!(
+        driver.next_deadline().unwrap() <= rig.now(),
+        "it is broken, and may be made anew at once"
+    );
+    rig.slot.hca().set_mangle(None);
+    // The first attempt is refused: a second later comes the next.
+    rig.script(|_, script| script.refuse(When::OpcodeNth(CREATE_SQ, 0), Status::NoResources));
+    rig.pass(Duration::from_millis(1));
+    let attempt = rig.now();
+    driver.service(attempt);
+    assert!(driver.next_deadline().unwrap() > attempt, "no storm");
+    let next = attempt + Duration::from_secs(1);
+    while rig.now() < next {
+        let due = driver.next_deadline().unwrap();
+        assert!(due <= next, "the second attempt is not slept through");
+        rig.pass((due - rig.now()).max(Duration::from_nanos(1)));
+        driver.service(rig.now());
+    }
+    assert!(driver.next_deadline().unwrap() > rig.now(), "whole again");
+    driver.close().unwrap();
+    assert_eq!(rig.taken(), NOTHING);
+}
+
+#[test]
+fn a_loss_found_by_a_command_is_told_at_once_and_then_nothing_is_due() {
+    let rig = Rig::light();
+    let mut driver = up(&rig);
+    let _ = driver.resolve("192.168.7.9".parse().unwrap(), rig.now());
+    rig.slot.hca().die(8);
+    rig.script(|first, script| script.on(When::From(first), Verdict::Mute));
+    driver.pd_create().unwrap_err();
+    assert!(driver.next_deadline().unwrap() <= rig.now());
+    driver.service(rig.now());
+    assert!(lost(&mut driver).is_some());
+    // Not even the question to a neighbour, which nobody can repeat any more.
+    assert_eq!(driver.next_deadline(), Some(dat_core::Instant::NEVER));
+    driver.close().unwrap_err();
+}
+
 // ---- the firmware's health ----
 
 fn lost(driver: &mut Driver<'_, impl hca_mlx5::platform::Platform>) -> Option<Fault> {

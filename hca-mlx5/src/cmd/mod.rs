@@ -91,7 +91,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
                 "command queue",
                 "the device offers a queue that does not fit a page",
             )
-            .of("geometry word", word.0));
+            .of("geometry word", word.0)
+            .advise("is this an mlx5 device? if so, reset it"));
         }
         let page = platform.alloc(PAGE, PAGE).ok_or_else(|| {
             Fault::new(
@@ -109,7 +110,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
                     FaultKind::BadParameter,
                     "command queue",
                     "the arena is not page aligned for the device",
-                ));
+                )
+                .advise("map the arena in whole, aligned pages"));
             }
         };
         let pool = match Pool::new(platform) {
@@ -151,11 +153,10 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             self.platform.free(self.page);
             self.pool.release(self.platform);
         }
-        self.kill(Fault::new(
-            FaultKind::BadState,
-            "command queue",
-            "the device is closed",
-        ));
+        self.kill(
+            Fault::new(FaultKind::BadState, "command queue", "the device is closed")
+                .advise("open it anew"),
+        );
     }
 
     /// A command has been given up since bring-up: the device may still write to host memory.
@@ -359,7 +360,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
                 op.name(),
                 "the answer carries another command's token",
             )
-            .of(object.0, object.1));
+            .of(object.0, object.1)
+            .advise("reset the device"));
         }
         if entry.status() != 0 {
             return Err(not_delivered(op, object, entry.status()));
