@@ -163,6 +163,13 @@ impl<'p, P: Platform> Network<'p, P> {
         self.fired = true;
     }
 
+    /// Takes note that one of its queues failed: the port is made anew.
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        if let Some(port) = self.port.as_mut() {
+            port.fail(fault);
+        }
+    }
+
     /// Takes note that the link came back.
     pub(crate) fn link_up(&mut self, now: Instant) {
         self.neighbours.announce(now);

@@ -216,6 +216,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                     gsi.fail(cq_fault(cqn, syndrome));
                     return None;
                 }
+                if let Some(network) = self.network.as_mut().filter(|net| net.owns_cq(cqn)) {
+                    network.fail(cq_fault(cqn, syndrome));
+                    return None;
+                }
                 self.cqs
                     .contains_key(&cqn)
                     .then_some(Notice::CqError(seam::Cq(cqn)))
@@ -250,12 +254,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             gsi.fail(fault);
             return None;
         }
-        if self
-            .network
-            .as_ref()
-            .is_some_and(|network| network.owns_queue(qpn))
-        {
-            // Its completions in error say the same.
+        if let Some(network) = self.network.as_mut().filter(|net| net.owns_queue(qpn)) {
+            network.fail(fault);
             return None;
         }
         self.qps

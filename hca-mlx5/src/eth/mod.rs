@@ -188,6 +188,11 @@ impl<'p, P: Platform> Port<'p, P> {
         self.fault
     }
 
+    /// Takes note that the device said by an event that one of its queues failed.
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
+    }
+
     /// Sends one frame: header, VLAN tag and all, without frame check sequence. Short ones are padded.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), Fault> {
         match (self.fault, self.ends.as_mut()) {
