@@ -33,6 +33,8 @@ const COMMAND_QUEUE_TIMEOUT: core::time::Duration = core::time::Duration::from_s
 
 /// Log2 of the entries of the asynchronous event queue.
 const LOG_ASYNC_EVENTS: u8 = 8;
+/// Log2 of the entries of the event queues of commands and of page requests: a page of memory each.
+const LOG_FEW_EVENTS: u8 = 6;
 
 /// What the asynchronous event queue is for.
 const ASYNC_EVENTS: &[EventType] = &[
@@ -42,7 +44,6 @@ const ASYNC_EVENTS: &[EventType] = &[
     EventType::WqCatastrophic,
     EventType::InternalError,
     EventType::PortChange,
-    EventType::PageRequest,
     EventType::WqInvalidRequest,
     EventType::WqAccessError,
     EventType::LastWqe,
@@ -71,6 +72,7 @@ impl<'p, P: Platform> Device<'p, P> {
                 offset: 0,
             },
             async_events: None,
+            page_events: None,
             completion_events: None,
             monitor: Monitor::new(Instant::from_nanos(platform.now())),
             events: Deque::new(),
@@ -110,6 +112,21 @@ impl<'p, P: Platform> Device<'p, P> {
 
         self.uar = self.alloc_uar()?;
         self.stage = Stage::Doorbells;
+        self.create_event_queues(config)?;
+        self.open_port(config.frame_size)
+    }
+
+    /// CREATE_EQ for commands, asynchronous events, page requests and completions. That of commands comes first and is
+    /// the last to be made by polling.
+    fn create_event_queues(&mut self, config: &Config<'p>) -> Result<(), Fault> {
+        let commands = EventQueue::create(
+            self,
+            LOG_FEW_EVENTS,
+            EventType::Command.bit(),
+            config.command_vector,
+        )?;
+        self.stage = Stage::Running;
+        self.queue.use_events(commands);
         let mask = ASYNC_EVENTS
             .iter()
             .fold(0, |mask, event| mask | event.bit());
@@ -119,7 +136,12 @@ impl<'p, P: Platform> Device<'p, P> {
             mask,
             config.async_vector,
         )?);
-        self.stage = Stage::Running;
+        self.page_events = Some(EventQueue::create(
+            self,
+            LOG_FEW_EVENTS,
+            EventType::PageRequest.bit(),
+            config.page_vector,
+        )?);
         // Completion events go where a completion queue sends them, by no bit of the mask.
         self.completion_events = Some(EventQueue::create(
             self,
@@ -127,15 +149,9 @@ impl<'p, P: Platform> Device<'p, P> {
             0,
             config.completion_vector,
         )?);
-        for queue in [&mut self.async_events, &mut self.completion_events]
-            .into_iter()
-            .flatten()
-        {
-            // Cards may create them armed or not: armed twice does no harm.
-            queue.arm(platform);
-        }
-
-        self.open_port(config.frame_size)
+        // Cards may create them armed or not: armed twice does no harm.
+        self.arm_events();
+        Ok(())
     }
 
     /// ENABLE_HCA: the first command, so the first to find that the device cannot reach memory.

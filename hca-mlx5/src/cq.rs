@@ -40,7 +40,8 @@ pub(crate) fn create<'p, P: Platform>(
             FaultKind::BadParameter,
             Opcode::CreateCq.name(),
             "more entries than the device allows in one completion queue",
-        ));
+        )
+        .advise("ask for no more than the limits say"));
     }
     let platform = device.platform();
     let len = CQE << log;

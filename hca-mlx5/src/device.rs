@@ -72,8 +72,13 @@ pub struct Config<'p> {
     pub log_max_qp: Option<u8>,
     /// Most 4 KiB pages the firmware may hold.
     pub page_budget: u32,
+    /// Interrupt vector of command events: it ends a sleep in [`Platform::relax`] early. No such sleep may rely on it
+    /// alone, for cards are known to lose these events.
+    pub command_vector: u16,
     /// Interrupt vector of asynchronous events.
     pub async_vector: u16,
+    /// Interrupt vector of the firmware's page requests.
+    pub page_vector: u16,
     /// Interrupt vector of completion events.
     pub completion_vector: u16,
     /// Log2 of the entries of the completion event queue; no more completion queues than that may be armed.
@@ -94,7 +99,10 @@ impl Default for Config<'_> {
             log_max_qp: None,
             // 128 MiB: more than any card seen asks for.
             page_budget: 32_768,
+            // One vector for all but completions, which come too often to share it.
+            command_vector: 0,
             async_vector: 0,
+            page_vector: 0,
             completion_vector: 1,
             log_completion_events: 8,
             command_timeout: None,
@@ -110,7 +118,15 @@ impl fmt::Debug for Config<'_> {
         f.debug_struct("Config")
             .field("log_max_qp", &self.log_max_qp)
             .field("page_budget", &self.page_budget)
-            .field("vectors", &(self.async_vector, self.completion_vector))
+            .field(
+                "vectors",
+                &[
+                    self.command_vector,
+                    self.async_vector,
+                    self.page_vector,
+                    self.completion_vector,
+                ],
+            )
             .finish_non_exhaustive()
     }
 }
@@ -151,6 +167,7 @@ pub struct Device<'p, P: Platform> {
     pub(crate) identity: Identity,
     pub(crate) uar: Uar,
     pub(crate) async_events: Option<EventQueue>,
+    pub(crate) page_events: Option<EventQueue>,
     pub(crate) completion_events: Option<EventQueue>,
     pub(crate) monitor: Monitor,
     pub(crate) events: Deque<Event, EVENTS>,
@@ -315,10 +332,11 @@ impl<'p, P: Platform> Device<'p, P> {
     /// When [`Device::service`] wants to be called again even if nothing interrupts.
     #[must_use]
     pub fn next_deadline(&self) -> Instant {
-        if self.queue.dead().is_some() {
-            Instant::NEVER
-        } else {
-            self.monitor.due()
+        match self.queue.dead() {
+            None => self.monitor.due(),
+            // A command found it: at once, to tell.
+            Some(_) if !self.death_told => Instant::ZERO,
+            Some(_) => Instant::NEVER,
         }
     }
 
@@ -330,13 +348,7 @@ impl<'p, P: Platform> Device<'p, P> {
             } else {
                 self.collect();
                 self.answer_requests();
-                // A queue that was not read to its end fires at once.
-                for queue in [&mut self.async_events, &mut self.completion_events]
-                    .into_iter()
-                    .flatten()
-                {
-                    queue.arm(self.platform);
-                }
+                self.arm_events();
             }
         }
         // It may also have been a command, here or elsewhere, that found the device lost.
@@ -345,6 +357,21 @@ impl<'p, P: Platform> Device<'p, P> {
             && self.events.push_back(Event::Dead(fault)).is_ok()
         {
             self.death_told = true;
+        }
+    }
+
+    /// Arms all event queues. One that was not read to its end fires at once.
+    pub(crate) fn arm_events(&mut self) {
+        self.queue.drain_events();
+        for queue in [
+            &mut self.page_events,
+            &mut self.async_events,
+            &mut self.completion_events,
+        ]
+        .into_iter()
+        .flatten()
+        {
+            queue.arm(self.platform);
         }
     }
 
@@ -359,27 +386,35 @@ impl<'p, P: Platform> Device<'p, P> {
     /// Moves what the event queues hold to where it waits.
     fn collect(&mut self) {
         let mut internal = false;
-        for queue in [&mut self.async_events, &mut self.completion_events]
-            .into_iter()
-            .flatten()
-        {
+        for (queue, for_the_user) in [
+            (&mut self.page_events, false),
+            (&mut self.async_events, true),
+            (&mut self.completion_events, true),
+        ] {
+            let Some(queue) = queue else {
+                continue;
+            };
             for _ in 0..PER_CALL {
-                // One place is kept for the news that the device is lost.
-                if self.events.len() + 1 >= EVENTS || self.requests.is_full() {
+                // Page requests do not wait for the user. One place is kept for the news that the device is lost.
+                let unread = for_the_user && self.events.len() + 1 >= EVENTS;
+                if unread || self.requests.is_full() {
                     break;
                 }
                 let Some(decoded) = queue.next(self.platform) else {
                     break;
                 };
                 match decoded {
+                    // One in the wrong queue is nothing that was asked for.
                     Decoded::Event(event) => {
-                        let _ = self.events.push_back(event);
+                        if for_the_user {
+                            let _ = self.events.push_back(event);
+                        }
                     }
                     Decoded::Pages(request) => {
                         let _ = self.requests.push_back(request);
                     }
                     Decoded::Internal => internal = true,
-                    // Commands are polled for; the rest nobody asked for.
+                    // Command events have a queue of their own; the rest nobody asked for.
                     Decoded::Command(_) | Decoded::Other { .. } => {}
                 }
             }

@@ -5,8 +5,13 @@
 //! prefilled as old. The reader tells its position by a doorbell, which also arms the queue's interrupt; an event that comes
 //! between the last look and the arming raises the interrupt at once, because the doorbell carries the position.
 //!
-//! Command events are not subscribed to: every command is polled for, and an event for each would fill the queue of a
-//! consumer that makes a thousand objects before it calls `service`. One that comes all the same is ignored.
+//! There are four, so that no kind of event waits for another to be read:
+//! * commands: only there to wake a host that sleeps in [`Platform::relax`]; what it says is not needed, so it is read to
+//!   its end and armed by every command that waits or returns, and no number of commands can overrun it;
+//! * asynchronous events and completion events: read only as far as the driver's user takes them, so that none is lost.
+//!   One who does not look for a while, or a burst on the port, fills them and stops the reading;
+//! * page requests: behind such a burst they would wait for the user, while the firmware waits for the pages. In a ring of
+//!   their own they are answered by each `service`, and by a command refused for want of memory, whoever reads what.
 //!
 //! What it does not do: act. Page requests in particular are only decoded here; answering one takes commands.
 
@@ -93,7 +98,7 @@ pub(crate) struct PageRequest {
 pub(crate) enum Decoded {
     /// Goes on to the rest of the driver.
     Event(Event),
-    /// Commands finished; a bit each. Nobody needs it.
+    /// Commands finished; a bit each. Nobody needs it: the ownership bit of the entry says so too, and never wrongly.
     Command(u32),
     /// Wants an answer by command.
     Pages(PageRequest),
@@ -280,7 +285,8 @@ impl EventQueue {
                         FaultKind::BadParameter,
                         Opcode::CreateEq.name(),
                         "the arena is not page aligned for the device",
-                    ));
+                    )
+                    .advise("map the arena in whole, aligned pages"));
                 }
             };
         }
@@ -331,6 +337,16 @@ impl EventQueue {
             self.ring(platform, UAR_EQ_ARM);
             self.armed = Some(self.consumer);
         }
+    }
+
+    /// Reads as many entries as it holds, whatever they are, and arms it: for a queue that serves to wake and no more.
+    pub(crate) fn drain<P: Platform>(&mut self, platform: &P) {
+        for _ in 0..1u32 << self.log_size {
+            if self.next(platform).is_none() {
+                break;
+            }
+        }
+        self.arm(platform);
     }
 
     fn ring<P: Platform>(&mut self, platform: &P, doorbell: usize) {

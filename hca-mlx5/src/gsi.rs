@@ -218,11 +218,10 @@ impl<'p, P: Platform> Gsi<'p, P> {
 
     /// Reset to ready-to-send, with all receives posted and an event asked for.
     fn start(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
-        let qpn = self.parts.qp.map(|qp| qp.qpn).ok_or(Fault::new(
-            FaultKind::BadState,
-            "QP1",
-            "it was never made",
-        ))?;
+        let qpn = self.parts.qp.map(|qp| qp.qpn).ok_or(
+            Fault::new(FaultKind::BadState, "QP1", "it was never made")
+                .advise("close the device and open it anew"),
+        )?;
         qp::start_gsi(device, qpn)?;
         for slot in 0..RECEIVES {
             self.post(slot);

@@ -163,6 +163,13 @@ impl<'p, P: Platform> Network<'p, P> {
         self.fired = true;
     }
 
+    /// Takes note that one of its queues failed: the port is made anew.
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        if let Some(port) = self.port.as_mut() {
+            port.fail(fault);
+        }
+    }
+
     /// Takes note that the link came back.
     pub(crate) fn link_up(&mut self, now: Instant) {
         self.neighbours.announce(now);
@@ -170,8 +177,7 @@ impl<'p, P: Platform> Network<'p, P> {
 
     /// Takes frames in and sends what is due.
     pub(crate) fn service(&mut self, device: &mut Device<'p, P>, now: Instant) {
-        let broken = self.port.as_ref().is_none_or(|port| port.fault().is_some());
-        if broken && now >= self.rebuild {
+        if self.broken() && now >= self.rebuild {
             self.rebuild = now + REBUILD;
             // What fails here is tried again; the device's own loss is told by its events.
             let _ = self
@@ -209,6 +215,13 @@ impl<'p, P: Platform> Network<'p, P> {
 
     /// When [`Network::service`] has something to do even if no frame comes in.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.neighbours.next_deadline()
+        let rebuild = self.broken().then_some(self.rebuild);
+        let neighbours = self.neighbours.next_deadline();
+        [rebuild, neighbours].into_iter().flatten().min()
+    }
+
+    /// The port wants to be made anew.
+    fn broken(&self) -> bool {
+        self.port.as_ref().is_none_or(|port| port.fault().is_some())
     }
 }

@@ -216,6 +216,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                     gsi.fail(cq_fault(cqn, syndrome));
                     return None;
                 }
+                if let Some(network) = self.network.as_mut().filter(|net| net.owns_cq(cqn)) {
+                    network.fail(cq_fault(cqn, syndrome));
+                    return None;
+                }
                 self.cqs
                     .contains_key(&cqn)
                     .then_some(Notice::CqError(seam::Cq(cqn)))
@@ -250,12 +254,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             gsi.fail(fault);
             return None;
         }
-        if self
-            .network
-            .as_ref()
-            .is_some_and(|network| network.owns_queue(qpn))
-        {
-            // Its completions in error say the same.
+        if let Some(network) = self.network.as_mut().filter(|net| net.owns_queue(qpn)) {
+            network.fail(fault);
             return None;
         }
         self.qps
@@ -502,7 +502,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let network = self.network.as_ref().and_then(Network::next_deadline);
+        // A lost device's network is not served any more, so what it waits for never comes.
+        let network = self.network.as_ref().filter(|_| !self.device.lost());
+        let network = network.and_then(Network::next_deadline);
         let own = Some(self.device.next_deadline());
         [network, own].into_iter().flatten().min()
     }

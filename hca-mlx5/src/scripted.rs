@@ -24,6 +24,11 @@ use crate::prm::init_seg;
 pub(crate) const IOVA: u64 = 0x7_0000_0000;
 /// Device address of the first firmware page.
 pub(crate) const FIRMWARE: u64 = 0x9_0000_0000;
+/// Numbers the tiny device gives to the driver's event queues, in the order they are made.
+pub(crate) const COMMANDS: u8 = 3;
+pub(crate) const ASYNC: u8 = 4;
+pub(crate) const PAGES: u8 = 5;
+pub(crate) const COMPLETIONS: u8 = 6;
 const ARENA: usize = 1 << 20;
 const BAR: usize = 64 * 4096;
 /// What one wait costs.

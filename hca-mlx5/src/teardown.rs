@@ -30,13 +30,23 @@ impl<P: Platform> Device<'_, P> {
     pub fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
         if self.stage >= Stage::Running {
-            for queue in [self.completion_events.take(), self.async_events.take()]
-                .into_iter()
-                .flatten()
+            for queue in [
+                self.completion_events.take(),
+                self.page_events.take(),
+                self.async_events.take(),
+            ]
+            .into_iter()
+            .flatten()
             {
                 if self.reachable() {
                     first = first.and(queue.destroy(self));
                 }
+            }
+            // The command that destroys their queue must not wait for an event in it.
+            if let Some(commands) = self.queue.use_polling()
+                && self.reachable()
+            {
+                first = first.and(commands.destroy(self));
             }
             self.stage = Stage::Doorbells;
         }
@@ -48,11 +58,14 @@ impl<P: Platform> Device<'_, P> {
             let graceful = self.teardown_hca(TEARDOWN_GRACEFUL);
             if graceful.is_err() && self.caps.general.fast_teardown() && self.reachable() {
                 first = first.and(graceful).and(self.stop_fast());
-                self.queue.kill(Fault::new(
-                    FaultKind::Gone,
-                    "teardown",
-                    "the device was stopped in haste",
-                ));
+                self.queue.kill(
+                    Fault::new(
+                        FaultKind::Gone,
+                        "teardown",
+                        "the device was stopped in haste",
+                    )
+                    .advise("reset the device before its memory is used again"),
+                );
             } else {
                 if graceful.is_ok() {
                     // There are no objects any more.
@@ -80,7 +93,7 @@ impl<P: Platform> Device<'_, P> {
             self.queue.release();
         }
         self.queue
-            .kill(Fault::new(FaultKind::BadState, "device", "it is closed"));
+            .kill(Fault::new(FaultKind::BadState, "device", "it is closed").advise("open it anew"));
         self.stage = Stage::Closed;
         first
     }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use dat_core::provider::{Fault, FaultKind, Notice, Provider};
 use dat_tests::bringup::{Driver, Rig, Taken, Watched, journey, light, net, patience};
 use dat_tests::host::inproc::Slot;
-use hca_mlx5::Device;
 use hca_mlx5::eq::{Event as Told, QpEvent};
+use hca_mlx5::{Config, Device};
 use mlx5_model::faults::When;
 use mlx5_model::{Config as Card, Event, Mangle, Status, Verdict, Wrote, event};
 use proptest::prelude::*;
@@ -34,10 +34,11 @@ fn notices<P: hca_mlx5::platform::Platform>(driver: &mut Driver<'_, P>) -> Vec<N
     std::iter::from_fn(|| driver.notice()).collect()
 }
 
-/// The device's first event queue: asynchronous events.
-const ASYNC: u8 = 0x10;
-/// Its second: completion events.
-const COMPLETION: u8 = 0x11;
+/// The device's event queues, in the order the driver makes them.
+const COMMANDS: u8 = 0x10;
+const ASYNC: u8 = 0x11;
+const PAGES: u8 = 0x12;
+const COMPLETION: u8 = 0x13;
 
 // ---- command events ----
 
@@ -56,7 +57,7 @@ fn ghost_command_events_end_no_command() {
     for slots in [1, 1 << 31, u32::MAX, 0] {
         rig.slot
             .hca()
-            .inject_event(Some(ASYNC), &Event::new(event::COMMAND, 0).with(0, slots));
+            .inject_event(None, &Event::new(event::COMMAND, 0).with(0, slots));
     }
     // A slow command with a ghost in the middle of it.
     rig.script(|first, script| script.on(When::From(first), Verdict::Late(20_000_000)));
@@ -70,13 +71,87 @@ fn ghost_command_events_end_no_command() {
     assert_eq!(rig.taken(), NOTHING);
 }
 
+#[test]
+fn commands_without_number_between_two_services_overrun_no_queue() {
+    for hardware_like in [false, true] {
+        let rig = Rig::new(Card {
+            hardware_like,
+            ..light()
+        });
+        let mut driver = Driver::open(&rig.slot, &Config::default()).unwrap();
+        let (all, rest) = if hardware_like { (300, 7) } else { (3000, 3) };
+        for n in 0..all {
+            // Neither twice the same event nor one for a slot that is free is a reason to stop; nor is one lost.
+            match n % rest {
+                0 => rig
+                    .slot
+                    .hca()
+                    .inject_event(None, &Event::new(event::COMMAND, 0).with(0, 1)),
+                1 => rig
+                    .slot
+                    .hca()
+                    .inject_event(None, &Event::new(event::COMMAND, 0).with(0, u32::MAX)),
+                _ => rig.script(|first, script| script.on(When::Nth(first), Verdict::NoEvent)),
+            }
+            let pd = driver.pd_create().unwrap();
+            driver.pd_destroy(pd).unwrap();
+        }
+        driver.close().unwrap();
+        assert_eq!(rig.taken(), NOTHING);
+        rig.content();
+    }
+}
+
+#[test]
+fn every_command_wakes_by_the_vector_of_commands_and_by_no_other() {
+    let rig = Rig::light();
+    let config = Config {
+        command_vector: 3,
+        page_vector: 2,
+        ..patience()
+    };
+    let mut driver = Driver::open(&rig.slot, &config).unwrap();
+    rig.slot.hca().interrupts();
+    for _ in 0..200 {
+        let pd = driver.pd_create().unwrap();
+        assert_eq!(rig.slot.hca().interrupts(), [3]);
+        driver.pd_destroy(pd).unwrap();
+        assert_eq!(rig.slot.hca().interrupts(), [3]);
+    }
+    // Firmware that wants pages is heard on its own vector; giving them takes a command.
+    rig.slot.hca().request_pages(5);
+    assert_eq!(rig.slot.hca().interrupts(), [2]);
+    driver.service(rig.now());
+    assert_eq!(rig.slot.hca().interrupts(), [3]);
+    driver.close().unwrap();
+    rig.content();
+}
+
+#[test]
+fn a_burst_of_events_that_nobody_reads_holds_up_no_page_request() {
+    let rig = Rig::light();
+    let mut device = Device::open(&rig.slot, &patience()).unwrap();
+    let held = device.firmware_pages();
+    for n in 0..200 {
+        let event = Event::queue(event::COMM_ESTABLISHED, 0, n);
+        rig.slot.hca().inject_event(None, &event);
+    }
+    for round in 1..=10 {
+        rig.slot.hca().request_pages(7);
+        device.service(rig.now());
+        assert_eq!(device.firmware_pages(), held + 7 * round);
+    }
+    device.close().unwrap();
+    rig.content();
+}
+
 // ---- events nobody expects ----
 
 #[test]
-fn every_type_of_event_on_either_queue_does_no_harm() {
+fn every_type_of_event_on_every_queue_does_no_harm() {
     let rig = Rig::light();
     let mut driver = up(&rig);
-    for eqn in [ASYNC, COMPLETION] {
+    for eqn in [COMMANDS, ASYNC, PAGES, COMPLETION] {
         for kind in 0..=u8::MAX {
             // A page request of zero pages is one too; positive ones have their own tests.
             let event = Event {
@@ -242,6 +317,63 @@ fn interrupts_without_events_and_service_without_interrupts_are_nothing() {
     // Not read to the end, not armed again: no storm.
     assert!(rig.slot.hca().interrupts().len() <= 2);
     driver.close().unwrap();
+}
+
+#[test]
+fn a_broken_ethernet_port_is_made_anew_as_soon_as_the_deadline_says() {
+    const CREATE_SQ: u16 = 0x904;
+    let rig = Rig::light();
+    let mut driver = up(&rig);
+    let remote = "192.168.7.9".parse().unwrap();
+    // Every completion is one in error.
+    rig.slot.hca().set_mangle(Some(Box::new(|wrote, _, bytes| {
+        if wrote == Wrote::Cqe
+            && let Some(last) = bytes.last_mut()
+        {
+            *last = 0xd0 | (*last & 1);
+        }
+        true
+    })));
+    let _ = driver.resolve(remote, rig.now());
+    rig.pass(Duration::from_millis(1));
+    driver.service(rig.now());
+    assert!(
+        driver.next_deadline().unwrap() <= rig.now(),
+        "it is broken, and may be made anew at once"
+    );
+    rig.slot.hca().set_mangle(None);
+    // The first attempt is refused: a second later comes the next.
+    rig.script(|_, script| script.refuse(When::OpcodeNth(CREATE_SQ, 0), Status::NoResources));
+    rig.pass(Duration::from_millis(1));
+    let attempt = rig.now();
+    driver.service(attempt);
+    assert!(driver.next_deadline().unwrap() > attempt, "no storm");
+    let next = attempt + Duration::from_secs(1);
+    while rig.now() < next {
+        let due = driver.next_deadline().unwrap();
+        assert!(due <= next, "the second attempt is not slept through");
+        rig.pass((due - rig.now()).max(Duration::from_nanos(1)));
+        driver.service(rig.now());
+    }
+    assert!(driver.next_deadline().unwrap() > rig.now(), "whole again");
+    driver.close().unwrap();
+    assert_eq!(rig.taken(), NOTHING);
+}
+
+#[test]
+fn a_loss_found_by_a_command_is_told_at_once_and_then_nothing_is_due() {
+    let rig = Rig::light();
+    let mut driver = up(&rig);
+    let _ = driver.resolve("192.168.7.9".parse().unwrap(), rig.now());
+    rig.slot.hca().die(8);
+    rig.script(|first, script| script.on(When::From(first), Verdict::Mute));
+    driver.pd_create().unwrap_err();
+    assert!(driver.next_deadline().unwrap() <= rig.now());
+    driver.service(rig.now());
+    assert!(lost(&mut driver).is_some());
+    // Not even the question to a neighbour, which nobody can repeat any more.
+    assert_eq!(driver.next_deadline(), Some(dat_core::Instant::NEVER));
+    driver.close().unwrap_err();
 }
 
 // ---- the firmware's health ----
@@ -488,7 +620,8 @@ proptest! {
             for (at, byte) in event.data.iter_mut().enumerate() {
                 *byte = word.rotate_right(at.try_into().unwrap()).to_le_bytes()[0];
             }
-            rig.slot.hca().inject_event(Some(if n % 2 == 0 { ASYNC } else { COMPLETION }), &event);
+            let queues = [COMMANDS, ASYNC, PAGES, COMPLETION];
+            rig.slot.hca().inject_event(Some(queues[n % queues.len()]), &event);
             driver.service(rig.now());
             notices(&mut driver);
         }

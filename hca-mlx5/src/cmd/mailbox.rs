@@ -64,7 +64,8 @@ impl Pool {
                     FaultKind::BadParameter,
                     "command mailboxes",
                     "the arena is not contiguous for the device within a page",
-                ));
+                )
+                .advise("map the arena in whole, aligned pages"));
             }
         }
         Ok(pool)

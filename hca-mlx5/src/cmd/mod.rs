@@ -1,7 +1,10 @@
 //! The command queue: one command at a time, carried through the entry and its mailboxes, waited for with a deadline.
 //!
 //! PRM chapter "Command interface". The truth about a command is the ownership bit of its entry; command events (EQE
-//! type 0x0a) only say that somebody should look there, may get lost and may come for nothing, so none is needed here.
+//! type 0x0a) only say that somebody should look there, may get lost and may come for nothing: each merely ends a sleep of
+//! the host early. The queue they come in is this one's from its creation to the way back to polling; it is read to its end
+//! and armed before each sleep and after each command, so that the next event wakes again and none can overrun it.
+//!
 //! Signatures are computed although cards ignore them by default.
 //!
 //! A command that does not come back in time keeps its slot and its mailboxes for good: the device may still write
@@ -25,6 +28,7 @@ use dat_core::provider::{Fault, FaultKind};
 use self::dump::{Direction, Dump, Observer};
 use self::mailbox::{Chain, Pool, signature};
 use self::status::{Object, not_delivered, refused};
+use crate::eq::EventQueue;
 use crate::health;
 use crate::platform::{Platform, Span};
 use crate::prm;
@@ -56,6 +60,8 @@ pub(crate) struct CommandQueue<'p, P: Platform> {
     timeout: Duration,
     observer: Option<&'p (dyn Observer + Sync)>,
     dead: Option<Fault>,
+    /// Where command events come in; none while commands are polled for.
+    events: Option<EventQueue>,
 }
 
 /// One command on its way.
@@ -85,7 +91,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
                 "command queue",
                 "the device offers a queue that does not fit a page",
             )
-            .of("geometry word", word.0));
+            .of("geometry word", word.0)
+            .advise("is this an mlx5 device? if so, reset it"));
         }
         let page = platform.alloc(PAGE, PAGE).ok_or_else(|| {
             Fault::new(
@@ -103,7 +110,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
                     FaultKind::BadParameter,
                     "command queue",
                     "the arena is not page aligned for the device",
-                ));
+                )
+                .advise("map the arena in whole, aligned pages"));
             }
         };
         let pool = match Pool::new(platform) {
@@ -125,6 +133,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
             observer,
             dead: None,
+            events: None,
         };
         if timeout.is_none() {
             queue.timeout = device_timeout(platform).unwrap_or(DEFAULT_TIMEOUT);
@@ -144,16 +153,33 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             self.platform.free(self.page);
             self.pool.release(self.platform);
         }
-        self.kill(Fault::new(
-            FaultKind::BadState,
-            "command queue",
-            "the device is closed",
-        ));
+        self.kill(
+            Fault::new(FaultKind::BadState, "command queue", "the device is closed")
+                .advise("open it anew"),
+        );
     }
 
     /// A command has been given up since bring-up: the device may still write to host memory.
     pub(crate) fn lost_any(&self) -> bool {
         self.lost != 0
+    }
+
+    /// From now on the events in `events` wake who waits for a command.
+    pub(crate) fn use_events(&mut self, events: EventQueue) {
+        self.events = Some(events);
+        self.drain_events();
+    }
+
+    /// From now on commands are polled for. Gives the event queue back, to be destroyed.
+    pub(crate) fn use_polling(&mut self) -> Option<EventQueue> {
+        self.events.take()
+    }
+
+    /// Reads all command events and arms their queue.
+    pub(crate) fn drain_events(&mut self) {
+        if let Some(events) = &mut self.events {
+            events.drain(self.platform);
+        }
     }
 
     /// From now on every command fails with `fault`, at once.
@@ -198,6 +224,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             self.lost |= 1 << flight.slot;
             return Err(fault);
         }
+        self.drain_events();
         self.finish(op, object, &flight, output)
     }
 
@@ -302,6 +329,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
                         "the firmware hangs; reset the device"
                     }));
             }
+            // An event between the look at the entry and this arming fires at once: the sleep cannot miss it.
+            self.drain_events();
             platform.relax();
         }
     }
@@ -331,7 +360,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
                 op.name(),
                 "the answer carries another command's token",
             )
-            .of(object.0, object.1));
+            .of(object.0, object.1)
+            .advise("reset the device"));
         }
         if entry.status() != 0 {
             return Err(not_delivered(op, object, entry.status()));

@@ -439,7 +439,8 @@ fn the_device_s_time_limit_counts_only_where_it_takes_part() {
     );
     for (word, limit) in [
         (2 << 29 | 2, 120),
-        (3 << 29 | 1, 3600),
+        (3 << 29 | 1, 600),
+        (3 << 29 | 0xf_ffff, 600),
         (7 << 29 | 1, 60),
         (0, 60),
     ] {

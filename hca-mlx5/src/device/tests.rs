@@ -11,7 +11,7 @@ use crate::prm;
 use crate::prm::eq::{EventType, UAR_EQ_ARM};
 use crate::prm::init_seg;
 use crate::prm::roce::{ROCE_ADDRESS, RoceAddress, RoceAddressIn};
-use crate::scripted::{Reply, Scripted};
+use crate::scripted::{ASYNC, COMMANDS, COMPLETIONS, PAGES, Reply, Scripted};
 
 fn open(platform: &Scripted) -> Device<'_, Scripted> {
     Device::open(platform, &Config::default()).unwrap()
@@ -31,8 +31,8 @@ fn number(number: u32) -> [u8; 28] {
 fn events_of_both_queues_come_out_and_both_are_armed_again() {
     let platform = Scripted::new();
     let mut device = open(&platform);
-    platform.event(3, EventType::CommunicationEstablished, 0, &number(5));
-    platform.event(4, EventType::Completion, 0, &number(6));
+    platform.event(ASYNC, EventType::CommunicationEstablished, 0, &number(5));
+    platform.event(COMPLETIONS, EventType::Completion, 0, &number(6));
     device.service(now(&platform));
     assert_eq!(
         device.next_event(),
@@ -43,7 +43,7 @@ fn events_of_both_queues_come_out_and_both_are_armed_again() {
     );
     assert_eq!(device.next_event(), Some(Event::Completion { cqn: 6 }));
     assert_eq!(device.next_event(), None);
-    assert_eq!(platform.rung(UAR_EQ_ARM)[2..], [0x0300_0001, 0x0400_0001]);
+    assert_eq!(platform.rung(UAR_EQ_ARM)[4..], [0x0400_0001, 0x0600_0001]);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_flood_is_read_in_bounded_portions_and_nothing_lost() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     for cqn in 0..200 {
-        platform.event(4, EventType::Completion, 0, &number(cqn));
+        platform.event(COMPLETIONS, EventType::Completion, 0, &number(cqn));
     }
     let mut seen = std::vec::Vec::new();
     for _ in 0..10 {
@@ -69,7 +69,7 @@ fn a_consumer_that_does_not_read_loses_nothing_either() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     for cqn in 0..150 {
-        platform.event(4, EventType::Completion, 0, &number(cqn));
+        platform.event(COMPLETIONS, EventType::Completion, 0, &number(cqn));
         device.service(now(&platform));
     }
     let mut expected = 0;
@@ -84,16 +84,50 @@ fn a_consumer_that_does_not_read_loses_nothing_either() {
 }
 
 #[test]
+fn a_user_who_reads_no_events_holds_up_no_page_request() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    let held = device.firmware_pages();
+    for qpn in 0..200 {
+        platform.event(ASYNC, EventType::CommunicationEstablished, 0, &number(qpn));
+    }
+    device.service(now(&platform));
+    assert!(device.events.len() + 1 >= EVENTS, "no more is taken");
+    for round in 1..=20 {
+        platform.event(PAGES, EventType::PageRequest, 0, &[0, 0, 0, 7, 0, 0, 0, 3]);
+        device.service(now(&platform));
+        assert_eq!(device.firmware_pages(), held + 3 * round);
+    }
+}
+
+#[test]
+fn command_events_cost_the_user_nothing() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    for _ in 0..1000 {
+        platform.event(COMMANDS, EventType::Command, 0, &[0, 0, 0, 1]);
+        device.alloc_pd().unwrap();
+    }
+    device.service(now(&platform));
+    assert_eq!(device.next_event(), None);
+}
+
+#[test]
 fn unknown_events_pass_unseen() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     for event_type in [0x06, 0x22, 0x55, 0xff] {
         let mut entry = [0x77; 64];
         entry[1] = event_type;
-        platform.raw_event(3, entry);
+        platform.raw_event(ASYNC, entry);
     }
-    platform.event(3, EventType::PortModule, 1, &[0xff; 28]);
-    platform.event(3, EventType::PortChange, 1, &[0, 0, 0, 0, 0, 0, 0, 0, 0x10]);
+    platform.event(ASYNC, EventType::PortModule, 1, &[0xff; 28]);
+    platform.event(
+        ASYNC,
+        EventType::PortChange,
+        1,
+        &[0, 0, 0, 0, 0, 0, 0, 0, 0x10],
+    );
     device.service(now(&platform));
     assert_eq!(
         device.next_event(),
@@ -194,10 +228,10 @@ fn heat_kills_only_with_a_request_for_reset() {
 fn an_internal_error_event_makes_it_look_at_once() {
     let platform = Scripted::new();
     let mut device = open(&platform);
-    platform.event(3, EventType::InternalError, 0, &[0; 28]);
+    platform.event(ASYNC, EventType::InternalError, 0, &[0; 28]);
     device.service(now(&platform));
     assert_eq!(device.next_event(), None, "nothing wrong to be seen");
-    platform.event(3, EventType::InternalError, 0, &[0; 28]);
+    platform.event(ASYNC, EventType::InternalError, 0, &[0; 28]);
     platform.set(init_seg::HEALTH_WORD, 0x01 << 16);
     device.service(now(&platform));
     assert!(matches!(device.next_event(), Some(Event::Dead(_))));

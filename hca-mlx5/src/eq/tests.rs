@@ -2,12 +2,10 @@
 
 use super::*;
 use crate::device::Config;
-use crate::scripted::Scripted;
+use crate::scripted::{ASYNC, COMMANDS, COMPLETIONS, PAGES, Reply, Scripted};
 use proptest::prelude::*;
 
-const ASYNC: u8 = 3;
-
-/// A device with a small completion event queue (number 4) and the asynchronous one (number 3).
+/// A device with a small completion event queue.
 fn device(platform: &Scripted) -> Device<'_, Scripted> {
     Device::open(
         platform,
@@ -34,53 +32,51 @@ fn it_is_made_with_old_entries_its_pages_and_its_events() {
     let platform = Scripted::new();
     let _device = device(&platform);
     let commands = platform.commands(Opcode::CreateEq);
-    assert_eq!(commands.len(), 2);
-    let context = EqContext::read(&commands[0].input, EQ_CONTEXT);
+    let kinds: std::vec::Vec<_> = commands
+        .iter()
+        .map(|command| {
+            let context = EqContext::read(&command.input, EQ_CONTEXT);
+            let mask = CreateEqIn::read(&command.input, 0).event_bitmask();
+            (context.log_eq_size(), context.intr(), mask)
+        })
+        .collect();
+    let asynchronous =
+        1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 0x10 | 1 << 0x11 | 1 << 0x13;
     assert_eq!(
-        (
-            context.log_eq_size(),
-            context.uar_page(),
-            context.intr(),
-            context.oi()
-        ),
-        (8, 2, 0, false)
+        kinds,
+        [
+            (6, 0, 1 << 0xa),
+            (8, 0, asynchronous),
+            (6, 0, 1 << 0xb),
+            (6, 1, 0)
+        ],
+        "commands, asynchronous events, pages, completions"
     );
-    let mask = CreateEqIn::read(&commands[0].input, 0).event_bitmask();
+    let command = &commands[1];
+    let context = EqContext::read(&command.input, EQ_CONTEXT);
+    assert_eq!((context.uar_page(), context.oi()), (2, false));
     assert_eq!(
-        mask,
-        1 << 2
-            | 1 << 3
-            | 1 << 4
-            | 1 << 5
-            | 1 << 8
-            | 1 << 9
-            | 1 << 0xb
-            | 1 << 0x10
-            | 1 << 0x11
-            | 1 << 0x13
-    );
-    assert_eq!(
-        commands[0].input.len(),
+        command.input.len(),
         0x110 + 4 * 8,
         "256 entries are four pages"
     );
-    let first = u64::from_be_bytes(prm::take(&commands[0].input, 0x110));
-    let second = u64::from_be_bytes(prm::take(&commands[0].input, 0x118));
+    let first = u64::from_be_bytes(prm::take(&command.input, 0x110));
+    let second = u64::from_be_bytes(prm::take(&command.input, 0x118));
     assert_eq!(second - first, 4096);
     for entry in 0..256 {
         let bytes: [u8; 64] = platform.dma(first + 64 * entry);
         assert_eq!((bytes[0x3f], bytes[1]), (1, 0));
     }
-    let context = EqContext::read(&commands[1].input, EQ_CONTEXT);
-    assert_eq!((context.log_eq_size(), context.intr()), (6, 1));
-    assert_eq!(CreateEqIn::read(&commands[1].input, 0).event_bitmask(), 0);
 }
 
 #[test]
-fn both_are_armed_at_the_end_of_bring_up() {
+fn all_are_armed_at_the_end_of_bring_up() {
     let platform = Scripted::new();
     let _device = device(&platform);
-    assert_eq!(platform.rung(UAR_EQ_ARM), [0x0300_0000, 0x0400_0000]);
+    assert_eq!(
+        platform.rung(UAR_EQ_ARM),
+        [0x0300_0000, 0x0500_0000, 0x0400_0000, 0x0600_0000]
+    );
 }
 
 #[test]
@@ -89,7 +85,7 @@ fn an_empty_queue_has_nothing_and_costs_no_doorbell() {
     let mut device = device(&platform);
     assert_eq!(queue(&mut device).next(&platform), None);
     queue(&mut device).arm(&platform);
-    assert_eq!(platform.rung(UAR_EQ_ARM).len(), 2, "still armed");
+    assert_eq!(platform.rung(UAR_EQ_ARM).len(), 4, "still armed");
     assert!(platform.rung(UAR_EQ_UPDATE).is_empty());
 }
 
@@ -98,7 +94,7 @@ fn entries_come_in_order_through_many_passes() {
     let platform = Scripted::new();
     let mut device = device(&platform);
     for cqn in 0..1000 {
-        platform.event(4, EventType::Completion, 0, &completion(cqn));
+        platform.event(COMPLETIONS, EventType::Completion, 0, &completion(cqn));
         assert_eq!(
             queue(&mut device).next(&platform),
             Some(Decoded::Event(Event::Completion { cqn }))
@@ -108,7 +104,7 @@ fn entries_come_in_order_through_many_passes() {
     // A quarter of the ring at a time, so that it can never fill behind the reader.
     let told = platform.rung(UAR_EQ_UPDATE);
     assert_eq!(told.len(), 1000 / 16);
-    assert_eq!(told[..3], [0x0400_0010, 0x0400_0020, 0x0400_0030]);
+    assert_eq!(told[..3], [0x0600_0010, 0x0600_0020, 0x0600_0030]);
 }
 
 #[test]
@@ -117,7 +113,12 @@ fn a_full_ring_is_read_to_the_last_entry() {
     let mut device = device(&platform);
     for round in 0..3 {
         for n in 0..64 {
-            platform.event(4, EventType::Completion, 0, &completion(round * 64 + n));
+            platform.event(
+                COMPLETIONS,
+                EventType::Completion,
+                0,
+                &completion(round * 64 + n),
+            );
         }
         for n in 0..64 {
             let cqn = round * 64 + n;
@@ -137,21 +138,21 @@ fn the_doorbell_carries_24_bits_of_a_free_running_index() {
     let queue = queue(&mut device);
     queue.consumer = 0x2ff_ffff;
     queue.arm(&platform);
-    assert_eq!(platform.rung(UAR_EQ_ARM).last(), Some(&0x04ff_ffff));
+    assert_eq!(platform.rung(UAR_EQ_ARM).last(), Some(&0x06ff_ffff));
     queue.consumer = 0x300_0000;
     queue.arm(&platform);
-    assert_eq!(platform.rung(UAR_EQ_ARM).last(), Some(&0x0400_0000));
+    assert_eq!(platform.rung(UAR_EQ_ARM).last(), Some(&0x0600_0000));
 }
 
 #[test]
 fn it_is_armed_again_only_after_an_entry() {
     let platform = Scripted::new();
     let mut device = device(&platform);
-    platform.event(4, EventType::Completion, 0, &completion(1));
+    platform.event(COMPLETIONS, EventType::Completion, 0, &completion(1));
     queue(&mut device).next(&platform).unwrap();
     queue(&mut device).arm(&platform);
     queue(&mut device).arm(&platform);
-    assert_eq!(platform.rung(UAR_EQ_ARM)[2..], [0x0400_0001]);
+    assert_eq!(platform.rung(UAR_EQ_ARM)[4..], [0x0600_0001]);
 }
 
 fn decoded(event_type: EventType, sub_type: u8, data: &[u8]) -> Decoded {
@@ -257,6 +258,68 @@ fn command_events_name_slots_and_change_nothing() {
     assert_eq!(device.next_event(), None);
     assert_eq!(platform.log.borrow().len(), commands);
     device.exec_number(Opcode::AllocPd, "", 0).unwrap();
+}
+
+#[test]
+fn command_events_are_read_and_armed_in_every_wait_and_after_every_command() {
+    let platform = Scripted::new();
+    let mut device = device(&platform);
+    let armed = || {
+        let rung = platform.rung(UAR_EQ_ARM).into_iter();
+        rung.filter(|word| word >> 24 == u32::from(COMMANDS))
+            .collect::<std::vec::Vec<_>>()
+    };
+    assert_eq!(armed(), [0x0300_0000]);
+    // Two are there when the wait begins: a ghost, and one that carries several slots.
+    platform.event(COMMANDS, EventType::Command, 0, &[0, 0, 0, 1]);
+    platform.event(COMMANDS, EventType::Command, 0, &[0xff, 0xff, 0xff, 0xff]);
+    platform.script(|_| Reply::Later(9, std::boxed::Box::new(Reply::Normal)));
+    let before = platform.now();
+    device.alloc_pd().unwrap();
+    assert_eq!(
+        platform.now() - before,
+        9 * crate::scripted::TICK,
+        "none of them ended the wait"
+    );
+    assert_eq!(armed()[1..], [0x0300_0002], "once: the next one wakes");
+    // What comes behind the answer is read by whoever is next.
+    platform.event(COMMANDS, EventType::Command, 0, &[0, 0, 0, 1]);
+    device.service(dat_core::Instant::ZERO);
+    assert_eq!(armed()[2..], [0x0300_0003]);
+}
+
+#[test]
+fn a_ring_of_command_events_is_read_in_one_call() {
+    let platform = Scripted::new();
+    let mut device = device(&platform);
+    for round in 1..=5 {
+        for _ in 0..64 {
+            platform.event(COMMANDS, EventType::Command, 0, &[0, 0, 0, 1]);
+        }
+        device.alloc_pd().unwrap();
+        assert_eq!(
+            platform.rung(UAR_EQ_ARM).last(),
+            Some(&(0x0300_0000 + 64 * round))
+        );
+    }
+}
+
+#[test]
+fn commands_are_polled_for_before_their_queue_ends() {
+    let platform = Scripted::new();
+    let mut device = device(&platform);
+    device.close().unwrap();
+    let destroyed: std::vec::Vec<u32> = platform
+        .commands(Opcode::DestroyEq)
+        .iter()
+        .map(|command| prm::cmd::InputHead::read(&command.input, 0).number())
+        .collect();
+    assert_eq!(
+        destroyed,
+        [COMPLETIONS, PAGES, ASYNC, COMMANDS].map(u32::from)
+    );
+    let rung = platform.rung(UAR_EQ_ARM).len();
+    assert_eq!(rung, 4, "nobody rings for a queue that is gone");
 }
 
 proptest! {

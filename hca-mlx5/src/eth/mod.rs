@@ -188,16 +188,22 @@ impl<'p, P: Platform> Port<'p, P> {
         self.fault
     }
 
+    /// Takes note that the device said by an event that one of its queues failed.
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
+    }
+
     /// Sends one frame: header, VLAN tag and all, without frame check sequence. Short ones are padded.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), Fault> {
         match (self.fault, self.ends.as_mut()) {
             (Some(fault), _) => Err(fault),
             (None, Some(ends)) => ends.tx.send(frame),
-            (None, None) => Err(Fault::new(
-                FaultKind::BadState,
-                "send a frame",
-                "the port is down",
-            )),
+            (None, None) => {
+                Err(
+                    Fault::new(FaultKind::BadState, "send a frame", "the port is down")
+                        .advise("make the port anew"),
+                )
+            }
         }
     }
 
@@ -236,7 +242,8 @@ impl<'p, P: Platform> Port<'p, P> {
                 FaultKind::Nonsense,
                 "Ethernet completion",
                 "it names an entry that is not next in turn",
-            );
+            )
+            .advise("make the port anew");
             self.fault
                 .get_or_insert(fault.of(object.0, object.1.unwrap_or(0)));
             return None;
@@ -417,7 +424,8 @@ fn page<P: Platform>(platform: &P, offset: usize) -> Result<u64, Fault> {
             FaultKind::BadParameter,
             "Ethernet port",
             "the arena is not page aligned for the device",
-        )),
+        )
+        .advise("map the arena in whole, aligned pages")),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::Config;
 use crate::prm::eq::EventType;
-use crate::scripted::{Reply, Scripted};
+use crate::scripted::{PAGES, Reply, Scripted};
 
 fn open(platform: &Scripted) -> Device<'_, Scripted> {
     Device::open(platform, &Config::default()).unwrap()
@@ -13,7 +13,7 @@ fn request(platform: &Scripted, function: u16, count: i32) {
     let mut data = [0; 8];
     data[2..4].copy_from_slice(&function.to_be_bytes());
     data[4..].copy_from_slice(&count.to_be_bytes());
-    platform.event(3, EventType::PageRequest, 0, &data);
+    platform.event(PAGES, EventType::PageRequest, 0, &data);
 }
 
 fn batches(platform: &Scripted, op: PageOp) -> std::vec::Vec<u32> {

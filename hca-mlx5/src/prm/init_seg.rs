@@ -136,7 +136,11 @@ bitfield::bitfield! {
 }
 
 impl TimeLimit {
-    /// As a span; `None` if it is zero or in an unknown unit.
+    /// No more than this is believed: a register full of ones would stop its reader for a century. The slowest command
+    /// known took 74 seconds.
+    pub const LONGEST: Duration = Duration::from_secs(600);
+
+    /// As a span, at most [`TimeLimit::LONGEST`]; `None` if it is zero or in an unknown unit.
     #[must_use]
     pub fn duration(self) -> Option<Duration> {
         let value = u64::from(self.value());
@@ -147,7 +151,7 @@ impl TimeLimit {
             3 => Duration::from_secs(value * 3600),
             _ => return None,
         };
-        (!span.is_zero()).then_some(span)
+        (!span.is_zero()).then_some(span.min(Self::LONGEST))
     }
 }
 

@@ -307,6 +307,32 @@ fn the_own_address_resolves_at_once_and_others_after_a_question() {
 }
 
 #[test]
+fn an_event_that_a_queue_of_the_port_failed_makes_the_port_anew() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    hca.set_net(&NET, NOW).unwrap();
+    for attempt in 1..=2 {
+        assert_eq!(p.of(Opcode::CreateSq).len(), attempt);
+        let event = if attempt == 1 {
+            let network = hca.network.as_ref().unwrap();
+            let cqn = (0..0x1000).find(|number| network.owns_cq(*number)).unwrap();
+            Event::CqError { cqn, syndrome: 1 }
+        } else {
+            let network = hca.network.as_ref().unwrap();
+            let owned = |number: &u32| network.owns_queue(*number);
+            let qpn = (0..0x1000).find(owned).unwrap();
+            let what = QpEvent::Catastrophic;
+            Event::Qp { qpn, what }
+        };
+        let now = NOW + core::time::Duration::from_secs(2) * u32::try_from(attempt).unwrap();
+        assert!(hca.translate(event, now).is_none());
+        assert!(hca.next_deadline().unwrap() <= now);
+        hca.service(now);
+        assert_eq!(p.of(Opcode::CreateSq).len(), attempt + 1);
+    }
+}
+
+#[test]
 fn both_ipv6_addresses_have_their_index() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);

@@ -154,6 +154,7 @@ impl<const WC: bool> Scripted<WC> {
                 offset: UAR,
             },
             async_events: None,
+            page_events: None,
             completion_events: None,
             monitor: Monitor::new(Instant::ZERO),
             events: heapless::Deque::new(),

@@ -120,6 +120,7 @@ impl Nic {
                 offset: 0x7000,
             },
             async_events: None,
+            page_events: None,
             completion_events: None,
             monitor: Monitor::new(Instant::ZERO),
             events: Deque::new(),
