@@ -282,7 +282,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 "set up the network",
                 "the port has its address already",
             )
-            .at(net.addr));
+            .at(net.addr)
+            .advise("close the device and open it anew to give it another"));
         }
         self.network = Some(Network::create(&mut self.device, net, now)?);
         Ok(())
@@ -351,7 +352,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 FaultKind::Unsupported,
                 "CREATE_MKEY",
                 "this device or its firmware has no memory windows",
-            ));
+            )
+            .advise("do without: the limits say so too"));
         }
         if self.keys.is_full() {
             return Err(full("CREATE_MKEY", "memory keys"));
@@ -473,7 +475,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 FaultKind::BadState,
                 "send a datagram",
                 "the device is closed",
-            )),
+            )
+            .advise("open it anew")),
         }
     }
 

@@ -88,12 +88,23 @@ impl<'p, P: Platform> Tx<'p, P> {
     }
 
     pub(super) fn send(&mut self, frame: &[u8]) -> Result<(), Fault> {
-        let refuse = |kind, cause| Err(Fault::new(kind, "send a frame", cause).of("SQ", self.sqn));
+        let refuse = |kind, cause, advice| {
+            let fault = Fault::new(kind, "send a frame", cause);
+            Err(fault.of("SQ", self.sqn).advise(advice))
+        };
         if !(HEADER..=FRAME_MAX).contains(&frame.len()) {
-            return refuse(FaultKind::BadParameter, "frames have 14 to 256 bytes here");
+            return refuse(
+                FaultKind::BadParameter,
+                "frames have 14 to 256 bytes here",
+                "send only what neighbour discovery needs",
+            );
         }
         if self.head.wrapping_sub(self.tail) >= SLOTS {
-            return refuse(FaultKind::Resources, "too many frames are on their way");
+            return refuse(
+                FaultKind::Resources,
+                "too many frames are on their way",
+                "receive, which takes note of those that went, and send it again",
+            );
         }
         let slot = usize::from(self.head % SLOTS).wrapping_mul(FRAME_MAX);
         let mut image = [0; FRAME_MAX];
