@@ -621,7 +621,11 @@ impl fmt::Display for Fault {
         }
         write!(f, "{}: {}", self.operation, self.cause)?;
         if self.status != 0 || self.syndrome != 0 {
-            write!(f, " (status {}, syndrome {:#x})", self.status, self.syndrome)?;
+            write!(
+                f,
+                " (status {}, syndrome {:#x})",
+                self.status, self.syndrome
+            )?;
         }
         if !self.advice.is_empty() {
             write!(f, "; {}", self.advice)?;
