@@ -131,7 +131,8 @@ pub(crate) const PROVIDER_CONTROL: DatReturn = DatReturn::new(
     DatType::InvalidState,
     DatSubtype::InvalidStateEpProviderControl,
 );
-pub(crate) const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
+pub(crate) const STALE: DatReturn =
+    DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn ep(&self, ep: Ep) -> Result<&EpControl, Error> {

@@ -70,7 +70,7 @@ impl<P: Provider> Reaper<P> {
         // it covers finds everything that its writer put there first.
         let tail = evd.producer.tail.load(Ordering::Acquire);
         if (tail ^ self.head) | (self.flush ^ END) != 0 {
-            return self.dequeue_any(shared, evd, tail);
+            return copied(|found| *found = self.dequeue_any(shared, evd, tail));
         }
         let Some(cq) = &mut self.cq else {
             return Err(DatReturn::QUEUE_EMPTY);
@@ -89,9 +89,13 @@ impl<P: Provider> Reaper<P> {
                 (index, token, Direction::Recv, len)
             }
             Polled::Empty if evd.producer.flush.is_empty() => return Err(DatReturn::QUEUE_EMPTY),
-            Polled::Empty | Polled::Other => return self.dequeue_any(shared, evd, tail),
+            Polled::Empty | Polled::Other => {
+                return copied(|found| *found = self.dequeue_any(shared, evd, tail));
+            }
         };
-        self.dequeue_after(shared, evd, tail, (index, token, direction, len))
+        copied(|found| {
+            *found = self.dequeue_after(shared, evd, tail, (index, token, direction, len));
+        })
     }
 
     /// The event of a success that is not the oldest outstanding, or has none; then the next one.
@@ -308,6 +312,24 @@ impl<P: Provider> Reaper<P> {
     }
 }
 
+/// What `fill` found, moved piece by piece from a place of its own: a result that comes through memory, as those of calls
+/// do, must not pull into memory what the caller returns otherwise. (Measured: 14 instructions of each plain completion.)
+#[inline(always)]
+fn copied(fill: impl FnOnce(&mut Result<Event, DatReturn>)) -> Result<Event, DatReturn> {
+    let mut found = Err(DatReturn::QUEUE_EMPTY);
+    fill(&mut found);
+    match found {
+        Ok(Event::Dto(dto)) => Ok(Event::Dto(DtoEvent {
+            ep: dto.ep,
+            cookie: dto.cookie,
+            status: dto.status,
+            len: dto.len,
+            operation: dto.operation,
+        })),
+        other => other,
+    }
+}
+
 /// The event of a request that succeeded, if nothing about it is unusual: the oldest outstanding, with an event of its own.
 /// Otherwise nothing has been changed.
 #[inline(always)]
@@ -375,10 +397,7 @@ fn take_receive(shared: &Shared<'_>, ep: &EpShared, token: u16, len: u32) -> Opt
         return None;
     }
     let place = line.first.load(Ordering::Relaxed) | consumed & line.mask.load(Ordering::Relaxed);
-    let cookie = shared
-        .receives
-        .get(place as usize)?
-        .load(Ordering::Relaxed);
+    let cookie = shared.receives.get(place as usize)?.load(Ordering::Relaxed);
     // ORDER: the slot has been read before it is given back.
     line.consumed
         .store(consumed.wrapping_add(1), Ordering::Release);

@@ -232,6 +232,10 @@ impl<P: Provider> Poster<P> {
     }
 
     /// Posts a bind, or with length 0 an unbind; see [`crate::rmr`].
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "those of the man page, and what they are checked against"
+    )]
     pub(crate) fn rmr_bind(
         &mut self,
         shared: &Shared<'_>,

@@ -179,7 +179,14 @@ impl<P: Provider> Poster<P> {
 
     /// Publishes the request that is about to be posted. False if there is no slot for it, which cannot be.
     #[inline(always)]
-    fn publish(&mut self, near: &Near<'_>, cookie: u64, op: Op, len: u32, suppressed: bool) -> bool {
+    fn publish(
+        &mut self,
+        near: &Near<'_>,
+        cookie: u64,
+        op: Op,
+        len: u32,
+        suppressed: bool,
+    ) -> bool {
         let index = self.requests & self.limits.request_mask;
         let Some(slot) = near.requests.get(index as usize) else {
             return false;

@@ -24,8 +24,15 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
-        self.poster
-            .rmr_bind(&self.shared, &self.near, rmr, lmr, privileges, cookie, flags)
+        self.poster.rmr_bind(
+            &self.shared,
+            &self.near,
+            rmr,
+            lmr,
+            privileges,
+            cookie,
+            flags,
+        )
     }
 }
 

@@ -8,9 +8,9 @@ use heapless::{Deque, Vec};
 use super::fabric::{CqSlot, Fabric, QpSlot, Receive, Request, Segments, State, Work};
 use super::keys::{Key, in_port};
 use crate::provider::{
-    Access, Bind, Completion, CompletionQueue, Cq, Direction, Fault, FaultKind, HcaLimits, MadIn, Mr, Mw, Net,
-    NewQp, Notice, Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue, Region, Remote,
-    Segment, SendQueue, Status,
+    Access, Bind, Completion, CompletionQueue, Cq, Direction, Fault, FaultKind, HcaLimits, MadIn,
+    Mr, Mw, Net, NewQp, Notice, Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep,
+    RecvQueue, Region, Remote, Segment, SendQueue, Status,
 };
 use crate::time::Instant;
 
@@ -491,7 +491,10 @@ impl CompletionQueue for LoopCq<'_> {
     fn poll_plain(&mut self) -> Polled {
         let next = {
             let inner = self.fabric.inner.borrow();
-            let cq = inner.ports.get(self.port).and_then(|port| port.cqs.get(self.number));
+            let cq = inner
+                .ports
+                .get(self.port)
+                .and_then(|port| port.cqs.get(self.number));
             cq.and_then(|cq| cq.as_ref()?.entries.front().copied())
         };
         let Some(next) = next else {

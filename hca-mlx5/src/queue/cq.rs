@@ -125,7 +125,11 @@ impl<'p, P: Platform> Cq<'p, P> {
     fn received(&mut self, owner: Owner, slot: usize) -> Polled {
         let [index, length] = self.take(slot);
         let len = Length::from_word(length).byte_cnt();
-        Polled::Received(Index::from_word(index).user_index(), owner.wqe_counter(), len)
+        Polled::Received(
+            Index::from_word(index).user_index(),
+            owner.wqe_counter(),
+            len,
+        )
     }
 
     /// The work of the current entry failed.
@@ -152,10 +156,10 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         let kind = owner.kind() ^ u8::from(self.ring.lap(self.tail));
         if kind == cqe::REQUESTER << 4 {
             self.requested(owner, slot)
-        } else if kind == cqe::RESPONDER_SEND << 4 {
-            self.received(owner, slot)
         } else if kind & 1 != 0 {
             Polled::Empty
+        } else if kind == cqe::RESPONDER_SEND << 4 {
+            self.received(owner, slot)
         } else {
             Polled::Other
         }

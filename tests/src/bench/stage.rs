@@ -107,6 +107,7 @@ impl std::fmt::Debug for Lane {
 }
 
 impl Default for Rig {
+    #[expect(clippy::large_stack_arrays, reason = "a program's main thread has room for two adapters")]
     fn default() -> Self {
         let world = World::new();
         let mut ports = switch::switch(2).into_iter();
@@ -188,7 +189,7 @@ impl Rig {
             }
             self.turn();
         }
-        panic!("side {side}: no event within {LIMIT:?} of model time");
+        unreachable!("side {side}: no event within {LIMIT:?} of model time");
     }
 
     /// Connects one more Endpoint, with 128 requests and 128 receives.
@@ -230,7 +231,7 @@ impl Rig {
             .ep_connect(now, ep, address(1), QUALIFIER, LIMIT, b"", Qos::BestEffort)
             .unwrap();
         let Event::ConnectionRequest { cr, .. } = self.wait(1, self.cr) else {
-            panic!("no connection request");
+            unreachable!("something other than a connection request");
         };
         let now = self.now();
         self.ias[1].cr_accept(now, cr, Some(peer), b"").unwrap();
