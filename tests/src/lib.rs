@@ -1,6 +1,7 @@
 //! Harness of the integration tests: hosts for the driver, and what the demo and the benchmarks share.
 #![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,

@@ -64,15 +64,7 @@ fn verb() -> Result<ExitCode> {
     match Cli::parse().verb {
         Verb::Demo { args } => {
             let status = run::cargo()
-                .args([
-                    "run",
-                    "--release",
-                    "-p",
-                    "dat-tests",
-                    "--bin",
-                    "demo",
-                    "--",
-                ])
+                .args(["run", "--release", "-p", "dat-tests", "--bin", "demo", "--"])
                 .args(args)
                 .status()?;
             return Ok(status

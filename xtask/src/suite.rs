@@ -35,7 +35,10 @@ pub(crate) fn test() -> Result<()> {
         "--no-deps",
         "--document-private-items",
     ]);
-    doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
+    doc.env(
+        "RUSTDOCFLAGS",
+        "-D warnings -A rustdoc::private-intra-doc-links",
+    );
     run::quiet(doc)?;
 
     let mut tests = cargo(&[

@@ -291,7 +291,11 @@ impl<P: Provider> Ia<'_, P> {
             Poll::Pending => {
                 // A stranger's answer must not stand in the way of a connection: it gets half of the room, and where that
                 // is taken it is dropped. The stranger will ask again, if it exists.
-                let strangers = self.waiting.iter().filter(|other| other.conn.is_none()).count();
+                let strangers = self
+                    .waiting
+                    .iter()
+                    .filter(|other| other.conn.is_none())
+                    .count();
                 if transmit.conn.is_some() || strangers < super::WAITING / 2 {
                     // There is room: the caller looked, or has just taken it out.
                     let _ = self.waiting.push_back(transmit);

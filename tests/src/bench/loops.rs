@@ -184,10 +184,14 @@ pub fn rmr_bind(lane: &mut Lane, ops: u64) {
     let mut wrong = 0;
     for n in 0..ops {
         let cookie = n ^ COOKIE;
-        let bound = lane.poster.rmr_bind(lane.rmr, &piece[0], MemPriv::REMOTE_WRITE, cookie, NONE);
+        let bound = lane
+            .poster
+            .rmr_bind(lane.rmr, &piece[0], MemPriv::REMOTE_WRITE, cookie, NONE);
         wrong |= u64::from(bound.is_err());
         wrong |= match lane.requests.dequeue() {
-            Ok(Event::RmrBind { cookie: c, status, .. }) => (c ^ cookie) | status as u64,
+            Ok(Event::RmrBind {
+                cookie: c, status, ..
+            }) => (c ^ cookie) | status as u64,
             Ok(_) | Err(_) => 1,
         };
     }

@@ -107,7 +107,10 @@ impl std::fmt::Debug for Lane {
 }
 
 impl Default for Rig {
-    #[expect(clippy::large_stack_arrays, reason = "a program's main thread has room for two adapters")]
+    #[expect(
+        clippy::large_stack_arrays,
+        reason = "a program's main thread has room for two adapters"
+    )]
     fn default() -> Self {
         let world = World::new();
         let mut ports = switch::switch(2).into_iter();
