@@ -1,6 +1,8 @@
 //! Connections at DAT level over the driver and the model: what is said, what is lost, what ends, and who may end it.
 //!
 //! Long because it is a list: many short tests over one harness, and one binary less to link.
+//!
+//! Length: one test per rule of connecting, on one harness.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,

@@ -1,6 +1,8 @@
 //! Strangers on the wire and devices that lie: contents stay right, nobody else ends a connection, nothing is counted twice.
 //!
 //! Long because it is a list: many short tests over one harness, and one binary less to link.
+//!
+//! Length: one test per rule of hostile peers and devices, on one harness.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,

@@ -1,6 +1,8 @@
 //! Memory at DAT level over the driver and the model: what a key opens, to whom, how far and how long.
 //!
 //! Long because it is a list: many short tests over one harness, and one binary less to link.
+//!
+//! Length: one test per rule of memory, on one harness.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

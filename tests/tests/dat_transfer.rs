@@ -1,6 +1,8 @@
 //! Data transfer at DAT level, over the driver and the model: every kind, size, MTU and segment list, contents verified.
 //!
 //! Long because it is a list: many short tests over one harness, and one binary less to link.
+//!
+//! Length: one test per rule of transfers, on one harness.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,

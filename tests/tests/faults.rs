@@ -1,6 +1,8 @@
 //! Nonsense from below, as far as it reaches the driver without DAT above it: events lost, invented, mangled; registers
 //! that say the firmware died; bytes of answers, events and completions thrown by dice. Never a panic, never a wait
 //! without end, and where the driver can tell, a word about it.
+//!
+//! Length: one test per rule of the fault menu, on one harness.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -6,6 +6,8 @@
 //! up here as two that are missing from the list.
 //!
 //! Longer than most files: half of it is tables, which say nothing apart.
+//!
+//! Length: the pairs of layouts and the reasons for what stands on one side only, in one table.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

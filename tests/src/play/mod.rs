@@ -4,6 +4,8 @@
 //! to complain of and that every byte and every firmware page came back. [`Scene::connected`] connects first.
 //!
 //! Long because a play is one vocabulary: short calls that post, wait and compare, each with its panic at the caller's line.
+//!
+//! Length: the vocabulary of the DAT tests in one place; each word is a few lines.
 
 pub mod line;
 mod side;
