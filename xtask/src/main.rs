@@ -66,6 +66,8 @@ fn verb() -> Result<ExitCode> {
             let status = run::cargo()
                 .args(["run", "--release", "-p", "dat-tests", "--bin", "demo", "--"])
                 .args(args)
+                // The files the demo writes are named from where the user stands.
+                .current_dir(std::env::current_dir()?)
                 .status()?;
             return Ok(status
                 .code()
