@@ -26,10 +26,13 @@ mod tests;
 /// request in several commands.
 pub(crate) const BATCH: usize = 512;
 
-/// A take is given up after so long without a single page.
+/// A take is given up after so long without a single page, and [`EMPTY_ANSWERS`].
 const NO_PROGRESS: Duration = Duration::from_secs(5);
-/// And so many empty answers in a row: one command of real firmware may take seconds by itself, so that time alone would
-/// stop a firmware that is only slow.
+/// However many come, a take ends after so long: a firmware that lets go of one page at a time must not hold the caller for
+/// hours.
+const WHOLE_TAKE: Duration = Duration::from_secs(120);
+/// Empty answers in a row before a take is given up for want of progress: one command of real firmware may take seconds by
+/// itself, so that time alone would stop a firmware that is only slow.
 const EMPTY_ANSWERS: u32 = 8;
 
 /// Bytes of a MANAGE_PAGES message of a whole batch.
@@ -189,7 +192,8 @@ impl<P: Platform> Device<'_, P> {
     fn take_pages(&mut self, count: u32) -> Result<(), Fault> {
         let platform = self.platform;
         let mut left = count;
-        let mut deadline = Instant::from_nanos(platform.now()) + NO_PROGRESS;
+        let start = Instant::from_nanos(platform.now());
+        let mut deadline = start + NO_PROGRESS;
         let mut empty = 0;
         while left > 0 {
             let want = BATCH.min(left as usize);
@@ -232,10 +236,11 @@ impl<P: Platform> Device<'_, P> {
             if got > 0 {
                 deadline = now + NO_PROGRESS;
                 empty = 0;
-                continue;
+            } else {
+                empty += 1;
             }
-            empty += 1;
-            if now >= deadline && empty >= EMPTY_ANSWERS {
+            let stuck = now >= deadline && empty >= EMPTY_ANSWERS;
+            if left > 0 && (stuck || now >= start + WHOLE_TAKE) {
                 return Err(Fault::new(
                     FaultKind::Timeout,
                     Opcode::ManagePages.name(),
@@ -246,7 +251,9 @@ impl<P: Platform> Device<'_, P> {
                     "an object still uses them; destroy all before closing, or reset the device",
                 ));
             }
-            platform.relax();
+            if got == 0 {
+                platform.relax();
+            }
         }
         Ok(())
     }

@@ -76,6 +76,24 @@ fn a_firmware_that_keeps_them_is_given_five_seconds() {
 }
 
 #[test]
+fn a_firmware_that_lets_go_of_one_at_a_time_is_given_two_minutes() {
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    // Never five seconds without a page, and never more than one.
+    platform.tiny.borrow_mut().takes = (0..60_u32 * 4_000)
+        .map(|n| u32::from(n % 4_000 == 0).try_into().unwrap())
+        .collect();
+    let before = platform.now();
+    let fault = device.close().unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Timeout);
+    let waited = platform.now() - before;
+    assert!(
+        (120_000_000_000..121_000_000_000).contains(&waited),
+        "{waited}"
+    );
+}
+
+#[test]
 fn pages_it_never_had_are_nonsense_and_not_counted() {
     let platform = Scripted::new();
     let mut device = open(&platform);
