@@ -8,7 +8,7 @@ use crate::event::{DtoEvent, DtoOperation, DtoStatus, Entry, Event};
 use crate::handle::{Evd, Handle, Rmr};
 use crate::provider::{Completion, CompletionQueue, Direction, Polled, Provider, Status};
 use crate::shared::Shared;
-use crate::shared::ep::{EpShared, Info, Op, Trouble};
+use crate::shared::ep::{EpShared, Info, Op, RequestSlot, Trouble};
 use crate::shared::evd::{EvdShared, EventSlot};
 use crate::shared::lmr::{RMR_LIVE, RMR_RETIRING};
 use crate::shared::stack::END;
@@ -77,8 +77,27 @@ impl<P: Provider> Reaper<P> {
         };
         let (index, token, direction, len) = match cq.poll_plain() {
             Polled::Sent(index, token) => {
-                if let Some(event) = request_done(shared, index, token) {
-                    return Ok(Event::Dto(event));
+                let Some(oldest) = Oldest::find(shared, index, token) else {
+                    return copied(|found| {
+                        let name = (index, token, Direction::Send, 0);
+                        *found = self.dequeue_after(shared, evd, tail, name);
+                    });
+                };
+                if let Some(operation) = oldest.info.plain() {
+                    return Ok(Event::Dto(oldest.dto(operation)));
+                }
+                if oldest.info.is_loud_bind() {
+                    let cookie = oldest.take();
+                    if let Some(rmr) =
+                        bind_done(shared, oldest.index, oldest.ep, oldest.info.len())
+                    {
+                        return Ok(Event::RmrBind {
+                            rmr,
+                            cookie,
+                            status: DtoStatus::Success,
+                        });
+                    }
+                    return copied(|found| *found = self.dequeue_any(shared, evd, tail));
                 }
                 (index, token, Direction::Send, 0)
             }
@@ -330,37 +349,66 @@ fn copied(fill: impl FnOnce(&mut Result<Event, DatReturn>)) -> Result<Event, Dat
     }
 }
 
-/// The event of a request that succeeded, if nothing about it is unusual: the oldest outstanding, with an event of its own.
-/// Otherwise nothing has been changed.
-#[inline(always)]
-fn request_done(shared: &Shared<'_>, name: u32, token: u16) -> Option<DtoEvent> {
-    let index = name & shared.ep_mask;
-    let line = &shared.ep(index)?.request;
-    if line.index.load(Ordering::Relaxed) != name {
-        return None;
+/// The oldest outstanding request of an Endpoint. Finding it changes nothing.
+struct Oldest<'s> {
+    ep: &'s EpShared,
+    /// Slot of the Endpoint.
+    index: u32,
+    consumed: u32,
+    slot: &'s RequestSlot,
+    info: Info,
+}
+
+impl<'s> Oldest<'s> {
+    /// That of the queue pair `name`, if it has that token.
+    #[inline(always)]
+    fn find(shared: &Shared<'s>, name: u32, token: u16) -> Option<Self> {
+        let index = name & shared.ep_mask;
+        let ep = shared.ep(index)?;
+        let line = &ep.request;
+        if line.index.load(Ordering::Relaxed) != name {
+            return None;
+        }
+        let consumed = line.consumed.load(Ordering::Relaxed);
+        let place =
+            line.first.load(Ordering::Relaxed) | consumed & line.mask.load(Ordering::Relaxed);
+        let slot = shared.requests.get(place as usize)?;
+        // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
+        let info = Info::from_word(slot.info.load(Ordering::Acquire));
+        info.is(token).then_some(Self {
+            ep,
+            index,
+            consumed,
+            slot,
+            info,
+        })
     }
-    let consumed = line.consumed.load(Ordering::Relaxed);
-    let place = line.first.load(Ordering::Relaxed) | consumed & line.mask.load(Ordering::Relaxed);
-    let slot = shared.requests.get(place as usize)?;
-    // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
-    let info = Info::from_word(slot.info.load(Ordering::Acquire));
-    if !info.is(token) {
-        return None;
+
+    /// Gives its slot back; its cookie.
+    #[inline(always)]
+    fn take(&self) -> u64 {
+        let cookie = self.slot.cookie.load(Ordering::Relaxed);
+        // A token completes once.
+        self.slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
+        // ORDER: the slot has been read, and wiped, before it is given back.
+        self.ep
+            .request
+            .consumed
+            .store(self.consumed.wrapping_add(1), Ordering::Release);
+        cookie
     }
-    let operation = info.plain()?;
-    let cookie = slot.cookie.load(Ordering::Relaxed);
-    // A token completes once.
-    slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
-    // ORDER: the slot has been read, and wiped, before it is given back.
-    line.consumed
-        .store(consumed.wrapping_add(1), Ordering::Release);
-    Some(DtoEvent {
-        ep: line.handle(index),
-        cookie,
-        status: DtoStatus::Success,
-        len: info.len(),
-        operation,
-    })
+
+    /// Takes it, for the event of its success.
+    #[inline(always)]
+    fn dto(&self, operation: DtoOperation) -> DtoEvent {
+        DtoEvent {
+            ep: self.ep.request.handle(self.index),
+            cookie: self.take(),
+            status: DtoStatus::Success,
+            len: self.info.len(),
+            operation,
+        }
+    }
 }
 
 /// The event of a receive that succeeded. Otherwise nothing has been changed.
@@ -514,6 +562,7 @@ fn finish(
 }
 
 /// Counts a bind as completed. `None` if the consumer has freed the RMR since.
+#[inline]
 pub(crate) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u32) -> Option<Rmr> {
     let window = shared.rmrs.get(slot as usize)?;
     window.binds.fetch_sub(1, Ordering::AcqRel);

@@ -8,6 +8,7 @@
 //! A request is written to its slot, with the token it is going to have, *before* the provider sees it: its completion may
 //! be reaped by another thread before the provider's call returns.
 
+mod bind;
 mod general;
 mod rdma_read;
 mod rdma_write;
@@ -15,7 +16,7 @@ mod recv;
 mod send;
 mod split;
 
-pub(crate) use general::release;
+pub(crate) use bind::{Binding, release};
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -40,10 +41,10 @@ pub(crate) struct Limits {
     pub(crate) receives: u32,
     pub(crate) request_mask: u32,
     pub(crate) recv_mask: u32,
-    pub(crate) request_segments: usize,
-    pub(crate) recv_segments: usize,
-    pub(crate) read_segments: usize,
-    pub(crate) write_segments: usize,
+    pub(crate) request_segments: u8,
+    pub(crate) recv_segments: u8,
+    pub(crate) read_segments: u8,
+    pub(crate) write_segments: u8,
     pub(crate) max_message: u32,
     pub(crate) max_rdma: u32,
     /// The Protection Zone, as LMRs carry it.
@@ -119,13 +120,18 @@ impl<P: Provider> Poster<P> {
         need: MemPriv,
     ) -> Option<Segment> {
         let [triplet] = segments else { return None };
-        if near.ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0
-            || flags.bits() & self.limits.illegal_request != 0
-            || self.requests == self.request_limit && !self.refill(near.ep)
-        {
+        if !self.admits(near, flags) {
             return None;
         }
         self.segment(near, triplet, most, need)
+    }
+
+    /// Whether the Endpoint is open for requests, the flags are legal, and a slot is free.
+    #[inline(always)]
+    fn admits(&mut self, near: &Near<'_>, flags: CompletionFlags) -> bool {
+        near.ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0
+            && flags.bits() & self.limits.illegal_request == 0
+            && (self.requests != self.request_limit || self.refill(near.ep))
     }
 
     /// Whether looking again at what has been consumed shows a free request slot.

@@ -268,6 +268,12 @@ impl Info {
         }
     }
 
+    /// Whether it is a bind whose success has an event.
+    #[inline]
+    pub(crate) const fn is_loud_bind(self) -> bool {
+        self.0 >> 32 & 0xf == Op::Bind as u64
+    }
+
     #[inline]
     pub(crate) const fn is_suppressed(self) -> bool {
         self.0 & Self::SUPPRESSED != 0
