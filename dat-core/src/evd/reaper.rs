@@ -24,6 +24,9 @@ pub(crate) struct Reaper<P: Provider> {
     head: u32,
     /// Chain of queues to flush, taken from the stack.
     flush: u32,
+    /// Count of the ring at which there is nothing but completions to look at: the head, or while there are queues to
+    /// flush a count that the ring cannot have.
+    calm: u32,
     /// Completions of an earlier life of their queue pair.
     pub(crate) stale: u32,
     /// Completions and ring entries that made no sense.
@@ -54,6 +57,7 @@ impl<P: Provider> Reaper<P> {
             evd,
             head: 0,
             flush: END,
+            calm: 0,
             stale: 0,
             nonsense: 0,
         }
@@ -69,7 +73,7 @@ impl<P: Provider> Reaper<P> {
         // ORDER: the count of the ring is read before the completion queue and the flush stack, so that a terminal event
         // it covers finds everything that its writer put there first.
         let tail = evd.producer.tail.load(Ordering::Acquire);
-        if (tail ^ self.head) | (self.flush ^ END) != 0 {
+        if tail != self.calm {
             return copied(|found| *found = self.dequeue_any(shared, evd, tail));
         }
         let Some(cq) = &mut self.cq else {
@@ -77,27 +81,22 @@ impl<P: Provider> Reaper<P> {
         };
         let (index, token, direction, len) = match cq.poll_plain() {
             Polled::Sent(index, token) => {
-                let Some(oldest) = Oldest::find(shared, index, token) else {
-                    return copied(|found| {
-                        let name = (index, token, Direction::Send, 0);
-                        *found = self.dequeue_after(shared, evd, tail, name);
-                    });
-                };
-                if let Some(operation) = oldest.info.plain() {
-                    return Ok(Event::Dto(oldest.dto(operation)));
-                }
-                if oldest.info.is_loud_bind() {
-                    let cookie = oldest.take();
-                    if let Some(rmr) =
-                        bind_done(shared, oldest.index, oldest.ep, oldest.info.len())
-                    {
-                        return Ok(Event::RmrBind {
-                            rmr,
-                            cookie,
-                            status: DtoStatus::Success,
-                        });
+                if let Some(oldest) = Oldest::find(shared, index) {
+                    if oldest.info.is_plainly(token) {
+                        return Ok(Event::Dto(oldest.dto()));
                     }
-                    return copied(|found| *found = self.dequeue_any(shared, evd, tail));
+                    if oldest.info.is_loud_bind(token) {
+                        let cookie = oldest.take();
+                        let slot = oldest.info.len();
+                        if let Some(rmr) = bind_done(shared, oldest.index, oldest.ep, slot) {
+                            return Ok(Event::RmrBind {
+                                rmr,
+                                cookie,
+                                status: DtoStatus::Success,
+                            });
+                        }
+                        return copied(|found| *found = self.dequeue_any(shared, evd, tail));
+                    }
                 }
                 (index, token, Direction::Send, 0)
             }
@@ -115,6 +114,26 @@ impl<P: Provider> Reaper<P> {
         copied(|found| {
             *found = self.dequeue_after(shared, evd, tail, (index, token, direction, len));
         })
+    }
+
+    /// Up to `most` events, one after another, each to `take`; how many there were.
+    #[inline(always)]
+    pub(crate) fn dequeue_each(
+        &mut self,
+        shared: &Shared<'_>,
+        evd: &EvdShared,
+        most: usize,
+        mut take: impl FnMut(Event),
+    ) -> usize {
+        let mut count = 0;
+        while count < most {
+            let Ok(event) = self.dequeue(shared, evd) else {
+                break;
+            };
+            take(event);
+            count += 1;
+        }
+        count
     }
 
     /// The event of a success that is not the oldest outstanding, or has none; then the next one.
@@ -146,6 +165,24 @@ impl<P: Provider> Reaper<P> {
     #[cold]
     #[inline(never)]
     fn dequeue_any(
+        &mut self,
+        shared: &Shared<'_>,
+        evd: &EvdShared,
+        tail: u32,
+    ) -> Result<Event, DatReturn> {
+        let found = self.next(shared, evd, tail);
+        self.settle();
+        found
+    }
+
+    /// Notes in one word whether something waits here; to be done after each change of head or chain.
+    fn settle(&mut self) {
+        // The ring has fewer than 2^31 entries: half a turn ahead of the head is no count of it.
+        let waiting = u32::from(self.flush != END) << 31;
+        self.calm = self.head ^ waiting;
+    }
+
+    fn next(
         &mut self,
         shared: &Shared<'_>,
         evd: &EvdShared,
@@ -321,6 +358,7 @@ impl<P: Provider> Reaper<P> {
             }
         }
         self.flush = kept;
+        self.settle();
     }
 
     /// Asks the device to announce the next completion.
@@ -360,9 +398,9 @@ struct Oldest<'s> {
 }
 
 impl<'s> Oldest<'s> {
-    /// That of the queue pair `name`, if it has that token.
+    /// What is in the slot where that of the queue pair `name` would be.
     #[inline(always)]
-    fn find(shared: &Shared<'s>, name: u32, token: u16) -> Option<Self> {
+    fn find(shared: &Shared<'s>, name: u32) -> Option<Self> {
         let index = name & shared.ep_mask;
         let ep = shared.ep(index)?;
         let line = &ep.request;
@@ -375,7 +413,7 @@ impl<'s> Oldest<'s> {
         let slot = shared.requests.get(place as usize)?;
         // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
         let info = Info::from_word(slot.info.load(Ordering::Acquire));
-        info.is(token).then_some(Self {
+        Some(Self {
             ep,
             index,
             consumed,
@@ -400,13 +438,13 @@ impl<'s> Oldest<'s> {
 
     /// Takes it, for the event of its success.
     #[inline(always)]
-    fn dto(&self, operation: DtoOperation) -> DtoEvent {
+    fn dto(&self) -> DtoEvent {
         DtoEvent {
             ep: self.ep.request.handle(self.index),
             cookie: self.take(),
             status: DtoStatus::Success,
             len: self.info.len(),
-            operation,
+            operation: self.info.operation(),
         }
     }
 }

@@ -47,7 +47,7 @@ impl Binding<'_> {
 
 impl<P: Provider> Poster<P> {
     /// Posts a bind, or with length 0 an unbind; see [`crate::rmr`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn rmr_bind(
         &mut self,
         shared: &Shared<'_>,

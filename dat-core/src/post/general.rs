@@ -6,9 +6,7 @@ use super::{MAX_SEGMENTS, Poster, kick};
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::{EpOp, EpState, Outcome, outcome};
 use crate::flags::{CompletionFlags, MemPriv};
-use crate::provider::{
-    Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue,
-};
+use crate::provider::{Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue};
 use crate::shared::ep::{EpShared, Op, RECV_OPEN, REQUEST_OPEN};
 use crate::shared::lmr::{self, Refusal};
 use crate::shared::{Near, Shared};
@@ -52,7 +50,8 @@ impl Work<'_> {
 }
 
 pub(super) const PARAMETER: DatType = DatType::InvalidParameter;
-pub(super) const FULL: DatReturn = DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceCredits);
+pub(super) const FULL: DatReturn =
+    DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceCredits);
 const LENGTH: DatReturn = DatReturn::of(DatType::LengthError);
 
 type Segments = Vec<Segment, MAX_SEGMENTS>;

@@ -12,11 +12,13 @@ mod bind;
 mod general;
 mod rdma_read;
 mod rdma_write;
+mod rdma_writes;
 mod recv;
 mod send;
 mod split;
 
 pub(crate) use bind::{Binding, release};
+pub use rdma_writes::{RdmaWrite, Refused};
 
 use core::fmt;
 use core::sync::atomic::Ordering;
