@@ -161,7 +161,7 @@ impl<P: Provider> Poster<P> {
         let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
         let window = binding.window(shared).ok_or(stale)?;
         let (ep, state) = (near.ep, admit(near.ep, EpOp::PostRequest)?);
-        if flags.bits() & self.limits.illegal_request != 0 {
+        if flags.bits() & !u32::from(self.limits.legal_request) != 0 {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
         }
         if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.limits.zone {
@@ -196,7 +196,7 @@ impl<P: Provider> Poster<P> {
         }
         window.binds.fetch_add(1, Ordering::Relaxed);
         if state.is_disconnected() {
-            kick(shared, self.ep, ep, Direction::Send);
+            kick(shared, u32::from(self.ep), ep, Direction::Send);
         } else {
             self.bind(shared, window, binding, region, keys, post_flags);
             self.recheck(shared, near, REQUEST_OPEN, Direction::Send);

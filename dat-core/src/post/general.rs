@@ -70,13 +70,13 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let limits = self.limits;
-        let (direction, op, most, max_len, illegal, flags_arg) = match work {
+        let (direction, op, most, max_len, legal, flags_arg) = match work {
             Work::Send => (
                 EpOp::PostRequest,
                 Op::Send,
                 limits.request_segments,
                 limits.max_message,
-                limits.illegal_request,
+                limits.legal_request,
                 DatSubtype::InvalidArg5,
             ),
             Work::Write(_) => (
@@ -84,7 +84,7 @@ impl<P: Provider> Poster<P> {
                 Op::RdmaWrite,
                 limits.write_segments,
                 limits.max_rdma,
-                limits.illegal_request,
+                limits.legal_request,
                 DatSubtype::InvalidArg6,
             ),
             Work::Read(_) => (
@@ -92,7 +92,7 @@ impl<P: Provider> Poster<P> {
                 Op::RdmaRead,
                 limits.read_segments,
                 limits.max_rdma,
-                limits.illegal_request,
+                limits.legal_request,
                 DatSubtype::InvalidArg6,
             ),
             Work::Recv => (
@@ -100,12 +100,12 @@ impl<P: Provider> Poster<P> {
                 Op::Send,
                 limits.recv_segments,
                 limits.max_message,
-                limits.illegal_recv,
+                limits.legal_recv,
                 DatSubtype::InvalidArg5,
             ),
         };
         let (ep, state) = (near.ep, admit(near.ep, direction)?);
-        if flags.bits() & illegal != 0 {
+        if flags.bits() & !u32::from(legal) != 0 {
             return Err(DatReturn::new(PARAMETER, flags_arg));
         }
         if segments.len() > usize::from(most) {
@@ -135,7 +135,7 @@ impl<P: Provider> Poster<P> {
             return Err(FULL);
         }
         if state.is_disconnected() {
-            kick(shared, self.ep, ep, Direction::Send);
+            kick(shared, u32::from(self.ep), ep, Direction::Send);
             return Ok(());
         }
         let quiet = post_flags.difference(PostFlags::SOLICITED);
@@ -167,7 +167,7 @@ impl<P: Provider> Poster<P> {
         }
         self.publish_recv(near, cookie);
         if state.is_disconnected() {
-            kick(shared, self.ep, ep, Direction::Recv);
+            kick(shared, u32::from(self.ep), ep, Direction::Recv);
         } else {
             self.rq.recv(list);
             self.recheck(shared, near, RECV_OPEN, Direction::Recv);

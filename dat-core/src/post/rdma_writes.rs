@@ -107,7 +107,7 @@ impl<P: Provider> Poster<P> {
                 len: local.len,
                 lkey,
             };
-            let place = first.wrapping_add(posted) & self.limits.request_mask;
+            let place = first.wrapping_add(posted) & u32::from(self.limits.request_mask);
             let Some(slot) = near.requests.get(place as usize) else {
                 break;
             };
