@@ -41,7 +41,7 @@ pub use flags::{CloseFlag, CompletionFlags, EvdFlags, MemPriv, PspFlag, Qos};
 pub use handle::{Cr, Ep, Evd, Lmr, Psp, Pz, Rmr};
 pub use ia::{Ia, IaAttr, Next, ProviderAttr};
 pub use lmr::LmrParam;
-pub use post::{EpPoster, MAX_SEGMENTS};
+pub use post::{EpPoster, MAX_SEGMENTS, RdmaWrite, Refused};
 pub use provider::{Fault, FaultKind};
 pub use psp::PspParam;
 pub use rmr::RmrParam;

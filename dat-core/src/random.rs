@@ -28,9 +28,9 @@ const fn mix(z: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// A low key byte for `key` that differs from its present one, chosen by `salt`.
+/// `key` with a low byte that differs from its present one, chosen by the random word `salt`.
 pub(crate) const fn next_key(key: u32, salt: u64) -> u32 {
-    let [byte, ..] = mix(salt ^ (key as u64) << 32).to_le_bytes();
+    let [byte, ..] = salt.to_le_bytes();
     let step = if byte == 0 { 1 } else { byte as u32 };
     key & !0xff | key.wrapping_add(step) & 0xff
 }

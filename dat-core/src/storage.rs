@@ -103,7 +103,10 @@ impl<
                 DTOS.is_power_of_two() && DTOS <= 1 << 15,
                 "DTOS: a power of two to 32,768"
             );
-            assert!(EVENTS.is_power_of_two(), "EVENTS: a power of two");
+            assert!(
+                EVENTS.is_power_of_two() && EVENTS <= 1 << 30,
+                "EVENTS: a power of two to 2^30"
+            );
         }
         Self {
             eps: [const { EpShared::new() }; EPS],

@@ -43,7 +43,7 @@ use crate::shared::stack::END;
 use crate::time::Instant;
 
 /// Private data of one message; a REP carries most.
-pub(crate) type PrivateData = Vec<u8, 196>;
+pub(crate) type PrivateData = Vec<u8, 196, u8>;
 
 /// How far an establishment has got. The Endpoint's state says which side it is.
 #[derive(Clone, Copy, Debug)]

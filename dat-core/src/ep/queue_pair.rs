@@ -168,19 +168,19 @@ impl<P: Provider> Ia<'_, P> {
         }
         let legal_recv = attr.recv_completion_flags & CompletionFlags::UNSIGNALLED;
         let limits = Limits {
-            requests: u32::from(requests),
-            receives: u32::from(attr.max_recv_dtos),
-            request_mask: u32::from(requests.max(1)).next_power_of_two() - 1,
-            recv_mask: u32::from(attr.max_recv_dtos.max(1)).next_power_of_two() - 1,
-            request_segments: usize::from(attr.max_request_iov),
-            recv_segments: usize::from(attr.max_recv_iov),
-            read_segments: usize::from(attr.max_rdma_read_iov),
-            write_segments: usize::from(attr.max_rdma_write_iov),
+            requests,
+            receives: attr.max_recv_dtos,
+            request_mask: mask_of(requests),
+            recv_mask: mask_of(attr.max_recv_dtos),
+            request_segments: attr.max_request_iov,
+            recv_segments: attr.max_recv_iov,
+            read_segments: attr.max_rdma_read_iov,
+            write_segments: attr.max_rdma_write_iov,
             max_message: attr.max_message_size,
             max_rdma: attr.max_rdma_size,
             zone: lmr::zone(pz.0.index),
-            illegal_request: !legal.bits(),
-            illegal_recv: !legal_recv.bits(),
+            legal_request: narrow(legal),
+            legal_recv: narrow(legal_recv),
         };
         Ok(Some(Made { new, index, limits }))
     }
@@ -201,7 +201,7 @@ impl<P: Provider> Ia<'_, P> {
             ),
             (&shared.receive, limits.recv_mask, evd(makings.recv_evd)),
         ] {
-            line.mask.store(mask, Ordering::Relaxed);
+            line.mask.store(u32::from(mask), Ordering::Relaxed);
             line.first.store(first, Ordering::Relaxed);
             line.max_len.store(limits.max_message, Ordering::Relaxed);
             line.evd.store(evd, Ordering::Relaxed);
@@ -209,7 +209,9 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.rewind_slots(slot, shared);
         let random = crate::random::Random::new(self.random.next());
-        let poster = Poster::new(slot, made.new.sq, made.new.rq, limits, random);
+        // There are 32,768 Endpoints at most.
+        let Ok(ep) = u16::try_from(slot) else { return };
+        let poster = Poster::new(ep, made.new.sq, made.new.rq, limits, random);
         if let Some(place) = self.posters.get_mut(slot as usize) {
             *place = Some(poster);
         }
@@ -284,3 +286,14 @@ impl<P: Provider> Ia<'_, P> {
 pub(super) const INIT: QpStep = QpStep::Init {
     access: Access::REMOTE_READ.union(Access::REMOTE_WRITE),
 };
+
+/// Slots for `count` DTOs, less one.
+fn mask_of(count: u16) -> u16 {
+    let mask = u32::from(count.max(1)).next_power_of_two() - 1;
+    u16::try_from(mask).unwrap_or(u16::MAX)
+}
+
+/// Completion flags as a word of 16 bits: all that DAT names fit.
+fn narrow(flags: CompletionFlags) -> u16 {
+    u16::try_from(flags.bits()).unwrap_or(0)
+}

@@ -21,6 +21,14 @@ impl<P: Provider> EvdReaper<'_, P> {
         self.reaper.dequeue(&self.shared, self.shared_evd)
     }
 
+    /// Takes up to `most` events, gives each to `take`, and returns how many there were: extension, a burst of
+    /// [`EvdReaper::dequeue`], in the same order.
+    #[inline(always)]
+    pub fn dequeue_each(&mut self, most: usize, take: impl FnMut(Event)) -> usize {
+        self.reaper
+            .dequeue_each(&self.shared, self.shared_evd, most, take)
+    }
+
     /// Asks the device for a [`Notice::Completion`](crate::provider::Notice::Completion) at the next completion; at once if
     /// one is there already. Events that do not come from the device announce themselves by
     /// [`Next::work`](crate::ia::Next::work).
@@ -42,6 +50,19 @@ impl<'s, P: Provider> Ia<'s, P> {
     pub fn evd_dequeue(&mut self, evd: Evd) -> Result<Event, DatReturn> {
         let (shared, ring) = (self.shared, self.ring(evd)?);
         self.reaper(evd)?.dequeue(&shared, ring)
+    }
+
+    /// As [`EvdReaper::dequeue_each`], by handle.
+    #[inline]
+    pub fn evd_dequeue_each(
+        &mut self,
+        evd: Evd,
+        most: usize,
+        take: impl FnMut(Event),
+    ) -> Result<usize, DatReturn> {
+        let (shared, ring) = (self.shared, self.ring(evd)?);
+        let reaper = self.reaper(evd)?;
+        Ok(reaper.dequeue_each(&shared, ring, most, take))
     }
 
     /// As [`EvdReaper::arm`], by handle.

@@ -8,7 +8,7 @@ use crate::event::{DtoEvent, DtoOperation, DtoStatus, Entry, Event};
 use crate::handle::{Evd, Handle, Rmr};
 use crate::provider::{Completion, CompletionQueue, Direction, Polled, Provider, Status};
 use crate::shared::Shared;
-use crate::shared::ep::{EpShared, Info, Op, Trouble};
+use crate::shared::ep::{EpShared, Info, Op, RequestSlot, Trouble};
 use crate::shared::evd::{EvdShared, EventSlot};
 use crate::shared::lmr::{RMR_LIVE, RMR_RETIRING};
 use crate::shared::stack::END;
@@ -24,6 +24,9 @@ pub(crate) struct Reaper<P: Provider> {
     head: u32,
     /// Chain of queues to flush, taken from the stack.
     flush: u32,
+    /// Count of the ring at which there is nothing but completions to look at: the head, or while there are queues to
+    /// flush a count that the ring cannot have.
+    calm: u32,
     /// Completions of an earlier life of their queue pair.
     pub(crate) stale: u32,
     /// Completions and ring entries that made no sense.
@@ -54,6 +57,7 @@ impl<P: Provider> Reaper<P> {
             evd,
             head: 0,
             flush: END,
+            calm: 0,
             stale: 0,
             nonsense: 0,
         }
@@ -69,7 +73,7 @@ impl<P: Provider> Reaper<P> {
         // ORDER: the count of the ring is read before the completion queue and the flush stack, so that a terminal event
         // it covers finds everything that its writer put there first.
         let tail = evd.producer.tail.load(Ordering::Acquire);
-        if (tail ^ self.head) | (self.flush ^ END) != 0 {
+        if tail != self.calm {
             return copied(|found| *found = self.dequeue_any(shared, evd, tail));
         }
         let Some(cq) = &mut self.cq else {
@@ -77,8 +81,22 @@ impl<P: Provider> Reaper<P> {
         };
         let (index, token, direction, len) = match cq.poll_plain() {
             Polled::Sent(index, token) => {
-                if let Some(event) = request_done(shared, index, token) {
-                    return Ok(Event::Dto(event));
+                if let Some(oldest) = Oldest::find(shared, index) {
+                    if oldest.info.is_plainly(token) {
+                        return Ok(Event::Dto(oldest.dto()));
+                    }
+                    if oldest.info.is_loud_bind(token) {
+                        let cookie = oldest.take();
+                        let slot = oldest.info.len();
+                        if let Some(rmr) = bind_done(shared, oldest.index, oldest.ep, slot) {
+                            return Ok(Event::RmrBind {
+                                rmr,
+                                cookie,
+                                status: DtoStatus::Success,
+                            });
+                        }
+                        return copied(|found| *found = self.dequeue_any(shared, evd, tail));
+                    }
                 }
                 (index, token, Direction::Send, 0)
             }
@@ -96,6 +114,26 @@ impl<P: Provider> Reaper<P> {
         copied(|found| {
             *found = self.dequeue_after(shared, evd, tail, (index, token, direction, len));
         })
+    }
+
+    /// Up to `most` events, one after another, each to `take`; how many there were.
+    #[inline(always)]
+    pub(crate) fn dequeue_each(
+        &mut self,
+        shared: &Shared<'_>,
+        evd: &EvdShared,
+        most: usize,
+        mut take: impl FnMut(Event),
+    ) -> usize {
+        let mut count = 0;
+        while count < most {
+            let Ok(event) = self.dequeue(shared, evd) else {
+                break;
+            };
+            take(event);
+            count += 1;
+        }
+        count
     }
 
     /// The event of a success that is not the oldest outstanding, or has none; then the next one.
@@ -127,6 +165,24 @@ impl<P: Provider> Reaper<P> {
     #[cold]
     #[inline(never)]
     fn dequeue_any(
+        &mut self,
+        shared: &Shared<'_>,
+        evd: &EvdShared,
+        tail: u32,
+    ) -> Result<Event, DatReturn> {
+        let found = self.next(shared, evd, tail);
+        self.settle();
+        found
+    }
+
+    /// Notes in one word whether something waits here; to be done after each change of head or chain.
+    fn settle(&mut self) {
+        // The ring has fewer than 2^31 entries: half a turn ahead of the head is no count of it.
+        let waiting = u32::from(self.flush != END) << 31;
+        self.calm = self.head ^ waiting;
+    }
+
+    fn next(
         &mut self,
         shared: &Shared<'_>,
         evd: &EvdShared,
@@ -302,6 +358,7 @@ impl<P: Provider> Reaper<P> {
             }
         }
         self.flush = kept;
+        self.settle();
     }
 
     /// Asks the device to announce the next completion.
@@ -330,37 +387,66 @@ fn copied(fill: impl FnOnce(&mut Result<Event, DatReturn>)) -> Result<Event, Dat
     }
 }
 
-/// The event of a request that succeeded, if nothing about it is unusual: the oldest outstanding, with an event of its own.
-/// Otherwise nothing has been changed.
-#[inline(always)]
-fn request_done(shared: &Shared<'_>, name: u32, token: u16) -> Option<DtoEvent> {
-    let index = name & shared.ep_mask;
-    let line = &shared.ep(index)?.request;
-    if line.index.load(Ordering::Relaxed) != name {
-        return None;
+/// The oldest outstanding request of an Endpoint. Finding it changes nothing.
+struct Oldest<'s> {
+    ep: &'s EpShared,
+    /// Slot of the Endpoint.
+    index: u32,
+    consumed: u32,
+    slot: &'s RequestSlot,
+    info: Info,
+}
+
+impl<'s> Oldest<'s> {
+    /// What is in the slot where that of the queue pair `name` would be.
+    #[inline(always)]
+    fn find(shared: &Shared<'s>, name: u32) -> Option<Self> {
+        let index = name & shared.ep_mask;
+        let ep = shared.ep(index)?;
+        let line = &ep.request;
+        if line.index.load(Ordering::Relaxed) != name {
+            return None;
+        }
+        let consumed = line.consumed.load(Ordering::Relaxed);
+        let place =
+            line.first.load(Ordering::Relaxed) | consumed & line.mask.load(Ordering::Relaxed);
+        let slot = shared.requests.get(place as usize)?;
+        // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
+        let info = Info::from_word(slot.info.load(Ordering::Acquire));
+        Some(Self {
+            ep,
+            index,
+            consumed,
+            slot,
+            info,
+        })
     }
-    let consumed = line.consumed.load(Ordering::Relaxed);
-    let place = line.first.load(Ordering::Relaxed) | consumed & line.mask.load(Ordering::Relaxed);
-    let slot = shared.requests.get(place as usize)?;
-    // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
-    let info = Info::from_word(slot.info.load(Ordering::Acquire));
-    if !info.is(token) {
-        return None;
+
+    /// Gives its slot back; its cookie.
+    #[inline(always)]
+    fn take(&self) -> u64 {
+        let cookie = self.slot.cookie.load(Ordering::Relaxed);
+        // A token completes once.
+        self.slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
+        // ORDER: the slot has been read, and wiped, before it is given back.
+        self.ep
+            .request
+            .consumed
+            .store(self.consumed.wrapping_add(1), Ordering::Release);
+        cookie
     }
-    let operation = info.plain()?;
-    let cookie = slot.cookie.load(Ordering::Relaxed);
-    // A token completes once.
-    slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
-    // ORDER: the slot has been read, and wiped, before it is given back.
-    line.consumed
-        .store(consumed.wrapping_add(1), Ordering::Release);
-    Some(DtoEvent {
-        ep: line.handle(index),
-        cookie,
-        status: DtoStatus::Success,
-        len: info.len(),
-        operation,
-    })
+
+    /// Takes it, for the event of its success.
+    #[inline(always)]
+    fn dto(&self) -> DtoEvent {
+        DtoEvent {
+            ep: self.ep.request.handle(self.index),
+            cookie: self.take(),
+            status: DtoStatus::Success,
+            len: self.info.len(),
+            operation: self.info.operation(),
+        }
+    }
 }
 
 /// The event of a receive that succeeded. Otherwise nothing has been changed.
@@ -514,6 +600,7 @@ fn finish(
 }
 
 /// Counts a bind as completed. `None` if the consumer has freed the RMR since.
+#[inline]
 pub(crate) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u32) -> Option<Rmr> {
     let window = shared.rmrs.get(slot as usize)?;
     window.binds.fetch_sub(1, Ordering::AcqRel);

@@ -1,20 +1,14 @@
 //! The way of a post that is not straight: several segments or none, a refusal, a full queue, a closed Endpoint.
 
-use core::sync::atomic::Ordering;
-
 use heapless::Vec;
 
 use super::{MAX_SEGMENTS, Poster, kick};
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::{EpOp, EpState, Outcome, outcome};
 use crate::flags::{CompletionFlags, MemPriv};
-use crate::handle::Rmr;
-use crate::provider::{
-    Bind, Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue,
-};
-use crate::random::next_key;
+use crate::provider::{Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue};
 use crate::shared::ep::{EpShared, Op, RECV_OPEN, REQUEST_OPEN};
-use crate::shared::lmr::{self, NO_CONTEXT, RMR_LIVE, Refusal};
+use crate::shared::lmr::{self, Refusal};
 use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
@@ -55,8 +49,9 @@ impl Work<'_> {
     }
 }
 
-const PARAMETER: DatType = DatType::InvalidParameter;
-const FULL: DatReturn = DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceCredits);
+pub(super) const PARAMETER: DatType = DatType::InvalidParameter;
+pub(super) const FULL: DatReturn =
+    DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceCredits);
 const LENGTH: DatReturn = DatReturn::of(DatType::LengthError);
 
 type Segments = Vec<Segment, MAX_SEGMENTS>;
@@ -75,13 +70,13 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let limits = self.limits;
-        let (direction, op, most, max_len, illegal, flags_arg) = match work {
+        let (direction, op, most, max_len, legal, flags_arg) = match work {
             Work::Send => (
                 EpOp::PostRequest,
                 Op::Send,
                 limits.request_segments,
                 limits.max_message,
-                limits.illegal_request,
+                limits.legal_request,
                 DatSubtype::InvalidArg5,
             ),
             Work::Write(_) => (
@@ -89,7 +84,7 @@ impl<P: Provider> Poster<P> {
                 Op::RdmaWrite,
                 limits.write_segments,
                 limits.max_rdma,
-                limits.illegal_request,
+                limits.legal_request,
                 DatSubtype::InvalidArg6,
             ),
             Work::Read(_) => (
@@ -97,7 +92,7 @@ impl<P: Provider> Poster<P> {
                 Op::RdmaRead,
                 limits.read_segments,
                 limits.max_rdma,
-                limits.illegal_request,
+                limits.legal_request,
                 DatSubtype::InvalidArg6,
             ),
             Work::Recv => (
@@ -105,15 +100,15 @@ impl<P: Provider> Poster<P> {
                 Op::Send,
                 limits.recv_segments,
                 limits.max_message,
-                limits.illegal_recv,
+                limits.legal_recv,
                 DatSubtype::InvalidArg5,
             ),
         };
         let (ep, state) = (near.ep, admit(near.ep, direction)?);
-        if flags.bits() & illegal != 0 {
+        if flags.bits() & !u32::from(legal) != 0 {
             return Err(DatReturn::new(PARAMETER, flags_arg));
         }
-        if segments.len() > most {
+        if segments.len() > usize::from(most) {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
         }
         let (mut list, total) = self.check(shared, work, segments)?;
@@ -140,7 +135,7 @@ impl<P: Provider> Poster<P> {
             return Err(FULL);
         }
         if state.is_disconnected() {
-            kick(shared, self.ep, ep, Direction::Send);
+            kick(shared, u32::from(self.ep), ep, Direction::Send);
             return Ok(());
         }
         let quiet = post_flags.difference(PostFlags::SOLICITED);
@@ -154,7 +149,7 @@ impl<P: Provider> Poster<P> {
     }
 
     /// A free request slot.
-    fn credit(&mut self, ep: &EpShared) -> Result<(), DatReturn> {
+    pub(super) fn credit(&mut self, ep: &EpShared) -> Result<(), DatReturn> {
         if self.refill(ep) { Ok(()) } else { Err(FULL) }
     }
 
@@ -172,7 +167,7 @@ impl<P: Provider> Poster<P> {
         }
         self.publish_recv(near, cookie);
         if state.is_disconnected() {
-            kick(shared, self.ep, ep, Direction::Recv);
+            kick(shared, u32::from(self.ep), ep, Direction::Recv);
         } else {
             self.rq.recv(list);
             self.recheck(shared, near, RECV_OPEN, Direction::Recv);
@@ -230,114 +225,14 @@ impl<P: Provider> Poster<P> {
         self.sq.rdma_write(&[], nowhere, PostFlags::SIGNALED);
         self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
     }
-
-    /// Posts a bind, or with length 0 an unbind; see [`crate::rmr`].
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "those of the man page, and what they are checked against"
-    )]
-    pub(crate) fn rmr_bind(
-        &mut self,
-        shared: &Shared<'_>,
-        near: &Near<'_>,
-        rmr: Rmr,
-        lmr: &LmrTriplet,
-        privileges: MemPriv,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<u32, DatReturn> {
-        let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
-        let window = shared.rmrs.get(rmr.0.index as usize).ok_or(stale)?;
-        if window.live.load(Ordering::Acquire) != RMR_LIVE
-            || window.generation.load(Ordering::Relaxed) != rmr.0.generation
-        {
-            return Err(stale);
-        }
-        let (ep, state) = (near.ep, admit(near.ep, EpOp::PostRequest)?);
-        if flags.bits() & self.limits.illegal_request != 0 {
-            return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
-        }
-        if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.limits.zone {
-            return Err(DatReturn::of(DatType::ProtectionViolation));
-        }
-        let region = if lmr.len == 0 {
-            None
-        } else {
-            let mut need = MemPriv::empty();
-            let mut missing = DatSubtype::PrivilegesRdmaRead;
-            if privileges.contains(MemPriv::REMOTE_READ) {
-                need |= MemPriv::LOCAL_READ;
-            }
-            if privileges.contains(MemPriv::REMOTE_WRITE) {
-                need |= MemPriv::LOCAL_WRITE;
-                missing = DatSubtype::PrivilegesRdmaWrite;
-            }
-            let privilege = DatReturn::new(DatType::PrivilegesViolation, missing);
-            let region = lmr::find(shared.lmrs, lmr.context).ok_or(privilege)?;
-            let Some(lkey) = region.lkey_for(lmr, self.limits.zone, need) else {
-                return Err(match region.refusal(lmr, self.limits.zone, need) {
-                    Refusal::Context | Refusal::Privilege => privilege,
-                    Refusal::Zone => DatReturn::of(DatType::ProtectionViolation),
-                    Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
-                });
-            };
-            Some((region, lkey))
-        };
-        self.credit(ep)?;
-        let old_rkey = window.rkey.load(Ordering::Relaxed);
-        let new_rkey = next_key(old_rkey, self.random.next());
-        let suppressed = flags.contains(CompletionFlags::SUPPRESS);
-        let post_flags = self.post_flags(flags).difference(PostFlags::SOLICITED);
-        if !self.publish(near, cookie, Op::Bind, rmr.0.index, suppressed) {
-            return Err(FULL);
-        }
-        window.binds.fetch_add(1, Ordering::Relaxed);
-        if state.is_disconnected() {
-            kick(shared, self.ep, ep, Direction::Send);
-            return Ok(new_rkey);
-        }
-        let context = if region.is_some() {
-            lmr.context
-        } else {
-            NO_CONTEXT
-        };
-        if let Some((region, _)) = region {
-            region.bound.fetch_add(1, Ordering::Relaxed);
-        }
-        release(shared, window.lmr_context.swap(context, Ordering::Relaxed));
-        window.rkey.store(new_rkey, Ordering::Relaxed);
-        window.addr.store(lmr.addr, Ordering::Relaxed);
-        window.len.store(lmr.len, Ordering::Relaxed);
-        window
-            .privileges
-            .store(privileges.bits(), Ordering::Relaxed);
-        let bind = Bind {
-            old_rkey,
-            new_rkey,
-            lkey: region.map_or(0, |(_, lkey)| lkey),
-            addr: if region.is_some() { lmr.addr } else { 0 },
-            len: u64::from(lmr.len),
-            access: (privileges & MemPriv::REMOTE).access(),
-        };
-        self.sq.bind(&bind, post_flags);
-        self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
-        Ok(new_rkey)
-    }
 }
 
 /// The state, if it admits the post at all.
-fn admit(ep: &EpShared, op: EpOp) -> Result<EpState, DatReturn> {
+pub(super) fn admit(ep: &EpShared, op: EpOp) -> Result<EpState, DatReturn> {
     let state = EpState::of(ep);
     match outcome(state, op) {
         Outcome::Refuse(ret) => Err(ret),
         Outcome::Stay | Outcome::Ignore | Outcome::Gone | Outcome::Go { .. } => Ok(state),
-    }
-}
-
-/// Ends an RMR's hold on the LMR of that context.
-pub(crate) fn release(shared: &Shared<'_>, context: u32) {
-    if let Some(old) = lmr::find(shared.lmrs, context) {
-        old.bound.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -8,14 +8,17 @@
 //! A request is written to its slot, with the token it is going to have, *before* the provider sees it: its completion may
 //! be reaped by another thread before the provider's call returns.
 
+mod bind;
 mod general;
 mod rdma_read;
 mod rdma_write;
+mod rdma_writes;
 mod recv;
 mod send;
 mod split;
 
-pub(crate) use general::release;
+pub(crate) use bind::{Binding, release};
+pub use rdma_writes::{RdmaWrite, Refused};
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -36,37 +39,38 @@ pub const MAX_SEGMENTS: usize = 16;
 /// What a poster is made for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    pub(crate) requests: u32,
-    pub(crate) receives: u32,
-    pub(crate) request_mask: u32,
-    pub(crate) recv_mask: u32,
-    pub(crate) request_segments: usize,
-    pub(crate) recv_segments: usize,
-    pub(crate) read_segments: usize,
-    pub(crate) write_segments: usize,
+    pub(crate) requests: u16,
+    pub(crate) receives: u16,
+    pub(crate) request_mask: u16,
+    pub(crate) recv_mask: u16,
+    pub(crate) request_segments: u8,
+    pub(crate) recv_segments: u8,
+    pub(crate) read_segments: u8,
+    pub(crate) write_segments: u8,
     pub(crate) max_message: u32,
     pub(crate) max_rdma: u32,
     /// The Protection Zone, as LMRs carry it.
     pub(crate) zone: u32,
-    /// Flags that a request may not carry.
-    pub(crate) illegal_request: u32,
-    /// Flags that a receive may not carry.
-    pub(crate) illegal_recv: u32,
+    /// Flags that a request may carry.
+    pub(crate) legal_request: u16,
+    /// Flags that a receive may carry.
+    pub(crate) legal_recv: u16,
 }
 
 /// The posting ends of one queue pair and their counters.
 pub(crate) struct Poster<P: Provider> {
     pub(crate) sq: P::Sq,
     pub(crate) rq: P::Rq,
-    ep: u32,
+    /// Slot of the Endpoint.
+    ep: u16,
+    /// Suppressed requests since the last that the device completes.
+    quiet: u16,
     /// Requests posted.
     requests: u32,
     /// At this count the queue may be full: what was consumed when last looked at, plus the depth.
     request_limit: u32,
     receives: u32,
     recv_limit: u32,
-    /// Suppressed requests since the last that the device completes.
-    quiet: u32,
     limits: Limits,
     random: Random,
 }
@@ -82,7 +86,7 @@ impl<P: Provider> fmt::Debug for Poster<P> {
 }
 
 impl<P: Provider> Poster<P> {
-    pub(crate) fn new(ep: u32, sq: P::Sq, rq: P::Rq, limits: Limits, random: Random) -> Self {
+    pub(crate) fn new(ep: u16, sq: P::Sq, rq: P::Rq, limits: Limits, random: Random) -> Self {
         let mut poster = Self {
             sq,
             rq,
@@ -104,8 +108,8 @@ impl<P: Provider> Poster<P> {
         self.requests = 0;
         self.receives = 0;
         self.quiet = 0;
-        self.request_limit = self.limits.requests;
-        self.recv_limit = self.limits.receives;
+        self.request_limit = u32::from(self.limits.requests);
+        self.recv_limit = u32::from(self.limits.receives);
     }
 
     /// The entry guard of a request and its one segment; `None` sends the post the general way.
@@ -119,20 +123,25 @@ impl<P: Provider> Poster<P> {
         need: MemPriv,
     ) -> Option<Segment> {
         let [triplet] = segments else { return None };
-        if near.ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0
-            || flags.bits() & self.limits.illegal_request != 0
-            || self.requests == self.request_limit && !self.refill(near.ep)
-        {
+        if !self.admits(near, flags) {
             return None;
         }
         self.segment(near, triplet, most, need)
+    }
+
+    /// Whether the Endpoint is open for requests, the flags are legal, and a slot is free.
+    #[inline(always)]
+    fn admits(&mut self, near: &Near<'_>, flags: CompletionFlags) -> bool {
+        near.ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0
+            && flags.bits() & !u32::from(self.limits.legal_request) == 0
+            && (self.requests != self.request_limit || self.refill(near.ep))
     }
 
     /// Whether looking again at what has been consumed shows a free request slot.
     #[inline(never)]
     fn refill(&mut self, ep: &EpShared) -> bool {
         let consumed = ep.request.consumed.load(Ordering::Acquire);
-        self.request_limit = consumed.wrapping_add(self.limits.requests);
+        self.request_limit = consumed.wrapping_add(u32::from(self.limits.requests));
         self.requests != self.request_limit
     }
 
@@ -187,7 +196,7 @@ impl<P: Provider> Poster<P> {
         len: u32,
         suppressed: bool,
     ) -> bool {
-        let index = self.requests & self.limits.request_mask;
+        let index = self.requests & u32::from(self.limits.request_mask);
         let Some(slot) = near.requests.get(index as usize) else {
             return false;
         };
@@ -217,7 +226,7 @@ impl<P: Provider> Poster<P> {
     #[inline(never)]
     fn closed_meanwhile(&self, shared: &Shared<'_>, ep: &EpShared, direction: Direction) {
         if crate::ep::table::EpState::of(ep).is_disconnected() {
-            kick(shared, self.ep, ep, direction);
+            kick(shared, u32::from(self.ep), ep, direction);
         }
     }
 

@@ -41,7 +41,7 @@ impl<P: Provider> Poster<P> {
     ) -> Option<Segment> {
         let [triplet] = segments else { return None };
         if near.ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0
-            || flags.bits() & self.limits.illegal_recv != 0
+            || flags.bits() & !u32::from(self.limits.legal_recv) != 0
             || self.receives == self.recv_limit && !self.refill_recv(near.ep)
         {
             return None;
@@ -53,14 +53,14 @@ impl<P: Provider> Poster<P> {
     #[inline(never)]
     pub(super) fn refill_recv(&mut self, ep: &EpShared) -> bool {
         let consumed = ep.receive.consumed.load(Ordering::Acquire);
-        self.recv_limit = consumed.wrapping_add(self.limits.receives);
+        self.recv_limit = consumed.wrapping_add(u32::from(self.limits.receives));
         self.receives != self.recv_limit
     }
 
     /// Publishes a receive that is about to be posted. Its token is its sequence.
     #[inline(always)]
     pub(super) fn publish_recv(&mut self, near: &Near<'_>, cookie: u64) {
-        let index = self.receives & self.limits.recv_mask;
+        let index = self.receives & u32::from(self.limits.recv_mask);
         if let Some(slot) = near.receives.get(index as usize) {
             slot.store(cookie, Ordering::Relaxed);
         }

@@ -4,7 +4,7 @@ use crate::Ia;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::{Ep, Rmr};
-use crate::post::EpPoster;
+use crate::post::{Binding, EpPoster};
 use crate::provider::Provider;
 use crate::triplet::LmrTriplet;
 
@@ -16,6 +16,7 @@ impl<P: Provider> EpPoster<'_, P> {
     /// Endpoint: CONNECTED, or DISCONNECTED, where it is flushed. Errors as for [`EpPoster::post_send`], and `INVALID_HANDLE`
     /// for the RMR.
     #[doc(alias = "dat_rmr_bind")]
+    #[inline]
     pub fn rmr_bind(
         &mut self,
         rmr: Rmr,
@@ -24,15 +25,13 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
-        self.poster.rmr_bind(
-            &self.shared,
-            &self.near,
+        let binding = Binding {
             rmr,
-            lmr,
+            range: lmr,
             privileges,
-            cookie,
-            flags,
-        )
+        };
+        self.poster
+            .rmr_bind(&self.shared, &self.near, &binding, cookie, flags)
     }
 }
 
@@ -49,6 +48,11 @@ impl<P: Provider> Ia<'_, P> {
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
         let (poster, shared, near) = self.posting(ep)?;
-        poster.rmr_bind(&shared, &near, rmr, lmr, privileges, cookie, flags)
+        let binding = Binding {
+            rmr,
+            range: lmr,
+            privileges,
+        };
+        poster.rmr_bind(&shared, &near, &binding, cookie, flags)
     }
 }

@@ -227,20 +227,28 @@ pub(crate) enum Op {
     Drain,
 }
 
-/// The second word of a [`RequestSlot`]: length (32), op (3), suppressed (1), taken (1), token (16, at the top).
+/// The second word of a [`RequestSlot`]: length (32), op (3), suppressed (1), special (1), taken (1), token (16, at the top).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Info(u64);
 
 impl Info {
     const SUPPRESSED: u64 = 1 << 35;
+    /// There is more to its success than to tell of it: a suppressed request, a bind, a drain.
+    const SPECIAL: u64 = 1 << 46;
     const TAKEN: u64 = 1 << 47;
     /// A slot that nothing outstanding is in: matches no token.
     pub(crate) const EMPTY: Self = Self(0);
 
     #[inline]
     pub(crate) const fn new(op: Op, len: u32, suppressed: bool, token: u16) -> Self {
-        let high = (token as u64) << 48 | Self::TAKEN | (op as u64) << 32;
-        Self(high | (suppressed as u64) << 35 | len as u64)
+        let mut word = (token as u64) << 48 | Self::TAKEN | (op as u64) << 32 | len as u64;
+        if suppressed {
+            word |= Self::SUPPRESSED;
+        }
+        if suppressed || matches!(op, Op::Bind | Op::Drain) {
+            word |= Self::SPECIAL;
+        }
+        Self(word)
     }
 
     pub(crate) const fn word(self) -> u64 {
@@ -257,14 +265,25 @@ impl Info {
         self.0 >> 47 == (token as u64) << 1 | 1
     }
 
-    /// What to tell of a success, unless there is more to it: a suppressed request, a bind, a drain.
+    /// Whether it is the request of that token, and there is nothing more to its success than to tell of it.
     #[inline]
-    pub(crate) const fn plain(self) -> Option<DtoOperation> {
-        match self.0 >> 32 & 0xf {
-            0 => Some(DtoOperation::Send),
-            1 => Some(DtoOperation::RdmaWrite),
-            2 => Some(DtoOperation::RdmaRead),
-            _ => None,
+    pub(crate) const fn is_plainly(self, token: u16) -> bool {
+        self.0 >> 46 == (token as u64) << 2 | 2
+    }
+
+    /// Whether it is the request of that token, and a bind whose success has an event.
+    #[inline]
+    pub(crate) const fn is_loud_bind(self, token: u16) -> bool {
+        self.is(token) && self.0 >> 32 & 0xf == Op::Bind as u64
+    }
+
+    /// What it is to the consumer, if it is neither bind nor drain.
+    #[inline]
+    pub(crate) const fn operation(self) -> DtoOperation {
+        match self.0 >> 32 & 3 {
+            0 => DtoOperation::Send,
+            1 => DtoOperation::RdmaWrite,
+            _ => DtoOperation::RdmaRead,
         }
     }
 

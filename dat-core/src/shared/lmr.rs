@@ -51,14 +51,29 @@ impl LmrShared {
     /// by a post that is right, so branches cost less than gathering the answers would.
     #[inline]
     pub(crate) fn lkey_for(&self, triplet: &LmrTriplet, zone: u32, need: MemPriv) -> Option<u32> {
-        if self.context.load(Ordering::Acquire) != triplet.context {
+        if !self.is(triplet.context) || !self.grants(zone, need) {
             return None;
         }
+        self.lkey_within(triplet)
+    }
+
+    /// Whether the LMR of that context lives here. To be asked first.
+    #[inline]
+    pub(crate) fn is(&self, context: u32) -> bool {
+        self.context.load(Ordering::Acquire) == context
+    }
+
+    /// Whether it belongs to `zone` and grants `need`; which stays so as long as it has the same context.
+    #[inline]
+    pub(crate) fn grants(&self, zone: u32, need: MemPriv) -> bool {
         // Zone and rights in one: all bits of the one, the needed bits of the other.
         let rights = self.rights.load(Ordering::Relaxed);
-        if rights & (!0xff | need.bits()) != zone | need.bits() {
-            return None;
-        }
+        rights & (!0xff | need.bits()) == zone | need.bits()
+    }
+
+    /// The lkey, if `triplet` lies in this LMR.
+    #[inline]
+    pub(crate) fn lkey_within(&self, triplet: &LmrTriplet) -> Option<u32> {
         let start = self.start.load(Ordering::Relaxed);
         let offset = triplet.addr.checked_sub(start)?;
         let room = self.len.load(Ordering::Relaxed).checked_sub(offset)?;

@@ -13,7 +13,7 @@ const BIND: Said = Said::Request(0x25, 3);
 const MESSAGE: Said = Said::Received(64);
 
 /// What is measured in a case.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Measured {
     /// Something a connected Endpoint does.
     Lane {

@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 
-use dat_core::{CompletionFlags, DtoEvent, Event, Ia, LmrTriplet, MemPriv, RmrTriplet};
+use dat_core::{CompletionFlags, DtoEvent, Event, Ia, LmrTriplet, MemPriv, RdmaWrite, RmrTriplet};
 
 use super::limit::Limit;
 use super::stage::{Driver, Handles, Lane};
@@ -127,23 +127,28 @@ pub fn deq_recv(lane: &mut Lane, ops: u64) {
     lane.wrong |= wrong;
 }
 
-/// Bursts of RDMA writes of 8 bytes under one doorbell, then their events.
+/// Lists of RDMA writes of 8 bytes under one doorbell, then their events.
 #[inline(never)]
 pub fn wr8_b32(lane: &mut Lane, ops: u64) {
-    let word: &[LmrTriplet; 1] = black_box(&lane.word);
-    let far: &RmrTriplet = black_box(&lane.far);
+    let mut list = [RdmaWrite {
+        cookie: 0,
+        local: lane.word[0],
+        remote: lane.far,
+    }; BURST as usize];
+    for (write, n) in list.iter_mut().zip(0..) {
+        write.cookie = n ^ COOKIE;
+    }
     let mut wrong = 0;
-    for burst in 0..ops / BURST {
-        for n in 0..BURST {
-            let cookie = (burst * BURST + n) ^ COOKIE;
-            let flags = CompletionFlags::DEFER;
-            let posted = lane.poster.post_rdma_write(word, cookie, far, flags);
-            wrong |= u64::from(posted.is_err());
-        }
-        lane.poster.ring();
-        for n in 0..BURST {
-            wrong |= check!(lane.requests.dequeue(), (burst * BURST + n) ^ COOKIE);
-        }
+    for _ in 0..ops / BURST {
+        let posted = lane.poster.post_rdma_writes(black_box(&list), NONE);
+        wrong |= u64::from(posted.is_err());
+        let mut next = 0;
+        let each = |event| {
+            wrong |= check!(Ok::<_, ()>(event), next ^ COOKIE);
+            next += 1;
+        };
+        lane.requests.dequeue_each(list.len(), each);
+        wrong |= next ^ BURST;
     }
     lane.wrong |= wrong;
 }

@@ -1,0 +1,213 @@
+//! Posting of window binds: the straight way for a range of one LMR on an open Endpoint, and the general one.
+
+use core::sync::atomic::Ordering;
+
+use super::general::{FULL, PARAMETER, admit};
+use super::{Poster, kick};
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
+use crate::ep::table::EpOp;
+use crate::flags::{CompletionFlags, MemPriv};
+use crate::handle::Rmr;
+use crate::provider::{Bind, Direction, PostFlags, Provider, SendQueue};
+use crate::random::next_key;
+use crate::shared::ep::{Op, REQUEST_OPEN};
+use crate::shared::lmr::{self, LmrShared, NO_CONTEXT, RMR_LIVE, Refusal, RmrShared};
+use crate::shared::{Near, Shared};
+use crate::triplet::LmrTriplet;
+
+/// What a bind is of.
+#[derive(Clone, Copy)]
+pub(crate) struct Binding<'a> {
+    pub(crate) rmr: Rmr,
+    /// Length 0 unbinds.
+    pub(crate) range: &'a LmrTriplet,
+    pub(crate) privileges: MemPriv,
+}
+
+impl Binding<'_> {
+    /// What the LMR must grant: the local right that goes with each remote one.
+    #[inline(always)]
+    fn need(&self) -> MemPriv {
+        const {
+            assert!(MemPriv::REMOTE_READ.bits() >> 1 == MemPriv::LOCAL_READ.bits());
+            assert!(MemPriv::REMOTE_WRITE.bits() >> 1 == MemPriv::LOCAL_WRITE.bits());
+        }
+        MemPriv::from_bits_retain((self.privileges.bits() & MemPriv::REMOTE.bits()) >> 1)
+    }
+
+    /// The RMR's part, if it lives.
+    #[inline(always)]
+    fn window<'s>(&self, shared: &Shared<'s>) -> Option<&'s RmrShared> {
+        let window = shared.rmrs.get(self.rmr.0.index as usize)?;
+        let lives = window.live.load(Ordering::Acquire) == RMR_LIVE
+            && window.generation.load(Ordering::Relaxed) == self.rmr.0.generation;
+        lives.then_some(window)
+    }
+}
+
+impl<P: Provider> Poster<P> {
+    /// Posts a bind, or with length 0 an unbind; see [`crate::rmr`].
+    #[inline(always)]
+    pub(crate) fn rmr_bind(
+        &mut self,
+        shared: &Shared<'_>,
+        near: &Near<'_>,
+        binding: &Binding<'_>,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32, DatReturn> {
+        if let Some((window, region, lkey)) = self.straight_bind(shared, near, binding, flags) {
+            let keys = self.keys(window);
+            let suppressed = flags.contains(CompletionFlags::SUPPRESS);
+            let post_flags = self.post_flags(flags).difference(PostFlags::SOLICITED);
+            if self.publish(near, cookie, Op::Bind, binding.rmr.0.index, suppressed) {
+                window.binds.fetch_add(1, Ordering::Relaxed);
+                self.bind(
+                    shared,
+                    window,
+                    binding,
+                    Some((region, lkey)),
+                    keys,
+                    post_flags,
+                );
+                self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+                return Ok(keys.1);
+            }
+        }
+        self.general_bind(shared, near, binding, cookie, flags)
+    }
+
+    /// The entry guard of a bind that opens a range; `None` sends the post the general way.
+    #[inline(always)]
+    fn straight_bind<'s>(
+        &mut self,
+        shared: &Shared<'s>,
+        near: &Near<'s>,
+        binding: &Binding<'_>,
+        flags: CompletionFlags,
+    ) -> Option<(&'s RmrShared, &'s LmrShared, u32)> {
+        if !self.admits(near, flags) || binding.range.len == 0 {
+            return None;
+        }
+        let window = binding.window(shared)?;
+        if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.limits.zone {
+            return None;
+        }
+        let region = lmr::find(near.lmrs, binding.range.context)?;
+        let lkey = region.lkey_for(binding.range, self.limits.zone, binding.need())?;
+        Some((window, region, lkey))
+    }
+
+    /// The window's present key and its next.
+    #[inline(always)]
+    fn keys(&mut self, window: &RmrShared) -> (u32, u32) {
+        let old = window.rkey.load(Ordering::Relaxed);
+        (old, next_key(old, self.random.next()))
+    }
+
+    /// Notes what the window is bound to from now on, and posts the bind.
+    #[inline(always)]
+    fn bind(
+        &mut self,
+        shared: &Shared<'_>,
+        window: &RmrShared,
+        binding: &Binding<'_>,
+        region: Option<(&LmrShared, u32)>,
+        (old_rkey, new_rkey): (u32, u32),
+        flags: PostFlags,
+    ) {
+        let (range, privileges) = (binding.range, binding.privileges);
+        let context = if region.is_some() {
+            range.context
+        } else {
+            NO_CONTEXT
+        };
+        // The window's hold on the LMR it was bound to passes to the LMR it is bound to now; most often it is the same.
+        if window.lmr_context.load(Ordering::Relaxed) != context {
+            if let Some((region, _)) = region {
+                region.bound.fetch_add(1, Ordering::Relaxed);
+            }
+            release(shared, window.lmr_context.swap(context, Ordering::Relaxed));
+        }
+        window.rkey.store(new_rkey, Ordering::Relaxed);
+        window.addr.store(range.addr, Ordering::Relaxed);
+        window.len.store(range.len, Ordering::Relaxed);
+        window
+            .privileges
+            .store(privileges.bits(), Ordering::Relaxed);
+        let bind = Bind {
+            old_rkey,
+            new_rkey,
+            lkey: region.map_or(0, |(_, lkey)| lkey),
+            addr: if region.is_some() { range.addr } else { 0 },
+            len: u64::from(range.len),
+            access: (privileges & MemPriv::REMOTE).access(),
+        };
+        self.sq.bind(&bind, flags);
+    }
+
+    /// Posts any bind, or says why not.
+    #[cold]
+    #[inline(never)]
+    fn general_bind(
+        &mut self,
+        shared: &Shared<'_>,
+        near: &Near<'_>,
+        binding: &Binding<'_>,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32, DatReturn> {
+        let range = binding.range;
+        let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
+        let window = binding.window(shared).ok_or(stale)?;
+        let (ep, state) = (near.ep, admit(near.ep, EpOp::PostRequest)?);
+        if flags.bits() & !u32::from(self.limits.legal_request) != 0 {
+            return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
+        }
+        if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.limits.zone {
+            return Err(DatReturn::of(DatType::ProtectionViolation));
+        }
+        let region = if range.len == 0 {
+            None
+        } else {
+            let need = binding.need();
+            let missing = if need.contains(MemPriv::LOCAL_WRITE) {
+                DatSubtype::PrivilegesRdmaWrite
+            } else {
+                DatSubtype::PrivilegesRdmaRead
+            };
+            let privilege = DatReturn::new(DatType::PrivilegesViolation, missing);
+            let region = lmr::find(shared.lmrs, range.context).ok_or(privilege)?;
+            let Some(lkey) = region.lkey_for(range, self.limits.zone, need) else {
+                return Err(match region.refusal(range, self.limits.zone, need) {
+                    Refusal::Context | Refusal::Privilege => privilege,
+                    Refusal::Zone => DatReturn::of(DatType::ProtectionViolation),
+                    Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
+                });
+            };
+            Some((region, lkey))
+        };
+        self.credit(ep)?;
+        let keys = self.keys(window);
+        let suppressed = flags.contains(CompletionFlags::SUPPRESS);
+        let post_flags = self.post_flags(flags).difference(PostFlags::SOLICITED);
+        if !self.publish(near, cookie, Op::Bind, binding.rmr.0.index, suppressed) {
+            return Err(FULL);
+        }
+        window.binds.fetch_add(1, Ordering::Relaxed);
+        if state.is_disconnected() {
+            kick(shared, u32::from(self.ep), ep, Direction::Send);
+        } else {
+            self.bind(shared, window, binding, region, keys, post_flags);
+            self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+        }
+        Ok(keys.1)
+    }
+}
+
+/// Ends an RMR's hold on the LMR of that context.
+pub(crate) fn release(shared: &Shared<'_>, context: u32) {
+    if let Some(old) = lmr::find(shared.lmrs, context) {
+        old.bound.fetch_sub(1, Ordering::Relaxed);
+    }
+}
