@@ -20,6 +20,8 @@
 //! its architecture; the in-process model uses them as the only points at which stores become visible, so that a missing
 //! one fails every time.
 
+use crate::entries::Entries;
+
 /// A piece of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -74,6 +76,14 @@ pub trait Platform {
     fn read_bytes(&self, offset: usize, to: &mut [u8]);
     /// Copies into the arena.
     fn write_bytes(&self, offset: usize, from: &[u8]);
+
+    /// Entries of `LEN` bytes: [`crate::dma::RawEntries`] over ordinary memory, [`crate::entries::ByOffset`] otherwise.
+    type Entries<'p, const LEN: usize>: Entries
+    where
+        Self: 'p;
+    /// The entries in `span`, checked once. None unless it is inside the arena, starts on a multiple of `LEN` and holds a
+    /// power of two of them.
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<Self::Entries<'_, LEN>>;
 
     // ---- firmware pages ----
 

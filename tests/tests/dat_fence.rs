@@ -22,6 +22,7 @@ use dat_tests::pair::Stage;
 use dat_tests::play::contents;
 use hca_mlx5::Mlx5;
 use hca_mlx5::dma::Buffer;
+use hca_mlx5::entries::ByOffset;
 use hca_mlx5::platform::{Platform, Span};
 
 /// Which fence does nothing.
@@ -97,6 +98,15 @@ impl Platform for Unfenced<'_> {
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.slot.write_bytes(offset, from);
     }
+    type Entries<'p, const LEN: usize>
+        = ByOffset<'p, Self, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
+        ByOffset::new(self, span)
+    }
+
     fn pages_take(&self, to: &mut [u64]) -> usize {
         self.slot.pages_take(to)
     }

@@ -183,6 +183,15 @@ impl Platform for OnlyArena<'_> {
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.0.write_bytes(offset, from);
     }
+    type Entries<'p, const LEN: usize>
+        = RawEntries<'p, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<RawEntries<'_, LEN>> {
+        self.0.entries(span)
+    }
+
     fn pages_take(&self, _: &mut [u64]) -> usize {
         0
     }

@@ -12,6 +12,7 @@ use dat_core::Instant;
 
 use crate::cmd::CommandQueue;
 use crate::device::{Caps, Device, Identity, Stage, Uar};
+use crate::entries::ByOffset;
 use crate::health::Monitor;
 use crate::pages::Ledger;
 use crate::platform::{Platform, Span};
@@ -355,6 +356,15 @@ impl<const WC: bool> Platform for Scripted<WC> {
     }
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.store(offset, from);
+    }
+
+    type Entries<'p, const LEN: usize>
+        = ByOffset<'p, Self, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
+        ByOffset::new(self, span)
     }
 
     fn pages_take(&self, _: &mut [u64]) -> usize {

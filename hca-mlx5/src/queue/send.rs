@@ -11,8 +11,9 @@ use core::fmt;
 
 use dat_core::provider::{Access, Bind, PostFlags, Remote, Segment, SendQueue};
 
-use super::ring::{Record, Ring};
-use crate::platform::Platform;
+use super::ring::{RECORD, Record, Ring, SECOND};
+use crate::entries::Entries as _;
+use crate::platform::{Platform, Span};
 use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
 
 /// Blocks of the widest WQE, a window bind; a request of [`MAX_SEGMENTS`] segments is no wider.
@@ -42,6 +43,9 @@ const CONTROL_BYTE: [u8; 8] = {
     const F: u8 = wqe::FENCE_ALL;
     [0, S, E, E | S, F, F | S, F | E, F | E | S]
 };
+
+/// Bytes of a word, the payload that is read inline at once.
+const WORD: u32 = 8;
 
 /// One block, in the order of the device's bytes once turned over.
 type Block = [u64; 8];
@@ -73,13 +77,16 @@ const fn usable(doorbell: Doorbell, write_combining: bool) -> usize {
 }
 
 /// Posting end of a send queue.
-pub struct Sq<'p, P> {
+pub struct Sq<'p, P: Platform> {
     platform: &'p P,
-    ring: Ring,
+    blocks: P::Entries<'p, { wqe::WQEBB }>,
+    record: P::Entries<'p, RECORD>,
+    /// As much of the arena as is a power of two: what payload is read inline from without ado.
+    words: P::Entries<'p, 8>,
     /// Index of the next block, free running.
     head: u32,
-    qpn: u32,
-    record: Record,
+    /// The first word of a control segment with nothing but the number of the queue pair.
+    number: u64,
     doorbell: Doorbell,
     /// The doorbell's half while BlueFlame may be used: not while a WQE waits for its doorbell. Else 0.
     direct: usize,
@@ -91,44 +98,48 @@ pub struct Sq<'p, P> {
     arena: u64,
     /// Payload that starts below this offset may be read inline.
     inline_end: u64,
-    /// The same in words of 8 bytes.
-    inline_words: u64,
 }
 
-impl<P> fmt::Debug for Sq<'_, P> {
+impl<P: Platform> fmt::Debug for Sq<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sq")
-            .field("qpn", &self.qpn)
-            .field("ring", &self.ring)
+            .field("qpn", &CtrlHead::from_word(self.number).qpn())
             .field("head", &self.head)
             .finish_non_exhaustive()
     }
 }
 
 impl<'p, P: Platform> Sq<'p, P> {
-    /// The send queue of `qpn` over `ring`.
+    /// The send queue over `ring`, of a queue pair that has no number yet. None if it is not in the arena.
     pub(crate) fn new(
         platform: &'p P,
         ring: Ring,
-        qpn: u32,
         record: Record,
         doorbell: Doorbell,
-    ) -> Self {
+    ) -> Option<Self> {
         let arena_len = u64::try_from(platform.arena_len()).unwrap_or(u64::MAX);
-        Self {
+        Some(Self {
             platform,
-            ring,
+            blocks: platform.entries(ring.span(wqe::WQEBB.ilog2()))?,
+            record: platform.entries(record.span())?,
+            words: platform.entries(Span {
+                offset: 0,
+                len: 1 << platform.arena_len().checked_ilog2()?,
+            })?,
             head: 0,
-            qpn,
-            record,
+            number: 0,
             doorbell,
             direct: usable(doorbell, P::WRITE_COMBINING),
             waiting: 0,
             fence: 0,
             arena: platform.arena_addr(),
             inline_end: arena_len.saturating_sub(INLINE_REACH),
-            inline_words: arena_len.saturating_sub(INLINE_REACH) >> 3,
-        }
+        })
+    }
+
+    /// The number the device gave the queue pair.
+    pub(crate) fn name(&mut self, qpn: u32) {
+        self.number = CtrlHead::new(0, 0, qpn, 0).word();
     }
 
     /// Starts over, as the device does when the queue pair is reset.
@@ -137,7 +148,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.waiting = 0;
         self.direct = usable(self.doorbell, P::WRITE_COMBINING);
         self.fence = 0;
-        self.platform.store32(self.record.second(), 0);
+        self.record.store32::<SECOND>(0, 0);
     }
 
     /// The control segment of the next WQE.
@@ -149,20 +160,18 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn control(&mut self, opcode: u8, ds: u8, flags: PostFlags, immediate: u32) -> [u64; 2] {
         let combination = usize::from(flags.bits() & 7);
         let mut fm_ce_se = CONTROL_BYTE.get(combination).copied().unwrap_or(0);
-        if self.fence != 0 {
-            if !flags.contains(PostFlags::FENCE) {
-                fm_ce_se |= self.fence;
-            }
-            self.fence = 0;
+        if !flags.contains(PostFlags::FENCE) {
+            fm_ce_se |= self.fence;
         }
-        let head = CtrlHead::new(opcode, self.head as u16, self.qpn, ds);
-        [head.word(), CtrlTail::new(fm_ce_se, immediate).word()]
+        self.fence = 0;
+        let head = CtrlHead::new(opcode, self.head as u16, 0, ds).word() | self.number;
+        [head, CtrlTail::new(fm_ce_se, immediate).word()]
     }
 
     /// Stores one block of the WQE that starts at the head.
     #[inline(always)]
     fn store(&self, index: u32, block: &Block) {
-        self.platform.store_words(self.ring.block(index), block);
+        self.blocks.store_words::<8, 0>(index, block);
     }
 
     /// Ends a WQE of one block: stores it and rings, through BlueFlame where there is one.
@@ -192,6 +201,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// Ends a WQE of `blocks` blocks already stored, whose first word is `first`.
+    #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "tokens are the index modulo 2^16"
@@ -213,8 +223,8 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn publish(&self) {
         // ORDER: the WQEs' stores precede the counter that lets the device fetch them.
         self.platform.before_record();
-        self.platform
-            .store32(self.record.second(), (self.head & 0xffff).to_be());
+        self.record
+            .store32::<SECOND>(0, (self.head & 0xffff).to_be());
         // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
         self.platform.before_doorbell();
     }
@@ -266,24 +276,19 @@ impl<'p, P: Platform> Sq<'p, P> {
         words
     }
 
-    /// The inline segment of up to 8 bytes that start a word of the arena: its one unit, in the order of memory. Payload
-    /// is bytes, and is never turned over.
+    /// The inline segment of a word of the arena: its one unit, in the order of memory. Payload is bytes, and is never
+    /// turned over. None if the word is not there or not in one piece.
     #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the offset is below the length of the arena, which is a usize"
-    )]
-    fn inline_word(&self, offset: u64, len: u32) -> [u64; 2] {
-        let [payload] = self.platform.load_words(offset as usize);
-        let header = u64::from((wqe::INLINE | len).to_be());
-        let unused = 64_u32.wrapping_sub(8 * len) & 63;
-        if cfg!(target_endian = "little") {
-            let payload = payload & u64::MAX >> unused;
+    fn inline_word(&self, addr: u64) -> Option<[u64; 2]> {
+        // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare for both.
+        let index = addr.wrapping_sub(self.arena).rotate_right(3);
+        let payload = self.words.word(index)?;
+        let header = u64::from((wqe::INLINE | WORD).to_be());
+        Some(if cfg!(target_endian = "little") {
             [header | payload << 32, payload >> 32]
         } else {
-            let payload = payload & u64::MAX << unused;
             [header << 32 | payload >> 32, payload << 32]
-        }
+        })
     }
 
     /// A SEND whose payload travels inside, if it may be read there.
@@ -305,7 +310,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.post_block(&[head, tail, a, b, c, d, e, f].map(u64::to_be), flags)
     }
 
-    /// An RDMA WRITE whose payload travels inside, if it may be read there, and is more than one aligned word.
+    /// An RDMA WRITE whose payload travels inside, if it may be read there; any but one aligned word.
     #[inline(never)]
     fn write_short(&mut self, one: Segment, remote: Remote, flags: PostFlags) -> u16 {
         let (ds, [a, b, c, d]) = match self.inline_at(&one) {
@@ -411,20 +416,17 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let [one] = segments else {
             return self.post_list(wqe::RDMA_WRITE, Some(remote), segments, flags);
         };
-        let words = if one.len > INLINE_WRITE {
-            wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)
-        } else {
-            // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare for both.
-            let word = one.addr.wrapping_sub(self.arena).rotate_right(3);
-            if one.len > 8 || word >= self.inline_words {
-                return self.write_short(*one, remote, flags);
-            }
-            self.inline_word(word << 3, one.len)
+        let words = match one.len {
+            WORD => self.inline_word(one.addr),
+            0..=INLINE_WRITE => None,
+            _ => Some(wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)),
+        };
+        let Some([e, f]) = words else {
+            return self.write_short(*one, remote, flags);
         };
         let [head, tail] = self.control(wqe::RDMA_WRITE, 3, flags, 0);
         let [address, key] = wqe::remote(remote.addr, remote.rkey);
         let [a, b, c, d] = [head, tail, address, key].map(u64::to_be);
-        let [e, f] = words;
         self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
     }
 

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hca_mlx5::dma::RawArena;
+use hca_mlx5::dma::{RawArena, RawEntries};
 use hca_mlx5::mmio::{self, MappedBar};
 use hca_mlx5::platform::{Platform, Span};
 use mlx5_model::Hca;
@@ -247,6 +247,15 @@ impl Platform for BenchHost {
 
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.arena.write_bytes(offset, from);
+    }
+
+    type Entries<'p, const LEN: usize>
+        = RawEntries<'p, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<RawEntries<'_, LEN>> {
+        self.arena.entries(span)
     }
 
     fn pages_take(&self, to: &mut [u64]) -> usize {

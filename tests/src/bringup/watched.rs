@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hca_mlx5::entries::ByOffset;
 use hca_mlx5::platform::{Platform, Span};
 
 use crate::host::inproc::{Slot, lock};
@@ -130,6 +131,15 @@ impl Platform for Watched<'_> {
 
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.slot.write_bytes(offset, from);
+    }
+
+    type Entries<'p, const LEN: usize>
+        = ByOffset<'p, Self, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
+        ByOffset::new(self, span)
     }
 
     fn pages_take(&self, to: &mut [u64]) -> usize {

@@ -18,7 +18,7 @@ use dat_core::{
     CloseFlag, CompletionFlags, Ep, Error, EvdFlags, Event, Ia, Instant, LmrTriplet, MemPriv,
     PspFlag, Qos, RmrTriplet, Storage,
 };
-use hca_mlx5::dma::{Buffer, RawArena};
+use hca_mlx5::dma::{Buffer, RawArena, RawEntries};
 use hca_mlx5::mmio::{self, MappedBar};
 use hca_mlx5::platform::{Platform, Span};
 use hca_mlx5::{Config, Mlx5};
@@ -114,6 +114,15 @@ impl Platform for Machine {
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.arena.write_bytes(offset, from);
     }
+    type Entries<'p, const LEN: usize>
+        = RawEntries<'p, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<RawEntries<'_, LEN>> {
+        self.arena.entries(span)
+    }
+
     fn pages_take(&self, to: &mut [u64]) -> usize {
         let first = RESERVE.0.get() as usize;
         let mut done = 0;

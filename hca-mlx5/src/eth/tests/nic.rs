@@ -15,6 +15,7 @@ use heapless::Deque;
 
 use crate::cmd::CommandQueue;
 use crate::device::{Caps, Device, Identity, Stage, Uar};
+use crate::entries::ByOffset;
 use crate::health::Monitor;
 use crate::pages::Ledger;
 use crate::platform::{Platform, Span};
@@ -491,6 +492,15 @@ impl Platform for Nic {
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.note('s');
         self.put(offset, from);
+    }
+
+    type Entries<'p, const LEN: usize>
+        = ByOffset<'p, Self, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
+        ByOffset::new(self, span)
     }
 
     fn pages_take(&self, _: &mut [u64]) -> usize {
