@@ -336,7 +336,7 @@ fn rounded(len: usize) -> Option<usize> {
 
 /// Entries of an arena over raw memory. Whatever the index and wherever in the entry, they stay inside what was checked
 /// when they were made.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct RawEntries<'a, const LEN: usize> {
     /// The first entry, aligned to `LEN` or to the page that the arena starts on.
     base: NonNull<u8>,

@@ -9,7 +9,7 @@ use crate::platform::{Platform, Span};
 
 /// A power of two of equal entries in the arena. Indices run freely and are cut to the ring; `AT` is a place inside the
 /// entry, which the compiler checks together with the width.
-pub trait Entries {
+pub trait Entries: Copy {
     /// 32-bit load in memory order.
     fn load32<const AT: usize>(&self, index: u32) -> u32;
     /// `N` 64-bit loads from consecutive words, in ascending order.
@@ -47,6 +47,14 @@ pub struct ByOffset<'p, P, const LEN: usize> {
     offset: usize,
     mask: u32,
 }
+
+impl<P, const LEN: usize> Clone for ByOffset<'_, P, LEN> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P, const LEN: usize> Copy for ByOffset<'_, P, LEN> {}
 
 impl<'p, P: Platform, const LEN: usize> ByOffset<'p, P, LEN> {
     /// [`Platform::entries`].

@@ -11,7 +11,7 @@ use dat_core::provider::{Completion, CompletionQueue, Direction, Polled, Status}
 use super::ring::{FIRST, RECORD, Record, Ring, SECOND};
 use crate::entries::Entries as _;
 use crate::platform::Platform;
-use crate::prm::cqe::{self, Cause, Index, Length, Owner};
+use crate::prm::cqe::{self, Cause, Index, Owner};
 
 /// log2 of an entry's size.
 const LOG_CQE: u32 = 6;
@@ -106,47 +106,49 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.tail & self.slots != 0
     }
 
-    /// The first words of the rest of the current entry, which is the driver's by now, and gives the entry back.
+    /// Gives the current entry back, which is the driver's by now. Returns its user index and the dword at `AT`.
     #[inline(always)]
-    fn take<const N: usize>(&mut self) -> [u64; N] {
-        let at = self.tail;
+    fn take<const AT: usize>(&mut self) -> (u32, u32) {
+        // Before the fence, or all of it would be read again after it.
+        let (entries, record, at) = (self.entries, self.record, self.tail);
         self.tail = at.wrapping_add(1);
+        let next = (self.tail & INDEX_MASK).to_be();
         // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and those of the data it
         // announces.
         self.platform.after_ownership();
-        let words = self.entries.load_words::<N, { cqe::WORDS_AT }>(at);
+        let index = entries.load32::<{ cqe::INDEX_AT }>(at);
+        let index = Index::from_word(u32::from_be(index)).user_index();
+        let dword = if AT == cqe::INDEX_AT {
+            index
+        } else {
+            u32::from_be(entries.load32::<AT>(at))
+        };
         // The index is only a licence to overwrite, and the ring has an entry for every request that can be outstanding:
         // no order against the loads above is needed.
-        self.record
-            .store32::<FIRST>(0, (self.tail & INDEX_MASK).to_be());
-        words.map(u64::from_be)
+        record.store32::<FIRST>(0, next);
+        (index, dword)
     }
 
     /// The request of the current entry succeeded.
     #[inline(always)]
     fn requested(&mut self, owner: Owner) -> Polled {
-        let [index] = self.take();
-        Polled::Sent(Index::from_word(index).user_index(), owner.wqe_counter())
+        let (index, _) = self.take::<{ cqe::INDEX_AT }>();
+        Polled::Sent(index, owner.wqe_counter())
     }
 
     /// The receive of the current entry succeeded.
     #[inline(always)]
     fn received(&mut self, owner: Owner) -> Polled {
-        let [index, length] = self.take();
-        let len = Length::from_word(length).byte_cnt();
-        Polled::Received(
-            Index::from_word(index).user_index(),
-            owner.wqe_counter(),
-            len,
-        )
+        let (index, len) = self.take::<{ cqe::BYTE_CNT_AT }>();
+        Polled::Received(index, owner.wqe_counter(), len)
     }
 
     /// The work of the current entry failed.
     fn failed(&mut self, owner: Owner, direction: Direction) -> Completion {
-        let [index, _, cause] = self.take();
+        let (index, cause) = self.take::<{ cqe::CAUSE_AT }>();
         let cause = Cause::from_word(cause);
         Completion {
-            index: Index::from_word(index).user_index(),
+            index,
             len: 0,
             token: owner.wqe_counter(),
             direction,
@@ -192,7 +194,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
                 _ => {}
             }
             // Of a kind that no queue pair of this driver causes.
-            let [] = self.take();
+            self.take::<{ cqe::INDEX_AT }>();
             self.skipped = self.skipped.saturating_add(1);
         }
         None

@@ -47,8 +47,29 @@ const CONTROL_BYTE: [u8; 8] = {
 /// Bytes of a word, the payload that is read inline at once.
 const WORD: u32 = 8;
 
+/// Place of the index in the first word of a control segment.
+const INDEX_SHIFT: u32 = CtrlHead::new(0, 1, 0, 0).word().trailing_zeros();
+
 /// One block, in the order of the device's bytes once turned over.
 type Block = [u64; 8];
+
+/// The two words that say what a bind changes, in the order of the device's bytes.
+const BOUND: [u64; 2] = [
+    UmrHead::bind(wqe::BIND_OCTOWORDS).word().to_be(),
+    wqe::mask::BIND.to_be(),
+];
+/// What a WQE after a bind carries in the second word of its control segment, in the order of the device's bytes.
+const AFTER_BIND: u64 = CtrlTail::new(wqe::FENCE_SMALL, 0).word().to_be();
+
+/// The key a bind makes, for any queue pair and without rights.
+#[inline(always)]
+fn key(bind: &Bind) -> UmrKey {
+    let [_, _, _, low] = bind.new_rkey.to_be_bytes();
+    let mut key = UmrKey::default();
+    key.set_qpn(wqe::ANY_QPN);
+    key.set_mkey_7_0(low);
+    key
+}
 
 /// Where a queue rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,13 +108,17 @@ pub struct Sq<'p, P: Platform> {
     head: u32,
     /// The first word of a control segment with nothing but the number of the queue pair.
     number: u64,
+    /// The first words of requests of one segment, but for the index.
+    send: u64,
+    write: u64,
     doorbell: Doorbell,
     /// The doorbell's half while BlueFlame may be used: not while a WQE waits for its doorbell. Else 0.
     direct: usize,
     /// First word of the last WQE that waits for its doorbell; 0 if none does.
     waiting: u64,
-    /// Fence the next WQE carries, because a window was bound before it.
-    fence: u8,
+    /// Second word of a control segment with the fence that the next WQE carries, because a window was bound before it; in
+    /// the order of the device's bytes.
+    fence: u64,
     /// CPU address of the arena: inline payload is read by its offset from there.
     arena: u64,
     /// Payload that starts below this offset may be read inline.
@@ -128,6 +153,8 @@ impl<'p, P: Platform> Sq<'p, P> {
             })?,
             head: 0,
             number: 0,
+            send: 0,
+            write: 0,
             doorbell,
             direct: usable(doorbell, P::WRITE_COMBINING),
             waiting: 0,
@@ -140,6 +167,14 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// The number the device gave the queue pair.
     pub(crate) fn name(&mut self, qpn: u32) {
         self.number = CtrlHead::new(0, 0, qpn, 0).word();
+        self.send = self.start(wqe::SEND, 2);
+        self.write = self.start(wqe::RDMA_WRITE, 3);
+    }
+
+    /// The first word of a control segment, but for the index.
+    #[inline(always)]
+    fn start(&self, opcode: u8, ds: u8) -> u64 {
+        CtrlHead::new(opcode, 0, 0, ds).word() | self.number
     }
 
     /// Starts over, as the device does when the queue pair is reset.
@@ -151,21 +186,18 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.record.store32::<SECOND>(0, 0);
     }
 
-    /// The control segment of the next WQE.
+    /// The control segment of the next WQE, in the order of the device's bytes.
     #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the index in a WQE is modulo 2^16"
-    )]
-    fn control(&mut self, opcode: u8, ds: u8, flags: PostFlags, immediate: u32) -> [u64; 2] {
+    fn control(&mut self, start: u64, flags: PostFlags, immediate: u32) -> [u64; 2] {
         let combination = usize::from(flags.bits() & 7);
-        let mut fm_ce_se = CONTROL_BYTE.get(combination).copied().unwrap_or(0);
+        let fm_ce_se = CONTROL_BYTE.get(combination).copied().unwrap_or(0);
+        let mut tail = CtrlTail::new(fm_ce_se, immediate).word().to_be();
         if !flags.contains(PostFlags::FENCE) {
-            fm_ce_se |= self.fence;
+            tail |= self.fence;
         }
         self.fence = 0;
-        let head = CtrlHead::new(opcode, self.head as u16, 0, ds).word() | self.number;
-        [head, CtrlTail::new(fm_ce_se, immediate).word()]
+        let head = start | u64::from(self.head & 0xffff) << INDEX_SHIFT;
+        [head.to_be(), tail]
     }
 
     /// Stores one block of the WQE that starts at the head.
@@ -210,10 +242,10 @@ impl<'p, P: Platform> Sq<'p, P> {
         let token = self.head as u16;
         self.head = self.head.wrapping_add(blocks);
         if flags.contains(PostFlags::DEFER) {
-            self.waiting = first.to_be();
+            self.waiting = first;
             self.direct = 0;
         } else {
-            self.knock(first.to_be());
+            self.knock(first);
         }
         token
     }
@@ -305,9 +337,9 @@ impl<'p, P: Platform> Sq<'p, P> {
                 (2, [first, second, 0, 0, 0, 0])
             }
         };
-        let [head, tail] = self.control(wqe::SEND, ds, flags, 0);
-        let [a, b, c, d, e, f] = words;
-        self.post_block(&[head, tail, a, b, c, d, e, f].map(u64::to_be), flags)
+        let [head, tail] = self.control(self.start(wqe::SEND, ds), flags, 0);
+        let [a, b, c, d, e, f] = words.map(u64::to_be);
+        self.post_block(&[head, tail, a, b, c, d, e, f], flags)
     }
 
     /// An RDMA WRITE whose payload travels inside, if it may be read there; any but one aligned word.
@@ -324,19 +356,34 @@ impl<'p, P: Platform> Sq<'p, P> {
             }
         };
         let [address, key] = wqe::remote(remote.addr, remote.rkey);
-        let [head, tail] = self.control(wqe::RDMA_WRITE, ds, flags, 0);
-        let block = [head, tail, address, key, a, b, c, d].map(u64::to_be);
-        self.post_block(&block, flags)
+        let [head, tail] = self.control(self.start(wqe::RDMA_WRITE, ds), flags, 0);
+        let [address, key, a, b, c, d] = [address, key, a, b, c, d].map(u64::to_be);
+        self.post_block(&[head, tail, address, key, a, b, c, d], flags)
     }
 
     /// Posts a datagram of one segment to the destination of `av`: two blocks.
     pub(crate) fn datagram(&mut self, segment: Segment, av: &Av, flags: PostFlags) -> u16 {
-        let [head, tail] = self.control(wqe::SEND, 5, flags, 0);
-        let [a, b, c, d, e, f] = av.words();
-        self.store(self.head, &[head, tail, a, b, c, d, e, f].map(u64::to_be));
+        let [head, tail] = self.control(self.start(wqe::SEND, 5), flags, 0);
+        let [a, b, c, d, e, f] = av.words().map(u64::to_be);
+        self.store(self.head, &[head, tail, a, b, c, d, e, f]);
         let [first, second] = wqe::data(segment.addr, segment.len, segment.lkey);
         let block = [first, second, 0, 0, 0, 0, 0, 0].map(u64::to_be);
         self.store(self.head.wrapping_add(1), &block);
+        self.finish(2, head, flags)
+    }
+
+    /// A bind to nothing: two blocks.
+    #[inline(never)]
+    fn unbind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
+        let [head, tail] = self.control(self.start(wqe::UMR, 8), flags, bind.old_rkey);
+        let [umr, mask] = [UmrHead::bind(0).word(), wqe::mask::UNBIND].map(u64::to_be);
+        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
+        let mut key = key(bind);
+        key.set_free(true);
+        let second = [key.word().to_be(), 0, 0, 0, 0, 0, 0, 0];
+        self.store(self.head.wrapping_add(1), &second);
+        // As after a bind.
+        self.fence = AFTER_BIND;
         self.finish(2, head, flags)
     }
 
@@ -355,14 +402,16 @@ impl<'p, P: Platform> Sq<'p, P> {
         let ds = 1 + usize::from(remote.is_some()) + segments.len();
         // Sixteen at most: ten segments behind two fixed units.
         let ds = u8::try_from(ds).unwrap_or(u8::MAX);
-        let control = self.control(opcode, ds, flags, 0);
-        let units = core::iter::once(control)
-            .chain(remote.map(|remote| wqe::remote(remote.addr, remote.rkey)))
+        let control = self.control(self.start(opcode, ds), flags, 0);
+        let rest = remote
+            .map(|remote| wqe::remote(remote.addr, remote.rkey))
+            .into_iter()
             .chain(
                 segments
                     .iter()
                     .map(|one| wqe::data(one.addr, one.len, one.lkey)),
             );
+        let units = core::iter::once(control).chain(rest.map(|unit| unit.map(u64::to_be)));
         let mut block: Block = [0; 8];
         let mut index = self.head;
         let mut filled = 0;
@@ -374,7 +423,7 @@ impl<'p, P: Platform> Sq<'p, P> {
                 filled = 0;
             }
             if let [a, b, ..] = block.get_mut(filled..).unwrap_or_default() {
-                (*a, *b) = (first.to_be(), second.to_be());
+                (*a, *b) = (first, second);
             }
             filled += 2;
         }
@@ -401,10 +450,9 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
     fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16 {
         match segments {
             [one] if one.len > INLINE_SEND => {
-                let [head, tail] = self.control(wqe::SEND, 2, flags, 0);
-                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
-                let block = [head, tail, first, second, 0, 0, 0, 0].map(u64::to_be);
-                self.post_block(&block, flags)
+                let [head, tail] = self.control(self.send, flags, 0);
+                let [first, second] = wqe::data(one.addr, one.len, one.lkey).map(u64::to_be);
+                self.post_block(&[head, tail, first, second, 0, 0, 0, 0], flags)
             }
             [one] => self.send_short(*one, flags),
             _ => self.post_list(wqe::SEND, None, segments, flags),
@@ -424,9 +472,8 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let Some([e, f]) = words else {
             return self.write_short(*one, remote, flags);
         };
-        let [head, tail] = self.control(wqe::RDMA_WRITE, 3, flags, 0);
-        let [address, key] = wqe::remote(remote.addr, remote.rkey);
-        let [a, b, c, d] = [head, tail, address, key].map(u64::to_be);
+        let [a, b] = self.control(self.write, flags, 0);
+        let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
         self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
     }
 
@@ -435,56 +482,34 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let [one] = segments else {
             return self.post_list(wqe::RDMA_READ, Some(remote), segments, flags);
         };
-        let [head, tail] = self.control(wqe::RDMA_READ, 3, flags, 0);
-        let [address, key] = wqe::remote(remote.addr, remote.rkey);
-        let [first, second] = wqe::data(one.addr, one.len, one.lkey);
-        self.post_block(
-            &[head, tail, address, key, first, second, 0, 0].map(u64::to_be),
-            flags,
-        )
+        let [a, b] = self.control(self.start(wqe::RDMA_READ, 3), flags, 0);
+        let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
+        let [e, f] = wqe::data(one.addr, one.len, one.lkey).map(u64::to_be);
+        self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
     }
 
-    #[inline]
+    #[inline(always)]
     fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
-        let bound = bind.len != 0;
-        let (ds, octowords, mask) = if bound {
-            (12, wqe::BIND_OCTOWORDS, wqe::mask::BIND)
-        } else {
-            (8, 0, wqe::mask::UNBIND)
-        };
-        let [head, tail] = self.control(wqe::UMR, ds, flags, bind.old_rkey);
-        let umr = UmrHead::bind(octowords).word();
-        self.store(
-            self.head,
-            &[head, tail, umr, mask, 0, 0, 0, 0].map(u64::to_be),
-        );
+        if bind.len == 0 {
+            return self.unbind(bind, flags);
+        }
+        let [head, tail] = self.control(self.start(wqe::UMR, 12), flags, bind.old_rkey);
+        self.store(self.head, &[head, tail, BOUND[0], BOUND[1], 0, 0, 0, 0]);
 
-        let [_, _, _, low] = bind.new_rkey.to_be_bytes();
-        let mut key = UmrKey::default();
-        key.set_qpn(wqe::ANY_QPN);
-        key.set_mkey_7_0(low);
-        key.set_free(!bound);
-        key.set_rr(bound && bind.access.contains(Access::REMOTE_READ));
-        key.set_rw(bound && bind.access.contains(Access::REMOTE_WRITE));
-        let start = if bound { bind.addr } else { 0 };
-        let segment = [key.word(), 0, start, bind.len, 0, 0, 0, 0].map(u64::to_be);
-        self.store(self.head.wrapping_add(1), &segment);
+        let mut key = key(bind);
+        key.set_rr(bind.access.contains(Access::REMOTE_READ));
+        key.set_rw(bind.access.contains(Access::REMOTE_WRITE));
+        let [a, b, c] = [key.word(), bind.addr, bind.len].map(u64::to_be);
+        self.store(self.head.wrapping_add(1), &[a, 0, b, c, 0, 0, 0, 0]);
 
-        let blocks = if bound {
-            // A KLM has 32 bits of length; no region is longer (`limits`).
-            let len = u32::try_from(bind.len).unwrap_or(u32::MAX);
-            let [first, second] = wqe::data(bind.addr, len, bind.lkey).map(u64::to_be);
-            self.store(
-                self.head.wrapping_add(2),
-                &[first, second, 0, 0, 0, 0, 0, 0],
-            );
-            3
-        } else {
-            2
-        };
+        // A KLM has 32 bits of length; no region is longer (`limits`).
+        let len = u32::try_from(bind.len).unwrap_or(u32::MAX);
+        let [first, second] = wqe::data(bind.addr, len, bind.lkey).map(u64::to_be);
+        let third = [first, second, 0, 0, 0, 0, 0, 0];
+        self.store(self.head.wrapping_add(2), &third);
         // What follows may use the new key, so it starts only when the change has taken effect.
-        self.fence = wqe::FENCE_SMALL;
-        self.finish(blocks, head, flags)
+        self.fence = AFTER_BIND;
+        self.finish(3, head, flags)
     }
 
     #[inline]
