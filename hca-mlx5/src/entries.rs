@@ -98,3 +98,6 @@ impl<P: Platform, const LEN: usize> Entries for ByOffset<'_, P, LEN> {
         })
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -136,6 +136,23 @@ fn too_many_holes_lose_memory_and_nothing_else() {
     assert_eq!(arena.alloc(64, 64), Some(spans[0]));
 }
 
+#[test]
+fn entries_agree_with_the_accessors() {
+    use crate::entries::tests::{SPAN, agree};
+    let mut memory = Memory::new(1);
+    let arena = memory.arena::<2>();
+    arena.write_bytes(0, &[0; 4096]);
+    agree(arena.entries::<64>(SPAN).unwrap(), |at| {
+        let [word] = arena.load_words(at);
+        word
+    });
+    let beyond = Span {
+        offset: 4096 - 64,
+        len: 128,
+    };
+    assert!(arena.entries::<64>(beyond).is_none());
+}
+
 /// A platform that is nothing but an arena.
 struct OnlyArena<'a>(&'a RawArena<8>);
 
