@@ -34,6 +34,58 @@ pub(crate) fn mask<const LEN: usize>(span: Span, arena: usize) -> Option<u32> {
         .flatten()
 }
 
+/// A doorbell register in the BAR, whose two halves are written by turns.
+pub trait Register {
+    /// One 64-bit store to the current half.
+    fn write64(&self, value: u64);
+    /// One block to the current half, as [`Platform::write_block`].
+    fn write_block(&self, block: &[u64; 8]);
+    /// On to the other half.
+    fn turn(&mut self);
+}
+
+/// Whether both halves of a register lie inside a BAR of `len` bytes, on the boundaries that turning needs.
+pub(crate) fn halves(offset: usize, half: usize, len: usize) -> bool {
+    let end = offset
+        .checked_add(half)
+        .and_then(|second| second.checked_add(64));
+    let aligned = offset.is_multiple_of(64) && half.is_multiple_of(64);
+    // Both halves differ in the bits of `half` only.
+    aligned && offset & half == 0 && end.is_some_and(|end| end <= len)
+}
+
+/// A register over the by-offset accessors, for any platform.
+#[derive(Debug)]
+pub struct RegisterByOffset<'p, P> {
+    platform: &'p P,
+    offset: usize,
+    half: usize,
+}
+
+impl<'p, P: Platform> RegisterByOffset<'p, P> {
+    /// [`Platform::register`].
+    #[must_use]
+    pub fn new(platform: &'p P, offset: usize, half: usize) -> Option<Self> {
+        halves(offset, half, platform.bar_len()).then_some(Self {
+            platform,
+            offset,
+            half,
+        })
+    }
+}
+
+impl<P: Platform> Register for RegisterByOffset<'_, P> {
+    fn write64(&self, value: u64) {
+        self.platform.write64(self.offset, value);
+    }
+    fn write_block(&self, block: &[u64; 8]) {
+        self.platform.write_block(self.offset, block);
+    }
+    fn turn(&mut self) {
+        self.offset ^= self.half;
+    }
+}
+
 /// Whether `size` bytes at `at` lie inside an entry of `len` bytes, on a multiple of `align`.
 pub(crate) const fn inside(at: usize, size: usize, align: usize, len: usize) -> bool {
     at <= len && size <= len - at && at.is_multiple_of(align)

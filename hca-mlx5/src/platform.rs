@@ -20,7 +20,7 @@
 //! its architecture; the in-process model uses them as the only points at which stores become visible, so that a missing
 //! one fails every time.
 
-use crate::entries::Entries;
+use crate::entries::{Entries, Register};
 
 /// A piece of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,13 @@ pub trait Platform {
     fn write_block(&self, offset: usize, block: &[u64; 8]);
     /// The BAR's doorbell pages are mapped write-combining, so BlueFlame pays.
     const WRITE_COMBINING: bool;
+    /// A doorbell register: [`crate::mmio::MappedRegister`] over a mapping, [`crate::entries::RegisterByOffset`] otherwise.
+    type Register<'p>: Register
+    where
+        Self: 'p;
+    /// The doorbell register at `offset` and, `half` bytes further (unless that is 0), its other half, checked once. None
+    /// unless both are inside the BAR and `offset` is a multiple of 64 without the bits of `half`.
+    fn register(&self, offset: usize, half: usize) -> Option<Self::Register<'_>>;
 
     // ---- the arena ----
 

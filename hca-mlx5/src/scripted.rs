@@ -14,7 +14,7 @@ use std::vec::Vec;
 
 pub(crate) use self::tiny::Tiny;
 use crate::cmd::dump::{Dump, Observer};
-use crate::entries::ByOffset;
+use crate::entries::{ByOffset, RegisterByOffset};
 use crate::platform::{Platform, Span};
 use crate::prm;
 use crate::prm::cmd::{BLOCK_DATA, BlockTrailer, CommandEntry, HEAD, InputHead, Opcode};
@@ -375,6 +375,15 @@ impl Platform for Scripted {
 
     fn write_block(&self, _: usize, _: &[u64; 8]) {
         panic!("nothing here uses BlueFlame");
+    }
+
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
     }
 
     fn arena_len(&self) -> usize {

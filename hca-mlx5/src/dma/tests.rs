@@ -1,6 +1,7 @@
 //! The arena: what it hands out, what it takes back, what it keeps away from.
 
 use super::*;
+use crate::entries::RegisterByOffset;
 use proptest::prelude::*;
 use std::vec::Vec as List;
 
@@ -167,6 +168,15 @@ impl Platform for OnlyArena<'_> {
     fn write32(&self, _: usize, _: u32) {}
     fn write64(&self, _: usize, _: u64) {}
     fn write_block(&self, _: usize, _: &[u64; 8]) {}
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
+
     fn arena_len(&self) -> usize {
         self.0.len()
     }

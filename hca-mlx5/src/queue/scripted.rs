@@ -12,7 +12,7 @@ use dat_core::Instant;
 
 use crate::cmd::CommandQueue;
 use crate::device::{Caps, Device, Identity, Stage, Uar};
-use crate::entries::ByOffset;
+use crate::entries::{ByOffset, RegisterByOffset};
 use crate::health::Monitor;
 use crate::pages::Ledger;
 use crate::platform::{Platform, Span};
@@ -303,6 +303,15 @@ impl<const WC: bool> Platform for Scripted<WC> {
         self.log.borrow_mut().push(Op::Block(offset, bytes));
     }
     const WRITE_COMBINING: bool = WC;
+
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
 
     fn arena_len(&self) -> usize {
         ARENA_LEN

@@ -12,7 +12,7 @@ use core::fmt;
 use dat_core::provider::{Access, Bind, PostFlags, Remote, Segment, SendQueue};
 
 use super::ring::{RECORD, Record, Ring, SECOND};
-use crate::entries::Entries as _;
+use crate::entries::{Entries as _, Register as _};
 use crate::platform::{Platform, Span};
 use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
 
@@ -92,11 +92,6 @@ impl Doorbell {
     }
 }
 
-/// The half that BlueFlame goes to by turns, or 0.
-const fn usable(doorbell: Doorbell, write_combining: bool) -> usize {
-    if write_combining { doorbell.half } else { 0 }
-}
-
 /// Posting end of a send queue.
 pub struct Sq<'p, P: Platform> {
     platform: &'p P,
@@ -111,9 +106,11 @@ pub struct Sq<'p, P: Platform> {
     /// The first words of requests of one segment, but for the index.
     send: u64,
     write: u64,
-    doorbell: Doorbell,
-    /// The doorbell's half while BlueFlame may be used: not while a WQE waits for its doorbell. Else 0.
-    direct: usize,
+    register: P::Register<'p>,
+    /// There is BlueFlame.
+    blueflame: bool,
+    /// BlueFlame may be used: not while a WQE waits for its doorbell.
+    direct: bool,
     /// First word of the last WQE that waits for its doorbell; 0 if none does.
     waiting: u64,
     /// Second word of a control segment with the fence that the next WQE carries, because a window was bound before it; in
@@ -143,6 +140,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         doorbell: Doorbell,
     ) -> Option<Self> {
         let arena_len = u64::try_from(platform.arena_len()).unwrap_or(u64::MAX);
+        let blueflame = P::WRITE_COMBINING && doorbell.half != 0;
         Some(Self {
             platform,
             blocks: platform.entries(ring.span(wqe::WQEBB.ilog2()))?,
@@ -155,8 +153,9 @@ impl<'p, P: Platform> Sq<'p, P> {
             number: 0,
             send: 0,
             write: 0,
-            doorbell,
-            direct: usable(doorbell, P::WRITE_COMBINING),
+            register: platform.register(doorbell.register, doorbell.half)?,
+            blueflame,
+            direct: blueflame,
             waiting: 0,
             fence: 0,
             arena: platform.arena_addr(),
@@ -181,7 +180,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     pub(crate) fn restart(&mut self) {
         self.head = 0;
         self.waiting = 0;
-        self.direct = usable(self.doorbell, P::WRITE_COMBINING);
+        self.direct = self.blueflame;
         self.fence = 0;
         self.record.store32::<SECOND>(0, 0);
     }
@@ -219,12 +218,10 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.head = self.head.wrapping_add(1);
         if flags.contains(PostFlags::DEFER) {
             self.waiting = block[0];
-            self.direct = 0;
-        } else if P::WRITE_COMBINING && self.direct != 0 {
+            self.direct = false;
+        } else if P::WRITE_COMBINING && self.direct {
             self.publish();
-            // A multiple of 64; said here, so that nobody has to test it.
-            self.platform
-                .write_block(self.doorbell.register & !63, block);
+            self.register.write_block(block);
             self.flush();
         } else {
             self.knock(block[0]);
@@ -243,7 +240,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.head = self.head.wrapping_add(blocks);
         if flags.contains(PostFlags::DEFER) {
             self.waiting = first;
-            self.direct = 0;
+            self.direct = false;
         } else {
             self.knock(first);
         }
@@ -265,9 +262,9 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline(never)]
     fn knock(&mut self, first: u64) {
         self.waiting = 0;
-        self.direct = usable(self.doorbell, P::WRITE_COMBINING);
+        self.direct = self.blueflame;
         self.publish();
-        self.platform.write64(self.doorbell.register, first);
+        self.register.write64(first);
         if P::WRITE_COMBINING {
             self.flush();
         }
@@ -278,7 +275,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn flush(&mut self) {
         // ORDER: this doorbell leaves the CPU before the next one is written to the other half of the register.
         self.platform.after_mmio();
-        self.doorbell.register ^= self.doorbell.half;
+        self.register.turn();
     }
 
     /// Offset in the arena of payload that may be read inline.

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hca_mlx5::entries::ByOffset;
+use hca_mlx5::entries::{ByOffset, RegisterByOffset};
 use hca_mlx5::platform::{Platform, Span};
 
 use crate::host::inproc::{Slot, lock};
@@ -87,6 +87,15 @@ impl Platform for Watched<'_> {
 
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
         self.slot.write_block(offset, block);
+    }
+
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
     }
 
     fn arena_len(&self) -> usize {

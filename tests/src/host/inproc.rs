@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hca_mlx5::entries::ByOffset;
+use hca_mlx5::entries::{ByOffset, RegisterByOffset};
 use hca_mlx5::platform::{Platform, Span};
 use mlx5_model::Hca;
 use mlx5_model::host::{DmaError, HostMemory, Nanos};
@@ -261,6 +261,15 @@ impl Platform for Slot {
             place.copy_from_slice(&word.to_ne_bytes());
         }
         self.hca().bar_write(offset as u64, &bytes);
+    }
+
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
     }
 
     fn arena_len(&self) -> usize {

@@ -19,7 +19,7 @@ use dat_core::{
     PspFlag, Qos, RmrTriplet, Storage,
 };
 use hca_mlx5::dma::{Buffer, RawArena, RawEntries};
-use hca_mlx5::mmio::{self, MappedBar};
+use hca_mlx5::mmio::{self, MappedBar, MappedRegister};
 use hca_mlx5::platform::{Platform, Span};
 use hca_mlx5::{Config, Mlx5};
 
@@ -75,6 +75,10 @@ impl Platform for Machine {
     }
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
         self.bar.write_block(offset, block);
+    }
+    type Register<'p> = MappedRegister<'p>;
+    fn register(&self, offset: usize, half: usize) -> Option<MappedRegister<'_>> {
+        self.bar.doorbell(offset, half)
     }
     fn arena_len(&self) -> usize {
         self.arena.len()

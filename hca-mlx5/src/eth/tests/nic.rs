@@ -15,7 +15,7 @@ use heapless::Deque;
 
 use crate::cmd::CommandQueue;
 use crate::device::{Caps, Device, Identity, Stage, Uar};
-use crate::entries::ByOffset;
+use crate::entries::{ByOffset, RegisterByOffset};
 use crate::health::Monitor;
 use crate::pages::Ledger;
 use crate::platform::{Platform, Span};
@@ -440,6 +440,15 @@ impl Platform for Nic {
         panic!("no BlueFlame here");
     }
     const WRITE_COMBINING: bool = false;
+
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
 
     fn arena_len(&self) -> usize {
         ARENA

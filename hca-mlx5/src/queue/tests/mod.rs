@@ -14,6 +14,7 @@ where
     P::Entries<'p, 8>: Send,
     P::Entries<'p, 16>: Send,
     P::Entries<'p, 64>: Send,
+    P::Register<'p>: Send,
 {
     fn is_send<T: Send>() {}
     is_send::<super::Sq<'p, P>>();
