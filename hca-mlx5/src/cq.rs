@@ -77,13 +77,15 @@ fn submit<'p, P: Platform>(
     context.set_log_page_size(log_page_size);
     context.set_dbr_addr(memory::record_address(platform, record)?);
 
+    let mut end = Cq::new(platform, ring, record, device.uar().offset).ok_or(memory::unseen())?;
+
     let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
     let input = memory::with_pages(device.platform(), &mut input, &list);
     let mut output = OutputHead::new();
     device.exec(Opcode::CreateCq, 0, ("", 0), input, &mut output.0)?;
     let cqn = output.number();
-    let end = Cq::new(platform, ring, record, cqn, device.uar().offset);
+    end.name(cqn);
     Ok((
         CqObject {
             cqn: Cqn(cqn),

@@ -10,12 +10,14 @@
     reason = "device-visible memory is reached through raw pointers, here and nowhere else"
 )]
 
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use dat_core::provider::Region;
 use heapless::Vec;
 use spin::Mutex;
 
+use crate::entries::{self, Entries};
 use crate::platform::{Platform, Span};
 
 /// Spans are handed out in multiples of this: no two share a cache line.
@@ -293,6 +295,18 @@ impl<const HOLES: usize> RawArena<HOLES> {
         }
     }
 
+    /// [`Platform::entries`].
+    #[must_use]
+    pub fn entries<const LEN: usize>(&self, span: Span) -> Option<RawEntries<'_, LEN>> {
+        let mask = entries::mask::<LEN>(span, self.len)?;
+        Some(RawEntries {
+            // SAFETY: `mask` has seen that the span is inside the memory.
+            base: unsafe { self.base.byte_add(span.offset) },
+            mask,
+            arena: PhantomData,
+        })
+    }
+
     /// The place of a `T` at `offset`, if it is inside and aligned.
     #[inline]
     fn place<T>(&self, offset: usize) -> Option<NonNull<T>> {
@@ -318,6 +332,86 @@ fn ends_by(offset: usize, size: usize, len: usize) -> bool {
 /// `len` rounded up to whole grains; an empty span takes one too, so that every span has a place of its own.
 fn rounded(len: usize) -> Option<usize> {
     len.max(1).checked_next_multiple_of(GRAIN)
+}
+
+/// Entries of an arena over raw memory. Whatever the index and wherever in the entry, they stay inside what was checked
+/// when they were made.
+#[derive(Clone, Copy, Debug)]
+pub struct RawEntries<'a, const LEN: usize> {
+    /// The first entry, aligned to `LEN` or to the page that the arena starts on.
+    base: NonNull<u8>,
+    /// Valid indices are 0 to this.
+    mask: u32,
+    arena: PhantomData<&'a ()>,
+}
+
+// SAFETY: as for the arena, which outlives the value: all accesses are volatile, and whose the span is was settled by the
+// allocator.
+unsafe impl<const LEN: usize> Send for RawEntries<'_, LEN> {}
+// SAFETY: as above.
+unsafe impl<const LEN: usize> Sync for RawEntries<'_, LEN> {}
+
+impl<const LEN: usize> RawEntries<'_, LEN> {
+    /// The place of a `T` at `AT` in the entry that `index` falls on.
+    #[inline(always)]
+    const fn place<T, const AT: usize>(&self, index: u32) -> NonNull<T> {
+        const { assert!(entries::inside(AT, size_of::<T>(), align_of::<T>(), LEN)) }
+        let offset = ((index & self.mask) as usize) * LEN + AT;
+        // SAFETY: the index is cut to the entries there are, and `AT` and `T` lie inside an entry.
+        unsafe { self.base.byte_add(offset) }.cast()
+    }
+}
+
+impl<const LEN: usize> Entries for RawEntries<'_, LEN> {
+    #[inline(always)]
+    fn load32<const AT: usize>(&self, index: u32) -> u32 {
+        // SAFETY: the place is inside the memory, and aligned as entries are.
+        unsafe { self.place::<u32, AT>(index).read_volatile() }
+    }
+
+    #[inline(always)]
+    fn load_words<const N: usize, const AT: usize>(&self, index: u32) -> [u64; N] {
+        let place = self.place::<[u64; N], AT>(index).cast::<u64>();
+        core::array::from_fn(|n| {
+            // SAFETY: `n` is inside the N words of the place.
+            let place = unsafe { place.add(n) };
+            // SAFETY: aligned and inside, as above.
+            unsafe { place.read_volatile() }
+        })
+    }
+
+    #[inline(always)]
+    fn store32<const AT: usize>(&self, index: u32, value: u32) {
+        // SAFETY: the place is inside the memory, and aligned as entries are.
+        unsafe { self.place::<u32, AT>(index).write_volatile(value) }
+    }
+
+    #[inline(always)]
+    fn store_words<const N: usize, const AT: usize>(&self, index: u32, words: &[u64; N]) {
+        let place = self.place::<[u64; N], AT>(index).cast::<u64>();
+        for (n, word) in words.iter().enumerate() {
+            // SAFETY: `n` is inside the N words of the place.
+            let place = unsafe { place.add(n) };
+            // SAFETY: aligned and inside, as above.
+            unsafe { place.write_volatile(*word) }
+        }
+    }
+
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "no more than the mask, which has 32 bits"
+    )]
+    fn word(&self, index: u64) -> Option<u64> {
+        if index > u64::from(self.mask) {
+            return None;
+        }
+        let offset = index as usize * LEN;
+        // SAFETY: there is such an entry, and it has 8 bytes or more.
+        let place = unsafe { self.base.byte_add(offset) }.cast::<u64>();
+        // SAFETY: aligned and inside, as above.
+        Some(unsafe { place.read_volatile() })
+    }
 }
 
 /// Cuts the bytes `offset..offset + len` into aligned 8-byte words and what is left before and after them: where each

@@ -96,7 +96,7 @@ impl Parts {
 }
 
 /// What is used to talk.
-struct Ends<'p, P> {
+struct Ends<'p, P: Platform> {
     send_cq: Cq<'p, P>,
     recv_cq: Cq<'p, P>,
     sq: Sq<'p, P>,
@@ -104,7 +104,7 @@ struct Ends<'p, P> {
 }
 
 /// QP1.
-pub(crate) struct Gsi<'p, P> {
+pub(crate) struct Gsi<'p, P: Platform> {
     platform: &'p P,
     parts: Parts,
     ends: Ends<'p, P>,
@@ -123,7 +123,7 @@ pub(crate) struct Gsi<'p, P> {
     malformed: u32,
 }
 
-impl<P> fmt::Debug for Gsi<'_, P> {
+impl<P: Platform> fmt::Debug for Gsi<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gsi")
             .field("parts", &self.parts)

@@ -4,7 +4,7 @@
 //! * [`prm`] - what the device's memory looks like: layouts, numbers, names. Data only.
 //! * [`cmd`] - one command at a time, with mailboxes, a deadline and the device's own words when it refuses.
 //! * [`device`] - bring-up, teardown, events, health, the firmware's pages, the port.
-//! * [`queue`], [`mem`] - the data path, and memory as the device sees it.
+//! * [`entries`], [`queue`], [`mem`] - the data path, and memory as the device sees it.
 //! * [`eth`], [`neigh`] - raw Ethernet and neighbour discovery on it.
 //! * [`provider`] - all of it as one value, [`Mlx5`], that implements the seam.
 //! * [`mmio`], [`dma`] - registers and memory of a real machine, for platforms to embed. All `unsafe` of the crate is there.
@@ -22,6 +22,7 @@ pub mod cmd;
 mod cq;
 pub mod device;
 pub mod dma;
+pub mod entries;
 pub mod eq;
 pub mod eth;
 mod gsi;

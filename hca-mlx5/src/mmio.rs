@@ -7,9 +7,12 @@
     reason = "registers are reached through raw pointers, here and nowhere else"
 )]
 
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use volatile_register::{RO, WO};
+
+use crate::entries::{self, Register};
 
 /// A mapped BAR.
 #[derive(Debug)]
@@ -100,6 +103,18 @@ impl MappedBar {
         }
     }
 
+    /// [`crate::platform::Platform::register`].
+    #[must_use]
+    pub fn doorbell(&self, offset: usize, half: usize) -> Option<MappedRegister<'_>> {
+        entries::halves(offset, half, self.len).then(|| MappedRegister {
+            // SAFETY: `halves` has seen that the register is inside the mapping.
+            base: unsafe { self.base.byte_add(offset) },
+            half,
+            turn: 0,
+            bar: PhantomData,
+        })
+    }
+
     /// The place of a `T` at `offset`, if it is inside and aligned.
     #[inline]
     fn register<T>(&self, offset: usize) -> Option<NonNull<T>> {
@@ -113,6 +128,53 @@ impl MappedBar {
         }
         // SAFETY: `offset` is inside the mapping.
         Some(unsafe { self.base.byte_add(offset) }.cast())
+    }
+}
+
+/// A doorbell register of a mapped BAR, and its other half.
+#[derive(Debug)]
+pub struct MappedRegister<'a> {
+    base: NonNull<u8>,
+    half: usize,
+    /// 0 or `half`.
+    turn: usize,
+    bar: PhantomData<&'a ()>,
+}
+
+// SAFETY: as for the BAR, which outlives the value.
+unsafe impl Send for MappedRegister<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for MappedRegister<'_> {}
+
+impl MappedRegister<'_> {
+    #[inline(always)]
+    fn words(&self) -> &[WO<u64>; 8] {
+        // SAFETY: both halves were seen to be inside the mapping, and `turn` is one of them.
+        let place = unsafe { self.base.byte_add(self.turn) }.cast();
+        // SAFETY: aligned to 64 bytes as the mapping and the offsets are, and registers.
+        unsafe { place.as_ref() }
+    }
+}
+
+impl Register for MappedRegister<'_> {
+    #[inline(always)]
+    fn write64(&self, value: u64) {
+        let [register, ..] = self.words();
+        // SAFETY: as in `MappedBar::write32`.
+        unsafe { register.write(value) }
+    }
+
+    #[inline(always)]
+    fn write_block(&self, block: &[u64; 8]) {
+        for (register, word) in self.words().iter().zip(block) {
+            // SAFETY: as in `MappedBar::write32`.
+            unsafe { register.write(*word) }
+        }
+    }
+
+    #[inline(always)]
+    fn turn(&mut self) {
+        self.turn ^= self.half;
     }
 }
 

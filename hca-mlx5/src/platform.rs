@@ -20,6 +20,8 @@
 //! its architecture; the in-process model uses them as the only points at which stores become visible, so that a missing
 //! one fails every time.
 
+use crate::entries::{Entries, Register};
+
 /// A piece of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -48,6 +50,13 @@ pub trait Platform {
     fn write_block(&self, offset: usize, block: &[u64; 8]);
     /// The BAR's doorbell pages are mapped write-combining, so BlueFlame pays.
     const WRITE_COMBINING: bool;
+    /// A doorbell register: [`crate::mmio::MappedRegister`] over a mapping, [`crate::entries::RegisterByOffset`] otherwise.
+    type Register<'p>: Register
+    where
+        Self: 'p;
+    /// The doorbell register at `offset` and, `half` bytes further (unless that is 0), its other half, checked once. None
+    /// unless both are inside the BAR and `offset` is a multiple of 64 without the bits of `half`.
+    fn register(&self, offset: usize, half: usize) -> Option<Self::Register<'_>>;
 
     // ---- the arena ----
 
@@ -74,6 +83,14 @@ pub trait Platform {
     fn read_bytes(&self, offset: usize, to: &mut [u8]);
     /// Copies into the arena.
     fn write_bytes(&self, offset: usize, from: &[u8]);
+
+    /// Entries of `LEN` bytes: [`crate::dma::RawEntries`] over ordinary memory, [`crate::entries::ByOffset`] otherwise.
+    type Entries<'p, const LEN: usize>: Entries
+    where
+        Self: 'p;
+    /// The entries in `span`, checked once. None unless it is inside the arena, starts on a multiple of `LEN` and holds a
+    /// power of two of them.
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<Self::Entries<'_, LEN>>;
 
     // ---- firmware pages ----
 

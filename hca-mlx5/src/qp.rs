@@ -181,6 +181,14 @@ fn submit<'p, P: Platform>(
     context.set_cqn_rcv(spec.recv_cq.0);
     context.set_dbr_addr(memory::record_address(platform, record)?);
 
+    let receive = Ring::new(memory.offset, shape.log_rq);
+    let send = Ring::new(
+        memory.offset.wrapping_add(shape.receive_len()),
+        shape.log_sq,
+    );
+    let mut sq = Sq::new(platform, send, record, spec.doorbell).ok_or(memory::unseen())?;
+    let rq = Rq::new(platform, receive, shape.log_stride, record).ok_or(memory::unseen())?;
+
     let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
     let input = memory::with_pages(device.platform(), &mut input, &list);
@@ -188,13 +196,7 @@ fn submit<'p, P: Platform>(
     device.exec(Opcode::CreateQp, 0, ("", 0), input, &mut output.0)?;
 
     let qpn = output.number();
-    let receive = Ring::new(memory.offset, shape.log_rq);
-    let send = Ring::new(
-        memory.offset.wrapping_add(shape.receive_len()),
-        shape.log_sq,
-    );
-    let sq = Sq::new(platform, send, qpn, record, spec.doorbell);
-    let rq = Rq::new(platform, receive, shape.log_stride, record);
+    sq.name(qpn);
     Ok((
         QpObject {
             qpn: Qpn(qpn),

@@ -14,6 +14,7 @@ use std::vec::Vec;
 
 pub(crate) use self::tiny::Tiny;
 use crate::cmd::dump::{Dump, Observer};
+use crate::entries::{ByOffset, RegisterByOffset};
 use crate::platform::{Platform, Span};
 use crate::prm;
 use crate::prm::cmd::{BLOCK_DATA, BlockTrailer, CommandEntry, HEAD, InputHead, Opcode};
@@ -376,6 +377,15 @@ impl Platform for Scripted {
         panic!("nothing here uses BlueFlame");
     }
 
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
+
     fn arena_len(&self) -> usize {
         ARENA
     }
@@ -452,6 +462,15 @@ impl Platform for Scripted {
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.unfenced_store.set(true);
         self.arena.borrow_mut()[offset..offset + from.len()].copy_from_slice(from);
+    }
+
+    type Entries<'p, const LEN: usize>
+        = ByOffset<'p, Self, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
+        ByOffset::new(self, span)
     }
 
     fn pages_take(&self, to: &mut [u64]) -> usize {

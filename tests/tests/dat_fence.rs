@@ -22,6 +22,7 @@ use dat_tests::pair::Stage;
 use dat_tests::play::contents;
 use hca_mlx5::Mlx5;
 use hca_mlx5::dma::Buffer;
+use hca_mlx5::entries::{ByOffset, RegisterByOffset};
 use hca_mlx5::platform::{Platform, Span};
 
 /// Which fence does nothing.
@@ -64,6 +65,15 @@ impl Platform for Unfenced<'_> {
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
         self.slot.write_block(offset, block);
     }
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
+
     fn arena_len(&self) -> usize {
         self.slot.arena_len()
     }
@@ -97,6 +107,15 @@ impl Platform for Unfenced<'_> {
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.slot.write_bytes(offset, from);
     }
+    type Entries<'p, const LEN: usize>
+        = ByOffset<'p, Self, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
+        ByOffset::new(self, span)
+    }
+
     fn pages_take(&self, to: &mut [u64]) -> usize {
         self.slot.pages_take(to)
     }

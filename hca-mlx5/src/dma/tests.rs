@@ -1,6 +1,7 @@
 //! The arena: what it hands out, what it takes back, what it keeps away from.
 
 use super::*;
+use crate::entries::RegisterByOffset;
 use proptest::prelude::*;
 use std::vec::Vec as List;
 
@@ -136,6 +137,23 @@ fn too_many_holes_lose_memory_and_nothing_else() {
     assert_eq!(arena.alloc(64, 64), Some(spans[0]));
 }
 
+#[test]
+fn entries_agree_with_the_accessors() {
+    use crate::entries::tests::{SPAN, agree};
+    let mut memory = Memory::new(1);
+    let arena = memory.arena::<2>();
+    arena.write_bytes(0, &[0; 4096]);
+    agree(arena.entries::<64>(SPAN).unwrap(), |at| {
+        let [word] = arena.load_words(at);
+        word
+    });
+    let beyond = Span {
+        offset: 4096 - 64,
+        len: 128,
+    };
+    assert!(arena.entries::<64>(beyond).is_none());
+}
+
 /// A platform that is nothing but an arena.
 struct OnlyArena<'a>(&'a RawArena<8>);
 
@@ -150,6 +168,15 @@ impl Platform for OnlyArena<'_> {
     fn write32(&self, _: usize, _: u32) {}
     fn write64(&self, _: usize, _: u64) {}
     fn write_block(&self, _: usize, _: &[u64; 8]) {}
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
+
     fn arena_len(&self) -> usize {
         self.0.len()
     }
@@ -183,6 +210,15 @@ impl Platform for OnlyArena<'_> {
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.0.write_bytes(offset, from);
     }
+    type Entries<'p, const LEN: usize>
+        = RawEntries<'p, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<RawEntries<'_, LEN>> {
+        self.0.entries(span)
+    }
+
     fn pages_take(&self, _: &mut [u64]) -> usize {
         0
     }

@@ -32,7 +32,7 @@ use crate::prm::sq::{
 };
 use crate::prm::tir::{CREATE_TIR_IN, DIRECT, TIR_CONTEXT, TirContext};
 use crate::prm::tis::{CREATE_TIS_IN, TIS_CONTEXT, TisContext};
-use crate::queue::Cq;
+use crate::queue::{Cq, memory};
 use rx::Rx;
 use steer::Steering;
 use tx::Tx;
@@ -84,7 +84,7 @@ pub struct Counters {
 }
 
 /// The ends of the three queues.
-struct Ends<'p, P> {
+struct Ends<'p, P: Platform> {
     cq: Cq<'p, P>,
     tx: Tx<'p, P>,
     rx: Rx<'p, P>,
@@ -376,7 +376,8 @@ impl<'p, P: Platform> Port<'p, P> {
                 overflow,
                 lkey: config.lkey,
             },
-        );
+        )
+        .ok_or(memory::unseen())?;
         self.ends = Some(Ends { cq, tx, rx });
         self.steering.start(device, config, tir)
     }

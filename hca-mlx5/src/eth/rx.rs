@@ -35,7 +35,7 @@ pub(super) struct Place {
     pub(super) lkey: u32,
 }
 
-pub(super) struct Rx<'p, P> {
+pub(super) struct Rx<'p, P: Platform> {
     platform: &'p P,
     rq: Rq<'p, P>,
     buffers: usize,
@@ -47,12 +47,12 @@ pub(super) struct Rx<'p, P> {
 
 impl<'p, P: Platform> Rx<'p, P> {
     /// Posts every buffer. The queue must be ready.
-    pub(super) fn new(platform: &'p P, place: &Place) -> Self {
+    pub(super) fn new(platform: &'p P, place: &Place) -> Option<Self> {
         let ring = Ring::new(place.ring, LOG_SLOTS);
         let page = u32::try_from(PAGE).unwrap_or(0);
         let mut this = Self {
             platform,
-            rq: Rq::new(platform, ring, LOG_STRIDE, Record(place.record)),
+            rq: Rq::new(platform, ring, LOG_STRIDE, Record(place.record))?,
             buffers: place.buffers,
             pages: place.pages,
             overflow: Segment {
@@ -65,7 +65,7 @@ impl<'p, P: Platform> Rx<'p, P> {
         for slot in 0..SLOTS {
             this.post(slot);
         }
-        this
+        Some(this)
     }
 
     /// `token` names the receive that is next in turn.

@@ -1,7 +1,7 @@
 //! Completion queue entries: the last 32 bytes of a 64-byte CQE, which hold all that a queue pair's completion says.
 //!
-//! PRM section "Completion queue entry"; Linux `struct mlx5_cqe64` and `struct mlx5_err_cqe`. Four 64-bit words from
-//! byte 0x20 on, each the number whose big-endian form the device wrote. Checksums, hashes, time stamps, compressed and
+//! PRM section "Completion queue entry"; Linux `struct mlx5_cqe64` and `struct mlx5_err_cqe`. Single dwords,
+//! each the number whose big-endian form the device wrote. Checksums, hashes, time stamps, compressed and
 //! inline forms belong to Ethernet or to options that this driver leaves off.
 
 use bitfield::bitfield;
@@ -9,8 +9,12 @@ use dat_core::provider::Status;
 
 /// Bytes of an entry.
 pub const CQE: usize = 64;
-/// Where the words read here start.
-pub const WORDS_AT: usize = 0x20;
+/// Where the dword with the user index stands.
+pub const INDEX_AT: usize = 0x20;
+/// Where the byte count stands, a dword.
+pub const BYTE_CNT_AT: usize = 0x2c;
+/// Where an error entry says why.
+pub const CAUSE_AT: usize = 0x34;
 /// Where the dword with the ownership byte stands.
 pub const OWNER_AT: usize = 0x3c;
 
@@ -72,31 +76,19 @@ impl Owner {
 }
 
 bitfield! {
-    /// The word at 0x20.
+    /// The dword at 0x20.
     #[derive(Clone, Copy, PartialEq, Eq)]
-    pub struct Index(u64);
+    pub struct Index(u32);
     impl Debug;
     u32;
     /// The number the queue pair was given by its maker (CQE version 1), or the SRQ's.
-    pub user_index, _: 55, 32;
-    /// Immediate data or invalidated key.
-    pub immediate, _: 31, 0;
+    pub user_index, _: 23, 0;
 }
 
 bitfield! {
-    /// The word at 0x28.
+    /// The dword at 0x34 of an error entry.
     #[derive(Clone, Copy, PartialEq, Eq)]
-    pub struct Length(u64);
-    impl Debug;
-    u32;
-    /// Bytes received, or read.
-    pub byte_cnt, _: 31, 0;
-}
-
-bitfield! {
-    /// The word at 0x30 of an error entry.
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    pub struct Cause(u64);
+    pub struct Cause(u32);
     impl Debug;
     u8;
     /// Hardware syndrome.
@@ -126,16 +118,7 @@ impl Index {
     /// From the number.
     #[inline]
     #[must_use]
-    pub const fn from_word(word: u64) -> Self {
-        Self(word)
-    }
-}
-
-impl Length {
-    /// From the number.
-    #[inline]
-    #[must_use]
-    pub const fn from_word(word: u64) -> Self {
+    pub const fn from_word(word: u32) -> Self {
         Self(word)
     }
 }
@@ -144,7 +127,7 @@ impl Cause {
     /// From the number.
     #[inline]
     #[must_use]
-    pub const fn from_word(word: u64) -> Self {
+    pub const fn from_word(word: u32) -> Self {
         Self(word)
     }
 }

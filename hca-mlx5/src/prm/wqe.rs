@@ -51,13 +51,10 @@ impl CtrlHead {
     /// The word of a WQE.
     #[inline]
     #[must_use]
-    pub fn new(opcode: u8, wqe_index: u16, qpn: u32, ds: u8) -> Self {
-        let mut word = Self(0);
-        word.set_opcode(opcode);
-        word.set_wqe_index(wqe_index);
-        word.set_qpn(qpn);
-        word.set_ds(ds);
-        word
+    pub const fn new(opcode: u8, wqe_index: u16, qpn: u32, ds: u8) -> Self {
+        // By hand, so that it is `const`: the setters are not.
+        let index = (wqe_index as u64) << 40 | (opcode as u64) << 32;
+        Self(index | (qpn as u64 & 0xff_ffff) << 8 | ds as u64 & 0x3f)
     }
 
     /// From the number.
@@ -99,11 +96,8 @@ impl CtrlTail {
     /// The word of a WQE.
     #[inline]
     #[must_use]
-    pub fn new(fm_ce_se: u8, immediate: u32) -> Self {
-        let mut word = Self(0);
-        word.set_fm_ce_se(fm_ce_se);
-        word.set_immediate(immediate);
-        word
+    pub const fn new(fm_ce_se: u8, immediate: u32) -> Self {
+        Self((fm_ce_se as u64) << 32 | immediate as u64)
     }
 
     /// From the number.
@@ -177,12 +171,9 @@ impl UmrHead {
     /// The word of a type 1 window bind of `octowords` of inline translation.
     #[inline]
     #[must_use]
-    pub fn bind(octowords: u16) -> Self {
-        let mut word = Self(0);
-        word.set_inline(true);
-        word.set_offset_valid(true);
-        word.set_octowords(octowords);
-        word
+    pub const fn bind(octowords: u16) -> Self {
+        // Inline and offset valid.
+        Self(1 << 63 | 1 << 60 | (octowords as u64) << 16)
     }
 
     /// The number.

@@ -8,9 +8,10 @@ use core::fmt;
 
 use dat_core::provider::{Completion, CompletionQueue, Direction, Polled, Status};
 
-use super::ring::{Record, Ring};
+use super::ring::{FIRST, RECORD, Record, Ring, SECOND};
+use crate::entries::Entries as _;
 use crate::platform::Platform;
-use crate::prm::cqe::{self, Cause, Index, Length, Owner};
+use crate::prm::cqe::{self, Cause, Index, Owner};
 
 /// log2 of an entry's size.
 const LOG_CQE: u32 = 6;
@@ -22,10 +23,12 @@ const SOLICITED_ONLY: u32 = 1 << 24;
 const INDEX_MASK: u32 = 0xff_ffff;
 
 /// Reaping end of a completion queue.
-pub struct Cq<'p, P> {
+pub struct Cq<'p, P: Platform> {
     platform: &'p P,
-    ring: Ring,
-    record: Record,
+    entries: P::Entries<'p, { cqe::CQE }>,
+    record: P::Entries<'p, RECORD>,
+    /// How many entries there are: also the bit of the index that tells laps apart.
+    slots: u32,
     /// Consumer index, free running.
     tail: u32,
     /// Counts arm requests: each carries a number other than the one before, or the device ignores it.
@@ -36,11 +39,11 @@ pub struct Cq<'p, P> {
     skipped: u32,
 }
 
-impl<P> fmt::Debug for Cq<'_, P> {
+impl<P: Platform> fmt::Debug for Cq<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cq")
             .field("cqn", &self.cqn)
-            .field("ring", &self.ring)
+            .field("slots", &self.slots)
             .field("tail", &self.tail)
             .field("skipped", &self.skipped)
             .finish_non_exhaustive()
@@ -57,25 +60,26 @@ pub(crate) fn clear<P: Platform>(platform: &P, ring: &Ring) {
 }
 
 impl<'p, P: Platform> Cq<'p, P> {
-    /// The end of completion queue `cqn` over `ring`, whose doorbells are in the page at BAR offset `uar`.
-    pub(crate) const fn new(
-        platform: &'p P,
-        ring: Ring,
-        record: Record,
-        cqn: u32,
-        uar: usize,
-    ) -> Self {
+    /// The end of a completion queue over `ring` that has no number yet, and whose doorbells are in the page at BAR offset
+    /// `uar`. None if it is not in the arena.
+    pub(crate) fn new(platform: &'p P, ring: Ring, record: Record, uar: usize) -> Option<Self> {
         let arm = uar.wrapping_add(UAR_ARM);
-        Self {
+        Some(Self {
             platform,
-            ring,
-            record,
+            entries: platform.entries(ring.span(LOG_CQE))?,
+            record: platform.entries(record.span())?,
+            slots: ring.slots(),
             tail: 0,
             arms: 0,
-            cqn,
+            cqn: 0,
             arm,
             skipped: 0,
-        }
+        })
+    }
+
+    /// The number the device gave the queue.
+    pub(crate) fn name(&mut self, cqn: u32) {
+        self.cqn = cqn;
     }
 
     /// Entries that made no sense, so far.
@@ -89,55 +93,62 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.cqn
     }
 
-    /// The word of the current entry that says whose it is, and the entry's place.
+    /// The word of the current entry that says whose it is.
     #[inline(always)]
-    fn look(&self) -> (Owner, usize) {
-        let slot = self.ring.block(self.tail);
-        let owner = self.platform.load32(slot.wrapping_add(cqe::OWNER_AT));
-        (Owner::from_word(u32::from_be(owner)), slot)
+    fn look(&self) -> Owner {
+        let owner = self.entries.load32::<{ cqe::OWNER_AT }>(self.tail);
+        Owner::from_word(u32::from_be(owner))
     }
 
-    /// The first words of the rest of the current entry, which is the driver's by now, and gives the entry back.
+    /// The current lap's owner bit.
     #[inline(always)]
-    fn take<const N: usize>(&mut self, slot: usize) -> [u64; N] {
-        let (platform, record) = (self.platform, self.record);
-        self.tail = self.tail.wrapping_add(1);
-        let index = (self.tail & INDEX_MASK).to_be();
+    const fn lap(&self) -> bool {
+        self.tail & self.slots != 0
+    }
+
+    /// Gives the current entry back, which is the driver's by now. Returns its user index and the dword at `AT`.
+    #[inline(always)]
+    fn take<const AT: usize>(&mut self) -> (u32, u32) {
+        // Before the fence, or all of it would be read again after it.
+        let (entries, record, at) = (self.entries, self.record, self.tail);
+        self.tail = at.wrapping_add(1);
+        let next = (self.tail & INDEX_MASK).to_be();
         // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and those of the data it
         // announces.
-        platform.after_ownership();
-        let words = platform.load_words(slot.wrapping_add(cqe::WORDS_AT));
+        self.platform.after_ownership();
+        let index = entries.load32::<{ cqe::INDEX_AT }>(at);
+        let index = Index::from_word(u32::from_be(index)).user_index();
+        let dword = if AT == cqe::INDEX_AT {
+            index
+        } else {
+            u32::from_be(entries.load32::<AT>(at))
+        };
         // The index is only a licence to overwrite, and the ring has an entry for every request that can be outstanding:
         // no order against the loads above is needed.
-        platform.store32(record.first(), index);
-        words.map(u64::from_be)
+        record.store32::<FIRST>(0, next);
+        (index, dword)
     }
 
     /// The request of the current entry succeeded.
     #[inline(always)]
-    fn requested(&mut self, owner: Owner, slot: usize) -> Polled {
-        let [index] = self.take(slot);
-        Polled::Sent(Index::from_word(index).user_index(), owner.wqe_counter())
+    fn requested(&mut self, owner: Owner) -> Polled {
+        let (index, _) = self.take::<{ cqe::INDEX_AT }>();
+        Polled::Sent(index, owner.wqe_counter())
     }
 
     /// The receive of the current entry succeeded.
     #[inline(always)]
-    fn received(&mut self, owner: Owner, slot: usize) -> Polled {
-        let [index, length] = self.take(slot);
-        let len = Length::from_word(length).byte_cnt();
-        Polled::Received(
-            Index::from_word(index).user_index(),
-            owner.wqe_counter(),
-            len,
-        )
+    fn received(&mut self, owner: Owner) -> Polled {
+        let (index, len) = self.take::<{ cqe::BYTE_CNT_AT }>();
+        Polled::Received(index, owner.wqe_counter(), len)
     }
 
     /// The work of the current entry failed.
-    fn failed(&mut self, owner: Owner, slot: usize, direction: Direction) -> Completion {
-        let [index, _, cause] = self.take(slot);
+    fn failed(&mut self, owner: Owner, direction: Direction) -> Completion {
+        let (index, cause) = self.take::<{ cqe::CAUSE_AT }>();
         let cause = Cause::from_word(cause);
         Completion {
-            index: Index::from_word(index).user_index(),
+            index,
             len: 0,
             token: owner.wqe_counter(),
             direction,
@@ -151,15 +162,15 @@ impl<'p, P: Platform> Cq<'p, P> {
 impl<P: Platform> CompletionQueue for Cq<'_, P> {
     #[inline(always)]
     fn poll_plain(&mut self) -> Polled {
-        let (owner, slot) = self.look();
+        let owner = self.look();
         // Opcode, format and owner in one compare each; the solicited bit says nothing here.
-        let kind = owner.kind() ^ u8::from(self.ring.lap(self.tail));
+        let kind = owner.kind() ^ u8::from(self.lap());
         if kind == cqe::REQUESTER << 4 {
-            self.requested(owner, slot)
+            self.requested(owner)
         } else if kind & 1 != 0 {
             Polled::Empty
         } else if kind == cqe::RESPONDER_SEND << 4 {
-            self.received(owner, slot)
+            self.received(owner)
         } else {
             Polled::Other
         }
@@ -167,23 +178,23 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
 
     fn poll(&mut self) -> Option<Completion> {
         // A device that writes nonsense faster than it can be read must not keep the caller here.
-        for _ in 0..self.ring.slots() {
-            let (owner, slot) = self.look();
-            if owner.owner() != self.ring.lap(self.tail) || owner.opcode() == cqe::INVALID {
+        for _ in 0..self.slots {
+            let owner = self.look();
+            if owner.owner() != self.lap() || owner.opcode() == cqe::INVALID {
                 return None;
             }
             match owner.opcode() {
-                cqe::REQUESTER_ERROR => return Some(self.failed(owner, slot, Direction::Send)),
-                cqe::RESPONDER_ERROR => return Some(self.failed(owner, slot, Direction::Recv)),
+                cqe::REQUESTER_ERROR => return Some(self.failed(owner, Direction::Send)),
+                cqe::RESPONDER_ERROR => return Some(self.failed(owner, Direction::Recv)),
                 _ if owner.format() != 0 => {}
-                cqe::REQUESTER => return success(self.requested(owner, slot)),
+                cqe::REQUESTER => return success(self.requested(owner)),
                 cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE => {
-                    return success(self.received(owner, slot));
+                    return success(self.received(owner));
                 }
                 _ => {}
             }
             // Of a kind that no queue pair of this driver causes.
-            let [] = self.take(slot);
+            self.take::<{ cqe::INDEX_AT }>();
             self.skipped = self.skipped.saturating_add(1);
         }
         None
@@ -193,7 +204,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         self.arms = self.arms.wrapping_add(1);
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
         let word = (self.arms & 3) << 28 | command | (self.tail & INDEX_MASK);
-        self.platform.store32(self.record.second(), word.to_be());
+        self.record.store32::<SECOND>(0, word.to_be());
         // ORDER: the arm word in the record precedes the register: the device compares the two.
         self.platform.before_doorbell();
         let register = u64::from(word) << 32 | u64::from(self.cqn);

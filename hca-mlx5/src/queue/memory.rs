@@ -47,6 +47,15 @@ pub(crate) fn give_up<P: Platform>(device: &mut Device<'_, P>, memory: Span, fau
     }
 }
 
+/// What to say when the platform finds no entries in a span of its own.
+pub(crate) const fn unseen() -> Fault {
+    Fault::new(
+        FaultKind::Nonsense,
+        "queue memory",
+        "the platform finds no entries in memory of its own arena",
+    )
+}
+
 /// Device address of a doorbell record.
 pub(crate) fn record_address<P: Platform>(platform: &P, record: Record) -> Result<u64, Fault> {
     let (iova, _) = platform.iova(record.first()).ok_or(Fault::new(

@@ -4,6 +4,8 @@
 //! are cut to the ring only to find a slot. A doorbell record is 8 bytes of host memory: two 32-bit counters that the
 //! device reads when it likes. This page knows nothing of what the slots hold.
 
+use crate::platform::Span;
+
 /// Where a ring lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
@@ -43,6 +45,15 @@ impl Ring {
             .wrapping_mul(LINE)
     }
 
+    /// The memory of its slots of `2^log_stride` bytes.
+    #[must_use]
+    pub const fn span(&self, log_stride: u32) -> Span {
+        Span {
+            offset: self.line.wrapping_mul(LINE),
+            len: (self.slots() as usize) << log_stride,
+        }
+    }
+
     /// How many slots it has.
     #[inline]
     #[must_use]
@@ -58,11 +69,27 @@ impl Ring {
     }
 }
 
+/// Bytes of a doorbell record.
+pub const RECORD: usize = 8;
+/// Place in it of the dword of a queue pair's receive counter, or a completion queue's consumer index.
+pub const FIRST: usize = 0;
+/// Place in it of the dword of a queue pair's send counter, or a completion queue's arm word.
+pub const SECOND: usize = 4;
+
 /// A doorbell record: the arena offset of its 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record(pub usize);
 
 impl Record {
+    /// Its memory: a ring of one entry.
+    #[must_use]
+    pub const fn span(self) -> Span {
+        Span {
+            offset: self.first(),
+            len: RECORD,
+        }
+    }
+
     /// The dword of a queue pair's receive counter, or a completion queue's consumer index.
     #[inline]
     #[must_use]

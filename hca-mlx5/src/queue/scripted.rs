@@ -12,6 +12,7 @@ use dat_core::Instant;
 
 use crate::cmd::CommandQueue;
 use crate::device::{Caps, Device, Identity, Stage, Uar};
+use crate::entries::{ByOffset, RegisterByOffset};
 use crate::health::Monitor;
 use crate::pages::Ledger;
 use crate::platform::{Platform, Span};
@@ -303,6 +304,15 @@ impl<const WC: bool> Platform for Scripted<WC> {
     }
     const WRITE_COMBINING: bool = WC;
 
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
+
     fn arena_len(&self) -> usize {
         ARENA_LEN
     }
@@ -355,6 +365,15 @@ impl<const WC: bool> Platform for Scripted<WC> {
     }
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.store(offset, from);
+    }
+
+    type Entries<'p, const LEN: usize>
+        = ByOffset<'p, Self, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
+        ByOffset::new(self, span)
     }
 
     fn pages_take(&self, _: &mut [u64]) -> usize {

@@ -11,8 +11,9 @@ use core::fmt;
 
 use dat_core::provider::{Access, Bind, PostFlags, Remote, Segment, SendQueue};
 
-use super::ring::{Record, Ring};
-use crate::platform::Platform;
+use super::ring::{RECORD, Record, Ring, SECOND};
+use crate::entries::{Entries as _, Register as _};
+use crate::platform::{Platform, Span};
 use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
 
 /// Blocks of the widest WQE, a window bind; a request of [`MAX_SEGMENTS`] segments is no wider.
@@ -43,8 +44,32 @@ const CONTROL_BYTE: [u8; 8] = {
     [0, S, E, E | S, F, F | S, F | E, F | E | S]
 };
 
+/// Bytes of a word, the payload that is read inline at once.
+const WORD: u32 = 8;
+
+/// Place of the index in the first word of a control segment.
+const INDEX_SHIFT: u32 = CtrlHead::new(0, 1, 0, 0).word().trailing_zeros();
+
 /// One block, in the order of the device's bytes once turned over.
 type Block = [u64; 8];
+
+/// The two words that say what a bind changes, in the order of the device's bytes.
+const BOUND: [u64; 2] = [
+    UmrHead::bind(wqe::BIND_OCTOWORDS).word().to_be(),
+    wqe::mask::BIND.to_be(),
+];
+/// What a WQE after a bind carries in the second word of its control segment, in the order of the device's bytes.
+const AFTER_BIND: u64 = CtrlTail::new(wqe::FENCE_SMALL, 0).word().to_be();
+
+/// The key a bind makes, for any queue pair and without rights.
+#[inline(always)]
+fn key(bind: &Bind) -> UmrKey {
+    let [_, _, _, low] = bind.new_rkey.to_be_bytes();
+    let mut key = UmrKey::default();
+    key.set_qpn(wqe::ANY_QPN);
+    key.set_mkey_7_0(low);
+    key
+}
 
 /// Where a queue rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,102 +92,117 @@ impl Doorbell {
     }
 }
 
-/// The half that BlueFlame goes to by turns, or 0.
-const fn usable(doorbell: Doorbell, write_combining: bool) -> usize {
-    if write_combining { doorbell.half } else { 0 }
-}
-
 /// Posting end of a send queue.
-pub struct Sq<'p, P> {
+pub struct Sq<'p, P: Platform> {
     platform: &'p P,
-    ring: Ring,
+    blocks: P::Entries<'p, { wqe::WQEBB }>,
+    record: P::Entries<'p, RECORD>,
+    /// As much of the arena as is a power of two: what payload is read inline from without ado.
+    words: P::Entries<'p, 8>,
     /// Index of the next block, free running.
     head: u32,
-    qpn: u32,
-    record: Record,
-    doorbell: Doorbell,
-    /// The doorbell's half while BlueFlame may be used: not while a WQE waits for its doorbell. Else 0.
-    direct: usize,
+    /// The first word of a control segment with nothing but the number of the queue pair.
+    number: u64,
+    /// The first words of requests of one segment, but for the index.
+    send: u64,
+    write: u64,
+    register: P::Register<'p>,
+    /// There is BlueFlame.
+    blueflame: bool,
+    /// BlueFlame may be used: not while a WQE waits for its doorbell.
+    direct: bool,
     /// First word of the last WQE that waits for its doorbell; 0 if none does.
     waiting: u64,
-    /// Fence the next WQE carries, because a window was bound before it.
-    fence: u8,
+    /// Second word of a control segment with the fence that the next WQE carries, because a window was bound before it; in
+    /// the order of the device's bytes.
+    fence: u64,
     /// CPU address of the arena: inline payload is read by its offset from there.
     arena: u64,
     /// Payload that starts below this offset may be read inline.
     inline_end: u64,
-    /// The same in words of 8 bytes.
-    inline_words: u64,
 }
 
-impl<P> fmt::Debug for Sq<'_, P> {
+impl<P: Platform> fmt::Debug for Sq<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sq")
-            .field("qpn", &self.qpn)
-            .field("ring", &self.ring)
+            .field("qpn", &CtrlHead::from_word(self.number).qpn())
             .field("head", &self.head)
             .finish_non_exhaustive()
     }
 }
 
 impl<'p, P: Platform> Sq<'p, P> {
-    /// The send queue of `qpn` over `ring`.
+    /// The send queue over `ring`, of a queue pair that has no number yet. None if it is not in the arena.
     pub(crate) fn new(
         platform: &'p P,
         ring: Ring,
-        qpn: u32,
         record: Record,
         doorbell: Doorbell,
-    ) -> Self {
+    ) -> Option<Self> {
         let arena_len = u64::try_from(platform.arena_len()).unwrap_or(u64::MAX);
-        Self {
+        let blueflame = P::WRITE_COMBINING && doorbell.half != 0;
+        Some(Self {
             platform,
-            ring,
+            blocks: platform.entries(ring.span(wqe::WQEBB.ilog2()))?,
+            record: platform.entries(record.span())?,
+            words: platform.entries(Span {
+                offset: 0,
+                len: 1 << platform.arena_len().checked_ilog2()?,
+            })?,
             head: 0,
-            qpn,
-            record,
-            doorbell,
-            direct: usable(doorbell, P::WRITE_COMBINING),
+            number: 0,
+            send: 0,
+            write: 0,
+            register: platform.register(doorbell.register, doorbell.half)?,
+            blueflame,
+            direct: blueflame,
             waiting: 0,
             fence: 0,
             arena: platform.arena_addr(),
             inline_end: arena_len.saturating_sub(INLINE_REACH),
-            inline_words: arena_len.saturating_sub(INLINE_REACH) >> 3,
-        }
+        })
+    }
+
+    /// The number the device gave the queue pair.
+    pub(crate) fn name(&mut self, qpn: u32) {
+        self.number = CtrlHead::new(0, 0, qpn, 0).word();
+        self.send = self.start(wqe::SEND, 2);
+        self.write = self.start(wqe::RDMA_WRITE, 3);
+    }
+
+    /// The first word of a control segment, but for the index.
+    #[inline(always)]
+    fn start(&self, opcode: u8, ds: u8) -> u64 {
+        CtrlHead::new(opcode, 0, 0, ds).word() | self.number
     }
 
     /// Starts over, as the device does when the queue pair is reset.
     pub(crate) fn restart(&mut self) {
         self.head = 0;
         self.waiting = 0;
-        self.direct = usable(self.doorbell, P::WRITE_COMBINING);
+        self.direct = self.blueflame;
         self.fence = 0;
-        self.platform.store32(self.record.second(), 0);
+        self.record.store32::<SECOND>(0, 0);
     }
 
-    /// The control segment of the next WQE.
+    /// The control segment of the next WQE, in the order of the device's bytes.
     #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the index in a WQE is modulo 2^16"
-    )]
-    fn control(&mut self, opcode: u8, ds: u8, flags: PostFlags, immediate: u32) -> [u64; 2] {
+    fn control(&mut self, start: u64, flags: PostFlags, immediate: u32) -> [u64; 2] {
         let combination = usize::from(flags.bits() & 7);
-        let mut fm_ce_se = CONTROL_BYTE.get(combination).copied().unwrap_or(0);
-        if self.fence != 0 {
-            if !flags.contains(PostFlags::FENCE) {
-                fm_ce_se |= self.fence;
-            }
-            self.fence = 0;
+        let fm_ce_se = CONTROL_BYTE.get(combination).copied().unwrap_or(0);
+        let mut tail = CtrlTail::new(fm_ce_se, immediate).word().to_be();
+        if !flags.contains(PostFlags::FENCE) {
+            tail |= self.fence;
         }
-        let head = CtrlHead::new(opcode, self.head as u16, self.qpn, ds);
-        [head.word(), CtrlTail::new(fm_ce_se, immediate).word()]
+        self.fence = 0;
+        let head = start | u64::from(self.head & 0xffff) << INDEX_SHIFT;
+        [head.to_be(), tail]
     }
 
     /// Stores one block of the WQE that starts at the head.
     #[inline(always)]
     fn store(&self, index: u32, block: &Block) {
-        self.platform.store_words(self.ring.block(index), block);
+        self.blocks.store_words::<8, 0>(index, block);
     }
 
     /// Ends a WQE of one block: stores it and rings, through BlueFlame where there is one.
@@ -178,12 +218,10 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.head = self.head.wrapping_add(1);
         if flags.contains(PostFlags::DEFER) {
             self.waiting = block[0];
-            self.direct = 0;
-        } else if P::WRITE_COMBINING && self.direct != 0 {
+            self.direct = false;
+        } else if P::WRITE_COMBINING && self.direct {
             self.publish();
-            // A multiple of 64; said here, so that nobody has to test it.
-            self.platform
-                .write_block(self.doorbell.register & !63, block);
+            self.register.write_block(block);
             self.flush();
         } else {
             self.knock(block[0]);
@@ -192,6 +230,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 
     /// Ends a WQE of `blocks` blocks already stored, whose first word is `first`.
+    #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "tokens are the index modulo 2^16"
@@ -200,10 +239,10 @@ impl<'p, P: Platform> Sq<'p, P> {
         let token = self.head as u16;
         self.head = self.head.wrapping_add(blocks);
         if flags.contains(PostFlags::DEFER) {
-            self.waiting = first.to_be();
-            self.direct = 0;
+            self.waiting = first;
+            self.direct = false;
         } else {
-            self.knock(first.to_be());
+            self.knock(first);
         }
         token
     }
@@ -213,8 +252,8 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn publish(&self) {
         // ORDER: the WQEs' stores precede the counter that lets the device fetch them.
         self.platform.before_record();
-        self.platform
-            .store32(self.record.second(), (self.head & 0xffff).to_be());
+        self.record
+            .store32::<SECOND>(0, (self.head & 0xffff).to_be());
         // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
         self.platform.before_doorbell();
     }
@@ -223,9 +262,9 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline(never)]
     fn knock(&mut self, first: u64) {
         self.waiting = 0;
-        self.direct = usable(self.doorbell, P::WRITE_COMBINING);
+        self.direct = self.blueflame;
         self.publish();
-        self.platform.write64(self.doorbell.register, first);
+        self.register.write64(first);
         if P::WRITE_COMBINING {
             self.flush();
         }
@@ -236,7 +275,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn flush(&mut self) {
         // ORDER: this doorbell leaves the CPU before the next one is written to the other half of the register.
         self.platform.after_mmio();
-        self.doorbell.register ^= self.doorbell.half;
+        self.register.turn();
     }
 
     /// Offset in the arena of payload that may be read inline.
@@ -266,24 +305,19 @@ impl<'p, P: Platform> Sq<'p, P> {
         words
     }
 
-    /// The inline segment of up to 8 bytes that start a word of the arena: its one unit, in the order of memory. Payload
-    /// is bytes, and is never turned over.
+    /// The inline segment of a word of the arena: its one unit, in the order of memory. Payload is bytes, and is never
+    /// turned over. None if the word is not there or not in one piece.
     #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the offset is below the length of the arena, which is a usize"
-    )]
-    fn inline_word(&self, offset: u64, len: u32) -> [u64; 2] {
-        let [payload] = self.platform.load_words(offset as usize);
-        let header = u64::from((wqe::INLINE | len).to_be());
-        let unused = 64_u32.wrapping_sub(8 * len) & 63;
-        if cfg!(target_endian = "little") {
-            let payload = payload & u64::MAX >> unused;
+    fn inline_word(&self, addr: u64) -> Option<[u64; 2]> {
+        // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare for both.
+        let index = addr.wrapping_sub(self.arena).rotate_right(3);
+        let payload = self.words.word(index)?;
+        let header = u64::from((wqe::INLINE | WORD).to_be());
+        Some(if cfg!(target_endian = "little") {
             [header | payload << 32, payload >> 32]
         } else {
-            let payload = payload & u64::MAX << unused;
             [header << 32 | payload >> 32, payload << 32]
-        }
+        })
     }
 
     /// A SEND whose payload travels inside, if it may be read there.
@@ -300,12 +334,12 @@ impl<'p, P: Platform> Sq<'p, P> {
                 (2, [first, second, 0, 0, 0, 0])
             }
         };
-        let [head, tail] = self.control(wqe::SEND, ds, flags, 0);
-        let [a, b, c, d, e, f] = words;
-        self.post_block(&[head, tail, a, b, c, d, e, f].map(u64::to_be), flags)
+        let [head, tail] = self.control(self.start(wqe::SEND, ds), flags, 0);
+        let [a, b, c, d, e, f] = words.map(u64::to_be);
+        self.post_block(&[head, tail, a, b, c, d, e, f], flags)
     }
 
-    /// An RDMA WRITE whose payload travels inside, if it may be read there, and is more than one aligned word.
+    /// An RDMA WRITE whose payload travels inside, if it may be read there; any but one aligned word.
     #[inline(never)]
     fn write_short(&mut self, one: Segment, remote: Remote, flags: PostFlags) -> u16 {
         let (ds, [a, b, c, d]) = match self.inline_at(&one) {
@@ -319,19 +353,34 @@ impl<'p, P: Platform> Sq<'p, P> {
             }
         };
         let [address, key] = wqe::remote(remote.addr, remote.rkey);
-        let [head, tail] = self.control(wqe::RDMA_WRITE, ds, flags, 0);
-        let block = [head, tail, address, key, a, b, c, d].map(u64::to_be);
-        self.post_block(&block, flags)
+        let [head, tail] = self.control(self.start(wqe::RDMA_WRITE, ds), flags, 0);
+        let [address, key, a, b, c, d] = [address, key, a, b, c, d].map(u64::to_be);
+        self.post_block(&[head, tail, address, key, a, b, c, d], flags)
     }
 
     /// Posts a datagram of one segment to the destination of `av`: two blocks.
     pub(crate) fn datagram(&mut self, segment: Segment, av: &Av, flags: PostFlags) -> u16 {
-        let [head, tail] = self.control(wqe::SEND, 5, flags, 0);
-        let [a, b, c, d, e, f] = av.words();
-        self.store(self.head, &[head, tail, a, b, c, d, e, f].map(u64::to_be));
+        let [head, tail] = self.control(self.start(wqe::SEND, 5), flags, 0);
+        let [a, b, c, d, e, f] = av.words().map(u64::to_be);
+        self.store(self.head, &[head, tail, a, b, c, d, e, f]);
         let [first, second] = wqe::data(segment.addr, segment.len, segment.lkey);
         let block = [first, second, 0, 0, 0, 0, 0, 0].map(u64::to_be);
         self.store(self.head.wrapping_add(1), &block);
+        self.finish(2, head, flags)
+    }
+
+    /// A bind to nothing: two blocks.
+    #[inline(never)]
+    fn unbind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
+        let [head, tail] = self.control(self.start(wqe::UMR, 8), flags, bind.old_rkey);
+        let [umr, mask] = [UmrHead::bind(0).word(), wqe::mask::UNBIND].map(u64::to_be);
+        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
+        let mut key = key(bind);
+        key.set_free(true);
+        let second = [key.word().to_be(), 0, 0, 0, 0, 0, 0, 0];
+        self.store(self.head.wrapping_add(1), &second);
+        // As after a bind.
+        self.fence = AFTER_BIND;
         self.finish(2, head, flags)
     }
 
@@ -350,14 +399,16 @@ impl<'p, P: Platform> Sq<'p, P> {
         let ds = 1 + usize::from(remote.is_some()) + segments.len();
         // Sixteen at most: ten segments behind two fixed units.
         let ds = u8::try_from(ds).unwrap_or(u8::MAX);
-        let control = self.control(opcode, ds, flags, 0);
-        let units = core::iter::once(control)
-            .chain(remote.map(|remote| wqe::remote(remote.addr, remote.rkey)))
+        let control = self.control(self.start(opcode, ds), flags, 0);
+        let rest = remote
+            .map(|remote| wqe::remote(remote.addr, remote.rkey))
+            .into_iter()
             .chain(
                 segments
                     .iter()
                     .map(|one| wqe::data(one.addr, one.len, one.lkey)),
             );
+        let units = core::iter::once(control).chain(rest.map(|unit| unit.map(u64::to_be)));
         let mut block: Block = [0; 8];
         let mut index = self.head;
         let mut filled = 0;
@@ -369,7 +420,7 @@ impl<'p, P: Platform> Sq<'p, P> {
                 filled = 0;
             }
             if let [a, b, ..] = block.get_mut(filled..).unwrap_or_default() {
-                (*a, *b) = (first.to_be(), second.to_be());
+                (*a, *b) = (first, second);
             }
             filled += 2;
         }
@@ -396,10 +447,9 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
     fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16 {
         match segments {
             [one] if one.len > INLINE_SEND => {
-                let [head, tail] = self.control(wqe::SEND, 2, flags, 0);
-                let [first, second] = wqe::data(one.addr, one.len, one.lkey);
-                let block = [head, tail, first, second, 0, 0, 0, 0].map(u64::to_be);
-                self.post_block(&block, flags)
+                let [head, tail] = self.control(self.send, flags, 0);
+                let [first, second] = wqe::data(one.addr, one.len, one.lkey).map(u64::to_be);
+                self.post_block(&[head, tail, first, second, 0, 0, 0, 0], flags)
             }
             [one] => self.send_short(*one, flags),
             _ => self.post_list(wqe::SEND, None, segments, flags),
@@ -411,20 +461,16 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let [one] = segments else {
             return self.post_list(wqe::RDMA_WRITE, Some(remote), segments, flags);
         };
-        let words = if one.len > INLINE_WRITE {
-            wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)
-        } else {
-            // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare for both.
-            let word = one.addr.wrapping_sub(self.arena).rotate_right(3);
-            if one.len > 8 || word >= self.inline_words {
-                return self.write_short(*one, remote, flags);
-            }
-            self.inline_word(word << 3, one.len)
+        let words = match one.len {
+            WORD => self.inline_word(one.addr),
+            0..=INLINE_WRITE => None,
+            _ => Some(wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)),
         };
-        let [head, tail] = self.control(wqe::RDMA_WRITE, 3, flags, 0);
-        let [address, key] = wqe::remote(remote.addr, remote.rkey);
-        let [a, b, c, d] = [head, tail, address, key].map(u64::to_be);
-        let [e, f] = words;
+        let Some([e, f]) = words else {
+            return self.write_short(*one, remote, flags);
+        };
+        let [a, b] = self.control(self.write, flags, 0);
+        let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
         self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
     }
 
@@ -433,56 +479,34 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let [one] = segments else {
             return self.post_list(wqe::RDMA_READ, Some(remote), segments, flags);
         };
-        let [head, tail] = self.control(wqe::RDMA_READ, 3, flags, 0);
-        let [address, key] = wqe::remote(remote.addr, remote.rkey);
-        let [first, second] = wqe::data(one.addr, one.len, one.lkey);
-        self.post_block(
-            &[head, tail, address, key, first, second, 0, 0].map(u64::to_be),
-            flags,
-        )
+        let [a, b] = self.control(self.start(wqe::RDMA_READ, 3), flags, 0);
+        let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
+        let [e, f] = wqe::data(one.addr, one.len, one.lkey).map(u64::to_be);
+        self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
     }
 
-    #[inline]
+    #[inline(always)]
     fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
-        let bound = bind.len != 0;
-        let (ds, octowords, mask) = if bound {
-            (12, wqe::BIND_OCTOWORDS, wqe::mask::BIND)
-        } else {
-            (8, 0, wqe::mask::UNBIND)
-        };
-        let [head, tail] = self.control(wqe::UMR, ds, flags, bind.old_rkey);
-        let umr = UmrHead::bind(octowords).word();
-        self.store(
-            self.head,
-            &[head, tail, umr, mask, 0, 0, 0, 0].map(u64::to_be),
-        );
+        if bind.len == 0 {
+            return self.unbind(bind, flags);
+        }
+        let [head, tail] = self.control(self.start(wqe::UMR, 12), flags, bind.old_rkey);
+        self.store(self.head, &[head, tail, BOUND[0], BOUND[1], 0, 0, 0, 0]);
 
-        let [_, _, _, low] = bind.new_rkey.to_be_bytes();
-        let mut key = UmrKey::default();
-        key.set_qpn(wqe::ANY_QPN);
-        key.set_mkey_7_0(low);
-        key.set_free(!bound);
-        key.set_rr(bound && bind.access.contains(Access::REMOTE_READ));
-        key.set_rw(bound && bind.access.contains(Access::REMOTE_WRITE));
-        let start = if bound { bind.addr } else { 0 };
-        let segment = [key.word(), 0, start, bind.len, 0, 0, 0, 0].map(u64::to_be);
-        self.store(self.head.wrapping_add(1), &segment);
+        let mut key = key(bind);
+        key.set_rr(bind.access.contains(Access::REMOTE_READ));
+        key.set_rw(bind.access.contains(Access::REMOTE_WRITE));
+        let [a, b, c] = [key.word(), bind.addr, bind.len].map(u64::to_be);
+        self.store(self.head.wrapping_add(1), &[a, 0, b, c, 0, 0, 0, 0]);
 
-        let blocks = if bound {
-            // A KLM has 32 bits of length; no region is longer (`limits`).
-            let len = u32::try_from(bind.len).unwrap_or(u32::MAX);
-            let [first, second] = wqe::data(bind.addr, len, bind.lkey).map(u64::to_be);
-            self.store(
-                self.head.wrapping_add(2),
-                &[first, second, 0, 0, 0, 0, 0, 0],
-            );
-            3
-        } else {
-            2
-        };
+        // A KLM has 32 bits of length; no region is longer (`limits`).
+        let len = u32::try_from(bind.len).unwrap_or(u32::MAX);
+        let [first, second] = wqe::data(bind.addr, len, bind.lkey).map(u64::to_be);
+        let third = [first, second, 0, 0, 0, 0, 0, 0];
+        self.store(self.head.wrapping_add(2), &third);
         // What follows may use the new key, so it starts only when the change has taken effect.
-        self.fence = wqe::FENCE_SMALL;
-        self.finish(blocks, head, flags)
+        self.fence = AFTER_BIND;
+        self.finish(3, head, flags)
     }
 
     #[inline]

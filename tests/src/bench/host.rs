@@ -12,8 +12,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hca_mlx5::dma::RawArena;
-use hca_mlx5::mmio::{self, MappedBar};
+use hca_mlx5::dma::{RawArena, RawEntries};
+use hca_mlx5::entries::{Register, RegisterByOffset};
+use hca_mlx5::mmio::{self, MappedBar, MappedRegister};
 use hca_mlx5::platform::{Platform, Span};
 use mlx5_model::Hca;
 use mlx5_model::host::{DmaError, HostMemory, Nanos};
@@ -159,6 +160,48 @@ impl BenchHost {
     }
 }
 
+/// A doorbell register: the device's, or the one in RAM.
+#[derive(Debug)]
+pub struct BenchRegister<'p> {
+    host: &'p BenchHost,
+    away: MappedRegister<'p>,
+    device: RegisterByOffset<'p, BenchHost>,
+}
+
+impl BenchRegister<'_> {
+    #[cold]
+    #[inline(never)]
+    fn device_block(&self, block: [u64; 8]) {
+        self.device.write_block(&block);
+    }
+}
+
+impl Register for BenchRegister<'_> {
+    #[inline]
+    fn write64(&self, value: u64) {
+        if self.host.present() {
+            self.device.write64(value);
+        } else {
+            self.away.write64(value);
+        }
+    }
+
+    #[inline(always)]
+    fn write_block(&self, block: &[u64; 8]) {
+        if self.host.present() {
+            self.device_block(*block);
+        } else {
+            self.away.write_block(block);
+        }
+    }
+
+    #[inline(always)]
+    fn turn(&mut self) {
+        self.away.turn();
+        self.device.turn();
+    }
+}
+
 impl Platform for BenchHost {
     const WRITE_COMBINING: bool = true;
 
@@ -199,6 +242,16 @@ impl Platform for BenchHost {
         } else {
             self.away.write_block(offset, block);
         }
+    }
+
+    type Register<'p> = BenchRegister<'p>;
+
+    fn register(&self, offset: usize, half: usize) -> Option<BenchRegister<'_>> {
+        Some(BenchRegister {
+            host: self,
+            away: self.away.doorbell(offset, half)?,
+            device: RegisterByOffset::new(self, offset, half)?,
+        })
     }
 
     fn arena_len(&self) -> usize {
@@ -247,6 +300,15 @@ impl Platform for BenchHost {
 
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.arena.write_bytes(offset, from);
+    }
+
+    type Entries<'p, const LEN: usize>
+        = RawEntries<'p, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<RawEntries<'_, LEN>> {
+        self.arena.entries(span)
     }
 
     fn pages_take(&self, to: &mut [u64]) -> usize {

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hca_mlx5::entries::{ByOffset, RegisterByOffset};
 use hca_mlx5::platform::{Platform, Span};
 
 use crate::host::inproc::{Slot, lock};
@@ -88,6 +89,15 @@ impl Platform for Watched<'_> {
         self.slot.write_block(offset, block);
     }
 
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
+
     fn arena_len(&self) -> usize {
         self.slot.arena_len()
     }
@@ -130,6 +140,15 @@ impl Platform for Watched<'_> {
 
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.slot.write_bytes(offset, from);
+    }
+
+    type Entries<'p, const LEN: usize>
+        = ByOffset<'p, Self, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
+        ByOffset::new(self, span)
     }
 
     fn pages_take(&self, to: &mut [u64]) -> usize {

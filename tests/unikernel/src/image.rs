@@ -18,8 +18,8 @@ use dat_core::{
     CloseFlag, CompletionFlags, Ep, Error, EvdFlags, Event, Ia, Instant, LmrTriplet, MemPriv,
     PspFlag, Qos, RmrTriplet, Storage,
 };
-use hca_mlx5::dma::{Buffer, RawArena};
-use hca_mlx5::mmio::{self, MappedBar};
+use hca_mlx5::dma::{Buffer, RawArena, RawEntries};
+use hca_mlx5::mmio::{self, MappedBar, MappedRegister};
 use hca_mlx5::platform::{Platform, Span};
 use hca_mlx5::{Config, Mlx5};
 
@@ -76,6 +76,10 @@ impl Platform for Machine {
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
         self.bar.write_block(offset, block);
     }
+    type Register<'p> = MappedRegister<'p>;
+    fn register(&self, offset: usize, half: usize) -> Option<MappedRegister<'_>> {
+        self.bar.doorbell(offset, half)
+    }
     fn arena_len(&self) -> usize {
         self.arena.len()
     }
@@ -114,6 +118,15 @@ impl Platform for Machine {
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.arena.write_bytes(offset, from);
     }
+    type Entries<'p, const LEN: usize>
+        = RawEntries<'p, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<RawEntries<'_, LEN>> {
+        self.arena.entries(span)
+    }
+
     fn pages_take(&self, to: &mut [u64]) -> usize {
         let first = RESERVE.0.get() as usize;
         let mut done = 0;

@@ -15,6 +15,7 @@ use heapless::Deque;
 
 use crate::cmd::CommandQueue;
 use crate::device::{Caps, Device, Identity, Stage, Uar};
+use crate::entries::{ByOffset, RegisterByOffset};
 use crate::health::Monitor;
 use crate::pages::Ledger;
 use crate::platform::{Platform, Span};
@@ -440,6 +441,15 @@ impl Platform for Nic {
     }
     const WRITE_COMBINING: bool = false;
 
+    type Register<'p>
+        = RegisterByOffset<'p, Self>
+    where
+        Self: 'p;
+
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
+
     fn arena_len(&self) -> usize {
         ARENA
     }
@@ -491,6 +501,15 @@ impl Platform for Nic {
     fn write_bytes(&self, offset: usize, from: &[u8]) {
         self.note('s');
         self.put(offset, from);
+    }
+
+    type Entries<'p, const LEN: usize>
+        = ByOffset<'p, Self, LEN>
+    where
+        Self: 'p;
+
+    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
+        ByOffset::new(self, span)
     }
 
     fn pages_take(&self, _: &mut [u64]) -> usize {

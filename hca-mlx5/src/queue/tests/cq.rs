@@ -20,7 +20,9 @@ fn cq<const WC: bool>(platform: &Scripted<WC>) -> Cq<'_, Scripted<WC>> {
     let ring = Ring::new(RING, LOG);
     cq::clear(platform, &ring);
     platform.take();
-    Cq::new(platform, ring, Record(RECORD), 0x33, UAR)
+    let mut cq = Cq::new(platform, ring, Record(RECORD), UAR).unwrap();
+    cq.name(0x33);
+    cq
 }
 
 /// An entry: user index, byte count, opcode of the WQE, counter, opcode, low nibble of the last byte.
@@ -254,7 +256,7 @@ fn a_flood_of_nonsense_does_not_hold_the_caller() {
     let p = Scripted::<false>::new();
     let ring = Ring::new(RING, 0);
     cq::clear(&p, &ring);
-    let mut q = Cq::new(&p, ring, Record(RECORD), 0x33, UAR);
+    let mut q = Cq::new(&p, ring, Record(RECORD), UAR).unwrap();
     p.put(RING, &entry(1, 0, 8, 0, 9, 0));
     assert_eq!((q.poll(), q.skipped()), (None, 1));
 }

@@ -9,11 +9,17 @@ use crate::platform::Platform;
 
 /// The ends may go to other threads whenever the platform may be shared by them.
 #[expect(dead_code, reason = "checked by the compiler, never run")]
-fn ends_are_send<P: Platform + Sync>() {
+fn ends_are_send<'p, P: Platform + Sync + 'p>()
+where
+    P::Entries<'p, 8>: Send,
+    P::Entries<'p, 16>: Send,
+    P::Entries<'p, 64>: Send,
+    P::Register<'p>: Send,
+{
     fn is_send<T: Send>() {}
-    is_send::<super::Sq<'_, P>>();
-    is_send::<super::Rq<'_, P>>();
-    is_send::<super::Cq<'_, P>>();
+    is_send::<super::Sq<'p, P>>();
+    is_send::<super::Rq<'p, P>>();
+    is_send::<super::Cq<'p, P>>();
 }
 
 #[test]

@@ -29,6 +29,7 @@ fn rq(platform: &Scripted<false>, log_slots: u8, log_stride: u8) -> Rq<'_, Scrip
         log_stride,
         Record(RECORD),
     )
+    .unwrap()
 }
 
 #[test]

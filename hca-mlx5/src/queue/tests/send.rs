@@ -23,13 +23,15 @@ fn sq<const WC: bool>(platform: &Scripted<WC>, log_slots: u8, half: usize) -> Sq
         register: REGISTER,
         half,
     };
-    Sq::new(
+    let mut sq = Sq::new(
         platform,
         Ring::new(RING, log_slots),
-        QPN,
         Record(RECORD),
         doorbell,
     )
+    .unwrap();
+    sq.name(QPN);
+    sq
 }
 
 fn arena(offset: usize, len: u32) -> Segment {
