@@ -147,6 +147,12 @@ unsafe impl Send for MappedRegister<'_> {}
 unsafe impl Sync for MappedRegister<'_> {}
 
 impl MappedRegister<'_> {
+    /// How far the current half is from the first.
+    #[must_use]
+    pub const fn turned(&self) -> usize {
+        self.turn
+    }
+
     #[inline(always)]
     fn words(&self) -> &[WO<u64>; 8] {
         // SAFETY: both halves were seen to be inside the mapping, and `turn` is one of them.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hca_mlx5::dma::{RawArena, RawEntries};
-use hca_mlx5::entries::{Register, RegisterByOffset};
+use hca_mlx5::entries::Register;
 use hca_mlx5::mmio::{self, MappedBar, MappedRegister};
 use hca_mlx5::platform::{Platform, Span};
 use mlx5_model::Hca;
@@ -165,14 +165,15 @@ impl BenchHost {
 pub struct BenchRegister<'p> {
     host: &'p BenchHost,
     away: MappedRegister<'p>,
-    device: RegisterByOffset<'p, BenchHost>,
+    offset: usize,
 }
 
 impl BenchRegister<'_> {
     #[cold]
     #[inline(never)]
     fn device_block(&self, block: [u64; 8]) {
-        self.device.write_block(&block);
+        self.host
+            .write_block(self.offset + self.away.turned(), &block);
     }
 }
 
@@ -180,7 +181,7 @@ impl Register for BenchRegister<'_> {
     #[inline]
     fn write64(&self, value: u64) {
         if self.host.present() {
-            self.device.write64(value);
+            self.host.write64(self.offset + self.away.turned(), value);
         } else {
             self.away.write64(value);
         }
@@ -198,7 +199,6 @@ impl Register for BenchRegister<'_> {
     #[inline(always)]
     fn turn(&mut self) {
         self.away.turn();
-        self.device.turn();
     }
 }
 
@@ -250,7 +250,7 @@ impl Platform for BenchHost {
         Some(BenchRegister {
             host: self,
             away: self.away.doorbell(offset, half)?,
-            device: RegisterByOffset::new(self, offset, half)?,
+            offset,
         })
     }
 
