@@ -1,6 +1,6 @@
 //! The platform seam: everything the driver asks of the machine it runs on.
 //!
-//! An embedder implements [`Platform`] once, some fifteen short methods. Before it hands the platform to the driver it
+//! An embedder implements [`Platform`] once, some thirty short methods, most of them one line. Before it hands the platform to the driver it
 //! has found the function, sized and mapped BAR 0, reset the function and switched bus mastering on; the driver never
 //! sees configuration space. There is no interrupt method: the host calls the driver's `service` when a vector fires,
 //! or whenever it likes.

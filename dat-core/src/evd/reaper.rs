@@ -1,4 +1,6 @@
 //! The reaping half of an Event Dispatcher.
+//!
+//! Length: the way of a completion reads straight down, the usual case first and each unusual one after it.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
