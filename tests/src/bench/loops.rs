@@ -13,7 +13,7 @@ use super::limit::Limit;
 use super::stage::{Driver, Handles, Lane};
 
 const NONE: CompletionFlags = CompletionFlags::empty();
-/// Turns a counter into a cookie.
+/// The first cookie of a block.
 pub const COOKIE: u64 = 0x5eed_0000_0000_0000;
 /// Operations of a burst.
 pub const BURST: u64 = 32;
@@ -34,8 +34,7 @@ pub fn wr8_rt1(lane: &mut Lane, ops: u64) {
     let word: &[LmrTriplet; 1] = black_box(&lane.word);
     let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
-    for n in 0..ops {
-        let cookie = n ^ COOKIE;
+    for cookie in COOKIE..COOKIE + ops {
         let posted = lane.poster.post_rdma_write(word, cookie, far, NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
     }
@@ -48,8 +47,7 @@ pub fn wr256_rt1(lane: &mut Lane, ops: u64) {
     let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
     let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
-    for n in 0..ops {
-        let cookie = n ^ COOKIE;
+    for cookie in COOKIE..COOKIE + ops {
         let posted = lane.poster.post_rdma_write(piece, cookie, far, NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
     }
@@ -61,8 +59,7 @@ pub fn wr256_rt1(lane: &mut Lane, ops: u64) {
 pub fn send256_rt1(lane: &mut Lane, ops: u64) {
     let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
     let mut wrong = 0;
-    for n in 0..ops {
-        let cookie = n ^ COOKIE;
+    for cookie in COOKIE..COOKIE + ops {
         let posted = lane.poster.post_send(piece, cookie, NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
     }
@@ -74,8 +71,7 @@ pub fn send256_rt1(lane: &mut Lane, ops: u64) {
 pub fn recv_rt1(lane: &mut Lane, ops: u64) {
     let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
     let mut wrong = 0;
-    for n in 0..ops {
-        let cookie = n ^ COOKIE;
+    for cookie in COOKIE..COOKIE + ops {
         let posted = lane.poster.post_recv(piece, cookie, NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.receives.dequeue(), cookie);
     }
@@ -88,8 +84,8 @@ pub fn post_wr8(lane: &mut Lane, ops: u64) {
     let word: &[LmrTriplet; 1] = black_box(&lane.word);
     let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
-    for n in 0..ops {
-        let posted = lane.poster.post_rdma_write(word, n ^ COOKIE, far, NONE);
+    for cookie in COOKIE..COOKIE + ops {
+        let posted = lane.poster.post_rdma_write(word, cookie, far, NONE);
         wrong |= u64::from(posted.is_err());
     }
     lane.wrong |= wrong;
@@ -99,8 +95,8 @@ pub fn post_wr8(lane: &mut Lane, ops: u64) {
 #[inline(never)]
 pub fn deq_wr8(lane: &mut Lane, ops: u64) {
     let mut wrong = 0;
-    for n in 0..ops {
-        wrong |= check!(lane.requests.dequeue(), n ^ COOKIE);
+    for cookie in COOKIE..COOKIE + ops {
+        wrong |= check!(lane.requests.dequeue(), cookie);
     }
     lane.wrong |= wrong;
 }
@@ -110,8 +106,8 @@ pub fn deq_wr8(lane: &mut Lane, ops: u64) {
 pub fn post_recv(lane: &mut Lane, ops: u64) {
     let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
     let mut wrong = 0;
-    for n in 0..ops {
-        let posted = lane.poster.post_recv(piece, n ^ COOKIE, NONE);
+    for cookie in COOKIE..COOKIE + ops {
+        let posted = lane.poster.post_recv(piece, cookie, NONE);
         wrong |= u64::from(posted.is_err());
     }
     lane.wrong |= wrong;
@@ -121,8 +117,8 @@ pub fn post_recv(lane: &mut Lane, ops: u64) {
 #[inline(never)]
 pub fn deq_recv(lane: &mut Lane, ops: u64) {
     let mut wrong = 0;
-    for n in 0..ops {
-        wrong |= check!(lane.receives.dequeue(), n ^ COOKIE);
+    for cookie in COOKIE..COOKIE + ops {
+        wrong |= check!(lane.receives.dequeue(), cookie);
     }
     lane.wrong |= wrong;
 }
@@ -135,20 +131,20 @@ pub fn wr8_b32(lane: &mut Lane, ops: u64) {
         local: lane.word[0],
         remote: lane.far,
     }; BURST as usize];
-    for (write, n) in list.iter_mut().zip(0..) {
-        write.cookie = n ^ COOKIE;
+    for (write, cookie) in list.iter_mut().zip(COOKIE..) {
+        write.cookie = cookie;
     }
     let mut wrong = 0;
     for _ in 0..ops / BURST {
         let posted = lane.poster.post_rdma_writes(black_box(&list), NONE);
         wrong |= u64::from(posted.is_err());
-        let mut next = 0;
+        let mut next = COOKIE;
         let each = |event| {
-            wrong |= check!(Ok::<_, ()>(event), next ^ COOKIE);
+            wrong |= check!(Ok::<_, ()>(event), next);
             next += 1;
         };
         lane.requests.dequeue_each(list.len(), each);
-        wrong |= next ^ BURST;
+        wrong |= next ^ (COOKIE + BURST);
     }
     lane.wrong |= wrong;
 }
@@ -165,7 +161,7 @@ pub fn unsig_1of32(lane: &mut Lane, ops: u64) {
             let posted = lane.poster.post_rdma_write(word, n, far, quiet);
             wrong |= u64::from(posted.is_err());
         }
-        let cookie = burst ^ COOKIE;
+        let cookie = COOKIE + burst;
         let posted = lane.poster.post_rdma_write(word, cookie, far, NONE);
         wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
     }
@@ -187,8 +183,7 @@ pub fn deq_empty(lane: &mut Lane, ops: u64) {
 pub fn rmr_bind(lane: &mut Lane, ops: u64) {
     let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
     let mut wrong = 0;
-    for n in 0..ops {
-        let cookie = n ^ COOKIE;
+    for cookie in COOKIE..COOKIE + ops {
         let bound = lane
             .poster
             .rmr_bind(lane.rmr, &piece[0], MemPriv::REMOTE_WRITE, cookie, NONE);
@@ -209,8 +204,7 @@ pub fn wr8_handle(ia: &mut Ia<'static, Driver>, lane: &mut Handles, ops: u64) {
     let word: &[LmrTriplet; 1] = black_box(&lane.word);
     let far: &RmrTriplet = black_box(&lane.far);
     let mut wrong = 0;
-    for n in 0..ops {
-        let cookie = n ^ COOKIE;
+    for cookie in COOKIE..COOKIE + ops {
         let (ep, evd) = black_box((lane.ep, lane.evd));
         let posted = ia.ep_post_rdma_write(ep, word, cookie, far, NONE);
         wrong |= u64::from(posted.is_err()) | check!(ia.evd_dequeue(evd), cookie);
@@ -222,9 +216,8 @@ pub fn wr8_handle(ia: &mut Ia<'static, Driver>, lane: &mut Handles, ops: u64) {
 #[inline(never)]
 pub fn limit(limit: &mut Limit, ops: u64) -> u64 {
     let mut wrong = 0;
-    for n in 0..ops {
-        let cookie = n ^ COOKIE;
-        limit.post(black_box(0x1000), black_box(7), black_box(n), cookie);
+    for cookie in COOKIE..COOKIE + ops {
+        limit.post(black_box(0x1000), black_box(7), black_box(cookie), cookie);
         wrong |= limit.poll().map_or(1, |c| c ^ cookie);
     }
     wrong

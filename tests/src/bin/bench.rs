@@ -11,7 +11,7 @@ use dat_tests::bench::{cases, economy, sizes, threads};
 #[derive(Parser)]
 #[command(about = "Benchmarks of the data path; see `cargo xtask bench`")]
 struct Options {
-    /// List the cases: name, operations of a block, goal, time goal in hundredths, the two peer figures
+    /// List the cases: name, operations of a block, goal, whether it is only an aim, time goal in hundredths, the two peer figures
     #[arg(long)]
     list: bool,
     /// Run one case
@@ -40,8 +40,8 @@ fn main() -> ExitCode {
         for case in cases::CASES {
             let (mt, st) = case.peer;
             println!(
-                "case\t{}\t{}\t{}\t{}\t{mt}\t{st}",
-                case.name, case.ops, case.goal, case.time_goal
+                "case\t{}\t{}\t{}\t{}\t{}\t{mt}\t{st}",
+                case.name, case.ops, case.goal, case.aim, case.time_goal
             );
         }
     }
