@@ -138,12 +138,18 @@ pub struct Bind {
 /// A request has a *token*, by which its completion names it: known before it is posted, and returned by the method that
 /// posts it. Tokens of requests outstanding at one time differ; they need not be consecutive.
 pub trait SendQueue {
-    /// The token that the next request will have.
+    /// The token that the next request will have. Behind a request of one segment it has gone up by one.
     fn next_token(&self) -> u16;
     /// Posts a SEND of the segments in order.
     fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16;
     /// Posts an RDMA WRITE of the segments to `remote`.
     fn rdma_write(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16;
+    /// Posts RDMA WRITEs of one segment each, and leaves the doorbell to a later post or to [`SendQueue::ring`].
+    fn rdma_writes(&mut self, writes: impl Iterator<Item = (Segment, Remote)>, flags: PostFlags) {
+        for (segment, remote) in writes {
+            self.rdma_write(&[segment], remote, flags.union(PostFlags::DEFER));
+        }
+    }
     /// Posts an RDMA READ from `remote` into the segments.
     fn rdma_read(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16;
     /// Posts a window bind or unbind. Requests posted after it start only when it has taken effect.
@@ -241,6 +247,9 @@ pub trait CompletionQueue {
     /// As [`CompletionQueue::poll`], for successes only, in few words that fit into registers. Anything else stays where
     /// it is.
     fn poll_plain(&mut self) -> Polled;
+    /// Takes successes of requests one after another, index and token, as long as they are there and `take` accepts them; the
+    /// one it declines stays where it is. Their entries are the device's again when the call returns.
+    fn poll_sent(&mut self, take: impl FnMut(u32, u16) -> bool);
     /// The next completion, if the device has written one. Entries that make no sense are skipped and counted.
     fn poll(&mut self) -> Option<Completion>;
     /// Asks for one event when the next completion (any, or only a solicited or failed one) arrives.

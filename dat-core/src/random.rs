@@ -22,15 +22,43 @@ impl Random {
     }
 }
 
+/// Random bytes, drawn seven at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Bytes {
+    source: Random,
+    /// What is left of the last draw, below a one that marks its end.
+    left: u64,
+}
+
+impl Bytes {
+    pub(crate) const fn new(source: Random) -> Self {
+        Self { source, left: 1 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn next(&mut self) -> u8 {
+        if self.left == 1 {
+            self.draw();
+        }
+        let [byte, ..] = self.left.to_le_bytes();
+        self.left >>= 8;
+        byte
+    }
+
+    #[inline(never)]
+    fn draw(&mut self) {
+        self.left = self.source.next() >> 8 | 1 << 56;
+    }
+}
+
 const fn mix(z: u64) -> u64 {
     let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ z >> 31
 }
 
-/// `key` with a low byte that differs from its present one, chosen by the random word `salt`.
-pub(crate) const fn next_key(key: u32, salt: u64) -> u32 {
-    let [byte, ..] = salt.to_le_bytes();
+/// `key` with a low byte that differs from its present one, chosen by the random `byte`.
+pub(crate) const fn next_key(key: u32, byte: u8) -> u32 {
     let step = if byte == 0 { 1 } else { byte as u32 };
     key & !0xff | key.wrapping_add(step) & 0xff
 }
@@ -41,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_key_byte_never_repeats_its_predecessor() {
-        let mut random = Random::new(3);
+        let mut random = Bytes::new(Random::new(3));
         let mut key = 0x1234_5600;
         for _ in 0..10_000 {
             let next = next_key(key, random.next());
@@ -49,6 +77,21 @@ mod tests {
             assert_eq!(next >> 8, key >> 8);
             key = next;
         }
+    }
+
+    #[test]
+    fn bytes_are_spread_and_each_draw_serves_seven() {
+        let mut bytes = Bytes::new(Random::new(7));
+        let mut seen = [0_u32; 256];
+        for _ in 0..25_600 {
+            seen[usize::from(bytes.next())] += 1;
+        }
+        assert!(seen.iter().all(|&n| (50..150).contains(&n)), "{seen:?}");
+        let mut source = Random::new(7);
+        for _ in 0..25_600_usize.div_ceil(7) {
+            source.next();
+        }
+        assert_eq!(source.next(), bytes.source.next());
     }
 
     #[test]

@@ -326,6 +326,41 @@ fn suppressed_requests_are_silent_and_retire_with_the_next_event() {
 }
 
 #[test]
+fn rows_of_suppressed_requests_of_any_length_and_make_end_with_one_event() {
+    let mut p = Pair::connected();
+    let far = p.b.far(512, 16);
+    let rmr = p.a.ia.rmr_create(p.a.pz).unwrap();
+    let (one, two) = ([p.a.seg(0, 8)], [p.a.seg(0, 8), p.a.seg(64, 8)]);
+    // Rows longer than half a queue are cut by a completion that has no event.
+    for row in 0..=40_u64 {
+        for odd in [None, Some(row / 2), Some(0)] {
+            let post = |p: &mut Pair, n: u64, flags| {
+                let iov = if odd == Some(n) { &two[..] } else { &one[..] };
+                p.a.ia.ep_post_rdma_write(p.a.ep, iov, n, &far, flags)
+            };
+            for n in 0..row {
+                if post(&mut p, n, SUPPRESS).is_err() {
+                    assert_eq!(p.a.drain(p.a.request), [], "row {row}, {odd:?}");
+                    post(&mut p, n, SUPPRESS).unwrap();
+                }
+            }
+            if odd == Some(0) && row % 3 == 0 {
+                let (ep, range) = (p.a.ep, &one[0]);
+                let _ =
+                    p.a.ia
+                        .rmr_bind(rmr, range, MemPriv::empty(), ep, 0, SUPPRESS);
+            }
+            if post(&mut p, row, FLAGS).is_err() {
+                assert_eq!(p.a.drain(p.a.request), []);
+                post(&mut p, row, FLAGS).unwrap();
+            }
+            assert_eq!(p.a.dtos(p.a.request), [(row, Success)], "{odd:?}");
+            assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+        }
+    }
+}
+
+#[test]
 fn nothing_but_suppressed_requests_never_gets_stuck() {
     let mut p = Pair::connected();
     let far = p.b.far(0, 8);
@@ -402,6 +437,46 @@ fn a_list_of_writes_is_posted_and_reaped_in_order() {
         assert_eq!(burst(&mut p.a, 2), []);
     }
     assert_eq!(p.a.ia.ep_post_rdma_writes(p.a.ep, &[], FLAGS), Ok(()));
+}
+
+#[test]
+fn a_burst_takes_everything_in_its_order_whatever_lies_between() {
+    let mut p = Pair::connected_as(Merge::RecvRequest, None);
+    let list = writes(&p, 100, 3);
+    p.b.post_recv(0).unwrap();
+    p.a.post_recv(1).unwrap();
+    let far = p.b.far(0, 8);
+    let iov = [p.a.seg(0, 8)];
+    p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
+    p.b.send(9, FLAGS).unwrap();
+    p.a.ia
+        .ep_post_rdma_write(p.a.ep, &iov, 103, &far, SUPPRESS)
+        .unwrap();
+    p.a.ia
+        .ep_post_rdma_write(p.a.ep, &iov, 104, &far, FLAGS)
+        .unwrap();
+    p.a.ia.evd_post_se(p.a.request, 5).unwrap();
+    let mut seen = Vec::new();
+    let take = |event| match event {
+        Event::Dto(dto) => seen.push(dto.cookie),
+        Event::Software(number) => seen.push(number),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(p.a.ia.evd_dequeue_each(p.a.request, 99, take).unwrap(), 6);
+    assert_eq!(seen, [5, 100, 101, 102, 1, 104]);
+}
+
+#[test]
+fn the_slots_of_a_burst_are_free_again_when_it_ends() {
+    let mut p = Pair::connected();
+    for round in 0..4 {
+        let list = writes(&p, 32 * round, 32);
+        p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
+        assert_eq!(burst(&mut p.a, 31).len(), 31);
+        let list = writes(&p, 0, 31);
+        p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
+        assert_eq!(burst(&mut p.a, 99).len(), 32);
+    }
 }
 
 #[test]

@@ -302,7 +302,7 @@ impl<const HOLES: usize> RawArena<HOLES> {
         Some(RawEntries {
             // SAFETY: `mask` has seen that the span is inside the memory.
             base: unsafe { self.base.byte_add(span.offset) },
-            mask,
+            mask: mask as usize,
             arena: PhantomData,
         })
     }
@@ -341,7 +341,7 @@ pub struct RawEntries<'a, const LEN: usize> {
     /// The first entry, aligned to `LEN` or to the page that the arena starts on.
     base: NonNull<u8>,
     /// Valid indices are 0 to this.
-    mask: u32,
+    mask: usize,
     arena: PhantomData<&'a ()>,
 }
 
@@ -356,7 +356,7 @@ impl<const LEN: usize> RawEntries<'_, LEN> {
     #[inline(always)]
     const fn place<T, const AT: usize>(&self, index: u32) -> NonNull<T> {
         const { assert!(entries::inside(AT, size_of::<T>(), align_of::<T>(), LEN)) }
-        let offset = ((index & self.mask) as usize) * LEN + AT;
+        let offset = (index as usize & self.mask) * LEN + AT;
         // SAFETY: the index is cut to the entries there are, and `AT` and `T` lie inside an entry.
         unsafe { self.base.byte_add(offset) }.cast()
     }
@@ -398,15 +398,12 @@ impl<const LEN: usize> Entries for RawEntries<'_, LEN> {
     }
 
     #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "no more than the mask, which has 32 bits"
-    )]
     fn word(&self, index: u64) -> Option<u64> {
-        if index > u64::from(self.mask) {
+        let index = usize::try_from(index).ok()?;
+        if index > self.mask {
             return None;
         }
-        let offset = index as usize * LEN;
+        let offset = index * LEN;
         // SAFETY: there is such an entry, and it has 8 bytes or more.
         let place = unsafe { self.base.byte_add(offset) }.cast::<u64>();
         // SAFETY: aligned and inside, as above.

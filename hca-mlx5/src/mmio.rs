@@ -106,11 +106,15 @@ impl MappedBar {
     /// [`crate::platform::Platform::register`].
     #[must_use]
     pub fn doorbell(&self, offset: usize, half: usize) -> Option<MappedRegister<'_>> {
-        entries::halves(offset, half, self.len).then(|| MappedRegister {
-            // SAFETY: `halves` has seen that the register is inside the mapping.
-            base: unsafe { self.base.byte_add(offset) },
+        if !entries::halves(offset, half, self.len) {
+            return None;
+        }
+        // SAFETY: `halves` has seen that the register is inside the mapping.
+        let place = unsafe { self.base.byte_add(offset) }.as_ptr();
+        // Turning flips the bits of `half` in the address; they are clear in a mapping that starts on a page.
+        (place.addr() & half == 0).then_some(MappedRegister {
+            place,
             half,
-            turn: 0,
             bar: PhantomData,
         })
     }
@@ -134,10 +138,9 @@ impl MappedBar {
 /// A doorbell register of a mapped BAR, and its other half.
 #[derive(Debug)]
 pub struct MappedRegister<'a> {
-    base: NonNull<u8>,
+    /// The current half.
+    place: *mut u8,
     half: usize,
-    /// 0 or `half`.
-    turn: usize,
     bar: PhantomData<&'a ()>,
 }
 
@@ -147,18 +150,11 @@ unsafe impl Send for MappedRegister<'_> {}
 unsafe impl Sync for MappedRegister<'_> {}
 
 impl MappedRegister<'_> {
-    /// How far the current half is from the first.
-    #[must_use]
-    pub const fn turned(&self) -> usize {
-        self.turn
-    }
-
     #[inline(always)]
     fn words(&self) -> &[WO<u64>; 8] {
-        // SAFETY: both halves were seen to be inside the mapping, and `turn` is one of them.
-        let place = unsafe { self.base.byte_add(self.turn) }.cast();
-        // SAFETY: aligned to 64 bytes as the mapping and the offsets are, and registers.
-        unsafe { place.as_ref() }
+        // SAFETY: both halves were seen to be inside the mapping, aligned to 64 bytes as the mapping and the offsets are, and
+        // they are registers.
+        unsafe { &*self.place.cast() }
     }
 }
 
@@ -180,7 +176,7 @@ impl Register for MappedRegister<'_> {
 
     #[inline(always)]
     fn turn(&mut self) {
-        self.turn ^= self.half;
+        self.place = self.place.map_addr(|place| place ^ self.half);
     }
 }
 

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use super::wire::ServiceId;
-use crate::provider::Mtu;
+use crate::provider::{Mtu, QpStep};
 
 /// Names one connection for as long as it lives, and is its local communication ID on the wire.
 ///
@@ -164,4 +164,18 @@ pub struct QpTerms {
     pub rnr_retry: u8,
     /// Local ACK timeout code.
     pub ack_timeout: u8,
+}
+
+impl QpTerms {
+    /// The queue pair's step to ready-to-send.
+    #[must_use]
+    pub const fn ready_to_send(&self) -> QpStep {
+        QpStep::Rts {
+            sq_psn: self.sq_psn,
+            initiator_depth: self.initiator_depth,
+            ack_timeout: self.ack_timeout,
+            retry_count: self.retry_count,
+            rnr_retry: self.rnr_retry,
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! dat_cr_accept(3).
 
 use crate::Ia;
-use crate::cm::{AcceptParams, Request};
+use crate::cm::{AcceptParams, QpTerms};
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase, PrivateData};
 use crate::handle::{Cr, Ep};
@@ -51,7 +51,11 @@ impl<P: Provider> Ia<'_, P> {
         control.remote_port = request.remote_port;
         control.local_port = request.service.port().unwrap_or(0);
         control.conn = conn;
-        control.phase = Phase::Accepting(request);
+        control.phase = Phase::Accepting {
+            terms: request.terms,
+            flow_label: request.flow_label,
+            traffic_class: request.traffic_class,
+        };
         self.crs.remove(cr.0);
         self.apply(ep, op);
         match conn {
@@ -68,8 +72,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Passive: the way to the peer is known; the queue pair goes to ready-to-receive, then the REP goes out.
-    pub(crate) fn finish_accept(&mut self, now: Instant, ep: Ep, path: &Path, request: &Request) {
-        let terms = request.terms;
+    pub(crate) fn finish_accept(&mut self, now: Instant, ep: Ep, path: Path, terms: QpTerms) {
         let ack_delay = self.provider.limits().ack_delay;
         let Ok(control) = self.ep_mut(ep) else { return };
         control.phase = Phase::None;
@@ -80,11 +83,6 @@ impl<P: Provider> Ia<'_, P> {
         let private = core::mem::take(&mut control.private);
         let responder_resources = terms.responder_resources.min(attr.max_rdma_read_in);
         let initiator_depth = terms.initiator_depth.min(attr.max_rdma_read_out);
-        let path = Path {
-            flow_label: request.flow_label,
-            traffic_class: request.traffic_class,
-            ..*path
-        };
         let Some(rq_psn) = self.cm.starting_psn(conn) else {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::NonPeerRejected);
@@ -105,12 +103,9 @@ impl<P: Provider> Ia<'_, P> {
             )
             .is_ok();
         if let Ok(control) = self.ep_mut(ep) {
-            control.phase = Phase::Accepted(QpStep::Rts {
-                sq_psn: terms.sq_psn,
+            control.phase = Phase::Accepted(QpTerms {
                 initiator_depth,
-                ack_timeout: terms.ack_timeout,
-                retry_count: terms.retry_count,
-                rnr_retry: terms.rnr_retry,
+                ..terms
             });
         }
         let params = AcceptParams {
@@ -132,10 +127,10 @@ impl<P: Provider> Ia<'_, P> {
         let Ok(control) = self.ep_mut(ep) else { return };
         let phase = core::mem::replace(&mut control.phase, Phase::None);
         control.private.clear();
-        let (Some(qp), Phase::Accepted(step)) = (control.qp, phase) else {
+        let (Some(qp), Phase::Accepted(terms)) = (control.qp, phase) else {
             return;
         };
-        if self.provider.qp_modify(qp, &step).is_ok() {
+        if self.provider.qp_modify(qp, &terms.ready_to_send()).is_ok() {
             self.apply(ep, EpOp::Established);
         } else {
             self.drop_connection(now, ep);

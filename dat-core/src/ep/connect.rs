@@ -120,7 +120,18 @@ impl<P: Provider> Ia<'_, P> {
             Phase::None | Phase::Accepted(_) => {}
             Phase::Resolving => self.request(now, ep, &path),
             Phase::Replied(reply) => self.finish_active(now, ep, &path, &reply),
-            Phase::Accepting(request) => self.finish_accept(now, ep, &path, &request),
+            Phase::Accepting {
+                terms,
+                flow_label,
+                traffic_class,
+            } => {
+                let path = Path {
+                    flow_label,
+                    traffic_class,
+                    ..path
+                };
+                self.finish_accept(now, ep, path, terms);
+            }
         }
     }
 
@@ -188,18 +199,7 @@ impl<P: Provider> Ia<'_, P> {
                     min_rnr_timer: MIN_RNR_TIMER,
                 },
             )
-            .and_then(|()| {
-                self.provider.qp_modify(
-                    qp,
-                    &QpStep::Rts {
-                        sq_psn: terms.sq_psn,
-                        initiator_depth: terms.initiator_depth,
-                        ack_timeout: terms.ack_timeout,
-                        retry_count: terms.retry_count,
-                        rnr_retry: terms.rnr_retry,
-                    },
-                )
-            })
+            .and_then(|()| self.provider.qp_modify(qp, &terms.ready_to_send()))
             .is_ok();
         if ready && self.cm.ready(now, conn).is_ok() {
             let private = PrivateData::from_slice(self.cm.private_data(conn)).unwrap_or_default();

@@ -33,12 +33,12 @@ use core::sync::atomic::Ordering;
 use heapless::Vec;
 
 use crate::Ia;
-use crate::cm::{ConnId, Request};
+use crate::cm::{ConnId, QpTerms};
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::event::Event;
 use crate::handle::{Ep, Evd, Pz};
 use crate::post::Poster;
-use crate::provider::{Fault, Provider, Qp, QpStep};
+use crate::provider::{Fault, Provider, Qp};
 use crate::shared::stack::END;
 use crate::time::Instant;
 
@@ -55,10 +55,17 @@ pub(crate) enum Phase {
     /// Active: the peer replied; the way is looked up once more for the queue pair.
     Replied(crate::cm::Reply),
     /// Passive: accepted; the way to the peer is being found; then the REP goes out.
-    Accepting(Request),
+    Accepting {
+        /// For the queue pair, as the peer asked.
+        terms: QpTerms,
+        /// Flow label to use.
+        flow_label: u32,
+        /// Traffic class to use.
+        traffic_class: u8,
+    },
     /// Passive: the REP is out. The step to ready-to-send waits for the RTU or for the peer's first packet: only in
     /// ready-to-receive does the device tell of that packet, and nothing can be posted before anyway.
-    Accepted(QpStep),
+    Accepted(QpTerms),
 }
 
 /// What the control half knows of one Endpoint.

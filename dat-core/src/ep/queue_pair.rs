@@ -10,7 +10,7 @@ use crate::flags::{CompletionFlags, Qos};
 use crate::handle::{Evd, Pz};
 use crate::post::{Limits, MAX_SEGMENTS, Poster};
 use crate::provider::{Access, NewQp, Provider, QpInit, QpStep};
-use crate::shared::ep::{EpShared, Info, NO_INDEX};
+use crate::shared::ep::{EpShared, Info, NO_INDEX, Run};
 use crate::shared::lmr;
 
 const BAD_ATTR: Error = Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6);
@@ -170,6 +170,7 @@ impl<P: Provider> Ia<'_, P> {
         let limits = Limits {
             requests,
             receives: attr.max_recv_dtos,
+            quiet: Run::of((requests / 2).min(Run::MOST)),
             request_mask: mask_of(requests),
             recv_mask: mask_of(attr.max_recv_dtos),
             request_segments: attr.max_request_iov,
@@ -179,8 +180,8 @@ impl<P: Provider> Ia<'_, P> {
             max_message: attr.max_message_size,
             max_rdma: attr.max_rdma_size,
             zone: lmr::zone(pz.0.index),
-            legal_request: narrow(legal),
-            legal_recv: narrow(legal_recv),
+            barred_request: barred(legal),
+            barred_recv: barred(legal_recv),
         };
         Ok(Some(Made { new, index, limits }))
     }
@@ -293,7 +294,7 @@ fn mask_of(count: u16) -> u16 {
     u16::try_from(mask).unwrap_or(u16::MAX)
 }
 
-/// Completion flags as a word of 16 bits: all that DAT names fit.
-fn narrow(flags: CompletionFlags) -> u16 {
-    u16::try_from(flags.bits()).unwrap_or(0)
+/// All flags but those, of the 16 that DAT and its extensions have.
+fn barred(legal: CompletionFlags) -> u16 {
+    !u16::try_from(legal.bits()).unwrap_or(0)
 }

@@ -134,8 +134,72 @@ impl<P: Provider> Reaper<P> {
             };
             take(event);
             count += 1;
+            if let Event::Dto(dto) = event
+                && dto.operation != DtoOperation::Receive
+            {
+                count += self.run(shared, evd, dto.ep.0.index, most - count, &mut take);
+            }
         }
         count
+    }
+
+    /// The plain successes that follow, as far as they are of requests of that Endpoint and nothing but completions is to be
+    /// looked at. Who it is and where it stands is looked up once, and all slots are given back at once.
+    #[inline(always)]
+    fn run(
+        &mut self,
+        shared: &Shared<'_>,
+        evd: &EvdShared,
+        index: u32,
+        most: usize,
+        take: &mut impl FnMut(Event),
+    ) -> usize {
+        // ORDER: as in `dequeue`.
+        if evd.producer.tail.load(Ordering::Acquire) != self.calm {
+            return 0;
+        }
+        let (Some(cq), Some(ep)) = (&mut self.cq, shared.ep(index)) else {
+            return 0;
+        };
+        let line = &ep.request;
+        let name = line.index.load(Ordering::Relaxed);
+        let mask = line.mask.load(Ordering::Relaxed);
+        let first = line.first.load(Ordering::Relaxed) as usize;
+        let Some(slots) = shared.requests.get(first..=first + mask as usize) else {
+            return 0;
+        };
+        let handle = line.handle(index);
+        let begin = line.consumed.load(Ordering::Relaxed);
+        let mut consumed = begin;
+        let end = begin.wrapping_add(u32::try_from(most).unwrap_or(u32::MAX));
+        cq.poll_sent(|index, token| {
+            if consumed == end {
+                return false;
+            }
+            let Some(slot) = slots.get((consumed & mask) as usize) else {
+                return false;
+            };
+            // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
+            let info = Info::from_word(slot.info.load(Ordering::Acquire));
+            if index != name || !info.is_plainly(token) {
+                return false;
+            }
+            let cookie = slot.cookie.load(Ordering::Relaxed);
+            // A token completes once.
+            slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
+            consumed = consumed.wrapping_add(1);
+            take(Event::Dto(DtoEvent {
+                ep: handle,
+                cookie,
+                status: DtoStatus::Success,
+                len: info.len(),
+                operation: info.operation(),
+            }));
+            true
+        });
+        // ORDER: the slots have been read, and wiped, before they are given back.
+        line.consumed.store(consumed, Ordering::Release);
+        consumed.wrapping_sub(begin) as usize
     }
 
     /// The event of a success that is not the oldest outstanding, or has none; then the next one.
@@ -527,6 +591,22 @@ fn complete_request(
     let first = line.first.load(Ordering::Relaxed);
     let consumed = line.consumed.load(Ordering::Relaxed);
     let outstanding = ep.outstanding(Direction::Send);
+    // Suppressed DTOs of one block each need not be looked at: what ends their row knows how many they are.
+    let slot = shared.request(first, consumed, mask)?;
+    let ahead = Info::from_word(slot.info.load(Ordering::Acquire)).distance(completion.token);
+    let last = consumed.wrapping_add(ahead.into());
+    let slot = shared.request(first, last, mask)?;
+    // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
+    let info = Info::from_word(slot.info.load(Ordering::Acquire));
+    if info.ends_run(completion.token, ahead) {
+        let cookie = slot.cookie.load(Ordering::Relaxed);
+        // A token completes once. Those before it, suppressed, match no completion but by their count.
+        slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
+        // ORDER: the slot has been read, and wiped, before it is given back.
+        line.consumed.store(last.wrapping_add(1), Ordering::Release);
+        let status = DtoStatus::from_status(completion.status);
+        return Some(finish(shared, index, ep, cookie, info, status));
+    }
     // Not a search: each request is passed once, by the completion that says it is done.
     let mut ahead = 0;
     let (seq, info, cookie) = loop {

@@ -244,7 +244,7 @@ impl<P: Provider> Ia<'_, P> {
             Ok(EpState::ActiveConnectionPending) => true,
             Ok(EpState::CompletionPending) => self
                 .ep(ep)
-                .is_ok_and(|control| matches!(control.phase, Phase::Accepting(_))),
+                .is_ok_and(|control| matches!(control.phase, Phase::Accepting { .. })),
             Ok(EpState::DisconnectPending) => {
                 self.drain_step(now, ep);
                 self.state_of(ep).ok() == Some(EpState::DisconnectPending)

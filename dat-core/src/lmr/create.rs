@@ -1,14 +1,12 @@
 //! dat_lmr_create(3).
 
-use core::sync::atomic::Ordering;
-
 use super::{LmrControl, LmrParam};
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::MemPriv;
 use crate::handle::{Handle, Lmr, Pz};
 use crate::provider::{Provider, Region};
-use crate::shared::lmr::CONTEXT_BITS;
+use crate::shared::lmr::{self, CONTEXT_BITS};
 
 /// The `lmr_context` of a handle: slot above, generation below, which is never 0.
 pub(super) fn context(handle: Handle) -> u32 {
@@ -66,19 +64,12 @@ impl<P: Provider> Ia<'_, P> {
             privileges,
             context,
         };
-        let lmr = self.lmrs.insert(control).map(Lmr).ok_or(full)?;
+        let made = self.lmrs.insert(control).map(Lmr).ok_or(full)?;
         if let Some(shared) = self.shared.lmrs.get(handle.index as usize) {
-            shared.lkey.store(mr.lkey, Ordering::Relaxed);
-            shared.start.store(region.addr, Ordering::Relaxed);
-            shared.len.store(region.len, Ordering::Relaxed);
-            shared
-                .rights
-                .store(pz.0.index << 8 | privileges.bits(), Ordering::Relaxed);
-            shared.bound.store(0, Ordering::Relaxed);
-            // ORDER: everything a post looks at precedes the context by which it finds it.
-            shared.context.store(context, Ordering::Release);
+            let zone = lmr::zone(pz.0.index);
+            shared.occupy(context, zone, privileges, region, mr.lkey);
         }
         self.hold(Some(pz));
-        self.lmr_query(lmr)
+        self.lmr_query(made)
     }
 }

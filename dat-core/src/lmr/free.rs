@@ -6,7 +6,6 @@ use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Lmr;
 use crate::provider::Provider;
-use crate::shared::lmr::NO_CONTEXT;
 
 impl<P: Provider> Ia<'_, P> {
     /// Ends a registration; when it returns, the device no longer touches the memory. A DTO that still names it fails.
@@ -15,7 +14,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_lmr_free")]
     pub fn lmr_free(&mut self, lmr: Lmr) -> Result<(), Error> {
         let control = self.lmr(lmr)?;
-        let (mr, pz, context) = (control.mr, control.pz, control.context);
+        let (mr, pz) = (control.mr, control.pz);
         let Some(shared) = self.shared.lmrs.get(lmr.0.index as usize) else {
             return Ok(());
         };
@@ -25,9 +24,9 @@ impl<P: Provider> Ia<'_, P> {
                 DatSubtype::InvalidStateLmrInUse,
             ));
         }
-        shared.context.store(NO_CONTEXT, Ordering::SeqCst);
+        let identity = shared.vacate();
         if let Err(fault) = self.provider.mr_destroy(mr) {
-            shared.context.store(context, Ordering::SeqCst);
+            shared.restore(identity);
             return Err(fault.into());
         }
         self.lmrs.remove(lmr.0);

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::general::{FULL, PARAMETER, admit};
-use super::{Poster, kick};
+use super::{Poster, is_barred, kick};
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::EpOp;
 use crate::flags::{CompletionFlags, MemPriv};
@@ -17,17 +17,17 @@ use crate::triplet::LmrTriplet;
 
 /// What a bind is of.
 #[derive(Clone, Copy)]
-pub(crate) struct Binding<'a> {
+pub(crate) struct Binding {
     pub(crate) rmr: Rmr,
     /// Length 0 unbinds.
-    pub(crate) range: &'a LmrTriplet,
+    pub(crate) range: LmrTriplet,
     pub(crate) privileges: MemPriv,
 }
 
-impl Binding<'_> {
+impl Binding {
     /// What the LMR must grant: the local right that goes with each remote one.
     #[inline(always)]
-    fn need(&self) -> MemPriv {
+    fn need(self) -> MemPriv {
         const {
             assert!(MemPriv::REMOTE_READ.bits() >> 1 == MemPriv::LOCAL_READ.bits());
             assert!(MemPriv::REMOTE_WRITE.bits() >> 1 == MemPriv::LOCAL_WRITE.bits());
@@ -37,7 +37,7 @@ impl Binding<'_> {
 
     /// The RMR's part, if it lives.
     #[inline(always)]
-    fn window<'s>(&self, shared: &Shared<'s>) -> Option<&'s RmrShared> {
+    fn window<'s>(self, shared: &Shared<'s>) -> Option<&'s RmrShared> {
         let window = shared.rmrs.get(self.rmr.0.index as usize)?;
         let lives = window.live.load(Ordering::Acquire) == RMR_LIVE
             && window.generation.load(Ordering::Relaxed) == self.rmr.0.generation;
@@ -52,15 +52,18 @@ impl<P: Provider> Poster<P> {
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        binding: &Binding<'_>,
+        binding: Binding,
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
-        if let Some((window, region, lkey)) = self.straight_bind(shared, near, binding, flags) {
+        if binding.range.len != 0
+            && let Some(sequence) = self.admits(near.ep, flags)
+            && let Some((window, region, lkey)) = self.straight_bind(shared, near, binding)
+        {
             let keys = self.keys(window);
-            let suppressed = flags.contains(CompletionFlags::SUPPRESS);
-            let post_flags = self.post_flags(flags).difference(PostFlags::SOLICITED);
-            if self.publish(near, cookie, Op::Bind, binding.rmr.0.index, suppressed) {
+            let (info, post_flags) = self.how(Op::Bind, binding.rmr.0.index, flags, false);
+            let post_flags = post_flags.difference(PostFlags::SOLICITED);
+            if self.publish(near.ep, near.requests, sequence, cookie, info) {
                 window.binds.fetch_add(1, Ordering::Relaxed);
                 self.bind(
                     shared,
@@ -74,27 +77,29 @@ impl<P: Provider> Poster<P> {
                 return Ok(keys.1);
             }
         }
-        self.general_bind(shared, near, binding, cookie, flags)
+        // In pieces, which registers hold: a whole would make a place in memory of it for everyone above.
+        let Binding {
+            rmr,
+            range,
+            privileges,
+        } = binding;
+        self.general_bind(shared, near, rmr, range, privileges, cookie, flags)
     }
 
-    /// The entry guard of a bind that opens a range; `None` sends the post the general way.
+    /// The RMR of a bind that opens a range, its LMR and the lkey of that; `None` sends the post the general way.
     #[inline(always)]
     fn straight_bind<'s>(
-        &mut self,
+        &self,
         shared: &Shared<'s>,
         near: &Near<'s>,
-        binding: &Binding<'_>,
-        flags: CompletionFlags,
+        binding: Binding,
     ) -> Option<(&'s RmrShared, &'s LmrShared, u32)> {
-        if !self.admits(near, flags) || binding.range.len == 0 {
-            return None;
-        }
         let window = binding.window(shared)?;
         if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.limits.zone {
             return None;
         }
         let region = lmr::find(near.lmrs, binding.range.context)?;
-        let lkey = region.lkey_for(binding.range, self.limits.zone, binding.need())?;
+        let lkey = region.lkey_for(&binding.range, self.limits.zone, binding.need())?;
         Some((window, region, lkey))
     }
 
@@ -111,7 +116,7 @@ impl<P: Provider> Poster<P> {
         &mut self,
         shared: &Shared<'_>,
         window: &RmrShared,
-        binding: &Binding<'_>,
+        binding: Binding,
         region: Option<(&LmrShared, u32)>,
         (old_rkey, new_rkey): (u32, u32),
         flags: PostFlags,
@@ -149,19 +154,26 @@ impl<P: Provider> Poster<P> {
     /// Posts any bind, or says why not.
     #[cold]
     #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "a binding, in pieces")]
     fn general_bind(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        binding: &Binding<'_>,
+        rmr: Rmr,
+        range: LmrTriplet,
+        privileges: MemPriv,
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
-        let range = binding.range;
+        let binding = Binding {
+            rmr,
+            range,
+            privileges,
+        };
         let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
         let window = binding.window(shared).ok_or(stale)?;
         let (ep, state) = (near.ep, admit(near.ep, EpOp::PostRequest)?);
-        if flags.bits() & !u32::from(self.limits.legal_request) != 0 {
+        if is_barred(flags, self.limits.barred_request) {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
         }
         if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.limits.zone {
@@ -178,8 +190,8 @@ impl<P: Provider> Poster<P> {
             };
             let privilege = DatReturn::new(DatType::PrivilegesViolation, missing);
             let region = lmr::find(shared.lmrs, range.context).ok_or(privilege)?;
-            let Some(lkey) = region.lkey_for(range, self.limits.zone, need) else {
-                return Err(match region.refusal(range, self.limits.zone, need) {
+            let Some(lkey) = region.lkey_for(&range, self.limits.zone, need) else {
+                return Err(match region.refusal(&range, self.limits.zone, need) {
                     Refusal::Context | Refusal::Privilege => privilege,
                     Refusal::Zone => DatReturn::of(DatType::ProtectionViolation),
                     Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
@@ -189,9 +201,10 @@ impl<P: Provider> Poster<P> {
         };
         self.credit(ep)?;
         let keys = self.keys(window);
-        let suppressed = flags.contains(CompletionFlags::SUPPRESS);
-        let post_flags = self.post_flags(flags).difference(PostFlags::SOLICITED);
-        if !self.publish(near, cookie, Op::Bind, binding.rmr.0.index, suppressed) {
+        let sequence = ep.poster.requests.load(Ordering::Relaxed);
+        let (info, post_flags) = self.how(Op::Bind, binding.rmr.0.index, flags, false);
+        let post_flags = post_flags.difference(PostFlags::SOLICITED);
+        if !self.publish(near.ep, near.requests, sequence, cookie, info) {
             return Err(FULL);
         }
         window.binds.fetch_add(1, Ordering::Relaxed);

@@ -1,13 +1,15 @@
 //! The way of a post that is not straight: several segments or none, a refusal, a full queue, a closed Endpoint.
 
+use core::sync::atomic::Ordering;
+
 use heapless::Vec;
 
-use super::{MAX_SEGMENTS, Poster, kick};
+use super::{MAX_SEGMENTS, Poster, is_barred, kick};
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::{EpOp, EpState, Outcome, outcome};
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::provider::{Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue};
-use crate::shared::ep::{EpShared, Op, RECV_OPEN, REQUEST_OPEN};
+use crate::shared::ep::{EpShared, Info, Op, RECV_OPEN, REQUEST_OPEN, Run};
 use crate::shared::lmr::{self, Refusal};
 use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
@@ -22,6 +24,16 @@ pub(super) enum Work<'a> {
 }
 
 impl Work<'_> {
+    /// Whether one segment of `len` bytes goes to, or is filled from, the far end as it is.
+    #[inline(always)]
+    pub(super) const fn fits(self, len: u32) -> bool {
+        match self {
+            Self::Write(remote) => remote.len >= len,
+            Self::Read(remote) => remote.len == len,
+            Self::Send | Self::Recv => true,
+        }
+    }
+
     /// What the local memory must grant, and the subtypes of its two refusals.
     const fn rights(self) -> (MemPriv, DatSubtype, DatSubtype) {
         match self {
@@ -69,14 +81,14 @@ impl<P: Provider> Poster<P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let limits = self.limits;
-        let (direction, op, most, max_len, legal, flags_arg) = match work {
+        let limits = &self.limits;
+        let (direction, op, most, max_len, barred, flags_arg) = match work {
             Work::Send => (
                 EpOp::PostRequest,
                 Op::Send,
                 limits.request_segments,
                 limits.max_message,
-                limits.legal_request,
+                limits.barred_request,
                 DatSubtype::InvalidArg5,
             ),
             Work::Write(_) => (
@@ -84,7 +96,7 @@ impl<P: Provider> Poster<P> {
                 Op::RdmaWrite,
                 limits.write_segments,
                 limits.max_rdma,
-                limits.legal_request,
+                limits.barred_request,
                 DatSubtype::InvalidArg6,
             ),
             Work::Read(_) => (
@@ -92,7 +104,7 @@ impl<P: Provider> Poster<P> {
                 Op::RdmaRead,
                 limits.read_segments,
                 limits.max_rdma,
-                limits.legal_request,
+                limits.barred_request,
                 DatSubtype::InvalidArg6,
             ),
             Work::Recv => (
@@ -100,18 +112,19 @@ impl<P: Provider> Poster<P> {
                 Op::Send,
                 limits.recv_segments,
                 limits.max_message,
-                limits.legal_recv,
+                limits.barred_recv,
                 DatSubtype::InvalidArg5,
             ),
         };
         let (ep, state) = (near.ep, admit(near.ep, direction)?);
-        if flags.bits() & !u32::from(legal) != 0 {
+        if is_barred(flags, barred) {
             return Err(DatReturn::new(PARAMETER, flags_arg));
         }
         if segments.len() > usize::from(most) {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
         }
-        let (mut list, total) = self.check(shared, work, segments)?;
+        let mut list = Segments::new();
+        let total = self.check(shared, work, segments, &mut list)?;
         if total > u64::from(max_len) {
             return Err(LENGTH);
         }
@@ -129,22 +142,13 @@ impl<P: Provider> Poster<P> {
             return self.receive(shared, near, state, &list, cookie);
         }
         self.credit(ep)?;
-        let suppressed = flags.contains(CompletionFlags::SUPPRESS);
-        let post_flags = self.post_flags(flags);
-        if !self.publish(near, cookie, op, len, suppressed) {
+        let sequence = ep.poster.requests.load(Ordering::Relaxed);
+        let quiet = flags.contains(CompletionFlags::SUPPRESS) && self.is_quiet(sequence, op);
+        let (info, post_flags) = self.how(op, len, flags, quiet);
+        if !self.publish(near.ep, near.requests, sequence, cookie, info) {
             return Err(FULL);
         }
-        if state.is_disconnected() {
-            kick(shared, u32::from(self.ep), ep, Direction::Send);
-            return Ok(());
-        }
-        let quiet = post_flags.difference(PostFlags::SOLICITED);
-        match work {
-            Work::Send | Work::Recv => self.sq.send(&list, post_flags),
-            Work::Write(remote) => self.sq.rdma_write(&list, far(remote), quiet),
-            Work::Read(remote) => self.sq.rdma_read(&list, far(remote), quiet),
-        };
-        self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+        self.hand_over_late(shared, near, work, &list, post_flags);
         Ok(())
     }
 
@@ -181,9 +185,9 @@ impl<P: Provider> Poster<P> {
         shared: &Shared<'_>,
         work: Work<'_>,
         segments: &[LmrTriplet],
-    ) -> Result<(Segments, u64), DatReturn> {
+        list: &mut Segments,
+    ) -> Result<u64, DatReturn> {
         let (need, privilege, zone) = work.rights();
-        let mut list = Segments::new();
         let mut total = 0_u64;
         for triplet in segments.iter().filter(|triplet| triplet.len != 0) {
             let unknown = DatReturn::new(DatType::PrivilegesViolation, privilege);
@@ -205,19 +209,21 @@ impl<P: Provider> Poster<P> {
                 return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
             }
         }
-        Ok((list, total))
+        Ok(total)
     }
 
     /// Posts dat-core's own last request of a graceful disconnect, if the newest request would complete in silence.
     /// Either way the doorbell is rung for what was deferred.
     pub(crate) fn drain(&mut self, shared: &Shared<'_>, near: &Near<'_>) {
         // A suppressed request in the last slot is signalled, so there is room whenever there is need.
-        if self.quiet == 0 || self.credit(near.ep).is_err() {
+        if self.quiet == Run::default() || self.credit(near.ep).is_err() {
             self.sq.ring();
             return;
         }
-        self.quiet = 0;
-        if !self.publish(near, 0, Op::Drain, 0, true) {
+        let info = Info::new(Op::Drain, 0, true, self.sq.next_token());
+        let info = self.end_run(info);
+        let sequence = near.ep.poster.requests.load(Ordering::Relaxed);
+        if !self.publish(near.ep, near.requests, sequence, 0, info) {
             return;
         }
         // A write of no bytes looks at no key, and ends after everything before it.
@@ -233,13 +239,6 @@ pub(super) fn admit(ep: &EpShared, op: EpOp) -> Result<EpState, DatReturn> {
     match outcome(state, op) {
         Outcome::Refuse(ret) => Err(ret),
         Outcome::Stay | Outcome::Ignore | Outcome::Gone | Outcome::Go { .. } => Ok(state),
-    }
-}
-
-const fn far(remote: &RmrTriplet) -> Remote {
-    Remote {
-        addr: remote.addr,
-        rkey: remote.context,
     }
 }
 

@@ -24,14 +24,17 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 
 use crate::dat_return::DatReturn;
+use crate::ep::table::EpState;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
-use crate::provider::{Direction, PostFlags, Provider, Segment, SendQueue};
-use crate::random::Random;
-use crate::shared::ep::{EpShared, Info, Op, REQUEST_OPEN};
+use crate::provider::{Direction, PostFlags, Provider, Remote, Segment, SendQueue};
+use crate::random::{Bytes, Random};
+use crate::shared::ep::{EpShared, Info, Op, REQUEST_OPEN, RequestSlot, Run};
 use crate::shared::lmr;
 use crate::shared::{Near, Shared};
-use crate::triplet::LmrTriplet;
+use crate::triplet::{LmrTriplet, RmrTriplet};
+
+use general::Work;
 
 /// Most segments of one DTO.
 pub const MAX_SEGMENTS: usize = 16;
@@ -49,12 +52,14 @@ pub(crate) struct Limits {
     pub(crate) write_segments: u8,
     pub(crate) max_message: u32,
     pub(crate) max_rdma: u32,
+    /// Most suppressed requests in a row.
+    pub(crate) quiet: Run,
     /// The Protection Zone, as LMRs carry it.
     pub(crate) zone: u32,
-    /// Flags that a request may carry.
-    pub(crate) legal_request: u16,
-    /// Flags that a receive may carry.
-    pub(crate) legal_recv: u16,
+    /// Flags that a request may not carry.
+    pub(crate) barred_request: u16,
+    /// Flags that a receive may not carry.
+    pub(crate) barred_recv: u16,
 }
 
 /// The posting ends of one queue pair and their counters.
@@ -63,23 +68,20 @@ pub(crate) struct Poster<P: Provider> {
     pub(crate) rq: P::Rq,
     /// Slot of the Endpoint.
     ep: u16,
-    /// Suppressed requests since the last that the device completes.
-    quiet: u16,
-    /// Requests posted.
-    requests: u32,
+    /// Suppressed requests since the last that the device completes; all of them DTOs, as it completes every bind.
+    quiet: Run,
     /// At this count the queue may be full: what was consumed when last looked at, plus the depth.
     request_limit: u32,
     receives: u32,
     recv_limit: u32,
     limits: Limits,
-    random: Random,
+    random: Bytes,
 }
 
 impl<P: Provider> fmt::Debug for Poster<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Poster")
             .field("ep", &self.ep)
-            .field("requests", &self.requests)
             .field("receives", &self.receives)
             .finish_non_exhaustive()
     }
@@ -91,13 +93,12 @@ impl<P: Provider> Poster<P> {
             sq,
             rq,
             ep,
-            requests: 0,
             request_limit: 0,
             receives: 0,
             recv_limit: 0,
-            quiet: 0,
+            quiet: Run::default(),
             limits,
-            random,
+            random: Bytes::new(random),
         };
         poster.rewind();
         poster
@@ -105,36 +106,91 @@ impl<P: Provider> Poster<P> {
 
     /// Starts over, with the queue pair.
     pub(crate) fn rewind(&mut self) {
-        self.requests = 0;
         self.receives = 0;
-        self.quiet = 0;
+        self.quiet = Run::default();
         self.request_limit = u32::from(self.limits.requests);
         self.recv_limit = u32::from(self.limits.receives);
     }
 
-    /// The entry guard of a request and its one segment; `None` sends the post the general way.
+    /// Posts a request: the straight way if that serves, else the general one.
     #[inline(always)]
-    fn straight(
+    fn request(
         &mut self,
+        shared: &Shared<'_>,
         near: &Near<'_>,
+        work: Work<'_>,
         segments: &[LmrTriplet],
+        cookie: u64,
         flags: CompletionFlags,
-        most: u32,
-        need: MemPriv,
-    ) -> Option<Segment> {
-        let [triplet] = segments else { return None };
-        if !self.admits(near, flags) {
-            return None;
+    ) -> Result<(), DatReturn> {
+        let (op, need) = match work {
+            Work::Send | Work::Recv => (Op::Send, MemPriv::LOCAL_READ),
+            Work::Write(_) => (Op::RdmaWrite, MemPriv::LOCAL_READ),
+            Work::Read(_) => (Op::RdmaRead, MemPriv::LOCAL_WRITE),
+        };
+        let ep = near.ep;
+        if let [triplet] = segments
+            && let Some(sequence) = self.admits(ep, flags)
+            && let Some(segment) = self.segment(near, triplet, op, need)
+            && work.fits(segment.len)
+            && let quiet = flags.contains(CompletionFlags::SUPPRESS)
+            && (!quiet || self.is_quiet(sequence, op))
+        {
+            let (info, post_flags) = self.how(op, segment.len, flags, quiet);
+            if self.publish(ep, near.requests, sequence, cookie, info) {
+                if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0 {
+                    self.hand_over(work, &[segment], post_flags);
+                } else {
+                    self.hand_over_late(shared, near, work, &[segment], post_flags);
+                }
+                return Ok(());
+            }
         }
-        self.segment(near, triplet, most, need)
+        self.general(shared, near, work, segments, cookie, flags)
     }
 
-    /// Whether the Endpoint is open for requests, the flags are legal, and a slot is free.
+    /// Gives a published request to the device.
     #[inline(always)]
-    fn admits(&mut self, near: &Near<'_>, flags: CompletionFlags) -> bool {
-        near.ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0
-            && flags.bits() & !u32::from(self.limits.legal_request) == 0
-            && (self.requests != self.request_limit || self.refill(near.ep))
+    fn hand_over(&mut self, work: Work<'_>, segments: &[Segment], flags: PostFlags) {
+        let quiet = flags.difference(PostFlags::SOLICITED);
+        match work {
+            Work::Send | Work::Recv => self.sq.send(segments, flags),
+            Work::Write(remote) => self.sq.rdma_write(segments, far(remote), quiet),
+            Work::Read(remote) => self.sq.rdma_read(segments, far(remote), quiet),
+        };
+    }
+
+    /// The Endpoint may have left CONNECTED before the request was published, so that whoever closed it missed the request: it
+    /// is flushed if the device gets nothing more.
+    #[cold]
+    #[inline(never)]
+    fn hand_over_late(
+        &mut self,
+        shared: &Shared<'_>,
+        near: &Near<'_>,
+        work: Work<'_>,
+        segments: &[Segment],
+        flags: PostFlags,
+    ) {
+        if EpState::of(near.ep).is_disconnected() {
+            kick(shared, u32::from(self.ep), near.ep, Direction::Send);
+        } else {
+            self.hand_over(work, segments, flags);
+        }
+    }
+
+    /// Whether the Endpoint is open for requests, the flags are legal, and a slot is known to be free: then the sequence of the
+    /// request.
+    #[inline(always)]
+    fn admits(&self, ep: &EpShared, flags: CompletionFlags) -> Option<u32> {
+        if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0
+            || is_barred(flags, self.limits.barred_request)
+        {
+            return None;
+        }
+        // To look again at what has been consumed is left to the general way, once in as many posts as there are slots.
+        let sequence = ep.poster.requests.load(Ordering::Relaxed);
+        (sequence != self.request_limit).then_some(sequence)
     }
 
     /// Whether looking again at what has been consumed shows a free request slot.
@@ -142,23 +198,28 @@ impl<P: Provider> Poster<P> {
     fn refill(&mut self, ep: &EpShared) -> bool {
         let consumed = ep.request.consumed.load(Ordering::Acquire);
         self.request_limit = consumed.wrapping_add(u32::from(self.limits.requests));
-        self.requests != self.request_limit
+        ep.poster.requests.load(Ordering::Relaxed) != self.request_limit
     }
 
-    /// A segment of 1 to `most` bytes against its LMR.
+    /// A segment of one byte to as many as that kind may have, against its LMR.
     #[inline(always)]
     fn segment(
         &self,
         near: &Near<'_>,
         triplet: &LmrTriplet,
-        most: u32,
+        op: Op,
         need: MemPriv,
     ) -> Option<Segment> {
+        let triplet = *triplet;
+        let most = match op {
+            Op::Send => self.limits.max_message,
+            Op::RdmaWrite | Op::RdmaRead | Op::Bind | Op::Drain => self.limits.max_rdma,
+        };
         if triplet.len.wrapping_sub(1) >= most {
             return None;
         }
         let lmr = lmr::find(near.lmrs, triplet.context)?;
-        let lkey = lmr.lkey_for(triplet, self.limits.zone, need)?;
+        let lkey = lmr.lkey_for(&triplet, self.limits.zone, need)?;
         Some(Segment {
             addr: triplet.addr,
             len: triplet.len,
@@ -166,50 +227,57 @@ impl<P: Provider> Poster<P> {
         })
     }
 
-    /// The provider's flags. A suppressed request is signalled nevertheless when it takes the last slot, or after half a
-    /// queue of suppressed ones: their slots come back only with a completion.
+    /// Whether a suppressed request may go without a completion: not when it takes the last slot or ends a long row of
+    /// suppressed ones, as their slots come back only with a completion. Neither may a bind: what becomes of its RMR is learnt
+    /// from its completion.
     #[inline(always)]
-    fn post_flags(&mut self, flags: CompletionFlags) -> PostFlags {
+    fn is_quiet(&self, sequence: u32, op: Op) -> bool {
+        !matches!(op, Op::Bind)
+            && self.quiet != self.limits.quiet
+            && sequence.wrapping_add(1) != self.request_limit
+    }
+
+    /// What the slot of a request says, and the provider's flags.
+    #[inline(always)]
+    fn how(&mut self, op: Op, len: u32, flags: CompletionFlags, quiet: bool) -> (Info, PostFlags) {
         let bits = flags.bits();
-        let mut quiet = bits & 1;
-        if quiet != 0 {
-            self.quiet += 1;
-            let last = self.requests.wrapping_add(1) == self.request_limit;
-            if last || self.quiet > self.limits.requests / 2 {
-                quiet = 0;
-                self.quiet = 0;
-            }
+        let suppressed = flags.contains(CompletionFlags::SUPPRESS);
+        let mut info = Info::new(op, len, suppressed, self.sq.next_token());
+        if quiet {
+            self.quiet = self.quiet.more();
         } else {
-            self.quiet = 0;
+            info = self.end_run(info);
         }
-        let word = (quiet ^ 1) | bits & 2 | bits >> 1 & 4 | bits >> 5 & 8;
-        PostFlags::from_bits_truncate(word.to_le_bytes()[0])
+        let word = u32::from(!quiet) | bits & 2 | bits >> 1 & 4 | bits >> 5 & 8;
+        (info, PostFlags::from_bits_truncate(word.to_le_bytes()[0]))
+    }
+
+    /// The next request is signalled: with it those suppressed before it will complete.
+    #[inline(always)]
+    fn end_run(&mut self, info: Info) -> Info {
+        info.behind(core::mem::take(&mut self.quiet))
     }
 
     /// Publishes the request that is about to be posted. False if there is no slot for it, which cannot be.
     #[inline(always)]
     fn publish(
-        &mut self,
-        near: &Near<'_>,
+        &self,
+        ep: &EpShared,
+        slots: &[RequestSlot],
+        sequence: u32,
         cookie: u64,
-        op: Op,
-        len: u32,
-        suppressed: bool,
+        info: Info,
     ) -> bool {
-        let index = self.requests & u32::from(self.limits.request_mask);
-        let Some(slot) = near.requests.get(index as usize) else {
+        let index = sequence & u32::from(self.limits.request_mask);
+        let Some(slot) = slots.get(index as usize) else {
             return false;
         };
-        let info = Info::new(op, len, suppressed, self.sq.next_token());
         slot.cookie.store(cookie, Ordering::Relaxed);
         // ORDER: the cookie precedes the token that a reaper on another thread compares.
         slot.info.store(info.word(), Ordering::Release);
-        self.requests = self.requests.wrapping_add(1);
+        let posted = sequence.wrapping_add(1);
         // ORDER: the slot precedes the count that makes it outstanding, for a reaper that flushes.
-        near.ep
-            .poster
-            .requests
-            .store(self.requests, Ordering::Release);
+        ep.poster.requests.store(posted, Ordering::Release);
         true
     }
 
@@ -225,7 +293,7 @@ impl<P: Provider> Poster<P> {
     #[cold]
     #[inline(never)]
     fn closed_meanwhile(&self, shared: &Shared<'_>, ep: &EpShared, direction: Direction) {
-        if crate::ep::table::EpState::of(ep).is_disconnected() {
+        if EpState::of(ep).is_disconnected() {
             kick(shared, u32::from(self.ep), ep, direction);
         }
     }
@@ -236,6 +304,19 @@ impl<P: Provider> Poster<P> {
         if near.ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0 {
             self.sq.ring();
         }
+    }
+}
+
+/// Whether there is a flag among them that may not be; those beyond 16 bits are nobody's.
+#[inline(always)]
+fn is_barred(flags: CompletionFlags, barred: u16) -> bool {
+    flags.bits() & (!0xffff | u32::from(barred)) != 0
+}
+
+const fn far(remote: &RmrTriplet) -> Remote {
+    Remote {
+        addr: remote.addr,
+        rkey: remote.context,
     }
 }
 

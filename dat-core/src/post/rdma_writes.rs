@@ -2,14 +2,15 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{EpPoster, Poster};
+use super::general::Work;
+use super::{EpPoster, Poster, far};
 use crate::Ia;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
-use crate::provider::{Direction, PostFlags, Provider, Remote, Segment, SendQueue};
-use crate::shared::ep::{Info, Op, REQUEST_OPEN};
-use crate::shared::lmr::{self, LmrShared};
+use crate::provider::{Direction, PostFlags, Provider, Segment, SendQueue};
+use crate::shared::ep::{Info, Op, REQUEST_OPEN, Run};
+use crate::shared::lmr;
 use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
@@ -55,7 +56,7 @@ impl<P: Provider> Poster<P> {
         result
     }
 
-    /// Posts as much of the list as goes the straight way, with the entry guard once for all; how much that was.
+    /// Posts as much of the list as goes the straight way, run by run; how much that was.
     #[inline(always)]
     fn straight_writes(
         &mut self,
@@ -64,72 +65,89 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> usize {
         // Which of several suppressed requests is signalled after all is decided one by one.
-        if flags.contains(CompletionFlags::SUPPRESS) || !self.admits(near, flags) {
+        if flags.contains(CompletionFlags::SUPPRESS) {
             return 0;
         }
-        let mut room = self.request_limit.wrapping_sub(self.requests) as usize;
-        if room < list.len() {
+        let posted = near.ep.poster.requests.load(Ordering::Relaxed);
+        if (self.request_limit.wrapping_sub(posted) as usize) < list.len() {
             let _ = self.refill(near.ep);
-            room = self.request_limit.wrapping_sub(self.requests) as usize;
         }
-        let (most, zone) = (self.limits.max_rdma, self.limits.zone);
-        let post_flags = self
-            .post_flags(flags)
-            .difference(PostFlags::SOLICITED)
-            .union(PostFlags::DEFER);
-        let (first, mut posted) = (self.requests, 0);
-        // The LMR of the write before: most often it is that of the next as well.
-        let mut known: Option<(u32, &LmrShared)> = None;
-        for write in list.iter().take(room) {
+        let mut left = list;
+        while let Some(count) = self.straight_run(near, left, flags)
+            && let Some(rest) = left.get(count..)
+        {
+            left = rest;
+        }
+        list.len() - left.len()
+    }
+
+    /// Posts the writes at the front of the list that are of one LMR, take slots in a row and go the straight way. The
+    /// entry guard is passed once for all, and first all are published, then all built: each half fits into registers.
+    #[inline(always)]
+    fn straight_run(
+        &mut self,
+        near: &Near<'_>,
+        list: &[RdmaWrite],
+        flags: CompletionFlags,
+    ) -> Option<usize> {
+        let context = list.first()?.local.context;
+        let first = self.admits(near.ep, flags)?;
+        let lmr = lmr::find(near.lmrs, context)?;
+        let range = lmr.range(context, self.limits.zone, MemPriv::LOCAL_READ)?;
+        let mask = u32::from(self.limits.request_mask);
+        let at = (first & mask) as usize;
+        let room = self.request_limit.wrapping_sub(first) as usize;
+        let slots = near.requests.get(at..(at + room).min(mask as usize + 1))?;
+        let most = self.limits.max_rdma;
+        let run = core::mem::take(&mut self.quiet);
+        let (mut info, post_flags) = self.how(Op::RdmaWrite, 0, flags, false);
+        let mut count = 0;
+        for (slot, write) in slots.iter().zip(list) {
             let RdmaWrite {
                 cookie,
                 local,
                 remote,
             } = *write;
-            if local.len.wrapping_sub(1) >= most || remote.len < local.len {
+            if local.len.wrapping_sub(1) >= most
+                || remote.len < local.len
+                || local.context != context
+                || range.lkey_for(&local).is_none()
+            {
                 break;
             }
-            let lmr = match known {
-                Some((context, lmr)) if context == local.context && lmr.is(context) => lmr,
-                Some(_) | None => match lmr::find(near.lmrs, local.context) {
-                    Some(lmr) if lmr.is(local.context) && lmr.grants(zone, MemPriv::LOCAL_READ) => {
-                        lmr
-                    }
-                    Some(_) | None => break,
-                },
-            };
-            known = Some((local.context, lmr));
-            let Some(lkey) = lmr.lkey_within(&local) else {
-                break;
-            };
-            let segment = Segment {
-                addr: local.addr,
-                len: local.len,
-                lkey,
-            };
-            let place = first.wrapping_add(posted) & u32::from(self.limits.request_mask);
-            let Some(slot) = near.requests.get(place as usize) else {
-                break;
-            };
-            let info = Info::new(Op::RdmaWrite, segment.len, false, self.sq.next_token());
             slot.cookie.store(cookie, Ordering::Relaxed);
-            // ORDER: the cookie precedes the token that a reaper on another thread compares.
-            slot.info.store(info.word(), Ordering::Release);
-            let far = Remote {
-                addr: remote.addr,
-                rkey: remote.context,
-            };
-            self.sq.rdma_write(&[segment], far, post_flags);
-            posted += 1;
+            slot.info
+                .store(info.of(local.len).word(), Ordering::Relaxed);
+            info = info.next();
+            count += 1;
         }
-        self.requests = first.wrapping_add(posted);
-        // ORDER: the slots precede the count that makes them outstanding, for a reaper that flushes. The count may follow
-        // the WQEs: none of them starts before the doorbell.
+        if count == 0 {
+            self.quiet = run;
+            return None;
+        }
+        if run != Run::default()
+            && let [slot, ..] = slots
+        {
+            let info = Info::from_word(slot.info.load(Ordering::Relaxed));
+            slot.info.store(info.behind(run).word(), Ordering::Relaxed);
+        }
+        // ORDER: the slots precede the count that makes them outstanding, for a reaper that flushes, and the doorbell, without
+        // which none of the WQEs starts, for one that compares tokens. So one release serves them all.
         near.ep
             .poster
             .requests
-            .store(self.requests, Ordering::Release);
-        posted as usize
+            .store(first.wrapping_add(count), Ordering::Release);
+        let writes = list.get(..count as usize)?.iter().map(|write| {
+            let segment = Segment {
+                addr: write.local.addr,
+                len: write.local.len,
+                lkey: range.lkey,
+            };
+            (segment, far(&write.remote))
+        });
+        self.sq
+            .rdma_writes(writes, post_flags.difference(PostFlags::SOLICITED));
+        Some(count as usize)
     }
 
     /// Posts the list from `next` on, one by one.
@@ -145,8 +163,8 @@ impl<P: Provider> Poster<P> {
     ) -> Result<(), Refused> {
         let flags = flags.union(CompletionFlags::DEFER);
         for (posted, write) in list.iter().enumerate().skip(next) {
-            let (local, remote) = (&[write.local], &write.remote);
-            self.post_rdma_write(shared, near, local, write.cookie, remote, flags)
+            let (local, work) = (&[write.local], Work::Write(&write.remote));
+            self.request(shared, near, work, local, write.cookie, flags)
                 .map_err(|ret| Refused { posted, ret })?;
         }
         Ok(())

@@ -3,13 +3,13 @@
 use core::sync::atomic::Ordering;
 
 use super::general::Work;
-use super::{EpPoster, Poster};
+use super::{EpPoster, Poster, is_barred};
 use crate::Ia;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
 use crate::provider::{Direction, Provider, RecvQueue, Segment};
-use crate::shared::ep::{EpShared, RECV_OPEN};
+use crate::shared::ep::{EpShared, Op, RECV_OPEN};
 use crate::shared::{Near, Shared};
 use crate::triplet::LmrTriplet;
 
@@ -41,12 +41,12 @@ impl<P: Provider> Poster<P> {
     ) -> Option<Segment> {
         let [triplet] = segments else { return None };
         if near.ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0
-            || flags.bits() & !u32::from(self.limits.legal_recv) != 0
+            || is_barred(flags, self.limits.barred_recv)
             || self.receives == self.recv_limit && !self.refill_recv(near.ep)
         {
             return None;
         }
-        self.segment(near, triplet, self.limits.max_message, MemPriv::LOCAL_WRITE)
+        self.segment(near, triplet, Op::Send, MemPriv::LOCAL_WRITE)
     }
 
     /// Whether looking again at what has been consumed shows a free receive slot.

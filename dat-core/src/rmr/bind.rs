@@ -27,11 +27,11 @@ impl<P: Provider> EpPoster<'_, P> {
     ) -> Result<u32, DatReturn> {
         let binding = Binding {
             rmr,
-            range: lmr,
+            range: *lmr,
             privileges,
         };
         self.poster
-            .rmr_bind(&self.shared, &self.near, &binding, cookie, flags)
+            .rmr_bind(&self.shared, &self.near, binding, cookie, flags)
     }
 }
 
@@ -50,9 +50,9 @@ impl<P: Provider> Ia<'_, P> {
         let (poster, shared, near) = self.posting(ep)?;
         let binding = Binding {
             rmr,
-            range: lmr,
+            range: *lmr,
             privileges,
         };
-        poster.rmr_bind(&shared, &near, &binding, cookie, flags)
+        poster.rmr_bind(&shared, &near, binding, cookie, flags)
     }
 }

@@ -215,6 +215,29 @@ impl RequestSlot {
     }
 }
 
+/// A count of suppressed DTOs in a row, in its place in [`Info`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Run(u64);
+
+impl Run {
+    const SHIFT: u32 = 36;
+    /// As many as there is room for.
+    pub(crate) const MOST: u16 = 0x3ff;
+    const ALL: u64 = (Self::MOST as u64) << Self::SHIFT;
+
+    /// So many; no more than [`Run::MOST`].
+    #[inline]
+    pub(crate) const fn of(count: u16) -> Self {
+        Self(((count & Self::MOST) as u64) << Self::SHIFT)
+    }
+
+    /// One more; fewer than [`Run::MOST`] before.
+    #[inline]
+    pub(crate) const fn more(self) -> Self {
+        Self(self.0.wrapping_add(1 << Self::SHIFT))
+    }
+}
+
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -227,7 +250,8 @@ pub(crate) enum Op {
     Drain,
 }
 
-/// The second word of a [`RequestSlot`]: length (32), op (3), suppressed (1), special (1), taken (1), token (16, at the top).
+/// The second word of a [`RequestSlot`]: length (32), op (3), suppressed (1), suppressed DTOs right before it (10), special (1),
+/// taken (1), token (16, at the top).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Info(u64);
 
@@ -251,12 +275,43 @@ impl Info {
         Self(word)
     }
 
+    /// The same, with so many bytes; it had none.
+    #[inline]
+    pub(crate) const fn of(self, len: u32) -> Self {
+        Self(self.0 | len as u64)
+    }
+
+    /// The same with the next token, that of the request after one of one block.
+    #[inline]
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0.wrapping_add(1 << 48))
+    }
+
+    /// The same, behind the suppressed DTOs counted so far.
+    #[inline]
+    pub(crate) const fn behind(self, run: Run) -> Self {
+        Self(self.0 | run.0)
+    }
+
     pub(crate) const fn word(self) -> u64 {
         self.0
     }
 
     pub(crate) const fn from_word(word: u64) -> Self {
         Self(word)
+    }
+
+    /// How many requests of one block lie between it and the later one of that token, if that one is such a request too.
+    #[inline]
+    pub(crate) const fn distance(self, token: u16) -> u16 {
+        token.wrapping_sub((self.0 >> 48) as u16)
+    }
+
+    /// Whether it is the request of that token, a DTO, and there are just so many suppressed DTOs right before it.
+    #[inline]
+    pub(crate) const fn ends_run(self, token: u16, ahead: u16) -> bool {
+        let dto = !matches!(self.op(), Op::Bind | Op::Drain);
+        dto && self.is(token) && self.0 & Run::ALL == Run::of(ahead).0
     }
 
     /// Whether it is the request of that token.

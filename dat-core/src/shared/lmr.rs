@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::flags::MemPriv;
+use crate::provider::Region;
 use crate::triplet::LmrTriplet;
 
 /// Bits of an `lmr_context` that count the owners of its slot; the rest is the slot.
@@ -15,13 +16,12 @@ pub(crate) const NO_CONTEXT: u32 = u32::MAX;
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub(crate) struct LmrShared {
-    /// `lmr_context` of the LMR that lives here, or [`NO_CONTEXT`].
-    pub(crate) context: AtomicU32,
-    pub(crate) lkey: AtomicU32,
-    pub(crate) start: AtomicU64,
-    pub(crate) len: AtomicU64,
-    /// Slot of the Protection Zone in the upper 24 bits, [`MemPriv`] in the low byte.
-    pub(crate) rights: AtomicU32,
+    /// `lmr_context` of the LMR that lives here, or [`NO_CONTEXT`]; below it the slot of the Protection Zone (24 bits) and
+    /// [`MemPriv`] (8 bits). One word, so that a post asks for all three at once.
+    identity: AtomicU64,
+    start: AtomicU64,
+    len: AtomicU64,
+    lkey: AtomicU32,
     /// RMRs bound to it.
     pub(crate) bound: AtomicU32,
 }
@@ -35,59 +35,102 @@ pub(crate) enum Refusal {
     Range,
 }
 
+/// What an LMR covers.
+#[derive(Clone, Copy)]
+pub(crate) struct Range {
+    start: u64,
+    len: u64,
+    pub(crate) lkey: u32,
+}
+
+impl Range {
+    /// The lkey, if `triplet`, which has a byte or more, lies in it.
+    #[inline(always)]
+    pub(crate) fn lkey_for(self, triplet: &LmrTriplet) -> Option<u32> {
+        // As the range does not wrap, an address below its start becomes an offset of its length or more.
+        let offset = triplet.addr.wrapping_sub(self.start);
+        let last = self.len.checked_sub(triplet.len.into())?;
+        (offset <= last).then_some(self.lkey)
+    }
+}
+
+/// The identity of an LMR: its context, its zone as [`zone`] makes it, its rights.
+const fn identity(context: u32, zone: u32, rights: u32) -> u64 {
+    (context as u64) << 32 | (zone | rights) as u64
+}
+
 impl LmrShared {
     pub(crate) const fn new() -> Self {
         Self {
-            context: AtomicU32::new(NO_CONTEXT),
+            identity: AtomicU64::new(identity(NO_CONTEXT, 0, 0)),
             lkey: AtomicU32::new(0),
             start: AtomicU64::new(0),
             len: AtomicU64::new(0),
-            rights: AtomicU32::new(0),
             bound: AtomicU32::new(0),
         }
     }
 
-    /// The lkey, if `triplet` lies in this LMR, which belongs to `zone` and grants `need`. No branch of it is ever taken
-    /// by a post that is right, so branches cost less than gathering the answers would.
-    #[inline]
+    /// An LMR comes to live here. Its range does not wrap.
+    pub(crate) fn occupy(
+        &self,
+        context: u32,
+        zone: u32,
+        rights: MemPriv,
+        region: Region,
+        lkey: u32,
+    ) {
+        self.lkey.store(lkey, Ordering::Relaxed);
+        self.start.store(region.addr, Ordering::Relaxed);
+        self.len.store(region.len, Ordering::Relaxed);
+        self.bound.store(0, Ordering::Relaxed);
+        // ORDER: everything a post looks at precedes the context by which it finds it.
+        self.identity
+            .store(identity(context, zone, rights.bits()), Ordering::Release);
+    }
+
+    /// The LMR that lives here is found no more. What its identity was, for [`LmrShared::restore`].
+    pub(crate) fn vacate(&self) -> u64 {
+        self.identity
+            .swap(identity(NO_CONTEXT, 0, 0), Ordering::SeqCst)
+    }
+
+    /// Takes [`LmrShared::vacate`] back.
+    pub(crate) fn restore(&self, identity: u64) {
+        self.identity.store(identity, Ordering::SeqCst);
+    }
+
+    /// The lkey, if `triplet`, which has a byte or more, lies in this LMR, which belongs to `zone` and grants `need`. No branch
+    /// of it is ever taken by a post that is right, so branches cost less than gathering the answers would.
+    #[inline(always)]
     pub(crate) fn lkey_for(&self, triplet: &LmrTriplet, zone: u32, need: MemPriv) -> Option<u32> {
-        if !self.is(triplet.context) || !self.grants(zone, need) {
-            return None;
-        }
-        self.lkey_within(triplet)
+        self.range(triplet.context, zone, need)?.lkey_for(triplet)
     }
 
-    /// Whether the LMR of that context lives here. To be asked first.
-    #[inline]
-    pub(crate) fn is(&self, context: u32) -> bool {
-        self.context.load(Ordering::Acquire) == context
+    /// What it covers, if the LMR of that context lives here, belongs to `zone` and grants `need`.
+    #[inline(always)]
+    pub(crate) fn range(&self, context: u32, zone: u32, need: MemPriv) -> Option<Range> {
+        self.is(context, zone, need).then(|| Range {
+            start: self.start.load(Ordering::Relaxed),
+            len: self.len.load(Ordering::Relaxed),
+            lkey: self.lkey.load(Ordering::Relaxed),
+        })
     }
 
-    /// Whether it belongs to `zone` and grants `need`; which stays so as long as it has the same context.
-    #[inline]
-    pub(crate) fn grants(&self, zone: u32, need: MemPriv) -> bool {
-        // Zone and rights in one: all bits of the one, the needed bits of the other.
-        let rights = self.rights.load(Ordering::Relaxed);
-        rights & (!0xff | need.bits()) == zone | need.bits()
-    }
-
-    /// The lkey, if `triplet` lies in this LMR.
-    #[inline]
-    pub(crate) fn lkey_within(&self, triplet: &LmrTriplet) -> Option<u32> {
-        let start = self.start.load(Ordering::Relaxed);
-        let offset = triplet.addr.checked_sub(start)?;
-        let room = self.len.load(Ordering::Relaxed).checked_sub(offset)?;
-        (room >= u64::from(triplet.len)).then(|| self.lkey.load(Ordering::Relaxed))
+    /// Whether the LMR of that context lives here, belongs to `zone` and grants `need`.
+    #[inline(always)]
+    fn is(&self, context: u32, zone: u32, need: MemPriv) -> bool {
+        // All bits of context and zone, the needed bits of the rights.
+        let asked = !0xff | u64::from(need.bits());
+        self.identity.load(Ordering::Acquire) & asked == identity(context, zone, need.bits())
     }
 
     /// Why [`Self::lkey_for`] said no.
     pub(crate) fn refusal(&self, triplet: &LmrTriplet, zone: u32, need: MemPriv) -> Refusal {
-        let rights = self.rights.load(Ordering::Relaxed);
-        if self.context.load(Ordering::Acquire) != triplet.context {
+        if self.identity.load(Ordering::Acquire) >> 32 != u64::from(triplet.context) {
             Refusal::Context
-        } else if rights & !0xff != zone {
+        } else if !self.is(triplet.context, zone, MemPriv::empty()) {
             Refusal::Zone
-        } else if need.bits() & !rights != 0 {
+        } else if !self.is(triplet.context, zone, need) {
             Refusal::Privilege
         } else {
             Refusal::Range
@@ -95,7 +138,7 @@ impl LmrShared {
     }
 }
 
-/// A Protection Zone's slot as it stands in [`LmrShared::rights`].
+/// A Protection Zone's slot as it stands in the identity of an LMR.
 pub(crate) const fn zone(slot: u32) -> u32 {
     slot << 8
 }

@@ -487,17 +487,21 @@ pub struct LoopCq<'f> {
     number: usize,
 }
 
+impl LoopCq<'_> {
+    /// The oldest completion, left where it is.
+    fn front(&self) -> Option<Completion> {
+        let inner = self.fabric.inner.borrow();
+        let cq = inner
+            .ports
+            .get(self.port)
+            .and_then(|port| port.cqs.get(self.number));
+        cq.and_then(|cq| cq.as_ref()?.entries.front().copied())
+    }
+}
+
 impl CompletionQueue for LoopCq<'_> {
     fn poll_plain(&mut self) -> Polled {
-        let next = {
-            let inner = self.fabric.inner.borrow();
-            let cq = inner
-                .ports
-                .get(self.port)
-                .and_then(|port| port.cqs.get(self.number));
-            cq.and_then(|cq| cq.as_ref()?.entries.front().copied())
-        };
-        let Some(next) = next else {
+        let Some(next) = self.front() else {
             return Polled::Empty;
         };
         if next.status != Status::Success {
@@ -507,6 +511,16 @@ impl CompletionQueue for LoopCq<'_> {
         match next.direction {
             Direction::Send => Polled::Sent(next.index, next.token),
             Direction::Recv => Polled::Received(next.index, next.token, next.len),
+        }
+    }
+
+    fn poll_sent(&mut self, mut take: impl FnMut(u32, u16) -> bool) {
+        while let Some(next) = self.front()
+            && next.status == Status::Success
+            && next.direction == Direction::Send
+            && take(next.index, next.token)
+        {
+            self.poll();
         }
     }
 

@@ -12,7 +12,7 @@ use core::fmt;
 use dat_core::provider::{Access, Bind, PostFlags, Remote, Segment, SendQueue};
 
 use super::ring::{RECORD, Record, Ring, SECOND};
-use crate::entries::{Entries as _, Register as _};
+use crate::entries::{Entries, Register as _};
 use crate::platform::{Platform, Span};
 use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
 
@@ -28,7 +28,7 @@ pub const INLINE_SEND: u32 = 44;
 /// Offset of the first doorbell register in a UAR page.
 pub const UAR_DOORBELLS: usize = 0x800;
 /// Bytes a load of inline payload may reach beyond its first byte.
-const INLINE_REACH: u64 = 64;
+const INLINE_REACH: usize = 64;
 
 /// The control byte of each combination of SIGNALED, SOLICITED and FENCE. The full fence implies the small one, and the two
 /// codes do not add up.
@@ -71,6 +71,16 @@ fn key(bind: &Bind) -> UmrKey {
     key
 }
 
+/// The control segment of a WQE at `index`, in the order of the device's bytes; `start` is its first word but for that.
+#[inline(always)]
+fn control(start: u64, index: u32, flags: PostFlags, immediate: u32) -> [u64; 2] {
+    let combination = usize::from(flags.bits() & 7);
+    let fm_ce_se = CONTROL_BYTE.get(combination).copied().unwrap_or(0);
+    let tail = CtrlTail::new(fm_ce_se, immediate).word().to_be();
+    let head = start | u64::from(index & 0xffff) << INDEX_SHIFT;
+    [head.to_be(), tail]
+}
+
 /// Where a queue rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doorbell {
@@ -92,13 +102,38 @@ impl Doorbell {
     }
 }
 
+/// What payload is read inline from without ado.
+#[derive(Clone, Copy)]
+struct Payload<E> {
+    /// As much of the arena as is a power of two.
+    words: E,
+    /// CPU address of the arena: payload is read by its offset from there.
+    arena: u64,
+}
+
+impl<E: Entries> Payload<E> {
+    /// The inline segment of a word of the arena: its one unit, in the order of memory. Payload is bytes, and is never
+    /// turned over. None if the word is not there or not in one piece.
+    #[inline(always)]
+    fn word(&self, addr: u64) -> Option<[u64; 2]> {
+        // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare for both.
+        let index = addr.wrapping_sub(self.arena).rotate_right(3);
+        let payload = self.words.word(index)?;
+        let header = u64::from((wqe::INLINE | WORD).to_be());
+        Some(if cfg!(target_endian = "little") {
+            [header | payload << 32, payload >> 32]
+        } else {
+            [header << 32 | payload >> 32, payload << 32]
+        })
+    }
+}
+
 /// Posting end of a send queue.
 pub struct Sq<'p, P: Platform> {
     platform: &'p P,
     blocks: P::Entries<'p, { wqe::WQEBB }>,
     record: P::Entries<'p, RECORD>,
-    /// As much of the arena as is a power of two: what payload is read inline from without ado.
-    words: P::Entries<'p, 8>,
+    payload: Payload<P::Entries<'p, 8>>,
     /// Index of the next block, free running.
     head: u32,
     /// The first word of a control segment with nothing but the number of the queue pair.
@@ -107,19 +142,14 @@ pub struct Sq<'p, P: Platform> {
     send: u64,
     write: u64,
     register: P::Register<'p>,
-    /// There is BlueFlame.
+    /// Whole blocks may be written to the register.
     blueflame: bool,
-    /// BlueFlame may be used: not while a WQE waits for its doorbell.
+    /// The next WQE may be rung by itself, the short way: no WQE waits for its doorbell, and no fence is due.
     direct: bool,
     /// First word of the last WQE that waits for its doorbell; 0 if none does.
     waiting: u64,
-    /// Second word of a control segment with the fence that the next WQE carries, because a window was bound before it; in
-    /// the order of the device's bytes.
-    fence: u64,
-    /// CPU address of the arena: inline payload is read by its offset from there.
-    arena: u64,
-    /// Payload that starts below this offset may be read inline.
-    inline_end: u64,
+    /// The next WQE carries a fence, because a window was bound before it.
+    fence: bool,
 }
 
 impl<P: Platform> fmt::Debug for Sq<'_, P> {
@@ -139,27 +169,27 @@ impl<'p, P: Platform> Sq<'p, P> {
         record: Record,
         doorbell: Doorbell,
     ) -> Option<Self> {
-        let arena_len = u64::try_from(platform.arena_len()).unwrap_or(u64::MAX);
         let blueflame = P::WRITE_COMBINING && doorbell.half != 0;
         Some(Self {
             platform,
             blocks: platform.entries(ring.span(wqe::WQEBB.ilog2()))?,
             record: platform.entries(record.span())?,
-            words: platform.entries(Span {
-                offset: 0,
-                len: 1 << platform.arena_len().checked_ilog2()?,
-            })?,
+            payload: Payload {
+                words: platform.entries(Span {
+                    offset: 0,
+                    len: 1 << platform.arena_len().checked_ilog2()?,
+                })?,
+                arena: platform.arena_addr(),
+            },
             head: 0,
             number: 0,
             send: 0,
             write: 0,
             register: platform.register(doorbell.register, doorbell.half)?,
             blueflame,
-            direct: blueflame,
+            direct: blueflame || !P::WRITE_COMBINING,
             waiting: 0,
-            fence: 0,
-            arena: platform.arena_addr(),
-            inline_end: arena_len.saturating_sub(INLINE_REACH),
+            fence: false,
         })
     }
 
@@ -180,23 +210,30 @@ impl<'p, P: Platform> Sq<'p, P> {
     pub(crate) fn restart(&mut self) {
         self.head = 0;
         self.waiting = 0;
-        self.direct = self.blueflame;
-        self.fence = 0;
+        self.fence = false;
+        self.settle();
         self.record.store32::<SECOND>(0, 0);
     }
 
-    /// The control segment of the next WQE, in the order of the device's bytes.
+    /// The control segment of the next WQE, but for a fence that is due.
     #[inline(always)]
-    fn control(&mut self, start: u64, flags: PostFlags, immediate: u32) -> [u64; 2] {
-        let combination = usize::from(flags.bits() & 7);
-        let fm_ce_se = CONTROL_BYTE.get(combination).copied().unwrap_or(0);
-        let mut tail = CtrlTail::new(fm_ce_se, immediate).word().to_be();
-        if !flags.contains(PostFlags::FENCE) {
-            tail |= self.fence;
-        }
-        self.fence = 0;
-        let head = start | u64::from(self.head & 0xffff) << INDEX_SHIFT;
-        [head.to_be(), tail]
+    fn control(&self, start: u64, flags: PostFlags, immediate: u32) -> [u64; 2] {
+        control(start, self.head, flags, immediate)
+    }
+
+    /// Takes the fence that is due, as the second word of a control segment carries it.
+    #[inline(always)]
+    fn due(&mut self, flags: PostFlags) -> u64 {
+        // The full fence does what the small one does, and the two codes do not add up.
+        let due = core::mem::take(&mut self.fence) && !flags.contains(PostFlags::FENCE);
+        if due { AFTER_BIND } else { 0 }
+    }
+
+    /// Whether the next WQE may go the short way.
+    #[inline(always)]
+    fn settle(&mut self) {
+        let calm = self.waiting == 0 && !self.fence;
+        self.direct = calm && (self.blueflame || !P::WRITE_COMBINING);
     }
 
     /// Stores one block of the WQE that starts at the head.
@@ -213,20 +250,46 @@ impl<'p, P: Platform> Sq<'p, P> {
         reason = "tokens are the index modulo 2^16"
     )]
     fn post_block(&mut self, block: &Block, flags: PostFlags) -> u16 {
-        self.store(self.head, block);
         let token = self.head as u16;
-        self.head = self.head.wrapping_add(1);
         if flags.contains(PostFlags::DEFER) {
+            let mut block = *block;
+            if self.fence {
+                block[1] |= self.due(flags);
+            }
+            self.store(self.head, &block);
+            self.head = self.head.wrapping_add(1);
             self.waiting = block[0];
             self.direct = false;
-        } else if P::WRITE_COMBINING && self.direct {
+        } else if self.direct {
+            self.store(self.head, block);
+            self.head = self.head.wrapping_add(1);
             self.publish();
-            self.register.write_block(block);
+            if P::WRITE_COMBINING {
+                self.register.write_block(block);
+                self.flush();
+            } else {
+                self.register.write64(block[0]);
+            }
+        } else {
+            self.post_indirect(*block, flags);
+        }
+        token
+    }
+
+    /// Ends a WQE of one block behind others that wait, behind a bind, or where there is no BlueFlame.
+    #[inline(never)]
+    fn post_indirect(&mut self, mut block: Block, flags: PostFlags) {
+        block[1] |= self.due(flags);
+        self.store(self.head, &block);
+        self.head = self.head.wrapping_add(1);
+        if P::WRITE_COMBINING && self.blueflame && self.waiting == 0 {
+            self.settle();
+            self.publish();
+            self.register.write_block(&block);
             self.flush();
         } else {
             self.knock(block[0]);
         }
-        token
     }
 
     /// Ends a WQE of `blocks` blocks already stored, whose first word is `first`.
@@ -262,7 +325,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     #[inline(never)]
     fn knock(&mut self, first: u64) {
         self.waiting = 0;
-        self.direct = self.blueflame;
+        self.settle();
         self.publish();
         self.register.write64(first);
         if P::WRITE_COMBINING {
@@ -281,12 +344,10 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// Offset in the arena of payload that may be read inline.
     #[inline(always)]
     fn inline_at(&self, segment: &Segment) -> Option<usize> {
-        let offset = segment.addr.wrapping_sub(self.arena);
-        if offset < self.inline_end {
-            usize::try_from(offset).ok()
-        } else {
-            None
-        }
+        let offset = segment.addr.wrapping_sub(self.payload.arena);
+        let offset = usize::try_from(offset).ok()?;
+        let end = self.platform.arena_len().saturating_sub(INLINE_REACH);
+        (offset < end).then_some(offset)
     }
 
     /// The inline segment of up to [`INLINE_SEND`] bytes as six words, any alignment.
@@ -303,21 +364,6 @@ impl<'p, P: Platform> Sq<'p, P> {
             *word = u64::from_be_bytes(*chunk);
         }
         words
-    }
-
-    /// The inline segment of a word of the arena: its one unit, in the order of memory. Payload is bytes, and is never
-    /// turned over. None if the word is not there or not in one piece.
-    #[inline(always)]
-    fn inline_word(&self, addr: u64) -> Option<[u64; 2]> {
-        // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare for both.
-        let index = addr.wrapping_sub(self.arena).rotate_right(3);
-        let payload = self.words.word(index)?;
-        let header = u64::from((wqe::INLINE | WORD).to_be());
-        Some(if cfg!(target_endian = "little") {
-            [header | payload << 32, payload >> 32]
-        } else {
-            [header << 32 | payload >> 32, payload << 32]
-        })
     }
 
     /// A SEND whose payload travels inside, if it may be read there.
@@ -342,6 +388,13 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// An RDMA WRITE whose payload travels inside, if it may be read there; any but one aligned word.
     #[inline(never)]
     fn write_short(&mut self, one: Segment, remote: Remote, flags: PostFlags) -> u16 {
+        let block = self.short_block(self.head, one, remote, flags);
+        self.post_block(&block, flags)
+    }
+
+    /// The block of such a WRITE at `head`, but for a fence that is due.
+    #[inline(never)]
+    fn short_block(&self, head: u32, one: Segment, remote: Remote, flags: PostFlags) -> Block {
         let (ds, [a, b, c, d]) = match self.inline_at(&one) {
             Some(offset) => {
                 let [a, b, c, d, ..] = self.inline_words(offset, one.len);
@@ -353,9 +406,9 @@ impl<'p, P: Platform> Sq<'p, P> {
             }
         };
         let [address, key] = wqe::remote(remote.addr, remote.rkey);
-        let [head, tail] = self.control(self.start(wqe::RDMA_WRITE, ds), flags, 0);
+        let [head, tail] = control(self.start(wqe::RDMA_WRITE, ds), head, flags, 0);
         let [address, key, a, b, c, d] = [address, key, a, b, c, d].map(u64::to_be);
-        self.post_block(&[head, tail, address, key, a, b, c, d], flags)
+        [head, tail, address, key, a, b, c, d]
     }
 
     /// Posts a datagram of one segment to the destination of `av`: two blocks.
@@ -372,7 +425,8 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// A bind to nothing: two blocks.
     #[inline(never)]
     fn unbind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
-        let [head, tail] = self.control(self.start(wqe::UMR, 8), flags, bind.old_rkey);
+        let [head, mut tail] = self.control(self.start(wqe::UMR, 8), flags, bind.old_rkey);
+        tail |= self.due(flags);
         let [umr, mask] = [UmrHead::bind(0).word(), wqe::mask::UNBIND].map(u64::to_be);
         self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
         let mut key = key(bind);
@@ -380,7 +434,7 @@ impl<'p, P: Platform> Sq<'p, P> {
         let second = [key.word().to_be(), 0, 0, 0, 0, 0, 0, 0];
         self.store(self.head.wrapping_add(1), &second);
         // As after a bind.
-        self.fence = AFTER_BIND;
+        self.fence = true;
         self.finish(2, head, flags)
     }
 
@@ -399,7 +453,8 @@ impl<'p, P: Platform> Sq<'p, P> {
         let ds = 1 + usize::from(remote.is_some()) + segments.len();
         // Sixteen at most: ten segments behind two fixed units.
         let ds = u8::try_from(ds).unwrap_or(u8::MAX);
-        let control = self.control(self.start(opcode, ds), flags, 0);
+        let mut control = self.control(self.start(opcode, ds), flags, 0);
+        control[1] |= self.due(flags);
         let rest = remote
             .map(|remote| wqe::remote(remote.addr, remote.rkey))
             .into_iter()
@@ -462,7 +517,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
             return self.post_list(wqe::RDMA_WRITE, Some(remote), segments, flags);
         };
         let words = match one.len {
-            WORD => self.inline_word(one.addr),
+            WORD => self.payload.word(one.addr),
             0..=INLINE_WRITE => None,
             _ => Some(wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)),
         };
@@ -472,6 +527,45 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let [a, b] = self.control(self.write, flags, 0);
         let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
         self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
+    }
+
+    #[inline(always)]
+    fn rdma_writes(
+        &mut self,
+        mut writes: impl Iterator<Item = (Segment, Remote)>,
+        flags: PostFlags,
+    ) {
+        if self.fence
+            && let Some((one, remote)) = writes.next()
+        {
+            self.rdma_write(&[one], remote, flags.union(PostFlags::DEFER));
+        }
+        // All in registers, which the stores in between would not leave it in otherwise.
+        let (blocks, payload, start, begin) = (self.blocks, self.payload, self.write, self.head);
+        let (mut head, mut first) = (begin, 0);
+        for (one, remote) in writes {
+            let words = match one.len {
+                WORD => payload.word(one.addr),
+                0..=INLINE_WRITE => None,
+                _ => Some(wqe::data(one.addr, one.len, one.lkey).map(u64::to_be)),
+            };
+            if let Some([e, f]) = words {
+                let [a, b] = control(start, head, flags, 0);
+                let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
+                blocks.store_words::<8, 0>(head, &[a, b, c, d, e, f, 0, 0]);
+                first = a;
+            } else {
+                let block = self.short_block(head, one, remote, flags);
+                blocks.store_words::<8, 0>(head, &block);
+                first = block[0];
+            }
+            head = head.wrapping_add(1);
+        }
+        if head != begin {
+            self.head = head;
+            self.waiting = first;
+            self.direct = false;
+        }
     }
 
     #[inline]
@@ -490,7 +584,8 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         if bind.len == 0 {
             return self.unbind(bind, flags);
         }
-        let [head, tail] = self.control(self.start(wqe::UMR, 12), flags, bind.old_rkey);
+        let [head, mut tail] = self.control(self.start(wqe::UMR, 12), flags, bind.old_rkey);
+        tail |= self.due(flags);
         self.store(self.head, &[head, tail, BOUND[0], BOUND[1], 0, 0, 0, 0]);
 
         let mut key = key(bind);
@@ -505,7 +600,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let third = [first, second, 0, 0, 0, 0, 0, 0];
         self.store(self.head.wrapping_add(2), &third);
         // What follows may use the new key, so it starts only when the change has taken effect.
-        self.fence = AFTER_BIND;
+        self.fence = true;
         self.finish(3, head, flags)
     }
 
