@@ -61,6 +61,8 @@ pub struct Config {
     pub regular_pages: i32,
     /// Link state after reset.
     pub link_up: bool,
+    /// Whether the port has its MAC and GUIDs from power-on. A virtual function has them once its owner has given it some.
+    pub addressed: bool,
 }
 
 impl Default for Config {
@@ -83,6 +85,7 @@ impl Default for Config {
             init_pages: None,
             regular_pages: 0,
             link_up: true,
+            addressed: true,
         }
     }
 }
@@ -93,6 +96,7 @@ impl Config {
         Self {
             personality: Personality::Vf,
             device_id: 0x1014,
+            addressed: false,
             ..Self::default()
         }
     }

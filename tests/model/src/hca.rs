@@ -5,7 +5,7 @@ use crate::caps::Caps;
 use crate::cmd::{CommandHook, CommandQueue, engine};
 use crate::config::Config;
 use crate::eq::{Event, EventQueues};
-use crate::host::{HostMemory, Nanos};
+use crate::host::{DmaError, HostMemory, Nanos};
 use crate::numbers::Ids;
 use crate::objects::Objects;
 use crate::pages::Pages;
@@ -106,6 +106,7 @@ impl Hca {
 
     /// What both kinds of reset do to the function behind the BAR.
     pub(crate) fn reset_function(&mut self) {
+        self.bus.stats.resets += 1;
         let gone = if self.config.hardware_like {
             50_000_000
         } else {
@@ -150,6 +151,12 @@ impl Hca {
         self.regs.die(self.bus.now, syndrome);
     }
 
+    /// The owner of the physical function gives this virtual one its MAC and GUIDs, for good.
+    pub fn give_address(&mut self) {
+        self.config.addressed = true;
+        self.vport.give_address(self.config.mac);
+    }
+
     /// Puts any event into the queue subscribed to it, or, with a number, into that queue.
     pub fn inject_event(&mut self, eqn: Option<u8>, event: &Event) {
         match eqn {
@@ -186,6 +193,18 @@ impl Hca {
     /// MSI-X vectors that fired since the last call.
     pub fn interrupts(&mut self) -> Vec<u16> {
         self.bus.take_interrupts()
+    }
+
+    /// A DMA read that nothing asked for: what a broken or hostile device would try. Not in the books.
+    pub fn dma_read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
+        let memory = self.bus.memory().ok_or(DmaError::BusMasterOff)?;
+        memory.read(iova, buf)
+    }
+
+    /// A DMA write that nothing asked for. Not in the books.
+    pub fn dma_write(&mut self, iova: u64, bytes: &[u8]) -> Result<(), DmaError> {
+        let memory = self.bus.memory().ok_or(DmaError::BusMasterOff)?;
+        memory.write(iova, bytes)
     }
 
     /// Lets `mangle` see and change every DMA write by kind; `None` takes it away.

@@ -8,7 +8,8 @@
 //!
 //! A test owns an [`Hca`], gives it memory ([`host::HostMemory`]) and a wire ([`wire::Wire`]),
 //! pokes its BAR and configuration space, and calls [`Hca::step`] to let time pass. Nothing happens
-//! outside those calls: no thread, no clock, no hidden state. The model never panics on anything
+//! outside those calls: no thread, no clock, no hidden state. With feature `vfio-user`, module
+//! `server` does all that for another process or a guest, in real time. The model never panics on anything
 //! a driver or a wire gives it; what silicon would let pass although it is wrong ends up in
 //! [`Hca::complaints`].
 //!
@@ -40,6 +41,8 @@ mod queue_memory;
 mod reg_access;
 mod regs;
 mod roce;
+#[cfg(feature = "vfio-user")]
+pub mod server;
 mod stats;
 pub mod transport;
 mod vport;

@@ -41,6 +41,8 @@ pub struct Stats {
     pub frames_in: u64,
     /// Packets retransmitted.
     pub retransmissions: u64,
+    /// Resets of the function.
+    pub resets: u64,
     /// Commands executed, by opcode.
     pub commands: BTreeMap<u16, u64>,
 }

@@ -37,18 +37,10 @@ pub(crate) struct Vport {
 impl Vport {
     pub(crate) fn new(config: &Config) -> Self {
         let mut context = vec![0; ctx::BYTES];
-        let pf = config.personality == Personality::Pf;
-        let mac = if pf { config.mac } else { [0; 6] };
-        if pf {
-            let guid = guid_of(mac);
-            ctx::system_image_guid.set64(&mut context, guid);
-            ctx::port_guid.set64(&mut context, guid);
-            ctx::node_guid.set64(&mut context, guid);
-        }
         // Layer 2 headers must be inline, as on a ConnectX-4 Lx.
         ctx::min_wqe_inline_mode.set(&mut context, 1);
-        Self {
-            mac,
+        let mut vport = Self {
+            mac: [0; 6],
             mtu: 1522,
             roce_enabled: false,
             cable: config.link_up,
@@ -56,6 +48,19 @@ impl Vport {
             context,
             macs: [Vec::new(), Vec::new()],
             vlans: Vec::new(),
+        };
+        if config.addressed {
+            vport.give_address(config.mac);
+        }
+        vport
+    }
+
+    /// What the owner of the physical function does for a virtual one; a physical one has done it itself.
+    pub(crate) fn give_address(&mut self, mac: [u8; 6]) {
+        let guid = guid_of(mac);
+        self.mac = mac;
+        for field in [&ctx::system_image_guid, &ctx::port_guid, &ctx::node_guid] {
+            field.set64(&mut self.context, guid);
         }
     }
 

@@ -1,4 +1,5 @@
-//! PCI configuration space: a type 0 header, PCIe and MSI-X capabilities.
+//! PCI configuration space: a type 0 header, PCIe and MSI-X capabilities, and in the extended part
+//! advanced error reporting, which never has an error to report.
 
 use super::bar::BAR_BYTES;
 use super::msix::{PBA, TABLE};
@@ -8,6 +9,7 @@ use crate::hca::Hca;
 /// Where the capabilities are.
 const PCIE: usize = 0x60;
 const MSIX: usize = 0x9c;
+const AER: usize = 0x100;
 
 /// The bytes, and which of them software may change.
 #[derive(Debug)]
@@ -50,6 +52,12 @@ impl ConfigSpace {
         space.put16(MSIX + 2, config.vectors.saturating_sub(1) & 0x7ff, 0xc000);
         space.put32(MSIX + 4, TABLE as u32, 0);
         space.put32(MSIX + 8, PBA as u32, 0);
+        // Advanced error reporting, version 1, the last of its list: masks and severities as at
+        // power-on by the PCIe specification.
+        space.put32(AER, 0x0001_0001, 0);
+        space.put32(AER + 8, 0, 0x003f_f030);
+        space.put32(AER + 12, 0x0006_2030, 0x003f_f030);
+        space.put32(AER + 0x14, 0x0000_2000, 0x0000_f1c1);
         space
     }
 

@@ -24,6 +24,16 @@ fn header_and_capabilities() {
     assert_eq!(found, [0x10, 0x11], "PCI Express, MSI-X");
     assert_ne!(config(&mut rig, 0x64) & 1 << 28, 0, "function level reset");
     assert_eq!(config(&mut rig, 0x9c) >> 16 & 0x7ff, 31, "vectors less one");
+    // Extended: advanced error reporting, version 1, and nothing after it.
+    assert_eq!(config(&mut rig, 0x100), 0x0001_0001);
+    assert_eq!(config(&mut rig, 0x104), 0, "no error");
+    rig.hca.config_write(0x108, &[0xff; 4]);
+    assert_eq!(config(&mut rig, 0x108), 0x003f_f030, "masks can be set");
+    rig.hca.flr();
+    assert_eq!(config(&mut rig, 0x108), 0);
+    let mut end = [0; 4];
+    rig.hca.config_read(4094, &mut end);
+    assert_eq!(end, [0, 0, 0xff, 0xff], "4096 bytes");
 }
 
 #[test]

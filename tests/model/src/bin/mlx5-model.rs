@@ -1,0 +1,161 @@
+//! The model as a server of its own: HCAs on vfio-user sockets, until told to end.
+#![expect(
+    clippy::print_stdout,
+    reason = "prints `ready`, for which whoever started it waits"
+)]
+
+use clap::{Parser, ValueEnum};
+use mlx5_model::server::{Link, Report, Rude, Server, Settings};
+use mlx5_model::{Config, Profile};
+use rustix::event::{PollFd, PollFlags};
+use std::error::Error;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// HCAs of ConnectX-4 kind on vfio-user sockets, for QEMU (`-device vfio-user-pci`) or a driver that speaks the protocol.
+///
+/// Prints `ready` when every socket listens. Ends on SIGTERM and SIGINT, on `quit` on the control socket and, with
+/// --until-eof, at the end of its standard input; then it says on stderr, or in the file given, what it has seen.
+#[derive(Parser, Debug)]
+#[command(name = "mlx5-model")]
+struct Cli {
+    /// A socket to serve; each is an HCA of its own
+    #[arg(long, required = true, value_name = "PATH")]
+    socket: Vec<PathBuf>,
+    /// Capabilities: what a ConnectX-4 said of itself, or the least that stock Linux brings up
+    #[arg(long, value_enum, default_value_t = Capabilities::Big)]
+    profile: Capabilities,
+    /// Be a virtual function: other device id, no address of its own, commands of the physical function refused
+    #[arg(long)]
+    vf: bool,
+    /// Latencies, orders and delays as of a real card
+    #[arg(long)]
+    hardware_like: bool,
+    /// MSI-X vectors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    vectors: Option<u16>,
+    /// What joins the HCAs: `switch`, or `dgram:LOCAL,REMOTE` for the switch and a socket as of `-netdev dgram`
+    #[arg(long, default_value = "switch", value_parser = link)]
+    wire: Link,
+    /// Capture every frame
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Listen here for probes and faults (the library's documentation, module `server`, has the commands)
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Seed of every random choice, and of the MACs: servers on one wire need different ones
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// A fault: gone-after=N, die-after=N, mute-after=N or quit-after=N commands, or dma-limit=N mappings
+    #[arg(long, value_name = "KIND=N")]
+    rude: Vec<Rude>,
+    /// End when standard input ends
+    #[arg(long)]
+    until_eof: bool,
+    /// Write the report to this file as JSON, instead of to stderr
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Capabilities {
+    Big,
+    Small,
+}
+
+fn link(text: &str) -> Result<Link, String> {
+    if text == "switch" {
+        return Ok(Link::Switch);
+    }
+    let paths = text.strip_prefix("dgram:");
+    let (local, remote) = paths
+        .and_then(|paths| paths.split_once(','))
+        .filter(|(local, remote)| !local.is_empty() && !remote.is_empty())
+        .ok_or("expected switch or dgram:LOCAL,REMOTE")?;
+    Ok(Link::Datagram {
+        local: local.into(),
+        remote: remote.into(),
+    })
+}
+
+impl Cli {
+    fn settings(self) -> Settings {
+        let mut device = if self.vf {
+            Config::vf()
+        } else {
+            Config::default()
+        };
+        device.profile = match self.profile {
+            Capabilities::Big => Profile::Big,
+            Capabilities::Small => Profile::Small,
+        };
+        device.hardware_like = self.hardware_like;
+        device.vectors = self.vectors.unwrap_or(device.vectors);
+        device.seed = self.seed;
+        let [.., high, low] = self.seed.to_be_bytes();
+        device.mac[3] = high;
+        device.mac[4] = low;
+        Settings {
+            link: self.wire,
+            pcap: self.pcap,
+            control: self.control,
+            rude: self.rude,
+            ..Settings::with_device(&device, self.socket)
+        }
+    }
+}
+
+fn serve(cli: Cli) -> Result<(), Box<dyn Error>> {
+    let (signals, told) = UnixStream::pair()?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::low_level::pipe::register(signal, told.try_clone()?)?;
+    }
+    let (until_eof, file) = (cli.until_eof, cli.report.clone());
+    let server = Server::start(cli.settings())?;
+    println!("ready");
+    std::io::stdout().flush()?;
+    let input = std::io::stdin();
+    loop {
+        let mut fds = vec![
+            PollFd::new(&signals, PollFlags::IN),
+            PollFd::from_borrowed_fd(server.ended(), PollFlags::IN),
+        ];
+        if until_eof {
+            fds.push(PollFd::new(&input, PollFlags::IN));
+        }
+        match rustix::event::poll(&mut fds, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            other => other?,
+        };
+        let woken = |nth: usize| fds.get(nth).is_some_and(|fd| !fd.revents().is_empty());
+        if woken(0) || woken(1) {
+            break;
+        }
+        // What is typed does not matter, that it ends does.
+        if woken(2) && rustix::io::read(&input, &mut [0; 512])? == 0 {
+            break;
+        }
+    }
+    say(&server.stop(), file)
+}
+
+fn say(report: &Report, file: Option<PathBuf>) -> Result<(), Box<dyn Error>> {
+    match file {
+        Some(path) => std::fs::write(&path, format!("{:#}\n", report.json()))
+            .map_err(|error| format!("{}: {error}", path.display()))?,
+        None => eprint!("{report}"),
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match serve(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

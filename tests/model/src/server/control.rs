@@ -1,0 +1,238 @@
+//! The control socket: lines that ask or do something to a function. The commands stand on the front page of
+//! [`super`].
+
+use super::function::Function;
+use super::sockets::{self, SocketFile};
+use std::fmt::Write as _;
+use std::io::{self, Read, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+/// Longest line that is read.
+const LONGEST: usize = 4096;
+/// Longest probe.
+const MOST_PROBE: u64 = 1 << 20;
+
+/// Who is connected, and the listener.
+#[derive(Debug)]
+pub(super) struct Control {
+    listener: UnixListener,
+    _file: SocketFile,
+    clients: Vec<Option<Client>>,
+}
+
+#[derive(Debug)]
+struct Client {
+    stream: UnixStream,
+    line: Vec<u8>,
+    unsent: Vec<u8>,
+}
+
+/// What a line did.
+enum Done {
+    Said(String),
+    Quit,
+}
+
+impl Control {
+    pub(super) fn new(path: &Path) -> io::Result<Self> {
+        let (listener, file) = sockets::listen(path)?;
+        Ok(Self {
+            listener,
+            _file: file,
+            clients: Vec::new(),
+        })
+    }
+
+    pub(super) fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Descriptors of who is connected, in their order, and whether answers wait there to be fetched.
+    pub(super) fn connections(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        let all = self.clients.iter().flatten();
+        all.map(|client| (client.stream.as_fd(), !client.unsent.is_empty()))
+    }
+
+    pub(super) fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if stream.set_nonblocking(true).is_ok() {
+                self.clients.push(Some(Client {
+                    stream,
+                    line: Vec::new(),
+                    unsent: Vec::new(),
+                }));
+            }
+        }
+    }
+
+    /// Does what the `nth` connection asks; false when it asks for the end.
+    pub(super) fn serve(&mut self, nth: usize, functions: &mut [Function]) -> bool {
+        let mut running = true;
+        if let Some(slot) = self.clients.get_mut(nth) {
+            let alive = slot
+                .as_mut()
+                .is_some_and(|client| client.serve(functions, &mut running));
+            if !alive {
+                *slot = None;
+            }
+        }
+        running
+    }
+
+    /// Forgets who has gone. Not while a turn still counts connections.
+    pub(super) fn sweep(&mut self) {
+        self.clients.retain(Option::is_some);
+    }
+}
+
+impl Client {
+    /// False when it has gone.
+    fn serve(&mut self, functions: &mut [Function], running: &mut bool) -> bool {
+        let mut bytes = [0; 1024];
+        // Nothing more is done for who has not fetched what he asked for.
+        while self.flush() && self.unsent.is_empty() {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return false,
+                Ok(n) => self.line.extend(bytes.iter().take(n)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+            while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.line.drain(..=end).collect();
+                let said = match perform(&String::from_utf8_lossy(&line), functions) {
+                    Ok(Done::Said(text)) => text,
+                    Ok(Done::Quit) => {
+                        *running = false;
+                        "ok\n".into()
+                    }
+                    Err(why) => format!("error: {why}\n"),
+                };
+                self.unsent.extend_from_slice(said.as_bytes());
+            }
+            if self.line.len() > LONGEST {
+                return false;
+            }
+        }
+        !self.unsent.is_empty()
+    }
+
+    /// Sends what the socket takes; false when nobody is there to fetch it.
+    fn flush(&mut self) -> bool {
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(n) => drop(self.unsent.drain(..n)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.unsent.clear();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+fn number(word: Option<&str>, what: &str) -> Result<u64, String> {
+    let word = word.ok_or_else(|| format!("{what} is missing"))?;
+    let parsed = match word.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => word.parse(),
+    };
+    parsed.map_err(|_| format!("{what} {word}: no number"))
+}
+
+fn perform(line: &str, functions: &mut [Function]) -> Result<Done, String> {
+    let mut words = line.split_whitespace();
+    let verb = words.next().ok_or("empty line")?;
+    if verb == "quit" {
+        return Ok(Done::Quit);
+    }
+    let nth = number(words.next(), "HCA")?;
+    let many = functions.len();
+    let one = usize::try_from(nth)
+        .ok()
+        .and_then(|nth| functions.get_mut(nth))
+        .ok_or_else(|| format!("HCA {nth}: there are {many}, counted from 0"))?;
+    let mut said = String::new();
+    match verb {
+        "maps" => {
+            let maps = one.maps();
+            for map in &maps {
+                let _ = writeln!(said, "{map}");
+            }
+            let _ = writeln!(said, "ok {}", maps.len());
+        }
+        "complaints" => {
+            for complaint in one.complaints() {
+                let _ = writeln!(said, "{complaint}");
+            }
+            let _ = writeln!(said, "ok {}", one.complaints().len());
+        }
+        "stats" => {
+            let _ = writeln!(said, "{}\nok", one.report().json());
+        }
+        "read" | "write" => {
+            let iova = number(words.next(), "IOVA")?;
+            let length = number(words.next(), "LEN")?;
+            if length > MOST_PROBE {
+                return Err(format!("LEN {length}: at most {MOST_PROBE}"));
+            }
+            let length = usize::try_from(length).map_err(|_| "LEN")?;
+            let told = |error: crate::host::DmaError| error.to_string();
+            if verb == "read" {
+                let bytes = one.dma_read(iova, length).map_err(told)?;
+                said.push_str("ok ");
+                for byte in bytes {
+                    let _ = write!(said, "{byte:02x}");
+                }
+                said.push('\n');
+            } else {
+                let byte = match words.next() {
+                    None => 0xa5,
+                    word => u8::try_from(number(word, "BYTE")?).map_err(|_| "BYTE: above 255")?,
+                };
+                one.dma_write(iova, &vec![byte; length]).map_err(told)?;
+                said.push_str("ok\n");
+            }
+        }
+        _ => {
+            act(verb, words, one)?;
+            said.push_str("ok\n");
+        }
+    }
+    Ok(Done::Said(said))
+}
+
+/// Verbs whose answer is that they were done.
+fn act<'a>(
+    verb: &str,
+    mut words: impl Iterator<Item = &'a str>,
+    one: &mut Function,
+) -> Result<(), String> {
+    match verb {
+        "die" => {
+            let syndrome = match words.next() {
+                None => 1,
+                word => number(word, "SYNDROME")?,
+            };
+            let syndrome = u8::try_from(syndrome).ok().filter(|s| *s != 0);
+            one.hca().die(syndrome.ok_or("SYNDROME: 1 to 255")?);
+        }
+        "link" => match words.next() {
+            Some("up") => one.hca().set_link(true),
+            Some("down") => one.hca().set_link(false),
+            _ => return Err("link HCA up|down".into()),
+        },
+        "gone" => one.set_gone(true),
+        "back" => one.set_gone(false),
+        "address" => one.hca().give_address(),
+        "flr" => one.hca().flr(),
+        "error" => one.signal_error(),
+        "request" => one.request_back(),
+        other => return Err(format!("{other}: no such command")),
+    }
+    Ok(())
+}
