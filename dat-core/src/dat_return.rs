@@ -284,8 +284,10 @@ impl From<DatReturn> for Error {
 }
 
 impl From<Fault> for Error {
+    #[cold]
+    #[inline(never)]
     fn from(fault: Fault) -> Self {
-        let (ty, subtype) = match fault.kind {
+        let (ty, subtype) = match fault.kind() {
             FaultKind::Resources => (DatType::InsufficientResources, DatSubtype::ResourceDevice),
             FaultKind::BadParameter => (DatType::InvalidParameter, DatSubtype::None),
             FaultKind::BadState => (DatType::InvalidState, DatSubtype::None),

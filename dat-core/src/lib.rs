@@ -8,6 +8,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod atomic;
 pub mod cm;
 mod cr;
 mod dat_return;

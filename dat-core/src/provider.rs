@@ -16,11 +16,14 @@
 //!
 //! Length: half of it is documentation; a seam is read as one page.
 
-use core::fmt;
+pub(crate) mod fault;
+
 use core::net::IpAddr;
 use core::task::Poll;
 
 use crate::time::Instant;
+
+pub use fault::{Fault, FaultKind, Object, Part, Words, no_more_words};
 
 /// A protection domain (DAT: Protection Zone).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -535,114 +538,3 @@ pub trait Provider {
     /// Gives everything back and stops the device. The provider is unusable afterwards.
     fn close(&mut self) -> Result<(), Fault>;
 }
-
-/// The class of a failure: what the caller can do about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
-    /// The device or the platform has no more of what was asked for.
-    Resources,
-    /// The request itself was refused.
-    BadParameter,
-    /// The object is in a state that does not allow it, or still in use.
-    BadState,
-    /// The device lacks the feature.
-    Unsupported,
-    /// The device did not answer within its deadline.
-    Timeout,
-    /// The device is gone or dead (all ones, fatal health).
-    Gone,
-    /// The device's answer made no sense.
-    Nonsense,
-    /// Nobody answered for that network address.
-    Unreachable,
-}
-
-/// One failure, with everything the device said.
-///
-/// Prints as `QP 0x4d: RTR2RTS_QP refused: bad parameter (status 3, syndrome 0x4bb88f); set --mtu 1024`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Its class.
-    pub kind: FaultKind,
-    /// What was being done: a command name, a register, a step.
-    pub operation: &'static str,
-    /// Kind of object it was done to, empty if none.
-    pub object: &'static str,
-    /// Its number.
-    pub number: u32,
-    /// The network address it concerns, if any.
-    pub address: Option<IpAddr>,
-    /// The device's status byte, 0 if it gave none.
-    pub status: u8,
-    /// The device's syndrome, 0 if it gave none.
-    pub syndrome: u32,
-    /// The cause in words.
-    pub cause: &'static str,
-    /// What to do about it, empty if nothing is known.
-    pub advice: &'static str,
-}
-
-impl Fault {
-    /// A fault of `kind` in `operation`, with nothing from the device yet.
-    #[must_use]
-    pub const fn new(kind: FaultKind, operation: &'static str, cause: &'static str) -> Self {
-        Self {
-            kind,
-            operation,
-            object: "",
-            number: 0,
-            address: None,
-            status: 0,
-            syndrome: 0,
-            cause,
-            advice: "",
-        }
-    }
-
-    /// Names the object it happened to.
-    #[must_use]
-    pub const fn of(mut self, object: &'static str, number: u32) -> Self {
-        self.object = object;
-        self.number = number;
-        self
-    }
-
-    /// Names the network address it concerns.
-    #[must_use]
-    pub const fn at(mut self, address: IpAddr) -> Self {
-        self.address = Some(address);
-        self
-    }
-
-    /// Adds what to do about it.
-    #[must_use]
-    pub const fn advise(mut self, advice: &'static str) -> Self {
-        self.advice = advice;
-        self
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.object.is_empty() {
-            write!(f, "{} {:#x}: ", self.object, self.number)?;
-        }
-        if let Some(address) = self.address {
-            write!(f, "{address}: ")?;
-        }
-        write!(f, "{}: {}", self.operation, self.cause)?;
-        if self.status != 0 || self.syndrome != 0 {
-            write!(
-                f,
-                " (status {}, syndrome {:#x})",
-                self.status, self.syndrome
-            )?;
-        }
-        if !self.advice.is_empty() {
-            write!(f, "; {}", self.advice)?;
-        }
-        Ok(())
-    }
-}
-
-impl core::error::Error for Fault {}

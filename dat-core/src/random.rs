@@ -17,6 +17,7 @@ impl Random {
         mix(self.0)
     }
 
+    #[inline(never)]
     pub(crate) const fn next_u32(&mut self) -> u32 {
         (self.next() >> 32) as u32
     }

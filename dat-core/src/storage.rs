@@ -1,7 +1,6 @@
 //! The memory of an Interface Adapter, placed by the caller.
 
-use core::sync::atomic::AtomicU64;
-
+use crate::atomic::AtomicU64;
 use crate::cm;
 use crate::cr::CrControl;
 use crate::ep::EpControl;

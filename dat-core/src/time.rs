@@ -37,11 +37,11 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Self;
 
+    #[inline(never)]
     fn add(self, span: Duration) -> Self {
-        Self(
-            self.0
-                .saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        let seconds = span.as_secs().saturating_mul(1_000_000_000);
+        let span = seconds.saturating_add(u64::from(span.subsec_nanos()));
+        Self(self.0.saturating_add(span))
     }
 }
 

@@ -493,7 +493,12 @@ fn a_slot_reused_after_free_gets_no_flush_of_its_predecessor() {
 fn a_lost_device_breaks_everything_once() {
     let mut p = Pair::connected();
     p.a.post_recv(1).unwrap();
-    let fault = Fault::new(FaultKind::Gone, "health", "the device reads all ones");
+    let fault = dat_core::fault!(
+        provider::no_more_words,
+        Gone,
+        "health",
+        "the device reads all ones"
+    );
     for _ in 0..2 {
         p.fabric.raise(0, provider::Notice::Catastrophic(fault));
         p.a.ia.advance(p.now);

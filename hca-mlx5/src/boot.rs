@@ -6,8 +6,7 @@
 //!
 //! A failure in any step undoes the steps before it.
 
-use dat_core::Instant;
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::Fault;
 use heapless::Deque;
 
 use crate::cmd::CommandQueue;
@@ -24,6 +23,8 @@ use crate::prm::cmd::{InitHcaIn, InputHead, Opcode, OutputHead, QueryIssiOut, Se
 use crate::prm::eq::EventType;
 use crate::prm::init_seg::{self, FirmwareRevision, Initializing, InterfaceRevision, TimeLimit};
 use crate::prm::pages::Need;
+use crate::words;
+use crate::words::fault;
 
 #[cfg(test)]
 mod tests;
@@ -74,7 +75,7 @@ impl<'p, P: Platform> Device<'p, P> {
             async_events: None,
             page_events: None,
             completion_events: None,
-            monitor: Monitor::new(Instant::from_nanos(platform.now())),
+            monitor: Monitor::new(platform, health::clock(platform)),
             events: Deque::new(),
             requests: Deque::new(),
             disowned: heapless::Vec::new(),
@@ -156,7 +157,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// ENABLE_HCA: the first command, so the first to find that the device cannot reach memory.
     fn enable_hca(&mut self) -> Result<(), Fault> {
-        self.exec_number(Opcode::EnableHca, "", 0)?;
+        self.end(Opcode::EnableHca, words::NONE, 0)?;
         self.stage = Stage::Enabled;
         Ok(())
     }
@@ -167,7 +168,7 @@ impl<'p, P: Platform> Device<'p, P> {
         let queried = self.exec(
             Opcode::QueryIssi,
             0,
-            ("", 0),
+            (words::NONE, 0),
             &mut InputHead::new().0,
             &mut output.0,
         );
@@ -176,14 +177,7 @@ impl<'p, P: Platform> Device<'p, P> {
         }
         let mut input = SetIssiIn::new();
         input.set_current_issi(1);
-        optional(self.exec(
-            Opcode::SetIssi,
-            0,
-            ("", 0),
-            &mut input.0,
-            &mut OutputHead::new().0,
-        ))
-        .map(drop)
+        optional(self.run(Opcode::SetIssi, (words::NONE, 0), &mut input.0)).map(drop)
     }
 
     /// SET_HCA_CAP general: the current block, edited. Never the maximum block, and no field whose maximum is 0.
@@ -203,14 +197,19 @@ impl<'p, P: Platform> Device<'p, P> {
         self.exec(
             Opcode::SetHcaCap,
             CapType::General.max(),
-            ("", 0),
+            (words::NONE, 0),
             &mut block,
             &mut OutputHead::new().0,
         )?;
         self.caps.general = cap;
         if !cap.roce() {
-            return Err(Fault::new(FaultKind::Unsupported, Opcode::QueryHcaCap.name(), "RoCE is off on this function")
-                .advise("enable RoCE in the NIC's configuration (ROCE_CONTROL) or for this virtual function"));
+            return Err(fault!(
+                Unsupported,
+                "",
+                "RoCE is off on this function",
+                "enable RoCE in the NIC's configuration (ROCE_CONTROL) or for this virtual function"
+            )
+            .during(Opcode::QueryHcaCap.code()));
         }
         Ok(())
     }
@@ -226,7 +225,7 @@ impl<'p, P: Platform> Device<'p, P> {
             self.exec(
                 Opcode::SetHcaCap,
                 CapType::Roce.max(),
-                ("", 0),
+                (words::NONE, 0),
                 &mut block,
                 &mut OutputHead::new().0,
             )?;
@@ -241,13 +240,7 @@ impl<'p, P: Platform> Device<'p, P> {
             let [high, low] = [self.platform.entropy(), self.platform.entropy()];
             input.set_sw_owner_id(u128::from(high) << 64 | u128::from(low));
         }
-        self.exec(
-            Opcode::InitHca,
-            0,
-            ("", 0),
-            &mut input.0,
-            &mut OutputHead::new().0,
-        )?;
+        self.run(Opcode::InitHca, (words::NONE, 0), &mut input.0)?;
         self.stage = Stage::Initialized;
         Ok(())
     }
@@ -276,7 +269,7 @@ impl<'p, P: Platform> Device<'p, P> {
     /// QUERY_HCA_CAP: the whole answer, head included, so that it can be edited and sent back.
     fn query_cap(&mut self, op_mod: u16) -> Result<CapMessage, Fault> {
         let mut output = [0; BLOCK_AT + caps::BLOCK];
-        let kind = ("capability", u32::from(op_mod));
+        let kind = (words::CAPABILITY, u32::from(op_mod));
         self.exec(
             Opcode::QueryHcaCap,
             op_mod,
@@ -291,10 +284,11 @@ impl<'p, P: Platform> Device<'p, P> {
 }
 
 /// Whether an optional step was done; a refusal is an answer too, anything else a failure.
+#[inline(never)]
 pub(crate) fn optional(result: Result<(), Fault>) -> Result<bool, Fault> {
     match result {
         Ok(()) => Ok(true),
-        Err(fault) if fault.status != 0 => Ok(false),
+        Err(fault) if fault.status() != 0 => Ok(false),
         Err(fault) => Err(fault),
     }
 }
@@ -304,20 +298,24 @@ fn await_firmware<P: Platform>(
     platform: &P,
     config: &Config<'_>,
 ) -> Result<(u16, u16, u16), Fault> {
-    let nonsense = |cause| Fault::new(FaultKind::Nonsense, "initialization segment", cause);
     if platform.bar_len() < init_seg::SIZE {
-        return Err(
-            nonsense("BAR 0 is too short for an mlx5 device").advise("map the whole of BAR 0")
-        );
+        return Err(fault!(
+            Nonsense,
+            "initialization segment",
+            "BAR 0 is too short for an mlx5 device",
+            "map the whole of BAR 0",
+        ));
     }
     await_ready(platform, config.init_timeout)?;
     let revision = InterfaceRevision(health::read(platform, init_seg::CMDIF_REV_FW_SUB));
     if revision.cmd_interface_rev() != init_seg::CMD_INTERFACE_REV {
-        return Err(
-            nonsense("the device speaks another revision of the command interface")
-                .of("revision", u32::from(revision.cmd_interface_rev()))
-                .advise("is this an mlx5 device (ConnectX-4 or later)?"),
-        );
+        return Err(fault!(
+            Nonsense,
+            "initialization segment",
+            "the device speaks another revision of the command interface",
+            "is this an mlx5 device (ConnectX-4 or later)?",
+        )
+        .of(words::REVISION, u32::from(revision.cmd_interface_rev())));
     }
     let firmware = FirmwareRevision(health::read(platform, init_seg::FW_REV));
     Ok((
@@ -329,20 +327,20 @@ fn await_firmware<P: Platform>(
 
 /// Waits until `initializing` is clear. After a reset the device reads as all ones for a while, which looks like busy.
 fn await_ready<P: Platform>(platform: &P, limit: core::time::Duration) -> Result<(), Fault> {
-    let deadline = Instant::from_nanos(platform.now()) + limit;
+    let deadline = health::clock(platform) + limit;
     loop {
-        let now = Instant::from_nanos(platform.now());
+        let now = health::clock(platform);
         if !Initializing(health::read(platform, init_seg::INITIALIZING)).busy() {
             return Ok(());
         }
         if now >= deadline {
             return Err(health::examine(platform).unwrap_or_else(|| {
-                Fault::new(
-                    FaultKind::Timeout,
+                fault!(
+                    Timeout,
                     "initialization segment",
                     "the firmware does not finish its start",
+                    "reset the device; if that does not help, power-cycle it"
                 )
-                .advise("reset the device; if that does not help, power-cycle it")
             }));
         }
         platform.relax();

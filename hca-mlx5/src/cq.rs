@@ -4,17 +4,19 @@
 //! of each. The ring's entries are marked empty before the command, so that nothing old can look like a completion. The
 //! reaping end is `queue::cq`.
 
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::Fault;
 
 use crate::device::Device;
 use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
-use crate::prm::cmd::{Opcode, OutputHead};
+use crate::prm::cmd::Opcode;
 use crate::prm::cq::{CONTEXT_AT, CqContext, Cqn};
 use crate::prm::cqe::CQE;
 use crate::queue::cq::clear;
 use crate::queue::ring::{Record, Ring};
 use crate::queue::{Cq, memory};
+use crate::words;
+use crate::words::fault;
 
 /// A completion queue and the memory that is its own.
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +38,13 @@ pub(crate) fn create<'p, P: Platform>(
         .trailing_zeros();
     let log = u8::try_from(log).unwrap_or(u8::MAX);
     if log > limit {
-        return Err(Fault::new(
-            FaultKind::BadParameter,
-            Opcode::CreateCq.name(),
+        return Err(fault!(
+            BadParameter,
+            "",
             "more entries than the device allows in one completion queue",
+            "ask for no more than the limits say"
         )
-        .advise("ask for no more than the limits say"));
+        .during(Opcode::CreateCq.code()));
     }
     let platform = device.platform();
     let len = CQE << log;
@@ -82,9 +85,7 @@ fn submit<'p, P: Platform>(
     let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
     let input = memory::with_pages(device.platform(), &mut input, &list);
-    let mut output = OutputHead::new();
-    device.exec(Opcode::CreateCq, 0, ("", 0), input, &mut output.0)?;
-    let cqn = output.number();
+    let cqn = device.make(Opcode::CreateCq, (words::NONE, 0), input)?;
     end.name(cqn);
     Ok((
         CqObject {
@@ -97,7 +98,7 @@ fn submit<'p, P: Platform>(
 
 /// Destroys it. Its memory goes back to the arena only if the device let go of it.
 pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, cq: &CqObject) -> Result<(), Fault> {
-    device.exec_number(Opcode::DestroyCq, "CQ", cq.cqn.0)?;
+    device.end(Opcode::DestroyCq, words::CQ, cq.cqn.0)?;
     device.platform().free(cq.memory);
     Ok(())
 }

@@ -20,9 +20,20 @@ use crate::platform::{Platform, Span};
 use crate::prm::caps::{AtomicCap, EthernetCap, FlowTableCap, GeneralCap, RoceCap};
 use crate::prm::cmd::{InputHead, Opcode, OutputHead};
 use crate::prm::error::status;
+use crate::words;
+use crate::words::fault;
+use dat_core::provider::Object;
 
 #[cfg(test)]
 mod tests;
+
+/// Of several steps that are all tried, the first failure is the one to tell.
+#[inline(never)]
+pub(crate) fn note(first: &mut Result<(), Fault>, result: Result<(), Fault>) {
+    if first.is_ok() {
+        *first = result;
+    }
+}
 
 /// A page of doorbells in BAR 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,7 +224,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// Runs one command. `input` and `output` are whole messages, 16-byte heads included, variable tails allowed (at most
     /// [`crate::cmd::MAX_MESSAGE`] bytes each); this fills in the opcode and `op_mod`, carries both through the mailboxes and
-    /// turns a status other than 0 into a fault about `object` (a word like `"QP"` and its number, or `("", 0)`).
+    /// turns a status other than 0 into a fault about `object` (its kind and its number, or `words::NONE` and 0).
     ///
     /// A firmware that is out of memory says so and asks for pages by an event at the same time: if one has come, it is
     /// answered and the command tried once more.
@@ -224,13 +235,13 @@ impl<'p, P: Platform> Device<'p, P> {
         &mut self,
         op: Opcode,
         op_mod: u16,
-        object: (&'static str, u32),
+        object: (Object, u32),
         input: &mut [u8],
         output: &mut [u8],
     ) -> Result<(), Fault> {
         let result = match self.queue.exec(op, op_mod, object, input, output) {
             Err(fault)
-                if fault.status == status::NO_RESOURCES
+                if fault.status() == status::NO_RESOURCES
                     && op != Opcode::ManagePages
                     && self.feed() =>
             {
@@ -238,30 +249,63 @@ impl<'p, P: Platform> Device<'p, P> {
             }
             result => result,
         };
-        if result.is_err_and(|fault| fault.kind == FaultKind::Timeout) {
-            let hangs = Fault::new(
-                FaultKind::Gone,
-                op.name(),
+        if result.is_err_and(|fault| fault.kind() == FaultKind::Timeout) {
+            let hangs = fault!(
+                Gone,
+                "",
                 "a command never came back: the firmware hangs",
-            );
-            self.queue.kill(hangs.advise("reset the device"));
+                "reset the device"
+            )
+            .during(op.code());
+            self.queue.kill(hangs);
         }
         result
     }
 
-    /// A 16-byte command with a 16-byte answer about object `number`: most destroys, and most allocations (`number` 0).
+    /// A 16-byte command with a 16-byte answer about object `number`: most allocations (`number` 0).
     /// Returns the number in the answer.
+    #[inline(never)]
     pub(crate) fn exec_number(
         &mut self,
         op: Opcode,
-        object: &'static str,
+        object: Object,
         number: u32,
     ) -> Result<u32, Fault> {
         let mut input = InputHead::new();
         input.set_number(number);
+        self.make(op, (object, number), &mut input.0)
+    }
+
+    /// The same where the answer says nothing but yes or no: most destroys.
+    #[inline(never)]
+    pub(crate) fn end(&mut self, op: Opcode, object: Object, number: u32) -> Result<(), Fault> {
+        let mut input = InputHead::new();
+        input.set_number(number);
+        self.run(op, (object, number), &mut input.0)
+    }
+
+    /// A command without `op_mod` and with a 16-byte answer: most of them. Returns the number in the answer.
+    #[inline(never)]
+    pub(crate) fn make(
+        &mut self,
+        op: Opcode,
+        object: (Object, u32),
+        input: &mut [u8],
+    ) -> Result<u32, Fault> {
         let mut output = OutputHead::new();
-        self.exec(op, 0, (object, number), &mut input.0, &mut output.0)?;
+        self.exec(op, 0, object, input, &mut output.0)?;
         Ok(output.number())
+    }
+
+    /// The same where the answer says nothing but yes or no.
+    #[inline(never)]
+    pub(crate) fn run(
+        &mut self,
+        op: Opcode,
+        object: (Object, u32),
+        input: &mut [u8],
+    ) -> Result<(), Fault> {
+        self.exec(op, 0, object, input, &mut OutputHead::new().0)
     }
 
     /// The doorbell page that every queue may use.
@@ -271,39 +315,39 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// Another doorbell page.
     pub(crate) fn alloc_uar(&mut self) -> Result<Uar, Fault> {
-        let number = self.exec_number(Opcode::AllocUar, "", 0)?;
+        let number = self.exec_number(Opcode::AllocUar, words::NONE, 0)?;
         // 24 bits of 4 KiB pages: no overflow where usize has 64 bits; where it has 32, the BAR is shorter anyway.
         let offset = (number as usize).saturating_mul(4096);
         if offset
             .checked_add(4096)
             .is_none_or(|end| end > self.platform.bar_len())
         {
-            self.exec_number(Opcode::DeallocUar, "UAR", number)?;
-            return Err(Fault::new(
-                FaultKind::Nonsense,
-                Opcode::AllocUar.name(),
+            self.end(Opcode::DeallocUar, words::UAR, number)?;
+            return Err(fault!(
+                Nonsense,
+                "",
                 "the doorbell page lies outside the BAR",
+                "map the whole of BAR 0"
             )
-            .of("UAR", number)
-            .advise("map the whole of BAR 0"));
+            .of(words::UAR, number)
+            .during(Opcode::AllocUar.code()));
         }
         Ok(Uar { number, offset })
     }
 
     /// Gives a doorbell page back.
     pub(crate) fn dealloc_uar(&mut self, uar: Uar) -> Result<(), Fault> {
-        self.exec_number(Opcode::DeallocUar, "UAR", uar.number)
-            .map(drop)
+        self.end(Opcode::DeallocUar, words::UAR, uar.number)
     }
 
     /// A new protection domain.
     pub(crate) fn alloc_pd(&mut self) -> Result<u32, Fault> {
-        self.exec_number(Opcode::AllocPd, "", 0)
+        self.exec_number(Opcode::AllocPd, words::NONE, 0)
     }
 
     /// Gives it back.
     pub(crate) fn dealloc_pd(&mut self, pd: u32) -> Result<(), Fault> {
-        self.exec_number(Opcode::DeallocPd, "PD", pd).map(drop)
+        self.end(Opcode::DeallocPd, words::PD, pd)
     }
 
     /// Number of the event queue that completion queues name in `c_eqn`.
@@ -315,6 +359,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// Takes over memory of an object that the device would not let go of: the arena's again when the teardown has
     /// ended all objects. What there is no room to remember stays taken.
+    #[inline(never)]
     pub(crate) fn disown(&mut self, memory: Span) {
         let _ = self.disowned.push(memory);
     }

@@ -1,7 +1,7 @@
 //! Memory the device may reach: the only file that touches it.
 //!
 //! [`RawArena`] is the arena half of a [`crate::platform::Platform`] over ordinary memory: VFIO and bare metal embed one and
-//! forward to it. [`Buffer`] is a consumer's piece of an arena, of whatever platform.
+//! forward to it ([`crate::forward_arena`]). [`Buffer`] is a consumer's piece of an arena, of whatever platform.
 //!
 //! All loads and stores are volatile and go by offset; no Rust reference into the arena is ever made, because the device may
 //! write any of it at any time.
@@ -195,6 +195,15 @@ impl<const HOLES: usize> RawArena<HOLES> {
     #[must_use]
     pub fn available(&self) -> usize {
         self.holes.lock().iter().map(|hole| hole.len).sum()
+    }
+
+    /// [`Platform::iova`] where the device sees the arena in one piece from `start` on: from [`RawArena::addr`] on if nothing
+    /// is between the device and the memory.
+    #[inline]
+    #[must_use]
+    pub fn iova(&self, start: u64, offset: usize) -> Option<(u64, usize)> {
+        let left = self.len.checked_sub(offset).filter(|left| *left > 0)?;
+        Some((start.checked_add(offset as u64)?, left))
     }
 
     /// [`Platform::load32`].
@@ -440,6 +449,14 @@ impl<'p, P: Platform> Buffer<'p, P> {
     #[must_use]
     pub fn zeroed(platform: &'p P, len: usize) -> Option<Self> {
         let span = platform.alloc(len, 4096)?;
+        Some(Self { platform, span })
+    }
+
+    /// As [`Buffer::zeroed`], of memory that the device only reads, where the platform can keep it from writing: for what is
+    /// sent from here and for nothing else.
+    #[must_use]
+    pub fn read_only(platform: &'p P, len: usize) -> Option<Self> {
+        let span = platform.alloc_read_only(len, 4096)?;
         Some(Self { platform, span })
     }
 

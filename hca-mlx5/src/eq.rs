@@ -15,19 +15,21 @@
 //!
 //! What it does not do: act. Page requests in particular are only decoded here; answering one takes commands.
 
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::Fault;
 
 use crate::device::{Device, Uar};
 use crate::health;
 use crate::platform::{Platform, Span};
 use crate::prm;
-use crate::prm::cmd::{Opcode, OutputHead};
+use crate::prm::cmd::Opcode;
 use crate::prm::eq::{
     CREATE_EQ_PAGES, CreateEqIn, EQ_CONTEXT, EQE_DATA, EQE_SIZE, EqContext, EqDoorbell, EqeHead,
     EqeTail, EventType, UAR_EQ_ARM, UAR_EQ_UPDATE,
 };
 use crate::prm::pages::PageRequestWord;
 use crate::queue::memory;
+use crate::words;
+use crate::words::fault;
 
 #[cfg(test)]
 mod tests;
@@ -206,12 +208,8 @@ impl EventQueue {
         let uar = device.uar();
         let len = EQE_SIZE << log_size;
         let span = platform.alloc(len, 4096).ok_or_else(|| {
-            Fault::new(
-                FaultKind::Resources,
-                Opcode::CreateEq.name(),
-                "no room in the arena",
-            )
-            .advise("enlarge the arena")
+            fault!(Resources, "", "no room in the arena", "enlarge the arena")
+                .during(Opcode::CreateEq.code())
         })?;
         let mut queue = Self {
             span,
@@ -238,17 +236,14 @@ impl EventQueue {
             {
                 prm::put(&mut input, at, &page.to_be_bytes());
             }
-            let mut output = OutputHead::new();
             let used = CREATE_EQ_PAGES + 8 * (len / 4096);
-            device.exec(
+            let number = device.make(
                 Opcode::CreateEq,
-                0,
-                ("", 0),
+                (words::NONE, 0),
                 input.get_mut(..used).unwrap_or(&mut []),
-                &mut output.0,
             )?;
             // Event queue numbers are 8 bits wide.
-            let [.., number] = output.number().to_be_bytes();
+            let [.., number] = number.to_be_bytes();
             Ok(number)
         });
         match created {
@@ -281,12 +276,13 @@ impl EventQueue {
             *page = match platform.iova(at) {
                 Some((address, len)) if len >= 4096 => address,
                 _ => {
-                    return Err(Fault::new(
-                        FaultKind::BadParameter,
-                        Opcode::CreateEq.name(),
+                    return Err(fault!(
+                        BadParameter,
+                        "",
                         "the arena is not page aligned for the device",
+                        "map the arena in whole, aligned pages"
                     )
-                    .advise("map the arena in whole, aligned pages"));
+                    .during(Opcode::CreateEq.code()));
                 }
             };
         }
@@ -295,7 +291,7 @@ impl EventQueue {
 
     /// Destroys it. The memory stays taken until the teardown if the device may still write it.
     pub(crate) fn destroy<P: Platform>(self, device: &mut Device<'_, P>) -> Result<(), Fault> {
-        let result = device.exec_number(Opcode::DestroyEq, "EQ", u32::from(self.number));
+        let result = device.end(Opcode::DestroyEq, words::EQ, u32::from(self.number));
         match result {
             Ok(_) => device.platform().free(self.span),
             Err(_) => device.disown(self.span),

@@ -13,13 +13,14 @@ use core::fmt;
 use core::net::IpAddr;
 
 use dat_core::provider::{
-    Access, Completion, CompletionQueue as _, Fault, FaultKind, MadIn, Path, PostFlags,
-    RecvQueue as _, Region, Segment, Status,
+    Access, Completion, CompletionQueue as _, Fault, MadIn, Path, PostFlags, RecvQueue as _,
+    Region, Segment, Status,
 };
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
 
 use crate::cq::{self, CqObject};
 use crate::device::Device;
+use crate::device::note;
 use crate::mem::mkey;
 use crate::platform::{Platform, Span};
 use crate::prm::mkey::Mkey;
@@ -27,6 +28,7 @@ use crate::prm::wqe::Av;
 use crate::qp::{self, GSI_QKEY, QpObject, QpSpec, Service};
 use crate::queue::send::Doorbell;
 use crate::queue::{Cq, Rq, Sq};
+use crate::words::fault;
 
 /// Bytes of a MAD.
 const MAD: usize = 256;
@@ -73,14 +75,14 @@ impl Parts {
         }
         for slot in [&mut self.recv_cq, &mut self.send_cq] {
             if let Some(object) = slot.take() {
-                first = first.and(cq::end(device, &object));
+                note(&mut first, cq::end(device, &object));
             }
         }
         let closed = match self.key.take() {
             Some(key) => mkey::destroy(device, key),
             None => Ok(()),
         };
-        first = first.and(closed);
+        note(&mut first, closed);
         if let Some(span) = self.buffers.take() {
             match closed {
                 Ok(()) => device.platform().free(span),
@@ -89,7 +91,7 @@ impl Parts {
             }
         }
         if let Some(pd) = self.pd.take() {
-            first = first.and(device.dealloc_pd(pd));
+            note(&mut first, device.dealloc_pd(pd));
         }
         first
     }
@@ -173,10 +175,12 @@ impl<'p, P: Platform> Gsi<'p, P> {
         let platform = device.platform();
         let pd = device.alloc_pd()?;
         parts.pd = Some(pd);
-        let buffers = platform.alloc(BUFFERS, 64).ok_or(
-            Fault::new(FaultKind::Resources, "QP1", "no room in the arena")
-                .advise("make the arena larger"),
-        )?;
+        let buffers = platform.alloc(BUFFERS, 64).ok_or(fault!(
+            Resources,
+            "QP1",
+            "no room in the arena",
+            "make the arena larger"
+        ))?;
         parts.buffers = Some(buffers);
         let region = Region {
             addr: address(platform, buffers.offset),
@@ -218,10 +222,12 @@ impl<'p, P: Platform> Gsi<'p, P> {
 
     /// Reset to ready-to-send, with all receives posted and an event asked for.
     fn start(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
-        let qpn = self.parts.qp.map(|qp| qp.qpn).ok_or(
-            Fault::new(FaultKind::BadState, "QP1", "it was never made")
-                .advise("close the device and open it anew"),
-        )?;
+        let qpn = self.parts.qp.map(|qp| qp.qpn).ok_or(fault!(
+            BadState,
+            "QP1",
+            "it was never made",
+            "close the device and open it anew"
+        ))?;
         qp::start_gsi(device, qpn)?;
         for slot in 0..RECEIVES {
             self.post(slot);
@@ -290,12 +296,12 @@ impl<'p, P: Platform> Gsi<'p, P> {
             return Err(fault);
         }
         if self.posted.wrapping_sub(self.reaped) >= SENDS {
-            return Err(Fault::new(
-                FaultKind::Resources,
+            return Err(fault!(
+                Resources,
                 "send a datagram",
                 "too many are on their way",
-            )
-            .advise("send it again later"));
+                "send it again later"
+            ));
         }
         let slot = usize::from(self.posted & (SENDS - 1));
         let offset = self.buffers.wrapping_add(SEND_AT + MAD * slot);
@@ -407,10 +413,8 @@ fn address<P: Platform>(platform: &P, offset: usize) -> u64 {
 
 /// What a bad completion says.
 fn failure(completion: &Completion) -> Fault {
-    let mut fault = Fault::new(FaultKind::BadState, "QP1", "a datagram completed in error");
-    fault.status = completion.syndrome;
-    fault.syndrome = completion.vendor.into();
-    fault
+    let fault = fault!(BadState, "QP1", "a datagram completed in error");
+    fault.said(completion.syndrome, completion.vendor.into())
 }
 
 /// Who sent the packet whose network header the device left in `grh`.

@@ -40,8 +40,10 @@ mod qp;
 pub mod queue;
 #[cfg(test)]
 mod scripted;
+mod table;
 mod teardown;
 mod uar;
+mod words;
 
 pub use device::{Config, Device};
 pub use provider::Mlx5;

@@ -11,6 +11,7 @@ use dat_core::Instant;
 use dat_core::provider::{Fault, Net};
 
 use crate::device::Device;
+use crate::device::note;
 use crate::eth::{self, FRAME_MAX, Port};
 use crate::mem::mkey;
 use crate::neigh::{Mac, Neighbours};
@@ -103,14 +104,14 @@ impl<'p, P: Platform> Network<'p, P> {
     fn undo(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
         let mut first = self.close_port(device);
         if let Some(key) = self.key.take() {
-            first = first.and(mkey::destroy(device, key));
+            note(&mut first, mkey::destroy(device, key));
         }
         if let Some(pd) = self.pd.take() {
-            first = first.and(device.dealloc_pd(pd));
+            note(&mut first, device.dealloc_pd(pd));
         }
         while let Some(last) = self.addresses.checked_sub(1) {
             self.addresses = last;
-            first = first.and(device.clear_roce_address(last));
+            note(&mut first, device.clear_roce_address(last));
         }
         first
     }

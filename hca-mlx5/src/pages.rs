@@ -9,15 +9,17 @@
 
 use core::time::Duration;
 
-use dat_core::Instant;
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::Fault;
 
 use crate::device::Device;
 use crate::eq::PageRequest;
+use crate::health;
 use crate::platform::Platform;
 use crate::prm;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::pages::{ManagePagesIn, ManagePagesOut, Need, PageOp, QueryPagesOut};
+use crate::words;
+use crate::words::fault;
 
 #[cfg(test)]
 mod tests;
@@ -71,7 +73,7 @@ impl<P: Platform> Device<'_, P> {
         self.exec(
             Opcode::QueryPages,
             need as u16,
-            ("", 0),
+            (words::NONE, 0),
             &mut InputHead::new().0,
             &mut output.0,
         )?;
@@ -102,10 +104,10 @@ impl<P: Platform> Device<'_, P> {
 
     /// Gives `count` pages, or says that it cannot.
     fn give_pages(&mut self, count: u32) -> Result<(), Fault> {
-        let short = |cause, advice| {
-            Fault::new(FaultKind::Resources, Opcode::ManagePages.name(), cause)
-                .of("pages", count)
-                .advise(advice)
+        let short = |fault: Fault| {
+            fault
+                .of(words::PAGES, count)
+                .during(Opcode::ManagePages.code())
         };
         if self
             .pages
@@ -114,10 +116,12 @@ impl<P: Platform> Device<'_, P> {
             .is_none_or(|total| total > self.pages.budget)
         {
             self.cannot_give(self.pages.function_id, self.pages.embedded_cpu)?;
-            return Err(short(
+            return Err(short(fault!(
+                Resources,
+                "",
                 "the firmware asks for more pages than the budget allows",
                 "raise the page budget, or lower log_max_qp so that the firmware needs less",
-            ));
+            )));
         }
         let mut left = count;
         while left > 0 {
@@ -130,14 +134,16 @@ impl<P: Platform> Device<'_, P> {
             if got < want || batch.contains(&0) {
                 self.platform.pages_return(batch);
                 self.cannot_give(self.pages.function_id, self.pages.embedded_cpu)?;
-                return Err(short(
+                return Err(short(fault!(
+                    Resources,
+                    "",
                     "the platform's firmware reserve is used up",
                     "enlarge the firmware reserve",
-                ));
+                )));
             }
             if let Err(fault) = self.give_batch(batch) {
                 // Refused: they are still ours. Without an answer they may be the device's.
-                if fault.status != 0 {
+                if fault.status() != 0 {
                     self.platform.pages_return(batch);
                 }
                 return Err(fault);
@@ -162,7 +168,7 @@ impl<P: Platform> Device<'_, P> {
         self.exec(
             Opcode::ManagePages,
             PageOp::Give as u16,
-            ("", 0),
+            (words::NONE, 0),
             used,
             &mut output.0,
         )
@@ -177,7 +183,7 @@ impl<P: Platform> Device<'_, P> {
         self.exec(
             Opcode::ManagePages,
             PageOp::CannotGive as u16,
-            ("", 0),
+            (words::NONE, 0),
             &mut input.0,
             &mut output.0,
         )
@@ -192,7 +198,7 @@ impl<P: Platform> Device<'_, P> {
     fn take_pages(&mut self, count: u32) -> Result<(), Fault> {
         let platform = self.platform;
         let mut left = count;
-        let start = Instant::from_nanos(platform.now());
+        let start = health::clock(platform);
         let mut deadline = start + NO_PROGRESS;
         let mut empty = 0;
         while left > 0 {
@@ -205,7 +211,7 @@ impl<P: Platform> Device<'_, P> {
             self.exec(
                 Opcode::ManagePages,
                 PageOp::Take as u16,
-                ("", 0),
+                (words::NONE, 0),
                 &mut input.0,
                 used,
             )?;
@@ -224,15 +230,16 @@ impl<P: Platform> Device<'_, P> {
                 .saturating_sub(u32::try_from(known).unwrap_or(u32::MAX));
             left = left.saturating_sub(u32::try_from(got).unwrap_or(u32::MAX));
             if known < got || said > want {
-                return Err(Fault::new(
-                    FaultKind::Nonsense,
-                    Opcode::ManagePages.name(),
+                return Err(fault!(
+                    Nonsense,
+                    "",
                     "the device gives back pages it never had",
+                    "reset the device before its memory is used again"
                 )
-                .of("pages", u32::try_from(said).unwrap_or(u32::MAX))
-                .advise("reset the device before its memory is used again"));
+                .of(words::PAGES, u32::try_from(said).unwrap_or(u32::MAX))
+                .during(Opcode::ManagePages.code()));
             }
-            let now = Instant::from_nanos(platform.now());
+            let now = health::clock(platform);
             if got > 0 {
                 deadline = now + NO_PROGRESS;
                 empty = 0;
@@ -241,15 +248,14 @@ impl<P: Platform> Device<'_, P> {
             }
             let stuck = now >= deadline && empty >= EMPTY_ANSWERS;
             if left > 0 && (stuck || now >= start + WHOLE_TAKE) {
-                return Err(Fault::new(
-                    FaultKind::Timeout,
-                    Opcode::ManagePages.name(),
+                return Err(fault!(
+                    Timeout,
+                    "",
                     "the firmware keeps pages it was asked to give back",
+                    "an object still uses them; destroy all before closing, or reset the device"
                 )
-                .of("pages", left)
-                .advise(
-                    "an object still uses them; destroy all before closing, or reset the device",
-                ));
+                .of(words::PAGES, left)
+                .during(Opcode::ManagePages.code()));
             }
             if got == 0 {
                 platform.relax();

@@ -1,8 +1,9 @@
 //! The platform seam: everything the driver asks of the machine it runs on.
 //!
-//! An embedder implements [`Platform`] once, some thirty short methods, most of them one line. Before it hands the platform to the driver it
-//! has found the function, sized and mapped BAR 0, reset the function and switched bus mastering on; the driver never
-//! sees configuration space. There is no interrupt method: the host calls the driver's `service` when a vector fires,
+//! An embedder implements [`Platform`] once. Of its some thirty short methods, a machine with ordinary memory and a mapped BAR
+//! has most for three lines: [`crate::forward_bar`], [`crate::forward_arena`], [`crate::forward_order`]. Before it hands the
+//! platform to the driver it has found the function, sized and mapped BAR 0, reset the function and switched bus mastering on;
+//! the driver never sees configuration space. There is no interrupt method: the host calls the driver's `service` when a vector fires,
 //! or whenever it likes.
 //!
 //! Memory. The platform owns *one arena*: a span of host memory that the device may reach, seen by the CPU at
@@ -66,6 +67,10 @@ pub trait Platform {
     fn arena_addr(&self) -> u64;
     /// Takes `len` zeroed bytes aligned to `align` (a power of two) out of the arena.
     fn alloc(&self, len: usize, align: usize) -> Option<Span>;
+    /// As [`Platform::alloc`], memory that the device only reads: a host with an IOMMU can keep the device from writing it.
+    fn alloc_read_only(&self, len: usize, align: usize) -> Option<Span> {
+        self.alloc(len, align)
+    }
     /// Gives a span back, exactly as it was taken.
     fn free(&self, span: Span);
     /// Device address of the byte at `offset`, and how many bytes from there are contiguous for the device.
@@ -123,4 +128,124 @@ pub trait Platform {
     fn relax(&self);
     /// 64 unpredictable bits.
     fn entropy(&self) -> u64;
+}
+
+/// In an `impl Platform`: BAR 0 is the [`MappedBar`](crate::mmio::MappedBar) in this field.
+///
+/// `forward_bar!(bar)` writes `bar_len`, `read32`, `write32`, `write64`, `write_block`, `Register` and `register`, each of one
+/// line, over `self.bar`; `forward_bar!(except read32: bar)` leaves `read32` to the platform. A field may be reached through
+/// others, or through calls: `forward_bar!(device.bar())`.
+#[macro_export]
+macro_rules! forward_bar {
+    (except read32: $($bar:tt)+) => {
+        fn bar_len(&self) -> usize {
+            self.$($bar)+.len()
+        }
+        fn write32(&self, offset: usize, value: u32) {
+            self.$($bar)+.write32(offset, value);
+        }
+        fn write64(&self, offset: usize, value: u64) {
+            self.$($bar)+.write64(offset, value);
+        }
+        fn write_block(&self, offset: usize, block: &[u64; 8]) {
+            self.$($bar)+.write_block(offset, block);
+        }
+        type Register<'p>
+            = $crate::mmio::MappedRegister<'p>
+        where
+            Self: 'p;
+        fn register(
+            &self,
+            offset: usize,
+            half: usize,
+        ) -> Option<$crate::mmio::MappedRegister<'_>> {
+            self.$($bar)+.doorbell(offset, half)
+        }
+    };
+    ($($bar:tt)+) => {
+        fn read32(&self, offset: usize) -> u32 {
+            self.$($bar)+.read32(offset)
+        }
+        $crate::forward_bar!(except read32: $($bar)+);
+    };
+}
+
+/// In an `impl Platform`: the arena is the [`RawArena`](crate::dma::RawArena) in this field.
+///
+/// `forward_arena!(arena)` writes `arena_len`, `arena_addr`, `alloc`, `free`, the loads and stores, `Entries` and `entries`,
+/// each of one line, over `self.arena`; `forward_arena!(except alloc, free: arena)` leaves those two to the platform. What
+/// remains in either case is `iova`, for which there is [`RawArena::iova`](crate::dma::RawArena::iova).
+#[macro_export]
+macro_rules! forward_arena {
+    (except alloc, free: $($arena:tt)+) => {
+        fn arena_len(&self) -> usize {
+            self.$($arena)+.len()
+        }
+        fn arena_addr(&self) -> u64 {
+            self.$($arena)+.addr()
+        }
+        fn load32(&self, offset: usize) -> u32 {
+            self.$($arena)+.load32(offset)
+        }
+        fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
+            self.$($arena)+.load_words(offset)
+        }
+        fn store32(&self, offset: usize, value: u32) {
+            self.$($arena)+.store32(offset, value);
+        }
+        fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
+            self.$($arena)+.store_words(offset, words);
+        }
+        fn read_bytes(&self, offset: usize, to: &mut [u8]) {
+            self.$($arena)+.read_bytes(offset, to);
+        }
+        fn write_bytes(&self, offset: usize, from: &[u8]) {
+            self.$($arena)+.write_bytes(offset, from);
+        }
+        type Entries<'p, const LEN: usize>
+            = $crate::dma::RawEntries<'p, LEN>
+        where
+            Self: 'p;
+        fn entries<const LEN: usize>(
+            &self,
+            span: $crate::platform::Span,
+        ) -> Option<$crate::dma::RawEntries<'_, LEN>> {
+            self.$($arena)+.entries(span)
+        }
+    };
+    ($($arena:tt)+) => {
+        fn alloc(&self, len: usize, align: usize) -> Option<$crate::platform::Span> {
+            self.$($arena)+.alloc(len, align)
+        }
+        fn free(&self, span: $crate::platform::Span) {
+            self.$($arena)+.free(span);
+        }
+        $crate::forward_arena!(except alloc, free: $($arena)+);
+    };
+}
+
+/// In an `impl Platform`: the fences of this CPU for ordinary, coherent memory.
+///
+/// `forward_order!()` writes `before_doorbell`, `before_record`, `after_ownership` and `after_mmio`, over those of
+/// [`mmio`](crate::mmio).
+#[macro_export]
+macro_rules! forward_order {
+    () => {
+        #[inline]
+        fn before_doorbell(&self) {
+            $crate::mmio::before_doorbell(Self::WRITE_COMBINING);
+        }
+        #[inline]
+        fn before_record(&self) {
+            $crate::mmio::before_record();
+        }
+        #[inline]
+        fn after_ownership(&self) {
+            $crate::mmio::after_ownership();
+        }
+        #[inline]
+        fn after_mmio(&self) {
+            $crate::mmio::after_mmio(Self::WRITE_COMBINING);
+        }
+    };
 }

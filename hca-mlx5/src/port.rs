@@ -5,19 +5,21 @@
 
 use core::net::IpAddr;
 
-use dat_core::provider::{Fault, FaultKind, Mtu};
+use dat_core::provider::{Fault, Mtu};
 
 use crate::boot::optional;
-use crate::device::Device;
+use crate::device::{Config, Device};
 use crate::platform::Platform;
 use crate::prm;
-use crate::prm::cmd::{InputHead, Opcode, OutputHead};
+use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::reg::{self, AccessRegIn, Paos, Pmtu, Register};
 use crate::prm::roce::{ROCE_ADDRESS, RoceAddress, RoceAddressIn};
 use crate::prm::vport::{
     MODIFIED_CONTEXT, MODIFY_IN, ModifyNicVportIn, NicVportContext, QUERIED_CONTEXT, QUERY_OUT,
     QueryVportStateOut,
 };
+use crate::words;
+use crate::words::fault;
 
 /// What a RoCEv2 packet carries around its payload at most: Ethernet 14, VLAN 4, IPv6 40, UDP 8, BTH 12, RETH and
 /// immediate or AtomicETH 28, ICRC 4, FCS 4.
@@ -30,12 +32,37 @@ const _: () = assert!(ROCE_FRAME_4096 as u32 == 4096 + ROCE_HEADERS);
 /// A frame of 1,500 bytes with headers, VLAN tag and FCS.
 const PLAIN_FRAME: u16 = 1522;
 
+/// The port type of InfiniBand; 1 is Ethernet.
+const INFINIBAND: u8 = 0;
+
 /// RoCE version 2, as the address table counts.
 const ROCE_V2: u8 = 2;
+
+impl Config<'_> {
+    /// Asks for frames that hold RoCE packets with `mtu` bytes of payload, and no more.
+    #[must_use]
+    pub const fn with_path_mtu(mut self, mtu: Mtu) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "4,096 bytes and the headers fit"
+        )]
+        let frame = (mtu.bytes() + ROCE_HEADERS) as u16;
+        self.frame_size = frame;
+        self
+    }
+}
 
 impl<P: Platform> Device<'_, P> {
     /// Brings the port up: frame size, RoCE, link; and learns who it is.
     pub(crate) fn open_port(&mut self, frame_size: u16) -> Result<(), Fault> {
+        if self.caps.general.port_type() == INFINIBAND {
+            return Err(fault!(
+                Unsupported,
+                "bring-up",
+                "the port's link type is InfiniBand; RoCE needs Ethernet",
+                "set LINK_TYPE_P1 to ETH with the vendor's firmware configuration tool, and reset the card"
+            ));
+        }
         let context = self.query_vport()?;
         let [_, _, mac @ ..] = context.permanent_address().to_be_bytes();
         self.identity.mac = mac;
@@ -103,7 +130,7 @@ impl<P: Platform> Device<'_, P> {
         self.exec(
             Opcode::QueryVportState,
             0,
-            ("port", 1),
+            (words::PORT, 1),
             &mut InputHead::new().0,
             &mut output.0,
         )?;
@@ -117,28 +144,31 @@ impl<P: Platform> Device<'_, P> {
         address: IpAddr,
         vlan: Option<u16>,
     ) -> Result<(), Fault> {
-        let refuse = |cause, advice| {
-            Err(Fault::new(
-                FaultKind::BadParameter,
-                Opcode::SetRoceAddress.name(),
-                cause,
-            )
-            .of("RoCE address", u32::from(index))
-            .advise(advice))
+        let refuse = |fault: Fault| {
+            Err(fault
+                .of(words::ROCE_ADDRESS, u32::from(index))
+                .during(Opcode::SetRoceAddress.code()))
         };
         let mac = self.identity.mac;
         if index >= self.caps.roce.roce_address_table_size() {
-            return refuse("the device has fewer addresses", "use a lower index");
+            return refuse(fault!(
+                BadParameter,
+                "",
+                "the device has fewer addresses",
+                "use a lower index",
+            ));
         }
         // Firmware refuses it with a number (0x63c66) that tells nobody anything.
         if mac.first().is_some_and(|byte| byte & 1 == 1) {
-            return refuse(
+            return refuse(fault!(
+                BadParameter,
+                "",
                 "the port's MAC is a multicast address",
                 "give the port a unicast MAC",
-            );
+            ));
         }
         if vlan.is_some_and(|vlan| vlan == 0 || vlan >= 4095) {
-            return refuse("no such VLAN", "use 1 to 4094");
+            return refuse(fault!(BadParameter, "", "no such VLAN", "use 1 to 4094"));
         }
         let mut entry = RoceAddress::new();
         let (l3_type, gid) = match address {
@@ -178,14 +208,8 @@ impl<P: Platform> Device<'_, P> {
         }
         head.write(&mut input, 0);
         entry.write(&mut input, ROCE_ADDRESS);
-        let object = ("RoCE address", u32::from(index));
-        self.exec(
-            Opcode::SetRoceAddress,
-            0,
-            object,
-            &mut input,
-            &mut OutputHead::new().0,
-        )
+        let object = (words::ROCE_ADDRESS, u32::from(index));
+        self.run(Opcode::SetRoceAddress, object, &mut input)
     }
 
     /// QUERY_NIC_VPORT_CONTEXT of this function.
@@ -194,7 +218,7 @@ impl<P: Platform> Device<'_, P> {
         self.exec(
             Opcode::QueryNicVportContext,
             0,
-            ("", 0),
+            (words::NONE, 0),
             &mut InputHead::new().0,
             &mut output,
         )?;
@@ -212,13 +236,7 @@ impl<P: Platform> Device<'_, P> {
         select(&mut head);
         head.write(&mut input, 0);
         context.write(&mut input, MODIFIED_CONTEXT);
-        self.exec(
-            Opcode::ModifyNicVportContext,
-            0,
-            ("", 0),
-            &mut input,
-            &mut OutputHead::new().0,
-        )
+        self.run(Opcode::ModifyNicVportContext, (words::NONE, 0), &mut input)
     }
 
     /// ACCESS_REG: reads or writes a register of 16 bytes.
@@ -234,10 +252,14 @@ impl<P: Platform> Device<'_, P> {
         head.write(&mut input, 0);
         prm::put(&mut input, reg::CONTENTS, contents);
         let mut output = [0; reg::CONTENTS + 16];
+        let object = match register {
+            Register::Pmtu => words::PMTU,
+            Register::Paos => words::PAOS,
+        };
         self.exec(
             Opcode::AccessReg,
             op_mod,
-            (register.name(), u32::from(register as u16)),
+            (object, u32::from(register as u16)),
             &mut input,
             &mut output,
         )?;

@@ -17,26 +17,31 @@ use core::task::Poll;
 
 use dat_core::Instant;
 use dat_core::provider::{
-    self as seam, Access, Fault, FaultKind, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Path, Pd,
-    Provider, Qp, QpInit, QpStep, Region,
+    self as seam, Access, Fault, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Path, Pd, Provider,
+    Qp, QpInit, QpStep, Region,
 };
-use heapless::index_map::FnvIndexMap;
 use heapless::{Deque, Vec};
 
 use crate::cq::{self, CqObject};
+use crate::device::note;
 use crate::device::{Config, Device};
 use crate::eq::{Event, QpEvent};
 use crate::gsi::Gsi;
 use crate::mem::{mkey, window};
 use crate::network::Network;
 use crate::platform::Platform;
+use crate::prm::cmd::Opcode;
 use crate::prm::cq::Cqn;
 use crate::prm::mkey::Mkey;
 use crate::prm::qp::Qpn;
 use crate::qp::{self, QpObject, QpSpec, Service};
 use crate::queue::send::{MAX_SEGMENTS, WIDEST};
 use crate::queue::{Cq, Rq, Sq};
+use crate::table::{Refused, Table};
 use crate::uar::{Doorbells, Register};
+use crate::words;
+use crate::words::fault;
+use dat_core::provider::Object;
 
 /// Protection domains of one driver.
 const PDS: usize = 64;
@@ -87,9 +92,9 @@ pub struct Mlx5<
     gsi: Option<Gsi<'p, P>>,
     network: Option<Network<'p, P>>,
     pds: Vec<u32, PDS>,
-    cqs: FnvIndexMap<u32, CqObject, CQS>,
-    qps: FnvIndexMap<u32, QpEntry, QPS>,
-    keys: FnvIndexMap<u32, KeyEntry, KEYS>,
+    cqs: Table<CqObject, CQS>,
+    qps: Table<QpEntry, QPS>,
+    keys: Table<KeyEntry, KEYS>,
     notices: Deque<Notice, NOTICES>,
 }
 
@@ -120,9 +125,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             gsi: Some(gsi),
             network: None,
             pds: Vec::new(),
-            cqs: FnvIndexMap::new(),
-            qps: FnvIndexMap::new(),
-            keys: FnvIndexMap::new(),
+            cqs: Table::new(),
+            qps: Table::new(),
+            keys: Table::new(),
             notices: Deque::new(),
         })
     }
@@ -133,45 +138,40 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         &self.device
     }
 
+    /// Whether the port carries traffic, as the device says now.
+    pub fn link_up(&mut self) -> Result<bool, Fault> {
+        self.device.port_up()
+    }
+
     /// Connection management datagrams dropped because they were malformed.
     #[must_use]
     pub fn malformed_datagrams(&self) -> u32 {
         self.gsi.as_ref().map_or(0, Gsi::malformed)
     }
 
-    fn known_pd(&self, operation: &'static str, pd: Pd) -> Result<(), Fault> {
+    fn known_pd(&self, op: Opcode, pd: Pd) -> Result<(), Fault> {
         if self.pds.contains(&pd.0) {
             Ok(())
         } else {
-            Err(stranger(operation, "PD", pd.0))
+            Err(stranger(op, words::PD, pd.0))
         }
     }
 
-    fn known_qp(&self, operation: &'static str, qp: Qp) -> Result<QpEntry, Fault> {
-        self.qps
-            .get(&qp.number)
-            .copied()
-            .ok_or(stranger(operation, "QP", qp.number))
-    }
-
     fn known_key(&self, key: u32, kind: KeyKind) -> Result<KeyEntry, Fault> {
-        let entry = self.keys.get(&Mkey(key).index()).copied();
+        let entry = self.keys.get(Mkey(key).index());
         entry
             .filter(|entry| entry.key.0 == key && entry.kind == kind)
-            .ok_or(stranger("DESTROY_MKEY", "MKEY", key))
+            .ok_or(stranger(Opcode::DestroyMkey, words::MKEY, key))
     }
 
     /// Enters a key, or takes it back from the device if the table is full after all.
     fn enter_key(&mut self, key: Mkey, kind: KeyKind, pd: Pd) -> Result<(), Fault> {
         match self.keys.insert(key.index(), KeyEntry { key, kind, pd }) {
-            Ok(None) => Ok(()),
-            Ok(Some(old)) => {
-                let _ = self.keys.insert(key.index(), old);
-                Err(twice("CREATE_MKEY", "MKEY", key.index()))
-            }
-            Err(_) => {
+            Ok(()) => Ok(()),
+            Err(Refused::Twice) => Err(twice(Opcode::CreateMkey, words::MKEY, key.index())),
+            Err(Refused::Full) => {
                 let _ = mkey::destroy(&mut self.device, key);
-                Err(full("CREATE_MKEY", "memory keys"))
+                Err(full(Opcode::CreateMkey, words::MEMORY_KEYS))
             }
         }
     }
@@ -179,7 +179,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     fn destroy_key(&mut self, key: u32, kind: KeyKind) -> Result<(), Fault> {
         let entry = self.known_key(key, kind)?;
         mkey::destroy(&mut self.device, entry.key)?;
-        self.keys.swap_remove(&entry.key.index());
+        self.keys.remove(entry.key.index());
         Ok(())
     }
 
@@ -208,7 +208,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                     return None;
                 }
                 self.cqs
-                    .contains_key(&cqn)
+                    .has(cqn)
                     .then_some(Notice::Completion(seam::Cq(cqn)))
             }
             Event::CqError { cqn, syndrome } => {
@@ -220,9 +220,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                     network.fail(cq_fault(cqn, syndrome));
                     return None;
                 }
-                self.cqs
-                    .contains_key(&cqn)
-                    .then_some(Notice::CqError(seam::Cq(cqn)))
+                self.cqs.has(cqn).then_some(Notice::CqError(seam::Cq(cqn)))
             }
             Event::Qp { qpn, what } => self.translate_qp(qpn, what),
             Event::Port { port: _, up } => {
@@ -238,18 +236,30 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 
     fn translate_qp(&mut self, qpn: u32, what: QpEvent) -> Option<Notice> {
-        let cause = match what {
+        let fault = match what {
             QpEvent::Established => {
-                let known = self.qps.contains_key(&qpn);
+                let known = self.qps.has(qpn);
                 return known.then_some(Notice::Established(Qp { number: qpn }));
             }
             // Flushed requests say the same, one by one.
             QpEvent::Drained | QpEvent::LastWqe => return None,
-            QpEvent::Catastrophic => "the device could not use the queue pair's memory",
-            QpEvent::InvalidRequest => "the peer sent a request that is invalid here",
-            QpEvent::AccessError => "the peer sent a request that no key or right here allows",
+            QpEvent::Catastrophic => fault!(
+                BadState,
+                "queue pair",
+                "the device could not use the queue pair's memory"
+            ),
+            QpEvent::InvalidRequest => fault!(
+                BadState,
+                "queue pair",
+                "the peer sent a request that is invalid here"
+            ),
+            QpEvent::AccessError => fault!(
+                BadState,
+                "queue pair",
+                "the peer sent a request that no key or right here allows"
+            ),
         };
-        let fault = Fault::new(FaultKind::BadState, "queue pair", cause).of("QP", qpn);
+        let fault = fault.of(words::QP, qpn);
         if let Some(gsi) = self.gsi.as_mut().filter(|gsi| gsi.owns_qp(qpn)) {
             gsi.fail(fault);
             return None;
@@ -259,7 +269,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             return None;
         }
         self.qps
-            .contains_key(&qpn)
+            .has(qpn)
             .then_some(Notice::QpError(Qp { number: qpn }, fault))
     }
 }
@@ -277,13 +287,12 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault> {
         if self.network.is_some() {
-            return Err(Fault::new(
-                FaultKind::BadState,
+            return Err(fault!(at net.addr,
+                BadState,
                 "set up the network",
                 "the port has its address already",
-            )
-            .at(net.addr)
-            .advise("close the device and open it anew to give it another"));
+                "close the device and open it anew to give it another"
+            ));
         }
         self.network = Some(Network::create(&mut self.device, net, now)?);
         Ok(())
@@ -293,7 +302,13 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         let remote = remote.to_canonical();
         let entropy = self.device.platform().entropy();
         let Some(network) = self.network.as_mut() else {
-            return Poll::Ready(Err(no_network().at(remote)));
+            return Poll::Ready(Err(fault!(
+                at remote,
+                BadState,
+                "resolve",
+                "the port has no address yet",
+                "give the port its address first",
+            )));
         };
         let source_index = network.source_index(remote);
         network.resolve(remote, now).map_ok(|remote_mac| Path {
@@ -309,7 +324,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn pd_create(&mut self) -> Result<Pd, Fault> {
         if self.pds.is_full() {
-            return Err(full("ALLOC_PD", "protection domains"));
+            return Err(full(Opcode::AllocPd, words::PROTECTION_DOMAINS));
         }
         let pd = self.device.alloc_pd()?;
         let _ = self.pds.push(pd);
@@ -317,11 +332,11 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn pd_destroy(&mut self, pd: Pd) -> Result<(), Fault> {
-        self.known_pd("DEALLOC_PD", pd)?;
+        self.known_pd(Opcode::DeallocPd, pd)?;
         let used =
             self.qps.values().any(|qp| qp.pd == pd) || self.keys.values().any(|key| key.pd == pd);
         if used {
-            return Err(in_use("DEALLOC_PD", "PD", pd.0));
+            return Err(in_use(Opcode::DeallocPd, words::PD, pd.0));
         }
         self.device.dealloc_pd(pd.0)?;
         self.pds.retain(|known| *known != pd.0);
@@ -329,9 +344,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault> {
-        self.known_pd("CREATE_MKEY", pd)?;
+        self.known_pd(Opcode::CreateMkey, pd)?;
         if self.keys.is_full() {
-            return Err(full("CREATE_MKEY", "memory keys"));
+            return Err(full(Opcode::CreateMkey, words::MEMORY_KEYS));
         }
         let key = mkey::create(&mut self.device, pd.0, region, access)?;
         self.enter_key(key, KeyKind::Region, pd)?;
@@ -346,17 +361,17 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn mw_create(&mut self, pd: Pd) -> Result<Mw, Fault> {
-        self.known_pd("CREATE_MKEY", pd)?;
+        self.known_pd(Opcode::CreateMkey, pd)?;
         if !self.limits.windows {
-            return Err(Fault::new(
-                FaultKind::Unsupported,
+            return Err(fault!(
+                Unsupported,
                 "CREATE_MKEY",
                 "this device or its firmware has no memory windows",
-            )
-            .advise("do without: the limits say so too"));
+                "do without: the limits say so too"
+            ));
         }
         if self.keys.is_full() {
-            return Err(full("CREATE_MKEY", "memory keys"));
+            return Err(full(Opcode::CreateMkey, words::MEMORY_KEYS));
         }
         let key = window::create(&mut self.device, pd.0)?;
         self.enter_key(key, KeyKind::Window, pd)?;
@@ -369,42 +384,39 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn cq_create(&mut self, entries: u32) -> Result<(seam::Cq, Self::Cq), Fault> {
         if self.cqs.is_full() {
-            return Err(full("CREATE_CQ", "completion queues"));
+            return Err(full(Opcode::CreateCq, words::COMPLETION_QUEUES));
         }
         let (object, end) = cq::create(&mut self.device, entries)?;
         match self.cqs.insert(object.cqn.0, object) {
-            Ok(None) => Ok((seam::Cq(object.cqn.0), end)),
-            Ok(Some(old)) => {
-                let _ = self.cqs.insert(old.cqn.0, old);
-                Err(twice("CREATE_CQ", "CQ", object.cqn.0))
-            }
-            Err(_) => {
+            Ok(()) => Ok((seam::Cq(object.cqn.0), end)),
+            Err(Refused::Twice) => Err(twice(Opcode::CreateCq, words::CQ, object.cqn.0)),
+            Err(Refused::Full) => {
                 let _ = cq::end(&mut self.device, &object);
-                Err(full("CREATE_CQ", "completion queues"))
+                Err(full(Opcode::CreateCq, words::COMPLETION_QUEUES))
             }
         }
     }
 
     fn cq_destroy(&mut self, cq: seam::Cq, end: Self::Cq) -> Result<(), Fault> {
-        let object = self.cqs.get(&cq.0).copied().filter(|_| end.cqn() == cq.0);
-        let object = object.ok_or(stranger("DESTROY_CQ", "CQ", cq.0))?;
+        let object = self.cqs.get(cq.0).filter(|_| end.cqn() == cq.0);
+        let object = object.ok_or(stranger(Opcode::DestroyCq, words::CQ, cq.0))?;
         if self.qps.values().any(|qp| qp.cqs.contains(&cq.0)) {
-            return Err(in_use("DESTROY_CQ", "CQ", cq.0));
+            return Err(in_use(Opcode::DestroyCq, words::CQ, cq.0));
         }
         cq::destroy(&mut self.device, &object)?;
-        self.cqs.swap_remove(&cq.0);
+        self.cqs.remove(cq.0);
         Ok(())
     }
 
     fn qp_create(&mut self, init: &QpInit) -> Result<NewQp<Self::Sq, Self::Rq>, Fault> {
-        self.known_pd("CREATE_QP", init.pd)?;
+        self.known_pd(Opcode::CreateQp, init.pd)?;
         for cq in [init.send_cq, init.recv_cq] {
-            if !self.cqs.contains_key(&cq.0) {
-                return Err(stranger("CREATE_QP", "CQ", cq.0));
+            if !self.cqs.has(cq.0) {
+                return Err(stranger(Opcode::CreateQp, words::CQ, cq.0));
             }
         }
         if self.qps.is_full() {
-            return Err(full("CREATE_QP", "queue pairs"));
+            return Err(full(Opcode::CreateQp, words::QUEUE_PAIRS));
         }
         let (uar, doorbell, register) = self.doorbells.take(&mut self.device)?;
         let spec = QpSpec {
@@ -430,27 +442,33 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         };
         let number = object.qpn.0;
         match self.qps.insert(number, entry) {
-            Ok(None) => Ok(NewQp {
+            Ok(()) => Ok(NewQp {
                 qp: Qp { number },
                 sq,
                 rq,
             }),
-            Ok(Some(old)) => {
-                let _ = self.qps.insert(number, old);
-                Err(twice("CREATE_QP", "QP", number))
-            }
-            Err(_) => {
+            Err(Refused::Twice) => Err(twice(Opcode::CreateQp, words::QP, number)),
+            Err(Refused::Full) => {
                 let _ = qp::end(&mut self.device, &object);
                 self.doorbells.give(register);
-                Err(full("CREATE_QP", "queue pairs"))
+                Err(full(Opcode::CreateQp, words::QUEUE_PAIRS))
             }
         }
     }
 
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault> {
-        self.known_qp("MODIFY_QP", qp)?;
+        if !self.qps.has(qp.number) {
+            return Err(fault!(BadParameter, "MODIFY_QP", "there is no such object")
+                .of(words::QP, qp.number));
+        }
         if matches!(step, QpStep::Rtr { .. }) && self.network.is_none() {
-            return Err(no_network().of("QP", qp.number));
+            return Err(fault!(
+                BadState,
+                "resolve",
+                "the port has no address yet",
+                "give the port its address first",
+            )
+            .of(words::QP, qp.number));
         }
         qp::step(&mut self.device, Qpn(qp.number), step)
     }
@@ -461,9 +479,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn qp_destroy(&mut self, qp: Qp, _sq: Self::Sq, _rq: Self::Rq) -> Result<(), Fault> {
-        let entry = self.known_qp("DESTROY_QP", qp)?;
+        let entry = self.qps.get(qp.number);
+        let entry = entry.ok_or(stranger(Opcode::DestroyQp, words::QP, qp.number))?;
         qp::destroy(&mut self.device, &entry.object)?;
-        self.qps.swap_remove(&qp.number);
+        self.qps.remove(qp.number);
         self.doorbells.give(entry.register);
         Ok(())
     }
@@ -471,12 +490,12 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {
         match self.gsi.as_mut() {
             Some(gsi) => gsi.send(path, mad),
-            None => Err(Fault::new(
-                FaultKind::BadState,
+            None => Err(fault!(
+                BadState,
                 "send a datagram",
                 "the device is closed",
-            )
-            .advise("open it anew")),
+                "open it anew"
+            )),
         }
     }
 
@@ -514,26 +533,23 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
-        for entry in self.qps.values() {
-            first = first.and(qp::end(&mut self.device, &entry.object));
+        while let Some(entry) = self.qps.pop() {
+            note(&mut first, qp::end(&mut self.device, &entry.object));
         }
-        self.qps.clear();
-        for entry in self.keys.values() {
-            first = first.and(mkey::destroy(&mut self.device, entry.key));
+        while let Some(entry) = self.keys.pop() {
+            note(&mut first, mkey::destroy(&mut self.device, entry.key));
         }
-        self.keys.clear();
-        for object in self.cqs.values() {
-            first = first.and(cq::end(&mut self.device, object));
+        while let Some(object) = self.cqs.pop() {
+            note(&mut first, cq::end(&mut self.device, &object));
         }
-        self.cqs.clear();
         while let Some(pd) = self.pds.pop() {
-            first = first.and(self.device.dealloc_pd(pd));
+            note(&mut first, self.device.dealloc_pd(pd));
         }
         if let Some(network) = self.network.take() {
-            first = first.and(network.destroy(&mut self.device));
+            note(&mut first, network.destroy(&mut self.device));
         }
         if let Some(gsi) = self.gsi.take() {
-            first = first.and(gsi.destroy(&mut self.device));
+            note(&mut first, gsi.destroy(&mut self.device));
         }
         self.doorbells.close(&mut self.device);
         first.and(self.device.close())
@@ -543,19 +559,21 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 /// The device can do what this provider is made of.
 fn fit<P: Platform>(device: &Device<'_, P>) -> Result<(), Fault> {
     let caps = device.caps();
-    let lacks =
-        |cause, advice| Err(Fault::new(FaultKind::Unsupported, "bring-up", cause).advise(advice));
     if !caps.general.roce() {
-        return lacks(
+        return Err(fault!(
+            Unsupported,
+            "bring-up",
             "the function has no RoCE",
             "enable RoCE for it, or choose another function",
-        );
+        ));
     }
     if caps.general.cqe_version() != 1 {
-        return lacks(
+        return Err(fault!(
+            Unsupported,
+            "bring-up",
             "completions do not carry the caller's index",
             "update the firmware",
-        );
+        ));
     }
     Ok(())
 }
@@ -603,60 +621,60 @@ fn limits<P: Platform>(
     }
 }
 
-fn stranger(operation: &'static str, object: &'static str, number: u32) -> Fault {
-    Fault::new(
-        FaultKind::BadParameter,
-        operation,
-        "there is no such object",
-    )
-    .of(object, number)
-}
-
-fn in_use(operation: &'static str, object: &'static str, number: u32) -> Fault {
-    Fault::new(FaultKind::BadState, operation, "other objects still use it")
+#[cold]
+fn stranger(op: Opcode, object: Object, number: u32) -> Fault {
+    fault!(BadParameter, "", "there is no such object")
         .of(object, number)
-        .advise("destroy those first")
+        .during(op.code())
 }
 
-fn full(operation: &'static str, what: &'static str) -> Fault {
-    let mut fault = Fault::new(
-        FaultKind::Resources,
-        operation,
-        "the driver's table is full",
-    )
-    .advise("destroy some, or give the driver a longer table");
-    fault.object = what;
-    fault
-}
-
-fn twice(operation: &'static str, object: &'static str, number: u32) -> Fault {
-    Fault::new(
-        FaultKind::Nonsense,
-        operation,
-        "the device gave out a number that is in use",
+#[cold]
+fn in_use(op: Opcode, object: Object, number: u32) -> Fault {
+    fault!(
+        BadState,
+        "",
+        "other objects still use it",
+        "destroy those first"
     )
     .of(object, number)
-    .advise("reset the device")
+    .during(op.code())
 }
 
-fn no_network() -> Fault {
-    Fault::new(
-        FaultKind::BadState,
-        "resolve",
-        "the port has no address yet",
+#[cold]
+fn full(op: Opcode, what: Object) -> Fault {
+    fault!(
+        Resources,
+        "",
+        "the driver's table is full",
+        "destroy some, or give the driver a longer table",
     )
-    .advise("give the port its address first")
+    .of(what, 0)
+    .during(op.code())
+}
+
+#[cold]
+fn twice(op: Opcode, object: Object, number: u32) -> Fault {
+    fault!(
+        Nonsense,
+        "",
+        "the device gave out a number that is in use",
+        "reset the device",
+    )
+    .of(object, number)
+    .during(op.code())
 }
 
 fn cq_fault(cqn: u32, syndrome: u8) -> Fault {
-    let cause = match syndrome {
-        1 => "the completion queue overran",
-        2 => "the device may not write the completion queue's memory",
-        _ => "the completion queue failed",
+    let fault = match syndrome {
+        1 => fault!(BadState, "completion queue", "the completion queue overran"),
+        2 => fault!(
+            BadState,
+            "completion queue",
+            "the device may not write the completion queue's memory"
+        ),
+        _ => fault!(BadState, "completion queue", "the completion queue failed"),
     };
-    let mut fault = Fault::new(FaultKind::BadState, "completion queue", cause).of("CQ", cqn);
-    fault.status = syndrome;
-    fault
+    fault.said(syndrome, 0).of(words::CQ, cqn)
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@
 
 use core::net::IpAddr;
 
-use dat_core::provider::{Access, Fault, FaultKind, Mtu, Path, QpStep};
+use dat_core::provider::{Access, Fault, Mtu, Path, QpStep};
 
 use crate::boot::optional;
 use crate::device::{Device, Uar};
 use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
-use crate::prm::cmd::{InputHead, Opcode, OutputHead};
+use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::cq::Cqn;
 use crate::prm::qp::{
     AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_MSG_MAX, PM_MIGRATED,
@@ -22,6 +22,8 @@ use crate::prm::qp::{
 use crate::queue::ring::{Record, Ring};
 use crate::queue::send::{Doorbell, MAX_SEGMENTS, WIDEST};
 use crate::queue::{Rq, Sq, memory};
+use crate::words;
+use crate::words::fault;
 
 /// Q_Key of every QP1.
 pub(crate) const GSI_QKEY: u32 = 0x8001_0000;
@@ -91,15 +93,14 @@ struct Shape {
 
 impl Shape {
     fn of<P: Platform>(device: &Device<'_, P>, spec: &QpSpec) -> Result<Self, Fault> {
-        let refused = |cause| {
-            Err(
-                Fault::new(FaultKind::BadParameter, Opcode::CreateQp.name(), cause)
-                    .advise("ask for no more than the limits say"),
-            )
-        };
         let limit = device.caps().general.log_max_qp_sz().min(LOG_LONGEST);
         if spec.request_segments > MAX_SEGMENTS || spec.receive_segments > MAX_SEGMENTS {
-            return refused("more segments than a request can have");
+            return Err(fault!(
+                BadParameter,
+                "CREATE_QP",
+                "more segments than a request can have",
+                "ask for no more than the limits say",
+            ));
         }
         let log = |slots: u32| u8::try_from(slots.trailing_zeros()).unwrap_or(u8::MAX);
         let log_sq = log(send_blocks(spec.requests));
@@ -109,7 +110,12 @@ impl Shape {
         let log_rq = log(u32::from(spec.receives.max(1)).next_power_of_two())
             .max(LOG_WQEBB.saturating_sub(log_stride));
         if log_sq > limit || log_rq > limit {
-            return refused("more requests or receives than the device allows in one queue pair");
+            return Err(fault!(
+                BadParameter,
+                "CREATE_QP",
+                "more requests or receives than the device allows in one queue pair",
+                "ask for no more than the limits say",
+            ));
         }
         Ok(Self {
             log_sq,
@@ -136,7 +142,7 @@ pub(crate) fn create<'p, P: Platform>(
 ) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
     let shape = Shape::of(device, spec)?;
     let platform = device.platform();
-    let memory = memory::take(platform, shape.len())?;
+    let memory = memory::take_read_only(platform, shape.len())?;
     let result = submit(device, spec, &shape, memory);
     result.inspect_err(|fault| memory::give_up(device, memory, fault))
 }
@@ -192,10 +198,7 @@ fn submit<'p, P: Platform>(
     let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
     let input = memory::with_pages(device.platform(), &mut input, &list);
-    let mut output = OutputHead::new();
-    device.exec(Opcode::CreateQp, 0, ("", 0), input, &mut output.0)?;
-
-    let qpn = output.number();
+    let qpn = device.make(Opcode::CreateQp, (words::NONE, 0), input)?;
     sq.name(qpn);
     Ok((
         QpObject {
@@ -292,7 +295,7 @@ pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) ->
     // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair is beyond that,
     // which the destroy itself will tell.
     optional(reset(device, qp.qpn))?;
-    device.exec_number(Opcode::DestroyQp, "QP", qp.qpn.0)?;
+    device.end(Opcode::DestroyQp, words::QP, qp.qpn.0)?;
     device.platform().free(qp.memory);
     Ok(())
 }
@@ -304,7 +307,7 @@ pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Res
 
 /// A transition that carries nothing.
 fn short<P: Platform>(device: &mut Device<'_, P>, op: Opcode, qpn: Qpn) -> Result<(), Fault> {
-    device.exec_number(op, "QP", qpn.0).map(drop)
+    device.end(op, words::QP, qpn.0)
 }
 
 fn transition<P: Platform>(
@@ -320,8 +323,7 @@ fn transition<P: Platform>(
     head.write(&mut input, 0);
     context.write(&mut input, CONTEXT_AT);
     address.write(&mut input, CONTEXT_AT + PRIMARY_PATH_AT);
-    let mut output = OutputHead::new();
-    device.exec(op, 0, ("QP", qpn.0), &mut input, &mut output.0)
+    device.run(op, (words::QP, qpn.0), &mut input)
 }
 
 /// The path of a RoCEv2 packet. The GRH bit is InfiniBand's: it stays 0.

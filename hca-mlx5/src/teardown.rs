@@ -10,9 +10,9 @@
 
 use core::time::Duration;
 
-use dat_core::Instant;
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::Fault;
 
+use crate::device::note;
 use crate::device::{Device, Stage};
 use crate::health;
 use crate::platform::Platform;
@@ -20,6 +20,8 @@ use crate::prm::cmd::{
     Opcode, TEARDOWN_GRACEFUL, TEARDOWN_PREPARE_FAST, TeardownHcaIn, TeardownHcaOut,
 };
 use crate::prm::init_seg::{self, CommandQueueWord, NIC_DISABLED};
+use crate::words;
+use crate::words::fault;
 
 /// How long the device may take to disable its interface.
 const DISABLE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -39,33 +41,31 @@ impl<P: Platform> Device<'_, P> {
             .flatten()
             {
                 if self.reachable() {
-                    first = first.and(queue.destroy(self));
+                    note(&mut first, queue.destroy(self));
                 }
             }
             // The command that destroys their queue must not wait for an event in it.
             if let Some(commands) = self.queue.use_polling()
                 && self.reachable()
             {
-                first = first.and(commands.destroy(self));
+                note(&mut first, commands.destroy(self));
             }
             self.stage = Stage::Doorbells;
         }
         if self.stage >= Stage::Doorbells && self.reachable() {
-            first = first.and(self.dealloc_uar(self.uar));
+            note(&mut first, self.dealloc_uar(self.uar));
             self.stage = Stage::Initialized;
         }
         if self.stage >= Stage::Initialized && self.reachable() {
             let graceful = self.teardown_hca(TEARDOWN_GRACEFUL);
             if graceful.is_err() && self.caps.general.fast_teardown() && self.reachable() {
                 first = first.and(graceful).and(self.stop_fast());
-                self.queue.kill(
-                    Fault::new(
-                        FaultKind::Gone,
-                        "teardown",
-                        "the device was stopped in haste",
-                    )
-                    .advise("reset the device before its memory is used again"),
-                );
+                self.queue.kill(fault!(
+                    Gone,
+                    "teardown",
+                    "the device was stopped in haste",
+                    "reset the device before its memory is used again"
+                ));
             } else {
                 if graceful.is_ok() {
                     // There are no objects any more.
@@ -73,27 +73,27 @@ impl<P: Platform> Device<'_, P> {
                         self.platform.free(memory);
                     }
                 }
-                first = first.and(graceful);
+                note(&mut first, graceful);
             }
             self.stage = Stage::Enabled;
         }
         if self.stage >= Stage::Enabled && self.reachable() {
-            first = first.and(self.take_all_pages());
+            note(&mut first, self.take_all_pages());
             if self.reachable() {
-                first = first.and(self.exec_number(Opcode::DisableHca, "", 0).map(drop));
+                note(&mut first, self.end(Opcode::DisableHca, words::NONE, 0));
             }
             self.stage = Stage::CommandQueue;
         }
         if let Some(fault) = self.queue.dead()
             && self.stage > Stage::CommandQueue
         {
-            first = first.and(Err(fault));
+            note(&mut first, Err(fault));
         }
         if self.stage == Stage::CommandQueue && self.reachable() {
             self.queue.release();
         }
         self.queue
-            .kill(Fault::new(FaultKind::BadState, "device", "it is closed").advise("open it anew"));
+            .kill(fault!(BadState, "device", "it is closed", "open it anew"));
         self.stage = Stage::Closed;
         first
     }
@@ -107,15 +107,22 @@ impl<P: Platform> Device<'_, P> {
         let mut input = TeardownHcaIn::new();
         input.set_profile(profile);
         let mut output = TeardownHcaOut::new();
-        self.exec(Opcode::TeardownHca, 0, ("", 0), &mut input.0, &mut output.0)?;
+        self.exec(
+            Opcode::TeardownHca,
+            0,
+            (words::NONE, 0),
+            &mut input.0,
+            &mut output.0,
+        )?;
         // Real firmware answers status 0 and refuses by this bit.
         if profile != TEARDOWN_GRACEFUL && output.state() {
-            return Err(Fault::new(
-                FaultKind::BadState,
-                Opcode::TeardownHca.name(),
+            return Err(fault!(
+                BadState,
+                "",
                 "the fast teardown was refused",
+                "reset the device"
             )
-            .advise("reset the device"));
+            .during(Opcode::TeardownHca.code()));
         }
         Ok(())
     }
@@ -129,20 +136,20 @@ impl<P: Platform> Device<'_, P> {
         health::write(platform, init_seg::CMDQ_ADDR_L_SZ, word.0);
         // ORDER: the request to stop leaves the CPU before the loads that wait for it to be granted.
         platform.after_mmio();
-        let deadline = Instant::from_nanos(platform.now()) + DISABLE_TIMEOUT;
+        let deadline = health::clock(platform) + DISABLE_TIMEOUT;
         loop {
-            let now = Instant::from_nanos(platform.now());
+            let now = health::clock(platform);
             let word = CommandQueueWord(health::read(platform, init_seg::CMDQ_ADDR_L_SZ));
             if word.nic_interface() == NIC_DISABLED {
                 return Ok(());
             }
             if now >= deadline {
-                return Err(Fault::new(
-                    FaultKind::Timeout,
+                return Err(fault!(
+                    Timeout,
                     "teardown",
                     "the device does not disable its interface",
-                )
-                .advise("reset the device"));
+                    "reset the device"
+                ));
             }
             platform.relax();
         }

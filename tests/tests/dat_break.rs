@@ -109,7 +109,7 @@ fn an_access_outside_with_work_outstanding_on_both_sides() {
             assert!(words.contains(&format!("{qpn:#x}")), "{words}");
             // The device's own codes: remote access error, and what the vendor adds.
             assert_eq!(
-                (cause.status, cause.syndrome != 0),
+                (cause.status(), cause.syndrome() != 0),
                 (0x13, true),
                 "{cause:?}"
             );
@@ -354,7 +354,7 @@ fn a_device_lost_in_mid_traffic() {
                         .collect::<Vec<_>>()
                 );
                 let words = play.pair.ias[side].ep_cause(ep).unwrap().unwrap();
-                assert_eq!(words.kind, FaultKind::Gone, "{words}");
+                assert_eq!(words.kind(), FaultKind::Gone, "{words}");
                 // Calls still return, in time, and say so.
                 let before = play.now();
                 let pz = play.pair.ias[side].pz_create();

@@ -92,9 +92,20 @@ fn a_virtual_function_without_an_address_says_so() {
     let (_, slots) = stage.plug(&mut |_, wire| wire);
     let mut room = Box::new(Room::new());
     let error = stage.open(&slots[0], &mut room, 0, None).unwrap_err();
-    assert!(error.to_string().contains("MAC"), "{error}");
+    for word in ["MAC", "vf N mac"] {
+        assert!(error.to_string().contains(word), "{error}");
+    }
     // And what it had taken by then is given back.
     assert_eq!((slots[0].in_use(), slots[0].views().pages_out()), (0, 0));
+}
+
+#[test]
+fn virtual_functions_with_addresses() {
+    let card = Card {
+        addressed: true,
+        ..Card::vf()
+    };
+    on([card.clone(), card], 1);
 }
 
 #[test]

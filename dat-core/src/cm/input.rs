@@ -7,8 +7,8 @@ use core::net::IpAddr;
 
 use super::params::{ack_timeout, code_time};
 use super::wire::{
-    About, DrepRepr, DreqRepr, IP_HEADER_LEN, IpHeader, MAD_LEN, Message, MraRepr, RejRepr,
-    RepRepr, Req, ReqRepr, RtuRepr, WireError,
+    About, Drep, DrepRepr, Dreq, DreqRepr, Header, IP_HEADER_LEN, IpHeader, MAD_LEN, Mra, MraRepr,
+    Rej, RejRepr, Rep, RepRepr, Req, ReqRepr, Rtu, RtuRepr, WireError,
 };
 use super::{Answer, Answered, Cause, Cm, Event, QpTerms, Reason, Send, Slot, State, Verdict};
 use crate::time::Instant;
@@ -21,28 +21,57 @@ impl Cm<'_> {
     pub fn input(&mut self, now: Instant, from: IpAddr, mad: &[u8; MAD_LEN]) {
         self.counters.received += 1;
         let from = from.to_canonical();
-        match Message::parse(mad) {
-            Ok((transaction, Message::Req(req))) => self.req(now, from, transaction, &req),
-            Ok((_, Message::Mra(mra))) => self.mra(now, from, &mra),
-            Ok((transaction, Message::Rep(rep))) => self.rep(now, from, transaction, &rep),
-            Ok((transaction, Message::Rtu(rtu))) => self.rtu(from, transaction, &rtu),
-            Ok((_, Message::Rej(rej))) => self.rej(now, from, &rej),
-            Ok((transaction, Message::Dreq(dreq))) => self.dreq(now, from, transaction, &dreq),
-            Ok((_, Message::Drep(drep))) => self.drep(now, from, &drep),
-            Err(WireError::Refuse(reason)) => {
-                self.counters.malformed += 1;
+        if let Err(error) = self.message(now, from, mad) {
+            self.counters.malformed += 1;
+            if let WireError::Refuse(reason) = error {
                 let remote_id = Req::new_unchecked(mad).local_id();
-                let transaction =
-                    super::wire::Header::new_checked(mad).map_or(0, |h| h.transaction());
+                let transaction = Header::new_checked(mad).map_or(0, |h| h.transaction());
                 self.refuse(from, transaction, remote_id, reason);
-            }
-            Err(WireError::Header | WireError::Attribute(_) | WireError::Field) => {
-                self.counters.malformed += 1;
             }
         }
     }
 
+    /// As [`Message::parse`](super::wire::Message::parse), but each message goes straight to where it is dealt with.
+    fn message(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        mad: &[u8; MAD_LEN],
+    ) -> Result<(), WireError> {
+        let header = Header::new_checked(mad)?;
+        let transaction = header.transaction();
+        match header.attribute() {
+            Req::<()>::ATTRIBUTE => {
+                let req = ReqRepr::parse(&Req::new_unchecked(mad))?;
+                self.req(now, from, transaction, &req);
+            }
+            Mra::<()>::ATTRIBUTE => {
+                self.mra(now, from, &MraRepr::parse(&Mra::new_unchecked(mad)));
+            }
+            Rep::<()>::ATTRIBUTE => {
+                let rep = RepRepr::parse(&Rep::new_unchecked(mad))?;
+                self.rep(now, from, transaction, &rep);
+            }
+            Rtu::<()>::ATTRIBUTE => {
+                self.rtu(from, transaction, &RtuRepr::parse(&Rtu::new_unchecked(mad)));
+            }
+            Rej::<()>::ATTRIBUTE => {
+                self.rej(now, from, &RejRepr::parse(&Rej::new_unchecked(mad)));
+            }
+            Dreq::<()>::ATTRIBUTE => {
+                let dreq = DreqRepr::parse(&Dreq::new_unchecked(mad));
+                self.dreq(now, from, transaction, &dreq);
+            }
+            Drep::<()>::ATTRIBUTE => {
+                self.drep(now, from, &DrepRepr::parse(&Drep::new_unchecked(mad)));
+            }
+            other => return Err(WireError::Attribute(other)),
+        }
+        Ok(())
+    }
+
     /// Rejects a REQ that gets no slot.
+    #[inline(never)]
     fn refuse(&mut self, to: IpAddr, transaction: u64, remote_id: u32, reason: Reason) {
         let what = Answered::Rej(About::Req, reason);
         self.answer(Answer {
@@ -210,6 +239,7 @@ impl Cm<'_> {
     }
 
     /// While a REQ is out the peer's ID is not known, and any will do.
+    #[inline(never)]
     fn expected_id(&self, own: u32, theirs: u32) -> Option<u32> {
         let slot = self.wired(own).and_then(|index| self.slots.get(index));
         let waiting = slot.is_some_and(|slot| slot.state == State::ReqSent || slot.remote_id == 0);
@@ -289,6 +319,7 @@ impl Cm<'_> {
     }
 
     /// Answers a message of a connection that does not exist here, so that the peer ends it too.
+    #[inline(never)]
     fn deny(&mut self, to: IpAddr, transaction: u64, own: u32, theirs: u32, about: About) {
         let what = Answered::Rej(about, Reason::INVALID_COMM_ID);
         self.answer(Answer {
@@ -420,6 +451,7 @@ impl Cm<'_> {
     }
 
     /// The peer has left a connection that this side was leaving.
+    #[inline(never)]
     fn disconnected(&mut self, now: Instant, index: usize) {
         if let Some(slot) = self.slots.get_mut(index) {
             slot.queue(Send::Nothing);

@@ -47,7 +47,7 @@ use heapless::Deque;
 
 use entropy::Entropy;
 use slot::{Event, Send, State, Verdict};
-use wire::{About, DrepRepr, RejRepr};
+use wire::{About, Drep, RejRepr};
 
 use crate::time::Instant;
 
@@ -99,12 +99,11 @@ impl Answer {
     fn emit(&self) -> [u8; wire::MAD_LEN] {
         let (local_id, remote_id) = (self.local_id, self.remote_id);
         match self.what {
-            Answered::Drep => DrepRepr {
-                local_id,
-                remote_id,
-                private_data: [0; 224],
-            }
-            .emit(self.transaction),
+            Answered::Drep => wire::plain(
+                self.transaction,
+                Drep::<()>::ATTRIBUTE,
+                [local_id, remote_id],
+            ),
             Answered::Rej(about, reason) => {
                 let (ari, private_data) = (Ari::EMPTY, [0; 148]);
                 RejRepr {
@@ -181,6 +180,7 @@ impl<'s> Cm<'s> {
     }
 
     /// Notes that the slot may have an event, a message or a deadline now. Called at the end of every change.
+    #[inline(never)]
     fn touch(&mut self, index: usize) {
         if let Some(slot) = self.slots.get(index) {
             self.earliest = self.earliest.min(slot.deadline);
@@ -189,6 +189,7 @@ impl<'s> Cm<'s> {
         self.sends_waiting = true;
     }
 
+    #[inline(never)]
     fn answer(&mut self, answer: Answer) {
         if self.answers.push_back(answer).is_err() {
             self.counters.answers_dropped += 1;
@@ -205,6 +206,7 @@ impl<'s> Cm<'s> {
         code_time(slot.terms.ack_timeout.min(self.config.longest_response))
     }
 
+    #[inline(never)]
     fn enter_time_wait(&mut self, now: Instant, index: usize) {
         if let Some(slot) = self.slots.get(index) {
             let span = self.time_wait_span(slot);

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::event::{Cause, CmEvent, Reply, Request};
 use super::params::{ConnId, QpTerms};
-use super::wire::{About, DrepRepr, DreqRepr, MAD_LEN, MraRepr, Reason, RtuRepr, ServiceId};
+use super::wire::{self, About, Drep, Dreq, MAD_LEN, Mra, Reason, Rtu, ServiceId};
 use crate::provider::Mtu;
 use crate::time::Instant;
 
@@ -201,6 +201,7 @@ impl Slot {
             .unwrap_or_default()
     }
 
+    #[inline(never)]
     pub(super) fn set_private(&mut self, data: &[u8]) {
         let len = data.len().min(self.private.len());
         if let (Some(to), Some(from)) = (self.private.get_mut(..len), data.get(..len)) {
@@ -255,6 +256,7 @@ impl Slot {
 
     /// The caller's part ends with this verdict. What it has not heard of yet is withdrawn where the end makes it void:
     /// a request that is gone needs no word at all.
+    #[inline(never)]
     pub(super) fn end(&mut self, verdict: Verdict) {
         if self.ended {
             return;
@@ -321,43 +323,25 @@ impl Slot {
         {
             self.deadline = now + self.interval;
         }
-        let (local_id, remote_id) = (self.id, self.remote_id);
+        let ids = [self.id, self.remote_id];
+        let plain = |attribute| wire::plain(self.transaction, attribute, ids);
         let mad = match self.send {
             Send::Nothing => return None,
             Send::Stored => self.mad,
             Send::Mra(about) => {
-                let private_data = [0; 222];
-                MraRepr {
-                    local_id,
-                    remote_id,
-                    about,
-                    service_timeout,
-                    private_data,
-                }
-                .emit(self.transaction)
+                let mut mad = plain(Mra::<()>::ATTRIBUTE);
+                let mut mra = Mra::new_unchecked(&mut mad);
+                mra.set_about(about.code());
+                mra.set_service_timeout(service_timeout);
+                mad
             }
-            Send::Rtu => RtuRepr {
-                local_id,
-                remote_id,
-                private_data: [0; 224],
-            }
-            .emit(self.transaction),
+            Send::Rtu => plain(Rtu::<()>::ATTRIBUTE),
             Send::Dreq => {
-                let remote_qpn = self.terms.remote_qpn;
-                DreqRepr {
-                    local_id,
-                    remote_id,
-                    remote_qpn,
-                    private_data: [0; 220],
-                }
-                .emit(self.transaction)
+                let mut mad = plain(Dreq::<()>::ATTRIBUTE);
+                Dreq::new_unchecked(&mut mad).set_remote_qpn(self.terms.remote_qpn);
+                mad
             }
-            Send::Drep => DrepRepr {
-                local_id,
-                remote_id,
-                private_data: [0; 224],
-            }
-            .emit(self.transaction),
+            Send::Drep => plain(Drep::<()>::ATTRIBUTE),
         };
         self.send = Send::Nothing;
         Some(mad)

@@ -10,7 +10,7 @@ pub use reject::MAX_REJECT_PRIVATE;
 
 use crate::Ia;
 use crate::cm::{ConnId, Request};
-use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Cr, Ep};
 use crate::provider::Provider;
 
@@ -29,8 +29,8 @@ pub(crate) struct CrControl {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn cr(&self, cr: Cr) -> Result<&CrControl, Error> {
-        self.crs.get(cr.0).ok_or(Error::new(
+    pub(crate) fn cr(&self, cr: Cr) -> Result<&CrControl, DatReturn> {
+        self.crs.get(cr.0).ok_or(DatReturn::new(
             DatType::InvalidHandle,
             DatSubtype::InvalidHandleCr,
         ))

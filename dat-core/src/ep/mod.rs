@@ -142,16 +142,16 @@ pub(crate) const STALE: DatReturn =
     DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
 
 impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn ep(&self, ep: Ep) -> Result<&EpControl, Error> {
-        self.eps.get(ep.0).ok_or(STALE.into())
+    pub(crate) fn ep(&self, ep: Ep) -> Result<&EpControl, DatReturn> {
+        self.eps.get(ep.0).ok_or(STALE)
     }
 
-    pub(crate) fn ep_mut(&mut self, ep: Ep) -> Result<&mut EpControl, Error> {
-        self.eps.get_mut(ep.0).ok_or(STALE.into())
+    pub(crate) fn ep_mut(&mut self, ep: Ep) -> Result<&mut EpControl, DatReturn> {
+        self.eps.get_mut(ep.0).ok_or(STALE)
     }
 
     /// The state of a living Endpoint.
-    pub(crate) fn state_of(&self, ep: Ep) -> Result<EpState, Error> {
+    pub(crate) fn state_of(&self, ep: Ep) -> Result<EpState, DatReturn> {
         self.ep(ep)?;
         Ok(self
             .shared
@@ -160,9 +160,9 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Asks the table. `Ok` carries the outcome of an allowed call.
-    pub(crate) fn admit(&self, ep: Ep, op: EpOp) -> Result<Outcome, Error> {
+    pub(crate) fn admit(&self, ep: Ep, op: EpOp) -> Result<Outcome, DatReturn> {
         match outcome(self.state_of(ep)?, op) {
-            Outcome::Refuse(ret) => Err(ret.into()),
+            Outcome::Refuse(ret) => Err(ret),
             allowed @ (Outcome::Go { .. } | Outcome::Stay | Outcome::Gone | Outcome::Ignore) => {
                 Ok(allowed)
             }

@@ -52,10 +52,10 @@ impl<'s, P: Provider> Ia<'s, P> {
     }
 
     /// The Event Dispatcher, or `INVALID_HANDLE` with the subtype of its role.
-    pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl, Error> {
+    pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl, DatReturn> {
         self.evds
             .get(evd.0)
-            .ok_or(Error::new(DatType::InvalidHandle, subtype))
+            .ok_or(DatReturn::new(DatType::InvalidHandle, subtype))
     }
 
     /// An Event Dispatcher for a stream: must live and take that stream.

@@ -10,7 +10,7 @@ mod query;
 pub use query::LmrParam;
 
 use crate::Ia;
-use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::flags::MemPriv;
 use crate::handle::{Lmr, Pz};
 use crate::provider::{Mr, Provider, Region};
@@ -26,8 +26,8 @@ pub(crate) struct LmrControl {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn lmr(&self, lmr: Lmr) -> Result<&LmrControl, Error> {
-        self.lmrs.get(lmr.0).ok_or(Error::new(
+    pub(crate) fn lmr(&self, lmr: Lmr) -> Result<&LmrControl, DatReturn> {
+        self.lmrs.get(lmr.0).ok_or(DatReturn::new(
             DatType::InvalidHandle,
             DatSubtype::InvalidHandleLmr,
         ))

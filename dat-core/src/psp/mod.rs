@@ -8,7 +8,7 @@ mod query;
 pub use query::PspParam;
 
 use crate::Ia;
-use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::flags::PspFlag;
 use crate::handle::{Evd, Psp};
 use crate::provider::Provider;
@@ -22,8 +22,8 @@ pub(crate) struct PspControl {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn psp(&self, psp: Psp) -> Result<&PspControl, Error> {
-        self.psps.get(psp.0).ok_or(Error::new(
+    pub(crate) fn psp(&self, psp: Psp) -> Result<&PspControl, DatReturn> {
+        self.psps.get(psp.0).ok_or(DatReturn::new(
             DatType::InvalidHandle,
             DatSubtype::InvalidHandlePsp,
         ))

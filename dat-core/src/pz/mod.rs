@@ -5,7 +5,7 @@ mod free;
 mod query;
 
 use crate::Ia;
-use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::Pz;
 use crate::provider::{Pd, Provider};
 
@@ -18,8 +18,8 @@ pub(crate) struct PzControl {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn pz(&self, pz: Pz) -> Result<&PzControl, Error> {
-        self.pzs.get(pz.0).ok_or(Error::new(
+    pub(crate) fn pz(&self, pz: Pz) -> Result<&PzControl, DatReturn> {
+        self.pzs.get(pz.0).ok_or(DatReturn::new(
             DatType::InvalidHandle,
             DatSubtype::InvalidHandlePz,
         ))

@@ -11,7 +11,7 @@ mod query;
 pub use query::RmrParam;
 
 use crate::Ia;
-use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Pz, Rmr};
 use crate::provider::{Mw, Provider};
 
@@ -25,11 +25,11 @@ pub(crate) struct RmrControl {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn rmr(&self, rmr: Rmr) -> Result<&RmrControl, Error> {
+    pub(crate) fn rmr(&self, rmr: Rmr) -> Result<&RmrControl, DatReturn> {
         self.rmrs
             .get(rmr.0)
             .filter(|control| !control.retiring)
-            .ok_or(Error::new(
+            .ok_or(DatReturn::new(
                 DatType::InvalidHandle,
                 DatSubtype::InvalidHandleRmr,
             ))

@@ -1,12 +1,15 @@
 //! The shared part of one Endpoint.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::stack::Link;
+use crate::atomic::AtomicU64;
 use crate::ep::table::EpState;
 use crate::event::DtoOperation;
+use crate::fault;
 use crate::handle::{Ep, Handle};
-use crate::provider::{Completion, Direction, Fault, FaultKind};
+use crate::provider::fault::{QP, plain};
+use crate::provider::{Completion, Direction, Fault};
 
 /// Bit of the state word: requests go to the queue pair.
 pub(crate) const REQUEST_OPEN: u32 = 0x100;
@@ -107,19 +110,33 @@ impl Trouble {
     #[expect(clippy::cast_possible_truncation, reason = "fields of a word")]
     pub(crate) const fn fault(self, qp: u32) -> Fault {
         if self.is_nonsense() {
-            let cause = "the device completed what was never posted";
-            return Fault::new(FaultKind::Nonsense, "completion", cause).of("QP", qp);
+            return fault!(
+                plain,
+                Nonsense,
+                "completion",
+                "the device completed what was never posted",
+            )
+            .of(QP, qp);
         }
         let (syndrome, vendor) = (self.0 as u8, (self.0 >> 8) as u8);
-        let cause = if self.0 & 1 << 24 == 0 {
-            "a request failed"
+        let fault = if self.0 & 1 << 24 == 0 {
+            fault!(
+                plain,
+                BadState,
+                "completion",
+                "a request failed",
+                "the status of its completion event names the reason; ep_reset makes the EP usable again",
+            )
         } else {
-            "a receive failed"
+            fault!(
+                plain,
+                BadState,
+                "completion",
+                "a receive failed",
+                "the status of its completion event names the reason; ep_reset makes the EP usable again",
+            )
         };
-        let mut fault = Fault::new(FaultKind::BadState, "completion", cause).of("QP", qp);
-        fault.status = syndrome;
-        fault.syndrome = vendor as u32;
-        fault.advise("the status of its completion event names the reason; ep_reset makes the EP usable again")
+        fault.said(syndrome, vendor as u32).of(QP, qp)
     }
 }
 

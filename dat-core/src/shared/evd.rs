@@ -3,9 +3,10 @@
 //! Completions do not pass through here; the reaper polls its completion queue for them. The control half is the only
 //! producer of the ring and the reaper its only consumer.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::stack::Stack;
+use crate::atomic::AtomicU64;
 
 /// Indices and stack of one Event Dispatcher.
 #[derive(Debug)]

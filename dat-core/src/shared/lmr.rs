@@ -1,7 +1,8 @@
 //! The shared part of memory: what a post looks up.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::atomic::AtomicU64;
 use crate::flags::MemPriv;
 use crate::provider::Region;
 use crate::triplet::LmrTriplet;

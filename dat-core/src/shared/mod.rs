@@ -12,12 +12,12 @@ pub(crate) mod evd;
 pub(crate) mod lmr;
 pub(crate) mod stack;
 
-use core::sync::atomic::AtomicU64;
-
 use ep::{EpShared, RequestSlot};
 use evd::{EvdShared, EventSlot};
 use lmr::{LmrShared, RmrShared};
 use stack::Stack;
+
+use crate::atomic::AtomicU64;
 
 /// The shared part of one Interface Adapter, as every half holds it.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,9 @@
 
 use super::fabric::{Fabric, Memory, QpSlot, Receive, Request, Segments, State, Work};
 use super::keys::length;
-use crate::provider::{
-    Access, Completion, Direction, Fault, FaultKind, Notice, Qp, Remote, Segment, Status,
-};
+use super::words::{self, read};
+use crate::fault;
+use crate::provider::{Access, Completion, Direction, Fault, Notice, Qp, Remote, Segment, Status};
 
 /// What became of the request at the head of a queue.
 enum Outcome {
@@ -88,7 +88,11 @@ impl Memory {
         }
         self.complete(port, number, Direction::Send, request.token, status, len);
         if status != Status::Success {
-            self.fail(port, number, "a request failed");
+            self.fail(
+                port,
+                number,
+                fault!(read, BadState, "loop", "a request failed"),
+            );
         }
     }
 
@@ -132,7 +136,16 @@ impl Memory {
                 let len = length(list);
                 let right = Access::REMOTE_WRITE;
                 if !far_access.contains(right) || !self.open(far, far_pd, *remote, len, right) {
-                    self.fail(far, remote_qp, "a peer wrote outside what it was given");
+                    self.fail(
+                        far,
+                        remote_qp,
+                        fault!(
+                            read,
+                            BadState,
+                            "loop",
+                            "a peer wrote outside what it was given"
+                        ),
+                    );
                     return Outcome::Done(Status::RemoteAccess, 0);
                 }
                 self.copy(list, &flat(*remote, len), len);
@@ -142,7 +155,16 @@ impl Memory {
                 let len = length(list);
                 let right = Access::REMOTE_READ;
                 if !far_access.contains(right) || !self.open(far, far_pd, *remote, len, right) {
-                    self.fail(far, remote_qp, "a peer read outside what it was given");
+                    self.fail(
+                        far,
+                        remote_qp,
+                        fault!(
+                            read,
+                            BadState,
+                            "loop",
+                            "a peer read outside what it was given"
+                        ),
+                    );
                     return Outcome::Done(Status::RemoteAccess, 0);
                 }
                 if !self.segments_open(port, pd, list, Access::LOCAL_WRITE) {
@@ -183,7 +205,11 @@ impl Memory {
         let Receive { token, segments } = receive;
         if len > length(&segments) {
             self.complete(far, number, Direction::Recv, token, Status::LocalLength, 0);
-            self.fail(far, number, "a message did not fit the receive");
+            self.fail(
+                far,
+                number,
+                fault!(read, BadState, "loop", "a message did not fit the receive"),
+            );
             return Outcome::Done(Status::RemoteInvalidRequest, 0);
         }
         if !self.segments_open(far, pd, &segments, Access::LOCAL_WRITE) {
@@ -195,7 +221,16 @@ impl Memory {
                 Status::LocalProtection,
                 0,
             );
-            self.fail(far, number, "a receive named memory that is not its own");
+            self.fail(
+                far,
+                number,
+                fault!(
+                    read,
+                    BadState,
+                    "loop",
+                    "a receive named memory that is not its own"
+                ),
+            );
             return Outcome::Done(Status::RemoteOperation, 0);
         }
         self.copy(list, &segments, len);
@@ -258,7 +293,7 @@ impl Memory {
     }
 
     /// Takes a queue pair to Error by itself, flushes it and tells the host.
-    fn fail(&mut self, port: usize, number: usize, cause: &'static str) {
+    fn fail(&mut self, port: usize, number: usize, fault: Fault) {
         if self
             .qp(port, number)
             .is_none_or(|qp| qp.state == State::Error)
@@ -269,7 +304,7 @@ impl Memory {
         let qp = Qp {
             number: super::FIRST_QPN | number as u32,
         };
-        let fault = Fault::new(FaultKind::BadState, "loop", cause).of("QP", qp.number);
+        let fault = fault.of(words::QP, qp.number);
         self.notify(port, Notice::QpError(qp, fault));
     }
 

@@ -6,9 +6,11 @@ use core::net::IpAddr;
 use heapless::{Deque, Vec};
 
 use super::keys::Key;
+use super::words::{self, read};
 use super::{CQES, CQS, KEYS, MEMORY, QPS, REQUESTS, SEGMENTS};
+use crate::fault;
 use crate::provider::{
-    Bind, Completion, Fault, FaultKind, HcaLimits, MadIn, Mtu, Notice, Pd, Region, Remote, Segment,
+    Bind, Completion, Fault, HcaLimits, MadIn, Mtu, Notice, Pd, Region, Remote, Segment,
 };
 
 /// First address of port 0's memory; port 1's follows it.
@@ -298,11 +300,8 @@ impl Fabric {
         match self.fail.get() {
             Some(0) => {
                 self.fail.set(None);
-                Err(Fault::new(
-                    FaultKind::Resources,
-                    operation,
-                    "the test made this call fail",
-                ))
+                Err(fault!(read, Resources, "", "the test made this call fail")
+                    .during(words::command(operation)))
             }
             Some(n) => {
                 self.fail.set(Some(n - 1));

@@ -7,10 +7,12 @@ use heapless::{Deque, Vec};
 
 use super::fabric::{CqSlot, Fabric, QpSlot, Receive, Request, Segments, State, Work};
 use super::keys::{Key, in_port};
+use super::words::{self, read};
+use crate::fault;
 use crate::provider::{
-    Access, Bind, Completion, CompletionQueue, Cq, Direction, Fault, FaultKind, HcaLimits, MadIn,
-    Mr, Mw, Net, NewQp, Notice, Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep,
-    RecvQueue, Region, Remote, Segment, SendQueue, Status,
+    Access, Bind, Completion, CompletionQueue, Cq, Direction, Fault, HcaLimits, MadIn, Mr, Mw, Net,
+    NewQp, Notice, Object, Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue,
+    Region, Remote, Segment, SendQueue, Status,
 };
 use crate::time::Instant;
 
@@ -49,17 +51,14 @@ impl<'f> LoopHca<'f> {
     }
 }
 
-fn none(operation: &'static str, object: &'static str, number: u32) -> Fault {
-    Fault::new(
-        FaultKind::BadParameter,
-        operation,
-        "there is no such object",
-    )
-    .of(object, number)
+fn none(operation: &'static str, object: Object, number: u32) -> Fault {
+    fault!(read, BadParameter, "", "there is no such object")
+        .of(object, number)
+        .during(words::command(operation))
 }
 
 fn full(operation: &'static str) -> Fault {
-    Fault::new(FaultKind::Resources, operation, "the table is full")
+    fault!(read, Resources, "", "the table is full").during(words::command(operation))
 }
 
 impl<'f> Provider for LoopHca<'f> {
@@ -77,7 +76,7 @@ impl<'f> Provider for LoopHca<'f> {
             port.addr = Some(net.addr);
             Some(())
         })
-        .ok_or_else(|| none("set_net", "port", self.port as u32))
+        .ok_or_else(|| none("set_net", words::PORT, self.port as u32))
     }
 
     fn resolve(&mut self, remote: IpAddr, _now: Instant) -> Poll<Result<Path, Fault>> {
@@ -92,10 +91,11 @@ impl<'f> Provider for LoopHca<'f> {
             .iter()
             .any(|p| p.open && p.addr == Some(remote));
         if !known || self.fabric.unreachable.get() == Some(remote) {
-            return Poll::Ready(Err(Fault::new(
-                FaultKind::Unreachable,
+            return Poll::Ready(Err(fault!(
+                read,
+                Unreachable,
                 "resolve",
-                "no port of the fabric has that address",
+                "no port of the fabric has that address"
             )));
         }
         Poll::Ready(Ok(Path {
@@ -126,22 +126,24 @@ impl<'f> Provider for LoopHca<'f> {
             })
             .unwrap_or(false);
         if used {
-            return Err(
-                Fault::new(FaultKind::BadState, "pd_destroy", "still in use").of("PD", pd.0),
-            );
+            return Err(fault!(read, BadState, "pd_destroy", "still in use").of(words::PD, pd.0));
         }
         self.with(|port| {
             let bit = 1_u32.checked_shl(pd.0)?;
             (port.pds & bit != 0).then(|| port.pds &= !bit)
         })
-        .ok_or_else(|| none("pd_destroy", "PD", pd.0))
+        .ok_or_else(|| none("pd_destroy", words::PD, pd.0))
     }
 
     fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault> {
         self.fabric.step("mr_create")?;
         if !in_port(self.port, region) {
-            let cause = "the memory is not this port's";
-            return Err(Fault::new(FaultKind::BadParameter, "mr_create", cause));
+            return Err(fault!(
+                read,
+                BadParameter,
+                "mr_create",
+                "the memory is not this port's"
+            ));
         }
         let key = Key {
             variant: 0,
@@ -161,14 +163,18 @@ impl<'f> Provider for LoopHca<'f> {
 
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault> {
         self.with(|port| port.drop_key(mr.lkey).then_some(()))
-            .ok_or_else(|| none("mr_destroy", "MKEY", mr.lkey))
+            .ok_or_else(|| none("mr_destroy", words::MKEY, mr.lkey))
     }
 
     fn mw_create(&mut self, pd: Pd) -> Result<Mw, Fault> {
         self.fabric.step("mw_create")?;
         if !self.limits.windows {
-            let cause = "this port has no memory windows";
-            return Err(Fault::new(FaultKind::Unsupported, "mw_create", cause));
+            return Err(fault!(
+                read,
+                Unsupported,
+                "mw_create",
+                "this port has no memory windows"
+            ));
         }
         let key = Key {
             variant: 0,
@@ -185,18 +191,14 @@ impl<'f> Provider for LoopHca<'f> {
 
     fn mw_destroy(&mut self, mw: Mw) -> Result<(), Fault> {
         self.with(|port| port.drop_key(mw.rkey).then_some(()))
-            .ok_or_else(|| none("mw_destroy", "MKEY", mw.rkey))
+            .ok_or_else(|| none("mw_destroy", words::MKEY, mw.rkey))
     }
 
     fn cq_create(&mut self, entries: u32) -> Result<(Cq, LoopCq<'f>), Fault> {
         self.fabric.step("cq_create")?;
         let depth = entries as usize;
         if depth > super::CQES {
-            return Err(Fault::new(
-                FaultKind::Resources,
-                "cq_create",
-                "too many entries",
-            ));
+            return Err(fault!(read, Resources, "cq_create", "too many entries"));
         }
         let number = self
             .with(|port| {
@@ -225,12 +227,10 @@ impl<'f> Provider for LoopHca<'f> {
             .with(|port| port.qps.iter().flatten().any(used).then_some(()))
             .is_some()
         {
-            return Err(
-                Fault::new(FaultKind::BadState, "cq_destroy", "still in use").of("CQ", cq.0),
-            );
+            return Err(fault!(read, BadState, "cq_destroy", "still in use").of(words::CQ, cq.0));
         }
         self.with(|port| port.cqs.get_mut(number)?.take().map(|_| ()))
-            .ok_or_else(|| none("cq_destroy", "CQ", cq.0))
+            .ok_or_else(|| none("cq_destroy", words::CQ, cq.0))
     }
 
     fn qp_create(&mut self, init: &QpInit) -> Result<NewQp<LoopSq<'f>, LoopRq<'f>>, Fault> {
@@ -288,7 +288,7 @@ impl<'f> Provider for LoopHca<'f> {
             QpStep::Init { .. } | QpStep::Rts { .. } | QpStep::Error | QpStep::Reset => None,
         };
         let Some(slot) = inner.qp(port, number) else {
-            return Err(none("qp_modify", "QP", qp.number));
+            return Err(none("qp_modify", words::QP, qp.number));
         };
         let next = match (step, slot.state) {
             (QpStep::Init { access }, State::Reset) => {
@@ -303,8 +303,13 @@ impl<'f> Provider for LoopHca<'f> {
             (QpStep::Error, _) => State::Error,
             (QpStep::Reset, _) => State::Reset,
             (QpStep::Init { .. } | QpStep::Rtr { .. } | QpStep::Rts { .. }, _) => {
-                let cause = "that step does not follow from its state";
-                return Err(Fault::new(FaultKind::BadState, "qp_modify", cause).of("QP", qp.number));
+                return Err(fault!(
+                    read,
+                    BadState,
+                    "qp_modify",
+                    "that step does not follow from its state"
+                )
+                .of(words::QP, qp.number));
             }
         };
         slot.state = next;
@@ -335,7 +340,7 @@ impl<'f> Provider for LoopHca<'f> {
                 .take()
                 .map(|_| ())
         })
-        .ok_or_else(|| none("qp_destroy", "QP", qp.number))
+        .ok_or_else(|| none("qp_destroy", words::QP, qp.number))
     }
 
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {
@@ -372,7 +377,7 @@ impl<'f> Provider for LoopHca<'f> {
             port.open = false;
             Some(())
         })
-        .ok_or_else(|| none("close", "port", self.port as u32))
+        .ok_or_else(|| none("close", words::PORT, self.port as u32))
     }
 }
 

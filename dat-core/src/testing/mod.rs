@@ -22,6 +22,7 @@ mod hca;
 mod keys;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use fabric::{Fabric, Verdict};
 pub use hca::{LoopCq, LoopHca, LoopRq, LoopSq};

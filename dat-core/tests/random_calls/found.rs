@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dat_core::provider::{Fault, FaultKind, Notice};
+use dat_core::provider::{Notice, no_more_words};
 use dat_core::testing::Fabric;
 use dat_core::*;
 
@@ -152,10 +152,11 @@ fn news_of_the_life_before_a_reset_does_not_touch_the_one_after_it() {
         .expect("the EP")
         .qp
         .expect("its queue pair");
-    let fault = Fault::new(
-        FaultKind::BadState,
+    let fault = dat_core::fault!(
+        no_more_words,
+        BadState,
         "event",
-        "the peer wrote outside its range",
+        "the peer wrote outside its range"
     );
     fabric.raise(0, Notice::QpError(qp, fault));
     ia.ep_disconnect(NOW, *ep, CloseFlag::Abrupt)

@@ -1,5 +1,6 @@
 //! Bring-up and teardown: their order, their choices, and the way back from every failure.
 
+use dat_core::provider::FaultKind;
 use std::boxed::Box;
 use std::vec::Vec;
 
@@ -8,6 +9,7 @@ use crate::prm::cmd::TeardownHcaIn;
 use crate::prm::reg::{AccessRegIn, CONTENTS, Paos, Pmtu};
 use crate::prm::vport::{MODIFIED_CONTEXT, ModifyNicVportIn, NicVportContext};
 use crate::scripted::{Reply, Scripted, TICK};
+use dat_core::Instant;
 
 fn open(platform: &Scripted) -> Device<'_, Scripted> {
     Device::open(platform, &Config::default()).unwrap()
@@ -84,7 +86,7 @@ fn after_the_end_nothing_more_is_sent() {
     let mut device = open(&platform);
     device.close().unwrap();
     let sent = platform.log.borrow().len();
-    assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::BadState);
+    assert_eq!(device.alloc_pd().unwrap_err().kind(), FaultKind::BadState);
     device.service(Instant::NEVER);
     device.close().unwrap();
     assert_eq!(platform.log.borrow().len(), sent);
@@ -170,12 +172,46 @@ fn roce_is_switched_on_where_it_can_be() {
     };
     edit(1, &|cap| cap.set_roce(false));
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Unsupported);
-    assert!(fault.advice.contains("RoCE"));
+    assert_eq!(fault.kind(), FaultKind::Unsupported);
+    assert!(fault.advice().contains("RoCE"));
     assert_eq!(platform.held(), 0);
     edit(1, &|cap| cap.set_roce(false));
     edit(0, &|cap| cap.set_roce_rw_supported(true));
     assert!(open(&platform).caps().general.roce());
+}
+
+#[test]
+fn a_port_of_infiniband_is_refused_with_the_setting_to_change() {
+    let platform = Scripted::new();
+    {
+        let mut tiny = platform.tiny.borrow_mut();
+        let mut cap = GeneralCap::read(&tiny.caps[&1], 0);
+        cap.set_port_type(0);
+        tiny.caps.insert(1, cap.0.to_vec());
+    }
+    let fault = Device::open(&platform, &Config::default()).unwrap_err();
+    assert_eq!(fault.kind(), FaultKind::Unsupported);
+    assert!(
+        fault.cause().contains("InfiniBand") && fault.advice().contains("LINK_TYPE_P1"),
+        "{fault}"
+    );
+    assert_eq!(platform.held(), 0);
+}
+
+#[test]
+fn a_path_mtu_that_is_asked_for_is_the_one_there_is() {
+    use dat_core::provider::Mtu;
+    let platform = Scripted::new();
+    let mut device = open(&platform);
+    for mtu in [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096] {
+        device.identity.frame_size = Config::default().with_path_mtu(mtu).frame_size;
+        assert_eq!(device.path_mtu(), mtu);
+    }
+    let default = Config::default().frame_size;
+    assert_eq!(
+        Config::default().with_path_mtu(Mtu::B4096).frame_size,
+        default
+    );
 }
 
 #[test]
@@ -323,7 +359,7 @@ fn roce_must_be_switched_on_in_the_vport() {
         }
     });
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert!(fault.advice.contains("RoCE"), "{fault}");
+    assert!(fault.advice().contains("RoCE"), "{fault}");
     let last = platform.commands(Opcode::ModifyNicVportContext);
     assert!(NicVportContext::read(&last.last().unwrap().input, MODIFIED_CONTEXT).roce_en());
 }
@@ -338,14 +374,14 @@ fn an_initializing_device_is_waited_for() {
     let before = platform.now();
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
     assert_eq!(
-        (fault.kind, platform.now() - before),
+        (fault.kind(), platform.now() - before),
         (FaultKind::Timeout, 120_000_000_000)
     );
     platform.gone.set(true);
     assert_eq!(
         Device::open(&platform, &Config::default())
             .unwrap_err()
-            .kind,
+            .kind(),
         FaultKind::Gone
     );
 }
@@ -355,7 +391,7 @@ fn a_bar_that_is_not_an_mlx5_is_refused_before_anything_is_written() {
     let platform = Scripted::new();
     platform.set(init_seg::CMDIF_REV_FW_SUB, 4 << 16);
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert_eq!((fault.kind, fault.number), (FaultKind::Nonsense, 4));
+    assert_eq!((fault.kind(), fault.number()), (FaultKind::Nonsense, 4));
     assert_eq!(
         (platform.get(init_seg::CMDQ_ADDR_H), platform.held()),
         (0, 0)
@@ -373,7 +409,10 @@ fn a_doorbell_page_outside_the_bar_is_refused() {
         }
     });
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert_eq!((fault.kind, fault.number), (FaultKind::Nonsense, 0xff_ffff));
+    assert_eq!(
+        (fault.kind(), fault.number()),
+        (FaultKind::Nonsense, 0xff_ffff)
+    );
     assert_eq!(platform.commands(Opcode::DeallocUar).len(), 1);
 }
 
@@ -408,7 +447,7 @@ fn every_refusal_unwinds_all_that_was_done() {
             }
             Err(fault) => {
                 assert_eq!(
-                    (fault.operation, fault.syndrome),
+                    (fault.operation(), fault.syndrome()),
                     (op.name(), 0x99),
                     "step {step}"
                 );
@@ -460,7 +499,7 @@ fn after_a_timeout_nothing_more_is_sent_and_nothing_freed_that_may_be_written() 
             }
         });
         let fault = Device::open(&platform, &Config::default()).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::Timeout, "step {step}");
+        assert_eq!(fault.kind(), FaultKind::Timeout, "step {step}");
         assert_eq!(platform.log.borrow().len(), step + 1, "step {step}");
         assert!(platform.held() >= 4096 + 64 * 1024, "step {step}");
         assert!(
@@ -496,7 +535,7 @@ fn a_device_lost_in_bring_up_is_left_at_once() {
             });
             let before = platform.now();
             let fault = Device::open(&platform, &Config::default()).unwrap_err();
-            assert_eq!(fault.kind, FaultKind::Gone, "step {step}");
+            assert_eq!(fault.kind(), FaultKind::Gone, "step {step}");
             assert_eq!(platform.now(), before, "step {step}");
         }
     }
@@ -530,7 +569,7 @@ fn where_the_orderly_teardown_is_refused_the_fast_one_stops_the_device() {
         }
     });
     let fault = device.close().unwrap_err();
-    assert_eq!((fault.operation, fault.status), ("TEARDOWN_HCA", 4));
+    assert_eq!((fault.operation(), fault.status()), ("TEARDOWN_HCA", 4));
     let profiles: Vec<u16> = platform
         .commands(Opcode::TeardownHca)
         .iter()
@@ -556,5 +595,5 @@ fn a_fast_teardown_that_is_refused_by_its_bit_is_a_failure() {
     let mut device = open(&platform);
     platform.tiny.borrow_mut().fast_state = true;
     let fault = device.stop_fast().unwrap_err();
-    assert!(fault.cause.contains("refused"), "{fault}");
+    assert!(fault.cause().contains("refused"), "{fault}");
 }

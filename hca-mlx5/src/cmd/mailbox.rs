@@ -3,11 +3,12 @@
 //! A pool of at most 64 blocks, taken and given back by a bitmap; a chain is a set of bits, linked in ascending order.
 //! Blocks of a command that never came back are not given back: the device may still write them.
 
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::Fault;
 
 use crate::platform::{Platform, Span};
 use crate::prm;
 use crate::prm::cmd::{BLOCK_DATA, BLOCK_STRIDE, BlockTrailer};
+use crate::words::fault;
 
 /// Blocks of the pool: room for one message of the greatest length in each direction.
 pub(crate) const BLOCKS: u32 = 64;
@@ -46,12 +47,12 @@ impl Pool {
     pub(crate) fn new<P: Platform>(platform: &P) -> Result<Self, Fault> {
         let len = BLOCK_STRIDE * BLOCKS as usize;
         let span = platform.alloc(len, 4096).ok_or_else(|| {
-            Fault::new(
-                FaultKind::Resources,
+            fault!(
+                Resources,
                 "command mailboxes",
                 "no room in the arena",
+                "enlarge the arena"
             )
-            .advise("enlarge the arena")
         })?;
         let pool = Self {
             span,
@@ -60,12 +61,12 @@ impl Pool {
         for block in 0..BLOCKS {
             if pool.address(platform, block).is_none() {
                 platform.free(span);
-                return Err(Fault::new(
-                    FaultKind::BadParameter,
+                return Err(fault!(
+                    BadParameter,
                     "command mailboxes",
                     "the arena is not contiguous for the device within a page",
-                )
-                .advise("map the arena in whole, aligned pages"));
+                    "map the arena in whole, aligned pages"
+                ));
             }
         }
         Ok(pool)

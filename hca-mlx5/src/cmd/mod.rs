@@ -22,8 +22,7 @@ mod tests;
 
 use core::time::Duration;
 
-use dat_core::Instant;
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::Fault;
 
 use self::dump::{Direction, Dump, Observer};
 use self::mailbox::{Chain, Pool, signature};
@@ -37,6 +36,8 @@ use crate::prm::cmd::{
 };
 use crate::prm::error::status as command_status;
 use crate::prm::init_seg::{self, CommandQueueWord, TimeLimit};
+use crate::words;
+use crate::words::fault;
 
 /// Longest message, head included: what 32 mailbox blocks carry.
 pub const MAX_MESSAGE: usize = HEAD + 32 * BLOCK_DATA;
@@ -86,32 +87,32 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             u32::from(word.log_cmdq_stride()),
         );
         if log_size > 5 || log_stride < 6 || log_size + log_stride > 12 {
-            return Err(Fault::new(
-                FaultKind::Nonsense,
+            return Err(fault!(
+                Nonsense,
                 "command queue",
                 "the device offers a queue that does not fit a page",
+                "is this an mlx5 device? if so, reset it"
             )
-            .of("geometry word", word.0)
-            .advise("is this an mlx5 device? if so, reset it"));
+            .of(words::GEOMETRY_WORD, word.0));
         }
         let page = platform.alloc(PAGE, PAGE).ok_or_else(|| {
-            Fault::new(
-                FaultKind::Resources,
+            fault!(
+                Resources,
                 "command queue",
                 "no room in the arena",
+                "enlarge the arena"
             )
-            .advise("enlarge the arena")
         })?;
         let address = match platform.iova(page.offset) {
             Some((address, len)) if len >= PAGE && address.is_multiple_of(PAGE as u64) => address,
             _ => {
                 platform.free(page);
-                return Err(Fault::new(
-                    FaultKind::BadParameter,
+                return Err(fault!(
+                    BadParameter,
                     "command queue",
                     "the arena is not page aligned for the device",
-                )
-                .advise("map the arena in whole, aligned pages"));
+                    "map the arena in whole, aligned pages"
+                ));
             }
         };
         let pool = match Pool::new(platform) {
@@ -153,10 +154,12 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             self.platform.free(self.page);
             self.pool.release(self.platform);
         }
-        self.kill(
-            Fault::new(FaultKind::BadState, "command queue", "the device is closed")
-                .advise("open it anew"),
-        );
+        self.kill(fault!(
+            BadState,
+            "command queue",
+            "the device is closed",
+            "open it anew"
+        ));
     }
 
     /// A command has been given up since bring-up: the device may still write to host memory.
@@ -183,6 +186,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     }
 
     /// From now on every command fails with `fault`, at once.
+    #[inline(never)]
     pub(crate) fn kill(&mut self, fault: Fault) {
         self.dead.get_or_insert(fault);
     }
@@ -202,11 +206,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         output: &mut [u8],
     ) -> Result<(), Fault> {
         if let Some(dead) = self.dead {
-            return Err(Fault {
-                operation: op.name(),
-                ..dead
-            }
-            .of(object.0, object.1));
+            return Err(dead.of(object.0, object.1).during(op.code()));
         }
         let mut head = InputHead::read(input, 0);
         head.set_opcode(op.code());
@@ -236,25 +236,31 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         input: &[u8],
         output: &[u8],
     ) -> Result<Flight, Fault> {
-        let fault = |kind, cause| Fault::new(kind, op.name(), cause).of(object.0, object.1);
+        let about = |fault: Fault| fault.of(object.0, object.1).during(op.code());
         let (Some((inline, input_rest)), Some((_, output_rest))) = (
             input.split_first_chunk::<HEAD>(),
             output.split_first_chunk::<HEAD>(),
         ) else {
-            return Err(fault(FaultKind::BadParameter, "a message without its head"));
+            return Err(about(fault!(
+                BadParameter,
+                "",
+                "a message without its head"
+            )));
         };
         if input.len() > MAX_MESSAGE || output.len() > MAX_MESSAGE {
-            return Err(fault(
-                FaultKind::BadParameter,
+            return Err(about(fault!(
+                BadParameter,
+                "",
                 "the message does not fit the mailboxes",
-            ));
+            )));
         }
         if self.free == 0 {
-            return Err(fault(
-                FaultKind::Resources,
+            return Err(about(fault!(
+                Resources,
+                "",
                 "every command slot is held by a command that never came back",
-            )
-            .advise("reset the device"));
+                "reset the device",
+            )));
         }
         let chains = self.pool.take(input_rest.len()).and_then(|input_chain| {
             match self.pool.take(output_rest.len()) {
@@ -266,11 +272,12 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             }
         });
         let Some((input_chain, output_chain)) = chains else {
-            return Err(fault(
-                FaultKind::Resources,
+            return Err(about(fault!(
+                Resources,
+                "",
                 "the mailboxes are held by commands that never came back",
-            )
-            .advise("reset the device"));
+                "reset the device",
+            )));
         };
         let slot = self.free.trailing_zeros();
         self.free &= !(1 << slot);
@@ -303,10 +310,10 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     fn wait(&mut self, op: Opcode, object: Object, flight: &Flight) -> Result<(), Fault> {
         let platform = self.platform;
         let tail = self.entry(flight.slot) + CommandEntry::SIZE - 4;
-        let deadline = Instant::from_nanos(platform.now()) + self.timeout;
+        let deadline = health::clock(platform) + self.timeout;
         loop {
             // The clock before the entry: a host that slept through the deadline still finds an answer that is there.
-            let now = Instant::from_nanos(platform.now());
+            let now = health::clock(platform);
             if u32::from_be(platform.load32(tail)) & 1 == 0 {
                 // ORDER: the load that saw ownership precedes those of the output.
                 platform.after_ownership();
@@ -314,20 +321,25 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             }
             if let Some(fault) = health::verdict(platform) {
                 self.kill(fault);
-                return Err(Fault {
-                    operation: op.name(),
-                    ..fault
-                }
-                .of(object.0, object.1));
+                return Err(fault.of(object.0, object.1).during(op.code()));
             }
             if now >= deadline {
-                return Err(Fault::new(FaultKind::Timeout, op.name(), "no answer before the deadline")
-                    .of(object.0, object.1)
-                    .advise(if op == Opcode::EnableHca {
-                        "the first command failed: can the device reach host memory? look at IOMMU, bus mastering and the arena's mapping"
-                    } else {
-                        "the firmware hangs; reset the device"
-                    }));
+                let fault = if op == Opcode::EnableHca {
+                    fault!(
+                        Timeout,
+                        "",
+                        "no answer before the deadline",
+                        "the first command failed: can the device reach host memory? look at IOMMU, bus mastering and the arena's mapping",
+                    )
+                } else {
+                    fault!(
+                        Timeout,
+                        "",
+                        "no answer before the deadline",
+                        "the firmware hangs; reset the device",
+                    )
+                };
+                return Err(fault.of(object.0, object.1).during(op.code()));
             }
             // An event between the look at the entry and this arming fires at once: the sleep cannot miss it.
             self.drain_events();
@@ -355,13 +367,14 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.pool.give(flight.input);
         self.pool.give(flight.output);
         if entry.token() != flight.token {
-            return Err(Fault::new(
-                FaultKind::Nonsense,
-                op.name(),
+            return Err(fault!(
+                Nonsense,
+                "",
                 "the answer carries another command's token",
+                "reset the device"
             )
             .of(object.0, object.1)
-            .advise("reset the device"));
+            .during(op.code()));
         }
         if entry.status() != 0 {
             return Err(not_delivered(op, object, entry.status()));

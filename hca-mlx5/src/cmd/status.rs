@@ -1,87 +1,90 @@
 //! From what the device said to a [`Fault`] a person can act on.
 
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::{Fault, FaultKind, Words};
 
 use crate::prm::cmd::Opcode;
-use crate::prm::error::{self, KNOWN_SYNDROMES, status};
+use crate::prm::error::status;
+use crate::words;
 
-/// What a command was about: a word like `"QP"` and a number, or `("", 0)`.
-pub(crate) type Object = (&'static str, u32);
+/// What a command was about: a kind of object and a number, or [`words::NONE`] and 0.
+pub(crate) type Object = (dat_core::provider::Object, u32);
 
 /// The fault of an answer with a status other than 0.
+#[cold]
 #[must_use]
 pub(crate) fn refused(op: Opcode, object: Object, code: u8, syndrome: u32) -> Fault {
-    Fault {
-        kind: kind(op, code),
-        operation: op.name(),
-        object: object.0,
-        number: object.1,
-        address: None,
-        status: code,
-        syndrome,
-        cause: status::text(code),
-        advice: advice(op, code, syndrome),
+    /// The words of a refusal of one kind.
+    const fn words(kind: FaultKind) -> Words {
+        Words::new(kind, "\0\0", words::refused)
     }
-}
-
-/// The fault of a command that was not delivered.
-#[must_use]
-pub(crate) fn not_delivered(op: Opcode, object: Object, delivery: u8) -> Fault {
-    Fault::new(
-        FaultKind::Nonsense,
-        op.name(),
-        error::delivery_status(delivery),
-    )
-    .of(object.0, object.1)
-    .advise("the driver and this firmware disagree about the message; report both versions")
-}
-
-fn kind(op: Opcode, code: u8) -> FaultKind {
-    match code {
-        status::BAD_OP => FaultKind::Unsupported,
-        status::LIMITS | status::NO_RESOURCES => FaultKind::Resources,
+    let words = match code {
+        status::BAD_OP => const { &words(FaultKind::Unsupported) },
+        status::LIMITS | status::NO_RESOURCES => const { &words(FaultKind::Resources) },
         // Real cards answer both this and "limits" when they run out of objects.
-        status::BAD_RESOURCE if creates(op) => FaultKind::Resources,
+        status::BAD_RESOURCE if creates(op) => const { &words(FaultKind::Resources) },
         status::BAD_PARAM
         | status::BAD_RESOURCE
         | status::BAD_INDEX
         | status::BAD_PACKET
         | status::BAD_INPUT_LENGTH
-        | status::BAD_OUTPUT_LENGTH => FaultKind::BadParameter,
+        | status::BAD_OUTPUT_LENGTH => const { &words(FaultKind::BadParameter) },
         status::BAD_SYS_STATE
         | status::RESOURCE_BUSY
         | status::NOT_READY
         | status::BAD_RESOURCE_STATE
         | status::BAD_QP_STATE
-        | status::TOO_MANY_CQES => FaultKind::BadState,
-        _ => FaultKind::Nonsense,
-    }
+        | status::TOO_MANY_CQES => const { &words(FaultKind::BadState) },
+        _ => const { &words(FaultKind::Nonsense) },
+    };
+    Fault::new(words)
+        .said(code, syndrome)
+        .of(object.0, object.1)
+        .during(op.code())
 }
 
-fn creates(op: Opcode) -> bool {
-    op.name().starts_with("CREATE_") || op.name().starts_with("ALLOC_")
+/// The fault of a command that was not delivered.
+#[cold]
+#[must_use]
+pub(crate) fn not_delivered(op: Opcode, object: Object, delivery: u8) -> Fault {
+    dat_core::fault!(
+        words::delivery,
+        Nonsense,
+        "",
+        "",
+        "the driver and this firmware disagree about the message; report both versions",
+    )
+    .of(object.0, object.1)
+    .during(op.code())
+    .variant_of(delivery)
 }
 
-fn advice(op: Opcode, code: u8, syndrome: u32) -> &'static str {
-    if let Some(known) = KNOWN_SYNDROMES
-        .iter()
-        .find(|k| k.opcode == op && k.syndrome == syndrome)
-    {
-        return known.advice;
-    }
-    match code {
-        status::BAD_OP => "this firmware lacks the command",
-        status::NO_RESOURCES => "the firmware is out of pages; enlarge the page budget",
-        status::RESOURCE_BUSY | status::BAD_RESOURCE_STATE if op.name().starts_with("DESTROY_") => {
-            "something still refers to it; destroy that first"
-        }
-        _ => "",
-    }
+/// Commands whose refusal may mean that none is left.
+const fn creates(op: Opcode) -> bool {
+    matches!(
+        op,
+        Opcode::CreateMkey
+            | Opcode::CreateEq
+            | Opcode::CreateCq
+            | Opcode::CreateQp
+            | Opcode::CreateTir
+            | Opcode::CreateSq
+            | Opcode::CreateRq
+            | Opcode::CreateRmp
+            | Opcode::CreateTis
+            | Opcode::CreateRqt
+            | Opcode::CreateFlowTable
+            | Opcode::CreateFlowGroup
+            | Opcode::AllocQCounter
+            | Opcode::AllocPd
+            | Opcode::AllocUar
+            | Opcode::AllocTransportDomain
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prm::error::KNOWN_SYNDROMES;
     use std::string::ToString;
 
     #[test]
@@ -105,12 +108,12 @@ mod tests {
             (status::BAD_OUTPUT_LENGTH, FaultKind::BadParameter),
         ];
         for (code, kind) in table {
-            let fault = refused(Opcode::ToErrQp, ("QP", 1), code, 0);
-            assert_eq!((fault.kind, fault.status), (kind, code));
-            assert_ne!(fault.cause, "unknown status");
+            let fault = refused(Opcode::ToErrQp, (words::QP, 1), code, 0);
+            assert_eq!((fault.kind(), fault.status()), (kind, code));
+            assert_ne!(fault.cause(), "unknown status");
         }
         assert_eq!(
-            refused(Opcode::ToErrQp, ("", 0), 0x77, 0).cause,
+            refused(Opcode::ToErrQp, (words::NONE, 0), 0x77, 0).cause(),
             "unknown status"
         );
     }
@@ -119,7 +122,7 @@ mod tests {
     fn running_out_of_objects_is_resources_by_either_status() {
         for code in [status::BAD_RESOURCE, status::LIMITS, status::NO_RESOURCES] {
             assert_eq!(
-                refused(Opcode::CreateQp, ("", 0), code, 0).kind,
+                refused(Opcode::CreateQp, (words::NONE, 0), code, 0).kind(),
                 FaultKind::Resources
             );
         }
@@ -129,13 +132,19 @@ mod tests {
     fn a_known_syndrome_brings_its_advice_only_with_its_opcode() {
         let fault = refused(
             Opcode::SetRoceAddress,
-            ("GID", 0),
+            (words::ROCE_ADDRESS, 0),
             status::BAD_PARAM,
             0x6_3c66,
         );
-        assert!(fault.advice.contains("multicast"), "{fault}");
+        assert!(fault.advice().contains("multicast"), "{fault}");
         assert_eq!(
-            refused(Opcode::CreateCq, ("", 0), status::BAD_PARAM, 0x6_3c66).advice,
+            refused(
+                Opcode::CreateCq,
+                (words::NONE, 0),
+                status::BAD_PARAM,
+                0x6_3c66
+            )
+            .advice(),
             ""
         );
     }
@@ -144,7 +153,7 @@ mod tests {
     fn a_refusal_reads_like_a_sentence() {
         let fault = refused(
             Opcode::Rtr2RtsQp,
-            ("QP", 0x4d),
+            (words::QP, 0x4d),
             status::BAD_PARAM,
             0x4b_b88f,
         );

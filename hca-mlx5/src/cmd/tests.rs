@@ -1,6 +1,7 @@
 //! Commands against a scripted device: what goes out, what comes back, what never does.
 
 use core::time::Duration;
+use dat_core::provider::FaultKind;
 use std::boxed::Box;
 use std::string::{String, ToString};
 use std::vec;
@@ -9,13 +10,14 @@ use std::vec::Vec;
 use super::*;
 use crate::prm::error::delivery_status;
 use crate::scripted::{IOVA, Recorder, Reply, Scripted, TICK};
+use crate::words;
 
 fn queue(platform: &Scripted) -> CommandQueue<'_, Scripted> {
     CommandQueue::new(platform, Some(Duration::from_millis(50)), None).unwrap()
 }
 
 fn nop(queue: &mut CommandQueue<'_, Scripted>) -> Result<(), Fault> {
-    queue.exec(Opcode::Nop, 0, ("thing", 9), &mut [0; 16], &mut [0; 16])
+    queue.exec(Opcode::Nop, 0, (words::UAR, 9), &mut [0; 16], &mut [0; 16])
 }
 
 #[test]
@@ -42,7 +44,13 @@ fn a_short_command_travels_in_its_entry() {
     input[12..].copy_from_slice(&[1, 2, 3, 4]);
     let mut output = [0xff; 16];
     queue
-        .exec(Opcode::AllocPd, 3, ("", 0), &mut input, &mut output)
+        .exec(
+            Opcode::AllocPd,
+            3,
+            (words::NONE, 0),
+            &mut input,
+            &mut output,
+        )
         .unwrap();
     assert_eq!(OutputHead(output).number(), 0x12_3456);
     assert_eq!(output[12..], [9, 9, 9, 9]);
@@ -88,7 +96,7 @@ fn long_messages_cross_block_boundaries_whole() {
     let sent = input.clone();
     let mut output = vec![0; 1100];
     queue
-        .exec(Opcode::Nop, 0, ("", 0), &mut input, &mut output)
+        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut input, &mut output)
         .unwrap();
     assert_eq!(output, answer);
     let log = platform.log.borrow();
@@ -104,7 +112,7 @@ fn a_message_of_a_whole_number_of_blocks_takes_no_block_more() {
         .exec(
             Opcode::Nop,
             0,
-            ("", 0),
+            (words::NONE, 0),
             &mut [0; 16 + 512],
             &mut [0; 16 + 1024],
         )
@@ -119,13 +127,13 @@ fn the_longest_message_goes_and_a_longer_one_does_not() {
     let mut queue = queue(&platform);
     let (mut input, mut output) = (vec![1; MAX_MESSAGE], vec![0; MAX_MESSAGE]);
     queue
-        .exec(Opcode::Nop, 0, ("", 0), &mut input, &mut output)
+        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut input, &mut output)
         .unwrap();
     let mut input = vec![1; MAX_MESSAGE + 1];
     let fault = queue
-        .exec(Opcode::Nop, 0, ("", 0), &mut input, &mut output)
+        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut input, &mut output)
         .unwrap_err();
-    assert_eq!(fault.kind, FaultKind::BadParameter);
+    assert_eq!(fault.kind(), FaultKind::BadParameter);
 }
 
 #[test]
@@ -137,12 +145,12 @@ fn a_message_without_a_head_is_refused_here() {
             .exec(
                 Opcode::Nop,
                 0,
-                ("", 0),
+                (words::NONE, 0),
                 &mut vec![0; input],
                 &mut vec![0; output],
             )
             .unwrap_err();
-        assert_eq!(fault.kind, FaultKind::BadParameter);
+        assert_eq!(fault.kind(), FaultKind::BadParameter);
     }
     assert!(platform.log.borrow().is_empty());
 }
@@ -158,11 +166,17 @@ fn stale_answers_do_not_show_in_later_ones() {
     });
     let mut queue = queue(&platform);
     queue
-        .exec(Opcode::Nop, 0, ("", 0), &mut [0; 16], &mut [0; 608])
+        .exec(
+            Opcode::Nop,
+            0,
+            (words::NONE, 0),
+            &mut [0; 16],
+            &mut [0; 608],
+        )
         .unwrap();
     let mut output = [5; 608];
     queue
-        .exec(Opcode::Nop, 1, ("", 0), &mut [0; 16], &mut output)
+        .exec(Opcode::Nop, 1, (words::NONE, 0), &mut [0; 16], &mut output)
         .unwrap();
     assert_eq!(output, [0; 608]);
 }
@@ -185,8 +199,8 @@ fn tokens_change_and_are_never_zero() {
 fn another_command_s_token_in_the_answer_is_nonsense() {
     let platform = Scripted::with(|_| Reply::WrongToken);
     let fault = nop(&mut queue(&platform)).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Nonsense);
-    assert!(fault.cause.contains("token"), "{fault}");
+    assert_eq!(fault.kind(), FaultKind::Nonsense);
+    assert!(fault.cause().contains("token"), "{fault}");
 }
 
 #[test]
@@ -196,10 +210,10 @@ fn each_delivery_error_has_its_words() {
         let mut queue = queue(&platform);
         let fault = nop(&mut queue).unwrap_err();
         assert_eq!(
-            (fault.kind, fault.cause),
+            (fault.kind(), fault.cause()),
             (FaultKind::Nonsense, delivery_status(code))
         );
-        assert_eq!((fault.object, fault.number), ("thing", 9));
+        assert_eq!((fault.object(), fault.number()), ("UAR", 9));
         platform.script(|_| Reply::Normal);
         nop(&mut queue).unwrap();
     }
@@ -212,7 +226,7 @@ fn each_status_comes_back_with_its_syndrome() {
         let mut queue = queue(&platform);
         let fault = nop(&mut queue).unwrap_err();
         assert_eq!(
-            (fault.status, fault.syndrome, fault.operation),
+            (fault.status(), fault.syndrome(), fault.operation()),
             (code, 0xab_cdef, "NOP")
         );
         platform.script(|_| Reply::Normal);
@@ -238,7 +252,7 @@ fn no_answer_is_a_timeout_at_the_deadline() {
     let platform = Scripted::with(|_| Reply::Never);
     let before = platform.now();
     let fault = nop(&mut queue(&platform)).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Timeout);
+    assert_eq!(fault.kind(), FaultKind::Timeout);
     assert_eq!(platform.now() - before, 50 * TICK);
 }
 
@@ -246,7 +260,13 @@ fn no_answer_is_a_timeout_at_the_deadline() {
 fn a_timeout_of_the_first_command_speaks_of_memory() {
     let platform = Scripted::with(|_| Reply::Never);
     let fault = queue(&platform)
-        .exec(Opcode::EnableHca, 0, ("", 0), &mut [0; 16], &mut [0; 16])
+        .exec(
+            Opcode::EnableHca,
+            0,
+            (words::NONE, 0),
+            &mut [0; 16],
+            &mut [0; 16],
+        )
         .unwrap_err();
     assert!(fault.to_string().contains("IOMMU"), "{fault}");
 }
@@ -270,13 +290,25 @@ fn a_lost_slot_and_its_mailboxes_are_never_used_again() {
     let mut queue = queue(&platform);
     for _ in 0..3 {
         let fault = queue
-            .exec(Opcode::Nop, 0, ("", 0), &mut [0; 1040], &mut [0; 1040])
+            .exec(
+                Opcode::Nop,
+                0,
+                (words::NONE, 0),
+                &mut [0; 1040],
+                &mut [0; 1040],
+            )
             .unwrap_err();
-        assert_eq!(fault.kind, FaultKind::Timeout);
+        assert_eq!(fault.kind(), FaultKind::Timeout);
     }
     for _ in 0..50 {
         queue
-            .exec(Opcode::Nop, 0, ("", 0), &mut [0; 1040], &mut [0; 1040])
+            .exec(
+                Opcode::Nop,
+                0,
+                (words::NONE, 0),
+                &mut [0; 1040],
+                &mut [0; 1040],
+            )
             .unwrap();
     }
     let log = platform.log.borrow();
@@ -312,11 +344,17 @@ fn a_reply_after_the_deadline_disturbs_nobody() {
     });
     let mut queue = queue(&platform);
     queue
-        .exec(Opcode::Nop, 0, ("", 0), &mut [0; 16], &mut [0; 600])
+        .exec(
+            Opcode::Nop,
+            0,
+            (words::NONE, 0),
+            &mut [0; 16],
+            &mut [0; 600],
+        )
         .unwrap_err();
     let mut output = [0; 600];
     queue
-        .exec(Opcode::Nop, 0, ("", 0), &mut [0; 16], &mut output)
+        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut [0; 16], &mut output)
         .unwrap();
     assert_eq!(output[8..], [3; 592]);
 }
@@ -326,11 +364,14 @@ fn when_all_slots_are_lost_it_says_so_at_once() {
     let platform = Scripted::with(|_| Reply::Never);
     let mut queue = queue(&platform);
     for _ in 0..32 {
-        assert_eq!(nop(&mut queue).unwrap_err().kind, FaultKind::Timeout);
+        assert_eq!(nop(&mut queue).unwrap_err().kind(), FaultKind::Timeout);
     }
     let before = platform.now();
     let fault = nop(&mut queue).unwrap_err();
-    assert_eq!((fault.kind, platform.now()), (FaultKind::Resources, before));
+    assert_eq!(
+        (fault.kind(), platform.now()),
+        (FaultKind::Resources, before)
+    );
     assert_eq!(platform.log.borrow().len(), 32);
 }
 
@@ -347,12 +388,12 @@ fn when_the_mailboxes_are_lost_short_commands_still_go() {
     let mut long = vec![0; MAX_MESSAGE];
     let mut output = vec![0; MAX_MESSAGE];
     queue
-        .exec(Opcode::Nop, 0, ("", 0), &mut long, &mut output)
+        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut long, &mut output)
         .unwrap_err();
     let fault = queue
-        .exec(Opcode::Nop, 0, ("", 0), &mut [0; 17], &mut [0; 16])
+        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut [0; 17], &mut [0; 16])
         .unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Resources);
+    assert_eq!(fault.kind(), FaultKind::Resources);
     nop(&mut queue).unwrap();
 }
 
@@ -362,13 +403,19 @@ fn a_device_that_leaves_the_bus_ends_the_wait_and_all_later_ones() {
     let mut queue = queue(&platform);
     let before = platform.now();
     let fault = nop(&mut queue).unwrap_err();
-    assert_eq!((fault.kind, fault.operation), (FaultKind::Gone, "NOP"));
-    assert!(fault.cause.contains("all ones"), "{fault}");
+    assert_eq!((fault.kind(), fault.operation()), (FaultKind::Gone, "NOP"));
+    assert!(fault.cause().contains("all ones"), "{fault}");
     let again = queue
-        .exec(Opcode::AllocPd, 0, ("PD", 4), &mut [0; 16], &mut [0; 16])
+        .exec(
+            Opcode::AllocPd,
+            0,
+            (words::PD, 4),
+            &mut [0; 16],
+            &mut [0; 16],
+        )
         .unwrap_err();
     assert_eq!(
-        (again.kind, again.operation, again.number),
+        (again.kind(), again.operation(), again.number()),
         (FaultKind::Gone, "ALLOC_PD", 4)
     );
     assert_eq!(platform.now(), before);
@@ -387,10 +434,10 @@ fn a_fatal_syndrome_ends_the_wait_with_its_name() {
         let before = platform.now();
         let fault = nop(&mut queue(&platform)).unwrap_err();
         assert_eq!(
-            (fault.kind, fault.syndrome),
+            (fault.kind(), fault.syndrome()),
             (FaultKind::Gone, u32::from(synd))
         );
-        assert!(fault.cause.contains(words), "{fault}");
+        assert!(fault.cause().contains(words), "{fault}");
         assert_eq!(platform.now(), before);
     }
 }
@@ -408,7 +455,7 @@ fn geometry_that_does_not_fit_a_page_is_nonsense() {
         let platform = Scripted::new();
         platform.set(init_seg::CMDQ_ADDR_L_SZ, word);
         let fault = CommandQueue::new(&platform, None, None).err().unwrap();
-        assert_eq!(fault.kind, FaultKind::Nonsense, "{word:#x}");
+        assert_eq!(fault.kind(), FaultKind::Nonsense, "{word:#x}");
         assert_eq!(platform.held(), 0);
     }
 }
@@ -473,7 +520,13 @@ fn the_dump_reads_as_mlx5_core_s() {
     let mut queue = CommandQueue::new(&platform, None, Some(&recorder)).unwrap();
     queue.token = 0;
     queue
-        .exec(Opcode::EnableHca, 0, ("", 0), &mut [0; 16], &mut [0; 16])
+        .exec(
+            Opcode::EnableHca,
+            0,
+            (words::NONE, 0),
+            &mut [0; 16],
+            &mut [0; 16],
+        )
         .unwrap();
     let log = recorder.0.lock();
     // Taken from the trace of a real card, but for the name's prefix.
@@ -494,7 +547,13 @@ fn the_dump_shows_every_block_at_its_running_offset() {
     let recorder = Recorder::default();
     let mut queue = CommandQueue::new(&platform, None, Some(&recorder)).unwrap();
     queue
-        .exec(Opcode::Nop, 0, ("", 0), &mut [7; 600], &mut [0; 16])
+        .exec(
+            Opcode::Nop,
+            0,
+            (words::NONE, 0),
+            &mut [7; 600],
+            &mut [0; 16],
+        )
         .unwrap();
     let log = recorder.0.lock();
     assert_eq!(log[0].matches("command block:\n").count(), 2);

@@ -150,8 +150,8 @@ fn a_counter_that_stands_still_is_a_dead_firmware_after_eight_looks() {
     let Some(Event::Dead(fault)) = device.next_event() else {
         panic!("not told")
     };
-    assert!(fault.cause.contains("counter"), "{fault}");
-    assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::Gone);
+    assert!(fault.cause().contains("counter"), "{fault}");
+    assert_eq!(device.alloc_pd().unwrap_err().kind(), FaultKind::Gone);
     device.service(now(&platform));
     assert_eq!(device.next_event(), None, "told once");
     assert_eq!(device.next_deadline(), Instant::NEVER);
@@ -207,7 +207,7 @@ fn signs_of_death_in_the_registers() {
         let Some(Event::Dead(fault)) = device.next_event() else {
             panic!("{words}")
         };
-        assert!(fault.cause.contains(words), "{fault}");
+        assert!(fault.cause().contains(words), "{fault}");
     }
 }
 
@@ -242,9 +242,9 @@ fn a_death_found_by_a_command_is_told_by_service() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     platform.script(|_| Reply::Sick(1));
-    assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::Gone);
+    assert_eq!(device.alloc_pd().unwrap_err().kind(), FaultKind::Gone);
     device.service(now(&platform));
-    assert!(matches!(device.next_event(), Some(Event::Dead(fault)) if fault.syndrome == 1));
+    assert!(matches!(device.next_event(), Some(Event::Dead(fault)) if fault.syndrome() == 1));
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn addresses_the_firmware_would_refuse_are_refused_here_in_words() {
     for vlan in [0, 4095, 65535] {
         let fault = device.set_roce_address(0, address, Some(vlan)).unwrap_err();
         assert_eq!(
-            (fault.kind, fault.object),
+            (fault.kind(), fault.object()),
             (FaultKind::BadParameter, "RoCE address")
         );
     }
@@ -311,7 +311,7 @@ fn addresses_the_firmware_would_refuse_are_refused_here_in_words() {
         device
             .set_roce_address(16, address, None)
             .unwrap_err()
-            .number,
+            .number(),
         16
     );
     device.identity.mac = [1, 0, 0, 0, 0, 1];
@@ -319,7 +319,7 @@ fn addresses_the_firmware_would_refuse_are_refused_here_in_words() {
         device
             .set_roce_address(0, address, None)
             .unwrap_err()
-            .cause
+            .cause()
             .contains("multicast")
     );
     assert!(platform.commands(Opcode::SetRoceAddress).is_empty());

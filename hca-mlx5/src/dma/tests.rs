@@ -154,6 +154,16 @@ fn entries_agree_with_the_accessors() {
     assert!(arena.entries::<64>(beyond).is_none());
 }
 
+#[test]
+fn the_device_sees_what_is_left() {
+    let mut memory = Memory::new(1);
+    let arena = memory.arena::<2>();
+    assert_eq!(arena.iova(1 << 40, 0), Some((1 << 40, 4096)));
+    assert_eq!(arena.iova(1 << 40, 4095), Some(((1 << 40) + 4095, 1)));
+    assert_eq!(arena.iova(1 << 40, 4096), None);
+    assert_eq!(arena.iova(u64::MAX, 1), None, "beyond the last address");
+}
+
 /// A platform that is nothing but an arena.
 struct OnlyArena<'a>(&'a RawArena<8>);
 
@@ -177,48 +187,11 @@ impl Platform for OnlyArena<'_> {
         RegisterByOffset::new(self, offset, half)
     }
 
-    fn arena_len(&self) -> usize {
-        self.0.len()
-    }
-    fn arena_addr(&self) -> u64 {
-        self.0.addr()
-    }
-    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
-        self.0.alloc(len, align)
-    }
-    fn free(&self, span: Span) {
-        self.0.free(span);
-    }
+    crate::forward_arena!(0);
+
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        Some((offset as u64, self.0.len().checked_sub(offset)?))
+        self.0.iova(0, offset)
     }
-    fn load32(&self, offset: usize) -> u32 {
-        self.0.load32(offset)
-    }
-    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-        self.0.load_words(offset)
-    }
-    fn store32(&self, offset: usize, value: u32) {
-        self.0.store32(offset, value);
-    }
-    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
-        self.0.store_words(offset, words);
-    }
-    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-        self.0.read_bytes(offset, to);
-    }
-    fn write_bytes(&self, offset: usize, from: &[u8]) {
-        self.0.write_bytes(offset, from);
-    }
-    type Entries<'p, const LEN: usize>
-        = RawEntries<'p, LEN>
-    where
-        Self: 'p;
-
-    fn entries<const LEN: usize>(&self, span: Span) -> Option<RawEntries<'_, LEN>> {
-        self.0.entries(span)
-    }
-
     fn pages_take(&self, _: &mut [u64]) -> usize {
         0
     }

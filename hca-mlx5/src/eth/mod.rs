@@ -21,10 +21,10 @@ use dat_core::provider::{Completion, CompletionQueue as _, Direction, Fault, Fau
 
 use crate::cq::{self, CqObject};
 use crate::device::Device;
+use crate::device::note;
 use crate::neigh::Mac;
 use crate::platform::{Platform, Span};
 use crate::prm::cmd::Opcode;
-use crate::prm::cmd::OutputHead;
 use crate::prm::rq::RqContext;
 use crate::prm::sq::{
     InlineMode, ModifyQueueIn, QueueState, SQ_CONTEXT, SQ_PAGES, SQ_WQ, SqContext, WQ_CYCLIC,
@@ -33,6 +33,9 @@ use crate::prm::sq::{
 use crate::prm::tir::{CREATE_TIR_IN, DIRECT, TIR_CONTEXT, TirContext};
 use crate::prm::tis::{CREATE_TIS_IN, TIS_CONTEXT, TisContext};
 use crate::queue::{Cq, memory};
+use crate::words;
+use crate::words::fault;
+use dat_core::provider::Object;
 use rx::Rx;
 use steer::Steering;
 use tx::Tx;
@@ -138,7 +141,7 @@ impl<'p, P: Platform> Port<'p, P> {
         match port.build(device, config) {
             Ok(()) => Ok(port),
             Err(fault) => {
-                match fault.kind {
+                match fault.kind() {
                     // A queue the device was still making when it was given up on may yet come to life there.
                     FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {
                         if let Some(memory) = port.memory.take() {
@@ -198,12 +201,12 @@ impl<'p, P: Platform> Port<'p, P> {
         match (self.fault, self.ends.as_mut()) {
             (Some(fault), _) => Err(fault),
             (None, Some(ends)) => ends.tx.send(frame),
-            (None, None) => {
-                Err(
-                    Fault::new(FaultKind::BadState, "send a frame", "the port is down")
-                        .advise("make the port anew"),
-                )
-            }
+            (None, None) => Err(fault!(
+                BadState,
+                "send a frame",
+                "the port is down",
+                "make the port anew"
+            )),
         }
     }
 
@@ -234,16 +237,16 @@ impl<'p, P: Platform> Port<'p, P> {
             return None;
         }
         let (expected, object) = match completion.direction {
-            Direction::Send => (tx.completed(completion.token), ("SQ", self.sqn)),
-            Direction::Recv => (rx.expects(completion.token), ("RQ", self.rqn)),
+            Direction::Send => (tx.completed(completion.token), (words::SQ, self.sqn)),
+            Direction::Recv => (rx.expects(completion.token), (words::RQ, self.rqn)),
         };
         if !expected {
-            let fault = Fault::new(
-                FaultKind::Nonsense,
+            let fault = fault!(
+                Nonsense,
                 "Ethernet completion",
                 "it names an entry that is not next in turn",
-            )
-            .advise("make the port anew");
+                "make the port anew"
+            );
             self.fault
                 .get_or_insert(fault.of(object.0, object.1.unwrap_or(0)));
             return None;
@@ -267,12 +270,12 @@ impl<'p, P: Platform> Port<'p, P> {
 
     fn build(&mut self, device: &mut Device<'p, P>, config: &Config<'_>) -> Result<(), Fault> {
         let memory = self.platform.alloc(place::END, PAGE).ok_or_else(|| {
-            Fault::new(
-                FaultKind::Resources,
+            fault!(
+                Resources,
                 "Ethernet port",
                 "no room in the arena",
+                "enlarge the arena by 32 KiB"
             )
-            .advise("enlarge the arena by 32 KiB")
         })?;
         self.memory = Some(memory);
         let at = |place: usize| memory.offset.wrapping_add(place);
@@ -294,14 +297,15 @@ impl<'p, P: Platform> Port<'p, P> {
         self.cq = Some(cq_object);
         let cqn = cq_object.cqn.0;
 
-        let domain = device.exec_number(Opcode::AllocTransportDomain, "transport domain", 0)?;
+        let domain =
+            device.exec_number(Opcode::AllocTransportDomain, words::TRANSPORT_DOMAIN, 0)?;
         self.transport_domain = Some(domain);
 
         let mut input = [0; CREATE_TIS_IN];
         let mut tis = TisContext::new();
         tis.set_transport_domain(domain);
         tis.write(&mut input, TIS_CONTEXT);
-        let tis = create(device, Opcode::CreateTis, "TIS", &mut input)?;
+        let tis = create(device, Opcode::CreateTis, words::TIS, &mut input)?;
         self.tis = Some(tis);
 
         let mut wq = WqContext::new();
@@ -320,7 +324,7 @@ impl<'p, P: Platform> Port<'p, P> {
         wq.set_log_wq_sz(rx::LOG_SLOTS);
         wq.write(&mut input, SQ_CONTEXT + SQ_WQ);
         crate::prm::put(&mut input, SQ_PAGES, &rq_ring.to_be_bytes());
-        let rqn = create(device, Opcode::CreateRq, "RQ", &mut input)?;
+        let rqn = create(device, Opcode::CreateRq, words::RQ, &mut input)?;
         self.rqn = Some(rqn);
 
         let inline = InlineMode::from_code(device.identity().min_wqe_inline_mode);
@@ -351,7 +355,7 @@ impl<'p, P: Platform> Port<'p, P> {
         wq.set_log_wq_sz(tx.log_blocks());
         wq.write(&mut input, SQ_CONTEXT + SQ_WQ);
         crate::prm::put(&mut input, SQ_PAGES, &sq_ring.to_be_bytes());
-        let sqn = create(device, Opcode::CreateSq, "SQ", &mut input)?;
+        let sqn = create(device, Opcode::CreateSq, words::SQ, &mut input)?;
         self.sqn = Some(sqn);
         tx.name(sqn);
 
@@ -361,11 +365,11 @@ impl<'p, P: Platform> Port<'p, P> {
         tir.set_inline_rqn(rqn);
         tir.set_transport_domain(domain);
         tir.write(&mut input, TIR_CONTEXT);
-        let tir = create(device, Opcode::CreateTir, "TIR", &mut input)?;
+        let tir = create(device, Opcode::CreateTir, words::TIR, &mut input)?;
         self.tir = Some(tir);
 
-        ready(device, Opcode::ModifyRq, "RQ", rqn)?;
-        ready(device, Opcode::ModifySq, "SQ", sqn)?;
+        ready(device, Opcode::ModifyRq, words::RQ, rqn)?;
+        ready(device, Opcode::ModifySq, words::SQ, sqn)?;
         let rx = Rx::new(
             self.platform,
             &rx::Place {
@@ -390,20 +394,20 @@ impl<'p, P: Platform> Port<'p, P> {
                 .take()
                 .map(|made| device.exec_number(op, object, made));
             let result = result.transpose().map(drop);
-            first = first.and(result);
+            note(&mut first, result);
             result.is_ok()
         };
-        undo(Opcode::DestroyTir, "TIR", &mut self.tir);
-        let sent = undo(Opcode::DestroySq, "SQ", &mut self.sqn);
-        let received = undo(Opcode::DestroyRq, "RQ", &mut self.rqn);
-        undo(Opcode::DestroyTis, "TIS", &mut self.tis);
+        undo(Opcode::DestroyTir, words::TIR, &mut self.tir);
+        let sent = undo(Opcode::DestroySq, words::SQ, &mut self.sqn);
+        let received = undo(Opcode::DestroyRq, words::RQ, &mut self.rqn);
+        undo(Opcode::DestroyTis, words::TIS, &mut self.tis);
         undo(
             Opcode::DeallocTransportDomain,
-            "transport domain",
+            words::TRANSPORT_DOMAIN,
             &mut self.transport_domain,
         );
         if let Some(cq) = self.cq.take() {
-            first = first.and(cq::end(device, &cq));
+            note(&mut first, cq::end(device, &cq));
         }
         if let Some(memory) = self.memory.take() {
             if sent && received {
@@ -421,12 +425,12 @@ impl<'p, P: Platform> Port<'p, P> {
 fn page<P: Platform>(platform: &P, offset: usize) -> Result<u64, Fault> {
     match platform.iova(offset) {
         Some((iova, len)) if len >= PAGE && iova.is_multiple_of(PAGE as u64) => Ok(iova),
-        Some(_) | None => Err(Fault::new(
-            FaultKind::BadParameter,
+        Some(_) | None => Err(fault!(
+            BadParameter,
             "Ethernet port",
             "the arena is not page aligned for the device",
-        )
-        .advise("map the arena in whole, aligned pages")),
+            "map the arena in whole, aligned pages"
+        )),
     }
 }
 
@@ -434,19 +438,17 @@ fn page<P: Platform>(platform: &P, offset: usize) -> Result<u64, Fault> {
 fn create<P: Platform>(
     device: &mut Device<'_, P>,
     op: Opcode,
-    object: &'static str,
+    object: Object,
     input: &mut [u8],
 ) -> Result<u32, Fault> {
-    let mut output = OutputHead::new();
-    device.exec(op, 0, (object, 0), input, &mut output.0)?;
-    Ok(output.number())
+    device.make(op, (object, 0), input)
 }
 
 /// Takes a send or receive queue from Reset to Ready.
 fn ready<P: Platform>(
     device: &mut Device<'_, P>,
     op: Opcode,
-    object: &'static str,
+    object: Object,
     number: u32,
 ) -> Result<(), Fault> {
     let mut input = [0; SQ_PAGES];
@@ -458,24 +460,21 @@ fn ready<P: Platform>(
     let mut context = SqContext::new();
     context.set_state(QueueState::Ready as u8);
     context.write(&mut input, SQ_CONTEXT);
-    let mut output = OutputHead::new();
-    device.exec(op, 0, (object, number), &mut input, &mut output.0)
+    device.run(op, (object, number), &mut input)
 }
 
 /// What an error completion says.
 fn failure(completion: &Completion, sqn: Option<u32>, rqn: Option<u32>) -> Fault {
     let (object, number) = match completion.direction {
-        Direction::Send => ("SQ", sqn),
-        Direction::Recv => ("RQ", rqn),
+        Direction::Send => (words::SQ, sqn),
+        Direction::Recv => (words::RQ, rqn),
     };
-    let mut fault = Fault::new(
-        FaultKind::BadState,
+    let fault = fault!(
+        BadState,
         "Ethernet completion",
         "the queue failed and no longer carries frames",
+        "make the port anew"
     )
-    .of(object, number.unwrap_or(0))
-    .advise("make the port anew");
-    fault.status = completion.syndrome;
-    fault.syndrome = u32::from(completion.vendor);
-    fault
+    .of(object, number.unwrap_or(0));
+    fault.said(completion.syndrome, u32::from(completion.vendor))
 }

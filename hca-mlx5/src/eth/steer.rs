@@ -12,9 +12,10 @@ use heapless::Vec;
 use super::{Config, GROUPS_MAX, create};
 use crate::boot::optional;
 use crate::device::Device;
+use crate::device::note;
 use crate::neigh::Mac;
 use crate::platform::Platform;
-use crate::prm::cmd::{Opcode, OutputHead};
+use crate::prm::cmd::Opcode;
 use crate::prm::flow::{
     CREATE_FLOW_GROUP_IN, CreateFlowGroupIn, CreateFlowTableIn, DeleteFlowEntryIn, Destination,
     DestroyFlowIn, FLOW_CONTEXT, FLOW_DESTINATIONS, FLOW_MATCH, FORWARD, FlowContext,
@@ -22,6 +23,8 @@ use crate::prm::flow::{
     SetFteIn, TO_TIR,
 };
 use crate::prm::vport::{MODIFIED_CONTEXT, MODIFY_IN, ModifyNicVportIn, NicVportContext};
+use crate::words;
+use dat_core::provider::Object;
 
 /// log2 of the entries of the table.
 const LOG_ENTRIES: u8 = 3;
@@ -49,7 +52,12 @@ impl Steering {
         let mut table = CreateFlowTableIn::new();
         table.set_table_type(NIC_RX);
         table.set_log_size(LOG_ENTRIES);
-        let table = create(device, Opcode::CreateFlowTable, "flow table", &mut table.0)?;
+        let table = create(
+            device,
+            Opcode::CreateFlowTable,
+            words::FLOW_TABLE,
+            &mut table.0,
+        )?;
         self.table = Some(table);
 
         let groups = config.groups.iter().take(GROUPS_MAX);
@@ -65,7 +73,12 @@ impl Steering {
         head.set_match_criteria_enable(MATCH_OUTER);
         head.write(&mut input, 0);
         MatchL2::destination([0xff; 6]).write(&mut input, MATCH);
-        let group = create(device, Opcode::CreateFlowGroup, "flow group", &mut input)?;
+        let group = create(
+            device,
+            Opcode::CreateFlowGroup,
+            words::FLOW_GROUP,
+            &mut input,
+        )?;
         self.group = Some(group);
 
         for mac in &macs {
@@ -77,7 +90,7 @@ impl Steering {
         run(
             device,
             Opcode::SetFlowTableRoot,
-            ("flow table", table),
+            (words::FLOW_TABLE, table),
             &mut root.0,
         )?;
 
@@ -107,7 +120,7 @@ impl Steering {
             let result = run(
                 device,
                 Opcode::SetL2TableEntry,
-                ("L2 entry", L2_INDEX),
+                (words::L2_ENTRY, L2_INDEX),
                 &mut entry.0,
             );
             self.l2 = optional(result)?;
@@ -124,12 +137,12 @@ impl Steering {
             first = run(
                 device,
                 Opcode::DeleteL2TableEntry,
-                ("L2 entry", L2_INDEX),
+                (words::L2_ENTRY, L2_INDEX),
                 &mut entry.0,
             );
         }
         while let Some(kind) = self.lists.pop() {
-            first = first.and(set_list(device, kind, &[]));
+            note(&mut first, set_list(device, kind, &[]));
         }
         let Some(table) = self.table.take() else {
             return first;
@@ -140,24 +153,25 @@ impl Steering {
             input.set_table_type(NIC_RX);
             input.set_table_id(table);
             input.set_flow_index(last);
-            let object = ("flow entry", last);
-            first = first.and(run(
-                device,
-                Opcode::DeleteFlowTableEntry,
-                object,
-                &mut input.0,
-            ));
+            let object = (words::FLOW_ENTRY, last);
+            note(
+                &mut first,
+                run(device, Opcode::DeleteFlowTableEntry, object, &mut input.0),
+            );
         }
         let mut input = DestroyFlowIn::new();
         input.set_table_type(NIC_RX);
         input.set_table_id(table);
         if let Some(group) = self.group.take() {
             input.set_group_id(group);
-            let object = ("flow group", group);
-            first = first.and(run(device, Opcode::DestroyFlowGroup, object, &mut input.0));
+            let object = (words::FLOW_GROUP, group);
+            note(
+                &mut first,
+                run(device, Opcode::DestroyFlowGroup, object, &mut input.0),
+            );
             input.set_group_id(0);
         }
-        let object = ("flow table", table);
+        let object = (words::FLOW_TABLE, table);
         first.and(run(device, Opcode::DestroyFlowTable, object, &mut input.0))
     }
 
@@ -185,7 +199,7 @@ impl Steering {
         destination.set_destination_type(TO_TIR);
         destination.set_destination_id(tir);
         destination.write(&mut input, FLOW_DESTINATIONS);
-        let object = ("flow entry", self.entries);
+        let object = (words::FLOW_ENTRY, self.entries);
         run(device, Opcode::SetFlowTableEntry, object, &mut input)?;
         self.entries = self.entries.saturating_add(1);
         Ok(())
@@ -232,15 +246,20 @@ fn set_list<P: Platform>(
         end += 8;
     }
     let (message, _) = input.split_at_mut_checked(end).unwrap_or_default();
-    run(device, Opcode::ModifyNicVportContext, ("vport", 0), message)
+    run(
+        device,
+        Opcode::ModifyNicVportContext,
+        (words::VPORT, 0),
+        message,
+    )
 }
 
 /// One command whose answer says nothing but yes or no.
 fn run<P: Platform>(
     device: &mut Device<'_, P>,
     op: Opcode,
-    object: (&'static str, u32),
+    object: (Object, u32),
     input: &mut [u8],
 ) -> Result<(), Fault> {
-    device.exec(op, 0, object, input, &mut OutputHead::new().0)
+    device.run(op, object, input)
 }

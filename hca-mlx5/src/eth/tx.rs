@@ -4,7 +4,7 @@
 //! pointer. That rest must not be empty, so short frames are padded until it is not. Every WQE of a port has the same
 //! length, which makes buffer and ring index the same counter. PRM "Send WQE, Ethernet segment".
 
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::Fault;
 
 use super::FRAME_MAX;
 use crate::platform::Platform;
@@ -12,6 +12,8 @@ use crate::prm;
 use crate::prm::sq::{ETH_SEGMENT_FIXED, EthInlineWord, InlineMode};
 use crate::prm::wqe::{self, CtrlHead, CtrlTail};
 use crate::queue::ring::{Record, Ring};
+use crate::words;
+use crate::words::fault;
 
 /// Frames on their way at one time.
 pub(super) const SLOTS: u16 = 16;
@@ -88,23 +90,23 @@ impl<'p, P: Platform> Tx<'p, P> {
     }
 
     pub(super) fn send(&mut self, frame: &[u8]) -> Result<(), Fault> {
-        let refuse = |kind, cause, advice| {
-            let fault = Fault::new(kind, "send a frame", cause);
-            Err(fault.of("SQ", self.sqn).advise(advice))
-        };
         if !(HEADER..=FRAME_MAX).contains(&frame.len()) {
-            return refuse(
-                FaultKind::BadParameter,
+            return Err(fault!(
+                BadParameter,
+                "send a frame",
                 "frames have 14 to 256 bytes here",
                 "send only what neighbour discovery needs",
-            );
+            )
+            .of(words::SQ, self.sqn));
         }
         if self.head.wrapping_sub(self.tail) >= SLOTS {
-            return refuse(
-                FaultKind::Resources,
+            return Err(fault!(
+                Resources,
+                "send a frame",
                 "too many frames are on their way",
                 "receive, which takes note of those that went, and send it again",
-            );
+            )
+            .of(words::SQ, self.sqn));
         }
         let slot = usize::from(self.head % SLOTS).wrapping_mul(FRAME_MAX);
         let mut image = [0; FRAME_MAX];

@@ -4,15 +4,17 @@
 //! remote access is never on unless asked. Only memory inside the platform's arena can be registered. The low byte of
 //! the key is random, so that a key that outlived its region does not open the next one with the same index by chance.
 
-use dat_core::provider::{Access, Fault, FaultKind, Region};
+use dat_core::provider::{Access, Fault, Region};
 
 use super::pages::PageList;
 use crate::cmd::MAX_MESSAGE;
 use crate::device::Device;
 use crate::platform::{Platform, Span};
-use crate::prm::cmd::{Opcode, OutputHead};
+use crate::prm::cmd::Opcode;
 use crate::prm::mkey::{self, Mkey, MkeyContext};
 use crate::prm::{put, wqe};
+use crate::words;
+use crate::words::fault;
 
 /// Longest region. A window over it states its length in a field of 32 bits of which the highest is not the length's.
 pub const MAX_REGION: u64 = (1 << 31) - 4096;
@@ -22,14 +24,20 @@ const MAX_PAGES: usize = (MAX_MESSAGE - mkey::TRANSLATION_AT) / 16 * 2;
 
 /// The piece of the arena that `region` is.
 pub fn span<P: Platform>(platform: &P, region: Region) -> Result<Span, Fault> {
-    let refused = |cause| {
-        Fault::new(FaultKind::BadParameter, "CREATE_MKEY", cause)
-            .advise("register only memory that the platform handed out")
-    };
     if region.len == 0 || region.len > MAX_REGION {
-        return Err(refused("a region has from 1 byte to 2 GiB less 4 KiB"));
+        return Err(fault!(
+            BadParameter,
+            "CREATE_MKEY",
+            "a region has from 1 byte to 2 GiB less 4 KiB",
+            "register only memory that the platform handed out",
+        ));
     }
-    let outside = refused("the region is not inside the arena");
+    let outside = fault!(
+        BadParameter,
+        "CREATE_MKEY",
+        "the region is not inside the arena",
+        "register only memory that the platform handed out",
+    );
     let offset = region
         .addr
         .checked_sub(platform.arena_addr())
@@ -105,16 +113,13 @@ pub(super) fn submit<P: Platform>(
     input: &mut [u8],
     variant: u8,
 ) -> Result<Mkey, Fault> {
-    let mut output = [0; 16];
-    device.exec(Opcode::CreateMkey, 0, ("", 0), input, &mut output)?;
-    Ok(Mkey::new(OutputHead::read(&output, 0).number(), variant))
+    let index = device.make(Opcode::CreateMkey, (words::NONE, 0), input)?;
+    Ok(Mkey::new(index, variant))
 }
 
 /// Destroys a key. When it returns, the device no longer touches the memory behind it.
 pub fn destroy<P: Platform>(device: &mut Device<'_, P>, key: Mkey) -> Result<(), Fault> {
-    device
-        .exec_number(Opcode::DestroyMkey, "MKEY", key.index())
-        .map(drop)
+    device.end(Opcode::DestroyMkey, words::MKEY, key.index())
 }
 
 /// A random low byte for a key.

@@ -8,9 +8,10 @@
 //! size needs no memory here. A span so scattered that its list does not fit is refused with advice rather than described
 //! in part.
 
-use dat_core::provider::{Fault, FaultKind};
+use dat_core::provider::Fault;
 
 use crate::platform::{Platform, Span};
+use crate::words::fault;
 
 /// Most pages of a queue's list: 2 KiB of message.
 pub const MAX_PAGES: usize = 256;
@@ -21,12 +22,12 @@ const LOG_SMALLEST: u8 = 12;
 const LOG_LARGEST: u8 = 31;
 
 /// The span is not the device's.
-const OUTSIDE: Fault = Fault::new(
-    FaultKind::BadParameter,
+const OUTSIDE: Fault = fault!(
+    BadParameter,
     "page list",
     "the memory is outside the arena",
-)
-.advise("register only memory that the platform handed out");
+    "register only memory that the platform handed out"
+);
 
 /// A span of the arena in pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,12 +81,12 @@ impl PageList {
                 count,
                 span,
             }),
-            Ok(_) | Err(_) => Err(Fault::new(
-                FaultKind::Resources,
+            Ok(_) | Err(_) => Err(fault!(
+                Resources,
                 "page list",
                 "the memory is too scattered",
-            )
-            .advise("back the arena with larger contiguous pages, or register less at a time")),
+                "back the arena with larger contiguous pages, or register less at a time"
+            )),
         }
     }
 
@@ -149,12 +150,12 @@ fn largest<P: Platform>(platform: &P, span: Span, base: u64) -> Result<u8, Fault
         .unwrap_or(u8::MAX)
         .min(LOG_LARGEST);
     if log < LOG_SMALLEST {
-        return Err(Fault::new(
-            FaultKind::BadParameter,
+        return Err(fault!(
+            BadParameter,
             "page list",
             "host and device see the memory at different places in a page",
-        )
-        .advise("map the arena in whole, aligned pages"));
+            "map the arena in whole, aligned pages"
+        ));
     }
     Ok(log)
 }

@@ -71,7 +71,7 @@ fn memory_that_sits_unlike_in_its_pages_is_refused() {
     let p = Scripted::<false>::new();
     *p.runs.borrow_mut() = [(0, 0x10_0800)].to_vec();
     let fault = PageList::new(&p, span(0, 64), ARENA_ADDR, MAX_PAGES).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::BadParameter);
+    assert_eq!(fault.kind(), FaultKind::BadParameter);
     assert!(
         PageList::queue(&p, span(0, 64)).is_ok(),
         "a queue has no address of its own"
@@ -88,11 +88,11 @@ fn too_many_pages_are_refused() {
     let whole = span(0, ARENA_LEN);
     assert_eq!(PageList::new(&p, whole, ARENA_ADDR, 64).unwrap().count, 64);
     let fault = PageList::new(&p, whole, ARENA_ADDR, 63).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Resources);
+    assert_eq!(fault.kind(), FaultKind::Resources);
     assert_eq!(
         PageList::new(&p, span(0, 0), ARENA_ADDR, MAX_PAGES)
             .unwrap_err()
-            .kind,
+            .kind(),
         FaultKind::BadParameter
     );
     let beyond = PageList::new(
@@ -101,7 +101,7 @@ fn too_many_pages_are_refused() {
         ARENA_ADDR + ARENA_LEN as u64 - 1,
         MAX_PAGES,
     );
-    assert_eq!(beyond.unwrap_err().kind, FaultKind::BadParameter);
+    assert_eq!(beyond.unwrap_err().kind(), FaultKind::BadParameter);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn only_the_arena_can_be_registered() {
         (ARENA_ADDR, u64::MAX),
     ] {
         let fault = mkey::create(&mut device, 1, Region { addr, len }, Access::all()).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::BadParameter);
+        assert_eq!(fault.kind(), FaultKind::BadParameter);
     }
     assert!(p.of(Opcode::CreateMkey).is_empty());
     let whole = Region {

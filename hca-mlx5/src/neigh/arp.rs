@@ -40,9 +40,9 @@ fn build(
         target_hardware_addr: EthernetAddress(target_mac),
         target_protocol_addr: target,
     };
-    frame::build(tag, to, mac, ARP, PACKET, |bytes| {
-        packet.emit(&mut ArpPacket::new_unchecked(bytes));
-    })
+    let mut bytes = [0; PACKET];
+    packet.emit(&mut ArpPacket::new_unchecked(&mut bytes));
+    frame::build(tag, to, mac, ARP, &bytes)
 }
 
 impl<const N: usize> Neighbours<N> {

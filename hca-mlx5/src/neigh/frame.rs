@@ -3,7 +3,7 @@
 //! smoltcp reads Ethernet without tags, so the tag is read and written here by hand.
 
 use heapless::Vec;
-use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol};
+use smoltcp::wire::{EthernetAddress, EthernetFrame};
 
 /// A 48-bit Ethernet address.
 pub type Mac = [u8; 6];
@@ -82,34 +82,29 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Header<'_>> {
     })
 }
 
-/// Makes a frame: header, tag, `len` bytes that `fill` writes, padding.
+/// Makes a frame: header, tag, payload, padding.
 pub(super) fn build(
     tag: Tag,
     destination: Mac,
     source: Mac,
     ethertype: u16,
-    len: usize,
-    fill: impl FnOnce(&mut [u8]),
+    payload: &[u8],
 ) -> Option<Frame> {
     let mut frame = Frame::new();
-    frame.resize_default(14).ok()?;
-    let mut header = EthernetFrame::new_unchecked(frame.as_mut_slice());
-    header.set_dst_addr(EthernetAddress(destination));
-    header.set_src_addr(EthernetAddress(source));
-    header.set_ethertype(EthernetProtocol::from(if tag.0.is_some() {
-        VLAN
-    } else {
-        ethertype
-    }));
     let mut shortest = SHORTEST;
-    if let Some(vlan) = tag.0 {
-        frame.extend_from_slice(&vlan.to_be_bytes()).ok()?;
-        frame.extend_from_slice(&ethertype.to_be_bytes()).ok()?;
+    let [a, b] = ethertype.to_be_bytes();
+    let [v, w] = VLAN.to_be_bytes();
+    let [c, d] = tag.0.unwrap_or(0).to_be_bytes();
+    let (tagged, plain) = ([v, w, c, d, a, b], [a, b]);
+    let kind: &[u8] = if tag.0.is_some() {
         shortest += 4;
+        &tagged
+    } else {
+        &plain
+    };
+    for part in [&destination, &source, kind, payload] {
+        frame.extend_from_slice(part).ok()?;
     }
-    let start = frame.len();
-    frame.resize_default(start.checked_add(len)?).ok()?;
-    fill(frame.get_mut(start..)?);
     if frame.len() < shortest {
         frame.resize_default(shortest).ok()?;
     }

@@ -28,9 +28,10 @@ use core::task::Poll;
 use core::time::Duration;
 
 use dat_core::Instant;
-use dat_core::provider::{Fault, FaultKind, Net};
+use dat_core::provider::{Fault, Net};
 use heapless::{Deque, Vec};
 
+use crate::words::fault;
 use cache::{Answer, Cache};
 pub use cache::{LIFETIME, WAITS};
 pub use frame::{FRAME, Frame, Mac};
@@ -106,24 +107,45 @@ impl<const N: usize> Neighbours<N> {
     /// For a port with this MAC and this address. Refuses what cannot work: addresses that are no host's, a gateway that
     /// is not on the link, a VLAN outside 1..=4094. The first announcement is due at `now`.
     pub fn new(mac: Mac, net: &Net, now: Instant) -> Result<Self, Fault> {
-        let refuse = |cause| {
-            Err(Fault::new(FaultKind::BadParameter, "set up the network", cause).at(net.addr))
-        };
+        if mac == Mac::default() {
+            return Err(fault!(
+                at net.addr, BadParameter,
+                "set up the network",
+                "the port has no MAC: a virtual function that nobody gave one",
+                "on the machine with the physical function: ip link set DEV vf N mac ADDRESS"
+            ));
+        }
         if !is_station(mac) {
-            return refuse("the port's MAC is no station's");
+            return Err(fault!(
+                at net.addr, BadParameter,
+                "set up the network",
+                "the port's MAC is no station's"
+            ));
         }
         if net.addr != net.addr.to_canonical() {
-            return refuse("an IPv4 address in IPv6 form: write it as IPv4");
+            return Err(fault!(
+                at net.addr, BadParameter,
+                "set up the network",
+                "an IPv4 address in IPv6 form: write it as IPv4"
+            ));
         }
         let bits = match net.addr {
             IpAddr::V4(_) => 32,
             IpAddr::V6(_) => 128,
         };
         if net.prefix > bits {
-            return refuse("the prefix is longer than the address");
+            return Err(fault!(
+                at net.addr, BadParameter,
+                "set up the network",
+                "the prefix is longer than the address"
+            ));
         }
         let Some(tag) = Tag::new(net.vlan) else {
-            return refuse("VLAN identifiers are 1 to 4094");
+            return Err(fault!(
+                at net.addr, BadParameter,
+                "set up the network",
+                "VLAN identifiers are 1 to 4094"
+            ));
         };
         let mut own = Vec::new();
         let _ = own.push(net.addr);
@@ -148,12 +170,20 @@ impl<const N: usize> Neighbours<N> {
             counters: Counters::default(),
         };
         if !this.is_host(net.addr) {
-            return refuse("no host can have this address");
+            return Err(fault!(
+                at net.addr, BadParameter,
+                "set up the network",
+                "no host can have this address"
+            ));
         }
         if let Some(gateway) = net.gateway
             && !(this.is_host(gateway) && this.on_link(gateway) && !this.is_own(gateway))
         {
-            return refuse("the gateway is not a neighbour: check it and the prefix length");
+            return Err(fault!(
+                at net.addr, BadParameter,
+                "set up the network",
+                "the gateway is not a neighbour: check it and the prefix length"
+            ));
         }
         Ok(this)
     }
@@ -210,13 +240,12 @@ impl<const N: usize> Neighbours<N> {
             Answer::Known(mac) => Poll::Ready(Ok(mac)),
             Answer::Pending => Poll::Pending,
             Answer::Failed => Poll::Ready(Err(no_answer(remote, hop))),
-            Answer::Full => Poll::Ready(Err(Fault::new(
-                FaultKind::Resources,
-                protocol(hop),
+            Answer::Full => Poll::Ready(Err(fault!(at hop,
+                Resources,
+                "",
                 "more addresses are being resolved than the neighbour cache holds",
-            )
-            .at(hop)
-            .advise("retry when some connections are established"))),
+                "retry when some connections are established",
+            ))),
         }
     }
 
@@ -281,40 +310,43 @@ impl<const N: usize> Neighbours<N> {
         });
     }
 
+    #[inline(never)]
     fn is_own(&self, addr: IpAddr) -> bool {
         self.own.contains(&addr)
     }
 
     /// The address to ask for, for frames to `remote`.
     fn next_hop(&self, remote: IpAddr) -> Result<IpAddr, Fault> {
-        let refuse = |kind, cause| Fault::new(kind, protocol(remote), cause).at(remote);
         if self
             .own
             .first()
             .is_some_and(|own| own.is_ipv4() != remote.is_ipv4())
         {
-            return Err(refuse(
-                FaultKind::Unreachable,
+            return Err(fault!(at remote,
+                Unreachable,
+                "",
                 "this port's address is of the other IP version",
-            )
-            .advise("give both ends addresses of the same IP version"));
+                "give both ends addresses of the same IP version",
+            ));
         }
         if !self.is_host(remote) {
-            return Err(refuse(FaultKind::BadParameter, "not the address of a host"));
+            return Err(fault!(at remote, BadParameter, "", "not the address of a host"));
         }
         if self.on_link(remote) {
             return Ok(remote);
         }
         self.gateway.ok_or_else(|| {
-            refuse(
-                FaultKind::Unreachable,
+            fault!(at remote,
+                Unreachable,
+                "",
                 "off the link, and no gateway is set",
+                "set a gateway, or a shorter prefix",
             )
-            .advise("set a gateway, or a shorter prefix")
         })
     }
 
     /// It can be the address of a single host here.
+    #[inline(never)]
     fn is_host(&self, addr: IpAddr) -> bool {
         match addr {
             IpAddr::V4(addr) => {
@@ -449,27 +481,20 @@ enum Verdict {
     Conflict,
 }
 
-/// What resolves an address of this version.
-fn protocol(addr: IpAddr) -> &'static str {
-    match addr {
-        IpAddr::V4(_) => "ARP",
-        IpAddr::V6(_) => "neighbour discovery",
-    }
-}
-
 fn no_answer(remote: IpAddr, hop: IpAddr) -> Fault {
-    let (cause, advice) = if remote == hop {
-        (
+    if remote == hop {
+        fault!(
+            at hop, Unreachable,
+            "",
             "nobody answered for this address",
             "check that the host is up and on this link and VLAN",
         )
     } else {
-        (
+        fault!(
+            at hop, Unreachable,
+            "",
             "the gateway did not answer",
             "check the gateway's address and the prefix length",
         )
-    };
-    Fault::new(FaultKind::Unreachable, protocol(hop), cause)
-        .at(hop)
-        .advise(advice)
+    }
 }

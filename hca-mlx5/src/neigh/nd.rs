@@ -1,25 +1,40 @@
 //! Neighbor Discovery (RFC 4861): solicitations and advertisements, for IPv6.
+//!
+//! Two messages of one layout are all that is spoken here, so they are written as the bytes they are; smoltcp has the
+//! IPv6 header and the checksum. Its reader of all ICMPv6 would bring router advertisements, redirects and listener
+//! reports along, several times the code of this module.
 
 use core::net::{IpAddr, Ipv6Addr};
 
 use dat_core::Instant;
-use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{
-    EthernetAddress, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv6Packet, Ipv6Repr,
-    NdiscNeighborFlags, NdiscRepr, RawHardwareAddress,
-};
+use smoltcp::wire::{IpProtocol, Ipv6Packet, checksum};
 
 use super::frame::{self, Frame, Header, IPV6, Mac, Tag, is_station};
 use super::{Neighbours, Reply, Verdict};
+use crate::prm::{put, take};
 
 /// Every message travels with this hop limit and is refused with another: it cannot have crossed a router.
 const HOP_LIMIT: u8 = 255;
 const IPV6_HEADER: usize = 40;
+/// The next header.
+const ICMPV6: u8 = 58;
 /// ICMPv6 types.
 const SOLICIT: u8 = 135;
 const ADVERT: u8 = 136;
-/// Bytes of either message before its options.
+/// Bytes of either message before its options: type, code, checksum, flags, the target's address.
 const FIXED: usize = 24;
+const TARGET_AT: usize = 8;
+/// Bytes of either message with the one option that goes with it.
+const MESSAGE: usize = FIXED + 8;
+/// The same as the length field of the IPv6 header has it.
+const PAYLOAD: [u8; 2] = [0, 32];
+const _: () = assert!(MESSAGE == 32);
+/// Option types: the sender's MAC in a solicitation, the target's in an advertisement.
+const SOURCE: u8 = 1;
+const TARGET: u8 = 2;
+/// Flags of an advertisement.
+const SOLICITED: u8 = 0x40;
+const OVERRIDE: u8 = 0x20;
 
 /// ff02::1.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -64,11 +79,13 @@ pub(super) fn multicast_mac(group: Ipv6Addr) -> Mac {
 /// Asks the group of `target` for it.
 pub(super) fn solicit(tag: Tag, mac: Mac, own: Ipv6Addr, target: Ipv6Addr) -> Option<Frame> {
     let group = solicited_node(target);
-    let message = NdiscRepr::NeighborSolicit {
-        target_addr: target,
-        lladdr: Some(RawHardwareAddress::from(EthernetAddress(mac))),
-    };
-    build(tag, (mac, own), (multicast_mac(group), group), message)
+    build(
+        tag,
+        (mac, own),
+        (multicast_mac(group), group),
+        [SOLICIT, 0, SOURCE],
+        target,
+    )
 }
 
 /// Tells our MAC for `own`: to one asker in answer, else to all nodes unasked.
@@ -78,18 +95,13 @@ pub(super) fn advert(
     own: Ipv6Addr,
     asker: Option<(Mac, Ipv6Addr)>,
 ) -> Option<Frame> {
-    let mut flags = NdiscNeighborFlags::OVERRIDE;
-    flags.set(NdiscNeighborFlags::SOLICITED, asker.is_some());
-    let message = NdiscRepr::NeighborAdvert {
-        flags,
-        target_addr: own,
-        lladdr: Some(RawHardwareAddress::from(EthernetAddress(mac))),
-    };
+    let solicited = if asker.is_some() { SOLICITED } else { 0 };
     build(
         tag,
         (mac, own),
         asker.unwrap_or((ALL_NODES_MAC, ALL_NODES)),
-        message,
+        [ADVERT, OVERRIDE | solicited, TARGET],
+        own,
     )
 }
 
@@ -97,29 +109,55 @@ fn build(
     tag: Tag,
     (mac, own): (Mac, Ipv6Addr),
     (to, addr): (Mac, Ipv6Addr),
-    message: NdiscRepr<'_>,
+    [kind, flags, option]: [u8; 3],
+    target: Ipv6Addr,
 ) -> Option<Frame> {
-    let message = Icmpv6Repr::Ndisc(message);
-    let header = Ipv6Repr {
-        src_addr: own,
-        dst_addr: addr,
-        next_header: IpProtocol::Icmpv6,
-        payload_len: message.buffer_len(),
-        hop_limit: HOP_LIMIT,
-    };
-    let len = IPV6_HEADER.checked_add(message.buffer_len())?;
-    frame::build(tag, to, mac, IPV6, len, |bytes| {
-        let mut packet = Ipv6Packet::new_unchecked(bytes);
-        header.emit(&mut packet);
-        let mut icmp = Icmpv6Packet::new_unchecked(packet.payload_mut());
-        message.emit(&own, &addr, &mut icmp, &ChecksumCapabilities::default());
-    })
+    let mut message = [0; MESSAGE];
+    put(&mut message, 0, &[kind, 0, 0, 0, flags]);
+    put(&mut message, TARGET_AT, &target.octets());
+    put(&mut message, FIXED, &[option, 1]);
+    put(&mut message, FIXED + 2, &mac);
+    let sum = !sum(&own, &addr, &message);
+    put(&mut message, 2, &sum.to_be_bytes());
+
+    let mut packet = [0; IPV6_HEADER + MESSAGE];
+    let [high, low] = PAYLOAD;
+    let header = [0x60, 0, 0, 0, high, low, ICMPV6, HOP_LIMIT];
+    put(&mut packet, 0, &header);
+    put(&mut packet, 8, &own.octets());
+    put(&mut packet, 24, &addr.octets());
+    put(&mut packet, IPV6_HEADER, &message);
+    frame::build(tag, to, mac, IPV6, &packet)
 }
 
-/// The MAC of a link-layer address option, if it is a station's.
-fn station(option: Option<RawHardwareAddress>) -> Option<Mac> {
-    let mac: Mac = option?.as_bytes().try_into().ok()?;
-    is_station(mac).then_some(mac)
+/// The Internet checksum of a message and its pseudo-header: all ones if it is right.
+fn sum(from: &Ipv6Addr, to: &Ipv6Addr, message: &[u8]) -> u16 {
+    let len = u32::try_from(message.len()).unwrap_or(0);
+    checksum::combine(&[
+        checksum::pseudo_header_v6(from, to, IpProtocol::Icmpv6, len),
+        checksum::data(message),
+    ])
+}
+
+/// The MAC of the last option of this type; `None` if there is none. An error if the options are not well-formed.
+fn option(mut options: &[u8], wanted: u8) -> Result<Option<Mac>, Verdict> {
+    let mut found = None;
+    while let [kind, units, ..] = *options {
+        let len = 8 * usize::from(units);
+        let (option, rest) = options
+            .split_at_checked(len)
+            .filter(|_| len != 0)
+            .ok_or(Verdict::Malformed)?;
+        if kind == wanted {
+            found = option.get(2..).and_then(<[u8]>::first_chunk).copied();
+        }
+        options = rest;
+    }
+    if options.is_empty() {
+        Ok(found)
+    } else {
+        Err(Verdict::Malformed)
+    }
 }
 
 impl<const N: usize> Neighbours<N> {
@@ -145,38 +183,30 @@ impl<const N: usize> Neighbours<N> {
         if packet.hop_limit() != HOP_LIMIT || payload.len() < FIXED {
             return Verdict::Malformed;
         }
-        let message = Icmpv6Packet::new_checked(payload).and_then(|icmp| {
-            Icmpv6Repr::parse(&from, &to, &icmp, &ChecksumCapabilities::default())
-        });
-        let Ok(Icmpv6Repr::Ndisc(message)) = message else {
+        let [kind, 0, _, _, flags, ..] = *payload else {
             return Verdict::Malformed;
         };
-        match message {
-            NdiscRepr::NeighborSolicit {
-                target_addr,
-                lladdr,
-            } => self.receive_solicit(header, (from, to), target_addr, lladdr, now),
-            NdiscRepr::NeighborAdvert {
-                flags,
-                target_addr,
-                lladdr,
-            } => {
-                if target_addr.is_multicast()
-                    || (to.is_multicast() && flags.contains(NdiscNeighborFlags::SOLICITED))
-                {
-                    return Verdict::Malformed;
-                }
-                if self.is_own(IpAddr::V6(target_addr)) {
-                    return Verdict::Conflict;
-                }
-                match station(lladdr) {
-                    Some(mac) => self.answer_came(IpAddr::V6(target_addr), mac, now),
-                    None => Verdict::Malformed,
-                }
-            }
-            NdiscRepr::RouterSolicit { .. }
-            | NdiscRepr::RouterAdvert { .. }
-            | NdiscRepr::Redirect { .. } => Verdict::Ignored,
+        let target = Ipv6Addr::from_octets(take(payload, TARGET_AT));
+        if sum(&from, &to, payload) != u16::MAX || target.is_multicast() {
+            return Verdict::Malformed;
+        }
+        let wanted = if kind == SOLICIT { SOURCE } else { TARGET };
+        let mac = match option(payload.get(FIXED..).unwrap_or_default(), wanted) {
+            Ok(mac) => mac,
+            Err(verdict) => return verdict,
+        };
+        if kind == SOLICIT {
+            return self.receive_solicit(header, (from, to), target, mac, now);
+        }
+        if to.is_multicast() && flags & SOLICITED != 0 {
+            return Verdict::Malformed;
+        }
+        if self.is_own(IpAddr::V6(target)) {
+            return Verdict::Conflict;
+        }
+        match mac.filter(|mac| is_station(*mac)) {
+            Some(mac) => self.answer_came(IpAddr::V6(target), mac, now),
+            None => Verdict::Malformed,
         }
     }
 
@@ -185,10 +215,10 @@ impl<const N: usize> Neighbours<N> {
         header: &Header<'_>,
         (from, to): (Ipv6Addr, Ipv6Addr),
         target: Ipv6Addr,
-        lladdr: Option<RawHardwareAddress>,
+        lladdr: Option<Mac>,
         now: Instant,
     ) -> Verdict {
-        if target.is_multicast() || from.is_multicast() {
+        if from.is_multicast() {
             return Verdict::Malformed;
         }
         if !self.is_own(IpAddr::V6(target)) {
@@ -210,7 +240,7 @@ impl<const N: usize> Neighbours<N> {
             return Verdict::Accepted;
         }
         // Without the option only a question to our own MAC may be answered, to where it came from.
-        let mac = match (station(lladdr), lladdr) {
+        let mac = match (lladdr.filter(|mac| is_station(*mac)), lladdr) {
             (Some(mac), _) if mac == self.mac => return Verdict::Malformed,
             (Some(mac), _) => {
                 self.question_came(IpAddr::V6(from), mac, now);

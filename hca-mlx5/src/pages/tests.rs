@@ -4,6 +4,8 @@ use super::*;
 use crate::device::Config;
 use crate::prm::eq::EventType;
 use crate::scripted::{PAGES, Reply, Scripted};
+use dat_core::Instant;
+use dat_core::provider::FaultKind;
 
 fn open(platform: &Scripted) -> Device<'_, Scripted> {
     Device::open(platform, &Config::default()).unwrap()
@@ -65,7 +67,7 @@ fn a_firmware_that_keeps_them_is_given_five_seconds() {
         .collect();
     let before = platform.now();
     let fault = device.close().unwrap_err();
-    assert_eq!((fault.kind, fault.number), (FaultKind::Timeout, 1006));
+    assert_eq!((fault.kind(), fault.number()), (FaultKind::Timeout, 1006));
     let waited = platform.now() - before;
     assert!((5_000_000_000..5_100_000_000).contains(&waited), "{waited}");
     assert_eq!(
@@ -85,7 +87,7 @@ fn a_firmware_that_lets_go_of_one_at_a_time_is_given_two_minutes() {
         .collect();
     let before = platform.now();
     let fault = device.close().unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Timeout);
+    assert_eq!(fault.kind(), FaultKind::Timeout);
     let waited = platform.now() - before;
     assert!(
         (120_000_000_000..121_000_000_000).contains(&waited),
@@ -108,7 +110,7 @@ fn pages_it_never_had_are_nonsense_and_not_counted() {
         }
     });
     let fault = device.close().unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Nonsense);
+    assert_eq!(fault.kind(), FaultKind::Nonsense);
     assert_eq!(device.firmware_pages(), 1106);
 }
 
@@ -124,7 +126,7 @@ fn more_than_was_asked_is_nonsense() {
             Reply::Normal
         }
     });
-    assert_eq!(device.close().unwrap_err().kind, FaultKind::Nonsense);
+    assert_eq!(device.close().unwrap_err().kind(), FaultKind::Nonsense);
 }
 
 #[test]
@@ -225,10 +227,10 @@ fn bring_up_without_enough_pages_says_how_many() {
     )
     .unwrap_err();
     assert_eq!(
-        (fault.kind, fault.object, fault.number),
+        (fault.kind(), fault.object(), fault.number()),
         (FaultKind::Resources, "pages", 1100)
     );
-    assert!(fault.advice.contains("budget"));
+    assert!(fault.advice().contains("budget"));
     assert!(platform.given.borrow().is_empty());
 }
 
@@ -269,6 +271,6 @@ fn without_a_request_it_is_not_tried_again() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     platform.script(|_| Reply::Status(0x0f, 0));
-    assert_eq!(device.alloc_pd().unwrap_err().kind, FaultKind::Resources);
+    assert_eq!(device.alloc_pd().unwrap_err().kind(), FaultKind::Resources);
     assert_eq!(platform.commands(Opcode::AllocPd).len(), 1);
 }

@@ -18,22 +18,8 @@ macro_rules! opcodes {
             /// All of them, ascending.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The manual's name.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-
-            /// From its number.
-            #[must_use]
-            pub const fn from_code(code: u16) -> Option<Self> {
-                match code {
-                    $($number => Some(Self::$variant),)*
-                    _ => None,
-                }
-            }
+            /// Their names in the same order, with a zero character after each.
+            const NAMES: &'static str = concat!($($name, "\0"),*);
         }
     };
 }
@@ -132,6 +118,20 @@ opcodes! {
 }
 
 impl Opcode {
+    /// The manual's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let place = Self::ALL.iter().position(|op| *op == self);
+        let name = place.and_then(|n| Self::NAMES.split('\0').nth(n));
+        name.unwrap_or_default()
+    }
+
+    /// From its number.
+    #[must_use]
+    pub fn from_code(code: u16) -> Option<Self> {
+        Self::ALL.iter().copied().find(|op| op.code() == code)
+    }
+
     /// Its number.
     #[must_use]
     pub const fn code(self) -> u16 {

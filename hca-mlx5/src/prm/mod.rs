@@ -81,7 +81,56 @@ macro_rules! field_values {
 }
 field_values!(u8 u16 u32 u64 u128);
 
+/// First bit and width of a field, at most 64, in one number.
+pub(crate) const fn place(first: usize, width: usize) -> usize {
+    first << 8 | width
+}
+
+/// The bits of `bytes` at a [`place`]; zero where there are none.
+///
+/// One bit at a time, and once for all fields of all layouts: a command takes the device longer than this.
+#[inline(never)]
+pub(crate) fn bits(bytes: &[u8], place: usize) -> u64 {
+    let (first, width) = (place >> 8, place & 0xff);
+    (first..first.saturating_add(width)).fold(0, |value, at| {
+        let byte = bytes.get(at / 8).copied().unwrap_or(0);
+        value << 1 | u64::from(byte >> (7 - at % 8) & 1)
+    })
+}
+
+/// Writes as many low bits of `value` as a [`place`] has.
+#[inline(never)]
+pub(crate) fn set_bits(bytes: &mut [u8], place: usize, mut value: u64) {
+    let (first, width) = (place >> 8, place & 0xff);
+    for at in (first..first.saturating_add(width)).rev() {
+        if let Some(byte) = bytes.get_mut(at / 8) {
+            let bit = 1 << (7 - at % 8);
+            *byte = *byte & !bit | if value & 1 == 0 { 0 } else { bit };
+        }
+        value >>= 1;
+    }
+}
+
+/// The bit ranges of a layout for one integer type, by [`bits`] and [`set_bits`].
+macro_rules! bit_ranges {
+    ($name:ident: $($type:ident)*) => {$(
+        impl<T: AsRef<[u8]>> bitfield::BitRange<$type> for $name<T> {
+            fn bit_range(&self, last: usize, first: usize) -> $type {
+                let bits = $crate::prm::bits(self.0.as_ref(), $crate::prm::place(first, last + 1 - first));
+                <$type>::try_from(bits).unwrap_or(<$type>::MAX)
+            }
+        }
+        impl<T: AsMut<[u8]>> bitfield::BitRangeMut<$type> for $name<T> {
+            fn set_bit_range(&mut self, last: usize, first: usize, value: $type) {
+                $crate::prm::set_bits(self.0.as_mut(), $crate::prm::place(first, last + 1 - first), u64::from(value));
+            }
+        }
+    )*};
+}
+pub(crate) use bit_ranges;
+
 /// Copies `bytes` into `message` at `offset`; what would not fit is left out.
+#[inline(never)]
 pub fn put(message: &mut [u8], offset: usize, bytes: &[u8]) {
     if let Some(place) = message.get_mut(offset..) {
         for (to, from) in place.iter_mut().zip(bytes) {
@@ -170,7 +219,27 @@ macro_rules! layout {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct $name<T>(pub T);
 
-        bitfield::bitfield_bitrange! { struct $name(MSB0 [u8]) }
+        $crate::prm::bit_ranges! { $name: u8 u16 u32 u64 }
+
+        impl<T: AsRef<[u8]>> bitfield::BitRange<u128> for $name<T> {
+            fn bit_range(&self, last: usize, first: usize) -> u128 {
+                let middle = first + 64;
+                let high = $crate::prm::bits(self.0.as_ref(), $crate::prm::place(first, 64));
+                let low = $crate::prm::place(middle, last + 1 - middle);
+                let low = $crate::prm::bits(self.0.as_ref(), low);
+                u128::from(high) << 64 | u128::from(low)
+            }
+        }
+        impl<T: AsMut<[u8]>> bitfield::BitRangeMut<u128> for $name<T> {
+            #[expect(clippy::cast_possible_truncation, reason = "halves")]
+            fn set_bit_range(&mut self, last: usize, first: usize, value: u128) {
+                let middle = first + 64;
+                let (high, low) = ((value >> 64) as u64, value as u64);
+                $crate::prm::set_bits(self.0.as_mut(), $crate::prm::place(first, 64), high);
+                let place = $crate::prm::place(middle, last + 1 - middle);
+                $crate::prm::set_bits(self.0.as_mut(), place, low);
+            }
+        }
 
         impl $name<[u8; $size]> {
             /// Its length in bytes.
@@ -202,6 +271,7 @@ macro_rules! layout {
 
             /// All zero.
             #[must_use]
+            #[inline(never)]
             pub const fn new() -> Self {
                 Self([0; $size])
             }

@@ -1,6 +1,7 @@
 //! The provider against a device that answers every command: tables, handles, events, teardown.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
+use dat_core::provider::FaultKind;
 use std::vec::Vec;
 
 use dat_core::provider::{
@@ -153,8 +154,8 @@ fn strangers_are_refused_without_a_command() {
             .unwrap_err(),
     ];
     for fault in faults {
-        assert_eq!(fault.kind, FaultKind::BadParameter, "{fault}");
-        assert!(!fault.object.is_empty());
+        assert_eq!(fault.kind(), FaultKind::BadParameter, "{fault}");
+        assert!(!fault.object().is_empty());
     }
     assert_eq!(p.commands.borrow().len(), before);
 }
@@ -167,13 +168,13 @@ fn what_is_in_use_is_not_destroyed() {
     let (cq, end) = hca.cq_create(1).unwrap();
     let NewQp { qp, sq, rq } = hca.qp_create(&init(pd, cq)).unwrap();
     assert_eq!(
-        hca.cq_destroy(cq, end).unwrap_err().kind,
+        hca.cq_destroy(cq, end).unwrap_err().kind(),
         FaultKind::BadState
     );
-    assert_eq!(hca.pd_destroy(pd).unwrap_err().kind, FaultKind::BadState);
+    assert_eq!(hca.pd_destroy(pd).unwrap_err().kind(), FaultKind::BadState);
     hca.qp_destroy(qp, sq, rq).unwrap();
     hca.mw_create(pd).unwrap();
-    assert_eq!(hca.pd_destroy(pd).unwrap_err().kind, FaultKind::BadState);
+    assert_eq!(hca.pd_destroy(pd).unwrap_err().kind(), FaultKind::BadState);
 }
 
 #[test]
@@ -191,18 +192,18 @@ fn full_tables_say_so_and_leak_nothing() {
     }
     let before = p.commands.borrow().len();
     assert_eq!(
-        hca.qp_create(&init(pd, cq)).unwrap_err().kind,
+        hca.qp_create(&init(pd, cq)).unwrap_err().kind(),
         FaultKind::Resources
     );
-    assert_eq!(hca.mw_create(pd).unwrap_err().kind, FaultKind::Resources);
+    assert_eq!(hca.mw_create(pd).unwrap_err().kind(), FaultKind::Resources);
     let fault = hca.mr_create(pd, REGION, Access::all()).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Resources);
+    assert_eq!(fault.kind(), FaultKind::Resources);
     assert_eq!(p.commands.borrow().len(), before);
     for _ in 0..3 {
         hca.cq_create(1).unwrap();
     }
     assert_eq!(
-        hca.cq_create(1).map(drop).unwrap_err().kind,
+        hca.cq_create(1).map(drop).unwrap_err().kind(),
         FaultKind::Resources
     );
 }
@@ -214,7 +215,7 @@ fn refusals_keep_the_objects() {
     let pd = hca.pd_create().unwrap();
     let mr = hca.mr_create(pd, REGION, Access::all()).unwrap();
     p.refuse(Opcode::DestroyMkey, 6, 0);
-    assert_eq!(hca.mr_destroy(mr).unwrap_err().status, 6);
+    assert_eq!(hca.mr_destroy(mr).unwrap_err().status(), 6);
     p.refusals.borrow_mut().clear();
     hca.mr_destroy(mr).unwrap();
     assert!(hca.mr_destroy(mr).is_err());
@@ -274,14 +275,14 @@ fn nothing_connects_before_the_port_has_an_address() {
     let (cq, _end) = hca.cq_create(1).unwrap();
     let NewQp { qp, .. } = hca.qp_create(&init(pd, cq)).unwrap();
     assert_eq!(
-        hca.qp_modify(qp, &rtr()).unwrap_err().kind,
+        hca.qp_modify(qp, &rtr()).unwrap_err().kind(),
         FaultKind::BadState
     );
     assert!(matches!(hca.resolve(NET.addr, NOW), Poll::Ready(Err(_))));
     hca.set_net(&NET, NOW).unwrap();
     hca.qp_modify(qp, &rtr()).unwrap();
     assert_eq!(
-        hca.set_net(&NET, NOW).unwrap_err().kind,
+        hca.set_net(&NET, NOW).unwrap_err().kind(),
         FaultKind::BadState
     );
 }
@@ -381,7 +382,7 @@ fn events_become_notices_of_known_objects() {
     let (cq, _end) = hca.cq_create(1).unwrap();
     let NewQp { qp, .. } = hca.qp_create(&init(pd, cq)).unwrap();
     let qpn = qp.number;
-    let lost = Fault::new(FaultKind::Gone, "health", "test");
+    let lost = crate::words::fault!(Gone, "health", "test");
     for event in [
         Event::Completion { cqn: cq.0 },
         Event::Completion { cqn: 0x999 },
@@ -420,7 +421,7 @@ fn events_become_notices_of_known_objects() {
     assert!(matches!(notices[0], Notice::Completion(c) if c == cq));
     assert!(matches!(notices[1], Notice::CqError(c) if c == cq));
     assert!(matches!(notices[2], Notice::Established(q) if q == qp));
-    assert!(matches!(notices[3], Notice::QpError(q, f) if q == qp && f.number == qpn));
+    assert!(matches!(notices[3], Notice::QpError(q, f) if q == qp && f.number() == qpn));
     // The event said down; the port, asked, is up again.
     assert!(matches!(notices[4], Notice::Link(true)));
     assert!(matches!(notices[5], Notice::Catastrophic(f) if f == lost));
@@ -529,10 +530,13 @@ fn devices_that_cannot_serve_are_refused() {
     let mut device = p.device();
     device.caps.general.set_cqe_version(0);
     let fault = Hca::over(device, &Config::default()).unwrap_err();
-    assert_eq!(fault.kind, FaultKind::Unsupported);
+    assert_eq!(fault.kind(), FaultKind::Unsupported);
     let mut device = p.device();
     device.caps.general.set_imaicl(false);
     let mut hca = Hca::over(device, &Config::default()).unwrap();
     let pd = hca.pd_create().unwrap();
-    assert_eq!(hca.mw_create(pd).unwrap_err().kind, FaultKind::Unsupported);
+    assert_eq!(
+        hca.mw_create(pd).unwrap_err().kind(),
+        FaultKind::Unsupported
+    );
 }

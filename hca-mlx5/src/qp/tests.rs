@@ -1,6 +1,7 @@
 //! Queue pair commands, field by field.
 
 use core::net::Ipv4Addr;
+use dat_core::provider::FaultKind;
 
 use dat_core::provider::{PostFlags, RecvQueue as _, Segment, SendQueue as _};
 
@@ -132,7 +133,7 @@ fn what_does_not_fit_is_refused_before_any_command() {
         },
     ] {
         let fault = create(&mut device, &bad).map(drop).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::BadParameter);
+        assert_eq!(fault.kind(), FaultKind::BadParameter);
     }
     assert_eq!((p.of(Opcode::CreateQp).len(), p.held()), (0, held));
 }
@@ -145,15 +146,15 @@ fn a_refused_create_gives_its_memory_back_and_a_lost_one_keeps_it() {
     p.refuse(Opcode::CreateQp, 8, 0);
     let fault = create(&mut device, &spec()).map(drop).unwrap_err();
     assert_eq!(
-        (fault.kind, fault.status, fault.syndrome),
+        (fault.kind(), fault.status(), fault.syndrome()),
         (FaultKind::Resources, 8, 0x00ab_cdef)
     );
     assert_eq!(p.held(), held);
     device
         .queue
-        .kill(Fault::new(FaultKind::Gone, "test", "pulled"));
+        .kill(crate::words::fault!(Gone, "test", "pulled"));
     assert_eq!(
-        create(&mut device, &spec()).map(drop).unwrap_err().kind,
+        create(&mut device, &spec()).map(drop).unwrap_err().kind(),
         FaultKind::Gone
     );
     assert!(p.held() > held, "the device may still come to use it");
@@ -292,7 +293,7 @@ fn a_refused_destroy_keeps_the_memory() {
     p.refuse(Opcode::DestroyQp, 9, 0);
     let fault = destroy(&mut device, &object).unwrap_err();
     assert_eq!(
-        (fault.object, fault.number, fault.status),
+        (fault.object(), fault.number(), fault.status()),
         ("QP", object.qpn.0, 9)
     );
     assert_eq!(p.held(), held);

@@ -31,8 +31,10 @@ pub struct Cq<'p, P: Platform> {
     slots: u32,
     /// Consumer index, free running.
     tail: u32,
-    /// Counts arm requests: each carries a number other than the one before, or the device ignores it.
+    /// Counts events asked for: each request after an event carries another number, or the device ignores it.
     arms: u32,
+    /// Where the consumer index was at the last request, and whether that was for solicited completions only.
+    armed: Option<(u32, bool)>,
     cqn: u32,
     /// BAR offset of the arm register.
     arm: usize,
@@ -71,6 +73,7 @@ impl<'p, P: Platform> Cq<'p, P> {
             slots: ring.slots(),
             tail: 0,
             arms: 0,
+            armed: None,
             cqn: 0,
             arm,
             skipped: 0,
@@ -228,6 +231,14 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     }
 
     fn arm(&mut self, solicited_only: bool) {
+        let asked = Some((self.tail, solicited_only));
+        let owner = self.look();
+        let waits = owner.owner() == self.lap() && owner.opcode() != cqe::INVALID;
+        if self.armed == asked && !waits {
+            // Nothing has come since the same was asked for: it still stands.
+            return;
+        }
+        self.armed = asked;
         self.arms = self.arms.wrapping_add(1);
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
         let word = (self.arms & 3) << 28 | command | (self.tail & INDEX_MASK);

@@ -157,7 +157,7 @@ impl<const WC: bool> Scripted<WC> {
             async_events: None,
             page_events: None,
             completion_events: None,
-            monitor: Monitor::new(Instant::ZERO),
+            monitor: Monitor::new(self, Instant::ZERO),
             events: heapless::Deque::new(),
             requests: heapless::Deque::new(),
             disowned: heapless::Vec::new(),

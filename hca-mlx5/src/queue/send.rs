@@ -6,6 +6,8 @@
 //!
 //! The ring has room for as many of the widest WQEs as the queue pair may have requests outstanding, so no post looks
 //! for room. A request's token is the free-running index of its first block, which is what the CQE names.
+//!
+//! Length: the kinds of requests are as many ways to fill the same block, and read best side by side.
 
 use core::fmt;
 

@@ -12,10 +12,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hca_mlx5::dma::{RawArena, RawEntries};
-
+use hca_mlx5::dma::RawArena;
 use hca_mlx5::mmio::{self, MappedBar, MappedRegister};
-use hca_mlx5::platform::{Platform, Span};
+use hca_mlx5::platform::Platform;
 use mlx5_model::Hca;
 use mlx5_model::host::{DmaError, HostMemory, Nanos};
 
@@ -261,61 +260,11 @@ impl Platform for BenchHost {
         bell.page.doorbell(0, half)
     }
 
-    fn arena_len(&self) -> usize {
-        self.arena.len()
-    }
-
-    fn arena_addr(&self) -> u64 {
-        self.arena.addr()
-    }
-
-    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
-        self.arena.alloc(len, align)
-    }
-
-    fn free(&self, span: Span) {
-        self.arena.free(span);
-    }
+    hca_mlx5::forward_arena!(arena);
+    hca_mlx5::forward_order!();
 
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        (offset < ARENA).then(|| (IOVA + offset as u64, ARENA - offset))
-    }
-
-    #[inline]
-    fn load32(&self, offset: usize) -> u32 {
-        self.arena.load32(offset)
-    }
-
-    #[inline]
-    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-        self.arena.load_words(offset)
-    }
-
-    #[inline]
-    fn store32(&self, offset: usize, value: u32) {
-        self.arena.store32(offset, value);
-    }
-
-    #[inline]
-    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
-        self.arena.store_words(offset, words);
-    }
-
-    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-        self.arena.read_bytes(offset, to);
-    }
-
-    fn write_bytes(&self, offset: usize, from: &[u8]) {
-        self.arena.write_bytes(offset, from);
-    }
-
-    type Entries<'p, const LEN: usize>
-        = RawEntries<'p, LEN>
-    where
-        Self: 'p;
-
-    fn entries<const LEN: usize>(&self, span: Span) -> Option<RawEntries<'_, LEN>> {
-        self.arena.entries(span)
+        self.arena.iova(IOVA, offset)
     }
 
     fn pages_take(&self, to: &mut [u64]) -> usize {
@@ -327,26 +276,6 @@ impl Platform for BenchHost {
 
     fn pages_return(&self, pages: &[u64]) -> usize {
         pages.len()
-    }
-
-    #[inline]
-    fn before_record(&self) {
-        mmio::before_record();
-    }
-
-    #[inline]
-    fn before_doorbell(&self) {
-        mmio::before_doorbell(Self::WRITE_COMBINING);
-    }
-
-    #[inline]
-    fn after_ownership(&self) {
-        mmio::after_ownership();
-    }
-
-    #[inline]
-    fn after_mmio(&self) {
-        mmio::after_mmio(Self::WRITE_COMBINING);
     }
 
     fn now(&self) -> u64 {

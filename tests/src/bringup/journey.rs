@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use dat_core::Instant;
-use dat_core::provider::{Access, Fault, FaultKind, Mtu, Path, Provider, QpInit, QpStep, Region};
+use dat_core::provider::{
+    Access, Fault, Mtu, Path, Provider, QpInit, QpStep, Region, no_more_words,
+};
 use hca_mlx5::Config;
 use hca_mlx5::platform::Platform;
 
@@ -56,7 +58,7 @@ fn travel<P: Platform>(
     driver
         .set_net(&net(), now)
         .map_err(|fault| (Step::SetNet, fault))?;
-    let full = Fault::new(FaultKind::Resources, "region", "no room in the arena");
+    let full = dat_core::fault!(no_more_words, Resources, "region", "no room in the arena");
     let span = platform.alloc(4096, 4096).ok_or((Step::Create, full))?;
     let region = Region {
         addr: platform.arena_addr() + span.offset as u64,

@@ -79,40 +79,61 @@ impl<T: Word> Field<T> {
         }
     }
 
-    /// First byte, byte behind the last, and the bits of the last byte behind the field.
-    const fn span(self) -> (usize, usize, usize) {
-        let end = self.first + self.width;
-        let last = end.div_ceil(8);
-        (self.first / 8, last, last * 8 - end)
-    }
-
-    const fn mask(self) -> u128 {
-        u128::MAX >> (128 - self.width)
-    }
-
     pub(super) fn get(self, mad: &[u8; MAD_LEN]) -> T {
-        let (from, to, below) = self.span();
-        let bytes = mad.get(from..to).unwrap_or_default();
-        let value = bytes
-            .iter()
-            .fold(0, |value, byte| (value << 8) | u128::from(*byte));
-        T::from_bits((value >> below) & self.mask())
+        if self.width > 64 {
+            let high = u128::from(bits(mad, place(self.first, 64)));
+            let low = u128::from(bits(mad, place(self.first + 64, self.width - 64)));
+            T::from_bits(high << (self.width - 64) | low)
+        } else {
+            T::from_bits(u128::from(bits(mad, place(self.first, self.width))))
+        }
     }
 
     /// Bits of `value` above the width of the field are dropped.
+    #[expect(clippy::cast_possible_truncation, reason = "halves")]
     pub(super) fn set(self, mad: &mut [u8; MAD_LEN], value: T) {
-        let (from, to, below) = self.span();
-        let mask = (self.mask() << below).to_be_bytes();
-        let value = (value.into_bits() << below).to_be_bytes();
-        let bytes = mad.get_mut(from..to).unwrap_or_default();
-        for ((byte, mask), value) in bytes
-            .iter_mut()
-            .rev()
-            .zip(mask.iter().rev())
-            .zip(value.iter().rev())
-        {
-            *byte = (*byte & !mask) | (value & mask);
+        let value = value.into_bits();
+        if self.width > 64 {
+            let low = place(self.first + 64, self.width - 64);
+            set_bits(
+                mad,
+                place(self.first, 64),
+                (value >> (self.width - 64)) as u64,
+            );
+            set_bits(mad, low, value as u64);
+        } else {
+            set_bits(mad, place(self.first, self.width), value as u64);
         }
+    }
+}
+
+/// First bit and width of a field, at most 64, in one number.
+const fn place(first: usize, width: usize) -> usize {
+    first << 8 | width
+}
+
+/// The bits at a [`place`].
+///
+/// One bit at a time: the messages of a connection are few, and the code of all fields of all of them is this.
+#[inline(never)]
+fn bits(mad: &[u8; MAD_LEN], place: usize) -> u64 {
+    let (first, width) = (place >> 8, place & 0xff);
+    (first..first + width).fold(0, |value, at| {
+        let byte = mad.get(at / 8).copied().unwrap_or(0);
+        value << 1 | u64::from(byte >> (7 - at % 8) & 1)
+    })
+}
+
+/// Writes as many low bits of `value` as a [`place`] has.
+#[inline(never)]
+fn set_bits(mad: &mut [u8; MAD_LEN], place: usize, mut value: u64) {
+    let (first, width) = (place >> 8, place & 0xff);
+    for at in (first..first + width).rev() {
+        if let Some(byte) = mad.get_mut(at / 8) {
+            let bit = 1 << (7 - at % 8);
+            *byte = *byte & !bit | if value & 1 == 0 { 0 } else { bit };
+        }
+        value >>= 1;
     }
 }
 
@@ -124,11 +145,10 @@ pub(super) fn bytes<const N: usize>(mad: &[u8; MAD_LEN], at: usize) -> [u8; N] {
 
 /// Writes a run of bytes at `at` in the body.
 pub(super) fn set_bytes<const N: usize>(mad: &mut [u8; MAD_LEN], at: usize, value: &[u8; N]) {
-    if let Some(area) = mad
-        .get_mut(BODY + at..)
-        .and_then(|tail| tail.first_chunk_mut())
-    {
-        *area = *value;
+    if let Some(area) = mad.get_mut(BODY + at..) {
+        for (to, from) in area.iter_mut().zip(value) {
+            *to = *from;
+        }
     }
 }
 

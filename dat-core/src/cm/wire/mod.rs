@@ -129,7 +129,7 @@ impl About {
         }
     }
 
-    const fn code(self) -> u8 {
+    pub(super) const fn code(self) -> u8 {
         self as u8
     }
 }
@@ -183,6 +183,17 @@ impl Message {
             Self::Drep(repr) => repr.emit(transaction),
         }
     }
+}
+
+/// A message that names both ends of its connection and carries no private data. All that have two IDs have them here.
+#[inline(never)]
+pub(super) fn plain(transaction: u64, attribute: u16, ids: [u32; 2]) -> [u8; MAD_LEN] {
+    let mut mad = Header::emit(transaction, attribute);
+    let [local_id, remote_id] = ids;
+    let mut message = Rtu::new_unchecked(&mut mad);
+    message.set_local_id(local_id);
+    message.set_remote_id(remote_id);
+    mad
 }
 
 /// The GID of an address: IPv6 as it is, IPv4 as `::ffff:a.b.c.d`.

@@ -101,6 +101,7 @@ impl RejRepr {
 
     /// Writes it.
     #[must_use]
+    #[inline(never)]
     pub fn emit(&self, transaction: u64) -> [u8; MAD_LEN] {
         let mut mad = Header::emit(transaction, Rej::<()>::ATTRIBUTE);
         set_bytes(&mut mad, ARI, &self.ari.bytes);

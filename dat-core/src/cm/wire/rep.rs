@@ -89,6 +89,7 @@ impl RepRepr {
 
     /// Writes it.
     #[must_use]
+    #[inline(never)]
     pub fn emit(&self, transaction: u64) -> [u8; MAD_LEN] {
         let mut mad = Header::emit(transaction, Rep::<()>::ATTRIBUTE);
         let mut rep = Rep::new_unchecked(&mut mad);

@@ -174,6 +174,7 @@ impl ReqRepr {
 
     /// Writes it. LIDs are the permissive ones; a hop limit of 1 or less says that the path stays within the subnet.
     #[must_use]
+    #[inline(never)]
     pub fn emit(&self, transaction: u64) -> [u8; MAD_LEN] {
         let mut mad = Header::emit(transaction, Req::<()>::ATTRIBUTE);
         let mut req = Req::new_unchecked(&mut mad);

@@ -123,7 +123,7 @@ impl Nic {
             async_events: None,
             page_events: None,
             completion_events: None,
-            monitor: Monitor::new(Instant::ZERO),
+            monitor: Monitor::new(self, Instant::ZERO),
             events: Deque::new(),
             requests: Deque::new(),
             disowned: heapless::Vec::new(),

@@ -1,6 +1,7 @@
 //! What the cache keeps and what it lets go.
 
 use super::*;
+use dat_core::provider::FaultKind;
 
 #[test]
 fn what_was_learned_ages() {
@@ -41,8 +42,8 @@ fn pending_searches_are_never_evicted() {
         assert!(a.resolve(host(last), ms(0)).is_pending());
     }
     let fault = refused(a.resolve(host(14), ms(0)));
-    assert_eq!(fault.kind, FaultKind::Resources);
-    assert_eq!(fault.address, Some(host(14)));
+    assert_eq!(fault.kind(), FaultKind::Resources);
+    assert_eq!(fault.address(), Some(host(14)));
     answer_from(&mut a, 10, ms(1));
     assert!(a.resolve(host(14), ms(1)).is_pending());
 }

@@ -201,8 +201,8 @@ fn settings_that_cannot_work_are_refused() {
     ];
     for (mac, net) in cases {
         let fault = Station::new(mac, &net, ms(0)).unwrap_err();
-        assert_eq!(fault.kind, FaultKind::BadParameter, "{net:?}");
-        assert_eq!(fault.address, Some(net.addr));
+        assert_eq!(fault.kind(), FaultKind::BadParameter, "{net:?}");
+        assert_eq!(fault.address(), Some(net.addr.to_canonical()));
     }
     assert!(Station::new(MAC_A, &good, ms(0)).is_ok());
 }

@@ -1,6 +1,7 @@
 //! Asking again, and giving up.
 
 use super::*;
+use dat_core::provider::FaultKind;
 
 #[test]
 fn questions_are_repeated_on_schedule_and_then_given_up() {
@@ -18,7 +19,7 @@ fn questions_are_repeated_on_schedule_and_then_given_up() {
     assert_eq!(sent, [ms(0), ms(200), ms(1200), ms(2200)]);
     assert_eq!(now, ms(3200));
     let fault = refused(a.resolve(peer, now));
-    assert_eq!(fault.kind, FaultKind::Unreachable);
+    assert_eq!(fault.kind(), FaultKind::Unreachable);
     assert_eq!(
         fault.to_string(),
         "192.168.7.2: ARP: nobody answered for this address; \
@@ -59,7 +60,7 @@ fn a_failure_is_told_late_and_to_several_and_then_forgotten() {
     assert_eq!(a.next_deadline(), None);
     for now in [60_000, 60_000, 60_999] {
         assert_eq!(
-            refused(a.resolve(peer, ms(now))).kind,
+            refused(a.resolve(peer, ms(now))).kind(),
             FaultKind::Unreachable
         );
     }
@@ -90,7 +91,7 @@ fn an_answer_after_the_failure_is_not_believed_unasked() {
     a.receive(&b.transmit(ms(4000)).unwrap(), ms(4000));
     assert_eq!(a.counters().unsolicited, 1);
     assert_eq!(
-        refused(a.resolve(peer, ms(4000))).kind,
+        refused(a.resolve(peer, ms(4000))).kind(),
         FaultKind::Unreachable
     );
 }
@@ -140,7 +141,7 @@ proptest! {
         prop_assert!(now <= ms(3200));
         match answer {
             Ok(mac) => prop_assert_eq!(mac, MAC_B),
-            Err(fault) => prop_assert_eq!(fault.kind, FaultKind::Unreachable),
+            Err(fault) => prop_assert_eq!(fault.kind(), FaultKind::Unreachable),
         }
     }
 }

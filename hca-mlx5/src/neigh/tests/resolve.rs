@@ -1,6 +1,7 @@
 //! Finding the MAC: on the link, through the gateway, not at all.
 
 use super::*;
+use dat_core::provider::FaultKind;
 
 #[test]
 fn arp_resolves_in_one_exchange() {
@@ -112,7 +113,7 @@ fn an_ipv6_gateway_may_be_link_local() {
 fn off_the_link_without_gateway_is_unreachable() {
     let (mut a, _) = v4();
     let fault = refused(a.resolve(ip("10.0.0.1"), ms(0)));
-    assert_eq!(fault.kind, FaultKind::Unreachable);
+    assert_eq!(fault.kind(), FaultKind::Unreachable);
     assert!(
         fault.to_string().contains("10.0.0.1: ARP: off the link"),
         "{fault}"
@@ -124,7 +125,7 @@ fn off_the_link_without_gateway_is_unreachable() {
 fn the_other_ip_version_is_unreachable() {
     let (mut a, _) = v4();
     let fault = refused(a.resolve(ip("2001:db8::2"), ms(0)));
-    assert_eq!(fault.kind, FaultKind::Unreachable);
+    assert_eq!(fault.kind(), FaultKind::Unreachable);
     assert!(fault.to_string().contains("IP version"), "{fault}");
 }
 
@@ -140,12 +141,12 @@ fn addresses_of_no_host_are_refused() {
         "0.0.0.0",
     ] {
         let fault = refused(a.resolve(ip(remote), ms(0)));
-        assert_eq!(fault.kind, FaultKind::BadParameter, "{remote}");
+        assert_eq!(fault.kind(), FaultKind::BadParameter, "{remote}");
     }
     let (mut a, _) = v6();
     for remote in ["::", "::1", "ff02::1"] {
         let fault = refused(a.resolve(ip(remote), ms(0)));
-        assert_eq!(fault.kind, FaultKind::BadParameter, "{remote}");
+        assert_eq!(fault.kind(), FaultKind::BadParameter, "{remote}");
     }
 }
 

@@ -281,14 +281,34 @@ fn arm_writes_record_fence_register() {
 fn arm_sequence_counts_modulo_four_and_knows_solicited() {
     let p = Scripted::<true>::new();
     let mut q = cq(&p);
-    let words: Vec<Vec<u8>> = [false, true, false, true, true]
+    let words: Vec<Vec<u8>> = [false, true, false, true, false]
         .map(|solicited| {
             q.arm(solicited);
             assert_eq!(p.take().last(), Some(&Op::AfterMmio));
             p.bytes(RECORD + 4, 1)
         })
         .to_vec();
-    assert_eq!(words, [[0x10], [0x21], [0x30], [0x01], [0x11]]);
+    assert_eq!(words, [[0x10], [0x21], [0x30], [0x01], [0x10]]);
+}
+
+#[test]
+fn what_has_been_asked_for_is_asked_again_only_when_something_came() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    q.arm(false);
+    assert!(!p.take().is_empty());
+    q.arm(false);
+    assert_eq!(p.take(), []);
+    // Whether it has been taken or not: there has been an event.
+    p.put(RING, &entry(1, 0, 8, 0, 0, 0));
+    q.arm(false);
+    assert_eq!(p.bytes(RECORD + 4, 4), [0x20, 0, 0, 0]);
+    assert!(q.poll().is_some());
+    q.arm(false);
+    assert_eq!(p.bytes(RECORD + 4, 4), [0x30, 0, 0, 1]);
+    p.take();
+    q.arm(false);
+    assert_eq!(p.take(), []);
 }
 
 proptest! {

@@ -1,0 +1,81 @@
+//! The objects of one kind that this driver has made, by the number the device gave each.
+//!
+//! Searched from front to back: what looks here is a command or an interrupt, next to which that is nothing, and a hash
+//! table costs more code than all the callers together.
+
+use heapless::Vec;
+
+/// Up to `N` objects.
+#[derive(Debug)]
+pub(crate) struct Table<T, const N: usize>(Vec<(u32, T), N>);
+
+/// Why an object was not entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// There is one of that number.
+    Twice,
+    /// There is no room.
+    Full,
+}
+
+impl<T: Copy, const N: usize> Table<T, N> {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.is_full()
+    }
+
+    fn place(&self, number: u32) -> Option<usize> {
+        self.0.iter().position(|(known, _)| *known == number)
+    }
+
+    pub(crate) fn has(&self, number: u32) -> bool {
+        self.place(number).is_some()
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<T> {
+        let (_, object) = self.0.get(self.place(number)?)?;
+        Some(*object)
+    }
+
+    pub(crate) fn insert(&mut self, number: u32, object: T) -> Result<(), Refused> {
+        if self.has(number) {
+            return Err(Refused::Twice);
+        }
+        self.0.push((number, object)).map_err(|_| Refused::Full)
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) {
+        self.0.retain(|(known, _)| *known != number);
+    }
+
+    /// Takes any object out.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.0.pop().map(|(_, object)| object)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|(_, object)| object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_found_by_number_and_entered_once() {
+        let mut table = Table::<_, 2>::new();
+        assert_eq!(table.insert(7, 'a'), Ok(()));
+        assert_eq!(table.insert(7, 'b'), Err(Refused::Twice));
+        assert_eq!(table.insert(9, 'c'), Ok(()));
+        assert!(table.is_full());
+        assert_eq!(table.insert(8, 'd'), Err(Refused::Full));
+        assert_eq!((table.get(7), table.get(8)), (Some('a'), None));
+        table.remove(7);
+        assert!(!table.has(7) && table.values().eq(['c'].iter()));
+        assert_eq!((table.pop(), table.pop()), (Some('c'), None));
+    }
+}
