@@ -1,1 +1,70 @@
-//! The user-space host.
+//! The user-space host of `hca-mlx5`: a NIC bound to vfio-pci, or one that a vfio-user server offers.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use dat_core::{Event, EvdFlags};
+//! use vfio_host::{Nic, Room, vfio::Vfio};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Vfio::open("0000:3b:00.0".parse()?, &vfio_host::Options::default())?;
+//! let mut room = Box::new(Room::new());
+//! let net = dat_core::provider::Net { addr: "192.168.7.1".parse()?, prefix: 24, gateway: None, vlan: None };
+//! let mut nic = Nic::open(&host, &mut room, net, &hca_mlx5::Config::default())?;
+//! let pz = nic.pz_create()?;
+//! let evd = nic.evd_create(64, EvdFlags::DTO | EvdFlags::CONNECTION)?;
+//! let ep = nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
+//! nic.ep_connect(ep, "192.168.7.2:4711".parse()?, Duration::from_secs(2), b"hello")?;
+//! match nic.evd_wait(evd, Duration::from_secs(3), 1)? {
+//!     Event::Established(ep) => println!("{:?}", nic.ep_private_data(ep)?),
+//!     other => println!("{other:?}"),
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! * [`host`] - the trait that both hosts implement on top of `hca_mlx5::platform::Platform`.
+//! * [`vfio`], [`user`] - the two hosts. [`open`] picks one by address.
+//! * [`nic`] - an adapter with the calls that wait, `aio` the same as futures; [`wait`], [`wakeups`] - how they do it.
+//! * [`pci`] - configuration space.
+//!
+//! No opcode, no offset and no constant of the device or of the wire is in this crate. `unsafe` is in `map.rs` (memory and
+//! registers), `vfio/ioctl.rs` (the kernel's calls) and one line of `aio.rs`.
+
+pub mod address;
+#[cfg(feature = "tokio")]
+pub mod aio;
+#[cfg(feature = "cli")]
+pub mod cli;
+pub mod error;
+pub mod host;
+mod iova;
+mod machine;
+mod map;
+mod memory;
+pub mod nic;
+pub mod pci;
+mod sysfs;
+pub mod user;
+pub mod vfio;
+pub mod wait;
+pub mod wakeups;
+
+pub use address::{Address, PciAddress};
+pub use error::{Error, Kind};
+pub use host::{Host, Mapping, Options, Reach, Trouble};
+pub use nic::{Nic, Room, WaitError};
+
+/// A host of either kind. A program matches it once and is generic over [`Host`] from there.
+#[derive(Debug)]
+pub enum Opened {
+    /// A function bound to vfio-pci.
+    Vfio(vfio::Vfio),
+    /// A device behind a socket.
+    User(user::VfioUser),
+}
+
+/// Opens the device at `address`: takes hold of it, resets it, gives it memory and interrupts. The driver is not started.
+pub fn open(address: &Address, options: &Options) -> Result<Opened, Error> {
+    match address {
+        Address::Pci(address) => vfio::Vfio::open(*address, options).map(Opened::Vfio),
+        Address::User(path) => user::VfioUser::open(path, options).map(Opened::User),
+    }
+}

@@ -1,0 +1,7 @@
+//! The `dat` command, as a program of this package: a test is told the path of no other package's programs.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    vfio_host::cli::main()
+}

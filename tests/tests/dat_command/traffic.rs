@@ -1,0 +1,204 @@
+//! What goes well: every test, every kind of network, several at a time.
+
+use std::process::Stdio;
+
+use crate::stage::{Process, Stage};
+
+#[test]
+fn ping_is_served_and_told() {
+    let stage = Stage::new();
+    let listener = stage.listen("--count 2");
+    let ping = stage.client("ping", 1, "--count 200").well();
+    let said = &ping.out;
+    assert!(
+        said.contains("200 round trips of 64 bytes with 192.168.7.1:4711, verified on both sides"),
+        "{said}"
+    );
+    assert!(
+        said.contains("median") && said.contains("p99") && said.contains("###"),
+        "{said}"
+    );
+    assert_eq!(ping.err, "");
+
+    let json = stage
+        .client("ping", 1, "--count 50 --size 4K --poll --json")
+        .well()
+        .json();
+    assert_eq!((&json["count"], &json["size"]), (&50.into(), &4096.into()));
+    let latency = |name: &str| json["latency_us"][name].as_f64().unwrap();
+    assert!(latency("min") > 0.0 && latency("min") <= latency("median"));
+    assert!(latency("median") <= latency("p99") && latency("p99") <= latency("max"));
+    let rows = json["histogram"].as_array().unwrap();
+    let count: u64 = rows.iter().map(|row| row["count"].as_u64().unwrap()).sum();
+    assert_eq!(count, 50);
+
+    let listener = listener.end().well();
+    let lines: Vec<&str> = listener.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", listener.out);
+    assert!(
+        lines[0].starts_with("192.168.7.2: ping, 64 bytes, 200 verified in"),
+        "{}",
+        lines[0]
+    );
+    assert!(lines[0].ends_with("complete"), "{}", lines[0]);
+    assert_eq!(stage.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn perf_of_every_kind_is_verified_on_both_sides() {
+    let stage = Stage::new();
+    let listener = stage.listen("--count 8 --json");
+    for kind in ["send", "write", "read", "bind"] {
+        // Sizes and counts that fill nothing evenly; one in flight, and as many as there may be.
+        for more in [
+            "--count 101 --size 1000 --depth 7",
+            "--count 5 --size 1 --depth 1",
+        ] {
+            let run = stage
+                .client("perf", 1, &format!("--kind {kind} {more} --json"))
+                .well();
+            let json = run.json();
+            assert_eq!(json["test"], kind);
+            assert!(json["operations_per_second"].as_f64().unwrap() > 0.0);
+            assert_eq!(json["megabytes_per_second"].is_null(), kind == "bind");
+        }
+    }
+    let json = listener.end().well().json();
+    assert_eq!(json["ok"], true);
+    let sessions = json["sessions"].as_array().unwrap();
+    assert_eq!(sessions.len(), 8);
+    for session in sessions {
+        assert_eq!(session["outcome"], "complete", "{session}");
+        assert_eq!(session["verified"], session["count"], "{session}");
+    }
+    assert_eq!(stage.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn many_bytes_in_many_packets() {
+    let stage = Stage::new();
+    let listener = stage.listen("--count 4 --mtu 1024");
+    // Connection management would let the two disagree.
+    let run = stage.client("perf", 1, "--mtu 2048");
+    run.fails(
+        1,
+        &["refused the test: its packets carry 1024 bytes at the most: give --mtu 1024"],
+    );
+    for kind in ["send", "write", "read"] {
+        let more = format!("--kind {kind} --count 60 --size 64K --depth 48 --mtu 1024");
+        let run = stage.client("perf", 1, &more);
+        assert!(
+            run.well()
+                .out
+                .contains("60 operations of 65536 bytes, 48 in flight, all verified")
+        );
+    }
+    stage
+        .client("ping", 1, "--count 3 --size 1M --mtu 512")
+        .well();
+    listener.end().well();
+}
+
+#[test]
+fn ipv6_vlan_and_another_port() {
+    let stage = Stage::new();
+    let listener = stage.listen_as("fd00:0:0:7::1/64", "--vlan 7 --port 5000 --count 1");
+    let run = stage.run(
+        "ping",
+        1,
+        "[fd00:0:0:7::1]:5000 --ip fd00:0:0:7::2/64 --vlan 7 --count 20",
+    );
+    assert!(run.well().out.contains("20 round trips"));
+    assert!(listener.end().well().out.starts_with("fd00:0:0:7::2: ping"));
+}
+
+#[test]
+fn two_tests_at_a_time() {
+    let stage = Stage::of(3);
+    let listener = stage.listen("--count 2");
+    let start = |nth: usize, kind: &str| {
+        let more = format!(
+            "192.168.7.1 --ip 192.168.7.{}/24 --kind {kind} --count 2000",
+            nth + 1
+        );
+        Process::start(stage.command("perf", nth, &more))
+    };
+    let (one, other) = (start(1, "write"), start(2, "send"));
+    one.end().well();
+    other.end().well();
+    let out = listener.end().well().out;
+    assert!(
+        out.contains("192.168.7.2: write") && out.contains("192.168.7.3: send"),
+        "{out}"
+    );
+}
+
+#[test]
+fn info_and_doctor_ask_the_device() {
+    let stage = Stage::new();
+    let json = stage.run("info", 0, "--json").well().json();
+    let said = &json["said"];
+    assert_eq!(
+        (&said["link_type"], &said["link_up"]),
+        (&"Ethernet".into(), &true.into())
+    );
+    assert_eq!(
+        (&said["path_mtu"], &said["pci_id"]),
+        (&4096.into(), &"15b3:1013".into())
+    );
+    assert!(said["mac"].as_str().unwrap().starts_with("02:"), "{said}");
+    let out = stage.run("info", 1, "").well().out;
+    assert!(
+        out.contains("node GUID") && out.contains("firmware pages"),
+        "{out}"
+    );
+
+    let out = stage.run("doctor", 0, "").well().out;
+    for words in [
+        "ok    firmware",
+        "ok    link             Ethernet, up",
+        "ok    MAC",
+        "nothing stands in the way",
+    ] {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+    stage
+        .server
+        .as_ref()
+        .unwrap()
+        .with(0, |function| function.hca().set_link(false));
+    let run = stage.run("doctor", 0, "");
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(
+        run.out.contains("FAIL  link             Ethernet, down"),
+        "{}",
+        run.out
+    );
+}
+
+#[test]
+fn a_closed_output_is_nobodys_fault() {
+    let stage = Stage::new();
+    let listener = stage.listen("--count 1");
+    let mut ping =
+        Process::start(stage.command("ping", 1, "192.168.7.1 --ip 192.168.7.2/24 --count 5"));
+    ping.deafen();
+    ping.end().well();
+    listener.end().well();
+    let mut info = stage.command("info", 0, "");
+    let mut child = info.stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn verbose_runs_show_the_commands_of_the_device() {
+    let stage = Stage::new();
+    let run = stage.run("info", 0, "-vvv").well();
+    assert!(
+        run.err.contains("QUERY_HCA_CAP"),
+        "{}",
+        &run.err[..run.err.len().min(2000)]
+    );
+    assert!(run.out.contains("firmware") && !run.out.contains("QUERY_HCA_CAP"));
+}

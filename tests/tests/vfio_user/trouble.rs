@@ -1,0 +1,219 @@
+//! What goes wrong: servers that are not there, hang up or fall silent, devices that are reset, lost or asked for.
+
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use dat_core::{AsyncEvent, CloseFlag, Event};
+use hca_mlx5::Config;
+use hca_mlx5::platform::Platform;
+use mlx5_model::Config as Card;
+use vfio_host::user::VfioUser;
+use vfio_host::{Host, Kind, Nic, Options, Room, Trouble, WaitError};
+
+use crate::rig::{LONG, NONE, Pair, Rig, Side, net};
+
+/// What a user may be made to wait for news.
+const SOON: Duration = Duration::from_secs(10);
+
+fn refused(path: &Path) -> vfio_host::Error {
+    VfioUser::open(path, &Options::default()).unwrap_err()
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hca0");
+    let error = refused(&path);
+    assert_eq!(error.kind(), Kind::NotFound);
+    let text = error.to_string();
+    assert!(
+        text.contains("hca0") && text.contains("there is no such socket"),
+        "{text}"
+    );
+    drop(UnixListener::bind(&path).unwrap());
+    let text = refused(&path).to_string();
+    assert!(text.contains("nobody listens"), "{text}");
+}
+
+#[test]
+fn a_second_user_of_a_device_is_told() {
+    let rig = Rig::new();
+    let first = rig.host(0);
+    let error = refused(&rig.sockets[0]);
+    assert_eq!(error.kind(), Kind::Gone, "{error}");
+    assert!(
+        error.to_string().contains("closed the connection"),
+        "{error}"
+    );
+    // The first does not notice.
+    assert!(first.config_space().unwrap().id().is_some() && first.trouble().is_none());
+}
+
+#[test]
+fn a_server_that_dies_in_mid_traffic_ends_the_wait() {
+    let mut rig = Rig::new();
+    let server = rig.server.take();
+    let sockets = rig.sockets.clone();
+    let hosts = sockets.map(|path| VfioUser::open(&path, &Options::default()).unwrap());
+    let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
+    let mut pair = Pair::open(&hosts, &mut rooms);
+    let Side { nic, evd, ep, .. } = &mut pair.sides[0];
+    let place = [];
+    nic.ep_post_recv(*ep, &place, 9, NONE).unwrap();
+    drop(server);
+
+    let start = Instant::now();
+    let error = loop {
+        match nic.evd_wait(*evd, LONG, 1) {
+            // The connection breaks and the receive comes back flushed.
+            Ok(Event::Dto(done)) => assert_eq!(done.cookie, 9),
+            Ok(Event::Broken(_)) => {}
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => break error,
+        }
+    };
+    assert!(start.elapsed() < SOON);
+    let WaitError::Device(Trouble::Gone(error)) = error else {
+        panic!("{error}");
+    };
+    let text = error.to_string();
+    assert!(
+        text.contains("the server is gone") && text.contains("start the server"),
+        "{text}"
+    );
+    assert_eq!(hosts[0].read32(0), u32::MAX);
+    let async_evd = nic.async_evd();
+    let lost = nic.evd_wait(async_evd, SOON, 1);
+    assert_eq!(lost, Ok(Event::Async(AsyncEvent::IaCatastrophic)));
+    assert!(
+        pair.sides
+            .into_iter()
+            .all(|side| side.nic.close(CloseFlag::Abrupt).is_err())
+    );
+    assert!(hosts[0].reset().is_err());
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_reset_in_mid_traffic_is_reported_and_recovered_from() {
+    let rig = Rig::new();
+    let mut hosts = [rig.host(0), rig.host(1)];
+    {
+        let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
+        let mut pair = Pair::open(&hosts, &mut rooms);
+        let Side { nic, evd, ep, .. } = &mut pair.sides[0];
+        nic.ep_post_recv(*ep, &[], 1, NONE).unwrap();
+        hosts[0].reset().unwrap();
+        let start = Instant::now();
+        let async_evd = nic.async_evd();
+        let lost = nic.evd_wait(async_evd, LONG, 1);
+        assert_eq!(lost, Ok(Event::Async(AsyncEvent::IaCatastrophic)));
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+        let first = nic.evd_wait(*evd, SOON, 1).unwrap();
+        assert!(
+            matches!(first, Event::Dto(done) if done.cookie == 1)
+                || matches!(first, Event::Broken(_))
+        );
+    }
+    for host in &mut hosts {
+        host.renew().unwrap();
+    }
+    let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
+    let mut pair = Pair::open(&hosts, &mut rooms);
+    let [a, b] = &mut pair.sides;
+    let place = b.near(0, 8);
+    b.nic.ep_post_recv(b.ep, &place, 3, NONE).unwrap();
+    a.buffer.copy_in(0, b"recovery");
+    let place = a.near(0, 8);
+    a.nic.ep_post_send(a.ep, &place, 4, NONE).unwrap();
+    for _ in 0..2 {
+        pair.next().unwrap();
+    }
+    assert_eq!(pair.sides[1].look(0, 8), b"recovery");
+}
+
+#[test]
+fn a_card_that_is_away_after_a_reset_is_waited_for() {
+    let rig = Rig::new();
+    let mut host = rig.host(0);
+    let away = |gone| {
+        rig.server()
+            .with(0, move |function| function.set_gone(gone))
+    };
+    away(true).unwrap();
+    assert_eq!(host.config_space().unwrap().id(), None);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            away(false).unwrap();
+        });
+        host.renew().unwrap();
+    });
+    let config = host.config_space().unwrap();
+    assert_eq!(config.id(), Some((0x15b3, Card::default().device_id)));
+    assert!(config.bus_master() && config.msix());
+    assert!(config.express().unwrap().function_reset);
+}
+
+#[test]
+fn a_device_that_vanishes_is_noticed() {
+    let rig = Rig::new();
+    let mut host = rig.host(0);
+    {
+        let mut room = Box::new(Room::new());
+        let mut side = Side::open(&host, &mut room, 0);
+        let gone = rig.server().with(0, |function| function.set_gone(true));
+        gone.unwrap();
+        let async_evd = side.nic.async_evd();
+        let lost = side.nic.evd_wait(async_evd, LONG, 1);
+        assert_eq!(lost, Ok(Event::Async(AsyncEvent::IaCatastrophic)));
+        let cause = side.nic.lost().unwrap().to_string();
+        assert!(cause.contains("all ones"), "{cause}");
+    }
+    let error = host.renew().unwrap_err();
+    assert!(error.to_string().contains("does not answer"), "{error}");
+}
+
+#[test]
+fn the_owner_who_wants_the_device_back_is_heard() {
+    let rig = Rig::new();
+    let host = rig.host(0);
+    let mut room = Box::new(Room::new());
+    let mut side = Side::open(&host, &mut room, 0);
+    rig.server()
+        .with(0, |function| function.request_back())
+        .unwrap();
+    let error = side.nic.evd_wait(side.evd, LONG, 1);
+    assert_eq!(error, Err(WaitError::Device(Trouble::RemovalRequested)));
+    assert_eq!(host.trouble(), Some(Trouble::RemovalRequested));
+    // Said once: there may be connections to end in good order.
+    let again = side.nic.evd_wait(side.evd, Duration::from_millis(20), 1);
+    assert_eq!(again, Err(WaitError::TIMEOUT));
+    rig.server()
+        .with(0, |function| function.signal_error())
+        .unwrap();
+    let bus = WaitError::Device(Trouble::BusError);
+    let start = Instant::now();
+    while side.nic.evd_wait(side.evd, LONG, 1) != Err(bus.clone()) {
+        assert!(start.elapsed() < SOON);
+    }
+    side.nic.close(CloseFlag::Abrupt).unwrap();
+}
+
+#[test]
+fn a_firmware_that_gets_too_few_pages_is_explained() {
+    let rig = Rig::new();
+    let options = Options {
+        firmware: 4 << 20,
+        ..Options::default()
+    };
+    let host = VfioUser::open(&rig.sockets[0], &options).unwrap();
+    let mut room = Box::new(Room::new());
+    let error = Nic::open(&host, &mut room, net(0), &Config::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("firmware's reserve") && text.contains("Options::firmware"),
+        "{text}"
+    );
+}

@@ -1,0 +1,211 @@
+//! Waits: by threshold and timeout, over several dispatchers, from two threads, by another program's descriptor.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use dat_core::{DatType, EvdFlags, Event, PspFlag};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use vfio_host::aio::AsyncNic;
+use vfio_host::{Room, WaitError};
+
+use crate::rig::{LONG, NONE, Pair, Rig, SERVICE, Side, address};
+
+const SHORT: Duration = Duration::from_millis(30);
+
+#[test]
+fn a_wait_ends_in_time_and_what_came_stays() {
+    let rig = Rig::new();
+    let host = rig.host(0);
+    let mut room = Box::new(Room::new());
+    let Side { mut nic, .. } = Side::open(&host, &mut room, 0);
+    let evd = nic.evd_create(4, EvdFlags::SOFTWARE).unwrap();
+    let other = nic.evd_create(4, EvdFlags::SOFTWARE).unwrap();
+
+    let start = Instant::now();
+    assert_eq!(nic.evd_wait(evd, SHORT, 1), Err(WaitError::TIMEOUT));
+    assert!(start.elapsed() >= SHORT);
+    assert_eq!(
+        nic.evd_wait(evd, Duration::ZERO, 1),
+        Err(WaitError::TIMEOUT)
+    );
+
+    nic.evd_post_se(evd, 1).unwrap();
+    nic.evd_post_se(evd, 2).unwrap();
+    assert_eq!(nic.evd_wait(evd, SHORT, 3), Err(WaitError::TIMEOUT));
+    assert_eq!(nic.evd_more(evd), 2);
+    assert_eq!(nic.wait_any(&[other, evd], LONG), Ok(evd));
+    nic.evd_post_se(evd, 3).unwrap();
+    assert_eq!(nic.evd_wait(evd, LONG, 3), Ok(Event::Software(1)));
+    assert_eq!(nic.evd_dequeue(evd), Ok(Event::Software(2)));
+    assert_eq!(nic.evd_dequeue(evd), Ok(Event::Software(3)));
+    assert!(nic.evd_dequeue(evd).is_err());
+
+    for threshold in [0, 5] {
+        let Err(WaitError::Dat(ret)) = nic.evd_wait(evd, LONG, threshold) else {
+            panic!("threshold {threshold}");
+        };
+        assert_eq!(ret.ty(), DatType::InvalidParameter);
+    }
+    nic.evd_post_se(evd, 4).unwrap();
+    assert_eq!(nic.prepare(&[evd]), Ok(true));
+    nic.evd_free(evd).unwrap();
+    assert!(matches!(nic.evd_wait(evd, LONG, 1), Err(WaitError::Dat(_))));
+}
+
+#[test]
+fn two_threads_wait_for_each_other() {
+    const MESSAGES: u64 = 200;
+    let rig = Rig::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let host = rig.host(1);
+            let mut room = Box::new(Room::new());
+            let mut side = Side::open(&host, &mut room, 1);
+            let (evd, ep) = (side.evd, side.ep);
+            side.nic
+                .psp_create(SERVICE.into(), evd, PspFlag::Consumer)
+                .unwrap();
+            let place = side.near(0, 64);
+            side.nic.ep_post_recv(ep, &place, 0, NONE).unwrap();
+            let Ok(Event::ConnectionRequest { cr, .. }) = side.nic.evd_wait(evd, LONG, 1) else {
+                panic!("no request");
+            };
+            side.nic.cr_accept(cr, Some(ep), b"").unwrap();
+            let event = side.nic.evd_wait(evd, LONG, 1);
+            assert_eq!(event, Ok(Event::Established(ep)));
+            for n in 0..MESSAGES {
+                // The message, the next receive, the answer and its completion.
+                let event = side.nic.evd_wait(evd, LONG, 1);
+                assert!(
+                    matches!(event, Ok(Event::Dto(done)) if done.cookie == n),
+                    "{event:?}"
+                );
+                assert_eq!(side.look(0, 8), n.to_ne_bytes());
+                side.nic.ep_post_recv(ep, &place, n + 1, NONE).unwrap();
+                side.nic.ep_post_send(ep, &place, 1000, NONE).unwrap();
+                let event = side.nic.evd_wait(evd, LONG, 1);
+                assert!(
+                    matches!(event, Ok(Event::Dto(done)) if done.cookie == 1000),
+                    "{event:?}"
+                );
+            }
+            let event = side.nic.evd_wait(evd, LONG, 1);
+            assert!(event.is_ok_and(|event| !matches!(event, Event::Established(_))));
+        });
+        let host = rig.host(0);
+        let mut room = Box::new(Room::new());
+        let mut side = Side::open(&host, &mut room, 0);
+        let (evd, ep) = (side.evd, side.ep);
+        let remote = SocketAddr::new(address(1), SERVICE);
+        // The listener may be up a moment later.
+        loop {
+            side.nic.ep_connect(ep, remote, LONG, b"").unwrap();
+            match side.nic.evd_wait(evd, LONG, 1).unwrap() {
+                Event::Established(_) => break,
+                Event::NonPeerRejected(_) | Event::Unreachable(_) => side.nic.ep_reset(ep).unwrap(),
+                other => panic!("{other:?}"),
+            }
+        }
+        for n in 0..MESSAGES {
+            let place = side.near(64, 64);
+            side.nic.ep_post_recv(ep, &place, 1, NONE).unwrap();
+            side.buffer.copy_in(0, &n.to_ne_bytes());
+            let place = side.near(0, 64);
+            side.nic.ep_post_send(ep, &place, 2, NONE).unwrap();
+            // Both at once: the sending's completion and the answer.
+            let first = side.nic.evd_wait(evd, LONG, 2).unwrap();
+            let second = side.nic.evd_dequeue(evd).unwrap();
+            for event in [first, second] {
+                assert!(
+                    matches!(event, Event::Dto(done) if done.cookie < 3),
+                    "{event:?}"
+                );
+            }
+            assert_eq!(side.look(64, 8), n.to_ne_bytes());
+        }
+        side.nic
+            .ep_disconnect(ep, dat_core::CloseFlag::Abrupt)
+            .unwrap();
+        let _ = side.nic.evd_wait(evd, LONG, 1);
+    });
+}
+
+#[test]
+fn the_descriptor_of_an_idle_adapter_does_not_spin() {
+    let rig = Rig::new();
+    rig.connected(|pair| {
+        let side = &mut pair.sides[0];
+        // Whatever the connection left to be done is done.
+        let start = Instant::now();
+        let mut turns = 0;
+        while start.elapsed() < Duration::from_millis(500) {
+            assert_eq!(side.nic.prepare(&[side.evd]), Ok(false));
+            let fd = side.nic.as_fd();
+            let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+            let limit = Timespec::try_from(Duration::from_millis(500)).unwrap();
+            poll(&mut fds, Some(&limit)).unwrap();
+            turns += 1;
+        }
+        assert!(turns < 50, "{turns} wake-ups in half a second");
+    });
+}
+
+#[test]
+fn futures_wait_for_each_other_in_one_thread() {
+    // Adapters are large values, and futures move them about.
+    let thread = std::thread::Builder::new().stack_size(16 << 20);
+    thread.spawn(by_turns).unwrap().join().unwrap();
+}
+
+fn by_turns() {
+    const MESSAGES: u64 = 100;
+    let rig = Rig::new();
+    let hosts = [rig.host(0), rig.host(1)];
+    let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
+    let pair = Pair::open(&hosts, &mut rooms);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let [a, b] = pair.sides;
+    // Each sends what it received and 1 more, by turns.
+    async fn play(side: Side<'_>, starts: bool) {
+        let (near, far) = (side.near(0, 64), side.near(64, 64));
+        let (evd, ep, buffer) = (side.evd, side.ep, side.buffer);
+        let mut nic = AsyncNic::new(side.nic).unwrap();
+        // A dispatcher on which nothing comes ends by the runtime's limit.
+        let async_evd = nic.async_evd();
+        let idle = tokio::time::timeout(SHORT, nic.evd_wait(async_evd, 1)).await;
+        assert!(idle.is_err());
+        nic.ep_post_recv(ep, &far, 0, NONE).unwrap();
+        let mut value = u64::from(starts);
+        if starts {
+            buffer.copy_in(0, &value.to_ne_bytes());
+            nic.ep_post_send(ep, &near, 1000, NONE).unwrap();
+        }
+        while value < MESSAGES {
+            match nic.evd_wait(evd, 1).await.unwrap() {
+                Event::Dto(done) if done.cookie == 1000 => {}
+                Event::Dto(_) => {
+                    let mut bytes = [0; 8];
+                    buffer.copy_out(64, &mut bytes);
+                    value = u64::from_ne_bytes(bytes) + 1;
+                    nic.ep_post_recv(ep, &far, 0, NONE).unwrap();
+                    buffer.copy_in(0, &value.to_ne_bytes());
+                    nic.ep_post_send(ep, &near, 1000, NONE).unwrap();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        // The last message leaves before the adapter does.
+        while let Ok(Event::Dto(done)) = nic.evd_wait(evd, 1).await {
+            if done.cookie == 1000 {
+                break;
+            }
+        }
+    }
+    runtime.unwrap().block_on(async {
+        let both = async { tokio::join!(play(a, true), play(b, false)) };
+        tokio::time::timeout(LONG, both).await.unwrap();
+    });
+}

@@ -1,0 +1,78 @@
+//! The `dat` command: from a machine with a NIC in it to verified traffic between two of them.
+//!
+//! `list`, `doctor`, `bind` and `unbind` read and write `/sys`, `/proc` and `/dev` through one [`tree::Tree`] value, so
+//! that they run against a copied tree as well. `info`, `listen`, `ping` and `perf` open the device: a NIC bound to
+//! vfio-pci, or a device model behind a vfio-user socket, which is the same to them.
+//!
+//! Every subcommand is a file. A subcommand returns its exit code, or a [`failure::Failure`]; nothing here panics on what a user,
+//! a file system, a device or a peer says. What it does not do: anything that a program could not do with the library;
+//! the traffic commands are its first users.
+
+mod args;
+mod bind;
+mod doctor;
+mod failure;
+mod group;
+mod hca;
+mod info;
+mod list;
+mod needs;
+mod netdev;
+mod out;
+mod process;
+mod signals;
+mod traffic;
+mod tree;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+use out::Out;
+
+/// How a subcommand ended: a number of the table in `dat --help`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Everything asked for was done, every check passed.
+    Ok,
+    /// A check or the traffic failed, and has been told.
+    Failed,
+}
+
+/// Runs the command with the arguments of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+/// Runs the command with these arguments, the first of which is its name.
+#[must_use]
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(args) {
+        Ok(args) => args,
+        Err(error) => {
+            // Help and version go to standard output and are a success. A closed pipe is nobody's fault.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    out::logs(args.verbose);
+    let out = Out::new(args.json);
+    let end = match &args.command {
+        Command::List(it) => list::run(it, &out),
+        Command::Info(it) => info::run(it, &out),
+        Command::Bind(it) => bind::bind(it, &out),
+        Command::Unbind(it) => bind::unbind(it, &out),
+        Command::Doctor(it) => doctor::run(it, &out),
+        Command::Listen(it) => traffic::listen::run(it, &out),
+        Command::Ping(it) => traffic::ping::run(it, &out),
+        Command::Perf(it) => traffic::perf::run(it, &out),
+    };
+    match end {
+        Ok(End::Ok) => ExitCode::SUCCESS,
+        Ok(End::Failed) => ExitCode::from(1),
+        Err(failure) => out.failure(&failure),
+    }
+}

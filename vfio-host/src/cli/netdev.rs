@@ -1,0 +1,93 @@
+//! What this machine would lose with a network interface: addresses and routes, its own and those of what is built on it.
+//!
+//! From `/proc/net`, which has no list of IPv4 addresses by interface: an address shows by the network it makes reachable.
+//! A lone /32 is not seen.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::tree::Tree;
+
+/// Flag of an IPv6 route that refuses.
+const REJECT: u64 = 0x200;
+/// Scope of a global IPv6 address.
+const GLOBAL: &str = "00";
+
+/// What goes over the interface `name` and those above it, in words; nothing if it is idle.
+pub(crate) fn carries(tree: &Tree, name: &str) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    let mut found = vec![name.to_owned()];
+    while let Some(name) = found.pop() {
+        let folder = format!("/sys/class/net/{name}");
+        for entry in tree.names(&folder) {
+            if let Some(upper) = entry.strip_prefix("upper_") {
+                found.push(upper.to_owned());
+            }
+        }
+        if !names.insert(name) {
+            found.retain(|name| !names.contains(name));
+        }
+    }
+    let mut said = Vec::new();
+    for name in &names {
+        said.extend(routes_v4(tree, name));
+        said.extend(routes_v6(tree, name));
+        said.extend(addresses_v6(tree, name));
+    }
+    said
+}
+
+fn routes_v4(tree: &Tree, name: &str) -> Vec<String> {
+    let table = tree.text("/proc/net/route").unwrap_or_default();
+    let word = |text: &str| u32::from_str_radix(text, 16).ok();
+    let row = |line: &str| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let &[interface, to, gateway, _, _, _, _, mask, ..] = columns.as_slice() else {
+            return None;
+        };
+        let (to, gateway, mask) = (word(to)?, word(gateway)?, word(mask)?);
+        if interface != name {
+            return None;
+        }
+        if to == 0 && mask == 0 {
+            return Some(format!("{name} carries the default IPv4 route"));
+        }
+        // The table shows addresses as words of this machine, whose bytes are in network order.
+        let net = Ipv4Addr::from(to.to_ne_bytes());
+        let length = mask.count_ones();
+        let what = if gateway == 0 { "network" } else { "route to" };
+        Some(format!("{name} carries the IPv4 {what} {net}/{length}"))
+    };
+    table.lines().filter_map(row).collect()
+}
+
+fn routes_v6(tree: &Tree, name: &str) -> Vec<String> {
+    let table = tree.text("/proc/net/ipv6_route").unwrap_or_default();
+    let is_default = |line: &&str| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let &[to, length, .., flags, interface] = columns.as_slice() else {
+            return false;
+        };
+        let refused = u64::from_str_radix(flags, 16).is_ok_and(|flags| flags & REJECT != 0);
+        let anything = length == "00" && to.bytes().all(|digit| digit == b'0');
+        interface == name && anything && !refused
+    };
+    match table.lines().find(is_default) {
+        Some(_) => vec![format!("{name} carries the default IPv6 route")],
+        None => Vec::new(),
+    }
+}
+
+fn addresses_v6(tree: &Tree, name: &str) -> Vec<String> {
+    let table = tree.text("/proc/net/if_inet6").unwrap_or_default();
+    let row = |line: &str| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let &[address, _, _, scope, _, interface] = columns.as_slice() else {
+            return None;
+        };
+        let address = Ipv6Addr::from(u128::from_str_radix(address, 16).ok()?);
+        (interface == name && scope == GLOBAL)
+            .then(|| format!("{name} has the IPv6 address {address}"))
+    };
+    table.lines().filter_map(row).collect()
+}

@@ -1,0 +1,19 @@
+//! Traffic between two `dat` commands: `dat listen` serves tests, `dat ping` and `dat perf` run them.
+//!
+//! [`hello`] is what the two tell each other, [`contents`] what their messages contain; both sides verify. [`adapter`] opens
+//! the device, [`conn`] is one connection with its memory, [`call`] the
+//! client's side, [`session`] the server's side of one test.
+
+mod adapter;
+mod call;
+mod conn;
+mod contents;
+mod hello;
+mod histogram;
+pub(crate) mod listen;
+pub(crate) mod perf;
+pub(crate) mod ping;
+mod session;
+
+pub(crate) use adapter::{bring_up_config, open as open_device, options};
+pub(crate) use hello::Kind;

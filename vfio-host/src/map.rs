@@ -1,0 +1,289 @@
+//! Memory for the device, and its registers, as the kernel maps them: pages, the arena over them, the BAR.
+//!
+//! All that is `unsafe` about mapped memory is here. A mapping lives as long as the value that made it and everything that points
+//! into it is a field of the same value, in an order that drops the pointers first.
+#![expect(unsafe_code, reason = "mappings are made and ended here")]
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+
+use hca_mlx5::dma::RawArena;
+use hca_mlx5::mmio::MappedBar;
+use hca_mlx5::platform::Span;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+/// Bytes of a huge page.
+pub(crate) const HUGE: usize = 2 << 20;
+const RW: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// Zeroed pages that the device may be given.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    base: NonNull<u8>,
+    len: usize,
+    huge: bool,
+    /// The file behind them, for another process to map.
+    file: Option<OwnedFd>,
+}
+
+// SAFETY: the value is a mapping and its length; nothing is read or written through it here.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Memory of this process alone, `len` bytes rounded up to huge pages: of that size where the machine has some to give.
+    pub(crate) fn private(len: usize) -> io::Result<Self> {
+        let len = rounded(len)?;
+        let huge = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
+        // SAFETY: a new mapping, wherever the kernel likes.
+        if let Ok(place) = unsafe { mmap_anonymous(null_mut(), len, RW, huge) } {
+            return Self::over(place, len, true, None);
+        }
+        // Small pages on a boundary of huge ones, so that the kernel may join them.
+        let wide = len
+            .checked_add(HUGE)
+            .ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: as above.
+        let place = unsafe { mmap_anonymous(null_mut(), wide, RW, flags) }?;
+        let skip = place.addr().next_multiple_of(HUGE) - place.addr();
+        let start = place.wrapping_byte_add(skip);
+        for (part, len) in [(place, skip), (start.wrapping_byte_add(len), HUGE - skip)] {
+            if len > 0 {
+                // SAFETY: a part of the new mapping that nobody has seen.
+                unsafe { munmap(part, len) }?;
+            }
+        }
+        let pages = Self::over(start, len, false, None)?;
+        // SAFETY: advice on our own mapping. A machine that cannot follow it goes on with small pages.
+        let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
+        Ok(pages)
+    }
+
+    /// Memory with a file behind it, `len` bytes rounded up to huge pages, that another process can be given.
+    pub(crate) fn shared(len: usize) -> io::Result<Self> {
+        let len = rounded(len)?;
+        let huge = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let made = Self::in_file(len, huge, true);
+        made.or_else(|_| Self::in_file(len, MemfdFlags::CLOEXEC, false))
+    }
+
+    fn in_file(len: usize, flags: MemfdFlags, huge: bool) -> io::Result<Self> {
+        let file = memfd_create("dat-arena", flags)?;
+        ftruncate(&file, len as u64)?;
+        // SAFETY: a new mapping of a new file.
+        let place = unsafe { mmap(null_mut(), len, RW, MapFlags::SHARED, &file, 0) }?;
+        Self::over(place, len, huge, Some(file))
+    }
+
+    fn over(place: *mut c_void, len: usize, huge: bool, file: Option<OwnedFd>) -> io::Result<Self> {
+        let base = NonNull::new(place.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: advice on our own mapping: after a fork the child would take pages over that the device knows as ours. It
+        // cannot fail, but for a kernel without the advice.
+        let _ = unsafe { madvise(place, len, Advice::LinuxDontFork) };
+        Ok(Self {
+            base,
+            len,
+            huge,
+            file,
+        })
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// They are huge pages for certain.
+    pub(crate) fn huge(&self) -> bool {
+        self.huge
+    }
+
+    /// Address of the first byte.
+    pub(crate) fn addr(&self) -> u64 {
+        self.base.as_ptr().expose_provenance() as u64
+    }
+
+    /// The file behind them.
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, and whatever pointed into it is gone: see the module's front page.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+fn rounded(len: usize) -> io::Result<usize> {
+    len.max(1)
+        .checked_next_multiple_of(HUGE)
+        .ok_or(io::Error::from(io::ErrorKind::OutOfMemory))
+}
+
+/// The driver's arena: a part that the device only reads, and behind it one that it may write.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    /// All of it, for loads and stores. It hands out nothing.
+    whole: RawArena<0>,
+    /// The two parts, for their allocators.
+    read_only: RawArena<512>,
+    writable: RawArena<1024>,
+    split: usize,
+    // Last: what is above points into it.
+    pages: Pages,
+}
+
+impl Arena {
+    /// Over `pages`, of which the device only reads the first `split` bytes, a multiple of the page size.
+    pub(crate) fn new(pages: Pages, split: usize) -> Self {
+        let split = split.min(pages.len);
+        // SAFETY: `split` is inside the mapping or at its end.
+        let second = unsafe { pages.base.byte_add(split) };
+        Self {
+            // SAFETY: the mapping is page aligned, lives as long as this value and is touched by no reference; all three go
+            // by raw pointers and volatile accesses, and the two that hand out spans have disjoint parts.
+            whole: unsafe { RawArena::new(pages.base, pages.len) },
+            // SAFETY: as above.
+            read_only: unsafe { RawArena::new(pages.base, split) },
+            // SAFETY: as above.
+            writable: unsafe { RawArena::new(second, pages.len - split) },
+            split,
+            pages,
+        }
+    }
+
+    /// For loads and stores.
+    #[inline(always)]
+    pub(crate) fn raw(&self) -> &RawArena<0> {
+        &self.whole
+    }
+
+    /// The pages beneath.
+    pub(crate) fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// Memory that the device may write.
+    pub(crate) fn alloc(&self, len: usize, align: usize) -> Option<Span> {
+        let span = self.writable.alloc(len, align)?;
+        Some(Span {
+            offset: span.offset.checked_add(self.split)?,
+            len: span.len,
+        })
+    }
+
+    /// Memory that the device only reads; of the other part when that is used up.
+    pub(crate) fn alloc_read_only(&self, len: usize, align: usize) -> Option<Span> {
+        let span = self.read_only.alloc(len, align);
+        span.or_else(|| self.alloc(len, align))
+    }
+
+    /// Takes a span back.
+    pub(crate) fn free(&self, span: Span) {
+        match span.offset.checked_sub(self.split) {
+            Some(offset) => self.writable.free(Span {
+                offset,
+                len: span.len,
+            }),
+            None => self.read_only.free(span),
+        }
+    }
+
+    /// Takes all spans back.
+    pub(crate) fn reclaim(&self) {
+        self.read_only.reclaim();
+        self.writable.reclaim();
+    }
+}
+
+/// A mapped BAR.
+#[derive(Debug)]
+pub(crate) struct Bar {
+    registers: MappedBar,
+    base: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: the value is a mapping of registers; accesses go through `MappedBar`, which may be shared.
+unsafe impl Send for Bar {}
+// SAFETY: as above.
+unsafe impl Sync for Bar {}
+
+impl Bar {
+    /// Maps `len` bytes of device registers that `device` offers at `offset`.
+    pub(crate) fn map(device: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping. What the device does when its registers are written is confined by the IOMMU.
+        let place = unsafe { mmap(null_mut(), len, RW, MapFlags::SHARED, device, offset) }?;
+        let base = NonNull::new(place).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self {
+            // SAFETY: page aligned, mapped for as long as this value lives, and of registers.
+            registers: unsafe { MappedBar::new(base.cast(), len) },
+            base,
+            len,
+        })
+    }
+
+    /// The registers.
+    #[inline(always)]
+    pub(crate) fn registers(&self) -> &MappedBar {
+        &self.registers
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; `registers` is not used any more.
+        let _ = unsafe { munmap(self.base.as_ptr(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_zero_aligned_and_whole() {
+        for pages in [Pages::private(5000).unwrap(), Pages::shared(5000).unwrap()] {
+            assert_eq!(pages.len(), HUGE);
+            assert!(pages.addr().is_multiple_of(4096));
+            let arena = Arena::new(pages, 8192);
+            assert_eq!(arena.raw().len(), HUGE);
+            assert_eq!(arena.raw().load32(HUGE - 4), 0);
+            arena.raw().store32(HUGE - 4, 7);
+            assert_eq!(arena.raw().load32(HUGE - 4), 7);
+        }
+        assert!(Pages::private(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn private_pages_can_be_joined_to_huge_ones() {
+        let pages = Pages::private(HUGE).unwrap();
+        assert!(pages.addr().is_multiple_of(HUGE as u64));
+    }
+
+    #[test]
+    fn the_two_parts_are_kept_apart() {
+        let arena = Arena::new(Pages::private(HUGE).unwrap(), 8192);
+        let read = arena.alloc_read_only(4096, 4096).unwrap();
+        let write = arena.alloc(4096, 4096).unwrap();
+        assert_eq!((read.offset, write.offset), (0, 8192));
+        let more = arena.alloc_read_only(4096, 4096).unwrap();
+        assert_eq!(more.offset, 4096);
+        // The first part is used up: the second serves.
+        let other = arena.alloc_read_only(64, 64).unwrap();
+        assert_eq!(other.offset, 8192 + 4096);
+        for span in [read, write, more, other] {
+            arena.free(span);
+        }
+        assert_eq!(arena.alloc_read_only(8192, 4096).unwrap().offset, 0);
+        arena.reclaim();
+        assert_eq!(arena.alloc(HUGE - 8192, 4096).unwrap().offset, 8192);
+    }
+}

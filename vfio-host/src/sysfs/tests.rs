@@ -1,0 +1,105 @@
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+/// A tree of files like the kernel's.
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn add(self, address: &str, driver: Option<&str>, group: Option<u32>) -> Self {
+        let root = self.0.path();
+        let device = root.join("sys/bus/pci/devices").join(address);
+        fs::create_dir_all(&device).unwrap();
+        if let Some(driver) = driver {
+            symlink(
+                Path::new("../../../bus/pci/drivers").join(driver),
+                device.join("driver"),
+            )
+            .unwrap();
+        }
+        if let Some(group) = group {
+            let place = root.join(format!("sys/kernel/iommu_groups/{group}"));
+            fs::create_dir_all(place.join("devices")).unwrap();
+            symlink(&place, device.join("iommu_group")).unwrap();
+            symlink(&device, place.join("devices").join(address)).unwrap();
+        }
+        self
+    }
+
+    fn check(&self, address: &str) -> Result<u32, Error> {
+        Sysfs::at(self.0.path()).check(address.parse().unwrap())
+    }
+}
+
+fn refused(tree: &Tree) -> (Kind, String) {
+    let error = tree.check("0000:3b:00.0").unwrap_err();
+    (error.kind(), error.to_string())
+}
+
+#[test]
+fn a_function_alone_or_with_harmless_company_can_be_had() {
+    let tree = Tree::new()
+        .add("0000:3b:00.0", Some("vfio-pci"), Some(7))
+        .add("0000:3a:00.0", Some("pcieport"), Some(7))
+        .add("0000:3b:00.1", None, Some(7))
+        .add("0000:3b:00.2", Some("mlx5_core"), Some(8));
+    assert_eq!(tree.check("0000:3b:00.0").unwrap(), 7);
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let (kind, text) = refused(&Tree::new());
+    assert_eq!(kind, Kind::NotFound);
+    assert_eq!(
+        text,
+        "0000:3b:00.0: there is no such PCI function; `dat list` names those that there are"
+    );
+}
+
+#[test]
+fn no_iommu_says_where_to_switch_it_on() {
+    let (kind, text) = refused(&Tree::new().add("0000:3b:00.0", Some("vfio-pci"), None));
+    assert_eq!(kind, Kind::NoIommu);
+    assert!(
+        text.contains("not behind an IOMMU") && text.contains("intel_iommu=on"),
+        "{text}"
+    );
+}
+
+#[test]
+fn another_driver_is_named_with_the_command_that_takes_the_function() {
+    let (kind, text) = refused(&Tree::new().add("0000:3b:00.0", Some("mlx5_core"), Some(7)));
+    assert_eq!(kind, Kind::NotBound);
+    assert_eq!(
+        text,
+        "0000:3b:00.0: the function is bound to mlx5_core, not to vfio-pci; as root: modprobe vfio-pci; \
+         echo vfio-pci > /sys/bus/pci/devices/0000:3b:00.0/driver_override; \
+         echo 0000:3b:00.0 > /sys/bus/pci/devices/0000:3b:00.0/driver/unbind; \
+         echo 0000:3b:00.0 > /sys/bus/pci/drivers_probe"
+    );
+    let (_, text) = refused(&Tree::new().add("0000:3b:00.0", None, Some(7)));
+    assert!(
+        text.contains("bound to no driver") && !text.contains("unbind"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_shared_group_names_its_members_and_what_to_do_with_each() {
+    let tree = Tree::new()
+        .add("0000:3b:00.0", Some("vfio-pci"), Some(7))
+        .add("0000:3b:00.1", Some("mlx5_core"), Some(7));
+    let (kind, text) = refused(&tree);
+    assert_eq!(kind, Kind::Group);
+    assert_eq!(
+        text,
+        "0000:3b:00.0: IOMMU group 7 is shared with 0000:3b:00.1 (bound to mlx5_core), and goes to one owner as a whole; \
+         as root: echo vfio-pci > /sys/bus/pci/devices/0000:3b:00.1/driver_override; \
+         echo 0000:3b:00.1 > /sys/bus/pci/devices/0000:3b:00.1/driver/unbind; \
+         echo 0000:3b:00.1 > /sys/bus/pci/drivers_probe"
+    );
+}

@@ -1,0 +1,384 @@
+//! The client's end of a vfio-user socket.
+//!
+//! One request is outstanding at a time and every reply has a deadline. Whatever goes wrong on the socket ends the connection
+//! for good, with an error that says what: after a reply that did not come, none that comes can be trusted to be ours.
+//!
+//! By hand, because the `vfio_user` crate's client can say neither that the device may only read a mapping nor how long to wait,
+//! takes error replies for success, and asserts on what the server sends. Only eventfds and the files behind mappings are sent;
+//! descriptors that a server sends are dropped.
+
+use std::io::{self, IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, connect, sendmsg, socket_with,
+};
+
+use vfio_bindings::bindings::vfio::VFIO_DEVICE_FLAGS_RESET;
+
+use super::message::{Command, HEADER, Reply, long, request, word};
+use crate::error::{Error, Kind};
+
+/// Longest wait for a reply.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest body of a reply.
+const LONGEST: usize = 1 << 16;
+/// What the client can do. One descriptor per message is all it needs.
+const CAPABILITIES: &[u8] = b"{\"capabilities\":{\"max_msg_fds\":1}}\0";
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: UnixStream,
+    path: PathBuf,
+    /// Longest wait for a reply.
+    patience: Duration,
+    next: u16,
+    /// Bytes that were read ahead.
+    pending: Vec<u8>,
+    /// Why the connection ended.
+    ended: Option<Error>,
+}
+
+impl Client {
+    /// Connects and agrees on the version.
+    pub(crate) fn connect(path: &Path) -> Result<Self, Error> {
+        Self::connect_within(path, PATIENCE)
+    }
+
+    /// The same, with another patience.
+    fn connect_within(path: &Path, patience: Duration) -> Result<Self, Error> {
+        let stream = reach(path, patience).map_err(|errno| unreachable(path, &errno.into()))?;
+        let mut client = Self {
+            stream,
+            path: path.to_owned(),
+            patience,
+            next: 0,
+            pending: Vec::new(),
+            ended: None,
+        };
+        let (major, minor) = (0u16.to_ne_bytes(), 1u16.to_ne_bytes());
+        let body = client.ask(Command::Version, &[&major, &minor, CAPABILITIES], None)?;
+        // Major in the lower half on the machines that exist, minor in the upper; only the major has to agree.
+        let [low, high, ..] = *body else {
+            return Err(client.end("its version reply is too short"));
+        };
+        match u16::from_ne_bytes([low, high]) {
+            0 => Ok(client),
+            other => Err(Error::new(
+                Kind::Unsupported,
+                client.name(),
+                format!("the server speaks version {other} of vfio-user, this program version 0"),
+                "use a server of version 0",
+            )),
+        }
+    }
+
+    /// The socket.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// Why the connection ended, if it has.
+    pub(crate) fn ended(&self) -> Option<&Error> {
+        self.ended.as_ref()
+    }
+
+    fn name(&self) -> String {
+        format!("vfio-user:{}", self.path.display())
+    }
+
+    /// Whether the device can be reset.
+    pub(crate) fn resettable(&mut self) -> Result<bool, Error> {
+        let body = words(&[16, 0, 0, 0]);
+        let reply = self.ask(Command::DeviceGetInfo, &[&body], None)?;
+        Ok(word(&reply, 1) & VFIO_DEVICE_FLAGS_RESET != 0)
+    }
+
+    /// Length of region `index`; 0 if there is none.
+    pub(crate) fn region_len(&mut self, index: u32) -> Result<u64, Error> {
+        let body = words(&[32, 0, index, 0, 0, 0, 0, 0]);
+        let reply = self.ask(Command::DeviceGetRegionInfo, &[&body], None)?;
+        Ok(long(&reply, 4))
+    }
+
+    /// How many interrupts there are of a kind.
+    pub(crate) fn interrupts(&mut self, index: u32) -> Result<u32, Error> {
+        let body = words(&[16, 0, index, 0]);
+        let reply = self.ask(Command::DeviceGetIrqInfo, &[&body], None)?;
+        Ok(word(&reply, 3))
+    }
+
+    /// Wires `fd` to vector `vector`, or sets up vectors by `flags` alone.
+    pub(crate) fn set_irqs(
+        &mut self,
+        flags: u32,
+        index: u32,
+        start: u32,
+        count: u32,
+        fd: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Error> {
+        let body = words(&[20, flags, index, start, count]);
+        self.ask(Command::DeviceSetIrqs, &[&body], fd).map(drop)
+    }
+
+    /// Maps `len` bytes of `file` from `offset` on for the device at `iova`.
+    pub(crate) fn dma_map(
+        &mut self,
+        flags: u32,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        iova: u64,
+        len: u64,
+    ) -> Result<(), Error> {
+        let (head, tail) = (words(&[32, flags]), longs(&[offset, iova, len]));
+        self.ask(Command::DmaMap, &[&head, &tail], Some(file))
+            .map(drop)
+    }
+
+    /// Ends a mapping.
+    pub(crate) fn dma_unmap(&mut self, iova: u64, len: u64) -> Result<(), Error> {
+        let (head, tail) = (words(&[24, 0]), longs(&[iova, len]));
+        self.ask(Command::DmaUnmap, &[&head, &tail], None).map(drop)
+    }
+
+    /// Resets the device.
+    pub(crate) fn reset(&mut self) -> Result<(), Error> {
+        self.ask(Command::DeviceReset, &[], None).map(drop)
+    }
+
+    /// Reads from a region.
+    pub(crate) fn read(&mut self, region: u32, offset: u64, to: &mut [u8]) -> Result<(), Error> {
+        let count = u32::try_from(to.len()).unwrap_or(u32::MAX);
+        let (head, tail) = (longs(&[offset]), words(&[region, count]));
+        let reply = self.ask(Command::RegionRead, &[&head, &tail], None)?;
+        match reply.get(16..).filter(|data| data.len() == to.len()) {
+            Some(data) => to.copy_from_slice(data),
+            None => return Err(self.end("it answered a read with the wrong number of bytes")),
+        }
+        Ok(())
+    }
+
+    /// Writes to a region; `posted` without waiting for an answer.
+    pub(crate) fn write(
+        &mut self,
+        region: u32,
+        offset: u64,
+        data: &[u8],
+        posted: bool,
+    ) -> Result<(), Error> {
+        let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let (head, tail) = (longs(&[offset]), words(&[region, count]));
+        let body: &[&[u8]] = &[&head, &tail, data];
+        if posted {
+            self.send(Command::RegionWrite, true, body, None).map(drop)
+        } else {
+            self.ask(Command::RegionWrite, body, None).map(drop)
+        }
+    }
+
+    /// A request and the body of its reply.
+    fn ask(
+        &mut self,
+        command: Command,
+        body: &[&[u8]],
+        fd: Option<BorrowedFd<'_>>,
+    ) -> Result<Vec<u8>, Error> {
+        let id = self.send(command, false, body, fd)?;
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let header = self.receive(command, HEADER, deadline)?;
+            let parsed = header.first_chunk().and_then(|h| Reply::parse(h, LONGEST));
+            let Some(reply) = parsed else {
+                return Err(self.end("it sent something that is no reply"));
+            };
+            let body = self.receive(command, reply.body, deadline)?;
+            match reply.error {
+                None if reply.id == id => return Ok(body),
+                Some(errno) if reply.id == id => return Err(self.refused(command, errno)),
+                // Complaints about a write that nobody waited for.
+                Some(_) => {}
+                None => return Err(self.end("it answered a request that was not made")),
+            }
+        }
+    }
+
+    /// Sends a request and returns its number.
+    fn send(
+        &mut self,
+        command: Command,
+        posted: bool,
+        body: &[&[u8]],
+        fd: Option<BorrowedFd<'_>>,
+    ) -> Result<u16, Error> {
+        if let Some(error) = &self.ended {
+            return Err(error.clone());
+        }
+        let id = self.next;
+        self.next = id.wrapping_add(1);
+        let message = request(id, command, posted, body);
+        let sent = send_all(&self.stream, &message, fd);
+        match sent {
+            Ok(()) => Ok(id),
+            Err(error) => Err(self.broken(command, &error)),
+        }
+    }
+
+    /// The next `len` bytes.
+    fn receive(
+        &mut self,
+        command: Command,
+        len: usize,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, Error> {
+        let mut buffer = [0; 512];
+        while self.pending.len() < len {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(self.end("it closed the connection")),
+                Ok(count) => self.pending.extend(buffer.iter().take(count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.broken(command, &error)),
+            }
+            if self.pending.len() < len && Instant::now() > deadline {
+                return Err(self.broken(command, &io::ErrorKind::TimedOut.into()));
+            }
+        }
+        let rest = self.pending.split_off(len);
+        Ok(std::mem::replace(&mut self.pending, rest))
+    }
+
+    /// The server refused a request: the connection is sound.
+    fn refused(&self, command: Command, errno: u32) -> Error {
+        let errno = i32::try_from(errno).unwrap_or(0);
+        let full = command == Command::DmaMap && errno == libc::ENOSPC;
+        let (kind, remedy) = if full {
+            (Kind::DmaEntries, "let the server take more mappings")
+        } else {
+            (Kind::Refused, "see what the server printed")
+        };
+        let cause = io::Error::from_raw_os_error(errno);
+        let cause = format!("the server refused {}: {cause}", command.name());
+        Error::new(kind, self.name(), cause, remedy)
+    }
+
+    /// The socket failed.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "of the kinds of errors, those that have a remedy"
+    )]
+    fn broken(&mut self, command: Command, error: &io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                let (name, patience) = (command.name(), self.patience);
+                self.end(&format!("it did not answer {name} within {patience:?}"))
+            }
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                self.end("it closed the connection")
+            }
+            _ => self.end(&format!("the socket failed: {error}")),
+        }
+    }
+
+    /// Ends the connection.
+    pub(crate) fn end(&mut self, cause: &str) -> Error {
+        let error = Error::new(
+            Kind::Gone,
+            self.name(),
+            format!("the server is gone: {cause}"),
+            "start the server again and open the device anew",
+        );
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        self.ended.get_or_insert(error).clone()
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "of the kinds of errors, those that have a remedy"
+)]
+fn unreachable(path: &Path, error: &io::Error) -> Error {
+    let name = format!("vfio-user:{}", path.display());
+    let (kind, cause, remedy) = match error.kind() {
+        io::ErrorKind::NotFound => (
+            Kind::NotFound,
+            "there is no such socket".into(),
+            "start the server, or correct the path",
+        ),
+        io::ErrorKind::ConnectionRefused => (
+            Kind::NotFound,
+            "nobody listens on the socket".into(),
+            "start the server; a socket that a dead one left behind may be removed",
+        ),
+        io::ErrorKind::WouldBlock => (
+            Kind::Busy,
+            "the server takes no more connections".into(),
+            "see whether it hangs; it serves one program at a time",
+        ),
+        io::ErrorKind::PermissionDenied => (
+            Kind::Permission,
+            "this user may not write to the socket".into(),
+            "run as the server's user, or let it open the socket to this one (chmod)",
+        ),
+        _ => (
+            Kind::NotFound,
+            format!("cannot connect: {error}"),
+            "give the path of a vfio-user server's socket",
+        ),
+    };
+    Error::new(kind, name, cause, remedy)
+}
+
+/// A connected socket on which nothing takes longer than `patience`, a full queue of listeners included.
+fn reach(path: &Path, patience: Duration) -> Result<UnixStream, Errno> {
+    let kind = SocketType::STREAM;
+    let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    for direction in [Timeout::Send, Timeout::Recv] {
+        set_socket_timeout(&socket, direction, Some(patience))?;
+    }
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
+}
+
+/// Sends all of `message`, and `fd` with its first byte.
+fn send_all(stream: &UnixStream, message: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut sent = 0;
+    let mut fd = fd;
+    while let Some(rest) = message.get(sent..).filter(|rest| !rest.is_empty()) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = fd.map(|fd| [fd]);
+        if let Some(fds) = &fds
+            && !control.push(SendAncillaryMessage::ScmRights(fds))
+        {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let flags = SendFlags::NOSIGNAL;
+        match sendmsg(stream, &[IoSlice::new(rest)], &mut control, flags) {
+            Ok(count) => {
+                sent += count;
+                fd = None;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn longs(longs: &[u64]) -> Vec<u8> {
+    longs.iter().flat_map(|long| long.to_ne_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,301 @@
+//! A device that another process offers over a vfio-user socket.
+//!
+//! The same device, the same driver, no kernel in between: registers by messages, memory as a file that both processes map,
+//! interrupts as eventfds. No privilege is needed. Stores to registers are posted, and a load is answered after all stores
+//! before it, as on a bus.
+//!
+//! A server that dies, falls silent or speaks nonsense ends the connection: every load gives all ones from then on, as from a
+//! device that was pulled, and [`Host::trouble`] names it.
+
+mod client;
+mod message;
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use hca_mlx5::entries::RegisterByOffset;
+use hca_mlx5::platform::{Platform, Span};
+use vfio_bindings::bindings::vfio::{
+    VFIO_DMA_MAP_FLAG_READ, VFIO_DMA_MAP_FLAG_WRITE, VFIO_IRQ_SET_ACTION_TRIGGER,
+    VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE, VFIO_PCI_BAR0_REGION_INDEX,
+    VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_ERR_IRQ_INDEX, VFIO_PCI_MSIX_IRQ_INDEX,
+    VFIO_PCI_REQ_IRQ_INDEX,
+};
+
+use self::client::Client;
+use crate::error::{Error, Kind};
+use crate::host::{Host, Mapping, Options, Reach, Trouble};
+use crate::iova;
+use crate::machine::Machine;
+use crate::map::Pages;
+use crate::memory::{Area, Iommu, Memory, host_over_memory, platform_over_memory};
+use crate::pci::{self, ConfigSpace};
+use crate::wakeups::{VECTORS, Wakeups};
+
+/// Longest wait for a device to come back from its reset: twice what PCI Express allows it.
+const BACK: Duration = Duration::from_secs(2);
+/// And the time between two looks.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A device behind a socket.
+#[derive(Debug)]
+pub struct VfioUser {
+    iommu: Connection,
+    bar_len: usize,
+    memory: Memory,
+    machine: Machine,
+    wakeups: Wakeups,
+    /// The function was reset under its driver.
+    severed: AtomicBool,
+    name: String,
+}
+
+/// The connection, shared by all who use the device.
+#[derive(Debug)]
+struct Connection {
+    client: Mutex<Client>,
+    /// Why it ended.
+    gone: OnceLock<Error>,
+}
+
+impl Connection {
+    /// Does something on the connection, unless it has ended. Notes its end.
+    fn with<T>(&self, what: impl FnOnce(&mut Client) -> Result<T, Error>) -> Result<T, Error> {
+        if let Some(error) = self.gone.get() {
+            return Err(error.clone());
+        }
+        let mut client = self.lock();
+        let result = what(&mut client);
+        if let Some(error) = client.ended() {
+            self.gone.get_or_init(|| error.clone());
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Client> {
+        // Nothing panics while it holds it.
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wires the vectors to their eventfds, and those of trouble where the server has them.
+    fn wire(&self, wakeups: &Wakeups) -> Result<(), Error> {
+        let flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER;
+        for (vector, fd) in (0..).zip(wakeups.vectors()) {
+            self.with(|c| c.set_irqs(flags, VFIO_PCI_MSIX_IRQ_INDEX, vector, 1, Some(fd.as_fd())))?;
+        }
+        for (index, fd) in [
+            (VFIO_PCI_ERR_IRQ_INDEX, wakeups.error()),
+            (VFIO_PCI_REQ_IRQ_INDEX, wakeups.removal()),
+        ] {
+            // A server need not know of these kinds.
+            let known = self.with(|client| Ok(client.interrupts(index).unwrap_or(0)))?;
+            if known > 0 {
+                self.with(|client| client.set_irqs(flags, index, 0, 1, Some(fd.as_fd())))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn config_space(&self) -> Result<ConfigSpace, Error> {
+        let mut bytes = vec![0xff; pci::EXTENDED];
+        let index = VFIO_PCI_CONFIG_REGION_INDEX;
+        self.with(|client| {
+            let size = client.region_len(index)?;
+            bytes.truncate(usize::try_from(size).unwrap_or(pci::EXTENDED));
+            client.read(index, 0, &mut bytes)
+        })?;
+        Ok(ConfigSpace::new(bytes))
+    }
+
+    /// Switches bits of the command register on and off.
+    fn command(&self, on: u16, off: u16) -> Result<(), Error> {
+        let index = VFIO_PCI_CONFIG_REGION_INDEX;
+        self.with(|client| {
+            let mut bytes = [0; 2];
+            client.read(index, pci::COMMAND, &mut bytes)?;
+            let command = u16::from_le_bytes(bytes) & !off | on;
+            client.write(index, pci::COMMAND, &command.to_le_bytes(), false)
+        })
+    }
+}
+
+impl Iommu for Connection {
+    fn map(&self, area: &Area<'_>) -> Result<(), Error> {
+        let file = area.pages.file().ok_or_else(|| {
+            Error::new(
+                Kind::Unsupported,
+                area.mapping.purpose,
+                "memory without a file cannot be shared",
+                "",
+            )
+        })?;
+        let flags = match area.mapping.reach {
+            Reach::Read => VFIO_DMA_MAP_FLAG_READ,
+            Reach::ReadWrite => VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
+        };
+        let Mapping { iova, len, .. } = area.mapping;
+        self.with(|client| client.dma_map(flags, file, area.offset as u64, iova, len))
+    }
+
+    fn unmap(&self, mapping: &Mapping) -> Result<(), Error> {
+        self.with(|client| client.dma_unmap(mapping.iova, mapping.len))
+    }
+
+    fn entries_left(&self) -> Option<u32> {
+        None
+    }
+}
+
+impl VfioUser {
+    /// Connects to the server at `path`, resets its device, gives it memory and interrupts.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, Error> {
+        let name = format!("vfio-user:{}", path.display());
+        let mut client = Client::connect(path)?;
+        let lacks = |what: &str| {
+            let remedy = "offer a PCI device that can be reset, with BAR 0 and MSI-X";
+            Error::new(Kind::Unsupported, name.clone(), what, remedy)
+        };
+        if !client.resettable()? {
+            return Err(lacks("its device cannot be reset"));
+        }
+        let bar_len = client.region_len(VFIO_PCI_BAR0_REGION_INDEX)?;
+        let bar_len = usize::try_from(bar_len).unwrap_or(0);
+        if bar_len == 0 {
+            return Err(lacks("its device has no BAR 0"));
+        }
+        let vectors = client.interrupts(VFIO_PCI_MSIX_IRQ_INDEX)?;
+        if vectors == 0 {
+            return Err(lacks("its device has no MSI-X"));
+        }
+        let wakeups = Wakeups::new(usize::try_from(vectors).unwrap_or(VECTORS))?;
+        let watched = wakeups.watch_peer(client.socket());
+        watched.map_err(|errno| lacks(&format!("its socket cannot be watched: {errno}")))?;
+        client.reset()?;
+        let iommu = Connection {
+            client: Mutex::new(client),
+            gone: OnceLock::new(),
+        };
+        let memory = Memory::new(options, &[iova::UNTOLD], Pages::shared, &iommu)?;
+        let host = Self {
+            iommu,
+            bar_len,
+            memory,
+            machine: Machine::new()?,
+            wakeups,
+            severed: AtomicBool::new(false),
+            name,
+        };
+        host.enable()?;
+        Ok(host)
+    }
+
+    /// After a reset: waits until the device answers again, wires interrupts, then switches memory and bus mastering on.
+    fn enable(&self) -> Result<(), Error> {
+        let deadline = Instant::now() + BACK;
+        while self.config_space()?.id().is_none() {
+            if Instant::now() > deadline {
+                return Err(Error::new(
+                    Kind::Gone,
+                    &self.name,
+                    "the device does not answer: it reads all ones",
+                    "restart the server",
+                ));
+            }
+            std::thread::sleep(LOOK);
+        }
+        self.iommu.wire(&self.wakeups)?;
+        self.iommu.command(pci::MEMORY_SPACE | pci::BUS_MASTER, 0)
+    }
+
+    fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), Error> {
+        let index = VFIO_PCI_BAR0_REGION_INDEX;
+        self.iommu.with(|c| c.read(index, offset as u64, to))
+    }
+
+    /// A store to a register. What is lost with the server, the next load tells.
+    fn write(&self, offset: usize, data: &[u8]) {
+        let inside = offset
+            .checked_add(data.len())
+            .is_some_and(|end| end <= self.bar_len);
+        if inside && offset.is_multiple_of(data.len()) {
+            let index = VFIO_PCI_BAR0_REGION_INDEX;
+            let _ = self
+                .iommu
+                .with(|c| c.write(index, offset as u64, data, true));
+        }
+    }
+}
+
+impl Platform for VfioUser {
+    // Stores are messages: there is nothing to combine.
+    const WRITE_COMBINING: bool = false;
+
+    fn bar_len(&self) -> usize {
+        self.bar_len
+    }
+    fn read32(&self, offset: usize) -> u32 {
+        let mut bytes = [0xff; 4];
+        let inside = offset.checked_add(4).is_some_and(|end| end <= self.bar_len);
+        let there = inside && offset.is_multiple_of(4) && !self.severed.load(Ordering::Acquire);
+        if !there || self.read(offset, &mut bytes).is_err() {
+            return u32::MAX;
+        }
+        u32::from_ne_bytes(bytes)
+    }
+    fn write32(&self, offset: usize, value: u32) {
+        self.write(offset, &value.to_ne_bytes());
+    }
+    fn write64(&self, offset: usize, value: u64) {
+        self.write(offset, &value.to_ne_bytes());
+    }
+    fn write_block(&self, offset: usize, block: &[u64; 8]) {
+        for (at, word) in (offset..).step_by(8).zip(block) {
+            self.write64(at, *word);
+        }
+    }
+    type Register<'p> = RegisterByOffset<'p, Self>;
+    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
+        RegisterByOffset::new(self, offset, half)
+    }
+
+    platform_over_memory!();
+}
+
+impl Host for VfioUser {
+    host_over_memory!();
+
+    fn config_space(&self) -> Result<ConfigSpace, Error> {
+        self.iommu.config_space()
+    }
+    fn reset(&self) -> Result<(), Error> {
+        self.severed.store(true, Ordering::Release);
+        self.iommu.with(Client::reset)
+    }
+    fn trouble(&self) -> Option<Trouble> {
+        if self.wakeups.saw_peer_end() && self.iommu.gone.get().is_none() {
+            let _: Result<(), Error> = self
+                .iommu
+                .with(|client| Err(client.end("it closed the connection")));
+        }
+        if let Some(error) = self.iommu.gone.get() {
+            return Some(Trouble::Gone(error.clone()));
+        }
+        self.wakeups.trouble()
+    }
+}
+
+impl Drop for VfioUser {
+    fn drop(&mut self) {
+        // The device is silenced before its memory goes. A server that is gone has nothing to be told.
+        let _ = self.iommu.command(0, pci::BUS_MASTER);
+        let _ = self.iommu.with(Client::reset);
+        let flags = VFIO_IRQ_SET_DATA_NONE | VFIO_IRQ_SET_ACTION_TRIGGER;
+        let _ = self
+            .iommu
+            .with(|client| client.set_irqs(flags, VFIO_PCI_MSIX_IRQ_INDEX, 0, 0, None));
+        let _ = self.memory.unmap(&self.iommu);
+    }
+}

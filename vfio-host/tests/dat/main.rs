@@ -1,0 +1,12 @@
+//! The `dat` command, run as a program over machines that are folders of files.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod bind;
+mod list_doctor;
+mod machine;
