@@ -14,6 +14,7 @@
 pub mod bench;
 pub mod bringup;
 pub mod demo;
+pub mod guest;
 pub mod host;
 pub mod pair;
 pub mod play;

@@ -10,8 +10,11 @@
 
 mod bench;
 mod nostd;
+mod qemu_test;
 mod run;
+mod sizes;
 mod suite;
+mod targets;
 mod tidy;
 
 use std::ffi::OsString;
@@ -36,12 +39,32 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Everything a reviewer runs: formatting, clippy, tidy, nostd, documentation, all tests
-    Test,
+    /// Everything a reviewer runs: formatting, clippy, tidy, nostd, documentation, all tests, guests
+    Test {
+        /// Leave out what runs in guests under QEMU
+        #[arg(long)]
+        no_guests: bool,
+    },
     /// House rules: dependencies, file sizes, unsafe, fences, man page to file to test
     Tidy,
     /// Link dat-core and hca-mlx5 into a freestanding static image
-    Nostd,
+    Nostd {
+        /// Instead, build both for CPUs without an operating system (x86-64, AArch64, RISC-V, Cortex-M) with core only, and
+        /// run their tests on a big-endian one; takes minutes, and the sources of the compiler's library
+        #[arg(long)]
+        targets: bool,
+    },
+    /// The driver in guests under QEMU, on emulated HCAs: VFIO behind an IOMMU, two guests, bare metal, faults
+    QemuTest {
+        /// Scenarios to play; all, if none is named
+        scenarios: Vec<String>,
+        /// Name the scenarios
+        #[arg(long)]
+        list: bool,
+        /// Show what guests and servers print
+        #[arg(long, short)]
+        verbose: bool,
+    },
     /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal is missed
     Bench {
         /// Write the table into README.md
@@ -73,9 +96,14 @@ fn verb() -> Result<ExitCode> {
                 .code()
                 .map_or(ExitCode::FAILURE, |c| ExitCode::from(c.clamp(0, 255) as u8)));
         }
-        Verb::Test => suite::test()?,
+        Verb::Test { no_guests } => suite::test(!no_guests)?,
         Verb::Tidy => tidy::tidy()?,
-        Verb::Nostd => nostd::nostd()?,
+        Verb::Nostd { targets: false } => nostd::nostd()?,
+        Verb::Nostd { targets: true } => targets::targets()?,
+        Verb::QemuTest { list: true, .. } => qemu_test::list(),
+        Verb::QemuTest {
+            scenarios, verbose, ..
+        } => qemu_test::qemu_test(&scenarios, verbose)?,
         Verb::Bench { bless } => bench::bench(bless)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -38,8 +38,13 @@ pub(crate) fn shown(command: &Command) -> String {
 }
 
 /// Runs a command to its end; what it printed is shown only if it fails.
-pub(crate) fn quiet(mut command: Command) -> Result<String> {
+pub(crate) fn quiet(command: Command) -> Result<String> {
     println!("$ {}", shown(&command));
+    silent(command)
+}
+
+/// As [`quiet`], for commands that nobody would want to type.
+pub(crate) fn silent(mut command: Command) -> Result<String> {
     let out = command
         .stdin(Stdio::null())
         .output()

@@ -2,14 +2,15 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
-use crate::{nostd, run, tidy};
+use crate::{nostd, qemu_test, run, tidy};
 
 /// Fewer tests than this means that some were lost on the way.
 const LEAST: usize = 300;
 
-pub(crate) fn test() -> Result<()> {
+/// Everything; with `guests` also what runs in guests.
+pub(crate) fn test(guests: bool) -> Result<()> {
     let start = Instant::now();
     let cargo = |args: &[&str]| {
         let mut command = run::cargo();
@@ -51,17 +52,23 @@ pub(crate) fn test() -> Result<()> {
     println!("$ {}", run::shown(&tests));
     let out = tests.output()?;
     let text = String::from_utf8_lossy(&out.stdout);
-    let sum = Sum::of(&text);
+    let mut sum = Sum::of(&text);
     if !out.status.success() {
         print!("{text}");
         eprint!("{}", String::from_utf8_lossy(&out.stderr));
+    }
+    if guests {
+        let (passed, failed) = qemu_test::scenarios(&[], false)
+            .context("guests (`cargo xtask test --no-guests` leaves them out)")?;
+        sum.passed += passed;
+        sum.failed += failed.len();
     }
     println!("{} s in all", start.elapsed().as_secs());
     println!(
         "{} passed, {} failed, {} skipped",
         sum.passed, sum.failed, sum.ignored
     );
-    ensure!(out.status.success(), "tests failed");
+    ensure!(out.status.success() && sum.failed == 0, "tests failed");
     ensure!(
         sum.ignored == 0,
         "{} tests are ignored; none may be",
@@ -75,14 +82,14 @@ pub(crate) fn test() -> Result<()> {
 
 /// What the test binaries said, added up.
 #[derive(Debug, Default, PartialEq)]
-struct Sum {
-    passed: usize,
+pub(crate) struct Sum {
+    pub(crate) passed: usize,
     failed: usize,
     ignored: usize,
 }
 
 impl Sum {
-    fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let mut sum = Self::default();
         for line in text
             .lines()

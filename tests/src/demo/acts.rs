@@ -1,89 +1,32 @@
-//! The acts, in order.
-//!
-//! Length: the acts in the order they are played; each is short.
+//! The acts, in the order they are played.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use dat_core::{
-    CloseFlag, CompletionFlags, DtoEvent, DtoOperation, DtoStatus, Ep, EpState, Evd, EvdFlags,
-    Event, LmrParam, LmrTriplet, MemPriv, PspFlag, Pz, Qos, RmrTriplet,
-};
-use hca_mlx5::dma::Buffer;
+use dat_core::{CloseFlag, DtoEvent, DtoOperation, DtoStatus, EpState, Event, MemPriv, RmrTriplet};
+use hca_mlx5::platform::Platform;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::stage::{Done, LIMIT, Play};
-use crate::host::inproc::Slot;
-
-/// The service point the passive side listens at.
-const QUALIFIER: u64 = 4711;
-/// What the active side says with its request, and the passive side with its acceptance.
-const HELLO: &[u8] = b"hello over QP1";
-const WELCOME: &[u8] = b"welcome";
-/// Bytes of the small buffers at each side.
-const SMALL: usize = 16 << 10;
-
-/// Attempts to connect that a stale connection at the peer may cost.
-const ATTEMPTS: usize = 8;
-
-const NONE: CompletionFlags = CompletionFlags::empty();
-
-/// One side's objects.
-struct Side<'s> {
-    pz: Pz,
-    dto: Evd,
-    conn: Evd,
-    ep: Ep,
-    small: Buffer<'s, Slot>,
-    lmr: LmrParam,
-    bulk: Buffer<'s, Slot>,
-    bulk_lmr: LmrParam,
-}
-
-/// Byte `i` of the contents numbered `n`: no two of a demo alike.
-fn pattern(n: u32, i: usize) -> u8 {
-    let x = (i as u32 ^ n.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
-    (x >> 13) as u8
-}
-
-fn fill(n: u32, bytes: &mut [u8]) {
-    for (i, byte) in bytes.iter_mut().enumerate() {
-        *byte = pattern(n, i);
-    }
-}
-
-fn check(n: u32, bytes: &[u8], what: &str) -> Result<()> {
-    match bytes
-        .iter()
-        .enumerate()
-        .find(|&(i, &byte)| byte != pattern(n, i))
-    {
-        None => Ok(()),
-        Some((i, byte)) => bail!(
-            "{what}: byte {i} of {} is {byte:#04x}, not {:#04x}",
-            bytes.len(),
-            pattern(n, i)
-        ),
-    }
-}
+use super::ground::Ground;
+use super::play::{Done, Play};
+use super::table::{
+    NONE, SMALL, Side, Table, check, expect_dto, expect_event, fill, local, post_recv, remote,
+};
 
 /// Plays everything.
-pub(super) fn all(play: &mut Play<'_, '_>) -> Result<()> {
-    let mut sides = None;
+///
+/// # Errors
+/// The first thing that was not as it should be.
+pub fn all<'s, G: Ground<'s>>(play: &mut Play<'_, G>) -> Result<()> {
+    let mut set = None;
     play.act("objects of both sides", |play| {
-        sides = Some((objects(play, 0)?, objects(play, 1)?));
+        set = Some(Table::set(play)?);
         Ok(Done::new(2, 0, "PZ, EVDs, EP, two LMRs each"))
     })?;
-    let (a, b) = sides.ok_or_else(|| anyhow!("there are no sides"))?;
-    let cr = play.pair.ias[1]
-        .evd_create(16, EvdFlags::CR)
-        .map_err(|e| anyhow!("{e}"))?;
-    let psp = play.pair.ias[1]
-        .psp_create(QUALIFIER, cr, PspFlag::Consumer)
-        .map_err(|e| anyhow!("{e}"))?;
-
+    let table = set.context("there is no table")?;
+    let [a, b] = &table.sides;
     play.act("address resolution and connect", |play| {
-        connect(play, &a, &b, cr)?;
+        table.connect(play)?;
         let kind = if play.options.ipv6 { "IPv6 ND" } else { "ARP" };
         Ok(Done::new(
             1,
@@ -91,21 +34,22 @@ pub(super) fn all(play: &mut Play<'_, '_>) -> Result<()> {
             format!("{kind}, REQ/REP/RTU; private data both ways"),
         ))
     })?;
-    play.act("send and receive", |play| send_receive(play, &a, &b))?;
-    play.act("RDMA write", |play| write(play, &a, &b))?;
-    play.act("RDMA read", |play| read(play, &a, &b))?;
-    bulk(play, &a, &b)?;
+    play.act("send and receive", |play| send_receive(play, a, b))?;
+    play.act("RDMA write", |play| write(play, a, b))?;
+    play.act("RDMA read", |play| read(play, a, b))?;
+    bulk(play, a, b)?;
     play.act("RMR bind, write inside the window", |play| {
-        window(play, &a, &b)
+        window(play, a, b)
     })?;
     play.act("reset of both, reconnect", |play| {
         for (side, ep) in [(0, a.ep), (1, b.ep)] {
-            play.pair.ias[side]
+            play.ground
+                .ia(side)
                 .ep_reset(ep)
                 .map_err(|e| anyhow!("{e}"))?;
         }
-        connect(play, &a, &b, cr)?;
-        send_receive(play, &a, &b)?;
+        table.connect(play)?;
+        send_receive(play, a, b)?;
         Ok(Done::new(
             1,
             0,
@@ -113,174 +57,17 @@ pub(super) fn all(play: &mut Play<'_, '_>) -> Result<()> {
         ))
     })?;
     play.act("graceful disconnect under load", |play| {
-        graceful(play, &a, &b)
+        graceful(play, a, b)
     })?;
 
-    for (side, own) in [(0, a), (1, b)] {
-        let ia = &mut play.pair.ias[side];
-        let now = dat_core::Instant::from_nanos(play.pair.world.now());
-        let mut free = || -> Result<(), dat_core::Error> {
-            ia.ep_free(now, own.ep)?;
-            if side == 1 {
-                ia.psp_free(psp)?;
-                ia.evd_free(cr)?;
-            }
-            ia.lmr_free(own.lmr.lmr)?;
-            ia.lmr_free(own.bulk_lmr.lmr)?;
-            ia.pz_free(own.pz)?;
-            ia.evd_free(own.dto)?;
-            ia.evd_free(own.conn)
-        };
-        free().map_err(|e| anyhow!("freeing the objects of side {side}: {e}"))?;
-        own.small.release();
-        own.bulk.release();
-    }
-    Ok(())
+    table.free(play)
 }
 
-fn objects<'s>(play: &mut Play<'s, '_>, side: usize) -> Result<Side<'s>> {
-    let depth = play.depth;
-    let slot = play.pair.slots[side];
-    let ia = &mut play.pair.ias[side];
-    let small = Buffer::zeroed(slot, SMALL).context("no memory for the small buffers")?;
-    let bulk = Buffer::zeroed(slot, play.options.size * depth)
-        .context("no memory for the bulk buffers")?;
-    let mut make = || {
-        let pz = ia.pz_create()?;
-        let dto = ia.evd_create(256, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
-        let conn = ia.evd_create(16, EvdFlags::CONNECTION)?;
-        let ep = ia.ep_create(Some(pz), Some(dto), Some(dto), Some(conn), None)?;
-        let lmr = ia.lmr_create(pz, small.region(), MemPriv::ALL)?;
-        let bulk_lmr = ia.lmr_create(pz, bulk.region(), MemPriv::ALL)?;
-        Ok::<_, dat_core::Error>((pz, dto, conn, ep, lmr, bulk_lmr))
-    };
-    let (pz, dto, conn, ep, lmr, bulk_lmr) = make().map_err(|e| anyhow!("side {side}: {e}"))?;
-    Ok(Side {
-        pz,
-        dto,
-        conn,
-        ep,
-        small,
-        lmr,
-        bulk,
-        bulk_lmr,
-    })
-}
-
-fn local(lmr: &LmrParam, at: usize, len: usize) -> [LmrTriplet; 1] {
-    [LmrTriplet {
-        addr: lmr.region.addr + at as u64,
-        len: len as u32,
-        context: lmr.lmr_context,
-    }]
-}
-
-fn remote(lmr: &LmrParam, at: usize, len: usize) -> RmrTriplet {
-    RmrTriplet {
-        addr: lmr.region.addr + at as u64,
-        len: len as u32,
-        context: lmr.rmr_context,
-    }
-}
-
-fn expect_event(play: &mut Play<'_, '_>, side: usize, evd: Evd) -> Result<Event> {
-    play.pair.wait(side, evd, LIMIT).ok_or_else(|| {
-        anyhow!(
-            "side {side}: no event within {} s of model time",
-            LIMIT.as_secs()
-        )
-    })
-}
-
-fn expect_dto(
-    play: &mut Play<'_, '_>,
-    side: usize,
-    evd: Evd,
-    operation: DtoOperation,
-    cookie: u64,
-) -> Result<u32> {
-    match expect_event(play, side, evd)? {
-        Event::Dto(DtoEvent {
-            status: DtoStatus::Success,
-            len,
-            operation: o,
-            cookie: c,
-            ..
-        }) if o == operation && c == cookie => Ok(len),
-        other => bail!("side {side}: expected {operation:?} with cookie {cookie}, got {other:?}"),
-    }
-}
-
-fn connect(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>, cr: Evd) -> Result<()> {
-    let to = play.pair.stage.address(1);
-    let mut asked = None;
-    for _ in 0..ATTEMPTS {
-        let now = play.pair.now();
-        play.pair.ias[0]
-            .ep_connect(now, a.ep, to, QUALIFIER, LIMIT, HELLO, Qos::BestEffort)
-            .map_err(|e| anyhow!("{e}"))?;
-        asked = play.pair.until(LIMIT, |pair| {
-            let request = pair.ias[1].evd_dequeue(cr).ok();
-            request.or_else(|| pair.ias[0].evd_dequeue(a.conn).ok())
-        });
-        if asked != Some(Event::NonPeerRejected(a.ep)) {
-            break;
-        }
-        // On a lossy wire the peer may not have heard of the end of the last connection yet, and takes this one for a
-        // ghost of it. Now it knows.
-        play.pair.ias[0]
-            .ep_reset(a.ep)
-            .map_err(|e| anyhow!("{e}"))?;
-    }
-    let Some(Event::ConnectionRequest { cr, conn_qual, .. }) = asked else {
-        bail!("no connection request came to the passive side, but {asked:?}")
-    };
-    ensure!(conn_qual == QUALIFIER, "the request is for {conn_qual}");
-    let request = play.pair.ias[1].cr_query(cr).map_err(|e| anyhow!("{e}"))?;
-    ensure!(
-        request.private_data.starts_with(HELLO),
-        "the request's private data is not what was sent"
-    );
-    ensure!(
-        request.remote == play.pair.stage.address(0),
-        "the request came from {}",
-        request.remote
-    );
-    let now = play.pair.now();
-    play.pair.ias[1]
-        .cr_accept(now, cr, Some(b.ep), WELCOME)
-        .map_err(|e| anyhow!("{e}"))?;
-    for (side, own) in [(0, a), (1, b)] {
-        let event = expect_event(play, side, own.conn)?;
-        ensure!(
-            event == Event::Established(own.ep),
-            "side {side}: expected ESTABLISHED, got {event:?}"
-        );
-    }
-    let private = play.pair.ias[0]
-        .ep_private_data(a.ep)
-        .map_err(|e| anyhow!("{e}"))?;
-    ensure!(
-        private.starts_with(WELCOME),
-        "the acceptance's private data is not what was sent"
-    );
-    Ok(())
-}
-
-fn post_recv(
-    play: &mut Play<'_, '_>,
-    side: usize,
-    own: &Side<'_>,
-    at: usize,
-    len: usize,
-    cookie: u64,
-) -> Result<()> {
-    play.pair.ias[side]
-        .ep_post_recv(own.ep, &local(&own.lmr, at, len), cookie, NONE)
-        .map_err(|e| anyhow!("post_recv: {e}"))
-}
-
-fn send_receive(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
+fn send_receive<'s, G: Ground<'s>>(
+    play: &mut Play<'_, G>,
+    a: &Side<'s, G>,
+    b: &Side<'s, G>,
+) -> Result<Done> {
     let sizes = [0, 1, 8, 64, 1000, 4096, 8000];
     let mut bytes = vec![0; SMALL];
     for (n, &len) in sizes.iter().enumerate() {
@@ -290,7 +77,8 @@ fn send_receive(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<D
             let content = (100 * n + from) as u32;
             fill(content, &mut bytes[..len]);
             sender.small.copy_in(8192, &bytes[..len]);
-            play.pair.ias[from]
+            play.ground
+                .ia(from)
                 .ep_post_send(sender.ep, &local(&sender.lmr, 8192, len), cookie, NONE)
                 .map_err(|e| anyhow!("post_send: {e}"))?;
             expect_dto(play, from, sender.dto, DtoOperation::Send, cookie)?;
@@ -307,13 +95,18 @@ fn send_receive(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<D
     ))
 }
 
-fn write(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
+fn write<'s, G: Ground<'s>>(
+    play: &mut Play<'_, G>,
+    a: &Side<'s, G>,
+    b: &Side<'s, G>,
+) -> Result<Done> {
     let len = 4096;
     let mut bytes = vec![0; len];
     for n in 0..16 {
         fill(1000 + n, &mut bytes);
         a.small.copy_in(0, &bytes);
-        play.pair.ias[0]
+        play.ground
+            .ia(0)
             .ep_post_rdma_write(
                 a.ep,
                 &local(&a.lmr, 0, len),
@@ -330,14 +123,19 @@ fn write(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
     Ok(Done::new(16, len as u64, "verified at the target"))
 }
 
-fn read(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
+fn read<'s, G: Ground<'s>>(
+    play: &mut Play<'_, G>,
+    a: &Side<'s, G>,
+    b: &Side<'s, G>,
+) -> Result<Done> {
     let len = 4096;
     let mut bytes = vec![0; len];
     for n in 0..16 {
         fill(2000 + n, &mut bytes);
         b.small.copy_in(0, &bytes);
         seen(play, 1);
-        play.pair.ias[0]
+        play.ground
+            .ia(0)
             .ep_post_rdma_read(
                 a.ep,
                 &local(&a.lmr, 8192, len),
@@ -355,14 +153,13 @@ fn read(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
 }
 
 /// What a consumer that is not told of a peer's access has to do before it looks: pass a point of order of its own.
-fn seen(play: &Play<'_, '_>, side: usize) {
-    use hca_mlx5::platform::Platform;
-    let slot = play.pair.slots[side];
+fn seen<'s, G: Ground<'s>>(play: &Play<'_, G>, side: usize) {
+    let slot = play.ground.platform(side);
     slot.before_doorbell();
     slot.after_ownership();
 }
 
-fn bar(play: &Play<'_, '_>, label: &'static str) -> ProgressBar {
+fn bar<'s, G: Ground<'s>>(play: &Play<'_, G>, label: &'static str) -> ProgressBar {
     let bar = ProgressBar::new(u64::from(play.options.count));
     if play.options.json {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -375,7 +172,7 @@ fn bar(play: &Play<'_, '_>, label: &'static str) -> ProgressBar {
 }
 
 /// Many transfers with several in flight: written to the peer, verified there, read back, verified here.
-fn bulk(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<()> {
+fn bulk<'s, G: Ground<'s>>(play: &mut Play<'_, G>, a: &Side<'s, G>, b: &Side<'s, G>) -> Result<()> {
     let (size, count, depth) = (play.options.size, play.options.count, play.depth as u32);
     let mut bytes = vec![0; size];
     let slice = |n: u32| (n % depth) as usize * size;
@@ -390,7 +187,8 @@ fn bulk(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<()> {
                     local(&a.bulk_lmr, slice(posted), size),
                     remote(&b.bulk_lmr, slice(posted), size),
                 );
-                play.pair.ias[0]
+                play.ground
+                    .ia(0)
                     .ep_post_rdma_write(a.ep, &from, posted.into(), &to, NONE)
                     .map_err(|e| anyhow!("post_rdma_write {posted}: {e}"))?;
                 posted += 1;
@@ -421,7 +219,8 @@ fn bulk(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<()> {
                     local(&a.bulk_lmr, slice(posted), size),
                     remote(&b.bulk_lmr, slice(posted), size),
                 );
-                play.pair.ias[0]
+                play.ground
+                    .ia(0)
                     .ep_post_rdma_read(a.ep, &to, posted.into(), &from, NONE)
                     .map_err(|e| anyhow!("post_rdma_read {posted}: {e}"))?;
                 posted += 1;
@@ -442,12 +241,20 @@ fn bulk(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<()> {
 }
 
 /// A window: what lies inside can be written, what lies outside breaks the connection.
-fn window(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
-    let rmr = play.pair.ias[1]
+fn window<'s, G: Ground<'s>>(
+    play: &mut Play<'_, G>,
+    a: &Side<'s, G>,
+    b: &Side<'s, G>,
+) -> Result<Done> {
+    let rmr = play
+        .ground
+        .ia(1)
         .rmr_create(b.pz)
         .map_err(|e| anyhow!("rmr_create: {e}"))?;
     let opened = local(&b.lmr, 4096, 1024)[0];
-    let context = play.pair.ias[1]
+    let context = play
+        .ground
+        .ia(1)
         .rmr_bind(rmr, &opened, MemPriv::REMOTE_WRITE, b.ep, 77, NONE)
         .map_err(|e| anyhow!("rmr_bind: {e}"))?;
     match expect_event(play, 1, b.dto)? {
@@ -466,7 +273,8 @@ fn window(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
         len: 1024,
         context,
     };
-    play.pair.ias[0]
+    play.ground
+        .ia(0)
         .ep_post_rdma_write(a.ep, &local(&a.lmr, 0, 1024), 1, &inside, NONE)
         .map_err(|e| anyhow!("write inside: {e}"))?;
     expect_dto(play, 0, a.dto, DtoOperation::RdmaWrite, 1)?;
@@ -487,10 +295,12 @@ fn window(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
         len: 1024,
         context,
     };
-    play.pair.ias[0]
+    play.ground
+        .ia(0)
         .ep_post_rdma_write(a.ep, &local(&a.lmr, 0, 1024), 2, &outside, NONE)
         .map_err(|e| anyhow!("write outside: {e}"))?;
-    play.pair.ias[0]
+    play.ground
+        .ia(0)
         .ep_post_rdma_write(a.ep, &local(&a.lmr, 0, 8), 3, &inside, NONE)
         .map_err(|e| anyhow!("write behind it: {e}"))?;
     let mut said = Vec::new();
@@ -520,7 +330,9 @@ fn window(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
             ended,
             "side {side}: expected the end of the connection, got {event:?}"
         );
-        let state = play.pair.ias[side]
+        let state = play
+            .ground
+            .ia(side)
             .ep_get_status(own.ep)
             .map_err(|e| anyhow!("{e}"))?
             .state;
@@ -543,7 +355,8 @@ fn window(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
         before == after,
         "the refused write changed the target's memory"
     );
-    play.pair.ias[1]
+    play.ground
+        .ia(1)
         .rmr_free(rmr)
         .map_err(|e| anyhow!("rmr_free: {e}"))?;
     Ok(Done::new(
@@ -553,7 +366,11 @@ fn window(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
     ))
 }
 
-fn graceful(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done> {
+fn graceful<'s, G: Ground<'s>>(
+    play: &mut Play<'_, G>,
+    a: &Side<'s, G>,
+    b: &Side<'s, G>,
+) -> Result<Done> {
     let load = 32;
     let len = 4096;
     let mut bytes = vec![0; len];
@@ -561,7 +378,8 @@ fn graceful(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done>
     a.small.copy_in(0, &bytes);
     post_recv(play, 0, a, 8192, 64, 500)?;
     for n in 0..load {
-        play.pair.ias[0]
+        play.ground
+            .ia(0)
             .ep_post_rdma_write(
                 a.ep,
                 &local(&a.lmr, 0, len),
@@ -571,8 +389,9 @@ fn graceful(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done>
             )
             .map_err(|e| anyhow!("post_rdma_write {n}: {e}"))?;
     }
-    let now = play.pair.now();
-    play.pair.ias[0]
+    let now = play.ground.now();
+    play.ground
+        .ia(0)
         .ep_disconnect(now, a.ep, CloseFlag::Graceful)
         .map_err(|e| anyhow!("{e}"))?;
     for n in 0..load {
@@ -592,7 +411,9 @@ fn graceful(play: &mut Play<'_, '_>, a: &Side<'_>, b: &Side<'_>) -> Result<Done>
             event == Event::Disconnected(own.ep),
             "side {side}: got {event:?}"
         );
-        let more = play.pair.wait(side, own.conn, Duration::from_millis(50));
+        let more = play
+            .ground
+            .first(&[(side, own.conn)], Duration::from_millis(50))?;
         ensure!(
             more.is_none(),
             "side {side}: a second event {more:?} after the last one"

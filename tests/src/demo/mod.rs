@@ -5,11 +5,17 @@
 //! should be ends the demo with an error.
 
 mod acts;
+mod ground;
 mod options;
+mod play;
 mod report;
 mod stage;
+pub(crate) mod table;
 
+pub use acts::all;
+pub use ground::{Ground, Tally};
 pub use options::Options;
+pub use play::{Play, depth};
 pub use report::{Report, Row};
 
 use anyhow::Result;
@@ -19,5 +25,5 @@ use anyhow::Result;
 /// # Errors
 /// The first thing that was not as it should be.
 pub fn run(options: &Options) -> Result<Report> {
-    stage::play(options, acts::all)
+    stage::play(options)
 }

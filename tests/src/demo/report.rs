@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::ground::Tally;
+
 /// One act.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
@@ -30,6 +32,14 @@ pub struct Row {
 }
 
 impl Row {
+    pub(super) fn charge(&mut self, tally: &Tally) {
+        self.model_ms = tally.time as f64 / 1e6;
+        self.mmio_stores = tally.mmio_stores;
+        self.dma_reads = tally.dma_reads;
+        self.dma_writes = tally.dma_writes;
+        self.commands = tally.commands;
+    }
+
     fn per(&self, what: u64) -> f64 {
         what as f64 / self.operations.max(1) as f64
     }

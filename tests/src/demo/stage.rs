@@ -1,24 +1,24 @@
-//! Bringing the stage up, and the books of each act.
+//! The stage in process: two models, two adapters, one thread and no real time.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as Wall};
 
 use anyhow::{Context, Result, anyhow};
+use dat_core::{Evd, Event, Ia, Instant};
 use hca_mlx5::cmd::dump::{Dump, Observer};
-use mlx5_model::Stats;
 use mlx5_model::wire::Wire;
 use mlx5_model::wire::impair::Rates;
 use mlx5_model::wire::pcap::Tap;
 
-use super::{Options, Report, Row};
-use crate::host::inproc::{Memory, lock};
-use crate::pair::{Pair, Room, Stage};
-
-/// Everything takes less model time than this, or it has failed.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
+use super::ground::{Ground, Tally};
+use super::play::{Play, depth};
+use super::{Options, Report, Row, acts};
+use crate::host::inproc::{Memory, Slot, lock};
+use crate::pair::{Driver, Pair, Room, Stage};
 
 /// Writes each command's dump to a file.
 struct Trace {
@@ -51,24 +51,8 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::with_capacity(1 << 20, file))
 }
 
-/// The stage of one demo.
-pub(super) struct Play<'s, 'o> {
-    pub(super) pair: Pair<'s>,
-    pub(super) options: &'o Options,
-    pub(super) report: Report,
-    pub(super) depth: usize,
-}
-
-/// Transfers in flight in the bulk part.
-fn depth(size: usize) -> usize {
-    ((4 << 20) / size).clamp(1, 16)
-}
-
 /// Brings both sides up, plays, and takes everything down.
-pub(super) fn play(
-    options: &Options,
-    acts: impl FnOnce(&mut Play<'_, '_>) -> Result<()>,
-) -> Result<Report> {
+pub(super) fn play(options: &Options) -> Result<Report> {
     let depth = depth(options.size);
     let arena = (options.size * depth * 2).div_ceil(4096) + 2048;
     let stage = Stage {
@@ -128,11 +112,14 @@ pub(super) fn play(
         act: "bring-up of two HCAs".into(),
         operations: 2,
         seconds: start.elapsed().as_secs_f64(),
-        model_ms: (world.now() - from) as f64 / 1e6,
         ..Row::default()
     };
-    let stats = slots.each_ref().map(|slot| slot.hca().stats().clone());
-    charge(&mut row, &stats, &[Stats::default(), Stats::default()]);
+    let tally = tally(&slots.each_ref())
+        - Tally {
+            time: from,
+            ..Tally::default()
+        };
+    row.charge(&tally);
     row.result = format!(
         "{} commands and {held} firmware pages ({} MiB) each",
         row.commands / 2,
@@ -147,12 +134,12 @@ pub(super) fn play(
         stage,
     };
     let mut play = Play {
-        pair,
+        ground: pair,
         options,
         report,
         depth,
     };
-    acts(&mut play)?;
+    acts::all(&mut play)?;
     let mut report = play.finish()?;
 
     let (mut sent, mut got) = (0, 0);
@@ -190,70 +177,51 @@ pub(super) fn play(
     Ok(report)
 }
 
-fn charge(row: &mut Row, now: &[Stats; 2], before: &[Stats; 2]) {
-    for (now, before) in now.iter().zip(before) {
-        row.mmio_stores += now.mmio_stores - before.mmio_stores;
-        row.dma_reads += now.dma_reads - before.dma_reads;
-        row.dma_writes += now.dma_writes - before.dma_writes;
-        row.commands += now.commands.values().sum::<u64>() - before.commands.values().sum::<u64>();
+/// What the models did.
+fn tally(slots: &[&Slot; 2]) -> Tally {
+    let mut sum = Tally {
+        time: slots[0].world().now(),
+        ..Tally::default()
+    };
+    for slot in slots {
+        let hca = slot.hca();
+        let stats = hca.stats();
+        sum.mmio_stores += stats.mmio_stores;
+        sum.dma_reads += stats.dma_reads;
+        sum.dma_writes += stats.dma_writes;
+        sum.commands += stats.commands.values().sum::<u64>();
     }
+    sum
 }
 
-/// What an act did.
-pub(super) struct Done {
-    pub(super) operations: u64,
-    pub(super) size: u64,
-    pub(super) result: String,
-}
+impl<'s> Ground<'s> for Pair<'s> {
+    type Platform = Slot;
+    type Driver = Driver<'s>;
 
-impl Done {
-    pub(super) fn new(operations: u64, size: u64, result: impl Into<String>) -> Self {
-        Self {
-            operations,
-            size,
-            result: result.into(),
-        }
-    }
-}
-
-impl Play<'_, '_> {
-    fn stats(&self) -> [Stats; 2] {
-        self.pair.slots.map(|slot| slot.hca().stats().clone())
+    fn ia(&mut self, side: usize) -> &mut Ia<'s, Driver<'s>> {
+        &mut self.ias[side]
     }
 
-    /// Plays one act and keeps its books.
-    pub(super) fn act(
-        &mut self,
-        name: &str,
-        play: impl FnOnce(&mut Self) -> Result<Done>,
-    ) -> Result<()> {
-        let (before, from, start) = (self.stats(), self.pair.world.now(), Wall::now());
-        let done = play(self).with_context(|| format!("act \"{name}\""))?;
-        let mut row = Row {
-            act: name.into(),
-            operations: done.operations,
-            size: done.size,
-            seconds: start.elapsed().as_secs_f64(),
-            model_ms: (self.pair.world.now() - from) as f64 / 1e6,
-            result: done.result,
-            ..Row::default()
-        };
-        charge(&mut row, &self.stats(), &before);
-        self.report.rows.push(row);
-        Ok(())
+    fn platform(&self, side: usize) -> &'s Slot {
+        self.slots[side]
     }
 
-    /// Closes both adapters, which must have nothing left.
-    fn finish(mut self) -> Result<Report> {
-        self.act("close of both adapters", |play| {
-            for side in 0..2 {
-                let now = play.pair.now();
-                play.pair.ias[side]
-                    .close(now, dat_core::CloseFlag::Graceful)
-                    .map_err(|e| anyhow!("closing side {side}: {e}"))?;
-            }
-            Ok(Done::new(2, 0, "all objects, pages and memory given back"))
-        })?;
-        Ok(self.report)
+    fn address(&self, side: usize) -> IpAddr {
+        self.stage.address(side)
+    }
+
+    fn now(&self) -> Instant {
+        self.now()
+    }
+
+    fn first(&mut self, of: &[(usize, Evd)], limit: Duration) -> Result<Option<(usize, Event)>> {
+        Ok(self.until(limit, |pair| {
+            of.iter()
+                .find_map(|&(side, evd)| Some((side, pair.ias[side].evd_dequeue(evd).ok()?)))
+        }))
+    }
+
+    fn tally(&self) -> Tally {
+        tally(&self.slots)
     }
 }

@@ -18,12 +18,13 @@ use dat_core::{
     CloseFlag, CompletionFlags, Ep, Error, EvdFlags, Event, Ia, Instant, LmrTriplet, MemPriv,
     PspFlag, Qos, RmrTriplet, Storage,
 };
-use hca_mlx5::dma::{Buffer, RawArena, RawEntries};
-use hca_mlx5::mmio::{self, MappedBar, MappedRegister};
-use hca_mlx5::platform::{Platform, Span};
+use hca_mlx5::dma::{Buffer, RawArena};
+use hca_mlx5::mmio::MappedBar;
+use hca_mlx5::platform::Platform;
 use hca_mlx5::{Config, Mlx5};
 
 core::arch::global_asm!(include_str!("start.s"), options(att_syntax));
+core::arch::global_asm!(include_str!("mem.s"), options(att_syntax));
 
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
@@ -61,72 +62,13 @@ struct Machine {
 impl Platform for Machine {
     const WRITE_COMBINING: bool = false;
 
-    fn bar_len(&self) -> usize {
-        self.bar.len()
-    }
-    fn read32(&self, offset: usize) -> u32 {
-        self.bar.read32(offset)
-    }
-    fn write32(&self, offset: usize, value: u32) {
-        self.bar.write32(offset, value);
-    }
-    fn write64(&self, offset: usize, value: u64) {
-        self.bar.write64(offset, value);
-    }
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        self.bar.write_block(offset, block);
-    }
-    type Register<'p> = MappedRegister<'p>;
-    fn register(&self, offset: usize, half: usize) -> Option<MappedRegister<'_>> {
-        self.bar.doorbell(offset, half)
-    }
-    fn arena_len(&self) -> usize {
-        self.arena.len()
-    }
-    fn arena_addr(&self) -> u64 {
-        self.arena.addr()
-    }
-    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
-        self.arena.alloc(len, align)
-    }
-    fn free(&self, span: Span) {
-        self.arena.free(span);
-    }
+    hca_mlx5::forward_bar!(bar);
+    hca_mlx5::forward_arena!(arena);
+    hca_mlx5::forward_order!();
+
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        let left = self
-            .arena
-            .len()
-            .checked_sub(offset)
-            .filter(|left| *left > 0)?;
-        Some((self.arena.addr().checked_add(offset as u64)?, left))
+        self.arena.iova(self.arena.addr(), offset)
     }
-    fn load32(&self, offset: usize) -> u32 {
-        self.arena.load32(offset)
-    }
-    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-        self.arena.load_words(offset)
-    }
-    fn store32(&self, offset: usize, value: u32) {
-        self.arena.store32(offset, value);
-    }
-    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
-        self.arena.store_words(offset, words);
-    }
-    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-        self.arena.read_bytes(offset, to);
-    }
-    fn write_bytes(&self, offset: usize, from: &[u8]) {
-        self.arena.write_bytes(offset, from);
-    }
-    type Entries<'p, const LEN: usize>
-        = RawEntries<'p, LEN>
-    where
-        Self: 'p;
-
-    fn entries<const LEN: usize>(&self, span: Span) -> Option<RawEntries<'_, LEN>> {
-        self.arena.entries(span)
-    }
-
     fn pages_take(&self, to: &mut [u64]) -> usize {
         let first = RESERVE.0.get() as usize;
         let mut done = 0;
@@ -143,15 +85,6 @@ impl Platform for Machine {
     fn pages_return(&self, pages: &[u64]) -> usize {
         // The reserve is given out once: this machine opens one device, once.
         pages.len()
-    }
-    fn before_doorbell(&self) {
-        mmio::before_doorbell(Self::WRITE_COMBINING);
-    }
-    fn after_ownership(&self) {
-        mmio::after_ownership();
-    }
-    fn after_mmio(&self) {
-        mmio::after_mmio(Self::WRITE_COMBINING);
     }
     fn now(&self) -> u64 {
         // SAFETY: reading the time stamp counter changes nothing.

@@ -1,0 +1,136 @@
+//! The program that guests run: a consumer on a real host, of the driver's two adapters side by side.
+//!
+//! What it does is chosen by a subcommand. Lines that begin with `@@` are for the host that watches the guest's console;
+//! the exit code says whether all was as it should be. Everything here is generic over [`vfio_host::Host`], so the same
+//! runs on `vfio-user:PATH` without a guest.
+#![expect(
+    clippy::print_stdout,
+    reason = "a program whose lines are what it is for"
+)]
+
+mod ground;
+mod hold;
+mod hosts;
+mod idle;
+mod parts;
+mod reopen;
+mod reset;
+mod trouble;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use vfio_host::Address;
+
+use crate::demo::Options;
+
+/// The driver on devices bound to vfio-pci, or behind vfio-user sockets.
+#[derive(Parser, Debug)]
+#[command(name = "guest")]
+struct Cli {
+    #[command(subcommand)]
+    part: Part,
+}
+
+/// What is played.
+#[derive(Subcommand, Debug)]
+enum Part {
+    /// The acts of the demo between two devices
+    Demo {
+        /// Two devices
+        #[arg(num_args = 2)]
+        devices: Vec<Address>,
+        /// Bytes of one bulk transfer
+        #[arg(long, default_value_t = 64 << 10)]
+        size: usize,
+        /// Bulk transfers
+        #[arg(long, default_value_t = 64)]
+        count: u32,
+    },
+    /// A wait for what does not come costs no CPU time, and what comes raises an interrupt
+    Idle {
+        /// Two devices
+        #[arg(num_args = 2)]
+        devices: Vec<Address>,
+    },
+    /// A reset of a function in the midst of traffic, and recovery
+    Flr {
+        /// Two devices
+        #[arg(num_args = 2)]
+        devices: Vec<Address>,
+    },
+    /// Opens and closes a device again and again, and looks for what leaks
+    Reopen {
+        /// The device
+        device: Address,
+        /// How often
+        #[arg(long, default_value_t = 100)]
+        times: u32,
+    },
+    /// Holds a device with registered memory, tells its maps and does what it is told on standard input
+    Hold {
+        /// The device
+        device: Address,
+    },
+    /// Opens a device and says how that went
+    Open {
+        /// The device
+        device: Address,
+    },
+    /// Runs a program as another user
+    As {
+        /// The user's number
+        user: u32,
+        /// The program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// Moves data between two devices until something goes wrong, and says what
+    Trouble {
+        /// Two devices
+        #[arg(num_args = 2)]
+        devices: Vec<Address>,
+    },
+}
+
+/// The program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match play(cli.part) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn play(part: Part) -> Result<()> {
+    let usual = vfio_host::Options::default();
+    match part {
+        Part::Demo {
+            devices,
+            size,
+            count,
+        } => {
+            let (size, count) = (size.to_string(), count.to_string());
+            let options =
+                Options::try_parse_from(["demo", "--json", "--size", &size, "--count", &count])?;
+            hosts::with(&devices, &usual, &parts::Demo { options })
+        }
+        Part::Idle { devices } => hosts::with(&devices, &usual, &idle::Idle),
+        Part::Flr { devices } => hosts::with(&devices, &usual, &reset::Flr),
+        Part::Reopen { device, times } => reopen::play(&device, times),
+        Part::Hold { device } => hosts::with(&[device], &usual, &hold::Hold),
+        Part::As { user, command } => {
+            let (program, args) = command.split_first().context("no program")?;
+            let mut command = Command::new(program);
+            Err(command.args(args).uid(user).gid(user).exec().into())
+        }
+        Part::Open { device } => hosts::with(&[device], &usual, &parts::Open),
+        Part::Trouble { devices } => hosts::with(&devices, &usual, &trouble::Trouble),
+    }
+}

@@ -1,0 +1,113 @@
+//! The machine as the driver's platform: registers and memory where they are, and nobody else who uses them.
+//!
+//! The arena and the pages for the firmware are statics; the device sees them at the addresses the CPU does, since no
+//! IOMMU is switched on. `tests/unikernel/examples/embedder.rs` says what each method is for.
+
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+
+use hca_mlx5::dma::RawArena;
+use hca_mlx5::mmio::MappedBar;
+use hca_mlx5::platform::Platform;
+
+use crate::clock::Clock;
+use crate::entropy::Entropy;
+use crate::interrupts::Interrupts;
+use crate::reserve::{PAGE, Reserve};
+
+/// Bytes of the arena: the greatest test that the `dat` command asks for, and the driver's queues.
+const ARENA: usize = 16 << 20;
+/// Pages for the firmware: 32 MiB. A ConnectX-4 asks for half of that.
+const FIRMWARE: usize = 8192;
+/// Longest sleep of a bounded wait: an interrupt ends it early, and cards are known to lose some.
+const NAP: u64 = 1_000_000;
+
+#[repr(C, align(4096))]
+struct Pages<const N: usize>(UnsafeCell<[u8; N]>);
+
+// SAFETY: only the arena and the device touch the bytes, through raw pointers.
+unsafe impl<const N: usize> Sync for Pages<N> {}
+
+#[cfg_attr(dat_image, unsafe(link_section = ".arena"))]
+static MEMORY: Pages<ARENA> = Pages(UnsafeCell::new([0; ARENA]));
+#[cfg_attr(dat_image, unsafe(link_section = ".arena"))]
+static RESERVE: Pages<{ FIRMWARE * PAGE }> = Pages(UnsafeCell::new([0; FIRMWARE * PAGE]));
+
+/// Everything the driver needs of its host.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    bar: MappedBar,
+    arena: RawArena,
+    reserve: Reserve<{ FIRMWARE / 64 }>,
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    /// None: the image polls.
+    pub(crate) interrupts: Option<Interrupts>,
+}
+
+impl Machine {
+    /// The machine, with BAR 0 of the HCA mapped. Made once: there is one arena.
+    pub(crate) fn new(
+        bar: MappedBar,
+        clock: Clock,
+        entropy: Entropy,
+        interrupts: Option<Interrupts>,
+    ) -> Option<Self> {
+        let memory = NonNull::new(MEMORY.0.get())?;
+        Some(Self {
+            bar,
+            // SAFETY: the static lives for ever and is touched by nobody else.
+            arena: unsafe { RawArena::new(memory.cast(), ARENA) },
+            reserve: Reserve::new(RESERVE.0.get().expose_provenance() as u64),
+            clock,
+            entropy,
+            interrupts,
+        })
+    }
+
+    /// Lets time pass: until an interrupt, for so long at most; polling, for a moment.
+    pub(crate) fn rest(&self, nanos: u64) {
+        match &self.interrupts {
+            Some(interrupts) => interrupts.sleep(nanos),
+            None => core::hint::spin_loop(),
+        }
+    }
+
+    /// Pages of the reserve that the firmware holds.
+    pub(crate) fn held(&self) -> u32 {
+        self.reserve.held()
+    }
+
+    /// Bytes of the arena that are taken.
+    pub(crate) fn used(&self) -> usize {
+        ARENA - self.arena.available()
+    }
+}
+
+impl Platform for Machine {
+    const WRITE_COMBINING: bool = false;
+
+    hca_mlx5::forward_bar!(bar);
+    hca_mlx5::forward_arena!(arena);
+    hca_mlx5::forward_order!();
+
+    fn iova(&self, offset: usize) -> Option<(u64, usize)> {
+        self.arena.iova(self.arena.addr(), offset)
+    }
+    fn pages_take(&self, to: &mut [u64]) -> usize {
+        self.reserve.take(to)
+    }
+    fn pages_return(&self, pages: &[u64]) -> usize {
+        self.reserve.give(pages)
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.now()
+    }
+    fn relax(&self) {
+        self.rest(NAP);
+    }
+    fn entropy(&self) -> u64 {
+        self.entropy.next()
+    }
+}

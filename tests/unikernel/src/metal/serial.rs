@@ -1,0 +1,56 @@
+//! The first serial port of a PC: what the image says, line by line.
+//!
+//! A 16550 at 0x3f8, 115,200 baud, eight bits, polled. Where no such port answers, the words are lost and nothing waits.
+
+use core::fmt;
+
+use crate::ports;
+
+const PORT: u16 = 0x3f8;
+/// Looks at the line status before a byte is given up.
+const PATIENCE: u32 = 100_000;
+
+/// The port, as something that can be written to.
+#[derive(Debug)]
+pub(crate) struct Serial;
+
+impl Serial {
+    /// Sets speed and format.
+    pub(crate) fn start() {
+        // No interrupts; divisor 1 while the latch is open; eight bits, no parity; FIFO on and clear; DTR, RTS.
+        for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 7), (4, 3)] {
+            ports::write8(PORT + register, value);
+        }
+    }
+}
+
+impl fmt::Write for Serial {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if byte == b'\n' {
+                send(b'\r');
+            }
+            send(byte);
+        }
+        Ok(())
+    }
+}
+
+fn send(byte: u8) {
+    for _ in 0..PATIENCE {
+        if ports::read8(PORT + 5) & 0x20 != 0 {
+            break;
+        }
+    }
+    ports::write8(PORT, byte);
+}
+
+/// Prints a line.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use core::fmt::Write as _;
+        // The port takes everything: there is nobody to tell that it does not.
+        let _ = writeln!($crate::serial::Serial, $($words)*);
+    }};
+}
+pub(crate) use say;

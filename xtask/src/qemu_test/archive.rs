@@ -1,0 +1,109 @@
+//! The guest's first file system: a `newc` cpio archive, as the kernel takes it (initramfs buffer format).
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+
+/// Modes of what is put in.
+const DIRECTORY: u32 = 0o040_755;
+const EXECUTABLE: u32 = 0o100_755;
+const LINK: u32 = 0o120_777;
+const CHARACTER_DEVICE: u32 = 0o020_600;
+
+/// An archive in the making.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Archive {
+    bytes: Vec<u8>,
+    entries: u32,
+}
+
+impl Archive {
+    /// A folder. Its parents must have been put in before.
+    pub(crate) fn folder(&mut self, name: &str) -> Result<()> {
+        self.entry(name, DIRECTORY, (0, 0), &[])
+    }
+
+    /// A file that anybody may run.
+    pub(crate) fn file(&mut self, name: &str, content: &[u8]) -> Result<()> {
+        self.entry(name, EXECUTABLE, (0, 0), content)
+    }
+
+    /// A symbolic link.
+    pub(crate) fn link(&mut self, name: &str, to: &str) -> Result<()> {
+        self.entry(name, LINK, (0, 0), to.as_bytes())
+    }
+
+    /// A character device.
+    pub(crate) fn device(&mut self, name: &str, major: u32, minor: u32) -> Result<()> {
+        self.entry(name, CHARACTER_DEVICE, (major, minor), &[])
+    }
+
+    /// The whole archive.
+    pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
+        self.entry("TRAILER!!!", 0, (0, 0), &[])?;
+        Ok(self.bytes)
+    }
+
+    fn entry(
+        &mut self,
+        name: &str,
+        mode: u32,
+        (major, minor): (u32, u32),
+        content: &[u8],
+    ) -> Result<()> {
+        self.entries += 1;
+        let size = u32::try_from(content.len()).context("a file of 4 GiB")?;
+        let name_size = u32::try_from(name.len() + 1)?;
+        let time = 0;
+        let fields = [
+            self.entries, // inode
+            mode,
+            0, // user
+            0, // group
+            1, // links
+            time,
+            size,
+            0, // the disk that it is on
+            0,
+            major,
+            minor,
+            name_size,
+            0, // checksum, of another variant
+        ];
+        self.bytes.write_all(b"070701")?;
+        for field in fields {
+            write!(self.bytes, "{field:08x}")?;
+        }
+        self.bytes.write_all(name.as_bytes())?;
+        self.bytes.push(0);
+        self.align();
+        self.bytes.write_all(content)?;
+        self.align();
+        Ok(())
+    }
+
+    fn align(&mut self) {
+        let len = self.bytes.len().next_multiple_of(4);
+        self.bytes.resize(len, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Archive;
+
+    #[test]
+    fn entries_are_laid_out_as_the_kernel_reads_them() {
+        let mut archive = Archive::default();
+        archive.file("init", b"hello").unwrap();
+        let bytes = archive.finish().unwrap();
+        assert_eq!(&bytes[..6], b"070701");
+        assert_eq!(&bytes[14..22], b"000081ed", "mode");
+        assert_eq!(&bytes[54..62], b"00000005", "size");
+        assert_eq!(&bytes[94..102], b"00000005", "length of the name");
+        assert_eq!(&bytes[110..115], b"init\0");
+        assert_eq!(&bytes[116..121], b"hello");
+        assert_eq!(&bytes[124..130], b"070701", "the trailer is aligned");
+        assert_eq!(bytes.len() % 4, 0);
+    }
+}

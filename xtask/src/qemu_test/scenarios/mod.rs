@@ -1,0 +1,59 @@
+//! The scenarios, in the order they begin: the longest one early.
+
+mod bare_metal;
+mod boot;
+mod isolation;
+mod rude;
+mod two_guests;
+mod vf;
+mod vfio;
+
+use anyhow::Result;
+
+use super::stage::Stage;
+
+/// A scenario: what it shows, and its play, which gives a line for the table.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) play: fn(&mut Stage<'_>) -> Result<String>,
+}
+
+/// All of them.
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "boot",
+        about: "a guest boots with an IOMMU, gives two HCAs to VFIO and powers off by itself",
+        play: boot::play,
+    },
+    Scenario {
+        name: "vfio",
+        about: "all the demo does, through /dev/vfio; interrupts, a reset in mid-traffic, a hundred lives",
+        play: vfio::play,
+    },
+    Scenario {
+        name: "two-guests",
+        about: "dat listen in one guest, dat ping and dat perf in another",
+        play: two_guests::play,
+    },
+    Scenario {
+        name: "isolation",
+        about: "the device reaches what the driver has mapped for it, and nothing else",
+        play: isolation::play,
+    },
+    Scenario {
+        name: "vf",
+        about: "the same on virtual functions",
+        play: vf::play,
+    },
+    Scenario {
+        name: "bare-metal",
+        about: "the image without an operating system serves a Linux guest",
+        play: bare_metal::play,
+    },
+    Scenario {
+        name: "rude",
+        about: "limits, shared groups, lost devices and dead servers end soon, with the message that helps",
+        play: rude::play,
+    },
+];
