@@ -143,7 +143,7 @@ impl<P: Provider> Poster<P> {
         }
         self.credit(ep)?;
         let sequence = ep.poster.requests.load(Ordering::Relaxed);
-        let quiet = flags.contains(CompletionFlags::SUPPRESS) && self.is_quiet(sequence, op);
+        let quiet = flags.contains(CompletionFlags::SUPPRESS) && self.is_quiet(sequence);
         let (info, post_flags) = self.how(op, len, flags, quiet);
         if !self.publish(near.ep, near.requests, sequence, cookie, info) {
             return Err(FULL);

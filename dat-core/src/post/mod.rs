@@ -134,7 +134,7 @@ impl<P: Provider> Poster<P> {
             && let Some(segment) = self.segment(near, triplet, op, need)
             && work.fits(segment.len)
             && let quiet = flags.contains(CompletionFlags::SUPPRESS)
-            && (!quiet || self.is_quiet(sequence, op))
+            && (!quiet || self.is_quiet(sequence))
         {
             let (info, post_flags) = self.how(op, segment.len, flags, quiet);
             if self.publish(ep, near.requests, sequence, cookie, info) {
@@ -228,13 +228,11 @@ impl<P: Provider> Poster<P> {
     }
 
     /// Whether a suppressed request may go without a completion: not when it takes the last slot or ends a long row of
-    /// suppressed ones, as their slots come back only with a completion. Neither may a bind: what becomes of its RMR is learnt
-    /// from its completion.
+    /// suppressed ones, as their slots come back only with a completion. (A bind never asks: what becomes of its RMR is learnt
+    /// from its completion.)
     #[inline(always)]
-    fn is_quiet(&self, sequence: u32, op: Op) -> bool {
-        !matches!(op, Op::Bind)
-            && self.quiet != self.limits.quiet
-            && sequence.wrapping_add(1) != self.request_limit
+    fn is_quiet(&self, sequence: u32) -> bool {
+        self.quiet != self.limits.quiet && sequence.wrapping_add(1) != self.request_limit
     }
 
     /// What the slot of a request says, and the provider's flags.
