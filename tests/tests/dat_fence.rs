@@ -10,144 +10,20 @@
     reason = "test code: a panic here is a failed test with a line number"
 )]
 
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use dat_core::{
     CloseFlag, CompletionFlags, DtoStatus, EvdFlags, Event, Ia, Instant, LmrParam, LmrTriplet,
     MemPriv, PspFlag, Qos, RmrTriplet, Storage,
 };
-use dat_tests::host::inproc::Slot;
+use dat_tests::host::watched::{Fence, Watched};
 use dat_tests::pair::Stage;
 use dat_tests::play::contents;
 use hca_mlx5::Mlx5;
 use hca_mlx5::dma::Buffer;
-use hca_mlx5::entries::{ByOffset, RegisterByOffset};
-use hca_mlx5::platform::{Platform, Span};
 
-/// Which fence does nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Without {
-    Nothing = 0,
-    BeforeDoorbell = 1,
-    AfterOwnership = 2,
-}
-
-/// A slot whose machine ignores a fence.
-#[derive(Debug)]
-struct Unfenced<'a> {
-    slot: &'a Slot,
-    without: AtomicU8,
-}
-
-impl Unfenced<'_> {
-    fn lacks(&self, fence: Without) -> bool {
-        self.without.load(Ordering::Relaxed) == fence as u8
-    }
-}
-
-impl Platform for Unfenced<'_> {
-    const WRITE_COMBINING: bool = Slot::WRITE_COMBINING;
-
-    fn bar_len(&self) -> usize {
-        self.slot.bar_len()
-    }
-    fn read32(&self, offset: usize) -> u32 {
-        self.slot.read32(offset)
-    }
-    fn write32(&self, offset: usize, value: u32) {
-        self.slot.write32(offset, value);
-    }
-    fn write64(&self, offset: usize, value: u64) {
-        self.slot.write64(offset, value);
-    }
-    fn write_block(&self, offset: usize, block: &[u64; 8]) {
-        self.slot.write_block(offset, block);
-    }
-    type Register<'p>
-        = RegisterByOffset<'p, Self>
-    where
-        Self: 'p;
-
-    fn register(&self, offset: usize, half: usize) -> Option<RegisterByOffset<'_, Self>> {
-        RegisterByOffset::new(self, offset, half)
-    }
-
-    fn arena_len(&self) -> usize {
-        self.slot.arena_len()
-    }
-    fn arena_addr(&self) -> u64 {
-        self.slot.arena_addr()
-    }
-    fn alloc(&self, len: usize, align: usize) -> Option<Span> {
-        self.slot.alloc(len, align)
-    }
-    fn free(&self, span: Span) {
-        self.slot.free(span);
-    }
-    fn iova(&self, offset: usize) -> Option<(u64, usize)> {
-        self.slot.iova(offset)
-    }
-    fn load32(&self, offset: usize) -> u32 {
-        self.slot.load32(offset)
-    }
-    fn load_words<const N: usize>(&self, offset: usize) -> [u64; N] {
-        self.slot.load_words(offset)
-    }
-    fn store32(&self, offset: usize, value: u32) {
-        self.slot.store32(offset, value);
-    }
-    fn store_words<const N: usize>(&self, offset: usize, words: &[u64; N]) {
-        self.slot.store_words(offset, words);
-    }
-    fn read_bytes(&self, offset: usize, to: &mut [u8]) {
-        self.slot.read_bytes(offset, to);
-    }
-    fn write_bytes(&self, offset: usize, from: &[u8]) {
-        self.slot.write_bytes(offset, from);
-    }
-    type Entries<'p, const LEN: usize>
-        = ByOffset<'p, Self, LEN>
-    where
-        Self: 'p;
-
-    fn entries<const LEN: usize>(&self, span: Span) -> Option<ByOffset<'_, Self, LEN>> {
-        ByOffset::new(self, span)
-    }
-
-    fn pages_take(&self, to: &mut [u64]) -> usize {
-        self.slot.pages_take(to)
-    }
-    fn pages_return(&self, pages: &[u64]) -> usize {
-        self.slot.pages_return(pages)
-    }
-    fn before_doorbell(&self) {
-        if !self.lacks(Without::BeforeDoorbell) {
-            self.slot.before_doorbell();
-        }
-    }
-    fn after_ownership(&self) {
-        if !self.lacks(Without::AfterOwnership) {
-            self.slot.after_ownership();
-        }
-    }
-    fn after_mmio(&self) {
-        self.slot.after_mmio();
-    }
-    fn now(&self) -> u64 {
-        self.slot.now()
-    }
-    fn relax(&self) {
-        self.slot.relax();
-    }
-    fn entropy(&self) -> u64 {
-        self.slot.entropy()
-    }
-}
-
-type Driver<'s> = Mlx5<'s, Unfenced<'s>>;
-type Room<'s> = Storage<Driver<'s>, 2, 8, 4, 64>;
+type Driver<'p, 's> = Mlx5<'p, Watched<'s>>;
+type Room<'p, 's> = Storage<Driver<'p, 's>, 2, 8, 4, 64>;
 
 const LEN: usize = 1500;
 const ROUNDS: u64 = 8;
@@ -155,16 +31,13 @@ const NONE: CompletionFlags = CompletionFlags::empty();
 
 /// A few messages from one side to the other and back, over hosts that lack a fence once the connection is there. What
 /// went wrong, if anything did.
-fn transfer(seed: u64, without: Without) -> Result<(), String> {
+fn transfer(seed: u64, without: Option<Fence>) -> Result<(), String> {
     let stage = Stage {
         seed,
         ..Stage::default()
     };
     let (world, slots) = stage.plug(&mut |_, wire| wire);
-    let hosts = slots.each_ref().map(|slot| Unfenced {
-        slot,
-        without: AtomicU8::new(0),
-    });
+    let hosts = slots.each_ref().map(Watched::new);
     let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
     let now = || Instant::from_nanos(world.now());
     let [a, b] = &mut rooms;
@@ -173,7 +46,7 @@ fn transfer(seed: u64, without: Without) -> Result<(), String> {
         Ia::open(driver, room, stage.net(side), now(), seed).unwrap()
     };
     let mut ias = [open(0, a), open(1, b)];
-    let turn = |ias: &mut [Ia<'_, Driver<'_>>; 2]| {
+    let turn = |ias: &mut [Ia<'_, Driver<'_, '_>>; 2]| {
         let now = now();
         for ia in ias.iter_mut() {
             ia.advance(now);
@@ -234,9 +107,7 @@ fn transfer(seed: u64, without: Without) -> Result<(), String> {
         context: lmr.rmr_context,
     };
     let mut run = || {
-        hosts
-            .iter()
-            .for_each(|host| host.without.store(without as u8, Ordering::Relaxed));
+        hosts.iter().for_each(|host| host.take_away(without));
         for round in 0..ROUNDS {
             for side in 0..2 {
                 let peer = 1 - side;
@@ -293,9 +164,7 @@ fn transfer(seed: u64, without: Without) -> Result<(), String> {
         Ok(())
     };
     let result = run();
-    hosts
-        .iter()
-        .for_each(|host| host.without.store(0, Ordering::Relaxed));
+    hosts.iter().for_each(|host| host.take_away(None));
     for ia in &mut ias {
         let _ = ia.close(now(), CloseFlag::Abrupt);
     }
@@ -305,16 +174,16 @@ fn transfer(seed: u64, without: Without) -> Result<(), String> {
 #[test]
 fn with_every_fence_it_works() {
     for seed in 0..5 {
-        assert_eq!(transfer(seed, Without::Nothing), Ok(()));
+        assert_eq!(transfer(seed, None), Ok(()));
     }
 }
 
 #[test]
 fn without_the_fence_before_the_doorbell_it_never_does() {
     for seed in 0..5 {
-        let first = transfer(seed, Without::BeforeDoorbell).unwrap_err();
+        let first = transfer(seed, Some(Fence::BeforeDoorbell)).unwrap_err();
         assert_eq!(
-            transfer(seed, Without::BeforeDoorbell).unwrap_err(),
+            transfer(seed, Some(Fence::BeforeDoorbell)).unwrap_err(),
             first,
             "the same each time"
         );
@@ -324,9 +193,9 @@ fn without_the_fence_before_the_doorbell_it_never_does() {
 #[test]
 fn without_the_fence_after_ownership_it_never_does() {
     for seed in 0..5 {
-        let first = transfer(seed, Without::AfterOwnership).unwrap_err();
+        let first = transfer(seed, Some(Fence::AfterOwnership)).unwrap_err();
         assert_eq!(
-            transfer(seed, Without::AfterOwnership).unwrap_err(),
+            transfer(seed, Some(Fence::AfterOwnership)).unwrap_err(),
             first,
             "the same each time"
         );

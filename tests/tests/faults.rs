@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dat_core::provider::{Fault, FaultKind, Notice, Provider};
-use dat_tests::bringup::{Driver, Rig, Taken, Watched, journey, light, net, patience};
+use dat_tests::bringup::{Driver, Rig, Taken, journey, light, net, patience};
 use dat_tests::host::inproc::{Slot, enable};
+use dat_tests::host::watched::Watched;
 use hca_mlx5::eq::{Event as Told, QpEvent};
 use hca_mlx5::{Config, Device};
 use mlx5_model::faults::When;

@@ -12,7 +12,8 @@
 use std::time::Duration;
 
 use dat_core::provider::{Fault, FaultKind, Notice, Provider};
-use dat_tests::bringup::{Driver, Rig, Step, Taken, Watched, journey, net, patience};
+use dat_tests::bringup::{Driver, Rig, Step, Taken, journey, net, patience};
+use dat_tests::host::watched::Watched;
 use hca_mlx5::prm::cmd::Opcode;
 use hca_mlx5::{Config, Device};
 use mlx5_model::Verdict;

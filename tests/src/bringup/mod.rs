@@ -1,10 +1,9 @@
 //! One card in one slot, and the driver brought up on it alone: the rig of the bring-up, mute-device and fault tests.
 //!
-//! [`Rig`] is the slot; [`Watched`] stands between it and the driver, changes what registers read, and ends a test whose
+//! [`Rig`] is the slot; [`Watched`](crate::host::watched::Watched) stands between it and the driver, changes what registers read, and ends a test whose
 //! driver asks the same question for ever; [`journey()`] makes and destroys one of everything the provider has.
 
 mod journey;
-mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,6 @@ use mlx5_model::{CommandHook, Config as Card, Hca};
 use crate::host::inproc::{Memory, Slot, World};
 
 pub use journey::{Step, journey};
-pub use watched::Watched;
 
 /// The driver under test, with tables of a size that a test can fill.
 pub type Driver<'p, P> = Mlx5<'p, P, 16, 16, 32>;

@@ -2,3 +2,4 @@
 
 pub mod inproc;
 pub mod views;
+pub mod watched;

@@ -1,12 +1,12 @@
-//! A platform with a lens over its registers and a limit to patience.
+//! A platform with a lens over its registers, fences that can be taken away, and a limit to patience.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use hca_mlx5::entries::{ByOffset, RegisterByOffset};
 use hca_mlx5::platform::{Platform, Span};
 
-use crate::host::inproc::{Slot, lock};
+use super::inproc::{Slot, lock};
 
 /// What a register read gives: offset and the value as a number, in; the number to give, out.
 type Lens<'s> = Box<dyn FnMut(usize, u32) -> u32 + Send + 's>;
@@ -14,11 +14,23 @@ type Lens<'s> = Box<dyn FnMut(usize, u32) -> u32 + Send + 's>;
 /// More than this many waits in one test mean that the driver waits for ever.
 const PATIENCE: u64 = 20_000_000;
 
-/// The slot, with its registers seen through a lens.
+/// A fence that a machine may ignore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fence {
+    /// [`Platform::before_doorbell`], and with it [`Platform::before_record`].
+    BeforeDoorbell = 1,
+    /// [`Platform::after_ownership`].
+    AfterOwnership = 2,
+}
+
+/// The slot, with its registers seen through a lens, and all its fences but one that was taken away.
 pub struct Watched<'s> {
     /// What is watched.
     pub slot: &'s Slot,
     lens: Mutex<Option<Lens<'s>>>,
+    /// The [`Fence`] that does nothing; 0 is none.
+    without: AtomicU8,
     waits: AtomicU64,
     reads: AtomicU64,
 }
@@ -38,6 +50,7 @@ impl<'s> Watched<'s> {
         Self {
             slot,
             lens: Mutex::new(None),
+            without: AtomicU8::new(0),
             waits: AtomicU64::new(0),
             reads: AtomicU64::new(0),
         }
@@ -51,6 +64,16 @@ impl<'s> Watched<'s> {
     /// Registers read as they are again.
     pub fn clear(&self) {
         *lock(&self.lens) = None;
+    }
+
+    /// From now on this machine ignores this fence; None gives it all of them back.
+    pub fn take_away(&self, fence: Option<Fence>) {
+        self.without
+            .store(fence.map_or(0, |fence| fence as u8), Ordering::Relaxed);
+    }
+
+    fn has(&self, fence: Fence) -> bool {
+        self.without.load(Ordering::Relaxed) != fence as u8
     }
 
     /// Register reads so far.
@@ -160,11 +183,15 @@ impl Platform for Watched<'_> {
     }
 
     fn before_doorbell(&self) {
-        self.slot.before_doorbell();
+        if self.has(Fence::BeforeDoorbell) {
+            self.slot.before_doorbell();
+        }
     }
 
     fn after_ownership(&self) {
-        self.slot.after_ownership();
+        if self.has(Fence::AfterOwnership) {
+            self.slot.after_ownership();
+        }
     }
 
     fn after_mmio(&self) {
