@@ -6,6 +6,7 @@
 use crate::host::{DmaError, HostMemory, Nanos};
 use crate::regs::Msix;
 use crate::stats::Stats;
+use crate::watch::{Observer, Seen};
 use rand::rngs::SmallRng;
 use std::collections::BTreeSet;
 
@@ -44,6 +45,7 @@ pub(crate) struct Bus {
     pub(crate) msix: Msix,
     vectors: BTreeSet<u16>,
     mangle: Option<Mangle>,
+    observers: Vec<Box<dyn Observer>>,
 }
 
 impl core::fmt::Debug for Bus {
@@ -70,6 +72,7 @@ impl Bus {
             msix,
             vectors: BTreeSet::new(),
             mangle: None,
+            observers: Vec::new(),
         }
     }
 
@@ -90,6 +93,11 @@ impl Bus {
         }
         self.stats.dma_writes += 1;
         self.stats.dma_write_bytes += buf.len() as u64;
+        match kind {
+            Wrote::Cqe => self.show(&Seen::Completion { bytes: buf }),
+            Wrote::Eqe => self.show(&Seen::Event { bytes: buf }),
+            Wrote::CommandEntry | Wrote::Mailbox | Wrote::Payload | Wrote::Other => {}
+        }
         match &mut self.mangle {
             None => self.memory.write(iova, buf),
             Some(mangle) => {
@@ -166,6 +174,18 @@ impl Bus {
 
     pub(crate) fn take_interrupts(&mut self) -> Vec<u16> {
         core::mem::take(&mut self.vectors).into_iter().collect()
+    }
+
+    /// One who looks on, from now on.
+    pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observers.push(observer);
+    }
+
+    /// Shows something to all who look on.
+    pub(crate) fn show(&mut self, seen: &Seen<'_>) {
+        for observer in &mut self.observers {
+            observer.saw(seen);
+        }
     }
 
     pub(crate) fn set_mangle(&mut self, mangle: Option<Mangle>) {

@@ -69,7 +69,11 @@ const COMMON: Values = &[
     (g::cq_moderation, 1),
     (g::roce_rw_supported, 1),
     (g::device_frequency_mhz, 275),
+    (g::device_frequency_khz, 275_000),
     (g::gid_table_size, 4),
+    (g::vport_counters, 1),
+    (g::log_max_flow_counter_bulk, 4),
+    (g::max_flow_counter_15_0, 0xffff),
 ];
 
 const BIG: Values = &[
@@ -94,6 +98,13 @@ const BIG: Values = &[
     (g::log_max_transport_domain, 16),
     (g::max_wqe_sz_sq_dc, 256),
     (g::max_qp_cnt, 255),
+    (g::disable_local_lb_uc, 1),
+    (g::disable_local_lb_mc, 1),
+    (g::log_max_mcg, 21),
+    (g::max_qp_mcg, 48),
+    (g::out_of_seq_cnt, 1),
+    (g::retransmission_q_counters, 1),
+    (g::enhanced_error_q_counters, 1),
     (g::pkey_table_size, 5),
     (g::cmdif_checksum, 3),
     (g::cq_resize, 1),
@@ -148,6 +159,9 @@ const SMALL: Values = &[
     (g::umr_modify_entity_size_disabled, 1),
 ];
 
+/// Outer headers that a flow entry can match.
+const FIELDS: [u8; 4] = [0xff, 0x0f, 0xfe, 0x00];
+
 /// What SET_HCA_CAP may change in the general block.
 const SETTABLE: &[Field] = &[
     g::log_max_qp,
@@ -194,6 +208,7 @@ impl Caps {
                 (eth::csum_cap, 1),
                 (eth::vlan_cap, 1),
                 (eth::max_lso_cap, 18),
+                (eth::self_lb_en_modifiable, 1),
                 (eth::wqe_inline_mode, 1),
                 (eth::rss_ind_tbl_cap, 7),
             ],
@@ -203,6 +218,8 @@ impl Caps {
         at::atomic_size_qp.set(&mut atomic, if big { 0x3c } else { 8 });
         at::atomic_size_dc.set(&mut atomic, if big { 0x3c } else { 0 });
         at::supported_atomic_req_8B_endianness_mode_1.set(&mut atomic, 1);
+        // What mode may be set; the power-on mode is 0, below.
+        at::atomic_req_8B_endianness_mode.set(&mut atomic, 1);
         let mut roce = vec![0; BLOCK];
         ro::l3_type.set(&mut roce, 7);
         ro::roce_version.set(&mut roce, if big { 7 } else { 5 });
@@ -212,17 +229,24 @@ impl Caps {
         ro::roce_address_table_size.set(&mut roce, if big { 256 } else { 32 });
         ro::fl_rc_qp_when_roce_enabled.set(&mut roce, 1);
         let mut flow = vec![0; BLOCK];
-        let rx = ft::nic_receive.bytes_mut(&mut flow);
-        ftp::ft_support.set(rx, 1);
-        ftp::flow_modify_en.set(rx, 1);
-        ftp::modify_root.set(rx, 1);
-        ftp::identified_miss_table_mode.set(rx, 1);
-        ftp::flow_table_modify.set(rx, 1);
-        ftp::log_max_ft_size.set(rx, 16);
-        ftp::max_ft_level.set(rx, if big { 255 } else { 64 });
-        ftp::log_max_ft_num.set(rx, 9);
-        ftp::log_max_destination.set(rx, 4);
-        ftp::log_max_flow.set(rx, if big { 25 } else { 16 });
+        for kind in [ft::nic_receive, ft::nic_transmit] {
+            let to = kind.bytes_mut(&mut flow);
+            ftp::ft_support.set(to, 1);
+            ftp::flow_counter.set(to, 1);
+            // MACs, Ethertype, IP version, priority, CFI and VLAN, TTL; addresses, fragment, protocol, ECN,
+            // DSCP, ports, TCP flags.
+            ftp::ft_field_support.bytes_mut(to)[..4].copy_from_slice(&FIELDS);
+            ftp::ft_field_bitmask_support.bytes_mut(to)[..4].copy_from_slice(&FIELDS);
+            ftp::flow_modify_en.set(to, 1);
+            ftp::modify_root.set(to, 1);
+            ftp::identified_miss_table_mode.set(to, 1);
+            ftp::flow_table_modify.set(to, 1);
+            ftp::log_max_ft_size.set(to, 16);
+            ftp::max_ft_level.set(to, if big { 255 } else { 64 });
+            ftp::log_max_ft_num.set(to, 9);
+            ftp::log_max_destination.set(to, 4);
+            ftp::log_max_flow.set(to, if big { 25 } else { 16 });
+        }
         let max = BTreeMap::from([
             (kind::GENERAL, general),
             (kind::ETHERNET, ethernet),
@@ -231,6 +255,9 @@ impl Caps {
             (kind::FLOW_TABLE, flow),
         ]);
         let mut current = max.clone();
+        if let Some(atomic) = current.get_mut(&kind::ATOMIC) {
+            at::atomic_req_8B_endianness_mode.set(atomic, 0);
+        }
         if let Some(general) = current.get_mut(&kind::GENERAL) {
             let log_max_qp = g::log_max_qp.get(general).min(14);
             g::log_max_qp.set(general, log_max_qp);
@@ -274,6 +301,15 @@ impl Caps {
     /// EQ numbers end here.
     pub(crate) fn eq_limit(&self) -> u32 {
         1 << self.general(g::log_max_eq).min(8)
+    }
+}
+
+/// Whether SET_HCA_CAP may change a field of a block; the others keep their value.
+fn settable(block: u16, field: Field) -> bool {
+    match block {
+        kind::GENERAL => SETTABLE.contains(&field),
+        kind::ATOMIC => field == at::atomic_req_8B_endianness_mode,
+        _ => true,
     }
 }
 
@@ -330,13 +366,17 @@ fn set(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
         if want == now {
             continue;
         }
+        if block == kind::ATOMIC && !settable(block, field) {
+            // Stock Linux sends this block empty but for the mode.
+            continue;
+        }
         if limit == 0 {
             return Err(Status::BadParam.because(0x53_7801));
         }
         if want > limit {
             return Err(Status::BadParam.because(0x10_9003));
         }
-        if block == kind::GENERAL && !SETTABLE.contains(&field) {
+        if !settable(block, field) {
             ignored.push(name);
             continue;
         }

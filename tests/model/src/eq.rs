@@ -160,6 +160,19 @@ impl EventQueues {
         }
     }
 
+    /// Where the next event will stand, counted as the consumer index is.
+    pub(crate) fn position(&self, eqn: u32) -> u32 {
+        self.live.get(&eqn).map_or(0, |eq| eq.producer)
+    }
+
+    /// Whether software has said that it read the event that stood at a position.
+    pub(crate) fn has_read(&self, eqn: u32, position: u32) -> bool {
+        self.live.get(&eqn).is_some_and(|eq| {
+            let beyond = eq.consumer.wrapping_sub(position) & 0xff_ffff;
+            beyond != 0 && beyond < 0x80_0000
+        })
+    }
+
     /// A store to the EQ doorbells of a UAR: number in the top byte, consumer index below.
     pub(crate) fn doorbell(&mut self, bus: &mut Bus, uar: u32, word: u32, arm: bool) {
         bus.stats.eq_doorbells += 1;

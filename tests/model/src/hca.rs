@@ -13,7 +13,9 @@ use crate::reg_access::PortRegisters;
 use crate::regs::{ConfigSpace, Msix, Registers, UarLatch};
 use crate::roce::RoceTable;
 use crate::stats::Stats;
+use crate::traffic_counters::TrafficCounters;
 use crate::vport::Vport;
+use crate::watch::Observer;
 use crate::wire::Wire;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -48,6 +50,8 @@ pub struct Hca {
     pub(crate) port: PortRegisters,
     /// RoCE address table.
     pub(crate) roce: RoceTable,
+    /// What passed port and vport.
+    pub(crate) traffic: TrafficCounters,
     /// Queues, keys, steering: everything with a number.
     pub(crate) objects: Objects,
 }
@@ -89,6 +93,7 @@ impl Hca {
             vport: Vport::new(&config),
             port: PortRegisters::new(&config),
             roce: RoceTable::default(),
+            traffic: TrafficCounters::default(),
             objects: Objects::default(),
             config,
         }
@@ -205,6 +210,11 @@ impl Hca {
     pub fn dma_write(&mut self, iova: u64, bytes: &[u8]) -> Result<(), DmaError> {
         let memory = self.bus.memory().ok_or(DmaError::BusMasterOff)?;
         memory.write(iova, bytes)
+    }
+
+    /// Lets `observer` see what passes between driver and device, from now on; any number may.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.bus.observe(observer);
     }
 
     /// Lets `mangle` see and change every DMA write by kind; `None` takes it away.

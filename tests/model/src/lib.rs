@@ -11,7 +11,8 @@
 //! outside those calls: no thread, no clock, no hidden state. With feature `vfio-user`, module
 //! `server` does all that for another process or a guest, in real time. The model never panics on anything
 //! a driver or a wire gives it; what silicon would let pass although it is wrong ends up in
-//! [`Hca::complaints`].
+//! [`Hca::complaints`], and what it refused, unknown commands and registers among it, in
+//! [`Stats::refused`].
 //!
 //! Not modelled: the embedded switch, SR-IOV management, ODP, TLS/IPsec/MACsec, DC transport,
 //! tag matching, sub-functions, software steering.
@@ -34,9 +35,11 @@ mod function;
 mod hca;
 pub mod host;
 pub mod ifc;
+mod module;
 mod numbers;
 mod objects;
 mod pages;
+mod ppcnt;
 mod queue_memory;
 mod reg_access;
 mod regs;
@@ -44,8 +47,10 @@ mod roce;
 #[cfg(feature = "vfio-user")]
 pub mod server;
 mod stats;
+mod traffic_counters;
 pub mod transport;
 mod vport;
+pub mod watch;
 pub mod wire;
 
 pub use bus::{Mangle, Wrote};
@@ -53,4 +58,4 @@ pub use cmd::{CommandHook, Status, Verdict};
 pub use config::{Config, Personality, Profile};
 pub use eq::{Event, kind as event};
 pub use hca::Hca;
-pub use stats::Stats;
+pub use stats::{Refused, Stats};

@@ -8,6 +8,7 @@ use crate::config::{Config, Personality};
 use crate::hca::Hca;
 use crate::ifc::regs::{access_register_in as access, paos_reg, pmlp_reg, pmtu_reg, ppcnt_reg};
 use crate::ifc::regs::{ptys_reg, pvlc_reg};
+use crate::{module, ppcnt};
 
 mod id {
     pub(super) const PMLP: u32 = 0x5002;
@@ -17,6 +18,7 @@ mod id {
     pub(super) const PFCC: u32 = 0x5007;
     pub(super) const PPCNT: u32 = 0x5008;
     pub(super) const PVLC: u32 = 0x500f;
+    pub(super) const MCIA: u32 = 0x9014;
     pub(super) const NODE_DESC: u32 = 0x6001;
     pub(super) const HOST_ENDIANNESS: u32 = 0x7004;
 }
@@ -31,6 +33,8 @@ const SPEEDS: u32 = 1 << 20 | 1 << 30 | 1 << 6 | 1 << 27 | 1 << 12;
 pub(crate) struct PortRegisters {
     admin: u32,
     speeds: u32,
+    /// Auto-negotiation is switched off.
+    forced: bool,
     /// Port MTU, headers and FCS included.
     pub(crate) mtu: u16,
     pause: [u8; 32],
@@ -38,13 +42,18 @@ pub(crate) struct PortRegisters {
 }
 
 impl PortRegisters {
-    pub(crate) fn new(_config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let mut node_description = [0; 64];
         node_description[..16].copy_from_slice(b"mlx5 device mode");
         Self {
             admin: 1,
             speeds: SPEEDS,
-            mtu: 1522,
+            forced: false,
+            // As at power-on; the owner of a virtual function's port has opened it wide.
+            mtu: match config.personality {
+                Personality::Pf => 1522,
+                Personality::Vf => MAX_MTU,
+            },
             pause: [0; 32],
             node_description,
         }
@@ -94,7 +103,12 @@ fn port(data: &[u8]) -> Result<(), Refusal> {
 fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
     let before = hca.link_up();
     if hca.config.personality == Personality::Vf {
-        return Err(Status::BadResource.because(0xb0_6e1f));
+        // The port is the physical function's. Stock Linux writes both of these as a virtual function
+        // too, and its log of real ones has no refusal: they are taken and left.
+        return match register {
+            id::PMTU | id::PAOS => port(data),
+            _ => Err(Status::BadResource.because(0xb0_6e1f)),
+        };
     }
     match register {
         id::PTYS => {
@@ -104,6 +118,7 @@ fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
                 return Err(Status::BadParam.because(0x80_5002));
             }
             hca.port.speeds = wanted;
+            hca.port.forced = ptys_reg::an_disable_admin.is_set(data);
         }
         id::PMTU => {
             port(data)?;
@@ -171,6 +186,15 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
                     .find(|b| hca.port.speeds >> b & 1 != 0);
                 let speed = fastest.filter(|_| up).map_or(0, |bit| 1 << bit);
                 ptys_reg::eth_proto_oper.set(to, speed);
+                // Auto-negotiation can be switched off; 0 there is none, 1 it is complete, 4 no link.
+                ptys_reg::an_disable_cap.set(to, 1);
+                ptys_reg::an_disable_admin.set(to, u32::from(hca.port.forced));
+                let negotiated = match (hca.port.forced, up) {
+                    (true, _) => 0,
+                    (false, true) => 1,
+                    (false, false) => 4,
+                };
+                ptys_reg::an_status.set(to, negotiated);
                 // Passive copper.
                 ptys_reg::connector_type.set(to, 2);
             }
@@ -194,17 +218,9 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
         }
         id::PPCNT => {
             port(asked)?;
-            ppcnt_reg::local_port.set(to, 1);
-            let group = ppcnt_reg::grp.get(asked);
-            ppcnt_reg::grp.set(to, group);
-            if group == 0 {
-                // 802.3: frames transmitted, frames received, each 64 bits.
-                let stats = &hca.bus.stats;
-                let set = ppcnt_reg::counter_set.byte();
-                to[set..set + 8].copy_from_slice(&stats.frames_out.to_be_bytes());
-                to[set + 8..set + 16].copy_from_slice(&stats.frames_in.to_be_bytes());
-            }
+            ppcnt::read(hca, asked, to)?;
         }
+        id::MCIA => module::read(asked, to)?,
         id::PVLC => {
             port(asked)?;
             pvlc_reg::local_port.set(to, 1);

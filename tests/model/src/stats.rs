@@ -1,6 +1,40 @@
 //! What the device counted: the economy of a driver, seen from the other side.
 
+use crate::cmd::table;
 use std::collections::BTreeMap;
+
+/// A command that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refused {
+    /// Its opcode.
+    pub opcode: u16,
+    /// Its modifier.
+    pub op_mod: u16,
+    /// The register, of ACCESS_REG; else 0.
+    pub register: u16,
+    /// Status it got.
+    pub status: u8,
+    /// Syndrome it got.
+    pub syndrome: u32,
+}
+
+impl Refused {
+    /// The command in words.
+    pub fn command(&self) -> String {
+        let name = table::find(self.opcode).map_or("unknown command", |row| row.name);
+        let Self {
+            opcode,
+            op_mod,
+            register,
+            ..
+        } = *self;
+        if register == 0 {
+            format!("{name} ({opcode:#x}), op_mod {op_mod:#x}")
+        } else {
+            format!("{name} ({opcode:#x}), op_mod {op_mod:#x}, register {register:#x}")
+        }
+    }
+}
 
 /// Counters since construction; a reset of the function does not clear them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,4 +79,6 @@ pub struct Stats {
     pub resets: u64,
     /// Commands executed, by opcode.
     pub commands: BTreeMap<u16, u64>,
+    /// Commands refused, and how often.
+    pub refused: BTreeMap<Refused, u64>,
 }

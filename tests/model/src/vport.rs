@@ -24,6 +24,8 @@ pub(crate) struct Vport {
     pub(crate) mtu: u16,
     /// RoCE switched on by MODIFY_NIC_VPORT_CONTEXT.
     pub(crate) roce_enabled: bool,
+    /// It is the physical function's.
+    physical: bool,
     /// Something is at the other end of the cable.
     pub(crate) cable: bool,
     /// Administrative state asked for by MODIFY_VPORT_STATE: 0 down, 1 up, 2 follow.
@@ -43,6 +45,7 @@ impl Vport {
             mac: [0; 6],
             mtu: 1522,
             roce_enabled: false,
+            physical: config.personality == Personality::Pf,
             cable: config.link_up,
             admin: 2,
             context,
@@ -64,6 +67,11 @@ impl Vport {
         }
     }
 
+    /// Multicast frames of its own are not to come back to it.
+    pub(crate) fn blocks_own_multicast(&self) -> bool {
+        ctx::disable_mc_local_lb.is_set(&self.context)
+    }
+
     /// Whether a frame to this MAC is for the function.
     pub(crate) fn accepts(&self, to: &[u8; 6]) -> bool {
         let promiscuous = |field: crate::ifc::Field| field.is_set(&self.context);
@@ -72,7 +80,8 @@ impl Vport {
         }
         match to[0] & 1 {
             0 => promiscuous(ctx::promisc_uc) || self.macs[0].contains(to),
-            _ => promiscuous(ctx::promisc_mc) || self.macs[1].contains(to),
+            // Of a physical function, without an eswitch in between, flow tables alone sort out multicast.
+            _ => self.physical || promiscuous(ctx::promisc_mc) || self.macs[1].contains(to),
         }
     }
 
@@ -123,6 +132,7 @@ impl Hca {
     pub(crate) fn announce_link(&mut self, before: bool) {
         let after = self.link_up();
         if before != after {
+            self.traffic.link_down += u32::from(before);
             let mut event = Event::new(kind::PORT_CHANGE, if after { 4 } else { 1 });
             event.data[8] = 1 << 4;
             self.raise(&event);

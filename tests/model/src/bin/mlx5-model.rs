@@ -6,6 +6,7 @@
 
 use clap::{Parser, ValueEnum};
 use mlx5_model::server::{Link, Report, Rude, Server, Settings};
+use mlx5_model::watch::Fields;
 use mlx5_model::{Config, Profile};
 use rustix::event::{PollFd, PollFlags};
 use std::error::Error;
@@ -51,6 +52,19 @@ struct Cli {
     /// A fault: gone-after=N, die-after=N, mute-after=N or quit-after=N commands, or dma-limit=N mappings
     #[arg(long, value_name = "KIND=N")]
     rude: Vec<Rude>,
+    /// Note every field that a driver sets and that is written to it; adds to the notes that the file has
+    #[arg(long, value_name = "FILE")]
+    fields: Option<PathBuf>,
+    /// Plant one of the ten bugs of the layouts, from 1
+    #[cfg(feature = "seeded")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=10))]
+    plant: Option<u8>,
+    /// Only of these HCAs, counted from 0 in the order of the sockets
+    #[arg(long, value_name = "HCA", requires = "fields")]
+    fields_of: Vec<usize>,
+    /// Write every command in mlx5_core's own hexdump form
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// End when standard input ends
     #[arg(long)]
     until_eof: bool,
@@ -81,7 +95,7 @@ fn link(text: &str) -> Result<Link, String> {
 }
 
 impl Cli {
-    fn settings(self) -> Settings {
+    fn settings(self, notes: Option<Fields>) -> Settings {
         let mut device = if self.vf {
             Config::vf()
         } else {
@@ -98,6 +112,9 @@ impl Cli {
         device.mac[3] = high;
         device.mac[4] = low;
         Settings {
+            trace: self.trace,
+            fields: notes,
+            fields_of: self.fields_of,
             link: self.wire,
             pcap: self.pcap,
             control: self.control,
@@ -113,7 +130,14 @@ fn serve(cli: Cli) -> Result<(), Box<dyn Error>> {
         signal_hook::low_level::pipe::register(signal, told.try_clone()?)?;
     }
     let (until_eof, file) = (cli.until_eof, cli.report.clone());
-    let server = Server::start(cli.settings())?;
+    #[cfg(feature = "seeded")]
+    {
+        mlx5_model::ifc::seeds::plant(cli.plant.unwrap_or(0).into());
+        mlx5_model::ifc::seeds::note();
+    }
+    let fields = cli.fields.clone().map(|path| (Fields::default(), path));
+    let notes = fields.as_ref().map(|(notes, _)| notes.clone());
+    let server = Server::start(cli.settings(notes))?;
     println!("ready");
     std::io::stdout().flush()?;
     let input = std::io::stdin();
@@ -138,7 +162,15 @@ fn serve(cli: Cli) -> Result<(), Box<dyn Error>> {
             break;
         }
     }
-    say(&server.stop(), file)
+    let report = server.stop();
+    if let Some((notes, path)) = fields {
+        #[cfg(feature = "seeded")]
+        notes.heeded(mlx5_model::ifc::seeds::heeded());
+        notes
+            .add_to(&path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    say(&report, file)
 }
 
 fn say(report: &Report, file: Option<PathBuf>) -> Result<(), Box<dyn Error>> {

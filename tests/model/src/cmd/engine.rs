@@ -11,6 +11,9 @@ use crate::eq::{Event, kind};
 use crate::hca::Hca;
 use crate::host::Nanos;
 use crate::ifc::cmd::{head_in, head_out};
+use crate::ifc::regs::access_register_in;
+use crate::stats::Refused;
+use crate::watch::Seen;
 use rand::Rng;
 use std::collections::BTreeSet;
 
@@ -89,6 +92,8 @@ impl core::fmt::Debug for CommandQueue {
     }
 }
 
+/// The command whose refusals are told apart by register.
+const ACCESS_REG: u16 = 0x805;
 /// log2 of the number of slots.
 pub(crate) const LOG_SIZE: u32 = 5;
 /// log2 of the distance between slots.
@@ -228,6 +233,11 @@ fn fetch(hca: &mut Hca, slot: u32, event: bool) {
             if let Some(hook) = &mut hook {
                 hook.completed(nth, opcode, &message.input, &output);
             }
+            hca.bus.show(&Seen::Command {
+                opcode,
+                input: &message.input,
+                output: &output,
+            });
             hca.cmd.hook = hook;
             match verdict {
                 Verdict::Mute => {
@@ -282,6 +292,19 @@ fn execute(hca: &mut Hca, opcode: u16, input: &[u8], length: usize) -> Vec<u8> {
         }
     };
     if let Err(refusal) = result {
+        let register = if opcode == ACCESS_REG {
+            access_register_in::register_id.get(input) as u16
+        } else {
+            0
+        };
+        let refused = Refused {
+            opcode,
+            op_mod: head_in::op_mod.get(input) as u16,
+            register,
+            status: refusal.status,
+            syndrome: refusal.syndrome,
+        };
+        *hca.bus.stats.refused.entry(refused).or_default() += 1;
         output.fill(0);
         head_out::status.set(&mut output, u32::from(refusal.status));
         head_out::syndrome.set(&mut output, refusal.syndrome);

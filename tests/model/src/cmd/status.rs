@@ -30,6 +30,8 @@ pub enum Status {
     NoResources = 0x0f,
     /// The QP is not in the state this transition starts from.
     BadQpState = 0x10,
+    /// The new ring of a CQ is too small for what is outstanding.
+    TooManyCqes = 0x40,
     /// Input shorter than the command's.
     BadInputLength = 0x50,
     /// Output shorter than the command's.

@@ -38,7 +38,7 @@ layouts! {
         vport_group_manager: 1, vhca_group_manager: 1, ib_virt: 1, eth_virt: 1,
         vnic_env_queue_counters: 1, ets: 1, nic_flow_table: 1, eswitch_manager: 1,
         device_memory: 1, mcam_reg: 1, pcam_reg: 1, local_ca_ack_delay: 5, port_module_event: 1,
-        enhanced_retransmission_q_counters: 1, port_checks: 1, pulse_gen_control: 1,
+        enhanced_error_q_counters: 1, port_checks: 1, pulse_gen_control: 1,
         disable_link_up_by_init_hca: 1, beacon_led: 1, port_type: 2, num_ports: 8,
         reserved_at_1c0: 1, pps: 1, pps_modify: 1, log_max_msg: 5, multi_path_xrc_rdma: 1,
         multi_path_dc_rdma: 1, multi_path_rc_rdma: 1, traffic_fast_control: 1, max_tc: 4,

@@ -62,6 +62,15 @@ layouts! {
         req_cqe_flush_error: 32,
         reserved_at_620: 480,
     }
+    /// QUERY_VPORT_COUNTER input.
+    query_vport_counter_in[32] {
+        opcode: 16, reserved_at_10: 16,
+        reserved_at_20: 16, op_mod: 16,
+        other_vport: 1, reserved_at_41: 11, port_num: 4, vport_number: 16,
+        reserved_at_60: 96,
+        clear: 1, reserved_at_c1: 31,
+        reserved_at_e0: 32,
+    }
     /// QUERY_VPORT_COUNTER output.
     query_vport_counter_out[528] {
         status: 8, reserved_at_8: 24,

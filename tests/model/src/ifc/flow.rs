@@ -60,6 +60,33 @@ layouts! {
         modify_enable_mask: 8, reserved_at_e0: 32, flow_index: 32, reserved_at_120: 224,
         flow_context: flow_context,
     }
+    /// One counter of an entry, behind its destinations.
+    flow_counter_list[8] {
+        flow_counter_id: 32, reserved_at_20: 32,
+    }
+    /// ALLOC_FLOW_COUNTER.
+    alloc_flow_counter_in[16] {
+        opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, reserved_at_40: 51,
+        flow_counter_bulk_log_size: 5, flow_counter_bulk: 8,
+    }
+    /// ALLOC_FLOW_COUNTER output.
+    alloc_flow_counter_out[16] {
+        status: 8, reserved_at_8: 24, syndrome: 32, flow_counter_id: 32, reserved_at_60: 32,
+    }
+    /// DEALLOC_FLOW_COUNTER.
+    dealloc_flow_counter_in[16] {
+        opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, flow_counter_id: 32,
+        reserved_at_60: 32,
+    }
+    /// QUERY_FLOW_COUNTER.
+    query_flow_counter_in[32] {
+        opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, reserved_at_40: 128, clear: 1,
+        reserved_at_c1: 15, num_of_counters: 16, flow_counter_id: 32,
+    }
+    /// QUERY_FLOW_COUNTER output: a counter each.
+    query_flow_counter_out[16] {
+        status: 8, reserved_at_8: 24, syndrome: 32, reserved_at_40: 64, flow_statistics: 0,
+    }
     /// SET_L2_TABLE_ENTRY, DELETE_L2_TABLE_ENTRY.
     set_l2_table_entry_in[64] {
         opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, reserved_at_40: 104,

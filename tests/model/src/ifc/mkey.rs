@@ -28,6 +28,14 @@ layouts! {
     /// UMR control segment.
     umr_ctrl[48] {
         flags: 8, reserved_at_8: 24, translation_octwords: 16, translation_offset_15_0: 16,
-        mkey_mask: 64, translation_offset_47_16: 32, reserved_at_a0: 224,
+        mkey_mask: mkey_mask, translation_offset_47_16: 32, reserved_at_a0: 224,
+    }
+    /// Which fields of the key segment a UMR takes over.
+    mkey_mask[8] {
+        reserved_at_0: 16, relaxed_ordering_read: 1, reserved_at_11: 4, page_size_5: 1,
+        reserved_at_16: 12, free: 1, reserved_at_23: 3, relaxed_ordering_write: 1,
+        reserved_at_27: 1, small_fence: 1, reserved_at_29: 1, a: 1, rw: 1, rr: 1, lw: 1, lr: 1,
+        reserved_at_2f: 2, qpn: 1, key: 1, reserved_at_33: 4, en_rinval: 1, pd: 1,
+        start_addr: 1, reserved_at_3a: 4, page_size: 1, len: 1,
     }
 }

@@ -21,15 +21,58 @@
 use core::fmt;
 
 /// Where a field sits: bit position from the most significant bit of byte 0, and width in bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Bit offset, counted as the PRM counts: from the top of the first byte.
     pub bit: usize,
     /// Width in bits.
     pub width: usize,
+    #[cfg(feature = "seeded")]
+    name: Option<seeds::Name>,
 }
 
+impl PartialEq for Field {
+    fn eq(&self, other: &Self) -> bool {
+        (self.bit, self.width) == (other.bit, other.width)
+    }
+}
+
+impl Eq for Field {}
+
 impl Field {
+    /// A field by position; those of a layout have their constants.
+    pub const fn at(bit: usize, width: usize) -> Self {
+        Self {
+            bit,
+            width,
+            #[cfg(feature = "seeded")]
+            name: None,
+        }
+    }
+
+    /// The field where the layout it belongs to begins at the first bit of `outer`.
+    #[must_use]
+    pub const fn within(self, outer: Self) -> Self {
+        Self {
+            bit: outer.bit + self.bit,
+            ..self
+        }
+    }
+
+    /// Where the model takes it to be: as declared, but for a bug planted on purpose.
+    #[cfg(not(feature = "seeded"))]
+    #[inline]
+    const fn taken(self) -> Self {
+        self
+    }
+
+    /// The same, of a field that is about to be read.
+    #[cfg(not(feature = "seeded"))]
+    #[inline]
+    const fn heeded(self) -> Self {
+        self
+    }
+
     /// Byte offset of the field's first bit.
     pub const fn byte(self) -> usize {
         self.bit / 8
@@ -37,6 +80,11 @@ impl Field {
 
     /// Value of a field of up to 64 bits (the low 64 of a wider one); zero beyond the slice.
     pub fn get64(self, bytes: &[u8]) -> u64 {
+        self.heeded().declared(bytes)
+    }
+
+    /// The same, where the field is declared to be: for who looks on and is no part of the device.
+    pub(crate) fn declared(self, bytes: &[u8]) -> u64 {
         let end = self.bit + self.width;
         let first = if self.width > 64 { end - 64 } else { self.bit };
         let mut acc: u128 = 0;
@@ -64,18 +112,19 @@ impl Field {
 
     /// Stores the low bits of `value`; nothing beyond the slice is touched.
     pub fn set64(self, bytes: &mut [u8], value: u64) {
-        let end = self.bit + self.width;
-        let first = if self.width > 64 { end - 64 } else { self.bit };
-        for k in 0..end - first {
-            let bit = end - 1 - k;
-            if let Some(byte) = bytes.get_mut(bit / 8) {
-                let mask = 0x80u8 >> (bit % 8);
-                if (value >> k) & 1 != 0 {
-                    *byte |= mask
-                } else {
-                    *byte &= !mask
-                }
-            }
+        let field = self.taken();
+        let end = field.bit + field.width;
+        let first = end - field.width.min(64);
+        for at in first / 8..end.div_ceil(8) {
+            let Some(byte) = bytes.get_mut(at) else {
+                continue;
+            };
+            // The field's bits of this byte, and the value's that belong there.
+            let behind = ((at + 1) * 8).saturating_sub(end);
+            let mask = (0xff >> first.saturating_sub(at * 8)) & (0xff << behind);
+            let below = end.saturating_sub((at + 1) * 8);
+            let part = ((value >> below) as u8) << behind;
+            *byte = (*byte & !mask) | (part & mask);
         }
     }
 
@@ -87,21 +136,23 @@ impl Field {
     /// The bytes of a field that is made of whole bytes; shorter, or empty, when the slice ends
     /// within it.
     pub fn bytes(self, bytes: &[u8]) -> &[u8] {
-        let from = self.byte().min(bytes.len());
-        let to = (self.byte() + self.width / 8).min(bytes.len());
+        let field = self.heeded();
+        let from = field.byte().min(bytes.len());
+        let to = (field.byte() + field.width / 8).min(bytes.len());
         &bytes[from..to]
     }
 
     /// The same, to write.
     pub fn bytes_mut(self, bytes: &mut [u8]) -> &mut [u8] {
-        let from = self.byte().min(bytes.len());
-        let to = (self.byte() + self.width / 8).min(bytes.len());
+        let field = self.taken();
+        let from = field.byte().min(bytes.len());
+        let to = (field.byte() + field.width / 8).min(bytes.len());
         &mut bytes[from..to]
     }
 
     /// Everything from the field's first byte on: the variable tail of a command.
     pub fn tail(self, bytes: &[u8]) -> &[u8] {
-        bytes.get(self.byte()..).unwrap_or(&[])
+        bytes.get(self.heeded().byte()..).unwrap_or(&[])
     }
 }
 
@@ -150,11 +201,7 @@ impl Layout {
         let Some(rest) = rest else {
             return Some(entry.field);
         };
-        let inner = entry.inner?.field(rest)?;
-        Some(Field {
-            bit: entry.field.bit + inner.bit,
-            width: inner.width,
-        })
+        Some(entry.inner?.field(rest)?.within(entry.field))
     }
 
     /// Every leaf by dotted path, reserved ones left out.
@@ -167,16 +214,12 @@ impl Layout {
         {
             match entry.inner {
                 None => out.push((entry.name.to_owned(), entry.field)),
-                Some(inner) => out.extend(inner.leaves().into_iter().map(|(name, f)| {
-                    let bit = entry.field.bit + f.bit;
-                    (
-                        format!("{}.{name}", entry.name),
-                        Field {
-                            bit,
-                            width: f.width,
-                        },
-                    )
-                })),
+                Some(inner) => out.extend(
+                    inner
+                        .leaves()
+                        .into_iter()
+                        .map(|(name, f)| (format!("{}.{name}", entry.name), f.within(entry.field))),
+                ),
             }
         }
         out
@@ -186,14 +229,11 @@ impl Layout {
 /// Running sum of widths, at compile time.
 #[doc(hidden)]
 pub const fn place<const N: usize>(widths: [usize; N], bytes: usize) -> [Field; N] {
-    let mut out = [Field { bit: 0, width: 0 }; N];
+    let mut out = [Field::at(0, 0); N];
     let mut bit = 0;
     let mut i = 0;
     while i < N {
-        out[i] = Field {
-            bit,
-            width: widths[i],
-        };
+        out[i] = Field::at(bit, widths[i]);
         bit += widths[i];
         i += 1;
     }
@@ -226,6 +266,21 @@ macro_rules! inner {
 }
 pub(crate) use inner;
 
+/// A field that knows what it is called, where bugs can be planted by name.
+#[cfg(feature = "seeded")]
+macro_rules! named {
+    ($placed:expr, $layout:ident, $field:ident) => {
+        $placed.called(stringify!($layout), stringify!($field))
+    };
+}
+#[cfg(not(feature = "seeded"))]
+macro_rules! named {
+    ($placed:expr, $layout:ident, $field:ident) => {
+        $placed
+    };
+}
+pub(crate) use named;
+
 /// Declares layouts; see the module's front page. Also defines `ALL`, the list of them.
 macro_rules! layouts {
     ($($(#[$meta:meta])* $name:ident[$bytes:expr] { $($field:ident: $width:tt),* $(,)? })*) => {
@@ -239,7 +294,9 @@ macro_rules! layouts {
                     &$crate::ifc::place([$($crate::ifc::bits!($width)),*], $bytes);
                 $(
                     #[doc = concat!("Field `", stringify!($field), "`.")]
-                    pub const $field: $crate::ifc::Field = PLACED[Index::$field as usize];
+                    pub const $field: $crate::ifc::Field = $crate::ifc::named!(
+                        PLACED[Index::$field as usize], $name, $field
+                    );
                 )*
                 /// The whole layout.
                 pub const LAYOUT: $crate::ifc::Layout = $crate::ifc::Layout {
@@ -264,15 +321,20 @@ pub mod caps;
 pub mod cmd;
 pub mod counters;
 pub mod cq;
+pub mod cqe;
 pub mod eq;
 pub mod flow;
 pub mod hca;
 pub mod mkey;
+pub mod packet;
 pub mod pages;
 pub mod qp;
 pub mod regs;
+#[cfg(feature = "seeded")]
+pub mod seeds;
 pub mod vport;
 pub mod wq;
+pub mod wqe;
 
 /// Every layout the model knows.
 pub fn all() -> Vec<Layout> {
@@ -281,15 +343,18 @@ pub fn all() -> Vec<Layout> {
         caps::ALL,
         counters::ALL,
         cq::ALL,
+        cqe::ALL,
         eq::ALL,
         flow::ALL,
         hca::ALL,
         mkey::ALL,
+        packet::ALL,
         pages::ALL,
         qp::ALL,
         regs::ALL,
         vport::ALL,
         wq::ALL,
+        wqe::ALL,
     ]
     .concat()
 }

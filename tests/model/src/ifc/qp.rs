@@ -41,6 +41,11 @@ layouts! {
         opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, number: 32, reserved_at_60: 32,
         opt_param_mask: 32, ece: 32, qpc: qpc, reserved_at_800: 128, pas: 0,
     }
+    /// ATTACH_TO_MCG, DETACH_FROM_MCG.
+    mcg_in[32] {
+        opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, reserved_at_40: 8, qpn: 24,
+        reserved_at_60: 32, multicast_gid: 128,
+    }
     /// QUERY_QP.
     query_qp_out[272] {
         status: 8, reserved_at_8: 24, syndrome: 32, reserved_at_40: 64, opt_param_mask: 32,

@@ -61,6 +61,14 @@ layouts! {
         reserved_at_40: 28, vl_admin: 4,
         reserved_at_60: 28, vl_operational: 4,
     }
+    /// Access to the memory of the cable's module.
+    mcia_reg[64] {
+        l: 1, reserved_at_1: 7, module: 8, reserved_at_10: 8, status: 8,
+        i2c_device_address: 8, page_number: 8, device_address: 16,
+        reserved_at_40: 16, size: 16,
+        reserved_at_60: 32,
+        data: 384,
+    }
     /// Lane to module mapping.
     pmlp_reg[64] {
         rxtx: 1, reserved_at_1: 7, local_port: 8, reserved_at_10: 8, width: 8,

@@ -78,6 +78,36 @@ layouts! {
         opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, number: 32, reserved_at_60: 32,
         modify_bitmask: 64, reserved_at_c0: 64, rmpc: rmpc, pas: 0,
     }
+    /// Fields that MODIFY_RMP changes.
+    rmp_bitmask[8] { reserved_at_0: 63, lwm: 1 }
+    /// Shared receive queue context of ISSI 0.
+    srqc[64] {
+        state: 4, log_srq_size: 4, reserved_at_8: 24, wq_signature: 1, cont_srq: 1,
+        reserved_at_22: 1, rlky: 1, reserved_at_24: 1, log_rq_stride: 3, xrcd: 24,
+        page_offset: 6, reserved_at_46: 2, cqn: 24, reserved_at_60: 32, reserved_at_80: 2,
+        log_page_size: 6, reserved_at_88: 24, reserved_at_a0: 32, reserved_at_c0: 8, pd: 24,
+        lwm: 16, wqe_cnt: 16, reserved_at_100: 64, dbr_addr: 64, reserved_at_180: 128,
+    }
+    /// XRC shared receive queue context.
+    xrc_srqc[64] {
+        state: 4, log_xrc_srq_size: 4, reserved_at_8: 24, wq_signature: 1, cont_srq: 1,
+        reserved_at_22: 1, rlky: 1, basic_cyclic_rcv_wqe: 1, log_rq_stride: 3, xrcd: 24,
+        page_offset: 6, reserved_at_46: 1, dbr_umem_valid: 1, cqn: 24, reserved_at_60: 32,
+        user_index_equal_xrc_srqn: 1, reserved_at_81: 1, log_page_size: 6, user_index: 24,
+        reserved_at_a0: 32, reserved_at_c0: 8, pd: 24, lwm: 16, wqe_cnt: 16,
+        reserved_at_100: 64, db_record_addr_h: 32, db_record_addr_l: 30, reserved_at_17e: 2,
+        reserved_at_180: 128,
+    }
+    /// CREATE_SRQ.
+    srq_in[272] {
+        opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, number: 32, reserved_at_60: 32,
+        srq_context_entry: srqc, reserved_at_280: 1536, pas: 0,
+    }
+    /// CREATE_XRC_SRQ.
+    xrc_srq_in[272] {
+        opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, number: 32, reserved_at_60: 32,
+        xrc_srq_context_entry: xrc_srqc, reserved_at_280: 1536, pas: 0,
+    }
     /// CREATE_TIS, MODIFY_TIS.
     tis_in[192] {
         opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, number: 32, reserved_at_60: 32,
@@ -87,6 +117,11 @@ layouts! {
     tir_in[272] {
         opcode: 16, uid: 16, reserved_at_20: 16, op_mod: 16, number: 32, reserved_at_60: 32,
         modify_bitmask: 64, reserved_at_c0: 64, tirc: tirc,
+    }
+    /// What MODIFY_TIR changes.
+    modify_tir_bitmask[8] {
+        reserved_at_0: 32, reserved_at_20: 27, self_lb_en: 1, reserved_at_3c: 1, hash: 1,
+        reserved_at_3e: 1, packet_merge: 1,
     }
     /// CREATE_RQT, MODIFY_RQT, with the list of receive queues behind.
     rqt_in[272] {

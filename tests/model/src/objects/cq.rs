@@ -5,10 +5,10 @@
 //! and an entry beyond the consumer index named in the arm word exists.
 //!
 //! Not here: interrupt moderation (period and count are stored and read back, and every event is
-//! immediate), CQE compression, resize.
+//! immediate), CQE compression.
 
 use super::buffer;
-use super::cqe::{CQE_BYTES, Cqe};
+use super::cqe::{CQE_BYTES, Cqe, CqeOpcode};
 use crate::bus::{Bus, Wrote};
 use crate::queue_memory::QueueMemory;
 
@@ -81,6 +81,8 @@ pub(crate) struct Cq {
     pub(crate) armed: Armed,
     /// Sequence number of the arm that fired last.
     pub(crate) fired_sn: Option<u8>,
+    /// Where in its EQ the last event went.
+    pub(crate) event_at: u32,
     /// Sequence number of the present arm.
     pub(crate) sn: u8,
     /// Why it takes no entries.
@@ -153,6 +155,34 @@ impl Cq {
         }
     }
 
+    /// Moves to another ring. An entry that says so ends the old one; what is there and not consumed software
+    /// carries over itself. The index runs on, the resize entry counted. False when the old ring has no room for
+    /// that entry, or the new one none for what is outstanding.
+    pub(crate) fn resize(
+        &mut self,
+        bus: &mut Bus,
+        ring: QueueMemory,
+        log_size: u32,
+        stride: u64,
+    ) -> bool {
+        if let Ok(ci) = bus.read_be32(self.dbr) {
+            self.consumer = ci & 0xff_ffff;
+        }
+        let outstanding = ahead(self.producer, self.consumer);
+        if self.fault.is_some() || outstanding >= self.size() || outstanding + 1 > 1 << log_size {
+            return false;
+        }
+        // The entry is not a completion: nobody is told.
+        let armed = core::mem::replace(&mut self.armed, Armed::No);
+        let written = self.post(bus, &Cqe::new(CqeOpcode::ResizeCq, 0));
+        self.armed = armed;
+        if written != Posted::Quiet {
+            return false;
+        }
+        (self.ring, self.log_size, self.stride) = (ring, log_size, stride);
+        true
+    }
+
     fn fail(&mut self, fault: CqFault) -> Posted {
         self.fault = Some(fault);
         Posted::Fault(fault)
@@ -165,8 +195,8 @@ impl Cq {
     }
 
     /// The arm doorbell. True when the event fires at once; an error is a complaint, the doorbell
-    /// is then without effect.
-    pub(crate) fn arm(&mut self, word: u32) -> Result<bool, String> {
+    /// is then without effect. `event_read`: software has read the last event.
+    pub(crate) fn arm(&mut self, word: u32, event_read: bool) -> Result<bool, String> {
         let sn = u8::try_from((word >> 28) & 3).unwrap_or(0);
         if word >> 30 != 0 {
             return Err(format!(
@@ -175,6 +205,11 @@ impl Cq {
             ));
         }
         if self.fired_sn == Some(sn) {
+            // Of an event that is still on its way software cannot know: the arm is stale, and nothing is lost,
+            // because it will find the event and arm again.
+            if !event_read {
+                return Ok(false);
+            }
             return Err(format!(
                 "CQ {:#x}: armed again with sequence number {sn} after its event; \
                  the number must change with every event",

@@ -12,6 +12,9 @@ const MODIFY_PERIOD: u32 = 1;
 const MODIFY_COUNT: u32 = 2;
 const MODIFY_OVERRUN: u32 = 4;
 const MODIFY_MODE: u32 = 0x10;
+/// And with op_mod 1: size, page offset, page size.
+const RESIZE_SIZE: u32 = 1;
+const RESIZE_KNOWN: u32 = 7;
 
 /// CREATE_CQ.
 pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
@@ -23,11 +26,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     if cqc::cqe_comp_en.is_set(context) || cqc::dbr_umem_valid.is_set(context) {
         return Err(Status::BadParam.because(0x40_0011));
     }
-    let stride = match cqc::cqe_sz.get(context) {
-        0 => 64,
-        1 | 2 => 128,
-        _ => return Err(Status::BadParam.because(0x40_0012)),
-    };
+    let stride = stride_of(context)?;
     let uar = cqc::uar_page.get(context);
     if !hca.ids.uar.contains(uar) {
         return Err(Status::BadResource.because(0x40_0013));
@@ -70,6 +69,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
             last_notified: 0,
             armed: Armed::No,
             fired_sn: None,
+            event_at: 0,
             sn: 0,
             fault: None,
             context,
@@ -110,11 +110,63 @@ pub(crate) fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<()
     Ok(())
 }
 
-/// MODIFY_CQ: moderation and overrun; a resize (op_mod 1) is not offered.
+/// The distance of two entries by its code.
+fn stride_of(context: &[u8]) -> Result<u64, Refusal> {
+    match cqc::cqe_sz.get(context) {
+        0 => Ok(64),
+        1 | 2 => Ok(128),
+        _ => Err(Status::BadParam.because(0x40_0012)),
+    }
+}
+
+/// MODIFY_CQ with op_mod 1: another ring.
+fn resize(hca: &mut Hca, input: &[u8]) -> Result<(), Refusal> {
+    let cqn = head_in::number.get(input) & 0xff_ffff;
+    if hca.caps.general(crate::ifc::caps::cmd_hca_cap::cq_resize) == 0 {
+        return Err(Status::BadOp.because(0x40_3001));
+    }
+    let select = create_cq_in::field_select.get(input);
+    if select & !RESIZE_KNOWN != 0 || select & RESIZE_SIZE == 0 {
+        return Err(Status::BadParam.because(0x40_3003));
+    }
+    let new = create_cq_in::cqc.bytes(input);
+    let (log_size, stride) = (cqc::log_cq_size.get(new), stride_of(new)?);
+    if log_size > 22 {
+        return Err(Status::BadParam.because(0x40_3004));
+    }
+    let ring = QueueMemory::new(
+        create_cq_in::pas.tail(input),
+        cqc::log_page_size.get(new),
+        cqc::page_offset.get(new),
+        stride << log_size,
+    )
+    .ok_or(Status::BadInputLength.because(0x40_3005))?;
+    let cq = hca
+        .objects
+        .cqs
+        .get_mut(&cqn)
+        .ok_or(Status::BadResource.because(0x40_3002))?;
+    if !cq.resize(&mut hca.bus, ring, log_size, stride) {
+        return Err(Status::TooManyCqes.because(0x40_3006));
+    }
+    for field in [
+        cqc::log_cq_size,
+        cqc::log_page_size,
+        cqc::page_offset,
+        cqc::cqe_sz,
+    ] {
+        field.set(&mut cq.context, field.get(new));
+    }
+    Ok(())
+}
+
+/// MODIFY_CQ: moderation and overrun, or a resize (op_mod 1).
 pub(crate) fn modify(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let cqn = head_in::number.get(input) & 0xff_ffff;
-    if head_in::op_mod.get(input) != 0 {
-        return Err(Status::BadOp.because(0x40_3001));
+    match head_in::op_mod.get(input) {
+        0 => {}
+        1 => return resize(hca, input),
+        _ => return Err(Status::BadOp.because(0x40_3001)),
     }
     let cq = hca
         .objects

@@ -3,10 +3,11 @@
 //! The ring sets owner bit and place (`cq.rs`); this file only knows which field lies where.
 //! PRM: CQE format, error CQE format.
 
+use crate::ifc::cqe::{cqe as l, err_cqe};
 use crate::transport::host::Syndrome;
 
 /// Size of an entry (`cqe_sz` 0).
-pub(crate) const CQE_BYTES: usize = 64;
+pub(crate) const CQE_BYTES: usize = l::BYTES;
 
 /// What an entry reports (upper half of byte 0x3f).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) enum CqeOpcode {
     RespSendImm = 3,
     /// A send with invalidate arrived.
     RespSendInv = 4,
+    /// The ring ends here, and another begins.
+    ResizeCq = 5,
     /// A send-queue work request failed.
     RequesterError = 13,
     /// A receive failed.
@@ -53,11 +56,11 @@ pub(crate) const fn vendor_syndrome(syndrome: Syndrome) -> u8 {
 pub(crate) struct Cqe {
     /// What it reports.
     pub(crate) opcode: CqeOpcode,
-    /// Number of the queue it belongs to (24 bits).
+    /// Number of the queue it belongs to (24 bits); of a frame in a raw receive queue the flow tag.
     pub(crate) qpn: u32,
     /// `srqn_or_user_index` (24 bits).
     pub(crate) user_index: u32,
-    /// Opcode of the send-queue work request, or the low byte of the flow tag.
+    /// Opcode of the send-queue work request.
     pub(crate) wqe_opcode: u8,
     /// Index of the work request.
     pub(crate) wqe_counter: u16,
@@ -69,6 +72,10 @@ pub(crate) struct Cqe {
     pub(crate) flags_rqpn: u32,
     /// Ones-complement sum over the packet behind its Ethernet header.
     pub(crate) check_sum: u16,
+    /// Hash of a packet from a raw receive queue.
+    pub(crate) rss_hash: u32,
+    /// What of the packet was hashed (byte 0x10).
+    pub(crate) rss_kind: u8,
     /// L2, L3, L4 verdict (byte 0x1c).
     pub(crate) hds_ip_ext: u8,
     /// L4 and L3 kind, VLAN stripped (byte 0x1d).
@@ -98,6 +105,8 @@ impl Cqe {
             immediate: 0,
             flags_rqpn: 0,
             check_sum: 0,
+            rss_hash: 0,
+            rss_kind: 0,
             hds_ip_ext: 0,
             l4_l3_hdr_type: 0,
             vlan: 0,
@@ -115,35 +124,33 @@ impl Cqe {
 
     /// The bytes, owner bit zero.
     pub(crate) fn encode(&self) -> [u8; CQE_BYTES] {
-        let mut b = [0u8; CQE_BYTES];
-        put(&mut b, 0x20, &(self.user_index & 0xff_ffff).to_be_bytes());
-        let tail = (u32::from(self.wqe_opcode) << 24) | (self.qpn & 0xff_ffff);
-        put(&mut b, 0x38, &tail.to_be_bytes());
-        put(&mut b, 0x3c, &self.wqe_counter.to_be_bytes());
+        let mut b = [0; CQE_BYTES];
+        l::srqn_user_index.set(&mut b, self.user_index);
+        l::sop_drop.set(&mut b, u32::from(self.wqe_opcode));
+        l::qpn.set(&mut b, self.qpn);
+        l::wqe_counter.set(&mut b, u32::from(self.wqe_counter));
         if let Some(error) = self.error {
             // An error entry carries nothing else: real cards show zeroes up to 0x33.
-            put(&mut b, 0x36, &[vendor_syndrome(error), error as u8]);
+            err_cqe::vendor_err_synd.set(&mut b, u32::from(vendor_syndrome(error)));
+            err_cqe::syndrome.set(&mut b, error as u32);
         } else {
-            put(&mut b, 0x11, &[u8::from(self.congested) << 7]);
-            put(&mut b, 0x14, &self.check_sum.to_be_bytes());
-            put(&mut b, 0x18, &self.flags_rqpn.to_be_bytes());
-            put(&mut b, 0x1c, &[self.hds_ip_ext, self.l4_l3_hdr_type]);
-            put(&mut b, 0x1e, &self.vlan.to_be_bytes());
-            put(&mut b, 0x24, &self.immediate.to_be_bytes());
-            put(&mut b, 0x2c, &self.byte_cnt.to_be_bytes());
-            put(&mut b, 0x30, &self.timestamp.to_be_bytes());
+            l::rss_hash_result.set(&mut b, self.rss_hash);
+            l::rss_hash_type.set(&mut b, u32::from(self.rss_kind));
+            l::ml_path.set(&mut b, u32::from(self.congested) << 7);
+            l::check_sum.set(&mut b, u32::from(self.check_sum));
+            l::flags_rqpn.set(&mut b, self.flags_rqpn);
+            l::hds_ip_ext.set(&mut b, u32::from(self.hds_ip_ext));
+            l::l4_l3_hdr_type.set(&mut b, u32::from(self.l4_l3_hdr_type));
+            l::vlan_info.set(&mut b, u32::from(self.vlan));
+            l::imm_inval_pkey.set(&mut b, self.immediate);
+            l::byte_cnt.set(&mut b, self.byte_cnt);
+            l::timestamp.set64(&mut b, self.timestamp);
         }
-        let op_own = ((self.opcode as u8) << 4) | (u8::from(self.solicited) << 1);
-        put(&mut b, 0x3f, &[op_own]);
+        l::opcode.set(&mut b, self.opcode as u32);
+        l::se.set(&mut b, u32::from(self.solicited));
         // The signature byte is never zero in dumps of real cards; no driver may compare it.
         let sum = b.iter().fold(0u8, |a, &x| a ^ x);
-        put(&mut b, 0x3e, &[!sum]);
+        l::signature.set(&mut b, u32::from(!sum));
         b
-    }
-}
-
-fn put(b: &mut [u8; CQE_BYTES], at: usize, v: &[u8]) {
-    if let Some(to) = b.get_mut(at..at + v.len()) {
-        to.copy_from_slice(v);
     }
 }

@@ -3,23 +3,30 @@
 //! [`Device`] borrows the parts of the [`Hca`] that a running queue may touch, and is the `Host`
 //! of the transport's engines. A frame only goes to the outbox; a queue that must fall because its
 //! CQ fell only goes to the list of doomed ones: neither calls back into an engine.
+//!
+//! Length: it is one implementation of `Host`, in the order of the trait.
 
-use super::Objects;
 use super::cq::Posted;
 use super::cqe::{Cqe, CqeOpcode};
-use super::mkey::{ANY_QPN, ATOMIC, Access as KeyAccess, Denied, LR, LW, RR, RW, Run};
+use super::mkey::{ANY_PD, ANY_QPN, ATOMIC, Access as KeyAccess, Denied, LR, LW, RR, RW, Run};
 use super::qp::{Qp, Receives};
-use super::umr::{Poster, Source, Umr};
+use super::rmp::{Kind, NO_USER_INDEX};
+use super::umr::{Poster, Refused, Source, Umr};
+use super::{Objects, Outgoing};
 use crate::bus::{Bus, Wrote};
+use crate::counters;
 use crate::eq::{Event, EventQueues, kind};
 use crate::function::RESERVED_LKEY;
 use crate::hca::Hca;
 use crate::host::Nanos;
+use crate::ifc::counters::query_q_counter_out;
 use crate::ifc::qp::qpc;
+use crate::regs::ticks;
 use crate::roce::RoceTable;
 use crate::transport::host::{
-    Access, BadWqe, DataSegment, Host, QpEvent, QpKind, QpState, RecvCompletion, RecvKind, RecvWqe,
-    RemoteAddress, RemoteFault, RoceAddress, SendCompletion, SendWqe, Syndrome, UmrWqe,
+    Access, BadWqe, DataSegment, Host, Layer3, QpEvent, QpKind, QpState, RecvCompletion, RecvKind,
+    RecvWqe, RemoteAddress, RemoteFault, RoceAddress, SendCompletion, SendWqe, Syndrome, Tally,
+    UmrWqe,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -60,9 +67,17 @@ impl<'a> Device<'a> {
         let Some(cq) = self.objects.cqs.get_mut(&cqn) else {
             return;
         };
+        // Nanoseconds everywhere in the model, ticks of the device's clock for the driver.
+        let cqe = &Cqe {
+            timestamp: ticks(cqe.timestamp),
+            ..*cqe
+        };
         match cq.post(self.bus, cqe) {
             Posted::Quiet | Posted::Dead => {}
-            Posted::Event => self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn)),
+            Posted::Event => {
+                cq.event_at = self.eqs.position(cq.eqn);
+                self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn));
+            }
             Posted::Fault(fault) => {
                 self.bus
                     .complain(format!("CQ {cqn:#x}: {fault:?}, an entry is lost"));
@@ -149,11 +164,12 @@ impl<'a> Device<'a> {
     fn owner(&self, qpn: u32) -> Option<Owner> {
         let qp = self.objects.qps.get(&qpn)?;
         let rlky = qpc::rlky.is_set(&qp.context);
-        Some(Owner {
-            qpn,
-            pd: qp.get(qpc::pd),
-            rlky,
-        })
+        let pd = if qp.kind == QpKind::RegUmr {
+            ANY_PD
+        } else {
+            qp.get(qpc::pd)
+        };
+        Some(Owner { qpn, pd, rlky })
     }
 
     /// What a peer's access asks of the table.
@@ -164,7 +180,15 @@ impl<'a> Device<'a> {
         len: u64,
         access: Access,
     ) -> Result<KeyAccess, RemoteFault> {
-        let owner = self.owner(qpn).ok_or(RemoteFault::Access)?;
+        let mut owner = self.owner(qpn).ok_or(RemoteFault::Access)?;
+        if let Some(pool) = at.pool {
+            self.check_pool(qpn, pool)?;
+            owner.pd = self
+                .objects
+                .rmps
+                .get(&pool)
+                .map_or(owner.pd, |srq| srq.wq.pd);
+        }
         let rights = match access {
             Access::Read => RR,
             Access::Write => RW,
@@ -203,7 +227,14 @@ impl<'a> Device<'a> {
         if !self.umr && !privileged {
             return Err(Syndrome::LocalQpOperation);
         }
-        let umr = Umr::parse(&wqe.segments).map_err(|_| Syndrome::MwBind)?;
+        let refused = |bus: &mut Bus, why: Refused| {
+            let (qpn, key) = (owner.qpn, wqe.mkey);
+            bus.complain(format!(
+                "queue {qpn:#x}: edit of key {key:#x} refused: {why}"
+            ));
+            Syndrome::MwBind
+        };
+        let umr = Umr::parse(&wqe.segments).map_err(|why| refused(self.bus, why))?;
         let translation = match &umr.source {
             Source::None => Vec::new(),
             Source::Inline(bytes) => bytes.clone(),
@@ -224,7 +255,16 @@ impl<'a> Device<'a> {
             privileged,
         };
         umr.apply(&mut self.objects.tpt, wqe.mkey >> 8, poster, &translation)
-            .map_err(|_| Syndrome::MwBind)
+            .map_err(|why| refused(self.bus, why))
+    }
+
+    /// A shared queue named by an XRC request must be of the XRC domain of the QP.
+    fn check_pool(&self, qpn: u32, pool: u32) -> Result<(), RemoteFault> {
+        let domain = self.qp(qpn).map(|qp| qp.get(qpc::xrcd));
+        match self.objects.rmps.get(&pool).map(|rmp| rmp.kind) {
+            Some(Kind::Xrc { xrcd, .. }) if Some(xrcd) == domain => Ok(()),
+            Some(Kind::Xrc { .. } | Kind::Rmp | Kind::Srq) | None => Err(RemoteFault::Access),
+        }
     }
 
     fn qp(&self, qpn: u32) -> Option<&Qp> {
@@ -263,7 +303,7 @@ pub(crate) fn ip_of_entry(entry: &crate::roce::RoceAddress) -> IpAddr {
         let [.., a, b, c, d] = entry.gid;
         IpAddr::V4(Ipv4Addr::new(a, b, c, d))
     } else {
-        IpAddr::V6(Ipv6Addr::from(entry.gid))
+        IpAddr::V6(Ipv6Addr::from(entry.gid)).to_canonical()
     }
 }
 
@@ -276,10 +316,15 @@ impl Host for Device<'_> {
         self.objects.qps.get_mut(&qpn)?.fetch_send(self.bus, index)
     }
 
-    fn take_recv(&mut self, qpn: u32) -> Option<Result<RecvWqe, (u16, Syndrome)>> {
+    fn take_recv(
+        &mut self,
+        qpn: u32,
+        pool: Option<u32>,
+    ) -> Option<Result<RecvWqe, (u16, Syndrome)>> {
         let qp = self.objects.qps.get_mut(&qpn)?;
-        let Receives::Shared(srqn) = qp.receives else {
-            return qp.take_recv(self.bus);
+        let srqn = match (pool, qp.receives) {
+            (Some(srqn), _) | (None, Receives::Shared(srqn)) => srqn,
+            (None, Receives::Own | Receives::None) => return qp.take_recv(self.bus),
         };
         let (taken, limit) = self.objects.rmps.get_mut(&srqn)?.take(self.bus);
         if limit {
@@ -287,7 +332,31 @@ impl Host for Device<'_> {
             self.eqs
                 .raise(self.bus, &Event::queue(kind::SRQ_LIMIT, 1, srqn));
         }
-        taken
+        taken.map(|taken| {
+            taken.map(|wqe| RecvWqe {
+                pool: Some(srqn),
+                ..wqe
+            })
+        })
+    }
+
+    fn pool_check(&mut self, qpn: u32, pool: u32) -> Result<(), RemoteFault> {
+        self.check_pool(qpn, pool)
+    }
+
+    fn scatter_receive(
+        &mut self,
+        qpn: u32,
+        to: &RecvWqe,
+        offset: u32,
+        bytes: &[u8],
+    ) -> Result<(), Syndrome> {
+        let mut owner = self.owner(qpn).ok_or(Syndrome::LocalQpOperation)?;
+        // A shared queue has a protection domain of its own.
+        if let Some(rmp) = to.pool.and_then(|pool| self.objects.rmps.get(&pool)) {
+            owner.pd = rmp.wq.pd;
+        }
+        self.scatter_for(owner, &to.segments, u64::from(offset), bytes)
     }
 
     fn gather(
@@ -405,11 +474,12 @@ impl Host for Device<'_> {
     }
 
     fn roce_address(&self, index: u16) -> Option<RoceAddress> {
-        let entry = self.roce.get(u32::from(index)).filter(|entry| entry.v2)?;
+        let entry = self.roce.get(u32::from(index))?;
         Some(RoceAddress {
             mac: entry.mac,
             vlan: entry.vlan,
             ip: ip_of_entry(entry),
+            v1: !entry.v2,
         })
     }
 
@@ -423,6 +493,11 @@ impl Host for Device<'_> {
         cqe.byte_cnt = completion.byte_len;
         cqe.timestamp = self.bus.now;
         if let Err(syndrome) = completion.result {
+            let set = qp.get(qpc::counter_set_id);
+            self.objects.tally(set, query_q_counter_out::req_cqe_error);
+            if let Some(counter) = counters::of_requester(syndrome) {
+                self.objects.tally(set, counter);
+            }
             cqe.opcode = CqeOpcode::RequesterError;
             cqe.error = Some(syndrome);
         }
@@ -431,14 +506,30 @@ impl Host for Device<'_> {
 
     fn complete_recv(&mut self, qpn: u32, completion: RecvCompletion) {
         let Some(qp) = self.qp(qpn) else { return };
-        let Some(cqn) = qp.cqn_rcv() else { return };
+        let pool = completion
+            .pool
+            .and_then(|number| Some((number, self.objects.rmps.get(&number)?)));
+        let (cqn, user_index) = match (pool, qp.get(qpc::user_index)) {
+            (Some((number, srq)), own) => match srq.kind {
+                Kind::Xrc { cqn, .. } => (Some(cqn), srq.completion_index(number)),
+                Kind::Rmp | Kind::Srq if own == NO_USER_INDEX => (qp.cqn_rcv(), number),
+                Kind::Rmp | Kind::Srq => (qp.cqn_rcv(), own),
+            },
+            (None, own) => (qp.cqn_rcv(), own),
+        };
+        let Some(cqn) = cqn else { return };
         let mut cqe = Cqe::new(CqeOpcode::RespSend, qpn);
-        cqe.user_index = qp.get(qpc::user_index);
+        cqe.user_index = user_index;
         cqe.wqe_counter = completion.index;
         cqe.timestamp = self.bus.now;
         let gsi = qp.kind == QpKind::Gsi;
+        let set = qp.get(qpc::counter_set_id);
         match completion.result {
             Err(syndrome) => {
+                self.objects.tally(set, query_q_counter_out::resp_cqe_error);
+                if let Some(counter) = counters::of_responder(syndrome) {
+                    self.objects.tally(set, counter);
+                }
                 cqe.opcode = CqeOpcode::ResponderError;
                 cqe.error = Some(syndrome);
             }
@@ -454,8 +545,12 @@ impl Host for Device<'_> {
                 cqe.congested = received.congested;
                 if let Some(source) = received.source {
                     // GRH present, UDP present, layer 3 kind, sender.
-                    let l3 = if source.ipv6 { 1 } else { 2 };
-                    cqe.flags_rqpn = (1 << 28) | (1 << 27) | (l3 << 24) | (source.qpn & 0xff_ffff);
+                    let kind = match source.l3 {
+                        Layer3::Grh => 0,
+                        Layer3::Ipv6 => 1 << 27 | 1 << 24,
+                        Layer3::Ipv4 => 1 << 27 | 2 << 24,
+                    };
+                    cqe.flags_rqpn = (1 << 28) | kind | (source.qpn & 0xff_ffff);
                     if gsi {
                         cqe.immediate = u32::from(source.pkey);
                     }
@@ -487,11 +582,18 @@ impl Host for Device<'_> {
     }
 
     fn transmit(&mut self, frame: Vec<u8>) {
-        self.objects.outbox.push_back(frame);
+        let domain = None;
+        self.objects.outbox.push_back(Outgoing { frame, domain });
     }
 
     fn retransmitted(&mut self) {
         self.bus.stats.retransmissions += 1;
+    }
+
+    fn count(&mut self, qpn: u32, what: Tally) {
+        if let Some(set) = self.qp(qpn).map(|qp| qp.get(qpc::counter_set_id)) {
+            self.objects.tally(set, counters::of_transport(what));
+        }
     }
 }
 

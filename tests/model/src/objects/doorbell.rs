@@ -89,9 +89,11 @@ pub(crate) fn cq_arm(hca: &mut Hca, uar: u32, word: u32, cqn: u32) {
             "CQ {cqn:#x}: arm doorbell {word:#010x} is not in its record"
         ));
     }
-    match cq.arm(word) {
+    let event_read = hca.eqs.has_read(cq.eqn, cq.event_at);
+    match cq.arm(word, event_read) {
         Ok(true) => {
             let eqn = cq.eqn;
+            cq.event_at = hca.eqs.position(eqn);
             let event = Event::completion(cqn & 0xff_ffff);
             hca.eqs.post(&mut hca.bus, eqn, &event);
         }

@@ -2,6 +2,7 @@
 //! steering and completion say of a received frame.
 
 use crate::ifc::flow::fte_match_set_lyr_2_4 as lyr;
+use crate::ifc::wqe::wqe_eth;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
@@ -28,6 +29,8 @@ pub(crate) struct Headers {
     pub(crate) fragment: bool,
     /// End of the IP packet, which Ethernet padding may follow.
     pub(crate) end: usize,
+    /// The IP header says more than there is: good for a match, and for no checksum.
+    pub(crate) cut: bool,
 }
 
 fn half(frame: &[u8], at: usize) -> Option<u16> {
@@ -37,6 +40,15 @@ fn half(frame: &[u8], at: usize) -> Option<u16> {
 impl Headers {
     /// Looks at a frame; none when it is shorter than an Ethernet header.
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
+        Self::parse(frame, true)
+    }
+
+    /// Looks at the headers of a large send, whose lengths say nothing of what is there.
+    pub(crate) fn of_start(head: &[u8]) -> Option<Self> {
+        Self::parse(head, false)
+    }
+
+    fn parse(frame: &[u8], whole: bool) -> Option<Self> {
         let mut headers = Self {
             ethertype: half(frame, 12)?,
             l3: 14,
@@ -49,19 +61,23 @@ impl Headers {
             headers.l3 = 18;
         }
         match headers.ethertype {
-            IPV4 => headers.ipv4(frame),
-            IPV6 => headers.ipv6(frame),
+            IPV4 => headers.ipv4(frame, whole),
+            IPV6 => headers.ipv6(frame, whole),
             _ => {}
         }
         Some(headers)
     }
 
-    fn ipv4(&mut self, frame: &[u8]) {
+    fn ipv4(&mut self, frame: &[u8], whole: bool) {
         let Some(head) = frame.get(self.l3..self.l3 + 20) else {
             return;
         };
         let ihl = usize::from(head[0] & 0xf) * 4;
-        let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
+        let total = if whole {
+            usize::from(u16::from_be_bytes([head[2], head[3]]))
+        } else {
+            frame.len() - self.l3
+        };
         if head[0] >> 4 != 4 || ihl < 20 || total < ihl || self.l3 + total > frame.len() {
             return;
         }
@@ -75,17 +91,22 @@ impl Headers {
         }
     }
 
-    fn ipv6(&mut self, frame: &[u8]) {
+    fn ipv6(&mut self, frame: &[u8], whole: bool) {
         let Some(head) = frame.get(self.l3..self.l3 + 40) else {
             return;
         };
-        let total = 40 + usize::from(u16::from_be_bytes([head[4], head[5]]));
-        if head[0] >> 4 != 6 || self.l3 + total > frame.len() {
+        let total = if whole {
+            40 + usize::from(u16::from_be_bytes([head[4], head[5]]))
+        } else {
+            frame.len() - self.l3
+        };
+        if head[0] >> 4 != 6 {
             return;
         }
         self.ip_version = 6;
         self.protocol = head[6];
-        self.end = self.l3 + total;
+        self.cut = self.l3 + total > frame.len();
+        self.end = (self.l3 + total).min(frame.len());
         self.find_l4(self.l3 + 40);
     }
 
@@ -174,6 +195,7 @@ impl Headers {
     pub(crate) fn verdict(&self, frame: &[u8]) -> u8 {
         let mut good = 1;
         let l3_good = match self.ip_version {
+            _ if self.cut => false,
             4 => {
                 let ihl = usize::from(frame.get(self.l3).copied().unwrap_or(0) & 0xf) * 4;
                 sum(frame.get(self.l3..self.l3 + ihl).unwrap_or(&[])) == 0xffff
@@ -207,19 +229,41 @@ impl Headers {
         fold(total)
     }
 
+    /// Whether layer 4, if there is one, is TCP.
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.protocol == TCP
+    }
+
+    /// The sum that goes with a completion: over the IP packet, from its header to its end. Neither
+    /// a VLAN tag nor Ethernet padding is in it.
+    pub(crate) fn check_sum(&self, frame: &[u8]) -> u16 {
+        sum(frame.get(self.l3..self.end).unwrap_or(&[]))
+    }
+
+    /// Layer 4 kind: TCP that acknowledges nothing, UDP, TCP with nothing but an acknowledgement, TCP
+    /// with one and data.
+    fn l4_kind(&self, frame: &[u8]) -> u8 {
+        let Some(at) = self.l4 else { return 0 };
+        if self.protocol != TCP {
+            return 2;
+        }
+        let byte = |at: usize| frame.get(at).copied().unwrap_or(0);
+        let header = usize::from(byte(at + 12) >> 4) * 4;
+        match (byte(at + 13) & 0x10 != 0, at + header < self.end) {
+            (false, _) => 1,
+            (true, false) => 3,
+            (true, true) => 4,
+        }
+    }
+
     /// Byte 0x1d of the completion: layer 4 and layer 3 kind.
-    pub(crate) fn kinds(&self) -> u8 {
+    pub(crate) fn kinds(&self, frame: &[u8]) -> u8 {
         let l3 = match self.ip_version {
             4 => 2,
             6 => 1,
             _ => 0,
         };
-        let l4 = match (self.l4.is_some(), self.protocol) {
-            (true, TCP) => 1,
-            (true, _) => 2,
-            (false, _) => 0,
-        };
-        (l4 << 4) | (l3 << 2)
+        (self.l4_kind(frame) << 4) | (l3 << 2)
     }
 
     /// Fills in the checksums a sender asked for: 0x40 layer 3, 0x80 layer 4.
@@ -253,7 +297,7 @@ fn copy(to: &mut [u8], at: usize, from: &[u8], start: usize, n: usize) {
     }
 }
 
-fn put(frame: &mut [u8], at: usize, value: u16) {
+pub(super) fn put(frame: &mut [u8], at: usize, value: u16) {
     if let Some(to) = frame.get_mut(at..at + 2) {
         to.copy_from_slice(&value.to_be_bytes());
     }
@@ -293,18 +337,18 @@ pub(crate) struct EthSegment {
 impl EthSegment {
     /// Parses the segment at the front of `bytes`.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let size = half(bytes, 0x0c)?;
+        let head = bytes.get(..wqe_eth::BYTES)?;
         let mut segment = Self {
-            cs_flags: *bytes.get(4)?,
-            mss: half(bytes, 6)?,
+            cs_flags: wqe_eth::cs_flags.get(head) as u8,
+            mss: wqe_eth::mss.get(head) as u16,
             inline: Vec::new(),
             vlan: None,
             data_at: 16,
         };
-        if size & 0x8000 != 0 {
-            segment.vlan = half(bytes, 0x0e);
+        if wqe_eth::insert_vlan.is_set(head) {
+            segment.vlan = Some(wqe_eth::inline_hdr_start_vlan.get(head) as u16);
         } else {
-            let size = usize::from(size & 0x3ff);
+            let size = wqe_eth::inline_hdr_size.get(head) as usize;
             segment.inline = bytes.get(0x0e..0x0e + size)?.to_vec();
             segment.data_at = (0x0e + size).max(16).next_multiple_of(16);
         }

@@ -4,7 +4,9 @@
 //! matches when the packet equals its value under the group's mask. Whatever matches nothing takes
 //! the table's miss path, and without one it is dropped. Only exact match under mask exists.
 
+use crate::cmd::{Refusal, Status};
 use crate::ifc::flow::fte_match_param;
+use crate::traffic_counters::Tally;
 use std::collections::BTreeMap;
 
 /// Bytes of a match set.
@@ -44,8 +46,79 @@ pub(crate) struct Entry {
     pub(crate) to: Vec<Destination>,
     /// Tag for the completion.
     pub(crate) tag: u32,
-    /// Packets that matched.
-    pub(crate) hits: u64,
+    /// Flow counters that count what matches.
+    pub(crate) counters: Vec<u32>,
+}
+
+/// Flow counters by number, each with the entries that count in it.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    live: BTreeMap<u32, (Tally, u32)>,
+    last: u32,
+}
+
+impl Counters {
+    /// Most counters.
+    const MOST: usize = 1 << 16;
+
+    /// One more, at zero.
+    pub(crate) fn add(&mut self) -> Result<u32, Refusal> {
+        if self.live.len() >= Self::MOST {
+            return Err(Status::ExceedLimit.because(0x93_9002));
+        }
+        loop {
+            self.last = (self.last + 1) & 0xff_ffff;
+            if self.last != 0 && !self.live.contains_key(&self.last) {
+                self.live.insert(self.last, (Tally::default(), 0));
+                return Ok(self.last);
+            }
+        }
+    }
+
+    /// Takes one back, unless an entry counts in it.
+    pub(crate) fn remove(&mut self, id: u32) -> Result<(), Refusal> {
+        match self.live.get(&id) {
+            None => Err(Status::BadResource.because(0x93_a001)),
+            Some((_, 0)) => {
+                self.live.remove(&id);
+                Ok(())
+            }
+            Some(_) => Err(Status::BadResourceState.because(0x93_a002)),
+        }
+    }
+
+    /// What one stands at.
+    pub(crate) fn get(&mut self, id: u32) -> Option<&mut Tally> {
+        self.live.get_mut(&id).map(|(tally, _)| tally)
+    }
+
+    /// A packet matched an entry that counts in these.
+    fn count(&mut self, ids: &[u32], octets: u64) {
+        for id in ids {
+            if let Some(tally) = self.get(*id) {
+                tally.packets += 1;
+                tally.octets += octets;
+            }
+        }
+    }
+
+    /// An entry begins to count in these.
+    pub(crate) fn hold(&mut self, ids: &[u32]) {
+        for id in ids {
+            if let Some((_, holders)) = self.live.get_mut(id) {
+                *holders += 1;
+            }
+        }
+    }
+
+    /// An entry is gone.
+    pub(crate) fn release(&mut self, ids: &[u32]) {
+        for id in ids {
+            if let Some((_, holders)) = self.live.get_mut(id) {
+                *holders = holders.saturating_sub(1);
+            }
+        }
+    }
 }
 
 /// One group: an index range with a mask.
@@ -131,14 +204,20 @@ impl Steering {
             })
     }
 
-    /// Walks a packet's match set through the tables of a type.
-    pub(crate) fn walk(&mut self, kind: u32, packet: &[u8]) -> Verdict {
+    /// Walks a packet's match set through the tables of a type; `counters` count its `octets`.
+    pub(crate) fn walk(
+        &self,
+        kind: u32,
+        packet: &[u8],
+        counters: &mut Counters,
+        octets: u64,
+    ) -> Verdict {
         let mut verdict = Vec::new();
         let mut next: Vec<u32> = self.roots.get(&kind).copied().into_iter().collect();
         let mut visits = 0;
         while let Some(id) = next.pop() {
             visits += 1;
-            let Some(table) = self.tables.get_mut(&id) else {
+            let Some(table) = self.tables.get(&id) else {
                 continue;
             };
             if visits > MAX_TABLES {
@@ -147,7 +226,7 @@ impl Steering {
             match table.lookup(packet) {
                 None => next.extend(table.miss),
                 Some(entry) => {
-                    entry.hits += 1;
+                    counters.count(&entry.counters, octets);
                     if entry.action & action::DROP != 0 {
                         continue;
                     }
@@ -164,9 +243,41 @@ impl Steering {
     }
 }
 
+impl Steering {
+    /// Whether the tables of a type for sending let a packet through: what no entry drops passes.
+    pub(crate) fn passes(
+        &self,
+        kind: u32,
+        packet: &[u8],
+        counters: &mut Counters,
+        octets: u64,
+    ) -> bool {
+        let mut next = self.roots.get(&kind).copied();
+        for _ in 0..MAX_TABLES {
+            let Some(table) = next.and_then(|id| self.tables.get(&id)) else {
+                return true;
+            };
+            next = match table.lookup(packet) {
+                None => table.miss,
+                Some(entry) => {
+                    counters.count(&entry.counters, octets);
+                    if entry.action & action::DROP != 0 {
+                        return false;
+                    }
+                    entry.to.iter().find_map(|to| match to {
+                        Destination::Table(id) => Some(*id),
+                        Destination::Tir(_) => None,
+                    })
+                }
+            };
+        }
+        false
+    }
+}
+
 impl Table {
     /// The first entry that matches: groups in index order, entries in index order.
-    pub(crate) fn lookup(&mut self, packet: &[u8]) -> Option<&mut Entry> {
+    pub(crate) fn lookup(&self, packet: &[u8]) -> Option<&Entry> {
         let mut groups: Vec<(&u32, &Group)> = self.groups.iter().collect();
         groups.sort_by_key(|(_, group)| group.start);
         let index = groups.into_iter().find_map(|(&id, group)| {
@@ -175,7 +286,7 @@ impl Table {
                 .find(|(_, entry)| entry.group == id && group.matches(&entry.value, packet))
                 .map(|(&index, _)| index)
         })?;
-        self.entries.get_mut(&index)
+        self.entries.get(&index)
     }
 }
 

@@ -6,8 +6,9 @@ use crate::config::Personality;
 use crate::hca::Hca;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::flow::{
-    create_flow_group_in, create_flow_table_in, dest_format_struct, flow_context, flow_object_in,
-    flow_table_context, set_flow_table_root_in, set_fte_in, set_l2_table_entry_in,
+    create_flow_group_in, create_flow_table_in, dest_format_struct, flow_context,
+    flow_counter_list, flow_object_in, flow_table_context, set_flow_table_root_in, set_fte_in,
+    set_l2_table_entry_in,
 };
 
 /// Table types offered: NIC receive and transmit, sniffers, RDMA receive and transmit.
@@ -230,6 +231,22 @@ pub(crate) fn set_entry(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
     if to.len() < count || (bits & action::FORWARD != 0 && to.is_empty()) {
         return Err(Status::BadParam.because(0x93_6007));
     }
+    let counting = bits & action::COUNT != 0;
+    let wanted = flow_context::flow_counter_list_size.get(context) as usize;
+    let counters: Vec<u32> = list
+        .get(count * dest_format_struct::BYTES..)
+        .unwrap_or(&[])
+        .chunks_exact(flow_counter_list::BYTES)
+        .take(if counting { wanted } else { 0 })
+        .map(|one| flow_counter_list::flow_counter_id.get(one))
+        .collect();
+    if counting && (counters.len() != wanted || counters.is_empty()) {
+        return Err(Status::BadParam.because(0x93_6008));
+    }
+    let mut known = counters.iter();
+    if known.any(|id| hca.objects.flow_counters.get(*id).is_none()) {
+        return Err(Status::BadResource.because(0x93_6009));
+    }
     let value = flow_context::match_value.bytes(context);
     let value = value.get(..MATCH_BYTES).unwrap_or(value).to_vec();
     let tag = flow_context::flow_tag.get(context);
@@ -239,27 +256,28 @@ pub(crate) fn set_entry(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
         action: bits,
         to,
         tag,
-        hits: 0,
+        counters,
     };
-    let old = table
-        .entries
-        .get(&index)
-        .map(|e| e.to.clone())
-        .unwrap_or_default();
+    let old = table.entries.get(&index).cloned();
     for one in &entry.to {
         if let Destination::Tir(tirn) = one {
             hca.objects.tir_numbers.hold(*tirn)?;
         }
     }
-    release(hca, &old);
+    hca.objects.flow_counters.hold(&entry.counters);
+    if let Some(old) = old {
+        release(hca, &old);
+    }
     if let Some(table) = hca.objects.steering.tables.get_mut(&id) {
         table.entries.insert(index, entry);
     }
     Ok(())
 }
 
-fn release(hca: &mut Hca, destinations: &[Destination]) {
-    for one in destinations {
+/// What an entry held on to.
+fn release(hca: &mut Hca, entry: &Entry) {
+    hca.objects.flow_counters.release(&entry.counters);
+    for one in &entry.to {
         if let Destination::Tir(tirn) = one {
             hca.objects.tir_numbers.release(*tirn);
         }
@@ -277,7 +295,7 @@ pub(crate) fn delete_entry(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> R
         .get_mut(&id)
         .and_then(|table| table.entries.remove(&index))
         .ok_or(Status::BadResource.because(0x93_8001))?;
-    release(hca, &entry.to);
+    release(hca, &entry);
     Ok(())
 }
 

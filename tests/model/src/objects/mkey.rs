@@ -17,6 +17,9 @@ const ENTRY_BUDGET: u32 = 1 << 20;
 /// "Any queue pair" in a key's QPN field.
 pub(crate) const ANY_QPN: u32 = 0xff_ffff;
 
+/// No number of a protection domain: the queue is the kernel's own for key edits, which has none.
+pub(crate) const ANY_PD: u32 = u32::MAX;
+
 /// Local read.
 pub(crate) const LR: u8 = 1;
 /// Local write.
@@ -210,7 +213,7 @@ impl Tpt {
         if u32::from(key.variant) != access.key & 0xff {
             return Err(Denied::Variant);
         }
-        if key.pd != access.pd {
+        if access.pd != ANY_PD && key.pd != access.pd {
             return Err(Denied::Pd);
         }
         if key.qpn != ANY_QPN && key.qpn != access.qpn {

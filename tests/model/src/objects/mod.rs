@@ -14,13 +14,17 @@ mod doorbell;
 mod ethernet;
 mod flow;
 mod flow_cmd;
+mod flow_counter_cmd;
+mod lso;
 mod mkey;
 mod mkey_cmd;
+mod multicast;
 mod qp;
 mod qp_cmd;
 mod qp_state;
 mod rmp;
 mod rq_sq;
+mod rss;
 mod tir_tis;
 mod traffic;
 mod umr;
@@ -32,8 +36,17 @@ pub(crate) use doorbell::{cq_arm, send_doorbell};
 pub(crate) use traffic::step;
 
 use crate::cmd::{Command, Handler, Stage};
+use crate::ifc::Field;
 use crate::numbers::Numbers;
 use std::collections::{BTreeMap, VecDeque};
+
+/// A frame on its way out.
+#[derive(Debug)]
+struct Outgoing {
+    frame: Vec<u8>,
+    /// Transport domain of the raw queue that sent it.
+    domain: Option<u32>,
+}
 
 /// All objects of the function.
 #[derive(Debug)]
@@ -67,8 +80,14 @@ pub(crate) struct Objects {
     steering: flow::Steering,
     /// MACs the physical function lets through, by table index.
     l2: BTreeMap<u32, [u8; 6]>,
+    /// Queue counters that moved, by set and place of the counter in the query.
+    tallies: BTreeMap<(u32, usize), u32>,
+    /// Flow counters.
+    flow_counters: flow::Counters,
+    /// Multicast groups.
+    groups: multicast::Groups,
     /// Frames to send, in order.
-    outbox: VecDeque<Vec<u8>>,
+    outbox: VecDeque<Outgoing>,
     /// Queues that lost their CQ: they go to error as soon as no engine runs.
     doomed: Vec<u32>,
 }
@@ -95,9 +114,35 @@ impl Default for Objects {
             tpt: mkey::Tpt::default(),
             steering: flow::Steering::default(),
             l2: BTreeMap::new(),
+            tallies: BTreeMap::new(),
+            flow_counters: flow::Counters::default(),
+            groups: multicast::Groups::default(),
             outbox: VecDeque::new(),
             doomed: Vec::new(),
         }
+    }
+}
+
+impl Objects {
+    /// One more of a counter of a set; set 0 is none.
+    fn tally(&mut self, set: u32, counter: Field) {
+        if set != 0 {
+            let count = self.tallies.entry((set, counter.bit)).or_default();
+            *count = count.wrapping_add(1);
+        }
+    }
+
+    /// The counters of a set that moved: where they stand in the query, and their values.
+    pub(crate) fn tallies(&self, set: u32) -> impl Iterator<Item = (Field, u32)> + '_ {
+        let all = (set, 0)..=(set, usize::MAX);
+        self.tallies
+            .range(all)
+            .map(|(&(_, bit), &count)| (Field::at(bit, 32), count))
+    }
+
+    /// Counts from zero again.
+    pub(crate) fn forget_tallies(&mut self, set: u32) {
+        self.tallies.retain(|&(of, _), _| of != set);
     }
 }
 
@@ -138,9 +183,16 @@ pub(crate) const COMMANDS: &[Command] = &[
     row(0x50a, "2RST_QP", 16, 16, qp_cmd::transition),
     row(0x50b, "QUERY_QP", 16, 256, qp_cmd::query),
     row(0x50e, "INIT2INIT_QP", 256, 16, qp_cmd::transition),
+    row(0x700, "CREATE_SRQ", 272, 16, rmp::create_srq),
+    row(0x701, "DESTROY_SRQ", 16, 16, rmp::destroy),
+    row(0x702, "QUERY_SRQ", 16, 272, rmp::query),
     row(0x703, "ARM_RQ", 16, 16, rmp::arm),
     row(0x705, "CREATE_XRC_SRQ", 272, 16, rmp::create_xrc),
     row(0x706, "DESTROY_XRC_SRQ", 16, 16, rmp::destroy),
+    row(0x707, "QUERY_XRC_SRQ", 16, 272, rmp::query),
+    row(0x708, "ARM_XRC_SRQ", 16, 16, rmp::arm),
+    row(0x806, "ATTACH_TO_MCG", 32, 16, multicast::attach),
+    row(0x807, "DETACH_FROM_MCG", 32, 16, multicast::detach),
     row(0x829, "SET_L2_TABLE_ENTRY", 64, 16, flow_cmd::set_l2),
     row(0x82b, "DELETE_L2_TABLE_ENTRY", 64, 16, flow_cmd::delete_l2),
     row(0x900, "CREATE_TIR", 272, 16, tir_tis::create_tir),
@@ -155,7 +207,9 @@ pub(crate) const COMMANDS: &[Command] = &[
     row(0x90a, "DESTROY_RQ", 16, 16, wq_cmd::destroy_rq),
     row(0x90b, "QUERY_RQ", 16, 272, wq_cmd::query_rq),
     row(0x90c, "CREATE_RMP", 272, 16, rmp::create),
+    row(0x90d, "MODIFY_RMP", 272, 16, rmp::modify),
     row(0x90e, "DESTROY_RMP", 16, 16, rmp::destroy),
+    row(0x90f, "QUERY_RMP", 16, 272, rmp::query),
     row(0x912, "CREATE_TIS", 192, 16, tir_tis::create_tis),
     row(0x913, "MODIFY_TIS", 192, 16, tir_tis::modify_tis),
     row(0x914, "DESTROY_TIS", 16, 16, tir_tis::destroy_tis),
@@ -175,6 +229,15 @@ pub(crate) const COMMANDS: &[Command] = &[
         16,
         flow_cmd::delete_entry,
     ),
+    row(0x939, "ALLOC_FLOW_COUNTER", 16, 16, flow_counter_cmd::alloc),
+    row(
+        0x93a,
+        "DEALLOC_FLOW_COUNTER",
+        16,
+        16,
+        flow_counter_cmd::dealloc,
+    ),
+    row(0x93b, "QUERY_FLOW_COUNTER", 32, 32, flow_counter_cmd::query),
     row(0x93c, "MODIFY_FLOW_TABLE", 64, 16, flow_cmd::modify_table),
 ];
 

@@ -12,6 +12,7 @@ use crate::ifc::qp::{ads, qpc};
 use crate::queue_memory::QueueMemory;
 use crate::transport::Engine;
 use crate::transport::host::{BadWqe, Path, QpAttr, QpKind, QpState, RecvWqe, SendWqe, Syndrome};
+use crate::watch::{Seen, Sends};
 
 /// Which receive queue a QP has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +58,7 @@ pub(crate) struct Qp {
 
 /// A field of the primary path within the QP context.
 pub(crate) const fn path(field: Field) -> Field {
-    Field {
-        bit: qpc::primary_address_path.bit + field.bit,
-        width: field.width,
-    }
+    field.within(qpc::primary_address_path)
 }
 
 impl Qp {
@@ -165,6 +163,15 @@ impl Qp {
         self.read_sq(bus, index, 0, &mut bytes)
             .map_err(|()| bad(control.opcode, Syndrome::LocalQpOperation))?;
         bus.stats.wqes += 1;
+        let kind = match self.kind {
+            QpKind::Ud | QpKind::Gsi => Sends::Datagrams,
+            QpKind::XrcInitiator => Sends::Xrc,
+            QpKind::Rc | QpKind::Uc | QpKind::XrcTarget | QpKind::RegUmr => Sends::Messages,
+        };
+        bus.show(&Seen::Send {
+            kind,
+            bytes: &bytes,
+        });
         wqe::parse_send(&bytes, self.kind)
     }
 
@@ -216,7 +223,10 @@ impl Qp {
         let slot = u64::from(u32::from(index) & (size - 1)) * stride as u64;
         let mut bytes = vec![0; stride];
         Some(match buffer::read(bus, &self.ring, slot, &mut bytes) {
-            Ok(()) => Ok(wqe::parse_recv(index, &bytes)),
+            Ok(()) => {
+                bus.show(&Seen::Receive { bytes: &bytes });
+                Ok(wqe::parse_recv(index, &bytes))
+            }
             Err(_) => Err((index, Syndrome::LocalProtection)),
         })
     }
@@ -239,7 +249,7 @@ impl Qp {
             },
             log_msg_max: match self.get(qpc::log_msg_max) as u8 {
                 // A datagram QP may leave it out; its messages are bounded by the MTU anyway.
-                0 if self.kind != QpKind::Rc => 31,
+                0 if !matches!(self.kind, QpKind::Rc | QpKind::Uc) => 31,
                 log => log,
             },
             remote_qpn: self.get(qpc::remote_qpn),

@@ -23,6 +23,10 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     let get = |field: crate::ifc::Field| field.get(&context);
     let kind = match get(qpc::st) {
         0 => QpKind::Rc,
+        1 => QpKind::Uc,
+        // Of the two ends of an XRC connection only the initiator sends.
+        3 if qpc::no_sq.is_set(&context) => QpKind::XrcTarget,
+        3 => QpKind::XrcInitiator,
         2 => QpKind::Ud,
         8 => QpKind::Gsi,
         0xc => QpKind::RegUmr,
@@ -32,18 +36,26 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         return Err(Status::BadParam.because(0x50_0011));
     }
     let pd = get(qpc::pd);
-    if !hca.ids.pd.contains(pd) {
+    // A queue that only edits keys is of no domain.
+    let domainless = kind == QpKind::RegUmr && pd == 0;
+    if !domainless && !hca.ids.pd.contains(pd) {
         return Err(Status::BadResource.because(0x50_0012));
     }
     let uar = get(qpc::uar_page);
-    if !hca.ids.uar.contains(uar) {
+    // A target of XRC has no send queue, hence no doorbell.
+    if kind != QpKind::XrcTarget && !hca.ids.uar.contains(uar) {
         return Err(Status::BadResource.because(0x50_0013));
     }
     if get(qpc::pm_state) != 3 {
         hca.bus
             .complain("CREATE_QP: pm_state is not 3 (migrated), as every known driver sets it");
     }
+    if kind == QpKind::XrcTarget && !hca.ids.xrcd.contains(get(qpc::xrcd)) {
+        return Err(Status::BadResource.because(0x50_0019));
+    }
     let receives = match get(qpc::rq_type) {
+        // An initiator receives nothing, a target what each request names.
+        1 if matches!(kind, QpKind::XrcInitiator | QpKind::XrcTarget) => Receives::None,
         0 => Receives::Own,
         1 => Receives::Shared(get(qpc::srqn_rmpn_xrqn)),
         3 => Receives::None,
@@ -97,15 +109,23 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         return Err(Status::BadResource.because(0x50_0018));
     }
     let qpn = hca.objects.queue_numbers.take()?;
-    hca.ids.pd.hold(pd)?;
-    hca.ids.uar.hold(uar)?;
+    if !domainless {
+        hca.ids.pd.hold(pd)?;
+    }
+    if kind != QpKind::XrcTarget {
+        hca.ids.uar.hold(uar)?;
+    }
     for cqn in [qp.cqn_snd(), qp.cqn_rcv()].into_iter().flatten() {
         hca.objects.cq_numbers.hold(cqn)?;
     }
     if let Receives::Shared(srqn) = receives {
         hca.objects.srq_numbers.hold(srqn)?;
     }
-    check_record(hca, "QP", qpn, dbr);
+    if kind == QpKind::XrcTarget {
+        hca.ids.xrcd.hold(qp.get(qpc::xrcd))?;
+    } else {
+        check_record(hca, "QP", qpn, dbr);
+    }
     hca.objects.qps.insert(qpn, Qp { qpn, ..qp });
     head_out::number.set(output, qpn);
     Ok(())
@@ -128,17 +148,25 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
     if !objects.qps.contains_key(&qpn) {
         return Err(Status::BadResourceState.because(SYNDROME_DESTROY));
     }
+    if objects.groups.holds(qpn) {
+        return Err(Status::BadResourceState.because(SYNDROME_DESTROY));
+    }
     objects.queue_numbers.free(qpn)?;
     let Some(qp) = objects.qps.remove(&qpn) else {
         return Ok(());
     };
     hca.ids.pd.release(qp.get(qpc::pd));
-    hca.ids.uar.release(qp.get(qpc::uar_page));
+    if qp.kind != QpKind::XrcTarget {
+        hca.ids.uar.release(qp.get(qpc::uar_page));
+    }
     for cqn in [qp.cqn_snd(), qp.cqn_rcv()].into_iter().flatten() {
         objects.cq_numbers.release(cqn);
     }
     if let Receives::Shared(srqn) = qp.receives {
         objects.srq_numbers.release(srqn);
+    }
+    if qp.kind == QpKind::XrcTarget {
+        hca.ids.xrcd.release(qp.get(qpc::xrcd));
     }
     Ok(())
 }
@@ -181,7 +209,9 @@ pub(crate) fn transition(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
         let given = qp_in::qpc.bytes(input);
         for field in [qpc::st, qpc::pd, qpc::cqn_snd, qpc::cqn_rcv] {
             let (given, own) = (field.get(given), field.get(&context));
-            if given != 0 && given != own {
+            // Stock Linux names the domain of its key edits in transitions only.
+            let domainless = qp.kind == QpKind::RegUmr && own == 0;
+            if given != 0 && given != own && !domainless {
                 let text = format!(
                     "QP {qpn:#x}: command {opcode:#x} names type, PD or CQ {given:#x}, \
                      created with {own:#x}; the device keeps what CREATE_QP said"
@@ -207,7 +237,8 @@ pub(crate) fn transition(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
 /// What the transition may not ask for.
 fn check_values(hca: &mut Hca, opcode: u32, qpn: u32, context: &[u8]) -> Result<(), Refusal> {
     let get = |field: crate::ifc::Field| field.get(context);
-    let rc = get(qpc::st) == 0;
+    // RC, UC and XRC have a peer and a path to it.
+    let rc = matches!(get(qpc::st), 0 | 1 | 3);
     match opcode {
         0x502 | 0x50e if get(path(ads::vhca_port_num)) != 1 => {
             return Err(Status::BadParam.because(0x50_0121));
@@ -224,10 +255,10 @@ fn check_values(hca: &mut Hca, opcode: u32, qpn: u32, context: &[u8]) -> Result<
             if mac == (0, 0) || gid.iter().all(|&b| b == 0) || get(path(ads::hop_limit)) == 0 {
                 return Err(Status::BadParam.because(0x50_0124));
             }
-            if hca.roce.get(get(path(ads::src_addr_index))).is_none() {
+            let Some(source) = hca.roce.get(get(path(ads::src_addr_index))) else {
                 return Err(Status::BadParam.because(0x50_0125));
-            }
-            if get(path(ads::udp_sport)) < 0xc000 {
+            };
+            if source.v2 && get(path(ads::udp_sport)) < 0xc000 {
                 hca.bus.complain(format!(
                     "QP {qpn:#x}: UDP source port {:#x} is outside 0xc000..0xffff",
                     get(path(ads::udp_sport))

@@ -2,21 +2,29 @@
 //!
 //! An SQ in RDY runs from doorbell to doorbell record; an error completes the failing request with
 //! its syndrome, takes the queue to ERR and flushes the rest. An RQ reads its record when a frame
-//! needs a buffer; without one the frame is dropped. Not here: large sends (a WQE that asks for
-//! segmentation fails), multi-packet WQEs, striding receive queues.
+//! needs a buffer; without one the frame is dropped and counted. Not here: multi-packet WQEs,
+//! striding receive queues.
 
+use super::Outgoing;
 use super::cqe::{Cqe, CqeOpcode};
 use super::device::{Device, Owner};
-use super::ethernet::{EthSegment, Headers, sum};
+use super::ethernet::{EthSegment, Headers};
+use super::lso;
+use super::rss::Hash;
 use super::wq::Wq;
 use super::wqe::{self, Control, MAX_WQEBBS};
 use crate::eq::{Event, kind};
+use crate::ifc::counters::query_q_counter_out;
 use crate::transport::host::{Payload, Syndrome, UmrWqe};
+use crate::watch::{Seen, Sends};
 
 const NOP: u8 = 0x00;
 const SEND: u8 = 0x0a;
+const LSO: u8 = 0x0e;
 const UMR: u8 = 0x25;
 const VLAN: [u8; 2] = [0x81, 0x00];
+/// Most payload of a large send, as the capability `max_lso_cap` 18 says.
+const MOST_LARGE: u64 = 1 << 18;
 
 /// State of a raw queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +85,8 @@ pub(crate) struct Rq {
     pub(crate) rlky: bool,
     /// VLAN tags stay in the frame.
     pub(crate) keep_vlan: bool,
+    /// Queue counters that count for it; 0 is none.
+    pub(crate) counters: u32,
     pub(crate) wq: Wq,
     pub(crate) context: Vec<u8>,
 }
@@ -137,7 +147,13 @@ impl Device<'_> {
                 sq.wq
                     .read(self.bus, index, 0, &mut bytes)
                     .map_err(|()| Syndrome::LocalQpOperation)
-                    .and_then(|()| self.execute(sqn, owner, &control, &bytes))
+                    .and_then(|()| {
+                        self.bus.show(&Seen::Send {
+                            kind: Sends::Frames,
+                            bytes: &bytes,
+                        });
+                        self.execute(sqn, owner, &control, &bytes)
+                    })
             }
         };
         self.bus.stats.wqes += 1;
@@ -182,20 +198,31 @@ impl Device<'_> {
                 };
                 self.umr_for(owner, true, &wqe)
             }
-            SEND if sq.tis.is_some() => {
+            opcode @ (SEND | LSO) if sq.tis.is_some() => {
+                let tis = sq.tis.and_then(|tis| self.objects.tiss.get(&tis));
+                let domain = tis.map(|tis| tis.domain);
                 let min_inline = sq.min_inline;
-                let frame = self.build(owner, &bytes[16..], min_inline)?;
-                self.objects.outbox.push_back(frame);
+                let frames = self.build(owner, &bytes[16..], min_inline, opcode == LSO)?;
+                let frames = frames.into_iter();
+                self.objects
+                    .outbox
+                    .extend(frames.map(|frame| Outgoing { frame, domain }));
                 Ok(())
             }
             _ => Err(Syndrome::LocalQpOperation),
         }
     }
 
-    /// The frame of a send WQE, from its Ethernet segment on.
-    fn build(&mut self, owner: Owner, bytes: &[u8], min_inline: u32) -> Result<Vec<u8>, Syndrome> {
+    /// The frames of a send WQE, from its Ethernet segment on: one, or those of a large send.
+    fn build(
+        &mut self,
+        owner: Owner,
+        bytes: &[u8],
+        min_inline: u32,
+        large: bool,
+    ) -> Result<Vec<Vec<u8>>, Syndrome> {
         let segment = EthSegment::parse(bytes).ok_or(Syndrome::LocalQpOperation)?;
-        if segment.mss != 0 {
+        if large != (segment.mss != 0) || (large && segment.vlan.is_some()) {
             return Err(Syndrome::LocalQpOperation);
         }
         let least = match min_inline {
@@ -214,33 +241,40 @@ impl Device<'_> {
         }
         let rest = bytes.get(segment.data_at..).unwrap_or(&[]);
         let data = wqe::parse_payload(rest)?;
-        let mut frame = segment.inline;
-        match data {
-            Payload::Inline(more) => frame.extend_from_slice(&more),
+        let payload = match data {
+            Payload::Inline(more) => more,
             Payload::Segments(list) => {
                 let total: u64 = list.iter().map(|s| u64::from(s.len)).sum();
-                if total > 0x1_0000 {
+                if total > if large { MOST_LARGE } else { 0x1_0000 } {
                     return Err(Syndrome::LocalLength);
                 }
                 let mut more = vec![0; total as usize];
                 self.gather_for(owner, &list, 0, &mut more)?;
-                frame.extend_from_slice(&more);
+                more
+            }
+        };
+        let mut frames = if large {
+            lso::segments(&segment.inline, &payload, segment.mss)
+                .ok_or(Syndrome::LocalQpOperation)?
+        } else {
+            vec![[segment.inline, payload].concat()]
+        };
+        for frame in &mut frames {
+            if frame.len() < 14 {
+                return Err(Syndrome::LocalLength);
+            }
+            if let Some(tci) = segment.vlan {
+                frame.splice(12..12, VLAN.into_iter().chain(tci.to_be_bytes()));
+            }
+            if let Some(headers) = Headers::of(frame) {
+                headers.offload(frame, segment.cs_flags);
             }
         }
-        if frame.len() < 14 {
-            return Err(Syndrome::LocalLength);
-        }
-        if let Some(tci) = segment.vlan {
-            frame.splice(12..12, VLAN.into_iter().chain(tci.to_be_bytes()));
-        }
-        if let Some(headers) = Headers::of(&frame) {
-            headers.offload(&mut frame, segment.cs_flags);
-        }
-        Ok(frame)
+        Ok(frames)
     }
 
     /// Hands a frame to a receive queue; dropped when the queue is not ready or has no buffer.
-    pub(crate) fn receive_into(&mut self, rqn: u32, tag: u32, frame: &[u8]) {
+    pub(crate) fn receive_into(&mut self, rqn: u32, tag: u32, hash: Hash, frame: &[u8]) {
         let Some(rq) = self.objects.rqs.get_mut(&rqn) else {
             return;
         };
@@ -253,6 +287,9 @@ impl Device<'_> {
             self.bus.complain(format!("RQ {rqn:#x}: {complaint}"));
         }
         if rq.wq.head == rq.wq.producer {
+            let counters = rq.counters;
+            self.objects
+                .tally(counters, query_q_counter_out::out_of_buffer);
             return;
         }
         let index = rq.wq.head;
@@ -266,30 +303,34 @@ impl Device<'_> {
             rlky: rq.rlky,
         };
         let keep_vlan = rq.keep_vlan;
-        let mut cqe = Cqe::new(CqeOpcode::RespSend, rqn);
+        // Where another completion names its queue, this one has the tag of the flow.
+        let mut cqe = Cqe::new(CqeOpcode::RespSend, tag);
         cqe.user_index = user_index;
         cqe.wqe_counter = index;
-        cqe.wqe_opcode = tag as u8;
         cqe.timestamp = self.bus.now;
+        cqe.rss_hash = hash.result;
+        cqe.rss_kind = hash.kind;
         let mut frame = frame.to_vec();
         if let Some(headers) = Headers::of(&frame) {
             cqe.hds_ip_ext = headers.verdict(&frame);
-            cqe.l4_l3_hdr_type = headers.kinds();
+            cqe.l4_l3_hdr_type = headers.kinds(&frame);
+            cqe.check_sum = headers.check_sum(&frame);
             if let Some(tci) = headers.vlan.filter(|_| !keep_vlan) {
                 frame.drain(12..16);
                 cqe.vlan = tci;
                 cqe.l4_l3_hdr_type |= 1;
             }
-            cqe.check_sum = sum(frame.get(14..).unwrap_or(&[]));
         }
         cqe.byte_cnt = frame.len() as u32;
         let done = read.map_err(|()| Syndrome::LocalProtection).and_then(|()| {
+            self.bus.show(&Seen::Receive { bytes: &entry });
             let segments = wqe::parse_recv(index, &entry).segments;
             self.scatter_for(owner, &segments, 0, &frame)
         });
         if let Err(syndrome) = done {
             cqe.opcode = CqeOpcode::ResponderError;
             cqe.error = Some(syndrome);
+            cqe.qpn = rqn;
             self.complete(cqn, &cqe);
             self.eqs
                 .raise(self.bus, &Event::queue(kind::WQ_CATASTROPHIC, 1, rqn));

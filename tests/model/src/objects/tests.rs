@@ -4,8 +4,10 @@ mod cq;
 mod ethernet;
 mod flow;
 mod keys;
+mod offloads;
 mod orders;
 mod qp;
+mod shared;
 mod umr;
 mod wqe;
 

@@ -1,9 +1,10 @@
 //! Steering ends: TIS (send side), TIR and RQT (receive side).
 
+use super::rss::Hashing;
 use crate::cmd::{Refusal, Status};
 use crate::hca::Hca;
 use crate::ifc::cmd::{head_in, head_out};
-use crate::ifc::wq::{rqt_in, rqtc, tir_in, tirc, tis_in, tisc};
+use crate::ifc::wq::{modify_tir_bitmask as chosen, rqt_in, rqtc, tir_in, tirc, tis_in, tisc};
 
 /// Where a TIR hands its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +20,28 @@ pub(crate) enum Dispatch {
 pub(crate) struct Tir {
     /// Where packets go.
     pub(crate) dispatch: Dispatch,
+    /// What spreads packets over the queues of a table.
+    pub(crate) hashing: Hashing,
+    /// Frames of its own transport domain that it takes: bit 0 unicast, bit 1 multicast. The interface
+    /// header calls the field `self_lb_block`, but three drivers set it where they want their own
+    /// frames back, and have them.
+    takes_own: u32,
     domain: u32,
+}
+
+impl Tir {
+    /// Whether it turns away a frame that a queue of this transport domain sent.
+    pub(crate) fn turns_away(&self, domain: u32, frame: &[u8]) -> bool {
+        let multicast = frame.first().is_some_and(|first| first & 1 != 0);
+        domain == self.domain && self.takes_own & if multicast { 2 } else { 1 } == 0
+    }
 }
 
 /// A send interface.
 #[derive(Debug)]
 pub(crate) struct Tis {
-    domain: u32,
+    /// Transport domain.
+    pub(crate) domain: u32,
 }
 
 /// A table of receive queues.
@@ -34,6 +50,14 @@ pub(crate) struct Rqt {
     /// The queues.
     pub(crate) queues: Vec<u32>,
     most: usize,
+}
+
+impl Rqt {
+    /// The queue for a hash: its low bits are the index.
+    pub(crate) fn pick(&self, hash: u32) -> Option<u32> {
+        let last = self.queues.len().checked_sub(1)?;
+        self.queues.get(hash as usize & last).copied()
+    }
 }
 
 /// CREATE_TIS.
@@ -80,13 +104,7 @@ pub(crate) fn create_tir(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resu
         1 => Dispatch::Indirect(tirc::indirect_table.get(context)),
         _ => return Err(Status::BadParam.because(0x90_0011)),
     };
-    // 0 none, 1 inverted XOR8, 2 Toeplitz; with fields to hash over only Toeplitz is accepted
-    // (one driver sent 1 for years until newer firmware refused it).
-    let hashed = tirc::rx_hash_field_selector_outer.is_set(context);
-    let function = tirc::rx_hash_fn.get(context);
-    if function > 2 || (hashed && function == 1) {
-        return Err(Status::BadParam.because(0x90_0012));
-    }
+    check_hash(context)?;
     match dispatch {
         Dispatch::Direct(rqn) if !hca.objects.rqs.contains_key(&rqn) => {
             return Err(Status::BadResource.because(0x90_0013));
@@ -96,16 +114,47 @@ pub(crate) fn create_tir(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resu
     }
     let number = hca.objects.tir_numbers.take()?;
     hca.ids.td.hold(domain)?;
-    hca.objects.tirs.insert(number, Tir { dispatch, domain });
+    let tir = Tir {
+        dispatch,
+        hashing: Hashing::of(context),
+        takes_own: tirc::self_lb_block.get(context),
+        domain,
+    };
+    hca.objects.tirs.insert(number, tir);
     head_out::number.set(output, number);
     Ok(())
 }
 
-/// MODIFY_TIR: hash and LRO, which nothing here depends on.
+/// 0 none, 1 inverted XOR8, 2 Toeplitz; with fields to hash over only Toeplitz is accepted (one
+/// driver sent 1 for years until newer firmware refused it).
+fn check_hash(context: &[u8]) -> Result<(), Refusal> {
+    let hashed = tirc::rx_hash_field_selector_outer.is_set(context);
+    let function = tirc::rx_hash_fn.get(context);
+    if function > 2 || (hashed && function == 1) {
+        return Err(Status::BadParam.because(0x90_0012));
+    }
+    Ok(())
+}
+
+/// MODIFY_TIR: what the bitmask names of the hash and of own frames; LRO is not offered.
 pub(crate) fn modify_tir(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let number = head_in::number.get(input) & 0xff_ffff;
-    if !hca.objects.tirs.contains_key(&number) {
-        return Err(Status::BadResource.because(0x90_1001));
+    let context = tir_in::tirc.bytes(input);
+    let bits = tir_in::modify_bitmask.bytes(input);
+    let tir = hca
+        .objects
+        .tirs
+        .get_mut(&number)
+        .ok_or(Status::BadResource.because(0x90_1001))?;
+    if chosen::packet_merge.is_set(bits) && tirc::packet_merge_mask.is_set(context) {
+        return Err(Status::BadParam.because(0x90_1002));
+    }
+    if chosen::hash.is_set(bits) {
+        check_hash(context)?;
+        tir.hashing = Hashing::of(context);
+    }
+    if chosen::self_lb_en.is_set(bits) {
+        tir.takes_own = tirc::self_lb_block.get(context);
     }
     Ok(())
 }

@@ -2,20 +2,30 @@
 //!
 //! A frame for one of the device's own MACs turns round inside the device. A received frame passes
 //! the MAC filter, then RoCE traffic for an own address goes to the QP it names, before any flow
-//! table; the rest walks the NIC receive tables. An engine is taken out of its QP while it runs.
+//! table; the rest walks the NIC receive tables. Without a link nothing passes the port. An engine is
+//! taken out of its QP while it runs.
 
+use super::Outgoing;
 use super::device::{Device, ip_of_entry};
 use super::ethernet::Headers;
+use super::multicast::{self, MULTICAST_QPN};
 use super::qp::Receives;
+use super::rss::Hash;
 use super::tir_tis::Dispatch;
 use crate::hca::Hca;
 use crate::host::Nanos;
+use crate::ifc::caps::{atomic_caps, cmd_hca_cap};
 use crate::transport::Engine;
 use crate::transport::host::{Host, QpState};
-use crate::wire::frame::{Demux, Packet, demux};
+use crate::wire::frame::{Demux, Packet, demux, is_roce};
 
 /// Frames moved in one step; what is left waits for the next, which is then due at once.
 const MOST_FRAMES: usize = 4096;
+/// Types of flow tables.
+const NIC_RX: u32 = 0;
+const NIC_TX: u32 = 1;
+/// Least bytes of a frame on the wire; shorter ones are padded.
+const LEAST_FRAME: usize = 60;
 /// Queue pair 1 on the wire.
 const GSI_QPN: u32 = 1;
 
@@ -73,7 +83,9 @@ pub(crate) fn modified(hca: &mut Hca, qpn: u32) {
     let Some(qp) = hca.objects.qps.get(&qpn) else {
         return;
     };
-    let attr = qp.attr();
+    let mut attr = qp.attr();
+    let mode = atomic_caps::atomic_req_8B_endianness_mode;
+    attr.atomic_little_endian = hca.caps.current(crate::caps::kind::ATOMIC, mode) == 1;
     with_engine(hca, qpn, |engine, device| {
         // From RESET the engine does not even know its number yet.
         if attr.state != QpState::Err || engine.state() == QpState::Reset {
@@ -108,14 +120,9 @@ pub(crate) fn step(hca: &mut Hca) -> Option<Nanos> {
     let mut moved = 0;
     while moved < MOST_FRAMES {
         if let Some(frame) = hca.objects.outbox.pop_front() {
-            if is_own_mac(hca, &frame) {
-                received(hca, &frame);
-            } else {
-                hca.wire.send(&frame);
-            }
-            hca.bus.stats.frames_out += 1;
+            sent(hca, frame);
         } else if let Some(frame) = hca.wire.recv() {
-            received(hca, &frame);
+            arrived(hca, &frame);
         } else {
             break;
         }
@@ -142,28 +149,109 @@ fn is_own_mac(hca: &Hca, frame: &[u8]) -> bool {
             || hca.roce.iter().any(|(_, entry)| entry.mac == *mac))
 }
 
-/// A frame from the wire, or from the device itself.
-fn received(hca: &mut Hca, frame: &[u8]) {
+/// Whether a frame is RoCE, well formed or not.
+fn is_rdma(hca: &Hca, frame: &[u8]) -> bool {
+    hca.vport.roce_enabled && is_roce(frame)
+}
+
+/// Whether the NIC transmit tables let a raw queue's frame pass.
+fn may_leave(hca: &mut Hca, frame: &[u8]) -> bool {
+    let Some(headers) = Headers::of(frame) else {
+        return true;
+    };
+    let set = headers.match_set(frame);
+    let objects = &mut hca.objects;
+    let octets = frame.len() as u64;
+    objects
+        .steering
+        .passes(NIC_TX, &set, &mut objects.flow_counters, octets)
+}
+
+/// A frame leaves the vport: round inside the device, or through the port.
+fn sent(hca: &mut Hca, outgoing: Outgoing) {
+    let Outgoing { mut frame, domain } = outgoing;
+    hca.bus.stats.frames_out += 1;
+    if domain.is_some() && !may_leave(hca, &frame) {
+        hca.traffic.discarded += 1;
+        return;
+    }
+    let rdma = is_rdma(hca, &frame);
+    hca.traffic.vport_out.add(&frame, rdma);
+    if is_own_mac(hca, &frame) {
+        received(hca, &frame, domain);
+    } else if hca.link_up() {
+        frame.resize(frame.len().max(LEAST_FRAME), 0);
+        hca.traffic.port_out.add(&frame);
+        hca.wire.send(&frame);
+        // What goes to a multicast group goes to the own members, too.
+        if rdma
+            && frame[0] & 1 == 1
+            && let Demux::Roce(packet) = demux(&frame, |net| hca.objects.groups.has(net.dst))
+        {
+            multicast::deliver(hca, &packet, true);
+        }
+        if !rdma && frame[0] & 1 == 1 && loops_multicast(hca) {
+            received(hca, &frame, domain);
+        }
+    }
+}
+
+/// Whether multicast frames of the vport's own reach its own receive tables: unless it has been switched off, on a device
+/// that can switch it off. One that cannot does not do it.
+fn loops_multicast(hca: &Hca) -> bool {
+    hca.caps.general(cmd_hca_cap::disable_local_lb_mc) != 0 && !hca.vport.blocks_own_multicast()
+}
+
+/// A frame comes in through the port, unless the link is down or it is too long for the port.
+fn arrived(hca: &mut Hca, frame: &[u8]) {
+    if !hca.link_up() {
+        return;
+    }
+    if frame.len() + 4 > usize::from(hca.port.mtu) {
+        hca.traffic.port_in.too_long += 1;
+        return;
+    }
+    hca.traffic.port_in.add(frame);
+    received(hca, frame, None);
+}
+
+/// A frame from the wire, or from a queue of the device itself, in a transport domain if it is a raw
+/// one.
+fn received(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
     hca.bus.stats.frames_in += 1;
     let Some(to) = frame.first_chunk::<6>() else {
         return;
     };
-    if !is_own_mac(hca, frame) && !hca.vport.accepts(to) {
+    let rdma = is_rdma(hca, frame);
+    // The groups of datagram QPs are no part of the vport's list.
+    let grouped = rdma && to[0] & 1 == 1 && !hca.objects.groups.is_empty();
+    if !grouped && !is_own_mac(hca, frame) && !hca.vport.accepts(to) {
+        hca.traffic.filtered += 1;
         return;
     }
+    hca.traffic.vport_in.add(frame, rdma);
     let sorted = if hca.vport.roce_enabled {
-        demux(frame, |ip| {
+        demux(frame, |net| {
             hca.roce
                 .iter()
-                .any(|(_, entry)| entry.v2 && ip_of_entry(entry) == *ip)
+                .any(|(_, entry)| entry.v2 != net.v1 && ip_of_entry(entry) == net.dst)
+                || hca.objects.groups.has(net.dst)
         })
     } else {
         Demux::Ethernet
     };
     match sorted {
+        Demux::Roce(packet) if packet.bth.dest_qp == MULTICAST_QPN => {
+            // Own ones were delivered when they left.
+            multicast::deliver(hca, &packet, false);
+        }
         Demux::Roce(packet) => to_qp(hca, &packet),
         Demux::Drop(_) => {}
-        Demux::Ethernet => to_tables(hca, frame),
+        // Let in for the sake of a group, and then for none of them.
+        Demux::Ethernet if !is_own_mac(hca, frame) && !hca.vport.accepts(to) => {
+            hca.traffic.filtered += 1;
+        }
+        Demux::Ethernet => to_tables(hca, frame, from),
     }
 }
 
@@ -184,23 +272,33 @@ fn to_qp(hca: &mut Hca, packet: &Packet) {
     with_engine(hca, qpn, |engine, device| engine.on_packet(device, packet));
 }
 
-fn to_tables(hca: &mut Hca, frame: &[u8]) {
+fn to_tables(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
     let Some(headers) = Headers::of(frame) else {
         return;
     };
     let set = headers.match_set(frame);
-    for (tirn, tag) in hca.objects.steering.walk(0, &set) {
-        let rqn = match hca.objects.tirs.get(&tirn).map(|tir| tir.dispatch) {
-            Some(Dispatch::Direct(rqn)) => Some(rqn),
-            // Spread by a hash of its own, not by Toeplitz: a driver may not depend on which queue.
-            Some(Dispatch::Indirect(rqtn)) => hca.objects.rqts.get(&rqtn).and_then(|rqt| {
-                let hash = crc32fast::hash(set.get(0x10..).unwrap_or(&[])) as usize;
-                rqt.queues.get(hash % rqt.queues.len().max(1)).copied()
-            }),
-            None => None,
+    let objects = &mut hca.objects;
+    let octets = frame.len() as u64;
+    let verdict = objects
+        .steering
+        .walk(NIC_RX, &set, &mut objects.flow_counters, octets);
+    for (tirn, tag) in verdict {
+        let Some(tir) = hca.objects.tirs.get(&tirn) else {
+            continue;
+        };
+        if from.is_some_and(|domain| tir.turns_away(domain, frame)) {
+            continue;
+        }
+        let (rqn, hash) = match tir.dispatch {
+            Dispatch::Direct(rqn) => (Some(rqn), Hash::default()),
+            Dispatch::Indirect(rqtn) => {
+                let hash = tir.hashing.hash(&headers, frame);
+                let rqt = hca.objects.rqts.get(&rqtn);
+                (rqt.and_then(|rqt| rqt.pick(hash.result)), hash)
+            }
         };
         if let Some(rqn) = rqn {
-            Device::of(hca).receive_into(rqn, tag, frame);
+            Device::of(hca).receive_into(rqn, tag, hash, frame);
         }
     }
     settle(hca);

@@ -8,7 +8,8 @@
 //! Only the index of the target key counts; its low byte may be stale. PRM: UMR WQE.
 
 use super::mkey::{ATOMIC, LR, LW, Mkey, Mode, RR, RW, Tpt};
-use crate::ifc::mkey::{mkc, umr_ctrl};
+use crate::ifc::Field;
+use crate::ifc::mkey::{mkc, mkey_mask as mask, umr_ctrl};
 
 const FLAG_INLINE: u32 = 0x80;
 const FLAG_CHECK_NOT_FREE: u32 = 0x40;
@@ -16,41 +17,8 @@ const FLAG_CHECK_FREE: u32 = 0x20;
 const FLAG_OFFSET: u32 = 0x10;
 const FLAG_CHECK_QPN: u32 = 0x08;
 
-const MASK_LEN: u64 = 1 << 0;
-const MASK_PAGE_SIZE: u64 = 1 << 1;
-const MASK_START: u64 = 1 << 6;
-const MASK_PD: u64 = 1 << 7;
-const MASK_EN_RINVAL: u64 = 1 << 8;
-const MASK_KEY: u64 = 1 << 13;
-const MASK_QPN: u64 = 1 << 14;
-const MASK_LR: u64 = 1 << 17;
-const MASK_LW: u64 = 1 << 18;
-const MASK_RR: u64 = 1 << 19;
-const MASK_RW: u64 = 1 << 20;
-const MASK_A: u64 = 1 << 21;
-const MASK_SMALL_FENCE: u64 = 1 << 23;
-const MASK_RO_WRITE: u64 = 1 << 25;
-const MASK_FREE: u64 = 1 << 29;
-const MASK_PAGE_SIZE_5: u64 = 1 << 42;
-const MASK_RO_READ: u64 = 1 << 47;
-/// Fields this model lets a UMR change.
-const MASK_KNOWN: u64 = MASK_LEN
-    | MASK_PAGE_SIZE
-    | MASK_START
-    | MASK_PD
-    | MASK_EN_RINVAL
-    | MASK_KEY
-    | MASK_QPN
-    | MASK_LR
-    | MASK_LW
-    | MASK_RR
-    | MASK_RW
-    | MASK_A
-    | MASK_SMALL_FENCE
-    | MASK_RO_WRITE
-    | MASK_FREE
-    | MASK_PAGE_SIZE_5
-    | MASK_RO_READ;
+/// 16-byte units of a granule of translation memory: 64 bytes.
+const GRANULE: u64 = 4;
 
 /// The queue a UMR was posted on.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +48,8 @@ pub(crate) struct Umr {
     flags: u32,
     octwords: u32,
     offset: u64,
-    mask: u64,
+    /// Which fields of the context count: a `mkey_mask`.
+    mask: [u8; 8],
     context: Vec<u8>,
     /// Where the translation lies.
     pub(crate) source: Source,
@@ -165,7 +134,8 @@ impl Umr {
             }
             Source::Pointer(octwords * 16, word(4), va)
         };
-        let mask = umr_ctrl::mkey_mask.get64(control);
+        let mut mask = [0; mask::BYTES];
+        mask.copy_from_slice(umr_ctrl::mkey_mask.bytes(control));
         Ok(Self {
             flags,
             octwords,
@@ -217,15 +187,13 @@ impl Umr {
         if self.flags & FLAG_CHECK_QPN != 0 && key.qpn != poster.qpn {
             return Err(Refused::Qpn);
         }
-        if self.mask & !MASK_KNOWN != 0 || (self.mask & MASK_PD != 0 && !poster.privileged) {
-            // A key may be moved between domains only by the kernel's own queue; a driver's queue
-            // may name its own domain again, as a fast registration does.
-            let own = mkc::pd.get(&self.context) == poster.pd;
-            if self.mask & !MASK_KNOWN != 0 || !own {
-                return Err(Refused::Mask);
-            }
+        // A key may be moved between domains only by the kernel's own queue; a driver's queue may
+        // name its own domain again, as a fast registration does.
+        let own = poster.privileged || mkc::pd.get(&self.context) == poster.pd;
+        if self.unknown() || (self.on(mask::pd) && !own) {
+            return Err(Refused::Mask);
         }
-        if self.mask & MASK_QPN != 0 {
+        if self.on(mask::qpn) {
             let qpn = mkc::qpn.get(&self.context);
             if qpn != super::mkey::ANY_QPN && qpn != poster.qpn && !poster.privileged {
                 return Err(Refused::ForeignQpn);
@@ -234,39 +202,53 @@ impl Umr {
         Ok(())
     }
 
+    /// Whether the mask names a field.
+    fn on(&self, field: Field) -> bool {
+        field.is_set(&self.mask)
+    }
+
+    /// Whether the mask names more than this model lets a UMR change.
+    fn unknown(&self) -> bool {
+        let mut rest = self.mask;
+        for (_, field) in mask::LAYOUT.leaves() {
+            field.set(&mut rest, 0);
+        }
+        rest != [0; mask::BYTES]
+    }
+
     /// Takes over the fields the mask names.
     fn merge(&self, key: &mut Mkey) {
         let context = &self.context;
-        let on = |bit: u64| self.mask & bit != 0;
-        if on(MASK_LEN) {
+        let on = |field| self.on(field);
+        if on(mask::len) {
             key.len = mkc::len.get64(context);
             key.length64 = mkc::length64.is_set(context);
         }
-        if on(MASK_PAGE_SIZE) {
-            let six = if on(MASK_PAGE_SIZE_5) { 0x3f } else { 0x1f };
+        if on(mask::page_size) {
+            let six = if on(mask::page_size_5) { 0x3f } else { 0x1f };
             key.log_page_size = mkc::log_page_size.get(context) & six;
         }
-        if on(MASK_START) {
+        if on(mask::start_addr) {
             key.start = mkc::start_addr.get64(context);
         }
-        if on(MASK_PD) {
+        if on(mask::pd) {
             key.pd = mkc::pd.get(context);
         }
-        if on(MASK_EN_RINVAL) {
+        if on(mask::en_rinval) {
             key.en_rinval = mkc::en_rinval.is_set(context);
         }
-        if on(MASK_KEY) {
+        if on(mask::key) {
             key.variant = mkc::mkey_7_0.get(context) as u8;
         }
-        if on(MASK_QPN) {
+        if on(mask::qpn) {
             key.qpn = mkc::qpn.get(context);
         }
         for (bit, field, right) in [
-            (MASK_LR, mkc::lr, LR),
-            (MASK_LW, mkc::lw, LW),
-            (MASK_RR, mkc::rr, RR),
-            (MASK_RW, mkc::rw, RW),
-            (MASK_A, mkc::a, ATOMIC),
+            (mask::lr, mkc::lr, LR),
+            (mask::lw, mkc::lw, LW),
+            (mask::rr, mkc::rr, RR),
+            (mask::rw, mkc::rw, RW),
+            (mask::a, mkc::a, ATOMIC),
         ] {
             if on(bit) {
                 key.rights &= !right;
@@ -275,7 +257,7 @@ impl Umr {
                 }
             }
         }
-        if on(MASK_FREE) {
+        if on(mask::free) {
             key.free = mkc::free.is_set(context);
         }
     }
@@ -286,7 +268,9 @@ impl Umr {
             .offset
             .checked_add(u64::from(self.octwords))
             .ok_or(Refused::TooSmall)?;
-        if key.mode == Mode::Physical || end > u64::from(key.octwords) {
+        // Room is kept in whole granules, and drivers fill the last one up with zeros.
+        let room = u64::from(key.octwords).next_multiple_of(GRANULE);
+        if key.mode == Mode::Physical || end > room {
             return Err(Refused::TooSmall);
         }
         let first = usize::try_from(self.offset * 2).map_err(|_| Refused::TooSmall)?;

@@ -37,6 +37,19 @@ pub(crate) struct Wq {
     pub(crate) head: u16,
 }
 
+/// What a work queue is made of, whichever context said so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Linked list (0) or cyclic (1).
+    pub(crate) kind: u32,
+    pub(crate) pd: u32,
+    pub(crate) log_size: u32,
+    pub(crate) log_stride: u32,
+    pub(crate) log_page_size: u32,
+    pub(crate) page_offset: u32,
+    pub(crate) dbr: u64,
+}
+
 impl Wq {
     /// From a context's work queue and the page list behind it; takes no reference.
     pub(crate) fn new(hca: &Hca, context: &[u8], pas: &[u8], side: Side) -> Result<Self, Refusal> {
@@ -48,26 +61,53 @@ impl Wq {
         if wq::dbr_umem_valid.is_set(context) || wq::wq_umem_valid.is_set(context) {
             return Err(Status::BadParam.because(0x90_4011));
         }
-        let log_size = wq::log_wq_sz.get(context);
-        let log_stride = wq::log_wq_stride.get(context);
+        let shape = Shape {
+            kind,
+            pd: wq::pd.get(context),
+            log_size: wq::log_wq_sz.get(context),
+            log_stride: wq::log_wq_stride.get(context),
+            log_page_size: wq::log_wq_pg_sz.get(context),
+            page_offset: wq::page_offset.get(context),
+            dbr: wq::dbr_addr.get64(context),
+        };
+        Self::of_shape(hca, shape, pas, side)
+    }
+
+    /// From the numbers themselves; takes no reference.
+    pub(crate) fn of_shape(
+        hca: &Hca,
+        shape: Shape,
+        pas: &[u8],
+        side: Side,
+    ) -> Result<Self, Refusal> {
+        let Shape {
+            kind,
+            pd,
+            log_size,
+            log_stride,
+            log_page_size,
+            page_offset,
+            dbr,
+        } = shape;
         if log_size > 15 || !(4..=9).contains(&log_stride) {
             return Err(Status::BadParam.because(0x90_4012));
         }
         if side == Side::Send && (log_stride != 6 || kind != 1) {
             return Err(Status::BadParam.because(0x90_4013));
         }
-        let pd = wq::pd.get(context);
-        if !hca.ids.pd.contains(pd) {
+        // A receive queue may have none (stock Linux's drop queue, which nothing is posted to):
+        // domain 0 owns no key.
+        let none = pd == 0 && side == Side::Receive;
+        if !none && !hca.ids.pd.contains(pd) {
             return Err(Status::BadResource.because(0x90_4014));
         }
-        let dbr = wq::dbr_addr.get64(context);
         if !dbr.is_multiple_of(4) {
             return Err(Status::BadParam.because(0x90_4015));
         }
         let ring = QueueMemory::new(
             pas,
-            wq::log_wq_pg_sz.get(context),
-            wq::page_offset.get(context),
+            log_page_size,
+            page_offset,
             1 << (log_size + log_stride),
         )
         .ok_or(Status::BadInputLength.because(0x90_4016))?;

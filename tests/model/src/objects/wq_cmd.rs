@@ -153,13 +153,16 @@ pub(crate) fn create_rq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resul
     }
     let rqn = hca.objects.queue_numbers.take()?;
     hca.objects.cq_numbers.hold(cqn)?;
-    hca.ids.pd.hold(wq.pd)?;
+    if wq.pd != 0 {
+        hca.ids.pd.hold(wq.pd)?;
+    }
     let rq = Rq {
         state: WqState::Rst,
         cqn,
         user_index: rqc::user_index.get(&context),
         rlky: rqc::rlky.is_set(&context),
         keep_vlan: rqc::vsd.is_set(&context),
+        counters: rqc::counter_set_id.get(&context),
         wq,
         context,
     };
@@ -168,7 +171,8 @@ pub(crate) fn create_rq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resul
     Ok(())
 }
 
-/// MODIFY_RQ: state, and VLAN stripping when the bitmask names it (bit 1).
+/// MODIFY_RQ: state, and what the bitmask names of VLAN stripping (bit 1) and the queue counters
+/// (bit 3).
 pub(crate) fn modify_rq(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let rqn = head_in::number.get(input) & 0xff_ffff;
     let new = rq_in::rqc.bytes(input);
@@ -178,8 +182,12 @@ pub(crate) fn modify_rq(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
         .get_mut(&rqn)
         .ok_or(Status::BadResource.because(0x90_9005))?;
     let to = next_state(input, rq.state, rqc::state.get(new))?;
-    if rq_in::modify_bitmask.get64(input) & 2 != 0 {
+    let chosen = rq_in::modify_bitmask.get64(input);
+    if chosen & 2 != 0 {
         rq.keep_vlan = rqc::vsd.is_set(new);
+    }
+    if chosen & 8 != 0 {
+        rq.counters = rqc::counter_set_id.get(new);
     }
     rq.state = to;
     match to {

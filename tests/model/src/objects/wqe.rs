@@ -7,6 +7,7 @@
 //! Not here: the Ethernet segment (`ethernet.rs`), the meaning of UMR segments (`umr.rs`).
 
 use crate::function::TERMINATE_MKEY;
+use crate::ifc::wqe::{wqe_atomic, wqe_av, wqe_ctrl, wqe_data, wqe_inline, wqe_raddr, wqe_xrc};
 use crate::transport::host::{
     BadWqe, DataSegment, Datagram, Fence, Operation, Path, Payload, QpKind, RecvWqe, RemoteAddress,
     SendWqe, Syndrome, Trailer, UmrWqe,
@@ -45,8 +46,12 @@ pub(crate) struct Control {
     pub(crate) qpn: u32,
     /// Size in 16-byte units, this segment included.
     pub(crate) ds: u8,
-    /// Fence, completion and solicited bits.
-    pub(crate) fm_ce_se: u8,
+    /// Fence mode.
+    pub(crate) fence: u8,
+    /// When a completion is written.
+    pub(crate) completion: u8,
+    /// Solicited event.
+    pub(crate) solicited: bool,
     /// Immediate, key to invalidate, UMR target, TIS.
     pub(crate) imm: u32,
 }
@@ -55,13 +60,15 @@ impl Control {
     /// Reads the segment.
     pub(crate) fn parse(bytes: &[u8; 16]) -> Self {
         Self {
-            opmod: bytes[0],
-            index: u16::from_be_bytes([bytes[1], bytes[2]]),
-            opcode: bytes[3],
-            qpn: word(bytes, 4) >> 8,
-            ds: bytes[7] & 0x3f,
-            fm_ce_se: bytes[11],
-            imm: word(bytes, 12),
+            opmod: wqe_ctrl::opmod.get(bytes) as u8,
+            index: wqe_ctrl::wqe_index.get(bytes) as u16,
+            opcode: wqe_ctrl::opcode.get(bytes) as u8,
+            qpn: wqe_ctrl::qpn.get(bytes),
+            ds: wqe_ctrl::ds.get(bytes) as u8,
+            fence: wqe_ctrl::fm.get(bytes) as u8,
+            completion: wqe_ctrl::ce.get(bytes) as u8,
+            solicited: wqe_ctrl::se.is_set(bytes),
+            imm: wqe_ctrl::imm.get(bytes),
         }
     }
 
@@ -72,19 +79,8 @@ impl Control {
 
     /// Whether success makes a completion.
     pub(crate) const fn signaled(&self) -> bool {
-        (self.fm_ce_se >> 2) & 3 >= 2
+        self.completion >= 2
     }
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes
-        .get(at..at + 4)
-        .and_then(|b| b.try_into().ok())
-        .map_or(0, u32::from_be_bytes)
-}
-
-fn long(bytes: &[u8], at: usize) -> u64 {
-    (u64::from(word(bytes, at)) << 32) | u64::from(word(bytes, at + 4))
 }
 
 /// Parses a send WQE of `bytes` (all of its DS) for a QP of that kind.
@@ -108,6 +104,16 @@ pub(crate) fn parse_send(bytes: &[u8], kind: QpKind) -> Result<SendWqe, BadWqe> 
         av = Some(datagram(segment).map_err(bad)?);
         rest = &rest[48..];
     }
+    let mut xrc_srqn = None;
+    let remote = matches!(
+        control.opcode,
+        RDMA_WRITE | RDMA_WRITE_IMM | RDMA_READ | ATOMIC_CS | ATOMIC_FA
+    );
+    if kind == QpKind::XrcInitiator && (sends || remote) {
+        let segment = rest.get(..16).ok_or(bad(Syndrome::LocalQpOperation))?;
+        xrc_srqn = Some(wqe_xrc::xrc_srqn.get(segment));
+        rest = &rest[16..];
+    }
     if !allowed(control.opcode, kind) {
         return Err(bad(Syndrome::LocalQpOperation));
     }
@@ -117,7 +123,7 @@ pub(crate) fn parse_send(bytes: &[u8], kind: QpKind) -> Result<SendWqe, BadWqe> 
         bbs: control.bbs(),
         opcode: control.opcode,
         signaled: control.signaled(),
-        fence: match control.fm_ce_se >> 5 {
+        fence: match control.fence {
             0 => Fence::None,
             1 => Fence::InitiatorSmall,
             2 => Fence::Fence,
@@ -125,15 +131,21 @@ pub(crate) fn parse_send(bytes: &[u8], kind: QpKind) -> Result<SendWqe, BadWqe> 
             // 3, and the undefined values: the safe reading.
             _ => Fence::Strong,
         },
-        solicited: control.fm_ce_se & 2 != 0,
+        solicited: control.solicited,
         operation,
         av,
+        xrc_srqn,
     })
 }
 
 fn allowed(opcode: u8, kind: QpKind) -> bool {
     match kind {
-        QpKind::Rc => true,
+        QpKind::Rc | QpKind::XrcInitiator => true,
+        QpKind::Uc => matches!(
+            opcode,
+            NOP | SEND | SEND_IMM | RDMA_WRITE | RDMA_WRITE_IMM | UMR | LOCAL_INVAL
+        ),
+        QpKind::XrcTarget => false,
         QpKind::Ud | QpKind::Gsi => matches!(opcode, NOP | SEND | SEND_IMM),
         QpKind::RegUmr => matches!(opcode, NOP | UMR | LOCAL_INVAL),
     }
@@ -177,7 +189,10 @@ fn operation(control: &Control, rest: &[u8]) -> Result<Operation, Syndrome> {
             if into.iter().map(|s| u64::from(s.len)).sum::<u64>() != 8 {
                 return Err(Syndrome::LocalLength);
             }
-            let (first, second) = (long(operands, 0), long(operands, 8));
+            let (first, second) = (
+                wqe_atomic::swap_add.get64(operands),
+                wqe_atomic::compare.get64(operands),
+            );
             if control.opcode == ATOMIC_CS {
                 Operation::CompareSwap {
                     remote,
@@ -205,19 +220,20 @@ fn operation(control: &Control, rest: &[u8]) -> Result<Operation, Syndrome> {
 fn remote(rest: &[u8]) -> Result<(RemoteAddress, &[u8]), Syndrome> {
     let segment = rest.get(..16).ok_or(Syndrome::LocalQpOperation)?;
     let remote = RemoteAddress {
-        va: long(segment, 0),
-        rkey: word(segment, 8),
+        va: wqe_raddr::raddr.get64(segment),
+        rkey: wqe_raddr::rkey.get(segment),
+        pool: None,
     };
     Ok((remote, &rest[16..]))
 }
 
 /// One data pointer; a count of zero means 2 GiB to the hardware.
 fn pointer(segment: &[u8]) -> DataSegment {
-    let count = word(segment, 0) & 0x7fff_ffff;
+    let count = wqe_data::byte_count.get(segment);
     DataSegment {
         len: if count == 0 { 1 << 31 } else { count },
-        lkey: word(segment, 4),
-        addr: long(segment, 8),
+        lkey: wqe_data::lkey.get(segment),
+        addr: wqe_data::addr.get64(segment),
     }
 }
 
@@ -225,7 +241,7 @@ fn pointer(segment: &[u8]) -> DataSegment {
 fn pointers(rest: &[u8]) -> Result<Vec<DataSegment>, Syndrome> {
     rest.chunks(16)
         .map(|segment| {
-            if segment.len() < 16 || word(segment, 0) & (1 << 31) != 0 {
+            if segment.len() < 16 || wqe_data::inline.is_set(segment) {
                 Err(Syndrome::LocalQpOperation)
             } else {
                 Ok(pointer(segment))
@@ -237,17 +253,16 @@ fn pointers(rest: &[u8]) -> Result<Vec<DataSegment>, Syndrome> {
 /// The message of a SEND or WRITE: pointers, or inline data. Inline data followed by pointers
 /// failed now and then on silicon; here it always does.
 pub(crate) fn parse_payload(rest: &[u8]) -> Result<Payload, Syndrome> {
-    if word(rest, 0) & (1 << 31) == 0 {
+    if !wqe_inline::inline.is_set(rest) {
         return pointers(rest).map(Payload::Segments);
     }
     let mut bytes = Vec::new();
     let mut left = rest;
     while !left.is_empty() {
-        let head = word(left, 0);
-        if left.len() < 4 || head & (1 << 31) == 0 {
+        if left.len() < wqe_inline::BYTES || !wqe_inline::inline.is_set(left) {
             return Err(Syndrome::LocalLength);
         }
-        let len = (head & 0x3ff) as usize;
+        let len = wqe_inline::byte_count.get(left) as usize;
         let data = left.get(4..4 + len).ok_or(Syndrome::LocalLength)?;
         bytes.extend_from_slice(data);
         left = left.get((4 + len).next_multiple_of(16)..).unwrap_or(&[]);
@@ -257,29 +272,27 @@ pub(crate) fn parse_payload(rest: &[u8]) -> Result<Payload, Syndrome> {
 
 /// An address vector. Only the extended form (48 bytes) is known, as every driver sends it.
 fn datagram(segment: &[u8]) -> Result<Datagram, Syndrome> {
-    let qpn = word(segment, 0x08);
-    if qpn & (1 << 31) == 0 {
+    if !wqe_av::ext.is_set(segment) {
         return Err(Syndrome::LocalQpOperation);
     }
-    let grh = word(segment, 0x1c);
     let mut dmac = [0; 6];
-    dmac.copy_from_slice(&segment[0x14..0x1a]);
+    dmac.copy_from_slice(wqe_av::rmac.bytes(segment));
     let mut dgid = [0; 16];
-    dgid.copy_from_slice(&segment[0x20..0x30]);
+    dgid.copy_from_slice(wqe_av::rgid.bytes(segment));
     Ok(Datagram {
         path: Path {
-            source_index: ((grh >> 20) & 0xff) as u16,
+            source_index: wqe_av::src_addr_index.get(segment) as u16,
             dmac,
             dst: ip_of(dgid),
-            hop_limit: segment[0x1b],
-            tclass: segment[0x1a],
-            flow_label: grh & 0xf_ffff,
-            udp_sport: u16::from_be_bytes([segment[0x0e], segment[0x0f]]),
+            hop_limit: wqe_av::hop_limit.get(segment) as u8,
+            tclass: wqe_av::tclass.get(segment) as u8,
+            flow_label: wqe_av::flow_label.get(segment),
+            udp_sport: wqe_av::rlid_udp_sport.get(segment) as u16,
             // On RoCE the service level holds the priority, shifted by one.
-            priority: (segment[0x0c] & 0xf) >> 1,
+            priority: wqe_av::sl.get(segment) as u8 >> 1,
         },
-        qpn: qpn & 0xff_ffff,
-        qkey: word(segment, 0),
+        qpn: wqe_av::dqpn.get(segment),
+        qkey: wqe_av::qkey.get(segment),
     })
 }
 
@@ -294,10 +307,14 @@ pub(crate) fn parse_recv(index: u16, stride: &[u8]) -> RecvWqe {
     let segments = stride
         .chunks_exact(16)
         .take_while(|s| {
-            let ends = [TERMINATE_LKEY, TERMINATE_MKEY].contains(&word(s, 4));
-            word(s, 0) & 0x7fff_ffff != 0 || !ends
+            let ends = [TERMINATE_LKEY, TERMINATE_MKEY].contains(&wqe_data::lkey.get(s));
+            wqe_data::byte_count.get(s) != 0 || !ends
         })
         .map(pointer)
         .collect();
-    RecvWqe { index, segments }
+    RecvWqe {
+        index,
+        segments,
+        pool: None,
+    }
 }

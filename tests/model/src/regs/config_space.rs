@@ -1,14 +1,17 @@
-//! PCI configuration space: a type 0 header, PCIe and MSI-X capabilities, and in the extended part
-//! advanced error reporting, which never has an error to report.
+//! PCI configuration space: a type 0 header, PCIe and MSI-X capabilities, of a physical function the
+//! vendor's own, and in the extended part advanced error reporting, which never has an error to report.
 
 use super::bar::BAR_BYTES;
 use super::msix::{PBA, TABLE};
-use crate::config::Config;
+use super::vsc::{self, Gateway};
+use crate::config::{Config, Personality};
 use crate::hca::Hca;
 
 /// Where the capabilities are.
 const PCIE: usize = 0x60;
 const MSIX: usize = 0x9c;
+const VSC: usize = 0xc0;
+const VSC_END: usize = VSC + vsc::BYTES as usize;
 const AER: usize = 0x100;
 
 /// The bytes, and which of them software may change.
@@ -16,6 +19,9 @@ const AER: usize = 0x100;
 pub(crate) struct ConfigSpace {
     bytes: Vec<u8>,
     writable: Vec<u8>,
+    /// State behind the vendor's capability.
+    pub(super) gateway: Gateway,
+    has_gateway: bool,
 }
 
 impl ConfigSpace {
@@ -23,6 +29,8 @@ impl ConfigSpace {
         let mut space = Self {
             bytes: vec![0; 4096],
             writable: vec![0; 4096],
+            gateway: Gateway::default(),
+            has_gateway: config.personality == Personality::Pf,
         };
         space.put16(0x00, 0x15b3, 0);
         space.put16(0x02, config.device_id, 0);
@@ -48,10 +56,17 @@ impl ConfigSpace {
         space.put16(PCIE + 18, 0x1103, 0);
         space.put32(PCIE + 0x24, 0x0000_0012, 0);
         space.put16(PCIE + 0x28, 0, 0x001f);
-        space.put16(MSIX, 0x0011, 0);
+        // Speeds the link can run at: 2.5, 5 and 8 GT/s; without this vector 8 is unknown.
+        space.put32(PCIE + 0x2c, 0x0000_000e, 0);
+        space.put16(PCIE + 0x30, 0x0003, 0x000f);
+        let next = if space.has_gateway { VSC as u16 } else { 0 };
+        space.put16(MSIX, next << 8 | 0x11, 0);
         space.put16(MSIX + 2, config.vectors.saturating_sub(1) & 0x7ff, 0xc000);
         space.put32(MSIX + 4, TABLE as u32, 0);
         space.put32(MSIX + 8, PBA as u32, 0);
+        if space.has_gateway {
+            space.put32(VSC, u32::from(vsc::BYTES) << 16 | 0x09, 0);
+        }
         // Advanced error reporting, version 1, the last of its list: masks and severities as at
         // power-on by the PCIe specification.
         space.put32(AER, 0x0001_0001, 0);
@@ -82,16 +97,31 @@ impl ConfigSpace {
 }
 
 impl Hca {
+    /// Which word of the vendor's capability lies at an offset.
+    fn gateway_word(&self, offset: usize) -> Option<usize> {
+        let inside = self.pci.has_gateway && (VSC + 4..VSC_END).contains(&offset);
+        (inside && offset.is_multiple_of(4)).then(|| offset - VSC)
+    }
+
     /// Reads configuration space; ones beyond its end, as from nobody.
     pub fn config_read(&mut self, offset: usize, buf: &mut [u8]) {
-        for (at, byte) in (offset..).zip(buf) {
+        for (at, byte) in (offset..).zip(buf.iter_mut()) {
             *byte = self.pci.bytes.get(at).copied().unwrap_or(0xff);
+        }
+        // The gateway's words take part in whole ones; a piece of one is a look without effect.
+        if let (Some(at), Ok(word)) = (self.gateway_word(offset), buf.try_into()) {
+            let word: &mut [u8; 4] = word;
+            *word = self.gateway_read(at).to_le_bytes();
         }
     }
 
     /// Writes configuration space; read-only bits stay. Setting Initiate Function Level Reset
     /// resets the function.
     pub fn config_write(&mut self, offset: usize, bytes: &[u8]) {
+        if let (Some(at), Ok(word)) = (self.gateway_word(offset), bytes.try_into()) {
+            self.gateway_write(at, u32::from_le_bytes(word));
+            return;
+        }
         for (at, byte) in (offset..4096).zip(bytes) {
             let mask = self.pci.writable[at];
             self.pci.bytes[at] = self.pci.bytes[at] & !mask | byte & mask;

@@ -1,6 +1,7 @@
 //! The initialization segment: versions, command page, initializing, health, clocks.
 
 use crate::cmd::engine::{LOG_SIZE, LOG_STRIDE};
+use crate::config::Personality;
 use crate::hca::Hca;
 use crate::host::Nanos;
 use rand::Rng;
@@ -12,7 +13,8 @@ pub(crate) struct Registers {
     ready_at: Nanos,
     /// Nothing answers until then: a function just reset.
     absent_until: Nanos,
-    /// nic_interface: 0 full driver, 1 disabled.
+    /// nic_interface: 0 full driver, 1 disabled, which it is after every reset until a command page
+    /// is set: a driver that a reset takes by surprise sees it in its health poll.
     pub(crate) nic_interface: u32,
     /// Health syndrome; a device that has one is dead.
     syndrome: u8,
@@ -31,6 +33,7 @@ impl Registers {
         Self {
             absent_until,
             ready_at,
+            nic_interface: 1,
             ..Self::default()
         }
     }
@@ -62,10 +65,14 @@ impl Registers {
     }
 }
 
+/// Ticks of the device's free-running clock, as CQEs carry them.
+pub(crate) fn ticks(now: Nanos) -> u64 {
+    (u128::from(now) * u128::from(MHZ) / 1000) as u64
+}
+
 impl Hca {
-    /// Ticks of the device's free-running clock, as CQEs carry them.
-    pub(crate) fn clock(&self) -> u64 {
-        (u128::from(self.bus.now) * u128::from(MHZ) / 1000) as u64
+    fn clock(&self) -> u64 {
+        ticks(self.bus.now)
     }
 
     /// A word of the segment, as a number.
@@ -80,7 +87,11 @@ impl Hca {
                 let base = self.cmd.base.unwrap_or(0) as u32 & 0xffff_f000;
                 base | self.regs.nic_interface << 8 | LOG_SIZE << 4 | LOG_STRIDE
             }
-            0x1fc => u32::from(self.regs.initializing(now)) << 31,
+            // Busy, and whether the firmware can be reset through nic_interface.
+            0x1fc => {
+                let resets = self.config.personality == Personality::Pf;
+                u32::from(self.regs.initializing(now)) << 31 | u32::from(resets) << 30
+            }
             // Health buffer.
             0x230 => FIRMWARE.0 << 24 | FIRMWARE.1 << 16 | FIRMWARE.2,
             0x234 => 0x209,

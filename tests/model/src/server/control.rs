@@ -3,11 +3,14 @@
 
 use super::function::Function;
 use super::sockets::{self, SocketFile};
+use super::wires::Weather;
+use crate::wire::impair::Rates;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::PoisonError;
 
 /// Longest line that is read.
 const LONGEST: usize = 4096;
@@ -68,12 +71,17 @@ impl Control {
     }
 
     /// Does what the `nth` connection asks; false when it asks for the end.
-    pub(super) fn serve(&mut self, nth: usize, functions: &mut [Function]) -> bool {
+    pub(super) fn serve(
+        &mut self,
+        nth: usize,
+        functions: &mut [Function],
+        weather: &Weather,
+    ) -> bool {
         let mut running = true;
         if let Some(slot) = self.clients.get_mut(nth) {
             let alive = slot
                 .as_mut()
-                .is_some_and(|client| client.serve(functions, &mut running));
+                .is_some_and(|client| client.serve(functions, weather, &mut running));
             if !alive {
                 *slot = None;
             }
@@ -89,7 +97,7 @@ impl Control {
 
 impl Client {
     /// False when it has gone.
-    fn serve(&mut self, functions: &mut [Function], running: &mut bool) -> bool {
+    fn serve(&mut self, functions: &mut [Function], weather: &Weather, running: &mut bool) -> bool {
         let mut bytes = [0; 1024];
         // Nothing more is done for who has not fetched what he asked for.
         while self.flush() && self.unsent.is_empty() {
@@ -101,7 +109,7 @@ impl Client {
             }
             while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.line.drain(..=end).collect();
-                let said = match perform(&String::from_utf8_lossy(&line), functions) {
+                let said = match perform(&String::from_utf8_lossy(&line), functions, weather) {
                     Ok(Done::Said(text)) => text,
                     Ok(Done::Quit) => {
                         *running = false;
@@ -144,11 +152,41 @@ fn number(word: Option<&str>, what: &str) -> Result<u64, String> {
     parsed.map_err(|_| format!("{what} {word}: no number"))
 }
 
-fn perform(line: &str, functions: &mut [Function]) -> Result<Done, String> {
+/// The chances that a line names.
+fn rates<'a>(words: impl Iterator<Item = &'a str>) -> Result<(Rates, bool), String> {
+    let mut rates = Rates::default();
+    let mut only_roce = false;
+    for word in words {
+        if word == "roce" {
+            only_roce = true;
+            continue;
+        }
+        let (kind, chance) = word
+            .split_once('=')
+            .ok_or_else(|| format!("{word}: KIND=N is wanted"))?;
+        let place = match kind {
+            "drop" => &mut rates.drop,
+            "duplicate" => &mut rates.duplicate,
+            "corrupt" => &mut rates.corrupt,
+            "reorder" => &mut rates.reorder,
+            other => return Err(format!("{other}: no such kind")),
+        };
+        let chance = number(Some(chance), "N")?;
+        let chance = u32::try_from(chance).ok().filter(|n| *n <= 1000);
+        *place = chance.ok_or("N: 0 to 1000")?;
+    }
+    Ok((rates, only_roce))
+}
+
+fn perform(line: &str, functions: &mut [Function], weather: &Weather) -> Result<Done, String> {
     let mut words = line.split_whitespace();
     let verb = words.next().ok_or("empty line")?;
     if verb == "quit" {
         return Ok(Done::Quit);
+    }
+    if verb == "impair" {
+        *weather.lock().unwrap_or_else(PoisonError::into_inner) = rates(words)?;
+        return Ok(Done::Said("ok\n".into()));
     }
     let nth = number(words.next(), "HCA")?;
     let many = functions.len();

@@ -10,7 +10,9 @@ use super::report::Report;
 use super::sockets;
 use super::wires::Fabric;
 use crate::host::Nanos;
+use crate::watch::Tracer;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -63,11 +65,28 @@ impl EventLoop {
         wake: Arc<OwnedFd>,
     ) -> io::Result<Self> {
         let (fabric, plugs) = Fabric::new(&settings)?;
+        let trace = settings.trace.as_ref().map(File::create).transpose()?;
         let functions: Vec<Function> = settings
             .functions
             .into_iter()
             .zip(plugs)
-            .map(|((socket, device), plug)| Function::new(socket, device, plug, &settings.rude))
+            .enumerate()
+            .map(|(nth, ((socket, device), plug))| {
+                let mut function = Function::new(socket, device, plug, &settings.rude)?;
+                let of = &settings.fields_of;
+                if let Some(notes) = &settings.fields
+                    && (of.is_empty() || of.contains(&nth))
+                {
+                    function.hca().observe(Box::new(notes.clone()));
+                }
+                if let Some(file) = &trace {
+                    // All functions write to one file, a command at a time.
+                    function
+                        .hca()
+                        .observe(Box::new(Tracer::new(file.try_clone()?)));
+                }
+                Ok(function)
+            })
             .collect::<io::Result<_>>()?;
         let control = settings.control.as_deref().map(Control::new).transpose()?;
         Ok(Self {
@@ -205,7 +224,7 @@ impl EventLoop {
             }
             Ready::Line(nth) => {
                 if let Some(control) = &mut self.control {
-                    self.running &= control.serve(nth, &mut self.functions);
+                    self.running &= control.serve(nth, &mut self.functions, &self.fabric.weather);
                 }
             }
         }

@@ -47,6 +47,7 @@
 //! | `address HCA` | the owner of the physical function gives this virtual one its MAC and GUIDs |
 //! | `flr HCA` | somebody resets the function |
 //! | `error HCA`, `request HCA` | signals VFIO's error interrupt, or its device request interrupt |
+//! | `impair [roce] [KIND=N]...` | of a thousand frames (of RoCE, if so said) N are hit, on all wires: KIND is `drop`, `duplicate`, `corrupt` or `reorder`; what is not named is 0 |
 //! | `quit` | the server ends |
 //!
 //! # Why the protocol is written here
@@ -76,6 +77,7 @@ pub use report::{FunctionReport, Report};
 pub use rude::Rude;
 
 use crate::config::Config;
+use crate::watch::Fields;
 use event_loop::{EventLoop, Job};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -112,12 +114,23 @@ pub struct Settings {
     pub control: Option<PathBuf>,
     /// What goes wrong, in every function.
     pub rude: Vec<Rude>,
+    /// Notes of the fields that pass.
+    pub fields: Option<Fields>,
+    /// Only of these functions, if any is named.
+    pub fields_of: Vec<usize>,
+    /// Every command is written to this file, in the form in which the stock driver dumps them.
+    pub trace: Option<PathBuf>,
 }
 
 impl Settings {
     /// Default devices on these sockets, told apart by MAC and seed.
     pub fn new<P: Into<PathBuf>>(sockets: impl IntoIterator<Item = P>) -> Self {
         Self::with_device(&Config::default(), sockets)
+    }
+
+    /// The seed of the first function, which the wires take for theirs.
+    fn seed(&self) -> u64 {
+        self.functions.first().map_or(0, |(_, device)| device.seed)
     }
 
     /// A device like `like` on each of these sockets; each has the next MAC and the next seed.

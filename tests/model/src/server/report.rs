@@ -39,6 +39,18 @@ impl FunctionReport {
             .iter()
             .map(|(opcode, count)| (format!("{opcode:#05x}"), json!(count)))
             .collect();
+        let refused: Vec<Value> = s
+            .refused
+            .iter()
+            .map(|(one, count)| {
+                json!({
+                    "command": one.command(),
+                    "status": one.status,
+                    "syndrome": format!("{:#x}", one.syndrome),
+                    "count": count,
+                })
+            })
+            .collect();
         json!({
             "socket": self.socket,
             "clients": self.clients,
@@ -67,6 +79,7 @@ impl FunctionReport {
             "frames_in": s.frames_in,
             "retransmissions": s.retransmissions,
             "resets": s.resets,
+            "refused": refused,
             "complaints": self.complaints,
             "notes": self.notes,
         })
@@ -114,6 +127,15 @@ impl core::fmt::Display for Report {
                 one.dma_refused,
                 one.maps.len(),
             )?;
+            for (refused, count) in &s.refused {
+                writeln!(
+                    f,
+                    "  refused {count} times: {}, status {:#x}, syndrome {:#x}",
+                    refused.command(),
+                    refused.status,
+                    refused.syndrome,
+                )?;
+            }
             for complaint in &one.complaints {
                 writeln!(f, "  complaint: {complaint}")?;
             }

@@ -6,6 +6,8 @@
 
 use super::sockets::{self, SocketFile};
 use super::{Link, Settings};
+use crate::wire::frame;
+use crate::wire::impair::{Impaired, Rates};
 use crate::wire::pcap::Tap;
 use crate::wire::switch::{Port, switch};
 use crate::wire::{ModelClock, Wire};
@@ -40,10 +42,14 @@ impl Wire for Void {
 /// One capture file for all wires. Unbuffered: what was captured survives a kill.
 type Capture = Arc<Mutex<Tap<Void, File>>>;
 
+/// What is wrong with all wires of a server: how often, and whether RoCE only.
+pub(super) type Weather = Arc<Mutex<(Rates, bool)>>;
+
 /// A function's end of the switch.
 #[derive(Debug)]
 pub(super) struct Plug {
-    port: Port,
+    port: Impaired<Port>,
+    weather: Weather,
     sent: Arc<AtomicU64>,
     capture: Option<Capture>,
 }
@@ -54,6 +60,10 @@ impl Wire for Plug {
             let mut capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
             capture.send(frame);
         }
+        let (rates, only_roce) = *self.weather.lock().unwrap_or_else(PoisonError::into_inner);
+        let hit = !only_roce || frame::is_roce(frame);
+        self.port
+            .set_rates(if hit { rates } else { Rates::default() });
         self.port.send(frame);
         self.sent.fetch_add(1, Ordering::Relaxed);
     }
@@ -132,6 +142,8 @@ pub(super) struct Fabric {
     uplink: Option<Uplink>,
     /// Model time, for the capture.
     pub(super) clock: ModelClock,
+    /// Faults of all wires, from now on.
+    pub(super) weather: Weather,
 }
 
 impl Fabric {
@@ -153,10 +165,12 @@ impl Fabric {
             Link::Switch => functions,
             Link::Datagram { .. } => functions + 1,
         };
-        let mut plugs: Vec<Plug> = switch(ports)
-            .into_iter()
-            .map(|port| Plug {
-                port,
+        let weather = Weather::default();
+        let mut plugs: Vec<Plug> = (settings.seed()..)
+            .zip(switch(ports))
+            .map(|(seed, port)| Plug {
+                port: Impaired::new(port, clock.clone(), seed),
+                weather: Arc::clone(&weather),
                 sent: Arc::clone(&sent),
                 capture: capture.clone(),
             })
@@ -185,6 +199,7 @@ impl Fabric {
             sent,
             uplink,
             clock,
+            weather,
         };
         Ok((fabric, plugs))
     }

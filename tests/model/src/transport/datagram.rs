@@ -6,7 +6,9 @@
 
 use super::host::segments_len;
 use super::host::{Datagram, DatagramSource, Received, SendCompletion, SendWqe, Syndrome, Trailer};
-use super::host::{Host, Operation, Payload, QpAttr, QpKind, RecvCompletion, RecvKind, RecvWqe};
+use super::host::{
+    Host, Operation, Payload, QpAttr, QpKind, RecvCompletion, RecvKind, RecvWqe, Tally,
+};
 use super::packetize::Draft;
 use super::{Fatal, psn};
 use crate::wire::frame::{Deth, Packet};
@@ -38,8 +40,8 @@ impl DatagramEngine {
     }
 
     /// Gives back the receive it holds.
-    pub(super) fn flush(&mut self) -> Option<u16> {
-        self.spare.take().map(|r| r.index)
+    pub(super) fn flush(&mut self) -> Option<RecvWqe> {
+        self.spare.take()
     }
 
     /// Sends all that is posted. On an error the entry has completed with it.
@@ -135,7 +137,7 @@ impl DatagramEngine {
             qkey,
             src_qp: wire_qpn(attr),
         });
-        draft.send_to(attr.qpn, &path, qpn, host);
+        draft.send_to(attr, &path, qpn, host);
         self.next_psn = psn::add(self.next_psn, 1);
         Ok(len)
     }
@@ -158,11 +160,14 @@ impl DatagramEngine {
             .spare
             .take()
             .map(Ok)
-            .or_else(|| host.take_recv(attr.qpn))
+            .or_else(|| host.take_recv(attr.qpn, None))
         {
-            None => return Ok(()),
+            None => {
+                host.count(attr.qpn, Tally::OutOfBuffer);
+                return Ok(());
+            }
             Some(Ok(wqe)) => wqe,
-            Some(Err((index, syndrome))) => return fail(index, syndrome, attr, host),
+            Some(Err((index, syndrome))) => return fail((index, None), syndrome, attr, host),
         };
         let byte_len = GRH_LEN + len;
         if segments_len(&wqe.segments) < byte_len.into() {
@@ -172,15 +177,15 @@ impl DatagramEngine {
         let mut message = Vec::with_capacity(byte_len as usize);
         message.extend_from_slice(&packet.grh);
         message.extend_from_slice(&packet.payload);
-        if let Err(syndrome) = host.scatter(attr.qpn, &wqe.segments, 0, &message) {
-            return fail(wqe.index, syndrome, attr, host);
+        if let Err(syndrome) = host.scatter_receive(attr.qpn, &wqe, 0, &message) {
+            return fail((wqe.index, wqe.pool), syndrome, attr, host);
         }
         let source = DatagramSource {
             qpn: deth.src_qp,
             smac: packet.net.smac,
             vlan: packet.net.vlan,
             pkey: packet.bth.pkey,
-            ipv6: packet.net.src.is_ipv6(),
+            l3: packet.net.layer3(),
         };
         let received = Received {
             kind: packet.ext.imm.map_or(RecvKind::Send, RecvKind::SendImm),
@@ -191,6 +196,7 @@ impl DatagramEngine {
         };
         let completion = RecvCompletion {
             index: wqe.index,
+            pool: wqe.pool,
             result: Ok(received),
         };
         host.complete_recv(attr.qpn, completion);
@@ -202,15 +208,26 @@ impl DatagramEngine {
 fn wire_qpn(attr: &QpAttr) -> u32 {
     match attr.kind {
         QpKind::Gsi => GSI_QPN,
-        QpKind::Ud | QpKind::Rc | QpKind::RegUmr => attr.qpn,
+        QpKind::Ud
+        | QpKind::Rc
+        | QpKind::Uc
+        | QpKind::XrcInitiator
+        | QpKind::XrcTarget
+        | QpKind::RegUmr => attr.qpn,
     }
 }
 
-fn fail(index: u16, syndrome: Syndrome, attr: &QpAttr, host: &mut dyn Host) -> Result<(), Fatal> {
+fn fail(
+    (index, pool): (u16, Option<u32>),
+    syndrome: Syndrome,
+    attr: &QpAttr,
+    host: &mut dyn Host,
+) -> Result<(), Fatal> {
     host.complete_recv(
         attr.qpn,
         RecvCompletion {
             index,
+            pool,
             result: Err(syndrome),
         },
     );

@@ -7,6 +7,8 @@
 //! even if it is addressed to this very device (the device loop brings it back by `on_packet`).
 //!
 //! Reference: IBTA volume 1, chapter 9 (transport), chapter 10.3 (QP states).
+//!
+//! Length: half of it is documentation; a seam is read as one page.
 
 use std::net::IpAddr;
 
@@ -53,6 +55,12 @@ pub enum QpKind {
     /// Reliable connection.
     #[default]
     Rc,
+    /// Unreliable connection.
+    Uc,
+    /// The initiator of an extended reliable connection: a send queue only.
+    XrcInitiator,
+    /// The target of one: receives come from the shared queue that each request names.
+    XrcTarget,
     /// Unreliable datagram.
     Ud,
     /// QP1: an unreliable datagram QP that is always number 1 on the wire.
@@ -145,6 +153,8 @@ pub struct RemoteAddress {
     pub va: u64,
     /// The peer's key.
     pub rkey: u32,
+    /// On an XRC target the shared queue that the request names: its protection domain counts, not the QP's.
+    pub pool: Option<u32>,
 }
 
 /// What follows the data of a SEND.
@@ -241,6 +251,8 @@ pub struct SendWqe {
     pub operation: Operation,
     /// Where to, on a datagram QP.
     pub av: Option<Datagram>,
+    /// The peer's shared receive queue, on an XRC initiator.
+    pub xrc_srqn: Option<u32>,
 }
 
 /// A send queue entry that makes no sense.
@@ -261,6 +273,8 @@ pub struct RecvWqe {
     pub index: u16,
     /// Where the message goes.
     pub segments: Vec<DataSegment>,
+    /// The shared queue it came from, which says whose memory and which CQ it is.
+    pub pool: Option<u32>,
 }
 
 /// A path through the network, as an address vector or a QP's primary path gives it.
@@ -310,15 +324,17 @@ pub struct Datagram {
     pub qkey: u32,
 }
 
-/// A valid RoCE v2 entry of the device's address table.
+/// A valid entry of the device's address table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoceAddress {
     /// Source MAC.
     pub mac: Mac,
     /// VLAN identifier, if tagged.
     pub vlan: Option<u16>,
-    /// Source IP.
+    /// Source IP; of RoCE v1, the GID.
     pub ip: IpAddr,
+    /// RoCE v1.
+    pub v1: bool,
 }
 
 /// Rights a remote access needs.
@@ -378,8 +394,20 @@ pub struct DatagramSource {
     pub vlan: Option<u16>,
     /// The P_Key.
     pub pkey: u16,
-    /// Whether the packet came by IPv6 (else by IPv4).
-    pub ipv6: bool,
+    /// How the packet came.
+    pub l3: Layer3,
+}
+
+/// The network layer of a RoCE packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layer3 {
+    /// RoCE v1: a GRH behind the Ethernet header.
+    Grh,
+    /// RoCE v2 over IPv6.
+    Ipv6,
+    /// RoCE v2 over IPv4.
+    #[default]
+    Ipv4,
 }
 
 /// A message that ended in a receive work request.
@@ -402,8 +430,26 @@ pub struct Received {
 pub struct RecvCompletion {
     /// Its counter or index.
     pub index: u16,
+    /// The shared queue it came from.
+    pub pool: Option<u32>,
     /// How it ended.
     pub result: Result<Received, Syndrome>,
+}
+
+/// What a port counts of the transport, by the names of the queue counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are the PRM's")]
+pub enum Tally {
+    RxWriteRequests,
+    RxReadRequests,
+    RxAtomicRequests,
+    OutOfBuffer,
+    OutOfSequence,
+    DuplicateRequest,
+    RnrNakRetryErr,
+    PacketSeqErr,
+    ImpliedNakSeqErr,
+    LocalAckTimeoutErr,
 }
 
 /// An asynchronous event about a QP.
@@ -515,9 +561,31 @@ pub trait Host {
     /// (the doorbell record says so).
     fn fetch_send(&mut self, qpn: u32, index: u16) -> Option<Result<SendWqe, BadWqe>>;
 
-    /// Takes the next receive work request of the QP's queue or shared queue. On `Err` the
-    /// entry is taken as well; the number is its index.
-    fn take_recv(&mut self, qpn: u32) -> Option<Result<RecvWqe, (u16, Syndrome)>>;
+    /// Takes the next receive work request of the QP's queue or shared queue; of `pool` if the
+    /// request names one (XRC). On `Err` the entry is taken as well; the number is its index.
+    fn take_recv(
+        &mut self,
+        qpn: u32,
+        pool: Option<u32>,
+    ) -> Option<Result<RecvWqe, (u16, Syndrome)>>;
+
+    /// Whether the shared queue an XRC request names is there, and of this QP's XRC domain.
+    fn pool_check(&mut self, qpn: u32, pool: u32) -> Result<(), RemoteFault> {
+        let _ = (qpn, pool);
+        Err(RemoteFault::Access)
+    }
+
+    /// Writes a received message at `offset` bytes into a receive work request, as
+    /// [`scatter`](Self::scatter) does; the memory is that of the queue it came from.
+    fn scatter_receive(
+        &mut self,
+        qpn: u32,
+        to: &RecvWqe,
+        offset: u32,
+        bytes: &[u8],
+    ) -> Result<(), Syndrome> {
+        self.scatter(qpn, &to.segments, offset, bytes)
+    }
 
     /// Reads local memory: `buf` from `offset` bytes into the segments.
     fn gather(
@@ -574,7 +642,7 @@ pub trait Host {
     /// Carries out a LOCAL_INVAL.
     fn local_invalidate(&mut self, qpn: u32, key: u32) -> Result<(), Syndrome>;
 
-    /// The RoCE v2 address at `index` of the table, if one is set.
+    /// The RoCE address at `index` of the table, if one is set.
     fn roce_address(&self, index: u16) -> Option<RoceAddress>;
 
     /// A send queue entry ended: signalled, or with an error.
@@ -595,4 +663,9 @@ pub trait Host {
 
     /// A packet that is about to be transmitted has been before: for the books.
     fn retransmitted(&mut self) {}
+
+    /// Something to count on behalf of a QP.
+    fn count(&mut self, qpn: u32, what: Tally) {
+        let _ = (qpn, what);
+    }
 }

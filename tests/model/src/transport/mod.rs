@@ -1,10 +1,10 @@
-//! The transport: RC, UD and GSI engines between work requests and RoCE v2 frames.
+//! The transport: RC, XRC, UC, UD and GSI engines between work requests and RoCE frames.
 //!
 //! One [`Engine`] stands in each QP object. It is sans-IO: work, packets and time come in by
 //! calls, everything else goes out by [`Host`]. It knows nothing of WQE and CQE layouts,
 //! memory keys or commands. Nothing a peer sends or a driver posts makes it panic or loop
-//! without end. Not here: UC, RD, XRC, automatic path migration, end-to-end credits,
-//! congestion control. Reference: IBTA volume 1, chapter 9; annex A17 (RoCE v2).
+//! without end. Not here: RD, automatic path migration, end-to-end credits,
+//! congestion control. Reference: IBTA volume 1, chapter 9; annexes A14 (XRC), A17 (RoCE v2).
 
 mod datagram;
 pub mod host;
@@ -12,13 +12,16 @@ mod packetize;
 mod psn;
 mod rc;
 mod timing;
+mod unreliable;
 
 use datagram::DatagramEngine;
 use host::{Host, Nanos, QpAttr, QpKind, QpState, SendCompletion, Syndrome};
 use rc::requester::Requester;
 use rc::responder::Responder;
+use unreliable::UnreliableResponder;
 
 use crate::wire::frame::Packet;
+use crate::wire::opcode::Service;
 
 /// Entries a flush takes from a queue at most: no queue of 16-bit counters has more.
 const FLUSH_LIMIT: u32 = 1 << 16;
@@ -35,6 +38,7 @@ pub struct Engine {
     next_index: u16,
     requester: Requester,
     responder: Responder,
+    unreliable: UnreliableResponder,
     datagram: DatagramEngine,
     /// In error, and the queues are not flushed yet.
     flush_due: bool,
@@ -63,7 +67,9 @@ impl Engine {
     #[must_use]
     pub fn send_psn(&self) -> u32 {
         match self.attr.kind {
-            QpKind::Rc | QpKind::RegUmr => self.requester.next_psn(),
+            QpKind::Rc | QpKind::Uc | QpKind::XrcInitiator | QpKind::XrcTarget | QpKind::RegUmr => {
+                self.requester.next_psn()
+            }
             QpKind::Ud | QpKind::Gsi => self.datagram.next_psn(),
         }
     }
@@ -71,7 +77,15 @@ impl Engine {
     /// The PSN the responder expects.
     #[must_use]
     pub fn receive_psn(&self) -> u32 {
-        self.responder.expected_psn()
+        match self.attr.kind {
+            QpKind::Uc => self.unreliable.expected_psn(),
+            QpKind::Rc
+            | QpKind::XrcInitiator
+            | QpKind::XrcTarget
+            | QpKind::RegUmr
+            | QpKind::Ud
+            | QpKind::Gsi => self.responder.expected_psn(),
+        }
     }
 
     /// Takes over the attributes after a transition. Entering RTR starts the responder at
@@ -88,6 +102,7 @@ impl Engine {
         let sending = |s| matches!(s, QpState::Rts | QpState::Sqer);
         if receiving(attr.state) && !receiving(old) {
             self.responder.start(attr.rq_psn);
+            self.unreliable.start(attr.rq_psn);
         }
         if sending(attr.state) && !sending(old) {
             self.requester.start(attr);
@@ -107,9 +122,18 @@ impl Engine {
     pub fn on_doorbell(&mut self, host: &mut dyn Host) {
         self.flush_if_due(host);
         let result = match (self.attr.state, self.attr.kind) {
-            (QpState::Rts, QpKind::Rc | QpKind::RegUmr) => {
+            (QpState::Rts, QpKind::Rc | QpKind::XrcInitiator | QpKind::RegUmr) => {
                 self.requester.pump(&self.attr, &mut self.next_index, host)
             }
+            (QpState::Rts, QpKind::Uc) => {
+                let sent = self.requester.pump(&self.attr, &mut self.next_index, host);
+                if sent.is_err() {
+                    self.send_queue_error(host);
+                }
+                Ok(())
+            }
+            // It has no send queue.
+            (QpState::Rts, QpKind::XrcTarget) => Ok(()),
             (QpState::Rts, QpKind::Ud | QpKind::Gsi) => {
                 if self
                     .datagram
@@ -141,12 +165,21 @@ impl Engine {
     /// A packet for this QP arrived.
     pub fn on_packet(&mut self, host: &mut dyn Host, packet: &Packet) {
         self.flush_if_due(host);
-        let op = packet.bth.opcode;
         let (state, kind) = (self.attr.state, self.attr.kind);
+        let response = packet.bth.opcode.is_response();
         let receiving = matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqer);
+        let connected = |service| packet.bth.service == service && self.is_from_peer(host, packet);
         let result = match kind {
-            QpKind::Rc if op.is_datagram() || !self.is_from_peer(host, packet) => Ok(()),
-            QpKind::Rc if op.is_response() => {
+            QpKind::Rc | QpKind::XrcInitiator | QpKind::XrcTarget
+                if !connected(if kind == QpKind::Rc {
+                    Service::Rc
+                } else {
+                    Service::Xrc
+                }) =>
+            {
+                Ok(())
+            }
+            QpKind::Rc | QpKind::XrcInitiator if response => {
                 if state != QpState::Rts {
                     return;
                 }
@@ -154,11 +187,22 @@ impl Engine {
                     .on_response(&self.attr, host, packet)
                     .and_then(|()| self.requester.pump(&self.attr, &mut self.next_index, host))
             }
-            QpKind::Rc if receiving => self.responder.on_request(&self.attr, host, packet),
-            QpKind::Ud | QpKind::Gsi if receiving && op.is_datagram() => {
+            QpKind::Rc | QpKind::XrcTarget if receiving && !response => {
+                self.responder.on_request(&self.attr, host, packet)
+            }
+            QpKind::Uc if receiving && connected(Service::Uc) => {
+                self.unreliable.on_request(&self.attr, host, packet)
+            }
+            QpKind::Ud | QpKind::Gsi if receiving && packet.bth.service == Service::Ud => {
                 self.datagram.receive(&self.attr, host, packet)
             }
-            QpKind::Rc | QpKind::Ud | QpKind::Gsi | QpKind::RegUmr => Ok(()),
+            QpKind::Rc
+            | QpKind::Uc
+            | QpKind::XrcInitiator
+            | QpKind::XrcTarget
+            | QpKind::Ud
+            | QpKind::Gsi
+            | QpKind::RegUmr => Ok(()),
         };
         self.settle(result, host);
     }
@@ -166,7 +210,7 @@ impl Engine {
     /// The time of [`next_deadline`](Self::next_deadline) has come. Calling early does no harm.
     pub fn on_timer(&mut self, host: &mut dyn Host) {
         self.flush_if_due(host);
-        if self.attr.kind != QpKind::Rc {
+        if matches!(self.attr.kind, QpKind::Ud | QpKind::Gsi) {
             return;
         }
         if matches!(self.attr.state, QpState::Rtr | QpState::Rts) {
@@ -178,6 +222,10 @@ impl Engine {
                 .requester
                 .on_timer(&self.attr, host)
                 .and_then(|()| self.requester.pump(&self.attr, &mut self.next_index, host));
+            if result.is_err() && self.attr.kind == QpKind::Uc {
+                self.send_queue_error(host);
+                return;
+            }
             self.settle(result, host);
         }
     }
@@ -206,12 +254,12 @@ impl Engine {
         }
     }
 
-    /// RC packets must come from the address of the peer, to the address of this side.
+    /// Packets of a connection must come from the address of the peer, to the address of this side.
     fn is_from_peer(&self, host: &dyn Host, packet: &Packet) -> bool {
         packet.net.src == self.attr.path.dst
             && host
                 .roce_address(self.attr.path.source_index)
-                .is_some_and(|own| own.ip == packet.net.dst)
+                .is_some_and(|own| own.ip == packet.net.dst && own.v1 == packet.net.v1)
     }
 
     fn settle(&mut self, result: Result<(), Fatal>, host: &mut dyn Host) {
@@ -223,7 +271,7 @@ impl Engine {
         }
     }
 
-    /// A datagram that cannot be sent stops the send queue, not the receive queue.
+    /// What cannot be sent without a connection that would notice stops the send queue, not the receive queue.
     fn send_queue_error(&mut self, host: &mut dyn Host) {
         self.attr.state = QpState::Sqer;
         host.qp_error(self.attr.qpn, QpState::Sqer);
@@ -261,24 +309,33 @@ impl Engine {
     /// Completes all receives of the QP's own queue with "flushed".
     fn flush_receive(&mut self, host: &mut dyn Host) {
         let qpn = self.attr.qpn;
-        let done = |host: &mut dyn Host, index| {
+        let done = |host: &mut dyn Host, index, pool| {
             let result = Err(Syndrome::Flushed);
-            host.complete_recv(qpn, host::RecvCompletion { index, result });
+            let completion = host::RecvCompletion {
+                index,
+                pool,
+                result,
+            };
+            host.complete_recv(qpn, completion);
         };
-        for index in [self.responder.flush(), self.datagram.flush()]
-            .into_iter()
-            .flatten()
+        for held in [
+            self.responder.flush(),
+            self.unreliable.flush(),
+            self.datagram.flush(),
+        ]
+        .into_iter()
+        .flatten()
         {
-            done(host, index);
+            done(host, held.index, held.pool);
         }
         if self.attr.srq {
             return;
         }
         for _ in 0..FLUSH_LIMIT {
-            match host.take_recv(qpn) {
+            match host.take_recv(qpn, None) {
                 None => break,
-                Some(Ok(wqe)) => done(host, wqe.index),
-                Some(Err((index, _))) => done(host, index),
+                Some(Ok(wqe)) => done(host, wqe.index, wqe.pool),
+                Some(Err((index, _))) => done(host, index, None),
             }
         }
     }

@@ -13,3 +13,4 @@ mod link;
 mod mock;
 mod requester;
 mod responder;
+mod unconnected;

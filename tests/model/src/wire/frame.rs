@@ -1,17 +1,20 @@
-//! RoCE v2 frames: Ethernet, VLAN, IP, UDP, BTH and the extended headers, parsed and built.
+//! RoCE frames: Ethernet, VLAN, IP and UDP (v2) or a GRH (v1), BTH and the extended headers, parsed and built.
 //!
 //! [`demux`] is the first thing a device does with a frame: it says whether it is RoCE traffic
 //! for one of its addresses, ordinary Ethernet, or garbage that claims to be RoCE. Parsing is
 //! strict: what IBTA calls malformed is dropped here and never reaches an engine.
-//! Not here: RoCE v1, fragments, IP options, multicast group membership.
+//! Not here: fragments, IP options, multicast group membership.
 //! Reference: IBTA volume 1, 9.2 to 9.6 and annex A17.
+//!
+//! Length: a frame is parsed and built header by header, in the order in which they stand on the wire.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::bytes::{Reader, push_u24};
 use super::icrc::{ICRC_LEN, icrc};
-use super::opcode::Opcode;
-use crate::transport::host::Mac;
+use super::opcode::{self, Opcode, Service};
+use crate::ifc::packet as layout;
+use crate::transport::host::{Layer3, Mac};
 
 /// The UDP port of RoCE v2.
 pub const ROCE_PORT: u16 = 4791;
@@ -22,8 +25,13 @@ pub const BTH_LEN: usize = 12;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_VLAN: u16 = 0x8100;
+const ETHERTYPE_ROCE: u16 = 0x8915;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const IP_UDP: u8 = 17;
+/// Next header of a GRH: a BTH.
+const GRH_IBA: u8 = 0x1b;
+/// Bytes of a UDP header.
+const UDP_LEN: usize = 8;
 
 /// The layers below the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +56,15 @@ pub struct Network {
     pub ident: u16,
     /// UDP source port.
     pub udp_sport: u16,
+    /// RoCE v1: the addresses are GIDs in a GRH, and there is no UDP.
+    pub v1: bool,
 }
 
 /// Base transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bth {
+    /// Transport service.
+    pub service: Service,
     /// Operation.
     pub opcode: Opcode,
     /// Solicited event.
@@ -118,6 +130,8 @@ pub struct Deth {
 /// The extended headers of a packet; which are present follows from the opcode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extended {
+    /// The shared receive queue an XRC request is for.
+    pub xrc_srqn: Option<u32>,
     /// Remote address and length.
     pub reth: Option<Reth>,
     /// Atomic operands.
@@ -134,7 +148,7 @@ pub struct Extended {
     pub ieth: Option<u32>,
 }
 
-/// A whole RoCE v2 packet.
+/// A whole RoCE packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Layers 2 to 4.
@@ -189,9 +203,9 @@ pub enum Demux {
 
 /// Sorts a frame. `is_own` tells whether an address is in the RoCE address table
 /// (or a multicast group some QP has joined).
-pub fn demux(frame: &[u8], is_own: impl FnOnce(&IpAddr) -> bool) -> Demux {
+pub fn demux(frame: &[u8], is_own: impl FnOnce(&Network) -> bool) -> Demux {
     match locate(frame) {
-        Ok(Some(at)) if is_own(&at.net.dst) => match parse_transport(frame, &at) {
+        Ok(Some(at)) if is_own(&at.net) => match parse_transport(frame, &at) {
             Ok(packet) => Demux::Roce(Box::new(packet)),
             Err(why) => Demux::Drop(why),
         },
@@ -218,17 +232,20 @@ impl Packet {
             f.extend_from_slice(&ETHERTYPE_VLAN.to_be_bytes());
             f.extend_from_slice(&tci.to_be_bytes());
         }
-        let udp_len = clamp16(8 + bth.len() + self.payload.len() + usize::from(pad) + ICRC_LEN);
+        let udp = if self.net.v1 { 0 } else { UDP_LEN };
+        let l4_len = clamp16(udp + bth.len() + self.payload.len() + usize::from(pad) + ICRC_LEN);
         let l3_at = f.len() + 2;
-        let l3_len = self.net.push_l3(&mut f, udp_len);
-        f.extend_from_slice(&self.net.udp_sport.to_be_bytes());
-        f.extend_from_slice(&ROCE_PORT.to_be_bytes());
-        f.extend_from_slice(&udp_len.to_be_bytes());
-        f.extend_from_slice(&[0, 0]);
+        let l3_len = self.net.push_l3(&mut f, l4_len);
+        if !self.net.v1 {
+            f.extend_from_slice(&self.net.udp_sport.to_be_bytes());
+            f.extend_from_slice(&ROCE_PORT.to_be_bytes());
+            f.extend_from_slice(&l4_len.to_be_bytes());
+            f.extend_from_slice(&[0, 0]);
+        }
         f.extend_from_slice(&bth);
         f.extend_from_slice(&self.payload);
         f.extend(std::iter::repeat_n(0, usize::from(pad)));
-        let crc = icrc(f.get(l3_at..).unwrap_or_default(), l3_len);
+        let crc = icrc(f.get(l3_at..).unwrap_or_default(), l3_len, udp);
         f.extend_from_slice(&crc);
         f
     }
@@ -237,7 +254,7 @@ impl Packet {
     fn transport(&self, pad: u8) -> Vec<u8> {
         let b = &self.bth;
         let mut out = Vec::with_capacity(40);
-        out.push(b.opcode.into());
+        out.push(opcode::join(b.service, b.opcode));
         out.push(u8::from(b.solicited) << 7 | u8::from(b.migrated) << 6 | pad << 4);
         out.extend_from_slice(&b.pkey.to_be_bytes());
         out.push(u8::from(b.fecn) << 7 | u8::from(b.becn) << 6);
@@ -245,6 +262,10 @@ impl Packet {
         out.push(u8::from(b.ack_req) << 7);
         push_u24(&mut out, b.psn);
         let x = &self.ext;
+        if let Some(srqn) = x.xrc_srqn {
+            out.push(0);
+            push_u24(&mut out, srqn);
+        }
         if let Some(deth) = x.deth {
             out.extend_from_slice(&deth.qkey.to_be_bytes());
             out.push(0);
@@ -262,8 +283,10 @@ impl Packet {
             out.extend_from_slice(&atomic.compare.to_be_bytes());
         }
         if let Some(aeth) = x.aeth {
-            out.push(aeth.syndrome);
-            push_u24(&mut out, aeth.msn);
+            let mut header = [0; layout::aeth::BYTES];
+            layout::aeth::msn.set(&mut header, aeth.msn);
+            layout::aeth::syndrome.set(&mut header, u32::from(aeth.syndrome));
+            out.extend_from_slice(&header);
         }
         if let Some(old) = x.atomic_ack {
             out.extend_from_slice(&old.to_be_bytes());
@@ -288,6 +311,11 @@ impl Network {
     /// Appends the EtherType and the IP header; returns the length of the latter.
     fn push_l3(&self, f: &mut Vec<u8>, udp_len: u16) -> usize {
         match (self.src, self.dst) {
+            (src, dst) if self.v1 => {
+                f.extend_from_slice(&ETHERTYPE_ROCE.to_be_bytes());
+                self.push_v6(f, udp_len, GRH_IBA, src, dst);
+                40
+            }
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 f.extend_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
                 let mut h = Vec::with_capacity(20);
@@ -307,14 +335,29 @@ impl Network {
             }
             (src, dst) => {
                 f.extend_from_slice(&ETHERTYPE_IPV6.to_be_bytes());
-                let word = 6 << 28 | u32::from(self.tclass) << 20 | self.flow_label & 0xf_ffff;
-                f.extend_from_slice(&word.to_be_bytes());
-                f.extend_from_slice(&udp_len.to_be_bytes());
-                f.extend_from_slice(&[IP_UDP, self.hop_limit]);
-                f.extend_from_slice(&as_v6(src).octets());
-                f.extend_from_slice(&as_v6(dst).octets());
+                self.push_v6(f, udp_len, IP_UDP, src, dst);
                 40
             }
+        }
+    }
+
+    /// An IPv6 header, or the GRH, which has the same form.
+    fn push_v6(&self, f: &mut Vec<u8>, len: u16, next: u8, src: IpAddr, dst: IpAddr) {
+        let word = 6 << 28 | u32::from(self.tclass) << 20 | self.flow_label & 0xf_ffff;
+        f.extend_from_slice(&word.to_be_bytes());
+        f.extend_from_slice(&len.to_be_bytes());
+        f.extend_from_slice(&[next, self.hop_limit]);
+        f.extend_from_slice(&as_v6(src).octets());
+        f.extend_from_slice(&as_v6(dst).octets());
+    }
+
+    /// The network layer by name.
+    #[must_use]
+    pub fn layer3(&self) -> Layer3 {
+        match (self.v1, self.src) {
+            (true, _) => Layer3::Grh,
+            (false, IpAddr::V6(_)) => Layer3::Ipv6,
+            (false, IpAddr::V4(_)) => Layer3::Ipv4,
         }
     }
 }
@@ -361,6 +404,8 @@ struct Located {
     net: Network,
     l3_at: usize,
     l3_len: usize,
+    /// Bytes between the network header and the BTH.
+    l4_len: usize,
     /// End of the UDP datagram: trailing bytes of the frame are none of it.
     end: usize,
 }
@@ -391,10 +436,12 @@ fn locate(frame: &[u8]) -> Result<Option<Located>, Malformed> {
         flow_label: 0,
         ident: 0,
         udp_sport: 0,
+        v1: ethertype == ETHERTYPE_ROCE,
     };
     let l3 = match ethertype {
         ETHERTYPE_IPV4 => ipv4(&mut r, &mut net),
-        ETHERTYPE_IPV6 => ipv6(&mut r, &mut net),
+        ETHERTYPE_IPV6 => ipv6(&mut r, &mut net, IP_UDP),
+        ETHERTYPE_ROCE => ipv6(&mut r, &mut net, GRH_IBA),
         _ => None,
     };
     let Some(L3 {
@@ -405,6 +452,23 @@ fn locate(frame: &[u8]) -> Result<Option<Located>, Malformed> {
     else {
         return Ok(None);
     };
+    let end = l3_at + total;
+    if net.v1 {
+        if end > frame.len() {
+            return Err(Malformed::Truncated);
+        }
+        // A GID that holds an IPv4 address is known by that address, as everywhere.
+        for ip in [&mut net.src, &mut net.dst] {
+            *ip = ip.to_canonical();
+        }
+        return Ok(Some(Located {
+            net,
+            l3_at,
+            l3_len: header,
+            l4_len: 0,
+            end,
+        }));
+    }
     let Some((sport, dport, udp_len)) = (|| Some((r.u16()?, r.u16()?, r.u16()?)))() else {
         return Ok(None);
     };
@@ -412,7 +476,6 @@ fn locate(frame: &[u8]) -> Result<Option<Located>, Malformed> {
         return Ok(None);
     }
     net.udp_sport = sport;
-    let end = l3_at + total;
     if !whole || usize::from(udp_len) + header != total {
         return Err(Malformed::Ip);
     }
@@ -423,8 +486,14 @@ fn locate(frame: &[u8]) -> Result<Option<Located>, Malformed> {
         net,
         l3_at,
         l3_len: header,
+        l4_len: UDP_LEN,
         end,
     }))
+}
+
+/// Whether a frame is one of RoCE, well formed or not.
+pub(crate) fn is_roce(frame: &[u8]) -> bool {
+    !matches!(locate(frame), Ok(None))
 }
 
 /// What an IP header says about the packet.
@@ -462,7 +531,7 @@ fn ipv4(r: &mut Reader<'_>, net: &mut Network) -> Option<L3> {
     })
 }
 
-fn ipv6(r: &mut Reader<'_>, net: &mut Network) -> Option<L3> {
+fn ipv6(r: &mut Reader<'_>, net: &mut Network, protocol: u8) -> Option<L3> {
     let word = r.u32()?;
     let payload = r.u16()?;
     let next = r.u8()?;
@@ -471,7 +540,7 @@ fn ipv6(r: &mut Reader<'_>, net: &mut Network) -> Option<L3> {
     net.dst = IpAddr::from(r.array::<16>()?);
     net.tclass = u8::try_from(word >> 20 & 0xff).ok()?;
     net.flow_label = word & 0xf_ffff;
-    (word >> 28 == 6 && next == IP_UDP).then_some(L3 {
+    (word >> 28 == 6 && next == protocol).then_some(L3 {
         header: 40,
         total: usize::from(payload) + 40,
         whole: true,
@@ -488,10 +557,12 @@ fn parse_transport(frame: &[u8], at: &Located) -> Result<Packet, Malformed> {
     let (body, crc) = packet
         .split_at_checked(body_len)
         .ok_or(Malformed::Truncated)?;
-    let transport = body.get(at.l3_len + 8..).ok_or(Malformed::Truncated)?;
+    let transport = body
+        .get(at.l3_len + at.l4_len..)
+        .ok_or(Malformed::Truncated)?;
     let mut r = Reader::new(transport);
     let (bth, pad, version) = parse_bth(&mut r)?;
-    if icrc(body, at.l3_len) != *crc {
+    if icrc(body, at.l3_len, at.l4_len) != *crc {
         return Err(Malformed::Icrc);
     }
     if version != 0 {
@@ -503,7 +574,7 @@ fn parse_transport(frame: &[u8], at: &Located) -> Result<Packet, Malformed> {
     if bth.pkey & 0x7fff != DEFAULT_PKEY & 0x7fff {
         return Err(Malformed::Pkey(bth.pkey));
     }
-    let ext = parse_extended(&mut r, bth.opcode).ok_or(Malformed::Truncated)?;
+    let ext = parse_extended(&mut r, bth.service, bth.opcode).ok_or(Malformed::Truncated)?;
     let rest = r.rest();
     let len = rest.len().checked_sub(pad).ok_or(Malformed::Truncated)?;
     let payload = rest.get(..len).ok_or(Malformed::Truncated)?.to_vec();
@@ -528,8 +599,9 @@ fn parse_transport(frame: &[u8], at: &Located) -> Result<Packet, Malformed> {
 fn parse_bth(r: &mut Reader<'_>) -> Result<(Bth, usize, u8), Malformed> {
     let raw: [u8; BTH_LEN] = r.array().ok_or(Malformed::Truncated)?;
     let [op, flags, p0, p1, cn, q0, q1, q2, ack, s0, s1, s2] = raw;
-    let opcode = Opcode::try_from(op).map_err(Malformed::Opcode)?;
+    let (service, opcode) = opcode::split(op).map_err(Malformed::Opcode)?;
     let bth = Bth {
+        service,
         opcode,
         solicited: flags & 0x80 != 0,
         migrated: flags & 0x40 != 0,
@@ -544,9 +616,12 @@ fn parse_bth(r: &mut Reader<'_>) -> Result<(Bth, usize, u8), Malformed> {
 }
 
 /// The extended headers `opcode` calls for.
-fn parse_extended(r: &mut Reader<'_>, opcode: Opcode) -> Option<Extended> {
+fn parse_extended(r: &mut Reader<'_>, service: Service, opcode: Opcode) -> Option<Extended> {
     let has = opcode.headers();
     let mut x = Extended::default();
+    if service == Service::Xrc && !opcode.is_response() {
+        x.xrc_srqn = Some(r.u32()? & 0xff_ffff);
+    }
     if has.deth {
         let qkey = r.u32()?;
         x.deth = Some(Deth {
@@ -570,11 +645,10 @@ fn parse_extended(r: &mut Reader<'_>, opcode: Opcode) -> Option<Extended> {
         });
     }
     if has.aeth {
-        let syndrome = r.u8()?;
-        let [a, b, c] = r.array()?;
+        let header: [u8; layout::aeth::BYTES] = r.array()?;
         x.aeth = Some(Aeth {
-            syndrome,
-            msn: u32::from_be_bytes([0, a, b, c]),
+            syndrome: layout::aeth::syndrome.get(&header) as u8,
+            msn: layout::aeth::msn.get(&header),
         });
     }
     if has.atomic_ack {

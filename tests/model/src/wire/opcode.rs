@@ -1,8 +1,52 @@
-//! The BTH opcodes of the services this device gives: RC and UD.
+//! The BTH opcodes of the services this device gives: RC, UC, XRC and UD.
 //!
-//! UC, RD, XRC, CNP, FLUSH and ATOMIC WRITE are not among them; a packet with such an opcode is
-//! dropped in silence, as IBTA asks for a service a QP does not have. A CNP is legal to ignore.
-//! Reference: IBTA volume 1, section 9.2.1, OpCode field.
+//! The byte on the wire is a service (three bits) and an operation. UC has a part of the operations of
+//! RC, XRC has all of them and names the shared receive queue in every request; so an [`Opcode`] is an
+//! operation of RC or UD, and a [`Service`] stands beside it. RD, CNP, FLUSH and ATOMIC WRITE are not among
+//! them; a packet with such an opcode is dropped in silence, as IBTA asks for a service a QP does not
+//! have. A CNP is legal to ignore.
+//! Reference: IBTA volume 1, section 9.2.1, OpCode field; annex A14 (XRC).
+
+/// The transport service of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Service {
+    /// Reliable connection.
+    Rc = 0x00,
+    /// Unreliable connection.
+    Uc = 0x20,
+    /// Unreliable datagram.
+    Ud = 0x60,
+    /// Extended reliable connection.
+    Xrc = 0xa0,
+}
+
+/// Service and operation of the opcode byte, or the byte if it is of neither.
+pub fn split(byte: u8) -> Result<(Service, Opcode), u8> {
+    let service = match byte & 0xe0 {
+        0x00 => Service::Rc,
+        0x20 => Service::Uc,
+        0x60 => Service::Ud,
+        0xa0 => Service::Xrc,
+        _ => return Err(byte),
+    };
+    let opcode = match service {
+        Service::Ud => Opcode::try_from(byte)?,
+        Service::Rc | Service::Uc | Service::Xrc => {
+            Opcode::try_from(byte & 0x1f).map_err(|_| byte)?
+        }
+    };
+    if service == Service::Uc && !opcode.is_unacknowledged() {
+        return Err(byte);
+    }
+    Ok((service, opcode))
+}
+
+/// The opcode byte of an operation in a service.
+#[must_use]
+pub fn join(service: Service, opcode: Opcode) -> u8 {
+    u8::from(opcode) | service as u8
+}
 
 /// Which extended headers a packet carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +135,12 @@ impl Opcode {
     #[must_use]
     pub fn is_datagram(self) -> bool {
         matches!(self, Self::UdSendOnly | Self::UdSendOnlyImm)
+    }
+
+    /// Whether the unreliable connection has this operation: SEND and WRITE.
+    #[must_use]
+    pub fn is_unacknowledged(self) -> bool {
+        u8::from(self) <= u8::from(Self::WriteOnlyImm)
     }
 
     /// Whether this is an answer: for a requester, not for a responder.

@@ -164,13 +164,17 @@ fn a_vf_has_its_own_id_and_no_address() {
     let context = rig.ok(&cmd(0x754, 0, 16), 272).out;
     assert_eq!(context[0x10 + 0xf4..0x10 + 0xfc], [0; 8], "MAC");
     assert_eq!(context[0x10 + 0x28..0x10 + 0x40], [0; 24], "GUIDs");
-    // Port registers belong to the physical function, as does the uplink.
-    let paos = with(
-        with(with(cmd(0x805, 0, 32), 8, 0x5006), 0x10, 1 << 16 | 1 << 8),
-        0x14,
-        1 << 31,
-    );
-    assert_eq!(rig.status(&paos, 32).0, 5);
+    // The port belongs to the physical function, as does the uplink: what stock Linux writes of it
+    // all the same is taken and left, other registers are refused.
+    let paos = |admin: u32| {
+        let input = with(cmd(0x805, 0, 32), 8, 0x5006);
+        with(with(input, 0x10, 1 << 16 | admin << 8), 0x14, 1 << 31)
+    };
+    rig.ok(&paos(2), 32);
+    let read = with(with(cmd(0x805, 1, 32), 8, 0x5006), 0x10, 1 << 16);
+    assert_eq!(rig.ok(&read, 32).word(0x10) >> 8 & 0xf, 1, "still up");
+    let pause = with(with(cmd(0x805, 0, 48), 8, 0x5007), 0x10, 1 << 16);
+    assert_eq!(rig.status(&pause, 48).0, 5);
     assert_eq!(rig.status(&cmd(0x750, 2, 16), 16).0, 3);
     rig.ok(&cmd(0x750, 0, 16), 16);
 }

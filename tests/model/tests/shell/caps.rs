@@ -71,6 +71,19 @@ fn roce_block() {
 }
 
 #[test]
+fn the_byte_order_of_atomics_is_all_that_can_be_set_of_them() {
+    let mut rig = enabled(Config::default());
+    let before = block(&mut rig, 3, true);
+    assert_eq!(before[8] >> 6, 0, "big-endian at power-on");
+    let mut wanted = vec![0; before.len()];
+    wanted[8] = 1 << 6;
+    assert_eq!(set(&mut rig, 3, &wanted).0, 0);
+    let mut after = before;
+    after[8] |= 1 << 6;
+    assert_eq!(block(&mut rig, 3, true), after);
+}
+
+#[test]
 fn unannounced_types_answer_bad_parameter() {
     let mut rig = enabled(Config::default());
     assert_eq!(rig.status(&cmd(0x100, 0x40, 16), 4112), (3, 0x5a_dd95));

@@ -199,10 +199,7 @@ fn offsets_by_dword_and_bit_range() {
             let (hi, lo) = range.split_once(':').unwrap();
             let offset = usize::from_str_radix(offset, 16).unwrap();
             let (hi, lo): (usize, usize) = (hi.parse().unwrap(), lo.parse().unwrap());
-            let expected = Field {
-                bit: offset * 8 + 31 - hi,
-                width: hi - lo + 1,
-            };
+            let expected = Field::at(offset * 8 + 31 - hi, hi - lo + 1);
             assert_eq!(layout.field(field), Some(expected), "{name}.{field}");
             checked += 1;
         }

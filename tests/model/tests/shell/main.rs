@@ -17,3 +17,4 @@ mod pages;
 mod pci;
 mod port;
 mod rig;
+mod vsc;

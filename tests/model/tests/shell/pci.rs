@@ -21,7 +21,7 @@ fn header_and_capabilities() {
         found.push(head & 0xff);
         at = (head >> 8 & 0xff) as usize;
     }
-    assert_eq!(found, [0x10, 0x11], "PCI Express, MSI-X");
+    assert_eq!(found, [0x10, 0x11, 0x09], "PCI Express, MSI-X, vendor's");
     assert_ne!(config(&mut rig, 0x64) & 1 << 28, 0, "function level reset");
     assert_eq!(config(&mut rig, 0x9c) >> 16 & 0x7ff, 31, "vectors less one");
     // Extended: advanced error reporting, version 1, and nothing after it.
@@ -201,6 +201,15 @@ fn nic_interface_disables_and_soft_resets() {
     assert_eq!(rig.read(0x14) >> 8 & 7, 0);
     rig.write(0x14, 7 << 8);
     assert_eq!(rig.hca.pages_owned(), 0, "a ConnectX-4 has a soft reset");
+    assert_eq!(rig.read(0x14) >> 8 & 7, 1, "disabled by it");
+    rig.init();
+    rig.hca.flr();
+    rig.hca.config_write(4, &[6, 0]);
+    assert_eq!(
+        rig.read(0x14) >> 8 & 7,
+        1,
+        "and by the function's own reset"
+    );
     let mut rig = Rig::new(Config {
         device_id: 0x1017,
         ..quick()

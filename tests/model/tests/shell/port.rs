@@ -128,6 +128,44 @@ fn speed_is_zero_only_while_down() {
 }
 
 #[test]
+fn negotiation_can_be_switched_off() {
+    let mut rig = running();
+    let flags = |rig: &mut Rig| {
+        let ptys = reg(rig, 0x5004, false, &[1 << 16 | 4]).unwrap();
+        (ptys[0] >> 5 & 3, ptys[4] >> 4)
+    };
+    assert_eq!(flags(&mut rig), (1, 1), "possible, on and complete");
+    let only_25 = [1 << 30 | 1 << 16 | 4, 0, 0, 0, 0, 0, 1 << 27];
+    reg(&mut rig, 0x5004, true, &only_25).unwrap();
+    assert_eq!(flags(&mut rig), (3, 0));
+    let ptys = reg(&mut rig, 0x5004, false, &[1 << 16 | 4]).unwrap();
+    assert_eq!(ptys[0x24..0x28], (1u32 << 27).to_be_bytes(), "25 Gb/s");
+}
+
+#[test]
+fn the_module_can_be_read() {
+    let mut rig = running();
+    let ask = |rig: &mut Rig, i2c: u32, at: u32, size: u32| {
+        reg(rig, 0x9014, false, &[0, i2c << 24 | at, size])
+    };
+    let first = ask(&mut rig, 0x50, 0, 2).unwrap();
+    assert_eq!((first[3], first[0x10]), (0, 0x11), "QSFP28");
+    let upper = |rig: &mut Rig, at| ask(rig, 0x50, at, 48).unwrap()[0x10..0x40].to_vec();
+    let page = [
+        upper(&mut rig, 128),
+        upper(&mut rig, 176),
+        upper(&mut rig, 208),
+    ]
+    .concat();
+    assert_eq!(&page[20..25], b"Model");
+    let sum = |bytes: &[u8]| bytes.iter().fold(0u8, |acc, byte| acc.wrapping_add(*byte));
+    assert_eq!(page[63], sum(&page[..63]), "check code of the base");
+    assert_eq!(page[95], sum(&page[64..95]), "and of the extension");
+    assert_eq!(ask(&mut rig, 0x51, 0, 2).unwrap()[3], 3, "nobody there");
+    assert!(ask(&mut rig, 0x50, 0, 49).is_err(), "48 bytes at a time");
+}
+
+#[test]
 fn node_description_and_endianness() {
     let mut rig = running();
     reg(&mut rig, 0x6001, true, &[0x6865_6c6c, 0x6f00_0000]).unwrap();

@@ -174,6 +174,15 @@ fn the_sequence_number_must_change_after_an_event() {
     assert_eq!(rig.events().len(), 1);
     arm(&mut rig, cqn, 0);
     assert_eq!(rig.events().len(), 1);
+    assert!(
+        !rig.complained("sequence number"),
+        "the event was not read yet"
+    );
+    let read = rig.eqn << 24 | 1;
+    let uar = rig.uar;
+    rig.hca.eqs.doorbell(&mut rig.hca.bus, uar, read, false);
+    arm(&mut rig, cqn, 0);
+    assert_eq!(rig.events().len(), 1);
     assert!(rig.complained("sequence number"));
     arm(&mut rig, cqn, 1 << 28);
     assert_eq!(rig.events().len(), 2);
@@ -249,4 +258,37 @@ fn creations_that_cannot_be() {
         0x50,
         "one page is too short"
     );
+}
+
+#[test]
+fn a_resize_ends_the_old_ring_and_goes_on_in_the_new() {
+    use crate::ifc::cq::{cqc, create_cq_in};
+    const NEW: u64 = BASE + 0x6000;
+    let mut rig = Rig::new();
+    let cqn = rig.cq(2);
+    for n in 0..3 {
+        post(&mut rig, cqn, &plain(n));
+    }
+    rig.poke32(CQ_DBR, 2);
+    let mut input = vec![0; 280];
+    input[8..12].copy_from_slice(&cqn.to_be_bytes());
+    input[7] = 1;
+    create_cq_in::field_select.set(&mut input, 7);
+    super::put_page(&mut input, create_cq_in::pas, NEW);
+    assert_eq!(
+        rig.run(0x403, &input).unwrap_err().status,
+        0x40,
+        "one entry and the resize do not fit into one"
+    );
+    cqc::log_cq_size.set(create_cq_in::cqc.bytes_mut(&mut input), 3);
+    rig.run(0x403, &input).unwrap();
+    assert_eq!(
+        rig.cqe(3)[0x3f] >> 4,
+        5,
+        "the old ring ends with a resize entry"
+    );
+    post(&mut rig, cqn, &plain(9));
+    let cqe = rig.peek(NEW + 4 * 64, 64);
+    assert_eq!(cqe[0x3c..0x3e], 9u16.to_be_bytes(), "the index runs on");
+    assert_eq!(cqe[0x3f] & 1, 0, "the first lap of eight");
 }

@@ -1,5 +1,6 @@
 //! Raw Ethernet through commands, rings and wire.
 
+use super::super::ethernet::Headers;
 use super::flow::udp;
 use super::{CQ_PAGE, DATA, RQ_DBR, RQ_PAGE, Rig, SQ_DBR, SQ_PAGE, control, pointer};
 use crate::function::RESERVED_LKEY;
@@ -77,6 +78,27 @@ impl Port {
         kind: u32,
         to: u32,
     ) -> Result<u32, crate::cmd::Refusal> {
+        let input = self.entry_input(index, mac, action, kind, to);
+        self.rig.run(0x936, &input)
+    }
+
+    /// An entry to a TIR that counts in a flow counter.
+    pub(super) fn counted_entry(
+        &mut self,
+        index: u32,
+        mac: [u8; 6],
+        tirn: u32,
+        counter: u32,
+    ) -> Result<u32, crate::cmd::Refusal> {
+        let mut input = self.entry_input(index, mac, 4 | 8, 2, tirn);
+        let context = set_fte_in::flow_context.bytes_mut(&mut input);
+        flow_context::flow_counter_list_size.set(context, 1);
+        input.extend(counter.to_be_bytes());
+        input.extend([0; 4]);
+        self.rig.run(0x936, &input)
+    }
+
+    fn entry_input(&self, index: u32, mac: [u8; 6], action: u32, kind: u32, to: u32) -> Vec<u8> {
         let mut input = vec![0; 840];
         set_fte_in::table_id.set(&mut input, self.table);
         set_fte_in::flow_index.set(&mut input, index);
@@ -89,11 +111,11 @@ impl Port {
         lyr::dmac_15_0.set(value, u32::from(u16::from_be_bytes([mac[4], mac[5]])));
         dest::destination_type.set(&mut input[832..], kind);
         dest::destination_id.set(&mut input[832..], to);
-        self.rig.run(0x936, &input)
+        input
     }
 
     /// Posts receives of 2 KiB by the reserved key.
-    fn buffers(&mut self, from: u32, count: u32) {
+    pub(super) fn buffers(&mut self, from: u32, count: u32) {
         for n in from..from + count {
             let at = DATA + 0x1_0000 + u64::from(n % 8) * 2048;
             let entry = pointer(2048, RESERVED_LKEY, at);
@@ -103,7 +125,7 @@ impl Port {
     }
 
     /// Sends a frame of which 18 bytes ride in the work request, at most.
-    fn send(&mut self, index: u16, frame: &[u8], inline: usize, flags: u8) {
+    pub(super) fn send(&mut self, index: u16, frame: &[u8], inline: usize, flags: u8) {
         let mut wqe = control(0x0a, index, self.sqn, 0, 0);
         let mut segment = vec![0; 14];
         segment[4] = flags;
@@ -120,13 +142,31 @@ impl Port {
         self.rig.ring(sqn);
     }
 
-    fn arrive(&mut self, frame: &[u8]) {
+    /// Lets a TIR have unicasts of its own transport domain.
+    pub(super) fn take_own(&mut self, tirn: u32) {
+        let mut input = vec![0; 272];
+        input[8..12].copy_from_slice(&tirn.to_be_bytes());
+        tir_in::modify_bitmask.set64(&mut input, 1 << 4);
+        tirc::self_lb_block.set(tir_in::tirc.bytes_mut(&mut input), 1);
+        self.rig.run(0x901, &input).unwrap();
+    }
+
+    /// What of the next frame on the wire is not padding.
+    fn wired(&self) -> Vec<u8> {
+        let sent = self.rig.sent.lock().unwrap().pop_front();
+        let mut sent = sent.unwrap_or_default();
+        let end = Headers::of(&sent).map_or(0, |headers| headers.end);
+        sent.truncate(end);
+        sent
+    }
+
+    pub(super) fn arrive(&mut self, frame: &[u8]) {
         self.rig.coming.lock().unwrap().push_back(frame.to_vec());
         self.rig.hca.step(0);
     }
 }
 
-const PEER: [u8; 6] = [2, 9, 9, 9, 9, 9];
+pub(super) const PEER: [u8; 6] = [2, 9, 9, 9, 9, 9];
 
 #[test]
 fn a_frame_goes_out_whole() {
@@ -134,7 +174,7 @@ fn a_frame_goes_out_whole() {
     let frame = udp(PEER, 7, None);
     port.send(0, &frame, 18, 0);
     port.rig.hca.step(0);
-    assert_eq!(port.rig.sent.lock().unwrap().pop_front(), Some(frame));
+    assert_eq!(port.wired(), frame);
     let cqe = port.rig.cqe(0);
     assert_eq!((cqe[0x3f] >> 4, cqe[0x38]), (0, 0x0a));
 }
@@ -148,7 +188,7 @@ fn checksums_are_filled_in_when_asked() {
     blank[40..42].fill(0);
     port.send(0, &blank, 18, 0xc0);
     port.rig.hca.step(0);
-    assert_eq!(port.rig.sent.lock().unwrap().pop_front(), Some(frame));
+    assert_eq!(port.wired(), frame);
 }
 
 #[test]
@@ -168,7 +208,8 @@ fn too_little_inline_fails_and_flushes() {
 fn a_frame_to_the_own_mac_turns_round() {
     let mut port = port();
     port.buffers(0, 1);
-    let own = port.rig.hca.vport.mac;
+    let (tirn, own) = (port.tirn, port.rig.hca.vport.mac);
+    port.take_own(tirn);
     let frame = udp(own, 7, None);
     port.send(0, &frame, 18, 0);
     port.rig.hca.step(0);
@@ -189,7 +230,7 @@ fn a_received_frame_and_its_completion() {
     assert_eq!((cqe[0x1c], cqe[0x1d]), (7, 0x28));
     let want = super::super::ethernet::sum(&frame[14..]);
     assert_eq!(cqe[0x14..0x16], want.to_be_bytes());
-    assert_eq!(cqe[0x39..0x3c], port.rqn.to_be_bytes()[1..]);
+    assert_eq!(cqe[0x39..0x3c], [0; 3], "the flow's tag, not the queue");
 }
 
 #[test]
@@ -307,4 +348,18 @@ fn entries_that_cannot_be() {
         3,
         "not to the same level"
     );
+}
+
+#[test]
+fn an_ipv6_header_that_promises_too_much_is_matched_but_not_called_good() {
+    use crate::objects::ethernet::Headers;
+    let mut frame = vec![0; 14 + 40 + 8];
+    frame[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
+    frame[18..21].copy_from_slice(&[0, 48, 17]);
+    let headers = Headers::of(&frame).unwrap();
+    assert_eq!(
+        (headers.ip_version, headers.protocol, headers.l4),
+        (6, 17, Some(54))
+    );
+    assert_eq!(headers.verdict(&frame), 1, "layer 2 only");
 }

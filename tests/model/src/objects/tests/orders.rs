@@ -309,14 +309,14 @@ fn a_shared_receive_queue_follows_its_links_and_tells_its_limit() {
     let mut device = super::super::device::Device::of(&mut rig.hca);
     let taken: Vec<(u16, u64)> = (0..3)
         .map(|_| {
-            crate::transport::host::Host::take_recv(&mut device, qpn)
+            crate::transport::host::Host::take_recv(&mut device, qpn, None)
                 .unwrap()
                 .unwrap()
         })
         .map(|wqe| (wqe.index, wqe.segments[0].addr - DATA))
         .collect();
     assert_eq!(taken, [(0, 0), (2, 2), (1, 1)]);
-    assert!(crate::transport::host::Host::take_recv(&mut device, qpn).is_none());
+    assert!(crate::transport::host::Host::take_recv(&mut device, qpn, None).is_none());
     assert_eq!(rig.events(), [0x14], "the limit is told once");
     rig.short(0x501, qpn).unwrap();
     rig.short(0x90e, srqn).unwrap();

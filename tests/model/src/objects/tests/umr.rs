@@ -284,7 +284,7 @@ fn refusals() {
         ("other domain", |k| k.pd = 4, bind(0x90, BIND), Refused::Pd),
         (
             "too small",
-            |k| k.octwords = 3,
+            |k| k.octwords = 0,
             bind(0x90, BIND),
             Refused::TooSmall,
         ),
@@ -427,4 +427,11 @@ fn a_bind_posted_on_a_queue_completes() {
         "{cqe:02x?}"
     );
     assert_ne!(cqe[0x36], 0);
+}
+
+#[test]
+fn translations_have_room_in_granules_of_64_bytes() {
+    let mut tpt = table();
+    tpt.get_mut(8).unwrap().octwords = 3;
+    assert_eq!(run(&mut tpt, &bind(0x90, BIND)), Ok(()));
 }

@@ -55,6 +55,7 @@ fn sends() {
 #[test]
 fn rdma_and_atomics() {
     let at = RemoteAddress {
+        pool: None,
         va: 0x5555,
         rkey: 0x66,
     };
@@ -239,7 +240,7 @@ proptest! {
         let _ = super::super::ethernet::EthSegment::parse(&bytes);
         if let Some(headers) = super::super::ethernet::Headers::of(&bytes) {
             let _ = headers.match_set(&bytes);
-            let _ = (headers.verdict(&bytes), headers.kinds());
+            let _ = (headers.verdict(&bytes), headers.kinds(&bytes));
             headers.offload(&mut bytes.clone(), 0xff);
         }
     }

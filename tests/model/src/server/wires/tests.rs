@@ -130,3 +130,29 @@ fn a_peer_that_does_not_fetch_holds_frames_up_and_then_loses_them() {
     got += all(&mut right[0]).len();
     assert_eq!(got + one.lost() as usize, SENT, "none twice, none silently");
 }
+
+#[test]
+fn bad_weather_is_on_all_wires_and_passes() {
+    let (mut fabric, mut plugs) = Fabric::new(&Settings::new(["a", "b"])).unwrap();
+    let mut arrived = |drop: u32, fabric: &mut Fabric| {
+        fabric.weather.lock().unwrap().0.drop = drop;
+        for nth in 0..200 {
+            plugs[0].send(&frame(2, 1, nth));
+            plugs[1].send(&frame(1, 2, nth));
+        }
+        let [one, two] = plugs.as_mut_slice() else {
+            unreachable!("two functions")
+        };
+        (all(one).len(), all(two).len())
+    };
+    assert_eq!(arrived(0, &mut fabric), (200, 200));
+    let (one, two) = arrived(500, &mut fabric);
+    assert!(
+        (50..150).contains(&one) && (50..150).contains(&two),
+        "{one} {two}"
+    );
+    assert_eq!(arrived(1000, &mut fabric), (0, 0));
+    fabric.weather.lock().unwrap().1 = true;
+    assert_eq!(arrived(1000, &mut fabric), (200, 200), "none of it RoCE");
+    assert_eq!(arrived(0, &mut fabric), (200, 200));
+}

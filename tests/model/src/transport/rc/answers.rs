@@ -4,7 +4,7 @@
 //! ignored. An answer beyond an open READ or atomic means that response was lost ("implied
 //! NAK"): the requester goes back to it. Reference: IBTA volume 1, 9.7.5 and 9.7.7.
 
-use super::super::host::{Host, Operation, QpAttr, Syndrome};
+use super::super::host::{Host, Operation, QpAttr, Syndrome, Tally};
 use super::super::timing::rnr_wait;
 use super::super::{Fatal, psn};
 use super::flight::{Flight, Shape};
@@ -73,6 +73,7 @@ impl Requester {
                 // While the peer is known to be not ready, it may complain of what followed.
                 if self.acknowledge(psn, attr, host) && !self.recovering && self.rnr_until.is_none()
                 {
+                    host.count(attr.qpn, Tally::PacketSeqErr);
                     self.go_back(psn, attr, host);
                 }
             }
@@ -133,6 +134,7 @@ impl Requester {
             self.progress(next, attr, host);
         }
         if !self.recovering && self.rnr_until.is_none() {
+            host.count(attr.qpn, Tally::ImpliedNakSeqErr);
             self.go_back(next, attr, host);
         }
     }
@@ -140,6 +142,7 @@ impl Requester {
     fn wait_for_receiver(&mut self, psn: u32, code: u8, attr: &QpAttr, host: &mut dyn Host) {
         if attr.rnr_retry & 7 != 7 {
             if self.rnr_retries == 0 {
+                host.count(attr.qpn, Tally::RnrNakRetryErr);
                 self.fail_at(psn, Syndrome::RnrRetryExceeded);
                 return;
             }

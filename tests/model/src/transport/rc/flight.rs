@@ -64,6 +64,7 @@ impl Flight {
         let failed = if len > limit || !room {
             Some(Syndrome::LocalLength)
         } else if (shape != Shape::Local && attr.kind == QpKind::RegUmr)
+            || (shape == Shape::Pull && attr.kind == QpKind::Uc)
             || (shape == Shape::Pull && attr.max_rd_atomic == 0)
         {
             Some(Syndrome::LocalQpOperation)
@@ -104,6 +105,7 @@ impl Flight {
             solicited: false,
             operation: Operation::Nop,
             av: None,
+            xrc_srqn: None,
         };
         Self {
             wqe,
@@ -179,7 +181,10 @@ impl Flight {
         let last = self.sent + 1 == self.packets;
         let offset = self.sent.checked_mul(mtu)?;
         let len = self.len.checked_sub(offset)?.min(mtu);
-        let mut ext = Extended::default();
+        let mut ext = Extended {
+            xrc_srqn: self.wqe.xrc_srqn,
+            ..Extended::default()
+        };
         let (opcode, data) = match &self.wqe.operation {
             Operation::Send { trailer, data } => {
                 if last {
@@ -216,7 +221,10 @@ impl Flight {
 
     /// Opcode and extended headers of the request of a READ (or what is left of it) or atomic.
     pub(crate) fn next_pull(&self, mtu: u32) -> Option<(Opcode, Extended)> {
-        let mut ext = Extended::default();
+        let mut ext = Extended {
+            xrc_srqn: self.wqe.xrc_srqn,
+            ..Extended::default()
+        };
         let atomic = |at: &RemoteAddress, swap_add, compare| AtomicEth {
             va: at.va,
             rkey: at.rkey,

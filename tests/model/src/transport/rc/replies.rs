@@ -11,7 +11,7 @@ use super::super::host::{Access, Host, Nanos, QpAttr, RemoteAddress, RemoteFault
 use super::super::packetize::Draft;
 use super::super::psn;
 use super::super::timing::Pace;
-use crate::wire::frame::{Aeth, Extended, Reth};
+use crate::wire::frame::{Aeth, Extended};
 use crate::wire::opcode::Opcode;
 
 /// A positive acknowledgement without end-to-end credits.
@@ -62,8 +62,16 @@ enum Reply {
 /// A READ or atomic executed before, for when its request comes again.
 #[derive(Clone, Copy, Debug)]
 enum Executed {
-    Read { psn: u32, packets: u32, reth: Reth },
-    Atomic { psn: u32, old: u64 },
+    Read {
+        psn: u32,
+        packets: u32,
+        at: RemoteAddress,
+        len: u32,
+    },
+    Atomic {
+        psn: u32,
+        old: u64,
+    },
 }
 
 /// The replies of one responder.
@@ -115,10 +123,22 @@ impl Replies {
     }
 
     /// Owes the data of a READ that is executed for the first time.
-    pub(crate) fn read(&mut self, psn: u32, reth: Reth, msn: u32, attr: &QpAttr) {
-        let packets = psn::packets(reth.len, attr.mtu);
-        self.remember(Executed::Read { psn, packets, reth }, attr);
-        self.push(Reply::Read(read_reply(psn, reth, msn, false)));
+    pub(crate) fn read(
+        &mut self,
+        psn: u32,
+        (at, len): (RemoteAddress, u32),
+        msn: u32,
+        attr: &QpAttr,
+    ) {
+        let packets = psn::packets(len, attr.mtu);
+        let executed = Executed::Read {
+            psn,
+            packets,
+            at,
+            len,
+        };
+        self.remember(executed, attr);
+        self.push(Reply::Read(read_reply(psn, (at, len), msn, false)));
     }
 
     /// Owes the result of an atomic that was just executed.
@@ -129,19 +149,26 @@ impl Replies {
 
     /// A READ request came again, perhaps for the rest of it only. One that does not fit what
     /// was executed, or is too old, is not answered.
-    pub(crate) fn replay_read(&mut self, psn: u32, reth: Reth, msn: u32, attr: &QpAttr) {
+    pub(crate) fn replay_read(
+        &mut self,
+        psn: u32,
+        (at, len): (RemoteAddress, u32),
+        msn: u32,
+        attr: &QpAttr,
+    ) {
         let known = self.executed.iter().find_map(|e| match *e {
             Executed::Read {
                 psn: first,
                 packets,
-                reth: old,
+                at: old,
+                len: whole,
             } => {
                 let skipped = psn::distance(first, psn);
                 let offset = u64::from(skipped) * u64::from(attr.mtu);
                 let fits = skipped < packets
-                    && reth.rkey == old.rkey
-                    && reth.va == old.va.wrapping_add(offset)
-                    && offset + u64::from(reth.len) <= u64::from(old.len);
+                    && at.rkey == old.rkey
+                    && at.va == old.va.wrapping_add(offset)
+                    && offset + u64::from(len) <= u64::from(whole);
                 fits.then_some((first, packets))
             }
             Executed::Atomic { .. } => None,
@@ -149,7 +176,7 @@ impl Replies {
         let Some((first, packets)) = known else {
             return;
         };
-        let new = read_reply(psn, reth, msn, true);
+        let new = read_reply(psn, (at, len), msn, true);
         // The peer has gone back to here and will ask again for whatever READ data comes after: what is still owed of
         // that would only be thrown away there, and stand before what is wanted.
         self.queue.retain(|r| {
@@ -252,15 +279,11 @@ fn verdict_draft(psn: u32, syndrome: u8, msn: u32) -> Draft {
     }
 }
 
-fn read_reply(psn: u32, reth: Reth, msn: u32, again: bool) -> ReadReply {
-    let at = RemoteAddress {
-        va: reth.va,
-        rkey: reth.rkey,
-    };
+fn read_reply(psn: u32, (at, left): (RemoteAddress, u32), msn: u32, again: bool) -> ReadReply {
     ReadReply {
         psn,
         at,
-        left: reth.len,
+        left,
         msn,
         fresh: true,
         again,

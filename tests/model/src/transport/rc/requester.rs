@@ -7,7 +7,9 @@
 use std::collections::VecDeque;
 
 use super::super::host::{BadWqe, Syndrome};
-use super::super::host::{Fence, Host, Nanos, Operation, Payload, QpAttr, SendCompletion, SendWqe};
+use super::super::host::{
+    Fence, Host, Nanos, Operation, Payload, QpAttr, QpKind, SendCompletion, SendWqe, Tally,
+};
 use super::super::packetize::Draft;
 use super::super::timing::{Pace, ack_timeout};
 use super::super::{Fatal, psn};
@@ -244,14 +246,20 @@ impl Requester {
         let is_send = matches!(flight.wqe.operation, Operation::Send { .. });
         let draft = Draft {
             solicited: flight.wqe.solicited && last && (is_send || immediate),
-            ack_req: last || full || psn % ACK_INTERVAL == ACK_INTERVAL - 1,
+            ack_req: attr.kind != QpKind::Uc
+                && (last || full || psn % ACK_INTERVAL == ACK_INTERVAL - 1),
             ext,
             payload,
             ..Draft::new(opcode, psn)
         };
         flight.sent += 1;
+        // Nobody answers on an unreliable connection: what has left is done.
+        flight.done = attr.kind == QpKind::Uc && last;
         self.send(draft, attr, host);
         self.note_sent(psn::add(psn, 1));
+        if attr.kind == QpKind::Uc {
+            self.una = self.high;
+        }
         true
     }
 
@@ -362,6 +370,7 @@ impl Requester {
             }
         } else if self.ack_deadline.is_some_and(|t| now >= t) {
             self.ack_deadline = None;
+            host.count(attr.qpn, Tally::LocalAckTimeoutErr);
             self.go_back(self.una, attr, host);
         }
         self.retire(attr, host)

@@ -6,7 +6,7 @@
 //! Reference: IBTA volume 1, 9.7.4 (validation), 9.7.5 (responses), 9.9 (errors).
 
 use super::super::host::{
-    Access, Host, Nanos, QpAttr, QpEvent, QpState, RecvCompletion, RecvKind, RecvWqe,
+    Access, Host, Nanos, QpAttr, QpEvent, QpState, RecvCompletion, RecvKind, RecvWqe, Tally,
 };
 use super::super::host::{Received, RemoteAddress, RemoteFault, Syndrome, segments_len};
 use super::super::{Fatal, psn};
@@ -151,11 +151,11 @@ impl Responder {
     }
 
     /// Gives up what it holds: the receive in use comes back.
-    pub(crate) fn flush(&mut self) -> Option<u16> {
+    pub(crate) fn flush(&mut self) -> Option<RecvWqe> {
         self.replies.clear();
         self.dying = None;
         self.message = None;
-        self.receive.take().map(|r| r.index)
+        self.receive.take()
     }
 
     /// A request arrived.
@@ -176,11 +176,15 @@ impl Responder {
             host.event(attr.qpn, QpEvent::CommunicationEstablished);
         }
         match psn::place(packet.bth.psn, self.expected) {
-            psn::Place::Behind => self.on_duplicate(request, attr, packet),
+            psn::Place::Behind => {
+                host.count(attr.qpn, Tally::DuplicateRequest);
+                self.on_duplicate(request, attr, packet);
+            }
             // Told once of a gap, or told to wait, the peer needs no second word.
             psn::Place::Ahead if self.gap_reported || self.not_ready => {}
             psn::Place::Ahead => {
                 self.gap_reported = true;
+                host.count(attr.qpn, Tally::OutOfSequence);
                 self.replies.verdict(self.expected, NAK_SEQUENCE, self.msn);
             }
             psn::Place::Expected => {
@@ -220,7 +224,10 @@ impl Responder {
     fn on_duplicate(&mut self, request: Request, attr: &QpAttr, packet: &Packet) {
         let psn = packet.bth.psn;
         match (request, packet.ext.reth) {
-            (Request::Read, Some(reth)) => self.replies.replay_read(psn, reth, self.msn, attr),
+            (Request::Read, Some(reth)) => {
+                self.replies
+                    .replay_read(psn, remote(packet, reth), self.msn, attr)
+            }
             (Request::Atomic, _) => self.replies.replay_atomic(psn, self.msn),
             (Request::Send { .. } | Request::Write { .. }, _) => {
                 self.replies.verdict(self.newest_push, ACK, self.msn);
@@ -250,6 +257,7 @@ impl Responder {
             Ok(()) => {}
             Err(Refusal::NotReady) => {
                 self.not_ready = true;
+                host.count(attr.qpn, Tally::OutOfBuffer);
                 let syndrome = NAK_RNR | attr.min_rnr_nak & 0x1f;
                 self.replies.verdict(psn, syndrome, self.msn);
             }
@@ -269,6 +277,7 @@ impl Responder {
         if let Some(wqe) = self.receive.take() {
             let completion = RecvCompletion {
                 index: wqe.index,
+                pool: wqe.pool,
                 result: Err(syndrome),
             };
             host.complete_recv(attr.qpn, completion);
@@ -288,11 +297,20 @@ impl Responder {
     }
 
     /// Makes sure a receive work request is at hand.
-    fn need_receive(&mut self, attr: &QpAttr, host: &mut dyn Host) -> Result<(), Refusal> {
+    fn need_receive(
+        &mut self,
+        attr: &QpAttr,
+        host: &mut dyn Host,
+        packet: &Packet,
+    ) -> Result<(), Refusal> {
         if self.receive.is_some() {
             return Ok(());
         }
-        match host.take_recv(attr.qpn) {
+        let pool = packet.ext.xrc_srqn;
+        if let Some(pool) = pool {
+            host.pool_check(attr.qpn, pool).map_err(Refusal::of)?;
+        }
+        match host.take_recv(attr.qpn, pool) {
             None => Err(Refusal::NotReady),
             Some(Ok(wqe)) => {
                 self.receive = Some(wqe);
@@ -302,6 +320,7 @@ impl Responder {
                 self.receive = Some(RecvWqe {
                     index,
                     segments: Vec::new(),
+                    pool,
                 });
                 Err(Refusal::Fatal {
                     nak: NAK_OPERATION,
@@ -320,7 +339,7 @@ impl Responder {
         packet: &Packet,
     ) -> Result<(), Refusal> {
         if first {
-            self.need_receive(attr, host)?;
+            self.need_receive(attr, host, packet)?;
         }
         let len = check_length(first, last, attr, packet)?;
         let offset = match self.message {
@@ -339,7 +358,7 @@ impl Responder {
             });
         }
         if len > 0 {
-            host.scatter(attr.qpn, &wqe.segments, offset, &packet.payload)
+            host.scatter_receive(attr.qpn, wqe, offset, &packet.payload)
                 .map_err(|receive| Refusal::Fatal {
                     nak: NAK_OPERATION,
                     receive,
@@ -374,7 +393,7 @@ impl Responder {
         packet: &Packet,
     ) -> Result<(), Refusal> {
         if packet.ext.imm.is_some() {
-            self.need_receive(attr, host)?;
+            self.need_receive(attr, host, packet)?;
         }
         let len = check_length(first, last, attr, packet)?;
         let (reth, offset) = match (packet.ext.reth, &self.message) {
@@ -391,7 +410,11 @@ impl Responder {
         let at = RemoteAddress {
             va: reth.va,
             rkey: reth.rkey,
+            pool: packet.ext.xrc_srqn,
         };
+        if first {
+            host.count(attr.qpn, Tally::RxWriteRequests);
+        }
         if first && reth.len > 0 {
             host.remote_check(attr.qpn, at, reth.len.into(), Access::Write)
                 .map_err(Refusal::of)?;
@@ -443,6 +466,7 @@ impl Responder {
             };
             let completion = RecvCompletion {
                 index: wqe.index,
+                pool: wqe.pool,
                 result: Ok(received),
             };
             host.complete_recv(attr.qpn, completion);
@@ -463,13 +487,16 @@ impl Responder {
             let at = RemoteAddress {
                 va: reth.va,
                 rkey: reth.rkey,
+                pool: packet.ext.xrc_srqn,
             };
             host.remote_check(attr.qpn, at, reth.len.into(), Access::Read)
                 .map_err(Refusal::of)?;
         }
+        host.count(attr.qpn, Tally::RxReadRequests);
         self.msn = psn::add(self.msn, 1);
         self.expected = psn::add(packet.bth.psn, psn::packets(reth.len, attr.mtu));
-        self.replies.read(packet.bth.psn, reth, self.msn, attr);
+        self.replies
+            .read(packet.bth.psn, remote(packet, reth), self.msn, attr);
         Ok(())
     }
 
@@ -485,12 +512,23 @@ impl Responder {
         if attr.max_dest_rd_atomic == 0 || operands.va % 8 != 0 || !packet.payload.is_empty() {
             return Err(Refusal::INVALID);
         }
-        let old = execute_atomic(packet.bth.opcode, &operands, attr, host).map_err(Refusal::of)?;
+        let old = execute_atomic(packet, &operands, attr, host).map_err(Refusal::of)?;
+        host.count(attr.qpn, Tally::RxAtomicRequests);
         self.msn = psn::add(self.msn, 1);
         self.expected = psn::add(packet.bth.psn, 1);
         self.replies.atomic(packet.bth.psn, old, self.msn, attr);
         Ok(())
     }
+}
+
+/// What a READ asks for: where, and how much.
+fn remote(packet: &Packet, reth: Reth) -> (RemoteAddress, u32) {
+    let at = RemoteAddress {
+        va: reth.va,
+        rkey: reth.rkey,
+        pool: packet.ext.xrc_srqn,
+    };
+    (at, reth.len)
 }
 
 /// Whether the QP lets its peer do this at all.
@@ -521,7 +559,7 @@ fn check_length(first: bool, last: bool, attr: &QpAttr, packet: &Packet) -> Resu
 
 /// Reads, changes and writes 8 bytes. The host of the device is a little-endian one.
 fn execute_atomic(
-    opcode: Opcode,
+    packet: &Packet,
     operands: &AtomicEth,
     attr: &QpAttr,
     host: &mut dyn Host,
@@ -529,11 +567,12 @@ fn execute_atomic(
     let at = RemoteAddress {
         va: operands.va,
         rkey: operands.rkey,
+        pool: packet.ext.xrc_srqn,
     };
     let mut bytes = [0; 8];
     host.remote_read(attr.qpn, at, &mut bytes, Access::Atomic)?;
     let old = u64::from_le_bytes(bytes);
-    let new = if opcode == Opcode::FetchAdd {
+    let new = if packet.bth.opcode == Opcode::FetchAdd {
         Some(old.wrapping_add(operands.swap_add))
     } else {
         (old == operands.compare).then_some(operands.swap_add)

@@ -44,7 +44,7 @@ fn a_datagram_arrives_behind_its_header() {
         smac: addr(1).mac,
         vlan: None,
         pkey: 0xffff,
-        ipv6: false,
+        l3: Layer3::Ipv4,
     };
     assert_eq!(got.source, Some(source));
     assert_eq!(b.host.memory[0x100..0x114], [0; 20]);
@@ -82,7 +82,7 @@ fn ipv6_and_vlan() {
     b.deliver_all(&a.take());
     let got = b.host.received[0].result.unwrap();
     let source = got.source.unwrap();
-    assert_eq!((source.vlan, source.ipv6), (Some(0x6005), true));
+    assert_eq!((source.vlan, source.l3), (Some(0x6005), Layer3::Ipv6));
     assert_eq!(b.host.memory[..40], frame[18..58]);
 }
 
@@ -191,6 +191,7 @@ fn a_receive_error_is_an_error_of_the_qp() {
     b.host.rq.push_back(Ok(RecvWqe {
         index: 4,
         segments: vec![bad],
+        pool: None,
     }));
     b.post_recv(0, 9);
     b.deliver_all(&a.take());

@@ -43,7 +43,7 @@ impl Link {
                 while let Some(frame) = wire.recv() {
                     moved = true;
                     let own = peer.host.address.ip;
-                    match demux(&frame, |ip| *ip == own) {
+                    match demux(&frame, |net| net.dst == own) {
                         Demux::Roce(p) if p.bth.dest_qp == peer.attr.qpn => {
                             peer.engine.on_packet(&mut peer.host, &p);
                         }

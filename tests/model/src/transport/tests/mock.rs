@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::transport::Engine;
 use crate::transport::host::*;
 use crate::wire::frame::{Bth, DEFAULT_PKEY, Extended, Network, Packet};
-use crate::wire::opcode::Opcode;
+use crate::wire::opcode::{Opcode, Service};
 
 pub(super) const LKEY: u32 = 0x10;
 pub(super) const BAD_LKEY: u32 = 0xbad;
@@ -20,6 +20,7 @@ pub(super) fn addr(n: u8) -> RoceAddress {
         mac: [2, 0, 0, 0, 0, n],
         vlan: None,
         ip: IpAddr::from([10, 0, 0, n]),
+        v1: false,
     }
 }
 
@@ -41,6 +42,8 @@ pub(super) struct Mock {
     /// Names of local work and first packets, in the order they ran.
     pub(super) log: Vec<String>,
     pub(super) umr_result: Result<(), Syndrome>,
+    /// The XRC shared queue that is there.
+    pub(super) pool: Option<u32>,
 }
 
 impl Mock {
@@ -84,8 +87,15 @@ impl Host for Mock {
     fn fetch_send(&mut self, _: u32, index: u16) -> Option<Result<SendWqe, BadWqe>> {
         (index != self.sq_tail).then(|| self.sq[&index].clone())
     }
-    fn take_recv(&mut self, _: u32) -> Option<Result<RecvWqe, (u16, Syndrome)>> {
+    fn take_recv(&mut self, _: u32, _: Option<u32>) -> Option<Result<RecvWqe, (u16, Syndrome)>> {
         self.rq.pop_front()
+    }
+    fn pool_check(&mut self, _: u32, pool: u32) -> Result<(), RemoteFault> {
+        if self.pool == Some(pool) {
+            Ok(())
+        } else {
+            Err(RemoteFault::Access)
+        }
     }
     fn gather(
         &mut self,
@@ -239,6 +249,7 @@ impl Peer {
             frames: VecDeque::new(),
             log: Vec::new(),
             umr_result: Ok(()),
+            pool: None,
         };
         Self { engine, host, attr }
     }
@@ -255,6 +266,7 @@ impl Peer {
             solicited: false,
             operation,
             av: None,
+            xrc_srqn: None,
         };
         change(&mut wqe);
         let bbs = wqe.bbs;
@@ -278,6 +290,7 @@ impl Peer {
         self.host.rq.push_back(Ok(RecvWqe {
             index,
             segments: vec![local(at, len)],
+            pool: None,
         }));
         self.host.rq_tail = index.wrapping_add(1);
         index
@@ -320,8 +333,10 @@ impl Peer {
                 flow_label: 0,
                 ident: 1,
                 udp_sport: 0xc000,
+                v1: false,
             },
             bth: Bth {
+                service: Service::Rc,
                 opcode,
                 solicited: false,
                 migrated: true,
@@ -368,6 +383,7 @@ pub(super) fn local(at: u64, len: u32) -> DataSegment {
 
 pub(super) fn remote(offset: u64) -> RemoteAddress {
     RemoteAddress {
+        pool: None,
         va: VA + offset,
         rkey: RKEY,
     }

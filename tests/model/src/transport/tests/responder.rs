@@ -572,6 +572,7 @@ fn a_receive_list_that_is_no_good() {
     peer.host.rq.push_back(Ok(RecvWqe {
         index: 0,
         segments: vec![bad],
+        pool: None,
     }));
     peer.post_recv(0, 64);
     let mut p = peer.incoming(Opcode::SendOnly, PSN);

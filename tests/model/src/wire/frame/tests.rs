@@ -76,7 +76,7 @@ fn icrc_of_all_vectors_and_all_captured_frames() {
             40
         };
         let crc = &frame[frame.len() - 4..];
-        assert_eq!(icrc(&frame[14..frame.len() - 4], l3), crc);
+        assert_eq!(icrc(&frame[14..frame.len() - 4], l3, 8), crc);
         assert_eq!(reference_icrc(&frame, 14), crc);
     }
 }
@@ -227,7 +227,7 @@ fn what_routers_must_not_change_is_covered() {
 
 fn with_icrc(mut frame: Vec<u8>) -> Vec<u8> {
     let n = frame.len() - 4;
-    let crc = icrc(&frame[14..n], 20);
+    let crc = icrc(&frame[14..n], 20, 8);
     frame[n..].copy_from_slice(&crc);
     frame
 }
@@ -241,7 +241,12 @@ fn malformed_transport_headers_have_their_reasons() {
     };
     assert_eq!(change(43, 0x01), Err(Malformed::Version));
     assert_eq!(change(42, 0x15), Err(Malformed::Opcode(0x15)));
-    assert_eq!(change(42, 0x20), Err(Malformed::Opcode(0x20)));
+    assert_eq!(
+        change(42, 0x2c),
+        Err(Malformed::Opcode(0x2c)),
+        "no READ on an unreliable connection"
+    );
+    assert_eq!(change(42, 0x40), Err(Malformed::Opcode(0x40)));
     assert_eq!(change(42, 0x81), Err(Malformed::Opcode(0x81)));
     assert_eq!(change(49, 0x00), Err(Malformed::QpZero));
     assert_eq!(change(44, 0x12), Err(Malformed::Pkey(0x12ff)));
@@ -280,7 +285,7 @@ fn lengths_must_agree_and_tails_are_ignored() {
 
 #[test]
 fn demux_sorts_frames() {
-    let own = |ip: &IpAddr| *ip == IpAddr::from(Ipv4Addr::new(10, 9, 0, 1));
+    let own = |net: &Network| net.dst == IpAddr::from(Ipv4Addr::new(10, 9, 0, 1));
     assert!(matches!(demux(&hex(V1), own), Demux::Roce(_)));
     assert_eq!(demux(&hex(V1), |_| false), Demux::Ethernet);
     let mut bad = hex(V1);
@@ -379,9 +384,17 @@ proptest::proptest! {
         n in proptest::prelude::any::<[u64; 6]>(),
         v6 in proptest::prelude::any::<bool>(),
         tagged in proptest::prelude::any::<bool>(),
+        v1 in proptest::prelude::any::<bool>(),
+        which in 0..3u8,
     ) {
         let opcode = Opcode::ALL[at];
         let h = opcode.headers();
+        let service = match (opcode.is_datagram(), which) {
+            (true, _) => Service::Ud,
+            (false, 1) if opcode.is_unacknowledged() => Service::Uc,
+            (false, 2) => Service::Xrc,
+            (false, _) => Service::Rc,
+        };
         let ip = |x: u64| if v6 {
             IpAddr::from((u128::from(x) | 0x2001_u128 << 112).to_be_bytes())
         } else {
@@ -396,11 +409,13 @@ proptest::proptest! {
                 dst: ip(n[2]),
                 tclass: n[3] as u8,
                 hop_limit: n[4] as u8,
-                flow_label: if v6 { n[3] as u32 & 0xf_ffff } else { 0 },
-                ident: if v6 { 0 } else { n[5] as u16 },
-                udp_sport: n[4] as u16,
+                flow_label: if v6 || v1 { n[3] as u32 & 0xf_ffff } else { 0 },
+                ident: if v6 || v1 { 0 } else { n[5] as u16 },
+                udp_sport: if v1 { 0 } else { n[4] as u16 },
+                v1,
             },
             bth: Bth {
+                service,
                 opcode,
                 solicited: n[5] & 1 != 0,
                 migrated: n[5] & 2 != 0,
@@ -412,6 +427,7 @@ proptest::proptest! {
                 psn: n[1] as u32 & 0xff_ffff,
             },
             ext: Extended {
+                xrc_srqn: (service == Service::Xrc && !opcode.is_response()).then_some(n[3] as u32 & 0xff_ffff),
                 reth: h.reth.then_some(Reth { va: n[0], rkey: n[1] as u32, len: n[2] as u32 }),
                 atomic: h.atomic.then_some(AtomicEth {
                     va: n[0], rkey: n[1] as u32, swap_add: n[2], compare: n[3],

@@ -1,0 +1,295 @@
+//! Commands as text: written as mlx5_core dumps them, and read back from that form and from a compact one.
+//!
+//! With `dyndbg="module mlx5_core +p"` the Linux driver prints each command's queue entry and mailbox
+//! blocks into the kernel log. [`Tracer`] writes the same lines for any driver on the model. It sees
+//! messages, not memory: pointers, tokens and signatures are zero. [`read`] takes such lines out of
+//! whatever stands before them in a log, and the compact form too: `in OPCODE LENGTH OFFSET:WORD ...`, one
+//! line for each half, only words that are not zero, which is what [`compact`] makes.
+
+use super::messages::{Half, name};
+use super::{Observer, Seen};
+use crate::cmd::table;
+use crate::ifc::cmd::{cmd_entry, cmd_mailbox};
+use std::fmt::{self, Write as _};
+use std::io;
+
+/// Bytes of a message in the queue entry itself.
+const INLINE: usize = 16;
+/// Bytes of a message in one mailbox block.
+const BLOCK: usize = 512;
+
+/// One command: what was sent and what came back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Command {
+    /// Its number.
+    pub opcode: u16,
+    /// All of its input.
+    pub input: Vec<u8>,
+    /// All of the answer; empty if none was recorded.
+    pub output: Vec<u8>,
+}
+
+impl Command {
+    /// What it is called: [`name`].
+    #[must_use]
+    pub fn name(&self) -> String {
+        name(self.opcode, &self.input)
+    }
+}
+
+impl fmt::Display for Command {
+    /// The driver's own form, both halves.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = table::find(self.opcode).map_or("unknown command opcode", |row| row.name);
+        for (half, message, word) in [
+            (Half::Input, &self.input, "INPUT"),
+            (Half::Output, &self.output, "OUTPUT"),
+        ] {
+            writeln!(f, "dump command {name}({:#x}) {word}", self.opcode)?;
+            hexdump(f, 0, &self.entry(half))?;
+            let mut at = cmd_entry::BYTES;
+            let rest = message.get(INLINE..).unwrap_or_default();
+            for (n, data) in rest.chunks(BLOCK).enumerate() {
+                let mut block = [0; cmd_mailbox::BYTES];
+                for (to, from) in block.iter_mut().zip(data) {
+                    *to = *from;
+                }
+                cmd_mailbox::block_number.set(&mut block, n as u32);
+                writeln!(f, "command block:")?;
+                hexdump(f, at, &block)?;
+                at += block.len();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Command {
+    /// The queue entry, with what a message says of it.
+    fn entry(&self, half: Half) -> [u8; cmd_entry::BYTES] {
+        let mut entry = [0; cmd_entry::BYTES];
+        cmd_entry::transport.set(&mut entry, 7);
+        cmd_entry::input_length.set(&mut entry, self.input.len() as u32);
+        cmd_entry::output_length.set(&mut entry, self.output.len() as u32);
+        let copy = |to: &mut [u8], from: &[u8]| {
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = *from;
+            }
+        };
+        copy(cmd_entry::input.bytes_mut(&mut entry), &self.input);
+        match half {
+            Half::Input => cmd_entry::ownership.set(&mut entry, 1),
+            Half::Output => copy(cmd_entry::output.bytes_mut(&mut entry), &self.output),
+        }
+        entry
+    }
+}
+
+fn hexdump(f: &mut fmt::Formatter<'_>, offset: usize, bytes: &[u8]) -> fmt::Result {
+    for (at, line) in (offset..).step_by(16).zip(bytes.chunks(16)) {
+        write!(f, "{at:03x}:")?;
+        for word in line.chunks(4) {
+            f.write_str(" ")?;
+            word.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        }
+        writeln!(f)?;
+    }
+    writeln!(f)
+}
+
+/// Writes every command to a file or the like.
+#[derive(Debug)]
+pub struct Tracer<W: io::Write + Send>(W);
+
+impl<W: io::Write + Send> Tracer<W> {
+    /// Writes to `out`. A write that fails is lost: the device has nobody to tell.
+    pub const fn new(out: W) -> Self {
+        Self(out)
+    }
+}
+
+impl<W: io::Write + Send> Observer for Tracer<W> {
+    fn saw(&mut self, seen: &Seen<'_>) {
+        if let Seen::Command {
+            opcode,
+            input,
+            output,
+        } = *seen
+        {
+            let command = Command {
+                opcode,
+                input: input.to_vec(),
+                output: output.to_vec(),
+            };
+            // In one piece: others may write to the same file.
+            let text = command.to_string();
+            let _ = self.0.write_all(text.as_bytes());
+        }
+    }
+}
+
+/// A half being read.
+struct Dump {
+    opcode: u16,
+    half: Half,
+    bytes: Vec<u8>,
+}
+
+impl Dump {
+    /// The message in an entry and its blocks.
+    fn message(&self) -> Vec<u8> {
+        let (inline, length) = match self.half {
+            Half::Input => (cmd_entry::input, cmd_entry::input_length),
+            Half::Output => (cmd_entry::output, cmd_entry::output_length),
+        };
+        let length = length.declared(&self.bytes) as usize;
+        let mut message = self
+            .bytes
+            .get(inline.byte()..inline.byte() + INLINE)
+            .unwrap_or_default()
+            .to_vec();
+        let blocks = self.bytes.get(cmd_entry::BYTES..).unwrap_or_default();
+        for block in blocks.chunks(cmd_mailbox::BYTES) {
+            message.extend_from_slice(block.get(..BLOCK).unwrap_or(block));
+        }
+        message.truncate(length);
+        message
+    }
+}
+
+/// Commands of a text in either form, in order of their inputs.
+///
+/// # Errors
+///
+/// Says which line is wrong.
+pub fn read(text: &str) -> Result<Vec<Command>, String> {
+    let mut commands: Vec<Command> = Vec::new();
+    let mut dump: Option<Dump> = None;
+    for line in text.lines() {
+        if let Some(at) = line.find("dump command ") {
+            finish(dump.take(), &mut commands);
+            let rest = &line[at..];
+            let opcode = rest
+                .split_once("(0x")
+                .and_then(|(_, digits)| digits.split_once(')'))
+                .and_then(|(digits, _)| u16::from_str_radix(digits, 16).ok())
+                .ok_or_else(|| format!("no opcode: {line}"))?;
+            let half = if rest.ends_with("OUTPUT") {
+                Half::Output
+            } else {
+                Half::Input
+            };
+            dump = Some(Dump {
+                opcode,
+                half,
+                bytes: Vec::new(),
+            });
+        } else if let Some(dump) = &mut dump {
+            dump.bytes.extend(words(line).unwrap_or_default());
+        } else if line.starts_with("in ") || line.starts_with("out ") {
+            let (half, opcode, message) =
+                compact_line(line).ok_or_else(|| format!("not a half of a command: {line}"))?;
+            take(half, opcode, message, &mut commands);
+        }
+    }
+    finish(dump, &mut commands);
+    Ok(commands)
+}
+
+/// The four words of a line of a dump, whatever stands before it.
+fn words(line: &str) -> Option<Vec<u8>> {
+    let line = line.rsplit("] ").next().unwrap_or(line);
+    let (at, words) = line.split_once(": ")?;
+    usize::from_str_radix(at.trim(), 16).ok()?;
+    let mut bytes = Vec::new();
+    for word in words.split_whitespace() {
+        let word = u32::from_str_radix(word, 16).ok()?;
+        bytes.extend(word.to_be_bytes());
+    }
+    Some(bytes)
+}
+
+fn finish(dump: Option<Dump>, commands: &mut Vec<Command>) {
+    if let Some(dump) = dump {
+        take(dump.half, dump.opcode, dump.message(), commands);
+    }
+}
+
+/// An answer belongs to the first command of its number that has none.
+fn take(half: Half, opcode: u16, message: Vec<u8>, commands: &mut Vec<Command>) {
+    match half {
+        Half::Input => commands.push(Command {
+            opcode,
+            input: message,
+            output: Vec::new(),
+        }),
+        Half::Output => {
+            let asked = commands
+                .iter_mut()
+                .find(|command| command.opcode == opcode && command.output.is_empty());
+            if let Some(command) = asked {
+                command.output = message;
+            }
+        }
+    }
+}
+
+fn compact_line(line: &str) -> Option<(Half, u16, Vec<u8>)> {
+    let mut words = line.split_whitespace();
+    let half = match words.next()? {
+        "in" => Half::Input,
+        _ => Half::Output,
+    };
+    let opcode = u16::from_str_radix(words.next()?, 16).ok()?;
+    let length: usize = words.next()?.parse().ok()?;
+    let mut message = vec![0; length.min(1 << 24)];
+    for word in words {
+        let (at, value) = word.split_once(':')?;
+        let at = usize::from_str_radix(at, 16).ok()?;
+        let value = u32::from_str_radix(value, 16).ok()?;
+        message
+            .get_mut(at..at + 4)?
+            .copy_from_slice(&value.to_be_bytes());
+    }
+    Some((half, opcode, message))
+}
+
+/// The compact form: without the lists of pages, which are one machine's.
+#[must_use]
+pub fn compact(commands: &[Command]) -> String {
+    let mut out = String::new();
+    for command in commands {
+        for (half, message) in [
+            (Half::Input, &command.input),
+            (Half::Output, &command.output),
+        ] {
+            let _ = write!(
+                out,
+                "{} {:x} {}",
+                half.word(),
+                command.opcode,
+                message.len()
+            );
+            let end = pages_at(command.opcode);
+            for (n, word) in message.chunks(4).enumerate() {
+                let value = word
+                    .iter()
+                    .fold(0, |sum: u32, byte| sum << 8 | u32::from(*byte));
+                if value != 0 && n * 4 < end {
+                    let _ = write!(out, " {:x}:{value:08x}", n * 4);
+                }
+            }
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// The byte of a message from which on it is a list of pages.
+const fn pages_at(opcode: u16) -> usize {
+    match opcode {
+        0x108 => 16,
+        0x200 | 0x301 | 0x400 | 0x500 | 0x904 | 0x908 | 0x90c => 0x110,
+        _ => usize::MAX,
+    }
+}
