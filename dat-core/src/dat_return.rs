@@ -8,7 +8,7 @@
 
 use core::fmt;
 
-use crate::provider::{Fault, FaultKind};
+use crate::provider::{Fault, FaultKind, NO_MORE_WORDS, Words};
 
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident: $repr:ty { $($variant:ident = $number:literal, $words:literal;)* }) => {
@@ -257,37 +257,31 @@ impl fmt::Display for DatReturn {
 
 impl core::error::Error for DatReturn {}
 
+/// The words of every refusal that the device had no part in: its number is a [`DatReturn`].
+static DAT: Words = Words::new(FaultKind::BadParameter, "", &NO_MORE_WORDS);
+
 /// Why a control call was refused: the DAT word, and what the device said if it was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Error {
-    /// The word for a DAT consumer.
-    pub ret: DatReturn,
-    /// The device's own account.
-    pub fault: Option<Fault>,
-}
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Error(Fault);
 
 impl Error {
     /// An error that the device had no part in.
     #[must_use]
     pub const fn new(ty: DatType, subtype: DatSubtype) -> Self {
-        Self {
-            ret: DatReturn::new(ty, subtype),
-            fault: None,
+        Self::of(DatReturn::new(ty, subtype))
+    }
+
+    const fn of(ret: DatReturn) -> Self {
+        Self(Fault::of_word(&DAT, ret.0))
+    }
+
+    /// The word for a DAT consumer.
+    #[must_use]
+    pub fn ret(&self) -> DatReturn {
+        if let Some(word) = self.0.word(&DAT) {
+            return DatReturn(word);
         }
-    }
-}
-
-impl From<DatReturn> for Error {
-    fn from(ret: DatReturn) -> Self {
-        Self { ret, fault: None }
-    }
-}
-
-impl From<Fault> for Error {
-    #[cold]
-    #[inline(never)]
-    fn from(fault: Fault) -> Self {
-        let (ty, subtype) = match fault.kind() {
+        let (ty, subtype) = match self.0.kind() {
             FaultKind::Resources => (DatType::InsufficientResources, DatSubtype::ResourceDevice),
             FaultKind::BadParameter => (DatType::InvalidParameter, DatSubtype::None),
             FaultKind::BadState => (DatType::InvalidState, DatSubtype::None),
@@ -297,17 +291,42 @@ impl From<Fault> for Error {
                 (DatType::InternalError, DatSubtype::None)
             }
         };
-        Self {
-            ret: DatReturn::new(ty, subtype),
-            fault: Some(fault),
-        }
+        DatReturn::new(ty, subtype)
+    }
+
+    /// The device's own account.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        self.0.word(&DAT).is_none().then_some(self.0)
+    }
+}
+
+impl From<DatReturn> for Error {
+    fn from(ret: DatReturn) -> Self {
+        Self::of(ret)
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Self(fault)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ret, fault) = (self.ret(), self.fault());
+        f.debug_struct("Error")
+            .field("ret", &ret)
+            .field("fault", &fault)
+            .finish()
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.ret, f)?;
-        match &self.fault {
+        fmt::Display::fmt(&self.ret(), f)?;
+        match self.fault() {
             Some(fault) => write!(f, ": {fault}"),
             None => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! Events, with the numbers of `dat.h`, and their form in a ring.
 
 use crate::handle::{Cr, Ep, Evd, Handle, Psp, Rmr};
-use crate::provider::{Completion, Direction, Status};
+use crate::provider::{Arrived, Completion, Direction, Extra, Status};
 
 /// `DAT_DTOS`: which operation completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,80 @@ pub struct DtoEvent {
     pub operation: DtoOperation,
 }
 
+/// `DAT_IB_DTOS`: which operation of the InfiniBand extensions completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum IbOperation {
+    /// An RDMA write with immediate, at its initiator.
+    RdmaWriteImmed = 8,
+    /// A receive took the immediate of an RDMA write; the length is that of the write.
+    RecvRdmaWriteImmed = 9,
+    /// A fetch and add.
+    FetchAdd = 10,
+    /// A compare and swap.
+    CmpSwap = 11,
+    /// A receive took a message with an immediate.
+    RecvMsgImmed = 12,
+    /// A datagram was sent.
+    SendUd = 13,
+    /// A receive took a datagram; the length includes the [`GRH_LEN`](crate::GRH_LEN) bytes in front of it.
+    RecvMsgUd = 14,
+    /// A receive took a datagram with an immediate.
+    RecvMsgUdImmed = 15,
+}
+
+/// Completion of a DTO of the InfiniBand extensions. What a receive tells besides is at
+/// [`Ia::evd_extension`](crate::Ia::evd_extension).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IbDtoEvent {
+    /// Where it was posted.
+    pub ep: Ep,
+    /// What the consumer gave with it.
+    pub cookie: u64,
+    /// Bytes moved, if it succeeded.
+    pub len: u32,
+    /// What it was.
+    pub operation: IbOperation,
+    /// [`DtoStatus`] by its number: so small, the event of the extension fits where all others do.
+    status: u8,
+}
+
+impl IbDtoEvent {
+    pub(crate) const fn new(
+        ep: Ep,
+        cookie: u64,
+        status: DtoStatus,
+        len: u32,
+        operation: IbOperation,
+    ) -> Self {
+        let status = status.number().to_le_bytes()[0];
+        Self {
+            ep,
+            cookie,
+            len,
+            operation,
+            status,
+        }
+    }
+
+    /// How it ended.
+    #[must_use]
+    pub const fn status(&self) -> DtoStatus {
+        match self.status {
+            0 => DtoStatus::Success,
+            1 => DtoStatus::ErrFlushed,
+            2 => DtoStatus::ErrLocalLength,
+            3 => DtoStatus::ErrLocalEp,
+            4 => DtoStatus::ErrLocalProtection,
+            5 => DtoStatus::ErrBadResponse,
+            6 => DtoStatus::ErrRemoteAccess,
+            7 => DtoStatus::ErrRemoteResponder,
+            9 => DtoStatus::ErrReceiverNotReady,
+            _ => DtoStatus::ErrTransport,
+        }
+    }
+}
+
 /// What an asynchronous event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncEvent {
@@ -112,6 +186,8 @@ pub enum AsyncEvent {
 pub enum Event {
     /// A send, receive, read or write completed.
     Dto(DtoEvent),
+    /// A DTO of the InfiniBand extensions completed.
+    IbDto(IbDtoEvent),
     /// A bind or unbind completed.
     RmrBind {
         /// The RMR.
@@ -174,6 +250,7 @@ impl Event {
             Self::Async(AsyncEvent::TimedOut) => 0x0_8004,
             Self::Async(AsyncEvent::ProviderInternalError) => 0x0_8005,
             Self::Software(_) => 0x1_0001,
+            Self::IbDto(_) => 0x4_0000,
         }
     }
 
@@ -187,7 +264,7 @@ impl Event {
     pub(crate) const fn encode(&self) -> [u64; 3] {
         let number = self.number() as u64;
         match self {
-            Self::Dto(_) | Self::RmrBind { .. } => [0, 0, 0],
+            Self::Dto(_) | Self::IbDto(_) | Self::RmrBind { .. } => [0, 0, 0],
             Self::ConnectionRequest { psp, cr, conn_qual } => {
                 [number | *conn_qual << 32, psp.raw(), cr.raw()]
             }
@@ -256,7 +333,7 @@ impl Entry {
     pub(crate) const fn decode(words: [u64; 3]) -> Option<Self> {
         match Event::decode(words) {
             Some(event) => Some(Self::Event(event)),
-            None if words[0] == ABSORBED => match unpack(words[1], words[2]) {
+            None if words[0] & 0xffff_ffff == ABSORBED => match unpack(words) {
                 Some(completion) => Some(Self::Absorbed(completion)),
                 None => None,
             },
@@ -267,19 +344,25 @@ impl Entry {
 
 /// A completion as words of a ring.
 pub(crate) fn pack(completion: &Completion) -> [u64; 3] {
+    let extra = completion.extra;
+    let told = if completion.status == Status::Success {
+        u64::from(extra.source_qpn)
+    } else {
+        u64::from(completion.syndrome) | u64::from(completion.vendor) << 8
+    };
     [
-        ABSORBED,
+        ABSORBED | u64::from(extra.immediate) << 32,
         u64::from(completion.index) << 32 | u64::from(completion.len),
         u64::from(completion.token)
             | u64::from(completion.direction == Direction::Recv) << 16
+            | u64::from(extra.arrived as u8) << 17
             | u64::from(completion.status as u8) << 24
-            | u64::from(completion.syndrome) << 32
-            | u64::from(completion.vendor) << 40,
+            | told << 32,
     ]
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "fields of a word")]
-const fn unpack(first: u64, second: u64) -> Option<Completion> {
+const fn unpack([zeroth, first, second]: [u64; 3]) -> Option<Completion> {
     const ALL: [Status; 15] = [
         Status::Success,
         Status::Flushed,
@@ -301,6 +384,13 @@ const fn unpack(first: u64, second: u64) -> Option<Completion> {
     if code >= ALL.len() {
         return None;
     }
+    let arrived = match second >> 17 & 3 {
+        0 => Arrived::Message,
+        1 => Arrived::Immediate,
+        _ => Arrived::WriteImmediate,
+    };
+    // A failure has syndromes where a success has its sender.
+    let (told, success) = ((second >> 32) as u32, code == 0);
     Some(Completion {
         index: (first >> 32) as u32,
         len: first as u32,
@@ -315,8 +405,13 @@ const fn unpack(first: u64, second: u64) -> Option<Completion> {
             reason = "the index was compared with the length"
         )]
         status: ALL[code],
-        syndrome: (second >> 32) as u8,
-        vendor: (second >> 40) as u8,
+        syndrome: if success { 0 } else { told as u8 },
+        vendor: if success { 0 } else { (told >> 8) as u8 },
+        extra: Extra {
+            arrived,
+            immediate: (zeroth >> 32) as u32,
+            source_qpn: if success { told } else { 0 },
+        },
     })
 }
 
@@ -326,22 +421,10 @@ mod tests {
 
     #[test]
     fn ring_words_read_back() {
-        let ep = Ep(Handle {
-            index: 3,
-            generation: 0xffff_0001,
-        });
-        let evd = Evd(Handle {
-            index: 4,
-            generation: 9,
-        });
-        let psp = Psp(Handle {
-            index: 1,
-            generation: 2,
-        });
-        let cr = Cr(Handle {
-            index: 5,
-            generation: u32::MAX,
-        });
+        let ep = Ep(Handle::new(3, 0xffff_0001));
+        let evd = Evd(Handle::new(4, 9));
+        let psp = Psp(Handle::new(1, 2));
+        let cr = Cr(Handle::new(5, u32::MAX));
         let all = [
             Event::ConnectionRequest {
                 psp,
@@ -381,11 +464,27 @@ mod tests {
             status: Status::Other,
             syndrome: 0x13,
             vendor: 0x88,
+            extra: Extra::default(),
         };
         let Some(Entry::Absorbed(back)) = Entry::decode(pack(&completion)) else {
             panic!()
         };
         assert_eq!(back, completion);
+        let datagram = Completion {
+            status: Status::Success,
+            syndrome: 0,
+            vendor: 0,
+            extra: Extra {
+                arrived: Arrived::WriteImmediate,
+                immediate: 0xdead_beef,
+                source_qpn: 0xab_cdef,
+            },
+            ..completion
+        };
+        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&datagram)) else {
+            panic!()
+        };
+        assert_eq!(back, datagram);
         let mut words = pack(&completion);
         words[2] |= 0xff << 24;
         assert!(Entry::decode(words).is_none());

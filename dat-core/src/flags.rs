@@ -50,6 +50,8 @@ bitflags::bitflags! {
         const LOCAL_WRITE = 0x10;
         /// Peers may write it.
         const REMOTE_WRITE = 0x20;
+        /// InfiniBand extension: peers may do atomics on it. No window grants it, and [`MemPriv::ALL`] does not include it.
+        const REMOTE_ATOMIC = 0x40;
         /// `DAT_MEM_PRIV_ALL_FLAG`.
         const ALL = 0x33;
     }
@@ -62,7 +64,7 @@ impl MemPriv {
     /// The same rights in the fabric's words.
     #[must_use]
     pub fn access(self) -> Access {
-        Access::from_bits_truncate(u8::try_from(self.bits() & 0x33).unwrap_or(0))
+        Access::from_bits_truncate(u8::try_from(self.bits() & 0x73).unwrap_or(0))
     }
 }
 

@@ -4,27 +4,43 @@
 //! an object that has been freed is recognised for ever, whatever lives in its slot by then. Counts start at a random
 //! number per Interface Adapter, so that a handle of another adapter is recognised as well.
 
-/// Index and generation of one object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Handle {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
+use core::num::NonZeroU64;
 
+/// Index and generation of one object, in one word that is never 0: a handle and its absence both travel in a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Handle(NonZeroU64);
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the two halves of the word"
+)]
 impl Handle {
-    pub(crate) const fn raw(self) -> u64 {
-        (self.generation as u64) << 32 | self.index as u64
+    /// A bit beside the index that every handle has, so that none is 0. In the lower half it is an immediate operand.
+    const MARK: u64 = 1 << 30;
+
+    pub(crate) const fn new(index: u32, generation: u32) -> Self {
+        Self::from_raw((generation as u64) << 32 | index as u64)
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the two halves of the word"
-    )]
+    pub(crate) const fn index(self) -> u32 {
+        (self.0.get() & !Self::MARK) as u32
+    }
+
+    pub(crate) const fn generation(self) -> u32 {
+        (self.0.get() >> 32) as u32
+    }
+
+    pub(crate) const fn raw(self) -> u64 {
+        self.0.get()
+    }
+
+    #[inline(always)]
     pub(crate) const fn from_raw(raw: u64) -> Self {
-        Self {
-            index: raw as u32,
-            generation: (raw >> 32) as u32,
-        }
+        // It has the mark, so it is not 0: the compiler knows as well.
+        Self(match NonZeroU64::new(raw | Self::MARK) {
+            Some(word) => word,
+            None => NonZeroU64::MAX,
+        })
     }
 }
 

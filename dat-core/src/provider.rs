@@ -23,7 +23,7 @@ use core::task::Poll;
 
 use crate::time::Instant;
 
-pub use fault::{Fault, FaultKind, Object, Part, Words, no_more_words};
+pub use fault::{Fault, FaultKind, Host, NO_MORE_WORDS, Object, Part, Vocabulary, Words, nth};
 
 /// A protection domain (DAT: Protection Zone).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +80,8 @@ bitflags::bitflags! {
         const LOCAL_WRITE = 0x10;
         /// A peer may write it.
         const REMOTE_WRITE = 0x20;
+        /// A peer may do atomics on it.
+        const REMOTE_ATOMIC = 0x40;
     }
 
     /// How one request is posted.
@@ -114,6 +116,31 @@ pub struct Remote {
     pub addr: u64,
     /// The peer's key.
     pub rkey: u32,
+}
+
+/// What an atomic operation does to the 8 bytes at the far end. It answers with what was there before, in the order of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomic {
+    /// Adds, modulo 2^64.
+    FetchAdd(u64),
+    /// Replaces it with `swap` if it is `compare`.
+    CmpSwap {
+        /// What must be there.
+        compare: u64,
+        /// What will be there then.
+        swap: u64,
+    },
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The way there.
+    pub path: Path,
+    /// The peer's QPN.
+    pub qpn: u32,
+    /// The peer's Q_Key.
+    pub qkey: u32,
 }
 
 /// One memory window bind (or, with `len` 0, unbind).
@@ -155,6 +182,25 @@ pub trait SendQueue {
     }
     /// Posts an RDMA READ from `remote` into the segments.
     fn rdma_read(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16;
+    /// Posts an atomic on the 8 bytes at `remote`; the segment has 8 bytes for the answer.
+    fn atomic(&mut self, segment: Segment, remote: Remote, atomic: Atomic, flags: PostFlags)
+    -> u16;
+    /// As [`SendQueue::rdma_write`], and ends with an immediate that takes a receive of the peer.
+    fn rdma_write_immed(
+        &mut self,
+        segments: &[Segment],
+        remote: Remote,
+        immediate: u32,
+        flags: PostFlags,
+    ) -> u16;
+    /// Posts a datagram of the segments in order. Only on a queue pair of [`Service::Datagram`], where it is all that is posted.
+    fn send_ud(
+        &mut self,
+        segments: &[Segment],
+        to: &Destination,
+        immediate: Option<u32>,
+        flags: PostFlags,
+    ) -> u16;
     /// Posts a window bind or unbind. Requests posted after it start only when it has taken effect.
     fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16;
     /// Rings the doorbell for every request posted with [`PostFlags::DEFER`] since the last doorbell.
@@ -230,6 +276,31 @@ pub struct Completion {
     pub syndrome: u8,
     /// The device's vendor syndrome byte, 0 on success.
     pub vendor: u8,
+    /// Of a receive that succeeded: what it tells besides.
+    pub extra: Extra,
+}
+
+/// What has arrived in a receive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrived {
+    /// A message.
+    #[default]
+    Message,
+    /// A message with an immediate.
+    Immediate,
+    /// The immediate of an RDMA write.
+    WriteImmediate,
+}
+
+/// What a receive tells besides its length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// What it was.
+    pub arrived: Arrived,
+    /// The immediate, 0 if there is none.
+    pub immediate: u32,
+    /// The sender's QPN, of a datagram.
+    pub source_qpn: u32,
 }
 
 /// What [`CompletionQueue::poll_plain`] found.
@@ -255,15 +326,31 @@ pub trait CompletionQueue {
     fn poll_sent(&mut self, take: impl FnMut(u32, u16) -> bool);
     /// The next completion, if the device has written one. Entries that make no sense are skipped and counted.
     fn poll(&mut self) -> Option<Completion>;
+    /// What the receive taken last tells besides; of use only right after it was taken, and if it succeeded.
+    fn extra(&self) -> Extra;
     /// Asks for one event when the next completion (any, or only a solicited or failed one) arrives.
     ///
     /// Completions that arrived before the call raise the event at once.
     fn arm(&mut self, solicited_only: bool);
 }
 
+/// What a queue pair serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// One connection (RC).
+    Connected,
+    /// Datagrams from and to anybody (UD).
+    Datagram {
+        /// What every datagram to it has to carry.
+        qkey: u32,
+    },
+}
+
 /// What a queue pair is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct QpInit {
+    /// What it serves.
+    pub service: Service,
     /// Its protection domain.
     pub pd: Pd,
     /// Where requests complete.
@@ -353,9 +440,14 @@ pub struct Path {
     pub flow_label: u32,
 }
 
-/// One step of a queue pair's life. Each is one command of the device.
+/// One step of a queue pair's life. Each but the first is one command of the device.
 #[derive(Clone, Copy, Debug)]
 pub enum QpStep {
+    /// Reset to ready-to-send, of a queue pair for datagrams.
+    Datagram {
+        /// What every datagram to it has to carry.
+        qkey: u32,
+    },
     /// Reset to Init: receives may be posted from now on.
     Init {
         /// What peers may do through this queue pair.
@@ -432,8 +524,19 @@ pub struct HcaLimits {
     pub mtu: Mtu,
     /// Memory windows exist.
     pub windows: bool,
+    /// Atomics on 8 bytes exist, as initiator and as responder.
+    pub atomics: bool,
+    /// Most segments of a datagram that is sent; 0 if there are no queue pairs for datagrams.
+    pub max_datagram_segments: u8,
     /// Ack delay code of this device (CM target ACK delay).
     pub ack_delay: u8,
+}
+
+/// The address as it is compared here: an IPv4 address always as such, and never in its IPv6 form.
+#[must_use]
+#[inline(never)]
+pub fn canonical(address: IpAddr) -> IpAddr {
+    address.to_canonical()
 }
 
 /// The address an Interface Adapter answers to.

@@ -61,23 +61,18 @@ impl<'s, T> Table<'s, T> {
     }
 
     /// The handle that the next [`Self::insert`] returns.
+    #[inline(never)]
     pub(crate) fn vacant(&self) -> Option<Handle> {
         if self.free != NONE {
             let generation = self.slots.get(self.free as usize)?.generation;
-            return Some(Handle {
-                index: self.free,
-                generation,
-            });
+            return Some(Handle::new(self.free, generation));
         }
-        (self.fresh < self.capacity()).then_some(Handle {
-            index: self.fresh,
-            generation: self.seed,
-        })
+        (self.fresh < self.capacity()).then_some(Handle::new(self.fresh, self.seed))
     }
 
     pub(crate) fn insert(&mut self, value: T) -> Option<Handle> {
         let handle = self.vacant()?;
-        let slot = self.slots.get_mut(handle.index as usize)?;
+        let slot = self.slots.get_mut(handle.index() as usize)?;
         if self.free == NONE {
             slot.generation = self.seed;
             self.fresh += 1;
@@ -89,18 +84,21 @@ impl<'s, T> Table<'s, T> {
         Some(handle)
     }
 
+    // A look-up is many instructions and happens everywhere on the control path: once in the program for each kind.
+    #[inline(never)]
     pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
-        let slot = self.slots.get(handle.index as usize)?;
-        if slot.generation == handle.generation {
+        let slot = self.slots.get(handle.index() as usize)?;
+        if slot.generation == handle.generation() {
             slot.value.as_ref()
         } else {
             None
         }
     }
 
+    #[inline(never)]
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
-        let slot = self.slots.get_mut(handle.index as usize)?;
-        if slot.generation == handle.generation {
+        let slot = self.slots.get_mut(handle.index() as usize)?;
+        if slot.generation == handle.generation() {
             slot.value.as_mut()
         } else {
             None
@@ -108,25 +106,25 @@ impl<'s, T> Table<'s, T> {
     }
 
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
-        let slot = self.slots.get_mut(handle.index as usize)?;
-        if slot.generation != handle.generation {
+        let slot = self.slots.get_mut(handle.index() as usize)?;
+        if slot.generation != handle.generation() {
             return None;
         }
         let value = slot.value.take()?;
         slot.generation = slot.generation.wrapping_add(1);
         slot.next = self.free;
-        self.free = handle.index;
+        self.free = handle.index();
         self.len -= 1;
         Some(value)
     }
 
     /// The handle of whatever lives at `index` now.
+    #[inline(never)]
     pub(crate) fn handle_at(&self, index: u32) -> Option<Handle> {
         let slot = self.slots.get(index as usize)?;
-        slot.value.as_ref().map(|_| Handle {
-            index,
-            generation: slot.generation,
-        })
+        slot.value
+            .as_ref()
+            .map(|_| Handle::new(index, slot.generation))
     }
 
     /// Every object with its handle.
@@ -137,13 +135,7 @@ impl<'s, T> Table<'s, T> {
             .take(self.fresh as usize)
             .filter_map(|(slot, index)| {
                 let value = slot.value.as_ref()?;
-                Some((
-                    Handle {
-                        index,
-                        generation: slot.generation,
-                    },
-                    value,
-                ))
+                Some((Handle::new(index, slot.generation), value))
             })
     }
 
@@ -170,7 +162,7 @@ mod tests {
         assert_eq!(table.remove(a), Some('a'));
         assert_eq!(table.remove(a), None);
         let c = table.insert('c').unwrap();
-        assert_eq!(c.index, a.index);
+        assert_eq!(c.index(), a.index());
         assert_eq!(
             (table.get(a), table.get(b), table.get(c)),
             (None, Some(&'b'), Some(&'c'))
@@ -184,6 +176,6 @@ mod tests {
         let (mut one, two) = (Table::new(&mut one, 1), Table::<'_, u8>::new(&mut two, 2));
         let a = one.insert(1_u8).unwrap();
         assert_eq!(two.get(a), None);
-        assert_eq!(two.vacant().map(|h| h.generation), Some(2));
+        assert_eq!(two.vacant().map(|h| h.generation()), Some(2));
     }
 }

@@ -27,6 +27,16 @@ impl Instant {
         self.0
     }
 
+    /// The sooner of two deadlines, of which each may be missing.
+    #[must_use]
+    #[inline(never)]
+    pub fn sooner(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
     /// The time from `earlier` to `self`; zero if `earlier` is not earlier.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {

@@ -3,6 +3,7 @@
 mod pair;
 use core::time::Duration;
 
+use dat_core::cm::Reason;
 use dat_core::testing::Verdict;
 use dat_core::*;
 use pair::*;
@@ -27,7 +28,7 @@ fn private_data_travels_both_ways() {
         .unwrap();
     assert_eq!(p.b.state(), EpState::CompletionPending);
     assert_eq!(
-        p.b.ia.cr_query(cr).unwrap_err().ret.subtype(),
+        p.b.ia.cr_query(cr).unwrap_err().ret().subtype(),
         DatSubtype::InvalidHandleCr
     );
     p.settle();
@@ -83,6 +84,27 @@ fn nobody_listening_is_a_non_peer_rejection() {
         .unwrap();
     p.settle();
     assert_eq!(p.a.drain(p.a.conn), [Event::NonPeerRejected(p.a.ep)]);
+    let reason = p.a.ia.ep_reject_reason(p.a.ep).unwrap();
+    assert_eq!(reason, Some(Reason::INVALID_SERVICE_ID));
+    p.a.ia.ep_reset(p.a.ep).unwrap();
+    assert_eq!(p.a.ia.ep_reject_reason(p.a.ep).unwrap(), None);
+}
+
+#[test]
+fn a_datagram_that_finds_no_room_goes_out_as_soon_as_there_is_some() {
+    let mut p = Pair::strangers(Merge::Apart, None);
+    p.fabric.crowd(true);
+    p.ask(b"").unwrap();
+    p.settle();
+    assert!(p.request().is_none());
+    let next = p.a.ia.advance(p.now).deadline.unwrap();
+    assert!(next <= p.now + MS, "{next:?}");
+    p.fabric.crowd(false);
+    p.now = next;
+    p.settle();
+    assert!(p.request().is_some());
+    // With room, it is in no hurry any more.
+    assert!(p.a.ia.advance(p.now).deadline.unwrap() > p.now + 100 * MS);
 }
 
 #[test]
@@ -262,7 +284,7 @@ fn refused_connects_change_nothing() {
         p.a.ia
             .ep_connect(now, ep, remote, qual, wait, data, qos)
             .unwrap_err()
-            .ret
+            .ret()
     };
     let be = Qos::BestEffort;
     let far = addr(1);
@@ -314,7 +336,7 @@ fn an_endpoint_without_its_parts_is_not_ready() {
         let error =
             p.a.ia
                 .ep_connect(p.now, ep, addr(1), PORT, wait, b"", Qos::BestEffort);
-        assert_eq!(error.unwrap_err().ret, not_ready);
+        assert_eq!(error.unwrap_err().ret(), not_ready);
         assert_eq!(
             p.a.ia.ep_get_status(ep).unwrap().state,
             EpState::Unconnected
@@ -353,14 +375,14 @@ fn a_provider_service_point_brings_its_own_endpoint() {
         p.b.ia.ep_reset(ep),
         p.b.ia.ep_free(p.now, ep),
     ] {
-        assert_eq!(refused.unwrap_err().ret.subtype(), tentative);
+        assert_eq!(refused.unwrap_err().ret().subtype(), tentative);
     }
     let handle = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
     assert_eq!(
         p.b.ia
             .cr_accept(p.now, cr, Some(p.b.ep), b"")
             .unwrap_err()
-            .ret,
+            .ret(),
         handle
     );
     let not_ready = DatSubtype::InvalidStateEpNotReady;
@@ -368,7 +390,7 @@ fn a_provider_service_point_brings_its_own_endpoint() {
         p.b.ia
             .cr_accept(p.now, cr, None, b"")
             .unwrap_err()
-            .ret
+            .ret()
             .subtype(),
         not_ready
     );
@@ -401,7 +423,7 @@ fn a_rejected_provider_endpoint_is_gone() {
     let ep = p.b.ia.cr_query(cr).unwrap().local_ep.unwrap();
     p.b.ia.cr_reject(p.now, cr, b"").unwrap();
     assert_eq!(
-        p.b.ia.ep_query(ep).unwrap_err().ret.ty(),
+        p.b.ia.ep_query(ep).unwrap_err().ret().ty(),
         DatType::InvalidHandle
     );
     p.settle();
@@ -416,7 +438,7 @@ fn refused_accepts_leave_the_request() {
     let cr = p.request().unwrap();
     let handle = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
     assert_eq!(
-        p.b.ia.cr_accept(p.now, cr, None, b"").unwrap_err().ret,
+        p.b.ia.cr_accept(p.now, cr, None, b"").unwrap_err().ret(),
         handle
     );
     let long = [0; MAX_ACCEPT_PRIVATE + 1];
@@ -424,12 +446,12 @@ fn refused_accepts_leave_the_request() {
         p.b.ia
             .cr_accept(p.now, cr, Some(p.b.ep), &long)
             .unwrap_err();
-    assert_eq!(error.ret.ty(), DatType::InvalidParameter);
+    assert_eq!(error.ret().ty(), DatType::InvalidParameter);
     let error =
         p.b.ia
             .cr_reject(p.now, cr, &[0; MAX_REJECT_PRIVATE + 1])
             .unwrap_err();
-    assert_eq!(error.ret.ty(), DatType::InvalidParameter);
+    assert_eq!(error.ret().ty(), DatType::InvalidParameter);
     assert_eq!(p.b.state(), EpState::Unconnected);
     p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
     p.settle();
@@ -461,11 +483,11 @@ fn a_request_outlives_its_service_point() {
 fn every_call_that_a_connected_endpoint_refuses() {
     let mut p = Pair::connected();
     let connected = DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpConnected);
-    assert_eq!(p.ask(b"").unwrap_err().ret, connected);
-    assert_eq!(p.a.ia.ep_reset(p.a.ep).unwrap_err().ret, connected);
+    assert_eq!(p.ask(b"").unwrap_err().ret(), connected);
+    assert_eq!(p.a.ia.ep_reset(p.a.ep).unwrap_err().ret(), connected);
     let change = EpModify::default();
     assert_eq!(
-        p.a.ia.ep_modify(p.a.ep, &change).unwrap_err().ret,
+        p.a.ia.ep_modify(p.a.ep, &change).unwrap_err().ret(),
         connected
     );
     assert_eq!(p.a.state(), EpState::Connected);

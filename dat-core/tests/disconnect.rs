@@ -431,7 +431,7 @@ fn the_device_refusing_a_reset_leaves_the_endpoint_disconnected() {
         p.settle();
         p.fabric.fail_nth(Some(0));
         let error = p.a.ia.ep_reset(p.a.ep).unwrap_err();
-        assert!(error.fault.is_some());
+        assert!(error.fault().is_some());
         assert_eq!(p.a.state(), EpState::Disconnected);
         p.a.ia.ep_reset(p.a.ep).unwrap();
         assert_eq!(p.a.state(), EpState::Unconnected);
@@ -449,11 +449,11 @@ fn freeing_a_connected_endpoint_disconnects_the_peer() {
     assert_eq!(p.a.drain(p.a.conn), []);
     assert_eq!(p.a.drain(p.a.recv), []);
     assert_eq!(
-        p.a.ia.ep_query(p.a.ep).unwrap_err().ret.subtype(),
+        p.a.ia.ep_query(p.a.ep).unwrap_err().ret().subtype(),
         DatSubtype::InvalidHandleEp
     );
     assert_eq!(
-        p.a.ia.ep_free(p.now, p.a.ep).unwrap_err().ret.ty(),
+        p.a.ia.ep_free(p.now, p.a.ep).unwrap_err().ret().ty(),
         DatType::InvalidHandle
     );
 }
@@ -494,7 +494,7 @@ fn a_lost_device_breaks_everything_once() {
     let mut p = Pair::connected();
     p.a.post_recv(1).unwrap();
     let fault = dat_core::fault!(
-        provider::no_more_words,
+        provider::NO_MORE_WORDS,
         Gone,
         "health",
         "the device reads all ones"

@@ -442,14 +442,14 @@ fn the_halves_work_apart_from_the_adapter() {
         DatSubtype::InvalidStateEpProviderControl,
     );
     assert_eq!(p.a.send(1, FLAGS), Err(out));
-    assert_eq!(p.a.ia.ep_take_poster(p.a.ep).unwrap_err().ret, out);
-    assert_eq!(p.a.ia.ep_free(p.now, p.a.ep).unwrap_err().ret, out);
+    assert_eq!(p.a.ia.ep_take_poster(p.a.ep).unwrap_err().ret(), out);
+    assert_eq!(p.a.ia.ep_free(p.now, p.a.ep).unwrap_err().ret(), out);
     assert_eq!(
         p.a.ia.evd_dequeue(p.a.request).unwrap_err().ty(),
         DatType::InvalidState
     );
     assert_eq!(
-        p.a.ia.evd_free(p.a.request).unwrap_err().ret.ty(),
+        p.a.ia.evd_free(p.a.request).unwrap_err().ret().ty(),
         DatType::InvalidState
     );
     p.b.post_recv(1).unwrap();
@@ -464,10 +464,10 @@ fn the_halves_work_apart_from_the_adapter() {
         .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
         .unwrap();
     poster.post_send(&iov, 4, FLAGS).unwrap();
-    assert_eq!(p.a.ia.ep_reset(p.a.ep).unwrap_err().ret, out);
+    assert_eq!(p.a.ia.ep_reset(p.a.ep).unwrap_err().ret(), out);
     p.a.ia.ep_return_poster(poster).unwrap();
     assert_eq!(
-        p.a.ia.ep_reset(p.a.ep).unwrap_err().ret,
+        p.a.ia.ep_reset(p.a.ep).unwrap_err().ret(),
         out,
         "completions with the reaper"
     );

@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 mod pair;
-use dat_core::provider::{Completion, Cq, Direction, Notice, Region, Status, no_more_words};
+use dat_core::provider::{Completion, Cq, Direction, Extra, NO_MORE_WORDS, Notice, Region, Status};
 use dat_core::*;
 use pair::*;
 
@@ -13,7 +13,7 @@ use DatSubtype as S;
 use DatType as T;
 
 fn code<X: core::fmt::Debug>(result: Result<X, Error>) -> (DatType, DatSubtype) {
-    let ret = result.unwrap_err().ret;
+    let ret = result.unwrap_err().ret();
     assert_eq!(ret.raw() >> 30, 2, "class bit");
     (ret.ty(), ret.subtype())
 }
@@ -214,7 +214,7 @@ fn a_failing_device_leaves_no_half_made_objects() {
         p.fabric.fail_nth(Some(n));
         let error = p.a.ia.ep_create(pz, d, d, None, None).unwrap_err();
         assert_eq!(
-            (error.ret.ty(), error.fault.is_some()),
+            (error.ret().ty(), error.fault().is_some()),
             (T::InsufficientResources, true)
         );
         assert_eq!(p.fabric.alive(0), alive);
@@ -338,7 +338,7 @@ fn a_failed_completion_queue_and_a_broken_idle_endpoint_are_asynchronous_events(
     p.settle();
     p.fabric.raise(0, Notice::CqError(Cq(2)));
     let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
-    let fault = dat_core::fault!(no_more_words, BadState, "event", "local fault");
+    let fault = dat_core::fault!(NO_MORE_WORDS, BadState, "event", "local fault");
     p.fabric.raise(0, Notice::QpError(qp, fault));
     p.settle();
     let asynchronous = p.a.ia.async_evd();
@@ -609,6 +609,7 @@ fn completions_that_make_no_sense_break_the_connection_and_nothing_else() {
         status: Status::Success,
         syndrome: 0,
         vendor: 0,
+        extra: Extra::default(),
     };
     for direction in [Direction::Send, Direction::Recv] {
         for token in [0, 1, 5, 31, 0xffff] {

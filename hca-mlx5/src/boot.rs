@@ -16,8 +16,8 @@ use crate::health::{self, Monitor};
 use crate::pages::Ledger;
 use crate::platform::Platform;
 use crate::prm::caps::{
-    self, AtomicCap, BLOCK_AT, CapType, EthernetCap, FLOW_TABLE_NIC_RECEIVE, FlowTableCap,
-    GeneralCap, RoceCap,
+    self, ATOMIC_ANSWERS_AS_HOST, AtomicCap, BLOCK_AT, CapType, EthernetCap,
+    FLOW_TABLE_NIC_RECEIVE, FlowTableCap, GeneralCap, RoceCap,
 };
 use crate::prm::cmd::{InitHcaIn, InputHead, Opcode, OutputHead, QueryIssiOut, SetIssiIn};
 use crate::prm::eq::EventType;
@@ -52,6 +52,8 @@ const ASYNC_EVENTS: &[EventType] = &[
 
 /// A capability block with the head of its message.
 type CapMessage = [u8; BLOCK_AT + caps::BLOCK];
+/// One without content.
+const EMPTY_CAP: CapMessage = [0; BLOCK_AT + caps::BLOCK];
 
 impl<'p, P: Platform> Device<'p, P> {
     /// Brings the device up. The host has reset it, mapped BAR 0 and switched bus mastering on.
@@ -100,9 +102,11 @@ impl<'p, P: Platform> Device<'p, P> {
         self.choose_issi()?;
         self.satisfy(Need::Boot)?;
 
-        self.caps.general_max =
-            GeneralCap::read(&self.query_cap(CapType::General.max())?, BLOCK_AT);
+        let mut block = EMPTY_CAP;
+        self.query_cap(CapType::General.max(), &mut block)?;
+        self.caps.general_max = GeneralCap::read(&block, BLOCK_AT);
         self.set_general_cap(config)?;
+        self.set_atomic_cap()?;
         self.set_roce_cap()?;
         // Only now does the firmware know how much it is going to need.
         self.satisfy(Need::Init)?;
@@ -157,7 +161,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// ENABLE_HCA: the first command, so the first to find that the device cannot reach memory.
     fn enable_hca(&mut self) -> Result<(), Fault> {
-        self.end(Opcode::EnableHca, words::NONE, 0)?;
+        self.end(Opcode::EnableHca, 0)?;
         self.stage = Stage::Enabled;
         Ok(())
     }
@@ -168,7 +172,7 @@ impl<'p, P: Platform> Device<'p, P> {
         let queried = self.exec(
             Opcode::QueryIssi,
             0,
-            (words::NONE, 0),
+            0,
             &mut InputHead::new().0,
             &mut output.0,
         );
@@ -177,12 +181,13 @@ impl<'p, P: Platform> Device<'p, P> {
         }
         let mut input = SetIssiIn::new();
         input.set_current_issi(1);
-        optional(self.run(Opcode::SetIssi, (words::NONE, 0), &mut input.0)).map(drop)
+        optional(self.run(Opcode::SetIssi, 0, &mut input.0)).map(drop)
     }
 
     /// SET_HCA_CAP general: the current block, edited. Never the maximum block, and no field whose maximum is 0.
     fn set_general_cap(&mut self, config: &Config<'p>) -> Result<(), Fault> {
-        let mut block = self.query_cap(CapType::General.current())?;
+        let mut block = EMPTY_CAP;
+        self.query_cap(CapType::General.current(), &mut block)?;
         let mut cap = GeneralCap::read(&block, BLOCK_AT);
         // Signatures of replies are not looked at; and the driver's pages are those of the device.
         cap.set_cmdif_checksum(0);
@@ -194,13 +199,7 @@ impl<'p, P: Platform> Device<'p, P> {
             cap.set_roce(true);
         }
         cap.write(&mut block, BLOCK_AT);
-        self.exec(
-            Opcode::SetHcaCap,
-            CapType::General.max(),
-            (words::NONE, 0),
-            &mut block,
-            &mut OutputHead::new().0,
-        )?;
+        self.set_cap(CapType::General, &mut block)?;
         self.caps.general = cap;
         if !cap.roce() {
             return Err(fault!(
@@ -214,21 +213,37 @@ impl<'p, P: Platform> Device<'p, P> {
         Ok(())
     }
 
+    /// SET_HCA_CAP atomic: answers in the order of the host, where the device can be told so.
+    fn set_atomic_cap(&mut self) -> Result<(), Fault> {
+        if !self.caps.general.atomic() {
+            return Ok(());
+        }
+        let mut block = EMPTY_CAP;
+        self.query_cap(CapType::Atomic.current(), &mut block)?;
+        let mut cap = AtomicCap::read(&block, BLOCK_AT);
+        if cap.supported_atomic_req_8b_endianness_mode_1() {
+            // Nothing but the mode, as Linux sends it.
+            cap = AtomicCap::new();
+            cap.set_atomic_req_8b_endianness_mode(ATOMIC_ANSWERS_AS_HOST);
+            block = EMPTY_CAP;
+            cap.write(&mut block, BLOCK_AT);
+            // Without it there are no atomics, and all else works.
+            optional(self.set_cap(CapType::Atomic, &mut block))?;
+        }
+        Ok(())
+    }
+
     /// SET_HCA_CAP RoCE: the UDP source port comes from the queue pair, where the device can be told so.
     fn set_roce_cap(&mut self) -> Result<(), Fault> {
-        let max = RoceCap::read(&self.query_cap(CapType::Roce.max())?, BLOCK_AT);
-        let mut block = self.query_cap(CapType::Roce.current())?;
+        let mut block = EMPTY_CAP;
+        self.query_cap(CapType::Roce.max(), &mut block)?;
+        let max = RoceCap::read(&block, BLOCK_AT);
+        self.query_cap(CapType::Roce.current(), &mut block)?;
         let mut cap = RoceCap::read(&block, BLOCK_AT);
         if max.sw_r_roce_src_udp_port() && !cap.sw_r_roce_src_udp_port() {
             cap.set_sw_r_roce_src_udp_port(true);
             cap.write(&mut block, BLOCK_AT);
-            self.exec(
-                Opcode::SetHcaCap,
-                CapType::Roce.max(),
-                (words::NONE, 0),
-                &mut block,
-                &mut OutputHead::new().0,
-            )?;
+            self.set_cap(CapType::Roce, &mut block)?;
         }
         Ok(())
     }
@@ -240,26 +255,28 @@ impl<'p, P: Platform> Device<'p, P> {
             let [high, low] = [self.platform.entropy(), self.platform.entropy()];
             input.set_sw_owner_id(u128::from(high) << 64 | u128::from(low));
         }
-        self.run(Opcode::InitHca, (words::NONE, 0), &mut input.0)?;
+        self.run(Opcode::InitHca, 0, &mut input.0)?;
         self.stage = Stage::Initialized;
         Ok(())
     }
 
     /// QUERY_HCA_CAP of all that was announced, now that it is final. Old firmware refuses types it does not know.
     fn read_caps(&mut self) -> Result<(), Fault> {
-        let general = GeneralCap::read(&self.query_cap(CapType::General.current())?, BLOCK_AT);
-        self.caps.general = general;
-        self.caps.roce = RoceCap::read(&self.query_cap(CapType::Roce.current())?, BLOCK_AT);
-        if general.atomic() {
-            self.caps.atomic =
-                AtomicCap::read(&self.query_cap(CapType::Atomic.current())?, BLOCK_AT);
+        let mut block = EMPTY_CAP;
+        self.query_cap(CapType::General.current(), &mut block)?;
+        self.caps.general = GeneralCap::read(&block, BLOCK_AT);
+        self.query_cap(CapType::Roce.current(), &mut block)?;
+        self.caps.roce = RoceCap::read(&block, BLOCK_AT);
+        if self.caps.general.atomic() {
+            self.query_cap(CapType::Atomic.current(), &mut block)?;
+            self.caps.atomic = AtomicCap::read(&block, BLOCK_AT);
         }
-        if general.eth_net_offloads() {
-            self.caps.ethernet =
-                EthernetCap::read(&self.query_cap(CapType::Ethernet.current())?, BLOCK_AT);
+        if self.caps.general.eth_net_offloads() {
+            self.query_cap(CapType::Ethernet.current(), &mut block)?;
+            self.caps.ethernet = EthernetCap::read(&block, BLOCK_AT);
         }
-        if general.nic_flow_table() {
-            let block = self.query_cap(CapType::FlowTable.current())?;
+        if self.caps.general.nic_flow_table() {
+            self.query_cap(CapType::FlowTable.current(), &mut block)?;
             self.caps.flow_nic_receive =
                 FlowTableCap::read(&block, BLOCK_AT + FLOW_TABLE_NIC_RECEIVE);
         }
@@ -267,19 +284,27 @@ impl<'p, P: Platform> Device<'p, P> {
     }
 
     /// QUERY_HCA_CAP: the whole answer, head included, so that it can be edited and sent back.
-    fn query_cap(&mut self, op_mod: u16) -> Result<CapMessage, Fault> {
-        let mut output = [0; BLOCK_AT + caps::BLOCK];
-        let kind = (words::CAPABILITY, u32::from(op_mod));
+    fn query_cap(&mut self, op_mod: u16, answer: &mut CapMessage) -> Result<(), Fault> {
         self.exec(
             Opcode::QueryHcaCap,
             op_mod,
-            kind,
+            u32::from(op_mod),
             &mut InputHead::new().0,
-            &mut output,
-        )?;
-        // What comes back as input later must not carry the answer's status.
-        OutputHead::new().write(&mut output, 0);
-        Ok(output)
+            answer,
+        )
+    }
+
+    /// SET_HCA_CAP: an edited answer.
+    fn set_cap(&mut self, cap: CapType, block: &mut CapMessage) -> Result<(), Fault> {
+        // What goes in must not carry the answer's status.
+        OutputHead::new().write(block, 0);
+        self.exec(
+            Opcode::SetHcaCap,
+            cap.max(),
+            0,
+            block,
+            &mut OutputHead::new().0,
+        )
     }
 }
 
@@ -334,7 +359,8 @@ fn await_ready<P: Platform>(platform: &P, limit: core::time::Duration) -> Result
             return Ok(());
         }
         if now >= deadline {
-            return Err(health::examine(platform).unwrap_or_else(|| {
+            // Its interface is disabled in any case, until it is told where its commands are.
+            return Err(health::verdict(platform).unwrap_or_else(|| {
                 fault!(
                     Timeout,
                     "initialization segment",

@@ -15,7 +15,6 @@ use crate::prm::cqe::CQE;
 use crate::queue::cq::clear;
 use crate::queue::ring::{Record, Ring};
 use crate::queue::{Cq, memory};
-use crate::words;
 use crate::words::fault;
 
 /// A completion queue and the memory that is its own.
@@ -85,7 +84,7 @@ fn submit<'p, P: Platform>(
     let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
     let input = memory::with_pages(device.platform(), &mut input, &list);
-    let cqn = device.make(Opcode::CreateCq, (words::NONE, 0), input)?;
+    let cqn = device.make(Opcode::CreateCq, input)?;
     end.name(cqn);
     Ok((
         CqObject {
@@ -98,7 +97,7 @@ fn submit<'p, P: Platform>(
 
 /// Destroys it. Its memory goes back to the arena only if the device let go of it.
 pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, cq: &CqObject) -> Result<(), Fault> {
-    device.end(Opcode::DestroyCq, words::CQ, cq.cqn.0)?;
+    device.end(Opcode::DestroyCq, cq.cqn.0)?;
     device.platform().free(cq.memory);
     Ok(())
 }

@@ -17,12 +17,14 @@ use crate::eq::{Decoded, Event, EventQueue, PageRequest};
 use crate::health::{self, Monitor};
 use crate::pages::Ledger;
 use crate::platform::{Platform, Span};
-use crate::prm::caps::{AtomicCap, EthernetCap, FlowTableCap, GeneralCap, RoceCap};
+use crate::prm::caps::{
+    ATOMIC_8_BYTES, ATOMIC_ANSWERS_AS_HOST, ATOMIC_OPERATIONS, AtomicCap, EthernetCap,
+    FlowTableCap, GeneralCap, RoceCap,
+};
 use crate::prm::cmd::{InputHead, Opcode, OutputHead};
 use crate::prm::error::status;
 use crate::words;
 use crate::words::fault;
-use dat_core::provider::Object;
 
 #[cfg(test)]
 mod tests;
@@ -59,6 +61,19 @@ pub struct Caps {
     pub ethernet: EthernetCap<[u8; 32]>,
     /// Receive flow tables; zero where the device has none.
     pub flow_nic_receive: FlowTableCap<[u8; 64]>,
+}
+
+impl Caps {
+    /// Both atomics on 8 bytes exist, and answer in the order of the host. Which of its two orders the device takes for that of a
+    /// big-endian host, no public driver says.
+    pub(crate) fn has_atomics(&self) -> bool {
+        let atomic = &self.atomic;
+        cfg!(target_endian = "little")
+            && self.general.atomic()
+            && atomic.atomic_operations() & ATOMIC_OPERATIONS == ATOMIC_OPERATIONS
+            && atomic.atomic_size_qp() & ATOMIC_8_BYTES != 0
+            && atomic.atomic_req_8b_endianness_mode() == ATOMIC_ANSWERS_AS_HOST
+    }
 }
 
 /// Who the port is.
@@ -224,7 +239,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// Runs one command. `input` and `output` are whole messages, 16-byte heads included, variable tails allowed (at most
     /// [`crate::cmd::MAX_MESSAGE`] bytes each); this fills in the opcode and `op_mod`, carries both through the mailboxes and
-    /// turns a status other than 0 into a fault about `object` (its kind and its number, or `words::NONE` and 0).
+    /// turns a status other than 0 into a fault about the object of that number (0 if there is none yet).
     ///
     /// A firmware that is out of memory says so and asks for pages by an event at the same time: if one has come, it is
     /// answered and the command tried once more.
@@ -235,17 +250,17 @@ impl<'p, P: Platform> Device<'p, P> {
         &mut self,
         op: Opcode,
         op_mod: u16,
-        object: (Object, u32),
+        number: u32,
         input: &mut [u8],
         output: &mut [u8],
     ) -> Result<(), Fault> {
-        let result = match self.queue.exec(op, op_mod, object, input, output) {
+        let result = match self.queue.exec(op, op_mod, number, input, output) {
             Err(fault)
                 if fault.status() == status::NO_RESOURCES
                     && op != Opcode::ManagePages
                     && self.feed() =>
             {
-                self.queue.exec(op, op_mod, object, input, output)
+                self.queue.exec(op, op_mod, number, input, output)
             }
             result => result,
         };
@@ -265,47 +280,34 @@ impl<'p, P: Platform> Device<'p, P> {
     /// A 16-byte command with a 16-byte answer about object `number`: most allocations (`number` 0).
     /// Returns the number in the answer.
     #[inline(never)]
-    pub(crate) fn exec_number(
-        &mut self,
-        op: Opcode,
-        object: Object,
-        number: u32,
-    ) -> Result<u32, Fault> {
+    pub(crate) fn exec_number(&mut self, op: Opcode, number: u32) -> Result<u32, Fault> {
         let mut input = InputHead::new();
         input.set_number(number);
-        self.make(op, (object, number), &mut input.0)
+        let mut output = OutputHead::new();
+        self.exec(op, 0, number, &mut input.0, &mut output.0)?;
+        Ok(output.number())
     }
 
     /// The same where the answer says nothing but yes or no: most destroys.
     #[inline(never)]
-    pub(crate) fn end(&mut self, op: Opcode, object: Object, number: u32) -> Result<(), Fault> {
+    pub(crate) fn end(&mut self, op: Opcode, number: u32) -> Result<(), Fault> {
         let mut input = InputHead::new();
         input.set_number(number);
-        self.run(op, (object, number), &mut input.0)
+        self.run(op, number, &mut input.0)
     }
 
     /// A command without `op_mod` and with a 16-byte answer: most of them. Returns the number in the answer.
     #[inline(never)]
-    pub(crate) fn make(
-        &mut self,
-        op: Opcode,
-        object: (Object, u32),
-        input: &mut [u8],
-    ) -> Result<u32, Fault> {
+    pub(crate) fn make(&mut self, op: Opcode, input: &mut [u8]) -> Result<u32, Fault> {
         let mut output = OutputHead::new();
-        self.exec(op, 0, object, input, &mut output.0)?;
+        self.exec(op, 0, 0, input, &mut output.0)?;
         Ok(output.number())
     }
 
     /// The same where the answer says nothing but yes or no.
     #[inline(never)]
-    pub(crate) fn run(
-        &mut self,
-        op: Opcode,
-        object: (Object, u32),
-        input: &mut [u8],
-    ) -> Result<(), Fault> {
-        self.exec(op, 0, object, input, &mut OutputHead::new().0)
+    pub(crate) fn run(&mut self, op: Opcode, number: u32, input: &mut [u8]) -> Result<(), Fault> {
+        self.exec(op, 0, number, input, &mut OutputHead::new().0)
     }
 
     /// The doorbell page that every queue may use.
@@ -315,14 +317,14 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// Another doorbell page.
     pub(crate) fn alloc_uar(&mut self) -> Result<Uar, Fault> {
-        let number = self.exec_number(Opcode::AllocUar, words::NONE, 0)?;
+        let number = self.exec_number(Opcode::AllocUar, 0)?;
         // 24 bits of 4 KiB pages: no overflow where usize has 64 bits; where it has 32, the BAR is shorter anyway.
         let offset = (number as usize).saturating_mul(4096);
         if offset
             .checked_add(4096)
             .is_none_or(|end| end > self.platform.bar_len())
         {
-            self.end(Opcode::DeallocUar, words::UAR, number)?;
+            self.end(Opcode::DeallocUar, number)?;
             return Err(fault!(
                 Nonsense,
                 "",
@@ -337,17 +339,17 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// Gives a doorbell page back.
     pub(crate) fn dealloc_uar(&mut self, uar: Uar) -> Result<(), Fault> {
-        self.end(Opcode::DeallocUar, words::UAR, uar.number)
+        self.end(Opcode::DeallocUar, uar.number)
     }
 
     /// A new protection domain.
     pub(crate) fn alloc_pd(&mut self) -> Result<u32, Fault> {
-        self.exec_number(Opcode::AllocPd, words::NONE, 0)
+        self.exec_number(Opcode::AllocPd, 0)
     }
 
     /// Gives it back.
     pub(crate) fn dealloc_pd(&mut self, pd: u32) -> Result<(), Fault> {
-        self.end(Opcode::DeallocPd, words::PD, pd)
+        self.end(Opcode::DeallocPd, pd)
     }
 
     /// Number of the event queue that completion queues name in `c_eqn`.
@@ -408,16 +410,14 @@ impl<'p, P: Platform> Device<'p, P> {
     /// Arms all event queues. One that was not read to its end fires at once.
     pub(crate) fn arm_events(&mut self) {
         self.queue.drain_events();
-        for queue in [
-            &mut self.page_events,
-            &mut self.async_events,
-            &mut self.completion_events,
-        ]
-        .into_iter()
-        .flatten()
-        {
-            queue.arm(self.platform);
-        }
+        let arm = |queue: &mut Option<EventQueue>| {
+            if let Some(queue) = queue {
+                queue.arm(self.platform);
+            }
+        };
+        arm(&mut self.page_events);
+        arm(&mut self.async_events);
+        arm(&mut self.completion_events);
     }
 
     /// Gives the firmware the pages it has asked for. Whether it got any.

@@ -28,7 +28,6 @@ use crate::prm::eq::{
 };
 use crate::prm::pages::PageRequestWord;
 use crate::queue::memory;
-use crate::words;
 use crate::words::fault;
 
 #[cfg(test)]
@@ -237,11 +236,7 @@ impl EventQueue {
                 prm::put(&mut input, at, &page.to_be_bytes());
             }
             let used = CREATE_EQ_PAGES + 8 * (len / 4096);
-            let number = device.make(
-                Opcode::CreateEq,
-                (words::NONE, 0),
-                input.get_mut(..used).unwrap_or(&mut []),
-            )?;
+            let number = device.make(Opcode::CreateEq, input.get_mut(..used).unwrap_or(&mut []))?;
             // Event queue numbers are 8 bits wide.
             let [.., number] = number.to_be_bytes();
             Ok(number)
@@ -291,7 +286,7 @@ impl EventQueue {
 
     /// Destroys it. The memory stays taken until the teardown if the device may still write it.
     pub(crate) fn destroy<P: Platform>(self, device: &mut Device<'_, P>) -> Result<(), Fault> {
-        let result = device.end(Opcode::DestroyEq, words::EQ, u32::from(self.number));
+        let result = device.end(Opcode::DestroyEq, u32::from(self.number));
         match result {
             Ok(_) => device.platform().free(self.span),
             Err(_) => device.disown(self.span),

@@ -13,8 +13,8 @@ use core::fmt;
 use core::net::IpAddr;
 
 use dat_core::provider::{
-    Access, Completion, CompletionQueue as _, Fault, MadIn, Path, PostFlags, RecvQueue as _,
-    Region, Segment, Status,
+    Access, Completion, CompletionQueue as _, Fault, FaultKind, MadIn, Object, Path, PostFlags,
+    RecvQueue as _, Region, Segment, Status, Words,
 };
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
 
@@ -24,11 +24,10 @@ use crate::device::note;
 use crate::mem::mkey;
 use crate::platform::{Platform, Span};
 use crate::prm::mkey::Mkey;
-use crate::prm::wqe::Av;
 use crate::qp::{self, GSI_QKEY, QpObject, QpSpec, Service};
 use crate::queue::send::Doorbell;
 use crate::queue::{Cq, Rq, Sq};
-use crate::words::fault;
+use crate::words::{self, fault};
 
 /// Bytes of a MAD.
 const MAD: usize = 256;
@@ -36,8 +35,9 @@ const MAD: usize = 256;
 const MAD_LEN: u32 = 256;
 /// Bytes the device leaves before it.
 const GRH: usize = 40;
-/// Receives posted. A power of two: a receive's buffer is its token modulo this.
-const RECEIVES: u16 = 32;
+/// Receives posted: what a peer that makes and ends many connections sends at once. A power of two: a receive's buffer is its
+/// token modulo this.
+const RECEIVES: u16 = 64;
 /// Sends in flight at most. A power of two likewise.
 const SENDS: u16 = 16;
 /// What a completion must say was received.
@@ -248,10 +248,8 @@ impl<'p, P: Platform> Gsi<'p, P> {
 
     /// The number is that of one of its completion queues.
     pub(crate) fn owns_cq(&self, cqn: u32) -> bool {
-        [self.parts.send_cq, self.parts.recv_cq]
-            .iter()
-            .flatten()
-            .any(|cq| cq.cqn.0 == cqn)
+        let is = |cq: Option<CqObject>| cq.is_some_and(|cq| cq.cqn.0 == cqn);
+        is(self.parts.send_cq) || is(self.parts.recv_cq)
     }
 
     /// Takes note of a completion event of its queues.
@@ -306,17 +304,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
         let slot = usize::from(self.posted & (SENDS - 1));
         let offset = self.buffers.wrapping_add(SEND_AT + MAD * slot);
         self.platform.write_bytes(offset, mad);
-        let av = Av {
-            qkey: GSI_QKEY,
-            dqpn: QP1,
-            udp_sport: qp::udp_sport(path.flow_label, QP1, QP1),
-            rmac: path.remote_mac,
-            tclass: path.traffic_class,
-            hop_limit: path.hop_limit,
-            source_index: path.source_index,
-            flow_label: path.flow_label,
-            dgid: qp::gid(path.remote),
-        };
+        let av = qp::address(path, QP1, QP1, GSI_QKEY);
         let segment = Segment {
             addr: address(self.platform, offset),
             len: MAD_LEN,
@@ -413,8 +401,13 @@ fn address<P: Platform>(platform: &P, offset: usize) -> u64 {
 
 /// What a bad completion says.
 fn failure(completion: &Completion) -> Fault {
-    let fault = fault!(BadState, "QP1", "a datagram completed in error");
-    fault.said(completion.syndrome, completion.vendor.into())
+    static WORDS: Words = Words::new(
+        FaultKind::BadState,
+        "QP1\0a datagram completed in error\0",
+        &words::OWN,
+    )
+    .said(Object::NONE, 0);
+    Fault::new(&WORDS).said(completion.syndrome, completion.vendor.into())
 }
 
 /// Who sent the packet whose network header the device left in `grh`.

@@ -71,7 +71,7 @@ pub(crate) fn examine<P: Platform>(platform: &P) -> Option<Fault> {
     for synd in [counter.syndrome(), word.synd()] {
         if synd != 0 && (synd != init_seg::HIGH_TEMPERATURE || severity.rfr()) {
             let fault = dat_core::fault!(
-                words::health,
+                words::HEALTH,
                 Gone,
                 "health",
                 "",

@@ -218,7 +218,7 @@ impl<'p, P: Platform> Network<'p, P> {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let rebuild = self.broken().then_some(self.rebuild);
         let neighbours = self.neighbours.next_deadline();
-        [rebuild, neighbours].into_iter().flatten().min()
+        Instant::sooner(rebuild, neighbours)
     }
 
     /// The port wants to be made anew.

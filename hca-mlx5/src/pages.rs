@@ -73,7 +73,7 @@ impl<P: Platform> Device<'_, P> {
         self.exec(
             Opcode::QueryPages,
             need as u16,
-            (words::NONE, 0),
+            0,
             &mut InputHead::new().0,
             &mut output.0,
         )?;
@@ -168,7 +168,7 @@ impl<P: Platform> Device<'_, P> {
         self.exec(
             Opcode::ManagePages,
             PageOp::Give as u16,
-            (words::NONE, 0),
+            0,
             used,
             &mut output.0,
         )
@@ -183,7 +183,7 @@ impl<P: Platform> Device<'_, P> {
         self.exec(
             Opcode::ManagePages,
             PageOp::CannotGive as u16,
-            (words::NONE, 0),
+            0,
             &mut input.0,
             &mut output.0,
         )
@@ -211,7 +211,7 @@ impl<P: Platform> Device<'_, P> {
             self.exec(
                 Opcode::ManagePages,
                 PageOp::Take as u16,
-                (words::NONE, 0),
+                0,
                 &mut input.0,
                 used,
             )?;

@@ -88,8 +88,12 @@ impl<P: Platform> Device<'_, P> {
 
     /// Sets port and virtual port to frames of `wanted` bytes, or what the port can do; returns what they carry now.
     fn set_frame_size(&mut self, wanted: u16, current: u16) -> Result<u16, Fault> {
-        let mut pmtu = Pmtu::new();
-        pmtu.set_local_port(1);
+        let ask = {
+            let mut pmtu = Pmtu::new();
+            pmtu.set_local_port(1);
+            pmtu
+        };
+        let mut pmtu = ask;
         let mut port = None;
         if optional(self.access_register(Register::Pmtu, reg::READ, &mut pmtu.0))?
             && pmtu.max_mtu() != 0
@@ -98,6 +102,7 @@ impl<P: Platform> Device<'_, P> {
             let mut set = Pmtu::new();
             set.set_local_port(1);
             set.set_admin_mtu(frame);
+            pmtu = ask;
             if optional(self.access_register(Register::Pmtu, reg::WRITE, &mut set.0))?
                 && optional(self.access_register(Register::Pmtu, reg::READ, &mut pmtu.0))?
                 && pmtu.oper_mtu() != 0
@@ -130,7 +135,7 @@ impl<P: Platform> Device<'_, P> {
         self.exec(
             Opcode::QueryVportState,
             0,
-            (words::PORT, 1),
+            1,
             &mut InputHead::new().0,
             &mut output.0,
         )?;
@@ -208,8 +213,7 @@ impl<P: Platform> Device<'_, P> {
         }
         head.write(&mut input, 0);
         entry.write(&mut input, ROCE_ADDRESS);
-        let object = (words::ROCE_ADDRESS, u32::from(index));
-        self.run(Opcode::SetRoceAddress, object, &mut input)
+        self.run(Opcode::SetRoceAddress, index.into(), &mut input)
     }
 
     /// QUERY_NIC_VPORT_CONTEXT of this function.
@@ -218,7 +222,7 @@ impl<P: Platform> Device<'_, P> {
         self.exec(
             Opcode::QueryNicVportContext,
             0,
-            (words::NONE, 0),
+            0,
             &mut InputHead::new().0,
             &mut output,
         )?;
@@ -236,7 +240,7 @@ impl<P: Platform> Device<'_, P> {
         select(&mut head);
         head.write(&mut input, 0);
         context.write(&mut input, MODIFIED_CONTEXT);
-        self.run(Opcode::ModifyNicVportContext, (words::NONE, 0), &mut input)
+        self.run(Opcode::ModifyNicVportContext, 0, &mut input)
     }
 
     /// ACCESS_REG: reads or writes a register of 16 bytes.
@@ -252,14 +256,10 @@ impl<P: Platform> Device<'_, P> {
         head.write(&mut input, 0);
         prm::put(&mut input, reg::CONTENTS, contents);
         let mut output = [0; reg::CONTENTS + 16];
-        let object = match register {
-            Register::Pmtu => words::PMTU,
-            Register::Paos => words::PAOS,
-        };
         self.exec(
             Opcode::AccessReg,
             op_mod,
-            (object, u32::from(register as u16)),
+            u32::from(register as u16),
             &mut input,
             &mut output,
         )?;

@@ -18,7 +18,7 @@ use core::task::Poll;
 use dat_core::Instant;
 use dat_core::provider::{
     self as seam, Access, Fault, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Path, Pd, Provider,
-    Qp, QpInit, QpStep, Region,
+    Qp, QpInit, QpStep, Region, canonical,
 };
 use heapless::{Deque, Vec};
 
@@ -35,7 +35,7 @@ use crate::prm::cq::Cqn;
 use crate::prm::mkey::Mkey;
 use crate::prm::qp::Qpn;
 use crate::qp::{self, QpObject, QpSpec, Service};
-use crate::queue::send::{MAX_SEGMENTS, WIDEST};
+use crate::queue::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
 use crate::queue::{Cq, Rq, Sq};
 use crate::table::{Refused, Table};
 use crate::uar::{Doorbells, Register};
@@ -299,7 +299,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Path, Fault>> {
-        let remote = remote.to_canonical();
+        let remote = canonical(remote);
         let entropy = self.device.platform().entropy();
         let Some(network) = self.network.as_mut() else {
             return Poll::Ready(Err(fault!(
@@ -420,7 +420,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         }
         let (uar, doorbell, register) = self.doorbells.take(&mut self.device)?;
         let spec = QpSpec {
-            service: Service::Connected { index: init.index },
+            service: match init.service {
+                seam::Service::Connected => Service::Connected { index: init.index },
+                seam::Service::Datagram { .. } => Service::Datagram { index: init.index },
+            },
             pd: init.pd.0,
             send_cq: Cqn(init.send_cq.0),
             recv_cq: Cqn(init.recv_cq.0),
@@ -528,7 +531,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         let network = self.network.as_ref().filter(|_| !self.device.lost());
         let network = network.and_then(Network::next_deadline);
         let own = Some(self.device.next_deadline());
-        [network, own].into_iter().flatten().min()
+        Instant::sooner(network, own)
     }
 
     fn close(&mut self) -> Result<(), Fault> {
@@ -617,6 +620,8 @@ fn limits<P: Platform>(
         max_pd: table(PDS, caps.log_max_pd()),
         mtu: device.path_mtu(),
         windows: caps.imaicl(),
+        atomics: device.caps().has_atomics(),
+        max_datagram_segments: if caps.ud() { MAX_DATAGRAM_SEGMENTS } else { 0 },
         ack_delay: caps.local_ca_ack_delay(),
     }
 }
@@ -674,7 +679,7 @@ fn cq_fault(cqn: u32, syndrome: u8) -> Fault {
         ),
         _ => fault!(BadState, "completion queue", "the completion queue failed"),
     };
-    fault.said(syndrome, 0).of(words::CQ, cqn)
+    fault.said(0, syndrome.into()).of(words::CQ, cqn)
 }
 
 #[cfg(test)]

@@ -16,13 +16,13 @@ use crate::platform::{Platform, Span};
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::cq::Cqn;
 use crate::prm::qp::{
-    AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_MSG_MAX, PM_MIGRATED,
-    PRIMARY_PATH_AT, QpContext, Qpn, ST_GSI, ST_RC, TRANSITION,
+    ATOMIC_IB, AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_DATAGRAM, LOG_MSG_MAX,
+    PM_MIGRATED, PRIMARY_PATH_AT, QpContext, Qpn, ST_GSI, ST_RC, ST_UD, TRANSITION,
 };
+use crate::prm::wqe::Av;
 use crate::queue::ring::{Record, Ring};
 use crate::queue::send::{Doorbell, MAX_SEGMENTS, WIDEST};
 use crate::queue::{Rq, Sq, memory};
-use crate::words;
 use crate::words::fault;
 
 /// Q_Key of every QP1.
@@ -43,6 +43,11 @@ const LOG_WQEBB: u8 = 6;
 pub(crate) enum Service {
     /// Reliable connected; the number comes back in every completion.
     Connected {
+        /// The user index.
+        index: u32,
+    },
+    /// Datagrams; the number comes back in every completion.
+    Datagram {
         /// The user index.
         index: u32,
     },
@@ -170,6 +175,10 @@ fn submit<'p, P: Platform>(
             context.set_st(ST_RC);
             context.set_user_index(index);
         }
+        Service::Datagram { index } => {
+            context.set_st(ST_UD);
+            context.set_user_index(index);
+        }
         Service::Gsi => {
             context.set_st(ST_GSI);
             context.set_user_index(INDEX_IS_QPN);
@@ -198,7 +207,7 @@ fn submit<'p, P: Platform>(
     let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
     let input = memory::with_pages(device.platform(), &mut input, &list);
-    let qpn = device.make(Opcode::CreateQp, (words::NONE, 0), input)?;
+    let qpn = device.make(Opcode::CreateQp, input)?;
     sq.name(qpn);
     Ok((
         QpObject {
@@ -221,10 +230,17 @@ pub(crate) fn step<P: Platform>(
     context.set_st(ST_RC);
     context.set_pm_state(PM_MIGRATED);
     let op = match *step {
+        QpStep::Datagram { qkey } => {
+            return start_datagrams(device, qpn, ST_UD, (Mtu::B4096, LOG_DATAGRAM), qkey);
+        }
         QpStep::Init { access } => {
             address.set_vhca_port_num(PORT);
             context.set_rre(access.contains(Access::REMOTE_READ));
             context.set_rwe(access.contains(Access::REMOTE_WRITE));
+            if access.contains(Access::REMOTE_ATOMIC) && device.caps().has_atomics() {
+                context.set_rae(true);
+                context.set_atomic_mode(ATOMIC_IB);
+            }
             Opcode::Rst2InitQp
         }
         QpStep::Rtr {
@@ -271,14 +287,27 @@ pub(crate) fn step<P: Platform>(
 
 /// Takes a QP1 from Reset to ready-to-send.
 pub(crate) fn start_gsi<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result<(), Fault> {
+    start_datagrams(device, qpn, ST_GSI, (Mtu::B256, LOG_MAD), GSI_QKEY)
+}
+
+/// Takes a queue pair without a peer from Reset to ready-to-send.
+fn start_datagrams<P: Platform>(
+    device: &mut Device<'_, P>,
+    qpn: Qpn,
+    service: u8,
+    (mtu, log_longest): (Mtu, u8),
+    qkey: u32,
+) -> Result<(), Fault> {
     for op in [Opcode::Rst2InitQp, Opcode::Init2RtrQp, Opcode::Rtr2RtsQp] {
         let mut context = QpContext::new();
         let mut address = AddressPath::new();
-        context.set_st(ST_GSI);
+        context.set_st(service);
         context.set_pm_state(PM_MIGRATED);
-        context.set_mtu(Mtu::B256.code());
-        context.set_log_msg_max(LOG_MAD);
-        context.set_q_key(GSI_QKEY);
+        context.set_mtu(mtu.code());
+        context.set_log_msg_max(log_longest);
+        if op == Opcode::Rst2InitQp {
+            context.set_q_key(qkey);
+        }
         address.set_vhca_port_num(PORT);
         transition(device, op, qpn, context, &address)?;
     }
@@ -295,7 +324,7 @@ pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) ->
     // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair is beyond that,
     // which the destroy itself will tell.
     optional(reset(device, qp.qpn))?;
-    device.end(Opcode::DestroyQp, words::QP, qp.qpn.0)?;
+    device.end(Opcode::DestroyQp, qp.qpn.0)?;
     device.platform().free(qp.memory);
     Ok(())
 }
@@ -307,7 +336,7 @@ pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Res
 
 /// A transition that carries nothing.
 fn short<P: Platform>(device: &mut Device<'_, P>, op: Opcode, qpn: Qpn) -> Result<(), Fault> {
-    device.end(op, words::QP, qpn.0)
+    device.end(op, qpn.0)
 }
 
 fn transition<P: Platform>(
@@ -323,7 +352,7 @@ fn transition<P: Platform>(
     head.write(&mut input, 0);
     context.write(&mut input, CONTEXT_AT);
     address.write(&mut input, CONTEXT_AT + PRIMARY_PATH_AT);
-    device.run(op, (words::QP, qpn.0), &mut input)
+    device.run(op, qpn.0, &mut input)
 }
 
 /// The path of a RoCEv2 packet. The GRH bit is InfiniBand's: it stays 0.
@@ -339,6 +368,21 @@ fn fill(address: &mut AddressPath<[u8; AddressPath::SIZE]>, path: &Path, udp_spo
     address.set_rgid_rip(u128::from_be_bytes(gid(path.remote)));
     address.set_rmac_47_32(u16::from_be_bytes([a, b]));
     address.set_rmac_31_0(u32::from_be_bytes([c, d, e, f]));
+}
+
+/// The address vector of a datagram from one queue pair to another.
+pub(crate) fn address(path: &Path, local_qpn: u32, remote_qpn: u32, qkey: u32) -> Av {
+    Av {
+        qkey,
+        dqpn: remote_qpn,
+        udp_sport: udp_sport(path.flow_label, local_qpn, remote_qpn),
+        rmac: path.remote_mac,
+        tclass: path.traffic_class,
+        hop_limit: path.hop_limit,
+        source_index: path.source_index,
+        flow_label: path.flow_label,
+        dgid: gid(path.remote),
+    }
 }
 
 /// The GID that an address is: itself, an IPv4 address in its mapped form.

@@ -27,6 +27,7 @@ impl<T: Copy, const N: usize> Table<T, N> {
         self.0.is_full()
     }
 
+    #[inline(never)]
     fn place(&self, number: u32) -> Option<usize> {
         self.0.iter().position(|(known, _)| *known == number)
     }
@@ -48,7 +49,9 @@ impl<T: Copy, const N: usize> Table<T, N> {
     }
 
     pub(crate) fn remove(&mut self, number: u32) {
-        self.0.retain(|(known, _)| *known != number);
+        if let Some(place) = self.place(number) {
+            self.0.swap_remove(place);
+        }
     }
 
     /// Takes any object out.

@@ -20,7 +20,6 @@ use crate::prm::cmd::{
     Opcode, TEARDOWN_GRACEFUL, TEARDOWN_PREPARE_FAST, TeardownHcaIn, TeardownHcaOut,
 };
 use crate::prm::init_seg::{self, CommandQueueWord, NIC_DISABLED};
-use crate::words;
 use crate::words::fault;
 
 /// How long the device may take to disable its interface.
@@ -32,14 +31,12 @@ impl<P: Platform> Device<'_, P> {
     pub fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
         if self.stage >= Stage::Running {
-            for queue in [
+            let queues = [
                 self.completion_events.take(),
                 self.page_events.take(),
                 self.async_events.take(),
-            ]
-            .into_iter()
-            .flatten()
-            {
+            ];
+            for queue in queues.into_iter().flatten() {
                 if self.reachable() {
                     note(&mut first, queue.destroy(self));
                 }
@@ -80,7 +77,7 @@ impl<P: Platform> Device<'_, P> {
         if self.stage >= Stage::Enabled && self.reachable() {
             note(&mut first, self.take_all_pages());
             if self.reachable() {
-                note(&mut first, self.end(Opcode::DisableHca, words::NONE, 0));
+                note(&mut first, self.end(Opcode::DisableHca, 0));
             }
             self.stage = Stage::CommandQueue;
         }
@@ -107,13 +104,7 @@ impl<P: Platform> Device<'_, P> {
         let mut input = TeardownHcaIn::new();
         input.set_profile(profile);
         let mut output = TeardownHcaOut::new();
-        self.exec(
-            Opcode::TeardownHca,
-            0,
-            (words::NONE, 0),
-            &mut input.0,
-            &mut output.0,
-        )?;
+        self.exec(Opcode::TeardownHca, 0, 0, &mut input.0, &mut output.0)?;
         // Real firmware answers status 0 and refuses by this bit.
         if profile != TEARDOWN_GRACEFUL && output.state() {
             return Err(fault!(

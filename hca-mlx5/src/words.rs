@@ -2,10 +2,9 @@
 //!
 //! A [`Fault`] holds numbers and a reference to what never changes; the rest is looked up here when somebody prints it.
 
-use core::net::IpAddr;
+use dat_core::provider::{Fault, Object, Part, Vocabulary, Words, nth};
 
-use dat_core::provider::{Fault, Object, Part};
-
+use crate::cmd::status::kind;
 use crate::prm::cmd::Opcode;
 use crate::prm::error::{self, KNOWN_SYNDROMES, status};
 use crate::prm::init_seg;
@@ -13,9 +12,9 @@ use crate::prm::init_seg;
 /// A [`Fault`] in literal words: kind, operation (empty for the command's name), cause, advice if there is any.
 macro_rules! fault {
     (at $address:expr, $($words:tt)*) => {
-        dat_core::fault!(at $address, $crate::words::read, $($words)*)
+        dat_core::fault!(at $address, $crate::words::OWN, $($words)*)
     };
-    ($($words:tt)*) => { dat_core::fault!($crate::words::read, $($words)*) };
+    ($($words:tt)*) => { dat_core::fault!($crate::words::OWN, $($words)*) };
 }
 pub(crate) use fault;
 
@@ -26,12 +25,15 @@ macro_rules! objects {
             pub(crate) const $name: Object = Object($number);
         )*
 
-        fn object(object: Object) -> &'static str {
-            match object.0 {
-                $($number => $text,)*
-                _ => "",
-            }
-        }
+        /// Their names in the same order; number 0 is none.
+        const OBJECTS: &str = concat!("\0", $($text, "\0"),*);
+        const _: () = {
+            let mut count = 0;
+            $(
+                count += 1;
+                assert!(count == $number, "the numbers are places");
+            )*
+        };
     };
 }
 
@@ -62,8 +64,7 @@ objects! {
     COMPLETION_QUEUES = 24, "completion queues";
     QUEUE_PAIRS = 25, "queue pairs";
     L2_ENTRY = 26, "L2 entry";
-    PMTU = 27, "PMTU";
-    PAOS = 28, "PAOS";
+    REGISTER = 27, "register";
 }
 
 /// No object in particular.
@@ -74,21 +75,47 @@ fn command(fault: &Fault) -> Option<Opcode> {
 }
 
 /// What every fault of this driver falls back on.
-pub(crate) fn read(fault: &Fault, part: Part) -> &'static str {
+pub(crate) static OWN: Vocabulary = Vocabulary::new(read);
+/// Of a command that the device refused.
+static REFUSED: Vocabulary = Vocabulary::new(refused).with_kind(kind);
+/// Of a command that was not delivered; the syndrome is the delivery status.
+pub(crate) static DELIVERY: Vocabulary = Vocabulary::new(delivery);
+/// Of a health syndrome.
+pub(crate) static HEALTH: Vocabulary = Vocabulary::new(health);
+
+/// The device's refusals, by command.
+#[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
+static REFUSALS: [Words; Opcode::ALL.len()] = {
+    let mut words = [const { Words::answer(NONE, 0, "", &REFUSED) }; Opcode::ALL.len()];
+    let mut at = 0;
+    while at < words.len() {
+        let (object, text) = Opcode::WORDS[at];
+        words[at] = Words::answer(object, Opcode::ALL[at].code(), text, &REFUSED);
+        at += 1;
+    }
+    words
+};
+
+/// A refusal of this command, with nothing said yet.
+pub(crate) fn refusal(op: Opcode) -> Fault {
+    let words = REFUSALS.get(op.place());
+    Fault::new(words.unwrap_or(const { &Words::answer(NONE, 0, "", &REFUSED) }))
+}
+
+fn read(fault: &Fault, part: Part) -> &'static str {
     match part {
-        Part::Operation => match (command(fault), fault.address()) {
+        Part::Operation => match (command(fault), fault.host()) {
             (Some(op), _) => op.name(),
-            (None, Some(IpAddr::V4(_))) => "ARP",
-            (None, Some(IpAddr::V6(_))) => "neighbour discovery",
+            (None, Some(host)) if host.v4().is_some() => "ARP",
+            (None, Some(_)) => "neighbour discovery",
             (None, None) => "",
         },
-        Part::Object => object(fault.object_kind()),
+        Part::Object => nth(OBJECTS, fault.object_kind().0.into()),
         Part::Cause | Part::Advice => "",
     }
 }
 
-/// A command that the device refused.
-pub(crate) fn refused(fault: &Fault, part: Part) -> &'static str {
+fn refused(fault: &Fault, part: Part) -> &'static str {
     match part {
         Part::Cause => status::text(fault.status()),
         Part::Advice => {
@@ -98,16 +125,14 @@ pub(crate) fn refused(fault: &Fault, part: Part) -> &'static str {
     }
 }
 
-/// A command that was not delivered; the variant is the delivery status.
-pub(crate) fn delivery(fault: &Fault, part: Part) -> &'static str {
+fn delivery(fault: &Fault, part: Part) -> &'static str {
     match part {
-        Part::Cause => error::delivery_status(fault.variant()),
+        Part::Cause => u8::try_from(fault.syndrome()).map_or("", error::delivery_status),
         Part::Operation | Part::Object | Part::Advice => read(fault, part),
     }
 }
 
-/// A health syndrome.
-pub(crate) fn health(fault: &Fault, part: Part) -> &'static str {
+fn health(fault: &Fault, part: Part) -> &'static str {
     match part {
         Part::Cause => u8::try_from(fault.syndrome())
             .ok()

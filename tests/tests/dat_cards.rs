@@ -145,7 +145,7 @@ fn a_card_without_windows_has_no_windows_and_says_so() {
         assert_eq!(play.pair.ias[0].query().0.max_rmrs, 0);
         assert!(play.pair.ias[1].query().0.max_rmrs > 0);
         let pz = play.sides[0].pz;
-        let refused = play.pair.ias[0].rmr_create(pz).unwrap_err().ret;
+        let refused = play.pair.ias[0].rmr_create(pz).unwrap_err().ret();
         assert_eq!(refused.ty(), DatType::ModelNotSupported);
         play.traffic(1);
     });

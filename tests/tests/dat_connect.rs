@@ -101,14 +101,14 @@ fn too_much_private_data_is_refused_and_changes_nothing() {
             &long[..57],
             Qos::BestEffort,
         );
-        assert_eq!(got.unwrap_err().ret.ty(), DatType::InvalidParameter);
+        assert_eq!(got.unwrap_err().ret().ty(), DatType::InvalidParameter);
         assert_eq!(play.state(0), EpState::Unconnected);
         play.ask(a, &long[..56], LIMIT);
         let (cr, now) = (play.request(), play.now());
         let got = play.pair.ias[1].cr_accept(now, cr, Some(b), &long[..197]);
-        assert_eq!(got.unwrap_err().ret.ty(), DatType::InvalidParameter);
+        assert_eq!(got.unwrap_err().ret().ty(), DatType::InvalidParameter);
         let got = play.pair.ias[1].cr_reject(now, cr, &long[..149]);
-        assert_eq!(got.unwrap_err().ret.ty(), DatType::InvalidParameter);
+        assert_eq!(got.unwrap_err().ret().ty(), DatType::InvalidParameter);
         assert_eq!(
             (play.state(0), play.state(1)),
             (EpState::ActiveConnectionPending, EpState::Unconnected)
@@ -136,7 +136,10 @@ fn a_consumer_s_rejection_with_its_data() {
             );
             assert_eq!(play.receives(0, 1), [(5, DtoStatus::ErrFlushed)]);
             assert_eq!(play.state(0), EpState::Disconnected);
-            let stale = play.pair.ias[1].cr_reject(now, cr, &words).unwrap_err().ret;
+            let stale = play.pair.ias[1]
+                .cr_reject(now, cr, &words)
+                .unwrap_err()
+                .ret();
             assert_eq!(stale.subtype(), DatSubtype::InvalidHandleCr);
             reset(play);
         }
@@ -250,7 +253,7 @@ fn a_host_off_the_network_without_a_gateway() {
         let far = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
         match play.pair.ias[0].ep_connect(now, ep, far, QUALIFIER, LIMIT, b"", Qos::BestEffort) {
             Ok(()) => assert_eq!(play.connection(0), Event::Unreachable(ep)),
-            Err(error) => assert_eq!(error.ret.ty(), DatType::InvalidAddress),
+            Err(error) => assert_eq!(error.ret().ty(), DatType::InvalidAddress),
         }
     });
 }
@@ -808,7 +811,7 @@ fn a_close_of_an_adapter_ends_the_peer_s_connections() {
         let left = play.pair.ias[0]
             .close(now, CloseFlag::Graceful)
             .unwrap_err();
-        assert_eq!(left.ret.subtype(), DatSubtype::InvalidStateIaInUse);
+        assert_eq!(left.ret().subtype(), DatSubtype::InvalidStateIaInUse);
         play.traffic(1);
         play.pair.ias[0].close(now, CloseFlag::Abrupt).unwrap();
         play.lost[0] = true;

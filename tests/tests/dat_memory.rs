@@ -490,7 +490,7 @@ fn a_region_is_held_by_the_windows_over_it() {
         );
         let rmr = window(play);
         bind_range(play, rmr, &seg(&first, 0, 64), MemPriv::REMOTE);
-        let held = play.pair.ias[1].lmr_free(first.lmr).unwrap_err().ret;
+        let held = play.pair.ias[1].lmr_free(first.lmr).unwrap_err().ret();
         assert_eq!(held.subtype(), DatSubtype::InvalidStateLmrInUse);
         // The hold moves with the next bind.
         let key = bind_range(play, rmr, &seg(&second, 0x2000, 64), MemPriv::REMOTE);
@@ -713,7 +713,7 @@ fn as_many_windows_as_there_is_room_for() {
             keys.push((rmr, bind(play, rmr, 0x1000 + 100 * n, 100, MemPriv::REMOTE)));
         }
         let pz = play.sides[1].pz;
-        let full = play.pair.ias[1].rmr_create(pz).unwrap_err().ret;
+        let full = play.pair.ias[1].rmr_create(pz).unwrap_err().ret();
         assert_eq!(full.ty(), DatType::InsufficientResources);
         for (n, (_, key)) in keys.iter().enumerate() {
             play.fill(0, 0, 100, n as u32);
@@ -881,7 +881,7 @@ fn memory_that_is_not_the_platform_s_is_not_registered() {
                 .lmr_create(pz, Region { addr, len: size }, MemPriv::ALL)
                 .unwrap_err();
             assert_eq!(
-                got.ret.ty(),
+                got.ret().ty(),
                 DatType::InvalidParameter,
                 "{addr:#x} {size:#x}"
             );
@@ -889,7 +889,7 @@ fn memory_that_is_not_the_platform_s_is_not_registered() {
         let none = play.pair.ias[0]
             .lmr_create(pz, Region { addr: base, len: 0 }, MemPriv::ALL)
             .unwrap_err();
-        assert_eq!(none.ret.ty(), DatType::LengthError);
+        assert_eq!(none.ret().ty(), DatType::LengthError);
         assert_eq!(slot.hca().commands(), commands, "the device was asked");
     });
 }

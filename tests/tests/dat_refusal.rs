@@ -61,7 +61,7 @@ impl Code for DatReturn {
 
 impl Code for Error {
     fn code(self) -> DatReturn {
-        self.ret
+        self.ret()
     }
 }
 
@@ -398,7 +398,7 @@ fn connection_calls_that_cannot_be() {
         let again = play.pair.ias[1]
             .cr_accept(now, cr, Some(b), b"")
             .unwrap_err()
-            .ret;
+            .ret();
         assert_eq!(again.ty(), DatType::InvalidHandle);
         assert_eq!(play.connection(0), Event::Established(a));
     });
@@ -445,7 +445,10 @@ fn objects_that_cannot_be_made_or_freed() {
             ia.lmr_create(pz, Region { len: 0, ..region }, MemPriv::ALL)
         });
         refused(play, DatType::InvalidParameter, |ia, _| {
-            ia.lmr_create(pz, region, MemPriv::from_bits_retain(0x40))
+            ia.lmr_create(pz, region, MemPriv::from_bits_retain(0x80))
+        });
+        refused(play, DatType::PrivilegesViolation, |ia, _| {
+            ia.lmr_create(pz, region, MemPriv::REMOTE_ATOMIC)
         });
         refused(play, DatType::PrivilegesViolation, |ia, _| {
             ia.lmr_create(pz, region, MemPriv::REMOTE_WRITE | MemPriv::LOCAL_READ)
@@ -545,7 +548,7 @@ fn software_events_fill_their_dispatcher_and_no_more() {
                 ia.evd_post_se(evd, round * 10 + n).unwrap();
             }
             assert_eq!(
-                ia.evd_post_se(evd, 99).unwrap_err().ret.ty(),
+                ia.evd_post_se(evd, 99).unwrap_err().ret().ty(),
                 DatType::QueueFull
             );
             for n in 0..4 {

@@ -414,17 +414,26 @@ fn each_health_syndrome_is_told_by_its_name_within_two_seconds() {
 
 #[test]
 fn a_device_that_was_reset_from_outside_is_told_within_two_seconds() {
-    let rig = Rig::light();
-    let mut driver = up(&rig);
-    rig.slot.hca().flr();
-    // Whoever resets a function puts its configuration back.
-    enable(&mut rig.slot.hca());
-    rig.pass(Duration::from_secs(2));
-    driver.service(rig.now());
-    let fault = lost(&mut driver).expect("a lost device is told");
-    assert!(fault.cause().contains("has been reset"), "{fault}");
-    assert_eq!(driver.pd_create().unwrap_err().kind(), FaultKind::Gone);
-    driver.close().unwrap_err();
+    // After the reset nobody has set a command page, or somebody else has.
+    for (page, told) in [
+        (None, "disabled its interface"),
+        (Some(0x1000_0000u32), "has been reset"),
+    ] {
+        let rig = Rig::light();
+        let mut driver = up(&rig);
+        rig.slot.hca().flr();
+        // Whoever resets a function puts its configuration back.
+        enable(&mut rig.slot.hca());
+        if let Some(page) = page {
+            rig.slot.hca().bar_write(0x14, &page.to_be_bytes());
+        }
+        rig.pass(Duration::from_secs(2));
+        driver.service(rig.now());
+        let fault = lost(&mut driver).expect("a lost device is told");
+        assert!(fault.cause().contains(told), "{fault}");
+        assert_eq!(driver.pd_create().unwrap_err().kind(), FaultKind::Gone);
+        driver.close().unwrap_err();
+    }
 }
 
 #[test]

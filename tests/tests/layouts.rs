@@ -5,280 +5,20 @@
 //! names stands in `data/layouts-one-side.txt`, with a reason, and in that file only: a field renamed on one side turns
 //! up here as two that are missing from the list.
 //!
-//! Longer than most files: half of it is tables, which say nothing apart.
-//!
-//! Length: the pairs of layouts and the reasons for what stands on one side only, in one table.
+//! `layouts/pairs.rs` has the pairs of layouts.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::cast_possible_truncation,
     reason = "test code: a panic here is a failed test"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hca_mlx5::prm::{
-    Field as OurField, caps, cmd, cq, eq, flow, mkey, pages, qp, reg, roce, rq, sq, tir, tis, vport,
-};
+use hca_mlx5::prm::{caps, cmd, cq, eq, flow, mkey, pages, qp, reg, roce, sq, tir, tis, vport};
 use mlx5_model::ifc;
+use pairs::{ALIASES, NARROWER, common, layout, read, table, theirs, write};
 
-/// A layout of the driver, with its accessors by name.
-struct Ours {
-    name: &'static str,
-    size: usize,
-    fields: &'static [OurField],
-    /// Value of a field in bytes.
-    get: fn(&[u8], &str) -> Option<u128>,
-    /// Bytes with only that field set.
-    set: fn(&str, u128) -> Option<Vec<u8>>,
-}
-
-/// A driver's layout and where it stands in the model's.
-struct Pair {
-    ours: Ours,
-    theirs: &'static str,
-    /// Byte of the model's layout at which the driver's begins.
-    at: usize,
-    /// The driver's layout ends before the model's; where not set, both have the same size.
-    part: bool,
-}
-
-macro_rules! ours {
-    ($module:ident :: $type:ident) => {{
-        const SIZE: usize = $module::$type::SIZE;
-        Ours {
-            name: stringify!($type),
-            size: SIZE,
-            fields: $module::$type::FIELDS,
-            get: |bytes, name| $module::$type::read(bytes, 0).field(name),
-            set: |name, value| {
-                let mut layout = $module::$type::new();
-                layout.set_field(name, value).then(|| layout.0.to_vec())
-            },
-        }
-    }};
-}
-
-macro_rules! pairs {
-    ($($module:ident :: $type:ident $relation:ident $theirs:ident $(+ $at:literal)?;)*) => {
-        vec![$(Pair {
-            ours: ours!($module::$type),
-            theirs: stringify!($theirs),
-            at: 0 $(+ $at)?,
-            part: pairs!(@part $relation),
-        }),*]
-    };
-    (@part is) => { false };
-    (@part begins) => { true };
-}
-
-fn table() -> Vec<Pair> {
-    pairs! {
-        caps::GeneralCap begins cmd_hca_cap;
-        caps::RoceCap begins roce_cap;
-        caps::AtomicCap begins atomic_caps;
-        caps::EthernetCap begins eth_caps;
-        caps::FlowTableCap is flow_table_prop_layout;
-        cmd::CommandEntry is cmd_entry;
-        cmd::BlockTrailer is cmd_mailbox + 512;
-        cmd::InputHead is head_in;
-        cmd::OutputHead is head_out;
-        cmd::InitHcaIn is init_hca_in;
-        cmd::TeardownHcaIn is teardown_hca_in;
-        cmd::TeardownHcaOut is teardown_hca_out;
-        cmd::QueryIssiOut is query_issi_out;
-        cmd::SetIssiIn is set_issi_in;
-        cq::CqContext is cqc;
-        eq::EqContext is eqc;
-        eq::CreateEqIn is create_eq_in;
-        flow::CreateFlowTableIn is create_flow_table_in;
-        flow::SetFlowTableRootIn is set_flow_table_root_in;
-        flow::DestroyFlowIn is flow_object_in;
-        flow::DeleteFlowEntryIn is flow_object_in;
-        flow::CreateFlowGroupIn begins create_flow_group_in;
-        flow::MatchL2 begins fte_match_set_lyr_2_4;
-        flow::SetFteIn begins set_fte_in;
-        flow::FlowContext begins flow_context;
-        flow::Destination is dest_format_struct;
-        flow::L2TableEntryIn is set_l2_table_entry_in;
-        mkey::MkeyContext is mkc;
-        pages::QueryPagesOut is query_pages_out;
-        pages::ManagePagesIn is manage_pages_in;
-        pages::ManagePagesOut is manage_pages_out;
-        qp::QpContext is qpc;
-        qp::AddressPath is ads;
-        reg::AccessRegIn is access_register_in;
-        reg::Pmtu is pmtu_reg;
-        reg::Paos is paos_reg;
-        roce::RoceAddressIn begins set_roce_address_in;
-        roce::RoceAddress is roce_addr_layout;
-        rq::RqContext begins rqc;
-        sq::WqContext is wq;
-        sq::SqContext begins sqc;
-        sq::ModifyQueueIn begins sq_in;
-        sq::ModifyQueueIn begins rq_in;
-        tir::TirContext is tirc;
-        tis::TisContext is tisc;
-        vport::QueryVportStateOut is query_vport_state_out;
-        vport::ModifyNicVportIn begins modify_nic_vport_context_in;
-        vport::NicVportContext is nic_vport_context;
-    }
-}
-
-/// The same field under two names: the driver's layout and name, the model's path, and why they differ.
-const ALIASES: &[(&str, &str, &str, &str)] = &[
-    (
-        "CommandEntry",
-        "kind",
-        "transport",
-        "the PRM says `type`, which neither language allows",
-    ),
-    (
-        "CommandEntry",
-        "command_input_inline",
-        "input",
-        "the model drops what goes without saying",
-    ),
-    (
-        "CommandEntry",
-        "command_output_inline",
-        "output",
-        "likewise",
-    ),
-    (
-        "CommandEntry",
-        "status",
-        "delivery_status",
-        "the model tells it from the command's own status",
-    ),
-    (
-        "AtomicCap",
-        "supported_atomic_req_8b_endianness_mode_1",
-        "supported_atomic_req_8B_endianness_mode_1",
-        "Rust spells methods in lower case",
-    ),
-    ("TeardownHcaOut", "state", "force_state", "Linux renamed it"),
-    ("FlowTableCap", "modify_root", "modify_root", "itself"),
-];
-
-/// Driver's fields that are the first or last bits of a wider one of the model's, with the reason.
-const NARROWER: &[(&str, &str, &str)] = &[
-    (
-        "InputHead",
-        "number",
-        "object numbers have 24 bits; the rest of the dword is other commands' flags",
-    ),
-    ("OutputHead", "number", "likewise"),
-    (
-        "CreateEqIn",
-        "event_bitmask",
-        "64 of 256 bits: no event type above 63 exists",
-    ),
-    (
-        "ModifyQueueIn",
-        "number",
-        "24 bits; the top four of the dword are the state it is in",
-    ),
-];
-
-fn layout(name: &str) -> ifc::Layout {
-    let found = ifc::all()
-        .into_iter()
-        .filter(|layout| layout.name == name)
-        .collect::<Vec<_>>();
-    assert_eq!(
-        found.len(),
-        1,
-        "{name} is in the model {} times",
-        found.len()
-    );
-    found[0]
-}
-
-/// The model's field for one of the driver's: by alias, at the top level, or as the one leaf with that last name.
-fn theirs(pair: &Pair, name: &str) -> Option<(String, ifc::Field)> {
-    let layout = layout(pair.theirs);
-    if let Some((_, _, path, _)) = ALIASES
-        .iter()
-        .find(|a| (a.0, a.1) == (pair.ours.name, name))
-    {
-        return Some((String::from(*path), layout.field(path).unwrap()));
-    }
-    let name = match name.strip_prefix("select_") {
-        Some(rest) => format!("field_select.{rest}"),
-        None => String::from(name),
-    };
-    if let Some(field) = layout.field(&name) {
-        return Some((name, field));
-    }
-    let end = format!(".{name}");
-    let mut leaves = layout
-        .leaves()
-        .into_iter()
-        .filter(|(path, _)| path.ends_with(&end));
-    let found = leaves.next();
-    assert!(
-        leaves.next().is_none(),
-        "{}: {name} is several fields",
-        pair.theirs
-    );
-    found
-}
-
-fn narrower(pair: &Pair, name: &str) -> bool {
-    NARROWER
-        .iter()
-        .any(|n| (n.0, n.1) == (pair.ours.name, name))
-}
-
-/// The model's value of a field of any width.
-fn read(field: ifc::Field, bytes: &[u8]) -> u128 {
-    if field.width <= 64 {
-        return field.get64(bytes).into();
-    }
-    let high = ifc::Field {
-        bit: field.bit,
-        width: field.width - 64,
-    };
-    u128::from(high.get64(bytes)) << 64 | u128::from(field.get64(bytes))
-}
-
-fn write(field: ifc::Field, bytes: &mut [u8], value: u128) {
-    if field.width > 64 {
-        let high = ifc::Field {
-            bit: field.bit,
-            width: field.width - 64,
-        };
-        high.set64(bytes, (value >> 64) as u64);
-    }
-    field.set64(bytes, value as u64);
-}
-
-/// The part of the model's field that is the driver's, where that is narrower.
-fn cut(pair: &Pair, ours: &OurField, field: ifc::Field) -> ifc::Field {
-    if ours.width == field.width || !narrower(pair, ours.name) {
-        return field;
-    }
-    // A number lies at the low end of its dword, the event mask's first word at the high end of it.
-    let bit = match ours.name {
-        "number" => field.bit + field.width - ours.width,
-        _ => field.bit,
-    };
-    ifc::Field {
-        bit,
-        width: ours.width,
-    }
-}
-
-/// Pairs of fields known to both.
-fn common(pair: &Pair) -> Vec<(&'static OurField, String, ifc::Field)> {
-    let known = |ours: &'static OurField| {
-        let (path, field) = theirs(pair, ours.name)?;
-        Some((ours, path, cut(pair, ours, field)))
-    };
-    pair.ours.fields.iter().filter_map(known).collect()
-}
-
+#[path = "layouts/pairs.rs"]
+mod pairs;
 #[test]
 fn sizes_agree() {
     for pair in table() {
@@ -432,6 +172,11 @@ fn aliases_and_narrower_fields_are_needed_each() {
             "{ours}.{name} is as wide"
         );
     }
+}
+
+#[test]
+fn work_requests_and_completions_agree() {
+    assert_eq!(pairs::disagreements(), Vec::<String>::new());
 }
 
 // ---- frames: heads, and where contexts and lists stand in them ----

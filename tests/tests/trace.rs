@@ -198,13 +198,7 @@ fn differing(
             let wide = |bytes: &[u8]| -> Vec<u64> {
                 let step = 64.min(field.width);
                 (0..field.width / step)
-                    .map(|n| {
-                        ifc::Field {
-                            bit: field.bit + n * step,
-                            width: step,
-                        }
-                        .get64(bytes)
-                    })
+                    .map(|n| ifc::Field::at(field.bit + n * step, step).get64(bytes))
                     .collect()
             };
             let (a, b) = (wide(real), wide(own));

@@ -9,11 +9,12 @@
 //! Waits belong to the control half. A reaping half that was taken to another thread polls.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use dat_core::cm::QpTerms;
 use dat_core::provider::Net;
 use dat_core::{
     CloseFlag, Cr, DatReturn, DatSubtype, DatType, Ep, Evd, Event, Ia, Instant, Next, Qos, Storage,
@@ -175,6 +176,18 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
             .ep_connect(now, ep, ip, port, timeout, private_data, Qos::BestEffort)
     }
 
+    /// [`Ia::ep_connect_direct`], now.
+    pub fn ep_connect_direct(
+        &mut self,
+        ep: Ep,
+        remote: IpAddr,
+        terms: &QpTerms,
+        timeout: Duration,
+    ) -> Result<(), dat_core::Error> {
+        let now = self.now();
+        self.ia.ep_connect_direct(now, ep, remote, terms, timeout)
+    }
+
     /// [`Ia::ep_disconnect`], now.
     #[doc(alias = "dat_ep_disconnect")]
     pub fn ep_disconnect(&mut self, ep: Ep, flag: CloseFlag) -> Result<(), dat_core::Error> {
@@ -280,7 +293,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 
     pub(crate) fn check(&self, evd: Evd, threshold: u32) -> Result<(), DatReturn> {
-        let param = self.ia.evd_query(evd).map_err(|error| error.ret)?;
+        let param = self.ia.evd_query(evd).map_err(|error| error.ret())?;
         let wrong = |ty, subtype| Err(DatReturn::new(ty, subtype));
         if param.reaper_out {
             return wrong(DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter);

@@ -5,6 +5,7 @@ use super::{
     AcceptParams, Ari, Cm, CmError, ConnId, ConnectParams, Counters, Event, QpTerms, Reason, Send,
     State,
 };
+use crate::provider::canonical;
 use crate::time::Instant;
 
 const QPN_RANGE: CmError = CmError::Parameter("a queue pair number has 24 bits and is above 1");
@@ -28,7 +29,7 @@ fn padded<const N: usize>(prefix: &[u8], data: &[u8]) -> Result<[u8; N], CmError
 impl Cm<'_> {
     /// Starts a connection: sends a REQ. `Reply`, `Rejected` or `Unreachable` follows.
     pub fn connect(&mut self, now: Instant, params: &ConnectParams<'_>) -> Result<ConnId, CmError> {
-        let (local, remote) = (params.local.to_canonical(), params.remote.to_canonical());
+        let (local, remote) = (canonical(params.local), canonical(params.remote));
         let Some(header) = IpHeader::new(params.source_port, local, remote) else {
             return Err(CmError::Parameter(
                 "own address and peer's are of different families: connect from one of the peer's family",

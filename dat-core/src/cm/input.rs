@@ -11,6 +11,7 @@ use super::wire::{
     Rej, RejRepr, Rep, RepRepr, Req, ReqRepr, Rtu, RtuRepr, WireError,
 };
 use super::{Answer, Answered, Cause, Cm, Event, QpTerms, Reason, Send, Slot, State, Verdict};
+use crate::provider::canonical;
 use crate::time::Instant;
 
 /// The shortest response time granted to a peer: 1 ms, as a code.
@@ -20,7 +21,7 @@ impl Cm<'_> {
     /// Takes in one datagram that arrived on QP1 from QP1 of `from`.
     pub fn input(&mut self, now: Instant, from: IpAddr, mad: &[u8; MAD_LEN]) {
         self.counters.received += 1;
-        let from = from.to_canonical();
+        let from = canonical(from);
         if let Err(error) = self.message(now, from, mad) {
             self.counters.malformed += 1;
             if let WireError::Refuse(reason) = error {

@@ -164,9 +164,19 @@ impl<'s> Cm<'s> {
     /// A slot for a new connection, under a new comm ID: a vacant one, else the one whose timewait is nearest its end.
     fn allocate(&mut self) -> Option<(usize, &mut Slot)> {
         let usable = self.slots.iter().enumerate().take(1 << 16);
-        let (index, old) = usable
-            .filter(|(_, slot)| slot.vacant() || slot.evictable())
-            .min_by_key(|(_, slot)| (!slot.vacant(), slot.deadline))?;
+        let mut best = None;
+        let mut sooner = Instant::NEVER;
+        for (index, slot) in usable {
+            let deadline = if slot.vacant() {
+                Instant::ZERO
+            } else {
+                slot.deadline
+            };
+            if (slot.vacant() || slot.evictable()) && (best.is_none() || deadline < sooner) {
+                (best, sooner) = (Some((index, slot)), deadline);
+            }
+        }
+        let (index, old) = best?;
         // 6 bits of generation, so that the last 63 IDs of a slot are never used again, and 10 of randomness.
         let generation = (old.id >> 26).wrapping_add(1) & 0x3f;
         let random = self.entropy.next_u32() & 0x3ff;

@@ -27,7 +27,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let (conn, local_ep) = (control.conn, control.local_ep);
         if let Some(ep) = local_ep
-            && (self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index))
+            && (self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index()))
         {
             return Err(PROVIDER_CONTROL.into());
         }

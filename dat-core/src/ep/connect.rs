@@ -11,7 +11,7 @@ use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::Qos;
 use crate::handle::Ep;
 use crate::ia::Owner;
-use crate::provider::{FaultKind, Path, Provider, QpStep};
+use crate::provider::{FaultKind, Path, Provider};
 use crate::time::Instant;
 
 /// Bytes of private data in `ep_connect`. The REQ has 92, of which the RDMA IP CM service takes 36 for its addresses; the
@@ -46,18 +46,7 @@ impl<P: Provider> Ia<'_, P> {
         qos: Qos,
     ) -> Result<(), Error> {
         self.admit(ep, EpOp::Connect)?;
-        if remote.is_unspecified() || remote.is_multicast() {
-            return Err(Error::new(
-                DatType::InvalidAddress,
-                DatSubtype::AddressMalformed,
-            ));
-        }
-        if remote.is_ipv4() != self.net.addr.is_ipv4() {
-            return Err(Error::new(
-                DatType::InvalidAddress,
-                DatSubtype::AddressUnsupported,
-            ));
-        }
+        self.check_remote(remote)?;
         let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
         let port = port(conn_qual).ok_or(bad(DatSubtype::InvalidArg3))?;
         if timeout.is_zero() {
@@ -85,6 +74,18 @@ impl<P: Provider> Ia<'_, P> {
         self.watch(ep);
         self.establish_step(now, ep);
         self.transmit(now);
+        Ok(())
+    }
+
+    /// Whether that can be a peer's address.
+    pub(super) fn check_remote(&self, remote: IpAddr) -> Result<(), Error> {
+        let wrong = |subtype| Err(Error::new(DatType::InvalidAddress, subtype));
+        if remote.is_unspecified() || remote.is_multicast() {
+            return wrong(DatSubtype::AddressMalformed);
+        }
+        if remote.is_ipv4() != self.net.addr.is_ipv4() {
+            return wrong(DatSubtype::AddressUnsupported);
+        }
         Ok(())
     }
 
@@ -119,6 +120,7 @@ impl<P: Provider> Ia<'_, P> {
         match phase {
             Phase::None | Phase::Accepted(_) => {}
             Phase::Resolving => self.request(now, ep, &path),
+            Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
             Phase::Replied(reply) => self.finish_active(now, ep, &path, &reply),
             Phase::Accepting {
                 terms,
@@ -186,22 +188,7 @@ impl<P: Provider> Ia<'_, P> {
         let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
             return;
         };
-        let ready = self
-            .provider
-            .qp_modify(
-                qp,
-                &QpStep::Rtr {
-                    path: *path,
-                    remote_qpn: terms.remote_qpn,
-                    rq_psn: terms.rq_psn,
-                    mtu: terms.mtu,
-                    responder_resources: terms.responder_resources,
-                    min_rnr_timer: MIN_RNR_TIMER,
-                },
-            )
-            .and_then(|()| self.provider.qp_modify(qp, &terms.ready_to_send()))
-            .is_ok();
-        if ready && self.cm.ready(now, conn).is_ok() {
+        if self.ready(qp, path, &terms) && self.cm.ready(now, conn).is_ok() {
             let private = PrivateData::from_slice(self.cm.private_data(conn)).unwrap_or_default();
             if let Ok(control) = self.ep_mut(ep) {
                 control.private = private;

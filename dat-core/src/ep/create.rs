@@ -8,7 +8,7 @@ use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::EvdFlags;
 use crate::handle::{Ep, Evd, Pz};
-use crate::provider::Provider;
+use crate::provider::{Provider, Service};
 
 impl<P: Provider> Ia<'_, P> {
     /// Makes an Endpoint, UNCONNECTED.
@@ -27,6 +27,20 @@ impl<P: Provider> Ia<'_, P> {
         connect_evd: Option<Evd>,
         attr: Option<&EpAttr>,
     ) -> Result<Ep, Error> {
+        let service = Service::Connected;
+        self.ep_make(pz, recv_evd, request_evd, connect_evd, attr, service)
+    }
+
+    /// Makes an Endpoint of any service.
+    pub(super) fn ep_make(
+        &mut self,
+        pz: Option<Pz>,
+        recv_evd: Option<Evd>,
+        request_evd: Option<Evd>,
+        connect_evd: Option<Evd>,
+        attr: Option<&EpAttr>,
+        service: Service,
+    ) -> Result<Ep, Error> {
         self.ep_streams(pz, recv_evd, request_evd, connect_evd)?;
         let attr = self.checked_attr(attr, recv_evd.is_some(), request_evd.is_some())?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
@@ -36,10 +50,12 @@ impl<P: Provider> Ia<'_, P> {
             recv_evd,
             request_evd,
             attr,
+            service,
         };
         let life = self.random.next_u32();
-        let made = self.make_qp(handle.index, life, &makings)?;
+        let made = self.make_qp(handle.index(), life, &makings)?;
         let mut control = EpControl::new(attr);
+        control.service = service;
         control.pz = pz;
         control.recv_evd = recv_evd;
         control.request_evd = request_evd;
@@ -48,19 +64,13 @@ impl<P: Provider> Ia<'_, P> {
         control.born = self.turn;
         control.qp = made.as_ref().map(|made| made.new.qp);
         let ep = self.eps.insert(control).map(Ep).ok_or(full)?;
-        if let Some(shared) = self.shared.ep(handle.index) {
-            shared
-                .request
-                .generation
-                .store(handle.generation, Ordering::Relaxed);
-            shared
-                .receive
-                .generation
-                .store(handle.generation, Ordering::Relaxed);
+        if let Some(shared) = self.shared.ep(handle.index()) {
+            shared.request.handle.store(handle.raw(), Ordering::Relaxed);
+            shared.receive.handle.store(handle.raw(), Ordering::Relaxed);
             shared.rewind();
         }
         if let Some(made) = made {
-            self.install_qp(handle.index, &makings, made);
+            self.install_qp(handle.index(), &makings, made);
         }
         self.enter(ep, EpState::Unconnected);
         self.hold(pz);

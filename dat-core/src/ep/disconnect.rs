@@ -30,7 +30,7 @@ impl<P: Provider> Ia<'_, P> {
                 ..
             } => {
                 self.apply(ep, op);
-                let consumed = self.shared.ep(ep.0.index).map_or(0, |shared| {
+                let consumed = self.shared.ep(ep.0.index()).map_or(0, |shared| {
                     shared
                         .request
                         .consumed
@@ -68,7 +68,7 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(evd) = request_evd {
             self.absorb(evd);
         }
-        let Some(line) = shared.ep(ep.0.index) else {
+        let Some(line) = shared.ep(ep.0.index()) else {
             return;
         };
         let posted = line.posted(Direction::Send);

@@ -26,7 +26,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Takes an Endpoint to DISCONNECTED and flushes it. The connection manager is not told.
     pub(crate) fn end(&mut self, ep: Ep) {
         let shared = self.shared;
-        let Some(line) = shared.ep(ep.0.index) else {
+        let Some(line) = shared.ep(ep.0.index()) else {
             return;
         };
         // ORDER: the state closes before the queue pair does, so that no post is lost between the two.
@@ -56,12 +56,12 @@ impl<P: Provider> Ia<'_, P> {
     /// Puts both directions on the flush stacks of their Event Dispatchers.
     pub(crate) fn flush(&mut self, ep: Ep) {
         let shared = self.shared;
-        let Some(line) = shared.ep(ep.0.index) else {
+        let Some(line) = shared.ep(ep.0.index()) else {
             return;
         };
         for direction in [Direction::Send, Direction::Recv] {
             if line.outstanding(direction) != 0 {
-                kick(&shared, ep.0.index, line, direction);
+                kick(&shared, ep.0.index(), line, direction);
                 self.worked = true;
             }
         }
@@ -110,7 +110,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Takes an Endpoint off the list that [`Ia::advance`](crate::Ia::advance) walks.
     pub(crate) fn unwatch(&mut self, ep: Ep) {
-        let slot = ep.0.index;
+        let slot = ep.0.index();
         let mut index = core::mem::replace(&mut self.active, END);
         while index != END {
             let Some(handle) = self.eps.handle_at(index) else {

@@ -15,7 +15,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_ep_free")]
     pub fn ep_free(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
         self.admit(ep, EpOp::Free)?;
-        if self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index) {
+        if self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index()) {
             return Err(PROVIDER_CONTROL.into());
         }
         let freed = self.ep_remove(now, ep);
@@ -27,9 +27,9 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn ep_remove(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
         self.drop_connection(now, ep);
         self.unwatch(ep);
-        self.drop_outstanding(ep.0.index);
+        self.drop_outstanding(ep.0.index());
         let destroyed = self.destroy_qp(ep);
-        if let Some(shared) = self.shared.ep(ep.0.index) {
+        if let Some(shared) = self.shared.ep(ep.0.index()) {
             let shut = super::EpState::UnconfiguredUnconnected.word();
             shared
                 .poster

@@ -26,7 +26,7 @@ impl<P: Provider> Ia<'_, P> {
         let state = self.state_of(ep)?;
         let outstanding = |direction| {
             self.shared
-                .ep(ep.0.index)
+                .ep(ep.0.index())
                 .map_or(0, |shared| shared.outstanding(direction))
         };
         Ok(EpStatus {

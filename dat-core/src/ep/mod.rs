@@ -5,7 +5,9 @@
 
 mod attr;
 mod connect;
+mod connect_direct;
 mod create;
+mod create_ud;
 mod disconnect;
 pub(crate) mod ending;
 mod free;
@@ -20,6 +22,7 @@ mod tests;
 
 pub use attr::EpAttr;
 pub use connect::MAX_CONNECT_PRIVATE;
+pub use create_ud::{GRH_LEN, sender};
 pub use get_status::EpStatus;
 
 pub(crate) use connect::{MIN_RNR_TIMER, port};
@@ -33,12 +36,12 @@ use core::sync::atomic::Ordering;
 use heapless::Vec;
 
 use crate::Ia;
-use crate::cm::{ConnId, QpTerms};
+use crate::cm::{ConnId, QpTerms, Reason};
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::event::Event;
 use crate::handle::{Ep, Evd, Pz};
 use crate::post::Poster;
-use crate::provider::{Fault, Provider, Qp};
+use crate::provider::{Fault, Provider, Qp, Service};
 use crate::shared::stack::END;
 use crate::time::Instant;
 
@@ -52,6 +55,8 @@ pub(crate) enum Phase {
     None,
     /// Active: the way to the peer is being found; then the REQ goes out.
     Resolving,
+    /// Without a connection manager: the way to the peer is being found.
+    Direct(QpTerms),
     /// Active: the peer replied; the way is looked up once more for the queue pair.
     Replied(crate::cm::Reply),
     /// Passive: accepted; the way to the peer is being found; then the REP goes out.
@@ -76,6 +81,7 @@ pub(crate) struct EpControl {
     pub(crate) request_evd: Option<Evd>,
     pub(crate) connect_evd: Option<Evd>,
     pub(crate) attr: EpAttr,
+    pub(crate) service: Service,
     pub(crate) qp: Option<Qp>,
     /// Lives of queue pairs in this slot, counted into the completion index.
     pub(crate) life: u32,
@@ -92,6 +98,8 @@ pub(crate) struct EpControl {
     pub(crate) private: PrivateData,
     /// Why the connection broke, if it did.
     pub(crate) cause: Option<Fault>,
+    /// Why the peer or the network rejected the attempt, if that is how it ended.
+    pub(crate) refusal: Option<Reason>,
     /// Requests known to have completed, whether dequeued or not; counts while draining.
     pub(crate) completed: u32,
     /// The drain request is posted, or not needed.
@@ -111,6 +119,7 @@ impl EpControl {
             request_evd: None,
             connect_evd: None,
             attr,
+            service: Service::Connected,
             qp: None,
             life: 0,
             born: 0,
@@ -122,6 +131,7 @@ impl EpControl {
             deadline: Instant::NEVER,
             private: PrivateData::new(),
             cause: None,
+            refusal: None,
             completed: 0,
             drain_posted: false,
             recheck: false,
@@ -151,11 +161,12 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// The state of a living Endpoint.
+    #[inline(never)]
     pub(crate) fn state_of(&self, ep: Ep) -> Result<EpState, DatReturn> {
         self.ep(ep)?;
         Ok(self
             .shared
-            .ep(ep.0.index)
+            .ep(ep.0.index())
             .map_or(EpState::Disconnected, EpState::of))
     }
 
@@ -171,8 +182,16 @@ impl<P: Provider> Ia<'_, P> {
 
     /// The single door for a change of state.
     pub(crate) fn enter(&mut self, ep: Ep, state: EpState) {
-        if let Some(shared) = self.shared.ep(ep.0.index) {
-            shared.poster.state.store(state.word(), Ordering::SeqCst);
+        let connected = self
+            .ep(ep)
+            .is_ok_and(|control| control.service == Service::Connected);
+        let word = if connected {
+            state.word()
+        } else {
+            create_ud::word(state)
+        };
+        if let Some(shared) = self.shared.ep(ep.0.index()) {
+            shared.poster.state.store(word, Ordering::SeqCst);
         }
     }
 
@@ -183,7 +202,7 @@ impl<P: Provider> Ia<'_, P> {
         };
         match self
             .posters
-            .get_mut(ep.0.index as usize)
+            .get_mut(ep.0.index() as usize)
             .and_then(Option::as_mut)
         {
             Some(poster) => Ok(poster),
@@ -198,7 +217,7 @@ impl<P: Provider> Ia<'_, P> {
             .is_some_and(|control| control.qp.is_some())
             && self
                 .posters
-                .get(ep.0.index as usize)
+                .get(ep.0.index() as usize)
                 .is_none_or(Option::is_none)
     }
 
@@ -210,7 +229,7 @@ impl<P: Provider> Ia<'_, P> {
         {
             control.listed = true;
             control.next = head;
-            self.active = ep.0.index;
+            self.active = ep.0.index();
         }
     }
 
@@ -250,6 +269,13 @@ impl<P: Provider> Ia<'_, P> {
     /// Why the connection broke, in the device's own words. Valid until the Endpoint is reset or freed.
     pub fn ep_cause(&self, ep: Ep) -> Result<Option<Fault>, Error> {
         Ok(self.ep(ep)?.cause)
+    }
+
+    /// The reason in the rejection that ended an attempt to connect: what distinguishes, behind `NonPeerRejected`, a service
+    /// that nobody listens on from a stale connection or an MTU that the peer does not have. Valid until the Endpoint is reset
+    /// or freed.
+    pub fn ep_reject_reason(&self, ep: Ep) -> Result<Option<Reason>, Error> {
+        Ok(self.ep(ep)?.refusal)
     }
 
     /// Private data that came with the reply or the rejection. Valid until the Endpoint is reset, freed or connected anew.

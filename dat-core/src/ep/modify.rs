@@ -37,6 +37,7 @@ impl<P: Provider> Ia<'_, P> {
             recv_evd: control.recv_evd,
             request_evd: control.request_evd,
             attr: control.attr,
+            service: control.service,
         };
         let (old_connect, old_qp, life) = (control.connect_evd, control.qp, control.life);
         let pz = change.pz.or(old.pz);
@@ -53,13 +54,14 @@ impl<P: Provider> Ia<'_, P> {
             recv_evd,
             request_evd,
             attr,
+            service: old.service,
         };
         let rebuilt = pz != old.pz
             || recv_evd != old.recv_evd
             || request_evd != old.request_evd
             || attr != old.attr;
         if rebuilt {
-            let slot = ep.0.index;
+            let slot = ep.0.index();
             let posted = self
                 .shared
                 .ep(slot)
@@ -104,10 +106,10 @@ impl<P: Provider> Ia<'_, P> {
     /// Destroys the queue pair of an Endpoint, if it has one.
     pub(super) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
         let qp = self.ep_mut(ep)?.qp.take();
-        self.retire_index(ep.0.index);
+        self.retire_index(ep.0.index());
         let poster = self
             .posters
-            .get_mut(ep.0.index as usize)
+            .get_mut(ep.0.index() as usize)
             .and_then(Option::take);
         match (qp, poster) {
             (Some(qp), Some(poster)) => Ok(self.provider.qp_destroy(qp, poster.sq, poster.rq)?),

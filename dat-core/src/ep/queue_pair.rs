@@ -9,11 +9,11 @@ use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::{CompletionFlags, Qos};
 use crate::handle::{Evd, Pz};
 use crate::post::{Limits, MAX_SEGMENTS, Poster};
-use crate::provider::{Access, NewQp, Provider, QpInit, QpStep};
-use crate::shared::ep::{EpShared, Info, NO_INDEX, Run};
+use crate::provider::{Access, NewQp, Provider, QpInit, QpStep, Service};
+use crate::shared::ep::{DATAGRAM, EpShared, Info, NO_INDEX, Run};
 use crate::shared::lmr;
 
-const BAD_ATTR: Error = Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6);
+pub(super) const BAD_ATTR: Error = Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6);
 
 /// What a queue pair is made from.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,7 @@ pub(super) struct Makings {
     pub(super) recv_evd: Option<Evd>,
     pub(super) request_evd: Option<Evd>,
     pub(super) attr: EpAttr,
+    pub(super) service: Service,
 }
 
 /// A queue pair that is ready to be installed.
@@ -142,6 +143,7 @@ impl<P: Provider> Ia<'_, P> {
             .max(attr.max_rdma_read_iov)
             .max(attr.max_rdma_write_iov);
         let new = self.provider.qp_create(&QpInit {
+            service: makings.service,
             pd,
             send_cq,
             recv_cq: recv_cq.unwrap_or(send_cq),
@@ -151,7 +153,10 @@ impl<P: Provider> Ia<'_, P> {
             receive_segments: attr.max_recv_iov,
             index,
         })?;
-        if let Err(fault) = self.provider.qp_modify(new.qp, &INIT) {
+        if let Err(fault) = self
+            .provider
+            .qp_modify(new.qp, &first_step(makings.service))
+        {
             // The first failure is the one to tell.
             let _ = self.provider.qp_destroy(new.qp, new.sq, new.rq);
             return Err(fault.into());
@@ -166,6 +171,15 @@ impl<P: Provider> Ia<'_, P> {
         {
             legal |= CompletionFlags::UNSIGNALLED;
         }
+        let datagram = makings.service != Service::Connected;
+        let adapter = self.provider.limits();
+        // A datagram is never deferred or fenced; its receives are as long as anybody's.
+        let (max_message, max_rdma) = if datagram {
+            legal -= CompletionFlags::DEFER.union(CompletionFlags::BARRIER_FENCE);
+            (adapter.max_message, attr.max_message_size)
+        } else {
+            (attr.max_message_size, attr.max_rdma_size)
+        };
         let legal_recv = attr.recv_completion_flags & CompletionFlags::UNSIGNALLED;
         let limits = Limits {
             requests,
@@ -177,11 +191,13 @@ impl<P: Provider> Ia<'_, P> {
             recv_segments: attr.max_recv_iov,
             read_segments: attr.max_rdma_read_iov,
             write_segments: attr.max_rdma_write_iov,
-            max_message: attr.max_message_size,
-            max_rdma: attr.max_rdma_size,
-            zone: lmr::zone(pz.0.index),
+            max_message,
+            max_rdma,
+            zone: lmr::zone(pz.0.index()),
             barred_request: barred(legal),
             barred_recv: barred(legal_recv),
+            datagram,
+            atomics: adapter.atomics,
         };
         Ok(Some(Made { new, index, limits }))
     }
@@ -193,7 +209,7 @@ impl<P: Provider> Ia<'_, P> {
         };
         let limits = made.limits;
         let first = self.shared.first_slot(slot);
-        let evd = |evd: Option<Evd>| evd.map_or(u32::MAX, |evd| evd.0.index);
+        let evd = |evd: Option<Evd>| evd.map_or(u32::MAX, |evd| evd.0.index());
         for (line, mask, evd) in [
             (
                 &shared.request,
@@ -207,6 +223,12 @@ impl<P: Provider> Ia<'_, P> {
             line.max_len.store(limits.max_message, Ordering::Relaxed);
             line.evd.store(evd, Ordering::Relaxed);
             line.index.store(made.index, Ordering::Relaxed);
+        }
+        if limits.datagram {
+            shared
+                .receive
+                .index
+                .store(made.index | DATAGRAM, Ordering::Relaxed);
         }
         self.rewind_slots(slot, shared);
         let random = crate::random::Random::new(self.random.next());
@@ -283,10 +305,17 @@ impl<P: Provider> Ia<'_, P> {
     }
 }
 
-/// Reset to Init. Peers get every right the queue pair can give; the keys decide what they may touch.
-pub(super) const INIT: QpStep = QpStep::Init {
-    access: Access::REMOTE_READ.union(Access::REMOTE_WRITE),
-};
+/// The first step of a queue pair's life. Peers get every right the queue pair can give; the keys decide what they may touch.
+pub(super) const fn first_step(service: Service) -> QpStep {
+    match service {
+        Service::Connected => QpStep::Init {
+            access: Access::REMOTE_READ
+                .union(Access::REMOTE_WRITE)
+                .union(Access::REMOTE_ATOMIC),
+        },
+        Service::Datagram { qkey } => QpStep::Datagram { qkey },
+    }
+}
 
 /// Slots for `count` DTOs, less one.
 fn mask_of(count: u16) -> u16 {

@@ -1,6 +1,6 @@
 //! dat_ep_reset(3).
 
-use super::queue_pair::{INIT, Makings};
+use super::queue_pair::{Makings, first_step};
 use super::{EpOp, Outcome, PROVIDER_CONTROL, Phase};
 use crate::Ia;
 use crate::dat_return::Error;
@@ -19,13 +19,14 @@ impl<P: Provider> Ia<'_, P> {
         if let Outcome::Stay = self.admit(ep, EpOp::Reset)? {
             return Ok(());
         }
-        let slot = ep.0.index;
+        let slot = ep.0.index();
         let control = self.ep(ep)?;
         let makings = Makings {
             pz: control.pz,
             recv_evd: control.recv_evd,
             request_evd: control.request_evd,
             attr: control.attr,
+            service: control.service,
         };
         let (qp, life) = (control.qp, control.life);
         if let Some(qp) = qp {
@@ -55,7 +56,7 @@ impl<P: Provider> Ia<'_, P> {
                 control.life = life;
                 destroyed?;
             } else {
-                self.provider.qp_modify(qp, &INIT)?;
+                self.provider.qp_modify(qp, &first_step(makings.service))?;
                 self.drop_outstanding(slot);
                 self.rewind_slots(slot, shared);
                 if let Some(poster) = self.posters.get_mut(slot as usize).and_then(Option::as_mut) {
@@ -69,6 +70,7 @@ impl<P: Provider> Ia<'_, P> {
         control.born = turn;
         control.private.clear();
         control.cause = None;
+        control.refusal = None;
         control.phase = Phase::None;
         control.remote = None;
         control.remote_port = 0;

@@ -204,6 +204,19 @@ pub enum Signal {
     Unreachable,
 }
 
+impl Signal {
+    const ALL: [Self; 8] = [
+        Self::Established,
+        Self::PeerRejected,
+        Self::NonPeerRejected,
+        Self::AcceptCompletionError,
+        Self::Disconnected,
+        Self::Broken,
+        Self::TimedOut,
+        Self::Unreachable,
+    ];
+}
+
 /// What comes of a stimulus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -240,14 +253,72 @@ const fn refuse(state: EpState) -> Outcome {
 }
 
 /// The request has an Endpoint of its own: none may be named.
-const NOT_THIS_EP: Outcome = Outcome::Refuse(DatReturn::new(
-    DatType::InvalidHandle,
-    DatSubtype::InvalidHandleEp,
-));
+const NOT_THIS_EP: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
 
-/// The table.
+/// What comes of a stimulus in a state.
 #[must_use]
-pub const fn outcome(state: EpState, op: EpOp) -> Outcome {
+pub fn outcome(state: EpState, op: EpOp) -> Outcome {
+    let row = PACKED.get(state as usize);
+    let code = row.and_then(|row| row.get(op as usize)).copied();
+    unpack(state, code.unwrap_or(IGNORE))
+}
+
+/// The table as the program carries it, a byte for each pair: below [`REFUSE`] a new state and, above it, an event.
+#[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
+const PACKED: [[u8; EpOp::ALL.len()]; EpState::ALL.len()] = {
+    let mut packed = [[IGNORE; EpOp::ALL.len()]; EpState::ALL.len()];
+    let mut row = 0;
+    while row < EpState::ALL.len() {
+        let mut column = 0;
+        while column < EpOp::ALL.len() {
+            assert!(EpState::ALL[row] as usize == row && EpOp::ALL[column] as usize == column);
+            packed[row][column] = pack(table(EpState::ALL[row], EpOp::ALL[column]));
+            column += 1;
+        }
+        row += 1;
+    }
+    packed
+};
+
+const REFUSE: u8 = 0xf0;
+const REFUSE_EP: u8 = 0xf1;
+const STAY: u8 = 0xf2;
+const GONE: u8 = 0xf3;
+const IGNORE: u8 = 0xf4;
+
+const fn pack(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Go { next, event: None } => next as u8,
+        Outcome::Go {
+            next,
+            event: Some(event),
+        } => next as u8 | (event as u8 + 1) << 4,
+        Outcome::Refuse(ret) if ret.raw() == NOT_THIS_EP.raw() => REFUSE_EP,
+        Outcome::Refuse(_) => REFUSE,
+        Outcome::Stay => STAY,
+        Outcome::Gone => GONE,
+        Outcome::Ignore => IGNORE,
+    }
+}
+
+fn unpack(state: EpState, code: u8) -> Outcome {
+    match code {
+        REFUSE => Outcome::Refuse(DatReturn::new(DatType::InvalidState, state.subtype())),
+        REFUSE_EP => Outcome::Refuse(NOT_THIS_EP),
+        STAY => Outcome::Stay,
+        GONE => Outcome::Gone,
+        IGNORE => Outcome::Ignore,
+        _ => Outcome::Go {
+            next: EpState::from_word(u32::from(code & 0xf)),
+            event: Signal::ALL
+                .get(usize::from(code >> 4).wrapping_sub(1))
+                .copied(),
+        },
+    }
+}
+
+/// The table as it is written and read.
+const fn table(state: EpState, op: EpOp) -> Outcome {
     match op {
         EpOp::Connect => match state {
             U => go(A),
@@ -265,7 +336,7 @@ pub const fn outcome(state: EpState, op: EpOp) -> Outcome {
         },
         EpOp::AcceptNamed => match state {
             U => go(CP),
-            P | UP | T | UT => NOT_THIS_EP,
+            P | UP | T | UT => Outcome::Refuse(NOT_THIS_EP),
             UU | R | UR | A | C | DP | D | CP | CS | CM => refuse(state),
         },
         EpOp::AcceptOwn => match state {

@@ -18,7 +18,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Moves completions of `evd` into its ring, up to half of it. Nothing is moved behind a terminal event that still
     /// lies there: the reaper would find it later than what is in the queue.
     pub(crate) fn absorb(&mut self, evd: Evd) {
-        let Some(ring) = self.shared.evd(evd.0.index) else {
+        let Some(ring) = self.shared.evd(evd.0.index()) else {
             return;
         };
         for _ in 0..BUDGET {

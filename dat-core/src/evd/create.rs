@@ -48,7 +48,7 @@ impl<P: Provider> Ia<'_, P> {
         } else {
             (None, None)
         };
-        if let Some(shared) = self.shared.evd(handle.index) {
+        if let Some(shared) = self.shared.evd(handle.index()) {
             shared.producer.tail.store(0, Ordering::Relaxed);
             shared.producer.flush.clear();
             shared.consumer.head.store(0, Ordering::Relaxed);
@@ -63,8 +63,8 @@ impl<P: Provider> Ia<'_, P> {
             notified: false,
             failed: false,
         };
-        if let Some(place) = self.reapers.get_mut(handle.index as usize) {
-            *place = Some(Reaper::new(handle.index, end));
+        if let Some(place) = self.reapers.get_mut(handle.index() as usize) {
+            *place = Some(Reaper::new(handle.index(), end));
         }
         self.evds.insert(control).map(Evd).ok_or(full)
     }

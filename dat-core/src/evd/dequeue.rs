@@ -5,7 +5,7 @@ use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, Error};
 use crate::event::Event;
 use crate::handle::Evd;
-use crate::provider::Provider;
+use crate::provider::{Extra, Provider};
 
 impl<P: Provider> EvdReaper<'_, P> {
     /// The Event Dispatcher it reaps.
@@ -37,6 +37,13 @@ impl<P: Provider> EvdReaper<'_, P> {
         self.reaper.arm(solicited_only);
     }
 
+    /// `event_extension_data`: what the last receive of the InfiniBand extensions told besides: immediate and sender. Of use
+    /// right after its [`Event::IbDto`] was dequeued.
+    #[must_use]
+    pub fn extension(&self) -> Extra {
+        self.reaper.extra
+    }
+
     /// Completions dropped so far: of an earlier life of their Endpoint, and without sense.
     #[must_use]
     pub fn dropped(&self) -> (u32, u32) {
@@ -66,6 +73,11 @@ impl<'s, P: Provider> Ia<'s, P> {
         Ok(reaper.dequeue_each(&shared, ring, most, take))
     }
 
+    /// As [`EvdReaper::extension`], by handle.
+    pub fn evd_extension(&mut self, evd: Evd) -> Result<Extra, DatReturn> {
+        Ok(self.reaper(evd)?.extra)
+    }
+
     /// As [`EvdReaper::arm`], by handle.
     pub fn evd_arm(&mut self, evd: Evd, solicited_only: bool) -> Result<(), DatReturn> {
         self.reaper(evd)?.arm(solicited_only);
@@ -91,7 +103,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         let shared_evd = self.ring(evd)?;
         match self
             .reapers
-            .get_mut(evd.0.index as usize)
+            .get_mut(evd.0.index() as usize)
             .and_then(Option::take)
         {
             Some(reaper) => Ok(EvdReaper {
@@ -114,7 +126,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     )]
     pub fn evd_return_reaper(&mut self, half: EvdReaper<'s, P>) -> Result<(), EvdReaper<'s, P>> {
         let out = self.reaper_is_out(half.evd.0);
-        match self.reapers.get_mut(half.evd.0.index as usize) {
+        match self.reapers.get_mut(half.evd.0.index() as usize) {
             Some(place) if out => {
                 *place = Some(half.reaper);
                 Ok(())

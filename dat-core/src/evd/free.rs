@@ -27,7 +27,7 @@ impl<P: Provider> Ia<'_, P> {
         let cq = self.evds.get(evd.0).and_then(|control| control.cq);
         let end = self
             .reapers
-            .get_mut(evd.0.index as usize)
+            .get_mut(evd.0.index() as usize)
             .and_then(Option::take)
             .and_then(|reaper| reaper.cq);
         self.evds.remove(evd.0);

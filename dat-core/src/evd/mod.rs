@@ -48,7 +48,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     #[inline]
     pub(crate) fn ring(&self, evd: Evd) -> Result<&'s EvdShared, DatReturn> {
         let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1);
-        self.shared.evd(evd.0.index).ok_or(stale)
+        self.shared.evd(evd.0.index()).ok_or(stale)
     }
 
     /// The Event Dispatcher, or `INVALID_HANDLE` with the subtype of its role.
@@ -86,7 +86,7 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// Whether the ring of `evd` takes another event.
     pub(crate) fn has_room(&self, evd: Evd) -> bool {
-        match (self.evds.get(evd.0), self.shared.evd(evd.0.index)) {
+        match (self.evds.get(evd.0), self.shared.evd(evd.0.index())) {
             (Some(control), Some(shared)) => shared.queued() < control.ring,
             _ => false,
         }
@@ -98,7 +98,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         let Some(control) = self.evds.get_mut(evd.0) else {
             return false;
         };
-        let Some(ring) = shared.evd(evd.0.index) else {
+        let Some(ring) = shared.evd(evd.0.index()) else {
             return false;
         };
         if ring.queued() >= control.ring {
@@ -108,7 +108,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             .producer
             .tail
             .load(core::sync::atomic::Ordering::Relaxed);
-        let Some(slot) = reaper::slot(&shared, evd.0.index, tail) else {
+        let Some(slot) = reaper::slot(&shared, evd.0.index(), tail) else {
             return false;
         };
         slot.store(words);
@@ -152,7 +152,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         }
         match self
             .reapers
-            .get_mut(evd.0.index as usize)
+            .get_mut(evd.0.index() as usize)
             .and_then(Option::as_mut)
         {
             Some(reaper) => Ok(reaper),
@@ -168,7 +168,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         self.evds.get(evd).is_some()
             && self
                 .reapers
-                .get(evd.index as usize)
+                .get(evd.index() as usize)
                 .is_none_or(Option::is_none)
     }
 }

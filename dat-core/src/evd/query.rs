@@ -29,7 +29,7 @@ impl<P: Provider> Ia<'_, P> {
             flags: control.flags,
             queued: self
                 .shared
-                .evd(evd.0.index)
+                .evd(evd.0.index())
                 .map_or(0, |shared| shared.queued()),
             reaper_out: self.reaper_is_out(evd.0),
         })

@@ -6,13 +6,14 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 
 use crate::dat_return::DatReturn;
-use crate::event::{DtoEvent, DtoOperation, DtoStatus, Entry, Event};
-use crate::handle::{Evd, Handle, Rmr};
-use crate::provider::{Completion, CompletionQueue, Direction, Polled, Provider, Status};
+use crate::event::{DtoEvent, DtoOperation, DtoStatus, Entry, Event, IbDtoEvent, IbOperation};
+use crate::handle::{Evd, Rmr};
+use crate::provider::{
+    Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Provider, Status,
+};
 use crate::shared::Shared;
-use crate::shared::ep::{EpShared, Info, Op, RequestSlot, Trouble};
+use crate::shared::ep::{DATAGRAM, EpShared, Info, Op, RequestSlot, Trouble};
 use crate::shared::evd::{EvdShared, EventSlot};
-use crate::shared::lmr::{RMR_LIVE, RMR_RETIRING};
 use crate::shared::stack::END;
 
 /// Completions looked at in one dequeue. A device that floods a queue with nonsense gets no more time than that.
@@ -33,6 +34,8 @@ pub(crate) struct Reaper<P: Provider> {
     pub(crate) stale: u32,
     /// Completions and ring entries that made no sense.
     pub(crate) nonsense: u32,
+    /// What the last receive of the InfiniBand extensions told besides.
+    pub(crate) extra: Extra,
 }
 
 impl<P: Provider> fmt::Debug for Reaper<P> {
@@ -62,6 +65,7 @@ impl<P: Provider> Reaper<P> {
             calm: 0,
             stale: 0,
             nonsense: 0,
+            extra: Extra::default(),
         }
     }
 
@@ -137,7 +141,7 @@ impl<P: Provider> Reaper<P> {
             if let Event::Dto(dto) = event
                 && dto.operation != DtoOperation::Receive
             {
-                count += self.run(shared, evd, dto.ep.0.index, most - count, &mut take);
+                count += self.run(shared, evd, dto.ep.0.index(), most - count, &mut take);
             }
         }
         count
@@ -168,7 +172,7 @@ impl<P: Provider> Reaper<P> {
         let Some(slots) = shared.requests.get(first..=first + mask as usize) else {
             return 0;
         };
-        let handle = line.handle(index);
+        let handle = line.handle();
         let begin = line.consumed.load(Ordering::Relaxed);
         let mut consumed = begin;
         let end = begin.wrapping_add(u32::try_from(most).unwrap_or(u32::MAX));
@@ -220,6 +224,7 @@ impl<P: Provider> Reaper<P> {
             status: Status::Success,
             syndrome: 0,
             vendor: 0,
+            extra: self.cq.as_ref().map(P::Cq::extra).unwrap_or_default(),
         };
         match self.complete(shared, &completion) {
             Some(event) => Ok(event),
@@ -324,19 +329,23 @@ impl<P: Provider> Reaper<P> {
             self.nonsense = self.nonsense.saturating_add(1);
             return None;
         };
-        if ep.line(completion.direction).index.load(Ordering::Relaxed) != completion.index {
+        let name = ep.line(completion.direction).index.load(Ordering::Relaxed);
+        if name != completion.index && name != completion.index | DATAGRAM {
             self.stale = self.stale.saturating_add(1);
             return None;
         }
         let event = match completion.direction {
             Direction::Send => complete_request(shared, index, ep, completion),
-            Direction::Recv => complete_receive(shared, index, ep, completion),
+            Direction::Recv => complete_receive(shared, ep, completion),
         };
         let Some(event) = event else {
             self.nonsense = self.nonsense.saturating_add(1);
             tell(shared, index, ep, Trouble::NONSENSE);
             return None;
         };
+        if let Some(Event::IbDto(_)) = event {
+            self.extra = completion.extra;
+        }
         if completion.status != Status::Success {
             tell(shared, index, ep, Trouble::of(completion));
         }
@@ -385,7 +394,7 @@ impl<P: Provider> Reaper<P> {
         match info {
             Some(info) => finish(shared, index, ep, cookie, info, status),
             None => Some(Event::Dto(DtoEvent {
-                ep: line.handle(index),
+                ep: line.handle(),
                 cookie,
                 status,
                 len: 0,
@@ -506,7 +515,7 @@ impl<'s> Oldest<'s> {
     #[inline(always)]
     fn dto(&self) -> DtoEvent {
         DtoEvent {
-            ep: self.ep.request.handle(self.index),
+            ep: self.ep.request.handle(),
             cookie: self.take(),
             status: DtoStatus::Success,
             len: self.info.len(),
@@ -525,7 +534,7 @@ fn receive_done(shared: &Shared<'_>, name: u32, token: u16, len: u32) -> Option<
     }
     let cookie = take_receive(shared, ep, token, len)?;
     Some(DtoEvent {
-        ep: ep.receive.handle(index),
+        ep: ep.receive.handle(),
         cookie,
         status: DtoStatus::Success,
         len,
@@ -559,14 +568,18 @@ fn take_receive(shared: &Shared<'_>, ep: &EpShared, token: u16, len: u32) -> Opt
 /// A receive that ended in any way. `None` if it makes no sense.
 fn complete_receive(
     shared: &Shared<'_>,
-    index: u32,
     ep: &EpShared,
     completion: &Completion,
 ) -> Option<Option<Event>> {
     let cookie = take_receive(shared, ep, completion.token, completion.len)?;
     let status = DtoStatus::from_status(completion.status);
+    let handle = ep.receive.handle();
+    if let Some(operation) = received(ep, completion) {
+        let event = IbDtoEvent::new(handle, cookie, status, completion.len, operation);
+        return Some(Some(Event::IbDto(event)));
+    }
     Some(Some(Event::Dto(DtoEvent {
-        ep: ep.receive.handle(index),
+        ep: handle,
         cookie,
         status,
         len: if status == DtoStatus::Success {
@@ -576,6 +589,20 @@ fn complete_receive(
         },
         operation: DtoOperation::Receive,
     })))
+}
+
+/// What has arrived, if that is an affair of the InfiniBand extensions. A receive that failed is one like any other.
+fn received(ep: &EpShared, completion: &Completion) -> Option<IbOperation> {
+    if completion.status != Status::Success {
+        return None;
+    }
+    match (completion.extra.arrived, ep.is_datagram()) {
+        (Arrived::Message, false) => None,
+        (Arrived::Message, true) => Some(IbOperation::RecvMsgUd),
+        (Arrived::Immediate, false) => Some(IbOperation::RecvMsgImmed),
+        (Arrived::Immediate, true) => Some(IbOperation::RecvMsgUdImmed),
+        (Arrived::WriteImmediate, _) => Some(IbOperation::RecvRdmaWriteImmed),
+    }
 }
 
 /// A request that ended in any way, and with it those before it that were to succeed in silence. `None` if it makes no
@@ -650,7 +677,17 @@ fn finish(
 ) -> Option<Event> {
     let success = status == DtoStatus::Success;
     let silent = success && info.is_suppressed();
+    let len = if success { info.len() } else { 0 };
+    let handle = ep.request.handle();
+    let extended = |operation| {
+        let event = IbDtoEvent::new(handle, cookie, status, len, operation);
+        (!silent).then_some(Event::IbDto(event))
+    };
     let operation = match info.op() {
+        Op::FetchAdd => return extended(IbOperation::FetchAdd),
+        Op::CmpSwap => return extended(IbOperation::CmpSwap),
+        Op::WriteImmed => return extended(IbOperation::RdmaWriteImmed),
+        Op::Send if ep.is_datagram() => return extended(IbOperation::SendUd),
         Op::Send => DtoOperation::Send,
         Op::RdmaWrite => DtoOperation::RdmaWrite,
         Op::RdmaRead => DtoOperation::RdmaRead,
@@ -670,10 +707,8 @@ fn finish(
             });
         }
     };
-    let len = if success { info.len() } else { 0 };
-    let ep = ep.request.handle(index);
     (!silent).then_some(Event::Dto(DtoEvent {
-        ep,
+        ep: handle,
         cookie,
         status,
         len,
@@ -686,19 +721,14 @@ fn finish(
 pub(crate) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u32) -> Option<Rmr> {
     let window = shared.rmrs.get(slot as usize)?;
     window.binds.fetch_sub(1, Ordering::AcqRel);
-    match window.live.load(Ordering::Acquire) {
-        RMR_LIVE => {
-            let generation = window.generation.load(Ordering::Relaxed);
-            Some(Rmr(Handle {
-                index: slot,
-                generation,
-            }))
-        }
-        RMR_RETIRING => {
-            shared.work.push(index, &ep.poster.work);
+    match window.owner() {
+        Ok(rmr) => Some(rmr),
+        Err(retiring) => {
+            if retiring {
+                shared.work.push(index, &ep.poster.work);
+            }
             None
         }
-        _ => None,
     }
 }
 

@@ -1,19 +1,23 @@
 //! The drive: what is due, in a fixed order, without waiting.
 
 use core::task::Poll;
+use core::time::Duration;
 
 use super::Ia;
 use crate::cm::Transmit;
 use crate::ep::{EpOp, EpState, Phase};
 use crate::event::{AsyncEvent, Event};
 use crate::handle::{Ep, Evd};
-use crate::provider::{Fault, Notice, Provider, Qp};
+use crate::provider::{Fault, FaultKind, Notice, Provider, Qp};
 use crate::shared::ep::Trouble;
 use crate::shared::stack::END;
 use crate::time::Instant;
 
 /// Datagrams and notices handled in one advance. A flood gets no more time than that.
 const BUDGET: usize = 256;
+
+/// Until a datagram that found no room is tried again.
+const CROWDED: Duration = Duration::from_millis(1);
 
 /// When to come again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,32 +56,24 @@ impl<P: Provider> Ia<'_, P> {
         self.watched(now);
         self.connection_events(now);
         self.transmit(now);
-        let deadline = [
-            self.cm.next_deadline(),
-            self.provider.next_deadline(),
-            self.soonest(),
-        ]
-        .into_iter()
-        .flatten()
-        .min();
+        let deadline = Instant::sooner(self.cm.next_deadline(), self.provider.next_deadline());
+        // Nothing tells when a datagram has left.
+        let deadline = Instant::sooner(deadline, self.crowded.then(|| now + CROWDED));
         Next {
-            deadline,
+            deadline: Instant::sooner(deadline, self.soonest()),
             work: core::mem::take(&mut self.worked),
         }
     }
 
     /// The next of the consumers' own deadlines.
     fn soonest(&self) -> Option<Instant> {
-        let mut soonest = None;
+        let mut soonest = Instant::NEVER;
         let mut index = self.active;
         while let Some(control) = self.eps.handle_at(index).and_then(|ep| self.eps.get(ep)) {
-            if control.deadline != Instant::NEVER {
-                soonest =
-                    Some(soonest.map_or(control.deadline, |s: Instant| s.min(control.deadline)));
-            }
+            soonest = control.deadline.min(soonest);
             index = control.next;
         }
-        soonest
+        (soonest != Instant::NEVER).then_some(soonest)
     }
 
     fn noticed(&mut self, now: Instant, notice: Notice) {
@@ -264,6 +260,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Sends what the connection manager has to say, as far as the ways are known.
     pub(crate) fn transmit(&mut self, now: Instant) {
+        self.crowded = false;
         for _ in 0..self.waiting.len() {
             if let Some(transmit) = self.waiting.pop_front() {
                 self.send(now, transmit);
@@ -282,25 +279,32 @@ impl<P: Provider> Ia<'_, P> {
 
     fn send(&mut self, now: Instant, transmit: Transmit) {
         match self.provider.resolve(transmit.to, now) {
-            Poll::Ready(Ok(path)) => {
-                // A datagram may be lost anywhere; the connection manager repeats it.
-                let _ = self.provider.mad_send(&path, &transmit.mad);
-                self.worked = true;
-            }
-            Poll::Ready(Err(_)) => {}
-            Poll::Pending => {
-                // A stranger's answer must not stand in the way of a connection: it gets half of the room, and where that
-                // is taken it is dropped. The stranger will ask again, if it exists.
-                let strangers = self
-                    .waiting
-                    .iter()
-                    .filter(|other| other.conn.is_none())
-                    .count();
-                if transmit.conn.is_some() || strangers < super::WAITING / 2 {
-                    // There is room: the caller looked, or has just taken it out.
-                    let _ = self.waiting.push_back(transmit);
+            Poll::Ready(Ok(path)) => match self.provider.mad_send(&path, &transmit.mad) {
+                // Many connections at once: it would be repeated, but only after seconds.
+                Err(fault) if fault.kind() == FaultKind::Resources => {
+                    self.crowded = true;
+                    self.keep(transmit);
                 }
-            }
+                // A datagram may be lost anywhere; the connection manager repeats it.
+                Ok(()) | Err(_) => self.worked = true,
+            },
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.keep(transmit),
+        }
+    }
+
+    /// Puts a datagram off.
+    fn keep(&mut self, transmit: Transmit) {
+        // A stranger's answer must not stand in the way of a connection: it gets half of the room, and where that
+        // is taken it is dropped. The stranger will ask again, if it exists.
+        let strangers = self
+            .waiting
+            .iter()
+            .filter(|other| other.conn.is_none())
+            .count();
+        if transmit.conn.is_some() || strangers < super::WAITING / 2 {
+            // There is room: the caller looked, or has just taken it out.
+            let _ = self.waiting.push_back(transmit);
         }
     }
 }

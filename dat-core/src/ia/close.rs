@@ -48,15 +48,12 @@ impl<P: Provider> Ia<'_, P> {
             if let Some(control) = self.rmrs.remove(rmr) {
                 first = first.and(self.provider.mw_destroy(control.mw).map_err(Error::from));
             }
-            if let Some(slot) = self.shared.rmrs.get(Rmr(rmr).0.index as usize) {
-                slot.live.store(
-                    crate::shared::lmr::RMR_NONE,
-                    core::sync::atomic::Ordering::SeqCst,
-                );
+            if let Some(slot) = self.shared.rmrs.get(Rmr(rmr).0.index() as usize) {
+                slot.vacate();
             }
         }
         while let Some(lmr) = self.lmrs.find(|_| true) {
-            if let Some(slot) = self.shared.lmrs.get(lmr.index as usize) {
+            if let Some(slot) = self.shared.lmrs.get(lmr.index() as usize) {
                 slot.bound.store(0, core::sync::atomic::Ordering::SeqCst);
             }
             first = first.and(self.lmr_free(Lmr(lmr)));

@@ -39,18 +39,18 @@ impl<P: Provider> Ia<'_, P> {
                     } else {
                         EpOp::NonPeerRejected
                     };
-                    self.ended(conn, op, true);
+                    self.ended(conn, op, Some(reason));
                 }
-                CmEvent::Unreachable { conn } => self.ended(conn, EpOp::Unreachable, false),
+                CmEvent::Unreachable { conn } => self.ended(conn, EpOp::Unreachable, None),
                 CmEvent::Disconnected { conn, .. } => {
-                    self.ended(conn, EpOp::PeerDisconnected, false);
+                    self.ended(conn, EpOp::PeerDisconnected, None);
                 }
             }
         }
     }
 
-    /// A connection is no more.
-    fn ended(&mut self, conn: ConnId, op: EpOp, private: bool) {
+    /// A connection is no more; a rejection has a reason, and private data.
+    fn ended(&mut self, conn: ConnId, op: EpOp, refusal: Option<Reason>) {
         match self.owner(conn) {
             Owner::Nobody => {}
             Owner::Cr(cr) => {
@@ -59,14 +59,15 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
             Owner::Ep(ep) => {
-                let data = if private {
+                let data = if refusal.is_some() {
                     PrivateData::from_slice(self.cm.private_data(conn)).unwrap_or_default()
                 } else {
                     PrivateData::new()
                 };
                 if let Ok(control) = self.ep_mut(ep) {
                     control.conn = None;
-                    if private {
+                    if refusal.is_some() {
+                        control.refusal = refusal;
                         control.private = data;
                     }
                 }
@@ -87,6 +88,11 @@ impl<P: Provider> Ia<'_, P> {
             refuse(self, Reason::INVALID_SERVICE_ID);
             return;
         };
+        if request.terms.mtu > self.provider.limits().mtu {
+            // The peer would send packets of that size: a smaller MTU on this side alone refuses its first long message.
+            refuse(self, Reason::INVALID_MTU);
+            return;
+        }
         let Ok(listener) = self.psp(psp) else { return };
         let (evd, flag, conn_qual) = (listener.evd, listener.flag, u64::from(listener.port));
         let needs_ep = flag == PspFlag::Provider;

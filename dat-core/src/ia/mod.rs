@@ -64,6 +64,8 @@ pub struct Ia<'s, P: Provider> {
     /// By the index of a connection.
     pub(crate) owners: &'s mut [Owner],
     pub(crate) waiting: Deque<Transmit, WAITING>,
+    /// Some of these found no room in the device.
+    pub(crate) crowded: bool,
     pub(crate) random: Random,
     pub(crate) async_evd: Evd,
     /// First of the Endpoints that wait for something, chained through them.

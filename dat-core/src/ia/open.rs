@@ -76,11 +76,9 @@ impl<'s, P: Provider> Ia<'s, P> {
             cm: Cm::new(conns, config, seed),
             owners,
             waiting: Deque::new(),
+            crowded: false,
             random,
-            async_evd: Evd(Handle {
-                index: u32::MAX,
-                generation: 0,
-            }),
+            async_evd: Evd(Handle::new(u32::MAX, 0)),
             active: END,
             retiring: 0,
             worked: false,

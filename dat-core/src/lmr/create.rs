@@ -11,14 +11,15 @@ use crate::shared::lmr::{self, CONTEXT_BITS};
 /// The `lmr_context` of a handle: slot above, generation below, which is never 0.
 pub(super) fn context(handle: Handle) -> u32 {
     let most = (1 << CONTEXT_BITS) - 1;
-    handle.index << CONTEXT_BITS | (handle.generation % most + 1)
+    handle.index() << CONTEXT_BITS | (handle.generation() % most + 1)
 }
 
 impl<P: Provider> Ia<'_, P> {
     /// Registers memory (`DAT_MEM_TYPE_VIRTUAL`), and says what came of it.
     ///
     /// `INVALID_HANDLE`; `LENGTH_ERROR` for no bytes; `INVALID_PARAMETER` for a range that wraps, unknown privileges, or
-    /// memory that the platform does not give to the device; `PRIVILEGES_VIOLATION` for REMOTE_WRITE without LOCAL_WRITE;
+    /// memory that the platform does not give to the device; `PRIVILEGES_VIOLATION` for REMOTE_WRITE or REMOTE_ATOMIC without
+    /// LOCAL_WRITE; `MODEL_NOT_SUPPORTED` for REMOTE_ATOMIC where the adapter has no atomics;
     /// `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_lmr_create")]
     pub fn lmr_create(
@@ -39,14 +40,17 @@ impl<P: Provider> Ia<'_, P> {
                 DatSubtype::InvalidArg4,
             ));
         }
-        if !MemPriv::ALL.contains(privileges) {
+        if privileges.contains(MemPriv::REMOTE_ATOMIC) && !self.provider.limits().atomics {
+            return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
+        }
+        if !MemPriv::all().contains(privileges) {
             return Err(Error::new(
                 DatType::InvalidParameter,
                 DatSubtype::InvalidArg6,
             ));
         }
-        if privileges.contains(MemPriv::REMOTE_WRITE) && !privileges.contains(MemPriv::LOCAL_WRITE)
-        {
+        let changed = MemPriv::REMOTE_WRITE | MemPriv::REMOTE_ATOMIC;
+        if privileges.intersects(changed) && !privileges.contains(MemPriv::LOCAL_WRITE) {
             let subtype = DatSubtype::PrivilegesWrite;
             return Err(Error::new(DatType::PrivilegesViolation, subtype));
         }
@@ -65,8 +69,8 @@ impl<P: Provider> Ia<'_, P> {
             context,
         };
         let made = self.lmrs.insert(control).map(Lmr).ok_or(full)?;
-        if let Some(shared) = self.shared.lmrs.get(handle.index as usize) {
-            let zone = lmr::zone(pz.0.index);
+        if let Some(shared) = self.shared.lmrs.get(handle.index() as usize) {
+            let zone = lmr::zone(pz.0.index());
             shared.occupy(context, zone, privileges, region, mr.lkey);
         }
         self.hold(Some(pz));

@@ -15,7 +15,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn lmr_free(&mut self, lmr: Lmr) -> Result<(), Error> {
         let control = self.lmr(lmr)?;
         let (mr, pz) = (control.mr, control.pz);
-        let Some(shared) = self.shared.lmrs.get(lmr.0.index as usize) else {
+        let Some(shared) = self.shared.lmrs.get(lmr.0.index() as usize) else {
             return Ok(());
         };
         if shared.bound.load(Ordering::Acquire) != 0 {

@@ -28,7 +28,9 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_lmr_query")]
     pub fn lmr_query(&self, lmr: Lmr) -> Result<LmrParam, Error> {
         let control = self.lmr(lmr)?;
-        let remote = control.privileges.intersects(MemPriv::REMOTE);
+        let remote = control
+            .privileges
+            .intersects(MemPriv::REMOTE | MemPriv::REMOTE_ATOMIC);
         Ok(LmrParam {
             lmr,
             pz: control.pz,

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use super::general::{FULL, PARAMETER, admit};
+use super::general::{FULL, NOT_SERVED, PARAMETER, admit};
 use super::{Poster, is_barred, kick};
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::EpOp;
@@ -11,7 +11,7 @@ use crate::handle::Rmr;
 use crate::provider::{Bind, Direction, PostFlags, Provider, SendQueue};
 use crate::random::next_key;
 use crate::shared::ep::{Op, REQUEST_OPEN};
-use crate::shared::lmr::{self, LmrShared, NO_CONTEXT, RMR_LIVE, Refusal, RmrShared};
+use crate::shared::lmr::{self, LmrShared, NO_CONTEXT, Refusal, RmrShared};
 use crate::shared::{Near, Shared};
 use crate::triplet::LmrTriplet;
 
@@ -38,10 +38,8 @@ impl Binding {
     /// The RMR's part, if it lives.
     #[inline(always)]
     fn window<'s>(self, shared: &Shared<'s>) -> Option<&'s RmrShared> {
-        let window = shared.rmrs.get(self.rmr.0.index as usize)?;
-        let lives = window.live.load(Ordering::Acquire) == RMR_LIVE
-            && window.generation.load(Ordering::Relaxed) == self.rmr.0.generation;
-        lives.then_some(window)
+        let window = shared.rmrs.get(self.rmr.0.index() as usize)?;
+        window.is(self.rmr).then_some(window)
     }
 }
 
@@ -61,7 +59,7 @@ impl<P: Provider> Poster<P> {
             && let Some((window, region, lkey)) = self.straight_bind(shared, near, binding)
         {
             let keys = self.keys(window);
-            let (info, post_flags) = self.how(Op::Bind, binding.rmr.0.index, flags, false);
+            let (info, post_flags) = self.how(Op::Bind, binding.rmr.0.index(), flags, false);
             let post_flags = post_flags.difference(PostFlags::SOLICITED);
             if self.publish(near.ep, near.requests, sequence, cookie, info) {
                 window.binds.fetch_add(1, Ordering::Relaxed);
@@ -155,7 +153,7 @@ impl<P: Provider> Poster<P> {
     #[cold]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "a binding, in pieces")]
-    fn general_bind(
+    pub(crate) fn general_bind(
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
@@ -173,6 +171,9 @@ impl<P: Provider> Poster<P> {
         let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
         let window = binding.window(shared).ok_or(stale)?;
         let (ep, state) = (near.ep, admit(near.ep, EpOp::PostRequest)?);
+        if self.limits.datagram {
+            return Err(NOT_SERVED);
+        }
         if is_barred(flags, self.limits.barred_request) {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
         }
@@ -202,7 +203,7 @@ impl<P: Provider> Poster<P> {
         self.credit(ep)?;
         let keys = self.keys(window);
         let sequence = ep.poster.requests.load(Ordering::Relaxed);
-        let (info, post_flags) = self.how(Op::Bind, binding.rmr.0.index, flags, false);
+        let (info, post_flags) = self.how(Op::Bind, binding.rmr.0.index(), flags, false);
         let post_flags = post_flags.difference(PostFlags::SOLICITED);
         if !self.publish(near.ep, near.requests, sequence, cookie, info) {
             return Err(FULL);

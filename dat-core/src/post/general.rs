@@ -5,9 +5,11 @@ use core::sync::atomic::Ordering;
 use heapless::Vec;
 
 use super::{MAX_SEGMENTS, Poster, is_barred, kick};
+use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::{EpOp, EpState, Outcome, outcome};
 use crate::flags::{CompletionFlags, MemPriv};
+use crate::handle::Ep;
 use crate::provider::{Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue};
 use crate::shared::ep::{EpShared, Info, Op, RECV_OPEN, REQUEST_OPEN, Run};
 use crate::shared::lmr::{self, Refusal};
@@ -64,9 +66,11 @@ impl Work<'_> {
 pub(super) const PARAMETER: DatType = DatType::InvalidParameter;
 pub(super) const FULL: DatReturn =
     DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceCredits);
-const LENGTH: DatReturn = DatReturn::of(DatType::LengthError);
+/// The Endpoint is of the other service.
+pub(super) const NOT_SERVED: DatReturn = DatReturn::of(DatType::ModelNotSupported);
+pub(super) const LENGTH: DatReturn = DatReturn::of(DatType::LengthError);
 
-type Segments = Vec<Segment, MAX_SEGMENTS>;
+pub(super) type Segments = Vec<Segment, MAX_SEGMENTS>;
 
 impl<P: Provider> Poster<P> {
     /// Posts anything, or says why not.
@@ -117,6 +121,9 @@ impl<P: Provider> Poster<P> {
             ),
         };
         let (ep, state) = (near.ep, admit(near.ep, direction)?);
+        if limits.datagram && direction == EpOp::PostRequest {
+            return Err(NOT_SERVED);
+        }
         if is_barred(flags, barred) {
             return Err(DatReturn::new(PARAMETER, flags_arg));
         }
@@ -180,7 +187,7 @@ impl<P: Provider> Poster<P> {
     }
 
     /// Every segment against its LMR; empty ones drop out.
-    fn check(
+    pub(super) fn check(
         &self,
         shared: &Shared<'_>,
         work: Work<'_>,
@@ -230,6 +237,27 @@ impl<P: Provider> Poster<P> {
         let nowhere = Remote { addr: 0, rkey: 0 };
         self.sq.rdma_write(&[], nowhere, PostFlags::SIGNALED);
         self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+    }
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// Posts anything by handle: all calls share one copy of the straight way.
+    #[inline(never)]
+    pub(super) fn post(
+        &mut self,
+        ep: Ep,
+        work: Work<'_>,
+        segments: &[LmrTriplet],
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let (poster, shared, near) = self.posting(ep)?;
+        match work {
+            Work::Recv => poster.post_recv(&shared, &near, segments, cookie, flags),
+            Work::Send | Work::Write(_) | Work::Read(_) => {
+                poster.request(&shared, &near, work, segments, cookie, flags)
+            }
+        }
     }
 }
 

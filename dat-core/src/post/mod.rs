@@ -9,12 +9,17 @@
 //! be reaped by another thread before the provider's call returns.
 
 mod bind;
+mod cmp_swap;
+mod extended;
+mod fetch_add;
 mod general;
 mod rdma_read;
 mod rdma_write;
+mod rdma_write_immed;
 mod rdma_writes;
 mod recv;
 mod send;
+mod send_ud;
 mod split;
 
 pub(crate) use bind::{Binding, release};
@@ -60,6 +65,9 @@ pub(crate) struct Limits {
     pub(crate) barred_request: u16,
     /// Flags that a receive may not carry.
     pub(crate) barred_recv: u16,
+    /// It is for datagrams, of at most `max_rdma` bytes.
+    pub(crate) datagram: bool,
+    pub(crate) atomics: bool,
 }
 
 /// The posting ends of one queue pair and their counters.
@@ -213,7 +221,13 @@ impl<P: Provider> Poster<P> {
         let triplet = *triplet;
         let most = match op {
             Op::Send => self.limits.max_message,
-            Op::RdmaWrite | Op::RdmaRead | Op::Bind | Op::Drain => self.limits.max_rdma,
+            Op::RdmaWrite
+            | Op::RdmaRead
+            | Op::Bind
+            | Op::Drain
+            | Op::FetchAdd
+            | Op::CmpSwap
+            | Op::WriteImmed => self.limits.max_rdma,
         };
         if triplet.len.wrapping_sub(1) >= most {
             return None;
@@ -369,7 +383,7 @@ impl<'s, P: Provider> crate::Ia<'s, P> {
     ) -> Result<(&mut Poster<P>, Shared<'s>, Near<'s>), DatReturn> {
         let shared = self.shared;
         let poster = self.poster(ep)?;
-        let near = shared.near(ep.0.index).ok_or(crate::ep::STALE)?;
+        let near = shared.near(ep.0.index()).ok_or(crate::ep::STALE)?;
         Ok((poster, shared, near))
     }
 

@@ -31,7 +31,6 @@ impl<P: Provider> EpPoster<'_, P> {
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_rdma_write`], by handle.
     #[doc(alias = "dat_ep_post_rdma_write")]
-    #[inline(never)]
     pub fn ep_post_rdma_write(
         &mut self,
         ep: Ep,
@@ -40,7 +39,6 @@ impl<P: Provider> Ia<'_, P> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let (poster, shared, near) = self.posting(ep)?;
-        poster.request(&shared, &near, Work::Write(remote), segments, cookie, flags)
+        self.post(ep, Work::Write(remote), segments, cookie, flags)
     }
 }

@@ -93,7 +93,6 @@ impl<P: Provider> EpPoster<'_, P> {
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_recv`], by handle.
     #[doc(alias = "dat_ep_post_recv")]
-    #[inline(never)]
     pub fn ep_post_recv(
         &mut self,
         ep: Ep,
@@ -101,7 +100,6 @@ impl<P: Provider> Ia<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let (poster, shared, near) = self.posting(ep)?;
-        poster.post_recv(&shared, &near, segments, cookie, flags)
+        self.post(ep, Work::Recv, segments, cookie, flags)
     }
 }

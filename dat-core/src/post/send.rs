@@ -38,7 +38,6 @@ impl<P: Provider> EpPoster<'_, P> {
 impl<P: Provider> Ia<'_, P> {
     /// As [`EpPoster::post_send`], by handle.
     #[doc(alias = "dat_ep_post_send")]
-    #[inline(never)]
     pub fn ep_post_send(
         &mut self,
         ep: Ep,
@@ -46,7 +45,6 @@ impl<P: Provider> Ia<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let (poster, shared, near) = self.posting(ep)?;
-        poster.request(&shared, &near, Work::Send, segments, cookie, flags)
+        self.post(ep, Work::Send, segments, cookie, flags)
     }
 }

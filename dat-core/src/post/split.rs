@@ -13,7 +13,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         let (_, shared, near) = self.posting(ep)?;
         match self
             .posters
-            .get_mut(ep.0.index as usize)
+            .get_mut(ep.0.index() as usize)
             .and_then(Option::take)
         {
             Some(poster) => Ok(EpPoster {
@@ -36,7 +36,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         if !self.poster_is_out(ep) {
             return Err(half);
         }
-        if let Some(place) = self.posters.get_mut(ep.0.index as usize) {
+        if let Some(place) = self.posters.get_mut(ep.0.index() as usize) {
             *place = Some(half.poster);
         }
         match self.state_of(ep) {

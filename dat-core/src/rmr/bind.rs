@@ -48,11 +48,6 @@ impl<P: Provider> Ia<'_, P> {
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
         let (poster, shared, near) = self.posting(ep)?;
-        let binding = Binding {
-            rmr,
-            range: *lmr,
-            privileges,
-        };
-        poster.rmr_bind(&shared, &near, binding, cookie, flags)
+        poster.general_bind(&shared, &near, rmr, *lmr, privileges, cookie, flags)
     }
 }

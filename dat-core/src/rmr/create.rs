@@ -7,7 +7,7 @@ use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Pz, Rmr};
 use crate::provider::Provider;
-use crate::shared::lmr::{NO_CONTEXT, RMR_LIVE};
+use crate::shared::lmr::NO_CONTEXT;
 
 impl<P: Provider> Ia<'_, P> {
     /// Makes an RMR, bound to nothing.
@@ -33,17 +33,15 @@ impl<P: Provider> Ia<'_, P> {
             retiring: false,
         };
         let rmr = self.rmrs.insert(control).map(Rmr).ok_or(full)?;
-        if let Some(shared) = self.shared.rmrs.get(rmr.0.index as usize) {
-            shared.generation.store(rmr.0.generation, Ordering::Relaxed);
-            shared.pz.store(pz.0.index, Ordering::Relaxed);
+        if let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) {
+            shared.pz.store(pz.0.index(), Ordering::Relaxed);
             shared.rkey.store(mw.rkey, Ordering::Relaxed);
             shared.lmr_context.store(NO_CONTEXT, Ordering::Relaxed);
             shared.addr.store(0, Ordering::Relaxed);
             shared.len.store(0, Ordering::Relaxed);
             shared.privileges.store(0, Ordering::Relaxed);
             shared.binds.store(0, Ordering::Relaxed);
-            // ORDER: everything a bind looks at precedes the mark that it may.
-            shared.live.store(RMR_LIVE, Ordering::Release);
+            shared.occupy(rmr);
         }
         self.hold(Some(pz));
         Ok(rmr)

@@ -7,7 +7,7 @@ use crate::dat_return::Error;
 use crate::handle::Rmr;
 use crate::post::release;
 use crate::provider::Provider;
-use crate::shared::lmr::{NO_CONTEXT, RMR_LIVE, RMR_NONE, RMR_RETIRING};
+use crate::shared::lmr::NO_CONTEXT;
 
 impl<P: Provider> Ia<'_, P> {
     /// Frees an RMR. A bound one is unbound first: when the call returns, peers are refused.
@@ -18,10 +18,10 @@ impl<P: Provider> Ia<'_, P> {
     pub fn rmr_free(&mut self, rmr: Rmr) -> Result<(), Error> {
         let control = self.rmr(rmr)?;
         let mw = control.mw;
-        let Some(shared) = self.shared.rmrs.get(rmr.0.index as usize) else {
+        let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) else {
             return Ok(());
         };
-        shared.live.store(RMR_RETIRING, Ordering::SeqCst);
+        shared.retire();
         if shared.binds.load(Ordering::SeqCst) != 0 {
             if let Some(control) = self.rmrs.get_mut(rmr.0) {
                 control.retiring = true;
@@ -30,7 +30,7 @@ impl<P: Provider> Ia<'_, P> {
             return Ok(());
         }
         if let Err(fault) = self.provider.mw_destroy(mw) {
-            shared.live.store(RMR_LIVE, Ordering::SeqCst);
+            shared.occupy(rmr);
             return Err(fault.into());
         }
         self.rmr_forget(rmr);
@@ -42,7 +42,7 @@ impl<P: Provider> Ia<'_, P> {
         while self.retiring != 0 {
             let shared = self.shared;
             let done = self.rmrs.iter().find_map(|(handle, control)| {
-                let slot = shared.rmrs.get(handle.index as usize)?;
+                let slot = shared.rmrs.get(handle.index() as usize)?;
                 let idle = slot.binds.load(Ordering::SeqCst) == 0;
                 (control.retiring && idle).then_some((Rmr(handle), control.mw))
             });
@@ -56,8 +56,8 @@ impl<P: Provider> Ia<'_, P> {
 
     fn rmr_forget(&mut self, rmr: Rmr) {
         let shared = self.shared;
-        if let Some(slot) = shared.rmrs.get(rmr.0.index as usize) {
-            slot.live.store(RMR_NONE, Ordering::SeqCst);
+        if let Some(slot) = shared.rmrs.get(rmr.0.index() as usize) {
+            slot.vacate();
             release(&shared, slot.lmr_context.swap(NO_CONTEXT, Ordering::SeqCst));
         }
         if let Some(control) = self.rmrs.remove(rmr.0) {

@@ -28,7 +28,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_rmr_query")]
     pub fn rmr_query(&self, rmr: Rmr) -> Result<RmrParam, Error> {
         let pz = self.rmr(rmr)?.pz;
-        let Some(shared) = self.shared.rmrs.get(rmr.0.index as usize) else {
+        let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) else {
             return Ok(RmrParam {
                 pz,
                 bound: None,

@@ -6,10 +6,9 @@ use super::stack::Link;
 use crate::atomic::AtomicU64;
 use crate::ep::table::EpState;
 use crate::event::DtoOperation;
-use crate::fault;
 use crate::handle::{Ep, Handle};
-use crate::provider::fault::{QP, plain};
-use crate::provider::{Completion, Direction, Fault};
+use crate::provider::fault::{PLAIN, QP};
+use crate::provider::{Completion, Direction, Fault, FaultKind, Words};
 
 /// Bit of the state word: requests go to the queue pair.
 pub(crate) const REQUEST_OPEN: u32 = 0x100;
@@ -22,6 +21,9 @@ pub(crate) const CLOSING: u32 = 0x400;
 
 /// A completion index that no queue pair has.
 pub(crate) const NO_INDEX: u32 = u32::MAX;
+
+/// Bit of the completion index of a queue for datagrams, which no completion has: so the straight way never takes its receives.
+pub(crate) const DATAGRAM: u32 = 1 << 31;
 
 /// What posting, reaping and control share of one Endpoint, besides its slots.
 #[derive(Debug)]
@@ -56,8 +58,8 @@ pub(crate) struct QueueLine {
     pub(crate) consumed: AtomicU32,
     /// Completion index of the queue pair's present life.
     pub(crate) index: AtomicU32,
-    /// Generation of the Endpoint's handle.
-    pub(crate) generation: AtomicU32,
+    /// The handle of the Endpoint, as a word.
+    pub(crate) handle: AtomicU64,
     /// Slot of the Event Dispatcher it completes to.
     pub(crate) evd: AtomicU32,
     /// Slots in use, less one.
@@ -68,6 +70,13 @@ pub(crate) struct QueueLine {
     pub(crate) max_len: AtomicU32,
     /// Place on its Event Dispatcher's flush stack.
     pub(crate) flush: Link,
+}
+
+/// What to do about a request or a receive that failed.
+macro_rules! see_status {
+    () => {
+        "the status of its completion event names the reason; ep_reset makes the EP usable again"
+    };
 }
 
 /// What broke a connection, as the reaper tells the control half.
@@ -109,34 +118,33 @@ impl Trouble {
     /// The same as the failure of a queue pair.
     #[expect(clippy::cast_possible_truncation, reason = "fields of a word")]
     pub(crate) const fn fault(self, qp: u32) -> Fault {
-        if self.is_nonsense() {
-            return fault!(
-                plain,
-                Nonsense,
-                "completion",
-                "the device completed what was never posted",
-            )
-            .of(QP, qp);
-        }
+        static NONSENSE: Words = Words::new(
+            FaultKind::Nonsense,
+            "completion\0the device completed what was never posted\0",
+            &PLAIN,
+        )
+        .said(QP, 0);
+        static REQUEST: Words = Words::new(
+            FaultKind::BadState,
+            concat!("completion\0a request failed\0", see_status!()),
+            &PLAIN,
+        )
+        .said(QP, 0);
+        static RECEIVE: Words = Words::new(
+            FaultKind::BadState,
+            concat!("completion\0a receive failed\0", see_status!()),
+            &PLAIN,
+        )
+        .said(QP, 0);
         let (syndrome, vendor) = (self.0 as u8, (self.0 >> 8) as u8);
-        let fault = if self.0 & 1 << 24 == 0 {
-            fault!(
-                plain,
-                BadState,
-                "completion",
-                "a request failed",
-                "the status of its completion event names the reason; ep_reset makes the EP usable again",
-            )
+        let words = if self.is_nonsense() {
+            &NONSENSE
+        } else if self.0 & 1 << 24 == 0 {
+            &REQUEST
         } else {
-            fault!(
-                plain,
-                BadState,
-                "completion",
-                "a receive failed",
-                "the status of its completion event names the reason; ep_reset makes the EP usable again",
-            )
+            &RECEIVE
         };
-        fault.said(syndrome, vendor as u32).of(QP, qp)
+        Fault::new(words).said(syndrome, vendor as u32).of(QP, qp)
     }
 }
 
@@ -145,7 +153,7 @@ impl QueueLine {
         Self {
             consumed: AtomicU32::new(0),
             index: AtomicU32::new(NO_INDEX),
-            generation: AtomicU32::new(0),
+            handle: AtomicU64::new(0),
             evd: AtomicU32::new(u32::MAX),
             mask: AtomicU32::new(0),
             first: AtomicU32::new(0),
@@ -154,13 +162,10 @@ impl QueueLine {
         }
     }
 
-    /// The handle of the Endpoint in slot `index`.
-    #[inline]
-    pub(crate) fn handle(&self, index: u32) -> Ep {
-        Ep(Handle {
-            index,
-            generation: self.generation.load(Ordering::Relaxed),
-        })
+    /// The handle of the Endpoint.
+    #[inline(always)]
+    pub(crate) fn handle(&self) -> Ep {
+        Ep(Handle::from_raw(self.handle.load(Ordering::Relaxed)))
     }
 }
 
@@ -184,6 +189,12 @@ impl EpShared {
             Direction::Send => &self.request,
             Direction::Recv => &self.receive,
         }
+    }
+
+    /// Whether it is one for datagrams.
+    pub(crate) fn is_datagram(&self) -> bool {
+        let index = self.receive.index.load(Ordering::Relaxed);
+        index & DATAGRAM != 0 && index != NO_INDEX
     }
 
     pub(crate) fn posted(&self, direction: Direction) -> u32 {
@@ -265,6 +276,9 @@ pub(crate) enum Op {
     Bind,
     /// dat-core's own, at the end of a graceful disconnect.
     Drain,
+    FetchAdd,
+    CmpSwap,
+    WriteImmed,
 }
 
 /// The second word of a [`RequestSlot`]: length (32), op (3), suppressed (1), suppressed DTOs right before it (10), special (1),
@@ -286,10 +300,16 @@ impl Info {
         if suppressed {
             word |= Self::SUPPRESSED;
         }
-        if suppressed || matches!(op, Op::Bind | Op::Drain) {
+        if suppressed || op as u8 > Op::RdmaRead as u8 {
             word |= Self::SPECIAL;
         }
         Self(word)
+    }
+
+    /// The same, and special.
+    #[inline]
+    pub(crate) const fn special(self) -> Self {
+        Self(self.0 | Self::SPECIAL)
     }
 
     /// The same, with so many bytes; it had none.
@@ -378,6 +398,9 @@ impl Info {
             1 => Op::RdmaWrite,
             2 => Op::RdmaRead,
             3 => Op::Bind,
+            5 => Op::FetchAdd,
+            6 => Op::CmpSwap,
+            7 => Op::WriteImmed,
             _ => Op::Drain,
         }
     }

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::atomic::AtomicU64;
 use crate::flags::MemPriv;
+use crate::handle::{Handle, Rmr};
 use crate::provider::Region;
 use crate::triplet::LmrTriplet;
 
@@ -150,20 +151,16 @@ pub(crate) fn find(lmrs: &[LmrShared], context: u32) -> Option<&LmrShared> {
     lmrs.get((context >> CONTEXT_BITS) as usize)
 }
 
-/// No RMR lives in the slot.
-pub(crate) const RMR_NONE: u32 = 0;
-/// An RMR lives in the slot.
-pub(crate) const RMR_LIVE: u32 = 1;
-/// It was freed with a bind under way, and goes when that has completed.
-pub(crate) const RMR_RETIRING: u32 = 2;
+/// No RMR lives in the slot. No handle's word is this one or the next.
+const NOBODY: u64 = 0;
+/// The RMR was freed with a bind under way, and goes when that has completed.
+const RETIRING: u64 = 1;
 
 /// What bind and completion share of one RMR.
 #[derive(Debug)]
 pub(crate) struct RmrShared {
-    /// Generation of the handle.
-    pub(crate) generation: AtomicU32,
-    /// [`RMR_NONE`], [`RMR_LIVE`] or [`RMR_RETIRING`].
-    pub(crate) live: AtomicU32,
+    /// The handle of the RMR that lives here, [`NOBODY`] or [`RETIRING`].
+    owner: AtomicU64,
     /// Slot of the Protection Zone.
     pub(crate) pz: AtomicU32,
     /// The newest key.
@@ -180,8 +177,7 @@ pub(crate) struct RmrShared {
 impl RmrShared {
     pub(crate) const fn new() -> Self {
         Self {
-            generation: AtomicU32::new(0),
-            live: AtomicU32::new(0),
+            owner: AtomicU64::new(NOBODY),
             pz: AtomicU32::new(0),
             rkey: AtomicU32::new(0),
             lmr_context: AtomicU32::new(NO_CONTEXT),
@@ -189,6 +185,39 @@ impl RmrShared {
             len: AtomicU32::new(0),
             privileges: AtomicU32::new(0),
             binds: AtomicU32::new(0),
+        }
+    }
+
+    /// An RMR comes to live here, or it could not be freed after all.
+    pub(crate) fn occupy(&self, rmr: Rmr) {
+        // ORDER: everything a bind looks at precedes the handle by which it knows that it may.
+        self.owner.store(rmr.raw(), Ordering::SeqCst);
+    }
+
+    /// The RMR is being freed.
+    pub(crate) fn retire(&self) {
+        self.owner.store(RETIRING, Ordering::SeqCst);
+    }
+
+    /// The RMR is gone.
+    pub(crate) fn vacate(&self) {
+        self.owner.store(NOBODY, Ordering::SeqCst);
+    }
+
+    /// That RMR lives here.
+    #[inline(always)]
+    pub(crate) fn is(&self, rmr: Rmr) -> bool {
+        self.owner.load(Ordering::Acquire) == rmr.raw()
+    }
+
+    /// Who lives here; an error says whether somebody is being freed.
+    #[inline(always)]
+    pub(crate) fn owner(&self) -> Result<Rmr, bool> {
+        let word = self.owner.load(Ordering::Acquire);
+        if word > RETIRING {
+            Ok(Rmr(Handle::from_raw(word)))
+        } else {
+            Err(word == RETIRING)
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use super::fabric::{Fabric, Memory, QpSlot, Receive, Request, Segments, State, Work};
 use super::keys::length;
-use super::words::{self, read};
+use super::words::{self, READ};
 use crate::fault;
-use crate::provider::{Access, Completion, Direction, Fault, Notice, Qp, Remote, Segment, Status};
+use crate::provider::{
+    Access, Completion, Direction, Extra, Fault, Notice, Qp, Remote, Segment, Status,
+};
 
 /// What became of the request at the head of a queue.
-enum Outcome {
+pub(super) enum Outcome {
     /// Done at this side; the requester's status and length.
     Done(Status, u32),
     /// The peer is not ready: it stays at the head.
@@ -67,6 +69,9 @@ impl Memory {
                     0,
                 )
             }
+            (Work::Datagram(list, to, immediate), _) => {
+                self.datagram(port, number, list, to, *immediate)
+            }
             (_, None) => Outcome::Done(Status::TransportRetry, 0),
             (work, Some(peer)) => self.transfer(port, number, work, peer),
         };
@@ -91,7 +96,7 @@ impl Memory {
             self.fail(
                 port,
                 number,
-                fault!(read, BadState, "loop", "a request failed"),
+                fault!(READ, BadState, "loop", "a request failed"),
             );
         }
     }
@@ -140,7 +145,7 @@ impl Memory {
                         far,
                         remote_qp,
                         fault!(
-                            read,
+                            READ,
                             BadState,
                             "loop",
                             "a peer wrote outside what it was given"
@@ -159,7 +164,7 @@ impl Memory {
                         far,
                         remote_qp,
                         fault!(
-                            read,
+                            READ,
                             BadState,
                             "loop",
                             "a peer read outside what it was given"
@@ -173,7 +178,42 @@ impl Memory {
                 self.copy(&flat(*remote, len), list, len);
                 Outcome::Done(Status::Success, len)
             }
-            Work::Bind(_) => Outcome::Wait,
+            Work::Atomic(into, remote, atomic) => {
+                let right = Access::REMOTE_ATOMIC;
+                if !far_access.contains(right) || !self.open(far, far_pd, *remote, 8, right) {
+                    self.fail(
+                        far,
+                        remote_qp,
+                        fault!(
+                            READ,
+                            BadState,
+                            "loop",
+                            "a peer did an atomic outside what it was given"
+                        ),
+                    );
+                    return Outcome::Done(Status::RemoteAccess, 0);
+                }
+                if !self.segments_open(port, pd, into, Access::LOCAL_WRITE) {
+                    return Outcome::Done(Status::LocalProtection, 0);
+                }
+                self.atomic(into, *remote, *atomic)
+            }
+            Work::WriteImmed(list, remote, immediate) => {
+                let waits = self
+                    .qp(far, remote_qp)
+                    .is_some_and(|peer| peer.recvs.is_empty());
+                if waits {
+                    return Outcome::Wait;
+                }
+                let plain = Work::Write(list.clone(), *remote);
+                match self.transfer(port, number, &plain, (far, qpn)) {
+                    Outcome::Done(Status::Success, _) => {
+                        self.announce(far, remote_qp, length(list), *immediate)
+                    }
+                    failed @ (Outcome::Done(..) | Outcome::Wait) => failed,
+                }
+            }
+            Work::Bind(_) | Work::Datagram(..) => Outcome::Wait,
         }
     }
 
@@ -208,7 +248,7 @@ impl Memory {
             self.fail(
                 far,
                 number,
-                fault!(read, BadState, "loop", "a message did not fit the receive"),
+                fault!(READ, BadState, "loop", "a message did not fit the receive"),
             );
             return Outcome::Done(Status::RemoteInvalidRequest, 0);
         }
@@ -225,7 +265,7 @@ impl Memory {
                 far,
                 number,
                 fault!(
-                    read,
+                    READ,
                     BadState,
                     "loop",
                     "a receive named memory that is not its own"
@@ -246,6 +286,19 @@ impl Memory {
         token: u16,
         status: Status,
         len: u32,
+    ) {
+        let told = (len, Extra::default());
+        self.complete_with(port, number, direction, token, status, told);
+    }
+
+    pub(super) fn complete_with(
+        &mut self,
+        port: usize,
+        number: usize,
+        direction: Direction,
+        token: u16,
+        status: Status,
+        (len, extra): (u32, Extra),
     ) {
         let Some(qp) = self.qp(port, number) else {
             return;
@@ -268,6 +321,7 @@ impl Memory {
             status,
             syndrome,
             vendor: 0,
+            extra,
         };
         let Some(Some(slot)) = self
             .ports

@@ -6,11 +6,12 @@ use core::net::IpAddr;
 use heapless::{Deque, Vec};
 
 use super::keys::Key;
-use super::words::{self, read};
+use super::words::{self, READ};
 use super::{CQES, CQS, KEYS, MEMORY, QPS, REQUESTS, SEGMENTS};
 use crate::fault;
 use crate::provider::{
-    Bind, Completion, Fault, HcaLimits, MadIn, Mtu, Notice, Pd, Region, Remote, Segment,
+    Atomic, Bind, Completion, Destination, Fault, HcaLimits, MadIn, Mtu, Notice, Pd, Region,
+    Remote, Segment,
 };
 
 /// First address of port 0's memory; port 1's follows it.
@@ -34,6 +35,9 @@ pub(super) enum Work {
     Write(Segments, Remote),
     Read(Segments, Remote),
     Bind(Bind),
+    Atomic(Segments, Remote, Atomic),
+    WriteImmed(Segments, Remote, u32),
+    Datagram(Segments, Destination, Option<u32>),
 }
 
 pub(super) type Segments = Vec<Segment, SEGMENTS>;
@@ -68,6 +72,8 @@ pub(super) struct QpSlot {
     pub(super) index: u32,
     pub(super) state: State,
     pub(super) access: crate::provider::Access,
+    /// Of a queue pair for datagrams.
+    pub(super) qkey: Option<u32>,
     pub(super) peer: Option<(usize, u32)>,
     pub(super) sends: Deque<Request, REQUESTS>,
     pub(super) recvs: Deque<Receive, REQUESTS>,
@@ -139,7 +145,9 @@ pub struct Fabric {
     pub(super) fail: Cell<Option<u32>>,
     pub(super) unreachable: Cell<Option<IpAddr>>,
     pub(super) pending: Cell<bool>,
+    pub(super) crowded: Cell<bool>,
     pub(super) windows: Cell<bool>,
+    pub(super) extensions: Cell<bool>,
     filter: Cell<fn(&[u8; 256]) -> Verdict>,
 }
 
@@ -170,7 +178,9 @@ impl Fabric {
             fail: Cell::new(None),
             unreachable: Cell::new(None),
             pending: Cell::new(false),
+            crowded: Cell::new(false),
             windows: Cell::new(true),
+            extensions: Cell::new(true),
             filter: Cell::new(|_| Verdict::Deliver),
         }
     }
@@ -203,9 +213,19 @@ impl Fabric {
         self.pending.set(pending);
     }
 
+    /// While set, no management datagram finds room in the device.
+    pub fn crowd(&self, crowded: bool) {
+        self.crowded.set(crowded);
+    }
+
     /// Whether the ports offer memory windows. Decide it before the ports are taken.
     pub fn windows(&self, offered: bool) {
         self.windows.set(offered);
+    }
+
+    /// Whether the ports offer atomics and datagrams. Decide it before the ports are taken.
+    pub fn extensions(&self, offered: bool) {
+        self.extensions.set(offered);
     }
 
     /// The consumer memory of a port.
@@ -300,7 +320,7 @@ impl Fabric {
         match self.fail.get() {
             Some(0) => {
                 self.fail.set(None);
-                Err(fault!(read, Resources, "", "the test made this call fail")
+                Err(fault!(READ, Resources, "", "the test made this call fail")
                     .during(words::command(operation)))
             }
             Some(n) => {
@@ -355,6 +375,8 @@ impl Fabric {
             max_pd: 32,
             mtu: Mtu::B1024,
             windows: self.windows.get(),
+            atomics: self.extensions.get(),
+            max_datagram_segments: if self.extensions.get() { 3 } else { 0 },
             ack_delay: 0,
         }
     }

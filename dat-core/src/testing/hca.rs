@@ -1,4 +1,6 @@
 //! One port of the fabric as a provider.
+//!
+//! Length: one implementation of the whole seam, method by method in the seam's order.
 
 use core::net::IpAddr;
 use core::task::Poll;
@@ -7,12 +9,12 @@ use heapless::{Deque, Vec};
 
 use super::fabric::{CqSlot, Fabric, QpSlot, Receive, Request, Segments, State, Work};
 use super::keys::{Key, in_port};
-use super::words::{self, read};
+use super::words::{self, READ};
 use crate::fault;
 use crate::provider::{
-    Access, Bind, Completion, CompletionQueue, Cq, Direction, Fault, HcaLimits, MadIn, Mr, Mw, Net,
-    NewQp, Notice, Object, Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue,
-    Region, Remote, Segment, SendQueue, Status,
+    Access, Arrived, Atomic, Bind, Completion, CompletionQueue, Cq, Destination, Direction, Extra,
+    Fault, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Object, Path, Pd, Polled, PostFlags,
+    Provider, Qp, QpInit, QpStep, RecvQueue, Region, Remote, Segment, SendQueue, Status,
 };
 use crate::time::Instant;
 
@@ -52,13 +54,13 @@ impl<'f> LoopHca<'f> {
 }
 
 fn none(operation: &'static str, object: Object, number: u32) -> Fault {
-    fault!(read, BadParameter, "", "there is no such object")
+    fault!(READ, BadParameter, "", "there is no such object")
         .of(object, number)
         .during(words::command(operation))
 }
 
 fn full(operation: &'static str) -> Fault {
-    fault!(read, Resources, "", "the table is full").during(words::command(operation))
+    fault!(READ, Resources, "", "the table is full").during(words::command(operation))
 }
 
 impl<'f> Provider for LoopHca<'f> {
@@ -92,7 +94,7 @@ impl<'f> Provider for LoopHca<'f> {
             .any(|p| p.open && p.addr == Some(remote));
         if !known || self.fabric.unreachable.get() == Some(remote) {
             return Poll::Ready(Err(fault!(
-                read,
+                READ,
                 Unreachable,
                 "resolve",
                 "no port of the fabric has that address"
@@ -126,7 +128,7 @@ impl<'f> Provider for LoopHca<'f> {
             })
             .unwrap_or(false);
         if used {
-            return Err(fault!(read, BadState, "pd_destroy", "still in use").of(words::PD, pd.0));
+            return Err(fault!(READ, BadState, "pd_destroy", "still in use").of(words::PD, pd.0));
         }
         self.with(|port| {
             let bit = 1_u32.checked_shl(pd.0)?;
@@ -139,7 +141,7 @@ impl<'f> Provider for LoopHca<'f> {
         self.fabric.step("mr_create")?;
         if !in_port(self.port, region) {
             return Err(fault!(
-                read,
+                READ,
                 BadParameter,
                 "mr_create",
                 "the memory is not this port's"
@@ -170,7 +172,7 @@ impl<'f> Provider for LoopHca<'f> {
         self.fabric.step("mw_create")?;
         if !self.limits.windows {
             return Err(fault!(
-                read,
+                READ,
                 Unsupported,
                 "mw_create",
                 "this port has no memory windows"
@@ -198,7 +200,7 @@ impl<'f> Provider for LoopHca<'f> {
         self.fabric.step("cq_create")?;
         let depth = entries as usize;
         if depth > super::CQES {
-            return Err(fault!(read, Resources, "cq_create", "too many entries"));
+            return Err(fault!(READ, Resources, "cq_create", "too many entries"));
         }
         let number = self
             .with(|port| {
@@ -216,6 +218,7 @@ impl<'f> Provider for LoopHca<'f> {
                 fabric: self.fabric,
                 port: self.port,
                 number,
+                extra: Extra::default(),
             },
         ))
     }
@@ -227,7 +230,7 @@ impl<'f> Provider for LoopHca<'f> {
             .with(|port| port.qps.iter().flatten().any(used).then_some(()))
             .is_some()
         {
-            return Err(fault!(read, BadState, "cq_destroy", "still in use").of(words::CQ, cq.0));
+            return Err(fault!(READ, BadState, "cq_destroy", "still in use").of(words::CQ, cq.0));
         }
         self.with(|port| port.cqs.get_mut(number)?.take().map(|_| ()))
             .ok_or_else(|| none("cq_destroy", words::CQ, cq.0))
@@ -242,6 +245,7 @@ impl<'f> Provider for LoopHca<'f> {
             index: init.index,
             state: State::Reset,
             access: Access::empty(),
+            qkey: None,
             peer: None,
             sends: Deque::new(),
             recvs: Deque::new(),
@@ -285,12 +289,20 @@ impl<'f> Provider for LoopHca<'f> {
             QpStep::Rtr {
                 path, remote_qpn, ..
             } => peer_of(path.remote, &inner).map(|far| (far, *remote_qpn)),
-            QpStep::Init { .. } | QpStep::Rts { .. } | QpStep::Error | QpStep::Reset => None,
+            QpStep::Datagram { .. }
+            | QpStep::Init { .. }
+            | QpStep::Rts { .. }
+            | QpStep::Error
+            | QpStep::Reset => None,
         };
         let Some(slot) = inner.qp(port, number) else {
             return Err(none("qp_modify", words::QP, qp.number));
         };
         let next = match (step, slot.state) {
+            (QpStep::Datagram { qkey }, State::Reset) => {
+                slot.qkey = Some(*qkey);
+                State::Rts
+            }
             (QpStep::Init { access }, State::Reset) => {
                 slot.access = *access;
                 State::Init
@@ -302,9 +314,15 @@ impl<'f> Provider for LoopHca<'f> {
             (QpStep::Rts { .. }, State::Rtr) => State::Rts,
             (QpStep::Error, _) => State::Error,
             (QpStep::Reset, _) => State::Reset,
-            (QpStep::Init { .. } | QpStep::Rtr { .. } | QpStep::Rts { .. }, _) => {
+            (
+                QpStep::Datagram { .. }
+                | QpStep::Init { .. }
+                | QpStep::Rtr { .. }
+                | QpStep::Rts { .. },
+                _,
+            ) => {
                 return Err(fault!(
-                    read,
+                    READ,
                     BadState,
                     "qp_modify",
                     "that step does not follow from its state"
@@ -344,6 +362,9 @@ impl<'f> Provider for LoopHca<'f> {
     }
 
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {
+        if self.fabric.crowded.get() {
+            return Err(full("mad_send"));
+        }
         self.fabric.carry(self.port, path.remote, mad);
         Ok(())
     }
@@ -448,6 +469,30 @@ impl SendQueue for LoopSq<'_> {
         self.post(Work::Read(list(segments), remote), flags)
     }
 
+    fn atomic(&mut self, into: Segment, remote: Remote, atomic: Atomic, flags: PostFlags) -> u16 {
+        self.post(Work::Atomic(list(&[into]), remote, atomic), flags)
+    }
+
+    fn rdma_write_immed(
+        &mut self,
+        segments: &[Segment],
+        remote: Remote,
+        immediate: u32,
+        flags: PostFlags,
+    ) -> u16 {
+        self.post(Work::WriteImmed(list(segments), remote, immediate), flags)
+    }
+
+    fn send_ud(
+        &mut self,
+        segments: &[Segment],
+        to: &Destination,
+        immediate: Option<u32>,
+        flags: PostFlags,
+    ) -> u16 {
+        self.post(Work::Datagram(list(segments), *to, immediate), flags)
+    }
+
     fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
         self.post(Work::Bind(*bind), flags)
     }
@@ -490,6 +535,8 @@ pub struct LoopCq<'f> {
     fabric: &'f Fabric,
     port: usize,
     number: usize,
+    /// Of the completion taken last.
+    extra: Extra,
 }
 
 impl LoopCq<'_> {
@@ -509,7 +556,7 @@ impl CompletionQueue for LoopCq<'_> {
         let Some(next) = self.front() else {
             return Polled::Empty;
         };
-        if next.status != Status::Success {
+        if next.status != Status::Success || next.extra.arrived != Arrived::Message {
             return Polled::Other;
         }
         self.poll();
@@ -531,14 +578,20 @@ impl CompletionQueue for LoopCq<'_> {
 
     fn poll(&mut self) -> Option<Completion> {
         let mut inner = self.fabric.inner.borrow_mut();
-        inner
+        let taken = inner
             .ports
             .get_mut(self.port)?
             .cqs
             .get_mut(self.number)?
             .as_mut()?
             .entries
-            .pop_front()
+            .pop_front()?;
+        self.extra = taken.extra;
+        Some(taken)
+    }
+
+    fn extra(&self) -> Extra {
+        self.extra
     }
 
     fn arm(&mut self, _solicited_only: bool) {

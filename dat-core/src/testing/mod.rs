@@ -17,6 +17,7 @@
 )]
 
 mod exec;
+mod extended;
 mod fabric;
 mod hca;
 mod keys;

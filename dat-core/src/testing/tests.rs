@@ -29,6 +29,7 @@ fn side(fabric: &Fabric, port: usize) -> Side<'_> {
     let (cq, cqe) = hca.cq_create(64).unwrap();
     let qp = hca
         .qp_create(&QpInit {
+            service: Service::Connected,
             pd,
             send_cq: cq,
             recv_cq: cq,

@@ -1,6 +1,6 @@
 //! The words of the loop provider's failures.
 
-use crate::provider::{Fault, Object, Part};
+use crate::provider::{Fault, Object, Part, Vocabulary};
 
 pub(super) const QP: Object = Object(1);
 pub(super) const CQ: Object = Object(2);
@@ -32,7 +32,9 @@ pub(super) fn command(operation: &str) -> u16 {
     place.and_then(|n| u16::try_from(n).ok()).unwrap_or(0)
 }
 
-pub(super) fn read(fault: &Fault, part: Part) -> &'static str {
+pub(super) static READ: Vocabulary = Vocabulary::new(read);
+
+fn read(fault: &Fault, part: Part) -> &'static str {
     let name = match part {
         Part::Operation => OPERATIONS.get(usize::from(fault.command())),
         Part::Object => OBJECTS.get(usize::from(fault.object_kind().0)),

@@ -171,7 +171,7 @@ impl World {
                 "{side}: ep_create {pz:?} {recv:?} {request:?} {connect:?} {given:?} -> {answer:?}"
             )
         });
-        if !self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
         }
         let Ok(ep) = answer else { return Ok(()) };
@@ -246,7 +246,7 @@ impl World {
         }
         let answer = self.sides[side].ia.ep_modify(ep, &change);
         self.note(|| format!("{side}: ep_modify {ep:?} {change:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))?
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Some(m) = self.sides[side].ep_mut(ep)
         {
             (m.pz, m.recv, m.request, m.connect, m.attr) = (pz, recv, request, connect, attr);
@@ -322,7 +322,7 @@ impl World {
         self.note(|| {
             format!("{side}: ep_connect {ep:?} {remote} {qual} {timeout:?} link {at} -> {answer:?}")
         });
-        if !self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
         }
         self.links.push(Link {
@@ -383,7 +383,7 @@ impl World {
         }
         let answer = s.ia.ep_disconnect(self.now, ep, flag);
         self.note(|| format!("{side}: ep_disconnect {ep:?} {flag:?} -> {answer:?}"));
-        if !self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
         }
         self.restless += 1;
@@ -441,7 +441,7 @@ impl World {
         }
         let answer = s.ia.ep_reset(ep);
         self.note(|| format!("{side}: ep_reset {ep:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))?
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && ended
             && let Some(m) = self.sides[side].ep_mut(ep)
         {
@@ -462,7 +462,7 @@ impl World {
         }
         let answer = s.ia.ep_free(self.now, ep);
         self.note(|| format!("{side}: ep_free {ep:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             self.gone(side, ep);
         }
         Ok(())
@@ -509,7 +509,7 @@ impl World {
         let verdict = s.known_ep(ep).no(!ready, DatType::InvalidState);
         let answer = s.ia.ep_take_poster(ep);
         self.note(|| format!("{side}: take_poster {ep:?}: {}", answer.is_ok()));
-        let refusal = answer.as_ref().err().map(|e| e.ret);
+        let refusal = answer.as_ref().err().map(|e| e.ret());
         if self.judge(&verdict, refusal.as_ref())?
             && let Some(m) = self.sides[side].ep_mut(ep)
         {
@@ -524,7 +524,7 @@ impl World {
         let (rmr, psp, cr) = (self.pick_rmr(side), self.pick_psp(side), self.pick_cr(side));
         let evd = self.pick_evd(side);
         let s = &self.sides[side];
-        let word = |answer: Option<Error>| answer.map(|e| e.ret);
+        let word = |answer: Option<Error>| answer.map(|e| e.ret());
         let answers = [
             (s.ep(ep).is_some(), word(s.ia.ep_query(ep).err()), STALE),
             (

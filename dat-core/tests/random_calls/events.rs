@@ -120,7 +120,7 @@ impl World {
                     Err("nothing can have been lost".into())
                 }
             }
-            Event::Async(_) => Err("nothing of the kind happened".into()),
+            Event::IbDto(_) | Event::Async(_) => Err("nothing of the kind happened".into()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dat_core::provider::{Notice, no_more_words};
+use dat_core::provider::{NO_MORE_WORDS, Notice};
 use dat_core::testing::Fabric;
 use dat_core::*;
 
@@ -133,7 +133,7 @@ fn a_request_is_not_rejected_while_the_posting_half_of_its_endpoint_is_out() {
     ia.ep_modify(ep, &change).expect("a configured EP");
     let half = ia.ep_take_poster(ep).expect("the half");
     let refusal = ia.cr_reject(NOW, cr, b"").expect_err("a refusal");
-    assert_eq!(refusal.ret.ty(), DatType::InvalidState);
+    assert_eq!(refusal.ret().ty(), DatType::InvalidState);
     assert!(ia.cr_query(cr).is_ok() && ia.ep_query(ep).is_ok());
     ia.ep_return_poster(half).expect("the half is back");
     ia.cr_reject(NOW, cr, b"").expect("a rejection");
@@ -153,7 +153,7 @@ fn news_of_the_life_before_a_reset_does_not_touch_the_one_after_it() {
         .qp
         .expect("its queue pair");
     let fault = dat_core::fault!(
-        no_more_words,
+        NO_MORE_WORDS,
         BadState,
         "event",
         "the peer wrote outside its range"

@@ -21,7 +21,7 @@ impl World {
         );
         let answer = self.sides[side].ia.pz_create();
         self.note(|| format!("{side}: pz_create -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             self.sides[side].pzs.extend(answer);
         }
         Ok(())
@@ -39,7 +39,7 @@ impl World {
             .may(s.retiring.iter().any(|m| m.pz == pz), DatType::InvalidState);
         let answer = s.ia.pz_free(pz);
         self.note(|| format!("{side}: pz_free {pz:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             let s = &mut self.sides[side];
             s.pzs.retain(|&m| m != pz);
             s.dead.pz.push(pz);
@@ -97,13 +97,13 @@ impl World {
         let s = &mut self.sides[side];
         let end = region.addr.checked_add(region.len);
         let foreign = region.addr < own.addr || end.is_none_or(|end| end > own.addr + own.len);
-        let one_way = privileges.contains(MemPriv::REMOTE_WRITE)
-            && !privileges.contains(MemPriv::LOCAL_WRITE);
+        let changed = MemPriv::REMOTE_WRITE | MemPriv::REMOTE_ATOMIC;
+        let one_way = privileges.intersects(changed) && !privileges.contains(MemPriv::LOCAL_WRITE);
         let verdict = stale(s.pzs.contains(&pz), DatSubtype::InvalidHandlePz)
             .no(region.len == 0, DatType::LengthError)
             .no(foreign, DatType::InvalidParameter)
             .no(
-                !MemPriv::ALL.contains(privileges),
+                !MemPriv::all().contains(privileges),
                 DatType::InvalidParameter,
             )
             .no(one_way, DatType::PrivilegesViolation)
@@ -112,11 +112,11 @@ impl World {
         self.note(|| {
             format!("{side}: lmr_create {pz:?} {region:x?} {privileges:?} -> {answer:x?}")
         });
-        if !self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
         }
         let Ok(p) = answer else { return Ok(()) };
-        let remote = privileges.intersects(MemPriv::REMOTE_READ | MemPriv::REMOTE_WRITE);
+        let remote = privileges.intersects(MemPriv::REMOTE | MemPriv::REMOTE_ATOMIC);
         if (p.pz, p.region, p.privileges, p.rmr_context != 0) != (pz, region, privileges, remote) {
             return Err(format!("another LMR: {p:x?}"));
         }
@@ -152,7 +152,7 @@ impl World {
             .may(perhaps, DatType::InvalidState);
         let answer = s.ia.lmr_free(lmr);
         self.note(|| format!("{side}: lmr_free {lmr:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             let s = &mut self.sides[side];
             s.lmrs.retain(|m| m.lmr != lmr);
             s.dead.lmr.push(lmr);
@@ -172,7 +172,7 @@ impl World {
             );
         let answer = s.ia.rmr_create(pz);
         self.note(|| format!("{side}: rmr_create {pz:?} -> {answer:?}"));
-        if !self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
         }
         let Ok(rmr) = answer else { return Ok(()) };
@@ -198,7 +198,7 @@ impl World {
         let verdict = stale(at.is_some(), DatSubtype::InvalidHandleRmr);
         let answer = s.ia.rmr_free(rmr);
         self.note(|| format!("{side}: rmr_free {rmr:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))?
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Some(at) = at
         {
             let s = &mut self.sides[side];
@@ -252,7 +252,7 @@ impl World {
             .no(s.evds.len() >= EVDS, DatType::InsufficientResources);
         let answer = s.ia.evd_create(qlen, flags);
         self.note(|| format!("{side}: evd_create {qlen} {flags:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))?
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Ok(evd) = answer
         {
             self.sides[side].evds.push(EvdM {
@@ -289,7 +289,7 @@ impl World {
             .no(m.is_some_and(|m| m.reaper.is_some()), DatType::InvalidState);
         let answer = s.ia.evd_free(evd);
         self.note(|| format!("{side}: evd_free {evd:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             let s = &mut self.sides[side];
             s.evds.retain(|m| m.evd != evd);
             s.dead.evd.push(evd);
@@ -338,7 +338,7 @@ impl World {
             );
         let answer = s.ia.evd_post_se(evd, pointer);
         self.note(|| format!("{side}: post_se {evd:?} {pointer} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))?
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Some(m) = self.sides[side].evd_mut(evd)
         {
             m.software.push_back(pointer);
@@ -416,7 +416,7 @@ impl World {
         let verdict = stale(s.evd(evd).is_some(), DatSubtype::InvalidHandle1);
         let answer = s.ia.evd_take_reaper(evd);
         self.note(|| format!("{side}: take_reaper {evd:?}: {}", answer.is_ok()));
-        let refusal = answer.as_ref().err().map(|e| e.ret);
+        let refusal = answer.as_ref().err().map(|e| e.ret());
         if self.judge(&verdict, refusal.as_ref())?
             && let Some(m) = self.sides[side].evd_mut(evd)
         {

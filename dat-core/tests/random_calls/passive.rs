@@ -42,7 +42,7 @@ impl World {
             s.ia.psp_create(qual, evd, flag).map(|psp| (psp, qual))
         };
         self.note(|| format!("{side}: psp_create {qual} any {any} {evd:?} {flag:?} -> {answer:?}"));
-        if !self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
         }
         let Ok((psp, qual)) = answer else {
@@ -71,7 +71,7 @@ impl World {
         );
         let answer = s.ia.psp_free(psp);
         self.note(|| format!("{side}: psp_free {psp:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))?
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Some(at) = at
         {
             let s = &mut self.sides[side];
@@ -145,7 +145,7 @@ impl World {
                 m.map(|m| m.link)
             )
         });
-        if !self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))? {
+        if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
         }
         let (Some(m), Some(ep)) = (m, used) else {
@@ -202,7 +202,7 @@ impl World {
             );
         let answer = s.ia.cr_reject(self.now, cr, &vec![0x33; size]);
         self.note(|| format!("{side}: cr_reject {cr:?} -> {answer:?}"));
-        if self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))?
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Some(m) = m
         {
             self.restless += 1;
@@ -228,7 +228,7 @@ impl World {
         let verdict =
             Verdict::new().no_as(true, DatType::InvalidState, DatSubtype::InvalidStateIaInUse);
         let answer = s.ia.close(self.now, CloseFlag::Graceful);
-        self.judge(&verdict, answer.as_ref().err().map(|e| &e.ret))?;
+        self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?;
         Ok(())
     }
 

@@ -26,7 +26,7 @@ use dat_core::provider::Fault;
 
 use self::dump::{Direction, Dump, Observer};
 use self::mailbox::{Chain, Pool, signature};
-use self::status::{Object, not_delivered, refused};
+use self::status::{about, not_delivered, refused};
 use crate::eq::EventQueue;
 use crate::health;
 use crate::platform::{Platform, Span};
@@ -201,42 +201,42 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         &mut self,
         op: Opcode,
         op_mod: u16,
-        object: Object,
+        number: u32,
         input: &mut [u8],
         output: &mut [u8],
     ) -> Result<(), Fault> {
         if let Some(dead) = self.dead {
-            return Err(dead.of(object.0, object.1).during(op.code()));
+            return Err(about(dead, op, number));
         }
         let mut head = InputHead::read(input, 0);
         head.set_opcode(op.code());
         head.set_op_mod(op_mod);
         head.write(input, 0);
-        let flight = self.start(op, object, input, output)?;
+        let flight = self.start(op, number, input, output)?;
         self.show(op, Direction::Input, &flight, input);
         // ORDER: entry and mailboxes precede the doorbell that makes the device read them.
         self.platform.before_doorbell();
         health::write(self.platform, init_seg::CMD_DOORBELL, 1 << flight.slot);
         self.platform.after_mmio();
-        let waited = self.wait(op, object, &flight);
+        let waited = self.wait(op, number, &flight);
         if let Err(fault) = waited {
             // The slot and both chains stay taken: nothing may be put where the device might still write.
             self.lost |= 1 << flight.slot;
             return Err(fault);
         }
         self.drain_events();
-        self.finish(op, object, &flight, output)
+        self.finish(op, number, &flight, output)
     }
 
     /// Fills the entry and the mailboxes.
     fn start(
         &mut self,
         op: Opcode,
-        object: Object,
+        number: u32,
         input: &[u8],
         output: &[u8],
     ) -> Result<Flight, Fault> {
-        let about = |fault: Fault| fault.of(object.0, object.1).during(op.code());
+        let about = |fault| about(fault, op, number);
         let (Some((inline, input_rest)), Some((_, output_rest))) = (
             input.split_first_chunk::<HEAD>(),
             output.split_first_chunk::<HEAD>(),
@@ -307,7 +307,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     }
 
     /// Waits until the device hands the entry back.
-    fn wait(&mut self, op: Opcode, object: Object, flight: &Flight) -> Result<(), Fault> {
+    fn wait(&mut self, op: Opcode, number: u32, flight: &Flight) -> Result<(), Fault> {
         let platform = self.platform;
         let tail = self.entry(flight.slot) + CommandEntry::SIZE - 4;
         let deadline = health::clock(platform) + self.timeout;
@@ -321,7 +321,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             }
             if let Some(fault) = health::verdict(platform) {
                 self.kill(fault);
-                return Err(fault.of(object.0, object.1).during(op.code()));
+                return Err(about(fault, op, number));
             }
             if now >= deadline {
                 let fault = if op == Opcode::EnableHca {
@@ -339,7 +339,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
                         "the firmware hangs; reset the device",
                     )
                 };
-                return Err(fault.of(object.0, object.1).during(op.code()));
+                return Err(about(fault, op, number));
             }
             // An event between the look at the entry and this arming fires at once: the sleep cannot miss it.
             self.drain_events();
@@ -351,7 +351,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     fn finish(
         &mut self,
         op: Opcode,
-        object: Object,
+        number: u32,
         flight: &Flight,
         output: &mut [u8],
     ) -> Result<(), Fault> {
@@ -367,21 +367,20 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.pool.give(flight.input);
         self.pool.give(flight.output);
         if entry.token() != flight.token {
-            return Err(fault!(
+            let fault = fault!(
                 Nonsense,
                 "",
                 "the answer carries another command's token",
                 "reset the device"
-            )
-            .of(object.0, object.1)
-            .during(op.code()));
+            );
+            return Err(about(fault, op, number));
         }
         if entry.status() != 0 {
-            return Err(not_delivered(op, object, entry.status()));
+            return Err(not_delivered(op, number, entry.status()));
         }
         let head = OutputHead::read(output, 0);
         if head.status() != command_status::OK {
-            return Err(refused(op, object, head.status(), head.syndrome()));
+            return Err(refused(op, number, head.status(), head.syndrome()));
         }
         Ok(())
     }

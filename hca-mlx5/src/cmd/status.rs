@@ -1,61 +1,63 @@
 //! From what the device said to a [`Fault`] a person can act on.
 
-use dat_core::provider::{Fault, FaultKind, Words};
+use dat_core::provider::{Fault, FaultKind};
 
 use crate::prm::cmd::Opcode;
 use crate::prm::error::status;
 use crate::words;
 
-/// What a command was about: a kind of object and a number, or [`words::NONE`] and 0.
-pub(crate) type Object = (dat_core::provider::Object, u32);
-
-/// The fault of an answer with a status other than 0.
+/// The fault of an answer with a status other than 0, about the object of that number.
 #[cold]
 #[must_use]
-pub(crate) fn refused(op: Opcode, object: Object, code: u8, syndrome: u32) -> Fault {
-    /// The words of a refusal of one kind.
-    const fn words(kind: FaultKind) -> Words {
-        Words::new(kind, "\0\0", words::refused)
-    }
-    let words = match code {
-        status::BAD_OP => const { &words(FaultKind::Unsupported) },
-        status::LIMITS | status::NO_RESOURCES => const { &words(FaultKind::Resources) },
+pub(crate) fn refused(op: Opcode, number: u32, code: u8, syndrome: u32) -> Fault {
+    about(words::refusal(op).said(code, syndrome), op, number)
+}
+
+/// The class of a refusal.
+pub(crate) fn kind(fault: &Fault) -> FaultKind {
+    match fault.status() {
+        status::BAD_OP => FaultKind::Unsupported,
+        status::LIMITS | status::NO_RESOURCES => FaultKind::Resources,
         // Real cards answer both this and "limits" when they run out of objects.
-        status::BAD_RESOURCE if creates(op) => const { &words(FaultKind::Resources) },
+        status::BAD_RESOURCE if Opcode::from_code(fault.command()).is_some_and(creates) => {
+            FaultKind::Resources
+        }
         status::BAD_PARAM
         | status::BAD_RESOURCE
         | status::BAD_INDEX
         | status::BAD_PACKET
         | status::BAD_INPUT_LENGTH
-        | status::BAD_OUTPUT_LENGTH => const { &words(FaultKind::BadParameter) },
+        | status::BAD_OUTPUT_LENGTH => FaultKind::BadParameter,
         status::BAD_SYS_STATE
         | status::RESOURCE_BUSY
         | status::NOT_READY
         | status::BAD_RESOURCE_STATE
         | status::BAD_QP_STATE
-        | status::TOO_MANY_CQES => const { &words(FaultKind::BadState) },
-        _ => const { &words(FaultKind::Nonsense) },
-    };
-    Fault::new(words)
-        .said(code, syndrome)
-        .of(object.0, object.1)
-        .during(op.code())
+        | status::TOO_MANY_CQES => FaultKind::BadState,
+        _ => FaultKind::Nonsense,
+    }
 }
 
 /// The fault of a command that was not delivered.
 #[cold]
 #[must_use]
-pub(crate) fn not_delivered(op: Opcode, object: Object, delivery: u8) -> Fault {
-    dat_core::fault!(
-        words::delivery,
+pub(crate) fn not_delivered(op: Opcode, number: u32, delivery: u8) -> Fault {
+    let fault = dat_core::fault!(
+        words::DELIVERY,
         Nonsense,
         "",
         "",
         "the driver and this firmware disagree about the message; report both versions",
-    )
-    .of(object.0, object.1)
-    .during(op.code())
-    .variant_of(delivery)
+    );
+    about(fault.said(0, delivery.into()), op, number)
+}
+
+/// The same fault, of this command about the object of that number.
+#[cold]
+#[inline(never)]
+pub(crate) fn about(fault: Fault, op: Opcode, number: u32) -> Fault {
+    let object = words::refusal(op).object_kind();
+    fault.of(object, number).during(op.code())
 }
 
 /// Commands whose refusal may mean that none is left.
@@ -69,12 +71,9 @@ const fn creates(op: Opcode) -> bool {
             | Opcode::CreateTir
             | Opcode::CreateSq
             | Opcode::CreateRq
-            | Opcode::CreateRmp
             | Opcode::CreateTis
-            | Opcode::CreateRqt
             | Opcode::CreateFlowTable
             | Opcode::CreateFlowGroup
-            | Opcode::AllocQCounter
             | Opcode::AllocPd
             | Opcode::AllocUar
             | Opcode::AllocTransportDomain
@@ -108,12 +107,12 @@ mod tests {
             (status::BAD_OUTPUT_LENGTH, FaultKind::BadParameter),
         ];
         for (code, kind) in table {
-            let fault = refused(Opcode::ToErrQp, (words::QP, 1), code, 0);
+            let fault = refused(Opcode::ToErrQp, 1, code, 0);
             assert_eq!((fault.kind(), fault.status()), (kind, code));
             assert_ne!(fault.cause(), "unknown status");
         }
         assert_eq!(
-            refused(Opcode::ToErrQp, (words::NONE, 0), 0x77, 0).cause(),
+            refused(Opcode::ToErrQp, 0, 0x77, 0).cause(),
             "unknown status"
         );
     }
@@ -122,7 +121,7 @@ mod tests {
     fn running_out_of_objects_is_resources_by_either_status() {
         for code in [status::BAD_RESOURCE, status::LIMITS, status::NO_RESOURCES] {
             assert_eq!(
-                refused(Opcode::CreateQp, (words::NONE, 0), code, 0).kind(),
+                refused(Opcode::CreateQp, 0, code, 0).kind(),
                 FaultKind::Resources
             );
         }
@@ -130,33 +129,17 @@ mod tests {
 
     #[test]
     fn a_known_syndrome_brings_its_advice_only_with_its_opcode() {
-        let fault = refused(
-            Opcode::SetRoceAddress,
-            (words::ROCE_ADDRESS, 0),
-            status::BAD_PARAM,
-            0x6_3c66,
-        );
+        let fault = refused(Opcode::SetRoceAddress, 0, status::BAD_PARAM, 0x6_3c66);
         assert!(fault.advice().contains("multicast"), "{fault}");
         assert_eq!(
-            refused(
-                Opcode::CreateCq,
-                (words::NONE, 0),
-                status::BAD_PARAM,
-                0x6_3c66
-            )
-            .advice(),
+            refused(Opcode::CreateCq, 0, status::BAD_PARAM, 0x6_3c66).advice(),
             ""
         );
     }
 
     #[test]
     fn a_refusal_reads_like_a_sentence() {
-        let fault = refused(
-            Opcode::Rtr2RtsQp,
-            (words::QP, 0x4d),
-            status::BAD_PARAM,
-            0x4b_b88f,
-        );
+        let fault = refused(Opcode::Rtr2RtsQp, 0x4d, status::BAD_PARAM, 0x4b_b88f);
         let text = fault.to_string();
         assert!(
             text.starts_with("QP 0x4d: RTR2RTS_QP: bad parameter (status 3, syndrome 0x4bb88f); "),

@@ -10,14 +10,13 @@ use std::vec::Vec;
 use super::*;
 use crate::prm::error::delivery_status;
 use crate::scripted::{IOVA, Recorder, Reply, Scripted, TICK};
-use crate::words;
 
 fn queue(platform: &Scripted) -> CommandQueue<'_, Scripted> {
     CommandQueue::new(platform, Some(Duration::from_millis(50)), None).unwrap()
 }
 
 fn nop(queue: &mut CommandQueue<'_, Scripted>) -> Result<(), Fault> {
-    queue.exec(Opcode::Nop, 0, (words::UAR, 9), &mut [0; 16], &mut [0; 16])
+    queue.exec(Opcode::DeallocUar, 0, 9, &mut [0; 16], &mut [0; 16])
 }
 
 #[test]
@@ -44,13 +43,7 @@ fn a_short_command_travels_in_its_entry() {
     input[12..].copy_from_slice(&[1, 2, 3, 4]);
     let mut output = [0xff; 16];
     queue
-        .exec(
-            Opcode::AllocPd,
-            3,
-            (words::NONE, 0),
-            &mut input,
-            &mut output,
-        )
+        .exec(Opcode::AllocPd, 3, 0, &mut input, &mut output)
         .unwrap();
     assert_eq!(OutputHead(output).number(), 0x12_3456);
     assert_eq!(output[12..], [9, 9, 9, 9]);
@@ -96,7 +89,7 @@ fn long_messages_cross_block_boundaries_whole() {
     let sent = input.clone();
     let mut output = vec![0; 1100];
     queue
-        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut input, &mut output)
+        .exec(Opcode::Nop, 0, 0, &mut input, &mut output)
         .unwrap();
     assert_eq!(output, answer);
     let log = platform.log.borrow();
@@ -109,13 +102,7 @@ fn a_message_of_a_whole_number_of_blocks_takes_no_block_more() {
     let platform = Scripted::new();
     let mut queue = queue(&platform);
     queue
-        .exec(
-            Opcode::Nop,
-            0,
-            (words::NONE, 0),
-            &mut [0; 16 + 512],
-            &mut [0; 16 + 1024],
-        )
+        .exec(Opcode::Nop, 0, 0, &mut [0; 16 + 512], &mut [0; 16 + 1024])
         .unwrap();
     let log = platform.log.borrow();
     assert_eq!((log[0].in_blocks.len(), log[0].out_blocks.len()), (1, 2));
@@ -127,11 +114,11 @@ fn the_longest_message_goes_and_a_longer_one_does_not() {
     let mut queue = queue(&platform);
     let (mut input, mut output) = (vec![1; MAX_MESSAGE], vec![0; MAX_MESSAGE]);
     queue
-        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut input, &mut output)
+        .exec(Opcode::Nop, 0, 0, &mut input, &mut output)
         .unwrap();
     let mut input = vec![1; MAX_MESSAGE + 1];
     let fault = queue
-        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut input, &mut output)
+        .exec(Opcode::Nop, 0, 0, &mut input, &mut output)
         .unwrap_err();
     assert_eq!(fault.kind(), FaultKind::BadParameter);
 }
@@ -142,13 +129,7 @@ fn a_message_without_a_head_is_refused_here() {
     let mut queue = queue(&platform);
     for (input, output) in [(0, 16), (15, 16), (16, 15)] {
         let fault = queue
-            .exec(
-                Opcode::Nop,
-                0,
-                (words::NONE, 0),
-                &mut vec![0; input],
-                &mut vec![0; output],
-            )
+            .exec(Opcode::Nop, 0, 0, &mut vec![0; input], &mut vec![0; output])
             .unwrap_err();
         assert_eq!(fault.kind(), FaultKind::BadParameter);
     }
@@ -166,17 +147,11 @@ fn stale_answers_do_not_show_in_later_ones() {
     });
     let mut queue = queue(&platform);
     queue
-        .exec(
-            Opcode::Nop,
-            0,
-            (words::NONE, 0),
-            &mut [0; 16],
-            &mut [0; 608],
-        )
+        .exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut [0; 608])
         .unwrap();
     let mut output = [5; 608];
     queue
-        .exec(Opcode::Nop, 1, (words::NONE, 0), &mut [0; 16], &mut output)
+        .exec(Opcode::Nop, 1, 0, &mut [0; 16], &mut output)
         .unwrap();
     assert_eq!(output, [0; 608]);
 }
@@ -227,7 +202,7 @@ fn each_status_comes_back_with_its_syndrome() {
         let fault = nop(&mut queue).unwrap_err();
         assert_eq!(
             (fault.status(), fault.syndrome(), fault.operation()),
-            (code, 0xab_cdef, "NOP")
+            (code, 0xab_cdef, "DEALLOC_UAR")
         );
         platform.script(|_| Reply::Normal);
         nop(&mut queue).unwrap();
@@ -260,13 +235,7 @@ fn no_answer_is_a_timeout_at_the_deadline() {
 fn a_timeout_of_the_first_command_speaks_of_memory() {
     let platform = Scripted::with(|_| Reply::Never);
     let fault = queue(&platform)
-        .exec(
-            Opcode::EnableHca,
-            0,
-            (words::NONE, 0),
-            &mut [0; 16],
-            &mut [0; 16],
-        )
+        .exec(Opcode::EnableHca, 0, 0, &mut [0; 16], &mut [0; 16])
         .unwrap_err();
     assert!(fault.to_string().contains("IOMMU"), "{fault}");
 }
@@ -290,25 +259,13 @@ fn a_lost_slot_and_its_mailboxes_are_never_used_again() {
     let mut queue = queue(&platform);
     for _ in 0..3 {
         let fault = queue
-            .exec(
-                Opcode::Nop,
-                0,
-                (words::NONE, 0),
-                &mut [0; 1040],
-                &mut [0; 1040],
-            )
+            .exec(Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040])
             .unwrap_err();
         assert_eq!(fault.kind(), FaultKind::Timeout);
     }
     for _ in 0..50 {
         queue
-            .exec(
-                Opcode::Nop,
-                0,
-                (words::NONE, 0),
-                &mut [0; 1040],
-                &mut [0; 1040],
-            )
+            .exec(Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040])
             .unwrap();
     }
     let log = platform.log.borrow();
@@ -344,17 +301,11 @@ fn a_reply_after_the_deadline_disturbs_nobody() {
     });
     let mut queue = queue(&platform);
     queue
-        .exec(
-            Opcode::Nop,
-            0,
-            (words::NONE, 0),
-            &mut [0; 16],
-            &mut [0; 600],
-        )
+        .exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut [0; 600])
         .unwrap_err();
     let mut output = [0; 600];
     queue
-        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut [0; 16], &mut output)
+        .exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut output)
         .unwrap();
     assert_eq!(output[8..], [3; 592]);
 }
@@ -388,10 +339,10 @@ fn when_the_mailboxes_are_lost_short_commands_still_go() {
     let mut long = vec![0; MAX_MESSAGE];
     let mut output = vec![0; MAX_MESSAGE];
     queue
-        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut long, &mut output)
+        .exec(Opcode::Nop, 0, 0, &mut long, &mut output)
         .unwrap_err();
     let fault = queue
-        .exec(Opcode::Nop, 0, (words::NONE, 0), &mut [0; 17], &mut [0; 16])
+        .exec(Opcode::Nop, 0, 0, &mut [0; 17], &mut [0; 16])
         .unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Resources);
     nop(&mut queue).unwrap();
@@ -403,16 +354,13 @@ fn a_device_that_leaves_the_bus_ends_the_wait_and_all_later_ones() {
     let mut queue = queue(&platform);
     let before = platform.now();
     let fault = nop(&mut queue).unwrap_err();
-    assert_eq!((fault.kind(), fault.operation()), (FaultKind::Gone, "NOP"));
+    assert_eq!(
+        (fault.kind(), fault.operation()),
+        (FaultKind::Gone, "DEALLOC_UAR")
+    );
     assert!(fault.cause().contains("all ones"), "{fault}");
     let again = queue
-        .exec(
-            Opcode::AllocPd,
-            0,
-            (words::PD, 4),
-            &mut [0; 16],
-            &mut [0; 16],
-        )
+        .exec(Opcode::AllocPd, 0, 4, &mut [0; 16], &mut [0; 16])
         .unwrap_err();
     assert_eq!(
         (again.kind(), again.operation(), again.number()),
@@ -520,13 +468,7 @@ fn the_dump_reads_as_mlx5_core_s() {
     let mut queue = CommandQueue::new(&platform, None, Some(&recorder)).unwrap();
     queue.token = 0;
     queue
-        .exec(
-            Opcode::EnableHca,
-            0,
-            (words::NONE, 0),
-            &mut [0; 16],
-            &mut [0; 16],
-        )
+        .exec(Opcode::EnableHca, 0, 0, &mut [0; 16], &mut [0; 16])
         .unwrap();
     let log = recorder.0.lock();
     // Taken from the trace of a real card, but for the name's prefix.
@@ -547,13 +489,7 @@ fn the_dump_shows_every_block_at_its_running_offset() {
     let recorder = Recorder::default();
     let mut queue = CommandQueue::new(&platform, None, Some(&recorder)).unwrap();
     queue
-        .exec(
-            Opcode::Nop,
-            0,
-            (words::NONE, 0),
-            &mut [7; 600],
-            &mut [0; 16],
-        )
+        .exec(Opcode::Nop, 0, 0, &mut [7; 600], &mut [0; 16])
         .unwrap();
     let log = recorder.0.lock();
     assert_eq!(log[0].matches("command block:\n").count(), 2);

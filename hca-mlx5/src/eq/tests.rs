@@ -3,7 +3,6 @@
 use super::*;
 use crate::device::Config;
 use crate::scripted::{ASYNC, COMMANDS, COMPLETIONS, PAGES, Reply, Scripted};
-use crate::words;
 use proptest::prelude::*;
 
 /// A device with a small completion event queue.
@@ -258,7 +257,7 @@ fn command_events_name_slots_and_change_nothing() {
     device.service(dat_core::Instant::ZERO);
     assert_eq!(device.next_event(), None);
     assert_eq!(platform.log.borrow().len(), commands);
-    device.exec_number(Opcode::AllocPd, words::NONE, 0).unwrap();
+    device.exec_number(Opcode::AllocPd, 0).unwrap();
 }
 
 #[test]

@@ -17,7 +17,9 @@ mod tests;
 
 use core::fmt;
 
-use dat_core::provider::{Completion, CompletionQueue as _, Direction, Fault, FaultKind, Status};
+use dat_core::provider::{
+    Completion, CompletionQueue as _, Direction, Fault, FaultKind, Status, Words,
+};
 
 use crate::cq::{self, CqObject};
 use crate::device::Device;
@@ -297,15 +299,14 @@ impl<'p, P: Platform> Port<'p, P> {
         self.cq = Some(cq_object);
         let cqn = cq_object.cqn.0;
 
-        let domain =
-            device.exec_number(Opcode::AllocTransportDomain, words::TRANSPORT_DOMAIN, 0)?;
+        let domain = device.exec_number(Opcode::AllocTransportDomain, 0)?;
         self.transport_domain = Some(domain);
 
         let mut input = [0; CREATE_TIS_IN];
         let mut tis = TisContext::new();
         tis.set_transport_domain(domain);
         tis.write(&mut input, TIS_CONTEXT);
-        let tis = create(device, Opcode::CreateTis, words::TIS, &mut input)?;
+        let tis = device.make(Opcode::CreateTis, &mut input)?;
         self.tis = Some(tis);
 
         let mut wq = WqContext::new();
@@ -324,7 +325,7 @@ impl<'p, P: Platform> Port<'p, P> {
         wq.set_log_wq_sz(rx::LOG_SLOTS);
         wq.write(&mut input, SQ_CONTEXT + SQ_WQ);
         crate::prm::put(&mut input, SQ_PAGES, &rq_ring.to_be_bytes());
-        let rqn = create(device, Opcode::CreateRq, words::RQ, &mut input)?;
+        let rqn = device.make(Opcode::CreateRq, &mut input)?;
         self.rqn = Some(rqn);
 
         let inline = InlineMode::from_code(device.identity().min_wqe_inline_mode);
@@ -355,7 +356,7 @@ impl<'p, P: Platform> Port<'p, P> {
         wq.set_log_wq_sz(tx.log_blocks());
         wq.write(&mut input, SQ_CONTEXT + SQ_WQ);
         crate::prm::put(&mut input, SQ_PAGES, &sq_ring.to_be_bytes());
-        let sqn = create(device, Opcode::CreateSq, words::SQ, &mut input)?;
+        let sqn = device.make(Opcode::CreateSq, &mut input)?;
         self.sqn = Some(sqn);
         tx.name(sqn);
 
@@ -365,11 +366,11 @@ impl<'p, P: Platform> Port<'p, P> {
         tir.set_inline_rqn(rqn);
         tir.set_transport_domain(domain);
         tir.write(&mut input, TIR_CONTEXT);
-        let tir = create(device, Opcode::CreateTir, words::TIR, &mut input)?;
+        let tir = device.make(Opcode::CreateTir, &mut input)?;
         self.tir = Some(tir);
 
-        ready(device, Opcode::ModifyRq, words::RQ, rqn)?;
-        ready(device, Opcode::ModifySq, words::SQ, sqn)?;
+        ready(device, Opcode::ModifyRq, rqn)?;
+        ready(device, Opcode::ModifySq, sqn)?;
         let rx = Rx::new(
             self.platform,
             &rx::Place {
@@ -389,23 +390,17 @@ impl<'p, P: Platform> Port<'p, P> {
     fn tear_down(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
         self.ends = None;
         let mut first = self.steering.stop(device);
-        let mut undo = |op, object, number: &mut Option<u32>| {
-            let result = number
-                .take()
-                .map(|made| device.exec_number(op, object, made));
+        let mut undo = |op, number: &mut Option<u32>| {
+            let result = number.take().map(|made| device.exec_number(op, made));
             let result = result.transpose().map(drop);
             note(&mut first, result);
             result.is_ok()
         };
-        undo(Opcode::DestroyTir, words::TIR, &mut self.tir);
-        let sent = undo(Opcode::DestroySq, words::SQ, &mut self.sqn);
-        let received = undo(Opcode::DestroyRq, words::RQ, &mut self.rqn);
-        undo(Opcode::DestroyTis, words::TIS, &mut self.tis);
-        undo(
-            Opcode::DeallocTransportDomain,
-            words::TRANSPORT_DOMAIN,
-            &mut self.transport_domain,
-        );
+        undo(Opcode::DestroyTir, &mut self.tir);
+        let sent = undo(Opcode::DestroySq, &mut self.sqn);
+        let received = undo(Opcode::DestroyRq, &mut self.rqn);
+        undo(Opcode::DestroyTis, &mut self.tis);
+        undo(Opcode::DeallocTransportDomain, &mut self.transport_domain);
         if let Some(cq) = self.cq.take() {
             note(&mut first, cq::end(device, &cq));
         }
@@ -434,23 +429,8 @@ fn page<P: Platform>(platform: &P, offset: usize) -> Result<u64, Fault> {
     }
 }
 
-/// One CREATE command; the number of what it made.
-fn create<P: Platform>(
-    device: &mut Device<'_, P>,
-    op: Opcode,
-    object: Object,
-    input: &mut [u8],
-) -> Result<u32, Fault> {
-    device.make(op, (object, 0), input)
-}
-
 /// Takes a send or receive queue from Reset to Ready.
-fn ready<P: Platform>(
-    device: &mut Device<'_, P>,
-    op: Opcode,
-    object: Object,
-    number: u32,
-) -> Result<(), Fault> {
+fn ready<P: Platform>(device: &mut Device<'_, P>, op: Opcode, number: u32) -> Result<(), Fault> {
     let mut input = [0; SQ_PAGES];
     let mut head = ModifyQueueIn::new();
     head.set_queue_state(QueueState::Reset as u8);
@@ -460,21 +440,20 @@ fn ready<P: Platform>(
     let mut context = SqContext::new();
     context.set_state(QueueState::Ready as u8);
     context.write(&mut input, SQ_CONTEXT);
-    device.run(op, (object, number), &mut input)
+    device.run(op, number, &mut input)
 }
 
 /// What an error completion says.
 fn failure(completion: &Completion, sqn: Option<u32>, rqn: Option<u32>) -> Fault {
-    let (object, number) = match completion.direction {
-        Direction::Send => (words::SQ, sqn),
-        Direction::Recv => (words::RQ, rqn),
+    /// The words of a failure of one of the two queues.
+    const fn words(queue: Object) -> Words {
+        let text = "Ethernet completion\0the queue failed and no longer carries frames\0make the port anew";
+        Words::new(FaultKind::BadState, text, &words::OWN).said(queue, 0)
+    }
+    let (words, number) = match completion.direction {
+        Direction::Send => (const { &words(words::SQ) }, sqn),
+        Direction::Recv => (const { &words(words::RQ) }, rqn),
     };
-    let fault = fault!(
-        BadState,
-        "Ethernet completion",
-        "the queue failed and no longer carries frames",
-        "make the port anew"
-    )
-    .of(object, number.unwrap_or(0));
+    let fault = Fault::new(words).of(Object::NONE, number.unwrap_or(0));
     fault.said(completion.syndrome, u32::from(completion.vendor))
 }

@@ -9,7 +9,7 @@
 use dat_core::provider::Fault;
 use heapless::Vec;
 
-use super::{Config, GROUPS_MAX, create};
+use super::{Config, GROUPS_MAX};
 use crate::boot::optional;
 use crate::device::Device;
 use crate::device::note;
@@ -23,8 +23,6 @@ use crate::prm::flow::{
     SetFteIn, TO_TIR,
 };
 use crate::prm::vport::{MODIFIED_CONTEXT, MODIFY_IN, ModifyNicVportIn, NicVportContext};
-use crate::words;
-use dat_core::provider::Object;
 
 /// log2 of the entries of the table.
 const LOG_ENTRIES: u8 = 3;
@@ -52,12 +50,7 @@ impl Steering {
         let mut table = CreateFlowTableIn::new();
         table.set_table_type(NIC_RX);
         table.set_log_size(LOG_ENTRIES);
-        let table = create(
-            device,
-            Opcode::CreateFlowTable,
-            words::FLOW_TABLE,
-            &mut table.0,
-        )?;
+        let table = device.make(Opcode::CreateFlowTable, &mut table.0)?;
         self.table = Some(table);
 
         let groups = config.groups.iter().take(GROUPS_MAX);
@@ -73,12 +66,7 @@ impl Steering {
         head.set_match_criteria_enable(MATCH_OUTER);
         head.write(&mut input, 0);
         MatchL2::destination([0xff; 6]).write(&mut input, MATCH);
-        let group = create(
-            device,
-            Opcode::CreateFlowGroup,
-            words::FLOW_GROUP,
-            &mut input,
-        )?;
+        let group = device.make(Opcode::CreateFlowGroup, &mut input)?;
         self.group = Some(group);
 
         for mac in &macs {
@@ -87,23 +75,18 @@ impl Steering {
         let mut root = SetFlowTableRootIn::new();
         root.set_table_type(NIC_RX);
         root.set_table_id(table);
-        run(
-            device,
-            Opcode::SetFlowTableRoot,
-            (words::FLOW_TABLE, table),
-            &mut root.0,
-        )?;
+        device.run(Opcode::SetFlowTableRoot, table, &mut root.0)?;
 
         let (own, groups) = macs.split_at_checked(1).unwrap_or((&macs, &[]));
         self.list(
             device,
             ListKind::Unicast,
-            own.iter().map(|mac| number(*mac)),
+            own.iter().map(|mac| mac_number(*mac)),
         )?;
         self.list(
             device,
             ListKind::Multicast,
-            groups.iter().map(|mac| number(*mac)),
+            groups.iter().map(|mac| mac_number(*mac)),
         )?;
         if let Some(vlan) = config.vlan {
             // The identifier stands in the low bits of the entry's first dword.
@@ -116,13 +99,8 @@ impl Steering {
         if device.caps().general.eswitch_manager() {
             let mut entry = L2TableEntryIn::new();
             entry.set_table_index(L2_INDEX);
-            entry.set_mac_address(number(device.identity().mac));
-            let result = run(
-                device,
-                Opcode::SetL2TableEntry,
-                (words::L2_ENTRY, L2_INDEX),
-                &mut entry.0,
-            );
+            entry.set_mac_address(mac_number(device.identity().mac));
+            let result = device.run(Opcode::SetL2TableEntry, L2_INDEX, &mut entry.0);
             self.l2 = optional(result)?;
         }
         Ok(())
@@ -134,12 +112,7 @@ impl Steering {
         if core::mem::take(&mut self.l2) {
             let mut entry = L2TableEntryIn::new();
             entry.set_table_index(L2_INDEX);
-            first = run(
-                device,
-                Opcode::DeleteL2TableEntry,
-                (words::L2_ENTRY, L2_INDEX),
-                &mut entry.0,
-            );
+            first = device.run(Opcode::DeleteL2TableEntry, L2_INDEX, &mut entry.0);
         }
         while let Some(kind) = self.lists.pop() {
             note(&mut first, set_list(device, kind, &[]));
@@ -153,10 +126,10 @@ impl Steering {
             input.set_table_type(NIC_RX);
             input.set_table_id(table);
             input.set_flow_index(last);
-            let object = (words::FLOW_ENTRY, last);
+            let number = last;
             note(
                 &mut first,
-                run(device, Opcode::DeleteFlowTableEntry, object, &mut input.0),
+                device.run(Opcode::DeleteFlowTableEntry, number, &mut input.0),
             );
         }
         let mut input = DestroyFlowIn::new();
@@ -164,15 +137,15 @@ impl Steering {
         input.set_table_id(table);
         if let Some(group) = self.group.take() {
             input.set_group_id(group);
-            let object = (words::FLOW_GROUP, group);
+            let number = group;
             note(
                 &mut first,
-                run(device, Opcode::DestroyFlowGroup, object, &mut input.0),
+                device.run(Opcode::DestroyFlowGroup, number, &mut input.0),
             );
             input.set_group_id(0);
         }
-        let object = (words::FLOW_TABLE, table);
-        first.and(run(device, Opcode::DestroyFlowTable, object, &mut input.0))
+        let number = table;
+        first.and(device.run(Opcode::DestroyFlowTable, number, &mut input.0))
     }
 
     fn add<P: Platform>(
@@ -199,8 +172,8 @@ impl Steering {
         destination.set_destination_type(TO_TIR);
         destination.set_destination_id(tir);
         destination.write(&mut input, FLOW_DESTINATIONS);
-        let object = (words::FLOW_ENTRY, self.entries);
-        run(device, Opcode::SetFlowTableEntry, object, &mut input)?;
+        let number = self.entries;
+        device.run(Opcode::SetFlowTableEntry, number, &mut input)?;
         self.entries = self.entries.saturating_add(1);
         Ok(())
     }
@@ -220,7 +193,7 @@ impl Steering {
 }
 
 /// A MAC as the low 48 bits of a number.
-fn number(mac: Mac) -> u64 {
+fn mac_number(mac: Mac) -> u64 {
     let [a, b, c, d, e, f] = mac;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
@@ -246,20 +219,5 @@ fn set_list<P: Platform>(
         end += 8;
     }
     let (message, _) = input.split_at_mut_checked(end).unwrap_or_default();
-    run(
-        device,
-        Opcode::ModifyNicVportContext,
-        (words::VPORT, 0),
-        message,
-    )
-}
-
-/// One command whose answer says nothing but yes or no.
-fn run<P: Platform>(
-    device: &mut Device<'_, P>,
-    op: Opcode,
-    object: (Object, u32),
-    input: &mut [u8],
-) -> Result<(), Fault> {
-    device.run(op, object, input)
+    device.run(Opcode::ModifyNicVportContext, 0, message)
 }

@@ -49,13 +49,13 @@ fn v6(from: [u8; 16], next_header: u8) -> [u8; 40] {
 
 /// The device delivers a datagram into the receive of `token`.
 fn deliver(p: &Scripted<false>, token: u16, grh: &[u8; 40], mad: u8, len: u32) {
-    let receive = p.qp_rings(0).0 + 16 * usize::from(token & 31);
+    let receive = p.qp_rings(0).0 + 16 * usize::from(token & (RECEIVES - 1));
     let pointer = p.bytes(receive, 16);
     let addr = u64::from_be_bytes(pointer[8..].try_into().unwrap());
     let at = usize::try_from(addr - ARENA_ADDR).unwrap();
     p.put(at, grh);
     p.put(at + 40, &[mad; 256]);
-    complete(p, 1, 32, token, 2, len);
+    complete(p, 1, RECEIVES, token, 2, len);
 }
 
 /// The device completes something on the `nth` completion queue, of `entries` entries.
@@ -141,7 +141,7 @@ fn receives_are_posted_and_an_event_is_asked_for() {
     let p = Scripted::<false>::new();
     let (_device, _gsi) = up(&p);
     let (receive, _) = p.qp_rings(0);
-    for slot in 0..32 {
+    for slot in 0..usize::from(RECEIVES) {
         assert_eq!(p.bytes(receive + 16 * slot, 4), 296_u32.to_be_bytes());
     }
     let arms = p
@@ -218,7 +218,7 @@ fn a_datagram_over_ipv6_arrives() {
 fn receives_go_round_the_ring() {
     let p = Scripted::<false>::new();
     let (_device, mut gsi) = up(&p);
-    for token in 0..100_u16 {
+    for token in 0..3 * RECEIVES + 4 {
         deliver(&p, token, &v4([10, 0, 0, 2]), token as u8, 296);
         assert_eq!(gsi.recv().unwrap().mad[0], token as u8);
     }
@@ -298,7 +298,7 @@ fn after_a_failure_it_starts_anew() {
     assert_eq!(p.of(Opcode::Rtr2RtsQp).len(), 2);
     let (receive, send) = p.qp_rings(0);
     let record = send + 64 * 64;
-    assert_eq!(p.bytes(record, 8), [0, 0, 0, 32, 0, 0, 0, 0]);
+    assert_eq!(p.bytes(record, 8), [0, 0, 0, RECEIVES as u8, 0, 0, 0, 0]);
     gsi.send(&PATH, &[0; 256]).unwrap();
     assert_eq!(p.bytes(record + 4, 4), [0, 0, 0, 2]);
     assert_eq!(p.bytes(receive, 4), 296_u32.to_be_bytes());

@@ -13,7 +13,6 @@ use crate::platform::{Platform, Span};
 use crate::prm::cmd::Opcode;
 use crate::prm::mkey::{self, Mkey, MkeyContext};
 use crate::prm::{put, wqe};
-use crate::words;
 use crate::words::fault;
 
 /// Longest region. A window over it states its length in a field of 32 bits of which the highest is not the length's.
@@ -75,6 +74,7 @@ pub fn create<P: Platform>(
     context.set_lw(access.contains(Access::LOCAL_WRITE));
     context.set_rr(access.contains(Access::REMOTE_READ));
     context.set_rw(access.contains(Access::REMOTE_WRITE));
+    context.set_a(access.contains(Access::REMOTE_ATOMIC));
     context.set_qpn(wqe::ANY_QPN);
     context.set_mkey_7_0(variant);
     context.set_pd(pd);
@@ -113,13 +113,13 @@ pub(super) fn submit<P: Platform>(
     input: &mut [u8],
     variant: u8,
 ) -> Result<Mkey, Fault> {
-    let index = device.make(Opcode::CreateMkey, (words::NONE, 0), input)?;
+    let index = device.make(Opcode::CreateMkey, input)?;
     Ok(Mkey::new(index, variant))
 }
 
 /// Destroys a key. When it returns, the device no longer touches the memory behind it.
 pub fn destroy<P: Platform>(device: &mut Device<'_, P>, key: Mkey) -> Result<(), Fault> {
-    device.end(Opcode::DestroyMkey, words::MKEY, key.index())
+    device.end(Opcode::DestroyMkey, key.index())
 }
 
 /// A random low byte for a key.

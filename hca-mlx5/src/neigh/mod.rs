@@ -28,7 +28,7 @@ use core::task::Poll;
 use core::time::Duration;
 
 use dat_core::Instant;
-use dat_core::provider::{Fault, Net};
+use dat_core::provider::{Fault, Net, canonical};
 use heapless::{Deque, Vec};
 
 use crate::words::fault;
@@ -122,7 +122,7 @@ impl<const N: usize> Neighbours<N> {
                 "the port's MAC is no station's"
             ));
         }
-        if net.addr != net.addr.to_canonical() {
+        if net.addr != canonical(net.addr) {
             return Err(fault!(
                 at net.addr, BadParameter,
                 "set up the network",
@@ -228,7 +228,7 @@ impl<const N: usize> Neighbours<N> {
     /// When nobody answers, the fault names the address that was asked for. It is told at least once, and again for a
     /// second to whoever asks; after that the search starts over.
     pub fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Mac, Fault>> {
-        let remote = remote.to_canonical();
+        let remote = canonical(remote);
         if self.is_own(remote) {
             return Poll::Ready(Ok(self.mac));
         }
@@ -295,10 +295,7 @@ impl<const N: usize> Neighbours<N> {
         if !self.replies.is_empty() {
             return Some(Instant::ZERO);
         }
-        [self.cache.next_deadline(), self.announcement.map(|a| a.due)]
-            .into_iter()
-            .flatten()
-            .min()
+        Instant::sooner(self.cache.next_deadline(), self.announcement.map(|a| a.due))
     }
 
     /// Announces the own addresses again, from `now` on: for a link that came back.

@@ -156,9 +156,18 @@ layout! {
     0x1c[15:0] roce_address_table_size, set_roce_address_table_size: u16;
 }
 
+/// [`AtomicCap::atomic_req_8b_endianness_mode`]: as the host has them.
+pub const ATOMIC_ANSWERS_AS_HOST: u8 = 1;
+/// Bits of [`AtomicCap::atomic_operations`]: compare and swap, fetch and add.
+pub const ATOMIC_OPERATIONS: u16 = 0b11;
+/// Bit of [`AtomicCap::atomic_size_qp`]: operands of 8 bytes.
+pub const ATOMIC_8_BYTES: u16 = 8;
+
 layout! {
     /// Atomic capabilities.
     AtomicCap, 32;
+    /// 0 answers are big-endian in the initiator's memory, 1 as the host has them.
+    0x08[31:30] atomic_req_8b_endianness_mode, set_atomic_req_8b_endianness_mode: u8;
     0x08[25] supported_atomic_req_8b_endianness_mode_1, set_supported_atomic_req_8b_endianness_mode_1: bool;
     /// 1 compare and swap, 2 fetch and add, 4 and 8 their extended forms.
     0x10[15:0] atomic_operations, set_atomic_operations: u16;

@@ -3,11 +3,14 @@
 //! PRM chapter "Command interface"; Linux `mlx5_cmd_layout`, `mlx5_cmd_prot_block`. The numbers of the opcodes and their
 //! names are the manual's.
 
+use dat_core::provider::Object;
+
 use super::layout;
+use crate::words;
 
 macro_rules! opcodes {
-    ($($(#[$meta:meta])* $variant:ident = $number:literal, $name:literal;)*) => {
-        /// A command of the device.
+    ($($(#[$meta:meta])* $variant:ident = $number:literal, $object:ident, $name:literal;)*) => {
+        /// A command of the device that this driver knows.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
         pub enum Opcode {
@@ -18,112 +21,82 @@ macro_rules! opcodes {
             /// All of them, ascending.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// Their names in the same order, with a zero character after each.
-            const NAMES: &'static str = concat!($($name, "\0"),*);
+            /// Their words in the same order: what their numbers are of, and their names.
+            pub(crate) const WORDS: &'static [(Object, &'static str)] =
+                &[$((words::$object, concat!($name, "\0\0"))),*];
         }
     };
 }
 
 opcodes! {
-    QueryHcaCap = 0x100, "QUERY_HCA_CAP";
-    QueryAdapter = 0x101, "QUERY_ADAPTER";
-    InitHca = 0x102, "INIT_HCA";
-    TeardownHca = 0x103, "TEARDOWN_HCA";
-    EnableHca = 0x104, "ENABLE_HCA";
-    DisableHca = 0x105, "DISABLE_HCA";
-    QueryPages = 0x107, "QUERY_PAGES";
-    ManagePages = 0x108, "MANAGE_PAGES";
-    SetHcaCap = 0x109, "SET_HCA_CAP";
-    QueryIssi = 0x10a, "QUERY_ISSI";
-    SetIssi = 0x10b, "SET_ISSI";
-    SetDriverVersion = 0x10d, "SET_DRIVER_VERSION";
-    CreateMkey = 0x200, "CREATE_MKEY";
-    QueryMkey = 0x201, "QUERY_MKEY";
-    DestroyMkey = 0x202, "DESTROY_MKEY";
-    QuerySpecialContexts = 0x203, "QUERY_SPECIAL_CONTEXTS";
-    CreateEq = 0x301, "CREATE_EQ";
-    DestroyEq = 0x302, "DESTROY_EQ";
-    QueryEq = 0x303, "QUERY_EQ";
-    GenEqe = 0x304, "GEN_EQE";
-    CreateCq = 0x400, "CREATE_CQ";
-    DestroyCq = 0x401, "DESTROY_CQ";
-    QueryCq = 0x402, "QUERY_CQ";
-    ModifyCq = 0x403, "MODIFY_CQ";
-    CreateQp = 0x500, "CREATE_QP";
-    DestroyQp = 0x501, "DESTROY_QP";
-    Rst2InitQp = 0x502, "RST2INIT_QP";
-    Init2RtrQp = 0x503, "INIT2RTR_QP";
-    Rtr2RtsQp = 0x504, "RTR2RTS_QP";
-    Rts2RtsQp = 0x505, "RTS2RTS_QP";
-    SqErr2RtsQp = 0x506, "SQERR2RTS_QP";
-    ToErrQp = 0x507, "2ERR_QP";
-    ToRstQp = 0x50a, "2RST_QP";
-    QueryQp = 0x50b, "QUERY_QP";
-    SqdRtsQp = 0x50c, "SQD_RTS_QP";
-    Init2InitQp = 0x50e, "INIT2INIT_QP";
-    QueryVportState = 0x750, "QUERY_VPORT_STATE";
-    ModifyVportState = 0x751, "MODIFY_VPORT_STATE";
-    QueryNicVportContext = 0x754, "QUERY_NIC_VPORT_CONTEXT";
-    ModifyNicVportContext = 0x755, "MODIFY_NIC_VPORT_CONTEXT";
-    QueryRoceAddress = 0x760, "QUERY_ROCE_ADDRESS";
-    SetRoceAddress = 0x761, "SET_ROCE_ADDRESS";
-    QueryVportCounter = 0x770, "QUERY_VPORT_COUNTER";
-    AllocQCounter = 0x771, "ALLOC_Q_COUNTER";
-    DeallocQCounter = 0x772, "DEALLOC_Q_COUNTER";
-    QueryQCounter = 0x773, "QUERY_Q_COUNTER";
-    AllocPd = 0x800, "ALLOC_PD";
-    DeallocPd = 0x801, "DEALLOC_PD";
-    AllocUar = 0x802, "ALLOC_UAR";
-    DeallocUar = 0x803, "DEALLOC_UAR";
-    AccessReg = 0x805, "ACCESS_REG";
-    Nop = 0x80d, "NOP";
-    AllocTransportDomain = 0x816, "ALLOC_TRANSPORT_DOMAIN";
-    DeallocTransportDomain = 0x817, "DEALLOC_TRANSPORT_DOMAIN";
-    SetL2TableEntry = 0x829, "SET_L2_TABLE_ENTRY";
-    DeleteL2TableEntry = 0x82b, "DELETE_L2_TABLE_ENTRY";
-    CreateTir = 0x900, "CREATE_TIR";
-    ModifyTir = 0x901, "MODIFY_TIR";
-    DestroyTir = 0x902, "DESTROY_TIR";
-    QueryTir = 0x903, "QUERY_TIR";
-    CreateSq = 0x904, "CREATE_SQ";
-    ModifySq = 0x905, "MODIFY_SQ";
-    DestroySq = 0x906, "DESTROY_SQ";
-    QuerySq = 0x907, "QUERY_SQ";
-    CreateRq = 0x908, "CREATE_RQ";
-    ModifyRq = 0x909, "MODIFY_RQ";
-    DestroyRq = 0x90a, "DESTROY_RQ";
-    QueryRq = 0x90b, "QUERY_RQ";
-    CreateRmp = 0x90c, "CREATE_RMP";
-    ModifyRmp = 0x90d, "MODIFY_RMP";
-    DestroyRmp = 0x90e, "DESTROY_RMP";
-    QueryRmp = 0x90f, "QUERY_RMP";
-    CreateTis = 0x912, "CREATE_TIS";
-    ModifyTis = 0x913, "MODIFY_TIS";
-    DestroyTis = 0x914, "DESTROY_TIS";
-    QueryTis = 0x915, "QUERY_TIS";
-    CreateRqt = 0x916, "CREATE_RQT";
-    ModifyRqt = 0x917, "MODIFY_RQT";
-    DestroyRqt = 0x918, "DESTROY_RQT";
-    QueryRqt = 0x919, "QUERY_RQT";
-    SetFlowTableRoot = 0x92f, "SET_FLOW_TABLE_ROOT";
-    CreateFlowTable = 0x930, "CREATE_FLOW_TABLE";
-    DestroyFlowTable = 0x931, "DESTROY_FLOW_TABLE";
-    QueryFlowTable = 0x932, "QUERY_FLOW_TABLE";
-    CreateFlowGroup = 0x933, "CREATE_FLOW_GROUP";
-    DestroyFlowGroup = 0x934, "DESTROY_FLOW_GROUP";
-    QueryFlowGroup = 0x935, "QUERY_FLOW_GROUP";
-    SetFlowTableEntry = 0x936, "SET_FLOW_TABLE_ENTRY";
-    QueryFlowTableEntry = 0x937, "QUERY_FLOW_TABLE_ENTRY";
-    DeleteFlowTableEntry = 0x938, "DELETE_FLOW_TABLE_ENTRY";
+    QueryHcaCap = 0x100, CAPABILITY, "QUERY_HCA_CAP";
+    QueryAdapter = 0x101, NONE, "QUERY_ADAPTER";
+    InitHca = 0x102, NONE, "INIT_HCA";
+    TeardownHca = 0x103, NONE, "TEARDOWN_HCA";
+    EnableHca = 0x104, NONE, "ENABLE_HCA";
+    DisableHca = 0x105, NONE, "DISABLE_HCA";
+    QueryPages = 0x107, NONE, "QUERY_PAGES";
+    ManagePages = 0x108, NONE, "MANAGE_PAGES";
+    SetHcaCap = 0x109, NONE, "SET_HCA_CAP";
+    QueryIssi = 0x10a, NONE, "QUERY_ISSI";
+    SetIssi = 0x10b, NONE, "SET_ISSI";
+    CreateMkey = 0x200, NONE, "CREATE_MKEY";
+    DestroyMkey = 0x202, MKEY, "DESTROY_MKEY";
+    CreateEq = 0x301, NONE, "CREATE_EQ";
+    DestroyEq = 0x302, EQ, "DESTROY_EQ";
+    CreateCq = 0x400, NONE, "CREATE_CQ";
+    DestroyCq = 0x401, CQ, "DESTROY_CQ";
+    CreateQp = 0x500, NONE, "CREATE_QP";
+    DestroyQp = 0x501, QP, "DESTROY_QP";
+    Rst2InitQp = 0x502, QP, "RST2INIT_QP";
+    Init2RtrQp = 0x503, QP, "INIT2RTR_QP";
+    Rtr2RtsQp = 0x504, QP, "RTR2RTS_QP";
+    ToErrQp = 0x507, QP, "2ERR_QP";
+    ToRstQp = 0x50a, QP, "2RST_QP";
+    QueryVportState = 0x750, PORT, "QUERY_VPORT_STATE";
+    QueryNicVportContext = 0x754, NONE, "QUERY_NIC_VPORT_CONTEXT";
+    ModifyNicVportContext = 0x755, VPORT, "MODIFY_NIC_VPORT_CONTEXT";
+    SetRoceAddress = 0x761, ROCE_ADDRESS, "SET_ROCE_ADDRESS";
+    AllocPd = 0x800, NONE, "ALLOC_PD";
+    DeallocPd = 0x801, PD, "DEALLOC_PD";
+    AllocUar = 0x802, NONE, "ALLOC_UAR";
+    DeallocUar = 0x803, UAR, "DEALLOC_UAR";
+    AccessReg = 0x805, REGISTER, "ACCESS_REG";
+    Nop = 0x80d, NONE, "NOP";
+    AllocTransportDomain = 0x816, NONE, "ALLOC_TRANSPORT_DOMAIN";
+    DeallocTransportDomain = 0x817, TRANSPORT_DOMAIN, "DEALLOC_TRANSPORT_DOMAIN";
+    SetL2TableEntry = 0x829, L2_ENTRY, "SET_L2_TABLE_ENTRY";
+    DeleteL2TableEntry = 0x82b, L2_ENTRY, "DELETE_L2_TABLE_ENTRY";
+    CreateTir = 0x900, NONE, "CREATE_TIR";
+    DestroyTir = 0x902, TIR, "DESTROY_TIR";
+    CreateSq = 0x904, NONE, "CREATE_SQ";
+    ModifySq = 0x905, SQ, "MODIFY_SQ";
+    DestroySq = 0x906, SQ, "DESTROY_SQ";
+    CreateRq = 0x908, NONE, "CREATE_RQ";
+    ModifyRq = 0x909, RQ, "MODIFY_RQ";
+    DestroyRq = 0x90a, RQ, "DESTROY_RQ";
+    CreateTis = 0x912, NONE, "CREATE_TIS";
+    DestroyTis = 0x914, TIS, "DESTROY_TIS";
+    SetFlowTableRoot = 0x92f, FLOW_TABLE, "SET_FLOW_TABLE_ROOT";
+    CreateFlowTable = 0x930, NONE, "CREATE_FLOW_TABLE";
+    DestroyFlowTable = 0x931, FLOW_TABLE, "DESTROY_FLOW_TABLE";
+    CreateFlowGroup = 0x933, NONE, "CREATE_FLOW_GROUP";
+    DestroyFlowGroup = 0x934, FLOW_GROUP, "DESTROY_FLOW_GROUP";
+    SetFlowTableEntry = 0x936, FLOW_ENTRY, "SET_FLOW_TABLE_ENTRY";
+    DeleteFlowTableEntry = 0x938, FLOW_ENTRY, "DELETE_FLOW_TABLE_ENTRY";
 }
 
 impl Opcode {
     /// The manual's name.
     #[must_use]
     pub fn name(self) -> &'static str {
+        words::refusal(self).operation()
+    }
+
+    /// Where it stands among [`Opcode::ALL`].
+    pub(crate) fn place(self) -> usize {
         let place = Self::ALL.iter().position(|op| *op == self);
-        let name = place.and_then(|n| Self::NAMES.split('\0').nth(n));
-        name.unwrap_or_default()
+        place.unwrap_or_default()
     }
 
     /// From its number.

@@ -11,6 +11,10 @@ use dat_core::provider::Status;
 pub const CQE: usize = 64;
 /// Where the dword with the user index stands.
 pub const INDEX_AT: usize = 0x20;
+/// Where a datagram's entry says who sent it, a dword.
+pub const SENDER_AT: usize = 0x18;
+/// Where the immediate stands, a dword.
+pub const IMMEDIATE_AT: usize = 0x24;
 /// Where the byte count stands, a dword.
 pub const BYTE_CNT_AT: usize = 0x2c;
 /// Where an error entry says why.
@@ -112,6 +116,24 @@ bitfield! {
     u32;
     /// Number of the queue pair.
     pub qpn, _: 55, 32;
+}
+
+bitfield! {
+    /// The dword at 0x18 of a datagram's entry.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct Sender(u32);
+    impl Debug;
+    u32;
+    /// The sender's QPN.
+    pub rqpn, _: 23, 0;
+}
+
+impl Sender {
+    /// From the number.
+    #[must_use]
+    pub const fn from_word(word: u32) -> Self {
+        Self(word)
+    }
 }
 
 impl Index {

@@ -4,25 +4,31 @@
 //! the firmware's own and unpublished; the table below holds the few whose cause was told by the vendor, or found by
 //! somebody, in public. It only ever adds advice: nothing in the driver depends on it.
 
+use dat_core::provider::nth;
+
 use super::cmd::Opcode;
 
 /// Delivery status of a command (how the queue entry was taken) in words.
 #[must_use]
-pub const fn delivery_status(code: u8) -> &'static str {
-    match code {
-        0x00 => "delivered",
-        0x01 => "not delivered: signature error",
-        0x02 => "not delivered: token error",
-        0x03 => "not delivered: bad block number",
-        0x04 => "not delivered: output mailbox misaligned",
-        0x05 => "not delivered: input mailbox misaligned",
-        0x06 => "not delivered: firmware internal error",
-        0x07 => "not delivered: wrong input length",
-        0x08 => "not delivered: wrong output length",
-        0x09 => "not delivered: reserved fields not clear",
-        0x10 => "not delivered: bad descriptor type",
-        _ => "not delivered: unknown delivery status",
-    }
+pub fn delivery_status(code: u8) -> &'static str {
+    const TEXTS: &str = "delivered\0\
+        not delivered: signature error\0\
+        not delivered: token error\0\
+        not delivered: bad block number\0\
+        not delivered: output mailbox misaligned\0\
+        not delivered: input mailbox misaligned\0\
+        not delivered: firmware internal error\0\
+        not delivered: wrong input length\0\
+        not delivered: wrong output length\0\
+        not delivered: reserved fields not clear\0\
+        not delivered: bad descriptor type\0\
+        not delivered: unknown delivery status\0";
+    let place = match code {
+        0..=9 => code,
+        0x10 => 10,
+        _ => 11,
+    };
+    nth(TEXTS, place.into())
 }
 
 /// Status of a command.

@@ -19,10 +19,16 @@ pub const PRIMARY_PATH_AT: usize = 0x18;
 
 /// Service type: reliable connected.
 pub const ST_RC: u8 = 0;
+/// Service type: unreliable datagrams.
+pub const ST_UD: u8 = 2;
 /// Service type: the general services interface, QP1.
 pub const ST_GSI: u8 = 8;
 /// Path migration state of a queue pair without an alternate path.
 pub const PM_MIGRATED: u8 = 3;
+/// Largest datagram, log2.
+pub const LOG_DATAGRAM: u8 = 12;
+/// [`QpContext::atomic_mode`]: the operands of the specification, 8 bytes.
+pub const ATOMIC_IB: u8 = 1;
 /// User index that makes completions carry the QPN instead.
 pub const INDEX_IS_QPN: u32 = 0xff_ffff;
 /// log2 of the largest RC message.

@@ -5,7 +5,7 @@
 //! control segment. Everything here is two 64-bit words a unit: each word is the number whose big-endian form the
 //! device reads, so that a whole block is built in registers and turned over once, when it is stored.
 //!
-//! Only the segments that DAT needs are here: no atomics, no Ethernet (a raw Ethernet queue has its own), no signatures.
+//! Only the segments that DAT needs are here: no Ethernet (a raw Ethernet queue has its own), no signatures.
 
 use bitfield::bitfield;
 
@@ -20,6 +20,14 @@ pub const NOP: u8 = 0x00;
 pub const RDMA_WRITE: u8 = 0x08;
 /// Opcode of a SEND.
 pub const SEND: u8 = 0x0a;
+/// Opcode of an RDMA WRITE with immediate.
+pub const RDMA_WRITE_IMM: u8 = 0x09;
+/// Opcode of a SEND with immediate.
+pub const SEND_IMM: u8 = 0x0b;
+/// Opcode of an atomic compare and swap.
+pub const ATOMIC_CS: u8 = 0x11;
+/// Opcode of an atomic fetch and add.
+pub const ATOMIC_FA: u8 = 0x12;
 /// Opcode of an RDMA READ.
 pub const RDMA_READ: u8 = 0x10;
 /// Opcode of a change to a memory key, which is what a window bind is.
@@ -139,6 +147,13 @@ pub const fn data(addr: u64, len: u32, lkey: u32) -> [u64; 2] {
 #[must_use]
 pub const fn remote(addr: u64, rkey: u32) -> [u64; 2] {
     [addr, (rkey as u64) << 32]
+}
+
+/// The two words of an atomic segment: what is swapped in or added, and what is compared.
+#[inline]
+#[must_use]
+pub const fn atomic(operand: u64, compare: u64) -> [u64; 2] {
+    [operand, compare]
 }
 
 /// The lkey that ends the scatter list of a receive early.

@@ -20,6 +20,7 @@ fn open<const WC: bool>(p: &Scripted<WC>) -> Hca<'_, WC> {
 
 fn init(pd: Pd, cq: seam::Cq) -> QpInit {
     QpInit {
+        service: seam::Service::Connected,
         pd,
         send_cq: cq,
         recv_cq: cq,

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use dat_core::provider::{Completion, CompletionQueue, Direction, Polled, Status};
+use dat_core::provider::{Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Status};
 
 use super::ring::{FIRST, RECORD, Record, Ring, SECOND};
 use crate::entries::Entries as _;
@@ -158,6 +158,7 @@ impl<'p, P: Platform> Cq<'p, P> {
             status: cqe::status(cause.syndrome()),
             syndrome: cause.syndrome(),
             vendor: cause.vendor_err_synd(),
+            extra: Extra::default(),
         }
     }
 }
@@ -219,7 +220,9 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
                 _ if owner.format() != 0 => {}
                 cqe::REQUESTER => return success(self.requested(owner)),
                 cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE => {
-                    return success(self.received(owner));
+                    let polled = self.received(owner);
+                    let extra = self.extra();
+                    return success(polled).map(|whole| Completion { extra, ..whole });
                 }
                 _ => {}
             }
@@ -228,6 +231,30 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
             self.skipped = self.skipped.saturating_add(1);
         }
         None
+    }
+
+    fn extra(&self) -> Extra {
+        // The entry is the device's again, but there is one for every receive that can be outstanding, and to the caller this one
+        // still is. What a device that overran it wrote is nonsense, not harm.
+        let at = self.tail.wrapping_sub(1);
+        let entries = self.entries;
+        let owner = u32::from_be(entries.load32::<{ cqe::OWNER_AT }>(at));
+        let sender = u32::from_be(entries.load32::<{ cqe::SENDER_AT }>(at));
+        let immediate = u32::from_be(entries.load32::<{ cqe::IMMEDIATE_AT }>(at));
+        let arrived = match Owner::from_word(owner).opcode() {
+            cqe::RESPONDER_WRITE_IMM => Arrived::WriteImmediate,
+            cqe::RESPONDER_SEND_IMM => Arrived::Immediate,
+            _ => Arrived::Message,
+        };
+        Extra {
+            arrived,
+            immediate: if arrived == Arrived::Message {
+                0
+            } else {
+                immediate
+            },
+            source_qpn: cqe::Sender::from_word(sender).rqpn(),
+        }
     }
 
     fn arm(&mut self, solicited_only: bool) {
@@ -269,5 +296,6 @@ fn success(polled: Polled) -> Option<Completion> {
         status: Status::Success,
         syndrome: 0,
         vendor: 0,
+        extra: Extra::default(),
     })
 }

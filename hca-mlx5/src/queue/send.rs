@@ -11,17 +11,22 @@
 
 use core::fmt;
 
-use dat_core::provider::{Access, Bind, PostFlags, Remote, Segment, SendQueue};
+use dat_core::provider::{
+    Access, Atomic, Bind, Destination, PostFlags, Remote, Segment, SendQueue,
+};
 
 use super::ring::{RECORD, Record, Ring, SECOND};
 use crate::entries::{Entries, Register as _};
 use crate::platform::{Platform, Span};
 use crate::prm::wqe::{self, Av, CtrlHead, CtrlTail, UmrHead, UmrKey};
+use crate::qp;
 
 /// Blocks of the widest WQE, a window bind; a request of [`MAX_SEGMENTS`] segments is no wider.
 pub const WIDEST: u32 = 3;
 /// Segments of a request: as many as fit into three blocks behind a control and a remote address segment.
 pub const MAX_SEGMENTS: u8 = 10;
+/// Segments of a datagram: as many as fit into three blocks behind a control segment and an address vector.
+pub const MAX_DATAGRAM_SEGMENTS: u8 = 8;
 /// Most bytes that travel inside the WQE of an RDMA WRITE, which then stays one block.
 pub const INLINE_WRITE: u32 = 28;
 /// Most bytes that travel inside the WQE of a SEND, likewise.
@@ -445,26 +450,24 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn post_list(
         &mut self,
         opcode: u8,
-        remote: Option<Remote>,
+        fixed: &[[u64; 2]],
         segments: &[Segment],
+        immediate: u32,
         flags: PostFlags,
     ) -> u16 {
-        let segments = segments
-            .get(..usize::from(MAX_SEGMENTS))
-            .unwrap_or(segments);
-        let ds = 1 + usize::from(remote.is_some()) + segments.len();
-        // Sixteen at most: ten segments behind two fixed units.
+        // What the widest WQE has room for behind the control segment.
+        let room = usize::from(MAX_SEGMENTS + 1).saturating_sub(fixed.len());
+        let segments = segments.get(..room).unwrap_or(segments);
+        let ds = 1 + fixed.len() + segments.len();
+        // Twelve at most.
         let ds = u8::try_from(ds).unwrap_or(u8::MAX);
-        let mut control = self.control(self.start(opcode, ds), flags, 0);
+        let mut control = self.control(self.start(opcode, ds), flags, immediate);
         control[1] |= self.due(flags);
-        let rest = remote
-            .map(|remote| wqe::remote(remote.addr, remote.rkey))
-            .into_iter()
-            .chain(
-                segments
-                    .iter()
-                    .map(|one| wqe::data(one.addr, one.len, one.lkey)),
-            );
+        let rest = fixed.iter().copied().chain(
+            segments
+                .iter()
+                .map(|one| wqe::data(one.addr, one.len, one.lkey)),
+        );
         let units = core::iter::once(control).chain(rest.map(|unit| unit.map(u64::to_be)));
         let mut block: Block = [0; 8];
         let mut index = self.head;
@@ -490,6 +493,22 @@ impl<'p, P: Platform> Sq<'p, P> {
     }
 }
 
+impl<P: Platform> Sq<'_, P> {
+    /// As [`Sq::post_list`], with a far end.
+    #[inline(never)]
+    fn post_far(
+        &mut self,
+        opcode: u8,
+        remote: Remote,
+        segments: &[Segment],
+        immediate: u32,
+        flags: PostFlags,
+    ) -> u16 {
+        let far = [wqe::remote(remote.addr, remote.rkey)];
+        self.post_list(opcode, &far, segments, immediate, flags)
+    }
+}
+
 impl<P: Platform> SendQueue for Sq<'_, P> {
     #[inline(always)]
     #[expect(
@@ -509,14 +528,14 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
                 self.post_block(&[head, tail, first, second, 0, 0, 0, 0], flags)
             }
             [one] => self.send_short(*one, flags),
-            _ => self.post_list(wqe::SEND, None, segments, flags),
+            _ => self.post_list(wqe::SEND, &[], segments, 0, flags),
         }
     }
 
     #[inline(always)]
     fn rdma_write(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16 {
         let [one] = segments else {
-            return self.post_list(wqe::RDMA_WRITE, Some(remote), segments, flags);
+            return self.post_far(wqe::RDMA_WRITE, remote, segments, 0, flags);
         };
         let words = match one.len {
             WORD => self.payload.word(one.addr),
@@ -573,12 +592,49 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
     #[inline]
     fn rdma_read(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16 {
         let [one] = segments else {
-            return self.post_list(wqe::RDMA_READ, Some(remote), segments, flags);
+            return self.post_far(wqe::RDMA_READ, remote, segments, 0, flags);
         };
         let [a, b] = self.control(self.start(wqe::RDMA_READ, 3), flags, 0);
         let [c, d] = wqe::remote(remote.addr, remote.rkey).map(u64::to_be);
         let [e, f] = wqe::data(one.addr, one.len, one.lkey).map(u64::to_be);
         self.post_block(&[a, b, c, d, e, f, 0, 0], flags)
+    }
+
+    fn atomic(&mut self, one: Segment, remote: Remote, atomic: Atomic, flags: PostFlags) -> u16 {
+        let (opcode, operands) = match atomic {
+            Atomic::FetchAdd(add) => (wqe::ATOMIC_FA, wqe::atomic(add, 0)),
+            Atomic::CmpSwap { compare, swap } => (wqe::ATOMIC_CS, wqe::atomic(swap, compare)),
+        };
+        let fixed = [wqe::remote(remote.addr, remote.rkey), operands];
+        self.post_list(opcode, &fixed, &[one], 0, flags)
+    }
+
+    fn rdma_write_immed(
+        &mut self,
+        segments: &[Segment],
+        remote: Remote,
+        immediate: u32,
+        flags: PostFlags,
+    ) -> u16 {
+        self.post_far(wqe::RDMA_WRITE_IMM, remote, segments, immediate, flags)
+    }
+
+    fn send_ud(
+        &mut self,
+        segments: &[Segment],
+        to: &Destination,
+        immediate: Option<u32>,
+        flags: PostFlags,
+    ) -> u16 {
+        let opcode = if immediate.is_some() {
+            wqe::SEND_IMM
+        } else {
+            wqe::SEND
+        };
+        let own = CtrlHead::from_word(self.number).qpn();
+        let [a, b, c, d, e, f] = qp::address(&to.path, own, to.qpn, to.qkey).words();
+        let fixed = [[a, b], [c, d], [e, f]];
+        self.post_list(opcode, &fixed, segments, immediate.unwrap_or(0), flags)
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use dat_core::Instant;
 use dat_core::provider::{
-    Access, Fault, Mtu, Path, Provider, QpInit, QpStep, Region, no_more_words,
+    Access, Fault, Mtu, NO_MORE_WORDS, Path, Provider, QpInit, QpStep, Region, Service,
 };
 use hca_mlx5::Config;
 use hca_mlx5::platform::Platform;
@@ -58,7 +58,7 @@ fn travel<P: Platform>(
     driver
         .set_net(&net(), now)
         .map_err(|fault| (Step::SetNet, fault))?;
-    let full = dat_core::fault!(no_more_words, Resources, "region", "no room in the arena");
+    let full = dat_core::fault!(NO_MORE_WORDS, Resources, "region", "no room in the arena");
     let span = platform.alloc(4096, 4096).ok_or((Step::Create, full))?;
     let region = Region {
         addr: platform.arena_addr() + span.offset as u64,
@@ -85,6 +85,7 @@ fn objects<P: Platform>(driver: &mut Driver<'_, P>, region: Region) -> Result<()
     };
     let (cq, cq_end) = driver.cq_create(64).map_err(create)?;
     let init = QpInit {
+        service: Service::Connected,
         pd,
         send_cq: cq,
         recv_cq: cq,

@@ -15,6 +15,7 @@ use mlx5_model::wire::ModelClock;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
+use super::notes;
 use super::views::Views;
 
 /// CPU address of an arena. Not the address of any real memory: nothing may dereference it.
@@ -188,6 +189,7 @@ impl Slot {
         let views = Arc::new(Mutex::new(Views::new(memory.arena, memory.firmware)));
         let mut hca = build(Box::new(Shared(Arc::clone(&views))));
         enable(&mut hca);
+        notes::watch(&mut hca);
         let hca = Arc::new(Mutex::new(hca));
         world.join(Arc::new(Plugged {
             hca: Arc::clone(&hca),

@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod compat;
 mod hostile;
 mod stage;
 mod traffic;

@@ -49,10 +49,10 @@ impl Stage {
         format!("vfio-user:{}", self.sockets[nth].display())
     }
 
-    /// `dat VERB DEVICE`, with more arguments in one string.
+    /// `dat VERB DEVICE`, where VERB may be several words, with more arguments in one string.
     pub(crate) fn command(&self, verb: &str, nth: usize, more: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dat-command"));
-        command.arg(verb).arg(self.device(nth));
+        command.args(verb.split_whitespace()).arg(self.device(nth));
         command.args(more.split_whitespace());
         command
     }

@@ -230,7 +230,7 @@ fn every_verb_explains_itself() {
         assert!(all.contains(words), "{words}: {all}");
     }
     for verb in [
-        "list", "info", "bind", "unbind", "doctor", "listen", "ping", "perf",
+        "list", "info", "bind", "unbind", "doctor", "listen", "ping", "perf", "compat",
     ] {
         assert!(all.contains(&format!("  {verb} ")), "{verb}: {all}");
         let own = help(&[verb, "--help"]);

@@ -102,6 +102,14 @@ impl Platform for Machine {
 
 type Driver = Mlx5<'static, Machine, 8, 16, 32>;
 
+/// All state of the adapter, made by the compiler.
+struct Room(core::cell::UnsafeCell<Storage<Driver, 4, 8, 16, 64>>);
+
+// SAFETY: the image has one thread.
+unsafe impl Sync for Room {}
+
+static ROOM: Room = Room(core::cell::UnsafeCell::new(Storage::new()));
+
 /// Called by the assembly with a stack and nothing else.
 // SAFETY: no other symbol of the image has this name.
 #[unsafe(no_mangle)]
@@ -119,8 +127,8 @@ extern "C" fn image_main() {
     };
     static PLACE: Once<Machine> = Once::new();
     let machine = PLACE.put(machine);
-    static ROOM: Once<Storage<Driver, 4, 8, 16, 64>> = Once::new();
-    let room = ROOM.put_mut(Storage::new());
+    // SAFETY: this is called once, so nobody else holds a reference.
+    let room = unsafe { &mut *ROOM.0.get() };
     let _ = serve(machine, room);
 }
 
@@ -134,12 +142,9 @@ impl<T> Once<T> {
     const fn new() -> Self {
         Self(core::cell::UnsafeCell::new(None))
     }
-    fn put_mut(&'static self, value: T) -> &'static mut T {
+    fn put(&'static self, value: T) -> &'static T {
         // SAFETY: called once per static, so nobody else holds a reference.
         unsafe { &mut *self.0.get() }.insert(value)
-    }
-    fn put(&'static self, value: T) -> &'static T {
-        self.put_mut(value)
     }
 }
 

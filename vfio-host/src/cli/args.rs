@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args as Group, Parser, Subcommand};
 use dat_core::provider::{Mtu, Net};
 
+use super::compat::Compat;
 use super::failure::Failure;
 use super::traffic::Kind;
 use super::tree::Tree;
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     Listen(Listen),
     Ping(Ping),
     Perf(Perf),
+    Compat(Compat),
 }
 
 /// The tree that the machine is looked at through.
@@ -180,6 +182,14 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
+    /// The same, with this MTU unless the user has said another.
+    pub(crate) fn with_mtu(self, mtu: Option<Mtu>) -> Self {
+        Self {
+            mtu: self.mtu.or(mtu),
+            ..self
+        }
+    }
+
     /// The network it is in.
     pub(crate) fn net(&self) -> Result<Net, Failure> {
         let (addr, prefix) = self.ip;
@@ -207,6 +217,11 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// Somebody's port.
+    pub(crate) fn new(ip: IpAddr, port: u16) -> Self {
+        Self { ip, port }
+    }
+
     /// Its address, seen from this adapter.
     pub(crate) fn address(&self, adapter: &Adapter) -> Result<SocketAddr, Failure> {
         let Self { ip, port } = *self;
@@ -343,7 +358,7 @@ fn mtu(text: &str) -> Result<Mtu, String> {
         .ok_or_else(|| "a path MTU is 256, 512, 1024, 2048 or 4096".into())
 }
 
-fn size(text: &str) -> Result<u32, String> {
+pub(crate) fn size(text: &str) -> Result<u32, String> {
     let (digits, unit) = match text.strip_suffix(['K', 'k']) {
         Some(digits) => (digits, 1 << 10),
         None => match text.strip_suffix(['M', 'm']) {
@@ -369,7 +384,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     seconds(text, 0.0, 10.0)
 }
 
-fn timeout(text: &str) -> Result<Duration, String> {
+pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     seconds(text, 0.1, 3600.0)
 }
 

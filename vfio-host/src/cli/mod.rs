@@ -10,6 +10,7 @@
 
 mod args;
 mod bind;
+mod compat;
 mod doctor;
 mod failure;
 mod group;
@@ -69,6 +70,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Listen(it) => traffic::listen::run(it, &out),
         Command::Ping(it) => traffic::ping::run(it, &out),
         Command::Perf(it) => traffic::perf::run(it, &out),
+        Command::Compat(it) => compat::run(it, &out),
     };
     match end {
         Ok(End::Ok) => ExitCode::SUCCESS,

@@ -31,6 +31,7 @@ pub use service::ServiceId;
 
 use core::net::{IpAddr, Ipv6Addr};
 
+use crate::provider::canonical;
 use field::Field;
 
 /// Bytes of a MAD.
@@ -206,5 +207,5 @@ fn gid(address: IpAddr) -> u128 {
 
 /// The address that a GID is.
 fn address(gid: u128) -> IpAddr {
-    IpAddr::V6(Ipv6Addr::from_bits(gid)).to_canonical()
+    canonical(IpAddr::V6(Ipv6Addr::from_bits(gid)))
 }

@@ -3,7 +3,7 @@
 use std::vec;
 use std::vec::Vec;
 
-use dat_core::provider::{Completion, CompletionQueue, Direction, Status};
+use dat_core::provider::{Completion, CompletionQueue, Direction, Extra, Status};
 use proptest::prelude::*;
 
 use super::{Record, Ring};
@@ -87,6 +87,7 @@ fn requester_success() {
         status: Status::Success,
         syndrome: 0,
         vendor: 0,
+        extra: Extra::default(),
     };
     assert_eq!(completion, Some(golden));
 }

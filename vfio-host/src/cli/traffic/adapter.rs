@@ -17,12 +17,12 @@ use crate::{Address, Host, Nic, Opened, Options, Room, WaitError};
 const BUFFERS: usize = 24 << 20;
 const SEND_BUFFERS: usize = 8 << 20;
 /// Longest sleep: so soon a Ctrl-C is heeded.
-pub(super) const SLICE: Duration = Duration::from_millis(100);
+pub(in crate::cli) const SLICE: Duration = Duration::from_millis(100);
 /// Looks at an empty queue between two looks at everything else.
 const LOOKS: u32 = 64;
 
 /// What a command does on an open adapter of either kind of host.
-pub(super) trait Play {
+pub(in crate::cli) trait Play {
     /// What comes of it.
     type Told;
 
@@ -58,7 +58,7 @@ pub(crate) fn bring_up_config() -> Config<'static> {
 }
 
 /// Opens the device, plays, and gives everything back.
-pub(super) fn with<P: Play>(adapter: &Adapter, play: P) -> Result<P::Told, Failure> {
+pub(in crate::cli) fn with<P: Play>(adapter: &Adapter, play: P) -> Result<P::Told, Failure> {
     signals::watch()?;
     let net = adapter.net()?;
     let mut config = bring_up_config();
@@ -105,7 +105,7 @@ fn on<'p, H: Host, P: Play>(
 }
 
 /// Why nothing works any more, if the device is lost.
-pub(super) fn trouble<H: Host>(nic: &Nic<'_, '_, H>) -> Option<Failure> {
+pub(in crate::cli) fn trouble<H: Host>(nic: &Nic<'_, '_, H>) -> Option<Failure> {
     if let Some(trouble) = nic.host().trouble() {
         return Some(trouble.into());
     }
@@ -115,7 +115,7 @@ pub(super) fn trouble<H: Host>(nic: &Nic<'_, '_, H>) -> Option<Failure> {
 
 /// The next event of an Event Dispatcher, if one comes within `limit`. Spins if told to, else sleeps until the device
 /// interrupts.
-pub(super) fn next<H: Host>(
+pub(in crate::cli) fn next<H: Host>(
     nic: &mut Nic<'_, '_, H>,
     evd: Evd,
     limit: Duration,
@@ -166,22 +166,22 @@ fn spin_for<H: Host>(
 }
 
 /// Greatest payload of a packet of this adapter's port.
-pub(super) fn path_mtu<H: Host>(nic: &Nic<'_, '_, H>) -> u16 {
+pub(in crate::cli) fn path_mtu<H: Host>(nic: &Nic<'_, '_, H>) -> u16 {
     u16::try_from(nic.provider().limits().mtu.bytes()).unwrap_or(u16::MAX)
 }
 
 /// A number that no two tests share.
-pub(super) fn seed<H: Host>(nic: &Nic<'_, '_, H>) -> u64 {
+pub(in crate::cli) fn seed<H: Host>(nic: &Nic<'_, '_, H>) -> u64 {
     nic.host().entropy()
 }
 
 /// A DAT call failed.
-pub(super) fn dat(call: &str, error: impl std::fmt::Display) -> Failure {
+pub(in crate::cli) fn dat(call: &str, error: impl std::fmt::Display) -> Failure {
     Failure::new(format!("{call}: {error}"))
 }
 
 /// Why a connection is no more, as far as this side knows.
-pub(super) fn broken<H: Host>(nic: &mut Nic<'_, '_, H>, ep: Ep, peer: &str) -> Failure {
+pub(in crate::cli) fn broken<H: Host>(nic: &mut Nic<'_, '_, H>, ep: Ep, peer: &str) -> Failure {
     // The news of the device itself may come after that of the connection.
     nic.advance();
     if let Some(trouble) = trouble(nic) {
@@ -195,7 +195,7 @@ pub(super) fn broken<H: Host>(nic: &mut Nic<'_, '_, H>, ep: Ep, peer: &str) -> F
 }
 
 /// Why an operation failed, in words, and what to do.
-pub(super) fn status(status: DtoStatus) -> (&'static str, &'static str) {
+pub(in crate::cli) fn status(status: DtoStatus) -> (&'static str, &'static str) {
     match status {
         DtoStatus::Success => ("it succeeded", ""),
         DtoStatus::ErrFlushed => (

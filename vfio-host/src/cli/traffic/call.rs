@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use dat_core::cm::Reason;
 use dat_core::{CloseFlag, DtoStatus, Event, MemPriv};
 use tracing::{debug, info};
 
@@ -175,10 +176,8 @@ fn connect<'p, H: Host>(
             }
         };
         debug!("attempt {attempt}: {event:?}");
-        if let Event::NonPeerRejected(_) = event
-            && attempt + 1 < ATTEMPTS
-            && Instant::now() < until
-        {
+        let reason = nic.ep_reject_reason(conn.ep).ok().flatten();
+        if reason == Some(Reason::STALE) && attempt + 1 < ATTEMPTS && Instant::now() < until {
             // The peer may hold a connection of an earlier life of this device. Now it knows.
             nic.ep_reset(conn.ep).map_err(|e| dat("dat_ep_reset", e))?;
             continue;
@@ -217,6 +216,13 @@ fn answered<'p, H: Host>(
                 OTHER_PORT,
             ),
         };
+    }
+    if nic.ep_reject_reason(conn.ep) == Ok(Some(Reason::INVALID_MTU)) {
+        let mtu = adapter::path_mtu(nic);
+        return fail(
+            format!("{peer} cannot take packets of {mtu} bytes"),
+            "give the --mtu that it was started with, or a smaller one; 1024 is safe",
+        );
     }
     if let Event::NonPeerRejected(_) = event {
         return fail(

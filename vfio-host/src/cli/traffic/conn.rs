@@ -1,91 +1,19 @@
 //! One connection and its memory, on either side.
 
 use dat_core::{
-    CompletionFlags, DtoEvent, Ep, Evd, EvdFlags, Event, LmrParam, LmrTriplet, MemPriv, Pz,
-    RmrTriplet,
+    CompletionFlags, DtoEvent, Ep, Evd, EvdFlags, Event, LmrTriplet, MemPriv, Pz, RmrTriplet,
 };
-use hca_mlx5::dma::Buffer;
 
 use super::super::failure::Failure;
 use super::adapter::dat;
-use super::contents;
 use super::hello::{Hello, Layout, MESSAGE_LEN, Message};
+use super::memory::Memory;
 use crate::{Host, Nic};
 
 /// No flags.
 const PLAIN: CompletionFlags = CompletionFlags::empty();
 /// Requests outstanding besides those of the test's depth: messages about the test.
 const EXTRA: u16 = 8;
-
-/// Registered memory.
-#[derive(Debug)]
-pub(super) struct Memory<'p, H: Host> {
-    buffer: Buffer<'p, H>,
-    lmr: LmrParam,
-}
-
-impl<'p, H: Host> Memory<'p, H> {
-    fn new(nic: &mut Nic<'_, 'p, H>, pz: Pz, len: usize, rights: MemPriv) -> Result<Self, Failure> {
-        // What the device has no business writing, the IOMMU keeps it from writing.
-        let buffer = if rights.contains(MemPriv::LOCAL_WRITE) {
-            nic.buffer(len)
-        } else {
-            nic.send_buffer(len)
-        };
-        let buffer = buffer.ok_or_else(|| {
-            Failure::new(format!("there is no memory for {len} bytes of buffers"))
-                .remedy("a smaller --size or --depth")
-        })?;
-        match nic.lmr_create(pz, buffer.region(), rights) {
-            Ok(lmr) => Ok(Self { buffer, lmr }),
-            Err(error) => {
-                buffer.release();
-                Err(dat("dat_lmr_create", error))
-            }
-        }
-    }
-
-    /// A piece of it for a local segment.
-    pub(super) fn local(&self, at: usize, len: usize) -> LmrTriplet {
-        LmrTriplet {
-            addr: self.lmr.region.addr.wrapping_add(at as u64),
-            len: u32::try_from(len).unwrap_or(u32::MAX),
-            context: self.lmr.lmr_context,
-        }
-    }
-
-    /// All of it, as a peer names it: address, length, key.
-    pub(super) fn far(&self) -> (u64, u64, u32) {
-        let region = self.lmr.region;
-        (region.addr, region.len, self.lmr.rmr_context)
-    }
-
-    /// The place of the first byte at `at` that is not as message `number` has it.
-    pub(super) fn differs(
-        &self,
-        hello: &Hello,
-        number: u64,
-        at: usize,
-        scratch: &mut [u8],
-    ) -> Option<usize> {
-        self.buffer.copy_out(at, scratch);
-        contents::differ(hello.seed, number, scratch)
-    }
-
-    /// Writes the contents of message `number` at `at`.
-    pub(super) fn fill(&self, hello: &Hello, number: u64, at: usize, scratch: &mut [u8]) {
-        contents::fill(hello.seed, number, scratch);
-        self.buffer.copy_in(at, scratch);
-    }
-
-    fn free(self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
-        // What the device may still reach is not given to anybody else.
-        nic.lmr_free(self.lmr.lmr)
-            .map_err(|error| dat("dat_lmr_free", error))?;
-        self.buffer.release();
-        Ok(())
-    }
-}
 
 /// All memory of a connection.
 #[derive(Debug)]
@@ -228,8 +156,7 @@ impl<'p, H: Host> Conn<'p, H> {
         let mut bytes = [0; MESSAGE_LEN];
         self.parts
             .inward
-            .buffer
-            .copy_out(self.layout.recv.of(number), &mut bytes);
+            .load(self.layout.recv.of(number), &mut bytes);
         Message::read(&bytes)
     }
 
@@ -320,7 +247,7 @@ impl<'p, H: Host> Conn<'p, H> {
     ) -> Result<(), Failure> {
         let at = self.layout.notes.of(self.said);
         self.said += 1;
-        self.parts.outward.buffer.copy_in(at, &message.bytes());
+        self.parts.outward.store(at, &message.bytes());
         let piece = self.parts.outward.local(at, MESSAGE_LEN);
         nic.ep_post_send(self.ep, &[piece], self.said, PLAIN)
             .map_err(|ret| dat("dat_ep_post_send", ret))

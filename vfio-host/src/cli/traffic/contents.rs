@@ -18,7 +18,7 @@ fn word(seed: u64, number: u64, index: u64) -> [u8; 8] {
 }
 
 /// Writes the contents of message `number`.
-pub(super) fn fill(seed: u64, number: u64, bytes: &mut [u8]) {
+pub(in crate::cli) fn fill(seed: u64, number: u64, bytes: &mut [u8]) {
     for (index, piece) in (0..).zip(bytes.chunks_mut(8)) {
         let word = word(seed, number, index);
         for (byte, value) in piece.iter_mut().zip(word) {

@@ -14,7 +14,7 @@ const COLUMNS: u64 = 50;
 
 /// Times in nanoseconds.
 #[derive(Clone, Debug)]
-pub(super) struct Histogram {
+pub(in crate::cli) struct Histogram {
     counts: Vec<u64>,
     total: u64,
     sum: u128,
@@ -24,28 +24,28 @@ pub(super) struct Histogram {
 
 /// What is told of the times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Latency {
+pub(in crate::cli) struct Latency {
     /// Least.
-    pub(super) min: f64,
+    pub(in crate::cli) min: f64,
     /// Half took no longer.
-    pub(super) median: f64,
+    pub(in crate::cli) median: f64,
     /// Mean.
-    pub(super) mean: f64,
+    pub(in crate::cli) mean: f64,
     /// 99 of 100 took no longer.
-    pub(super) p99: f64,
+    pub(in crate::cli) p99: f64,
     /// Greatest.
-    pub(super) max: f64,
+    pub(in crate::cli) max: f64,
 }
 
 /// A row of the picture: times of one doubling.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Row {
+pub(in crate::cli) struct Row {
     /// From this many microseconds on.
-    pub(super) from_us: f64,
+    pub(in crate::cli) from_us: f64,
     /// To less than this many.
-    pub(super) to_us: f64,
+    pub(in crate::cli) to_us: f64,
     /// How many there were.
-    pub(super) count: u64,
+    pub(in crate::cli) count: u64,
 }
 
 fn bucket(nanos: u64) -> usize {
@@ -80,7 +80,7 @@ fn us(nanos: u64) -> f64 {
 
 impl Histogram {
     /// Of no times.
-    pub(super) fn new() -> Self {
+    pub(in crate::cli) fn new() -> Self {
         Self {
             counts: vec![0; BUCKETS],
             total: 0,
@@ -91,7 +91,7 @@ impl Histogram {
     }
 
     /// Counts one.
-    pub(super) fn add(&mut self, time: Duration) {
+    pub(in crate::cli) fn add(&mut self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         if let Some(count) = self.counts.get_mut(bucket(nanos)) {
             *count += 1;
@@ -120,7 +120,7 @@ impl Histogram {
 
     /// What is told; `None` of no times.
     #[expect(clippy::cast_precision_loss, reason = "for people")]
-    pub(super) fn latency(&self) -> Option<Latency> {
+    pub(in crate::cli) fn latency(&self) -> Option<Latency> {
         (self.total > 0).then(|| Latency {
             min: us(self.least),
             median: us(self.quantile(500)),
@@ -131,7 +131,7 @@ impl Histogram {
     }
 
     /// The picture: a row for each doubling from the least to the greatest time.
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub(in crate::cli) fn rows(&self) -> Vec<Row> {
         let rows = self.counts.chunks(1 << FINE).enumerate();
         let mut rows: Vec<Row> = rows
             .map(|(doubling, counts)| Row {
@@ -148,7 +148,7 @@ impl Histogram {
     }
 
     /// The picture in characters.
-    pub(super) fn picture(&self) -> String {
+    pub(in crate::cli) fn picture(&self) -> String {
         let rows = self.rows();
         let widest = rows.iter().map(|row| row.count).max().unwrap_or(1).max(1);
         let mut text = String::new();

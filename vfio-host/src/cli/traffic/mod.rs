@@ -1,16 +1,17 @@
 //! Traffic between two `dat` commands: `dat listen` serves tests, `dat ping` and `dat perf` run them.
 //!
 //! [`hello`] is what the two tell each other, [`contents`] what their messages contain; both sides verify. [`adapter`] opens
-//! the device, [`conn`] is one connection with its memory, [`call`] the
+//! the device, [`conn`] is one connection with its [`memory`], [`call`] the
 //! client's side, [`session`] the server's side of one test.
 
-mod adapter;
+pub(super) mod adapter;
 mod call;
 mod conn;
-mod contents;
+pub(super) mod contents;
 mod hello;
-mod histogram;
+pub(super) mod histogram;
 pub(crate) mod listen;
+pub(super) mod memory;
 pub(crate) mod perf;
 pub(crate) mod ping;
 mod session;

@@ -1,0 +1,100 @@
+//! Connecting without a connection manager: what two of them would have told each other is given by hand.
+//!
+//! No manual page has it. Programs that speak verbs only (`ibv_rc_pingpong`) carry queue pair numbers and PSNs over a channel of
+//! their own; this is the door for such a peer, and it lies right below the connection manager: the queue pair takes the same
+//! steps with the same terms.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use super::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase};
+use crate::Ia;
+use crate::cm::QpTerms;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::handle::Ep;
+use crate::provider::{Path, Provider, Qp, QpStep};
+use crate::time::Instant;
+
+/// Greatest QPN and PSN.
+const MOST_24: u32 = 0xff_ffff;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Starts to connect an UNCONNECTED Endpoint to the queue pair that `terms` names, at `remote`, which is told of it by other
+    /// means and connects to this one. This Endpoint's own QPN is in [`Ia::ep_query`]; the PSNs are the two sides' choice.
+    ///
+    /// The outcome is an event: `Established` when this side may send, `Unreachable`, `NonPeerRejected` if the device refuses,
+    /// or `TimedOut`. Nobody says that the peer is ready, or that it has gone: its end shows only in operations that fail, and
+    /// a disconnect tells nobody. Errors are those of [`Ia::ep_connect`], and `INVALID_PARAMETER` for terms that no queue pair
+    /// of this adapter can have.
+    pub fn ep_connect_direct(
+        &mut self,
+        now: Instant,
+        ep: Ep,
+        remote: IpAddr,
+        terms: &QpTerms,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        self.admit(ep, EpOp::Connect)?;
+        self.check_remote(remote)?;
+        let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
+        let limits = self.provider.limits();
+        let possible = terms.mtu <= limits.mtu
+            && terms.responder_resources <= limits.max_reads
+            && terms.initiator_depth <= limits.max_reads
+            && terms.retry_count <= 7
+            && terms.rnr_retry <= 7
+            && terms.ack_timeout <= 31
+            && [terms.remote_qpn, terms.rq_psn, terms.sq_psn]
+                .iter()
+                .all(|number| *number <= MOST_24);
+        if !possible {
+            return Err(bad(DatSubtype::InvalidArg3));
+        }
+        if timeout.is_zero() {
+            return Err(bad(DatSubtype::InvalidArg4));
+        }
+        let control = self.ep_mut(ep)?;
+        if control.qp.is_none() || control.connect_evd.is_none() {
+            return Err(NOT_READY.into());
+        }
+        control.remote = Some(remote);
+        control.deadline = now + timeout;
+        control.phase = Phase::Direct(*terms);
+        self.apply(ep, EpOp::Connect);
+        self.watch(ep);
+        self.establish_step(now, ep);
+        Ok(())
+    }
+
+    /// The way is known.
+    pub(super) fn finish_direct(&mut self, now: Instant, ep: Ep, path: &Path, terms: &QpTerms) {
+        let Ok(control) = self.ep_mut(ep) else { return };
+        control.phase = Phase::None;
+        let Some(qp) = control.qp else { return };
+        control.deadline = Instant::NEVER;
+        if self.ready(qp, path, terms) {
+            self.apply(ep, EpOp::Established);
+        } else {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::NonPeerRejected);
+        }
+    }
+
+    /// Takes a queue pair from Init to ready-to-send; whether the device did.
+    pub(super) fn ready(&mut self, qp: Qp, path: &Path, terms: &QpTerms) -> bool {
+        self.provider
+            .qp_modify(
+                qp,
+                &QpStep::Rtr {
+                    path: *path,
+                    remote_qpn: terms.remote_qpn,
+                    rq_psn: terms.rq_psn,
+                    mtu: terms.mtu,
+                    responder_resources: terms.responder_resources,
+                    min_rnr_timer: MIN_RNR_TIMER,
+                },
+            )
+            .and_then(|()| self.provider.qp_modify(qp, &terms.ready_to_send()))
+            .is_ok()
+    }
+}

@@ -1,0 +1,204 @@
+//! What the InfiniBand extensions add: atomics, immediates, datagrams.
+
+use core::net::IpAddr;
+
+use super::exec::Outcome;
+use super::fabric::{Memory, Segments, State, offset};
+use super::keys::length;
+use crate::GRH_LEN;
+use crate::provider::{
+    Access, Arrived, Atomic, Destination, Direction, Extra, Remote, Segment, Status,
+};
+
+impl Memory {
+    /// Carries out an atomic whose two sides have been checked.
+    pub(super) fn atomic(&mut self, into: &Segments, remote: Remote, atomic: Atomic) -> Outcome {
+        let mut bytes = [0; 8];
+        let at = offset(remote.addr).and_then(|at| self.memory.get_mut(at..)?.first_chunk_mut());
+        if let Some(place) = at {
+            bytes = *place;
+            let old = u64::from_ne_bytes(bytes);
+            let new = match atomic {
+                Atomic::FetchAdd(add) => old.wrapping_add(add),
+                Atomic::CmpSwap { compare, swap } if compare == old => swap,
+                Atomic::CmpSwap { .. } => old,
+            };
+            *place = new.to_ne_bytes();
+        }
+        self.scatter(into, &bytes);
+        Outcome::Done(Status::Success, 8)
+    }
+
+    /// Takes a receive for an immediate that came with a write.
+    pub(super) fn announce(
+        &mut self,
+        far: usize,
+        number: usize,
+        len: u32,
+        immediate: u32,
+    ) -> Outcome {
+        let extra = Extra {
+            arrived: Arrived::WriteImmediate,
+            immediate,
+            source_qpn: 0,
+        };
+        if let Some(receive) = self.qp(far, number).and_then(|peer| peer.recvs.pop_front()) {
+            let told = (len, extra);
+            self.complete_with(
+                far,
+                number,
+                Direction::Recv,
+                receive.token,
+                Status::Success,
+                told,
+            );
+        }
+        Outcome::Done(Status::Success, 0)
+    }
+
+    /// Sends a datagram, and delivers it if there is somebody who takes it.
+    pub(super) fn datagram(
+        &mut self,
+        port: usize,
+        number: usize,
+        list: &Segments,
+        to: &Destination,
+        immediate: Option<u32>,
+    ) -> Outcome {
+        let Some(pd) = self.qp(port, number).map(|qp| qp.pd) else {
+            return Outcome::Wait;
+        };
+        if !self.segments_open(port, pd, list, Access::LOCAL_READ) {
+            return Outcome::Done(Status::LocalProtection, 0);
+        }
+        let addr_of = |port: &super::fabric::Port| port.addr;
+        let from = self.ports.get(port).and_then(addr_of);
+        let far = self
+            .ports
+            .iter()
+            .position(|p| p.open && p.addr == Some(to.path.remote));
+        if let (Some(from), Some(far)) = (from, far) {
+            let extra = Extra {
+                arrived: if immediate.is_some() {
+                    Arrived::Immediate
+                } else {
+                    Arrived::Message
+                },
+                immediate: immediate.unwrap_or(0),
+                source_qpn: super::FIRST_QPN | number as u32,
+            };
+            self.take(far, to, list, &header(from, to.path.remote), extra);
+        }
+        Outcome::Done(Status::Success, 0)
+    }
+
+    /// The far end of a datagram; what it cannot take is lost.
+    fn take(
+        &mut self,
+        far: usize,
+        to: &Destination,
+        list: &Segments,
+        header: &[u8; GRH_LEN],
+        extra: Extra,
+    ) {
+        let number = (to.qpn & 0xff) as usize;
+        let Some(peer) = self.qp(far, number) else {
+            return;
+        };
+        let len = length(list) + GRH_LEN as u32;
+        let fits = peer
+            .recvs
+            .front()
+            .is_some_and(|receive| length(&receive.segments) >= len);
+        if peer.state != State::Rts || peer.qkey != Some(to.qkey) || !fits {
+            return;
+        }
+        let pd = peer.pd;
+        let Some(receive) = peer.recvs.pop_front() else {
+            return;
+        };
+        let (token, mut rest) = (receive.token, receive.segments);
+        if !self.segments_open(far, pd, &rest, Access::LOCAL_WRITE) {
+            self.complete(
+                far,
+                number,
+                Direction::Recv,
+                token,
+                Status::LocalProtection,
+                0,
+            );
+            return;
+        }
+        self.scatter(&rest, header);
+        let mut skip = GRH_LEN as u32;
+        for segment in &mut rest {
+            let cut = skip.min(segment.len);
+            *segment = Segment {
+                addr: segment.addr + u64::from(cut),
+                len: segment.len - cut,
+                lkey: segment.lkey,
+            };
+            skip -= cut;
+        }
+        self.copy(list, &rest, length(list));
+        self.complete_with(
+            far,
+            number,
+            Direction::Recv,
+            token,
+            Status::Success,
+            (len, extra),
+        );
+    }
+
+    /// Puts bytes into segments that have been checked, as far as they have room.
+    fn scatter(&mut self, to: &Segments, bytes: &[u8]) {
+        let places = to
+            .iter()
+            .flat_map(|s| (0..u64::from(s.len)).map(|i| s.addr.wrapping_add(i)));
+        for (addr, byte) in places.zip(bytes) {
+            if let Some(place) = offset(addr).and_then(|at| self.memory.get_mut(at)) {
+                *place = *byte;
+            }
+        }
+    }
+}
+
+/// The header of a packet, as a receive has it in front of a datagram.
+fn header(from: IpAddr, to: IpAddr) -> [u8; GRH_LEN] {
+    let mut bytes = [0; GRH_LEN];
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let [a, b, c, d] = from.octets();
+            let [e, f, g, h] = to.octets();
+            let mut v4 = [
+                0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, a, b, c, d, e, f, g, h,
+            ];
+            let (words, _) = v4.as_chunks::<2>();
+            let sum: u32 = words
+                .iter()
+                .map(|word| u32::from(u16::from_be_bytes(*word)))
+                .sum();
+            let sum = (sum & 0xffff) + (sum >> 16);
+            let [high, low] = (!(sum as u16)).to_be_bytes();
+            (v4[10], v4[11]) = (high, low);
+            if let Some(last) = bytes.last_chunk_mut() {
+                *last = v4;
+            }
+        }
+        (from, to) => {
+            let v6 = |address| match address {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+                IpAddr::V6(v6) => v6.octets(),
+            };
+            let parts = [0x60, 0, 0, 0, 0, 0, 17, 64]
+                .into_iter()
+                .chain(v6(from))
+                .chain(v6(to));
+            for (byte, part) in bytes.iter_mut().zip(parts) {
+                *byte = part;
+            }
+        }
+    }
+    bytes
+}

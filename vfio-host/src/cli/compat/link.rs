@@ -1,0 +1,608 @@
+//! Endpoints towards another program, all on one Event Dispatcher, and the wait for what happens to them.
+//!
+//! Every wait has an end: silence of the peer, the connection's end, trouble of the device, Ctrl-C. What a peer sends before
+//! this side knows the connection to be there is held back until it does.
+//!
+//! Length: one wait knows every event, and each program's verbs are made of it.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use dat_core::cm::{QpTerms, Reason};
+use dat_core::{
+    CloseFlag, CompletionFlags, Cr, DtoEvent, DtoOperation, DtoStatus, Ep, Evd, EvdFlags, Event,
+    LmrTriplet, Psp, PspFlag, Pz, RmrTriplet,
+};
+use tracing::{debug, info};
+
+use super::super::failure::Failure;
+use super::super::out::note;
+use super::super::signals;
+use super::super::traffic::adapter::{self, SLICE, broken, dat};
+use super::super::traffic::memory::Memory;
+use super::args::Patience;
+use crate::{Host, Nic};
+
+/// Attempts to connect that the peer may take for ghosts of an earlier connection.
+const ATTEMPTS: usize = 4;
+/// The peer may take so long to hear of the end.
+const PARTING: Duration = Duration::from_secs(2);
+/// No flags.
+const PLAIN: CompletionFlags = CompletionFlags::empty();
+
+/// What Endpoints are made for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Makings {
+    /// How many.
+    pub(super) count: usize,
+    /// Requests outstanding, each.
+    pub(super) requests: u16,
+    /// Receives outstanding, each.
+    pub(super) receives: u16,
+}
+
+/// What happened, and to which Endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum News {
+    /// An operation succeeded.
+    Done(usize, DtoEvent),
+    /// The connection is there.
+    Up(usize),
+    /// The connection has ended in good order.
+    Over(usize),
+    /// Somebody asks for a connection.
+    Asked(Cr),
+    /// The other side has not let go of an earlier connection of that queue pair yet, or the server is asked for too many at
+    /// once: the same again, after [`Links::renew`].
+    Again(usize),
+}
+
+/// The Endpoints and what belongs to them.
+#[derive(Debug)]
+pub(super) struct Links {
+    /// Their zone.
+    pub(super) pz: Pz,
+    evd: Evd,
+    eps: Vec<Ep>,
+    /// Connected at present.
+    up: Vec<bool>,
+    /// What came before its connection was there.
+    early: VecDeque<(usize, DtoEvent)>,
+    psp: Option<Psp>,
+    /// The program on the other side, for messages.
+    program: &'static str,
+    /// Where the server is, on a client.
+    server: Option<SocketAddr>,
+    /// Who is on the other side, as far as is known.
+    pub(super) peer: String,
+    timeout: Duration,
+    spin: bool,
+    /// A Ctrl-C waits until the peer has done what it is asked for, or is silent for too long.
+    through: bool,
+}
+
+impl Links {
+    /// Makes them.
+    pub(super) fn new<H: Host>(
+        nic: &mut Nic<'_, '_, H>,
+        makings: Makings,
+        patience: &Patience,
+        program: &'static str,
+    ) -> Result<Self, Failure> {
+        let pz = nic.pz_create().map_err(|e| dat("dat_pz_create", e))?;
+        let each = u32::from(makings.requests) + u32::from(makings.receives);
+        let events = u32::try_from(makings.count)
+            .unwrap_or(u32::MAX)
+            .saturating_mul(each);
+        let streams = EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR;
+        let evd = nic
+            .evd_create(events, streams)
+            .map_err(|e| dat("dat_evd_create", e))?;
+        let mut attr = nic.ep_attr_default();
+        attr.max_request_dtos = makings.requests;
+        attr.max_recv_dtos = makings.receives;
+        attr.max_rdma_read_in = 1;
+        attr.max_rdma_read_out = 1;
+        let evds = Some(evd);
+        let eps = (0..makings.count)
+            .map(|_| {
+                nic.ep_create(Some(pz), evds, evds, evds, Some(&attr))
+                    .map_err(|e| dat("dat_ep_create", e))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            pz,
+            evd,
+            up: vec![false; eps.len()],
+            eps,
+            early: VecDeque::new(),
+            psp: None,
+            program,
+            server: None,
+            peer: "the peer".into(),
+            timeout: patience.timeout,
+            spin: patience.poll,
+            through: false,
+        })
+    }
+
+    /// From now on a Ctrl-C is the caller's to heed, between one thing and the next.
+    pub(super) fn see_through(&mut self) {
+        self.through = true;
+    }
+
+    /// Longest silence of the peer.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn ep(&self, link: usize) -> Result<Ep, Failure> {
+        let ep = self.eps.get(link).copied();
+        ep.ok_or_else(|| Failure::new(format!("there is no connection {link}")))
+    }
+
+    fn link(&self, ep: Ep) -> Result<usize, Failure> {
+        let link = self.eps.iter().position(|other| *other == ep);
+        link.ok_or_else(|| Failure::new("the device told of a connection that does not exist"))
+    }
+
+    /// Posts a receive into `piece`.
+    pub(super) fn recv<H: Host>(
+        &self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+        piece: LmrTriplet,
+        cookie: u64,
+    ) -> Result<(), Failure> {
+        nic.ep_post_recv(self.ep(link)?, &[piece], cookie, PLAIN)
+            .map_err(|ret| dat("dat_ep_post_recv", ret))
+    }
+
+    /// Posts receives into these pieces, with their places as cookies.
+    pub(super) fn recvs<H: Host>(
+        &self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+        pieces: &[LmrTriplet],
+    ) -> Result<(), Failure> {
+        (0..)
+            .zip(pieces)
+            .try_for_each(|(cookie, piece)| self.recv(nic, link, *piece, cookie))
+    }
+
+    /// Sends `piece`.
+    pub(super) fn send<H: Host>(
+        &self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+        piece: LmrTriplet,
+        cookie: u64,
+    ) -> Result<(), Failure> {
+        nic.ep_post_send(self.ep(link)?, &[piece], cookie, PLAIN)
+            .map_err(|ret| dat("dat_ep_post_send", ret))
+    }
+
+    /// Reads `far` into `piece`.
+    pub(super) fn read<H: Host>(
+        &self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+        piece: LmrTriplet,
+        far: &RmrTriplet,
+    ) -> Result<(), Failure> {
+        nic.ep_post_rdma_read(self.ep(link)?, &[piece], 0, far, PLAIN)
+            .map_err(|ret| dat("dat_ep_post_rdma_read", ret))
+    }
+
+    /// Writes `piece` to `far`.
+    pub(super) fn write<H: Host>(
+        &self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+        piece: LmrTriplet,
+        far: &RmrTriplet,
+    ) -> Result<(), Failure> {
+        nic.ep_post_rdma_write(self.ep(link)?, &[piece], 0, far, PLAIN)
+            .map_err(|ret| dat("dat_ep_post_rdma_write", ret))
+    }
+
+    /// Connects one that has these receives, and waits until it is.
+    pub(super) fn connect<H: Host>(
+        &mut self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+        peer: SocketAddr,
+        recvs: &[LmrTriplet],
+    ) -> Result<(), Failure> {
+        let ep = self.ep(link)?;
+        let until = Instant::now() + self.timeout;
+        for attempt in 0..ATTEMPTS {
+            self.recvs(nic, link, recvs)?;
+            info!("connecting to {peer}");
+            let left = until.saturating_duration_since(Instant::now());
+            self.begin(nic, link, peer, left)?;
+            let event = loop {
+                interrupted("the connection")?;
+                let event = adapter::next(nic, self.evd, SLICE, self.spin)?;
+                if let Some(Event::Dto(dto)) = event {
+                    self.early.push_back((self.link(dto.ep)?, dto));
+                } else if let Some(event) = event {
+                    break event;
+                }
+            };
+            debug!("attempt {attempt}: {event:?}");
+            if event == Event::Established(ep) {
+                self.rise(link);
+                return Ok(());
+            }
+            // The peer may hold a connection of an earlier life of this device. Now it knows.
+            let ghost = nic.ep_reject_reason(ep) == Ok(Some(Reason::STALE));
+            if !ghost || attempt + 1 == ATTEMPTS || Instant::now() >= until {
+                return Err(self.unconnected(nic, peer, ep, event));
+            }
+            nic.ep_reset(ep).map_err(|e| dat("dat_ep_reset", e))?;
+        }
+        Err(Failure::new(format!("{peer} rejects every attempt")))
+    }
+
+    /// Starts to connect one. News of it come later.
+    pub(super) fn begin<H: Host>(
+        &mut self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+        peer: SocketAddr,
+        timeout: Duration,
+    ) -> Result<(), Failure> {
+        self.peer = peer.to_string();
+        self.server = Some(peer);
+        nic.ep_connect(self.ep(link)?, peer, timeout.max(SLICE), &[])
+            .map_err(|error| dat("dat_ep_connect", error))
+    }
+
+    /// Starts to part from one. News of it come later.
+    pub(super) fn end<H: Host>(
+        &self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+    ) -> Result<(), Failure> {
+        nic.ep_disconnect(self.ep(link)?, CloseFlag::Graceful)
+            .map_err(|error| dat("dat_ep_disconnect", error))
+    }
+
+    /// Makes one that is over usable again.
+    pub(super) fn renew<H: Host>(
+        &self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+    ) -> Result<(), Failure> {
+        nic.ep_reset(self.ep(link)?)
+            .map_err(|e| dat("dat_ep_reset", e))
+    }
+
+    /// Connects one to a queue pair that was told by other means, and waits until this side is ready.
+    pub(super) fn connect_direct<H: Host>(
+        &mut self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+        remote: IpAddr,
+        terms: &QpTerms,
+    ) -> Result<(), Failure> {
+        let ep = self.ep(link)?;
+        nic.ep_connect_direct(ep, remote, terms, self.timeout)
+            .map_err(|error| dat("connecting the queue pair", error))?;
+        loop {
+            interrupted("the way to the peer")?;
+            match adapter::next(nic, self.evd, SLICE, self.spin)? {
+                // A message of the peer may come before the news that this side is ready.
+                Some(Event::Dto(dto)) => self.early.push_back((self.link(dto.ep)?, dto)),
+                Some(event) if event == Event::Established(ep) => {
+                    self.rise(link);
+                    return Ok(());
+                }
+                Some(Event::Unreachable(_) | Event::TimedOut(_)) => return Err(lost(remote)),
+                Some(_) => return Err(broken(nic, ep, &self.peer)),
+                None => {}
+            }
+        }
+    }
+
+    /// The number of one's queue pair.
+    pub(super) fn qpn<H: Host>(&self, nic: &Nic<'_, '_, H>, link: usize) -> Result<u32, Failure> {
+        let param = nic
+            .ep_query(self.ep(link)?)
+            .map_err(|e| dat("dat_ep_query", e))?;
+        let qp = param.qp.map(|qp| qp.number);
+        qp.ok_or_else(|| Failure::new("an Endpoint has no queue pair"))
+    }
+
+    fn unconnected<H: Host>(
+        &self,
+        nic: &mut Nic<'_, '_, H>,
+        peer: SocketAddr,
+        ep: Ep,
+        event: Event,
+    ) -> Failure {
+        let (ip, port, program) = (peer.ip(), peer.port(), self.program);
+        let mtu = adapter::path_mtu(nic);
+        let reason = nic.ep_reject_reason(ep).ok().flatten();
+        match (event, reason) {
+            (_, Some(Reason::INVALID_SERVICE_ID)) => Failure::new(format!(
+                "{ip} is there, but nothing listens on its port {port}"
+            ))
+            .remedy(format!("start {program} there, or give its port with -p")),
+            (_, Some(Reason::INVALID_MTU)) => Failure::new(format!(
+                "{peer} cannot take packets of {mtu} bytes: it has a smaller MTU"
+            ))
+            .remedy("give a smaller --mtu here, or raise the MTU there"),
+            (_, Some(Reason::CONSUMER)) => Failure::new(format!("{peer} refused the connection"))
+                .remedy(format!(
+                    "its output says why; if its port cannot take packets of {mtu} bytes, give a smaller --mtu"
+                )),
+            (_, Some(reason)) => Failure::new(format!("{peer} rejected the connection: {reason}"))
+                .remedy("the peer's output and its kernel log may say more"),
+            (Event::Unreachable(_), None) => lost(ip),
+            (Event::TimedOut(_), None) => Failure::new(format!(
+                "no connection to {peer} within {} s",
+                self.timeout.as_secs_f64()
+            ))
+            .remedy(format!(
+                "is it up, in the same network and VLAN, and does {program} run there? --timeout gives it more time"
+            )),
+            (_, None) => broken(nic, ep, &peer.to_string()),
+        }
+    }
+
+    /// From now on peers can ask for connections to `port`.
+    pub(super) fn listen<H: Host>(
+        &mut self,
+        nic: &mut Nic<'_, '_, H>,
+        port: u16,
+    ) -> Result<(), Failure> {
+        let psp = nic
+            .psp_create(port.into(), self.evd, PspFlag::Consumer)
+            .map_err(|e| dat("dat_psp_create", e))?;
+        self.psp = Some(psp);
+        let ip = nic.query().0.ia_address;
+        note(&format!(
+            "dat: {} listens on {ip} port {port} for {}; Ctrl-C ends it",
+            nic.host().name(),
+            self.program
+        ));
+        Ok(())
+    }
+
+    /// From now on nobody can.
+    pub(super) fn deafen<H: Host>(&mut self, nic: &mut Nic<'_, '_, H>) -> Result<(), Failure> {
+        match self.psp.take() {
+            Some(psp) => nic.psp_free(psp).map_err(|e| dat("dat_psp_free", e)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until somebody asks for a connection, and who.
+    pub(super) fn asked<H: Host>(
+        &mut self,
+        nic: &mut Nic<'_, '_, H>,
+        wait: Duration,
+    ) -> Result<(Cr, IpAddr), Failure> {
+        let what = format!("a {} client", self.program);
+        match self.next(nic, wait, &what)? {
+            News::Asked(cr) => {
+                let request = nic.cr_query(cr).map_err(|e| dat("dat_cr_query", e))?;
+                Ok((cr, request.remote))
+            }
+            News::Done(..) | News::Up(_) | News::Over(_) | News::Again(_) => {
+                Err(Failure::new("something happened before there was a client"))
+            }
+        }
+    }
+
+    /// Accepts a request. News of it come later.
+    pub(super) fn accept<H: Host>(
+        &mut self,
+        nic: &mut Nic<'_, '_, H>,
+        cr: Cr,
+        link: usize,
+    ) -> Result<(), Failure> {
+        let request = nic.cr_query(cr).map_err(|e| dat("dat_cr_query", e))?;
+        self.peer = request.remote.to_string();
+        nic.cr_accept(cr, Some(self.ep(link)?), &[])
+            .map_err(|e| dat("dat_cr_accept", e))
+    }
+
+    /// Turns a request away.
+    pub(super) fn refuse<H: Host>(nic: &mut Nic<'_, '_, H>, cr: Cr) {
+        // The peer may have gone meanwhile.
+        if let Err(error) = nic.cr_reject(cr, &[]) {
+            debug!("dat_cr_reject: {error}");
+        }
+    }
+
+    /// What happens next, within the peer's patience; `what` is waited for.
+    pub(super) fn heard<H: Host>(
+        &mut self,
+        nic: &mut Nic<'_, '_, H>,
+        what: &str,
+    ) -> Result<News, Failure> {
+        self.next(nic, self.timeout, what)
+    }
+
+    /// What happens next, within `limit`.
+    pub(super) fn next<H: Host>(
+        &mut self,
+        nic: &mut Nic<'_, '_, H>,
+        limit: Duration,
+        what: &str,
+    ) -> Result<News, Failure> {
+        let until = Instant::now() + limit;
+        let up = &self.up;
+        let is_up = |link: usize| up.get(link).copied().unwrap_or(false);
+        if let Some(at) = self.early.iter().position(|(link, _)| is_up(*link))
+            && let Some((link, dto)) = self.early.remove(at)
+        {
+            return self.done(nic, link, dto);
+        }
+        loop {
+            if !self.through {
+                interrupted(what)?;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Failure::new(format!(
+                    "{what} did not come within {} s",
+                    limit.as_secs_f64()
+                ))
+                .remedy(self.silence()));
+            }
+            let Some(event) = adapter::next(nic, self.evd, left.min(SLICE), self.spin)? else {
+                continue;
+            };
+            match event {
+                // The event that ends the connection says more, and comes behind.
+                Event::Dto(dto) if dto.status == DtoStatus::ErrFlushed => {}
+                Event::Dto(dto) => {
+                    let link = self.link(dto.ep)?;
+                    if self.up.get(link) == Some(&true) {
+                        return self.done(nic, link, dto);
+                    }
+                    self.early.push_back((link, dto));
+                }
+                Event::ConnectionRequest { cr, .. } => return Ok(News::Asked(cr)),
+                Event::Established(ep) => {
+                    let link = self.link(ep)?;
+                    self.rise(link);
+                    return Ok(News::Up(link));
+                }
+                Event::Disconnected(ep) => {
+                    let link = self.link(ep)?;
+                    if let Some(up) = self.up.get_mut(link) {
+                        *up = false;
+                    }
+                    return Ok(News::Over(link));
+                }
+                Event::PeerRejected(ep)
+                | Event::NonPeerRejected(ep)
+                | Event::TimedOut(ep)
+                | Event::Unreachable(ep)
+                    if let Some(server) = self.server =>
+                {
+                    let reason = nic.ep_reject_reason(ep).ok().flatten();
+                    if let Some(Reason::STALE | Reason::NO_RESOURCES) = reason {
+                        return Ok(News::Again(self.link(ep)?));
+                    }
+                    return Err(self.unconnected(nic, server, ep, event));
+                }
+                // A client that has not let go of an earlier connection of that queue pair: it asks again.
+                Event::AcceptCompletionError(ep)
+                    if nic.ep_reject_reason(ep) == Ok(Some(Reason::STALE)) =>
+                {
+                    return Ok(News::Again(self.link(ep)?));
+                }
+                Event::Broken(ep)
+                | Event::PeerRejected(ep)
+                | Event::NonPeerRejected(ep)
+                | Event::AcceptCompletionError(ep)
+                | Event::TimedOut(ep)
+                | Event::Unreachable(ep) => return Err(broken(nic, ep, &self.peer)),
+                Event::RmrBind { .. } | Event::IbDto(_) | Event::Async(_) | Event::Software(_) => {}
+            }
+        }
+    }
+
+    fn silence(&self) -> String {
+        format!(
+            "is {} still there, and is it {}? --timeout and --wait give it more time",
+            self.peer, self.program
+        )
+    }
+
+    fn rise(&mut self, link: usize) {
+        if let Some(up) = self.up.get_mut(link) {
+            *up = true;
+        }
+    }
+
+    fn done<H: Host>(
+        &self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+        dto: DtoEvent,
+    ) -> Result<News, Failure> {
+        if dto.status == DtoStatus::Success {
+            return Ok(News::Done(link, dto));
+        }
+        nic.advance();
+        if let Some(trouble) = adapter::trouble(nic) {
+            return Err(trouble);
+        }
+        let (cause, remedy) = adapter::status(dto.status);
+        let what = match dto.operation {
+            DtoOperation::Send => "a send to",
+            DtoOperation::RdmaWrite => "a write to",
+            DtoOperation::RdmaRead => "a read from",
+            DtoOperation::Receive => "a receive from",
+        };
+        Err(Failure::new(format!("{what} {} failed: {cause}", self.peer)).remedy(remedy))
+    }
+
+    /// Parts from everybody in good order: what was posted finishes first, and the peers hear of it.
+    pub(super) fn part<H: Host>(&mut self, nic: &mut Nic<'_, '_, H>) -> Result<(), Failure> {
+        for (ep, _) in self.eps.iter().zip(&self.up).filter(|(_, up)| **up) {
+            nic.ep_disconnect(*ep, CloseFlag::Graceful)
+                .map_err(|error| dat("dat_ep_disconnect", error))?;
+        }
+        let until = Instant::now() + PARTING;
+        while self.up.contains(&true) {
+            let left = until.saturating_duration_since(Instant::now());
+            match adapter::next(nic, self.evd, left, self.spin)? {
+                Some(Event::Dto(_)) => {}
+                Some(event) if event.is_terminal() => {
+                    if let Event::Disconnected(ep) | Event::Broken(ep) = event {
+                        let link = self.link(ep)?;
+                        if let Some(up) = self.up.get_mut(link) {
+                            *up = false;
+                        }
+                    }
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives everything back, and the memory that was used with it.
+    pub(super) fn free<'p, H: Host>(
+        mut self,
+        nic: &mut Nic<'_, 'p, H>,
+        memory: impl IntoIterator<Item = Memory<'p, H>>,
+    ) -> Result<(), Failure> {
+        let mut first = self.deafen(nic);
+        for ep in &self.eps {
+            first = first.and(nic.ep_free(*ep).map_err(|e| dat("dat_ep_free", e)));
+        }
+        for memory in memory {
+            first = first.and(memory.free(nic));
+        }
+        first = first.and(nic.evd_free(self.evd).map_err(|e| dat("dat_evd_free", e)));
+        first.and(nic.pz_free(self.pz).map_err(|e| dat("dat_pz_free", e)))
+    }
+}
+
+/// An address where nobody is.
+fn lost(ip: IpAddr) -> Failure {
+    Failure::new(format!("{ip} does not answer")).remedy(
+        "is it up, is its address right, is it in the same network and VLAN (--ip, --vlan, --gateway)?",
+    )
+}
+
+/// Fails if somebody asked for the end.
+pub(super) fn interrupted(what: &str) -> Result<(), Failure> {
+    if signals::asked() {
+        return Err(Failure::new(format!(
+            "interrupted while waiting for {what}"
+        )));
+    }
+    Ok(())
+}
