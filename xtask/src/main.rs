@@ -9,6 +9,7 @@
 )]
 
 mod bench;
+mod fields;
 mod nostd;
 mod qemu_test;
 mod run;
@@ -16,6 +17,7 @@ mod sizes;
 mod suite;
 mod targets;
 mod tidy;
+mod trace;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -55,15 +57,17 @@ enum Verb {
         targets: bool,
     },
     /// The driver in guests under QEMU, on emulated HCAs: VFIO behind an IOMMU, two guests, bare metal, faults
-    QemuTest {
-        /// Scenarios to play; all, if none is named
-        scenarios: Vec<String>,
-        /// Name the scenarios
+    QemuTest(qemu_test::Options),
+    /// Write docs/field-coverage.md: which fields of the device's interface we use, and who else does
+    Fields {
+        /// First run our driver and note what it sets
         #[arg(long)]
-        list: bool,
-        /// Show what guests and servers print
-        #[arg(long, short)]
-        verbose: bool,
+        record: bool,
+    },
+    /// Commands of a bring-up: record them, compare two recordings field by field
+    Trace {
+        #[command(subcommand)]
+        verb: trace::Trace,
     },
     /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal is missed
     Bench {
@@ -100,10 +104,14 @@ fn verb() -> Result<ExitCode> {
         Verb::Tidy => tidy::tidy()?,
         Verb::Nostd { targets: false } => nostd::nostd()?,
         Verb::Nostd { targets: true } => targets::targets()?,
-        Verb::QemuTest { list: true, .. } => qemu_test::list(),
-        Verb::QemuTest {
-            scenarios, verbose, ..
-        } => qemu_test::qemu_test(&scenarios, verbose)?,
+        Verb::QemuTest(options) => qemu_test::qemu_test(&options)?,
+        Verb::Fields { record } => {
+            if record {
+                fields::record()?;
+            }
+            fields::write()?;
+        }
+        Verb::Trace { verb } => trace::trace(verb)?,
         Verb::Bench { bless } => bench::bench(bless)?,
     }
     Ok(ExitCode::SUCCESS)

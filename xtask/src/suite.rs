@@ -58,7 +58,7 @@ pub(crate) fn test(guests: bool) -> Result<()> {
         eprint!("{}", String::from_utf8_lossy(&out.stderr));
     }
     if guests {
-        let (passed, failed) = qemu_test::scenarios(&[], false)
+        let (passed, failed) = qemu_test::scenarios(&qemu_test::Options::default())
             .context("guests (`cargo xtask test --no-guests` leaves them out)")?;
         sum.passed += passed;
         sum.failed += failed.len();

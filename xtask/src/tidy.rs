@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 
-use crate::run;
+use crate::{fields, run};
 
 /// Who may know whom, of our own crates.
 const MAY_KNOW: &[(&str, &[&str])] = &[
@@ -63,6 +63,7 @@ pub(crate) fn tidy() -> Result<()> {
     }
     median(&texts);
     man_pages(&root, &texts, &mut faults)?;
+    faults.extend(fields::faults(&root));
     for place in TOP {
         if !root.join(place).exists() {
             faults.push(format!("{place} is missing at the top level"));

@@ -1,5 +1,6 @@
 //! The guest's first file system: a `newc` cpio archive, as the kernel takes it (initramfs buffer format).
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::{Context, Result};
@@ -15,10 +16,16 @@ const CHARACTER_DEVICE: u32 = 0o020_600;
 pub(crate) struct Archive {
     bytes: Vec<u8>,
     entries: u32,
+    names: BTreeSet<String>,
 }
 
 impl Archive {
-    /// A folder. Its parents must have been put in before.
+    /// Whether something of this name is in it.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// A folder. Those around anything are put in as needed.
     pub(crate) fn folder(&mut self, name: &str) -> Result<()> {
         self.entry(name, DIRECTORY, (0, 0), &[])
     }
@@ -51,6 +58,12 @@ impl Archive {
         (major, minor): (u32, u32),
         content: &[u8],
     ) -> Result<()> {
+        if let Some((folder, _)) = name.rsplit_once('/')
+            && !self.has(folder)
+        {
+            self.folder(folder)?;
+        }
+        self.names.insert(name.to_owned());
         self.entries += 1;
         let size = u32::try_from(content.len()).context("a file of 4 GiB")?;
         let name_size = u32::try_from(name.len() + 1)?;
@@ -105,5 +118,18 @@ mod tests {
         assert_eq!(&bytes[116..121], b"hello");
         assert_eq!(&bytes[124..130], b"070701", "the trailer is aligned");
         assert_eq!(bytes.len() % 4, 0);
+    }
+
+    #[test]
+    fn folders_come_before_what_is_in_them_and_once() {
+        let mut archive = Archive::default();
+        archive.file("a/b/one", b"").unwrap();
+        archive.link("a/b/two", "one").unwrap();
+        assert!(archive.has("a/b") && !archive.has("b"));
+        let bytes = archive.finish().unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        let at = |name: &str| text.find(name).unwrap();
+        assert!(at("a\0") < at("a/b\0") && at("a/b\0") < at("a/b/one\0"));
+        assert_eq!(text.matches("a/b\0").count(), 1);
     }
 }

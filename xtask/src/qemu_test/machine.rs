@@ -8,23 +8,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
+use super::modules::{self, Module};
+use super::stock::Stock;
 use super::{packages, packages::Tree, vmlinux};
 
 /// The device that the whole test hangs on.
 const DEVICE: &str = "vfio-user-pci";
-/// The guest's modules in the order they are loaded. A kernel may lack one: because it is built in, or of a version that
-/// has none.
-const MODULES: [&str; 7] = [
-    "irqbypass",
-    "vfio_virqfd",
-    "iommufd",
-    "vfio",
-    "vfio_iommu_type1",
-    "vfio_pci_core",
-    "vfio_pci",
-];
+/// The modules of a guest with VFIO.
+const MODULES: [&str; 2] = ["vfio_iommu_type1", "vfio_pci"];
 /// What a kernel must have been built with to be a guest here.
 const OPTIONS: [&str; 8] = [
     "PVH",
@@ -46,14 +39,16 @@ pub(crate) struct Machine {
     /// The kernel, an ELF file.
     pub(crate) kernel: PathBuf,
     /// The kernel's modules, unpacked, in the order of loading.
-    pub(crate) modules: Vec<(String, Vec<u8>)>,
+    pub(crate) modules: Vec<Module>,
     /// A static busybox.
     pub(crate) busybox: Vec<u8>,
+    /// Stock Linux, where it was asked for.
+    pub(crate) stock: Option<Stock>,
 }
 
 impl Machine {
-    /// Finds everything, or fetches it into `folder`.
-    pub(crate) fn find(folder: &Path) -> Result<Self> {
+    /// Finds everything, or fetches it into `folder`; and stock Linux of a version, if one is named.
+    pub(crate) fn find(folder: &Path, stock: Option<&str>) -> Result<Self> {
         fs::create_dir_all(folder)?;
         let finder = Finder {
             folder,
@@ -81,13 +76,16 @@ impl Machine {
         fs::write(&kernel, elf)?;
         println!("  QEMU    {}", shown(&qemu));
         println!("  kernel  {}", image.display());
+        let tool = |name: &str| finder.tool(name);
+        let stock = stock.map(|version| Stock::find(folder, version, &tool));
         Ok(Self {
             qemu,
             options,
             modules_of_qemu,
             kernel,
-            modules: finder.modules(&modules)?,
+            modules: modules::in_order(&modules, &MODULES, &tool)?,
             busybox: finder.busybox()?,
+            stock: stock.transpose()?,
         })
     }
 
@@ -149,7 +147,7 @@ impl Finder<'_> {
     fn tree(&self) -> Result<&Tree> {
         if self.tree.get().is_none() {
             // Only this thread is here.
-            let _ = self.tree.set(packages::tree(self.folder)?);
+            let _ = self.tree.set(packages::tree(self.folder, &packages::QEMU)?);
         }
         self.tree.get().context("no tree")
     }
@@ -195,11 +193,11 @@ impl Finder<'_> {
             );
             return Ok((image, modules));
         }
-        if let Some(own) = fitting(Path::new("/boot"), Path::new("/lib/modules"))? {
+        if let Some(own) = fitting(Path::new("/boot"), Path::new("/lib/modules"), &OPTIONS)? {
             return Ok(own);
         }
         let root = self.tree()?.root();
-        fitting(&root.join("boot"), &root.join("usr/lib/modules"))?
+        fitting(&root.join("boot"), &root.join("usr/lib/modules"), &OPTIONS)?
             .ok_or_else(|| anyhow!("the unpacked kernel cannot be a guest"))
     }
 
@@ -222,41 +220,6 @@ impl Finder<'_> {
         let path = self.tree()?.root().join("usr/bin/busybox");
         fs::read(&path).with_context(|| format!("{}", path.display()))
     }
-
-    fn modules(&self, folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-        let mut files = Vec::new();
-        walk(&folder.join("kernel"), &mut files)?;
-        let mut modules = Vec::new();
-        for name in MODULES {
-            let wanted = |path: &&PathBuf| {
-                let file = path.file_name().unwrap_or_default().to_string_lossy();
-                file.split('.').next().unwrap_or_default().replace('-', "_") == name
-            };
-            // What is missing is built in; what is needed and not there is found out when the device is bound.
-            let Some(path) = files.iter().find(wanted) else {
-                continue;
-            };
-            let bytes = fs::read(path)?;
-            let unpack = match path.extension().and_then(|e| e.to_str()) {
-                Some("ko") => None,
-                Some("xz") => Some(("xz", "-dc")),
-                Some("zst") => Some(("zstd", "-dcq")),
-                Some("gz") => Some(("gzip", "-dc")),
-                _ => bail!("{} is packed in an unknown way", path.display()),
-            };
-            let bytes = match unpack {
-                None => bytes,
-                Some((tool, option)) => {
-                    let mut tool = self.tool(tool)?;
-                    tool.arg(option);
-                    vmlinux::filter(tool, &bytes)?
-                }
-            };
-            ensure!(!bytes.is_empty(), "{} cannot be unpacked", path.display());
-            modules.push((name.to_owned(), bytes));
-        }
-        Ok(modules)
-    }
 }
 
 /// A program without an interpreter runs where no library is.
@@ -268,8 +231,12 @@ fn is_static(elf: &[u8]) -> bool {
             .is_some_and(|head| head.windows(interpreter.len()).any(|w| w == interpreter))
 }
 
-/// The newest kernel of a folder that can be a guest, with its modules.
-fn fitting(boot: &Path, modules: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
+/// The newest kernel of a folder that has the options and can be a guest, with its modules.
+pub(crate) fn fitting(
+    boot: &Path,
+    modules: &Path,
+    options: &[&str],
+) -> Result<Option<(PathBuf, PathBuf)>> {
     let Ok(entries) = fs::read_dir(boot) else {
         return Ok(None);
     };
@@ -288,7 +255,7 @@ fn fitting(boot: &Path, modules: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
         };
         let image = boot.join(&name);
         // A kernel that only root may read is no kernel for a test that everybody may run.
-        if OPTIONS.iter().all(set)
+        if options.iter().all(set)
             && modules.join(version).is_dir()
             && fs::File::open(&image).is_ok()
         {
@@ -305,18 +272,6 @@ fn numbers(version: &str) -> Vec<u32> {
         .split(|c: char| !c.is_ascii_digit())
         .filter_map(|n| n.parse().ok())
         .collect()
-}
-
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            walk(&path, files)?;
-        } else {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

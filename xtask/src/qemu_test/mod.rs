@@ -5,12 +5,15 @@
 
 mod archive;
 mod control;
+mod linux;
 mod machine;
+mod modules;
 pub(crate) mod packages;
 mod process;
 mod programs;
 mod scenarios;
 mod stage;
+mod stock;
 mod vmlinux;
 
 use std::path::PathBuf;
@@ -39,48 +42,151 @@ fn folder() -> Result<PathBuf> {
         .into_std_path_buf())
 }
 
-/// Prints the names of the scenarios.
-pub(crate) fn list() {
-    for scenario in SCENARIOS {
-        println!("{:<12} {}", scenario.name, scenario.about);
+/// What to play, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Scenarios to play; all, if none is named
+    scenarios: Vec<String>,
+    /// Name the scenarios
+    #[arg(long)]
+    list: bool,
+    /// Show what guests and servers print
+    #[arg(long, short)]
+    verbose: bool,
+    /// Instead, stock Linux on the model: its drivers and its tools
+    #[arg(long)]
+    linux: bool,
+    /// The version of stock Linux
+    #[arg(long, default_value = DEFAULT_KERNEL)]
+    kernel: String,
+    /// Of the matrix, only cells with this in their name (`TEST / SERVER-CLIENT`)
+    #[arg(long, value_name = "PART")]
+    cells: Option<String>,
+    /// Of the whole matrix, write the table into docs/interop.md
+    #[arg(long)]
+    bless: bool,
+    #[command(flatten)]
+    notes: Notes,
+}
+
+/// What the models of a run write down.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Notes {
+    /// Add notes of every field that the guests' drivers set to this file
+    #[arg(long, value_name = "FILE")]
+    fields: Option<PathBuf>,
+    /// Write every command of a scenario in mlx5_core's own hexdump form
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+impl Notes {
+    /// As arguments of the model's server, which runs in another folder.
+    fn args(&self) -> Result<Vec<std::ffi::OsString>> {
+        let mut args = Vec::new();
+        if self.fields.is_some() {
+            // Where there is a third HCA, it belongs to the driver of this workspace.
+            args.extend(["--fields-of", "0", "--fields-of", "1"].map(Into::into));
+        }
+        for (option, file) in [("--fields", &self.fields), ("--trace", &self.trace)] {
+            if let Some(file) = file {
+                args.push(option.into());
+                args.push(std::path::absolute(file)?.into());
+            }
+        }
+        Ok(args)
+    }
+}
+
+/// Brings stock Linux up on the model and writes its commands to a file.
+pub(crate) fn trace(file: &std::path::Path) -> Result<()> {
+    qemu_test(&Options {
+        scenarios: vec!["look".into()],
+        linux: true,
+        notes: Notes {
+            trace: Some(file.into()),
+            ..Notes::default()
+        },
+        ..Options::default()
+    })
+}
+
+/// The stock Linux that is tried if none is named.
+const DEFAULT_KERNEL: &str = "6.12";
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            scenarios: Vec::new(),
+            list: false,
+            verbose: false,
+            linux: false,
+            kernel: DEFAULT_KERNEL.to_owned(),
+            cells: None,
+            bless: false,
+            notes: Notes::default(),
+        }
+    }
+}
+
+impl Options {
+    fn table(&self) -> &'static [Scenario] {
+        if self.linux {
+            linux::SCENARIOS
+        } else {
+            SCENARIOS
+        }
     }
 }
 
 /// Plays the scenarios named, or all, and fails where one does.
-pub(crate) fn qemu_test(names: &[String], verbose: bool) -> Result<()> {
-    let (_, failed) = scenarios(names, verbose)?;
+pub(crate) fn qemu_test(options: &Options) -> Result<()> {
+    if options.list {
+        for scenario in options.table() {
+            println!("{:<12} {}", scenario.name, scenario.about);
+        }
+        return Ok(());
+    }
+    let (_, failed) = scenarios(options)?;
     ensure!(failed.is_empty(), "scenarios failed: {}", failed.join(", "));
     Ok(())
 }
 
 /// Plays the scenarios named, or all: how many went well, and which did not.
-pub(crate) fn scenarios(names: &[String], verbose: bool) -> Result<(usize, Vec<&'static str>)> {
+pub(crate) fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)> {
+    let (table, names) = (options.table(), &options.scenarios);
     for name in names {
         ensure!(
-            SCENARIOS.iter().any(|s| s.name == name),
-            "there is no scenario {name}; `cargo xtask qemu-test --list` names them"
+            table.iter().any(|s| s.name == name),
+            "there is no scenario {name}; `--list` names them"
         );
     }
     let start = Instant::now();
     println!("$ qemu-test");
     let folder = folder()?;
-    let machine = Machine::find(&folder)?;
-    let programs = Programs::build(&folder)?;
-    let prepared = start.elapsed();
-
-    let chosen: Vec<&Scenario> = SCENARIOS
+    let chosen: Vec<&Scenario> = table
         .iter()
         .filter(|s| names.is_empty() || names.iter().any(|name| name == s.name))
         .collect();
+    let stock = chosen.iter().any(|scenario| scenario.stock);
+    let stock = stock.then_some(options.kernel.as_str());
+    let machine = Machine::find(&folder, stock)?;
+    let programs = Programs::build(&folder)?;
+    let prepared = start.elapsed();
+
     let next = AtomicUsize::new(0);
     let played = Mutex::new(Vec::new());
-    // Guests sleep much of their time: two scenarios at once take little more than one.
-    let workers = thread::available_parallelism().map_or(1, |n| n.get().min(2));
+    // Guests sleep much of their time: two scenarios at once take little more than one. Two pairs of stock Linux do not.
+    let workers = if options.linux {
+        1
+    } else {
+        thread::available_parallelism().map_or(1, |n| n.get().min(2))
+    };
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(scenario) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let row = play(&machine, &programs, scenario, verbose);
+                    let row = play(&machine, &programs, scenario, options);
                     played
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
@@ -90,7 +196,7 @@ pub(crate) fn scenarios(names: &[String], verbose: bool) -> Result<(usize, Vec<&
         }
     });
     let mut rows = played.into_inner().unwrap_or_else(PoisonError::into_inner);
-    rows.sort_by_key(|row| SCENARIOS.iter().position(|s| s.name == row.name));
+    rows.sort_by_key(|row| table.iter().position(|s| s.name == row.name));
 
     println!("\n| scenario | result | s | |\n|---|---|---|---|");
     println!("| preparation | | {:.1} | |", prepared.as_secs_f64());
@@ -122,10 +228,10 @@ struct Row {
     seconds: f64,
 }
 
-fn play(machine: &Machine, programs: &Programs, scenario: &Scenario, verbose: bool) -> Row {
+fn play(machine: &Machine, programs: &Programs, scenario: &Scenario, options: &Options) -> Row {
     let name = scenario.name;
     let start = Instant::now();
-    let played = Stage::new(machine, programs, name, verbose)
+    let played = Stage::new(machine, programs, name, options)
         .and_then(|mut stage| (scenario.play)(&mut stage));
     let seconds = start.elapsed().as_secs_f64();
     match &played {

@@ -1,4 +1,5 @@
-//! An unprivileged tree of the distribution's packages, for a machine whose own QEMU is too old or absent.
+//! Unprivileged trees of the distribution's packages: a QEMU for a machine whose own is too old or absent, and the stock
+//! programs and kernels that guests run.
 //!
 //! apt itself does the work, in a state of its own below `target/`: the machine's mirror, proxies, credentials and
 //! archive keys are read from the machine's configuration at run time, only the suite is another one. Nothing is
@@ -13,23 +14,94 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::run;
 
-/// The suites that have a QEMU with a vfio-user client (10.1 or newer): the stable one, and above it its backports.
-const SUITES: [&str; 2] = ["trixie", "trixie-backports"];
-/// What is unpacked from the newer suite, with all that it needs.
-const FROM_BACKPORTS: [&str; 1] = ["qemu-system-x86"];
-/// What is unpacked from the older one.
-const FROM_STABLE: [&str; 3] = ["busybox-static", "xz-utils", "zstd"];
-/// Depends on the newest kernel that is built for virtual machines: a third of the size of the one for all hardware.
-const KERNEL: &str = "linux-image-cloud-amd64";
-/// Where the loader stands in the tree, and the libraries.
-const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
+/// What a tree is made of.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    /// Its folder.
+    name: &'static str,
+    /// Packages by the suite that they come from, each with all that it needs.
+    parts: &'static [(&'static str, &'static [&'static str])],
+    /// A package that depends on a kernel, and its suite: the kernel's package is unpacked without what it depends on.
+    kernel: Option<(&'static str, &'static str)>,
+    /// What to do where it cannot be had.
+    remedy: &'static str,
+}
+
+/// A QEMU that has a vfio-user client (10.1 or newer), from the backports of the stable suite; and the newest kernel that
+/// is built for virtual machines: a third of the size of the one for all hardware.
+pub(crate) const QEMU: Recipe = Recipe {
+    name: "tree",
+    parts: &[
+        ("trixie-backports", &["qemu-system-x86"]),
+        ("trixie", &["busybox-static", "xz-utils", "zstd"]),
+    ],
+    kernel: Some(("trixie", "linux-image-cloud-amd64")),
+    remedy: "no QEMU with vfio-user-pci (10.1 or newer) and a kernel for it could be had.\n  \
+             Either install qemu-system-x86 10.1 or newer, busybox-static and a kernel with its modules, \
+             or name them: QEMU=/path/to/qemu-system-x86_64 KERNEL=/path/to/vmlinuz [KERNEL_MODULES=/lib/modules/VERSION]",
+};
+
+/// What tries the model as stock Linux would: the programs of rdma-core and what goes with them.
+pub(crate) const USERLAND: Recipe = Recipe {
+    name: "userland",
+    parts: &[(
+        "trixie",
+        &[
+            "rdma-core",
+            "ibverbs-providers",
+            "ibverbs-utils",
+            "rdmacm-utils",
+            "perftest",
+            "infiniband-diags",
+            "python3-pyverbs",
+            "iproute2",
+            "ethtool",
+            "iputils-ping",
+            "iperf3",
+            "pciutils",
+            "busybox-static",
+        ],
+    )],
+    kernel: None,
+    remedy: "the programs that stock Linux is tried with could not be had (run without --linux to do without)",
+};
+
+/// The kernels for all hardware, by the version that their names begin with. The one for virtual machines has no Soft-RoCE.
+pub(crate) const KERNELS: [(&str, Recipe); 2] = [
+    (
+        "6.12",
+        Recipe {
+            name: "linux-6.12",
+            parts: &[],
+            kernel: Some(("trixie", "linux-image-amd64")),
+            remedy: "stock Linux 6.12 could not be had (run without --linux to do without)",
+        },
+    ),
+    (
+        "6.1",
+        Recipe {
+            name: "linux-6.1",
+            parts: &[],
+            kernel: Some(("bookworm", "linux-image-amd64")),
+            remedy: "stock Linux 6.1 could not be had (run without --kernel 6.1 to do without)",
+        },
+    ),
+];
+
+/// Where the libraries stand in the tree.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+
+/// The file that tells what a tree was made of.
+const MARK: &str = ".recipe";
 
 /// The unpacked tree.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree(PathBuf);
 
 impl Tree {
+    /// Where the loader stands.
+    pub(crate) const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
+
     /// The folder below which everything stands.
     pub(crate) fn root(&self) -> &Path {
         &self.0
@@ -38,37 +110,74 @@ impl Tree {
     /// A command that runs a program of the tree with the tree's loader and libraries.
     pub(crate) fn command(&self, program: &str) -> Vec<OsString> {
         vec![
-            self.0.join(LOADER).into(),
+            self.0.join(Self::LOADER).into(),
             "--library-path".into(),
             self.0.join(LIBRARIES).into(),
             self.0.join("usr/bin").join(program).into(),
         ]
     }
+
+    /// The libraries that a file of the tree is loaded with, as files of the tree; none, if it is no program.
+    pub(crate) fn libraries(&self, file: &Path) -> Result<Vec<PathBuf>> {
+        let file = self.0.join(file);
+        let mut list = Command::new(self.0.join(Self::LOADER));
+        list.arg("--library-path")
+            .arg(self.0.join(LIBRARIES))
+            .arg("--list")
+            .arg(&file);
+        let out = list.output()?;
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        ensure!(
+            !text.contains("not found"),
+            "{} lacks a library:\n{text}",
+            file.display()
+        );
+        // `NAME => PATH (ADDRESS)`
+        let paths = text.lines().filter_map(|line| {
+            line.split_once(" => ")?
+                .1
+                .split_once(" (")
+                .map(|(path, _)| path)
+        });
+        let own = |path| Path::new(path).strip_prefix(&self.0).map(Path::to_path_buf);
+        Ok(paths.filter_map(|path| own(path).ok()).collect())
+    }
+
+    /// The recipe that it was made by.
+    pub(crate) fn made(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.0.join(MARK))?)
+    }
 }
 
-/// The tree below `folder`: the one that is there, or a new one.
-pub(crate) fn tree(folder: &Path) -> Result<Tree> {
-    let root = folder.join("tree");
-    let mark = root.join(".recipe");
-    let recipe = format!("{SUITES:?} {FROM_BACKPORTS:?} {FROM_STABLE:?} {KERNEL}\n");
-    if fs::read_to_string(&mark).is_ok_and(|made| made == recipe) {
+/// The tree of a recipe below `folder`: the one that is there, or a new one.
+pub(crate) fn tree(folder: &Path, recipe: &Recipe) -> Result<Tree> {
+    let root = folder.join(recipe.name);
+    let mark = root.join(MARK);
+    let written = format!("{:?} {:?}\n", recipe.parts, recipe.kernel);
+    if fs::read_to_string(&mark).is_ok_and(|made| made == written) {
         return Ok(Tree(root));
     }
-    make(folder, &root).context(
-        "no QEMU with vfio-user-pci (10.1 or newer) and a kernel for it could be had.\n  \
-         Either install qemu-system-x86 10.1 or newer, busybox-static and a kernel with its modules, \
-         or name them: QEMU=/path/to/qemu-system-x86_64 KERNEL=/path/to/vmlinuz [KERNEL_MODULES=/lib/modules/VERSION]",
-    )?;
-    fs::write(&mark, recipe)?;
+    make(folder, &root, recipe).context(recipe.remedy)?;
+    fs::write(&mark, written)?;
     Ok(Tree(root))
 }
 
-fn make(folder: &Path, root: &Path) -> Result<()> {
-    let apt = Apt::new(folder, &SUITES)?;
+fn make(folder: &Path, root: &Path, recipe: &Recipe) -> Result<()> {
+    let of_parts = recipe.parts.iter().map(|(suite, _)| *suite);
+    let mut suites: Vec<&str> = of_parts
+        .chain(recipe.kernel.map(|(suite, _)| suite))
+        .collect();
+    suites.sort_unstable();
+    suites.dedup();
+    let apt = Apt::new(folder, &suites)?;
     apt.update()?;
-    let mut debs = apt.download(SUITES[1], &FROM_BACKPORTS)?;
-    debs.extend(apt.download(SUITES[0], &FROM_STABLE)?);
-    debs.push(apt.kernel()?);
+    let mut debs = Vec::new();
+    for (suite, packages) in recipe.parts {
+        debs.extend(apt.download(suite, packages)?);
+    }
+    if let Some((_, package)) = recipe.kernel {
+        debs.push(apt.kernel(package)?);
+    }
     debs.sort();
     debs.dedup();
     unpack(&debs, root)?;
@@ -213,9 +322,9 @@ impl Apt {
     }
 
     /// The kernel's own package, without the tools that an installed system needs around it.
-    fn kernel(&self) -> Result<PathBuf> {
+    fn kernel(&self, package: &str) -> Result<PathBuf> {
         let mut depends = self.command("apt-cache");
-        depends.args(["depends", "--important", KERNEL]);
+        depends.args(["depends", "--important", package]);
         let text = run::silent(depends)?;
         let image = text
             .lines()
@@ -223,7 +332,7 @@ impl Apt {
                 let name = line.trim().strip_prefix("Depends: ")?;
                 name.starts_with("linux-image-").then_some(name)
             })
-            .ok_or_else(|| anyhow!("{KERNEL} depends on no kernel"))?;
+            .ok_or_else(|| anyhow!("{package} depends on no kernel"))?;
         self.one(image)
     }
 

@@ -158,9 +158,29 @@ impl Process {
         }
     }
 
+    /// Whether a line of either output contains something.
+    pub(crate) fn said(&self, what: &str) -> bool {
+        let outputs = [&self.out, &self.err];
+        let has =
+            |output: &&Arc<Output>| output.lock().lines.iter().any(|line| line.contains(what));
+        outputs.iter().any(has)
+    }
+
     /// Everything printed to the output so far.
     pub(crate) fn output(&self) -> Vec<String> {
         self.out.lock().lines.clone()
+    }
+
+    /// Everything printed to the standard error so far.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        self.err.lock().lines.clone()
+    }
+
+    /// Forgets what was printed so far, so that there is room for more.
+    pub(crate) fn forget(&mut self) {
+        let mut said = self.out.lock();
+        *said = Said::default();
+        self.seen = 0;
     }
 
     /// The last lines of both outputs, for a message.

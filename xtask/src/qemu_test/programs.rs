@@ -58,3 +58,16 @@ impl Programs {
         })
     }
 }
+
+/// The model's server with bugs to plant.
+pub(crate) fn seeded() -> Result<PathBuf> {
+    // Apart from the others: the same program, built with another feature.
+    let target = super::folder()?.join("seeded");
+    let mut build = run::cargo();
+    build
+        .args(["build", "--quiet", "--release", "-p", SERVER])
+        .args(["--features", "vfio-user,seeded", "--bin", SERVER])
+        .env("CARGO_TARGET_DIR", &target);
+    run::quiet(build)?;
+    Ok(target.join("release").join(SERVER))
+}

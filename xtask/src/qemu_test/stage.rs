@@ -4,16 +4,19 @@
 //! with it.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::Options;
 use super::archive::Archive;
 use super::machine::Machine;
 use super::process::Process;
 use super::programs::Programs;
+use super::stock::Stock;
 
 /// Lines of each output in the message of a failure.
 const TAIL: usize = 30;
@@ -23,14 +26,29 @@ const EXIT: &str = "@@exit ";
 const READY: Duration = Duration::from_secs(10);
 /// The console, and the quiet life of a guest that nobody looks at.
 const APPEND: &str = "console=ttyS0 quiet panic=-1 intel_iommu=on";
+/// The same for a guest whose console is for talking: of the kernel it tells its end only.
+const APPEND_STOCK: &str = "console=ttyS0 quiet loglevel=1 panic=-1 intel_iommu=on net.ifnames=0";
 
 /// One process of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Id(usize);
 
+/// What a guest starts from.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum System {
+    /// A small Linux with VFIO, which plays its script and powers off.
+    #[default]
+    Vfio,
+    /// Stock Linux with its own drivers and programs, which does what its console is told. Its script is its
+    /// configuration.
+    Stock,
+}
+
 /// What a guest is made of.
 #[derive(Debug, Default)]
 pub(crate) struct Guest<'g> {
+    /// What it starts from.
+    pub(crate) system: System,
     /// What it plays.
     pub(crate) script: &'g str,
     /// Sockets of the models that it gets, each behind a root port of its own: the first is 0000:01:00.0.
@@ -51,7 +69,9 @@ pub(crate) struct Stage<'m> {
     processes: Vec<Process>,
     /// Processes that were ended on purpose.
     mortal: Vec<usize>,
-    verbose: bool,
+    options: &'m Options,
+    /// The model's server, if not the usual one.
+    server: Option<PathBuf>,
 }
 
 impl<'m> Stage<'m> {
@@ -60,7 +80,7 @@ impl<'m> Stage<'m> {
         machine: &'m Machine,
         programs: &'m Programs,
         name: &str,
-        verbose: bool,
+        options: &'m Options,
     ) -> Result<Self> {
         // A socket's path has 107 characters at the most, so the folder is not below target/.
         let folder = std::env::temp_dir().join(format!("qemu-test-{}-{name}", std::process::id()));
@@ -71,8 +91,25 @@ impl<'m> Stage<'m> {
             folder,
             processes: Vec::new(),
             mortal: Vec::new(),
-            verbose,
+            options,
+            server: None,
         })
+    }
+
+    /// What a cell of the matrix must have in its name to be played.
+    pub(crate) fn cells(&self) -> Option<&'m str> {
+        self.options.cells.as_deref()
+    }
+
+    /// Whether what is measured is to be written down.
+    pub(crate) fn bless(&self) -> bool {
+        self.options.bless
+    }
+
+    /// Stock Linux.
+    pub(crate) fn stock(&self) -> Result<&'m Stock> {
+        let stock = self.machine.stock.as_ref();
+        stock.context("stock Linux was not prepared")
     }
 
     /// A file of the stage.
@@ -85,14 +122,21 @@ impl<'m> Stage<'m> {
         Id(self.processes.len() - 1)
     }
 
+    /// Another program than the usual one is the model's server from now on.
+    pub(crate) fn use_server(&mut self, server: PathBuf) {
+        self.server = Some(server);
+    }
+
     /// Starts the model's server and waits until it can be connected to.
     pub(crate) fn server(&mut self, name: &str, sockets: &[&Path], args: &[&str]) -> Result<Id> {
-        let mut command = Command::new(&self.programs.server);
+        let program = self.server.as_ref().unwrap_or(&self.programs.server);
+        let mut command = Command::new(program);
         for socket in sockets {
             command.arg("--socket").arg(socket);
         }
         command.arg("--until-eof").args(args);
-        let process = Process::start(name, command, self.verbose)?;
+        command.args(self.options.notes.args()?);
+        let process = Process::start(name, command, self.options.verbose)?;
         let id = self.add(process);
         self.expect(id, "ready", READY)?;
         Ok(id)
@@ -102,22 +146,38 @@ impl<'m> Stage<'m> {
     pub(crate) fn program(&mut self, name: &str, args: &[&str]) -> Result<Id> {
         let mut command = Command::new(self.programs.folder.join(name));
         command.args(args);
-        let process = Process::start(name, command, self.verbose)?;
+        let process = Process::start(name, command, self.options.verbose)?;
         Ok(self.add(process))
     }
 
     /// Boots a guest of Linux.
     pub(crate) fn guest(&mut self, name: &str, guest: &Guest<'_>) -> Result<Id> {
         let initrd = self.path(&format!("{name}.cpio"));
-        fs::write(&initrd, self.initrd(guest)?)?;
         let mut command = self.qemu(guest)?;
-        command.arg("-kernel").arg(&self.machine.kernel);
+        let (kernel, append) = match guest.system {
+            System::Vfio => {
+                fs::write(&initrd, self.initrd(guest)?)?;
+                (&self.machine.kernel, APPEND)
+            }
+            System::Stock => {
+                let stock = self.stock()?;
+                let mut archive = Archive::default();
+                archive.file("conf", guest.script.as_bytes())?;
+                archive.file("lab.sh", include_bytes!("linux/lab.sh"))?;
+                // Archives that follow one another are one.
+                fs::copy(&stock.archive, &initrd)?;
+                let mut file = fs::OpenOptions::new().append(true).open(&initrd)?;
+                file.write_all(&archive.finish()?)?;
+                (&stock.kernel, APPEND_STOCK)
+            }
+        };
+        command.arg("-kernel").arg(kernel);
         command
             .arg("-initrd")
             .arg(&initrd)
             .arg("-append")
-            .arg(APPEND);
-        let process = Process::start(name, command, self.verbose)?;
+            .arg(append);
+        let process = Process::start(name, command, self.options.verbose)?;
         Ok(self.add(process))
     }
 
@@ -139,7 +199,7 @@ impl<'m> Stage<'m> {
             .arg(&self.programs.image)
             .args(["-append", guest.script])
             .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
-        let process = Process::start(name, command, self.verbose)?;
+        let process = Process::start(name, command, self.options.verbose)?;
         Ok(self.add(process))
     }
 
@@ -209,6 +269,16 @@ impl<'m> Stage<'m> {
         self.line(id, within, &format!("a line with \"{what}\""), |line| {
             line.contains(what)
         })
+    }
+
+    /// The next line that a process says, waiting a moment for it.
+    pub(crate) fn hear(&mut self, id: Id) -> Option<String> {
+        self.processes[id.0].next_line()
+    }
+
+    /// Forgets what a process has said so far: what it may say is bounded.
+    pub(crate) fn forget(&mut self, id: Id) {
+        self.processes[id.0].forget();
     }
 
     /// As [`Stage::expect`], where it is no failure if the line does not come.
@@ -310,6 +380,29 @@ impl<'m> Stage<'m> {
     pub(crate) fn kill(&mut self, id: Id) {
         self.mortal.push(id.0);
         self.processes[id.0].kill();
+    }
+
+    /// How a process ended by itself; `None` if it does not.
+    pub(crate) fn outcome(&mut self, id: Id, within: Duration) -> Option<ExitStatus> {
+        self.mortal.push(id.0);
+        self.processes[id.0].wait(Instant::now() + within)
+    }
+
+    /// Whether a process has said something, on either output.
+    pub(crate) fn said(&self, id: Id, what: &str) -> bool {
+        self.processes[id.0].said(what)
+    }
+
+    /// What a process said on its standard error.
+    pub(crate) fn complaints(&mut self, id: Id) -> Vec<String> {
+        // Whoever has ended has said all.
+        self.processes[id.0].kill();
+        self.processes[id.0].complaints()
+    }
+
+    /// The last lines that a process said.
+    pub(crate) fn tail(&self, id: Id) -> String {
+        self.processes[id.0].tail(TAIL)
     }
 
     /// Waits until a process has ended well by itself.

@@ -10,6 +10,7 @@ mod vfio;
 
 use anyhow::Result;
 
+use super::linux;
 use super::stage::Stage;
 
 /// A scenario: what it shows, and its play, which gives a line for the table.
@@ -17,43 +18,58 @@ pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) play: fn(&mut Stage<'_>) -> Result<String>,
+    /// It takes stock Linux.
+    pub(crate) stock: bool,
 }
 
 /// All of them.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
+        name: "linux",
+        about: "stock Linux on the model: a selection of the matrix that `--linux` plays in full",
+        play: linux::quick,
+        stock: true,
+    },
+    Scenario {
         name: "boot",
         about: "a guest boots with an IOMMU, gives two HCAs to VFIO and powers off by itself",
         play: boot::play,
+        stock: false,
     },
     Scenario {
         name: "vfio",
         about: "all the demo does, through /dev/vfio; interrupts, a reset in mid-traffic, a hundred lives",
         play: vfio::play,
+        stock: false,
     },
     Scenario {
         name: "two-guests",
         about: "dat listen in one guest, dat ping and dat perf in another",
         play: two_guests::play,
+        stock: false,
     },
     Scenario {
         name: "isolation",
         about: "the device reaches what the driver has mapped for it, and nothing else",
         play: isolation::play,
+        stock: false,
     },
     Scenario {
         name: "vf",
         about: "the same on virtual functions",
         play: vf::play,
+        stock: false,
     },
     Scenario {
         name: "bare-metal",
         about: "the image without an operating system serves a Linux guest",
         play: bare_metal::play,
+        stock: false,
     },
     Scenario {
         name: "rude",
         about: "limits, shared groups, lost devices and dead servers end soon, with the message that helps",
         play: rude::play,
+        stock: false,
     },
 ];

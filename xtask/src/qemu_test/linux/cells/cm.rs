@@ -1,0 +1,134 @@
+//! Connections made by the connection manager, with the programs of librdmacm.
+
+use super::{Ends, How, NO_UD, Ours, TOOLS, Test, Tools};
+
+const RPING: u16 = 7174;
+const CMATOSE: u16 = 7471;
+
+const fn rping(
+    name: &'static str,
+    quick: bool,
+    server: &'static str,
+    client: &'static str,
+    ours: Ours,
+) -> Test {
+    Test {
+        name,
+        quick,
+        how: How::Tools(Tools {
+            server,
+            client,
+            ours,
+            port: RPING,
+            ..TOOLS
+        }),
+    }
+}
+
+pub(super) const TESTS: &[Test] = &[
+    rping(
+        "rping",
+        true,
+        "rping -s -a {ip} -C 10",
+        "rping -c -a {peer} -C 10",
+        Ours::Can(
+            "compat rping {dat}",
+            "compat rping {dat} --client {peer} -C 10",
+        ),
+    ),
+    rping(
+        "rping -V, 2500 bytes",
+        true,
+        "rping -s -a {ip} -C 10 -V -S 2500",
+        "rping -c -a {peer} -C 10 -V -S 2500",
+        Ours::Can(
+            "compat rping {dat} -V",
+            "compat rping {dat} --client {peer} -C 10 -V -S 2500",
+        ),
+    ),
+    rping(
+        "rping -V, 60000 bytes",
+        false,
+        "rping -s -a {ip} -C 5 -V -S 60000",
+        "rping -c -a {peer} -C 5 -V -S 60000",
+        Ours::Can(
+            "compat rping {dat} -V",
+            "compat rping {dat} --client {peer} -C 5 -V -S 60000",
+        ),
+    ),
+    rping(
+        "rping -V, IPv6",
+        true,
+        "rping -s -a {ip6} -C 10 -V -S 2500",
+        "rping -c -a {peer6} -C 10 -V -S 2500",
+        Ours::Can(
+            "compat rping {dat6} -V",
+            "compat rping {dat6} --client {peer6} -C 10 -V -S 2500",
+        ),
+    ),
+    rping(
+        "rping -V, VLAN",
+        true,
+        "rping -s -a {vip} -C 10 -V -S 2500",
+        "rping -c -a {vpeer} -C 10 -V -S 2500",
+        Ours::Can(
+            "compat rping {vdat} -V",
+            "compat rping {vdat} --client {vpeer} -C 10 -V -S 2500",
+        ),
+    ),
+    Test {
+        name: "rping to a port where nobody listens",
+        quick: true,
+        how: How::Tools(Tools {
+            client: "rping -c -a {peer} -p 4999 -C 1",
+            ours: Ours::Can(
+                "listen {dat}",
+                "compat rping {dat} --client {peer} -p 4999 -C 1",
+            ),
+            ends: Ends::Badly,
+            says: "REJECTED",
+            endless: true,
+            ..TOOLS
+        }),
+    },
+    Test {
+        name: "ucmatose, 10 connections",
+        quick: true,
+        how: How::Tools(Tools {
+            server: "ucmatose -b {ip} -c 10 -C 20 -S 200",
+            client: "ucmatose -b {ip} -s {peer} -c 10 -C 20 -S 200",
+            ours: Ours::Can(
+                "compat ucmatose {dat} -c 10 -C 20 -S 200",
+                "compat ucmatose {dat} --client {peer} -c 10 -C 20 -S 200",
+            ),
+            port: CMATOSE,
+            says: "return status 0",
+            ..TOOLS
+        }),
+    },
+    Test {
+        name: "udaddy",
+        quick: true,
+        how: How::Tools(Tools {
+            server: "udaddy -b {ip} -c 1 -C 5 -S 200",
+            client: "udaddy -b {ip} -s {peer} -c 1 -C 5 -S 200",
+            ours: NO_UD,
+            port: 7174,
+            says: "return status 0",
+            ..TOOLS
+        }),
+    },
+    Test {
+        name: "cmtime, 1000 connections",
+        quick: false,
+        how: How::Tools(Tools {
+            server: "cmtime -b {ip} -c 1000",
+            client: "cmtime -b {ip} -s {peer} -c 1000",
+            ours: Ours::Cannot("not played yet: `dat compat cmtime` is younger than this table"),
+            port: 7471,
+            endless: true,
+            limit: 120,
+            ..TOOLS
+        }),
+    },
+];

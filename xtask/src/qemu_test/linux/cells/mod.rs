@@ -1,0 +1,132 @@
+//! The tests of the matrix, a file for each group: data where a pair of tools is enough, a function where something has to
+//! happen in between.
+
+mod cm;
+mod netdev;
+mod perf;
+mod trouble;
+mod verbs;
+
+use anyhow::Result;
+
+use super::lab::Lab;
+use super::side::Pairing;
+
+/// A row of the table.
+pub(crate) struct Test {
+    /// What it is called.
+    pub(crate) name: &'static str,
+    /// It is part of the small selection.
+    pub(crate) quick: bool,
+    /// What is done.
+    pub(crate) how: How,
+}
+
+/// What a test does.
+pub(crate) enum How {
+    /// A program on each side.
+    Tools(Tools),
+    /// What it says itself; and why it cannot be done with our side, if that is so.
+    Own(fn(&mut Lab<'_, '_>, Pairing) -> Result<()>, Ours),
+}
+
+/// A server and a client, as [`Pairing::told`] reads them.
+pub(crate) struct Tools {
+    /// The server's command; nothing, if the client finds all that it needs.
+    pub(crate) server: &'static str,
+    /// The client's command.
+    pub(crate) client: &'static str,
+    /// The same for our side, as arguments of `dat`.
+    pub(crate) ours: Ours,
+    /// Where the server listens, TCP or connection manager; 0 where one cannot see.
+    pub(crate) port: u16,
+    /// How the client must end.
+    pub(crate) ends: Ends,
+    /// What the client must say; nothing, if its status says all. Our side's status always does.
+    pub(crate) says: &'static str,
+    /// The server goes on for ever.
+    pub(crate) endless: bool,
+    /// What all wires do meanwhile, as the model's `impair` takes it.
+    pub(crate) weather: &'static str,
+    /// Seconds that the client may take.
+    pub(crate) limit: u64,
+}
+
+/// Whether our side can take part.
+pub(crate) enum Ours {
+    /// As these: server and client.
+    Can(&'static str, &'static str),
+    /// As the test's own function says.
+    Does,
+    /// It cannot, for this reason.
+    Cannot(&'static str),
+}
+
+/// How a client ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// Well.
+    Well,
+    /// With a complaint.
+    Badly,
+}
+
+/// What most have.
+const TOOLS: Tools = Tools {
+    server: "",
+    client: "",
+    ours: Ours::Cannot(""),
+    port: 0,
+    ends: Ends::Well,
+    says: "",
+    endless: false,
+    weather: "",
+    limit: 30,
+};
+
+const NO_UD: Ours = Ours::Cannot("`dat compat` has no verb for datagrams yet");
+
+/// All rows, in the order of the table.
+pub(crate) fn tests() -> impl Iterator<Item = &'static Test> {
+    [
+        netdev::TESTS,
+        verbs::TESTS,
+        cm::TESTS,
+        perf::TESTS,
+        trouble::TESTS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+impl Test {
+    /// Why a pairing cannot do it.
+    pub(crate) fn cannot(&self, pairing: Pairing) -> Option<&'static str> {
+        let ours = match &self.how {
+            How::Tools(tools) => &tools.ours,
+            How::Own(_, ours) => ours,
+        };
+        match ours {
+            Ours::Cannot(reason) if pairing.has_ours() => Some(reason),
+            Ours::Cannot(_) | Ours::Can(..) | Ours::Does => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{How, Ours, tests};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn rows_have_names_of_their_own_and_reasons() {
+        let mut names = BTreeSet::new();
+        for test in tests() {
+            assert!(names.insert(test.name), "{} is there twice", test.name);
+            let (How::Tools(super::Tools { ours, .. }) | How::Own(_, ours)) = &test.how;
+            if let Ours::Cannot(reason) = ours {
+                assert!(!reason.is_empty(), "{}: why can our side not?", test.name);
+            }
+        }
+    }
+}

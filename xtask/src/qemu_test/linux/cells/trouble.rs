@@ -1,0 +1,177 @@
+//! A bad wire, a pulled cable, peers that are not there or go away.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::super::lab::{Begun, Lab, Role};
+use super::super::side::{Pairing, Side};
+use super::{Ends, How, Ours, TOOLS, Test, Tools};
+
+const fn loss(name: &'static str, quick: bool, weather: &'static str) -> Test {
+    Test {
+        name,
+        quick,
+        how: How::Tools(Tools {
+            server: "rping -s -a {ip} -C 10 -V -S 20000",
+            client: "rping -c -a {peer} -C 10 -V -S 20000",
+            ours: Ours::Can(
+                "compat rping {dat} -V",
+                "compat rping {dat} --client {peer} -C 10 -V -S 20000",
+            ),
+            port: 7174,
+            weather,
+            // A client of Linux that has seen its end does not repeat its last request: a server that misses it waits for ever.
+            endless: true,
+            limit: 60,
+            ..TOOLS
+        }),
+    }
+}
+
+pub(super) const TESTS: &[Test] = &[
+    loss("rping, 1 % of all frames lost", true, "drop=10"),
+    loss("rping, 10 % of all frames lost", false, "drop=100"),
+    loss(
+        "rping, 5 % twice, 5 % overtaken",
+        false,
+        "duplicate=50 reorder=50",
+    ),
+    loss("rping, 2 % with a wrong bit", false, "roce corrupt=20"),
+    Test {
+        name: "rping, nobody answers",
+        quick: false,
+        how: How::Tools(Tools {
+            client: "rping -c -a {peer} -C 1",
+            ours: Ours::Can("listen {dat}", "compat rping {dat} --client {peer} -C 1"),
+            ends: Ends::Badly,
+            says: "UNREACHABLE",
+            endless: true,
+            weather: "roce drop=1000",
+            limit: 100,
+            ..TOOLS
+        }),
+    },
+    Test {
+        name: "rping, cable pulled and put back",
+        quick: true,
+        how: How::Own(cable, Ours::Does),
+    },
+    Test {
+        name: "rping, server killed",
+        quick: true,
+        how: How::Own(killed_server, Ours::Does),
+    },
+    Test {
+        name: "rping, client killed",
+        quick: false,
+        how: How::Own(killed_client, Ours::Does),
+    },
+];
+
+/// Seconds in which a connection is to come up, to go on, or to be found dead.
+const SOON: u64 = 20;
+const AT_LAST: u64 = 40;
+
+/// Does something to a pair of rping that goes on for ever: server and client.
+fn with(
+    lab: &mut Lab<'_, '_>,
+    pairing: Pairing,
+    play: impl Fn(&mut Lab<'_, '_>, &(Begun, Begun)) -> Result<()>,
+) -> Result<()> {
+    let place = lab.place().clone();
+    let command = |side, ours: &str, tool: &str| {
+        let command = if side == Side::Ours { ours } else { tool };
+        pairing.told(command, side, &place)
+    };
+    let server = command(pairing.server, "compat rping {dat}", "rping -s -a {ip} -v");
+    let client = command(
+        pairing.client,
+        "compat rping {dat} --client {peer} -C 0",
+        "rping -c -a {peer} -v",
+    );
+    let server = lab.serve(pairing.server, 7174, &server)?;
+    let client = lab.begin(pairing.client, Role::Client, &client)?;
+    let begun = (server, client);
+    let played = goes_on(lab, &begun, 0).and_then(|()| play(lab, &begun));
+    // Whatever has come of it, nothing of it is left.
+    let (_, client) = lab.reap(&begun.1, 0)?;
+    let (_, server) = lab.reap(&begun.0, 0)?;
+    played.with_context(|| format!("\n--- client:\n{client}\n--- server:\n{server}\n---\n"))
+}
+
+/// How far it has come: the lines of a side that says each ping.
+fn progress(lab: &mut Lab<'_, '_>, (server, client): &(Begun, Begun)) -> Result<u64> {
+    let one = if client.side == Side::Ours {
+        server
+    } else {
+        client
+    };
+    let lines = lab.must(one.side, 10, &format!("progress {}", one.role.name()))?;
+    Ok(lines.trim().parse()?)
+}
+
+/// Waits until it has come further.
+fn goes_on(lab: &mut Lab<'_, '_>, begun: &(Begun, Begun), from: u64) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(SOON);
+    while progress(lab, begun)? <= from + 10 {
+        if Instant::now() > until {
+            bail!("it does not go on");
+        }
+    }
+    Ok(())
+}
+
+fn cable(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
+    with(lab, pairing, |lab, begun| {
+        // Soft-RoCE hangs on no cable of the model's.
+        let sides = [pairing.client, pairing.server];
+        let pulled = sides
+            .into_iter()
+            .find_map(|side| Some((side, Lab::hca(side)?)));
+        let (side, hca) = pulled.context("no HCA")?;
+        let pull = |lab: &mut Lab<'_, '_>, up: bool| -> Result<()> {
+            lab.model(&format!("link {hca} {}", if up { "up" } else { "down" }))?;
+            if side != Side::Ours {
+                lab.must(side, 20, &format!("carrier {}", u8::from(up)))?;
+            }
+            Ok(())
+        };
+        pull(lab, false)?;
+        std::thread::sleep(Duration::from_millis(500));
+        let stood = progress(lab, begun)?;
+        std::thread::sleep(Duration::from_secs(1));
+        let stands = progress(lab, begun)?;
+        pull(lab, true)?;
+        ensure!(stood == stands, "pings go through a cable that is pulled");
+        goes_on(lab, begun, stands)
+    })
+}
+
+fn killed_server(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
+    with(lab, pairing, |lab, (server, client)| {
+        killed(lab, server, client)
+    })?;
+    with(lab, pairing, |_, _| Ok(()))
+}
+
+fn killed_client(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
+    with(lab, pairing, |lab, (server, client)| {
+        killed(lab, client, server)
+    })?;
+    with(lab, pairing, |_, _| Ok(()))
+}
+
+/// Who is left finds out, and ends.
+///
+/// A kernel tells for a process that is killed. Our side dies as a whole, as a machine would: who waits for its message then, and
+/// has none of his own under way, can never know. That the next connection comes up is all that can be asked of him.
+fn killed(lab: &mut Lab<'_, '_>, one: &Begun, left: &Begun) -> Result<()> {
+    lab.stop(one)?;
+    let (status, said) = lab.reap(left, AT_LAST)?;
+    ensure!(
+        status.is_some() || one.side == Side::Ours,
+        "the other side goes on as if nothing had happened:\n{said}"
+    );
+    Ok(())
+}

@@ -1,0 +1,161 @@
+# What a guest of stock Linux knows of its place. /conf says which one it is: HOST, the last part of its addresses; HCA and
+# SOFT, the networks of its mlx5 and of its Soft-RoCE; VLAN likewise, tagged 5.
+
+# The shell has smaller programs of these names inside.
+ip() { /usr/bin/ip "$@"; }
+ping() { /usr/bin/ping "$@"; }
+
+. /conf
+
+# The network device of a driver.
+netdev() {
+    for net in /sys/bus/*/drivers/"$1"/*/net/*; do
+        test -e "$net" && echo "${net##*/}" && return
+    done
+    return 1
+}
+
+# Gives a device the addresses of its networks.
+addresses() {
+    device=$1
+    shift
+    for net in "$@"; do
+        ip addr add "192.168.$net.$HOST/24" dev "$device"
+        ip -6 addr add "fd00:$net::$HOST/64" dev "$device" nodad
+    done
+}
+
+# Names the network device of a driver, and sets it up on networks and on tagged networks.
+network() {
+    old=$(netdev "$1") || return
+    test "$old" = "$2" || ip link set "$old" down
+    test "$old" = "$2" || ip link set "$old" name "$2"
+    ip link set "$2" mtu 4200 up || return
+    addresses "$2" $3
+    ip link add link "$2" name "$2.5" type vlan id 5 || return
+    ip link set "$2.5" up
+    addresses "$2.5" $4
+}
+
+# The GID index of an address on an RDMA device, for RoCE v2.
+gid() {
+    case $2 in
+    *:*) wanted=$2 ;;
+    *) wanted=::ffff:$2 ;;
+    esac
+    for file in $(grep -lix "$(long "$wanted")" /sys/class/infiniband/"$1"/ports/1/gids/* 2>/dev/null); do
+        index=${file##*/}
+        grep -q v2 "/sys/class/infiniband/$1/ports/1/gid_attrs/types/$index" && echo "$index" && return
+    done
+    echo "no GID of $2 on $1" >&2
+    return 1
+}
+
+# An address as GIDs are written: all eight groups, all four digits.
+long() {
+    echo "$1" | awk '{
+        if ($0 ~ /\./) {
+            n = split(substr($0, 8), b, ".")
+            printf "0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n", b[1], b[2], b[3], b[4]
+            exit
+        }
+        halves = split($0, half, "::")
+        left = split(half[1], l, ":")
+        right = halves > 1 ? split(half[2], r, ":") : 0
+        for (i = 1; i <= 8; i++) {
+            word = i <= left ? l[i] : i > 8 - right ? r[i - 8 + right] : "0"
+            printf "%s%s", substr("0000" word, length(word) + 1), i < 8 ? ":" : "\n"
+        }
+    }'
+}
+
+# Starts a program that goes on by itself, under a name; one of that name that is still there is ended first.
+begin() {
+    name=$1
+    shift
+    test -e "/tmp/$name.pid" && stop "$name"
+    rm -f "/tmp/$name".*
+    : > "/tmp/$name.out"
+    setsid sh -c 'name=$0; echo $$ > /tmp/$name.pid; "$@" > /tmp/$name.out 2>&1 < /dev/null; echo $? > /tmp/$name.status' "$name" "$@" &
+}
+
+# Waits until the server listens at a port, TCP or of the connection manager.
+listening() {
+    for try in 0 1 2 3 4 5 6 7 8 9; do
+        test -e /tmp/server.status && break
+        netstat -ltn 2>/dev/null | grep -q ":$1 " && return
+        rdma resource show cm_id 2>/dev/null | grep "state LISTEN" | grep -q "src-addr [^ ]*:$1 " && return
+        sleep 0.3
+    done
+    cat /tmp/server.out
+    echo "nothing listens at port $1" >&2
+    return 1
+}
+
+# Ends a program that was begun.
+stop() { kill -9 "-$(cat "/tmp/$1.pid")" 2>/dev/null; }
+
+# Says what a program printed and how it ended; stops it if it does not end by itself in so many seconds, which is status 99.
+reap() {
+    for try in $(seq $(($2 * 5))); do
+        test -e "/tmp/$1.status" && break
+        sleep 0.2
+    done
+    if ! test -e "/tmp/$1.status"; then
+        stop "$1"
+        sleep 0.1
+        tail -n 40 "/tmp/$1.out"
+        return 99
+    fi
+    tail -n 40 "/tmp/$1.out"
+    return "$(cat "/tmp/$1.status")"
+}
+
+# Whether the link of an HCA is as it should be (1 or 0), within five seconds.
+carrier() {
+    for try in $(seq 25); do
+        test "$(cat /sys/class/net/hca/carrier)" = "$1" && return
+        sleep 0.2
+    done
+    ip link show hca
+    return 1
+}
+
+# Takes the drivers of the HCA out and puts them in again.
+reload() {
+    rmmod mlx5_ib mlx5_core && insmod /modules/*-mlx5_core.ko && insmod /modules/*-mlx5_ib.ko
+}
+
+# Waits until the firmware's fatal report has been recovered from.
+recovered() {
+    for try in $(seq 90); do
+        devlink health show pci/0000:01:00.0 reporter fw_fatal | grep -q "state healthy error [1-9]* recover [1-9]" && break
+        sleep 1
+    done
+    devlink health show pci/0000:01:00.0
+    network mlx5_core hca "$HCA" "$HCA_VLAN"
+    carrier 1
+}
+
+# The lines that a program has printed so far.
+progress() { wc -l < "/tmp/$1.out"; }
+
+# Sets up everything that there is.
+start() {
+    ip link set lo up
+    sysctl -q -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 \
+        net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv4.ping_group_range="0 0"
+    status=0
+    # The way around, for programs that agree on something over TCP first.
+    if e1000=$(netdev e1000); then
+        ip link set "$e1000" name aside
+        ip link set aside up
+        ip addr add 10.0.2.15/24 dev aside
+    fi
+    if test -n "$HCA"; then network mlx5_core hca "$HCA" "$HCA_VLAN" || status=1; fi
+    if test -n "$SOFT"; then
+        network virtio_net soft "$SOFT" "$SOFT_VLAN" || status=1
+        rdma link add rxe0 type rxe netdev soft || status=1
+    fi
+    return $status
+}

@@ -1,0 +1,50 @@
+//! `cargo xtask qemu-test --linux`: stock Linux as the referee. Its unmodified drivers run the model as if it were silicon, and
+//! its tools talk to each other, to Soft-RoCE and to the driver of this workspace over the model's wire.
+
+mod cells;
+mod lab;
+mod look;
+mod matrix;
+mod probe;
+mod seeded;
+mod shell;
+mod side;
+mod table;
+
+pub(crate) use matrix::quick;
+
+use super::scenarios::Scenario;
+
+/// The scenarios, in the order they are played.
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "look",
+        about: "stock Linux boots on the model with its drivers and its tools, and says what it sees",
+        play: look::play,
+        stock: true,
+    },
+    Scenario {
+        name: "probe",
+        about: "the driver comes, goes, is reset, reloaded and recovered, and the kernel's log stays clean",
+        play: probe::play,
+        stock: true,
+    },
+    Scenario {
+        name: "quick",
+        about: "a selection of the matrix",
+        play: quick,
+        stock: true,
+    },
+    Scenario {
+        name: "seeded",
+        about: "bugs planted in the model's layouts, which stock Linux must notice",
+        play: seeded::play,
+        stock: true,
+    },
+    Scenario {
+        name: "matrix",
+        about: "every tool with every pair of mlx5_ib, Soft-RoCE and the driver of this workspace",
+        play: matrix::whole,
+        stock: true,
+    },
+];

@@ -1,0 +1,188 @@
+//! Who takes part in a cell of the matrix, where it is, and how a tool is told of it.
+//!
+//! All sides are on one wire: a model's HCA in each of two guests of stock Linux, a Soft-RoCE in the second guest, and a third
+//! HCA that the host drives by `dat`. Soft-RoCE has networks of its own, so that no host has two ways to an address.
+
+use std::path::PathBuf;
+
+/// A side of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// mlx5_ib in the first guest.
+    First,
+    /// mlx5_ib in the second guest.
+    Second,
+    /// rdma_rxe in the second guest.
+    Soft,
+    /// This workspace's driver, on the host.
+    Ours,
+}
+
+impl Side {
+    /// As the table has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::First | Self::Second => "mlx5_ib",
+            Self::Soft => "rxe",
+            Self::Ours => "ours",
+        }
+    }
+
+    /// Last part of its addresses.
+    fn host(self) -> u8 {
+        match self {
+            Self::First => 1,
+            Self::Second | Self::Soft => 2,
+            Self::Ours => 3,
+        }
+    }
+
+    /// Its RDMA device.
+    fn device(self) -> &'static str {
+        match self {
+            Self::First | Self::Second => "mlx5_0",
+            Self::Soft => "rxe0",
+            Self::Ours => "",
+        }
+    }
+}
+
+/// Who serves whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pairing {
+    /// Who listens.
+    pub(crate) server: Side,
+    /// Who calls.
+    pub(crate) client: Side,
+}
+
+/// All of them, in the order of the table's columns.
+pub(crate) const PAIRINGS: [Pairing; 7] = [
+    Pairing::of(Side::Second, Side::First),
+    Pairing::of(Side::Soft, Side::First),
+    Pairing::of(Side::First, Side::Soft),
+    Pairing::of(Side::Ours, Side::First),
+    Pairing::of(Side::First, Side::Ours),
+    Pairing::of(Side::Ours, Side::Soft),
+    Pairing::of(Side::Soft, Side::Ours),
+];
+
+impl Pairing {
+    const fn of(server: Side, client: Side) -> Self {
+        Self { server, client }
+    }
+
+    /// `SERVER-CLIENT`.
+    pub(crate) fn name(self) -> String {
+        format!("{}-{}", self.server.name(), self.client.name())
+    }
+
+    /// Whether the host's side takes part.
+    pub(crate) fn has_ours(self) -> bool {
+        self.has(Side::Ours)
+    }
+
+    fn has(self, side: Side) -> bool {
+        self.server == side || self.client == side
+    }
+
+    /// A tool's command, as one of the sides has to say it. Its own address is `{ip}` (`{ip6}`, and `{vip}` in the tagged
+    /// network), the peer's `{peer}` (`{peer6}`, `{vpeer}`), its RDMA device `{dev}`, the index of its own address among the
+    /// GIDs `{gid}`; and a device of `dat`, with an address, is `{dat}` (`{dat6}`, `{vdat}`). What a client says to agree on
+    /// something over TCP with its peer at port 18515 is `{tcp}`; where such a server of ours listens, `{port}`.
+    pub(crate) fn told(self, command: &str, own: Side, place: &Place) -> String {
+        let peer = if own == self.server {
+            self.client
+        } else {
+            self.server
+        };
+        let network = 9 + u8::from(self.has(Side::Soft));
+        let tagged = network + 2;
+        let v4 = |network: u8, side: Side| format!("192.168.{network}.{}", side.host());
+        let v6 = |side: Side| format!("fd00:{network}::{}", side.host());
+        let device = own.device();
+        let (ip, ip6, vip) = (v4(network, own), v6(own), v4(tagged, own));
+        let dat = |address: &str| format!("vfio-user:{} --ip {address}", place.socket.display());
+        let port = place.ports[usize::from(Side::Ours.host()) - 1];
+        let tcp = match (own, peer) {
+            (Side::Ours, peer) => {
+                let port = place.ports[usize::from(peer.host()) - 1];
+                format!("--client 127.0.0.1 --port {port}")
+            }
+            (_, Side::Ours) => format!("-p {port} 10.0.2.2"),
+            _ => v4(network, peer),
+        };
+        command
+            .replace("{dat}", &dat(&format!("{ip}/24")))
+            .replace("{dat6}", &dat(&format!("{ip6}/64")))
+            .replace("{vdat}", &dat(&format!("{vip}/24 --vlan 5")))
+            .replace("{gid}", &format!("$(gid {device} {ip})"))
+            .replace("{ip}", &ip)
+            .replace("{ip6}", &ip6)
+            .replace("{vip}", &vip)
+            .replace("{peer}", &v4(network, peer))
+            .replace("{peer6}", &v6(peer))
+            .replace("{vpeer}", &v4(tagged, peer))
+            .replace("{tcp}", &tcp)
+            .replace("{port}", &port.to_string())
+            .replace("{dev}", device)
+    }
+}
+
+/// What a lab has of its own.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The socket of our side's HCA.
+    pub(crate) socket: PathBuf,
+    /// TCP ports of the host: those that lead to port 18515 of the guests, and the one where our side may listen.
+    pub(crate) ports: [u16; 3],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PAIRINGS, Pairing, Place, Side};
+
+    #[test]
+    fn each_side_is_told_its_own_and_the_peers_addresses() {
+        let pairing = Pairing::of(Side::Soft, Side::First);
+        let place = Place {
+            socket: "/tmp/s".into(),
+            ports: [1001, 1002, 1003],
+        };
+        let told = |command, own| pairing.told(command, own, &place);
+        assert_eq!(
+            told("rping -c -a {peer}", Side::First),
+            "rping -c -a 192.168.10.2"
+        );
+        assert_eq!(
+            told("ibv_rc_pingpong -d {dev} -g {gid}", Side::Soft),
+            "ibv_rc_pingpong -d rxe0 -g $(gid rxe0 192.168.10.2)"
+        );
+        let pairing = Pairing::of(Side::First, Side::Ours);
+        assert_eq!(
+            pairing.told("rping {vdat} --client {vpeer}", Side::Ours, &place),
+            "rping vfio-user:/tmp/s --ip 192.168.11.3/24 --vlan 5 --client 192.168.11.1"
+        );
+        assert_eq!(
+            pairing.told("{ip6} {peer6}", Side::First, &place),
+            "fd00:9::1 fd00:9::3"
+        );
+        assert_eq!(
+            pairing.told("{tcp}", Side::Ours, &place),
+            "--client 127.0.0.1 --port 1001"
+        );
+        let pairing = Pairing::of(Side::Ours, Side::Soft);
+        assert_eq!(
+            pairing.told("{tcp}", Side::Soft, &place),
+            "-p 1003 10.0.2.2"
+        );
+    }
+
+    #[test]
+    fn pairings_have_names_of_their_own() {
+        let mut names = PAIRINGS.map(Pairing::name).to_vec();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), PAIRINGS.len());
+    }
+}

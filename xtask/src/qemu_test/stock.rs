@@ -1,0 +1,209 @@
+//! Stock Linux: a distribution's kernel for all hardware, its drivers and its programs, as an archive that guests start
+//! from. Nothing in it is ours but the first process.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, anyhow};
+
+use super::archive::Archive;
+use super::packages::{self, Tree};
+use super::{machine, modules, vmlinux};
+
+/// Drivers, with all that they need; loaded at the start in this order.
+const MODULES: [&str; 13] = [
+    "virtio_pci",
+    "virtio_net",
+    "e1000",
+    "8021q",
+    "crc32_generic",
+    "configfs",
+    "ib_uverbs",
+    "ib_umad",
+    "rdma_cm",
+    "rdma_ucm",
+    "rdma_rxe",
+    "mlx5_core",
+    "mlx5_ib",
+];
+/// What the kernel must have been built with.
+const OPTIONS: [&str; 6] = [
+    "PVH",
+    "SERIAL_8250_CONSOLE",
+    "DEVTMPFS",
+    "MLX5_CORE_EN",
+    "MLX5_INFINIBAND",
+    "RDMA_RXE",
+];
+/// Programs.
+const PROGRAMS: &[&str] = &[
+    "cmtime",
+    "devlink",
+    "ethtool",
+    "ib_atomic_bw",
+    "ib_atomic_lat",
+    "ib_read_bw",
+    "ib_read_lat",
+    "ib_send_bw",
+    "ib_send_lat",
+    "ib_write_bw",
+    "ib_write_lat",
+    "ibstat",
+    "ibv_asyncwatch",
+    "ibv_devices",
+    "ibv_devinfo",
+    "ibv_rc_pingpong",
+    "ibv_srq_pingpong",
+    "ibv_uc_pingpong",
+    "ibv_ud_pingpong",
+    "ip",
+    "iperf3",
+    "lspci",
+    "mckey",
+    "perfquery",
+    "ping",
+    "rdma",
+    "rping",
+    "tc",
+    "ucmatose",
+    "udaddy",
+];
+/// What programs load by name while they run: verbs providers, their registration, and what ends a thread.
+const LOADED: [&str; 5] = [
+    "usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so",
+    "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
+    "usr/lib/x86_64-linux-gnu/libgcc_s.so.1",
+    "etc/libibverbs.d/mlx5.driver",
+    "etc/libibverbs.d/rxe.driver",
+];
+
+/// Stock Linux of a version.
+#[derive(Debug)]
+pub(crate) struct Stock {
+    /// The kernel's version, in full.
+    pub(crate) version: String,
+    /// The kernel, an ELF file.
+    pub(crate) kernel: PathBuf,
+    /// The archive with drivers, programs and the first process.
+    pub(crate) archive: PathBuf,
+}
+
+impl Stock {
+    /// The one that was made before below `folder`, or a new one.
+    pub(crate) fn find(
+        folder: &Path,
+        version: &str,
+        tool: &dyn Fn(&str) -> Result<Command>,
+    ) -> Result<Self> {
+        let (_, recipe) = packages::KERNELS
+            .iter()
+            .find(|(name, _)| *name == version)
+            .ok_or_else(|| {
+                let known = packages::KERNELS.each_ref().map(|(name, _)| *name);
+                anyhow!(
+                    "there is no kernel {version}: {} are known",
+                    known.join(", ")
+                )
+            })?;
+        let tree = packages::tree(folder, recipe)?;
+        let root = tree.root();
+        // Where a release keeps its modules depends on its age.
+        let places = [root.join("usr/lib/modules"), root.join("lib/modules")];
+        let place = places.iter().find(|place| place.is_dir());
+        let place = place.context("a kernel without modules")?;
+        let (image, drivers) = machine::fitting(&root.join("boot"), place, &OPTIONS)?
+            .ok_or_else(|| anyhow!("the kernel in {} lacks an option", root.display()))?;
+        let userland = packages::tree(folder, &packages::USERLAND)?;
+
+        let stock = Self {
+            version: drivers
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into(),
+            kernel: folder.join(format!("vmlinux-{version}")),
+            archive: folder.join(format!("stock-{version}.cpio")),
+        };
+        let mark = folder.join(format!("stock-{version}.recipe"));
+        let init = include_bytes!("linux/init.sh");
+        let recipe = format!(
+            "{} {} {MODULES:?} {PROGRAMS:?} {LOADED:?}\n{}",
+            stock.version,
+            userland.made()?,
+            String::from_utf8_lossy(init)
+        );
+        if fs::read_to_string(&mark).is_ok_and(|made| made == recipe) {
+            return Ok(stock);
+        }
+        println!("  archive of Linux {} and its programs", stock.version);
+        let bytes = fs::read(&image).with_context(|| format!("{}", image.display()))?;
+        fs::write(&stock.kernel, vmlinux::extract(&bytes, tool)?)?;
+        let mut archive = Archive::default();
+        for folder in ["dev", "proc", "sys", "tmp", "run", "root"] {
+            archive.folder(folder)?;
+        }
+        archive.device("dev/console", 5, 1)?;
+        archive.file("init", init)?;
+        programs(&mut archive, &userland)?;
+        let drivers = modules::in_order(&drivers, &MODULES, tool)?;
+        for (i, (name, bytes)) in drivers.iter().enumerate() {
+            archive.file(&format!("modules/{i:02}-{name}.ko"), bytes)?;
+        }
+        fs::write(&stock.archive, archive.finish()?)?;
+        fs::write(&mark, recipe)?;
+        Ok(stock)
+    }
+}
+
+/// Programs and the libraries that they need, where the distribution has them.
+fn programs(archive: &mut Archive, tree: &Tree) -> Result<()> {
+    let mut files: BTreeSet<PathBuf> = LOADED.iter().map(PathBuf::from).collect();
+    files.insert(Path::new(Tree::LOADER).into());
+    files.insert("usr/bin/busybox".into());
+    for name in PROGRAMS {
+        let places = ["usr/bin", "usr/sbin"].map(|place| Path::new(place).join(name));
+        let found = places
+            .into_iter()
+            .find(|path| tree.root().join(path).exists());
+        files.insert(found.ok_or_else(|| anyhow!("no package has the program {name}"))?);
+    }
+    let mut needed = BTreeSet::new();
+    for file in &files {
+        needed.extend(tree.libraries(file)?);
+    }
+    files.extend(needed);
+    for file in &files {
+        add(archive, tree.root(), file)?;
+    }
+    archive.link("lib64", "usr/lib64")?;
+    archive.link("bin/sh", "../usr/bin/busybox")?;
+    archive.link("bin/busybox", "../usr/bin/busybox")
+}
+
+/// A file of the tree under its own name, with what it links to.
+fn add(archive: &mut Archive, root: &Path, file: &Path) -> Result<()> {
+    let name = file.to_str().context("a name that is no text")?;
+    if archive.has(name) {
+        return Ok(());
+    }
+    let path = root.join(file);
+    let Ok(to) = fs::read_link(&path) else {
+        let bytes = fs::read(&path).with_context(|| format!("{}", path.display()))?;
+        return archive.file(name, &bytes);
+    };
+    archive.link(name, to.to_str().context("a link to what is no text")?)?;
+    let mut real = file.parent().unwrap_or(Path::new("")).to_path_buf();
+    for part in to.components() {
+        match part {
+            Component::ParentDir => {
+                real.pop();
+            }
+            Component::RootDir => real.clear(),
+            Component::Normal(part) => real.push(part),
+            Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    add(archive, root, &real)
+}
