@@ -6,7 +6,7 @@
 //!
 //! Layouts: IBTA volume 1, chapter 12.6 (messages), 13.4 (header), annex A11 (IP CM service).
 //!
-//! Not here: LAP and APR (alternate paths do not exist on RoCE) and SIDR (there are no UD endpoints).
+//! Not here: LAP and APR (alternate paths do not exist on RoCE) and SIDR (Endpoints for datagrams are given their destinations).
 
 mod disconnect;
 mod field;
