@@ -214,9 +214,9 @@ impl Caps {
             ],
         );
         let mut atomic = vec![0; BLOCK];
-        at::atomic_operations.set(&mut atomic, if big { 0xf } else { 3 });
-        at::atomic_size_qp.set(&mut atomic, if big { 0x3c } else { 8 });
-        at::atomic_size_dc.set(&mut atomic, if big { 0x3c } else { 0 });
+        // Compare and swap, fetch and add, of 8 bytes; none of the masked ones.
+        at::atomic_operations.set(&mut atomic, 3);
+        at::atomic_size_qp.set(&mut atomic, 8);
         at::supported_atomic_req_8B_endianness_mode_1.set(&mut atomic, 1);
         // What mode may be set; the power-on mode is 0, below.
         at::atomic_req_8B_endianness_mode.set(&mut atomic, 1);

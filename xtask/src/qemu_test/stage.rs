@@ -59,6 +59,8 @@ pub(crate) struct Guest<'g> {
     pub(crate) parameters: &'g [(&'g str, &'g str)],
     /// MiB of memory; 0 is the usual.
     pub(crate) memory: u32,
+    /// An archive of more files for stock Linux.
+    pub(crate) more: Option<&'g Path>,
 }
 
 /// A stage.
@@ -168,6 +170,9 @@ impl<'m> Stage<'m> {
                 fs::copy(&stock.archive, &initrd)?;
                 let mut file = fs::OpenOptions::new().append(true).open(&initrd)?;
                 file.write_all(&archive.finish()?)?;
+                if let Some(more) = guest.more {
+                    file.write_all(&fs::read(more)?)?;
+                }
                 (&stock.kernel, APPEND_STOCK)
             }
         };

@@ -88,6 +88,8 @@ pub(crate) struct Stock {
     pub(crate) kernel: PathBuf,
     /// The archive with drivers, programs and the first process.
     pub(crate) archive: PathBuf,
+    /// Where the programs are from.
+    userland: Tree,
 }
 
 impl Stock {
@@ -125,13 +127,14 @@ impl Stock {
                 .into(),
             kernel: folder.join(format!("vmlinux-{version}")),
             archive: folder.join(format!("stock-{version}.cpio")),
+            userland,
         };
         let mark = folder.join(format!("stock-{version}.recipe"));
         let init = include_bytes!("linux/init.sh");
         let recipe = format!(
             "{} {} {MODULES:?} {PROGRAMS:?} {LOADED:?}\n{}",
             stock.version,
-            userland.made()?,
+            stock.userland.made()?,
             String::from_utf8_lossy(init)
         );
         if fs::read_to_string(&mark).is_ok_and(|made| made == recipe) {
@@ -146,7 +149,7 @@ impl Stock {
         }
         archive.device("dev/console", 5, 1)?;
         archive.file("init", init)?;
-        programs(&mut archive, &userland)?;
+        programs(&mut archive, &stock.userland)?;
         let drivers = modules::in_order(&drivers, &MODULES, tool)?;
         for (i, (name, bytes)) in drivers.iter().enumerate() {
             archive.file(&format!("modules/{i:02}-{name}.ko"), bytes)?;
@@ -155,6 +158,57 @@ impl Stock {
         fs::write(&mark, recipe)?;
         Ok(stock)
     }
+
+    /// An archive with Python and rdma-core's own tests in it, which stand in `/tests`.
+    pub(crate) fn python(&self) -> Result<Vec<u8>> {
+        let root = self.userland.root();
+        let real = fs::read_link(root.join("usr/bin/python3"))?;
+        let library = Path::new("usr/lib").join(&real);
+        let mut files = BTreeSet::from([Path::new("usr/bin").join(&real)]);
+        for place in [&library, Path::new("usr/lib/python3/dist-packages/pyverbs")] {
+            below(root, place, &mut files)?;
+        }
+        // What the interpreter's own tests are made of.
+        files.retain(|file| !file.starts_with(library.join("test")));
+        let mut needed = BTreeSet::new();
+        for file in &files {
+            let name = file.to_string_lossy();
+            if name.contains(".so") || name.starts_with("usr/bin") {
+                needed.extend(self.userland.libraries(file)?);
+            }
+        }
+        files.extend(needed);
+        let mut archive = Archive::default();
+        for file in &files {
+            add(&mut archive, root, file)?;
+        }
+        archive.link("usr/bin/python3", real.to_str().context("no text")?)?;
+        let tests = root.join("usr/share/doc/rdma-core/tests");
+        for entry in fs::read_dir(&tests).with_context(|| format!("{}", tests.display()))? {
+            let entry = entry?;
+            let name = format!("tests/{}", entry.file_name().to_string_lossy());
+            archive.file(&name, &fs::read(entry.path())?)?;
+        }
+        // A test asks a program for what a file says.
+        archive.link("usr/bin/cat", "busybox")?;
+        archive.file("tests/one.py", include_bytes!("linux/one.py"))?;
+        archive.finish()
+    }
+}
+
+/// All files below a folder of the tree.
+fn below(root: &Path, folder: &Path, files: &mut BTreeSet<PathBuf>) -> Result<()> {
+    let path = root.join(folder);
+    for entry in fs::read_dir(&path).with_context(|| format!("{}", path.display()))? {
+        let entry = entry?;
+        let name = folder.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            below(root, &name, files)?;
+        } else {
+            files.insert(name);
+        }
+    }
+    Ok(())
 }
 
 /// Programs and the libraries that they need, where the distribution has them.

@@ -216,7 +216,7 @@ impl<'s, 'm> Lab<'s, 'm> {
         let id = if side == Side::Ours {
             Some(self.dat(command)?)
         } else {
-            self.must(side, 10, &format!("begin {} {command}", role.name()))?;
+            self.must(side, 25, &format!("begin {} {command}", role.name()))?;
             None
         };
         Ok(Begun { side, role, id })
@@ -246,7 +246,7 @@ impl<'s, 'm> Lab<'s, 'm> {
         match begun.id {
             Some(id) => self.stage.kill(id),
             None => {
-                self.must(begun.side, 10, &format!("stop {}", begun.role.name()))?;
+                self.must(begun.side, 25, &format!("stop {}", begun.role.name()))?;
             }
         }
         Ok(())

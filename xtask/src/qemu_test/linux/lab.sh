@@ -92,8 +92,13 @@ listening() {
     return 1
 }
 
-# Ends a program that was begun.
-stop() { kill -9 "-$(cat "/tmp/$1.pid")" 2>/dev/null; }
+# Ends a program that was begun. What the kernel has to take down of its connections may take a while: the port is free after that.
+stop() {
+    for try in $(seq 75); do
+        kill -9 "-$(cat "/tmp/$1.pid")" 2>/dev/null || return 0
+        sleep 0.2
+    done
+}
 
 # Says what a program printed and how it ended; stops it if it does not end by itself in so many seconds, which is status 99.
 reap() {
@@ -126,10 +131,10 @@ reload() {
     rmmod mlx5_ib mlx5_core && insmod /modules/*-mlx5_core.ko && insmod /modules/*-mlx5_ib.ko
 }
 
-# Waits until the firmware's fatal report has been recovered from.
+# Waits until so many of the firmware's fatal reports have been recovered from.
 recovered() {
-    for try in $(seq 90); do
-        devlink health show pci/0000:01:00.0 reporter fw_fatal | grep -q "state healthy error [1-9]* recover [1-9]" && break
+    for try in $(seq 150); do
+        devlink health show pci/0000:01:00.0 reporter fw_fatal | grep -q "state healthy error $1 recover $1" && break
         sleep 1
     done
     devlink health show pci/0000:01:00.0

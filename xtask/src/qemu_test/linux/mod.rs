@@ -6,6 +6,7 @@ mod lab;
 mod look;
 mod matrix;
 mod probe;
+mod pyverbs;
 mod seeded;
 mod shell;
 mod side;
@@ -39,6 +40,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "seeded",
         about: "bugs planted in the model's layouts, which stock Linux must notice",
         play: seeded::play,
+        stock: true,
+    },
+    Scenario {
+        name: "pyverbs",
+        about: "rdma-core's own Python tests, against mlx5_ib on the model",
+        play: pyverbs::play,
         stock: true,
     },
     Scenario {

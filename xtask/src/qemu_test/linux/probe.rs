@@ -86,10 +86,21 @@ const STEPS: &[Step] = &[
     Step {
         name: "firmware dies and is recovered",
         model: "die 0",
-        run: "recovered",
+        run: "recovered 1",
         says: &["state healthy error 1 recover 1"],
         limit: 120,
         loud: true,
+    },
+    Step {
+        name: "FLR under the driver, which recovers",
+        // devlink recovers nothing by itself so soon after the last time.
+        run: "devlink health set pci/0000:01:00.0 reporter fw_fatal grace_period 1000 && \
+              echo flr > /sys/bus/pci/devices/0000:01:00.0/reset_method && \
+              echo 1 > /sys/bus/pci/devices/0000:01:00.0/reset && recovered 2",
+        says: &["state healthy error 2 recover 2"],
+        limit: 180,
+        loud: true,
+        model: "",
     },
 ];
 
@@ -103,6 +114,13 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
             .context("no pairing")?,
     )?;
     log(&mut lab, side, "probe")?;
+    // Whoever looks for warnings has to find one.
+    let planted = "mlx5_core 0000:01:00.0: planted";
+    lab.must(side, 10, &format!("echo '<4>{planted}' > /dev/kmsg"))?;
+    match log(&mut lab, side, "planted") {
+        Err(error) if format!("{error:#}").contains(planted) => {}
+        other => bail!("a warning in the kernel's log is not found: {other:?}"),
+    }
     let mut times = Vec::new();
     for step in STEPS {
         let start = Instant::now();

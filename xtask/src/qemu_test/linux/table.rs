@@ -6,6 +6,9 @@ use std::fmt::Write;
 use super::matrix::{Outcome, Row};
 use super::side::PAIRINGS;
 
+/// How lines of a model's report begin that somebody should read.
+const SHOWN: [&str; 3] = ["complaint: ", "note: ", "refused "];
+
 /// The table of the documentation.
 pub(super) fn markdown(rows: &[Row]) -> String {
     let mut text = String::from("| server - client |");
@@ -51,10 +54,7 @@ pub(super) fn said(reports: &[String]) -> String {
     let mut kinds: BTreeMap<String, (usize, &str)> = BTreeMap::new();
     for line in reports {
         let line = line.trim();
-        if line.starts_with("complaint: ")
-            || line.starts_with("note: ")
-            || line.starts_with("unknown")
-        {
+        if SHOWN.iter().any(|kind| line.starts_with(kind)) {
             let words = line.split(' ').map(|word| {
                 let number = word.starts_with(|c: char| c.is_ascii_digit());
                 if number { "#" } else { word }
@@ -81,11 +81,13 @@ mod tests {
             "  complaint: CQ 0x406: armed with 3",
             "  complaint: CQ 0x407: armed with 1",
             "  note: lost",
+            "  refused 2 times: QUERY_ESW (0x752), status 0x2, syndrome 0x1",
         ];
         let lines = lines.map(str::to_owned);
         assert_eq!(
             said(&lines),
-            "  2 x complaint: CQ 0x406: armed with 3\n  1 x note: lost\n"
+            "  2 x complaint: CQ 0x406: armed with 3\n  1 x note: lost\n  \
+                1 x refused 2 times: QUERY_ESW (0x752), status 0x2, syndrome 0x1\n"
         );
     }
 }
