@@ -222,6 +222,22 @@ pub enum Event {
     TimedOut(Ep),
     /// Nobody answered.
     Unreachable(Ep),
+    /// A peer asks which queue pair takes datagrams for a service point (extension): accepted with an Endpoint for datagrams.
+    UdConnectionRequest {
+        /// The service point it came to.
+        psp: Psp,
+        /// The request.
+        cr: Cr,
+        /// The service point's qualifier.
+        conn_qual: u64,
+    },
+    /// An Endpoint for datagrams has found the service point it asked for (extension): see
+    /// [`Ia::ep_ud_address`](crate::Ia::ep_ud_address).
+    UdEstablished(Ep),
+    /// The service point that an Endpoint for datagrams asked for is not there, or refused (extension).
+    UdReject(Ep),
+    /// Nobody answered an Endpoint for datagrams in time (extension).
+    UdError(Ep),
     /// Something besides the streams.
     Async(AsyncEvent),
     /// What the consumer posted itself.
@@ -251,6 +267,10 @@ impl Event {
             Self::Async(AsyncEvent::ProviderInternalError) => 0x0_8005,
             Self::Software(_) => 0x1_0001,
             Self::IbDto(_) => 0x4_0000,
+            Self::UdConnectionRequest { .. } => 0x4_0001,
+            Self::UdEstablished(_) => 0x4_0002,
+            Self::UdReject(_) => 0x4_0003,
+            Self::UdError(_) => 0x4_0004,
         }
     }
 
@@ -265,7 +285,8 @@ impl Event {
         let number = self.number() as u64;
         match self {
             Self::Dto(_) | Self::IbDto(_) | Self::RmrBind { .. } => [0, 0, 0],
-            Self::ConnectionRequest { psp, cr, conn_qual } => {
+            Self::ConnectionRequest { psp, cr, conn_qual }
+            | Self::UdConnectionRequest { psp, cr, conn_qual } => {
                 [number | *conn_qual << 32, psp.raw(), cr.raw()]
             }
             Self::Established(ep)
@@ -276,6 +297,9 @@ impl Event {
             | Self::Broken(ep)
             | Self::TimedOut(ep)
             | Self::Unreachable(ep)
+            | Self::UdEstablished(ep)
+            | Self::UdReject(ep)
+            | Self::UdError(ep)
             | Self::Async(AsyncEvent::EpBroken(ep)) => [number, ep.raw(), 0],
             Self::Async(AsyncEvent::EvdOverflow(evd)) => [number, evd.raw(), 0],
             Self::Async(
@@ -310,6 +334,14 @@ impl Event {
             0x0_8004 => Self::Async(AsyncEvent::TimedOut),
             0x0_8005 => Self::Async(AsyncEvent::ProviderInternalError),
             0x1_0001 => Self::Software(second),
+            0x4_0001 => Self::UdConnectionRequest {
+                psp: Psp(Handle::from_raw(second)),
+                cr: Cr(Handle::from_raw(third)),
+                conn_qual: first >> 32,
+            },
+            0x4_0002 => Self::UdEstablished(ep),
+            0x4_0003 => Self::UdReject(ep),
+            0x4_0004 => Self::UdError(ep),
             _ => return None,
         })
     }
@@ -439,6 +471,14 @@ mod tests {
             Event::Broken(ep),
             Event::TimedOut(ep),
             Event::Unreachable(ep),
+            Event::UdConnectionRequest {
+                psp,
+                cr,
+                conn_qual: 1,
+            },
+            Event::UdEstablished(ep),
+            Event::UdReject(ep),
+            Event::UdError(ep),
             Event::Async(AsyncEvent::EvdOverflow(evd)),
             Event::Async(AsyncEvent::IaCatastrophic),
             Event::Async(AsyncEvent::EpBroken(ep)),

@@ -33,9 +33,11 @@ pub mod testing;
 pub mod time;
 mod triplet;
 
-pub use cr::{CrParam, MAX_ACCEPT_PRIVATE, MAX_REJECT_PRIVATE};
+pub use cr::{CrParam, MAX_ACCEPT_PRIVATE, MAX_REJECT_PRIVATE, MAX_UD_REPLY_PRIVATE};
 pub use dat_return::{DatReturn, DatSubtype, DatType, Error};
-pub use ep::{EpAttr, EpModify, EpParam, EpState, EpStatus, MAX_CONNECT_PRIVATE};
+pub use ep::{
+    EpAttr, EpModify, EpParam, EpState, EpStatus, MAX_CONNECT_PRIVATE, MAX_CONNECT_UD_PRIVATE,
+};
 pub use ep::{GRH_LEN, sender};
 pub use evd::{EvdParam, EvdReaper};
 pub use event::{AsyncEvent, DtoEvent, DtoOperation, DtoStatus, Event, IbDtoEvent, IbOperation};

@@ -355,11 +355,6 @@ fn an_endpoint_for_datagrams_ends_and_opens_again() {
         p.a.ia.ep_post_fetch_add(a, 1, &here, 0, &remote, FLAGS),
         Err(model())
     );
-    let second = core::time::Duration::from_secs(1);
-    let asked =
-        p.a.ia
-            .ep_connect(p.now, a, addr(1), PORT, second, b"", Qos::BestEffort);
-    assert_eq!(asked.unwrap_err().ret().ty(), DatType::InvalidState);
     // It is no longer than the port's packets.
     let long = p.a.seg(0, 1025);
     assert_eq!(

@@ -68,6 +68,7 @@ fn cards_that_take_their_time_on_a_bad_wire() {
             duplicate: 50,
             corrupt: 20,
             reorder: 50,
+            ..Rates::default()
         };
         let stage = Stage {
             cards: [card.clone(), card],

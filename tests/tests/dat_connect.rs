@@ -714,6 +714,7 @@ fn all_endpoints_connect_at_once_over_a_bad_wire() {
                 duplicate: 50,
                 corrupt: 30,
                 reorder: 100,
+                ..Rates::default()
             },
         );
     }

@@ -278,6 +278,55 @@ fn talk(scene: &Scene) {
     });
 }
 
+/// Side 0 asks side 1's service point, over a wire that loses much.
+#[test]
+fn a_service_point_says_where_to_send() {
+    for (seed, drop) in [(3, 0), (4, 300), (5, 300)] {
+        Scene::seed(seed).play(|play| {
+            let rates = mlx5_model::wire::impair::Rates {
+                drop,
+                ..Default::default()
+            };
+            let [a, b] = datagrams(play);
+            play.lines.iter().for_each(|line| line.rates(rates));
+            play.ask(a, b"who", 60 * LIMIT);
+            let cr_evd = play.sides[1].cr;
+            let cr = match play.pair.wait(1, cr_evd, 60 * LIMIT) {
+                Some(Event::UdConnectionRequest { cr, .. }) => cr,
+                other => panic!("{other:?}"),
+            };
+            let told = play.pair.ias[1].cr_query(cr).unwrap();
+            assert!(told.private_data.starts_with(b"who\0"));
+            let now = play.now();
+            play.pair.ias[1]
+                .cr_accept(now, cr, Some(b), b"here")
+                .unwrap();
+            let conn = play.sides[0].conn;
+            assert_eq!(
+                play.pair.wait(0, conn, 60 * LIMIT),
+                Some(Event::UdEstablished(a))
+            );
+            play.lines
+                .iter()
+                .for_each(|line| line.rates(Default::default()));
+            let address = play.pair.ias[0].ep_ud_address(a).unwrap();
+            // Each time a way is asked for, datagrams get a flow of their own.
+            let mut known = to(play, 1, b, QKEY);
+            known.path.flow_label = address.path.flow_label;
+            assert_eq!(address, known);
+            play.fill(0, 0x100, 300, 9);
+            let (here, there) = (play.seg(0, 0x100, 300), play.seg(1, 0x4000, 300 + GRH_LEN));
+            play.pair.ias[1].ep_post_recv(b, &[there], 7, NONE).unwrap();
+            play.pair.ias[0]
+                .ep_post_send_ud(a, &[here], &address, None, 3, NONE)
+                .unwrap();
+            assert_eq!(done(play, 1, true).cookie, 7);
+            play.check(1, 0x4000 + GRH_LEN, 300, 9);
+            assert_eq!(done(play, 0, false).cookie, 3);
+        });
+    }
+}
+
 #[test]
 fn datagrams_over_ipv4() {
     talk(&Scene::seed(5));

@@ -12,6 +12,7 @@ use dat_core::{CloseFlag, DtoOperation, DtoStatus, Event};
 use dat_tests::pair::Stage;
 use dat_tests::play::line::packet;
 use dat_tests::play::{Play, Scene};
+use mlx5_model::Stats;
 use mlx5_model::wire::impair::{Fault, Rates};
 use proptest::prelude::*;
 
@@ -89,6 +90,7 @@ fn through(scene: &Scene, rates: Rates, rounds: u32) {
                 (rates.duplicate, struck.duplicate),
                 (rates.corrupt, struck.corrupt),
                 (rates.reorder, struck.reorder),
+                (rates.pkey, struck.pkey),
             ] {
                 assert_eq!(rate == 0, count == 0, "{struck:?}");
             }
@@ -99,7 +101,15 @@ fn through(scene: &Scene, rates: Rates, rounds: u32) {
             .iter()
             .map(|slot| slot.hca().stats().retransmissions)
             .sum();
-        let lossy = rates.drop + rates.corrupt != 0;
+        let counted = |count: fn(&Stats) -> u64| -> u64 {
+            let slots = play.pair.slots.iter();
+            slots.map(|slot| count(slot.hca().stats())).sum()
+        };
+        let wrong = counted(|stats| stats.frames_wrong_pkey);
+        let others = counted(|stats| stats.frames_malformed) - wrong;
+        assert_eq!(rates.pkey == 0, wrong == 0, "{wrong} dropped");
+        assert_eq!(rates.corrupt == 0, others == 0, "{others} dropped");
+        let lossy = rates.drop + rates.corrupt + rates.pkey != 0;
         assert!(again != 0 || !lossy, "nothing was sent again");
         // And it is the same connection still, over a good wire.
         play.lines
@@ -108,6 +118,20 @@ fn through(scene: &Scene, rates: Rates, rounds: u32) {
         storm(play, 1, &LENGTHS);
         play.quiet(Duration::from_millis(5));
     });
+}
+
+#[test]
+fn frames_of_another_partition_are_dropped_and_nothing_else_happens() {
+    for seed in 0..3 {
+        through(
+            &scene(1024, 90 + seed),
+            Rates {
+                pkey: 100,
+                ..Rates::default()
+            },
+            4,
+        );
+    }
 }
 
 #[test]
@@ -178,6 +202,7 @@ fn everything_at_once() {
                 duplicate: 40,
                 corrupt: 40,
                 reorder: 40,
+                ..Rates::default()
             },
             8,
         );
@@ -194,7 +219,7 @@ proptest! {
         lengths in prop::collection::vec(0_usize..=SLICE, 1..20),
     ) {
         scene(mtu, seed).connected(|play| {
-            play.lines.iter().for_each(|line| line.rates(Rates { drop, duplicate, corrupt, reorder }));
+            play.lines.iter().for_each(|line| line.rates(Rates { drop, duplicate, corrupt, reorder, ..Rates::default() }));
             storm(play, 4, &lengths);
         });
     }
@@ -308,6 +333,7 @@ fn graceful_disconnects_under_load_and_loss_lose_nothing() {
                 duplicate: 30,
                 corrupt: 30,
                 reorder: 30,
+                ..Rates::default()
             };
             play.lines.iter().for_each(|line| line.rates(rates));
             for n in 0..12 {

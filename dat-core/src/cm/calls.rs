@@ -1,6 +1,6 @@
 //! What the caller asks for.
 
-use super::wire::{IpHeader, RepRepr, ReqRepr};
+use super::wire::{IpHeader, RepRepr, ReqRepr, SidrStatus};
 use super::{
     AcceptParams, Ari, Cm, CmError, ConnId, ConnectParams, Counters, Event, QpTerms, Reason, Send,
     State,
@@ -8,10 +8,15 @@ use super::{
 use crate::provider::canonical;
 use crate::time::Instant;
 
-const QPN_RANGE: CmError = CmError::Parameter("a queue pair number has 24 bits and is above 1");
+/// Of two families.
+pub(super) const FAMILY: CmError = CmError::Parameter(
+    "own address and peer's are of different families: connect from one of the peer's family",
+);
+pub(super) const QPN_RANGE: CmError =
+    CmError::Parameter("a queue pair number has 24 bits and is above 1");
 
 /// `data` at the end of an array of zeros that starts with `prefix`.
-fn padded<const N: usize>(prefix: &[u8], data: &[u8]) -> Result<[u8; N], CmError> {
+pub(super) fn padded<const N: usize>(prefix: &[u8], data: &[u8]) -> Result<[u8; N], CmError> {
     let most = N.saturating_sub(prefix.len());
     if data.len() > most {
         return Err(CmError::TooLong {
@@ -30,11 +35,7 @@ impl Cm<'_> {
     /// Starts a connection: sends a REQ. `Reply`, `Rejected` or `Unreachable` follows.
     pub fn connect(&mut self, now: Instant, params: &ConnectParams<'_>) -> Result<ConnId, CmError> {
         let (local, remote) = (canonical(params.local), canonical(params.remote));
-        let Some(header) = IpHeader::new(params.source_port, local, remote) else {
-            return Err(CmError::Parameter(
-                "own address and peer's are of different families: connect from one of the peer's family",
-            ));
-        };
+        let header = IpHeader::new(params.source_port, local, remote).ok_or(FAMILY)?;
         if !(2..1 << 24).contains(&params.qpn) {
             return Err(QPN_RANGE);
         }
@@ -159,6 +160,8 @@ impl Cm<'_> {
 
     /// Rejects a request, or a reply: sends a REJ and forgets the connection. `ari` is what the reason calls for, at most
     /// 72 bytes, mostly none; the private data at most 148. On an error nothing has changed.
+    ///
+    /// A `SidrRequest` is rejected with the status that comes nearest to the reason, and at most 136 bytes of private data.
     pub fn reject(
         &mut self,
         now: Instant,
@@ -168,6 +171,11 @@ impl Cm<'_> {
         private_data: &[u8],
     ) -> Result<(), CmError> {
         let slot = self.live(conn)?;
+        if slot.state == State::SidrReceived {
+            let private_data = padded(&[], private_data)?;
+            self.sidr_answer(now, conn, SidrStatus::of(reason), [0; 2], private_data);
+            return Ok(());
+        }
         if !matches!(slot.state, State::ReqReceived | State::RepReceived) {
             return Err(CmError::State(conn, slot.state.words()));
         }
@@ -233,7 +241,15 @@ impl Cm<'_> {
                 self.turn_away(now, index, Reason::NO_RESOURCES, Ari::EMPTY, [0; 148]);
             }
             State::Established => self.ask_to_disconnect(now, index),
-            State::Idle | State::DreqSent | State::TimeWait => {}
+            // Nobody can be told to forget a question.
+            State::SidrSent => {
+                slot.rest(State::Idle);
+                slot.queue(Send::Nothing);
+            }
+            State::SidrReceived => {
+                self.sidr_answer(now, conn, SidrStatus::NO_QP, [0; 2], [0; 136]);
+            }
+            State::Idle | State::DreqSent | State::TimeWait | State::SidrAnswered => {}
         }
         self.touch(index);
     }

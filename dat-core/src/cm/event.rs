@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use super::params::{ConnId, QpTerms};
-use super::wire::{Reason, ServiceId};
+use super::wire::{Reason, ServiceId, SidrStatus};
 
 /// One thing that happened to one connection.
 ///
@@ -13,6 +13,9 @@ use super::wire::{Reason, ServiceId};
 /// The end is exactly one of [`Rejected`](Self::Rejected), [`Unreachable`](Self::Unreachable) and
 /// [`Disconnected`](Self::Disconnected), and may come at any point; after it the [`ConnId`] is void. A connection that the
 /// caller itself ended by [`Cm::reject`](super::Cm::reject) or [`Cm::abort`](super::Cm::abort) says nothing more.
+///
+/// A look-up has one event: [`SidrRequest`](Self::SidrRequest) where it is answered; [`SidrReply`](Self::SidrReply) or
+/// [`Unreachable`](Self::Unreachable) where it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CmEvent {
     /// A peer asks for a connection: answer with `accept` or `reject`. Its private data is readable.
@@ -31,7 +34,7 @@ pub enum CmEvent {
         /// Why. [`Reason::CONSUMER`] is the peer's consumer, all others are the network's doing.
         reason: Reason,
     },
-    /// The peer did not answer a REQ or a REP after all retries.
+    /// The peer did not answer a REQ, a REP or a SIDR_REQ after all retries.
     Unreachable {
         /// Which connection.
         conn: ConnId,
@@ -44,6 +47,11 @@ pub enum CmEvent {
         /// Who ended it.
         cause: Cause,
     },
+    /// A peer looks a service for datagrams up: answer with `sidr_accept` or `reject`. Its private data is readable. Such a
+    /// request has addresses, a service and a port; datagrams agree on nothing else. Nothing follows.
+    SidrRequest(Request),
+    /// The answer to a look-up, which ends it. The peer's private data is readable.
+    SidrReply(SidrReply),
 }
 
 impl CmEvent {
@@ -51,7 +59,8 @@ impl CmEvent {
     #[must_use]
     pub const fn conn(&self) -> ConnId {
         match self {
-            Self::Request(request) => request.conn,
+            Self::Request(request) | Self::SidrRequest(request) => request.conn,
+            Self::SidrReply(reply) => reply.conn,
             Self::Reply(reply) => reply.conn,
             Self::Established { conn }
             | Self::Rejected { conn, .. }
@@ -111,6 +120,19 @@ pub struct Reply {
     pub remote_guid: u64,
     /// For the queue pair.
     pub terms: QpTerms,
+}
+
+/// A SIDR_REP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SidrReply {
+    /// The look-up.
+    pub conn: ConnId,
+    /// Whether the service is there.
+    pub status: SidrStatus,
+    /// If it is: its queue pair.
+    pub qpn: u32,
+    /// If it is: what that queue pair takes.
+    pub q_key: u32,
 }
 
 /// A datagram to send from QP1 to QP1 of `to`.

@@ -8,7 +8,8 @@ use core::net::IpAddr;
 use super::params::{ack_timeout, code_time};
 use super::wire::{
     About, Drep, DrepRepr, Dreq, DreqRepr, Header, IP_HEADER_LEN, IpHeader, MAD_LEN, Mra, MraRepr,
-    Rej, RejRepr, Rep, RepRepr, Req, ReqRepr, Rtu, RtuRepr, WireError,
+    Rej, RejRepr, Rep, RepRepr, Req, ReqRepr, Rtu, RtuRepr, SidrRep, SidrRepRepr, SidrReq,
+    SidrReqRepr, WireError,
 };
 use super::{Answer, Answered, Cause, Cm, Event, QpTerms, Reason, Send, Slot, State, Verdict};
 use crate::provider::canonical;
@@ -66,6 +67,14 @@ impl Cm<'_> {
             Drep::<()>::ATTRIBUTE => {
                 self.drep(now, from, &DrepRepr::parse(&Drep::new_unchecked(mad)));
             }
+            SidrReq::<()>::ATTRIBUTE => {
+                let req = SidrReqRepr::parse(&SidrReq::new_unchecked(mad))?;
+                self.sidr_req(now, from, transaction, &req)?;
+            }
+            SidrRep::<()>::ATTRIBUTE => {
+                let rep = SidrRepRepr::parse(&SidrRep::new_unchecked(mad))?;
+                self.sidr_rep(from, &rep);
+            }
             other => return Err(WireError::Attribute(other)),
         }
         Ok(())
@@ -94,7 +103,7 @@ impl Cm<'_> {
         // anybody could stand in the way of anybody.
         let of_peer = || {
             self.slots.iter().enumerate().filter(|(_, slot)| {
-                slot.state != State::Idle && slot.remote == from && slot.remote_guid == req.guid
+                slot.state.connects() && slot.remote == from && slot.remote_guid == req.guid
             })
         };
         if let Some((index, _)) = of_peer().find(|(_, slot)| slot.remote_id == req.local_id) {
@@ -187,7 +196,10 @@ impl Cm<'_> {
             | State::RepReceived
             | State::RepSent
             | State::Established
-            | State::DreqSent => {}
+            | State::DreqSent
+            | State::SidrSent
+            | State::SidrReceived
+            | State::SidrAnswered => {}
         }
         self.touch(index);
     }
@@ -225,7 +237,10 @@ impl Cm<'_> {
             | State::RepReceived
             | State::Established
             | State::DreqSent
-            | State::TimeWait => About::Other,
+            | State::TimeWait
+            | State::SidrSent
+            | State::SidrReceived
+            | State::SidrAnswered => About::Other,
         };
         if about == About::Other || about != mra.about {
             self.counters.unexpected += 1;
@@ -263,7 +278,8 @@ impl Cm<'_> {
                 && slot.remote_guid == rep.guid
                 && slot.terms.remote_qpn == rep.qpn
                 && slot.remote == from
-                && !matches!(slot.state, State::Idle | State::TimeWait)
+                && slot.state.connects()
+                && slot.state != State::TimeWait
         });
         let life = self.config.packet_life;
         let Some(slot) = self.slots.get_mut(index) else {
@@ -302,7 +318,13 @@ impl Cm<'_> {
                 slot.reject_again(now, span);
             }
             State::DreqSent | State::TimeWait => self.counters.duplicates += 1,
-            State::Idle | State::ReqReceived | State::RepSent | State::Established => {
+            State::Idle
+            | State::ReqReceived
+            | State::RepSent
+            | State::Established
+            | State::SidrSent
+            | State::SidrReceived
+            | State::SidrAnswered => {
                 self.counters.unexpected += 1;
             }
         }
@@ -347,7 +369,13 @@ impl Cm<'_> {
             State::RepSent => slot.establish(),
             State::TimeWait if slot.rejecting => slot.queue(Send::Stored),
             State::Established | State::DreqSent | State::TimeWait => self.counters.duplicates += 1,
-            State::Idle | State::ReqSent | State::ReqReceived | State::RepReceived => {
+            State::Idle
+            | State::ReqSent
+            | State::ReqReceived
+            | State::RepReceived
+            | State::SidrSent
+            | State::SidrReceived
+            | State::SidrAnswered => {
                 self.counters.unexpected += 1;
             }
         }
@@ -376,7 +404,7 @@ impl Cm<'_> {
                 self.counters.duplicates += 1;
                 return;
             }
-            State::Idle => return,
+            State::Idle | State::SidrSent | State::SidrReceived | State::SidrAnswered => return,
         };
         if !slot.ended {
             slot.set_private(&rej.private_data);
@@ -390,7 +418,7 @@ impl Cm<'_> {
     /// A REJ whose sender never learnt this side's ID: found by the sender's GUID and ID.
     fn find_given_up(&mut self, from: IpAddr, rej: &RejRepr) -> Found {
         let given_up = |slot: &Slot| {
-            slot.state != State::Idle
+            slot.state.connects()
                 && slot.remote == from
                 && slot.remote_id == rej.local_id
                 && rej.ari.guid() == Some(slot.remote_guid)
@@ -439,7 +467,12 @@ impl Cm<'_> {
                 slot.queue(Send::Drep);
                 return self.touch(index);
             }
-            State::Idle | State::ReqSent | State::ReqReceived => {
+            State::Idle
+            | State::ReqSent
+            | State::ReqReceived
+            | State::SidrSent
+            | State::SidrReceived
+            | State::SidrAnswered => {
                 self.counters.unexpected += 1;
                 return;
             }
@@ -477,7 +510,10 @@ impl Cm<'_> {
             | State::ReqReceived
             | State::RepReceived
             | State::RepSent
-            | State::Established => self.counters.unexpected += 1,
+            | State::Established
+            | State::SidrSent
+            | State::SidrReceived
+            | State::SidrAnswered => self.counters.unexpected += 1,
         }
     }
 }

@@ -17,6 +17,9 @@
 //!  ready            -- RTU -->             Established
 //!  disconnect       -- DREQ ->             Disconnected  (either side may begin)
 //!  Disconnected     <-- DREP -             at once
+//!
+//!  sidr_request     -- SIDR_REQ ->         SidrRequest   the queue pair of a service for datagrams, then
+//!  SidrReply        <- SIDR_REP --         sidr_accept
 //! ```
 //!
 //! Who may do harm, and what stands against it:
@@ -28,8 +31,8 @@
 //!   decision; each one it rejects costs a slot only until another is needed.
 //!
 //! Deliberately not here: listeners (every REQ is a [`CmEvent::Request`], the caller knows who listens), the consumer's
-//! connect timeout (the caller calls [`Cm::abort`]), path migration (LAP, APR), datagram service lookup (SIDR), and
-//! private data of RTU, DREQ and DREP, which neither DAT nor rdma_cm can carry.
+//! connect timeout (the caller calls [`Cm::abort`]), path migration (LAP, APR), and private data of RTU, DREQ and DREP,
+//! which neither DAT nor rdma_cm can carry.
 
 mod calls;
 mod entropy;
@@ -37,6 +40,7 @@ mod event;
 mod input;
 mod params;
 mod poll;
+mod sidr;
 mod slot;
 pub mod wire;
 
@@ -47,14 +51,15 @@ use heapless::Deque;
 
 use entropy::Entropy;
 use slot::{Event, Send, State, Verdict};
-use wire::{About, Drep, RejRepr};
+use wire::{About, Drep, RejRepr, SidrRepRepr};
 
 use crate::time::Instant;
 
-pub use event::{Cause, CmError, CmEvent, Counters, Reply, Request, Transmit};
+pub use event::{Cause, CmError, CmEvent, Counters, Reply, Request, SidrReply, Transmit};
 pub use params::{AcceptParams, Config, ConnId, ConnectParams, QpTerms, ack_timeout, code_time};
+pub use sidr::SidrParams;
 pub use slot::Slot;
-pub use wire::{Ari, Reason, ServiceId};
+pub use wire::{Ari, Reason, ServiceId, SidrStatus};
 
 /// Answers to messages of no connection that may wait to be sent at one time.
 const ANSWERS: usize = 32;
@@ -93,6 +98,7 @@ struct Answer {
 enum Answered {
     Drep,
     Rej(About, Reason),
+    Sidr(SidrStatus, ServiceId),
 }
 
 impl Answer {
@@ -116,6 +122,15 @@ impl Answer {
                 }
                 .emit(self.transaction)
             }
+            Answered::Sidr(status, service) => SidrRepRepr {
+                request_id: remote_id,
+                status,
+                qpn: 0,
+                service,
+                q_key: 0,
+                private_data: [0; 136],
+            }
+            .emit(self.transaction),
         }
     }
 }
@@ -150,7 +165,7 @@ impl<'s> Cm<'s> {
     fn wired(&self, id: u32) -> Option<usize> {
         let index = ConnId(id).index();
         let slot = self.slots.get(index)?;
-        (slot.id == id && slot.state != State::Idle).then_some(index)
+        (slot.id == id && slot.state.connects()).then_some(index)
     }
 
     /// The slot of a connection that the caller may still use.
@@ -246,7 +261,10 @@ impl<'s> Cm<'s> {
                 | State::RepSent
                 | State::Established
                 | State::DreqSent
-                | State::TimeWait => (About::Other, slot.id),
+                | State::TimeWait
+                | State::SidrSent
+                | State::SidrReceived
+                | State::SidrAnswered => (About::Other, slot.id),
             };
             let remote_id = slot.remote_id;
             let rej = RejRepr {
@@ -297,7 +315,13 @@ impl<'s> Cm<'s> {
                 slot.end(Verdict::Disconnected(Cause::Stale));
                 self.ask_to_disconnect(now, index);
             }
-            State::Idle | State::ReqSent | State::DreqSent | State::TimeWait => {}
+            State::Idle
+            | State::ReqSent
+            | State::DreqSent
+            | State::TimeWait
+            | State::SidrSent
+            | State::SidrReceived
+            | State::SidrAnswered => {}
         }
         self.touch(index);
     }

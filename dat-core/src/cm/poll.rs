@@ -110,11 +110,19 @@ impl Cm<'_> {
                     self.enter_time_wait(now, index);
                 }
             }
+            State::SidrSent => {
+                if !slot.ask_again(now, Send::Stored) {
+                    slot.end(Verdict::Unreachable);
+                    slot.rest(State::Idle);
+                }
+            }
             State::Idle
             | State::ReqReceived
             | State::RepReceived
             | State::Established
-            | State::TimeWait => slot.rest(State::Idle),
+            | State::TimeWait
+            | State::SidrReceived
+            | State::SidrAnswered => slot.rest(State::Idle),
         }
     }
 }

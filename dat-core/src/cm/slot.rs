@@ -3,9 +3,9 @@
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
-use super::event::{Cause, CmEvent, Reply, Request};
+use super::event::{Cause, CmEvent, Reply, Request, SidrReply};
 use super::params::{ConnId, QpTerms};
-use super::wire::{self, About, Drep, Dreq, MAD_LEN, Mra, Reason, Rtu, ServiceId};
+use super::wire::{self, About, Drep, Dreq, MAD_LEN, Mra, Reason, Rtu, ServiceId, SidrStatus};
 use crate::provider::Mtu;
 use crate::time::Instant;
 
@@ -31,6 +31,12 @@ pub(super) enum State {
     DreqSent,
     /// Over; late messages are still answered.
     TimeWait,
+    /// A look-up: SIDR_REQ sent.
+    SidrSent,
+    /// A look-up: SIDR_REQ received, the caller decides.
+    SidrReceived,
+    /// A look-up: answered; a repeated question is answered again.
+    SidrAnswered,
 }
 
 impl State {
@@ -44,8 +50,18 @@ impl State {
             Self::RepSent => "accepted and waiting for the peer",
             Self::Established => "established",
             Self::DreqSent => "disconnecting",
-            Self::TimeWait => "over",
+            Self::TimeWait | Self::SidrAnswered => "over",
+            Self::SidrSent => "waiting for the answer to its look-up",
+            Self::SidrReceived => "a look-up that waits to be answered",
         }
+    }
+
+    /// It is a connection that exists on the wire, and no look-up.
+    pub(super) const fn connects(self) -> bool {
+        !matches!(
+            self,
+            Self::Idle | Self::SidrSent | Self::SidrReceived | Self::SidrAnswered
+        )
     }
 }
 
@@ -53,7 +69,7 @@ impl State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Send {
     Nothing,
-    /// The REQ, REP or REJ in [`Slot::mad`].
+    /// The REQ, REP, REJ or look-up in [`Slot::mad`].
     Stored,
     Mra(About),
     Rtu,
@@ -67,6 +83,8 @@ pub(super) enum Verdict {
     Rejected(Reason),
     Unreachable,
     Disconnected(Cause),
+    /// Of a look-up.
+    Answered(SidrStatus),
 }
 
 /// What the caller has yet to be told, in the order it is told.
@@ -113,6 +131,8 @@ pub struct Slot {
     pub(super) flow_label: u32,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
+    /// Of the queue pair that was looked up.
+    pub(super) q_key: u32,
     /// Transaction ID of the exchange under way.
     pub(super) transaction: u64,
 
@@ -125,7 +145,7 @@ pub struct Slot {
     pub(super) max_retries: u8,
 
     pub(super) mad: [u8; MAD_LEN],
-    private: [u8; 196],
+    private: [u8; 216],
     private_len: u8,
 }
 
@@ -166,13 +186,14 @@ impl Slot {
             flow_label: 0,
             traffic_class: 0,
             hop_limit: 0,
+            q_key: 0,
             transaction: 0,
             deadline: Instant::NEVER,
             interval: Duration::ZERO,
             retries: 0,
             max_retries: 0,
             mad: [0; MAD_LEN],
-            private: [0; 196],
+            private: [0; 216],
             private_len: 0,
         }
     }
@@ -188,7 +209,9 @@ impl Slot {
 
     /// Over, and of use only to answer late messages.
     pub(super) fn evictable(&self) -> bool {
-        self.state == State::TimeWait && self.events == 0 && self.send == Send::Nothing
+        matches!(self.state, State::TimeWait | State::SidrAnswered)
+            && self.events == 0
+            && self.send == Send::Nothing
     }
 
     pub(super) const fn told_everything(&self) -> bool {
@@ -286,18 +309,25 @@ impl Slot {
             .find(|event| self.events & *event as u8 != 0)?;
         self.events &= !(event as u8);
         Some(match event {
-            Event::Request => CmEvent::Request(Request {
-                conn,
-                remote: self.remote,
-                local: self.local,
-                service: self.service,
-                remote_port: self.remote_port,
-                remote_guid: self.remote_guid,
-                flow_label: self.flow_label,
-                traffic_class: self.traffic_class,
-                hop_limit: self.hop_limit,
-                terms: self.terms,
-            }),
+            Event::Request => {
+                let request = Request {
+                    conn,
+                    remote: self.remote,
+                    local: self.local,
+                    service: self.service,
+                    remote_port: self.remote_port,
+                    remote_guid: self.remote_guid,
+                    flow_label: self.flow_label,
+                    traffic_class: self.traffic_class,
+                    hop_limit: self.hop_limit,
+                    terms: self.terms,
+                };
+                if self.state == State::SidrReceived {
+                    CmEvent::SidrRequest(request)
+                } else {
+                    CmEvent::Request(request)
+                }
+            }
             Event::Reply => CmEvent::Reply(Reply {
                 conn,
                 remote_guid: self.remote_guid,
@@ -308,6 +338,12 @@ impl Slot {
                 Verdict::Rejected(reason) => CmEvent::Rejected { conn, reason },
                 Verdict::Unreachable => CmEvent::Unreachable { conn },
                 Verdict::Disconnected(cause) => CmEvent::Disconnected { conn, cause },
+                Verdict::Answered(status) => CmEvent::SidrReply(SidrReply {
+                    conn,
+                    status,
+                    qpn: self.terms.remote_qpn,
+                    q_key: self.q_key,
+                }),
             },
         })
     }
@@ -318,7 +354,7 @@ impl Slot {
         if asks
             && matches!(
                 self.state,
-                State::ReqSent | State::RepSent | State::DreqSent
+                State::ReqSent | State::RepSent | State::DreqSent | State::SidrSent
             )
         {
             self.deadline = now + self.interval;

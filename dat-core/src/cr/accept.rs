@@ -19,6 +19,10 @@ impl<P: Provider> Ia<'_, P> {
     /// come about. The request is used up. Errors leave everything as it was: `INVALID_HANDLE` (`EP` also if one is named
     /// that must not be, or none that must), `INVALID_STATE` (also `EP_NOTREADY`), `INVALID_PARAMETER` for more than
     /// [`MAX_ACCEPT_PRIVATE`] bytes.
+    ///
+    /// A request of [`Event::UdConnectionRequest`](crate::Event::UdConnectionRequest) is accepted with a CONNECTED Endpoint for
+    /// datagrams, which stays as it is and may be given to many: the peer is told its queue pair and Q_Key, and no event
+    /// follows. Private data: at most [`MAX_UD_REPLY_PRIVATE`](crate::MAX_UD_REPLY_PRIVATE) bytes.
     #[doc(alias = "dat_cr_accept")]
     pub fn cr_accept(
         &mut self,
@@ -28,6 +32,9 @@ impl<P: Provider> Ia<'_, P> {
         private_data: &[u8],
     ) -> Result<(), Error> {
         let control = self.cr(cr)?;
+        if control.looks_up() {
+            return self.accept_look_up(now, cr, ep, private_data);
+        }
         let (conn, request, own) = (control.conn, control.request, control.local_ep);
         let wrong = Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
         let (ep, op) = match (ep, own) {

@@ -1,10 +1,12 @@
 //! Connection Requests: dat_cr_*(3).
 
 mod accept;
+mod accept_ud;
 mod query;
 mod reject;
 
 pub use accept::MAX_ACCEPT_PRIVATE;
+pub use accept_ud::MAX_UD_REPLY_PRIVATE;
 pub use query::CrParam;
 pub use reject::MAX_REJECT_PRIVATE;
 
@@ -14,8 +16,8 @@ use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Cr, Ep};
 use crate::provider::Provider;
 
-/// Private data of a REQ; 92 bytes where no IP CM header takes its share.
-pub(crate) type RequestData = heapless::Vec<u8, 92>;
+/// Private data of a SIDR_REQ behind its IP CM header; a REQ has less.
+pub(crate) type RequestData = heapless::Vec<u8, 180>;
 
 /// What the control half knows of one CR.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! dat_cr_reject(3).
 
+use super::MAX_UD_REPLY_PRIVATE;
 use crate::Ia;
 use crate::cm::Reason;
 use crate::dat_return::{DatSubtype, DatType, Error};
@@ -14,12 +15,18 @@ pub const MAX_REJECT_PRIVATE: usize = 148;
 impl<P: Provider> Ia<'_, P> {
     /// Turns a request away; the peer sees `PeerRejected`. The handle dies, and with it an Endpoint made for the request.
     ///
-    /// `INVALID_HANDLE`, `INVALID_PARAMETER` for more than [`MAX_REJECT_PRIVATE`] bytes; `INVALID_STATE` while a half of
+    /// `INVALID_HANDLE`, `INVALID_PARAMETER` for more than [`MAX_REJECT_PRIVATE`] bytes ([`MAX_UD_REPLY_PRIVATE`] to a request
+    /// for datagrams, whose peer sees `UdReject`); `INVALID_STATE` while a half of
     /// such an Endpoint is out, as for [`Ia::ep_free`](Self::ep_free).
     #[doc(alias = "dat_cr_reject")]
     pub fn cr_reject(&mut self, now: Instant, cr: Cr, private_data: &[u8]) -> Result<(), Error> {
         let control = self.cr(cr)?;
-        if private_data.len() > MAX_REJECT_PRIVATE {
+        let most = if control.looks_up() {
+            MAX_UD_REPLY_PRIVATE
+        } else {
+            MAX_REJECT_PRIVATE
+        };
+        if private_data.len() > most {
             return Err(Error::new(
                 DatType::InvalidParameter,
                 DatSubtype::InvalidArg2,

@@ -4,14 +4,14 @@ use core::net::IpAddr;
 use core::task::Poll;
 use core::time::Duration;
 
-use super::{EpOp, EpState, NOT_READY, Phase, PrivateData};
+use super::{EpOp, EpState, MAX_CONNECT_UD_PRIVATE, NOT_READY, Phase, PrivateData};
 use crate::Ia;
 use crate::cm::{CmError, ConnectParams, Reply, ServiceId, ack_timeout};
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::Qos;
 use crate::handle::Ep;
 use crate::ia::Owner;
-use crate::provider::{FaultKind, Path, Provider};
+use crate::provider::{FaultKind, Path, Provider, Service};
 use crate::time::Instant;
 
 /// Bytes of private data in `ep_connect`. The REQ has 92, of which the RDMA IP CM service takes 36 for its addresses; the
@@ -30,6 +30,11 @@ impl<P: Provider> Ia<'_, P> {
     /// `INVALID_STATE` (also `EP_NOTREADY` without a zone, a DTO or a connect Event Dispatcher), `INVALID_ADDRESS`,
     /// `INVALID_PARAMETER` (qualifier 0 or above 65535, timeout 0, more than [`MAX_CONNECT_PRIVATE`] bytes),
     /// `MODEL_NOT_SUPPORTED` (quality of service).
+    ///
+    /// A CONNECTED Endpoint for datagrams asks the service point which queue pair takes datagrams for it: the outcome is
+    /// `UdEstablished`, with the address at [`Ia::ep_ud_address`], `UdReject` or `UdError`. It carries
+    /// [`MAX_CONNECT_UD_PRIVATE`](crate::MAX_CONNECT_UD_PRIVATE) bytes, and asks for one service point at a time
+    /// (`INVALID_STATE`/`EP_ACTCONNPENDING`).
     #[doc(alias = "dat_ep_connect")]
     #[expect(
         clippy::too_many_arguments,
@@ -45,14 +50,21 @@ impl<P: Provider> Ia<'_, P> {
         private_data: &[u8],
         qos: Qos,
     ) -> Result<(), Error> {
-        self.admit(ep, EpOp::Connect)?;
+        let datagrams = self.ep(ep)?.service != Service::Connected;
+        let most = if datagrams {
+            self.admit_look_up(ep)?;
+            MAX_CONNECT_UD_PRIVATE
+        } else {
+            self.admit(ep, EpOp::Connect)?;
+            MAX_CONNECT_PRIVATE
+        };
         self.check_remote(remote)?;
         let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
         let port = port(conn_qual).ok_or(bad(DatSubtype::InvalidArg3))?;
         if timeout.is_zero() {
             return Err(bad(DatSubtype::InvalidArg4));
         }
-        if private_data.len() > MAX_CONNECT_PRIVATE {
+        if private_data.len() > most {
             return Err(bad(DatSubtype::InvalidArg5));
         }
         if qos != Qos::BestEffort {
@@ -69,8 +81,11 @@ impl<P: Provider> Ia<'_, P> {
         control.remote_port = port;
         control.local_port = local_port;
         control.deadline = now + timeout;
+        control.refusal = None;
         control.phase = Phase::Resolving;
-        self.apply(ep, EpOp::Connect);
+        if !datagrams {
+            self.apply(ep, EpOp::Connect);
+        }
         self.watch(ep);
         self.establish_step(now, ep);
         self.transmit(now);
@@ -98,9 +113,15 @@ impl<P: Provider> Ia<'_, P> {
     /// Takes an establishment on, if what it waits for is there.
     pub(crate) fn establish_step(&mut self, now: Instant, ep: Ep) {
         let Ok(control) = self.ep(ep) else { return };
+        if control.service != Service::Connected {
+            return self.look_up_step(now, ep);
+        }
         let (phase, remote) = (control.phase, control.remote);
         let Some(remote) = remote else { return };
-        if matches!(phase, Phase::None | Phase::Accepted(_)) {
+        if matches!(
+            phase,
+            Phase::None | Phase::Accepted(_) | Phase::LookingUp(_) | Phase::Found(_)
+        ) {
             return;
         }
         let path = match self.provider.resolve(remote, now) {
@@ -118,7 +139,7 @@ impl<P: Provider> Ia<'_, P> {
             }
         };
         match phase {
-            Phase::None | Phase::Accepted(_) => {}
+            Phase::None | Phase::Accepted(_) | Phase::LookingUp(_) | Phase::Found(_) => {}
             Phase::Resolving => self.request(now, ep, &path),
             Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
             Phase::Replied(reply) => self.finish_active(now, ep, &path, &reply),

@@ -6,6 +6,7 @@
 mod attr;
 mod connect;
 mod connect_direct;
+mod connect_ud;
 mod create;
 mod create_ud;
 mod disconnect;
@@ -22,6 +23,7 @@ mod tests;
 
 pub use attr::EpAttr;
 pub use connect::MAX_CONNECT_PRIVATE;
+pub use connect_ud::MAX_CONNECT_UD_PRIVATE;
 pub use create_ud::{GRH_LEN, sender};
 pub use get_status::EpStatus;
 
@@ -41,7 +43,7 @@ use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::event::Event;
 use crate::handle::{Ep, Evd, Pz};
 use crate::post::Poster;
-use crate::provider::{Fault, Provider, Qp, Service};
+use crate::provider::{Destination, Fault, Path, Provider, Qp, Service};
 use crate::shared::stack::END;
 use crate::time::Instant;
 
@@ -71,6 +73,10 @@ pub(crate) enum Phase {
     /// Passive: the REP is out. The step to ready-to-send waits for the RTU or for the peer's first packet: only in
     /// ready-to-receive does the device tell of that packet, and nothing can be posted before anyway.
     Accepted(QpTerms),
+    /// Datagrams: the SIDR_REQ went this way.
+    LookingUp(Path),
+    /// Datagrams: what was found.
+    Found(Destination),
 }
 
 /// What the control half knows of one Endpoint.
@@ -286,7 +292,7 @@ impl<P: Provider> Ia<'_, P> {
         let own = matches!(
             self.state_of(ep)?,
             EpState::ActiveConnectionPending | EpState::CompletionPending
-        );
+        ) || control.looks_up();
         Ok(if own { &[] } else { &control.private })
     }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Ia;
 use crate::cm::Transmit;
-use crate::ep::{EpOp, EpState, Phase};
+use crate::ep::{EpControl, EpOp, EpState, Phase};
 use crate::event::{AsyncEvent, Event};
 use crate::handle::{Ep, Evd};
 use crate::provider::{Fault, FaultKind, Notice, Provider, Qp};
@@ -254,6 +254,7 @@ impl<P: Provider> Ia<'_, P> {
                 }
                 false
             }
+            Ok(EpState::Connected) => self.ep(ep).is_ok_and(EpControl::looks_up),
             Ok(_) | Err(_) => false,
         }
     }

@@ -3,7 +3,7 @@
 use super::{Ia, Owner};
 use crate::cm::{CmEvent, ConnId, Reason, Request};
 use crate::cr::{CrControl, RequestData};
-use crate::ep::{EpOp, EpState, PrivateData};
+use crate::ep::{EpControl, EpOp, EpState, Phase, PrivateData};
 use crate::event::Event;
 use crate::flags::PspFlag;
 use crate::handle::{Cr, Ep};
@@ -45,6 +45,13 @@ impl<P: Provider> Ia<'_, P> {
                 CmEvent::Disconnected { conn, .. } => {
                     self.ended(conn, EpOp::PeerDisconnected, None);
                 }
+                CmEvent::SidrRequest(request) => self.looked_up(now, &request),
+                CmEvent::SidrReply(reply) => {
+                    if let Owner::Ep(ep) = self.owner(reply.conn) {
+                        self.found(ep, &reply);
+                    }
+                    self.disown(reply.conn);
+                }
             }
         }
     }
@@ -71,7 +78,11 @@ impl<P: Provider> Ia<'_, P> {
                         control.private = data;
                     }
                 }
-                self.apply(ep, op);
+                if self.ep(ep).is_ok_and(EpControl::looks_up) {
+                    self.look_up_ends(ep, Phase::None, Event::UdError(ep));
+                } else {
+                    self.apply(ep, op);
+                }
             }
         }
         self.disown(conn);

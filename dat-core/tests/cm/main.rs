@@ -16,6 +16,7 @@ mod mra;
 mod pair;
 mod random;
 mod reject;
+mod sidr;
 mod slots;
 mod stale;
 mod strangers;

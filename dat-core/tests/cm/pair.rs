@@ -17,6 +17,7 @@ pub(crate) const B: usize = 1;
 pub(crate) const LATENCY: Duration = Duration::from_millis(1);
 pub(crate) const QPN_A: u32 = 0x11;
 pub(crate) const QPN_B: u32 = 0x22;
+pub(crate) const Q_KEY: u32 = 0x0123_4567;
 pub(crate) const GUIDS: [u64; 2] = [0x5054_00ff_fe12_3401, 0x5054_00ff_fe12_3402];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) enum Kind {
     Rtu,
     Dreq,
     Drep,
+    SidrReq,
+    SidrRep,
 }
 
 pub(crate) fn kind(mad: &[u8; 256]) -> Kind {
@@ -39,6 +42,8 @@ pub(crate) fn kind(mad: &[u8; 256]) -> Kind {
         0x14 => Kind::Rtu,
         0x15 => Kind::Dreq,
         0x16 => Kind::Drep,
+        0x17 => Kind::SidrReq,
+        0x18 => Kind::SidrRep,
         other => panic!("attribute {other:#x} on the wire"),
     }
 }
@@ -234,7 +239,15 @@ impl Pair {
                     params.initiator_depth = request.terms.initiator_depth.min(4);
                     node.cm.accept(now, request.conn, &params).unwrap();
                 }
-                (CmEvent::Request(request), Consumer::Unwilling(reason)) => {
+                (CmEvent::SidrRequest(request), Consumer::Willing) => {
+                    node.cm
+                        .sidr_accept(now, request.conn, QPN_B, Q_KEY, b"here")
+                        .unwrap();
+                }
+                (
+                    CmEvent::Request(request) | CmEvent::SidrRequest(request),
+                    Consumer::Unwilling(reason),
+                ) => {
                     node.cm
                         .reject(now, request.conn, reason, &[], b"go away")
                         .unwrap();

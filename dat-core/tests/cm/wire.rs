@@ -1,11 +1,14 @@
 //! The messages: recorded bytes of stacks that are not ours, and properties over all bytes and all messages.
+//!
+//! Length: recorded messages are long, and one generator makes all of them.
 
 use core::net::IpAddr;
 
 use dat_core::Instant;
 use dat_core::cm::wire::{
     About, Ari, Drep, DrepRepr, Dreq, DreqRepr, Header, IpHeader, Message, Mra, MraRepr, Reason,
-    Rej, RejRepr, Rep, RepRepr, Req, ReqRepr, Rtu, RtuRepr, ServiceId, WireError,
+    Rej, RejRepr, Rep, RepRepr, Req, ReqRepr, Rtu, RtuRepr, ServiceId, SidrRepRepr, SidrReqRepr,
+    SidrStatus, WireError,
 };
 use dat_core::cm::{Cause, Cm, CmEvent, ConnId, ConnectParams};
 use dat_core::provider::Mtu;
@@ -311,6 +314,11 @@ fn services_are_ports() {
     for port in [0, 1, 7174, 0xffff] {
         assert_eq!(ServiceId::tcp(port).port(), Some(port));
     }
+    for port in [0, 1, 7174, 0xffff] {
+        assert_eq!(ServiceId::udp(port).udp_port(), Some(port));
+        assert_eq!(ServiceId::tcp(port).udp_port(), None);
+    }
+    assert_eq!(ServiceId::udp(7174), ServiceId(0x0111_1c06));
     // UDP space, another prefix, and a number that is too long.
     for other in [0x0111_1c06, 0x1c06, 0x1_0000_0106_1c06] {
         assert_eq!(ServiceId(other).port(), None);
@@ -490,6 +498,28 @@ fn any_message() -> impl Strategy<Value = Message> {
                     remote_id,
                     about,
                     service_timeout,
+                    private_data,
+                })
+            }
+        ),
+        (1_u32.., any::<(u16, u64)>(), bytes()).prop_map(
+            |(request_id, (p_key, service), private_data)| {
+                Message::SidrReq(SidrReqRepr {
+                    request_id,
+                    p_key,
+                    service: ServiceId(service),
+                    private_data,
+                })
+            }
+        ),
+        (1_u32.., any::<(u8, u64, u32)>(), 2_u32..1 << 24, bytes()).prop_map(
+            |(request_id, (status, service, q_key), qpn, private_data)| {
+                Message::SidrRep(SidrRepRepr {
+                    request_id,
+                    status: SidrStatus(status),
+                    qpn,
+                    service: ServiceId(service),
+                    q_key,
                     private_data,
                 })
             }

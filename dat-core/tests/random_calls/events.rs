@@ -120,7 +120,12 @@ impl World {
                     Err("nothing can have been lost".into())
                 }
             }
-            Event::IbDto(_) | Event::Async(_) => Err("nothing of the kind happened".into()),
+            Event::IbDto(_)
+            | Event::UdConnectionRequest { .. }
+            | Event::UdEstablished(_)
+            | Event::UdReject(_)
+            | Event::UdError(_)
+            | Event::Async(_) => Err("nothing of the kind happened".into()),
         }
     }
 

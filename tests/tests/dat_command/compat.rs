@@ -11,24 +11,24 @@ use crate::stage::{Process, Run, Stage};
 const NONE: [String; 0] = [];
 
 /// A server at 192.168.7.1 on HCA 0, at work.
-fn serve(stage: &Stage, program: &str, more: &str) -> Process {
+pub(crate) fn serve(stage: &Stage, program: &str, more: &str) -> Process {
     serve_as(stage, program, &format!("--ip 192.168.7.1/24 {more}"))
 }
 
-fn serve_as(stage: &Stage, program: &str, more: &str) -> Process {
+pub(crate) fn serve_as(stage: &Stage, program: &str, more: &str) -> Process {
     let mut process = Process::start(stage.command(&format!("compat {program}"), 0, more));
     process.wait_for("listens on");
     process
 }
 
 /// The client at 192.168.7.2 on HCA 1.
-fn call(stage: &Stage, program: &str, more: &str) -> Run {
+pub(crate) fn call(stage: &Stage, program: &str, more: &str) -> Run {
     let more = format!("--ip 192.168.7.2/24 {more}");
     stage.run(&format!("compat {program}"), 1, &more)
 }
 
 /// A TCP port that nobody uses.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let any = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     any.local_addr().unwrap().port()
 }
@@ -453,7 +453,8 @@ fn arguments_that_cannot_be() {
         ("rping", "--client fd00::1", "different kinds"),
         ("rping", "--client 192.168.7.2 -S 25", "26..=65535"),
         ("rping", "--client 192.168.7.2 --server", "cannot be used"),
-        ("pingpong ud", "", "ud"),
+        ("pingpong uc", "", "uc"),
+        ("udaddy", "--client 192.168.7.2 -c 49", "1..=48"),
         ("cmtime", "--oob localhost", "--client"),
         ("pingpong srq", "-q 0", "1..=48"),
         ("pingpong rc", "-s 2M", "1 to 1M"),

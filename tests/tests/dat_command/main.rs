@@ -10,7 +10,9 @@
 )]
 
 mod compat;
+mod compat_ud;
 mod hostile;
+mod perftest;
 mod stage;
 mod traffic;
 mod trouble;

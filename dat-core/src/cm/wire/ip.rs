@@ -49,6 +49,23 @@ impl IpHeader {
         }
     }
 
+    /// Addresses of the active and of the passive side.
+    #[must_use]
+    pub const fn addresses(&self) -> (IpAddr, IpAddr) {
+        match *self {
+            Self::V4 {
+                source,
+                destination,
+                ..
+            } => (IpAddr::V4(source), IpAddr::V4(destination)),
+            Self::V6 {
+                source,
+                destination,
+                ..
+            } => (IpAddr::V6(source), IpAddr::V6(destination)),
+        }
+    }
+
     /// Port of the active side.
     #[must_use]
     pub const fn source_port(&self) -> u16 {

@@ -6,7 +6,7 @@
 //!
 //! Layouts: IBTA volume 1, chapter 12.6 (messages), 13.4 (header), annex A11 (IP CM service).
 //!
-//! Not here: LAP and APR (alternate paths do not exist on RoCE) and SIDR (Endpoints for datagrams are given their destinations).
+//! Not here: LAP and APR (alternate paths do not exist on RoCE).
 
 mod disconnect;
 mod field;
@@ -18,6 +18,7 @@ mod rep;
 mod req;
 mod rtu;
 mod service;
+mod sidr;
 
 pub use disconnect::{Drep, DrepRepr, Dreq, DreqRepr};
 pub use ip::{IP_HEADER_LEN, IpHeader};
@@ -28,6 +29,7 @@ pub use rep::{Rep, RepRepr};
 pub use req::{Req, ReqRepr};
 pub use rtu::{Rtu, RtuRepr};
 pub use service::ServiceId;
+pub use sidr::{SidrRep, SidrRepRepr, SidrReq, SidrReqRepr, SidrStatus};
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -152,6 +154,10 @@ pub enum Message {
     Dreq(DreqRepr),
     /// Reply to a disconnection request.
     Drep(DrepRepr),
+    /// A service for datagrams is looked up.
+    SidrReq(SidrReqRepr),
+    /// Answer to that.
+    SidrRep(SidrRepRepr),
 }
 
 impl Message {
@@ -166,6 +172,12 @@ impl Message {
             Rtu::<()>::ATTRIBUTE => Self::Rtu(RtuRepr::parse(&Rtu::new_checked(mad)?)),
             Dreq::<()>::ATTRIBUTE => Self::Dreq(DreqRepr::parse(&Dreq::new_checked(mad)?)),
             Drep::<()>::ATTRIBUTE => Self::Drep(DrepRepr::parse(&Drep::new_checked(mad)?)),
+            SidrReq::<()>::ATTRIBUTE => {
+                Self::SidrReq(SidrReqRepr::parse(&SidrReq::new_checked(mad)?)?)
+            }
+            SidrRep::<()>::ATTRIBUTE => {
+                Self::SidrRep(SidrRepRepr::parse(&SidrRep::new_checked(mad)?)?)
+            }
             other => return Err(WireError::Attribute(other)),
         };
         Ok((header.transaction(), message))
@@ -182,6 +194,8 @@ impl Message {
             Self::Rtu(repr) => repr.emit(transaction),
             Self::Dreq(repr) => repr.emit(transaction),
             Self::Drep(repr) => repr.emit(transaction),
+            Self::SidrReq(repr) => repr.emit(transaction),
+            Self::SidrRep(repr) => repr.emit(transaction),
         }
     }
 }

@@ -4,8 +4,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ServiceId(pub u64);
 
-/// Service IDs of the RDMA IP CM service, protocol TCP: this prefix and a 16-bit port.
+/// Service IDs of the RDMA IP CM service, protocols TCP and UDP: this prefix and a 16-bit port.
 const IP_CM_TCP: u64 = 0x0106_0000;
+const IP_CM_UDP: u64 = 0x0111_0000;
 
 impl ServiceId {
     /// The service at a port of the RDMA IP CM service, as rdma_cm listens on in its TCP port space.
@@ -14,7 +15,13 @@ impl ServiceId {
         Self(IP_CM_TCP | port as u64)
     }
 
-    /// The port, if this is a service of the RDMA IP CM; such a REQ carries the IP CM header.
+    /// The same in its UDP port space, for datagrams: what a SIDR_REQ asks for.
+    #[must_use]
+    pub const fn udp(port: u16) -> Self {
+        Self(IP_CM_UDP | port as u64)
+    }
+
+    /// The port, if this is a service for connections of the RDMA IP CM; such a REQ carries the IP CM header.
     #[must_use]
     pub const fn port(self) -> Option<u16> {
         let [prefix @ .., high, low] = self.0.to_be_bytes();
@@ -22,5 +29,11 @@ impl ServiceId {
             [0, 0, 0, 0, 1, 6] => Some(u16::from_be_bytes([high, low])),
             _ => None,
         }
+    }
+
+    /// The port, if this is a service for datagrams of the RDMA IP CM; such a SIDR_REQ carries the IP CM header.
+    #[must_use]
+    pub const fn udp_port(self) -> Option<u16> {
+        Self(self.0 ^ IP_CM_TCP ^ IP_CM_UDP).port()
     }
 }

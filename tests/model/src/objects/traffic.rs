@@ -17,7 +17,7 @@ use crate::host::Nanos;
 use crate::ifc::caps::{atomic_caps, cmd_hca_cap};
 use crate::transport::Engine;
 use crate::transport::host::{Host, QpState};
-use crate::wire::frame::{Demux, Packet, demux, is_roce};
+use crate::wire::frame::{Demux, Malformed, Packet, demux, is_roce};
 
 /// Frames moved in one step; what is left waits for the next, which is then due at once.
 const MOST_FRAMES: usize = 4096;
@@ -246,7 +246,12 @@ fn received(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
             multicast::deliver(hca, &packet, false);
         }
         Demux::Roce(packet) => to_qp(hca, &packet),
-        Demux::Drop(_) => {}
+        Demux::Drop(why) => {
+            hca.bus.stats.frames_malformed += 1;
+            if let Malformed::Pkey(_) = why {
+                hca.bus.stats.frames_wrong_pkey += 1;
+            }
+        }
         // Let in for the sake of a group, and then for none of them.
         Demux::Ethernet if !is_own_mac(hca, frame) && !hca.vport.accepts(to) => {
             hca.traffic.filtered += 1;

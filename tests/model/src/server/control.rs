@@ -169,6 +169,7 @@ fn rates<'a>(words: impl Iterator<Item = &'a str>) -> Result<(Rates, bool), Stri
             "duplicate" => &mut rates.duplicate,
             "corrupt" => &mut rates.corrupt,
             "reorder" => &mut rates.reorder,
+            "pkey" => &mut rates.pkey,
             other => return Err(format!("{other}: no such kind")),
         };
         let chance = number(Some(chance), "N")?;

@@ -47,7 +47,7 @@
 //! | `address HCA` | the owner of the physical function gives this virtual one its MAC and GUIDs |
 //! | `flr HCA` | somebody resets the function |
 //! | `error HCA`, `request HCA` | signals VFIO's error interrupt, or its device request interrupt |
-//! | `impair [roce] [KIND=N]...` | of a thousand frames (of RoCE, if so said) N are hit, on all wires: KIND is `drop`, `duplicate`, `corrupt` or `reorder`; what is not named is 0 |
+//! | `impair [roce] [KIND=N]...` | of a thousand frames (of RoCE, if so said) N are hit, on all wires: KIND is `drop`, `duplicate`, `corrupt`, `reorder` or `pkey` (another P_Key, and the ICRC to it); what is not named is 0 |
 //! | `quit` | the server ends |
 //!
 //! # Why the protocol is written here

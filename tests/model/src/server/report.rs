@@ -77,6 +77,8 @@ impl FunctionReport {
             "interrupts": s.interrupts,
             "frames_out": s.frames_out,
             "frames_in": s.frames_in,
+            "frames_malformed": s.frames_malformed,
+            "frames_wrong_pkey": s.frames_wrong_pkey,
             "retransmissions": s.retransmissions,
             "resets": s.resets,
             "refused": refused,

@@ -496,6 +496,19 @@ pub(crate) fn is_roce(frame: &[u8]) -> bool {
     !matches!(locate(frame), Ok(None))
 }
 
+/// A frame of RoCE for another partition, with the ICRC that belongs to it; `None` of any other frame.
+pub(crate) fn with_pkey(frame: &[u8], pkey: u16) -> Option<Vec<u8>> {
+    let at = locate(frame).ok()??;
+    let mut other = frame.to_vec();
+    let packet = other.get_mut(at.l3_at..at.end)?;
+    let body_len = packet.len().checked_sub(ICRC_LEN)?;
+    let (body, crc) = packet.split_at_mut_checked(body_len)?;
+    let bth = body.get_mut(at.l3_len + at.l4_len..)?;
+    layout::bth::p_key.set(bth.get_mut(..BTH_LEN)?, pkey.into());
+    crc.copy_from_slice(&icrc(body, at.l3_len, at.l4_len));
+    Some(other)
+}
+
 /// What an IP header says about the packet.
 struct L3 {
     header: usize,

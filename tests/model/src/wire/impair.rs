@@ -9,7 +9,7 @@ use std::fmt;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::{ModelClock, Wire};
+use super::{ModelClock, Wire, frame};
 use crate::host::Nanos;
 
 /// How long a frame to be overtaken waits if no other comes by.
@@ -17,6 +17,9 @@ pub const OVERTAKE_LIMIT: Nanos = 100_000;
 
 /// Ethernet header bytes that corruption spares: a frame must still reach its destination.
 const SPARED: usize = 14;
+
+/// A P_Key that no port of RoCE has, of a full member.
+const OTHER_PKEY: u16 = 0x9234;
 
 /// What happens to one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub enum Fault {
     Duplicate,
     /// One bit beyond the Ethernet header flips.
     Corrupt,
+    /// The P_Key of a RoCE frame becomes another, and its ICRC with it. No other frame is changed.
+    Pkey,
     /// So many later frames go first.
     Overtaken(u32),
     /// It arrives later by this.
@@ -44,6 +49,8 @@ pub struct Rates {
     pub corrupt: u32,
     /// Of being overtaken, by 1 to 4 frames.
     pub reorder: u32,
+    /// Of another P_Key.
+    pub pkey: u32,
 }
 
 /// Counts of faults that struck.
@@ -59,6 +66,8 @@ pub struct Struck {
     pub reorder: u64,
     /// Delays.
     pub delay: u64,
+    /// Other P_Keys.
+    pub pkey: u64,
 }
 
 type Predicate = Box<dyn FnMut(&[u8]) -> bool + Send>;
@@ -173,6 +182,7 @@ impl<W: Wire> Impaired<W> {
             (r.duplicate, Fault::Duplicate),
             (r.corrupt, Fault::Corrupt),
             (r.reorder, overtaken),
+            (r.pkey, Fault::Pkey),
         ] {
             if dice < chance {
                 return Some(fault);
@@ -224,6 +234,13 @@ impl<W: Wire> Wire for Impaired<W> {
                 }
                 self.inner.send(&bad);
             }
+            Some(Fault::Pkey) => match frame::with_pkey(frame, OTHER_PKEY) {
+                Some(other) => {
+                    self.struck.pkey += 1;
+                    self.inner.send(&other);
+                }
+                None => self.inner.send(frame),
+            },
             Some(Fault::Overtaken(frames)) => {
                 self.struck.reorder += 1;
                 let due = now.saturating_add(OVERTAKE_LIMIT);
@@ -343,6 +360,7 @@ mod tests {
                 duplicate: 50,
                 corrupt: 0,
                 reorder: 30,
+                pkey: 0,
             });
             for n in 0..1000u32 {
                 a.send(&frame(n.to_le_bytes()[0]));

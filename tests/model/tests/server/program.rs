@@ -129,6 +129,11 @@ fn control_by_lines() {
     let (stats, ok) = ask("stats 0");
     let stats: serde_json::Value = serde_json::from_str(&stats[0]).unwrap();
     assert_eq!((ok.as_str(), &stats["dma_refused"]), ("ok", &2.into()));
+    assert_eq!(ask("impair roce drop=1 pkey=1000").1, "ok");
+    assert_eq!(ask("impair pkey=1001").1, "error: N: 0 to 1000");
+    assert_eq!(ask("impair qkey=1").1, "error: qkey: no such kind");
+    assert_eq!(ask("impair").1, "ok");
+    assert_eq!(&stats["frames_wrong_pkey"], &0);
     assert_eq!(ask("die 0 0x10").1, "ok");
     assert_eq!(raw.be32(0x1010) >> 24, 0x10);
     assert_eq!(ask("flr 0").1, "ok");

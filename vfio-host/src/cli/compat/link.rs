@@ -10,9 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use dat_core::cm::{QpTerms, Reason};
+use dat_core::provider::Atomic;
 use dat_core::{
-    CloseFlag, CompletionFlags, Cr, DtoEvent, DtoOperation, DtoStatus, Ep, Evd, EvdFlags, Event,
-    LmrTriplet, Psp, PspFlag, Pz, RmrTriplet,
+    CloseFlag, CompletionFlags, Cr, DatReturn, DtoEvent, DtoOperation, DtoStatus, Ep, Evd,
+    EvdFlags, Event, IbOperation, LmrTriplet, Psp, PspFlag, Pz, RmrTriplet,
 };
 use tracing::{debug, info};
 
@@ -205,6 +206,26 @@ impl Links {
     ) -> Result<(), Failure> {
         nic.ep_post_rdma_write(self.ep(link)?, &[piece], 0, far, PLAIN)
             .map_err(|ret| dat("dat_ep_post_rdma_write", ret))
+    }
+
+    /// Does an atomic on the 8 bytes of `far`; `piece` gets what was there before. Its end is told as that of a read.
+    pub(super) fn atomic<H: Host>(
+        &self,
+        nic: &mut Nic<'_, '_, H>,
+        link: usize,
+        piece: LmrTriplet,
+        far: &RmrTriplet,
+        atomic: Atomic,
+    ) -> Result<(), Failure> {
+        let ep = self.ep(link)?;
+        match atomic {
+            Atomic::FetchAdd(add) => nic
+                .ep_post_fetch_add(ep, add, &piece, 0, far, PLAIN)
+                .map_err(|ret| dat("dat_ib_post_fetch_and_add", ret)),
+            Atomic::CmpSwap { compare, swap } => nic
+                .ep_post_cmp_swap(ep, compare, swap, &piece, 0, far, PLAIN)
+                .map_err(|ret| dat("dat_ib_post_cmp_and_swap", ret)),
+        }
     }
 
     /// Connects one that has these receives, and waits until it is.
@@ -458,7 +479,7 @@ impl Links {
             let Some(event) = adapter::next(nic, self.evd, left.min(SLICE), self.spin)? else {
                 continue;
             };
-            match event {
+            match plain(event) {
                 // The event that ends the connection says more, and comes behind.
                 Event::Dto(dto) if dto.status == DtoStatus::ErrFlushed => {}
                 Event::Dto(dto) => {
@@ -505,7 +526,43 @@ impl Links {
                 | Event::AcceptCompletionError(ep)
                 | Event::TimedOut(ep)
                 | Event::Unreachable(ep) => return Err(broken(nic, ep, &self.peer)),
-                Event::RmrBind { .. } | Event::IbDto(_) | Event::Async(_) | Event::Software(_) => {}
+                // Who wants to send datagrams is at the wrong program.
+                Event::UdConnectionRequest { cr, .. } => Self::refuse(nic, cr),
+                Event::RmrBind { .. }
+                | Event::IbDto(_)
+                | Event::UdEstablished(_)
+                | Event::UdReject(_)
+                | Event::UdError(_)
+                | Event::Async(_)
+                | Event::Software(_) => {}
+            }
+        }
+    }
+
+    /// Looks, without waiting, whether a connection has ended or an operation has failed. What else has happened is kept.
+    pub(super) fn watch<H: Host>(&mut self, nic: &mut Nic<'_, '_, H>) -> Result<(), Failure> {
+        loop {
+            let event = match nic.evd_dequeue(self.evd) {
+                Ok(event) => plain(event),
+                Err(DatReturn::QUEUE_EMPTY) => return Ok(()),
+                Err(ret) => return Err(dat("dat_evd_dequeue", ret)),
+            };
+            if let Event::Dto(dto) = event {
+                let link = self.link(dto.ep)?;
+                if dto.status == DtoStatus::Success {
+                    self.early.push_back((link, dto));
+                } else if dto.status != DtoStatus::ErrFlushed {
+                    self.done(nic, link, dto)?;
+                }
+            } else if let Event::Broken(ep) = event {
+                let failure = broken(nic, ep, &self.peer);
+                if !failure.remedy.is_empty() {
+                    return Err(failure);
+                }
+                return Err(failure.remedy(format!(
+                    "is it {} with the same options as here? its output may say more",
+                    self.program
+                )));
             }
         }
     }
@@ -590,8 +647,25 @@ impl Links {
     }
 }
 
+/// The same event, but the end of an atomic as the end of a read, which it is to the connection.
+fn plain(event: Event) -> Event {
+    let Event::IbDto(done) = event else {
+        return event;
+    };
+    if !matches!(done.operation, IbOperation::FetchAdd | IbOperation::CmpSwap) {
+        return event;
+    }
+    Event::Dto(DtoEvent {
+        ep: done.ep,
+        cookie: done.cookie,
+        status: done.status(),
+        len: done.len,
+        operation: DtoOperation::RdmaRead,
+    })
+}
+
 /// An address where nobody is.
-fn lost(ip: IpAddr) -> Failure {
+pub(super) fn lost(ip: IpAddr) -> Failure {
     Failure::new(format!("{ip} does not answer")).remedy(
         "is it up, is its address right, is it in the same network and VLAN (--ip, --vlan, --gateway)?",
     )

@@ -1,19 +1,22 @@
 //! `dat compat`: this stack against programs that everybody has, so that a user can check his own network with a known tool
 //! on the other side.
 //!
-//! Each verb speaks the protocol of one program of rdma-core, in both of its roles; the facts are those of rdma-core 44 and
-//! 56. [`link`] is what they share: Endpoints, and waits that end. Here both sides need not be of one kind, so nothing is
+//! Each verb speaks the protocol of one program of rdma-core, or of perftest, in both of its roles; the facts are those of
+//! rdma-core 44 and 56 and of perftest 25.01. [`link`] is what they share: Endpoints, and waits that end. Here both sides need not be of one kind, so nothing is
 //! agreed upon beyond what the program itself says: a verb verifies as much of the contents as its program's habits allow.
-//!
-//! What it does not do: programs that want unreliable datagrams (`udaddy`, `ibv_ud_pingpong`).
+//! [`datagram`] is the same for datagrams.
 
 mod args;
 mod cmtime;
+mod datagram;
 mod link;
 mod oob;
+mod perftest;
 mod pingpong;
 mod rping;
 mod ucmatose;
+mod ud_pingpong;
+mod udaddy;
 
 pub(crate) use args::Compat;
 
@@ -28,5 +31,7 @@ pub(crate) fn run(compat: &Compat, out: &Out) -> Result<End, Failure> {
         Program::Pingpong(it) => pingpong::run(it, out),
         Program::Ucmatose(it) => ucmatose::run(it, out),
         Program::Cmtime(it) => cmtime::run(it, out),
+        Program::Perftest(it) => perftest::run(it, out),
+        Program::Udaddy(it) => udaddy::run(it, out),
     }
 }

@@ -1,6 +1,7 @@
-//! The side channel of the pingpongs, and of cmtime: over TCP between ordinary addresses the two sides tell each other their queue pairs.
+//! The side channel of the pingpongs, of perftest and of cmtime: over TCP between ordinary addresses the two sides tell each other their
+//! queue pairs.
 //!
-//! An address is a line of 52 bytes, `LID:QPN:PSN:GID` in hexadecimal digits and a zero: 4, 6, 6 and 32 digits. The client says
+//! An address of the pingpongs is a line of 52 bytes, `LID:QPN:PSN:GID` in hexadecimal digits and a zero: 4, 6, 6 and 32 digits. The client says
 //! its addresses; the server connects, and says its own; the client says `done` and a zero, and connects. A program that cannot
 //! read a line in one go gives up, so every line is written in one.
 //!
@@ -27,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(2);
 /// The client's last word.
 const DONE: &[u8; 5] = b"done\0";
 /// What to do about a peer that says something else.
-const STRANGER: &str =
+pub(super) const STRANGER: &str =
     "is it the program of that name? a firewall or another program may sit on that port (-p)";
 
 /// A queue pair, as the two sides tell each other.
@@ -62,7 +63,7 @@ impl Address {
     pub(super) fn ip(&self) -> Result<IpAddr, Failure> {
         if self.gid.is_unspecified() {
             return Err(Failure::new("the peer has told no GID, which RoCE needs").remedy(
-                "give it -g N there; ibv_devinfo -v lists GIDs and their numbers, and ::ffff:A.B.C.D is the one of an IPv4 address",
+                "give it -g N (perftest: -x N) there; ibv_devinfo -v lists GIDs and their numbers, and ::ffff:A.B.C.D is the one of an IPv4 address",
             ));
         }
         Ok(self.gid.to_canonical())
@@ -280,10 +281,15 @@ impl Channel {
         .remedy(STRANGER))
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.stream
-            .write_all(bytes)
-            .map_err(|error| self.failed(&error.to_string()))
+    /// Says these bytes, in one piece.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.stream.write_all(bytes).map_err(|error| {
+            if over(error.kind()) {
+                self.hung_up("")
+            } else {
+                self.failed(&error.to_string())
+            }
+        })
     }
 
     fn read<H: Host>(
@@ -292,21 +298,32 @@ impl Channel {
         bytes: &mut [u8],
         what: &str,
     ) -> Result<(), Failure> {
-        let until = Instant::now() + self.timeout;
+        self.read_while(nic, bytes, self.timeout, what, |_| Ok(()))
+    }
+
+    /// Hears these bytes within `limit`; meanwhile `idle` is called again and again.
+    pub(super) fn read_while<'s, 'p, H: Host>(
+        &mut self,
+        nic: &mut Nic<'s, 'p, H>,
+        bytes: &mut [u8],
+        limit: Duration,
+        what: &str,
+        mut idle: impl FnMut(&mut Nic<'s, 'p, H>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let until = Instant::now() + limit;
         let mut got = 0;
         while let Some(rest) = bytes.get_mut(got..).filter(|rest| !rest.is_empty()) {
             look(nic, "the peer")?;
+            idle(nic)?;
             match self.stream.read(rest) {
-                Ok(0) => {
-                    let failure = self.failed(&format!("it hung up before it said {what}"));
-                    return Err(failure.remedy(
-                        "its output says why; over there -g N has to name its address in this network (ibv_devinfo -v lists them)",
-                    ));
+                Ok(0) => return Err(self.hung_up(&format!(" before it said {what}"))),
+                Err(error) if over(error.kind()) => {
+                    return Err(self.hung_up(&format!(" before it said {what}")));
                 }
                 Ok(more) => got += more,
                 Err(error) if transient(error.kind()) => {
                     if Instant::now() >= until {
-                        let time = self.timeout.as_secs_f64();
+                        let time = limit.as_secs_f64();
                         return Err(self.failed(&format!("it did not say {what} within {time} s")));
                     }
                 }
@@ -316,8 +333,49 @@ impl Channel {
         Ok(())
     }
 
+    /// Waits until the peer hangs up, within `limit`; how it does is its own affair.
+    pub(super) fn gone<H: Host>(
+        &mut self,
+        nic: &mut Nic<'_, '_, H>,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        let until = Instant::now() + limit;
+        while Instant::now() < until {
+            look(nic, "the peer's end")?;
+            match self.stream.read(&mut [0]) {
+                Err(error) if transient(error.kind()) => {}
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn hung_up(&self, when: &str) -> Failure {
+        self.failed(&format!("it hung up{when}")).remedy(
+            "its output says why; over there -g N (perftest: -x N) has to name its address in this network (ibv_devinfo -v lists them)",
+        )
+    }
+
     fn failed(&self, why: &str) -> Failure {
         Failure::new(format!("{} on TCP: {why}", self.peer)).remedy(STRANGER)
+    }
+}
+
+/// Whether a peer can be reached from here at all.
+pub(super) fn matching(local: IpAddr, remote: IpAddr) -> Result<(), Failure> {
+    let other = |kind: &str| {
+        Err(Failure::new(format!(
+            "the peer's GID is {remote}, and --ip here is {local}"
+        ))
+        .remedy(format!(
+            "give it the number of {kind} GID in this network with -g (perftest: -x); ibv_devinfo -v lists them"
+        )))
+    };
+    match (local, remote) {
+        (IpAddr::V4(_), IpAddr::V6(_)) => other("an IPv4"),
+        (IpAddr::V6(_), IpAddr::V4(_)) => other("an IPv6"),
+        (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => Ok(()),
     }
 }
 
@@ -326,6 +384,14 @@ fn look<H: Host>(nic: &mut Nic<'_, '_, H>, what: &str) -> Result<(), Failure> {
     nic.advance();
     interrupted(what)?;
     adapter::trouble(nic).map_or(Ok(()), Err)
+}
+
+/// Nothing any more.
+fn over(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted
+    )
 }
 
 /// Nothing yet.

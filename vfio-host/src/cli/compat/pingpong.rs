@@ -1,4 +1,4 @@
-//! `dat compat pingpong`: one side of ibv_rc_pingpong and ibv_srq_pingpong.
+//! `dat compat pingpong`: one side of ibv_rc_pingpong, ibv_srq_pingpong and ([`ud_pingpong`](super::ud_pingpong)) ibv_ud_pingpong.
 //!
 //! Both sides do the same: on each connection, when the last message has been sent and one has come, the next goes out; the client
 //! starts. It is over for a side when it has sent and received so many, over all connections. ibv_srq_pingpong tells
@@ -8,7 +8,6 @@
 //! here sends contents of its own and expects nothing else, and the server here returns what it got. Every page of the contents
 //! begins with a zero, which is what those programs look at.
 
-use std::net::IpAddr;
 use std::time::Instant;
 
 use dat_core::cm::QpTerms;
@@ -24,7 +23,8 @@ use super::super::traffic::contents;
 use super::super::traffic::memory::Memory;
 use super::args::{Kind, Pingpong};
 use super::link::{Links, Makings, News};
-use super::oob::{self, Address, Channel};
+use super::oob::{self, Address, Channel, matching};
+use super::ud_pingpong::Ball;
 use crate::{Host, Nic};
 
 /// Addresses that ibv_srq_pingpong tells.
@@ -34,7 +34,7 @@ const RECVS: usize = 2;
 /// What the programs of that name give a queue pair: acknowledgement timeout, retries, retries without a receive.
 const PATIENCE: (u8, u8, u8) = (14, 7, 7);
 /// Bytes whose first is zero.
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 /// What is told at the end.
 #[derive(Debug, Serialize)]
@@ -74,8 +74,12 @@ fn words(told: &Told) -> String {
     } = told;
     let checked = if *verified { ", verified" } else { "" };
     let name = name(*kind);
+    let over = match connections {
+        0 => String::new(),
+        some => format!(" over {some} connections"),
+    };
     format!(
-        "{name} {role}: {iters} messages of {size} bytes each way with {peer} over {connections} connections{checked}\n\
+        "{name} {role}: {iters} messages of {size} bytes each way with {peer}{over}{checked}\n\
          {seconds:.3} s, {microseconds_per_iter:.1} us a round trip, {megabytes_per_second:.2} MB/s\n"
     )
 }
@@ -84,6 +88,7 @@ fn name(kind: Kind) -> &'static str {
     match kind {
         Kind::Rc => "ibv_rc_pingpong",
         Kind::Srq => "ibv_srq_pingpong",
+        Kind::Ud => "ibv_ud_pingpong",
     }
 }
 
@@ -97,16 +102,28 @@ impl Play for Playing<'_> {
 
     fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
         let Self { pingpong, out } = self;
-        let mut table = Table::new(nic, pingpong)?;
-        let peer = table.meet(nic, pingpong)?;
-        let bar = progress(*out, pingpong.iters, "pingpong");
-        let start = Instant::now();
-        table.play(nic, pingpong, |done| bar.set_position(done))?;
-        let seconds = start.elapsed().as_secs_f64();
-        bar.finish_and_clear();
-        let connections = table.state.len();
-        table.free(nic)?;
-        let (iters, size) = (pingpong.iters, pingpong.size);
+        let bar = || progress(*out, pingpong.iters, "pingpong");
+        let (peer, seconds, connections) = if pingpong.kind == Kind::Ud {
+            let mut ball = Ball::new(nic, pingpong)?;
+            let peer = ball.meet(nic, pingpong)?;
+            let (bar, start) = (bar(), Instant::now());
+            ball.play(nic, pingpong, |done| bar.set_position(done))?;
+            let seconds = start.elapsed().as_secs_f64();
+            bar.finish_and_clear();
+            ball.free(nic)?;
+            (peer, seconds, 0)
+        } else {
+            let mut table = Table::new(nic, pingpong)?;
+            let peer = table.meet(nic, pingpong)?;
+            let (bar, start) = (bar(), Instant::now());
+            table.play(nic, pingpong, |done| bar.set_position(done))?;
+            let seconds = start.elapsed().as_secs_f64();
+            bar.finish_and_clear();
+            let connections = table.state.len();
+            table.free(nic)?;
+            (peer, seconds, connections)
+        };
+        let (iters, size) = (pingpong.iters, pingpong.size());
         #[expect(clippy::cast_precision_loss, reason = "figures to look at")]
         let count = iters as f64;
         Ok(Told {
@@ -151,7 +168,7 @@ struct Table<'p, H: Host> {
 impl<'p, H: Host> Table<'p, H> {
     fn new(nic: &mut Nic<'_, 'p, H>, pingpong: &Pingpong) -> Result<Self, Failure> {
         let count = match pingpong.kind {
-            Kind::Rc => 1,
+            Kind::Rc | Kind::Ud => 1,
             Kind::Srq => usize::from(pingpong.num_qp),
         };
         let makings = Makings {
@@ -160,7 +177,7 @@ impl<'p, H: Host> Table<'p, H> {
             receives: 2,
         };
         let links = Links::new(nic, makings, &pingpong.patience, name(pingpong.kind))?;
-        let size = pingpong.size as usize;
+        let size = pingpong.size() as usize;
         let both = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
         let inward = Memory::new(nic, links.pz, size * RECVS * count, both)?;
         let outward = Memory::new(nic, links.pz, size * count, MemPriv::LOCAL_READ)?;
@@ -373,22 +390,5 @@ impl<'p, H: Host> Table<'p, H> {
         }
         self.links
             .recv(nic, link, self.recv_piece(link, piece), cookie)
-    }
-}
-
-/// Whether a peer can be reached from here at all.
-fn matching(local: IpAddr, remote: IpAddr) -> Result<(), Failure> {
-    let other = |kind: &str| {
-        Err(Failure::new(format!(
-            "the peer's GID is {remote}, and --ip here is {local}"
-        ))
-        .remedy(format!(
-            "give it the number of {kind} GID in this network with -g; ibv_devinfo -v lists them"
-        )))
-    };
-    match (local, remote) {
-        (IpAddr::V4(_), IpAddr::V6(_)) => other("an IPv4"),
-        (IpAddr::V6(_), IpAddr::V4(_)) => other("an IPv6"),
-        (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => Ok(()),
     }
 }

@@ -16,8 +16,8 @@ use crate::qemu_test::control::Control;
 use crate::qemu_test::stage::{Guest, Id, Stage, System};
 
 /// The guests' configurations: networks 9 and tagged 11 belong to the HCAs, 10 and 12 to Soft-RoCE and who talks to it.
-const FIRST: &str = "HOST=1 HCA='9 10' HCA_VLAN='11 12'\n";
-const SECOND: &str = "HOST=2 HCA=9 HCA_VLAN=11 SOFT=10 SOFT_VLAN=12\n";
+const FIRST: &str = "HOST=1 HCA='9 10' HCA_VLAN='11 12' PAST=9\n";
+const SECOND: &str = "HOST=2 HCA=9 HCA_VLAN=11 SOFT=10 SOFT_VLAN=12 PAST=10\n";
 /// Seconds in which a `dat` of the host is ready to serve.
 const READY: Duration = Duration::from_secs(15);
 /// What a `dat` that serves says when it does.
@@ -149,6 +149,14 @@ impl<'s, 'm> Lab<'s, 'm> {
             ),
             "-device".to_owned(),
             "e1000,netdev=aside,romfile=".to_owned(),
+            // Where the address that our side has in the guest's network is the host.
+            "-netdev".to_owned(),
+            format!(
+                "user,id=past,restrict=off,net=192.168.{net}.0/24,host=192.168.{net}.3,dns=192.168.{net}.4,dhcpstart=192.168.{net}.15",
+                net = if first { 9 } else { 10 }
+            ),
+            "-device".to_owned(),
+            "e1000,netdev=past,mac=52:54:00:12:35:01,romfile=".to_owned(),
         ];
         if !first {
             options.extend([

@@ -1,5 +1,5 @@
 # What a guest of stock Linux knows of its place. /conf says which one it is: HOST, the last part of its addresses; HCA and
-# SOFT, the networks of its mlx5 and of its Soft-RoCE; VLAN likewise, tagged 5.
+# SOFT, the networks of its mlx5 and of its Soft-RoCE; VLAN likewise, tagged 5; PAST, the one where the host's side has no IP stack.
 
 # The shell has smaller programs of these names inside.
 ip() { /usr/bin/ip "$@"; }
@@ -157,6 +157,16 @@ start() {
         ip link set aside up
         ip addr add 10.0.2.15/24 dev aside
     fi
+    # A way to the host's own address for TCP alone, for programs that insist on agreeing at the address that they connect to.
+    for net in /sys/class/net/*; do
+        test -n "$PAST" && grep -q 52:54:00:12:35:01 "$net/address" || continue
+        ip link set "${net##*/}" name past
+        ip link set past up
+        ip addr add "192.168.$PAST.200/32" dev past
+        ip route add "192.168.$PAST.3" dev past src "192.168.$PAST.200" table 100
+        # By its number: nobody here knows protocols by name.
+        ip rule add to "192.168.$PAST.3" ipproto 6 lookup 100
+    done
     if test -n "$HCA"; then network mlx5_core hca "$HCA" "$HCA_VLAN" || status=1; fi
     if test -n "$SOFT"; then
         network virtio_net soft "$SOFT" "$SOFT_VLAN" || status=1

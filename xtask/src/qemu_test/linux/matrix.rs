@@ -67,9 +67,10 @@ are of a guest under emulation, rounded up: they say that it ends, not how fast 
 fn play(stage: &mut Stage<'_>, chosen: impl Fn(&Test) -> bool) -> Result<(String, Result<String>)> {
     let filter = stage.cells().map(str::to_owned);
     let wanted = |test: &Test, pairing: Pairing| {
-        filter
-            .as_deref()
-            .is_none_or(|part| format!("{} / {}", test.name, pairing.name()).contains(part))
+        filter.as_deref().is_none_or(|parts| {
+            let name = format!("{} / {}", test.name, pairing.name());
+            parts.split('|').any(|part| name.contains(part))
+        })
     };
     let version = stage.stock()?.version.clone();
     let mut lab = Lab::new(stage)?;
@@ -140,7 +141,12 @@ fn cell(lab: &mut Lab<'_, '_>, test: &Test, pairing: Pairing) -> Outcome {
 fn tools_of(lab: &mut Lab<'_, '_>, tools: &Tools, pairing: Pairing) -> Result<()> {
     let mut server = (pairing.server, tools.server);
     let mut client = (pairing.client, tools.client);
-    if let Ours::Can(ours_server, ours_client) = tools.ours {
+    let ours = match tools.ours {
+        Ours::Can(server, client) => Some((server, client)),
+        Ours::Calls(client, _) => Some(("", client)),
+        Ours::Does | Ours::Cannot(_) => None,
+    };
+    if let Some((ours_server, ours_client)) = ours {
         for (side, command, ours) in [
             (&server.0, &mut server.1, ours_server),
             (&client.0, &mut client.1, ours_client),

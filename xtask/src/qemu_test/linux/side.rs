@@ -47,6 +47,9 @@ impl Side {
     }
 }
 
+/// Where the servers of guests listen that are called past the wire.
+const OOB: u16 = 18515;
+
 /// Who serves whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pairing {
@@ -89,7 +92,8 @@ impl Pairing {
     /// A tool's command, as one of the sides has to say it. Its own address is `{ip}` (`{ip6}`, and `{vip}` in the tagged
     /// network), the peer's `{peer}` (`{peer6}`, `{vpeer}`), its RDMA device `{dev}`, the index of its own address among the
     /// GIDs `{gid}`; and a device of `dat`, with an address, is `{dat}` (`{dat6}`, `{vdat}`). What a client says to agree on
-    /// something over TCP with its peer at port 18515 is `{tcp}`; where such a server of ours listens, `{port}`.
+    /// something over TCP with its peer at port 18515 is `{tcp}`; where such a server of ours listens, `{port}`; and the host's
+    /// port that leads to a guest's 18515, `{oob}`. The port of a server that does so at its address in the network is `{way}`.
     pub(crate) fn told(self, command: &str, own: Side, place: &Place) -> String {
         let peer = if own == self.server {
             self.client
@@ -112,7 +116,10 @@ impl Pairing {
             (_, Side::Ours) => format!("-p {port} 10.0.2.2"),
             _ => v4(network, peer),
         };
+        // The port of a server that talks TCP at the address of the network as well.
+        let way = if peer == Side::Ours { port } else { OOB };
         command
+            .replace("{way}", &way.to_string())
             .replace("{dat}", &dat(&format!("{ip}/24")))
             .replace("{dat6}", &dat(&format!("{ip6}/64")))
             .replace("{vdat}", &dat(&format!("{vip}/24 --vlan 5")))
@@ -125,6 +132,10 @@ impl Pairing {
             .replace("{vpeer}", &v4(tagged, peer))
             .replace("{tcp}", &tcp)
             .replace("{port}", &port.to_string())
+            .replace(
+                "{oob}",
+                &place.ports[usize::from(peer.host()) - 1].to_string(),
+            )
             .replace("{dev}", device)
     }
 }

@@ -147,6 +147,20 @@ fn duplicates() {
 }
 
 #[test]
+fn other_partitions() {
+    for seed in 0..20 {
+        traffic(
+            seed,
+            Rates {
+                pkey: 100,
+                ..Rates::default()
+            },
+            1000,
+        );
+    }
+}
+
+#[test]
 fn reordering() {
     for seed in 0..20 {
         traffic(
@@ -182,6 +196,7 @@ fn all_at_once_and_over_the_psn_wrap() {
             duplicate: 40,
             corrupt: 20,
             reorder: 40,
+            pkey: 20,
         };
         traffic(seed, rates, 0xff_ff00u32.wrapping_sub(0x303));
     }

@@ -292,9 +292,17 @@ fn demux_sorts_frames() {
     bad[61] ^= 1;
     assert_eq!(demux(&bad, own), Demux::Drop(Malformed::Icrc));
     assert_eq!(demux(&bad, |_| false), Demux::Ethernet);
+    for frame in [V1, V2].map(hex) {
+        let other = with_pkey(&frame, 0x9234).unwrap();
+        let changed = frame.iter().zip(&other).filter(|(a, b)| a != b).count();
+        assert_eq!((other.len(), changed), (frame.len(), 6));
+        assert_eq!(Packet::parse(&other), Err(Malformed::Pkey(0x9234)));
+        assert_eq!(with_pkey(&other, DEFAULT_PKEY), Some(frame));
+    }
     let mut dns = hex(V1);
     dns[36..38].copy_from_slice(&[0, 53]);
     assert_eq!(demux(&dns, own), Demux::Ethernet);
+    assert_eq!(with_pkey(&dns, 0x9234), None);
     let mut tcp = hex(V1);
     tcp[23] = 6;
     assert_eq!(demux(&tcp, own), Demux::Ethernet);

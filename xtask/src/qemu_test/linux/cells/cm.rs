@@ -1,6 +1,6 @@
 //! Connections made by the connection manager, with the programs of librdmacm.
 
-use super::{Ends, How, NO_UD, Ours, TOOLS, Test, Tools};
+use super::{Ends, How, Ours, TOOLS, Test, Tools};
 
 const RPING: u16 = 7174;
 const CMATOSE: u16 = 7471;
@@ -112,9 +112,30 @@ pub(super) const TESTS: &[Test] = &[
         how: How::Tools(Tools {
             server: "udaddy -b {ip} -c 1 -C 5 -S 200",
             client: "udaddy -b {ip} -s {peer} -c 1 -C 5 -S 200",
-            ours: NO_UD,
+            ours: Ours::Can(
+                "compat udaddy {dat} -c 1 -C 5 -S 200",
+                "compat udaddy {dat} --client {peer} -c 1 -C 5 -S 200",
+            ),
             port: 7174,
             says: "return status 0",
+            ..TOOLS
+        }),
+    },
+    // Its two sides keep step over TCP, at the address and port that they connect to: no server of theirs is told one address,
+    // as the host reaches them by another, and what a client says to our side goes past the wire.
+    Test {
+        name: "cmtime, 40 connections at a time",
+        quick: true,
+        how: How::Tools(Tools {
+            server: "cmtime -p 18515 -c 40",
+            client: "cmtime -s {peer} -p {way} -c 40",
+            ours: Ours::Can(
+                "compat cmtime {dat} -c 40 -p {port} --oob-port {port}",
+                "compat cmtime {dat} --client {peer} -c 40 -p 18515 --oob 127.0.0.1 --oob-port {oob}",
+            ),
+            port: 18515,
+            endless: true,
+            limit: 60,
             ..TOOLS
         }),
     },
@@ -122,10 +143,13 @@ pub(super) const TESTS: &[Test] = &[
         name: "cmtime, 1000 connections",
         quick: false,
         how: How::Tools(Tools {
-            server: "cmtime -b {ip} -c 1000",
-            client: "cmtime -b {ip} -s {peer} -c 1000",
-            ours: Ours::Cannot("not played yet: `dat compat cmtime` is younger than this table"),
-            port: 7471,
+            server: "cmtime -p 18515 -c 1000",
+            client: "cmtime -s {peer} -p {way} -c 1000",
+            ours: Ours::Calls(
+                "compat cmtime {dat} --client {peer} -c 1000 -p 18515 --oob 127.0.0.1 --oob-port {oob}",
+                "the client of cmtime ends none of its connections before all are there, and the adapter that `dat` opens has 64 Endpoints; see the row above",
+            ),
+            port: 18515,
             endless: true,
             limit: 120,
             ..TOOLS

@@ -10,7 +10,7 @@ mod verbs;
 use anyhow::Result;
 
 use super::lab::Lab;
-use super::side::Pairing;
+use super::side::{Pairing, Side};
 
 /// A row of the table.
 pub(crate) struct Test {
@@ -56,6 +56,8 @@ pub(crate) struct Tools {
 pub(crate) enum Ours {
     /// As these: server and client.
     Can(&'static str, &'static str),
+    /// As a client, like this; not as a server, for this reason.
+    Calls(&'static str, &'static str),
     /// As the test's own function says.
     Does,
     /// It cannot, for this reason.
@@ -84,8 +86,6 @@ const TOOLS: Tools = Tools {
     limit: 30,
 };
 
-const NO_UD: Ours = Ours::Cannot("`dat compat` has no verb for datagrams yet");
-
 /// All rows, in the order of the table.
 pub(crate) fn tests() -> impl Iterator<Item = &'static Test> {
     [
@@ -108,7 +108,8 @@ impl Test {
         };
         match ours {
             Ours::Cannot(reason) if pairing.has_ours() => Some(reason),
-            Ours::Cannot(_) | Ours::Can(..) | Ours::Does => None,
+            Ours::Calls(_, reason) if pairing.server == Side::Ours => Some(reason),
+            Ours::Cannot(_) | Ours::Calls(..) | Ours::Can(..) | Ours::Does => None,
         }
     }
 }
@@ -124,7 +125,7 @@ mod tests {
         for test in tests() {
             assert!(names.insert(test.name), "{} is there twice", test.name);
             let (How::Tools(super::Tools { ours, .. }) | How::Own(_, ours)) = &test.how;
-            if let Ours::Cannot(reason) = ours {
+            if let Ours::Cannot(reason) | Ours::Calls(_, reason) = ours {
                 assert!(!reason.is_empty(), "{}: why can our side not?", test.name);
             }
         }

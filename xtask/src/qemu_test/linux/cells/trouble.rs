@@ -53,6 +53,11 @@ pub(super) const TESTS: &[Test] = &[
         }),
     },
     Test {
+        name: "rping, wrong P_Key for a while",
+        quick: true,
+        how: How::Own(wrong_pkey, Ours::Does),
+    },
+    Test {
         name: "rping, cable pulled and put back",
         quick: true,
         how: How::Own(cable, Ours::Does),
@@ -146,6 +151,80 @@ fn cable(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
         ensure!(stood == stands, "pings go through a cable that is pulled");
         goes_on(lab, begun, stands)
     })
+}
+
+/// No tool can be made to send with another P_Key: a port of RoCE has one, 0xffff. So the wire changes it in every frame of RoCE,
+/// together with the ICRC, or that would be what is wrong.
+fn wrong_pkey(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
+    with(lab, pairing, |lab, begun| {
+        let sides = [pairing.client, pairing.server];
+        let count = |lab: &mut Lab<'_, '_>| -> Result<Vec<Dropped>> {
+            sides
+                .into_iter()
+                .map(|side| Dropped::by(lab, side))
+                .collect()
+        };
+        let before = count(lab)?;
+        lab.model("impair roce pkey=1000")?;
+        let meanwhile = (|lab: &mut Lab<'_, '_>| -> Result<(u64, u64)> {
+            std::thread::sleep(Duration::from_millis(500));
+            let stood = progress(lab, begun)?;
+            std::thread::sleep(Duration::from_secs(1));
+            Ok((stood, progress(lab, begun)?))
+        })(lab);
+        lab.model("impair")?;
+        let (stood, stands) = meanwhile?;
+        let after = count(lab)?;
+        ensure!(stood == stands, "pings go through with another P_Key");
+        let mut dropped = 0;
+        for ((before, after), side) in before.iter().zip(&after).zip(sides) {
+            let (pkey, other) = (after.pkey - before.pkey, after.other - before.other);
+            ensure!(
+                other == 0,
+                "{} drops {other} frames for another reason",
+                side.name()
+            );
+            dropped += pkey;
+        }
+        ensure!(
+            dropped > 0,
+            "nobody says that the P_Key was why: {before:?}, {after:?}"
+        );
+        goes_on(lab, begun, stands)
+    })
+}
+
+/// Frames that a side has dropped, since it is there.
+#[derive(Debug)]
+struct Dropped {
+    /// For their P_Key.
+    pkey: u64,
+    /// For something else that is wrong with them.
+    other: u64,
+}
+
+impl Dropped {
+    /// As the model tells of its HCAs, and Soft-RoCE of itself.
+    fn by(lab: &mut Lab<'_, '_>, side: Side) -> Result<Self> {
+        let Some(hca) = Lab::hca(side) else {
+            let said = lab.must(side, 10, "ibv_devinfo -v -d rxe0 | grep bad_pkey_cntr")?;
+            let number = said.split_whitespace().last().unwrap_or_default();
+            let digits = number.trim_start_matches("0x");
+            let pkey = u64::from_str_radix(digits, 16).with_context(|| said.clone())?;
+            return Ok(Self { pkey, other: 0 });
+        };
+        let said = lab.model(&format!("stats {hca}"))?.join(" ");
+        let number = |name: &str| -> Result<u64> {
+            let (_, rest) = said
+                .split_once(&format!("\"{name}\":"))
+                .with_context(|| format!("no {name} in {said}"))?;
+            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            Ok(digits.parse()?)
+        };
+        let (all, pkey) = (number("frames_malformed")?, number("frames_wrong_pkey")?);
+        let other = all - pkey;
+        Ok(Self { pkey, other })
+    }
 }
 
 fn killed_server(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {

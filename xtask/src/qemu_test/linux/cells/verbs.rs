@@ -1,6 +1,6 @@
 //! ibv_*_pingpong: Queue Pairs that are set up by hand, over a TCP connection.
 
-use super::{How, NO_UD, Ours, TOOLS, Test, Tools};
+use super::{How, Ours, TOOLS, Test, Tools};
 
 /// The two sides of `dat compat pingpong` with some arguments.
 macro_rules! can {
@@ -92,7 +92,7 @@ pub(super) const TESTS: &[Test] = &[
         "ibv_ud_pingpong",
         true,
         "ibv_ud_pingpong -d {dev} -g {gid} -n 200 -s 1024",
-        NO_UD
+        can!("ud {dat} -n 200 -s 1024")
     ),
     pingpong!(
         "ibv_srq_pingpong",

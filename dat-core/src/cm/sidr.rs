@@ -1,0 +1,226 @@
+//! Looking up the queue pair of a service for datagrams: SIDR_REQ there, SIDR_REP back (IBTA volume 1, 12.11).
+//!
+//! A look-up lives in a slot like a connection does, and its [`ConnId`] is the request ID on the wire. It ends with its answer:
+//! there is nothing to disconnect. The side that answered remembers what it said for as long as the question may be repeated,
+//! unless the slot is needed before.
+
+use core::net::IpAddr;
+
+use super::calls::{QPN_RANGE, padded};
+use super::wire::{
+    IP_HEADER_LEN, IpHeader, ServiceId, SidrRepRepr, SidrReqRepr, SidrStatus, WireError,
+};
+use super::{Answer, Answered, Cm, CmError, ConnId, Event, Send, State, Verdict};
+use crate::provider::canonical;
+use crate::time::Instant;
+
+/// Everything a SIDR_REQ says.
+#[derive(Clone, Copy, Debug)]
+pub struct SidrParams<'a> {
+    /// Address of the peer; only an answer from there counts.
+    pub remote: IpAddr,
+    /// Own address; same family as `remote`.
+    pub local: IpAddr,
+    /// The service looked up: [`ServiceId::udp`] for a port of the RDMA IP CM service.
+    pub service: ServiceId,
+    /// Own port, told to the peer in the IP CM header.
+    pub source_port: u16,
+    /// For the peer's consumer: at most 180 bytes to an IP CM service, 216 to any other. Reaches it padded with zeros.
+    pub private_data: &'a [u8],
+}
+
+impl Cm<'_> {
+    /// Looks a service up: sends a SIDR_REQ. `SidrReply` or `Unreachable` follows, and ends it.
+    pub fn sidr_request(
+        &mut self,
+        now: Instant,
+        params: &SidrParams<'_>,
+    ) -> Result<ConnId, CmError> {
+        let (local, remote) = (canonical(params.local), canonical(params.remote));
+        let header =
+            IpHeader::new(params.source_port, local, remote).ok_or(super::calls::FAMILY)?;
+        let header = header.emit();
+        let prefix: &[u8] = if params.service.udp_port().is_some() {
+            &header
+        } else {
+            &[]
+        };
+        let private_data = padded(prefix, params.private_data)?;
+        let config = self.config;
+        let agent = u64::from(self.agent) << 32;
+        let (index, slot) = self.allocate().ok_or(CmError::NoSlot)?;
+        slot.state = State::SidrSent;
+        slot.active = true;
+        slot.remote = remote;
+        slot.local = local;
+        slot.service = params.service;
+        slot.transaction = agent | u64::from(slot.id);
+        slot.max_retries = config.max_retries & 15;
+        slot.interval = config.request_interval();
+        slot.mad = SidrReqRepr {
+            request_id: slot.id,
+            p_key: 0xffff,
+            service: params.service,
+            private_data,
+        }
+        .emit(slot.transaction);
+        slot.ask(now, Send::Stored);
+        let conn = slot.conn();
+        self.touch(index);
+        Ok(conn)
+    }
+
+    /// Answers a `SidrRequest` with this queue pair: it takes datagrams with that Q_Key. Private data: at most 136 bytes. The
+    /// look-up is over; the peer's datagrams are all that can follow. On an error nothing has changed.
+    pub fn sidr_accept(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        qpn: u32,
+        q_key: u32,
+        private_data: &[u8],
+    ) -> Result<(), CmError> {
+        let slot = self.live(conn)?;
+        if slot.state != State::SidrReceived {
+            return Err(CmError::State(conn, slot.state.words()));
+        }
+        if !(2..1 << 24).contains(&qpn) {
+            return Err(QPN_RANGE);
+        }
+        let private_data = padded(&[], private_data)?;
+        self.sidr_answer(now, conn, SidrStatus::VALID, [qpn, q_key], private_data);
+        Ok(())
+    }
+
+    /// Sends the answer, now and again whenever the peer repeats its question.
+    #[inline(never)]
+    pub(super) fn sidr_answer(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        status: SidrStatus,
+        [qpn, q_key]: [u32; 2],
+        private_data: [u8; 136],
+    ) {
+        let span = self.reject_memory();
+        let index = conn.index();
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.forget();
+            slot.mad = SidrRepRepr {
+                request_id: slot.remote_id,
+                status,
+                qpn,
+                service: slot.service,
+                q_key,
+                private_data,
+            }
+            .emit(slot.transaction);
+            slot.queue(Send::Stored);
+            slot.state = State::SidrAnswered;
+            slot.deadline = now + span;
+        }
+        self.touch(index);
+    }
+
+    /// Somebody looks a service up.
+    pub(super) fn sidr_req(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        transaction: u64,
+        req: &SidrReqRepr,
+    ) -> Result<(), WireError> {
+        let refuse = |cm: &mut Self, status| {
+            let what = Answered::Sidr(status, req.service);
+            let (local_id, remote_id) = (0, req.request_id);
+            cm.answer(Answer {
+                to: from,
+                transaction,
+                local_id,
+                remote_id,
+                what,
+            });
+        };
+        let span = self.reject_memory();
+        let known = self.slots.iter().position(|slot| {
+            matches!(slot.state, State::SidrReceived | State::SidrAnswered)
+                && slot.remote == from
+                && slot.remote_id == req.request_id
+        });
+        if let Some(index) = known {
+            self.counters.duplicates += 1;
+            if let Some(slot) = self.slots.get_mut(index)
+                && slot.state == State::SidrAnswered
+            {
+                slot.queue(Send::Stored);
+                slot.deadline = now + span;
+            }
+            self.touch(index);
+            return Ok(());
+        }
+        let mut private: &[u8] = &req.private_data;
+        // Only an IP CM service is told its own address.
+        let unknown = if from.is_ipv4() {
+            IpAddr::from([0; 4])
+        } else {
+            IpAddr::from([0; 16])
+        };
+        let (mut remote_port, mut local) = (0, unknown);
+        if req.service.udp_port().is_some() {
+            let header = req.private_data.split_first_chunk::<IP_HEADER_LEN>();
+            let Some((Ok(header), rest)) =
+                header.map(|(header, rest)| (IpHeader::parse(header), rest))
+            else {
+                refuse(self, SidrStatus::REJECTED);
+                return Err(WireError::Field);
+            };
+            let (source, destination) = header.addresses();
+            if canonical(source) != from {
+                self.counters.foreign += 1;
+                refuse(self, SidrStatus::REJECTED);
+                return Ok(());
+            }
+            (remote_port, local, private) = (header.source_port(), destination, rest);
+        }
+        let Some((index, slot)) = self.allocate() else {
+            self.counters.no_slot += 1;
+            refuse(self, SidrStatus::NO_QP);
+            return Ok(());
+        };
+        slot.state = State::SidrReceived;
+        slot.remote = from;
+        slot.local = local;
+        slot.remote_id = req.request_id;
+        slot.remote_port = remote_port;
+        slot.service = req.service;
+        slot.transaction = transaction;
+        slot.set_private(private);
+        slot.raise(Event::Request);
+        self.touch(index);
+        Ok(())
+    }
+
+    /// The answer to a look-up of this side.
+    pub(super) fn sidr_rep(&mut self, from: IpAddr, rep: &SidrRepRepr) {
+        let index = ConnId(rep.request_id).index();
+        let asked = self
+            .slots
+            .get_mut(index)
+            .filter(|slot| slot.id == rep.request_id && slot.state == State::SidrSent);
+        let Some(slot) = asked else {
+            self.counters.unknown += 1;
+            return;
+        };
+        if slot.remote != from {
+            self.counters.foreign += 1;
+            return;
+        }
+        slot.terms.remote_qpn = rep.qpn;
+        slot.q_key = rep.q_key;
+        slot.set_private(&rep.private_data);
+        slot.rest(State::Idle);
+        slot.queue(Send::Nothing);
+        slot.end(Verdict::Answered(rep.status));
+        self.touch(index);
+    }
+}
