@@ -301,6 +301,12 @@ impl Error {
     }
 }
 
+impl From<Error> for DatReturn {
+    fn from(error: Error) -> Self {
+        error.ret()
+    }
+}
+
 impl From<DatReturn> for Error {
     fn from(ret: DatReturn) -> Self {
         Self::of(ret)

@@ -1,6 +1,9 @@
 //! Events, with the numbers of `dat.h`, and their form in a ring.
+//!
+//! Length: each kind of event with its number, and both ways between it and three words; apart they would not be checked by one look.
 
-use crate::handle::{Cr, Ep, Evd, Handle, Psp, Rmr};
+use crate::context::AnyHandle;
+use crate::handle::{Cr, Csp, Ep, Evd, Handle, Psp, Rmr, Rsp, Srq};
 use crate::provider::{Arrived, Completion, Direction, Extra, Status};
 
 /// `DAT_DTOS`: which operation completed.
@@ -15,6 +18,14 @@ pub enum DtoOperation {
     RdmaRead = 2,
     /// A receive.
     Receive = 3,
+    /// A receive of a message that closed a window; [`Ia::evd_extension`](crate::Ia::evd_extension) has its key.
+    ReceiveWithInvalidate = 4,
+    /// A bind; here it completes with [`Event::RmrBind`].
+    BindMw = 5,
+    /// kDAPL: a fast registration.
+    LmrFmr = 6,
+    /// kDAPL: the end of one.
+    LmrInvalidate = 7,
 }
 
 /// `DAT_DTO_COMPLETION_STATUS`: how an operation ended.
@@ -175,10 +186,43 @@ pub enum AsyncEvent {
     IaCatastrophic,
     /// An Endpoint without a connection broke.
     EpBroken(Ep),
+    /// An Endpoint holds more receives than its soft watermark.
+    EpSoftHighWatermark(Ep),
+    /// A Shared Receive Queue holds fewer receives than its low watermark.
+    SrqLowWatermark(Srq),
+    /// A Shared Receive Queue failed.
+    SrqBroken(Srq),
     /// The device did not answer in time.
     TimedOut,
     /// The provider found itself in a state it should not be in.
     ProviderInternalError,
+}
+
+impl AsyncEvent {
+    /// `DAT_ASYNCH_ERROR_EVENT_DATA.dat_handle`: what it is about.
+    #[must_use]
+    pub const fn handle(&self) -> AnyHandle {
+        match self {
+            Self::EvdOverflow(evd) => AnyHandle::Evd(*evd),
+            Self::EpBroken(ep) | Self::EpSoftHighWatermark(ep) => AnyHandle::Ep(*ep),
+            Self::SrqLowWatermark(srq) | Self::SrqBroken(srq) => AnyHandle::Srq(*srq),
+            Self::IaCatastrophic | Self::TimedOut | Self::ProviderInternalError => AnyHandle::Ia,
+        }
+    }
+
+    /// `DAT_ASYNCH_ERROR_EVENT_DATA.reason`, by the numbers that the header has for that kind of object: 0 an overflow, a
+    /// transfer to the error state, a catastrophe; 1 anything else.
+    #[must_use]
+    pub const fn reason(&self) -> u32 {
+        match self {
+            Self::EvdOverflow(_) | Self::IaCatastrophic | Self::EpBroken(_) => 0,
+            Self::TimedOut
+            | Self::ProviderInternalError
+            | Self::EpSoftHighWatermark(_)
+            | Self::SrqLowWatermark(_)
+            | Self::SrqBroken(_) => 1,
+        }
+    }
 }
 
 /// `DAT_EVENT`.
@@ -204,6 +248,24 @@ pub enum Event {
         /// The request.
         cr: Cr,
         /// The service point's qualifier.
+        conn_qual: u64,
+    },
+    /// A peer asks for a connection at a Reserved Service Point.
+    ReservedRequest {
+        /// The service point it came to.
+        rsp: Rsp,
+        /// The request.
+        cr: Cr,
+        /// The service point's qualifier.
+        conn_qual: u64,
+    },
+    /// A peer asks for a connection at a Common Service Point.
+    CommonRequest {
+        /// The service point it came to.
+        csp: Csp,
+        /// The request.
+        cr: Cr,
+        /// The service point's port.
         conn_qual: u64,
     },
     /// The connection is there.
@@ -251,7 +313,9 @@ impl Event {
         match self {
             Self::Dto(_) => 0x0_0001,
             Self::RmrBind { .. } => 0x0_1001,
-            Self::ConnectionRequest { .. } => 0x0_2001,
+            Self::ConnectionRequest { .. }
+            | Self::ReservedRequest { .. }
+            | Self::CommonRequest { .. } => 0x0_2001,
             Self::Established(_) => 0x0_4001,
             Self::PeerRejected(_) => 0x0_4002,
             Self::NonPeerRejected(_) => 0x0_4003,
@@ -262,9 +326,14 @@ impl Event {
             Self::Unreachable(_) => 0x0_4008,
             Self::Async(AsyncEvent::EvdOverflow(_)) => 0x0_8001,
             Self::Async(AsyncEvent::IaCatastrophic) => 0x0_8002,
-            Self::Async(AsyncEvent::EpBroken(_)) => 0x0_8003,
+            Self::Async(AsyncEvent::EpBroken(_) | AsyncEvent::EpSoftHighWatermark(_)) => 0x0_8003,
             Self::Async(AsyncEvent::TimedOut) => 0x0_8004,
-            Self::Async(AsyncEvent::ProviderInternalError) => 0x0_8005,
+            // DAT has no number for those of SRQs: handle and reason tell them apart.
+            Self::Async(
+                AsyncEvent::ProviderInternalError
+                | AsyncEvent::SrqLowWatermark(_)
+                | AsyncEvent::SrqBroken(_),
+            ) => 0x0_8005,
             Self::Software(_) => 0x1_0001,
             Self::IbDto(_) => 0x4_0000,
             Self::UdConnectionRequest { .. } => 0x4_0001,
@@ -280,6 +349,11 @@ impl Event {
         terminal(self.number())
     }
 
+    /// Whether it is one of `DAT_CONNECTION_EVENT`.
+    pub(crate) const fn is_connection(&self) -> bool {
+        self.number() >> 8 == 0x40
+    }
+
     /// The event as words of a ring. DTO and bind completions never pass through a ring.
     pub(crate) const fn encode(&self) -> [u64; 3] {
         let number = self.number() as u64;
@@ -289,6 +363,15 @@ impl Event {
             | Self::UdConnectionRequest { psp, cr, conn_qual } => {
                 [number | *conn_qual << 32, psp.raw(), cr.raw()]
             }
+            Self::ReservedRequest { rsp, cr, conn_qual } => {
+                [number | *conn_qual << 32 | RESERVED, rsp.raw(), cr.raw()]
+            }
+            Self::CommonRequest { csp, cr, conn_qual } => {
+                [number | *conn_qual << 32 | COMMON, csp.raw(), cr.raw()]
+            }
+            Self::Async(AsyncEvent::EpSoftHighWatermark(ep)) => [number | WATERMARK, ep.raw(), 0],
+            Self::Async(AsyncEvent::SrqLowWatermark(srq)) => [number | WATERMARK, srq.raw(), 0],
+            Self::Async(AsyncEvent::SrqBroken(srq)) => [number | BROKEN, srq.raw(), 0],
             Self::Established(ep)
             | Self::PeerRejected(ep)
             | Self::NonPeerRejected(ep)
@@ -314,12 +397,31 @@ impl Event {
     /// The event of those words.
     pub(crate) const fn decode([first, second, third]: [u64; 3]) -> Option<Self> {
         let ep = Ep(Handle::from_raw(second));
+        let srq = Srq(Handle::from_raw(second));
+        let cr = Cr(Handle::from_raw(third));
+        let conn_qual = first >> 32 & 0xffff;
+        let kind = first & 0xf << 48;
         Some(match first & 0xffff_ffff {
-            0x0_2001 => Self::ConnectionRequest {
-                psp: Psp(Handle::from_raw(second)),
-                cr: Cr(Handle::from_raw(third)),
-                conn_qual: first >> 32,
+            0x0_2001 => match kind {
+                RESERVED => Self::ReservedRequest {
+                    rsp: Rsp(Handle::from_raw(second)),
+                    cr,
+                    conn_qual,
+                },
+                COMMON => Self::CommonRequest {
+                    csp: Csp(Handle::from_raw(second)),
+                    cr,
+                    conn_qual,
+                },
+                _ => Self::ConnectionRequest {
+                    psp: Psp(Handle::from_raw(second)),
+                    cr,
+                    conn_qual,
+                },
             },
+            0x0_8003 if kind == WATERMARK => Self::Async(AsyncEvent::EpSoftHighWatermark(ep)),
+            0x0_8005 if kind == WATERMARK => Self::Async(AsyncEvent::SrqLowWatermark(srq)),
+            0x0_8005 if kind == BROKEN => Self::Async(AsyncEvent::SrqBroken(srq)),
             0x0_4001 => Self::Established(ep),
             0x0_4002 => Self::PeerRejected(ep),
             0x0_4003 => Self::NonPeerRejected(ep),
@@ -346,6 +448,12 @@ impl Event {
         })
     }
 }
+
+/// What tells events of one number apart in a ring.
+const RESERVED: u64 = 1 << 48;
+const COMMON: u64 = 2 << 48;
+const WATERMARK: u64 = 3 << 48;
+const BROKEN: u64 = 4 << 48;
 
 const fn terminal(number: u32) -> bool {
     number >= 0x0_4002 && number <= 0x0_4008
@@ -388,6 +496,7 @@ pub(crate) fn pack(completion: &Completion) -> [u64; 3] {
         u64::from(completion.token)
             | u64::from(completion.direction == Direction::Recv) << 16
             | u64::from(extra.arrived as u8) << 17
+            | u64::from(extra.solicited) << 19
             | u64::from(completion.status as u8) << 24
             | told << 32,
     ]
@@ -419,7 +528,8 @@ const fn unpack([zeroth, first, second]: [u64; 3]) -> Option<Completion> {
     let arrived = match second >> 17 & 3 {
         0 => Arrived::Message,
         1 => Arrived::Immediate,
-        _ => Arrived::WriteImmediate,
+        2 => Arrived::WriteImmediate,
+        _ => Arrived::Invalidation,
     };
     // A failure has syndromes where a success has its sender.
     let (told, success) = ((second >> 32) as u32, code == 0);
@@ -443,6 +553,7 @@ const fn unpack([zeroth, first, second]: [u64; 3]) -> Option<Completion> {
             arrived,
             immediate: (zeroth >> 32) as u32,
             source_qpn: if success { told } else { 0 },
+            solicited: second & 1 << 19 != 0,
         },
     })
 }
@@ -457,7 +568,22 @@ mod tests {
         let evd = Evd(Handle::new(4, 9));
         let psp = Psp(Handle::new(1, 2));
         let cr = Cr(Handle::new(5, u32::MAX));
+        let (rsp, csp) = (Rsp(Handle::new(6, 3)), Csp(Handle::new(7, 4)));
+        let srq = Srq(Handle::new(8, 5));
         let all = [
+            Event::ReservedRequest {
+                rsp,
+                cr,
+                conn_qual: 1,
+            },
+            Event::CommonRequest {
+                csp,
+                cr,
+                conn_qual: 65535,
+            },
+            Event::Async(AsyncEvent::EpSoftHighWatermark(ep)),
+            Event::Async(AsyncEvent::SrqLowWatermark(srq)),
+            Event::Async(AsyncEvent::SrqBroken(srq)),
             Event::ConnectionRequest {
                 psp,
                 cr,
@@ -518,6 +644,7 @@ mod tests {
                 arrived: Arrived::WriteImmediate,
                 immediate: 0xdead_beef,
                 source_qpn: 0xab_cdef,
+                solicited: true,
             },
             ..completion
         };

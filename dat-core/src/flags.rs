@@ -16,6 +16,8 @@ bitflags::bitflags! {
         const BARRIER_FENCE = 0x08;
         /// Endpoint attribute: waiting is by threshold.
         const EVD_THRESHOLD = 0x10;
+        /// kDAPL: start only after all earlier `lmr_invalidate` have finished. Here every request does so.
+        const LMR_INVALIDATE_FENCE = 0x20;
         /// Extension: build the request, leave the doorbell to a later post or to `ring`.
         const DEFER = 0x100;
     }
@@ -37,6 +39,25 @@ bitflags::bitflags! {
         const ASYNC = 0x100;
         /// `DAT_EVD_DEFAULT_FLAG`: all but software events.
         const DEFAULT = 0x1f0;
+    }
+
+    /// `DAT_EVD_STATE`: three substates, of each of which one value holds.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct EvdState: u32 {
+        /// An event triggers its CNO.
+        const ENABLED = 0x01;
+        /// No event triggers its CNO.
+        const DISABLED = 0x02;
+        /// It can be waited for.
+        const WAITABLE = 0x04;
+        /// It cannot.
+        const UNWAITABLE = 0x08;
+        /// The consumer says at each request whether its completion notifies.
+        const CONFIG_NOTIFY = 0x10;
+        /// The peer says at each send whether its completion notifies.
+        const CONFIG_SOLICITED = 0x20;
+        /// Every event notifies; waits are by threshold. (The number is that of the header: both bits.)
+        const CONFIG_THRESHOLD = 0x30;
     }
 
     /// `DAT_MEM_PRIV_FLAGS`: what may be done through a memory region.
@@ -85,6 +106,17 @@ pub enum Qos {
     Premium = 8,
 }
 
+/// `DAT_CONNECT_FLAGS`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ConnectFlag {
+    /// The only one supported.
+    #[default]
+    Default = 0,
+    /// Over several paths.
+    Multipath = 1,
+}
+
 /// `DAT_PSP_FLAGS`: who makes the Endpoint of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
@@ -94,6 +126,38 @@ pub enum PspFlag {
     Consumer = 0,
     /// The provider makes one with each request, in TENTATIVE_CONNECTION_PENDING.
     Provider = 1,
+}
+
+/// `DAT_COMM`: by what a Common Service Point is reached, as numbers of the sockets interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comm {
+    /// Address family: [`Comm::INET`] or [`Comm::INET6`].
+    pub domain: i32,
+    /// Kind of socket: [`Comm::STREAM`].
+    pub kind: i32,
+    /// Protocol: [`Comm::TCP`], or 0 for what the kind implies.
+    pub protocol: i32,
+}
+
+impl Comm {
+    /// `AF_INET`.
+    pub const INET: i32 = 2;
+    /// `AF_INET6`.
+    pub const INET6: i32 = 10;
+    /// `SOCK_STREAM`.
+    pub const STREAM: i32 = 1;
+    /// `IPPROTO_TCP`.
+    pub const TCP: i32 = 6;
+
+    /// What this provider speaks with peers of that family: the port space of TCP.
+    #[must_use]
+    pub const fn tcp(v6: bool) -> Self {
+        Self {
+            domain: if v6 { Self::INET6 } else { Self::INET },
+            kind: Self::STREAM,
+            protocol: Self::TCP,
+        }
+    }
 }
 
 /// `DAT_CLOSE_FLAGS`, for `ia_close` and `ep_disconnect`.

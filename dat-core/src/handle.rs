@@ -77,10 +77,18 @@ handles! {
     Rmr;
     /// An Event Dispatcher.
     Evd;
+    /// A Consumer Notification Object.
+    Cno;
     /// An Endpoint.
     Ep;
     /// A Public Service Point.
     Psp;
     /// A Connection Request.
     Cr;
+    /// A Shared Receive Queue.
+    Srq;
+    /// A Reserved Service Point.
+    Rsp;
+    /// A Common Service Point.
+    Csp;
 }

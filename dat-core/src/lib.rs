@@ -10,7 +10,11 @@
 
 mod atomic;
 pub mod cm;
+mod cno;
+mod context;
+pub mod counters;
 mod cr;
+mod csp;
 mod dat_return;
 pub mod ep;
 mod evd;
@@ -18,37 +22,53 @@ mod event;
 mod flags;
 mod handle;
 pub mod ia;
-mod lmr;
+pub mod lmr;
 mod post;
 pub mod provider;
 mod psp;
 mod pz;
 mod random;
+pub mod registry;
 pub mod rmr;
+mod rsp;
 mod shared;
+mod srq;
 mod storage;
+mod strerror;
 mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod time;
 mod triplet;
 
+pub use cno::{Agent, CnoParam, CnoWait, Proxy};
+pub use context::{AnyHandle, HandleType};
+pub use counters::{CounterType, EpCounter, EvdCounter, IaCounter};
 pub use cr::{CrParam, MAX_ACCEPT_PRIVATE, MAX_REJECT_PRIVATE, MAX_UD_REPLY_PRIVATE};
+pub use csp::CspParam;
 pub use dat_return::{DatReturn, DatSubtype, DatType, Error};
 pub use ep::{
-    EpAttr, EpModify, EpParam, EpState, EpStatus, MAX_CONNECT_PRIVATE, MAX_CONNECT_UD_PRIVATE,
+    EpAttr, EpModify, EpParam, EpRecvInfo, EpState, EpStatus, MAX_CONNECT_PRIVATE,
+    MAX_CONNECT_UD_PRIVATE,
 };
 pub use ep::{GRH_LEN, sender};
-pub use evd::{EvdParam, EvdReaper};
+pub use evd::{EvdParam, EvdReaper, EvdWait, Upcall, UpcallFlag, UpcallPolicy};
 pub use event::{AsyncEvent, DtoEvent, DtoOperation, DtoStatus, Event, IbDtoEvent, IbOperation};
-pub use flags::{CloseFlag, CompletionFlags, EvdFlags, MemPriv, PspFlag, Qos};
-pub use handle::{Cr, Ep, Evd, Lmr, Psp, Pz, Rmr};
-pub use ia::{Ia, IaAttr, Next, ProviderAttr};
-pub use lmr::LmrParam;
+pub use flags::{
+    CloseFlag, Comm, CompletionFlags, ConnectFlag, EvdFlags, EvdState, MemPriv, PspFlag, Qos,
+};
+pub use handle::{Cno, Cr, Csp, Ep, Evd, Lmr, Psp, Pz, Rmr, Rsp, Srq};
+pub use ia::{AsyncEvd, AttrValue, Ia, IaAttr, NamedAttr, Next, ProviderAttr};
+pub use lmr::{Contexts, LmrParam, LmrState, MemOptimize, MemType, Memory, PhysicalPages, VaType};
+pub use post::{Completed, Lend, OwningPoster, Returned};
 pub use post::{EpPoster, MAX_SEGMENTS, RdmaWrite, Refused};
 pub use provider::{Extra, Fault, FaultKind};
 pub use psp::PspParam;
-pub use rmr::RmrParam;
+pub use registry::{HaRelationship, ProviderInfo, Registry};
+pub use rmr::{RmrParam, RmrScope};
+pub use rsp::RspParam;
+pub use srq::{SrqAttr, SrqParam, SrqPoster, SrqState};
 pub use storage::Storage;
+pub use strerror::strerror;
 pub use time::Instant;
 pub use triplet::{LmrTriplet, RmrTriplet};

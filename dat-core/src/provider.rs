@@ -1,7 +1,7 @@
 //! The provider seam: what DAT asks of an HCA, and all it knows of one.
 //!
-//! Two traits carry the control path ([`Provider`]) and three the data path ([`SendQueue`], [`RecvQueue`],
-//! [`CompletionQueue`]). The data-path objects are values of their own: dat-core moves the two queues of a queue pair
+//! One trait carries the control path ([`Provider`]) and four the data path ([`SendQueue`], [`RecvQueue`],
+//! [`SharedRecvQueue`], [`CompletionQueue`]). The data-path objects are values of their own: dat-core moves the two queues of a queue pair
 //! into the posting half of an Endpoint and the completion queue into the reaping half of an Event Dispatcher, so that
 //! two threads share neither a lock nor a cache line they both write.
 //!
@@ -40,6 +40,10 @@ pub struct Qp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cq(pub u32);
 
+/// A shared receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SharedRq(pub u32);
+
 /// A registered memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mr {
@@ -70,7 +74,7 @@ pub struct Region {
 
 bitflags::bitflags! {
     /// Access rights of a memory key or a queue pair, as the fabric means them.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Access: u8 {
         /// The HCA may gather from it for a local request.
         const LOCAL_READ = 0x01;
@@ -143,8 +147,21 @@ pub struct Destination {
     pub qkey: u32,
 }
 
+/// What a window opens to whom, besides its range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Every queue pair of its protection domain: a window of type 1.
+    #[default]
+    Domain,
+    /// The queue pair that binds it, alone: a window of type 2, as [`Provider::mw_create_for_qp`] makes them.
+    QueuePair {
+        /// It is bound by that queue pair already, as far as is known.
+        bound: bool,
+    },
+}
+
 /// One memory window bind (or, with `len` 0, unbind).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bind {
     /// The window's key before the bind; the low byte may be stale.
     pub old_rkey: u32,
@@ -152,12 +169,62 @@ pub struct Bind {
     pub new_rkey: u32,
     /// lkey of the region beneath.
     pub lkey: u32,
-    /// First address the window opens.
+    /// First address of the region that the window opens.
     pub addr: u64,
+    /// The address by which peers name that byte.
+    pub start: u64,
     /// Bytes it opens; 0 unbinds.
     pub len: u64,
     /// Only the `REMOTE_*` bits count.
     pub access: Access,
+    /// Whom it opens them to.
+    pub scope: Scope,
+}
+
+/// What memory is registered.
+#[derive(Clone, Copy, Debug)]
+pub enum Backing<'a> {
+    /// Memory of the host.
+    Host(Region),
+    /// Pages by their device addresses, one after another.
+    Pages {
+        /// Where each begins; multiples of the page.
+        pages: &'a [u64],
+        /// log2 of the page.
+        log_page: u8,
+        /// Bytes of them, from the first on.
+        len: u64,
+    },
+}
+
+/// A page list that a fast registration takes over, as the provider keeps it for the device: dat-core only carries it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pages {
+    /// Where it stands.
+    pub addr: u64,
+    /// By which key the device reads it.
+    pub lkey: u32,
+    /// How many pages.
+    pub count: u32,
+    /// log2 of the page.
+    pub log_page: u8,
+}
+
+/// One fast registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// The region's key before; the low byte may be stale.
+    pub old_key: u32,
+    /// The key after it: same upper 24 bits, another low byte.
+    pub new_key: u32,
+    /// The address by which segments and peers name the first byte.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// What it grants.
+    pub access: Access,
+    /// Of [`Provider::mr_pages`].
+    pub pages: Pages,
 }
 
 /// The send queue of a queue pair: the posting end, owned by one thread.
@@ -201,16 +268,40 @@ pub trait SendQueue {
         immediate: Option<u32>,
         flags: PostFlags,
     ) -> u16;
-    /// Posts a window bind or unbind. Requests posted after it start only when it has taken effect.
+    /// As [`SendQueue::send`], and the peer's HCA closes the window of that key when the message has arrived.
+    fn send_invalidate(&mut self, segments: &[Segment], rkey: u32, flags: PostFlags) -> u16;
+    /// Posts a window bind or unbind. Requests posted after it start only when it has taken effect. An unbind may be of a region
+    /// of [`Provider::mr_allocate`] as well, whose key it closes.
     fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16;
     /// Rings the doorbell for every request posted with [`PostFlags::DEFER`] since the last doorbell.
     fn ring(&mut self);
+    /// Posts a fast registration of a region of [`Provider::mr_allocate`]. Requests posted after it start only when it has
+    /// taken effect.
+    fn register(&mut self, registration: &Registration, flags: PostFlags) -> u16;
+    /// As [`SendQueue::rdma_write`], or without a far end as [`SendQueue::send`], of segments whose addresses mean something to
+    /// their keys only: the host cannot read them itself.
+    fn gather(&mut self, segments: &[Segment], remote: Option<Remote>, flags: PostFlags) -> u16;
 }
 
 /// The receive queue of a queue pair: the posting end, owned by one thread.
 pub trait RecvQueue {
     /// Posts one receive. Its token counts by one from 0 after each reset of the queue pair.
     fn recv(&mut self, segments: &[Segment]) -> u16;
+    /// The segments of a receive that is still posted, in order; for posting them anew to a queue that takes this one's place.
+    fn posted(&self, token: u16, take: impl FnMut(Segment));
+}
+
+/// A shared receive queue: the posting end, owned by one thread.
+///
+/// Any of its receives may be the next to complete. dat-core guarantees: never more outstanding than
+/// [`SharedRqInit::receives`], a receive being outstanding from its post to its release.
+pub trait SharedRecvQueue {
+    /// The token that the next receive will have.
+    fn next_token(&self) -> u16;
+    /// Posts one receive. Its token, below 32,768, names no other until it is released.
+    fn recv(&mut self, segments: &[Segment]) -> u16;
+    /// The receive of that token is done with: the token may name another.
+    fn release(&mut self, token: u16);
 }
 
 /// Which queue a completion belongs to.
@@ -290,6 +381,8 @@ pub enum Arrived {
     Immediate,
     /// The immediate of an RDMA write.
     WriteImmediate,
+    /// A message that closed a window: its key is where others have the immediate.
+    Invalidation,
 }
 
 /// What a receive tells besides its length.
@@ -297,10 +390,12 @@ pub enum Arrived {
 pub struct Extra {
     /// What it was.
     pub arrived: Arrived,
-    /// The immediate, 0 if there is none.
+    /// The immediate, or the key that is closed; 0 if there is neither.
     pub immediate: u32,
     /// The sender's QPN, of a datagram.
     pub source_qpn: u32,
+    /// The sender marked it to be announced.
+    pub solicited: bool,
 }
 
 /// What [`CompletionQueue::poll_plain`] found.
@@ -326,12 +421,19 @@ pub trait CompletionQueue {
     fn poll_sent(&mut self, take: impl FnMut(u32, u16) -> bool);
     /// The next completion, if the device has written one. Entries that make no sense are skipped and counted.
     fn poll(&mut self) -> Option<Completion>;
+    /// Shows every completion that waits, the oldest first, and takes none.
+    fn survey(&self, see: impl FnMut(Completion));
     /// What the receive taken last tells besides; of use only right after it was taken, and if it succeeded.
     fn extra(&self) -> Extra;
+    /// Completions taken since the queue was made, those that made no sense included.
+    fn taken(&self) -> u64;
     /// Asks for one event when the next completion (any, or only a solicited or failed one) arrives.
     ///
     /// Completions that arrived before the call raise the event at once.
     fn arm(&mut self, solicited_only: bool);
+    /// Takes out what completed of the queue pair with that index, which has left service, each to `gone`; all else stays, in its
+    /// order.
+    fn sweep(&mut self, index: u32, gone: impl FnMut(Direction, u16));
 }
 
 /// What a queue pair serves.
@@ -367,6 +469,19 @@ pub struct QpInit {
     pub receive_segments: u8,
     /// 24 bits that come back in every completion of it ([`Completion::index`]).
     pub index: u32,
+    /// The shared receive queue it takes its receives from; it has none of its own then.
+    pub shared: Option<SharedRq>,
+}
+
+/// What a shared receive queue is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedRqInit {
+    /// Its protection domain, that of the memory of its receives.
+    pub pd: Pd,
+    /// Most receives outstanding.
+    pub receives: u16,
+    /// Most segments of a receive.
+    pub segments: u8,
 }
 
 /// A queue pair as created: Reset state, with its two posting ends.
@@ -530,6 +645,10 @@ pub struct HcaLimits {
     pub max_datagram_segments: u8,
     /// Ack delay code of this device (CM target ACK delay).
     pub ack_delay: u8,
+    /// Shared receive queues; 0 if there are none.
+    pub max_shared: u32,
+    /// Outstanding receives of one shared receive queue.
+    pub max_shared_receives: u16,
 }
 
 /// The address as it is compared here: an IPv4 address always as such, and never in its IPv6 form.
@@ -572,10 +691,23 @@ pub enum Notice {
     Established(Qp),
     /// A queue pair left its state by an error; the cause is in the fault.
     QpError(Qp, Fault),
+    /// A shared receive queue holds fewer receives than it was armed for; said once.
+    SharedLimit(SharedRq),
+    /// A shared receive queue failed.
+    SharedError(SharedRq),
     /// The link went down (`false`) or up (`true`).
     Link(bool),
     /// The device is lost: nothing on it works any more.
     Catastrophic(Fault),
+}
+
+/// What the device counts, since whenever: only differences mean something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HcaCounters {
+    /// Of the link: those of [`IaCounter`](crate::IaCounter) from `LNK_ERR_RCV` on, in that order; 0 where there is no such thing.
+    pub link: [u64; 9],
+    /// Of the transport of this driver's queue pairs: those from `DIAG_ERR_RQ_RAE` on.
+    pub diag: [u64; 9],
 }
 
 /// The control path of an HCA.
@@ -586,11 +718,14 @@ pub trait Provider {
     type Rq: RecvQueue;
     /// Reaping end of a completion queue.
     type Cq: CompletionQueue;
+    /// Posting end of a shared receive queue.
+    type Shared: SharedRecvQueue;
 
     /// What the HCA can do. Constant after bring-up.
     fn limits(&self) -> &HcaLimits;
 
-    /// Gives the port its address. Called once, before anything else that concerns the network.
+    /// Gives the port its address. Called before anything else that concerns the network; given again, for another adapter on
+    /// a device that is up already, it replaces the earlier one.
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault>;
     /// The way to `remote`: pending while neighbour discovery runs, an error when it got no answer.
     /// Called again at [`Provider::next_deadline`] or after [`Provider::service`] reported work.
@@ -606,13 +741,44 @@ pub trait Provider {
     /// Ends a registration; when it returns the device no longer touches the memory.
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault>;
 
+    /// Registers memory whose first byte segments and peers name by the address `start`: of host memory any address, of pages
+    /// a multiple of the page.
+    fn mr_map(
+        &mut self,
+        pd: Pd,
+        backing: Backing<'_>,
+        start: u64,
+        access: Access,
+    ) -> Result<Mr, Fault>;
+    /// Makes the key of a region of up to `pages` pages that opens nothing until [`SendQueue::register`] says what.
+    fn mr_allocate(&mut self, pd: Pd, pages: u32) -> Result<Mr, Fault>;
+    /// Keeps `pages` for the next registration of a region of [`Provider::mr_allocate`], for which none is under way.
+    fn mr_pages(&mut self, mr: Mr, pages: &[u64], log_page: u8) -> Result<Pages, Fault>;
+    /// Makes a key for local use of all memory by its device address.
+    fn mr_reserved(&mut self, pd: Pd) -> Result<Mr, Fault>;
+    /// The memory that the host shares with others under that name, if there is any.
+    fn shared_memory(&self, _name: &[u8; 40]) -> Option<Region> {
+        None
+    }
+    /// The host's earlier stores are there for a peer that reads, if `incoming_read`; else what a peer wrote earlier is there for
+    /// the host's later loads.
+    fn sync(&self, incoming_read: bool);
+
     /// Makes a memory window, bound to nothing.
     fn mw_create(&mut self, pd: Pd) -> Result<Mw, Fault>;
+    /// Makes a window of type 2, bound to nothing: it opens its range to the queue pair that binds it, and a message of the
+    /// peer may close it.
+    fn mw_create_for_qp(&mut self, pd: Pd) -> Result<Mw, Fault>;
+    /// Puts another, unbound window in the place of one of type 2. If it fails the old one is what it was.
+    fn mw_renew(&mut self, mw: Mw) -> Result<Mw, Fault>;
     /// Destroys a window, bound or not; when it returns its keys open nothing.
     fn mw_destroy(&mut self, mw: Mw) -> Result<(), Fault>;
 
     /// Makes a completion queue of at least `entries` entries.
     fn cq_create(&mut self, entries: u32) -> Result<(Cq, Self::Cq), Fault>;
+    /// Gives it at least `entries` entries. What waits in it, and what comes meanwhile, is kept; refused
+    /// ([`FaultKind::BadState`]) if that does not fit, which changes nothing.
+    fn cq_resize(&mut self, cq: Cq, end: &mut Self::Cq, entries: u32) -> Result<(), Fault>;
     /// Destroys it. No queue pair may use it.
     fn cq_destroy(&mut self, cq: Cq, end: Self::Cq) -> Result<(), Fault>;
 
@@ -626,6 +792,13 @@ pub trait Provider {
     /// Destroys a queue pair in any state.
     fn qp_destroy(&mut self, qp: Qp, sq: Self::Sq, rq: Self::Rq) -> Result<(), Fault>;
 
+    /// Makes a shared receive queue. No event is asked for.
+    fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, Self::Shared), Fault>;
+    /// Asks for one [`Notice::SharedLimit`] when a receive is taken that leaves fewer than `limit`; 0 asks for none.
+    fn shared_arm(&mut self, queue: SharedRq, limit: u16) -> Result<(), Fault>;
+    /// Destroys it, with what is posted. No queue pair may use it.
+    fn shared_destroy(&mut self, queue: SharedRq, end: Self::Shared) -> Result<(), Fault>;
+
     /// Sends one connection management datagram from QP1 to the peer's QP1.
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault>;
     /// The next datagram that arrived on QP1.
@@ -637,6 +810,9 @@ pub trait Provider {
     fn notice(&mut self) -> Option<Notice>;
     /// When [`Provider::service`] wants to be called again even if nothing interrupts.
     fn next_deadline(&self) -> Option<Instant>;
+
+    /// What the device has counted. A device that does not count a thing says 0.
+    fn counters(&mut self) -> Result<HcaCounters, Fault>;
 
     /// Gives everything back and stops the device. The provider is unusable afterwards.
     fn close(&mut self) -> Result<(), Fault>;

@@ -2,7 +2,9 @@
 
 use crate::atomic::AtomicU64;
 use crate::cm;
+use crate::cno::CnoControl;
 use crate::cr::CrControl;
+use crate::csp::CspControl;
 use crate::ep::EpControl;
 use crate::evd::{EvdControl, Reaper};
 use crate::ia::Owner;
@@ -12,21 +14,25 @@ use crate::provider::Provider;
 use crate::psp::PspControl;
 use crate::pz::PzControl;
 use crate::rmr::RmrControl;
+use crate::rsp::RspControl;
 use crate::shared::Shared;
 use crate::shared::ep::{EpShared, RequestSlot};
 use crate::shared::evd::{EvdShared, EventSlot};
 use crate::shared::lmr::{CONTEXT_BITS, LmrShared, RmrShared};
+use crate::shared::srq::{SrqShared, SrqSlot};
 use crate::shared::stack::Stack;
+use crate::srq::{SrqControl, SrqEnd};
 use crate::table::Slot;
 
 /// All the state of an adapter, in one value: put it into a `static`, on a stack, or into a box of your own.
 ///
 /// * `EPS`: Endpoints, and as many Protection Zones, PSPs and waiting CRs; twice as many connections, because those in
 ///   timewait still hold a place.
-/// * `EVDS`: Event Dispatchers, the async one included.
+/// * `EVDS`: Event Dispatchers, the async one included, and as many CNOs.
 /// * `LMRS`: LMRs, and as many RMRs.
 /// * `DTOS`: DTOs outstanding of one direction of an Endpoint; a power of two up to 32,768.
 /// * `EVENTS`: events other than completions that one Event Dispatcher holds; a power of two.
+/// * `SRQS`: Shared Receive Queues, of `DTOS` slots each.
 pub struct Storage<
     P: Provider,
     const EPS: usize,
@@ -34,6 +40,7 @@ pub struct Storage<
     const LMRS: usize,
     const DTOS: usize,
     const EVENTS: usize = 64,
+    const SRQS: usize = 4,
 > {
     eps: [EpShared; EPS],
     requests: [[RequestSlot; DTOS]; EPS],
@@ -42,15 +49,22 @@ pub struct Storage<
     events: [[EventSlot; EVENTS]; EVDS],
     lmrs: [LmrShared; LMRS],
     rmrs: [RmrShared; LMRS],
+    srqs: [SrqShared; SRQS],
+    srq_slots: [[SrqSlot; DTOS]; SRQS],
     work: Stack,
     posters: [Option<Poster<P>>; EPS],
+    srq_posters: [Option<SrqEnd<P>>; SRQS],
     reapers: [Option<Reaper<P>>; EVDS],
     pz_controls: [Slot<PzControl>; EPS],
     lmr_controls: [Slot<LmrControl>; LMRS],
     rmr_controls: [Slot<RmrControl>; LMRS],
-    evd_controls: [Slot<EvdControl>; EVDS],
+    evd_controls: [Slot<EvdControl<P>>; EVDS],
+    cno_controls: [Slot<CnoControl>; EVDS],
     ep_controls: [Slot<EpControl>; EPS],
     psp_controls: [Slot<PspControl>; EPS],
+    rsp_controls: [Slot<RspControl>; EPS],
+    csp_controls: [Slot<CspControl>; EPS],
+    srq_controls: [Slot<SrqControl>; SRQS],
     cr_controls: [Slot<CrControl>; EPS],
     conns: [[cm::Slot; 2]; EPS],
     owners: [[Owner; 2]; EPS],
@@ -60,13 +74,18 @@ pub struct Storage<
 pub(crate) struct Parts<'s, P: Provider> {
     pub(crate) shared: Shared<'s>,
     pub(crate) posters: &'s mut [Option<Poster<P>>],
+    pub(crate) srq_posters: &'s mut [Option<SrqEnd<P>>],
     pub(crate) reapers: &'s mut [Option<Reaper<P>>],
     pub(crate) pzs: &'s mut [Slot<PzControl>],
     pub(crate) lmrs: &'s mut [Slot<LmrControl>],
     pub(crate) rmrs: &'s mut [Slot<RmrControl>],
-    pub(crate) evds: &'s mut [Slot<EvdControl>],
+    pub(crate) evds: &'s mut [Slot<EvdControl<P>>],
+    pub(crate) cnos: &'s mut [Slot<CnoControl>],
     pub(crate) eps: &'s mut [Slot<EpControl>],
     pub(crate) psps: &'s mut [Slot<PspControl>],
+    pub(crate) rsps: &'s mut [Slot<RspControl>],
+    pub(crate) csps: &'s mut [Slot<CspControl>],
+    pub(crate) srqs: &'s mut [Slot<SrqControl>],
     pub(crate) crs: &'s mut [Slot<CrControl>],
     pub(crate) conns: &'s mut [cm::Slot],
     pub(crate) owners: &'s mut [Owner],
@@ -79,7 +98,8 @@ impl<
     const LMRS: usize,
     const DTOS: usize,
     const EVENTS: usize,
-> Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS>
+    const SRQS: usize,
+> Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>
 {
     /// Bytes of state of one Endpoint and its connection. (Zones, service points and waiting requests come on top, and a
     /// second connection's place, for those in timewait.)
@@ -96,6 +116,7 @@ impl<
     pub const fn new() -> Self {
         const {
             assert!(EPS > 0 && EPS <= 1 << 15, "EPS: 1 to 32,768");
+            assert!(SRQS < 1 << 15, "SRQS: below 32,768");
             assert!(EVDS > 0, "EVDS: at least the async one");
             assert!(LMRS < 1 << (32 - CONTEXT_BITS), "LMRS: below 1,048,576");
             assert!(
@@ -115,15 +136,22 @@ impl<
             events: [const { [const { EventSlot::new() }; EVENTS] }; EVDS],
             lmrs: [const { LmrShared::new() }; LMRS],
             rmrs: [const { RmrShared::new() }; LMRS],
+            srqs: [const { SrqShared::new() }; SRQS],
+            srq_slots: [const { [const { SrqSlot::new() }; DTOS] }; SRQS],
             work: Stack::new(),
             posters: [const { None }; EPS],
+            srq_posters: [const { None }; SRQS],
             reapers: [const { None }; EVDS],
             pz_controls: [const { Slot::new() }; EPS],
             lmr_controls: [const { Slot::new() }; LMRS],
             rmr_controls: [const { Slot::new() }; LMRS],
             evd_controls: [const { Slot::new() }; EVDS],
+            cno_controls: [const { Slot::new() }; EVDS],
             ep_controls: [const { Slot::new() }; EPS],
             psp_controls: [const { Slot::new() }; EPS],
+            rsp_controls: [const { Slot::new() }; EPS],
+            csp_controls: [const { Slot::new() }; EPS],
+            srq_controls: [const { Slot::new() }; SRQS],
             cr_controls: [const { Slot::new() }; EPS],
             conns: [const { [const { cm::Slot::new() }; 2] }; EPS],
             owners: [const { [const { Owner::Nobody }; 2] }; EPS],
@@ -136,6 +164,8 @@ impl<
         self.evds.fill_with(EvdShared::new);
         self.lmrs.fill_with(LmrShared::new);
         self.rmrs.fill_with(RmrShared::new);
+        self.srqs.fill_with(SrqShared::new);
+        self.srq_slots.as_flattened_mut().fill_with(SrqSlot::new);
         self.conns.as_flattened_mut().fill_with(cm::Slot::new);
         self.work.clear();
         let eps = u32::try_from(EPS).unwrap_or(u32::MAX);
@@ -146,6 +176,8 @@ impl<
                 receives: self.receives.as_flattened(),
                 lmrs: &self.lmrs,
                 rmrs: &self.rmrs,
+                srqs: &self.srqs,
+                srq_slots: self.srq_slots.as_flattened(),
                 evds: &self.evds,
                 events: self.events.as_flattened(),
                 work: &self.work,
@@ -154,13 +186,18 @@ impl<
                 ep_mask: eps.next_power_of_two() - 1,
             },
             posters: &mut self.posters,
+            srq_posters: &mut self.srq_posters,
             reapers: &mut self.reapers,
             pzs: &mut self.pz_controls,
             lmrs: &mut self.lmr_controls,
             rmrs: &mut self.rmr_controls,
             evds: &mut self.evd_controls,
+            cnos: &mut self.cno_controls,
             eps: &mut self.ep_controls,
             psps: &mut self.psp_controls,
+            rsps: &mut self.rsp_controls,
+            csps: &mut self.csp_controls,
+            srqs: &mut self.srq_controls,
             crs: &mut self.cr_controls,
             conns: self.conns.as_flattened_mut(),
             owners: self.owners.as_flattened_mut(),
@@ -175,7 +212,8 @@ impl<
     const LMRS: usize,
     const DTOS: usize,
     const EVENTS: usize,
-> Default for Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS>
+    const SRQS: usize,
+> Default for Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>
 {
     fn default() -> Self {
         Self::new()
@@ -189,7 +227,8 @@ impl<
     const LMRS: usize,
     const DTOS: usize,
     const EVENTS: usize,
-> core::fmt::Debug for Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS>
+    const SRQS: usize,
+> core::fmt::Debug for Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>
 {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Storage").finish_non_exhaustive()
@@ -211,7 +250,8 @@ mod tests {
         );
         let evd = size_of::<EvdShared>()
             + size_of::<[EventSlot; 128]>()
-            + size_of::<Slot<EvdControl>>()
+            + size_of::<Slot<EvdControl<LoopHca<'_>>>>()
+            + size_of::<Slot<CnoControl>>()
             + size_of::<Option<Reaper<LoopHca<'_>>>>();
         assert!(evd <= 6144, "{evd}");
     }
@@ -223,8 +263,11 @@ mod tests {
             offset_of!(EpShared, poster),
             offset_of!(EpShared, request),
             offset_of!(EpShared, receive),
+            // Two lines of the poster, and the third of the reaper.
+            offset_of!(EpShared, tally),
         ];
-        assert!(lines.iter().all(|at| at % 64 == 0) && size_of::<EpShared>() == 192);
+        assert!(lines.iter().all(|at| at % 64 == 0) && size_of::<EpShared>() == 384);
+        assert_eq!(crate::EpCounter::Recv as usize * 8 % 64, 0);
         assert_eq!(size_of::<EvdShared>(), 128);
         assert_eq!((size_of::<LmrShared>(), size_of::<RequestSlot>()), (32, 16));
     }

@@ -9,6 +9,8 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Slot<T> {
     generation: u32,
     next: u32,
+    /// The consumer's own word.
+    context: u64,
     value: Option<T>,
 }
 
@@ -17,6 +19,7 @@ impl<T> Slot<T> {
         Self {
             generation: 0,
             next: NONE,
+            context: 0,
             value: None,
         }
     }
@@ -30,6 +33,8 @@ pub(crate) struct Table<'s, T> {
     /// Slots from here on were never used.
     fresh: u32,
     len: u32,
+    /// Objects that were ever put in.
+    made: u64,
     seed: u32,
 }
 
@@ -44,12 +49,18 @@ impl<'s, T> Table<'s, T> {
             free: NONE,
             fresh: 0,
             len: 0,
+            made: 0,
             seed,
         }
     }
 
     pub(crate) fn len(&self) -> u32 {
         self.len
+    }
+
+    /// Objects that were ever put in.
+    pub(crate) fn made(&self) -> u64 {
+        self.made
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -79,8 +90,10 @@ impl<'s, T> Table<'s, T> {
         } else {
             self.free = slot.next;
         }
+        slot.context = 0;
         slot.value = Some(value);
         self.len += 1;
+        self.made = self.made.wrapping_add(1);
         Some(handle)
     }
 
@@ -103,6 +116,14 @@ impl<'s, T> Table<'s, T> {
         } else {
             None
         }
+    }
+
+    /// The consumer's word about an object.
+    #[inline(never)]
+    pub(crate) fn context(&mut self, handle: Handle) -> Option<&mut u64> {
+        let slot = self.slots.get_mut(handle.index() as usize)?;
+        let lives = slot.generation == handle.generation() && slot.value.is_some();
+        lives.then_some(&mut slot.context)
     }
 
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {

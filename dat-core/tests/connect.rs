@@ -330,17 +330,28 @@ fn an_endpoint_without_its_parts_is_not_ready() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let not_ready = DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
     let (pz, d, c) = (Some(p.a.pz), Some(p.a.recv), Some(p.a.conn));
-    for (pz, d, c) in [(None, d, c), (pz, None, c), (pz, d, None)] {
+    let not_configured = DatReturn::new(
+        DatType::InvalidState,
+        DatSubtype::InvalidStateEpUnconfigured,
+    );
+    for (pz, d, c, state, refusal) in [
+        (None, d, c, EpState::UnconfiguredUnconnected, not_configured),
+        (
+            pz,
+            None,
+            c,
+            EpState::UnconfiguredUnconnected,
+            not_configured,
+        ),
+        (pz, d, None, EpState::Unconnected, not_ready),
+    ] {
         let ep = p.a.ia.ep_create(pz, d, d, c, None).unwrap();
         let wait = Duration::from_secs(1);
         let error =
             p.a.ia
                 .ep_connect(p.now, ep, addr(1), PORT, wait, b"", Qos::BestEffort);
-        assert_eq!(error.unwrap_err().ret(), not_ready);
-        assert_eq!(
-            p.a.ia.ep_get_status(ep).unwrap().state,
-            EpState::Unconnected
-        );
+        assert_eq!(error.unwrap_err().ret(), refusal);
+        assert_eq!(p.a.ia.ep_get_status(ep).unwrap().state, state);
         p.a.ia.ep_free(p.now, ep).unwrap();
     }
 }
@@ -367,9 +378,9 @@ fn a_provider_service_point_brings_its_own_endpoint() {
     let param = p.b.ia.ep_query(ep).unwrap();
     assert_eq!(
         (param.state, param.pz),
-        (EpState::TentativeConnectionPending, None)
+        (EpState::UnconfiguredTentative, None)
     );
-    let tentative = DatSubtype::InvalidStateEpTentConnPending;
+    let tentative = DatSubtype::InvalidStateEpUnconfTentative;
     for refused in [
         p.b.ia.ep_disconnect(p.now, ep, CloseFlag::Abrupt),
         p.b.ia.ep_reset(ep),
@@ -385,14 +396,13 @@ fn a_provider_service_point_brings_its_own_endpoint() {
             .ret(),
         handle
     );
-    let not_ready = DatSubtype::InvalidStateEpNotReady;
     assert_eq!(
         p.b.ia
             .cr_accept(p.now, cr, None, b"")
             .unwrap_err()
             .ret()
             .subtype(),
-        not_ready
+        tentative
     );
     let change = EpModify {
         pz: Some(p.b.pz),

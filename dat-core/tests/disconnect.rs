@@ -509,3 +509,20 @@ fn a_lost_device_breaks_everything_once() {
     assert_eq!(p.a.drain(evd), [Event::Async(AsyncEvent::IaCatastrophic)]);
     assert_eq!(p.a.ia.lost(), Some(&fault));
 }
+
+#[test]
+fn a_device_that_does_not_answer_is_a_timeout_and_then_lost() {
+    let mut p = Pair::connected();
+    let fault = dat_core::fault!(
+        provider::NO_MORE_WORDS,
+        Timeout,
+        "command",
+        "the device does not answer"
+    );
+    p.fabric.raise(0, provider::Notice::Catastrophic(fault));
+    p.a.ia.advance(p.now);
+    let evd = p.a.ia.async_evd();
+    let events = [AsyncEvent::TimedOut, AsyncEvent::IaCatastrophic].map(Event::Async);
+    assert_eq!(p.a.drain(evd), events);
+    assert_eq!(p.a.drain(p.a.conn), [Event::Broken(p.a.ep)]);
+}

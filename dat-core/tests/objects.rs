@@ -379,7 +379,7 @@ fn modifying_an_endpoint_makes_it_ready() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let ep = p.a.ia.ep_create(None, None, None, None, None).unwrap();
     let seg = p.a.seg(0, 8);
-    let not_ready = DatReturn::new(T::InvalidState, S::InvalidStateEpNotReady);
+    let not_ready = DatReturn::new(T::InvalidState, S::InvalidStateEpUnconfigured);
     assert_eq!(p.a.ia.ep_post_recv(ep, &[seg], 1, FLAGS), Err(not_ready));
     let mut change = EpModify {
         pz: Some(p.a.pz),
@@ -395,13 +395,14 @@ fn modifying_an_endpoint_makes_it_ready() {
     assert_eq!(p.a.ia.ep_query(ep).unwrap().recv_evd, None);
     p.a.ia.ep_modify(ep, &change).unwrap();
     p.a.ia.ep_post_recv(ep, &[seg], 1, FLAGS).unwrap();
+    p.a.ia.ep_post_recv(ep, &[seg], 2, FLAGS).unwrap();
     let mut attr = p.a.ia.ep_query(ep).unwrap().attr;
-    attr.max_recv_dtos = 2;
+    attr.max_recv_dtos = 1;
     let smaller = EpModify {
         attr: Some(attr),
         ..EpModify::default()
     };
-    assert_eq!(code(p.a.ia.ep_modify(ep, &smaller)).0, T::InvalidState);
+    assert_eq!(code(p.a.ia.ep_modify(ep, &smaller)).0, T::InvalidParameter);
     p.a.ia.ep_free(p.now, ep).unwrap();
     assert_eq!(p.fabric.alive(0).3, 1);
 }
@@ -636,6 +637,9 @@ fn completions_that_make_no_sense_break_the_connection_and_nothing_else() {
             assert_eq!(p.a.drain(p.a.conn), [Event::Broken(p.a.ep)]);
             let (stale, nonsense) = p.a.ia.evd_dropped(p.a.request).unwrap();
             assert!(stale > 0 && nonsense > 0);
+            let asynchronous = p.a.ia.async_evd();
+            let told = p.a.drain(asynchronous);
+            assert_eq!(told, [Event::Async(AsyncEvent::ProviderInternalError)]);
         }
     }
 }

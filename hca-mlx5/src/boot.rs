@@ -47,7 +47,9 @@ const ASYNC_EVENTS: &[EventType] = &[
     EventType::PortChange,
     EventType::WqInvalidRequest,
     EventType::WqAccessError,
+    EventType::SrqCatastrophic,
     EventType::LastWqe,
+    EventType::SrqLimit,
 ];
 
 /// A capability block with the head of its message.
@@ -74,6 +76,7 @@ impl<'p, P: Platform> Device<'p, P> {
                 number: 0,
                 offset: 0,
             },
+            counter_set: None,
             async_events: None,
             page_events: None,
             completion_events: None,

@@ -1,16 +1,22 @@
-//! Completion queues as objects of the device: their memory, CREATE_CQ, DESTROY_CQ.
+//! Completion queues as objects of the device: their memory, CREATE_CQ, MODIFY_CQ, DESTROY_CQ.
 //!
-//! PRM "CREATE_CQ". Entries of 64 bytes, overrun checked, no moderation, no compression; the completion event queue hears
+//! PRM "CREATE_CQ", "MODIFY_CQ". Entries of 64 bytes, overrun checked, no moderation, no compression; the completion event queue hears
 //! of each. The ring's entries are marked empty before the command, so that nothing old can look like a completion. The
 //! reaping end is `queue::cq`.
+//!
+//! A queue that is given another size gets another ring, and keeps its number, its doorbell record, and with it the memory
+//! that it was made with. The device ends the old ring with an entry that says so; what stands before that, the reaping end
+//! carries over.
 
 use dat_core::provider::Fault;
 
 use crate::device::Device;
 use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
+use crate::prm;
 use crate::prm::cmd::Opcode;
-use crate::prm::cq::{CONTEXT_AT, CqContext, Cqn};
+use crate::prm::cmd::OutputHead;
+use crate::prm::cq::{CONTEXT_AT, CqContext, Cqn, NUMBER_AT, RESIZE, SELECT_AT, SELECT_RING};
 use crate::prm::cqe::CQE;
 use crate::queue::cq::clear;
 use crate::queue::ring::{Record, Ring};
@@ -22,7 +28,10 @@ use crate::words::fault;
 pub(crate) struct CqObject {
     /// Its number.
     pub(crate) cqn: Cqn,
-    memory: Span,
+    /// What it was made with: a ring, and the doorbell record behind it.
+    home: Span,
+    /// The ring it has now, if that is another.
+    moved: Option<Span>,
 }
 
 /// Makes a completion queue of at least `entries` entries.
@@ -30,6 +39,16 @@ pub(crate) fn create<'p, P: Platform>(
     device: &mut Device<'p, P>,
     entries: u32,
 ) -> Result<(CqObject, Cq<'p, P>), Fault> {
+    let log = log_of(device, entries).map_err(|fault| fault.during(Opcode::CreateCq.code()))?;
+    let platform = device.platform();
+    let len = CQE << log;
+    let memory = memory::take(platform, len)?;
+    let result = submit(device, memory, len, log);
+    result.inspect_err(|fault| memory::give_up(device, memory, fault))
+}
+
+/// log2 of the ring for that many entries, if the device has such rings.
+fn log_of<P: Platform>(device: &Device<'_, P>, entries: u32) -> Result<u8, Fault> {
     let limit = device.caps().general.log_max_cq_sz().min(22);
     let log = entries
         .clamp(1, 1 << 30)
@@ -42,14 +61,9 @@ pub(crate) fn create<'p, P: Platform>(
             "",
             "more entries than the device allows in one completion queue",
             "ask for no more than the limits say"
-        )
-        .during(Opcode::CreateCq.code()));
+        ));
     }
-    let platform = device.platform();
-    let len = CQE << log;
-    let memory = memory::take(platform, len)?;
-    let result = submit(device, memory, len, log);
-    result.inspect_err(|fault| memory::give_up(device, memory, fault))
+    Ok(log)
 }
 
 fn submit<'p, P: Platform>(
@@ -89,20 +103,118 @@ fn submit<'p, P: Platform>(
     Ok((
         CqObject {
             cqn: Cqn(cqn),
-            memory,
+            home: memory,
+            moved: None,
         },
         end,
     ))
 }
 
+/// Gives it a ring of at least `entries` entries. What waits in it is carried over.
+pub(crate) fn resize<'p, P: Platform>(
+    device: &mut Device<'p, P>,
+    cq: &mut CqObject,
+    end: &mut Cq<'p, P>,
+    entries: u32,
+) -> Result<(), Fault> {
+    let op = Opcode::ModifyCq;
+    let about = |fault: Fault| fault.of(crate::words::CQ, cq.cqn.0).during(op.code());
+    if !device.caps().general.cq_resize() {
+        return Err(about(fault!(
+            Unsupported,
+            "",
+            "this device or its firmware cannot resize completion queues",
+            "make the queue as long as it will ever be needed"
+        )));
+    }
+    let waiting = end.waiting();
+    if waiting >= end.slots() {
+        return Err(about(fault!(
+            BadState,
+            "",
+            "the completion queue is full",
+            "take some completions first: the device needs an entry to end the old ring with"
+        )));
+    }
+    let log = log_of(device, entries.max(waiting.saturating_add(1))).map_err(about)?;
+    if end.slots() == 1 << log {
+        return Ok(());
+    }
+    let len = CQE << log;
+    // Back in the first ring, if that is free and long enough.
+    let room_at_home = cq.moved.is_some() && len <= cq.home.len.saturating_sub(memory::LINE);
+    let memory = if room_at_home {
+        cq.home
+    } else {
+        memory::take(device.platform(), len)?
+    };
+    let ring = Ring::new(memory.offset, log);
+    let moving = command(device, cq.cqn, &ring, len, end);
+    if let Err(fault) = moving {
+        if !room_at_home {
+            memory::give_up(device, memory, &fault);
+        }
+        return Err(fault);
+    }
+    let old = core::mem::replace(&mut cq.moved, (!room_at_home).then_some(memory));
+    let carried = end.move_to(&ring);
+    if let Some(old) = old {
+        device.platform().free(old);
+    }
+    if carried {
+        Ok(())
+    } else {
+        Err(about(fault!(
+            Nonsense,
+            "",
+            "the device did not end the old ring",
+            "reset the device"
+        )))
+    }
+}
+
+/// The command that moves the device to another ring, which the reaping end has to be told of afterwards.
+fn command<'p, P: Platform>(
+    device: &mut Device<'p, P>,
+    cqn: Cqn,
+    ring: &Ring,
+    len: usize,
+    end: &Cq<'p, P>,
+) -> Result<(), Fault> {
+    let platform = device.platform();
+    end.clear_ahead(ring);
+    let offset = ring.slot(0, 0);
+    let list = PageList::queue(platform, Span { offset, len })?;
+    let (page_offset, log_page_size) = list.queue_geometry();
+    let mut context = CqContext::new();
+    context.set_page_offset(page_offset);
+    context.set_log_cq_size(u8::try_from(ring.slots().trailing_zeros()).unwrap_or(0));
+    context.set_log_page_size(log_page_size);
+    let mut input = memory::MESSAGE;
+    context.write(&mut input, CONTEXT_AT);
+    prm::put(&mut input, NUMBER_AT, &cqn.0.to_be_bytes());
+    prm::put(&mut input, SELECT_AT, &SELECT_RING.to_be_bytes());
+    let input = memory::with_pages(platform, &mut input, &list);
+    let output = &mut OutputHead::new().0;
+    device.exec(Opcode::ModifyCq, RESIZE, cqn.0, input, output)
+}
+
 /// Destroys it. Its memory goes back to the arena only if the device let go of it.
 pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, cq: &CqObject) -> Result<(), Fault> {
     device.end(Opcode::DestroyCq, cq.cqn.0)?;
-    device.platform().free(cq.memory);
+    device.platform().free(cq.home);
+    if let Some(moved) = cq.moved {
+        device.platform().free(moved);
+    }
     Ok(())
 }
 
 /// Destroys one that nobody will ask for again: what the device does not let go of now, it does at the teardown.
 pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, cq: &CqObject) -> Result<(), Fault> {
-    destroy(device, cq).inspect_err(|_| device.disown(cq.memory))
+    destroy(device, cq).inspect_err(|_| {
+        device.disown(cq.home);
+        if let Some(moved) = cq.moved {
+            device.disown(moved);
+        }
+    })
 }

@@ -192,6 +192,8 @@ pub struct Device<'p, P: Platform> {
     pub(crate) caps: Caps,
     pub(crate) identity: Identity,
     pub(crate) uar: Uar,
+    /// Where queue pairs count.
+    pub(crate) counter_set: Option<u8>,
     pub(crate) async_events: Option<EventQueue>,
     pub(crate) page_events: Option<EventQueue>,
     pub(crate) completion_events: Option<EventQueue>,

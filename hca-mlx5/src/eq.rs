@@ -48,6 +48,13 @@ pub enum Event {
         /// What.
         what: QpEvent,
     },
+    /// Something happened to a shared receive queue.
+    Shared {
+        /// Its number.
+        srqn: u32,
+        /// It fell below its limit; it failed otherwise.
+        limit: bool,
+    },
     /// A completion queue failed.
     CqError {
         /// The queue.
@@ -134,6 +141,10 @@ pub(crate) fn decode(head: EqeHead, data: &[u8; 28]) -> Decoded {
         EventType::WqCatastrophic => qp(QpEvent::Catastrophic),
         EventType::WqInvalidRequest => qp(QpEvent::InvalidRequest),
         EventType::WqAccessError => qp(QpEvent::AccessError),
+        EventType::SrqLimit | EventType::SrqCatastrophic => Decoded::Event(Event::Shared {
+            srqn: number,
+            limit: event_type == EventType::SrqLimit,
+        }),
         EventType::CqError => {
             let [syndrome] = prm::take(data, 0x0b);
             Decoded::Event(Event::CqError {
@@ -167,8 +178,6 @@ pub(crate) fn decode(head: EqeHead, data: &[u8; 28]) -> Decoded {
         EventType::PathMigrated
         | EventType::PathMigrationFailed
         | EventType::NicVportChange
-        | EventType::SrqCatastrophic
-        | EventType::SrqLimit
         | EventType::PortModule
         | EventType::Temperature => other,
     }

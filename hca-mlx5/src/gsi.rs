@@ -205,6 +205,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
             receive_segments: 1,
             uar,
             doorbell: Doorbell::shared(uar.offset),
+            shared: None,
         };
         let (object, sq, rq) = qp::create(device, &spec)?;
         parts.qp = Some(object);

@@ -19,6 +19,7 @@ extern crate std;
 
 mod boot;
 pub mod cmd;
+mod counters;
 mod cq;
 pub mod device;
 pub mod dma;
@@ -27,6 +28,7 @@ pub mod eq;
 pub mod eth;
 mod gsi;
 mod health;
+mod keys;
 pub mod mem;
 pub mod mmio;
 pub mod neigh;
@@ -40,6 +42,7 @@ mod qp;
 pub mod queue;
 #[cfg(test)]
 mod scripted;
+mod srq;
 mod table;
 mod teardown;
 mod uar;

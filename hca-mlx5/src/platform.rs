@@ -97,6 +97,11 @@ pub trait Platform {
     /// power of two of them.
     fn entries<const LEN: usize>(&self, span: Span) -> Option<Self::Entries<'_, LEN>>;
 
+    /// The piece of the arena that the host shares with other processes under that name, if there is one.
+    fn shared(&self, _name: &[u8; 40]) -> Option<Span> {
+        None
+    }
+
     // ---- firmware pages ----
 
     /// Takes up to `to.len()` 4 KiB pages out of the firmware reserve and writes their device addresses. Returns how

@@ -17,8 +17,9 @@ use core::task::Poll;
 
 use dat_core::Instant;
 use dat_core::provider::{
-    self as seam, Access, Fault, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Path, Pd, Provider,
-    Qp, QpInit, QpStep, Region, canonical,
+    self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp,
+    Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Region, SharedRq, SharedRqInit,
+    canonical,
 };
 use heapless::{Deque, Vec};
 
@@ -27,16 +28,17 @@ use crate::device::note;
 use crate::device::{Config, Device};
 use crate::eq::{Event, QpEvent};
 use crate::gsi::Gsi;
-use crate::mem::{mkey, window};
+use crate::keys::{KeyEntry, KeyKind};
+use crate::mem::mkey;
 use crate::network::Network;
 use crate::platform::Platform;
 use crate::prm::cmd::Opcode;
 use crate::prm::cq::Cqn;
-use crate::prm::mkey::Mkey;
 use crate::prm::qp::Qpn;
 use crate::qp::{self, QpObject, QpSpec, Service};
 use crate::queue::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
-use crate::queue::{Cq, Rq, Sq};
+use crate::queue::{Cq, Rq, Shared, Sq};
+use crate::srq::{self, SrqObject};
 use crate::table::{Refused, Table};
 use crate::uar::{Doorbells, Register};
 use crate::words;
@@ -45,6 +47,8 @@ use dat_core::provider::Object;
 
 /// Protection domains of one driver.
 const PDS: usize = 64;
+/// Shared receive queues of one driver.
+const SHARED: usize = 16;
 /// Notices that wait to be read.
 const NOTICES: usize = 64;
 /// Completion queues the driver has for itself: two of QP1, one of the raw Ethernet port.
@@ -62,18 +66,12 @@ struct QpEntry {
     register: Option<Register>,
     pd: Pd,
     cqs: [u32; 2],
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeyKind {
-    Region,
-    Window,
+    shared: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct KeyEntry {
-    key: Mkey,
-    kind: KeyKind,
+struct SharedEntry {
+    object: SrqObject,
     pd: Pd,
 }
 
@@ -86,15 +84,16 @@ pub struct Mlx5<
     const CQS: usize = 64,
     const KEYS: usize = 512,
 > {
-    device: Device<'p, P>,
-    limits: HcaLimits,
+    pub(crate) device: Device<'p, P>,
+    pub(crate) limits: HcaLimits,
     doorbells: Doorbells,
     gsi: Option<Gsi<'p, P>>,
     network: Option<Network<'p, P>>,
     pds: Vec<u32, PDS>,
     cqs: Table<CqObject, CQS>,
     qps: Table<QpEntry, QPS>,
-    keys: Table<KeyEntry, KEYS>,
+    shared: Table<SharedEntry, SHARED>,
+    pub(crate) keys: Table<KeyEntry, KEYS>,
     notices: Deque<Notice, NOTICES>,
 }
 
@@ -108,11 +107,14 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     /// The provider over a device that is up.
     pub(crate) fn over(mut device: Device<'p, P>, config: &Config<'p>) -> Result<Self, Fault> {
-        let gsi = fit(&device).and_then(|()| Gsi::create(&mut device));
+        let gsi = fit(&device)
+            .and_then(|()| device.alloc_counters())
+            .and_then(|()| Gsi::create(&mut device));
         let gsi = match gsi {
             Ok(gsi) => gsi,
             Err(fault) => {
                 // The first failure is the one to tell.
+                let _ = device.dealloc_counters();
                 let _ = device.close();
                 return Err(fault);
             }
@@ -127,6 +129,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             pds: Vec::new(),
             cqs: Table::new(),
             qps: Table::new(),
+            shared: Table::new(),
             keys: Table::new(),
             notices: Deque::new(),
         })
@@ -149,38 +152,12 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.gsi.as_ref().map_or(0, Gsi::malformed)
     }
 
-    fn known_pd(&self, op: Opcode, pd: Pd) -> Result<(), Fault> {
+    pub(crate) fn known_pd(&self, op: Opcode, pd: Pd) -> Result<(), Fault> {
         if self.pds.contains(&pd.0) {
             Ok(())
         } else {
             Err(stranger(op, words::PD, pd.0))
         }
-    }
-
-    fn known_key(&self, key: u32, kind: KeyKind) -> Result<KeyEntry, Fault> {
-        let entry = self.keys.get(Mkey(key).index());
-        entry
-            .filter(|entry| entry.key.0 == key && entry.kind == kind)
-            .ok_or(stranger(Opcode::DestroyMkey, words::MKEY, key))
-    }
-
-    /// Enters a key, or takes it back from the device if the table is full after all.
-    fn enter_key(&mut self, key: Mkey, kind: KeyKind, pd: Pd) -> Result<(), Fault> {
-        match self.keys.insert(key.index(), KeyEntry { key, kind, pd }) {
-            Ok(()) => Ok(()),
-            Err(Refused::Twice) => Err(twice(Opcode::CreateMkey, words::MKEY, key.index())),
-            Err(Refused::Full) => {
-                let _ = mkey::destroy(&mut self.device, key);
-                Err(full(Opcode::CreateMkey, words::MEMORY_KEYS))
-            }
-        }
-    }
-
-    fn destroy_key(&mut self, key: u32, kind: KeyKind) -> Result<(), Fault> {
-        let entry = self.known_key(key, kind)?;
-        mkey::destroy(&mut self.device, entry.key)?;
-        self.keys.remove(entry.key.index());
-        Ok(())
     }
 
     /// Turns the device's events into notices, as many as there is room for.
@@ -223,6 +200,11 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                 self.cqs.has(cqn).then_some(Notice::CqError(seam::Cq(cqn)))
             }
             Event::Qp { qpn, what } => self.translate_qp(qpn, what),
+            Event::Shared { srqn, limit } => self.shared.has(srqn).then_some(if limit {
+                Notice::SharedLimit(SharedRq(srqn))
+            } else {
+                Notice::SharedError(SharedRq(srqn))
+            }),
             Event::Port { port: _, up } => {
                 // The event is a hint: by now the port may be in another state again.
                 let up = self.device.port_up().unwrap_or(up);
@@ -280,19 +262,16 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     type Sq = Sq<'p, P>;
     type Rq = Rq<'p, P>;
     type Cq = Cq<'p, P>;
+    type Shared = Shared<'p, P>;
 
     fn limits(&self) -> &HcaLimits {
         &self.limits
     }
 
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault> {
-        if self.network.is_some() {
-            return Err(fault!(at net.addr,
-                BadState,
-                "set up the network",
-                "the port has its address already",
-                "close the device and open it anew to give it another"
-            ));
+        // Another adapter is opened on a device that is up.
+        if let Some(network) = self.network.take() {
+            network.destroy(&mut self.device)?;
         }
         self.network = Some(Network::create(&mut self.device, net, now)?);
         Ok(())
@@ -333,8 +312,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn pd_destroy(&mut self, pd: Pd) -> Result<(), Fault> {
         self.known_pd(Opcode::DeallocPd, pd)?;
-        let used =
-            self.qps.values().any(|qp| qp.pd == pd) || self.keys.values().any(|key| key.pd == pd);
+        let used = self.qps.values().any(|qp| qp.pd == pd)
+            || self.keys.values().any(|key| key.pd == pd)
+            || self.shared.values().any(|queue| queue.pd == pd);
         if used {
             return Err(in_use(Opcode::DeallocPd, words::PD, pd.0));
         }
@@ -344,42 +324,70 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault> {
-        self.known_pd(Opcode::CreateMkey, pd)?;
-        if self.keys.is_full() {
-            return Err(full(Opcode::CreateMkey, words::MEMORY_KEYS));
-        }
-        let key = mkey::create(&mut self.device, pd.0, region, access)?;
-        self.enter_key(key, KeyKind::Region, pd)?;
-        Ok(Mr {
-            lkey: key.0,
-            rkey: key.0,
-        })
+        self.map_region(pd, Backing::Host(region), region.addr, access)
     }
 
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault> {
-        self.destroy_key(mr.lkey, KeyKind::Region)
+        self.destroy_region(mr)
+    }
+
+    fn mr_map(
+        &mut self,
+        pd: Pd,
+        backing: Backing<'_>,
+        start: u64,
+        access: Access,
+    ) -> Result<Mr, Fault> {
+        self.map_region(pd, backing, start, access)
+    }
+
+    fn mr_allocate(&mut self, pd: Pd, pages: u32) -> Result<Mr, Fault> {
+        self.allocate_region(pd, pages)
+    }
+
+    fn mr_pages(&mut self, mr: Mr, pages: &[u64], log_page: u8) -> Result<Pages, Fault> {
+        self.keep_pages(mr, pages, log_page)
+    }
+
+    fn mr_reserved(&mut self, pd: Pd) -> Result<Mr, Fault> {
+        self.reserved_region(pd)
+    }
+
+    fn shared_memory(&self, name: &[u8; 40]) -> Option<Region> {
+        let platform = self.device.platform();
+        let span = platform.shared(name)?;
+        let addr = platform
+            .arena_addr()
+            .checked_add(u64::try_from(span.offset).ok()?)?;
+        let len = u64::try_from(span.len).ok()?;
+        Some(Region { addr, len })
+    }
+
+    fn sync(&self, incoming_read: bool) {
+        let platform = self.device.platform();
+        if incoming_read {
+            // ORDER: the consumer's stores precede whatever he tells the peer with, a doorbell or a store.
+            platform.before_doorbell();
+        } else {
+            // ORDER: what told the consumer of the peer's write precedes his loads of what was written.
+            platform.after_ownership();
+        }
     }
 
     fn mw_create(&mut self, pd: Pd) -> Result<Mw, Fault> {
-        self.known_pd(Opcode::CreateMkey, pd)?;
-        if !self.limits.windows {
-            return Err(fault!(
-                Unsupported,
-                "CREATE_MKEY",
-                "this device or its firmware has no memory windows",
-                "do without: the limits say so too"
-            ));
-        }
-        if self.keys.is_full() {
-            return Err(full(Opcode::CreateMkey, words::MEMORY_KEYS));
-        }
-        let key = window::create(&mut self.device, pd.0)?;
-        self.enter_key(key, KeyKind::Window, pd)?;
-        Ok(Mw { rkey: key.0 })
+        self.create_window(pd, KeyKind::Window)
+    }
+
+    fn mw_create_for_qp(&mut self, pd: Pd) -> Result<Mw, Fault> {
+        self.create_window(pd, KeyKind::OwnWindow)
+    }
+
+    fn mw_renew(&mut self, mw: Mw) -> Result<Mw, Fault> {
+        self.renew_window(mw)
     }
 
     fn mw_destroy(&mut self, mw: Mw) -> Result<(), Fault> {
-        self.destroy_key(mw.rkey, KeyKind::Window)
+        self.destroy_window(mw)
     }
 
     fn cq_create(&mut self, entries: u32) -> Result<(seam::Cq, Self::Cq), Fault> {
@@ -395,6 +403,12 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 Err(full(Opcode::CreateCq, words::COMPLETION_QUEUES))
             }
         }
+    }
+
+    fn cq_resize(&mut self, cq: seam::Cq, end: &mut Self::Cq, entries: u32) -> Result<(), Fault> {
+        let object = self.cqs.get_mut(cq.0).filter(|_| end.cqn() == cq.0);
+        let object = object.ok_or(stranger(Opcode::ModifyCq, words::CQ, cq.0))?;
+        cq::resize(&mut self.device, object, end, entries)
     }
 
     fn cq_destroy(&mut self, cq: seam::Cq, end: Self::Cq) -> Result<(), Fault> {
@@ -415,6 +429,12 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 return Err(stranger(Opcode::CreateQp, words::CQ, cq.0));
             }
         }
+        let shared = init.shared.map(|queue| queue.0);
+        if let Some(srqn) = shared
+            && !self.shared.has(srqn)
+        {
+            return Err(stranger(Opcode::CreateQp, words::SRQ, srqn));
+        }
         if self.qps.is_full() {
             return Err(full(Opcode::CreateQp, words::QUEUE_PAIRS));
         }
@@ -433,6 +453,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             receive_segments: init.receive_segments,
             uar,
             doorbell,
+            shared,
         };
         let made = qp::create(&mut self.device, &spec);
         let (object, sq, rq) = made.inspect_err(|_| self.doorbells.give(register))?;
@@ -442,6 +463,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             register,
             pd: init.pd,
             cqs,
+            shared,
         };
         let number = object.qpn.0;
         match self.qps.insert(number, entry) {
@@ -490,6 +512,41 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         Ok(())
     }
 
+    fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, Self::Shared), Fault> {
+        self.known_pd(Opcode::CreateRmp, init.pd)?;
+        if self.shared.is_full() {
+            return Err(full(Opcode::CreateRmp, words::SHARED_QUEUES));
+        }
+        let (object, end) = srq::create(&mut self.device, init)?;
+        let (srqn, pd) = (object.srqn, init.pd);
+        match self.shared.insert(srqn, SharedEntry { object, pd }) {
+            Ok(()) => Ok((SharedRq(srqn), end)),
+            Err(Refused::Twice) => Err(twice(Opcode::CreateRmp, words::SRQ, srqn)),
+            Err(Refused::Full) => {
+                let _ = srq::end(&mut self.device, &object);
+                Err(full(Opcode::CreateRmp, words::SHARED_QUEUES))
+            }
+        }
+    }
+
+    fn shared_arm(&mut self, queue: SharedRq, limit: u16) -> Result<(), Fault> {
+        if !self.shared.has(queue.0) {
+            return Err(stranger(Opcode::ModifyRmp, words::SRQ, queue.0));
+        }
+        srq::arm(&mut self.device, queue.0, limit)
+    }
+
+    fn shared_destroy(&mut self, queue: SharedRq, _end: Self::Shared) -> Result<(), Fault> {
+        let entry = self.shared.get(queue.0);
+        let entry = entry.ok_or(stranger(Opcode::DestroyRmp, words::SRQ, queue.0))?;
+        if self.qps.values().any(|qp| qp.shared == Some(queue.0)) {
+            return Err(in_use(Opcode::DestroyRmp, words::SRQ, queue.0));
+        }
+        srq::destroy(&mut self.device, &entry.object)?;
+        self.shared.remove(queue.0);
+        Ok(())
+    }
+
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {
         match self.gsi.as_mut() {
             Some(gsi) => gsi.send(path, mad),
@@ -534,14 +591,19 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         Instant::sooner(network, own)
     }
 
+    fn counters(&mut self) -> Result<HcaCounters, Fault> {
+        self.device.counters()
+    }
+
     fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
         while let Some(entry) = self.qps.pop() {
             note(&mut first, qp::end(&mut self.device, &entry.object));
         }
-        while let Some(entry) = self.keys.pop() {
-            note(&mut first, mkey::destroy(&mut self.device, entry.key));
+        while let Some(entry) = self.shared.pop() {
+            note(&mut first, srq::end(&mut self.device, &entry.object));
         }
+        self.drop_all_keys(&mut first);
         while let Some(object) = self.cqs.pop() {
             note(&mut first, cq::end(&mut self.device, &object));
         }
@@ -554,6 +616,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         if let Some(gsi) = self.gsi.take() {
             note(&mut first, gsi.destroy(&mut self.device));
         }
+        note(&mut first, self.device.dealloc_counters());
         self.doorbells.close(&mut self.device);
         first.and(self.device.close())
     }
@@ -623,11 +686,13 @@ fn limits<P: Platform>(
         atomics: device.caps().has_atomics(),
         max_datagram_segments: if caps.ud() { MAX_DATAGRAM_SEGMENTS } else { 0 },
         ack_delay: caps.local_ca_ack_delay(),
+        max_shared: table(SHARED, caps.log_max_srq()),
+        max_shared_receives: srq::most_receives(device),
     }
 }
 
 #[cold]
-fn stranger(op: Opcode, object: Object, number: u32) -> Fault {
+pub(crate) fn stranger(op: Opcode, object: Object, number: u32) -> Fault {
     fault!(BadParameter, "", "there is no such object")
         .of(object, number)
         .during(op.code())
@@ -646,7 +711,7 @@ fn in_use(op: Opcode, object: Object, number: u32) -> Fault {
 }
 
 #[cold]
-fn full(op: Opcode, what: Object) -> Fault {
+pub(crate) fn full(op: Opcode, what: Object) -> Fault {
     fault!(
         Resources,
         "",
@@ -658,7 +723,7 @@ fn full(op: Opcode, what: Object) -> Fault {
 }
 
 #[cold]
-fn twice(op: Opcode, object: Object, number: u32) -> Fault {
+pub(crate) fn twice(op: Opcode, object: Object, number: u32) -> Fault {
     fault!(
         Nonsense,
         "",

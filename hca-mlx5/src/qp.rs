@@ -17,7 +17,7 @@ use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::cq::Cqn;
 use crate::prm::qp::{
     ATOMIC_IB, AddressPath, CONTEXT_AT, INDEX_IS_QPN, LOG_ACK_REQ_FREQ, LOG_DATAGRAM, LOG_MSG_MAX,
-    PM_MIGRATED, PRIMARY_PATH_AT, QpContext, Qpn, ST_GSI, ST_RC, ST_UD, TRANSITION,
+    PM_MIGRATED, PRIMARY_PATH_AT, QpContext, Qpn, RQ_SHARED, ST_GSI, ST_RC, ST_UD, TRANSITION,
 };
 use crate::prm::wqe::Av;
 use crate::queue::ring::{Record, Ring};
@@ -68,6 +68,8 @@ pub(crate) struct QpSpec {
     pub(crate) receive_segments: u8,
     pub(crate) uar: Uar,
     pub(crate) doorbell: Doorbell,
+    /// Number of the shared receive queue, if it has no receive queue of its own.
+    pub(crate) shared: Option<u32>,
 }
 
 /// A queue pair and the memory that is its own.
@@ -90,6 +92,8 @@ pub(crate) const fn send_blocks(requests: u16) -> u32 {
 
 /// Logarithms of the shape.
 struct Shape {
+    /// It has a receive queue of its own.
+    receives: bool,
     log_sq: u8,
     log_rq: u8,
     /// log2 of a receive slot in bytes.
@@ -123,6 +127,7 @@ impl Shape {
             ));
         }
         Ok(Self {
+            receives: spec.shared.is_none(),
             log_sq,
             log_rq,
             log_stride,
@@ -131,7 +136,11 @@ impl Shape {
 
     /// Bytes of the receive ring, which comes first.
     fn receive_len(&self) -> usize {
-        1 << (self.log_rq + self.log_stride)
+        if self.receives {
+            1 << (self.log_rq + self.log_stride)
+        } else {
+            0
+        }
     }
 
     /// Bytes of both.
@@ -186,8 +195,13 @@ fn submit<'p, P: Platform>(
     }
     context.set_pm_state(PM_MIGRATED);
     context.set_pd(spec.pd);
-    context.set_log_rq_size(shape.log_rq);
-    context.set_log_rq_stride(shape.log_stride.saturating_sub(LOG_UNIT));
+    if let Some(srqn) = spec.shared {
+        context.set_rq_type(RQ_SHARED);
+        context.set_srqn_rmpn_xrqn(srqn);
+    } else {
+        context.set_log_rq_size(shape.log_rq);
+        context.set_log_rq_stride(shape.log_stride.saturating_sub(LOG_UNIT));
+    }
     context.set_log_sq_size(shape.log_sq);
     context.set_uar_page(spec.uar.number);
     context.set_log_page_size(log_page_size);
@@ -196,13 +210,19 @@ fn submit<'p, P: Platform>(
     context.set_cqn_rcv(spec.recv_cq.0);
     context.set_dbr_addr(memory::record_address(platform, record)?);
 
-    let receive = Ring::new(memory.offset, shape.log_rq);
+    // Without a receive queue its end has nothing to do; it lies on a block of the send queue that it never touches.
+    let (log_rq, log_stride) = if shape.receives {
+        (shape.log_rq, shape.log_stride)
+    } else {
+        (0, LOG_UNIT)
+    };
+    let receive = Ring::new(memory.offset, log_rq);
     let send = Ring::new(
         memory.offset.wrapping_add(shape.receive_len()),
         shape.log_sq,
     );
     let mut sq = Sq::new(platform, send, record, spec.doorbell).ok_or(memory::unseen())?;
-    let rq = Rq::new(platform, receive, shape.log_stride, record).ok_or(memory::unseen())?;
+    let rq = Rq::new(platform, receive, log_stride, record).ok_or(memory::unseen())?;
 
     let mut input = memory::MESSAGE;
     context.write(&mut input, CONTEXT_AT);
@@ -235,6 +255,7 @@ pub(crate) fn step<P: Platform>(
         }
         QpStep::Init { access } => {
             address.set_vhca_port_num(PORT);
+            context.set_counter_set_id(device.counter_set());
             context.set_rre(access.contains(Access::REMOTE_READ));
             context.set_rwe(access.contains(Access::REMOTE_WRITE));
             if access.contains(Access::REMOTE_ATOMIC) && device.caps().has_atomics() {
@@ -307,6 +328,7 @@ fn start_datagrams<P: Platform>(
         context.set_log_msg_max(log_longest);
         if op == Opcode::Rst2InitQp {
             context.set_q_key(qkey);
+            context.set_counter_set_id(device.counter_set());
         }
         address.set_vhca_port_num(PORT);
         transition(device, op, qpn, context, &address)?;

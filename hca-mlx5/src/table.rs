@@ -32,6 +32,11 @@ impl<T: Copy, const N: usize> Table<T, N> {
         self.0.iter().position(|(known, _)| *known == number)
     }
 
+    /// How many more there is room for.
+    pub(crate) fn room(&self) -> usize {
+        N - self.0.len()
+    }
+
     pub(crate) fn has(&self, number: u32) -> bool {
         self.place(number).is_some()
     }
@@ -39,6 +44,11 @@ impl<T: Copy, const N: usize> Table<T, N> {
     pub(crate) fn get(&self, number: u32) -> Option<T> {
         let (_, object) = self.0.get(self.place(number)?)?;
         Some(*object)
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        let place = self.place(number)?;
+        self.0.get_mut(place).map(|(_, object)| object)
     }
 
     pub(crate) fn insert(&mut self, number: u32, object: T) -> Result<(), Refused> {

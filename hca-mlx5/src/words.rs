@@ -65,6 +65,9 @@ objects! {
     QUEUE_PAIRS = 25, "queue pairs";
     L2_ENTRY = 26, "L2 entry";
     REGISTER = 27, "register";
+    COUNTERS = 28, "counter set";
+    SRQ = 29, "SRQ";
+    SHARED_QUEUES = 30, "shared receive queues";
 }
 
 /// No object in particular.

@@ -586,7 +586,7 @@ fn a_service_point_that_makes_the_endpoints() {
             let b = play.pair.ias[1].cr_query(cr).unwrap().local_ep.unwrap();
             assert_eq!(
                 play.pair.ias[1].ep_get_status(b).unwrap().state,
-                EpState::TentativeConnectionPending
+                EpState::UnconfiguredTentative
             );
             let now = play.now();
             if reject {

@@ -776,6 +776,57 @@ fn regions_and_windows_over_memory_that_is_scattered_for_the_device() {
 }
 
 #[test]
+fn regions_of_more_pages_than_a_command_carries() {
+    let mut scene = Scene {
+        bytes: 9 << 20,
+        ..Scene::default()
+    };
+    scene.stage.memory.arena = 8192;
+    scene.connected(|play| {
+        // Pages of 4 KiB are the largest that fit, so the list has more than the 2,016 that one command carries.
+        let slot = play.pair.slots[1];
+        let start = (play.sides[1].mem.addr() - slot.arena_addr()) as usize;
+        let place = |at: usize| slot.iova(start + at).unwrap().0;
+        let odd = |at: usize| (place(at) >> 12) % 2 != (at >> 12) as u64 % 2;
+        let pages = (0..9 << 20).step_by(4096);
+        let odd = pages.clone().filter(|&at| odd(at)).count();
+        assert!(odd != 0 && odd != pages.count(), "not scattered enough");
+        let border = 2016 * 4096;
+        play.fill(0, 0, 1 << 20, 1);
+        for at in [0, border - 5000, (9 << 20) - 9000] {
+            play.write(0, 0, 9000, 1);
+            play.requested(0, DtoOperation::RdmaWrite, 1);
+            play.check(1, 0, 9000, 1);
+            let far = RmrTriplet {
+                addr: play.sides[1].lmr.region.addr + at as u64,
+                len: 9000,
+                context: play.sides[1].lmr.rmr_context,
+            };
+            play.write_to(0, 0, 9000, far, 1);
+            play.requested(0, DtoOperation::RdmaWrite, 1);
+            play.check(1, at, 9000, 1);
+        }
+        let rmr = window(play);
+        let key = bind(play, rmr, border - 100, 200, MemPriv::REMOTE);
+        play.fill(0, 0, 200, 2);
+        play.write_to(0, 0, 200, key, 1);
+        play.requested(0, DtoOperation::RdmaWrite, 1);
+        play.check(1, border - 100, 200, 2);
+        assert!(!allowed(
+            play,
+            Access::Write,
+            RmrTriplet { len: 201, ..key }
+        ));
+        // And it is given back whole.
+        play.pair.ias[1].rmr_free(rmr).unwrap();
+        let lmr = play.sides[1].lmr;
+        play.pair.ias[1].lmr_free(lmr.lmr).unwrap();
+        let made = play.pair.ias[1].lmr_create(lmr.pz, lmr.region, MemPriv::ALL);
+        play.sides[1].lmr = made.unwrap();
+    });
+}
+
+#[test]
 fn memory_that_the_host_refuses_the_device() {
     for (source, op) in [
         (true, DtoOperation::Send),
@@ -813,6 +864,10 @@ fn memory_that_the_host_refuses_the_device() {
                     play.send(1, 0, 4096, 1);
                     play.receives(0, 1)[0]
                 }
+                other @ (DtoOperation::ReceiveWithInvalidate
+                | DtoOperation::BindMw
+                | DtoOperation::LmrFmr
+                | DtoOperation::LmrInvalidate) => panic!("{other:?} is not among them"),
             };
             assert_eq!(got, (2, DtoStatus::ErrLocalProtection), "{op:?}");
             assert!(play.refusals[0].count() > 0);

@@ -95,13 +95,17 @@ fn ten_thousand_operations_by_two_threads() {
                                 &far(0x4000 + place(n)),
                                 flags,
                             ),
-                            DtoOperation::RdmaRead | DtoOperation::Receive => poster
-                                .post_rdma_read(
-                                    &own(0x8000 + place(n)),
-                                    n,
-                                    &far(0x8000 + place(n)),
-                                    flags,
-                                ),
+                            DtoOperation::RdmaRead
+                            | DtoOperation::Receive
+                            | DtoOperation::ReceiveWithInvalidate
+                            | DtoOperation::BindMw
+                            | DtoOperation::LmrFmr
+                            | DtoOperation::LmrInvalidate => poster.post_rdma_read(
+                                &own(0x8000 + place(n)),
+                                n,
+                                &far(0x8000 + place(n)),
+                                flags,
+                            ),
                         };
                         match posted {
                             Ok(()) => break,

@@ -222,10 +222,13 @@ const PLACES: &[(usize, &str, &str)] = &[
     (roce::ROCE_ADDRESS, "query_roce_address_out", "roce_address"),
     (sq::SQ_CONTEXT, "sq_in", "sqc"),
     (sq::SQ_CONTEXT, "rq_in", "rqc"),
+    (sq::SQ_CONTEXT, "rmp_in", "rmpc"),
     (sq::SQ_WQ, "sqc", "wq"),
+    (sq::SQ_WQ, "rmpc", "wq"),
     (sq::SQ_WQ, "rqc", "wq"),
     (sq::SQ_PAGES, "sq_in", "pas"),
     (sq::SQ_PAGES, "rq_in", "pas"),
+    (sq::SQ_PAGES, "rmp_in", "pas"),
     (tir::TIR_CONTEXT, "tir_in", "tirc"),
     (tis::TIS_CONTEXT, "tis_in", "tisc"),
     (

@@ -196,6 +196,7 @@ fn optional(op: Opcode) -> bool {
         Opcode::QueryIssi
             | Opcode::SetIssi
             | Opcode::AccessReg
+            | Opcode::AllocQCounter
             | Opcode::ModifyNicVportContext
             | Opcode::SetL2TableEntry
             | Opcode::AllocUar

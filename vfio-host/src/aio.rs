@@ -2,7 +2,7 @@
 //!
 //! [`AsyncNic`] is a [`Nic`] whose one descriptor tokio watches. Its waits are the same [`turn`](crate::wait::turn)s, with
 //! the reactor in the place of the sleep; a time limit is the runtime's own (`tokio::time::timeout`). A wait that is dropped
-//! loses nothing: what it has taken is given by the next wait or dequeue.
+//! loses nothing: a wait takes nothing before it is over, and ends with its future.
 #![expect(
     unsafe_code,
     reason = "tokio takes any type for a descriptor, and has to be told that this one is sound"
@@ -11,13 +11,14 @@
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
-use dat_core::{CloseFlag, DatReturn, DatType, Evd, Event};
+use dat_core::{CloseFlag, Cno, DatReturn, DatType, Evd, Event, Ia};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::host::Host;
-use crate::nic::{Nic, WaitError};
+use crate::nic::{Nic, Under, WaitError};
 
 /// An adapter in a tokio runtime.
 #[derive(Debug)]
@@ -48,32 +49,38 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     /// Waits until `evd` has `threshold` events and returns the first, as [`Nic::evd_wait`] without a time limit.
     #[doc(alias = "dat_evd_wait")]
     pub async fn evd_wait(&mut self, evd: Evd, threshold: u32) -> Result<Event, WaitError> {
-        self.nic.check(evd, threshold)?;
-        self.wait(&[evd], threshold).await?;
-        Ok(self.nic.evd_dequeue(evd)?)
+        let now = self.nic.now();
+        let wait = Ia::evd_wait(&mut self.nic, now, evd, Duration::MAX, threshold)?;
+        let mut wait = Under::new(&mut self.nic, wait);
+        loop {
+            if let Some(found) = wait.turn() {
+                return found;
+            }
+            woken(&self.fd).await?;
+        }
+    }
+
+    /// Waits until the CNO is triggered, as [`Nic::cno_wait`] without a time limit.
+    #[doc(alias = "dat_cno_wait")]
+    pub async fn cno_wait(&mut self, cno: Cno) -> Result<Option<Evd>, WaitError> {
+        let now = self.nic.now();
+        let wait = Ia::cno_wait(&mut self.nic, now, cno, Duration::MAX)?;
+        let mut wait = Under::new(&mut self.nic, wait);
+        loop {
+            if let Some(found) = wait.turn() {
+                return found;
+            }
+            woken(&self.fd).await?;
+        }
     }
 
     /// Waits until one of the dispatchers has an event, and says which.
-    #[doc(alias = "dat_cno_wait")]
     pub async fn wait_any(&mut self, evds: &[Evd]) -> Result<Evd, WaitError> {
-        for evd in evds {
-            self.nic.check(*evd, 1)?;
-        }
-        self.wait(evds, 1).await
-    }
-
-    async fn wait(&mut self, evds: &[Evd], threshold: u32) -> Result<Evd, WaitError> {
         loop {
-            if let Some(found) = self.nic.turn(evds, threshold) {
+            if let Some(found) = self.nic.any(evds) {
                 return found;
             }
-            match self.fd.readable().await {
-                // ORDER: the reactor's mark is cleared before the turn, as the turn clears ours before it looks. Only the mark
-                // of what woke us: one that came since is another, and stays.
-                Ok(mut ready) => ready.clear_ready(),
-                // The runtime is shutting down.
-                Err(_) => return Err(DatReturn::of(DatType::InterruptedCall).into()),
-            }
+            woken(&self.fd).await?;
         }
     }
 
@@ -81,6 +88,20 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     #[doc(alias = "dat_ia_close")]
     pub fn close(self, flag: CloseFlag) -> Result<(), dat_core::Error> {
         self.nic.close(flag)
+    }
+}
+
+/// Until something may have come.
+async fn woken(fd: &AsyncFd<OwnedFd>) -> Result<(), WaitError> {
+    match fd.readable().await {
+        // ORDER: the reactor's mark is cleared before the turn, as the turn clears ours before it looks. Only the mark
+        // of what woke us: one that came since is another, and stays.
+        Ok(mut ready) => {
+            ready.clear_ready();
+            Ok(())
+        }
+        // The runtime is shutting down.
+        Err(_) => Err(DatReturn::of(DatType::InterruptedCall).into()),
     }
 }
 

@@ -23,6 +23,7 @@
 //! * [`host`] - the trait that both hosts implement on top of `hca_mlx5::platform::Platform`.
 //! * [`vfio`], [`user`] - the two hosts. [`open`] picks one by address.
 //! * [`nic`] - an adapter with the calls that wait, `aio` the same as futures; [`wait`], [`wakeups`] - how they do it.
+//! * [`owned`] - registered memory whose pieces are owned, by the program or by the device.
 //! * [`pci`] - configuration space.
 //!
 //! No opcode, no offset and no constant of the device or of the wire is in this crate. `unsafe` is in `map.rs` (memory and
@@ -40,6 +41,7 @@ mod machine;
 mod map;
 mod memory;
 pub mod nic;
+pub mod owned;
 pub mod pci;
 mod sysfs;
 pub mod user;
@@ -51,6 +53,19 @@ pub use address::{Address, PciAddress};
 pub use error::{Error, Kind};
 pub use host::{Host, Mapping, Options, Reach, Trouble};
 pub use nic::{Nic, Room, WaitError};
+
+/// Devices by the names that a program gives them, as dat_registry_add_provider(3) and dat_ia_open(3) have it: an application names
+/// `"storage"`, its configuration says which device that is.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let storage = dat_core::ProviderInfo { ia_name: "storage", dapl_version: (2, 0), is_thread_safe: false };
+/// let mut registry = vfio_host::Registry::<8>::new();
+/// registry.add_provider(storage, "0000:3b:00.0".parse()?)?;
+/// let host = vfio_host::open(registry.open(&storage)?, &vfio_host::Options::default())?;
+/// # Ok(()) }
+/// ```
+pub type Registry<'n, const N: usize> = dat_core::Registry<'n, Address, N>;
 
 /// A host of either kind. A program matches it once and is generic over [`Host`] from there.
 #[derive(Debug)]

@@ -1,23 +1,27 @@
 //! An Interface Adapter on a host, with the calls that wait: dat_evd_wait(3), dat_cno_wait(3).
 //!
 //! `dat_core::Ia` never waits and is told the time. [`Nic`] joins it with its [`Host`]: it supplies the time, and waits by
-//! sleeping on the host's wake-ups. All other calls are the `Ia`'s own, by dereference.
+//! sleeping on the host's wake-ups. What a wait is for, and when it is over, is the `Ia`'s affair: a wait here begins one there,
+//! looks at it once a turn, sleeps in between, and ends it. All other calls are the `Ia`'s own, by dereference.
 //!
 //! A program with an event loop of its own polls the descriptor of [`Nic::as_fd`](AsFd) and calls [`Nic::prepare`] before each
 //! sleep: `true` says that something is there already.
 //!
-//! Waits belong to the control half. A reaping half that was taken to another thread polls.
+//! Waits belong to the control half. Threads share an adapter by its halves: while one waits here, others post with an
+//! `EpPoster`. A thread that took a reaping half away arms it, sleeps as it likes, and is woken by the agent of a CNO that its
+//! Event Dispatcher is attached to: the thread that waits here, or drives the adapter, calls it.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::Poll;
 use std::time::Duration;
 
 use dat_core::cm::QpTerms;
 use dat_core::provider::Net;
 use dat_core::{
-    CloseFlag, Cr, DatReturn, DatSubtype, DatType, Ep, Evd, Event, Ia, Instant, Next, Qos, Storage,
+    CloseFlag, Cno, CnoWait, Cr, DatReturn, DatType, Ep, Evd, EvdWait, Event, Ia, Instant, Next,
+    Qos, Storage,
 };
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::{Config, Mlx5};
@@ -47,11 +51,19 @@ pub enum WaitError {
 impl WaitError {
     /// The time is over.
     pub const TIMEOUT: Self = Self::Dat(DatReturn::of(DatType::TimeoutExpired));
+    /// The same of a CNO.
+    pub const UNTRIGGERED: Self = Self::Dat(DatReturn::QUEUE_EMPTY);
 }
 
 impl From<DatReturn> for WaitError {
     fn from(ret: DatReturn) -> Self {
         Self::Dat(ret)
+    }
+}
+
+impl From<dat_core::Error> for WaitError {
+    fn from(error: dat_core::Error) -> Self {
+        error.ret().into()
     }
 }
 
@@ -78,8 +90,6 @@ pub struct Nic<
 > {
     ia: Ia<'s, Mlx5<'p, H, QPS, CQS, KEYS>>,
     host: &'p H,
-    /// Events that a wait has taken while it waited for more.
-    early: Vec<(Evd, VecDeque<Event>)>,
     next: Next,
     /// The program knows that the device is to be removed.
     told: bool,
@@ -122,7 +132,6 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         Ok(Self {
             ia,
             host,
-            early: Vec::new(),
             next: Next {
                 deadline: None,
                 work: true,
@@ -221,14 +230,6 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.ia.cr_reject(now, cr, private_data)
     }
 
-    /// [`Ia::evd_free`]; events that were not dequeued are lost.
-    #[doc(alias = "dat_evd_free")]
-    pub fn evd_free(&mut self, evd: Evd) -> Result<(), dat_core::Error> {
-        self.ia.evd_free(evd)?;
-        self.early.retain(|(other, _)| *other != evd);
-        Ok(())
-    }
-
     /// [`Ia::close`], now. If it succeeds, the host is ready for another adapter; if not, after [`Host::renew`].
     #[doc(alias = "dat_ia_close")]
     pub fn close(mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
@@ -236,31 +237,9 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.ia.close(now, flag)
     }
 
-    /// The next event, or `QUEUE_EMPTY`: [`Ia::evd_dequeue`], after what a wait has taken already.
-    #[doc(alias = "dat_evd_dequeue")]
-    pub fn evd_dequeue(&mut self, evd: Evd) -> Result<Event, DatReturn> {
-        match self.early(evd).and_then(VecDeque::pop_front) {
-            Some(event) => Ok(event),
-            None => self.ia.evd_dequeue(evd),
-        }
-    }
-
-    /// Events that a wait has taken and [`Nic::evd_dequeue`] gives without asking the device: `nmore` of dat_evd_wait(3).
-    #[must_use]
-    pub fn evd_more(&self, evd: Evd) -> usize {
-        let early = self.early.iter().find(|(other, _)| *other == evd);
-        early.map_or(0, |(_, events)| events.len())
-    }
-
-    fn early(&mut self, evd: Evd) -> Option<&mut VecDeque<Event>> {
-        let found = self.early.iter_mut().find(|(other, _)| *other == evd);
-        found.map(|(_, events)| events)
-    }
-
-    /// Waits until `evd` has `threshold` events and returns the first; the others come by [`Nic::evd_dequeue`].
+    /// Waits until `evd` has `threshold` events and returns the first; [`Ia::evd_more`] tells how many are left.
     ///
-    /// `INVALID_PARAMETER` for a threshold of 0 or beyond the dispatcher's length; `TIMEOUT_EXPIRED` after `timeout`, which
-    /// leaves what came in its place.
+    /// `TIMEOUT_EXPIRED` after `timeout`, which leaves what came in its place. Other errors as for [`Ia::evd_wait`].
     #[doc(alias = "dat_evd_wait")]
     pub fn evd_wait(
         &mut self,
@@ -268,62 +247,108 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         timeout: Duration,
         threshold: u32,
     ) -> Result<Event, WaitError> {
-        self.check(evd, threshold)?;
-        self.wait(&[evd], threshold, timeout)?;
-        Ok(self.evd_dequeue(evd)?)
+        let now = self.now();
+        let wait = self.ia.evd_wait(now, evd, timeout, threshold)?;
+        self.under(wait, EvdWait::until)
     }
 
-    /// Waits until one of the dispatchers has an event, and says which: an event counter over `evds`.
+    /// Waits until the CNO is triggered, and says by whom; by none if the last Event Dispatcher left it. `QUEUE_EMPTY` after
+    /// `timeout`.
     #[doc(alias = "dat_cno_wait")]
-    pub fn wait_any(&mut self, evds: &[Evd], timeout: Duration) -> Result<Evd, WaitError> {
-        for evd in evds {
-            self.check(*evd, 1)?;
+    pub fn cno_wait(&mut self, cno: Cno, timeout: Duration) -> Result<Option<Evd>, WaitError> {
+        let now = self.now();
+        let wait = self.ia.cno_wait(now, cno, timeout)?;
+        self.under(wait, CnoWait::until)
+    }
+
+    /// Waits until it is over.
+    fn under<W: Awaited<Self>>(
+        &mut self,
+        wait: W,
+        until: fn(&W) -> Instant,
+    ) -> Result<W::Found, WaitError> {
+        let mut under = Under::new(self, wait);
+        loop {
+            if let Some(found) = under.turn() {
+                return found;
+            }
+            under.nic.sleep_until(until(&under.what));
         }
-        self.wait(evds, 1, timeout)
+    }
+
+    /// A CNO with a descriptor, which becomes readable when the CNO may have been triggered, when the adapter wants to be
+    /// driven, and when the device is in trouble. Before each sleep on it, and after, ask [`Nic::cno_trigger`].
+    #[doc(alias = "dat_cno_fd_create")]
+    pub fn cno_fd_create(&mut self) -> Result<(OwnedFd, Cno), dat_core::Error> {
+        let none = DatReturn::of(DatType::InsufficientResources);
+        let fd = self.as_fd().try_clone_to_owned();
+        let fd = fd.map_err(|_| dat_core::Error::from(none))?;
+        Ok((fd, self.ia.cno_fd_create()?))
+    }
+
+    /// Drives the adapter and says which Event Dispatcher triggered the CNO; `QUEUE_EMPTY` if none did, and then a sleep on the
+    /// descriptor is safe.
+    #[doc(alias = "dat_cno_trigger")]
+    pub fn cno_trigger(&mut self, cno: Cno) -> Result<Evd, WaitError> {
+        self.ia.cno_query(cno)?;
+        let found = self.turn(|nic, _| nic.ia.cno_trigger(cno).ok().map(Ok), |_| {});
+        found.unwrap_or(Err(WaitError::UNTRIGGERED))
+    }
+
+    /// Waits until one of the dispatchers has an event, and says which: extension, a CNO for this call.
+    pub fn wait_any(&mut self, evds: &[Evd], timeout: Duration) -> Result<Evd, WaitError> {
+        let until = self.now() + timeout;
+        loop {
+            if let Some(found) = self.any(evds) {
+                return found;
+            }
+            if until <= self.now() {
+                return Err(WaitError::TIMEOUT);
+            }
+            self.sleep_until(until);
+        }
     }
 
     /// Before a sleep on the descriptor: whether something is there already. If not, the descriptor becomes readable when an
     /// event may have come to one of `evds`, when the adapter wants to be driven, or when the device is in trouble.
     pub fn prepare(&mut self, evds: &[Evd]) -> Result<bool, WaitError> {
+        Ok(self.any(evds).transpose()?.is_some())
+    }
+
+    /// One turn of a wait for any of the dispatchers.
+    pub(crate) fn any(&mut self, evds: &[Evd]) -> Option<Result<Evd, WaitError>> {
+        let look = |nic: &mut Self, _| {
+            evds.iter().find_map(|evd| match nic.ia.evd_more(*evd) {
+                Ok(0) => None,
+                Ok(_) => Some(Ok(*evd)),
+                Err(ret) => Some(Err(ret.into())),
+            })
+        };
+        self.turn(look, |nic| nic.arm(evds))
+    }
+
+    /// What a dispatcher refuses, the next look reports.
+    fn arm(&mut self, evds: &[Evd]) {
         for evd in evds {
-            self.check(*evd, 1)?;
+            let _ = self.ia.evd_arm(*evd, false);
         }
-        let found = self.turn(evds, 1);
-        Ok(found.transpose()?.is_some())
     }
 
-    pub(crate) fn check(&self, evd: Evd, threshold: u32) -> Result<(), DatReturn> {
-        let param = self.ia.evd_query(evd).map_err(|error| error.ret())?;
-        let wrong = |ty, subtype| Err(DatReturn::new(ty, subtype));
-        if param.reaper_out {
-            return wrong(DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter);
-        }
-        if threshold == 0 || threshold > param.qlen {
-            return wrong(DatType::InvalidParameter, DatSubtype::InvalidArg3);
-        }
-        Ok(())
-    }
-
-    fn wait(&mut self, evds: &[Evd], threshold: u32, timeout: Duration) -> Result<Evd, WaitError> {
-        let until = self.now() + timeout;
-        loop {
-            if let Some(found) = self.turn(evds, threshold) {
-                return found;
-            }
-            let left = until.since(self.now());
-            if left.is_zero() {
-                return Err(WaitError::TIMEOUT);
-            }
-            self.host.wakeups().sleep(left.min(LONGEST));
-        }
+    fn sleep_until(&mut self, until: Instant) {
+        let left = until.since(self.now());
+        self.host.wakeups().sleep(left.min(LONGEST));
     }
 
     /// One turn of a wait, with the timer set for what is due next.
-    pub(crate) fn turn(&mut self, evds: &[Evd], threshold: u32) -> Option<Result<Evd, WaitError>> {
+    fn turn<T>(
+        &mut self,
+        look: impl FnMut(&mut Self, Instant) -> Option<Result<T, WaitError>>,
+        arm: impl FnMut(&mut Self),
+    ) -> Option<Result<T, WaitError>> {
         let mut look = Look {
             nic: self,
-            evds,
-            threshold: usize::try_from(threshold).unwrap_or(usize::MAX),
+            look,
+            arm,
         };
         let found = turn(&mut look);
         if found.is_none() {
@@ -346,35 +371,113 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
             }
         }
     }
+}
 
-    /// Takes events of `evd` until there are `threshold`. Whether there are.
-    fn gather(&mut self, evd: Evd, threshold: usize) -> Result<bool, DatReturn> {
-        while self.evd_more(evd) < threshold {
-            let event = match self.ia.evd_dequeue(evd) {
-                Ok(event) => event,
-                Err(DatReturn::QUEUE_EMPTY) => return Ok(false),
-                Err(other) => return Err(other),
-            };
-            match self.early(evd) {
-                Some(events) => events.push_back(event),
-                None => self.early.push((evd, VecDeque::from([event]))),
-            }
-        }
-        Ok(true)
+/// Something of the adapter that can be waited for: how it is looked at and ended, and what has to be armed.
+pub(crate) trait Awaited<N> {
+    /// What it gives.
+    type Found;
+    /// Looks whether it is over.
+    fn look(&mut self, nic: &mut N, now: Instant) -> Poll<Result<Self::Found, WaitError>>;
+    /// Has the device announce what it is waited for.
+    fn arm(&mut self, nic: &mut N);
+    /// Ends it.
+    fn end(&mut self, nic: &mut N);
+}
+
+impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
+    Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS>> for EvdWait
+{
+    type Found = Event;
+
+    fn look(
+        &mut self,
+        nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>,
+        now: Instant,
+    ) -> Poll<Result<Event, WaitError>> {
+        nic.ia.evd_waited(now, self).map_err(WaitError::from)
+    }
+
+    fn arm(&mut self, nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {
+        nic.arm(&[self.evd()]);
+    }
+
+    fn end(&mut self, nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {
+        nic.ia.evd_wait_end(self);
     }
 }
 
-/// A wait for events of an adapter.
-struct Look<'n, 's, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize> {
-    nic: &'n mut Nic<'s, 'p, H, QPS, CQS, KEYS>,
-    evds: &'n [Evd],
-    threshold: usize,
+impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
+    Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS>> for CnoWait
+{
+    type Found = Option<Evd>;
+
+    fn look(
+        &mut self,
+        nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>,
+        now: Instant,
+    ) -> Poll<Result<Option<Evd>, WaitError>> {
+        nic.ia.cno_waited(now, self).map_err(WaitError::from)
+    }
+
+    /// The adapter arms what is attached to a CNO each time it is driven.
+    fn arm(&mut self, _nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {}
+
+    fn end(&mut self, nic: &mut Nic<'s, 'p, H, QPS, CQS, KEYS>) {
+        nic.ia.cno_wait_end(self);
+    }
 }
 
-impl<H: Host, const QPS: usize, const CQS: usize, const KEYS: usize> Waiting
-    for Look<'_, '_, '_, H, QPS, CQS, KEYS>
+/// A wait under way, which ends with this value: also where a future is dropped.
+pub(crate) struct Under<'n, N, W: Awaited<N>> {
+    pub(crate) nic: &'n mut N,
+    pub(crate) what: W,
+}
+
+impl<'n, N, W: Awaited<N>> Under<'n, N, W> {
+    pub(crate) fn new(nic: &'n mut N, what: W) -> Self {
+        Self { nic, what }
+    }
+}
+
+impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize, W>
+    Under<'_, Nic<'s, 'p, H, QPS, CQS, KEYS>, W>
+where
+    W: Awaited<Nic<'s, 'p, H, QPS, CQS, KEYS>>,
 {
-    type Found = Result<Evd, WaitError>;
+    /// One turn of it.
+    pub(crate) fn turn(&mut self) -> Option<Result<W::Found, WaitError>> {
+        let what = std::cell::RefCell::new(&mut self.what);
+        self.nic.turn(
+            |nic, now| match what.borrow_mut().look(nic, now) {
+                Poll::Ready(found) => Some(found),
+                Poll::Pending => None,
+            },
+            |nic| what.borrow_mut().arm(nic),
+        )
+    }
+}
+
+impl<N, W: Awaited<N>> Drop for Under<'_, N, W> {
+    fn drop(&mut self) {
+        self.what.end(self.nic);
+    }
+}
+
+/// A wait for something of an adapter.
+struct Look<'n, N, L, A> {
+    nic: &'n mut N,
+    look: L,
+    arm: A,
+}
+
+impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize, T, L, A> Waiting
+    for Look<'_, Nic<'s, 'p, H, QPS, CQS, KEYS>, L, A>
+where
+    L: FnMut(&mut Nic<'s, 'p, H, QPS, CQS, KEYS>, Instant) -> Option<Result<T, WaitError>>,
+    A: FnMut(&mut Nic<'s, 'p, H, QPS, CQS, KEYS>),
+{
+    type Found = Result<T, WaitError>;
 
     fn clear(&mut self) {
         self.nic.host.wakeups().clear();
@@ -383,12 +486,9 @@ impl<H: Host, const QPS: usize, const CQS: usize, const KEYS: usize> Waiting
     fn look(&mut self) -> Option<Self::Found> {
         // The adapter arms its own queues each time it is driven.
         self.nic.drive();
-        for evd in self.evds {
-            match self.nic.gather(*evd, self.threshold) {
-                Ok(true) => return Some(Ok(*evd)),
-                Ok(false) => {}
-                Err(ret) => return Some(Err(ret.into())),
-            }
+        let now = self.nic.now();
+        if let Some(found) = (self.look)(self.nic, now) {
+            return Some(found);
         }
         match self.nic.host.trouble()? {
             // The driver finds out by itself, within its period of looking, and everything posted comes back first.
@@ -402,10 +502,7 @@ impl<H: Host, const QPS: usize, const CQS: usize, const KEYS: usize> Waiting
     }
 
     fn arm(&mut self) {
-        for evd in self.evds {
-            // What a dispatcher refuses, the next look reports.
-            let _ = self.nic.ia.evd_arm(*evd, false);
-        }
+        (self.arm)(self.nic);
     }
 }
 

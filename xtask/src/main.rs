@@ -9,6 +9,7 @@
 )]
 
 mod bench;
+mod coverage;
 mod fields;
 mod nostd;
 mod qemu_test;
@@ -47,8 +48,12 @@ enum Verb {
         #[arg(long)]
         no_guests: bool,
     },
-    /// House rules: dependencies, file sizes, unsafe, fences, man page to file to test
-    Tidy,
+    /// House rules: dependencies, file sizes, unsafe, fences, man page to file to test, coverage of DAT
+    Tidy {
+        /// Write docs/dat-coverage.md
+        #[arg(long)]
+        bless: bool,
+    },
     /// Link dat-core and hca-mlx5 into a freestanding static image
     Nostd {
         /// Instead, build both for CPUs without an operating system (x86-64, AArch64, RISC-V, Cortex-M) with core only, and
@@ -69,6 +74,8 @@ enum Verb {
         #[command(subcommand)]
         verb: trace::Trace,
     },
+    /// Ten million random DAT calls against a reference model, optimized
+    Calls,
     /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal is missed
     Bench {
         /// Write the table into README.md
@@ -101,7 +108,7 @@ fn verb() -> Result<ExitCode> {
                 .map_or(ExitCode::FAILURE, |c| ExitCode::from(c.clamp(0, 255) as u8)));
         }
         Verb::Test { no_guests } => suite::test(!no_guests)?,
-        Verb::Tidy => tidy::tidy()?,
+        Verb::Tidy { bless } => tidy::tidy(bless)?,
         Verb::Nostd { targets: false } => nostd::nostd()?,
         Verb::Nostd { targets: true } => targets::targets()?,
         Verb::QemuTest(options) => qemu_test::qemu_test(&options)?,
@@ -112,6 +119,21 @@ fn verb() -> Result<ExitCode> {
             fields::write()?;
         }
         Verb::Trace { verb } => trace::trace(verb)?,
+        Verb::Calls => {
+            let mut command = run::cargo();
+            command.args([
+                "test",
+                "--release",
+                "-p",
+                "dat-core",
+                "--features",
+                "testing",
+            ]);
+            command.args(["--test", "random_calls", "--", "--nocapture"]);
+            println!("$ {}", run::shown(&command));
+            let status = command.status()?;
+            anyhow::ensure!(status.success(), "a call was answered otherwise");
+        }
         Verb::Bench { bless } => bench::bench(bless)?,
     }
     Ok(ExitCode::SUCCESS)

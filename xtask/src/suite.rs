@@ -18,7 +18,7 @@ pub(crate) fn test(guests: bool) -> Result<()> {
         command
     };
     run::quiet(cargo(&["fmt", "--all", "--", "--check", "-l"]))?;
-    tidy::tidy()?;
+    tidy::tidy(false)?;
     let mut clippy = cargo(&[
         "clippy",
         "--quiet",

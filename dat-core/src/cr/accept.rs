@@ -57,6 +57,7 @@ impl<P: Provider> Ia<'_, P> {
         control.remote = Some(request.remote);
         control.remote_port = request.remote_port;
         control.local_port = request.service.port().unwrap_or(0);
+        control.active = false;
         control.conn = conn;
         control.phase = Phase::Accepting {
             terms: request.terms,

@@ -10,6 +10,7 @@ use crate::flags::PspFlag;
 use crate::handle::{Cr, Ep};
 use crate::ia::Owner;
 use crate::provider::{Provider, Service};
+use crate::psp::Listener;
 use crate::time::Instant;
 
 /// Bytes of private data in `cr_accept` and `cr_reject` of a request for datagrams: the field of the SIDR_REP.
@@ -25,11 +26,12 @@ impl CrControl {
 impl<P: Provider> Ia<'_, P> {
     /// A peer asks which queue pair takes datagrams for a service point.
     pub(crate) fn looked_up(&mut self, now: Instant, request: &Request) {
-        let psp = request
-            .service
-            .udp_port()
-            .and_then(|port| self.listener(port));
-        let listener = psp.and_then(|psp| Some((psp, self.psp(psp).ok()?)));
+        let port = request.service.udp_port();
+        let listener = match port.and_then(|port| self.listener(port)) {
+            Some(Listener::Psp(psp)) => self.psp(psp).ok().map(|control| (psp, control)),
+            // Reserved and common service points are for connections.
+            Some(Listener::Rsp(_) | Listener::Csp(_)) | None => None,
+        };
         let refusal = match &listener {
             None => Some(Reason::INVALID_SERVICE_ID),
             // The Endpoints that the provider makes are for connections.
@@ -53,6 +55,8 @@ impl<P: Provider> Ia<'_, P> {
             request: *request,
             private: RequestData::from_slice(private).unwrap_or_default(),
             local_ep: None,
+            provided: false,
+            listener: Listener::Psp(psp),
         };
         if let Some(cr) = self.crs.insert(control).map(Cr) {
             self.own(request.conn, Owner::Cr(cr));

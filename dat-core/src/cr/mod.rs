@@ -2,6 +2,7 @@
 
 mod accept;
 mod accept_ud;
+mod handoff;
 mod query;
 mod reject;
 
@@ -15,6 +16,7 @@ use crate::cm::{ConnId, Request};
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Cr, Ep};
 use crate::provider::Provider;
+use crate::psp::Listener;
 
 /// Private data of a SIDR_REQ behind its IP CM header; a REQ has less.
 pub(crate) type RequestData = heapless::Vec<u8, 180>;
@@ -26,8 +28,12 @@ pub(crate) struct CrControl {
     pub(crate) conn: Option<ConnId>,
     pub(crate) request: Request,
     pub(crate) private: RequestData,
-    /// The Endpoint made for it.
+    /// The Endpoint that it is for.
     pub(crate) local_ep: Option<Ep>,
+    /// That was not made by the consumer.
+    pub(crate) provided: bool,
+    /// Where it came to.
+    pub(crate) listener: Listener,
 }
 
 impl<P: Provider> Ia<'_, P> {

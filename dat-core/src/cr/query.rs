@@ -16,7 +16,7 @@ pub struct CrParam<'a> {
     pub remote_port: u16,
     /// What came with the request: the message's whole field, padded with zeros.
     pub private_data: &'a [u8],
-    /// The Endpoint made for it, if the service point makes them.
+    /// The Endpoint that it is for: of its RSP, or made by its PSP.
     pub local_ep: Option<Ep>,
 }
 

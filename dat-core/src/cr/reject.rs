@@ -3,8 +3,9 @@
 use super::MAX_UD_REPLY_PRIVATE;
 use crate::Ia;
 use crate::cm::Reason;
+use crate::counters::IaCounter;
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::ep::{EpOp, Outcome, PROVIDER_CONTROL};
+use crate::ep::{EpOp, PROVIDER_CONTROL};
 use crate::handle::Cr;
 use crate::provider::Provider;
 use crate::time::Instant;
@@ -32,13 +33,9 @@ impl<P: Provider> Ia<'_, P> {
                 DatSubtype::InvalidArg2,
             ));
         }
-        let (conn, local_ep) = (control.conn, control.local_ep);
-        if let Some(ep) = local_ep
-            && (self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index()))
-        {
-            return Err(PROVIDER_CONTROL.into());
-        }
-        self.crs.remove(cr.0);
+        let conn = control.conn;
+        self.cr_leaves(now, cr)?;
+        self.tally.count(IaCounter::SpCrRejected);
         if let Some(conn) = conn {
             self.disown(conn);
             if self
@@ -49,14 +46,36 @@ impl<P: Provider> Ia<'_, P> {
                 self.cm.abort(now, conn);
             }
         }
-        if let Some(ep) = local_ep {
-            if let Ok(Outcome::Gone) = self.admit(ep, EpOp::Reject) {
-                self.ep_remove(now, ep)?;
-            } else {
-                self.apply(ep, EpOp::Reject);
-            }
-        }
         self.transmit(now);
+        Ok(())
+    }
+
+    /// Refuses while a half of an Endpoint that would go is out.
+    pub(super) fn cr_may_leave(&self, cr: Cr) -> Result<(), Error> {
+        let control = self.cr(cr)?;
+        match control.local_ep.filter(|_| control.provided) {
+            Some(ep) if self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index()) => {
+                Err(PROVIDER_CONTROL.into())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Ends a request on this side: its Endpoint is UNCONNECTED again, or goes if it was made for it. Its connection is the
+    /// caller's. On an error nothing has changed.
+    pub(super) fn cr_leaves(&mut self, now: Instant, cr: Cr) -> Result<(), Error> {
+        self.cr_may_leave(cr)?;
+        let control = self.cr(cr)?;
+        let (local_ep, provided) = (control.local_ep, control.provided);
+        self.crs.remove(cr.0);
+        let Some(ep) = local_ep else { return Ok(()) };
+        if provided {
+            return self.ep_remove(now, ep);
+        }
+        self.apply(ep, EpOp::Reject);
+        if let Ok(control) = self.ep_mut(ep) {
+            (control.remote, control.remote_port, control.local_port) = (None, 0, 0);
+        }
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use super::{EpOp, EpState, MAX_CONNECT_UD_PRIVATE, NOT_READY, Phase, PrivateData
 use crate::Ia;
 use crate::cm::{CmError, ConnectParams, Reply, ServiceId, ack_timeout};
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::flags::Qos;
+use crate::flags::{ConnectFlag, Qos};
 use crate::handle::Ep;
 use crate::ia::Owner;
 use crate::provider::{FaultKind, Path, Provider, Service};
@@ -23,17 +23,27 @@ const RETRIES: (u8, u8) = (7, 7);
 /// Life time of a packet in the network, as a CM code; the connection manager's default.
 const PACKET_LIFE: u8 = 16;
 
+/// What is asked for, but for the private data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) remote: IpAddr,
+    pub(super) conn_qual: u64,
+    pub(super) timeout: Duration,
+    pub(super) qos: Qos,
+    pub(super) flag: ConnectFlag,
+}
+
 impl<P: Provider> Ia<'_, P> {
     /// Starts to connect an UNCONNECTED Endpoint to the service point `conn_qual` (a TCP-style port) of `remote`.
     ///
     /// The outcome is an event: `Established`, `PeerRejected`, `NonPeerRejected`, `Unreachable` or `TimedOut`. Errors:
-    /// `INVALID_STATE` (also `EP_NOTREADY` without a zone, a DTO or a connect Event Dispatcher), `INVALID_ADDRESS`,
+    /// `INVALID_STATE` (also `EP_NOTREADY` without a connect Event Dispatcher), `INVALID_ADDRESS`,
     /// `INVALID_PARAMETER` (qualifier 0 or above 65535, timeout 0, more than [`MAX_CONNECT_PRIVATE`] bytes),
     /// `MODEL_NOT_SUPPORTED` (quality of service).
     ///
     /// A CONNECTED Endpoint for datagrams asks the service point which queue pair takes datagrams for it: the outcome is
     /// `UdEstablished`, with the address at [`Ia::ep_ud_address`], `UdReject` or `UdError`. It carries
-    /// [`MAX_CONNECT_UD_PRIVATE`](crate::MAX_CONNECT_UD_PRIVATE) bytes, and asks for one service point at a time
+    /// [`MAX_CONNECT_UD_PRIVATE`] bytes, and asks for one service point at a time
     /// (`INVALID_STATE`/`EP_ACTCONNPENDING`).
     #[doc(alias = "dat_ep_connect")]
     #[expect(
@@ -50,6 +60,54 @@ impl<P: Provider> Ia<'_, P> {
         private_data: &[u8],
         qos: Qos,
     ) -> Result<(), Error> {
+        let ask = Ask {
+            remote,
+            conn_qual,
+            timeout,
+            qos,
+            flag: ConnectFlag::Default,
+        };
+        self.start(now, ep, &ask, private_data)
+    }
+
+    /// As [`Ia::ep_connect`], with `DAT_CONNECT_FLAGS`: several paths are `MODEL_NOT_SUPPORTED`.
+    #[doc(alias = "dat_ep_connect")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of the manual page, and the time"
+    )]
+    pub fn ep_connect_flag(
+        &mut self,
+        now: Instant,
+        ep: Ep,
+        remote: IpAddr,
+        conn_qual: u64,
+        timeout: Duration,
+        private_data: &[u8],
+        qos: Qos,
+        flag: ConnectFlag,
+    ) -> Result<(), Error> {
+        let ask = Ask {
+            remote,
+            conn_qual,
+            timeout,
+            qos,
+            flag,
+        };
+        self.start(now, ep, &ask, private_data)
+    }
+
+    /// Starts to connect: all calls that do come here.
+    pub(super) fn start(
+        &mut self,
+        now: Instant,
+        ep: Ep,
+        ask: &Ask,
+        private_data: &[u8],
+    ) -> Result<(), Error> {
+        let Ask {
+            remote, timeout, ..
+        } = *ask;
         let datagrams = self.ep(ep)?.service != Service::Connected;
         let most = if datagrams {
             self.admit_look_up(ep)?;
@@ -60,14 +118,14 @@ impl<P: Provider> Ia<'_, P> {
         };
         self.check_remote(remote)?;
         let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
-        let port = port(conn_qual).ok_or(bad(DatSubtype::InvalidArg3))?;
+        let port = port(ask.conn_qual).ok_or(bad(DatSubtype::InvalidArg3))?;
         if timeout.is_zero() {
             return Err(bad(DatSubtype::InvalidArg4));
         }
         if private_data.len() > most {
             return Err(bad(DatSubtype::InvalidArg5));
         }
-        if qos != Qos::BestEffort {
+        if ask.qos != Qos::BestEffort || ask.flag != ConnectFlag::Default {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
         }
         let control = self.ep(ep)?;
@@ -80,6 +138,7 @@ impl<P: Provider> Ia<'_, P> {
         control.remote = Some(remote);
         control.remote_port = port;
         control.local_port = local_port;
+        control.active = true;
         control.deadline = now + timeout;
         control.refusal = None;
         control.phase = Phase::Resolving;

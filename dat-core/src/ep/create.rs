@@ -7,15 +7,15 @@ use super::{EpAttr, EpControl, EpState};
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::EvdFlags;
-use crate::handle::{Ep, Evd, Pz};
+use crate::handle::{Ep, Evd, Pz, Srq};
 use crate::provider::{Provider, Service};
 
 impl<P: Provider> Ia<'_, P> {
     /// Makes an Endpoint, UNCONNECTED.
     ///
     /// Zone and Event Dispatchers may be left out and given later by [`Ia::ep_modify`](Self::ep_modify); until a zone and
-    /// one of the two DTO Event Dispatchers are there, posting, connecting and accepting are refused with
-    /// `INVALID_STATE`/`EP_NOTREADY`. Errors: `INVALID_HANDLE` with the subtype of the handle, also for an Event Dispatcher
+    /// one of the two DTO Event Dispatchers are there, it is UNCONFIGURED_UNCONNECTED, and posting, connecting and accepting are
+    /// refused with `INVALID_STATE`/`EP_UNCONFIGURED`. Errors: `INVALID_HANDLE` with the subtype of the handle, also for an Event Dispatcher
     /// that does not take the stream; `INVALID_PARAMETER` for attributes that contradict the Event Dispatchers or exceed
     /// the adapter; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_ep_create")]
@@ -28,38 +28,48 @@ impl<P: Provider> Ia<'_, P> {
         attr: Option<&EpAttr>,
     ) -> Result<Ep, Error> {
         let service = Service::Connected;
-        self.ep_make(pz, recv_evd, request_evd, connect_evd, attr, service)
+        self.ep_make(pz, recv_evd, request_evd, connect_evd, None, attr, service)
     }
 
     /// Makes an Endpoint of any service.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of the manual page"
+    )]
     pub(super) fn ep_make(
         &mut self,
         pz: Option<Pz>,
         recv_evd: Option<Evd>,
         request_evd: Option<Evd>,
         connect_evd: Option<Evd>,
+        srq: Option<Srq>,
         attr: Option<&EpAttr>,
         service: Service,
     ) -> Result<Ep, Error> {
+        self.alive()?;
         self.ep_streams(pz, recv_evd, request_evd, connect_evd)?;
         let attr = self.checked_attr(attr, recv_evd.is_some(), request_evd.is_some())?;
+        self.streams_agree(None, [recv_evd, request_evd, connect_evd], &attr)?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
         let handle = self.eps.vacant().ok_or(full)?;
         let makings = Makings {
             pz,
             recv_evd,
             request_evd,
+            srq,
             attr,
             service,
         };
         let life = self.random.next_u32();
         let made = self.make_qp(handle.index(), life, &makings)?;
+        let configured = made.is_some();
         let mut control = EpControl::new(attr);
         control.service = service;
         control.pz = pz;
         control.recv_evd = recv_evd;
         control.request_evd = request_evd;
         control.connect_evd = connect_evd;
+        control.srq = srq;
         control.life = life;
         control.born = self.turn;
         control.qp = made.as_ref().map(|made| made.new.qp);
@@ -68,11 +78,24 @@ impl<P: Provider> Ia<'_, P> {
             shared.request.handle.store(handle.raw(), Ordering::Relaxed);
             shared.receive.handle.store(handle.raw(), Ordering::Relaxed);
             shared.rewind();
+            shared.tally.clear();
         }
         if let Some(made) = made {
             self.install_qp(handle.index(), &makings, made);
         }
-        self.enter(ep, EpState::Unconnected);
+        self.enter(
+            ep,
+            if configured {
+                EpState::Unconnected
+            } else {
+                EpState::UnconfiguredUnconnected
+            },
+        );
+        if let Some(srq) = srq
+            && let Ok(control) = self.srq_mut(srq)
+        {
+            control.users += 1;
+        }
         self.hold(pz);
         for evd in [recv_evd, request_evd, connect_evd] {
             self.attach(evd);

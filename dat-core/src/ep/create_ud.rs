@@ -55,6 +55,7 @@ impl<P: Provider> Ia<'_, P> {
             recv_evd,
             request_evd,
             connect_evd,
+            None,
             Some(attr),
             service,
         )

@@ -4,7 +4,7 @@ use super::{EpOp, PROVIDER_CONTROL};
 use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Ep;
-use crate::provider::Provider;
+use crate::provider::{Provider, QpStep};
 use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
@@ -18,6 +18,8 @@ impl<P: Provider> Ia<'_, P> {
         if self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index()) {
             return Err(PROVIDER_CONTROL.into());
         }
+        // While its queue pair lives, so that a refusal changes nothing.
+        self.renew_windows(ep)?;
         let freed = self.ep_remove(now, ep);
         self.transmit(now);
         freed
@@ -27,6 +29,13 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn ep_remove(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
         self.drop_connection(now, ep);
         self.unwatch(ep);
+        if let Ok(control) = self.ep(ep)
+            && let (Some(_), Some(qp)) = (control.srq, control.qp)
+        {
+            // Before what it took from the shared queue is gathered. A device that refuses is lost.
+            let _ = self.provider.qp_modify(qp, &QpStep::Error);
+            let _ = self.provider.qp_modify(qp, &QpStep::Reset);
+        }
         self.drop_outstanding(ep.0.index());
         let destroyed = self.destroy_qp(ep);
         if let Some(shared) = self.shared.ep(ep.0.index()) {
@@ -38,6 +47,11 @@ impl<P: Provider> Ia<'_, P> {
             shared.rewind();
         }
         if let Some(control) = self.eps.remove(ep.0) {
+            if let Some(srq) = control.srq
+                && let Ok(control) = self.srq_mut(srq)
+            {
+                control.users = control.users.saturating_sub(1);
+            }
             self.release(control.pz);
             for evd in [control.recv_evd, control.request_evd, control.connect_evd] {
                 self.detach(evd);

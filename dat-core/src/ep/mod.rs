@@ -4,19 +4,25 @@
 //! of service, [`queue_pair`] the one that makes it.
 
 mod attr;
+mod common_connect;
 mod connect;
 mod connect_direct;
 mod connect_ud;
 mod create;
 mod create_ud;
+mod create_with_srq;
 mod disconnect;
+mod dup_connect;
 pub(crate) mod ending;
 mod free;
+mod free_ud;
 mod get_status;
 mod modify;
 mod query;
 mod queue_pair;
+mod recv_query;
 mod reset;
+mod set_watermark;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -30,6 +36,7 @@ pub use get_status::EpStatus;
 pub(crate) use connect::{MIN_RNR_TIMER, port};
 pub use modify::EpModify;
 pub use query::EpParam;
+pub use recv_query::EpRecvInfo;
 pub use table::{EpOp, EpState, Outcome, Signal, outcome};
 
 use core::net::IpAddr;
@@ -39,9 +46,10 @@ use heapless::Vec;
 
 use crate::Ia;
 use crate::cm::{ConnId, QpTerms, Reason};
+use crate::counters::EpCounter;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::event::Event;
-use crate::handle::{Ep, Evd, Pz};
+use crate::handle::{Ep, Evd, Pz, Srq};
 use crate::post::Poster;
 use crate::provider::{Destination, Fault, Path, Provider, Qp, Service};
 use crate::shared::stack::END;
@@ -86,6 +94,7 @@ pub(crate) struct EpControl {
     pub(crate) recv_evd: Option<Evd>,
     pub(crate) request_evd: Option<Evd>,
     pub(crate) connect_evd: Option<Evd>,
+    pub(crate) srq: Option<Srq>,
     pub(crate) attr: EpAttr,
     pub(crate) service: Service,
     pub(crate) qp: Option<Qp>,
@@ -98,6 +107,8 @@ pub(crate) struct EpControl {
     pub(crate) remote: Option<IpAddr>,
     pub(crate) remote_port: u16,
     pub(crate) local_port: u16,
+    /// This side asked for the connection, so `remote_port` is a service point's.
+    pub(crate) active: bool,
     /// The consumer's own deadline of `ep_connect`.
     pub(crate) deadline: Instant,
     /// What goes out with REQ or REP, and what came in with REP or REJ.
@@ -110,6 +121,11 @@ pub(crate) struct EpControl {
     pub(crate) completed: u32,
     /// The drain request is posted, or not needed.
     pub(crate) drain_posted: bool,
+    /// Receives from a Shared Receive Queue that were absorbed, see [`crate::srq`].
+    pub(crate) arrived: u32,
+    /// High watermarks of the receives it holds; `None` if there is none, or the soft one has raised its event.
+    pub(crate) soft: Option<u32>,
+    pub(crate) hard: Option<u32>,
     /// The poster may have missed the change to DISCONNECTED; see [`ending`].
     pub(crate) recheck: bool,
     /// Next on the control half's list of Endpoints to look at.
@@ -124,6 +140,7 @@ impl EpControl {
             recv_evd: None,
             request_evd: None,
             connect_evd: None,
+            srq: None,
             attr,
             service: Service::Connected,
             qp: None,
@@ -134,12 +151,16 @@ impl EpControl {
             remote: None,
             remote_port: 0,
             local_port: 0,
+            active: false,
             deadline: Instant::NEVER,
             private: PrivateData::new(),
             cause: None,
             refusal: None,
             completed: 0,
             drain_posted: false,
+            arrived: 0,
+            soft: None,
+            hard: None,
             recheck: false,
             next: END,
             listed: false,
@@ -206,13 +227,17 @@ impl<P: Provider> Ia<'_, P> {
         let Some(control) = self.eps.get(ep.0) else {
             return Err(STALE);
         };
+        let unconfigured = self
+            .shared
+            .ep(ep.0.index())
+            .map_or(NOT_READY, |line| EpState::of(line).refusal());
         match self
             .posters
             .get_mut(ep.0.index() as usize)
             .and_then(Option::as_mut)
         {
             Some(poster) => Ok(poster),
-            None if control.qp.is_none() => Err(NOT_READY),
+            None if control.qp.is_none() => Err(unconfigured),
             None => Err(PROVIDER_CONTROL),
         }
     }
@@ -261,6 +286,14 @@ impl<P: Provider> Ia<'_, P> {
         let Outcome::Go { next, event } = outcome(state, op) else {
             return;
         };
+        self.tally.happened(op, state);
+        if let Some(shared) = self.shared.ep(ep.0.index()) {
+            if op == EpOp::Connect {
+                shared.tally.count_one(EpCounter::Connect);
+            } else if matches!(op, EpOp::DisconnectAbrupt | EpOp::DisconnectGraceful) {
+                shared.tally.count_one(EpCounter::Disconnect);
+            }
+        }
         if next.is_disconnected() {
             self.end(ep);
         } else {

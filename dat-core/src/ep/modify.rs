@@ -1,11 +1,12 @@
 //! dat_ep_modify(3).
 
-use super::queue_pair::Makings;
+use super::queue_pair::{BAD_ATTR, Makings};
 use super::{EpAttr, EpOp, NOT_READY};
 use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::{Ep, Evd, Pz};
-use crate::provider::{Direction, Provider};
+use crate::post::Segments;
+use crate::provider::{Direction, Provider, RecvQueue};
 
 /// What to change; `None` leaves it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,19 +24,23 @@ pub struct EpModify {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Changes what an Endpoint is made from, while it has no connection.
+    /// Changes what an Endpoint is made from, while it has no connection; what it leaves configured can be used.
     ///
-    /// Endpoint: UNCONNECTED, RESERVED, PASSIVE or TENTATIVE_CONNECTION_PENDING, with its posting half here. Anything but
-    /// the connect Event Dispatcher needs another queue pair, which would lose receives that are posted already:
-    /// `INVALID_STATE` then. Other errors as for [`Ia::ep_create`](Self::ep_create). A refused call changes nothing.
+    /// Endpoint: UNCONNECTED, RESERVED, PASSIVE or TENTATIVE_CONNECTION_PENDING, configured or not, with its posting half here.
+    /// The zone may be changed in UNCONNECTED and TENTATIVE only, or where there was none. Receives that are posted stay posted;
+    /// those of memory in another zone than the new one will fail. `INVALID_STATE` also for other receive completion flags when
+    /// there are any; `INVALID_PARAMETER` also for fewer or shorter receives than are posted. Other errors as for
+    /// [`Ia::ep_create`](Self::ep_create). A refused call changes nothing.
     #[doc(alias = "dat_ep_modify")]
     pub fn ep_modify(&mut self, ep: Ep, change: &EpModify) -> Result<(), Error> {
         self.admit(ep, EpOp::Modify)?;
+        let state = self.state_of(ep)?;
         let control = self.ep(ep)?;
         let old = Makings {
             pz: control.pz,
             recv_evd: control.recv_evd,
             request_evd: control.request_evd,
+            srq: control.srq,
             attr: control.attr,
             service: control.service,
         };
@@ -45,14 +50,19 @@ impl<P: Provider> Ia<'_, P> {
         let request_evd = change.request_evd.or(old.request_evd);
         let connect_evd = change.connect_evd.or(old_connect);
         self.ep_streams(pz, recv_evd, request_evd, connect_evd)?;
+        if pz != old.pz && old.pz.is_some() && !state.is_quiescent() {
+            return Err(state.refusal().into());
+        }
         let (recv, request) = (recv_evd.is_some(), request_evd.is_some());
         let kept = (recv == old.recv_evd.is_some() && request == old.request_evd.is_some())
             .then_some(&old.attr);
         let attr = self.checked_attr(change.attr.as_ref().or(kept), recv, request)?;
+        self.streams_agree(Some(ep), [recv_evd, request_evd, connect_evd], &attr)?;
         let new = Makings {
             pz,
             recv_evd,
             request_evd,
+            srq: old.srq,
             attr,
             service: old.service,
         };
@@ -61,29 +71,7 @@ impl<P: Provider> Ia<'_, P> {
             || request_evd != old.request_evd
             || attr != old.attr;
         if rebuilt {
-            let slot = ep.0.index();
-            let posted = self
-                .shared
-                .ep(slot)
-                .map_or(0, |s| s.outstanding(Direction::Recv));
-            if posted != 0 {
-                return Err(NOT_READY.into());
-            }
-            if old_qp.is_some() {
-                self.poster(ep)?;
-            }
-            let life = life.wrapping_add(1);
-            let made = self.make_qp(slot, life, &new)?;
-            let qp = made.as_ref().map(|made| made.new.qp);
-            self.destroy_qp(ep)?;
-            if let Some(made) = made {
-                self.install_qp(slot, &new, made);
-            }
-            let turn = self.turn;
-            let control = self.ep_mut(ep)?;
-            control.born = turn;
-            control.qp = qp;
-            control.life = life;
+            self.rebuild(ep, &old, &new, old_qp.is_some(), life)?;
         }
         let control = self.ep_mut(ep)?;
         control.pz = pz;
@@ -91,6 +79,7 @@ impl<P: Provider> Ia<'_, P> {
         control.request_evd = request_evd;
         control.connect_evd = connect_evd;
         control.attr = attr;
+        let configured = control.qp.is_some();
         self.hold(pz);
         self.release(old.pz);
         for evd in [recv_evd, request_evd, connect_evd] {
@@ -99,7 +88,74 @@ impl<P: Provider> Ia<'_, P> {
         for evd in [old.recv_evd, old.request_evd, old_connect] {
             self.detach(evd);
         }
-        self.apply(ep, EpOp::Modify);
+        if configured {
+            self.apply(ep, EpOp::Modify);
+        }
+        Ok(())
+    }
+
+    /// Puts another queue pair in the place of an Endpoint's, if there is one, with the receives that are posted.
+    fn rebuild(
+        &mut self,
+        ep: Ep,
+        old: &Makings,
+        new: &Makings,
+        had: bool,
+        life: u32,
+    ) -> Result<(), Error> {
+        let slot = ep.0.index();
+        let Some(line) = self.shared.ep(slot) else {
+            return Ok(());
+        };
+        let posted = line.posted(Direction::Recv);
+        if had {
+            self.poster(ep)?;
+        }
+        if posted != 0 {
+            // In these states none of them can have completed, but by a failure of the queue pair.
+            if line.outstanding(Direction::Recv) != posted
+                || new.attr.recv_completion_flags != old.attr.recv_completion_flags
+            {
+                return Err(NOT_READY.into());
+            }
+            if u32::from(new.attr.max_recv_dtos) < posted
+                || new.attr.max_recv_iov < old.attr.max_recv_iov
+            {
+                return Err(BAD_ATTR);
+            }
+        }
+        let life = life.wrapping_add(1);
+        let mut made = self.make_qp(slot, life, new)?;
+        if let Some(made) = &mut made
+            && posted != 0
+        {
+            let poster = self.poster(ep)?;
+            for token in 0..posted {
+                let mut list = Segments::new();
+                // Receives of one queue are fewer than 32,768.
+                poster
+                    .rq
+                    .posted(u16::try_from(token).unwrap_or(0), |segment| {
+                        let _ = list.push(segment);
+                    });
+                made.new.rq.recv(&list);
+            }
+        }
+        let qp = made.as_ref().map(|made| made.new.qp);
+        self.destroy_qp(ep)?;
+        if let Some(made) = made {
+            self.install_qp(slot, new, made);
+            let poster = self.posters.get_mut(slot as usize);
+            if let Some(poster) = poster.and_then(Option::as_mut) {
+                poster.adopt(line, posted);
+            }
+        }
+        let turn = self.turn;
+        let control = self.ep_mut(ep)?;
+        control.born = turn;
+        control.qp = qp;
+        control.life = life;
+        control.arrived = 0;
         Ok(())
     }
 

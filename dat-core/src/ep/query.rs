@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use super::{EpAttr, EpState};
 use crate::Ia;
 use crate::dat_return::Error;
-use crate::handle::{Ep, Evd, Pz};
+use crate::handle::{Ep, Evd, Pz, Srq};
 use crate::provider::{Provider, Qp};
 
 /// `DAT_EP_PARAM`.
@@ -29,6 +29,8 @@ pub struct EpParam {
     pub request_evd: Option<Evd>,
     /// Where connection events go.
     pub connect_evd: Option<Evd>,
+    /// Where its receives come from, if not from its own queue.
+    pub srq: Option<Srq>,
     /// Everything else.
     pub attr: EpAttr,
     /// The queue pair beneath, for diagnosis.
@@ -50,6 +52,7 @@ impl<P: Provider> Ia<'_, P> {
             recv_evd: control.recv_evd,
             request_evd: control.request_evd,
             connect_evd: control.connect_evd,
+            srq: control.srq,
             attr: control.attr,
             qp: control.qp,
         })

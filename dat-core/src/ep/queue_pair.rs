@@ -7,10 +7,10 @@ use super::EpAttr;
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::{CompletionFlags, Qos};
-use crate::handle::{Evd, Pz};
+use crate::handle::{Evd, Pz, Srq};
 use crate::post::{Limits, MAX_SEGMENTS, Poster};
 use crate::provider::{Access, NewQp, Provider, QpInit, QpStep, Service};
-use crate::shared::ep::{DATAGRAM, EpShared, Info, NO_INDEX, Run};
+use crate::shared::ep::{DATAGRAM, EpShared, Info, NO_INDEX, Run, SHARED};
 use crate::shared::lmr;
 
 pub(super) const BAD_ATTR: Error = Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6);
@@ -21,6 +21,7 @@ pub(super) struct Makings {
     pub(super) pz: Option<Pz>,
     pub(super) recv_evd: Option<Evd>,
     pub(super) request_evd: Option<Evd>,
+    pub(super) srq: Option<Srq>,
     pub(super) attr: EpAttr,
     pub(super) service: Service,
 }
@@ -132,6 +133,19 @@ impl<P: Provider> Ia<'_, P> {
         let Some(send_cq) = request_cq.or(recv_cq) else {
             return Ok(None);
         };
+        let shared = makings
+            .srq
+            .and_then(|srq| self.srqs.get(srq.0))
+            .map(|control| control.queue);
+        if shared.is_some() && recv_cq.is_none() {
+            // What it takes from the queue would never come back.
+            return Ok(None);
+        }
+        let receives = if shared.is_some() {
+            0
+        } else {
+            makings.attr.max_recv_dtos
+        };
         let Some(pd) = self.pzs.get(pz.0).map(|control| control.pd) else {
             return Ok(None);
         };
@@ -148,10 +162,11 @@ impl<P: Provider> Ia<'_, P> {
             send_cq,
             recv_cq: recv_cq.unwrap_or(send_cq),
             requests,
-            receives: attr.max_recv_dtos,
+            receives,
             request_segments: segments,
             receive_segments: attr.max_recv_iov,
             index,
+            shared,
         })?;
         if let Err(fault) = self
             .provider
@@ -164,6 +179,7 @@ impl<P: Provider> Ia<'_, P> {
         let mut legal = CompletionFlags::SUPPRESS
             .union(CompletionFlags::SOLICITED_WAIT)
             .union(CompletionFlags::BARRIER_FENCE)
+            .union(CompletionFlags::LMR_INVALIDATE_FENCE)
             .union(CompletionFlags::DEFER);
         if attr
             .request_completion_flags
@@ -183,10 +199,10 @@ impl<P: Provider> Ia<'_, P> {
         let legal_recv = attr.recv_completion_flags & CompletionFlags::UNSIGNALLED;
         let limits = Limits {
             requests,
-            receives: attr.max_recv_dtos,
+            receives,
             quiet: Run::of((requests / 2).min(Run::MOST)),
             request_mask: mask_of(requests),
-            recv_mask: mask_of(attr.max_recv_dtos),
+            recv_mask: mask_of(receives),
             request_segments: attr.max_request_iov,
             recv_segments: attr.max_recv_iov,
             read_segments: attr.max_rdma_read_iov,
@@ -196,8 +212,11 @@ impl<P: Provider> Ia<'_, P> {
             zone: lmr::zone(pz.0.index()),
             barred_request: barred(legal),
             barred_recv: barred(legal_recv),
+            aside_request: barred(legal - CompletionFlags::UNSIGNALLED),
+            aside_recv: barred(CompletionFlags::empty()),
             datagram,
             atomics: adapter.atomics,
+            shared: shared.is_some(),
         };
         Ok(Some(Made { new, index, limits }))
     }
@@ -224,12 +243,22 @@ impl<P: Provider> Ia<'_, P> {
             line.evd.store(evd, Ordering::Relaxed);
             line.index.store(made.index, Ordering::Relaxed);
         }
-        if limits.datagram {
-            shared
-                .receive
-                .index
-                .store(made.index | DATAGRAM, Ordering::Relaxed);
-        }
+        let solicited = makings
+            .attr
+            .recv_completion_flags
+            .contains(CompletionFlags::SOLICITED_WAIT);
+        let line = &shared.receive;
+        line.solicited.store(solicited.into(), Ordering::Relaxed);
+        let kind = match makings.srq {
+            Some(srq) => {
+                line.srq.store(srq.0.index(), Ordering::Relaxed);
+                line.taken.store(0, Ordering::Relaxed);
+                SHARED
+            }
+            None if limits.datagram => DATAGRAM,
+            None => 0,
+        };
+        line.index.store(made.index | kind, Ordering::Relaxed);
         self.rewind_slots(slot, shared);
         let random = crate::random::Random::new(self.random.next());
         // There are 32,768 Endpoints at most.
@@ -264,7 +293,15 @@ impl<P: Provider> Ia<'_, P> {
                 let info = Info::from_word(request.info.load(Ordering::Acquire));
                 if info.op() == crate::shared::ep::Op::Bind {
                     let _ = crate::evd::bind_done(&shared, slot, ep, info.len());
+                } else if let Some((edit, lmr)) = info.edit() {
+                    crate::evd::edit_done(&shared, edit, lmr, false);
                 }
+            }
+        }
+        if let Some(srq) = ep.srq() {
+            let evd = ep.receive.evd.load(Ordering::Relaxed) as usize;
+            if let Some(reaper) = self.reapers.get_mut(evd).and_then(Option::as_mut) {
+                reaper.sweep(&shared, slot, srq);
             }
         }
         for line in [&ep.request, &ep.receive] {
@@ -300,7 +337,9 @@ impl<P: Provider> Ia<'_, P> {
                 .evds
                 .handle_at(line.evd.load(Ordering::Relaxed))
                 .is_none_or(|evd| !self.reaper_is_out(evd));
-            here || (ep.outstanding(d) == 0 && !line.flush.is_on())
+            // What a shared queue gave to it has to be taken back out of the completion queue.
+            let shared = d == crate::provider::Direction::Recv && ep.srq().is_some();
+            here || !shared && (ep.outstanding(d) == 0 && !line.flush.is_on())
         })
     }
 }

@@ -25,6 +25,7 @@ impl<P: Provider> Ia<'_, P> {
             pz: control.pz,
             recv_evd: control.recv_evd,
             request_evd: control.request_evd,
+            srq: control.srq,
             attr: control.attr,
             service: control.service,
         };
@@ -37,6 +38,7 @@ impl<P: Provider> Ia<'_, P> {
             let Some(shared) = self.shared.ep(slot) else {
                 return Ok(());
             };
+            self.renew_windows(ep)?;
             let undelivered = [Direction::Send, Direction::Recv]
                 .iter()
                 .any(|&direction| shared.outstanding(direction) != 0);
@@ -66,6 +68,11 @@ impl<P: Provider> Ia<'_, P> {
             }
         }
         let turn = self.turn;
+        let taken = self.shared.ep(slot).map_or(0, |line| {
+            line.receive
+                .taken
+                .load(core::sync::atomic::Ordering::Acquire)
+        });
         let control = self.ep_mut(ep)?;
         control.born = turn;
         control.private.clear();
@@ -75,6 +82,9 @@ impl<P: Provider> Ia<'_, P> {
         control.remote = None;
         control.remote_port = 0;
         control.local_port = 0;
+        control.active = false;
+        // Nothing is held any more.
+        control.arrived = taken;
         control.deadline = Instant::NEVER;
         control.recheck = false;
         self.apply(ep, EpOp::Reset);

@@ -71,6 +71,16 @@ impl EpState {
         Self::from_word(ep.poster.state.load(Ordering::Acquire))
     }
 
+    /// The refusal that names it.
+    pub(crate) const fn refusal(self) -> DatReturn {
+        DatReturn::new(DatType::InvalidState, self.subtype())
+    }
+
+    /// Whether nothing is going on: the zone may be changed.
+    pub(crate) const fn is_quiescent(self) -> bool {
+        matches!(self, U | UU | T | UT)
+    }
+
     pub(crate) const fn is_disconnected(self) -> bool {
         matches!(self, D)
     }
@@ -249,7 +259,7 @@ const fn end(event: Signal) -> Outcome {
 }
 
 const fn refuse(state: EpState) -> Outcome {
-    Outcome::Refuse(DatReturn::new(DatType::InvalidState, state.subtype()))
+    Outcome::Refuse(state.refusal())
 }
 
 /// The request has an Endpoint of its own: none may be named.
@@ -303,7 +313,7 @@ const fn pack(outcome: Outcome) -> u8 {
 
 fn unpack(state: EpState, code: u8) -> Outcome {
     match code {
-        REFUSE => Outcome::Refuse(DatReturn::new(DatType::InvalidState, state.subtype())),
+        REFUSE => Outcome::Refuse(state.refusal()),
         REFUSE_EP => Outcome::Refuse(NOT_THIS_EP),
         STAY => Outcome::Stay,
         GONE => Outcome::Gone,

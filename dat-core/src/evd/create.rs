@@ -2,12 +2,16 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{EvdControl, Reaper};
+use super::{EvdControl, Reaper, Upcalls};
 use crate::Ia;
+use crate::counters::EvdTally;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::EvdFlags;
-use crate::handle::Evd;
+use crate::handle::{Cno, Evd};
 use crate::provider::Provider;
+
+/// Streams that come through a completion queue.
+const COMPLETIONS: EvdFlags = EvdFlags::DTO.union(EvdFlags::RMR_BIND);
 
 impl<P: Provider> Ia<'_, P> {
     /// Makes an Event Dispatcher for any mix of streams, with room for at least `min_qlen` events.
@@ -17,6 +21,32 @@ impl<P: Provider> Ia<'_, P> {
     /// full.
     #[doc(alias = "dat_evd_create")]
     pub fn evd_create(&mut self, min_qlen: u32, flags: EvdFlags) -> Result<Evd, Error> {
+        self.evd_create_with_cno(min_qlen, None, flags)
+    }
+
+    /// The same, attached to a CNO and enabled. `INVALID_HANDLE`/`CNO` for one that is stale.
+    #[doc(alias = "dat_evd_create")]
+    pub fn evd_create_with_cno(
+        &mut self,
+        min_qlen: u32,
+        cno: Option<Cno>,
+        flags: EvdFlags,
+    ) -> Result<Evd, Error> {
+        if let Some(cno) = cno {
+            self.cno(cno)?;
+        }
+        let evd = self.evd_make(min_qlen, flags, None)?;
+        self.evd_modify_cno(evd, cno)?;
+        Ok(evd)
+    }
+
+    pub(super) fn evd_make(
+        &mut self,
+        min_qlen: u32,
+        flags: EvdFlags,
+        upcalls: Option<Upcalls<P>>,
+    ) -> Result<Evd, Error> {
+        self.alive()?;
         if min_qlen == 0 {
             return Err(Error::new(
                 DatType::InvalidParameter,
@@ -32,12 +62,8 @@ impl<P: Provider> Ia<'_, P> {
         }
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTevd);
         let slots = 1_u32 << self.shared.event_shift;
-        let completions = flags.intersects(EvdFlags::DTO.union(EvdFlags::RMR_BIND));
-        let most = if completions {
-            self.provider.limits().max_cqe
-        } else {
-            slots
-        };
+        let completions = flags.intersects(COMPLETIONS);
+        let most = self.most_events(flags);
         let handle = self.evds.vacant().ok_or(full)?;
         if min_qlen > most {
             return Err(full);
@@ -61,11 +87,29 @@ impl<P: Provider> Ia<'_, P> {
             streams: 0,
             terminal: 0,
             notified: false,
-            failed: false,
+            announced: false,
+            barred: 0,
+            cno: None,
+            enabled: true,
+            unwaitable: false,
+            upcalls,
+            tally: EvdTally::default(),
         };
         if let Some(place) = self.reapers.get_mut(handle.index() as usize) {
             *place = Some(Reaper::new(handle.index(), end));
         }
+        if control.upcalls.is_some() {
+            self.listeners += 1;
+        }
         self.evds.insert(control).map(Evd).ok_or(full)
+    }
+
+    /// Events that one with those streams can have room for.
+    pub(super) fn most_events(&self, flags: EvdFlags) -> u32 {
+        if flags.intersects(COMPLETIONS) {
+            self.provider.limits().max_cqe
+        } else {
+            1_u32 << self.shared.event_shift
+        }
     }
 }

@@ -52,12 +52,15 @@ impl<P: Provider> EvdReaper<'_, P> {
 }
 
 impl<'s, P: Provider> Ia<'s, P> {
-    /// As [`EvdReaper::dequeue`], by handle. `INVALID_STATE` while the reaper is out.
+    /// As [`EvdReaper::dequeue`], by handle. `INVALID_STATE`/`EVD_WAITER` while somebody waits or has the reaper.
     #[doc(alias = "dat_evd_dequeue")]
     #[inline(never)]
     pub fn evd_dequeue(&mut self, evd: Evd) -> Result<Event, DatReturn> {
         let (shared, ring) = (self.shared, self.ring(evd)?);
-        self.reaper(evd)?.dequeue(&shared, ring)
+        let reaper = self.reaper(evd)?;
+        let found = reaper.dequeue(&shared, ring);
+        reaper.tally.empty = reaper.tally.empty.wrapping_add(found.is_err().into());
+        found
     }
 
     /// As [`EvdReaper::dequeue_each`], by handle.
@@ -75,12 +78,12 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// As [`EvdReaper::extension`], by handle.
     pub fn evd_extension(&mut self, evd: Evd) -> Result<Extra, DatReturn> {
-        Ok(self.reaper(evd)?.extra)
+        Ok(self.reaper_here(evd)?.extra)
     }
 
     /// As [`EvdReaper::arm`], by handle.
     pub fn evd_arm(&mut self, evd: Evd, solicited_only: bool) -> Result<(), DatReturn> {
-        self.reaper(evd)?.arm(solicited_only);
+        self.reaper_here(evd)?.arm(solicited_only);
         Ok(())
     }
 
@@ -93,7 +96,7 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// Completions dropped so far: of an earlier life of their Endpoint, and without sense.
     pub fn evd_dropped(&mut self, evd: Evd) -> Result<(u32, u32), DatReturn> {
-        self.reaper(evd)
+        self.reaper_here(evd)
             .map(|reaper| (reaper.stale, reaper.nonsense))
     }
 

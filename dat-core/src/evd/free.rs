@@ -8,8 +8,8 @@ use crate::provider::Provider;
 impl<P: Provider> Ia<'_, P> {
     /// Frees an Event Dispatcher; events still queued are lost.
     ///
-    /// `INVALID_STATE` while a stream is attached, while the reaper is out, and for the async Event Dispatcher, which goes
-    /// with the Interface Adapter.
+    /// `INVALID_STATE` while a stream is attached, while somebody waits or has the reaper, and for the async Event Dispatcher,
+    /// which goes with the Interface Adapter. The last one of a CNO releases that CNO's waiters.
     #[doc(alias = "dat_evd_free")]
     pub fn evd_free(&mut self, evd: Evd) -> Result<(), Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
@@ -24,13 +24,19 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     pub(crate) fn evd_remove(&mut self, evd: Evd) -> Result<(), Error> {
-        let cq = self.evds.get(evd.0).and_then(|control| control.cq);
+        let (cq, cno, upcalls) = match self.evds.get(evd.0) {
+            Some(control) => (control.cq, control.cno, control.upcalls.is_some()),
+            None => (None, None, false),
+        };
+        self.listeners -= u32::from(upcalls && self.listeners != 0);
         let end = self
             .reapers
             .get_mut(evd.0.index() as usize)
             .and_then(Option::take)
             .and_then(|reaper| reaper.cq);
         self.evds.remove(evd.0);
+        self.cno_forget(evd);
+        self.cno_detach(cno);
         match (cq, end) {
             (Some(cq), Some(end)) => Ok(self.provider.cq_destroy(cq, end)?),
             _ => Ok(()),

@@ -2,31 +2,56 @@
 //!
 //! One Event Dispatcher takes any mix of streams. Completions come straight from its completion queue; all other events
 //! come through a ring that the control half fills. The rules of order are the reaper's, see [`EvdReaper`].
+//!
+//! What wakes somebody (a wait, a CNO, an upcall) is found by looking, in `count` and `arrival`; nothing of it is on the way
+//! of an event that is merely dequeued.
 
 mod absorb;
+mod arrival;
+mod clear_unwaitable;
+mod consistency;
+mod count;
 mod create;
 mod dequeue;
+mod disable;
+mod enable;
 mod free;
+mod kcreate;
+mod modify_cno;
+mod modify_upcall;
 mod post_se;
 mod query;
 mod reaper;
+mod resize;
+mod set_unwaitable;
+mod wait;
 
+pub use kcreate::{Upcall, UpcallPolicy};
+pub use modify_upcall::UpcallFlag;
 pub use query::EvdParam;
 pub use reaper::EvdReaper;
+pub use wait::EvdWait;
 
-pub(crate) use reaper::{Reaper, bind_done};
+pub(crate) use kcreate::Upcalls;
+pub(crate) use reaper::{Reaper, bind_done, edit_done};
 
 use crate::Ia;
+use crate::counters::EvdTally;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::event::{AsyncEvent, Event};
 use crate::flags::EvdFlags;
-use crate::handle::{Evd, Handle};
+use crate::handle::{Cno, Evd, Handle};
 use crate::provider::{Cq, Provider};
 use crate::shared::evd::EvdShared;
 
+/// The async Event Dispatcher overflowed: it gives nothing any more.
+pub(crate) const DEAD: u8 = 1;
+/// Somebody waits for it, and nobody else may take events.
+pub(crate) const WAITED: u8 = 2;
+
 /// What the control half knows of one Event Dispatcher.
 #[derive(Debug)]
-pub(crate) struct EvdControl {
+pub(crate) struct EvdControl<P: Provider> {
     pub(crate) flags: EvdFlags,
     /// Events the consumer may count on.
     pub(crate) qlen: u32,
@@ -37,10 +62,19 @@ pub(crate) struct EvdControl {
     pub(crate) streams: u32,
     /// Count of the ring after the newest terminal event.
     pub(crate) terminal: u32,
-    /// The device announced completions.
+    /// The device announced completions, and the consumer has not asked.
     pub(crate) notified: bool,
-    /// Its completion queue failed.
-    pub(crate) failed: bool,
+    /// The same, and who listens has not been told.
+    pub(crate) announced: bool,
+    /// Why events may not be taken: [`DEAD`], [`WAITED`].
+    pub(crate) barred: u8,
+    pub(crate) cno: Option<Cno>,
+    /// Arrivals trigger the CNO.
+    pub(crate) enabled: bool,
+    pub(crate) unwaitable: bool,
+    /// Instead of a CNO and waits: kDAPL.
+    pub(crate) upcalls: Option<Upcalls<P>>,
+    pub(crate) tally: EvdTally,
 }
 
 impl<'s, P: Provider> Ia<'s, P> {
@@ -52,7 +86,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     }
 
     /// The Event Dispatcher, or `INVALID_HANDLE` with the subtype of its role.
-    pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl, DatReturn> {
+    pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl<P>, DatReturn> {
         self.evds
             .get(evd.0)
             .ok_or(DatReturn::new(DatType::InvalidHandle, subtype))
@@ -127,27 +161,39 @@ impl<'s, P: Provider> Ia<'s, P> {
         let Some(evd) = evd else { return };
         if self.put(evd, event.encode(), event.is_terminal()) {
             self.worked = true;
+            self.arrived(evd);
+            if event.is_connection()
+                && let Some(control) = self.evds.get_mut(evd.0)
+            {
+                control.tally.connections = control.tally.connections.wrapping_add(1);
+            }
             return;
         }
         let overflow = Event::Async(AsyncEvent::EvdOverflow(evd));
-        if evd == self.async_evd || !self.put(self.async_evd, overflow.encode(), false) {
+        if evd != self.async_evd && self.put(self.async_evd, overflow.encode(), false) {
+            self.arrived(self.async_evd);
+        } else if let Some(control) = self.evds.get_mut(self.async_evd.0) {
             // The last place to complain is full: that is the end of asynchronous reports.
-            if let Some(control) = self.evds.get_mut(self.async_evd.0) {
-                control.failed = true;
-            }
+            control.barred |= DEAD;
         }
     }
 
-    /// The reaper of `evd`, if it is here.
+    /// The reaper of `evd`, if it is here and the consumer may use it.
     pub(crate) fn reaper(&mut self, evd: Evd) -> Result<&mut Reaper<P>, DatReturn> {
-        let subtype = DatSubtype::InvalidHandle1;
-        let Some(control) = self.evds.get(evd.0) else {
-            return Err(DatReturn::new(DatType::InvalidHandle, subtype));
-        };
-        if control.failed && evd == self.async_evd {
+        if let Some(control) = self.evds.get(evd.0)
+            && control.barred != 0
+        {
+            return Err(barred(control.barred));
+        }
+        self.reaper_here(evd)
+    }
+
+    /// The reaper of `evd`, if it is here.
+    pub(crate) fn reaper_here(&mut self, evd: Evd) -> Result<&mut Reaper<P>, DatReturn> {
+        if self.evds.get(evd.0).is_none() {
             return Err(DatReturn::new(
-                DatType::InvalidState,
-                DatSubtype::InvalidStateEvdAsync,
+                DatType::InvalidHandle,
+                DatSubtype::InvalidHandle1,
             ));
         }
         match self
@@ -156,10 +202,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             .and_then(Option::as_mut)
         {
             Some(reaper) => Ok(reaper),
-            None => Err(DatReturn::new(
-                DatType::InvalidState,
-                DatSubtype::InvalidStateEvdWaiter,
-            )),
+            None => Err(barred(WAITED)),
         }
     }
 
@@ -171,4 +214,16 @@ impl<'s, P: Provider> Ia<'s, P> {
                 .get(evd.index() as usize)
                 .is_none_or(Option::is_none)
     }
+}
+
+#[cold]
+fn barred(why: u8) -> DatReturn {
+    DatReturn::new(
+        DatType::InvalidState,
+        if why & DEAD == 0 {
+            DatSubtype::InvalidStateEvdWaiter
+        } else {
+            DatSubtype::InvalidStateEvdAsync
+        },
+    )
 }

@@ -9,7 +9,7 @@ use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
     /// Queues a software event. `INVALID_PARAMETER` unless the Event Dispatcher takes software events; `QUEUE_FULL` when it
-    /// is full, which is no overflow.
+    /// is full, which is no overflow. Its arrival notifies as that of any other event.
     #[doc(alias = "dat_evd_post_se")]
     pub fn evd_post_se(&mut self, evd: Evd, pointer: u64) -> Result<(), Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
@@ -20,6 +20,7 @@ impl<P: Provider> Ia<'_, P> {
             ));
         }
         if self.put(evd, Event::Software(pointer).encode(), false) {
+            self.arrived(evd);
             Ok(())
         } else {
             Err(Error::new(DatType::QueueFull, DatSubtype::None))

@@ -1,9 +1,10 @@
 //! dat_evd_query(3).
 
+use super::{EvdControl, UpcallPolicy, WAITED};
 use crate::Ia;
 use crate::dat_return::{DatSubtype, Error};
-use crate::flags::EvdFlags;
-use crate::handle::Evd;
+use crate::flags::{CompletionFlags, EvdFlags, EvdState};
+use crate::handle::{Cno, Evd};
 use crate::provider::Provider;
 
 /// `DAT_EVD_PARAM`.
@@ -11,10 +12,18 @@ use crate::provider::Provider;
 pub struct EvdParam {
     /// Events it has room for; at least what was asked.
     pub qlen: u32,
+    /// Enabled or not, waitable or not, and who decides which completions notify.
+    pub state: EvdState,
+    /// Its CNO.
+    pub cno: Option<Cno>,
     /// The streams it takes.
     pub flags: EvdFlags,
+    /// kDAPL: when it makes upcalls, if it was made for them.
+    pub policy: Option<UpcallPolicy>,
     /// Events in its ring now. Completions still in the device's queue are not counted.
     pub queued: u32,
+    /// Somebody waits for it.
+    pub waiter: bool,
     /// The reaping half is with another thread.
     pub reaper_out: bool,
 }
@@ -26,12 +35,48 @@ impl<P: Provider> Ia<'_, P> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
         Ok(EvdParam {
             qlen: control.qlen,
+            state: self.evd_state(evd, control),
+            cno: control.cno,
             flags: control.flags,
+            policy: control.upcalls.as_ref().map(|upcalls| upcalls.policy),
             queued: self
                 .shared
                 .evd(evd.0.index())
                 .map_or(0, |shared| shared.queued()),
+            waiter: control.barred & WAITED != 0,
             reaper_out: self.reaper_is_out(evd.0),
         })
+    }
+
+    fn evd_state(&self, evd: Evd, control: &EvdControl<P>) -> EvdState {
+        let enabled = if control.enabled {
+            EvdState::ENABLED
+        } else {
+            EvdState::DISABLED
+        };
+        let waitable = if control.unwaitable {
+            EvdState::UNWAITABLE
+        } else {
+            EvdState::WAITABLE
+        };
+        let config = match self.completion_type(evd) {
+            CompletionFlags::UNSIGNALLED => EvdState::CONFIG_NOTIFY,
+            CompletionFlags::SOLICITED_WAIT => EvdState::CONFIG_SOLICITED,
+            _ => EvdState::CONFIG_THRESHOLD,
+        };
+        enabled | waitable | config
+    }
+
+    /// Who decides which completions on it notify: of the Endpoints that use it, which agree.
+    pub(crate) fn completion_type(&self, evd: Evd) -> CompletionFlags {
+        let of = |flags: CompletionFlags, used: Option<Evd>| {
+            let kind = super::consistency::kind(flags);
+            (used == Some(evd) && !kind.is_empty()).then_some(kind)
+        };
+        let found = self.eps.iter().find_map(|(_, ep)| {
+            of(ep.attr.recv_completion_flags, ep.recv_evd)
+                .or_else(|| of(ep.attr.request_completion_flags, ep.request_evd))
+        });
+        found.unwrap_or_default()
     }
 }

@@ -5,6 +5,7 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
+use crate::counters::{EpCounter, ReaperTally};
 use crate::dat_return::DatReturn;
 use crate::event::{DtoEvent, DtoOperation, DtoStatus, Entry, Event, IbDtoEvent, IbOperation};
 use crate::handle::{Evd, Rmr};
@@ -12,9 +13,10 @@ use crate::provider::{
     Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Provider, Status,
 };
 use crate::shared::Shared;
-use crate::shared::ep::{DATAGRAM, EpShared, Info, Op, RequestSlot, Trouble};
+use crate::shared::ep::{Edit, EpShared, Info, KIND, NO_INDEX, Op, RequestSlot, Trouble};
 use crate::shared::evd::{EvdShared, EventSlot};
-use crate::shared::stack::END;
+use crate::shared::lmr::{EDIT, OPEN};
+use crate::shared::stack::{END, Link};
 
 /// Completions looked at in one dequeue. A device that floods a queue with nonsense gets no more time than that.
 const BUDGET: u32 = 256;
@@ -26,7 +28,7 @@ pub(crate) struct Reaper<P: Provider> {
     /// Events taken out of the ring.
     head: u32,
     /// Chain of queues to flush, taken from the stack.
-    flush: u32,
+    pub(super) flush: u32,
     /// Count of the ring at which there is nothing but completions to look at: the head, or while there are queues to
     /// flush a count that the ring cannot have.
     calm: u32,
@@ -36,6 +38,7 @@ pub(crate) struct Reaper<P: Provider> {
     pub(crate) nonsense: u32,
     /// What the last receive of the InfiniBand extensions told besides.
     pub(crate) extra: Extra,
+    pub(crate) tally: ReaperTally,
 }
 
 impl<P: Provider> fmt::Debug for Reaper<P> {
@@ -66,6 +69,7 @@ impl<P: Provider> Reaper<P> {
             stale: 0,
             nonsense: 0,
             extra: Extra::default(),
+            tally: ReaperTally::default(),
         }
     }
 
@@ -101,6 +105,7 @@ impl<P: Provider> Reaper<P> {
                                 status: DtoStatus::Success,
                             });
                         }
+                        self.tally.besides = self.tally.besides.wrapping_sub(1);
                         return copied(|found| *found = self.dequeue_any(shared, evd, tail));
                     }
                 }
@@ -196,7 +201,7 @@ impl<P: Provider> Reaper<P> {
                 ep: handle,
                 cookie,
                 status: DtoStatus::Success,
-                len: info.len(),
+                len: info.plain_len(),
                 operation: info.operation(),
             }));
             true
@@ -228,7 +233,10 @@ impl<P: Provider> Reaper<P> {
         };
         match self.complete(shared, &completion) {
             Some(event) => Ok(event),
-            None => self.dequeue_any(shared, evd, tail),
+            None => {
+                self.tally.besides = self.tally.besides.wrapping_sub(1);
+                self.dequeue_any(shared, evd, tail)
+            }
         }
     }
 
@@ -242,6 +250,7 @@ impl<P: Provider> Reaper<P> {
         tail: u32,
     ) -> Result<Event, DatReturn> {
         let found = self.next(shared, evd, tail);
+        self.tally.besides = self.tally.besides.wrapping_add(found.is_ok().into());
         self.settle();
         found
     }
@@ -269,6 +278,7 @@ impl<P: Provider> Reaper<P> {
                 }
                 Some(Entry::Absorbed(early)) => {
                     self.pop(evd);
+                    absorbed_taken(shared, &early);
                     completion = Some(early);
                 }
                 Some(Entry::Event(_)) | None => {}
@@ -279,7 +289,7 @@ impl<P: Provider> Reaper<P> {
                     // queue pair, so all its completions are there to be found first.
                     self.flush = evd.producer.flush.take();
                 }
-                completion = self.cq.as_mut().and_then(CompletionQueue::poll);
+                completion = self.poll();
             }
             if let Some(completion) = completion {
                 match self.complete(shared, &completion) {
@@ -308,6 +318,13 @@ impl<P: Provider> Reaper<P> {
         Err(DatReturn::QUEUE_EMPTY)
     }
 
+    /// Takes the next completion off the queue, to make an event of it or not.
+    pub(crate) fn poll(&mut self) -> Option<Completion> {
+        let completion = self.cq.as_mut()?.poll()?;
+        self.tally.besides = self.tally.besides.wrapping_sub(1);
+        Some(completion)
+    }
+
     fn front(&self, shared: &Shared<'_>, tail: u32) -> Option<Entry> {
         if self.head == tail {
             return None;
@@ -330,7 +347,7 @@ impl<P: Provider> Reaper<P> {
             return None;
         };
         let name = ep.line(completion.direction).index.load(Ordering::Relaxed);
-        if name != completion.index && name != completion.index | DATAGRAM {
+        if name & !KIND != completion.index {
             self.stale = self.stale.saturating_add(1);
             return None;
         }
@@ -343,7 +360,11 @@ impl<P: Provider> Reaper<P> {
             tell(shared, index, ep, Trouble::NONSENSE);
             return None;
         };
-        if let Some(Event::IbDto(_)) = event {
+        let invalidated = completion.extra.arrived == Arrived::Invalidation;
+        if invalidated && completion.status == Status::Success {
+            let _ = crate::rmr::invalidated(shared, completion.extra.immediate);
+        }
+        if invalidated || matches!(event, Some(Event::IbDto(_))) {
             self.extra = completion.extra;
         }
         if completion.status != Status::Success {
@@ -436,12 +457,79 @@ impl<P: Provider> Reaper<P> {
         self.settle();
     }
 
+    /// Takes the queues to flush that were pushed since the last time onto the chain. Whether there were any.
+    pub(crate) fn adopt(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> bool {
+        let new = evd.producer.flush.take();
+        let mut last = new;
+        while last != END
+            && let Some(link) = link(shared, last)
+        {
+            if link.next() == END {
+                // Behind the new ones, as on the stack.
+                link.set_next(self.flush);
+                self.flush = new;
+                self.settle();
+                return true;
+            }
+            last = link.next();
+        }
+        false
+    }
+
+    /// Which Event Dispatcher it is of.
+    pub(super) const fn slot(&self) -> u32 {
+        self.evd
+    }
+
+    /// Takes out what waits here of an Endpoint that has left service, whose receives come from the Shared Receive Queue in slot
+    /// `srq`: they go back there. The control half only, while the reaper is here.
+    pub(crate) fn sweep(&mut self, shared: &Shared<'_>, ep: u32, srq: u32) {
+        let Some(line) = shared.ep(ep).map(|ep| &ep.receive) else {
+            return;
+        };
+        let index = line.index.load(Ordering::Relaxed) & !KIND;
+        let give_back = |direction, token| {
+            if direction == Direction::Recv {
+                let _ = shared.srq_take(srq, token);
+            }
+        };
+        if let Some(cq) = &mut self.cq {
+            cq.sweep(index, give_back);
+        }
+        let tail = shared
+            .evd(self.evd)
+            .map_or(self.head, |evd| evd.producer.tail.load(Ordering::Acquire));
+        for ahead in 0..tail.wrapping_sub(self.head) {
+            let Some(place) = slot(shared, self.evd, self.head.wrapping_add(ahead)) else {
+                continue;
+            };
+            if let Some(Entry::Absorbed(early)) = Entry::decode(place.load())
+                && early.index == index
+            {
+                give_back(early.direction, early.token);
+                let index = NO_INDEX;
+                place.store(crate::event::pack(&Completion { index, ..early }));
+            }
+        }
+    }
+
     /// Asks the device to announce the next completion.
     pub(crate) fn arm(&mut self, solicited_only: bool) {
         if let Some(cq) = &mut self.cq {
+            self.tally.notify = self.tally.notify.wrapping_add(1);
             cq.arm(solicited_only);
         }
     }
+}
+
+/// The place of a queue on a chain to flush.
+fn link<'s>(shared: &Shared<'s>, id: u32) -> Option<&'s Link> {
+    let ep = shared.ep(id >> 1)?;
+    Some(if id & 1 == 0 {
+        &ep.request.flush
+    } else {
+        &ep.receive.flush
+    })
 }
 
 /// What `fill` found, moved piece by piece from a place of its own: a result that comes through memory, as those of calls
@@ -518,7 +606,7 @@ impl<'s> Oldest<'s> {
             ep: self.ep.request.handle(),
             cookie: self.take(),
             status: DtoStatus::Success,
-            len: self.info.len(),
+            len: self.info.plain_len(),
             operation: self.info.operation(),
         }
     }
@@ -533,6 +621,7 @@ fn receive_done(shared: &Shared<'_>, name: u32, token: u16, len: u32) -> Option<
         return None;
     }
     let cookie = take_receive(shared, ep, token, len)?;
+    ep.tally.count(EpCounter::Recv, len);
     Some(DtoEvent {
         ep: ep.receive.handle(),
         cookie,
@@ -540,6 +629,16 @@ fn receive_done(shared: &Shared<'_>, name: u32, token: u16, len: u32) -> Option<
         len,
         operation: DtoOperation::Receive,
     })
+}
+
+/// Counts a receive from a Shared Receive Queue that the control half had absorbed.
+fn absorbed_taken(shared: &Shared<'_>, completion: &Completion) {
+    if completion.direction == Direction::Recv
+        && let Some(ep) = shared.ep(completion.index & shared.ep_mask)
+        && ep.receive.index.load(Ordering::Relaxed) & !KIND == completion.index
+    {
+        ep.receive.taken.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 /// The cookie of the oldest outstanding receive, if the completion is of that one, and makes sense.
@@ -571,23 +670,43 @@ fn complete_receive(
     ep: &EpShared,
     completion: &Completion,
 ) -> Option<Option<Event>> {
-    let cookie = take_receive(shared, ep, completion.token, completion.len)?;
+    let cookie = match ep.srq() {
+        None => take_receive(shared, ep, completion.token, completion.len)?,
+        Some(_) if completion.len > ep.receive.max_len.load(Ordering::Relaxed) => return None,
+        Some(srq) => shared.srq_take(srq, completion.token)?,
+    };
     let status = DtoStatus::from_status(completion.status);
     let handle = ep.receive.handle();
     if let Some(operation) = received(ep, completion) {
+        let counter = match operation {
+            IbOperation::RecvMsgUd => EpCounter::RecvUd,
+            IbOperation::RecvMsgImmed | IbOperation::RecvMsgUdImmed => EpCounter::RecvImm,
+            IbOperation::RecvRdmaWriteImmed
+            | IbOperation::RdmaWriteImmed
+            | IbOperation::FetchAdd
+            | IbOperation::CmpSwap
+            | IbOperation::SendUd => EpCounter::RecvRdmaImm,
+        };
+        ep.tally.count(counter, completion.len);
         let event = IbDtoEvent::new(handle, cookie, status, completion.len, operation);
         return Some(Some(Event::IbDto(event)));
     }
+    let len = if status == DtoStatus::Success {
+        ep.tally.count(EpCounter::Recv, completion.len);
+        completion.len
+    } else {
+        0
+    };
     Some(Some(Event::Dto(DtoEvent {
         ep: handle,
         cookie,
         status,
-        len: if status == DtoStatus::Success {
-            completion.len
+        len,
+        operation: if completion.extra.arrived == Arrived::Invalidation {
+            DtoOperation::ReceiveWithInvalidate
         } else {
-            0
+            DtoOperation::Receive
         },
-        operation: DtoOperation::Receive,
     })))
 }
 
@@ -597,7 +716,7 @@ fn received(ep: &EpShared, completion: &Completion) -> Option<IbOperation> {
         return None;
     }
     match (completion.extra.arrived, ep.is_datagram()) {
-        (Arrived::Message, false) => None,
+        (Arrived::Message, false) | (Arrived::Invalidation, _) => None,
         (Arrived::Message, true) => Some(IbOperation::RecvMsgUd),
         (Arrived::Immediate, false) => Some(IbOperation::RecvMsgImmed),
         (Arrived::Immediate, true) => Some(IbOperation::RecvMsgUdImmed),
@@ -659,6 +778,11 @@ fn complete_request(
         if passed != ahead && done.op() == Op::Bind {
             let _ = bind_done(shared, index, ep, done.len());
         }
+        if passed != ahead
+            && let Some((edit, lmr)) = done.edit()
+        {
+            edit_done(shared, edit, lmr, true);
+        }
     }
     // ORDER: the slots have been read, and wiped, before they are given back.
     line.consumed.store(seq.wrapping_add(1), Ordering::Release);
@@ -691,7 +815,27 @@ fn finish(
         Op::Send => DtoOperation::Send,
         Op::RdmaWrite => DtoOperation::RdmaWrite,
         Op::RdmaRead => DtoOperation::RdmaRead,
-        Op::Drain => return None,
+        Op::Drain => {
+            let (edit, lmr) = info.edit()?;
+            edit_done(shared, edit, lmr, success);
+            let operation = match edit {
+                Edit::Register => DtoOperation::LmrFmr,
+                Edit::Invalidate => DtoOperation::LmrInvalidate,
+            };
+            let refused = !success && status != DtoStatus::ErrFlushed;
+            let status = if refused {
+                DtoStatus::ErrLocalMmError
+            } else {
+                status
+            };
+            return (!silent).then_some(Event::Dto(DtoEvent {
+                ep: handle,
+                cookie,
+                status,
+                len: 0,
+                operation,
+            }));
+        }
         Op::Bind => {
             let rmr = bind_done(shared, index, ep, info.len())?;
             let refused = !success && status != DtoStatus::ErrFlushed;
@@ -730,6 +874,25 @@ pub(crate) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u3
             None
         }
     }
+}
+
+/// Counts an edit of the key of the LMR in that slot as completed.
+#[cold]
+pub(crate) fn edit_done(shared: &Shared<'_>, edit: Edit, lmr: u32, success: bool) {
+    let Some(lmr) = shared.lmrs.get(lmr as usize) else {
+        return;
+    };
+    match (edit, success) {
+        (Edit::Register, false) => {
+            // What it was to open is not, as far as local posts are concerned; peers may be able to tell more.
+            lmr.vacate();
+        }
+        (Edit::Invalidate, true) => {
+            lmr.bound.fetch_and(!OPEN, Ordering::AcqRel);
+        }
+        (Edit::Register, true) | (Edit::Invalidate, false) => {}
+    }
+    lmr.bound.fetch_sub(EDIT, Ordering::AcqRel);
 }
 
 /// Leaves word for the control half.

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use super::Ia;
 use crate::cm::Transmit;
+use crate::counters::IaCounter;
 use crate::ep::{EpControl, EpOp, EpState, Phase};
 use crate::event::{AsyncEvent, Event};
 use crate::handle::{Ep, Evd};
@@ -47,7 +48,10 @@ impl<P: Provider> Ia<'_, P> {
                 break;
             };
             self.worked = true;
+            let before = self.cm.counters();
             self.cm.input(now, mad.from, &mad.mad);
+            let after = self.cm.counters();
+            self.tally.heard(&mad.mad, &before, &after);
             self.connection_events(now);
         }
         self.cm.advance(now);
@@ -56,6 +60,9 @@ impl<P: Provider> Ia<'_, P> {
         self.watched(now);
         self.connection_events(now);
         self.transmit(now);
+        if self.listeners != 0 || self.cnos.len() != 0 {
+            self.arrivals();
+        }
         let deadline = Instant::sooner(self.cm.next_deadline(), self.provider.next_deadline());
         // Nothing tells when a datagram has left.
         let deadline = Instant::sooner(deadline, self.crowded.then(|| now + CROWDED));
@@ -85,14 +92,14 @@ impl<P: Provider> Ia<'_, P> {
                     .and_then(|evd| self.evds.get_mut(evd))
                 {
                     control.notified = true;
+                    control.announced = true;
+                    control.tally.completions = control.tally.completions.wrapping_add(1);
                     self.worked = true;
                 }
             }
             Notice::CqError(cq) => {
+                self.tally.count(IaCounter::AsyncCqError);
                 if let Some(evd) = self.evds.find(|control| control.cq == Some(cq)) {
-                    if let Some(control) = self.evds.get_mut(evd) {
-                        control.failed = true;
-                    }
                     let event = AsyncEvent::EvdOverflow(Evd(evd));
                     self.notify(Some(self.async_evd), Event::Async(event));
                 }
@@ -105,11 +112,14 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
             Notice::QpError(qp, fault) => {
+                self.tally.count(IaCounter::AsyncQpError);
                 if let Some(ep) = self.concerned(qp) {
                     self.broken(now, ep, fault);
                 }
             }
             // The transport's retries decide what a lost link means to a connection.
+            Notice::SharedLimit(queue) => self.srq_limit(queue),
+            Notice::SharedError(queue) => self.srq_failed(queue),
             Notice::Link(_) => self.worked = true,
             Notice::Catastrophic(fault) => self.catastrophe(now, fault),
         }
@@ -161,6 +171,10 @@ impl<P: Provider> Ia<'_, P> {
             return;
         }
         self.lost = Some(fault);
+        if fault.kind() == FaultKind::Timeout {
+            self.notify(Some(self.async_evd), Event::Async(AsyncEvent::TimedOut));
+        }
+        self.tally.count(IaCounter::AsyncError);
         self.notify(
             Some(self.async_evd),
             Event::Async(AsyncEvent::IaCatastrophic),
@@ -168,7 +182,9 @@ impl<P: Provider> Ia<'_, P> {
         for index in 0..self.eps.capacity() {
             if let Some(ep) = self.eps.handle_at(index) {
                 let state = self.state_of(Ep(ep));
-                if !matches!(state, Ok(EpState::Unconnected)) {
+                let idle = EpState::Unconnected;
+                let bare = EpState::UnconfiguredUnconnected;
+                if state.is_ok_and(|state| state != idle && state != bare) {
                     self.broken(now, Ep(ep), fault);
                 }
             }
@@ -195,6 +211,10 @@ impl<P: Provider> Ia<'_, P> {
                     .state_of(Ep(ep))
                     .is_ok_and(|state| !matches!(state, EpState::Unconnected))
             {
+                if trouble.is_nonsense() {
+                    let event = Event::Async(AsyncEvent::ProviderInternalError);
+                    self.notify(Some(self.async_evd), event);
+                }
                 let qp = self
                     .eps
                     .get(ep)
@@ -236,6 +256,11 @@ impl<P: Provider> Ia<'_, P> {
             self.apply(ep, EpOp::TimedOut);
         }
         self.establish_step(now, ep);
+        let marked = self.watermark_step(now, ep);
+        marked | self.visit_state(now, ep)
+    }
+
+    fn visit_state(&mut self, now: Instant, ep: Ep) -> bool {
         match self.state_of(ep) {
             Ok(EpState::ActiveConnectionPending) => true,
             Ok(EpState::CompletionPending) => self
@@ -271,9 +296,12 @@ impl<P: Provider> Ia<'_, P> {
             if self.waiting.is_full() {
                 return;
             }
+            let before = self.cm.counters().retransmitted;
             let Some(transmit) = self.cm.poll_transmit(now) else {
                 return;
             };
+            let again = self.cm.counters().retransmitted != before;
+            self.tally.sent(&transmit.mad, again);
             self.send(now, transmit);
         }
     }

@@ -3,7 +3,7 @@
 use super::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::CloseFlag;
-use crate::handle::{Ep, Evd, Lmr, Pz, Rmr};
+use crate::handle::{Ep, Evd, Lmr, Pz, Rmr, Srq};
 use crate::provider::Provider;
 use crate::time::Instant;
 
@@ -11,23 +11,58 @@ impl<P: Provider> Ia<'_, P> {
     /// Closes the adapter and the device beneath.
     ///
     /// Graceful: `INVALID_STATE`/`IA_IN_USE` if anything is left besides the async Event Dispatcher; the adapter stays open
-    /// then. Abrupt: frees everything, connections end abruptly; halves that are out become useless. The first failure of
-    /// the device is returned after all has been tried.
+    /// then. Abrupt: frees everything, connections end abruptly; halves that are out become useless, whoever waits for an Event
+    /// Dispatcher gets `ABORT`, whoever waits for a CNO (its agent too) is told of none. The first failure of the device is
+    /// returned after all has been tried. `INVALID_HANDLE` if it is closed already: every handle is stale then, and nothing can
+    /// be made.
     #[doc(alias = "dat_ia_close")]
     pub fn close(&mut self, now: Instant, flag: CloseFlag) -> Result<(), Error> {
+        self.alive()?;
+        let asynchronous = u32::from(self.evds.get(self.async_evd.0).is_some());
         let left = self.eps.len()
             + self.psps.len()
             + self.crs.len()
+            + self.rsps.len()
+            + self.csps.len()
+            + self.srqs.len()
             + self.rmrs.len()
             + self.lmrs.len()
             + self.pzs.len()
-            + self.evds.len().saturating_sub(1);
+            + self.cnos.len()
+            + self.evds.len().saturating_sub(asynchronous);
         if flag == CloseFlag::Graceful && left != 0 {
             return Err(Error::new(
                 DatType::InvalidState,
                 DatSubtype::InvalidStateIaInUse,
             ));
         }
+        let out = self.halves_are_out();
+        let vacated = self.vacate(now);
+        let closed = self.provider.close().map_err(Error::from);
+        // What hangs on a half that is out cannot be destroyed: it goes with the device.
+        if out { closed } else { vacated.and(closed) }
+    }
+
+    fn halves_are_out(&self) -> bool {
+        let posters = self.eps.iter().any(|(ep, control)| {
+            let poster = self.posters.get(ep.index() as usize);
+            control.qp.is_some() && poster.is_some_and(Option::is_none)
+        });
+        let srqs = self.srqs.iter().any(|(srq, _)| {
+            let poster = self.srq_posters.get(srq.index() as usize);
+            poster.is_some_and(Option::is_none)
+        });
+        posters || srqs || self.evds.iter().any(|(evd, _)| self.reaper_is_out(evd))
+    }
+
+    /// As an abrupt [`Ia::close`], but the device stays up: gives it back for another adapter.
+    pub fn leave(mut self, now: Instant) -> Result<P, Error> {
+        self.vacate(now)?;
+        Ok(self.provider)
+    }
+
+    /// Frees everything that is left. The first failure is returned after all has been tried.
+    fn vacate(&mut self, now: Instant) -> Result<(), Error> {
         let mut first = Ok(());
         while let Some(ep) = self.eps.find(|_| true) {
             first = first.and(self.ep_remove(now, Ep(ep)));
@@ -44,6 +79,17 @@ impl<P: Provider> Ia<'_, P> {
         while let Some(psp) = self.psps.find(|_| true) {
             self.psps.remove(psp);
         }
+        while let Some(rsp) = self.rsps.find(|_| true) {
+            self.rsps.remove(rsp);
+        }
+        while let Some(csp) = self.csps.find(|_| true) {
+            self.csps.remove(csp);
+        }
+        while let Some(srq) = self.srqs.find(|_| true) {
+            first = first.and(self.srq_free(Srq(srq)));
+            // Its posting half may be out: what the device kept goes with the device.
+            self.srqs.remove(srq);
+        }
         while let Some(rmr) = self.rmrs.find(|_| true) {
             if let Some(control) = self.rmrs.remove(rmr) {
                 first = first.and(self.provider.mw_destroy(control.mw).map_err(Error::from));
@@ -56,7 +102,7 @@ impl<P: Provider> Ia<'_, P> {
             if let Some(slot) = self.shared.lmrs.get(lmr.index() as usize) {
                 slot.bound.store(0, core::sync::atomic::Ordering::SeqCst);
             }
-            first = first.and(self.lmr_free(Lmr(lmr)));
+            first = first.and(self.lmr_remove(Lmr(lmr)));
             // What the device kept goes with the device.
             self.lmrs.remove(lmr);
         }
@@ -71,6 +117,12 @@ impl<P: Provider> Ia<'_, P> {
             self.pzs.remove(pz);
         }
         self.retiring = 0;
-        first.and(self.provider.close().map_err(Error::from))
+        self.closed = true;
+        while let Some(cno) = self.cnos.find(|_| true) {
+            if let Some(agent) = self.cnos.remove(cno).and_then(|control| control.agent) {
+                agent.call(None);
+            }
+        }
+        first
     }
 }

@@ -3,11 +3,13 @@
 use super::{Ia, Owner};
 use crate::cm::{CmEvent, ConnId, Reason, Request};
 use crate::cr::{CrControl, RequestData};
+use crate::dat_return::Error;
 use crate::ep::{EpControl, EpOp, EpState, Phase, PrivateData};
 use crate::event::Event;
 use crate::flags::PspFlag;
 use crate::handle::{Cr, Ep};
 use crate::provider::Provider;
+use crate::psp::Listener;
 use crate::time::Instant;
 
 /// Events taken in one go.
@@ -90,59 +92,127 @@ impl<P: Provider> Ia<'_, P> {
 
     /// A peer asks for a connection.
     fn requested(&mut self, now: Instant, request: &Request) {
-        let refuse = |ia: &mut Self, reason| {
-            if ia.cm.reject(now, request.conn, reason, &[], &[]).is_err() {
-                ia.cm.abort(now, request.conn);
-            }
-        };
-        let Some(psp) = request.service.port().and_then(|port| self.listener(port)) else {
-            refuse(self, Reason::INVALID_SERVICE_ID);
-            return;
-        };
-        if request.terms.mtu > self.provider.limits().mtu {
+        let private = RequestData::from_slice(self.cm.private_data(request.conn));
+        let private = private.unwrap_or_default();
+        let listener = request.service.port().and_then(|port| self.listener(port));
+        let presented = if request.terms.mtu > self.provider.limits().mtu && listener.is_some() {
             // The peer would send packets of that size: a smaller MTU on this side alone refuses its first long message.
-            refuse(self, Reason::INVALID_MTU);
-            return;
-        }
-        let Ok(listener) = self.psp(psp) else { return };
-        let (evd, flag, conn_qual) = (listener.evd, listener.flag, u64::from(listener.port));
-        let needs_ep = flag == PspFlag::Provider;
-        if !self.has_room(evd) || self.crs.is_full() || (needs_ep && self.eps.is_full()) {
-            refuse(self, Reason::NO_RESOURCES);
-            return;
-        }
-        let local_ep = if needs_ep {
-            self.tentative_ep(request)
+            Err(Reason::INVALID_MTU)
         } else {
-            None
+            listener.map_or(Err(Reason::INVALID_SERVICE_ID), |listener| {
+                self.present(listener, request, Some(request.conn), private)
+            })
         };
-        let control = CrControl {
-            conn: Some(request.conn),
-            request: *request,
-            private: RequestData::from_slice(self.cm.private_data(request.conn))
-                .unwrap_or_default(),
-            local_ep,
-        };
-        if let Some(cr) = self.crs.insert(control).map(Cr) {
-            self.own(request.conn, Owner::Cr(cr));
-            self.notify(Some(evd), Event::ConnectionRequest { psp, cr, conn_qual });
+        if let Err(reason) = presented
+            && self.cm.reject(now, request.conn, reason, &[], &[]).is_err()
+        {
+            self.cm.abort(now, request.conn);
         }
     }
 
-    /// An Endpoint for a request of a PROVIDER service point: no zone, no Event Dispatchers, attributes that suit.
-    fn tentative_ep(&mut self, request: &Request) -> Option<Ep> {
-        let mut attr = self.ep_attr_default();
-        attr.max_rdma_read_in = attr.max_rdma_read_in.min(request.terms.responder_resources);
-        attr.max_rdma_read_out = attr.max_rdma_read_out.min(request.terms.initiator_depth);
-        attr.max_recv_dtos = 0;
-        attr.max_request_dtos = 0;
-        let ep = self.ep_create(None, None, None, None, Some(&attr)).ok()?;
+    /// Brings a request to a service point, or says why that is not to be.
+    pub(crate) fn present(
+        &mut self,
+        listener: Listener,
+        request: &Request,
+        conn: Option<ConnId>,
+        private: RequestData,
+    ) -> Result<(), Reason> {
+        let full = Reason::NO_RESOURCES;
+        let nobody = Reason::INVALID_SERVICE_ID;
+        let (evd, needs_ep) = match listener {
+            Listener::Psp(psp) => {
+                let psp = self.psp(psp).map_err(|_| nobody)?;
+                (psp.evd, psp.flag == PspFlag::Provider)
+            }
+            Listener::Rsp(rsp) => {
+                let rsp = self.rsp(rsp).map_err(|_| nobody)?;
+                if rsp.used {
+                    return Err(nobody);
+                }
+                (rsp.evd, false)
+            }
+            Listener::Csp(csp) => (self.csp(csp).map_err(|_| nobody)?.evd, false),
+        };
+        if !self.has_room(evd) || self.crs.is_full() || (needs_ep && self.eps.is_full()) {
+            return Err(full);
+        }
+        let (local_ep, provided) = match listener {
+            Listener::Psp(_) if needs_ep => {
+                let state = EpState::UnconfiguredTentative;
+                let ep = self.provided_ep(state, Some(request));
+                (Some(ep.map_err(|_| full)?), true)
+            }
+            Listener::Psp(_) | Listener::Csp(_) => (None, false),
+            Listener::Rsp(rsp) => {
+                let rsp = self.rsps.get_mut(rsp.0).ok_or(nobody)?;
+                rsp.used = true;
+                let (ep, provided) = (rsp.ep, rsp.provided);
+                self.apply(ep, EpOp::RequestArrived);
+                self.note_request(ep, request);
+                (Some(ep), provided)
+            }
+        };
+        let control = CrControl {
+            conn,
+            request: *request,
+            private,
+            local_ep,
+            provided,
+            listener,
+        };
+        let cr = self.crs.insert(control).map(Cr).ok_or(full)?;
+        if let Some(conn) = conn {
+            self.own(conn, Owner::Cr(cr));
+        }
+        let event = match listener {
+            Listener::Psp(psp) => Event::ConnectionRequest {
+                psp,
+                cr,
+                conn_qual: self.psp(psp).map_or(0, |psp| psp.port.into()),
+            },
+            Listener::Rsp(rsp) => Event::ReservedRequest {
+                rsp,
+                cr,
+                conn_qual: self.rsp(rsp).map_or(0, |rsp| rsp.port.into()),
+            },
+            Listener::Csp(csp) => Event::CommonRequest {
+                csp,
+                cr,
+                conn_qual: self.csp(csp).map_or(0, |csp| csp.address.port().into()),
+            },
+        };
+        self.notify(Some(evd), event);
+        Ok(())
+    }
+
+    /// Notes whom a request comes from.
+    fn note_request(&mut self, ep: Ep, request: &Request) {
         if let Ok(control) = self.ep_mut(ep) {
             control.remote = Some(request.remote);
             control.remote_port = request.remote_port;
             control.local_port = request.service.port().unwrap_or(0);
         }
-        self.enter(ep, EpState::TentativeConnectionPending);
-        Some(ep)
+    }
+
+    /// An Endpoint of the provider's: no zone, no Event Dispatchers, attributes that suit the request, if there is one already.
+    pub(crate) fn provided_ep(
+        &mut self,
+        state: EpState,
+        request: Option<&Request>,
+    ) -> Result<Ep, Error> {
+        let mut attr = self.ep_attr_default();
+        attr.max_recv_dtos = 0;
+        attr.max_request_dtos = 0;
+        if let Some(Request { terms, .. }) = request {
+            attr.max_rdma_read_in = attr.max_rdma_read_in.min(terms.responder_resources);
+            attr.max_rdma_read_out = attr.max_rdma_read_out.min(terms.initiator_depth);
+        }
+        let ep = self.ep_create(None, None, None, None, Some(&attr))?;
+        if let Some(request) = request {
+            self.note_request(ep, request);
+        }
+        self.enter(ep, state);
+        Ok(ep)
     }
 }

@@ -3,18 +3,24 @@
 mod advance;
 mod close;
 mod connection;
+mod ha_related;
 mod open;
 mod query;
 
 pub use advance::Next;
-pub use query::{IaAttr, ProviderAttr};
+pub use open::AsyncEvd;
+pub use query::{AttrValue, IaAttr, NamedAttr, ProviderAttr};
 
 use core::fmt;
 
 use heapless::Deque;
 
 use crate::cm::{Cm, ConnId, Transmit};
+use crate::cno::CnoControl;
+use crate::counters::IaTally;
 use crate::cr::CrControl;
+use crate::csp::CspControl;
+use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::EpControl;
 use crate::evd::{EvdControl, Reaper};
 use crate::handle::{Cr, Ep, Evd};
@@ -25,7 +31,9 @@ use crate::psp::PspControl;
 use crate::pz::PzControl;
 use crate::random::Random;
 use crate::rmr::RmrControl;
+use crate::rsp::RspControl;
 use crate::shared::Shared;
+use crate::srq::{SrqControl, SrqEnd};
 use crate::table::Table;
 
 /// Datagrams whose way is still being looked up. More wait in the connection manager.
@@ -52,13 +60,18 @@ pub struct Ia<'s, P: Provider> {
     pub(crate) net: Net,
     pub(crate) shared: Shared<'s>,
     pub(crate) posters: &'s mut [Option<Poster<P>>],
+    pub(crate) srq_posters: &'s mut [Option<SrqEnd<P>>],
     pub(crate) reapers: &'s mut [Option<Reaper<P>>],
     pub(crate) pzs: Table<'s, PzControl>,
     pub(crate) lmrs: Table<'s, LmrControl>,
     pub(crate) rmrs: Table<'s, RmrControl>,
-    pub(crate) evds: Table<'s, EvdControl>,
+    pub(crate) evds: Table<'s, EvdControl<P>>,
+    pub(crate) cnos: Table<'s, CnoControl>,
     pub(crate) eps: Table<'s, EpControl>,
     pub(crate) psps: Table<'s, PspControl>,
+    pub(crate) rsps: Table<'s, RspControl>,
+    pub(crate) csps: Table<'s, CspControl>,
+    pub(crate) srqs: Table<'s, SrqControl>,
     pub(crate) crs: Table<'s, CrControl>,
     pub(crate) cm: Cm<'s>,
     /// By the index of a connection.
@@ -76,8 +89,18 @@ pub struct Ia<'s, P: Provider> {
     pub(crate) worked: bool,
     /// Batches of notices heard; see [`EpControl::born`].
     pub(crate) turn: u32,
+    /// Attachments of Event Dispatchers to CNOs, and Event Dispatchers with upcalls: while there are none, nobody looks for
+    /// arrivals.
+    pub(crate) listeners: u32,
     /// Why the device is lost, if it is.
     pub(crate) lost: Option<Fault>,
+    pub(crate) tally: IaTally,
+    /// [`Ia::close`] has succeeded, or done what it could.
+    pub(crate) closed: bool,
+    /// The async Event Dispatcher was made with the adapter.
+    pub(crate) own_async: bool,
+    /// The consumer's own word.
+    pub(crate) context: u64,
 }
 
 impl<P: Provider> fmt::Debug for Ia<'_, P> {
@@ -92,7 +115,19 @@ impl<P: Provider> fmt::Debug for Ia<'_, P> {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// The Event Dispatcher of asynchronous errors, made with the adapter.
+    /// `INVALID_HANDLE` behind [`Ia::close`]: before whatever makes an object.
+    pub(crate) fn alive(&self) -> Result<(), Error> {
+        if self.closed {
+            Err(Error::new(
+                DatType::InvalidHandle,
+                DatSubtype::InvalidHandleIa,
+            ))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The Event Dispatcher of asynchronous errors. Stale, if the adapter was opened without one ([`AsyncEvd::Exists`]).
     #[must_use]
     pub fn async_evd(&self) -> Evd {
         self.async_evd

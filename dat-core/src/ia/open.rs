@@ -4,7 +4,8 @@ use heapless::Deque;
 
 use super::{Ia, Owner};
 use crate::cm::{Cm, Config};
-use crate::dat_return::Error;
+use crate::counters::IaTally;
+use crate::dat_return::{DatSubtype, Error};
 use crate::flags::EvdFlags;
 use crate::handle::{Evd, Handle};
 use crate::provider::{Net, Provider};
@@ -16,6 +17,15 @@ use crate::time::Instant;
 
 /// Events the async Event Dispatcher holds, if the storage has as many.
 const ASYNC_QLEN: u32 = 16;
+
+/// Where asynchronous errors of an adapter go: the `async_evd_handle` that dat_ia_open(3) is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsyncEvd {
+    /// `DAT_HANDLE_NULL`: to an Event Dispatcher of at least that length, which is made with the adapter and goes with it.
+    New(u32),
+    /// `DAT_EVD_ASYNC_EXISTS`: somebody else in the program hears of the device's errors; this adapter reports none.
+    Exists,
+}
 
 impl<'s, P: Provider> Ia<'s, P> {
     /// Opens an adapter on `provider`, with all its state in `storage`.
@@ -29,12 +39,37 @@ impl<'s, P: Provider> Ia<'s, P> {
         const LMRS: usize,
         const DTOS: usize,
         const EVENTS: usize,
+        const SRQS: usize,
     >(
-        mut provider: P,
-        storage: &'s mut Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS>,
+        provider: P,
+        storage: &'s mut Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>,
         net: Net,
         now: Instant,
         entropy: u64,
+    ) -> Result<Self, Error> {
+        let qlen = u32::try_from(EVENTS).unwrap_or(ASYNC_QLEN);
+        let async_evd = AsyncEvd::New(ASYNC_QLEN.min(qlen));
+        Self::open_with(provider, storage, net, now, entropy, async_evd)
+    }
+
+    /// As [`Ia::open`], with another Event Dispatcher of asynchronous errors. `INVALID_PARAMETER` for a length of 0,
+    /// `INSUFFICIENT_RESOURCES` beyond the storage's events. (One that takes other streams as well is given afterwards:
+    /// [`Ia::set_async_evd`].)
+    #[doc(alias = "dat_ia_open")]
+    pub fn open_with<
+        const EPS: usize,
+        const EVDS: usize,
+        const LMRS: usize,
+        const DTOS: usize,
+        const EVENTS: usize,
+        const SRQS: usize,
+    >(
+        mut provider: P,
+        storage: &'s mut Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>,
+        net: Net,
+        now: Instant,
+        entropy: u64,
+        async_evd: AsyncEvd,
     ) -> Result<Self, Error> {
         let mut random = Random::new(entropy);
         if let Err(fault) = provider.set_net(&net, now) {
@@ -44,19 +79,25 @@ impl<'s, P: Provider> Ia<'s, P> {
         let Parts {
             shared,
             posters,
+            srq_posters,
             reapers,
             pzs,
             lmrs,
             rmrs,
             evds,
+            cnos,
             eps,
             psps,
+            rsps,
+            csps,
+            srqs,
             crs,
             conns,
             owners,
         } = storage.split();
         owners.fill(Owner::Nobody);
         posters.fill_with(|| None);
+        srq_posters.fill_with(|| None);
         reapers.fill_with(|| None);
         let config = Config::new(provider.limits().node_guid);
         let seed = [random.next(), random.next()];
@@ -65,13 +106,18 @@ impl<'s, P: Provider> Ia<'s, P> {
             net,
             shared,
             posters,
+            srq_posters,
             reapers,
             pzs: Table::new(pzs, random.next_u32()),
             lmrs: Table::new(lmrs, random.next_u32()),
             rmrs: Table::new(rmrs, random.next_u32()),
             evds: Table::new(evds, random.next_u32()),
+            cnos: Table::new(cnos, random.next_u32()),
             eps: Table::new(eps, random.next_u32()),
             psps: Table::new(psps, random.next_u32()),
+            rsps: Table::new(rsps, random.next_u32()),
+            csps: Table::new(csps, random.next_u32()),
+            srqs: Table::new(srqs, random.next_u32()),
             crs: Table::new(crs, random.next_u32()),
             cm: Cm::new(conns, config, seed),
             owners,
@@ -83,12 +129,20 @@ impl<'s, P: Provider> Ia<'s, P> {
             retiring: 0,
             worked: false,
             turn: 0,
+            listeners: 0,
             lost: None,
+            tally: IaTally::new(),
+            closed: false,
+            own_async: false,
+            context: 0,
         };
-        let qlen = ASYNC_QLEN.min(1 << ia.shared.event_shift);
+        let AsyncEvd::New(qlen) = async_evd else {
+            return Ok(ia);
+        };
         match ia.evd_create(qlen, EvdFlags::ASYNC) {
             Ok(evd) => {
                 ia.async_evd = evd;
+                ia.own_async = true;
                 Ok(ia)
             }
             Err(error) => {
@@ -96,5 +150,26 @@ impl<'s, P: Provider> Ia<'s, P> {
                 Err(error)
             }
         }
+    }
+
+    /// Sends asynchronous errors to an Event Dispatcher of the consumer's, instead of the one they went to. The one that was
+    /// made with the adapter is freed; one of the consumer's stays.
+    ///
+    /// `INVALID_HANDLE`/`EVD_ASYNC` of one that does not take that stream; `INVALID_STATE` if the reaper of the one that would be
+    /// freed is out.
+    #[doc(alias = "dat_ia_open")]
+    pub fn set_async_evd(&mut self, evd: Evd) -> Result<(), Error> {
+        self.evd_for(evd, EvdFlags::ASYNC, DatSubtype::InvalidHandleEvdAsync)?;
+        let own = self.async_evd;
+        if evd == own {
+            return Ok(());
+        }
+        if self.own_async && self.evds.get(own.0).is_some() {
+            self.reaper(own)?;
+            self.evd_remove(own)?;
+        }
+        self.own_async = false;
+        self.async_evd = evd;
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! dat_ia_query(3).
 
+use core::fmt;
 use core::net::IpAddr;
 
 use super::Ia;
@@ -7,6 +8,9 @@ use crate::cr::{MAX_ACCEPT_PRIVATE, MAX_REJECT_PRIVATE};
 use crate::ep::MAX_CONNECT_PRIVATE;
 use crate::flags::CompletionFlags;
 use crate::provider::Provider;
+
+/// Version of the InfiniBand extensions, 2.0.9.
+const EXTENSION_VERSION: u32 = 209;
 
 /// `DAT_IA_ATTR`. Fields of features that this provider lacks are 0 or false, never unset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,11 +71,60 @@ pub struct IaAttr {
     pub max_rdma_read_in: u32,
     /// Reads all Endpoints together may have outstanding.
     pub max_rdma_read_out: u32,
-    /// The per-Endpoint read limits hold for every Endpoint at once.
-    pub max_rdma_read_per_ep_guaranteed: bool,
+    /// The limit of incoming reads holds for every Endpoint at once.
+    pub max_rdma_read_per_ep_in_guaranteed: bool,
+    /// The limit of outgoing reads holds for every Endpoint at once.
+    pub max_rdma_read_per_ep_out_guaranteed: bool,
     /// Zero-based addresses.
     pub zb_supported: bool,
+    /// `DAT_EXTENSION`: 1, those of InfiniBand; 0, if the device has neither atomics nor datagrams.
+    pub extension_supported: u32,
+    /// Version of the extensions: 209 is 2.0.9.
+    pub extension_version: u32,
+    /// What the transport has to say.
+    pub transport_attr: &'static [NamedAttr],
+    /// What the vendor has to say.
+    pub vendor_attr: &'static [NamedAttr],
 }
+
+/// `DAT_NAMED_ATTR`: a name, and a value that reads as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedAttr {
+    /// The name.
+    pub name: &'static str,
+    /// The value; its `Display` is the text that C consumers compare.
+    pub value: AttrValue,
+}
+
+/// A value of a [`NamedAttr`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttrValue {
+    /// A word.
+    Text(&'static str),
+    /// A number.
+    Number(u32),
+    /// A GUID.
+    Guid(u64),
+    /// A GID, which on RoCE is an address.
+    Gid(IpAddr),
+    /// `TRUE` or `FALSE`.
+    Flag(bool),
+}
+
+impl fmt::Display for AttrValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number(number) => fmt::Display::fmt(number, f),
+            Self::Guid(guid) => write!(f, "{guid:016x}"),
+            Self::Gid(address) => fmt::Display::fmt(address, f),
+            Self::Flag(flag) => f.write_str(if *flag { "TRUE" } else { "FALSE" }),
+        }
+    }
+}
+
+/// The names that consumers of other providers look for.
+const NAMED: usize = 13;
 
 /// `DAT_PROVIDER_ATTR`. Fields of features that this provider lacks are 0 or false, never unset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +179,7 @@ pub struct ProviderAttr {
     pub rdma_write_for_rdma_read_req: bool,
     /// The LMR's own `rmr_context` gives access as soon as it is created with a remote privilege.
     pub rdma_read_lmr_rmr_context_exposure: bool,
-    /// `DAT_RMR_SCOPE` bits: PZ.
+    /// `DAT_RMR_SCOPE`: 2, Endpoint and PZ.
     pub rmr_scope_supported: u32,
     /// Calls may be made from signal handlers.
     pub is_signal_safe: bool,
@@ -134,7 +187,16 @@ pub struct ProviderAttr {
     pub ha_supported: bool,
     /// `DAT_HA_LB` bits.
     pub ha_loadbalancing: u32,
+    /// What the provider has to say: under the names that consumers of other providers look for.
+    pub provider_specific_attr: [NamedAttr; NAMED],
 }
+
+/// `DAT_SRQ_WATERMARKS`: low, soft high, hard high.
+const SRQ_WATERMARKS: u32 = 0x7;
+/// `DAT_SRQ_INFO`: receives available, and outstanding.
+const SRQ_INFO: u32 = 0x3;
+/// `DAT_EP_RECV_INFO`: receives allocated, and their span.
+const EP_RECV_INFO: u32 = 0x3;
 
 impl<P: Provider> Ia<'_, P> {
     /// What the adapter and the provider can do.
@@ -145,12 +207,14 @@ impl<P: Provider> Ia<'_, P> {
         let reads = u32::from(limits.max_reads);
         let iov = u32::from(self.max_iov());
         let eps = self.eps.capacity().min(limits.max_qp);
+        let srqs = self.srqs.capacity().min(limits.max_shared);
         let rmrs = if limits.windows {
             self.rmrs.capacity().min(limits.max_mkey)
         } else {
             0
         };
         let (major, minor, _) = limits.firmware;
+        let extended = limits.atomics || limits.max_datagram_segments != 0;
         let ia = IaAttr {
             adapter_name: limits.name,
             vendor_name: limits.vendor,
@@ -173,22 +237,31 @@ impl<P: Provider> Ia<'_, P> {
             max_rdma_size: u64::from(limits.max_message),
             max_rmrs: rmrs,
             max_rmr_target_address: if rmrs == 0 { 0 } else { u64::MAX },
-            max_srqs: 0,
-            max_ep_per_srq: 0,
-            max_recv_per_srq: 0,
+            max_srqs: srqs,
+            max_ep_per_srq: if srqs == 0 { 0 } else { eps },
+            max_recv_per_srq: if srqs == 0 {
+                0
+            } else {
+                u32::from(self.max_srq_dtos())
+            },
             max_iov_segments_per_rdma_read: iov,
             max_iov_segments_per_rdma_write: iov,
             max_rdma_read_in: reads.saturating_mul(eps),
             max_rdma_read_out: reads.saturating_mul(eps),
-            max_rdma_read_per_ep_guaranteed: true,
-            zb_supported: false,
+            max_rdma_read_per_ep_in_guaranteed: true,
+            max_rdma_read_per_ep_out_guaranteed: true,
+            zb_supported: true,
+            extension_supported: u32::from(extended),
+            extension_version: if extended { EXTENSION_VERSION } else { 0 },
+            transport_attr: &[],
+            vendor_attr: &[],
         };
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let provider = ProviderAttr {
             provider_name: limits.name,
             provider_version: (0, 1),
             dapl_version: (2, 0),
-            lmr_mem_types_supported: 1,
+            lmr_mem_types_supported: 0x53,
             iov_ownership: 0,
             dat_qos_supported: 0,
             completion_flags_supported: CompletionFlags::SUPPRESS
@@ -204,11 +277,11 @@ impl<P: Provider> Ia<'_, P> {
             pz_support: 0,
             optimal_buffer_alignment: 64,
             evd_stream_merging_supported: [[true; 6]; 6],
-            srq_supported: false,
-            srq_watermarks_supported: 0,
-            srq_ep_pz_difference_supported: false,
-            srq_info_supported: 0,
-            ep_recv_info_supported: 0,
+            srq_supported: srqs != 0,
+            srq_watermarks_supported: if srqs == 0 { 0 } else { SRQ_WATERMARKS },
+            srq_ep_pz_difference_supported: srqs != 0,
+            srq_info_supported: if srqs == 0 { 0 } else { SRQ_INFO },
+            ep_recv_info_supported: EP_RECV_INFO,
             lmr_sync_req: false,
             dto_async_return_guaranteed: true,
             rdma_write_for_rdma_read_req: false,
@@ -217,7 +290,36 @@ impl<P: Provider> Ia<'_, P> {
             is_signal_safe: false,
             ha_supported: false,
             ha_loadbalancing: 0,
+            provider_specific_attr: self.named(),
         };
         (ia, provider)
+    }
+
+    fn named(&self) -> [NamedAttr; NAMED] {
+        use AttrValue::{Flag, Gid, Guid, Number, Text};
+        let limits = self.provider.limits();
+        [
+            ("DAT_IB_PROVIDER_NAME", Text(limits.name)),
+            ("DAT_IB_DEVICE_NAME", Text(limits.name)),
+            ("DAT_IB_CONNECTIVITY_MODE", Text("DIRECT")),
+            ("DAT_IB_RDMA_READ", Flag(true)),
+            ("DAT_IB_NODE_GUID", Guid(limits.node_guid)),
+            ("DAT_IB_GID", Gid(self.net.addr)),
+            ("DAT_IB_TRANSPORT_MTU", Number(limits.mtu.bytes())),
+            (
+                "DAT_IB_PORT_STATUS",
+                Text(if self.lost.is_none() {
+                    "PORT_ACTIVE"
+                } else {
+                    "PORT_DOWN"
+                }),
+            ),
+            ("DAT_IB_PORT_NUMBER", Number(1)),
+            ("DAT_EXTENSION_INTERFACE", Flag(true)),
+            ("DAT_IB_FETCH_AND_ADD", Flag(limits.atomics)),
+            ("DAT_IB_CMP_AND_SWAP", Flag(limits.atomics)),
+            ("DAT_IB_IMMED_DATA", Flag(true)),
+        ]
+        .map(|(name, value)| NamedAttr { name, value })
     }
 }

@@ -1,26 +1,38 @@
 //! dat_lmr_create(3).
 
-use super::{LmrControl, LmrParam};
+use super::{LmrControl, LmrParam, MemType, Memory, VaType};
 use crate::Ia;
-use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::flags::MemPriv;
 use crate::handle::{Handle, Lmr, Pz};
-use crate::provider::{Provider, Region};
-use crate::shared::lmr::{self, CONTEXT_BITS};
+use crate::provider::{Backing, Mr, Provider, Region};
+use crate::shared::lmr::{self, CONTEXT_BITS, GENERAL};
 
-/// The `lmr_context` of a handle: slot above, generation below, which is never 0.
-pub(super) fn context(handle: Handle) -> u32 {
+/// There is no room for another LMR.
+pub(super) const FULL: DatReturn = DatReturn::new(
+    DatType::InsufficientResources,
+    DatSubtype::ResourceMemoryRegion,
+);
+
+/// The `lmr_context` of a slot: the slot above, below it the generation, which is never 0.
+pub(super) fn context(slot: u32, generation: u32) -> u32 {
     let most = (1 << CONTEXT_BITS) - 1;
-    handle.index() << CONTEXT_BITS | (handle.generation() % most + 1)
+    slot << CONTEXT_BITS | (generation % most + 1)
+}
+
+/// What a new LMR is, but for its key.
+pub(super) struct Wanted {
+    pub(super) pz: Pz,
+    pub(super) mem_type: MemType,
+    pub(super) va_type: VaType,
+    pub(super) region: Region,
+    pub(super) privileges: MemPriv,
+    /// Most pages of a fast registration; 0 if it is not for those.
+    pub(super) pages: u32,
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Registers memory (`DAT_MEM_TYPE_VIRTUAL`), and says what came of it.
-    ///
-    /// `INVALID_HANDLE`; `LENGTH_ERROR` for no bytes; `INVALID_PARAMETER` for a range that wraps, unknown privileges, or
-    /// memory that the platform does not give to the device; `PRIVILEGES_VIOLATION` for REMOTE_WRITE or REMOTE_ATOMIC without
-    /// LOCAL_WRITE; `MODEL_NOT_SUPPORTED` for REMOTE_ATOMIC where the adapter has no atomics;
-    /// `INSUFFICIENT_RESOURCES`.
+    /// Registers memory (`DAT_MEM_TYPE_VIRTUAL`), and says what came of it; see [`Ia::lmr_create_from`].
     #[doc(alias = "dat_lmr_create")]
     pub fn lmr_create(
         &mut self,
@@ -28,7 +40,47 @@ impl<P: Provider> Ia<'_, P> {
         region: Region,
         privileges: MemPriv,
     ) -> Result<LmrParam, Error> {
-        let pd = self.pz(pz)?.pd;
+        self.lmr_create_from(pz, Memory::Virtual(region), privileges, VaType::Va)
+    }
+
+    /// Registers memory of any type, and says what came of it. Triplets name the first byte by its address, or by 0 if the LMR is
+    /// zero-based.
+    ///
+    /// `INVALID_HANDLE`; `LENGTH_ERROR` for no bytes; `INVALID_PARAMETER` for a range that wraps, unknown privileges, or
+    /// memory that the platform does not give to the device; `INVALID_STATE` for shared memory that the host does not share
+    /// under that name; `PRIVILEGES_VIOLATION` for REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE; `MODEL_NOT_SUPPORTED` for
+    /// REMOTE_ATOMIC where the adapter has no atomics, and for an LMR over one that is not of memory of the host;
+    /// `INSUFFICIENT_RESOURCES`.
+    #[doc(alias = "dat_lmr_create")]
+    pub fn lmr_create_from(
+        &mut self,
+        pz: Pz,
+        memory: Memory<'_>,
+        privileges: MemPriv,
+        va_type: VaType,
+    ) -> Result<LmrParam, Error> {
+        self.pz(pz)?;
+        let (mem_type, region) = match memory {
+            Memory::Virtual(region) => (MemType::Virtual, region),
+            Memory::Lmr(lmr) => {
+                let below = self.lmr(lmr)?;
+                if !below.mem_type.is_of_host() {
+                    return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
+                }
+                (MemType::Lmr, below.region)
+            }
+            Memory::SharedVirtual(region, name) => {
+                let piece = self.provider.shared_memory(name);
+                let inside = |piece: Region| {
+                    let offset = region.addr.checked_sub(piece.addr)?;
+                    (offset <= piece.len.checked_sub(region.len)?).then_some(())
+                };
+                if region.len != 0 && piece.and_then(inside).is_none() {
+                    return Err(Error::new(DatType::InvalidState, DatSubtype::None));
+                }
+                (MemType::SharedVirtual, region)
+            }
+        };
         if region.len == 0 {
             return Err(Error::new(DatType::LengthError, DatSubtype::None));
         }
@@ -40,38 +92,81 @@ impl<P: Provider> Ia<'_, P> {
                 DatSubtype::InvalidArg4,
             ));
         }
+        let wanted = Wanted {
+            pz,
+            mem_type,
+            va_type,
+            region,
+            privileges,
+            pages: 0,
+        };
+        self.lmr_enter(wanted, |provider, pd| match va_type {
+            VaType::Va => provider.mr_create(pd, region, privileges.access()),
+            VaType::Zb => provider.mr_map(pd, Backing::Host(region), 0, privileges.access()),
+        })
+    }
+
+    /// Whether those privileges can be given, and go together.
+    pub(super) fn lmr_privileges(&self, privileges: MemPriv) -> Result<(), DatReturn> {
         if privileges.contains(MemPriv::REMOTE_ATOMIC) && !self.provider.limits().atomics {
-            return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
+            return Err(DatReturn::of(DatType::ModelNotSupported));
         }
         if !MemPriv::all().contains(privileges) {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg6,
-            ));
+            let subtype = DatSubtype::InvalidArg6;
+            return Err(DatReturn::new(DatType::InvalidParameter, subtype));
         }
         let changed = MemPriv::REMOTE_WRITE | MemPriv::REMOTE_ATOMIC;
         if privileges.intersects(changed) && !privileges.contains(MemPriv::LOCAL_WRITE) {
             let subtype = DatSubtype::PrivilegesWrite;
-            return Err(Error::new(DatType::PrivilegesViolation, subtype));
+            return Err(DatReturn::new(DatType::PrivilegesViolation, subtype));
         }
-        let full = Error::new(
-            DatType::InsufficientResources,
-            DatSubtype::ResourceMemoryRegion,
-        );
-        let handle = self.lmrs.vacant().ok_or(full)?;
-        let mr = self.provider.mr_create(pd, region, privileges.access())?;
-        let context = context(handle);
+        Ok(())
+    }
+
+    /// Enters an LMR under the key that `make` gets for it.
+    pub(super) fn lmr_enter(
+        &mut self,
+        wanted: Wanted,
+        make: impl FnOnce(&mut P, crate::provider::Pd) -> Result<Mr, crate::provider::Fault>,
+    ) -> Result<LmrParam, Error> {
+        let pd = self.pz(wanted.pz)?.pd;
+        self.lmr_privileges(wanted.privileges)?;
+        let handle: Handle = self.lmrs.vacant().ok_or(FULL)?;
+        let mr = make(&mut self.provider, pd)?;
+        let context = context(handle.index(), handle.generation());
+        let Wanted {
+            pz,
+            mem_type,
+            va_type,
+            region,
+            privileges,
+            pages,
+        } = wanted;
         let control = LmrControl {
             pz,
             mr,
+            rkey: mr.rkey,
+            mem_type,
+            va_type,
             region,
             privileges,
             context,
+            pages,
+            // Far from those of the next LMRs here.
+            turn: handle.generation().wrapping_add(1 << (CONTEXT_BITS - 1)),
         };
-        let made = self.lmrs.insert(control).map(Lmr).ok_or(full)?;
-        if let Some(shared) = self.shared.lmrs.get(handle.index() as usize) {
+        let made = self.lmrs.insert(control).map(Lmr).ok_or(FULL)?;
+        if let Some(shared) = self.shared.lmrs.get(handle.index() as usize)
+            && pages == 0
+        {
             let zone = lmr::zone(pz.0.index());
-            shared.occupy(context, zone, privileges, region, mr.lkey);
+            let own = mem_type.is_of_host() && va_type == VaType::Va;
+            let zone = if own { zone } else { zone | GENERAL };
+            let named = Region {
+                addr: va_type.start(region.addr),
+                len: region.len,
+            };
+            shared.occupy(context, zone, privileges, named, mr.lkey);
         }
         self.hold(Some(pz));
         self.lmr_query(made)

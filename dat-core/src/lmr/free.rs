@@ -2,23 +2,35 @@
 
 use core::sync::atomic::Ordering;
 
+use super::MemType;
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Lmr;
 use crate::provider::Provider;
+use crate::shared::lmr::OPEN;
 
 impl<P: Provider> Ia<'_, P> {
     /// Ends a registration; when it returns, the device no longer touches the memory. A DTO that still names it fails.
     ///
-    /// `INVALID_STATE`/`LMR_IN_USE` while an RMR is bound to it.
+    /// `INVALID_STATE`/`LMR_IN_USE` while an RMR is bound to it, or a fast registration or invalidation of it is under way;
+    /// `RESERVED_LMR` for the reserved one, which goes with its zone.
     #[doc(alias = "dat_lmr_free")]
     pub fn lmr_free(&mut self, lmr: Lmr) -> Result<(), Error> {
+        if self.lmr(lmr)?.mem_type == MemType::Ia {
+            return Err(Error::new(DatType::ReservedLmr, DatSubtype::None));
+        }
+        self.lmr_remove(lmr)
+    }
+
+    /// Ends a registration of any kind.
+    pub(crate) fn lmr_remove(&mut self, lmr: Lmr) -> Result<(), Error> {
         let control = self.lmr(lmr)?;
         let (mr, pz) = (control.mr, control.pz);
+        let reserved = control.mem_type == MemType::Ia;
         let Some(shared) = self.shared.lmrs.get(lmr.0.index() as usize) else {
             return Ok(());
         };
-        if shared.bound.load(Ordering::Acquire) != 0 {
+        if shared.bound.load(Ordering::Acquire) & !OPEN != 0 {
             return Err(Error::new(
                 DatType::InvalidState,
                 DatSubtype::InvalidStateLmrInUse,
@@ -29,8 +41,12 @@ impl<P: Provider> Ia<'_, P> {
             shared.restore(identity);
             return Err(fault.into());
         }
+        // The next LMR here begins with a key of its own.
+        shared.bound.store(0, Ordering::Release);
         self.lmrs.remove(lmr.0);
-        self.release(Some(pz));
+        if !reserved {
+            self.release(Some(pz));
+        }
         Ok(())
     }
 }

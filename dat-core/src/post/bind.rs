@@ -8,10 +8,11 @@ use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::EpOp;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Rmr;
-use crate::provider::{Bind, Direction, PostFlags, Provider, SendQueue};
+use crate::lmr::VaType;
+use crate::provider::{Bind, Direction, PostFlags, Provider, Scope, SendQueue};
 use crate::random::next_key;
 use crate::shared::ep::{Op, REQUEST_OPEN};
-use crate::shared::lmr::{self, LmrShared, NO_CONTEXT, Refusal, RmrShared};
+use crate::shared::lmr::{self, GENERAL, LmrShared, NO_CONTEXT, Refusal, RmrShared, ZERO_BASED};
 use crate::shared::{Near, Shared};
 use crate::triplet::LmrTriplet;
 
@@ -22,6 +23,7 @@ pub(crate) struct Binding {
     /// Length 0 unbinds.
     pub(crate) range: LmrTriplet,
     pub(crate) privileges: MemPriv,
+    pub(crate) va_type: VaType,
 }
 
 impl Binding {
@@ -69,6 +71,7 @@ impl<P: Provider> Poster<P> {
                     binding,
                     Some((region, lkey)),
                     keys,
+                    Scope::Domain,
                     post_flags,
                 );
                 self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
@@ -80,8 +83,10 @@ impl<P: Provider> Poster<P> {
             rmr,
             range,
             privileges,
+            va_type,
         } = binding;
-        self.general_bind(shared, near, rmr, range, privileges, cookie, flags)
+        let how = (privileges, va_type);
+        self.general_bind(shared, near, rmr, range, how, cookie, flags)
     }
 
     /// The RMR of a bind that opens a range, its LMR and the lkey of that; `None` sends the post the general way.
@@ -110,6 +115,10 @@ impl<P: Provider> Poster<P> {
 
     /// Notes what the window is bound to from now on, and posts the bind.
     #[inline(always)]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a binding with all that was found for it"
+    )]
     fn bind(
         &mut self,
         shared: &Shared<'_>,
@@ -117,6 +126,7 @@ impl<P: Provider> Poster<P> {
         binding: Binding,
         region: Option<(&LmrShared, u32)>,
         (old_rkey, new_rkey): (u32, u32),
+        scope: Scope,
         flags: PostFlags,
     ) {
         let (range, privileges) = (binding.range, binding.privileges);
@@ -135,16 +145,22 @@ impl<P: Provider> Poster<P> {
         window.rkey.store(new_rkey, Ordering::Relaxed);
         window.addr.store(range.addr, Ordering::Relaxed);
         window.len.store(range.len, Ordering::Relaxed);
+        let based = match binding.va_type {
+            VaType::Va => 0,
+            VaType::Zb => ZERO_BASED,
+        };
         window
             .privileges
-            .store(privileges.bits(), Ordering::Relaxed);
+            .store(privileges.bits() | based, Ordering::Relaxed);
         let bind = Bind {
             old_rkey,
             new_rkey,
             lkey: region.map_or(0, |(_, lkey)| lkey),
             addr: if region.is_some() { range.addr } else { 0 },
+            start: binding.va_type.start(range.addr),
             len: u64::from(range.len),
             access: (privileges & MemPriv::REMOTE).access(),
+            scope,
         };
         self.sq.bind(&bind, flags);
     }
@@ -159,7 +175,7 @@ impl<P: Provider> Poster<P> {
         near: &Near<'_>,
         rmr: Rmr,
         range: LmrTriplet,
-        privileges: MemPriv,
+        (privileges, va_type): (MemPriv, VaType),
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
@@ -167,6 +183,7 @@ impl<P: Provider> Poster<P> {
             rmr,
             range,
             privileges,
+            va_type,
         };
         let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
         let window = binding.window(shared).ok_or(stale)?;
@@ -177,9 +194,20 @@ impl<P: Provider> Poster<P> {
         if is_barred(flags, self.limits.barred_request) {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
         }
-        if lmr::zone(window.pz.load(Ordering::Relaxed)) != self.limits.zone {
+        if lmr::zone(window.pz.load(Ordering::Relaxed)) & !GENERAL != self.limits.zone {
             return Err(DatReturn::of(DatType::ProtectionViolation));
         }
+        let own = near.ep.request.handle().raw();
+        let scope = if window.is_for_ep() {
+            let bound = window.bound().is_some();
+            let busy = bound || window.binds.load(Ordering::SeqCst) != 0;
+            if busy && window.ep.load(Ordering::Relaxed) != own {
+                return Err(DatReturn::of(DatType::InvalidState));
+            }
+            Scope::QueuePair { bound }
+        } else {
+            Scope::Domain
+        };
         let region = if range.len == 0 {
             None
         } else {
@@ -191,19 +219,21 @@ impl<P: Provider> Poster<P> {
             };
             let privilege = DatReturn::new(DatType::PrivilegesViolation, missing);
             let region = lmr::find(shared.lmrs, range.context).ok_or(privilege)?;
-            let Some(lkey) = region.lkey_for(&range, self.limits.zone, need) else {
-                return Err(match region.refusal(&range, self.limits.zone, need) {
-                    Refusal::Context | Refusal::Privilege => privilege,
-                    Refusal::Zone => DatReturn::of(DatType::ProtectionViolation),
-                    Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
-                });
-            };
+            let found = region.any(&range, self.limits.zone, need);
+            let (lkey, _) = found.map_err(|refusal| match refusal {
+                Refusal::Context | Refusal::Privilege => privilege,
+                Refusal::Zone => DatReturn::of(DatType::ProtectionViolation),
+                Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
+            })?;
+            if region.is_everything() {
+                return Err(DatReturn::of(DatType::ReservedLmr));
+            }
             Some((region, lkey))
         };
         self.credit(ep)?;
         let keys = self.keys(window);
         let sequence = ep.poster.requests.load(Ordering::Relaxed);
-        let (info, post_flags) = self.how(Op::Bind, binding.rmr.0.index(), flags, false);
+        let (info, post_flags) = self.how_aside(Op::Bind, binding.rmr.0.index(), flags, false);
         let post_flags = post_flags.difference(PostFlags::SOLICITED);
         if !self.publish(near.ep, near.requests, sequence, cookie, info) {
             return Err(FULL);
@@ -212,7 +242,10 @@ impl<P: Provider> Poster<P> {
         if state.is_disconnected() {
             kick(shared, u32::from(self.ep), ep, Direction::Send);
         } else {
-            self.bind(shared, window, binding, region, keys, post_flags);
+            if scope != Scope::Domain {
+                window.ep.store(own, Ordering::Relaxed);
+            }
+            self.bind(shared, window, binding, region, keys, scope, post_flags);
             self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
         }
         Ok(keys.1)

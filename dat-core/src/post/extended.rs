@@ -2,9 +2,10 @@
 
 use core::sync::atomic::Ordering;
 
-use super::general::{FULL, LENGTH, NOT_SERVED, PARAMETER, Segments, Work, admit};
+use super::general::{FULL, LENGTH, NOT_SERVED, PARAMETER, Segments, Work, admit, check};
 use super::{Poster, far, is_barred, kick};
 use crate::Ia;
+use crate::counters::EpCounter;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::EpOp;
 use crate::flags::CompletionFlags;
@@ -25,6 +26,7 @@ pub(super) enum Extended<'a> {
     Atomic(Atomic, &'a RmrTriplet),
     WriteImmed(&'a RmrTriplet, u32),
     SendUd(&'a Destination, Option<u32>),
+    SendInvalidate(u32),
 }
 
 impl Extended<'_> {
@@ -33,7 +35,7 @@ impl Extended<'_> {
             Self::Atomic(Atomic::FetchAdd(_), _) => Op::FetchAdd,
             Self::Atomic(Atomic::CmpSwap { .. }, _) => Op::CmpSwap,
             Self::WriteImmed(..) => Op::WriteImmed,
-            Self::SendUd(..) => Op::Send,
+            Self::SendUd(..) | Self::SendInvalidate(_) => Op::Send,
         }
     }
 
@@ -48,6 +50,7 @@ impl Extended<'_> {
             }
             Self::WriteImmed(..) => (DatSubtype::InvalidArg6, DatSubtype::InvalidArg4),
             Self::SendUd(..) => (DatSubtype::InvalidArg6, DatSubtype::InvalidArg3),
+            Self::SendInvalidate(_) => (DatSubtype::InvalidArg5, DatSubtype::InvalidArg7),
         }
     }
 }
@@ -70,7 +73,14 @@ impl<P: Provider> Poster<P> {
         let (like, most, served) = match work {
             Extended::Atomic(_, remote) => (Work::Read(remote), 1, limits.atomics),
             Extended::WriteImmed(remote, _) => (Work::Write(remote), limits.write_segments, true),
-            Extended::SendUd(..) => (Work::Send, limits.request_segments, true),
+            Extended::SendUd(..) | Extended::SendInvalidate(_) => {
+                (Work::Send, limits.request_segments, true)
+            }
+        };
+        let longest = if matches!(work, Extended::SendInvalidate(_)) {
+            limits.max_message
+        } else {
+            limits.max_rdma
         };
         if !served || limits.datagram != matches!(work, Extended::SendUd(..)) {
             return Err(NOT_SERVED);
@@ -82,9 +92,9 @@ impl<P: Provider> Poster<P> {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
         }
         let mut list = Segments::new();
-        let total = self.check(shared, like, segments, &mut list)?;
+        let (total, _) = check(shared, limits.zone, like, segments, &mut list)?;
         let len = u32::try_from(total).map_err(|_| LENGTH)?;
-        if len > limits.max_rdma {
+        if len > longest {
             return Err(LENGTH);
         }
         match work {
@@ -103,14 +113,22 @@ impl<P: Provider> Poster<P> {
                     DatSubtype::AddressMalformed,
                 ));
             }
-            Extended::WriteImmed(..) | Extended::SendUd(..) => {}
+            Extended::WriteImmed(..) | Extended::SendUd(..) | Extended::SendInvalidate(_) => {}
         }
         self.credit(near.ep)?;
         let sequence = near.ep.poster.requests.load(Ordering::Relaxed);
         // The device completes every one of them: they are not for the rows of suppressed ones.
-        let (info, post_flags) = self.how(work.op(), len, flags, false);
+        let (info, post_flags) = self.how_aside(work.op(), len, flags, false);
         if !self.publish(near.ep, near.requests, sequence, cookie, info.special()) {
             return Err(FULL);
+        }
+        let tally = &near.ep.tally;
+        match work {
+            Extended::Atomic(Atomic::FetchAdd(_), _) => tally.count_one(EpCounter::PostFetchAdd),
+            Extended::Atomic(Atomic::CmpSwap { .. }, _) => tally.count_one(EpCounter::PostCmpSwap),
+            Extended::WriteImmed(..) => tally.count(EpCounter::PostWriteImm, len),
+            Extended::SendUd(..) => tally.count(EpCounter::PostSendUd, len),
+            Extended::SendInvalidate(_) => tally.count(EpCounter::PostSend, len),
         }
         if state.is_disconnected() {
             kick(shared, u32::from(self.ep), near.ep, Direction::Send);
@@ -133,6 +151,7 @@ impl<P: Provider> Poster<P> {
                     .rdma_write_immed(list, far(remote), immediate, flags)
             }
             Extended::SendUd(to, immediate) => self.sq.send_ud(list, to, immediate, flags),
+            Extended::SendInvalidate(rkey) => self.sq.send_invalidate(list, rkey, flags),
         };
     }
 }

@@ -4,8 +4,9 @@ use core::sync::atomic::Ordering;
 
 use heapless::Vec;
 
-use super::{MAX_SEGMENTS, Poster, is_barred, kick};
+use super::{MAX_SEGMENTS, Poster, far, is_barred, kick};
 use crate::Ia;
+use crate::counters::EpCounter;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::{EpOp, EpState, Outcome, outcome};
 use crate::flags::{CompletionFlags, MemPriv};
@@ -18,7 +19,7 @@ use crate::triplet::{LmrTriplet, RmrTriplet};
 
 /// What is posted.
 #[derive(Clone, Copy)]
-pub(super) enum Work<'a> {
+pub(crate) enum Work<'a> {
     Send,
     Write(&'a RmrTriplet),
     Read(&'a RmrTriplet),
@@ -64,13 +65,13 @@ impl Work<'_> {
 }
 
 pub(super) const PARAMETER: DatType = DatType::InvalidParameter;
-pub(super) const FULL: DatReturn =
+pub(crate) const FULL: DatReturn =
     DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceCredits);
 /// The Endpoint is of the other service.
 pub(super) const NOT_SERVED: DatReturn = DatReturn::of(DatType::ModelNotSupported);
 pub(super) const LENGTH: DatReturn = DatReturn::of(DatType::LengthError);
 
-pub(super) type Segments = Vec<Segment, MAX_SEGMENTS>;
+pub(crate) type Segments = Vec<Segment, MAX_SEGMENTS>;
 
 impl<P: Provider> Poster<P> {
     /// Posts anything, or says why not.
@@ -86,8 +87,9 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let limits = &self.limits;
-        let (direction, op, most, max_len, barred, flags_arg) = match work {
+        let (counter, direction, op, most, max_len, barred, flags_arg) = match work {
             Work::Send => (
+                EpCounter::PostSend,
                 EpOp::PostRequest,
                 Op::Send,
                 limits.request_segments,
@@ -96,6 +98,7 @@ impl<P: Provider> Poster<P> {
                 DatSubtype::InvalidArg5,
             ),
             Work::Write(_) => (
+                EpCounter::PostWrite,
                 EpOp::PostRequest,
                 Op::RdmaWrite,
                 limits.write_segments,
@@ -104,6 +107,7 @@ impl<P: Provider> Poster<P> {
                 DatSubtype::InvalidArg6,
             ),
             Work::Read(_) => (
+                EpCounter::PostRead,
                 EpOp::PostRequest,
                 Op::RdmaRead,
                 limits.read_segments,
@@ -112,6 +116,7 @@ impl<P: Provider> Poster<P> {
                 DatSubtype::InvalidArg6,
             ),
             Work::Recv => (
+                EpCounter::PostRecv,
                 EpOp::PostRecv,
                 Op::Send,
                 limits.recv_segments,
@@ -131,7 +136,7 @@ impl<P: Provider> Poster<P> {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
         }
         let mut list = Segments::new();
-        let total = self.check(shared, work, segments, &mut list)?;
+        let (total, own) = check(shared, limits.zone, work, segments, &mut list)?;
         if total > u64::from(max_len) {
             return Err(LENGTH);
         }
@@ -146,17 +151,37 @@ impl<P: Provider> Poster<P> {
             Work::Send | Work::Write(_) | Work::Recv => {}
         }
         if matches!(work, Work::Recv) {
-            return self.receive(shared, near, state, &list, cookie);
+            if limits.shared {
+                return Err(NOT_SERVED);
+            }
+            return self.receive(shared, near, state, &list, (cookie, len), flags);
         }
         self.credit(ep)?;
         let sequence = ep.poster.requests.load(Ordering::Relaxed);
         let quiet = flags.contains(CompletionFlags::SUPPRESS) && self.is_quiet(sequence);
-        let (info, post_flags) = self.how(op, len, flags, quiet);
+        let (info, post_flags) = self.how_aside(op, len, flags, quiet);
         if !self.publish(near.ep, near.requests, sequence, cookie, info) {
             return Err(FULL);
         }
-        self.hand_over_late(shared, near, work, &list, post_flags);
+        ep.tally.count(counter, len);
+        if own || state.is_disconnected() {
+            self.hand_over_late(shared, near, work, &list, post_flags);
+        } else {
+            self.gather(work, &list, post_flags);
+            self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+        }
         Ok(())
+    }
+
+    /// As [`Self::hand_over`], of memory that the host has no addresses of.
+    fn gather(&mut self, work: Work<'_>, list: &[Segment], flags: PostFlags) {
+        let quiet = flags.difference(PostFlags::SOLICITED);
+        match work {
+            Work::Send | Work::Recv => self.sq.gather(list, None, flags),
+            Work::Write(remote) => self.sq.gather(list, Some(far(remote)), quiet),
+            // What is read is scattered by the device in any case.
+            Work::Read(remote) => self.sq.rdma_read(list, far(remote), quiet),
+        };
     }
 
     /// A free request slot.
@@ -170,13 +195,17 @@ impl<P: Provider> Poster<P> {
         near: &Near<'_>,
         state: EpState,
         list: &[Segment],
-        cookie: u64,
+        (cookie, len): (u64, u32),
+        flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let ep = near.ep;
         if !self.refill_recv(ep) {
             return Err(FULL);
         }
-        self.publish_recv(near, cookie);
+        if flags.contains(CompletionFlags::UNSIGNALLED) {
+            self.quieten_recv(ep);
+        }
+        self.publish_recv(near, cookie, len);
         if state.is_disconnected() {
             kick(shared, u32::from(self.ep), ep, Direction::Recv);
         } else {
@@ -184,39 +213,6 @@ impl<P: Provider> Poster<P> {
             self.recheck(shared, near, RECV_OPEN, Direction::Recv);
         }
         Ok(())
-    }
-
-    /// Every segment against its LMR; empty ones drop out.
-    pub(super) fn check(
-        &self,
-        shared: &Shared<'_>,
-        work: Work<'_>,
-        segments: &[LmrTriplet],
-        list: &mut Segments,
-    ) -> Result<u64, DatReturn> {
-        let (need, privilege, zone) = work.rights();
-        let mut total = 0_u64;
-        for triplet in segments.iter().filter(|triplet| triplet.len != 0) {
-            let unknown = DatReturn::new(DatType::PrivilegesViolation, privilege);
-            let lmr = lmr::find(shared.lmrs, triplet.context).ok_or(unknown)?;
-            let Some(lkey) = lmr.lkey_for(triplet, self.limits.zone, need) else {
-                return Err(match lmr.refusal(triplet, self.limits.zone, need) {
-                    Refusal::Context | Refusal::Privilege => unknown,
-                    Refusal::Zone => DatReturn::new(DatType::ProtectionViolation, zone),
-                    Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
-                });
-            };
-            total += u64::from(triplet.len);
-            let segment = Segment {
-                addr: triplet.addr,
-                len: triplet.len,
-                lkey,
-            };
-            if list.push(segment).is_err() {
-                return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
-            }
-        }
-        Ok(total)
     }
 
     /// Posts dat-core's own last request of a graceful disconnect, if the newest request would complete in silence.
@@ -259,6 +255,41 @@ impl<P: Provider> Ia<'_, P> {
             }
         }
     }
+}
+
+/// Every segment against its LMR, for who is of `owner`'s zone; empty ones drop out. How many bytes they are, and whether the
+/// host could read all itself.
+pub(crate) fn check(
+    shared: &Shared<'_>,
+    owner: u32,
+    work: Work<'_>,
+    segments: &[LmrTriplet],
+    list: &mut Segments,
+) -> Result<(u64, bool), DatReturn> {
+    let (need, privilege, zone) = work.rights();
+    let (mut total, mut own) = (0_u64, true);
+    for triplet in segments.iter().filter(|triplet| triplet.len != 0) {
+        let unknown = DatReturn::new(DatType::PrivilegesViolation, privilege);
+        let lmr = lmr::find(shared.lmrs, triplet.context).ok_or(unknown)?;
+        let (lkey, of_host) = lmr
+            .any(triplet, owner, need)
+            .map_err(|refusal| match refusal {
+                Refusal::Context | Refusal::Privilege => unknown,
+                Refusal::Zone => DatReturn::new(DatType::ProtectionViolation, zone),
+                Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
+            })?;
+        own &= of_host;
+        total += u64::from(triplet.len);
+        let segment = Segment {
+            addr: triplet.addr,
+            len: triplet.len,
+            lkey,
+        };
+        if list.push(segment).is_err() {
+            return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
+        }
+    }
+    Ok((total, own))
 }
 
 /// The state, if it admits the post at all.

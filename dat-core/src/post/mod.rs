@@ -10,24 +10,32 @@
 
 mod bind;
 mod cmp_swap;
+mod edit;
 mod extended;
 mod fetch_add;
 mod general;
+mod owning;
 mod rdma_read;
+mod rdma_read_to_rmr;
 mod rdma_write;
 mod rdma_write_immed;
 mod rdma_writes;
 mod recv;
 mod send;
 mod send_ud;
+mod send_with_invalidate;
 mod split;
 
 pub(crate) use bind::{Binding, release};
+pub(crate) use edit::KeyEdit;
+pub(crate) use general::{FULL, Segments, Work, check};
+pub use owning::{Completed, Lend, OwningPoster, Returned};
 pub use rdma_writes::{RdmaWrite, Refused};
 
 use core::fmt;
 use core::sync::atomic::Ordering;
 
+use crate::counters::EpCounter;
 use crate::dat_return::DatReturn;
 use crate::ep::table::EpState;
 use crate::flags::{CompletionFlags, MemPriv};
@@ -38,8 +46,6 @@ use crate::shared::ep::{EpShared, Info, Op, REQUEST_OPEN, RequestSlot, Run};
 use crate::shared::lmr;
 use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
-
-use general::Work;
 
 /// Most segments of one DTO.
 pub const MAX_SEGMENTS: usize = 16;
@@ -65,9 +71,15 @@ pub(crate) struct Limits {
     pub(crate) barred_request: u16,
     /// Flags that a receive may not carry.
     pub(crate) barred_recv: u16,
+    /// Flags that a request carries only beside the straight way: the barred ones, and UNSIGNALLED.
+    pub(crate) aside_request: u16,
+    /// The same of receives.
+    pub(crate) aside_recv: u16,
     /// It is for datagrams, of at most `max_rdma` bytes.
     pub(crate) datagram: bool,
     pub(crate) atomics: bool,
+    /// Its receives come from a Shared Receive Queue.
+    pub(crate) shared: bool,
 }
 
 /// The posting ends of one queue pair and their counters.
@@ -120,6 +132,12 @@ impl<P: Provider> Poster<P> {
         self.recv_limit = u32::from(self.limits.receives);
     }
 
+    /// Takes over receives that have been posted to the queue already.
+    pub(crate) fn adopt(&mut self, ep: &EpShared, receives: u32) {
+        self.receives = receives;
+        ep.poster.receives.store(receives, Ordering::Release);
+    }
+
     /// Posts a request: the straight way if that serves, else the general one.
     #[inline(always)]
     fn request(
@@ -131,10 +149,10 @@ impl<P: Provider> Poster<P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let (op, need) = match work {
-            Work::Send | Work::Recv => (Op::Send, MemPriv::LOCAL_READ),
-            Work::Write(_) => (Op::RdmaWrite, MemPriv::LOCAL_READ),
-            Work::Read(_) => (Op::RdmaRead, MemPriv::LOCAL_WRITE),
+        let (op, need, counter) = match work {
+            Work::Send | Work::Recv => (Op::Send, MemPriv::LOCAL_READ, EpCounter::PostSend),
+            Work::Write(_) => (Op::RdmaWrite, MemPriv::LOCAL_READ, EpCounter::PostWrite),
+            Work::Read(_) => (Op::RdmaRead, MemPriv::LOCAL_WRITE, EpCounter::PostRead),
         };
         let ep = near.ep;
         if let [triplet] = segments
@@ -146,6 +164,7 @@ impl<P: Provider> Poster<P> {
         {
             let (info, post_flags) = self.how(op, segment.len, flags, quiet);
             if self.publish(ep, near.requests, sequence, cookie, info) {
+                ep.tally.count(counter, segment.len);
                 if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0 {
                     self.hand_over(work, &[segment], post_flags);
                 } else {
@@ -192,7 +211,7 @@ impl<P: Provider> Poster<P> {
     #[inline(always)]
     fn admits(&self, ep: &EpShared, flags: CompletionFlags) -> Option<u32> {
         if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0
-            || is_barred(flags, self.limits.barred_request)
+            || is_barred(flags, self.limits.aside_request)
         {
             return None;
         }
@@ -262,6 +281,22 @@ impl<P: Provider> Poster<P> {
         }
         let word = u32::from(!quiet) | bits & 2 | bits >> 1 & 4 | bits >> 5 & 8;
         (info, PostFlags::from_bits_truncate(word.to_le_bytes()[0]))
+    }
+
+    /// The same beside the straight way, where a request may be UNSIGNALLED.
+    fn how_aside(
+        &mut self,
+        op: Op,
+        len: u32,
+        flags: CompletionFlags,
+        quiet: bool,
+    ) -> (Info, PostFlags) {
+        let (info, post_flags) = self.how(op, len, flags, quiet);
+        if flags.contains(CompletionFlags::UNSIGNALLED) {
+            (info.unsignalled(), post_flags)
+        } else {
+            (info, post_flags)
+        }
     }
 
     /// The next request is signalled: with it those suppressed before it will complete.

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use super::general::Work;
 use super::{EpPoster, Poster, far};
 use crate::Ia;
+use crate::counters::EpCounter;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
@@ -101,7 +102,7 @@ impl<P: Provider> Poster<P> {
         let most = self.limits.max_rdma;
         let run = core::mem::take(&mut self.quiet);
         let (mut info, post_flags) = self.how(Op::RdmaWrite, 0, flags, false);
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         for (slot, write) in slots.iter().zip(list) {
             let RdmaWrite {
                 cookie,
@@ -119,6 +120,7 @@ impl<P: Provider> Poster<P> {
             slot.info
                 .store(info.of(local.len).word(), Ordering::Relaxed);
             info = info.next();
+            bytes += u64::from(local.len);
             count += 1;
         }
         if count == 0 {
@@ -137,6 +139,9 @@ impl<P: Provider> Poster<P> {
             .poster
             .requests
             .store(first.wrapping_add(count), Ordering::Release);
+        let tally = &near.ep.tally;
+        tally.add(EpCounter::PostWrite as usize, count.into());
+        tally.add(EpCounter::PostWriteData as usize, bytes);
         let writes = list.get(..count as usize)?.iter().map(|write| {
             let segment = Segment {
                 addr: write.local.addr,

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use super::general::Work;
 use super::{EpPoster, Poster, is_barred};
 use crate::Ia;
+use crate::counters::EpCounter;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
@@ -24,7 +25,7 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         if let Some(segment) = self.straight_recv(near, segments, flags) {
-            self.publish_recv(near, cookie);
+            self.publish_recv(near, cookie, segment.len);
             self.rq.recv(&[segment]);
             self.recheck(shared, near, RECV_OPEN, Direction::Recv);
             return Ok(());
@@ -41,7 +42,7 @@ impl<P: Provider> Poster<P> {
     ) -> Option<Segment> {
         let [triplet] = segments else { return None };
         if near.ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0
-            || is_barred(flags, self.limits.barred_recv)
+            || is_barred(flags, self.limits.aside_recv)
             || self.receives == self.recv_limit && !self.refill_recv(near.ep)
         {
             return None;
@@ -57,9 +58,16 @@ impl<P: Provider> Poster<P> {
         self.receives != self.recv_limit
     }
 
+    /// Notes that the receive about to be published wakes nobody when it succeeds.
+    #[expect(clippy::cast_possible_truncation, reason = "its token is its sequence")]
+    pub(super) fn quieten_recv(&self, ep: &EpShared) {
+        ep.mark_unsignalled(self.receives as u16);
+    }
+
     /// Publishes a receive that is about to be posted. Its token is its sequence.
     #[inline(always)]
-    pub(super) fn publish_recv(&mut self, near: &Near<'_>, cookie: u64) {
+    pub(super) fn publish_recv(&mut self, near: &Near<'_>, cookie: u64, len: u32) {
+        near.ep.tally.count(EpCounter::PostRecv, len);
         let index = self.receives & u32::from(self.limits.recv_mask);
         if let Some(slot) = near.receives.get(index as usize) {
             slot.store(cookie, Ordering::Relaxed);

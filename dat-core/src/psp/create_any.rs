@@ -1,6 +1,7 @@
 //! dat_psp_create_any(3).
 
 use crate::Ia;
+use crate::counters::IaCounter;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::PspFlag;
 use crate::handle::{Evd, Psp};
@@ -21,6 +22,8 @@ impl<P: Provider> Ia<'_, P> {
             .find(|&port| self.listener(port).is_none())
             .ok_or(Error::new(DatType::ConnQualUnavailable, DatSubtype::None))?;
         let conn_qual = u64::from(free);
-        Ok((self.psp_create(conn_qual, evd, flag)?, conn_qual))
+        let psp = self.psp_create(conn_qual, evd, flag)?;
+        self.tally.count(IaCounter::PspCreateAny);
+        Ok((psp, conn_qual))
     }
 }

@@ -10,7 +10,7 @@ pub use query::PspParam;
 use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::flags::PspFlag;
-use crate::handle::{Evd, Psp};
+use crate::handle::{Csp, Evd, Psp, Rsp};
 use crate::provider::Provider;
 
 /// What the control half knows of one PSP.
@@ -21,6 +21,14 @@ pub(crate) struct PspControl {
     pub(crate) flag: PspFlag,
 }
 
+/// A service point of any kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listener {
+    Psp(Psp),
+    Rsp(Rsp),
+    Csp(Csp),
+}
+
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn psp(&self, psp: Psp) -> Result<&PspControl, DatReturn> {
         self.psps.get(psp.0).ok_or(DatReturn::new(
@@ -29,8 +37,13 @@ impl<P: Provider> Ia<'_, P> {
         ))
     }
 
-    /// The PSP that listens on `port`.
-    pub(crate) fn listener(&self, port: u16) -> Option<Psp> {
-        self.psps.find(|control| control.port == port).map(Psp)
+    /// The service point, of whatever kind, that has `port`.
+    pub(crate) fn listener(&self, port: u16) -> Option<Listener> {
+        let psp = self.psps.find(|control| control.port == port);
+        let rsp = || self.rsps.find(|control| control.port == port);
+        let csp = || self.csps.find(|control| control.address.port() == port);
+        psp.map(|psp| Listener::Psp(Psp(psp)))
+            .or_else(|| rsp().map(|rsp| Listener::Rsp(Rsp(rsp))))
+            .or_else(|| csp().map(|csp| Listener::Csp(Csp(csp))))
     }
 }

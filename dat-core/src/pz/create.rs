@@ -10,6 +10,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Makes a Protection Zone. `INSUFFICIENT_RESOURCES` if the table or the device is full.
     #[doc(alias = "dat_pz_create")]
     pub fn pz_create(&mut self) -> Result<Pz, Error> {
+        self.alive()?;
         let full = Error::new(
             DatType::InsufficientResources,
             DatSubtype::ResourceProtectionDomain,

@@ -6,7 +6,7 @@ use crate::handle::Pz;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Frees a Protection Zone. `INVALID_STATE`/`PZ_IN_USE` while an Endpoint, LMR or RMR is in it.
+    /// Frees a Protection Zone. `INVALID_STATE`/`PZ_IN_USE` while an Endpoint, LMR, RMR or SRQ is in it.
     #[doc(alias = "dat_pz_free")]
     pub fn pz_free(&mut self, pz: Pz) -> Result<(), Error> {
         let control = self.pz(pz)?;
@@ -17,6 +17,9 @@ impl<P: Provider> Ia<'_, P> {
             ));
         }
         let pd = control.pd;
+        if let Some(lmr) = self.reserved(pz) {
+            self.lmr_remove(lmr)?;
+        }
         self.provider.pd_destroy(pd)?;
         self.pzs.remove(pz.0);
         Ok(())

@@ -13,7 +13,7 @@ use crate::provider::{Pd, Provider};
 #[derive(Debug)]
 pub(crate) struct PzControl {
     pub(crate) pd: Pd,
-    /// Endpoints, LMRs and RMRs in it.
+    /// Endpoints, LMRs, RMRs and SRQs in it.
     pub(crate) users: u32,
 }
 

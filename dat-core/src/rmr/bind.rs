@@ -4,6 +4,7 @@ use crate::Ia;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::{Ep, Rmr};
+use crate::lmr::VaType;
 use crate::post::{Binding, EpPoster};
 use crate::provider::Provider;
 use crate::triplet::LmrTriplet;
@@ -14,7 +15,8 @@ impl<P: Provider> EpPoster<'_, P> {
     /// The old context is dead when the bind completes; requests posted behind it start after it. Of the privileges only
     /// the remote ones count: REMOTE_READ needs LOCAL_READ of the LMR, REMOTE_WRITE needs LOCAL_WRITE.
     /// Endpoint: CONNECTED, or DISCONNECTED, where it is flushed. Errors as for [`EpPoster::post_send`], and `INVALID_HANDLE`
-    /// for the RMR.
+    /// for the RMR; `RESERVED_LMR` over the reserved LMR; `INVALID_STATE` for an RMR that belongs to another Endpoint, until it
+    /// is unbound there.
     #[doc(alias = "dat_rmr_bind")]
     #[inline]
     pub fn rmr_bind(
@@ -29,6 +31,7 @@ impl<P: Provider> EpPoster<'_, P> {
             rmr,
             range: *lmr,
             privileges,
+            va_type: VaType::Va,
         };
         self.poster
             .rmr_bind(&self.shared, &self.near, binding, cookie, flags)
@@ -47,7 +50,24 @@ impl<P: Provider> Ia<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
+        self.rmr_bind_as(rmr, lmr, privileges, VaType::Va, ep, cookie, flags)
+    }
+
+    /// As [`Ia::rmr_bind`]; peers name the first byte of the range by its address, or by 0 if the RMR is to be zero-based.
+    #[doc(alias = "dat_rmr_bind")]
+    #[expect(clippy::too_many_arguments, reason = "those of the call")]
+    pub fn rmr_bind_as(
+        &mut self,
+        rmr: Rmr,
+        lmr: &LmrTriplet,
+        privileges: MemPriv,
+        va_type: VaType,
+        ep: Ep,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> Result<u32, DatReturn> {
         let (poster, shared, near) = self.posting(ep)?;
-        poster.general_bind(&shared, &near, rmr, *lmr, privileges, cookie, flags)
+        let how = (privileges, va_type);
+        poster.general_bind(&shared, &near, rmr, *lmr, how, cookie, flags)
     }
 }

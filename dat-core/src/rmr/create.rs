@@ -6,8 +6,8 @@ use super::RmrControl;
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Pz, Rmr};
-use crate::provider::Provider;
-use crate::shared::lmr::NO_CONTEXT;
+use crate::provider::{Fault, Mw, Pd, Provider};
+use crate::shared::lmr::{GENERAL_SLOT, NO_CONTEXT};
 
 impl<P: Provider> Ia<'_, P> {
     /// Makes an RMR, bound to nothing.
@@ -15,6 +15,16 @@ impl<P: Provider> Ia<'_, P> {
     /// `INVALID_HANDLE`, `INSUFFICIENT_RESOURCES`, or `MODEL_NOT_SUPPORTED` if the adapter has no memory windows.
     #[doc(alias = "dat_rmr_create")]
     pub fn rmr_create(&mut self, pz: Pz) -> Result<Rmr, Error> {
+        self.rmr_enter(pz, 0, P::mw_create)
+    }
+
+    /// Enters an RMR over the window that `make` gets for it.
+    pub(super) fn rmr_enter(
+        &mut self,
+        pz: Pz,
+        mark: u32,
+        make: fn(&mut P, Pd) -> Result<Mw, Fault>,
+    ) -> Result<Rmr, Error> {
         let pd = self.pz(pz)?.pd;
         if !self.provider.limits().windows {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
@@ -26,7 +36,7 @@ impl<P: Provider> Ia<'_, P> {
         if self.rmrs.is_full() {
             return Err(full);
         }
-        let mw = self.provider.mw_create(pd)?;
+        let mw = make(&mut self.provider, pd)?;
         let control = RmrControl {
             pz,
             mw,
@@ -34,13 +44,16 @@ impl<P: Provider> Ia<'_, P> {
         };
         let rmr = self.rmrs.insert(control).map(Rmr).ok_or(full)?;
         if let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) {
-            shared.pz.store(pz.0.index(), Ordering::Relaxed);
+            shared
+                .pz
+                .store(pz.0.index() | mark & GENERAL_SLOT, Ordering::Relaxed);
             shared.rkey.store(mw.rkey, Ordering::Relaxed);
             shared.lmr_context.store(NO_CONTEXT, Ordering::Relaxed);
             shared.addr.store(0, Ordering::Relaxed);
             shared.len.store(0, Ordering::Relaxed);
             shared.privileges.store(0, Ordering::Relaxed);
             shared.binds.store(0, Ordering::Relaxed);
+            shared.ep.store(0, Ordering::Relaxed);
             shared.occupy(rmr);
         }
         self.hold(Some(pz));

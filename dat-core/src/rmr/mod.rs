@@ -2,13 +2,22 @@
 //!
 //! An RMR is a memory window. A bind is a request on an Endpoint's queue; it opens a range of an LMR to peers under a
 //! fresh `rmr_context`, chosen before the bind runs, so that the consumer may send it off right behind.
+//!
+//! One of [`Ia::rmr_create`] belongs to its Protection Zone: it is bound on any Endpoint of the zone, opens its range to the peers
+//! of all of them, and outlives the connection it was bound on. One of [`Ia::rmr_create_for_ep`] belongs to one Endpoint at a
+//! time: it opens its range to that Endpoint's peer alone, that peer may close it again with a message, and it is unbound when
+//! the Endpoint is reset or freed.
 
 mod bind;
 mod create;
+mod create_for_ep;
 mod free;
 mod query;
+mod renew;
 
-pub use query::RmrParam;
+pub use query::{RmrParam, RmrScope};
+
+pub(crate) use renew::invalidated;
 
 use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};

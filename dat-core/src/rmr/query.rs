@@ -6,9 +6,20 @@ use crate::Ia;
 use crate::dat_return::Error;
 use crate::flags::MemPriv;
 use crate::handle::{Pz, Rmr};
+use crate::lmr::VaType;
 use crate::provider::Provider;
-use crate::shared::lmr::NO_CONTEXT;
+use crate::shared::lmr::ZERO_BASED;
 use crate::triplet::LmrTriplet;
+
+/// `DAT_RMR_SCOPE`: to whose peers an RMR opens its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum RmrScope {
+    /// That of the Endpoint it was bound on.
+    Ep = 0,
+    /// Those of all Endpoints of its zone.
+    Pz = 1,
+}
 
 /// `DAT_RMR_PARAM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +32,10 @@ pub struct RmrParam {
     pub privileges: MemPriv,
     /// What a peer's triplets carry.
     pub rmr_context: u32,
+    /// To whose peers it opens its range.
+    pub scope: RmrScope,
+    /// By what those name the first byte of the range.
+    pub va_type: VaType,
 }
 
 impl<P: Provider> Ia<'_, P> {
@@ -28,25 +43,26 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_rmr_query")]
     pub fn rmr_query(&self, rmr: Rmr) -> Result<RmrParam, Error> {
         let pz = self.rmr(rmr)?.pz;
-        let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) else {
-            return Ok(RmrParam {
-                pz,
-                bound: None,
-                privileges: MemPriv::empty(),
-                rmr_context: 0,
-            });
-        };
-        let context = shared.lmr_context.load(Ordering::Acquire);
-        let bound = (context != NO_CONTEXT).then(|| LmrTriplet {
-            addr: shared.addr.load(Ordering::Relaxed),
-            len: shared.len.load(Ordering::Relaxed),
-            context,
-        });
-        Ok(RmrParam {
+        let mut param = RmrParam {
             pz,
-            bound,
-            privileges: MemPriv::from_bits_truncate(shared.privileges.load(Ordering::Relaxed)),
-            rmr_context: shared.rkey.load(Ordering::Relaxed),
-        })
+            bound: None,
+            privileges: MemPriv::empty(),
+            rmr_context: 0,
+            scope: RmrScope::Pz,
+            va_type: VaType::Va,
+        };
+        if let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) {
+            let privileges = shared.privileges.load(Ordering::Relaxed);
+            param.bound = shared.bound();
+            param.privileges = MemPriv::from_bits_truncate(privileges);
+            param.rmr_context = shared.rkey.load(Ordering::Relaxed);
+            if shared.is_for_ep() {
+                param.scope = RmrScope::Ep;
+            }
+            if privileges & ZERO_BASED != 0 {
+                param.va_type = VaType::Zb;
+            }
+        }
+        Ok(param)
     }
 }

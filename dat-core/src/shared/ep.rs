@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::stack::Link;
 use crate::atomic::AtomicU64;
+use crate::counters::EpCounter;
 use crate::ep::table::EpState;
 use crate::event::DtoOperation;
 use crate::handle::{Ep, Handle};
@@ -25,6 +26,12 @@ pub(crate) const NO_INDEX: u32 = u32::MAX;
 /// Bit of the completion index of a queue for datagrams, which no completion has: so the straight way never takes its receives.
 pub(crate) const DATAGRAM: u32 = 1 << 31;
 
+/// Bit of the completion index of a queue whose receives come from a Shared Receive Queue, likewise.
+pub(crate) const SHARED: u32 = 1 << 30;
+
+/// The bits of a completion index that say what kind of queue it is of.
+pub(crate) const KIND: u32 = DATAGRAM | SHARED;
+
 /// What posting, reaping and control share of one Endpoint, besides its slots.
 #[derive(Debug)]
 #[repr(C)]
@@ -32,6 +39,42 @@ pub(crate) struct EpShared {
     pub(crate) poster: PosterLine,
     pub(crate) request: QueueLine,
     pub(crate) receive: QueueLine,
+    pub(crate) tally: EpTally,
+}
+
+/// The counters of [`EpCounter`], in its order: two lines that the poster writes, and one of the reaper of receives.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct EpTally(pub(crate) [AtomicU64; EpCounter::COUNT]);
+
+impl EpTally {
+    /// One DTO more, of so many bytes. Only the one thread that writes this counter may.
+    #[inline(always)]
+    pub(crate) fn count(&self, dtos: EpCounter, len: u32) {
+        self.add(dtos as usize, 1);
+        self.add(dtos as usize + 1, len.into());
+    }
+
+    /// From 0 again, while nobody counts.
+    pub(crate) fn clear(&self) {
+        for word in &self.0 {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// One more of what has no bytes. Only the one thread that writes this counter may.
+    pub(crate) fn count_one(&self, counter: EpCounter) {
+        self.add(counter as usize, 1);
+    }
+
+    /// So many more.
+    #[inline(always)]
+    pub(crate) fn add(&self, at: usize, more: u64) {
+        if let Some(word) = self.0.get(at) {
+            let sum = word.load(Ordering::Relaxed).wrapping_add(more);
+            word.store(sum, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Written by the poster, except the state word (control) and the trouble (whoever finds it).
@@ -48,7 +91,14 @@ pub(crate) struct PosterLine {
     pub(crate) trouble: AtomicU32,
     /// Place on the control half's work stack.
     pub(crate) work: Link,
+    /// The receives posted last with UNSIGNALLED: sequence, marked; by the low bits of it.
+    pub(crate) unsignalled: [AtomicU32; UNSIGNALLED],
 }
+
+/// Outstanding receives of which it is remembered that their success wakes nobody. Of more the older ones do wake.
+pub(crate) const UNSIGNALLED: usize = 8;
+/// Bit of a remembered sequence.
+const MARKED: u32 = 1 << 16;
 
 /// Written by the reaper of one direction, except the identity (control).
 #[derive(Debug)]
@@ -68,8 +118,14 @@ pub(crate) struct QueueLine {
     pub(crate) first: AtomicU32,
     /// Bytes of the longest message.
     pub(crate) max_len: AtomicU32,
+    /// 1: only what the peer marks as solicited notifies.
+    pub(crate) solicited: AtomicU32,
     /// Place on its Event Dispatcher's flush stack.
     pub(crate) flush: Link,
+    /// Slot of the Shared Receive Queue that its receives come from, with [`SHARED`] in its index.
+    pub(crate) srq: AtomicU32,
+    /// Receives of it that had been absorbed and have been dequeued since.
+    pub(crate) taken: AtomicU32,
 }
 
 /// What to do about a request or a receive that failed.
@@ -158,7 +214,10 @@ impl QueueLine {
             mask: AtomicU32::new(0),
             first: AtomicU32::new(0),
             max_len: AtomicU32::new(0),
+            solicited: AtomicU32::new(0),
             flush: Link::new(),
+            srq: AtomicU32::new(u32::MAX),
+            taken: AtomicU32::new(0),
         }
     }
 
@@ -178,9 +237,11 @@ impl EpShared {
                 receives: AtomicU32::new(0),
                 trouble: AtomicU32::new(0),
                 work: Link::new(),
+                unsignalled: [const { AtomicU32::new(0) }; UNSIGNALLED],
             },
             request: QueueLine::new(),
             receive: QueueLine::new(),
+            tally: EpTally([const { AtomicU64::new(0) }; EpCounter::COUNT]),
         }
     }
 
@@ -191,10 +252,53 @@ impl EpShared {
         }
     }
 
+    /// Whether a completion is of the queue pair's present life.
+    pub(crate) fn is_named(&self, completion: &Completion) -> bool {
+        let name = self
+            .line(completion.direction)
+            .index
+            .load(Ordering::Relaxed);
+        name & !KIND == completion.index
+    }
+
+    /// Notes that the success of the receive of that token wakes nobody. Before it is published.
+    pub(crate) fn mark_unsignalled(&self, token: u16) {
+        if let Some(place) = self
+            .poster
+            .unsignalled
+            .get(usize::from(token) % UNSIGNALLED)
+        {
+            place.store(MARKED | u32::from(token), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a receive that succeeded wakes nobody.
+    pub(crate) fn receive_is_quiet(&self, completion: &Completion) -> bool {
+        let token = completion.token;
+        let marked = self
+            .poster
+            .unsignalled
+            .get(usize::from(token) % UNSIGNALLED);
+        let unsolicited =
+            !completion.extra.solicited && self.receive.solicited.load(Ordering::Relaxed) != 0;
+        unsolicited
+            || marked.is_some_and(|at| at.load(Ordering::Relaxed) == MARKED | u32::from(token))
+    }
+
     /// Whether it is one for datagrams.
     pub(crate) fn is_datagram(&self) -> bool {
+        self.is_of(DATAGRAM)
+    }
+
+    /// Slot of the Shared Receive Queue that its receives come from, if they do.
+    pub(crate) fn srq(&self) -> Option<u32> {
+        self.is_of(SHARED)
+            .then(|| self.receive.srq.load(Ordering::Relaxed))
+    }
+
+    fn is_of(&self, kind: u32) -> bool {
         let index = self.receive.index.load(Ordering::Relaxed);
-        index & DATAGRAM != 0 && index != NO_INDEX
+        index & kind != 0 && index != NO_INDEX
     }
 
     pub(crate) fn posted(&self, direction: Direction) -> u32 {
@@ -221,6 +325,9 @@ impl EpShared {
         self.poster.requests.store(0, Ordering::Relaxed);
         self.poster.receives.store(0, Ordering::Relaxed);
         self.poster.trouble.store(0, Ordering::Relaxed);
+        for place in &self.poster.unsignalled {
+            place.store(0, Ordering::Relaxed);
+        }
         self.request.consumed.store(0, Ordering::Release);
         self.receive.consumed.store(0, Ordering::Release);
     }
@@ -274,20 +381,45 @@ pub(crate) enum Op {
     RdmaWrite,
     RdmaRead,
     Bind,
-    /// dat-core's own, at the end of a graceful disconnect.
+    /// dat-core's own, at the end of a graceful disconnect; what has a length is an [`Edit`] of an LMR.
     Drain,
     FetchAdd,
     CmpSwap,
     WriteImmed,
 }
 
-/// The second word of a [`RequestSlot`]: length (32), op (3), suppressed (1), suppressed DTOs right before it (10), special (1),
+/// What a queued request does to the key of an LMR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edit {
+    /// Opens it.
+    Register,
+    /// Closes it.
+    Invalidate,
+}
+
+impl Edit {
+    /// Told from the length of a drain by this bit.
+    const MARK: u32 = 1 << 30;
+    const INVALIDATE: u32 = 1 << 29;
+
+    /// The length in the slot of its request, on the LMR in slot `lmr`.
+    pub(crate) const fn word(self, lmr: u32) -> u32 {
+        match self {
+            Self::Register => Self::MARK | lmr,
+            Self::Invalidate => Self::MARK | Self::INVALIDATE | lmr,
+        }
+    }
+}
+
+/// The second word of a [`RequestSlot`]: length (31), unsignalled (1), op (3), suppressed (1), suppressed DTOs right before it (10), special (1),
 /// taken (1), token (16, at the top).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Info(u64);
 
 impl Info {
     const SUPPRESSED: u64 = 1 << 35;
+    /// The top bit of the length, which no message needs. Only with `SPECIAL`.
+    const UNSIGNALLED: u32 = 1 << 31;
     /// There is more to its success than to tell of it: a suppressed request, a bind, a drain.
     const SPECIAL: u64 = 1 << 46;
     const TAKEN: u64 = 1 << 47;
@@ -386,9 +518,41 @@ impl Info {
 
     /// Bytes, or for a bind the slot of the RMR.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the low half of the word")]
     pub(crate) const fn len(self) -> u32 {
+        self.plain_len() & !Self::UNSIGNALLED
+    }
+
+    /// The same of a request that is not special.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half of the word")]
+    pub(crate) const fn plain_len(self) -> u32 {
         self.0 as u32
+    }
+
+    /// The same, and its success wakes nobody.
+    #[inline]
+    pub(crate) const fn unsignalled(self) -> Self {
+        Self(self.0 | Self::SPECIAL | Self::UNSIGNALLED as u64)
+    }
+
+    /// Whether its success wakes nobody.
+    #[inline]
+    pub(crate) const fn is_unsignalled(self) -> bool {
+        self.plain_len() & Self::UNSIGNALLED != 0
+    }
+
+    /// What it does to the LMR in which slot, if it is an edit.
+    pub(crate) const fn edit(self) -> Option<(Edit, u32)> {
+        let word = self.plain_len();
+        if !matches!(self.op(), Op::Drain) || word & Edit::MARK == 0 {
+            return None;
+        }
+        let lmr = word & !(Edit::MARK | Edit::INVALIDATE);
+        Some(if word & Edit::INVALIDATE == 0 {
+            (Edit::Register, lmr)
+        } else {
+            (Edit::Invalidate, lmr)
+        })
     }
 
     #[inline]

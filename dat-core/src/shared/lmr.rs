@@ -6,13 +6,19 @@ use crate::atomic::AtomicU64;
 use crate::flags::MemPriv;
 use crate::handle::{Handle, Rmr};
 use crate::provider::Region;
-use crate::triplet::LmrTriplet;
+use crate::triplet::{LmrTriplet, RmrTriplet};
 
 /// Bits of an `lmr_context` that count the owners of its slot; the rest is the slot.
 pub(crate) const CONTEXT_BITS: u32 = 12;
 
 /// Names no LMR: its slot is beyond the largest table.
 pub(crate) const NO_CONTEXT: u32 = u32::MAX;
+
+/// Bit beside the zone of an LMR, or of an RMR, that no straight way of posting takes, as no Endpoint has such a zone: an LMR whose
+/// addresses are not the host's, an RMR that belongs to an Endpoint.
+pub(crate) const GENERAL: u32 = 1 << 31;
+/// [`GENERAL`] in the slot of a zone.
+pub(crate) const GENERAL_SLOT: u32 = GENERAL >> 8;
 
 /// What a post needs of one LMR. Half a cache line.
 #[derive(Debug)]
@@ -24,9 +30,14 @@ pub(crate) struct LmrShared {
     start: AtomicU64,
     len: AtomicU64,
     lkey: AtomicU32,
-    /// RMRs bound to it.
+    /// RMRs bound to it, below [`OPEN`] and the count of its edits ([`EDIT`]).
     pub(crate) bound: AtomicU32,
 }
+
+/// Bit of [`LmrShared::bound`]: the key was opened by a fast registration, and has not been closed since as far as is known.
+pub(crate) const OPEN: u32 = 1 << 23;
+/// One queued edit of the key that has not completed, in [`LmrShared::bound`].
+pub(crate) const EDIT: u32 = 1 << 24;
 
 /// Why a segment was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,10 +92,22 @@ impl LmrShared {
         region: Region,
         lkey: u32,
     ) {
+        self.bound.store(0, Ordering::Relaxed);
+        self.reoccupy(context, zone, rights, region, lkey);
+    }
+
+    /// As [`Self::occupy`], of the LMR that lives here already.
+    pub(crate) fn reoccupy(
+        &self,
+        context: u32,
+        zone: u32,
+        rights: MemPriv,
+        region: Region,
+        lkey: u32,
+    ) {
         self.lkey.store(lkey, Ordering::Relaxed);
         self.start.store(region.addr, Ordering::Relaxed);
         self.len.store(region.len, Ordering::Relaxed);
-        self.bound.store(0, Ordering::Relaxed);
         // ORDER: everything a post looks at precedes the context by which it finds it.
         self.identity
             .store(identity(context, zone, rights.bits()), Ordering::Release);
@@ -126,9 +149,44 @@ impl LmrShared {
         self.identity.load(Ordering::Acquire) & asked == identity(context, zone, need.bits())
     }
 
-    /// Why [`Self::lkey_for`] said no.
-    pub(crate) fn refusal(&self, triplet: &LmrTriplet, zone: u32, need: MemPriv) -> Refusal {
-        if self.identity.load(Ordering::Acquire) >> 32 != u64::from(triplet.context) {
+    /// The lkey as [`Self::lkey_for`] finds it, of an LMR of any kind, and whether its addresses are the host's.
+    #[inline(never)]
+    pub(crate) fn any(
+        &self,
+        triplet: &LmrTriplet,
+        zone: u32,
+        need: MemPriv,
+    ) -> Result<(u32, bool), Refusal> {
+        let own = self.lkey_for(triplet, zone, need).map(|lkey| (lkey, true));
+        let foreign = || Some((self.lkey_for(triplet, zone | GENERAL, need)?, false));
+        own.or_else(foreign)
+            .ok_or_else(|| self.refusal(triplet, zone, need))
+    }
+
+    /// It is of all memory.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.len.load(Ordering::Relaxed) == u64::MAX
+    }
+
+    /// Whether the LMR of that context lives here and `triplet` lies in it, whatever its zone and rights.
+    pub(crate) fn covers(&self, triplet: &LmrTriplet) -> bool {
+        let range = Range {
+            start: self.start.load(Ordering::Relaxed),
+            len: self.len.load(Ordering::Relaxed),
+            lkey: 0,
+        };
+        self.context() == triplet.context && range.lkey_for(triplet).is_some()
+    }
+
+    fn context(&self) -> u32 {
+        (self.identity.load(Ordering::Acquire) >> 32) as u32
+    }
+
+    /// Why [`Self::any`] says no.
+    fn refusal(&self, triplet: &LmrTriplet, zone: u32, need: MemPriv) -> Refusal {
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half of a word")]
+        let zone = zone | self.identity.load(Ordering::Acquire) as u32 & GENERAL;
+        if self.context() != triplet.context {
             Refusal::Context
         } else if !self.is(triplet.context, zone, MemPriv::empty()) {
             Refusal::Zone
@@ -143,6 +201,12 @@ impl LmrShared {
 /// A Protection Zone's slot as it stands in the identity of an LMR.
 pub(crate) const fn zone(slot: u32) -> u32 {
     slot << 8
+}
+
+/// The living RMR whose newest key is `rkey`. A search: only for what is not of the straight ways.
+pub(crate) fn by_key(rmrs: &[RmrShared], rkey: u32) -> Option<&RmrShared> {
+    rmrs.iter()
+        .find(|window| window.rkey.load(Ordering::Relaxed) == rkey && window.owner().is_ok())
 }
 
 /// The slot that an `lmr_context` names.
@@ -161,7 +225,7 @@ const RETIRING: u64 = 1;
 pub(crate) struct RmrShared {
     /// The handle of the RMR that lives here, [`NOBODY`] or [`RETIRING`].
     owner: AtomicU64,
-    /// Slot of the Protection Zone.
+    /// Slot of the Protection Zone; with [`GENERAL_SLOT`] the RMR is for one Endpoint at a time.
     pub(crate) pz: AtomicU32,
     /// The newest key.
     pub(crate) rkey: AtomicU32,
@@ -169,10 +233,16 @@ pub(crate) struct RmrShared {
     pub(crate) lmr_context: AtomicU32,
     pub(crate) addr: AtomicU64,
     pub(crate) len: AtomicU32,
+    /// [`MemPriv`], and [`ZERO_BASED`].
     pub(crate) privileges: AtomicU32,
     /// Binds that have not completed.
     pub(crate) binds: AtomicU32,
+    /// The Endpoint whose queue pair the window belongs to since its last bind, as a word; 0 if to none.
+    pub(crate) ep: AtomicU64,
 }
+
+/// Bit of [`RmrShared::privileges`]: peers name its first byte by 0.
+pub(crate) const ZERO_BASED: u32 = 1 << 31;
 
 impl RmrShared {
     pub(crate) const fn new() -> Self {
@@ -185,7 +255,43 @@ impl RmrShared {
             len: AtomicU32::new(0),
             privileges: AtomicU32::new(0),
             binds: AtomicU32::new(0),
+            ep: AtomicU64::new(0),
         }
+    }
+
+    /// The range it is bound to, if it is.
+    pub(crate) fn bound(&self) -> Option<LmrTriplet> {
+        let context = self.lmr_context.load(Ordering::Acquire);
+        (context != NO_CONTEXT).then(|| LmrTriplet {
+            addr: self.addr.load(Ordering::Relaxed),
+            len: self.len.load(Ordering::Relaxed),
+            context,
+        })
+    }
+
+    /// The part of the LMR beneath that a peer's triplet would name, if it may write there: for what this side itself puts into it.
+    pub(crate) fn beneath(&self, triplet: &RmrTriplet) -> Result<LmrTriplet, Refusal> {
+        let bound = self.bound().ok_or(Refusal::Context)?;
+        let how = self.privileges.load(Ordering::Relaxed);
+        if how & MemPriv::REMOTE_WRITE.bits() == 0 {
+            return Err(Refusal::Privilege);
+        }
+        let start = if how & ZERO_BASED == 0 { bound.addr } else { 0 };
+        let offset = triplet.addr.checked_sub(start).ok_or(Refusal::Range)?;
+        let room = bound.len.checked_sub(triplet.len).ok_or(Refusal::Range)?;
+        if offset > u64::from(room) {
+            return Err(Refusal::Range);
+        }
+        Ok(LmrTriplet {
+            addr: bound.addr.wrapping_add(offset),
+            len: triplet.len,
+            context: bound.context,
+        })
+    }
+
+    /// It is for one Endpoint at a time.
+    pub(crate) fn is_for_ep(&self) -> bool {
+        self.pz.load(Ordering::Relaxed) & GENERAL_SLOT != 0
     }
 
     /// An RMR comes to live here, or it could not be freed after all.

@@ -10,11 +10,13 @@
 pub(crate) mod ep;
 pub(crate) mod evd;
 pub(crate) mod lmr;
+pub(crate) mod srq;
 pub(crate) mod stack;
 
 use ep::{EpShared, RequestSlot};
 use evd::{EvdShared, EventSlot};
 use lmr::{LmrShared, RmrShared};
+use srq::{SrqShared, SrqSlot};
 use stack::Stack;
 
 use crate::atomic::AtomicU64;
@@ -27,11 +29,13 @@ pub(crate) struct Shared<'s> {
     pub(crate) receives: &'s [AtomicU64],
     pub(crate) lmrs: &'s [LmrShared],
     pub(crate) rmrs: &'s [RmrShared],
+    pub(crate) srqs: &'s [SrqShared],
+    pub(crate) srq_slots: &'s [SrqSlot],
     pub(crate) evds: &'s [EvdShared],
     pub(crate) events: &'s [EventSlot],
     /// Endpoints the control half has to look at.
     pub(crate) work: &'s Stack,
-    /// log2 of the DTOs of one Endpoint.
+    /// log2 of the DTOs of one Endpoint, and of the receives of one Shared Receive Queue.
     pub(crate) dto_shift: u32,
     /// log2 of the events of one Event Dispatcher.
     pub(crate) event_shift: u32,

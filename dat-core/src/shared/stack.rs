@@ -27,6 +27,19 @@ impl Link {
         }
     }
 
+    /// One that no stack takes until it is released.
+    pub(crate) const fn held() -> Self {
+        Self {
+            next: AtomicU32::new(END),
+            on: AtomicBool::new(true),
+        }
+    }
+
+    /// Keeps it off every stack until it is released.
+    pub(crate) fn hold(&self) {
+        self.on.store(true, Ordering::Release);
+    }
+
     /// The element below; read before [`Self::release`].
     pub(crate) fn next(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
@@ -59,10 +72,10 @@ impl Stack {
         self.0.load(Ordering::Acquire) == END
     }
 
-    /// Pushes `id`, unless it is on the stack already.
-    pub(crate) fn push(&self, id: u32, link: &Link) {
+    /// Pushes `id`, unless it is on the stack already; whether it did.
+    pub(crate) fn push(&self, id: u32, link: &Link) -> bool {
         if link.on.swap(true, Ordering::AcqRel) {
-            return;
+            return false;
         }
         let mut top = self.0.load(Ordering::Relaxed);
         loop {
@@ -72,10 +85,15 @@ impl Stack {
                 .0
                 .compare_exchange_weak(top, id, Ordering::Release, Ordering::Relaxed)
             {
-                Ok(_) => return,
+                Ok(_) => return true,
                 Err(now) => top = now,
             }
         }
+    }
+
+    /// The first element of the chain, which stays; or [`END`]. Its links stand still until somebody takes it.
+    pub(crate) fn top(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
     }
 
     /// Takes the whole chain; its first element, or [`END`].

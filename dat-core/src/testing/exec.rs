@@ -1,12 +1,21 @@
 //! Carrying out posted requests, in order, until something is not ready.
 
-use super::fabric::{Fabric, Memory, QpSlot, Receive, Request, Segments, State, Work};
-use super::keys::length;
+use super::fabric::{Fabric, Memory, QpSlot, Receive, Request, State, Work};
+use super::keys::{Pieces, Wish, length};
 use super::words::{self, READ};
 use crate::fault;
 use crate::provider::{
-    Access, Completion, Direction, Extra, Fault, Notice, Qp, Remote, Segment, Status,
+    Access, Arrived, Completion, Direction, Extra, Fault, Notice, Qp, Remote, Status,
 };
+
+/// Places of the transport's counters.
+const RQ_RAE: usize = 0;
+const RQ_RIRE: usize = 2;
+pub(super) const RQ_UDSDPRD: usize = 3;
+const SQ_RAE: usize = 4;
+const SQ_RIRE: usize = 6;
+const SQ_RREE: usize = 7;
+const SQ_TREE: usize = 8;
 
 /// What became of the request at the head of a queue.
 pub(super) enum Outcome {
@@ -54,12 +63,23 @@ impl Memory {
         let Some(request) = qp.sends.front().cloned() else {
             return false;
         };
+        self.solicited = request.solicited;
         let outcome = match (&request.work, peer) {
-            (Work::Bind(bind), _) => {
+            (Work::Bind(_) | Work::Register(_), _) => {
                 let bound = self
                     .ports
                     .get_mut(port)
-                    .is_some_and(|port| port.bind(pd, bind));
+                    .is_some_and(|port| match &request.work {
+                        Work::Bind(bind) => port.bind(pd, number, bind),
+                        Work::Register(made) => port.register(pd, made),
+                        Work::Send(_)
+                        | Work::SendInvalidate(..)
+                        | Work::Write(..)
+                        | Work::Read(..)
+                        | Work::Atomic(..)
+                        | Work::WriteImmed(..)
+                        | Work::Datagram(..) => false,
+                    });
                 Outcome::Done(
                     if bound {
                         Status::Success
@@ -93,11 +113,40 @@ impl Memory {
         }
         self.complete(port, number, Direction::Send, request.token, status, len);
         if status != Status::Success {
+            self.tally(port, number, status);
             self.fail(
                 port,
                 number,
                 fault!(READ, BadState, "loop", "a request failed"),
             );
+        }
+    }
+
+    /// Counts a failure at both sides, where the transport counts it.
+    fn tally(&mut self, port: usize, number: usize, status: Status) {
+        let far = self.qp(port, number).and_then(|qp| qp.peer);
+        let (requester, responder) = if status == Status::RemoteAccess {
+            (SQ_RAE, Some(RQ_RAE))
+        } else if status == Status::RemoteInvalidRequest {
+            (SQ_RIRE, Some(RQ_RIRE))
+        } else if status == Status::RnrRetry {
+            (SQ_RREE, None)
+        } else if status == Status::TransportRetry {
+            (SQ_TREE, None)
+        } else {
+            return;
+        };
+        self.count(port, requester);
+        if let (Some((far, _)), Some(responder)) = (far, responder) {
+            self.count(far, responder);
+        }
+    }
+
+    /// One more at a port.
+    pub(super) fn count(&mut self, port: usize, counter: usize) {
+        let counters = self.ports.get_mut(port).map(|port| &mut port.diag);
+        if let Some(count) = counters.and_then(|diag| diag.get_mut(counter)) {
+            *count += 1;
         }
     }
 
@@ -108,7 +157,7 @@ impl Memory {
         work: &Work,
         (far, qpn): (usize, u32),
     ) -> Outcome {
-        let Some(pd) = self.qp(port, number).map(|qp| qp.pd) else {
+        let Some((pd, patient)) = self.qp(port, number).map(|qp| (qp.pd, qp.patient)) else {
             return Outcome::Wait;
         };
         let remote_qp = (qpn & 0xff) as usize;
@@ -127,20 +176,66 @@ impl Memory {
         if first && peer.state == State::Rtr {
             self.notify(far, Notice::Established(Qp { number: qpn }));
         }
+        let takes = matches!(
+            work,
+            Work::Send(_) | Work::SendInvalidate(..) | Work::WriteImmed(..)
+        );
+        let waits = takes && !self.has_receive(far, remote_qp);
+        if waits && patient {
+            return Outcome::Wait;
+        }
+        if waits {
+            return Outcome::Done(Status::RnrRetry, 0);
+        }
+        let local = |access| Wish {
+            pd,
+            qp: number,
+            access,
+        };
+        let remote_of = |access| Wish {
+            pd: far_pd,
+            qp: remote_qp,
+            access,
+        };
         match work {
             Work::Send(list) => {
-                if !self.segments_open(port, pd, list, Access::LOCAL_READ) {
+                let Some(from) = self.open_segments(port, local(Access::LOCAL_READ), list) else {
                     return Outcome::Done(Status::LocalProtection, 0);
+                };
+                self.deliver(far, remote_qp, &from, Extra::default())
+            }
+            Work::SendInvalidate(list, rkey) => {
+                let Some(from) = self.open_segments(port, local(Access::LOCAL_READ), list) else {
+                    return Outcome::Done(Status::LocalProtection, 0);
+                };
+                let closed = self
+                    .ports
+                    .get_mut(far)
+                    .is_some_and(|port| port.close_window(far_pd, remote_qp, *rkey));
+                if !closed {
+                    let fault = fault!(
+                        READ,
+                        BadState,
+                        "loop",
+                        "a peer closed a window that it may not"
+                    );
+                    self.fail(far, remote_qp, fault);
+                    return Outcome::Done(Status::RemoteAccess, 0);
                 }
-                self.deliver(far, remote_qp, list)
+                let extra = Extra {
+                    arrived: Arrived::Invalidation,
+                    immediate: *rkey,
+                    ..Extra::default()
+                };
+                self.deliver(far, remote_qp, &from, extra)
             }
             Work::Write(list, remote) => {
-                if !self.segments_open(port, pd, list, Access::LOCAL_READ) {
+                let Some(from) = self.open_segments(port, local(Access::LOCAL_READ), list) else {
                     return Outcome::Done(Status::LocalProtection, 0);
-                }
+                };
                 let len = length(list);
-                let right = Access::REMOTE_WRITE;
-                if !far_access.contains(right) || !self.open(far, far_pd, *remote, len, right) {
+                let right = remote_of(far_access & Access::REMOTE_WRITE);
+                let Some(to) = self.open(far, right, *remote, len) else {
                     self.fail(
                         far,
                         remote_qp,
@@ -152,14 +247,14 @@ impl Memory {
                         ),
                     );
                     return Outcome::Done(Status::RemoteAccess, 0);
-                }
-                self.copy(list, &flat(*remote, len), len);
+                };
+                self.copy(&from, &to, len);
                 Outcome::Done(Status::Success, 0)
             }
             Work::Read(list, remote) => {
                 let len = length(list);
-                let right = Access::REMOTE_READ;
-                if !far_access.contains(right) || !self.open(far, far_pd, *remote, len, right) {
+                let right = remote_of(far_access & Access::REMOTE_READ);
+                let Some(from) = self.open(far, right, *remote, len) else {
                     self.fail(
                         far,
                         remote_qp,
@@ -171,16 +266,16 @@ impl Memory {
                         ),
                     );
                     return Outcome::Done(Status::RemoteAccess, 0);
-                }
-                if !self.segments_open(port, pd, list, Access::LOCAL_WRITE) {
+                };
+                let Some(to) = self.open_segments(port, local(Access::LOCAL_WRITE), list) else {
                     return Outcome::Done(Status::LocalProtection, 0);
-                }
-                self.copy(&flat(*remote, len), list, len);
+                };
+                self.copy(&from, &to, len);
                 Outcome::Done(Status::Success, len)
             }
             Work::Atomic(into, remote, atomic) => {
-                let right = Access::REMOTE_ATOMIC;
-                if !far_access.contains(right) || !self.open(far, far_pd, *remote, 8, right) {
+                let right = remote_of(far_access & Access::REMOTE_ATOMIC);
+                let Some(at) = self.open(far, right, *remote, 8) else {
                     self.fail(
                         far,
                         remote_qp,
@@ -192,19 +287,13 @@ impl Memory {
                         ),
                     );
                     return Outcome::Done(Status::RemoteAccess, 0);
-                }
-                if !self.segments_open(port, pd, into, Access::LOCAL_WRITE) {
+                };
+                let Some(into) = self.open_segments(port, local(Access::LOCAL_WRITE), into) else {
                     return Outcome::Done(Status::LocalProtection, 0);
-                }
-                self.atomic(into, *remote, *atomic)
+                };
+                self.atomic(&into, &at, *atomic)
             }
             Work::WriteImmed(list, remote, immediate) => {
-                let waits = self
-                    .qp(far, remote_qp)
-                    .is_some_and(|peer| peer.recvs.is_empty());
-                if waits {
-                    return Outcome::Wait;
-                }
                 let plain = Work::Write(list.clone(), *remote);
                 match self.transfer(port, number, &plain, (far, qpn)) {
                     Outcome::Done(Status::Success, _) => {
@@ -213,35 +302,30 @@ impl Memory {
                     failed @ (Outcome::Done(..) | Outcome::Wait) => failed,
                 }
             }
-            Work::Bind(_) | Work::Datagram(..) => Outcome::Wait,
+            Work::Bind(_) | Work::Register(_) | Work::Datagram(..) => Outcome::Wait,
         }
     }
 
-    fn open(
-        &self,
-        port: usize,
-        pd: crate::provider::Pd,
-        remote: Remote,
-        len: u32,
-        a: Access,
-    ) -> bool {
-        len == 0
-            || self
-                .ports
-                .get(port)
-                .is_some_and(|port| port.allows(remote.rkey, pd, remote.addr, u64::from(len), a))
+    /// Where a far end is, if it is open to `wish`; a wish without a right is one that the queue pair does not have.
+    fn open(&self, port: usize, wish: Wish, remote: Remote, len: u32) -> Option<Pieces> {
+        let mut pieces = Pieces::new();
+        if wish.access.is_empty() {
+            return None;
+        }
+        if len != 0 {
+            let port = self.ports.get(port)?;
+            let (key, len) = (remote.rkey, u64::from(len));
+            port.pieces(key, wish, remote.addr, len, &mut pieces)?;
+        }
+        Some(pieces)
     }
 
     /// Puts a message into the peer's next receive.
-    fn deliver(&mut self, far: usize, number: usize, list: &Segments) -> Outcome {
-        let Some(peer) = self.qp(far, number) else {
+    fn deliver(&mut self, far: usize, number: usize, from: &Pieces, extra: Extra) -> Outcome {
+        let Some((receive, pd)) = self.take_receive(far, number) else {
             return Outcome::Wait;
         };
-        let pd = peer.pd;
-        let Some(receive) = peer.recvs.pop_front() else {
-            return Outcome::Wait;
-        };
-        let len = length(list);
+        let len = length(from);
         let Receive { token, segments } = receive;
         if len > length(&segments) {
             self.complete(far, number, Direction::Recv, token, Status::LocalLength, 0);
@@ -252,7 +336,12 @@ impl Memory {
             );
             return Outcome::Done(Status::RemoteInvalidRequest, 0);
         }
-        if !self.segments_open(far, pd, &segments, Access::LOCAL_WRITE) {
+        let wish = Wish {
+            pd,
+            qp: number,
+            access: Access::LOCAL_WRITE,
+        };
+        let Some(to) = self.open_segments(far, wish, &segments) else {
             self.complete(
                 far,
                 number,
@@ -272,9 +361,10 @@ impl Memory {
                 ),
             );
             return Outcome::Done(Status::RemoteOperation, 0);
-        }
-        self.copy(list, &segments, len);
-        self.complete(far, number, Direction::Recv, token, Status::Success, len);
+        };
+        self.copy(from, &to, len);
+        let told = (len, extra);
+        self.complete_with(far, number, Direction::Recv, token, Status::Success, told);
         Outcome::Done(Status::Success, 0)
     }
 
@@ -298,8 +388,10 @@ impl Memory {
         direction: Direction,
         token: u16,
         status: Status,
-        (len, extra): (u32, Extra),
+        (len, mut extra): (u32, Extra),
     ) {
+        extra.solicited =
+            self.solicited && direction == Direction::Recv && status == Status::Success;
         let Some(qp) = self.qp(port, number) else {
             return;
         };
@@ -335,7 +427,11 @@ impl Memory {
             self.notify(port, Notice::CqError(handle));
             return;
         }
-        if core::mem::take(&mut slot.armed) {
+        if slot
+            .armed
+            .is_some_and(|solicited| !solicited || counts(&entry))
+        {
+            slot.armed = None;
             self.notify(port, Notice::Completion(handle));
         }
     }
@@ -391,13 +487,7 @@ impl Memory {
     }
 }
 
-/// A remote range as a list, for copying.
-fn flat(remote: Remote, len: u32) -> Segments {
-    let mut list = Segments::new();
-    let _ = list.push(Segment {
-        addr: remote.addr,
-        len,
-        lkey: remote.rkey,
-    });
-    list
+/// Whether one who asked for solicited completions only is told of it.
+pub(super) fn counts(entry: &Completion) -> bool {
+    entry.extra.solicited || entry.status != Status::Success
 }

@@ -2,19 +2,18 @@
 
 use core::net::IpAddr;
 
-use super::exec::Outcome;
+use super::exec::{Outcome, RQ_UDSDPRD};
 use super::fabric::{Memory, Segments, State, offset};
-use super::keys::length;
+use super::keys::{Pieces, Wish, addresses, length};
 use crate::GRH_LEN;
-use crate::provider::{
-    Access, Arrived, Atomic, Destination, Direction, Extra, Remote, Segment, Status,
-};
+use crate::provider::{Access, Arrived, Atomic, Destination, Direction, Extra, Segment, Status};
 
 impl Memory {
     /// Carries out an atomic whose two sides have been checked.
-    pub(super) fn atomic(&mut self, into: &Segments, remote: Remote, atomic: Atomic) -> Outcome {
+    pub(super) fn atomic(&mut self, into: &Pieces, at: &Pieces, atomic: Atomic) -> Outcome {
         let mut bytes = [0; 8];
-        let at = offset(remote.addr).and_then(|at| self.memory.get_mut(at..)?.first_chunk_mut());
+        let at = at.first().and_then(|piece| offset(piece.addr));
+        let at = at.and_then(|at| self.memory.get_mut(at..)?.first_chunk_mut());
         if let Some(place) = at {
             bytes = *place;
             let old = u64::from_ne_bytes(bytes);
@@ -40,9 +39,9 @@ impl Memory {
         let extra = Extra {
             arrived: Arrived::WriteImmediate,
             immediate,
-            source_qpn: 0,
+            ..Extra::default()
         };
-        if let Some(receive) = self.qp(far, number).and_then(|peer| peer.recvs.pop_front()) {
+        if let Some((receive, _)) = self.take_receive(far, number) {
             let told = (len, extra);
             self.complete_with(
                 far,
@@ -68,9 +67,14 @@ impl Memory {
         let Some(pd) = self.qp(port, number).map(|qp| qp.pd) else {
             return Outcome::Wait;
         };
-        if !self.segments_open(port, pd, list, Access::LOCAL_READ) {
+        let wish = Wish {
+            pd,
+            qp: number,
+            access: Access::LOCAL_READ,
+        };
+        let Some(pieces) = self.open_segments(port, wish, list) else {
             return Outcome::Done(Status::LocalProtection, 0);
-        }
+        };
         let addr_of = |port: &super::fabric::Port| port.addr;
         let from = self.ports.get(port).and_then(addr_of);
         let far = self
@@ -86,8 +90,9 @@ impl Memory {
                 },
                 immediate: immediate.unwrap_or(0),
                 source_qpn: super::FIRST_QPN | number as u32,
+                solicited: false,
             };
-            self.take(far, to, list, &header(from, to.path.remote), extra);
+            self.take(far, to, &pieces, &header(from, to.path.remote), extra);
         }
         Outcome::Done(Status::Success, 0)
     }
@@ -97,7 +102,7 @@ impl Memory {
         &mut self,
         far: usize,
         to: &Destination,
-        list: &Segments,
+        list: &Pieces,
         header: &[u8; GRH_LEN],
         extra: Extra,
     ) {
@@ -111,14 +116,20 @@ impl Memory {
             .front()
             .is_some_and(|receive| length(&receive.segments) >= len);
         if peer.state != State::Rts || peer.qkey != Some(to.qkey) || !fits {
+            self.count(far, RQ_UDSDPRD);
             return;
         }
         let pd = peer.pd;
         let Some(receive) = peer.recvs.pop_front() else {
             return;
         };
-        let (token, mut rest) = (receive.token, receive.segments);
-        if !self.segments_open(far, pd, &rest, Access::LOCAL_WRITE) {
+        let token = receive.token;
+        let wish = Wish {
+            pd,
+            qp: number,
+            access: Access::LOCAL_WRITE,
+        };
+        let Some(mut rest) = self.open_segments(far, wish, &receive.segments) else {
             self.complete(
                 far,
                 number,
@@ -128,7 +139,7 @@ impl Memory {
                 0,
             );
             return;
-        }
+        };
         self.scatter(&rest, header);
         let mut skip = GRH_LEN as u32;
         for segment in &mut rest {
@@ -152,11 +163,8 @@ impl Memory {
     }
 
     /// Puts bytes into segments that have been checked, as far as they have room.
-    fn scatter(&mut self, to: &Segments, bytes: &[u8]) {
-        let places = to
-            .iter()
-            .flat_map(|s| (0..u64::from(s.len)).map(|i| s.addr.wrapping_add(i)));
-        for (addr, byte) in places.zip(bytes) {
+    fn scatter(&mut self, to: &Pieces, bytes: &[u8]) {
+        for (addr, byte) in addresses(to).zip(bytes) {
             if let Some(place) = offset(addr).and_then(|at| self.memory.get_mut(at)) {
                 *place = *byte;
             }

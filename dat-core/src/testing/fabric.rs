@@ -7,15 +7,22 @@ use heapless::{Deque, Vec};
 
 use super::keys::Key;
 use super::words::{self, READ};
-use super::{CQES, CQS, KEYS, MEMORY, QPS, REQUESTS, SEGMENTS};
+use super::{CQES, CQS, KEYS, MEMORY, QPS, REQUESTS, SEGMENTS, SHARED, SHARED_RECEIVES};
 use crate::fault;
 use crate::provider::{
     Atomic, Bind, Completion, Destination, Fault, HcaLimits, MadIn, Mtu, Notice, Pd, Region,
-    Remote, Segment,
+    Registration, Remote, Segment,
 };
 
 /// First address of port 0's memory; port 1's follows it.
 pub(super) const BASE: u64 = 0x1000_0000;
+/// Memory behind that of the ports that is open to both, as memory of two processes may be.
+pub(super) const COMMON: Region = Region {
+    addr: BASE + 2 * MEMORY as u64,
+    len: COMMON_LEN as u64,
+};
+/// Bytes of it.
+const COMMON_LEN: usize = 4096;
 
 /// What becomes of a management datagram on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +42,11 @@ pub(super) enum Work {
     Write(Segments, Remote),
     Read(Segments, Remote),
     Bind(Bind),
+    Register(Registration),
     Atomic(Segments, Remote, Atomic),
     WriteImmed(Segments, Remote, u32),
     Datagram(Segments, Destination, Option<u32>),
+    SendInvalidate(Segments, u32),
 }
 
 pub(super) type Segments = Vec<Segment, SEGMENTS>;
@@ -46,6 +55,7 @@ pub(super) type Segments = Vec<Segment, SEGMENTS>;
 pub(super) struct Request {
     pub(super) token: u16,
     pub(super) signaled: bool,
+    pub(super) solicited: bool,
     pub(super) work: Work,
 }
 
@@ -77,8 +87,12 @@ pub(super) struct QpSlot {
     pub(super) peer: Option<(usize, u32)>,
     pub(super) sends: Deque<Request, REQUESTS>,
     pub(super) recvs: Deque<Receive, REQUESTS>,
+    /// Where its receives come from instead.
+    pub(super) shared: Option<usize>,
     /// Requests at the tail of `sends` that were posted with DEFER and have no doorbell yet.
     pub(super) deferred: usize,
+    /// It waits for the peer's receives without end.
+    pub(super) patient: bool,
     /// The first packet has been announced.
     pub(super) heard: bool,
 }
@@ -87,7 +101,16 @@ pub(super) struct QpSlot {
 pub(super) struct CqSlot {
     pub(super) entries: Deque<Completion, CQES>,
     pub(super) depth: usize,
-    pub(super) armed: bool,
+    /// Armed, and only for solicited and failed completions.
+    pub(super) armed: Option<bool>,
+}
+
+#[derive(Debug)]
+pub(super) struct SharedSlot {
+    pub(super) pd: Pd,
+    pub(super) receives: Deque<Receive, SHARED_RECEIVES>,
+    /// A receive that leaves fewer raises a notice.
+    pub(super) limit: usize,
 }
 
 #[derive(Debug)]
@@ -98,9 +121,12 @@ pub(super) struct Port {
     pub(super) variant: u8,
     pub(super) cqs: [Option<CqSlot>; CQS],
     pub(super) qps: [Option<QpSlot>; QPS],
+    pub(super) shared: [Option<SharedSlot>; SHARED],
     pub(super) mads: Deque<MadIn, 32>,
     pub(super) notices: Deque<Notice, 32>,
     pub(super) open: bool,
+    /// What was counted of failures, in the order of the seam.
+    pub(super) diag: [u64; 9],
     /// What was alive when the port was closed last.
     pub(super) left: (usize, usize, usize, usize),
 }
@@ -114,9 +140,11 @@ impl Port {
             variant: 0,
             cqs: [const { None }; CQS],
             qps: [const { None }; QPS],
+            shared: [const { None }; SHARED],
             mads: Deque::new(),
             notices: Deque::new(),
             open: false,
+            diag: [0; 9],
             left: (0, 0, 0, 0),
         }
     }
@@ -135,7 +163,9 @@ impl Port {
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) ports: [Port; 2],
-    pub(super) memory: [u8; 2 * MEMORY],
+    pub(super) memory: [u8; 2 * MEMORY + COMMON_LEN],
+    /// The request that is being carried out is marked as solicited.
+    pub(super) solicited: bool,
 }
 
 /// Two ports and the memory of both. Ports are taken with [`super::LoopHca::new`].
@@ -148,6 +178,7 @@ pub struct Fabric {
     pub(super) crowded: Cell<bool>,
     pub(super) windows: Cell<bool>,
     pub(super) extensions: Cell<bool>,
+    pub(super) name: Cell<Option<[u8; 40]>>,
     filter: Cell<fn(&[u8; 256]) -> Verdict>,
 }
 
@@ -172,7 +203,8 @@ impl Fabric {
         Self {
             inner: RefCell::new(Memory {
                 ports: [Port::new(), Port::new()],
-                memory: [0; 2 * MEMORY],
+                memory: [0; 2 * MEMORY + COMMON_LEN],
+                solicited: false,
             }),
             held: Cell::new(false),
             fail: Cell::new(None),
@@ -181,6 +213,7 @@ impl Fabric {
             crowded: Cell::new(false),
             windows: Cell::new(true),
             extensions: Cell::new(true),
+            name: Cell::new(None),
             filter: Cell::new(|_| Verdict::Deliver),
         }
     }
@@ -226,6 +259,12 @@ impl Fabric {
     /// Whether the ports offer atomics and datagrams. Decide it before the ports are taken.
     pub fn extensions(&self, offered: bool) {
         self.extensions.set(offered);
+    }
+
+    /// Shares memory between the ports under a name, and says where it is; a name given before is forgotten.
+    pub fn share(&self, name: &[u8; 40]) -> Region {
+        self.name.set(Some(*name));
+        COMMON
     }
 
     /// The consumer memory of a port.
@@ -378,6 +417,8 @@ impl Fabric {
             atomics: self.extensions.get(),
             max_datagram_segments: if self.extensions.get() { 3 } else { 0 },
             ack_delay: 0,
+            max_shared: SHARED as u32,
+            max_shared_receives: SHARED_RECEIVES as u16,
         }
     }
 }

@@ -7,16 +7,22 @@ use core::task::Poll;
 
 use heapless::{Deque, Vec};
 
-use super::fabric::{CqSlot, Fabric, QpSlot, Receive, Request, Segments, State, Work};
-use super::keys::{Key, in_port};
+use super::exec::counts;
+use super::fabric::{CqSlot, Fabric, QpSlot, Receive, Request, Segments, SharedSlot, State, Work};
+use super::keys::{Key, Kind, PAGES, in_port};
+use super::shared::LoopShared;
 use super::words::{self, READ};
 use crate::fault;
 use crate::provider::{
-    Access, Arrived, Atomic, Bind, Completion, CompletionQueue, Cq, Destination, Direction, Extra,
-    Fault, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Object, Path, Pd, Polled, PostFlags,
-    Provider, Qp, QpInit, QpStep, RecvQueue, Region, Remote, Segment, SendQueue, Status,
+    Access, Arrived, Atomic, Backing, Bind, Completion, CompletionQueue, Cq, Destination,
+    Direction, Extra, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Object,
+    Pages, Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue, Region,
+    Registration, Remote, Segment, SendQueue, SharedRq, SharedRqInit, Status,
 };
 use crate::time::Instant;
+
+/// RNR retries without end.
+const FOR_EVER: u8 = 7;
 
 /// One of the two HCAs of a [`Fabric`].
 #[derive(Debug)]
@@ -53,6 +59,46 @@ impl<'f> LoopHca<'f> {
     }
 }
 
+/// The helpers of its keys.
+impl LoopHca<'_> {
+    /// Whether the port may reach that memory.
+    fn owns(&self, backing: Backing<'_>) -> bool {
+        match backing {
+            Backing::Host(region) => in_port(self.port, region),
+            Backing::Pages {
+                pages, log_page, ..
+            } => pages.iter().all(|&addr| {
+                let len = 1_u64.checked_shl(log_page.into()).unwrap_or(u64::MAX);
+                in_port(self.port, Region { addr, len })
+            }),
+        }
+    }
+
+    fn add_region(&mut self, key: Option<Key>) -> Result<Mr, Fault> {
+        self.with(|port| port.add_key(key?))
+            .map(|key| Mr {
+                lkey: key,
+                rkey: key,
+            })
+            .ok_or_else(|| full("mr_create"))
+    }
+
+    fn add_window(&mut self, pd: Pd, kind: Kind) -> Result<Mw, Fault> {
+        self.with(|port| port.add_key(Key::closed(pd, kind)))
+            .map(|rkey| Mw { rkey })
+            .ok_or_else(|| full("mw_create"))
+    }
+}
+
+fn not_ours() -> Fault {
+    fault!(
+        READ,
+        BadParameter,
+        "mr_create",
+        "the memory is not this port's"
+    )
+}
+
 fn none(operation: &'static str, object: Object, number: u32) -> Fault {
     fault!(READ, BadParameter, "", "there is no such object")
         .of(object, number)
@@ -67,6 +113,7 @@ impl<'f> Provider for LoopHca<'f> {
     type Sq = LoopSq<'f>;
     type Rq = LoopRq<'f>;
     type Cq = LoopCq<'f>;
+    type Shared = LoopShared<'f>;
 
     fn limits(&self) -> &HcaLimits {
         &self.limits
@@ -124,7 +171,8 @@ impl<'f> Provider for LoopHca<'f> {
         let used = self
             .with(|port| {
                 let keys = port.keys.iter().flatten().any(|key| key.pd == pd);
-                Some(keys || port.qps.iter().flatten().any(|qp| qp.pd == pd))
+                let shared = port.shared.iter().flatten().any(|queue| queue.pd == pd);
+                Some(keys || shared || port.qps.iter().flatten().any(|qp| qp.pd == pd))
             })
             .unwrap_or(false);
         if used {
@@ -138,30 +186,62 @@ impl<'f> Provider for LoopHca<'f> {
     }
 
     fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault> {
-        self.fabric.step("mr_create")?;
-        if !in_port(self.port, region) {
-            return Err(fault!(
-                READ,
-                BadParameter,
-                "mr_create",
-                "the memory is not this port's"
-            ));
-        }
-        let key = Key {
-            variant: 0,
-            pd,
-            region,
-            access,
-            window: false,
-            bound: None,
-        };
-        self.with(|port| port.add_key(key))
-            .map(|key| Mr {
-                lkey: key,
-                rkey: key,
-            })
-            .ok_or_else(|| full("mr_create"))
+        self.mr_map(pd, Backing::Host(region), region.addr, access)
     }
+
+    fn mr_map(
+        &mut self,
+        pd: Pd,
+        backing: Backing<'_>,
+        start: u64,
+        access: Access,
+    ) -> Result<Mr, Fault> {
+        self.fabric.step("mr_create")?;
+        if !self.owns(backing) {
+            return Err(not_ours());
+        }
+        let key = Key::region(pd, backing, start, access);
+        self.add_region(key)
+    }
+
+    fn mr_allocate(&mut self, pd: Pd, pages: u32) -> Result<Mr, Fault> {
+        self.fabric.step("mr_create")?;
+        let fits = pages as usize <= PAGES;
+        self.add_region(fits.then(|| Key::closed(pd, Kind::Registered)))
+    }
+
+    fn mr_pages(&mut self, mr: Mr, pages: &[u64], log_page: u8) -> Result<Pages, Fault> {
+        let len = (pages.len() as u64) << log_page.min(32);
+        let backing = Backing::Pages {
+            pages,
+            log_page,
+            len,
+        };
+        if !self.owns(backing) {
+            return Err(not_ours());
+        }
+        self.with(|port| port.keep_list(mr.lkey, pages, log_page))
+            .ok_or_else(|| none("mr_create", words::MKEY, mr.lkey))?;
+        Ok(Pages {
+            count: pages.len() as u32,
+            log_page,
+            ..Pages::default()
+        })
+    }
+
+    fn mr_reserved(&mut self, pd: Pd) -> Result<Mr, Fault> {
+        self.fabric.step("mr_create")?;
+        // Device addresses are the host's here; the port reaches its own memory.
+        let all = self.fabric.region(self.port);
+        let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
+        self.add_region(Key::region(pd, Backing::Host(all), all.addr, access))
+    }
+
+    fn shared_memory(&self, name: &[u8; 40]) -> Option<Region> {
+        (self.fabric.name.get()? == *name).then_some(super::fabric::COMMON)
+    }
+
+    fn sync(&self, _incoming_read: bool) {}
 
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault> {
         self.with(|port| port.drop_key(mr.lkey).then_some(()))
@@ -178,17 +258,23 @@ impl<'f> Provider for LoopHca<'f> {
                 "this port has no memory windows"
             ));
         }
-        let key = Key {
-            variant: 0,
-            pd,
-            region: Region::default(),
-            access: Access::empty(),
-            window: true,
-            bound: None,
-        };
-        self.with(|port| port.add_key(key))
-            .map(|rkey| Mw { rkey })
-            .ok_or_else(|| full("mw_create"))
+        self.add_window(pd, Kind::Window)
+    }
+
+    fn mw_create_for_qp(&mut self, pd: Pd) -> Result<Mw, Fault> {
+        self.fabric.step("mw_create")?;
+        self.add_window(pd, Kind::OwnWindow)
+    }
+
+    fn mw_renew(&mut self, mw: Mw) -> Result<Mw, Fault> {
+        let pd = self.with(|port| {
+            let entry = port.keys.get(super::keys::slot(mw.rkey))?.as_ref()?;
+            (entry.kind == Kind::OwnWindow).then_some(entry.pd)
+        });
+        let pd = pd.ok_or_else(|| none("mw_create", words::MKEY, mw.rkey))?;
+        let new = self.mw_create_for_qp(pd)?;
+        self.mw_destroy(mw)?;
+        Ok(new)
     }
 
     fn mw_destroy(&mut self, mw: Mw) -> Result<(), Fault> {
@@ -219,8 +305,30 @@ impl<'f> Provider for LoopHca<'f> {
                 port: self.port,
                 number,
                 extra: Extra::default(),
+                taken: 0,
             },
         ))
+    }
+
+    fn cq_resize(&mut self, cq: Cq, _end: &mut LoopCq<'f>, entries: u32) -> Result<(), Fault> {
+        self.fabric.step("cq_resize")?;
+        let depth = entries as usize;
+        if depth > super::CQES {
+            return Err(fault!(READ, Resources, "cq_resize", "too many entries"));
+        }
+        let fits = self
+            .with(|port| {
+                let slot = port.cqs.get_mut(cq.0 as usize)?.as_mut()?;
+                let fits = slot.entries.len() <= depth;
+                slot.depth = if fits { depth } else { slot.depth };
+                Some(fits)
+            })
+            .ok_or_else(|| none("cq_resize", words::CQ, cq.0))?;
+        if fits {
+            Ok(())
+        } else {
+            Err(fault!(READ, BadState, "cq_resize", "more entries wait").of(words::CQ, cq.0))
+        }
     }
 
     fn cq_destroy(&mut self, cq: Cq, _end: LoopCq<'f>) -> Result<(), Fault> {
@@ -249,7 +357,9 @@ impl<'f> Provider for LoopHca<'f> {
             peer: None,
             sends: Deque::new(),
             recvs: Deque::new(),
+            shared: init.shared.map(|queue| queue.0 as usize),
             deferred: 0,
+            patient: true,
             heard: false,
         };
         let number = self
@@ -311,7 +421,10 @@ impl<'f> Provider for LoopHca<'f> {
                 slot.peer = peer;
                 State::Rtr
             }
-            (QpStep::Rts { .. }, State::Rtr) => State::Rts,
+            (QpStep::Rts { rnr_retry, .. }, State::Rtr) => {
+                slot.patient = *rnr_retry >= FOR_EVER;
+                State::Rts
+            }
             (QpStep::Error, _) => State::Error,
             (QpStep::Reset, _) => State::Reset,
             (
@@ -361,6 +474,48 @@ impl<'f> Provider for LoopHca<'f> {
         .ok_or_else(|| none("qp_destroy", words::QP, qp.number))
     }
 
+    fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, LoopShared<'f>), Fault> {
+        self.fabric.step("shared_create")?;
+        let slot = SharedSlot {
+            pd: init.pd,
+            receives: Deque::new(),
+            limit: 0,
+        };
+        let number = self
+            .with(|port| {
+                let free = port.shared.iter().position(Option::is_none)?;
+                *port.shared.get_mut(free)? = Some(slot);
+                Some(free)
+            })
+            .ok_or_else(|| full("shared_create"))?;
+        let end = LoopShared::new(self.fabric, self.port, number);
+        Ok((SharedRq(number as u32), end))
+    }
+
+    fn shared_arm(&mut self, queue: SharedRq, limit: u16) -> Result<(), Fault> {
+        self.fabric.step("shared_arm")?;
+        self.with(|port| {
+            port.shared.get_mut(queue.0 as usize)?.as_mut()?.limit = usize::from(limit);
+            Some(())
+        })
+        .ok_or_else(|| none("shared_arm", words::SHARED, queue.0))
+    }
+
+    fn shared_destroy(&mut self, queue: SharedRq, _end: LoopShared<'f>) -> Result<(), Fault> {
+        let number = queue.0 as usize;
+        let used = |qp: &QpSlot| qp.shared == Some(number);
+        if self
+            .with(|port| port.qps.iter().flatten().any(used).then_some(()))
+            .is_some()
+        {
+            return Err(
+                fault!(READ, BadState, "shared_destroy", "still in use").of(words::SHARED, queue.0)
+            );
+        }
+        self.with(|port| port.shared.get_mut(number)?.take().map(|_| ()))
+            .ok_or_else(|| none("shared_destroy", words::SHARED, queue.0))
+    }
+
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {
         if self.fabric.crowded.get() {
             return Err(full("mad_send"));
@@ -385,6 +540,12 @@ impl<'f> Provider for LoopHca<'f> {
         None
     }
 
+    fn counters(&mut self) -> Result<HcaCounters, Fault> {
+        self.fabric.step("counters")?;
+        let diag = self.with(|port| Some(port.diag)).unwrap_or_default();
+        Ok(HcaCounters { link: [0; 9], diag })
+    }
+
     fn close(&mut self) -> Result<(), Fault> {
         self.with(|port| {
             port.left = port.alive();
@@ -393,6 +554,7 @@ impl<'f> Provider for LoopHca<'f> {
             port.keys = [const { None }; super::KEYS];
             port.cqs = [const { None }; super::CQS];
             port.qps = [const { None }; super::QPS];
+            port.shared = [const { None }; super::SHARED];
             port.mads.clear();
             port.notices.clear();
             port.open = false;
@@ -438,6 +600,7 @@ impl LoopSq<'_> {
                 let _ = qp.sends.push_back(Request {
                     token,
                     signaled,
+                    solicited: flags.contains(PostFlags::SOLICITED),
                     work,
                 });
                 qp.deferred = if flags.contains(PostFlags::DEFER) {
@@ -493,8 +656,23 @@ impl SendQueue for LoopSq<'_> {
         self.post(Work::Datagram(list(segments), *to, immediate), flags)
     }
 
+    fn send_invalidate(&mut self, segments: &[Segment], rkey: u32, flags: PostFlags) -> u16 {
+        self.post(Work::SendInvalidate(list(segments), rkey), flags)
+    }
+
     fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
         self.post(Work::Bind(*bind), flags)
+    }
+
+    fn register(&mut self, registration: &Registration, flags: PostFlags) -> u16 {
+        self.post(Work::Register(*registration), flags)
+    }
+
+    fn gather(&mut self, segments: &[Segment], remote: Option<Remote>, flags: PostFlags) -> u16 {
+        match remote {
+            Some(remote) => self.rdma_write(segments, remote, flags),
+            None => self.send(segments, flags),
+        }
     }
 
     fn ring(&mut self) {
@@ -527,6 +705,16 @@ impl RecvQueue for LoopRq<'_> {
         self.0.fabric.run();
         token
     }
+
+    fn posted(&self, token: u16, take: impl FnMut(Segment)) {
+        let mut inner = self.0.fabric.inner.borrow_mut();
+        let found = inner
+            .qp(self.0.port, self.0.number)
+            .and_then(|qp| qp.recvs.iter().find(|receive| receive.token == token));
+        if let Some(receive) = found {
+            receive.segments.iter().copied().for_each(take);
+        }
+    }
 }
 
 /// A loop completion queue.
@@ -537,6 +725,7 @@ pub struct LoopCq<'f> {
     number: usize,
     /// Of the completion taken last.
     extra: Extra,
+    taken: u64,
 }
 
 impl LoopCq<'_> {
@@ -587,14 +776,30 @@ impl CompletionQueue for LoopCq<'_> {
             .entries
             .pop_front()?;
         self.extra = taken.extra;
+        self.taken += 1;
         Some(taken)
+    }
+
+    fn survey(&self, see: impl FnMut(Completion)) {
+        let inner = self.fabric.inner.borrow();
+        let cq = inner
+            .ports
+            .get(self.port)
+            .and_then(|port| port.cqs.get(self.number)?.as_ref());
+        if let Some(cq) = cq {
+            cq.entries.iter().copied().for_each(see);
+        }
     }
 
     fn extra(&self) -> Extra {
         self.extra
     }
 
-    fn arm(&mut self, _solicited_only: bool) {
+    fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    fn arm(&mut self, solicited_only: bool) {
         let mut inner = self.fabric.inner.borrow_mut();
         let Some(port) = inner.ports.get_mut(self.port) else {
             return;
@@ -602,12 +807,37 @@ impl CompletionQueue for LoopCq<'_> {
         let Some(Some(cq)) = port.cqs.get_mut(self.number) else {
             return;
         };
-        if cq.entries.is_empty() {
-            cq.armed = true;
-        } else {
+        if cq
+            .entries
+            .iter()
+            .any(|entry| !solicited_only || counts(entry))
+        {
+            cq.armed = None;
             let _ = port
                 .notices
                 .push_back(Notice::Completion(Cq(self.number as u32)));
+        } else {
+            cq.armed = Some(solicited_only);
+        }
+    }
+
+    fn sweep(&mut self, index: u32, mut gone: impl FnMut(Direction, u16)) {
+        let mut inner = self.fabric.inner.borrow_mut();
+        let Some(Some(cq)) = inner
+            .ports
+            .get_mut(self.port)
+            .and_then(|port| port.cqs.get_mut(self.number))
+        else {
+            return;
+        };
+        for _ in 0..cq.entries.len() {
+            if let Some(entry) = cq.entries.pop_front() {
+                if entry.index == index {
+                    gone(entry.direction, entry.token);
+                } else {
+                    let _ = cq.entries.push_back(entry);
+                }
+            }
         }
     }
 }

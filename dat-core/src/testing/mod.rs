@@ -21,12 +21,14 @@ mod extended;
 mod fabric;
 mod hca;
 mod keys;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod words;
 
 pub use fabric::{Fabric, Verdict};
 pub use hca::{LoopCq, LoopHca, LoopRq, LoopSq};
+pub use shared::LoopShared;
 
 /// Requests, and receives, outstanding on one queue pair.
 pub const REQUESTS: usize = 32;
@@ -40,6 +42,10 @@ pub const QPS: usize = 16;
 pub const CQS: usize = 16;
 /// Entries of one completion queue.
 pub const CQES: usize = 128;
+/// Shared receive queues of one port.
+pub const SHARED: usize = 4;
+/// Outstanding receives of one shared receive queue.
+pub const SHARED_RECEIVES: usize = 64;
 /// Memory keys of one port.
 pub const KEYS: usize = 64;
 /// Bytes of consumer memory of one port.

@@ -38,6 +38,7 @@ fn side(fabric: &Fabric, port: usize) -> Side<'_> {
             request_segments: 4,
             receive_segments: 4,
             index: 70 + port as u32,
+            shared: None,
         })
         .unwrap();
     let region = fabric.region(port);
@@ -175,8 +176,10 @@ fn a_window_opens_only_its_range_and_its_newest_key() {
         new_rkey: mw.rkey & !0xff | 0x77,
         lkey: b.mr.lkey,
         addr: b.base + 64,
+        start: b.base + 64,
         len: 16,
         access: Access::REMOTE_WRITE,
+        ..Bind::default()
     };
     b.qp.sq.bind(&bind, PostFlags::SIGNALED);
     assert_eq!(b.cqe.poll().unwrap().status, Status::Success);

@@ -7,9 +7,10 @@ pub(super) const CQ: Object = Object(2);
 pub(super) const PD: Object = Object(3);
 pub(super) const MKEY: Object = Object(4);
 pub(super) const PORT: Object = Object(5);
+pub(super) const SHARED: Object = Object(6);
 
-const OBJECTS: [&str; 6] = ["", "QP", "CQ", "PD", "MKEY", "port"];
-const OPERATIONS: [&str; 14] = [
+const OBJECTS: [&str; 7] = ["", "QP", "CQ", "PD", "MKEY", "port", "SRQ"];
+const OPERATIONS: [&str; 19] = [
     "",
     "set_net",
     "pd_create",
@@ -19,11 +20,16 @@ const OPERATIONS: [&str; 14] = [
     "mw_create",
     "mw_destroy",
     "cq_create",
+    "cq_resize",
     "cq_destroy",
     "qp_create",
     "qp_modify",
     "qp_destroy",
     "close",
+    "counters",
+    "shared_create",
+    "shared_arm",
+    "shared_destroy",
 ];
 
 /// The number by which a fault carries the name of a call.

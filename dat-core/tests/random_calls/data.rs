@@ -40,6 +40,7 @@ impl SideM {
             let always = CompletionFlags::SUPPRESS
                 | CompletionFlags::SOLICITED_WAIT
                 | CompletionFlags::BARRIER_FENCE
+                | CompletionFlags::LMR_INVALIDATE_FENCE
                 | CompletionFlags::DEFER;
             (always | given, attr.max_request_dtos)
         };

@@ -1,4 +1,6 @@
 //! Endpoints: create, modify, connect, disconnect, reset, free, and the posting halves.
+//!
+//! Length: each call with its model right before it.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -162,6 +164,7 @@ impl World {
         let unseen = self.links.iter().filter(|l| l.may_be_unseen(side)).count();
         let mut verdict = s.streams(Verdict::new(), pz, recv, request, connect);
         verdict = s.attributes(verdict, &attr, r, q);
+        verdict = s.agreement(verdict, None, [recv, request, connect], &attr);
         verdict = verdict
             .no(s.eps.len() >= EPS, DatType::InsufficientResources)
             .may(s.eps.len() + unseen >= EPS, DatType::InsufficientResources);
@@ -175,15 +178,23 @@ impl World {
             return Ok(());
         }
         let Ok(ep) = answer else { return Ok(()) };
-        let mut m = EpM::new(ep, EpState::Unconnected, attr);
+        let mut m = EpM::new(ep, EpState::UnconfiguredUnconnected, attr);
         (m.pz, m.recv, m.request, m.connect) = (pz, recv, request, connect);
+        m.configure();
         self.sides[side].eps.push(m);
         Ok(())
     }
 
     pub(crate) fn ep_modify(&mut self, side: usize) -> Done {
-        use EpState::{TentativeConnectionPending as T, Unconnected as U};
-        let states: &[EpState] = if self.rng.percent(60) { &[T] } else { &[T, U] };
+        use EpState::{
+            TentativeConnectionPending as T, UnconfiguredTentative as UT,
+            UnconfiguredUnconnected as UU, Unconnected as U,
+        };
+        let states: &[EpState] = if self.rng.percent(60) {
+            &[UT]
+        } else {
+            &[T, UT, U, UU]
+        };
         let bare: Vec<Ep> = self.sides[side]
             .eps
             .iter()
@@ -200,6 +211,13 @@ impl World {
         }
         if given(self) {
             change.recv_evd = Some(self.pick_evd_for(side, EvdFlags::DTO));
+        }
+        if self.sides[side]
+            .ep(ep)
+            .is_some_and(|m| !m.queue[RECV].is_empty())
+        {
+            // They would come along, and their completions need room that was made elsewhere.
+            change.recv_evd = None;
         }
         if given(self) {
             change.request_evd = Some(self.pick_evd_for(side, EvdFlags::DTO));
@@ -220,7 +238,7 @@ impl World {
         let mut verdict = s.known_ep(ep);
         let mut attr = change.attr.unwrap_or(s.default);
         if let Some(m) = s.ep(ep) {
-            let allowed = matches!(m.state, U | T);
+            let allowed = matches!(m.state, U | UU | T | UT);
             verdict = s
                 .streams(verdict, pz, recv, request, connect)
                 .no_as(!allowed, DatType::InvalidState, m.state.subtype())
@@ -239,9 +257,16 @@ impl World {
                 }
             }
             verdict = s.attributes(verdict, &attr, recv.is_some(), request.is_some());
+            verdict = s.agreement(verdict, Some(ep), [recv, request, connect], &attr);
             let remade = (pz, recv, request, attr) != (m.pz, m.recv, m.request, m.attr);
+            let posted = m.queue[RECV].len();
+            let otherwise = attr.recv_completion_flags != m.attr.recv_completion_flags;
             verdict = verdict
-                .no(remade && !m.queue[RECV].is_empty(), DatType::InvalidState)
+                .no(posted != 0 && otherwise, DatType::InvalidState)
+                .no(
+                    usize::from(attr.max_recv_dtos) < posted,
+                    DatType::InvalidParameter,
+                )
                 .no(remade && m.poster.is_some(), DatType::InvalidState);
         }
         let answer = self.sides[side].ia.ep_modify(ep, &change);
@@ -249,7 +274,10 @@ impl World {
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Some(m) = self.sides[side].ep_mut(ep)
         {
+            // Receives of the old zone will fail.
+            m.tainted |= pz != m.pz && !m.queue[RECV].is_empty();
             (m.pz, m.recv, m.request, m.connect, m.attr) = (pz, recv, request, connect, attr);
+            m.configure();
         }
         Ok(())
     }
@@ -423,7 +451,7 @@ impl World {
     }
 
     pub(crate) fn ep_reset(&mut self, side: usize) -> Done {
-        use EpState::{Disconnected as D, Unconnected as U};
+        use EpState::{Disconnected as D, UnconfiguredUnconnected as UU, Unconnected as U};
         let ep = self.pick_ep_in(side, &[D]);
         let s = &mut self.sides[side];
         let mut verdict = s.known_ep(ep);
@@ -432,7 +460,7 @@ impl World {
             ended = m.state == D;
             verdict = verdict
                 .no_as(
-                    !matches!(m.state, U | D),
+                    !matches!(m.state, U | UU | D),
                     DatType::InvalidState,
                     m.state.subtype(),
                 )
@@ -454,7 +482,7 @@ impl World {
         let s = &mut self.sides[side];
         let mut verdict = s.known_ep(ep);
         if let Some(m) = s.ep(ep) {
-            let held = m.state == EpState::TentativeConnectionPending;
+            let held = m.is_tentative();
             verdict = verdict
                 .no_as(held, DatType::InvalidState, m.state.subtype())
                 .no(m.poster.is_some(), DatType::InvalidState)

@@ -34,7 +34,7 @@ impl World {
     }
 
     /// The device's queue has been looked through: what is left to come is what is outstanding.
-    fn emptied(&mut self, side: usize, evd: Evd) {
+    pub(crate) fn emptied(&mut self, side: usize, evd: Evd) {
         let s = &mut self.sides[side];
         let left: usize = s
             .eps
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    fn arrived(&mut self, side: usize, evd: Evd, event: Event) -> Done {
+    pub(crate) fn arrived(&mut self, side: usize, evd: Evd, event: Event) -> Done {
         match event {
             Event::Software(pointer) => {
                 let m = self.sides[side].evd_mut(evd).ok_or("no such EVD")?;
@@ -80,6 +80,10 @@ impl World {
                             DtoOperation::RdmaWrite => Op::Write,
                             DtoOperation::RdmaRead => Op::Read,
                             DtoOperation::Receive => Op::Recv,
+                            DtoOperation::ReceiveWithInvalidate
+                            | DtoOperation::BindMw
+                            | DtoOperation::LmrFmr
+                            | DtoOperation::LmrInvalidate => return None,
                         };
                         (found.op == op).then_some(dto.len)
                     },
@@ -125,7 +129,9 @@ impl World {
             | Event::UdEstablished(_)
             | Event::UdReject(_)
             | Event::UdError(_)
-            | Event::Async(_) => Err("nothing of the kind happened".into()),
+            | Event::Async(_)
+            | Event::ReservedRequest { .. }
+            | Event::CommonRequest { .. } => Err("nothing of the kind happened".into()),
         }
     }
 
@@ -196,7 +202,7 @@ impl World {
         if let Some(ep) = local_ep {
             let attr = s.ia.ep_query(ep).map_err(|e| e.to_string())?.attr;
             s.eps
-                .push(EpM::new(ep, EpState::TentativeConnectionPending, attr));
+                .push(EpM::new(ep, EpState::UnconfiguredTentative, attr));
         }
         s.crs.push(CrM {
             cr,

@@ -1,7 +1,5 @@
 //! Zones, memory and Event Dispatchers: create, query, free, and the reaping halves.
 
-use std::collections::VecDeque;
-
 use dat_core::provider::Region;
 use dat_core::*;
 
@@ -255,15 +253,7 @@ impl World {
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Ok(evd) = answer
         {
-            self.sides[side].evds.push(EvdM {
-                evd,
-                qlen,
-                flags,
-                reaper: None,
-                software: VecDeque::new(),
-                load: 0,
-                overflow: false,
-            });
+            self.sides[side].evds.push(EvdM::new(evd, qlen, flags));
         }
         Ok(())
     }

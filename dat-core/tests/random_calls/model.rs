@@ -2,7 +2,7 @@
 //!
 //! References are not counted but looked up, and nothing is optimized: it is to be read.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use dat_core::provider::Region;
 use dat_core::testing::LoopHca;
@@ -119,6 +119,25 @@ impl EpM {
         self.pz.is_some() && (self.recv.is_some() || self.request.is_some())
     }
 
+    /// It was made for a request that has not been answered.
+    pub(crate) fn is_tentative(&self) -> bool {
+        use EpState::{TentativeConnectionPending as T, UnconfiguredTentative as UT};
+        matches!(self.state, T | UT)
+    }
+
+    /// Its state once it is configured, if that is what it lacks.
+    pub(crate) fn configure(&mut self) {
+        use EpState::{
+            TentativeConnectionPending as T, UnconfiguredTentative as UT,
+            UnconfiguredUnconnected as UU, Unconnected as U,
+        };
+        self.state = match self.state {
+            UU if self.is_configured() => U,
+            UT if self.is_configured() => T,
+            other => other,
+        };
+    }
+
     pub(crate) fn evd(&self, direction: usize) -> Option<Evd> {
         if direction == RECV {
             self.recv
@@ -162,6 +181,26 @@ pub(crate) struct EvdM {
     pub(crate) load: usize,
     /// An event may have been lost.
     pub(crate) overflow: bool,
+    pub(crate) cno: Option<Cno>,
+    pub(crate) enabled: bool,
+    pub(crate) unwaitable: bool,
+}
+
+impl EvdM {
+    pub(crate) fn new(evd: Evd, qlen: u32, flags: EvdFlags) -> Self {
+        Self {
+            evd,
+            qlen,
+            flags,
+            reaper: None,
+            software: VecDeque::new(),
+            load: 0,
+            overflow: false,
+            cno: None,
+            enabled: true,
+            unwaitable: false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +250,7 @@ pub(crate) struct Dead {
     pub(crate) ep: Vec<Ep>,
     pub(crate) psp: Vec<Psp>,
     pub(crate) cr: Vec<Cr>,
+    pub(crate) cno: Vec<Cno>,
 }
 
 /// One adapter.
@@ -226,24 +266,19 @@ pub(crate) struct SideM {
     pub(crate) eps: Vec<EpM>,
     pub(crate) psps: Vec<PspM>,
     pub(crate) crs: Vec<CrM>,
+    pub(crate) cnos: Vec<Cno>,
     pub(crate) dead: Dead,
     /// Service points that were freed: requests that came to them may still wait in an Event Dispatcher.
     pub(crate) old_psps: Vec<PspM>,
     /// Connection events of Endpoints that are gone.
     pub(crate) ghosts: Vec<(Ep, VecDeque<Expect>)>,
+    /// The consumer's words. No handle comes twice, so those of freed objects may stay.
+    pub(crate) contexts: HashMap<AnyHandle, u64>,
 }
 
 impl SideM {
     pub(crate) fn new(ia: LoopIa) -> Self {
-        let async_evd = EvdM {
-            evd: ia.async_evd(),
-            qlen: 16,
-            flags: EvdFlags::ASYNC,
-            reaper: None,
-            software: VecDeque::new(),
-            load: 0,
-            overflow: false,
-        };
+        let async_evd = EvdM::new(ia.async_evd(), 16, EvdFlags::ASYNC);
         Self {
             default: ia.ep_attr_default(),
             ia,
@@ -255,9 +290,11 @@ impl SideM {
             eps: Vec::new(),
             psps: Vec::new(),
             crs: Vec::new(),
+            cnos: Vec::new(),
             dead: Dead::default(),
             old_psps: Vec::new(),
             ghosts: Vec::new(),
+            contexts: HashMap::new(),
         }
     }
 

@@ -125,7 +125,7 @@ impl World {
                     Some(_) => found.state == EpState::Unconnected,
                     None => found.state == EpState::TentativeConnectionPending,
                 };
-                let tentative = ep.is_some() && found.state == EpState::TentativeConnectionPending;
+                let tentative = ep.is_some() && found.is_tentative();
                 let ready = found.is_configured() && found.connect.is_some();
                 verdict = verdict
                     .no(!fit && !tentative, DatType::InvalidState)
@@ -220,8 +220,13 @@ impl World {
     /// A graceful close while something is left.
     pub(crate) fn early_close(&mut self, side: usize) -> Done {
         let s = &mut self.sides[side];
-        let left =
-            s.pzs.len() + s.lmrs.len() + s.rmrs.len() + s.eps.len() + s.psps.len() + s.crs.len();
+        let left = s.pzs.len()
+            + s.lmrs.len()
+            + s.rmrs.len()
+            + s.eps.len()
+            + s.psps.len()
+            + s.crs.len()
+            + s.cnos.len();
         if left + s.evds.len() <= 1 {
             return Ok(());
         }
@@ -294,7 +299,7 @@ impl World {
         while let Some(ep) = self.sides[side]
             .eps
             .iter()
-            .find(|m| m.state != EpState::TentativeConnectionPending)
+            .find(|m| !m.is_tentative())
             .map(|m| m.ep)
         {
             self.ep_free(side, ep)?;
@@ -311,6 +316,15 @@ impl World {
         }
         while let Some(evd) = self.sides[side].evds.get(1).map(|m| m.evd) {
             self.evd_free(side, evd)?;
+        }
+        let async_evd = self.sides[side].ia.async_evd();
+        self.sides[side]
+            .ia
+            .evd_modify_cno(async_evd, None)
+            .map_err(|e| e.to_string())?;
+        self.sides[side].evds[0].cno = None;
+        while let Some(cno) = self.sides[side].cnos.first().copied() {
+            self.cno_free(side, cno)?;
         }
         Ok(())
     }

@@ -71,6 +71,10 @@ impl World {
             .collect())
     }
 
+    pub(crate) fn pick_cno(&mut self, side: usize) -> Cno {
+        handle!(self, side, Cno, cno, |s| s.cnos.clone())
+    }
+
     pub(crate) fn pick_ep(&mut self, side: usize) -> Ep {
         let ep = handle!(self, side, Ep, ep, |s| s.eps.iter().map(|m| m.ep).collect());
         let s = &self.sides[side];

@@ -55,6 +55,8 @@ pub(crate) struct Seen {
     pub(crate) failed: u64,
     pub(crate) binds: u64,
     pub(crate) closes: u64,
+    pub(crate) hints: u64,
+    pub(crate) waits: u64,
     pub(crate) kinds: [u64; 9],
 }
 
@@ -488,6 +490,7 @@ impl World {
                 return differs("CR", &local_ep, &m.local_ep);
             }
         }
+        self.audit_cnos(side)?;
         if s.pzs.iter().any(|&pz| s.ia.pz_query(pz).is_err()) {
             return Err("query of a PZ".into());
         }

@@ -3,6 +3,10 @@
 //! PRM "CREATE_MKEY". A region's key translates the region's own virtual addresses, with exactly the rights asked for:
 //! remote access is never on unless asked. Only memory inside the platform's arena can be registered. The low byte of
 //! the key is random, so that a key that outlived its region does not open the next one with the same index by chance.
+//!
+//! A command carries the list of one key, [`MAX_PAGES`] at most. A region that has more, or that is named by other addresses than
+//! fit its pages, is a key of KLM translation over several keys with lists, each of which grants local rights and is known to
+//! nobody. PRM "KLM"; Linux registers its largest regions likewise, by indirect keys over others.
 
 use dat_core::provider::{Access, Fault, Region};
 
@@ -18,8 +22,14 @@ use crate::words::fault;
 /// Longest region. A window over it states its length in a field of 32 bits of which the highest is not the length's.
 pub const MAX_REGION: u64 = (1 << 31) - 4096;
 
-/// Most pages of a region's list: what the longest command carries, in pairs.
-const MAX_PAGES: usize = (MAX_MESSAGE - mkey::TRANSLATION_AT) / 16 * 2;
+/// Most pages of a key's list: what the longest command carries, in pairs.
+pub const MAX_PAGES: usize = (MAX_MESSAGE - mkey::TRANSLATION_AT) / 16 * 2;
+
+/// Most keys beneath one: they hold the longest region that there is, however its pages lie.
+pub const MAX_PARTS: usize = (MAX_REGION >> 12) as usize / MAX_PAGES + 2;
+
+/// Most pages of a fast registration.
+pub const MAX_REGISTERED: u32 = 1 << 15;
 
 /// The piece of the arena that `region` is.
 pub fn span<P: Platform>(platform: &P, region: Region) -> Result<Span, Fault> {
@@ -50,11 +60,54 @@ pub fn span<P: Platform>(platform: &P, region: Region) -> Result<Span, Fault> {
     Ok(Span { offset, len })
 }
 
-/// Registers `region` in protection domain `pd`.
-#[expect(
-    clippy::large_stack_arrays,
-    reason = "the longest command there is, once per registration"
-)]
+/// A page list, and where it comes from.
+#[derive(Clone, Debug)]
+pub enum Source<'a> {
+    /// Memory of the arena.
+    Span(PageList),
+    /// Pages as they are, and log2 of their size.
+    Pages(&'a [u64], u8),
+}
+
+/// What a key is to be, but for its translation.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Its protection domain.
+    pub pd: u32,
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// What it grants.
+    pub access: Access,
+}
+
+impl Wanted {
+    fn context(&self, mode: u8, variant: u8, octowords: u32) -> MkeyContext<[u8; 64]> {
+        let mut context = MkeyContext::new();
+        context.set_access_mode_1_0(mode);
+        context.set_lr(self.access.contains(Access::LOCAL_READ));
+        context.set_lw(self.access.contains(Access::LOCAL_WRITE));
+        context.set_rr(self.access.contains(Access::REMOTE_READ));
+        context.set_rw(self.access.contains(Access::REMOTE_WRITE));
+        context.set_a(self.access.contains(Access::REMOTE_ATOMIC));
+        context.set_qpn(wqe::ANY_QPN);
+        context.set_mkey_7_0(variant);
+        context.set_pd(self.pd);
+        context.set_start_addr(self.start);
+        context.set_len(self.len);
+        context.set_translations_octword_size(octowords);
+        context
+    }
+
+    /// The rights of a key beneath this one: the device asks it for the local right that goes with each.
+    #[must_use]
+    pub fn beneath(&self) -> Access {
+        Access::LOCAL_READ | self.access & Access::LOCAL_WRITE
+    }
+}
+
+/// Registers `region` in protection domain `pd` under its own addresses, as one key.
 pub fn create<P: Platform>(
     device: &mut Device<'_, P>,
     pd: u32,
@@ -63,32 +116,158 @@ pub fn create<P: Platform>(
 ) -> Result<Mkey, Fault> {
     let platform = device.platform();
     let list = PageList::new(platform, span(platform, region)?, region.addr, MAX_PAGES)?;
-    let pages = u32::try_from(list.count).unwrap_or(u32::MAX);
+    let wanted = Wanted {
+        pd,
+        start: region.addr,
+        len: region.len,
+        access,
+    };
+    over(device, &wanted, &Source::Span(list))
+}
+
+/// Makes a key over a list of pages.
+#[expect(
+    clippy::large_stack_arrays,
+    reason = "the longest command there is, once per registration"
+)]
+pub fn over<P: Platform>(
+    device: &mut Device<'_, P>,
+    wanted: &Wanted,
+    source: &Source<'_>,
+) -> Result<Mkey, Fault> {
+    let platform = device.platform();
+    let (count, log_page) = match source {
+        Source::Span(list) => (list.count, list.log_page),
+        Source::Pages(pages, log_page) => (pages.len(), *log_page),
+    };
     // Two 8-byte entries to a 16-byte word.
-    let octowords = pages.div_ceil(2);
+    let octowords = u32::try_from(count.div_ceil(2)).unwrap_or(u32::MAX);
     let variant = variant(platform);
-
-    let mut context = MkeyContext::new();
-    context.set_access_mode_1_0(mkey::MODE_MTT);
-    context.set_lr(access.contains(Access::LOCAL_READ));
-    context.set_lw(access.contains(Access::LOCAL_WRITE));
-    context.set_rr(access.contains(Access::REMOTE_READ));
-    context.set_rw(access.contains(Access::REMOTE_WRITE));
-    context.set_a(access.contains(Access::REMOTE_ATOMIC));
-    context.set_qpn(wqe::ANY_QPN);
-    context.set_mkey_7_0(variant);
-    context.set_pd(pd);
-    context.set_start_addr(region.addr);
-    context.set_len(region.len);
-    context.set_translations_octword_size(octowords);
-    context.set_log_page_size(list.log_page);
-
+    let mut context = wanted.context(mkey::MODE_MTT, variant, octowords);
+    context.set_log_page_size(log_page);
     let mut input = [0; MAX_MESSAGE];
     context.write(&mut input, mkey::CONTEXT_AT);
     put(&mut input, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
-    list.write(platform, &mut input, mkey::TRANSLATION_AT);
-    let len = mkey::TRANSLATION_AT + 16 * list.count.div_ceil(2);
+    match source {
+        Source::Span(list) => list.write(platform, &mut input, mkey::TRANSLATION_AT),
+        Source::Pages(pages, _) => {
+            let room = input.get_mut(mkey::TRANSLATION_AT..).unwrap_or_default();
+            for (entry, page) in room.as_chunks_mut::<8>().0.iter_mut().zip(*pages) {
+                *entry = page.to_be_bytes();
+            }
+        }
+    }
+    let len = mkey::TRANSLATION_AT + 16 * count.div_ceil(2);
     submit(device, input.get_mut(..len).unwrap_or_default(), variant)
+}
+
+/// A key that stands for other keys, one behind the other, while they are being made.
+#[derive(Debug)]
+pub struct Chain {
+    input: [u8; mkey::TRANSLATION_AT + 16 * MAX_PARTS],
+    count: usize,
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Chain {
+    /// One of none.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            input: [0; mkey::TRANSLATION_AT + 16 * MAX_PARTS],
+            count: 0,
+        }
+    }
+
+    /// Appends `len` bytes from `addr` on of the key `below`. False if there is no room.
+    pub fn push(&mut self, len: u32, below: Mkey, addr: u64) -> bool {
+        let at = mkey::TRANSLATION_AT + 16 * self.count;
+        let Some(entry) = self.input.get_mut(at..at + 16) else {
+            return false;
+        };
+        for (half, word) in entry
+            .as_chunks_mut::<8>()
+            .0
+            .iter_mut()
+            .zip(wqe::data(addr, len, below.0))
+        {
+            *half = word.to_be_bytes();
+        }
+        self.count += 1;
+        true
+    }
+
+    /// Makes the key.
+    pub fn create<P: Platform>(
+        mut self,
+        device: &mut Device<'_, P>,
+        wanted: &Wanted,
+    ) -> Result<Mkey, Fault> {
+        let variant = variant(device.platform());
+        // Room in whole granules of four.
+        let octowords = self.count.next_multiple_of(4);
+        let size = u32::try_from(octowords).unwrap_or(u32::MAX);
+        let context = wanted.context(mkey::MODE_KLM, variant, size);
+        context.write(&mut self.input, mkey::CONTEXT_AT);
+        put(&mut self.input, mkey::ACTUAL_SIZE_AT, &size.to_be_bytes());
+        let len = mkey::TRANSLATION_AT + 16 * octowords;
+        submit(
+            device,
+            self.input.get_mut(..len).unwrap_or_default(),
+            variant,
+        )
+    }
+}
+
+/// Makes a key with room for `pages` pages that opens nothing until a work request says what.
+///
+/// Linux `drivers/infiniband/hw/mlx5/mr.c`, fast registration: free, changed by UMR, no translation yet.
+pub fn allocate<P: Platform>(
+    device: &mut Device<'_, P>,
+    pd: u32,
+    pages: u32,
+) -> Result<Mkey, Fault> {
+    let variant = variant(device.platform());
+    let wanted = Wanted {
+        pd,
+        start: 0,
+        len: 0,
+        access: Access::empty(),
+    };
+    let mut context = wanted.context(mkey::MODE_MTT, variant, wqe::page_octowords(pages).into());
+    context.set_free(true);
+    context.set_umr_en(true);
+    context.set_log_page_size(12);
+    let mut input = [0; mkey::TRANSLATION_AT];
+    context.write(&mut input, mkey::CONTEXT_AT);
+    submit(device, &mut input, variant)
+}
+
+/// Whether the arena has all those pages.
+pub fn owns<P: Platform>(platform: &P, pages: &[u64], log_page: u8) -> bool {
+    let Some(size) = 1_u64.checked_shl(log_page.into()) else {
+        return false;
+    };
+    let inside = |page: u64| {
+        let mut at = 0;
+        while let Some((iova, run)) = platform.iova(at).filter(|&(_, run)| run != 0) {
+            let end = u64::try_from(run).map_or(iova, |run| iova.saturating_add(run));
+            if page >= iova && page.checked_add(size).is_some_and(|last| last <= end) {
+                return true;
+            }
+            at = at.saturating_add(run);
+            if at >= platform.arena_len() {
+                break;
+            }
+        }
+        false
+    };
+    pages.iter().all(|&page| inside(page))
 }
 
 /// Makes a key of `pd` for the driver's own buffers: local read and write, addressed by device address.

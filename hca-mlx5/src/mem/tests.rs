@@ -205,13 +205,91 @@ fn window_command() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
     p.chance.borrow_mut().push_back(0x99);
-    let key = window::create(&mut device, 0x77).unwrap();
+    let key = window::create(&mut device, 0x77, false).unwrap();
     assert_eq!(key.0 & 0xff, 0x99);
     let command = p.of(Opcode::CreateMkey).remove(0);
     assert_eq!(command.input.len(), 0x110);
     assert_eq!(command.word(0x10), 0x4000_8600, "free, umr_en, lr, KLM");
     assert_eq!(command.word(0x14), 0xffff_ff99);
     assert_eq!((command.word(0x1c), command.word(0x44)), (0x77, 4));
+}
+
+#[test]
+fn window_of_type_2_command() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    window::create(&mut device, 0x77, true).unwrap();
+    let command = p.of(Opcode::CreateMkey).remove(0);
+    assert_eq!(command.word(0x10), 0x4000_8600, "as of type 1");
+    assert_eq!(command.word(0x1c), 1 << 24 | 0x77, "a peer may close it");
+}
+
+#[test]
+fn allocated_key_command() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    mkey::allocate(&mut device, 0x77, 9).unwrap();
+    let command = p.of(Opcode::CreateMkey).remove(0);
+    assert_eq!(command.input.len(), 0x110);
+    assert_eq!(
+        command.word(0x10),
+        0x4000_8100,
+        "free, umr_en, MTT, no rights"
+    );
+    assert_eq!(
+        (command.word(0x44), command.word(0x60)),
+        (8, 0),
+        "room for 16, none there"
+    );
+    assert_eq!(command.word(0x48) & 0x3f, 12);
+}
+
+#[test]
+fn a_key_over_keys_has_an_entry_for_each() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    let mut chain = mkey::Chain::new();
+    for part in 0..5_u32 {
+        let addr = ARENA_ADDR + u64::from(part) * 0x1000;
+        assert!(chain.push(0x1000, Mkey(0x100 + part), addr));
+    }
+    let wanted = mkey::Wanted {
+        pd: 0x77,
+        start: 0,
+        len: 0x5000,
+        access: Access::LOCAL_READ | Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+    };
+    let beneath = Access::LOCAL_READ | Access::LOCAL_WRITE;
+    assert_eq!(wanted.beneath(), beneath, "nothing remote below");
+    chain.create(&mut device, &wanted).unwrap();
+    let command = p.of(Opcode::CreateMkey).remove(0);
+    assert_eq!(
+        command.input.len(),
+        0x110 + 8 * 16,
+        "whole granules of four"
+    );
+    assert_eq!(command.word(0x10), 0x0000_2e00, "rw lw lr, KLM");
+    assert_eq!((command.word(0x44), command.word(0x60)), (8, 8));
+    assert_eq!(
+        (command.word(0x20), command.word(0x24)),
+        (0, 0),
+        "zero-based"
+    );
+    assert_eq!((command.word(0x110), command.word(0x114)), (0x1000, 0x100));
+    assert_eq!((command.word(0x150), command.word(0x154)), (0x1000, 0x104));
+    assert_eq!(command.word(0x160), 0);
+}
+
+#[test]
+fn pages_are_the_arena_s_or_nobody_s() {
+    let p = Scripted::<false>::new();
+    let last = ARENA_IOVA + ARENA_LEN as u64;
+    assert!(mkey::owns(&p, &[ARENA_IOVA, last - 4096], 12));
+    for page in [ARENA_IOVA - 4096, last, last - 2048, u64::MAX - 4095, 0] {
+        assert!(!mkey::owns(&p, &[ARENA_IOVA, page], 12), "{page:#x}");
+    }
+    assert!(!mkey::owns(&p, &[ARENA_IOVA], 63));
+    assert!(!mkey::owns(&p, &[ARENA_IOVA], 64));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Memory windows: keys that open nothing until a bind on a send queue says what.
 //!
 //! PRM "CREATE_MKEY" with KLM translation, "UMR". A window is a free key whose translation has room for one span of
-//! another key, and which UMRs may change; a type 1 window, so any queue pair of its protection domain may bind it and
-//! its key opens the same span for all of them. Local read is given here and never touched again; the remote rights
+//! another key, and which UMRs may change. A window of type 1 any queue pair of its protection domain may bind, and its key opens
+//! the same span for all of them; one of type 2 a bind makes the queue pair's that carries it, and only that one's. Local read is given here and never touched again; the remote rights
 //! come with each bind.
 //!
 //! Destroying a bound window is one command, without an unbind before: the key's index ceases to exist.
@@ -15,13 +15,18 @@ use crate::platform::Platform;
 use crate::prm::mkey::{self, Mkey, MkeyContext};
 use crate::prm::wqe;
 
-/// Makes a window in protection domain `pd`, bound to nothing.
-pub fn create<P: Platform>(device: &mut Device<'_, P>, pd: u32) -> Result<Mkey, Fault> {
+/// Makes a window in protection domain `pd`, bound to nothing; one of type 2 may be closed by a peer, with a message.
+pub fn create<P: Platform>(
+    device: &mut Device<'_, P>,
+    pd: u32,
+    type_2: bool,
+) -> Result<Mkey, Fault> {
     let variant = variant(device.platform());
     let mut context = MkeyContext::new();
     context.set_free(true);
     context.set_umr_en(true);
     context.set_lr(true);
+    context.set_en_rinval(type_2);
     context.set_access_mode_1_0(mkey::MODE_KLM);
     context.set_qpn(wqe::ANY_QPN);
     context.set_mkey_7_0(variant);

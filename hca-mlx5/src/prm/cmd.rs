@@ -46,6 +46,7 @@ opcodes! {
     DestroyEq = 0x302, EQ, "DESTROY_EQ";
     CreateCq = 0x400, NONE, "CREATE_CQ";
     DestroyCq = 0x401, CQ, "DESTROY_CQ";
+    ModifyCq = 0x403, CQ, "MODIFY_CQ";
     CreateQp = 0x500, NONE, "CREATE_QP";
     DestroyQp = 0x501, QP, "DESTROY_QP";
     Rst2InitQp = 0x502, QP, "RST2INIT_QP";
@@ -57,6 +58,10 @@ opcodes! {
     QueryNicVportContext = 0x754, NONE, "QUERY_NIC_VPORT_CONTEXT";
     ModifyNicVportContext = 0x755, VPORT, "MODIFY_NIC_VPORT_CONTEXT";
     SetRoceAddress = 0x761, ROCE_ADDRESS, "SET_ROCE_ADDRESS";
+    QueryVportCounter = 0x770, PORT, "QUERY_VPORT_COUNTER";
+    AllocQCounter = 0x771, NONE, "ALLOC_Q_COUNTER";
+    DeallocQCounter = 0x772, COUNTERS, "DEALLOC_Q_COUNTER";
+    QueryQCounter = 0x773, COUNTERS, "QUERY_Q_COUNTER";
     AllocPd = 0x800, NONE, "ALLOC_PD";
     DeallocPd = 0x801, PD, "DEALLOC_PD";
     AllocUar = 0x802, NONE, "ALLOC_UAR";
@@ -75,6 +80,9 @@ opcodes! {
     CreateRq = 0x908, NONE, "CREATE_RQ";
     ModifyRq = 0x909, RQ, "MODIFY_RQ";
     DestroyRq = 0x90a, RQ, "DESTROY_RQ";
+    CreateRmp = 0x90c, NONE, "CREATE_RMP";
+    ModifyRmp = 0x90d, SRQ, "MODIFY_RMP";
+    DestroyRmp = 0x90e, SRQ, "DESTROY_RMP";
     CreateTis = 0x912, NONE, "CREATE_TIS";
     DestroyTis = 0x914, TIS, "DESTROY_TIS";
     SetFlowTableRoot = 0x92f, FLOW_TABLE, "SET_FLOW_TABLE_ROOT";

@@ -11,6 +11,15 @@ pub struct Cqn(pub u32);
 /// Offset of the context in a CREATE_CQ input and a QUERY_CQ output.
 pub const CONTEXT_AT: usize = 0x10;
 
+/// MODIFY_CQ's modifier that gives the queue another ring.
+pub const RESIZE: u16 = 1;
+/// Offset of the queue's number in a MODIFY_CQ input.
+pub const NUMBER_AT: usize = 0x08;
+/// Offset of the field select in a MODIFY_CQ input.
+pub const SELECT_AT: usize = 0x0c;
+/// What a resize selects: size, place in the first page, page size.
+pub const SELECT_RING: u32 = 7;
+
 layout! {
     /// Completion queue context (`cqc`).
     CqContext, 64;

@@ -32,6 +32,8 @@ pub const RESPONDER_SEND: u8 = 2;
 pub const RESPONDER_SEND_IMM: u8 = 3;
 /// Responder: SEND with invalidate arrived.
 pub const RESPONDER_SEND_INVALIDATE: u8 = 4;
+/// The queue goes on in another ring: the last entry of this one.
+pub const RESIZED: u8 = 5;
 /// A request failed.
 pub const REQUESTER_ERROR: u8 = 13;
 /// A receive failed.
@@ -76,6 +78,12 @@ impl Owner {
     #[must_use]
     pub const fn from_word(word: u32) -> Self {
         Self(word)
+    }
+
+    /// The number, as of a lap with that owner bit.
+    #[must_use]
+    pub const fn on_lap(self, lap: bool) -> u32 {
+        self.0 & !1 | lap as u32
     }
 }
 

@@ -26,6 +26,7 @@
 
 pub mod caps;
 pub mod cmd;
+pub mod counters;
 pub mod cq;
 pub mod cqe;
 pub mod eq;

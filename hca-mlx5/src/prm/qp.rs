@@ -23,6 +23,8 @@ pub const ST_RC: u8 = 0;
 pub const ST_UD: u8 = 2;
 /// Service type: the general services interface, QP1.
 pub const ST_GSI: u8 = 8;
+/// [`QpContext::rq_type`]: receives come from a shared queue.
+pub const RQ_SHARED: u8 = 1;
 /// Path migration state of a queue pair without an alternate path.
 pub const PM_MIGRATED: u8 = 3;
 /// Largest datagram, log2.

@@ -1,7 +1,7 @@
 //! Receive queues of their own: the `rqc` context and the receive WQE's end mark.
 //!
 //! PRM chapter "Work queues"; Linux `mlx5_ifc_rqc_bits`. The `wq` part, the places in the messages and MODIFY_RQ's head
-//! are those of a send queue ([`super::sq`]).
+//! are those of a send queue ([`super::sq`]). Receive memory pools are the same again, shared by queue pairs.
 
 use super::layout;
 
@@ -23,3 +23,16 @@ layout! {
     0x0c[31:24] counter_set_id, set_counter_set_id: u8;
     0x10[23:0] rmpn, set_rmpn: u32;
 }
+
+layout! {
+    /// Context of a receive memory pool, which a shared receive queue is; without its [`super::sq::WqContext`], which stands at
+    /// [`super::sq::SQ_WQ`].
+    RmpContext, 48;
+    /// [`super::sq::QueueState`].
+    0x00[23:20] state, set_state: u8;
+    /// Entries in order, not linked.
+    0x04[31] basic_cyclic_rcv_wqe, set_basic_cyclic_rcv_wqe: bool;
+}
+
+/// `modify_bitmask` of MODIFY_RMP: the limit, which arms its event.
+pub const RMP_LIMIT: u64 = 1;

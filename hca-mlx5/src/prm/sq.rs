@@ -31,6 +31,8 @@ layout! {
 
 /// [`WqContext`] `wq_type` of a ring.
 pub const WQ_CYCLIC: u8 = 1;
+/// [`WqContext`] `wq_type` of entries that name the next one.
+pub const WQ_LINKED: u8 = 0;
 
 layout! {
     /// Send queue context, without its [`WqContext`], which stands at [`SQ_WQ`].

@@ -16,6 +16,8 @@ pub const UNIT: usize = 16;
 
 /// Opcode of a no-operation.
 pub const NOP: u8 = 0x00;
+/// Opcode of a SEND that closes a window of the peer.
+pub const SEND_INVAL: u8 = 0x01;
 /// Opcode of an RDMA WRITE.
 pub const RDMA_WRITE: u8 = 0x08;
 /// Opcode of a SEND.
@@ -142,6 +144,13 @@ pub const fn data(addr: u64, len: u32, lkey: u32) -> [u64; 2] {
     [(len as u64) << 32 | lkey as u64, addr]
 }
 
+/// Length and lkey in the first word of a data pointer.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "fields of a word")]
+pub const fn data_of(first: u64) -> (u32, u32) {
+    ((first >> 32) as u32, first as u32)
+}
+
 /// The two words of a remote address segment.
 #[inline]
 #[must_use]
@@ -154,6 +163,20 @@ pub const fn remote(addr: u64, rkey: u32) -> [u64; 2] {
 #[must_use]
 pub const fn atomic(operand: u64, compare: u64) -> [u64; 2] {
     [operand, compare]
+}
+
+/// The first of the two words that begin an entry of a linked receive queue: the number of the next. The second is 0.
+#[inline]
+#[must_use]
+pub const fn next(slot: u16) -> u64 {
+    (slot as u64) << 32
+}
+
+/// What [`next`] was made of.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "fields of a word")]
+pub const fn next_of(word: u64) -> u16 {
+    (word >> 32) as u16
 }
 
 /// The lkey that ends the scatter list of a receive early.
@@ -191,6 +214,20 @@ impl UmrHead {
         Self(1 << 63 | 1 << 60 | (octowords as u64) << 16)
     }
 
+    /// The word of the first bind of a type 2 window: as above, and the key has to be free.
+    #[inline]
+    #[must_use]
+    pub const fn bind_free(octowords: u16) -> Self {
+        Self(Self::bind(octowords).0 | 1 << 61)
+    }
+
+    /// The word of a fast registration whose list of `octowords` stands behind a data pointer; the key has to be free.
+    #[inline]
+    #[must_use]
+    pub const fn register(octowords: u16) -> Self {
+        Self(1 << 61 | (octowords as u64) << 16)
+    }
+
     /// The number.
     #[inline]
     #[must_use]
@@ -199,16 +236,33 @@ impl UmrHead {
     }
 }
 
+/// 16-byte words of a list of `pages` pages, in whole granules of eight.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a list has 2^15 pages at most"
+)]
+pub const fn page_octowords(pages: u32) -> u16 {
+    (pages.next_multiple_of(8) / 2) as u16
+}
+
+/// Alignment of a list that a UMR points to.
+pub const LIST_ALIGN: usize = 2048;
+
 /// Fields of a memory key that a UMR may change, as bits of its mask.
 pub mod mask {
     /// Length.
     pub const LEN: u64 = 1 << 0;
+    /// Page size.
+    pub const PAGE_SIZE: u64 = 1 << 1;
     /// Start address.
     pub const START: u64 = 1 << 6;
     /// Low byte of the key.
     pub const KEY: u64 = 1 << 13;
     /// The one queue pair allowed to use it.
     pub const QPN: u64 = 1 << 14;
+    /// Local read.
+    pub const LR: u64 = 1 << 17;
     /// Local write.
     pub const LW: u64 = 1 << 18;
     /// Remote read.
@@ -224,6 +278,12 @@ pub mod mask {
     pub const BIND: u64 = FREE | A | RW | RR | LW | KEY | START | LEN;
     /// What an unbind sets.
     pub const UNBIND: u64 = FREE | KEY;
+    /// What a bind of a type 2 window sets.
+    pub const BIND_OWN: u64 = BIND | QPN;
+    /// What its unbind sets.
+    pub const UNBIND_OWN: u64 = UNBIND | QPN;
+    /// What a fast registration sets.
+    pub const REGISTER: u64 = FREE | A | RW | RR | LW | LR | KEY | START | PAGE_SIZE | LEN;
 }
 
 /// 16-byte words a bind writes: one KLM, rounded up to the four that a window has room for.
@@ -401,6 +461,18 @@ mod tests {
     fn bind_masks_are_those_of_the_open_stacks() {
         assert_eq!(mask::BIND, 0x203c_2041);
         assert_eq!(mask::UNBIND, 0x2000_2000);
+        assert_eq!(mask::BIND_OWN, 0x203c_6041);
+        assert_eq!(mask::UNBIND_OWN, 0x2000_6000);
+        // Linux's enabling of a registration, but for the protection domain, which stays.
+        assert_eq!(mask::REGISTER, 0x203e_20c3 & !(1 << 7));
+        assert_eq!(
+            UmrHead::bind_free(4).word().to_be_bytes(),
+            [0xb0, 0, 0, 0, 0, 4, 0, 0]
+        );
+        assert_eq!(
+            UmrHead::register(page_octowords(9)).word().to_be_bytes(),
+            [0x20, 0, 0, 0, 0, 8, 0, 0]
+        );
         assert_eq!(
             UmrHead::bind(4).word().to_be_bytes(),
             [0x90, 0, 0, 0, 0, 4, 0, 0]
@@ -450,6 +522,11 @@ mod tests {
             0, 0, 0, 0,   0, 0, 0, 0,   0, 0, 0xff, 0xff,   192, 168, 7, 2,
         ];
         assert_eq!(bytes, golden);
+    }
+
+    #[test]
+    fn the_next_entry_stands_at_byte_2() {
+        assert_eq!(next(0x1234).to_be_bytes(), [0, 0, 0x12, 0x34, 0, 0, 0, 0]);
     }
 
     #[test]

@@ -29,6 +29,7 @@ fn init(pd: Pd, cq: seam::Cq) -> QpInit {
         request_segments: 2,
         receive_segments: 1,
         index: 7,
+        shared: None,
     }
 }
 
@@ -109,8 +110,9 @@ fn completions_come_back_by_index() {
         new_rkey: 2,
         lkey: 3,
         addr: 4,
+        start: 4,
         len: 5,
-        access: Access::empty(),
+        ..Bind::default()
     };
     sq.bind(&bind, PostFlags::empty());
     let token = sq.send(&[], PostFlags::SIGNALED);
@@ -282,10 +284,8 @@ fn nothing_connects_before_the_port_has_an_address() {
     assert!(matches!(hca.resolve(NET.addr, NOW), Poll::Ready(Err(_))));
     hca.set_net(&NET, NOW).unwrap();
     hca.qp_modify(qp, &rtr()).unwrap();
-    assert_eq!(
-        hca.set_net(&NET, NOW).unwrap_err().kind(),
-        FaultKind::BadState
-    );
+    // Another adapter on the same device gives it anew.
+    hca.set_net(&NET, NOW).unwrap();
 }
 
 #[test]

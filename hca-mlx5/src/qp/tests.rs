@@ -23,6 +23,7 @@ fn spec() -> QpSpec {
             offset: UAR,
         },
         doorbell: Doorbell::shared(UAR),
+        shared: None,
     }
 }
 

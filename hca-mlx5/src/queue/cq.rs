@@ -29,8 +29,10 @@ pub struct Cq<'p, P: Platform> {
     record: P::Entries<'p, RECORD>,
     /// How many entries there are: also the bit of the index that tells laps apart.
     slots: u32,
-    /// Consumer index, free running.
-    tail: u32,
+    /// Consumer index, free running; what it counts is never seen to wrap.
+    tail: u64,
+    /// Entries that ended a ring: no completions.
+    ends: u64,
     /// Counts events asked for: each request after an event carries another number, or the device ignores it.
     arms: u32,
     /// Where the consumer index was at the last request, and whether that was for solicited completions only.
@@ -72,6 +74,7 @@ impl<'p, P: Platform> Cq<'p, P> {
             record: platform.entries(record.span())?,
             slots: ring.slots(),
             tail: 0,
+            ends: 0,
             arms: 0,
             armed: None,
             cqn: 0,
@@ -91,31 +94,107 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.skipped
     }
 
+    /// How many entries there are.
+    pub(crate) const fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// How many the device has written that were not taken.
+    pub(crate) fn waiting(&self) -> u32 {
+        let ready = |ahead: &u32| self.written(self.at().wrapping_add(*ahead)).is_some();
+        let waiting = (0..self.slots).take_while(ready).count();
+        u32::try_from(waiting).unwrap_or(self.slots)
+    }
+
+    /// The word of the entry of that index that says what it is, if the device has written it.
+    fn written(&self, index: u32) -> Option<Owner> {
+        let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(index));
+        let owner = Owner::from_word(owner);
+        let new = owner.owner() == (index & self.slots != 0) && owner.opcode() != cqe::INVALID;
+        // ORDER: the load that saw the owner bit precedes those of the rest of the entry.
+        new.then(|| self.platform.after_ownership())?;
+        Some(owner)
+    }
+
+    /// Marks every entry of another ring as empty, which the queue is to go on in: from its next index on, as there the entry
+    /// that ends this ring is counted.
+    pub(crate) fn clear_ahead(&self, ring: &Ring) {
+        let first = self.at().wrapping_add(1);
+        for index in (0..ring.slots()).map(|ahead| first.wrapping_add(ahead)) {
+            let word = Owner::from_word(cqe::EMPTY).on_lap(!ring.lap(index));
+            let owner = ring.slot(index, LOG_CQE).wrapping_add(cqe::OWNER_AT);
+            self.platform.store32(owner, word.to_be());
+        }
+    }
+
+    /// Goes on in another ring, where the device is already. What waits here is carried over, each entry one place ahead, up
+    /// to the one that says that the ring has ended. False if there is none.
+    pub(crate) fn move_to(&mut self, ring: &Ring) -> bool {
+        let Some(entries) = self.platform.entries(ring.span(LOG_CQE)) else {
+            return false;
+        };
+        let mut found = false;
+        for index in (0..self.slots).map(|ahead| self.at().wrapping_add(ahead)) {
+            let Some(owner) = self.written(index) else {
+                break;
+            };
+            if owner.opcode() == cqe::RESIZED {
+                found = true;
+                break;
+            }
+            let to = index.wrapping_add(1);
+            let bytes = self.entries.load_words::<8, 0>(index);
+            entries.store_words::<8, 0>(to, &bytes);
+            let word = owner.on_lap(ring.lap(to));
+            entries.store32::<{ cqe::OWNER_AT }>(to, word.to_be());
+        }
+        // ORDER: what was carried over precedes the index that says the old ring is done with.
+        self.platform.before_doorbell();
+        self.entries = entries;
+        self.slots = ring.slots();
+        self.tail = self.tail.wrapping_add(1);
+        self.ends = self.ends.wrapping_add(1);
+        self.armed = None;
+        self.record
+            .store32::<FIRST>(0, (self.at() & INDEX_MASK).to_be());
+        found
+    }
+
     /// The number of the queue.
     pub(crate) const fn cqn(&self) -> u32 {
         self.cqn
     }
 
+    /// The consumer index as rings take it.
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "rings and the device count in fewer bits"
+    )]
+    const fn at(&self) -> u32 {
+        self.tail as u32
+    }
+
     /// The word of the current entry that says whose it is.
     #[inline(always)]
     fn look(&self) -> Owner {
-        let owner = self.entries.load32::<{ cqe::OWNER_AT }>(self.tail);
+        let owner = self.entries.load32::<{ cqe::OWNER_AT }>(self.at());
         Owner::from_word(u32::from_be(owner))
     }
 
     /// The current lap's owner bit.
     #[inline(always)]
     const fn lap(&self) -> bool {
-        self.tail & self.slots != 0
+        self.at() & self.slots != 0
     }
 
     /// Gives the current entry back, which is the driver's by now. Returns its user index and the dword at `AT`.
     #[inline(always)]
     fn take<const AT: usize>(&mut self) -> (u32, u32) {
         // Before the fence, or all of it would be read again after it.
-        let (entries, record, at) = (self.entries, self.record, self.tail);
-        self.tail = at.wrapping_add(1);
-        let next = (self.tail & INDEX_MASK).to_be();
+        let (entries, record, at) = (self.entries, self.record, self.at());
+        self.tail = self.tail.wrapping_add(1);
+        let next = (self.at() & INDEX_MASK).to_be();
         // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and those of the data it
         // announces.
         self.platform.after_ownership();
@@ -144,6 +223,64 @@ impl<'p, P: Platform> Cq<'p, P> {
     fn received(&mut self, owner: Owner) -> Polled {
         let (index, len) = self.take::<{ cqe::BYTE_CNT_AT }>();
         Polled::Received(index, owner.wqe_counter(), len)
+    }
+
+    /// What an entry of a receive that succeeded tells besides.
+    fn extra_of(&self, at: u32) -> Extra {
+        let entries = self.entries;
+        let owner = u32::from_be(entries.load32::<{ cqe::OWNER_AT }>(at));
+        let sender = u32::from_be(entries.load32::<{ cqe::SENDER_AT }>(at));
+        let immediate = u32::from_be(entries.load32::<{ cqe::IMMEDIATE_AT }>(at));
+        let owner = Owner::from_word(owner);
+        let arrived = match owner.opcode() {
+            cqe::RESPONDER_WRITE_IMM => Arrived::WriteImmediate,
+            cqe::RESPONDER_SEND_IMM => Arrived::Immediate,
+            cqe::RESPONDER_SEND_INVALIDATE => Arrived::Invalidation,
+            _ => Arrived::Message,
+        };
+        Extra {
+            arrived,
+            immediate: if arrived == Arrived::Message {
+                0
+            } else {
+                immediate
+            },
+            source_qpn: cqe::Sender::from_word(sender).rqpn(),
+            solicited: owner.solicited(),
+        }
+    }
+
+    /// What an entry that the device has written says, without taking it. Nothing if it makes no sense.
+    fn read(&self, at: u32, owner: Owner) -> Option<Completion> {
+        let word = |word: u32| u32::from_be(word);
+        let index = word(self.entries.load32::<{ cqe::INDEX_AT }>(at));
+        let (direction, failed) = match owner.opcode() {
+            cqe::REQUESTER_ERROR => (Direction::Send, true),
+            cqe::RESPONDER_ERROR => (Direction::Recv, true),
+            _ if owner.format() != 0 => return None,
+            cqe::REQUESTER => (Direction::Send, false),
+            cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE => (Direction::Recv, false),
+            _ => return None,
+        };
+        let mut completion = Completion {
+            index: Index::from_word(index).user_index(),
+            len: 0,
+            token: owner.wqe_counter(),
+            direction,
+            status: Status::Success,
+            syndrome: 0,
+            vendor: 0,
+            extra: Extra::default(),
+        };
+        if failed {
+            let cause = Cause::from_word(word(self.entries.load32::<{ cqe::CAUSE_AT }>(at)));
+            completion.status = cqe::status(cause.syndrome());
+            (completion.syndrome, completion.vendor) = (cause.syndrome(), cause.vendor_err_synd());
+        } else if direction == Direction::Recv {
+            completion.len = word(self.entries.load32::<{ cqe::BYTE_CNT_AT }>(at));
+            completion.extra = self.extra_of(at);
+        }
+        Some(completion)
     }
 
     /// The work of the current entry failed.
@@ -184,7 +321,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     fn poll_sent(&mut self, mut take: impl FnMut(u32, u16) -> bool) {
         // All in registers, which the fences in between would not leave it in otherwise.
         let (platform, entries, slots, begin) =
-            (self.platform, self.entries, self.slots, self.tail);
+            (self.platform, self.entries, self.slots, self.at());
         let mut tail = begin;
         loop {
             let owner = Owner::from_word(u32::from_be(entries.load32::<{ cqe::OWNER_AT }>(tail)));
@@ -201,7 +338,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
             tail = tail.wrapping_add(1);
         }
         if tail != begin {
-            self.tail = tail;
+            self.tail = self.tail.wrapping_add(tail.wrapping_sub(begin).into());
             // No order needed, as in `take`.
             self.record.store32::<FIRST>(0, (tail & INDEX_MASK).to_be());
         }
@@ -233,32 +370,29 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         None
     }
 
-    fn extra(&self) -> Extra {
-        // The entry is the device's again, but there is one for every receive that can be outstanding, and to the caller this one
-        // still is. What a device that overran it wrote is nonsense, not harm.
-        let at = self.tail.wrapping_sub(1);
-        let entries = self.entries;
-        let owner = u32::from_be(entries.load32::<{ cqe::OWNER_AT }>(at));
-        let sender = u32::from_be(entries.load32::<{ cqe::SENDER_AT }>(at));
-        let immediate = u32::from_be(entries.load32::<{ cqe::IMMEDIATE_AT }>(at));
-        let arrived = match Owner::from_word(owner).opcode() {
-            cqe::RESPONDER_WRITE_IMM => Arrived::WriteImmediate,
-            cqe::RESPONDER_SEND_IMM => Arrived::Immediate,
-            _ => Arrived::Message,
-        };
-        Extra {
-            arrived,
-            immediate: if arrived == Arrived::Message {
-                0
-            } else {
-                immediate
-            },
-            source_qpn: cqe::Sender::from_word(sender).rqpn(),
+    fn survey(&self, mut see: impl FnMut(Completion)) {
+        for index in (0..self.slots).map(|ahead| self.at().wrapping_add(ahead)) {
+            let Some(owner) = self.written(index) else {
+                return;
+            };
+            if let Some(completion) = self.read(index, owner) {
+                see(completion);
+            }
         }
     }
 
+    fn extra(&self) -> Extra {
+        // The entry is the device's again, but there is one for every receive that can be outstanding, and to the caller this one
+        // still is. What a device that overran it wrote is nonsense, not harm.
+        self.extra_of(self.at().wrapping_sub(1))
+    }
+
+    fn taken(&self) -> u64 {
+        self.tail.wrapping_sub(self.ends)
+    }
+
     fn arm(&mut self, solicited_only: bool) {
-        let asked = Some((self.tail, solicited_only));
+        let asked = Some((self.at(), solicited_only));
         let owner = self.look();
         let waits = owner.owner() == self.lap() && owner.opcode() != cqe::INVALID;
         if self.armed == asked && !waits {
@@ -268,7 +402,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         self.armed = asked;
         self.arms = self.arms.wrapping_add(1);
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
-        let word = (self.arms & 3) << 28 | command | (self.tail & INDEX_MASK);
+        let word = (self.arms & 3) << 28 | command | (self.at() & INDEX_MASK);
         self.record.store32::<SECOND>(0, word.to_be());
         // ORDER: the arm word in the record precedes the register: the device compares the two.
         self.platform.before_doorbell();
@@ -278,6 +412,57 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
             // ORDER: the register's store leaves the CPU before the caller goes to sleep on its effect.
             self.platform.after_mmio();
         }
+    }
+
+    fn sweep(&mut self, index: u32, mut gone: impl FnMut(Direction, u16)) {
+        let end = self.at().wrapping_add(self.waiting());
+        // From the newest to the oldest: what stays moves up into the places of what goes.
+        let (mut at, mut removed) = (end, 0_u32);
+        while at != self.at() {
+            at = at.wrapping_sub(1);
+            match self.subject(at) {
+                Some((found, direction, token)) if found == index => {
+                    gone(direction, token);
+                    removed = removed.wrapping_add(1);
+                }
+                Some(_) | None if removed != 0 => self.shift(at, at.wrapping_add(removed)),
+                Some(_) | None => {}
+            }
+        }
+        if removed != 0 {
+            self.tail = self.tail.wrapping_add(removed.into());
+            // ORDER: what was moved is in its place before the device may overwrite where it was.
+            self.platform.before_record();
+            let next = (self.at() & INDEX_MASK).to_be();
+            self.record.store32::<FIRST>(0, next);
+        }
+    }
+}
+
+impl<P: Platform> Cq<'_, P> {
+    /// Moves an entry; the owner bit is that of its new place.
+    fn shift(&self, from: u32, to: u32) {
+        let mut words = self.entries.load_words::<8, 0>(from);
+        let lap = u64::from(to & self.slots != 0);
+        let [.., last] = &mut words;
+        *last = (u64::from_be(*last) & !1 | lap).to_be();
+        self.entries.store_words::<8, 0>(to, &words);
+    }
+
+    /// What an entry is of: the queue pair's index, the queue, the request; none of an entry that is of no queue pair.
+    fn subject(&self, at: u32) -> Option<(u32, Direction, u16)> {
+        let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(at));
+        let owner = Owner::from_word(owner);
+        let direction = match owner.opcode() {
+            cqe::REQUESTER | cqe::REQUESTER_ERROR => Direction::Send,
+            cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE | cqe::RESPONDER_ERROR => {
+                Direction::Recv
+            }
+            _ => return None,
+        };
+        let index = u32::from_be(self.entries.load32::<{ cqe::INDEX_AT }>(at));
+        let index = Index::from_word(index).user_index();
+        Some((index, direction, owner.wqe_counter()))
     }
 }
 

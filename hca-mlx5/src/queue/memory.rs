@@ -13,7 +13,7 @@ use crate::platform::{Platform, Span};
 use crate::words::fault;
 
 /// Bytes of a cache line, which a doorbell record has to itself.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 const PAGE: usize = 4096;
 
 /// Where the page list starts in CREATE_CQ and CREATE_QP alike.

@@ -12,6 +12,7 @@ pub(crate) mod memory;
 pub mod recv;
 pub mod ring;
 pub mod send;
+pub mod shared;
 
 #[cfg(test)]
 pub(crate) mod scripted;
@@ -21,3 +22,4 @@ mod tests;
 pub use cq::Cq;
 pub use recv::Rq;
 pub use send::Sq;
+pub use shared::Shared;

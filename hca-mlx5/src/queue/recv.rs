@@ -13,7 +13,7 @@ use crate::platform::Platform;
 use crate::prm::wqe;
 
 /// A pointer that ends a list, in the order of the device's bytes.
-const END: [u64; 2] = {
+pub(super) const END: [u64; 2] = {
     let [first, second] = wqe::data(0, 0, wqe::TERMINATE);
     [first.to_be(), second.to_be()]
 };
@@ -100,5 +100,20 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
         self.record
             .store32::<FIRST>(0, u32::from(self.head as u16).to_be());
         token
+    }
+
+    fn posted(&self, token: u16, mut take: impl FnMut(Segment)) {
+        let first = u32::from(token) << self.log_pointers;
+        for at in 0..1 << self.log_pointers {
+            let [first, addr] = self
+                .pointers
+                .load_words::<2, 0>(first.wrapping_add(at))
+                .map(u64::from_be);
+            let (len, lkey) = wqe::data_of(first);
+            if len == 0 && lkey == wqe::TERMINATE {
+                return;
+            }
+            take(Segment { addr, len, lkey });
+        }
     }
 }

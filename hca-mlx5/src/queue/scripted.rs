@@ -160,6 +160,7 @@ impl<const WC: bool> Scripted<WC> {
             monitor: Monitor::new(self, Instant::ZERO),
             events: heapless::Deque::new(),
             requests: heapless::Deque::new(),
+            counter_set: None,
             disowned: heapless::Vec::new(),
             death_told: false,
         }

@@ -12,7 +12,7 @@
 use core::fmt;
 
 use dat_core::provider::{
-    Access, Atomic, Bind, Destination, PostFlags, Remote, Segment, SendQueue,
+    Access, Atomic, Bind, Destination, PostFlags, Registration, Remote, Scope, Segment, SendQueue,
 };
 
 use super::ring::{RECORD, Record, Ring, SECOND};
@@ -429,12 +429,16 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.finish(2, head, flags)
     }
 
-    /// A bind to nothing: two blocks.
+    /// A bind to nothing: two blocks. It asks nothing of the key: a peer may have closed it just before.
     #[inline(never)]
     fn unbind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
         let [head, mut tail] = self.control(self.start(wqe::UMR, 8), flags, bind.old_rkey);
         tail |= self.due(flags);
-        let [umr, mask] = [UmrHead::bind(0).word(), wqe::mask::UNBIND].map(u64::to_be);
+        let mask = match bind.scope {
+            Scope::Domain => wqe::mask::UNBIND,
+            Scope::QueuePair { .. } => wqe::mask::UNBIND_OWN,
+        };
+        let [umr, mask] = [UmrHead::bind(0).word(), mask].map(u64::to_be);
         self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
         let mut key = key(bind);
         key.set_free(true);
@@ -637,6 +641,10 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         self.post_list(opcode, &fixed, segments, immediate.unwrap_or(0), flags)
     }
 
+    fn send_invalidate(&mut self, segments: &[Segment], rkey: u32, flags: PostFlags) -> u16 {
+        self.post_list(wqe::SEND_INVAL, &[], segments, rkey, flags)
+    }
+
     #[inline(always)]
     fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
         if bind.len == 0 {
@@ -644,12 +652,26 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         }
         let [head, mut tail] = self.control(self.start(wqe::UMR, 12), flags, bind.old_rkey);
         tail |= self.due(flags);
-        self.store(self.head, &[head, tail, BOUND[0], BOUND[1], 0, 0, 0, 0]);
-
         let mut key = key(bind);
+        let [umr, mask] = match bind.scope {
+            Scope::Domain => BOUND,
+            Scope::QueuePair { bound } => {
+                key.set_qpn(CtrlHead::from_word(self.number).qpn());
+                let first = UmrHead::bind_free(wqe::BIND_OCTOWORDS);
+                let head = if bound {
+                    // What is bound already is bound anew as a window of type 1 is.
+                    UmrHead::bind(wqe::BIND_OCTOWORDS)
+                } else {
+                    first
+                };
+                [head.word(), wqe::mask::BIND_OWN].map(u64::to_be)
+            }
+        };
+        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
+
         key.set_rr(bind.access.contains(Access::REMOTE_READ));
         key.set_rw(bind.access.contains(Access::REMOTE_WRITE));
-        let [a, b, c] = [key.word(), bind.addr, bind.len].map(u64::to_be);
+        let [a, b, c] = [key.word(), bind.start, bind.len].map(u64::to_be);
         self.store(self.head.wrapping_add(1), &[a, 0, b, c, 0, 0, 0, 0]);
 
         // A KLM has 32 bits of length; no region is longer (`limits`).
@@ -666,6 +688,43 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
     fn ring(&mut self) {
         if self.waiting != 0 {
             self.knock(self.waiting);
+        }
+    }
+
+    fn register(&mut self, made: &Registration, flags: PostFlags) -> u16 {
+        let [head, mut tail] = self.control(self.start(wqe::UMR, 9), flags, made.old_key);
+        tail |= self.due(flags);
+        let octowords = wqe::page_octowords(made.pages.count);
+        let umr = UmrHead::register(octowords).word();
+        let [umr, mask] = [umr, wqe::mask::REGISTER].map(u64::to_be);
+        self.store(self.head, &[head, tail, umr, mask, 0, 0, 0, 0]);
+
+        let [_, _, _, low] = made.new_key.to_be_bytes();
+        let mut key = UmrKey::default();
+        key.set_qpn(wqe::ANY_QPN);
+        key.set_mkey_7_0(low);
+        key.set_lr(made.access.contains(Access::LOCAL_READ));
+        key.set_lw(made.access.contains(Access::LOCAL_WRITE));
+        key.set_rr(made.access.contains(Access::REMOTE_READ));
+        key.set_rw(made.access.contains(Access::REMOTE_WRITE));
+        key.set_a(made.access.contains(Access::REMOTE_ATOMIC));
+        let page = u64::from(made.pages.log_page) << 32;
+        let key = [key.word(), 0, made.start, made.len, 0, 0, 0, page].map(u64::to_be);
+        self.store(self.head.wrapping_add(1), &key);
+
+        let bytes = 16 * u32::from(octowords);
+        let [a, b] = wqe::data(made.pages.addr, bytes, made.pages.lkey).map(u64::to_be);
+        let third = [a, b, 0, 0, 0, 0, 0, 0];
+        self.store(self.head.wrapping_add(2), &third);
+        // As after a bind.
+        self.fence = true;
+        self.finish(3, head, flags)
+    }
+
+    fn gather(&mut self, segments: &[Segment], remote: Option<Remote>, flags: PostFlags) -> u16 {
+        match remote {
+            Some(remote) => self.post_far(wqe::RDMA_WRITE, remote, segments, 0, flags),
+            None => self.post_list(wqe::SEND, &[], segments, 0, flags),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::ifc::counters::{
     query_vport_counter_in, query_vport_counter_out as vport_out, traffic_counter,
 };
 use crate::traffic_counters::VportSide;
-use crate::transport::host::{Syndrome, Tally};
+use crate::transport::host::{QpEvent, Syndrome, Tally};
 
 /// The default partition key, full membership.
 const DEFAULT_PKEY: u32 = 0xffff;
@@ -62,7 +62,8 @@ pub(crate) fn of_requester(syndrome: Syndrome) -> Option<Field> {
         Syndrome::RemoteAccess => Some(q::req_remote_access_errors),
         Syndrome::RemoteOperation => Some(q::req_remote_operation_errors),
         Syndrome::TransportRetryExceeded => Some(q::req_transport_retries_exceeded),
-        Syndrome::LocalAccess | Syndrome::RnrRetryExceeded | Syndrome::Aborted => None,
+        Syndrome::RnrRetryExceeded => Some(q::req_rnr_retries_exceeded),
+        Syndrome::LocalAccess | Syndrome::Aborted => None,
     }
 }
 
@@ -73,15 +74,24 @@ pub(crate) fn of_responder(syndrome: Syndrome) -> Option<Field> {
         Syndrome::LocalQpOperation => Some(q::resp_local_qp_error),
         Syndrome::LocalProtection => Some(q::resp_local_protection),
         Syndrome::Flushed => Some(q::resp_cqe_flush_error),
-        Syndrome::RemoteInvalidRequest => Some(q::resp_remote_invalid_request),
-        Syndrome::RemoteAccess => Some(q::resp_remote_access_errors),
-        Syndrome::LocalAccess
+        Syndrome::RemoteInvalidRequest
+        | Syndrome::RemoteAccess
+        | Syndrome::LocalAccess
         | Syndrome::MwBind
         | Syndrome::BadResponse
         | Syndrome::RemoteOperation
         | Syndrome::TransportRetryExceeded
         | Syndrome::RnrRetryExceeded
         | Syndrome::Aborted => None,
+    }
+}
+
+/// The same of a responder that gave up its queue pair, whether a receive failed with it or not.
+pub(crate) fn of_event(event: QpEvent) -> Option<Field> {
+    match event {
+        QpEvent::AccessError => Some(q::resp_remote_access_errors),
+        QpEvent::InvalidRequest => Some(q::resp_remote_invalid_request),
+        QpEvent::CommunicationEstablished | QpEvent::LastWqeReached | QpEvent::Catastrophic => None,
     }
 }
 

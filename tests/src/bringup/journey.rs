@@ -94,6 +94,7 @@ fn objects<P: Platform>(driver: &mut Driver<'_, P>, region: Region) -> Result<()
         request_segments: 2,
         receive_segments: 2,
         index: 7,
+        shared: None,
     };
     let made = driver.qp_create(&init).map_err(create)?;
     for step in steps() {

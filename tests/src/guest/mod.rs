@@ -8,6 +8,7 @@
     reason = "a program whose lines are what it is for"
 )]
 
+mod conformance;
 mod ground;
 mod hold;
 mod hosts;
@@ -48,6 +49,15 @@ enum Part {
         /// Bulk transfers
         #[arg(long, default_value_t = 64)]
         count: u32,
+    },
+    /// Every case of the conformance suite, between two devices that stay up from case to case
+    Conformance {
+        /// Two devices
+        #[arg(num_args = 2)]
+        devices: Vec<Address>,
+        /// Only cases with this in their name
+        #[arg(long, default_value = "")]
+        only: String,
     },
     /// A wait for what does not come costs no CPU time, and what comes raises an interrupt
     Idle {
@@ -120,6 +130,9 @@ fn play(part: Part) -> Result<()> {
             let options =
                 Options::try_parse_from(["demo", "--json", "--size", &size, "--count", &count])?;
             hosts::with(&devices, &usual, &parts::Demo { options })
+        }
+        Part::Conformance { devices, only } => {
+            hosts::with(&devices, &usual, &conformance::Conformance { only })
         }
         Part::Idle { devices } => hosts::with(&devices, &usual, &idle::Idle),
         Part::Flr { devices } => hosts::with(&devices, &usual, &reset::Flr),

@@ -167,6 +167,8 @@ pub struct Slot {
     views: Arc<Mutex<Views>>,
     free: Mutex<BTreeMap<usize, usize>>,
     entropy: Mutex<SmallRng>,
+    /// What is shared under a name.
+    shared: Mutex<BTreeMap<[u8; 40], Span>>,
     total: usize,
 }
 
@@ -202,6 +204,7 @@ impl Slot {
             views,
             free: Mutex::new(BTreeMap::from([(0, total)])),
             entropy: Mutex::new(SmallRng::seed_from_u64(seed)),
+            shared: Mutex::default(),
             total,
         }
     }
@@ -214,6 +217,11 @@ impl Slot {
     /// Its memory.
     pub fn views(&self) -> MutexGuard<'_, Views> {
         lock(&self.views)
+    }
+
+    /// Says that a piece of the arena is shared with other processes under a name.
+    pub fn share(&self, name: &[u8; 40], span: Span) {
+        lock(&self.shared).insert(*name, span);
     }
 
     /// The world it is in.
@@ -280,6 +288,10 @@ impl Platform for Slot {
 
     fn arena_addr(&self) -> u64 {
         ARENA
+    }
+
+    fn shared(&self, name: &[u8; 40]) -> Option<Span> {
+        lock(&self.shared).get(name).copied()
     }
 
     fn alloc(&self, len: usize, align: usize) -> Option<Span> {

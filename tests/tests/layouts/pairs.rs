@@ -9,8 +9,8 @@
 )]
 
 use hca_mlx5::prm::{
-    Field as OurField, caps, cmd, cq, cqe, eq, flow, mkey, pages, qp, reg, roce, rq, sq, tir, tis,
-    vport, wqe,
+    Field as OurField, caps, cmd, counters, cq, cqe, eq, flow, mkey, pages, qp, reg, roce, rq, sq,
+    tir, tis, vport, wqe,
 };
 use mlx5_model::ifc;
 
@@ -80,6 +80,9 @@ pub(crate) fn table() -> Vec<Pair> {
         cmd::TeardownHcaOut is teardown_hca_out;
         cmd::QueryIssiOut is query_issi_out;
         cmd::SetIssiIn is set_issi_in;
+        counters::QueryQCounterIn is query_q_counter_in;
+        counters::QueryQCounterOut begins query_q_counter_out;
+        counters::TrafficCounter is traffic_counter;
         cq::CqContext is cqc;
         eq::EqContext is eqc;
         eq::CreateEqIn is create_eq_in;
@@ -105,10 +108,12 @@ pub(crate) fn table() -> Vec<Pair> {
         roce::RoceAddressIn begins set_roce_address_in;
         roce::RoceAddress is roce_addr_layout;
         rq::RqContext begins rqc;
+        rq::RmpContext begins rmpc;
         sq::WqContext is wq;
         sq::SqContext begins sqc;
         sq::ModifyQueueIn begins sq_in;
         sq::ModifyQueueIn begins rq_in;
+        sq::ModifyQueueIn begins rmp_in;
         tir::TirContext is tirc;
         tis::TisContext is tisc;
         vport::QueryVportStateOut is query_vport_state_out;

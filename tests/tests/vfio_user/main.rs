@@ -11,6 +11,7 @@
 )]
 
 mod data;
+mod owned;
 mod reopen;
 mod rig;
 mod trouble;

@@ -8,15 +8,17 @@
     reason = "the entry of a freestanding image, and memory at fixed addresses"
 )]
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 
 use dat_core::provider::Net;
 use dat_core::{
-    CloseFlag, CompletionFlags, Ep, Error, EvdFlags, Event, Ia, Instant, LmrTriplet, MemPriv,
-    PspFlag, Qos, RmrTriplet, Storage,
+    Agent, AnyHandle, CloseFlag, Comm, CompletionFlags, CounterType, Ep, EpCounter, EpModify,
+    Error, Evd, EvdCounter, EvdFlags, Event, Ia, IaCounter, Instant, LmrParam, LmrTriplet,
+    MemOptimize, MemPriv, MemType, Memory, PhysicalPages, ProviderInfo, PspFlag, Pz, Qos, Registry,
+    RmrTriplet, SrqAttr, Storage, Upcall, UpcallFlag, UpcallPolicy, VaType,
 };
 use hca_mlx5::dma::{Buffer, RawArena};
 use hca_mlx5::mmio::MappedBar;
@@ -164,7 +166,7 @@ fn serve(
     };
     let mut ia = Ia::open(driver, room, net, now(), machine.entropy())?;
     let pz = ia.pz_create()?;
-    let evd = ia.evd_create(64, EvdFlags::DEFAULT)?;
+    let evd = ia.evd_create(64, EvdFlags::DEFAULT | EvdFlags::SOFTWARE)?;
     let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
     let psp = ia.psp_create(4711, evd, PspFlag::Consumer)?;
     let Some(buffer) = Buffer::zeroed(machine, 4096) else {
@@ -172,6 +174,7 @@ fn serve(
     };
     let lmr = ia.lmr_create(pz, buffer.region(), MemPriv::ALL)?;
     let rmr = ia.rmr_create(pz)?;
+    memory(&mut ia, pz, ep, rmr, &lmr)?;
     let iov = [LmrTriplet {
         addr: lmr.region.addr,
         len: 4096,
@@ -187,17 +190,25 @@ fn serve(
         b"image",
         Qos::BestEffort,
     )?;
+    let shared = share(&mut ia, now(), ep, (pz, evd), &iov)?;
     for _ in 0..1_000_000 {
         ia.advance(now());
         match ia.evd_dequeue(evd) {
             Ok(Event::ConnectionRequest { cr, .. }) => ia.cr_accept(now(), cr, Some(ep), b"")?,
-            Ok(Event::Established(ep)) => exercise(&mut ia, ep, rmr, &iov)?,
+            Ok(Event::ReservedRequest { cr, .. }) => ia.cr_handoff(now(), cr, 4711)?,
+            Ok(Event::CommonRequest { cr, .. }) => ia.cr_reject(now(), cr, b"")?,
+            Ok(Event::Established(ep)) => {
+                exercise(&mut ia, ep, rmr, &iov)?;
+                notify(&mut ia, now(), evd)?;
+            }
             Ok(event) if event.is_terminal() => break,
             Ok(_) | Err(_) => {}
         }
     }
     ia.ep_disconnect(now(), ep, CloseFlag::Graceful)?;
     ia.ep_reset(ep)?;
+    ia.ep_free(now(), shared.1)?;
+    ia.srq_free(shared.0)?;
     ia.rmr_free(rmr)?;
     ia.lmr_free(lmr.lmr)?;
     ia.ep_free(now(), ep)?;
@@ -205,6 +216,88 @@ fn serve(
     ia.evd_free(evd)?;
     ia.pz_free(pz)?;
     ia.close(now(), CloseFlag::Graceful)
+}
+
+/// A Shared Receive Queue with an Endpoint, and service points of the other kinds.
+fn share(
+    ia: &mut Ia<'_, Driver>,
+    now: Instant,
+    ep: Ep,
+    (pz, evd): (dat_core::Pz, dat_core::Evd),
+    iov: &[LmrTriplet; 1],
+) -> Result<(dat_core::Srq, Ep), Error> {
+    let srq = ia.srq_create(
+        pz,
+        &SrqAttr {
+            max_recv_dtos: 4,
+            max_recv_iov: 1,
+            low_watermark: 1,
+        },
+    )?;
+    ia.srq_post_recv(srq, iov, 7)?;
+    ia.srq_resize(srq, 8)?;
+    ia.srq_set_lw(srq, 2)?;
+    let _ = ia.srq_query(srq)?;
+    let (some, attr) = (Some(evd), ia.ep_attr_default());
+    let other = ia.ep_create_with_srq(Some(pz), some, some, some, srq, &attr)?;
+    ia.ep_modify(other, &EpModify::default())?;
+    ia.ep_set_watermark(now, other, Some(4), Some(8))?;
+    let _ = (ia.ep_recv_query(other)?, ia.ep_query(other)?);
+    let rsp = ia.rsp_create(4712, None, evd)?;
+    let _ = ia.rsp_query(rsp)?;
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 4713);
+    let csp = ia.csp_create(Comm::tcp(false), address, evd)?;
+    let _ = ia.csp_query(csp)?;
+    let second = Duration::from_secs(1);
+    if ia
+        .ep_dup_connect(now, other, ep, second, b"", Qos::BestEffort)
+        .is_err()
+    {
+        ia.ep_common_connect(now, other, address, second, b"")?;
+    }
+    ia.rsp_free(now, rsp)?;
+    ia.csp_free(csp)?;
+    Ok((srq, other))
+}
+
+/// Every call of memory that is not used below.
+fn memory(
+    ia: &mut Ia<'_, Driver>,
+    pz: Pz,
+    ep: Ep,
+    rmr: dat_core::Rmr,
+    lmr: &LmrParam,
+) -> Result<(), Error> {
+    let (all, flags) = (MemPriv::ALL, CompletionFlags::empty());
+    let over = ia.lmr_create_from(pz, Memory::Lmr(lmr.lmr), all, VaType::Zb)?;
+    let shared = Memory::SharedVirtual(lmr.region, &[0; 40]);
+    let _ = ia.lmr_create_from(pz, shared, all, VaType::Va);
+    let pages = PhysicalPages {
+        pages: &[lmr.region.addr],
+        log_page: 12,
+        len: 4096,
+    };
+    let (len, _) = ia.ia_memtype_hint(MemType::Physical, 4096, MemOptimize::Ia)?;
+    let physical = ia.lmr_kcreate(pz, PhysicalPages { len, ..pages }, all, VaType::Va)?;
+    let reserved = ia.ia_reserved_lmr(pz)?;
+    let segment = LmrTriplet {
+        addr: reserved.base(),
+        len: 64,
+        context: reserved.lmr_context,
+    };
+    ia.lmr_sync_rdma_read(&[segment])?;
+    ia.lmr_sync_rdma_write(&[segment])?;
+    let queued = ia.lmr_allocate(pz, 8)?;
+    let own = ia.rmr_create_for_ep(pz)?;
+    let _ = ia.lmr_fmr(queued, pages, all, VaType::Zb, ep, 5, flags);
+    let _ = ia.rmr_bind_as(own, &segment, all, VaType::Zb, ep, 6, flags);
+    let _ = ia.lmr_invalidate(queued, ep, 7, flags);
+    let _ = (ia.lmr_query(over.lmr)?, ia.rmr_query(rmr)?);
+    ia.rmr_free(own)?;
+    for lmr in [over.lmr, physical.lmr, queued] {
+        ia.lmr_free(lmr)?;
+    }
+    Ok(())
 }
 
 fn exercise(
@@ -220,9 +313,98 @@ fn exercise(
         len: 4096,
         context,
     };
+    ia.ep_post_send_with_invalidate(ep, iov, 5, flags, Some(context))?;
+    ia.ep_post_rdma_read_to_rmr(ep, &far, 6, &far, flags)?;
     ia.ep_post_send(ep, iov, 2, flags)?;
     ia.ep_post_rdma_write(ep, iov, 3, &far, flags)?;
     ia.ep_post_rdma_read(ep, iov, 4, &far, flags)?;
     let _ = ia.ep_get_status(ep)?;
+    objects(ia, ep)?;
+    counters(ia, ep)
+}
+
+/// What serves objects of every kind, and what an adapter tells of itself.
+fn objects(ia: &mut Ia<'_, Driver>, ep: Ep) -> Result<(), Error> {
+    ia.set_consumer_context(ep.into(), 1)?;
+    let word = ia.get_consumer_context(ep.into())?;
+    let _ = ia.get_handle_type(AnyHandle::Ia)?;
+    let evd = ia.evd_create(4, EvdFlags::ASYNC)?;
+    ia.set_async_evd(evd)?;
+    let (attr, provider) = ia.query();
+    let info = ProviderInfo {
+        ia_name: attr.adapter_name,
+        dapl_version: provider.dapl_version,
+        is_thread_safe: provider.is_thread_safe,
+    };
+    let mut registry = Registry::<u64, 2>::new();
+    registry.add_provider(info, word)?;
+    registry.open(&info)?;
+    registry.list_providers(&mut [None; 2])?;
+    registry.providers_related(info.ia_name, info.ia_name)?;
+    registry.close(&info)?;
+    registry.remove_provider(&info)?;
+    if let Err(ret) = ia.ha_related(info.ia_name) {
+        let _ = dat_core::strerror(ret.raw())?;
+    }
     Ok(())
+}
+
+/// Whoever prints them.
+struct Nowhere;
+
+impl core::fmt::Write for Nowhere {
+    fn write_str(&mut self, _text: &str) -> core::fmt::Result {
+        Ok(())
+    }
+}
+
+/// Counters, and what is left of datagrams.
+fn counters(ia: &mut Ia<'_, Driver>, ep: Ep) -> Result<(), Error> {
+    let evd = ia.async_evd();
+    ia.ia_start_counters(CounterType::Cm)?;
+    ia.ia_query_counter(IaCounter::CmReqTx, true)?;
+    ia.ep_query_counter(ep, EpCounter::PostSend, true)?;
+    ia.evd_query_counter(evd, EvdCounter::Dequeue, true)?;
+    ia.ia_stop_counters(CounterType::Cm)?;
+    ia.ia_print_counters(&mut Nowhere, false)?;
+    ia.ep_print_counters(ep, &mut Nowhere, false)?;
+    ia.evd_print_counters(evd, &mut Nowhere, false)?;
+    ia.ud_cm_free(ep)
+}
+
+/// Notification: CNOs, waits, upcalls.
+fn notify(ia: &mut Ia<'_, Driver>, now: Instant, evd: Evd) -> Result<(), Error> {
+    let agent = Agent::Function {
+        instance: 1,
+        function: |_, _| {},
+    };
+    let cno = ia.cno_create(Some(agent.clone()))?;
+    let fd = ia.cno_fd_create()?;
+    ia.evd_modify_cno(evd, Some(cno))?;
+    ia.evd_disable(evd)?;
+    ia.evd_enable(evd)?;
+    ia.evd_set_unwaitable(evd)?;
+    ia.evd_clear_unwaitable(evd)?;
+    ia.evd_resize(evd, 128)?;
+    ia.evd_post_se(evd, 0)?;
+    let mut wait = ia.evd_wait(now, evd, Duration::MAX, 1)?;
+    let _ = ia.evd_waited(now, &mut wait);
+    ia.evd_wait_end(&mut wait);
+    let _ = (ia.evd_more(evd), ia.evd_query(evd)?);
+    let mut wait = ia.cno_wait(now, cno, Duration::MAX)?;
+    let _ = ia.cno_waited(now, &mut wait);
+    ia.cno_wait_end(&mut wait);
+    let _ = (ia.cno_trigger(cno), ia.cno_query(cno)?);
+    ia.cno_modify_agent(cno, Some(agent))?;
+    ia.evd_modify_cno(evd, None)?;
+    ia.cno_free(cno)?;
+    ia.cno_free(fd)?;
+    let (single, any) = (UpcallPolicy::SingleInstance, UpcallFlag::InvocAny);
+    let upcall = Upcall {
+        instance: 1,
+        function: |_, _, _, _| {},
+    };
+    let called = ia.evd_kcreate(8, single, Some(upcall), EvdFlags::SOFTWARE)?;
+    ia.evd_modify_upcall(called, UpcallPolicy::Disable, None, any)?;
+    ia.evd_free(called)
 }

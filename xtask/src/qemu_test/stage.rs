@@ -27,7 +27,8 @@ const READY: Duration = Duration::from_secs(10);
 /// The console, and the quiet life of a guest that nobody looks at.
 const APPEND: &str = "console=ttyS0 quiet panic=-1 intel_iommu=on no_timer_check";
 /// The same for a guest whose console is for talking: of the kernel it tells its end only.
-const APPEND_STOCK: &str = "console=ttyS0 quiet loglevel=1 panic=-1 intel_iommu=on net.ifnames=0 no_timer_check";
+const APPEND_STOCK: &str =
+    "console=ttyS0 quiet loglevel=1 panic=-1 intel_iommu=on net.ifnames=0 no_timer_check";
 
 /// One process of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

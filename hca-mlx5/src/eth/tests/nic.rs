@@ -126,6 +126,7 @@ impl Nic {
             monitor: Monitor::new(self, Instant::ZERO),
             events: Deque::new(),
             requests: Deque::new(),
+            counter_set: None,
             disowned: heapless::Vec::new(),
             death_told: false,
         }

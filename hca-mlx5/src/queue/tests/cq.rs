@@ -3,7 +3,7 @@
 use std::vec;
 use std::vec::Vec;
 
-use dat_core::provider::{Completion, CompletionQueue, Direction, Extra, Status};
+use dat_core::provider::{Completion, CompletionQueue, Direction, Extra, Polled, Status};
 use proptest::prelude::*;
 
 use super::{Record, Ring};
@@ -328,5 +328,98 @@ proptest! {
         }
         let ci = p.bytes(RECORD, 4);
         prop_assert!(u32::from_be_bytes([ci[0], ci[1], ci[2], ci[3]]) <= 8);
+    }
+}
+
+/// Four entries, of which one was taken, two wait, and the device has ended the ring; for each lap, into rings longer and shorter.
+#[test]
+fn a_ring_that_ends_goes_on_in_another_with_what_waits() {
+    const OTHER: usize = 0x4000;
+    for (lap, log) in (0..4_u8).flat_map(|lap| [1, 2, 3].map(|log| (lap, log))) {
+        let p = Scripted::<false>::new();
+        let mut q = cq(&p);
+        let own = |index: u32, slots: u32| u8::from(index & slots != 0);
+        let put = |ring: usize, index: u32, slots: u32, counter: u16, opcode: u8| {
+            let bytes = entry(7, 64, 8, counter, opcode, own(index, slots));
+            p.put(ring + 64 * (index & (slots - 1)) as usize, &bytes);
+        };
+        let first = u32::from(lap) * 4;
+        for index in 0..first {
+            put(RING, index, 4, 0, cqe::REQUESTER);
+            assert!(q.poll().is_some());
+        }
+        put(RING, first, 4, 100, cqe::REQUESTER);
+        assert!(q.poll().is_some());
+        let waiting = u16::from(log).min(2);
+        for n in 0..waiting {
+            put(
+                RING,
+                first + 1 + u32::from(n),
+                4,
+                101 + n,
+                cqe::RESPONDER_SEND,
+            );
+        }
+        assert_eq!(q.waiting(), u32::from(waiting));
+        let mut seen = Vec::new();
+        q.survey(|completion| seen.push(completion.token));
+        assert_eq!(seen.len(), usize::from(waiting));
+
+        let ring = Ring::new(OTHER, log);
+        q.clear_ahead(&ring);
+        let end = first + 1 + u32::from(waiting);
+        put(RING, end, 4, 0, cqe::RESIZED);
+        assert!(q.move_to(&ring), "lap {lap}, log {log}");
+        for n in 0..waiting {
+            let polled = q.poll().unwrap();
+            assert_eq!((polled.token, polled.len), (101 + n, 64));
+        }
+        assert_eq!(q.poll(), None, "lap {lap}, log {log}");
+        assert_eq!(q.poll_plain(), Polled::Empty, "lap {lap}, log {log}");
+        // The index runs on behind the entry that ended the old ring.
+        let slots = 1 << log;
+        for n in 0..2 * slots {
+            put(OTHER, end + 1 + n, slots, 7, cqe::REQUESTER);
+            assert_eq!(q.poll_plain(), Polled::Sent(7, 7), "lap {lap}, log {log}");
+        }
+        assert_eq!(q.skipped(), 0);
+    }
+}
+
+#[test]
+fn a_ring_without_an_end_is_said_to_be_none() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    p.put(RING, &entry(7, 0, 8, 1, cqe::REQUESTER, 0));
+    let ring = Ring::new(0x4000, 3);
+    q.clear_ahead(&ring);
+    assert!(!q.move_to(&ring));
+}
+
+#[test]
+fn a_sweep_takes_one_queue_pair_out_and_keeps_the_rest_in_order() {
+    for turn in 0..8_u8 {
+        let p = Scripted::<false>::new();
+        let mut q = cq(&p);
+        // The ring is swept wherever its reader stands, in either lap.
+        for at in 0..turn {
+            let lap = at >> LOG & 1;
+            let place = RING + 64 * usize::from(at & 3);
+            p.put(place, &entry(9, 0, 8, u16::from(at), 0, lap));
+            assert!(q.poll().is_some());
+        }
+        for (n, (index, opcode)) in (0_u8..).zip([(5, 2), (7, 0), (5, 13), (7, 2)]) {
+            let at = turn + n;
+            let lap = at >> LOG & 1;
+            let place = RING + 64 * usize::from(at & 3);
+            let bytes = entry(index, 0, 8, 100 + u16::from(n), opcode, lap);
+            p.put(place, &bytes);
+        }
+        let mut gone = Vec::new();
+        q.sweep(5, |direction, token| gone.push((direction, token)));
+        gone.reverse();
+        assert_eq!(gone, [(Direction::Recv, 100), (Direction::Send, 102)]);
+        let left = [q.poll(), q.poll(), q.poll()].map(|c| c.map(|c| (c.index, c.token)));
+        assert_eq!(left, [Some((7, 101)), Some((7, 103)), None], "{turn}");
     }
 }

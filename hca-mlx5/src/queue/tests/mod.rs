@@ -3,6 +3,7 @@
 mod cq;
 mod recv;
 mod send;
+mod shared;
 
 use super::ring::{Record, Ring};
 use crate::platform::Platform;
@@ -20,6 +21,7 @@ where
     is_send::<super::Sq<'p, P>>();
     is_send::<super::Rq<'p, P>>();
     is_send::<super::Cq<'p, P>>();
+    is_send::<super::Shared<'p, P>>();
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! WQE bytes, order, doorbells, rings.
+//!
+//! Length: one test for each kind of work request, and the bytes it must have.
 #![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
 use std::vec;
 use std::vec::Vec;
 
-use dat_core::provider::{Access, Bind, PostFlags, Remote, Segment, SendQueue};
+use dat_core::provider::{
+    Access, Bind, Pages, PostFlags, Registration, Remote, Scope, Segment, SendQueue,
+};
 use proptest::prelude::*;
 
 use super::{Record, Ring};
@@ -260,8 +264,10 @@ const BIND: Bind = Bind {
     new_rkey: 0x0012_3477,
     lkey: 0x0099_8811,
     addr: 0x7f00_0000_2000,
+    start: 0x7f00_0000_2000,
     len: 0x1800,
     access: Access::REMOTE_READ.union(Access::REMOTE_WRITE),
+    scope: Scope::Domain,
 };
 
 #[test]
@@ -300,6 +306,102 @@ fn bind_gives_just_the_rights_asked_for() {
         sq(&p, 4, 0).bind(&Bind { access, ..BIND }, SIGNALED);
         assert_eq!(p.bytes(RING + 64, 4), [0, 0, byte, 0]);
     }
+}
+
+#[test]
+fn a_window_of_type_2_is_bound_to_the_queue_pair_that_binds_it() {
+    for (bound, flags) in [(false, 0xb0), (true, 0x90)] {
+        let p = Scripted::<false>::new();
+        let scope = Scope::QueuePair { bound };
+        sq(&p, 4, 0).bind(&Bind { scope, ..BIND }, SIGNALED);
+        // The flags of the open stacks' first bind; what is bound already cannot be asked to be free.
+        assert_eq!(p.bytes(RING + 16, 1), [flags]);
+        assert_eq!(p.bytes(RING + 28, 4), [0x20, 0x3c, 0x60, 0x41]);
+        assert_eq!(p.bytes(RING + 68, 4), [0, 0, 0x4d, 0x77]);
+    }
+    let p = Scripted::<false>::new();
+    let scope = Scope::QueuePair { bound: true };
+    let unbind = Bind {
+        len: 0,
+        scope,
+        ..BIND
+    };
+    sq(&p, 4, 0).bind(&unbind, SIGNALED);
+    assert_eq!(p.bytes(RING + 28, 4), [0x20, 0, 0x60, 0]);
+    assert_eq!(
+        p.bytes(RING + 64, 8),
+        [0x40, 0, 0, 0, 0xff, 0xff, 0xff, 0x77]
+    );
+}
+
+#[test]
+fn a_window_may_begin_at_another_address_than_its_range() {
+    let p = Scripted::<false>::new();
+    sq(&p, 4, 0).bind(&Bind { start: 0, ..BIND }, SIGNALED);
+    assert_eq!(p.bytes(RING + 80, 8), [0; 8]);
+    assert_eq!(p.bytes(RING + 136, 8), BIND.addr.to_be_bytes());
+}
+
+#[test]
+fn a_fast_registration_is_the_wqe_of_linux() {
+    let p = Scripted::<false>::new();
+    let mut q = sq(&p, 4, 0);
+    let made = Registration {
+        old_key: 0x0012_3405,
+        new_key: 0x0012_3477,
+        start: 0x1000,
+        len: 0x4567,
+        access: Access::all(),
+        pages: Pages {
+            addr: 0x7f00_0000_2000,
+            lkey: 0x0099_8811,
+            count: 5,
+            log_page: 12,
+        },
+    };
+    q.register(&made, SIGNALED);
+    let wqe = p.bytes(RING, 192);
+    assert_eq!(
+        wqe[..16],
+        [0, 0, 0, 0x25, 0, 0, 0x4d, 9, 0, 0, 0, 8, 0, 0x12, 0x34, 5]
+    );
+    assert_eq!(
+        wqe[16..32],
+        [
+            0x20, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3e, 0x20, 0x43
+        ]
+    );
+    assert_eq!(wqe[64..72], [0, 0, 0x7c, 0, 0xff, 0xff, 0xff, 0x77]);
+    assert_eq!(
+        wqe[80..96],
+        [0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x45, 0x67]
+    );
+    assert_eq!(wqe[120..128], [0, 0, 0, 12, 0, 0, 0, 0]);
+    assert_eq!(
+        wqe[128..144],
+        [
+            0, 0, 0, 64, 0, 0x99, 0x88, 0x11, 0, 0, 0x7f, 0, 0, 0, 0x20, 0
+        ]
+    );
+    // What follows waits for it.
+    q.send(&[far(100)], SIGNALED);
+    assert_eq!(p.bytes(RING + 192 + 11, 1), [8 | 1 << 5]);
+}
+
+#[test]
+fn gathered_payload_never_travels_inside() {
+    let p = Scripted::<false>::new();
+    let near = Segment {
+        addr: ARENA_ADDR,
+        len: 8,
+        lkey: 7,
+    };
+    let mut q = sq(&p, 4, 0);
+    q.gather(&[near], None, SIGNALED);
+    assert_eq!(p.bytes(RING + 16, 8), [0, 0, 0, 8, 0, 0, 0, 7]);
+    q.gather(&[near], Some(Remote { addr: 1, rkey: 2 }), SIGNALED);
+    assert_eq!(p.bytes(RING + 64 + 3, 1), [0x08]);
+    assert_eq!(p.bytes(RING + 64 + 32, 8), [0, 0, 0, 8, 0, 0, 0, 7]);
 }
 
 #[test]

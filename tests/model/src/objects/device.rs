@@ -579,6 +579,10 @@ impl Host for Device<'_> {
             QpEvent::Catastrophic => kind::WQ_CATASTROPHIC,
         };
         self.eqs.raise(self.bus, &Event::queue(kind, 0, qpn));
+        let set = self.qp(qpn).map(|qp| qp.get(qpc::counter_set_id));
+        if let (Some(set), Some(counter)) = (set, counters::of_event(event)) {
+            self.objects.tally(set, counter);
+        }
     }
 
     fn transmit(&mut self, frame: Vec<u8>) {

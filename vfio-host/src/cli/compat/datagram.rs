@@ -295,6 +295,9 @@ impl Datagrams {
                 | Event::Disconnected(_)
                 | Event::TimedOut(_)
                 | Event::Unreachable(_)
+                // Nothing of theirs is made here.
+                | Event::ReservedRequest { .. }
+                | Event::CommonRequest { .. }
                 | Event::RmrBind { .. }
                 | Event::Async(_)
                 | Event::Software(_) => {}

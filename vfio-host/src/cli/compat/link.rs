@@ -489,7 +489,9 @@ impl Links {
                     }
                     self.early.push_back((link, dto));
                 }
-                Event::ConnectionRequest { cr, .. } => return Ok(News::Asked(cr)),
+                Event::ConnectionRequest { cr, .. }
+                | Event::ReservedRequest { cr, .. }
+                | Event::CommonRequest { cr, .. } => return Ok(News::Asked(cr)),
                 Event::Established(ep) => {
                     let link = self.link(ep)?;
                     self.rise(link);
@@ -598,7 +600,10 @@ impl Links {
             DtoOperation::Send => "a send to",
             DtoOperation::RdmaWrite => "a write to",
             DtoOperation::RdmaRead => "a read from",
-            DtoOperation::Receive => "a receive from",
+            DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate => "a receive from",
+            DtoOperation::BindMw | DtoOperation::LmrFmr | DtoOperation::LmrInvalidate => {
+                "a change of a key for"
+            }
         };
         Err(Failure::new(format!("{what} {} failed: {cause}", self.peer)).remedy(remedy))
     }

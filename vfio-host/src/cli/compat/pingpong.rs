@@ -318,13 +318,18 @@ impl<'p, H: Host> Table<'p, H> {
             };
             let was = self.state.get(link).copied().unwrap_or_default();
             let pending = match dto.operation {
-                DtoOperation::Receive => {
+                DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate => {
                     self.received(nic, link, dto.cookie, dto.len, pingpong)?;
                     received += 1;
                     tell(received);
                     Pending { recv: false, ..was }
                 }
-                DtoOperation::Send | DtoOperation::RdmaRead | DtoOperation::RdmaWrite => {
+                DtoOperation::Send
+                | DtoOperation::RdmaRead
+                | DtoOperation::RdmaWrite
+                | DtoOperation::BindMw
+                | DtoOperation::LmrFmr
+                | DtoOperation::LmrInvalidate => {
                     sent += 1;
                     Pending { send: false, ..was }
                 }

@@ -191,14 +191,18 @@ impl<'p, H: Host> Table<'p, H> {
                         .recv(nic, 0, self.inward.local(at, INFO), dto.cookie)?;
                     return Ok(Some(info));
                 }
-                DtoOperation::Receive => {
+                DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate => {
                     return Err(Failure::new(format!(
                         "{} sent {} bytes; rping's messages have {INFO}",
                         self.links.peer, dto.len
                     ))
                     .remedy("is it rping?"));
                 }
-                DtoOperation::RdmaRead | DtoOperation::RdmaWrite => {
+                DtoOperation::RdmaRead
+                | DtoOperation::RdmaWrite
+                | DtoOperation::BindMw
+                | DtoOperation::LmrFmr
+                | DtoOperation::LmrInvalidate => {
                     return Err(Failure::new("an operation ended twice"));
                 }
             }

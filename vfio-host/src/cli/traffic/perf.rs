@@ -257,13 +257,23 @@ impl<'p, H: Host> Run<'p, H> {
         match (event, self.call.conn.hello.kind) {
             (Event::RmrBind { .. }, Kind::Bind) => self.completed += 1,
             (Event::Dto(dto), kind) => match (dto.operation, kind) {
-                (DtoOperation::Receive, _) => self.heard(nic, dto)?,
+                (DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate, _) => {
+                    self.heard(nic, dto)?;
+                }
                 (DtoOperation::Send, Kind::Send) | (DtoOperation::RdmaWrite, Kind::Write) => {
                     self.completed += 1;
                 }
                 (DtoOperation::RdmaRead, Kind::Read) => self.read(nic, dto.cookie)?,
                 // A message about the test has gone out.
-                (DtoOperation::Send | DtoOperation::RdmaWrite | DtoOperation::RdmaRead, _) => {}
+                (
+                    DtoOperation::Send
+                    | DtoOperation::RdmaWrite
+                    | DtoOperation::RdmaRead
+                    | DtoOperation::BindMw
+                    | DtoOperation::LmrFmr
+                    | DtoOperation::LmrInvalidate,
+                    _,
+                ) => {}
             },
             (_, _) => {}
         }

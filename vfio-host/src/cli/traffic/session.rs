@@ -259,9 +259,15 @@ impl<'p, H: Host> Session<'p, H> {
             return Err(Failure::new(status(dto.status).0));
         }
         match dto.operation {
-            DtoOperation::Receive => self.received(nic, dto.cookie, dto.len),
+            DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate => {
+                self.received(nic, dto.cookie, dto.len)
+            }
             DtoOperation::RdmaRead => self.read(nic, dto.cookie),
-            DtoOperation::Send | DtoOperation::RdmaWrite => Ok(()),
+            DtoOperation::Send
+            | DtoOperation::RdmaWrite
+            | DtoOperation::BindMw
+            | DtoOperation::LmrFmr
+            | DtoOperation::LmrInvalidate => Ok(()),
         }
     }
 

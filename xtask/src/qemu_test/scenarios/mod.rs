@@ -2,6 +2,7 @@
 
 mod bare_metal;
 mod boot;
+mod conformance;
 mod isolation;
 mod rude;
 mod two_guests;
@@ -29,6 +30,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         about: "stock Linux on the model: a selection of the matrix that `--linux` plays in full",
         play: linux::quick,
         stock: true,
+    },
+    Scenario {
+        name: "conformance",
+        about: "every case of the conformance suite, through /dev/vfio",
+        play: conformance::play,
+        stock: false,
     },
     Scenario {
         name: "boot",

@@ -1,0 +1,32 @@
+//! dat_cno_create(3).
+
+use super::{Agent, CnoControl};
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::handle::Cno;
+use crate::provider::Provider;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Makes a CNO: no Event Dispatcher, no waiter, and at most one agent, which the first trigger detaches.
+    ///
+    /// `INSUFFICIENT_RESOURCES` when there are as many as Event Dispatchers.
+    #[doc(alias = "dat_cno_create")]
+    pub fn cno_create(&mut self, agent: Option<Agent>) -> Result<Cno, Error> {
+        self.cno_make(agent, false)
+    }
+
+    pub(super) fn cno_make(&mut self, agent: Option<Agent>, fd: bool) -> Result<Cno, Error> {
+        let control = CnoControl {
+            agent,
+            fd,
+            evds: 0,
+            waiters: 0,
+            hint: None,
+            due: None,
+            life: 0,
+        };
+        self.alive()?;
+        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
+        self.cnos.insert(control).map(Cno).ok_or(full)
+    }
+}

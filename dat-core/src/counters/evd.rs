@@ -1,0 +1,127 @@
+//! Counters of an Event Dispatcher.
+
+use super::EvdCounter;
+use crate::Ia;
+use crate::dat_return::{DatSubtype, Error};
+use crate::evd::Reaper;
+use crate::handle::Evd;
+use crate::provider::{CompletionQueue, Provider};
+
+/// All of them.
+type All = [u64; EvdCounter::COUNT];
+
+/// What a reaper counts: whatever does not follow from the consumer index of its completion queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReaperTally {
+    /// Dequeues by handle that found nothing. A thread that polls its half makes millions of them, which say nothing.
+    pub(crate) empty: u64,
+    /// Events that were no completion of the queue, less completions that made no event.
+    pub(crate) besides: u64,
+    /// Requests to be woken.
+    pub(crate) notify: u64,
+    /// Waits, and those that slept.
+    pub(crate) waits: [u64; 2],
+}
+
+/// What the control half counts of an Event Dispatcher, and since when everything.
+#[derive(Debug, Default)]
+pub(crate) struct EvdTally {
+    pub(crate) connections: u64,
+    pub(crate) completions: u64,
+    base: All,
+}
+
+impl<P: Provider> Reaper<P> {
+    /// What it has counted since it was made, of its Event Dispatcher's.
+    fn counted(&self, tally: &EvdTally) -> All {
+        let ReaperTally {
+            empty,
+            besides,
+            notify,
+            waits: [waits, blocked],
+        } = self.tally;
+        let taken = self.cq.as_ref().map_or(0, CompletionQueue::taken);
+        let found = taken.wrapping_add(besides);
+        [
+            waits,
+            blocked,
+            notify,
+            found.wrapping_add(empty),
+            found,
+            empty,
+            if self.cq.is_some() {
+                taken.wrapping_add(empty)
+            } else {
+                0
+            },
+            taken,
+            tally.connections,
+            tally.completions,
+        ]
+    }
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// All counters of an Event Dispatcher since it was made, in the order of [`EvdCounter`]; with `reset` they start over.
+    ///
+    /// `INVALID_STATE` while the reaping half is out: most is counted there.
+    #[doc(alias = "dat_query_counters")]
+    pub fn evd_query_counters(
+        &mut self,
+        evd: Evd,
+        reset: bool,
+    ) -> Result<[u64; EvdCounter::COUNT], Error> {
+        self.evd_counters(evd, reset.then_some(0..EvdCounter::COUNT))
+    }
+
+    /// One counter of an Event Dispatcher; with `reset` it starts over. As [`Ia::evd_query_counters`].
+    #[doc(alias = "dat_query_counters")]
+    pub fn evd_query_counter(
+        &mut self,
+        evd: Evd,
+        counter: EvdCounter,
+        reset: bool,
+    ) -> Result<u64, Error> {
+        let at = counter as usize;
+        let all = self.evd_counters(evd, reset.then_some(at..at + 1))?;
+        Ok(all.get(at).copied().unwrap_or_default())
+    }
+
+    fn evd_counters(
+        &mut self,
+        evd: Evd,
+        reset: Option<core::ops::Range<usize>>,
+    ) -> Result<All, Error> {
+        self.reaper(evd)?;
+        let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
+        let reaper = self.reapers.get(evd.0.index() as usize);
+        let Some(counted) =
+            reaper.and_then(|reaper| Some(reaper.as_ref()?.counted(&control.tally)))
+        else {
+            return Ok([0; EvdCounter::COUNT]);
+        };
+        let mut shown = counted;
+        if let Some(control) = self.evds.get_mut(evd.0) {
+            for (shown, base) in shown.iter_mut().zip(control.tally.base) {
+                *shown = shown.wrapping_sub(base);
+            }
+            for at in reset.into_iter().flatten() {
+                if let (Some(base), Some(counted)) =
+                    (control.tally.base.get_mut(at), counted.get(at))
+                {
+                    *base = *counted;
+                }
+            }
+        }
+        Ok(shown)
+    }
+
+    /// Counts a wait on that Event Dispatcher, one that slept or not: for the host that waits.
+    pub fn evd_count_wait(&mut self, evd: Evd, blocked: bool) {
+        if let Ok(reaper) = self.reaper(evd) {
+            let [waits, slept] = &mut reaper.tally.waits;
+            *waits = waits.wrapping_add(1);
+            *slept = slept.wrapping_add(u64::from(blocked));
+        }
+    }
+}

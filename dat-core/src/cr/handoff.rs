@@ -1,0 +1,57 @@
+//! dat_cr_handoff(3).
+
+use super::RequestData;
+use crate::Ia;
+use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::ep::port;
+use crate::handle::Cr;
+use crate::provider::Provider;
+use crate::psp::Listener;
+use crate::time::Instant;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Hands a request to another service point of this adapter, where it arrives as a new one with the same private data. The
+    /// handle dies; its Endpoint is free again, or goes if it was made for it.
+    ///
+    /// `INVALID_HANDLE`; `INVALID_PARAMETER` for a qualifier that nobody else listens on; `INSUFFICIENT_RESOURCES` if the other
+    /// service point takes no more. A refused call changes nothing.
+    #[doc(alias = "dat_cr_handoff")]
+    pub fn cr_handoff(&mut self, now: Instant, cr: Cr, conn_qual: u64) -> Result<(), Error> {
+        let control = self.cr(cr)?;
+        let (conn, request, from) = (control.conn, control.request, control.listener);
+        let target = port(conn_qual).and_then(|port| self.listener(port));
+        let target = target
+            .filter(|target| *target != from && !self.is_spent(*target))
+            .ok_or(Error::new(
+                DatType::InvalidParameter,
+                DatSubtype::InvalidArg2,
+            ))?;
+        self.cr_may_leave(cr)?;
+        let private = core::mem::take(
+            self.crs
+                .get_mut(cr.0)
+                .map_or(&mut RequestData::new(), |control| &mut control.private),
+        );
+        if self
+            .present(target, &request, conn, private.clone())
+            .is_err()
+        {
+            if let Some(control) = self.crs.get_mut(cr.0) {
+                control.private = private;
+            }
+            return Err(Error::new(
+                DatType::InsufficientResources,
+                DatSubtype::ResourceMemory,
+            ));
+        }
+        self.cr_leaves(now, cr)
+    }
+
+    /// Whether it listens no more.
+    fn is_spent(&self, listener: Listener) -> bool {
+        match listener {
+            Listener::Rsp(rsp) => self.rsp(rsp).is_ok_and(|control| control.used),
+            Listener::Psp(_) | Listener::Csp(_) => false,
+        }
+    }
+}

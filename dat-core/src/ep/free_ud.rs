@@ -1,0 +1,46 @@
+//! dat_ib_ud_ah_free and dat_ib_ud_cm_free: giving back what a connection of datagrams leaves with the consumer.
+//!
+//! Both are checks here, and nothing to undo: an address handle is a value, and the exchange that found it holds nothing once
+//! it has ended.
+
+use super::EpState;
+use crate::Ia;
+use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::handle::Ep;
+use crate::provider::{Destination, Provider, Service};
+
+impl<P: Provider> Ia<'_, P> {
+    /// Gives an address handle back, which dies with it.
+    ///
+    /// `MODEL_NOT_SUPPORTED` for an Endpoint of connections; `INVALID_STATE` while requests are outstanding, any of which may
+    /// use it.
+    #[doc(alias = "dat_ib_ud_ah_free")]
+    pub fn ud_ah_free(&mut self, ep: Ep, _address: Destination) -> Result<(), Error> {
+        self.of_datagrams(ep)?;
+        if self.ep_get_status(ep)?.request_idle {
+            Ok(())
+        } else {
+            let connected = DatSubtype::InvalidStateEpConnected;
+            Err(Error::new(DatType::InvalidState, connected))
+        }
+    }
+
+    /// Gives back what is left of the exchange that found an address. `MODEL_NOT_SUPPORTED` for an Endpoint of connections;
+    /// `INVALID_STATE` while the exchange is under way.
+    #[doc(alias = "dat_ib_ud_cm_free")]
+    pub fn ud_cm_free(&mut self, ep: Ep) -> Result<(), Error> {
+        self.of_datagrams(ep)?;
+        if self.state_of(ep)? == EpState::ActiveConnectionPending {
+            let pending = DatSubtype::InvalidStateEpActConnPending;
+            return Err(Error::new(DatType::InvalidState, pending));
+        }
+        Ok(())
+    }
+
+    fn of_datagrams(&self, ep: Ep) -> Result<(), Error> {
+        match self.ep(ep)?.service {
+            Service::Datagram { .. } => Ok(()),
+            Service::Connected => Err(DatReturn::of(DatType::ModelNotSupported).into()),
+        }
+    }
+}

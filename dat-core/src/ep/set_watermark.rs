@@ -1,0 +1,61 @@
+//! dat_ep_set_watermark(3).
+
+use super::{EpOp, EpState};
+use crate::Ia;
+use crate::dat_return::Error;
+use crate::event::{AsyncEvent, Event};
+use crate::handle::Ep;
+use crate::provider::Provider;
+use crate::time::Instant;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Sets both high watermarks of the receives that the Endpoint holds ([`Ia::ep_recv_query`]); `None` is
+    /// `DAT_WATERMARK_INFINITE`. Any state.
+    ///
+    /// More than the soft one raise [`AsyncEvent::EpSoftHighWatermark`], once per setting; more than the hard one break the
+    /// connection. Both are looked at now and by [`Ia::advance`].
+    #[doc(alias = "dat_ep_set_watermark")]
+    pub fn ep_set_watermark(
+        &mut self,
+        now: Instant,
+        ep: Ep,
+        soft: Option<u32>,
+        hard: Option<u32>,
+    ) -> Result<(), Error> {
+        let control = self.ep_mut(ep)?;
+        (control.soft, control.hard) = (soft, hard);
+        if self.watermark_step(now, ep) {
+            self.watch(ep);
+        }
+        self.transmit(now);
+        Ok(())
+    }
+
+    /// Holds the receives of an Endpoint against its watermarks; whether it has any left to watch.
+    pub(crate) fn watermark_step(&mut self, now: Instant, ep: Ep) -> bool {
+        let marks = |ia: &Self| ia.ep(ep).map_or((None, None), |c| (c.soft, c.hard));
+        let (soft, hard) = marks(self);
+        if (soft, hard) == (None, None) {
+            return false;
+        }
+        let Some(held) = self.held(ep) else {
+            return true;
+        };
+        if soft.is_some_and(|most| held > most) {
+            if let Ok(control) = self.ep_mut(ep) {
+                control.soft = None;
+            }
+            let event = AsyncEvent::EpSoftHighWatermark(ep);
+            self.notify(Some(self.async_evd), Event::Async(event));
+        }
+        let open = matches!(
+            self.state_of(ep),
+            Ok(EpState::Connected | EpState::DisconnectPending)
+        );
+        if open && hard.is_some_and(|most| held > most) {
+            self.drop_connection(now, ep);
+            self.apply(ep, EpOp::Broken);
+        }
+        marks(self) != (None, None)
+    }
+}

@@ -1,0 +1,136 @@
+//! Arrivals: what triggers a CNO, and what upcalls are made for.
+//!
+//! An event that the control half makes tells of itself when it is put into the ring. Completions and flushes do not pass
+//! through the control half; so for an Event Dispatcher that somebody listens to it takes them in, at each advance, and asks the
+//! device to announce the next. An Event Dispatcher whose reaper is with another thread is that thread's: it arms by itself,
+//! and here only the device's announcement counts.
+
+use super::UpcallPolicy;
+use crate::Ia;
+use crate::dat_return::DatReturn;
+use crate::flags::CompletionFlags;
+use crate::handle::Evd;
+use crate::provider::Provider;
+
+/// Upcalls made for one Event Dispatcher in one advance.
+const BUDGET: usize = 256;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Looks for arrivals, and tells agents and upcalls.
+    #[inline(never)]
+    pub(crate) fn arrivals(&mut self) {
+        for index in 0..self.evds.capacity() {
+            let Some(evd) = self.evds.handle_at(index).map(Evd) else {
+                continue;
+            };
+            self.look_in(evd);
+        }
+        self.call_agents();
+        for index in 0..self.evds.capacity() {
+            if let Some(evd) = self.evds.handle_at(index).map(Evd) {
+                self.call_up(evd);
+            }
+        }
+    }
+
+    /// An event has come that notifies.
+    pub(crate) fn arrived(&mut self, evd: Evd) {
+        let Some(control) = self.evds.get_mut(evd.0) else {
+            return;
+        };
+        if let Some(upcalls) = &mut control.upcalls {
+            upcalls.news = true;
+        }
+        // Whoever waits for it has it to himself.
+        if control.enabled
+            && control.barred == 0
+            && let Some(cno) = control.cno
+        {
+            self.trigger(cno, evd);
+        }
+    }
+
+    /// What has come until now is told to whom it concerns now.
+    pub(super) fn look_in(&mut self, evd: Evd) {
+        if self.listened(evd) && self.take_in(evd) {
+            self.arrived(evd);
+        }
+    }
+
+    /// What has come until now concerns nobody.
+    pub(super) fn overlook(&mut self, evd: Evd) {
+        if self.listened(evd) {
+            self.take_in(evd);
+        }
+    }
+
+    fn listened(&self, evd: Evd) -> bool {
+        self.evds
+            .get(evd.0)
+            .is_some_and(|control| control.cno.is_some() || control.upcalls.is_some())
+    }
+
+    /// Takes in what has come from the device and from posters since the last time. Whether any of it notifies.
+    fn take_in(&mut self, evd: Evd) -> bool {
+        let Some(control) = self.evds.get_mut(evd.0) else {
+            return false;
+        };
+        let announced = core::mem::take(&mut control.announced);
+        if self.reaper_is_out(evd.0) {
+            return announced;
+        }
+        let taken = self.absorb(evd);
+        let solicited = self.completion_type(evd) == CompletionFlags::SOLICITED_WAIT;
+        let shared = self.shared;
+        let mut news = taken.notifying;
+        if let (Ok(reaper), Some(ring)) = (self.reaper_here(evd), shared.evd(evd.0.index())) {
+            news |= reaper.adopt(&shared, ring);
+            if taken.all {
+                reaper.arm(solicited);
+            } else {
+                // More than fits: nobody can tell what is among it.
+                news = true;
+            }
+        }
+        news
+    }
+
+    /// Makes the upcalls for what has come.
+    fn call_up(&mut self, evd: Evd) {
+        for _ in 0..BUDGET {
+            let Some(upcalls) = self.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut()) else {
+                return;
+            };
+            let Some(upcall) = upcalls.upcall else { return };
+            let quiet = matches!(
+                upcalls.policy,
+                UpcallPolicy::Disable | UpcallPolicy::Teardown
+            );
+            if !upcalls.news || upcalls.inside || quiet {
+                return;
+            }
+            let event = match self.evd_dequeue(evd) {
+                Ok(event) => event,
+                Err(DatReturn::QUEUE_EMPTY) => {
+                    if let Some(upcalls) = self.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut())
+                    {
+                        upcalls.news = false;
+                    }
+                    return;
+                }
+                Err(_) => return,
+            };
+            self.worked = true;
+            let more = self.evd_count(evd).events != 0;
+            self.inside(evd, true);
+            (upcall.function)(self, upcall.instance, event, more);
+            self.inside(evd, false);
+        }
+    }
+
+    fn inside(&mut self, evd: Evd, inside: bool) {
+        if let Some(upcalls) = self.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut()) {
+            upcalls.inside = inside;
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! How many events an Event Dispatcher has, without taking any: what a threshold, `nmore` and a resize go by.
+//!
+//! Not every completion is an event (a suppressed success is none), not every event has a completion (what is flushed), and
+//! not every event notifies. So they are looked at one by one, in the order in which the reaper would.
+
+use core::sync::atomic::Ordering;
+
+use super::Reaper;
+use super::reaper::slot;
+use crate::event::Entry;
+use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
+use crate::shared::Shared;
+use crate::shared::ep::{EpShared, Info, Op};
+use crate::shared::evd::EvdShared;
+use crate::shared::stack::END;
+
+/// Events, and those among them that notify.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) events: u32,
+    pub(crate) notifying: u32,
+}
+
+impl Count {
+    fn add(&mut self, verdict: Verdict) {
+        self.events += u32::from(verdict != Verdict::Nothing);
+        self.notifying += u32::from(verdict == Verdict::Notifies);
+    }
+}
+
+/// What becomes of a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// No event.
+    Nothing,
+    /// An event that wakes nobody.
+    Quiet,
+    /// An event.
+    Notifies,
+}
+
+/// What will become of a completion that nobody has dequeued yet.
+pub(crate) fn verdict(shared: &Shared<'_>, completion: &Completion) -> Verdict {
+    let index = completion.index & shared.ep_mask;
+    let Some(ep) = shared.ep(index).filter(|ep| ep.is_named(completion)) else {
+        return Verdict::Nothing;
+    };
+    let failed = completion.status != Status::Success;
+    if completion.direction == Direction::Recv {
+        return if !failed && ep.receive_is_quiet(completion) {
+            Verdict::Quiet
+        } else {
+            Verdict::Notifies
+        };
+    }
+    let Some((_, info)) = find(shared, ep, completion.token) else {
+        return Verdict::Nothing;
+    };
+    if !is_told(shared, info) || !failed && info.is_suppressed() {
+        Verdict::Nothing
+    } else if !failed && info.is_unsignalled() {
+        Verdict::Quiet
+    } else {
+        Verdict::Notifies
+    }
+}
+
+/// The outstanding request of that token, and how many lie before it.
+fn find(shared: &Shared<'_>, ep: &EpShared, token: u16) -> Option<(u32, Info)> {
+    (0..ep.outstanding(Direction::Send)).find_map(|ahead| {
+        let info = request(shared, ep, ahead)?;
+        info.is(token).then_some((ahead, info))
+    })
+}
+
+/// The outstanding request with that many before it.
+fn request(shared: &Shared<'_>, ep: &EpShared, ahead: u32) -> Option<Info> {
+    let line = &ep.request;
+    let seq = line.consumed.load(Ordering::Acquire).wrapping_add(ahead);
+    let (first, mask) = (
+        line.first.load(Ordering::Relaxed),
+        line.mask.load(Ordering::Relaxed),
+    );
+    let slot = shared.request(first, seq, mask)?;
+    Some(Info::from_word(slot.info.load(Ordering::Acquire)))
+}
+
+/// Whether the end of a request is the consumer's business: not that of dat-core's own, nor of a bind whose RMR is gone.
+fn is_told(shared: &Shared<'_>, info: Info) -> bool {
+    match info.op() {
+        // Of dat-core's own, only the edits of keys are somebody's.
+        Op::Drain => info.edit().is_some(),
+        Op::Bind => shared
+            .rmrs
+            .get(info.len() as usize)
+            .is_some_and(|window| window.owner().is_ok()),
+        Op::Send | Op::RdmaWrite | Op::RdmaRead | Op::FetchAdd | Op::CmpSwap | Op::WriteImmed => {
+            true
+        }
+    }
+}
+
+impl<P: Provider> Reaper<P> {
+    /// The events that are here now.
+    pub(crate) fn count(&self, shared: &Shared<'_>, evd: &EvdShared) -> Count {
+        let mut count = Count::default();
+        self.each(shared, evd, |entry| match entry {
+            Entry::Event(_) => count.add(Verdict::Notifies),
+            Entry::Absorbed(completion) => count.add(verdict(shared, &completion)),
+        });
+        for mut id in [self.flush, evd.producer.flush.top()] {
+            while id != END {
+                let direction = if id & 1 == 0 {
+                    Direction::Send
+                } else {
+                    Direction::Recv
+                };
+                let Some(ep) = shared.ep(id >> 1) else { break };
+                let flushed = self.flushed(shared, evd, ep, direction);
+                count.events += flushed;
+                count.notifying += flushed;
+                id = ep.line(direction).flush.next();
+            }
+        }
+        count
+    }
+
+    /// Events of one queue that software will flush: outstanding ones that no completion covers.
+    fn flushed(
+        &self,
+        shared: &Shared<'_>,
+        evd: &EvdShared,
+        ep: &EpShared,
+        direction: Direction,
+    ) -> u32 {
+        if !ep.is_flushable() {
+            return 0;
+        }
+        let mut covered = 0;
+        self.each(shared, evd, |entry| {
+            if let Entry::Absorbed(completion) = entry
+                && completion.direction == direction
+                && ep.is_named(&completion)
+            {
+                covered = match direction {
+                    Direction::Recv => covered + 1,
+                    Direction::Send => {
+                        find(shared, ep, completion.token).map_or(covered, |(ahead, _)| ahead + 1)
+                    }
+                };
+            }
+        });
+        let left = covered..ep.outstanding(direction);
+        let told = |ahead: &u32| {
+            direction == Direction::Recv
+                || request(shared, ep, *ahead).is_some_and(|info| is_told(shared, info))
+        };
+        u32::try_from(left.filter(told).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Everything in the ring, then everything in the completion queue.
+    fn each(&self, shared: &Shared<'_>, evd: &EvdShared, mut see: impl FnMut(Entry)) {
+        let head = evd.consumer.head.load(Ordering::Acquire);
+        let tail = evd.producer.tail.load(Ordering::Acquire);
+        for ahead in 0..tail.wrapping_sub(head) {
+            let place = slot(shared, self.slot(), head.wrapping_add(ahead));
+            if let Some(entry) = place.and_then(|place| Entry::decode(place.load())) {
+                see(entry);
+            }
+        }
+        if let Some(cq) = &self.cq {
+            cq.survey(|completion| see(Entry::Absorbed(completion)));
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! dat_evd_disable(3).
+
+use crate::Ia;
+use crate::dat_return::Error;
+use crate::handle::Evd;
+use crate::provider::Provider;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Events that arrive from now on do not trigger the CNO. They are queued, and waits are served, as before.
+    #[doc(alias = "dat_evd_disable")]
+    pub fn evd_disable(&mut self, evd: Evd) -> Result<(), Error> {
+        if self.evd_mut(evd)?.enabled {
+            self.look_in(evd);
+            self.evd_mut(evd)?.enabled = false;
+        }
+        Ok(())
+    }
+}

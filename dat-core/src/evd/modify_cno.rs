@@ -1,0 +1,35 @@
+//! dat_evd_modify_cno(3).
+
+use crate::Ia;
+use crate::dat_return::Error;
+use crate::handle::{Cno, Evd};
+use crate::provider::Provider;
+
+impl<P: Provider> Ia<'_, P> {
+    /// Attaches the Event Dispatcher to another CNO, or to none. What arrived before the call triggers the old one, what arrives
+    /// afterwards the new one. The last Event Dispatcher of a CNO releases its waiters.
+    ///
+    /// `INVALID_HANDLE` with the subtype of the handle that is stale; `MODEL_NOT_SUPPORTED` for one that makes upcalls.
+    #[doc(alias = "dat_evd_modify_cno")]
+    pub fn evd_modify_cno(&mut self, evd: Evd, cno: Option<Cno>) -> Result<(), Error> {
+        let control = self.evd_mut(evd)?;
+        let (old, upcalls) = (control.cno, control.upcalls.is_some());
+        if let Some(cno) = cno {
+            self.cno(cno)?;
+            if upcalls {
+                return Err(super::modify_upcall::NOT_BOTH);
+            }
+        }
+        if old == cno {
+            return Ok(());
+        }
+        self.look_in(evd);
+        self.evd_mut(evd)?.cno = cno;
+        self.cno_attach(cno);
+        self.cno_detach(old);
+        if old.is_none() {
+            self.overlook(evd);
+        }
+        Ok(())
+    }
+}

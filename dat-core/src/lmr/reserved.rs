@@ -1,0 +1,48 @@
+//! dat_ia_reserved_lmr, of kDAPL.
+
+use super::create::Wanted;
+use super::{LmrParam, MemType, VaType};
+use crate::Ia;
+use crate::dat_return::Error;
+use crate::flags::MemPriv;
+use crate::handle::{Lmr, Pz};
+use crate::provider::{Provider, Region};
+
+impl<P: Provider> Ia<'_, P> {
+    /// The reserved LMR of a zone: all memory that the device reaches, by its device address, for local buffers of the zone's
+    /// Endpoints. No RMR is bound to it, no peer is given it, and it goes with the zone.
+    ///
+    /// kDAPL has one for all zones. Here each zone has its own, made when it is first asked for: a key that every queue pair may
+    /// use would be one that a queue pair of another zone uses by mistake.
+    /// `INVALID_HANDLE`, `INSUFFICIENT_RESOURCES`.
+    #[doc(alias = "dat_ia_reserved_lmr")]
+    pub fn ia_reserved_lmr(&mut self, pz: Pz) -> Result<LmrParam, Error> {
+        self.pz(pz)?;
+        if let Some(lmr) = self.reserved(pz) {
+            return self.lmr_query(lmr);
+        }
+        let wanted = Wanted {
+            pz,
+            mem_type: MemType::Ia,
+            va_type: VaType::Va,
+            region: Region {
+                addr: 0,
+                len: u64::MAX,
+            },
+            privileges: MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE,
+            pages: 0,
+        };
+        let made = self.lmr_enter(wanted, P::mr_reserved)?;
+        // It does not keep its zone.
+        self.release(Some(pz));
+        Ok(made)
+    }
+
+    /// The reserved LMR of a zone, if it has been asked for.
+    pub(crate) fn reserved(&self, pz: Pz) -> Option<Lmr> {
+        let found = self
+            .lmrs
+            .find(|control| control.mem_type == MemType::Ia && control.pz == pz);
+        found.map(Lmr)
+    }
+}

@@ -1,0 +1,33 @@
+//! Reserved Service Points: dat_rsp_*(3). One request, for one Endpoint.
+
+mod create;
+mod free;
+mod query;
+
+pub use query::RspParam;
+
+use crate::Ia;
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
+use crate::handle::{Ep, Evd, Rsp};
+use crate::provider::Provider;
+
+/// What the control half knows of one RSP.
+#[derive(Debug)]
+pub(crate) struct RspControl {
+    pub(crate) port: u16,
+    pub(crate) evd: Evd,
+    pub(crate) ep: Ep,
+    /// The Endpoint was made with it, not by the consumer.
+    pub(crate) provided: bool,
+    /// Its request has come. It listens no more, and stays until it is freed.
+    pub(crate) used: bool,
+}
+
+impl<P: Provider> Ia<'_, P> {
+    pub(crate) fn rsp(&self, rsp: Rsp) -> Result<&RspControl, DatReturn> {
+        self.rsps.get(rsp.0).ok_or(DatReturn::new(
+            DatType::InvalidHandle,
+            DatSubtype::InvalidHandleRsp,
+        ))
+    }
+}

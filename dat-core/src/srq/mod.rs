@@ -1,0 +1,66 @@
+//! Shared Receive Queues: dat_srq_*(3).
+//!
+//! Endpoints made with [`Ia::ep_create_with_srq`](crate::Ia::ep_create_with_srq) take their receives from one queue. Its zone is
+//! that of the receives' memory, and may be another than the Endpoints'. Events name the Endpoint that took the receive.
+
+mod create;
+mod free;
+mod post_recv;
+mod query;
+mod resize;
+mod set_lw;
+mod watch;
+
+pub use post_recv::SrqPoster;
+pub use query::{SrqParam, SrqState};
+
+pub(crate) use post_recv::SrqEnd;
+
+use crate::Ia;
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
+use crate::handle::{Pz, Srq};
+use crate::provider::{Provider, SharedRq};
+
+/// `DAT_SRQ_ATTR`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqAttr {
+    /// Receives outstanding.
+    pub max_recv_dtos: u16,
+    /// Segments of a receive.
+    pub max_recv_iov: u8,
+    /// Fewer receives than this raise an event, once; 0, `DAT_SRQ_LW_DEFAULT`, asks for none.
+    pub low_watermark: u16,
+}
+
+/// What the control half knows of one Shared Receive Queue.
+#[derive(Debug)]
+pub(crate) struct SrqControl {
+    pub(crate) pz: Pz,
+    pub(crate) queue: SharedRq,
+    pub(crate) attr: SrqAttr,
+    /// The low watermark has raised its event, or there is none.
+    pub(crate) told: bool,
+    pub(crate) failed: bool,
+    /// Endpoints that take from it.
+    pub(crate) users: u32,
+}
+
+impl<P: Provider> Ia<'_, P> {
+    pub(crate) fn srq(&self, srq: Srq) -> Result<&SrqControl, DatReturn> {
+        self.srqs.get(srq.0).ok_or(STALE)
+    }
+
+    pub(crate) fn srq_mut(&mut self, srq: Srq) -> Result<&mut SrqControl, DatReturn> {
+        self.srqs.get_mut(srq.0).ok_or(STALE)
+    }
+
+    /// Receives that adapter and storage allow in one.
+    pub(crate) fn max_srq_dtos(&self) -> u16 {
+        // The device keeps one slot free.
+        let storage = (1_u32 << self.shared.dto_shift.min(15)) - 1;
+        let most = self.provider.limits().max_shared_receives;
+        u16::try_from(storage).unwrap_or(u16::MAX).min(most)
+    }
+}
+
+const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleSrq);

@@ -1,0 +1,173 @@
+//! dat_srq_post_recv(3), and the posting half of a Shared Receive Queue.
+
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+use crate::Ia;
+use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::handle::{Pz, Srq};
+use crate::post::{FULL, Segments, Work, check};
+use crate::provider::{Provider, SharedRecvQueue};
+use crate::shared::{Shared, lmr};
+use crate::triplet::LmrTriplet;
+
+/// The posting end of one Shared Receive Queue.
+pub(crate) struct SrqEnd<P: Provider> {
+    pub(crate) rq: P::Shared,
+    /// Slot of the queue.
+    srq: u32,
+    /// The Protection Zone, as LMRs carry it.
+    zone: u32,
+    segments: u8,
+}
+
+impl<P: Provider> fmt::Debug for SrqEnd<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SrqEnd")
+            .field("srq", &self.srq)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: Provider> SrqEnd<P> {
+    pub(crate) fn new(srq: u32, rq: P::Shared, pz: Pz, segments: u8) -> Self {
+        Self {
+            rq,
+            srq,
+            zone: lmr::zone(pz.0.index()),
+            segments,
+        }
+    }
+
+    fn post_recv(
+        &mut self,
+        shared: &Shared<'_>,
+        segments: &[LmrTriplet],
+        cookie: u64,
+    ) -> Result<(), DatReturn> {
+        if segments.len() > usize::from(self.segments) {
+            return Err(DatReturn::new(
+                DatType::InvalidParameter,
+                DatSubtype::InvalidArg2,
+            ));
+        }
+        let mut list = Segments::new();
+        check(shared, self.zone, Work::Recv, segments, &mut list)?;
+        let line = shared.srqs.get(self.srq as usize).ok_or(FULL)?;
+        if line.outstanding() >= line.most.load(Ordering::Relaxed) {
+            return Err(FULL);
+        }
+        self.recover(shared);
+        let token = self.rq.next_token();
+        let slot = shared.srq_slot(self.srq, token).ok_or(FULL)?;
+        slot.cookie.store(cookie, Ordering::Relaxed);
+        let posted = line.posted.load(Ordering::Relaxed).wrapping_add(1);
+        line.posted.store(posted, Ordering::Release);
+        // ORDER: the cookie precedes the release of the slot that a reaper looks at first, and both the receive itself.
+        slot.link.release();
+        self.rq.recv(&list);
+        Ok(())
+    }
+
+    /// Takes back the slots of receives that are done with.
+    fn recover(&mut self, shared: &Shared<'_>) {
+        let Some(line) = shared.srqs.get(self.srq as usize) else {
+            return;
+        };
+        let mut token = line.free.take();
+        while let Ok(named) = u16::try_from(token)
+            && let Some(slot) = shared.srq_slot(self.srq, named)
+        {
+            // Its link stays held: nothing is posted there.
+            token = slot.link.next();
+            self.rq.release(named);
+        }
+    }
+}
+
+/// The posting half of a Shared Receive Queue, as a value of its own: a thread that owns it posts without a lock.
+///
+/// From [`Ia::srq_take_poster`](crate::Ia::srq_take_poster), and back by
+/// [`Ia::srq_return_poster`](crate::Ia::srq_return_poster); the queue cannot be freed meanwhile.
+pub struct SrqPoster<'s, P: Provider> {
+    srq: Srq,
+    end: SrqEnd<P>,
+    shared: Shared<'s>,
+}
+
+impl<P: Provider> fmt::Debug for SrqPoster<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SrqPoster")
+            .field("srq", &self.srq)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: Provider> SrqPoster<'_, P> {
+    /// The queue it posts to.
+    #[must_use]
+    pub fn srq(&self) -> Srq {
+        self.srq
+    }
+
+    /// Posts a receive that any Endpoint of the queue may take; no segments take a message of no bytes.
+    ///
+    /// `INSUFFICIENT_RESOURCES` (all slots outstanding), `INVALID_PARAMETER` (too many segments, a segment outside its LMR),
+    /// `PROTECTION_VIOLATION` (zones: that of the queue counts), `PRIVILEGES_VIOLATION` (context, or no local write). A refused
+    /// post changes nothing.
+    #[doc(alias = "dat_srq_post_recv")]
+    pub fn post_recv(&mut self, segments: &[LmrTriplet], cookie: u64) -> Result<(), DatReturn> {
+        self.end.post_recv(&self.shared, segments, cookie)
+    }
+}
+
+impl<'s, P: Provider> Ia<'s, P> {
+    /// As [`SrqPoster::post_recv`], by handle.
+    #[doc(alias = "dat_srq_post_recv")]
+    pub fn srq_post_recv(
+        &mut self,
+        srq: Srq,
+        segments: &[LmrTriplet],
+        cookie: u64,
+    ) -> Result<(), DatReturn> {
+        let shared = self.shared;
+        self.srq_end(srq)?.post_recv(&shared, segments, cookie)
+    }
+
+    /// Takes the posting half out, for another thread. `INVALID_STATE` if it is out already.
+    pub fn srq_take_poster(&mut self, srq: Srq) -> Result<SrqPoster<'s, P>, Error> {
+        self.srq_end(srq)?;
+        let place = self.srq_posters.get_mut(srq.0.index() as usize);
+        let end = place.and_then(Option::take).ok_or(OUT)?;
+        let shared = self.shared;
+        Ok(SrqPoster { srq, end, shared })
+    }
+
+    /// Puts the posting half back. One of another Interface Adapter comes back as the error.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the half itself comes back, there is no heap for it"
+    )]
+    pub fn srq_return_poster(&mut self, half: SrqPoster<'s, P>) -> Result<(), SrqPoster<'s, P>> {
+        let alive = self.srq(half.srq).is_ok();
+        match self.srq_posters.get_mut(half.srq.0.index() as usize) {
+            Some(place) if alive && place.is_none() => {
+                *place = Some(half.end);
+                Ok(())
+            }
+            Some(_) | None => Err(half),
+        }
+    }
+
+    fn srq_end(&mut self, srq: Srq) -> Result<&mut SrqEnd<P>, DatReturn> {
+        self.srq(srq)?;
+        let place = self.srq_posters.get_mut(srq.0.index() as usize);
+        place.and_then(Option::as_mut).ok_or(OUT)
+    }
+}
+
+/// The posting half is with another thread.
+const OUT: DatReturn = DatReturn::new(
+    DatType::InvalidState,
+    DatSubtype::InvalidStateEpProviderControl,
+);

@@ -1,0 +1,75 @@
+//! dat_srq_query(3).
+
+use super::SrqAttr;
+use crate::Ia;
+use crate::dat_return::Error;
+use crate::handle::{Ep, Pz, Srq};
+use crate::provider::Provider;
+
+/// `DAT_SRQ_STATE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum SrqState {
+    /// It works.
+    Operational = 0,
+    /// The device gave it up.
+    Error = 1,
+}
+
+/// `DAT_SRQ_PARAM`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SrqParam {
+    /// Its state.
+    pub state: SrqState,
+    /// The Protection Zone of its receives.
+    pub pz: Pz,
+    /// Sizes and low watermark.
+    pub attr: SrqAttr,
+    /// Receives that an Endpoint may still take; `None`, `DAT_VALUE_UNKNOWN`, where completions are in the hands of another
+    /// thread, or more than can be looked through at once.
+    pub available: Option<u32>,
+    /// Receives posted whose completions have not been dequeued.
+    pub outstanding: u32,
+}
+
+impl<P: Provider> Ia<'_, P> {
+    /// What the queue is, and how full. It looks at what has arrived for its Endpoints and was not dequeued yet.
+    #[doc(alias = "dat_srq_query")]
+    pub fn srq_query(&mut self, srq: Srq) -> Result<SrqParam, Error> {
+        let control = self.srq(srq)?;
+        let (pz, attr, failed) = (control.pz, control.attr, control.failed);
+        let state = if failed {
+            SrqState::Error
+        } else {
+            SrqState::Operational
+        };
+        let available = self.srq_available(srq);
+        let outstanding = self.srq_outstanding(srq);
+        Ok(SrqParam {
+            state,
+            pz,
+            attr,
+            available,
+            outstanding,
+        })
+    }
+
+    pub(super) fn srq_outstanding(&self, srq: Srq) -> u32 {
+        let line = self.shared.srqs.get(srq.0.index() as usize);
+        line.map_or(0, |line| line.outstanding())
+    }
+
+    /// Receives that no Endpoint has taken, if that can be known now.
+    pub(super) fn srq_available(&mut self, srq: Srq) -> Option<u32> {
+        let mut held = 0_u32;
+        for index in 0..self.eps.capacity() {
+            let Some(ep) = self.eps.handle_at(index).map(Ep) else {
+                continue;
+            };
+            if self.ep(ep).is_ok_and(|control| control.srq == Some(srq)) {
+                held = held.saturating_add(self.held(ep)?);
+            }
+        }
+        Some(self.srq_outstanding(srq).saturating_sub(held))
+    }
+}

@@ -1,0 +1,51 @@
+//! What a Shared Receive Queue and its Endpoints hold, and what the device tells of it.
+
+use core::sync::atomic::Ordering;
+
+use crate::Ia;
+use crate::event::{AsyncEvent, Event};
+use crate::handle::{Ep, Srq};
+use crate::provider::{Direction, Provider, SharedRq};
+
+impl<P: Provider> Ia<'_, P> {
+    fn srq_of(&self, queue: SharedRq) -> Option<Srq> {
+        self.srqs.find(|control| control.queue == queue).map(Srq)
+    }
+
+    /// The device says that fewer receives are left than it was armed for.
+    pub(crate) fn srq_limit(&mut self, queue: SharedRq) {
+        if let Some(srq) = self.srq_of(queue) {
+            self.srq_low(srq);
+        }
+    }
+
+    /// The device gave a queue up.
+    pub(crate) fn srq_failed(&mut self, queue: SharedRq) {
+        let Some(srq) = self.srq_of(queue) else {
+            return;
+        };
+        if let Ok(control) = self.srq_mut(srq) {
+            control.failed = true;
+        }
+        let event = AsyncEvent::SrqBroken(srq);
+        self.notify(Some(self.async_evd), Event::Async(event));
+    }
+
+    /// Receives that an Endpoint holds: of its own those posted and not dequeued, of a shared queue those that have arrived and
+    /// were not dequeued. `None` if that cannot be known now.
+    pub(crate) fn held(&mut self, ep: Ep) -> Option<u32> {
+        let control = self.ep(ep).ok()?;
+        let (shared_queue, recv_evd) = (control.srq.is_some(), control.recv_evd);
+        let line = self.shared.ep(ep.0.index())?;
+        if !shared_queue {
+            return Some(line.outstanding(Direction::Recv));
+        }
+        let Some(evd) = recv_evd else {
+            return Some(0);
+        };
+        let all = self.absorb(evd).all;
+        let arrived = self.ep(ep).ok()?.arrived;
+        let taken = line.receive.taken.load(Ordering::Acquire);
+        all.then_some(arrived.wrapping_sub(taken))
+    }
+}

@@ -1,0 +1,511 @@
+//! Cases of the counters: dat_query_counters, dat_print_counters, dat_start_counters, dat_stop_counters.
+
+use dat_core::{
+    CloseFlag, CompletionFlags, CounterType, DatSubtype, DatType, DtoOperation, DtoStatus,
+    EpCounter, Evd, EvdCounter, EvdFlags, Event, IaCounter, MemPriv, PspFlag, RmrTriplet,
+};
+
+use super::{A, B, Bed, End, LIMIT, Mem, NONE, Side, refused};
+
+#[track_caller]
+fn ia(bed: &mut Bed<'_, impl Side>, side: usize, counter: IaCounter) -> u64 {
+    bed[side].ia_query_counter(counter, false).unwrap()
+}
+
+#[track_caller]
+fn ep(bed: &mut Bed<'_, impl Side>, end: &End, counter: EpCounter) -> u64 {
+    bed[end.side]
+        .ep_query_counter(end.ep, counter, false)
+        .unwrap()
+}
+
+#[track_caller]
+fn evd(bed: &mut Bed<'_, impl Side>, side: usize, evd: Evd, counter: EvdCounter) -> u64 {
+    bed[side].evd_query_counter(evd, counter, false).unwrap()
+}
+
+#[track_caller]
+fn rig(bed: &mut Bed<'_, impl Side>) -> ([End; 2], [Mem; 2]) {
+    let ends = bed.connected();
+    let rights = MemPriv::ALL | MemPriv::REMOTE_ATOMIC;
+    let mems = [A, B].map(|side| bed.mem(side, ends[side].pz, 4096, rights));
+    (ends, mems)
+}
+
+/// 85, 24 and 10, with the header's names.
+pub fn there_are_as_many_as_the_header_has(bed: &mut Bed<'_, impl Side>) {
+    let end = bed.end(A);
+    assert_eq!(bed.a.ia_query_counters(false).unwrap().len(), 85);
+    assert_eq!(bed.a.ep_query_counters(end.ep, false).unwrap(), [0; 24]);
+    assert_eq!(bed.a.evd_query_counters(end.recv, false).unwrap().len(), 10);
+    for (at, name) in [
+        (0, "PZ_CREATE"),
+        (26, "CM_LISTEN"),
+        (67, "LNK_ERR_RCV"),
+        (84, "DIAG_ERR_SQ_TREE"),
+    ] {
+        assert_eq!(IaCounter::ALL[at].name(), name);
+    }
+    assert_eq!(
+        (EpCounter::ALL[0].name(), EpCounter::ALL[23].name()),
+        ("CONNECT", "RECV_RDMA_IMM_DATA")
+    );
+    assert_eq!(
+        (EvdCounter::ALL[0].name(), EvdCounter::ALL[9].name()),
+        ("WAIT", "DTO_CALLBACK")
+    );
+}
+
+/// Every kind of object: made and freed; what was refused does not count.
+pub fn objects_are_counted_as_they_come_and_go(bed: &mut Bed<'_, impl Side>) {
+    let before = bed.a.ia_query_counters(false).unwrap();
+    let end = bed.end(A);
+    let mem = bed.mem(A, end.pz, 64, MemPriv::ALL);
+    let rmr = bed.a.rmr_create(end.pz).unwrap();
+    let point = bed.listen(A);
+    let cr = bed.a.evd_create(8, EvdFlags::CR).unwrap();
+    let (any, _) = bed.a.psp_create_any(cr, PspFlag::Consumer).unwrap();
+    assert!(bed.a.pz_free(end.pz).is_err());
+    let made = bed.a.ia_query_counters(false).unwrap();
+    bed.a.rmr_free(rmr).unwrap();
+    bed.a.lmr_free(mem.lmr.lmr).unwrap();
+    let now = bed.now();
+    bed.a.ep_free(now, end.ep).unwrap();
+    bed.a.psp_free(point.psp).unwrap();
+    bed.a.psp_free(any).unwrap();
+    for evd in [end.recv, end.request, end.conn, point.evd, cr] {
+        bed.a.evd_free(evd).unwrap();
+    }
+    bed.a.pz_free(end.pz).unwrap();
+    let freed = bed.a.ia_query_counters(false).unwrap();
+    for (create, free, count) in [
+        (IaCounter::PzCreate, Some(IaCounter::PzFree), 1),
+        (IaCounter::LmrCreate, Some(IaCounter::LmrFree), 1),
+        (IaCounter::RmrCreate, Some(IaCounter::RmrFree), 1),
+        (IaCounter::EpCreate, Some(IaCounter::EpFree), 1),
+        (IaCounter::EvdCreate, Some(IaCounter::EvdFree), 5),
+        (IaCounter::PspCreate, None, 1),
+        (IaCounter::PspCreateAny, None, 1),
+        (IaCounter::CmListen, None, 2),
+    ] {
+        let at = create as usize;
+        assert_eq!(made[at] - before[at], count, "{}", create.name());
+        if let Some(free) = free {
+            let at = free as usize;
+            assert_eq!(
+                (made[at] - before[at], freed[at] - made[at]),
+                (0, count),
+                "{}",
+                free.name()
+            );
+        }
+    }
+    let at = IaCounter::PspFree as usize;
+    assert_eq!(freed[at] - made[at], 2);
+}
+
+/// Both sides of a connection, message by message.
+pub fn connection_messages_are_counted_by_kind(bed: &mut Bed<'_, impl Side>) {
+    let ends = bed.connected();
+    bed.disconnect(&ends[A], CloseFlag::Abrupt);
+    for end in &ends {
+        assert_eq!(bed.event(end.side, end.conn), Event::Disconnected(end.ep));
+    }
+    bed.until(|bed| (ia(bed, A, IaCounter::CmDrepRx) > 0).then_some(()));
+    for (side, counter) in [
+        (A, IaCounter::CmReqTx),
+        (B, IaCounter::CmReqRx),
+        (B, IaCounter::CmRepTx),
+        (A, IaCounter::CmRepRx),
+        (A, IaCounter::CmRtuTx),
+        (A, IaCounter::CmActiveEst),
+        (B, IaCounter::CmPassiveEst),
+        (B, IaCounter::SpCr),
+        (B, IaCounter::SpCrAccepted),
+        (A, IaCounter::CmDreqTx),
+        (B, IaCounter::CmDreqRx),
+        (B, IaCounter::CmDrepTx),
+        (A, IaCounter::CmDrepRx),
+    ] {
+        let counted = ia(bed, side, counter);
+        // Who hurries says a thing again before the answer has come.
+        let again = bed.hurried && counted > 1;
+        assert!(
+            counted == 1 || again,
+            "side {side}: {} {counted}",
+            counter.name()
+        );
+    }
+    for counter in [
+        IaCounter::CmPassiveEst,
+        IaCounter::SpCr,
+        IaCounter::CmReqRx,
+        IaCounter::CmErr,
+    ] {
+        assert_eq!(ia(bed, A, counter), 0, "{}", counter.name());
+    }
+}
+
+/// A consumer's rejection is one kind, a qualifier without a listener another.
+pub fn rejections_are_counted_by_who_rejects(bed: &mut Bed<'_, impl Side>) {
+    let end = bed.end(A);
+    let point = bed.listen(B);
+    bed.ask(&end, point.qualifier, LIMIT, b"");
+    let cr = bed.request(&point);
+    let now = bed.now();
+    bed.b.cr_reject(now, cr, b"").unwrap();
+    assert_eq!(bed.event(A, end.conn), Event::PeerRejected(end.ep));
+    assert_eq!(ia(bed, B, IaCounter::CmUserRejTx), 1);
+    assert_eq!(ia(bed, A, IaCounter::CmUserRejRx), 1);
+    assert_eq!(ia(bed, B, IaCounter::SpCrRejected), 1);
+    let other = bed.end(A);
+    let nobody = bed.free_qualifier();
+    bed.ask(&other, nobody, LIMIT, b"");
+    assert_eq!(bed.event(A, other.conn), Event::NonPeerRejected(other.ep));
+    assert_eq!(ia(bed, B, IaCounter::CmErrRejTx), 1);
+    assert_eq!(ia(bed, A, IaCounter::CmErrRejRx), 1);
+    assert_eq!(ia(bed, A, IaCounter::CmErrRefused), 1);
+    assert_eq!(ia(bed, A, IaCounter::CmUserRejRx), 1);
+}
+
+/// Each post and its bytes, each arrival and its bytes; what is refused does not count.
+pub fn dtos_are_counted_with_their_bytes(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = rig(bed);
+    let [a, b] = ends;
+    for n in 0..3 {
+        bed.recv(&b, &mems[B], 0, 100, n);
+        bed.send(&a, &mems[A], 0, 10, n);
+        bed.done(&b, DtoOperation::Receive, n);
+        bed.done(&a, DtoOperation::Send, n);
+    }
+    let two = [mems[A].seg(0, 20), mems[A].seg(40, 30)];
+    let far = mems[B].far(0, 50);
+    bed.a.ep_post_rdma_write(a.ep, &two, 1, &far, NONE).unwrap();
+    bed.done(&a, DtoOperation::RdmaWrite, 1);
+    bed.a
+        .ep_post_rdma_read(a.ep, &[mems[A].seg(0, 40)], 1, &mems[B].far(0, 40), NONE)
+        .unwrap();
+    bed.done(&a, DtoOperation::RdmaRead, 1);
+    let long = [mems[A].seg(0, 4096), mems[A].seg(0, 1)];
+    assert!(
+        bed.a
+            .ep_post_rdma_write(a.ep, &long, 1, &far, NONE)
+            .is_err()
+    );
+    for (end, counter, count, bytes) in [
+        (&a, EpCounter::PostSend, 3, 30),
+        (&b, EpCounter::PostRecv, 3, 300),
+        (&b, EpCounter::Recv, 3, 30),
+        (&a, EpCounter::PostWrite, 1, 50),
+        (&a, EpCounter::PostRead, 1, 40),
+        (&b, EpCounter::PostSend, 0, 0),
+        (&a, EpCounter::Recv, 0, 0),
+    ] {
+        let all = bed[end.side].ep_query_counters(end.ep, false).unwrap();
+        let at = counter as usize;
+        assert_eq!((all[at], all[at + 1]), (count, bytes), "{}", counter.name());
+    }
+    // Suppressed ones, and those of a list, count as any.
+    let list = [dat_core::RdmaWrite {
+        cookie: 1,
+        local: mems[A].seg(0, 8),
+        remote: mems[B].far(0, 8),
+    }; 5];
+    bed.a
+        .ep_post_rdma_writes(a.ep, &list, CompletionFlags::SUPPRESS)
+        .unwrap();
+    bed.a.ep_post_rdma_writes(a.ep, &list, NONE).unwrap();
+    for _ in 0..5 {
+        bed.done(&a, DtoOperation::RdmaWrite, 1);
+    }
+    assert_eq!(ep(bed, &a, EpCounter::PostWrite), 11);
+    assert_eq!(ep(bed, &a, EpCounter::PostWriteData), 50 + 80);
+}
+
+/// Those of the extensions have counters of their own.
+pub fn extended_dtos_have_their_own_counters(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = rig(bed);
+    let (here, far) = (mems[A].seg(0, 8), mems[B].far(0, 8));
+    bed.a
+        .ep_post_fetch_add(ends[A].ep, 1, &here, 1, &far, NONE)
+        .unwrap();
+    bed.a
+        .ep_post_cmp_swap(ends[A].ep, 1, 2, &here, 1, &far, NONE)
+        .unwrap();
+    bed.recv(&ends[B], &mems[B], 64, 64, 1);
+    bed.a
+        .ep_post_rdma_write_immed(ends[A].ep, &[here], 1, &mems[B].far(128, 8), 7, NONE)
+        .unwrap();
+    bed.event(B, ends[B].recv);
+    for _ in 0..3 {
+        bed.event(A, ends[A].request);
+    }
+    for (end, counter, count) in [
+        (&ends[A], EpCounter::PostFetchAdd, 1),
+        (&ends[A], EpCounter::PostCmpSwap, 1),
+        (&ends[A], EpCounter::PostWriteImm, 1),
+        (&ends[A], EpCounter::PostWriteImmData, 8),
+        (&ends[B], EpCounter::RecvRdmaImm, 1),
+        (&ends[B], EpCounter::RecvRdmaImmData, 8),
+        (&ends[A], EpCounter::PostWrite, 0),
+        (&ends[B], EpCounter::Recv, 0),
+    ] {
+        assert_eq!(ep(bed, end, counter), count, "{}", counter.name());
+    }
+}
+
+/// Connects and disconnects, over a reset; a new Endpoint starts at 0 wherever it lives.
+pub fn an_endpoints_counters_last_as_long_as_it(bed: &mut Bed<'_, impl Side>) {
+    let ends = bed.connected();
+    bed.disconnect(&ends[A], CloseFlag::Abrupt);
+    for end in &ends {
+        assert_eq!(bed.event(end.side, end.conn), Event::Disconnected(end.ep));
+        bed[end.side].ep_reset(end.ep).unwrap();
+    }
+    bed.connect(&ends[A], &ends[B]);
+    assert_eq!(ep(bed, &ends[A], EpCounter::Connect), 2);
+    assert_eq!(ep(bed, &ends[A], EpCounter::Disconnect), 1);
+    assert_eq!(ep(bed, &ends[B], EpCounter::Connect), 0);
+    let now = bed.now();
+    bed.a.ep_free(now, ends[A].ep).unwrap();
+    let gone = bed
+        .a
+        .ep_query_counters(ends[A].ep, false)
+        .map_err(|error| error.ret());
+    refused(gone, DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
+    let new = bed.end(A);
+    assert_eq!(bed.a.ep_query_counters(new.ep, true).unwrap(), [0; 24]);
+}
+
+/// What was flushed or failed did not arrive.
+pub fn only_what_arrives_well_counts_as_received(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = rig(bed);
+    for cookie in 0..2 {
+        bed.recv(&ends[B], &mems[B], 0, 8, cookie);
+    }
+    bed.send(&ends[A], &mems[A], 0, 9, 1);
+    assert_eq!(bed.dto(B, ends[B].recv).status, DtoStatus::ErrLocalLength);
+    assert_eq!(bed.dto(B, ends[B].recv).status, DtoStatus::ErrFlushed);
+    assert_eq!(ep(bed, &ends[B], EpCounter::PostRecv), 2);
+    assert_eq!(ep(bed, &ends[B], EpCounter::Recv), 0);
+    assert_eq!(ep(bed, &ends[B], EpCounter::RecvData), 0);
+}
+
+/// Dequeues, found and not; looks at the completion queue; connection events.
+pub fn an_event_dispatcher_counts_its_dequeues(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = rig(bed);
+    let [recv, conn] = [ends[B].recv, ends[B].conn];
+    bed.b.evd_query_counters(recv, true).unwrap();
+    for n in 0..4 {
+        bed.recv(&ends[B], &mems[B], 0, 8, n);
+        bed.send(&ends[A], &mems[A], 0, 8, n);
+        bed.done(&ends[B], DtoOperation::Receive, n);
+    }
+    for _ in 0..3 {
+        assert_eq!(bed.look(B, recv), None);
+    }
+    let all = bed.b.evd_query_counters(recv, false).unwrap();
+    let of = |counter: EvdCounter| all[counter as usize];
+    assert_eq!(of(EvdCounter::DequeueFound), 4);
+    assert!(of(EvdCounter::DequeueNotFound) >= 3);
+    assert_eq!(
+        of(EvdCounter::Dequeue),
+        of(EvdCounter::DequeueFound) + of(EvdCounter::DequeueNotFound)
+    );
+    assert_eq!(of(EvdCounter::DequeuePollFound), 4);
+    assert_eq!(evd(bed, B, conn, EvdCounter::ConnCallback), 1);
+    assert_eq!(evd(bed, B, conn, EvdCounter::DequeueFound), 1);
+    assert_eq!(evd(bed, B, conn, EvdCounter::DequeuePoll), 0);
+    // Flushes are events, and no completions of the queue; a suppressed success is one, and no event.
+    bed.recv(&ends[B], &mems[B], 0, 8, 9);
+    bed.disconnect(&ends[B], CloseFlag::Abrupt);
+    bed.event(B, conn);
+    assert_eq!(bed.dto(B, recv).status, DtoStatus::ErrFlushed);
+    assert_eq!(evd(bed, B, recv, EvdCounter::DequeueFound), 5);
+    assert_eq!(evd(bed, B, conn, EvdCounter::ConnCallback), 2);
+}
+
+/// A request to be woken, and that it was.
+pub fn an_event_dispatcher_counts_what_wakes(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = rig(bed);
+    let recv = ends[B].recv;
+    bed.b.evd_arm(recv, false).unwrap();
+    assert_eq!(evd(bed, B, recv, EvdCounter::WaitNotify), 1);
+    bed.recv(&ends[B], &mems[B], 0, 8, 1);
+    bed.send(&ends[A], &mems[A], 0, 8, 1);
+    bed.until(|bed| (evd(bed, B, recv, EvdCounter::DtoCallback) == 1).then_some(()));
+    bed.b.evd_count_wait(recv, true);
+    bed.b.evd_count_wait(recv, false);
+    assert_eq!(evd(bed, B, recv, EvdCounter::Wait), 2);
+    assert_eq!(evd(bed, B, recv, EvdCounter::WaitBlocked), 1);
+}
+
+/// Reset tells what was, and starts over: of all or of one.
+pub fn a_reset_starts_over(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = rig(bed);
+    let a = ends[A];
+    bed.recv(&ends[B], &mems[B], 0, 8, 1);
+    bed.send(&a, &mems[A], 0, 8, 1);
+    bed.done(&a, DtoOperation::Send, 1);
+    let told = bed.a.ep_query_counters(a.ep, true).unwrap();
+    assert_eq!(told[EpCounter::PostSend as usize], 1);
+    assert_eq!(bed.a.ep_query_counters(a.ep, false).unwrap(), [0; 24]);
+    assert!(ia(bed, A, IaCounter::PzCreate) > 0);
+    assert_eq!(
+        bed.a.ia_query_counter(IaCounter::PzCreate, true).unwrap(),
+        1
+    );
+    assert_eq!(ia(bed, A, IaCounter::PzCreate), 0);
+    assert_eq!(ia(bed, A, IaCounter::EpCreate), 1);
+    bed.a.ia_query_counters(true).unwrap();
+    assert_eq!(bed.a.ia_query_counters(false).unwrap(), [0; 85]);
+    assert!(evd(bed, A, a.request, EvdCounter::Dequeue) > 0);
+    bed.a
+        .evd_query_counter(a.request, EvdCounter::DequeueFound, true)
+        .unwrap();
+    assert_eq!(evd(bed, A, a.request, EvdCounter::DequeueFound), 0);
+    assert_eq!(evd(bed, A, a.request, EvdCounter::DequeuePollFound), 1);
+    bed.a.evd_query_counters(a.request, true).unwrap();
+    assert_eq!(bed.a.evd_query_counters(a.request, false).unwrap(), [0; 10]);
+}
+
+/// A type of counters that is stopped stands still, and starts from 0.
+pub fn counters_of_a_type_start_and_stop(bed: &mut Bed<'_, impl Side>) {
+    let first = bed.connected();
+    assert_eq!(ia(bed, A, IaCounter::CmReqTx), 1);
+    bed.a.ia_stop_counters(CounterType::Cm).unwrap();
+    bed.a.ia_stop_counters(CounterType::Cm).unwrap();
+    let _second = bed.connected();
+    assert_eq!(ia(bed, A, IaCounter::CmReqTx), 1);
+    // Others go on, and the other side does.
+    assert_eq!(ia(bed, A, IaCounter::EpCreate), 2);
+    assert_eq!(ia(bed, B, IaCounter::CmReqRx), 2);
+    bed.a.ia_start_counters(CounterType::Cm).unwrap();
+    assert_eq!(ia(bed, A, IaCounter::CmReqTx), 0);
+    bed.disconnect(&first[A], CloseFlag::Abrupt);
+    bed.event(A, first[A].conn);
+    assert_eq!(ia(bed, A, IaCounter::CmDreqTx), 1);
+}
+
+/// Failures that the transport counts, at both ends.
+pub fn the_device_counts_what_the_transport_refuses(bed: &mut Bed<'_, impl Side>) {
+    for side in [A, B] {
+        bed[side].ia_start_counters(CounterType::Diag).unwrap();
+    }
+    let (ends, mems) = rig(bed);
+    let far = mems[B].far(0, 8);
+    let wrong = RmrTriplet {
+        context: far.context ^ 0xff,
+        ..far
+    };
+    bed.a
+        .ep_post_rdma_write(ends[A].ep, &[mems[A].seg(0, 8)], 1, &wrong, NONE)
+        .unwrap();
+    assert_eq!(
+        bed.dto(A, ends[A].request).status,
+        DtoStatus::ErrRemoteAccess
+    );
+    assert_eq!(ia(bed, A, IaCounter::DiagErrSqRae), 1);
+    assert_eq!(ia(bed, B, IaCounter::DiagErrRqRae), 1);
+    assert_eq!(ia(bed, B, IaCounter::DiagErrSqRae), 0);
+    for counter in [
+        IaCounter::DiagErrSqTree,
+        IaCounter::LnkErrRcv,
+        IaCounter::MemAlloc,
+    ] {
+        assert_eq!(ia(bed, A, counter), 0, "{}", counter.name());
+    }
+}
+
+/// A line for each counter that is not 0.
+pub fn printed_counters_are_lines_of_names_and_numbers(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = rig(bed);
+    bed.recv(&ends[A], &mems[A], 0, 1234, 1);
+    let mut text = String::new();
+    bed.a
+        .ep_print_counters(ends[A].ep, &mut text, false)
+        .unwrap();
+    let lines: Vec<Vec<_>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            ["CONNECT", "1"],
+            ["POST_RECV", "1"],
+            ["POST_RECV_DATA", "1234"]
+        ]
+    );
+    text.clear();
+    bed.a.ia_print_counters(&mut text, true).unwrap();
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("EP_CREATE ") && line.ends_with(" 1"))
+    );
+    text.clear();
+    bed.a.ia_print_counters(&mut text, false).unwrap();
+    assert_eq!(text, "");
+    bed.a
+        .evd_print_counters(ends[A].conn, &mut text, false)
+        .unwrap();
+    assert!(text.contains("CONN_CALLBACK"));
+}
+
+/// Halves: an Endpoint is read while they are out but not reset, an Event Dispatcher is counted by its reaper.
+pub fn counters_and_halves(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = rig(bed);
+    let a = ends[A];
+    let mut half = bed.a.ep_take_poster(a.ep).unwrap();
+    bed.recv(&ends[B], &mems[B], 0, 8, 1);
+    half.post_send(&[mems[A].seg(0, 8)], 1, NONE).unwrap();
+    assert_eq!(ep(bed, &a, EpCounter::PostSend), 1);
+    let ret = bed
+        .a
+        .ep_query_counters(a.ep, true)
+        .map_err(|error| error.ret());
+    refused(
+        ret,
+        DatType::InvalidState,
+        DatSubtype::InvalidStateEpProviderControl,
+    );
+    assert_eq!(ep(bed, &a, EpCounter::PostSend), 1);
+    bed.a.ep_return_poster(half).unwrap();
+    bed.done(&a, DtoOperation::Send, 1);
+    let reaper = bed.a.evd_take_reaper(a.request).unwrap();
+    let ret = bed
+        .a
+        .evd_query_counters(a.request, false)
+        .map_err(|error| error.ret());
+    refused(
+        ret,
+        DatType::InvalidState,
+        DatSubtype::InvalidStateEvdWaiter,
+    );
+    bed.a.evd_return_reaper(reaper).unwrap();
+    assert_eq!(evd(bed, A, a.request, EvdCounter::DequeueFound), 1);
+}
+
+/// The cases.
+#[macro_export]
+macro_rules! counters_cases {
+    ($with:ident) => {
+        $with! { counters:
+            there_are_as_many_as_the_header_has
+            objects_are_counted_as_they_come_and_go
+            connection_messages_are_counted_by_kind
+            rejections_are_counted_by_who_rejects
+            dtos_are_counted_with_their_bytes
+            extended_dtos_have_their_own_counters
+            an_endpoints_counters_last_as_long_as_it
+            only_what_arrives_well_counts_as_received
+            an_event_dispatcher_counts_its_dequeues
+            an_event_dispatcher_counts_what_wakes
+            a_reset_starts_over
+            counters_of_a_type_start_and_stop
+            the_device_counts_what_the_transport_refuses
+            printed_counters_are_lines_of_names_and_numbers
+            counters_and_halves
+        }
+    };
+}

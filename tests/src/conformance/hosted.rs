@@ -1,0 +1,177 @@
+//! Beds on the driver: over the model in process, under virtual time, or over devices of this machine, in real time.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use dat_core::Instant;
+use dat_core::provider::Region;
+use hca_mlx5::Mlx5;
+use hca_mlx5::dma::Buffer;
+use hca_mlx5::platform::{Platform, Span};
+
+use super::bed::{A, B, Bed, OPENS, Party, Room, Side};
+use crate::bringup::light;
+use crate::host::inproc::{Memory, Slot};
+use crate::pair::Stage;
+
+/// The driver on one platform.
+pub struct Hosted<'p, P: Platform> {
+    platform: &'p P,
+    pass: fn(&P, Duration),
+    share: Option<fn(&P, &[u8; 40], Span)>,
+    buffers: RefCell<Vec<Buffer<'p, P>>>,
+}
+
+impl<P: Platform> std::fmt::Debug for Hosted<'_, P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hosted").finish_non_exhaustive()
+    }
+}
+
+impl<'p, P: Platform> Hosted<'p, P> {
+    /// One on `platform`, where time passes so.
+    #[must_use]
+    pub fn new(platform: &'p P, pass: fn(&P, Duration)) -> Self {
+        Self {
+            platform,
+            pass,
+            share: None,
+            buffers: RefCell::default(),
+        }
+    }
+
+    /// The same, of a platform that shares memory so.
+    #[must_use]
+    pub fn sharing(mut self, share: fn(&P, &[u8; 40], Span)) -> Self {
+        self.share = Some(share);
+        self
+    }
+
+    /// What stands at `addr`: the buffer, and the offset in it.
+    fn find<T>(&self, addr: u64, act: impl FnOnce(&Buffer<'p, P>, usize) -> T) -> T {
+        let buffers = self.buffers.borrow();
+        let of = |buffer: &&Buffer<'p, P>| {
+            let region = buffer.region();
+            (region.addr..region.addr + region.len).contains(&addr)
+        };
+        let Some(buffer) = buffers.iter().find(of) else {
+            panic!("no memory at {addr:#x}");
+        };
+        act(buffer, (addr - buffer.region().addr) as usize)
+    }
+
+    /// A consumer that is not told of a peer's access passes a point of order of its own before it looks.
+    fn fence(&self) {
+        self.platform.before_doorbell();
+        self.platform.after_ownership();
+    }
+}
+
+impl<P: Platform> Drop for Hosted<'_, P> {
+    fn drop(&mut self) {
+        self.buffers.take().into_iter().for_each(Buffer::release);
+    }
+}
+
+impl<'p, P: Platform> Side for Hosted<'p, P> {
+    type Hca = Mlx5<'p, P>;
+
+    fn hca(&self) -> Mlx5<'p, P> {
+        let config = hca_mlx5::Config::default();
+        Mlx5::open(self.platform, &config).unwrap_or_else(|error| panic!("bring-up: {error}"))
+    }
+
+    fn entropy(&self) -> u64 {
+        self.platform.entropy()
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.platform.now())
+    }
+
+    fn pass(&self, span: Duration) {
+        (self.pass)(self.platform, span);
+    }
+
+    fn memory(&self, len: usize) -> Region {
+        let buffer = Buffer::zeroed(self.platform, len).expect("memory for a buffer");
+        let region = buffer.region();
+        self.buffers.borrow_mut().push(buffer);
+        region
+    }
+
+    fn pages(&self, region: Region) -> Vec<u64> {
+        let first = (region.addr - self.platform.arena_addr()) as usize;
+        (first..first + region.len as usize)
+            .step_by(4096)
+            .map(|at| self.platform.iova(at).expect("memory of the arena").0)
+            .collect()
+    }
+
+    fn share(&self, name: &[u8; 40]) -> Option<Region> {
+        let share = self.share?;
+        let region = self.memory(4096);
+        let offset = (region.addr - self.platform.arena_addr()) as usize;
+        let len = region.len as usize;
+        share(self.platform, name, Span { offset, len });
+        Some(region)
+    }
+
+    fn store(&self, addr: u64, bytes: &[u8]) {
+        let stored = self.find(addr, |buffer, at| buffer.copy_in(at, bytes));
+        assert_eq!(stored, bytes.len(), "no memory for all of it");
+        self.fence();
+    }
+
+    fn load(&self, addr: u64, len: usize) -> Vec<u8> {
+        self.fence();
+        let mut bytes = vec![0; len];
+        let loaded = self.find(addr, |buffer, at| buffer.copy_out(at, &mut bytes));
+        assert_eq!(loaded, len, "no memory for all of it");
+        bytes
+    }
+}
+
+/// Plays a case on the driver over the model in process, and insists that closing leaves nothing behind and that the models
+/// have nothing to complain of.
+///
+/// # Panics
+/// If the case fails.
+pub fn play(case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
+    let stage = Stage {
+        cards: [light(), light()],
+        memory: Memory {
+            arena: 512,
+            firmware: 2048,
+        },
+        ..Stage::default()
+    };
+    let (_, slots) = stage.plug(&mut |_, wire| wire);
+    let mut rooms = [A, B].map(|_| Vec::from_iter((0..OPENS).map(|_| Room::new())));
+    {
+        let [a, b] = &mut rooms;
+        let open = |index: usize, rooms| {
+            let pass = |slot: &Slot, span: Duration| slot.world().turn_by(span.as_nanos() as u64);
+            let side = Hosted::new(&slots[index], pass).sharing(Slot::share);
+            let hca = side.hca();
+            Party::open(index, side, hca, rooms)
+        };
+        let mut bed = Bed::new(open(A, &mut a[..]), open(B, &mut b[..]));
+        case(&mut bed);
+        // Closing the device takes everything back, however a case left it.
+        let _ = bed.finish();
+    }
+    for (side, slot) in slots.iter().enumerate() {
+        let complaints = slot.hca().complaints().to_vec();
+        assert!(
+            complaints.is_empty(),
+            "the model of side {side} complains: {complaints:#?}"
+        );
+        let left = (slot.in_use(), slot.views().pages_out());
+        assert_eq!(
+            left,
+            (0, 0),
+            "side {side}: bytes of the arena and firmware pages not given back"
+        );
+    }
+}

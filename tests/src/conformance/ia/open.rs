@@ -1,0 +1,193 @@
+//! dat_ia_open(3): the Event Dispatcher of asynchronous errors in its variants.
+
+use dat_core::{
+    AnyHandle, AsyncEvd, AsyncEvent, CloseFlag, DatSubtype, DatType, Evd, EvdFlags, Event,
+};
+
+use crate::conformance::{A, B, Bed, End, LIMIT, Side, refused};
+
+/// An Endpoint of side A whose connection events go to an Event Dispatcher of one place only, and its peer.
+fn narrow(bed: &mut Bed<'_, impl Side>) -> [End; 2] {
+    let mut ends = [bed.end(A), bed.end(B)];
+    let a = &mut bed.a.ia;
+    let conn = a.evd_create(1, EvdFlags::CONNECTION).unwrap();
+    a.ep_free(dat_core::Instant::ZERO, ends[A].ep).unwrap();
+    let (pz, recv, request) = (ends[A].pz, ends[A].recv, ends[A].request);
+    let ep = a.ep_create(Some(pz), Some(recv), Some(request), Some(conn), None);
+    ends[A] = End {
+        conn,
+        ep: ep.unwrap(),
+        ..ends[A]
+    };
+    ends
+}
+
+/// Has an event lost for want of room on side A: the Event Dispatcher that was full.
+fn overflow(bed: &mut Bed<'_, impl Side>) -> Evd {
+    let [a, b] = narrow(bed);
+    let point = bed.listen(B);
+    bed.ask(&a, point.qualifier, LIMIT, b"");
+    let cr = bed.request(&point);
+    let now = bed.now();
+    bed.b.cr_accept(now, cr, Some(b.ep), b"").unwrap();
+    bed.event(B, b.conn);
+    // ESTABLISHED of side A takes the only place; the end of the connection finds none.
+    bed.disconnect(&b, CloseFlag::Abrupt);
+    bed.event(B, b.conn);
+    bed.until(|bed| (bed.state(&a) == dat_core::EpState::Disconnected).then_some(()));
+    a.conn
+}
+
+/// With no handle, the provider makes an Event Dispatcher of at least the length asked for, for asynchronous events.
+pub fn open_makes_an_async_evd(bed: &mut Bed<'_, impl Side>) {
+    bed.a.close(CloseFlag::Graceful).unwrap();
+    bed.a.reopen_with(AsyncEvd::New(5)).unwrap();
+    let param = bed.a.evd_query(bed.a.async_evd()).unwrap();
+    assert!(param.qlen >= 5);
+    assert_eq!(param.flags, EvdFlags::ASYNC);
+    assert_eq!(bed.look(A, bed.a.async_evd()), None);
+}
+
+/// The Event Dispatcher that the provider made gets what goes wrong, and goes with the adapter.
+pub fn the_async_evd_hears_of_errors(bed: &mut Bed<'_, impl Side>) {
+    let full = overflow(bed);
+    let asynchronous = bed.a.async_evd();
+    assert_eq!(
+        bed.event(A, asynchronous),
+        Event::Async(AsyncEvent::EvdOverflow(full))
+    );
+    bed.a.close(CloseFlag::Abrupt).unwrap();
+    bed.a.reopen();
+    assert_ne!(bed.a.async_evd(), asynchronous);
+    refused(
+        bed.a.evd_query(asynchronous),
+        DatType::InvalidHandle,
+        DatSubtype::InvalidHandle1,
+    );
+}
+
+/// An async Event Dispatcher of no length is refused.
+pub fn an_async_evd_of_no_length_is_refused(bed: &mut Bed<'_, impl Side>) {
+    bed.a.close(CloseFlag::Graceful).unwrap();
+    let opened = bed.a.reopen_with(AsyncEvd::New(0));
+    refused(opened, DatType::InvalidParameter, DatSubtype::InvalidArg2);
+    // Nothing was taken: the same HCA can be opened.
+    bed.a.reopen();
+    bed.connected();
+}
+
+/// So is one that is longer than there is room for.
+pub fn an_async_evd_too_long_is_refused(bed: &mut Bed<'_, impl Side>) {
+    let most = bed.a.query().0.max_software_evd_qlen;
+    bed.a.close(CloseFlag::Graceful).unwrap();
+    let opened = bed.a.reopen_with(AsyncEvd::New(most + 1));
+    refused(
+        opened,
+        DatType::InsufficientResources,
+        DatSubtype::ResourceTevd,
+    );
+    bed.a.reopen_with(AsyncEvd::New(most)).unwrap();
+    bed.connected();
+}
+
+/// EVD_ASYNC_EXISTS: the adapter has none of its own, whatever handle it tells is out of scope, and all else works.
+pub fn an_adapter_without_an_async_evd_works(bed: &mut Bed<'_, impl Side>) {
+    bed.a.close(CloseFlag::Graceful).unwrap();
+    bed.a.reopen_with(AsyncEvd::Exists).unwrap();
+    let none = bed.a.async_evd();
+    let stale = (DatType::InvalidHandle, DatSubtype::InvalidHandle1);
+    refused(bed.a.evd_query(none), stale.0, stale.1);
+    refused(bed.a.evd_dequeue(none), stale.0, stale.1);
+    refused(bed.a.evd_free(none), stale.0, stale.1);
+    // What goes wrong is told nobody, and hurts nobody.
+    let full = overflow(bed);
+    assert!(matches!(bed.look(A, full), Some(Event::Established(_))));
+    bed.connected();
+    bed.a.close(CloseFlag::Abrupt).unwrap();
+}
+
+/// A handle: asynchronous errors go to that Event Dispatcher, with the other streams that it takes.
+pub fn an_evd_of_the_consumers_takes_async_events(bed: &mut Bed<'_, impl Side>) {
+    let flags = EvdFlags::ASYNC | EvdFlags::SOFTWARE;
+    let own = bed.a.evd_create(8, flags).unwrap();
+    let first = bed.a.async_evd();
+    bed.a.set_async_evd(own).unwrap();
+    assert_eq!(bed.a.async_evd(), own);
+    bed.a.evd_post_se(own, 77).unwrap();
+    let full = overflow(bed);
+    assert_eq!(bed.look(A, own), Some(Event::Software(77)));
+    assert_eq!(
+        bed.look(A, own),
+        Some(Event::Async(AsyncEvent::EvdOverflow(full)))
+    );
+    // The one that the provider made is gone.
+    refused(
+        bed.a.evd_query(first),
+        DatType::InvalidHandle,
+        DatSubtype::InvalidHandle1,
+    );
+}
+
+/// The consumer's async Event Dispatcher is not freed when another one takes its place.
+pub fn the_consumers_async_evd_stays_the_consumers(bed: &mut Bed<'_, impl Side>) {
+    let [one, other] = [(); 2].map(|()| bed.a.evd_create(8, EvdFlags::ASYNC).unwrap());
+    bed.a.set_async_evd(one).unwrap();
+    bed.a.set_async_evd(other).unwrap();
+    bed.a.evd_query(one).unwrap();
+    bed.a.evd_free(one).unwrap();
+    // Of the async one a graceful close does not complain.
+    bed.a.close(CloseFlag::Graceful).unwrap();
+}
+
+/// A handle that cannot take asynchronous events is refused, and nothing changes.
+pub fn an_evd_for_other_streams_is_no_async_evd(bed: &mut Bed<'_, impl Side>) {
+    let first = bed.a.async_evd();
+    let of_others = bed.a.evd_create(8, EvdFlags::DTO).unwrap();
+    let gone = bed.a.evd_create(8, EvdFlags::ASYNC).unwrap();
+    bed.a.evd_free(gone).unwrap();
+    let of_peer = bed.b.async_evd();
+    for evd in [of_others, gone, of_peer] {
+        refused(
+            bed.a.set_async_evd(evd),
+            DatType::InvalidHandle,
+            DatSubtype::InvalidHandleEvdAsync,
+        );
+    }
+    assert_eq!(bed.a.async_evd(), first);
+    let full = overflow(bed);
+    assert_eq!(
+        bed.look(A, first),
+        Some(Event::Async(AsyncEvent::EvdOverflow(full)))
+    );
+}
+
+/// The async Event Dispatcher cannot be freed by the consumer.
+pub fn the_async_evd_cannot_be_freed(bed: &mut Bed<'_, impl Side>) {
+    let asynchronous = bed.a.async_evd();
+    let freed = bed.a.evd_free(asynchronous);
+    refused(
+        freed,
+        DatType::InvalidState,
+        DatSubtype::InvalidStateEvdInUse,
+    );
+    bed.a.evd_query(asynchronous).unwrap();
+}
+
+/// Handles of an adapter mean nothing to the next one on the same HCA, nor to another adapter.
+pub fn handles_of_one_adapter_are_strangers_to_another(bed: &mut Bed<'_, impl Side>) {
+    let end = bed.end(A);
+    let stale = |ia: &mut dat_core::Ia<'_, _>| {
+        for handle in [AnyHandle::Pz(end.pz), end.ep.into(), end.recv.into()] {
+            let asked = ia.get_handle_type(handle);
+            assert_eq!(asked.map_err(|ret| ret.ty()), Err(DatType::InvalidHandle));
+        }
+    };
+    stale(&mut bed.b.ia);
+    bed.a.close(CloseFlag::Abrupt).unwrap();
+    bed.a.reopen();
+    stale(&mut bed.a.ia);
+    // The same slots are used again, under other handles.
+    let again = bed.end(A);
+    assert_ne!((again.pz, again.ep), (end.pz, end.ep));
+    stale(&mut bed.a.ia);
+}

@@ -1,0 +1,185 @@
+//! Scopes: RMRs of a zone, and RMRs of one Endpoint at a time.
+
+use dat_core::{
+    CloseFlag, DatSubtype as Sub, DatType as Ty, EpState, LmrTriplet, MemPriv, RmrScope, VaType,
+};
+
+use crate::conformance::reach::{Try, pattern};
+use crate::conformance::{A, B, Bed, End, Mem, NONE, Side, refused};
+
+/// Another pair of Endpoints, of which the one on side B is in the zone of `end`.
+#[track_caller]
+fn beside(bed: &mut Bed<'_, impl Side>, end: &End) -> ([End; 2], Mem) {
+    let here = bed.end(A);
+    let there = bed.end(B);
+    let conn = there.conn;
+    bed.b.ep_free(bed.a.side.now(), there.ep).unwrap();
+    let (recv, request) = (there.recv, there.request);
+    let ep = bed
+        .b
+        .ep_create(Some(end.pz), Some(recv), Some(request), Some(conn), None);
+    let there = End {
+        pz: end.pz,
+        ep: ep.unwrap(),
+        ..there
+    };
+    bed.connect(&here, &there);
+    let mem = bed.mem(A, here.pz, 64, MemPriv::ALL);
+    ([here, there], mem)
+}
+
+/// One of `dat_rmr_create` opens its range to the peers of all Endpoints of its zone, whichever it was bound on.
+pub fn a_window_serves_every_endpoint_of_its_zone(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = bed.armed();
+    let (others, mem) = beside(bed, &ends[B]);
+    let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
+    let range = mems[B].seg(0, 64);
+    for on in [&ends[B], &others[B]] {
+        let far = bed.bind(on, rmr, &range, MemPriv::REMOTE);
+        assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
+        assert!(bed.allowed(&others, Try::Read, mem.seg(0, 64), far));
+    }
+    assert_eq!(bed.bytes(&mem, 0, 64), pattern(A, 8192)[..64]);
+}
+
+/// A peer that comes through an Endpoint of another zone gets REMOTE_ACCESS, and its connection breaks.
+pub fn a_window_is_closed_to_other_zones(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = bed.armed();
+    let others = bed.connected();
+    let mem = bed.mem(A, others[A].pz, 64, MemPriv::ALL);
+    let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
+    let far = bed.bind(&ends[B], rmr, &mems[B].seg(0, 64), MemPriv::REMOTE);
+    assert!(!bed.allowed(&others, Try::Write, mem.seg(0, 64), far));
+    assert_eq!(bed.bytes(&mems[B], 0, 64), pattern(B, 8192)[..64]);
+    assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
+}
+
+/// It stays bound when the connection it was bound on ends.
+pub fn a_window_outlives_the_connection(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = bed.armed();
+    let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
+    let far = bed.bind(&ends[B], rmr, &mems[B].seg(0, 64), MemPriv::REMOTE);
+    bed.disconnect(&ends[A], CloseFlag::Graceful);
+    bed.mend(&ends);
+    assert!(bed.b.rmr_query(rmr).unwrap().bound.is_some());
+    assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
+}
+
+/// One of `dat_rmr_create_for_ep` opens its range to the peer of the Endpoint it is bound on, and to nobody else.
+pub fn an_own_rmr_serves_one_endpoint(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = bed.armed();
+    let (others, mem) = beside(bed, &ends[B]);
+    let rmr = bed.b.rmr_create_for_ep(ends[B].pz).unwrap();
+    let far = bed.bind(&ends[B], rmr, &mems[B].seg(0, 64), MemPriv::REMOTE);
+    assert_eq!(bed.b.rmr_query(rmr).unwrap().scope, RmrScope::Ep);
+    assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
+    bed.fill(&mems[B], 0, &pattern(B, 64));
+    assert!(!bed.allowed(&others, Try::Write, mem.seg(0, 64), far));
+    assert!(!bed.allowed(&others, Try::Read, mem.seg(0, 64), far));
+    assert_eq!(bed.bytes(&mems[B], 0, 64), pattern(B, 64));
+    assert!(bed.allowed(&ends, Try::Read, mems[A].seg(0, 64), far));
+}
+
+/// While it is bound on one Endpoint, a bind on another is `INVALID_STATE`; when it is unbound it may move.
+pub fn an_own_rmr_moves_when_it_is_unbound(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = bed.armed();
+    let (others, mem) = beside(bed, &ends[B]);
+    let rmr = bed.b.rmr_create_for_ep(ends[B].pz).unwrap();
+    let range = mems[B].seg(0, 64);
+    bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE);
+    for range in [range, LmrTriplet::default()] {
+        let bound = bed
+            .b
+            .rmr_bind(rmr, &range, MemPriv::REMOTE, others[B].ep, 1, NONE);
+        refused(bound, Ty::InvalidState, Sub::None);
+    }
+    bed.bind(&ends[B], rmr, &LmrTriplet::default(), MemPriv::empty());
+    let far = bed.bind(&others[B], rmr, &range, MemPriv::REMOTE);
+    assert!(bed.allowed(&others, Try::Read, mem.seg(0, 64), far));
+    assert!(!bed.allowed(&ends, Try::Read, mems[A].seg(0, 64), far));
+}
+
+/// It can be bound anew while it is bound, under another context, and zero-based.
+pub fn an_own_rmr_is_bound_anew(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = bed.armed();
+    let rmr = bed.b.rmr_create_for_ep(ends[B].pz).unwrap();
+    let mut old = None;
+    for round in 0..4 {
+        let va_type = if round % 2 == 0 {
+            VaType::Va
+        } else {
+            VaType::Zb
+        };
+        let range = mems[B].seg(64 * round, 64);
+        let far = bed.bind_as(&ends[B], rmr, &range, MemPriv::REMOTE, va_type);
+        if let Some(old) = old.replace(far) {
+            assert_ne!(old.context & 0xff, far.context & 0xff);
+            assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), old));
+            // The connection that this broke took the bind with it.
+            assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
+            old_again(bed, &ends[B], rmr, &range, va_type);
+        } else {
+            assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
+        }
+    }
+}
+
+/// Binds twice in a row on the same connection.
+#[track_caller]
+fn old_again(
+    bed: &mut Bed<'_, impl Side>,
+    end: &End,
+    rmr: dat_core::Rmr,
+    range: &LmrTriplet,
+    va_type: VaType,
+) {
+    let one = bed.bind_as(end, rmr, range, MemPriv::REMOTE, va_type);
+    let two = bed.bind_as(end, rmr, range, MemPriv::REMOTE, va_type);
+    assert_ne!(one.context & 0xff, two.context & 0xff);
+}
+
+/// Reset and free of the Endpoint unbind it: its context is dead, the region is free of it, and it may be bound on another.
+pub fn an_own_rmr_ends_with_its_endpoint(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = bed.armed();
+    let rmr = bed.b.rmr_create_for_ep(ends[B].pz).unwrap();
+    let range = mems[B].seg(0, 64);
+    let old = bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE);
+    bed.disconnect(&ends[A], CloseFlag::Graceful);
+    bed.mend(&ends);
+    assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
+    assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), old));
+    let (others, mem) = beside(bed, &ends[B]);
+    let old = bed.bind(&others[B], rmr, &range, MemPriv::REMOTE);
+    let now = bed.now();
+    bed.b.ep_free(now, others[B].ep).unwrap();
+    bed.until(|bed| (bed.state(&others[A]) == EpState::Disconnected).then_some(()));
+    assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
+    assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), old));
+    assert_eq!(bed.bytes(&mems[B], 0, 64), pattern(B, 8192)[..64]);
+    let _ = mem;
+    bed.b.lmr_free(mems[B].lmr.lmr).unwrap();
+}
+
+/// Range, privileges and zone are checked as for any other, and free is allowed while it is bound.
+pub fn an_own_rmr_keeps_the_rules_of_binds(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = bed.armed();
+    let rmr = bed.b.rmr_create_for_ep(ends[B].pz).unwrap();
+    let (ep, range) = (ends[B].ep, mems[B].seg(0, 64));
+    let outside = LmrTriplet { len: 8193, ..range };
+    let bound = bed.b.rmr_bind(rmr, &outside, MemPriv::REMOTE, ep, 1, NONE);
+    refused(bound, Ty::InvalidParameter, Sub::InvalidArg3);
+    let none = bed.mem(B, ends[B].pz, 64, MemPriv::empty());
+    let bound = bed
+        .b
+        .rmr_bind(rmr, &none.seg(0, 64), MemPriv::REMOTE_READ, ep, 1, NONE);
+    refused(bound, Ty::PrivilegesViolation, Sub::PrivilegesRdmaRead);
+    let far = bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE);
+    refused(
+        bed.b.lmr_free(mems[B].lmr.lmr),
+        Ty::InvalidState,
+        Sub::InvalidStateLmrInUse,
+    );
+    bed.b.rmr_free(rmr).unwrap();
+    assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
+    bed.b.lmr_free(mems[B].lmr.lmr).unwrap();
+}

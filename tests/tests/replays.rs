@@ -1,0 +1,280 @@
+//! A million replays of contexts that were good once, on each provider: none may reach a byte.
+//!
+//! Windows of both scopes are bound, bound anew, unbound and freed at random, and Endpoints are reset, which each refused replay
+//! makes necessary; whatever context any of that made stale is kept and tried again later. Connections are made without a
+//! connection manager: what is tried here is the table of keys. On the loop provider the whole million is played in every run of
+//! the suite; on the model, where each replay is two queue pairs through all their states, a share of it, and the whole with
+//! `REPLAYS=1000000` in the environment.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "test code: a panic here is a failed test"
+)]
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use dat_core::cm::QpTerms;
+use dat_core::provider::Mtu;
+use dat_core::{
+    CompletionFlags, DtoStatus, EpState, Event, LmrTriplet, MemPriv, PhysicalPages, Rmr,
+    RmrTriplet, VaType,
+};
+use dat_tests::conformance::reach::pattern;
+use dat_tests::conformance::{A, B, Bed, End, LIMIT, Mem, NONE, Side, hosted, loopback};
+
+/// Bytes of a window.
+const RANGE: usize = 16;
+/// Stale contexts that are kept.
+const KEPT: usize = 4096;
+
+/// SplitMix64 from a fixed seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) % most as u64) as usize
+    }
+}
+
+/// Connects both ends without a connection manager.
+fn join<S: Side>(bed: &mut Bed<'_, S>, ends: &[End; 2], psn: u32) {
+    let qpns = [0, 1].map(|side| {
+        let end = &ends[side];
+        bed[side].ep_query(end.ep).unwrap().qp.unwrap().number
+    });
+    // What is told before an Endpoint is driven once is taken for news of its life before the reset.
+    bed.turn(Duration::from_micros(1));
+    for end in ends {
+        let terms = QpTerms {
+            remote_qpn: qpns[1 - end.side],
+            rq_psn: psn,
+            sq_psn: psn,
+            mtu: Mtu::B1024,
+            responder_resources: 4,
+            initiator_depth: 4,
+            ack_timeout: 14,
+            retry_count: 7,
+            rnr_retry: 7,
+        };
+        let (now, to) = (bed.now(), bed[1 - end.side].address());
+        bed[end.side]
+            .ep_connect_direct(now, end.ep, to, &terms, LIMIT)
+            .unwrap();
+    }
+    for end in ends {
+        assert_eq!(bed.event(end.side, end.conn), Event::Established(end.ep));
+    }
+}
+
+struct Replays {
+    ends: [End; 2],
+    local: Mem,
+    target: Mem,
+    windows: Vec<(Rmr, bool, Option<u32>)>,
+    stale: VecDeque<RmrTriplet>,
+    dice: Dice,
+    psn: u32,
+}
+
+impl Replays {
+    fn new<S: Side>(bed: &mut Bed<'_, S>) -> Self {
+        let ends = [bed.end(A), bed.end(B)];
+        join(bed, &ends, 1);
+        let [local, target] = [0, 1].map(|side| bed.mem(side, ends[side].pz, 4096, MemPriv::ALL));
+        bed.fill(&local, 0, &pattern(A, 4096));
+        bed.fill(&target, 0, &pattern(B, 4096));
+        let pz = ends[B].pz;
+        let windows = (0..12)
+            .map(|i| {
+                let own = i % 3 == 0;
+                let rmr = if own {
+                    bed.b.rmr_create_for_ep(pz).unwrap()
+                } else {
+                    bed.b.rmr_create(pz).unwrap()
+                };
+                (rmr, own, None)
+            })
+            .collect();
+        Self {
+            ends,
+            local,
+            target,
+            windows,
+            stale: VecDeque::new(),
+            dice: Dice(0x5eed),
+            psn: 1,
+        }
+    }
+
+    fn outdate(&mut self, context: Option<u32>) {
+        if let Some(context) = context {
+            if self.stale.len() == KEPT {
+                self.stale.pop_front();
+            }
+            let far = self.target.far(0, RANGE);
+            self.stale.push_back(RmrTriplet { context, ..far });
+        }
+    }
+
+    /// Binds, binds anew, unbinds, or frees and makes anew.
+    fn change<S: Side>(&mut self, bed: &mut Bed<'_, S>) {
+        let index = self.dice.below(self.windows.len());
+        let (rmr, own, old) = self.windows[index];
+        let end = self.ends[B];
+        let what = self.dice.below(8);
+        if what == 0 {
+            bed.b.rmr_free(rmr).unwrap();
+            let new = if own {
+                bed.b.rmr_create_for_ep(end.pz).unwrap()
+            } else {
+                bed.b.rmr_create(end.pz).unwrap()
+            };
+            self.windows[index] = (new, own, None);
+        } else {
+            let range = if what < 3 {
+                LmrTriplet::default()
+            } else {
+                self.target.seg(0, RANGE)
+            };
+            let before = bed.b.rmr_query(rmr).unwrap().rmr_context;
+            let far = bed.bind(&end, rmr, &range, MemPriv::REMOTE);
+            assert_ne!(far.context & 0xff, before & 0xff, "a low byte was repeated");
+            let live = (range.len != 0).then_some(far.context);
+            self.windows[index].2 = live;
+        }
+        self.outdate(old);
+        // A byte comes round again after some binds: what is good now is no replay.
+        let live: Vec<u32> = self.windows.iter().filter_map(|window| window.2).collect();
+        self.stale.retain(|stale| !live.contains(&stale.context));
+    }
+
+    /// Tries a stale context; it has to be refused.
+    fn replay<S: Side>(&mut self, bed: &mut Bed<'_, S>) {
+        let index = self.dice.below(self.stale.len());
+        let (to, [a, b]) = (self.stale[index], self.ends);
+        let local = [self.local.seg(0, RANGE)];
+        if self.dice.below(2) == 0 {
+            bed.a
+                .ep_post_rdma_write(a.ep, &local, 7, &to, NONE)
+                .unwrap();
+        } else {
+            bed.a.ep_post_rdma_read(a.ep, &local, 7, &to, NONE).unwrap();
+        }
+        let dto = bed.dto(A, a.request);
+        assert_eq!(dto.status, DtoStatus::ErrRemoteAccess, "{to:?}");
+        bed.until(|bed| {
+            let over = |end| bed.state(end) == EpState::Disconnected;
+            (over(&a) && over(&b)).then_some(())
+        });
+        for end in [a, b] {
+            while bed.look(end.side, end.conn).is_some() {}
+            bed[end.side].ep_reset(end.ep).unwrap();
+        }
+        for index in 0..self.windows.len() {
+            let (rmr, own, live) = self.windows[index];
+            if own {
+                // The reset has taken it.
+                assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
+                self.windows[index].2 = None;
+                self.outdate(live);
+            }
+        }
+        self.psn = (self.psn + 0x1235) & 0xff_ffff;
+        join(bed, &self.ends, self.psn);
+    }
+
+    fn unharmed<S: Side>(&self, bed: &Bed<'_, S>) {
+        assert_eq!(bed.bytes(&self.target, 0, 4096), pattern(B, 4096));
+        assert_eq!(bed.bytes(&self.local, 0, 4096), pattern(A, 4096));
+    }
+}
+
+fn replays<S: Side>(bed: &mut Bed<'_, S>, count: usize) {
+    let mut play = Replays::new(bed);
+    while play.stale.len() < 64 {
+        play.change(bed);
+    }
+    for round in 0..count {
+        if round % 4 == 0 {
+            play.change(bed);
+        }
+        play.replay(bed);
+        if round % 64 == 0 {
+            play.unharmed(bed);
+        }
+    }
+    play.unharmed(bed);
+}
+
+fn count(usual: usize) -> usize {
+    std::env::var("REPLAYS").map_or(usual, |count| count.parse().unwrap())
+}
+
+#[test]
+fn a_million_stale_contexts_reach_nothing_on_the_loop_provider() {
+    loopback::play(|bed| replays(bed, count(1_000_000)));
+}
+
+#[test]
+fn stale_contexts_reach_nothing_on_the_model() {
+    hosted::play(|bed| replays(bed, count(25_000)));
+}
+
+/// The bind is over a region whose registration the device has not been told of: it fails there, after it was queued.
+#[test]
+fn a_bind_that_fails_after_it_was_queued_breaks_the_connection() {
+    loopback::play(|bed| {
+        let ends = bed.connected();
+        let there = bed.end(B);
+        let later = bed.b.ep_create(
+            Some(ends[B].pz),
+            Some(there.recv),
+            Some(there.request),
+            Some(there.conn),
+            None,
+        );
+        let here = bed.end(A);
+        let later = End {
+            pz: ends[B].pz,
+            ep: later.unwrap(),
+            ..there
+        };
+        bed.connect(&here, &later);
+        let lmr = bed.b.lmr_allocate(ends[B].pz, 1).unwrap();
+        let mem = bed.mem(B, ends[B].pz, 4096, MemPriv::ALL);
+        let pages = bed.b.side.pages(mem.lmr.region);
+        let memory = PhysicalPages {
+            pages: &pages,
+            log_page: 12,
+            len: 4096,
+        };
+        let (rights, va, defer) = (MemPriv::ALL, VaType::Zb, CompletionFlags::DEFER);
+        let contexts = bed.b.lmr_fmr(lmr, memory, rights, va, later.ep, 1, defer);
+        let range = LmrTriplet {
+            addr: 0,
+            len: 64,
+            context: contexts.unwrap().lmr_context,
+        };
+        let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
+        let ep = ends[B].ep;
+        bed.b
+            .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 5, NONE)
+            .unwrap();
+        assert_eq!(
+            bed.event(B, ends[B].request),
+            Event::RmrBind {
+                rmr,
+                cookie: 5,
+                status: DtoStatus::RmrOperationFailed
+            }
+        );
+        assert_eq!(bed.event(B, ends[B].conn), Event::Broken(ep));
+        assert_eq!(bed.state(&ends[B]), EpState::Disconnected);
+        bed.pass(Duration::from_millis(1));
+    });
+}

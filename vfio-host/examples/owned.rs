@@ -1,0 +1,97 @@
+//! Sends back whatever comes: buffers that are posted by ownership.
+//!
+//! ```text
+//! cargo run --example owned -- 0000:3b:00.0 192.168.7.1/24
+//! cargo run --example owned -- vfio-user:/run/hca0 192.168.7.1/24
+//! ```
+//!
+//! Sixteen receives are out at all times. A message is sent back from where it came to lie, without a copy, and its buffer is
+//! posted again when that send is done. At no point does the program hold a buffer that the device uses: there is no variable
+//! with which it could.
+
+#![expect(clippy::print_stdout, reason = "a program that says what it does")]
+
+use std::error::Error;
+use std::time::Duration;
+
+use dat_core::provider::Net;
+use dat_core::{
+    CompletionFlags, DtoOperation, DtoStatus, EvdFlags, Event, MemPriv, OwningPoster, PspFlag,
+};
+use vfio_host::owned::{Piece, Pool};
+use vfio_host::{Host, Nic, Opened, Options, Room};
+
+const NONE: CompletionFlags = CompletionFlags::empty();
+const PORT: u64 = 4711;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, device, network] = &args[..] else {
+        return Err("usage: owned <address of the device> <own address>/<prefix>".into());
+    };
+    let (addr, prefix) = network.split_once('/').ok_or("no prefix")?;
+    let net = Net {
+        addr: addr.parse()?,
+        prefix: prefix.parse()?,
+        gateway: None,
+        vlan: None,
+    };
+    match vfio_host::open(&device.parse()?, &Options::default())? {
+        Opened::Vfio(host) => serve(&host, net),
+        Opened::User(host) => serve(&host, net),
+    }
+}
+
+fn serve<H: Host>(host: &H, net: Net) -> Result<(), Box<dyn Error>> {
+    let mut room = Box::new(Room::new());
+    let mut nic = Nic::open(host, &mut room, net, &hca_mlx5::Config::default())?;
+    let pz = nic.pz_create()?;
+    let evd = nic.evd_create(128, EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR)?;
+    let ep = nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;
+    nic.psp_create(PORT, evd, PspFlag::Consumer)?;
+
+    let rights = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
+    let pool = Pool::register(&mut nic, pz, 16, 4096, rights)?;
+    let half = nic.ep_take_poster(ep)?;
+    let mut poster = OwningPoster::<_, Piece<'_, H>, 32>::new(half).map_err(|_| "not idle")?;
+    while let Some(piece) = pool.take() {
+        poster
+            .post_recv(piece, NONE)
+            .map_err(|refused| refused.ret)?;
+    }
+    loop {
+        let event = match nic.evd_wait(evd, Duration::from_secs(3600), 1) {
+            Ok(event) => event,
+            Err(error) => return Err(error.to_string().into()),
+        };
+        // The buffer comes out of the completion, and of nothing else.
+        let done = match poster.complete(event) {
+            Ok(done) => done,
+            Err(Event::ConnectionRequest { cr, .. }) => {
+                nic.cr_accept(cr, Some(ep), b"")?;
+                continue;
+            }
+            Err(event) if event.is_terminal() => break,
+            Err(_) => continue,
+        };
+        let received =
+            matches!(done.event, Event::Dto(dto) if dto.operation == DtoOperation::Receive);
+        if done.status != DtoStatus::Success {
+            drop(done.buffer);
+        } else if received {
+            println!("{} bytes", done.len);
+            poster
+                .post_send(done.buffer, NONE)
+                .map_err(|refused| refused.ret)?;
+        } else {
+            poster
+                .post_recv(done.buffer, NONE)
+                .map_err(|refused| refused.ret)?;
+        }
+    }
+    let now = nic.now();
+    let freed = poster.free(now, &mut nic, drop);
+    freed.map_err(|(error, _)| error.to_string())?;
+    pool.close(&mut nic).map_err(|(error, _)| error)?;
+    Ok(nic.close(dat_core::CloseFlag::Abrupt)?)
+}
