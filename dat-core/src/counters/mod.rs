@@ -168,8 +168,8 @@ counters! {
 }
 
 counters! {
-    /// `DAT_EVD_COUNTERS`. What a reaping half does not find, as its thread polls, is not counted; `POLL` counts looks at the completion queue, `NOTIFY` requests to be woken, `CALLBACK` what the device or
-    /// the connection manager announced.
+    /// `DAT_EVD_COUNTERS`. What a reaping half does not find, as its thread polls, is not counted; `POLL` counts looks at the
+    /// completion queue, `NOTIFY` requests to be woken, `CALLBACK` what the device or the connection manager announced.
     EvdCounter[10];
     Wait = "WAIT",
     WaitBlocked = "WAIT_BLOCKED",

@@ -60,14 +60,8 @@ impl<P: Provider> Ia<'_, P> {
         private_data: &[u8],
         qos: Qos,
     ) -> Result<(), Error> {
-        let ask = Ask {
-            remote,
-            conn_qual,
-            timeout,
-            qos,
-            flag: ConnectFlag::Default,
-        };
-        self.start(now, ep, &ask, private_data)
+        let flag = ConnectFlag::Default;
+        self.ep_connect_flag(now, ep, remote, conn_qual, timeout, private_data, qos, flag)
     }
 
     /// As [`Ia::ep_connect`], with `DAT_CONNECT_FLAGS`: several paths are `MODEL_NOT_SUPPORTED`.

@@ -148,7 +148,7 @@ pub fn an_own_rmr_ends_with_its_endpoint(bed: &mut Bed<'_, impl Side>) {
     bed.mend(&ends);
     assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
     assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), old));
-    let (others, mem) = beside(bed, &ends[B]);
+    let (others, _) = beside(bed, &ends[B]);
     let old = bed.bind(&others[B], rmr, &range, MemPriv::REMOTE);
     let now = bed.now();
     bed.b.ep_free(now, others[B].ep).unwrap();
@@ -156,7 +156,6 @@ pub fn an_own_rmr_ends_with_its_endpoint(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
     assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), old));
     assert_eq!(bed.bytes(&mems[B], 0, 64), pattern(B, 8192)[..64]);
-    let _ = mem;
     bed.b.lmr_free(mems[B].lmr.lmr).unwrap();
 }
 
