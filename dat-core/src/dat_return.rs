@@ -8,7 +8,7 @@
 
 use core::fmt;
 
-use crate::provider::{Fault, FaultKind, NO_MORE_WORDS, Words};
+use crate::provider::{Fault, FaultKind, NO_MORE_WORDS, Words, nth};
 
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident: $repr:ty { $($variant:ident = $number:literal, $words:literal;)* }) => {
@@ -38,12 +38,14 @@ macro_rules! numbered {
                 self as $repr
             }
 
-            /// What it means.
+            /// What it means. Compiled with `--cfg dat_silent` there are no words.
             #[must_use]
-            pub const fn words(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $words,)*
+            pub fn words(self) -> &'static str {
+                if cfg!(dat_silent) {
+                    return "";
                 }
+                let place = Self::ALL.iter().position(|other| *other == self);
+                place.map_or("", |place| nth(concat!($($words, "\0"),*), place))
             }
         }
     };
@@ -245,6 +247,9 @@ impl fmt::Debug for DatReturn {
 
 impl fmt::Display for DatReturn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if cfg!(dat_silent) {
+            return write!(f, "{:#010x}", self.0);
+        }
         f.write_str(self.ty().words())?;
         let subtype = self.subtype();
         if subtype == DatSubtype::None {

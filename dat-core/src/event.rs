@@ -3,6 +3,7 @@
 //! Length: each kind of event with its number, and both ways between it and three words; apart they would not be checked by one look.
 
 use crate::context::AnyHandle;
+use crate::ep::LookUp;
 use crate::handle::{Cr, Csp, Ep, Evd, Handle, Psp, Rmr, Rsp, Srq};
 use crate::provider::{Arrived, Completion, Direction, Extra, Status};
 
@@ -293,11 +294,13 @@ pub enum Event {
         /// The service point's qualifier.
         conn_qual: u64,
     },
-    /// An Endpoint for datagrams has found the service point it asked for (extension): see
-    /// [`Ia::ep_ud_address`](crate::Ia::ep_ud_address).
-    UdEstablished(Ep),
+    /// An Endpoint for datagrams has found a service point it asked for (extension): see
+    /// [`Ia::ep_ud_answer`](crate::Ia::ep_ud_answer).
+    UdEstablished(Ep, LookUp),
+    /// An Endpoint for datagrams was told to a peer, by accepting its request (extension). What the peer sends from is not known.
+    UdAccepted(Ep),
     /// The service point that an Endpoint for datagrams asked for is not there, or refused (extension).
-    UdReject(Ep),
+    UdReject(Ep, LookUp),
     /// Nobody answered an Endpoint for datagrams in time (extension).
     UdError(Ep),
     /// Something besides the streams.
@@ -337,8 +340,8 @@ impl Event {
             Self::Software(_) => 0x1_0001,
             Self::IbDto(_) => 0x4_0000,
             Self::UdConnectionRequest { .. } => 0x4_0001,
-            Self::UdEstablished(_) => 0x4_0002,
-            Self::UdReject(_) => 0x4_0003,
+            Self::UdEstablished(..) | Self::UdAccepted(_) => 0x4_0002,
+            Self::UdReject(..) => 0x4_0003,
             Self::UdError(_) => 0x4_0004,
         }
     }
@@ -369,6 +372,8 @@ impl Event {
             Self::CommonRequest { csp, cr, conn_qual } => {
                 [number | *conn_qual << 32 | COMMON, csp.raw(), cr.raw()]
             }
+            Self::UdAccepted(ep) => [number | ACCEPTED, ep.raw(), 0],
+            Self::UdEstablished(ep, of) | Self::UdReject(ep, of) => [number, ep.raw(), of.raw()],
             Self::Async(AsyncEvent::EpSoftHighWatermark(ep)) => [number | WATERMARK, ep.raw(), 0],
             Self::Async(AsyncEvent::SrqLowWatermark(srq)) => [number | WATERMARK, srq.raw(), 0],
             Self::Async(AsyncEvent::SrqBroken(srq)) => [number | BROKEN, srq.raw(), 0],
@@ -380,8 +385,6 @@ impl Event {
             | Self::Broken(ep)
             | Self::TimedOut(ep)
             | Self::Unreachable(ep)
-            | Self::UdEstablished(ep)
-            | Self::UdReject(ep)
             | Self::UdError(ep)
             | Self::Async(AsyncEvent::EpBroken(ep)) => [number, ep.raw(), 0],
             Self::Async(AsyncEvent::EvdOverflow(evd)) => [number, evd.raw(), 0],
@@ -441,8 +444,9 @@ impl Event {
                 cr: Cr(Handle::from_raw(third)),
                 conn_qual: first >> 32,
             },
-            0x4_0002 => Self::UdEstablished(ep),
-            0x4_0003 => Self::UdReject(ep),
+            0x4_0002 if kind == ACCEPTED => Self::UdAccepted(ep),
+            0x4_0002 => Self::UdEstablished(ep, LookUp::from_raw(third)),
+            0x4_0003 => Self::UdReject(ep, LookUp::from_raw(third)),
             0x4_0004 => Self::UdError(ep),
             _ => return None,
         })
@@ -454,6 +458,7 @@ const RESERVED: u64 = 1 << 48;
 const COMMON: u64 = 2 << 48;
 const WATERMARK: u64 = 3 << 48;
 const BROKEN: u64 = 4 << 48;
+const ACCEPTED: u64 = 5 << 48;
 
 const fn terminal(number: u32) -> bool {
     number >= 0x0_4002 && number <= 0x0_4008
@@ -602,8 +607,9 @@ mod tests {
                 cr,
                 conn_qual: 1,
             },
-            Event::UdEstablished(ep),
-            Event::UdReject(ep),
+            Event::UdEstablished(ep, LookUp::from_raw(0xffff_fffe)),
+            Event::UdAccepted(ep),
+            Event::UdReject(ep, LookUp::from_raw(7)),
             Event::UdError(ep),
             Event::Async(AsyncEvent::EvdOverflow(evd)),
             Event::Async(AsyncEvent::IaCatastrophic),

@@ -63,6 +63,12 @@ macro_rules! handles {
                 pub const fn from_raw(raw: u64) -> Self {
                     Self(Handle::from_raw(raw))
                 }
+
+                /// Its place among those of its kind, below their greatest number: for a table beside this one.
+                #[must_use]
+                pub const fn index(self) -> u32 {
+                    self.0.index()
+                }
             }
         )*
     };

@@ -48,8 +48,8 @@ pub use cr::{CrParam, MAX_ACCEPT_PRIVATE, MAX_REJECT_PRIVATE, MAX_UD_REPLY_PRIVA
 pub use csp::CspParam;
 pub use dat_return::{DatReturn, DatSubtype, DatType, Error};
 pub use ep::{
-    EpAttr, EpModify, EpParam, EpRecvInfo, EpState, EpStatus, MAX_CONNECT_PRIVATE,
-    MAX_CONNECT_UD_PRIVATE,
+    EpAttr, EpModify, EpParam, EpRecvInfo, EpState, EpStatus, LookUp, MAX_CONNECT_PRIVATE,
+    MAX_CONNECT_UD_PRIVATE, UdAnswer,
 };
 pub use ep::{GRH_LEN, sender};
 pub use evd::{EvdParam, EvdReaper, EvdWait, Upcall, UpcallFlag, UpcallPolicy};
@@ -58,7 +58,7 @@ pub use flags::{
     CloseFlag, Comm, CompletionFlags, ConnectFlag, EvdFlags, EvdState, MemPriv, PspFlag, Qos,
 };
 pub use handle::{Cno, Cr, Csp, Ep, Evd, Lmr, Psp, Pz, Rmr, Rsp, Srq};
-pub use ia::{AsyncEvd, AttrValue, Ia, IaAttr, NamedAttr, Next, ProviderAttr};
+pub use ia::{AsyncEvd, AttrValue, Ia, IaAttr, IaQuery, NamedAttr, Next, ProviderAttr};
 pub use lmr::{Contexts, LmrParam, LmrState, MemOptimize, MemType, Memory, PhysicalPages, VaType};
 pub use post::{Completed, Lend, OwningPoster, Returned};
 pub use post::{EpPoster, MAX_SEGMENTS, RdmaWrite, Refused};
@@ -68,7 +68,7 @@ pub use registry::{HaRelationship, ProviderInfo, Registry};
 pub use rmr::{RmrParam, RmrScope};
 pub use rsp::RspParam;
 pub use srq::{SrqAttr, SrqParam, SrqPoster, SrqState};
-pub use storage::Storage;
+pub use storage::{Sizes, Storage, Supply};
 pub use strerror::strerror;
 pub use time::Instant;
 pub use triplet::{LmrTriplet, RmrTriplet};

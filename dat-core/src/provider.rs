@@ -423,8 +423,8 @@ pub trait CompletionQueue {
     fn poll(&mut self) -> Option<Completion>;
     /// Shows every completion that waits, the oldest first, and takes none.
     fn survey(&self, see: impl FnMut(Completion));
-    /// What the receive taken last tells besides; of use only right after it was taken, and if it succeeded.
-    fn extra(&self) -> Extra;
+    /// The completion taken last, in full; of use only right after it was taken.
+    fn last(&self) -> Option<Completion>;
     /// Completions taken since the queue was made, those that made no sense included.
     fn taken(&self) -> u64;
     /// Asks for one event when the next completion (any, or only a solicited or failed one) arrives.

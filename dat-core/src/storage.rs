@@ -1,5 +1,7 @@
 //! The memory of an Interface Adapter, placed by the caller.
 
+use core::sync::atomic::AtomicU32;
+
 use crate::atomic::AtomicU64;
 use crate::cm;
 use crate::cno::CnoControl;
@@ -16,9 +18,11 @@ use crate::pz::PzControl;
 use crate::rmr::RmrControl;
 use crate::rsp::RspControl;
 use crate::shared::Shared;
-use crate::shared::ep::{EpShared, RequestSlot};
+use crate::shared::ep::EpShared;
 use crate::shared::evd::{EvdShared, EventSlot};
+use crate::shared::keys::Keys;
 use crate::shared::lmr::{CONTEXT_BITS, LmrShared, RmrShared};
+use crate::shared::request::RequestSlot;
 use crate::shared::srq::{SrqShared, SrqSlot};
 use crate::shared::stack::Stack;
 use crate::srq::{SrqControl, SrqEnd};
@@ -45,10 +49,12 @@ pub struct Storage<
     eps: [EpShared; EPS],
     requests: [[RequestSlot; DTOS]; EPS],
     receives: [[AtomicU64; DTOS]; EPS],
+    quiet: [[AtomicU32; DTOS]; EPS],
     evds: [EvdShared; EVDS],
     events: [[EventSlot; EVENTS]; EVDS],
     lmrs: [LmrShared; LMRS],
     rmrs: [RmrShared; LMRS],
+    keys: [AtomicU32; LMRS],
     srqs: [SrqShared; SRQS],
     srq_slots: [[SrqSlot; DTOS]; SRQS],
     work: Stack,
@@ -68,6 +74,35 @@ pub struct Storage<
     cr_controls: [Slot<CrControl>; EPS],
     conns: [[cm::Slot; 2]; EPS],
     owners: [[Owner; 2]; EPS],
+}
+
+/// The sizes of an adapter that gets its memory from a [`Supply`]; what they count, [`Storage`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Endpoints.
+    pub eps: u16,
+    /// Event Dispatchers.
+    pub evds: u16,
+    /// LMRs.
+    pub lmrs: u32,
+    /// DTOs outstanding of one direction of an Endpoint.
+    pub dtos: u16,
+    /// Events other than completions that one Event Dispatcher holds.
+    pub events: u32,
+    /// Shared Receive Queues.
+    pub srqs: u16,
+}
+
+/// Where the memory of an adapter comes from whose sizes are known when the program runs: a host with a heap.
+pub trait Supply<'s> {
+    /// `len` values, each as `new` makes it, for as long as the adapter lives.
+    fn slice<T>(&mut self, len: usize, new: fn() -> T) -> &'s mut [T];
+
+    /// The same of the greatest tables, whose values are words that are all 0 at first: memory that is 0 already will do, and need
+    /// not be touched.
+    fn words<T>(&mut self, len: usize, new: fn() -> T) -> &'s mut [T] {
+        self.slice(len, new)
+    }
 }
 
 /// The storage in the pieces that an adapter works with: no sizes in its type.
@@ -91,6 +126,66 @@ pub(crate) struct Parts<'s, P: Provider> {
     pub(crate) owners: &'s mut [Owner],
 }
 
+impl<'s, P: Provider> Parts<'s, P> {
+    /// The pieces, of memory that is supplied; `None` for sizes that do not fit together.
+    pub(crate) fn supplied(supply: &mut impl Supply<'s>, sizes: &Sizes) -> Option<Self> {
+        let [eps, evds, dtos, srqs] =
+            [sizes.eps, sizes.evds, sizes.dtos, sizes.srqs].map(usize::from);
+        let lmrs = usize::try_from(sizes.lmrs).ok()?;
+        let events = usize::try_from(sizes.events).ok()?;
+        let fits = (1..=1 << 15).contains(&eps)
+            && srqs < 1 << 15
+            && evds > 0
+            && sizes.lmrs < 1 << (32 - CONTEXT_BITS)
+            && dtos.is_power_of_two()
+            && events.is_power_of_two()
+            && events <= 1 << 30;
+        if !fits {
+            return None;
+        }
+        let [work] = supply.slice(1, Stack::new) else {
+            return None;
+        };
+        let rmrs: &[RmrShared] = supply.slice(lmrs, RmrShared::new);
+        let heads = supply.slice(lmrs, || AtomicU32::new(0));
+        Some(Self {
+            shared: Shared {
+                eps: supply.slice(eps, EpShared::new),
+                requests: supply.words(eps.checked_mul(dtos)?, RequestSlot::new),
+                receives: supply.words(eps.checked_mul(dtos)?, || AtomicU64::new(0)),
+                quiet: supply.words(eps.checked_mul(dtos)?, || AtomicU32::new(0)),
+                lmrs: supply.slice(lmrs, LmrShared::new),
+                rmrs,
+                keys: Keys::new(heads, rmrs),
+                srqs: supply.slice(srqs, SrqShared::new),
+                srq_slots: supply.slice(srqs.checked_mul(dtos)?, SrqSlot::new),
+                evds: supply.slice(evds, EvdShared::new),
+                events: supply.words(evds.checked_mul(events)?, EventSlot::new),
+                work,
+                dto_shift: dtos.trailing_zeros(),
+                event_shift: events.trailing_zeros(),
+                ep_mask: u32::try_from(eps).ok()?.next_power_of_two() - 1,
+            },
+            posters: supply.slice(eps, || None),
+            srq_posters: supply.slice(srqs, || None),
+            reapers: supply.slice(evds, || None),
+            pzs: supply.slice(eps, Slot::new),
+            lmrs: supply.slice(lmrs, Slot::new),
+            rmrs: supply.slice(lmrs, Slot::new),
+            evds: supply.slice(evds, Slot::new),
+            cnos: supply.slice(evds, Slot::new),
+            eps: supply.slice(eps, Slot::new),
+            psps: supply.slice(eps, Slot::new),
+            rsps: supply.slice(eps, Slot::new),
+            csps: supply.slice(eps, Slot::new),
+            srqs: supply.slice(srqs, Slot::new),
+            crs: supply.slice(eps, Slot::new),
+            conns: supply.slice(eps.checked_mul(2)?, cm::Slot::new),
+            owners: supply.slice(eps.checked_mul(2)?, || Owner::Nobody),
+        })
+    }
+}
+
 impl<
     P: Provider,
     const EPS: usize,
@@ -106,6 +201,7 @@ impl<
     pub const ENDPOINT_BYTES: usize = size_of::<EpShared>()
         + size_of::<[RequestSlot; DTOS]>()
         + size_of::<[AtomicU64; DTOS]>()
+        + size_of::<[AtomicU32; DTOS]>()
         + size_of::<Option<Poster<P>>>()
         + size_of::<Slot<EpControl>>()
         + size_of::<cm::Slot>()
@@ -132,10 +228,12 @@ impl<
             eps: [const { EpShared::new() }; EPS],
             requests: [const { [const { RequestSlot::new() }; DTOS] }; EPS],
             receives: [const { [const { AtomicU64::new(0) }; DTOS] }; EPS],
+            quiet: [const { [const { AtomicU32::new(0) }; DTOS] }; EPS],
             evds: [const { EvdShared::new() }; EVDS],
             events: [const { [const { EventSlot::new() }; EVENTS] }; EVDS],
             lmrs: [const { LmrShared::new() }; LMRS],
             rmrs: [const { RmrShared::new() }; LMRS],
+            keys: [const { AtomicU32::new(0) }; LMRS],
             srqs: [const { SrqShared::new() }; SRQS],
             srq_slots: [const { [const { SrqSlot::new() }; DTOS] }; SRQS],
             work: Stack::new(),
@@ -174,8 +272,10 @@ impl<
                 eps: &self.eps,
                 requests: self.requests.as_flattened(),
                 receives: self.receives.as_flattened(),
+                quiet: self.quiet.as_flattened(),
                 lmrs: &self.lmrs,
                 rmrs: &self.rmrs,
+                keys: Keys::new(&self.keys, &self.rmrs),
                 srqs: &self.srqs,
                 srq_slots: self.srq_slots.as_flattened(),
                 evds: &self.evds,
@@ -242,7 +342,9 @@ mod tests {
 
     #[test]
     fn an_endpoint_of_128_dtos_each_way_and_an_evd_of_128_events_keep_to_their_budget() {
-        let slots = size_of::<[RequestSlot; 128]>() + size_of::<[AtomicU64; 128]>();
+        let slots = size_of::<[RequestSlot; 128]>()
+            + size_of::<[AtomicU64; 128]>()
+            + size_of::<[AtomicU32; 128]>();
         assert!(
             size_of::<EpShared>() + slots <= 4608,
             "{}",

@@ -139,25 +139,28 @@ impl<'s, T> Table<'s, T> {
         Some(value)
     }
 
-    /// The handle of whatever lives at `index` now.
+    /// Whatever lives at `index` now, with its handle.
     #[inline(never)]
-    pub(crate) fn handle_at(&self, index: u32) -> Option<Handle> {
+    fn at(&self, index: u32) -> Option<(Handle, &T)> {
         let slot = self.slots.get(index as usize)?;
-        slot.value
-            .as_ref()
-            .map(|_| Handle::new(index, slot.generation))
+        let value = slot.value.as_ref()?;
+        Some((Handle::new(index, slot.generation), value))
+    }
+
+    /// The handle of whatever lives at `index` now.
+    pub(crate) fn handle_at(&self, index: u32) -> Option<Handle> {
+        self.at(index).map(|(handle, _)| handle)
     }
 
     /// Every object with its handle.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
-        self.slots
-            .iter()
-            .zip(0_u32..)
-            .take(self.fresh as usize)
-            .filter_map(|(slot, index)| {
-                let value = slot.value.as_ref()?;
-                Some((Handle::new(index, slot.generation), value))
-            })
+        (0..self.fresh).filter_map(|index| self.at(index))
+    }
+
+    /// The first object there is.
+    #[inline(never)]
+    pub(crate) fn first(&self) -> Option<Handle> {
+        self.find(|_| true)
     }
 
     /// The first object that satisfies `test`.

@@ -298,7 +298,7 @@ fn dispatchers_with_impossible_wishes() {
     let odd = EvdFlags::from_bits_retain(0x1000);
     assert_eq!(code(ia.evd_create(4, odd)).0, T::InvalidParameter);
     assert_eq!(
-        code(ia.evd_create(17, EvdFlags::CR)).0,
+        code(ia.evd_create(65, EvdFlags::CR)).0,
         T::InsufficientResources
     );
     assert_eq!(

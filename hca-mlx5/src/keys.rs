@@ -7,7 +7,7 @@
 use dat_core::provider::{Access, Backing, Fault, Mr, Mw, Pages, Pd, Region};
 
 use crate::mem::mkey::{self, Chain, Source, Wanted};
-use crate::mem::pages::PageList;
+use crate::mem::pages::{PageList, Place};
 use crate::mem::window;
 use crate::platform::{Platform, Span};
 use crate::prm::cmd::Opcode;
@@ -124,11 +124,11 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         };
         match backing {
             Backing::Host(region) => {
-                let span = mkey::span(platform, region)?;
+                let place = mkey::place(platform, region)?;
                 wanted.len = region.len;
-                match PageList::new(platform, span, start, mkey::MAX_PAGES) {
-                    Ok(list) => self.one_key(pd, &wanted, &Source::Span(list)),
-                    Err(_) => self.key_over_keys(pd, &wanted, region, span),
+                match PageList::new(platform, place, start, mkey::MAX_PAGES) {
+                    Ok(list) => self.one_key(pd, &wanted, &Source::List(list)),
+                    Err(_) => self.key_over_keys(pd, &wanted, region, place),
                 }
             }
             Backing::Pages {
@@ -170,10 +170,10 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         pd: Pd,
         wanted: &Wanted,
         region: Region,
-        span: Span,
+        place: Place,
     ) -> Result<Mr, Fault> {
         let platform = self.device.platform();
-        let whole = PageList::new(platform, span, region.addr, usize::MAX)?;
+        let whole = PageList::new(platform, place, region.addr, usize::MAX)?;
         let caps = &self.device.caps().general;
         let most = 1_usize
             .checked_shl(caps.log_max_klm_list_size().into())
@@ -191,7 +191,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         let mut chain = Chain::new();
         let mut below = None;
         let made = self
-            .keys_beneath(pd, wanted, region, span, &whole, &mut chain, &mut below)
+            .keys_beneath(pd, wanted, region, place, &whole, &mut chain, &mut below)
             .and_then(|()| chain.create(&mut self.device, wanted))
             .and_then(|key| {
                 self.enter_key(key, KeyKind::Region, pd, below, None)?;
@@ -210,7 +210,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         pd: Pd,
         wanted: &Wanted,
         region: Region,
-        span: Span,
+        place: Place,
         whole: &PageList,
         chain: &mut Chain,
         below: &mut Option<Mkey>,
@@ -223,12 +223,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             let addr = region.addr.wrapping_add(at);
             // All but the first begin a page.
             let len = (most - addr % page).min(region.len - at);
-            let piece = Span {
-                offset: span
-                    .offset
-                    .wrapping_add(usize::try_from(at).unwrap_or(usize::MAX)),
-                len: usize::try_from(len).unwrap_or(usize::MAX),
-            };
+            let piece = place.piece(at, len);
             let list = PageList::new(platform, piece, addr, mkey::MAX_PAGES)?;
             let part = Wanted {
                 pd: wanted.pd,
@@ -236,7 +231,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                 len,
                 access: wanted.beneath(),
             };
-            let key = mkey::over(&mut self.device, &part, &Source::Span(list))?;
+            let key = mkey::over(&mut self.device, &part, &Source::List(list))?;
             self.enter_key(key, KeyKind::Below, pd, *below, None)?;
             *below = Some(key);
             // No region is longer than the field, and there is room for the longest.
@@ -276,8 +271,8 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     fn allocated(&mut self, pd: Pd, pages: u32, list: Span) -> Result<Mr, Fault> {
         let platform = self.device.platform();
-        let addr = place(platform, list);
-        let source = Source::Span(PageList::new(platform, list, addr, mkey::MAX_PAGES)?);
+        let addr = address(platform, list);
+        let source = Source::List(PageList::new(platform, list, addr, mkey::MAX_PAGES)?);
         let wanted = Wanted {
             pd: pd.0,
             start: addr,
@@ -323,7 +318,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             platform.write_bytes(at, &page.to_be_bytes());
         }
         Ok(Pages {
-            addr: place(platform, list),
+            addr: address(platform, list),
             lkey: reader.0,
             count: u32::try_from(pages.len()).unwrap_or(u32::MAX),
             log_page,
@@ -396,7 +391,7 @@ const fn both(key: Mkey) -> Mr {
 }
 
 /// CPU address of a piece of the arena.
-fn place<P: Platform>(platform: &P, span: Span) -> u64 {
+fn address<P: Platform>(platform: &P, span: Span) -> u64 {
     let offset = u64::try_from(span.offset).unwrap_or(u64::MAX);
     platform.arena_addr().wrapping_add(offset)
 }

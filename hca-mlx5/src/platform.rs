@@ -13,6 +13,10 @@
 //! Firmware pages are a reserve of their own, so that running out of either can be told apart; the driver never reads
 //! or writes those.
 //!
+//! A host may besides *lend* memory of its consumer's to the device, and says where that is by [`Platform::lent`]. The driver
+//! registers such memory and puts nothing of its own there; it never reads or writes it, so whatever travels from there the
+//! device gathers.
+//!
 //! What the driver does not give back: after a command without an answer, the memory that the device may still write to. It
 //! is the host's again once the host has reset the function and dropped the driver; a platform over
 //! [`crate::dma::RawArena`] then calls its `reclaim`.
@@ -20,6 +24,8 @@
 //! Order. Three fences, named for their use. An implementation over ordinary memory maps them to the instructions of
 //! its architecture; the in-process model uses them as the only points at which stores become visible, so that a missing
 //! one fails every time.
+
+use dat_core::provider::Region;
 
 use crate::entries::{Entries, Register};
 
@@ -97,8 +103,15 @@ pub trait Platform {
     /// power of two of them.
     fn entries<const LEN: usize>(&self, span: Span) -> Option<Self::Entries<'_, LEN>>;
 
-    /// The piece of the arena that the host shares with other processes under that name, if there is one.
-    fn shared(&self, _name: &[u8; 40]) -> Option<Span> {
+    /// Device address of memory outside the arena that the host has lent to the device: of the first byte of `region`, which the
+    /// device sees in one piece. None if the host has not lent all of it. The address holds until the host takes the memory
+    /// back, which it does only when no registration covers it any more.
+    fn lent(&self, _region: Region) -> Option<u64> {
+        None
+    }
+
+    /// The piece of memory, of the arena or lent, that the host shares with other processes under that name, if there is one.
+    fn shared(&self, _name: &[u8; 40]) -> Option<Region> {
         None
     }
 

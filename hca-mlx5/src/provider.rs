@@ -45,8 +45,6 @@ use crate::words;
 use crate::words::fault;
 use dat_core::provider::Object;
 
-/// Protection domains of one driver.
-const PDS: usize = 64;
 /// Shared receive queues of one driver.
 const SHARED: usize = 16;
 /// Notices that wait to be read.
@@ -89,7 +87,8 @@ pub struct Mlx5<
     doorbells: Doorbells,
     gsi: Option<Gsi<'p, P>>,
     network: Option<Network<'p, P>>,
-    pds: Vec<u32, PDS>,
+    /// As many as queue pairs.
+    pds: Vec<u32, QPS>,
     cqs: Table<CqObject, CQS>,
     qps: Table<QpEntry, QPS>,
     shared: Table<SharedEntry, SHARED>,
@@ -354,13 +353,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn shared_memory(&self, name: &[u8; 40]) -> Option<Region> {
-        let platform = self.device.platform();
-        let span = platform.shared(name)?;
-        let addr = platform
-            .arena_addr()
-            .checked_add(u64::try_from(span.offset).ok()?)?;
-        let len = u64::try_from(span.len).ok()?;
-        Some(Region { addr, len })
+        self.device.platform().shared(name)
     }
 
     fn sync(&self, incoming_read: bool) {
@@ -680,7 +673,7 @@ fn limits<P: Platform>(
         max_region: mkey::MAX_REGION,
         max_message: 1 << caps.log_max_msg().min(30),
         max_reads: 1 << reads,
-        max_pd: table(PDS, caps.log_max_pd()),
+        max_pd: table(qps, caps.log_max_pd()),
         mtu: device.path_mtu(),
         windows: caps.imaicl(),
         atomics: device.caps().has_atomics(),

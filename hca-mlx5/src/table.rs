@@ -59,8 +59,12 @@ impl<T: Copy, const N: usize> Table<T, N> {
     }
 
     pub(crate) fn remove(&mut self, number: u32) {
-        if let Some(place) = self.place(number) {
-            self.0.swap_remove(place);
+        // The last one moves to its place: as `swap_remove`, without the panic that it has.
+        if let Some(place) = self.place(number)
+            && let Some(last) = self.0.pop()
+            && let Some(slot) = self.0.get_mut(place)
+        {
+            *slot = last;
         }
     }
 

@@ -13,6 +13,7 @@
 
 pub mod bench;
 pub mod bringup;
+pub mod bytes;
 pub mod conformance;
 pub mod demo;
 pub mod guest;

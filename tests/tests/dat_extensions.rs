@@ -302,10 +302,8 @@ fn a_service_point_says_where_to_send() {
                 .cr_accept(now, cr, Some(b), b"here")
                 .unwrap();
             let conn = play.sides[0].conn;
-            assert_eq!(
-                play.pair.wait(0, conn, 60 * LIMIT),
-                Some(Event::UdEstablished(a))
-            );
+            let found = play.pair.wait(0, conn, 60 * LIMIT);
+            assert!(matches!(found, Some(Event::UdEstablished(ep, _)) if ep == a));
             play.lines
                 .iter()
                 .for_each(|line| line.rates(Default::default()));

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use dat_core::provider::Region;
 use hca_mlx5::platform::Platform;
 
 use crate::error::Error;
@@ -14,7 +15,7 @@ use crate::wakeups::Wakeups;
 /// How much memory the device gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of the arena: queues, mailboxes and the consumer's buffers. Locked at once.
+    /// Bytes of the arena: queues, mailboxes and buffers of [`Nic::buffer`](crate::Nic::buffer). Locked at once.
     pub arena: usize,
     /// Bytes of the arena that the device may only read: work queues, doorbell records of queue pairs, and buffers that are only
     /// sent from. When they are used up, such memory comes from the rest.
@@ -61,7 +62,7 @@ pub struct Mapping {
     pub len: u64,
     /// What the device may do there.
     pub reach: Reach,
-    /// What it is for: `"arena"` or `"firmware"`.
+    /// What it is for: `"arena"`, `"firmware"` or `"process"`, which is memory that was lent.
     pub purpose: &'static str,
     /// It consists of huge pages for certain; the kernel may have joined small ones.
     pub huge: bool,
@@ -124,4 +125,53 @@ pub trait Host: Platform + Sync {
 
     /// Everything that is mapped for the device.
     fn maps(&self) -> Vec<Mapping>;
+
+    /// Lends memory of the process to the device: `len` bytes at `addr`, wherever they are, of the heap, of a stack or static.
+    /// After it a region inside can be registered as one of the arena is
+    /// ([`Ia::lmr_create`](dat_core::Ia::lmr_create)). The device is given whole pages, those that the bytes touch, for itself
+    /// to read or also to write; what of them is not registered no peer can reach.
+    ///
+    /// What is lent twice is taken back twice; other ranges may overlap it. Memory of the arena is the device's anyway, and
+    /// nothing is done for it. Errors name the range, and leave it as it was.
+    ///
+    /// [`Vfio`](crate::vfio::Vfio) has the kernel lock the pages, and map them as one entry of the IOMMU. Nothing else changes
+    /// for the process.
+    ///
+    /// [`VfioUser`](crate::user::VfioUser) puts pages in their place that the server can map too, with the same contents, and
+    /// at the end pages of the process alone, again with the same contents. It takes memory that is the process's own: of the
+    /// heap, stacks, data segments, private mappings; and memory that is shared with others by a file that
+    /// can be found; neither code nor huge pages of the process's own. In the moment in which pages are exchanged, other threads may read them, and a thread
+    /// that writes to one waits, where the kernel helps with it (`userfaultfd`, for memory without a file of its own, Linux
+    /// 5.7). Where it does not - a data segment, a container that forbids the call - what another thread writes to these pages
+    /// in that moment may be lost. Taking back loses nothing in any case. While it is lent, a child after a `fork` shares these
+    /// pages with its parent; one that only executes another program is none the worse for it.
+    ///
+    /// # Safety
+    /// Until it has been taken back, by [`Host::take_back`], [`Host::renew`] or the host's end, the pages stay mapped as they
+    /// are, and the program expects that the device writes to what is registered for that.
+    #[expect(unsafe_code, reason = "what memory is lent is the caller's affair")]
+    unsafe fn lend(&self, addr: u64, len: u64, reach: Reach) -> Result<(), Error>;
+
+    /// Takes back what [`Host::lend`] was called with, byte for byte. Only when no registration lies in it any more: when this
+    /// returns, the device cannot reach it, unless it was lent more often or as a part of other memory. What was not lent is
+    /// left alone.
+    fn take_back(&self, addr: u64, len: u64);
+
+    /// Lends memory that the process shares with others by a mapping of its own, under the name that they agree upon: the 40 bytes
+    /// of a `DAT_LMR_COOKIE`. After it a region inside can be registered as
+    /// [`Memory::SharedVirtual`](dat_core::Memory::SharedVirtual) of that name, the latest if several have it. Memory that is the
+    /// process's alone is refused. [`Host::take_back`] ends it and the name with it.
+    ///
+    /// # Safety
+    /// As of [`Host::lend`].
+    #[expect(unsafe_code, reason = "what memory is lent is the caller's affair")]
+    unsafe fn lend_shared(&self, name: &[u8; 40], addr: u64, len: u64) -> Result<(), Error>;
+
+    /// Maps memory that all processes of this user share which give the same name, lends it, and says where it is: zeroed by
+    /// the first of them, who also says how long it is; gone with the last. To be registered as in [`Host::lend_shared`], or
+    /// like any other memory.
+    fn share(&self, name: &[u8; 40], len: u64) -> Result<Region, Error>;
+
+    /// Ends one [`Host::share`], by what that returned. The same promise as of [`Host::take_back`]; the memory is unmapped.
+    fn unshare(&self, region: Region);
 }

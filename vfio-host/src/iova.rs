@@ -17,39 +17,76 @@ const INTERRUPTS: RangeInclusive<u64> = 0xfee0_0000..=0xfeef_ffff;
 /// What an IOMMU translates that does not say: 39 bits are the fewest in use.
 pub(crate) const UNTOLD: RangeInclusive<u64> = 0..=(1 << 39) - 1;
 
-/// Places pieces of the given lengths into `ranges` (both ends inclusive), each on a boundary and none overlapping another.
-pub(crate) fn place(ranges: &[RangeInclusive<u64>], lens: &[u64]) -> Option<Vec<u64>> {
-    let mut free: Vec<_> = ranges.iter().flat_map(around_interrupts).collect();
-    free.sort_by_key(|range| *range.start());
-    let mut places = Vec::with_capacity(lens.len());
-    for len in lens {
+/// The device addresses that nobody has been given.
+#[derive(Debug)]
+pub(crate) struct Space {
+    /// In ascending order; none touches the next.
+    free: Vec<RangeInclusive<u64>>,
+}
+
+impl Space {
+    /// All of `ranges` (both ends inclusive).
+    pub(crate) fn new(ranges: &[RangeInclusive<u64>]) -> Self {
+        let mut space = Self { free: Vec::new() };
+        for range in ranges.iter().flat_map(around_interrupts) {
+            space.put(range);
+        }
+        space
+    }
+
+    /// Takes `len` bytes that lie in their huge page as `like` does.
+    pub(crate) fn take(&mut self, len: u64, like: u64) -> Option<u64> {
         let (index, start) = [PREFERRED, LOWEST]
             .iter()
-            .find_map(|lowest| first_fit(&free, *len, *lowest))?;
-        let old = free.get(index)?.clone();
-        let end = start.checked_add(*len)?;
+            .find_map(|lowest| self.first_fit(len, like, *lowest))?;
+        let old = self.free.get(index)?.clone();
+        let last = start.checked_add(len.checked_sub(1)?)?;
         let mut rest = Vec::new();
         if *old.start() < start {
             rest.push(*old.start()..=start - 1);
         }
-        if end <= *old.end() {
-            rest.push(end..=*old.end());
+        if last < *old.end() {
+            rest.push(last + 1..=*old.end());
         }
-        free.splice(index..=index, rest);
-        places.push(start);
+        self.free.splice(index..=index, rest);
+        Some(start)
     }
-    Some(places)
-}
 
-/// The first place for `len` bytes at or above `lowest`: which range, and where in it.
-fn first_fit(free: &[RangeInclusive<u64>], len: u64, lowest: u64) -> Option<(usize, u64)> {
-    let last = len.checked_sub(1)?;
-    free.iter().enumerate().find_map(|(index, range)| {
-        let start = (*range.start())
-            .max(lowest)
-            .checked_next_multiple_of(ALIGN)?;
-        (start.checked_add(last)? <= *range.end()).then_some((index, start))
-    })
+    /// Gives back what was taken.
+    pub(crate) fn give(&mut self, start: u64, len: u64) {
+        if let Some(last) = len.checked_sub(1).and_then(|less| start.checked_add(less)) {
+            self.put(start..=last);
+        }
+    }
+
+    fn put(&mut self, range: RangeInclusive<u64>) {
+        let index = self
+            .free
+            .partition_point(|other| other.start() < range.start());
+        let (mut start, mut end, mut gone) = (*range.start(), *range.end(), index..index);
+        let below = index.checked_sub(1).and_then(|below| self.free.get(below));
+        if let Some(below) = below.filter(|below| below.end().checked_add(1) >= Some(start)) {
+            (start, end) = (*below.start(), end.max(*below.end()));
+            gone.start = index - 1;
+        }
+        if let Some(above) = self.free.get(index)
+            && end.checked_add(1).is_none_or(|next| next >= *above.start())
+        {
+            end = end.max(*above.end());
+            gone.end = index + 1;
+        }
+        self.free.splice(gone, [start..=end]);
+    }
+
+    /// The first place for `len` bytes at or above `lowest`: which range, and where in it.
+    fn first_fit(&self, len: u64, like: u64, lowest: u64) -> Option<(usize, u64)> {
+        let last = len.checked_sub(1)?;
+        self.free.iter().enumerate().find_map(|(index, range)| {
+            let from = (*range.start()).max(lowest);
+            let start = from.checked_add(like.wrapping_sub(from) % ALIGN)?;
+            (start.checked_add(last)? <= *range.end()).then_some((index, start))
+        })
+    }
 }
 
 /// What of a range lies before and behind the interrupts' window.
@@ -64,6 +101,12 @@ fn around_interrupts(range: &RangeInclusive<u64>) -> impl Iterator<Item = RangeI
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Places pieces of the given lengths on boundaries, one after another.
+    fn place(ranges: &[RangeInclusive<u64>], lens: &[u64]) -> Option<Vec<u64>> {
+        let mut space = Space::new(ranges);
+        lens.iter().map(|len| space.take(*len, 0)).collect()
+    }
 
     /// What a vIOMMU of 48 bits reports.
     const VTD: [RangeInclusive<u64>; 2] = [0x1000..=0xfedf_ffff, 0xfef0_0000..=0xffff_ffff_ffff];
@@ -103,7 +146,52 @@ mod tests {
         assert!(place(&[0..=u64::MAX], &[1 << 30]).is_some());
     }
 
+    #[test]
+    fn what_comes_back_joins_its_neighbours() {
+        let mut space = Space::new(&VTD);
+        let all = space.free.clone();
+        let taken: Vec<_> = (0..4)
+            .map(|n| space.take(4096, n * 4096).unwrap())
+            .collect();
+        assert!(taken.windows(2).all(|pair| pair[0] + 4096 == pair[1]));
+        for nth in [1, 3, 0, 2] {
+            space.give(taken[nth], 4096);
+        }
+        assert_eq!(space.free, all);
+        let whole = Space::new(&[0..=99, 200..=u64::MAX, 100..=199]);
+        assert_eq!(
+            whole.free.len(),
+            2,
+            "{:?}: but for the interrupts",
+            whole.free
+        );
+    }
+
     proptest! {
+        #[test]
+        fn pieces_lie_as_wanted_and_all_come_back(
+            steps in proptest::collection::vec((any::<bool>(), 1u64..1 << 22, any::<u64>()), 1..60),
+        ) {
+            let mut space = Space::new(&VTD);
+            let all = space.free.clone();
+            let mut held: Vec<(u64, u64)> = Vec::new();
+            for (take, len, number) in steps {
+                if take || held.is_empty() {
+                    let at = space.take(len, number).unwrap();
+                    prop_assert_eq!(at % ALIGN, number % ALIGN);
+                    prop_assert!(held.iter().all(|(other, size)| at + len <= *other || other + size <= at));
+                    held.push((at, len));
+                } else {
+                    let (at, len) = held.swap_remove((number & 0xff) as usize % held.len());
+                    space.give(at, len);
+                }
+            }
+            for (at, len) in held {
+                space.give(at, len);
+            }
+            prop_assert_eq!(space.free, all);
+        }
+
         #[test]
         fn places_are_inside_aligned_and_disjoint(
             ends in proptest::collection::vec(0u64..1 << 40, 2..12),

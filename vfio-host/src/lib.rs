@@ -27,7 +27,8 @@
 //! * [`pci`] - configuration space.
 //!
 //! No opcode, no offset and no constant of the device or of the wire is in this crate. `unsafe` is in `map.rs` (memory and
-//! registers), `vfio/ioctl.rs` (the kernel's calls) and one line of `aio.rs`.
+//! registers), `user/swap.rs` (memory of the process), `vfio/ioctl.rs` (the kernel's calls), one line of `aio.rs`, and the
+//! declaration of [`Host::lend`].
 
 pub mod address;
 #[cfg(feature = "tokio")]
@@ -46,6 +47,7 @@ pub mod pci;
 mod sysfs;
 pub mod user;
 pub mod vfio;
+mod vmas;
 pub mod wait;
 pub mod wakeups;
 

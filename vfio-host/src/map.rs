@@ -6,6 +6,7 @@
 
 use std::ffi::c_void;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 
@@ -14,10 +15,57 @@ use hca_mlx5::mmio::MappedBar;
 use hca_mlx5::platform::Span;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::param::page_size;
 
 /// Bytes of a huge page.
 pub(crate) const HUGE: usize = 2 << 20;
 const RW: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// Memory of the process that its owner keeps as it is for as long as the device has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Promised {
+    pages: Range<u64>,
+}
+
+impl Promised {
+    /// The pages that `len` bytes at `addr` touch. None if there are no bytes, or no such addresses.
+    ///
+    /// # Safety
+    /// As of [`Host::lend`](crate::Host::lend).
+    pub(crate) unsafe fn new(addr: u64, len: u64) -> Option<Self> {
+        touched(addr, len).map(|pages| Self { pages })
+    }
+
+    /// A mapping of ours, which its holder keeps until it has been taken back.
+    pub(crate) fn of(pages: &Pages) -> Option<Self> {
+        touched(pages.addr(), pages.len() as u64).map(|pages| Self { pages })
+    }
+
+    /// Where they are.
+    pub(crate) fn pages(&self) -> Range<u64> {
+        self.pages.clone()
+    }
+
+    /// Has the kernel give the process a page of its own wherever one could be shared with others still: kernels before Linux
+    /// 6.2 show the device what the process shared then, even if the process writes to it later. Nothing to do, or nothing
+    /// that can be done, is as well: the mapping of it says what is wrong.
+    pub(crate) fn own(&self) {
+        let [start, end] = [self.pages.start, self.pages.end].map(usize::try_from);
+        let (Ok(start), Ok(end)) = (start, end) else {
+            return;
+        };
+        let place = std::ptr::with_exposed_provenance_mut(start);
+        // SAFETY: it populates pages of memory that its owner keeps, and changes none of them.
+        let _ = unsafe { madvise(place, end - start, Advice::LinuxPopulateWrite) };
+    }
+}
+
+/// The pages that `len` bytes at `addr` touch. None if there are no bytes, or no such addresses.
+pub(crate) fn touched(addr: u64, len: u64) -> Option<Range<u64>> {
+    let page = page_size() as u64;
+    let end = addr.checked_add(len).filter(|_| len > 0)?;
+    Some(addr - addr % page..end.checked_next_multiple_of(page)?)
+}
 
 /// Zeroed pages that the device may be given.
 #[derive(Debug)]
@@ -78,6 +126,16 @@ impl Pages {
         // SAFETY: a new mapping of a new file.
         let place = unsafe { mmap(null_mut(), len, RW, MapFlags::SHARED, &file, 0) }?;
         Self::over(place, len, huge, Some(file))
+    }
+
+    /// The first `len` bytes of a file that other processes map too, rounded up to pages; the file has as many.
+    pub(crate) fn of_file(file: OwnedFd, len: usize) -> io::Result<Self> {
+        let len = len
+            .checked_next_multiple_of(page_size())
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new mapping.
+        let place = unsafe { mmap(null_mut(), len, RW, MapFlags::SHARED, &file, 0) }?;
+        Self::over(place, len, false, Some(file))
     }
 
     fn over(place: *mut c_void, len: usize, huge: bool, file: Option<OwnedFd>) -> io::Result<Self> {

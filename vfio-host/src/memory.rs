@@ -3,15 +3,26 @@
 //! The arena is mapped when the host opens, in two pieces: what the device only reads, and what it may also write. The firmware's
 //! pages are a window of their own that is mapped piece by piece as the firmware asks, each piece as long as all before it,
 //! so that a few entries of the IOMMU do for any amount and no more memory is locked than is used. When the firmware has given
-//! its last page back, the window is unmapped.
+//! its last page back, the window is unmapped. Memory of the process is mapped when it is lent (`lent.rs`).
 
 use std::ops::RangeInclusive;
+use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dat_core::provider::Region;
 
 use crate::error::{Error, Kind};
 use crate::host::{Mapping, Options, Reach};
-use crate::iova;
-use crate::map::{Arena, HUGE, Pages};
+use crate::iova::Space;
+use crate::map::{Arena, HUGE, Pages, Promised, touched};
+use crate::vmas;
+
+use self::lent::Lent;
+pub(crate) use self::lent::Piece;
+use self::named::Named;
+
+mod lent;
+mod named;
 
 const PAGE: usize = 4096;
 /// What mappings are for.
@@ -25,16 +36,21 @@ const FIRST: usize = 4 << 20;
 pub(crate) struct Area<'a> {
     /// Where, how long, what for.
     pub(crate) mapping: Mapping,
-    /// The pages it is in.
-    pub(crate) pages: &'a Pages,
-    /// Where in the pages it starts.
-    pub(crate) offset: usize,
+    /// CPU address of its first byte.
+    pub(crate) addr: u64,
+    /// The file behind it and where in that it starts, if there is one.
+    pub(crate) file: Option<(BorrowedFd<'a>, u64)>,
 }
 
-impl Area<'_> {
-    /// CPU address of its first byte.
-    pub(crate) fn addr(&self) -> u64 {
-        self.pages.addr().saturating_add(self.offset as u64)
+impl<'a> Area<'a> {
+    /// What of `pages` begins at `offset`.
+    fn of(mapping: Mapping, pages: &'a Pages, offset: usize) -> Self {
+        let offset = offset as u64;
+        Self {
+            mapping,
+            addr: pages.addr().saturating_add(offset),
+            file: pages.file().map(|file| (file, offset)),
+        }
     }
 }
 
@@ -46,6 +62,10 @@ pub(crate) trait Iommu {
     fn unmap(&self, mapping: &Mapping) -> Result<(), Error>;
     /// Mappings that can still be made, if that is known.
     fn entries_left(&self) -> Option<u32>;
+    /// Makes memory of the process fit to be mapped: its pieces, in their order.
+    fn hold(&self, memory: &Promised, reach: Reach) -> Result<Vec<Piece>, Error>;
+    /// Undoes one [`Iommu::hold`], when the mappings have ended.
+    fn let_go(&self, memory: &Promised);
 }
 
 /// All memory of one device.
@@ -55,8 +75,20 @@ pub(crate) struct Memory {
     arena: Box<Arena>,
     iova: u64,
     firmware: Mutex<Firmware>,
+    lent: Mutex<Lent>,
+    /// What is shared by name, the latest last.
+    names: Mutex<Vec<Name>>,
     /// What is mapped.
     ledger: Mutex<Vec<Mapping>>,
+}
+
+/// Memory that is lent and has a name.
+#[derive(Debug)]
+struct Name {
+    name: [u8; 40],
+    region: Region,
+    /// Our own mapping of it, and how often it was asked for; none of what the program maps itself.
+    own: Option<(Named, usize)>,
 }
 
 /// The firmware's pages.
@@ -100,8 +132,9 @@ impl Memory {
         let arena = pages(options.arena.max(HUGE), "arena")?;
         let firmware = pages(options.firmware, "firmware's reserve")?;
         let lens = [arena.len() as u64, firmware.len() as u64];
-        let places = iova::place(ranges, &lens).unwrap_or_default();
-        let [at, firmware_at] = *places else {
+        let mut space = Space::new(ranges);
+        let [at, firmware_at] = lens.map(|len| space.take(len, 0));
+        let (Some(at), Some(firmware_at)) = (at, firmware_at) else {
             return Err(Error::new(
                 Kind::Iova,
                 "device addresses",
@@ -124,6 +157,8 @@ impl Memory {
                 free: Vec::new(),
                 shortage: None,
             }),
+            lent: Mutex::new(Lent::new(space)),
+            names: Mutex::new(Vec::new()),
             ledger: Mutex::new(Vec::new()),
         };
         let parts = [
@@ -132,17 +167,15 @@ impl Memory {
         ];
         for (part, reach) in parts {
             if !part.is_empty() {
-                let area = Area {
-                    mapping: Mapping {
-                        iova: at.saturating_add(part.start as u64),
-                        len: part.len() as u64,
-                        reach,
-                        purpose: ARENA,
-                        huge: memory.arena.pages().huge(),
-                    },
-                    pages: memory.arena.pages(),
-                    offset: part.start,
+                let pages = memory.arena.pages();
+                let mapping = Mapping {
+                    iova: at.saturating_add(part.start as u64),
+                    len: part.len() as u64,
+                    reach,
+                    purpose: ARENA,
+                    huge: pages.huge(),
                 };
+                let area = Area::of(mapping, pages, part.start);
                 if let Err(error) = map(&memory.ledger, iommu, &area) {
                     let _ = memory.unmap(iommu);
                     return Err(error);
@@ -204,8 +237,140 @@ impl Memory {
         lock(&self.firmware).shortage.clone()
     }
 
-    /// Takes everything back, when no driver lives and the device has been reset. What is mapped stays mapped.
-    pub(crate) fn reclaim(&self) {
+    /// [`crate::Host::lend`].
+    pub(crate) fn lend(
+        &self,
+        iommu: &impl Iommu,
+        memory: Option<Promised>,
+        reach: Reach,
+    ) -> Result<(), Error> {
+        let memory = memory.ok_or(Error::new(
+            Kind::Address,
+            "memory of the process",
+            "it has no bytes, or goes beyond the last address",
+            "lend what there is",
+        ))?;
+        if self.is_arena(&memory) {
+            return Ok(());
+        }
+        lock(&self.lent).lend(iommu, &self.ledger, memory, reach)
+    }
+
+    /// [`crate::Host::take_back`].
+    pub(crate) fn take_back(&self, iommu: &impl Iommu, region: Region) {
+        let mut names = lock(&self.names);
+        let same = |name: &Name| name.own.is_none() && name.region == region;
+        if let Some(at) = names.iter().rposition(same) {
+            names.remove(at);
+        }
+        drop(names);
+        self.end_of(iommu, region);
+    }
+
+    fn end_of(&self, iommu: &impl Iommu, region: Region) {
+        if let Some(pages) = touched(region.addr, region.len) {
+            lock(&self.lent).take_back(iommu, &self.ledger, &pages);
+        }
+    }
+
+    /// [`crate::Host::lend_shared`].
+    pub(crate) fn lend_shared(
+        &self,
+        iommu: &impl Iommu,
+        name: &[u8; 40],
+        region: Region,
+        memory: Option<Promised>,
+    ) -> Result<(), Error> {
+        if let Some(memory) = &memory {
+            vmas::shared(&memory.pages())?;
+        }
+        self.lend(iommu, memory, Reach::ReadWrite)?;
+        lock(&self.names).push(Name {
+            name: *name,
+            region,
+            own: None,
+        });
+        Ok(())
+    }
+
+    /// [`crate::Host::share`].
+    pub(crate) fn share(
+        &self,
+        iommu: &impl Iommu,
+        name: &[u8; 40],
+        len: u64,
+    ) -> Result<Region, Error> {
+        let mut names = lock(&self.names);
+        let known = names.iter_mut().find(|known| known.name == *name);
+        if let Some(known) = known
+            && let Some((_, count)) = &mut known.own
+            && len <= known.region.len
+        {
+            *count += 1;
+            return Ok(known.region);
+        }
+        let named = Named::open(name, len)?;
+        let region = Region {
+            addr: named.pages().addr(),
+            len,
+        };
+        self.lend(iommu, Promised::of(named.pages()), Reach::ReadWrite)?;
+        names.push(Name {
+            name: *name,
+            region,
+            own: Some((named, 1)),
+        });
+        Ok(region)
+    }
+
+    /// [`crate::Host::unshare`].
+    pub(crate) fn unshare(&self, iommu: &impl Iommu, region: Region) {
+        let mut names = lock(&self.names);
+        let same = |name: &Name| name.own.is_some() && name.region == region;
+        let Some(at) = names.iter().position(same) else {
+            return;
+        };
+        if let Some((_, count)) = names.get_mut(at).and_then(|name| name.own.as_mut())
+            && *count > 1
+        {
+            *count -= 1;
+            return;
+        }
+        let name = names.remove(at);
+        // The mapping goes when the device cannot reach it any more.
+        self.end_of(iommu, region);
+        drop(name);
+    }
+
+    /// `Platform::shared`.
+    pub(crate) fn shared(&self, name: &[u8; 40]) -> Option<Region> {
+        let names = lock(&self.names);
+        let latest = names.iter().rfind(|known| known.name == *name);
+        latest.map(|known| known.region)
+    }
+
+    /// The device has nothing of the process any more.
+    fn take_all_back(&self, iommu: &impl Iommu) {
+        lock(&self.lent).take_all_back(iommu, &self.ledger);
+        lock(&self.names).clear();
+    }
+
+    /// `Platform::lent`.
+    pub(crate) fn lent(&self, region: Region) -> Option<u64> {
+        lock(&self.lent).find(region)
+    }
+
+    /// The device has it anyway.
+    fn is_arena(&self, memory: &Promised) -> bool {
+        let (pages, arena) = (memory.pages(), self.arena.pages());
+        let end = arena.addr().saturating_add(arena.len() as u64);
+        arena.addr() <= pages.start && pages.end <= end
+    }
+
+    /// Takes everything back, when no driver lives and the device has been reset. What is mapped stays mapped, but for what
+    /// was lent.
+    pub(crate) fn reclaim(&self, iommu: &impl Iommu) {
+        self.take_all_back(iommu);
         self.arena.reclaim();
         lock(&self.firmware).reclaim();
     }
@@ -217,6 +382,7 @@ impl Memory {
 
     /// Ends all mappings, the newest first; the first error, if there was one.
     pub(crate) fn unmap(&self, iommu: &impl Iommu) -> Result<(), Error> {
+        self.take_all_back(iommu);
         let mut first = Ok(());
         while let Some(mapping) = lock(&self.ledger).pop() {
             first = first.and(iommu.unmap(&mapping));
@@ -257,17 +423,14 @@ impl Firmware {
         ledger: &Mutex<Vec<Mapping>>,
         iommu: &impl Iommu,
     ) -> Result<(), Error> {
-        let area = Area {
-            mapping: Mapping {
-                iova: self.iova.saturating_add(self.mapped as u64),
-                len: len as u64,
-                reach: Reach::ReadWrite,
-                purpose: FIRMWARE,
-                huge: self.pages.huge(),
-            },
-            pages: &self.pages,
-            offset: self.mapped,
+        let mapping = Mapping {
+            iova: self.iova.saturating_add(self.mapped as u64),
+            len: len as u64,
+            reach: Reach::ReadWrite,
+            purpose: FIRMWARE,
+            huge: self.pages.huge(),
         };
+        let area = Area::of(mapping, &self.pages, self.mapped);
         map(ledger, iommu, &area)?;
         let first = self.mapped / PAGE;
         // The lowest on top.
@@ -279,16 +442,16 @@ impl Firmware {
     /// Ends the mappings, the last piece first; none of their pages is given out.
     fn shrink(&mut self, ledger: &Mutex<Vec<Mapping>>, iommu: &impl Iommu) {
         let mut ledger = lock(ledger);
-        // The pieces were mapped one behind the other, after the arena.
-        while let Some(last) = ledger.last().filter(|last| last.purpose == FIRMWARE) {
-            let Ok(len) = usize::try_from(last.len) else {
+        // The pieces were mapped one behind the other.
+        while let Some(at) = ledger.iter().rposition(|one| one.purpose == FIRMWARE) {
+            let Some((last, Ok(len))) = ledger.get(at).map(|m| (m, usize::try_from(m.len))) else {
                 return;
             };
             // What the kernel keeps stays in the ledger, and in use.
             if iommu.unmap(last).is_err() {
                 return;
             }
-            ledger.pop();
+            ledger.remove(at);
             self.mapped = self.mapped.saturating_sub(len);
             let first = self.mapped / PAGE;
             self.free.retain(|number| *number < first);
@@ -344,6 +507,12 @@ macro_rules! platform_over_memory {
         fn iova(&self, offset: usize) -> Option<(u64, usize)> {
             self.memory.iova(offset)
         }
+        fn lent(&self, region: Region) -> Option<u64> {
+            self.memory.lent(region)
+        }
+        fn shared(&self, name: &[u8; 40]) -> Option<Region> {
+            self.memory.shared(name)
+        }
         fn pages_take(&self, to: &mut [u64]) -> usize {
             self.memory.pages_take(&self.iommu, to)
         }
@@ -378,7 +547,7 @@ macro_rules! host_over_memory {
         }
         fn renew(&mut self) -> Result<(), Error> {
             self.reset()?;
-            self.memory.reclaim();
+            self.memory.reclaim(&self.iommu);
             self.wakeups.clear();
             self.enable()?;
             self.severed.store(false, Ordering::Release);
@@ -389,6 +558,28 @@ macro_rules! host_over_memory {
         }
         fn maps(&self) -> Vec<Mapping> {
             self.memory.maps()
+        }
+        #[expect(unsafe_code, reason = "what the trait asks for is passed on")]
+        unsafe fn lend(&self, addr: u64, len: u64, reach: Reach) -> Result<(), Error> {
+            // SAFETY: the caller has promised it to this host.
+            let memory = unsafe { Promised::new(addr, len) };
+            self.memory.lend(&self.iommu, memory, reach)
+        }
+        fn take_back(&self, addr: u64, len: u64) {
+            self.memory.take_back(&self.iommu, Region { addr, len });
+        }
+        #[expect(unsafe_code, reason = "what the trait asks for is passed on")]
+        unsafe fn lend_shared(&self, name: &[u8; 40], addr: u64, len: u64) -> Result<(), Error> {
+            // SAFETY: the caller has promised it to this host.
+            let memory = unsafe { Promised::new(addr, len) };
+            let region = Region { addr, len };
+            self.memory.lend_shared(&self.iommu, name, region, memory)
+        }
+        fn share(&self, name: &[u8; 40], len: u64) -> Result<Region, Error> {
+            self.memory.share(&self.iommu, name, len)
+        }
+        fn unshare(&self, region: Region) {
+            self.memory.unshare(&self.iommu, region);
         }
     };
 }

@@ -21,7 +21,7 @@ use dat_core::cm::QpTerms;
 use dat_core::provider::Net;
 use dat_core::{
     CloseFlag, Cno, CnoWait, Cr, DatReturn, DatType, Ep, Evd, EvdWait, Event, Ia, Instant, Next,
-    Qos, Storage,
+    Qos, Sizes, Storage, Supply,
 };
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::{Config, Mlx5};
@@ -106,11 +106,39 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         const LMRS: usize,
         const DTOS: usize,
         const EVENTS: usize,
+        const SRQS: usize,
     >(
         host: &'p H,
-        room: &'s mut Storage<Mlx5<'p, H, QPS, CQS, KEYS>, EPS, EVDS, LMRS, DTOS, EVENTS>,
+        room: &'s mut Storage<Mlx5<'p, H, QPS, CQS, KEYS>, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>,
         net: Net,
         config: &Config<'p>,
+    ) -> Result<Self, Error> {
+        Self::over(host, config, |driver, now| {
+            Ia::open(driver, room, net, now, host.entropy())
+        })
+    }
+
+    /// The same with sizes that are known when the program runs, in memory of `supply`.
+    #[doc(alias = "dat_ia_open")]
+    pub fn open_supplied(
+        host: &'p H,
+        supply: &mut impl Supply<'s>,
+        sizes: &Sizes,
+        net: Net,
+        config: &Config<'p>,
+    ) -> Result<Self, Error> {
+        Self::over(host, config, |driver, now| {
+            Ia::open_supplied(driver, supply, sizes, net, now, host.entropy())
+        })
+    }
+
+    fn over(
+        host: &'p H,
+        config: &Config<'p>,
+        open: impl FnOnce(
+            Mlx5<'p, H, QPS, CQS, KEYS>,
+            Instant,
+        ) -> Result<Ia<'s, Mlx5<'p, H, QPS, CQS, KEYS>>, dat_core::Error>,
     ) -> Result<Self, Error> {
         let failed = |said: String| match (host.trouble(), host.shortage()) {
             (Some(Trouble::Gone(error)), _) | (_, Some(error)) => error,
@@ -127,8 +155,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         };
         let driver = Mlx5::open(host, &config).map_err(|fault| failed(fault.to_string()))?;
         let now = Instant::from_nanos(host.now());
-        let ia = Ia::open(driver, room, net, now, host.entropy())
-            .map_err(|error| failed(error.to_string()))?;
+        let ia = open(driver, now).map_err(|error| failed(error.to_string()))?;
         Ok(Self {
             ia,
             host,

@@ -2,7 +2,7 @@
 //!
 //! Beside the cases in `tests/src/conformance` stand tables of rules, `rules/<group>.txt`, and `required.txt`: every call,
 //! transition, event and memory rule of DAT. `cargo xtask tidy` holds them against each other and against the sources, and
-//! the page against them; `--bless` writes the page. What is known to be missing stands in `missing.txt`, which only shrinks.
+//! the page against them; `--bless` writes the page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -56,7 +56,6 @@ enum Section {
 struct Tables {
     rules: Vec<Rule>,
     required: Required,
-    missing: BTreeSet<String>,
 }
 
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -90,9 +89,6 @@ impl Tables {
             &fs::read_to_string(root.join(SUITE).join("required.txt"))?,
             faults,
         );
-        // Nothing is missing where there is no list.
-        let missing = fs::read_to_string(root.join(SUITE).join("missing.txt")).unwrap_or_default();
-        tables.missing = lines(&missing).map(|(_, line)| line.to_owned()).collect();
         Ok(tables)
     }
 
@@ -213,9 +209,9 @@ fn fault_cases(listed: &BTreeSet<String>) -> BTreeMap<usize, Vec<&String>> {
 }
 
 /// Holds everything against everything; the page as it has to be.
-fn check(tables: &Tables, texts: &Texts, faults: &mut Vec<String>) -> (String, BTreeSet<String>) {
+fn check(tables: &Tables, texts: &Texts, faults: &mut Vec<String>) -> String {
     let listed = listed(texts);
-    let mut missing = BTreeSet::new();
+    let mut missing: Vec<String> = Vec::new();
     let mut ruled = BTreeSet::new();
     let mut said = BTreeSet::new();
     let calls: BTreeSet<&String> = tables.required.calls.iter().collect();
@@ -244,7 +240,7 @@ fn check(tables: &Tables, texts: &Texts, faults: &mut Vec<String>) -> (String, B
     for call in &tables.required.calls {
         let rules = tables.rules.iter().any(|rule| rule.call == *call);
         if call_file(texts, call).is_none() || !rules {
-            missing.insert(call.clone());
+            missing.push(call.clone());
         }
     }
     for (_, [key, _, test]) in &tables.required.points {
@@ -257,40 +253,24 @@ fn check(tables: &Tables, texts: &Texts, faults: &mut Vec<String>) -> (String, B
                     .any(|text| text.contains(&format!("fn {test}(")))
         };
         if !found {
-            missing.insert(key.clone());
+            missing.push(key.clone());
         }
     }
     let by_fault = fault_cases(&listed);
     for number in 1..=FAULTS {
         if !by_fault.contains_key(&number) {
-            missing.insert(format!("fault_{number:02}"));
+            missing.push(format!("fault_{number:02}"));
         }
     }
-    for what in missing.difference(&tables.missing) {
-        faults.push(format!("DAT coverage: {what} is missing"));
-    }
-    for what in tables.missing.difference(&missing) {
-        faults.push(format!(
-            "missing.txt: {what} is not missing any more: `cargo xtask tidy --bless` takes it out"
-        ));
-    }
-    (page(tables, texts, &listed, missing.len()), missing)
+    faults.extend(
+        missing
+            .iter()
+            .map(|what| format!("DAT coverage: {what} is missing")),
+    );
+    page(tables, texts, &listed)
 }
 
-/// Takes out of missing.txt what is not missing any more, and the file itself when nothing is left.
-fn shrink(file: &Path, missing: &BTreeSet<String>) -> Result<()> {
-    let Ok(text) = fs::read_to_string(file) else {
-        return Ok(());
-    };
-    let stays = |line: &&str| line.starts_with('#') || missing.contains(line.trim());
-    let left: Vec<&str> = text.lines().filter(stays).collect();
-    if left.iter().all(|line| line.starts_with('#')) {
-        return Ok(fs::remove_file(file)?);
-    }
-    Ok(fs::write(file, left.join("\n") + "\n")?)
-}
-
-fn page(tables: &Tables, texts: &Texts, listed: &BTreeSet<String>, missing: usize) -> String {
+fn page(tables: &Tables, texts: &Texts, listed: &BTreeSet<String>) -> String {
     let mut page = String::from(
         "# Coverage of DAT\n\n\
         Made by `cargo xtask tidy --bless` from the tables beside the conformance suite (`tests/src/conformance`). Each rule is a\n\
@@ -312,7 +292,7 @@ fn page(tables: &Tables, texts: &Texts, listed: &BTreeSet<String>, missing: usiz
     let _ = write!(
         page,
         "| | |\n|---|---|\n| calls | {} |\n| rules | {} |\n| cases | {} |\n| transitions | {} |\n| events | {} |\n\
-        | rules of memory | {} |\n| faults of the C implementation with a case | {} of {FAULTS} |\n| missing | {missing} |\n",
+        | rules of memory | {} |\n| faults of the C implementation with a case | {} of {FAULTS} |\n",
         tables.required.calls.len(),
         tables.rules.len(),
         listed.len(),
@@ -366,20 +346,16 @@ fn page(tables: &Tables, texts: &Texts, listed: &BTreeSet<String>, missing: usiz
 /// Checks the tables against the sources, and the page against both; writes the page if `bless`.
 pub(crate) fn faults(root: &Path, texts: &Texts, bless: bool) -> Result<Vec<String>> {
     let mut faults = Vec::new();
-    let mut tables = Tables::read(root, &mut faults)?;
+    let tables = Tables::read(root, &mut faults)?;
     let file = root.join(PAGE);
+    let page = check(&tables, texts, &mut faults);
     if bless {
-        let (page, missing) = check(&tables, texts, &mut Vec::new());
-        fs::write(&file, page)?;
-        shrink(&root.join(SUITE).join("missing.txt"), &missing)?;
-        tables.missing = tables.missing.intersection(&missing).cloned().collect();
+        fs::write(&file, &page)?;
     }
-    let (page, missing) = check(&tables, texts, &mut faults);
     println!(
-        "  {} rules of {} DAT calls, {} missing",
+        "  {} rules of {} DAT calls",
         tables.rules.len(),
         tables.required.calls.len(),
-        missing.len()
     );
     if fs::read_to_string(&file).unwrap_or_default() != page {
         faults.push(format!(
@@ -398,28 +374,25 @@ mod tests {
         let mut faults = Vec::new();
         tables.rules("evd", "dat_evd_free | it goes | M | evd::gone", &mut faults);
         tables.required(
-            "call | dat_evd_free | |\nevent | 0x1 | DTO | evd::gone\nmemory | lmr.a | text |",
+            "call | dat_evd_free | |\nevent | 0x1 | DTO | evd::gone\nmemory | lmr.a | text | evd::gone",
             &mut faults,
         );
-        tables.missing.insert("lmr.a".into());
-        tables
-            .missing
-            .extend((2..=FAULTS).map(|n| format!("fault_{n:02}")));
-        tables.rules(
-            "ep",
-            "dat_evd_free | works | E1 | ep::fault_01_works",
-            &mut faults,
-        );
+        let cases: Vec<String> = (1..=FAULTS)
+            .map(|n| format!("fault_{n:02}_works"))
+            .collect();
+        for (n, case) in cases.iter().enumerate() {
+            let rule = format!("dat_evd_free | works {n} | E1 | ep::{case}");
+            tables.rules("ep", &rule, &mut faults);
+        }
         assert!(faults.is_empty(), "{faults:?}");
+        let made = cases.iter().map(|case| format!("pub fn {case}(\n"));
+        let ep = made.collect::<String>() + "$with! { ep:\n " + &cases.join("\n ") + "\n}";
         let texts = [
             (
                 "tests/src/conformance/evd.rs",
                 "pub fn gone(\n$with! { evd:\n gone }",
             ),
-            (
-                "tests/src/conformance/ep.rs",
-                "pub fn fault_01_works(\n$with! { ep:\n fault_01_works\n}",
-            ),
+            ("tests/src/conformance/ep.rs", &ep),
             ("dat-core/src/evd/free.rs", "doc(alias = \"dat_evd_free\")"),
         ];
         let texts = texts.map(|(path, text)| (path.to_owned(), text.to_owned()));
@@ -439,13 +412,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_and_so_is_what_is_not_missing_any_more() {
+    fn what_is_missing_is_told() {
         let (mut tables, texts) = suite();
-        tables.missing.remove("lmr.a");
-        assert_eq!(said(&tables, &texts).len(), 1);
-        tables.missing.insert("lmr.a".into());
-        tables.missing.insert("dat_evd_free".into());
-        assert_eq!(said(&tables, &texts).len(), 1);
+        tables.required("memory | lmr.b | text |", &mut Vec::new());
+        assert_eq!(said(&tables, &texts), ["DAT coverage: lmr.b is missing"]);
+        let (tables, mut texts) = suite();
+        let ep = texts.get_mut("tests/src/conformance/ep.rs").unwrap();
+        *ep = ep.replace("fault_07_works", "works");
+        // Its rule has no case, its case no rule, and the fault no case.
+        assert_eq!(said(&tables, &texts).len(), 3);
     }
 
     #[test]

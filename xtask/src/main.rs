@@ -74,7 +74,7 @@ enum Verb {
         #[command(subcommand)]
         verb: trace::Trace,
     },
-    /// Ten million random DAT calls against a reference model, optimized
+    /// Ten million random DAT calls against a reference model, and a million stale contexts on each provider, optimized
     Calls,
     /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal is missed
     Bench {
@@ -120,19 +120,22 @@ fn verb() -> Result<ExitCode> {
         }
         Verb::Trace { verb } => trace::trace(verb)?,
         Verb::Calls => {
-            let mut command = run::cargo();
-            command.args([
-                "test",
-                "--release",
-                "-p",
+            let calls = [
                 "dat-core",
                 "--features",
                 "testing",
-            ]);
-            command.args(["--test", "random_calls", "--", "--nocapture"]);
-            println!("$ {}", run::shown(&command));
-            let status = command.status()?;
-            anyhow::ensure!(status.success(), "a call was answered otherwise");
+                "--test",
+                "random_calls",
+            ];
+            let replays = ["dat-tests", "--test", "replays"];
+            for test in [&calls[..], &replays] {
+                let mut command = run::cargo();
+                command.args(["test", "--release", "-p"]).args(test);
+                command.args(["--", "--nocapture"]);
+                println!("$ {}", run::shown(&command));
+                let status = command.status()?;
+                anyhow::ensure!(status.success(), "a call was answered otherwise");
+            }
         }
         Verb::Bench { bless } => bench::bench(bless)?,
     }

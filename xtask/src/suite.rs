@@ -49,6 +49,9 @@ pub(crate) fn test(guests: bool) -> Result<()> {
         "--all-features",
         "--no-fail-fast",
     ]);
+    let headers =
+        qemu_test::dat_headers().context("the headers that the uDAPL provider is compared with")?;
+    tests.env("DAT_HEADERS", headers);
     println!("$ {}", run::shown(&tests));
     let out = tests.output()?;
     let text = String::from_utf8_lossy(&out.stdout);

@@ -14,6 +14,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("dat-core", &[]),
     ("hca-mlx5", &["dat-core"]),
     ("vfio-host", &["dat-core", "hca-mlx5"]),
+    ("dapldat", &["dat-core", "hca-mlx5", "vfio-host"]),
     ("mlx5-model", &[]),
     (
         "dat-tests",
@@ -27,8 +28,20 @@ const UNSAFE: &[&str] = &[
     "hca-mlx5/src/mmio.rs",
     "hca-mlx5/src/dma.rs",
     "vfio-host/src/map.rs",
+    "vfio-host/src/host.rs",
+    "vfio-host/src/memory.rs",
+    "vfio-host/src/memory/tests.rs",
+    "vfio-host/src/user/swap.rs",
     "vfio-host/src/vfio/ioctl.rs",
     "vfio-host/src/aio.rs",
+    "vfio-host/dapldat/src/abi/pointer.rs",
+    "vfio-host/dapldat/src/abi/va_list.rs",
+    "vfio-host/dapldat/src/adapter/hold.rs",
+    "vfio-host/dapldat/src/adapter/lent.rs",
+    "vfio-host/dapldat/src/gate.rs",
+    "vfio-host/dapldat/src/object.rs",
+    "vfio-host/dapldat/src/progress.rs",
+    "vfio-host/dapldat/src/registry.rs",
 ];
 /// File names that say nothing.
 const EMPTY_NAMES: &[&str] = &[
@@ -147,7 +160,7 @@ fn one_file(name: &str, text: &str, faults: &mut Vec<String>) {
     // Modules that exist for tests only.
     let test = name.contains("/tests") || name.ends_with("tests.rs") || name.contains("/scripted");
     let inner = name.starts_with("dat-core/src") || name.starts_with("hca-mlx5/src");
-    let host = name.starts_with("vfio-host/src");
+    let host = name.starts_with("vfio-host/src") || name.starts_with("vfio-host/dapldat/src");
     if (inner || host) && !UNSAFE.contains(&name) && name != "hca-mlx5/src/dma/tests.rs" {
         for (number, line) in code(text) {
             let said = inner && has_word(line, "unsafe") && !line.contains("unsafe_code");

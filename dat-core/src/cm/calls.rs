@@ -1,9 +1,11 @@
 //! What the caller asks for.
 
-use super::wire::{IpHeader, RepRepr, ReqRepr, SidrStatus};
+use core::net::IpAddr;
+
+use super::wire::{IpHeader, RepRepr, ReqRepr, ServiceId, SidrStatus};
 use super::{
     AcceptParams, Ari, Cm, CmError, ConnId, ConnectParams, Counters, Event, QpTerms, Reason, Send,
-    State,
+    Slot, State,
 };
 use crate::provider::canonical;
 use crate::time::Instant;
@@ -17,18 +19,25 @@ pub(super) const QPN_RANGE: CmError =
 
 /// `data` at the end of an array of zeros that starts with `prefix`.
 pub(super) fn padded<const N: usize>(prefix: &[u8], data: &[u8]) -> Result<[u8; N], CmError> {
-    let most = N.saturating_sub(prefix.len());
+    let mut area = [0; N];
+    fill(&mut area, prefix, data)?;
+    Ok(area)
+}
+
+/// The same for areas of all lengths.
+#[inline(never)]
+fn fill(area: &mut [u8], prefix: &[u8], data: &[u8]) -> Result<(), CmError> {
+    let most = area.len().saturating_sub(prefix.len());
     if data.len() > most {
         return Err(CmError::TooLong {
             given: data.len(),
             most,
         });
     }
-    let mut area = [0; N];
     for (to, from) in area.iter_mut().zip(prefix.iter().chain(data)) {
         *to = *from;
     }
-    Ok(area)
+    Ok(())
 }
 
 impl Cm<'_> {
@@ -54,14 +63,8 @@ impl Cm<'_> {
 
         let config = self.config;
         let starting_psn = self.entropy.next_psn();
-        let agent = u64::from(self.agent) << 32;
-        let (index, slot) = self.allocate().ok_or(CmError::NoSlot)?;
-        slot.state = State::ReqSent;
-        slot.active = true;
-        slot.remote = remote;
-        slot.local = local;
+        let slot = self.begin(now, State::ReqSent, [local, remote], params.service)?;
         slot.local_qpn = params.qpn;
-        slot.service = params.service;
         slot.terms = QpTerms {
             remote_qpn: 0,
             rq_psn: starting_psn,
@@ -73,10 +76,7 @@ impl Cm<'_> {
             rnr_retry: params.rnr_retry,
             ack_timeout: params.ack_timeout & 31,
         };
-        slot.transaction = agent | u64::from(slot.id);
-        slot.max_retries = config.max_retries & 15;
-        slot.interval = config.request_interval();
-        slot.mad = ReqRepr {
+        let req = ReqRepr {
             local_id: slot.id,
             service: params.service,
             guid: config.node_guid,
@@ -85,7 +85,7 @@ impl Cm<'_> {
             initiator_depth: params.initiator_depth,
             remote_response_timeout: config.response_timeout,
             local_response_timeout: config.response_timeout,
-            max_retries: config.max_retries & 15,
+            max_retries: slot.max_retries,
             starting_psn,
             retry_count: params.retry_count,
             rnr_retry: params.rnr_retry,
@@ -101,12 +101,33 @@ impl Cm<'_> {
             hop_limit: params.hop_limit,
             sl: 0,
             private_data,
-        }
-        .emit(slot.transaction);
-        slot.ask(now, Send::Stored);
-        let conn = slot.conn();
+        };
+        slot.store(req.emit(slot.transaction));
+        Ok(slot.conn())
+    }
+
+    /// A slot for a question of this side, whose answer is waited for from now on. What is left is to store the question.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        state: State,
+        [local, remote]: [IpAddr; 2],
+        service: ServiceId,
+    ) -> Result<&mut Slot, CmError> {
+        let (max_retries, interval) = (self.config.max_retries, self.config.request_interval());
+        let agent = u64::from(self.agent) << 32;
+        let (index, slot) = self.allocate().ok_or(CmError::NoSlot)?;
+        slot.state = state;
+        slot.active = true;
+        slot.remote = remote;
+        slot.local = local;
+        slot.service = service;
+        slot.transaction = agent | u64::from(slot.id);
+        slot.max_retries = max_retries & 15;
+        slot.interval = interval;
+        slot.await_answer(now);
         self.touch(index);
-        Ok(conn)
+        self.slots.get_mut(index).ok_or(CmError::NoSlot)
     }
 
     /// Accepts a request: sends a REP. The queue pair must be in ready-to-send, because the peer may send at once.
@@ -136,7 +157,7 @@ impl Cm<'_> {
             ));
         }
         let private_data = padded(&[], params.private_data)?;
-        slot.mad = RepRepr {
+        let rep = RepRepr {
             local_id: slot.id,
             remote_id: slot.remote_id,
             qpn: params.qpn,
@@ -149,11 +170,11 @@ impl Cm<'_> {
             srq: false,
             guid,
             private_data,
-        }
-        .emit(slot.transaction);
+        };
+        slot.store(rep.emit(slot.transaction));
         slot.local_qpn = params.qpn;
         slot.state = State::RepSent;
-        slot.ask(now, Send::Stored);
+        slot.await_answer(now);
         self.touch(conn.index());
         Ok(())
     }
@@ -242,14 +263,18 @@ impl Cm<'_> {
             }
             State::Established => self.ask_to_disconnect(now, index),
             // Nobody can be told to forget a question.
-            State::SidrSent => {
+            State::SidrReady | State::SidrSent => {
                 slot.rest(State::Idle);
                 slot.queue(Send::Nothing);
             }
             State::SidrReceived => {
                 self.sidr_answer(now, conn, SidrStatus::NO_QP, [0; 2], [0; 136]);
             }
-            State::Idle | State::DreqSent | State::TimeWait | State::SidrAnswered => {}
+            State::Idle
+            | State::DreqSent
+            | State::TimeWait
+            | State::SidrAnswered
+            | State::SidrKept => {}
         }
         self.touch(index);
     }
@@ -266,8 +291,9 @@ impl Cm<'_> {
     }
 
     /// Private data of the newest `Request`, `Reply` or `Rejected` of the connection: the whole field of the message,
-    /// padded with zeros. Readable as long as the connection lives, and after its last event until the next call of
-    /// `input` or `connect`; empty for a connection that is not known.
+    /// padded with zeros. Readable until this side answers with a message of its own that may have to be repeated, or has
+    /// something else to say; after the last event of the connection until the next call of `input` or `connect`; empty for a
+    /// connection that is not known.
     #[must_use]
     pub fn private_data(&self, conn: ConnId) -> &[u8] {
         match self.slots.get(conn.index()) {
@@ -296,7 +322,7 @@ impl Cm<'_> {
     }
 }
 
-impl super::Slot {
+impl Slot {
     /// The peer is ready.
     pub(super) fn establish(&mut self) {
         self.rest(State::Established);

@@ -50,6 +50,15 @@ fn round([mut a, mut b, mut c, mut d]: [u64; 4]) -> [u64; 4] {
     [a, b, c.rotate_left(32), d]
 }
 
+/// So many rounds; unrolled in line they would be the longest function of many a control path.
+#[inline(never)]
+fn rounds(mut state: [u64; 4], count: u32) -> [u64; 4] {
+    for _ in 0..count {
+        state = round(state);
+    }
+    state
+}
+
 /// SipHash-2-4 of the eight bytes of `word`, least significant first.
 fn siphash([key0, key1]: [u64; 2], word: u64) -> u64 {
     let mut state = [
@@ -61,11 +70,11 @@ fn siphash([key0, key1]: [u64; 2], word: u64) -> u64 {
     // The message, then its length in the top byte.
     for word in [word, 8 << 56] {
         let [a, b, c, d] = state;
-        let [a, b, c, d] = round(round([a, b, c, d ^ word]));
+        let [a, b, c, d] = rounds([a, b, c, d ^ word], 2);
         state = [a ^ word, b, c, d];
     }
     let [a, b, c, d] = state;
-    let [a, b, c, d] = round(round(round(round([a, b, c ^ 0xff, d]))));
+    let [a, b, c, d] = rounds([a, b, c ^ 0xff, d], 4);
     a ^ b ^ c ^ d
 }
 

@@ -33,7 +33,8 @@ impl Cm<'_> {
         }
     }
 
-    /// As [`Message::parse`](super::wire::Message::parse), but each message goes straight to where it is dealt with.
+    /// As [`Message::parse`](super::wire::Message::parse), but each message goes straight to where it is dealt with, from where it was
+    /// read: to take the long ones out of their results would copy them field by field.
     fn message(
         &mut self,
         now: Instant,
@@ -44,15 +45,15 @@ impl Cm<'_> {
         let transaction = header.transaction();
         match header.attribute() {
             Req::<()>::ATTRIBUTE => {
-                let req = ReqRepr::parse(&Req::new_unchecked(mad))?;
-                self.req(now, from, transaction, &req);
+                let req = &ReqRepr::parse(&Req::new_unchecked(mad));
+                self.req(now, from, transaction, req.as_ref().map_err(|e| *e)?);
             }
             Mra::<()>::ATTRIBUTE => {
                 self.mra(now, from, &MraRepr::parse(&Mra::new_unchecked(mad)));
             }
             Rep::<()>::ATTRIBUTE => {
-                let rep = RepRepr::parse(&Rep::new_unchecked(mad))?;
-                self.rep(now, from, transaction, &rep);
+                let rep = &RepRepr::parse(&Rep::new_unchecked(mad));
+                self.rep(now, from, transaction, rep.as_ref().map_err(|e| *e)?);
             }
             Rtu::<()>::ATTRIBUTE => {
                 self.rtu(from, transaction, &RtuRepr::parse(&Rtu::new_unchecked(mad)));
@@ -68,12 +69,12 @@ impl Cm<'_> {
                 self.drep(now, from, &DrepRepr::parse(&Drep::new_unchecked(mad)));
             }
             SidrReq::<()>::ATTRIBUTE => {
-                let req = SidrReqRepr::parse(&SidrReq::new_unchecked(mad))?;
-                self.sidr_req(now, from, transaction, &req)?;
+                let req = &SidrReqRepr::parse(&SidrReq::new_unchecked(mad));
+                self.sidr_req(now, from, transaction, req.as_ref().map_err(|e| *e)?)?;
             }
             SidrRep::<()>::ATTRIBUTE => {
-                let rep = SidrRepRepr::parse(&SidrRep::new_unchecked(mad))?;
-                self.sidr_rep(from, &rep);
+                let rep = &SidrRepRepr::parse(&SidrRep::new_unchecked(mad));
+                self.sidr_rep(from, rep.as_ref().map_err(|e| *e)?);
             }
             other => return Err(WireError::Attribute(other)),
         }
@@ -197,9 +198,11 @@ impl Cm<'_> {
             | State::RepSent
             | State::Established
             | State::DreqSent
+            | State::SidrReady
             | State::SidrSent
             | State::SidrReceived
-            | State::SidrAnswered => {}
+            | State::SidrAnswered
+            | State::SidrKept => {}
         }
         self.touch(index);
     }
@@ -238,9 +241,11 @@ impl Cm<'_> {
             | State::Established
             | State::DreqSent
             | State::TimeWait
+            | State::SidrReady
             | State::SidrSent
             | State::SidrReceived
-            | State::SidrAnswered => About::Other,
+            | State::SidrAnswered
+            | State::SidrKept => About::Other,
         };
         if about == About::Other || about != mra.about {
             self.counters.unexpected += 1;
@@ -322,9 +327,11 @@ impl Cm<'_> {
             | State::ReqReceived
             | State::RepSent
             | State::Established
+            | State::SidrReady
             | State::SidrSent
             | State::SidrReceived
-            | State::SidrAnswered => {
+            | State::SidrAnswered
+            | State::SidrKept => {
                 self.counters.unexpected += 1;
             }
         }
@@ -373,9 +380,11 @@ impl Cm<'_> {
             | State::ReqSent
             | State::ReqReceived
             | State::RepReceived
+            | State::SidrReady
             | State::SidrSent
             | State::SidrReceived
-            | State::SidrAnswered => {
+            | State::SidrAnswered
+            | State::SidrKept => {
                 self.counters.unexpected += 1;
             }
         }
@@ -404,7 +413,12 @@ impl Cm<'_> {
                 self.counters.duplicates += 1;
                 return;
             }
-            State::Idle | State::SidrSent | State::SidrReceived | State::SidrAnswered => return,
+            State::Idle
+            | State::SidrReady
+            | State::SidrSent
+            | State::SidrReceived
+            | State::SidrAnswered
+            | State::SidrKept => return,
         };
         if !slot.ended {
             slot.set_private(&rej.private_data);
@@ -470,9 +484,11 @@ impl Cm<'_> {
             State::Idle
             | State::ReqSent
             | State::ReqReceived
+            | State::SidrReady
             | State::SidrSent
             | State::SidrReceived
-            | State::SidrAnswered => {
+            | State::SidrAnswered
+            | State::SidrKept => {
                 self.counters.unexpected += 1;
                 return;
             }
@@ -511,9 +527,11 @@ impl Cm<'_> {
             | State::RepReceived
             | State::RepSent
             | State::Established
+            | State::SidrReady
             | State::SidrSent
             | State::SidrReceived
-            | State::SidrAnswered => self.counters.unexpected += 1,
+            | State::SidrAnswered
+            | State::SidrKept => self.counters.unexpected += 1,
         }
     }
 }

@@ -136,6 +136,13 @@ impl Answer {
 }
 
 impl<'s> Cm<'s> {
+    /// Connections whose end the peer has not confirmed yet.
+    #[must_use]
+    pub fn ending(&self) -> usize {
+        let ending = |slot: &&Slot| slot.state == State::DreqSent;
+        self.slots.iter().filter(ending).count()
+    }
+
     /// A connection manager over these slots, of which it uses at most 65,536. `seed` makes its comm IDs and PSNs
     /// unpredictable: give it 128 bits of the platform's entropy.
     ///
@@ -262,9 +269,11 @@ impl<'s> Cm<'s> {
                 | State::Established
                 | State::DreqSent
                 | State::TimeWait
+                | State::SidrReady
                 | State::SidrSent
                 | State::SidrReceived
-                | State::SidrAnswered => (About::Other, slot.id),
+                | State::SidrAnswered
+                | State::SidrKept => (About::Other, slot.id),
             };
             let remote_id = slot.remote_id;
             let rej = RejRepr {
@@ -275,9 +284,8 @@ impl<'s> Cm<'s> {
                 ari,
                 private_data: private,
             };
-            slot.mad = rej.emit(slot.transaction);
+            slot.store(rej.emit(slot.transaction));
             slot.rejecting = true;
-            slot.queue(Send::Stored);
             slot.time_wait(now, span);
         }
     }
@@ -296,7 +304,8 @@ impl<'s> Cm<'s> {
         if let Some(slot) = self.slots.get_mut(index) {
             slot.transaction = transaction;
             slot.state = State::DreqSent;
-            slot.ask(now, Send::Dreq);
+            slot.queue(Send::Dreq);
+            slot.await_answer(now);
         }
     }
 
@@ -319,9 +328,11 @@ impl<'s> Cm<'s> {
             | State::ReqSent
             | State::DreqSent
             | State::TimeWait
+            | State::SidrReady
             | State::SidrSent
             | State::SidrReceived
-            | State::SidrAnswered => {}
+            | State::SidrAnswered
+            | State::SidrKept => {}
         }
         self.touch(index);
     }

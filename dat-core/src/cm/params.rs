@@ -21,6 +21,11 @@ impl ConnId {
         (self.0 & 0xffff) as usize
     }
 
+    /// The connection of that local communication ID.
+    pub(crate) const fn of(comm_id: u32) -> Self {
+        Self(comm_id)
+    }
+
     /// The local communication ID on the wire.
     #[must_use]
     pub const fn comm_id(self) -> u32 {

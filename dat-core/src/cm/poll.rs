@@ -111,18 +111,19 @@ impl Cm<'_> {
                 }
             }
             State::SidrSent => {
-                if !slot.ask_again(now, Send::Stored) {
-                    slot.end(Verdict::Unreachable);
-                    slot.rest(State::Idle);
+                if slot.limit <= now || !slot.ask_again(now, Send::Stored) {
+                    slot.give_up_look_up();
                 }
             }
+            State::SidrReady => slot.give_up_look_up(),
             State::Idle
             | State::ReqReceived
             | State::RepReceived
             | State::Established
             | State::TimeWait
             | State::SidrReceived
-            | State::SidrAnswered => slot.rest(State::Idle),
+            | State::SidrAnswered
+            | State::SidrKept => slot.rest(State::Idle),
         }
     }
 }

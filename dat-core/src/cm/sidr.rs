@@ -1,7 +1,8 @@
 //! Looking up the queue pair of a service for datagrams: SIDR_REQ there, SIDR_REP back (IBTA volume 1, 12.11).
 //!
 //! A look-up lives in a slot like a connection does, and its [`ConnId`] is the request ID on the wire. It ends with its answer:
-//! there is nothing to disconnect. The side that answered remembers what it said for as long as the question may be repeated,
+//! there is nothing to disconnect; but the side that asked may keep the answer there ([`Cm::sidr_keep`]) for as long as nobody
+//! needs the slot. The side that answered remembers what it said for as long as the question may be repeated,
 //! unless the slot is needed before.
 
 use core::net::IpAddr;
@@ -10,7 +11,7 @@ use super::calls::{QPN_RANGE, padded};
 use super::wire::{
     IP_HEADER_LEN, IpHeader, ServiceId, SidrRepRepr, SidrReqRepr, SidrStatus, WireError,
 };
-use super::{Answer, Answered, Cm, CmError, ConnId, Event, Send, State, Verdict};
+use super::{Answer, Answered, Cm, CmError, ConnId, Event, Send, SidrReply, State, Verdict};
 use crate::provider::canonical;
 use crate::time::Instant;
 
@@ -36,6 +37,19 @@ impl Cm<'_> {
         now: Instant,
         params: &SidrParams<'_>,
     ) -> Result<ConnId, CmError> {
+        let conn = self.sidr_prepare(now, params, Instant::NEVER)?;
+        self.sidr_go(now, conn);
+        Ok(conn)
+    }
+
+    /// Takes a slot for a look-up whose way is still to be found: [`Cm::sidr_go`] sends the SIDR_REQ. `Unreachable` follows at
+    /// `limit` at the latest.
+    pub fn sidr_prepare(
+        &mut self,
+        now: Instant,
+        params: &SidrParams<'_>,
+        limit: Instant,
+    ) -> Result<ConnId, CmError> {
         let (local, remote) = (canonical(params.local), canonical(params.remote));
         let header =
             IpHeader::new(params.source_port, local, remote).ok_or(super::calls::FAMILY)?;
@@ -46,28 +60,86 @@ impl Cm<'_> {
             &[]
         };
         let private_data = padded(prefix, params.private_data)?;
-        let config = self.config;
-        let agent = u64::from(self.agent) << 32;
-        let (index, slot) = self.allocate().ok_or(CmError::NoSlot)?;
-        slot.state = State::SidrSent;
-        slot.active = true;
-        slot.remote = remote;
-        slot.local = local;
-        slot.service = params.service;
-        slot.transaction = agent | u64::from(slot.id);
-        slot.max_retries = config.max_retries & 15;
-        slot.interval = config.request_interval();
-        slot.mad = SidrReqRepr {
+        let slot = self.begin(now, State::SidrReady, [local, remote], params.service)?;
+        let req = SidrReqRepr {
             request_id: slot.id,
             p_key: 0xffff,
             service: params.service,
             private_data,
-        }
-        .emit(slot.transaction);
-        slot.ask(now, Send::Stored);
+        };
+        slot.store(req.emit(slot.transaction));
+        slot.queue(Send::Nothing);
+        slot.limit = limit;
+        slot.deadline = limit;
         let conn = slot.conn();
-        self.touch(index);
+        self.touch(conn.index());
         Ok(conn)
+    }
+
+    /// The peer of a look-up that was prepared and waits for [`Cm::sidr_go`].
+    #[must_use]
+    pub fn sidr_prepared(&self, conn: ConnId) -> Option<IpAddr> {
+        let slot = self.slots.get(conn.index())?;
+        (slot.id == conn.0 && slot.state == State::SidrReady).then_some(slot.remote)
+    }
+
+    /// It is a look-up of this side that waits for its answer.
+    #[must_use]
+    pub fn sidr_asks(&self, conn: ConnId) -> bool {
+        self.slots.get(conn.index()).is_some_and(|slot| {
+            slot.id == conn.0 && matches!(slot.state, State::SidrReady | State::SidrSent)
+        })
+    }
+
+    /// Sends the SIDR_REQ of a look-up that was prepared. No effect on one that has ended.
+    pub fn sidr_go(&mut self, now: Instant, conn: ConnId) {
+        if let Ok(slot) = self.live(conn)
+            && slot.state == State::SidrReady
+        {
+            slot.state = State::SidrSent;
+            slot.queue(Send::Stored);
+            slot.await_answer(now);
+            self.touch(conn.index());
+        }
+    }
+
+    /// Keeps the answer to a look-up, private data and all, after its `SidrReply`: until [`Cm::sidr_end`], or until a connection
+    /// needs the slot and there is no other.
+    pub fn sidr_keep(&mut self, reply: &SidrReply) {
+        let asked = self.slots.get_mut(reply.conn.index());
+        if let Some(slot) = asked.filter(|slot| slot.id == reply.conn.0 && slot.vacant()) {
+            slot.rest(State::SidrKept);
+        }
+    }
+
+    /// The answer that is kept.
+    #[must_use]
+    pub fn sidr_kept(&self, conn: ConnId) -> Option<SidrReply> {
+        let slot = self.slots.get(conn.index())?;
+        match slot.verdict {
+            Verdict::Answered(status) if slot.id == conn.0 && slot.state == State::SidrKept => {
+                Some(slot.reply(status))
+            }
+            Verdict::Answered(_)
+            | Verdict::Rejected(_)
+            | Verdict::Unreachable
+            | Verdict::Disconnected(_) => None,
+        }
+    }
+
+    /// Ends a look-up of this side, of which nothing more is said, or lets its answer go.
+    pub fn sidr_end(&mut self, conn: ConnId) {
+        let asked = self.slots.get_mut(conn.index());
+        if let Some(slot) = asked.filter(|slot| slot.id == conn.0)
+            && matches!(
+                slot.state,
+                State::SidrReady | State::SidrSent | State::SidrKept | State::Idle
+            )
+        {
+            slot.forget();
+            slot.rest(State::Idle);
+            slot.queue(Send::Nothing);
+        }
     }
 
     /// Answers a `SidrRequest` with this queue pair: it takes datagrams with that Q_Key. Private data: at most 136 bytes. The
@@ -106,16 +178,15 @@ impl Cm<'_> {
         let index = conn.index();
         if let Some(slot) = self.slots.get_mut(index) {
             slot.forget();
-            slot.mad = SidrRepRepr {
+            let rep = SidrRepRepr {
                 request_id: slot.remote_id,
                 status,
                 qpn,
                 service: slot.service,
                 q_key,
                 private_data,
-            }
-            .emit(slot.transaction);
-            slot.queue(Send::Stored);
+            };
+            slot.store(rep.emit(slot.transaction));
             slot.state = State::SidrAnswered;
             slot.deadline = now + span;
         }

@@ -31,17 +31,24 @@ pub(super) enum State {
     DreqSent,
     /// Over; late messages are still answered.
     TimeWait,
+    /// A look-up of this side whose way is being found: its SIDR_REQ is stored.
+    SidrReady,
     /// A look-up: SIDR_REQ sent.
     SidrSent,
     /// A look-up: SIDR_REQ received, the caller decides.
     SidrReceived,
     /// A look-up: answered; a repeated question is answered again.
     SidrAnswered,
+    /// A look-up of this side: its answer is kept.
+    SidrKept,
 }
 
 impl State {
     /// For error texts: "the connection is ...".
     pub(super) const fn words(self) -> &'static str {
+        if cfg!(dat_silent) {
+            return "";
+        }
         match self {
             Self::Idle => "idle",
             Self::ReqSent => "waiting for the answer to its request",
@@ -50,8 +57,8 @@ impl State {
             Self::RepSent => "accepted and waiting for the peer",
             Self::Established => "established",
             Self::DreqSent => "disconnecting",
-            Self::TimeWait | Self::SidrAnswered => "over",
-            Self::SidrSent => "waiting for the answer to its look-up",
+            Self::TimeWait | Self::SidrAnswered | Self::SidrKept => "over",
+            Self::SidrReady | Self::SidrSent => "waiting for the answer to its look-up",
             Self::SidrReceived => "a look-up that waits to be answered",
         }
     }
@@ -60,7 +67,12 @@ impl State {
     pub(super) const fn connects(self) -> bool {
         !matches!(
             self,
-            Self::Idle | Self::SidrSent | Self::SidrReceived | Self::SidrAnswered
+            Self::Idle
+                | Self::SidrReady
+                | Self::SidrSent
+                | Self::SidrReceived
+                | Self::SidrAnswered
+                | Self::SidrKept
         )
     }
 }
@@ -69,7 +81,7 @@ impl State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Send {
     Nothing,
-    /// The REQ, REP, REJ or look-up in [`Slot::mad`].
+    /// The REQ, REP, REJ or look-up that is stored.
     Stored,
     Mra(About),
     Rtu,
@@ -112,7 +124,7 @@ pub struct Slot {
     pub(super) again: bool,
     /// This side asked for the connection.
     pub(super) active: bool,
-    /// [`Slot::mad`] is a REJ.
+    /// What is stored is a REJ.
     pub(super) rejecting: bool,
     /// An MRA has been sent for the REQ: the peer knows the local ID.
     pub(super) mra_sent: bool,
@@ -138,14 +150,16 @@ pub struct Slot {
 
     /// When something is due; [`Instant::NEVER`] if nothing is.
     pub(super) deadline: Instant,
+    /// When a look-up is given up, whatever tries are left.
+    pub(super) limit: Instant,
     /// Time between transmissions.
     pub(super) interval: Duration,
     pub(super) retries: u8,
     /// Retries that each message of this connection gets.
     pub(super) max_retries: u8,
 
-    pub(super) mad: [u8; MAD_LEN],
-    private: [u8; 216],
+    /// The message to send and to repeat; or, once nothing of it is needed any more, the peer's private data at its beginning.
+    mad: [u8; MAD_LEN],
     private_len: u8,
 }
 
@@ -189,11 +203,11 @@ impl Slot {
             q_key: 0,
             transaction: 0,
             deadline: Instant::NEVER,
+            limit: Instant::NEVER,
             interval: Duration::ZERO,
             retries: 0,
             max_retries: 0,
             mad: [0; MAD_LEN],
-            private: [0; 216],
             private_len: 0,
         }
     }
@@ -209,8 +223,10 @@ impl Slot {
 
     /// Over, and of use only to answer late messages.
     pub(super) fn evictable(&self) -> bool {
-        matches!(self.state, State::TimeWait | State::SidrAnswered)
-            && self.events == 0
+        matches!(
+            self.state,
+            State::TimeWait | State::SidrAnswered | State::SidrKept
+        ) && self.events == 0
             && self.send == Send::Nothing
     }
 
@@ -218,19 +234,28 @@ impl Slot {
         self.events == 0
     }
 
+    /// The peer's private data, until this side stores a message of its own.
     pub(super) fn private(&self) -> &[u8] {
-        self.private
+        self.mad
             .get(..usize::from(self.private_len))
             .unwrap_or_default()
     }
 
+    /// Keeps the peer's private data. The message stored before is neither to be sent nor repeated any more.
     #[inline(never)]
     pub(super) fn set_private(&mut self, data: &[u8]) {
-        let len = data.len().min(self.private.len());
-        if let (Some(to), Some(from)) = (self.private.get_mut(..len), data.get(..len)) {
+        let len = data.len().min(self.mad.len());
+        if let (Some(to), Some(from)) = (self.mad.get_mut(..len), data.get(..len)) {
             to.copy_from_slice(from);
         }
         self.private_len = u8::try_from(len).unwrap_or(0);
+    }
+
+    /// Sends a message, which stays to be repeated.
+    pub(super) fn store(&mut self, mad: [u8; MAD_LEN]) {
+        self.mad = mad;
+        self.private_len = 0;
+        self.queue(Send::Stored);
     }
 
     /// Makes `event` known to the caller, unless that wants to hear nothing.
@@ -245,11 +270,10 @@ impl Slot {
         self.again = false;
     }
 
-    /// Sends a message that needs an answer, with all its retries.
-    pub(super) fn ask(&mut self, now: Instant, send: Send) {
-        self.queue(send);
+    /// What is sent needs an answer, and has all its retries.
+    pub(super) fn await_answer(&mut self, now: Instant) {
         self.retries = self.max_retries;
-        self.deadline = now + self.interval;
+        self.deadline = self.limit.min(now + self.interval);
         self.patience = false;
     }
 
@@ -261,7 +285,7 @@ impl Slot {
         self.retries = left;
         self.send = send;
         self.again = true;
-        self.deadline = now + self.interval;
+        self.deadline = self.limit.min(now + self.interval);
         true
     }
 
@@ -269,6 +293,13 @@ impl Slot {
     pub(super) fn rest(&mut self, state: State) {
         self.state = state;
         self.deadline = Instant::NEVER;
+    }
+
+    /// Nobody has answered a look-up.
+    pub(super) fn give_up_look_up(&mut self) {
+        self.rest(State::Idle);
+        self.queue(Send::Nothing);
+        self.end(Verdict::Unreachable);
     }
 
     /// Stays around for `span` to answer late messages.
@@ -338,14 +369,19 @@ impl Slot {
                 Verdict::Rejected(reason) => CmEvent::Rejected { conn, reason },
                 Verdict::Unreachable => CmEvent::Unreachable { conn },
                 Verdict::Disconnected(cause) => CmEvent::Disconnected { conn, cause },
-                Verdict::Answered(status) => CmEvent::SidrReply(SidrReply {
-                    conn,
-                    status,
-                    qpn: self.terms.remote_qpn,
-                    q_key: self.q_key,
-                }),
+                Verdict::Answered(status) => CmEvent::SidrReply(self.reply(status)),
             },
         })
+    }
+
+    /// The answer to a look-up.
+    pub(super) const fn reply(&self, status: SidrStatus) -> SidrReply {
+        SidrReply {
+            conn: self.conn(),
+            status,
+            qpn: self.terms.remote_qpn,
+            q_key: self.q_key,
+        }
     }
 
     /// Takes the message to send. `service_timeout` is what an MRA asks for. The time for an answer counts from here.
@@ -357,7 +393,7 @@ impl Slot {
                 State::ReqSent | State::RepSent | State::DreqSent | State::SidrSent
             )
         {
-            self.deadline = now + self.interval;
+            self.deadline = self.limit.min(now + self.interval);
         }
         let ids = [self.id, self.remote_id];
         let plain = |attribute| wire::plain(self.transaction, attribute, ids);

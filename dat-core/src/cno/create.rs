@@ -26,6 +26,7 @@ impl<P: Provider> Ia<'_, P> {
             life: 0,
         };
         self.alive()?;
+        self.listen();
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
         self.cnos.insert(control).map(Cno).ok_or(full)
     }

@@ -132,6 +132,15 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
+    /// The adapter closes: agents are told of nobody.
+    pub(crate) fn cno_over(&mut self) {
+        while let Some(cno) = self.cnos.first() {
+            if let Some(agent) = self.cnos.remove(cno).and_then(|control| control.agent) {
+                agent.call(None);
+            }
+        }
+    }
+
     /// Tells the agents what they are to be told.
     pub(crate) fn call_agents(&mut self) {
         for index in 0..self.cnos.capacity() {

@@ -74,6 +74,12 @@ impl<P: Provider> Ia<'_, P> {
 }
 
 impl CnoWait {
+    /// The CNO.
+    #[must_use]
+    pub fn cno(&self) -> Cno {
+        self.cno
+    }
+
     /// When it is over at the latest.
     #[must_use]
     pub fn until(&self) -> Instant {

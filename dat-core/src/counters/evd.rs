@@ -15,12 +15,12 @@ type All = [u64; EvdCounter::COUNT];
 pub(crate) struct ReaperTally {
     /// Dequeues by handle that found nothing. A thread that polls its half makes millions of them, which say nothing.
     pub(crate) empty: u64,
-    /// Events that were no completion of the queue, less completions that made no event.
-    pub(crate) besides: u64,
+    /// Completions taken off the queue beside the straight way of a dequeue, on which each is an event.
+    pub(crate) taken: u64,
+    /// Events found there.
+    pub(crate) found: u64,
     /// Requests to be woken.
     pub(crate) notify: u64,
-    /// Waits, and those that slept.
-    pub(crate) waits: [u64; 2],
 }
 
 /// What the control half counts of an Event Dispatcher, and since when everything.
@@ -28,6 +28,8 @@ pub(crate) struct ReaperTally {
 pub(crate) struct EvdTally {
     pub(crate) connections: u64,
     pub(crate) completions: u64,
+    /// Waits, and those whose first look found that they have to sleep.
+    pub(crate) waits: [u64; 2],
     base: All,
 }
 
@@ -36,12 +38,14 @@ impl<P: Provider> Reaper<P> {
     fn counted(&self, tally: &EvdTally) -> All {
         let ReaperTally {
             empty,
-            besides,
+            taken: taken_beside,
+            found: found_beside,
             notify,
-            waits: [waits, blocked],
         } = self.tally;
+        let [waits, blocked] = tally.waits;
         let taken = self.cq.as_ref().map_or(0, CompletionQueue::taken);
-        let found = taken.wrapping_add(besides);
+        let straight = taken.wrapping_sub(taken_beside);
+        let found = straight.wrapping_add(found_beside);
         [
             waits,
             blocked,
@@ -114,14 +118,5 @@ impl<P: Provider> Ia<'_, P> {
             }
         }
         Ok(shown)
-    }
-
-    /// Counts a wait on that Event Dispatcher, one that slept or not: for the host that waits.
-    pub fn evd_count_wait(&mut self, evd: Evd, blocked: bool) {
-        if let Ok(reaper) = self.reaper(evd) {
-            let [waits, slept] = &mut reaper.tally.waits;
-            *waits = waits.wrapping_add(1);
-            *slept = slept.wrapping_add(u64::from(blocked));
-        }
     }
 }

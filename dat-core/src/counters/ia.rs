@@ -164,6 +164,8 @@ impl<P: Provider> Ia<'_, P> {
             (IaCounter::RmrCreate, IaCounter::RmrFree, lives(&self.rmrs)),
             (IaCounter::EvdCreate, IaCounter::EvdFree, lives(&self.evds)),
             (IaCounter::EpCreate, IaCounter::EpFree, lives(&self.eps)),
+            (IaCounter::RspCreate, IaCounter::RspFree, lives(&self.rsps)),
+            (IaCounter::SrqCreate, IaCounter::SrqFree, lives(&self.srqs)),
         ] {
             put(create, made);
             put(free, gone);
@@ -175,7 +177,8 @@ impl<P: Provider> Ia<'_, P> {
             listening.wrapping_sub(any.copied().unwrap_or_default()),
         );
         put(IaCounter::PspFree, silent);
-        put(IaCounter::CmListen, listening);
+        let others = lives(&self.rsps).0.wrapping_add(lives(&self.csps).0);
+        put(IaCounter::CmListen, listening.wrapping_add(others));
         put(IaCounter::SpCr, lives(&self.crs).0);
         for (place, count) in all.iter_mut().skip(LINK).zip(link.into_iter().chain(diag)) {
             *place = count;

@@ -3,7 +3,7 @@
 use crate::Ia;
 use crate::cm::{AcceptParams, QpTerms};
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::ep::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase, PrivateData};
+use crate::ep::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase, PrivateData, STALE};
 use crate::handle::{Cr, Ep};
 use crate::ia::Owner;
 use crate::provider::{Path, Provider, QpStep};
@@ -33,9 +33,11 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<(), Error> {
         let control = self.cr(cr)?;
         if control.looks_up() {
-            return self.accept_look_up(now, cr, ep, private_data);
+            // Where no Endpoint for datagrams was ever made, none can be named.
+            let look_ups = self.late.look_ups.ok_or(STALE)?;
+            return (look_ups.accept)(self, now, cr, ep, private_data);
         }
-        let (conn, request, own) = (control.conn, control.request, control.local_ep);
+        let (request, own) = (control.request, control.local_ep);
         let wrong = Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
         let (ep, op) = match (ep, own) {
             (Some(ep), None) => (ep, EpOp::AcceptNamed),
@@ -53,6 +55,9 @@ impl<P: Provider> Ia<'_, P> {
         if control.qp.is_none() || control.connect_evd.is_none() {
             return Err(NOT_READY.into());
         }
+        self.hear_the_past(now, ep);
+        let conn = self.cr(cr)?.conn;
+        let control = self.ep_mut(ep)?;
         control.private = PrivateData::from_slice(private_data).unwrap_or_default();
         control.remote = Some(request.remote);
         control.remote_port = request.remote_port;

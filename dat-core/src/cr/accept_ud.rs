@@ -65,8 +65,9 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Tells the peer the Endpoint's queue pair and Q_Key. The Endpoint stays as it is, and may be told to many.
-    pub(super) fn accept_look_up(
+    /// Tells the peer the Endpoint's queue pair and Q_Key, and its connect Event Dispatcher that it was told. The Endpoint stays as
+    /// it is, and may be told to many.
+    pub(crate) fn accept_look_up(
         &mut self,
         now: Instant,
         cr: Cr,
@@ -79,6 +80,7 @@ impl<P: Provider> Ia<'_, P> {
         let (Service::Datagram { qkey }, Some(qp)) = (control.service, control.qp) else {
             return Err(STALE.into());
         };
+        let connect_evd = control.connect_evd;
         let state = self.state_of(ep)?;
         if state != EpState::Connected {
             return Err(DatReturn::new(DatType::InvalidState, state.subtype()).into());
@@ -99,6 +101,8 @@ impl<P: Provider> Ia<'_, P> {
                 self.cm.abort(now, conn);
             }
         }
+        self.notify(connect_evd, Event::UdAccepted(ep));
+        self.worked = true;
         self.transmit(now);
         Ok(())
     }

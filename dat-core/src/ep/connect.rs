@@ -25,7 +25,7 @@ const PACKET_LIFE: u8 = 16;
 
 /// What is asked for, but for the private data.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
+pub(crate) struct Ask {
     pub(super) remote: IpAddr,
     pub(super) conn_qual: u64,
     pub(super) timeout: Duration,
@@ -42,9 +42,9 @@ impl<P: Provider> Ia<'_, P> {
     /// `MODEL_NOT_SUPPORTED` (quality of service).
     ///
     /// A CONNECTED Endpoint for datagrams asks the service point which queue pair takes datagrams for it: the outcome is
-    /// `UdEstablished`, with the address at [`Ia::ep_ud_address`], `UdReject` or `UdError`. It carries
-    /// [`MAX_CONNECT_UD_PRIVATE`] bytes, and asks for one service point at a time
-    /// (`INVALID_STATE`/`EP_ACTCONNPENDING`).
+    /// `UdEstablished`, with the address at [`Ia::ep_ud_answer`], `UdReject` or `UdError`. It carries
+    /// [`MAX_CONNECT_UD_PRIVATE`] bytes, and may ask for many service points at a time: each question has a time and an
+    /// event of its own (`INSUFFICIENT_RESOURCES` if there are too many).
     #[doc(alias = "dat_ep_connect")]
     #[expect(
         clippy::too_many_arguments,
@@ -126,6 +126,10 @@ impl<P: Provider> Ia<'_, P> {
         if control.qp.is_none() || control.connect_evd.is_none() {
             return Err(NOT_READY.into());
         }
+        if datagrams {
+            let look_ups = self.late.look_ups.ok_or(NOT_READY)?;
+            return (look_ups.ask)(self, now, ep, ask, private_data);
+        }
         let local_port = self.ephemeral_port();
         let control = self.ep_mut(ep)?;
         control.private = PrivateData::from_slice(private_data).unwrap_or_default();
@@ -136,9 +140,7 @@ impl<P: Provider> Ia<'_, P> {
         control.deadline = now + timeout;
         control.refusal = None;
         control.phase = Phase::Resolving;
-        if !datagrams {
-            self.apply(ep, EpOp::Connect);
-        }
+        self.apply(ep, EpOp::Connect);
         self.watch(ep);
         self.establish_step(now, ep);
         self.transmit(now);
@@ -158,7 +160,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// A port above the well-known ones for an active side.
-    fn ephemeral_port(&mut self) -> u16 {
+    pub(super) fn ephemeral_port(&mut self) -> u16 {
         let low = self.random.next_u32() & 0x3fff;
         u16::try_from(0xc000 | low).unwrap_or(0xc000)
     }
@@ -167,14 +169,14 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn establish_step(&mut self, now: Instant, ep: Ep) {
         let Ok(control) = self.ep(ep) else { return };
         if control.service != Service::Connected {
-            return self.look_up_step(now, ep);
+            if let Some(look_ups) = self.late.look_ups {
+                (look_ups.step)(self, now, ep);
+            }
+            return;
         }
         let (phase, remote) = (control.phase, control.remote);
         let Some(remote) = remote else { return };
-        if matches!(
-            phase,
-            Phase::None | Phase::Accepted(_) | Phase::LookingUp(_) | Phase::Found(_)
-        ) {
+        if matches!(phase, Phase::None | Phase::Accepted(_) | Phase::Found(_)) {
             return;
         }
         let path = match self.provider.resolve(remote, now) {
@@ -192,7 +194,7 @@ impl<P: Provider> Ia<'_, P> {
             }
         };
         match phase {
-            Phase::None | Phase::Accepted(_) | Phase::LookingUp(_) | Phase::Found(_) => {}
+            Phase::None | Phase::Accepted(_) | Phase::Found(_) => {}
             Phase::Resolving => self.request(now, ep, &path),
             Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
             Phase::Replied(reply) => self.finish_active(now, ep, &path, &reply),

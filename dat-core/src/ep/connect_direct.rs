@@ -57,6 +57,8 @@ impl<P: Provider> Ia<'_, P> {
         if control.qp.is_none() || control.connect_evd.is_none() {
             return Err(NOT_READY.into());
         }
+        self.hear_the_past(now, ep);
+        let control = self.ep_mut(ep)?;
         control.remote = Some(remote);
         control.deadline = now + timeout;
         control.phase = Phase::Direct(*terms);

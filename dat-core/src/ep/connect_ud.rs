@@ -1,35 +1,77 @@
 //! dat_ep_connect(3) of an Endpoint for datagrams: `DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED` of the InfiniBand extension.
 //!
 //! Nothing is connected: the service point is asked which queue pair serves it and with which Q_Key, and from then on datagrams
-//! can be sent there. The Endpoint stays CONNECTED all the time, to everybody; it asks for one service point at a time.
+//! can be sent there. The Endpoint stays CONNECTED all the time, to everybody, and may ask for many service points at once. Each
+//! question has a slot of the connection manager, in which its deadline runs and in which its answer is kept; the adapter's
+//! table of owners has the way there.
 
 use core::task::Poll;
 
-use super::{EpControl, EpState, NOT_READY, Phase, PrivateData};
+use super::connect::Ask;
+use super::{EpState, NOT_READY, Phase, PrivateData, port};
 use crate::Ia;
-use crate::cm::{CmError, ServiceId, SidrParams, SidrReply, SidrStatus};
-use crate::dat_return::{DatReturn, DatType, Error};
+use crate::cm::{CmError, ConnId, Reason, ServiceId, SidrParams, SidrReply, SidrStatus};
+use crate::counters::IaCounter;
+use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::event::Event;
 use crate::handle::Ep;
 use crate::ia::Owner;
-use crate::provider::{Destination, Path, Provider, Service};
+use crate::provider::{Destination, Path, Provider};
 use crate::time::Instant;
 
 /// Bytes of private data in `ep_connect` of an Endpoint for datagrams: what the SIDR_REQ has besides the addresses.
 pub const MAX_CONNECT_UD_PRIVATE: usize = 180;
 
-impl EpControl {
-    /// It is an Endpoint for datagrams, and asks for a service point at present.
-    pub(crate) const fn looks_up(&self) -> bool {
-        matches!(self.service, Service::Datagram { .. })
-            && matches!(self.phase, Phase::Resolving | Phase::LookingUp(_))
+/// Names one question of an Endpoint for datagrams, in the event of its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LookUp(pub(super) ConnId);
+
+impl LookUp {
+    /// As an event carries it, and whoever keeps it as a word.
+    #[must_use]
+    pub const fn raw(self) -> u64 {
+        self.0.comm_id() as u64
+    }
+
+    /// Of that word. One that no event carried names nothing.
+    #[must_use]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(ConnId::of((raw & 0xffff_ffff) as u32))
     }
 }
 
+/// The answer to one question of an Endpoint for datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdAnswer<'a> {
+    /// Where datagrams can be sent to, or why the service point refused.
+    pub address: Result<Destination, Reason>,
+    /// What came with it: the message's whole field, padded with zeros.
+    pub private_data: &'a [u8],
+}
+
 impl<P: Provider> Ia<'_, P> {
-    /// What the last `ep_connect` of an Endpoint for datagrams found, to send to: the address handle that comes with
-    /// `DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED`. Valid until the Endpoint connects again, is reset or freed, and as an address
-    /// for as long as that queue pair is there.
+    /// The answer to one question: what `UdEstablished` or `UdReject` is about. It is kept until [`Ia::ud_cm_free`], a reset or
+    /// a free of the Endpoint; when the connection manager has no other place left for a connection, an answer makes way. An
+    /// address is valid for as long as that queue pair is there.
+    ///
+    /// `INVALID_STATE`/`EP_NOTREADY` if it is not there any more.
+    pub fn ep_ud_answer(&self, ep: Ep, of: LookUp) -> Result<UdAnswer<'_>, Error> {
+        self.ep(ep)?;
+        let kept = self.cm.sidr_kept(of.0);
+        let (Some(reply), Owner::LookUp(owner, _, Some(path))) = (kept, self.owner(of.0)) else {
+            return Err(NOT_READY.into());
+        };
+        if owner != ep {
+            return Err(NOT_READY.into());
+        }
+        Ok(UdAnswer {
+            address: address(&reply, path),
+            private_data: self.cm.private_data(of.0),
+        })
+    }
+
+    /// What an Endpoint for datagrams found last, for those that ask for one service point after another. Valid until the
+    /// Endpoint connects again, is reset or freed.
     ///
     /// `INVALID_STATE`/`EP_NOTREADY` if it has found nothing.
     pub fn ep_ud_address(&self, ep: Ep) -> Result<Destination, Error> {
@@ -40,105 +82,170 @@ impl<P: Provider> Ia<'_, P> {
             | Phase::Direct(_)
             | Phase::Replied(_)
             | Phase::Accepting { .. }
-            | Phase::Accepted(_)
-            | Phase::LookingUp(_) => Err(NOT_READY.into()),
+            | Phase::Accepted(_) => Err(NOT_READY.into()),
         }
     }
 
     /// Whether an Endpoint for datagrams may ask for a service point.
     pub(super) fn admit_look_up(&self, ep: Ep) -> Result<(), Error> {
-        let mut state = self.state_of(ep)?;
-        if state == EpState::Connected && self.ep(ep)?.looks_up() {
-            state = EpState::ActiveConnectionPending;
-        }
+        let state = self.state_of(ep)?;
         if state == EpState::Connected {
-            return Ok(());
-        }
-        Err(DatReturn::new(DatType::InvalidState, state.subtype()).into())
-    }
-
-    /// Takes a look-up on, if what it waits for is there.
-    pub(super) fn look_up_step(&mut self, now: Instant, ep: Ep) {
-        let state = self.state_of(ep);
-        let Ok(control) = self.ep_mut(ep) else { return };
-        if !control.looks_up() {
-            return;
-        }
-        // A graceful disconnect is under way: its event is the answer.
-        if state != Ok(EpState::Connected) {
-            control.phase = Phase::None;
-            return self.drop_connection(now, ep);
-        }
-        if control.deadline <= now {
-            self.drop_connection(now, ep);
-            return self.look_up_ends(ep, Phase::None, Event::UdError(ep));
-        }
-        let (Phase::Resolving, Some(remote)) = (control.phase, control.remote) else {
-            return;
-        };
-        match self.provider.resolve(remote, now) {
-            Poll::Pending => {}
-            Poll::Ready(Ok(path)) => self.look_up(now, ep, path),
-            Poll::Ready(Err(_)) => self.look_up_ends(ep, Phase::None, Event::UdError(ep)),
+            Ok(())
+        } else {
+            Err(state.refusal().into())
         }
     }
 
-    /// The way is known; the SIDR_REQ goes out.
-    fn look_up(&mut self, now: Instant, ep: Ep, path: Path) {
-        let local = self.net.addr;
-        let Some(control) = self.eps.get_mut(ep.0) else {
-            return;
-        };
+    /// Asks for a service point; all that was asked for has been checked.
+    pub(super) fn ask(
+        &mut self,
+        now: Instant,
+        ep: Ep,
+        ask: &Ask,
+        private_data: &[u8],
+    ) -> Result<(), Error> {
+        const FULL: Error = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
+        // Every Endpoint for connections still finds a slot for its own.
+        if self.questions() >= self.owners.len() / 2 {
+            return Err(FULL);
+        }
+        let remote_port = port(ask.conn_qual).unwrap_or(0);
+        let local_port = self.ephemeral_port();
         let params = SidrParams {
-            remote: path.remote,
-            local,
-            service: ServiceId::udp(control.remote_port),
-            source_port: control.local_port,
-            private_data: &control.private,
+            remote: ask.remote,
+            local: self.net.addr,
+            service: ServiceId::udp(remote_port),
+            source_port: local_port,
+            private_data,
         };
-        match self.cm.sidr_request(now, &params) {
-            Ok(conn) => {
-                control.conn = Some(conn);
-                control.phase = Phase::LookingUp(path);
-                self.own(conn, Owner::Ep(ep));
-            }
-            // As for a connection: the consumer's timeout bounds the wait for a slot.
-            Err(CmError::NoSlot) => {}
+        let conn = match self.cm.sidr_prepare(now, &params, now + ask.timeout) {
+            Ok(conn) => conn,
             Err(
-                CmError::Unknown(_)
+                CmError::NoSlot
+                | CmError::Unknown(_)
                 | CmError::State(..)
                 | CmError::TooLong { .. }
                 | CmError::Parameter(_),
-            ) => self.look_up_ends(ep, Phase::None, Event::UdError(ep)),
+            ) => return Err(FULL),
+        };
+        self.own(conn, Owner::LookUp(ep, conn, None));
+        let control = self.ep_mut(ep)?;
+        control.private.clear();
+        control.refusal = None;
+        control.phase = Phase::None;
+        control.remote = Some(ask.remote);
+        control.remote_port = remote_port;
+        control.local_port = local_port;
+        control.active = true;
+        control.looks_up = true;
+        self.watch(ep);
+        self.look_up_step(now, ep);
+        self.transmit(now);
+        Ok(())
+    }
+
+    /// Questions that wait for an answer.
+    fn questions(&self) -> usize {
+        let waits =
+            |owner: &&Owner| matches!(owner, Owner::LookUp(_, conn, _) if self.cm.sidr_asks(*conn));
+        self.owners.iter().filter(waits).count()
+    }
+
+    /// Sends the questions of an Endpoint whose way has been found.
+    pub(super) fn look_up_step(&mut self, now: Instant, ep: Ep) {
+        if !self.ep(ep).is_ok_and(|control| control.looks_up) {
+            return;
+        }
+        let mut looks_up = false;
+        for index in 0..self.owners.len() {
+            let Some(&Owner::LookUp(owner, conn, None)) = self.owners.get(index) else {
+                continue;
+            };
+            let Some(remote) = self.cm.sidr_prepared(conn) else {
+                continue;
+            };
+            if owner != ep {
+                continue;
+            }
+            match self.provider.resolve(remote, now) {
+                Poll::Pending => looks_up = true,
+                Poll::Ready(Ok(path)) => {
+                    self.own(conn, Owner::LookUp(ep, conn, Some(path)));
+                    self.cm.sidr_go(now, conn);
+                }
+                Poll::Ready(Err(_)) => {
+                    self.cm.sidr_end(conn);
+                    self.unanswered(ep, conn);
+                }
+            }
+        }
+        if let Ok(control) = self.ep_mut(ep) {
+            control.looks_up = looks_up;
         }
     }
 
-    /// The peer answered a look-up.
-    pub(crate) fn found(&mut self, ep: Ep, reply: &SidrReply) {
-        let private = PrivateData::from_slice(self.cm.private_data(reply.conn)).unwrap_or_default();
+    /// The peer answered a question.
+    pub(crate) fn found(&mut self, reply: &SidrReply) {
+        let conn = reply.conn;
+        let Owner::LookUp(ep, _, Some(path)) = self.owner(conn) else {
+            return self.disown(conn);
+        };
+        let private = PrivateData::from_slice(self.cm.private_data(conn)).unwrap_or_default();
+        self.cm.sidr_keep(reply);
+        let found = address(reply, path);
         let Ok(control) = self.ep_mut(ep) else { return };
         control.private = private;
-        let (next, event) = if let Phase::LookingUp(path) = control.phase
-            && reply.status == SidrStatus::VALID
-        {
-            let (qpn, qkey) = (reply.qpn, reply.q_key);
-            let found = Destination { path, qpn, qkey };
-            (Phase::Found(found), Event::UdEstablished(ep))
-        } else {
-            control.refusal = Some(reply.status.reason());
-            (Phase::None, Event::UdReject(ep))
+        let event = match found {
+            Ok(destination) => {
+                control.phase = Phase::Found(destination);
+                Event::UdEstablished(ep, LookUp(conn))
+            }
+            Err(reason) => {
+                control.phase = Phase::None;
+                control.refusal = Some(reason);
+                Event::UdReject(ep, LookUp(conn))
+            }
         };
-        self.look_up_ends(ep, next, event);
-    }
-
-    /// A look-up is over.
-    pub(crate) fn look_up_ends(&mut self, ep: Ep, next: Phase, event: Event) {
-        let Ok(control) = self.ep_mut(ep) else { return };
-        control.conn = None;
-        control.deadline = Instant::NEVER;
-        control.phase = next;
         let evd = control.connect_evd;
+        if found.is_ok() {
+            self.tally.count(IaCounter::CmAhResolved);
+        }
         self.notify(evd, event);
         self.worked = true;
+    }
+
+    /// A question has ended without an answer.
+    pub(crate) fn unanswered(&mut self, ep: Ep, conn: ConnId) {
+        self.disown(conn);
+        let evd = self.ep(ep).ok().and_then(|control| control.connect_evd);
+        self.notify(evd, Event::UdError(ep));
+        self.worked = true;
+    }
+
+    /// Ends the questions of an Endpoint; and lets the answers go, if it is said.
+    pub(super) fn end_look_ups(&mut self, ep: Ep, answers: bool) {
+        for index in 0..self.owners.len() {
+            if let Some(&Owner::LookUp(owner, conn, _)) = self.owners.get(index)
+                && owner == ep
+                && (answers || self.cm.sidr_kept(conn).is_none())
+            {
+                self.cm.sidr_end(conn);
+                self.disown(conn);
+            }
+        }
+        if let Ok(control) = self.ep_mut(ep) {
+            control.looks_up = false;
+        }
+    }
+}
+
+/// What a reply says, of a queue pair that is reached by `path`.
+fn address(reply: &SidrReply, path: Path) -> Result<Destination, Reason> {
+    let SidrReply { qpn, q_key, .. } = *reply;
+    if reply.status == SidrStatus::VALID {
+        let qkey = q_key;
+        Ok(Destination { path, qpn, qkey })
+    } else {
+        Err(reply.status.reason())
     }
 }

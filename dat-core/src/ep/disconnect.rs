@@ -30,6 +30,7 @@ impl<P: Provider> Ia<'_, P> {
                 ..
             } => {
                 self.apply(ep, op);
+                self.end_questions(ep, false);
                 let consumed = self.shared.ep(ep.0.index()).map_or(0, |shared| {
                     shared
                         .request
@@ -60,7 +61,7 @@ impl<P: Provider> Ia<'_, P> {
         if !control.drain_posted
             && let Ok((poster, shared, near)) = self.posting(ep)
         {
-            poster.drain(&shared, &near);
+            poster.drain(shared, &near);
             if let Ok(control) = self.ep_mut(ep) {
                 control.drain_posted = true;
             }

@@ -17,7 +17,7 @@ use crate::Ia;
 use crate::cm::ConnId;
 use crate::handle::Ep;
 use crate::post::kick;
-use crate::provider::{Direction, Provider, QpStep};
+use crate::provider::{Direction, Provider, QpStep, Service};
 use crate::shared::ep::CLOSING;
 use crate::shared::stack::END;
 use crate::time::Instant;
@@ -70,6 +70,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Lets go of the connection, telling the peer whatever its state asks for.
     pub(crate) fn drop_connection(&mut self, now: Instant, ep: Ep) {
         let Ok(state) = self.state_of(ep) else { return };
+        self.end_questions(ep, false);
         let Some(conn) = self
             .eps
             .get_mut(ep.0)
@@ -98,6 +99,16 @@ impl<P: Provider> Ia<'_, P> {
             | EpState::UnconfiguredTentative
             | EpState::Disconnected
             | EpState::CompletionPending => self.cm.abort(now, conn),
+        }
+    }
+
+    /// Ends what an Endpoint for datagrams asks; and lets the answers go, if it is said.
+    pub(crate) fn end_questions(&mut self, ep: Ep, answers: bool) {
+        let datagrams = self
+            .ep(ep)
+            .is_ok_and(|control| control.service != Service::Connected);
+        if let (true, Some(look_ups)) = (datagrams, self.late.look_ups) {
+            (look_ups.end)(self, ep, answers);
         }
     }
 

@@ -28,7 +28,9 @@ impl<P: Provider> Ia<'_, P> {
     /// Frees an Endpoint in whatever state.
     pub(crate) fn ep_remove(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
         self.drop_connection(now, ep);
+        self.end_questions(ep, true);
         self.unwatch(ep);
+        self.forget_owed(ep, usize::MAX);
         if let Ok(control) = self.ep(ep)
             && let (Some(_), Some(qp)) = (control.srq, control.qp)
         {

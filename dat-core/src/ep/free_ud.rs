@@ -1,9 +1,9 @@
 //! dat_ib_ud_ah_free and dat_ib_ud_cm_free: giving back what a connection of datagrams leaves with the consumer.
 //!
-//! Both are checks here, and nothing to undo: an address handle is a value, and the exchange that found it holds nothing once
-//! it has ended.
+//! The first is a check here, and nothing to undo: an address handle is a value. Of the exchange that found it the connection
+//! manager keeps the answer.
 
-use super::EpState;
+use super::LookUp;
 use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::handle::Ep;
@@ -25,14 +25,14 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Gives back what is left of the exchange that found an address. `MODEL_NOT_SUPPORTED` for an Endpoint of connections;
-    /// `INVALID_STATE` while the exchange is under way.
+    /// Gives back what is left of the exchange that found an address: its answer. `MODEL_NOT_SUPPORTED` for an Endpoint of
+    /// connections; no effect if that answer is not there any more.
     #[doc(alias = "dat_ib_ud_cm_free")]
-    pub fn ud_cm_free(&mut self, ep: Ep) -> Result<(), Error> {
+    pub fn ud_cm_free(&mut self, ep: Ep, of: LookUp) -> Result<(), Error> {
         self.of_datagrams(ep)?;
-        if self.state_of(ep)? == EpState::ActiveConnectionPending {
-            let pending = DatSubtype::InvalidStateEpActConnPending;
-            return Err(Error::new(DatType::InvalidState, pending));
+        if self.ep_ud_answer(ep, of).is_ok() {
+            self.cm.sidr_end(of.0);
+            self.disown(of.0);
         }
         Ok(())
     }

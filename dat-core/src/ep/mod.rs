@@ -29,11 +29,11 @@ mod tests;
 
 pub use attr::EpAttr;
 pub use connect::MAX_CONNECT_PRIVATE;
-pub use connect_ud::MAX_CONNECT_UD_PRIVATE;
+pub use connect_ud::{LookUp, MAX_CONNECT_UD_PRIVATE, UdAnswer};
 pub use create_ud::{GRH_LEN, sender};
 pub use get_status::EpStatus;
 
-pub(crate) use connect::{MIN_RNR_TIMER, port};
+pub(crate) use connect::{Ask, MIN_RNR_TIMER, port};
 pub use modify::EpModify;
 pub use query::EpParam;
 pub use recv_query::EpRecvInfo;
@@ -48,10 +48,10 @@ use crate::Ia;
 use crate::cm::{ConnId, QpTerms, Reason};
 use crate::counters::EpCounter;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
-use crate::event::Event;
 use crate::handle::{Ep, Evd, Pz, Srq};
 use crate::post::Poster;
-use crate::provider::{Destination, Fault, Path, Provider, Qp, Service};
+use crate::provider::{Destination, Fault, Provider, Qp, Service};
+use crate::shared::evd::EvdShared;
 use crate::shared::stack::END;
 use crate::time::Instant;
 
@@ -81,9 +81,7 @@ pub(crate) enum Phase {
     /// Passive: the REP is out. The step to ready-to-send waits for the RTU or for the peer's first packet: only in
     /// ready-to-receive does the device tell of that packet, and nothing can be posted before anyway.
     Accepted(QpTerms),
-    /// Datagrams: the SIDR_REQ went this way.
-    LookingUp(Path),
-    /// Datagrams: what was found.
+    /// Datagrams: what was found last.
     Found(Destination),
 }
 
@@ -111,6 +109,8 @@ pub(crate) struct EpControl {
     pub(crate) active: bool,
     /// The consumer's own deadline of `ep_connect`.
     pub(crate) deadline: Instant,
+    /// Datagrams: the way to some service point is being found.
+    pub(crate) looks_up: bool,
     /// What goes out with REQ or REP, and what came in with REP or REJ.
     pub(crate) private: PrivateData,
     /// Why the connection broke, if it did.
@@ -128,6 +128,8 @@ pub(crate) struct EpControl {
     pub(crate) hard: Option<u32>,
     /// The poster may have missed the change to DISCONNECTED; see [`ending`].
     pub(crate) recheck: bool,
+    /// Connection events that wait for a place: a life has two at the most.
+    pub(crate) owed: Vec<Signal, 2, u8>,
     /// Next on the control half's list of Endpoints to look at.
     pub(crate) next: u32,
     pub(crate) listed: bool,
@@ -153,6 +155,7 @@ impl EpControl {
             local_port: 0,
             active: false,
             deadline: Instant::NEVER,
+            looks_up: false,
             private: PrivateData::new(),
             cause: None,
             refusal: None,
@@ -162,6 +165,7 @@ impl EpControl {
             soft: None,
             hard: None,
             recheck: false,
+            owed: Vec::new(),
             next: END,
             listed: false,
         }
@@ -224,22 +228,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// The poster of `ep`, if it is here.
     pub(crate) fn poster(&mut self, ep: Ep) -> Result<&mut Poster<P>, DatReturn> {
-        let Some(control) = self.eps.get(ep.0) else {
-            return Err(STALE);
-        };
-        let unconfigured = self
-            .shared
-            .ep(ep.0.index())
-            .map_or(NOT_READY, |line| EpState::of(line).refusal());
-        match self
-            .posters
-            .get_mut(ep.0.index() as usize)
-            .and_then(Option::as_mut)
-        {
-            Some(poster) => Ok(poster),
-            None if control.qp.is_none() => Err(unconfigured),
-            None => Err(PROVIDER_CONTROL),
-        }
+        self.posting(ep).map(|(poster, ..)| poster)
     }
 
     pub(crate) fn poster_is_out(&self, ep: Ep) -> bool {
@@ -264,20 +253,63 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Delivers a connection event.
+    /// Delivers a connection event. While the ring of an Event Dispatcher that may have more events than the ring has places is
+    /// full, the event is owed: it comes when there is a place, behind those owed before.
     pub(crate) fn signal(&mut self, ep: Ep, signal: Signal) {
-        let event = match signal {
-            Signal::Established => Event::Established(ep),
-            Signal::PeerRejected => Event::PeerRejected(ep),
-            Signal::NonPeerRejected => Event::NonPeerRejected(ep),
-            Signal::AcceptCompletionError => Event::AcceptCompletionError(ep),
-            Signal::Disconnected => Event::Disconnected(ep),
-            Signal::Broken => Event::Broken(ep),
-            Signal::TimedOut => Event::TimedOut(ep),
-            Signal::Unreachable => Event::Unreachable(ep),
+        let Some(evd) = self.eps.get(ep.0).and_then(|control| control.connect_evd) else {
+            return;
         };
-        let evd = self.eps.get(ep.0).and_then(|control| control.connect_evd);
-        self.notify(evd, event);
+        let crowded = !self.has_room(evd);
+        let patient = self.evds.get(evd.0).is_some_and(|control| {
+            let queued = self.shared.evd(evd.0.index()).map_or(0, EvdShared::queued);
+            queued.saturating_add(control.owed) < control.qlen
+        });
+        if let Some(control) = self.eps.get_mut(ep.0)
+            && (crowded && patient || !control.owed.is_empty())
+            && control.owed.push(signal).is_ok()
+        {
+            if let Some(control) = self.evds.get_mut(evd.0) {
+                control.owed += 1;
+            }
+            self.watch(ep);
+        } else {
+            self.notify(Some(evd), signal.event(ep));
+        }
+    }
+
+    /// Delivers connection events that are owed, as far as there is room; whether more are.
+    pub(crate) fn pay(&mut self, ep: Ep) -> bool {
+        let Some(control) = self.eps.get(ep.0) else {
+            return false;
+        };
+        let (Some(evd), Some(&first)) = (control.connect_evd, control.owed.first()) else {
+            return false;
+        };
+        if !self.has_room(evd) {
+            return true;
+        }
+        let rest = self.forget_owed(ep, 1);
+        self.notify(Some(evd), first.event(ep));
+        rest && self.pay(ep)
+    }
+
+    /// Takes the first connection events that are owed off the list; whether there are more.
+    pub(crate) fn forget_owed(&mut self, ep: Ep, most: usize) -> bool {
+        let Some(control) = self.eps.get_mut(ep.0) else {
+            return false;
+        };
+        let mut count = 0;
+        while count < most && !control.owed.is_empty() {
+            control.owed.remove(0);
+            count += 1;
+        }
+        let (rest, evd) = (!control.owed.is_empty(), control.connect_evd);
+        if let Some(control) = evd.and_then(|evd| self.evds.get_mut(evd.0)) {
+            control.owed = control
+                .owed
+                .saturating_sub(u32::try_from(count).unwrap_or(0));
+        }
+        rest
     }
 
     /// Carries out what the table says of a piece of news, or of a call that it allows.
@@ -325,7 +357,7 @@ impl<P: Provider> Ia<'_, P> {
         let own = matches!(
             self.state_of(ep)?,
             EpState::ActiveConnectionPending | EpState::CompletionPending
-        ) || control.looks_up();
+        );
         Ok(if own { &[] } else { &control.private })
     }
 }

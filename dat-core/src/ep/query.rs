@@ -6,7 +6,7 @@ use super::{EpAttr, EpState};
 use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::{Ep, Evd, Pz, Srq};
-use crate::provider::{Provider, Qp};
+use crate::provider::{Provider, Qp, Service};
 
 /// `DAT_EP_PARAM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct EpParam {
     pub srq: Option<Srq>,
     /// Everything else.
     pub attr: EpAttr,
+    /// It is for datagrams.
+    pub datagrams: bool,
     /// The queue pair beneath, for diagnosis.
     pub qp: Option<Qp>,
 }
@@ -54,6 +56,7 @@ impl<P: Provider> Ia<'_, P> {
             connect_evd: control.connect_evd,
             srq: control.srq,
             attr: control.attr,
+            datagrams: control.service != Service::Connected,
             qp: control.qp,
         })
     }

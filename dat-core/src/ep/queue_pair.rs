@@ -10,8 +10,9 @@ use crate::flags::{CompletionFlags, Qos};
 use crate::handle::{Evd, Pz, Srq};
 use crate::post::{Limits, MAX_SEGMENTS, Poster};
 use crate::provider::{Access, NewQp, Provider, QpInit, QpStep, Service};
-use crate::shared::ep::{DATAGRAM, EpShared, Info, NO_INDEX, Run, SHARED};
+use crate::shared::ep::{DATAGRAM, EpShared, NO_INDEX, SHARED};
 use crate::shared::lmr;
+use crate::shared::request::Run;
 
 pub(super) const BAD_ATTR: Error = Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg6);
 
@@ -253,6 +254,9 @@ impl<P: Provider> Ia<'_, P> {
             Some(srq) => {
                 line.srq.store(srq.0.index(), Ordering::Relaxed);
                 line.taken.store(0, Ordering::Relaxed);
+                // What its receives take is the common queue's affair: no message that fits one makes no sense.
+                let most = self.provider.limits().max_message;
+                line.max_len.store(most, Ordering::Relaxed);
                 SHARED
             }
             None if limits.datagram => DATAGRAM,
@@ -275,9 +279,10 @@ impl<P: Provider> Ia<'_, P> {
         let first = self.shared.first_slot(slot);
         for seq in 0..=mask {
             if let Some(request) = self.shared.request(first, seq, mask) {
-                request.info.store(Info::EMPTY.word(), Ordering::Relaxed);
+                request.wipe();
             }
         }
+        self.shared.forget_quiet(shared);
         shared.rewind();
     }
 
@@ -290,18 +295,15 @@ impl<P: Provider> Ia<'_, P> {
         let consumed = line.consumed.load(Ordering::Acquire);
         for i in 0..ep.outstanding(crate::provider::Direction::Send) {
             if let Some(request) = shared.request(first, consumed.wrapping_add(i), mask) {
-                let info = Info::from_word(request.info.load(Ordering::Acquire));
-                if info.op() == crate::shared::ep::Op::Bind {
-                    let _ = crate::evd::bind_done(&shared, slot, ep, info.len());
-                } else if let Some((edit, lmr)) = info.edit() {
-                    crate::evd::edit_done(&shared, edit, lmr, false);
-                }
+                crate::evd::untold(&shared, slot, ep, request.read(), false);
             }
         }
-        if let Some(srq) = ep.srq() {
+        if let Some(queues) = self.late.shared_queues
+            && let Some(srq) = ep.srq()
+        {
             let evd = ep.receive.evd.load(Ordering::Relaxed) as usize;
             if let Some(reaper) = self.reapers.get_mut(evd).and_then(Option::as_mut) {
-                reaper.sweep(&shared, slot, srq);
+                (queues.sweep)(reaper, &shared, slot, srq);
             }
         }
         for line in [&ep.request, &ep.receive] {
@@ -362,7 +364,7 @@ fn mask_of(count: u16) -> u16 {
     u16::try_from(mask).unwrap_or(u16::MAX)
 }
 
-/// All flags but those, of the 16 that DAT and its extensions have.
-fn barred(legal: CompletionFlags) -> u16 {
-    !u16::try_from(legal.bits()).unwrap_or(0)
+/// All flags but those, also those that nobody knows.
+fn barred(legal: CompletionFlags) -> CompletionFlags {
+    CompletionFlags::from_bits_retain(!legal.bits())
 }

@@ -73,6 +73,8 @@ impl<P: Provider> Ia<'_, P> {
                 .taken
                 .load(core::sync::atomic::Ordering::Acquire)
         });
+        self.forget_owed(ep, usize::MAX);
+        self.end_questions(ep, true);
         let control = self.ep_mut(ep)?;
         control.born = turn;
         control.private.clear();

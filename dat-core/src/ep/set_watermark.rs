@@ -5,6 +5,7 @@ use crate::Ia;
 use crate::dat_return::Error;
 use crate::event::{AsyncEvent, Event};
 use crate::handle::Ep;
+use crate::ia::late::Watermarks;
 use crate::provider::Provider;
 use crate::time::Instant;
 
@@ -24,6 +25,9 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<(), Error> {
         let control = self.ep_mut(ep)?;
         (control.soft, control.hard) = (soft, hard);
+        self.late.watermarks = Some(Watermarks {
+            step: |ia, now, ep| ia.watermark_step(now, ep),
+        });
         if self.watermark_step(now, ep) {
             self.watch(ep);
         }

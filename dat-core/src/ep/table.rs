@@ -7,6 +7,8 @@
 use core::sync::atomic::Ordering;
 
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
+use crate::event::Event;
+use crate::handle::Ep;
 use crate::shared::ep::{EpShared, RECV_OPEN, REQUEST_OPEN};
 
 /// `DAT_EP_STATE`, with the numbers of `dat.h`.
@@ -65,6 +67,12 @@ impl EpState {
 
     pub(crate) fn from_word(word: u32) -> Self {
         Self::ALL.get((word & 0xff) as usize).copied().unwrap_or(D)
+    }
+
+    /// Whether that is the state of a word.
+    #[inline(always)]
+    pub(crate) const fn is_of(self, word: u32) -> bool {
+        word & 0xff == self as u32
     }
 
     pub(crate) fn of(ep: &EpShared) -> Self {
@@ -225,6 +233,20 @@ impl Signal {
         Self::TimedOut,
         Self::Unreachable,
     ];
+
+    /// As an Endpoint's event.
+    pub(crate) const fn event(self, ep: Ep) -> Event {
+        match self {
+            Self::Established => Event::Established(ep),
+            Self::PeerRejected => Event::PeerRejected(ep),
+            Self::NonPeerRejected => Event::NonPeerRejected(ep),
+            Self::AcceptCompletionError => Event::AcceptCompletionError(ep),
+            Self::Disconnected => Event::Disconnected(ep),
+            Self::Broken => Event::Broken(ep),
+            Self::TimedOut => Event::TimedOut(ep),
+            Self::Unreachable => Event::Unreachable(ep),
+        }
+    }
 }
 
 /// What comes of a stimulus.

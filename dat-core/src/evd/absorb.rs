@@ -11,7 +11,7 @@ use super::count::{Verdict, verdict};
 use crate::Ia;
 use crate::handle::{Ep, Evd};
 use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
-use crate::shared::ep::{Info, KIND, Trouble};
+use crate::shared::ep::{KIND, Trouble};
 
 /// Completions taken in one go.
 const BUDGET: u32 = 64;
@@ -102,9 +102,9 @@ impl<P: Provider> Ia<'_, P> {
         let found = (0..posted.wrapping_sub(start))
             .map(|ahead| start.wrapping_add(ahead))
             .find(|&seq| {
-                shared.request(first, seq, mask).is_some_and(|slot| {
-                    Info::from_word(slot.info.load(Ordering::Acquire)).is(completion.token)
-                })
+                shared
+                    .request(first, seq, mask)
+                    .is_some_and(|slot| slot.tag().is(completion.token))
             });
         if let Some(seq) = found {
             control.completed = seq.wrapping_add(1);

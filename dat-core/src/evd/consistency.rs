@@ -57,6 +57,8 @@ impl<P: Provider> Ia<'_, P> {
                 .iter()
                 .any(|(handle, other)| Some(Ep(handle)) != ep && other.connect_evd == Some(evd))
                 || self.psps.iter().any(|(_, psp)| psp.evd == evd)
+                || self.rsps.iter().any(|(_, rsp)| rsp.evd == evd)
+                || self.csps.iter().any(|(_, csp)| csp.evd == evd)
         };
         self.dto_kind(ep, evd).is_some_and(|other| other != kind) || (!kind.is_empty() && others())
     }

@@ -10,8 +10,9 @@ use super::reaper::slot;
 use crate::event::Entry;
 use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
 use crate::shared::Shared;
-use crate::shared::ep::{EpShared, Info, Op};
+use crate::shared::ep::EpShared;
 use crate::shared::evd::EvdShared;
+use crate::shared::request::{Op, Request};
 use crate::shared::stack::END;
 
 /// Events, and those among them that notify.
@@ -47,18 +48,18 @@ pub(crate) fn verdict(shared: &Shared<'_>, completion: &Completion) -> Verdict {
     };
     let failed = completion.status != Status::Success;
     if completion.direction == Direction::Recv {
-        return if !failed && ep.receive_is_quiet(completion) {
+        return if !failed && shared.receive_is_quiet(ep, completion) {
             Verdict::Quiet
         } else {
             Verdict::Notifies
         };
     }
-    let Some((_, info)) = find(shared, ep, completion.token) else {
+    let Some((_, found)) = find(shared, ep, completion.token) else {
         return Verdict::Nothing;
     };
-    if !is_told(shared, info) || !failed && info.is_suppressed() {
+    if !is_told(shared, found) || !failed && found.tag.is_suppressed() {
         Verdict::Nothing
-    } else if !failed && info.is_unsignalled() {
+    } else if !failed && found.tag.is_unsignalled() {
         Verdict::Quiet
     } else {
         Verdict::Notifies
@@ -66,37 +67,41 @@ pub(crate) fn verdict(shared: &Shared<'_>, completion: &Completion) -> Verdict {
 }
 
 /// The outstanding request of that token, and how many lie before it.
-fn find(shared: &Shared<'_>, ep: &EpShared, token: u16) -> Option<(u32, Info)> {
+fn find(shared: &Shared<'_>, ep: &EpShared, token: u16) -> Option<(u32, Request)> {
     (0..ep.outstanding(Direction::Send)).find_map(|ahead| {
-        let info = request(shared, ep, ahead)?;
-        info.is(token).then_some((ahead, info))
+        let request = request(shared, ep, ahead)?;
+        request.tag.is(token).then_some((ahead, request))
     })
 }
 
 /// The outstanding request with that many before it.
-fn request(shared: &Shared<'_>, ep: &EpShared, ahead: u32) -> Option<Info> {
+fn request(shared: &Shared<'_>, ep: &EpShared, ahead: u32) -> Option<Request> {
     let line = &ep.request;
     let seq = line.consumed.load(Ordering::Acquire).wrapping_add(ahead);
     let (first, mask) = (
         line.first.load(Ordering::Relaxed),
         line.mask.load(Ordering::Relaxed),
     );
-    let slot = shared.request(first, seq, mask)?;
-    Some(Info::from_word(slot.info.load(Ordering::Acquire)))
+    Some(shared.request(first, seq, mask)?.read())
 }
 
 /// Whether the end of a request is the consumer's business: not that of dat-core's own, nor of a bind whose RMR is gone.
-fn is_told(shared: &Shared<'_>, info: Info) -> bool {
-    match info.op() {
-        // Of dat-core's own, only the edits of keys are somebody's.
-        Op::Drain => info.edit().is_some(),
+fn is_told(shared: &Shared<'_>, request: Request) -> bool {
+    match request.tag.op() {
+        Op::Drain => false,
         Op::Bind => shared
             .rmrs
-            .get(info.len() as usize)
+            .get(request.len as usize)
             .is_some_and(|window| window.owner().is_ok()),
-        Op::Send | Op::RdmaWrite | Op::RdmaRead | Op::FetchAdd | Op::CmpSwap | Op::WriteImmed => {
-            true
-        }
+        Op::Send
+        | Op::RdmaWrite
+        | Op::RdmaRead
+        | Op::FetchAdd
+        | Op::CmpSwap
+        | Op::WriteImmed
+        | Op::SendUd
+        | Op::Register
+        | Op::Invalidate => true,
     }
 }
 
@@ -153,7 +158,7 @@ impl<P: Provider> Reaper<P> {
         let left = covered..ep.outstanding(direction);
         let told = |ahead: &u32| {
             direction == Direction::Recv
-                || request(shared, ep, *ahead).is_some_and(|info| is_told(shared, info))
+                || request(shared, ep, *ahead).is_some_and(|found| is_told(shared, found))
         };
         u32::try_from(left.filter(told).count()).unwrap_or(u32::MAX)
     }

@@ -17,11 +17,12 @@ impl<P: Provider> Ia<'_, P> {
     /// Makes an Event Dispatcher for any mix of streams, with room for at least `min_qlen` events.
     ///
     /// `INVALID_PARAMETER` for a length of 0, no stream or an unknown one; `INSUFFICIENT_RESOURCES` beyond
-    /// [`IaAttr::max_evd_qlen`](crate::IaAttr), beyond the storage's events for one without DTO streams, or when the table is
-    /// full.
+    /// [`IaAttr::max_evd_qlen`](crate::IaAttr), beyond the storage's events for one without DTO streams or with software events,
+    /// or when the table is full. (Where other streams come along, connection events that find no place among the storage's
+    /// events are kept until there is one, and connection requests are turned away.)
     #[doc(alias = "dat_evd_create")]
     pub fn evd_create(&mut self, min_qlen: u32, flags: EvdFlags) -> Result<Evd, Error> {
-        self.evd_create_with_cno(min_qlen, None, flags)
+        self.evd_make(min_qlen, flags, None)
     }
 
     /// The same, attached to a CNO and enabled. `INVALID_HANDLE`/`CNO` for one that is stale.
@@ -77,18 +78,19 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(shared) = self.shared.evd(handle.index()) {
             shared.producer.tail.store(0, Ordering::Relaxed);
             shared.producer.flush.clear();
+            shared.unbar(u32::MAX);
             shared.consumer.head.store(0, Ordering::Relaxed);
         }
         let control = EvdControl {
             flags,
             qlen: min_qlen,
             ring: if completions { slots } else { min_qlen },
+            owed: 0,
             cq,
             streams: 0,
             terminal: 0,
             notified: false,
             announced: false,
-            barred: 0,
             cno: None,
             enabled: true,
             unwaitable: false,
@@ -96,7 +98,7 @@ impl<P: Provider> Ia<'_, P> {
             tally: EvdTally::default(),
         };
         if let Some(place) = self.reapers.get_mut(handle.index() as usize) {
-            *place = Some(Reaper::new(handle.index(), end));
+            *place = Some(Reaper::new(Evd(handle), end));
         }
         if control.upcalls.is_some() {
             self.listeners += 1;
@@ -106,7 +108,8 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Events that one with those streams can have room for.
     pub(super) fn most_events(&self, flags: EvdFlags) -> u32 {
-        if flags.intersects(COMPLETIONS) {
+        // Software events have no other place than the storage's: whoever asks for more of them learns it now.
+        if flags.intersects(COMPLETIONS) && !flags.contains(EvdFlags::SOFTWARE) {
             self.provider.limits().max_cqe
         } else {
             1_u32 << self.shared.event_shift

@@ -56,9 +56,8 @@ impl<'s, P: Provider> Ia<'s, P> {
     #[doc(alias = "dat_evd_dequeue")]
     #[inline(never)]
     pub fn evd_dequeue(&mut self, evd: Evd) -> Result<Event, DatReturn> {
-        let (shared, ring) = (self.shared, self.ring(evd)?);
-        let reaper = self.reaper(evd)?;
-        let found = reaper.dequeue(&shared, ring);
+        let (reaper, shared, ring) = self.reaping(evd)?;
+        let found = reaper.dequeue(shared, ring);
         reaper.tally.empty = reaper.tally.empty.wrapping_add(found.is_err().into());
         found
     }
@@ -71,9 +70,8 @@ impl<'s, P: Provider> Ia<'s, P> {
         most: usize,
         take: impl FnMut(Event),
     ) -> Result<usize, DatReturn> {
-        let (shared, ring) = (self.shared, self.ring(evd)?);
-        let reaper = self.reaper(evd)?;
-        Ok(reaper.dequeue_each(&shared, ring, most, take))
+        let (reaper, shared, ring) = self.reaping(evd)?;
+        Ok(reaper.dequeue_each(shared, ring, most, take))
     }
 
     /// As [`EvdReaper::extension`], by handle.
@@ -102,8 +100,8 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// Takes the reaping half out, for another thread. `INVALID_STATE` if it is out already.
     pub fn evd_take_reaper(&mut self, evd: Evd) -> Result<EvdReaper<'s, P>, Error> {
-        self.reaper(evd)?;
-        let shared_evd = self.ring(evd)?;
+        let (_, shared, shared_evd) = self.reaping(evd)?;
+        let shared = *shared;
         match self
             .reapers
             .get_mut(evd.0.index() as usize)
@@ -112,7 +110,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             Some(reaper) => Ok(EvdReaper {
                 evd,
                 reaper,
-                shared: self.shared,
+                shared,
                 shared_evd,
             }),
             None => Err(Error::new(

@@ -35,8 +35,9 @@ impl<P: Provider> Ia<'_, P> {
             .and_then(Option::take)
             .and_then(|reaper| reaper.cq);
         self.evds.remove(evd.0);
-        self.cno_forget(evd);
-        self.cno_detach(cno);
+        if let Some(listening) = self.late.listening {
+            (listening.gone)(self, evd, cno);
+        }
         match (cq, end) {
             (Some(cq), Some(end)) => Ok(self.provider.cq_destroy(cq, end)?),
             _ => Ok(()),

@@ -73,7 +73,7 @@ impl<P: Provider> Ia<'_, P> {
             news: false,
             inside: false,
         };
-        let evd = self.evd_make(min_qlen, flags, Some(upcalls))?;
-        Ok(evd)
+        self.listen();
+        self.evd_make(min_qlen, flags, Some(upcalls))
     }
 }

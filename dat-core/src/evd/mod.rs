@@ -15,6 +15,7 @@ mod create;
 mod dequeue;
 mod disable;
 mod enable;
+mod finish;
 mod free;
 mod kcreate;
 mod modify_cno;
@@ -32,8 +33,9 @@ pub use query::EvdParam;
 pub use reaper::EvdReaper;
 pub use wait::EvdWait;
 
+pub(crate) use finish::untold;
 pub(crate) use kcreate::Upcalls;
-pub(crate) use reaper::{Reaper, bind_done, edit_done};
+pub(crate) use reaper::Reaper;
 
 use crate::Ia;
 use crate::counters::EvdTally;
@@ -42,12 +44,8 @@ use crate::event::{AsyncEvent, Event};
 use crate::flags::EvdFlags;
 use crate::handle::{Cno, Evd, Handle};
 use crate::provider::{Cq, Provider};
-use crate::shared::evd::EvdShared;
-
-/// The async Event Dispatcher overflowed: it gives nothing any more.
-pub(crate) const DEAD: u8 = 1;
-/// Somebody waits for it, and nobody else may take events.
-pub(crate) const WAITED: u8 = 2;
+use crate::shared::Shared;
+use crate::shared::evd::{DEAD, EvdShared};
 
 /// What the control half knows of one Event Dispatcher.
 #[derive(Debug)]
@@ -57,6 +55,8 @@ pub(crate) struct EvdControl<P: Provider> {
     pub(crate) qlen: u32,
     /// Events the ring takes.
     pub(crate) ring: u32,
+    /// Connection events that wait for a place in it, see [`Ia::signal`].
+    pub(crate) owed: u32,
     pub(crate) cq: Option<Cq>,
     /// Streams attached: directions and connections of Endpoints, service points.
     pub(crate) streams: u32,
@@ -66,8 +66,6 @@ pub(crate) struct EvdControl<P: Provider> {
     pub(crate) notified: bool,
     /// The same, and who listens has not been told.
     pub(crate) announced: bool,
-    /// Why events may not be taken: [`DEAD`], [`WAITED`].
-    pub(crate) barred: u8,
     pub(crate) cno: Option<Cno>,
     /// Arrivals trigger the CNO.
     pub(crate) enabled: bool,
@@ -78,11 +76,10 @@ pub(crate) struct EvdControl<P: Provider> {
 }
 
 impl<'s, P: Provider> Ia<'s, P> {
-    /// What the halves share of that Event Dispatcher.
-    #[inline]
-    pub(crate) fn ring(&self, evd: Evd) -> Result<&'s EvdShared, DatReturn> {
-        let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1);
-        self.shared.evd(evd.0.index()).ok_or(stale)
+    /// What the halves share of that Event Dispatcher, if it lives.
+    pub(crate) fn ring(&self, evd: Evd) -> Option<&'s EvdShared> {
+        self.evds.get(evd.0)?;
+        self.shared.evd(evd.0.index())
     }
 
     /// The Event Dispatcher, or `INVALID_HANDLE` with the subtype of its role.
@@ -172,37 +169,44 @@ impl<'s, P: Provider> Ia<'s, P> {
         let overflow = Event::Async(AsyncEvent::EvdOverflow(evd));
         if evd != self.async_evd && self.put(self.async_evd, overflow.encode(), false) {
             self.arrived(self.async_evd);
-        } else if let Some(control) = self.evds.get_mut(self.async_evd.0) {
+        } else if let Some(ring) = self.ring(self.async_evd) {
             // The last place to complain is full: that is the end of asynchronous reports.
-            control.barred |= DEAD;
+            ring.bar(DEAD);
+        }
+    }
+
+    /// The reaping half of `evd`, if it is here and the consumer may use it, with what it looks at. A reaper remembers whose it is:
+    /// so one compare tells whether the handle is stale.
+    #[inline]
+    pub(crate) fn reaping(
+        &mut self,
+        evd: Evd,
+    ) -> Result<(&mut Reaper<P>, &Shared<'s>, &'s EvdShared), DatReturn> {
+        let index = evd.0.index();
+        let reaper = self.reapers.get_mut(index as usize);
+        match (reaper.and_then(Option::as_mut), self.shared.evd(index)) {
+            (Some(reaper), Some(ring)) if reaper.evd == evd && ring.barred() == 0 => {
+                Ok((reaper, &self.shared, ring))
+            }
+            (_, ring) => {
+                let lives = self.evds.get(evd.0).is_some();
+                Err(no_reaper(lives, ring.map_or(0, EvdShared::barred)))
+            }
         }
     }
 
     /// The reaper of `evd`, if it is here and the consumer may use it.
     pub(crate) fn reaper(&mut self, evd: Evd) -> Result<&mut Reaper<P>, DatReturn> {
-        if let Some(control) = self.evds.get(evd.0)
-            && control.barred != 0
-        {
-            return Err(barred(control.barred));
-        }
-        self.reaper_here(evd)
+        self.reaping(evd).map(|(reaper, ..)| reaper)
     }
 
     /// The reaper of `evd`, if it is here.
     pub(crate) fn reaper_here(&mut self, evd: Evd) -> Result<&mut Reaper<P>, DatReturn> {
-        if self.evds.get(evd.0).is_none() {
-            return Err(DatReturn::new(
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandle1,
-            ));
-        }
-        match self
-            .reapers
-            .get_mut(evd.0.index() as usize)
-            .and_then(Option::as_mut)
-        {
-            Some(reaper) => Ok(reaper),
-            None => Err(barred(WAITED)),
+        let index = evd.0.index();
+        let reaper = self.reapers.get_mut(index as usize);
+        match reaper.and_then(Option::as_mut) {
+            Some(reaper) if reaper.evd == evd => Ok(reaper),
+            _ => Err(no_reaper(self.evds.get(evd.0).is_some(), 0)),
         }
     }
 
@@ -216,14 +220,15 @@ impl<'s, P: Provider> Ia<'s, P> {
     }
 }
 
+/// Why there is no reaper of an Event Dispatcher for the consumer.
 #[cold]
-fn barred(why: u8) -> DatReturn {
-    DatReturn::new(
-        DatType::InvalidState,
-        if why & DEAD == 0 {
-            DatSubtype::InvalidStateEvdWaiter
-        } else {
-            DatSubtype::InvalidStateEvdAsync
-        },
-    )
+#[inline(never)]
+fn no_reaper(lives: bool, barred: u32) -> DatReturn {
+    if !lives {
+        DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1)
+    } else if barred & DEAD == 0 {
+        DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter)
+    } else {
+        DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdAsync)
+    }
 }

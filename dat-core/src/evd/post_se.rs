@@ -2,7 +2,7 @@
 
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::event::Event;
+use crate::event::{AsyncEvent, Event};
 use crate::flags::EvdFlags;
 use crate::handle::Evd;
 use crate::provider::Provider;
@@ -24,6 +24,20 @@ impl<P: Provider> Ia<'_, P> {
             Ok(())
         } else {
             Err(Error::new(DatType::QueueFull, DatSubtype::None))
+        }
+    }
+
+    /// Queues an asynchronous error that came to the adapter's own async Event Dispatcher: for a host whose consumers share one
+    /// adapter, and have an Event Dispatcher each. One that does not take that stream, or has no room, loses it.
+    pub fn evd_pass_on(&mut self, evd: Evd, what: AsyncEvent) {
+        let takes = EvdFlags::ASYNC;
+        let willing = self
+            .evds
+            .get(evd.0)
+            .is_some_and(|control| control.flags.contains(takes));
+        if willing && self.put(evd, Event::Async(what).encode(), false) {
+            self.worked = true;
+            self.arrived(evd);
         }
     }
 }

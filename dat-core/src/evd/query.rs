@@ -1,11 +1,12 @@
 //! dat_evd_query(3).
 
-use super::{EvdControl, UpcallPolicy, WAITED};
+use super::{EvdControl, UpcallPolicy};
 use crate::Ia;
 use crate::dat_return::{DatSubtype, Error};
 use crate::flags::{CompletionFlags, EvdFlags, EvdState};
 use crate::handle::{Cno, Evd};
 use crate::provider::Provider;
+use crate::shared::evd::{EvdShared, WAITED};
 
 /// `DAT_EVD_PARAM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,17 +34,15 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_evd_query")]
     pub fn evd_query(&self, evd: Evd) -> Result<EvdParam, Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
+        let ring = self.ring(evd);
         Ok(EvdParam {
             qlen: control.qlen,
             state: self.evd_state(evd, control),
             cno: control.cno,
             flags: control.flags,
             policy: control.upcalls.as_ref().map(|upcalls| upcalls.policy),
-            queued: self
-                .shared
-                .evd(evd.0.index())
-                .map_or(0, |shared| shared.queued()),
-            waiter: control.barred & WAITED != 0,
+            queued: ring.map_or(0, EvdShared::queued),
+            waiter: ring.is_some_and(|ring| ring.barred() & WAITED != 0),
             reaper_out: self.reaper_is_out(evd.0),
         })
     }

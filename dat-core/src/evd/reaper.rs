@@ -5,17 +5,18 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
+use super::finish::{bind_done, finish, untold};
 use crate::counters::{EpCounter, ReaperTally};
 use crate::dat_return::DatReturn;
 use crate::event::{DtoEvent, DtoOperation, DtoStatus, Entry, Event, IbDtoEvent, IbOperation};
-use crate::handle::{Evd, Rmr};
+use crate::handle::Evd;
 use crate::provider::{
     Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Provider, Status,
 };
 use crate::shared::Shared;
-use crate::shared::ep::{Edit, EpShared, Info, KIND, NO_INDEX, Op, RequestSlot, Trouble};
+use crate::shared::ep::{EpShared, KIND, NO_INDEX, Trouble};
 use crate::shared::evd::{EvdShared, EventSlot};
-use crate::shared::lmr::{EDIT, OPEN};
+use crate::shared::request::{RequestSlot, Tag};
 use crate::shared::stack::{END, Link};
 
 /// Completions looked at in one dequeue. A device that floods a queue with nonsense gets no more time than that.
@@ -24,7 +25,8 @@ const BUDGET: u32 = 256;
 /// A completion queue's reaping end, with what an Event Dispatcher remembers between two dequeues.
 pub(crate) struct Reaper<P: Provider> {
     pub(crate) cq: Option<P::Cq>,
-    evd: u32,
+    /// The Event Dispatcher it is of.
+    pub(crate) evd: Evd,
     /// Events taken out of the ring.
     head: u32,
     /// Chain of queues to flush, taken from the stack.
@@ -59,7 +61,7 @@ pub(super) fn slot<'s>(shared: &Shared<'s>, evd: u32, count: u32) -> Option<&'s 
 }
 
 impl<P: Provider> Reaper<P> {
-    pub(crate) fn new(evd: u32, cq: Option<P::Cq>) -> Self {
+    pub(crate) fn new(evd: Evd, cq: Option<P::Cq>) -> Self {
         Self {
             cq,
             evd,
@@ -86,18 +88,19 @@ impl<P: Provider> Reaper<P> {
         if tail != self.calm {
             return copied(|found| *found = self.dequeue_any(shared, evd, tail));
         }
+        // From here on the ring's count is `self.calm`, which needs no register.
         let Some(cq) = &mut self.cq else {
             return Err(DatReturn::QUEUE_EMPTY);
         };
-        let (index, token, direction, len) = match cq.poll_plain() {
+        match cq.poll_plain() {
             Polled::Sent(index, token) => {
                 if let Some(oldest) = Oldest::find(shared, index) {
-                    if oldest.info.is_plainly(token) {
+                    if oldest.tag.is_plainly(token) {
                         return Ok(Event::Dto(oldest.dto()));
                     }
-                    if oldest.info.is_loud_bind(token) {
+                    if oldest.tag.is_plain_bind(token) {
+                        let slot = oldest.slot.len();
                         let cookie = oldest.take();
-                        let slot = oldest.info.len();
                         if let Some(rmr) = bind_done(shared, oldest.index, oldest.ep, slot) {
                             return Ok(Event::RmrBind {
                                 rmr,
@@ -105,26 +108,22 @@ impl<P: Provider> Reaper<P> {
                                 status: DtoStatus::Success,
                             });
                         }
-                        self.tally.besides = self.tally.besides.wrapping_sub(1);
-                        return copied(|found| *found = self.dequeue_any(shared, evd, tail));
+                        self.tally.taken += 1;
+                        return copied(|found| *found = self.dequeue_any(shared, evd, self.calm));
                     }
                 }
-                (index, token, Direction::Send, 0)
             }
             Polled::Received(index, token, len) => {
                 if let Some(event) = receive_done(shared, index, token, len) {
                     return Ok(Event::Dto(event));
                 }
-                (index, token, Direction::Recv, len)
             }
             Polled::Empty if evd.producer.flush.is_empty() => return Err(DatReturn::QUEUE_EMPTY),
             Polled::Empty | Polled::Other => {
-                return copied(|found| *found = self.dequeue_any(shared, evd, tail));
+                return copied(|found| *found = self.dequeue_any(shared, evd, self.calm));
             }
-        };
-        copied(|found| {
-            *found = self.dequeue_after(shared, evd, tail, (index, token, direction, len));
-        })
+        }
+        copied(|found| *found = self.dequeue_after(shared, evd))
     }
 
     /// Up to `most` events, one after another, each to `take`; how many there were.
@@ -188,21 +187,19 @@ impl<P: Provider> Reaper<P> {
             let Some(slot) = slots.get((consumed & mask) as usize) else {
                 return false;
             };
-            // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
-            let info = Info::from_word(slot.info.load(Ordering::Acquire));
-            if index != name || !info.is_plainly(token) {
+            let tag = slot.tag();
+            if index != name || !tag.is_plainly(token) {
                 return false;
             }
-            let cookie = slot.cookie.load(Ordering::Relaxed);
-            // A token completes once.
-            slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
+            let (cookie, len) = (slot.cookie(), slot.len());
+            slot.wipe();
             consumed = consumed.wrapping_add(1);
             take(Event::Dto(DtoEvent {
                 ep: handle,
                 cookie,
                 status: DtoStatus::Success,
-                len: info.plain_len(),
-                operation: info.operation(),
+                len,
+                operation: tag.operation(),
             }));
             true
         });
@@ -211,33 +208,22 @@ impl<P: Provider> Reaper<P> {
         consumed.wrapping_sub(begin) as usize
     }
 
-    /// The event of a success that is not the oldest outstanding, or has none; then the next one.
+    /// The event of the success just taken, which is not of the oldest outstanding, or has none; then the next one.
     #[cold]
     #[inline(never)]
-    fn dequeue_after(
-        &mut self,
-        shared: &Shared<'_>,
-        evd: &EvdShared,
-        tail: u32,
-        (index, token, direction, len): (u32, u16, Direction, u32),
-    ) -> Result<Event, DatReturn> {
-        let completion = Completion {
-            index,
-            len,
-            token,
-            direction,
-            status: Status::Success,
-            syndrome: 0,
-            vendor: 0,
-            extra: self.cq.as_ref().map(P::Cq::extra).unwrap_or_default(),
-        };
-        match self.complete(shared, &completion) {
-            Some(event) => Ok(event),
-            None => {
-                self.tally.besides = self.tally.besides.wrapping_sub(1);
-                self.dequeue_any(shared, evd, tail)
+    fn dequeue_after(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> Result<Event, DatReturn> {
+        if let Some(last) = self.cq.as_ref().and_then(P::Cq::last) {
+            if last.direction == Direction::Send
+                && let Some(event) = run_done(shared, last.index, last.token)
+            {
+                return Ok(Event::Dto(event));
+            }
+            if let Some(event) = self.complete(shared, &last) {
+                return Ok(event);
             }
         }
+        self.tally.taken += 1;
+        self.dequeue_any(shared, evd, self.calm)
     }
 
     /// The next event when there is more than a completion to look at.
@@ -250,7 +236,7 @@ impl<P: Provider> Reaper<P> {
         tail: u32,
     ) -> Result<Event, DatReturn> {
         let found = self.next(shared, evd, tail);
-        self.tally.besides = self.tally.besides.wrapping_add(found.is_ok().into());
+        self.tally.found += u64::from(found.is_ok());
         self.settle();
         found
     }
@@ -321,7 +307,7 @@ impl<P: Provider> Reaper<P> {
     /// Takes the next completion off the queue, to make an event of it or not.
     pub(crate) fn poll(&mut self) -> Option<Completion> {
         let completion = self.cq.as_mut()?.poll()?;
-        self.tally.besides = self.tally.besides.wrapping_sub(1);
+        self.tally.taken += 1;
         Some(completion)
     }
 
@@ -329,7 +315,7 @@ impl<P: Provider> Reaper<P> {
         if self.head == tail {
             return None;
         }
-        Entry::decode(slot(shared, self.evd, self.head)?.load())
+        Entry::decode(slot(shared, self.slot(), self.head)?.load())
     }
 
     fn pop(&mut self, evd: &EvdShared) {
@@ -399,34 +385,32 @@ impl<P: Provider> Reaper<P> {
         let mask = line.mask.load(Ordering::Relaxed);
         let first = shared.first_slot(index);
         let status = DtoStatus::ErrFlushed;
-        let (cookie, info) = match direction {
+        let done = seq.wrapping_add(1);
+        match direction {
             Direction::Send => {
                 let slot = shared.request(first, seq, mask)?;
-                let info = Info::from_word(slot.info.load(Ordering::Acquire));
-                slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
-                (slot.cookie.load(Ordering::Relaxed), Some(info))
+                let request = slot.read();
+                slot.wipe();
+                line.consumed.store(done, Ordering::Release);
+                finish(shared, index, ep, request, status)
             }
-            Direction::Recv => (
-                shared.receive(first, seq, mask)?.load(Ordering::Relaxed),
-                None,
-            ),
-        };
-        line.consumed.store(seq.wrapping_add(1), Ordering::Release);
-        match info {
-            Some(info) => finish(shared, index, ep, cookie, info, status),
-            None => Some(Event::Dto(DtoEvent {
-                ep: line.handle(),
-                cookie,
-                status,
-                len: 0,
-                operation: DtoOperation::Receive,
-            })),
+            Direction::Recv => {
+                let cookie = shared.receive(first, seq, mask)?.load(Ordering::Relaxed);
+                line.consumed.store(done, Ordering::Release);
+                Some(Event::Dto(DtoEvent {
+                    ep: line.handle(),
+                    cookie,
+                    status,
+                    len: 0,
+                    operation: DtoOperation::Receive,
+                }))
+            }
         }
     }
 
     /// Forgets whatever of that Endpoint waits to be flushed here. The control half only, while the reaper is here.
     pub(crate) fn purge(&mut self, shared: &Shared<'_>, ep: u32) {
-        let Some(evd) = shared.evd(self.evd) else {
+        let Some(evd) = shared.evd(self.slot()) else {
             return;
         };
         let mut kept = END;
@@ -476,9 +460,9 @@ impl<P: Provider> Reaper<P> {
         false
     }
 
-    /// Which Event Dispatcher it is of.
+    /// The slot of its Event Dispatcher.
     pub(super) const fn slot(&self) -> u32 {
-        self.evd
+        self.evd.0.index()
     }
 
     /// Takes out what waits here of an Endpoint that has left service, whose receives come from the Shared Receive Queue in slot
@@ -497,10 +481,10 @@ impl<P: Provider> Reaper<P> {
             cq.sweep(index, give_back);
         }
         let tail = shared
-            .evd(self.evd)
+            .evd(self.slot())
             .map_or(self.head, |evd| evd.producer.tail.load(Ordering::Acquire));
         for ahead in 0..tail.wrapping_sub(self.head) {
-            let Some(place) = slot(shared, self.evd, self.head.wrapping_add(ahead)) else {
+            let Some(place) = slot(shared, self.slot(), self.head.wrapping_add(ahead)) else {
                 continue;
             };
             if let Some(Entry::Absorbed(early)) = Entry::decode(place.load())
@@ -557,7 +541,7 @@ struct Oldest<'s> {
     index: u32,
     consumed: u32,
     slot: &'s RequestSlot,
-    info: Info,
+    tag: Tag,
 }
 
 impl<'s> Oldest<'s> {
@@ -574,23 +558,20 @@ impl<'s> Oldest<'s> {
         let place =
             line.first.load(Ordering::Relaxed) | consumed & line.mask.load(Ordering::Relaxed);
         let slot = shared.requests.get(place as usize)?;
-        // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
-        let info = Info::from_word(slot.info.load(Ordering::Acquire));
         Some(Self {
             ep,
             index,
             consumed,
             slot,
-            info,
+            tag: slot.tag(),
         })
     }
 
     /// Gives its slot back; its cookie.
     #[inline(always)]
     fn take(&self) -> u64 {
-        let cookie = self.slot.cookie.load(Ordering::Relaxed);
-        // A token completes once.
-        self.slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
+        let cookie = self.slot.cookie();
+        self.slot.wipe();
         // ORDER: the slot has been read, and wiped, before it is given back.
         self.ep
             .request
@@ -604,12 +585,27 @@ impl<'s> Oldest<'s> {
     fn dto(&self) -> DtoEvent {
         DtoEvent {
             ep: self.ep.request.handle(),
+            len: self.slot.len(),
             cookie: self.take(),
             status: DtoStatus::Success,
-            len: self.info.plain_len(),
-            operation: self.info.operation(),
+            operation: self.tag.operation(),
         }
     }
+}
+
+/// The event of a success that ends a row of suppressed DTOs of one block each, which need not be looked at: what ends their row
+/// knows how many they are. Otherwise nothing has been changed.
+fn run_done(shared: &Shared<'_>, name: u32, token: u16) -> Option<DtoEvent> {
+    let mut last = Oldest::find(shared, name)?;
+    let ahead = last.tag.distance(token);
+    last.consumed = last.consumed.wrapping_add(ahead.into());
+    let line = &last.ep.request;
+    let mask = line.mask.load(Ordering::Relaxed);
+    let first = line.first.load(Ordering::Relaxed);
+    last.slot = shared.request(first, last.consumed, mask)?;
+    last.tag = last.slot.tag();
+    // Those before it match no completion but by their count.
+    last.tag.ends_run(token, ahead).then(|| last.dto())
 }
 
 /// The event of a receive that succeeded. Otherwise nothing has been changed.
@@ -737,162 +733,33 @@ fn complete_request(
     let first = line.first.load(Ordering::Relaxed);
     let consumed = line.consumed.load(Ordering::Relaxed);
     let outstanding = ep.outstanding(Direction::Send);
-    // Suppressed DTOs of one block each need not be looked at: what ends their row knows how many they are.
-    let slot = shared.request(first, consumed, mask)?;
-    let ahead = Info::from_word(slot.info.load(Ordering::Acquire)).distance(completion.token);
-    let last = consumed.wrapping_add(ahead.into());
-    let slot = shared.request(first, last, mask)?;
-    // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
-    let info = Info::from_word(slot.info.load(Ordering::Acquire));
-    if info.ends_run(completion.token, ahead) {
-        let cookie = slot.cookie.load(Ordering::Relaxed);
-        // A token completes once. Those before it, suppressed, match no completion but by their count.
-        slot.info.store(Info::EMPTY.word(), Ordering::Relaxed);
-        // ORDER: the slot has been read, and wiped, before it is given back.
-        line.consumed.store(last.wrapping_add(1), Ordering::Release);
-        let status = DtoStatus::from_status(completion.status);
-        return Some(finish(shared, index, ep, cookie, info, status));
-    }
     // Not a search: each request is passed once, by the completion that says it is done.
     let mut ahead = 0;
-    let (seq, info, cookie) = loop {
+    let (seq, request) = loop {
         if ahead == outstanding {
             return None;
         }
         let seq = consumed.wrapping_add(ahead);
-        let slot = shared.request(first, seq, mask)?;
-        // ORDER: pairs with the poster's store: a matching token makes the cookie visible.
-        let info = Info::from_word(slot.info.load(Ordering::Acquire));
-        if info.is(completion.token) {
-            break (seq, info, slot.cookie.load(Ordering::Relaxed));
+        let request = shared.request(first, seq, mask)?.read();
+        if request.tag.is(completion.token) {
+            break (seq, request);
         }
-        if !info.is_suppressed() {
+        if !request.tag.is_suppressed() {
             return None;
         }
         ahead += 1;
     };
     for passed in 0..=ahead {
         let slot = shared.request(first, consumed.wrapping_add(passed), mask)?;
-        // A token completes once.
-        let done = Info::from_word(slot.info.swap(Info::EMPTY.word(), Ordering::Relaxed));
-        if passed != ahead && done.op() == Op::Bind {
-            let _ = bind_done(shared, index, ep, done.len());
+        if passed != ahead {
+            untold(shared, index, ep, slot.read(), true);
         }
-        if passed != ahead
-            && let Some((edit, lmr)) = done.edit()
-        {
-            edit_done(shared, edit, lmr, true);
-        }
+        slot.wipe();
     }
     // ORDER: the slots have been read, and wiped, before they are given back.
     line.consumed.store(seq.wrapping_add(1), Ordering::Release);
     let status = DtoStatus::from_status(completion.status);
-    Some(finish(shared, index, ep, cookie, info, status))
-}
-
-/// The event of a request that is done with, if it has one.
-fn finish(
-    shared: &Shared<'_>,
-    index: u32,
-    ep: &EpShared,
-    cookie: u64,
-    info: Info,
-    status: DtoStatus,
-) -> Option<Event> {
-    let success = status == DtoStatus::Success;
-    let silent = success && info.is_suppressed();
-    let len = if success { info.len() } else { 0 };
-    let handle = ep.request.handle();
-    let extended = |operation| {
-        let event = IbDtoEvent::new(handle, cookie, status, len, operation);
-        (!silent).then_some(Event::IbDto(event))
-    };
-    let operation = match info.op() {
-        Op::FetchAdd => return extended(IbOperation::FetchAdd),
-        Op::CmpSwap => return extended(IbOperation::CmpSwap),
-        Op::WriteImmed => return extended(IbOperation::RdmaWriteImmed),
-        Op::Send if ep.is_datagram() => return extended(IbOperation::SendUd),
-        Op::Send => DtoOperation::Send,
-        Op::RdmaWrite => DtoOperation::RdmaWrite,
-        Op::RdmaRead => DtoOperation::RdmaRead,
-        Op::Drain => {
-            let (edit, lmr) = info.edit()?;
-            edit_done(shared, edit, lmr, success);
-            let operation = match edit {
-                Edit::Register => DtoOperation::LmrFmr,
-                Edit::Invalidate => DtoOperation::LmrInvalidate,
-            };
-            let refused = !success && status != DtoStatus::ErrFlushed;
-            let status = if refused {
-                DtoStatus::ErrLocalMmError
-            } else {
-                status
-            };
-            return (!silent).then_some(Event::Dto(DtoEvent {
-                ep: handle,
-                cookie,
-                status,
-                len: 0,
-                operation,
-            }));
-        }
-        Op::Bind => {
-            let rmr = bind_done(shared, index, ep, info.len())?;
-            let refused = !success && status != DtoStatus::ErrFlushed;
-            let status = if refused {
-                DtoStatus::RmrOperationFailed
-            } else {
-                status
-            };
-            return (!silent).then_some(Event::RmrBind {
-                rmr,
-                cookie,
-                status,
-            });
-        }
-    };
-    (!silent).then_some(Event::Dto(DtoEvent {
-        ep: handle,
-        cookie,
-        status,
-        len,
-        operation,
-    }))
-}
-
-/// Counts a bind as completed. `None` if the consumer has freed the RMR since.
-#[inline]
-pub(crate) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u32) -> Option<Rmr> {
-    let window = shared.rmrs.get(slot as usize)?;
-    window.binds.fetch_sub(1, Ordering::AcqRel);
-    match window.owner() {
-        Ok(rmr) => Some(rmr),
-        Err(retiring) => {
-            if retiring {
-                shared.work.push(index, &ep.poster.work);
-            }
-            None
-        }
-    }
-}
-
-/// Counts an edit of the key of the LMR in that slot as completed.
-#[cold]
-pub(crate) fn edit_done(shared: &Shared<'_>, edit: Edit, lmr: u32, success: bool) {
-    let Some(lmr) = shared.lmrs.get(lmr as usize) else {
-        return;
-    };
-    match (edit, success) {
-        (Edit::Register, false) => {
-            // What it was to open is not, as far as local posts are concerned; peers may be able to tell more.
-            lmr.vacate();
-        }
-        (Edit::Invalidate, true) => {
-            lmr.bound.fetch_and(!OPEN, Ordering::AcqRel);
-        }
-        (Edit::Register, true) | (Edit::Invalidate, false) => {}
-    }
-    lmr.bound.fetch_sub(EDIT, Ordering::AcqRel);
+    Some(finish(shared, index, ep, request, status))
 }
 
 /// Leaves word for the control half.

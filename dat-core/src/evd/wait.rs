@@ -7,7 +7,6 @@
 use core::task::Poll;
 use core::time::Duration;
 
-use super::WAITED;
 use super::count::Count;
 use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
@@ -15,6 +14,7 @@ use crate::event::Event;
 use crate::flags::CompletionFlags;
 use crate::handle::Evd;
 use crate::provider::Provider;
+use crate::shared::evd::WAITED;
 use crate::time::Instant;
 
 /// A wait for an Event Dispatcher that has begun. [`Ia::evd_waited`] ends it when there is something to tell,
@@ -70,9 +70,11 @@ impl<P: Provider> Ia<'_, P> {
                 return Err(Error::new(DatType::InvalidState, subtype));
             }
         }
-        self.reaper(evd)?;
+        let (_, _, ring) = self.reaping(evd)?;
+        ring.bar(WAITED);
         if let Some(control) = self.evds.get_mut(evd.0) {
-            control.barred |= WAITED;
+            let [waits, _] = &mut control.tally.waits;
+            *waits = waits.wrapping_add(1);
         }
         Ok(EvdWait {
             evd,
@@ -92,9 +94,12 @@ impl<P: Provider> Ia<'_, P> {
         wait: &mut EvdWait,
     ) -> Poll<Result<Event, DatReturn>> {
         let found = self.evd_look(now, wait);
-        wait.fresh = false;
+        let first = core::mem::take(&mut wait.fresh);
         if found.is_ready() {
             self.evd_wait_end(wait);
+        } else if first && let Some(control) = self.evds.get_mut(wait.evd.0) {
+            let [_, slept] = &mut control.tally.waits;
+            *slept = slept.wrapping_add(1);
         }
         found
     }
@@ -139,9 +144,9 @@ impl<P: Provider> Ia<'_, P> {
     /// Ends a wait without a result.
     pub fn evd_wait_end(&mut self, wait: &mut EvdWait) {
         if !core::mem::replace(&mut wait.over, true)
-            && let Some(control) = self.evds.get_mut(wait.evd.0)
+            && let Some(ring) = self.ring(wait.evd)
         {
-            control.barred &= !WAITED;
+            ring.unbar(WAITED);
         }
     }
 

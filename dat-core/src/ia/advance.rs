@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::Ia;
 use crate::cm::Transmit;
 use crate::counters::IaCounter;
-use crate::ep::{EpControl, EpOp, EpState, Phase};
+use crate::ep::{EpOp, EpState, Phase};
 use crate::event::{AsyncEvent, Event};
 use crate::handle::{Ep, Evd};
 use crate::provider::{Fault, FaultKind, Notice, Provider, Qp};
@@ -35,14 +35,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Call it when the device interrupts, when the deadline of the last call has come, and after other halves reported
     /// completions; a polling host calls it at will. It never waits, and its work is bounded.
     pub fn advance(&mut self, now: Instant) -> Next {
-        self.provider.service(now);
-        for _ in 0..BUDGET {
-            let Some(notice) = self.provider.notice() else {
-                break;
-            };
-            self.noticed(now, notice);
-        }
-        self.turn = self.turn.wrapping_add(1);
+        self.hear(now);
         for _ in 0..BUDGET {
             let Some(mad) = self.provider.mad_recv() else {
                 break;
@@ -60,8 +53,10 @@ impl<P: Provider> Ia<'_, P> {
         self.watched(now);
         self.connection_events(now);
         self.transmit(now);
-        if self.listeners != 0 || self.cnos.len() != 0 {
-            self.arrivals();
+        if let Some(listening) = self.late.listening
+            && (self.listeners != 0 || self.cnos.len() != 0)
+        {
+            (listening.look)(self);
         }
         let deadline = Instant::sooner(self.cm.next_deadline(), self.provider.next_deadline());
         // Nothing tells when a datagram has left.
@@ -81,6 +76,27 @@ impl<P: Provider> Ia<'_, P> {
             index = control.next;
         }
         (soonest != Instant::NEVER).then_some(soonest)
+    }
+
+    /// Hears what the device has to tell.
+    fn hear(&mut self, now: Instant) {
+        self.provider.service(now);
+        for _ in 0..BUDGET {
+            let Some(notice) = self.provider.notice() else {
+                break;
+            };
+            self.noticed(now, notice);
+        }
+        self.turn = self.turn.wrapping_add(1);
+    }
+
+    /// Before `ep` can be spoken to by a peer: what the device still has to tell of its queue pair's earlier life is heard now,
+    /// so that whatever comes from now on is of this one.
+    pub(crate) fn hear_the_past(&mut self, now: Instant, ep: Ep) {
+        let turn = self.turn;
+        if self.ep(ep).is_ok_and(|control| control.born == turn) {
+            self.hear(now);
+        }
     }
 
     fn noticed(&mut self, now: Instant, notice: Notice) {
@@ -118,8 +134,16 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
             // The transport's retries decide what a lost link means to a connection.
-            Notice::SharedLimit(queue) => self.srq_limit(queue),
-            Notice::SharedError(queue) => self.srq_failed(queue),
+            Notice::SharedLimit(queue) => {
+                if let Some(queues) = self.late.shared_queues {
+                    (queues.low)(self, queue);
+                }
+            }
+            Notice::SharedError(queue) => {
+                if let Some(queues) = self.late.shared_queues {
+                    (queues.failed)(self, queue);
+                }
+            }
             Notice::Link(_) => self.worked = true,
             Notice::Catastrophic(fault) => self.catastrophe(now, fault),
         }
@@ -137,7 +161,9 @@ impl<P: Provider> Ia<'_, P> {
     /// A connection broke on this side.
     fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
         let Ok(state) = self.state_of(ep) else { return };
-        if let Ok(control) = self.ep_mut(ep) {
+        if state != EpState::Disconnected
+            && let Ok(control) = self.ep_mut(ep)
+        {
             control.cause.get_or_insert(fault);
         }
         match state {
@@ -220,11 +246,20 @@ impl<P: Provider> Ia<'_, P> {
                     .get(ep)
                     .and_then(|control| control.qp)
                     .map_or(0, |qp| qp.number);
-                self.broken(now, Ep(ep), trouble.fault(qp));
+                let fault = trouble.fault(qp);
+                // It says more than that the device gave the queue pair up, in whatever order the two come.
+                if trouble.is_a_cause()
+                    && let Some(control) = self.eps.get_mut(ep)
+                {
+                    control.cause = Some(fault);
+                }
+                self.broken(now, Ep(ep), fault);
             }
             index = next;
         }
-        self.rmr_retire();
+        if let Some(windows) = self.late.windows {
+            (windows.retire)(self);
+        }
     }
 
     /// Endpoints that wait for a path, a deadline, a drain or a second look.
@@ -256,8 +291,12 @@ impl<P: Provider> Ia<'_, P> {
             self.apply(ep, EpOp::TimedOut);
         }
         self.establish_step(now, ep);
-        let marked = self.watermark_step(now, ep);
-        marked | self.visit_state(now, ep)
+        let marked = match self.late.watermarks {
+            Some(watermarks) => (watermarks.step)(self, now, ep),
+            None => false,
+        };
+        let again = marked | self.visit_state(now, ep);
+        again | self.pay(ep)
     }
 
     fn visit_state(&mut self, now: Instant, ep: Ep) -> bool {
@@ -279,7 +318,7 @@ impl<P: Provider> Ia<'_, P> {
                 }
                 false
             }
-            Ok(EpState::Connected) => self.ep(ep).is_ok_and(EpControl::looks_up),
+            Ok(EpState::Connected) => self.ep(ep).is_ok_and(|control| control.looks_up),
             Ok(_) | Err(_) => false,
         }
     }

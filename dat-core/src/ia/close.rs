@@ -3,7 +3,7 @@
 use super::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::CloseFlag;
-use crate::handle::{Ep, Evd, Lmr, Pz, Rmr, Srq};
+use crate::handle::{Ep, Evd, Lmr, Pz, Srq};
 use crate::provider::Provider;
 use crate::time::Instant;
 
@@ -64,10 +64,10 @@ impl<P: Provider> Ia<'_, P> {
     /// Frees everything that is left. The first failure is returned after all has been tried.
     fn vacate(&mut self, now: Instant) -> Result<(), Error> {
         let mut first = Ok(());
-        while let Some(ep) = self.eps.find(|_| true) {
+        while let Some(ep) = self.eps.first() {
             first = first.and(self.ep_remove(now, Ep(ep)));
         }
-        while let Some(cr) = self.crs.find(|_| true) {
+        while let Some(cr) = self.crs.first() {
             if let Some(conn) = self.crs.get(cr).and_then(|control| control.conn) {
                 self.disown(conn);
                 self.cm.abort(now, conn);
@@ -76,29 +76,26 @@ impl<P: Provider> Ia<'_, P> {
         }
         // Peers hear of it if the device still carries anything.
         self.transmit(now);
-        while let Some(psp) = self.psps.find(|_| true) {
+        while let Some(psp) = self.psps.first() {
             self.psps.remove(psp);
         }
-        while let Some(rsp) = self.rsps.find(|_| true) {
+        while let Some(rsp) = self.rsps.first() {
             self.rsps.remove(rsp);
         }
-        while let Some(csp) = self.csps.find(|_| true) {
+        while let Some(csp) = self.csps.first() {
             self.csps.remove(csp);
         }
-        while let Some(srq) = self.srqs.find(|_| true) {
-            first = first.and(self.srq_free(Srq(srq)));
+        while let Some(srq) = self.srqs.first() {
+            if let Some(queues) = self.late.shared_queues {
+                first = first.and((queues.free)(self, Srq(srq)));
+            }
             // Its posting half may be out: what the device kept goes with the device.
             self.srqs.remove(srq);
         }
-        while let Some(rmr) = self.rmrs.find(|_| true) {
-            if let Some(control) = self.rmrs.remove(rmr) {
-                first = first.and(self.provider.mw_destroy(control.mw).map_err(Error::from));
-            }
-            if let Some(slot) = self.shared.rmrs.get(Rmr(rmr).0.index() as usize) {
-                slot.vacate();
-            }
+        if let Some(windows) = self.late.windows {
+            first = first.and((windows.over)(self));
         }
-        while let Some(lmr) = self.lmrs.find(|_| true) {
+        while let Some(lmr) = self.lmrs.first() {
             if let Some(slot) = self.shared.lmrs.get(lmr.index() as usize) {
                 slot.bound.store(0, core::sync::atomic::Ordering::SeqCst);
             }
@@ -106,10 +103,10 @@ impl<P: Provider> Ia<'_, P> {
             // What the device kept goes with the device.
             self.lmrs.remove(lmr);
         }
-        while let Some(evd) = self.evds.find(|_| true) {
+        while let Some(evd) = self.evds.first() {
             first = first.and(self.evd_remove(Evd(evd)));
         }
-        while let Some(pz) = self.pzs.find(|_| true) {
+        while let Some(pz) = self.pzs.first() {
             if let Some(control) = self.pzs.get_mut(pz) {
                 control.users = 0;
             }
@@ -118,10 +115,8 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.retiring = 0;
         self.closed = true;
-        while let Some(cno) = self.cnos.find(|_| true) {
-            if let Some(agent) = self.cnos.remove(cno).and_then(|control| control.agent) {
-                agent.call(None);
-            }
+        if let Some(listening) = self.late.listening {
+            (listening.over)(self);
         }
         first
     }

@@ -4,7 +4,7 @@ use super::{Ia, Owner};
 use crate::cm::{CmEvent, ConnId, Reason, Request};
 use crate::cr::{CrControl, RequestData};
 use crate::dat_return::Error;
-use crate::ep::{EpControl, EpOp, EpState, Phase, PrivateData};
+use crate::ep::{EpOp, EpState, PrivateData};
 use crate::event::Event;
 use crate::flags::PspFlag;
 use crate::handle::{Cr, Ep};
@@ -28,7 +28,9 @@ impl<P: Provider> Ia<'_, P> {
                 CmEvent::Reply(reply) => match self.owner(reply.conn) {
                     Owner::Ep(ep) => self.replied(now, ep, reply),
                     // Aborted meanwhile: the peer must not stay half connected.
-                    Owner::Nobody | Owner::Cr(_) => self.cm.abort(now, reply.conn),
+                    Owner::Nobody | Owner::Cr(_) | Owner::LookUp(..) => {
+                        self.cm.abort(now, reply.conn)
+                    }
                 },
                 CmEvent::Established { conn } => {
                     if let Owner::Ep(ep) = self.owner(conn) {
@@ -49,10 +51,9 @@ impl<P: Provider> Ia<'_, P> {
                 }
                 CmEvent::SidrRequest(request) => self.looked_up(now, &request),
                 CmEvent::SidrReply(reply) => {
-                    if let Owner::Ep(ep) = self.owner(reply.conn) {
-                        self.found(ep, &reply);
+                    if let Some(look_ups) = self.late.look_ups {
+                        (look_ups.found)(self, &reply);
                     }
-                    self.disown(reply.conn);
                 }
             }
         }
@@ -62,6 +63,11 @@ impl<P: Provider> Ia<'_, P> {
     fn ended(&mut self, conn: ConnId, op: EpOp, refusal: Option<Reason>) {
         match self.owner(conn) {
             Owner::Nobody => {}
+            Owner::LookUp(ep, ..) => {
+                if let Some(look_ups) = self.late.look_ups {
+                    (look_ups.unanswered)(self, ep, conn);
+                }
+            }
             Owner::Cr(cr) => {
                 if let Some(control) = self.crs.get_mut(cr.0) {
                     control.conn = None;
@@ -80,11 +86,7 @@ impl<P: Provider> Ia<'_, P> {
                         control.private = data;
                     }
                 }
-                if self.ep(ep).is_ok_and(EpControl::looks_up) {
-                    self.look_up_ends(ep, Phase::None, Event::UdError(ep));
-                } else {
-                    self.apply(ep, op);
-                }
+                self.apply(ep, op);
             }
         }
         self.disown(conn);

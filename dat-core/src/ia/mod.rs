@@ -4,11 +4,14 @@ mod advance;
 mod close;
 mod connection;
 mod ha_related;
+pub(crate) mod late;
 mod open;
+mod open_query;
 mod query;
 
 pub use advance::Next;
 pub use open::AsyncEvd;
+pub use open_query::IaQuery;
 pub use query::{AttrValue, IaAttr, NamedAttr, ProviderAttr};
 
 use core::fmt;
@@ -24,9 +27,10 @@ use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::EpControl;
 use crate::evd::{EvdControl, Reaper};
 use crate::handle::{Cr, Ep, Evd};
+use crate::ia::late::Late;
 use crate::lmr::LmrControl;
 use crate::post::Poster;
-use crate::provider::{Fault, Net, Provider};
+use crate::provider::{Fault, Net, Path, Provider};
 use crate::psp::PspControl;
 use crate::pz::PzControl;
 use crate::random::Random;
@@ -48,6 +52,8 @@ pub(crate) enum Owner {
     Ep(Ep),
     /// A request that has not been answered.
     Cr(Cr),
+    /// A look-up of an Endpoint for datagrams, and the way there, once it is known.
+    LookUp(Ep, ConnId, Option<Path>),
 }
 
 /// An Interface Adapter: one HCA, its address, and everything made on it.
@@ -92,6 +98,7 @@ pub struct Ia<'s, P: Provider> {
     /// Attachments of Event Dispatchers to CNOs, and Event Dispatchers with upcalls: while there are none, nobody looks for
     /// arrivals.
     pub(crate) listeners: u32,
+    pub(crate) late: Late<P>,
     /// Why the device is lost, if it is.
     pub(crate) lost: Option<Fault>,
     pub(crate) tally: IaTally,
@@ -156,6 +163,13 @@ impl<P: Provider> Ia<'_, P> {
         self.cm.counters()
     }
 
+    /// Connections whose end the peer has not confirmed yet: who closes the adapter before leaves some peers waiting, if what told
+    /// them was lost.
+    #[must_use]
+    pub fn cm_ending(&self) -> usize {
+        self.cm.ending()
+    }
+
     pub(crate) fn own(&mut self, conn: ConnId, owner: Owner) {
         if let Some(place) = self.owners.get_mut(conn.index()) {
             *place = owner;
@@ -172,6 +186,7 @@ impl<P: Provider> Ia<'_, P> {
             Owner::Nobody => None,
             Owner::Ep(ep) => self.eps.get(ep.0).and_then(|control| control.conn),
             Owner::Cr(cr) => self.crs.get(cr.0).and_then(|control| control.conn),
+            Owner::LookUp(ep, of, _) => self.eps.get(ep.0).map(|_| of),
         };
         if current == Some(conn) {
             owner

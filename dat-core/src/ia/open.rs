@@ -2,16 +2,17 @@
 
 use heapless::Deque;
 
+use super::late::Late;
 use super::{Ia, Owner};
 use crate::cm::{Cm, Config};
 use crate::counters::IaTally;
-use crate::dat_return::{DatSubtype, Error};
+use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::EvdFlags;
 use crate::handle::{Evd, Handle};
 use crate::provider::{Net, Provider};
 use crate::random::Random;
 use crate::shared::stack::END;
-use crate::storage::{Parts, Storage};
+use crate::storage::{Parts, Sizes, Storage, Supply};
 use crate::table::Table;
 use crate::time::Instant;
 
@@ -64,18 +65,67 @@ impl<'s, P: Provider> Ia<'s, P> {
         const EVENTS: usize,
         const SRQS: usize,
     >(
-        mut provider: P,
+        provider: P,
         storage: &'s mut Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>,
         net: Net,
         now: Instant,
         entropy: u64,
         async_evd: AsyncEvd,
     ) -> Result<Self, Error> {
-        let mut random = Random::new(entropy);
+        Self::open_parts(provider, storage.split(), net, now, entropy, async_evd)
+    }
+
+    /// As [`Ia::open`], of sizes that are known when the program runs, in memory that the host supplies. `INVALID_PARAMETER` also
+    /// for sizes that do not fit together.
+    #[doc(alias = "dat_ia_open")]
+    pub fn open_supplied(
+        mut provider: P,
+        supply: &mut impl Supply<'s>,
+        sizes: &Sizes,
+        net: Net,
+        now: Instant,
+        entropy: u64,
+    ) -> Result<Self, Error> {
+        let Some(parts) = Parts::supplied(supply, sizes) else {
+            let _ = provider.close();
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::None));
+        };
+        let async_evd = AsyncEvd::New(ASYNC_QLEN.min(sizes.events));
+        Self::open_parts(provider, parts, net, now, entropy, async_evd)
+    }
+
+    fn open_parts(
+        mut provider: P,
+        parts: Parts<'s, P>,
+        net: Net,
+        now: Instant,
+        entropy: u64,
+        async_evd: AsyncEvd,
+    ) -> Result<Self, Error> {
+        let random = Random::new(entropy);
         if let Err(fault) = provider.set_net(&net, now) {
             let _ = provider.close();
             return Err(fault.into());
         }
+        let mut ia = Self::new(provider, parts, net, random);
+        let AsyncEvd::New(qlen) = async_evd else {
+            return Ok(ia);
+        };
+        match ia.evd_create(qlen, EvdFlags::ASYNC) {
+            Ok(evd) => {
+                ia.async_evd = evd;
+                ia.own_async = true;
+                Ok(ia)
+            }
+            Err(error) => {
+                let _ = ia.provider.close();
+                Err(error)
+            }
+        }
+    }
+
+    /// An adapter with nothing in it, of which the device has not been told.
+    pub(super) fn new(provider: P, parts: Parts<'s, P>, net: Net, mut random: Random) -> Self {
         let Parts {
             shared,
             posters,
@@ -94,14 +144,14 @@ impl<'s, P: Provider> Ia<'s, P> {
             crs,
             conns,
             owners,
-        } = storage.split();
+        } = parts;
         owners.fill(Owner::Nobody);
         posters.fill_with(|| None);
         srq_posters.fill_with(|| None);
         reapers.fill_with(|| None);
         let config = Config::new(provider.limits().node_guid);
         let seed = [random.next(), random.next()];
-        let mut ia = Self {
+        Self {
             provider,
             net,
             shared,
@@ -130,25 +180,12 @@ impl<'s, P: Provider> Ia<'s, P> {
             worked: false,
             turn: 0,
             listeners: 0,
+            late: Late::new(),
             lost: None,
             tally: IaTally::new(),
             closed: false,
             own_async: false,
             context: 0,
-        };
-        let AsyncEvd::New(qlen) = async_evd else {
-            return Ok(ia);
-        };
-        match ia.evd_create(qlen, EvdFlags::ASYNC) {
-            Ok(evd) => {
-                ia.async_evd = evd;
-                ia.own_async = true;
-                Ok(ia)
-            }
-            Err(error) => {
-                let _ = ia.provider.close();
-                Err(error)
-            }
         }
     }
 

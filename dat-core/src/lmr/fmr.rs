@@ -87,7 +87,7 @@ impl<P: Provider> Ia<'_, P> {
             addr: start,
             len: region.len,
         };
-        let key = poster.edit(&shared, &near, (slot, zone), edit, cookie, flags, |key| {
+        let key = poster.edit(shared, &near, (slot, zone), edit, cookie, flags, |key| {
             region_shared.bound.fetch_or(OPEN, Ordering::AcqRel);
             region_shared.reoccupy(new, zone | GENERAL, privileges, named, key);
         })?;

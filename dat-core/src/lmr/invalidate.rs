@@ -50,7 +50,7 @@ impl<P: Provider> Ia<'_, P> {
         let (poster, shared, near) = self.posting(ep)?;
         let zone = zone(pz.0.index());
         let edit = KeyEdit::Invalidate(key);
-        let new = poster.edit(&shared, &near, (slot, zone), edit, cookie, flags, |_| {
+        let new = poster.edit(shared, &near, (slot, zone), edit, cookie, flags, |_| {
             region.vacate();
         })?;
         if let Some(control) = self.lmrs.get_mut(lmr.0)

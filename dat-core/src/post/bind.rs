@@ -2,17 +2,19 @@
 
 use core::sync::atomic::Ordering;
 
-use super::general::{FULL, NOT_SERVED, PARAMETER, admit};
-use super::{Poster, is_barred, kick};
+use super::checks::admit;
+use super::general::{FULL, NOT_SERVED, PARAMETER};
+use super::{Poster, kick};
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
-use crate::ep::table::EpOp;
+use crate::ep::table::{EpOp, EpState};
 use crate::flags::{CompletionFlags, MemPriv};
-use crate::handle::Rmr;
+use crate::handle::{Handle, Rmr};
 use crate::lmr::VaType;
 use crate::provider::{Bind, Direction, PostFlags, Provider, Scope, SendQueue};
 use crate::random::next_key;
-use crate::shared::ep::{Op, REQUEST_OPEN};
+use crate::shared::ep::REQUEST_OPEN;
 use crate::shared::lmr::{self, GENERAL, LmrShared, NO_CONTEXT, Refusal, RmrShared, ZERO_BASED};
+use crate::shared::request::{Op, Request};
 use crate::shared::{Near, Shared};
 use crate::triplet::LmrTriplet;
 
@@ -61,9 +63,11 @@ impl<P: Provider> Poster<P> {
             && let Some((window, region, lkey)) = self.straight_bind(shared, near, binding)
         {
             let keys = self.keys(window);
-            let (info, post_flags) = self.how(Op::Bind, binding.rmr.0.index(), flags, false);
+            let (tag, post_flags) = self.how(Op::Bind, flags, false);
             let post_flags = post_flags.difference(PostFlags::SOLICITED);
-            if self.publish(near.ep, near.requests, sequence, cookie, info) {
+            let len = binding.rmr.0.index();
+            let request = Request { cookie, len, tag };
+            if self.publish(near.ep, near.requests, sequence, request) {
                 window.binds.fetch_add(1, Ordering::Relaxed);
                 self.bind(
                     shared,
@@ -191,7 +195,7 @@ impl<P: Provider> Poster<P> {
         if self.limits.datagram {
             return Err(NOT_SERVED);
         }
-        if is_barred(flags, self.limits.barred_request) {
+        if flags.intersects(self.limits.barred_request) {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
         }
         if lmr::zone(window.pz.load(Ordering::Relaxed)) & !GENERAL != self.limits.zone {
@@ -201,7 +205,8 @@ impl<P: Provider> Poster<P> {
         let scope = if window.is_for_ep() {
             let bound = window.bound().is_some();
             let busy = bound || window.binds.load(Ordering::SeqCst) != 0;
-            if busy && window.ep.load(Ordering::Relaxed) != own {
+            let holder = window.ep.load(Ordering::Relaxed);
+            if holder != own && (busy || holder != 0 && !is_whole(shared, holder)) {
                 return Err(DatReturn::of(DatType::InvalidState));
             }
             Scope::QueuePair { bound }
@@ -233,9 +238,11 @@ impl<P: Provider> Poster<P> {
         self.credit(ep)?;
         let keys = self.keys(window);
         let sequence = ep.poster.requests.load(Ordering::Relaxed);
-        let (info, post_flags) = self.how_aside(Op::Bind, binding.rmr.0.index(), flags, false);
+        let (tag, post_flags) = self.how_aside(Op::Bind, flags, false);
         let post_flags = post_flags.difference(PostFlags::SOLICITED);
-        if !self.publish(near.ep, near.requests, sequence, cookie, info) {
+        let len = binding.rmr.0.index();
+        let request = Request { cookie, len, tag };
+        if !self.publish(near.ep, near.requests, sequence, request) {
             return Err(FULL);
         }
         window.binds.fetch_add(1, Ordering::Relaxed);
@@ -250,6 +257,16 @@ impl<P: Provider> Poster<P> {
         }
         Ok(keys.1)
     }
+}
+
+/// Whether the Endpoint of that handle is connected and nothing of it has failed: what it unbound is unbound. If it is not, its
+/// last unbind may have been flushed, and the device may still have the window bound there until the Endpoint is reset.
+fn is_whole(shared: &Shared<'_>, ep: u64) -> bool {
+    shared.ep(Handle::from_raw(ep).index()).is_some_and(|line| {
+        line.request.handle().raw() == ep
+            && EpState::of(line) == EpState::Connected
+            && line.poster.trouble.load(Ordering::Acquire) == 0
+    })
 }
 
 /// Ends an RMR's hold on the LMR of that context.

@@ -2,15 +2,17 @@
 
 use core::sync::atomic::Ordering;
 
-use super::general::{FULL, NOT_SERVED, PARAMETER, admit};
-use super::{Poster, is_barred, kick};
+use super::checks::admit;
+use super::general::{FULL, NOT_SERVED, PARAMETER};
+use super::{Poster, kick};
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::ep::table::EpOp;
 use crate::flags::CompletionFlags;
 use crate::provider::{Bind, Direction, PostFlags, Provider, Registration, SendQueue};
 use crate::random::next_key;
-use crate::shared::ep::{Edit, Op, REQUEST_OPEN};
+use crate::shared::ep::REQUEST_OPEN;
 use crate::shared::lmr::EDIT;
+use crate::shared::request::{Op, Request};
 use crate::shared::{Near, Shared};
 
 /// What is posted.
@@ -30,7 +32,7 @@ impl<P: Provider> Poster<P> {
         &mut self,
         shared: &Shared<'_>,
         near: &Near<'_>,
-        (slot, zone): (u32, u32),
+        (slot, zone): (u32, u64),
         edit: KeyEdit,
         cookie: u64,
         flags: CompletionFlags,
@@ -40,11 +42,11 @@ impl<P: Provider> Poster<P> {
         if self.limits.datagram {
             return Err(NOT_SERVED);
         }
-        let (kind, old_key, bad_flags) = match edit {
-            KeyEdit::Register(made) => (Edit::Register, made.old_key, DatSubtype::InvalidArg9),
-            KeyEdit::Invalidate(key) => (Edit::Invalidate, key, DatSubtype::InvalidArg4),
+        let (op, old_key, bad_flags) = match edit {
+            KeyEdit::Register(made) => (Op::Register, made.old_key, DatSubtype::InvalidArg9),
+            KeyEdit::Invalidate(key) => (Op::Invalidate, key, DatSubtype::InvalidArg4),
         };
-        if is_barred(flags, self.limits.barred_request) {
+        if flags.intersects(self.limits.barred_request) {
             return Err(DatReturn::new(PARAMETER, bad_flags));
         }
         if zone != self.limits.zone {
@@ -53,10 +55,12 @@ impl<P: Provider> Poster<P> {
         let lmr = shared.lmrs.get(slot as usize).ok_or(FULL)?;
         self.credit(near.ep)?;
         let sequence = near.ep.poster.requests.load(Ordering::Relaxed);
-        let (info, post_flags) = self.how(Op::Drain, kind.word(slot), flags, false);
+        let (tag, post_flags) = self.how_aside(op, flags, false);
         let post_flags = post_flags.difference(PostFlags::SOLICITED);
         lmr.bound.fetch_add(EDIT, Ordering::AcqRel);
-        if !self.publish(near.ep, near.requests, sequence, cookie, info) {
+        let len = slot;
+        let request = Request { cookie, len, tag };
+        if !self.publish(near.ep, near.requests, sequence, request) {
             lmr.bound.fetch_sub(EDIT, Ordering::AcqRel);
             return Err(FULL);
         }

@@ -2,16 +2,16 @@
 
 use core::sync::atomic::Ordering;
 
-use super::general::{FULL, LENGTH, NOT_SERVED, PARAMETER, Segments, Work, admit, check};
-use super::{Poster, far, is_barred, kick};
+use super::checks::{self, Kind};
+use super::general::{FULL, LENGTH, PARAMETER, Segments};
+use super::{Poster, far, kick};
 use crate::Ia;
-use crate::counters::EpCounter;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
-use crate::ep::table::EpOp;
 use crate::flags::CompletionFlags;
 use crate::handle::Ep;
 use crate::provider::{Atomic, Destination, Direction, PostFlags, Provider, Segment, SendQueue};
-use crate::shared::ep::{Op, REQUEST_OPEN};
+use crate::shared::ep::REQUEST_OPEN;
+use crate::shared::request::Request;
 use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
@@ -30,27 +30,14 @@ pub(super) enum Extended<'a> {
 }
 
 impl Extended<'_> {
-    const fn op(self) -> Op {
+    /// The kind of DTO it is.
+    const fn kind(self) -> &'static Kind {
         match self {
-            Self::Atomic(Atomic::FetchAdd(_), _) => Op::FetchAdd,
-            Self::Atomic(Atomic::CmpSwap { .. }, _) => Op::CmpSwap,
-            Self::WriteImmed(..) => Op::WriteImmed,
-            Self::SendUd(..) | Self::SendInvalidate(_) => Op::Send,
-        }
-    }
-
-    /// Subtypes of bad flags and of a bad far end: their places among the arguments.
-    const fn places(self) -> (DatSubtype, DatSubtype) {
-        match self {
-            Self::Atomic(Atomic::FetchAdd(_), _) => {
-                (DatSubtype::InvalidArg6, DatSubtype::InvalidArg5)
-            }
-            Self::Atomic(Atomic::CmpSwap { .. }, _) => {
-                (DatSubtype::InvalidArg7, DatSubtype::InvalidArg6)
-            }
-            Self::WriteImmed(..) => (DatSubtype::InvalidArg6, DatSubtype::InvalidArg4),
-            Self::SendUd(..) => (DatSubtype::InvalidArg6, DatSubtype::InvalidArg3),
-            Self::SendInvalidate(_) => (DatSubtype::InvalidArg5, DatSubtype::InvalidArg7),
+            Self::Atomic(Atomic::FetchAdd(_), _) => &checks::FETCH_ADD,
+            Self::Atomic(Atomic::CmpSwap { .. }, _) => &checks::CMP_SWAP,
+            Self::WriteImmed(..) => &checks::WRITE_IMMED,
+            Self::SendUd(..) => &checks::SEND_UD,
+            Self::SendInvalidate(_) => &checks::SEND_INVALIDATE,
         }
     }
 }
@@ -67,43 +54,16 @@ impl<P: Provider> Poster<P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let state = admit(near.ep, EpOp::PostRequest)?;
-        let limits = self.limits;
-        let (bad_flags, bad_far) = work.places();
-        let (like, most, served) = match work {
-            Extended::Atomic(_, remote) => (Work::Read(remote), 1, limits.atomics),
-            Extended::WriteImmed(remote, _) => (Work::Write(remote), limits.write_segments, true),
-            Extended::SendUd(..) | Extended::SendInvalidate(_) => {
-                (Work::Send, limits.request_segments, true)
-            }
-        };
-        let longest = if matches!(work, Extended::SendInvalidate(_)) {
-            limits.max_message
-        } else {
-            limits.max_rdma
-        };
-        if !served || limits.datagram != matches!(work, Extended::SendUd(..)) {
-            return Err(NOT_SERVED);
-        }
-        if is_barred(flags, limits.barred_request) {
-            return Err(DatReturn::new(PARAMETER, bad_flags));
-        }
-        if segments.len() > usize::from(most) {
-            return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
-        }
+        let kind = work.kind();
         let mut list = Segments::new();
-        let (total, _) = check(shared, limits.zone, like, segments, &mut list)?;
-        let len = u32::try_from(total).map_err(|_| LENGTH)?;
-        if len > longest {
-            return Err(LENGTH);
-        }
+        let (state, len, _) = self.checked(shared, near, kind, segments, flags, &mut list)?;
         match work {
             Extended::Atomic(_, remote) => {
                 if len != OPERAND || remote.len != OPERAND {
                     return Err(LENGTH);
                 }
                 if remote.addr % u64::from(OPERAND) != 0 {
-                    return Err(DatReturn::new(PARAMETER, bad_far));
+                    return Err(DatReturn::new(PARAMETER, kind.far));
                 }
             }
             Extended::WriteImmed(remote, _) if remote.len < len => return Err(LENGTH),
@@ -118,17 +78,18 @@ impl<P: Provider> Poster<P> {
         self.credit(near.ep)?;
         let sequence = near.ep.poster.requests.load(Ordering::Relaxed);
         // The device completes every one of them: they are not for the rows of suppressed ones.
-        let (info, post_flags) = self.how_aside(work.op(), len, flags, false);
-        if !self.publish(near.ep, near.requests, sequence, cookie, info.special()) {
+        let (tag, post_flags) = self.how_aside(kind.op, flags, false);
+        let request = Request { cookie, len, tag };
+        if !self.publish(near.ep, near.requests, sequence, request) {
             return Err(FULL);
         }
         let tally = &near.ep.tally;
         match work {
-            Extended::Atomic(Atomic::FetchAdd(_), _) => tally.count_one(EpCounter::PostFetchAdd),
-            Extended::Atomic(Atomic::CmpSwap { .. }, _) => tally.count_one(EpCounter::PostCmpSwap),
-            Extended::WriteImmed(..) => tally.count(EpCounter::PostWriteImm, len),
-            Extended::SendUd(..) => tally.count(EpCounter::PostSendUd, len),
-            Extended::SendInvalidate(_) => tally.count(EpCounter::PostSend, len),
+            // Of atomics no bytes are counted: each has as many.
+            Extended::Atomic(..) => tally.count_one(kind.counter),
+            Extended::WriteImmed(..) | Extended::SendUd(..) | Extended::SendInvalidate(_) => {
+                tally.count(kind.counter, len);
+            }
         }
         if state.is_disconnected() {
             kick(shared, u32::from(self.ep), near.ep, Direction::Send);
@@ -167,6 +128,6 @@ impl<P: Provider> Ia<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let (poster, shared, near) = self.posting(ep)?;
-        poster.extended(&shared, &near, work, segments, cookie, flags)
+        poster.extended(shared, &near, work, segments, cookie, flags)
     }
 }

@@ -4,16 +4,16 @@ use core::sync::atomic::Ordering;
 
 use heapless::Vec;
 
-use super::{MAX_SEGMENTS, Poster, far, is_barred, kick};
+use super::checks::{self, Kind};
+use super::{MAX_SEGMENTS, Poster, far, kick};
 use crate::Ia;
-use crate::counters::EpCounter;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
-use crate::ep::table::{EpOp, EpState, Outcome, outcome};
-use crate::flags::{CompletionFlags, MemPriv};
+use crate::ep::table::EpState;
+use crate::flags::CompletionFlags;
 use crate::handle::Ep;
 use crate::provider::{Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue};
-use crate::shared::ep::{EpShared, Info, Op, RECV_OPEN, REQUEST_OPEN, Run};
-use crate::shared::lmr::{self, Refusal};
+use crate::shared::ep::{EpShared, RECV_OPEN, REQUEST_OPEN};
+use crate::shared::request::{Op, Request, Run, Tag};
 use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
@@ -37,29 +37,14 @@ impl Work<'_> {
         }
     }
 
-    /// What the local memory must grant, and the subtypes of its two refusals.
-    const fn rights(self) -> (MemPriv, DatSubtype, DatSubtype) {
+    /// The kind of DTO it is.
+    #[inline]
+    pub(super) const fn kind(self) -> &'static Kind {
         match self {
-            Self::Send => (
-                MemPriv::LOCAL_READ,
-                DatSubtype::PrivilegesRead,
-                DatSubtype::ProtectionRead,
-            ),
-            Self::Recv => (
-                MemPriv::LOCAL_WRITE,
-                DatSubtype::PrivilegesWrite,
-                DatSubtype::ProtectionWrite,
-            ),
-            Self::Write(_) => (
-                MemPriv::LOCAL_READ,
-                DatSubtype::PrivilegesRdmaWrite,
-                DatSubtype::ProtectionRdmaWrite,
-            ),
-            Self::Read(_) => (
-                MemPriv::LOCAL_WRITE,
-                DatSubtype::PrivilegesRdmaRead,
-                DatSubtype::ProtectionRdmaRead,
-            ),
+            Self::Send => &checks::SEND,
+            Self::Write(_) => &checks::WRITE,
+            Self::Read(_) => &checks::READ,
+            Self::Recv => &checks::RECV,
         }
     }
 }
@@ -86,61 +71,9 @@ impl<P: Provider> Poster<P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let limits = &self.limits;
-        let (counter, direction, op, most, max_len, barred, flags_arg) = match work {
-            Work::Send => (
-                EpCounter::PostSend,
-                EpOp::PostRequest,
-                Op::Send,
-                limits.request_segments,
-                limits.max_message,
-                limits.barred_request,
-                DatSubtype::InvalidArg5,
-            ),
-            Work::Write(_) => (
-                EpCounter::PostWrite,
-                EpOp::PostRequest,
-                Op::RdmaWrite,
-                limits.write_segments,
-                limits.max_rdma,
-                limits.barred_request,
-                DatSubtype::InvalidArg6,
-            ),
-            Work::Read(_) => (
-                EpCounter::PostRead,
-                EpOp::PostRequest,
-                Op::RdmaRead,
-                limits.read_segments,
-                limits.max_rdma,
-                limits.barred_request,
-                DatSubtype::InvalidArg6,
-            ),
-            Work::Recv => (
-                EpCounter::PostRecv,
-                EpOp::PostRecv,
-                Op::Send,
-                limits.recv_segments,
-                limits.max_message,
-                limits.barred_recv,
-                DatSubtype::InvalidArg5,
-            ),
-        };
-        let (ep, state) = (near.ep, admit(near.ep, direction)?);
-        if limits.datagram && direction == EpOp::PostRequest {
-            return Err(NOT_SERVED);
-        }
-        if is_barred(flags, barred) {
-            return Err(DatReturn::new(PARAMETER, flags_arg));
-        }
-        if segments.len() > usize::from(most) {
-            return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
-        }
+        let (ep, kind) = (near.ep, work.kind());
         let mut list = Segments::new();
-        let (total, own) = check(shared, limits.zone, work, segments, &mut list)?;
-        if total > u64::from(max_len) {
-            return Err(LENGTH);
-        }
-        let mut len = u32::try_from(total).map_err(|_| LENGTH)?;
+        let (state, mut len, own) = self.checked(shared, near, kind, segments, flags, &mut list)?;
         match work {
             Work::Write(remote) if remote.len < len => return Err(LENGTH),
             Work::Read(remote) if remote.len > len => return Err(LENGTH),
@@ -151,19 +84,17 @@ impl<P: Provider> Poster<P> {
             Work::Send | Work::Write(_) | Work::Recv => {}
         }
         if matches!(work, Work::Recv) {
-            if limits.shared {
-                return Err(NOT_SERVED);
-            }
             return self.receive(shared, near, state, &list, (cookie, len), flags);
         }
         self.credit(ep)?;
         let sequence = ep.poster.requests.load(Ordering::Relaxed);
         let quiet = flags.contains(CompletionFlags::SUPPRESS) && self.is_quiet(sequence);
-        let (info, post_flags) = self.how_aside(op, len, flags, quiet);
-        if !self.publish(near.ep, near.requests, sequence, cookie, info) {
+        let (tag, post_flags) = self.how_aside(kind.op, flags, quiet);
+        let request = Request { cookie, len, tag };
+        if !self.publish(near.ep, near.requests, sequence, request) {
             return Err(FULL);
         }
-        ep.tally.count(counter, len);
+        ep.tally.count(kind.counter, len);
         if own || state.is_disconnected() {
             self.hand_over_late(shared, near, work, &list, post_flags);
         } else {
@@ -203,7 +134,7 @@ impl<P: Provider> Poster<P> {
             return Err(FULL);
         }
         if flags.contains(CompletionFlags::UNSIGNALLED) {
-            self.quieten_recv(ep);
+            shared.quieten_receive(ep, self.receives);
         }
         self.publish_recv(near, cookie, len);
         if state.is_disconnected() {
@@ -219,14 +150,18 @@ impl<P: Provider> Poster<P> {
     /// Either way the doorbell is rung for what was deferred.
     pub(crate) fn drain(&mut self, shared: &Shared<'_>, near: &Near<'_>) {
         // A suppressed request in the last slot is signalled, so there is room whenever there is need.
-        if self.quiet == Run::default() || self.credit(near.ep).is_err() {
+        if self.quiet == Run::NONE || self.credit(near.ep).is_err() {
             self.sq.ring();
             return;
         }
-        let info = Info::new(Op::Drain, 0, true, self.sq.next_token());
-        let info = self.end_run(info);
+        let tag = Tag::new(Op::Drain, true, self.sq.next_token());
+        let request = Request {
+            cookie: 0,
+            len: 0,
+            tag: self.end_run(tag),
+        };
         let sequence = near.ep.poster.requests.load(Ordering::Relaxed);
-        if !self.publish(near.ep, near.requests, sequence, 0, info) {
+        if !self.publish(near.ep, near.requests, sequence, request) {
             return;
         }
         // A write of no bytes looks at no key, and ends after everything before it.
@@ -249,55 +184,11 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<(), DatReturn> {
         let (poster, shared, near) = self.posting(ep)?;
         match work {
-            Work::Recv => poster.post_recv(&shared, &near, segments, cookie, flags),
+            Work::Recv => poster.post_recv(shared, &near, segments, cookie, flags),
             Work::Send | Work::Write(_) | Work::Read(_) => {
-                poster.request(&shared, &near, work, segments, cookie, flags)
+                poster.request(shared, &near, work, segments, cookie, flags)
             }
         }
-    }
-}
-
-/// Every segment against its LMR, for who is of `owner`'s zone; empty ones drop out. How many bytes they are, and whether the
-/// host could read all itself.
-pub(crate) fn check(
-    shared: &Shared<'_>,
-    owner: u32,
-    work: Work<'_>,
-    segments: &[LmrTriplet],
-    list: &mut Segments,
-) -> Result<(u64, bool), DatReturn> {
-    let (need, privilege, zone) = work.rights();
-    let (mut total, mut own) = (0_u64, true);
-    for triplet in segments.iter().filter(|triplet| triplet.len != 0) {
-        let unknown = DatReturn::new(DatType::PrivilegesViolation, privilege);
-        let lmr = lmr::find(shared.lmrs, triplet.context).ok_or(unknown)?;
-        let (lkey, of_host) = lmr
-            .any(triplet, owner, need)
-            .map_err(|refusal| match refusal {
-                Refusal::Context | Refusal::Privilege => unknown,
-                Refusal::Zone => DatReturn::new(DatType::ProtectionViolation, zone),
-                Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
-            })?;
-        own &= of_host;
-        total += u64::from(triplet.len);
-        let segment = Segment {
-            addr: triplet.addr,
-            len: triplet.len,
-            lkey,
-        };
-        if list.push(segment).is_err() {
-            return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
-        }
-    }
-    Ok((total, own))
-}
-
-/// The state, if it admits the post at all.
-pub(super) fn admit(ep: &EpShared, op: EpOp) -> Result<EpState, DatReturn> {
-    let state = EpState::of(ep);
-    match outcome(state, op) {
-        Outcome::Refuse(ret) => Err(ret),
-        Outcome::Stay | Outcome::Ignore | Outcome::Gone | Outcome::Go { .. } => Ok(state),
     }
 }
 

@@ -9,6 +9,7 @@
 //! be reaped by another thread before the provider's call returns.
 
 mod bind;
+mod checks;
 mod cmp_swap;
 mod edit;
 mod extended;
@@ -27,8 +28,9 @@ mod send_with_invalidate;
 mod split;
 
 pub(crate) use bind::{Binding, release};
+pub(crate) use checks::{RECV, check};
 pub(crate) use edit::KeyEdit;
-pub(crate) use general::{FULL, Segments, Work, check};
+pub(crate) use general::{FULL, Segments, Work};
 pub use owning::{Completed, Lend, OwningPoster, Returned};
 pub use rdma_writes::{RdmaWrite, Refused};
 
@@ -38,12 +40,14 @@ use core::sync::atomic::Ordering;
 use crate::counters::EpCounter;
 use crate::dat_return::DatReturn;
 use crate::ep::table::EpState;
+use crate::ep::{EpControl, PROVIDER_CONTROL, STALE};
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
 use crate::provider::{Direction, PostFlags, Provider, Remote, Segment, SendQueue};
 use crate::random::{Bytes, Random};
-use crate::shared::ep::{EpShared, Info, Op, REQUEST_OPEN, RequestSlot, Run};
+use crate::shared::ep::{EpShared, REQUEST_OPEN};
 use crate::shared::lmr;
+use crate::shared::request::{Op, Request, RequestSlot, Run, Tag};
 use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
@@ -66,15 +70,15 @@ pub(crate) struct Limits {
     /// Most suppressed requests in a row.
     pub(crate) quiet: Run,
     /// The Protection Zone, as LMRs carry it.
-    pub(crate) zone: u32,
+    pub(crate) zone: u64,
     /// Flags that a request may not carry.
-    pub(crate) barred_request: u16,
+    pub(crate) barred_request: CompletionFlags,
     /// Flags that a receive may not carry.
-    pub(crate) barred_recv: u16,
+    pub(crate) barred_recv: CompletionFlags,
     /// Flags that a request carries only beside the straight way: the barred ones, and UNSIGNALLED.
-    pub(crate) aside_request: u16,
+    pub(crate) aside_request: CompletionFlags,
     /// The same of receives.
-    pub(crate) aside_recv: u16,
+    pub(crate) aside_recv: CompletionFlags,
     /// It is for datagrams, of at most `max_rdma` bytes.
     pub(crate) datagram: bool,
     pub(crate) atomics: bool,
@@ -116,7 +120,7 @@ impl<P: Provider> Poster<P> {
             request_limit: 0,
             receives: 0,
             recv_limit: 0,
-            quiet: Run::default(),
+            quiet: Run::NONE,
             limits,
             random: Bytes::new(random),
         };
@@ -127,7 +131,7 @@ impl<P: Provider> Poster<P> {
     /// Starts over, with the queue pair.
     pub(crate) fn rewind(&mut self) {
         self.receives = 0;
-        self.quiet = Run::default();
+        self.quiet = Run::NONE;
         self.request_limit = u32::from(self.limits.requests);
         self.recv_limit = u32::from(self.limits.receives);
     }
@@ -149,6 +153,7 @@ impl<P: Provider> Poster<P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
+        // Not from the table of the general way: where the kind is known only at run time, a row of it is more to look up.
         let (op, need, counter) = match work {
             Work::Send | Work::Recv => (Op::Send, MemPriv::LOCAL_READ, EpCounter::PostSend),
             Work::Write(_) => (Op::RdmaWrite, MemPriv::LOCAL_READ, EpCounter::PostWrite),
@@ -162,8 +167,10 @@ impl<P: Provider> Poster<P> {
             && let quiet = flags.contains(CompletionFlags::SUPPRESS)
             && (!quiet || self.is_quiet(sequence))
         {
-            let (info, post_flags) = self.how(op, segment.len, flags, quiet);
-            if self.publish(ep, near.requests, sequence, cookie, info) {
+            let (tag, post_flags) = self.how(op, flags, quiet);
+            let len = segment.len;
+            let request = Request { cookie, len, tag };
+            if self.publish(ep, near.requests, sequence, request) {
                 ep.tally.count(counter, segment.len);
                 if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN != 0 {
                     self.hand_over(work, &[segment], post_flags);
@@ -211,7 +218,7 @@ impl<P: Provider> Poster<P> {
     #[inline(always)]
     fn admits(&self, ep: &EpShared, flags: CompletionFlags) -> Option<u32> {
         if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0
-            || is_barred(flags, self.limits.aside_request)
+            || flags.intersects(self.limits.aside_request)
         {
             return None;
         }
@@ -246,7 +253,10 @@ impl<P: Provider> Poster<P> {
             | Op::Drain
             | Op::FetchAdd
             | Op::CmpSwap
-            | Op::WriteImmed => self.limits.max_rdma,
+            | Op::WriteImmed
+            | Op::SendUd
+            | Op::Register
+            | Op::Invalidate => self.limits.max_rdma,
         };
         if triplet.len.wrapping_sub(1) >= most {
             return None;
@@ -270,39 +280,36 @@ impl<P: Provider> Poster<P> {
 
     /// What the slot of a request says, and the provider's flags.
     #[inline(always)]
-    fn how(&mut self, op: Op, len: u32, flags: CompletionFlags, quiet: bool) -> (Info, PostFlags) {
+    fn how(&mut self, op: Op, flags: CompletionFlags, quiet: bool) -> (Tag, PostFlags) {
         let bits = flags.bits();
         let suppressed = flags.contains(CompletionFlags::SUPPRESS);
-        let mut info = Info::new(op, len, suppressed, self.sq.next_token());
+        let mut tag = Tag::new(op, suppressed, self.sq.next_token());
         if quiet {
             self.quiet = self.quiet.more();
         } else {
-            info = self.end_run(info);
+            tag = self.end_run(tag);
         }
         let word = u32::from(!quiet) | bits & 2 | bits >> 1 & 4 | bits >> 5 & 8;
-        (info, PostFlags::from_bits_truncate(word.to_le_bytes()[0]))
+        (tag, PostFlags::from_bits_truncate(word.to_le_bytes()[0]))
     }
 
     /// The same beside the straight way, where a request may be UNSIGNALLED.
-    fn how_aside(
-        &mut self,
-        op: Op,
-        len: u32,
-        flags: CompletionFlags,
-        quiet: bool,
-    ) -> (Info, PostFlags) {
-        let (info, post_flags) = self.how(op, len, flags, quiet);
+    fn how_aside(&mut self, op: Op, flags: CompletionFlags, quiet: bool) -> (Tag, PostFlags) {
+        let (tag, post_flags) = self.how(op, flags, quiet);
         if flags.contains(CompletionFlags::UNSIGNALLED) {
-            (info.unsignalled(), post_flags)
+            (tag.unsignalled(), post_flags)
         } else {
-            (info, post_flags)
+            (tag, post_flags)
         }
     }
 
     /// The next request is signalled: with it those suppressed before it will complete.
     #[inline(always)]
-    fn end_run(&mut self, info: Info) -> Info {
-        info.behind(core::mem::take(&mut self.quiet))
+    fn end_run(&mut self, tag: Tag) -> Tag {
+        if self.quiet == Run::NONE {
+            return tag;
+        }
+        tag.behind(core::mem::take(&mut self.quiet))
     }
 
     /// Publishes the request that is about to be posted. False if there is no slot for it, which cannot be.
@@ -312,16 +319,14 @@ impl<P: Provider> Poster<P> {
         ep: &EpShared,
         slots: &[RequestSlot],
         sequence: u32,
-        cookie: u64,
-        info: Info,
+        request: Request,
     ) -> bool {
         let index = sequence & u32::from(self.limits.request_mask);
         let Some(slot) = slots.get(index as usize) else {
             return false;
         };
-        slot.cookie.store(cookie, Ordering::Relaxed);
-        // ORDER: the cookie precedes the token that a reaper on another thread compares.
-        slot.info.store(info.word(), Ordering::Release);
+        // ORDER: cookie and length precede the token that a reaper on another thread compares.
+        slot.fill(request, Ordering::Release);
         let posted = sequence.wrapping_add(1);
         // ORDER: the slot precedes the count that makes it outstanding, for a reaper that flushes.
         ep.poster.requests.store(posted, Ordering::Release);
@@ -354,12 +359,6 @@ impl<P: Provider> Poster<P> {
     }
 }
 
-/// Whether there is a flag among them that may not be; those beyond 16 bits are nobody's.
-#[inline(always)]
-fn is_barred(flags: CompletionFlags, barred: u16) -> bool {
-    flags.bits() & (!0xffff | u32::from(barred)) != 0
-}
-
 const fn far(remote: &RmrTriplet) -> Remote {
     Remote {
         addr: remote.addr,
@@ -373,6 +372,17 @@ pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Di
     if let Some(evd) = shared.evd(line.evd.load(Ordering::Relaxed)) {
         let id = index << 1 | u32::from(direction == Direction::Recv);
         evd.producer.flush.push(id, &line.flush);
+    }
+}
+
+/// Why there is no poster of an Endpoint.
+#[cold]
+#[inline(never)]
+fn no_poster(control: Option<&EpControl>, near: Option<Near<'_>>) -> DatReturn {
+    match (control, near) {
+        (Some(control), Some(near)) if control.qp.is_none() => EpState::of(near.ep).refusal(),
+        (Some(_), Some(_)) => PROVIDER_CONTROL,
+        _ => STALE,
     }
 }
 
@@ -407,19 +417,32 @@ impl<P: Provider> EpPoster<'_, P> {
     pub fn ring(&mut self) {
         self.poster.ring(&self.near);
     }
+
+    /// The Endpoint is DISCONNECTED: what is posted now comes back flushed, and who waits for that has to be told by the host.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_flushing(&self) -> bool {
+        // Of each post it is asked, so the word is not made a state first.
+        EpState::Disconnected.is_of(self.near.ep.poster.state.load(Ordering::Acquire))
+    }
 }
 
 impl<'s, P: Provider> crate::Ia<'s, P> {
-    /// The posting half of an Endpoint, where it is here, with what it looks at.
+    /// The posting half of an Endpoint, where it is here, with what it looks at. A poster that is here is that of whoever lives
+    /// in its slot: so one compare tells whether the handle is stale.
     #[inline]
     pub(crate) fn posting(
         &mut self,
         ep: Ep,
-    ) -> Result<(&mut Poster<P>, Shared<'s>, Near<'s>), DatReturn> {
-        let shared = self.shared;
-        let poster = self.poster(ep)?;
-        let near = shared.near(ep.0.index()).ok_or(crate::ep::STALE)?;
-        Ok((poster, shared, near))
+    ) -> Result<(&mut Poster<P>, &Shared<'s>, Near<'s>), DatReturn> {
+        let index = ep.0.index();
+        let poster = self.posters.get_mut(index as usize);
+        match (poster.and_then(Option::as_mut), self.shared.near(index)) {
+            (Some(poster), Some(near)) if near.ep.request.handle() == ep => {
+                Ok((poster, &self.shared, near))
+            }
+            (_, near) => Err(no_poster(self.eps.get(ep.0), near)),
+        }
     }
 
     /// Rings the doorbell for requests posted with [`CompletionFlags::DEFER`].

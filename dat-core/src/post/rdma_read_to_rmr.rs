@@ -8,14 +8,14 @@ use crate::flags::CompletionFlags;
 use crate::handle::Ep;
 use crate::provider::Provider;
 use crate::shared::Shared;
-use crate::shared::lmr::{self, Refusal};
+use crate::shared::lmr::Refusal;
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
 /// The memory behind a range of an own RMR, as a segment of its LMR: what a window opens is local memory, and the HCA scatters
 /// into it by the key of the region.
 fn behind(shared: &Shared<'_>, local: &RmrTriplet) -> Result<LmrTriplet, DatReturn> {
     let privilege = DatReturn::new(DatType::PrivilegesViolation, DatSubtype::PrivilegesRdmaRead);
-    let window = lmr::by_key(shared.rmrs, local.context).ok_or(privilege)?;
+    let window = shared.keys.find(local.context).ok_or(privilege)?;
     window.beneath(local).map_err(|refusal| match refusal {
         Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg2),
         Refusal::Context | Refusal::Privilege | Refusal::Zone => privilege,
@@ -27,7 +27,7 @@ impl<P: Provider> EpPoster<'_, P> {
     /// other transports take.
     ///
     /// Endpoint and errors as for [`EpPoster::post_rdma_read`]; `PRIVILEGES_VIOLATION` for a context that opens nothing or grants no
-    /// write, `INVALID_PARAMETER` for a range outside it. It looks at every RMR of the adapter: a read into an LMR is faster.
+    /// write, `INVALID_PARAMETER` for a range outside it.
     #[doc(alias = "dat_ep_post_rdma_read_to_rmr")]
     pub fn post_rdma_read_to_rmr(
         &mut self,

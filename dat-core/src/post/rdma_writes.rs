@@ -10,8 +10,9 @@ use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
 use crate::provider::{Direction, PostFlags, Provider, Segment, SendQueue};
-use crate::shared::ep::{Info, Op, REQUEST_OPEN, Run};
+use crate::shared::ep::REQUEST_OPEN;
 use crate::shared::lmr;
+use crate::shared::request::{Op, Request, Run};
 use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
@@ -101,7 +102,7 @@ impl<P: Provider> Poster<P> {
         let slots = near.requests.get(at..(at + room).min(mask as usize + 1))?;
         let most = self.limits.max_rdma;
         let run = core::mem::take(&mut self.quiet);
-        let (mut info, post_flags) = self.how(Op::RdmaWrite, 0, flags, false);
+        let (mut tag, post_flags) = self.how(Op::RdmaWrite, flags, false);
         let (mut count, mut bytes) = (0, 0);
         for (slot, write) in slots.iter().zip(list) {
             let RdmaWrite {
@@ -116,10 +117,9 @@ impl<P: Provider> Poster<P> {
             {
                 break;
             }
-            slot.cookie.store(cookie, Ordering::Relaxed);
-            slot.info
-                .store(info.of(local.len).word(), Ordering::Relaxed);
-            info = info.next();
+            let len = local.len;
+            slot.fill(Request { cookie, len, tag }, Ordering::Relaxed);
+            tag = tag.next();
             bytes += u64::from(local.len);
             count += 1;
         }
@@ -127,11 +127,10 @@ impl<P: Provider> Poster<P> {
             self.quiet = run;
             return None;
         }
-        if run != Run::default()
+        if run != Run::NONE
             && let [slot, ..] = slots
         {
-            let info = Info::from_word(slot.info.load(Ordering::Relaxed));
-            slot.info.store(info.behind(run).word(), Ordering::Relaxed);
+            slot.set_behind(run);
         }
         // ORDER: the slots precede the count that makes them outstanding, for a reaper that flushes, and the doorbell, without
         // which none of the WQEs starts, for one that compares tokens. So one release serves them all.
@@ -202,6 +201,6 @@ impl<P: Provider> Ia<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
         let (poster, shared, near) = self.posting(ep).map_err(|ret| Refused { posted: 0, ret })?;
-        poster.post_rdma_writes(&shared, &near, list, flags)
+        poster.post_rdma_writes(shared, &near, list, flags)
     }
 }

@@ -3,14 +3,15 @@
 use core::sync::atomic::Ordering;
 
 use super::general::Work;
-use super::{EpPoster, Poster, is_barred};
+use super::{EpPoster, Poster};
 use crate::Ia;
 use crate::counters::EpCounter;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
 use crate::provider::{Direction, Provider, RecvQueue, Segment};
-use crate::shared::ep::{EpShared, Op, RECV_OPEN};
+use crate::shared::ep::{EpShared, RECV_OPEN};
+use crate::shared::request::Op;
 use crate::shared::{Near, Shared};
 use crate::triplet::LmrTriplet;
 
@@ -42,7 +43,7 @@ impl<P: Provider> Poster<P> {
     ) -> Option<Segment> {
         let [triplet] = segments else { return None };
         if near.ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0
-            || is_barred(flags, self.limits.aside_recv)
+            || flags.intersects(self.limits.aside_recv)
             || self.receives == self.recv_limit && !self.refill_recv(near.ep)
         {
             return None;
@@ -56,12 +57,6 @@ impl<P: Provider> Poster<P> {
         let consumed = ep.receive.consumed.load(Ordering::Acquire);
         self.recv_limit = consumed.wrapping_add(u32::from(self.limits.receives));
         self.receives != self.recv_limit
-    }
-
-    /// Notes that the receive about to be published wakes nobody when it succeeds.
-    #[expect(clippy::cast_possible_truncation, reason = "its token is its sequence")]
-    pub(super) fn quieten_recv(&self, ep: &EpShared) {
-        ep.mark_unsignalled(self.receives as u16);
     }
 
     /// Publishes a receive that is about to be posted. Its token is its sequence.

@@ -156,6 +156,7 @@ impl fmt::Display for Host {
 #[derive(Debug)]
 pub struct Words {
     /// Operation, cause and advice, with a zero character after each of the first two. What is empty is the vocabulary's.
+    #[cfg(not(dat_silent))]
     text: &'static str,
     vocabulary: &'static Vocabulary,
     /// The class, if it does not depend on what the device said.
@@ -172,9 +173,11 @@ impl Words {
     ///
     /// Compiled with `--cfg dat_silent` there are none. A fault keeps its kind and its numbers then.
     #[must_use]
+    #[cfg_attr(dat_silent, expect(unused_variables, reason = "the text is left out"))]
     pub const fn new(kind: FaultKind, text: &'static str, vocabulary: &'static Vocabulary) -> Self {
         Self {
-            text: if cfg!(dat_silent) { "" } else { text },
+            #[cfg(not(dat_silent))]
+            text,
             vocabulary,
             kind: Some(kind),
             form: Form::Own,
@@ -201,6 +204,7 @@ impl Words {
 
     /// What the device answers to a command, of the class that the vocabulary finds. Texts as in [`Words::new`].
     #[must_use]
+    #[cfg_attr(dat_silent, expect(unused_variables, reason = "the text is left out"))]
     pub const fn answer(
         object: Object,
         command: u16,
@@ -208,13 +212,22 @@ impl Words {
         vocabulary: &'static Vocabulary,
     ) -> Self {
         Self {
-            text: if cfg!(dat_silent) { "" } else { text },
+            #[cfg(not(dat_silent))]
+            text,
             vocabulary,
             kind: None,
             form: Form::Answer,
             object,
             command,
         }
+    }
+
+    const fn text(&self) -> &'static str {
+        #[cfg(not(dat_silent))]
+        let text = self.text;
+        #[cfg(dat_silent)]
+        let text = "";
+        text
     }
 }
 
@@ -422,9 +435,9 @@ impl Fault {
         let own = match part {
             // A command's own name says more than what it was a part of.
             Part::Operation if self.words.form == Form::Own && self.command() != 0 => "",
-            Part::Operation => nth(self.words.text, 0),
-            Part::Cause => nth(self.words.text, 1),
-            Part::Advice => nth(self.words.text, 2),
+            Part::Operation => nth(self.words.text(), 0),
+            Part::Cause => nth(self.words.text(), 1),
+            Part::Advice => nth(self.words.text(), 2),
             Part::Object => "",
         };
         if own.is_empty() {
@@ -445,8 +458,8 @@ pub fn nth(texts: &'static str, place: usize) -> &'static str {
 
 impl PartialEq for Fault {
     fn eq(&self, other: &Self) -> bool {
-        (self.kind(), self.numbers, self.words.text)
-            == (other.kind(), other.numbers, other.words.text)
+        (self.kind(), self.numbers, self.words.text())
+            == (other.kind(), other.numbers, other.words.text())
     }
 }
 

@@ -16,7 +16,7 @@ impl<P: Provider> EpPoster<'_, P> {
     /// the remote ones count: REMOTE_READ needs LOCAL_READ of the LMR, REMOTE_WRITE needs LOCAL_WRITE.
     /// Endpoint: CONNECTED, or DISCONNECTED, where it is flushed. Errors as for [`EpPoster::post_send`], and `INVALID_HANDLE`
     /// for the RMR; `RESERVED_LMR` over the reserved LMR; `INVALID_STATE` for an RMR that belongs to another Endpoint, until it
-    /// is unbound there.
+    /// is unbound there, or, if that one is not connected any more, until it is reset or freed.
     #[doc(alias = "dat_rmr_bind")]
     #[inline]
     pub fn rmr_bind(
@@ -68,6 +68,6 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<u32, DatReturn> {
         let (poster, shared, near) = self.posting(ep)?;
         let how = (privileges, va_type);
-        poster.general_bind(&shared, &near, rmr, *lmr, how, cookie, flags)
+        poster.general_bind(shared, &near, rmr, *lmr, how, cookie, flags)
     }
 }

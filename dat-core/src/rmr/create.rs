@@ -6,6 +6,7 @@ use super::RmrControl;
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Pz, Rmr};
+use crate::ia::late::Windows;
 use crate::provider::{Fault, Mw, Pd, Provider};
 use crate::shared::lmr::{GENERAL_SLOT, NO_CONTEXT};
 
@@ -36,6 +37,11 @@ impl<P: Provider> Ia<'_, P> {
         if self.rmrs.is_full() {
             return Err(full);
         }
+        self.late.windows = Some(Windows {
+            renew: |ia, ep| ia.windows_renewed(ep),
+            retire: |ia| ia.rmr_retire(),
+            over: |ia| ia.rmr_over(),
+        });
         let mw = make(&mut self.provider, pd)?;
         let control = RmrControl {
             pz,
@@ -55,6 +61,7 @@ impl<P: Provider> Ia<'_, P> {
             shared.binds.store(0, Ordering::Relaxed);
             shared.ep.store(0, Ordering::Relaxed);
             shared.occupy(rmr);
+            self.shared.keys.enter(rmr.0.index());
         }
         self.hold(Some(pz));
         Ok(rmr)

@@ -54,8 +54,23 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
+    /// The adapter closes: destroys all windows.
+    pub(super) fn rmr_over(&mut self) -> Result<(), Error> {
+        let mut first = Ok(());
+        while let Some(rmr) = self.rmrs.first() {
+            if let Some(control) = self.rmrs.remove(rmr) {
+                first = first.and(self.provider.mw_destroy(control.mw).map_err(Error::from));
+            }
+            if let Some(slot) = self.shared.rmrs.get(rmr.index() as usize) {
+                slot.vacate();
+            }
+        }
+        first
+    }
+
     fn rmr_forget(&mut self, rmr: Rmr) {
         let shared = self.shared;
+        shared.keys.leave(rmr.0.index());
         if let Some(slot) = shared.rmrs.get(rmr.0.index() as usize) {
             slot.vacate();
             release(&shared, slot.lmr_context.swap(NO_CONTEXT, Ordering::SeqCst));

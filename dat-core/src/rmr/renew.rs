@@ -9,12 +9,19 @@ use crate::handle::{Ep, Rmr};
 use crate::post::release;
 use crate::provider::Provider;
 use crate::shared::Shared;
-use crate::shared::lmr::{NO_CONTEXT, by_key};
+use crate::shared::lmr::NO_CONTEXT;
 
 impl<P: Provider> Ia<'_, P> {
     /// Unbinds every RMR that belongs to an Endpoint whose queue pair is at its end. Each gets another window under another key: the
     /// queue pair's number may be given out again, and whoever has it then must not find the range open.
     pub(crate) fn renew_windows(&mut self, ep: Ep) -> Result<(), Error> {
+        match self.late.windows {
+            Some(windows) => (windows.renew)(self, ep),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn windows_renewed(&mut self, ep: Ep) -> Result<(), Error> {
         let shared = self.shared;
         for (slot, window) in (0_u32..).zip(shared.rmrs) {
             if window.ep.load(Ordering::Relaxed) != ep.raw() {
@@ -28,7 +35,9 @@ impl<P: Provider> Ia<'_, P> {
             };
             let new = self.provider.mw_renew(control.mw)?;
             control.mw = new;
+            shared.keys.leave(slot);
             window.rkey.store(new.rkey, Ordering::Relaxed);
+            shared.keys.enter(slot);
             window.ep.store(0, Ordering::Relaxed);
             unbound(&shared, &Rmr(handle));
         }
@@ -48,7 +57,7 @@ fn unbound(shared: &Shared<'_>, rmr: &Rmr) {
 /// Notes that a message of a peer has closed the window of that key, and says whose it was. `None` if no RMR has that key, or not
 /// any more.
 pub(crate) fn invalidated(shared: &Shared<'_>, rkey: u32) -> Option<Rmr> {
-    let rmr = by_key(shared.rmrs, rkey)?.owner().ok()?;
+    let rmr = shared.keys.find(rkey)?.owner().ok()?;
     unbound(shared, &rmr);
     Some(rmr)
 }

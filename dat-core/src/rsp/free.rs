@@ -2,20 +2,24 @@
 
 use crate::Ia;
 use crate::dat_return::Error;
-use crate::ep::EpOp;
+use crate::ep::{EpOp, PROVIDER_CONTROL};
 use crate::handle::Rsp;
 use crate::provider::Provider;
 use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
     /// Ends a Reserved Service Point. If its request has not come, its Endpoint is UNCONNECTED again, or goes if it was made with
-    /// the service point; a request that has come stays as it is.
+    /// the service point; a request that has come stays as it is. `INVALID_STATE` while a half of such an Endpoint is out, as for
+    /// [`Ia::ep_free`](Self::ep_free).
     #[doc(alias = "dat_rsp_free")]
     pub fn rsp_free(&mut self, now: Instant, rsp: Rsp) -> Result<(), Error> {
         let control = self.rsp(rsp)?;
-        let (evd, ep) = (control.evd, control.ep);
-        let goes = control.provided && !control.used;
-        if !control.used {
+        let (evd, ep, used) = (control.evd, control.ep, control.used);
+        let goes = control.provided && !used;
+        if goes && (self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index())) {
+            return Err(PROVIDER_CONTROL.into());
+        }
+        if !used {
             self.apply(ep, EpOp::RspFree);
         }
         self.rsps.remove(rsp.0);

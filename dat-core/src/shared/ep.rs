@@ -1,15 +1,19 @@
 //! The shared part of one Endpoint.
+//!
+//! Length: lines, slots and words of one layout, each with what reads and writes it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use super::Shared;
 use super::stack::Link;
 use crate::atomic::AtomicU64;
 use crate::counters::EpCounter;
 use crate::ep::table::EpState;
-use crate::event::DtoOperation;
 use crate::handle::{Ep, Handle};
 use crate::provider::fault::{PLAIN, QP};
-use crate::provider::{Completion, Direction, Fault, FaultKind, Words};
+use crate::provider::{
+    Completion, Direction, Fault, FaultKind, Part, Status, Vocabulary, Words, nth,
+};
 
 /// Bit of the state word: requests go to the queue pair.
 pub(crate) const REQUEST_OPEN: u32 = 0x100;
@@ -91,14 +95,11 @@ pub(crate) struct PosterLine {
     pub(crate) trouble: AtomicU32,
     /// Place on the control half's work stack.
     pub(crate) work: Link,
-    /// The receives posted last with UNSIGNALLED: sequence, marked; by the low bits of it.
-    pub(crate) unsignalled: [AtomicU32; UNSIGNALLED],
 }
 
-/// Outstanding receives of which it is remembered that their success wakes nobody. Of more the older ones do wake.
-pub(crate) const UNSIGNALLED: usize = 8;
-/// Bit of a remembered sequence.
-const MARKED: u32 = 1 << 16;
+/// The word beside a receive's slot that says that its success wakes nobody: its sequence, marked. So one that is written for
+/// every receive is not needed.
+const MARKED: u32 = 1 << 31;
 
 /// Written by the reaper of one direction, except the identity (control).
 #[derive(Debug)]
@@ -171,7 +172,12 @@ impl Trouble {
         self.0 & Self::NONSENSE.0 != 0
     }
 
-    /// The same as the failure of a queue pair.
+    /// Whether it is a request or a receive that failed by itself: what is flushed follows from something else.
+    pub(crate) const fn is_a_cause(self) -> bool {
+        !self.is_nonsense() && self.0 >> 16 & 0xff != Status::Flushed as u32
+    }
+
+    /// The same as the failure of a queue pair: how the request ended, and the two syndromes of the device.
     #[expect(clippy::cast_possible_truncation, reason = "fields of a word")]
     pub(crate) const fn fault(self, qp: u32) -> Fault {
         static NONSENSE: Words = Words::new(
@@ -182,17 +188,17 @@ impl Trouble {
         .said(QP, 0);
         static REQUEST: Words = Words::new(
             FaultKind::BadState,
-            concat!("completion\0a request failed\0", see_status!()),
-            &PLAIN,
+            concat!("a request\0\0", see_status!()),
+            &ENDINGS,
         )
         .said(QP, 0);
         static RECEIVE: Words = Words::new(
             FaultKind::BadState,
-            concat!("completion\0a receive failed\0", see_status!()),
-            &PLAIN,
+            concat!("a receive\0\0", see_status!()),
+            &ENDINGS,
         )
         .said(QP, 0);
-        let (syndrome, vendor) = (self.0 as u8, (self.0 >> 8) as u8);
+        let (status, said) = ((self.0 >> 16) as u8, self.0 & 0xffff);
         let words = if self.is_nonsense() {
             &NONSENSE
         } else if self.0 & 1 << 24 == 0 {
@@ -200,9 +206,22 @@ impl Trouble {
         } else {
             &RECEIVE
         };
-        Fault::new(words).said(syndrome, vendor as u32).of(QP, qp)
+        Fault::new(words).said(status, said).of(QP, qp)
     }
 }
+
+/// How a request or a receive ended, in the order of [`Status`].
+static ENDINGS: Vocabulary = Vocabulary::new(|fault, part| match part {
+    Part::Object => "QP",
+    Part::Cause => nth(
+        "success\0flushed\0it does not fit its segments\0malformed\0no right to the memory of its segments\0\
+         the bind was refused\0the peer's answer makes no sense\0no right to memory of this side\0\
+         the peer found it invalid\0the peer refused access to its memory\0the peer could not carry it out\0\
+         no answer from the peer\0no receive posted at the peer\0given up by the peer\0for a reason unknown here",
+        fault.status().into(),
+    ),
+    Part::Operation | Part::Advice => "",
+});
 
 impl QueueLine {
     const fn new() -> Self {
@@ -237,7 +256,6 @@ impl EpShared {
                 receives: AtomicU32::new(0),
                 trouble: AtomicU32::new(0),
                 work: Link::new(),
-                unsignalled: [const { AtomicU32::new(0) }; UNSIGNALLED],
             },
             request: QueueLine::new(),
             receive: QueueLine::new(),
@@ -259,30 +277,6 @@ impl EpShared {
             .index
             .load(Ordering::Relaxed);
         name & !KIND == completion.index
-    }
-
-    /// Notes that the success of the receive of that token wakes nobody. Before it is published.
-    pub(crate) fn mark_unsignalled(&self, token: u16) {
-        if let Some(place) = self
-            .poster
-            .unsignalled
-            .get(usize::from(token) % UNSIGNALLED)
-        {
-            place.store(MARKED | u32::from(token), Ordering::Relaxed);
-        }
-    }
-
-    /// Whether a receive that succeeded wakes nobody.
-    pub(crate) fn receive_is_quiet(&self, completion: &Completion) -> bool {
-        let token = completion.token;
-        let marked = self
-            .poster
-            .unsignalled
-            .get(usize::from(token) % UNSIGNALLED);
-        let unsolicited =
-            !completion.extra.solicited && self.receive.solicited.load(Ordering::Relaxed) != 0;
-        unsolicited
-            || marked.is_some_and(|at| at.load(Ordering::Relaxed) == MARKED | u32::from(token))
     }
 
     /// Whether it is one for datagrams.
@@ -325,247 +319,52 @@ impl EpShared {
         self.poster.requests.store(0, Ordering::Relaxed);
         self.poster.receives.store(0, Ordering::Relaxed);
         self.poster.trouble.store(0, Ordering::Relaxed);
-        for place in &self.poster.unsignalled {
-            place.store(0, Ordering::Relaxed);
-        }
         self.request.consumed.store(0, Ordering::Release);
         self.receive.consumed.store(0, Ordering::Release);
     }
 }
 
-/// One posted request: its cookie, and length, kind and token in one word.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct RequestSlot {
-    pub(crate) cookie: AtomicU64,
-    pub(crate) info: AtomicU64,
-}
-
-impl RequestSlot {
-    pub(crate) const fn new() -> Self {
-        Self {
-            cookie: AtomicU64::new(0),
-            info: AtomicU64::new(Info::EMPTY.0),
-        }
-    }
-}
-
-/// A count of suppressed DTOs in a row, in its place in [`Info`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Run(u64);
-
-impl Run {
-    const SHIFT: u32 = 36;
-    /// As many as there is room for.
-    pub(crate) const MOST: u16 = 0x3ff;
-    const ALL: u64 = (Self::MOST as u64) << Self::SHIFT;
-
-    /// So many; no more than [`Run::MOST`].
-    #[inline]
-    pub(crate) const fn of(count: u16) -> Self {
-        Self(((count & Self::MOST) as u64) << Self::SHIFT)
+impl Shared<'_> {
+    /// The mark of the receive of that sequence.
+    fn quiet(&self, ep: &EpShared, seq: u32) -> Option<&AtomicU32> {
+        let line = &ep.receive;
+        let (first, mask) = (
+            line.first.load(Ordering::Relaxed),
+            line.mask.load(Ordering::Relaxed),
+        );
+        self.quiet.get((first | seq & mask) as usize)
     }
 
-    /// One more; fewer than [`Run::MOST`] before.
-    #[inline]
-    pub(crate) const fn more(self) -> Self {
-        Self(self.0.wrapping_add(1 << Self::SHIFT))
-    }
-}
-
-/// What a request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Op {
-    Send,
-    RdmaWrite,
-    RdmaRead,
-    Bind,
-    /// dat-core's own, at the end of a graceful disconnect; what has a length is an [`Edit`] of an LMR.
-    Drain,
-    FetchAdd,
-    CmpSwap,
-    WriteImmed,
-}
-
-/// What a queued request does to the key of an LMR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Edit {
-    /// Opens it.
-    Register,
-    /// Closes it.
-    Invalidate,
-}
-
-impl Edit {
-    /// Told from the length of a drain by this bit.
-    const MARK: u32 = 1 << 30;
-    const INVALIDATE: u32 = 1 << 29;
-
-    /// The length in the slot of its request, on the LMR in slot `lmr`.
-    pub(crate) const fn word(self, lmr: u32) -> u32 {
-        match self {
-            Self::Register => Self::MARK | lmr,
-            Self::Invalidate => Self::MARK | Self::INVALIDATE | lmr,
-        }
-    }
-}
-
-/// The second word of a [`RequestSlot`]: length (31), unsignalled (1), op (3), suppressed (1), suppressed DTOs right before it (10), special (1),
-/// taken (1), token (16, at the top).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Info(u64);
-
-impl Info {
-    const SUPPRESSED: u64 = 1 << 35;
-    /// The top bit of the length, which no message needs. Only with `SPECIAL`.
-    const UNSIGNALLED: u32 = 1 << 31;
-    /// There is more to its success than to tell of it: a suppressed request, a bind, a drain.
-    const SPECIAL: u64 = 1 << 46;
-    const TAKEN: u64 = 1 << 47;
-    /// A slot that nothing outstanding is in: matches no token.
-    pub(crate) const EMPTY: Self = Self(0);
-
-    #[inline]
-    pub(crate) const fn new(op: Op, len: u32, suppressed: bool, token: u16) -> Self {
-        let mut word = (token as u64) << 48 | Self::TAKEN | (op as u64) << 32 | len as u64;
-        if suppressed {
-            word |= Self::SUPPRESSED;
-        }
-        if suppressed || op as u8 > Op::RdmaRead as u8 {
-            word |= Self::SPECIAL;
-        }
-        Self(word)
-    }
-
-    /// The same, and special.
-    #[inline]
-    pub(crate) const fn special(self) -> Self {
-        Self(self.0 | Self::SPECIAL)
-    }
-
-    /// The same, with so many bytes; it had none.
-    #[inline]
-    pub(crate) const fn of(self, len: u32) -> Self {
-        Self(self.0 | len as u64)
-    }
-
-    /// The same with the next token, that of the request after one of one block.
-    #[inline]
-    pub(crate) const fn next(self) -> Self {
-        Self(self.0.wrapping_add(1 << 48))
-    }
-
-    /// The same, behind the suppressed DTOs counted so far.
-    #[inline]
-    pub(crate) const fn behind(self, run: Run) -> Self {
-        Self(self.0 | run.0)
-    }
-
-    pub(crate) const fn word(self) -> u64 {
-        self.0
-    }
-
-    pub(crate) const fn from_word(word: u64) -> Self {
-        Self(word)
-    }
-
-    /// How many requests of one block lie between it and the later one of that token, if that one is such a request too.
-    #[inline]
-    pub(crate) const fn distance(self, token: u16) -> u16 {
-        token.wrapping_sub((self.0 >> 48) as u16)
-    }
-
-    /// Whether it is the request of that token, a DTO, and there are just so many suppressed DTOs right before it.
-    #[inline]
-    pub(crate) const fn ends_run(self, token: u16, ahead: u16) -> bool {
-        let dto = !matches!(self.op(), Op::Bind | Op::Drain);
-        dto && self.is(token) && self.0 & Run::ALL == Run::of(ahead).0
-    }
-
-    /// Whether it is the request of that token.
-    #[inline]
-    pub(crate) const fn is(self, token: u16) -> bool {
-        self.0 >> 47 == (token as u64) << 1 | 1
-    }
-
-    /// Whether it is the request of that token, and there is nothing more to its success than to tell of it.
-    #[inline]
-    pub(crate) const fn is_plainly(self, token: u16) -> bool {
-        self.0 >> 46 == (token as u64) << 2 | 2
-    }
-
-    /// Whether it is the request of that token, and a bind whose success has an event.
-    #[inline]
-    pub(crate) const fn is_loud_bind(self, token: u16) -> bool {
-        self.is(token) && self.0 >> 32 & 0xf == Op::Bind as u64
-    }
-
-    /// What it is to the consumer, if it is neither bind nor drain.
-    #[inline]
-    pub(crate) const fn operation(self) -> DtoOperation {
-        match self.0 >> 32 & 3 {
-            0 => DtoOperation::Send,
-            1 => DtoOperation::RdmaWrite,
-            _ => DtoOperation::RdmaRead,
+    /// Notes that the success of the receive of that sequence wakes nobody. Before it is published.
+    pub(crate) fn quieten_receive(&self, ep: &EpShared, seq: u32) {
+        if let Some(place) = self.quiet(ep, seq) {
+            place.store(MARKED | seq, Ordering::Relaxed);
         }
     }
 
-    #[inline]
-    pub(crate) const fn is_suppressed(self) -> bool {
-        self.0 & Self::SUPPRESSED != 0
-    }
-
-    /// Bytes, or for a bind the slot of the RMR.
-    #[inline]
-    pub(crate) const fn len(self) -> u32 {
-        self.plain_len() & !Self::UNSIGNALLED
-    }
-
-    /// The same of a request that is not special.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the low half of the word")]
-    pub(crate) const fn plain_len(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// The same, and its success wakes nobody.
-    #[inline]
-    pub(crate) const fn unsignalled(self) -> Self {
-        Self(self.0 | Self::SPECIAL | Self::UNSIGNALLED as u64)
-    }
-
-    /// Whether its success wakes nobody.
-    #[inline]
-    pub(crate) const fn is_unsignalled(self) -> bool {
-        self.plain_len() & Self::UNSIGNALLED != 0
-    }
-
-    /// What it does to the LMR in which slot, if it is an edit.
-    pub(crate) const fn edit(self) -> Option<(Edit, u32)> {
-        let word = self.plain_len();
-        if !matches!(self.op(), Op::Drain) || word & Edit::MARK == 0 {
-            return None;
+    /// Forgets that of all receives of an Endpoint: sequences start over.
+    pub(crate) fn forget_quiet(&self, ep: &EpShared) {
+        for seq in 0..=ep.receive.mask.load(Ordering::Relaxed) {
+            if let Some(place) = self.quiet(ep, seq) {
+                place.store(0, Ordering::Relaxed);
+            }
         }
-        let lmr = word & !(Edit::MARK | Edit::INVALIDATE);
-        Some(if word & Edit::INVALIDATE == 0 {
-            (Edit::Register, lmr)
-        } else {
-            (Edit::Invalidate, lmr)
-        })
     }
 
-    #[inline]
-    pub(crate) const fn op(self) -> Op {
-        match self.0 >> 32 & 7 {
-            0 => Op::Send,
-            1 => Op::RdmaWrite,
-            2 => Op::RdmaRead,
-            3 => Op::Bind,
-            5 => Op::FetchAdd,
-            6 => Op::CmpSwap,
-            7 => Op::WriteImmed,
-            _ => Op::Drain,
+    /// Whether an outstanding receive that succeeded wakes nobody.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "sequences are compared in 16 bits"
+    )]
+    pub(crate) fn receive_is_quiet(&self, ep: &EpShared, completion: &Completion) -> bool {
+        let solicited = completion.extra.solicited;
+        if !solicited && ep.receive.solicited.load(Ordering::Relaxed) != 0 {
+            return true;
         }
+        let consumed = ep.receive.consumed.load(Ordering::Acquire);
+        let ahead = completion.token.wrapping_sub(consumed as u16);
+        let seq = consumed.wrapping_add(ahead.into());
+        self.quiet(ep, seq)
+            .is_some_and(|place| place.load(Ordering::Relaxed) == MARKED | seq)
     }
 }

@@ -8,6 +8,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use super::stack::Stack;
 use crate::atomic::AtomicU64;
 
+/// The async Event Dispatcher overflowed: it gives nothing any more.
+pub(crate) const DEAD: u32 = 1;
+/// Somebody waits for it, and nobody else may take events.
+pub(crate) const WAITED: u32 = 2;
+
 /// Indices and stack of one Event Dispatcher.
 #[derive(Debug)]
 #[repr(C)]
@@ -24,6 +29,8 @@ pub(crate) struct ProducerLine {
     pub(crate) tail: AtomicU32,
     /// Queues with something to flush.
     pub(crate) flush: Stack,
+    /// Why events may not be taken by handle: [`DEAD`], [`WAITED`].
+    pub(crate) barred: AtomicU32,
 }
 
 /// Written by the reaper.
@@ -40,11 +47,30 @@ impl EvdShared {
             producer: ProducerLine {
                 tail: AtomicU32::new(0),
                 flush: Stack::new(),
+                barred: AtomicU32::new(0),
             },
             consumer: ConsumerLine {
                 head: AtomicU32::new(0),
             },
         }
+    }
+
+    /// Why events may not be taken by handle; 0 if they may.
+    #[inline(always)]
+    pub(crate) fn barred(&self) -> u32 {
+        self.producer.barred.load(Ordering::Relaxed)
+    }
+
+    /// They may not be taken any more, for that reason. The control half only, as with [`Self::unbar`].
+    pub(crate) fn bar(&self, why: u32) {
+        let barred = &self.producer.barred;
+        barred.store(barred.load(Ordering::Relaxed) | why, Ordering::Relaxed);
+    }
+
+    /// That reason is gone.
+    pub(crate) fn unbar(&self, why: u32) {
+        let barred = &self.producer.barred;
+        barred.store(barred.load(Ordering::Relaxed) & !why, Ordering::Relaxed);
     }
 
     /// Events in the ring.

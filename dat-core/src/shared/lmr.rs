@@ -16,16 +16,16 @@ pub(crate) const NO_CONTEXT: u32 = u32::MAX;
 
 /// Bit beside the zone of an LMR, or of an RMR, that no straight way of posting takes, as no Endpoint has such a zone: an LMR whose
 /// addresses are not the host's, an RMR that belongs to an Endpoint.
-pub(crate) const GENERAL: u32 = 1 << 31;
+pub(crate) const GENERAL: u64 = zone(GENERAL_SLOT);
 /// [`GENERAL`] in the slot of a zone.
-pub(crate) const GENERAL_SLOT: u32 = GENERAL >> 8;
+pub(crate) const GENERAL_SLOT: u32 = 1 << 23;
 
 /// What a post needs of one LMR. Half a cache line.
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub(crate) struct LmrShared {
-    /// `lmr_context` of the LMR that lives here, or [`NO_CONTEXT`]; below it the slot of the Protection Zone (24 bits) and
-    /// [`MemPriv`] (8 bits). One word, so that a post asks for all three at once.
+    /// `lmr_context` of the LMR that lives here, or [`NO_CONTEXT`]; below it the slot of the Protection Zone (24 bits) and what it
+    /// does not grant of [`MemPriv`] (8 bits). One word, so that a post asks for all three at once.
     identity: AtomicU64,
     start: AtomicU64,
     len: AtomicU64,
@@ -68,14 +68,25 @@ impl Range {
 }
 
 /// The identity of an LMR: its context, its zone as [`zone`] makes it, its rights.
-const fn identity(context: u32, zone: u32, rights: u32) -> u64 {
-    (context as u64) << 32 | (zone | rights) as u64
+const fn identity(context: u32, zone: u64, rights: MemPriv) -> u64 {
+    name(context, zone) | RIGHTS & !(rights.bits() as u64)
 }
+
+/// The same without the rights.
+#[inline(always)]
+const fn name(context: u32, zone: u64) -> u64 {
+    (context as u64) << 32 | zone
+}
+
+/// The place of the rights in an identity.
+const RIGHTS: u64 = 0xff;
+/// The identity of none.
+const NONE: u64 = identity(NO_CONTEXT, 0, MemPriv::empty());
 
 impl LmrShared {
     pub(crate) const fn new() -> Self {
         Self {
-            identity: AtomicU64::new(identity(NO_CONTEXT, 0, 0)),
+            identity: AtomicU64::new(NONE),
             lkey: AtomicU32::new(0),
             start: AtomicU64::new(0),
             len: AtomicU64::new(0),
@@ -87,7 +98,7 @@ impl LmrShared {
     pub(crate) fn occupy(
         &self,
         context: u32,
-        zone: u32,
+        zone: u64,
         rights: MemPriv,
         region: Region,
         lkey: u32,
@@ -100,7 +111,7 @@ impl LmrShared {
     pub(crate) fn reoccupy(
         &self,
         context: u32,
-        zone: u32,
+        zone: u64,
         rights: MemPriv,
         region: Region,
         lkey: u32,
@@ -110,13 +121,12 @@ impl LmrShared {
         self.len.store(region.len, Ordering::Relaxed);
         // ORDER: everything a post looks at precedes the context by which it finds it.
         self.identity
-            .store(identity(context, zone, rights.bits()), Ordering::Release);
+            .store(identity(context, zone, rights), Ordering::Release);
     }
 
     /// The LMR that lives here is found no more. What its identity was, for [`LmrShared::restore`].
     pub(crate) fn vacate(&self) -> u64 {
-        self.identity
-            .swap(identity(NO_CONTEXT, 0, 0), Ordering::SeqCst)
+        self.identity.swap(NONE, Ordering::SeqCst)
     }
 
     /// Takes [`LmrShared::vacate`] back.
@@ -127,13 +137,13 @@ impl LmrShared {
     /// The lkey, if `triplet`, which has a byte or more, lies in this LMR, which belongs to `zone` and grants `need`. No branch
     /// of it is ever taken by a post that is right, so branches cost less than gathering the answers would.
     #[inline(always)]
-    pub(crate) fn lkey_for(&self, triplet: &LmrTriplet, zone: u32, need: MemPriv) -> Option<u32> {
+    pub(crate) fn lkey_for(&self, triplet: &LmrTriplet, zone: u64, need: MemPriv) -> Option<u32> {
         self.range(triplet.context, zone, need)?.lkey_for(triplet)
     }
 
     /// What it covers, if the LMR of that context lives here, belongs to `zone` and grants `need`.
     #[inline(always)]
-    pub(crate) fn range(&self, context: u32, zone: u32, need: MemPriv) -> Option<Range> {
+    pub(crate) fn range(&self, context: u32, zone: u64, need: MemPriv) -> Option<Range> {
         self.is(context, zone, need).then(|| Range {
             start: self.start.load(Ordering::Relaxed),
             len: self.len.load(Ordering::Relaxed),
@@ -143,10 +153,10 @@ impl LmrShared {
 
     /// Whether the LMR of that context lives here, belongs to `zone` and grants `need`.
     #[inline(always)]
-    fn is(&self, context: u32, zone: u32, need: MemPriv) -> bool {
-        // All bits of context and zone, the needed bits of the rights.
-        let asked = !0xff | u64::from(need.bits());
-        self.identity.load(Ordering::Acquire) & asked == identity(context, zone, need.bits())
+    fn is(&self, context: u32, zone: u64, need: MemPriv) -> bool {
+        // All bits of context and zone, the needed bits of the rights: whatever is left of them is missing.
+        let asked = !RIGHTS | u64::from(need.bits());
+        (name(context, zone) ^ self.identity.load(Ordering::Acquire)) & asked == 0
     }
 
     /// The lkey as [`Self::lkey_for`] finds it, of an LMR of any kind, and whether its addresses are the host's.
@@ -154,7 +164,7 @@ impl LmrShared {
     pub(crate) fn any(
         &self,
         triplet: &LmrTriplet,
-        zone: u32,
+        zone: u64,
         need: MemPriv,
     ) -> Result<(u32, bool), Refusal> {
         let own = self.lkey_for(triplet, zone, need).map(|lkey| (lkey, true));
@@ -183,9 +193,8 @@ impl LmrShared {
     }
 
     /// Why [`Self::any`] says no.
-    fn refusal(&self, triplet: &LmrTriplet, zone: u32, need: MemPriv) -> Refusal {
-        #[expect(clippy::cast_possible_truncation, reason = "the lower half of a word")]
-        let zone = zone | self.identity.load(Ordering::Acquire) as u32 & GENERAL;
+    fn refusal(&self, triplet: &LmrTriplet, zone: u64, need: MemPriv) -> Refusal {
+        let zone = zone | self.identity.load(Ordering::Acquire) & GENERAL;
         if self.context() != triplet.context {
             Refusal::Context
         } else if !self.is(triplet.context, zone, MemPriv::empty()) {
@@ -199,14 +208,8 @@ impl LmrShared {
 }
 
 /// A Protection Zone's slot as it stands in the identity of an LMR.
-pub(crate) const fn zone(slot: u32) -> u32 {
-    slot << 8
-}
-
-/// The living RMR whose newest key is `rkey`. A search: only for what is not of the straight ways.
-pub(crate) fn by_key(rmrs: &[RmrShared], rkey: u32) -> Option<&RmrShared> {
-    rmrs.iter()
-        .find(|window| window.rkey.load(Ordering::Relaxed) == rkey && window.owner().is_ok())
+pub(crate) const fn zone(slot: u32) -> u64 {
+    (slot as u64) << RIGHTS.count_ones()
 }
 
 /// The slot that an `lmr_context` names.
@@ -237,6 +240,8 @@ pub(crate) struct RmrShared {
     pub(crate) privileges: AtomicU32,
     /// Binds that have not completed.
     pub(crate) binds: AtomicU32,
+    /// The next of those in its chain, see [`Keys`](super::keys::Keys).
+    pub(super) next: AtomicU32,
     /// The Endpoint whose queue pair the window belongs to since its last bind, as a word; 0 if to none.
     pub(crate) ep: AtomicU64,
 }
@@ -255,6 +260,7 @@ impl RmrShared {
             len: AtomicU32::new(0),
             privileges: AtomicU32::new(0),
             binds: AtomicU32::new(0),
+            next: AtomicU32::new(0),
             ep: AtomicU64::new(0),
         }
     }

@@ -9,13 +9,19 @@
 
 pub(crate) mod ep;
 pub(crate) mod evd;
+pub(crate) mod keys;
 pub(crate) mod lmr;
+pub(crate) mod request;
 pub(crate) mod srq;
 pub(crate) mod stack;
 
-use ep::{EpShared, RequestSlot};
+use core::sync::atomic::AtomicU32;
+
+use ep::EpShared;
 use evd::{EvdShared, EventSlot};
+use keys::Keys;
 use lmr::{LmrShared, RmrShared};
+use request::RequestSlot;
 use srq::{SrqShared, SrqSlot};
 use stack::Stack;
 
@@ -27,8 +33,11 @@ pub(crate) struct Shared<'s> {
     pub(crate) eps: &'s [EpShared],
     pub(crate) requests: &'s [RequestSlot],
     pub(crate) receives: &'s [AtomicU64],
+    /// Beside the receives: those that wake nobody.
+    pub(crate) quiet: &'s [AtomicU32],
     pub(crate) lmrs: &'s [LmrShared],
     pub(crate) rmrs: &'s [RmrShared],
+    pub(crate) keys: Keys<'s>,
     pub(crate) srqs: &'s [SrqShared],
     pub(crate) srq_slots: &'s [SrqSlot],
     pub(crate) evds: &'s [EvdShared],

@@ -5,7 +5,9 @@ use core::sync::atomic::Ordering;
 use super::{SrqAttr, SrqControl, SrqEnd};
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::evd::Reaper;
 use crate::handle::{Pz, Srq};
+use crate::ia::late::SharedQueues;
 use crate::provider::{Provider, SharedRqInit};
 
 impl<P: Provider> Ia<'_, P> {
@@ -16,6 +18,12 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_srq_create")]
     pub fn srq_create(&mut self, pz: Pz, attr: &SrqAttr) -> Result<Srq, Error> {
         let pd = self.pz(pz)?.pd;
+        self.late.shared_queues = Some(SharedQueues {
+            sweep: Reaper::sweep,
+            low: |ia, queue| ia.srq_limit(queue),
+            failed: |ia, queue| ia.srq_failed(queue),
+            free: |ia, srq| ia.srq_free(srq),
+        });
         if self.provider.limits().max_shared == 0 {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
         }

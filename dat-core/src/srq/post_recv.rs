@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::handle::{Pz, Srq};
-use crate::post::{FULL, Segments, Work, check};
+use crate::post::{FULL, RECV, Segments, check};
 use crate::provider::{Provider, SharedRecvQueue};
 use crate::shared::{Shared, lmr};
 use crate::triplet::LmrTriplet;
@@ -17,7 +17,7 @@ pub(crate) struct SrqEnd<P: Provider> {
     /// Slot of the queue.
     srq: u32,
     /// The Protection Zone, as LMRs carry it.
-    zone: u32,
+    zone: u64,
     segments: u8,
 }
 
@@ -52,7 +52,7 @@ impl<P: Provider> SrqEnd<P> {
             ));
         }
         let mut list = Segments::new();
-        check(shared, self.zone, Work::Recv, segments, &mut list)?;
+        check(shared, self.zone, &RECV, segments, &mut list)?;
         let line = shared.srqs.get(self.srq as usize).ok_or(FULL)?;
         if line.outstanding() >= line.most.load(Ordering::Relaxed) {
             return Err(FULL);

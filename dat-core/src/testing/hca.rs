@@ -15,9 +15,9 @@ use super::words::{self, READ};
 use crate::fault;
 use crate::provider::{
     Access, Arrived, Atomic, Backing, Bind, Completion, CompletionQueue, Cq, Destination,
-    Direction, Extra, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Object,
-    Pages, Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue, Region,
-    Registration, Remote, Segment, SendQueue, SharedRq, SharedRqInit, Status,
+    Direction, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Object, Pages,
+    Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue, Region, Registration,
+    Remote, Segment, SendQueue, SharedRq, SharedRqInit, Status,
 };
 use crate::time::Instant;
 
@@ -304,7 +304,7 @@ impl<'f> Provider for LoopHca<'f> {
                 fabric: self.fabric,
                 port: self.port,
                 number,
-                extra: Extra::default(),
+                last: None,
                 taken: 0,
             },
         ))
@@ -724,7 +724,7 @@ pub struct LoopCq<'f> {
     port: usize,
     number: usize,
     /// Of the completion taken last.
-    extra: Extra,
+    last: Option<Completion>,
     taken: u64,
 }
 
@@ -775,7 +775,7 @@ impl CompletionQueue for LoopCq<'_> {
             .as_mut()?
             .entries
             .pop_front()?;
-        self.extra = taken.extra;
+        self.last = Some(taken);
         self.taken += 1;
         Some(taken)
     }
@@ -791,8 +791,8 @@ impl CompletionQueue for LoopCq<'_> {
         }
     }
 
-    fn extra(&self) -> Extra {
-        self.extra
+    fn last(&self) -> Option<Completion> {
+        self.last
     }
 
     fn taken(&self) -> u64 {

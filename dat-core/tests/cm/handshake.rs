@@ -130,9 +130,17 @@ fn an_ipv4_address_in_ipv6_form_is_the_same_address() {
 
 #[test]
 fn private_data_arrives_padded() {
-    let (pair, a, b) = Pair::established();
+    let mut pair = Pair::new();
+    pair.nodes[B].consumer = Consumer::Silent;
+    let a = pair.connect(QPN_A);
+    pair.settle();
+    let b = pair.request().conn;
     let at_b = pair.nodes[B].cm.private_data(b);
     assert_eq!((at_b.len(), &at_b[..6]), (56, &b"hello\0"[..]));
+    let (now, params) = (pair.now, Pair::accept_params());
+    pair.nodes[B].cm.accept(now, b, &params).unwrap();
+    assert!(pair.nodes[B].cm.private_data(b).is_empty());
+    pair.settle();
     let at_a = pair.nodes[A].cm.private_data(a);
     assert_eq!((at_a.len(), &at_a[..8]), (196, &b"welcome\0"[..]));
 }
@@ -206,6 +214,7 @@ fn private_data_too_long_is_refused_and_changes_nothing() {
 #[test]
 fn a_service_outside_the_ip_cm_has_all_92_bytes() {
     let mut pair = Pair::new();
+    pair.nodes[B].consumer = Consumer::Silent;
     let mut params = pair.params(QPN_A);
     params.service = ServiceId(0x1234_5678_9abc_def0);
     params.private_data = &[7; 92];
@@ -213,7 +222,7 @@ fn a_service_outside_the_ip_cm_has_all_92_bytes() {
     pair.settle();
     let request = pair.request();
     assert_eq!((request.service.port(), request.remote_port), (None, 0));
-    assert_eq!(pair.nodes[B].cm.private_data(request.conn), [7; 92]);
+    assert_eq!(pair.nodes[B].private, [7; 92]);
 }
 
 #[test]

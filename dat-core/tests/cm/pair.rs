@@ -74,6 +74,8 @@ pub(crate) struct Node {
     pub(crate) consumer: Consumer,
     /// Everything it was told, never cleared by the harness.
     pub(crate) events: Vec<CmEvent>,
+    /// Private data of the newest event.
+    pub(crate) private: Vec<u8>,
     /// `ready` returned `Ok` for these.
     pub(crate) ready: Vec<ConnId>,
 }
@@ -138,6 +140,7 @@ impl Pair {
             cm: cm(slots, GUIDS[who], 0x5eed + who as u64),
             address: addresses[who],
             consumer: Consumer::Willing,
+            private: Vec::new(),
             events: vec![],
             ready: vec![],
         };
@@ -232,6 +235,7 @@ impl Pair {
         while let Some(event) = node.cm.poll_event() {
             any = true;
             node.events.push(event);
+            node.private = node.cm.private_data(event.conn()).to_vec();
             match (event, node.consumer) {
                 (CmEvent::Request(request), Consumer::Willing) => {
                     let mut params = Self::accept_params();

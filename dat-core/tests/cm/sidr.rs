@@ -67,7 +67,7 @@ fn a_look_up_has_one_event_on_each_side() {
             (addresses[0], addresses[1])
         );
         assert_eq!((request.service, request.remote_port), (SERVICE, 41564));
-        let private = pair.nodes[B].cm.private_data(request.conn);
+        let private = &pair.nodes[B].private;
         assert!(private.starts_with(b"who\0") && private.len() == 180);
         assert_eq!(pair.kinds(), [Kind::SidrReq, Kind::SidrRep]);
         pair.exhaust();
@@ -236,7 +236,7 @@ fn a_service_of_nobodys_carries_all_its_private_data() {
         panic!("{:?}", pair.nodes[B].events);
     };
     assert_eq!((request.service, request.remote_port), (params.service, 0));
-    assert_eq!(pair.nodes[B].cm.private_data(request.conn), [7; 216]);
+    assert_eq!(pair.nodes[B].private, [7; 216]);
 }
 
 /// The SIDR_REQ of a pair.

@@ -46,7 +46,7 @@ pub fn addr(port: u8) -> IpAddr {
 }
 
 pub fn open(fabric: &'static Fabric, port: u8) -> LoopIa {
-    let storage: &'static mut Storage<_, 8, 8, 8, 32, 16> = Box::leak(Box::new(Storage::new()));
+    let storage: &'static mut Storage<_, 8, 8, 8, 32, 64> = Box::leak(Box::new(Storage::new()));
     let net = Net {
         addr: addr(port),
         prefix: 24,

@@ -44,7 +44,7 @@ impl SideM {
         let fed_besides = |evd: Evd| {
             connect == Some(evd)
                 || others.clone().any(|m| m.connect == Some(evd))
-                || self.psps.iter().any(|m| m.evd == evd)
+                || self.points.iter().any(|m| m.evd == evd)
         };
         let torn = [recv, request].into_iter().flatten().any(|evd| {
             let first = deciders(evd).next().unwrap_or(0);

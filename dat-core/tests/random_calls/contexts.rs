@@ -2,7 +2,7 @@
 
 use dat_core::*;
 
-use crate::model::SideM;
+use crate::model::{Point, SideM};
 use crate::verdict::Verdict;
 use crate::world::{Done, World};
 
@@ -25,14 +25,19 @@ impl SideM {
                 (lives, Type::Rmr, Of::InvalidHandleRmr)
             }
             AnyHandle::Psp(psp) => {
-                let lives = self.psps.iter().any(|m| m.psp == psp);
+                let lives = self.points.iter().any(|m| m.point == Point::Psp(psp));
                 (lives, Type::Psp, Of::InvalidHandlePsp)
             }
             AnyHandle::Cno(cno) => (self.cnos.contains(&cno), Type::Cno, Of::InvalidHandleCno),
-            // None of these is ever picked: the calls that make them are not played here.
-            AnyHandle::Rsp(_) => (false, Type::Rsp, Of::InvalidHandleRsp),
-            AnyHandle::Csp(_) => (false, Type::Csp, Of::InvalidHandleCsp),
-            AnyHandle::Srq(_) => (false, Type::Srq, Of::InvalidHandleSrq),
+            AnyHandle::Rsp(rsp) => {
+                let lives = self.points.iter().any(|m| m.point == Point::Rsp(rsp));
+                (lives, Type::Rsp, Of::InvalidHandleRsp)
+            }
+            AnyHandle::Csp(csp) => {
+                let lives = self.points.iter().any(|m| m.point == Point::Csp(csp));
+                (lives, Type::Csp, Of::InvalidHandleCsp)
+            }
+            AnyHandle::Srq(srq) => (self.srq(srq).is_some(), Type::Srq, Of::InvalidHandleSrq),
             AnyHandle::Cr(cr) => {
                 let lives = self.crs.iter().any(|m| m.cr == cr);
                 (lives, Type::Cr, Of::InvalidHandleCr)
@@ -43,7 +48,7 @@ impl SideM {
 
 impl World {
     fn pick_any(&mut self, side: usize) -> AnyHandle {
-        match self.rng.below(9) {
+        match self.rng.below(12) {
             0 => AnyHandle::Ia,
             1 => self.pick_pz(side).into(),
             2 => self.pick_ep(side).into(),
@@ -52,6 +57,9 @@ impl World {
             5 => self.pick_rmr(side).into(),
             6 => self.pick_psp(side).into(),
             7 => self.pick_cno(side).into(),
+            8 => self.pick_rsp(side).into(),
+            9 => self.pick_csp(side).into(),
+            10 => self.pick_srq(side).into(),
             _ => self.pick_cr(side).into(),
         }
     }

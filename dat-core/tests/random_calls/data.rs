@@ -54,6 +54,10 @@ impl SideM {
             .no_as(!open, DatType::InvalidState, m.state.subtype())
             .may(!open && m.poster.is_some(), DatType::InvalidState)
             .no(!m.is_configured(), DatType::InvalidState)
+            .no(
+                direction == RECV && m.srq.is_some(),
+                DatType::ModelNotSupported,
+            )
             .no(m.poster.is_some() && !by_half, DatType::InvalidState)
             .no(!allowed.contains(flags), DatType::InvalidParameter)
             .no(least >= most, DatType::InsufficientResources)
@@ -337,6 +341,11 @@ impl World {
                     .peer(at, end)
                     .and_then(|(_, peer)| peer.room.get(index).copied());
                 self.links[at].broke |= room.is_some_and(|room| len > room);
+                let shared = self.peer(at, end).and_then(|(far, peer)| {
+                    let srq = self.sides[far].srq_of(peer)?;
+                    Some(srq.least)
+                });
+                self.links[at].broke |= shared.is_some_and(|least| len > least);
             }
             if op == Op::Recv {
                 let index = self.sides[side].ep(ep).map_or(0, |m| m.room.len());
@@ -432,6 +441,19 @@ impl World {
                 known && window.map(|m| m.pz) != pz,
                 DatType::ProtectionViolation,
             );
+        if let Some(m) = window.filter(|m| m.own && m.holder != Some(ep)) {
+            let mut requests = s.eps.iter().flat_map(|m| &m.queue[REQUEST]);
+            let under_way = requests.any(|dto| dto.op == Op::Bind(rmr));
+            let held = m.holder.is_some();
+            let connected = m
+                .holder
+                .and_then(|ep| s.ep(ep))
+                .is_some_and(|m| m.state == EpState::Connected);
+            verdict = verdict
+                .no(m.maybe.last() != Some(&0), DatType::InvalidState)
+                .no(held && !connected, DatType::InvalidState)
+                .may(held || under_way, DatType::InvalidState);
+        }
         if range.len != 0 {
             let lmr = s.lmr_of(range.context);
             let lacks = lmr.is_none_or(|lmr| {
@@ -479,6 +501,7 @@ impl World {
                 .maybe
                 .push(if range.len == 0 { 0 } else { range.context });
             window.bound = None;
+            window.holder = window.own.then_some(ep);
         }
         self.posted(
             side,
@@ -495,9 +518,12 @@ impl World {
     /// Memory changed under operations that are under way: they may fail from now on.
     pub(crate) fn taint(&mut self) {
         for side in 0..2 {
+            for m in &mut self.sides[side].srqs {
+                m.tainted |= m.outstanding != 0;
+            }
             for at in 0..self.sides[side].eps.len() {
                 let m = &mut self.sides[side].eps[at];
-                if m.queue.iter().any(|queue| !queue.is_empty()) {
+                if m.srq.is_some() || m.queue.iter().any(|queue| !queue.is_empty()) {
                     m.tainted = true;
                     if let Some((link, _)) = m.link {
                         self.links[link].broke = true;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use dat_core::*;
 
 use crate::model::*;
+use crate::shared::shared_endpoints;
 use crate::verdict::Verdict;
 use crate::world::{Done, World, addr, kind};
 
@@ -160,7 +161,15 @@ impl World {
         if !q {
             attr.max_request_dtos = 0;
         }
-        let attr = given.unwrap_or(attr);
+        let mut attr = given.unwrap_or(attr);
+        let shared = self.rng.percent(shared_endpoints());
+        let shared = shared.then(|| self.pick_srq(side));
+        let shared = shared.filter(|&srq| self.has_shared_room(side, Some(srq), recv));
+        let s = &mut self.sides[side];
+        if shared.is_some() {
+            let most = s.ia.query().0.max_iov_segments_per_dto as u8;
+            attr.max_recv_iov = attr.max_recv_iov.clamp(1, most);
+        }
         let unseen = self.links.iter().filter(|l| l.may_be_unseen(side)).count();
         let mut verdict = s.streams(Verdict::new(), pz, recv, request, connect);
         verdict = s.attributes(verdict, &attr, r, q);
@@ -168,10 +177,22 @@ impl World {
         verdict = verdict
             .no(s.eps.len() >= EPS, DatType::InsufficientResources)
             .may(s.eps.len() + unseen >= EPS, DatType::InsufficientResources);
-        let answer = s.ia.ep_create(pz, recv, request, connect, given.as_ref());
+        if let Some(srq) = shared {
+            verdict = verdict.no_as(
+                s.srq(srq).is_none(),
+                DatType::InvalidHandle,
+                DatSubtype::InvalidHandleSrq,
+            );
+        }
+        let answer = match shared {
+            Some(srq) => {
+                s.ia.ep_create_with_srq(pz, recv, request, connect, srq, &attr)
+            }
+            None => s.ia.ep_create(pz, recv, request, connect, given.as_ref()),
+        };
         self.note(|| {
             format!(
-                "{side}: ep_create {pz:?} {recv:?} {request:?} {connect:?} {given:?} -> {answer:?}"
+                "{side}: ep_create {shared:?} {pz:?} {recv:?} {request:?} {connect:?} {given:?} -> {answer:?}"
             )
         });
         if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
@@ -180,20 +201,24 @@ impl World {
         let Ok(ep) = answer else { return Ok(()) };
         let mut m = EpM::new(ep, EpState::UnconfiguredUnconnected, attr);
         (m.pz, m.recv, m.request, m.connect) = (pz, recv, request, connect);
+        m.srq = shared;
+        self.shared_load(side, shared, recv);
+        let s = &mut self.sides[side];
         m.configure();
-        self.sides[side].eps.push(m);
+        s.eps.push(m);
         Ok(())
     }
 
     pub(crate) fn ep_modify(&mut self, side: usize) -> Done {
         use EpState::{
-            TentativeConnectionPending as T, UnconfiguredTentative as UT,
+            PassiveConnectionPending as P, Reserved as R, TentativeConnectionPending as T,
+            UnconfiguredPassive as UP, UnconfiguredReserved as UR, UnconfiguredTentative as UT,
             UnconfiguredUnconnected as UU, Unconnected as U,
         };
         let states: &[EpState] = if self.rng.percent(60) {
-            &[UT]
+            &[UT, UR, UP]
         } else {
-            &[T, UT, U, UU]
+            &[T, UT, U, UU, R, UR, P, UP]
         };
         let bare: Vec<Ep> = self.sides[side]
             .eps
@@ -219,6 +244,10 @@ impl World {
             // They would come along, and their completions need room that was made elsewhere.
             change.recv_evd = None;
         }
+        let srq = self.sides[side].ep(ep).and_then(|m| m.srq);
+        if !self.has_shared_room(side, srq, change.recv_evd) {
+            change.recv_evd = None;
+        }
         if given(self) {
             change.request_evd = Some(self.pick_evd_for(side, EvdFlags::DTO));
         }
@@ -238,7 +267,7 @@ impl World {
         let mut verdict = s.known_ep(ep);
         let mut attr = change.attr.unwrap_or(s.default);
         if let Some(m) = s.ep(ep) {
-            let allowed = matches!(m.state, U | UU | T | UT);
+            let allowed = matches!(m.state, U | UU | T | UT | R | UR | P | UP);
             verdict = s
                 .streams(verdict, pz, recv, request, connect)
                 .no_as(!allowed, DatType::InvalidState, m.state.subtype())
@@ -258,6 +287,13 @@ impl World {
             }
             verdict = s.attributes(verdict, &attr, recv.is_some(), request.is_some());
             verdict = s.agreement(verdict, Some(ep), [recv, request, connect], &attr);
+            // Memory changes its zone only in quiescence.
+            let quiescent = matches!(m.state, U | UU | T | UT);
+            verdict = verdict.no_as(
+                m.pz.is_some() && pz != m.pz && !quiescent,
+                DatType::InvalidState,
+                m.state.subtype(),
+            );
             let remade = (pz, recv, request, attr) != (m.pz, m.recv, m.request, m.attr);
             let posted = m.queue[RECV].len();
             let otherwise = attr.recv_completion_flags != m.attr.recv_completion_flags;
@@ -278,6 +314,7 @@ impl World {
             m.tainted |= pz != m.pz && !m.queue[RECV].is_empty();
             (m.pz, m.recv, m.request, m.connect, m.attr) = (pz, recv, request, connect, attr);
             m.configure();
+            self.shared_load(side, srq, change.recv_evd);
         }
         Ok(())
     }
@@ -298,9 +335,9 @@ impl World {
             _ => (addr(1 - side), Some(1 - side)),
         };
         let ports: Vec<u16> = self.sides[target.unwrap_or(side)]
-            .psps
+            .points
             .iter()
-            .map(|psp| psp.port)
+            .map(|m| m.port)
             .collect();
         let listening = self.rng.of(&ports).filter(|_| self.rng.percent(90));
         let port = listening.unwrap_or(7000 + self.rng.below(PORTS) as u16);
@@ -366,7 +403,7 @@ impl World {
             refusable: false,
             up: [false; 2],
             left: [false; 2],
-            broke: self.sides[side].ep(ep).is_some_and(|m| m.tainted),
+            broke: self.sides[side].is_tainted(ep),
             sent: [Vec::new(), Vec::new()],
         });
         // One to itself takes two places in one connection manager.
@@ -474,6 +511,9 @@ impl World {
             && let Some(m) = self.sides[side].ep_mut(ep)
         {
             m.rewind();
+            let srq = m.srq;
+            self.windows_end(side, ep)?;
+            self.sweep(side, srq)?;
         }
         Ok(())
     }
@@ -482,7 +522,7 @@ impl World {
         let s = &mut self.sides[side];
         let mut verdict = s.known_ep(ep);
         if let Some(m) = s.ep(ep) {
-            let held = m.is_tentative();
+            let held = m.is_held();
             verdict = verdict
                 .no_as(held, DatType::InvalidState, m.state.subtype())
                 .no(m.poster.is_some(), DatType::InvalidState)
@@ -491,7 +531,25 @@ impl World {
         let answer = s.ia.ep_free(self.now, ep);
         self.note(|| format!("{side}: ep_free {ep:?} -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
+            let srq = self.sides[side].ep(ep).and_then(|m| m.srq);
             self.gone(side, ep);
+            self.windows_end(side, ep)?;
+            self.sweep(side, srq)?;
+        }
+        Ok(())
+    }
+
+    /// Windows that were the Endpoint's are nobody's, and have another context.
+    fn windows_end(&mut self, side: usize, ep: Ep) -> Done {
+        let s = &mut self.sides[side];
+        for m in s.rmrs.iter_mut().filter(|m| m.holder == Some(ep)) {
+            let param = s.ia.rmr_query(m.rmr).map_err(|e| e.to_string())?;
+            if param.bound.is_some() || m.keys.last() == Some(&param.rmr_context) {
+                return Err(format!("it outlives its Endpoint: {param:?}"));
+            }
+            m.keys.push(param.rmr_context);
+            (m.bound, m.holder) = (None, None);
+            m.maybe = vec![0];
         }
         Ok(())
     }
@@ -582,7 +640,7 @@ impl World {
                 DatSubtype::InvalidHandleRmr,
             ),
             (
-                s.psps.iter().any(|m| m.psp == psp),
+                s.points.iter().any(|m| m.point == Point::Psp(psp)),
                 word(s.ia.psp_query(psp).err()),
                 DatSubtype::InvalidHandlePsp,
             ),

@@ -21,8 +21,11 @@ impl World {
         self.note(|| format!("{side}: dequeue {evd:?} -> {answer:?}"));
         match answer {
             Ok(event) => {
-                self.arrived(side, evd, event)
-                    .map_err(|e| format!("{event:?} on {evd:?}: {e}"))?;
+                self.arrived(side, evd, event).map_err(|e| {
+                    let dropped = self.sides[side].ia.evd_dropped(evd);
+                    let room = self.sides[side].evd(evd).map(|m| (m.qlen, m.load));
+                    format!("{event:?} on {evd:?}, {room:?}, {dropped:?} dropped: {e}")
+                })?;
                 Ok(true)
             }
             Err(DatReturn::QUEUE_EMPTY) => {
@@ -45,6 +48,9 @@ impl World {
                     .filter(|&d| m.evd(d) == Some(evd))
                     .map(|d| m.queue[d].len() + usize::from(m.drained))
                     .sum::<usize>()
+                    + s.srq_of(m)
+                        .filter(|_| m.recv == Some(evd))
+                        .map_or(0, |srq| srq.outstanding)
             })
             .sum();
         if let Some(m) = s.evd_mut(evd) {
@@ -106,7 +112,13 @@ impl World {
                 })
             }
             Event::ConnectionRequest { psp, cr, conn_qual } => {
-                self.requested(side, evd, psp, cr, conn_qual)
+                self.requested(side, evd, Point::Psp(psp), cr, conn_qual)
+            }
+            Event::ReservedRequest { rsp, cr, conn_qual } => {
+                self.requested(side, evd, Point::Rsp(rsp), cr, conn_qual)
+            }
+            Event::CommonRequest { csp, cr, conn_qual } => {
+                self.requested(side, evd, Point::Csp(csp), cr, conn_qual)
             }
             Event::Established(ep) => self.connection(side, evd, ep, kind::ESTABLISHED),
             Event::PeerRejected(ep) => self.connection(side, evd, ep, kind::PEER_REJECTED),
@@ -118,20 +130,27 @@ impl World {
             Event::Unreachable(ep) => self.connection(side, evd, ep, kind::UNREACHABLE),
             Event::Async(AsyncEvent::EvdOverflow(full)) => {
                 let lost = self.sides[side].evd(full).is_none_or(|m| m.overflow);
-                if lost && evd == self.sides[side].ia.async_evd() {
+                if lost && self.sides[side].takes(evd, EvdFlags::ASYNC) {
                     Ok(())
                 } else {
                     Err("nothing can have been lost".into())
                 }
             }
+            Event::Async(AsyncEvent::SrqLowWatermark(srq)) => {
+                let s = &self.sides[side];
+                if s.srq(srq).is_some() || s.dead.srq.contains(&srq) {
+                    Ok(())
+                } else {
+                    Err("no such SRQ".into())
+                }
+            }
             Event::IbDto(_)
             | Event::UdConnectionRequest { .. }
-            | Event::UdEstablished(_)
-            | Event::UdReject(_)
+            | Event::UdEstablished(..)
+            | Event::UdAccepted(_)
+            | Event::UdReject(..)
             | Event::UdError(_)
-            | Event::Async(_)
-            | Event::ReservedRequest { .. }
-            | Event::CommonRequest { .. } => Err("nothing of the kind happened".into()),
+            | Event::Async(_) => Err("nothing of the kind happened".into()),
         }
     }
 
@@ -177,10 +196,14 @@ impl World {
         Ok(())
     }
 
-    fn requested(&mut self, side: usize, evd: Evd, psp: Psp, cr: Cr, conn_qual: u64) -> Done {
+    fn requested(&mut self, side: usize, evd: Evd, point: Point, cr: Cr, conn_qual: u64) -> Done {
         let s = &mut self.sides[side];
-        let listener = s.psps.iter().chain(&s.old_psps).find(|m| m.psp == psp);
-        let listener = *listener.ok_or("no such PSP")?;
+        let listener = s
+            .points
+            .iter()
+            .chain(&s.old_points)
+            .find(|m| m.point == point);
+        let listener = *listener.ok_or("no such service point")?;
         if listener.evd != evd || u64::from(listener.port) != conn_qual {
             return Err(format!("it belongs to {listener:?}"));
         }
@@ -196,10 +219,15 @@ impl World {
             return Err(format!("not the request {link:?}"));
         }
         link.arrived = true;
-        if local_ep.is_some() != (listener.flag == PspFlag::Provider) {
+        let own = if listener.makes {
+            local_ep
+        } else {
+            listener.ep
+        };
+        if local_ep != own || listener.makes && own.is_none() {
             return Err("an Endpoint of its own?".into());
         }
-        if let Some(ep) = local_ep {
+        if let Some(ep) = local_ep.filter(|_| listener.makes) {
             let attr = s.ia.ep_query(ep).map_err(|e| e.to_string())?.attr;
             s.eps
                 .push(EpM::new(ep, EpState::UnconfiguredTentative, attr));
@@ -207,7 +235,9 @@ impl World {
         s.crs.push(CrM {
             cr,
             link: at,
+            point,
             local_ep,
+            provided: listener.makes || listener.provided,
         });
         Ok(())
     }
@@ -228,6 +258,17 @@ impl World {
         if m.evd(direction) != Some(evd) {
             return Err("the wrong EVD".into());
         }
+        if direction == RECV
+            && let Some(srq) = m.srq
+        {
+            // It came from the common queue, and is the oldest of what the Endpoint took.
+            let dto = s.shared_receive(srq, cookie)?;
+            let m = s.ep_mut(ep).ok_or("no such EP")?;
+            m.queue[RECV].push_front(dto);
+            self.seen.shared += 1;
+        }
+        let s = &mut self.sides[side];
+        let m = s.eps.iter_mut().find(|m| m.ep == ep).ok_or("no such EP")?;
         let ok = status == DtoStatus::Success;
         let queue = &mut m.queue[direction];
         let dto = loop {
@@ -361,7 +402,10 @@ impl World {
             }
             let blocked = m.link.is_some_and(|(link, end)| {
                 self.peer(link, end)
-                    .is_none_or(|(_, peer)| peer.queue[RECV].is_empty())
+                    .is_none_or(|(far, peer)| match self.sides[far].srq_of(peer) {
+                        Some(srq) => srq.outstanding == 0,
+                        None => peer.queue[RECV].is_empty(),
+                    })
                     && m.queue[REQUEST].iter().any(|dto| dto.op == Op::Send)
             });
             let held = m.queue[REQUEST].iter().any(|dto| dto.deferred);

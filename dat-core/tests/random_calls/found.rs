@@ -171,3 +171,75 @@ fn news_of_the_life_before_a_reset_does_not_touch_the_one_after_it() {
     let own = ia.async_evd();
     assert_eq!(ia.evd_dequeue(own), Err(DatReturn::QUEUE_EMPTY));
 }
+
+#[test]
+fn a_service_point_is_not_freed_while_the_posting_half_of_its_endpoint_is_out() {
+    let mut two = Two::new(PspFlag::Consumer);
+    let fabric = two.fabric;
+    let Side { ia, pz, evd, .. } = &mut two.sides[0];
+    let before = fabric.alive(0);
+    let rsp = ia.rsp_create(7001, None, *evd).expect("an RSP");
+    let ep = ia.rsp_query(rsp).expect("the RSP").ep;
+    let given = Some(*evd);
+    let change = EpModify {
+        pz: Some(*pz),
+        recv_evd: given,
+        request_evd: given,
+        connect_evd: given,
+        attr: None,
+    };
+    ia.ep_modify(ep, &change).expect("a configured EP");
+    let half = ia.ep_take_poster(ep).expect("the half");
+    let refusal = ia.rsp_free(NOW, rsp).expect_err("a refusal");
+    assert_eq!(refusal.ret().ty(), DatType::InvalidState);
+    assert!(ia.rsp_query(rsp).is_ok() && ia.ep_query(ep).is_ok());
+    ia.ep_return_poster(half).expect("the half is back");
+    ia.rsp_free(NOW, rsp).expect("a freed RSP");
+    assert_eq!(fabric.alive(0), before);
+    assert!(ia.ep_query(ep).is_err());
+}
+
+#[test]
+fn a_message_may_be_longer_than_its_endpoint_sends_if_the_common_queue_takes_it() {
+    let mut two = Two::new(PspFlag::Consumer);
+    let regions = [0, 1].map(|side| two.fabric.region(side));
+    let Side {
+        ia, pz, evd, ep, ..
+    } = &mut two.sides[1];
+    let lmr = ia
+        .lmr_create(*pz, regions[1], MemPriv::ALL)
+        .expect("memory");
+    let attr = SrqAttr {
+        max_recv_dtos: 2,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    let srq = ia.srq_create(*pz, &attr).expect("an SRQ");
+    let short = EpAttr {
+        max_message_size: 100,
+        ..ia.ep_attr_default()
+    };
+    let all = Some(*evd);
+    let made = ia.ep_create_with_srq(Some(*pz), all, all, all, srq, &short);
+    *ep = made.expect("an EP");
+    let segment = |addr, context| LmrTriplet {
+        addr,
+        len: 190,
+        context,
+    };
+    let receive = segment(regions[1].addr, lmr.lmr_context);
+    ia.srq_post_recv(srq, &[receive], 7).expect("a receive");
+    two.connect();
+    let Side { ia, pz, ep, .. } = &mut two.sides[0];
+    let lmr = ia
+        .lmr_create(*pz, regions[0], MemPriv::ALL)
+        .expect("memory");
+    let message = segment(regions[0].addr, lmr.lmr_context);
+    ia.ep_post_send(*ep, &[message], 1, CompletionFlags::empty())
+        .expect("a send");
+    two.settle();
+    match two.drain(1)[..] {
+        [Event::Dto(dto)] => assert_eq!((dto.cookie, dto.len), (7, 190)),
+        ref other => panic!("{other:?}"),
+    }
+}

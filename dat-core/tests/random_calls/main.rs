@@ -32,6 +32,7 @@ mod notify;
 mod passive;
 mod pick;
 mod rng;
+mod shared;
 mod verdict;
 mod world;
 
@@ -50,7 +51,8 @@ fn step(world: &mut World) -> Done {
     }
     match world.rng.below(1000) {
         0..400 | 716..730 | 794..798 => world.post(side),
-        400..520 => world.reap(side),
+        400..508 => world.reap(side),
+        508..520 => world.srq_post_recv(side),
         520..570 => world.advance(side).map(|_| ()),
         570..585 => {
             world.now = world.now + Duration::from_micros(10);
@@ -58,6 +60,7 @@ fn step(world: &mut World) -> Done {
         }
         585..595 => world.drain(),
         595 => world.pause(),
+        596..600 => world.srq(side),
         600..640 => world.ep_connect(side),
         640..700 => world.cr_accept(side),
         700..706 => {
@@ -73,10 +76,13 @@ fn step(world: &mut World) -> Done {
             world.ep_free(side, ep)
         }
         798..815 => world.ep_modify(side),
-        815..840 => world.psp_create(side),
+        815..827 => world.psp_create(side),
+        827..833 => world.rsp_create(side),
+        833..836 => world.csp_create(side),
+        836..840 => world.cr_handoff(side),
         840..845 => {
-            let psp = world.pick_psp(side);
-            world.psp_free(side, psp)
+            let point = world.pick_point(side);
+            world.point_free(side, point)
         }
         845..855 => world.pz_create(side),
         855..860 => {
@@ -105,7 +111,8 @@ fn step(world: &mut World) -> Done {
         966..972 => world.ring(side),
         972..975 => world.early_close(side),
         975..980 => world.contexts(side),
-        980..993 => world.notify(side),
+        980..990 => world.notify(side),
+        990 => world.set_async_evd(side),
         _ => world.queries(side),
     }
 }
@@ -185,6 +192,7 @@ fn random_calls_answer_as_the_model_does() {
     seen.iter()
         .for_each(|s| (0..9).for_each(|k| kinds[k] += s.kinds[k]));
     eprintln!("kinds {kinds:?}");
+    eprintln!("from common queues: {}", sum(|s| s.shared));
     // The runs are not empty.
     for (what, count, least) in [
         ("carried out", sum(|s| s.carried_out), 100_000),
@@ -198,6 +206,7 @@ fn random_calls_answer_as_the_model_does() {
         ("closes", sum(|s| s.closes), 200),
         ("hints", sum(|s| s.hints), 100),
         ("waits", sum(|s| s.waits), 200),
+        ("handoffs", sum(|s| s.handoffs), 50),
     ] {
         eprintln!("{what}: {count}");
         assert!(count >= least, "{what}: {count}");

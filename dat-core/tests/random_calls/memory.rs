@@ -83,6 +83,13 @@ impl World {
                 }
             }
         };
+        // Another registration of the memory of one that there is.
+        let below = self.rng.percent(20).then(|| self.pick_lmr(side));
+        let under = below.and_then(|lmr| {
+            let m = self.sides[side].lmrs.iter().find(|m| m.lmr == lmr);
+            m.map(|m| m.region)
+        });
+        let region = under.unwrap_or(region);
         let privileges = match self.rng.below(30) {
             0 => MemPriv::empty(),
             1 => MemPriv::from_bits_retain(1 << self.rng.below(32)),
@@ -97,18 +104,29 @@ impl World {
         let foreign = region.addr < own.addr || end.is_none_or(|end| end > own.addr + own.len);
         let changed = MemPriv::REMOTE_WRITE | MemPriv::REMOTE_ATOMIC;
         let one_way = privileges.intersects(changed) && !privileges.contains(MemPriv::LOCAL_WRITE);
+        let over = below.is_some();
         let verdict = stale(s.pzs.contains(&pz), DatSubtype::InvalidHandlePz)
-            .no(region.len == 0, DatType::LengthError)
-            .no(foreign, DatType::InvalidParameter)
+            .no_as(
+                over && under.is_none(),
+                DatType::InvalidHandle,
+                DatSubtype::InvalidHandleLmr,
+            )
+            .no(!over && region.len == 0, DatType::LengthError)
+            .no(!over && foreign, DatType::InvalidParameter)
             .no(
                 !MemPriv::all().contains(privileges),
                 DatType::InvalidParameter,
             )
             .no(one_way, DatType::PrivilegesViolation)
             .no(s.lmrs.len() >= LMRS, DatType::InsufficientResources);
-        let answer = s.ia.lmr_create(pz, region, privileges);
+        let answer = match below {
+            Some(lmr) => {
+                s.ia.lmr_create_from(pz, Memory::Lmr(lmr), privileges, VaType::Va)
+            }
+            None => s.ia.lmr_create(pz, region, privileges),
+        };
         self.note(|| {
-            format!("{side}: lmr_create {pz:?} {region:x?} {privileges:?} -> {answer:x?}")
+            format!("{side}: lmr_create {below:?} {pz:?} {region:x?} {privileges:?} -> {answer:x?}")
         });
         if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
@@ -161,6 +179,7 @@ impl World {
 
     pub(crate) fn rmr_create(&mut self, side: usize) -> Done {
         let pz = self.pick_pz(side);
+        let own = self.rng.percent(40);
         let s = &mut self.sides[side];
         let verdict = stale(s.pzs.contains(&pz), DatSubtype::InvalidHandlePz)
             .no(s.rmrs.len() >= LMRS, DatType::InsufficientResources)
@@ -168,8 +187,12 @@ impl World {
                 s.rmrs.len() + s.retiring.len() >= LMRS,
                 DatType::InsufficientResources,
             );
-        let answer = s.ia.rmr_create(pz);
-        self.note(|| format!("{side}: rmr_create {pz:?} -> {answer:?}"));
+        let answer = if own {
+            s.ia.rmr_create_for_ep(pz)
+        } else {
+            s.ia.rmr_create(pz)
+        };
+        self.note(|| format!("{side}: rmr_create {pz:?} own {own} -> {answer:?}"));
         if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
         }
@@ -186,6 +209,8 @@ impl World {
             keys,
             bound: None,
             maybe: vec![0],
+            own,
+            holder: None,
         });
         Ok(())
     }
@@ -222,6 +247,7 @@ impl World {
             1 => EvdFlags::from_bits_retain(1 << self.rng.below(32)),
             2 => EvdFlags::SOFTWARE,
             3 => EvdFlags::CR,
+            4 if self.rng.percent(50) => EvdFlags::ASYNC,
             4 => EvdFlags::CONNECTION,
             5 => EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::SOFTWARE,
             6 | 7 => EvdFlags::DTO | EvdFlags::RMR_BIND,
@@ -290,15 +316,43 @@ impl World {
                 list.retain(|e| e.evd != evd);
             }
             let ports: Vec<u16> = s
-                .old_psps
+                .old_points
                 .iter()
-                .filter(|psp| psp.evd == evd)
-                .map(|psp| psp.port)
+                .filter(|m| m.evd == evd)
+                .map(|m| m.port)
                 .collect();
             for link in &mut self.links {
                 if link.may_be_unseen(side) && ports.contains(&link.port) {
                     link.lost = true;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends asynchronous errors elsewhere. The one that was made with the adapter goes then.
+    pub(crate) fn set_async_evd(&mut self, side: usize) -> Done {
+        let evd = self.pick_evd_for(side, EvdFlags::ASYNC);
+        let s = &mut self.sides[side];
+        // In a short one an overflow finds no room, which is the end of it.
+        let short = s.takes(evd, EvdFlags::ASYNC) && s.evd(evd).is_some_and(|m| m.qlen < 16);
+        if short {
+            return Ok(());
+        }
+        let old = s.ia.async_evd();
+        let out = old != evd && s.own_async && s.evd(old).is_some_and(|m| m.reaper.is_some());
+        let verdict = stale(
+            s.takes(evd, EvdFlags::ASYNC),
+            DatSubtype::InvalidHandleEvdAsync,
+        )
+        .no(out, DatType::InvalidState);
+        let answer = s.ia.set_async_evd(evd);
+        self.note(|| format!("{side}: set_async_evd {evd:?} -> {answer:?}"));
+        if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? && evd != old {
+            let s = &mut self.sides[side];
+            if std::mem::take(&mut s.own_async) {
+                s.evds.retain(|m| m.evd != old);
+                s.dead.evd.push(old);
             }
         }
         Ok(())

@@ -89,6 +89,8 @@ pub(crate) struct EpM {
     pub(crate) tainted: bool,
     /// A graceful disconnect may hold a request slot of its own.
     pub(crate) drained: bool,
+    /// Where its receives come from, if they are not its own.
+    pub(crate) srq: Option<Srq>,
 }
 
 impl EpM {
@@ -111,28 +113,57 @@ impl EpM {
             epoch: 0,
             drained: false,
             tainted: false,
+            srq: None,
         }
     }
 
     /// It has a zone and somewhere to complete to.
     pub(crate) fn is_configured(&self) -> bool {
-        self.pz.is_some() && (self.recv.is_some() || self.request.is_some())
+        let one = self.srq.is_none() && self.request.is_some();
+        self.pz.is_some() && (self.recv.is_some() || one)
     }
 
-    /// It was made for a request that has not been answered.
-    pub(crate) fn is_tentative(&self) -> bool {
-        use EpState::{TentativeConnectionPending as T, UnconfiguredTentative as UT};
-        matches!(self.state, T | UT)
+    /// A request that has not been answered has it.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        use EpState::{
+            PassiveConnectionPending as P, TentativeConnectionPending as T,
+            UnconfiguredPassive as UP, UnconfiguredTentative as UT,
+        };
+        matches!(self.state, P | UP | T | UT)
+    }
+
+    /// It is the provider's: a service point or a request has it.
+    pub(crate) fn is_held(&self) -> bool {
+        let reserved = [EpState::Reserved, EpState::UnconfiguredReserved];
+        self.is_asked_for() || reserved.contains(&self.state)
+    }
+
+    /// The request that it was reserved for has come, or gone again.
+    pub(crate) fn asked(&mut self, asked: bool) {
+        use EpState::{
+            PassiveConnectionPending as P, Reserved as R, UnconfiguredPassive as UP,
+            UnconfiguredReserved as UR, UnconfiguredUnconnected as UU, Unconnected as U,
+        };
+        self.state = match (self.state, asked) {
+            (R, true) => P,
+            (UR, true) => UP,
+            (R | P, false) => U,
+            (UR | UP, false) => UU,
+            (other, _) => other,
+        };
     }
 
     /// Its state once it is configured, if that is what it lacks.
     pub(crate) fn configure(&mut self) {
         use EpState::{
-            TentativeConnectionPending as T, UnconfiguredTentative as UT,
+            PassiveConnectionPending as P, Reserved as R, TentativeConnectionPending as T,
+            UnconfiguredPassive as UP, UnconfiguredReserved as UR, UnconfiguredTentative as UT,
             UnconfiguredUnconnected as UU, Unconnected as U,
         };
         self.state = match self.state {
             UU if self.is_configured() => U,
+            UR if self.is_configured() => R,
+            UP if self.is_configured() => P,
             UT if self.is_configured() => T,
             other => other,
         };
@@ -223,21 +254,76 @@ pub(crate) struct RmrM {
     pub(crate) bound: Option<u32>,
     /// LMRs that it may be bound to, 0 for none; the last by the newest bind.
     pub(crate) maybe: Vec<u32>,
+    /// It serves one Endpoint at a time: the one that it was bound on last.
+    pub(crate) own: bool,
+    pub(crate) holder: Option<Ep>,
+}
+
+/// A service point of any kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    Psp(Psp),
+    Rsp(Rsp),
+    Csp(Csp),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PspM {
-    pub(crate) psp: Psp,
+pub(crate) struct PointM {
+    pub(crate) point: Point,
     pub(crate) port: u16,
     pub(crate) evd: Evd,
-    pub(crate) flag: PspFlag,
+    /// It makes an Endpoint for each request.
+    pub(crate) makes: bool,
+    /// The one Endpoint that it reserves, and whether it has made it.
+    pub(crate) ep: Option<Ep>,
+    pub(crate) provided: bool,
+    /// Its one request has come.
+    pub(crate) used: bool,
+}
+
+impl PointM {
+    pub(crate) fn new(point: Point, port: u16, evd: Evd) -> Self {
+        Self {
+            point,
+            port,
+            evd,
+            makes: false,
+            ep: None,
+            provided: false,
+            used: false,
+        }
+    }
+
+    /// Whether it is of the same kind.
+    pub(crate) fn is_like(&self, other: Point) -> bool {
+        std::mem::discriminant(&self.point) == std::mem::discriminant(&other)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CrM {
     pub(crate) cr: Cr,
     pub(crate) link: usize,
+    /// Where it came to.
+    pub(crate) point: Point,
     pub(crate) local_ep: Option<Ep>,
+    /// That Endpoint was made for it, or with its service point.
+    pub(crate) provided: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SrqM {
+    pub(crate) srq: Srq,
+    pub(crate) pz: Pz,
+    pub(crate) attr: SrqAttr,
+    /// Cookies of receives that may come back: all of them, but for those that went with an Endpoint's queue pair.
+    pub(crate) posted: Vec<u64>,
+    /// How many are outstanding.
+    pub(crate) outstanding: usize,
+    /// Bytes of the shortest that there was.
+    pub(crate) least: u32,
+    /// Memory changed under what is posted.
+    pub(crate) tainted: bool,
 }
 
 /// Handles that were valid once.
@@ -249,6 +335,9 @@ pub(crate) struct Dead {
     pub(crate) evd: Vec<Evd>,
     pub(crate) ep: Vec<Ep>,
     pub(crate) psp: Vec<Psp>,
+    pub(crate) rsp: Vec<Rsp>,
+    pub(crate) csp: Vec<Csp>,
+    pub(crate) srq: Vec<Srq>,
     pub(crate) cr: Vec<Cr>,
     pub(crate) cno: Vec<Cno>,
 }
@@ -264,12 +353,15 @@ pub(crate) struct SideM {
     pub(crate) retiring: Vec<RmrM>,
     pub(crate) evds: Vec<EvdM>,
     pub(crate) eps: Vec<EpM>,
-    pub(crate) psps: Vec<PspM>,
+    pub(crate) points: Vec<PointM>,
+    pub(crate) srqs: Vec<SrqM>,
     pub(crate) crs: Vec<CrM>,
     pub(crate) cnos: Vec<Cno>,
+    /// The Event Dispatcher of asynchronous errors is the one that was made with the adapter.
+    pub(crate) own_async: bool,
     pub(crate) dead: Dead,
     /// Service points that were freed: requests that came to them may still wait in an Event Dispatcher.
-    pub(crate) old_psps: Vec<PspM>,
+    pub(crate) old_points: Vec<PointM>,
     /// Connection events of Endpoints that are gone.
     pub(crate) ghosts: Vec<(Ep, VecDeque<Expect>)>,
     /// The consumer's words. No handle comes twice, so those of freed objects may stay.
@@ -288,11 +380,13 @@ impl SideM {
             retiring: Vec::new(),
             evds: vec![async_evd],
             eps: Vec::new(),
-            psps: Vec::new(),
+            points: Vec::new(),
+            srqs: Vec::new(),
             crs: Vec::new(),
             cnos: Vec::new(),
+            own_async: true,
             dead: Dead::default(),
-            old_psps: Vec::new(),
+            old_points: Vec::new(),
             ghosts: Vec::new(),
             contexts: HashMap::new(),
         }
@@ -314,6 +408,19 @@ impl SideM {
         self.evds.iter_mut().find(|m| m.evd == evd)
     }
 
+    pub(crate) fn srq(&self, srq: Srq) -> Option<&SrqM> {
+        self.srqs.iter().find(|m| m.srq == srq)
+    }
+
+    pub(crate) fn srq_mut(&mut self, srq: Srq) -> Option<&mut SrqM> {
+        self.srqs.iter_mut().find(|m| m.srq == srq)
+    }
+
+    /// The Shared Receive Queue of an Endpoint, if it has one.
+    pub(crate) fn srq_of(&self, m: &EpM) -> Option<&SrqM> {
+        self.srq(m.srq?)
+    }
+
     pub(crate) fn takes(&self, evd: Evd, stream: EvdFlags) -> bool {
         self.evd(evd).is_some_and(|m| m.flags.contains(stream))
     }
@@ -326,10 +433,11 @@ impl SideM {
         self.eps.iter().any(|m| m.pz == Some(pz))
             || self.lmrs.iter().any(|m| m.pz == pz)
             || self.rmrs.iter().any(|m| m.pz == pz)
+            || self.srqs.iter().any(|m| m.pz == pz)
     }
 
     pub(crate) fn evd_in_use(&self, evd: Evd) -> bool {
-        self.eps.iter().any(|m| m.uses(evd)) || self.psps.iter().any(|m| m.evd == evd)
+        self.eps.iter().any(|m| m.uses(evd)) || self.points.iter().any(|m| m.evd == evd)
     }
 
     /// A reaper is out that may hold completions of the Endpoint.

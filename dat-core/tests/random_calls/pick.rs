@@ -85,9 +85,42 @@ impl World {
 
     pub(crate) fn pick_psp(&mut self, side: usize) -> Psp {
         handle!(self, side, Psp, psp, |s| s
-            .psps
+            .points
             .iter()
-            .map(|m| m.psp)
+            .filter_map(|m| match m.point {
+                Point::Psp(psp) => Some(psp),
+                _ => None,
+            })
+            .collect())
+    }
+
+    pub(crate) fn pick_rsp(&mut self, side: usize) -> Rsp {
+        handle!(self, side, Rsp, rsp, |s| s
+            .points
+            .iter()
+            .filter_map(|m| match m.point {
+                Point::Rsp(rsp) => Some(rsp),
+                _ => None,
+            })
+            .collect())
+    }
+
+    pub(crate) fn pick_csp(&mut self, side: usize) -> Csp {
+        handle!(self, side, Csp, csp, |s| s
+            .points
+            .iter()
+            .filter_map(|m| match m.point {
+                Point::Csp(csp) => Some(csp),
+                _ => None,
+            })
+            .collect())
+    }
+
+    pub(crate) fn pick_srq(&mut self, side: usize) -> Srq {
+        handle!(self, side, Srq, srq, |s| s
+            .srqs
+            .iter()
+            .map(|m| m.srq)
             .collect())
     }
 

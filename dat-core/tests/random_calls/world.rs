@@ -57,6 +57,8 @@ pub(crate) struct Seen {
     pub(crate) closes: u64,
     pub(crate) hints: u64,
     pub(crate) waits: u64,
+    pub(crate) handoffs: u64,
+    pub(crate) shared: u64,
     pub(crate) kinds: [u64; 9],
 }
 
@@ -127,10 +129,10 @@ impl World {
         let events: usize = s.eps.iter().map(|ep| mine(&ep.expected)).sum();
         let ghosts: usize = s.ghosts.iter().map(|(_, list)| mine(list)).sum();
         let listens = |port| {
-            s.psps
+            s.points
                 .iter()
-                .chain(&s.old_psps)
-                .any(|psp| psp.port == port && psp.evd == evd)
+                .chain(&s.old_points)
+                .any(|m| m.port == port && m.evd == evd)
         };
         let requests = self
             .links
@@ -205,18 +207,24 @@ impl World {
             }
             let s = &self.sides[side];
             let unseen = self.links.iter().filter(|l| l.may_be_unseen(side)).count();
-            let psp = s.psps.iter().find(|psp| psp.port == link.port);
-            let refused = psp.is_none_or(|psp| {
-                let qlen = s.evd(psp.evd).map_or(0, |m| m.qlen as usize);
+            let point = s.points.iter().find(|m| m.port == link.port);
+            // A request on its way takes the place though its Endpoint has given it up.
+            let asks = |l: &Link| l.is_open() || l.may_be_unseen(side) && !l.is_old(self.now);
+            let rivals = |l: &&Link| l.target == Some(side) && l.port == link.port && asks(l);
+            let contested = self.links.iter().filter(rivals).count() > 1;
+            let refused = point.is_none_or(|point| {
+                let qlen = s.evd(point.evd).map_or(0, |m| m.qlen as usize);
                 // Connection events of the same turn may take the last places.
                 let busy = |m: &&EpM| {
                     let quiet = [EpState::Unconnected, EpState::Disconnected];
-                    m.connect == Some(psp.evd) && !quiet.contains(&m.state)
+                    m.connect == Some(point.evd) && !quiet.contains(&m.state)
                 };
                 let coming = 2 * s.eps.iter().filter(busy).count();
-                self.backlog(side, psp.evd) + coming >= qlen
+                self.backlog(side, point.evd) + coming >= qlen
                     || s.crs.len() + unseen > EPS
-                    || psp.flag == PspFlag::Provider && s.eps.len() + unseen > EPS
+                    || point.makes && s.eps.len() + unseen > EPS
+                    || point.used
+                    || point.ep.is_some() && contested
             });
             self.links[at].refusable |= refused || self.attempts >= 2 * EPS;
         }
@@ -228,8 +236,17 @@ impl World {
         let now = self.now;
         let next = self.sides[side].ia.advance(now);
         self.note(|| format!("{side}: advance -> {next:?}"));
+        self.news(side, None)?;
+        Ok(next.work)
+    }
+
+    /// Whatever the adapter has heard has done something to Endpoints, that one apart.
+    pub(crate) fn news(&mut self, side: usize, apart: Option<Ep>) -> Done {
         for at in 0..self.sides[side].eps.len() {
             let (ep, old) = (self.sides[side].eps[at].ep, self.sides[side].eps[at].state);
+            if Some(ep) == apart {
+                continue;
+            }
             let new = self.sides[side]
                 .ia
                 .ep_get_status(ep)
@@ -240,15 +257,31 @@ impl World {
                     .map_err(|e| format!("{ep:?} {old:?} -> {new:?}: {e}"))?;
             }
         }
-        Ok(next.work)
+        Ok(())
     }
 
     /// News took an Endpoint from one state to another: was there a reason, and what must follow?
     fn moved(&mut self, side: usize, ep: Ep, old: EpState, new: EpState) -> Done {
         use EpState::{
             ActiveConnectionPending as A, CompletionPending as CP, Connected as C,
-            DisconnectPending as DP, Disconnected as D,
+            DisconnectPending as DP, Disconnected as D, PassiveConnectionPending as P,
+            Reserved as R, UnconfiguredPassive as UP, UnconfiguredReserved as UR,
         };
+        if matches!((old, new), (R, P) | (UR, UP)) {
+            let s = &mut self.sides[side];
+            let reserved = s.points.iter_mut().find(|m| m.ep == Some(ep) && !m.used);
+            let point = reserved.ok_or("no service point reserves it")?;
+            let port = point.port;
+            let asks = |l: &Link| l.may_be_unseen(side) && l.port == port;
+            if !self.links.iter().any(asks) {
+                return Err("nobody asked for it".into());
+            }
+            point.used = true;
+            if let Some(m) = s.ep_mut(ep) {
+                m.asked(true);
+            }
+            return Ok(());
+        }
         let at = self.sides[side]
             .ep(ep)
             .and_then(|m| m.link)
@@ -476,12 +509,24 @@ impl World {
                 return differs("RMR", &p, m);
             }
         }
-        for m in &s.psps {
-            let p = s.ia.psp_query(m.psp).map_err(|e| e.to_string())?;
-            let found = (p.conn_qual, p.evd, p.flag);
-            let model = (u64::from(m.port), m.evd, m.flag);
+        for m in &s.points {
+            let found = match m.point {
+                Point::Psp(psp) => {
+                    let p = s.ia.psp_query(psp).map_err(|e| e.to_string())?;
+                    (p.conn_qual, p.evd, p.flag == PspFlag::Provider, None)
+                }
+                Point::Rsp(rsp) => {
+                    let p = s.ia.rsp_query(rsp).map_err(|e| e.to_string())?;
+                    (p.conn_qual, p.evd, false, Some(p.ep))
+                }
+                Point::Csp(csp) => {
+                    let p = s.ia.csp_query(csp).map_err(|e| e.to_string())?;
+                    (p.address.port().into(), p.evd, false, None)
+                }
+            };
+            let model = (u64::from(m.port), m.evd, m.makes, m.ep);
             if found != model {
-                return differs("PSP", &found, &model);
+                return differs("service point", &found, &model);
             }
         }
         for m in &s.crs {

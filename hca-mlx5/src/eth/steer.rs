@@ -55,8 +55,10 @@ impl Steering {
 
         let groups = config.groups.iter().take(GROUPS_MAX);
         let own = device.identity().mac;
-        let macs: Vec<Mac, { GROUPS_MAX + 1 }> =
-            core::iter::once(&own).chain(groups).copied().collect();
+        let mut macs = Vec::<Mac, { GROUPS_MAX + 1 }>::new();
+        for mac in core::iter::once(&own).chain(groups) {
+            let _ = macs.push(*mac);
+        }
 
         let mut input = [0; CREATE_FLOW_GROUP_IN];
         let mut head = CreateFlowGroupIn::new();
@@ -184,8 +186,11 @@ impl Steering {
         kind: ListKind,
         entries: impl Iterator<Item = u64>,
     ) -> Result<(), Fault> {
-        let entries: Vec<u64, GROUPS_MAX> = entries.collect();
-        if optional(set_list(device, kind, &entries))? {
+        let mut list = Vec::<u64, GROUPS_MAX>::new();
+        for entry in entries {
+            let _ = list.push(entry);
+        }
+        if optional(set_list(device, kind, &list))? {
             let _ = self.lists.push(kind);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Memory keys of regions: CREATE_MKEY over a page list, and its end.
 //!
 //! PRM "CREATE_MKEY". A region's key translates the region's own virtual addresses, with exactly the rights asked for:
-//! remote access is never on unless asked. Only memory inside the platform's arena can be registered. The low byte of
+//! remote access is never on unless asked. Only memory inside the platform's arena, or that the host lent, can be registered. The low byte of
 //! the key is random, so that a key that outlived its region does not open the next one with the same index by chance.
 //!
 //! A command carries the list of one key, [`MAX_PAGES`] at most. A region that has more, or that is named by other addresses than
@@ -10,7 +10,7 @@
 
 use dat_core::provider::{Access, Fault, Region};
 
-use super::pages::PageList;
+use super::pages::{PageList, Place};
 use crate::cmd::MAX_MESSAGE;
 use crate::device::Device;
 use crate::platform::{Platform, Span};
@@ -31,40 +31,45 @@ pub const MAX_PARTS: usize = (MAX_REGION >> 12) as usize / MAX_PAGES + 2;
 /// Most pages of a fast registration.
 pub const MAX_REGISTERED: u32 = 1 << 15;
 
-/// The piece of the arena that `region` is.
-pub fn span<P: Platform>(platform: &P, region: Region) -> Result<Span, Fault> {
+/// Where `region` is for the device: in the arena, or lent.
+pub fn place<P: Platform>(platform: &P, region: Region) -> Result<Place, Fault> {
     if region.len == 0 || region.len > MAX_REGION {
         return Err(fault!(
             BadParameter,
             "CREATE_MKEY",
             "a region has from 1 byte to 2 GiB less 4 KiB",
-            "register only memory that the platform handed out",
+            "register larger memory piece by piece",
         ));
     }
-    let outside = fault!(
+    if let Some(span) = span(platform, region) {
+        return Ok(Place::Arena(span));
+    }
+    let lent = platform.lent(region).and_then(|iova| {
+        iova.checked_add(region.len)?;
+        let len = usize::try_from(region.len).ok()?;
+        Some(Place::Lent { iova, len })
+    });
+    lent.ok_or(fault!(
         BadParameter,
         "CREATE_MKEY",
-        "the region is not inside the arena",
-        "register only memory that the platform handed out",
-    );
-    let offset = region
-        .addr
-        .checked_sub(platform.arena_addr())
-        .ok_or(outside)?;
-    let offset = usize::try_from(offset).map_err(|_| outside)?;
-    let len = usize::try_from(region.len).map_err(|_| outside)?;
-    let end = offset.checked_add(len).ok_or(outside)?;
-    if end > platform.arena_len() {
-        return Err(outside);
-    }
-    Ok(Span { offset, len })
+        "the region is neither inside the arena nor lent to the device",
+        "register only memory that the platform handed out, or that the host lent before",
+    ))
+}
+
+/// The piece of the arena that `region` is, if it is one.
+fn span<P: Platform>(platform: &P, region: Region) -> Option<Span> {
+    let offset = region.addr.checked_sub(platform.arena_addr())?;
+    let offset = usize::try_from(offset).ok()?;
+    let len = usize::try_from(region.len).ok()?;
+    (offset.checked_add(len)? <= platform.arena_len()).then_some(Span { offset, len })
 }
 
 /// A page list, and where it comes from.
 #[derive(Clone, Debug)]
 pub enum Source<'a> {
-    /// Memory of the arena.
-    Span(PageList),
+    /// Memory of the arena, or lent.
+    List(PageList),
     /// Pages as they are, and log2 of their size.
     Pages(&'a [u64], u8),
 }
@@ -115,14 +120,14 @@ pub fn create<P: Platform>(
     access: Access,
 ) -> Result<Mkey, Fault> {
     let platform = device.platform();
-    let list = PageList::new(platform, span(platform, region)?, region.addr, MAX_PAGES)?;
+    let list = PageList::new(platform, place(platform, region)?, region.addr, MAX_PAGES)?;
     let wanted = Wanted {
         pd,
         start: region.addr,
         len: region.len,
         access,
     };
-    over(device, &wanted, &Source::Span(list))
+    over(device, &wanted, &Source::List(list))
 }
 
 /// Makes a key over a list of pages.
@@ -137,7 +142,7 @@ pub fn over<P: Platform>(
 ) -> Result<Mkey, Fault> {
     let platform = device.platform();
     let (count, log_page) = match source {
-        Source::Span(list) => (list.count, list.log_page),
+        Source::List(list) => (list.count, list.log_page),
         Source::Pages(pages, log_page) => (pages.len(), *log_page),
     };
     // Two 8-byte entries to a 16-byte word.
@@ -149,7 +154,7 @@ pub fn over<P: Platform>(
     context.write(&mut input, mkey::CONTEXT_AT);
     put(&mut input, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
     match source {
-        Source::Span(list) => list.write(platform, &mut input, mkey::TRANSLATION_AT),
+        Source::List(list) => list.write(platform, &mut input, mkey::TRANSLATION_AT),
         Source::Pages(pages, _) => {
             let room = input.get_mut(mkey::TRANSLATION_AT..).unwrap_or_default();
             for (entry, page) in room.as_chunks_mut::<8>().0.iter_mut().zip(*pages) {

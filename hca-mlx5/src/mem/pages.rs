@@ -1,4 +1,4 @@
-//! Page lists: a span of the arena as the fewest equal pages of device memory.
+//! Page lists: a span of the arena, or memory that the host lent, as the fewest equal pages of device memory.
 //!
 //! PRM "Physical addresses list" (queues) and "MTT" (memory keys). Both describe a span by pages of one size, a power of
 //! two from 4 KiB on, and the place in the first page where the span starts. The larger the page the shorter the list,
@@ -29,7 +29,63 @@ const OUTSIDE: Fault = fault!(
     "register only memory that the platform handed out"
 );
 
-/// A span of the arena in pages.
+/// Where memory is for the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the arena, wherever the platform says each byte of that is.
+    Arena(Span),
+    /// Lent, in one piece.
+    Lent {
+        /// Device address of the first byte.
+        iova: u64,
+        /// Bytes.
+        len: usize,
+    },
+}
+
+impl From<Span> for Place {
+    fn from(span: Span) -> Self {
+        Self::Arena(span)
+    }
+}
+
+impl Place {
+    const fn len(&self) -> usize {
+        match self {
+            Self::Arena(span) => span.len,
+            Self::Lent { len, .. } => *len,
+        }
+    }
+
+    /// Device address of the byte `at` bytes from its start, and how many from there are contiguous for the device.
+    fn run<P: Platform>(&self, platform: &P, at: usize) -> Option<(u64, usize)> {
+        match self {
+            Self::Arena(span) => platform.iova(span.offset.checked_add(at)?),
+            Self::Lent { iova, len } => {
+                let left = len.checked_sub(at)?;
+                Some((iova.checked_add(u64::try_from(at).ok()?)?, left))
+            }
+        }
+    }
+
+    /// `len` bytes of it from `at` on, which are inside.
+    #[must_use]
+    pub(crate) fn piece(&self, at: u64, len: u64) -> Self {
+        let bytes = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        match self {
+            Self::Arena(span) => Self::Arena(Span {
+                offset: span.offset.wrapping_add(bytes(at)),
+                len: bytes(len),
+            }),
+            Self::Lent { iova, .. } => Self::Lent {
+                iova: iova.wrapping_add(at),
+                len: bytes(len),
+            },
+        }
+    }
+}
+
+/// Memory in pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageList {
     /// log2 of the page size.
@@ -38,7 +94,7 @@ pub struct PageList {
     pub start: u64,
     /// How many pages.
     pub count: usize,
-    span: Span,
+    place: Place,
 }
 
 impl PageList {
@@ -46,40 +102,42 @@ impl PageList {
     /// At most `most` pages long.
     pub fn new<P: Platform>(
         platform: &P,
-        span: Span,
+        place: impl Into<Place>,
         base: u64,
         most: usize,
     ) -> Result<Self, Fault> {
-        let mut log_page = largest(platform, span, base)?;
+        let place = place.into();
+        let mut log_page = largest(platform, place, base)?;
         // No larger than one page needs to be.
-        while log_page > LOG_SMALLEST && count(base, span, log_page - 1) == 1 {
+        while log_page > LOG_SMALLEST && count(base, place, log_page - 1) == 1 {
             log_page -= 1;
         }
-        Self::of(span, base, log_page, most)
+        Self::of(place, base, log_page, most)
     }
 
     /// The list for a queue. It has no address but the device's own, and states its place in the first page in 64ths of
     /// a page, which bounds the page from above.
     pub fn queue<P: Platform>(platform: &P, span: Span) -> Result<Self, Fault> {
         let (base, _) = platform.iova(span.offset).ok_or(OUTSIDE)?;
-        let mut log_page = largest(platform, span, base)?;
+        let place = Place::Arena(span);
+        let mut log_page = largest(platform, place, base)?;
         let coarse = |log_page: u8| base & ((1 << (log_page - 6)) - 1) != 0;
-        while log_page > LOG_SMALLEST && (count(base, span, log_page - 1) == 1 || coarse(log_page))
+        while log_page > LOG_SMALLEST && (count(base, place, log_page - 1) == 1 || coarse(log_page))
         {
             log_page -= 1;
         }
-        Self::of(span, base, log_page, MAX_PAGES)
+        Self::of(place, base, log_page, MAX_PAGES)
     }
 
     /// The list with pages of a given size.
-    fn of(span: Span, base: u64, log_page: u8, most: usize) -> Result<Self, Fault> {
+    fn of(place: Place, base: u64, log_page: u8, most: usize) -> Result<Self, Fault> {
         let start = base & ((1_u64 << log_page) - 1);
-        match usize::try_from(count(base, span, log_page)) {
+        match usize::try_from(count(base, place, log_page)) {
             Ok(count) if count <= most => Ok(Self {
                 log_page,
                 start,
                 count,
-                span,
+                place,
             }),
             Ok(_) | Err(_) => Err(fault!(
                 Resources,
@@ -90,13 +148,13 @@ impl PageList {
         }
     }
 
-    /// Device address of a page. The span was looked through when the list was made, so every page of it has one.
+    /// Device address of a page. The memory was looked through when the list was made, so every page of it has one.
     pub fn page<P: Platform>(&self, platform: &P, index: usize) -> Option<u64> {
         let start = usize::try_from(self.start).ok()?;
         let at = index
             .checked_shl(u32::from(self.log_page))?
             .saturating_sub(start);
-        let (iova, _) = platform.iova(self.span.offset.checked_add(at)?)?;
+        let (iova, _) = self.place.run(platform, at)?;
         Some(iova & !((1_u64 << self.log_page) - 1))
     }
 
@@ -125,17 +183,16 @@ impl PageList {
 
 /// log2 of the largest page that fits: every contiguous run must sit in its pages as it sits in the space of `base`, and
 /// each but the first must begin a page.
-fn largest<P: Platform>(platform: &P, span: Span, base: u64) -> Result<u8, Fault> {
-    if span.len == 0 {
+fn largest<P: Platform>(platform: &P, place: Place, base: u64) -> Result<u8, Fault> {
+    if place.len() == 0 {
         return Err(OUTSIDE);
     }
     let mut misfit = 0;
     let mut next = None;
     let mut at = 0;
-    while at < span.len {
-        let place = span.offset.checked_add(at).ok_or(OUTSIDE)?;
-        let (iova, run) = platform
-            .iova(place)
+    while at < place.len() {
+        let (iova, run) = place
+            .run(platform, at)
             .filter(|&(_, run)| run != 0)
             .ok_or(OUTSIDE)?;
         let address = u64::try_from(at).map_or(base, |at| base.wrapping_add(at));
@@ -160,9 +217,9 @@ fn largest<P: Platform>(platform: &P, span: Span, base: u64) -> Result<u8, Fault
     Ok(log)
 }
 
-/// Pages of `2^log_page` bytes that `span` touches, starting at `base`.
-fn count(base: u64, span: Span, log_page: u8) -> u64 {
+/// Pages of `2^log_page` bytes that the memory touches, starting at `base`.
+fn count(base: u64, place: Place, log_page: u8) -> u64 {
     let mask = (1_u64 << log_page) - 1;
-    let len = u64::try_from(span.len).unwrap_or(u64::MAX);
+    let len = u64::try_from(place.len()).unwrap_or(u64::MAX);
     (base & mask).saturating_add(len).saturating_add(mask) >> log_page
 }

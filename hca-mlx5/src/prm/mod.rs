@@ -112,17 +112,35 @@ pub(crate) fn set_bits(bytes: &mut [u8], place: usize, mut value: u64) {
     }
 }
 
-/// The bit ranges of a layout for one integer type, by [`bits`] and [`set_bits`].
+/// The bit ranges of a layout for one integer type: by [`bits`] and [`set_bits`], but for a field that has the whole bytes of its
+/// type, as to move those takes less code than a call.
 macro_rules! bit_ranges {
     ($name:ident: $($type:ident)*) => {$(
         impl<T: AsRef<[u8]>> bitfield::BitRange<$type> for $name<T> {
+            #[inline(always)]
             fn bit_range(&self, last: usize, first: usize) -> $type {
+                if first.is_multiple_of(8)
+                    && last + 1 - first == <$type>::BITS as usize
+                    && let Some(bytes) = self.0.as_ref().get(first / 8..)
+                    && let Some(bytes) = bytes.first_chunk()
+                {
+                    return <$type>::from_be_bytes(*bytes);
+                }
                 let bits = $crate::prm::bits(self.0.as_ref(), $crate::prm::place(first, last + 1 - first));
                 <$type>::try_from(bits).unwrap_or(<$type>::MAX)
             }
         }
         impl<T: AsMut<[u8]>> bitfield::BitRangeMut<$type> for $name<T> {
+            #[inline(always)]
             fn set_bit_range(&mut self, last: usize, first: usize, value: $type) {
+                if first.is_multiple_of(8)
+                    && last + 1 - first == <$type>::BITS as usize
+                    && let Some(bytes) = self.0.as_mut().get_mut(first / 8..)
+                    && let Some(bytes) = bytes.first_chunk_mut()
+                {
+                    *bytes = value.to_be_bytes();
+                    return;
+                }
                 $crate::prm::set_bits(self.0.as_mut(), $crate::prm::place(first, last + 1 - first), u64::from(value));
             }
         }

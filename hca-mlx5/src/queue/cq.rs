@@ -226,12 +226,10 @@ impl<'p, P: Platform> Cq<'p, P> {
     }
 
     /// What an entry of a receive that succeeded tells besides.
-    fn extra_of(&self, at: u32) -> Extra {
+    fn extra(&self, at: u32, owner: Owner) -> Extra {
         let entries = self.entries;
-        let owner = u32::from_be(entries.load32::<{ cqe::OWNER_AT }>(at));
         let sender = u32::from_be(entries.load32::<{ cqe::SENDER_AT }>(at));
         let immediate = u32::from_be(entries.load32::<{ cqe::IMMEDIATE_AT }>(at));
-        let owner = Owner::from_word(owner);
         let arrived = match owner.opcode() {
             cqe::RESPONDER_WRITE_IMM => Arrived::WriteImmediate,
             cqe::RESPONDER_SEND_IMM => Arrived::Immediate,
@@ -278,25 +276,9 @@ impl<'p, P: Platform> Cq<'p, P> {
             (completion.syndrome, completion.vendor) = (cause.syndrome(), cause.vendor_err_synd());
         } else if direction == Direction::Recv {
             completion.len = word(self.entries.load32::<{ cqe::BYTE_CNT_AT }>(at));
-            completion.extra = self.extra_of(at);
+            completion.extra = self.extra(at, owner);
         }
         Some(completion)
-    }
-
-    /// The work of the current entry failed.
-    fn failed(&mut self, owner: Owner, direction: Direction) -> Completion {
-        let (index, cause) = self.take::<{ cqe::CAUSE_AT }>();
-        let cause = Cause::from_word(cause);
-        Completion {
-            index,
-            len: 0,
-            token: owner.wqe_counter(),
-            direction,
-            status: cqe::status(cause.syndrome()),
-            syndrome: cause.syndrome(),
-            vendor: cause.vendor_err_synd(),
-            extra: Extra::default(),
-        }
     }
 }
 
@@ -347,24 +329,16 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     fn poll(&mut self) -> Option<Completion> {
         // A device that writes nonsense faster than it can be read must not keep the caller here.
         for _ in 0..self.slots {
-            let owner = self.look();
-            if owner.owner() != self.lap() || owner.opcode() == cqe::INVALID {
-                return None;
-            }
-            match owner.opcode() {
-                cqe::REQUESTER_ERROR => return Some(self.failed(owner, Direction::Send)),
-                cqe::RESPONDER_ERROR => return Some(self.failed(owner, Direction::Recv)),
-                _ if owner.format() != 0 => {}
-                cqe::REQUESTER => return success(self.requested(owner)),
-                cqe::RESPONDER_WRITE_IMM..=cqe::RESPONDER_SEND_INVALIDATE => {
-                    let polled = self.received(owner);
-                    let extra = self.extra();
-                    return success(polled).map(|whole| Completion { extra, ..whole });
-                }
-                _ => {}
+            let owner = self.written(self.at())?;
+            let completion = self.read(self.at(), owner);
+            self.tail = self.tail.wrapping_add(1);
+            // No order needed, as in `take`.
+            self.record
+                .store32::<FIRST>(0, (self.at() & INDEX_MASK).to_be());
+            if completion.is_some() {
+                return completion;
             }
             // Of a kind that no queue pair of this driver causes.
-            self.take::<{ cqe::INDEX_AT }>();
             self.skipped = self.skipped.saturating_add(1);
         }
         None
@@ -381,10 +355,12 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         }
     }
 
-    fn extra(&self) -> Extra {
-        // The entry is the device's again, but there is one for every receive that can be outstanding, and to the caller this one
+    fn last(&self) -> Option<Completion> {
+        // The entry is the device's again, but there is one for every request that can be outstanding, and to the caller this one
         // still is. What a device that overran it wrote is nonsense, not harm.
-        self.extra_of(self.at().wrapping_sub(1))
+        let at = self.at().wrapping_sub(1);
+        let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(at));
+        self.read(at, Owner::from_word(owner))
     }
 
     fn taken(&self) -> u64 {
@@ -464,23 +440,4 @@ impl<P: Platform> Cq<'_, P> {
         let index = Index::from_word(index).user_index();
         Some((index, direction, owner.wqe_counter()))
     }
-}
-
-/// A success in full.
-fn success(polled: Polled) -> Option<Completion> {
-    let (index, token, direction, len) = match polled {
-        Polled::Sent(index, token) => (index, token, Direction::Send, 0),
-        Polled::Received(index, token, len) => (index, token, Direction::Recv, len),
-        Polled::Empty | Polled::Other => return None,
-    };
-    Some(Completion {
-        index,
-        len,
-        token,
-        direction,
-        status: Status::Success,
-        syndrome: 0,
-        vendor: 0,
-        extra: Extra::default(),
-    })
 }

@@ -392,16 +392,24 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.post_block(&[head, tail, a, b, c, d, e, f], flags)
     }
 
-    /// An RDMA WRITE whose payload travels inside, if it may be read there; any but one aligned word.
+    /// An RDMA WRITE whose payload travels inside, if it may be read there; any but one aligned word of the arena.
     #[inline(never)]
     fn write_short(&mut self, one: Segment, remote: Remote, flags: PostFlags) -> u16 {
-        let block = self.short_block(self.head, one, remote, flags);
+        let block = self.short(self.head, one, remote, flags);
         self.post_block(&block, flags)
     }
 
-    /// The block of such a WRITE at `head`, but for a fence that is due.
+    /// As [`Sq::short`], beside other blocks.
     #[inline(never)]
     fn short_block(&self, head: u32, one: Segment, remote: Remote, flags: PostFlags) -> Block {
+        self.short(head, one, remote, flags)
+    }
+
+    /// The block of such a WRITE at `head`, but for a fence that is due. Memory that the host lent is not read here: the device
+    /// gathers it, and little more is to be done than for a longer WRITE.
+    // Always inline, as `post_block`.
+    #[inline(always)]
+    fn short(&self, head: u32, one: Segment, remote: Remote, flags: PostFlags) -> Block {
         let (ds, [a, b, c, d]) = match self.inline_at(&one) {
             Some(offset) => {
                 let [a, b, c, d, ..] = self.inline_words(offset, one.len);

@@ -108,6 +108,13 @@ pub const CASES: &[Case] = &[
         )
     },
     case(
+        "wr8_lent",
+        BLOCK,
+        250,
+        (967, 947),
+        lane(Some((WRITE, false)), loops::wr8_lent, Some(golden::lent8)),
+    ),
+    case(
         "wr256_rt1",
         BLOCK,
         200,

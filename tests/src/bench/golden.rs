@@ -2,6 +2,8 @@
 //!
 //! Written out from the published layout, by byte offset, not by the driver's own words.
 
+use dat_core::LmrTriplet;
+
 use super::stage::Lane;
 
 /// The 64-byte blocks that the newest request must consist of, given its index.
@@ -30,9 +32,13 @@ fn far(block: &mut [u8; 64], lane: &Lane) {
 }
 
 fn pointer(block: &mut [u8; 64], at: usize, lane: &Lane) {
-    put(block, at, &lane.piece[0].len.to_be_bytes());
-    put(block, at + 4, &lane.lkey.to_be_bytes());
-    put(block, at + 8, &lane.piece[0].addr.to_be_bytes());
+    gather(block, at, &lane.piece[0], lane.lkey);
+}
+
+fn gather(block: &mut [u8; 64], at: usize, segment: &LmrTriplet, lkey: u32) {
+    put(block, at, &segment.len.to_be_bytes());
+    put(block, at + 4, &lkey.to_be_bytes());
+    put(block, at + 8, &segment.addr.to_be_bytes());
 }
 
 /// RDMA write of 8 bytes of zeros, inline.
@@ -40,6 +46,14 @@ pub fn write8(lane: &Lane, index: u16) -> Vec<[u8; 64]> {
     let mut block = control(lane, index, 0x08, 3);
     far(&mut block, lane);
     put(&mut block, 32, &[0x80, 0, 0, 8]);
+    vec![block]
+}
+
+/// RDMA write of 8 bytes of lent memory, which the device gathers.
+pub fn lent8(lane: &Lane, index: u16) -> Vec<[u8; 64]> {
+    let mut block = control(lane, index, 0x08, 3);
+    far(&mut block, lane);
+    gather(&mut block, 32, &lane.lent[0], lane.lent_lkey);
     vec![block]
 }
 

@@ -41,6 +41,19 @@ pub fn wr8_rt1(lane: &mut Lane, ops: u64) {
     lane.wrong |= wrong;
 }
 
+/// RDMA write of 8 bytes of lent memory, and its event.
+#[inline(never)]
+pub fn wr8_lent(lane: &mut Lane, ops: u64) {
+    let word: &[LmrTriplet; 1] = black_box(&lane.lent);
+    let far: &RmrTriplet = black_box(&lane.far);
+    let mut wrong = 0;
+    for cookie in COOKIE..COOKIE + ops {
+        let posted = lane.poster.post_rdma_write(word, cookie, far, NONE);
+        wrong |= u64::from(posted.is_err()) | check!(lane.requests.dequeue(), cookie);
+    }
+    lane.wrong |= wrong;
+}
+
 /// RDMA write of 256 bytes by reference, and its event.
 #[inline(never)]
 pub fn wr256_rt1(lane: &mut Lane, ops: u64) {

@@ -10,8 +10,7 @@ type Evds<const N: usize> = Storage<Driver, 1, N, 1, 128, 128>;
 #[must_use]
 pub fn all() -> [(&'static str, usize, usize); 2] {
     [
-        // 4,608, and three lines of counters, of which the poster writes two and the reaper one.
-        ("size_ep", Evds::<1>::ENDPOINT_BYTES, 4608 + 192),
+        ("size_ep", Evds::<1>::ENDPOINT_BYTES, 4608),
         (
             "size_evd",
             size_of::<Evds<9>>() / 8 - size_of::<Evds<1>>() / 8,

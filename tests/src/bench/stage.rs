@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dat_core::provider::Net;
+use dat_core::provider::{Net, Region};
 use dat_core::{
     Ep, EpPoster, Evd, EvdFlags, EvdReaper, Event, Ia, Instant, LmrTriplet, MemPriv, PspFlag, Pz,
     Qos, Rmr, RmrTriplet, Storage,
@@ -18,7 +18,7 @@ use hca_mlx5::{Config, Mlx5};
 use mlx5_model::wire::switch;
 use mlx5_model::{Config as Card, Hca};
 
-use super::host::BenchHost;
+use super::host::{BenchHost, LENT, LENT_LEN};
 use super::puppet::{Puppet, Registrar, Ring};
 use crate::host::inproc::World;
 
@@ -49,6 +49,8 @@ pub struct Rig {
     pub ias: [Ia<'static, Driver>; 2],
     /// Protection Zone, memory and key of each side.
     memory: [(Pz, u64, u32, u32); 2],
+    /// Context and key of memory that was lent, of side 0.
+    lent: (u32, u32),
     registrar: &'static Registrar,
     cr: Evd,
 }
@@ -85,10 +87,14 @@ pub struct Lane {
     pub qp: Ring,
     /// 8 bytes of local memory.
     pub word: [LmrTriplet; 1],
+    /// 8 bytes of memory that was lent.
+    pub lent: [LmrTriplet; 1],
     /// 256 bytes of local memory.
     pub piece: [LmrTriplet; 1],
     /// Memory of the peer.
     pub far: RmrTriplet,
+    /// Key of the memory that was lent, as the device knows it.
+    pub lent_lkey: u32,
     /// Key of the local memory, as the device knows it.
     pub lkey: u32,
     /// An RMR of the Endpoint's zone.
@@ -157,6 +163,13 @@ impl Default for Rig {
             let lmr = ia.lmr_create(pz, buffer.region(), MemPriv::ALL).unwrap();
             (pz, buffer.addr(), lmr.lmr_context, lmr.rmr_context)
         });
+        let region = Region {
+            addr: LENT,
+            len: LENT_LEN,
+        };
+        let lent = ias[0]
+            .lmr_create(memory[0].0, region, MemPriv::ALL)
+            .unwrap();
         let cr = ias[1].evd_create(16, EvdFlags::CR).unwrap();
         ias[1].psp_create(QUALIFIER, cr, PspFlag::Consumer).unwrap();
         Self {
@@ -164,6 +177,7 @@ impl Default for Rig {
             hosts,
             ias,
             memory,
+            lent: (lent.lmr_context, lent.rmr_context),
             registrar,
             cr,
         }
@@ -263,6 +277,11 @@ impl Rig {
                 len: 8,
                 context,
             }],
+            lent: [LmrTriplet {
+                addr: LENT + 5,
+                len: 8,
+                context: self.lent.0,
+            }],
             piece: [LmrTriplet {
                 addr: addr + 4096,
                 len: 256,
@@ -273,6 +292,7 @@ impl Rig {
                 len: 4096,
                 context: rkey,
             },
+            lent_lkey: self.lent.1,
             lkey,
             rmr,
             wrong: 0,

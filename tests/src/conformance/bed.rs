@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut, Index, IndexMut};
 use std::time::Duration;
 
 use dat_core::provider::{Net, Provider, Region};
-use dat_core::{AsyncEvd, CloseFlag, Ep, Error, Evd, Event, Ia, Instant, Storage};
+use dat_core::{AsyncEvd, CloseFlag, Ep, Error, Evd, Event, Ia, IaQuery, Instant, Storage};
 
 /// The side that asks for connections in most cases.
 pub const A: usize = 0;
@@ -41,8 +41,8 @@ pub trait Side {
     fn load(&self, addr: u64, len: usize) -> Vec<u8>;
     /// The pages of 4 KiB of such memory, from its first byte on, as the HCA addresses them.
     fn pages(&self, region: Region) -> Vec<u64>;
-    /// Zeroed memory of one page that the host shares with others under this name, if it can.
-    fn share(&self, name: &[u8; 40]) -> Option<Region>;
+    /// Memory of one page that the host shares with others under this name.
+    fn share(&self, name: &[u8; 40]) -> Region;
 }
 
 /// The address of a side.
@@ -114,13 +114,32 @@ impl<'s, S: Side> Party<'s, S> {
     /// As [`Party::reopen`], with another way for asynchronous errors.
     #[track_caller]
     pub fn reopen_with(&mut self, async_evd: AsyncEvd) -> Result<(), Error> {
+        let hca = self.side.hca();
+        self.open_on(hca, async_evd)
+    }
+
+    /// As [`Party::reopen`], on an HCA that is up.
+    #[track_caller]
+    pub fn reopen_on(&mut self, hca: S::Hca) {
+        self.open_on(hca, AsyncEvd::New(8)).unwrap();
+    }
+
+    #[track_caller]
+    fn open_on(&mut self, hca: S::Hca, async_evd: AsyncEvd) -> Result<(), Error> {
         assert!(self.closed, "close it first");
         let room = self.spare.pop().expect("OPENS is too small");
         let (now, entropy) = (self.side.now(), self.side.entropy());
-        let hca = self.side.hca();
         self.ia = Ia::open_with(hca, room, net(self.index), now, entropy, async_evd)?;
         self.closed = false;
         Ok(())
+    }
+
+    /// Opens an adapter for its attributes on the same side after [`Party::close`].
+    #[track_caller]
+    pub fn open_query(&mut self) -> IaQuery<'s, S::Hca> {
+        assert!(self.closed, "close it first");
+        let room = self.spare.pop().expect("OPENS is too small");
+        IaQuery::open_query(self.side.hca(), room, net(self.index))
     }
 
     /// Its network address.
@@ -152,6 +171,8 @@ pub struct Bed<'s, S: Side> {
     pub b: Party<'s, S>,
     /// The case leaves a half of an Endpoint or Event Dispatcher out when it closes: what hangs on it goes with the device.
     pub untidy: bool,
+    /// The case has a device refuse a work request. (The model complains of each.)
+    pub refusing: bool,
     /// Both sides and the wire go on by themselves: of two things that end a connection, either may come first.
     pub hurried: bool,
     /// The next connection qualifier that nobody listens on.
@@ -189,6 +210,7 @@ impl<'s, S: Side> Bed<'s, S> {
             a,
             b,
             untidy: false,
+            refusing: false,
             hurried: false,
             qualifier: 4711,
         }

@@ -1,4 +1,8 @@
 //! Cases of the counters: dat_query_counters, dat_print_counters, dat_start_counters, dat_stop_counters.
+//!
+//! Length: three levels of counters that share their few words.
+
+use std::time::Duration;
 
 use dat_core::{
     CloseFlag, CompletionFlags, CounterType, DatSubtype, DatType, DtoOperation, DtoStatus,
@@ -102,6 +106,46 @@ pub fn objects_are_counted_as_they_come_and_go(bed: &mut Bed<'_, impl Side>) {
     }
     let at = IaCounter::PspFree as usize;
     assert_eq!(freed[at] - made[at], 2);
+}
+
+/// Reserved and common service points, and Shared Receive Queues.
+pub fn rsps_and_srqs_are_counted(bed: &mut Bed<'_, impl Side>) {
+    let end = bed.end(A);
+    let cr = bed.a.evd_create(8, EvdFlags::CR).unwrap();
+    let before = bed.a.ia_query_counters(false).unwrap();
+    let counted =
+        |bed: &mut Bed<'_, _>, counter: IaCounter| ia(bed, A, counter) - before[counter as usize];
+    let qualifier = bed.free_qualifier();
+    let rsp = bed.a.rsp_create(qualifier, Some(end.ep), cr).unwrap();
+    assert!(bed.a.rsp_create(qualifier, Some(end.ep), cr).is_err());
+    let attr = dat_core::SrqAttr {
+        max_recv_dtos: 4,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    let srq = bed.a.srq_create(end.pz, &attr).unwrap();
+    let other = bed.a.srq_create(end.pz, &attr).unwrap();
+    for (counter, count) in [
+        (IaCounter::RspCreate, 1),
+        (IaCounter::RspFree, 0),
+        (IaCounter::CmListen, 1),
+        (IaCounter::PspCreate, 0),
+        (IaCounter::SrqCreate, 2),
+        (IaCounter::SrqFree, 0),
+    ] {
+        assert_eq!(counted(bed, counter), count, "{}", counter.name());
+    }
+    let now = bed.now();
+    bed.a.rsp_free(now, rsp).unwrap();
+    bed.a.srq_free(srq).unwrap();
+    bed.a.srq_free(other).unwrap();
+    for (counter, count) in [
+        (IaCounter::RspCreate, 1),
+        (IaCounter::RspFree, 1),
+        (IaCounter::SrqFree, 2),
+    ] {
+        assert_eq!(counted(bed, counter), count, "{}", counter.name());
+    }
 }
 
 /// Both sides of a connection, message by message.
@@ -334,10 +378,52 @@ pub fn an_event_dispatcher_counts_what_wakes(bed: &mut Bed<'_, impl Side>) {
     bed.recv(&ends[B], &mems[B], 0, 8, 1);
     bed.send(&ends[A], &mems[A], 0, 8, 1);
     bed.until(|bed| (evd(bed, B, recv, EvdCounter::DtoCallback) == 1).then_some(()));
-    bed.b.evd_count_wait(recv, true);
-    bed.b.evd_count_wait(recv, false);
-    assert_eq!(evd(bed, B, recv, EvdCounter::Wait), 2);
-    assert_eq!(evd(bed, B, recv, EvdCounter::WaitBlocked), 1);
+}
+
+/// A wait that finds its event at once has not slept; one that has to look twice has, however it ends.
+pub fn waits_count_and_those_that_sleep(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = rig(bed);
+    let recv = ends[B].recv;
+    let counted = |bed: &mut Bed<'_, _>| {
+        [EvdCounter::Wait, EvdCounter::WaitBlocked].map(|counter| evd(bed, B, recv, counter))
+    };
+    let now = bed.now();
+    refused(
+        bed.b.evd_wait(now, recv, LIMIT, 0).map_err(|e| e.ret()),
+        DatType::InvalidParameter,
+        DatSubtype::InvalidArg3,
+    );
+    assert_eq!(counted(bed), [0, 0]);
+    for cookie in 1..3 {
+        bed.recv(&ends[B], &mems[B], 0, 8, cookie);
+    }
+    // Nothing is there yet: this one sleeps.
+    let now = bed.now();
+    let mut wait = bed.b.evd_wait(now, recv, LIMIT, 1).unwrap();
+    assert!(bed.b.evd_waited(now, &mut wait).is_pending());
+    assert!(bed.b.evd_waited(now, &mut wait).is_pending());
+    bed.send(&ends[A], &mems[A], 0, 8, 1);
+    let woken = bed.until(|bed| {
+        let now = bed.now();
+        match bed.b.evd_waited(now, &mut wait) {
+            core::task::Poll::Ready(found) => Some(found),
+            core::task::Poll::Pending => None,
+        }
+    });
+    assert!(woken.is_ok());
+    assert_eq!(counted(bed), [1, 1]);
+    // This one finds its event.
+    bed.send(&ends[A], &mems[A], 0, 8, 2);
+    bed.until(|bed| (bed.b.evd_more(recv) == Ok(1)).then_some(()));
+    let now = bed.now();
+    let mut wait = bed.b.evd_wait(now, recv, LIMIT, 1).unwrap();
+    assert!(bed.b.evd_waited(now, &mut wait).is_ready());
+    assert_eq!(counted(bed), [2, 1]);
+    // And one of no time looks once.
+    let now = bed.now();
+    let mut wait = bed.b.evd_wait(now, recv, Duration::ZERO, 1).unwrap();
+    assert!(bed.b.evd_waited(now, &mut wait).is_ready());
+    assert_eq!(counted(bed), [3, 1]);
 }
 
 /// Reset tells what was, and starts over: of all or of one.
@@ -385,6 +471,56 @@ pub fn counters_of_a_type_start_and_stop(bed: &mut Bed<'_, impl Side>) {
     bed.disconnect(&first[A], CloseFlag::Abrupt);
     bed.event(A, first[A].conn);
     assert_eq!(ia(bed, A, IaCounter::CmDreqTx), 1);
+}
+
+/// Each type by its own name, and no other call in its place: what is stopped stands still, what is not goes on.
+pub fn fault_42_each_type_of_counters_has_its_own_calls(bed: &mut Bed<'_, impl Side>) {
+    let types = [CounterType::Cm, CounterType::Link, CounterType::Diag];
+    let told = [
+        IaCounter::CmReqTx,
+        IaCounter::LnkErrRcv,
+        IaCounter::DiagErrSqRae,
+    ];
+    for (at, of) in types.into_iter().enumerate() {
+        for other in types {
+            bed.a.ia_start_counters(other).unwrap();
+        }
+        connect_and_be_refused(bed);
+        assert_eq!(told.map(|counter| ia(bed, A, counter)), [1, 0, 1]);
+        bed.a.ia_stop_counters(of).unwrap();
+        connect_and_be_refused(bed);
+        let mut counted = [2, 0, 2];
+        counted[at] = counted[at].min(1);
+        assert_eq!(told.map(|counter| ia(bed, A, counter)), counted, "{of:?}");
+        bed.a.ia_start_counters(of).unwrap();
+        counted[at] = 0;
+        assert_eq!(told.map(|counter| ia(bed, A, counter)), counted, "{of:?}");
+    }
+}
+
+/// One connection more, and one refused access; what was needed for it is gone afterwards.
+#[track_caller]
+fn connect_and_be_refused(bed: &mut Bed<'_, impl Side>) {
+    let ends = bed.connected();
+    let mem = bed.mem(A, ends[A].pz, 64, MemPriv::ALL);
+    let wrong = RmrTriplet {
+        addr: 0x1000,
+        len: 8,
+        context: 0xffff_ff00,
+    };
+    bed.a
+        .ep_post_rdma_write(ends[A].ep, &[mem.seg(0, 8)], 1, &wrong, NONE)
+        .unwrap();
+    bed.dto(A, ends[A].request);
+    for end in &ends {
+        bed.event(end.side, end.conn);
+        let now = bed.now();
+        bed[end.side].ep_free(now, end.ep).unwrap();
+        for evd in [end.recv, end.request, end.conn] {
+            bed[end.side].evd_free(evd).unwrap();
+        }
+    }
+    bed.a.lmr_free(mem.lmr.lmr).unwrap();
 }
 
 /// Failures that the transport counts, at both ends.
@@ -493,6 +629,7 @@ macro_rules! counters_cases {
         $with! { counters:
             there_are_as_many_as_the_header_has
             objects_are_counted_as_they_come_and_go
+            rsps_and_srqs_are_counted
             connection_messages_are_counted_by_kind
             rejections_are_counted_by_who_rejects
             dtos_are_counted_with_their_bytes
@@ -501,8 +638,10 @@ macro_rules! counters_cases {
             only_what_arrives_well_counts_as_received
             an_event_dispatcher_counts_its_dequeues
             an_event_dispatcher_counts_what_wakes
+            waits_count_and_those_that_sleep
             a_reset_starts_over
             counters_of_a_type_start_and_stop
+            fault_42_each_type_of_counters_has_its_own_calls
             the_device_counts_what_the_transport_refuses
             printed_counters_are_lines_of_names_and_numbers
             counters_and_halves

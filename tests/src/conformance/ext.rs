@@ -1,13 +1,18 @@
 //! Cases of the InfiniBand extensions: atomics, immediates, datagrams.
 //!
-//! Length: three small groups that share their few words for events and addresses.
+//! Length: three small groups that share their few words for events and addresses. ([`service`] has those of service points.)
+
+mod service;
+
+pub use service::*;
 
 use std::time::Duration;
 
 use dat_core::provider::{Arrived, Destination};
 use dat_core::{
     CloseFlag, CompletionFlags, DatReturn, DatSubtype, DatType, DtoOperation, DtoStatus, Ep,
-    EpState, Evd, Event, GRH_LEN, IbDtoEvent, IbOperation, LmrTriplet, MemPriv, RmrTriplet, sender,
+    EpState, Evd, Event, GRH_LEN, IbDtoEvent, IbOperation, LmrTriplet, LookUp, MemPriv, RmrTriplet,
+    sender,
 };
 
 use super::{A, B, Bed, End, Mem, NONE, Side, refused};
@@ -541,11 +546,12 @@ pub fn address_handles_are_given_back(bed: &mut Bed<'_, impl Side>) {
     );
     done(bed, &ends[A], IbOperation::SendUd, 4);
     bed.a.ud_ah_free(ends[A].ep, to).unwrap();
-    bed.a.ud_cm_free(ends[A].ep).unwrap();
+    let of = LookUp::from_raw(0);
+    bed.a.ud_cm_free(ends[A].ep, of).unwrap();
     let other = bed.end(A);
     let wrong = bed.a.ud_ah_free(other.ep, to).map_err(|error| error.ret());
     refused(wrong, DatType::ModelNotSupported, DatSubtype::None);
-    let wrong = bed.a.ud_cm_free(other.ep).map_err(|error| error.ret());
+    let wrong = bed.a.ud_cm_free(other.ep, of).map_err(|error| error.ret());
     refused(wrong, DatType::ModelNotSupported, DatSubtype::None);
     let now = bed.now();
     bed.a.ep_free(now, ends[A].ep).unwrap();
@@ -605,6 +611,13 @@ macro_rules! ext_cases {
             an_endpoint_for_datagrams_ends_and_opens_again
             address_handles_are_given_back
             operations_have_the_numbers_of_the_header
+            who_asks_a_service_point_can_send_to_its_endpoint
+            who_is_refused_an_address_learns_why
+            an_address_that_does_not_come_is_an_error
+            many_questions_have_an_answer_each
+            questions_and_answers_that_cannot_be_are_refused
+            an_endpoint_that_ends_asks_no_more
+            a_message_is_measured_by_its_own_receive
         }
     };
 }

@@ -18,7 +18,7 @@ use crate::pair::Stage;
 pub struct Hosted<'p, P: Platform> {
     platform: &'p P,
     pass: fn(&P, Duration),
-    share: Option<fn(&P, &[u8; 40], Span)>,
+    share: fn(&Self, &[u8; 40]) -> Region,
     buffers: RefCell<Vec<Buffer<'p, P>>>,
 }
 
@@ -29,22 +29,25 @@ impl<P: Platform> std::fmt::Debug for Hosted<'_, P> {
 }
 
 impl<'p, P: Platform> Hosted<'p, P> {
-    /// One on `platform`, where time passes so.
+    /// One on `platform`, where time passes and memory is shared so.
     #[must_use]
-    pub fn new(platform: &'p P, pass: fn(&P, Duration)) -> Self {
+    pub fn new(
+        platform: &'p P,
+        pass: fn(&P, Duration),
+        share: fn(&Self, &[u8; 40]) -> Region,
+    ) -> Self {
         Self {
             platform,
             pass,
-            share: None,
+            share,
             buffers: RefCell::default(),
         }
     }
 
-    /// The same, of a platform that shares memory so.
+    /// The platform.
     #[must_use]
-    pub fn sharing(mut self, share: fn(&P, &[u8; 40], Span)) -> Self {
-        self.share = Some(share);
-        self
+    pub fn platform(&self) -> &'p P {
+        self.platform
     }
 
     /// What stands at `addr`: the buffer, and the offset in it.
@@ -108,13 +111,8 @@ impl<'p, P: Platform> Side for Hosted<'p, P> {
             .collect()
     }
 
-    fn share(&self, name: &[u8; 40]) -> Option<Region> {
-        let share = self.share?;
-        let region = self.memory(4096);
-        let offset = (region.addr - self.platform.arena_addr()) as usize;
-        let len = region.len as usize;
-        share(self.platform, name, Span { offset, len });
-        Some(region)
+    fn share(&self, name: &[u8; 40]) -> Region {
+        (self.share)(self, name)
     }
 
     fn store(&self, addr: u64, bytes: &[u8]) {
@@ -130,6 +128,15 @@ impl<'p, P: Platform> Side for Hosted<'p, P> {
         assert_eq!(loaded, len, "no memory for all of it");
         bytes
     }
+}
+
+/// A piece of the arena is said to be shared.
+fn share(side: &Hosted<'_, Slot>, name: &[u8; 40]) -> Region {
+    let region = side.memory(4096);
+    let offset = (region.addr - side.platform.arena_addr()) as usize;
+    let len = region.len as usize;
+    side.platform.share(name, Span { offset, len });
+    region
 }
 
 /// Plays a case on the driver over the model in process, and insists that closing leaves nothing behind and that the models
@@ -148,23 +155,25 @@ pub fn play(case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
     };
     let (_, slots) = stage.plug(&mut |_, wire| wire);
     let mut rooms = [A, B].map(|_| Vec::from_iter((0..OPENS).map(|_| Room::new())));
-    {
+    let refusing = {
         let [a, b] = &mut rooms;
         let open = |index: usize, rooms| {
             let pass = |slot: &Slot, span: Duration| slot.world().turn_by(span.as_nanos() as u64);
-            let side = Hosted::new(&slots[index], pass).sharing(Slot::share);
+            let side = Hosted::new(&slots[index], pass, share);
             let hca = side.hca();
             Party::open(index, side, hca, rooms)
         };
         let mut bed = Bed::new(open(A, &mut a[..]), open(B, &mut b[..]));
         case(&mut bed);
+        let refusing = bed.refusing;
         // Closing the device takes everything back, however a case left it.
         let _ = bed.finish();
-    }
+        refusing
+    };
     for (side, slot) in slots.iter().enumerate() {
         let complaints = slot.hca().complaints().to_vec();
         assert!(
-            complaints.is_empty(),
+            complaints.is_empty() || refusing,
             "the model of side {side} complains: {complaints:#?}"
         );
         let left = (slot.in_use(), slot.views().pages_out());

@@ -52,6 +52,9 @@ macro_rules! rmr_cases {
             an_own_rmr_is_bound_anew
             an_own_rmr_ends_with_its_endpoint
             an_own_rmr_keeps_the_rules_of_binds
+            a_peer_closes_an_own_rmr_with_a_send
+            an_own_rmr_whose_unbind_was_flushed_stays
+            a_bind_that_fails_after_it_was_queued_breaks_the_connection
             stale_contexts_open_nothing
             low_bytes_are_spread
         }

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant as Wall};
 
 use anyhow::{Result, ensure};
+use dat_core::provider::Region;
 use vfio_host::Host;
 
 use super::hosts::{Part, two};
@@ -35,6 +36,12 @@ fn pass<H: Host>(_: &H, span: Duration) {
     }
 }
 
+/// Memory that any process of this user can have by that name.
+fn share<H: Host>(side: &Hosted<'_, H>, name: &[u8; 40]) -> Region {
+    let shared = side.platform().share(name, 4096);
+    shared.unwrap_or_else(|error| panic!("share: {error}"))
+}
+
 /// Plays the cases from number `next` on, until one fails; its name then. HCAs stay up.
 fn batch<H: Host>(hosts: &[H; 2], next: &mut usize, chosen: &[usize]) -> Option<&'static str> {
     let mut up = [None, None];
@@ -46,7 +53,7 @@ fn batch<H: Host>(hosts: &[H; 2], next: &mut usize, chosen: &[usize]) -> Option<
             let mut rooms = [A, B].map(|_| Vec::from_iter((0..OPENS).map(|_| Room::new())));
             let [a, b] = &mut rooms;
             let open = |index: usize, up: Option<_>, rooms| {
-                let side = Hosted::new(&hosts[index], pass::<H>);
+                let side = Hosted::new(&hosts[index], pass::<H>, share::<H>);
                 let hca = up.unwrap_or_else(|| side.hca());
                 Party::open(index, side, hca, rooms)
             };

@@ -1,5 +1,7 @@
 //! A device held with memory mapped for it, while somebody who has the device in hand looks what it can reach.
 //!
+//! Some of it is the program's own, lent, to be written and to be read.
+//!
 //! Tells the ledger in lines `@@map IOVA LEN RIGHTS PURPOSE`, then `@@held`, and waits for words on standard input:
 //! `close` ends the adapter, so that the firmware's pages are given back, and tells the ledger again; `end` ends all.
 
@@ -8,13 +10,16 @@ use std::io::BufRead;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use dat_core::{CloseFlag, EvdFlags, MemPriv};
 use hca_mlx5::Config;
-use vfio_host::{Host, Nic, Room};
+use vfio_host::{Host, Nic, Reach, Room};
 
 use super::ground::net;
 use super::hosts::Part;
+use crate::bytes::Bytes;
 
 /// Bytes of a consumer's buffer.
 const BUFFER: usize = 256 << 10;
+/// Bytes of memory of its own.
+const OWN: usize = 10_001;
 
 /// Holds.
 pub(super) struct Hold;
@@ -37,11 +42,18 @@ fn told(word: &str) -> Result<()> {
 }
 
 impl Part for Hold {
+    #[expect(unsafe_code, reason = "what is lent here is taken back before it goes")]
     fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let host = hosts.first().context("this takes a device")?;
         let mut room = Box::new(Room::new());
         let mut nic = Nic::open(host, &mut room, net(0), &Config::default())
             .map_err(|error| anyhow!("{error}"))?;
+        let own = [Bytes::<OWN>::new(), Bytes::new()];
+        for (bytes, reach) in own.iter().zip([Reach::ReadWrite, Reach::Read]) {
+            // SAFETY: taken back below.
+            unsafe { host.lend(bytes.addr(), OWN as u64, reach) }
+                .map_err(|error| anyhow!("lend: {error}"))?;
+        }
         let buffer = nic.buffer(BUFFER).context("no memory for a buffer")?;
         let mut make = || {
             let pz = nic.pz_create()?;
@@ -57,6 +69,9 @@ impl Part for Hold {
         nic.close(CloseFlag::Abrupt)
             .map_err(|error| anyhow!("close: {error}"))?;
         buffer.release();
+        for bytes in &own {
+            host.take_back(bytes.addr(), OWN as u64);
+        }
         ledger(host);
         told("end")
     }

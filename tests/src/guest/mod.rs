@@ -13,6 +13,7 @@ mod ground;
 mod hold;
 mod hosts;
 mod idle;
+mod lent;
 mod parts;
 mod reopen;
 mod reset;
@@ -61,6 +62,12 @@ enum Part {
     },
     /// A wait for what does not come costs no CPU time, and what comes raises an interrupt
     Idle {
+        /// Two devices
+        #[arg(num_args = 2)]
+        devices: Vec<Address>,
+    },
+    /// Memory of the heap, of a stack and static, lent to two devices, and memory with a name
+    Lent {
         /// Two devices
         #[arg(num_args = 2)]
         devices: Vec<Address>,
@@ -135,6 +142,7 @@ fn play(part: Part) -> Result<()> {
             hosts::with(&devices, &usual, &conformance::Conformance { only })
         }
         Part::Idle { devices } => hosts::with(&devices, &usual, &idle::Idle),
+        Part::Lent { devices } => hosts::with(&devices, &usual, &lent::Lent),
         Part::Flr { devices } => hosts::with(&devices, &usual, &reset::Flr),
         Part::Reopen { device, times } => reopen::play(&device, times),
         Part::Hold { device } => hosts::with(&[device], &usual, &hold::Hold),

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dat_core::provider::Region;
 use hca_mlx5::entries::{ByOffset, RegisterByOffset};
 use hca_mlx5::platform::{Platform, Span};
 use mlx5_model::Hca;
@@ -290,8 +291,12 @@ impl Platform for Slot {
         ARENA
     }
 
-    fn shared(&self, name: &[u8; 40]) -> Option<Span> {
-        lock(&self.shared).get(name).copied()
+    fn shared(&self, name: &[u8; 40]) -> Option<Region> {
+        let span = lock(&self.shared).get(name).copied()?;
+        Some(Region {
+            addr: ARENA + span.offset as u64,
+            len: span.len as u64,
+        })
     }
 
     fn alloc(&self, len: usize, align: usize) -> Option<Span> {

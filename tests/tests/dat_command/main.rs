@@ -11,6 +11,7 @@
 
 mod compat;
 mod compat_ud;
+mod dapltest;
 mod hostile;
 mod perftest;
 mod stage;

@@ -11,6 +11,8 @@
 )]
 
 mod data;
+mod lent;
+mod named;
 mod owned;
 mod reopen;
 mod rig;

@@ -10,7 +10,7 @@ use vfio_host::{Host, Options, Room};
 use crate::rig::{Rig, Side};
 
 /// Descriptors of this process, by what they are, and its mappings of memory files.
-fn held() -> (BTreeMap<String, usize>, usize) {
+pub(crate) fn held() -> (BTreeMap<String, usize>, usize) {
     let mut fds = BTreeMap::new();
     for entry in fs::read_dir("/proc/self/fd").unwrap().flatten() {
         if let Ok(target) = fs::read_link(entry.path()) {
@@ -29,7 +29,7 @@ fn held() -> (BTreeMap<String, usize>, usize) {
 }
 
 /// In a process of its own, or another test's descriptors would be counted.
-fn alone(name: &str, play: impl FnOnce()) {
+pub(crate) fn alone(name: &str, play: impl FnOnce()) {
     const MARK: &str = "VFIO_USER_ALONE";
     if std::env::var_os(MARK).is_some() {
         return play();

@@ -16,7 +16,7 @@ use core::time::Duration;
 use dat_core::provider::Net;
 use dat_core::{
     Agent, AnyHandle, CloseFlag, Comm, CompletionFlags, CounterType, Ep, EpCounter, EpModify,
-    Error, Evd, EvdCounter, EvdFlags, Event, Ia, IaCounter, Instant, LmrParam, LmrTriplet,
+    Error, Evd, EvdCounter, EvdFlags, Event, Ia, IaCounter, Instant, LmrParam, LmrTriplet, LookUp,
     MemOptimize, MemPriv, MemType, Memory, PhysicalPages, ProviderInfo, PspFlag, Pz, Qos, Registry,
     RmrTriplet, SrqAttr, Storage, Upcall, UpcallFlag, UpcallPolicy, VaType,
 };
@@ -223,7 +223,7 @@ fn share(
     ia: &mut Ia<'_, Driver>,
     now: Instant,
     ep: Ep,
-    (pz, evd): (dat_core::Pz, dat_core::Evd),
+    (pz, evd): (Pz, Evd),
     iov: &[LmrTriplet; 1],
 ) -> Result<(dat_core::Srq, Ep), Error> {
     let srq = ia.srq_create(
@@ -369,7 +369,7 @@ fn counters(ia: &mut Ia<'_, Driver>, ep: Ep) -> Result<(), Error> {
     ia.ia_print_counters(&mut Nowhere, false)?;
     ia.ep_print_counters(ep, &mut Nowhere, false)?;
     ia.evd_print_counters(evd, &mut Nowhere, false)?;
-    ia.ud_cm_free(ep)
+    ia.ud_cm_free(ep, LookUp::from_raw(0))
 }
 
 /// Notification: CNOs, waits, upcalls.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args as Group, Parser, Subcommand};
+use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueEnum};
 use dat_core::provider::{Mtu, Net};
 
 use super::compat::Compat;
@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Listen(Listen),
     Ping(Ping),
     Perf(Perf),
+    Conf(Conf),
+    InstallProvider(InstallProvider),
     Compat(Compat),
 }
 
@@ -318,6 +320,102 @@ pub(crate) struct Perf {
     /// Spins instead of sleeping until the device interrupts
     #[arg(long)]
     pub(crate) poll: bool,
+}
+
+/// Lines of dat.conf.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Registrations {
+    /// Devices; all HCAs that are bound to vfio-pci if left out
+    #[arg(value_name = "DEVICE")]
+    pub(crate) devices: Vec<Address>,
+    /// A device's own address and the length of the network's prefix; once for each device, in their order
+    #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = network)]
+    pub(crate) ip: Vec<(IpAddr, u8)>,
+    /// What consumers open; with several devices, the beginning of it: dat0, dat1
+    #[arg(long, default_value = "dat")]
+    pub(crate) name: String,
+    /// For consumers that ask for a thread-safe provider, which most do not
+    #[arg(long)]
+    pub(crate) threadsafe: bool,
+    /// Next hop to all other networks
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) gateway: Option<IpAddr>,
+    /// 802.1Q VLAN, 1 to 4094
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub(crate) vlan: Option<u16>,
+    /// Greatest payload of a packet: 256, 512, 1024, 2048 or 4096
+    #[arg(long, value_name = "BYTES", value_parser = mtu)]
+    pub(crate) mtu: Option<Mtu>,
+    /// Memory for queues; 96 if left out
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(8..=65536))]
+    pub(crate) memory: Option<u32>,
+    /// What the provider says on standard error; error if left out
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) log: Option<Log>,
+}
+
+/// How much a provider says.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Log {
+    /// Nothing
+    Off,
+    /// What keeps an adapter from working
+    Error,
+    /// Calls that are refused for a reason that their code cannot tell as well
+    Warn,
+    /// Adapters that open and close as well
+    Info,
+    /// Every call that returns an error as well
+    Debug,
+}
+
+impl Log {
+    /// As the provider reads it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+/// Prints lines of dat.conf, by which DAT programs in C find HCAs
+///
+/// A registry (libdat2) reads /etc/dat.conf, or the file that DAT_OVERRIDE names; each line there is an Interface Adapter. The
+/// last field but one is what the provider is told: docs/udapl.md has all of it.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct Conf {
+    #[command(flatten)]
+    pub(crate) lines: Registrations,
+    /// The provider: a file, or a name that the loader finds
+    #[arg(long, value_name = "FILE", default_value = super::conf::LIBRARY)]
+    pub(crate) library: PathBuf,
+    #[command(flatten)]
+    pub(crate) root: Root,
+}
+
+/// Installs the uDAPL provider, and its lines of dat.conf
+///
+/// The provider goes to DIR/lib, the lines to DIR/etc/dat.conf, where lines of other providers stay as they are. Doing it again
+/// changes what is asked for otherwise, and nothing else.
+#[derive(Group, Clone, Debug)]
+pub(crate) struct InstallProvider {
+    #[command(flatten)]
+    pub(crate) lines: Registrations,
+    /// The folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) prefix: PathBuf,
+    /// The provider's file; the one beside this program if left out
+    #[arg(long, value_name = "FILE")]
+    pub(crate) library: Option<PathBuf>,
+    /// Instead of DIR/etc/dat.conf
+    #[arg(long, value_name = "FILE")]
+    pub(crate) conf: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) root: Root,
 }
 
 fn network(text: &str) -> Result<(IpAddr, u8), String> {

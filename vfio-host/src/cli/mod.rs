@@ -2,7 +2,8 @@
 //!
 //! `list`, `doctor`, `bind` and `unbind` read and write `/sys`, `/proc` and `/dev` through one [`tree::Tree`] value, so
 //! that they run against a copied tree as well. `info`, `listen`, `ping` and `perf` open the device: a NIC bound to
-//! vfio-pci, or a device model behind a vfio-user socket, which is the same to them.
+//! vfio-pci, or a device model behind a vfio-user socket, which is the same to them. `conf` and `install-provider` register HCAs
+//! with uDAPL programs.
 //!
 //! Every subcommand is a file. A subcommand returns its exit code, or a [`failure::Failure`]; nothing here panics on what a user,
 //! a file system, a device or a peer says. What it does not do: anything that a program could not do with the library;
@@ -11,11 +12,13 @@
 mod args;
 mod bind;
 mod compat;
+mod conf;
 mod doctor;
 mod failure;
 mod group;
 mod hca;
 mod info;
+mod install_provider;
 mod list;
 mod needs;
 mod netdev;
@@ -70,6 +73,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Listen(it) => traffic::listen::run(it, &out),
         Command::Ping(it) => traffic::ping::run(it, &out),
         Command::Perf(it) => traffic::perf::run(it, &out),
+        Command::Conf(it) => conf::run(it, &out),
+        Command::InstallProvider(it) => install_provider::run(it, &out),
         Command::Compat(it) => compat::run(it, &out),
     };
     match end {

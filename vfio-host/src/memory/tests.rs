@@ -10,6 +10,7 @@ struct Fake {
     entries: RefCell<u32>,
     bytes: RefCell<u64>,
     tells: bool,
+    held: RefCell<u32>,
 }
 
 impl Fake {
@@ -18,6 +19,7 @@ impl Fake {
             entries: RefCell::new(entries),
             bytes: RefCell::new(bytes),
             tells: true,
+            held: RefCell::new(0),
         }
     }
 }
@@ -26,7 +28,7 @@ impl Iommu for Fake {
     fn map(&self, area: &Area<'_>) -> Result<(), Error> {
         let full = |kind| Error::new(kind, "fake", "full", "");
         let (mut entries, mut bytes) = (self.entries.borrow_mut(), self.bytes.borrow_mut());
-        assert!(area.addr().is_multiple_of(4096) && area.mapping.iova.is_multiple_of(4096));
+        assert!(area.addr.is_multiple_of(4096) && area.mapping.iova.is_multiple_of(4096));
         *entries = entries.checked_sub(1).ok_or(full(Kind::DmaEntries))?;
         *bytes = bytes
             .checked_sub(area.mapping.len)
@@ -41,10 +43,24 @@ impl Iommu for Fake {
     fn entries_left(&self) -> Option<u32> {
         self.tells.then(|| *self.entries.borrow())
     }
+    fn hold(&self, memory: &Promised, _: Reach) -> Result<Vec<Piece>, Error> {
+        *self.held.borrow_mut() += 1;
+        let pages = memory.pages();
+        let len = pages.end - pages.start;
+        Ok(vec![Piece { len, file: None }])
+    }
+    fn let_go(&self, _: &Promised) {
+        *self.held.borrow_mut() -= 1;
+    }
 }
 
 fn memory(iommu: &Fake) -> Result<Memory, Error> {
-    Memory::new(&Options::default(), &[iova::UNTOLD], Pages::private, iommu)
+    Memory::new(
+        &Options::default(),
+        &[crate::iova::UNTOLD],
+        Pages::private,
+        iommu,
+    )
 }
 
 fn take(memory: &Memory, iommu: &Fake, count: usize) -> Vec<u64> {
@@ -127,7 +143,7 @@ fn little_memory_is_used_to_the_last_piece_and_then_explained() {
     let memory = memory(&iommu).unwrap();
     assert_eq!(take(&memory, &iommu, ALL).len(), (12 << 20) / PAGE);
     assert_eq!(memory.shortage().unwrap().kind(), Kind::Memlock);
-    memory.reclaim();
+    memory.reclaim(&iommu);
     assert_eq!(memory.shortage(), None);
     assert_eq!(memory_error(0).kind(), Kind::Memlock);
 }
@@ -146,6 +162,85 @@ fn no_room_for_addresses_is_an_error() {
     let iommu = Fake::new(8, 1 << 40);
     let error = Memory::new(&Options::default(), &ranges, Pages::private, &iommu).unwrap_err();
     assert_eq!(error.kind(), Kind::Iova);
+}
+
+fn lent(from: u64, len: u64) -> Option<Promised> {
+    // SAFETY: this IOMMU does nothing to memory.
+    #[expect(unsafe_code, reason = "the promise of a test")]
+    unsafe {
+        Promised::new(from, len)
+    }
+}
+
+fn region(addr: u64, len: u64) -> Region {
+    Region { addr, len }
+}
+
+#[test]
+fn lent_memory_has_an_entry_for_each_range_and_is_counted() {
+    let iommu = Fake::new(65_535, 1 << 40);
+    let memory = memory(&iommu).unwrap();
+    let lend = |from, len| memory.lend(&iommu, lent(from, len), Reach::ReadWrite);
+    let back = |from, len| memory.take_back(&iommu, region(from, len));
+    let entries = || memory.maps().len() - 2;
+    let base = 0x7fff_1234_5000;
+    assert_eq!(memory.lent(region(base, 1)), None);
+    lend(base + 5, 0x1000).unwrap();
+    let map = memory.maps()[2];
+    assert_eq!((map.len, map.purpose), (0x2000, "process"));
+    assert_eq!(map.iova % HUGE as u64, base % HUGE as u64);
+    assert_eq!(memory.lent(region(base + 7, 9)), Some(map.iova + 7));
+    assert_eq!(memory.lent(region(base + 7, 0x2000)), None);
+    // The same pages, more than these, and some of them.
+    lend(base, 0x2000).unwrap();
+    assert_eq!((entries(), *iommu.held.borrow()), (1, 1));
+    lend(base - 0x3000, 0x9000).unwrap();
+    lend(base + 0x1000, 1).unwrap();
+    assert_eq!((entries(), *iommu.held.borrow()), (3, 3));
+    assert_eq!(memory.lent(region(base + 7, 9)), Some(map.iova + 7));
+    let inner = memory.lent(region(base + 0x1001, 9)).unwrap();
+    assert_ne!(inner, map.iova + 0x1001);
+    assert_eq!(memory.lent(region(base + 0xfff, 2)), Some(map.iova + 0xfff));
+    back(base, 0x2000);
+    assert_eq!(entries(), 3);
+    back(base, 0x1fff);
+    assert_eq!((entries(), *iommu.held.borrow()), (2, 2));
+    assert!(
+        memory.lent(region(base + 7, 9)).is_some(),
+        "by the longer one"
+    );
+    // Firmware's pages go away between them.
+    let pages = take(&memory, &iommu, 3);
+    lend(0x1000, 1).unwrap();
+    assert_eq!(memory.pages_return(&iommu, &pages), 3);
+    assert_eq!(entries(), 3);
+    memory.reclaim(&iommu);
+    assert_eq!((entries(), *iommu.held.borrow()), (0, 0));
+    lend(0x1000, 1).unwrap();
+    memory.unmap(&iommu).unwrap();
+    assert_eq!((memory.maps().len(), *iommu.held.borrow()), (0, 0));
+    assert_eq!(*iommu.entries.borrow(), 65_535);
+}
+
+#[test]
+fn what_cannot_be_lent_leaves_nothing() {
+    let iommu = Fake::new(3, (16 << 20) + 0x2000);
+    let memory = memory(&iommu).unwrap();
+    let lend = |from, len| {
+        let done = memory.lend(&iommu, lent(from, len), Reach::Read);
+        done.map_err(|error| error.kind())
+    };
+    assert_eq!(lend(0x1000, 0x3000), Err(Kind::Memlock));
+    assert_eq!((memory.maps().len(), *iommu.held.borrow()), (2, 0));
+    *iommu.entries.borrow_mut() = 1;
+    assert_eq!(lend(0x1000, 0x1000), Ok(()));
+    assert_eq!(lend(0x5000, 0x1000), Err(Kind::DmaEntries));
+    assert_eq!(lend(0x1000, 1 << 40), Err(Kind::Iova));
+    assert_eq!(lend(0x1000, 0), Err(Kind::Address));
+    assert_eq!(lend(u64::MAX, 1), Err(Kind::Address));
+    let arena = memory.arena().pages().addr();
+    assert_eq!(lend(arena + 5000, 100), Ok(()), "the device has it");
+    assert_eq!((memory.maps().len(), *iommu.held.borrow()), (3, 1));
 }
 
 proptest! {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use dat_core::provider::Region;
 use hca_mlx5::platform::{Platform, Span};
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE,
@@ -30,11 +31,11 @@ use self::info::IommuInfo;
 use self::refusal::Limits;
 use crate::address::PciAddress;
 use crate::error::{Error, Kind};
-use crate::host::{Host, Mapping, Options, Trouble};
+use crate::host::{Host, Mapping, Options, Reach, Trouble};
 use crate::iova;
 use crate::machine::Machine;
-use crate::map::{Bar, Pages};
-use crate::memory::{Area, Iommu, Memory, host_over_memory, platform_over_memory};
+use crate::map::{Bar, Pages, Promised};
+use crate::memory::{Area, Iommu, Memory, Piece, host_over_memory, platform_over_memory};
 use crate::pci::{self, ConfigSpace};
 use crate::sysfs::Sysfs;
 use crate::wakeups::{VECTORS, Wakeups};
@@ -110,7 +111,7 @@ impl Container {
 
 impl Iommu for Container {
     fn map(&self, area: &Area<'_>) -> Result<(), Error> {
-        let mapped = ioctl::map_dma(&*self.container, &area.mapping, area.addr());
+        let mapped = ioctl::map_dma(&*self.container, &area.mapping, area.addr);
         mapped.map_err(|error| {
             let limits = Limits::now(self.locked.load(Ordering::Relaxed), self.wanted);
             refusal::map(&error, &area.mapping, limits)
@@ -135,6 +136,16 @@ impl Iommu for Container {
     fn entries_left(&self) -> Option<u32> {
         self.info().ok()?.entries
     }
+
+    /// The kernel holds the pages itself, by their mapping.
+    fn hold(&self, memory: &Promised, _reach: Reach) -> Result<Vec<Piece>, Error> {
+        memory.own();
+        let pages = memory.pages();
+        let len = pages.end - pages.start;
+        Ok(vec![Piece { len, file: None }])
+    }
+
+    fn let_go(&self, _memory: &Promised) {}
 }
 
 impl Device {

@@ -82,6 +82,12 @@ pub(super) fn map(error: &io::Error, mapping: &Mapping, limits: Limits) -> Error
                 "as root: echo 65535 > /sys/module/vfio_iommu_type1/parameters/dma_entry_limit, then open the device anew",
             )
         }
+        (Some(libc::EFAULT), _) => Error::new(
+            Kind::Unsupported,
+            object,
+            "the process has no memory there, or none that the device could be given with these rights",
+            "lend memory that is mapped, and may be written if the device is to write to it; no memory of a file that others share",
+        ),
         (Some(libc::EINVAL | libc::EEXIST), _) => Error::new(
             Kind::Iova,
             object,

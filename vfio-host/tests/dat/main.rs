@@ -8,5 +8,6 @@
 )]
 
 mod bind;
+mod conf;
 mod list_doctor;
 mod machine;

@@ -5,6 +5,7 @@
 
 mod archive;
 mod control;
+mod dat;
 mod linux;
 mod machine;
 mod modules;
@@ -29,6 +30,12 @@ use machine::Machine;
 use programs::Programs;
 use scenarios::{SCENARIOS, Scenario};
 use stage::Stage;
+
+/// Where the headers of DAT are, from the distribution's package.
+pub(crate) fn dat_headers() -> Result<PathBuf> {
+    let tree = packages::tree(&folder()?, &packages::DAPL)?;
+    Ok(tree.root().join("usr/include"))
+}
 
 /// Where things that are fetched or built for guests are kept.
 fn folder() -> Result<PathBuf> {
@@ -56,13 +63,17 @@ pub(crate) struct Options {
     /// Instead, stock Linux on the model: its drivers and its tools
     #[arg(long)]
     linux: bool,
+    /// Instead, the DAT programs of others, over the uDAPL provider of this workspace
+    #[arg(long, conflicts_with = "linux")]
+    dat: bool,
     /// The version of stock Linux
     #[arg(long, default_value = DEFAULT_KERNEL)]
     kernel: String,
-    /// Of the matrix, only cells with this in their name (`TEST / SERVER-CLIENT`)
+    /// Of the matrix, only cells with this in their name (`TEST / SERVER-CLIENT`); of the DAT programs, only such rows; `A|B` is
+    /// either
     #[arg(long, value_name = "PART")]
     cells: Option<String>,
-    /// Of the whole matrix, write the table into docs/interop.md
+    /// Of the whole matrix, write the table into docs/interop.md; of all DAT programs, into docs/dat-programs.md
     #[arg(long)]
     bless: bool,
     #[command(flatten)]
@@ -121,6 +132,7 @@ impl Default for Options {
             list: false,
             verbose: false,
             linux: false,
+            dat: false,
             kernel: DEFAULT_KERNEL.to_owned(),
             cells: None,
             bless: false,
@@ -131,10 +143,10 @@ impl Default for Options {
 
 impl Options {
     fn table(&self) -> &'static [Scenario] {
-        if self.linux {
-            linux::SCENARIOS
-        } else {
-            SCENARIOS
+        match (self.linux, self.dat) {
+            (true, _) => linux::SCENARIOS,
+            (_, true) => dat::SCENARIOS,
+            (false, false) => SCENARIOS,
         }
     }
 }
@@ -176,8 +188,9 @@ pub(crate) fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)>
 
     let next = AtomicUsize::new(0);
     let played = Mutex::new(Vec::new());
-    // Guests sleep much of their time: two scenarios at once take little more than one. Two pairs of stock Linux do not.
-    let workers = if options.linux {
+    // Guests sleep much of their time: two scenarios at once take little more than one. Two pairs of stock Linux do not, and
+    // DAT's programs share a port.
+    let workers = if options.linux || options.dat {
         1
     } else {
         thread::available_parallelism().map_or(1, |n| n.get().min(2))

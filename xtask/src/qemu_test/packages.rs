@@ -66,6 +66,18 @@ pub(crate) const USERLAND: Recipe = Recipe {
     remedy: "the programs that stock Linux is tried with could not be had (run without --linux to do without)",
 };
 
+/// DAT as a distribution ships it: the registry with its headers, the programs, and what has them print line by line. The newest
+/// release that has them.
+pub(crate) const DAPL: Recipe = Recipe {
+    name: "dapl",
+    parts: &[(
+        "bookworm",
+        &["dapl2-utils", "libdapl2", "libdapl-dev", "coreutils"],
+    )],
+    kernel: None,
+    remedy: "the DAT programs of Debian 12 could not be had",
+};
+
 /// The kernels for all hardware, by the version that their names begin with. The one for virtual machines has no Soft-RoCE.
 pub(crate) const KERNELS: [(&str, Recipe); 2] = [
     (
@@ -89,7 +101,7 @@ pub(crate) const KERNELS: [(&str, Recipe); 2] = [
 ];
 
 /// Where the libraries stand in the tree.
-const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+pub(crate) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// The file that tells what a tree was made of.
 const MARK: &str = ".recipe";

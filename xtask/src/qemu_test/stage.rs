@@ -60,7 +60,7 @@ pub(crate) struct Guest<'g> {
     pub(crate) parameters: &'g [(&'g str, &'g str)],
     /// MiB of memory; 0 is the usual.
     pub(crate) memory: u32,
-    /// An archive of more files for stock Linux.
+    /// An archive of more files.
     pub(crate) more: Option<&'g Path>,
 }
 
@@ -145,9 +145,34 @@ impl<'m> Stage<'m> {
         Ok(id)
     }
 
+    /// Starts any program on the host.
+    pub(crate) fn start(&mut self, name: &str, command: Command) -> Result<Id> {
+        let process = Process::start(name, command, self.options.verbose)?;
+        let id = self.add(process);
+        // Its end is for whoever started it to judge.
+        self.mortal.push(id.0);
+        Ok(id)
+    }
+
+    /// A program that was built for guests, which runs on the host as well.
+    pub(crate) fn built(&self, name: &str) -> PathBuf {
+        self.programs.folder.join(name)
+    }
+
+    /// The number of a process of the host.
+    pub(crate) fn pid(&self, id: Id) -> u32 {
+        self.processes[id.0].pid()
+    }
+
+    /// Everything that a process has printed so far, to each of its outputs.
+    pub(crate) fn outputs(&self, id: Id) -> [Vec<String>; 2] {
+        let process = &self.processes[id.0];
+        [process.output(), process.complaints()]
+    }
+
     /// Starts a guest's program on the host, for devices that are reached without a guest.
     pub(crate) fn program(&mut self, name: &str, args: &[&str]) -> Result<Id> {
-        let mut command = Command::new(self.programs.folder.join(name));
+        let mut command = Command::new(self.built(name));
         command.args(args);
         let process = Process::start(name, command, self.options.verbose)?;
         Ok(self.add(process))
@@ -159,7 +184,11 @@ impl<'m> Stage<'m> {
         let mut command = self.qemu(guest)?;
         let (kernel, append) = match guest.system {
             System::Vfio => {
-                fs::write(&initrd, self.initrd(guest)?)?;
+                let mut archive = self.initrd(guest)?;
+                if let Some(more) = guest.more {
+                    archive.extend(fs::read(more)?);
+                }
+                fs::write(&initrd, archive)?;
                 (&self.machine.kernel, APPEND)
             }
             System::Stock => {
@@ -371,9 +400,7 @@ impl<'m> Stage<'m> {
             process.kill();
         }
         let mut text = format!("{}: {why}", self.processes[id.0].name());
-        for process in &self.processes {
-            text.push_str(&process.tail(TAIL));
-        }
+        text.push_str(&self.tails());
         anyhow::anyhow!(text)
     }
 
@@ -404,6 +431,12 @@ impl<'m> Stage<'m> {
         // Whoever has ended has said all.
         self.processes[id.0].kill();
         self.processes[id.0].complaints()
+    }
+
+    /// The last lines that everybody said.
+    pub(crate) fn tails(&self) -> String {
+        let tails = self.processes.iter().map(|process| process.tail(TAIL));
+        tails.collect()
     }
 
     /// The last lines that a process said.

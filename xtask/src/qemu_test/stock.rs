@@ -70,13 +70,29 @@ const PROGRAMS: &[&str] = &[
     "ucmatose",
     "udaddy",
 ];
-/// What programs load by name while they run: verbs providers, their registration, and what ends a thread.
-const LOADED: [&str; 5] = [
+/// What programs load by name while they run: verbs providers, their registration, and what ends a thread; and libraries that
+/// programs of an older release still name.
+const LOADED: [&str; 7] = [
     "usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so",
     "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
     "usr/lib/x86_64-linux-gnu/libgcc_s.so.1",
+    "usr/lib/x86_64-linux-gnu/libpthread.so.0",
+    "usr/lib/x86_64-linux-gnu/libdl.so.2",
     "etc/libibverbs.d/mlx5.driver",
     "etc/libibverbs.d/rxe.driver",
+];
+
+/// DAT's programs, registry and provider over rdma_cm, and what has a program print line by line: it may be ended at any time. They
+/// are of an older release, and run with the libraries of the others.
+const DAPL: [&str; 8] = [
+    "usr/bin/dapltest",
+    "usr/bin/dtest",
+    "usr/bin/dtestcm",
+    "usr/bin/dtestsrq",
+    "usr/bin/dtestx",
+    "usr/lib/x86_64-linux-gnu/libdat2.so.2",
+    "usr/lib/x86_64-linux-gnu/libdaplofa.so.2",
+    "usr/libexec/coreutils/libstdbuf.so",
 ];
 
 /// Stock Linux of a version.
@@ -118,6 +134,7 @@ impl Stock {
         let (image, drivers) = machine::fitting(&root.join("boot"), place, &OPTIONS)?
             .ok_or_else(|| anyhow!("the kernel in {} lacks an option", root.display()))?;
         let userland = packages::tree(folder, &packages::USERLAND)?;
+        let dapl = packages::tree(folder, &packages::DAPL)?;
 
         let stock = Self {
             version: drivers
@@ -132,9 +149,10 @@ impl Stock {
         let mark = folder.join(format!("stock-{version}.recipe"));
         let init = include_bytes!("linux/init.sh");
         let recipe = format!(
-            "{} {} {MODULES:?} {PROGRAMS:?} {LOADED:?}\n{}",
+            "{} {} {MODULES:?} {PROGRAMS:?} {LOADED:?} {} {DAPL:?}\n{}",
             stock.version,
             stock.userland.made()?,
+            dapl.made()?,
             String::from_utf8_lossy(init)
         );
         if fs::read_to_string(&mark).is_ok_and(|made| made == recipe) {
@@ -150,6 +168,9 @@ impl Stock {
         archive.device("dev/console", 5, 1)?;
         archive.file("init", init)?;
         programs(&mut archive, &stock.userland)?;
+        for file in DAPL {
+            add(&mut archive, dapl.root(), Path::new(file))?;
+        }
         let drivers = modules::in_order(&drivers, &MODULES, tool)?;
         for (i, (name, bytes)) in drivers.iter().enumerate() {
             archive.file(&format!("modules/{i:02}-{name}.ko"), bytes)?;

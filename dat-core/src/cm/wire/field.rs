@@ -17,6 +17,24 @@ pub(super) trait Word: Copy {
     const BITS: usize;
     fn from_bits(bits: u128) -> Self;
     fn into_bits(self) -> u128;
+    /// The value of its own bytes, from the first of these on.
+    fn from_bytes(bytes: &[u8]) -> Option<Self>;
+    /// Writes its own bytes from the first of these on; whether there was room.
+    fn into_bytes(self, bytes: &mut [u8]) -> bool;
+}
+
+macro_rules! whole_bytes {
+    () => {
+        #[inline(always)]
+        fn from_bytes(bytes: &[u8]) -> Option<Self> {
+            bytes.first_chunk().map(|bytes| Self::from_be_bytes(*bytes))
+        }
+        #[inline(always)]
+        fn into_bytes(self, bytes: &mut [u8]) -> bool {
+            let place = bytes.first_chunk_mut();
+            place.map(|bytes| *bytes = self.to_be_bytes()).is_some()
+        }
+    };
 }
 
 macro_rules! words {
@@ -30,6 +48,7 @@ macro_rules! words {
             fn into_bits(self) -> u128 {
                 u128::from(self)
             }
+            whole_bytes!();
         }
     )*};
 }
@@ -43,6 +62,7 @@ impl Word for u128 {
     fn into_bits(self) -> u128 {
         self
     }
+    whole_bytes!();
 }
 
 impl Word for bool {
@@ -52,6 +72,12 @@ impl Word for bool {
     }
     fn into_bits(self) -> u128 {
         u128::from(self)
+    }
+    fn from_bytes(_bytes: &[u8]) -> Option<Self> {
+        None
+    }
+    fn into_bytes(self, _bytes: &mut [u8]) -> bool {
+        false
     }
 }
 
@@ -79,7 +105,22 @@ impl<T: Word> Field<T> {
         }
     }
 
+    /// Where the field begins, if it has the whole bytes of its type: to move those takes less code than a call.
+    const fn whole(self) -> Option<usize> {
+        if self.first.is_multiple_of(8) && self.width == T::BITS {
+            Some(self.first / 8)
+        } else {
+            None
+        }
+    }
+
+    #[inline(always)]
     pub(super) fn get(self, mad: &[u8; MAD_LEN]) -> T {
+        if let Some(at) = self.whole()
+            && let Some(value) = mad.get(at..).and_then(T::from_bytes)
+        {
+            return value;
+        }
         if self.width > 64 {
             let high = u128::from(bits(mad, place(self.first, 64)));
             let low = u128::from(bits(mad, place(self.first + 64, self.width - 64)));
@@ -91,7 +132,15 @@ impl<T: Word> Field<T> {
 
     /// Bits of `value` above the width of the field are dropped.
     #[expect(clippy::cast_possible_truncation, reason = "halves")]
+    #[inline(always)]
     pub(super) fn set(self, mad: &mut [u8; MAD_LEN], value: T) {
+        if let Some(at) = self.whole()
+            && mad
+                .get_mut(at..)
+                .is_some_and(|bytes| value.into_bytes(bytes))
+        {
+            return;
+        }
         let value = value.into_bits();
         if self.width > 64 {
             let low = place(self.first + 64, self.width - 64);

@@ -3,6 +3,7 @@
 mod asking;
 mod create;
 mod linked;
+mod lives;
 mod modify;
 mod posts;
 mod quiet;
@@ -10,6 +11,7 @@ mod quiet;
 pub use asking::*;
 pub use create::*;
 pub use linked::*;
+pub use lives::*;
 pub use modify::*;
 pub use posts::*;
 pub use quiet::*;
@@ -148,6 +150,9 @@ macro_rules! ep_cases {
             a_read_into_an_rmr_needs_the_right_to_write
             a_send_that_invalidates_nothing_is_a_send
             a_send_that_invalidates_a_strangers_context_breaks
+            a_break_right_after_a_reset_is_heard
+            a_break_right_after_an_accept_is_heard
+            the_cause_of_a_break_is_told_in_words
         }
     };
 }

@@ -1,8 +1,10 @@
 //! dat_evd_create(3), dat_evd_query(3), and which streams an Event Dispatcher takes.
 
+use std::net::SocketAddr;
+
 use dat_core::{
-    CompletionFlags, DatSubtype, DatType, EpAttr, Evd, EvdFlags, EvdState, PspFlag, UpcallFlag,
-    UpcallPolicy,
+    Comm, CompletionFlags, DatSubtype, DatType, EpAttr, Evd, EvdFlags, EvdState, PspFlag,
+    UpcallFlag, UpcallPolicy,
 };
 
 use super::super::{A, Bed, NONE, Side, refused};
@@ -204,6 +206,26 @@ pub fn streams_of_one_evd_agree_on_what_notifies(bed: &mut Bed<'_, impl Side>) {
             ..attr
         };
         let made = bed.a.ep_create(pz, recv, request, conn, Some(&attr));
+        refused(made, DatType::InvalidParameter, DatSubtype::None);
+    }
+    // Requests beside it, of whatever service point.
+    let requests = [0; 3].map(|_| bed.a.evd_create(8, EvdFlags::DEFAULT).unwrap());
+    let qualifiers = [0; 3].map(|_| bed.free_qualifier());
+    let consumer = PspFlag::Consumer;
+    bed.a
+        .psp_create(qualifiers[0], requests[0], consumer)
+        .unwrap();
+    bed.a.rsp_create(qualifiers[1], None, requests[1]).unwrap();
+    let here = SocketAddr::new(bed.a.address(), qualifiers[2] as u16);
+    bed.a
+        .csp_create(Comm::tcp(false), here, requests[2])
+        .unwrap();
+    for evd in requests {
+        let decided = EpAttr {
+            max_request_dtos: 0,
+            ..attr(notify, NONE)
+        };
+        let made = bed.a.ep_create(pz, Some(evd), None, None, Some(&decided));
         refused(made, DatType::InvalidParameter, DatSubtype::None);
     }
     let same = attr(notify, notify);

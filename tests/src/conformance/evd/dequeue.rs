@@ -85,7 +85,7 @@ pub fn dequeue_while_a_thread_has_the_reaper(bed: &mut Bed<'_, impl Side>) {
 pub fn one_stream_keeps_its_order_among_others(bed: &mut Bed<'_, impl Side>) {
     let dto = EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::SOFTWARE;
     let (from, to) = (bed.end(A), bed.end(B));
-    let one = bed.a.evd_create(32, dto).unwrap();
+    let one = bed.a.evd_create(16, dto).unwrap();
     let (pz, some) = (Some(from.pz), Some(one));
     let ep = bed.a.ep_create(pz, some, some, some, None).unwrap();
     let from = super::End {

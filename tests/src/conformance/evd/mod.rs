@@ -143,6 +143,8 @@ macro_rules! evd_cases {
             fault_44_an_overflow_names_its_dispatcher
             an_overflow_harms_nothing_else
             an_overflowing_async_dispatcher_is_dead
+            no_connection_event_is_lost_within_the_length
+            software_events_have_the_whole_length
             resize_to_nothing_or_too_much
             resize_keeps_what_is_queued
             resize_below_what_is_queued
@@ -172,6 +174,7 @@ macro_rules! evd_cases {
             fault_24_thresholds_are_for_those_who_do_not_decide
             fault_31_an_unsignalled_completion_wakes_nobody
             an_unsignalled_receive_wakes_nobody
+            any_number_of_unsignalled_receives_wake_nobody
             only_solicited_receives_wake
             suppressed_successes_are_no_events
             flushes_are_counted

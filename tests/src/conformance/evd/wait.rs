@@ -273,6 +273,44 @@ pub fn an_unsignalled_receive_wakes_nobody(bed: &mut Bed<'_, impl Side>) {
     bed.done(&to, DtoOperation::Receive, 2);
 }
 
+/// The same of as many as an Endpoint takes, over several turns of its queue, signalled ones among them.
+pub fn any_number_of_unsignalled_receives_wake_nobody(bed: &mut Bed<'_, impl Side>) {
+    let quiet = CompletionFlags::UNSIGNALLED;
+    let [to, from] = pair(bed, quiet, NONE);
+    let there = bed.mem(A, to.pz, 64, MemPriv::ALL);
+    let mem = bed.mem(B, from.pz, 64, MemPriv::ALL);
+    let most = u64::from(bed.a.ep_query(to.ep).unwrap().attr.max_recv_dtos);
+    assert!(most > 16);
+    let seg = [there.seg(0, 8)];
+    for turn in 0..3 {
+        // One in the midst wakes, another one in each turn.
+        let loud = most / 2 + turn;
+        for cookie in 0..most {
+            let flags = if cookie == loud { NONE } else { quiet };
+            bed.a.ep_post_recv(to.ep, &seg, cookie, flags).unwrap();
+        }
+        let mut under = begin(bed, to.recv, LIMIT, 1);
+        assert_eq!(look(bed, &mut under), Poll::Pending);
+        for cookie in 0..loud {
+            bed.send(&from, &mem, 0, 8, cookie);
+            bed.done(&from, DtoOperation::Send, cookie);
+        }
+        bed.pass(MOMENT);
+        assert_eq!(look(bed, &mut under), Poll::Pending, "turn {turn}");
+        for cookie in loud..most {
+            bed.send(&from, &mem, 0, 8, cookie);
+            bed.done(&from, DtoOperation::Send, cookie);
+        }
+        let Ok(Event::Dto(first)) = wait_more(bed, &mut under) else {
+            panic!("no completion")
+        };
+        assert_eq!(first.cookie, 0);
+        for cookie in 1..most {
+            bed.done(&to, DtoOperation::Receive, cookie);
+        }
+    }
+}
+
 /// The sender decides.
 pub fn only_solicited_receives_wake(bed: &mut Bed<'_, impl Side>) {
     let solicited = CompletionFlags::SOLICITED_WAIT;

@@ -4,12 +4,14 @@ mod attributes;
 mod close;
 mod objects;
 mod open;
+mod open_query;
 mod words;
 
 pub use attributes::*;
 pub use close::*;
 pub use objects::*;
 pub use open::*;
+pub use open_query::*;
 pub use words::*;
 
 /// The cases.
@@ -99,6 +101,10 @@ macro_rules! ia_cases {
             return_codes_have_the_numbers_of_the_header
             subtypes_have_the_numbers_of_the_header
             refusals_carry_the_error_class
+            a_query_tells_what_the_adapter_tells
+            a_query_is_not_on_the_network
+            a_query_that_is_closed_makes_way
+            a_query_is_opened_by_name
         }
     };
 }

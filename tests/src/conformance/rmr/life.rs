@@ -1,12 +1,12 @@
 //! Creation, query and the end of an RMR.
 
 use dat_core::{
-    DatSubtype as Sub, DatType as Ty, DtoStatus, EpState, Event, LmrTriplet, MemPriv, Pz, Rmr,
-    RmrScope, RmrTriplet, VaType,
+    CompletionFlags, DatSubtype as Sub, DatType as Ty, DtoStatus, EpState, Event, LmrTriplet,
+    MemPriv, PhysicalPages, Pz, Rmr, RmrScope, RmrTriplet, VaType,
 };
 
 use crate::conformance::reach::{Try, pattern};
-use crate::conformance::{A, B, Bed, NONE, Side, refused};
+use crate::conformance::{A, B, Bed, End, NONE, Side, refused};
 
 /// `dat_rmr_create` works wherever the attributes say that there are RMRs.
 pub fn fault_02_windows_exist(bed: &mut Bed<'_, impl Side>) {
@@ -179,4 +179,66 @@ pub fn free_while_a_bind_is_under_way(bed: &mut Bed<'_, impl Side>) {
     bed.done(&ends[B], dat_core::DtoOperation::Send, 4);
     bed.until(|bed| bed.b.lmr_free(mems[B].lmr.lmr).ok());
     assert!(!bed.allowed(&ends, Try::Read, mems[A].seg(0, 64), far));
+}
+
+/// The bind is over a region whose registration the device has not been told of yet: it fails there, after it was queued. (The
+/// model refuses a window over a key that is not in use; no manual of a card says whether that looks as early.)
+pub fn a_bind_that_fails_after_it_was_queued_breaks_the_connection(bed: &mut Bed<'_, impl Side>) {
+    bed.refusing = true;
+    let ends = bed.connected();
+    let there = bed.end(B);
+    let later = bed.b.ep_create(
+        Some(ends[B].pz),
+        Some(there.recv),
+        Some(there.request),
+        Some(there.conn),
+        None,
+    );
+    let here = bed.end(A);
+    let later = End {
+        pz: ends[B].pz,
+        ep: later.unwrap(),
+        ..there
+    };
+    bed.connect(&here, &later);
+    let lmr = bed.b.lmr_allocate(ends[B].pz, 1).unwrap();
+    let mem = bed.mem(B, ends[B].pz, 4096, MemPriv::ALL);
+    let pages = bed.b.side.pages(mem.lmr.region);
+    let memory = PhysicalPages {
+        pages: &pages,
+        log_page: 12,
+        len: 4096,
+    };
+    let (rights, va, defer) = (MemPriv::ALL, VaType::Zb, CompletionFlags::DEFER);
+    let contexts = bed
+        .b
+        .lmr_fmr(lmr, memory, rights, va, later.ep, 1, defer)
+        .unwrap();
+    let range = LmrTriplet {
+        addr: 0,
+        len: 64,
+        context: contexts.lmr_context,
+    };
+    let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
+    let (ep, receive) = (ends[B].ep, mem.seg(0, 8));
+    bed.b.ep_post_recv(ep, &[receive], 4, NONE).unwrap();
+    bed.b
+        .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 5, NONE)
+        .unwrap();
+    bed.b.ep_post_send(ep, &[receive], 6, NONE).unwrap();
+    assert_eq!(
+        bed.event(B, ends[B].request),
+        Event::RmrBind {
+            rmr,
+            cookie: 5,
+            status: DtoStatus::RmrOperationFailed
+        }
+    );
+    for (evd, cookie) in [(ends[B].request, 6), (ends[B].recv, 4)] {
+        let dto = bed.dto(B, evd);
+        assert_eq!((dto.cookie, dto.status), (cookie, DtoStatus::ErrFlushed));
+    }
+    bed.broken(B, ends[B].conn, ep);
+    assert_eq!(bed.state(&ends[B]), EpState::Disconnected);
+    assert!(bed.b.ep_cause(ep).unwrap().is_some());
 }

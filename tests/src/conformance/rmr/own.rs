@@ -1,7 +1,9 @@
 //! Scopes: RMRs of a zone, and RMRs of one Endpoint at a time.
 
+use dat_core::provider::Arrived;
 use dat_core::{
-    CloseFlag, DatSubtype as Sub, DatType as Ty, EpState, LmrTriplet, MemPriv, RmrScope, VaType,
+    CloseFlag, DatSubtype as Sub, DatType as Ty, DtoOperation, DtoStatus, EpState, Event,
+    LmrTriplet, MemPriv, RmrScope, RmrTriplet, VaType,
 };
 
 use crate::conformance::reach::{Try, pattern};
@@ -181,4 +183,82 @@ pub fn an_own_rmr_keeps_the_rules_of_binds(bed: &mut Bed<'_, impl Side>) {
     bed.b.rmr_free(rmr).unwrap();
     assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
     bed.b.lmr_free(mems[B].lmr.lmr).unwrap();
+}
+
+/// The peer closes it with a send: the receive says so and names the context, which is dead from then on; the region is free of
+/// it, and it may be bound anew. The connection goes on.
+pub fn a_peer_closes_an_own_rmr_with_a_send(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = bed.armed();
+    let rmr = bed.b.rmr_create_for_ep(ends[B].pz).unwrap();
+    let range = mems[B].seg(0, 64);
+    for round in 0..3 {
+        let far = bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE);
+        assert!(bed.allowed(&ends, Try::Read, mems[A].seg(4096, 64), far));
+        bed.recv(&ends[B], &mems[B], 4096, 64, round);
+        let close = Some(far.context);
+        bed.a
+            .ep_post_send_with_invalidate(ends[A].ep, &[mems[A].seg(0, 9)], 7, NONE, close)
+            .unwrap();
+        let dto = bed.dto(B, ends[B].recv);
+        assert_eq!(
+            (dto.ep, dto.cookie, dto.status, dto.len),
+            (ends[B].ep, round, DtoStatus::Success, 9)
+        );
+        assert_eq!(dto.operation, DtoOperation::ReceiveWithInvalidate);
+        let told = bed.b.evd_extension(ends[B].recv).unwrap();
+        assert_eq!(
+            (told.arrived, told.immediate),
+            (Arrived::Invalidation, far.context)
+        );
+        bed.done(&ends[A], DtoOperation::Send, 7);
+        assert_eq!(bed.bytes(&mems[B], 4096, 9), pattern(A, 9));
+        assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
+        assert_eq!(bed.state(&ends[A]), EpState::Connected);
+        // This breaks the connection, and it is made anew.
+        assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
+    }
+    assert_eq!(bed.bytes(&mems[B], 0, 64), pattern(B, 8192)[..64]);
+    bed.b.lmr_free(mems[B].lmr.lmr).unwrap();
+}
+
+/// An unbind that comes back flushed has unbound nothing: the RMR stays with its Endpoint until that is reset, and a bind on another
+/// one is refused before it can break a connection.
+pub fn an_own_rmr_whose_unbind_was_flushed_stays(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = bed.armed();
+    let rmr = bed.b.rmr_create_for_ep(ends[B].pz).unwrap();
+    let (others, mem) = beside(bed, &ends[B]);
+    let range = mems[B].seg(0, 64);
+    bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE);
+    let far = mems[A].far(0, 8);
+    let wrong = RmrTriplet {
+        context: far.context ^ 0xff,
+        ..far
+    };
+    let (ep, other) = (ends[B].ep, others[B].ep);
+    bed.b
+        .ep_post_rdma_write(ep, &[mems[B].seg(0, 8)], 1, &wrong, NONE)
+        .unwrap();
+    let nothing = LmrTriplet::default();
+    let unbound = bed.b.rmr_bind(rmr, &nothing, MemPriv::empty(), ep, 2, NONE);
+    unbound.unwrap();
+    assert_eq!(
+        bed.dto(B, ends[B].request).status,
+        DtoStatus::ErrRemoteAccess
+    );
+    let flushed = Event::RmrBind {
+        rmr,
+        cookie: 2,
+        status: DtoStatus::ErrFlushed,
+    };
+    assert_eq!(bed.event(B, ends[B].request), flushed);
+    for _ in 0..2 {
+        let bound = bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, other, 3, NONE);
+        refused(bound, Ty::InvalidState, Sub::None);
+        // The first time nobody has been told of the break yet.
+        bed.until(|bed| (bed.state(&ends[B]) == EpState::Disconnected).then_some(()));
+    }
+    assert_eq!(bed.state(&others[B]), EpState::Connected);
+    bed.mend(&ends);
+    let far = bed.bind(&others[B], rmr, &range, MemPriv::REMOTE);
+    assert!(bed.allowed(&others, Try::Write, mem.seg(0, 64), far));
 }

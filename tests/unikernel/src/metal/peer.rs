@@ -73,7 +73,21 @@ impl fmt::Display for Trouble {
             Self::Dat(error) => write!(f, "{error}"),
             Self::Memory => f.write_str("the arena is too small: a smaller size= or depth="),
             Self::Late(what) => write!(f, "timeout= is over while waiting for {what}"),
-            Self::Unexpected(what, event) => write!(f, "instead of {what} came {event:?}"),
+            Self::Unexpected(what, Event::Dto(done)) => {
+                let (number, cookie) = (done.status.number(), done.cookie);
+                write!(
+                    f,
+                    "instead of {what} DTO {cookie} ended with status {number}"
+                )
+            }
+            // The names of all events would be as long as some of the code that makes them.
+            Self::Unexpected(what, event) => {
+                write!(
+                    f,
+                    "instead of {what} came event {:#x} of dat.h",
+                    event.number()
+                )
+            }
             Self::Refused => f.write_str("the peer refused the test"),
             Self::Nonsense(what) => write!(f, "the peer's {what} makes no sense"),
             Self::Content(what, number, at) => {

@@ -275,8 +275,8 @@ impl Datagrams {
             match event {
                 Event::IbDto(dto) => return self.done(nic, &dto),
                 Event::UdConnectionRequest { cr, .. } => return Ok(Heard::Asked(cr)),
-                Event::UdEstablished(ep) => return Ok(Heard::Found(self.link(ep)?)),
-                Event::UdReject(ep) | Event::UdError(ep) => return Err(self.unfound(nic, ep)),
+                Event::UdEstablished(ep, _) => return Ok(Heard::Found(self.link(ep)?)),
+                Event::UdReject(ep, _) | Event::UdError(ep) => return Err(self.unfound(nic, ep)),
                 // Who wants a connection is at the wrong program.
                 Event::ConnectionRequest { cr, .. } => {
                     nic.cr_reject(cr, &[])
@@ -289,6 +289,7 @@ impl Datagrams {
                     }
                 }
                 Event::Established(_)
+                | Event::UdAccepted(_)
                 | Event::PeerRejected(_)
                 | Event::NonPeerRejected(_)
                 | Event::AcceptCompletionError(_)

@@ -260,7 +260,14 @@ impl Links {
             // The peer may hold a connection of an earlier life of this device. Now it knows.
             let ghost = nic.ep_reject_reason(ep) == Ok(Some(Reason::STALE));
             if !ghost || attempt + 1 == ATTEMPTS || Instant::now() >= until {
-                return Err(self.unconnected(nic, peer, ep, event));
+                return Err(unconnected(
+                    nic,
+                    peer,
+                    ep,
+                    event,
+                    self.program,
+                    self.timeout,
+                ));
             }
             nic.ep_reset(ep).map_err(|e| dat("dat_ep_reset", e))?;
         }
@@ -335,43 +342,6 @@ impl Links {
             .map_err(|e| dat("dat_ep_query", e))?;
         let qp = param.qp.map(|qp| qp.number);
         qp.ok_or_else(|| Failure::new("an Endpoint has no queue pair"))
-    }
-
-    fn unconnected<H: Host>(
-        &self,
-        nic: &mut Nic<'_, '_, H>,
-        peer: SocketAddr,
-        ep: Ep,
-        event: Event,
-    ) -> Failure {
-        let (ip, port, program) = (peer.ip(), peer.port(), self.program);
-        let mtu = adapter::path_mtu(nic);
-        let reason = nic.ep_reject_reason(ep).ok().flatten();
-        match (event, reason) {
-            (_, Some(Reason::INVALID_SERVICE_ID)) => Failure::new(format!(
-                "{ip} is there, but nothing listens on its port {port}"
-            ))
-            .remedy(format!("start {program} there, or give its port with -p")),
-            (_, Some(Reason::INVALID_MTU)) => Failure::new(format!(
-                "{peer} cannot take packets of {mtu} bytes: it has a smaller MTU"
-            ))
-            .remedy("give a smaller --mtu here, or raise the MTU there"),
-            (_, Some(Reason::CONSUMER)) => Failure::new(format!("{peer} refused the connection"))
-                .remedy(format!(
-                    "its output says why; if its port cannot take packets of {mtu} bytes, give a smaller --mtu"
-                )),
-            (_, Some(reason)) => Failure::new(format!("{peer} rejected the connection: {reason}"))
-                .remedy("the peer's output and its kernel log may say more"),
-            (Event::Unreachable(_), None) => lost(ip),
-            (Event::TimedOut(_), None) => Failure::new(format!(
-                "no connection to {peer} within {} s",
-                self.timeout.as_secs_f64()
-            ))
-            .remedy(format!(
-                "is it up, in the same network and VLAN, and does {program} run there? --timeout gives it more time"
-            )),
-            (_, None) => broken(nic, ep, &peer.to_string()),
-        }
     }
 
     /// From now on peers can ask for connections to `port`.
@@ -514,7 +484,14 @@ impl Links {
                     if let Some(Reason::STALE | Reason::NO_RESOURCES) = reason {
                         return Ok(News::Again(self.link(ep)?));
                     }
-                    return Err(self.unconnected(nic, server, ep, event));
+                    return Err(unconnected(
+                        nic,
+                        server,
+                        ep,
+                        event,
+                        self.program,
+                        self.timeout,
+                    ));
                 }
                 // A client that has not let go of an earlier connection of that queue pair: it asks again.
                 Event::AcceptCompletionError(ep)
@@ -532,8 +509,9 @@ impl Links {
                 Event::UdConnectionRequest { cr, .. } => Self::refuse(nic, cr),
                 Event::RmrBind { .. }
                 | Event::IbDto(_)
-                | Event::UdEstablished(_)
-                | Event::UdReject(_)
+                | Event::UdEstablished(..)
+                | Event::UdAccepted(_)
+                | Event::UdReject(..)
                 | Event::UdError(_)
                 | Event::Async(_)
                 | Event::Software(_) => {}
@@ -591,21 +569,7 @@ impl Links {
         if dto.status == DtoStatus::Success {
             return Ok(News::Done(link, dto));
         }
-        nic.advance();
-        if let Some(trouble) = adapter::trouble(nic) {
-            return Err(trouble);
-        }
-        let (cause, remedy) = adapter::status(dto.status);
-        let what = match dto.operation {
-            DtoOperation::Send => "a send to",
-            DtoOperation::RdmaWrite => "a write to",
-            DtoOperation::RdmaRead => "a read from",
-            DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate => "a receive from",
-            DtoOperation::BindMw | DtoOperation::LmrFmr | DtoOperation::LmrInvalidate => {
-                "a change of a key for"
-            }
-        };
-        Err(Failure::new(format!("{what} {} failed: {cause}", self.peer)).remedy(remedy))
+        Err(failed(nic, &dto, &self.peer))
     }
 
     /// Parts from everybody in good order: what was posted finishes first, and the peers hear of it.
@@ -667,6 +631,64 @@ fn plain(event: Event) -> Event {
         len: done.len,
         operation: DtoOperation::RdmaRead,
     })
+}
+
+/// Why an attempt to connect to `program` at `peer`, which had so much time, ended otherwise.
+pub(super) fn unconnected<H: Host>(
+    nic: &mut Nic<'_, '_, H>,
+    peer: SocketAddr,
+    ep: Ep,
+    event: Event,
+    program: &str,
+    timeout: Duration,
+) -> Failure {
+    let (ip, port) = (peer.ip(), peer.port());
+    let mtu = adapter::path_mtu(nic);
+    let reason = nic.ep_reject_reason(ep).ok().flatten();
+    match (event, reason) {
+        (_, Some(Reason::INVALID_SERVICE_ID)) => Failure::new(format!(
+            "{ip} is there, but nothing listens on its port {port}"
+        ))
+        .remedy(format!("start {program} there, or give the port that it has")),
+        (_, Some(Reason::INVALID_MTU)) => Failure::new(format!(
+            "{peer} cannot take packets of {mtu} bytes: it has a smaller MTU"
+        ))
+        .remedy("give a smaller --mtu here, or raise the MTU there"),
+        (_, Some(Reason::CONSUMER)) => Failure::new(format!("{peer} refused the connection"))
+            .remedy(format!(
+                "its output says why; if its port cannot take packets of {mtu} bytes, give a smaller --mtu"
+            )),
+        (_, Some(reason)) => Failure::new(format!("{peer} rejected the connection: {reason}"))
+            .remedy("the peer's output and its kernel log may say more"),
+        (Event::Unreachable(_), None) => lost(ip),
+        (Event::TimedOut(_), None) => Failure::new(format!(
+            "no connection to {peer} within {} s",
+            timeout.as_secs_f64()
+        ))
+        .remedy(format!(
+            "is it up, in the same network and VLAN, and does {program} run there? --timeout gives it more time"
+        )),
+        (_, None) => broken(nic, ep, &peer.to_string()),
+    }
+}
+
+/// Why an operation with `peer` failed.
+pub(super) fn failed<H: Host>(nic: &mut Nic<'_, '_, H>, dto: &DtoEvent, peer: &str) -> Failure {
+    nic.advance();
+    if let Some(trouble) = adapter::trouble(nic) {
+        return trouble;
+    }
+    let (cause, remedy) = adapter::status(dto.status);
+    let what = match dto.operation {
+        DtoOperation::Send => "a send to",
+        DtoOperation::RdmaWrite => "a write to",
+        DtoOperation::RdmaRead => "a read from",
+        DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate => "a receive from",
+        DtoOperation::BindMw | DtoOperation::LmrFmr | DtoOperation::LmrInvalidate => {
+            "a change of a key for"
+        }
+    };
+    Failure::new(format!("{what} {peer} failed: {cause}")).remedy(remedy)
 }
 
 /// An address where nobody is.

@@ -1,13 +1,14 @@
 //! `dat compat`: this stack against programs that everybody has, so that a user can check his own network with a known tool
 //! on the other side.
 //!
-//! Each verb speaks the protocol of one program of rdma-core, or of perftest, in both of its roles; the facts are those of
-//! rdma-core 44 and 56 and of perftest 25.01. [`link`] is what they share: Endpoints, and waits that end. Here both sides need not be of one kind, so nothing is
+//! Each verb speaks the protocol of one program of rdma-core, of perftest or of dapl, in both of its roles; the facts are those of
+//! rdma-core 44 and 56, of perftest 25.01 and of dapl 2.1.10. [`link`] is what they share: Endpoints, and waits that end. Here both sides need not be of one kind, so nothing is
 //! agreed upon beyond what the program itself says: a verb verifies as much of the contents as its program's habits allow.
 //! [`datagram`] is the same for datagrams.
 
 mod args;
 mod cmtime;
+mod dapltest;
 mod datagram;
 mod link;
 mod oob;
@@ -33,5 +34,6 @@ pub(crate) fn run(compat: &Compat, out: &Out) -> Result<End, Failure> {
         Program::Cmtime(it) => cmtime::run(it, out),
         Program::Perftest(it) => perftest::run(it, out),
         Program::Udaddy(it) => udaddy::run(it, out),
+        Program::Dapltest(it) => dapltest::run(it, out),
     }
 }

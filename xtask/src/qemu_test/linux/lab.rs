@@ -20,6 +20,8 @@ const FIRST: &str = "HOST=1 HCA='9 10' HCA_VLAN='11 12' PAST=9\n";
 const SECOND: &str = "HOST=2 HCA=9 HCA_VLAN=11 SOFT=10 SOFT_VLAN=12 PAST=10\n";
 /// Seconds in which a `dat` of the host is ready to serve.
 const READY: Duration = Duration::from_secs(15);
+/// Where dtest and its relatives tell each other their addresses.
+const MEETING: u16 = 15828;
 /// What a `dat` that serves says when it does.
 const LISTENS: &str = "listens on";
 
@@ -33,6 +35,8 @@ pub(crate) struct Lab<'s, 'm> {
     /// What is there already when a cell begins is not the cell's.
     booted: u32,
     place: Place,
+    /// An archive of what guests have beside the usual.
+    more: Option<PathBuf>,
     reports: Vec<String>,
 }
 
@@ -68,19 +72,27 @@ pub(crate) struct Begun {
 impl<'s, 'm> Lab<'s, 'm> {
     /// An empty one; what is needed is started when it is.
     pub(crate) fn new(stage: &'s mut Stage<'m>) -> Result<Self> {
+        let [first, second, ours, meeting] = free_ports()?;
         let place = Place {
             socket: stage.path("ours"),
-            ports: free_ports()?,
+            ports: [first, second, ours],
+            meeting,
         };
         Ok(Self {
             stage,
             place,
+            more: None,
             model: None,
             control: None,
             guests: [None, None],
             booted: 0,
             reports: Vec::new(),
         })
+    }
+
+    /// Guests that are booted from now on have the files of this archive, too.
+    pub(crate) fn give(&mut self, more: PathBuf) {
+        self.more = Some(more);
     }
 
     /// How often a guest was booted.
@@ -159,6 +171,12 @@ impl<'s, 'm> Lab<'s, 'm> {
             "e1000,netdev=past,mac=52:54:00:12:35:01,romfile=".to_owned(),
         ];
         if !first {
+            if let Some(aside) = options.get_mut(1) {
+                aside.push_str(&format!(
+                    ",hostfwd=tcp:127.0.0.1:{}-:{MEETING}",
+                    self.place.meeting
+                ));
+            }
             options.extend([
                 "-netdev".to_owned(),
                 format!(
@@ -176,6 +194,7 @@ impl<'s, 'm> Lab<'s, 'm> {
             devices: &[socket],
             options: &options,
             memory: 768,
+            more: self.more.as_deref(),
             ..Guest::default()
         };
         self.booted += 1;
@@ -332,13 +351,13 @@ impl<'s, 'm> Lab<'s, 'm> {
 }
 
 /// Ports of the host that nobody has at present.
-fn free_ports() -> Result<[u16; 3]> {
+fn free_ports() -> Result<[u16; 4]> {
+    let mut ports = [0; 4];
     // All at once, so that they differ.
     let mut bound = Vec::new();
-    for _ in 0..3 {
+    for _ in ports {
         bound.push(TcpListener::bind(("127.0.0.1", 0))?);
     }
-    let mut ports = [0; 3];
     for (port, listener) in ports.iter_mut().zip(&bound) {
         *port = listener.local_addr()?.port();
     }

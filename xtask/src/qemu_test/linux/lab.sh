@@ -145,8 +145,17 @@ recovered() {
 # The lines that a program has printed so far.
 progress() { wc -l < "/tmp/$1.out"; }
 
+# Names for DAT's registry: the stock provider over rdma_cm, at an address.
+registry() {
+    busybox mkdir -p /etc
+    for net in "$@"; do
+        echo "ia$net u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"192.168.$net.$HOST 0\" \"\""
+    done > /etc/dat.conf
+}
+
 # Sets up everything that there is.
 start() {
+    registry $HCA $SOFT
     ip link set lo up
     sysctl -q -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 \
         net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv4.ping_group_range="0 0"

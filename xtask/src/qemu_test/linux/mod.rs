@@ -12,7 +12,10 @@ mod shell;
 mod side;
 mod table;
 
+pub(crate) use lab::Lab;
 pub(crate) use matrix::quick;
+pub(crate) use shell::{Answer, Shell};
+pub(crate) use side::{PAIRINGS, Pairing, Side};
 
 use super::scenarios::Scenario;
 

@@ -93,7 +93,8 @@ impl Pairing {
     /// network), the peer's `{peer}` (`{peer6}`, `{vpeer}`), its RDMA device `{dev}`, the index of its own address among the
     /// GIDs `{gid}`; and a device of `dat`, with an address, is `{dat}` (`{dat6}`, `{vdat}`). What a client says to agree on
     /// something over TCP with its peer at port 18515 is `{tcp}`; where such a server of ours listens, `{port}`; and the host's
-    /// port that leads to a guest's 18515, `{oob}`. The port of a server that does so at its address in the network is `{way}`.
+    /// port that leads to a guest's 18515, `{oob}`. The port of a server that does so at its address in the network is `{way}`; and
+    /// the name by which DAT's registry in a guest knows its address is `{ia}`.
     pub(crate) fn told(self, command: &str, own: Side, place: &Place) -> String {
         let peer = if own == self.server {
             self.client
@@ -124,6 +125,7 @@ impl Pairing {
             .replace("{dat6}", &dat(&format!("{ip6}/64")))
             .replace("{vdat}", &dat(&format!("{vip}/24 --vlan 5")))
             .replace("{gid}", &format!("$(gid {device} {ip})"))
+            .replace("{ia}", &format!("ia{network}"))
             .replace("{ip}", &ip)
             .replace("{ip6}", &ip6)
             .replace("{vip}", &vip)
@@ -147,6 +149,8 @@ pub(crate) struct Place {
     pub(crate) socket: PathBuf,
     /// TCP ports of the host: those that lead to port 18515 of the guests, and the one where our side may listen.
     pub(crate) ports: [u16; 3],
+    /// The port of the host that leads to port 15828 of the second guest.
+    pub(crate) meeting: u16,
 }
 
 #[cfg(test)]
@@ -159,12 +163,14 @@ mod tests {
         let place = Place {
             socket: "/tmp/s".into(),
             ports: [1001, 1002, 1003],
+            meeting: 1004,
         };
         let told = |command, own| pairing.told(command, own, &place);
         assert_eq!(
             told("rping -c -a {peer}", Side::First),
             "rping -c -a 192.168.10.2"
         );
+        assert_eq!(told("dtest -P {ia}", Side::Soft), "dtest -P ia10");
         assert_eq!(
             told("ibv_rc_pingpong -d {dev} -g {gid}", Side::Soft),
             "ibv_rc_pingpong -d rxe0 -g $(gid rxe0 192.168.10.2)"

@@ -11,8 +11,8 @@ mod vfio;
 
 use anyhow::Result;
 
-use super::linux;
 use super::stage::Stage;
+use super::{dat, linux};
 
 /// A scenario: what it shows, and its play, which gives a line for the table.
 pub(crate) struct Scenario {
@@ -35,6 +35,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "conformance",
         about: "every case of the conformance suite, through /dev/vfio",
         play: conformance::play,
+        stock: false,
+    },
+    Scenario {
+        name: "dat",
+        about: "the DAT programs of others over the uDAPL provider: a selection of what `--dat` plays in full",
+        play: dat::quick,
         stock: false,
     },
     Scenario {

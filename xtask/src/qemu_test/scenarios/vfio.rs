@@ -1,4 +1,4 @@
-//! The driver on two HCAs behind `/dev/vfio`: everything the demo does, interrupts, a reset in mid-traffic, a hundred lives.
+//! The driver on two HCAs behind `/dev/vfio`: everything the demo does, memory of the program, interrupts, a reset in mid-traffic, a hundred lives.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use crate::qemu_test::stage::Stage;
 const SCRIPT: &str = "
 bind 0000:01:00.0 0000:02:00.0
 guest demo 0000:01:00.0 0000:02:00.0
+guest lent 0000:01:00.0 0000:02:00.0
 guest idle 0000:01:00.0 0000:02:00.0
 guest flr 0000:01:00.0 0000:02:00.0
 huge 24
@@ -24,6 +25,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     let mut said = Vec::new();
     for (mark, limit) in [
         ("@@demo ", 60),
+        ("@@lent ", 60),
         ("@@idle ", 30),
         ("@@flr ", 60),
         ("@@reopen ", 150),

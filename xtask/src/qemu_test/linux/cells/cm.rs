@@ -28,7 +28,7 @@ const fn rping(
 pub(super) const TESTS: &[Test] = &[
     rping(
         "rping",
-        true,
+        false,
         "rping -s -a {ip} -C 10",
         "rping -c -a {peer} -C 10",
         Ours::Can(

@@ -2,6 +2,7 @@
 //! happen in between.
 
 mod cm;
+mod dapl;
 mod netdev;
 mod perf;
 mod trouble;
@@ -16,7 +17,8 @@ use super::side::{Pairing, Side};
 pub(crate) struct Test {
     /// What it is called.
     pub(crate) name: &'static str,
-    /// It is part of the small selection.
+    /// It is part of the small selection, which everybody plays: not what takes its time waiting, nor what another row of the
+    /// selection does as well.
     pub(crate) quick: bool,
     /// What is done.
     pub(crate) how: How,
@@ -92,6 +94,7 @@ pub(crate) fn tests() -> impl Iterator<Item = &'static Test> {
         netdev::TESTS,
         verbs::TESTS,
         cm::TESTS,
+        dapl::TESTS,
         perf::TESTS,
         trouble::TESTS,
     ]

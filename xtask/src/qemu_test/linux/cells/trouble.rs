@@ -54,7 +54,7 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: "rping, wrong P_Key for a while",
-        quick: true,
+        quick: false,
         how: How::Own(wrong_pkey, Ours::Does),
     },
     Test {
@@ -64,7 +64,7 @@ pub(super) const TESTS: &[Test] = &[
     },
     Test {
         name: "rping, server killed",
-        quick: true,
+        quick: false,
         how: How::Own(killed_server, Ours::Does),
     },
     Test {

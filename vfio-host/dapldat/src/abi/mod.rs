@@ -1,0 +1,42 @@
+//! uDAPL 2.0 as C sees it: types, numbers and layouts of `udat.h` on 64-bit Linux, and the ways between them and `dat_core`.
+//!
+//! Structures carry the names of the header's fields and state the place of each; a wrong one does not compile, and a test
+//! compares all of them with the headers of a distribution. Enumerations of C are plain words here, because a consumer may put
+//! any number into them; what `dat_core` has no value for is the caller's to refuse.
+//!
+//! * [`mod@pointer`], [`va_list`], [`sockaddr`] - what a consumer hands over by address. All `unsafe` of this folder is in these.
+//! * [`structs`], [`event`], [`table`] - layouts. [`layout`] is how they are written.
+//! * [`code`] - `DAT_RETURN`. [`number`] - masks and enumerations.
+//! * [`attr`], [`param`], [`named`] - attributes and parameters of objects, from and to `dat_core`.
+
+#[macro_use]
+pub(crate) mod layout;
+
+pub(crate) mod attr;
+pub(crate) mod code;
+pub(crate) mod event;
+pub(crate) mod named;
+pub(crate) mod number;
+pub(crate) mod param;
+pub(crate) mod pointer;
+pub(crate) mod sockaddr;
+pub(crate) mod structs;
+pub(crate) mod table;
+pub(crate) mod va_list;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use code::{Ret, SUCCESS};
+pub(crate) use pointer::{DatHandle, In, List, Out};
+
+/// `DAT_COUNT`.
+pub(crate) type Count = i32;
+/// `DAT_BOOLEAN`: 0 is false, everything else true.
+pub(crate) type Boolean = u32;
+/// `DAT_TIMEOUT`: microseconds.
+pub(crate) type Timeout = u32;
+/// `DAT_TIMEOUT_INFINITE`.
+pub(crate) const TIMEOUT_INFINITE: Timeout = u32::MAX;
+/// `DAT_VALUE_UNKNOWN`.
+pub(crate) const VALUE_UNKNOWN: Count = -2;

@@ -1,0 +1,100 @@
+//! What events and parameters refer to, as C consumers of one Interface Adapter have it.
+
+use dat_core::{AnyHandle, AsyncEvent, Ep, LookUp};
+
+use super::Open;
+use crate::abi::event::Surroundings;
+use crate::abi::sockaddr::SockAddr;
+use crate::abi::structs::DatIbAddrHandle;
+use crate::abi::{Count, DatHandle};
+use crate::object::Object;
+use crate::variant::Variant;
+
+/// The control half, as one Interface Adapter sees it.
+pub(crate) struct Around<'o, V: Variant> {
+    open: &'o mut Open<V>,
+    ia: &'static Object<V>,
+}
+
+impl<V: Variant> Open<V> {
+    /// The surroundings of an object.
+    pub(crate) fn around(&mut self, object: &'static Object<V>) -> Around<'_, V> {
+        Around {
+            open: self,
+            ia: object.ia(),
+        }
+    }
+}
+
+impl<V: Variant> Surroundings for Around<'_, V> {
+    fn handle(&mut self, of: AnyHandle) -> DatHandle {
+        if of == AnyHandle::Ia {
+            return crate::registry::ia_handle(self.ia.handle());
+        }
+        let known = self.open.adapter.handle_of_any(of);
+        if !known.is_null() {
+            return known;
+        }
+        // These come into being by a request of a peer.
+        if let AnyHandle::Cr(cr) = of {
+            return self.open.adopt(self.ia, cr);
+        }
+        if let AnyHandle::Ep(ep) = of
+            && self.open.nic().ep_query(ep).is_ok()
+        {
+            return self.open.adopt(self.ia, ep);
+        }
+        known
+    }
+
+    fn private_data(&mut self, ep: Ep) -> (Count, *const u8) {
+        let Some(object) = self.open.adapter.object_of(ep) else {
+            return (0, std::ptr::null());
+        };
+        match self.open.nic().ep_private_data(ep) {
+            Ok(bytes) if !bytes.is_empty() => {
+                let at = object.keep(bytes);
+                (Count::try_from(bytes.len()).unwrap_or(0), at)
+            }
+            Ok(_) | Err(_) => (0, std::ptr::null()),
+        }
+    }
+
+    fn local_address(&mut self) -> *const SockAddr {
+        &raw const self.open.adapter.address
+    }
+
+    /// Consumers of other providers wait for the device's word that the queue pair takes nothing more from a Shared Receive Queue:
+    /// IBTA calls it Last WQE Reached, and DAT has the asynchronous event of a broken Endpoint for it.
+    fn ended(&mut self, ep: Ep) {
+        let param = self.open.nic().ep_query(ep);
+        if param.is_ok_and(|param| param.srq.is_some())
+            && let Some(object) = self.open.adapter.object_of(ep)
+        {
+            self.open.raise(object.ia(), AsyncEvent::EpBroken(ep));
+        }
+    }
+
+    /// From here on it is the consumer's, and nothing of it is needed below.
+    fn answer(&mut self, ep: Ep, of: LookUp) -> (Count, *const u8, DatIbAddrHandle) {
+        const NOTHING: (Count, *const u8, DatIbAddrHandle) =
+            (0, std::ptr::null(), DatIbAddrHandle::NONE);
+        let object = self.open.adapter.object_of(ep);
+        let (nic, addresses) = self.open.nic_and_addresses();
+        let told = match nic.ep_ud_answer(ep, of) {
+            Ok(answer) => match (answer.address, object) {
+                (Ok(to), _) => addresses.keep(ep, to, answer.private_data),
+                (Err(_), Some(object)) => {
+                    let at = object.keep(answer.private_data);
+                    let size = Count::try_from(answer.private_data.len()).unwrap_or(0);
+                    (size, at, DatIbAddrHandle::NONE)
+                }
+                (Err(_), None) => NOTHING,
+            },
+            Err(_) => NOTHING,
+        };
+        // It was looked at just now: this refuses nothing.
+        let _ = nic.ud_cm_free(ep, of);
+        told
+    }
+}

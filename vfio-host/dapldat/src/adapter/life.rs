@@ -1,0 +1,308 @@
+//! The life of an adapter: the first Interface Adapter opens it, the last to close gives it back.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use dat_core::{
+    Cno, Cr, Csp, DatReturn, DatSubtype, DatType, Ep, Error, Evd, EvdFlags, Event, Lmr, Psp, Pz,
+    Rmr, Rsp, Srq,
+};
+use vfio_host::error::Kind as Reason;
+
+use super::{Adapter, Open};
+use crate::abi::DatHandle;
+use crate::call::end_lmr;
+use crate::log::{Level, say};
+use crate::object::{Kind, Name, Note, Object};
+use crate::variant::{Table, Variant};
+
+/// Longest wait for those who wait for events of an Interface Adapter that is closed under them.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for peers to confirm that connections have ended: a datagram that was lost is repeated in that time.
+const LINGER: Duration = Duration::from_secs(5);
+/// Between two looks at them.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Where the asynchronous errors of an Interface Adapter go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AsyncEvd<V: Variant> {
+    /// To an Event Dispatcher of that length, made with it.
+    New(u32),
+    /// To another one's.
+    None,
+    /// To this one.
+    Given(&'static Object<V>),
+}
+
+/// Why an Interface Adapter could not be opened.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The device or its host.
+    Host(vfio_host::Error),
+    /// The adapter.
+    Dat(Error),
+}
+
+impl Refusal {
+    /// What the consumer is told.
+    pub(crate) fn ret(&self) -> DatReturn {
+        match self {
+            Self::Dat(error) => error.ret(),
+            Self::Host(error) if error.kind() == Reason::NotFound => {
+                DatReturn::new(DatType::ProviderNotFound, DatSubtype::NameNotFound)
+            }
+            Self::Host(_) => {
+                DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceDevice)
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Host(error) => error.fmt(f),
+            Self::Dat(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<V: Variant> Adapter<V> {
+    /// Opens an Interface Adapter, and the HCA if it is the first.
+    pub(crate) fn enter(
+        &'static self,
+        table: &'static Table,
+        async_evd: AsyncEvd<V>,
+    ) -> Result<&'static Object<V>, Refusal> {
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut control = self.lock();
+        let open = match &mut *control {
+            Some(open) => open,
+            none => none.insert(Open::new(self).map_err(Refusal::Host)?),
+        };
+        let ia = V::objects().take();
+        ia.begin_ia(table, self);
+        open.ias.push(ia);
+        let made = match async_evd {
+            AsyncEvd::New(qlen) => match open.nic().evd_create(qlen, EvdFlags::ASYNC) {
+                Ok(evd) => Ok((open.adopt(ia, evd), true)),
+                Err(error) => Err(error),
+            },
+            AsyncEvd::None => Ok((DatHandle::NULL, false)),
+            AsyncEvd::Given(evd) => Ok((evd.handle(), false)),
+        };
+        match made {
+            Ok((async_evd, own)) => {
+                *ia.note() = Note::Ia { async_evd, own };
+                Ok(ia)
+            }
+            Err(error) => {
+                drop(control);
+                self.let_go(ia);
+                Err(Refusal::Dat(error))
+            }
+        }
+    }
+
+    /// Closes an Interface Adapter. Graceful: `INVALID_STATE`/`IA_IN_USE` if a consumer's object is left. Abrupt: all of them go.
+    pub(crate) fn leave(
+        &'static self,
+        ia: &'static Object<V>,
+        graceful: bool,
+    ) -> Result<(), Error> {
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if ia.kind() != Kind::Ia {
+            return Err(Kind::Ia.invalid().into());
+        }
+        let own = u32::from(matches!(*ia.note(), Note::Ia { own: true, .. }));
+        if graceful && ia.children.load(Ordering::Relaxed) > own {
+            return Err(Error::new(
+                DatType::InvalidState,
+                DatSubtype::InvalidStateIaInUse,
+            ));
+        }
+        self.end(ia);
+        self.let_go(ia);
+        Ok(())
+    }
+
+    /// Closes whatever is open, because the library goes.
+    pub(crate) fn close_all(&'static self) {
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let ias = self.lock().as_ref().map(|open| open.ias.clone());
+        for ia in ias.unwrap_or_default() {
+            self.end(ia);
+            self.let_go(ia);
+        }
+    }
+
+    /// Ends everything that belongs to an Interface Adapter.
+    fn end(&'static self, ia: &'static Object<V>) {
+        let mut all = Vec::new();
+        V::objects().each(|object| {
+            let kind = object.kind();
+            if !matches!(kind, Kind::Freed | Kind::Ia) && std::ptr::eq(object.ia(), ia) {
+                all.push((kind, object));
+            }
+        });
+        // From here on every call finds the handles dead, and who waits is told.
+        for (_, object) in &all {
+            object.bury();
+        }
+        ia.bury();
+        self.dismiss(ia);
+        if let Some(open) = self.lock().as_mut() {
+            open.end_all(&all);
+            open.drive();
+        }
+    }
+
+    /// Waits until nobody waits on objects of `ia` any more.
+    fn dismiss(&'static self, ia: &'static Object<V>) {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            let mut waiting = false;
+            if let Some(open) = self.lock().as_ref() {
+                for sleeper in open
+                    .sleepers
+                    .iter()
+                    .filter(|s| std::ptr::eq(s.object.ia(), ia))
+                {
+                    waiting = true;
+                    sleeper.bell.ring();
+                }
+            }
+            if !waiting {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Waits until the peers know that their connections have ended. Nobody tells them when the adapter is closed.
+    fn linger(&'static self) {
+        let start = Instant::now();
+        while start.elapsed() < LINGER {
+            let ending = self.lock().as_mut().map_or(0, |open| {
+                open.drive();
+                open.nic().cm_ending()
+            });
+            if ending == 0 {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Forgets an Interface Adapter without objects, and closes the HCA with the last.
+    fn let_go(&'static self, ia: &'static Object<V>) {
+        if self.lock().as_ref().is_some_and(|open| open.ias.len() == 1) {
+            self.linger();
+        }
+        let mut control = self.lock();
+        let Some(open) = control.as_mut() else { return };
+        open.ias.retain(|other| !std::ptr::eq(*other, ia));
+        ia.end();
+        if !open.ias.is_empty() {
+            return;
+        }
+        let Some(mut open) = control.take() else {
+            return;
+        };
+        drop(control);
+        open.stop.store(true, Ordering::Release);
+        open.poke();
+        if let Some(thread) = open.thread.take() {
+            // It does nothing that could end it early; if it did, it has ended.
+            let _ = thread.join();
+        }
+        open.close();
+    }
+}
+
+impl<V: Variant> Open<V> {
+    /// Ends those objects, in the order in which they let go of one another.
+    fn end_all(&mut self, all: &[(Kind, &'static Object<V>)]) {
+        for (_, object) in all {
+            self.home(object);
+        }
+        self.each(all, |open, _, evd: Evd| {
+            // Requests that nobody has seen are turned away.
+            while let Ok(event) = open.nic().evd_dequeue(evd) {
+                if let Event::ConnectionRequest { cr, .. }
+                | Event::ReservedRequest { cr, .. }
+                | Event::CommonRequest { cr, .. }
+                | Event::UdConnectionRequest { cr, .. } = event
+                {
+                    let _ = open.nic().cr_reject(cr, &[]);
+                }
+            }
+            Ok(())
+        });
+        self.each(all, |open, object, cr: Cr| {
+            open.nic().cr_reject(cr, &[])?;
+            open.disown(object, cr);
+            Ok(())
+        });
+        self.each(all, |open, object, rsp: Rsp| {
+            let now = open.nic().now();
+            open.nic().rsp_free(now, rsp)?;
+            open.disown(object, rsp);
+            Ok(())
+        });
+        self.each(all, |open, object, psp: Psp| {
+            open.nic().psp_free(psp)?;
+            open.disown(object, psp);
+            Ok(())
+        });
+        self.each(all, |open, object, csp: Csp| {
+            open.nic().csp_free(csp)?;
+            open.disown(object, csp);
+            Ok(())
+        });
+        self.each(all, |open, object, ep: Ep| open.free_ep(object, ep));
+        self.each(all, |open, object, srq: Srq| {
+            open.nic().srq_free(srq)?;
+            open.disown(object, srq);
+            Ok(())
+        });
+        self.each(all, |open, object, rmr: Rmr| {
+            open.nic().rmr_free(rmr)?;
+            open.disown(object, rmr);
+            Ok(())
+        });
+        self.each(all, |open, object, lmr: Lmr| end_lmr(open, object, lmr));
+        self.each(all, |open, object, evd: Evd| {
+            open.nic().evd_free(evd)?;
+            open.disown(object, evd);
+            Ok(())
+        });
+        self.each(all, |open, object, cno: Cno| {
+            open.nic().cno_free(cno)?;
+            open.disown(object, cno);
+            Ok(())
+        });
+        self.each(all, |open, object, pz: Pz| {
+            open.nic().pz_free(pz)?;
+            open.disown(object, pz);
+            Ok(())
+        });
+    }
+
+    /// Does something with all of one kind among them. What fails is said, and stays until the HCA is closed.
+    fn each<N: Name>(
+        &mut self,
+        all: &[(Kind, &'static Object<V>)],
+        mut what: impl FnMut(&mut Self, &'static Object<V>, N) -> Result<(), Error>,
+    ) {
+        for (_, object) in all.iter().filter(|(kind, _)| *kind == N::KIND) {
+            if let Err(error) = what(self, object, object.former()) {
+                say(
+                    Level::Debug,
+                    format_args!("closing: {:?}: {error}", N::KIND),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! dat_evd_*(3).
+
+use std::sync::atomic::Ordering;
+
+use dat_core::{
+    Cno, DatReturn, DatSubtype, DatType, DtoOperation, Error, Evd, EvdFlags, EvdWait, Event, Extra,
+};
+
+use super::{call, ia_called};
+use crate::abi::event::{DatEvent, DtoHead, event as in_c, software};
+use crate::abi::number::DAT_IB_EVD_EXTENSION_FLAG;
+use crate::abi::structs::DatEvdParam;
+use crate::abi::{Count, DatHandle, In, Out, Ret, SUCCESS, Timeout, code};
+use crate::adapter::Open;
+use crate::object::{Note, Object};
+use crate::sleep::{duration, wait};
+use crate::variant::{Half, Variant};
+
+const TIMEOUT: DatReturn = DatReturn::of(DatType::TimeoutExpired);
+
+pub(super) extern "C" fn create<V: Variant>(
+    ia: DatHandle,
+    min_qlen: Count,
+    cno: DatHandle,
+    flags: u32,
+    evd: Out<DatHandle>,
+) -> Ret {
+    call("dat_evd_create", || {
+        let ia = ia_called::<V>(ia)?;
+        let qlen = u32::try_from(min_qlen).ok().filter(|qlen| *qlen != 0);
+        let qlen = qlen.ok_or_else(|| code::bad_arg(2))?;
+        let cno = ia.sibling_or_none::<Cno>(cno)?;
+        // Events of the extensions come by the streams of what they are about.
+        let flags = EvdFlags::from_bits(flags & !DAT_IB_EVD_EXTENSION_FLAG);
+        let flags = flags.ok_or_else(|| code::bad_arg(4))?;
+        if evd.is_null() {
+            return Err(code::bad_arg(5).into());
+        }
+        ia.adapter()?.with(|open| {
+            let made = open.nic().evd_create_with_cno(qlen, cno, flags)?;
+            let handle = open.adopt(ia, made);
+            Object::<V>::called(handle)
+                .nothing
+                .store(nothing(flags), Ordering::Relaxed);
+            evd.put(handle);
+            Ok(())
+        })
+    })
+}
+
+/// What a dequeue returns that finds nothing. One that takes completions says so without the class of an error: the other provider
+/// does, and there are programs that compare the whole word.
+fn nothing(flags: EvdFlags) -> Ret {
+    let empty = DatReturn::QUEUE_EMPTY.raw();
+    if flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND) {
+        empty & !DatReturn::CLASS_ERROR
+    } else {
+        empty
+    }
+}
+
+pub(super) extern "C" fn query<V: Variant>(
+    evd: DatHandle,
+    _mask: u32,
+    param: Out<DatEvdParam>,
+) -> Ret {
+    call("dat_evd_query", || {
+        let object = Object::<V>::called(evd);
+        let evd = object.name::<Evd>()?;
+        if param.is_null() {
+            return Err(code::bad_arg(3).into());
+        }
+        object.adapter()?.with(|open| {
+            let told = open.nic().evd_query(evd)?;
+            param.put(DatEvdParam::new(&told, &mut open.around(object)));
+            Ok(())
+        })
+    })
+}
+
+/// A call that changes an Event Dispatcher, with its half home.
+fn change<V: Variant>(
+    name: &str,
+    evd: DatHandle,
+    how: impl FnOnce(&mut Open<V>, &'static Object<V>, Evd) -> Result<(), Error>,
+) -> Ret {
+    call(name, || {
+        let object = Object::<V>::called(evd);
+        object.adapter()?.drive(|open| {
+            let evd = object.name()?;
+            open.home(object);
+            how(open, object, evd)?;
+            open.rouse(object);
+            Ok(())
+        })
+    })
+}
+
+pub(super) extern "C" fn modify_cno<V: Variant>(evd: DatHandle, cno: DatHandle) -> Ret {
+    change::<V>("dat_evd_modify_cno", evd, |open, object, evd| {
+        let cno = object.sibling_or_none::<Cno>(cno)?;
+        open.nic().evd_modify_cno(evd, cno)
+    })
+}
+
+pub(super) extern "C" fn enable<V: Variant>(evd: DatHandle) -> Ret {
+    change::<V>("dat_evd_enable", evd, |open, _, evd| {
+        open.nic().evd_enable(evd)
+    })
+}
+
+pub(super) extern "C" fn disable<V: Variant>(evd: DatHandle) -> Ret {
+    change::<V>("dat_evd_disable", evd, |open, _, evd| {
+        open.nic().evd_disable(evd)
+    })
+}
+
+pub(super) extern "C" fn set_unwaitable<V: Variant>(evd: DatHandle) -> Ret {
+    change::<V>("dat_evd_set_unwaitable", evd, |open, _, evd| {
+        open.nic().evd_set_unwaitable(evd)
+    })
+}
+
+pub(super) extern "C" fn clear_unwaitable<V: Variant>(evd: DatHandle) -> Ret {
+    change::<V>("dat_evd_clear_unwaitable", evd, |open, _, evd| {
+        open.nic().evd_clear_unwaitable(evd)
+    })
+}
+
+pub(super) extern "C" fn resize<V: Variant>(evd: DatHandle, min_qlen: Count) -> Ret {
+    change::<V>("dat_evd_resize", evd, |open, _, evd| {
+        let qlen = u32::try_from(min_qlen).map_err(|_| code::bad_arg(2))?;
+        open.nic().evd_resize(evd, qlen)
+    })
+}
+
+pub(super) extern "C" fn post_se<V: Variant>(evd: DatHandle, event: In<DatEvent>) -> Ret {
+    call("dat_evd_post_se", || {
+        let object = Object::<V>::called(evd);
+        object.name::<Evd>()?;
+        let pointer = software(event).ok_or_else(|| code::bad_arg(2))?;
+        object.adapter()?.drive(|open| {
+            let evd = object.name()?;
+            open.nic().evd_post_se(evd, pointer)
+        })
+    })
+}
+
+/// An event as C has it.
+fn told<V: Variant>(
+    open: &mut Open<V>,
+    object: &'static Object<V>,
+    event: &Event,
+    extra: &Extra,
+) -> DatEvent {
+    in_c(event, object.handle(), extra, &mut open.around(object))
+}
+
+pub(super) extern "C" fn wait_for<V: Variant>(
+    evd: DatHandle,
+    timeout: Timeout,
+    threshold: Count,
+    event: Out<DatEvent>,
+    nmore: Out<Count>,
+) -> Ret {
+    call("dat_evd_wait", || {
+        let object = Object::<V>::called(evd);
+        object.name::<Evd>()?;
+        let threshold = u32::try_from(threshold).map_err(|_| code::bad_arg(3))?;
+        if event.is_null() {
+            return Err(code::bad_arg(4).into());
+        }
+        if nmore.is_null() {
+            return Err(code::bad_arg(5).into());
+        }
+        let begin = |open: &mut Open<V>| {
+            let evd = object.name()?;
+            open.home(object);
+            let now = open.nic().now();
+            open.ia().evd_wait(now, evd, duration(timeout), threshold)
+        };
+        wait::<V, EvdWait, ()>(object, begin, |open, found| {
+            let Ok(evd) = object.name() else {
+                return found.map(drop).map_err(Error::from);
+            };
+            if matches!(found, Ok(_) | Err(TIMEOUT)) {
+                let more = open.nic().evd_more(evd).unwrap_or(0);
+                nmore.put(Count::try_from(more).unwrap_or(Count::MAX));
+            }
+            let extra = open.nic().evd_extension(evd).unwrap_or_default();
+            event.put(told(open, object, &found?, &extra));
+            Ok(())
+        })
+    })
+}
+
+/// What became of a quick dequeue.
+enum Quick {
+    /// An ordinary completion is told.
+    Told,
+    /// There is something else, with what is known besides.
+    Other(Event, Extra),
+    /// There is nothing.
+    Refused(DatReturn),
+}
+
+pub(super) extern "C" fn dequeue<V: Variant>(evd: DatHandle, event: Out<DatEvent>) -> Ret {
+    let object = Object::<V>::called(evd);
+    if event.is_null() {
+        return dequeued(object, None, event);
+    }
+    let quick = object.half.enter(V::LOCKED, |half| {
+        let Half::Evd(reaper) = half else {
+            return Quick::Refused(DatReturn::QUEUE_EMPTY);
+        };
+        match reaper.dequeue() {
+            Ok(Event::Dto(dto)) if dto.operation != DtoOperation::ReceiveWithInvalidate => {
+                // Told from here, where it is still in registers.
+                let ep = object
+                    .adapter()
+                    .map_or(DatHandle::NULL, |adapter| adapter.handle_of(dto.ep));
+                event.put_head(DtoHead::new(evd, ep, &dto));
+                Quick::Told
+            }
+            Ok(event) => Quick::Other(event, reaper.extension()),
+            Err(why) => Quick::Refused(why),
+        }
+    });
+    match quick {
+        Some(Quick::Told) => SUCCESS,
+        Some(Quick::Other(found, extra)) => dequeued(object, Some((found, extra)), event),
+        Some(Quick::Refused(DatReturn::QUEUE_EMPTY)) => object.nothing.load(Ordering::Relaxed),
+        Some(Quick::Refused(why)) => why.raw(),
+        None => dequeued(object, None, event),
+    }
+}
+
+/// The rest of a dequeue: of an event that is no ordinary completion, or of an Event Dispatcher whose half is home.
+#[cold]
+#[inline(never)]
+fn dequeued<V: Variant>(
+    object: &'static Object<V>,
+    found: Option<(Event, Extra)>,
+    event: Out<DatEvent>,
+) -> Ret {
+    let body = || {
+        object.name::<Evd>()?;
+        if event.is_null() {
+            return Err(Error::from(code::bad_arg(2)));
+        }
+        object.adapter()?.with(|open| {
+            let evd = object.name::<Evd>()?;
+            let (found, extra) = match found {
+                Some(found) => found,
+                None => {
+                    let found = open.nic().evd_dequeue(evd);
+                    let extra = open.nic().evd_extension(evd).unwrap_or_default();
+                    open.send_out(object);
+                    (found?, extra)
+                }
+            };
+            event.put(told(open, object, &found, &extra));
+            Ok(())
+        })
+    };
+    match body() {
+        Ok(()) => SUCCESS,
+        Err(error) if error.ret() == DatReturn::QUEUE_EMPTY => {
+            object.nothing.load(Ordering::Relaxed)
+        }
+        Err(error) => super::refused("dat_evd_dequeue", &error),
+    }
+}
+
+pub(super) extern "C" fn free<V: Variant>(evd: DatHandle) -> Ret {
+    call("dat_evd_free", || {
+        let object = Object::<V>::called(evd);
+        object.adapter()?.drive(|open| {
+            let evd = object.name::<Evd>()?;
+            if let Note::Ia {
+                async_evd,
+                own: true,
+            } = &*object.ia().note()
+                && *async_evd == object.handle()
+            {
+                return Err(Error::new(
+                    DatType::InvalidState,
+                    DatSubtype::InvalidStateEvdInUse,
+                ));
+            }
+            open.home(object);
+            open.nic().evd_free(evd)?;
+            open.disown(object, evd);
+            Ok(())
+        })
+    })
+}

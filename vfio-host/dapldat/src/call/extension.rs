@@ -1,0 +1,336 @@
+//! `handle_extendedop` of the dispatch table: the InfiniBand extensions. The macros of `dat_ib_extensions.h` say which arguments
+//! each operation has.
+
+use std::ffi::{c_char, c_int};
+
+use dat_core::{
+    CounterType, DatReturn, DatSubtype, Ep, EpCounter, Error, Evd, EvdCounter, IaCounter,
+    LmrTriplet, RmrTriplet,
+};
+
+use super::post::{flags, post};
+use super::{call, ia_called};
+use crate::abi::number;
+use crate::abi::structs::{DatIaAttr, DatIbAddrHandle, DatProviderAttr};
+use crate::abi::va_list::VaList;
+use crate::abi::{DatHandle, In, List, Out, Ret, SUCCESS, code};
+use crate::adapter::Open;
+use crate::object::{Kind, Object};
+use crate::variant::Variant;
+
+pub(super) extern "C" fn operation<V: Variant>(handle: DatHandle, op: c_int, list: VaList) -> Ret {
+    let mut list = list;
+    let list = &mut list;
+    match op.cast_unsigned() {
+        number::DAT_IB_FETCH_AND_ADD_OP => fetch_add::<V>(handle, list),
+        number::DAT_IB_CMP_AND_SWAP_OP => cmp_swap::<V>(handle, list),
+        number::DAT_IB_RDMA_WRITE_IMMED_OP => write_immed::<V>(handle, list),
+        number::DAT_IB_UD_SEND_OP => send_ud::<V>(handle, list),
+        number::DAT_IB_QUERY_COUNTERS_OP => query_counters::<V>(handle, list),
+        number::DAT_IB_PRINT_COUNTERS_OP => print_counters::<V>(handle, list),
+        number::DAT_IB_START_COUNTERS_OP => run_counters::<V>(handle, list, true),
+        number::DAT_IB_STOP_COUNTERS_OP => run_counters::<V>(handle, list, false),
+        number::DAT_IB_UD_CM_FREE_OP => cm_free::<V>(handle),
+        number::DAT_IB_UD_AH_FREE_OP => ah_free::<V>(handle, list),
+        number::DAT_IB_OPEN_QUERY_OP => open_query::<V>(handle, list),
+        number::DAT_IB_CLOSE_QUERY_OP => super::ia::close::<V>(handle, super::ia::ABRUPT),
+        // Collectives are a provider's of their own.
+        _ => code::NOT_IMPLEMENTED.raw(),
+    }
+}
+
+/// Bytes of an atomic.
+const ATOMIC: u32 = 8;
+
+/// A segment and the far end of an atomic, which both have to be there. Of what the peer offers the first word is meant: consumers
+/// pass on a triplet of more as it came.
+fn both(
+    local: In<LmrTriplet>,
+    remote: In<RmrTriplet>,
+) -> Result<(LmrTriplet, RmrTriplet), DatReturn> {
+    let local = local.get().ok_or(code::bad_arg(4))?;
+    let remote = remote.get().ok_or(code::bad_arg(6))?;
+    let len = remote.len.min(ATOMIC);
+    Ok((local, RmrTriplet { len, ..remote }))
+}
+
+fn fetch_add<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
+    const NAME: &str = "dat_ib_post_fetch_and_add";
+    let (add, local, cookie, remote, how) = (
+        list.word(),
+        list.input(),
+        list.word(),
+        list.input(),
+        list.half(),
+    );
+    let checked = both(local, remote).and_then(|both| Ok((both, flags(how, 7)?)));
+    match checked {
+        Err(why) => super::refused(NAME, &why.into()),
+        Ok(((local, remote), how)) => post::<V>(
+            NAME,
+            ep,
+            |poster| poster.post_fetch_add(add, &local, cookie, &remote, how),
+            |nic, ep| nic.ep_post_fetch_add(ep, add, &local, cookie, &remote, how),
+        ),
+    }
+}
+
+fn cmp_swap<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
+    const NAME: &str = "dat_ib_post_cmp_and_swap";
+    let (compare, swap, local) = (list.word(), list.word(), list.input());
+    let (cookie, remote, how) = (list.word(), list.input(), list.half());
+    let checked = both(local, remote).and_then(|both| Ok((both, flags(how, 8)?)));
+    match checked {
+        Err(why) => super::refused(NAME, &why.into()),
+        Ok(((local, remote), how)) => post::<V>(
+            NAME,
+            ep,
+            |poster| poster.post_cmp_swap(compare, swap, &local, cookie, &remote, how),
+            |nic, ep| nic.ep_post_cmp_swap(ep, compare, swap, &local, cookie, &remote, how),
+        ),
+    }
+}
+
+fn write_immed<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
+    const NAME: &str = "dat_ib_post_rdma_write_immed";
+    let (count, segments): (i32, List<LmrTriplet>) = (list.count(), list.list());
+    let (cookie, remote): (u64, In<RmrTriplet>) = (list.word(), list.input());
+    // On the wire it is the consumer's four bytes in their order in memory, as the other provider sends them.
+    let (immediate, how) = (list.half().to_be(), list.half());
+    let checked = || {
+        let segments = segments.values(count).ok_or(code::bad_arg(4))?;
+        let remote = remote.get().ok_or(code::bad_arg(6))?;
+        Ok::<_, DatReturn>((segments, remote, flags(how, 8)?))
+    };
+    match checked() {
+        Err(why) => super::refused(NAME, &why.into()),
+        Ok((segments, remote, how)) => post::<V>(
+            NAME,
+            ep,
+            |poster| poster.post_rdma_write_immed(segments, cookie, &remote, immediate, how),
+            |nic, ep| nic.ep_post_rdma_write_immed(ep, segments, cookie, &remote, immediate, how),
+        ),
+    }
+}
+
+fn send_ud<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
+    const NAME: &str = "dat_ib_post_send_ud";
+    let (count, segments): (i32, List<LmrTriplet>) = (list.count(), list.list());
+    let to: In<DatIbAddrHandle> = list.input();
+    let (cookie, how) = (list.word(), list.half());
+    let checked = || {
+        let segments = segments.values(count).ok_or(code::bad_arg(4))?;
+        let to = to.get().ok_or(code::bad_arg(5))?;
+        let how = flags(how, 7)?;
+        let adapter = Object::<V>::called(ep).adapter()?;
+        let to = adapter.with(|open| open.addresses.find(&to).ok_or(code::bad_arg(5).into()))?;
+        Ok::<_, Error>((segments, to, how))
+    };
+    match checked() {
+        Err(why) => super::refused(NAME, &why),
+        Ok((segments, to, how)) => post::<V>(
+            NAME,
+            ep,
+            |poster| poster.post_send_ud(segments, &to, None, cookie, how),
+            |nic, ep| nic.ep_post_send_ud(ep, segments, &to, None, cookie, how),
+        ),
+    }
+}
+
+/// What a look-up found stays until its address is freed: nothing else is kept of it.
+fn cm_free<V: Variant>(ep: DatHandle) -> Ret {
+    call("dat_ib_ud_cm_free", || {
+        Object::<V>::called(ep).name::<Ep>()?;
+        Ok(())
+    })
+}
+
+fn ah_free<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
+    let address: In<DatIbAddrHandle> = list.input();
+    call("dat_ib_ud_ah_free", || {
+        let object = Object::<V>::called(ep);
+        object.name::<Ep>()?;
+        let address = address.get().ok_or(code::bad_arg(3))?;
+        object.adapter()?.with(|open| {
+            let freed = open.addresses.free(&address);
+            freed.then_some(()).ok_or(code::bad_arg(3).into())
+        })
+    })
+}
+
+/// Whose counters they are.
+#[derive(Clone, Copy)]
+enum Counters {
+    Ia,
+    Ep,
+    Evd,
+}
+
+/// The handle is of nothing that counts.
+const STALE: DatReturn = code::bad_handle(DatSubtype::InvalidHandle1);
+
+impl Counters {
+    fn of(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::Ia => Some(Self::Ia),
+            Kind::Ep => Some(Self::Ep),
+            Kind::Evd => Some(Self::Evd),
+            Kind::Freed
+            | Kind::Pz
+            | Kind::Cno
+            | Kind::Psp
+            | Kind::Rsp
+            | Kind::Csp
+            | Kind::Cr
+            | Kind::Lmr
+            | Kind::Rmr
+            | Kind::Srq => None,
+        }
+    }
+
+    /// Their names.
+    fn names(self) -> Vec<&'static str> {
+        match self {
+            Self::Ia => IaCounter::ALL.map(IaCounter::name).to_vec(),
+            Self::Ep => EpCounter::ALL.map(EpCounter::name).to_vec(),
+            Self::Evd => EvdCounter::ALL.map(EvdCounter::name).to_vec(),
+        }
+    }
+}
+
+/// Counters of an object, all or one of them, if there is such a one.
+fn counted<V: Variant>(
+    open: &mut Open<V>,
+    object: &'static Object<V>,
+    which: i32,
+    reset: bool,
+) -> Result<Vec<u64>, Error> {
+    if reset {
+        // Who counts in a handle is not interrupted.
+        match object.name::<Ep>() {
+            Ok(ep) => open.home_ep(ep),
+            Err(_) => open.home(object),
+        }
+    }
+    let which = usize::try_from(which).map_err(|_| code::bad_arg(3))?;
+    let nic = open.nic();
+    let counters = Counters::of(object.kind()).ok_or(STALE)?;
+    if which > counters.names().len() {
+        return Err(code::bad_arg(3).into());
+    }
+    let one = |counter: u64| vec![counter];
+    Ok(match counters {
+        Counters::Ia => match IaCounter::ALL.get(which) {
+            Some(counter) => one(nic.ia_query_counter(*counter, reset)?),
+            None => nic.ia_query_counters(reset)?.to_vec(),
+        },
+        Counters::Ep => {
+            let ep: Ep = object.name()?;
+            match EpCounter::ALL.get(which) {
+                Some(counter) => one(nic.ep_query_counter(ep, *counter, reset)?),
+                None => nic.ep_query_counters(ep, reset)?.to_vec(),
+            }
+        }
+        Counters::Evd => {
+            let evd: Evd = object.name()?;
+            match EvdCounter::ALL.get(which) {
+                Some(counter) => one(nic.evd_query_counter(evd, *counter, reset)?),
+                None => nic.evd_query_counters(evd, reset)?.to_vec(),
+            }
+        }
+    })
+}
+
+fn query_counters<V: Variant>(handle: DatHandle, list: &mut VaList) -> Ret {
+    let (which, out, reset): (i32, Out<u64>, i32) = (list.count(), list.output(), list.count());
+    call("dat_ib_query_counters", || {
+        let object = Object::<V>::called(handle);
+        if out.is_null() {
+            return Err(code::bad_arg(4).into());
+        }
+        object.adapter()?.with(|open| {
+            out.put_all(&counted(open, object, which, reset != 0)?);
+            Ok(())
+        })
+    })
+}
+
+fn print_counters<V: Variant>(handle: DatHandle, list: &mut VaList) -> Ret {
+    let (which, reset) = (list.count(), list.count());
+    call("dat_ib_print_counters", || {
+        let object = Object::<V>::called(handle);
+        let text = object.adapter()?.with(|open| {
+            let counts = counted(open, object, which, reset != 0)?;
+            let counters = Counters::of(object.kind()).ok_or(STALE)?;
+            Ok(lines(counters, which, &counts))
+        })?;
+        // Where the consumer's own output goes; if nobody reads it, nobody is told.
+        let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), text.as_bytes());
+        Ok(())
+    })
+}
+
+/// A line for the counter that was asked for, or for each that is not 0.
+fn lines(counters: Counters, which: i32, counts: &[u64]) -> String {
+    let names = counters.names();
+    let first = if counts.len() == 1 {
+        usize::try_from(which).unwrap_or(0)
+    } else {
+        0
+    };
+    let of_all = counts.len() != 1;
+    let names = names.iter().skip(first);
+    let shown = names
+        .zip(counts)
+        .filter(|(_, count)| !of_all || **count != 0);
+    shown
+        .map(|(name, count)| format!("{name:24}{count:>20}\n"))
+        .collect()
+}
+
+fn run_counters<V: Variant>(handle: DatHandle, list: &mut VaList, run: bool) -> Ret {
+    let of = list.half();
+    call("dat_ib_start_counters", || {
+        let ia = ia_called::<V>(handle)?;
+        let of = match of {
+            0 => CounterType::Cm,
+            1 => CounterType::Link,
+            2 => CounterType::Diag,
+            _ => return Err(code::bad_arg(3).into()),
+        };
+        ia.adapter()?.with(|open| {
+            if run {
+                open.nic().ia_start_counters(of)
+            } else {
+                open.nic().ia_stop_counters(of)
+            }
+        })
+    })
+}
+
+/// Here the handle is the name of the adapter, and the arguments are those behind it. What is opened is the provider's own handle:
+/// the registry has no index for it.
+fn open_query<V: Variant>(name: DatHandle, list: &mut VaList) -> Ret {
+    let ia: Out<DatHandle> = list.output();
+    let (ia_mask, ia_attr): (u64, Out<DatIaAttr>) = (list.word(), list.output());
+    let (mask, attr): (u64, Out<DatProviderAttr>) = (list.word(), list.output());
+    if ia.is_null() {
+        return code::bad_arg(4).raw();
+    }
+    let mut async_evd = DatHandle(std::ptr::without_provenance_mut(number::EVD_ASYNC_EXISTS));
+    let mut opened = DatHandle::NULL;
+    let name: In<c_char> = In(name.0.cast());
+    let got = super::ia::open::<V>(name, 0, Out(&raw mut async_evd), Out(&raw mut opened));
+    if got != SUCCESS {
+        return got;
+    }
+    let none = Out(std::ptr::null_mut());
+    let got = super::ia::query::<V>(opened, none, ia_mask, ia_attr, mask, attr);
+    if got == SUCCESS {
+        ia.put(opened);
+    } else {
+        // The refusal of the query is the one to tell.
+        let _ = super::ia::close::<V>(opened, super::ia::ABRUPT);
+    }
+    got
+}

@@ -1,0 +1,260 @@
+//! dat_ep_post_*(3): the quick way through the half that the handle holds, and the way of the control half where that is home.
+
+use dat_core::{CompletionFlags, DatReturn, Ep, EpPoster, Error, LmrTriplet, RmrTriplet};
+
+use crate::abi::{Boolean, Count, DatHandle, In, List, Ret, SUCCESS, code};
+use crate::adapter::Driver;
+use crate::object::Object;
+use crate::variant::{Half, Hca, Variant};
+
+/// Flags that a post of C may carry; others are no concern of its.
+const FLAGS: u32 = 0x3f;
+
+/// `DAT_COMPLETION_DEFAULT_FLAG`.
+const USUAL: CompletionFlags = CompletionFlags::empty();
+
+/// The one segment of a post without flags, if it is such a one and nothing is wrong with it.
+#[inline(always)]
+fn usual(list: &List<LmrTriplet>, count: Count, how: u32) -> Option<&[LmrTriplet]> {
+    if count == 1 && how == USUAL.bits() {
+        list.one().map(<[_; 1]>::as_slice)
+    } else {
+        None
+    }
+}
+
+type Poster<V> = EpPoster<'static, Hca<V>>;
+
+/// A post, both ways.
+#[inline(always)]
+pub(super) fn post<V: Variant>(
+    name: &str,
+    ep: DatHandle,
+    quick: impl FnOnce(&mut Poster<V>) -> Result<(), DatReturn>,
+    slow: impl FnOnce(&mut Driver<V>, Ep) -> Result<(), DatReturn>,
+) -> Ret {
+    match posted::<V>(name, ep, quick) {
+        Some(ret) => ret,
+        None => posted_at_home(name, Object::<V>::called(ep), slow),
+    }
+}
+
+/// The quick way; `None` where the half is home.
+#[inline(always)]
+fn posted<V: Variant>(
+    name: &str,
+    ep: DatHandle,
+    quick: impl FnOnce(&mut Poster<V>) -> Result<(), DatReturn>,
+) -> Option<Ret> {
+    let object = Object::<V>::called(ep);
+    let posted = object.half.enter(V::LOCKED, |half| match half {
+        Half::Ep(poster) => quick(poster).map(|()| poster.is_flushing()),
+        Half::Evd(_) | Half::Srq(_) => Err(crate::object::Kind::Ep.invalid()),
+    });
+    match posted {
+        Some(Ok(false)) => Some(SUCCESS),
+        Some(Ok(true)) => Some(flushed(object)),
+        Some(Err(why)) => Some(super::refused(name, &why.into())),
+        None => None,
+    }
+}
+
+/// A post came back flushed at once: who waits for that is told.
+#[cold]
+#[inline(never)]
+fn flushed<V: Variant>(object: &'static Object<V>) -> Ret {
+    // The post itself has succeeded.
+    let _ = object
+        .adapter()
+        .map_err(Error::from)
+        .and_then(|adapter| adapter.drive(|_| Ok(())));
+    SUCCESS
+}
+
+#[cold]
+#[inline(never)]
+fn posted_at_home<V: Variant>(
+    name: &str,
+    object: &'static Object<V>,
+    slow: impl FnOnce(&mut Driver<V>, Ep) -> Result<(), DatReturn>,
+) -> Ret {
+    super::call(name, || {
+        object.adapter()?.drive(|open| {
+            let ep = object.name()?;
+            slow(open.nic(), ep)?;
+            open.send_out(object);
+            Ok(())
+        })
+    })
+}
+
+#[inline(always)]
+pub(super) fn flags(flags: u32, place: u16) -> Result<CompletionFlags, DatReturn> {
+    if flags & !FLAGS == 0 {
+        Ok(CompletionFlags::from_bits_retain(flags))
+    } else {
+        Err(code::bad_arg(place))
+    }
+}
+
+/// Segments and flags of a post, or what is wrong with them.
+macro_rules! arguments {
+    ($name:expr, $list:ident[$count:ident], $flags:ident @ $place:literal) => {
+        let Some($list) = $list.values($count) else {
+            return super::refused($name, &code::bad_arg(2).into());
+        };
+        let $flags = match flags($flags, $place) {
+            Ok(flags) => flags,
+            Err(why) => return super::refused($name, &why.into()),
+        };
+    };
+}
+
+/// Posts of a list without a far end. What most of them are, one segment and no flag, has code of its own, in which that is known:
+/// a third of the instructions of a post are about the others.
+macro_rules! near_posts {
+    ($($call:ident: $aside:ident, $text:literal, $quick:ident, $slow:ident;)*) => {
+        $(
+            pub(super) extern "C" fn $call<V: Variant>(
+                ep: DatHandle,
+                count: Count,
+                list: List<LmrTriplet>,
+                cookie: u64,
+                how: u32,
+            ) -> Ret {
+                let Some(one) = usual(&list, count, how) else {
+                    return $aside::<V>(ep, count, list, cookie, how);
+                };
+                match posted::<V>($text, ep, move |poster| poster.$quick(one, cookie, USUAL)) {
+                    Some(ret) => ret,
+                    None => $aside::<V>(ep, count, list, cookie, how),
+                }
+            }
+
+            #[inline(never)]
+            fn $aside<V: Variant>(
+                ep: DatHandle,
+                count: Count,
+                list: List<LmrTriplet>,
+                cookie: u64,
+                how: u32,
+            ) -> Ret {
+                arguments!($text, list[count], how @ 5);
+                post::<V>(
+                    $text,
+                    ep,
+                    move |poster| poster.$quick(list, cookie, how),
+                    move |nic, ep| nic.$slow(ep, list, cookie, how),
+                )
+            }
+        )*
+    };
+}
+
+near_posts! {
+    send: send_aside, "dat_ep_post_send", post_send, ep_post_send;
+    recv: recv_aside, "dat_ep_post_recv", post_recv, ep_post_recv;
+}
+
+/// The far end of a post, or what is wrong with it.
+macro_rules! far {
+    ($name:expr, $remote:ident @ $place:literal) => {
+        let Some($remote) = $remote.get() else {
+            return super::refused($name, &code::bad_arg($place).into());
+        };
+    };
+}
+
+/// Posts of a list with a far end, likewise.
+macro_rules! far_posts {
+    ($($call:ident: $aside:ident, $text:literal, $quick:ident, $slow:ident;)*) => {
+        $(
+            pub(super) extern "C" fn $call<V: Variant>(
+                ep: DatHandle,
+                count: Count,
+                list: List<LmrTriplet>,
+                cookie: u64,
+                remote: In<RmrTriplet>,
+                how: u32,
+            ) -> Ret {
+                let Some(one) = usual(&list, count, how) else {
+                    return $aside::<V>(ep, count, list, cookie, remote, how);
+                };
+                let Some(far) = remote.get() else {
+                    return $aside::<V>(ep, count, list, cookie, remote, how);
+                };
+                // What is captured by value stays in registers; this has an address.
+                let far = &far;
+                match posted::<V>($text, ep, move |poster| poster.$quick(one, cookie, far, USUAL)) {
+                    Some(ret) => ret,
+                    None => $aside::<V>(ep, count, list, cookie, remote, how),
+                }
+            }
+
+            #[inline(never)]
+            fn $aside<V: Variant>(
+                ep: DatHandle,
+                count: Count,
+                list: List<LmrTriplet>,
+                cookie: u64,
+                remote: In<RmrTriplet>,
+                how: u32,
+            ) -> Ret {
+                arguments!($text, list[count], how @ 6);
+                far!($text, remote @ 5);
+                let remote = &remote;
+                post::<V>(
+                    $text,
+                    ep,
+                    move |poster| poster.$quick(list, cookie, remote, how),
+                    move |nic, ep| nic.$slow(ep, list, cookie, remote, how),
+                )
+            }
+        )*
+    };
+}
+
+far_posts! {
+    rdma_read: rdma_read_aside, "dat_ep_post_rdma_read", post_rdma_read, ep_post_rdma_read;
+    rdma_write: rdma_write_aside, "dat_ep_post_rdma_write", post_rdma_write, ep_post_rdma_write;
+}
+
+pub(super) extern "C" fn send_with_invalidate<V: Variant>(
+    ep: DatHandle,
+    count: Count,
+    list: List<LmrTriplet>,
+    cookie: u64,
+    how: u32,
+    invalidate: Boolean,
+    rmr_context: u32,
+) -> Ret {
+    arguments!("dat_ep_post_send_with_invalidate", list[count], how @ 5);
+    let context = (invalidate != 0).then_some(rmr_context);
+    post::<V>(
+        "dat_ep_post_send_with_invalidate",
+        ep,
+        |poster| poster.post_send_with_invalidate(list, cookie, how, context),
+        |nic, ep| nic.ep_post_send_with_invalidate(ep, list, cookie, how, context),
+    )
+}
+
+pub(super) extern "C" fn rdma_read_to_rmr<V: Variant>(
+    ep: DatHandle,
+    local: In<RmrTriplet>,
+    cookie: u64,
+    remote: In<RmrTriplet>,
+    how: u32,
+) -> Ret {
+    far!("dat_ep_post_rdma_read_to_rmr", local @ 2);
+    far!("dat_ep_post_rdma_read_to_rmr", remote @ 4);
+    let how = match flags(how, 5) {
+        Ok(flags) => flags,
+        Err(why) => return super::refused("dat_ep_post_rdma_read_to_rmr", &why.into()),
+    };
+    post::<V>(
+        "dat_ep_post_rdma_read_to_rmr",
+        ep,
+        |poster| poster.post_rdma_read_to_rmr(&local, cookie, &remote, how),
+        |nic, ep| nic.ep_post_rdma_read_to_rmr(ep, &local, cookie, &remote, how),
+    )
+}

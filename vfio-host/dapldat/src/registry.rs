@@ -1,0 +1,261 @@
+//! The way in: what the stock registry looks for in a provider, and what it offers one.
+//!
+//! The registry exports its calls to the process; they are looked up by name, so that this library needs none of it to be loaded.
+#![expect(
+    unsafe_code,
+    reason = "names exported to C, and calls of another library by name"
+)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::abi::{DatHandle, Ret};
+use crate::adapter::Adapter;
+use crate::config::Config;
+use crate::log::{Level, raise, say};
+use crate::variant::{Pci, PciLocked, Table, User, UserLocked, Variant};
+
+/// `DAT_PROVIDER_INFO`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ProviderInfo {
+    ia_name: [c_char; 256],
+    dapl_version_major: u32,
+    dapl_version_minor: u32,
+    is_thread_safe: u32,
+}
+
+const _: () = assert!(size_of::<ProviderInfo>() == 268);
+
+/// The registry asks for a symbol of that name in a provider with extensions, and does nothing with it.
+#[unsafe(no_mangle)]
+pub static dapl_extensions: c_int = 1;
+
+/// `dat_registry_add_provider`, `dat_registry_remove_provider`.
+type OfProvider = extern "C" fn(*const Table, *const ProviderInfo) -> Ret;
+/// `dats_get_ia_handle`.
+type OfHandle = extern "C" fn(DatHandle, *mut DatHandle) -> Ret;
+
+/// A symbol of the process.
+fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name is a text that ends.
+    let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!symbol.is_null()).then_some(symbol)
+}
+
+fn of_provider(name: &CStr) -> Option<OfProvider> {
+    // SAFETY: the registry exports a function of that type by that name.
+    symbol(name).map(|symbol| unsafe { std::mem::transmute::<*mut c_void, OfProvider>(symbol) })
+}
+
+/// The handle by which consumers know an Interface Adapter: the registry's, if there is a registry.
+pub(crate) fn ia_handle(ours: DatHandle) -> DatHandle {
+    let Some(symbol) = symbol(c"dats_get_ia_handle") else {
+        return ours;
+    };
+    // SAFETY: the registry exports a function of that type by that name.
+    let translate = unsafe { std::mem::transmute::<*mut c_void, OfHandle>(symbol) };
+    let mut theirs = ours;
+    if translate(ours, &raw mut theirs) == 0 {
+        theirs
+    } else {
+        ours
+    }
+}
+
+/// Has this library stay in the process when the registry unloads it, to be the same when it is loaded again: what handles point at
+/// is never given back, so it has to be found again, and not made anew.
+fn stay() {
+    let here: *const c_void = (&raw const dapl_extensions).cast();
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the address is of this library, and the other of a place for what is known of it.
+    if unsafe { libc::dladdr(here, info.as_mut_ptr()) } == 0 {
+        return;
+    }
+    // SAFETY: words of 0 are a value of it; where it is filled, it is filled whole.
+    let file = unsafe { info.assume_init() }.dli_fname;
+    if file.is_null() {
+        return;
+    }
+    let how = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+    // SAFETY: the name is the loader's own, and lasts as long as the library. Nothing is loaded that is not there.
+    let handle = unsafe { libc::dlopen(file, how) };
+    if !handle.is_null() {
+        // SAFETY: it has just been opened. That it is not to be deleted is not undone by that.
+        unsafe { libc::dlclose(handle) };
+    }
+}
+
+/// A line of `dat.conf`.
+struct Entry<V: Variant> {
+    name: &'static CStr,
+    adapter: &'static Adapter<V>,
+    /// With the name in it. Never given back: the registry keeps its address.
+    table: &'static Table,
+}
+
+/// The providers of one variant: lines of `dat.conf`, by name.
+pub(crate) struct Providers<V: Variant> {
+    entries: Mutex<Vec<Entry<V>>>,
+    /// All that there ever were: lines that name the same device in the same way share one.
+    adapters: Mutex<Vec<&'static Adapter<V>>>,
+    /// The tables of all names that there ever were.
+    tables: Mutex<Vec<(&'static CStr, &'static Table)>>,
+}
+
+impl<V: Variant> Providers<V> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: Mutex::new(Vec::new()),
+            adapters: Mutex::new(Vec::new()),
+            tables: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry<V>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The adapter of that name, and the table.
+    pub(crate) fn find(&self, name: &CStr) -> Option<(&'static Adapter<V>, &'static Table)> {
+        let entries = self.entries();
+        let found = entries.iter().find(|entry| entry.name == name)?;
+        Some((found.adapter, found.table))
+    }
+
+    /// Takes a line up.
+    fn add(&self, name: &CStr, config: Config) -> &'static Table {
+        let mut adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = adapters
+            .iter()
+            .copied()
+            .find(|known| known.config.is_same(&config));
+        let adapter = known.unwrap_or_else(|| {
+            let adapter: &'static Adapter<V> = Box::leak(Box::new(Adapter::new(config)));
+            adapters.push(adapter);
+            adapter
+        });
+        drop(adapters);
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = tables.iter().copied().find(|(known, _)| *known == name);
+        let (name, table) = known.unwrap_or_else(|| {
+            let name: &'static CStr = Box::leak(name.to_owned().into_boxed_c_str());
+            let table: &'static Table = Box::leak(Box::new(Table {
+                device_name: name.as_ptr(),
+                ..*V::TABLE
+            }));
+            tables.push((name, table));
+            (name, table)
+        });
+        drop(tables);
+        let mut entries = self.entries();
+        entries.retain(|entry| entry.name != name);
+        entries.push(Entry {
+            name,
+            adapter,
+            table,
+        });
+        table
+    }
+
+    /// Forgets a name. An adapter that no name leads to any more is closed.
+    fn remove(&self, name: &CStr) -> Option<&'static Table> {
+        let mut entries = self.entries();
+        let place = entries.iter().position(|entry| entry.name == name)?;
+        let Entry { adapter, table, .. } = entries.swap_remove(place);
+        let still = entries
+            .iter()
+            .any(|other| std::ptr::eq(other.adapter, adapter));
+        drop(entries);
+        if !still {
+            adapter.close_all();
+        }
+        Some(table)
+    }
+}
+
+/// The registry has loaded the library for a line of `dat.conf`: `ia_params` are its parameters.
+///
+/// # Safety
+/// Both are null or the addresses that the registry passes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_provider_init(info: *const ProviderInfo, ia_params: *const c_char) {
+    if info.is_null() || ia_params.is_null() {
+        return;
+    }
+    // SAFETY: it is the registry's, for the time of the call.
+    let told = unsafe { &*info };
+    // SAFETY: the registry ends the name.
+    let name = unsafe { CStr::from_ptr(told.ia_name.as_ptr()) };
+    // SAFETY: the registry ends the text.
+    let params = unsafe { CStr::from_ptr(ia_params) };
+    let config = match Config::read(&params.to_string_lossy()) {
+        Ok(config) => config,
+        Err(why) => {
+            say(
+                Level::Error,
+                format_args!("dat.conf, {}: {why}", name.to_string_lossy()),
+            );
+            return;
+        }
+    };
+    raise(config.log);
+    stay();
+    let locked = told.is_thread_safe != 0;
+    let table = match (&config.device, locked) {
+        (vfio_host::Address::Pci(_), false) => begin::<Pci>(name, config),
+        (vfio_host::Address::Pci(_), true) => begin::<PciLocked>(name, config),
+        (vfio_host::Address::User(_), false) => begin::<User>(name, config),
+        (vfio_host::Address::User(_), true) => begin::<UserLocked>(name, config),
+    };
+    match of_provider(c"dat_registry_add_provider") {
+        Some(add) => {
+            let refused = add(table, info);
+            if refused != 0 {
+                say(
+                    Level::Error,
+                    format_args!(
+                        "{}: the registry refuses it: {refused:#x}",
+                        name.to_string_lossy()
+                    ),
+                );
+            }
+        }
+        None => say(
+            Level::Error,
+            format_args!("there is no registry in this process: libdat2 has to be loaded"),
+        ),
+    }
+}
+
+fn begin<V: Variant>(name: &CStr, config: Config) -> *const Table {
+    V::providers().add(name, config)
+}
+
+/// The registry is about to unload the library, as far as that line of `dat.conf` is concerned.
+///
+/// # Safety
+/// The address is null or the one that the registry passes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dat_provider_fini(info: *const ProviderInfo) {
+    if info.is_null() {
+        return;
+    }
+    // SAFETY: it is the registry's, for the time of the call.
+    let told = unsafe { &*info };
+    // SAFETY: the registry ends the name.
+    let name = unsafe { CStr::from_ptr(told.ia_name.as_ptr()) };
+    let table = if told.is_thread_safe == 0 {
+        end::<Pci>(name).or_else(|| end::<User>(name))
+    } else {
+        end::<PciLocked>(name).or_else(|| end::<UserLocked>(name))
+    };
+    if let (Some(table), Some(remove)) = (table, of_provider(c"dat_registry_remove_provider")) {
+        // It does not know it only if it never took it.
+        let _ = remove(table, info);
+    }
+}
+
+fn end<V: Variant>(name: &CStr) -> Option<*const Table> {
+    V::providers().remove(name).map(std::ptr::from_ref)
+}

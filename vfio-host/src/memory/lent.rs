@@ -1,0 +1,216 @@
+//! Memory of the process that is lent to the device.
+//!
+//! What is lent are whole pages: those that a consumer's bytes touch. Each range of pages that was asked for is mapped once, by
+//! itself, at a device address that lies in its huge page as the memory does, so that its registration needs few and large
+//! pages. Ranges may overlap, and each is mapped and unmapped without regard to the others; the same range lent twice is
+//! counted. A registration goes by the smallest range that it lies in.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use dat_core::provider::Region;
+
+use super::{Area, Iommu, lock, map};
+use crate::error::{Error, Kind};
+use crate::host::{Mapping, Reach};
+use crate::iova::Space;
+use crate::map::Promised;
+
+/// What its mappings are for.
+const PROCESS: &str = "process";
+
+/// A part of what was lent, as it can be mapped.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// Bytes.
+    pub(crate) len: u64,
+    /// The file behind them and where in it they start, if there is one.
+    pub(crate) file: Option<(Arc<OwnedFd>, u64)>,
+}
+
+/// One range.
+#[derive(Debug)]
+struct Held {
+    memory: Promised,
+    /// How often it was lent.
+    count: usize,
+    /// Where it is mapped: once, or a second time with a further reach.
+    maps: Vec<(Reach, u64)>,
+}
+
+impl Held {
+    /// Device address of its first byte, where the device can reach furthest.
+    fn iova(&self) -> Option<u64> {
+        let furthest = self.maps.iter().find(|(r, _)| *r == Reach::ReadWrite);
+        furthest.or(self.maps.first()).map(|(_, iova)| *iova)
+    }
+}
+
+/// All ranges.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    space: Space,
+    held: Vec<Held>,
+}
+
+fn object(pages: &Range<u64>) -> String {
+    let len = pages.end - pages.start;
+    format!("{PROCESS} memory at {:#x}, {len:#x} bytes", pages.start)
+}
+
+impl Lent {
+    /// None yet. `space` is of the device addresses that are nobody else's.
+    pub(crate) fn new(space: Space) -> Self {
+        Self {
+            space,
+            held: Vec::new(),
+        }
+    }
+
+    fn position(&self, pages: &Range<u64>) -> Option<usize> {
+        let same = |held: &Held| held.memory.pages() == *pages;
+        self.held.iter().position(same)
+    }
+
+    /// Lends it. What is written to the ledger is mapped.
+    pub(crate) fn lend(
+        &mut self,
+        iommu: &impl Iommu,
+        ledger: &Mutex<Vec<Mapping>>,
+        memory: Promised,
+        reach: Reach,
+    ) -> Result<(), Error> {
+        let pages = memory.pages();
+        let known = self.position(&pages);
+        if let Some(held) = known.and_then(|at| self.held.get_mut(at))
+            && held
+                .maps
+                .iter()
+                .any(|(r, _)| *r == reach || *r == Reach::ReadWrite)
+        {
+            held.count += 1;
+            return Ok(());
+        }
+        let len = pages.end - pages.start;
+        let iova = self.space.take(len, pages.start).ok_or(Error::new(
+            Kind::Iova,
+            object(&pages),
+            "the IOMMU's ranges have no room for it",
+            "take other memory back first, or lend it piece by piece",
+        ))?;
+        if let Err(error) = mapped(iommu, ledger, &memory, reach, iova) {
+            self.space.give(iova, len);
+            return Err(error);
+        }
+        match known.and_then(|at| self.held.get_mut(at)) {
+            Some(held) => {
+                held.count += 1;
+                held.maps.push((reach, iova));
+            }
+            None => self.held.push(Held {
+                memory,
+                count: 1,
+                maps: vec![(reach, iova)],
+            }),
+        }
+        Ok(())
+    }
+
+    /// Takes it back once; at the last time the device can no longer reach it.
+    pub(crate) fn take_back(
+        &mut self,
+        iommu: &impl Iommu,
+        ledger: &Mutex<Vec<Mapping>>,
+        pages: &Range<u64>,
+    ) {
+        let Some(at) = self.position(pages) else {
+            return;
+        };
+        if let Some(held) = self.held.get_mut(at).filter(|held| held.count > 1) {
+            held.count -= 1;
+            return;
+        }
+        let held = self.held.swap_remove(at);
+        self.end(iommu, ledger, &held);
+    }
+
+    /// Takes everything back.
+    pub(crate) fn take_all_back(&mut self, iommu: &impl Iommu, ledger: &Mutex<Vec<Mapping>>) {
+        while let Some(held) = self.held.pop() {
+            self.end(iommu, ledger, &held);
+        }
+    }
+
+    fn end(&mut self, iommu: &impl Iommu, ledger: &Mutex<Vec<Mapping>>, held: &Held) {
+        let pages = held.memory.pages();
+        let len = pages.end - pages.start;
+        for (_, iova) in &held.maps {
+            // An address that may still be mapped is not given to others.
+            if unmapped(iommu, ledger, *iova, len) {
+                self.space.give(*iova, len);
+            }
+            iommu.let_go(&held.memory);
+        }
+    }
+
+    /// `Platform::lent`.
+    pub(crate) fn find(&self, region: Region) -> Option<u64> {
+        let end = region.addr.checked_add(region.len)?;
+        let inside = |held: &&Held| {
+            let pages = held.memory.pages();
+            pages.start <= region.addr && end <= pages.end
+        };
+        let all = self.held.iter().filter(inside);
+        let held = all.min_by_key(|held| {
+            let pages = held.memory.pages();
+            pages.end - pages.start
+        })?;
+        let within = region.addr.checked_sub(held.memory.pages().start)?;
+        held.iova()?.checked_add(within)
+    }
+}
+
+/// Maps the pages at `iova`, in as many mappings as they have pieces.
+fn mapped(
+    iommu: &impl Iommu,
+    ledger: &Mutex<Vec<Mapping>>,
+    memory: &Promised,
+    reach: Reach,
+    iova: u64,
+) -> Result<(), Error> {
+    let pages = memory.pages();
+    let mut at = 0;
+    for piece in iommu.hold(memory, reach)? {
+        let area = Area {
+            mapping: Mapping {
+                iova: iova.saturating_add(at),
+                len: piece.len,
+                reach,
+                purpose: PROCESS,
+                huge: false,
+            },
+            addr: pages.start.saturating_add(at),
+            file: piece.file.as_ref().map(|(file, at)| (file.as_fd(), *at)),
+        };
+        if let Err(error) = map(ledger, iommu, &area) {
+            unmapped(iommu, ledger, iova, at);
+            iommu.let_go(memory);
+            return Err(error);
+        }
+        at = at.saturating_add(piece.len);
+    }
+    Ok(())
+}
+
+/// Ends the mappings there. False if one could not be ended; it stays in the ledger.
+fn unmapped(iommu: &impl Iommu, ledger: &Mutex<Vec<Mapping>>, iova: u64, len: u64) -> bool {
+    let range = iova..iova.saturating_add(len);
+    let mut all = true;
+    lock(ledger).retain(|mapping| {
+        let stays = !range.contains(&mapping.iova) || iommu.unmap(mapping).is_err();
+        all &= !stays || !range.contains(&mapping.iova);
+        stays
+    });
+    all
+}

@@ -1,0 +1,512 @@
+//! Pages of the process, exchanged for pages of a file that the server can map, and back.
+//!
+//! There is no file behind the memory of a process, and a server reaches only files. So each page that is lent gets, in its
+//! place and with its contents, a page of a memory file, which both processes map.
+//!
+//! Out: the contents are copied to the file, and the file is mapped over them, piece by piece. A store in between would be lost,
+//! so other threads that store wait: `userfaultfd` protects the piece from writing and lets those who tried go on when its
+//! descriptor is closed. It serves memory without a file, which stacks and heaps are; elsewhere, and where a container forbids
+//! it, there is no protection. It is a thread of its own that does all this, with signals off and no memory in use but its own
+//! stack: what is exchanged may be the stack of the caller, or the page on which the allocator keeps its books.
+//!
+//! Back: the same file is mapped over itself, as the process's own. That is one step, the contents stay, and no store is lost.
+//! Then the kernel is told to copy what there is to pages of the process, and the file gives its own up.
+//!
+//! Pages are counted, because ranges that are lent may overlap, of one device or of several.
+#![expect(unsafe_code, reason = "memory of the process is mapped over here")]
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::with_exposed_provenance_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SeekFrom, fallocate, fstat, ftruncate, memfd_create, seek,
+};
+use rustix::mm::{Advice, MapFlags, ProtFlags, UserfaultfdFlags, madvise, mmap, userfaultfd};
+use rustix::param::page_size;
+use rustix::thread::futex;
+
+use crate::error::{Error, Kind};
+use crate::host::Reach;
+use crate::map::Promised;
+use crate::memory::Piece;
+use crate::vmas::{self, Vma};
+
+/// Bytes that are exchanged at once: what other threads may have to wait for.
+const CHUNK: usize = 1 << 20;
+
+/// Pages in a row that are pages of a file.
+#[derive(Clone, Debug)]
+struct Run {
+    end: u64,
+    /// By how many ranges they are held.
+    count: usize,
+    file: Arc<OwnedFd>,
+    /// Where in the file they start.
+    offset: u64,
+    /// They were the process's own before; others were of the file always.
+    exchanged: bool,
+}
+
+/// All pages that are exchanged, by the address at which a run of them starts.
+#[derive(Debug)]
+pub(super) struct Swapped(Mutex<BTreeMap<u64, Run>>);
+
+/// Those of the process, whichever device has them: two devices may be lent the same page.
+pub(super) static SWAPPED: Swapped = Swapped(Mutex::new(BTreeMap::new()));
+
+impl Swapped {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Run>> {
+        // Nothing panics while it holds it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Exchanges what of the pages is not exchanged yet, and holds all of them once more.
+    pub(super) fn hold(&self, memory: &Promised, reach: Reach) -> Result<Vec<Piece>, Error> {
+        let pages = memory.pages();
+        let len = pages.end - pages.start;
+        let object = || format!("process memory at {:#x}, {len:#x} bytes", pages.start);
+        let failed = |error: &io::Error| {
+            let cause = format!("its pages could not be exchanged for shared ones: {error}");
+            let remedy = "free some memory, or lend less; see ulimit -n and vm.max_map_count";
+            Error::new(Kind::Memory, object(), cause, remedy)
+        };
+        let mut runs = self.lock();
+        cut(&mut runs, pages.start);
+        cut(&mut runs, pages.end);
+        let vmas = vmas::of(&pages).map_err(|error| failed(&error))?;
+        let parts = parts(&gaps(&runs, &pages), &vmas, reach).map_err(|cause| {
+            let remedy = "lend memory of the heap, a stack or a data segment";
+            Error::new(Kind::Unsupported, object(), cause, remedy)
+        })?;
+        let (own, common): (Vec<_>, Vec<_>) =
+            parts.into_iter().partition(|part| part.file.is_none());
+        if !own.is_empty() {
+            let file = Arc::new(file(len).map_err(|error| failed(&error))?);
+            let (done, result) = in_peace(|| exchange(&own, file.as_fd(), pages.start));
+            for part in done_of(&own, done) {
+                let run = Run {
+                    end: part.end,
+                    count: 0,
+                    file: Arc::clone(&file),
+                    offset: part.start - pages.start,
+                    exchanged: true,
+                };
+                runs.insert(part.start, run);
+            }
+            if let Err(error) = result {
+                give_back(&mut runs, &pages);
+                return Err(failed(&error));
+            }
+        }
+        for part in common {
+            if let Some((file, offset)) = part.file {
+                let run = Run {
+                    end: part.range.end,
+                    count: 0,
+                    file,
+                    offset,
+                    exchanged: false,
+                };
+                runs.insert(part.range.start, run);
+            }
+        }
+        let mut pieces: Vec<Piece> = Vec::new();
+        for (start, run) in runs.range_mut(pages) {
+            run.count += 1;
+            let len = run.end - start;
+            if let Some(Piece {
+                len: before,
+                file: Some((file, at)),
+            }) = pieces.last_mut()
+                && Arc::ptr_eq(file, &run.file)
+                && *at + *before == run.offset
+            {
+                *before += len;
+                continue;
+            }
+            let file = Some((Arc::clone(&run.file), run.offset));
+            pieces.push(Piece { len, file });
+        }
+        Ok(pieces)
+    }
+
+    /// Undoes one [`Swapped::hold`].
+    pub(super) fn let_go(&self, pages: &Range<u64>) {
+        let mut runs = self.lock();
+        cut(&mut runs, pages.start);
+        cut(&mut runs, pages.end);
+        for run in runs.range_mut(pages.clone()).map(|(_, run)| run) {
+            run.count = run.count.saturating_sub(1);
+        }
+        give_back(&mut runs, pages);
+    }
+}
+
+/// Cuts the run that goes across `at` in two.
+fn cut(runs: &mut BTreeMap<u64, Run>, at: u64) {
+    let Some((start, run)) = runs.range_mut(..at).next_back() else {
+        return;
+    };
+    if run.end > at {
+        let behind = Run {
+            offset: run.offset + (at - start),
+            ..run.clone()
+        };
+        run.end = at;
+        runs.insert(at, behind);
+    }
+}
+
+/// What of the pages is in no run. No run goes across their ends.
+fn gaps(runs: &BTreeMap<u64, Run>, pages: &Range<u64>) -> Vec<Range<u64>> {
+    let mut gaps = Vec::new();
+    let mut at = pages.start;
+    for (start, run) in runs.range(pages.clone()) {
+        gaps.push(at..*start);
+        at = run.end;
+    }
+    gaps.push(at..pages.end);
+    gaps.retain(|gap| !gap.is_empty());
+    gaps
+}
+
+/// Pages of one mapping, to be exchanged, or of a file that others have too.
+#[derive(Debug)]
+struct Part {
+    range: Range<u64>,
+    /// That file, and where in it they start.
+    file: Option<(Arc<OwnedFd>, u64)>,
+    rights: ProtFlags,
+    /// The mapping begins here, and has to grow downwards.
+    grows: bool,
+}
+
+/// The gaps by the mappings they are in; why not, if the device cannot be given one.
+fn parts(gaps: &[Range<u64>], vmas: &[Vma], reach: Reach) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    for gap in gaps {
+        let mut at = gap.start;
+        for vma in vmas.iter().filter(|vma| vma.range.end > gap.start) {
+            if vma.range.start > at || at >= gap.end {
+                break;
+            }
+            let end = gap.end.min(vma.range.end);
+            if let Some(why) = vma.refusal(reach) {
+                let Vma { range, name, .. } = vma;
+                let (from, to) = (range.start, range.end);
+                return Err(format!("{why}: {from:#x}-{to:#x} {name}"));
+            }
+            let file = if vma.shared {
+                let Some(file) = vma.file() else {
+                    return Err(format!(
+                        "what is shared at {at:#x} is of no file that can be opened: {}",
+                        vma.name
+                    ));
+                };
+                Some((Arc::new(file.into()), vma.offset + (at - vma.range.start)))
+            } else {
+                None
+            };
+            parts.push(Part {
+                range: at..end,
+                file,
+                rights: vma.rights,
+                grows: vma.grows() && vma.range.start == at,
+            });
+            at = end;
+        }
+        if at < gap.end {
+            return Err(format!("the process has no memory at {at:#x}"));
+        }
+    }
+    Ok(parts)
+}
+
+/// The first `done` bytes of the parts.
+fn done_of(parts: &[Part], done: u64) -> Vec<Range<u64>> {
+    let mut left = done;
+    let cut = |part: &Part| {
+        let len = left.min(part.range.end - part.range.start);
+        left -= len;
+        part.range.start..part.range.start + len
+    };
+    let mut done: Vec<_> = parts.iter().map(cut).collect();
+    done.retain(|range| !range.is_empty());
+    done
+}
+
+/// A memory file.
+fn file(len: u64) -> io::Result<OwnedFd> {
+    let file = memfd_create("dat-process", MemfdFlags::CLOEXEC)?;
+    ftruncate(&file, len)?;
+    Ok(file)
+}
+
+/// Does it in a thread of its own while the caller, whose stack may be what it is done to, sleeps and takes no signals.
+fn in_peace(what: impl FnOnce() -> (u64, io::Result<()>) + Send) -> (u64, io::Result<()>) {
+    let signals = match Signals::off() {
+        Ok(signals) => signals,
+        Err(error) => return (0, Err(error)),
+    };
+    let (over, other) = (AtomicU32::new(0), AtomicU32::new(0));
+    let done = std::thread::scope(|scope| {
+        let asleep = || {
+            // Who waits in the kernel can be moved to another word. He looks at nothing of his own before he is woken.
+            let flags = futex::Flags::PRIVATE;
+            while futex::cmp_requeue(&over, flags, 0, 1, &other, 0) == Ok(0) {
+                std::thread::yield_now();
+            }
+            let awake = Awake(&over, &other);
+            let done = what();
+            drop(awake);
+            done
+        };
+        let thread = std::thread::Builder::new().spawn_scoped(scope, asleep)?;
+        while over.load(Ordering::Acquire) == 0 {
+            let _ = futex::wait(&over, futex::Flags::PRIVATE, 0, None);
+        }
+        let panicked = |_| io::Error::other("the thread for it failed");
+        thread.join().map_err(panicked)
+    });
+    drop(signals);
+    done.unwrap_or_else(|error| (0, Err(error)))
+}
+
+/// Wakes who sleeps on either word, whatever happens.
+struct Awake<'a>(&'a AtomicU32, &'a AtomicU32);
+
+impl Drop for Awake<'_> {
+    fn drop(&mut self) {
+        self.0.store(1, Ordering::Release);
+        for word in [self.0, self.1] {
+            let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
+        }
+    }
+}
+
+/// All signals of this thread are off, and those of threads that it starts.
+struct Signals(libc::sigset_t);
+
+impl Signals {
+    fn off() -> io::Result<Self> {
+        // SAFETY: a set of signals is plain bits.
+        let [mut all, mut before] = [unsafe { std::mem::zeroed::<libc::sigset_t>() }; 2];
+        // SAFETY: the set is ours.
+        unsafe { libc::sigfillset(&raw mut all) };
+        // SAFETY: both sets are ours.
+        match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) } {
+            0 => Ok(Self(before)),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // SAFETY: the set is ours, and was the thread's before.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
+        };
+    }
+}
+
+fn place(addr: u64) -> *mut c_void {
+    with_exposed_provenance_mut(usize::try_from(addr).unwrap_or(0))
+}
+
+/// Puts pages of `file`, in which the byte at address `start` is the first, in the place of the parts'. How many bytes are done.
+///
+/// Nothing here allocates: it could be the allocator's own pages.
+fn exchange(parts: &[Part], file: BorrowedFd<'_>, start: u64) -> (u64, io::Result<()>) {
+    let mut done = 0;
+    for part in parts {
+        if part.grows {
+            // The stack below needs a page of its mapping left, by which it goes on growing. Reading lets it grow by one.
+            let below = part.range.start - 1;
+            // SAFETY: the kernel reads the byte, or says that it is not there.
+            unsafe { libc::pwrite(file.as_raw_fd(), place(below), 1, 0) };
+        }
+        let mut at = part.range.start;
+        while at < part.range.end {
+            let len = (part.range.end - at).min(CHUNK as u64);
+            if let Err(error) = one(at, len, part.rights, file, at - start) {
+                return (done, Err(error));
+            }
+            at += len;
+            done += len;
+        }
+    }
+    (done, Ok(()))
+}
+
+fn one(at: u64, len: u64, rights: ProtFlags, file: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
+    let size = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let protection = Protection::of(at, len);
+    copy(at, size, file, offset)?;
+    // SAFETY: the memory is its owner's, who keeps it (`Promised`); what is put in its place has its contents and its rights.
+    unsafe {
+        mmap(
+            place(at),
+            size,
+            rights,
+            MapFlags::SHARED | MapFlags::FIXED,
+            file,
+            offset,
+        )
+    }?;
+    drop(protection);
+    Ok(())
+}
+
+/// Copies memory to the file, but for pages of zeros, which it has anyway.
+fn copy(at: u64, len: usize, file: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
+    let page = page_size();
+    let mut done = 0;
+    while done < len {
+        let from = place(at).wrapping_byte_add(done);
+        let words = from.cast::<u64>();
+        let is_zero = (0..page / size_of::<u64>()).all(|n| {
+            let word = words.wrapping_add(n);
+            // SAFETY: a page that is mapped and may be read (`parts`). Others may write to it, hence volatile.
+            unsafe { word.read_volatile() == 0 }
+        });
+        if !is_zero {
+            let to = i64::try_from(offset + done as u64).unwrap_or(i64::MAX);
+            // SAFETY: as above; the kernel reads.
+            let written = unsafe { libc::pwrite(file.as_raw_fd(), from, page, to) };
+            match usize::try_from(written) {
+                Ok(written) if written == page => {}
+                Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(_) => return Err(io::Error::last_os_error()),
+            }
+        }
+        done += page;
+    }
+    Ok(())
+}
+
+/// A piece of memory that no thread can write to until this value goes: who tries sleeps.
+struct Protection {
+    /// Those who tried sleep until it is closed.
+    _fd: OwnedFd,
+}
+
+impl Protection {
+    /// None where the kernel does not do it.
+    fn of(at: u64, len: u64) -> Option<Self> {
+        // What the kernel itself writes for a thread waits too, if it lets us.
+        let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+        // SAFETY: a descriptor that so far does nothing.
+        let whole = unsafe { userfaultfd(flags) };
+        let fd = whole.or_else(|_| {
+            // SAFETY: as above.
+            unsafe { userfaultfd(flags | UserfaultfdFlags::from_bits_retain(USER_MODE_ONLY)) }
+        });
+        let fd = fd.ok()?;
+        let size = usize::try_from(len).ok()?;
+        // A page that was never touched cannot be protected; one that was read can.
+        // SAFETY: it populates pages, and changes none.
+        let _ = unsafe { madvise(place(at), size, Advice::LinuxPopulateRead) };
+        control(&fd, API, &mut [0xaa, 0, 0]).ok()?;
+        control(&fd, REGISTER, &mut [at, len, REGISTER_WRITES, 0]).ok()?;
+        control(&fd, PROTECT, &mut [at, len, 1]).ok()?;
+        Some(Self { _fd: fd })
+    }
+}
+
+/// Calls of `linux/userfaultfd.h`: group 0xaa, both ways, and so many bytes.
+const fn call(number: u64, words: u64) -> u64 {
+    3 << 30 | (words * 8) << 16 | 0xaa << 8 | number
+}
+const API: u64 = call(0x3f, 3);
+const REGISTER: u64 = call(0, 4);
+const PROTECT: u64 = call(6, 3);
+const REGISTER_WRITES: u64 = 2;
+const USER_MODE_ONLY: u32 = 1;
+
+fn control<const N: usize>(fd: &OwnedFd, request: u64, words: &mut [u64; N]) -> io::Result<()> {
+    // SAFETY: the words are the structure of the request, whole.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), request, words.as_mut_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Gives the process pages of its own again in the place of those that nobody holds.
+fn give_back(runs: &mut BTreeMap<u64, Run>, pages: &Range<u64>) {
+    let free: Vec<u64> = runs
+        .range(pages.clone())
+        .filter(|(_, run)| run.count == 0)
+        .map(|(start, _)| *start)
+        .collect();
+    for start in free {
+        if let Some(run) = runs.remove(&start).filter(|run| run.exchanged) {
+            restore(start, &run);
+        }
+    }
+}
+
+/// Makes pages of a file the process's own, as far as they still are that file's.
+fn restore(start: u64, run: &Run) {
+    let (Ok(vmas), Ok(stat)) = (vmas::of(&(start..run.end)), fstat(&run.file)) else {
+        return;
+    };
+    // What its owner has unmapped meanwhile, or mapped over, against his promise, is left alone.
+    let own = vmas
+        .iter()
+        .filter(|vma| vma.shared && vma.inode == stat.st_ino);
+    for vma in own {
+        let range = start.max(vma.range.start)..run.end.min(vma.range.end);
+        let offset = run.offset + (range.start - start);
+        let Ok(len) = usize::try_from(range.end - range.start) else {
+            continue;
+        };
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        // SAFETY: pages of our file, which nobody else would map, are replaced by the same as the process's own.
+        let mapped = unsafe {
+            mmap(
+                place(range.start),
+                len,
+                vma.rights,
+                flags,
+                &run.file,
+                offset,
+            )
+        };
+        if mapped.is_ok() && vma.rights.contains(ProtFlags::WRITE) {
+            detach(range.start, run.file.as_fd(), offset..offset + len as u64);
+        }
+    }
+}
+
+/// Has the process copy what there is of a part of the file, mapped at `at`, and the file give it up.
+fn detach(at: u64, file: BorrowedFd<'_>, part: Range<u64>) {
+    let mut from = part.start;
+    while let Ok(data) = seek(file, SeekFrom::Data(from)) {
+        let hole = seek(file, SeekFrom::Hole(data))
+            .unwrap_or(part.end)
+            .min(part.end);
+        let Some(len) = hole.checked_sub(data).filter(|len| *len > 0) else {
+            return;
+        };
+        let first = place(at + (data - part.start));
+        let size = usize::try_from(len).unwrap_or(0);
+        // SAFETY: a page of the process's own takes the place of each of these, with its contents.
+        if unsafe { madvise(first, size, Advice::LinuxPopulateWrite) }.is_err() {
+            // Without memory, or before Linux 5.14, pages are copied when they are written to.
+            return;
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = fallocate(file, flags, data, len);
+        from = hole;
+    }
+}
+
+#[cfg(test)]
+mod tests;

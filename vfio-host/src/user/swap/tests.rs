@@ -1,0 +1,112 @@
+//! The books: which pages are in which run. What is done to memory, `tests/vfio_user` tries.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn run(file: &Arc<OwnedFd>, range: Range<u64>, offset: u64) -> (u64, Run) {
+    let run = Run {
+        end: range.end,
+        count: 1,
+        file: Arc::clone(file),
+        offset,
+        exchanged: true,
+    };
+    (range.start, run)
+}
+
+#[test]
+fn a_run_is_cut_with_its_place_in_the_file() {
+    let file = Arc::new(file(1).unwrap());
+    let mut runs = BTreeMap::from([run(&file, 100..200, 1000)]);
+    for at in [100, 200, 250, 50] {
+        cut(&mut runs, at);
+        assert_eq!(runs.len(), 1, "{at}");
+    }
+    cut(&mut runs, 130);
+    let seen: Vec<_> = runs
+        .iter()
+        .map(|(at, run)| (*at, run.end, run.offset))
+        .collect();
+    assert_eq!(seen, [(100, 130, 1000), (130, 200, 1030)]);
+    assert!(gaps(&runs, &(50..100)).iter().eq([&(50..100)]));
+    assert_eq!(gaps(&runs, &(100..200)), []);
+    let more = run(&file, 210..220, 0);
+    runs.insert(more.0, more.1);
+    assert_eq!(gaps(&runs, &(100..300)), [200..210, 220..300]);
+}
+
+fn vma(range: Range<u64>, name: &str) -> Vma {
+    Vma {
+        range,
+        rights: ProtFlags::READ | ProtFlags::WRITE,
+        shared: false,
+        offset: 0,
+        inode: 0,
+        name: name.into(),
+    }
+}
+
+#[test]
+fn gaps_are_parted_by_what_they_are_in() {
+    let vmas = [
+        vma(0..100, ""),
+        vma(100..200, "[heap]"),
+        vma(300..400, "[stack]"),
+    ];
+    let seen = |gap: Range<u64>| {
+        let parts = parts(&[gap], &vmas, Reach::ReadWrite)?;
+        let each = |part: Part| (part.range, part.grows);
+        Ok::<_, String>(parts.into_iter().map(each).collect::<Vec<_>>())
+    };
+    assert_eq!(
+        seen(50..150).unwrap(),
+        [(50..100, false), (100..150, false)]
+    );
+    assert_eq!(seen(300..310).unwrap(), [(300..310, true)]);
+    assert_eq!(seen(310..400).unwrap(), [(310..400, false)]);
+    assert!(seen(150..310).unwrap_err().contains("no memory at 0xc8"));
+    assert!(seen(390..401).unwrap_err().contains("no memory at 0x190"));
+    assert!(seen(250..260).is_err());
+    let shared = Vma {
+        shared: true,
+        ..vma(0..100, "/dev/shm/x")
+    };
+    let refused = parts(std::slice::from_ref(&(10..20)), &[shared], Reach::Read).unwrap_err();
+    assert!(refused.contains("/dev/shm/x"), "{refused}");
+}
+
+#[test]
+fn what_was_done_of_the_parts_is_told() {
+    let vmas = [vma(0..100, ""), vma(100..200, "")];
+    let parts = parts(&[50..70, 90..150], &vmas, Reach::Read).unwrap();
+    assert_eq!(done_of(&parts, 0), []);
+    assert_eq!(done_of(&parts, 25), [50..70, 90..95]);
+    assert_eq!(done_of(&parts, 80), [50..70, 90..100, 100..150]);
+}
+
+proptest! {
+    #[test]
+    fn runs_and_gaps_cover_what_is_asked_for(
+        ends in proptest::collection::btree_set(0u64..1000, 0..20),
+        cuts in proptest::collection::vec(0u64..1000, 0..10),
+        from in 0u64..900,
+        len in 1u64..100,
+    ) {
+        let file = Arc::new(file(1).unwrap());
+        let ends: Vec<_> = ends.into_iter().collect();
+        let all = ends.chunks_exact(2).map(|pair| run(&file, pair[0]..pair[1], pair[0] + 7));
+        let mut runs: BTreeMap<_, _> = all.collect();
+        let pages = from..from + len;
+        let bytes = |runs: &BTreeMap<u64, Run>| runs.iter().map(|(at, run)| run.end - at).sum::<u64>();
+        let before = bytes(&runs);
+        for at in cuts.into_iter().chain([pages.start, pages.end]) {
+            cut(&mut runs, at);
+        }
+        prop_assert_eq!(bytes(&runs), before);
+        prop_assert!(runs.iter().all(|(at, run)| run.offset == at + 7 && *at < run.end));
+        let inside: u64 = runs.range(pages.clone()).map(|(at, run)| run.end - at).sum();
+        let gaps: u64 = gaps(&runs, &pages).iter().map(|gap| gap.end - gap.start).sum();
+        prop_assert_eq!(inside + gaps, len);
+    }
+}

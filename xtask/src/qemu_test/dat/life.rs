@@ -1,0 +1,343 @@
+//! What is not seen in what programs print: that ten thousand connections leave nothing behind, that memcheck has nothing to say of
+//! a hundred, and that nothing is left of a provider that was unloaded and loaded again.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::corners::compile;
+use super::ground::{Own, Place, Port, begin};
+use super::judge;
+use super::kit::Kit;
+use super::play::Outcome;
+use super::rows::Ready;
+use super::tiers;
+use crate::qemu_test::stage::Stage;
+
+/// Connections that leave nothing behind.
+const MANY: u32 = 10_000;
+/// Connections under memcheck.
+const FEW: u32 = 100;
+/// Loads the provider, opens its adapter and closes it, again and again.
+const REOPEN: &str = "tests/dapl/reopen.c";
+/// How often.
+const OPENS: u32 = 100;
+/// Bytes that a process may grow by for each connection while it connects and disconnects: of its Endpoints, made before, pages
+/// are touched for the first time.
+const GROWTH: u64 = 1024;
+/// How often a process is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// Memcheck, which says nothing unless it has something to say.
+const MEMCHECK: &[&str] = &[
+    "valgrind",
+    "-q",
+    "--error-exitcode=9",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite",
+    "--show-leak-kinds=definite",
+    "--keep-debuginfo=yes",
+    "--num-callers=30",
+    // The driver is made on a large stack.
+    "--max-stackframe=67108864",
+    concat!(
+        "--suppressions=",
+        env!("CARGO_MANIFEST_DIR"),
+        "/src/qemu_test/dat/memcheck.supp"
+    ),
+];
+
+/// A process as its kernel shows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Seen {
+    /// Bytes of memory.
+    resident: u64,
+    /// Open files.
+    files: u64,
+    /// Threads.
+    threads: u64,
+}
+
+impl Seen {
+    /// `None`: it has ended.
+    fn of(pid: u32) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let number = |name: &str| -> Option<u64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count();
+        Some(Self {
+            resident: number("VmRSS:")? << 10,
+            files: u64::try_from(files).ok()?,
+            threads: number("Threads:")?,
+        })
+    }
+}
+
+/// The course of a process: how it was when its connections began, the most it had of anything since, and how it was last.
+#[derive(Debug, Default)]
+struct Course {
+    first: Option<Seen>,
+    most: Seen,
+    last: Seen,
+}
+
+impl Course {
+    fn look(&mut self, pid: u32) {
+        let Some(seen) = Seen::of(pid) else { return };
+        self.first.get_or_insert(seen);
+        self.most = Seen {
+            resident: self.most.resident.max(seen.resident),
+            files: self.most.files.max(seen.files),
+            threads: self.most.threads.max(seen.threads),
+        };
+        self.last = seen;
+    }
+
+    fn judged(&self, who: &str, connections: u32) -> Result<String> {
+        let first = self
+            .first
+            .with_context(|| format!("{who} was never seen"))?;
+        let grown = self.most.resident.saturating_sub(first.resident);
+        let each = grown / u64::from(connections);
+        ensure!(
+            self.most.files <= first.files,
+            "{who}: {} open files where there were {}",
+            self.most.files,
+            first.files
+        );
+        ensure!(
+            self.most.threads <= first.threads,
+            "{who}: {} threads where there were {}",
+            self.most.threads,
+            first.threads
+        );
+        ensure!(
+            each <= GROWTH,
+            "{who}: {each} bytes more for each connection, {} MiB to {} MiB",
+            first.resident >> 20,
+            self.most.resident >> 20
+        );
+        Ok(format!(
+            "{who}: {} MiB, {each} bytes more for each connection, {} open files throughout",
+            self.most.resident >> 20,
+            first.files
+        ))
+    }
+}
+
+/// What all that is about the life of processes found, by name.
+pub(super) type Found = BTreeMap<&'static str, (Outcome, String)>;
+
+/// Plays all of it on the host.
+pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<Found> {
+    let wanted = |stage: &Stage<'_>, name: &str| {
+        stage
+            .cells()
+            .is_none_or(|parts| parts.split('|').any(|part| name.contains(part)))
+    };
+    let _port = Port::take()?;
+    let [a, b] = ["a", "b"].map(|name| stage.path(name));
+    let model = stage.server("model", &[&a, &b], &[])?;
+    let device = |socket: &Path| format!("vfio-user:{}", socket.display());
+    let first = tiers::conf(
+        stage,
+        "first.conf",
+        &device(&a),
+        "192.168.7.1/24",
+        &kit.library,
+    )?;
+    let second = tiers::conf(
+        stage,
+        "second.conf",
+        &device(&b),
+        "192.168.7.2/24",
+        &kit.library,
+    )?;
+    let place = |nth: usize, tool| {
+        let conf = if nth == 0 { &first } else { &second };
+        Place::Host(conf.clone(), tool)
+    };
+    let plain: &'static [&'static str] = &[];
+    let mut found = Found::new();
+    for (name, connections, tools) in [
+        ("ten thousand connections", MANY, [plain, plain]),
+        ("memcheck of the server", FEW, [MEMCHECK, plain]),
+        ("memcheck of the client", FEW, [plain, MEMCHECK]),
+    ] {
+        if !wanted(stage, name) {
+            continue;
+        }
+        let places = [place(0, tools[0]), place(1, tools[1])];
+        let counted = tools == [plain, plain];
+        let start = Instant::now();
+        let mut own = Own { stage, shell: None };
+        let played = connect(&mut own, kit, &places, connections, counted);
+        let seconds = start.elapsed().as_secs_f64();
+        note(&mut found, name, seconds, played);
+    }
+    let name = "a hundred opens";
+    if wanted(stage, name) {
+        let start = Instant::now();
+        let played = reopen(stage, kit, &first);
+        note(&mut found, name, start.elapsed().as_secs_f64(), played);
+    }
+    ensure!(!found.is_empty(), "nothing of this name");
+    stage.hang_up(model, Duration::from_secs(10))?;
+    Ok(found)
+}
+
+/// Notes how one went.
+fn note(found: &mut Found, name: &'static str, seconds: f64, played: Result<String>) {
+    let outcome = match played {
+        Ok(text) => {
+            println!("    {name}: {seconds:.1} s; {text}");
+            (Outcome::Passed(seconds), text)
+        }
+        Err(error) => {
+            println!("    {name}: FAILED after {seconds:.1} s: {error:#}");
+            let text = format!("{error:#}");
+            let line = text.lines().next().unwrap_or_default().to_owned();
+            (Outcome::Failed(line), String::new())
+        }
+    };
+    found.insert(name, outcome);
+}
+
+/// Opens and closes an adapter, each time with a provider that the registry loads anew: what came to the process by it.
+fn reopen(stage: &mut Stage<'_>, kit: &Kit, conf: &Path) -> Result<String> {
+    let program = compile(kit, REOPEN, &stage.path("reopen"))?;
+    let mut command = kit.under(&[], &program, conf)?;
+    command.args(["hca", &OPENS.to_string()]);
+    let id = stage.start("reopen", command)?;
+    let end = stage.outcome(id, Duration::from_secs(300));
+    let [said, _] = stage.outputs(id);
+    let last = said.last().cloned().unwrap_or_default();
+    ensure!(
+        end.is_some_and(|status| status.success()),
+        "it ended with {end:?}: {last}{}",
+        stage.tail(id)
+    );
+    Ok(last)
+}
+
+/// So many connections of one process with another, in bursts of a hundred at most; what became of the processes.
+fn connect<'m>(
+    own: &mut Own<'_, 'm>,
+    kit: &Kit,
+    places: &[Place; 2],
+    connections: u32,
+    counted: bool,
+) -> Result<String> {
+    const LIMIT: Duration = Duration::from_secs(900);
+    let burst = 100.min(connections / 5);
+    let command = format!("dtestcm -P hca -c {connections} -b {burst}");
+    let says = Some((1, "Connection Test Complete".to_owned()));
+    let [here, there] = places;
+    let mut server = begin(own, Some(kit), here, "server", &command)?;
+    if let Err(error) = server.ready_within(own, Ready::Port, LIMIT.as_secs() / 3) {
+        let ended = server.reap(own, 0)?;
+        bail!("{error:#}\n{}", ended.tail());
+    }
+    let mut client = begin(
+        own,
+        Some(kit),
+        there,
+        "client",
+        &format!("{command} -h 127.0.0.1"),
+    )?;
+    let (of_server, of_client) = (server.pid(own)?, client.pid(own)?);
+    let mut courses = [Course::default(), Course::default()];
+    let until = Instant::now() + LIMIT;
+    let mut met = false;
+    while !client.is_over(own)? && Instant::now() < until {
+        // The server's port is gone as soon as they have met: all that either makes beforehand is made.
+        met = met || !super::ground::listens(super::rows::PORT)?;
+        if met {
+            courses[0].look(of_server);
+            courses[1].look(of_client);
+        }
+        thread::sleep(LOOK);
+    }
+    let called = client.reap(own, 0)?;
+    let served = server.reap(own, if called.status == Some(0) { 60 } else { 1 })?;
+    let judged = judge::ended("the client", "dtestcm", &called, says.as_ref())
+        .and_then(|()| judge::ended("the server", "dtestcm", &served, says.as_ref()));
+    judged.map_err(|error| {
+        anyhow::anyhow!(
+            "{error:#}\n--- client\n{}\n--- server\n{}\n---",
+            called.tail(),
+            served.tail()
+        )
+    })?;
+    if !counted {
+        return Ok("no error, nothing lost".to_owned());
+    }
+    let [server, client] = courses;
+    Ok(format!(
+        "{}; {}",
+        server.judged("server", connections)?,
+        client.judged("client", connections)?
+    ))
+}
+
+/// The table of what was found.
+pub(super) fn table(found: &Found) -> String {
+    let mut text = String::from("| what | result | |\n|---|---|---|\n");
+    for (name, (outcome, more)) in found {
+        let result = match outcome {
+            Outcome::Passed(seconds) => format!("{} s", seconds.ceil()),
+            Outcome::Failed(why) => format!("**fails**: {why}"),
+            Outcome::Known(why) => format!("fails, as known: {why}"),
+        };
+        text.push_str(&format!("| {name} | {result} | {more} |\n"));
+    }
+    text
+}
+
+/// A line for the table of scenarios, or why it failed.
+pub(super) fn sum(found: &Found) -> Result<String> {
+    let bad: Vec<&str> = found
+        .iter()
+        .filter(|(_, (outcome, _))| matches!(outcome, Outcome::Failed(_)))
+        .map(|(name, _)| *name)
+        .collect();
+    ensure!(bad.is_empty(), "{} fail", bad.join(", "));
+    Ok(found.keys().copied().collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Course, Seen};
+
+    fn seen(resident: u64, files: u64) -> Seen {
+        Seen {
+            resident,
+            files,
+            threads: 2,
+        }
+    }
+
+    #[test]
+    fn a_process_is_seen() {
+        let own = Seen::of(std::process::id()).unwrap();
+        assert!(own.resident > 1 << 16 && own.files >= 3 && own.threads >= 1);
+    }
+
+    #[test]
+    fn growth_of_any_kind_is_a_failure() {
+        let course = |most: Seen| Course {
+            first: Some(seen(1 << 20, 9)),
+            most,
+            last: most,
+        };
+        assert!(course(seen(1 << 20, 9)).judged("x", 100).is_ok());
+        assert!(course(seen(1 << 20, 10)).judged("x", 100).is_err());
+        assert!(course(seen(2 << 20, 9)).judged("x", 100).is_err());
+        assert!(Course::default().judged("x", 100).is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! `cargo xtask qemu-test --dat`: the DAT programs that others wrote, loaded by the registry that others wrote, over the provider
+//! of this workspace. `programs.tsv` says which, with which arguments, and what they have to say.
+
+mod corners;
+mod cost;
+mod ground;
+mod judge;
+mod kit;
+mod life;
+mod play;
+mod report;
+mod rows;
+mod tiers;
+
+use anyhow::Result;
+
+use super::scenarios::Scenario;
+use super::stage::Stage;
+use kit::Kit;
+use play::Outcome;
+use tiers::Choice;
+
+/// The scenarios, in the order they are played.
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "host",
+        about: "both sides on the host, each with an HCA behind a socket",
+        play: host,
+        stock: false,
+    },
+    Scenario {
+        name: "life",
+        about: "ten thousand connections of one process that leave nothing behind, memcheck of a hundred, a hundred opens",
+        play: life,
+        stock: false,
+    },
+    Scenario {
+        name: "corners",
+        about: "what the manual pages say of corners, by a probe in C of this workspace",
+        play: corners,
+        stock: false,
+    },
+    Scenario {
+        name: "cost",
+        about: "instructions of an RDMA write and its completion, from a program in C to the doorbell",
+        play: cost,
+        stock: false,
+    },
+    Scenario {
+        name: "guest",
+        about: "both sides in a guest, each with an HCA behind /dev/vfio",
+        play: guest,
+        stock: false,
+    },
+    Scenario {
+        name: "wire",
+        about: "one side on the host, the other the stock provider over Soft-RoCE in a guest",
+        play: wire,
+        stock: true,
+    },
+    Scenario {
+        name: "stock",
+        about: "the list with the stock provider over Soft-RoCE on both sides: what the list is worth",
+        play: stock,
+        stock: true,
+    },
+];
+
+/// What the stock provider does not pass.
+const KNOWN: &str = include_str!("stock.tsv");
+/// Places in the documentation.
+#[cfg(test)]
+const SECTIONS: [&str; 5] = ["host", "life", "guest", "wire", "stock"];
+
+/// The small selection, on the host.
+pub(crate) fn quick(stage: &mut Stage<'_>) -> Result<String> {
+    let kit = Kit::find(&super::folder()?)?;
+    let played = tiers::host(stage, &kit, Choice::Quick)?;
+    report::sum(&[("host", &played)])
+}
+
+fn host(stage: &mut Stage<'_>) -> Result<String> {
+    let kit = Kit::find(&super::folder()?)?;
+    let played = tiers::host(stage, &kit, Choice::Whole)?;
+    told(stage, "host", &[("host", &played)])
+}
+
+fn life(stage: &mut Stage<'_>) -> Result<String> {
+    let kit = Kit::find(&super::folder()?)?;
+    let found = life::play(stage, &kit)?;
+    let table = life::table(&found);
+    println!("\n{table}");
+    if stage.bless() && stage.cells().is_none() {
+        report::bless("life", &table)?;
+    }
+    life::sum(&found)
+}
+
+fn corners(stage: &mut Stage<'_>) -> Result<String> {
+    corners::play(stage, &Kit::find(&super::folder()?)?)
+}
+
+fn cost(stage: &mut Stage<'_>) -> Result<String> {
+    cost::play(stage, &Kit::find(&super::folder()?)?)
+}
+
+fn guest(stage: &mut Stage<'_>) -> Result<String> {
+    let kit = Kit::find(&super::folder()?)?;
+    let played = tiers::guest(stage, &kit, Choice::Whole)?;
+    told(stage, "guest", &[("guest", &played)])
+}
+
+fn wire(stage: &mut Stage<'_>) -> Result<String> {
+    let kit = Kit::find(&super::folder()?)?;
+    let [one, other] = tiers::wire(stage, &kit, Choice::Whole)?;
+    told(
+        stage,
+        "wire",
+        &[("ours serves", &one), ("Soft-RoCE serves", &other)],
+    )
+}
+
+fn stock(stage: &mut Stage<'_>) -> Result<String> {
+    let mut played = tiers::stock(stage)?;
+    let known = KNOWN.lines().filter_map(|line| line.split_once('\t'));
+    for (row, why) in known {
+        for (_, outcome) in played.iter_mut().filter(|(name, _)| name == row) {
+            if matches!(outcome, Outcome::Failed(_)) {
+                *outcome = Outcome::Known(why);
+            }
+        }
+    }
+    told(stage, "stock", &[("stock on both sides", &played)])
+}
+
+/// Prints the table, keeps it if that was asked for, and says how it went.
+fn told(stage: &Stage<'_>, name: &str, columns: &[(&str, &tiers::Played)]) -> Result<String> {
+    let table = report::table(columns)?;
+    println!("\n{table}");
+    if stage.bless() && stage.cells().is_none() {
+        report::bless(name, &table)?;
+    }
+    report::sum(columns)
+}

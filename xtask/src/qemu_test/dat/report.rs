@@ -1,0 +1,130 @@
+//! How the rows went, as a table, and where the documentation keeps it.
+
+use std::fmt::Write;
+use std::fs;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::play::Outcome;
+use super::rows::{self, Row};
+use super::tiers::Played;
+use crate::run;
+
+/// The documentation.
+const PAGE: &str = "docs/dat-programs.md";
+
+/// The table of these columns: a heading, and how its rows went.
+pub(super) fn table(columns: &[(&str, &Played)]) -> Result<String> {
+    let rows = rows::rows()?;
+    let mut text = String::from("| row | command |");
+    for (heading, _) in columns {
+        let _ = write!(text, " {heading} |");
+    }
+    text.push_str("\n|---|---|");
+    text.push_str(&"---|".repeat(columns.len()));
+    text.push('\n');
+    for row in &rows {
+        let cells: Vec<Option<&Outcome>> = columns
+            .iter()
+            .map(|(_, played)| outcome(played, row))
+            .collect();
+        if cells.iter().all(Option::is_none) {
+            continue;
+        }
+        let _ = write!(text, "| {} | `{}` |", row.name, row.shown());
+        for cell in cells {
+            let _ = match cell {
+                None => write!(text, " |"),
+                Some(Outcome::Passed(seconds)) => write!(text, " {} s |", seconds.ceil()),
+                Some(Outcome::Known(why)) => write!(text, " fails, as known: {why} |"),
+                Some(Outcome::Failed(why)) => write!(text, " **fails**: {why} |"),
+            };
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn outcome<'p>(played: &'p Played, row: &Row) -> Option<&'p Outcome> {
+    let found = played.iter().find(|(name, _)| *name == row.name);
+    found.map(|(_, outcome)| outcome)
+}
+
+/// A line for the table of scenarios, or why it failed.
+pub(super) fn sum(columns: &[(&str, &Played)]) -> Result<String> {
+    let all = || columns.iter().flat_map(|(_, played)| played.iter());
+    let failed: Vec<&str> = all()
+        .filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_)))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let count = all().count();
+    match (count, failed.len()) {
+        (0, _) => Err(anyhow!("no row was played")),
+        (_, 0) => Ok(format!("{count} rows pass")),
+        (_, bad) => {
+            const NAMED: usize = 12;
+            let more = if bad > NAMED { " and others" } else { "" };
+            let names = failed.iter().take(NAMED).copied().collect::<Vec<_>>();
+            bail!("{bad} of {count} rows fail: {}{more}", names.join(", "))
+        }
+    }
+}
+
+/// Writes a text between the marks of its name in the documentation.
+pub(super) fn bless(name: &str, text: &str) -> Result<()> {
+    let path = run::root().join(PAGE);
+    let page = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+    let page =
+        between(&page, name, text).with_context(|| format!("{PAGE} has no place for {name}"))?;
+    fs::write(&path, page)?;
+    Ok(())
+}
+
+fn between(page: &str, name: &str, text: &str) -> Option<String> {
+    let (begin, end) = (
+        format!("<!-- {name}:begin -->\n"),
+        format!("<!-- {name}:end -->"),
+    );
+    let (before, rest) = page.split_once(&begin)?;
+    let (_, after) = rest.split_once(&end)?;
+    Some(format!("{before}{begin}{}\n{end}{after}", text.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_goes_between_its_marks() {
+        let page = "a\n<!-- x:begin -->\nold\n<!-- x:end -->\nb\n";
+        assert_eq!(
+            between(page, "x", "new\n").unwrap(),
+            "a\n<!-- x:begin -->\nnew\n<!-- x:end -->\nb\n"
+        );
+        assert!(between(page, "y", "new").is_none());
+    }
+
+    #[test]
+    fn the_documentation_has_a_place_for_each() {
+        let page = fs::read_to_string(run::root().join(PAGE)).unwrap();
+        for name in super::super::SECTIONS {
+            assert!(between(&page, name, "").is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_named() {
+        let played = vec![
+            ("dtest".to_owned(), Outcome::Passed(1.2)),
+            ("dtestx".to_owned(), Outcome::Failed("why".into())),
+        ];
+        let columns = [("host", &played)];
+        assert!(sum(&columns).unwrap_err().to_string().contains("dtestx"));
+        let text = table(&columns).unwrap();
+        assert!(
+            text.contains("| dtest | `dtest -P hca -b 4096 -B 100` | 2 s |"),
+            "{text}"
+        );
+        assert!(text.contains("**fails**: why"), "{text}");
+    }
+}
