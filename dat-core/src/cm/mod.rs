@@ -31,8 +31,8 @@
 //!   decision; each one it rejects costs a slot only until another is needed.
 //!
 //! Deliberately not here: listeners (every REQ is a [`CmEvent::Request`], the caller knows who listens), the consumer's
-//! connect timeout (the caller calls [`Cm::abort`]), path migration (LAP, APR), and private data of RTU, DREQ and DREP,
-//! which neither DAT nor rdma_cm can carry.
+//! timeout of a connection (the caller calls [`Cm::abort`]; a look-up keeps its own), path migration (LAP, APR), and private
+//! data of RTU, DREQ and DREP, which neither DAT nor rdma_cm can carry.
 
 mod calls;
 mod entropy;
