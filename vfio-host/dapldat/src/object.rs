@@ -392,25 +392,29 @@ impl<V: Variant> Objects<V> {
     /// A place for an object.
     pub(crate) fn take(&self) -> &'static Object<V> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        // A fresh place goes before one that was used a short while ago.
-        let rested = free.len() > REST
-            || free
-                .front()
-                .is_some_and(|object| object.adapter.load(Ordering::Relaxed).is_null());
-        if rested && let Some(object) = free.pop_front() {
-            return object;
+        loop {
+            // A fresh place goes before one that was used a short while ago.
+            let rested = free.len() > REST
+                || free
+                    .front()
+                    .is_some_and(|object| object.adapter.load(Ordering::Relaxed).is_null());
+            if rested && let Some(object) = free.pop_front() {
+                return object;
+            }
+            for object in self.more().iter().rev() {
+                free.push_front(object);
+            }
         }
-        let chunk: &'static [Object<V>; CHUNK] =
-            Box::leak(Box::new(std::array::from_fn(|_| Object::new())));
+    }
+
+    /// Fresh places, made where they stay: a consumer's threads may have small stacks.
+    fn more(&self) -> &'static [Object<V>] {
+        let chunk: Vec<_> = std::iter::repeat_with(Object::new).take(CHUNK).collect();
+        let chunk: &'static [Object<V>] = chunk.leak();
         let mut chunks = self.chunks.write().unwrap_or_else(PoisonError::into_inner);
         let at = chunks.partition_point(|other| other.as_ptr() < chunk.as_ptr());
-        chunks.insert(at, chunk.as_slice());
-        drop(chunks);
-        let [first, others @ ..] = chunk;
-        for object in others.iter().rev() {
-            free.push_front(object);
-        }
-        first
+        chunks.insert(at, chunk);
+        chunk
     }
 
     fn give_back(&self, object: &'static Object<V>) {

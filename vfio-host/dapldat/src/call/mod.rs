@@ -3,7 +3,7 @@
 //! How one is written. A call is generic over the [`Variant`], takes the types of [`crate::abi`], and is the body of [`call`], which
 //! makes a `DAT_RETURN` of a `Result` and says the cause of a refusal where that is wanted:
 //!
-//! ```ignore
+//! ```text
 //! pub(super) extern "C" fn pz_create<V: Variant>(ia: DatHandle, pz: Out<DatHandle>) -> Ret {
 //!     call("dat_pz_create", || {
 //!         let ia = ia_called::<V>(ia)?;          // the first handle: the registry has followed it, so it is an object of ours
