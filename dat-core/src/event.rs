@@ -5,7 +5,7 @@
 use crate::context::AnyHandle;
 use crate::ep::LookUp;
 use crate::handle::{Cr, Csp, Ep, Evd, Handle, Psp, Rmr, Rsp, Srq};
-use crate::provider::{Arrived, Completion, Direction, Extra, Status};
+use crate::provider::{Arrived, Completion, Direction, Extra, Status, Uses};
 
 /// `DAT_DTOS`: which operation completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,8 @@ pub enum AsyncEvent {
     EvdOverflow(Evd),
     /// The device is lost.
     IaCatastrophic,
-    /// An Endpoint without a connection broke.
+    /// An Endpoint without a connection broke; or one with a Shared Receive Queue became DISCONNECTED, however, and takes nothing more
+    /// from there: IBTA's Last WQE Reached, which DAT has no other event for.
     EpBroken(Ep),
     /// An Endpoint holds more receives than its soft watermark.
     EpSoftHighWatermark(Ep),
@@ -352,6 +353,20 @@ impl Event {
         terminal(self.number())
     }
 
+    /// The request that it tells of, if it does.
+    #[must_use]
+    pub const fn request(&self) -> Option<Cr> {
+        if let Self::ConnectionRequest { cr, .. }
+        | Self::UdConnectionRequest { cr, .. }
+        | Self::ReservedRequest { cr, .. }
+        | Self::CommonRequest { cr, .. } = self
+        {
+            Some(*cr)
+        } else {
+            None
+        }
+    }
+
     /// Whether it is one of `DAT_CONNECTION_EVENT`.
     pub(crate) const fn is_connection(&self) -> bool {
         self.number() >> 8 == 0x40
@@ -398,7 +413,7 @@ impl Event {
     }
 
     /// The event of those words.
-    pub(crate) const fn decode([first, second, third]: [u64; 3]) -> Option<Self> {
+    pub(crate) const fn decode([first, second, third]: [u64; 3], uses: Uses) -> Option<Self> {
         let ep = Ep(Handle::from_raw(second));
         let srq = Srq(Handle::from_raw(second));
         let cr = Cr(Handle::from_raw(third));
@@ -406,12 +421,12 @@ impl Event {
         let kind = first & 0xf << 48;
         Some(match first & 0xffff_ffff {
             0x0_2001 => match kind {
-                RESERVED => Self::ReservedRequest {
+                RESERVED if uses.service_points => Self::ReservedRequest {
                     rsp: Rsp(Handle::from_raw(second)),
                     cr,
                     conn_qual,
                 },
-                COMMON => Self::CommonRequest {
+                COMMON if uses.service_points => Self::CommonRequest {
                     csp: Csp(Handle::from_raw(second)),
                     cr,
                     conn_qual,
@@ -423,8 +438,12 @@ impl Event {
                 },
             },
             0x0_8003 if kind == WATERMARK => Self::Async(AsyncEvent::EpSoftHighWatermark(ep)),
-            0x0_8005 if kind == WATERMARK => Self::Async(AsyncEvent::SrqLowWatermark(srq)),
-            0x0_8005 if kind == BROKEN => Self::Async(AsyncEvent::SrqBroken(srq)),
+            0x0_8005 if uses.shared_receives && kind == WATERMARK => {
+                Self::Async(AsyncEvent::SrqLowWatermark(srq))
+            }
+            0x0_8005 if uses.shared_receives && kind == BROKEN => {
+                Self::Async(AsyncEvent::SrqBroken(srq))
+            }
             0x0_4001 => Self::Established(ep),
             0x0_4002 => Self::PeerRejected(ep),
             0x0_4003 => Self::NonPeerRejected(ep),
@@ -439,15 +458,15 @@ impl Event {
             0x0_8004 => Self::Async(AsyncEvent::TimedOut),
             0x0_8005 => Self::Async(AsyncEvent::ProviderInternalError),
             0x1_0001 => Self::Software(second),
-            0x4_0001 => Self::UdConnectionRequest {
+            0x4_0001 if uses.datagrams => Self::UdConnectionRequest {
                 psp: Psp(Handle::from_raw(second)),
                 cr: Cr(Handle::from_raw(third)),
                 conn_qual: first >> 32,
             },
-            0x4_0002 if kind == ACCEPTED => Self::UdAccepted(ep),
-            0x4_0002 => Self::UdEstablished(ep, LookUp::from_raw(third)),
-            0x4_0003 => Self::UdReject(ep, LookUp::from_raw(third)),
-            0x4_0004 => Self::UdError(ep),
+            0x4_0002 if uses.datagrams && kind == ACCEPTED => Self::UdAccepted(ep),
+            0x4_0002 if uses.datagrams => Self::UdEstablished(ep, LookUp::from_raw(third)),
+            0x4_0003 if uses.datagrams => Self::UdReject(ep, LookUp::from_raw(third)),
+            0x4_0004 if uses.datagrams => Self::UdError(ep),
             _ => return None,
         })
     }
@@ -475,8 +494,8 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    pub(crate) const fn decode(words: [u64; 3]) -> Option<Self> {
-        match Event::decode(words) {
+    pub(crate) const fn decode(words: [u64; 3], uses: Uses) -> Option<Self> {
+        match Event::decode(words, uses) {
             Some(event) => Some(Self::Event(event)),
             None if words[0] & 0xffff_ffff == ABSORBED => match unpack(words) {
                 Some(completion) => Some(Self::Absorbed(completion)),
@@ -619,11 +638,11 @@ mod tests {
             Event::Software(u64::MAX),
         ];
         for event in all {
-            assert_eq!(Event::decode(event.encode()), Some(event));
+            assert_eq!(Event::decode(event.encode(), Uses::ALL), Some(event));
         }
         let terminal = all.iter().filter(|event| event.is_terminal()).count();
         assert_eq!(terminal, 7);
-        assert_eq!(Event::decode([7, 0, 0]), None);
+        assert_eq!(Event::decode([7, 0, 0], Uses::ALL), None);
     }
 
     #[test]
@@ -638,7 +657,7 @@ mod tests {
             vendor: 0x88,
             extra: Extra::default(),
         };
-        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&completion)) else {
+        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&completion), Uses::ALL) else {
             panic!()
         };
         assert_eq!(back, completion);
@@ -654,12 +673,12 @@ mod tests {
             },
             ..completion
         };
-        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&datagram)) else {
+        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&datagram), Uses::ALL) else {
             panic!()
         };
         assert_eq!(back, datagram);
         let mut words = pack(&completion);
         words[2] |= 0xff << 24;
-        assert!(Entry::decode(words).is_none());
+        assert!(Entry::decode(words, Uses::ALL).is_none());
     }
 }

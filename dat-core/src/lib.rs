@@ -68,7 +68,7 @@ pub use registry::{HaRelationship, ProviderInfo, Registry};
 pub use rmr::{RmrParam, RmrScope};
 pub use rsp::RspParam;
 pub use srq::{SrqAttr, SrqParam, SrqPoster, SrqState};
-pub use storage::{Sizes, Storage, Supply};
+pub use storage::{Dtos, Marks, Parts, Sizes, Storage, Supply};
 pub use strerror::strerror;
 pub use time::Instant;
 pub use triplet::{LmrTriplet, RmrTriplet};

@@ -1,12 +1,17 @@
 //! The memory of an Interface Adapter, placed by the caller.
 
+mod marks;
+
 use core::sync::atomic::AtomicU32;
+
+pub use marks::{Dtos, Marks};
 
 use crate::atomic::AtomicU64;
 use crate::cm;
 use crate::cno::CnoControl;
 use crate::cr::CrControl;
 use crate::csp::CspControl;
+use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::EpControl;
 use crate::evd::{EvdControl, Reaper};
 use crate::ia::Owner;
@@ -45,11 +50,13 @@ pub struct Storage<
     const DTOS: usize,
     const EVENTS: usize = 64,
     const SRQS: usize = 4,
-> {
+> where
+    Dtos<DTOS>: Marks,
+{
     eps: [EpShared; EPS],
     requests: [[RequestSlot; DTOS]; EPS],
     receives: [[AtomicU64; DTOS]; EPS],
-    quiet: [[AtomicU32; DTOS]; EPS],
+    quiet: [<Dtos<DTOS> as Marks>::Words; EPS],
     evds: [EvdShared; EVDS],
     events: [[EventSlot; EVENTS]; EVDS],
     lmrs: [LmrShared; LMRS],
@@ -93,6 +100,25 @@ pub struct Sizes {
     pub srqs: u16,
 }
 
+/// What does not fit together in the sizes of an adapter, in their order here: so that places and handles fit into words.
+const fn misfit([eps, evds, lmrs, dtos, events, srqs]: [usize; 6]) -> Result<(), &'static str> {
+    if eps == 0 || eps > 1 << 15 {
+        Err("EPS: 1 to 32,768")
+    } else if evds == 0 {
+        Err("EVDS: at least the async one")
+    } else if lmrs >= 1 << (32 - CONTEXT_BITS) {
+        Err("LMRS: below 1,048,576")
+    } else if !dtos.is_power_of_two() || dtos > 1 << 15 {
+        Err("DTOS: a power of two to 32,768")
+    } else if !events.is_power_of_two() || events > 1 << 30 {
+        Err("EVENTS: a power of two to 2^30")
+    } else if srqs >= 1 << 15 {
+        Err("SRQS: below 32,768")
+    } else {
+        Ok(())
+    }
+}
+
 /// Where the memory of an adapter comes from whose sizes are known when the program runs: a host with a heap.
 pub trait Supply<'s> {
     /// `len` values, each as `new` makes it, for as long as the adapter lives.
@@ -105,8 +131,9 @@ pub trait Supply<'s> {
     }
 }
 
-/// The storage in the pieces that an adapter works with: no sizes in its type.
-pub(crate) struct Parts<'s, P: Provider> {
+/// The memory of an adapter in the pieces that it works with, all empty: no sizes in its type. Those of a
+/// [`Storage::parts`], or of memory that is [supplied](Parts::supplied).
+pub struct Parts<'s, P: Provider> {
     pub(crate) shared: Shared<'s>,
     pub(crate) posters: &'s mut [Option<Poster<P>>],
     pub(crate) srq_posters: &'s mut [Option<SrqEnd<P>>],
@@ -126,45 +153,43 @@ pub(crate) struct Parts<'s, P: Provider> {
     pub(crate) owners: &'s mut [Owner],
 }
 
+impl<P: Provider> core::fmt::Debug for Parts<'_, P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Parts").finish_non_exhaustive()
+    }
+}
+
 impl<'s, P: Provider> Parts<'s, P> {
-    /// The pieces, of memory that is supplied; `None` for sizes that do not fit together.
-    pub(crate) fn supplied(supply: &mut impl Supply<'s>, sizes: &Sizes) -> Option<Self> {
+    /// The pieces, of memory that is supplied. `INVALID_PARAMETER` for sizes that do not fit together.
+    pub fn supplied(supply: &mut impl Supply<'s>, sizes: &Sizes) -> Result<Self, Error> {
+        const REFUSED: Error = Error::new(DatType::InvalidParameter, DatSubtype::None);
         let [eps, evds, dtos, srqs] =
             [sizes.eps, sizes.evds, sizes.dtos, sizes.srqs].map(usize::from);
-        let lmrs = usize::try_from(sizes.lmrs).ok()?;
-        let events = usize::try_from(sizes.events).ok()?;
-        let fits = (1..=1 << 15).contains(&eps)
-            && srqs < 1 << 15
-            && evds > 0
-            && sizes.lmrs < 1 << (32 - CONTEXT_BITS)
-            && dtos.is_power_of_two()
-            && events.is_power_of_two()
-            && events <= 1 << 30;
-        if !fits {
-            return None;
-        }
+        let [lmrs, events] = [sizes.lmrs, sizes.events].map(|size| size as usize);
+        misfit([eps, evds, lmrs, dtos, events, srqs]).map_err(|_| REFUSED)?;
         let [work] = supply.slice(1, Stack::new) else {
-            return None;
+            return Err(REFUSED);
         };
+        let times = |a: usize, b: usize| a.checked_mul(b).ok_or(REFUSED);
         let rmrs: &[RmrShared] = supply.slice(lmrs, RmrShared::new);
         let heads = supply.slice(lmrs, || AtomicU32::new(0));
-        Some(Self {
+        Ok(Self {
             shared: Shared {
                 eps: supply.slice(eps, EpShared::new),
-                requests: supply.words(eps.checked_mul(dtos)?, RequestSlot::new),
-                receives: supply.words(eps.checked_mul(dtos)?, || AtomicU64::new(0)),
-                quiet: supply.words(eps.checked_mul(dtos)?, || AtomicU32::new(0)),
+                requests: supply.words(times(eps, dtos)?, RequestSlot::new),
+                receives: supply.words(times(eps, dtos)?, || AtomicU64::new(0)),
+                quiet: supply.words(marks::words(times(eps, dtos)?), || AtomicU32::new(0)),
                 lmrs: supply.slice(lmrs, LmrShared::new),
                 rmrs,
                 keys: Keys::new(heads, rmrs),
                 srqs: supply.slice(srqs, SrqShared::new),
-                srq_slots: supply.slice(srqs.checked_mul(dtos)?, SrqSlot::new),
+                srq_slots: supply.slice(times(srqs, dtos)?, SrqSlot::new),
                 evds: supply.slice(evds, EvdShared::new),
-                events: supply.words(evds.checked_mul(events)?, EventSlot::new),
+                events: supply.words(times(evds, events)?, EventSlot::new),
                 work,
                 dto_shift: dtos.trailing_zeros(),
                 event_shift: events.trailing_zeros(),
-                ep_mask: u32::try_from(eps).ok()?.next_power_of_two() - 1,
+                ep_mask: ep_mask(eps),
             },
             posters: supply.slice(eps, || None),
             srq_posters: supply.slice(srqs, || None),
@@ -180,10 +205,15 @@ impl<'s, P: Provider> Parts<'s, P> {
             csps: supply.slice(eps, Slot::new),
             srqs: supply.slice(srqs, Slot::new),
             crs: supply.slice(eps, Slot::new),
-            conns: supply.slice(eps.checked_mul(2)?, cm::Slot::new),
-            owners: supply.slice(eps.checked_mul(2)?, || Owner::Nobody),
+            conns: supply.slice(times(eps, 2)?, cm::Slot::new),
+            owners: supply.slice(times(eps, 2)?, || Owner::Nobody),
         })
     }
+}
+
+/// The bits of a completion index that are the slot of one of so many Endpoints; 32,768 at most.
+fn ep_mask(eps: usize) -> u32 {
+    u32::try_from(eps).unwrap_or(1 << 15).next_power_of_two() - 1
 }
 
 impl<
@@ -195,13 +225,15 @@ impl<
     const EVENTS: usize,
     const SRQS: usize,
 > Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>
+where
+    Dtos<DTOS>: Marks,
 {
     /// Bytes of state of one Endpoint and its connection. (Zones, service points and waiting requests come on top, and a
     /// second connection's place, for those in timewait.)
     pub const ENDPOINT_BYTES: usize = size_of::<EpShared>()
         + size_of::<[RequestSlot; DTOS]>()
         + size_of::<[AtomicU64; DTOS]>()
-        + size_of::<[AtomicU32; DTOS]>()
+        + size_of::<<Dtos<DTOS> as Marks>::Words>()
         + size_of::<Option<Poster<P>>>()
         + size_of::<Slot<EpControl>>()
         + size_of::<cm::Slot>()
@@ -211,24 +243,15 @@ impl<
     #[must_use]
     pub const fn new() -> Self {
         const {
-            assert!(EPS > 0 && EPS <= 1 << 15, "EPS: 1 to 32,768");
-            assert!(SRQS < 1 << 15, "SRQS: below 32,768");
-            assert!(EVDS > 0, "EVDS: at least the async one");
-            assert!(LMRS < 1 << (32 - CONTEXT_BITS), "LMRS: below 1,048,576");
-            assert!(
-                DTOS.is_power_of_two() && DTOS <= 1 << 15,
-                "DTOS: a power of two to 32,768"
-            );
-            assert!(
-                EVENTS.is_power_of_two() && EVENTS <= 1 << 30,
-                "EVENTS: a power of two to 2^30"
-            );
+            if let Err(why) = misfit([EPS, EVDS, LMRS, DTOS, EVENTS, SRQS]) {
+                panic!("{}", why);
+            }
         }
         Self {
             eps: [const { EpShared::new() }; EPS],
             requests: [const { [const { RequestSlot::new() }; DTOS] }; EPS],
             receives: [const { [const { AtomicU64::new(0) }; DTOS] }; EPS],
-            quiet: [const { [const { AtomicU32::new(0) }; DTOS] }; EPS],
+            quiet: [const { <Dtos<DTOS> as Marks>::NONE }; EPS],
             evds: [const { EvdShared::new() }; EVDS],
             events: [const { [const { EventSlot::new() }; EVENTS] }; EVDS],
             lmrs: [const { LmrShared::new() }; LMRS],
@@ -256,8 +279,8 @@ impl<
         }
     }
 
-    /// Takes it apart, wiping what an earlier adapter left in the shared parts.
-    pub(crate) fn split(&mut self) -> Parts<'_, P> {
+    /// Its pieces, to open an adapter on. What an earlier one left in them is wiped.
+    pub fn parts(&mut self) -> Parts<'_, P> {
         self.eps.fill_with(EpShared::new);
         self.evds.fill_with(EvdShared::new);
         self.lmrs.fill_with(LmrShared::new);
@@ -266,13 +289,12 @@ impl<
         self.srq_slots.as_flattened_mut().fill_with(SrqSlot::new);
         self.conns.as_flattened_mut().fill_with(cm::Slot::new);
         self.work.clear();
-        let eps = u32::try_from(EPS).unwrap_or(u32::MAX);
         Parts {
             shared: Shared {
                 eps: &self.eps,
                 requests: self.requests.as_flattened(),
                 receives: self.receives.as_flattened(),
-                quiet: self.quiet.as_flattened(),
+                quiet: Dtos::<DTOS>::flat(&self.quiet),
                 lmrs: &self.lmrs,
                 rmrs: &self.rmrs,
                 keys: Keys::new(&self.keys, &self.rmrs),
@@ -283,7 +305,7 @@ impl<
                 work: &self.work,
                 dto_shift: DTOS.trailing_zeros(),
                 event_shift: EVENTS.trailing_zeros(),
-                ep_mask: eps.next_power_of_two() - 1,
+                ep_mask: ep_mask(EPS),
             },
             posters: &mut self.posters,
             srq_posters: &mut self.srq_posters,
@@ -314,6 +336,8 @@ impl<
     const EVENTS: usize,
     const SRQS: usize,
 > Default for Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>
+where
+    Dtos<DTOS>: Marks,
 {
     fn default() -> Self {
         Self::new()
@@ -329,6 +353,8 @@ impl<
     const EVENTS: usize,
     const SRQS: usize,
 > core::fmt::Debug for Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>
+where
+    Dtos<DTOS>: Marks,
 {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Storage").finish_non_exhaustive()
@@ -344,7 +370,7 @@ mod tests {
     fn an_endpoint_of_128_dtos_each_way_and_an_evd_of_128_events_keep_to_their_budget() {
         let slots = size_of::<[RequestSlot; 128]>()
             + size_of::<[AtomicU64; 128]>()
-            + size_of::<[AtomicU32; 128]>();
+            + size_of::<<Dtos<128> as Marks>::Words>();
         assert!(
             size_of::<EpShared>() + slots <= 4608,
             "{}",

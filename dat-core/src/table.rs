@@ -1,6 +1,39 @@
 //! A table of objects over caller-supplied slots.
 
+use core::marker::PhantomData;
+
 use crate::handle::Handle;
+use crate::provider::Provider;
+
+/// Whether the program has objects of a kind at all. Of one that it does without, the table is empty, which the compiler
+/// knows: so whatever looks for such an object is not in the program either.
+pub(crate) trait Kind {
+    const USED: bool;
+}
+
+/// Used, whatever the program says.
+#[derive(Debug)]
+pub(crate) enum Always {}
+
+impl Kind for Always {
+    const USED: bool = true;
+}
+
+/// Service points other than Public ones.
+#[derive(Debug)]
+pub(crate) struct Points<P>(PhantomData<P>);
+
+impl<P: Provider> Kind for Points<P> {
+    const USED: bool = P::USES.service_points;
+}
+
+/// Shared Receive Queues.
+#[derive(Debug)]
+pub(crate) struct SharedReceives<P>(PhantomData<P>);
+
+impl<P: Provider> Kind for SharedReceives<P> {
+    const USED: bool = P::USES.shared_receives;
+}
 
 const NONE: u32 = u32::MAX;
 
@@ -27,40 +60,65 @@ impl<T> Slot<T> {
 
 /// Objects of one kind, found by handle without search; free slots are a stack.
 #[derive(Debug)]
-pub(crate) struct Table<'s, T> {
+pub(crate) struct Table<'s, T, K = Always> {
     slots: &'s mut [Slot<T>],
+    count: Count,
+    kind: PhantomData<K>,
+}
+
+/// Which slots are taken.
+#[derive(Debug)]
+struct Count {
     free: u32,
     /// Slots from here on were never used.
     fresh: u32,
     len: u32,
+    seed: u32,
     /// Objects that were ever put in.
     made: u64,
-    seed: u32,
 }
 
-impl<'s, T> Table<'s, T> {
+impl Count {
+    /// The slot that comes next is taken; `next` is what is free behind it, if it was used before.
+    #[inline(never)]
+    fn take(&mut self, next: u32) {
+        if self.free == NONE {
+            self.fresh += 1;
+        } else {
+            self.free = next;
+        }
+        self.len += 1;
+        self.made = self.made.wrapping_add(1);
+    }
+}
+
+impl<'s, T, K: Kind> Table<'s, T, K> {
     /// An empty table whose generations start at `seed`.
     pub(crate) fn new(slots: &'s mut [Slot<T>], seed: u32) -> Self {
+        let slots = if K::USED { slots } else { &mut [] };
         for slot in slots.iter_mut() {
             *slot = Slot::new();
         }
         Self {
             slots,
-            free: NONE,
-            fresh: 0,
-            len: 0,
-            made: 0,
-            seed,
+            count: Count {
+                free: NONE,
+                fresh: 0,
+                len: 0,
+                seed,
+                made: 0,
+            },
+            kind: PhantomData,
         }
     }
 
     pub(crate) fn len(&self) -> u32 {
-        self.len
+        if K::USED { self.count.len } else { 0 }
     }
 
     /// Objects that were ever put in.
     pub(crate) fn made(&self) -> u64 {
-        self.made
+        self.count.made
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -68,38 +126,39 @@ impl<'s, T> Table<'s, T> {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.len >= self.capacity()
+        self.count.len >= self.capacity()
     }
 
     /// The handle that the next [`Self::insert`] returns.
     #[inline(never)]
     pub(crate) fn vacant(&self) -> Option<Handle> {
-        if self.free != NONE {
-            let generation = self.slots.get(self.free as usize)?.generation;
-            return Some(Handle::new(self.free, generation));
+        if !K::USED {
+            return None;
         }
-        (self.fresh < self.capacity()).then_some(Handle::new(self.fresh, self.seed))
+        if self.count.free != NONE {
+            let generation = self.slots.get(self.count.free as usize)?.generation;
+            return Some(Handle::new(self.count.free, generation));
+        }
+        (self.count.fresh < self.capacity())
+            .then_some(Handle::new(self.count.fresh, self.count.seed))
     }
 
     pub(crate) fn insert(&mut self, value: T) -> Option<Handle> {
         let handle = self.vacant()?;
         let slot = self.slots.get_mut(handle.index() as usize)?;
-        if self.free == NONE {
-            slot.generation = self.seed;
-            self.fresh += 1;
-        } else {
-            self.free = slot.next;
-        }
+        slot.generation = handle.generation();
         slot.context = 0;
         slot.value = Some(value);
-        self.len += 1;
-        self.made = self.made.wrapping_add(1);
+        self.count.take(slot.next);
         Some(handle)
     }
 
     // A look-up is many instructions and happens everywhere on the control path: once in the program for each kind.
     #[inline(never)]
     pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
+        if !K::USED {
+            return None;
+        }
         let slot = self.slots.get(handle.index() as usize)?;
         if slot.generation == handle.generation() {
             slot.value.as_ref()
@@ -110,6 +169,9 @@ impl<'s, T> Table<'s, T> {
 
     #[inline(never)]
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+        if !K::USED {
+            return None;
+        }
         let slot = self.slots.get_mut(handle.index() as usize)?;
         if slot.generation == handle.generation() {
             slot.value.as_mut()
@@ -127,21 +189,27 @@ impl<'s, T> Table<'s, T> {
     }
 
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
+        if !K::USED {
+            return None;
+        }
         let slot = self.slots.get_mut(handle.index() as usize)?;
         if slot.generation != handle.generation() {
             return None;
         }
         let value = slot.value.take()?;
         slot.generation = slot.generation.wrapping_add(1);
-        slot.next = self.free;
-        self.free = handle.index();
-        self.len -= 1;
+        slot.next = self.count.free;
+        self.count.free = handle.index();
+        self.count.len -= 1;
         Some(value)
     }
 
     /// Whatever lives at `index` now, with its handle.
     #[inline(never)]
     fn at(&self, index: u32) -> Option<(Handle, &T)> {
+        if !K::USED {
+            return None;
+        }
         let slot = self.slots.get(index as usize)?;
         let value = slot.value.as_ref()?;
         Some((Handle::new(index, slot.generation), value))
@@ -154,7 +222,7 @@ impl<'s, T> Table<'s, T> {
 
     /// Every object with its handle.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
-        (0..self.fresh).filter_map(|index| self.at(index))
+        (0..if K::USED { self.count.fresh } else { 0 }).filter_map(|index| self.at(index))
     }
 
     /// The first object there is.
@@ -178,7 +246,7 @@ mod tests {
     #[test]
     fn a_freed_slot_is_reused_under_another_handle() {
         let mut slots = [const { Slot::new() }; 2];
-        let mut table = Table::new(&mut slots, 7);
+        let mut table: Table<'_, char> = Table::new(&mut slots, 7);
         let a = table.insert('a').unwrap();
         let b = table.insert('b').unwrap();
         assert_eq!(table.insert('c'), None);
@@ -197,7 +265,8 @@ mod tests {
     #[test]
     fn handles_of_another_table_are_strangers() {
         let (mut one, mut two) = ([const { Slot::new() }; 1], [const { Slot::new() }; 1]);
-        let (mut one, two) = (Table::new(&mut one, 1), Table::<'_, u8>::new(&mut two, 2));
+        let mut one: Table<'_, u8> = Table::new(&mut one, 1);
+        let two: Table<'_, u8> = Table::new(&mut two, 2);
         let a = one.insert(1_u8).unwrap();
         assert_eq!(two.get(a), None);
         assert_eq!(two.vacant().map(|h| h.generation()), Some(2));

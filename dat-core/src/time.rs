@@ -37,6 +37,12 @@ impl Instant {
         }
     }
 
+    /// The point `nanos` nanoseconds later.
+    #[must_use]
+    pub const fn after(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
     /// The time from `earlier` to `self`; zero if `earlier` is not earlier.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {

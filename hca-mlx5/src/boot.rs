@@ -15,6 +15,7 @@ use crate::eq::EventQueue;
 use crate::health::{self, Monitor};
 use crate::pages::Ledger;
 use crate::platform::Platform;
+use crate::prm::At;
 use crate::prm::caps::{
     self, ATOMIC_ANSWERS_AS_HOST, AtomicCap, BLOCK_AT, CapType, EthernetCap,
     FLOW_TABLE_NIC_RECEIVE, FlowTableCap, GeneralCap, RoceCap,
@@ -191,7 +192,7 @@ impl<'p, P: Platform> Device<'p, P> {
     fn set_general_cap(&mut self, config: &Config<'p>) -> Result<(), Fault> {
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::General.current(), &mut block)?;
-        let mut cap = GeneralCap::read(&block, BLOCK_AT);
+        let mut cap = GeneralCap(At::<_, BLOCK_AT>(&mut block));
         // Signatures of replies are not looked at; and the driver's pages are those of the device.
         cap.set_cmdif_checksum(0);
         cap.set_log_uar_page_sz(0);
@@ -201,10 +202,9 @@ impl<'p, P: Platform> Device<'p, P> {
         if self.caps.general_max.roce_rw_supported() && self.caps.general_max.roce() {
             cap.set_roce(true);
         }
-        cap.write(&mut block, BLOCK_AT);
         self.set_cap(CapType::General, &mut block)?;
-        self.caps.general = cap;
-        if !cap.roce() {
+        self.caps.general = GeneralCap::read(&block, BLOCK_AT);
+        if !self.caps.general.roce() {
             return Err(fault!(
                 Unsupported,
                 "",
@@ -218,18 +218,16 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// SET_HCA_CAP atomic: answers in the order of the host, where the device can be told so.
     fn set_atomic_cap(&mut self) -> Result<(), Fault> {
-        if !self.caps.general.atomic() {
+        if !P::USES.extensions || !self.caps.general.atomic() {
             return Ok(());
         }
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::Atomic.current(), &mut block)?;
-        let mut cap = AtomicCap::read(&block, BLOCK_AT);
-        if cap.supported_atomic_req_8b_endianness_mode_1() {
+        if AtomicCap(At::<_, BLOCK_AT>(&block)).supported_atomic_req_8b_endianness_mode_1() {
             // Nothing but the mode, as Linux sends it.
-            cap = AtomicCap::new();
-            cap.set_atomic_req_8b_endianness_mode(ATOMIC_ANSWERS_AS_HOST);
             block = EMPTY_CAP;
-            cap.write(&mut block, BLOCK_AT);
+            AtomicCap(At::<_, BLOCK_AT>(&mut block))
+                .set_atomic_req_8b_endianness_mode(ATOMIC_ANSWERS_AS_HOST);
             // Without it there are no atomics, and all else works.
             optional(self.set_cap(CapType::Atomic, &mut block))?;
         }
@@ -240,12 +238,11 @@ impl<'p, P: Platform> Device<'p, P> {
     fn set_roce_cap(&mut self) -> Result<(), Fault> {
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::Roce.max(), &mut block)?;
-        let max = RoceCap::read(&block, BLOCK_AT);
+        let can = RoceCap(At::<_, BLOCK_AT>(&block)).sw_r_roce_src_udp_port();
         self.query_cap(CapType::Roce.current(), &mut block)?;
-        let mut cap = RoceCap::read(&block, BLOCK_AT);
-        if max.sw_r_roce_src_udp_port() && !cap.sw_r_roce_src_udp_port() {
+        let mut cap = RoceCap(At::<_, BLOCK_AT>(&mut block));
+        if can && !cap.sw_r_roce_src_udp_port() {
             cap.set_sw_r_roce_src_udp_port(true);
-            cap.write(&mut block, BLOCK_AT);
             self.set_cap(CapType::Roce, &mut block)?;
         }
         Ok(())
@@ -270,7 +267,7 @@ impl<'p, P: Platform> Device<'p, P> {
         self.caps.general = GeneralCap::read(&block, BLOCK_AT);
         self.query_cap(CapType::Roce.current(), &mut block)?;
         self.caps.roce = RoceCap::read(&block, BLOCK_AT);
-        if self.caps.general.atomic() {
+        if P::USES.extensions && self.caps.general.atomic() {
             self.query_cap(CapType::Atomic.current(), &mut block)?;
             self.caps.atomic = AtomicCap::read(&block, BLOCK_AT);
         }

@@ -14,6 +14,7 @@ use crate::device::Device;
 use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
 use crate::prm;
+use crate::prm::At;
 use crate::prm::cmd::Opcode;
 use crate::prm::cmd::OutputHead;
 use crate::prm::cq::{CONTEXT_AT, CqContext, Cqn, NUMBER_AT, RESIZE, SELECT_AT, SELECT_RING};
@@ -85,7 +86,8 @@ fn submit<'p, P: Platform>(
     )?;
     let (page_offset, log_page_size) = list.queue_geometry();
 
-    let mut context = CqContext::new();
+    let mut input = memory::MESSAGE;
+    let mut context = CqContext(At::<_, CONTEXT_AT>(&mut input));
     context.set_page_offset(page_offset);
     context.set_log_cq_size(log);
     context.set_uar_page(device.uar().number);
@@ -95,8 +97,6 @@ fn submit<'p, P: Platform>(
 
     let mut end = Cq::new(platform, ring, record, device.uar().offset).ok_or(memory::unseen())?;
 
-    let mut input = memory::MESSAGE;
-    context.write(&mut input, CONTEXT_AT);
     let input = memory::with_pages(device.platform(), &mut input, &list);
     let cqn = device.make(Opcode::CreateCq, input)?;
     end.name(cqn);
@@ -186,12 +186,11 @@ fn command<'p, P: Platform>(
     let offset = ring.slot(0, 0);
     let list = PageList::queue(platform, Span { offset, len })?;
     let (page_offset, log_page_size) = list.queue_geometry();
-    let mut context = CqContext::new();
+    let mut input = memory::MESSAGE;
+    let mut context = CqContext(At::<_, CONTEXT_AT>(&mut input));
     context.set_page_offset(page_offset);
     context.set_log_cq_size(u8::try_from(ring.slots().trailing_zeros()).unwrap_or(0));
     context.set_log_page_size(log_page_size);
-    let mut input = memory::MESSAGE;
-    context.write(&mut input, CONTEXT_AT);
     prm::put(&mut input, NUMBER_AT, &cqn.0.to_be_bytes());
     prm::put(&mut input, SELECT_AT, &SELECT_RING.to_be_bytes());
     let input = memory::with_pages(platform, &mut input, &list);

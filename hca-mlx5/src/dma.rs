@@ -199,7 +199,6 @@ impl<const HOLES: usize> RawArena<HOLES> {
 
     /// [`Platform::iova`] where the device sees the arena in one piece from `start` on: from [`RawArena::addr`] on if nothing
     /// is between the device and the memory.
-    #[inline]
     #[must_use]
     pub fn iova(&self, start: u64, offset: usize) -> Option<(u64, usize)> {
         let left = self.len.checked_sub(offset).filter(|left| *left > 0)?;

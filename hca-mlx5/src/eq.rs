@@ -21,6 +21,7 @@ use crate::device::{Device, Uar};
 use crate::health;
 use crate::platform::{Platform, Span};
 use crate::prm;
+use crate::prm::At;
 use crate::prm::cmd::Opcode;
 use crate::prm::eq::{
     CREATE_EQ_PAGES, CreateEqIn, EQ_CONTEXT, EQE_DATA, EQE_SIZE, EqContext, EqDoorbell, EqeHead,
@@ -229,15 +230,12 @@ impl EventQueue {
             armed: None,
         };
         let created = queue.prefill(platform).and_then(|pages| {
-            let mut context = EqContext::new();
+            let mut input = [0; CREATE_EQ_PAGES + 8 * Self::MAX_PAGES];
+            CreateEqIn(&mut input).set_event_bitmask(mask);
+            let mut context = EqContext(At::<_, EQ_CONTEXT>(&mut input));
             context.set_log_eq_size(log_size);
             context.set_uar_page(uar.number);
             context.set_intr(vector);
-            let mut input = [0; CREATE_EQ_PAGES + 8 * Self::MAX_PAGES];
-            let mut fixed = CreateEqIn::new();
-            fixed.set_event_bitmask(mask);
-            fixed.write(&mut input, 0);
-            context.write(&mut input, EQ_CONTEXT);
             for (at, page) in (CREATE_EQ_PAGES..)
                 .step_by(8)
                 .zip(pages.iter().take(len / 4096))

@@ -35,11 +35,11 @@ const MAD: usize = 256;
 const MAD_LEN: u32 = 256;
 /// Bytes the device leaves before it.
 const GRH: usize = 40;
-/// Receives posted: what a peer that makes and ends many connections sends at once. A power of two: a receive's buffer is its
-/// token modulo this.
-const RECEIVES: u16 = 64;
+/// Receives posted: what peers that make and end many connections send before the host looks. A datagram that finds none is lost,
+/// and its sender waits for seconds before it asks again. A power of two: a receive's buffer is its token modulo this.
+const RECEIVES: u16 = 512;
 /// Sends in flight at most. A power of two likewise.
-const SENDS: u16 = 16;
+const SENDS: u16 = 64;
 /// What a completion must say was received.
 const RECEIVED: u32 = 40 + 256;
 const _: () = assert!(
@@ -358,7 +358,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
         let offset = self.receive_buffer(slot);
         let mut grh = [0; GRH];
         self.platform.read_bytes(offset, &mut grh);
-        let from = source(&grh)?;
+        let from = source::<P>(&grh)?;
         let mut mad = [0; MAD];
         self.platform.read_bytes(offset.wrapping_add(GRH), &mut mad);
         Some(MadIn { from, mad })
@@ -412,7 +412,7 @@ fn failure(completion: &Completion) -> Fault {
 }
 
 /// Who sent the packet whose network header the device left in `grh`.
-fn source(grh: &[u8; GRH]) -> Option<IpAddr> {
+fn source<P: Platform>(grh: &[u8; GRH]) -> Option<IpAddr> {
     let (_, last) = grh.split_last_chunk::<20>()?;
     let v4 = Ipv4Packet::new_unchecked(last);
     // Without options, or the checksum would reach beyond the area.
@@ -426,7 +426,7 @@ fn source(grh: &[u8; GRH]) -> Option<IpAddr> {
         return sender.then_some(IpAddr::V4(from));
     }
     let v6 = Ipv6Packet::new_unchecked(grh);
-    if v6.version() == 6 && v6.next_header() == IpProtocol::Udp {
+    if P::USES.ipv6 && v6.version() == 6 && v6.next_header() == IpProtocol::Udp {
         let from = v6.src_addr();
         return (!from.is_unspecified() && !from.is_multicast()).then_some(IpAddr::V6(from));
     }

@@ -128,6 +128,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                 wanted.len = region.len;
                 match PageList::new(platform, place, start, mkey::MAX_PAGES) {
                     Ok(list) => self.one_key(pd, &wanted, &Source::List(list)),
+                    Err(fault) if !P::SCATTERED => Err(fault),
                     Err(_) => self.key_over_keys(pd, &wanted, region, place),
                 }
             }

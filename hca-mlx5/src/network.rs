@@ -28,7 +28,7 @@ const REBUILD: Duration = Duration::from_secs(1);
 /// The network half of the driver.
 #[derive(Debug)]
 pub(crate) struct Network<'p, P: Platform> {
-    neighbours: Neighbours<NEIGHBOURS>,
+    neighbours: Neighbours<P, NEIGHBOURS>,
     vlan: Option<u16>,
     pd: Option<u32>,
     key: Option<Mkey>,
@@ -134,7 +134,7 @@ impl<'p, P: Platform> Network<'p, P> {
     pub(crate) fn source_index(&self, remote: IpAddr) -> u8 {
         let link_local = |address: &IpAddr| match address {
             IpAddr::V4(_) => false,
-            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+            IpAddr::V6(v6) => P::USES.ipv6 && v6.is_unicast_link_local(),
         };
         let own = self.neighbours.own();
         let index = if link_local(&remote) {

@@ -11,6 +11,7 @@ use crate::boot::optional;
 use crate::device::{Config, Device};
 use crate::platform::Platform;
 use crate::prm;
+use crate::prm::At;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::reg::{self, AccessRegIn, Paos, Pmtu, Register};
 use crate::prm::roce::{ROCE_ADDRESS, RoceAddress, RoceAddressIn};
@@ -63,7 +64,11 @@ impl<P: Platform> Device<'_, P> {
                 "set LINK_TYPE_P1 to ETH with the vendor's firmware configuration tool, and reset the card"
             ));
         }
-        let context = self.query_vport()?;
+        let mut output = [0; QUERY_OUT];
+        let mut input = InputHead::new().0;
+        let op = Opcode::QueryNicVportContext;
+        self.exec(op, 0, 0, &mut input, &mut output)?;
+        let context = NicVportContext(At::<_, QUERIED_CONTEXT>(&output));
         let [_, _, mac @ ..] = context.permanent_address().to_be_bytes();
         self.identity.mac = mac;
         self.identity.min_wqe_inline_mode = context.min_wqe_inline_mode();
@@ -74,37 +79,33 @@ impl<P: Platform> Device<'_, P> {
         self.identity.frame_size = self.set_frame_size(frame_size, context.mtu())?;
 
         // Before the first SET_ROCE_ADDRESS.
-        let mut roce = NicVportContext::new();
-        roce.set_roce_en(true);
-        self.modify_vport(&roce, |select| select.set_select_roce_en(true))?;
+        let mut input = [0; MODIFY_IN];
+        ModifyNicVportIn(&mut input).set_select_roce_en(true);
+        NicVportContext(At::<_, MODIFIED_CONTEXT>(&mut input)).set_roce_en(true);
+        self.run(Opcode::ModifyNicVportContext, 0, &mut input)?;
 
         let mut paos = Paos::new();
         paos.set_local_port(1);
         paos.set_admin_status(1);
         // Without it the administrative state does not count.
         paos.set_ase(true);
-        optional(self.access_register(Register::Paos, reg::WRITE, &mut paos.0)).map(drop)
+        self.register(Register::Paos, reg::WRITE, &mut paos.0)
+            .map(drop)
     }
 
     /// Sets port and virtual port to frames of `wanted` bytes, or what the port can do; returns what they carry now.
     fn set_frame_size(&mut self, wanted: u16, current: u16) -> Result<u16, Fault> {
-        let ask = {
-            let mut pmtu = Pmtu::new();
-            pmtu.set_local_port(1);
-            pmtu
-        };
-        let mut pmtu = ask;
+        let mut pmtu = Pmtu::new();
+        pmtu.set_local_port(1);
         let mut port = None;
-        if optional(self.access_register(Register::Pmtu, reg::READ, &mut pmtu.0))?
-            && pmtu.max_mtu() != 0
-        {
-            let frame = wanted.min(pmtu.max_mtu());
+        if self.register(Register::Pmtu, reg::READ, &mut pmtu.0)? && pmtu.max_mtu() != 0 {
             let mut set = Pmtu::new();
             set.set_local_port(1);
-            set.set_admin_mtu(frame);
-            pmtu = ask;
-            if optional(self.access_register(Register::Pmtu, reg::WRITE, &mut set.0))?
-                && optional(self.access_register(Register::Pmtu, reg::READ, &mut pmtu.0))?
+            set.set_admin_mtu(wanted.min(pmtu.max_mtu()));
+            pmtu = Pmtu::new();
+            pmtu.set_local_port(1);
+            if self.register(Register::Pmtu, reg::WRITE, &mut set.0)?
+                && self.register(Register::Pmtu, reg::READ, &mut pmtu.0)?
                 && pmtu.oper_mtu() != 0
             {
                 port = Some(pmtu.oper_mtu());
@@ -114,9 +115,10 @@ impl<P: Platform> Device<'_, P> {
             // Somebody else decides. A port that says nothing carries at least a plain frame with a VLAN tag.
             return Ok(if current == 0 { PLAIN_FRAME } else { current });
         };
-        let mut context = NicVportContext::new();
-        context.set_mtu(frame);
-        optional(self.modify_vport(&context, |select| select.set_select_mtu(true)))?;
+        let mut input = [0; MODIFY_IN];
+        ModifyNicVportIn(&mut input).set_select_mtu(true);
+        NicVportContext(At::<_, MODIFIED_CONTEXT>(&mut input)).set_mtu(frame);
+        optional(self.run(Opcode::ModifyNicVportContext, 0, &mut input))?;
         Ok(frame)
     }
 
@@ -175,14 +177,14 @@ impl<P: Platform> Device<'_, P> {
         if vlan.is_some_and(|vlan| vlan == 0 || vlan >= 4095) {
             return refuse(fault!(BadParameter, "", "no such VLAN", "use 1 to 4094"));
         }
-        let mut entry = RoceAddress::new();
+        let mut input = self.roce_entry(index);
+        let mut entry = RoceAddress(At::<_, ROCE_ADDRESS>(&mut input));
         let (l3_type, gid) = match address {
             IpAddr::V4(v4) => (0, v4.to_ipv6_mapped()),
             IpAddr::V6(v6) => (1, v6),
         };
         entry.set_source_l3_address(gid.to_bits());
         entry.set_roce_l3_type(l3_type);
-        entry.set_roce_version(ROCE_V2);
         let [a, b, low @ ..] = mac;
         entry.set_source_mac_47_32(u16::from_be_bytes([a, b]));
         entry.set_source_mac_31_0(u32::from_be_bytes(low));
@@ -190,81 +192,42 @@ impl<P: Platform> Device<'_, P> {
             entry.set_vlan_valid(true);
             entry.set_vlan_id(vlan);
         }
-        self.write_roce_address(index, &entry)
+        self.run(Opcode::SetRoceAddress, index.into(), &mut input)
     }
 
     /// SET_ROCE_ADDRESS: empties an entry. The version stays: a function may refuse one it does not support even here.
     pub(crate) fn clear_roce_address(&mut self, index: u16) -> Result<(), Fault> {
-        let mut entry = RoceAddress::new();
-        entry.set_roce_version(ROCE_V2);
-        self.write_roce_address(index, &entry)
+        let mut input = self.roce_entry(index);
+        self.run(Opcode::SetRoceAddress, index.into(), &mut input)
     }
 
-    fn write_roce_address(
-        &mut self,
-        index: u16,
-        entry: &RoceAddress<[u8; 32]>,
-    ) -> Result<(), Fault> {
+    /// A SET_ROCE_ADDRESS of an empty entry.
+    fn roce_entry(&self, index: u16) -> [u8; ROCE_ADDRESS + RoceAddress::SIZE] {
         let mut input = [0; ROCE_ADDRESS + RoceAddress::SIZE];
-        let mut head = RoceAddressIn::new();
+        let mut head = RoceAddressIn(&mut input);
         head.set_roce_address_index(index);
         if self.caps.general.num_vhca_ports() != 0 {
             head.set_vhca_port_num(1);
         }
-        head.write(&mut input, 0);
-        entry.write(&mut input, ROCE_ADDRESS);
-        self.run(Opcode::SetRoceAddress, index.into(), &mut input)
+        RoceAddress(At::<_, ROCE_ADDRESS>(&mut input)).set_roce_version(ROCE_V2);
+        input
     }
 
-    /// QUERY_NIC_VPORT_CONTEXT of this function.
-    pub(crate) fn query_vport(&mut self) -> Result<NicVportContext<[u8; 256]>, Fault> {
-        let mut output = [0; QUERY_OUT];
-        self.exec(
-            Opcode::QueryNicVportContext,
-            0,
-            0,
-            &mut InputHead::new().0,
-            &mut output,
-        )?;
-        Ok(NicVportContext::read(&output, QUERIED_CONTEXT))
-    }
-
-    /// MODIFY_NIC_VPORT_CONTEXT of this function: the fields `select` names.
-    pub(crate) fn modify_vport(
-        &mut self,
-        context: &NicVportContext<[u8; 256]>,
-        select: impl FnOnce(&mut ModifyNicVportIn<[u8; 16]>),
-    ) -> Result<(), Fault> {
-        let mut input = [0; MODIFY_IN];
-        let mut head = ModifyNicVportIn::new();
-        select(&mut head);
-        head.write(&mut input, 0);
-        context.write(&mut input, MODIFIED_CONTEXT);
-        self.run(Opcode::ModifyNicVportContext, 0, &mut input)
-    }
-
-    /// ACCESS_REG: reads or writes a register of 16 bytes.
-    fn access_register(
+    /// ACCESS_REG: reads or writes a register of 16 bytes. False if the device refuses, as it may do to a virtual function.
+    fn register(
         &mut self,
         register: Register,
         op_mod: u16,
         contents: &mut [u8; 16],
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         let mut input = [0; reg::CONTENTS + 16];
-        let mut head = AccessRegIn::new();
-        head.set_register_id(register as u16);
-        head.write(&mut input, 0);
+        AccessRegIn(&mut input).set_register_id(register as u16);
         prm::put(&mut input, reg::CONTENTS, contents);
         let mut output = [0; reg::CONTENTS + 16];
-        self.exec(
-            Opcode::AccessReg,
-            op_mod,
-            u32::from(register as u16),
-            &mut input,
-            &mut output,
-        )?;
+        let number = u32::from(register as u16);
+        let done = self.exec(Opcode::AccessReg, op_mod, number, &mut input, &mut output);
         *contents = prm::take(&output, reg::CONTENTS);
-        Ok(())
+        optional(done)
     }
 }
 

@@ -18,7 +18,7 @@ use core::task::Poll;
 use dat_core::Instant;
 use dat_core::provider::{
     self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp,
-    Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Region, SharedRq, SharedRqInit,
+    Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Region, SharedRq, SharedRqInit, Uses,
     canonical,
 };
 use heapless::{Deque, Vec};
@@ -199,11 +199,14 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                 self.cqs.has(cqn).then_some(Notice::CqError(seam::Cq(cqn)))
             }
             Event::Qp { qpn, what } => self.translate_qp(qpn, what),
-            Event::Shared { srqn, limit } => self.shared.has(srqn).then_some(if limit {
-                Notice::SharedLimit(SharedRq(srqn))
-            } else {
-                Notice::SharedError(SharedRq(srqn))
-            }),
+            Event::Shared { srqn, limit } => {
+                let known = P::USES.shared_receives && self.shared.has(srqn);
+                known.then_some(if limit {
+                    Notice::SharedLimit(SharedRq(srqn))
+                } else {
+                    Notice::SharedError(SharedRq(srqn))
+                })
+            }
             Event::Port { port: _, up } => {
                 // The event is a hint: by now the port may be in another state again.
                 let up = self.device.port_up().unwrap_or(up);
@@ -222,7 +225,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                 let known = self.qps.has(qpn);
                 return known.then_some(Notice::Established(Qp { number: qpn }));
             }
-            // Flushed requests say the same, one by one.
+            // Flushed requests say the same, one by one; and who takes a queue pair out of service, of its shared receives.
             QpEvent::Drained | QpEvent::LastWqe => return None,
             QpEvent::Catastrophic => fault!(
                 BadState,
@@ -262,6 +265,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     type Rq = Rq<'p, P>;
     type Cq = Cq<'p, P>;
     type Shared = Shared<'p, P>;
+
+    const USES: Uses = P::USES;
 
     fn limits(&self) -> &HcaLimits {
         &self.limits
@@ -313,7 +318,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         self.known_pd(Opcode::DeallocPd, pd)?;
         let used = self.qps.values().any(|qp| qp.pd == pd)
             || self.keys.values().any(|key| key.pd == pd)
-            || self.shared.values().any(|queue| queue.pd == pd);
+            || P::USES.shared_receives && self.shared.values().any(|queue| queue.pd == pd);
         if used {
             return Err(in_use(Opcode::DeallocPd, words::PD, pd.0));
         }
@@ -422,9 +427,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
                 return Err(stranger(Opcode::CreateQp, words::CQ, cq.0));
             }
         }
+        // Of none there is, if the program uses none.
         let shared = init.shared.map(|queue| queue.0);
         if let Some(srqn) = shared
-            && !self.shared.has(srqn)
+            && !(P::USES.shared_receives && self.shared.has(srqn))
         {
             return Err(stranger(Opcode::CreateQp, words::SRQ, srqn));
         }
@@ -507,7 +513,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, Self::Shared), Fault> {
         self.known_pd(Opcode::CreateRmp, init.pd)?;
-        if self.shared.is_full() {
+        if !P::USES.shared_receives || self.shared.is_full() {
             return Err(full(Opcode::CreateRmp, words::SHARED_QUEUES));
         }
         let (object, end) = srq::create(&mut self.device, init)?;
@@ -523,7 +529,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn shared_arm(&mut self, queue: SharedRq, limit: u16) -> Result<(), Fault> {
-        if !self.shared.has(queue.0) {
+        if !P::USES.shared_receives || !self.shared.has(queue.0) {
             return Err(stranger(Opcode::ModifyRmp, words::SRQ, queue.0));
         }
         srq::arm(&mut self.device, queue.0, limit)
@@ -593,7 +599,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         while let Some(entry) = self.qps.pop() {
             note(&mut first, qp::end(&mut self.device, &entry.object));
         }
-        while let Some(entry) = self.shared.pop() {
+        while P::USES.shared_receives
+            && let Some(entry) = self.shared.pop()
+        {
             note(&mut first, srq::end(&mut self.device, &entry.object));
         }
         self.drop_all_keys(&mut first);
@@ -676,11 +684,23 @@ fn limits<P: Platform>(
         max_pd: table(qps, caps.log_max_pd()),
         mtu: device.path_mtu(),
         windows: caps.imaicl(),
-        atomics: device.caps().has_atomics(),
-        max_datagram_segments: if caps.ud() { MAX_DATAGRAM_SEGMENTS } else { 0 },
+        atomics: P::USES.extensions && device.caps().has_atomics(),
+        max_datagram_segments: if P::USES.datagrams && caps.ud() {
+            MAX_DATAGRAM_SEGMENTS
+        } else {
+            0
+        },
         ack_delay: caps.local_ca_ack_delay(),
-        max_shared: table(SHARED, caps.log_max_srq()),
-        max_shared_receives: srq::most_receives(device),
+        max_shared: if P::USES.shared_receives {
+            table(SHARED, caps.log_max_srq())
+        } else {
+            0
+        },
+        max_shared_receives: if P::USES.shared_receives {
+            srq::most_receives(device)
+        } else {
+            0
+        },
     }
 }
 

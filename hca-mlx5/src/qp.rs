@@ -13,6 +13,7 @@ use crate::boot::optional;
 use crate::device::{Device, Uar};
 use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
+use crate::prm::At;
 use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::cq::Cqn;
 use crate::prm::qp::{
@@ -178,13 +179,21 @@ fn submit<'p, P: Platform>(
     )?;
     let (page_offset, log_page_size) = list.queue_geometry();
 
-    let mut context = QpContext::new();
+    let mut input = memory::MESSAGE;
+    let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
     match spec.service {
         Service::Connected { index } => {
             context.set_st(ST_RC);
             context.set_user_index(index);
         }
         Service::Datagram { index } => {
+            if !P::USES.datagrams {
+                return Err(fault!(
+                    Unsupported,
+                    "CREATE_QP",
+                    "this program was made without datagrams"
+                ));
+            }
             context.set_st(ST_UD);
             context.set_user_index(index);
         }
@@ -224,8 +233,6 @@ fn submit<'p, P: Platform>(
     let mut sq = Sq::new(platform, send, record, spec.doorbell).ok_or(memory::unseen())?;
     let rq = Rq::new(platform, receive, log_stride, record).ok_or(memory::unseen())?;
 
-    let mut input = memory::MESSAGE;
-    context.write(&mut input, CONTEXT_AT);
     let input = memory::with_pages(device.platform(), &mut input, &list);
     let qpn = device.make(Opcode::CreateQp, input)?;
     sq.name(qpn);
@@ -245,23 +252,31 @@ pub(crate) fn step<P: Platform>(
     qpn: Qpn,
     step: &QpStep,
 ) -> Result<(), Fault> {
-    let mut context = QpContext::new();
-    let mut address = AddressPath::new();
-    context.set_st(ST_RC);
-    context.set_pm_state(PM_MIGRATED);
+    let mut input = transition(qpn, ST_RC);
+    let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
     let op = match *step {
         QpStep::Datagram { qkey } => {
+            if !P::USES.datagrams {
+                return Err(fault!(
+                    Unsupported,
+                    "MODIFY_QP",
+                    "this program was made without datagrams"
+                ));
+            }
             return start_datagrams(device, qpn, ST_UD, (Mtu::B4096, LOG_DATAGRAM), qkey);
         }
         QpStep::Init { access } => {
-            address.set_vhca_port_num(PORT);
             context.set_counter_set_id(device.counter_set());
             context.set_rre(access.contains(Access::REMOTE_READ));
             context.set_rwe(access.contains(Access::REMOTE_WRITE));
-            if access.contains(Access::REMOTE_ATOMIC) && device.caps().has_atomics() {
+            if P::USES.extensions
+                && access.contains(Access::REMOTE_ATOMIC)
+                && device.caps().has_atomics()
+            {
                 context.set_rae(true);
                 context.set_atomic_mode(ATOMIC_IB);
             }
+            AddressPath(At::<_, PATH_AT>(&mut input)).set_vhca_port_num(PORT);
             Opcode::Rst2InitQp
         }
         QpStep::Rtr {
@@ -279,7 +294,7 @@ pub(crate) fn step<P: Platform>(
             context.set_log_rra_max(log_ceil(responder_resources));
             context.set_min_rnr_nak(min_rnr_timer);
             fill(
-                &mut address,
+                &mut input,
                 &path,
                 udp_sport(path.flow_label, qpn.0, remote_qpn),
             );
@@ -297,13 +312,13 @@ pub(crate) fn step<P: Platform>(
             context.set_retry_count(retry_count);
             context.set_rnr_retry(rnr_retry);
             context.set_log_ack_req_freq(LOG_ACK_REQ_FREQ);
-            address.set_ack_timeout(ack_timeout);
+            AddressPath(At::<_, PATH_AT>(&mut input)).set_ack_timeout(ack_timeout);
             Opcode::Rtr2RtsQp
         }
         QpStep::Error => return short(device, Opcode::ToErrQp, qpn),
         QpStep::Reset => return reset(device, qpn),
     };
-    transition(device, op, qpn, context, &address)
+    device.run(op, qpn.0, &mut input)
 }
 
 /// Takes a QP1 from Reset to ready-to-send.
@@ -320,18 +335,16 @@ fn start_datagrams<P: Platform>(
     qkey: u32,
 ) -> Result<(), Fault> {
     for op in [Opcode::Rst2InitQp, Opcode::Init2RtrQp, Opcode::Rtr2RtsQp] {
-        let mut context = QpContext::new();
-        let mut address = AddressPath::new();
-        context.set_st(service);
-        context.set_pm_state(PM_MIGRATED);
+        let mut input = transition(qpn, service);
+        AddressPath(At::<_, PATH_AT>(&mut input)).set_vhca_port_num(PORT);
+        let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
         context.set_mtu(mtu.code());
         context.set_log_msg_max(log_longest);
         if op == Opcode::Rst2InitQp {
             context.set_q_key(qkey);
             context.set_counter_set_id(device.counter_set());
         }
-        address.set_vhca_port_num(PORT);
-        transition(device, op, qpn, context, &address)?;
+        device.run(op, qpn.0, &mut input)?;
     }
     Ok(())
 }
@@ -361,25 +374,23 @@ fn short<P: Platform>(device: &mut Device<'_, P>, op: Opcode, qpn: Qpn) -> Resul
     device.end(op, qpn.0)
 }
 
-fn transition<P: Platform>(
-    device: &mut Device<'_, P>,
-    op: Opcode,
-    qpn: Qpn,
-    context: QpContext<[u8; QpContext::SIZE]>,
-    address: &AddressPath<[u8; AddressPath::SIZE]>,
-) -> Result<(), Fault> {
+/// Where the primary path stands in the message of a transition.
+const PATH_AT: usize = CONTEXT_AT + PRIMARY_PATH_AT;
+
+/// The message of a transition, with what all of them have in common.
+fn transition(qpn: Qpn, service: u8) -> [u8; TRANSITION] {
     let mut input = [0; TRANSITION];
-    let mut head = InputHead::new();
-    head.set_number(qpn.0);
-    head.write(&mut input, 0);
-    context.write(&mut input, CONTEXT_AT);
-    address.write(&mut input, CONTEXT_AT + PRIMARY_PATH_AT);
-    device.run(op, qpn.0, &mut input)
+    InputHead(&mut input).set_number(qpn.0);
+    let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
+    context.set_st(service);
+    context.set_pm_state(PM_MIGRATED);
+    input
 }
 
 /// The path of a RoCEv2 packet. The GRH bit is InfiniBand's: it stays 0.
-fn fill(address: &mut AddressPath<[u8; AddressPath::SIZE]>, path: &Path, udp_sport: u16) {
+fn fill(input: &mut [u8; TRANSITION], path: &Path, udp_sport: u16) {
     let [a, b, c, d, e, f] = path.remote_mac;
+    let mut address = AddressPath(At::<_, PATH_AT>(input));
     address.set_vhca_port_num(PORT);
     address.set_src_addr_index(path.source_index);
     address.set_hop_limit(path.hop_limit);

@@ -9,6 +9,7 @@ use dat_core::provider::{Fault, SharedRqInit};
 use crate::device::Device;
 use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
+use crate::prm::At;
 use crate::prm::cmd::Opcode;
 use crate::prm::rq::{RMP_LIMIT, RmpContext};
 use crate::prm::sq::{
@@ -81,7 +82,9 @@ fn submit<'p, P: Platform>(
         },
     )?;
     let (page_offset, log_page_size) = list.queue_geometry();
-    let mut queue = WqContext::new();
+    let mut input = memory::MESSAGE;
+    ready(&mut input);
+    let mut queue = WqContext(At::<_, WQ>(&mut input));
     queue.set_wq_type(WQ_LINKED);
     queue.set_pd(pd);
     queue.set_page_offset(page_offset);
@@ -92,20 +95,18 @@ fn submit<'p, P: Platform>(
     let ring = Ring::new(memory.offset, log_slots);
     let end = Shared::new(platform, ring, log_stride, record).ok_or(memory::unseen())?;
 
-    let mut input = memory::MESSAGE;
-    ready().write(&mut input, SQ_CONTEXT);
-    queue.write(&mut input, SQ_CONTEXT + SQ_WQ);
     const { assert!(SQ_PAGES == memory::PAGES_AT) }
     let input = memory::with_pages(platform, &mut input, &list);
     let srqn = device.make(Opcode::CreateRmp, input)?;
     Ok((SrqObject { srqn, memory }, end))
 }
 
-/// The context of a pool in the one state it has.
-fn ready() -> RmpContext<[u8; RmpContext::SIZE]> {
-    let mut context = RmpContext::new();
-    context.set_state(QueueState::Ready as u8);
-    context
+/// Where the `wq` part stands in the messages.
+const WQ: usize = SQ_CONTEXT + SQ_WQ;
+
+/// Puts a pool into the one state it has.
+fn ready<const N: usize>(input: &mut [u8; N]) {
+    RmpContext(At::<_, SQ_CONTEXT>(input)).set_state(QueueState::Ready as u8);
 }
 
 /// Asks for one event when fewer than `limit` receives are left; 0 asks for none.
@@ -115,15 +116,12 @@ pub(crate) fn arm<P: Platform>(
     limit: u16,
 ) -> Result<(), Fault> {
     let mut input = [0; SQ_PAGES];
-    let mut head = ModifyQueueIn::new();
+    let mut head = ModifyQueueIn(&mut input);
     head.set_queue_state(QueueState::Ready as u8);
     head.set_number(srqn);
     head.set_modify_bitmask(RMP_LIMIT);
-    head.write(&mut input, 0);
-    ready().write(&mut input, SQ_CONTEXT);
-    let mut queue = WqContext::new();
-    queue.set_lwm(limit);
-    queue.write(&mut input, SQ_CONTEXT + SQ_WQ);
+    ready(&mut input);
+    WqContext(At::<_, WQ>(&mut input)).set_lwm(limit);
     device.run(Opcode::ModifyRmp, srqn, &mut input)
 }
 

@@ -203,7 +203,7 @@ static unsigned next(DAT_EVD_HANDLE evd, DAT_EVENT *event, DAT_TIMEOUT limit)
 static unsigned port = 20000;
 
 /* Connects two Endpoints, client to server, and takes both events. 0 if it does not come about. */
-static int link_up(struct end *client, struct end *server)
+__attribute__((unused)) static int link_up(struct end *client, struct end *server)
 {
 	struct side *side = server->side;
 	DAT_EVD_HANDLE requests = evd_of(side, DAT_EVD_CR_FLAG, 8);

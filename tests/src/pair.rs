@@ -134,7 +134,7 @@ impl Stage {
     ) -> Result<Ia<'s, Driver<'s>>, Error> {
         let driver = Driver::open(slot, &self.config(observer))?;
         let now = Instant::from_nanos(slot.now());
-        Ia::open(driver, room, self.net(side), now, slot.entropy())
+        Ia::open(driver, room.parts(), self.net(side), now, slot.entropy())
     }
 }
 

@@ -41,11 +41,11 @@ fn transfer(seed: u64, without: Option<Fence>) -> Result<(), String> {
     let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
     let now = || Instant::from_nanos(world.now());
     let [a, b] = &mut rooms;
-    let open = |side: usize, room| {
+    let open = |side: usize, parts| {
         let driver = Driver::open(&hosts[side], &stage.config(None)).unwrap();
-        Ia::open(driver, room, stage.net(side), now(), seed).unwrap()
+        Ia::open(driver, parts, stage.net(side), now(), seed).unwrap()
     };
-    let mut ias = [open(0, a), open(1, b)];
+    let mut ias = [open(0, a.parts()), open(1, b.parts())];
     let turn = |ias: &mut [Ia<'_, Driver<'_, '_>>; 2]| {
         let now = now();
         for ia in ias.iter_mut() {

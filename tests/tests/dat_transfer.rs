@@ -820,6 +820,41 @@ fn an_armed_dispatcher_is_told_of_the_next_completion_once() {
     });
 }
 
+/// A device tells requests apart by two bits, and ignores one with those of its last event.
+#[test]
+fn a_message_is_told_of_after_any_number_of_waits_for_solicited_ones() {
+    Scene::default().connected(|play| {
+        let evd = play.sides[1].recv;
+        let arm = |play: &mut Play<'_>, solicited| {
+            play.pair.ias[1].evd_arm(evd, solicited).unwrap();
+        };
+        let noticed = |play: &mut Play<'_>| {
+            play.pass(Duration::from_millis(5));
+            play.pair.ias[1].evd_take_notice(evd)
+        };
+        for waits in 0..9 {
+            arm(play, false);
+            for cookie in 0..=waits {
+                play.recv(1, 0, 64, cookie);
+                play.send(0, 0, 64, cookie);
+                // The first is what was asked for; of the others a word too many does no harm.
+                assert!(noticed(play) || cookie > 0);
+                play.received(1, cookie);
+                if cookie < waits {
+                    arm(play, true);
+                }
+            }
+            arm(play, false);
+            play.recv(1, 0, 64, waits + 1);
+            play.send(0, 0, 64, waits + 1);
+            assert!(noticed(play), "after {waits} waits");
+            play.received(1, waits + 1);
+            let all = usize::try_from(waits).unwrap() + 2;
+            assert_eq!(play.requests(0, all).len(), all);
+        }
+    });
+}
+
 #[test]
 fn both_ways_at_once_to_the_last_slot() {
     stage(1024).connected(|play| {

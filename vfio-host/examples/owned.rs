@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn serve<H: Host>(host: &H, net: Net) -> Result<(), Box<dyn Error>> {
     let mut room = Box::new(Room::new());
-    let mut nic = Nic::open(host, &mut room, net, &hca_mlx5::Config::default())?;
+    let mut nic = Nic::open(host, room.parts(), net, &hca_mlx5::Config::default())?;
     let pz = nic.pz_create()?;
     let evd = nic.evd_create(128, EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR)?;
     let ep = nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;

@@ -8,7 +8,7 @@
 //! let host = Vfio::open("0000:3b:00.0".parse()?, &vfio_host::Options::default())?;
 //! let mut room = Box::new(Room::new());
 //! let net = dat_core::provider::Net { addr: "192.168.7.1".parse()?, prefix: 24, gateway: None, vlan: None };
-//! let mut nic = Nic::open(&host, &mut room, net, &hca_mlx5::Config::default())?;
+//! let mut nic = Nic::open(&host, room.parts(), net, &hca_mlx5::Config::default())?;
 //! let pz = nic.pz_create()?;
 //! let evd = nic.evd_create(64, EvdFlags::DTO | EvdFlags::CONNECTION)?;
 //! let ep = nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;

@@ -185,13 +185,17 @@ fn rounded(len: usize) -> io::Result<usize> {
         .ok_or(io::Error::from(io::ErrorKind::OutOfMemory))
 }
 
+/// Holes between spans that the device only reads: one beside the queues of each Endpoint of the greatest adapter that there is, and
+/// those of the rest. What is freed where there is no room for another hole is lost, so there must be enough.
+const HOLES: usize = (1 << 14) + 512;
+
 /// The driver's arena: a part that the device only reads, and behind it one that it may write.
 #[derive(Debug)]
 pub(crate) struct Arena {
     /// All of it, for loads and stores. It hands out nothing.
     whole: RawArena<0>,
     /// The two parts, for their allocators.
-    read_only: RawArena<512>,
+    read_only: Box<RawArena<HOLES>>,
     writable: RawArena<1024>,
     split: usize,
     // Last: what is above points into it.
@@ -209,7 +213,7 @@ impl Arena {
             // by raw pointers and volatile accesses, and the two that hand out spans have disjoint parts.
             whole: unsafe { RawArena::new(pages.base, pages.len) },
             // SAFETY: as above.
-            read_only: unsafe { RawArena::new(pages.base, split) },
+            read_only: Box::new(unsafe { RawArena::new(pages.base, split) }),
             // SAFETY: as above.
             writable: unsafe { RawArena::new(second, pages.len - split) },
             split,
@@ -324,6 +328,22 @@ mod tests {
     fn private_pages_can_be_joined_to_huge_ones() {
         let pages = Pages::private(HUGE).unwrap();
         assert!(pages.addr().is_multiple_of(HUGE as u64));
+    }
+
+    #[test]
+    fn queues_of_many_endpoints_go_in_any_order() {
+        let arena = Arena::new(Pages::private(8 << 20).unwrap(), 8 << 20);
+        let free = arena.read_only.available();
+        let most = 1 << 14;
+        let spans: Vec<Span> = (0..most)
+            .map(|_| arena.alloc_read_only(320, 256).unwrap())
+            .collect();
+        for odd in [0, 1] {
+            for span in spans.iter().skip(odd).step_by(2) {
+                arena.free(*span);
+            }
+        }
+        assert_eq!(arena.read_only.available(), free);
     }
 
     #[test]

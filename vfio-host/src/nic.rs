@@ -21,7 +21,7 @@ use dat_core::cm::QpTerms;
 use dat_core::provider::Net;
 use dat_core::{
     CloseFlag, Cno, CnoWait, Cr, DatReturn, DatType, Ep, Evd, EvdWait, Event, Ia, Instant, Next,
-    Qos, Sizes, Storage, Supply,
+    Parts, Qos, Storage,
 };
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::{Config, Mlx5};
@@ -100,45 +100,11 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
 {
     /// Brings the device up and opens an adapter on it. The interrupt vectors of `config` are the host's affair.
     #[doc(alias = "dat_ia_open")]
-    pub fn open<
-        const EPS: usize,
-        const EVDS: usize,
-        const LMRS: usize,
-        const DTOS: usize,
-        const EVENTS: usize,
-        const SRQS: usize,
-    >(
+    pub fn open(
         host: &'p H,
-        room: &'s mut Storage<Mlx5<'p, H, QPS, CQS, KEYS>, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>,
+        parts: Parts<'s, Mlx5<'p, H, QPS, CQS, KEYS>>,
         net: Net,
         config: &Config<'p>,
-    ) -> Result<Self, Error> {
-        Self::over(host, config, |driver, now| {
-            Ia::open(driver, room, net, now, host.entropy())
-        })
-    }
-
-    /// The same with sizes that are known when the program runs, in memory of `supply`.
-    #[doc(alias = "dat_ia_open")]
-    pub fn open_supplied(
-        host: &'p H,
-        supply: &mut impl Supply<'s>,
-        sizes: &Sizes,
-        net: Net,
-        config: &Config<'p>,
-    ) -> Result<Self, Error> {
-        Self::over(host, config, |driver, now| {
-            Ia::open_supplied(driver, supply, sizes, net, now, host.entropy())
-        })
-    }
-
-    fn over(
-        host: &'p H,
-        config: &Config<'p>,
-        open: impl FnOnce(
-            Mlx5<'p, H, QPS, CQS, KEYS>,
-            Instant,
-        ) -> Result<Ia<'s, Mlx5<'p, H, QPS, CQS, KEYS>>, dat_core::Error>,
     ) -> Result<Self, Error> {
         let failed = |said: String| match (host.trouble(), host.shortage()) {
             (Some(Trouble::Gone(error)), _) | (_, Some(error)) => error,
@@ -155,7 +121,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         };
         let driver = Mlx5::open(host, &config).map_err(|fault| failed(fault.to_string()))?;
         let now = Instant::from_nanos(host.now());
-        let ia = open(driver, now).map_err(|error| failed(error.to_string()))?;
+        let ia = Ia::open(driver, parts, net, now, host.entropy())
+            .map_err(|error| failed(error.to_string()))?;
         Ok(Self {
             ia,
             host,
@@ -236,6 +203,20 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     pub fn ep_free(&mut self, ep: Ep) -> Result<(), dat_core::Error> {
         let now = self.now();
         self.ia.ep_free(now, ep)
+    }
+
+    /// [`Ia::evd_free`]. Who asks for a connection and is still queued there is turned away: nobody could answer him any more.
+    #[doc(alias = "dat_evd_free")]
+    pub fn evd_free(&mut self, evd: Evd) -> Result<(), dat_core::Error> {
+        let mut requests = Vec::new();
+        // Where they cannot be looked at, the free says why.
+        let _ = self.ia.evd_requests(evd, |cr| requests.push(cr));
+        self.ia.evd_free(evd)?;
+        for cr in requests {
+            // He may have gone meanwhile.
+            let _ = self.cr_reject(cr, &[]);
+        }
+        Ok(())
     }
 
     /// [`Ia::cr_accept`], now.

@@ -9,6 +9,8 @@ use pci_driver::config::PciConfig;
 use pci_driver::config::caps::{MsiXCapability, PciExpressCapability};
 use pci_driver::regions::{BackedByPciSubregion, PciMemoryRegion};
 
+/// Length of the registers that name vendor and device, the first ones.
+pub(crate) const ID: usize = 4;
 /// Offset of the command register, for hosts: the one register that they write.
 pub(crate) const COMMAND: u64 = 0x04;
 /// Its bits for decoding memory and for being a bus master.

@@ -31,7 +31,7 @@ struct Case {
 struct Row {
     case: Case,
     instructions: Option<f64>,
-    /// Median, as a multiple of the limit's.
+    /// Of the best round, as a multiple of the limit's.
     ratio: f64,
     nanoseconds: f64,
     economy: Option<Vec<f64>>,

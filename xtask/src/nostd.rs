@@ -26,13 +26,13 @@ const IMAGES: [Image; 2] = [
     Image {
         name: "dat-metal",
         what: "boots and serves as DAT peer",
-        limits: [162_500, 141_500],
+        limits: [140_000, 117_500],
         judged: true,
     },
     Image {
         name: "dat-unikernel",
         what: "every call of all DAT",
-        limits: [199_500, 182_500],
+        limits: [194_500, 177_000],
         judged: false,
     },
 ];
@@ -67,9 +67,10 @@ pub(crate) fn nostd() -> Result<()> {
     println!("  no std, no alloc, no libc symbol");
     let target = run::root().join("target").join("nostd");
     let silent = link(&target.join("silent"), true)?;
+    // Who counts bytes ships the one without words.
     let modes = [
-        (images, "with the words of its errors"),
-        (silent, "--cfg dat_silent"),
+        (images, "with the words of its errors", false),
+        (silent, "--cfg dat_silent", true),
     ];
     for Image {
         name,
@@ -78,9 +79,9 @@ pub(crate) fn nostd() -> Result<()> {
         judged,
     } in &IMAGES
     {
-        for ((folder, mode), limit) in modes.iter().zip(limits) {
+        for ((folder, mode, shipped), limit) in modes.iter().zip(limits) {
             let what = format!("{name} ({what}), {mode}");
-            sizes::report(&what, &folder.join(name), *limit, *judged)?;
+            sizes::report(&what, &folder.join(name), *limit, *judged && *shipped)?;
         }
     }
     Ok(())

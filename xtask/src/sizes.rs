@@ -1,9 +1,9 @@
 //! How large the freestanding images are: text and read-only data, in all and by whose source it comes from.
 //!
 //! The goal is "image text+rodata of dat-core+hca-mlx5 <= 96 KB at opt-level s". The image that is meant is the one that an
-//! embedder ships: `dat-metal`, which boots and serves as DAT peer, with what the linker keeps for that. `dat-unikernel`, which
-//! has every call there is, has limits of its own, so that it does not grow unnoticed. Each is measured with the words of its
-//! errors and without.
+//! embedder ships who counts bytes: `dat-metal`, which boots and serves as DAT peer, of the parts that it uses (`Platform::USES`)
+//! and without the words of its errors (`--cfg dat_silent`). `dat-unikernel`, which has every call there is, has limits of its own,
+//! so that it does not grow unnoticed. Each is measured with the words of its errors and without.
 //!
 //! Text is attributed byte by byte, by the line tables. A byte counts for dat-core or hca-mlx5 if its line is theirs, or if
 //! the line is somebody else's (core's `Option::map`, a queue of heapless) that the compiler put into one of their functions:

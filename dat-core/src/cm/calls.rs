@@ -1,13 +1,11 @@
 //! What the caller asks for.
 
-use core::net::IpAddr;
-
-use super::wire::{IpHeader, RepRepr, ReqRepr, ServiceId, SidrStatus};
+use super::wire::{ARI_LEN, Rej, Rep, Req, ServiceId, SidrRep, SidrStatus, gid, ip_header, is_v4};
 use super::{
-    AcceptParams, Ari, Cm, CmError, ConnId, ConnectParams, Counters, Event, QpTerms, Reason, Send,
-    Slot, State,
+    AcceptParams, Cm, CmError, ConnId, ConnectParams, Counters, Event, QpTerms, Reason, Send, Slot,
+    State,
 };
-use crate::provider::canonical;
+use crate::provider::Using;
 use crate::time::Instant;
 
 /// Of two families.
@@ -17,34 +15,21 @@ pub(super) const FAMILY: CmError = CmError::Parameter(
 pub(super) const QPN_RANGE: CmError =
     CmError::Parameter("a queue pair number has 24 bits and is above 1");
 
-/// `data` at the end of an array of zeros that starts with `prefix`.
-pub(super) fn padded<const N: usize>(prefix: &[u8], data: &[u8]) -> Result<[u8; N], CmError> {
-    let mut area = [0; N];
-    fill(&mut area, prefix, data)?;
-    Ok(area)
-}
-
-/// The same for areas of all lengths.
-#[inline(never)]
-fn fill(area: &mut [u8], prefix: &[u8], data: &[u8]) -> Result<(), CmError> {
-    let most = area.len().saturating_sub(prefix.len());
-    if data.len() > most {
-        return Err(CmError::TooLong {
-            given: data.len(),
-            most,
-        });
-    }
-    for (to, from) in area.iter_mut().zip(prefix.iter().chain(data)) {
-        *to = *from;
+/// Whether so much fits behind what stands there already.
+pub(super) const fn fits(given: usize, most: usize) -> Result<(), CmError> {
+    if given > most {
+        return Err(CmError::TooLong { given, most });
     }
     Ok(())
 }
 
-impl Cm<'_> {
+impl<U: Using> Cm<'_, U> {
     /// Starts a connection: sends a REQ. `Reply`, `Rejected` or `Unreachable` follows.
     pub fn connect(&mut self, now: Instant, params: &ConnectParams<'_>) -> Result<ConnId, CmError> {
-        let (local, remote) = (canonical(params.local), canonical(params.remote));
-        let header = IpHeader::new(params.source_port, local, remote).ok_or(FAMILY)?;
+        let (local, remote) = (gid(params.local), gid(params.remote));
+        if is_v4(local) != is_v4(remote) {
+            return Err(FAMILY);
+        }
         if !(2..1 << 24).contains(&params.qpn) {
             return Err(QPN_RANGE);
         }
@@ -53,13 +38,13 @@ impl Cm<'_> {
                 "retry counts go up to 7: lower retry_count or rnr_retry",
             ));
         }
-        let header = header.emit();
-        let prefix: &[u8] = if params.service.port().is_some() {
+        let header = ip_header(params.source_port, local, remote);
+        let header: &[u8] = if params.service.port().is_some() {
             &header
         } else {
             &[]
         };
-        let private_data = padded(prefix, params.private_data)?;
+        fits(params.private_data.len(), Req::<()>::PRIVATE - header.len())?;
 
         let config = self.config;
         let starting_psn = self.entropy.next_psn();
@@ -76,47 +61,43 @@ impl Cm<'_> {
             rnr_retry: params.rnr_retry,
             ack_timeout: params.ack_timeout & 31,
         };
-        let req = ReqRepr {
-            local_id: slot.id,
-            service: params.service,
-            guid: config.node_guid,
-            qpn: params.qpn,
-            responder_resources: params.responder_resources,
-            initiator_depth: params.initiator_depth,
-            remote_response_timeout: config.response_timeout,
-            local_response_timeout: config.response_timeout,
-            max_retries: slot.max_retries,
-            starting_psn,
-            retry_count: params.retry_count,
-            rnr_retry: params.rnr_retry,
-            ack_timeout: params.ack_timeout & 31,
-            p_key: 0xffff,
-            mtu: params.mtu,
-            flow_control: false,
-            srq: false,
-            local,
-            remote,
-            flow_label: params.flow_label & 0xf_ffff,
-            traffic_class: params.traffic_class,
-            hop_limit: params.hop_limit,
-            sl: 0,
-            private_data,
-        };
-        slot.store(req.emit(slot.transaction));
-        Ok(slot.conn())
+        let (conn, max_retries) = (slot.conn(), slot.max_retries);
+        let mut req = Req::new_unchecked(slot.store(Req::<()>::ATTRIBUTE, [conn.0, 0]));
+        req.set_service_id(params.service.0);
+        req.set_guid(config.node_guid);
+        req.set_qpn(params.qpn);
+        req.set_responder_resources(params.responder_resources);
+        req.set_initiator_depth(params.initiator_depth);
+        req.set_remote_response_timeout(config.response_timeout);
+        req.set_local_response_timeout(config.response_timeout);
+        req.set_max_retries(max_retries);
+        req.set_starting_psn(starting_psn);
+        req.set_retry_count(params.retry_count);
+        req.set_rnr_retry(params.rnr_retry);
+        req.set_ack_timeout(params.ack_timeout);
+        req.set_p_key(0xffff);
+        req.set_mtu(params.mtu.code());
+        req.set_addresses(local, remote);
+        req.set_flow_label(params.flow_label);
+        req.set_traffic_class(params.traffic_class);
+        req.set_hops(params.hop_limit);
+        req.put_private(header, params.private_data);
+        self.touch(conn.index());
+        Ok(conn)
     }
 
-    /// A slot for a question of this side, whose answer is waited for from now on. What is left is to store the question.
+    /// A slot for a question of this side, whose answer is waited for from now on. What is left is to store the question, and to
+    /// touch the slot.
     pub(super) fn begin(
         &mut self,
         now: Instant,
         state: State,
-        [local, remote]: [IpAddr; 2],
+        [local, remote]: [u128; 2],
         service: ServiceId,
     ) -> Result<&mut Slot, CmError> {
-        let (max_retries, interval) = (self.config.max_retries, self.config.request_interval());
+        let (max_retries, interval) = (self.config.max_retries, self.config.request_nanos());
         let agent = u64::from(self.agent) << 32;
-        let (index, slot) = self.allocate().ok_or(CmError::NoSlot)?;
+        let (_, slot) = self.allocate().ok_or(CmError::NoSlot)?;
         slot.state = state;
         slot.active = true;
         slot.remote = remote;
@@ -126,8 +107,7 @@ impl Cm<'_> {
         slot.max_retries = max_retries & 15;
         slot.interval = interval;
         slot.await_answer(now);
-        self.touch(index);
-        self.slots.get_mut(index).ok_or(CmError::NoSlot)
+        Ok(slot)
     }
 
     /// Accepts a request: sends a REP. The queue pair must be in ready-to-send, because the peer may send at once.
@@ -156,22 +136,17 @@ impl Cm<'_> {
                 "more reads than the peer answers: lower initiator_depth to what the request offers",
             ));
         }
-        let private_data = padded(&[], params.private_data)?;
-        let rep = RepRepr {
-            local_id: slot.id,
-            remote_id: slot.remote_id,
-            qpn: params.qpn,
-            starting_psn: slot.terms.rq_psn,
-            responder_resources: params.responder_resources,
-            initiator_depth: params.initiator_depth,
-            target_ack_delay: params.target_ack_delay & 31,
-            rnr_retry: params.rnr_retry,
-            flow_control: false,
-            srq: false,
-            guid,
-            private_data,
-        };
-        slot.store(rep.emit(slot.transaction));
+        fits(params.private_data.len(), Rep::<()>::PRIVATE)?;
+        let starting_psn = slot.terms.rq_psn;
+        let mut rep = Rep::new_unchecked(slot.store(Rep::<()>::ATTRIBUTE, slot.ids()));
+        rep.set_qpn(params.qpn);
+        rep.set_starting_psn(starting_psn);
+        rep.set_responder_resources(params.responder_resources);
+        rep.set_initiator_depth(params.initiator_depth);
+        rep.set_target_ack_delay(params.target_ack_delay);
+        rep.set_rnr_retry(params.rnr_retry);
+        rep.set_guid(guid);
+        rep.put_private(&[], params.private_data);
         slot.local_qpn = params.qpn;
         slot.state = State::RepSent;
         slot.await_answer(now);
@@ -192,22 +167,18 @@ impl Cm<'_> {
         private_data: &[u8],
     ) -> Result<(), CmError> {
         let slot = self.live(conn)?;
-        if slot.state == State::SidrReceived {
-            let private_data = padded(&[], private_data)?;
+        if U::USES.datagrams && slot.state == State::SidrReceived {
+            fits(private_data.len(), SidrRep::<()>::PRIVATE)?;
             self.sidr_answer(now, conn, SidrStatus::of(reason), [0; 2], private_data);
             return Ok(());
         }
         if !matches!(slot.state, State::ReqReceived | State::RepReceived) {
             return Err(CmError::State(conn, slot.state.words()));
         }
-        let ari = Ari::new(ari).ok_or(CmError::TooLong {
-            given: ari.len(),
-            most: 72,
-        })?;
-        let private_data = padded(&[], private_data)?;
+        fits(ari.len(), ARI_LEN)?;
+        fits(private_data.len(), Rej::<()>::PRIVATE)?;
         slot.forget();
         self.turn_away(now, conn.index(), reason, ari, private_data);
-        self.touch(conn.index());
         Ok(())
     }
 
@@ -233,7 +204,6 @@ impl Cm<'_> {
         match self.live(conn) {
             Ok(slot) if slot.state == State::Established => {
                 self.ask_to_disconnect(now, conn.index());
-                self.touch(conn.index());
                 Ok(())
             }
             Ok(slot) if slot.state == State::DreqSent => Ok(()),
@@ -259,7 +229,7 @@ impl Cm<'_> {
         match slot.state {
             State::ReqSent => self.give_up(now, index),
             State::ReqReceived | State::RepReceived | State::RepSent => {
-                self.turn_away(now, index, Reason::NO_RESOURCES, Ari::EMPTY, [0; 148]);
+                self.turn_away(now, index, Reason::NO_RESOURCES, &[], &[]);
             }
             State::Established => self.ask_to_disconnect(now, index),
             // Nobody can be told to forget a question.
@@ -267,12 +237,13 @@ impl Cm<'_> {
                 slot.rest(State::Idle);
                 slot.queue(Send::Nothing);
             }
-            State::SidrReceived => {
-                self.sidr_answer(now, conn, SidrStatus::NO_QP, [0; 2], [0; 136]);
+            State::SidrReceived if U::USES.datagrams => {
+                self.sidr_answer(now, conn, SidrStatus::NO_QP, [0; 2], &[]);
             }
             State::Idle
             | State::DreqSent
             | State::TimeWait
+            | State::SidrReceived
             | State::SidrAnswered
             | State::SidrKept => {}
         }

@@ -5,24 +5,23 @@
 
 use core::net::IpAddr;
 
-use super::params::{ack_timeout, code_time};
+use super::params::{ack_timeout, code_nanos};
 use super::wire::{
-    About, Drep, DrepRepr, Dreq, DreqRepr, Header, IP_HEADER_LEN, IpHeader, MAD_LEN, Mra, MraRepr,
-    Rej, RejRepr, Rep, RepRepr, Req, ReqRepr, Rtu, RtuRepr, SidrRep, SidrRepRepr, SidrReq,
-    SidrReqRepr, WireError,
+    About, Drep, Dreq, Header, IP_HEADER_LEN, IpHeader, MAD_LEN, Mra, Rej, Rep, Req, Rtu,
+    ServiceId, SidrRep, SidrReq, WireError, gid,
 };
 use super::{Answer, Answered, Cause, Cm, Event, QpTerms, Reason, Send, Slot, State, Verdict};
-use crate::provider::canonical;
+use crate::provider::{Mtu, Using};
 use crate::time::Instant;
 
 /// The shortest response time granted to a peer: 1 ms, as a code.
 const SHORTEST_RESPONSE: u8 = 8;
 
-impl Cm<'_> {
+impl<U: Using> Cm<'_, U> {
     /// Takes in one datagram that arrived on QP1 from QP1 of `from`.
     pub fn input(&mut self, now: Instant, from: IpAddr, mad: &[u8; MAD_LEN]) {
         self.counters.received += 1;
-        let from = canonical(from);
+        let from = gid(from);
         if let Err(error) = self.message(now, from, mad) {
             self.counters.malformed += 1;
             if let WireError::Refuse(reason) = error {
@@ -33,48 +32,34 @@ impl Cm<'_> {
         }
     }
 
-    /// As [`Message::parse`](super::wire::Message::parse), but each message goes straight to where it is dealt with, from where it was
-    /// read: to take the long ones out of their results would copy them field by field.
-    fn message(
-        &mut self,
-        now: Instant,
-        from: IpAddr,
-        mad: &[u8; MAD_LEN],
-    ) -> Result<(), WireError> {
+    /// Brings a message to where it is dealt with. It is read where it stands: to take the long ones apart first would copy
+    /// them field by field.
+    fn message(&mut self, now: Instant, from: u128, mad: &[u8; MAD_LEN]) -> Result<(), WireError> {
         let header = Header::new_checked(mad)?;
         let transaction = header.transaction();
         match header.attribute() {
             Req::<()>::ATTRIBUTE => {
-                let req = &ReqRepr::parse(&Req::new_unchecked(mad));
-                self.req(now, from, transaction, req.as_ref().map_err(|e| *e)?);
+                let req = Req::new_unchecked(mad);
+                let mtu = req.servable().map_err(WireError::Refuse)?;
+                self.req(now, from, transaction, req, mtu);
             }
-            Mra::<()>::ATTRIBUTE => {
-                self.mra(now, from, &MraRepr::parse(&Mra::new_unchecked(mad)));
-            }
+            Mra::<()>::ATTRIBUTE => self.mra(now, from, Mra::new_unchecked(mad)),
             Rep::<()>::ATTRIBUTE => {
-                let rep = &RepRepr::parse(&Rep::new_unchecked(mad));
-                self.rep(now, from, transaction, rep.as_ref().map_err(|e| *e)?);
+                let rep = Rep::new_unchecked(mad);
+                rep.check()?;
+                self.rep(now, from, transaction, rep);
             }
-            Rtu::<()>::ATTRIBUTE => {
-                self.rtu(from, transaction, &RtuRepr::parse(&Rtu::new_unchecked(mad)));
-            }
-            Rej::<()>::ATTRIBUTE => {
-                self.rej(now, from, &RejRepr::parse(&Rej::new_unchecked(mad)));
-            }
+            Rtu::<()>::ATTRIBUTE => self.rtu(from, transaction, Rtu::new_unchecked(mad)),
+            Rej::<()>::ATTRIBUTE => self.rej(now, from, Rej::new_unchecked(mad)),
             Dreq::<()>::ATTRIBUTE => {
-                let dreq = DreqRepr::parse(&Dreq::new_unchecked(mad));
-                self.dreq(now, from, transaction, &dreq);
+                self.dreq(now, from, transaction, Dreq::new_unchecked(mad));
             }
-            Drep::<()>::ATTRIBUTE => {
-                self.drep(now, from, &DrepRepr::parse(&Drep::new_unchecked(mad)));
+            Drep::<()>::ATTRIBUTE => self.drep(now, from, Drep::new_unchecked(mad)),
+            SidrReq::<()>::ATTRIBUTE if U::USES.datagrams => {
+                self.sidr_req(now, from, transaction, SidrReq::new_unchecked(mad))?;
             }
-            SidrReq::<()>::ATTRIBUTE => {
-                let req = &SidrReqRepr::parse(&SidrReq::new_unchecked(mad));
-                self.sidr_req(now, from, transaction, req.as_ref().map_err(|e| *e)?)?;
-            }
-            SidrRep::<()>::ATTRIBUTE => {
-                let rep = &SidrRepRepr::parse(&SidrRep::new_unchecked(mad));
-                self.sidr_rep(from, rep.as_ref().map_err(|e| *e)?);
+            SidrRep::<()>::ATTRIBUTE if U::USES.datagrams => {
+                self.sidr_rep(from, SidrRep::new_unchecked(mad))?;
             }
             other => return Err(WireError::Attribute(other)),
         }
@@ -83,7 +68,7 @@ impl Cm<'_> {
 
     /// Rejects a REQ that gets no slot.
     #[inline(never)]
-    fn refuse(&mut self, to: IpAddr, transaction: u64, remote_id: u32, reason: Reason) {
+    fn refuse(&mut self, to: u128, transaction: u64, remote_id: u32, reason: Reason) {
         let what = Answered::Rej(About::Req, reason);
         self.answer(Answer {
             to,
@@ -94,80 +79,89 @@ impl Cm<'_> {
         });
     }
 
-    fn req(&mut self, now: Instant, from: IpAddr, transaction: u64, req: &ReqRepr) {
+    fn req(
+        &mut self,
+        now: Instant,
+        from: u128,
+        transaction: u64,
+        req: Req<&[u8; MAD_LEN]>,
+        mtu: Mtu,
+    ) {
+        let (local_id, guid, qpn) = (req.local_id(), req.guid(), req.qpn());
         // The peer's queue pair will be reached at its GID. That is the address it can be shown to have, or nothing.
-        if req.local != from {
+        if req.local_gid() != from {
             self.counters.foreign += 1;
-            return self.refuse(from, transaction, req.local_id, Reason::INVALID_GID);
+            return self.refuse(from, transaction, local_id, Reason::INVALID_GID);
         }
         // An adapter's GUID and numbers are no secret: only those of the same address can be the same connection, or
         // anybody could stand in the way of anybody.
         let of_peer = || {
-            self.slots.iter().enumerate().filter(|(_, slot)| {
-                slot.state.connects() && slot.remote == from && slot.remote_guid == req.guid
+            self.used().iter().enumerate().filter(|(_, slot)| {
+                slot.state.connects() && slot.remote == from && slot.remote_guid == guid
             })
         };
-        if let Some((index, _)) = of_peer().find(|(_, slot)| slot.remote_id == req.local_id) {
+        if let Some((index, _)) = of_peer().find(|(_, slot)| slot.remote_id == local_id) {
             return self.req_again(now, transaction, index);
         }
         let same_queue_pair = of_peer()
-            .find(|(_, slot)| slot.terms.remote_qpn == req.qpn && slot.state != State::TimeWait);
+            .find(|(_, slot)| slot.terms.remote_qpn == qpn && slot.state != State::TimeWait);
         match same_queue_pair {
             // A new connection of a queue pair says as much of the old one as the DREP that has not come: this side was
             // leaving it, and the peer has left.
             Some((index, slot)) if slot.state == State::DreqSent => self.disconnected(now, index),
             Some((index, _)) => {
                 self.found_stale(now, index);
-                return self.refuse(from, transaction, req.local_id, Reason::STALE);
+                return self.refuse(from, transaction, local_id, Reason::STALE);
             }
             None => {}
         }
 
-        let mut private: &[u8] = &req.private_data;
+        let service = ServiceId(req.service_id());
+        let mut private = req.private();
         let mut remote_port = 0;
-        if req.service.port().is_some() {
-            let header = req.private_data.split_first_chunk::<IP_HEADER_LEN>();
-            match header.map(|(header, rest)| (IpHeader::parse(header), rest)) {
-                Some((Ok(header), rest)) => {
-                    remote_port = header.source_port();
-                    private = rest;
-                }
-                Some((Err(_), _)) | None => {
-                    self.counters.malformed += 1;
-                    return self.refuse(from, transaction, req.local_id, Reason::UNSUPPORTED);
-                }
-            }
+        if service.port().is_some() {
+            let header = private.split_first_chunk::<IP_HEADER_LEN>();
+            let Some((Ok(header), rest)) =
+                header.map(|(header, rest)| (IpHeader::parse(header), rest))
+            else {
+                self.counters.malformed += 1;
+                return self.refuse(from, transaction, local_id, Reason::UNSUPPORTED);
+            };
+            (remote_port, private) = (header.source_port(), rest);
         }
 
         let longest = self.config.longest_response.max(SHORTEST_RESPONSE);
         let rq_psn = self.entropy.next_psn();
         let Some((index, slot)) = self.allocate() else {
             self.counters.no_slot += 1;
-            return self.refuse(from, transaction, req.local_id, Reason::NO_RESOURCES);
+            return self.refuse(from, transaction, local_id, Reason::NO_RESOURCES);
         };
         slot.state = State::ReqReceived;
         slot.remote = from;
-        slot.local = req.remote;
-        slot.remote_id = req.local_id;
-        slot.remote_guid = req.guid;
-        slot.service = req.service;
+        slot.local = req.remote_gid();
+        slot.remote_id = local_id;
+        slot.remote_guid = guid;
+        slot.service = service;
         slot.remote_port = remote_port;
-        slot.flow_label = req.flow_label;
-        slot.traffic_class = req.traffic_class;
-        slot.hop_limit = req.hop_limit;
+        slot.flow_label = req.flow_label();
+        slot.traffic_class = req.traffic_class();
+        slot.hop_limit = req.hop_limit();
         slot.transaction = transaction;
-        slot.max_retries = req.max_retries;
-        slot.interval = code_time(req.local_response_timeout.clamp(SHORTEST_RESPONSE, longest));
+        slot.max_retries = req.max_retries();
+        slot.interval = code_nanos(
+            req.local_response_timeout()
+                .clamp(SHORTEST_RESPONSE, longest),
+        );
         slot.terms = QpTerms {
-            remote_qpn: req.qpn,
+            remote_qpn: qpn,
             rq_psn,
-            sq_psn: req.starting_psn,
-            mtu: req.mtu,
-            responder_resources: req.initiator_depth,
-            initiator_depth: req.responder_resources,
-            retry_count: req.retry_count,
-            rnr_retry: req.rnr_retry,
-            ack_timeout: req.ack_timeout,
+            sq_psn: req.starting_psn(),
+            mtu,
+            responder_resources: req.initiator_depth(),
+            initiator_depth: req.responder_resources(),
+            retry_count: req.retry_count(),
+            rnr_retry: req.rnr_retry(),
+            ack_timeout: req.ack_timeout(),
         };
         slot.set_private(private);
         slot.raise(Event::Request);
@@ -208,7 +202,7 @@ impl Cm<'_> {
     }
 
     /// The slot that a message with these IDs belongs to. `expected` is the sender's ID as the message gives it.
-    fn find(&mut self, from: IpAddr, own: u32, expected: Option<u32>) -> Found {
+    fn find(&mut self, from: u128, own: u32, expected: Option<u32>) -> Found {
         let Some(index) = self.wired(own) else {
             self.counters.unknown += 1;
             return Found::Unknown;
@@ -223,10 +217,10 @@ impl Cm<'_> {
         Found::Slot(index)
     }
 
-    fn mra(&mut self, now: Instant, from: IpAddr, mra: &MraRepr) {
-        let granted = code_time(mra.service_timeout.min(self.config.service_timeout));
-        let expected = self.expected_id(mra.remote_id, mra.local_id);
-        let Found::Slot(index) = self.find(from, mra.remote_id, expected) else {
+    fn mra(&mut self, now: Instant, from: u128, mra: Mra<&[u8; MAD_LEN]>) {
+        let granted = code_nanos(mra.service_timeout().min(self.config.service_timeout));
+        let expected = self.expected_id(mra.remote_id(), mra.local_id());
+        let Found::Slot(index) = self.find(from, mra.remote_id(), expected) else {
             return;
         };
         let Some(slot) = self.slots.get_mut(index) else {
@@ -247,13 +241,13 @@ impl Cm<'_> {
             | State::SidrAnswered
             | State::SidrKept => About::Other,
         };
-        if about == About::Other || about != mra.about {
+        if about == About::Other || about.code() != mra.about() {
             self.counters.unexpected += 1;
         } else if slot.patience {
             self.counters.duplicates += 1;
         } else {
             slot.patience = true;
-            slot.deadline = now + granted.saturating_add(slot.interval);
+            slot.deadline = now.after(granted.saturating_add(slot.interval));
             // A retransmission that has not left yet is not needed.
             slot.queue(Send::Nothing);
         }
@@ -267,21 +261,27 @@ impl Cm<'_> {
         (!waiting).then_some(theirs)
     }
 
-    fn rep(&mut self, now: Instant, from: IpAddr, transaction: u64, rep: &RepRepr) {
-        let expected = self.expected_id(rep.remote_id, rep.local_id);
-        let index = match self.find(from, rep.remote_id, expected) {
+    fn rep(&mut self, now: Instant, from: u128, transaction: u64, rep: Rep<&[u8; MAD_LEN]>) {
+        let expected = self.expected_id(rep.remote_id(), rep.local_id());
+        let index = match self.find(from, rep.remote_id(), expected) {
             Found::Slot(index) => index,
             Found::Foreign => return,
             // This side has given up; the peer's queue pair waits for nobody.
             Found::Unknown => {
-                return self.deny(from, transaction, rep.remote_id, rep.local_id, About::Rep);
+                return self.deny(
+                    from,
+                    transaction,
+                    rep.remote_id(),
+                    rep.local_id(),
+                    About::Rep,
+                );
             }
         };
         let span = self.reject_memory();
-        let stale = self.slots.iter().enumerate().position(|(other, slot)| {
+        let stale = self.used().iter().enumerate().position(|(other, slot)| {
             other != index
-                && slot.remote_guid == rep.guid
-                && slot.terms.remote_qpn == rep.qpn
+                && slot.remote_guid == rep.guid()
+                && slot.terms.remote_qpn == rep.qpn()
                 && slot.remote == from
                 && slot.state.connects()
                 && slot.state != State::TimeWait
@@ -292,19 +292,19 @@ impl Cm<'_> {
         };
         match slot.state {
             State::ReqSent => {
-                slot.remote_id = rep.local_id;
-                slot.remote_guid = rep.guid;
+                slot.remote_id = rep.local_id();
+                slot.remote_guid = rep.guid();
                 slot.transaction = transaction;
                 let terms = &mut slot.terms;
-                terms.remote_qpn = rep.qpn;
-                terms.sq_psn = rep.starting_psn;
-                terms.responder_resources = terms.responder_resources.min(rep.initiator_depth);
-                terms.initiator_depth = terms.initiator_depth.min(rep.responder_resources);
-                terms.rnr_retry = rep.rnr_retry;
-                terms.ack_timeout = ack_timeout(rep.target_ack_delay, life);
+                terms.remote_qpn = rep.qpn();
+                terms.sq_psn = rep.starting_psn();
+                terms.responder_resources = terms.responder_resources.min(rep.initiator_depth());
+                terms.initiator_depth = terms.initiator_depth.min(rep.responder_resources());
+                terms.rnr_retry = rep.rnr_retry();
+                terms.ack_timeout = ack_timeout(rep.target_ack_delay(), life);
                 slot.rest(State::RepReceived);
                 slot.queue(Send::Nothing);
-                slot.set_private(&rep.private_data);
+                slot.set_private(rep.private());
                 slot.raise(Event::Reply);
                 if let Some(old) = stale {
                     self.reply_of_stale(now, index, old);
@@ -345,12 +345,12 @@ impl Cm<'_> {
         if let Some(slot) = self.slots.get_mut(index) {
             slot.end(Verdict::Rejected(Reason::STALE));
         }
-        self.turn_away(now, index, Reason::STALE, super::Ari::EMPTY, [0; 148]);
+        self.turn_away(now, index, Reason::STALE, &[], &[]);
     }
 
     /// Answers a message of a connection that does not exist here, so that the peer ends it too.
     #[inline(never)]
-    fn deny(&mut self, to: IpAddr, transaction: u64, own: u32, theirs: u32, about: About) {
+    fn deny(&mut self, to: u128, transaction: u64, own: u32, theirs: u32, about: About) {
         let what = Answered::Rej(about, Reason::INVALID_COMM_ID);
         self.answer(Answer {
             to,
@@ -361,12 +361,18 @@ impl Cm<'_> {
         });
     }
 
-    fn rtu(&mut self, from: IpAddr, transaction: u64, rtu: &RtuRepr) {
-        let index = match self.find(from, rtu.remote_id, Some(rtu.local_id)) {
+    fn rtu(&mut self, from: u128, transaction: u64, rtu: Rtu<&[u8; MAD_LEN]>) {
+        let index = match self.find(from, rtu.remote_id(), Some(rtu.local_id())) {
             Found::Slot(index) => index,
             Found::Foreign => return,
             Found::Unknown => {
-                return self.deny(from, transaction, rtu.remote_id, rtu.local_id, About::Other);
+                return self.deny(
+                    from,
+                    transaction,
+                    rtu.remote_id(),
+                    rtu.local_id(),
+                    About::Other,
+                );
             }
         };
         let Some(slot) = self.slots.get_mut(index) else {
@@ -391,12 +397,13 @@ impl Cm<'_> {
         self.touch(index);
     }
 
-    fn rej(&mut self, now: Instant, from: IpAddr, rej: &RejRepr) {
-        let found = if rej.remote_id == 0 {
+    fn rej(&mut self, now: Instant, from: u128, rej: Rej<&[u8; MAD_LEN]>) {
+        let reason = Reason(rej.reason());
+        let found = if rej.remote_id() == 0 {
             self.find_given_up(from, rej)
         } else {
-            let expected = self.expected_id(rej.remote_id, rej.local_id);
-            self.find(from, rej.remote_id, expected)
+            let expected = self.expected_id(rej.remote_id(), rej.local_id());
+            self.find(from, rej.remote_id(), expected)
         };
         let Found::Slot(index) = found else { return };
         let Some(slot) = self.slots.get_mut(index) else {
@@ -404,9 +411,9 @@ impl Cm<'_> {
         };
         let verdict = match slot.state {
             State::ReqSent | State::ReqReceived | State::RepReceived | State::RepSent => {
-                Verdict::Rejected(rej.reason)
+                Verdict::Rejected(reason)
             }
-            State::Established => Verdict::Disconnected(Cause::Rejected(rej.reason)),
+            State::Established => Verdict::Disconnected(Cause::Rejected(reason)),
             // The peer has nothing left to disconnect.
             State::DreqSent => Verdict::Disconnected(Cause::Local),
             State::TimeWait => {
@@ -421,24 +428,23 @@ impl Cm<'_> {
             | State::SidrKept => return,
         };
         if !slot.ended {
-            slot.set_private(&rej.private_data);
+            slot.set_private(rej.private());
         }
         slot.queue(Send::Nothing);
         slot.end(verdict);
         self.enter_time_wait(now, index);
-        self.touch(index);
     }
 
     /// A REJ whose sender never learnt this side's ID: found by the sender's GUID and ID.
-    fn find_given_up(&mut self, from: IpAddr, rej: &RejRepr) -> Found {
+    fn find_given_up(&mut self, from: u128, rej: Rej<&[u8; MAD_LEN]>) -> Found {
         let given_up = |slot: &Slot| {
             slot.state.connects()
                 && slot.remote == from
-                && slot.remote_id == rej.local_id
-                && rej.ari.guid() == Some(slot.remote_guid)
+                && slot.remote_id == rej.local_id()
+                && rej.ari().first_chunk() == Some(&slot.remote_guid.to_be_bytes())
         };
-        let timeout = rej.reason == Reason::TIMEOUT;
-        match self.slots.iter().position(given_up).filter(|_| timeout) {
+        let timeout = Reason(rej.reason()) == Reason::TIMEOUT;
+        match self.used().iter().position(given_up).filter(|_| timeout) {
             Some(index) => Found::Slot(index),
             None => {
                 self.counters.unknown += 1;
@@ -447,13 +453,13 @@ impl Cm<'_> {
         }
     }
 
-    fn dreq(&mut self, now: Instant, from: IpAddr, transaction: u64, dreq: &DreqRepr) {
-        let index = match self.find(from, dreq.remote_id, Some(dreq.local_id)) {
+    fn dreq(&mut self, now: Instant, from: u128, transaction: u64, dreq: Dreq<&[u8; MAD_LEN]>) {
+        let index = match self.find(from, dreq.remote_id(), Some(dreq.local_id())) {
             Found::Slot(index) => index,
             Found::Foreign => return,
             // Whatever it was, it is disconnected here.
             Found::Unknown => {
-                let (local_id, remote_id) = (dreq.remote_id, dreq.local_id);
+                let (local_id, remote_id) = (dreq.remote_id(), dreq.local_id());
                 let what = Answered::Drep;
                 return self.answer(Answer {
                     to: from,
@@ -467,7 +473,7 @@ impl Cm<'_> {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
-        if slot.local_qpn != dreq.remote_qpn {
+        if slot.local_qpn != dreq.remote_qpn() {
             self.counters.foreign += 1;
             return;
         }
@@ -497,7 +503,6 @@ impl Cm<'_> {
         slot.queue(Send::Drep);
         slot.end(Verdict::Disconnected(Cause::Remote));
         self.enter_time_wait(now, index);
-        self.touch(index);
     }
 
     /// The peer has left a connection that this side was leaving.
@@ -508,11 +513,10 @@ impl Cm<'_> {
             slot.end(Verdict::Disconnected(Cause::Local));
         }
         self.enter_time_wait(now, index);
-        self.touch(index);
     }
 
-    fn drep(&mut self, now: Instant, from: IpAddr, drep: &DrepRepr) {
-        let Found::Slot(index) = self.find(from, drep.remote_id, Some(drep.local_id)) else {
+    fn drep(&mut self, now: Instant, from: u128, drep: Drep<&[u8; MAD_LEN]>) {
+        let Found::Slot(index) = self.find(from, drep.remote_id(), Some(drep.local_id())) else {
             return;
         };
         let Some(slot) = self.slots.get(index) else {
@@ -548,8 +552,8 @@ enum Found {
 
 impl Slot {
     /// Sends the stored REJ again, and remembers it for another while.
-    fn reject_again(&mut self, now: Instant, span: core::time::Duration) {
+    fn reject_again(&mut self, now: Instant, span: u64) {
         self.queue(Send::Stored);
-        self.deadline = now + span;
+        self.deadline = now.after(span);
     }
 }

@@ -38,21 +38,24 @@ mod calls;
 mod entropy;
 mod event;
 mod input;
+mod line;
 mod params;
 mod poll;
 mod sidr;
 mod slot;
 pub mod wire;
 
-use core::net::IpAddr;
-use core::time::Duration;
+use core::marker::PhantomData;
 
 use heapless::Deque;
 
 use entropy::Entropy;
+use line::{Kind, Line};
+use params::code_nanos;
 use slot::{Event, Send, State, Verdict};
-use wire::{About, Drep, RejRepr, SidrRepRepr};
+use wire::{About, Drep, Rej, SidrRep};
 
+use crate::provider::{Everything, Using};
 use crate::time::Instant;
 
 pub use event::{Cause, CmError, CmEvent, Counters, Reply, Request, SidrReply, Transmit};
@@ -65,9 +68,13 @@ pub use wire::{Ari, Reason, ServiceId, SidrStatus};
 const ANSWERS: usize = 32;
 
 /// The connection manager: a table of connections, bytes in, bytes out.
+///
+/// `U` says what of it is used; without look-ups every SIDR message is one of an unknown kind.
 #[derive(Debug)]
-pub struct Cm<'s> {
+pub struct Cm<'s, U = Everything> {
     slots: &'s mut [Slot],
+    /// Slots from here on were never used: no search goes there.
+    fresh: usize,
     config: Config,
     entropy: Entropy,
     /// Upper half of the transaction IDs.
@@ -76,18 +83,17 @@ pub struct Cm<'s> {
     counters: Counters,
     /// Not later than any deadline in the table.
     earliest: Instant,
-    /// Where the next search for an event or a message starts, so that no slot starves.
-    event_cursor: usize,
-    send_cursor: usize,
-    /// False only if no slot has an event (a message) waiting: spares the search.
-    events_waiting: bool,
-    sends_waiting: bool,
+    /// Slots that may have an event, and those that may have a message, in the order in which they got it.
+    events: Line,
+    sends: Line,
+    uses: PhantomData<fn() -> U>,
 }
 
 /// A message that belongs to no slot.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
-    to: IpAddr,
+    /// GID.
+    to: u128,
     transaction: u64,
     local_id: u32,
     remote_id: u32,
@@ -102,45 +108,38 @@ enum Answered {
 }
 
 impl Answer {
-    fn emit(&self) -> [u8; wire::MAD_LEN] {
-        let (local_id, remote_id) = (self.local_id, self.remote_id);
+    fn emit<U: Using>(&self) -> [u8; wire::MAD_LEN] {
+        let plain = |attribute, local_id| {
+            wire::plain(self.transaction, attribute, [local_id, self.remote_id])
+        };
         match self.what {
-            Answered::Drep => wire::plain(
-                self.transaction,
-                Drep::<()>::ATTRIBUTE,
-                [local_id, remote_id],
-            ),
+            Answered::Drep => plain(Drep::<()>::ATTRIBUTE, self.local_id),
             Answered::Rej(about, reason) => {
-                let (ari, private_data) = (Ari::EMPTY, [0; 148]);
-                RejRepr {
-                    local_id,
-                    remote_id,
-                    about,
-                    reason,
-                    ari,
-                    private_data,
+                let mut mad = plain(Rej::<()>::ATTRIBUTE, self.local_id);
+                Rej::new_unchecked(&mut mad).refuse(about, reason);
+                mad
+            }
+            // Without look-ups there is none.
+            Answered::Sidr(status, service) => {
+                let ids = [self.remote_id, 0];
+                let mut mad = wire::plain(self.transaction, SidrRep::<()>::ATTRIBUTE, ids);
+                if U::USES.datagrams {
+                    let mut rep = SidrRep::new_unchecked(&mut mad);
+                    rep.set_status(status.0);
+                    rep.set_service_id(service.0);
                 }
-                .emit(self.transaction)
+                mad
             }
-            Answered::Sidr(status, service) => SidrRepRepr {
-                request_id: remote_id,
-                status,
-                qpn: 0,
-                service,
-                q_key: 0,
-                private_data: [0; 136],
-            }
-            .emit(self.transaction),
         }
     }
 }
 
-impl<'s> Cm<'s> {
+impl<'s, U: Using> Cm<'s, U> {
     /// Connections whose end the peer has not confirmed yet.
     #[must_use]
     pub fn ending(&self) -> usize {
         let ending = |slot: &&Slot| slot.state == State::DreqSent;
-        self.slots.iter().filter(ending).count()
+        self.used().iter().filter(ending).count()
     }
 
     /// A connection manager over these slots, of which it uses at most 65,536. `seed` makes its comm IDs and PSNs
@@ -155,16 +154,16 @@ impl<'s> Cm<'s> {
         let agent = entropy.next_u32();
         Self {
             slots,
+            fresh: 0,
             config,
             entropy,
             agent,
             answers: Deque::new(),
             counters: Counters::default(),
             earliest: Instant::NEVER,
-            event_cursor: 0,
-            send_cursor: 0,
-            events_waiting: false,
-            sends_waiting: false,
+            events: Line::EMPTY,
+            sends: Line::EMPTY,
+            uses: PhantomData,
         }
     }
 
@@ -183,22 +182,25 @@ impl<'s> Cm<'s> {
         }
     }
 
+    /// The slots that have ever been used.
+    fn used(&self) -> &[Slot] {
+        self.slots.get(..self.fresh).unwrap_or_default()
+    }
+
     /// A slot for a new connection, under a new comm ID: a vacant one, else the one whose timewait is nearest its end.
     fn allocate(&mut self) -> Option<(usize, &mut Slot)> {
-        let usable = self.slots.iter().enumerate().take(1 << 16);
-        let mut best = None;
-        let mut sooner = Instant::NEVER;
-        for (index, slot) in usable {
-            let deadline = if slot.vacant() {
-                Instant::ZERO
-            } else {
-                slot.deadline
-            };
-            if (slot.vacant() || slot.evictable()) && (best.is_none() || deadline < sooner) {
-                (best, sooner) = (Some((index, slot)), deadline);
-            }
-        }
-        let (index, old) = best?;
+        let vacant = self.used().iter().position(Slot::vacant);
+        let fresh = (self.fresh < self.slots.len().min(1 << 16)).then_some(self.fresh);
+        let over = || {
+            let used = self.used().iter().enumerate();
+            let over = used.filter(|(_, slot)| slot.evictable());
+            over.min_by_key(|(_, slot)| slot.deadline)
+                .map(|(index, _)| index)
+        };
+        let index = vacant.or(fresh).or_else(over)?;
+        self.fresh = self.fresh.max(index + 1);
+        let old = self.slots.get(index)?;
+        let lines = old.lines;
         // 6 bits of generation, so that the last 63 IDs of a slot are never used again, and 10 of randomness.
         let generation = (old.id >> 26).wrapping_add(1) & 0x3f;
         let random = self.entropy.next_u32() & 0x3ff;
@@ -206,6 +208,7 @@ impl<'s> Cm<'s> {
         let id = (tag << 16) | u32::try_from(index).ok()?;
         let slot = self.slots.get_mut(index)?;
         *slot = Slot::new();
+        slot.lines = lines;
         slot.id = id;
         slot.ended = false;
         Some((index, slot))
@@ -214,11 +217,17 @@ impl<'s> Cm<'s> {
     /// Notes that the slot may have an event, a message or a deadline now. Called at the end of every change.
     #[inline(never)]
     fn touch(&mut self, index: usize) {
-        if let Some(slot) = self.slots.get(index) {
-            self.earliest = self.earliest.min(slot.deadline);
+        let Some(slot) = self.slots.get(index) else {
+            return;
+        };
+        self.earliest = self.earliest.min(slot.deadline);
+        let (tells, sends) = (!slot.told_everything(), slot.send != Send::Nothing);
+        if tells {
+            self.events.push(self.slots, Kind::Events, index);
         }
-        self.events_waiting = true;
-        self.sends_waiting = true;
+        if sends {
+            self.sends.push(self.slots, Kind::Sends, index);
+        }
     }
 
     #[inline(never)]
@@ -228,24 +237,19 @@ impl<'s> Cm<'s> {
         }
     }
 
-    /// How long a REJ is kept to answer retransmissions of what it rejects.
-    const fn reject_memory(&self) -> Duration {
-        self.config.request_interval().saturating_mul(2)
+    /// How long a REJ is kept to answer retransmissions of what it rejects, in nanoseconds.
+    const fn reject_memory(&self) -> u64 {
+        2 * self.config.request_nanos()
     }
 
-    /// How long an ended connection stays in timewait: as long as a packet of its queue pairs may be retried.
-    fn time_wait_span(&self, slot: &Slot) -> Duration {
-        code_time(slot.terms.ack_timeout.min(self.config.longest_response))
-    }
-
+    /// Stays in timewait as long as a packet of the connection's queue pair may be retried.
     #[inline(never)]
     fn enter_time_wait(&mut self, now: Instant, index: usize) {
-        if let Some(slot) = self.slots.get(index) {
-            let span = self.time_wait_span(slot);
-            if let Some(slot) = self.slots.get_mut(index) {
-                slot.time_wait(now, span);
-            }
+        let longest = self.config.longest_response;
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.time_wait(now, code_nanos(slot.terms.ack_timeout.min(longest)));
         }
+        self.touch(index);
     }
 
     /// Refuses the connection with a REJ that is sent now and again whenever the peer repeats itself.
@@ -254,47 +258,47 @@ impl<'s> Cm<'s> {
         now: Instant,
         index: usize,
         reason: Reason,
-        ari: Ari,
-        private: [u8; 148],
+        ari: &[u8],
+        private: &[u8],
     ) {
         let span = self.reject_memory();
-        if let Some(slot) = self.slots.get_mut(index) {
-            let (about, local_id) = match slot.state {
-                // The peer learns of the local ID only by an answer.
-                State::ReqReceived => (About::Req, if slot.mra_sent { slot.id } else { 0 }),
-                State::RepReceived => (About::Rep, slot.id),
-                State::ReqSent => (About::Req, slot.id),
-                State::Idle
-                | State::RepSent
-                | State::Established
-                | State::DreqSent
-                | State::TimeWait
-                | State::SidrReady
-                | State::SidrSent
-                | State::SidrReceived
-                | State::SidrAnswered
-                | State::SidrKept => (About::Other, slot.id),
-            };
-            let remote_id = slot.remote_id;
-            let rej = RejRepr {
-                local_id,
-                remote_id,
-                about,
-                reason,
-                ari,
-                private_data: private,
-            };
-            slot.store(rej.emit(slot.transaction));
-            slot.rejecting = true;
-            slot.time_wait(now, span);
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        let about = match slot.state {
+            State::ReqReceived | State::ReqSent => About::Req,
+            State::RepReceived => About::Rep,
+            State::Idle
+            | State::RepSent
+            | State::Established
+            | State::DreqSent
+            | State::TimeWait
+            | State::SidrReady
+            | State::SidrSent
+            | State::SidrReceived
+            | State::SidrAnswered
+            | State::SidrKept => About::Other,
+        };
+        // The peer learns of the local ID only by an answer.
+        let [mut local_id, remote_id] = slot.ids();
+        if slot.state == State::ReqReceived && !slot.mra_sent {
+            local_id = 0;
         }
+        let ids = [local_id, remote_id];
+        let mut rej = Rej::new_unchecked(slot.store(Rej::<()>::ATTRIBUTE, ids));
+        rej.refuse(about, reason);
+        rej.put_ari(ari);
+        rej.put_private(&[], private);
+        slot.rejecting = true;
+        slot.time_wait(now, span);
+        self.touch(index);
     }
 
     /// The REJ of a side that no longer waits for an answer: the peer may not know this side's ID, so it finds the
     /// connection by the adapter's GUID.
     fn give_up(&mut self, now: Instant, index: usize) {
-        let ari = Ari::new(&self.config.node_guid.to_be_bytes()).unwrap_or(Ari::EMPTY);
-        self.turn_away(now, index, Reason::TIMEOUT, ari, [0; 148]);
+        let guid = self.config.node_guid.to_be_bytes();
+        self.turn_away(now, index, Reason::TIMEOUT, &guid, &[]);
     }
 
     /// Sends a DREQ, under a transaction of its own.
@@ -307,6 +311,7 @@ impl<'s> Cm<'s> {
             slot.queue(Send::Dreq);
             slot.await_answer(now);
         }
+        self.touch(index);
     }
 
     /// The peer has lost this connection: it has asked for a new one of the same queue pair.
@@ -334,6 +339,5 @@ impl<'s> Cm<'s> {
             | State::SidrAnswered
             | State::SidrKept => {}
         }
-        self.touch(index);
     }
 }

@@ -69,16 +69,22 @@ impl Config {
     /// Time between two transmissions of a REQ: there, an answer, and back.
     #[must_use]
     pub const fn request_interval(&self) -> Duration {
-        code_time(self.packet_life)
-            .saturating_mul(2)
-            .saturating_add(code_time(self.response_timeout))
+        Duration::from_nanos(self.request_nanos())
+    }
+
+    pub(super) const fn request_nanos(&self) -> u64 {
+        2 * code_nanos(self.packet_life) + code_nanos(self.response_timeout)
     }
 }
 
 /// The time that a CM code stands for, `4.096 us * 2^code`; only five bits of the code count.
 #[must_use]
 pub const fn code_time(code: u8) -> Duration {
-    Duration::from_nanos(4096 << (code & 31))
+    Duration::from_nanos(code_nanos(code))
+}
+
+pub(super) const fn code_nanos(code: u8) -> u64 {
+    4096 << (code & 31)
 }
 
 /// The local ACK timeout code for a queue pair: covers the packet life there and the peer's delay in acknowledging.

@@ -1,40 +1,26 @@
 //! What the caller takes out: events, datagrams, deadlines.
 
-use super::{Cause, Cm, CmEvent, Send, Slot, State, Transmit, Verdict};
+use super::wire::address;
+use super::{Cause, Cm, CmEvent, Kind, Send, State, Transmit, Verdict};
+use crate::provider::Using;
 use crate::time::Instant;
 
-/// Searches the table from `cursor` on, once round; leaves the cursor behind what it found.
-fn search<T>(
-    slots: &mut [Slot],
-    cursor: &mut usize,
-    mut take: impl FnMut(&mut Slot) -> Option<T>,
-) -> Option<T> {
-    let start = (*cursor).min(slots.len());
-    let (before, after) = slots.split_at_mut(start);
-    let after = after
-        .iter_mut()
-        .enumerate()
-        .map(|(index, slot)| (start + index, slot));
-    for (index, slot) in after.chain(before.iter_mut().enumerate()) {
-        if let Some(found) = take(slot) {
-            *cursor = index + 1;
-            return Some(found);
-        }
-    }
-    None
-}
-
-impl Cm<'_> {
+impl<U: Using> Cm<'_, U> {
     /// The next event; call until `None`.
     ///
     /// Events wait in their slots, so none is lost however long they are left. Those of one connection come in order.
     pub fn poll_event(&mut self) -> Option<CmEvent> {
-        if !self.events_waiting {
-            return None;
+        while let Some(index) = self.events.pop(self.slots, Kind::Events) {
+            let slot = self.slots.get_mut(index)?;
+            let event = slot.take_event();
+            if !slot.told_everything() {
+                self.events.push(self.slots, Kind::Events, index);
+            }
+            if event.is_some() {
+                return event;
+            }
         }
-        let found = search(self.slots, &mut self.event_cursor, Slot::take_event);
-        self.events_waiting = found.is_some();
-        found
+        None
     }
 
     /// The next datagram to send from QP1 to QP1; call until `None` after any other call.
@@ -42,32 +28,28 @@ impl Cm<'_> {
         if let Some(answer) = self.answers.pop_front() {
             self.counters.sent += 1;
             return Some(Transmit {
-                to: answer.to,
-                mad: answer.emit(),
+                to: address(answer.to),
+                mad: answer.emit::<U>(),
                 conn: None,
             });
         }
-        if !self.sends_waiting {
-            return None;
-        }
         let service_timeout = self.config.service_timeout;
-        let found = search(self.slots, &mut self.send_cursor, |slot| {
+        while let Some(index) = self.sends.pop(self.slots, Kind::Sends) {
+            let slot = self.slots.get_mut(index)?;
             let again = slot.again;
-            let mad = slot.take_mad(now, service_timeout)?;
-            Some((
-                again,
-                Transmit {
-                    to: slot.remote,
-                    mad,
-                    conn: Some(slot.conn()),
-                },
-            ))
-        });
-        self.sends_waiting = found.is_some();
-        let (again, transmit) = found?;
-        self.counters.sent += 1;
-        self.counters.retransmitted += u64::from(again);
-        Some(transmit)
+            let Some(mad) = slot.take_mad(now, service_timeout) else {
+                continue;
+            };
+            let transmit = Transmit {
+                to: address(slot.remote),
+                mad,
+                conn: Some(slot.conn()),
+            };
+            self.counters.sent += 1;
+            self.counters.retransmitted += u64::from(again);
+            return Some(transmit);
+        }
+        None
     }
 
     /// When `advance` wants to be called next. It may turn out that nothing was due; `advance` then sets it right.
@@ -81,13 +63,14 @@ impl Cm<'_> {
         if now < self.earliest {
             return;
         }
-        for index in 0..self.slots.len() {
+        let mut earliest = Instant::NEVER;
+        for index in 0..self.fresh {
             self.expire(now, index);
+            if let Some(slot) = self.slots.get(index) {
+                earliest = earliest.min(slot.deadline);
+            }
         }
-        let deadlines = self.slots.iter().map(|slot| slot.deadline);
-        self.earliest = deadlines.min().unwrap_or(Instant::NEVER);
-        self.events_waiting = true;
-        self.sends_waiting = true;
+        self.earliest = earliest;
     }
 
     fn expire(&mut self, now: Instant, index: usize) {
@@ -110,20 +93,23 @@ impl Cm<'_> {
                     self.enter_time_wait(now, index);
                 }
             }
-            State::SidrSent => {
+            State::SidrSent if U::USES.datagrams => {
                 if slot.limit <= now || !slot.ask_again(now, Send::Stored) {
                     slot.give_up_look_up();
                 }
             }
-            State::SidrReady => slot.give_up_look_up(),
+            State::SidrReady if U::USES.datagrams => slot.give_up_look_up(),
             State::Idle
             | State::ReqReceived
             | State::RepReceived
             | State::Established
             | State::TimeWait
+            | State::SidrReady
+            | State::SidrSent
             | State::SidrReceived
             | State::SidrAnswered
             | State::SidrKept => slot.rest(State::Idle),
         }
+        self.touch(index);
     }
 }

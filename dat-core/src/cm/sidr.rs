@@ -7,12 +7,13 @@
 
 use core::net::IpAddr;
 
-use super::calls::{QPN_RANGE, padded};
+use super::calls::{FAMILY, QPN_RANGE, fits};
 use super::wire::{
-    IP_HEADER_LEN, IpHeader, ServiceId, SidrRepRepr, SidrReqRepr, SidrStatus, WireError,
+    IP_HEADER_LEN, IpHeader, MAD_LEN, ServiceId, SidrRep, SidrReq, SidrStatus, WireError, address,
+    gid, ip_header, is_v4,
 };
 use super::{Answer, Answered, Cm, CmError, ConnId, Event, Send, SidrReply, State, Verdict};
-use crate::provider::canonical;
+use crate::provider::{Path, Using};
 use crate::time::Instant;
 
 /// Everything a SIDR_REQ says.
@@ -30,7 +31,7 @@ pub struct SidrParams<'a> {
     pub private_data: &'a [u8],
 }
 
-impl Cm<'_> {
+impl<U: Using> Cm<'_, U> {
     /// Looks a service up: sends a SIDR_REQ. `SidrReply` or `Unreachable` follows, and ends it.
     pub fn sidr_request(
         &mut self,
@@ -50,24 +51,25 @@ impl Cm<'_> {
         params: &SidrParams<'_>,
         limit: Instant,
     ) -> Result<ConnId, CmError> {
-        let (local, remote) = (canonical(params.local), canonical(params.remote));
-        let header =
-            IpHeader::new(params.source_port, local, remote).ok_or(super::calls::FAMILY)?;
-        let header = header.emit();
-        let prefix: &[u8] = if params.service.udp_port().is_some() {
+        let (local, remote) = (gid(params.local), gid(params.remote));
+        if is_v4(local) != is_v4(remote) {
+            return Err(FAMILY);
+        }
+        let header = ip_header(params.source_port, local, remote);
+        let header: &[u8] = if params.service.udp_port().is_some() {
             &header
         } else {
             &[]
         };
-        let private_data = padded(prefix, params.private_data)?;
+        fits(
+            params.private_data.len(),
+            SidrReq::<()>::PRIVATE - header.len(),
+        )?;
         let slot = self.begin(now, State::SidrReady, [local, remote], params.service)?;
-        let req = SidrReqRepr {
-            request_id: slot.id,
-            p_key: 0xffff,
-            service: params.service,
-            private_data,
-        };
-        slot.store(req.emit(slot.transaction));
+        let mut req = SidrReq::new_unchecked(slot.store(SidrReq::<()>::ATTRIBUTE, [slot.id, 0]));
+        req.set_p_key(0xffff);
+        req.set_service_id(params.service.0);
+        req.put_private(header, params.private_data);
         slot.queue(Send::Nothing);
         slot.limit = limit;
         slot.deadline = limit;
@@ -80,7 +82,7 @@ impl Cm<'_> {
     #[must_use]
     pub fn sidr_prepared(&self, conn: ConnId) -> Option<IpAddr> {
         let slot = self.slots.get(conn.index())?;
-        (slot.id == conn.0 && slot.state == State::SidrReady).then_some(slot.remote)
+        (slot.id == conn.0 && slot.state == State::SidrReady).then(|| address(slot.remote))
     }
 
     /// It is a look-up of this side that waits for its answer.
@@ -88,6 +90,31 @@ impl Cm<'_> {
     pub fn sidr_asks(&self, conn: ConnId) -> bool {
         self.slots.get(conn.index()).is_some_and(|slot| {
             slot.id == conn.0 && matches!(slot.state, State::SidrReady | State::SidrSent)
+        })
+    }
+
+    /// Notes the way to the peer of a look-up, for who sends datagrams to what was found.
+    pub fn sidr_way(&mut self, conn: ConnId, path: &Path) {
+        if let Ok(slot) = self.live(conn) {
+            slot.remote_mac = path.remote_mac;
+            slot.source_index = path.source_index;
+            slot.hop_limit = path.hop_limit;
+            slot.traffic_class = path.traffic_class;
+            slot.flow_label = path.flow_label;
+        }
+    }
+
+    /// The way that [`Cm::sidr_way`] noted, for as long as the slot is that look-up's.
+    #[must_use]
+    pub fn sidr_path(&self, conn: ConnId) -> Option<Path> {
+        let slot = self.slots.get(conn.index())?;
+        (slot.id == conn.0).then_some(Path {
+            remote: address(slot.remote),
+            remote_mac: slot.remote_mac,
+            source_index: slot.source_index,
+            hop_limit: slot.hop_limit,
+            traffic_class: slot.traffic_class,
+            flow_label: slot.flow_label,
         })
     }
 
@@ -159,7 +186,7 @@ impl Cm<'_> {
         if !(2..1 << 24).contains(&qpn) {
             return Err(QPN_RANGE);
         }
-        let private_data = padded(&[], private_data)?;
+        fits(private_data.len(), SidrRep::<()>::PRIVATE)?;
         self.sidr_answer(now, conn, SidrStatus::VALID, [qpn, q_key], private_data);
         Ok(())
     }
@@ -172,23 +199,22 @@ impl Cm<'_> {
         conn: ConnId,
         status: SidrStatus,
         [qpn, q_key]: [u32; 2],
-        private_data: [u8; 136],
+        private_data: &[u8],
     ) {
         let span = self.reject_memory();
         let index = conn.index();
         if let Some(slot) = self.slots.get_mut(index) {
             slot.forget();
-            let rep = SidrRepRepr {
-                request_id: slot.remote_id,
-                status,
-                qpn,
-                service: slot.service,
-                q_key,
-                private_data,
-            };
-            slot.store(rep.emit(slot.transaction));
+            let service = slot.service;
+            let mut rep =
+                SidrRep::new_unchecked(slot.store(SidrRep::<()>::ATTRIBUTE, [slot.remote_id, 0]));
+            rep.set_status(status.0);
+            rep.set_qpn(qpn);
+            rep.set_service_id(service.0);
+            rep.set_q_key(q_key);
+            rep.put_private(&[], private_data);
             slot.state = State::SidrAnswered;
-            slot.deadline = now + span;
+            slot.deadline = now.after(span);
         }
         self.touch(index);
     }
@@ -197,13 +223,15 @@ impl Cm<'_> {
     pub(super) fn sidr_req(
         &mut self,
         now: Instant,
-        from: IpAddr,
+        from: u128,
         transaction: u64,
-        req: &SidrReqRepr,
+        req: SidrReq<&[u8; MAD_LEN]>,
     ) -> Result<(), WireError> {
+        req.check()?;
+        let (request_id, service) = (req.request_id(), ServiceId(req.service_id()));
         let refuse = |cm: &mut Self, status| {
-            let what = Answered::Sidr(status, req.service);
-            let (local_id, remote_id) = (0, req.request_id);
+            let what = Answered::Sidr(status, service);
+            let (local_id, remote_id) = (0, request_id);
             cm.answer(Answer {
                 to: from,
                 transaction,
@@ -213,10 +241,10 @@ impl Cm<'_> {
             });
         };
         let span = self.reject_memory();
-        let known = self.slots.iter().position(|slot| {
+        let known = self.used().iter().position(|slot| {
             matches!(slot.state, State::SidrReceived | State::SidrAnswered)
                 && slot.remote == from
-                && slot.remote_id == req.request_id
+                && slot.remote_id == request_id
         });
         if let Some(index) = known {
             self.counters.duplicates += 1;
@@ -224,21 +252,17 @@ impl Cm<'_> {
                 && slot.state == State::SidrAnswered
             {
                 slot.queue(Send::Stored);
-                slot.deadline = now + span;
+                slot.deadline = now.after(span);
             }
             self.touch(index);
             return Ok(());
         }
-        let mut private: &[u8] = &req.private_data;
+        let mut private = req.private();
         // Only an IP CM service is told its own address.
-        let unknown = if from.is_ipv4() {
-            IpAddr::from([0; 4])
-        } else {
-            IpAddr::from([0; 16])
-        };
-        let (mut remote_port, mut local) = (0, unknown);
-        if req.service.udp_port().is_some() {
-            let header = req.private_data.split_first_chunk::<IP_HEADER_LEN>();
+        let mut local = if is_v4(from) { 0xffff << 32 } else { 0 };
+        let mut remote_port = 0;
+        if service.udp_port().is_some() {
+            let header = private.split_first_chunk::<IP_HEADER_LEN>();
             let Some((Ok(header), rest)) =
                 header.map(|(header, rest)| (IpHeader::parse(header), rest))
             else {
@@ -246,12 +270,12 @@ impl Cm<'_> {
                 return Err(WireError::Field);
             };
             let (source, destination) = header.addresses();
-            if canonical(source) != from {
+            if gid(source) != from {
                 self.counters.foreign += 1;
                 refuse(self, SidrStatus::REJECTED);
                 return Ok(());
             }
-            (remote_port, local, private) = (header.source_port(), destination, rest);
+            (remote_port, local, private) = (header.source_port(), gid(destination), rest);
         }
         let Some((index, slot)) = self.allocate() else {
             self.counters.no_slot += 1;
@@ -261,9 +285,9 @@ impl Cm<'_> {
         slot.state = State::SidrReceived;
         slot.remote = from;
         slot.local = local;
-        slot.remote_id = req.request_id;
+        slot.remote_id = request_id;
         slot.remote_port = remote_port;
-        slot.service = req.service;
+        slot.service = service;
         slot.transaction = transaction;
         slot.set_private(private);
         slot.raise(Event::Request);
@@ -272,26 +296,33 @@ impl Cm<'_> {
     }
 
     /// The answer to a look-up of this side.
-    pub(super) fn sidr_rep(&mut self, from: IpAddr, rep: &SidrRepRepr) {
-        let index = ConnId(rep.request_id).index();
+    pub(super) fn sidr_rep(
+        &mut self,
+        from: u128,
+        rep: SidrRep<&[u8; MAD_LEN]>,
+    ) -> Result<(), WireError> {
+        rep.check()?;
+        let request_id = rep.request_id();
+        let index = ConnId(request_id).index();
         let asked = self
             .slots
             .get_mut(index)
-            .filter(|slot| slot.id == rep.request_id && slot.state == State::SidrSent);
+            .filter(|slot| slot.id == request_id && slot.state == State::SidrSent);
         let Some(slot) = asked else {
             self.counters.unknown += 1;
-            return;
+            return Ok(());
         };
         if slot.remote != from {
             self.counters.foreign += 1;
-            return;
+            return Ok(());
         }
-        slot.terms.remote_qpn = rep.qpn;
-        slot.q_key = rep.q_key;
-        slot.set_private(&rep.private_data);
+        slot.terms.remote_qpn = rep.qpn();
+        slot.q_key = rep.q_key();
+        slot.set_private(rep.private());
         slot.rest(State::Idle);
         slot.queue(Send::Nothing);
-        slot.end(Verdict::Answered(rep.status));
+        slot.end(Verdict::Answered(SidrStatus(rep.status())));
         self.touch(index);
+        Ok(())
     }
 }

@@ -1,11 +1,11 @@
 //! One connection's place in the table, and the few steps that every state change is made of.
 
-use core::net::{IpAddr, Ipv4Addr};
-use core::time::Duration;
-
 use super::event::{Cause, CmEvent, Reply, Request, SidrReply};
+use super::line::{Kind, Place};
 use super::params::{ConnId, QpTerms};
-use super::wire::{self, About, Drep, Dreq, MAD_LEN, Mra, Reason, Rtu, ServiceId, SidrStatus};
+use super::wire::{
+    self, About, Drep, Dreq, MAD_LEN, Mra, Reason, Rtu, ServiceId, SidrStatus, address,
+};
 use crate::provider::Mtu;
 use crate::time::Instant;
 
@@ -131,8 +131,9 @@ pub struct Slot {
     /// The peer's MRA has been honoured. Once is enough; else a peer could hold a slot without end.
     pub(super) patience: bool,
 
-    pub(super) remote: IpAddr,
-    pub(super) local: IpAddr,
+    /// GIDs.
+    pub(super) remote: u128,
+    pub(super) local: u128,
     /// The peer's comm ID and adapter; 0 while not known.
     pub(super) remote_id: u32,
     pub(super) remote_guid: u64,
@@ -145,6 +146,9 @@ pub struct Slot {
     pub(super) hop_limit: u8,
     /// Of the queue pair that was looked up.
     pub(super) q_key: u32,
+    /// And the way there, as far as it is not said above.
+    pub(super) remote_mac: [u8; 6],
+    pub(super) source_index: u8,
     /// Transaction ID of the exchange under way.
     pub(super) transaction: u64,
 
@@ -152,11 +156,13 @@ pub struct Slot {
     pub(super) deadline: Instant,
     /// When a look-up is given up, whatever tries are left.
     pub(super) limit: Instant,
-    /// Time between transmissions.
-    pub(super) interval: Duration,
+    /// Time between transmissions, in nanoseconds.
+    pub(super) interval: u64,
     pub(super) retries: u8,
     /// Retries that each message of this connection gets.
     pub(super) max_retries: u8,
+    /// Its places in the lines of those that have an event or a message.
+    pub(super) lines: [Place; Kind::COUNT],
 
     /// The message to send and to repeat; or, once nothing of it is needed any more, the peer's private data at its beginning.
     mad: [u8; MAD_LEN],
@@ -179,8 +185,8 @@ impl Slot {
             rejecting: false,
             mra_sent: false,
             patience: false,
-            remote: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            local: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            remote: 0,
+            local: 0,
             remote_id: 0,
             remote_guid: 0,
             local_qpn: 0,
@@ -201,12 +207,15 @@ impl Slot {
             traffic_class: 0,
             hop_limit: 0,
             q_key: 0,
+            remote_mac: [0; 6],
+            source_index: 0,
             transaction: 0,
             deadline: Instant::NEVER,
             limit: Instant::NEVER,
-            interval: Duration::ZERO,
+            interval: 0,
             retries: 0,
             max_retries: 0,
+            lines: [Place::NONE; Kind::COUNT],
             mad: [0; MAD_LEN],
             private_len: 0,
         }
@@ -214,6 +223,11 @@ impl Slot {
 
     pub(super) const fn conn(&self) -> ConnId {
         ConnId(self.id)
+    }
+
+    /// The communication IDs of both sides, this one's first.
+    pub(super) const fn ids(&self) -> [u32; 2] {
+        [self.id, self.remote_id]
     }
 
     /// Nothing happens here any more: no connection, no event, no message.
@@ -244,18 +258,16 @@ impl Slot {
     /// Keeps the peer's private data. The message stored before is neither to be sent nor repeated any more.
     #[inline(never)]
     pub(super) fn set_private(&mut self, data: &[u8]) {
-        let len = data.len().min(self.mad.len());
-        if let (Some(to), Some(from)) = (self.mad.get_mut(..len), data.get(..len)) {
-            to.copy_from_slice(from);
-        }
+        let len = wire::copy(&mut self.mad, data);
         self.private_len = u8::try_from(len).unwrap_or(0);
     }
 
-    /// Sends a message, which stays to be repeated.
-    pub(super) fn store(&mut self, mad: [u8; MAD_LEN]) {
-        self.mad = mad;
+    /// Sends a message, which stays to be repeated: so far with these two IDs and nothing else in it.
+    pub(super) fn store(&mut self, attribute: u16, ids: [u32; 2]) -> &mut [u8; MAD_LEN] {
+        self.mad = wire::plain(self.transaction, attribute, ids);
         self.private_len = 0;
         self.queue(Send::Stored);
+        &mut self.mad
     }
 
     /// Makes `event` known to the caller, unless that wants to hear nothing.
@@ -273,7 +285,7 @@ impl Slot {
     /// What is sent needs an answer, and has all its retries.
     pub(super) fn await_answer(&mut self, now: Instant) {
         self.retries = self.max_retries;
-        self.deadline = self.limit.min(now + self.interval);
+        self.deadline = self.limit.min(now.after(self.interval));
         self.patience = false;
     }
 
@@ -285,7 +297,7 @@ impl Slot {
         self.retries = left;
         self.send = send;
         self.again = true;
-        self.deadline = self.limit.min(now + self.interval);
+        self.deadline = self.limit.min(now.after(self.interval));
         true
     }
 
@@ -302,10 +314,10 @@ impl Slot {
         self.end(Verdict::Unreachable);
     }
 
-    /// Stays around for `span` to answer late messages.
-    pub(super) fn time_wait(&mut self, now: Instant, span: Duration) {
+    /// Stays around for `span` nanoseconds to answer late messages.
+    pub(super) fn time_wait(&mut self, now: Instant, span: u64) {
         self.state = State::TimeWait;
-        self.deadline = now + span;
+        self.deadline = now.after(span);
     }
 
     /// The caller's part ends with this verdict. What it has not heard of yet is withdrawn where the end makes it void:
@@ -343,8 +355,8 @@ impl Slot {
             Event::Request => {
                 let request = Request {
                     conn,
-                    remote: self.remote,
-                    local: self.local,
+                    remote: address(self.remote),
+                    local: address(self.local),
                     service: self.service,
                     remote_port: self.remote_port,
                     remote_guid: self.remote_guid,
@@ -393,29 +405,25 @@ impl Slot {
                 State::ReqSent | State::RepSent | State::DreqSent | State::SidrSent
             )
         {
-            self.deadline = self.limit.min(now + self.interval);
+            self.deadline = self.limit.min(now.after(self.interval));
         }
-        let ids = [self.id, self.remote_id];
-        let plain = |attribute| wire::plain(self.transaction, attribute, ids);
-        let mad = match self.send {
+        let send = core::mem::replace(&mut self.send, Send::Nothing);
+        let attribute = match send {
             Send::Nothing => return None,
-            Send::Stored => self.mad,
-            Send::Mra(about) => {
-                let mut mad = plain(Mra::<()>::ATTRIBUTE);
-                let mut mra = Mra::new_unchecked(&mut mad);
-                mra.set_about(about.code());
-                mra.set_service_timeout(service_timeout);
-                mad
-            }
-            Send::Rtu => plain(Rtu::<()>::ATTRIBUTE),
-            Send::Dreq => {
-                let mut mad = plain(Dreq::<()>::ATTRIBUTE);
-                Dreq::new_unchecked(&mut mad).set_remote_qpn(self.terms.remote_qpn);
-                mad
-            }
-            Send::Drep => plain(Drep::<()>::ATTRIBUTE),
+            Send::Stored => return Some(self.mad),
+            Send::Mra(_) => Mra::<()>::ATTRIBUTE,
+            Send::Rtu => Rtu::<()>::ATTRIBUTE,
+            Send::Dreq => Dreq::<()>::ATTRIBUTE,
+            Send::Drep => Drep::<()>::ATTRIBUTE,
         };
-        self.send = Send::Nothing;
+        let mut mad = wire::plain(self.transaction, attribute, self.ids());
+        if let Send::Mra(about) = send {
+            let mut mra = Mra::new_unchecked(&mut mad);
+            mra.set_about(about.code());
+            mra.set_service_timeout(service_timeout);
+        } else if send == Send::Dreq {
+            Dreq::new_unchecked(&mut mad).set_remote_qpn(self.terms.remote_qpn);
+        }
         Some(mad)
     }
 }

@@ -1,9 +1,10 @@
 //! What the counters of an Interface Adapter say of its connection manager: every message by its kind, every end by its cause.
 
 use super::{IaCounter, IaTally};
-use crate::cm::wire::{Header, MAD_LEN, Rej, RejRepr};
+use crate::cm::wire::{Header, MAD_LEN, Rej};
 use crate::cm::{Counters, Reason};
 use crate::ep::{EpOp, EpState};
+use crate::provider::Using;
 
 /// What is counted of one kind of message: sent, heard, heard again, sent again.
 struct Kind {
@@ -88,9 +89,12 @@ static KINDS: [Kind; 7] = [
 /// The attribute of a rejection.
 const REJ: u16 = 0x12;
 
-impl IaTally {
+impl<U: Using> IaTally<U> {
     /// A datagram goes out, once more if `again`.
     pub(crate) fn sent(&mut self, mad: &[u8; MAD_LEN], again: bool) {
+        if !U::USES.counters {
+            return;
+        }
         let Ok(header) = Header::new_checked(mad) else {
             return;
         };
@@ -144,6 +148,9 @@ impl IaTally {
 
     /// Something happened to an Endpoint that was in `state`.
     pub(crate) fn happened(&mut self, op: EpOp, state: EpState) {
+        if !U::USES.counters {
+            return;
+        }
         let counter = if op == EpOp::Established && state == EpState::ActiveConnectionPending {
             IaCounter::CmActiveEst
         } else if op == EpOp::Established {
@@ -165,5 +172,5 @@ impl IaTally {
 
 /// Whether it was the consumer that rejected.
 fn of_consumer(mad: &[u8; MAD_LEN]) -> bool {
-    RejRepr::parse(&Rej::new_unchecked(mad)).reason == Reason::CONSUMER
+    Reason(Rej::new_unchecked(mad).reason()) == Reason::CONSUMER
 }

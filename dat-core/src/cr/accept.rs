@@ -32,12 +32,12 @@ impl<P: Provider> Ia<'_, P> {
         private_data: &[u8],
     ) -> Result<(), Error> {
         let control = self.cr(cr)?;
-        if control.looks_up() {
+        if P::USES.datagrams && control.looks_up() {
             // Where no Endpoint for datagrams was ever made, none can be named.
-            let look_ups = self.late.look_ups.ok_or(STALE)?;
+            let look_ups = self.late.look_ups().ok_or(STALE)?;
             return (look_ups.accept)(self, now, cr, ep, private_data);
         }
-        let (request, own) = (control.request, control.local_ep);
+        let own = control.local_ep;
         let wrong = Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
         let (ep, op) = match (ep, own) {
             (Some(ep), None) => (ep, EpOp::AcceptNamed),
@@ -56,12 +56,13 @@ impl<P: Provider> Ia<'_, P> {
             return Err(NOT_READY.into());
         }
         self.hear_the_past(now, ep);
-        let conn = self.cr(cr)?.conn;
-        let control = self.ep_mut(ep)?;
+        // Not by way of `self.cr`: both tables at once.
+        let (Some(request), Some(control)) = (self.crs.get(cr.0), self.eps.get_mut(ep.0)) else {
+            return Err(wrong);
+        };
+        let (conn, request) = (request.conn, &request.request);
         control.private = PrivateData::from_slice(private_data).unwrap_or_default();
-        control.remote = Some(request.remote);
-        control.remote_port = request.remote_port;
-        control.local_port = request.service.port().unwrap_or(0);
+        control.note(request);
         control.active = false;
         control.conn = conn;
         control.phase = Phase::Accepting {

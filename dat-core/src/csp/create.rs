@@ -17,6 +17,7 @@ impl<P: Provider> Ia<'_, P> {
     /// `PORT_IN_USE`, by whatever kind of service point; `INVALID_HANDLE`/`EVD_CR`; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_csp_create")]
     pub fn csp_create(&mut self, comm: Comm, address: SocketAddr, evd: Evd) -> Result<Csp, Error> {
+        Self::offered(P::USES.service_points)?;
         let own = self.net.addr;
         let (tcp, protocol) = (Comm::tcp(own.is_ipv6()), comm.protocol);
         let spoken = Comm {

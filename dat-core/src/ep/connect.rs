@@ -11,7 +11,7 @@ use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::{ConnectFlag, Qos};
 use crate::handle::Ep;
 use crate::ia::Owner;
-use crate::provider::{FaultKind, Path, Provider, Service};
+use crate::provider::{FaultKind, Path, Provider};
 use crate::time::Instant;
 
 /// Bytes of private data in `ep_connect`. The REQ has 92, of which the RDMA IP CM service takes 36 for its addresses; the
@@ -102,7 +102,7 @@ impl<P: Provider> Ia<'_, P> {
         let Ask {
             remote, timeout, ..
         } = *ask;
-        let datagrams = self.ep(ep)?.service != Service::Connected;
+        let datagrams = Self::is_for_datagrams(self.ep(ep)?);
         let most = if datagrams {
             self.admit_look_up(ep)?;
             MAX_CONNECT_UD_PRIVATE
@@ -127,7 +127,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(NOT_READY.into());
         }
         if datagrams {
-            let look_ups = self.late.look_ups.ok_or(NOT_READY)?;
+            let look_ups = self.late.look_ups().ok_or(NOT_READY)?;
             return (look_ups.ask)(self, now, ep, ask, private_data);
         }
         let local_port = self.ephemeral_port();
@@ -168,8 +168,8 @@ impl<P: Provider> Ia<'_, P> {
     /// Takes an establishment on, if what it waits for is there.
     pub(crate) fn establish_step(&mut self, now: Instant, ep: Ep) {
         let Ok(control) = self.ep(ep) else { return };
-        if control.service != Service::Connected {
-            if let Some(look_ups) = self.late.look_ups {
+        if Self::is_for_datagrams(control) {
+            if let Some(look_ups) = self.late.look_ups() {
                 (look_ups.step)(self, now, ep);
             }
             return;

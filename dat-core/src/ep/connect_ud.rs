@@ -16,7 +16,7 @@ use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::event::Event;
 use crate::handle::Ep;
 use crate::ia::Owner;
-use crate::provider::{Destination, Path, Provider};
+use crate::provider::{Destination, Provider};
 use crate::time::Instant;
 
 /// Bytes of private data in `ep_connect` of an Endpoint for datagrams: what the SIDR_REQ has besides the addresses.
@@ -58,14 +58,14 @@ impl<P: Provider> Ia<'_, P> {
     pub fn ep_ud_answer(&self, ep: Ep, of: LookUp) -> Result<UdAnswer<'_>, Error> {
         self.ep(ep)?;
         let kept = self.cm.sidr_kept(of.0);
-        let (Some(reply), Owner::LookUp(owner, _, Some(path))) = (kept, self.owner(of.0)) else {
+        let (Some(reply), Owner::LookUp(owner, _)) = (kept, self.owner(of.0)) else {
             return Err(NOT_READY.into());
         };
         if owner != ep {
             return Err(NOT_READY.into());
         }
         Ok(UdAnswer {
-            address: address(&reply, path),
+            address: self.address(&reply),
             private_data: self.cm.private_data(of.0),
         })
     }
@@ -128,7 +128,7 @@ impl<P: Provider> Ia<'_, P> {
                 | CmError::Parameter(_),
             ) => return Err(FULL),
         };
-        self.own(conn, Owner::LookUp(ep, conn, None));
+        self.own(conn, Owner::LookUp(ep, conn));
         let control = self.ep_mut(ep)?;
         control.private.clear();
         control.refusal = None;
@@ -147,7 +147,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Questions that wait for an answer.
     fn questions(&self) -> usize {
         let waits =
-            |owner: &&Owner| matches!(owner, Owner::LookUp(_, conn, _) if self.cm.sidr_asks(*conn));
+            |owner: &&Owner| matches!(owner, Owner::LookUp(_, conn) if self.cm.sidr_asks(*conn));
         self.owners.iter().filter(waits).count()
     }
 
@@ -158,7 +158,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let mut looks_up = false;
         for index in 0..self.owners.len() {
-            let Some(&Owner::LookUp(owner, conn, None)) = self.owners.get(index) else {
+            let Some(&Owner::LookUp(owner, conn)) = self.owners.get(index) else {
                 continue;
             };
             let Some(remote) = self.cm.sidr_prepared(conn) else {
@@ -170,7 +170,7 @@ impl<P: Provider> Ia<'_, P> {
             match self.provider.resolve(remote, now) {
                 Poll::Pending => looks_up = true,
                 Poll::Ready(Ok(path)) => {
-                    self.own(conn, Owner::LookUp(ep, conn, Some(path)));
+                    self.cm.sidr_way(conn, &path);
                     self.cm.sidr_go(now, conn);
                 }
                 Poll::Ready(Err(_)) => {
@@ -187,12 +187,12 @@ impl<P: Provider> Ia<'_, P> {
     /// The peer answered a question.
     pub(crate) fn found(&mut self, reply: &SidrReply) {
         let conn = reply.conn;
-        let Owner::LookUp(ep, _, Some(path)) = self.owner(conn) else {
+        let Owner::LookUp(ep, _) = self.owner(conn) else {
             return self.disown(conn);
         };
         let private = PrivateData::from_slice(self.cm.private_data(conn)).unwrap_or_default();
         self.cm.sidr_keep(reply);
-        let found = address(reply, path);
+        let found = self.address(reply);
         let Ok(control) = self.ep_mut(ep) else { return };
         control.private = private;
         let event = match found {
@@ -225,7 +225,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Ends the questions of an Endpoint; and lets the answers go, if it is said.
     pub(super) fn end_look_ups(&mut self, ep: Ep, answers: bool) {
         for index in 0..self.owners.len() {
-            if let Some(&Owner::LookUp(owner, conn, _)) = self.owners.get(index)
+            if let Some(&Owner::LookUp(owner, conn)) = self.owners.get(index)
                 && owner == ep
                 && (answers || self.cm.sidr_kept(conn).is_none())
             {
@@ -237,15 +237,16 @@ impl<P: Provider> Ia<'_, P> {
             control.looks_up = false;
         }
     }
-}
 
-/// What a reply says, of a queue pair that is reached by `path`.
-fn address(reply: &SidrReply, path: Path) -> Result<Destination, Reason> {
-    let SidrReply { qpn, q_key, .. } = *reply;
-    if reply.status == SidrStatus::VALID {
-        let qkey = q_key;
-        Ok(Destination { path, qpn, qkey })
-    } else {
-        Err(reply.status.reason())
+    /// What a reply says.
+    fn address(&self, reply: &SidrReply) -> Result<Destination, Reason> {
+        match self.cm.sidr_path(reply.conn) {
+            Some(path) if reply.status == SidrStatus::VALID => Ok(Destination {
+                path,
+                qpn: reply.qpn,
+                qkey: reply.q_key,
+            }),
+            Some(_) | None => Err(reply.status.reason()),
+        }
     }
 }

@@ -37,6 +37,7 @@ impl<P: Provider> Ia<'_, P> {
         attr: Option<&EpAttr>,
         qkey: u32,
     ) -> Result<Ep, Error> {
+        Self::offered(P::USES.datagrams)?;
         let limits = self.provider.limits();
         let (segments, mtu) = (limits.max_datagram_segments, limits.mtu.bytes());
         if segments == 0 {

@@ -15,15 +15,17 @@ use core::sync::atomic::Ordering;
 use super::EpState;
 use crate::Ia;
 use crate::cm::ConnId;
+use crate::event::{AsyncEvent, Event};
 use crate::handle::Ep;
 use crate::post::kick;
-use crate::provider::{Direction, Provider, QpStep, Service};
+use crate::provider::{Direction, Provider, QpStep};
 use crate::shared::ep::CLOSING;
 use crate::shared::stack::END;
 use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Takes an Endpoint to DISCONNECTED and flushes it. The connection manager is not told.
+    /// Takes an Endpoint to DISCONNECTED and flushes it. The connection manager is not told. One with a Shared Receive Queue says
+    /// once that it takes nothing more from there: nothing of that queue is flushed.
     pub(crate) fn end(&mut self, ep: Ep) {
         let shared = self.shared;
         let Some(line) = shared.ep(ep.0.index()) else {
@@ -40,7 +42,7 @@ impl<P: Provider> Ia<'_, P> {
         control.phase = super::Phase::None;
         control.deadline = Instant::NEVER;
         control.recheck = out;
-        let qp = control.qp;
+        let (qp, shares) = (control.qp, control.srq.is_some());
         if let Some(qp) = qp {
             // A device that refuses is lost; the consumer gets everything back flushed all the same.
             let _ = self.provider.qp_modify(qp, &QpStep::Error);
@@ -48,6 +50,12 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.enter(ep, EpState::Disconnected);
         self.flush(ep);
+        if shares {
+            // The one place that says so: the device's own word, Last WQE Reached, comes or not, according to how far the queue pair
+            // was on its way, and may come when that is past.
+            let event = Event::Async(AsyncEvent::EpBroken(ep));
+            self.notify(Some(self.async_evd), event);
+        }
         if out {
             self.watch(ep);
         }
@@ -104,10 +112,8 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Ends what an Endpoint for datagrams asks; and lets the answers go, if it is said.
     pub(crate) fn end_questions(&mut self, ep: Ep, answers: bool) {
-        let datagrams = self
-            .ep(ep)
-            .is_ok_and(|control| control.service != Service::Connected);
-        if let (true, Some(look_ups)) = (datagrams, self.late.look_ups) {
+        let datagrams = self.ep(ep).is_ok_and(Self::is_for_datagrams);
+        if let (true, Some(look_ups)) = (datagrams, self.late.look_ups()) {
             (look_ups.end)(self, ep, answers);
         }
     }

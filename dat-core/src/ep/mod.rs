@@ -45,7 +45,7 @@ use core::sync::atomic::Ordering;
 use heapless::Vec;
 
 use crate::Ia;
-use crate::cm::{ConnId, QpTerms, Reason};
+use crate::cm::{ConnId, QpTerms, Reason, Request};
 use crate::counters::EpCounter;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::handle::{Ep, Evd, Pz, Srq};
@@ -172,6 +172,15 @@ impl EpControl {
     }
 }
 
+impl EpControl {
+    /// Notes whom a request comes from.
+    pub(crate) fn note(&mut self, request: &Request) {
+        self.remote = Some(request.remote);
+        self.remote_port = request.remote_port;
+        self.local_port = request.service.port().unwrap_or(0);
+    }
+}
+
 pub(crate) const NOT_READY: DatReturn =
     DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
 /// The posting or reaping half is with another thread.
@@ -213,17 +222,19 @@ impl<P: Provider> Ia<'_, P> {
 
     /// The single door for a change of state.
     pub(crate) fn enter(&mut self, ep: Ep, state: EpState) {
-        let connected = self
-            .ep(ep)
-            .is_ok_and(|control| control.service == Service::Connected);
-        let word = if connected {
-            state.word()
-        } else {
+        let datagrams = self.ep(ep).is_ok_and(Self::is_for_datagrams);
+        let word = if datagrams {
             create_ud::word(state)
+        } else {
+            state.word()
         };
         if let Some(shared) = self.shared.ep(ep.0.index()) {
             shared.poster.state.store(word, Ordering::SeqCst);
         }
+    }
+
+    pub(crate) fn is_for_datagrams(control: &EpControl) -> bool {
+        P::USES.datagrams && control.service != Service::Connected
     }
 
     /// The poster of `ep`, if it is here.

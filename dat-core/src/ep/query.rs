@@ -6,7 +6,7 @@ use super::{EpAttr, EpState};
 use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::{Ep, Evd, Pz, Srq};
-use crate::provider::{Provider, Qp, Service};
+use crate::provider::{Provider, Qp};
 
 /// `DAT_EP_PARAM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl<P: Provider> Ia<'_, P> {
             connect_evd: control.connect_evd,
             srq: control.srq,
             attr: control.attr,
-            datagrams: control.service != Service::Connected,
+            datagrams: Self::is_for_datagrams(control),
             qp: control.qp,
         })
     }

@@ -177,27 +177,21 @@ impl<P: Provider> Ia<'_, P> {
             let _ = self.provider.qp_destroy(new.qp, new.sq, new.rq);
             return Err(fault.into());
         }
-        let mut legal = CompletionFlags::SUPPRESS
+        let mut straight = CompletionFlags::SUPPRESS
             .union(CompletionFlags::SOLICITED_WAIT)
             .union(CompletionFlags::BARRIER_FENCE)
             .union(CompletionFlags::LMR_INVALIDATE_FENCE)
             .union(CompletionFlags::DEFER);
-        if attr
-            .request_completion_flags
-            .contains(CompletionFlags::UNSIGNALLED)
-        {
-            legal |= CompletionFlags::UNSIGNALLED;
-        }
-        let datagram = makings.service != Service::Connected;
+        let datagram = P::USES.datagrams && makings.service != Service::Connected;
         let adapter = self.provider.limits();
-        // A datagram is never deferred or fenced; its receives are as long as anybody's.
+        // A datagram is never deferred or fenced.
         let (max_message, max_rdma) = if datagram {
-            legal -= CompletionFlags::DEFER.union(CompletionFlags::BARRIER_FENCE);
+            straight -= CompletionFlags::DEFER.union(CompletionFlags::BARRIER_FENCE);
             (adapter.max_message, attr.max_message_size)
         } else {
             (attr.max_message_size, attr.max_rdma_size)
         };
-        let legal_recv = attr.recv_completion_flags & CompletionFlags::UNSIGNALLED;
+        let unsignalled = |flags: CompletionFlags| flags.contains(CompletionFlags::UNSIGNALLED);
         let limits = Limits {
             requests,
             receives,
@@ -210,13 +204,14 @@ impl<P: Provider> Ia<'_, P> {
             write_segments: attr.max_rdma_write_iov,
             max_message,
             max_rdma,
+            max_receive: adapter.max_message,
             zone: lmr::zone(pz.0.index()),
-            barred_request: barred(legal),
-            barred_recv: barred(legal_recv),
-            aside_request: barred(legal - CompletionFlags::UNSIGNALLED),
-            aside_recv: barred(CompletionFlags::empty()),
+            // All others, also those that nobody knows.
+            aside: CompletionFlags::from_bits_retain(!straight.bits()),
+            unsignalled_request: unsignalled(attr.request_completion_flags),
+            unsignalled_recv: unsignalled(attr.recv_completion_flags),
             datagram,
-            atomics: adapter.atomics,
+            atomics: P::USES.extensions && adapter.atomics,
             shared: shared.is_some(),
         };
         Ok(Some(Made { new, index, limits }))
@@ -240,7 +235,6 @@ impl<P: Provider> Ia<'_, P> {
         ] {
             line.mask.store(u32::from(mask), Ordering::Relaxed);
             line.first.store(first, Ordering::Relaxed);
-            line.max_len.store(limits.max_message, Ordering::Relaxed);
             line.evd.store(evd, Ordering::Relaxed);
             line.index.store(made.index, Ordering::Relaxed);
         }
@@ -254,16 +248,13 @@ impl<P: Provider> Ia<'_, P> {
             Some(srq) => {
                 line.srq.store(srq.0.index(), Ordering::Relaxed);
                 line.taken.store(0, Ordering::Relaxed);
-                // What its receives take is the common queue's affair: no message that fits one makes no sense.
-                let most = self.provider.limits().max_message;
-                line.max_len.store(most, Ordering::Relaxed);
                 SHARED
             }
             None if limits.datagram => DATAGRAM,
             None => 0,
         };
         line.index.store(made.index | kind, Ordering::Relaxed);
-        self.rewind_slots(slot, shared);
+        self.rewind_slots(shared);
         let random = crate::random::Random::new(self.random.next());
         // There are 32,768 Endpoints at most.
         let Ok(ep) = u16::try_from(slot) else { return };
@@ -274,15 +265,12 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Empties the slots of an Endpoint, so that nothing of an earlier life matches a token.
-    pub(super) fn rewind_slots(&self, slot: u32, shared: &EpShared) {
-        let mask = shared.request.mask.load(Ordering::Relaxed);
-        let first = self.shared.first_slot(slot);
-        for seq in 0..=mask {
-            if let Some(request) = self.shared.request(first, seq, mask) {
+    pub(super) fn rewind_slots(&self, shared: &EpShared) {
+        for seq in 0..=shared.request.mask.load(Ordering::Relaxed) {
+            if let Some(request) = self.shared.request(&shared.request, seq) {
                 request.wipe();
             }
         }
-        self.shared.forget_quiet(shared);
         shared.rewind();
     }
 
@@ -290,15 +278,17 @@ impl<P: Provider> Ia<'_, P> {
     pub(super) fn drop_outstanding(&mut self, slot: u32) {
         let shared = self.shared;
         let Some(ep) = shared.ep(slot) else { return };
-        let line = &ep.request;
-        let (first, mask) = (shared.first_slot(slot), line.mask.load(Ordering::Relaxed));
-        let consumed = line.consumed.load(Ordering::Acquire);
+        let consumed = ep.request.consumed.load(Ordering::Acquire);
         for i in 0..ep.outstanding(crate::provider::Direction::Send) {
-            if let Some(request) = shared.request(first, consumed.wrapping_add(i), mask) {
+            if let Some(request) = shared.request(&ep.request, consumed.wrapping_add(i)) {
                 crate::evd::untold(&shared, slot, ep, request.read(), false);
             }
         }
-        if let Some(queues) = self.late.shared_queues
+        // Not when another queue pair takes over what is posted.
+        let slots = ep.receive.mask.load(Ordering::Relaxed).wrapping_add(1);
+        shared.forget_quiet(ep, 0, slots);
+        ep.receive.max_len.store(0, Ordering::Relaxed);
+        if let Some(queues) = self.late.shared_queues()
             && let Some(srq) = ep.srq()
         {
             let evd = ep.receive.evd.load(Ordering::Relaxed) as usize;
@@ -362,9 +352,4 @@ pub(super) const fn first_step(service: Service) -> QpStep {
 fn mask_of(count: u16) -> u16 {
     let mask = u32::from(count.max(1)).next_power_of_two() - 1;
     u16::try_from(mask).unwrap_or(u16::MAX)
-}
-
-/// All flags but those, also those that nobody knows.
-fn barred(legal: CompletionFlags) -> CompletionFlags {
-    CompletionFlags::from_bits_retain(!legal.bits())
 }

@@ -60,7 +60,7 @@ impl<P: Provider> Ia<'_, P> {
             } else {
                 self.provider.qp_modify(qp, &first_step(makings.service))?;
                 self.drop_outstanding(slot);
-                self.rewind_slots(slot, shared);
+                self.rewind_slots(shared);
                 if let Some(poster) = self.posters.get_mut(slot as usize).and_then(Option::as_mut) {
                     self.provider.qp_restart(qp, &mut poster.sq, &mut poster.rq);
                     poster.rewind();

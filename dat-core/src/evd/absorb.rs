@@ -88,8 +88,6 @@ impl<P: Provider> Ia<'_, P> {
             control.arrived = control.arrived.wrapping_add(1);
             return;
         }
-        let mask = line.mask.load(Ordering::Relaxed);
-        let first = line.first.load(Ordering::Relaxed);
         let consumed = line.consumed.load(Ordering::Acquire);
         let posted = ep.posted(Direction::Send);
         // Each request is passed once: from what was known already, or dequeued since.
@@ -103,7 +101,7 @@ impl<P: Provider> Ia<'_, P> {
             .map(|ahead| start.wrapping_add(ahead))
             .find(|&seq| {
                 shared
-                    .request(first, seq, mask)
+                    .request(line, seq)
                     .is_some_and(|slot| slot.tag().is(completion.token))
             });
         if let Some(seq) = found {

@@ -8,9 +8,10 @@ use core::sync::atomic::Ordering;
 use super::Reaper;
 use super::reaper::slot;
 use crate::event::Entry;
+use crate::handle::Cr;
 use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
 use crate::shared::Shared;
-use crate::shared::ep::EpShared;
+use crate::shared::ep::{EpShared, queue_of};
 use crate::shared::evd::EvdShared;
 use crate::shared::request::{Op, Request};
 use crate::shared::stack::END;
@@ -78,11 +79,7 @@ fn find(shared: &Shared<'_>, ep: &EpShared, token: u16) -> Option<(u32, Request)
 fn request(shared: &Shared<'_>, ep: &EpShared, ahead: u32) -> Option<Request> {
     let line = &ep.request;
     let seq = line.consumed.load(Ordering::Acquire).wrapping_add(ahead);
-    let (first, mask) = (
-        line.first.load(Ordering::Relaxed),
-        line.mask.load(Ordering::Relaxed),
-    );
-    Some(shared.request(first, seq, mask)?.read())
+    Some(shared.request(line, seq)?.read())
 }
 
 /// Whether the end of a request is the consumer's business: not that of dat-core's own, nor of a bind whose RMR is gone.
@@ -115,12 +112,8 @@ impl<P: Provider> Reaper<P> {
         });
         for mut id in [self.flush, evd.producer.flush.top()] {
             while id != END {
-                let direction = if id & 1 == 0 {
-                    Direction::Send
-                } else {
-                    Direction::Recv
-                };
-                let Some(ep) = shared.ep(id >> 1) else { break };
+                let (ep, direction) = queue_of(id);
+                let Some(ep) = shared.ep(ep) else { break };
                 let flushed = self.flushed(shared, evd, ep, direction);
                 count.events += flushed;
                 count.notifying += flushed;
@@ -128,6 +121,17 @@ impl<P: Provider> Reaper<P> {
             }
         }
         count
+    }
+
+    /// The requests whose events are here.
+    pub(crate) fn requests(&self, shared: &Shared<'_>, evd: &EvdShared, mut see: impl FnMut(Cr)) {
+        self.each(shared, evd, |entry| {
+            if let Entry::Event(event) = entry
+                && let Some(cr) = event.request()
+            {
+                see(cr);
+            }
+        });
     }
 
     /// Events of one queue that software will flush: outstanding ones that no completion covers.
@@ -169,7 +173,7 @@ impl<P: Provider> Reaper<P> {
         let tail = evd.producer.tail.load(Ordering::Acquire);
         for ahead in 0..tail.wrapping_sub(head) {
             let place = slot(shared, self.slot(), head.wrapping_add(ahead));
-            if let Some(entry) = place.and_then(|place| Entry::decode(place.load())) {
+            if let Some(entry) = place.and_then(|place| Entry::decode(place.load(), P::USES)) {
                 see(entry);
             }
         }

@@ -2,11 +2,12 @@
 
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::handle::Evd;
+use crate::handle::{Cr, Evd};
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Frees an Event Dispatcher; events still queued are lost.
+    /// Frees an Event Dispatcher; events still queued are lost. [`Ia::evd_requests`] names the requests among them: they stay, and so
+    /// do the peers' hopes, until somebody turns them away.
     ///
     /// `INVALID_STATE` while a stream is attached, while somebody waits or has the reaper, and for the async Event Dispatcher,
     /// which goes with the Interface Adapter. The last one of a CNO releases that CNO's waiters.
@@ -21,6 +22,21 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.reaper(evd)?;
         self.evd_remove(evd)
+    }
+
+    /// The requests whose events are queued there, each to `see`. `INVALID_HANDLE`; `INVALID_STATE` while somebody has the reaper.
+    pub fn evd_requests(&self, evd: Evd, see: impl FnMut(Cr)) -> Result<(), Error> {
+        self.evd(evd, DatSubtype::InvalidHandle1)?;
+        let index = evd.0.index();
+        let reaper = self.reapers.get(index as usize).and_then(Option::as_ref);
+        let (Some(reaper), Some(ring)) = (reaper, self.shared.evd(index)) else {
+            return Err(Error::new(
+                DatType::InvalidState,
+                DatSubtype::InvalidStateEvdInUse,
+            ));
+        };
+        reaper.requests(&self.shared, ring, see);
+        Ok(())
     }
 
     pub(crate) fn evd_remove(&mut self, evd: Evd) -> Result<(), Error> {

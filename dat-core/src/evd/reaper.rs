@@ -11,10 +11,10 @@ use crate::dat_return::DatReturn;
 use crate::event::{DtoEvent, DtoOperation, DtoStatus, Entry, Event, IbDtoEvent, IbOperation};
 use crate::handle::Evd;
 use crate::provider::{
-    Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Provider, Status,
+    Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Provider, Status, Using,
 };
 use crate::shared::Shared;
-use crate::shared::ep::{EpShared, KIND, NO_INDEX, Trouble};
+use crate::shared::ep::{EpShared, KIND, NO_INDEX, Span, Trouble, queue_of};
 use crate::shared::evd::{EvdShared, EventSlot};
 use crate::shared::request::{RequestSlot, Tag};
 use crate::shared::stack::{END, Link};
@@ -255,29 +255,28 @@ impl<P: Provider> Reaper<P> {
         tail: u32,
     ) -> Result<Event, DatReturn> {
         for _ in 0..BUDGET {
-            let mut completion = None;
             let front = self.front(shared, tail);
-            match front {
+            match &front {
                 Some(Entry::Event(event)) if !event.is_terminal() => {
                     self.pop(evd);
-                    return Ok(event);
+                    return Ok(*event);
                 }
                 Some(Entry::Absorbed(early)) => {
                     self.pop(evd);
-                    absorbed_taken(shared, &early);
-                    completion = Some(early);
+                    absorbed_taken(shared, early);
+                    match self.complete(shared, early) {
+                        Some(event) => return Ok(event),
+                        None => continue,
+                    }
                 }
                 Some(Entry::Event(_)) | None => {}
             }
-            if completion.is_none() {
-                if self.flush == END {
-                    // ORDER: the chain is taken before the completion queue is polled: whoever pushed it had reset the
-                    // queue pair, so all its completions are there to be found first.
-                    self.flush = evd.producer.flush.take();
-                }
-                completion = self.poll();
+            if self.flush == END {
+                // ORDER: the chain is taken before the completion queue is polled: whoever pushed it had reset the
+                // queue pair, so all its completions are there to be found first.
+                self.flush = evd.producer.flush.take();
             }
-            if let Some(completion) = completion {
+            if let Some(completion) = self.poll() {
                 match self.complete(shared, &completion) {
                     Some(event) => return Ok(event),
                     None => continue,
@@ -315,7 +314,7 @@ impl<P: Provider> Reaper<P> {
         if self.head == tail {
             return None;
         }
-        Entry::decode(slot(shared, self.slot(), self.head)?.load())
+        Entry::decode(slot(shared, self.slot(), self.head)?.load(), P::USES)
     }
 
     fn pop(&mut self, evd: &EvdShared) {
@@ -339,7 +338,7 @@ impl<P: Provider> Reaper<P> {
         }
         let event = match completion.direction {
             Direction::Send => complete_request(shared, index, ep, completion),
-            Direction::Recv => complete_receive(shared, ep, completion),
+            Direction::Recv => complete_receive::<P>(shared, ep, completion),
         };
         let Some(event) = event else {
             self.nonsense = self.nonsense.saturating_add(1);
@@ -361,13 +360,7 @@ impl<P: Provider> Reaper<P> {
 
     /// Completes one outstanding entry of the first queue of the chain as flushed, or takes the queue off the chain.
     fn flush_one(&mut self, shared: &Shared<'_>) -> Option<Event> {
-        let id = self.flush;
-        let index = id >> 1;
-        let direction = if id & 1 == 0 {
-            Direction::Send
-        } else {
-            Direction::Recv
-        };
+        let (index, direction) = queue_of(self.flush);
         let Some(ep) = shared.ep(index) else {
             self.flush = END;
             return None;
@@ -382,20 +375,18 @@ impl<P: Provider> Reaper<P> {
             return None;
         }
         let seq = line.consumed.load(Ordering::Relaxed);
-        let mask = line.mask.load(Ordering::Relaxed);
-        let first = shared.first_slot(index);
         let status = DtoStatus::ErrFlushed;
         let done = seq.wrapping_add(1);
         match direction {
             Direction::Send => {
-                let slot = shared.request(first, seq, mask)?;
+                let slot = shared.request(line, seq)?;
                 let request = slot.read();
                 slot.wipe();
                 line.consumed.store(done, Ordering::Release);
                 finish(shared, index, ep, request, status)
             }
             Direction::Recv => {
-                let cookie = shared.receive(first, seq, mask)?.load(Ordering::Relaxed);
+                let cookie = shared.receive(line, seq)?.load(Ordering::Relaxed);
                 line.consumed.store(done, Ordering::Release);
                 Some(Event::Dto(DtoEvent {
                     ep: line.handle(),
@@ -419,16 +410,12 @@ impl<P: Provider> Reaper<P> {
             evd.producer.flush.take(),
         ] {
             while id != END {
-                let direction = if id & 1 == 0 {
-                    Direction::Send
-                } else {
-                    Direction::Recv
-                };
-                let Some(line) = shared.ep(id >> 1).map(|ep| ep.line(direction)) else {
+                let (of, direction) = queue_of(id);
+                let Some(line) = shared.ep(of).map(|ep| ep.line(direction)) else {
                     break;
                 };
                 let next = line.flush.next();
-                if id >> 1 == ep {
+                if of == ep {
                     line.flush.release();
                 } else {
                     line.flush.set_next(kept);
@@ -474,7 +461,7 @@ impl<P: Provider> Reaper<P> {
         let index = line.index.load(Ordering::Relaxed) & !KIND;
         let give_back = |direction, token| {
             if direction == Direction::Recv {
-                let _ = shared.srq_take(srq, token);
+                let _ = shared.srq_take(srq, token, 0);
             }
         };
         if let Some(cq) = &mut self.cq {
@@ -487,7 +474,7 @@ impl<P: Provider> Reaper<P> {
             let Some(place) = slot(shared, self.slot(), self.head.wrapping_add(ahead)) else {
                 continue;
             };
-            if let Some(Entry::Absorbed(early)) = Entry::decode(place.load())
+            if let Some(Entry::Absorbed(early)) = Entry::decode(place.load(), P::USES)
                 && early.index == index
             {
                 give_back(early.direction, early.token);
@@ -508,12 +495,8 @@ impl<P: Provider> Reaper<P> {
 
 /// The place of a queue on a chain to flush.
 fn link<'s>(shared: &Shared<'s>, id: u32) -> Option<&'s Link> {
-    let ep = shared.ep(id >> 1)?;
-    Some(if id & 1 == 0 {
-        &ep.request.flush
-    } else {
-        &ep.receive.flush
-    })
+    let (ep, direction) = queue_of(id);
+    Some(&shared.ep(ep)?.line(direction).flush)
 }
 
 /// What `fill` found, moved piece by piece from a place of its own: a result that comes through memory, as those of calls
@@ -540,6 +523,7 @@ struct Oldest<'s> {
     /// Slot of the Endpoint.
     index: u32,
     consumed: u32,
+    span: Span,
     slot: &'s RequestSlot,
     tag: Tag,
 }
@@ -555,13 +539,13 @@ impl<'s> Oldest<'s> {
             return None;
         }
         let consumed = line.consumed.load(Ordering::Relaxed);
-        let place =
-            line.first.load(Ordering::Relaxed) | consumed & line.mask.load(Ordering::Relaxed);
-        let slot = shared.requests.get(place as usize)?;
+        let span = line.span();
+        let slot = shared.requests.get(span.place(consumed))?;
         Some(Self {
             ep,
             index,
             consumed,
+            span,
             slot,
             tag: slot.tag(),
         })
@@ -599,10 +583,7 @@ fn run_done(shared: &Shared<'_>, name: u32, token: u16) -> Option<DtoEvent> {
     let mut last = Oldest::find(shared, name)?;
     let ahead = last.tag.distance(token);
     last.consumed = last.consumed.wrapping_add(ahead.into());
-    let line = &last.ep.request;
-    let mask = line.mask.load(Ordering::Relaxed);
-    let first = line.first.load(Ordering::Relaxed);
-    last.slot = shared.request(first, last.consumed, mask)?;
+    last.slot = shared.requests.get(last.span.place(last.consumed))?;
     last.tag = last.slot.tag();
     // Those before it match no completion but by their count.
     last.tag.ends_run(token, ahead).then(|| last.dto())
@@ -652,8 +633,7 @@ fn take_receive(shared: &Shared<'_>, ep: &EpShared, token: u16, len: u32) -> Opt
     {
         return None;
     }
-    let place = line.first.load(Ordering::Relaxed) | consumed & line.mask.load(Ordering::Relaxed);
-    let cookie = shared.receives.get(place as usize)?.load(Ordering::Relaxed);
+    let cookie = shared.receive(line, consumed)?.load(Ordering::Relaxed);
     // ORDER: the slot has been read before it is given back.
     line.consumed
         .store(consumed.wrapping_add(1), Ordering::Release);
@@ -661,19 +641,21 @@ fn take_receive(shared: &Shared<'_>, ep: &EpShared, token: u16, len: u32) -> Opt
 }
 
 /// A receive that ended in any way. `None` if it makes no sense.
-fn complete_receive(
+fn complete_receive<U: Using>(
     shared: &Shared<'_>,
     ep: &EpShared,
     completion: &Completion,
 ) -> Option<Option<Event>> {
+    // An immediate tells of bytes that were written elsewhere.
+    let written = completion.extra.arrived == Arrived::WriteImmediate;
+    let len = if written { 0 } else { completion.len };
     let cookie = match ep.srq() {
-        None => take_receive(shared, ep, completion.token, completion.len)?,
-        Some(_) if completion.len > ep.receive.max_len.load(Ordering::Relaxed) => return None,
-        Some(srq) => shared.srq_take(srq, completion.token)?,
+        None => take_receive(shared, ep, completion.token, len)?,
+        Some(srq) => shared.srq_take(srq, completion.token, len)?,
     };
     let status = DtoStatus::from_status(completion.status);
     let handle = ep.receive.handle();
-    if let Some(operation) = received(ep, completion) {
+    if let Some(operation) = received::<U>(ep, completion) {
         let counter = match operation {
             IbOperation::RecvMsgUd => EpCounter::RecvUd,
             IbOperation::RecvMsgImmed | IbOperation::RecvMsgUdImmed => EpCounter::RecvImm,
@@ -707,8 +689,8 @@ fn complete_receive(
 }
 
 /// What has arrived, if that is an affair of the InfiniBand extensions. A receive that failed is one like any other.
-fn received(ep: &EpShared, completion: &Completion) -> Option<IbOperation> {
-    if completion.status != Status::Success {
+fn received<U: Using>(ep: &EpShared, completion: &Completion) -> Option<IbOperation> {
+    if !(U::USES.extensions || U::USES.datagrams) || completion.status != Status::Success {
         return None;
     }
     match (completion.extra.arrived, ep.is_datagram()) {
@@ -729,8 +711,6 @@ fn complete_request(
     completion: &Completion,
 ) -> Option<Option<Event>> {
     let line = &ep.request;
-    let mask = line.mask.load(Ordering::Relaxed);
-    let first = line.first.load(Ordering::Relaxed);
     let consumed = line.consumed.load(Ordering::Relaxed);
     let outstanding = ep.outstanding(Direction::Send);
     // Not a search: each request is passed once, by the completion that says it is done.
@@ -740,7 +720,7 @@ fn complete_request(
             return None;
         }
         let seq = consumed.wrapping_add(ahead);
-        let request = shared.request(first, seq, mask)?.read();
+        let request = shared.request(line, seq)?.read();
         if request.tag.is(completion.token) {
             break (seq, request);
         }
@@ -750,7 +730,7 @@ fn complete_request(
         ahead += 1;
     };
     for passed in 0..=ahead {
-        let slot = shared.request(first, consumed.wrapping_add(passed), mask)?;
+        let slot = shared.request(line, consumed.wrapping_add(passed))?;
         if passed != ahead {
             untold(shared, index, ep, slot.read(), true);
         }

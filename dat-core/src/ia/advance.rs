@@ -41,10 +41,14 @@ impl<P: Provider> Ia<'_, P> {
                 break;
             };
             self.worked = true;
-            let before = self.cm.counters();
-            self.cm.input(now, mad.from, &mad.mad);
-            let after = self.cm.counters();
-            self.tally.heard(&mad.mad, &before, &after);
+            if P::USES.counters {
+                let before = self.cm.counters();
+                self.cm.input(now, mad.from, &mad.mad);
+                let after = self.cm.counters();
+                self.tally.heard(&mad.mad, &before, &after);
+            } else {
+                self.cm.input(now, mad.from, &mad.mad);
+            }
             self.connection_events(now);
         }
         self.cm.advance(now);
@@ -135,12 +139,12 @@ impl<P: Provider> Ia<'_, P> {
             }
             // The transport's retries decide what a lost link means to a connection.
             Notice::SharedLimit(queue) => {
-                if let Some(queues) = self.late.shared_queues {
+                if let Some(queues) = self.late.shared_queues() {
                     (queues.low)(self, queue);
                 }
             }
             Notice::SharedError(queue) => {
-                if let Some(queues) = self.late.shared_queues {
+                if let Some(queues) = self.late.shared_queues() {
                     (queues.failed)(self, queue);
                 }
             }

@@ -86,7 +86,7 @@ impl<P: Provider> Ia<'_, P> {
             self.csps.remove(csp);
         }
         while let Some(srq) = self.srqs.first() {
-            if let Some(queues) = self.late.shared_queues {
+            if let Some(queues) = self.late.shared_queues() {
                 first = first.and((queues.free)(self, Srq(srq)));
             }
             // Its posting half may be out: what the device kept goes with the device.

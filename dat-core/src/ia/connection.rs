@@ -49,9 +49,13 @@ impl<P: Provider> Ia<'_, P> {
                 CmEvent::Disconnected { conn, .. } => {
                     self.ended(conn, EpOp::PeerDisconnected, None);
                 }
-                CmEvent::SidrRequest(request) => self.looked_up(now, &request),
+                CmEvent::SidrRequest(request) => {
+                    if P::USES.datagrams {
+                        self.looked_up(now, &request);
+                    }
+                }
                 CmEvent::SidrReply(reply) => {
-                    if let Some(look_ups) = self.late.look_ups {
+                    if let Some(look_ups) = self.late.look_ups() {
                         (look_ups.found)(self, &reply);
                     }
                 }
@@ -64,7 +68,7 @@ impl<P: Provider> Ia<'_, P> {
         match self.owner(conn) {
             Owner::Nobody => {}
             Owner::LookUp(ep, ..) => {
-                if let Some(look_ups) = self.late.look_ups {
+                if let Some(look_ups) = self.late.look_ups() {
                     (look_ups.unanswered)(self, ep, conn);
                 }
             }
@@ -125,7 +129,10 @@ impl<P: Provider> Ia<'_, P> {
         let (evd, needs_ep) = match listener {
             Listener::Psp(psp) => {
                 let psp = self.psp(psp).map_err(|_| nobody)?;
-                (psp.evd, psp.flag == PspFlag::Provider)
+                (
+                    psp.evd,
+                    P::USES.service_points && psp.flag == PspFlag::Provider,
+                )
             }
             Listener::Rsp(rsp) => {
                 let rsp = self.rsp(rsp).map_err(|_| nobody)?;
@@ -151,7 +158,9 @@ impl<P: Provider> Ia<'_, P> {
                 rsp.used = true;
                 let (ep, provided) = (rsp.ep, rsp.provided);
                 self.apply(ep, EpOp::RequestArrived);
-                self.note_request(ep, request);
+                if let Ok(control) = self.ep_mut(ep) {
+                    control.note(request);
+                }
                 (Some(ep), provided)
             }
         };
@@ -188,15 +197,6 @@ impl<P: Provider> Ia<'_, P> {
         Ok(())
     }
 
-    /// Notes whom a request comes from.
-    fn note_request(&mut self, ep: Ep, request: &Request) {
-        if let Ok(control) = self.ep_mut(ep) {
-            control.remote = Some(request.remote);
-            control.remote_port = request.remote_port;
-            control.local_port = request.service.port().unwrap_or(0);
-        }
-    }
-
     /// An Endpoint of the provider's: no zone, no Event Dispatchers, attributes that suit the request, if there is one already.
     pub(crate) fn provided_ep(
         &mut self,
@@ -211,8 +211,8 @@ impl<P: Provider> Ia<'_, P> {
             attr.max_rdma_read_out = attr.max_rdma_read_out.min(terms.initiator_depth);
         }
         let ep = self.ep_create(None, None, None, None, Some(&attr))?;
-        if let Some(request) = request {
-            self.note_request(ep, request);
+        if let (Some(request), Ok(control)) = (request, self.ep_mut(ep)) {
+            control.note(request);
         }
         self.enter(ep, state);
         Ok(ep)

@@ -36,6 +36,14 @@ impl<P: Provider> Late<P> {
             watermarks: None,
         }
     }
+
+    pub(crate) fn look_ups(&self) -> Option<LookUps<P>> {
+        self.look_ups.filter(|_| P::USES.datagrams)
+    }
+
+    pub(crate) fn shared_queues(&self) -> Option<SharedQueues<P>> {
+        self.shared_queues.filter(|_| P::USES.shared_receives)
+    }
 }
 
 impl<P: Provider> fmt::Debug for Late<P> {

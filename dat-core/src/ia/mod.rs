@@ -30,7 +30,7 @@ use crate::handle::{Cr, Ep, Evd};
 use crate::ia::late::Late;
 use crate::lmr::LmrControl;
 use crate::post::Poster;
-use crate::provider::{Fault, Net, Path, Provider};
+use crate::provider::{Fault, Net, Provider};
 use crate::psp::PspControl;
 use crate::pz::PzControl;
 use crate::random::Random;
@@ -38,7 +38,7 @@ use crate::rmr::RmrControl;
 use crate::rsp::RspControl;
 use crate::shared::Shared;
 use crate::srq::{SrqControl, SrqEnd};
-use crate::table::Table;
+use crate::table::{Points, SharedReceives, Table};
 
 /// Datagrams whose way is still being looked up. More wait in the connection manager.
 const WAITING: usize = 4;
@@ -52,8 +52,8 @@ pub(crate) enum Owner {
     Ep(Ep),
     /// A request that has not been answered.
     Cr(Cr),
-    /// A look-up of an Endpoint for datagrams, and the way there, once it is known.
-    LookUp(Ep, ConnId, Option<Path>),
+    /// A look-up of an Endpoint for datagrams.
+    LookUp(Ep, ConnId),
 }
 
 /// An Interface Adapter: one HCA, its address, and everything made on it.
@@ -75,11 +75,11 @@ pub struct Ia<'s, P: Provider> {
     pub(crate) cnos: Table<'s, CnoControl>,
     pub(crate) eps: Table<'s, EpControl>,
     pub(crate) psps: Table<'s, PspControl>,
-    pub(crate) rsps: Table<'s, RspControl>,
-    pub(crate) csps: Table<'s, CspControl>,
-    pub(crate) srqs: Table<'s, SrqControl>,
+    pub(crate) rsps: Table<'s, RspControl, Points<P>>,
+    pub(crate) csps: Table<'s, CspControl, Points<P>>,
+    pub(crate) srqs: Table<'s, SrqControl, SharedReceives<P>>,
     pub(crate) crs: Table<'s, CrControl>,
-    pub(crate) cm: Cm<'s>,
+    pub(crate) cm: Cm<'s, P>,
     /// By the index of a connection.
     pub(crate) owners: &'s mut [Owner],
     pub(crate) waiting: Deque<Transmit, WAITING>,
@@ -101,7 +101,7 @@ pub struct Ia<'s, P: Provider> {
     pub(crate) late: Late<P>,
     /// Why the device is lost, if it is.
     pub(crate) lost: Option<Fault>,
-    pub(crate) tally: IaTally,
+    pub(crate) tally: IaTally<P>,
     /// [`Ia::close`] has succeeded, or done what it could.
     pub(crate) closed: bool,
     /// The async Event Dispatcher was made with the adapter.
@@ -131,6 +131,15 @@ impl<P: Provider> Ia<'_, P> {
             ))
         } else {
             Ok(())
+        }
+    }
+
+    /// `MODEL_NOT_SUPPORTED` for a part that the program said to do without ([`Provider::USES`]).
+    pub(crate) const fn offered(part: bool) -> Result<(), Error> {
+        if part {
+            Ok(())
+        } else {
+            Err(Error::new(DatType::ModelNotSupported, DatSubtype::None))
         }
     }
 
@@ -186,7 +195,7 @@ impl<P: Provider> Ia<'_, P> {
             Owner::Nobody => None,
             Owner::Ep(ep) => self.eps.get(ep.0).and_then(|control| control.conn),
             Owner::Cr(cr) => self.crs.get(cr.0).and_then(|control| control.conn),
-            Owner::LookUp(ep, of, _) => self.eps.get(ep.0).map(|_| of),
+            Owner::LookUp(ep, of) => self.eps.get(ep.0).map(|_| of),
         };
         if current == Some(conn) {
             owner

@@ -6,13 +6,13 @@ use super::late::Late;
 use super::{Ia, Owner};
 use crate::cm::{Cm, Config};
 use crate::counters::IaTally;
-use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::dat_return::{DatSubtype, Error};
 use crate::flags::EvdFlags;
 use crate::handle::{Evd, Handle};
 use crate::provider::{Net, Provider};
 use crate::random::Random;
 use crate::shared::stack::END;
-use crate::storage::{Parts, Sizes, Storage, Supply};
+use crate::storage::Parts;
 use crate::table::Table;
 use crate::time::Instant;
 
@@ -29,72 +29,28 @@ pub enum AsyncEvd {
 }
 
 impl<'s, P: Provider> Ia<'s, P> {
-    /// Opens an adapter on `provider`, with all its state in `storage`.
+    /// Opens an adapter on `provider`, with all its state in `parts`: those of a [`Storage`](crate::Storage), or of memory that a
+    /// host [supplies](Parts::supplied).
     ///
     /// `net` is the address it answers to. `entropy` seeds PSNs, communication IDs and key bytes: take it from the
     /// platform's source of random numbers. On an error the provider is closed.
     #[doc(alias = "dat_ia_open")]
-    pub fn open<
-        const EPS: usize,
-        const EVDS: usize,
-        const LMRS: usize,
-        const DTOS: usize,
-        const EVENTS: usize,
-        const SRQS: usize,
-    >(
+    pub fn open(
         provider: P,
-        storage: &'s mut Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>,
+        parts: Parts<'s, P>,
         net: Net,
         now: Instant,
         entropy: u64,
     ) -> Result<Self, Error> {
-        let qlen = u32::try_from(EVENTS).unwrap_or(ASYNC_QLEN);
-        let async_evd = AsyncEvd::New(ASYNC_QLEN.min(qlen));
-        Self::open_with(provider, storage, net, now, entropy, async_evd)
+        let async_evd = AsyncEvd::New(ASYNC_QLEN.min(1 << parts.shared.event_shift));
+        Self::open_with(provider, parts, net, now, entropy, async_evd)
     }
 
     /// As [`Ia::open`], with another Event Dispatcher of asynchronous errors. `INVALID_PARAMETER` for a length of 0,
     /// `INSUFFICIENT_RESOURCES` beyond the storage's events. (One that takes other streams as well is given afterwards:
     /// [`Ia::set_async_evd`].)
     #[doc(alias = "dat_ia_open")]
-    pub fn open_with<
-        const EPS: usize,
-        const EVDS: usize,
-        const LMRS: usize,
-        const DTOS: usize,
-        const EVENTS: usize,
-        const SRQS: usize,
-    >(
-        provider: P,
-        storage: &'s mut Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>,
-        net: Net,
-        now: Instant,
-        entropy: u64,
-        async_evd: AsyncEvd,
-    ) -> Result<Self, Error> {
-        Self::open_parts(provider, storage.split(), net, now, entropy, async_evd)
-    }
-
-    /// As [`Ia::open`], of sizes that are known when the program runs, in memory that the host supplies. `INVALID_PARAMETER` also
-    /// for sizes that do not fit together.
-    #[doc(alias = "dat_ia_open")]
-    pub fn open_supplied(
-        mut provider: P,
-        supply: &mut impl Supply<'s>,
-        sizes: &Sizes,
-        net: Net,
-        now: Instant,
-        entropy: u64,
-    ) -> Result<Self, Error> {
-        let Some(parts) = Parts::supplied(supply, sizes) else {
-            let _ = provider.close();
-            return Err(Error::new(DatType::InvalidParameter, DatSubtype::None));
-        };
-        let async_evd = AsyncEvd::New(ASYNC_QLEN.min(sizes.events));
-        Self::open_parts(provider, parts, net, now, entropy, async_evd)
-    }
-
-    fn open_parts(
+    pub fn open_with(
         mut provider: P,
         parts: Parts<'s, P>,
         net: Net,
@@ -151,6 +107,9 @@ impl<'s, P: Provider> Ia<'s, P> {
         reapers.fill_with(|| None);
         let config = Config::new(provider.limits().node_guid);
         let seed = [random.next(), random.next()];
+        // Where the handles of a kind begin: far from those of the others, so that none is taken for another's.
+        let first = random.next_u32();
+        let first_of = |kind: u32| first.wrapping_add(kind << 28);
         Self {
             provider,
             net,
@@ -158,17 +117,17 @@ impl<'s, P: Provider> Ia<'s, P> {
             posters,
             srq_posters,
             reapers,
-            pzs: Table::new(pzs, random.next_u32()),
-            lmrs: Table::new(lmrs, random.next_u32()),
-            rmrs: Table::new(rmrs, random.next_u32()),
-            evds: Table::new(evds, random.next_u32()),
-            cnos: Table::new(cnos, random.next_u32()),
-            eps: Table::new(eps, random.next_u32()),
-            psps: Table::new(psps, random.next_u32()),
-            rsps: Table::new(rsps, random.next_u32()),
-            csps: Table::new(csps, random.next_u32()),
-            srqs: Table::new(srqs, random.next_u32()),
-            crs: Table::new(crs, random.next_u32()),
+            pzs: Table::new(pzs, first_of(1)),
+            lmrs: Table::new(lmrs, first_of(2)),
+            rmrs: Table::new(rmrs, first_of(3)),
+            evds: Table::new(evds, first_of(4)),
+            cnos: Table::new(cnos, first_of(5)),
+            eps: Table::new(eps, first_of(6)),
+            psps: Table::new(psps, first_of(7)),
+            rsps: Table::new(rsps, first_of(8)),
+            csps: Table::new(csps, first_of(9)),
+            srqs: Table::new(srqs, first_of(10)),
+            crs: Table::new(crs, first_of(11)),
             cm: Cm::new(conns, config, seed),
             owners,
             waiting: Deque::new(),

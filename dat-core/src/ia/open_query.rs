@@ -8,7 +8,7 @@ use super::{Ia, IaAttr, ProviderAttr};
 use crate::dat_return::Error;
 use crate::provider::{Net, Provider};
 use crate::random::Random;
-use crate::storage::Storage;
+use crate::storage::Parts;
 
 /// An adapter that can be asked and closed.
 pub struct IaQuery<'s, P: Provider>(Ia<'s, P>);
@@ -22,20 +22,9 @@ impl<P: Provider> core::fmt::Debug for IaQuery<'_, P> {
 impl<'s, P: Provider> IaQuery<'s, P> {
     /// Opens an adapter for its attributes: those that [`Ia::open`] with the same arguments would have.
     #[doc(alias = "dat_ib_open_query")]
-    pub fn open_query<
-        const EPS: usize,
-        const EVDS: usize,
-        const LMRS: usize,
-        const DTOS: usize,
-        const EVENTS: usize,
-        const SRQS: usize,
-    >(
-        provider: P,
-        storage: &'s mut Storage<P, EPS, EVDS, LMRS, DTOS, EVENTS, SRQS>,
-        net: Net,
-    ) -> Self {
+    pub fn open_query(provider: P, parts: Parts<'s, P>, net: Net) -> Self {
         // Nothing will be made of these numbers.
-        Self(Ia::new(provider, storage.split(), net, Random::new(0)))
+        Self(Ia::new(provider, parts, net, Random::new(0)))
     }
 
     /// What the adapter and the provider can do.

@@ -214,7 +214,8 @@ impl<P: Provider> Ia<'_, P> {
             0
         };
         let (major, minor, _) = limits.firmware;
-        let extended = limits.atomics || limits.max_datagram_segments != 0;
+        let atomics = P::USES.extensions && limits.atomics;
+        let extended = atomics || P::USES.datagrams && limits.max_datagram_segments != 0;
         let ia = IaAttr {
             adapter_name: limits.name,
             vendor_name: limits.vendor,
@@ -273,7 +274,7 @@ impl<P: Provider> Ia<'_, P> {
             max_accept_private_data_size: count(MAX_ACCEPT_PRIVATE),
             max_reject_private_data_size: count(MAX_REJECT_PRIVATE),
             supports_multipath: false,
-            ep_creator: 1,
+            ep_creator: P::USES.service_points.into(),
             pz_support: 0,
             optimal_buffer_alignment: 64,
             evd_stream_merging_supported: [[true; 6]; 6],
@@ -298,6 +299,7 @@ impl<P: Provider> Ia<'_, P> {
     fn named(&self) -> [NamedAttr; NAMED] {
         use AttrValue::{Flag, Gid, Guid, Number, Text};
         let limits = self.provider.limits();
+        let atomics = P::USES.extensions && limits.atomics;
         [
             ("DAT_IB_PROVIDER_NAME", Text(limits.name)),
             ("DAT_IB_DEVICE_NAME", Text(limits.name)),
@@ -316,9 +318,9 @@ impl<P: Provider> Ia<'_, P> {
             ),
             ("DAT_IB_PORT_NUMBER", Number(1)),
             ("DAT_EXTENSION_INTERFACE", Flag(true)),
-            ("DAT_IB_FETCH_AND_ADD", Flag(limits.atomics)),
-            ("DAT_IB_CMP_AND_SWAP", Flag(limits.atomics)),
-            ("DAT_IB_IMMED_DATA", Flag(true)),
+            ("DAT_IB_FETCH_AND_ADD", Flag(atomics)),
+            ("DAT_IB_CMP_AND_SWAP", Flag(atomics)),
+            ("DAT_IB_IMMED_DATA", Flag(P::USES.extensions)),
         ]
         .map(|(name, value)| NamedAttr { name, value })
     }

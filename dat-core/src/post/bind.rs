@@ -78,7 +78,7 @@ impl<P: Provider> Poster<P> {
                     Scope::Domain,
                     post_flags,
                 );
-                self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+                self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
                 return Ok(keys.1);
             }
         }
@@ -195,7 +195,7 @@ impl<P: Provider> Poster<P> {
         if self.limits.datagram {
             return Err(NOT_SERVED);
         }
-        if flags.intersects(self.limits.barred_request) {
+        if flags.intersects(self.limits.barred_request()) {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg8));
         }
         if lmr::zone(window.pz.load(Ordering::Relaxed)) & !GENERAL != self.limits.zone {
@@ -253,7 +253,7 @@ impl<P: Provider> Poster<P> {
                 window.ep.store(own, Ordering::Relaxed);
             }
             self.bind(shared, window, binding, region, keys, scope, post_flags);
-            self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+            self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
         }
         Ok(keys.1)
     }

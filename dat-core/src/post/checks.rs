@@ -113,6 +113,7 @@ pub(crate) const RECV: Kind = Kind {
     protection: DatSubtype::ProtectionWrite,
     served: |limits| !limits.shared,
     segments: |limits| limits.recv_segments,
+    longest: |limits| limits.max_receive,
     ..SEND
 };
 
@@ -129,9 +130,9 @@ impl Kind {
     /// Flags that it may not carry.
     fn barred(&self, limits: &Limits) -> CompletionFlags {
         if self.counter == EpCounter::PostRecv {
-            limits.barred_recv
+            limits.barred_recv()
         } else {
-            limits.barred_request
+            limits.barred_request()
         }
     }
 }

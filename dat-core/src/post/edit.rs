@@ -46,7 +46,7 @@ impl<P: Provider> Poster<P> {
             KeyEdit::Register(made) => (Op::Register, made.old_key, DatSubtype::InvalidArg9),
             KeyEdit::Invalidate(key) => (Op::Invalidate, key, DatSubtype::InvalidArg4),
         };
-        if flags.intersects(self.limits.barred_request) {
+        if flags.intersects(self.limits.barred_request()) {
             return Err(DatReturn::new(PARAMETER, bad_flags));
         }
         if zone != self.limits.zone {
@@ -83,7 +83,7 @@ impl<P: Provider> Poster<P> {
                 self.sq.bind(&close, post_flags)
             }
         };
-        self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+        self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
         Ok(Some(new_key))
     }
 }

@@ -95,7 +95,7 @@ impl<P: Provider> Poster<P> {
             kick(shared, u32::from(self.ep), near.ep, Direction::Send);
         } else {
             self.give(work, &list, post_flags);
-            self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+            self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ pub(crate) const FULL: DatReturn =
     DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceCredits);
 /// The Endpoint is of the other service.
 pub(super) const NOT_SERVED: DatReturn = DatReturn::of(DatType::ModelNotSupported);
-pub(super) const LENGTH: DatReturn = DatReturn::of(DatType::LengthError);
+pub(crate) const LENGTH: DatReturn = DatReturn::of(DatType::LengthError);
 
 pub(crate) type Segments = Vec<Segment, MAX_SEGMENTS>;
 
@@ -99,7 +99,7 @@ impl<P: Provider> Poster<P> {
             self.hand_over_late(shared, near, work, &list, post_flags);
         } else {
             self.gather(work, &list, post_flags);
-            self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+            self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
         }
         Ok(())
     }
@@ -130,18 +130,23 @@ impl<P: Provider> Poster<P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let ep = near.ep;
+        let before = self.recv_limit;
         if !self.refill_recv(ep) {
             return Err(FULL);
+        }
+        if self.limits.unsignalled_recv {
+            // Slots come back without the marks of the receives that they held.
+            shared.forget_quiet(ep, before, self.recv_limit.wrapping_sub(before));
         }
         if flags.contains(CompletionFlags::UNSIGNALLED) {
             shared.quieten_receive(ep, self.receives);
         }
-        self.publish_recv(near, cookie, len);
+        self.publish_recv(ep, near.receives, self.receives, (cookie, len));
         if state.is_disconnected() {
             kick(shared, u32::from(self.ep), ep, Direction::Recv);
         } else {
             self.rq.recv(list);
-            self.recheck(shared, near, RECV_OPEN, Direction::Recv);
+            self.recheck(shared, near.ep, RECV_OPEN, Direction::Recv);
         }
         Ok(())
     }
@@ -167,7 +172,7 @@ impl<P: Provider> Poster<P> {
         // A write of no bytes looks at no key, and ends after everything before it.
         let nowhere = Remote { addr: 0, rkey: 0 };
         self.sq.rdma_write(&[], nowhere, PostFlags::SIGNALED);
-        self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+        self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
     }
 }
 

@@ -30,7 +30,7 @@ mod split;
 pub(crate) use bind::{Binding, release};
 pub(crate) use checks::{RECV, check};
 pub(crate) use edit::KeyEdit;
-pub(crate) use general::{FULL, Segments, Work};
+pub(crate) use general::{FULL, LENGTH, Segments, Work};
 pub use owning::{Completed, Lend, OwningPoster, Returned};
 pub use rdma_writes::{RdmaWrite, Refused};
 
@@ -45,7 +45,7 @@ use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::Ep;
 use crate::provider::{Direction, PostFlags, Provider, Remote, Segment, SendQueue};
 use crate::random::{Bytes, Random};
-use crate::shared::ep::{EpShared, REQUEST_OPEN};
+use crate::shared::ep::{EpShared, REQUEST_OPEN, queue_id};
 use crate::shared::lmr;
 use crate::shared::request::{Op, Request, RequestSlot, Run, Tag};
 use crate::shared::{Near, Shared};
@@ -67,23 +67,45 @@ pub(crate) struct Limits {
     pub(crate) write_segments: u8,
     pub(crate) max_message: u32,
     pub(crate) max_rdma: u32,
+    /// Most bytes of a receive: the adapter's, as the Endpoint's longest message binds what it sends.
+    pub(crate) max_receive: u32,
     /// Most suppressed requests in a row.
     pub(crate) quiet: Run,
     /// The Protection Zone, as LMRs carry it.
     pub(crate) zone: u64,
-    /// Flags that a request may not carry.
-    pub(crate) barred_request: CompletionFlags,
-    /// Flags that a receive may not carry.
-    pub(crate) barred_recv: CompletionFlags,
-    /// Flags that a request carries only beside the straight way: the barred ones, and UNSIGNALLED.
-    pub(crate) aside_request: CompletionFlags,
-    /// The same of receives.
-    pub(crate) aside_recv: CompletionFlags,
+    /// Flags that a request does not carry on the straight way: all that it may not carry, and UNSIGNALLED. A receive carries
+    /// none there.
+    pub(crate) aside: CompletionFlags,
+    /// A request may be UNSIGNALLED.
+    pub(crate) unsignalled_request: bool,
+    /// A receive may.
+    pub(crate) unsignalled_recv: bool,
     /// It is for datagrams, of at most `max_rdma` bytes.
     pub(crate) datagram: bool,
     pub(crate) atomics: bool,
     /// Its receives come from a Shared Receive Queue.
     pub(crate) shared: bool,
+}
+
+impl Limits {
+    /// Flags that a request may not carry.
+    pub(super) const fn barred_request(&self) -> CompletionFlags {
+        if self.unsignalled_request {
+            self.aside.difference(CompletionFlags::UNSIGNALLED)
+        } else {
+            self.aside
+        }
+    }
+
+    /// Flags that a receive may not carry.
+    pub(super) const fn barred_recv(&self) -> CompletionFlags {
+        let all = CompletionFlags::from_bits_retain(u32::MAX);
+        if self.unsignalled_recv {
+            all.difference(CompletionFlags::UNSIGNALLED)
+        } else {
+            all
+        }
+    }
 }
 
 /// The posting ends of one queue pair and their counters.
@@ -98,6 +120,8 @@ pub(crate) struct Poster<P: Provider> {
     request_limit: u32,
     receives: u32,
     recv_limit: u32,
+    /// Bytes of the longest receive posted so far.
+    longest: u32,
     limits: Limits,
     random: Bytes,
 }
@@ -120,6 +144,7 @@ impl<P: Provider> Poster<P> {
             request_limit: 0,
             receives: 0,
             recv_limit: 0,
+            longest: 0,
             quiet: Run::NONE,
             limits,
             random: Bytes::new(random),
@@ -131,6 +156,7 @@ impl<P: Provider> Poster<P> {
     /// Starts over, with the queue pair.
     pub(crate) fn rewind(&mut self) {
         self.receives = 0;
+        self.longest = 0;
         self.quiet = Run::NONE;
         self.request_limit = u32::from(self.limits.requests);
         self.recv_limit = u32::from(self.limits.receives);
@@ -218,7 +244,7 @@ impl<P: Provider> Poster<P> {
     #[inline(always)]
     fn admits(&self, ep: &EpShared, flags: CompletionFlags) -> Option<u32> {
         if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0
-            || flags.intersects(self.limits.aside_request)
+            || flags.intersects(self.limits.aside)
         {
             return None;
         }
@@ -335,9 +361,9 @@ impl<P: Provider> Poster<P> {
 
     /// Looks, after a post, whether the Endpoint is still open.
     #[inline(always)]
-    fn recheck(&self, shared: &Shared<'_>, near: &Near<'_>, open: u32, direction: Direction) {
-        if near.ep.poster.state.load(Ordering::Acquire) & open == 0 {
-            self.closed_meanwhile(shared, near.ep, direction);
+    fn recheck(&self, shared: &Shared<'_>, ep: &EpShared, open: u32, direction: Direction) {
+        if ep.poster.state.load(Ordering::Acquire) & open == 0 {
+            self.closed_meanwhile(shared, ep, direction);
         }
     }
 
@@ -370,7 +396,7 @@ const fn far(remote: &RmrTriplet) -> Remote {
 pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Direction) {
     let line = ep.line(direction);
     if let Some(evd) = shared.evd(line.evd.load(Ordering::Relaxed)) {
-        let id = index << 1 | u32::from(direction == Direction::Recv);
+        let id = queue_id(index, direction);
         evd.producer.flush.push(id, &line.flush);
     }
 }

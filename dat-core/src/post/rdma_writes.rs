@@ -54,7 +54,7 @@ impl<P: Provider> Poster<P> {
         if !flags.contains(CompletionFlags::DEFER) {
             self.ring(near);
         }
-        self.recheck(shared, near, REQUEST_OPEN, Direction::Send);
+        self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
         result
     }
 

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use super::general::Work;
 use super::{EpPoster, Poster};
 use crate::Ia;
+use crate::atomic::AtomicU64;
 use crate::counters::EpCounter;
 use crate::dat_return::DatReturn;
 use crate::flags::{CompletionFlags, MemPriv};
@@ -25,10 +26,13 @@ impl<P: Provider> Poster<P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        if let Some(segment) = self.straight_recv(near, segments, flags) {
-            self.publish_recv(near, cookie, segment.len);
+        // Held here, or it would be looked up again behind every store.
+        let ep = near.ep;
+        let sequence = self.receives;
+        if let Some(segment) = self.straight_recv(near, ep, sequence, segments, flags) {
+            self.publish_recv(ep, near.receives, sequence, (cookie, segment.len));
             self.rq.recv(&[segment]);
-            self.recheck(shared, near, RECV_OPEN, Direction::Recv);
+            self.recheck(shared, ep, RECV_OPEN, Direction::Recv);
             return Ok(());
         }
         self.general(shared, near, Work::Recv, segments, cookie, flags)
@@ -38,13 +42,15 @@ impl<P: Provider> Poster<P> {
     fn straight_recv(
         &mut self,
         near: &Near<'_>,
+        ep: &EpShared,
+        sequence: u32,
         segments: &[LmrTriplet],
         flags: CompletionFlags,
     ) -> Option<Segment> {
         let [triplet] = segments else { return None };
-        if near.ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0
-            || flags.intersects(self.limits.aside_recv)
-            || self.receives == self.recv_limit && !self.refill_recv(near.ep)
+        if ep.poster.state.load(Ordering::Acquire) & RECV_OPEN == 0
+            || !flags.is_empty()
+            || sequence == self.recv_limit && !self.refill_straight(ep)
         {
             return None;
         }
@@ -52,34 +58,49 @@ impl<P: Provider> Poster<P> {
     }
 
     /// Whether looking again at what has been consumed shows a free receive slot.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn refill_recv(&mut self, ep: &EpShared) -> bool {
         let consumed = ep.receive.consumed.load(Ordering::Acquire);
         self.recv_limit = consumed.wrapping_add(u32::from(self.limits.receives));
         self.receives != self.recv_limit
     }
 
-    /// Publishes a receive that is about to be posted. Its token is its sequence.
+    /// The same for the straight way, which knows nothing of marks: slots that may carry one come back by the general way.
+    #[inline(never)]
+    fn refill_straight(&mut self, ep: &EpShared) -> bool {
+        !self.limits.unsignalled_recv && self.refill_recv(ep)
+    }
+
+    /// Publishes the receive of that sequence, which is about to be posted, with its cookie and length. Its token is its sequence.
     #[inline(always)]
-    pub(super) fn publish_recv(&mut self, near: &Near<'_>, cookie: u64, len: u32) {
-        near.ep.tally.count(EpCounter::PostRecv, len);
-        let index = self.receives & u32::from(self.limits.recv_mask);
-        if let Some(slot) = near.receives.get(index as usize) {
+    pub(super) fn publish_recv(
+        &mut self,
+        ep: &EpShared,
+        slots: &[AtomicU64],
+        sequence: u32,
+        (cookie, len): (u64, u32),
+    ) {
+        ep.tally.count(EpCounter::PostRecv, len);
+        let index = sequence & u32::from(self.limits.recv_mask);
+        if let Some(slot) = slots.get(index as usize) {
             slot.store(cookie, Ordering::Relaxed);
         }
-        self.receives = self.receives.wrapping_add(1);
-        // ORDER: the cookie precedes the count that makes the receive outstanding.
-        near.ep
-            .poster
-            .receives
-            .store(self.receives, Ordering::Release);
+        if len > self.longest {
+            self.longest = len;
+            // Only up: receives that another queue pair has taken over count as well.
+            ep.receive.max_len.fetch_max(len, Ordering::Relaxed);
+        }
+        self.receives = sequence.wrapping_add(1);
+        // ORDER: cookie and length precede the count that makes the receive outstanding.
+        ep.poster.receives.store(self.receives, Ordering::Release);
     }
 }
 
 impl<P: Provider> EpPoster<'_, P> {
     /// Posts a receive into the segments, filled in order; none takes a message of no bytes.
     ///
-    /// Endpoint: any state; in DISCONNECTED it is flushed at once. Errors as for [`EpPoster::post_send`].
+    /// Endpoint: any state; in DISCONNECTED it is flushed at once. Errors as for [`EpPoster::post_send`], but that a receive may be
+    /// as long as any message of the adapter: the Endpoint's `max_message_size` is that of what it sends.
     #[doc(alias = "dat_ep_post_recv")]
     #[inline(always)]
     pub fn post_recv(

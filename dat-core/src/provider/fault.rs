@@ -318,6 +318,7 @@ impl Fault {
 
     /// Names the object it happened to. An answer's words know the kind.
     #[must_use]
+    #[inline(never)]
     pub const fn of(mut self, object: Object, number: u32) -> Self {
         let n = self.numbers;
         self.numbers = match self.words.form {
@@ -342,6 +343,7 @@ impl Fault {
 
     /// Which command failed, by the provider's own number; 0 is none. An answer's words know it.
     #[must_use]
+    #[inline(never)]
     pub const fn during(mut self, command: u16) -> Self {
         if let Form::Own = self.words.form {
             self.numbers = self.numbers & !0xffff_0000 | (command as u64) << 16;
@@ -473,6 +475,10 @@ impl fmt::Debug for Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if cfg!(dat_silent) {
+            // Without words: the class, and the numbers as [`Form`] has them.
+            return write!(f, "fault {}: {:#x}", self.kind() as u8, self.numbers);
+        }
         if !self.object().is_empty() {
             write!(f, "{} {:#x}: ", self.object(), self.number())?;
         }

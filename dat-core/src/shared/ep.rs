@@ -97,9 +97,20 @@ pub(crate) struct PosterLine {
     pub(crate) work: Link,
 }
 
-/// The word beside a receive's slot that says that its success wakes nobody: its sequence, marked. So one that is written for
-/// every receive is not needed.
-const MARKED: u32 = 1 << 31;
+/// What names one queue of the Endpoint in slot `ep`, on a chain to flush.
+pub(crate) const fn queue_id(ep: u32, direction: Direction) -> u32 {
+    ep << 1 | matches!(direction, Direction::Recv) as u32
+}
+
+/// The slot of the Endpoint and the direction of the queue of that name.
+pub(crate) const fn queue_of(id: u32) -> (u32, Direction) {
+    let direction = if id & 1 == 0 {
+        Direction::Send
+    } else {
+        Direction::Recv
+    };
+    (id >> 1, direction)
+}
 
 /// Written by the reaper of one direction, except the identity (control).
 #[derive(Debug)]
@@ -117,7 +128,7 @@ pub(crate) struct QueueLine {
     pub(crate) mask: AtomicU32,
     /// Where its slots begin among those of all Endpoints.
     pub(crate) first: AtomicU32,
-    /// Bytes of the longest message.
+    /// Bytes of the longest receive posted: what is longer fits none of them.
     pub(crate) max_len: AtomicU32,
     /// 1: only what the peer marks as solicited notifies.
     pub(crate) solicited: AtomicU32,
@@ -127,6 +138,21 @@ pub(crate) struct QueueLine {
     pub(crate) srq: AtomicU32,
     /// Receives of it that had been absorbed and have been dequeued since.
     pub(crate) taken: AtomicU32,
+}
+
+/// Where the slots of a queue are, among those of all Endpoints.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    first: u32,
+    mask: u32,
+}
+
+impl Span {
+    /// The slot of that sequence.
+    #[inline(always)]
+    pub(crate) const fn place(self, seq: u32) -> usize {
+        (self.first | seq & self.mask) as usize
+    }
 }
 
 /// What to do about a request or a receive that failed.
@@ -240,6 +266,21 @@ impl QueueLine {
         }
     }
 
+    /// Where the slot of that sequence is, among those of all Endpoints.
+    #[inline(always)]
+    pub(crate) fn place(&self, seq: u32) -> usize {
+        self.span().place(seq)
+    }
+
+    /// Where its slots are.
+    #[inline(always)]
+    pub(crate) fn span(&self) -> Span {
+        Span {
+            first: self.first.load(Ordering::Relaxed),
+            mask: self.mask.load(Ordering::Relaxed),
+        }
+    }
+
     /// The handle of the Endpoint.
     #[inline(always)]
     pub(crate) fn handle(&self) -> Ep {
@@ -325,28 +366,27 @@ impl EpShared {
 }
 
 impl Shared<'_> {
-    /// The mark of the receive of that sequence.
-    fn quiet(&self, ep: &EpShared, seq: u32) -> Option<&AtomicU32> {
-        let line = &ep.receive;
-        let (first, mask) = (
-            line.first.load(Ordering::Relaxed),
-            line.mask.load(Ordering::Relaxed),
-        );
-        self.quiet.get((first | seq & mask) as usize)
+    /// The bit of the receive slot of that sequence, and the word that it is in, which may have bits of other Endpoints.
+    fn quiet(&self, ep: &EpShared, seq: u32) -> Option<(&AtomicU32, u32)> {
+        const BITS: usize = u32::BITS as usize;
+        let place = ep.receive.place(seq);
+        Some((self.quiet.get(place / BITS)?, 1 << (place % BITS)))
     }
 
     /// Notes that the success of the receive of that sequence wakes nobody. Before it is published.
     pub(crate) fn quieten_receive(&self, ep: &EpShared, seq: u32) {
-        if let Some(place) = self.quiet(ep, seq) {
-            place.store(MARKED | seq, Ordering::Relaxed);
+        if let Some((word, bit)) = self.quiet(ep, seq) {
+            word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// Forgets that of all receives of an Endpoint: sequences start over.
-    pub(crate) fn forget_quiet(&self, ep: &EpShared) {
-        for seq in 0..=ep.receive.mask.load(Ordering::Relaxed) {
-            if let Some(place) = self.quiet(ep, seq) {
-                place.store(0, Ordering::Relaxed);
+    /// Forgets that of so many slots, from that of sequence `from` on. They hold no receive.
+    pub(crate) fn forget_quiet(&self, ep: &EpShared, from: u32, slots: u32) {
+        for ahead in 0..slots {
+            if let Some((word, bit)) = self.quiet(ep, from.wrapping_add(ahead))
+                && word.load(Ordering::Relaxed) & bit != 0
+            {
+                word.fetch_and(!bit, Ordering::Relaxed);
             }
         }
     }
@@ -362,9 +402,11 @@ impl Shared<'_> {
             return true;
         }
         let consumed = ep.receive.consumed.load(Ordering::Acquire);
-        let ahead = completion.token.wrapping_sub(consumed as u16);
-        let seq = consumed.wrapping_add(ahead.into());
-        self.quiet(ep, seq)
-            .is_some_and(|place| place.load(Ordering::Relaxed) == MARKED | seq)
+        let ahead = u32::from(completion.token.wrapping_sub(consumed as u16));
+        // ORDER: the mark precedes the count that makes the receive outstanding, which is read here first.
+        ahead < ep.posted(Direction::Recv).wrapping_sub(consumed)
+            && self
+                .quiet(ep, consumed.wrapping_add(ahead))
+                .is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 }

@@ -17,7 +17,8 @@ pub(crate) mod stack;
 
 use core::sync::atomic::AtomicU32;
 
-use ep::EpShared;
+use crate::atomic::AtomicU64;
+use ep::{EpShared, QueueLine};
 use evd::{EvdShared, EventSlot};
 use keys::Keys;
 use lmr::{LmrShared, RmrShared};
@@ -25,15 +26,13 @@ use request::RequestSlot;
 use srq::{SrqShared, SrqSlot};
 use stack::Stack;
 
-use crate::atomic::AtomicU64;
-
 /// The shared part of one Interface Adapter, as every half holds it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shared<'s> {
     pub(crate) eps: &'s [EpShared],
     pub(crate) requests: &'s [RequestSlot],
     pub(crate) receives: &'s [AtomicU64],
-    /// Beside the receives: those that wake nobody.
+    /// A bit for each receive slot: its receive wakes nobody.
     pub(crate) quiet: &'s [AtomicU32],
     pub(crate) lmrs: &'s [LmrShared],
     pub(crate) rmrs: &'s [RmrShared],
@@ -66,12 +65,16 @@ impl<'s> Shared<'s> {
         self.evds.get(index as usize)
     }
 
-    pub(crate) fn request(&self, first: u32, seq: u32, mask: u32) -> Option<&'s RequestSlot> {
-        self.requests.get((first | seq & mask) as usize)
+    /// The slot of the request of that sequence, of the queue that `line` is of.
+    #[inline(always)]
+    pub(crate) fn request(&self, line: &QueueLine, seq: u32) -> Option<&'s RequestSlot> {
+        self.requests.get(line.place(seq))
     }
 
-    pub(crate) fn receive(&self, first: u32, seq: u32, mask: u32) -> Option<&'s AtomicU64> {
-        self.receives.get((first | seq & mask) as usize)
+    /// The same of a receive.
+    #[inline(always)]
+    pub(crate) fn receive(&self, line: &QueueLine, seq: u32) -> Option<&'s AtomicU64> {
+        self.receives.get(line.place(seq))
     }
 
     /// What a poster of the Endpoint in slot `ep` looks at.

@@ -27,6 +27,8 @@ pub(crate) struct SrqShared {
 #[derive(Debug)]
 pub(crate) struct SrqSlot {
     pub(crate) cookie: AtomicU64,
+    /// Bytes of the longest message that it takes.
+    pub(crate) len: AtomicU32,
     pub(crate) link: Link,
 }
 
@@ -51,6 +53,7 @@ impl SrqSlot {
     pub(crate) const fn new() -> Self {
         Self {
             cookie: AtomicU64::new(0),
+            len: AtomicU32::new(0),
             link: Link::held(),
         }
     }
@@ -66,9 +69,12 @@ impl<'s> Shared<'s> {
         self.srq_slots.get(place as usize)
     }
 
-    /// A receive is done with; its cookie. None if nothing is posted in that slot.
-    pub(crate) fn srq_take(&self, srq: u32, token: u16) -> Option<u64> {
+    /// A receive is done with, with that many bytes in it; its cookie. None if nothing is posted in that slot, or not so much.
+    pub(crate) fn srq_take(&self, srq: u32, token: u16, len: u32) -> Option<u64> {
         let (slot, queue) = (self.srq_slot(srq, token)?, self.srqs.get(srq as usize)?);
+        if len > slot.len.load(Ordering::Relaxed) {
+            return None;
+        }
         // Read before the slot goes back: the poster may fill it at once.
         let cookie = slot.cookie.load(Ordering::Relaxed);
         if !queue.free.push(token.into(), &slot.link) {

@@ -73,6 +73,7 @@ impl Stack {
     }
 
     /// Pushes `id`, unless it is on the stack already; whether it did.
+    #[inline(never)]
     pub(crate) fn push(&self, id: u32, link: &Link) -> bool {
         if link.on.swap(true, Ordering::AcqRel) {
             return false;

@@ -17,6 +17,7 @@ impl<P: Provider> Ia<'_, P> {
     /// watermark above the receives; `MODEL_NOT_SUPPORTED` where the adapter has no such queues; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_srq_create")]
     pub fn srq_create(&mut self, pz: Pz, attr: &SrqAttr) -> Result<Srq, Error> {
+        Self::offered(P::USES.shared_receives)?;
         let pd = self.pz(pz)?.pd;
         self.late.shared_queues = Some(SharedQueues {
             sweep: Reaper::sweep,
@@ -70,7 +71,9 @@ impl<P: Provider> Ia<'_, P> {
         };
         let srq = self.srqs.insert(control).map(Srq).ok_or(full)?;
         if let Some(place) = self.srq_posters.get_mut(handle.index() as usize) {
-            *place = Some(SrqEnd::new(handle.index(), rq, pz, attr.max_recv_iov));
+            let longest = self.provider.limits().max_message;
+            let end = SrqEnd::new(handle.index(), rq, pz, attr.max_recv_iov, longest);
+            *place = Some(end);
         }
         self.hold(Some(pz));
         if attr.low_watermark != 0

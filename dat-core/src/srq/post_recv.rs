@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::handle::{Pz, Srq};
-use crate::post::{FULL, RECV, Segments, check};
+use crate::post::{FULL, LENGTH, RECV, Segments, check};
 use crate::provider::{Provider, SharedRecvQueue};
 use crate::shared::{Shared, lmr};
 use crate::triplet::LmrTriplet;
@@ -19,6 +19,8 @@ pub(crate) struct SrqEnd<P: Provider> {
     /// The Protection Zone, as LMRs carry it.
     zone: u64,
     segments: u8,
+    /// Most bytes of a receive: the adapter's.
+    longest: u32,
 }
 
 impl<P: Provider> fmt::Debug for SrqEnd<P> {
@@ -30,12 +32,13 @@ impl<P: Provider> fmt::Debug for SrqEnd<P> {
 }
 
 impl<P: Provider> SrqEnd<P> {
-    pub(crate) fn new(srq: u32, rq: P::Shared, pz: Pz, segments: u8) -> Self {
+    pub(crate) fn new(srq: u32, rq: P::Shared, pz: Pz, segments: u8, longest: u32) -> Self {
         Self {
             rq,
             srq,
             zone: lmr::zone(pz.0.index()),
             segments,
+            longest,
         }
     }
 
@@ -52,7 +55,11 @@ impl<P: Provider> SrqEnd<P> {
             ));
         }
         let mut list = Segments::new();
-        check(shared, self.zone, &RECV, segments, &mut list)?;
+        let (total, _) = check(shared, self.zone, &RECV, segments, &mut list)?;
+        let len = u32::try_from(total).map_err(|_| LENGTH)?;
+        if len > self.longest {
+            return Err(LENGTH);
+        }
         let line = shared.srqs.get(self.srq as usize).ok_or(FULL)?;
         if line.outstanding() >= line.most.load(Ordering::Relaxed) {
             return Err(FULL);
@@ -61,9 +68,10 @@ impl<P: Provider> SrqEnd<P> {
         let token = self.rq.next_token();
         let slot = shared.srq_slot(self.srq, token).ok_or(FULL)?;
         slot.cookie.store(cookie, Ordering::Relaxed);
+        slot.len.store(len, Ordering::Relaxed);
         let posted = line.posted.load(Ordering::Relaxed).wrapping_add(1);
         line.posted.store(posted, Ordering::Release);
-        // ORDER: the cookie precedes the release of the slot that a reaper looks at first, and both the receive itself.
+        // ORDER: cookie and length precede the release of the slot that a reaper looks at first, and both the receive itself.
         slot.link.release();
         self.rq.recv(&list);
         Ok(())
@@ -113,8 +121,8 @@ impl<P: Provider> SrqPoster<'_, P> {
     /// Posts a receive that any Endpoint of the queue may take; no segments take a message of no bytes.
     ///
     /// `INSUFFICIENT_RESOURCES` (all slots outstanding), `INVALID_PARAMETER` (too many segments, a segment outside its LMR),
-    /// `PROTECTION_VIOLATION` (zones: that of the queue counts), `PRIVILEGES_VIOLATION` (context, or no local write). A refused
-    /// post changes nothing.
+    /// `PROTECTION_VIOLATION` (zones: that of the queue counts), `PRIVILEGES_VIOLATION` (context, or no local write),
+    /// `LENGTH_ERROR` (longer than any message of the adapter). A refused post changes nothing.
     #[doc(alias = "dat_srq_post_recv")]
     pub fn post_recv(&mut self, segments: &[LmrTriplet], cookie: u64) -> Result<(), DatReturn> {
         self.end.post_recv(&self.shared, segments, cookie)

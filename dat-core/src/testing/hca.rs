@@ -2,6 +2,7 @@
 //!
 //! Length: one implementation of the whole seam, method by method in the seam's order.
 
+use core::marker::PhantomData;
 use core::net::IpAddr;
 use core::task::Poll;
 
@@ -15,27 +16,36 @@ use super::words::{self, READ};
 use crate::fault;
 use crate::provider::{
     Access, Arrived, Atomic, Backing, Bind, Completion, CompletionQueue, Cq, Destination,
-    Direction, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Object, Pages,
-    Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue, Region, Registration,
-    Remote, Segment, SendQueue, SharedRq, SharedRqInit, Status,
+    Direction, Everything, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice,
+    Object, Pages, Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue, Region,
+    Registration, Remote, Segment, SendQueue, SharedRq, SharedRqInit, Status, Uses, Using,
 };
 use crate::time::Instant;
 
 /// RNR retries without end.
 const FOR_EVER: u8 = 7;
 
-/// One of the two HCAs of a [`Fabric`].
+/// One of the two HCAs of a [`Fabric`], in a program that uses of DAT what `U` says.
 #[derive(Debug)]
-pub struct LoopHca<'f> {
+pub struct LoopHca<'f, U = Everything> {
     fabric: &'f Fabric,
     port: usize,
     limits: HcaLimits,
+    uses: PhantomData<fn() -> U>,
 }
 
 impl<'f> LoopHca<'f> {
     /// Opens port 0 or 1 of `fabric`. A port that is open already is taken over, empty.
     #[must_use]
     pub fn new(fabric: &'f Fabric, port: usize) -> Self {
+        Self::using(fabric, port)
+    }
+}
+
+impl<'f, U> LoopHca<'f, U> {
+    /// As [`LoopHca::new`], for a program that says what it uses.
+    #[must_use]
+    pub fn using(fabric: &'f Fabric, port: usize) -> Self {
         let port = port.min(1);
         if let Some(port) = fabric.inner.borrow_mut().ports.get_mut(port) {
             port.open = true;
@@ -46,6 +56,7 @@ impl<'f> LoopHca<'f> {
             fabric,
             port,
             limits,
+            uses: PhantomData,
         }
     }
 
@@ -60,7 +71,7 @@ impl<'f> LoopHca<'f> {
 }
 
 /// The helpers of its keys.
-impl LoopHca<'_> {
+impl<U> LoopHca<'_, U> {
     /// Whether the port may reach that memory.
     fn owns(&self, backing: Backing<'_>) -> bool {
         match backing {
@@ -109,11 +120,13 @@ fn full(operation: &'static str) -> Fault {
     fault!(READ, Resources, "", "the table is full").during(words::command(operation))
 }
 
-impl<'f> Provider for LoopHca<'f> {
+impl<'f, U: Using> Provider for LoopHca<'f, U> {
     type Sq = LoopSq<'f>;
     type Rq = LoopRq<'f>;
     type Cq = LoopCq<'f>;
     type Shared = LoopShared<'f>;
+
+    const USES: Uses = U::USES;
 
     fn limits(&self) -> &HcaLimits {
         &self.limits

@@ -56,7 +56,7 @@ pub fn open(fabric: &'static Fabric, port: u8) -> LoopIa {
     let hca = LoopHca::new(fabric, usize::from(port));
     Ia::open(
         hca,
-        storage,
+        storage.parts(),
         net,
         Instant::ZERO,
         0x1234_5678 + u64::from(port),

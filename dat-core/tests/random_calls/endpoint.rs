@@ -8,7 +8,6 @@ use std::time::Duration;
 use dat_core::*;
 
 use crate::model::*;
-use crate::shared::shared_endpoints;
 use crate::verdict::Verdict;
 use crate::world::{Done, World, addr, kind};
 
@@ -162,7 +161,7 @@ impl World {
             attr.max_request_dtos = 0;
         }
         let mut attr = given.unwrap_or(attr);
-        let shared = self.rng.percent(shared_endpoints());
+        let shared = self.rng.percent(25);
         let shared = shared.then(|| self.pick_srq(side));
         let shared = shared.filter(|&srq| self.has_shared_room(side, Some(srq), recv));
         let s = &mut self.sides[side];

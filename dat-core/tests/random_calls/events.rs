@@ -136,6 +136,13 @@ impl World {
                     Err("nothing can have been lost".into())
                 }
             }
+            Event::Async(AsyncEvent::EpBroken(ep)) => {
+                let ended = &mut self.sides[side].ended;
+                let at = ended.iter().position(|&entry| entry == (ep, evd));
+                ended.remove(at.ok_or("it has no common queue, or told of its end before")?);
+                self.seen.ended += 1;
+                Ok(())
+            }
             Event::Async(AsyncEvent::SrqLowWatermark(srq)) => {
                 let s = &self.sides[side];
                 if s.srq(srq).is_some() || s.dead.srq.contains(&srq) {
@@ -436,6 +443,11 @@ impl World {
             }
         }
         let s = &mut self.sides[side];
+        let untold = |&(_, evd): &(Ep, Evd)| s.evd(evd).is_some_and(|m| !m.overflow);
+        if let Some((ep, _)) = s.ended.iter().copied().find(untold) {
+            return Err(format!("{ep:?} never said that it has ended"));
+        }
+        s.ended.clear();
         let lossy: Vec<Evd> = s
             .evds
             .iter()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dat_core::provider::{NO_MORE_WORDS, Notice};
+use dat_core::provider::{Completion, Cq, Direction, Extra, NO_MORE_WORDS, Notice, Status};
 use dat_core::testing::Fabric;
 use dat_core::*;
 
@@ -242,4 +242,84 @@ fn a_message_may_be_longer_than_its_endpoint_sends_if_the_common_queue_takes_it(
         [Event::Dto(dto)] => assert_eq!((dto.cookie, dto.len), (7, 190)),
         ref other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_receive_takes_what_fits_it_however_short_the_messages_that_its_endpoint_sends() {
+    let mut two = Two::new(PspFlag::Consumer);
+    let regions = [0, 1].map(|side| two.fabric.region(side));
+    let Side { ia, pz, ep, .. } = &mut two.sides[1];
+    let lmr = ia
+        .lmr_create(*pz, regions[1], MemPriv::ALL)
+        .expect("memory");
+    let segment = |addr, len, context| LmrTriplet { addr, len, context };
+    let post = |ia: &mut LoopIa, ep, cookie| {
+        let receive = segment(regions[1].addr, 190, lmr.lmr_context);
+        ia.ep_post_recv(ep, &[receive], cookie, CompletionFlags::empty())
+    };
+    post(ia, *ep, 7).expect("a receive");
+    let short = EpAttr {
+        max_message_size: 100,
+        ..ia.ep_attr_default()
+    };
+    let change = EpModify {
+        attr: Some(short),
+        ..EpModify::default()
+    };
+    ia.ep_modify(*ep, &change).expect("a short EP");
+    post(ia, *ep, 8).expect("a receive longer than that");
+    two.connect();
+    let Side { ia, pz, ep, .. } = &mut two.sides[0];
+    let lmr = ia
+        .lmr_create(*pz, regions[0], MemPriv::ALL)
+        .expect("memory");
+    for len in [150, 190] {
+        let message = segment(regions[0].addr, len, lmr.lmr_context);
+        ia.ep_post_send(*ep, &[message], 1, CompletionFlags::SUPPRESS)
+            .expect("a send");
+    }
+    two.settle();
+    match two.drain(1)[..] {
+        [Event::Dto(first), Event::Dto(second)] => {
+            let told = [first, second].map(|dto| (dto.cookie, dto.status, dto.len));
+            let fine = DtoStatus::Success;
+            assert_eq!(told, [(7, fine, 150), (8, fine, 190)]);
+        }
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_completion_longer_than_its_receive_makes_no_sense() {
+    let mut two = Two::new(PspFlag::Consumer);
+    let region = two.fabric.region(1);
+    let Side { ia, pz, ep, .. } = &mut two.sides[1];
+    let lmr = ia.lmr_create(*pz, region, MemPriv::ALL).expect("memory");
+    let receive = LmrTriplet {
+        addr: region.addr,
+        len: 64,
+        context: lmr.lmr_context,
+    };
+    ia.ep_post_recv(*ep, &[receive], 7, CompletionFlags::empty())
+        .expect("a receive");
+    two.connect();
+    let fabric = two.fabric;
+    let Side { ia, ep, evd, .. } = &mut two.sides[1];
+    let qp = ia.ep_query(*ep).expect("the EP").qp.expect("its QP");
+    // The first completion queue of the adapter that has one.
+    let forged = |len| Completion {
+        index: fabric.index(1, qp).expect("its index"),
+        len,
+        token: 0,
+        direction: Direction::Recv,
+        status: Status::Success,
+        syndrome: 0,
+        vendor: 0,
+        extra: Extra::default(),
+    };
+    for cq in 0..8 {
+        fabric.forge(1, Cq(cq), forged(65));
+    }
+    assert_eq!(ia.evd_dequeue(*evd), Err(DatReturn::QUEUE_EMPTY));
+    assert_eq!(ia.evd_dropped(*evd).map(|(_, nonsense)| nonsense), Ok(1));
 }

@@ -192,7 +192,6 @@ fn random_calls_answer_as_the_model_does() {
     seen.iter()
         .for_each(|s| (0..9).for_each(|k| kinds[k] += s.kinds[k]));
     eprintln!("kinds {kinds:?}");
-    eprintln!("from common queues: {}", sum(|s| s.shared));
     // The runs are not empty.
     for (what, count, least) in [
         ("carried out", sum(|s| s.carried_out), 100_000),
@@ -207,6 +206,8 @@ fn random_calls_answer_as_the_model_does() {
         ("hints", sum(|s| s.hints), 100),
         ("waits", sum(|s| s.waits), 200),
         ("handoffs", sum(|s| s.handoffs), 50),
+        ("from common queues", sum(|s| s.shared), 500),
+        ("ended on common queues", sum(|s| s.ended), 100),
     ] {
         eprintln!("{what}: {count}");
         assert!(count >= least, "{what}: {count}");

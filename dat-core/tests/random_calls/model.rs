@@ -356,6 +356,8 @@ pub(crate) struct SideM {
     pub(crate) points: Vec<PointM>,
     pub(crate) srqs: Vec<SrqM>,
     pub(crate) crs: Vec<CrM>,
+    /// Endpoints on common queues whose end the asynchronous Event Dispatcher is to tell.
+    pub(crate) ended: Vec<(Ep, Evd)>,
     pub(crate) cnos: Vec<Cno>,
     /// The Event Dispatcher of asynchronous errors is the one that was made with the adapter.
     pub(crate) own_async: bool,
@@ -383,6 +385,7 @@ impl SideM {
             points: Vec::new(),
             srqs: Vec::new(),
             crs: Vec::new(),
+            ended: Vec::new(),
             cnos: Vec::new(),
             own_async: true,
             dead: Dead::default(),

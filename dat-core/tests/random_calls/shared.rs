@@ -6,17 +6,6 @@ use crate::model::*;
 use crate::verdict::Verdict;
 use crate::world::{Done, World};
 
-/// Percent of the Endpoints that take their receives from a common queue: none, but with `SHARED_ENDPOINTS` in the environment.
-/// After five million calls (seed 56 in the optimized run) that finds completions that a reaper takes for nonsense, and it is not
-/// understood yet why: it may be the loop provider, dat-core or this model. The other calls of these queues are always played.
-pub(crate) fn shared_endpoints() -> usize {
-    if std::env::var_os("SHARED_ENDPOINTS").is_some() {
-        25
-    } else {
-        0
-    }
-}
-
 impl SideM {
     fn known_srq(&self, srq: Srq) -> Verdict {
         let known = self.srq(srq).is_some();

@@ -59,6 +59,7 @@ pub(crate) struct Seen {
     pub(crate) waits: u64,
     pub(crate) handoffs: u64,
     pub(crate) shared: u64,
+    pub(crate) ended: u64,
     pub(crate) kinds: [u64; 9],
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn open(fabric: &'static Fabric, side: usize, seed: u64) -> LoopIa {
     };
     Ia::open(
         LoopHca::new(fabric, side),
-        storage,
+        storage.parts(),
         net,
         Instant::ZERO,
         seed,
@@ -139,7 +140,8 @@ impl World {
             .iter()
             .filter(|l| l.may_be_unseen(side) && listens(l.port))
             .count();
-        m.software.len() + m.load + events + ghosts + requests
+        let ended = s.ended.iter().filter(|(_, at)| *at == evd).count();
+        m.software.len() + m.load + events + ghosts + requests + ended
     }
 
     /// An Endpoint goes to DISCONNECTED or ceases to be.
@@ -191,11 +193,27 @@ impl World {
             self.expect(side, ep, kind::ESTABLISHED, true);
         }
         self.expect(side, ep, kinds, false);
+        self.expect_end(side, ep);
         self.leave(side, ep);
         if let Some(m) = self.sides[side].ep_mut(ep) {
             m.state = EpState::Disconnected;
             m.epoch += 1;
         }
+    }
+
+    /// The asynchronous Event Dispatcher is to tell that an Endpoint takes nothing more from its common queue.
+    fn expect_end(&mut self, side: usize, ep: Ep) {
+        let s = &self.sides[side];
+        let evd = s.ia.async_evd();
+        if s.ep(ep).is_none_or(|m| m.srq.is_none()) {
+            return;
+        }
+        let full = self.backlog(side, evd);
+        let s = &mut self.sides[side];
+        if let Some(m) = s.evd_mut(evd) {
+            m.overflow |= full >= m.qlen as usize;
+        }
+        s.ended.push((ep, evd));
     }
 
     /// Requests to this side that find no listener or no room.
@@ -219,7 +237,9 @@ impl World {
                     let quiet = [EpState::Unconnected, EpState::Disconnected];
                     m.connect == Some(point.evd) && !quiet.contains(&m.state)
                 };
-                let coming = 2 * s.eps.iter().filter(busy).count();
+                let ends = |m: &&EpM| m.srq.is_some() && s.ia.async_evd() == point.evd;
+                let coming =
+                    2 * s.eps.iter().filter(busy).count() + s.eps.iter().filter(ends).count();
                 self.backlog(side, point.evd) + coming >= qlen
                     || s.crs.len() + unseen > EPS
                     || point.makes && s.eps.len() + unseen > EPS

@@ -7,6 +7,7 @@ use dat_core::provider::Fault;
 
 use crate::platform::{Platform, Span};
 use crate::prm;
+use crate::prm::At;
 use crate::prm::cmd::{BLOCK_DATA, BLOCK_STRIDE, BlockTrailer};
 use crate::words::fault;
 
@@ -124,18 +125,18 @@ impl Pool {
         for (number, block) in (0u32..).zip(chain.blocks()) {
             let mut bytes = [0u8; BLOCK_SIZE];
             prm::put(&mut bytes, 0, pieces.next().unwrap_or(&[]));
-            let mut trailer = BlockTrailer::new();
             let next = chain
                 .after(block)
                 .and_then(|next| self.address(platform, next));
+            let mut trailer = BlockTrailer(At::<_, BLOCK_DATA>(&mut bytes));
             trailer.set_next(next.unwrap_or(0));
             trailer.set_block_number(number);
             trailer.set_token(token);
             // The signature of the trailer covers it up to the token, that of the block all before its own byte.
-            trailer.set_ctrl_signature(signature(&trailer.0));
-            trailer.write(&mut bytes, BLOCK_DATA);
-            trailer.set_signature(signature(&bytes));
-            trailer.write(&mut bytes, BLOCK_DATA);
+            let sum = signature(bytes.get(BLOCK_DATA..).unwrap_or_default());
+            BlockTrailer(At::<_, BLOCK_DATA>(&mut bytes)).set_ctrl_signature(sum);
+            let sum = signature(&bytes);
+            BlockTrailer(At::<_, BLOCK_DATA>(&mut bytes)).set_signature(sum);
             platform.write_bytes(self.offset(block), &bytes);
         }
     }

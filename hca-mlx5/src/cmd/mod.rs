@@ -208,10 +208,9 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         if let Some(dead) = self.dead {
             return Err(about(dead, op, number));
         }
-        let mut head = InputHead::read(input, 0);
+        let mut head = InputHead(&mut *input);
         head.set_opcode(op.code());
         head.set_op_mod(op_mod);
-        head.write(input, 0);
         let flight = self.start(op, number, input, output)?;
         self.show(op, Direction::Input, &flight, input);
         // ORDER: entry and mailboxes precede the doorbell that makes the device read them.
@@ -378,7 +377,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         if entry.status() != 0 {
             return Err(not_delivered(op, number, entry.status()));
         }
-        let head = OutputHead::read(output, 0);
+        let head = OutputHead(&*output);
         if head.status() != command_status::OK {
             return Err(refused(op, number, head.status(), head.syndrome()));
         }
@@ -390,7 +389,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     }
 
     fn show(&self, op: Opcode, direction: Direction, flight: &Flight, message: &[u8]) {
-        let Some(observer) = self.observer else {
+        let Some(observer) = self.observer.filter(|_| P::OBSERVED) else {
             return;
         };
         let mut entry = [0; CommandEntry::SIZE];

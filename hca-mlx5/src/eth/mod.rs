@@ -26,6 +26,7 @@ use crate::device::Device;
 use crate::device::note;
 use crate::neigh::Mac;
 use crate::platform::{Platform, Span};
+use crate::prm::At;
 use crate::prm::cmd::Opcode;
 use crate::prm::rq::RqContext;
 use crate::prm::sq::{
@@ -303,28 +304,23 @@ impl<'p, P: Platform> Port<'p, P> {
         self.transport_domain = Some(domain);
 
         let mut input = [0; CREATE_TIS_IN];
-        let mut tis = TisContext::new();
-        tis.set_transport_domain(domain);
-        tis.write(&mut input, TIS_CONTEXT);
+        TisContext(At::<_, TIS_CONTEXT>(&mut input)).set_transport_domain(domain);
         let tis = device.make(Opcode::CreateTis, &mut input)?;
         self.tis = Some(tis);
 
-        let mut wq = WqContext::new();
-        wq.set_wq_type(WQ_CYCLIC);
-        wq.set_pd(config.pd);
-
         let mut input = [0; SQ_PAGES + 8];
-        let mut rq = RqContext::new();
+        let mut rq = RqContext(At::<_, SQ_CONTEXT>(&mut input));
         rq.set_rlky(config.reserved);
         rq.set_vsd(true);
         rq.set_flush_in_error_en(true);
         rq.set_cqn(cqn);
-        rq.write(&mut input, SQ_CONTEXT);
-        wq.set_dbr_addr(inside(sq_ring, place::RQ_RECORD));
-        wq.set_log_wq_stride(rx::LOG_STRIDE);
-        wq.set_log_wq_sz(rx::LOG_SLOTS);
-        wq.write(&mut input, SQ_CONTEXT + SQ_WQ);
-        crate::prm::put(&mut input, SQ_PAGES, &rq_ring.to_be_bytes());
+        let ring = Ring {
+            pages: rq_ring,
+            record: inside(sq_ring, place::RQ_RECORD),
+            log_stride: rx::LOG_STRIDE,
+            log_slots: rx::LOG_SLOTS,
+        };
+        ring.describe(&mut input, config.pd);
         let rqn = device.make(Opcode::CreateRq, &mut input)?;
         self.rqn = Some(rqn);
 
@@ -342,30 +338,30 @@ impl<'p, P: Platform> Port<'p, P> {
             inline,
         );
         let mut input = [0; SQ_PAGES + 8];
-        let mut sq = SqContext::new();
+        let mut sq = SqContext(At::<_, SQ_CONTEXT>(&mut input));
         sq.set_rlky(config.reserved);
         sq.set_flush_in_error_en(true);
         sq.set_min_wqe_inline_mode(inline as u8);
         sq.set_cqn(cqn);
         sq.set_tis_lst_sz(1);
         sq.set_tis_num_0(tis);
-        sq.write(&mut input, SQ_CONTEXT);
-        wq.set_uar_page(device.uar().number);
-        wq.set_dbr_addr(inside(sq_ring, place::SQ_RECORD));
-        wq.set_log_wq_stride(tx::LOG_STRIDE);
-        wq.set_log_wq_sz(tx.log_blocks());
-        wq.write(&mut input, SQ_CONTEXT + SQ_WQ);
-        crate::prm::put(&mut input, SQ_PAGES, &sq_ring.to_be_bytes());
+        WqContext(At::<_, WQ>(&mut input)).set_uar_page(device.uar().number);
+        let ring = Ring {
+            pages: sq_ring,
+            record: inside(sq_ring, place::SQ_RECORD),
+            log_stride: tx::LOG_STRIDE,
+            log_slots: tx.log_blocks(),
+        };
+        ring.describe(&mut input, config.pd);
         let sqn = device.make(Opcode::CreateSq, &mut input)?;
         self.sqn = Some(sqn);
         tx.name(sqn);
 
         let mut input = [0; CREATE_TIR_IN];
-        let mut tir = TirContext::new();
+        let mut tir = TirContext(At::<_, TIR_CONTEXT>(&mut input));
         tir.set_disp_type(DIRECT);
         tir.set_inline_rqn(rqn);
         tir.set_transport_domain(domain);
-        tir.write(&mut input, TIR_CONTEXT);
         let tir = device.make(Opcode::CreateTir, &mut input)?;
         self.tir = Some(tir);
 
@@ -416,6 +412,33 @@ impl<'p, P: Platform> Port<'p, P> {
     }
 }
 
+/// Where the `wq` part stands in CREATE_SQ and CREATE_RQ.
+const WQ: usize = SQ_CONTEXT + SQ_WQ;
+
+/// Ring of a send or receive queue.
+struct Ring {
+    /// Device address of its page.
+    pages: u64,
+    /// Device address of its doorbell record.
+    record: u64,
+    log_stride: u8,
+    log_slots: u8,
+}
+
+impl Ring {
+    /// Writes what CREATE_SQ and CREATE_RQ have in common.
+    #[inline(never)]
+    fn describe(&self, input: &mut [u8; SQ_PAGES + 8], pd: u32) {
+        let mut wq = WqContext(At::<_, WQ>(&mut *input));
+        wq.set_wq_type(WQ_CYCLIC);
+        wq.set_pd(pd);
+        wq.set_dbr_addr(self.record);
+        wq.set_log_wq_stride(self.log_stride);
+        wq.set_log_wq_sz(self.log_slots);
+        crate::prm::put(input, SQ_PAGES, &self.pages.to_be_bytes());
+    }
+}
+
 /// Device address of a page of the arena.
 fn page<P: Platform>(platform: &P, offset: usize) -> Result<u64, Fault> {
     match platform.iova(offset) {
@@ -432,14 +455,11 @@ fn page<P: Platform>(platform: &P, offset: usize) -> Result<u64, Fault> {
 /// Takes a send or receive queue from Reset to Ready.
 fn ready<P: Platform>(device: &mut Device<'_, P>, op: Opcode, number: u32) -> Result<(), Fault> {
     let mut input = [0; SQ_PAGES];
-    let mut head = ModifyQueueIn::new();
-    head.set_queue_state(QueueState::Reset as u8);
-    head.set_number(number);
-    head.write(&mut input, 0);
+    // From the state with number 0.
+    const { assert!(QueueState::Reset as u8 == 0) }
+    ModifyQueueIn(&mut input).set_number(number);
     // The state stands at the same place in both contexts.
-    let mut context = SqContext::new();
-    context.set_state(QueueState::Ready as u8);
-    context.write(&mut input, SQ_CONTEXT);
+    SqContext(At::<_, SQ_CONTEXT>(&mut input)).set_state(QueueState::Ready as u8);
     device.run(op, number, &mut input)
 }
 

@@ -15,6 +15,7 @@ use crate::device::Device;
 use crate::device::note;
 use crate::neigh::Mac;
 use crate::platform::Platform;
+use crate::prm::At;
 use crate::prm::cmd::Opcode;
 use crate::prm::flow::{
     CREATE_FLOW_GROUP_IN, CreateFlowGroupIn, CreateFlowTableIn, DeleteFlowEntryIn, Destination,
@@ -61,13 +62,12 @@ impl Steering {
         }
 
         let mut input = [0; CREATE_FLOW_GROUP_IN];
-        let mut head = CreateFlowGroupIn::new();
+        let mut head = CreateFlowGroupIn(&mut input);
         head.set_table_type(NIC_RX);
         head.set_table_id(table);
         head.set_end_flow_index((1 << LOG_ENTRIES) - 1);
         head.set_match_criteria_enable(MATCH_OUTER);
-        head.write(&mut input, 0);
-        MatchL2::destination([0xff; 6]).write(&mut input, MATCH);
+        MatchL2(At::<_, MATCH>(&mut input)).set_destination([0xff; 6]);
         let group = device.make(Opcode::CreateFlowGroup, &mut input)?;
         self.group = Some(group);
 
@@ -159,21 +159,18 @@ impl Steering {
         tir: u32,
     ) -> Result<(), Fault> {
         let mut input = [0; SET_FTE_IN];
-        let mut head = SetFteIn::new();
+        let mut head = SetFteIn(&mut input);
         head.set_table_type(NIC_RX);
         head.set_table_id(table);
         head.set_flow_index(self.entries);
-        head.write(&mut input, 0);
-        let mut flow = FlowContext::new();
+        let mut flow = FlowContext(At::<_, FLOW_CONTEXT>(&mut input));
         flow.set_group_id(group);
         flow.set_action(FORWARD);
         flow.set_destination_list_size(1);
-        flow.write(&mut input, FLOW_CONTEXT);
-        MatchL2::destination(mac).write(&mut input, FLOW_MATCH);
-        let mut destination = Destination::new();
+        MatchL2(At::<_, FLOW_MATCH>(&mut input)).set_destination(mac);
+        let mut destination = Destination(At::<_, FLOW_DESTINATIONS>(&mut input));
         destination.set_destination_type(TO_TIR);
         destination.set_destination_id(tir);
-        destination.write(&mut input, FLOW_DESTINATIONS);
         let number = self.entries;
         device.run(Opcode::SetFlowTableEntry, number, &mut input)?;
         self.entries = self.entries.saturating_add(1);
@@ -210,13 +207,10 @@ fn set_list<P: Platform>(
     entries: &[u64],
 ) -> Result<(), Fault> {
     let mut input = [0; MODIFY_IN + 8 * GROUPS_MAX];
-    let mut head = ModifyNicVportIn::new();
-    head.set_select_addresses_list(true);
-    head.write(&mut input, 0);
-    let mut context = NicVportContext::new();
+    ModifyNicVportIn(&mut input).set_select_addresses_list(true);
+    let mut context = NicVportContext(At::<_, MODIFIED_CONTEXT>(&mut input));
     context.set_allowed_list_type(kind as u8);
     context.set_allowed_list_size(u16::try_from(entries.len()).unwrap_or(0));
-    context.write(&mut input, MODIFIED_CONTEXT);
     // The list follows the context.
     let mut end = MODIFY_IN;
     for entry in entries {

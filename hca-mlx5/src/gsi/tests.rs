@@ -184,7 +184,7 @@ fn sends_in_flight_are_bounded_and_come_back() {
         gsi.send(&PATH, &[0; 256]).unwrap_err().kind(),
         FaultKind::Resources
     );
-    complete(&p, 0, 16, 0, 0, 0);
+    complete(&p, 0, SENDS, 0, 0, 0);
     gsi.send(&PATH, &[0; 256]).unwrap();
     assert_eq!(
         gsi.send(&PATH, &[0; 256]).unwrap_err().kind(),
@@ -291,14 +291,15 @@ fn after_a_failure_it_starts_anew() {
     let p = Scripted::<false>::new();
     let (mut device, mut gsi) = up(&p);
     gsi.send(&PATH, &[0; 256]).unwrap();
-    complete(&p, 0, 16, 0, 13, 0);
+    complete(&p, 0, SENDS, 0, 13, 0);
     assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().operation(), "QP1");
     gsi.service(&mut device).unwrap();
     assert_eq!(p.of(Opcode::ToRstQp).len(), 1);
     assert_eq!(p.of(Opcode::Rtr2RtsQp).len(), 2);
     let (receive, send) = p.qp_rings(0);
-    let record = send + 64 * 64;
-    assert_eq!(p.bytes(record, 8), [0, 0, 0, RECEIVES as u8, 0, 0, 0, 0]);
+    let record = send + 4 * 64 * usize::from(SENDS);
+    assert_eq!(p.bytes(record, 4), u32::from(RECEIVES).to_be_bytes());
+    assert_eq!(p.bytes(record + 4, 4), [0; 4]);
     gsi.send(&PATH, &[0; 256]).unwrap();
     assert_eq!(p.bytes(record + 4, 4), [0, 0, 0, 2]);
     assert_eq!(p.bytes(receive, 4), 296_u32.to_be_bytes());
@@ -329,7 +330,7 @@ proptest! {
             1 => area[0] = 0x60,
             _ => {}
         }
-        if let Some(from) = source(&area) {
+        if let Some(from) = source::<Scripted<false>>(&area) {
             prop_assert!(!from.is_unspecified() && !from.is_multicast());
         }
     }

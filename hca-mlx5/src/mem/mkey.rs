@@ -14,6 +14,7 @@ use super::pages::{PageList, Place};
 use crate::cmd::MAX_MESSAGE;
 use crate::device::Device;
 use crate::platform::{Platform, Span};
+use crate::prm::At;
 use crate::prm::cmd::Opcode;
 use crate::prm::mkey::{self, Mkey, MkeyContext};
 use crate::prm::{put, wqe};
@@ -87,9 +88,14 @@ pub struct Wanted {
     pub access: Access,
 }
 
+/// A CREATE_MKEY up to the translation.
+type Head = [u8; mkey::TRANSLATION_AT];
+
 impl Wanted {
-    fn context(&self, mode: u8, variant: u8, octowords: u32) -> MkeyContext<[u8; 64]> {
-        let mut context = MkeyContext::new();
+    /// The message up to the translation, with all that follows from this.
+    fn message(&self, mode: u8, variant: u8, octowords: u32) -> Head {
+        let mut input = [0; mkey::TRANSLATION_AT];
+        let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
         context.set_access_mode_1_0(mode);
         context.set_lr(self.access.contains(Access::LOCAL_READ));
         context.set_lw(self.access.contains(Access::LOCAL_WRITE));
@@ -102,7 +108,7 @@ impl Wanted {
         context.set_start_addr(self.start);
         context.set_len(self.len);
         context.set_translations_octword_size(octowords);
-        context
+        input
     }
 
     /// The rights of a key beneath this one: the device asks it for the local right that goes with each.
@@ -148,11 +154,11 @@ pub fn over<P: Platform>(
     // Two 8-byte entries to a 16-byte word.
     let octowords = u32::try_from(count.div_ceil(2)).unwrap_or(u32::MAX);
     let variant = variant(platform);
-    let mut context = wanted.context(mkey::MODE_MTT, variant, octowords);
-    context.set_log_page_size(log_page);
+    let mut head = wanted.message(mkey::MODE_MTT, variant, octowords);
+    MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut head)).set_log_page_size(log_page);
+    put(&mut head, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
     let mut input = [0; MAX_MESSAGE];
-    context.write(&mut input, mkey::CONTEXT_AT);
-    put(&mut input, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
+    put(&mut input, 0, &head);
     match source {
         Source::List(list) => list.write(platform, &mut input, mkey::TRANSLATION_AT),
         Source::Pages(pages, _) => {
@@ -217,9 +223,9 @@ impl Chain {
         // Room in whole granules of four.
         let octowords = self.count.next_multiple_of(4);
         let size = u32::try_from(octowords).unwrap_or(u32::MAX);
-        let context = wanted.context(mkey::MODE_KLM, variant, size);
-        context.write(&mut self.input, mkey::CONTEXT_AT);
-        put(&mut self.input, mkey::ACTUAL_SIZE_AT, &size.to_be_bytes());
+        let mut head = wanted.message(mkey::MODE_KLM, variant, size);
+        put(&mut head, mkey::ACTUAL_SIZE_AT, &size.to_be_bytes());
+        put(&mut self.input, 0, &head);
         let len = mkey::TRANSLATION_AT + 16 * octowords;
         submit(
             device,
@@ -244,12 +250,12 @@ pub fn allocate<P: Platform>(
         len: 0,
         access: Access::empty(),
     };
-    let mut context = wanted.context(mkey::MODE_MTT, variant, wqe::page_octowords(pages).into());
+    let octowords = wqe::page_octowords(pages).into();
+    let mut input = wanted.message(mkey::MODE_MTT, variant, octowords);
+    let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
     context.set_free(true);
     context.set_umr_en(true);
     context.set_log_page_size(12);
-    let mut input = [0; mkey::TRANSLATION_AT];
-    context.write(&mut input, mkey::CONTEXT_AT);
     submit(device, &mut input, variant)
 }
 
@@ -278,7 +284,8 @@ pub fn owns<P: Platform>(platform: &P, pages: &[u64], log_page: u8) -> bool {
 /// Makes a key of `pd` for the driver's own buffers: local read and write, addressed by device address.
 pub fn physical<P: Platform>(device: &mut Device<'_, P>, pd: u32) -> Result<Mkey, Fault> {
     let variant = variant(device.platform());
-    let mut context = MkeyContext::new();
+    let mut input = [0; mkey::TRANSLATION_AT];
+    let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
     context.set_access_mode_1_0(mkey::MODE_PA);
     context.set_lr(true);
     context.set_lw(true);
@@ -286,8 +293,6 @@ pub fn physical<P: Platform>(device: &mut Device<'_, P>, pd: u32) -> Result<Mkey
     context.set_qpn(wqe::ANY_QPN);
     context.set_mkey_7_0(variant);
     context.set_pd(pd);
-    let mut input = [0; mkey::TRANSLATION_AT];
-    context.write(&mut input, mkey::CONTEXT_AT);
     submit(device, &mut input, variant)
 }
 

@@ -82,12 +82,16 @@ fn memory_that_sits_unlike_in_its_pages_is_refused() {
 fn too_many_pages_are_refused() {
     let p = Scripted::<false>::new();
     // Every second page of the device's: nothing merges.
-    *p.runs.borrow_mut() = (0..64)
+    let pages = ARENA_LEN / 4096;
+    *p.runs.borrow_mut() = (0..pages)
         .map(|i| (i * 4096, 0x100_0000 + i as u64 * 8192))
         .collect();
     let whole = span(0, ARENA_LEN);
-    assert_eq!(PageList::new(&p, whole, ARENA_ADDR, 64).unwrap().count, 64);
-    let fault = PageList::new(&p, whole, ARENA_ADDR, 63).unwrap_err();
+    assert_eq!(
+        PageList::new(&p, whole, ARENA_ADDR, pages).unwrap().count,
+        pages
+    );
+    let fault = PageList::new(&p, whole, ARENA_ADDR, pages - 1).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Resources);
     assert_eq!(
         PageList::new(&p, span(0, 0), ARENA_ADDR, MAX_PAGES)

@@ -12,6 +12,7 @@ use dat_core::provider::Fault;
 use super::mkey::{submit, variant};
 use crate::device::Device;
 use crate::platform::Platform;
+use crate::prm::At;
 use crate::prm::mkey::{self, Mkey, MkeyContext};
 use crate::prm::wqe;
 
@@ -22,7 +23,8 @@ pub fn create<P: Platform>(
     type_2: bool,
 ) -> Result<Mkey, Fault> {
     let variant = variant(device.platform());
-    let mut context = MkeyContext::new();
+    let mut input = [0; mkey::TRANSLATION_AT];
+    let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));
     context.set_free(true);
     context.set_umr_en(true);
     context.set_lr(true);
@@ -32,7 +34,5 @@ pub fn create<P: Platform>(
     context.set_mkey_7_0(variant);
     context.set_pd(pd);
     context.set_translations_octword_size(wqe::BIND_OCTOWORDS.into());
-    let mut input = [0; mkey::TRANSLATION_AT];
-    context.write(&mut input, mkey::CONTEXT_AT);
     submit(device, &mut input, variant)
 }

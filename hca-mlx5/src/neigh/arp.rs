@@ -7,10 +7,12 @@ use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
 
 use super::frame::{self, ARP, Frame, Header, Mac, Tag, is_station};
 use super::{Neighbours, Reply, Verdict};
+use crate::platform::Platform;
 
 /// Length of a packet.
 const PACKET: usize = 28;
-const BROADCAST: Mac = [0xff; 6];
+/// Everybody.
+pub(super) const BROADCAST: Mac = [0xff; 6];
 
 /// Asks everybody for `target`; with `own == target` it is an announcement.
 pub(super) fn request(tag: Tag, mac: Mac, own: Ipv4Addr, target: Ipv4Addr) -> Option<Frame> {
@@ -45,7 +47,7 @@ fn build(
     frame::build(tag, to, mac, ARP, &bytes)
 }
 
-impl<const N: usize> Neighbours<N> {
+impl<P: Platform, const N: usize> Neighbours<P, N> {
     pub(super) fn receive_arp(&mut self, header: &Header<'_>, now: Instant) -> Verdict {
         let Some(&IpAddr::V4(own)) = self.own.first() else {
             return Verdict::Ignored;
@@ -79,9 +81,10 @@ impl<const N: usize> Neighbours<N> {
                 if !sender.is_unspecified() {
                     self.question_came(IpAddr::V4(sender), sender_mac, now);
                 }
-                self.queue(Reply::Arp {
+                self.queue(Reply {
                     mac: sender_mac,
-                    asker: sender,
+                    asker: IpAddr::V4(sender),
+                    target: IpAddr::V4(own),
                 });
                 Verdict::Accepted
             }

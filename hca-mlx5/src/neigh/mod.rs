@@ -23,7 +23,9 @@ mod nd;
 #[cfg(test)]
 mod tests;
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::fmt;
+use core::marker::PhantomData;
+use core::net::IpAddr;
 use core::task::Poll;
 use core::time::Duration;
 
@@ -31,6 +33,7 @@ use dat_core::Instant;
 use dat_core::provider::{Fault, Net, canonical};
 use heapless::{Deque, Vec};
 
+use crate::platform::Platform;
 use crate::words::fault;
 use cache::{Answer, Cache};
 pub use cache::{LIFETIME, WAITS};
@@ -68,17 +71,14 @@ pub struct Counters {
     pub failed: u32,
 }
 
-/// An answer to be sent.
+/// An answer to be sent: that `target` is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reply {
-    /// To the station that asked with ARP.
-    Arp { mac: Mac, asker: Ipv4Addr },
-    /// For `target`, to the station that asked, or to all nodes if it has no address yet.
-    Advert {
-        mac: Mac,
-        asker: Option<Ipv6Addr>,
-        target: Ipv6Addr,
-    },
+struct Reply {
+    /// The station that asked.
+    mac: Mac,
+    /// Its address; `target` itself if it has none yet, which goes to all nodes.
+    asker: IpAddr,
+    target: IpAddr,
 }
 
 /// The announcement under way.
@@ -89,9 +89,9 @@ struct Announcement {
     next: usize,
 }
 
-/// Neighbour discovery of one port, with room for `N` neighbours.
-#[derive(Debug)]
-pub struct Neighbours<const N: usize> {
+/// Neighbour discovery of one port, with room for `N` neighbours; for IPv6 too if `P` uses that.
+pub struct Neighbours<P, const N: usize> {
+    uses: PhantomData<fn() -> P>,
     mac: Mac,
     own: Vec<IpAddr, OWN>,
     prefix: u8,
@@ -103,7 +103,16 @@ pub struct Neighbours<const N: usize> {
     counters: Counters,
 }
 
-impl<const N: usize> Neighbours<N> {
+impl<P, const N: usize> fmt::Debug for Neighbours<P, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Neighbours")
+            .field("own", &self.own)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: Platform, const N: usize> Neighbours<P, N> {
     /// For a port with this MAC and this address. Refuses what cannot work: addresses that are no host's, a gateway that
     /// is not on the link, a VLAN outside 1..=4094. The first announcement is due at `now`.
     pub fn new(mac: Mac, net: &Net, now: Instant) -> Result<Self, Fault> {
@@ -131,7 +140,15 @@ impl<const N: usize> Neighbours<N> {
         }
         let bits = match net.addr {
             IpAddr::V4(_) => 32,
-            IpAddr::V6(_) => 128,
+            IpAddr::V6(_) if P::USES.ipv6 => 128,
+            IpAddr::V6(_) => {
+                return Err(fault!(
+                    at net.addr, Unsupported,
+                    "set up the network",
+                    "this program was made without IPv6",
+                    "give the port an IPv4 address"
+                ));
+            }
         };
         if net.prefix > bits {
             return Err(fault!(
@@ -150,11 +167,13 @@ impl<const N: usize> Neighbours<N> {
         let mut own = Vec::new();
         let _ = own.push(net.addr);
         if let IpAddr::V6(addr) = net.addr
+            && P::USES.ipv6
             && !addr.is_unicast_link_local()
         {
             let _ = own.push(IpAddr::V6(nd::link_local(mac)));
         }
         let this = Self {
+            uses: PhantomData,
             mac,
             own,
             prefix: net.prefix,
@@ -205,18 +224,18 @@ impl<const N: usize> Neighbours<N> {
     #[must_use]
     pub fn groups(&self) -> Vec<Mac, { OWN + 1 }> {
         let mut groups = Vec::new();
+        let mut add = |group| {
+            if !groups.contains(&group) {
+                let _ = groups.push(group);
+            }
+        };
         for addr in &self.own {
-            let (first, second) = match *addr {
-                IpAddr::V4(_) => ([0xff; 6], None),
-                IpAddr::V6(addr) => (
-                    nd::ALL_NODES_MAC,
-                    Some(nd::multicast_mac(nd::solicited_node(addr))),
-                ),
-            };
-            for group in [Some(first), second].into_iter().flatten() {
-                if !groups.contains(&group) {
-                    let _ = groups.push(group);
+            match *addr {
+                IpAddr::V6(addr) if P::USES.ipv6 => {
+                    add(nd::ALL_NODES_MAC);
+                    add(nd::multicast_mac(nd::solicited_node(addr)));
                 }
+                IpAddr::V4(_) | IpAddr::V6(_) => add(arp::BROADCAST),
             }
         }
         groups
@@ -262,7 +281,7 @@ impl<const N: usize> Neighbours<N> {
         }
         let verdict = match header.ethertype {
             frame::ARP => self.receive_arp(&header, now),
-            frame::IPV6 => self.receive_nd(&header, now),
+            frame::IPV6 if P::USES.ipv6 => self.receive_nd(&header, now),
             _ => Verdict::Ignored,
         };
         let counter = match verdict {
@@ -360,7 +379,8 @@ impl<const N: usize> Neighbours<N> {
                     || addr.is_broadcast())
             }
             IpAddr::V6(addr) => {
-                !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast())
+                P::USES.ipv6
+                    && !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast())
             }
         }
     }
@@ -372,13 +392,11 @@ impl<const N: usize> Neighbours<N> {
                 let apart = own.to_bits() ^ addr.to_bits();
                 addr.is_link_local() || apart.leading_zeros() >= u32::from(self.prefix)
             }
-            (Some(IpAddr::V6(own)), IpAddr::V6(addr)) => {
+            (Some(IpAddr::V6(own)), IpAddr::V6(addr)) if P::USES.ipv6 => {
                 let apart = own.to_bits() ^ addr.to_bits();
                 addr.is_unicast_link_local() || apart.leading_zeros() >= u32::from(self.prefix)
             }
-            (Some(IpAddr::V4(_)), IpAddr::V6(_))
-            | (Some(IpAddr::V6(_)), IpAddr::V4(_))
-            | (None, _) => false,
+            (Some(IpAddr::V4(_) | IpAddr::V6(_)) | None, IpAddr::V4(_) | IpAddr::V6(_)) => false,
         }
     }
 
@@ -411,28 +429,20 @@ impl<const N: usize> Neighbours<N> {
     }
 
     fn reply(&self, reply: Reply) -> Option<Frame> {
-        match reply {
-            Reply::Arp { mac, asker } => {
-                let &IpAddr::V4(own) = self.own.first()? else {
-                    return None;
-                };
-                arp::reply(self.tag, self.mac, own, mac, asker)
+        let Reply { mac, asker, target } = reply;
+        match (target, asker) {
+            (IpAddr::V4(own), IpAddr::V4(asker)) => arp::reply(self.tag, self.mac, own, mac, asker),
+            (IpAddr::V6(own), IpAddr::V6(asker)) if P::USES.ipv6 => {
+                nd::advert(self.tag, self.mac, own, mac, asker)
             }
-            Reply::Advert { mac, asker, target } => {
-                nd::advert(self.tag, self.mac, target, asker.map(|asker| (mac, asker)))
-            }
+            (IpAddr::V4(_) | IpAddr::V6(_), IpAddr::V4(_) | IpAddr::V6(_)) => None,
         }
     }
 
     fn question(&self, target: IpAddr) -> Option<Frame> {
-        match target {
-            IpAddr::V4(target) => {
-                let &IpAddr::V4(own) = self.own.first()? else {
-                    return None;
-                };
-                arp::request(self.tag, self.mac, own, target)
-            }
-            IpAddr::V6(target) => {
+        match (target, *self.own.first()?) {
+            (IpAddr::V4(target), IpAddr::V4(own)) => arp::request(self.tag, self.mac, own, target),
+            (IpAddr::V6(target), IpAddr::V6(first)) if P::USES.ipv6 => {
                 // A link-local target is asked from the link-local address, so that its answer needs no router.
                 let own = self.own.iter().rev().find_map(|own| match own {
                     IpAddr::V6(own)
@@ -442,12 +452,9 @@ impl<const N: usize> Neighbours<N> {
                     }
                     IpAddr::V4(_) | IpAddr::V6(_) => None,
                 });
-                let own = match (own, self.own.first()) {
-                    (Some(own), _) | (None, Some(&IpAddr::V6(own))) => own,
-                    (None, _) => return None,
-                };
-                nd::solicit(self.tag, self.mac, own, target)
+                nd::solicit(self.tag, self.mac, own.unwrap_or(first), target)
             }
+            (IpAddr::V4(_) | IpAddr::V6(_), IpAddr::V4(_) | IpAddr::V6(_)) => None,
         }
     }
 
@@ -461,9 +468,15 @@ impl<const N: usize> Neighbours<N> {
             run.due = now + ANNOUNCE_GAP;
         }
         self.announcement = (run.rounds > 0).then_some(run);
-        match addr? {
+        let own = addr?;
+        match own {
             IpAddr::V4(own) => arp::request(self.tag, self.mac, own, own),
-            IpAddr::V6(own) => nd::advert(self.tag, self.mac, own, None),
+            // To all nodes.
+            IpAddr::V6(_) => self.reply(Reply {
+                mac: nd::ALL_NODES_MAC,
+                asker: own,
+                target: own,
+            }),
         }
     }
 }

@@ -11,6 +11,7 @@ use smoltcp::wire::{IpProtocol, Ipv6Packet, checksum};
 
 use super::frame::{self, Frame, Header, IPV6, Mac, Tag, is_station};
 use super::{Neighbours, Reply, Verdict};
+use crate::platform::Platform;
 use crate::prm::{put, take};
 
 /// Every message travels with this hop limit and is refused with another: it cannot have crossed a router.
@@ -88,18 +89,17 @@ pub(super) fn solicit(tag: Tag, mac: Mac, own: Ipv6Addr, target: Ipv6Addr) -> Op
     )
 }
 
-/// Tells our MAC for `own`: to one asker in answer, else to all nodes unasked.
-pub(super) fn advert(
-    tag: Tag,
-    mac: Mac,
-    own: Ipv6Addr,
-    asker: Option<(Mac, Ipv6Addr)>,
-) -> Option<Frame> {
-    let solicited = if asker.is_some() { SOLICITED } else { 0 };
+/// Tells our MAC for `own` to one asker in answer, or, if that is `own` itself, to all nodes unasked.
+pub(super) fn advert(tag: Tag, mac: Mac, own: Ipv6Addr, to: Mac, asker: Ipv6Addr) -> Option<Frame> {
+    let (to, solicited) = if asker == own {
+        ((ALL_NODES_MAC, ALL_NODES), 0)
+    } else {
+        ((to, asker), SOLICITED)
+    };
     build(
         tag,
         (mac, own),
-        asker.unwrap_or((ALL_NODES_MAC, ALL_NODES)),
+        to,
         [ADVERT, OVERRIDE | solicited, TARGET],
         own,
     )
@@ -160,7 +160,7 @@ fn option(mut options: &[u8], wanted: u8) -> Result<Option<Mac>, Verdict> {
     }
 }
 
-impl<const N: usize> Neighbours<N> {
+impl<P: Platform, const N: usize> Neighbours<P, N> {
     pub(super) fn receive_nd(&mut self, header: &Header<'_>, now: Instant) -> Verdict {
         if !matches!(self.own.first(), Some(IpAddr::V6(_)))
             || (header.destination != self.mac && !self.groups().contains(&header.destination))
@@ -232,10 +232,10 @@ impl<const N: usize> Neighbours<N> {
             if lladdr.is_some() || to != solicited_node(target) {
                 return Verdict::Malformed;
             }
-            self.queue(Reply::Advert {
+            self.queue(Reply {
                 mac: header.source,
-                asker: None,
-                target,
+                asker: IpAddr::V6(target),
+                target: IpAddr::V6(target),
             });
             return Verdict::Accepted;
         }
@@ -249,10 +249,10 @@ impl<const N: usize> Neighbours<N> {
             (None, None) if !to.is_multicast() => header.source,
             (None, _) => return Verdict::Malformed,
         };
-        self.queue(Reply::Advert {
+        self.queue(Reply {
             mac,
-            asker: Some(from),
-            target,
+            asker: IpAddr::V6(from),
+            target: IpAddr::V6(target),
         });
         Verdict::Accepted
     }

@@ -3,7 +3,7 @@
 //! PRM chapter "Flow tables"; Linux `mlx5_ifc_create_flow_table_in_bits` and neighbours. Of the match parameters only the
 //! outer layer 2 is declared: nothing here steers by more than the destination MAC.
 
-use super::layout;
+use super::{BytesMut, layout};
 
 /// Table type: frames received by this function's NIC.
 pub const NIC_RX: u8 = 0;
@@ -77,15 +77,12 @@ layout! {
     0x0c[11:0] first_vid, set_first_vid: u16;
 }
 
-impl MatchL2<[u8; 16]> {
-    /// The destination MAC alone.
-    #[must_use]
-    pub fn destination(mac: [u8; 6]) -> Self {
+impl<T: BytesMut> MatchL2<T> {
+    /// Frames to this MAC; with all ones, the mask for any.
+    pub fn set_destination(&mut self, mac: [u8; 6]) {
         let [a, b, c, d, e, f] = mac;
-        let mut this = Self::new();
-        this.set_dmac_47_16(u32::from_be_bytes([a, b, c, d]));
-        this.set_dmac_15_0(u16::from_be_bytes([e, f]));
-        this
+        self.set_dmac_47_16(u32::from_be_bytes([a, b, c, d]));
+        self.set_dmac_15_0(u16::from_be_bytes([e, f]));
     }
 }
 

@@ -21,8 +21,8 @@
 //!
 //! # Messages
 //! A command's input or output message is a byte array of its whole length, 16-byte head included. A context inside it
-//! is a layout of its own: [`put`] copies it in, [`take`] out. Both stay inside the message by construction, so nothing
-//! the device says about lengths can make them panic.
+//! is a layout of its own: `EqContext(At::<_, PLACE>(&mut message))` is the one at byte `PLACE`; [`take`] copies one out.
+//! All stay inside the message by construction, so nothing the device says about lengths can make them panic.
 
 pub mod caps;
 pub mod cmd;
@@ -83,16 +83,137 @@ macro_rules! field_values {
 field_values!(u8 u16 u32 u64 u128);
 
 /// First bit and width of a field, at most 64, in one number.
-pub(crate) const fn place(first: usize, width: usize) -> usize {
-    first << 8 | width
+#[expect(clippy::cast_possible_truncation, reason = "no layout is that long")]
+pub(crate) const fn place(first: usize, width: usize) -> u32 {
+    (first << 8 | width) as u32
+}
+
+/// What a layout lies in: its own bytes, or those of a message.
+pub trait Bytes {
+    /// All of them.
+    fn bytes(&self) -> &[u8];
+    /// The bits at a place.
+    fn get(&self, place: u32) -> u64;
+}
+
+/// The same to write to.
+pub trait BytesMut: Bytes {
+    /// All of them.
+    fn bytes_mut(&mut self) -> &mut [u8];
+    /// Writes the bits at a place.
+    fn set(&mut self, place: u32, value: u64);
+}
+
+// A call for each length of message, not for each field, carries the length.
+impl<const N: usize> Bytes for [u8; N] {
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+    #[inline(never)]
+    fn get(&self, place: u32) -> u64 {
+        bits(place, self)
+    }
+}
+
+impl<const N: usize> BytesMut for [u8; N] {
+    #[inline(always)]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+    #[inline(never)]
+    fn set(&mut self, place: u32, value: u64) {
+        set_bits(place, value, self);
+    }
+}
+
+impl Bytes for [u8] {
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+    #[inline(always)]
+    fn get(&self, place: u32) -> u64 {
+        bits(place, self)
+    }
+}
+
+impl BytesMut for [u8] {
+    #[inline(always)]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+    #[inline(always)]
+    fn set(&mut self, place: u32, value: u64) {
+        set_bits(place, value, self);
+    }
+}
+
+impl<B: Bytes + ?Sized> Bytes for &mut B {
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        (**self).bytes()
+    }
+    #[inline(always)]
+    fn get(&self, place: u32) -> u64 {
+        (**self).get(place)
+    }
+}
+
+impl<B: BytesMut + ?Sized> BytesMut for &mut B {
+    #[inline(always)]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        (**self).bytes_mut()
+    }
+    #[inline(always)]
+    fn set(&mut self, place: u32, value: u64) {
+        (**self).set(place, value);
+    }
+}
+
+impl<B: Bytes + ?Sized> Bytes for &B {
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        (**self).bytes()
+    }
+    #[inline(always)]
+    fn get(&self, place: u32) -> u64 {
+        (**self).get(place)
+    }
+}
+
+/// What lies in a message from byte `AT` on.
+#[derive(Clone, Copy, Debug)]
+pub struct At<B, const AT: usize>(pub B);
+
+impl<B: Bytes, const AT: usize> Bytes for At<B, AT> {
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        self.0.bytes().get(AT..).unwrap_or_default()
+    }
+    #[inline(always)]
+    fn get(&self, at: u32) -> u64 {
+        self.0.get(at + place(8 * AT, 0))
+    }
+}
+
+impl<B: BytesMut, const AT: usize> BytesMut for At<B, AT> {
+    #[inline(always)]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0.bytes_mut().get_mut(AT..).unwrap_or_default()
+    }
+    #[inline(always)]
+    fn set(&mut self, at: u32, value: u64) {
+        self.0.set(at + place(8 * AT, 0), value);
+    }
 }
 
 /// The bits of `bytes` at a [`place`]; zero where there are none.
 ///
 /// One bit at a time, and once for all fields of all layouts: a command takes the device longer than this.
 #[inline(never)]
-pub(crate) fn bits(bytes: &[u8], place: usize) -> u64 {
-    let (first, width) = (place >> 8, place & 0xff);
+pub(crate) fn bits(place: u32, bytes: &[u8]) -> u64 {
+    let (first, width) = ((place >> 8) as usize, (place & 0xff) as usize);
     (first..first.saturating_add(width)).fold(0, |value, at| {
         let byte = bytes.get(at / 8).copied().unwrap_or(0);
         value << 1 | u64::from(byte >> (7 - at % 8) & 1)
@@ -101,8 +222,8 @@ pub(crate) fn bits(bytes: &[u8], place: usize) -> u64 {
 
 /// Writes as many low bits of `value` as a [`place`] has.
 #[inline(never)]
-pub(crate) fn set_bits(bytes: &mut [u8], place: usize, mut value: u64) {
-    let (first, width) = (place >> 8, place & 0xff);
+pub(crate) fn set_bits(place: u32, mut value: u64, bytes: &mut [u8]) {
+    let (first, width) = ((place >> 8) as usize, (place & 0xff) as usize);
     for at in (first..first.saturating_add(width)).rev() {
         if let Some(byte) = bytes.get_mut(at / 8) {
             let bit = 1 << (7 - at % 8);
@@ -112,36 +233,68 @@ pub(crate) fn set_bits(bytes: &mut [u8], place: usize, mut value: u64) {
     }
 }
 
+/// A type of fields. What is not the whole bytes of its type has 64 bits at most, and no more than the type.
+pub(crate) trait Number {
+    fn narrow(bits: u64) -> Self;
+    fn widen(self) -> u64;
+}
+
+macro_rules! number {
+    ($($type:ident $narrow:expr, $widen:expr;)*) => {$(
+        impl Number for $type {
+            #[inline(always)]
+            fn narrow(bits: u64) -> Self {
+                $narrow(bits)
+            }
+            #[inline(always)]
+            fn widen(self) -> u64 {
+                $widen(self)
+            }
+        }
+    )*};
+}
+/// The low bytes of a number, in the order of the smallest first.
+#[inline(always)]
+fn low<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.first_chunk().copied().unwrap_or([0; N])
+}
+number! {
+    u8 |bits: u64| Self::from_le_bytes(low(&bits.to_le_bytes())), u64::from;
+    u16 |bits: u64| Self::from_le_bytes(low(&bits.to_le_bytes())), u64::from;
+    u32 |bits: u64| Self::from_le_bytes(low(&bits.to_le_bytes())), u64::from;
+    u64 |bits| bits, |number| number;
+    u128 Self::from, |number: Self| u64::from_le_bytes(low(&number.to_le_bytes()));
+}
+
 /// The bit ranges of a layout for one integer type: by [`bits`] and [`set_bits`], but for a field that has the whole bytes of its
 /// type, as to move those takes less code than a call.
 macro_rules! bit_ranges {
     ($name:ident: $($type:ident)*) => {$(
-        impl<T: AsRef<[u8]>> bitfield::BitRange<$type> for $name<T> {
+        impl<T: $crate::prm::Bytes> bitfield::BitRange<$type> for $name<T> {
             #[inline(always)]
             fn bit_range(&self, last: usize, first: usize) -> $type {
                 if first.is_multiple_of(8)
                     && last + 1 - first == <$type>::BITS as usize
-                    && let Some(bytes) = self.0.as_ref().get(first / 8..)
+                    && let Some(bytes) = self.0.bytes().get(first / 8..)
                     && let Some(bytes) = bytes.first_chunk()
                 {
                     return <$type>::from_be_bytes(*bytes);
                 }
-                let bits = $crate::prm::bits(self.0.as_ref(), $crate::prm::place(first, last + 1 - first));
-                <$type>::try_from(bits).unwrap_or(<$type>::MAX)
+                $crate::prm::Number::narrow(self.0.get($crate::prm::place(first, last + 1 - first)))
             }
         }
-        impl<T: AsMut<[u8]>> bitfield::BitRangeMut<$type> for $name<T> {
+        impl<T: $crate::prm::BytesMut> bitfield::BitRangeMut<$type> for $name<T> {
             #[inline(always)]
             fn set_bit_range(&mut self, last: usize, first: usize, value: $type) {
                 if first.is_multiple_of(8)
                     && last + 1 - first == <$type>::BITS as usize
-                    && let Some(bytes) = self.0.as_mut().get_mut(first / 8..)
+                    && let Some(bytes) = self.0.bytes_mut().get_mut(first / 8..)
                     && let Some(bytes) = bytes.first_chunk_mut()
                 {
                     *bytes = value.to_be_bytes();
                     return;
                 }
-                $crate::prm::set_bits(self.0.as_mut(), $crate::prm::place(first, last + 1 - first), u64::from(value));
+                self.0.set($crate::prm::place(first, last + 1 - first), $crate::prm::Number::widen(value));
             }
         }
     )*};
@@ -238,27 +391,7 @@ macro_rules! layout {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct $name<T>(pub T);
 
-        $crate::prm::bit_ranges! { $name: u8 u16 u32 u64 }
-
-        impl<T: AsRef<[u8]>> bitfield::BitRange<u128> for $name<T> {
-            fn bit_range(&self, last: usize, first: usize) -> u128 {
-                let middle = first + 64;
-                let high = $crate::prm::bits(self.0.as_ref(), $crate::prm::place(first, 64));
-                let low = $crate::prm::place(middle, last + 1 - middle);
-                let low = $crate::prm::bits(self.0.as_ref(), low);
-                u128::from(high) << 64 | u128::from(low)
-            }
-        }
-        impl<T: AsMut<[u8]>> bitfield::BitRangeMut<u128> for $name<T> {
-            #[expect(clippy::cast_possible_truncation, reason = "halves")]
-            fn set_bit_range(&mut self, last: usize, first: usize, value: u128) {
-                let middle = first + 64;
-                let (high, low) = ((value >> 64) as u64, value as u64);
-                $crate::prm::set_bits(self.0.as_mut(), $crate::prm::place(first, 64), high);
-                let place = $crate::prm::place(middle, last + 1 - middle);
-                $crate::prm::set_bits(self.0.as_mut(), place, low);
-            }
-        }
+        $crate::prm::bit_ranges! { $name: u8 u16 u32 u64 u128 }
 
         impl $name<[u8; $size]> {
             /// Its length in bytes.
@@ -314,10 +447,10 @@ macro_rules! layout {
         }
 
         $(
-            impl<T: AsRef<[u8]>> $name<T> {
+            impl<T: $crate::prm::Bytes> $name<T> {
                 $crate::prm::layout_field! { $(#[$field_meta])* $offset $bits $get $set $type }
             }
-            impl<T: AsMut<[u8]>> $name<T> {
+            impl<T: $crate::prm::BytesMut> $name<T> {
                 $crate::prm::layout_setter! { $offset $bits $get $set $type }
             }
             const _: () = {
@@ -326,6 +459,7 @@ macro_rules! layout {
                 assert!($offset % 4 == 0, "not a dword offset");
                 assert!(first <= last && last < 8 * $size, "the field leaves the layout");
                 assert!(first / 32 == 8 * $offset / 32, "the field does not start in its dword");
+                assert!(last - first < 64 || first % 8 == 0, "wide fields are whole bytes");
                 assert!(last - first >= 32 || last / 32 == first / 32, "the field leaves its dword");
             };
         )*

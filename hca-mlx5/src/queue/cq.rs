@@ -17,6 +17,8 @@ use crate::prm::cqe::{self, Cause, Index, Owner};
 const LOG_CQE: u32 = 6;
 /// Offset in a UAR page of the register that arms a completion queue.
 const UAR_ARM: usize = 0x20;
+/// The last of the numbers of requests.
+const LAST: u32 = 3;
 /// Arm word: only for solicited or failed completions.
 const SOLICITED_ONLY: u32 = 1 << 24;
 /// Indices towards the device have 24 bits.
@@ -33,8 +35,10 @@ pub struct Cq<'p, P: Platform> {
     tail: u64,
     /// Entries that ended a ring: no completions.
     ends: u64,
-    /// Counts events asked for: each request after an event carries another number, or the device ignores it.
+    /// Counts events asked for: a request that carries the number of the device's last event is ignored by it.
     arms: u32,
+    /// Of those the ones that came after the last of which it is certain that it had its event.
+    unsure: u32,
     /// Where the consumer index was at the last request, and whether that was for solicited completions only.
     armed: Option<(u32, bool)>,
     cqn: u32,
@@ -76,6 +80,7 @@ impl<'p, P: Platform> Cq<'p, P> {
             tail: 0,
             ends: 0,
             arms: 0,
+            unsure: 0,
             armed: None,
             cqn: 0,
             arm,
@@ -368,17 +373,28 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     }
 
     fn arm(&mut self, solicited_only: bool) {
-        let asked = Some((self.at(), solicited_only));
-        let owner = self.look();
+        let (at, owner) = (self.at(), self.look());
         let waits = owner.owner() == self.lap() && owner.opcode() != cqe::INVALID;
-        if self.armed == asked && !waits {
+        match self.armed {
             // Nothing has come since the same was asked for: it still stands.
+            Some(asked) if asked == (at, solicited_only) && !waits => return,
+            // Something has come since anything was asked for: that had its event.
+            Some((from, false)) if from != at || waits => self.unsure = 0,
+            // Whether there was a solicited completion in between is not kept: that would cost every completion.
+            _ => {}
+        }
+        if self.unsure == LAST {
+            // Anything is asked for, and nothing has come.
             return;
         }
-        self.armed = asked;
+        // The last event has one of the numbers that are unsure, or the one before them. So once all but one are in use, that
+        // one asks for anything, which makes the next request certain again.
+        let solicited_only = solicited_only && self.unsure < LAST - 1;
+        self.unsure += 1;
+        self.armed = Some((at, solicited_only));
         self.arms = self.arms.wrapping_add(1);
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
-        let word = (self.arms & 3) << 28 | command | (self.at() & INDEX_MASK);
+        let word = (self.arms & LAST) << 28 | command | (self.at() & INDEX_MASK);
         self.record.store32::<SECOND>(0, word.to_be());
         // ORDER: the arm word in the record precedes the register: the device compares the two.
         self.platform.before_doorbell();

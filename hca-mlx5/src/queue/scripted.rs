@@ -25,7 +25,7 @@ pub(crate) const ARENA_ADDR: u64 = 0x7f00_0000_0000;
 /// Where the device sees it, unless a test scatters it.
 pub(crate) const ARENA_IOVA: u64 = 0x1_0000_0000;
 /// Its length.
-pub(crate) const ARENA_LEN: usize = 1 << 18;
+pub(crate) const ARENA_LEN: usize = 1 << 19;
 
 /// BAR offset of the driver's doorbell page.
 pub(crate) const UAR: usize = 0x2000;

@@ -54,6 +54,9 @@ const CONTROL_BYTE: [u8; 8] = {
 /// Bytes of a word, the payload that is read inline at once.
 const WORD: u32 = 8;
 
+/// The first word of the control segment of a send of one segment, but for the index and the number of the queue pair.
+const ONE_SEND: u64 = CtrlHead::new(wqe::SEND, 0, 0, 2).word();
+
 /// Place of the index in the first word of a control segment.
 const INDEX_SHIFT: u32 = CtrlHead::new(0, 1, 0, 0).word().trailing_zeros();
 
@@ -143,9 +146,8 @@ pub struct Sq<'p, P: Platform> {
     payload: Payload<P::Entries<'p, 8>>,
     /// Index of the next block, free running.
     head: u32,
-    /// The first word of a control segment with nothing but the number of the queue pair.
-    number: u64,
-    /// The first words of requests of one segment, but for the index.
+    /// The first words of requests of one segment, but for the index; the other kinds get the number of the queue pair from the
+    /// one of a send.
     send: u64,
     write: u64,
     register: P::Register<'p>,
@@ -162,7 +164,7 @@ pub struct Sq<'p, P: Platform> {
 impl<P: Platform> fmt::Debug for Sq<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sq")
-            .field("qpn", &CtrlHead::from_word(self.number).qpn())
+            .field("qpn", &CtrlHead::from_word(self.send).qpn())
             .field("head", &self.head)
             .finish_non_exhaustive()
     }
@@ -189,8 +191,7 @@ impl<'p, P: Platform> Sq<'p, P> {
                 arena: platform.arena_addr(),
             },
             head: 0,
-            number: 0,
-            send: 0,
+            send: ONE_SEND,
             write: 0,
             register: platform.register(doorbell.register, doorbell.half)?,
             blueflame,
@@ -202,15 +203,14 @@ impl<'p, P: Platform> Sq<'p, P> {
 
     /// The number the device gave the queue pair.
     pub(crate) fn name(&mut self, qpn: u32) {
-        self.number = CtrlHead::new(0, 0, qpn, 0).word();
-        self.send = self.start(wqe::SEND, 2);
+        self.send = ONE_SEND | CtrlHead::new(0, 0, qpn, 0).word();
         self.write = self.start(wqe::RDMA_WRITE, 3);
     }
 
     /// The first word of a control segment, but for the index.
     #[inline(always)]
     fn start(&self, opcode: u8, ds: u8) -> u64 {
-        CtrlHead::new(opcode, 0, 0, ds).word() | self.number
+        self.send ^ ONE_SEND ^ CtrlHead::new(opcode, 0, 0, ds).word()
     }
 
     /// Starts over, as the device does when the queue pair is reset.
@@ -643,7 +643,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         } else {
             wqe::SEND
         };
-        let own = CtrlHead::from_word(self.number).qpn();
+        let own = CtrlHead::from_word(self.send).qpn();
         let [a, b, c, d, e, f] = qp::address(&to.path, own, to.qpn, to.qkey).words();
         let fixed = [[a, b], [c, d], [e, f]];
         self.post_list(opcode, &fixed, segments, immediate.unwrap_or(0), flags)
@@ -664,7 +664,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         let [umr, mask] = match bind.scope {
             Scope::Domain => BOUND,
             Scope::QueuePair { bound } => {
-                key.set_qpn(CtrlHead::from_word(self.number).qpn());
+                key.set_qpn(CtrlHead::from_word(self.send).qpn());
                 let first = UmrHead::bind_free(wqe::BIND_OCTOWORDS);
                 let head = if bound {
                     // What is bound already is bound anew as a window of type 1 is.

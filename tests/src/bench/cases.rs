@@ -3,7 +3,7 @@
 use super::golden;
 use super::limit::Limit;
 use super::loops;
-use super::measure::{BLOCK, Time, time};
+use super::measure::{BLOCK, time};
 use super::puppet::Said;
 use super::stage::{Lane, Rig};
 
@@ -255,7 +255,7 @@ impl Case {
     /// # Panics
     /// If an event was not the expected one, or a WQE not of the expected bytes: then nothing was measured.
     #[must_use]
-    pub fn run(&self, blocks: usize) -> Time {
+    pub fn run(&self, blocks: usize) -> f64 {
         let ops = self.ops as u64;
         match self.measured {
             Measured::Limit => {

@@ -148,7 +148,7 @@ impl Default for Rig {
             let now = Instant::from_nanos(host.now());
             Ia::open(
                 driver,
-                Box::leak(Box::new(Room::new())),
+                Box::leak(Box::new(Room::new())).parts(),
                 net,
                 now,
                 host.entropy(),

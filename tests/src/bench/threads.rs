@@ -89,7 +89,7 @@ pub fn measure(blocks: usize) -> Threads {
     let limit = best(&mut limits, |limit| {
         let block = |limit: &mut Limit| assert_eq!(loops::limit(limit, BLOCK as u64), 0);
         let ahead = |limit: &mut Limit| limit.complete_ahead(BLOCK);
-        time(limit, blocks, BLOCK, ahead, block, |_| ()).median
+        time(limit, blocks, BLOCK, ahead, block, |_| ())
     });
     let mut rig = Rig::default();
     let mut lanes = [rig.lane(), rig.lane()];
@@ -99,7 +99,7 @@ pub fn measure(blocks: usize) -> Threads {
         let block = |lane: &mut Lane| loops::wr8_rt1(lane, BLOCK as u64);
         let time = time(lane, blocks, BLOCK, say, block, |_| ());
         assert_eq!(lane.wrong, 0);
-        time.median
+        time
     });
     Threads { limit, wr8 }
 }

@@ -8,6 +8,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use dat_tests::bench::{cases, economy, sizes, threads};
 
+/// Rounds of timing, each of all cases.
+const ROUNDS: usize = 6;
+
 #[derive(Parser)]
 #[command(about = "Benchmarks of the data path; see `cargo xtask bench`")]
 struct Options {
@@ -57,12 +60,16 @@ fn main() -> ExitCode {
     }
     if options.time {
         threads::pin(0);
-        for case in cases::CASES {
-            let time = case.run(options.blocks);
-            println!(
-                "time\t{}\t{:.3}\t{:.3}\t{:.3}",
-                case.name, time.median, time.p10, time.p90
-            );
+        // Whatever else the machine does only ever adds, to some cases of a round and not to others: so the best round of each counts.
+        let blocks = options.blocks.div_ceil(ROUNDS);
+        let mut best = vec![f64::INFINITY; cases::CASES.len()];
+        for _ in 0..ROUNDS {
+            for (best, case) in best.iter_mut().zip(cases::CASES) {
+                *best = best.min(case.run(blocks));
+            }
+        }
+        for (best, case) in best.iter().zip(cases::CASES) {
+            println!("time\t{}\t{best:.3}", case.name);
         }
         let both = threads::measure(options.blocks);
         println!("threads\tlimit\t{:.3}\t{:.3}", both.limit[0], both.limit[1]);

@@ -87,7 +87,7 @@ impl<'s, S: Side> Party<'s, S> {
     pub fn open(index: usize, side: S, hca: S::Hca, rooms: &'s mut [Room<S::Hca>]) -> Self {
         let mut spare: Vec<_> = rooms.iter_mut().collect();
         let room = spare.pop().unwrap();
-        let ia = Ia::open(hca, room, net(index), side.now(), side.entropy());
+        let ia = Ia::open(hca, room.parts(), net(index), side.now(), side.entropy());
         Self {
             ia: ia.unwrap_or_else(|error| panic!("side {index}: open: {error}")),
             side,
@@ -129,7 +129,7 @@ impl<'s, S: Side> Party<'s, S> {
         assert!(self.closed, "close it first");
         let room = self.spare.pop().expect("OPENS is too small");
         let (now, entropy) = (self.side.now(), self.side.entropy());
-        self.ia = Ia::open_with(hca, room, net(self.index), now, entropy, async_evd)?;
+        self.ia = Ia::open_with(hca, room.parts(), net(self.index), now, entropy, async_evd)?;
         self.closed = false;
         Ok(())
     }
@@ -139,7 +139,7 @@ impl<'s, S: Side> Party<'s, S> {
     pub fn open_query(&mut self) -> IaQuery<'s, S::Hca> {
         assert!(self.closed, "close it first");
         let room = self.spare.pop().expect("OPENS is too small");
-        IaQuery::open_query(self.side.hca(), room, net(self.index))
+        IaQuery::open_query(self.side.hca(), room.parts(), net(self.index))
     }
 
     /// Its network address.

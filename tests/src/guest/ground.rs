@@ -43,12 +43,12 @@ impl<'s, 'p, H: Host> Sides<'s, 'p, H> {
     /// Brings both devices up.
     pub(super) fn open(hosts: &'p [H; 2], rooms: &'s mut [Box<Room<'p, H>>; 2]) -> Result<Self> {
         let [a, b] = rooms;
-        let open = |side: usize, room| {
-            Nic::open(&hosts[side], room, net(side), &Config::default())
+        let open = |side: usize, parts| {
+            Nic::open(&hosts[side], parts, net(side), &Config::default())
                 .map_err(|error| anyhow!("{error}"))
         };
         Ok(Self {
-            nics: [open(0, a)?, open(1, b)?],
+            nics: [open(0, a.parts())?, open(1, b.parts())?],
             sleeps: 0,
         })
     }

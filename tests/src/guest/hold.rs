@@ -46,7 +46,7 @@ impl Part for Hold {
     fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let host = hosts.first().context("this takes a device")?;
         let mut room = Box::new(Room::new());
-        let mut nic = Nic::open(host, &mut room, net(0), &Config::default())
+        let mut nic = Nic::open(host, room.parts(), net(0), &Config::default())
             .map_err(|error| anyhow!("{error}"))?;
         let own = [Bytes::<OWN>::new(), Bytes::new()];
         for (bytes, reach) in own.iter().zip([Reach::ReadWrite, Reach::Read]) {

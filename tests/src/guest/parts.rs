@@ -53,7 +53,7 @@ impl Part for Open {
     fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         for host in hosts {
             let mut room = Box::new(Room::new());
-            let nic = Nic::open(host, &mut room, net(0), &Config::default())
+            let nic = Nic::open(host, room.parts(), net(0), &Config::default())
                 .map_err(|error| anyhow!("{error}"))?;
             println!("@@open {}", nic.host().name());
             nic.close(CloseFlag::Graceful)

@@ -45,7 +45,7 @@ impl Part for Round {
     fn play<H: Host>(&self, hosts: &mut [H]) -> Result<()> {
         let host = hosts.first().context("this takes a device")?;
         let mut room = Box::new(Room::new());
-        let mut nic = Nic::open(host, &mut room, net(0), &Config::default())
+        let mut nic = Nic::open(host, room.parts(), net(0), &Config::default())
             .map_err(|error| anyhow!("{error}"))?;
         let buffer = nic.buffer(64 << 10).context("no memory for a buffer")?;
         let mut objects = || {

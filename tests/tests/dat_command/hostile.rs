@@ -62,7 +62,7 @@ impl Stranger<'_> {
             gateway: None,
             vlan: None,
         };
-        let mut nic = Nic::open(&host, &mut room, net, &Config::default()).unwrap();
+        let mut nic = Nic::open(&host, room.parts(), net, &Config::default()).unwrap();
         let pz = nic.pz_create().unwrap();
         let evd = nic.evd_create(64, EvdFlags::DEFAULT).unwrap();
         let buffer = nic.buffer(1 << 16).unwrap();

@@ -89,7 +89,7 @@ pub(crate) struct Side<'h> {
 
 impl<'h> Side<'h> {
     pub(crate) fn open(host: &'h VfioUser, room: &'h mut Room<'h, VfioUser>, side: usize) -> Self {
-        let mut nic = Nic::open(host, room, net(side), &Config::default()).unwrap();
+        let mut nic = Nic::open(host, room.parts(), net(side), &Config::default()).unwrap();
         let pz = nic.pz_create().unwrap();
         let evd = nic.evd_create(64, EvdFlags::DEFAULT).unwrap();
         let ep = nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None);

@@ -1,17 +1,18 @@
 //! What goes wrong: servers that are not there, hang up or fall silent, devices that are reset, lost or asked for.
 
+use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dat_core::{AsyncEvent, CloseFlag, Event};
+use dat_core::{AsyncEvent, CloseFlag, EvdFlags, Event, PspFlag};
 use hca_mlx5::Config;
 use hca_mlx5::platform::Platform;
 use mlx5_model::Config as Card;
 use vfio_host::user::VfioUser;
 use vfio_host::{Host, Kind, Nic, Options, Room, Trouble, WaitError};
 
-use crate::rig::{LONG, NONE, Pair, Rig, Side, net};
+use crate::rig::{LONG, NONE, Pair, Rig, Side, address, net};
 
 /// What a user may be made to wait for news.
 const SOON: Duration = Duration::from_secs(10);
@@ -41,13 +42,50 @@ fn a_second_user_of_a_device_is_told() {
     let rig = Rig::new();
     let first = rig.host(0);
     let error = refused(&rig.sockets[0]);
-    assert_eq!(error.kind(), Kind::Gone, "{error}");
+    assert_eq!(error.kind(), Kind::Busy, "{error}");
+    let text = error.to_string();
     assert!(
-        error.to_string().contains("closed the connection"),
-        "{error}"
+        text.contains("has a client on this socket already") && text.contains("another socket"),
+        "{text}"
     );
     // The first does not notice.
     assert!(first.config_space().unwrap().id().is_some() && first.trouble().is_none());
+}
+
+#[test]
+fn who_asks_a_dispatcher_that_goes_is_turned_away() {
+    let rig = Rig::new();
+    rig.connected(|pair| {
+        let [a, b] = &mut pair.sides;
+        let requests = a.nic.evd_create(4, EvdFlags::CR).unwrap();
+        let psp = a.nic.psp_create(99, requests, PspFlag::Consumer).unwrap();
+        let evds = Some(b.evd);
+        let ep = b.nic.ep_create(Some(b.pz), evds, evds, evds, None).unwrap();
+        let there = SocketAddr::new(address(0), 99);
+        b.nic.ep_connect(ep, there, LONG, &[]).unwrap();
+        let start = Instant::now();
+        let queued = |a: &mut Side<'_>| a.nic.evd_query(requests).unwrap().queued;
+        while queued(a) == 0 {
+            assert!(start.elapsed() < SOON);
+            b.nic.advance();
+            a.nic.advance();
+        }
+        assert!(
+            a.nic.evd_free(requests).is_err(),
+            "its service point is there"
+        );
+        assert_eq!(queued(a), 1);
+        a.nic.psp_free(psp).unwrap();
+        a.nic.evd_free(requests).unwrap();
+        let told = loop {
+            a.nic.advance();
+            match b.nic.evd_wait(b.evd, Duration::from_millis(10), 1) {
+                Ok(event) => break event,
+                Err(_) => assert!(start.elapsed() < SOON),
+            }
+        };
+        assert_eq!(told, Event::PeerRejected(ep));
+    });
 }
 
 #[test]
@@ -210,7 +248,7 @@ fn a_firmware_that_gets_too_few_pages_is_explained() {
     };
     let host = VfioUser::open(&rig.sockets[0], &options).unwrap();
     let mut room = Box::new(Room::new());
-    let error = Nic::open(&host, &mut room, net(0), &Config::default()).unwrap_err();
+    let error = Nic::open(&host, room.parts(), net(0), &Config::default()).unwrap_err();
     let text = error.to_string();
     assert!(
         text.contains("firmware's reserve") && text.contains("Options::firmware"),

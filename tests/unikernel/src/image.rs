@@ -164,7 +164,7 @@ fn serve(
         gateway: None,
         vlan: None,
     };
-    let mut ia = Ia::open(driver, room, net, now(), machine.entropy())?;
+    let mut ia = Ia::open(driver, room.parts(), net, now(), machine.entropy())?;
     let pz = ia.pz_create()?;
     let evd = ia.evd_create(64, EvdFlags::DEFAULT | EvdFlags::SOFTWARE)?;
     let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)?;

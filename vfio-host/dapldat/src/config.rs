@@ -12,7 +12,8 @@
 //! | `gateway=ADDRESS` | next hop for everything outside that network | there is none |
 //! | `vlan=NUMBER` | 802.1Q VLAN of all frames | none |
 //! | `mtu=BYTES` | greatest payload of a packet: 256, 512, 1024, 2048 or 4096 | what the port has |
-//! | `memory=MIB` | memory for queues | 96 |
+//! | `endpoints=NUMBER` | Endpoints, and as many zones and service points: 16 to 16384 | 1024 |
+//! | `memory=MIB` | memory for queues | 96, and 48 for each 1024 Endpoints more |
 //! | `log=LEVEL` | `off`, `error`, `warn`, `info` or `debug` | `error` |
 
 use std::net::IpAddr;
@@ -22,8 +23,22 @@ use vfio_host::{Address, Options};
 
 use crate::log::Level;
 
-/// Memory for queues, in MiB.
+/// Endpoints, where nothing else is said.
+const ENDPOINTS: u16 = 1024;
+/// The most that can be asked for: as many queue pairs as the driver has room for.
+pub(crate) const MOST_ENDPOINTS: u16 = 1 << 14;
+/// DTOs of one direction of all Endpoints together, each of which takes memory of the process from the beginning.
+const ALL_DTOS: u32 = 1 << 20;
+/// DTOs of one direction of an Endpoint, at most.
+const MOST_DTOS: u32 = 1024;
+/// Events besides completions of all Event Dispatchers together, and of one at least.
+const ALL_EVENTS: u32 = 10 << 20;
+const EVENTS: u32 = 4096;
+/// Memory for the queues of [`ENDPOINTS`], in MiB, and that for as many more: half of the first is for completion queues.
 const MEMORY: usize = 96;
+const MORE_MEMORY: usize = 48;
+/// The least that can be asked for.
+const LEAST_MEMORY: usize = 8;
 
 /// What such a string says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +49,10 @@ pub(crate) struct Config {
     pub(crate) net: Net,
     /// Greatest payload of a packet, if it is limited.
     pub(crate) mtu: Option<Mtu>,
-    /// MiB of memory for queues.
-    pub(crate) memory: usize,
+    /// Endpoints, and as many zones and service points.
+    pub(crate) endpoints: u16,
+    /// MiB of memory for queues, if that was said.
+    memory: Option<usize>,
     /// How much is said.
     pub(crate) log: Level,
 }
@@ -59,7 +76,8 @@ impl Config {
                 vlan: None,
             },
             mtu: None,
-            memory: MEMORY,
+            endpoints: ENDPOINTS,
+            memory: None,
             log: Level::default(),
         };
         for word in words {
@@ -116,8 +134,16 @@ impl Config {
                 self.mtu = Some(mtu.ok_or_else(|| bad("it is 256, 512, 1024, 2048 or 4096"))?);
             }
             "memory" => {
-                let mib = value.parse().ok().filter(|mib| (8..=1 << 16).contains(mib));
-                self.memory = mib.ok_or_else(|| bad("it is 8 to 65536"))?;
+                let mib = value
+                    .parse()
+                    .ok()
+                    .filter(|mib| (LEAST_MEMORY..=1 << 16).contains(mib));
+                self.memory = Some(mib.ok_or_else(|| bad("it is 8 to 65536"))?);
+            }
+            "endpoints" => {
+                let most = 16..=MOST_ENDPOINTS;
+                let number = value.parse().ok().filter(|number| most.contains(number));
+                self.endpoints = number.ok_or_else(|| bad("it is 16 to 16384"))?;
             }
             "log" => {
                 let level = Level::of(value);
@@ -125,20 +151,45 @@ impl Config {
             }
             _ => {
                 return Err(format!(
-                    "{name}= is unknown: there are ip, gateway, vlan, mtu, memory, log"
+                    "{name}= is unknown: there are ip, gateway, vlan, mtu, endpoints, memory, log"
                 ));
             }
         }
         Ok(())
     }
 
+    /// DTOs of one direction of an Endpoint: the more Endpoints, the fewer, so that their memory stays what it is.
+    pub(crate) const fn dtos(&self) -> u16 {
+        let each = ALL_DTOS / self.endpoints as u32;
+        let each = if each < MOST_DTOS { each } else { MOST_DTOS };
+        1 << each.ilog2()
+    }
+
+    /// Events besides completions that an Event Dispatcher holds: beginning and end of the connections of all Endpoints.
+    pub(crate) const fn events(&self) -> u32 {
+        let each = (2 * self.endpoints as u32).next_power_of_two();
+        if each > EVENTS { each } else { EVENTS }
+    }
+
+    /// Event Dispatchers, and CNOs: the more events each holds, the fewer.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "events() is EVENTS at least, which leaves 2560"
+    )]
+    pub(crate) const fn evds(&self) -> u16 {
+        (ALL_EVENTS / self.events()) as u16
+    }
+
     /// How much memory the device gets.
     pub(crate) fn options(&self) -> Options {
-        let arena = self.memory << 20;
+        let more = self.endpoints.saturating_sub(ENDPOINTS).div_ceil(ENDPOINTS);
+        let all = MEMORY + MORE_MEMORY * usize::from(more);
+        let arena = self.memory.unwrap_or(all);
+        // Completion queues are what the device writes to. They do not grow with the Endpoints, as work queues do.
+        let written = (arena * (MEMORY / 2)).div_ceil(all).max(LEAST_MEMORY / 2);
         Options {
-            arena,
-            // Work queues of Endpoints are the greater part of it.
-            read_only: arena / 2,
+            arena: arena << 20,
+            read_only: (arena - written) << 20,
             ..Options::default()
         }
     }
@@ -173,7 +224,20 @@ mod tests {
             (read.net.vlan, read.mtu.map(Mtu::bytes)),
             (Some(7), Some(1024))
         );
-        assert_eq!((read.log, read.options().arena), (Level::Debug, 32 << 20));
+        let options = read.options();
+        assert_eq!((options.arena, options.read_only), (32 << 20, 16 << 20));
+        assert_eq!(read.log, Level::Debug);
+        assert_eq!((read.endpoints, read.dtos()), (1024, 1024));
+        assert_eq!((read.evds(), read.events()), (2560, 4096));
+        let many = Config::read("3b:00.1 ip=10.0.0.1/8 endpoints=10000").unwrap();
+        assert_eq!((many.endpoints, many.dtos()), (10_000, 64));
+        assert_eq!((many.evds(), many.events()), (320, 32_768));
+        let options = many.options();
+        assert_eq!((options.arena, options.read_only), (528 << 20, 480 << 20));
+        let most = Config::read("3b:00.1 ip=10.0.0.1/8 endpoints=16384").unwrap();
+        assert_eq!(most.dtos(), 64);
+        let few = Config::read("3b:00.1 ip=10.0.0.1/8 endpoints=16").unwrap();
+        assert_eq!((few.dtos(), few.options().arena), (1024, 96 << 20));
         let six = Config::read("3b:00.1 ip=fd00::1/64 gateway=fd00::9").unwrap();
         assert!(six.net.addr.is_ipv6() && six.net.gateway.is_some());
     }
@@ -189,6 +253,8 @@ mod tests {
             ("3b:00.0 ip=10.0.0.1/8 mtu=1000", "mtu=1000"),
             ("3b:00.0 ip=10.0.0.1/8 vlan=4095", "4094"),
             ("3b:00.0 ip=10.0.0.1/8 gateway=fd00::1", "kinds"),
+            ("3b:00.0 ip=10.0.0.1/8 endpoints=15", "16384"),
+            ("3b:00.0 ip=10.0.0.1/8 endpoints=16385", "16384"),
             ("3b:00.0 ip=10.0.0.1/8 colour=red", "colour"),
             ("3b:00.0 ip=10.0.0.1/8 fast", "fast"),
         ] {

@@ -346,7 +346,10 @@ pub(crate) struct Registrations {
     /// Greatest payload of a packet: 256, 512, 1024, 2048 or 4096
     #[arg(long, value_name = "BYTES", value_parser = mtu)]
     pub(crate) mtu: Option<Mtu>,
-    /// Memory for queues; 96 if left out
+    /// Endpoints that there can be; 1024 if left out
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(16..=16384))]
+    pub(crate) endpoints: Option<u16>,
+    /// Memory for queues; 96 if left out, and 48 for each 1024 Endpoints more
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(8..=65536))]
     pub(crate) memory: Option<u32>,
     /// What the provider says on standard error; error if left out

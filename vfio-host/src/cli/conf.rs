@@ -144,6 +144,9 @@ fn parameters(
     if let Some(mtu) = asked.mtu.map(Mtu::bytes) {
         text.push_str(&format!(" mtu={mtu}"));
     }
+    if let Some(endpoints) = asked.endpoints {
+        text.push_str(&format!(" endpoints={endpoints}"));
+    }
     if let Some(memory) = asked.memory {
         text.push_str(&format!(" memory={memory}"));
     }

@@ -33,6 +33,10 @@ const LONGEST: usize = 1 << 16;
 /// What the client can do. One descriptor per message is all it needs.
 const CAPABILITIES: &[u8] = b"{\"capabilities\":{\"max_msg_fds\":1}}\0";
 
+/// What to do about a device that somebody else has.
+const ONE_AT_A_TIME: &str = "end the program that has the device, or give this one another socket of the server's: \
+                             each is one device, for one program at a time";
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -241,7 +245,7 @@ impl Client {
         let mut buffer = [0; 512];
         while self.pending.len() < len {
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(self.end("it closed the connection")),
+                Ok(0) => return Err(self.closed(command)),
                 Ok(count) => self.pending.extend(buffer.iter().take(count)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.broken(command, &error)),
@@ -257,6 +261,14 @@ impl Client {
     /// The server refused a request: the connection is sound.
     fn refused(&self, command: Command, errno: u32) -> Error {
         let errno = i32::try_from(errno).unwrap_or(0);
+        if command == Command::Version && errno == libc::EBUSY {
+            return Error::new(
+                Kind::Busy,
+                self.name(),
+                "the server has a client on this socket already",
+                ONE_AT_A_TIME,
+            );
+        }
         let full = command == Command::DmaMap && errno == libc::ENOSPC;
         let (kind, remedy) = if full {
             (Kind::DmaEntries, "let the server take more mappings")
@@ -279,11 +291,23 @@ impl Client {
                 let (name, patience) = (command.name(), self.patience);
                 self.end(&format!("it did not answer {name} within {patience:?}"))
             }
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-                self.end("it closed the connection")
-            }
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => self.closed(command),
             _ => self.end(&format!("the socket failed: {error}")),
         }
+    }
+
+    /// The server has hung up. On who has just said hello it does so if it serves another, and not every server says that it does.
+    fn closed(&mut self, command: Command) -> Error {
+        if command == Command::Version {
+            let error = Error::new(
+                Kind::Busy,
+                self.name(),
+                "the server hung up at once: it may have a client on this socket already",
+                ONE_AT_A_TIME,
+            );
+            return self.over(error);
+        }
+        self.end("it closed the connection")
     }
 
     /// Ends the connection.
@@ -294,6 +318,10 @@ impl Client {
             format!("the server is gone: {cause}"),
             "start the server again and open the device anew",
         );
+        self.over(error)
+    }
+
+    fn over(&mut self, error: Error) -> Error {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
         self.ended.get_or_insert(error).clone()
     }

@@ -103,11 +103,16 @@ impl Connection {
     }
 
     fn config_space(&self) -> Result<ConfigSpace, Error> {
-        let mut bytes = vec![0xff; pci::EXTENDED];
+        self.first_of_config(pci::EXTENDED)
+    }
+
+    /// The first `len` bytes of configuration space, if it has as many.
+    fn first_of_config(&self, len: usize) -> Result<ConfigSpace, Error> {
+        let mut bytes = vec![0xff; len];
         let index = VFIO_PCI_CONFIG_REGION_INDEX;
         self.with(|client| {
             let size = client.region_len(index)?;
-            bytes.truncate(usize::try_from(size).unwrap_or(pci::EXTENDED));
+            bytes.truncate(usize::try_from(size).unwrap_or(len));
             client.read(index, 0, &mut bytes)
         })?;
         Ok(ConfigSpace::new(bytes))
@@ -206,7 +211,7 @@ impl VfioUser {
     /// After a reset: waits until the device answers again, wires interrupts, then switches memory and bus mastering on.
     fn enable(&self) -> Result<(), Error> {
         let deadline = Instant::now() + BACK;
-        while self.config_space()?.id().is_none() {
+        while self.iommu.first_of_config(pci::ID)?.id().is_none() {
             if Instant::now() > deadline {
                 return Err(Error::new(
                     Kind::Gone,

@@ -159,7 +159,12 @@ impl Device {
     }
 
     fn config_space(&self) -> Result<ConfigSpace, Error> {
-        let mut bytes = vec![0; pci::EXTENDED];
+        self.first_of_config(pci::EXTENDED)
+    }
+
+    /// The first `len` bytes of configuration space. The kernel reads them from the function by four, each a transaction.
+    fn first_of_config(&self, len: usize) -> Result<ConfigSpace, Error> {
+        let mut bytes = vec![0; len];
         let count = rustix::io::pread(&self.fd, &mut bytes, self.config);
         let count =
             count.map_err(|errno| self.refused("read configuration space", &errno.into()))?;
@@ -191,7 +196,7 @@ impl Device {
             _ => self.refused("reset the function", &error),
         })?;
         let deadline = Instant::now() + BACK;
-        while self.config_space()?.id().is_none() {
+        while self.first_of_config(pci::ID)?.id().is_none() {
             if Instant::now() > deadline {
                 return Err(Error::new(
                     Kind::Gone,

@@ -73,7 +73,8 @@ pub(crate) struct Options {
     /// either
     #[arg(long, value_name = "PART")]
     cells: Option<String>,
-    /// Of the whole matrix, write the table into docs/interop.md; of all DAT programs, into docs/dat-programs.md
+    /// Of the matrix, write the rows that were played with every pairing into docs/interop.md; of all DAT programs, the table into
+    /// docs/dat-programs.md
     #[arg(long)]
     bless: bool,
     #[command(flatten)]
@@ -188,12 +189,12 @@ pub(crate) fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)>
 
     let next = AtomicUsize::new(0);
     let played = Mutex::new(Vec::new());
-    // Guests sleep much of their time: two scenarios at once take little more than one. Two pairs of stock Linux do not, and
-    // DAT's programs share a port.
+    // Guests sleep half of their time, above all while the kernel waits for a function that was reset: one scenario more than
+    // there are processors keeps these busy. Two pairs of stock Linux do not sleep, and DAT's programs share a port.
     let workers = if options.linux || options.dat {
         1
     } else {
-        thread::available_parallelism().map_or(1, |n| n.get().min(2))
+        thread::available_parallelism().map_or(1, |n| n.get().min(2) + 1)
     };
     thread::scope(|scope| {
         for _ in 0..workers {

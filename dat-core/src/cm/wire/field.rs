@@ -192,6 +192,29 @@ pub(super) fn bytes<const N: usize>(mad: &[u8; MAD_LEN], at: usize) -> [u8; N] {
     area.copied().unwrap_or([0; N])
 }
 
+/// As many bytes as are there of a run of `len` at `at` in the body.
+pub(super) fn slice(mad: &[u8; MAD_LEN], at: usize, len: usize) -> &[u8] {
+    mad.get(BODY + at..BODY + at + len).unwrap_or_default()
+}
+
+/// Writes `prefix` and `data` one behind the other at `at` in the body, and no further than `len` bytes.
+#[inline(never)]
+pub(super) fn put(mad: &mut [u8; MAD_LEN], at: usize, len: usize, prefix: &[u8], data: &[u8]) {
+    let area = mad.get_mut(BODY + at..BODY + at + len).unwrap_or_default();
+    copy(area, prefix);
+    copy(area.get_mut(prefix.len()..).unwrap_or_default(), data);
+}
+
+/// As much of `from` as there is room for; how much that was.
+#[inline(never)]
+pub(in crate::cm) fn copy(to: &mut [u8], from: &[u8]) -> usize {
+    let len = to.len().min(from.len());
+    if let (Some(to), Some(from)) = (to.get_mut(..len), from.get(..len)) {
+        to.copy_from_slice(from);
+    }
+    len
+}
+
 /// Writes a run of bytes at `at` in the body.
 pub(super) fn set_bytes<const N: usize>(mad: &mut [u8; MAD_LEN], at: usize, value: &[u8; N]) {
     if let Some(area) = mad.get_mut(BODY + at..) {
@@ -245,6 +268,12 @@ macro_rules! view {
             pub fn private_data(&self) -> [u8; $private] {
                 $crate::cm::wire::field::bytes(self.0.borrow(), $private_at)
             }
+
+            /// Private data, the whole area, where it stands.
+            #[must_use]
+            pub fn private(&self) -> &[u8] {
+                $crate::cm::wire::field::slice(self.0.borrow(), $private_at, $private)
+            }
         }
 
         impl<T: core::borrow::BorrowMut<[u8; $crate::cm::wire::MAD_LEN]>> $view<T> {
@@ -257,6 +286,11 @@ macro_rules! view {
             /// Private data, the whole area.
             pub fn set_private_data(&mut self, value: &[u8; $private]) {
                 $crate::cm::wire::field::set_bytes(self.0.borrow_mut(), $private_at, value);
+            }
+
+            /// Private data: `prefix`, and `data` behind it. What is beyond the area is dropped, what they leave stays.
+            pub fn put_private(&mut self, prefix: &[u8], data: &[u8]) {
+                $crate::cm::wire::field::put(self.0.borrow_mut(), $private_at, $private, prefix, data);
             }
         }
     };

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::WireError;
+use super::{WireError, is_v4};
 
 /// Bytes of the header.
 pub const IP_HEADER_LEN: usize = 36;
@@ -107,32 +107,44 @@ impl IpHeader {
     /// Writes the header.
     #[must_use]
     pub fn emit(&self) -> [u8; IP_HEADER_LEN] {
-        let (version, source, destination) = match self {
+        match self {
             Self::V4 {
+                source_port,
                 source,
                 destination,
-                ..
-            } => (
-                0x40,
-                u128::from(source.to_bits()),
-                u128::from(destination.to_bits()),
-            ),
+            } => {
+                let bits = |address: &Ipv4Addr| u128::from(address.to_bits());
+                write(0x40, *source_port, bits(source), bits(destination))
+            }
             Self::V6 {
+                source_port,
                 source,
                 destination,
-                ..
-            } => (0x60, source.to_bits(), destination.to_bits()),
-        };
-        let mut bytes = [0; IP_HEADER_LEN];
-        let parts = [0, version]
-            .into_iter()
-            .chain(self.source_port().to_be_bytes());
-        let parts = parts
-            .chain(source.to_be_bytes())
-            .chain(destination.to_be_bytes());
-        for (byte, part) in bytes.iter_mut().zip(parts) {
-            *byte = part;
+            } => write(0x60, *source_port, source.to_bits(), destination.to_bits()),
         }
-        bytes
     }
+}
+
+/// The header for two GIDs of one family.
+pub(in crate::cm) fn ip_header(port: u16, source: u128, destination: u128) -> [u8; IP_HEADER_LEN] {
+    let (version, own) = if is_v4(source) {
+        (0x40, u128::from(u32::MAX))
+    } else {
+        (0x60, u128::MAX)
+    };
+    write(version, port, source & own, destination & own)
+}
+
+fn write(version: u8, port: u16, source: u128, destination: u128) -> [u8; IP_HEADER_LEN] {
+    let mut bytes = [0; IP_HEADER_LEN];
+    let [_, version_at, high, low, addresses @ ..] = &mut bytes;
+    *version_at = version;
+    [*high, *low] = port.to_be_bytes();
+    if let Some(place) = addresses.first_chunk_mut() {
+        *place = source.to_be_bytes();
+    }
+    if let Some(place) = addresses.last_chunk_mut() {
+        *place = destination.to_be_bytes();
+    }
+    bytes
 }

@@ -21,10 +21,12 @@ mod service;
 mod sidr;
 
 pub use disconnect::{Drep, DrepRepr, Dreq, DreqRepr};
+pub(super) use field::copy;
+pub(super) use ip::ip_header;
 pub use ip::{IP_HEADER_LEN, IpHeader};
 pub use mra::{Mra, MraRepr};
 pub use reason::Reason;
-pub use rej::{Ari, Rej, RejRepr};
+pub use rej::{ARI_LEN, Ari, Rej, RejRepr};
 pub use rep::{Rep, RepRepr};
 pub use req::{Req, ReqRepr};
 pub use rtu::{Rtu, RtuRepr};
@@ -212,7 +214,7 @@ pub(super) fn plain(transaction: u64, attribute: u16, ids: [u32; 2]) -> [u8; MAD
 }
 
 /// The GID of an address: IPv6 as it is, IPv4 as `::ffff:a.b.c.d`.
-fn gid(address: IpAddr) -> u128 {
+pub(super) fn gid(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
         IpAddr::V6(v6) => v6.to_bits(),
@@ -220,6 +222,11 @@ fn gid(address: IpAddr) -> u128 {
 }
 
 /// The address that a GID is.
-fn address(gid: u128) -> IpAddr {
+pub(super) fn address(gid: u128) -> IpAddr {
     canonical(IpAddr::V6(Ipv6Addr::from_bits(gid)))
+}
+
+/// It is that of an IPv4 address.
+pub(super) const fn is_v4(gid: u128) -> bool {
+    gid >> 32 == 0xffff
 }

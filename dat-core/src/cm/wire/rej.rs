@@ -1,6 +1,8 @@
 //! REJ: the connection is refused, with a reason.
 
-use super::field::{bytes, set_bytes, view};
+use core::borrow::{Borrow, BorrowMut};
+
+use super::field::{put, set_bytes, slice, view};
 use super::{About, Header, MAD_LEN, Reason};
 
 view! {
@@ -19,7 +21,35 @@ view! {
 }
 
 const ARI: usize = 12;
-const ARI_LEN: usize = 72;
+/// Most bytes of additional reject information.
+pub const ARI_LEN: usize = 72;
+
+impl<T: Borrow<[u8; MAD_LEN]>> Rej<T> {
+    /// The additional reject information. A length beyond its field is cut.
+    #[must_use]
+    pub fn ari(&self) -> &[u8] {
+        slice(
+            self.0.borrow(),
+            ARI,
+            usize::from(self.ari_len()).min(ARI_LEN),
+        )
+    }
+}
+
+impl<T: BorrowMut<[u8; MAD_LEN]>> Rej<T> {
+    /// Which message is rejected, and why.
+    pub(in crate::cm) fn refuse(&mut self, about: About, reason: Reason) {
+        self.set_about(about.code());
+        self.set_reason(reason.0);
+    }
+
+    /// Additional reject information, of which at most 72 bytes.
+    pub fn put_ari(&mut self, ari: &[u8]) {
+        let len = ari.len().min(ARI_LEN);
+        put(self.0.borrow_mut(), ARI, len, ari, &[]);
+        self.set_ari_len(u8::try_from(len).unwrap_or(0));
+    }
+}
 
 /// Additional reject information: at most 72 bytes whose meaning depends on the reason.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,14 +117,12 @@ impl RejRepr {
     /// Reads a REJ. A length of the additional information beyond its field is cut.
     #[must_use]
     pub fn parse(rej: &Rej<&[u8; MAD_LEN]>) -> Self {
-        let area: [u8; ARI_LEN] = bytes(rej.0, ARI);
-        let len = usize::from(rej.ari_len()).min(ARI_LEN);
         Self {
             local_id: rej.local_id(),
             remote_id: rej.remote_id(),
             about: About::from_code(rej.about()),
             reason: Reason(rej.reason()),
-            ari: area.get(..len).and_then(Ari::new).unwrap_or(Ari::EMPTY),
+            ari: Ari::new(rej.ari()).unwrap_or(Ari::EMPTY),
             private_data: rej.private_data(),
         }
     }

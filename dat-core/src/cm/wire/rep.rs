@@ -36,6 +36,16 @@ view! {
     guid set_guid: u64 = 28, 0, 64;
 }
 
+impl Rep<&[u8; MAD_LEN]> {
+    /// One without a queue pair or an ID is none.
+    pub fn check(&self) -> Result<(), WireError> {
+        if self.qpn() <= 1 || self.local_id() == 0 {
+            return Err(WireError::Field);
+        }
+        Ok(())
+    }
+}
+
 /// A REP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepRepr {
@@ -68,9 +78,7 @@ pub struct RepRepr {
 impl RepRepr {
     /// Reads a REP; one without a queue pair or an ID is none.
     pub fn parse(rep: &Rep<&[u8; MAD_LEN]>) -> Result<Self, WireError> {
-        if rep.qpn() <= 1 || rep.local_id() == 0 {
-            return Err(WireError::Field);
-        }
+        rep.check()?;
         Ok(Self {
             local_id: rep.local_id(),
             remote_id: rep.remote_id(),

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use super::field::view;
-use super::{Header, MAD_LEN, Reason, ServiceId, WireError, address, gid};
+use super::{Header, MAD_LEN, Reason, ServiceId, WireError, address, gid, is_v4};
 use crate::provider::Mtu;
 
 view! {
@@ -73,6 +73,43 @@ view! {
     ack_timeout set_ack_timeout: u8 = 95, 0, 5;
 }
 
+impl Req<&mut [u8; MAD_LEN]> {
+    /// The GIDs of both sides. LIDs are the permissive ones.
+    pub(in crate::cm) fn set_addresses(&mut self, local: u128, remote: u128) {
+        self.set_local_lid(0xffff);
+        self.set_remote_lid(0xffff);
+        self.set_local_gid(local);
+        self.set_remote_gid(remote);
+    }
+
+    /// A hop limit of 1 or less says that the path stays within the subnet.
+    pub(in crate::cm) fn set_hops(&mut self, limit: u8) {
+        self.set_hop_limit(limit);
+        self.set_subnet_local(limit <= 1);
+    }
+}
+
+impl Req<&[u8; MAD_LEN]> {
+    /// The path MTU of a REQ that can be served; of another the reason to reject it with.
+    pub fn servable(&self) -> Result<Mtu, Reason> {
+        if self.transport() != 0 || self.extended_transport() != 0 {
+            return Err(Reason::INVALID_TRANSPORT);
+        }
+        if self.local_id() == 0 {
+            return Err(Reason::INVALID_COMM_ID);
+        }
+        // QP 0 and 1 belong to management.
+        if self.qpn() <= 1 {
+            return Err(Reason::NO_QP);
+        }
+        let mtu = Mtu::from_code(self.mtu()).ok_or(Reason::INVALID_MTU)?;
+        if is_v4(self.local_gid()) != is_v4(self.remote_gid()) {
+            return Err(Reason::INVALID_GID);
+        }
+        Ok(mtu)
+    }
+}
+
 /// A REQ for a reliable connection over RoCEv2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReqRepr {
@@ -129,21 +166,8 @@ pub struct ReqRepr {
 impl ReqRepr {
     /// Reads a REQ; one that cannot be served is an error that holds the reason to reject it with.
     pub fn parse(req: &Req<&[u8; MAD_LEN]>) -> Result<Self, WireError> {
-        if req.transport() != 0 || req.extended_transport() != 0 {
-            return Err(WireError::Refuse(Reason::INVALID_TRANSPORT));
-        }
-        if req.local_id() == 0 {
-            return Err(WireError::Refuse(Reason::INVALID_COMM_ID));
-        }
-        // QP 0 and 1 belong to management.
-        if req.qpn() <= 1 {
-            return Err(WireError::Refuse(Reason::NO_QP));
-        }
-        let mtu = Mtu::from_code(req.mtu()).ok_or(WireError::Refuse(Reason::INVALID_MTU))?;
+        let mtu = req.servable().map_err(WireError::Refuse)?;
         let (local, remote) = (address(req.local_gid()), address(req.remote_gid()));
-        if local.is_ipv4() != remote.is_ipv4() {
-            return Err(WireError::Refuse(Reason::INVALID_GID));
-        }
         Ok(Self {
             local_id: req.local_id(),
             service: ServiceId(req.service_id()),
@@ -195,15 +219,11 @@ impl ReqRepr {
         req.set_mtu(self.mtu.code());
         req.set_flow_control(self.flow_control);
         req.set_srq(self.srq);
-        req.set_local_lid(0xffff);
-        req.set_remote_lid(0xffff);
-        req.set_local_gid(gid(self.local));
-        req.set_remote_gid(gid(self.remote));
+        req.set_addresses(gid(self.local), gid(self.remote));
         req.set_flow_label(self.flow_label);
         req.set_traffic_class(self.traffic_class);
-        req.set_hop_limit(self.hop_limit);
         req.set_sl(self.sl);
-        req.set_subnet_local(self.hop_limit <= 1);
+        req.set_hops(self.hop_limit);
         req.set_private_data(&self.private_data);
         mad
     }

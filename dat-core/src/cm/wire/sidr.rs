@@ -16,6 +16,16 @@ view! {
     service_id set_service_id: u64 = 8, 0, 64;
 }
 
+impl SidrReq<&[u8; MAD_LEN]> {
+    /// A request ID of 0 is none.
+    pub fn check(&self) -> Result<(), WireError> {
+        if self.request_id() == 0 {
+            return Err(WireError::Field);
+        }
+        Ok(())
+    }
+}
+
 /// A SIDR_REQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SidrReqRepr {
@@ -32,16 +42,13 @@ pub struct SidrReqRepr {
 impl SidrReqRepr {
     /// Reads a SIDR_REQ. A request ID of 0 is none: [`WireError::Field`].
     pub fn parse(req: &SidrReq<&[u8; MAD_LEN]>) -> Result<Self, WireError> {
-        let repr = Self {
+        req.check()?;
+        Ok(Self {
             request_id: req.request_id(),
             p_key: req.p_key(),
             service: ServiceId(req.service_id()),
             private_data: req.private_data(),
-        };
-        if repr.request_id == 0 {
-            return Err(WireError::Field);
-        }
-        Ok(repr)
+        })
     }
 
     /// Writes it.
@@ -118,6 +125,16 @@ impl SidrStatus {
     }
 }
 
+impl SidrRep<&[u8; MAD_LEN]> {
+    /// A request ID of 0 is none, and a service that is there has a queue pair.
+    pub fn check(&self) -> Result<(), WireError> {
+        if self.request_id() == 0 || (self.status() == SidrStatus::VALID.0 && self.qpn() < 2) {
+            return Err(WireError::Field);
+        }
+        Ok(())
+    }
+}
+
 /// A SIDR_REP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SidrRepRepr {
@@ -138,18 +155,15 @@ pub struct SidrRepRepr {
 impl SidrRepRepr {
     /// Reads a SIDR_REP. [`WireError::Field`] for a request ID of 0, and for a service that is there with no queue pair.
     pub fn parse(rep: &SidrRep<&[u8; MAD_LEN]>) -> Result<Self, WireError> {
-        let repr = Self {
+        rep.check()?;
+        Ok(Self {
             request_id: rep.request_id(),
             status: SidrStatus(rep.status()),
             qpn: rep.qpn(),
             service: ServiceId(rep.service_id()),
             q_key: rep.q_key(),
             private_data: rep.private_data(),
-        };
-        if repr.request_id == 0 || (repr.status == SidrStatus::VALID && repr.qpn < 2) {
-            return Err(WireError::Field);
-        }
-        Ok(repr)
+        })
     }
 
     /// Writes it.

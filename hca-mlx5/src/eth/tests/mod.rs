@@ -639,7 +639,8 @@ fn two_ports_find_each_other() {
                 gateway: None,
                 vlan: Some(7),
             };
-            let neighbours = Neighbours::<8>::new(mac, &net, Instant::ZERO).unwrap();
+            let neighbours =
+                Neighbours::<crate::scripted::Scripted, 8>::new(mac, &net, Instant::ZERO).unwrap();
             nic.identity.set(Identity {
                 mac,
                 ..nic.identity.get()

@@ -282,14 +282,38 @@ fn arm_writes_record_fence_register() {
 fn arm_sequence_counts_modulo_four_and_knows_solicited() {
     let p = Scripted::<true>::new();
     let mut q = cq(&p);
-    let words: Vec<Vec<u8>> = [false, true, false, true, false]
-        .map(|solicited| {
-            q.arm(solicited);
+    let words: Vec<Vec<u8>> = (0..5)
+        .map(|_| {
+            q.arm(false);
             assert_eq!(p.take().last(), Some(&Op::AfterMmio));
+            p.put(RING, &entry(1, 0, 8, 0, 0, 0));
             p.bytes(RECORD + 4, 1)
         })
-        .to_vec();
-    assert_eq!(words, [[0x10], [0x21], [0x30], [0x01], [0x10]]);
+        .collect();
+    assert_eq!(words, [[0x10], [0x20], [0x30], [0x00], [0x10]]);
+    q.arm(true);
+    assert_eq!(p.bytes(RECORD + 4, 1), [0x21]);
+}
+
+/// A device ignores a request with the number of its last event. What was asked for solicited completions may have had none.
+#[test]
+fn a_number_that_the_last_event_may_have_is_not_used_again() {
+    let p = Scripted::<false>::new();
+    let mut q = cq(&p);
+    let mut ask = |solicited| {
+        p.take();
+        q.arm(solicited);
+        let rang = !p.take().is_empty();
+        rang.then(|| p.bytes(RECORD + 4, 1)[0])
+    };
+    // Nothing comes: the third asks for anything, and stands from there on.
+    let words = [true, false, true, false, true].map(&mut ask);
+    assert_eq!(words, [Some(0x11), Some(0x20), Some(0x30), None, None]);
+    // Something comes, and is not taken: each of these had its event.
+    p.put(RING, &entry(1, 0, 8, 0, 0, 0));
+    let words = [true, true, true, true, true, true].map(&mut ask);
+    let expected = [0x01, 0x11, 0x20, 0x31, 0x01, 0x10];
+    assert_eq!(words, expected.map(Some));
 }
 
 #[test]

@@ -203,13 +203,8 @@ impl Function {
     /// Lets the device do what is due; says when next.
     pub(super) fn step(&mut self, now: Nanos) -> Option<Nanos> {
         let before = core::mem::replace(&mut self.now, now);
-        if self
-            .waiting
-            .as_ref()
-            .is_some_and(|(_, until)| *until <= now)
-        {
-            self.waiting = None;
-            self.turn_away();
+        if let Some((stream, _)) = self.waiting.take_if(|(_, until)| *until <= now) {
+            self.turn_away(stream);
         }
         let patience = self.waiting.as_ref().map(|(_, until)| *until);
         if self.device.trouble.all_ones {
@@ -250,7 +245,7 @@ impl Function {
         }
     }
 
-    /// Takes in who connects. A second client waits a moment for the first to go, then it is hung up on.
+    /// Takes in who connects. A second client waits a moment for the first to go, then it is turned away.
     pub(super) fn accept(&mut self) {
         // Whoever connects after hanging up must not find himself in the way.
         self.serve();
@@ -260,7 +255,7 @@ impl Function {
             } else if self.waiting.is_none() {
                 self.waiting = Some((stream, self.now + GRACE));
             } else {
-                self.turn_away();
+                self.turn_away(stream);
             }
         }
     }
@@ -276,9 +271,16 @@ impl Function {
         }
     }
 
-    fn turn_away(&mut self) {
+    /// Hangs up on a client because there is another. If it has said hello, it is told.
+    fn turn_away(&mut self, stream: UnixStream) {
         self.turned_away += 1;
-        self.note("a second client was turned away".into());
+        self.note("a second client was turned away: one is here already".into());
+        if let Ok(mut connection) = Connection::new(stream)
+            && let Received::Message(header, ..) = connection.receive()
+            && !header.silent()
+        {
+            connection.send(&header.answer(Err(Errno::BUSY)));
+        }
     }
 
     /// Sends what waits for room.

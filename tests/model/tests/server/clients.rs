@@ -81,12 +81,15 @@ fn a_second_client_is_turned_away_and_the_first_goes_on() {
     let server = serve(&dir);
     let mut driver = Driver::new(&dir.at("a"));
     let mut second = Raw::connect(&dir.at("a"));
+    second.post(command::VERSION, 0, &fields![0u16, 0u16], &[]);
     assert!(
         hangs_up(&mut Raw::connect(&dir.at("a")).stream),
         "a third, at once"
     );
     driver.ok(&cmd(0x104, 0, 16), 16);
-    assert!(hangs_up(&mut second.stream), "the second, after a while");
+    const BUSY: i32 = 16;
+    assert_eq!(second.reply(), Err(BUSY), "the second, after a while");
+    assert!(hangs_up(&mut second.stream));
     driver.ok(&cmd(0x80d, 0, 16), 16);
     let report = server.stop();
     assert_eq!(

@@ -20,12 +20,22 @@ pub fn attributes_change_before_the_connection(bed: &mut Bed<'_, impl Side>) {
     bed.a.ep_modify(end.ep, &change).unwrap();
     assert_eq!(bed.a.ep_query(end.ep).unwrap().attr, attr);
     let mem = bed.mem(A, end.pz, 200, MemPriv::ALL);
-    let long = bed
-        .a
-        .ep_post_recv(end.ep, &[mem.seg(0, 101)], 1, super::super::NONE);
-    refused(long, DatType::LengthError, DatSubtype::None);
+    let none = super::super::NONE;
+    bed.a
+        .ep_post_recv(end.ep, &[mem.seg(0, 150)], 1, none)
+        .unwrap();
     let peer = bed.end(B);
     bed.connect(&end, &peer);
+    let long = bed.a.ep_post_send(end.ep, &[mem.seg(0, 101)], 2, none);
+    refused(long, DatType::LengthError, DatSubtype::None);
+    // What it sends is short; what it receives is as long as its receives.
+    let source = bed.mem(B, peer.pz, 200, MemPriv::ALL);
+    bed.send(&peer, &source, 0, 150, 3);
+    let dto = bed.dto(A, end.recv);
+    assert_eq!(
+        (dto.cookie, dto.status, dto.len),
+        (1, DtoStatus::Success, 150)
+    );
 }
 
 /// Other Event Dispatchers take over, and the old ones are free.

@@ -190,6 +190,35 @@ pub fn a_disconnect_flushes_nothing_of_the_queue(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
+/// The end of an Endpoint with a queue is an asynchronous event too, one for each life, whoever ends it; of the peer's, which has
+/// receives of its own, there is none.
+pub fn an_endpoint_says_once_that_it_takes_nothing_more(bed: &mut Bed<'_, impl Side>) {
+    let (_, from, to) = two(bed, 4);
+    let [here, there] = [A, B].map(|side| bed[side].async_evd());
+    let ended = |n: usize| Event::Async(AsyncEvent::EpBroken(to[n].ep));
+    bed.quiet(Duration::from_millis(10), &[(B, there)]);
+    bed.disconnect(&from[0], CloseFlag::Abrupt);
+    assert_eq!(bed.event(B, there), ended(0));
+    assert_eq!(bed.event(B, to[0].conn), Event::Disconnected(to[0].ep));
+    bed.event(A, from[0].conn);
+    bed.disconnect(&to[1], CloseFlag::Graceful);
+    assert_eq!(bed.event(B, there), ended(1));
+    // Ended already.
+    bed.disconnect(&to[1], CloseFlag::Abrupt);
+    bed.quiet(Duration::from_millis(20), &[(A, here), (B, there)]);
+    for end in [&from[0], &to[0]] {
+        bed[end.side].ep_reset(end.ep).unwrap();
+    }
+    bed.connect(&from[0], &to[0]);
+    // What breaks it is told of once as well.
+    let source = bed.mem(A, from[0].pz, 64, MemPriv::ALL);
+    bed.send(&from[0], &source, 0, 17, 1);
+    assert_eq!(bed.dto(B, to[0].recv).status, DtoStatus::ErrLocalLength);
+    assert_eq!(bed.event(B, there), ended(0));
+    bed.broken(B, to[0].conn, to[0].ep);
+    bed.quiet(Duration::from_millis(20), &[(A, here), (B, there)]);
+}
+
 /// What an Endpoint took and nobody dequeued comes back to the queue when the Endpoint is reset or freed.
 pub fn a_reset_gives_back_what_was_taken(bed: &mut Bed<'_, impl Side>) {
     let (srq, from, to) = two(bed, 4);

@@ -80,6 +80,7 @@ macro_rules! srq_cases {
             the_low_watermark_has_bounds
             a_queue_made_with_a_low_watermark_tells
             a_disconnect_flushes_nothing_of_the_queue
+            an_endpoint_says_once_that_it_takes_nothing_more
             a_reset_gives_back_what_was_taken
             a_failed_receive_breaks_one_connection
             the_zones_may_differ

@@ -6,6 +6,7 @@
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 
+use dat_core::provider::Uses;
 use hca_mlx5::dma::RawArena;
 use hca_mlx5::mmio::MappedBar;
 use hca_mlx5::platform::Platform;
@@ -85,6 +86,10 @@ impl Machine {
 }
 
 impl Platform for Machine {
+    /// Connections over IPv4 and nothing else: the parts that a DAT peer of the tests does not ask for are not in the image.
+    const USES: Uses = Uses::LEAST;
+    const OBSERVED: bool = false;
+    const SCATTERED: bool = false;
     const WRITE_COMBINING: bool = false;
 
     hca_mlx5::forward_bar!(bar);

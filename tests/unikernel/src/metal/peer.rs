@@ -203,7 +203,7 @@ pub(crate) fn run(
         vlan: options.vlan,
     };
     let now = || Instant::from_nanos(machine.now());
-    let mut ia = Ia::open(driver, room, net, now(), machine.entropy())?;
+    let mut ia = Ia::open(driver, room.parts(), net, now(), machine.entropy())?;
     let played = play(machine, &mut ia, options);
     let closed = ia.close(now(), CloseFlag::Abrupt);
     played?;

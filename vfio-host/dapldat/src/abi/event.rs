@@ -142,9 +142,6 @@ pub(crate) trait Surroundings {
     /// The adapter's own address.
     fn local_address(&mut self) -> *const SockAddr;
 
-    /// The event that a connection has ended is about to be told.
-    fn ended(&mut self, ep: dat_core::Ep);
-
     /// What an Endpoint for datagrams was answered: its private data, and where to send (see `DAT_IB_UD_REMOTE_AH`). What tells of
     /// it is asked for once.
     fn answer(&mut self, ep: dat_core::Ep, of: LookUp) -> (Count, *const u8, DatIbAddrHandle);
@@ -226,11 +223,9 @@ pub(crate) fn event(
             Some(IbExtension::of(ext::UD_CONNECT_REQUEST)),
         ),
         Event::Established(ep) | Event::PeerRejected(ep) => (connection(*ep, around), None),
-        Event::Disconnected(ep) | Event::Broken(ep) => {
-            around.ended(*ep);
-            (bare(*ep, around), None)
-        }
-        Event::NonPeerRejected(ep)
+        Event::Disconnected(ep)
+        | Event::Broken(ep)
+        | Event::NonPeerRejected(ep)
         | Event::AcceptCompletionError(ep)
         | Event::TimedOut(ep)
         | Event::Unreachable(ep) => (bare(*ep, around), None),

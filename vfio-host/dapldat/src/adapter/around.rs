@@ -1,6 +1,6 @@
 //! What events and parameters refer to, as C consumers of one Interface Adapter have it.
 
-use dat_core::{AnyHandle, AsyncEvent, Ep, LookUp};
+use dat_core::{AnyHandle, Ep, LookUp};
 
 use super::Open;
 use crate::abi::event::Surroundings;
@@ -62,17 +62,6 @@ impl<V: Variant> Surroundings for Around<'_, V> {
 
     fn local_address(&mut self) -> *const SockAddr {
         &raw const self.open.adapter.address
-    }
-
-    /// Consumers of other providers wait for the device's word that the queue pair takes nothing more from a Shared Receive Queue:
-    /// IBTA calls it Last WQE Reached, and DAT has the asynchronous event of a broken Endpoint for it.
-    fn ended(&mut self, ep: Ep) {
-        let param = self.open.nic().ep_query(ep);
-        if param.is_ok_and(|param| param.srq.is_some())
-            && let Some(object) = self.open.adapter.object_of(ep)
-        {
-            self.open.raise(object.ia(), AsyncEvent::EpBroken(ep));
-        }
     }
 
     /// From here on it is the consumer's, and nothing of it is needed below.

@@ -6,14 +6,14 @@
 
 use std::thread;
 
-use dat_core::{CloseFlag, EpPoster, EvdReaper, Sizes, SrqPoster, Supply};
+use dat_core::{CloseFlag, EpPoster, EvdReaper, Parts, Sizes, SrqPoster, Supply};
 use hca_mlx5::{Config as Bringup, Mlx5};
 use vfio_host::error::Kind;
 use vfio_host::user::VfioUser;
 use vfio_host::vfio::Vfio;
 use vfio_host::{Error, Nic};
 
-use super::{CQS, DTOS, EPS, EVDS, EVENTS, KEYS, LMRS, QPS, SRQS};
+use super::{CQS, KEYS, LMRS, QPS, SRQS};
 use crate::config::Config;
 use crate::variant::{Half, Variant};
 
@@ -25,14 +25,16 @@ const LOG_COMPLETION_EVENTS: u8 = 12;
 const _: () = assert!(CQS < 1 << LOG_COMPLETION_EVENTS);
 
 /// How much of everything there is room for.
-const SIZES: Sizes = Sizes {
-    eps: EPS,
-    evds: EVDS,
-    lmrs: LMRS,
-    dtos: DTOS,
-    events: EVENTS,
-    srqs: SRQS,
-};
+const fn sizes(config: &Config) -> Sizes {
+    Sizes {
+        eps: config.endpoints,
+        evds: config.evds(),
+        lmrs: LMRS,
+        dtos: config.dtos(),
+        events: config.events(),
+        srqs: SRQS,
+    }
+}
 
 /// The driver on its host.
 pub(crate) type Driver<V> = Nic<'static, 'static, <V as Variant>::Host, QPS, CQS, KEYS>;
@@ -152,7 +154,15 @@ impl<V: Variant> Hold<V> {
         }
         // SAFETY: it lives in a box that is dropped after the driver.
         let on: &'static V::Host = unsafe { &*host.0 };
-        let nic = Nic::open_supplied(on, &mut heap, &SIZES, config.net, &bringup)?;
+        let parts = Parts::supplied(&mut heap, &sizes(config)).map_err(|error| {
+            Error::new(
+                Kind::Memory,
+                config.device.to_string(),
+                error.to_string(),
+                "",
+            )
+        })?;
+        let nic = Nic::open(on, parts, config.net, &bringup)?;
         Ok(Self {
             nic: Box::new(nic),
             heap,
@@ -160,8 +170,8 @@ impl<V: Variant> Hold<V> {
         })
     }
 
-    /// Closes the adapter, and gives the device back.
-    pub(super) fn close(self) -> Result<(), dat_core::Error> {
+    /// Closes the adapter, and gives the device back; or says why not, also where no thread was left to do it.
+    pub(super) fn close(self) -> Result<(), String> {
         let all = self;
         let closed = deep(move || {
             let whole = all;
@@ -171,7 +181,7 @@ impl<V: Variant> Hold<V> {
             drop(host);
             closed
         });
-        closed.unwrap_or(Ok(()))
+        closed?.map_err(|error| error.to_string())
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use dat_core::{
-    Cno, Cr, Csp, DatReturn, DatSubtype, DatType, Ep, Error, Evd, EvdFlags, Event, Lmr, Psp, Pz,
-    Rmr, Rsp, Srq,
+    Cno, Cr, Csp, DatReturn, DatSubtype, DatType, Ep, Error, Evd, EvdFlags, Lmr, Psp, Pz, Rmr, Rsp,
+    Srq,
 };
 use vfio_host::error::Kind as Reason;
 
@@ -230,11 +230,7 @@ impl<V: Variant> Open<V> {
         self.each(all, |open, _, evd: Evd| {
             // Requests that nobody has seen are turned away.
             while let Ok(event) = open.nic().evd_dequeue(evd) {
-                if let Event::ConnectionRequest { cr, .. }
-                | Event::ReservedRequest { cr, .. }
-                | Event::CommonRequest { cr, .. }
-                | Event::UdConnectionRequest { cr, .. } = event
-                {
+                if let Some(cr) = event.request() {
                     let _ = open.nic().cr_reject(cr, &[]);
                 }
             }

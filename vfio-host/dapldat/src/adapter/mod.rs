@@ -23,24 +23,16 @@ use dat_core::{AnyHandle, Error};
 
 use crate::abi::DatHandle;
 use crate::abi::sockaddr::SockAddr;
-use crate::config::Config;
+use crate::config::{Config, MOST_ENDPOINTS};
 use crate::object::{Kind, Name, Object};
 use crate::variant::Variant;
 
-/// Endpoints, and as many zones and service points.
-pub(crate) const EPS: u16 = 1024;
-/// Event Dispatchers, and CNOs.
-pub(crate) const EVDS: u16 = 2560;
 /// LMRs, and RMRs.
 pub(crate) const LMRS: u32 = 4096;
-/// DTOs of one direction of an Endpoint.
-pub(crate) const DTOS: u16 = 1024;
-/// Events besides completions that an Event Dispatcher holds.
-pub(crate) const EVENTS: u32 = 4096;
 /// Shared Receive Queues.
 pub(crate) const SRQS: u16 = 16;
 /// Queue pairs, completion queues and keys of the driver.
-pub(crate) const QPS: usize = EPS as usize;
+pub(crate) const QPS: usize = MOST_ENDPOINTS as usize;
 pub(crate) const CQS: usize = 2048;
 pub(crate) const KEYS: usize = 8192;
 
@@ -62,11 +54,13 @@ pub(crate) struct Adapter<V: Variant> {
 impl<V: Variant> Adapter<V> {
     pub(crate) fn new(config: Config) -> Self {
         let room = |kind: usize| match kind {
-            kind if kind == Kind::Evd as usize || kind == Kind::Cno as usize => EVDS.into(),
+            kind if kind == Kind::Evd as usize || kind == Kind::Cno as usize => {
+                config.evds().into()
+            }
             kind if kind == Kind::Lmr as usize || kind == Kind::Rmr as usize => LMRS,
             kind if kind == Kind::Srq as usize => SRQS.into(),
             kind if kind == Kind::Freed as usize || kind == Kind::Ia as usize => 0,
-            _ => u32::from(EPS),
+            _ => u32::from(config.endpoints),
         };
         let places = std::array::from_fn(|kind| {
             (0..room(kind))

@@ -171,8 +171,14 @@ impl<V: Variant> Open<V> {
         let all = self.hold.nic.async_evd();
         while let Ok(event) = self.hold.nic.evd_dequeue(all) {
             let Event::Async(what) = event else { continue };
+            // With a shared queue every connection ends like that.
+            let level = if matches!(what, AsyncEvent::EpBroken(_)) {
+                Level::Info
+            } else {
+                Level::Warn
+            };
             say(
-                Level::Warn,
+                level,
                 format_args!("{}: {what:?}", self.adapter.config.device),
             );
             let about = Object::<V>::find(self.adapter.handle_of_any(what.handle()));

@@ -56,45 +56,8 @@ pub(super) extern "C" fn create<V: Variant>(
     attr: In<DatEpAttr>,
     ep: Out<DatHandle>,
 ) -> Ret {
-    call("dat_ep_create", || {
-        let ia = ia_called::<V>(ia)?;
-        let made = Made::of(ia, [pz, recv_evd, request_evd, connect_evd])?;
-        if ep.is_null() {
-            return Err(code::bad_arg(7).into());
-        }
-        ia.adapter()?.with(|open| {
-            let nic = open.nic();
-            let Made {
-                pz,
-                recv,
-                request,
-                connect,
-            } = made;
-            let name = match attr.get() {
-                None => nic.ep_create(pz, recv, request, connect, None)?,
-                Some(attr) => {
-                    let default = nic.ep_attr_default();
-                    let (service, attr) = attr.read(&default).ok_or_else(|| code::bad_arg(6))?;
-                    match service {
-                        ServiceType::Rc => {
-                            nic.ep_create(pz, recv, request, connect, Some(&attr))?
-                        }
-                        ServiceType::Ud => {
-                            let lacking = DatType::InvalidHandle;
-                            let bare = |subtype| Error::new(lacking, subtype);
-                            let pz = pz.ok_or(bare(DatSubtype::InvalidHandlePz))?;
-                            let recv = recv.ok_or(bare(DatSubtype::InvalidHandleEvdRecv))?;
-                            let request =
-                                request.ok_or(bare(DatSubtype::InvalidHandleEvdRequest))?;
-                            nic.ep_create_ud(pz, recv, request, connect, Some(&attr), QKEY)?
-                        }
-                    }
-                }
-            };
-            ep.put(open.adopt(ia, name));
-            Ok(())
-        })
-    })
+    let of = [pz, recv_evd, request_evd, connect_evd];
+    call("dat_ep_create", || created::<V>(ia, of, None, attr, ep))
 }
 
 pub(super) extern "C" fn create_with_srq<V: Variant>(
@@ -107,32 +70,63 @@ pub(super) extern "C" fn create_with_srq<V: Variant>(
     attr: In<DatEpAttr>,
     ep: Out<DatHandle>,
 ) -> Ret {
+    let of = [pz, recv_evd, request_evd, connect_evd];
     call("dat_ep_create_with_srq", || {
-        let ia = ia_called::<V>(ia)?;
-        let made = Made::of(ia, [pz, recv_evd, request_evd, connect_evd])?;
-        let srq = ia.sibling::<Srq>(srq)?;
-        let attr = attr.get().ok_or_else(|| code::bad_arg(7))?;
-        if ep.is_null() {
-            return Err(code::bad_arg(8).into());
-        }
-        ia.adapter()?.with(|open| {
-            let nic = open.nic();
-            let (service, attr) = attr
-                .read(&nic.ep_attr_default())
-                .ok_or_else(|| code::bad_arg(7))?;
-            if service == ServiceType::Ud {
-                return Err(code::NOT_SUPPORTED.into());
+        created::<V>(ia, of, Some(srq), attr, ep)
+    })
+}
+
+/// Both of them: with a Shared Receive Queue, there has to be one, and attributes as well.
+fn created<V: Variant>(
+    ia: DatHandle,
+    of: [DatHandle; 4],
+    srq: Option<DatHandle>,
+    attr: In<DatEpAttr>,
+    ep: Out<DatHandle>,
+) -> Result<(), Error> {
+    // Places of the last two arguments.
+    let [bad_attr, bad_ep] = if srq.is_some() { [7, 8] } else { [6, 7] }.map(code::bad_arg);
+    let ia = ia_called::<V>(ia)?;
+    let made = Made::of(ia, of)?;
+    let srq = srq.map(|srq| ia.sibling::<Srq>(srq)).transpose()?;
+    if srq.is_some() && attr.get().is_none() {
+        return Err(bad_attr.into());
+    }
+    if ep.is_null() {
+        return Err(bad_ep.into());
+    }
+    ia.adapter()?.with(|open| {
+        let nic = open.nic();
+        let default = nic.ep_attr_default();
+        let attr = attr
+            .get()
+            .map(|attr| attr.read(&default).ok_or(bad_attr))
+            .transpose()?;
+        let Made {
+            pz,
+            recv,
+            request,
+            connect,
+        } = made;
+        let name = match (attr, srq) {
+            (Some((ServiceType::Rc, attr)), Some(srq)) => {
+                nic.ep_create_with_srq(pz, recv, request, connect, srq, &attr)?
             }
-            let Made {
-                pz,
-                recv,
-                request,
-                connect,
-            } = made;
-            let name = nic.ep_create_with_srq(pz, recv, request, connect, srq, &attr)?;
-            ep.put(open.adopt(ia, name));
-            Ok(())
-        })
+            (Some((ServiceType::Ud, _)), Some(_)) => return Err(code::NOT_SUPPORTED.into()),
+            (Some((ServiceType::Ud, attr)), None) => {
+                let bare = |subtype| Error::new(DatType::InvalidHandle, subtype);
+                let pz = pz.ok_or(bare(DatSubtype::InvalidHandlePz))?;
+                let recv = recv.ok_or(bare(DatSubtype::InvalidHandleEvdRecv))?;
+                let request = request.ok_or(bare(DatSubtype::InvalidHandleEvdRequest))?;
+                nic.ep_create_ud(pz, recv, request, connect, Some(&attr), QKEY)?
+            }
+            (attr, _) => {
+                let attr = attr.map(|(_, attr)| attr);
+                nic.ep_create(pz, recv, request, connect, attr.as_ref())?
+            }
+        };
+        ep.put(open.adopt(ia, name));
+        Ok(())
     })
 }
 

@@ -12,6 +12,7 @@ use crate::abi::number::DAT_IB_EVD_EXTENSION_FLAG;
 use crate::abi::structs::DatEvdParam;
 use crate::abi::{Count, DatHandle, In, Out, Ret, SUCCESS, Timeout, code};
 use crate::adapter::Open;
+use crate::log::{Level, say, says};
 use crate::object::{Note, Object};
 use crate::sleep::{duration, wait};
 use crate::variant::{Half, Variant};
@@ -146,6 +147,28 @@ pub(super) extern "C" fn post_se<V: Variant>(evd: DatHandle, event: In<DatEvent>
     })
 }
 
+/// Says why a connection did not come about, or broke: of that the event tells nothing.
+fn failed<V: Variant>(open: &mut Open<V>, event: &Event) {
+    let (Event::PeerRejected(ep)
+    | Event::NonPeerRejected(ep)
+    | Event::AcceptCompletionError(ep)
+    | Event::TimedOut(ep)
+    | Event::Unreachable(ep)
+    | Event::Broken(ep)) = event
+    else {
+        return;
+    };
+    let nic = open.nic();
+    let cause = nic.ep_cause(*ep).ok().flatten();
+    let reason = nic.ep_reject_reason(*ep).ok().flatten();
+    let text = match (cause, reason) {
+        (Some(cause), _) => cause.to_string(),
+        (None, Some(reason)) => reason.to_string(),
+        (None, None) => String::from("the peer does not answer"),
+    };
+    say(Level::Warn, format_args!("{event:?}: {text}"));
+}
+
 /// An event as C has it.
 fn told<V: Variant>(
     open: &mut Open<V>,
@@ -153,6 +176,9 @@ fn told<V: Variant>(
     event: &Event,
     extra: &Extra,
 ) -> DatEvent {
+    if says(Level::Warn) {
+        failed(open, event);
+    }
     in_c(event, object.handle(), extra, &mut open.around(object))
 }
 

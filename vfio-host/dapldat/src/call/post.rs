@@ -110,52 +110,6 @@ macro_rules! arguments {
     };
 }
 
-/// Posts of a list without a far end. What most of them are, one segment and no flag, has code of its own, in which that is known:
-/// a third of the instructions of a post are about the others.
-macro_rules! near_posts {
-    ($($call:ident: $aside:ident, $text:literal, $quick:ident, $slow:ident;)*) => {
-        $(
-            pub(super) extern "C" fn $call<V: Variant>(
-                ep: DatHandle,
-                count: Count,
-                list: List<LmrTriplet>,
-                cookie: u64,
-                how: u32,
-            ) -> Ret {
-                let Some(one) = usual(&list, count, how) else {
-                    return $aside::<V>(ep, count, list, cookie, how);
-                };
-                match posted::<V>($text, ep, move |poster| poster.$quick(one, cookie, USUAL)) {
-                    Some(ret) => ret,
-                    None => $aside::<V>(ep, count, list, cookie, how),
-                }
-            }
-
-            #[inline(never)]
-            fn $aside<V: Variant>(
-                ep: DatHandle,
-                count: Count,
-                list: List<LmrTriplet>,
-                cookie: u64,
-                how: u32,
-            ) -> Ret {
-                arguments!($text, list[count], how @ 5);
-                post::<V>(
-                    $text,
-                    ep,
-                    move |poster| poster.$quick(list, cookie, how),
-                    move |nic, ep| nic.$slow(ep, list, cookie, how),
-                )
-            }
-        )*
-    };
-}
-
-near_posts! {
-    send: send_aside, "dat_ep_post_send", post_send, ep_post_send;
-    recv: recv_aside, "dat_ep_post_recv", post_recv, ep_post_recv;
-}
-
 /// The far end of a post, or what is wrong with it.
 macro_rules! far {
     ($name:expr, $remote:ident @ $place:literal) => {
@@ -165,30 +119,29 @@ macro_rules! far {
     };
 }
 
-/// Posts of a list with a far end, likewise.
-macro_rules! far_posts {
-    ($($call:ident: $aside:ident, $text:literal, $quick:ident, $slow:ident;)*) => {
+/// Posts of a list, some of them to or from a far end. What most of them are, one segment and no flag, has code of its own, in which
+/// that is known: a third of the instructions of a post are about the others.
+macro_rules! posts {
+    ($($call:ident: $aside:ident, $text:literal, $quick:ident, $slow:ident(how @ $how:literal $(, $remote:ident @ $far:literal)?);)*) => {
         $(
             pub(super) extern "C" fn $call<V: Variant>(
                 ep: DatHandle,
                 count: Count,
                 list: List<LmrTriplet>,
                 cookie: u64,
-                remote: In<RmrTriplet>,
+                $($remote: In<RmrTriplet>,)?
                 how: u32,
             ) -> Ret {
-                let Some(one) = usual(&list, count, how) else {
-                    return $aside::<V>(ep, count, list, cookie, remote, how);
-                };
-                let Some(far) = remote.get() else {
-                    return $aside::<V>(ep, count, list, cookie, remote, how);
-                };
-                // What is captured by value stays in registers; this has an address.
-                let far = &far;
-                match posted::<V>($text, ep, move |poster| poster.$quick(one, cookie, far, USUAL)) {
-                    Some(ret) => ret,
-                    None => $aside::<V>(ep, count, list, cookie, remote, how),
+                if let Some(one) = usual(&list, count, how)
+                    // What is captured by value stays in registers; this has an address.
+                    $(&& let Some(far) = $remote.get() && let $remote = &far)?
+                    && let Some(ret) = posted::<V>($text, ep, move |poster| {
+                        poster.$quick(one, cookie, $($remote,)? USUAL)
+                    })
+                {
+                    return ret;
                 }
+                $aside::<V>(ep, count, list, cookie, $($remote,)? how)
             }
 
             #[inline(never)]
@@ -197,26 +150,30 @@ macro_rules! far_posts {
                 count: Count,
                 list: List<LmrTriplet>,
                 cookie: u64,
-                remote: In<RmrTriplet>,
+                $($remote: In<RmrTriplet>,)?
                 how: u32,
             ) -> Ret {
-                arguments!($text, list[count], how @ 6);
-                far!($text, remote @ 5);
-                let remote = &remote;
+                arguments!($text, list[count], how @ $how);
+                $(
+                    far!($text, $remote @ $far);
+                    let $remote = &$remote;
+                )?
                 post::<V>(
                     $text,
                     ep,
-                    move |poster| poster.$quick(list, cookie, remote, how),
-                    move |nic, ep| nic.$slow(ep, list, cookie, remote, how),
+                    move |poster| poster.$quick(list, cookie, $($remote,)? how),
+                    move |nic, ep| nic.$slow(ep, list, cookie, $($remote,)? how),
                 )
             }
         )*
     };
 }
 
-far_posts! {
-    rdma_read: rdma_read_aside, "dat_ep_post_rdma_read", post_rdma_read, ep_post_rdma_read;
-    rdma_write: rdma_write_aside, "dat_ep_post_rdma_write", post_rdma_write, ep_post_rdma_write;
+posts! {
+    send: send_aside, "dat_ep_post_send", post_send, ep_post_send(how @ 5);
+    recv: recv_aside, "dat_ep_post_recv", post_recv, ep_post_recv(how @ 5);
+    rdma_read: rdma_read_aside, "dat_ep_post_rdma_read", post_rdma_read, ep_post_rdma_read(how @ 6, remote @ 5);
+    rdma_write: rdma_write_aside, "dat_ep_post_rdma_write", post_rdma_write, ep_post_rdma_write(how @ 6, remote @ 5);
 }
 
 pub(super) extern "C" fn send_with_invalidate<V: Variant>(

@@ -18,7 +18,8 @@ use super::super::out::{Out, progress};
 use super::super::traffic::adapter::{self, Play};
 use super::super::traffic::histogram::{Histogram, Latency};
 use super::args::Cmtime;
-use super::link::{Links, Makings, News};
+use super::ends::Makings;
+use super::link::{Links, News};
 use super::oob::{self, Channel};
 use crate::{Host, Nic};
 
@@ -206,7 +207,7 @@ impl Table {
     ) -> Result<(), Failure> {
         let [begin, connect, disconnect] = STEPS;
         self.say(nic, begin)?;
-        let timeout = self.links.timeout();
+        let timeout = self.links.timeout;
         let mut left = count;
         while left > 0 {
             let batch = left.min(self.free.len());
@@ -241,7 +242,7 @@ impl Table {
         server: SocketAddr,
         started: &[Instant],
     ) -> Result<(), Failure> {
-        let timeout = self.links.timeout();
+        let timeout = self.links.timeout;
         let until = Instant::now() + timeout;
         let mut up = 0;
         while up < started.len() {

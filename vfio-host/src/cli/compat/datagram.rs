@@ -1,28 +1,24 @@
-//! Endpoints for datagrams, all on one Event Dispatcher, and the wait for what happens to them.
+//! Endpoints for datagrams, and the wait for what happens to them.
 //!
 //! Datagrams may be lost, and nobody repeats them: what has not come within the peer's patience is an error that says so.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::{Deref, DerefMut};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use dat_core::cm::Reason;
 use dat_core::provider::{Destination, Provider};
 use dat_core::{
-    CompletionFlags, Cr, DtoStatus, Ep, Evd, EvdFlags, Event, GRH_LEN, IbDtoEvent, IbOperation,
-    LmrTriplet, Psp, PspFlag, Pz, sender,
+    Cr, DtoStatus, Ep, EpAttr, Event, GRH_LEN, IbDtoEvent, IbOperation, LmrTriplet, sender,
 };
 
 use super::super::failure::Failure;
-use super::super::out::note;
-use super::super::traffic::adapter::{self, SLICE, dat};
+use super::super::traffic::adapter::{self, dat};
 use super::super::traffic::memory::Memory;
 use super::args::Patience;
-use super::link::{Makings, interrupted, lost};
+use super::ends::{Ends, Makings, PLAIN, interrupted, late, lost, unserved};
 use crate::{Host, Nic};
-
-/// No flags.
-const PLAIN: CompletionFlags = CompletionFlags::empty();
 
 /// What happened, and to which Endpoint.
 #[derive(Clone, Copy, Debug)]
@@ -53,19 +49,22 @@ pub(super) struct Came {
 /// The Endpoints and what belongs to them.
 #[derive(Debug)]
 pub(super) struct Datagrams {
-    /// Their zone.
-    pub(super) pz: Pz,
-    evd: Evd,
-    eps: Vec<Ep>,
-    psp: Option<Psp>,
+    ends: Ends,
     qkey: u32,
-    /// The program on the other side, for messages.
-    program: &'static str,
-    /// Who is on the other side, as far as is known.
-    pub(super) peer: String,
-    server: Option<SocketAddr>,
-    timeout: Duration,
-    spin: bool,
+}
+
+impl Deref for Datagrams {
+    type Target = Ends;
+
+    fn deref(&self) -> &Ends {
+        &self.ends
+    }
+}
+
+impl DerefMut for Datagrams {
+    fn deref_mut(&mut self) -> &mut Ends {
+        &mut self.ends
+    }
 }
 
 impl Datagrams {
@@ -77,69 +76,15 @@ impl Datagrams {
         patience: &Patience,
         program: &'static str,
     ) -> Result<Self, Failure> {
-        let pz = nic.pz_create().map_err(|e| dat("dat_pz_create", e))?;
-        let each = u32::from(makings.requests) + u32::from(makings.receives);
-        let events = u32::try_from(makings.count)
-            .unwrap_or(u32::MAX)
-            .saturating_mul(each);
-        let streams = EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR;
-        let evd = nic
-            .evd_create(events, streams)
-            .map_err(|e| dat("dat_evd_create", e))?;
-        let mut attr = nic.ep_attr_default();
-        attr.max_request_dtos = makings.requests;
-        attr.max_recv_dtos = makings.receives;
-        attr.max_message_size = nic.provider().limits().mtu.bytes();
-        attr.max_request_iov = 1;
-        let eps = (0..makings.count)
-            .map(|_| {
-                nic.ep_create_ud(pz, evd, evd, Some(evd), Some(&attr), qkey)
-                    .map_err(|e| dat("making an Endpoint for datagrams", e))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Self {
-            pz,
-            evd,
-            eps,
-            psp: None,
-            qkey,
-            program,
-            peer: "the peer".into(),
-            server: None,
-            timeout: patience.timeout,
-            spin: patience.poll,
-        })
-    }
-
-    fn ep(&self, link: usize) -> Result<Ep, Failure> {
-        let ep = self.eps.get(link).copied();
-        ep.ok_or_else(|| Failure::new(format!("there is no Endpoint {link}")))
-    }
-
-    fn link(&self, ep: Ep) -> Result<usize, Failure> {
-        let link = self.eps.iter().position(|other| *other == ep);
-        link.ok_or_else(|| Failure::new("the device told of an Endpoint that does not exist"))
-    }
-
-    /// The number of one's queue pair.
-    pub(super) fn qpn<H: Host>(&self, nic: &Nic<'_, '_, H>, link: usize) -> Result<u32, Failure> {
-        let param = nic
-            .ep_query(self.ep(link)?)
-            .map_err(|e| dat("dat_ep_query", e))?;
-        let qp = param.qp.map(|qp| qp.number);
-        qp.ok_or_else(|| Failure::new("an Endpoint has no queue pair"))
-    }
-
-    /// Posts a receive into `piece`, which has [`GRH_LEN`] bytes more than a datagram.
-    pub(super) fn recv<H: Host>(
-        &self,
-        nic: &mut Nic<'_, '_, H>,
-        link: usize,
-        piece: LmrTriplet,
-        cookie: u64,
-    ) -> Result<(), Failure> {
-        nic.ep_post_recv(self.ep(link)?, &[piece], cookie, PLAIN)
-            .map_err(|ret| dat("dat_ep_post_recv", ret))
+        let ends = Ends::new(nic, makings, patience, program, |nic, pz, evd, attr| {
+            let attr = EpAttr {
+                max_message_size: nic.provider().limits().mtu.bytes(),
+                max_request_iov: 1,
+                ..attr
+            };
+            nic.ep_create_ud(pz, evd, evd, Some(evd), Some(&attr), qkey)
+        })?;
+        Ok(Self { ends, qkey })
     }
 
     /// Sends `piece` to `to`.
@@ -215,38 +160,6 @@ impl Datagrams {
             .map_err(|error| dat("the address that was found", error))
     }
 
-    /// From now on peers can ask for `port`.
-    pub(super) fn listen<H: Host>(
-        &mut self,
-        nic: &mut Nic<'_, '_, H>,
-        port: u16,
-    ) -> Result<(), Failure> {
-        let psp = nic
-            .psp_create(port.into(), self.evd, PspFlag::Consumer)
-            .map_err(|e| dat("dat_psp_create", e))?;
-        self.psp = Some(psp);
-        let ip = nic.query().0.ia_address;
-        note(&format!(
-            "dat: {} listens on {ip} port {port} for {}; Ctrl-C ends it",
-            nic.host().name(),
-            self.program
-        ));
-        Ok(())
-    }
-
-    /// Tells who asks that it is to send to this Endpoint.
-    pub(super) fn accept<H: Host>(
-        &mut self,
-        nic: &mut Nic<'_, '_, H>,
-        cr: Cr,
-        link: usize,
-    ) -> Result<(), Failure> {
-        let request = nic.cr_query(cr).map_err(|e| dat("dat_cr_query", e))?;
-        self.peer = request.remote.to_string();
-        nic.cr_accept(cr, Some(self.ep(link)?), &[])
-            .map_err(|e| dat("dat_cr_accept", e))
-    }
-
     /// What happens next, within `limit` or the peer's patience; `what` is waited for.
     pub(super) fn heard<H: Host>(
         &mut self,
@@ -260,16 +173,12 @@ impl Datagrams {
             interrupted(what)?;
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Failure::new(format!(
-                    "{what} did not come within {} s",
-                    limit.as_secs_f64()
-                ))
-                .remedy(format!(
+                return Err(late(what, limit).remedy(format!(
                     "is {} there, and is it {}? a datagram that is lost is not repeated",
                     self.peer, self.program
                 )));
             }
-            let Some(event) = adapter::next(nic, self.evd, left.min(SLICE), self.spin)? else {
+            let Some(event) = self.event(nic, left)? else {
                 continue;
             };
             match event {
@@ -352,12 +261,7 @@ impl Datagrams {
         };
         match nic.ep_reject_reason(ep).ok().flatten() {
             None => lost(server.ip()),
-            Some(Reason::INVALID_SERVICE_ID) => Failure::new(format!(
-                "{} is there, but nothing listens on its port {}",
-                server.ip(),
-                server.port()
-            ))
-            .remedy(format!("start {} there", self.program)),
+            Some(Reason::INVALID_SERVICE_ID) => unserved(server, self.program),
             Some(reason) => Failure::new(format!("{server} refused: {reason}"))
                 .remedy("its output says why; -c has to be the same on both sides"),
         }
@@ -369,17 +273,6 @@ impl Datagrams {
         nic: &mut Nic<'_, 'p, H>,
         memory: impl IntoIterator<Item = Memory<'p, H>>,
     ) -> Result<(), Failure> {
-        let mut first = match self.psp {
-            Some(psp) => nic.psp_free(psp).map_err(|e| dat("dat_psp_free", e)),
-            None => Ok(()),
-        };
-        for ep in &self.eps {
-            first = first.and(nic.ep_free(*ep).map_err(|e| dat("dat_ep_free", e)));
-        }
-        for memory in memory {
-            first = first.and(memory.free(nic));
-        }
-        first = first.and(nic.evd_free(self.evd).map_err(|e| dat("dat_evd_free", e)));
-        first.and(nic.pz_free(self.pz).map_err(|e| dat("dat_pz_free", e)))
+        self.ends.free(nic, memory)
     }
 }

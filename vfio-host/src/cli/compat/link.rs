@@ -1,4 +1,4 @@
-//! Endpoints towards another program, all on one Event Dispatcher, and the wait for what happens to them.
+//! Endpoints that connect to another program, and the wait for what happens to them.
 //!
 //! Every wait has an end: silence of the peer, the connection's end, trouble of the device, Ctrl-C. What a peer sends before
 //! this side knows the connection to be there is held back until it does.
@@ -7,42 +7,28 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use dat_core::cm::{QpTerms, Reason};
 use dat_core::provider::Atomic;
 use dat_core::{
-    CloseFlag, CompletionFlags, Cr, DatReturn, DtoEvent, DtoOperation, DtoStatus, Ep, Evd,
-    EvdFlags, Event, IbOperation, LmrTriplet, Psp, PspFlag, Pz, RmrTriplet,
+    CloseFlag, Cr, DatReturn, DtoEvent, DtoOperation, DtoStatus, Ep, EpAttr, Event, IbOperation,
+    LmrTriplet, RmrTriplet,
 };
 use tracing::{debug, info};
 
 use super::super::failure::Failure;
-use super::super::out::note;
-use super::super::signals;
 use super::super::traffic::adapter::{self, SLICE, broken, dat};
 use super::super::traffic::memory::Memory;
 use super::args::Patience;
+use super::ends::{Ends, Makings, PLAIN, interrupted, late, lost, unserved};
 use crate::{Host, Nic};
 
 /// Attempts to connect that the peer may take for ghosts of an earlier connection.
 const ATTEMPTS: usize = 4;
 /// The peer may take so long to hear of the end.
 const PARTING: Duration = Duration::from_secs(2);
-/// No flags.
-const PLAIN: CompletionFlags = CompletionFlags::empty();
-
-/// What Endpoints are made for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Makings {
-    /// How many.
-    pub(super) count: usize,
-    /// Requests outstanding, each.
-    pub(super) requests: u16,
-    /// Receives outstanding, each.
-    pub(super) receives: u16,
-}
-
 /// What happened, and to which Endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum News {
@@ -62,25 +48,27 @@ pub(super) enum News {
 /// The Endpoints and what belongs to them.
 #[derive(Debug)]
 pub(super) struct Links {
-    /// Their zone.
-    pub(super) pz: Pz,
-    evd: Evd,
-    eps: Vec<Ep>,
+    ends: Ends,
     /// Connected at present.
     up: Vec<bool>,
     /// What came before its connection was there.
     early: VecDeque<(usize, DtoEvent)>,
-    psp: Option<Psp>,
-    /// The program on the other side, for messages.
-    program: &'static str,
-    /// Where the server is, on a client.
-    server: Option<SocketAddr>,
-    /// Who is on the other side, as far as is known.
-    pub(super) peer: String,
-    timeout: Duration,
-    spin: bool,
     /// A Ctrl-C waits until the peer has done what it is asked for, or is silent for too long.
     through: bool,
+}
+
+impl Deref for Links {
+    type Target = Ends;
+
+    fn deref(&self) -> &Ends {
+        &self.ends
+    }
+}
+
+impl DerefMut for Links {
+    fn deref_mut(&mut self) -> &mut Ends {
+        &mut self.ends
+    }
 }
 
 impl Links {
@@ -91,39 +79,19 @@ impl Links {
         patience: &Patience,
         program: &'static str,
     ) -> Result<Self, Failure> {
-        let pz = nic.pz_create().map_err(|e| dat("dat_pz_create", e))?;
-        let each = u32::from(makings.requests) + u32::from(makings.receives);
-        let events = u32::try_from(makings.count)
-            .unwrap_or(u32::MAX)
-            .saturating_mul(each);
-        let streams = EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR;
-        let evd = nic
-            .evd_create(events, streams)
-            .map_err(|e| dat("dat_evd_create", e))?;
-        let mut attr = nic.ep_attr_default();
-        attr.max_request_dtos = makings.requests;
-        attr.max_recv_dtos = makings.receives;
-        attr.max_rdma_read_in = 1;
-        attr.max_rdma_read_out = 1;
-        let evds = Some(evd);
-        let eps = (0..makings.count)
-            .map(|_| {
-                nic.ep_create(Some(pz), evds, evds, evds, Some(&attr))
-                    .map_err(|e| dat("dat_ep_create", e))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let ends = Ends::new(nic, makings, patience, program, |nic, pz, evd, attr| {
+            let evds = Some(evd);
+            let attr = EpAttr {
+                max_rdma_read_in: 1,
+                max_rdma_read_out: 1,
+                ..attr
+            };
+            nic.ep_create(Some(pz), evds, evds, evds, Some(&attr))
+        })?;
         Ok(Self {
-            pz,
-            evd,
-            up: vec![false; eps.len()],
-            eps,
+            up: vec![false; ends.eps.len()],
+            ends,
             early: VecDeque::new(),
-            psp: None,
-            program,
-            server: None,
-            peer: "the peer".into(),
-            timeout: patience.timeout,
-            spin: patience.poll,
             through: false,
         })
     }
@@ -131,33 +99,6 @@ impl Links {
     /// From now on a Ctrl-C is the caller's to heed, between one thing and the next.
     pub(super) fn see_through(&mut self) {
         self.through = true;
-    }
-
-    /// Longest silence of the peer.
-    pub(super) fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
-    fn ep(&self, link: usize) -> Result<Ep, Failure> {
-        let ep = self.eps.get(link).copied();
-        ep.ok_or_else(|| Failure::new(format!("there is no connection {link}")))
-    }
-
-    fn link(&self, ep: Ep) -> Result<usize, Failure> {
-        let link = self.eps.iter().position(|other| *other == ep);
-        link.ok_or_else(|| Failure::new("the device told of a connection that does not exist"))
-    }
-
-    /// Posts a receive into `piece`.
-    pub(super) fn recv<H: Host>(
-        &self,
-        nic: &mut Nic<'_, '_, H>,
-        link: usize,
-        piece: LmrTriplet,
-        cookie: u64,
-    ) -> Result<(), Failure> {
-        nic.ep_post_recv(self.ep(link)?, &[piece], cookie, PLAIN)
-            .map_err(|ret| dat("dat_ep_post_recv", ret))
     }
 
     /// Posts receives into these pieces, with their places as cookies.
@@ -245,7 +186,7 @@ impl Links {
             self.begin(nic, link, peer, left)?;
             let event = loop {
                 interrupted("the connection")?;
-                let event = adapter::next(nic, self.evd, SLICE, self.spin)?;
+                let event = self.event(nic, SLICE)?;
                 if let Some(Event::Dto(dto)) = event {
                     self.early.push_back((self.link(dto.ep)?, dto));
                 } else if let Some(event) = event {
@@ -321,7 +262,7 @@ impl Links {
             .map_err(|error| dat("connecting the queue pair", error))?;
         loop {
             interrupted("the way to the peer")?;
-            match adapter::next(nic, self.evd, SLICE, self.spin)? {
+            match self.event(nic, SLICE)? {
                 // A message of the peer may come before the news that this side is ready.
                 Some(Event::Dto(dto)) => self.early.push_back((self.link(dto.ep)?, dto)),
                 Some(event) if event == Event::Established(ep) => {
@@ -332,42 +273,6 @@ impl Links {
                 Some(_) => return Err(broken(nic, ep, &self.peer)),
                 None => {}
             }
-        }
-    }
-
-    /// The number of one's queue pair.
-    pub(super) fn qpn<H: Host>(&self, nic: &Nic<'_, '_, H>, link: usize) -> Result<u32, Failure> {
-        let param = nic
-            .ep_query(self.ep(link)?)
-            .map_err(|e| dat("dat_ep_query", e))?;
-        let qp = param.qp.map(|qp| qp.number);
-        qp.ok_or_else(|| Failure::new("an Endpoint has no queue pair"))
-    }
-
-    /// From now on peers can ask for connections to `port`.
-    pub(super) fn listen<H: Host>(
-        &mut self,
-        nic: &mut Nic<'_, '_, H>,
-        port: u16,
-    ) -> Result<(), Failure> {
-        let psp = nic
-            .psp_create(port.into(), self.evd, PspFlag::Consumer)
-            .map_err(|e| dat("dat_psp_create", e))?;
-        self.psp = Some(psp);
-        let ip = nic.query().0.ia_address;
-        note(&format!(
-            "dat: {} listens on {ip} port {port} for {}; Ctrl-C ends it",
-            nic.host().name(),
-            self.program
-        ));
-        Ok(())
-    }
-
-    /// From now on nobody can.
-    pub(super) fn deafen<H: Host>(&mut self, nic: &mut Nic<'_, '_, H>) -> Result<(), Failure> {
-        match self.psp.take() {
-            Some(psp) => nic.psp_free(psp).map_err(|e| dat("dat_psp_free", e)),
-            None => Ok(()),
         }
     }
 
@@ -387,19 +292,6 @@ impl Links {
                 Err(Failure::new("something happened before there was a client"))
             }
         }
-    }
-
-    /// Accepts a request. News of it come later.
-    pub(super) fn accept<H: Host>(
-        &mut self,
-        nic: &mut Nic<'_, '_, H>,
-        cr: Cr,
-        link: usize,
-    ) -> Result<(), Failure> {
-        let request = nic.cr_query(cr).map_err(|e| dat("dat_cr_query", e))?;
-        self.peer = request.remote.to_string();
-        nic.cr_accept(cr, Some(self.ep(link)?), &[])
-            .map_err(|e| dat("dat_cr_accept", e))
     }
 
     /// Turns a request away.
@@ -440,13 +332,9 @@ impl Links {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Failure::new(format!(
-                    "{what} did not come within {} s",
-                    limit.as_secs_f64()
-                ))
-                .remedy(self.silence()));
+                return Err(late(what, limit).remedy(self.silence()));
             }
-            let Some(event) = adapter::next(nic, self.evd, left.min(SLICE), self.spin)? else {
+            let Some(event) = self.event(nic, left)? else {
                 continue;
             };
             match plain(event) {
@@ -581,7 +469,7 @@ impl Links {
         let until = Instant::now() + PARTING;
         while self.up.contains(&true) {
             let left = until.saturating_duration_since(Instant::now());
-            match adapter::next(nic, self.evd, left, self.spin)? {
+            match self.event(nic, left)? {
                 Some(Event::Dto(_)) => {}
                 Some(event) if event.is_terminal() => {
                     if let Event::Disconnected(ep) | Event::Broken(ep) = event {
@@ -592,7 +480,8 @@ impl Links {
                     }
                 }
                 Some(_) => {}
-                None => break,
+                None if left.is_zero() => break,
+                None => {}
             }
         }
         Ok(())
@@ -600,19 +489,11 @@ impl Links {
 
     /// Gives everything back, and the memory that was used with it.
     pub(super) fn free<'p, H: Host>(
-        mut self,
+        self,
         nic: &mut Nic<'_, 'p, H>,
         memory: impl IntoIterator<Item = Memory<'p, H>>,
     ) -> Result<(), Failure> {
-        let mut first = self.deafen(nic);
-        for ep in &self.eps {
-            first = first.and(nic.ep_free(*ep).map_err(|e| dat("dat_ep_free", e)));
-        }
-        for memory in memory {
-            first = first.and(memory.free(nic));
-        }
-        first = first.and(nic.evd_free(self.evd).map_err(|e| dat("dat_evd_free", e)));
-        first.and(nic.pz_free(self.pz).map_err(|e| dat("dat_pz_free", e)))
+        self.ends.free(nic, memory)
     }
 }
 
@@ -642,14 +523,10 @@ pub(super) fn unconnected<H: Host>(
     program: &str,
     timeout: Duration,
 ) -> Failure {
-    let (ip, port) = (peer.ip(), peer.port());
     let mtu = adapter::path_mtu(nic);
     let reason = nic.ep_reject_reason(ep).ok().flatten();
     match (event, reason) {
-        (_, Some(Reason::INVALID_SERVICE_ID)) => Failure::new(format!(
-            "{ip} is there, but nothing listens on its port {port}"
-        ))
-        .remedy(format!("start {program} there, or give the port that it has")),
+        (_, Some(Reason::INVALID_SERVICE_ID)) => unserved(peer, program),
         (_, Some(Reason::INVALID_MTU)) => Failure::new(format!(
             "{peer} cannot take packets of {mtu} bytes: it has a smaller MTU"
         ))
@@ -660,7 +537,7 @@ pub(super) fn unconnected<H: Host>(
             )),
         (_, Some(reason)) => Failure::new(format!("{peer} rejected the connection: {reason}"))
             .remedy("the peer's output and its kernel log may say more"),
-        (Event::Unreachable(_), None) => lost(ip),
+        (Event::Unreachable(_), None) => lost(peer.ip()),
         (Event::TimedOut(_), None) => Failure::new(format!(
             "no connection to {peer} within {} s",
             timeout.as_secs_f64()
@@ -689,21 +566,4 @@ pub(super) fn failed<H: Host>(nic: &mut Nic<'_, '_, H>, dto: &DtoEvent, peer: &s
         }
     };
     Failure::new(format!("{what} {peer} failed: {cause}")).remedy(remedy)
-}
-
-/// An address where nobody is.
-pub(super) fn lost(ip: IpAddr) -> Failure {
-    Failure::new(format!("{ip} does not answer")).remedy(
-        "is it up, is its address right, is it in the same network and VLAN (--ip, --vlan, --gateway)?",
-    )
-}
-
-/// Fails if somebody asked for the end.
-pub(super) fn interrupted(what: &str) -> Result<(), Failure> {
-    if signals::asked() {
-        return Err(Failure::new(format!(
-            "interrupted while waiting for {what}"
-        )));
-    }
-    Ok(())
 }

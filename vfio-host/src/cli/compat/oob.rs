@@ -18,7 +18,7 @@ use tracing::{debug, info};
 use super::super::failure::Failure;
 use super::super::out::note;
 use super::super::traffic::adapter;
-use super::link::interrupted;
+use super::ends::interrupted;
 use crate::{Host, Nic};
 
 /// Bytes of a line.
@@ -72,30 +72,52 @@ impl Address {
     fn line(&self) -> [u8; LINE] {
         let Self { qpn, psn, gid } = self;
         let gid = u128::from(*gid);
-        let text = format!("{:04x}:{qpn:06x}:{psn:06x}:{gid:032x}", 0);
-        let mut line = [0; LINE];
-        for (byte, value) in line.iter_mut().zip(text.bytes()) {
-            *byte = value;
-        }
-        line
+        padded(&format!("{:04x}:{qpn:06x}:{psn:06x}:{gid:032x}", 0))
     }
 
     fn parse(line: &[u8; LINE]) -> Option<Self> {
-        let text = line.split(|byte| *byte == 0).next()?;
-        let mut parts = str::from_utf8(text).ok()?.split(':');
-        let mut number = |digits: usize| {
-            let part = parts.next()?;
-            let hex = part.bytes().all(|byte| byte.is_ascii_hexdigit());
-            (hex && (1..=digits).contains(&part.len()))
-                .then(|| u128::from_str_radix(part, 16).ok())?
-        };
-        let (_lid, qpn, psn, gid) = (number(4)?, number(6)?, number(6)?, number(32)?);
+        let mut numbers = Numbers::of(line)?;
+        let _lid: u16 = numbers.next(4)?;
         let address = Self {
-            qpn: u32::try_from(qpn).ok()?,
-            psn: u32::try_from(psn).ok()?,
-            gid: Ipv6Addr::from(gid),
+            qpn: numbers.next(6)?,
+            psn: numbers.next(6)?,
+            gid: Ipv6Addr::from(numbers.next::<u128>(32)?),
         };
-        parts.next().is_none().then_some(address)
+        numbers.rest().next().is_none().then_some(address)
+    }
+}
+
+/// A line of that length: the text, and zeros behind it.
+pub(super) fn padded<const LEN: usize>(text: &str) -> [u8; LEN] {
+    let mut line = [0; LEN];
+    for (byte, value) in line.iter_mut().zip(text.bytes()) {
+        *byte = value;
+    }
+    line
+}
+
+/// The numbers of a line: hexadecimal digits with colons in between, up to the first zero.
+pub(super) struct Numbers<'a>(str::Split<'a, char>);
+
+impl<'a> Numbers<'a> {
+    /// None if it is no text.
+    pub(super) fn of(line: &'a [u8]) -> Option<Self> {
+        let text = line.split(|byte| *byte == 0).next()?;
+        Some(Self(str::from_utf8(text).ok()?.split(':')))
+    }
+
+    /// The next one, if it has one digit to so many.
+    pub(super) fn next<T: TryFrom<u128>>(&mut self, digits: usize) -> Option<T> {
+        let part = self.0.next()?;
+        let hex = part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u128::from_str_radix(part, 16).ok();
+        let fits = hex && (1..=digits).contains(&part.len());
+        T::try_from(number.filter(|_| fits)?).ok()
+    }
+
+    /// What is behind them, between colons.
+    pub(super) fn rest(self) -> impl Iterator<Item = &'a str> {
+        self.0
     }
 }
 
@@ -406,17 +428,11 @@ fn transient(kind: ErrorKind) -> bool {
 mod tests {
     use super::*;
 
-    fn line(text: &str) -> [u8; LINE] {
-        let mut line = [0; LINE];
-        line[..text.len()].copy_from_slice(text.as_bytes());
-        line
-    }
-
     #[test]
     fn lines_are_those_of_the_pingpongs() {
         let v4 = Address::new(0x11, 0xabcdef, "10.9.0.1".parse().unwrap());
         let text = "0000:000011:abcdef:00000000000000000000ffff0a090001";
-        assert_eq!(v4.line(), line(text));
+        assert_eq!(v4.line(), padded(text));
         assert_eq!(Address::parse(&v4.line()), Some(v4));
         assert_eq!(v4.ip().ok(), Some("10.9.0.1".parse().unwrap()));
         let v6 = Address::new(0xff_ffff, 0, "fd00::1:2".parse().unwrap());
@@ -439,7 +455,7 @@ mod tests {
             "+000:000011:abcdef:00000000000000000000ffff0a090001",
             "GET / HTTP/1.1\r\nHost: 10.0.0.1\r\n",
         ] {
-            assert_eq!(Address::parse(&line(bad)), None, "{bad}");
+            assert_eq!(Address::parse(&padded(bad)), None, "{bad}");
         }
         assert_eq!(Address::parse(&[0xff; LINE]), None);
     }

@@ -23,7 +23,8 @@ use super::super::traffic::adapter::{self, Play};
 use super::super::traffic::histogram::{Histogram, Latency};
 use super::super::traffic::memory::Memory;
 use super::args::{Patience, Rping};
-use super::link::{Links, Makings, News};
+use super::ends::Makings;
+use super::link::{Links, News};
 use crate::{Host, Nic};
 
 /// Bytes of an announcement.

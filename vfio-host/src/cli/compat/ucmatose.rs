@@ -18,7 +18,8 @@ use super::super::out::Out;
 use super::super::traffic::adapter::{self, Play};
 use super::super::traffic::memory::Memory;
 use super::args::Ucmatose;
-use super::link::{Links, Makings, News};
+use super::ends::{Makings, other_size};
+use super::link::{Links, News};
 use crate::{Host, Nic};
 
 /// Messages in flight on one connection.
@@ -237,11 +238,7 @@ impl<'p, H: Host> Table<'p, H> {
         };
         if dto.operation == DtoOperation::Receive {
             if dto.len as usize != self.size {
-                return Err(Failure::new(format!(
-                    "{} sent {} bytes instead of {}",
-                    self.links.peer, dto.len, self.size
-                ))
-                .remedy("give the same -S on both sides"));
+                return Err(other_size(&self.links.peer, dto.len, self.size));
             }
             state.received += 1;
         } else {

@@ -12,7 +12,7 @@ use super::super::traffic::contents;
 use super::super::traffic::memory::Memory;
 use super::args::Pingpong;
 use super::datagram::{Came, Datagrams, Heard};
-use super::link::Makings;
+use super::ends::Makings;
 use super::oob::{self, Address, Channel, matching};
 use super::pingpong::PAGE;
 use crate::{Host, Nic};

@@ -17,7 +17,7 @@ use super::super::traffic::adapter::{self, Play};
 use super::super::traffic::memory::Memory;
 use super::args::Udaddy;
 use super::datagram::{Came, Datagrams, Heard};
-use super::link::Makings;
+use super::ends::{Makings, other_size};
 use crate::{Host, Nic};
 
 /// What rdma_cm gives every queue pair of its UDP port space.
@@ -222,11 +222,7 @@ impl<'p, H: Host> Table<'p, H> {
     /// A datagram is there: the first tells a server where to answer.
     fn came(&mut self, nic: &mut Nic<'_, 'p, H>, link: usize, came: Came) -> Result<(), Failure> {
         if came.len as usize != self.size {
-            return Err(Failure::new(format!(
-                "{} sent {} bytes instead of {}",
-                self.all.peer, came.len, self.size
-            ))
-            .remedy("give the same -S on both sides"));
+            return Err(other_size(&self.all.peer, came.len, self.size));
         }
         let told = came.immediate.ok_or_else(|| {
             Failure::new(format!(

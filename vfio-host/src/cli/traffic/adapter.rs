@@ -84,7 +84,7 @@ fn on<'p, H: Host, P: Play>(
     play: P,
 ) -> Result<P::Told, Failure> {
     let mut room = Box::new(Room::new());
-    let mut nic = Nic::open(host, &mut room, net, config).map_err(|error| {
+    let mut nic = Nic::open(host, room.parts(), net, config).map_err(|error| {
         let failure = Failure::from(error);
         if failure.remedy.is_empty() {
             return failure.remedy(format!("dat doctor {} looks closer", host.name()));

@@ -30,12 +30,17 @@ pub(super) fn compile(kit: &Kit, source: &str, to: &Path) -> Result<PathBuf> {
     Ok(to.to_path_buf())
 }
 
-/// Two Interface Adapters of one process, `hca0` and `hca1`, on a model's sockets.
-pub(super) fn both(stage: &Stage<'_>, kit: &Kit, sockets: [&Path; 2]) -> Result<PathBuf> {
+/// Two Interface Adapters of one process, `hca0` and `hca1`, on a model's sockets; `words` are for `dat conf`.
+pub(super) fn both(
+    stage: &Stage<'_>,
+    kit: &Kit,
+    sockets: [&Path; 2],
+    words: &[&str],
+) -> Result<PathBuf> {
     let devices = sockets.map(|socket| format!("vfio-user:{}", socket.display()));
     let [a, b] = devices.each_ref().map(String::as_str);
     let ips = ["192.168.7.1/24", "192.168.7.2/24"];
-    tiers::conf_of(stage, "both.conf", &[a, b], &ips, &kit.library)
+    tiers::conf_of(stage, "both.conf", &[a, b], &ips, &kit.library, words)
 }
 
 /// Plays the probe: what it checked.
@@ -44,21 +49,34 @@ pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<String> {
     let probe = compile(kit, PROBE, &stage.path("probe"))?;
     let [a, b] = ["a", "b"].map(|name| stage.path(name));
     let model = stage.server("model", &[&a, &b], &[])?;
-    let conf = both(stage, kit, [&a, &b])?;
+    let conf = both(stage, kit, [&a, &b], &[])?;
     let mut command = kit.under(&[], &probe, &conf)?;
     command.args(["hca0", "hca1"]);
     command.args(stage.cells());
-    let id = stage.start("probe", command)?;
-    let end = stage.outcome(id, LIMIT);
+    let good = checked(stage, "probe", command, LIMIT)?.len();
+    stage.hang_up(model, Duration::from_secs(10))?;
+    Ok(format!("{good} corners"))
+}
+
+/// Runs a program that says a line for each of its checks: what it found good.
+pub(super) fn checked(
+    stage: &mut Stage<'_>,
+    name: &'static str,
+    command: Command,
+    limit: Duration,
+) -> Result<Vec<String>> {
+    let id = stage.start(name, command)?;
+    let end = stage.outcome(id, limit);
     let [said, complaints] = stage.outputs(id);
     let bad: Vec<&str> = said
         .iter()
         .filter_map(|line| line.strip_prefix(WORDS[1]))
         .collect();
-    let good = said
+    let good: Vec<String> = said
         .iter()
-        .filter(|line| line.starts_with(WORDS[0]))
-        .count();
+        .filter_map(|line| line.strip_prefix(WORDS[0]))
+        .map(str::to_owned)
+        .collect();
     for line in bad
         .iter()
         .copied()
@@ -66,16 +84,15 @@ pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<String> {
     {
         println!("    {line}");
     }
-    let end = end.with_context(|| format!("the probe does not end:{}", stage.tail(id)))?;
+    let end = end.with_context(|| format!("{name} does not end:{}", stage.tail(id)))?;
     if !end.success() {
         let last = said.last().map_or("", String::as_str);
         bail!(
             "{} of {} are wrong; {end}, {last}",
             bad.len(),
-            good + bad.len()
+            good.len() + bad.len()
         );
     }
-    ensure!(bad.is_empty() && good > 0, "the probe checked nothing");
-    stage.hang_up(model, Duration::from_secs(10))?;
-    Ok(format!("{good} corners"))
+    ensure!(bad.is_empty() && !good.is_empty(), "{name} checked nothing");
+    Ok(good)
 }

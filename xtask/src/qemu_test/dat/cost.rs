@@ -28,7 +28,7 @@ pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<String> {
     let bench = compile(kit, BENCH, &stage.path("bench"))?;
     let [a, b] = ["a", "b"].map(|name| stage.path(name));
     let model = stage.server("model", &[&a, &b], &[])?;
-    let conf = both(stage, kit, [&a, &b])?;
+    let conf = both(stage, kit, [&a, &b], &[])?;
     let [few, many] = ROUNDS;
     let first = collected(stage, kit, &bench, &conf, few)?;
     let second = collected(stage, kit, &bench, &conf, many)?;

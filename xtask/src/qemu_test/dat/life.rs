@@ -1,5 +1,6 @@
 //! What is not seen in what programs print: that ten thousand connections leave nothing behind, that memcheck has nothing to say of
-//! a hundred, and that nothing is left of a provider that was unloaded and loaded again.
+//! a hundred, that many threads at once and signals break nothing, and that nothing is left of a provider that was unloaded and
+//! loaded again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::corners::compile;
+use super::corners::{both, checked, compile};
 use super::ground::{Own, Place, Port, begin};
 use super::judge;
 use super::kit::Kit;
@@ -26,6 +27,8 @@ const FEW: u32 = 100;
 const REOPEN: &str = "tests/dapl/reopen.c";
 /// How often.
 const OPENS: u32 = 100;
+/// Many connections, threads and signals, over the provider that is safe for threads.
+const THREADS: &str = "tests/dapl/threads.c";
 /// Bytes that a process may grow by for each connection while it connects and disconnects: of its Endpoints, made before, pages
 /// are touched for the first time.
 const GROWTH: u64 = 1024;
@@ -158,10 +161,17 @@ pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<Found> {
         "192.168.7.2/24",
         &kit.library,
     )?;
-    let place = |nth: usize, tool| {
-        let conf = if nth == 0 { &first } else { &second };
-        Place::Host(conf.clone(), tool)
-    };
+    // dtestcm makes all its Endpoints first.
+    let many = MANY.to_string();
+    let words = ["--endpoints", many.as_str()];
+    let [wide_first, wide_second] = [
+        ("wide-first.conf", &a, "192.168.7.1/24"),
+        ("wide-second.conf", &b, "192.168.7.2/24"),
+    ]
+    .map(|(file, socket, ip)| {
+        tiers::conf_of(stage, file, &[&device(socket)], &[ip], &kit.library, &words)
+    });
+    let (wide_first, wide_second) = (wide_first?, wide_second?);
     let plain: &'static [&'static str] = &[];
     let mut found = Found::new();
     for (name, connections, tools) in [
@@ -172,13 +182,27 @@ pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<Found> {
         if !wanted(stage, name) {
             continue;
         }
-        let places = [place(0, tools[0]), place(1, tools[1])];
+        let [here, there] = if connections == MANY {
+            [&wide_first, &wide_second]
+        } else {
+            [&first, &second]
+        };
+        let places = [
+            Place::Host(here.clone(), tools[0]),
+            Place::Host(there.clone(), tools[1]),
+        ];
         let counted = tools == [plain, plain];
         let start = Instant::now();
         let mut own = Own { stage, shell: None };
         let played = connect(&mut own, kit, &places, connections, counted);
         let seconds = start.elapsed().as_secs_f64();
         note(&mut found, name, seconds, played);
+    }
+    let name = "threads and signals";
+    if wanted(stage, name) {
+        let start = Instant::now();
+        let played = threads(stage, kit, [&a, &b]);
+        note(&mut found, name, start.elapsed().as_secs_f64(), played);
     }
     let name = "a hundred opens";
     if wanted(stage, name) {
@@ -223,6 +247,17 @@ fn reopen(stage: &mut Stage<'_>, kit: &Kit, conf: &Path) -> Result<String> {
         stage.tail(id)
     );
     Ok(last)
+}
+
+/// Connections one after another, of many threads at once, and waits that signals interrupt: of one process, on both sides.
+fn threads(stage: &mut Stage<'_>, kit: &Kit, sockets: [&Path; 2]) -> Result<String> {
+    const LIMIT: Duration = Duration::from_secs(600);
+    let program = compile(kit, THREADS, &stage.path("threads"))?;
+    let conf = both(stage, kit, sockets, &["--threadsafe"])?;
+    let mut command = kit.under(&[], &program, &conf)?;
+    command.args(["hca0", "hca1", "1000", "8"]);
+    let good = checked(stage, "threads", command, LIMIT)?;
+    Ok(format!("{} checks", good.len()))
 }
 
 /// So many connections of one process with another, in bursts of a hundred at most; what became of the processes.

@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::play::Outcome;
-use super::rows::{self, Row};
+use super::rows::{self, Row, Tier};
 use super::tiers::Played;
 use crate::run;
 
@@ -70,6 +70,19 @@ pub(super) fn sum(columns: &[(&str, &Played)]) -> Result<String> {
     }
 }
 
+/// What a selection leaves to whole runs, of each tier.
+pub(super) fn left(played: &[&Played]) -> Result<String> {
+    let rows = rows::rows()?;
+    let mut text = String::from("not played here:");
+    for (tier, played) in Tier::ALL.into_iter().zip(played) {
+        let all = rows.iter().filter(|row| row.is_of(tier)).count();
+        let left = all.saturating_sub(played.len());
+        let _ = write!(text, " {left} of {all} rows of {},", tier.name());
+    }
+    text.push_str(" and life, corners, cost, stock; `cargo xtask qemu-test --dat` plays them all");
+    Ok(text)
+}
+
 /// Writes a text between the marks of its name in the documentation.
 pub(super) fn bless(name: &str, text: &str) -> Result<()> {
     let path = run::root().join(PAGE);
@@ -109,6 +122,19 @@ mod tests {
         let page = fs::read_to_string(run::root().join(PAGE)).unwrap();
         for name in super::super::SECTIONS {
             assert!(between(&page, name, "").is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_played_is_counted() {
+        let all = rows::rows().unwrap();
+        let of = |tier| all.iter().filter(|row| row.is_of(tier)).count();
+        let played = vec![("dtest".to_owned(), Outcome::Passed(1.0))];
+        let text = left(&[&played, &Played::new(), &played]).unwrap();
+        for (tier, left) in Tier::ALL.into_iter().zip([1, 0, 1]) {
+            let count = of(tier);
+            let said = format!("{} of {count} rows of {},", count - left, tier.name());
+            assert!(text.contains(&said), "{text}");
         }
     }
 

@@ -17,6 +17,18 @@ pub(super) enum Tier {
 }
 
 impl Tier {
+    /// All of them, in the order of their letters.
+    pub(super) const ALL: [Self; 3] = [Self::Host, Self::Guest, Self::Wire];
+
+    /// The scenario that plays all its rows.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Guest => "guest",
+            Self::Wire => "wire",
+        }
+    }
+
     /// Its letter in the list.
     fn letter(self) -> char {
         match self {
@@ -226,7 +238,7 @@ mod tests {
                 row.name
             );
             row.play(1).unwrap();
-            for tier in [Tier::Host, Tier::Guest, Tier::Wire] {
+            for tier in Tier::ALL {
                 let why = row.note.contains(&format!("{}: ", tier.letter()));
                 assert_ne!(row.is_of(tier), why, "{}: {tier:?}", row.name);
             }
@@ -240,8 +252,22 @@ mod tests {
         let last_call = plays.iter().rposition(|play| matches!(play, Play::Call(_)));
         let quit = plays.iter().position(|play| matches!(play, Play::Quit(_)));
         assert!(last_call < quit, "{last_call:?} {quit:?}");
-        for tier in [Tier::Host, Tier::Guest, Tier::Wire] {
+        for tier in Tier::ALL {
             assert!(rows[quit.unwrap()].is_of(tier));
+        }
+    }
+
+    #[test]
+    fn each_tier_has_a_small_selection_of_every_program_that_ends_its_server() {
+        let rows = rows().unwrap();
+        for tier in Tier::ALL {
+            let quick: Vec<&Row> = rows.iter().filter(|row| row.quick(tier)).collect();
+            for kind in &KINDS {
+                let has = quick.iter().any(|row| row.command.starts_with(kind.begins));
+                assert!(has, "{tier:?}: {}", kind.begins);
+            }
+            let quit = |row: &&Row| matches!(row.play(1), Ok(Play::Quit(_)));
+            assert!(quick.iter().any(quit), "{tier:?}");
         }
     }
 

@@ -12,7 +12,7 @@ use super::kit::{self, Kit};
 use super::play::{Names, Outcome, Player};
 use super::rows::{self, Row, Tier};
 use crate::qemu_test::linux::{Lab, PAIRINGS, Pairing, Shell, Side};
-use crate::qemu_test::stage::{Guest, Stage};
+use crate::qemu_test::stage::{Guest, Id, Stage};
 use crate::run;
 
 /// What is chosen of the list.
@@ -68,7 +68,7 @@ pub(super) fn conf(
     ip: &str,
     library: &Path,
 ) -> Result<PathBuf> {
-    conf_of(stage, file, &[device], &[ip], library)
+    conf_of(stage, file, &[device], &[ip], library, &[])
 }
 
 /// The same of several, whose names are numbered.
@@ -78,19 +78,27 @@ pub(super) fn conf_of(
     devices: &[&str],
     ips: &[&str],
     library: &Path,
+    words: &[&str],
 ) -> Result<PathBuf> {
     let path = stage.path(file);
-    fs::write(&path, lines(stage, devices, ips, library)?)?;
+    fs::write(&path, lines(stage, devices, ips, library, words)?)?;
     Ok(path)
 }
 
-fn lines(stage: &Stage<'_>, devices: &[&str], ips: &[&str], library: &Path) -> Result<String> {
+fn lines(
+    stage: &Stage<'_>,
+    devices: &[&str],
+    ips: &[&str],
+    library: &Path,
+    words: &[&str],
+) -> Result<String> {
     let mut dat = Command::new(stage.built("dat"));
     dat.arg("conf").args(devices);
     for ip in ips {
         dat.args(["--ip", ip]);
     }
     dat.args(["--name", "hca", "--library"]).arg(library);
+    dat.args(words);
     run::silent(dat)
 }
 
@@ -129,9 +137,26 @@ pub(super) fn host(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<P
         Place::Host(second, &[]),
         names,
     );
-    let (played, own) = rows_of(player, &rows, choice)?;
-    own.stage.hang_up(server, Duration::from_secs(10))?;
+    let (mut played, own) = rows_of(player, &rows, choice)?;
+    played.extend(judged(own.stage, server)?);
     Ok(played)
+}
+
+/// Ends the model. What it complains of is one failure more: both sides were ours.
+fn judged(stage: &mut Stage<'_>, model: Id) -> Result<Option<(String, Outcome)>> {
+    stage.hang_up(model, Duration::from_secs(10))?;
+    let report = stage.complaints(model);
+    let said = |line: &&String| line.trim().starts_with("complaint: ");
+    for line in report.iter().filter(said) {
+        println!("    the model: {}", line.trim());
+    }
+    let first = report.iter().find(said);
+    Ok(first.map(|line| {
+        (
+            "the model has no complaint".to_owned(),
+            Outcome::Failed(line.trim().to_owned()),
+        )
+    }))
 }
 
 /// The guest's script: a console, as that of stock Linux is.
@@ -154,12 +179,12 @@ done
 /// Both sides in a guest, through `/dev/vfio`.
 pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Played> {
     let rows = chosen(stage, Tier::Guest, choice)?;
-    let sockets = [stage.path("a"), stage.path("b")];
+    let sockets = [stage.path("guest-a"), stage.path("guest-b")];
     let sockets = sockets.each_ref().map(PathBuf::as_path);
     let library = kit::guest_library();
     let device = |nth: usize, ip: &str| {
         let device = format!("0000:0{nth}:00.0");
-        lines(stage, &[&device], &[ip], Path::new(&library))
+        lines(stage, &[&device], &[ip], Path::new(&library), &[])
     };
     let first = device(1, "192.168.7.1/24")?;
     let second = device(2, "192.168.7.2/24")?;
@@ -196,13 +221,13 @@ pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<
     };
     let places = [ground::first, ground::second].map(Place::Guest);
     let [first, second] = places;
-    let (played, own) = rows_of(
+    let (mut played, own) = rows_of(
         Player::new(own, Some(kit), first, second, names),
         &rows,
         Choice::Quick,
     )?;
     own.stage.kill(id);
-    own.stage.hang_up(server, Duration::from_secs(10))?;
+    played.extend(judged(own.stage, server)?);
     Ok(played)
 }
 

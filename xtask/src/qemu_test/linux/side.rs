@@ -75,6 +75,11 @@ impl Pairing {
         Self { server, client }
     }
 
+    /// Soft-RoCE is one side and the model, driven by Linux, the other.
+    pub(crate) fn judges_model(self) -> bool {
+        !self.has_ours() && [self.server, self.client].contains(&Side::Soft)
+    }
+
     /// `SERVER-CLIENT`.
     pub(crate) fn name(self) -> String {
         format!("{}-{}", self.server.name(), self.client.name())

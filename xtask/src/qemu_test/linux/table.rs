@@ -9,8 +9,8 @@ use super::side::PAIRINGS;
 /// How lines of a model's report begin that somebody should read.
 const SHOWN: [&str; 3] = ["complaint: ", "note: ", "refused "];
 
-/// The table of the documentation.
-pub(super) fn markdown(rows: &[Row]) -> String {
+/// The first lines of the table.
+fn heading() -> String {
     let mut text = String::from("| server - client |");
     for pairing in PAIRINGS {
         let _ = write!(text, " {} |", pairing.name().replace('-', " - "));
@@ -18,6 +18,12 @@ pub(super) fn markdown(rows: &[Row]) -> String {
     text.push_str("\n|---|");
     text.push_str(&"---|".repeat(PAIRINGS.len()));
     text.push('\n');
+    text
+}
+
+/// The table of the documentation.
+pub(super) fn markdown(rows: &[Row]) -> String {
+    let mut text = heading();
     let mut reasons: Vec<&str> = Vec::new();
     for row in rows
         .iter()
@@ -31,12 +37,7 @@ pub(super) fn markdown(rows: &[Row]) -> String {
                 Some(Outcome::Again(seconds)) => write!(text, " {} s, again |", seconds.ceil()),
                 Some(Outcome::Failed) => write!(text, " **fails** |"),
                 Some(Outcome::Cannot(reason)) => {
-                    let nth = reasons.iter().position(|known| known == reason);
-                    let nth = nth.unwrap_or_else(|| {
-                        reasons.push(reason);
-                        reasons.len() - 1
-                    });
-                    write!(text, " ({}) |", nth + 1)
+                    write!(text, " ({}) |", number(&mut reasons, reason))
                 }
             };
         }
@@ -47,6 +48,64 @@ pub(super) fn markdown(rows: &[Row]) -> String {
         let _ = writeln!(text, "({}) {reason}.  ", nth + 1);
     }
     text
+}
+
+/// A page's rows by name, with reasons in place of their numbers.
+fn rows_of(page: &str) -> BTreeMap<&str, Vec<&str>> {
+    let reasons: BTreeMap<&str, &str> = page
+        .lines()
+        .filter(|line| line.starts_with('('))
+        .filter_map(|line| line.trim_end().split_once(' '))
+        .collect();
+    let lines = page.lines().filter_map(|line| {
+        let row = line.strip_prefix("| ")?.strip_suffix(" |")?;
+        row.split_once(" | ")
+    });
+    // The heading comes first.
+    let rows = lines.skip(1).map(|(name, cells)| {
+        let read = |cell| reasons.get(cell).copied().unwrap_or(cell);
+        (name, cells.split(" | ").map(read).collect())
+    });
+    rows.collect()
+}
+
+/// The table of a page in which `part` has the rows that were played last; `names` is the order of all. A row that was not
+/// played in full stays as it is.
+pub(super) fn merged(page: &str, part: &str, names: impl Iterator<Item = &'static str>) -> String {
+    let (old, mut new) = (rows_of(page), rows_of(part));
+    new.retain(|_, cells| cells.len() == PAIRINGS.len());
+    let mut text = heading();
+    let mut reasons: Vec<&str> = Vec::new();
+    for name in names {
+        let Some(cells) = new.get(name).or_else(|| old.get(name)) else {
+            continue;
+        };
+        let _ = write!(text, "| {name} |");
+        for cell in cells {
+            // A reason ends like a sentence, nothing else does.
+            let _ = if cell.ends_with('.') {
+                write!(text, " ({}) |", number(&mut reasons, cell))
+            } else {
+                write!(text, " {cell} |")
+            };
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+    for (nth, reason) in reasons.iter().enumerate() {
+        let _ = writeln!(text, "({}) {reason}  ", nth + 1);
+    }
+    text
+}
+
+/// The number of a reason, a new one if need be.
+fn number<'r>(reasons: &mut Vec<&'r str>, reason: &'r str) -> usize {
+    let known = reasons.iter().position(|known| *known == reason);
+    let nth = known.unwrap_or_else(|| {
+        reasons.push(reason);
+        reasons.len() - 1
+    });
+    nth + 1
 }
 
 /// What the models saw that somebody should read, each kind of thing once: lines that differ in numbers only are one kind.
@@ -72,7 +131,36 @@ pub(super) fn said(reports: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::said;
+    use super::{PAIRINGS, heading, merged, said};
+
+    #[test]
+    fn a_page_keeps_what_was_not_played() {
+        let row =
+            |name: &str, cell: &str| format!("| {name} |{}\n", format!(" {cell} |").repeat(7));
+        assert_eq!(PAIRINGS.len(), 7);
+        let page = |rows: &[String], reasons: &str| heading() + &rows.concat() + "\n" + reasons;
+        let old = page(
+            &[row("a", "(2)"), row("c", "2 s"), row("d", "(1)")],
+            "(1) one.  \n(2) two.  \n",
+        );
+        let half = "| c | 9 s | | | | | | |\n".to_owned();
+        let new = page(
+            &[row("b", "(1)"), half, row("d", "3 s, again")],
+            "(1) other.  \n",
+        );
+        let whole = page(
+            &[
+                row("a", "(1)"),
+                row("b", "(2)"),
+                row("c", "2 s"),
+                row("d", "3 s, again"),
+            ],
+            "(1) two.  \n(2) other.  \n",
+        );
+        let names = || ["a", "b", "c", "d"].into_iter();
+        assert_eq!(merged(&format!("Front.\n\n{old}"), &new, names()), whole);
+        assert_eq!(merged(&whole, &whole, names()), whole);
+    }
 
     #[test]
     fn what_differs_in_numbers_is_said_once() {

@@ -39,9 +39,9 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "dat",
-        about: "the DAT programs of others over the uDAPL provider: a selection of what `--dat` plays in full",
+        about: "the DAT programs of others over the uDAPL provider: a selection of what `--dat` plays in full, on the host, in a guest and with Soft-RoCE",
         play: dat::quick,
-        stock: false,
+        stock: true,
     },
     Scenario {
         name: "boot",

@@ -1,10 +1,11 @@
 //! The control connection: who the client is, what it wants, and where the server awaits it.
 //!
 //! A client connects without private data, sends who it is and its command, and has a receive for the answer. The server has
-//! receives for both, answers when all ports of the test are open, and ends the connection; a client lets it be until its test is
-//! over. Then the server's Endpoint is reset, and waits for the next client.
+//! receives for both, answers when all ports of the test are open, and ends the connection a moment later; a client lets it be until
+//! its test is over. Then the server's Endpoint is reset, and waits for the next client.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use dat_core::{CompletionFlags, Cr, Ep, MemPriv};
 use tracing::debug;
@@ -20,6 +21,9 @@ use crate::Host;
 const MESSAGES: usize = 3;
 /// Attempts to connect that the server may take for ghosts of an earlier connection.
 const ATTEMPTS: usize = 4;
+
+/// How long a client has for an end of its own.
+const LINGER: Duration = Duration::from_millis(300);
 
 /// The connection.
 #[derive(Debug)]
@@ -157,7 +161,11 @@ impl<'p, H: Host> Control<'p, H> {
     }
 
     /// Ends the connection, for another.
+    ///
+    /// The client's last message has arrived, but to the client it may be under way still, and would be flushed: its
+    /// acknowledgement may be lost, or Soft-RoCE may hear of the end first.
     pub(super) async fn renew(&self, hub: &Hub<'_, '_, 'p, H>) -> Result<(), Failure> {
+        hub.left(self.ep, LINGER).await;
         hub.part(&[self.ep]).await;
         hub.ep_reset(self.ep)
     }

@@ -363,6 +363,16 @@ impl<'h, 's, 'p, H: Host> Hub<'h, 's, 'p, H> {
             .await;
     }
 
+    /// Waits for the peer to end a connection, but no longer than this.
+    pub(super) async fn left(&self, ep: Ep, limit: Duration) {
+        let _ = self
+            .until(limit, |inner| {
+                let up = |inbox: &mut Inbox| inbox.state == State::Up;
+                (!inner.inbox(ep).is_some_and(up)).then_some(())
+            })
+            .await;
+    }
+
     /// Waits until something holds.
     pub(super) async fn holds(
         &self,

@@ -8,7 +8,8 @@ use dat_core::DtoOperation;
 use super::super::super::failure::Failure;
 use super::super::super::out::{Out, progress};
 use super::super::super::traffic::histogram::Histogram;
-use super::super::link::{Links, News, interrupted};
+use super::super::ends::interrupted;
+use super::super::link::{Links, News};
 use super::{Ran, SENDS, Table};
 use crate::{Host, Nic};
 
@@ -107,7 +108,7 @@ impl<'p, H: Host> Table<'p, H> {
         last: Option<Instant>,
         times: &mut Histogram,
     ) -> Result<(), Failure> {
-        let limit = self.links.timeout();
+        let limit = self.links.timeout;
         let start = Instant::now();
         loop {
             for _ in 0..LOOKS {

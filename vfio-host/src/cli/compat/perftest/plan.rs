@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::super::failure::Failure;
 use super::super::args::{AtomicKind, PerfTest, Perftest};
-use super::super::link::Makings;
+use super::super::ends::Makings;
 
 /// Bytes of all memory that is open to the other side, and of all places for what comes in.
 pub(super) const MOST: usize = 4 << 20;

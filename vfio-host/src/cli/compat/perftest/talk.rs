@@ -20,13 +20,13 @@ use tracing::debug;
 use super::super::super::failure::Failure;
 use super::super::args::Perftest;
 use super::super::link::Links;
-use super::super::oob::{self, Address, Channel, STRANGER};
+use super::super::oob::{self, Address, Channel, Numbers, STRANGER};
 use super::Agreed;
 use crate::{Host, Nic};
 
 /// Bytes of a version, and the one that this is.
 const VERSION: usize = 16;
-const SPOKEN: &[u8] = b"6.24";
+const SPOKEN: &str = "6.24";
 /// Older ones say other things.
 const OLDEST: f64 = 5.70;
 /// Bytes of a key.
@@ -74,40 +74,26 @@ impl Key {
             text.push_str(&format!("{byte:02x}:"));
         }
         text.push_str("00000000:");
-        let mut line = [0; KEY];
-        for (byte, value) in line.iter_mut().zip(text.bytes()) {
-            *byte = value;
-        }
-        line
+        oob::padded(&text)
     }
 
     fn parse(line: &[u8; KEY]) -> Option<Self> {
-        let text = line.split(|byte| *byte == 0).next()?;
-        let mut parts = str::from_utf8(text).ok()?.split(':');
-        let mut number = |digits: usize| {
-            let part = parts.next()?;
-            let hex = part.bytes().all(|byte| byte.is_ascii_hexdigit());
-            (hex && (1..=digits).contains(&part.len()))
-                .then(|| u64::from_str_radix(part, 16).ok())?
-        };
-        let (_lid, reads) = (number(4)?, number(4)?);
-        let (qpn, psn, rkey, addr) = (number(6)?, number(6)?, number(8)?, number(16)?);
+        let mut numbers = Numbers::of(line)?;
+        let _lid: u16 = numbers.next(4)?;
+        let reads = numbers.next(4)?;
+        let (qpn, psn) = (numbers.next(6)?, numbers.next(6)?);
+        let (rkey, addr) = (numbers.next(8)?, numbers.next(16)?);
         let mut gid = [0; 16];
         for byte in &mut gid {
-            *byte = u8::try_from(number(2)?).ok()?;
+            *byte = numbers.next(2)?;
         }
-        let _srqn = number(8)?;
-        let address = Address {
-            qpn: u32::try_from(qpn).ok()?,
-            psn: u32::try_from(psn).ok()?,
-            gid: Ipv6Addr::from(gid),
-        };
+        let gid = Ipv6Addr::from(gid);
+        let _srqn: u32 = numbers.next(8)?;
         // The last colon is followed by nothing.
-        let over = parts.next() == Some("") && parts.next().is_none();
-        over.then_some(Self {
-            address,
-            reads: u16::try_from(reads).ok()?,
-            rkey: u32::try_from(rkey).ok()?,
+        numbers.rest().eq([""]).then_some(Self {
+            address: Address { qpn, psn, gid },
+            reads,
+            rkey,
             addr,
         })
     }
@@ -191,10 +177,7 @@ impl Talk {
         mtu: Mtu,
     ) -> Result<Agreed, Failure> {
         let limit = self.timeout;
-        let mut own = [0; VERSION];
-        for (byte, value) in own.iter_mut().zip(SPOKEN) {
-            *byte = *value;
-        }
+        let own = oob::padded::<VERSION>(SPOKEN);
         let said = self.swap(nic, links, own, limit, "its version")?;
         match version(&said) {
             Some(version) if version >= OLDEST => debug!("version {version}"),
@@ -346,13 +329,8 @@ fn version(said: &[u8; VERSION]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::oob::padded;
     use super::*;
-
-    fn line(text: &str) -> [u8; KEY] {
-        let mut line = [0; KEY];
-        line[..text.len()].copy_from_slice(text.as_bytes());
-        line
-    }
 
     #[test]
     fn keys_are_those_of_perftest() {
@@ -365,7 +343,7 @@ mod tests {
         let text = "0000:0010:000011:abcdef:00001234:00007fff00001000:\
                     00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01:00000000:";
         assert_eq!(text.len() + 1, KEY);
-        assert_eq!(key.line(), line(text));
+        assert_eq!(key.line(), padded(text));
         assert_eq!(Key::parse(&key.line()), Some(key));
         let local = "10.9.0.2".parse().unwrap();
         assert_eq!(key.ip(local).ok(), Some("10.9.0.1".parse().unwrap()));
@@ -383,18 +361,14 @@ mod tests {
             "0000:0010:+00011:abcdef:00001234:00007fff00001000:00:00:00:00:00:00:00:00:00:00:ff:ff:0a:09:00:01:00000000:",
             "GET / HTTP/1.1\r\nHost: 10.0.0.1\r\n",
         ] {
-            assert_eq!(Key::parse(&line(bad)), None, "{bad}");
+            assert_eq!(Key::parse(&padded(bad)), None, "{bad}");
         }
         assert_eq!(Key::parse(&[0xff; KEY]), None);
     }
 
     #[test]
     fn versions_are_numbers() {
-        let of = |text: &str| {
-            let mut said = [0; VERSION];
-            said[..text.len()].copy_from_slice(text.as_bytes());
-            version(&said)
-        };
+        let of = |text: &str| version(&padded(text));
         assert_eq!(
             (of("6.24"), of("5.93"), of("6")),
             (Some(6.24), Some(5.93), Some(6.0))
