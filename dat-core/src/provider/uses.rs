@@ -12,7 +12,7 @@ use super::Provider;
 /// adds what it needs: `Uses::LEAST.ipv6()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uses {
-    /// Peers with IPv6 addresses, and Neighbor Discovery. Without it an IPv6 address is refused as one that cannot be reached.
+    /// Peers with IPv6 addresses, and Neighbor Discovery. It is the driver that does without; dat-core refuses no such address.
     pub ipv6: bool,
     /// Endpoints for datagrams (UD), and look-ups of service points, one's own and those of peers.
     pub datagrams: bool,
