@@ -54,6 +54,7 @@ use crate::provider::{Destination, Fault, Provider, Qp, Service};
 use crate::shared::evd::EvdShared;
 use crate::shared::stack::END;
 use crate::time::Instant;
+use set_watermark::INFINITE;
 
 /// Private data of one message; a REP carries most.
 pub(crate) type PrivateData = Vec<u8, 196, u8>;
@@ -123,9 +124,9 @@ pub(crate) struct EpControl {
     pub(crate) drain_posted: bool,
     /// Receives from a Shared Receive Queue that were absorbed, see [`crate::srq`].
     pub(crate) arrived: u32,
-    /// High watermarks of the receives it holds; `None` if there is none, or the soft one has raised its event.
-    pub(crate) soft: Option<u32>,
-    pub(crate) hard: Option<u32>,
+    /// High watermarks of the receives it holds; [`INFINITE`] if there is none, or the soft one has raised its event.
+    pub(crate) soft: u32,
+    pub(crate) hard: u32,
     /// The poster may have missed the change to DISCONNECTED; see [`ending`].
     pub(crate) recheck: bool,
     /// Connection events that wait for a place: a life has two at the most.
@@ -162,8 +163,8 @@ impl EpControl {
             completed: 0,
             drain_posted: false,
             arrived: 0,
-            soft: None,
-            hard: None,
+            soft: INFINITE,
+            hard: INFINITE,
             recheck: false,
             owed: Vec::new(),
             next: END,

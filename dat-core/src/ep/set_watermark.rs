@@ -9,6 +9,9 @@ use crate::ia::late::Watermarks;
 use crate::provider::Provider;
 use crate::time::Instant;
 
+/// `DAT_WATERMARK_INFINITE`: more than any Endpoint holds.
+pub(super) const INFINITE: u32 = u32::MAX;
+
 impl<P: Provider> Ia<'_, P> {
     /// Sets both high watermarks of the receives that the Endpoint holds ([`Ia::ep_recv_query`]); `None` is
     /// `DAT_WATERMARK_INFINITE`. Any state.
@@ -24,7 +27,8 @@ impl<P: Provider> Ia<'_, P> {
         hard: Option<u32>,
     ) -> Result<(), Error> {
         let control = self.ep_mut(ep)?;
-        (control.soft, control.hard) = (soft, hard);
+        control.soft = soft.unwrap_or(INFINITE);
+        control.hard = hard.unwrap_or(INFINITE);
         self.late.watermarks = Some(Watermarks {
             step: |ia, now, ep| ia.watermark_step(now, ep),
         });
@@ -37,17 +41,17 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Holds the receives of an Endpoint against its watermarks; whether it has any left to watch.
     pub(crate) fn watermark_step(&mut self, now: Instant, ep: Ep) -> bool {
-        let marks = |ia: &Self| ia.ep(ep).map_or((None, None), |c| (c.soft, c.hard));
-        let (soft, hard) = marks(self);
-        if (soft, hard) == (None, None) {
+        let marks = |ia: &Self| ia.ep(ep).map_or([INFINITE; 2], |c| [c.soft, c.hard]);
+        let [soft, hard] = marks(self);
+        if [soft, hard] == [INFINITE; 2] {
             return false;
         }
         let Some(held) = self.held(ep) else {
             return true;
         };
-        if soft.is_some_and(|most| held > most) {
+        if held > soft {
             if let Ok(control) = self.ep_mut(ep) {
-                control.soft = None;
+                control.soft = INFINITE;
             }
             let event = AsyncEvent::EpSoftHighWatermark(ep);
             self.notify(Some(self.async_evd), Event::Async(event));
@@ -56,10 +60,10 @@ impl<P: Provider> Ia<'_, P> {
             self.state_of(ep),
             Ok(EpState::Connected | EpState::DisconnectPending)
         );
-        if open && hard.is_some_and(|most| held > most) {
+        if open && held > hard {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::Broken);
         }
-        marks(self) != (None, None)
+        marks(self) != [INFINITE; 2]
     }
 }
