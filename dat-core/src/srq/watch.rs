@@ -35,6 +35,10 @@ impl<P: Provider> Ia<'_, P> {
     /// were not dequeued. `None` if that cannot be known now.
     pub(crate) fn held(&mut self, ep: Ep) -> Option<u32> {
         let control = self.ep(ep).ok()?;
+        if control.qp.is_none() {
+            // What its slot has counted was of the Endpoint before it.
+            return Some(0);
+        }
         let (shared_queue, recv_evd) = (control.srq.is_some(), control.recv_evd);
         let line = self.shared.ep(ep.0.index())?;
         if !shared_queue {

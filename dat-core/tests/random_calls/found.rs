@@ -323,3 +323,52 @@ fn a_completion_longer_than_its_receive_makes_no_sense() {
     assert_eq!(ia.evd_dequeue(*evd), Err(DatReturn::QUEUE_EMPTY));
     assert_eq!(ia.evd_dropped(*evd).map(|(_, nonsense)| nonsense), Ok(1));
 }
+
+#[test]
+fn an_endpoint_without_a_queue_pair_holds_nothing_of_the_one_in_its_slot_before() {
+    let mut two = Two::new(PspFlag::Consumer);
+    let regions = [0, 1].map(|side| two.fabric.region(side));
+    let Side {
+        ia, pz, evd, ep, ..
+    } = &mut two.sides[1];
+    let lmr = ia
+        .lmr_create(*pz, regions[1], MemPriv::ALL)
+        .expect("memory");
+    let attr = SrqAttr {
+        max_recv_dtos: 2,
+        max_recv_iov: 1,
+        low_watermark: 0,
+    };
+    let srq = ia.srq_create(*pz, &attr).expect("an SRQ");
+    let (all, attr) = (Some(*evd), ia.ep_attr_default());
+    ia.ep_free(NOW, *ep).expect("a freed EP");
+    let made = ia.ep_create_with_srq(Some(*pz), all, all, all, srq, &attr);
+    *ep = made.expect("an EP");
+    let receive = LmrTriplet {
+        addr: regions[1].addr,
+        len: 8,
+        context: lmr.lmr_context,
+    };
+    ia.srq_post_recv(srq, &[receive], 7).expect("a receive");
+    two.connect();
+    let Side { ia, ep, .. } = &mut two.sides[0];
+    ia.ep_post_send(*ep, &[], 1, CompletionFlags::empty())
+        .expect("a send");
+    let Side { ia, evd, ep, .. } = &mut two.sides[1];
+    let held = |ia: &mut LoopIa, ep| ia.ep_recv_query(ep).map(|told| told.nbufs_allocated);
+    assert_eq!(held(ia, *ep), Ok(Some(1)));
+    assert!(matches!(ia.evd_dequeue(*evd), Ok(Event::Dto(dto)) if dto.cookie == 7));
+    assert_eq!(held(ia, *ep), Ok(Some(0)));
+    ia.ep_free(NOW, *ep).expect("a freed EP");
+    // Without a zone it has no queue pair.
+    let bare = ia
+        .ep_create_with_srq(None, all, all, all, srq, &attr)
+        .expect("an EP");
+    assert_eq!(held(ia, bare), Ok(Some(0)));
+    ia.ep_set_watermark(NOW, bare, Some(5), None)
+        .expect("a watermark");
+    let own = ia.async_evd();
+    let broken = Ok(Event::Async(AsyncEvent::EpBroken(*ep)));
+    assert!([broken, Err(DatReturn::QUEUE_EMPTY)].contains(&ia.evd_dequeue(own)));
+    assert_eq!(ia.evd_dequeue(own), Err(DatReturn::QUEUE_EMPTY));
+}
