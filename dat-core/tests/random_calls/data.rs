@@ -83,7 +83,7 @@ impl SideM {
                 m.attr.max_request_iov,
                 m.attr.max_message_size,
             ),
-            Op::Write => (
+            Op::Write | Op::WriteImmed => (
                 MemPriv::LOCAL_READ,
                 DatSubtype::PrivilegesRdmaWrite,
                 DatSubtype::ProtectionRdmaWrite,
@@ -95,6 +95,13 @@ impl SideM {
                 DatSubtype::PrivilegesRdmaRead,
                 DatSubtype::ProtectionRdmaRead,
                 m.attr.max_rdma_read_iov,
+                m.attr.max_rdma_size,
+            ),
+            Op::FetchAdd | Op::CmpSwap => (
+                MemPriv::LOCAL_WRITE,
+                DatSubtype::PrivilegesRdmaRead,
+                DatSubtype::ProtectionRdmaRead,
+                1,
                 m.attr.max_rdma_size,
             ),
             Op::Recv | Op::Bind(_) => (
@@ -126,7 +133,7 @@ impl SideM {
     }
 }
 
-fn holds(lmr: &LmrM, addr: u64, len: u32) -> bool {
+pub(crate) fn holds(lmr: &LmrM, addr: u64, len: u32) -> bool {
     addr >= lmr.region.addr
         && addr
             .checked_add(u64::from(len))
@@ -141,11 +148,7 @@ impl World {
         let Some((side, peer)) = self.peer(link, end) else {
             return Far::Unknown;
         };
-        let need = if op == Op::Write {
-            MemPriv::REMOTE_WRITE
-        } else {
-            MemPriv::REMOTE_READ
-        };
+        let need = op.far_right().unwrap_or(MemPriv::empty());
         let s = &self.sides[side];
         if let Some(lmr) = s
             .lmrs
@@ -174,11 +177,7 @@ impl World {
                 let (side, m) = self.peer(link, end)?;
                 Some((side, m.pz))
             });
-        let need = if op == Op::Write {
-            MemPriv::REMOTE_WRITE
-        } else {
-            MemPriv::REMOTE_READ
-        };
+        let need = op.far_right().unwrap_or(MemPriv::empty());
         if let Some((far, pz)) = peer {
             let s = &self.sides[far];
             let fit: Vec<LmrM> = s
@@ -218,12 +217,17 @@ impl World {
     /// One post of any kind but a bind.
     pub(crate) fn post(&mut self, side: usize) -> Done {
         use EpState::{Connected as C, Disconnected as D};
-        let op = match self.rng.below(10) {
-            0..4 => Op::Recv,
-            4..7 => Op::Send,
-            7 | 8 => Op::Write,
+        let op = match self.rng.below(40) {
+            0..15 => Op::Recv,
+            15..26 => Op::Send,
+            26..33 => Op::Write,
+            33..35 => return self.read_to_rmr(side),
+            35 => Op::FetchAdd,
+            36 => Op::CmpSwap,
+            37 => Op::WriteImmed,
             _ => Op::Read,
         };
+        let atomic = matches!(op, Op::FetchAdd | Op::CmpSwap);
         let direction = if op == Op::Recv { RECV } else { REQUEST };
         let states: &[EpState] = if self.rng.percent(80) {
             &[C]
@@ -241,7 +245,11 @@ impl World {
         if !self.has_completion_room(side, ep, direction)? {
             return Ok(());
         }
-        let segments = self.pick_segments(side, ep, op == Op::Recv);
+        let segments = if atomic {
+            vec![self.pick_operand(side, ep)]
+        } else {
+            self.pick_segments(side, ep, op == Op::Recv)
+        };
         let mut flags = self.pick_flags();
         if op == Op::Recv && self.rng.percent(80) {
             flags = CompletionFlags::empty();
@@ -255,17 +263,32 @@ impl World {
             ((verdict, by_half), total)
         };
         let (mut verdict, by_half) = verdict;
-        if total <= MAX_MESSAGE && self.rng.percent(85) && matches!(op, Op::Read | Op::Write) {
-            remote.len =
-                remote
-                    .len
-                    .min(total as u32)
-                    .max(if op == Op::Write { total as u32 } else { 0 });
+        let writes = matches!(op, Op::Write | Op::WriteImmed);
+        if total <= MAX_MESSAGE && self.rng.percent(85) && (op == Op::Read || writes) {
+            remote.len = remote
+                .len
+                .min(total as u32)
+                .max(if writes { total as u32 } else { 0 });
+        }
+        if atomic && (self.calm > 1 || self.rng.percent(97)) {
+            (remote.addr, remote.len) = (remote.addr & !7, 8);
         }
         let far = u64::from(remote.len);
         verdict = verdict
-            .no(op == Op::Write && total > far, DatType::LengthError)
-            .no(op == Op::Read && total < far, DatType::LengthError);
+            .no(writes && total > far, DatType::LengthError)
+            .no(op == Op::Read && total < far, DatType::LengthError)
+            .no(atomic && (total, far) != (8, 8), DatType::LengthError)
+            .no(
+                atomic && !remote.addr.is_multiple_of(8),
+                DatType::InvalidParameter,
+            );
+        let closing = self.pick_closing(side, ep, op);
+        let how = match (op, closing) {
+            (Op::WriteImmed, _) => How::Immediate(self.rng.next() as u32),
+            (_, Some(Some(context))) => How::Closing(context),
+            _ => How::Message,
+        };
+        let (add, swap) = (self.rng.next(), self.rng.next());
         self.cookie += 1;
         let cookie = self.cookie;
         let answer = {
@@ -277,13 +300,40 @@ impl World {
                 .and_then(|m| m.poster.as_mut());
             match half.filter(|_| by_half) {
                 Some(half) => match op {
+                    Op::Send if closing.is_some() => {
+                        half.post_send_with_invalidate(&segments, cookie, flags, closing.flatten())
+                    }
                     Op::Send => half.post_send(&segments, cookie, flags),
+                    Op::WriteImmed => {
+                        half.post_rdma_write_immed(&segments, cookie, &remote, how.word(), flags)
+                    }
+                    Op::FetchAdd => half.post_fetch_add(add, &segments[0], cookie, &remote, flags),
+                    Op::CmpSwap => {
+                        half.post_cmp_swap(add, swap, &segments[0], cookie, &remote, flags)
+                    }
                     Op::Write => half.post_rdma_write(&segments, cookie, &remote, flags),
                     Op::Read => half.post_rdma_read(&segments, cookie, &remote, flags),
                     Op::Recv | Op::Bind(_) => half.post_recv(&segments, cookie, flags),
                 },
                 None => match op {
+                    Op::Send if closing.is_some() => s.ia.ep_post_send_with_invalidate(
+                        ep,
+                        &segments,
+                        cookie,
+                        flags,
+                        closing.flatten(),
+                    ),
                     Op::Send => s.ia.ep_post_send(ep, &segments, cookie, flags),
+                    Op::WriteImmed => {
+                        let word = how.word();
+                        s.ia.ep_post_rdma_write_immed(ep, &segments, cookie, &remote, word, flags)
+                    }
+                    Op::FetchAdd => {
+                        s.ia.ep_post_fetch_add(ep, add, &segments[0], cookie, &remote, flags)
+                    }
+                    Op::CmpSwap => {
+                        s.ia.ep_post_cmp_swap(ep, add, swap, &segments[0], cookie, &remote, flags)
+                    }
                     Op::Write => {
                         s.ia.ep_post_rdma_write(ep, &segments, cookie, &remote, flags)
                     }
@@ -296,7 +346,7 @@ impl World {
         };
         self.note(|| {
             format!(
-                "{side}: {op:?} #{cookie} {ep:?} {segments:x?} {remote:x?} {flags:?} -> {answer:?}"
+                "{side}: {op:?} {how:x?} #{cookie} {ep:?} {segments:x?} {remote:x?} {flags:?} -> {answer:?}"
             )
         });
         if !self.judge(&verdict, answer.as_ref().err())? {
@@ -307,15 +357,140 @@ impl World {
         } else {
             total as u32
         };
+        self.posted(side, ep, (op, how), len, flags, cookie, &remote);
+        Ok(())
+    }
+
+    /// For some sends: whether they close an RMR of the peer, and which.
+    fn pick_closing(&mut self, side: usize, ep: Ep, op: Op) -> Option<Option<u32>> {
+        if op != Op::Send {
+            return None;
+        }
+        let (link, end) = self.sides[side].ep(ep)?.link?;
+        let (far, peer) = self.peer(link, end)?;
+        let fit = |m: &&RmrM| m.own && m.holder == Some(peer.ep) && m.bound.is_some();
+        let open: Vec<u32> = self.sides[far]
+            .rmrs
+            .iter()
+            .filter(fit)
+            .filter_map(|m| m.keys.last().copied())
+            .collect();
+        let chance = if open.is_empty() { 5 } else { 30 };
+        if !self.rng.percent(chance) {
+            return None;
+        }
+        let word = self.rng.next() as u32;
+        let wrong = self.rng.percent(3).then_some(word);
+        Some(self.rng.of(&open).or(wrong))
+    }
+
+    /// Reads into an own RMR.
+    fn read_to_rmr(&mut self, side: usize) -> Done {
+        let ep = self.pick_ep_in(side, &[EpState::Connected]);
+        if !self.has_completion_room(side, ep, REQUEST)? {
+            return Ok(());
+        }
+        let flags = self.pick_flags();
+        let mut remote = self.pick_remote(side, ep, Op::Read);
+        let zone = self.sides[side].ep(ep).and_then(|m| m.pz);
+        let windows: Vec<RmrM> = self.sides[side]
+            .rmrs
+            .iter()
+            .filter(|m| Some(m.pz) == zone && m.opens.0.len != 0)
+            .cloned()
+            .collect();
+        let mut local = RmrTriplet::default();
+        if self.rng.percent(95) && !windows.is_empty() {
+            let m = &windows[self.rng.below(windows.len())];
+            let (range, context) = (m.opens.0, m.keys.last().copied().unwrap_or(0));
+            let len = remote.len.min(range.len);
+            let room = range.len - len;
+            let addr = range.addr + u64::from(self.rng.next() as u32 % (room + 1));
+            local = RmrTriplet { addr, len, context };
+            remote.len = len;
+            match self.rng.below(40) {
+                0 => local.addr = range.addr.wrapping_sub(1),
+                1 => local.len = range.len + 1,
+                2 => local.context ^= 1 << self.rng.below(32),
+                3 => remote.len += 1,
+                _ => {}
+            }
+        } else {
+            local.context = self.rng.next() as u32;
+        }
+        let s = &self.sides[side];
+        let by_half = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
+        let s = &self.sides[side];
+        let mut verdict = s.post_verdict(ep, REQUEST, flags, by_half);
+        let window = s
+            .rmrs
+            .iter()
+            .find(|m| m.keys.last() == Some(&local.context));
+        let window = window.filter(|m| m.maybe.last() != Some(&0));
+        verdict = verdict.no(
+            window.is_none_or(|m| !m.opens.1.contains(MemPriv::REMOTE_WRITE)),
+            DatType::PrivilegesViolation,
+        );
+        if let Some(m) = window {
+            let (range, last) = (m.opens.0, local.addr.checked_add(local.len.into()));
+            let inside = local.addr >= range.addr
+                && last.is_some_and(|last| last <= range.addr + u64::from(range.len));
+            verdict = verdict.no(!inside, DatType::InvalidParameter);
+            let segment = LmrTriplet {
+                addr: local.addr,
+                len: local.len,
+                context: range.context,
+            };
+            (verdict, _) = s.segments_verdict(verdict, ep, Op::Read, &[segment]);
+        }
+        verdict = verdict.no(local.len < remote.len, DatType::LengthError);
+        self.cookie += 1;
+        let cookie = self.cookie;
+        let s = &mut self.sides[side];
+        let half = s
+            .eps
+            .iter_mut()
+            .find(|m| m.ep == ep)
+            .and_then(|m| m.poster.as_mut());
+        let answer = match half.filter(|_| by_half) {
+            Some(half) => half.post_rdma_read_to_rmr(&local, cookie, &remote, flags),
+            None => {
+                s.ia.ep_post_rdma_read_to_rmr(ep, &local, cookie, &remote, flags)
+            }
+        };
+        self.note(|| {
+            format!("{side}: read_to_rmr #{cookie} {ep:?} {local:x?} {remote:x?} {flags:?} -> {answer:?}")
+        });
+        if !self.judge(&verdict, answer.as_ref().err())? {
+            return Ok(());
+        }
+        self.seen.reads_to_rmr += 1;
+        let (op, len) = ((Op::Read, How::Message), remote.len);
         self.posted(side, ep, op, len, flags, cookie, &remote);
         Ok(())
+    }
+
+    /// Whether a message that closes an RMR will certainly be taken for what it is.
+    fn is_welcome(&self, at: usize, end: usize, context: u32) -> bool {
+        let Some((far, peer)) = self.peer(at, end) else {
+            return false;
+        };
+        let window = self.sides[far]
+            .rmrs
+            .iter()
+            .find(|m| m.own && m.holder == Some(peer.ep) && m.keys.last() == Some(&context));
+        let sent = &self.links[at].sent[end];
+        let again = sent.iter().any(|sent| sent.how == How::Closing(context));
+        let waiting = sent.len() - peer.received;
+        let bound = window.is_some_and(|m| m.bound.is_some());
+        bound && !again && peer.srq.is_none() && peer.queue[RECV].len() > waiting
     }
 
     fn posted(
         &mut self,
         side: usize,
         ep: Ep,
-        op: Op,
+        (op, how): (Op, How),
         len: u32,
         flags: CompletionFlags,
         cookie: u64,
@@ -328,29 +503,39 @@ impl World {
         let (late, link) = (m.state == EpState::Disconnected, m.link);
         let mut bad = false;
         if let Some((at, end)) = link.filter(|_| !late) {
-            if matches!(op, Op::Write | Op::Read) {
+            if op.far_right().is_some() {
                 let far = self.far(at, end, op, remote, len);
                 bad = far == Far::Shut;
                 self.links[at].broke |= far != Far::Open;
             }
             let gone = self.links[at].left[1 - end];
             self.links[at].broke |= gone && op != Op::Recv;
-            if op == Op::Send {
+            if let How::Closing(context) = how {
+                let deferred = flags.contains(CompletionFlags::DEFER)
+                    || self.sides[side]
+                        .ep(ep)
+                        .is_some_and(|m| m.queue[REQUEST].iter().any(|dto| dto.deferred));
+                let welcome = !deferred && self.is_welcome(at, end, context);
+                self.links[at].broke |= !welcome;
+            }
+            if op.takes_receive() {
                 let index = self.links[at].sent[end].len();
-                self.links[at].sent[end].push(len);
+                let sent = Sent { len, how };
+                let long = sent.room();
+                self.links[at].sent[end].push(sent);
                 let room = self
                     .peer(at, end)
                     .and_then(|(_, peer)| peer.room.get(index).copied());
-                self.links[at].broke |= room.is_some_and(|room| len > room);
+                self.links[at].broke |= room.is_some_and(|room| long > room);
                 let shared = self.peer(at, end).and_then(|(far, peer)| {
                     let srq = self.sides[far].srq_of(peer)?;
                     Some(srq.least)
                 });
-                self.links[at].broke |= shared.is_some_and(|least| len > least);
+                self.links[at].broke |= shared.is_some_and(|least| long > least);
             }
             if op == Op::Recv {
                 let index = self.sides[side].ep(ep).map_or(0, |m| m.room.len());
-                let sent = self.links[at].sent[1 - end].get(index).copied();
+                let sent = self.links[at].sent[1 - end].get(index).map(Sent::room);
                 self.links[at].broke |= sent.is_some_and(|sent| sent > len);
             }
         }
@@ -360,6 +545,16 @@ impl World {
         };
         if op == Op::Recv && !late {
             m.room.push(len);
+        }
+        match op {
+            Op::Send => m.count(EpCounter::PostSend, len),
+            Op::Write => m.count(EpCounter::PostWrite, len),
+            Op::WriteImmed => m.count(EpCounter::PostWriteImm, len),
+            Op::Read => m.count(EpCounter::PostRead, len),
+            Op::FetchAdd => m.count_one(EpCounter::PostFetchAdd),
+            Op::CmpSwap => m.count_one(EpCounter::PostCmpSwap),
+            Op::Recv => m.count(EpCounter::PostRecv, len),
+            Op::Bind(_) => {}
         }
         let deferred = flags.contains(CompletionFlags::DEFER);
         if !deferred && direction == REQUEST {
@@ -502,12 +697,13 @@ impl World {
                 .maybe
                 .push(if range.len == 0 { 0 } else { range.context });
             window.bound = None;
+            window.opens = (range, privileges);
             window.holder = window.own.then_some(ep);
         }
         self.posted(
             side,
             ep,
-            Op::Bind(rmr),
+            (Op::Bind(rmr), How::Message),
             key,
             flags,
             cookie,

@@ -2,7 +2,7 @@
 //!
 //! Length: each call with its model right before it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use dat_core::*;
@@ -14,8 +14,19 @@ use crate::world::{Done, World, addr, kind};
 const STALE: DatSubtype = DatSubtype::InvalidHandleEp;
 pub(crate) const PORTS: usize = 6;
 
+/// How a peer is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By address and qualifier.
+    Qualifier,
+    /// By a socket address.
+    Address,
+    /// As that of another Endpoint.
+    As(Ep),
+}
+
 impl SideM {
-    fn known_ep(&self, ep: Ep) -> Verdict {
+    pub(crate) fn known_ep(&self, ep: Ep) -> Verdict {
         Verdict::new().no_as(self.ep(ep).is_none(), DatType::InvalidHandle, STALE)
     }
 
@@ -364,8 +375,20 @@ impl World {
         } else {
             Qos::BestEffort
         };
+        let way = match self.rng.below(10) {
+            0 | 1 => Way::Address,
+            2 => Way::As(self.pick_ep_in(side, &[EpState::Connected])),
+            _ => Way::Qualifier,
+        };
+        let qos = if way == Way::Address {
+            Qos::BestEffort
+        } else {
+            qos
+        };
+        let (mut verdict, (remote, target), (qual, port)) =
+            self.way_verdict(side, way, (remote, target), (qual, port));
         let s = &mut self.sides[side];
-        let mut verdict = s.known_ep(ep);
+        verdict = verdict.no_as(s.ep(ep).is_none(), DatType::InvalidHandle, STALE);
         if let Some(m) = s.ep(ep) {
             let fit = m.state == EpState::Unconnected;
             let ready = m.is_configured() && m.connect.is_some();
@@ -376,15 +399,27 @@ impl World {
         let useless = remote.is_unspecified() || remote.is_multicast() || remote.is_ipv6();
         verdict = verdict
             .no(useless, DatType::InvalidAddress)
-            .no(qual == 0 || qual > 65535, DatType::InvalidParameter)
+            .no(
+                way == Way::Qualifier && (qual == 0 || qual > 65535),
+                DatType::InvalidParameter,
+            )
             .no(timeout.is_zero(), DatType::InvalidParameter)
             .no(size > 56, DatType::InvalidParameter)
             .no(qos != Qos::BestEffort, DatType::ModelNotSupported);
-        let answer =
-            s.ia.ep_connect(self.now, ep, remote, qual, timeout, &private, qos);
+        let now = self.now;
+        let answer = match way {
+            Way::Qualifier => {
+                s.ia.ep_connect(now, ep, remote, qual, timeout, &private, qos)
+            }
+            Way::Address => {
+                let remote = SocketAddr::new(remote, port);
+                s.ia.ep_common_connect(now, ep, remote, timeout, &private)
+            }
+            Way::As(dup) => s.ia.ep_dup_connect(now, ep, dup, timeout, &private, qos),
+        };
         let at = self.links.len();
         self.note(|| {
-            format!("{side}: ep_connect {ep:?} {remote} {qual} {timeout:?} link {at} -> {answer:?}")
+            format!("{side}: ep_connect {way:?} {ep:?} {remote} {qual} {timeout:?} link {at} -> {answer:?}")
         });
         if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
@@ -393,6 +428,7 @@ impl World {
             ends: [Some((side, ep)), None],
             target,
             port,
+            asked: port,
             born: self.now,
             deadline: self.now + timeout,
             arrived: false,
@@ -405,12 +441,18 @@ impl World {
             broke: self.sides[side].is_tainted(ep),
             sent: [Vec::new(), Vec::new()],
         });
+        match way {
+            Way::Qualifier => {}
+            Way::Address => self.seen.common += 1,
+            Way::As(_) => self.seen.dup += 1,
+        }
         // One to itself takes two places in one connection manager.
         self.attempts += 1 + usize::from(target == Some(side));
         self.restless += 1;
         if let Some(m) = self.sides[side].ep_mut(ep) {
             m.state = EpState::ActiveConnectionPending;
             m.link = Some((at, 0));
+            m.count_one(EpCounter::Connect);
         }
         // An address that nobody has may be known for that at once.
         let state = self.sides[side]
@@ -421,6 +463,44 @@ impl World {
             self.end(side, ep, kind::UNREACHABLE, false);
         }
         Ok(())
+    }
+
+    /// What a way to name the peer can be refused for, and the peer that it names.
+    fn way_verdict(
+        &self,
+        side: usize,
+        way: Way,
+        given: (IpAddr, Option<usize>),
+        (qual, port): (u64, u16),
+    ) -> (Verdict, (IpAddr, Option<usize>), (u64, u16)) {
+        let verdict = Verdict::new();
+        match way {
+            Way::Qualifier => (verdict, given, (qual, port)),
+            Way::Address => {
+                let port = if qual == 0 { 0 } else { port };
+                let verdict = verdict.no(port == 0, DatType::InvalidAddress);
+                (verdict, given, (port.into(), port))
+            }
+            Way::As(dup) => {
+                let Some(m) = self.sides[side].ep(dup) else {
+                    let verdict = verdict.no_as(true, DatType::InvalidHandle, STALE);
+                    return (verdict, given, (qual, port));
+                };
+                let asked = m.link.filter(|&(_, end)| end == 0);
+                let asked = asked.map(|(at, _)| &self.links[at]);
+                let verdict = verdict
+                    .no_as(
+                        m.state != EpState::Connected,
+                        DatType::InvalidState,
+                        m.state.subtype(),
+                    )
+                    .no(asked.is_none(), DatType::InvalidParameter);
+                let target = asked.and_then(|link| link.target);
+                let port = asked.map_or(port, |link| link.asked);
+                let remote = target.map_or(given.0, addr);
+                (verdict, (remote, target), (port.into(), port))
+            }
+        }
     }
 
     pub(crate) fn ep_disconnect(&mut self, side: usize) -> Done {
@@ -456,6 +536,10 @@ impl World {
             .ep_get_status(ep)
             .map_err(|e| e.to_string())?
             .state;
+        let idle = old == Some(D) || graceful && old == Some(DP);
+        if let Some(m) = self.sides[side].ep_mut(ep).filter(|_| !idle) {
+            m.count_one(EpCounter::Disconnect);
+        }
         match (old, graceful, new) {
             (Some(D), _, D) | (Some(DP), true, DP) => {}
             (Some(C), true, DP) => {
@@ -547,8 +631,8 @@ impl World {
                 return Err(format!("it outlives its Endpoint: {param:?}"));
             }
             m.keys.push(param.rmr_context);
-            (m.bound, m.holder) = (None, None);
-            m.maybe = vec![0];
+            m.holder = None;
+            m.close();
         }
         Ok(())
     }

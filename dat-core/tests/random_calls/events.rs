@@ -21,6 +21,7 @@ impl World {
         self.note(|| format!("{side}: dequeue {evd:?} -> {answer:?}"));
         match answer {
             Ok(event) => {
+                self.found(side, evd);
                 self.arrived(side, evd, event).map_err(|e| {
                     let dropped = self.sides[side].ia.evd_dropped(evd);
                     let room = self.sides[side].evd(evd).map(|m| (m.qlen, m.load));
@@ -33,6 +34,13 @@ impl World {
                 Ok(false)
             }
             Err(ret) => Err(format!("dequeue of {evd:?}: {ret:?}")),
+        }
+    }
+
+    /// One event more has been dequeued.
+    pub(crate) fn found(&mut self, side: usize, evd: Evd) {
+        if let Some(m) = self.sides[side].evd_mut(evd) {
+            m.found += 1;
         }
     }
 
@@ -68,32 +76,40 @@ impl World {
                 }
             }
             Event::Dto(dto) => {
-                let direction = if dto.operation == DtoOperation::Receive {
-                    RECV
-                } else {
-                    REQUEST
+                let op = match dto.operation {
+                    DtoOperation::Send => Op::Send,
+                    DtoOperation::RdmaWrite => Op::Write,
+                    DtoOperation::RdmaRead => Op::Read,
+                    DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate => Op::Recv,
+                    DtoOperation::BindMw | DtoOperation::LmrFmr | DtoOperation::LmrInvalidate => {
+                        return Err("no such operation was posted".into());
+                    }
                 };
-                self.completed(
-                    side,
-                    evd,
-                    dto.ep,
-                    direction,
-                    dto.cookie,
-                    dto.status,
-                    |found| {
-                        let op = match dto.operation {
-                            DtoOperation::Send => Op::Send,
-                            DtoOperation::RdmaWrite => Op::Write,
-                            DtoOperation::RdmaRead => Op::Read,
-                            DtoOperation::Receive => Op::Recv,
-                            DtoOperation::ReceiveWithInvalidate
-                            | DtoOperation::BindMw
-                            | DtoOperation::LmrFmr
-                            | DtoOperation::LmrInvalidate => return None,
-                        };
-                        (found.op == op).then_some(dto.len)
-                    },
-                )
+                let how = if dto.operation == DtoOperation::ReceiveWithInvalidate {
+                    How::Closing(self.extension(side, evd)?)
+                } else {
+                    How::Message
+                };
+                let told = (op, how, Some(dto.len));
+                self.completed(side, evd, dto.ep, dto.cookie, dto.status, told)
+            }
+            Event::IbDto(dto) => {
+                let (op, how) = match dto.operation {
+                    IbOperation::RdmaWriteImmed => (Op::WriteImmed, How::Message),
+                    IbOperation::FetchAdd => (Op::FetchAdd, How::Message),
+                    IbOperation::CmpSwap => (Op::CmpSwap, How::Message),
+                    IbOperation::RecvRdmaWriteImmed => {
+                        (Op::Recv, How::Immediate(self.extension(side, evd)?))
+                    }
+                    IbOperation::RecvMsgImmed
+                    | IbOperation::SendUd
+                    | IbOperation::RecvMsgUd
+                    | IbOperation::RecvMsgUdImmed => {
+                        return Err("no such operation was posted".into());
+                    }
+                };
+                let told = (op, how, Some(dto.len));
+                self.completed(side, evd, dto.ep, dto.cookie, dto.status(), told)
             }
             Event::RmrBind {
                 rmr,
@@ -107,9 +123,8 @@ impl World {
                     .find(|m| m.queue[REQUEST].iter().any(|dto| dto.cookie == cookie))
                     .map(|m| m.ep)
                     .ok_or("nobody posted that")?;
-                self.completed(side, evd, ep, REQUEST, cookie, status, |found| {
-                    (found.op == Op::Bind(rmr)).then_some(found.len)
-                })
+                let told = (Op::Bind(rmr), How::Message, None);
+                self.completed(side, evd, ep, cookie, status, told)
             }
             Event::ConnectionRequest { psp, cr, conn_qual } => {
                 self.requested(side, evd, Point::Psp(psp), cr, conn_qual)
@@ -143,16 +158,10 @@ impl World {
                 self.seen.ended += 1;
                 Ok(())
             }
-            Event::Async(AsyncEvent::SrqLowWatermark(srq)) => {
-                let s = &self.sides[side];
-                if s.srq(srq).is_some() || s.dead.srq.contains(&srq) {
-                    Ok(())
-                } else {
-                    Err("no such SRQ".into())
-                }
-            }
-            Event::IbDto(_)
-            | Event::UdConnectionRequest { .. }
+            Event::Async(
+                mark @ (AsyncEvent::SrqLowWatermark(_) | AsyncEvent::EpSoftHighWatermark(_)),
+            ) => self.warning(side, evd, mark),
+            Event::UdConnectionRequest { .. }
             | Event::UdEstablished(..)
             | Event::UdAccepted(_)
             | Event::UdReject(..)
@@ -255,11 +264,11 @@ impl World {
         side: usize,
         evd: Evd,
         ep: Ep,
-        direction: usize,
         cookie: u64,
         status: DtoStatus,
-        length: impl Fn(&Dto) -> Option<u32>,
+        (op, how, len): (Op, How, Option<u32>),
     ) -> Done {
+        let direction = if op == Op::Recv { RECV } else { REQUEST };
         let s = &mut self.sides[side];
         let m = s.eps.iter_mut().find(|m| m.ep == ep).ok_or("no such EP")?;
         if m.evd(direction) != Some(evd) {
@@ -295,7 +304,10 @@ impl World {
             return Err("a success after a failure".into());
         }
         m.failed[direction] |= !ok;
-        let len = length(&dto).ok_or_else(|| format!("another operation than {dto:?}"))?;
+        if dto.op != op {
+            return Err(format!("another operation than {dto:?}"));
+        }
+        let len = len.unwrap_or(dto.len);
         let received = m.received;
         m.received += usize::from(direction == RECV && ok);
         let state = m.state;
@@ -311,13 +323,13 @@ impl World {
             }
             DtoStatus::Success => {
                 let right = match dto.op {
-                    Op::Recv => link.sent[1 - end].get(received).copied(),
-                    Op::Send | Op::Write | Op::Read | Op::Bind(_) => Some(dto.len),
+                    Op::Recv => link.sent[1 - end].get(received).map(|s| (s.len, s.how)),
+                    _ => Some((dto.len, How::Message)),
                 };
-                if right != Some(len) {
-                    return Err(format!("length {len} for {right:?}"));
+                if right != Some((len, how)) {
+                    return Err(format!("{len} bytes, {how:x?} for {right:x?}"));
                 }
-                self.seen.completed += 1;
+                self.succeeded(side, ep, op, how, len);
             }
             DtoStatus::ErrFlushed => {
                 if state != EpState::Disconnected && !rough {
@@ -353,6 +365,42 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// What the last receive of an Event Dispatcher told besides.
+    fn extension(&mut self, side: usize, evd: Evd) -> Result<u32, String> {
+        let s = &mut self.sides[side];
+        let half = s.evd(evd).and_then(|m| m.reaper.as_ref());
+        let extra = match half {
+            Some(reaper) => reaper.extension(),
+            None => s.ia.evd_extension(evd).map_err(|e| e.to_string())?,
+        };
+        Ok(extra.immediate)
+    }
+
+    /// What a success means beside that it is told.
+    fn succeeded(&mut self, side: usize, ep: Ep, op: Op, how: How, len: u32) {
+        let seen = &mut self.seen;
+        seen.completed += 1;
+        match (op, how) {
+            (Op::FetchAdd | Op::CmpSwap, _) => seen.atomics += 1,
+            (Op::Recv, How::Immediate(_)) => seen.immediates += 1,
+            (Op::Recv, How::Closing(_)) => seen.closed += 1,
+            _ => {}
+        }
+        let s = &mut self.sides[side];
+        if let Some(m) = s.ep_mut(ep).filter(|_| op == Op::Recv) {
+            let counter = match how {
+                How::Message | How::Closing(_) => EpCounter::Recv,
+                How::Immediate(_) => EpCounter::RecvRdmaImm,
+            };
+            m.count(counter, len);
+        }
+        if let How::Closing(context) = how
+            && let Some(m) = s.rmrs.iter_mut().find(|m| m.keys.last() == Some(&context))
+        {
+            m.close();
+        }
     }
 
     /// Both sides quiet and every Event Dispatcher empty: whatever was to come has come.
@@ -413,7 +461,7 @@ impl World {
                         Some(srq) => srq.outstanding == 0,
                         None => peer.queue[RECV].is_empty(),
                     })
-                    && m.queue[REQUEST].iter().any(|dto| dto.op == Op::Send)
+                    && m.queue[REQUEST].iter().any(|dto| dto.op.takes_receive())
             });
             let held = m.queue[REQUEST].iter().any(|dto| dto.deferred);
             let due = |dto: &&Dto| !dto.is_silent();
@@ -448,6 +496,20 @@ impl World {
             return Err(format!("{ep:?} never said that it has ended"));
         }
         s.ended.clear();
+        let missed = |&(_, evd): &(AsyncEvent, Option<Evd>)| {
+            evd.is_some_and(|evd| s.evd(evd).is_some_and(|m| !m.overflow))
+        };
+        if let Some((mark, _)) = s.warned.iter().copied().find(missed) {
+            return Err(format!("{mark:?} never came"));
+        }
+        // Nothing waits any more: of what was asked for twice, the newest is left.
+        s.warned.retain(|(_, evd)| evd.is_none());
+        let mut armed: Vec<AsyncEvent> = Vec::new();
+        s.warned.retain(|(mark, _)| {
+            let new = !armed.contains(mark);
+            armed.push(*mark);
+            new
+        });
         let lossy: Vec<Evd> = s
             .evds
             .iter()

@@ -34,6 +34,7 @@ mod pick;
 mod rng;
 mod shared;
 mod verdict;
+mod watch;
 mod world;
 
 use std::time::Duration;
@@ -110,9 +111,11 @@ fn step(world: &mut World) -> Done {
         956..966 => world.move_poster(side),
         966..972 => world.ring(side),
         972..975 => world.early_close(side),
-        975..980 => world.contexts(side),
+        975..979 => world.contexts(side),
+        979 => world.watch(side),
         980..990 => world.notify(side),
         990 => world.set_async_evd(side),
+        991..995 => world.watch(side),
         _ => world.queries(side),
     }
 }
@@ -208,6 +211,16 @@ fn random_calls_answer_as_the_model_does() {
         ("handoffs", sum(|s| s.handoffs), 50),
         ("from common queues", sum(|s| s.shared), 500),
         ("ended on common queues", sum(|s| s.ended), 100),
+        ("atomics", sum(|s| s.atomics), 100),
+        ("immediates", sum(|s| s.immediates), 100),
+        ("closed by a peer", sum(|s| s.closed), 20),
+        ("read to an RMR", sum(|s| s.reads_to_rmr), 100),
+        ("watermarks", sum(|s| s.warned), 100),
+        ("overrun", sum(|s| s.overrun), 20),
+        ("receives held", sum(|s| s.held), 100),
+        ("counters", sum(|s| s.counted), 500),
+        ("connected as another", sum(|s| s.dup), 50),
+        ("connected to an address", sum(|s| s.common), 100),
     ] {
         eprintln!("{what}: {count}");
         assert!(count >= least, "{what}: {count}");

@@ -97,7 +97,8 @@ impl World {
             3 => MemPriv::REMOTE_WRITE,
             4 => MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE,
             5 => MemPriv::from_bits_retain(self.rng.next() as u32),
-            _ => MemPriv::ALL,
+            6..12 => MemPriv::ALL,
+            _ => MemPriv::ALL | MemPriv::REMOTE_ATOMIC,
         };
         let s = &mut self.sides[side];
         let end = region.addr.checked_add(region.len);
@@ -211,6 +212,7 @@ impl World {
             maybe: vec![0],
             own,
             holder: None,
+            opens: (LmrTriplet::default(), MemPriv::empty()),
         });
         Ok(())
     }

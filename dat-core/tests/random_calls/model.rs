@@ -26,9 +26,66 @@ pub(crate) const RECV: usize = 1;
 pub(crate) enum Op {
     Send,
     Write,
+    WriteImmed,
     Read,
+    FetchAdd,
+    CmpSwap,
     Recv,
     Bind(Rmr),
+}
+
+impl Op {
+    /// It needs a receive of the peer.
+    pub(crate) fn takes_receive(self) -> bool {
+        matches!(self, Self::Send | Self::WriteImmed)
+    }
+
+    /// What the peer's memory has to grant, if it is about the peer's memory.
+    pub(crate) fn far_right(self) -> Option<MemPriv> {
+        match self {
+            Self::Write | Self::WriteImmed => Some(MemPriv::REMOTE_WRITE),
+            Self::Read => Some(MemPriv::REMOTE_READ),
+            Self::FetchAdd | Self::CmpSwap => Some(MemPriv::REMOTE_ATOMIC),
+            Self::Send | Self::Recv | Self::Bind(_) => None,
+        }
+    }
+}
+
+/// What one end has sent that takes a receive of the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) len: u32,
+    pub(crate) how: How,
+}
+
+/// And what the receive tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    Message,
+    /// Closes the peer's RMR of this context.
+    Closing(u32),
+    /// Comes with a write, whose bytes lie elsewhere.
+    Immediate(u32),
+}
+
+impl How {
+    /// What the receive tells besides.
+    pub(crate) fn word(self) -> u32 {
+        match self {
+            Self::Message => 0,
+            Self::Closing(word) | Self::Immediate(word) => word,
+        }
+    }
+}
+
+impl Sent {
+    /// Bytes that have to find room in the receive.
+    pub(crate) fn room(&self) -> u32 {
+        match self.how {
+            How::Message | How::Closing(_) => self.len,
+            How::Immediate(_) => 0,
+        }
+    }
 }
 
 /// Something posted whose completion has not been dequeued.
@@ -91,6 +148,11 @@ pub(crate) struct EpM {
     pub(crate) drained: bool,
     /// Where its receives come from, if they are not its own.
     pub(crate) srq: Option<Srq>,
+    /// High watermarks of the receives it holds, the soft one until it has raised its event.
+    pub(crate) soft: Option<u32>,
+    pub(crate) hard: Option<u32>,
+    /// What its counters show.
+    pub(crate) tally: [u64; EpCounter::COUNT],
 }
 
 impl EpM {
@@ -114,7 +176,21 @@ impl EpM {
             drained: false,
             tainted: false,
             srq: None,
+            soft: None,
+            hard: None,
+            tally: [0; EpCounter::COUNT],
         }
+    }
+
+    /// One more DTO of that kind, and its bytes behind it.
+    pub(crate) fn count(&mut self, dtos: EpCounter, len: u32) {
+        self.tally[dtos as usize] += 1;
+        self.tally[dtos as usize + 1] += u64::from(len);
+    }
+
+    /// One more of what has no bytes.
+    pub(crate) fn count_one(&mut self, counter: EpCounter) {
+        self.tally[counter as usize] += 1;
     }
 
     /// It has a zone and somewhere to complete to.
@@ -215,6 +291,8 @@ pub(crate) struct EvdM {
     pub(crate) cno: Option<Cno>,
     pub(crate) enabled: bool,
     pub(crate) unwaitable: bool,
+    /// Events dequeued since its counters were reset.
+    pub(crate) found: u64,
 }
 
 impl EvdM {
@@ -230,6 +308,7 @@ impl EvdM {
             cno: None,
             enabled: true,
             unwaitable: false,
+            found: 0,
         }
     }
 }
@@ -257,6 +336,17 @@ pub(crate) struct RmrM {
     /// It serves one Endpoint at a time: the one that it was bound on last.
     pub(crate) own: bool,
     pub(crate) holder: Option<Ep>,
+    /// The newest bind: its range, and what it grants.
+    pub(crate) opens: (LmrTriplet, MemPriv),
+}
+
+impl RmrM {
+    /// A peer has closed it, or its Endpoint is at its end.
+    pub(crate) fn close(&mut self) {
+        self.bound = None;
+        self.maybe = vec![0];
+        self.opens.0.len = 0;
+    }
 }
 
 /// A service point of any kind.
@@ -358,6 +448,8 @@ pub(crate) struct SideM {
     pub(crate) crs: Vec<CrM>,
     /// Endpoints on common queues whose end the asynchronous Event Dispatcher is to tell.
     pub(crate) ended: Vec<(Ep, Evd)>,
+    /// Watermarks that have been passed, and those that may have been: there the dispatcher is not known.
+    pub(crate) warned: Vec<(AsyncEvent, Option<Evd>)>,
     pub(crate) cnos: Vec<Cno>,
     /// The Event Dispatcher of asynchronous errors is the one that was made with the adapter.
     pub(crate) own_async: bool,
@@ -386,6 +478,7 @@ impl SideM {
             srqs: Vec::new(),
             crs: Vec::new(),
             ended: Vec::new(),
+            warned: Vec::new(),
             cnos: Vec::new(),
             own_async: true,
             dead: Dead::default(),
@@ -458,6 +551,8 @@ pub(crate) struct Link {
     /// Which side the address belongs to.
     pub(crate) target: Option<usize>,
     pub(crate) port: u16,
+    /// The port that was asked for, whoever the request was handed to since.
+    pub(crate) asked: u16,
     pub(crate) born: Instant,
     pub(crate) deadline: Instant,
     /// Its request has been dequeued.
@@ -472,8 +567,8 @@ pub(crate) struct Link {
     pub(crate) left: [bool; 2],
     /// An operation may fail, or has.
     pub(crate) broke: bool,
-    /// Sizes of the sends of each end.
-    pub(crate) sent: [Vec<u32>; 2],
+    /// What each end has sent that takes a receive.
+    pub(crate) sent: [Vec<Sent>; 2],
 }
 
 /// After this long the connection manager may have given up on a silent peer.

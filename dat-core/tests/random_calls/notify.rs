@@ -255,6 +255,7 @@ impl World {
         self.note(|| format!("{side}: evd_waited {evd:?} -> {answer:?}"));
         match answer {
             Poll::Ready(Ok(event)) => {
+                self.found(side, evd);
                 self.seen.waits += 1;
                 self.arrived(side, evd, event)
                     .map_err(|e| format!("{event:?} on {evd:?}: {e}"))

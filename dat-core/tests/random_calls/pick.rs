@@ -238,6 +238,24 @@ impl World {
         LmrTriplet { addr, len, context }
     }
 
+    /// Eight bytes of an LMR, mostly.
+    pub(crate) fn pick_operand(&mut self, side: usize, ep: Ep) -> LmrTriplet {
+        let segment = self.pick_segment(side, ep, false);
+        let m = self.sides[side].lmr_of(segment.context);
+        let room = m.map(|m| (m.region.addr, m.region.len));
+        let (addr, len) = match room.filter(|&(_, len)| len >= 8) {
+            Some((start, len)) if self.rng.percent(95) => {
+                (segment.addr.clamp(start, start + len - 8), 8)
+            }
+            _ => (segment.addr, segment.len),
+        };
+        LmrTriplet {
+            addr,
+            len,
+            ..segment
+        }
+    }
+
     /// A range within, mostly.
     pub(crate) fn pick_range(&mut self, start: u64, size: u64) -> (u64, u32) {
         let len = (self.rng.next() % size.min(64) + 1) as u32;

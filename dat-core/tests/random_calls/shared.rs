@@ -139,6 +139,9 @@ impl World {
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Ok(srq) = answer
         {
+            if attr.low_watermark != 0 {
+                self.warn(side, AsyncEvent::SrqLowWatermark(srq), false);
+            }
             self.sides[side].srqs.push(SrqM {
                 srq,
                 pz,
@@ -209,6 +212,11 @@ impl World {
             && let Some(m) = self.sides[side].srq_mut(srq)
         {
             m.attr.low_watermark = low;
+            // With fewer than that it comes now; fewer may be left when an Endpoint has taken some.
+            let now = m.outstanding < usize::from(low);
+            if low != 0 {
+                self.warn(side, AsyncEvent::SrqLowWatermark(srq), now);
+            }
         }
         Ok(())
     }
@@ -234,6 +242,24 @@ impl World {
         let possible = found.available.is_none_or(|left| left <= found.outstanding);
         if told != (SrqState::Operational, m.pz, m.attr, m.outstanding) || !possible {
             return Err(format!("query of SRQ: {found:?}, expected {m:?}"));
+        }
+        // What is not available is held by the Endpoints.
+        if let Some(left) = found.available {
+            let s = &mut self.sides[side];
+            let users: Vec<Ep> = s
+                .eps
+                .iter()
+                .filter(|m| m.srq == Some(srq))
+                .map(|m| m.ep)
+                .collect();
+            let mut held = 0;
+            for ep in users {
+                let told = s.ia.ep_recv_query(ep).map_err(|e| e.to_string())?;
+                held += told.nbufs_allocated.ok_or("an Endpoint does not know")?;
+            }
+            if held + left != found.outstanding {
+                return Err(format!("{held} held and {left} left: {found:?}"));
+            }
         }
         Ok(())
     }
@@ -331,7 +357,8 @@ impl World {
             }
             if let Some((at, end)) = link {
                 let link = &mut self.links[at];
-                link.broke |= link.sent[1 - end].iter().any(|&sent| sent > total);
+                let mut sent = link.sent[1 - end].iter();
+                link.broke |= sent.any(|sent| sent.room() > total);
             }
         }
         Ok(())

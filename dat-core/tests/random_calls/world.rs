@@ -60,6 +60,16 @@ pub(crate) struct Seen {
     pub(crate) handoffs: u64,
     pub(crate) shared: u64,
     pub(crate) ended: u64,
+    pub(crate) atomics: u64,
+    pub(crate) immediates: u64,
+    pub(crate) closed: u64,
+    pub(crate) reads_to_rmr: u64,
+    pub(crate) warned: u64,
+    pub(crate) overrun: u64,
+    pub(crate) held: u64,
+    pub(crate) counted: u64,
+    pub(crate) dup: u64,
+    pub(crate) common: u64,
     pub(crate) kinds: [u64; 9],
 }
 
@@ -141,6 +151,10 @@ impl World {
             .filter(|l| l.may_be_unseen(side) && listens(l.port))
             .count();
         let ended = s.ended.iter().filter(|(_, at)| *at == evd).count();
+        let asynchronous = evd == s.ia.async_evd();
+        let warned = s.warned.iter();
+        let warned = warned.filter(|(_, at)| at.map_or(asynchronous, |at| at == evd));
+        let ended = ended + warned.count();
         m.software.len() + m.load + events + ghosts + requests + ended
     }
 
@@ -256,6 +270,7 @@ impl World {
         let now = self.now;
         let next = self.sides[side].ia.advance(now);
         self.note(|| format!("{side}: advance -> {next:?}"));
+        self.passed(side, None);
         self.news(side, None)?;
         Ok(next.work)
     }
@@ -307,6 +322,8 @@ impl World {
             .and_then(|m| m.link)
             .ok_or("it has no connection")?;
         let (at, end) = at;
+        let s = &self.sides[side];
+        let over = s.ep(ep).is_some_and(|m| s.overrun(m).0);
         let link = &self.links[at];
         let gone = link.left[1 - end];
         let old_age = link.is_old(self.now);
@@ -334,7 +351,7 @@ impl World {
                 if self.now >= link.deadline {
                     kinds |= kind::TIMED_OUT;
                 }
-                if link.accepted && (gone || link.broke) {
+                if link.accepted && (gone || link.broke || over) {
                     kinds |= kind::DISCONNECTED | kind::BROKEN;
                     also = true;
                     self.links[at].up[0] = true;
@@ -350,7 +367,7 @@ impl World {
                     kinds |= kind::ACCEPT_ERROR;
                 }
                 let also = link.up[0];
-                if also && (gone || link.broke) {
+                if also && (gone || link.broke || over) {
                     kinds |= kind::DISCONNECTED | kind::BROKEN;
                 }
                 if kinds == 0 {
@@ -363,10 +380,11 @@ impl World {
                 if gone {
                     kinds |= kind::DISCONNECTED | kind::BROKEN;
                 }
-                if link.broke {
+                if link.broke || over {
                     // The side that notices tells the other.
                     kinds |= kind::BROKEN;
                 }
+                self.seen.overrun += u64::from(over && !gone && !link.broke);
                 if kinds == 0 {
                     return Err(format!("without a reason: {link:?}"));
                 }
@@ -412,7 +430,9 @@ impl World {
                         link.accepted || link.rejected || link.target.is_none() && strict
                     }
                     EpState::CompletionPending => true,
-                    EpState::Connected | EpState::DisconnectPending => link.left[1 - end],
+                    EpState::Connected | EpState::DisconnectPending => {
+                        link.left[1 - end] || self.sides[side].overrun(m).1
+                    }
                     _ => false,
                 };
                 if stuck && strict && !link.is_old(self.now) {
