@@ -18,7 +18,7 @@ const MAX_MESSAGE: u64 = 32 * 1024;
 
 impl SideM {
     /// Everything that can be wrong with a post except its segments.
-    fn post_verdict(
+    pub(crate) fn post_verdict(
         &self,
         ep: Ep,
         direction: usize,
@@ -104,7 +104,7 @@ impl SideM {
                 1,
                 m.attr.max_rdma_size,
             ),
-            Op::Recv | Op::Bind(_) => (
+            Op::Recv | Op::Bind(_) | Op::Register(_) | Op::Invalidate(_) => (
                 MemPriv::LOCAL_WRITE,
                 DatSubtype::PrivilegesWrite,
                 DatSubtype::ProtectionWrite,
@@ -137,7 +137,7 @@ pub(crate) fn holds(lmr: &LmrM, addr: u64, len: u32) -> bool {
     addr >= lmr.region.addr
         && addr
             .checked_add(u64::from(len))
-            .is_some_and(|end| end <= lmr.region.addr + lmr.region.len)
+            .is_some_and(|end| end <= lmr.region.addr.saturating_add(lmr.region.len))
 }
 
 impl World {
@@ -150,10 +150,18 @@ impl World {
         };
         let need = op.far_right().unwrap_or(MemPriv::empty());
         let s = &self.sides[side];
+        let index = |key: u32| key >> 8;
+        let of = |m: &&LmrM| m.rmr_context != 0 && index(m.rmr_context) == index(remote.context);
+        if let Some(m) = s.lmrs.iter().find(of)
+            && let LmrKind::Fast(_, gate) = m.kind
+            && (gate == Gate::Shut || !m.settled || s.edits(m.lmr) != 0)
+        {
+            return Far::Unknown;
+        }
         if let Some(lmr) = s
             .lmrs
             .iter()
-            .find(|m| m.rmr_context == remote.context && m.rmr_context != 0)
+            .find(|m| m.rmr_context == remote.context && m.rmr_context != 0 && m.is_usable())
         {
             let open = Some(lmr.pz) == peer.pz
                 && lmr.privileges.contains(need)
@@ -183,7 +191,7 @@ impl World {
             let fit: Vec<LmrM> = s
                 .lmrs
                 .iter()
-                .filter(|m| Some(m.pz) == pz && m.privileges.contains(need))
+                .filter(|m| Some(m.pz) == pz && m.privileges.contains(need) && m.is_usable())
                 .copied()
                 .collect();
             let windows: Vec<u32> = s
@@ -313,7 +321,9 @@ impl World {
                     }
                     Op::Write => half.post_rdma_write(&segments, cookie, &remote, flags),
                     Op::Read => half.post_rdma_read(&segments, cookie, &remote, flags),
-                    Op::Recv | Op::Bind(_) => half.post_recv(&segments, cookie, flags),
+                    Op::Recv | Op::Bind(_) | Op::Register(_) | Op::Invalidate(_) => {
+                        half.post_recv(&segments, cookie, flags)
+                    }
                 },
                 None => match op {
                     Op::Send if closing.is_some() => s.ia.ep_post_send_with_invalidate(
@@ -340,7 +350,9 @@ impl World {
                     Op::Read => {
                         s.ia.ep_post_rdma_read(ep, &segments, cookie, &remote, flags)
                     }
-                    Op::Recv | Op::Bind(_) => s.ia.ep_post_recv(ep, &segments, cookie, flags),
+                    Op::Recv | Op::Bind(_) | Op::Register(_) | Op::Invalidate(_) => {
+                        s.ia.ep_post_recv(ep, &segments, cookie, flags)
+                    }
                 },
             }
         };
@@ -357,8 +369,23 @@ impl World {
         } else {
             total as u32
         };
+        self.shake(side, ep, &segments);
         self.posted(side, ep, (op, how), len, flags, cookie, &remote);
         Ok(())
+    }
+
+    /// What named memory that may not be open may fail.
+    fn shake(&mut self, side: usize, ep: Ep, segments: &[LmrTriplet]) {
+        let own = self.fabric.region(side);
+        let s = &mut self.sides[side];
+        if s.is_shaky(segments, own)
+            && let Some(m) = s.ep_mut(ep)
+        {
+            m.tainted = true;
+            if let Some((link, _)) = m.link {
+                self.links[link].broke = true;
+            }
+        }
     }
 
     /// For some sends: whether they close an RMR of the peer, and which.
@@ -486,7 +513,7 @@ impl World {
         bound && !again && peer.srq.is_none() && peer.queue[RECV].len() > waiting
     }
 
-    fn posted(
+    pub(crate) fn posted(
         &mut self,
         side: usize,
         ep: Ep,
@@ -554,7 +581,7 @@ impl World {
             Op::FetchAdd => m.count_one(EpCounter::PostFetchAdd),
             Op::CmpSwap => m.count_one(EpCounter::PostCmpSwap),
             Op::Recv => m.count(EpCounter::PostRecv, len),
-            Op::Bind(_) => {}
+            Op::Bind(_) | Op::Register(_) | Op::Invalidate(_) => {}
         }
         let deferred = flags.contains(CompletionFlags::DEFER);
         if !deferred && direction == REQUEST {
@@ -652,6 +679,10 @@ impl World {
         }
         if range.len != 0 {
             let lmr = s.lmr_of(range.context);
+            verdict = verdict.no(
+                lmr.is_some_and(|lmr| lmr.kind == LmrKind::All),
+                DatType::ReservedLmr,
+            );
             let lacks = lmr.is_none_or(|lmr| {
                 let has = |right| lmr.privileges.contains(right);
                 privileges.contains(MemPriv::REMOTE_READ) && !has(MemPriv::LOCAL_READ)
@@ -683,6 +714,7 @@ impl World {
             return Ok(());
         }
         let key = answer.unwrap_or(0);
+        self.shake(side, ep, &[range]);
         let late = self.sides[side]
             .ep(ep)
             .is_some_and(|m| m.state == EpState::Disconnected);

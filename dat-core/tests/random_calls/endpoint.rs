@@ -593,8 +593,10 @@ impl World {
             && ended
             && let Some(m) = self.sides[side].ep_mut(ep)
         {
+            let dropped = std::mem::take(&mut m.queue[REQUEST]);
             m.rewind();
             let srq = m.srq;
+            self.dropped(side, dropped);
             self.windows_end(side, ep)?;
             self.sweep(side, srq)?;
         }
@@ -622,6 +624,13 @@ impl World {
         Ok(())
     }
 
+    /// Requests that nobody will be told of.
+    fn dropped(&mut self, side: usize, requests: std::collections::VecDeque<Dto>) {
+        for dto in requests {
+            self.sides[side].edited(dto.op, dto.late, false);
+        }
+    }
+
     /// Windows that were the Endpoint's are nobody's, and have another context.
     fn windows_end(&mut self, side: usize, ep: Ep) -> Done {
         let s = &mut self.sides[side];
@@ -646,6 +655,8 @@ impl World {
             let m = s.eps.remove(at);
             s.ghosts.push((ep, m.expected));
             s.dead.ep.push(ep);
+            let [requests, _] = m.queue;
+            self.dropped(side, requests);
         }
     }
 

@@ -81,9 +81,23 @@ impl World {
                     DtoOperation::RdmaWrite => Op::Write,
                     DtoOperation::RdmaRead => Op::Read,
                     DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate => Op::Recv,
-                    DtoOperation::BindMw | DtoOperation::LmrFmr | DtoOperation::LmrInvalidate => {
-                        return Err("no such operation was posted".into());
+                    DtoOperation::LmrFmr | DtoOperation::LmrInvalidate => {
+                        let m = self.sides[side].ep(dto.ep).ok_or("no such EP")?;
+                        let mut posted = m.queue[REQUEST].iter();
+                        let found = posted.find(|posted| posted.cookie == dto.cookie);
+                        let op = found.ok_or("nobody posted that")?.op;
+                        let registers = dto.operation == DtoOperation::LmrFmr;
+                        let fits = if registers {
+                            matches!(op, Op::Register(_))
+                        } else {
+                            matches!(op, Op::Invalidate(_))
+                        };
+                        if !fits {
+                            return Err(format!("{op:?} was posted"));
+                        }
+                        op
                     }
+                    DtoOperation::BindMw => return Err("binds have an event of their own".into()),
                 };
                 let how = if dto.operation == DtoOperation::ReceiveWithInvalidate {
                     How::Closing(self.extension(side, evd)?)
@@ -304,6 +318,8 @@ impl World {
             return Err("a success after a failure".into());
         }
         m.failed[direction] |= !ok;
+        s.edited(op, dto.late, ok);
+        let m = s.ep_mut(ep).ok_or("no such EP")?;
         if dto.op != op {
             return Err(format!("another operation than {dto:?}"));
         }
@@ -386,6 +402,7 @@ impl World {
             (Op::FetchAdd | Op::CmpSwap, _) => seen.atomics += 1,
             (Op::Recv, How::Immediate(_)) => seen.immediates += 1,
             (Op::Recv, How::Closing(_)) => seen.closed += 1,
+            (Op::Invalidate(_), _) => seen.invalidated += 1,
             _ => {}
         }
         let s = &mut self.sides[side];

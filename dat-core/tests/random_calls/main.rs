@@ -25,6 +25,7 @@ mod contexts;
 mod data;
 mod endpoint;
 mod events;
+mod fast;
 mod found;
 mod memory;
 mod model;
@@ -90,12 +91,13 @@ fn step(world: &mut World) -> Done {
             let pz = world.pick_pz(side);
             world.pz_free(side, pz)
         }
-        860..880 => world.lmr_create(side),
-        880..882 => {
+        860..870 => world.lmr_create(side),
+        870..880 => world.fast(side),
+        880..883 => {
             let lmr = world.pick_lmr(side);
             world.lmr_free(side, lmr)
         }
-        882..894 => world.rmr_create(side),
+        883..894 => world.rmr_create(side),
         894..898 => {
             let rmr = world.pick_rmr(side);
             world.rmr_free(side, rmr)
@@ -219,6 +221,8 @@ fn random_calls_answer_as_the_model_does() {
         ("overrun", sum(|s| s.overrun), 20),
         ("receives held", sum(|s| s.held), 100),
         ("counters", sum(|s| s.counted), 500),
+        ("registered by request", sum(|s| s.registered), 100),
+        ("closed by request", sum(|s| s.invalidated), 50),
         ("connected as another", sum(|s| s.dup), 50),
         ("connected to an address", sum(|s| s.common), 100),
     ] {

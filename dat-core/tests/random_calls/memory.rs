@@ -39,6 +39,10 @@ impl World {
         self.note(|| format!("{side}: pz_free {pz:?} -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             let s = &mut self.sides[side];
+            let goes = |m: &LmrM| m.pz == pz && m.kind == LmrKind::All;
+            let gone = s.lmrs.iter().filter(|m| goes(m)).map(|m| m.lmr);
+            s.dead.lmr.extend(gone);
+            s.lmrs.retain(|m| !goes(m));
             s.pzs.retain(|&m| m != pz);
             s.dead.pz.push(pz);
         }
@@ -87,9 +91,15 @@ impl World {
         let below = self.rng.percent(20).then(|| self.pick_lmr(side));
         let under = below.and_then(|lmr| {
             let m = self.sides[side].lmrs.iter().find(|m| m.lmr == lmr);
-            m.map(|m| m.region)
+            m.map(|m| (m.mapped, m.kind))
         });
-        let region = under.unwrap_or(region);
+        let of_host = under.is_none_or(|(_, kind)| kind == LmrKind::Host);
+        let region = under.map_or(region, |(region, _)| region);
+        let va = if self.rng.percent(10) {
+            VaType::Zb
+        } else {
+            VaType::Va
+        };
         let privileges = match self.rng.below(30) {
             0 => MemPriv::empty(),
             1 => MemPriv::from_bits_retain(1 << self.rng.below(32)),
@@ -112,6 +122,7 @@ impl World {
                 DatType::InvalidHandle,
                 DatSubtype::InvalidHandleLmr,
             )
+            .no(!of_host, DatType::ModelNotSupported)
             .no(!over && region.len == 0, DatType::LengthError)
             .no(!over && foreign, DatType::InvalidParameter)
             .no(
@@ -121,8 +132,9 @@ impl World {
             .no(one_way, DatType::PrivilegesViolation)
             .no(s.lmrs.len() >= LMRS, DatType::InsufficientResources);
         let answer = match below {
-            Some(lmr) => {
-                s.ia.lmr_create_from(pz, Memory::Lmr(lmr), privileges, VaType::Va)
+            Some(lmr) => s.ia.lmr_create_from(pz, Memory::Lmr(lmr), privileges, va),
+            None if va == VaType::Zb => {
+                s.ia.lmr_create_from(pz, Memory::Virtual(region), privileges, va)
             }
             None => s.ia.lmr_create(pz, region, privileges),
         };
@@ -137,30 +149,20 @@ impl World {
         if (p.pz, p.region, p.privileges, p.rmr_context != 0) != (pz, region, privileges, remote) {
             return Err(format!("another LMR: {p:x?}"));
         }
-        let (lmr, lmr_context, rmr_context) = (p.lmr, p.lmr_context, p.rmr_context);
-        let m = LmrM {
-            lmr,
-            pz,
-            region,
-            privileges,
-            lmr_context,
-            rmr_context,
-        };
-        self.sides[side].lmrs.push(m);
+        self.sides[side].lmrs.push(LmrM::new(&p, LmrKind::Host));
         Ok(())
     }
 
     pub(crate) fn lmr_free(&mut self, side: usize, lmr: Lmr) -> Done {
         let s = &mut self.sides[side];
         let m = s.lmrs.iter().find(|m| m.lmr == lmr).copied();
-        let context = m.map(|m| m.lmr_context);
-        let bound = m.is_some() && s.rmrs.iter().any(|m| m.bound == context);
-        let perhaps = s
-            .rmrs
-            .iter()
-            .chain(&s.retiring)
-            .any(|m| m.maybe.iter().any(|&under| Some(under) == context));
+        let (bound, perhaps) = m.map_or((false, false), |m| s.is_bound(m.lmr_context));
         let verdict = stale(m.is_some(), DatSubtype::InvalidHandleLmr)
+            .no(
+                m.is_some_and(|m| m.kind == LmrKind::All),
+                DatType::ReservedLmr,
+            )
+            .no(s.edits(lmr) != 0, DatType::InvalidState)
             .no_as(
                 bound,
                 DatType::InvalidState,

@@ -32,6 +32,8 @@ pub(crate) enum Op {
     CmpSwap,
     Recv,
     Bind(Rmr),
+    Register(Lmr),
+    Invalidate(Lmr),
 }
 
 impl Op {
@@ -46,7 +48,9 @@ impl Op {
             Self::Write | Self::WriteImmed => Some(MemPriv::REMOTE_WRITE),
             Self::Read => Some(MemPriv::REMOTE_READ),
             Self::FetchAdd | Self::CmpSwap => Some(MemPriv::REMOTE_ATOMIC),
-            Self::Send | Self::Recv | Self::Bind(_) => None,
+            Self::Send | Self::Recv | Self::Bind(_) | Self::Register(_) | Self::Invalidate(_) => {
+                None
+            }
         }
     }
 }
@@ -317,10 +321,59 @@ impl EvdM {
 pub(crate) struct LmrM {
     pub(crate) lmr: Lmr,
     pub(crate) pz: Pz,
+    /// What was registered, and by what triplets name it.
+    pub(crate) mapped: Region,
     pub(crate) region: Region,
     pub(crate) privileges: MemPriv,
     pub(crate) lmr_context: u32,
     pub(crate) rmr_context: u32,
+    pub(crate) kind: LmrKind,
+    /// What was asked of its key has been done.
+    pub(crate) settled: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LmrKind {
+    /// Memory of the host.
+    Host,
+    Pages,
+    /// The reserved one of its zone.
+    All,
+    /// For registrations of so many pages.
+    Fast(u32, Gate),
+}
+
+/// How the key of an LMR for registrations stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Closed,
+    Open,
+    /// To local posts; peers may still find it open.
+    Shut,
+}
+
+impl LmrM {
+    pub(crate) fn new(p: &LmrParam, kind: LmrKind) -> Self {
+        Self {
+            lmr: p.lmr,
+            pz: p.pz,
+            mapped: p.region,
+            region: Region {
+                addr: p.base(),
+                len: p.region.len,
+            },
+            privileges: p.privileges,
+            lmr_context: p.lmr_context,
+            rmr_context: p.rmr_context,
+            kind,
+            settled: true,
+        }
+    }
+
+    /// Local posts may name it.
+    pub(crate) fn is_usable(&self) -> bool {
+        !matches!(self.kind, LmrKind::Fast(_, Gate::Closed | Gate::Shut))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -522,12 +575,23 @@ impl SideM {
     }
 
     pub(crate) fn lmr_of(&self, context: u32) -> Option<&LmrM> {
-        self.lmrs.iter().find(|m| m.lmr_context == context)
+        let of = |m: &&LmrM| m.lmr_context == context && m.is_usable();
+        self.lmrs.iter().find(of)
+    }
+
+    /// An RMR is bound to the LMR of that context, or may be.
+    pub(crate) fn is_bound(&self, context: u32) -> (bool, bool) {
+        let bound = self.rmrs.iter().any(|m| m.bound == Some(context));
+        let mut all = self.rmrs.iter().chain(&self.retiring);
+        (bound, all.any(|m| m.maybe.contains(&context)))
     }
 
     pub(crate) fn pz_in_use(&self, pz: Pz) -> bool {
         self.eps.iter().any(|m| m.pz == Some(pz))
-            || self.lmrs.iter().any(|m| m.pz == pz)
+            || self
+                .lmrs
+                .iter()
+                .any(|m| m.pz == pz && m.kind != LmrKind::All)
             || self.rmrs.iter().any(|m| m.pz == pz)
             || self.srqs.iter().any(|m| m.pz == pz)
     }

@@ -530,7 +530,8 @@ impl World {
             self.rmr_free(side, rmr)?;
         }
         self.drain()?;
-        while let Some(lmr) = self.sides[side].lmrs.first().map(|m| m.lmr) {
+        let freed = |m: &&LmrM| m.kind != LmrKind::All;
+        while let Some(lmr) = self.sides[side].lmrs.iter().find(freed).map(|m| m.lmr) {
             self.lmr_free(side, lmr)?;
         }
         while let Some(pz) = self.sides[side].pzs.first().copied() {

@@ -208,14 +208,14 @@ impl World {
         let fit: Vec<LmrM> = self.sides[side]
             .lmrs
             .iter()
-            .filter(|m| Some(m.pz) == pz)
+            .filter(|m| Some(m.pz) == pz && m.is_usable())
             .copied()
             .collect();
         let all = &self.sides[side].lmrs;
         let lmr = if self.rng.percent(95) {
             self.rng.of(&fit)
         } else {
-            self.rng.of(all)
+            self.rng.of(all).filter(LmrM::is_usable)
         };
         let Some(lmr) = lmr else {
             return LmrTriplet {
@@ -224,10 +224,15 @@ impl World {
                 context: self.rng.next() as u32,
             };
         };
-        let (mut addr, mut len) = self.pick_range(lmr.region.addr, lmr.region.len);
+        // Of all memory the part that there is.
+        let region = match lmr.kind {
+            LmrKind::All => self.fabric.region(side),
+            _ => lmr.region,
+        };
+        let (mut addr, mut len) = self.pick_range(region.addr, region.len);
         if roomy && self.rng.percent(90) {
             // Receives that most messages fit into.
-            (addr, len) = (lmr.region.addr, lmr.region.len.min(256) as u32);
+            (addr, len) = (region.addr, region.len.min(256) as u32);
         }
         let context = match self.rng.below(60 * self.calm) {
             0 => self.rng.next() as u32,
@@ -245,7 +250,7 @@ impl World {
         let room = m.map(|m| (m.region.addr, m.region.len));
         let (addr, len) = match room.filter(|&(_, len)| len >= 8) {
             Some((start, len)) if self.rng.percent(95) => {
-                (segment.addr.clamp(start, start + len - 8), 8)
+                (segment.addr.clamp(start, start.saturating_add(len - 8)), 8)
             }
             _ => (segment.addr, segment.len),
         };

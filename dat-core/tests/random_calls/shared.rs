@@ -280,9 +280,11 @@ impl World {
         }
         let s = &self.sides[side];
         let pz = s.srq(srq).map(|m| m.pz);
-        let fit = s.lmrs.iter().filter(|m| Some(m.pz) == pz).copied();
+        let steady = |m: &&LmrM| m.settled && m.is_usable() && m.kind != LmrKind::All;
+        let lmrs = s.lmrs.iter().filter(steady);
+        let fit = lmrs.clone().filter(|m| Some(m.pz) == pz).copied();
         let fit: Vec<LmrM> = fit.collect();
-        let all = s.lmrs.clone();
+        let all: Vec<LmrM> = lmrs.copied().collect();
         let lmr = if self.rng.percent(95) {
             self.rng.of(&fit)
         } else {

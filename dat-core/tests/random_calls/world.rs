@@ -68,6 +68,8 @@ pub(crate) struct Seen {
     pub(crate) overrun: u64,
     pub(crate) held: u64,
     pub(crate) counted: u64,
+    pub(crate) registered: u64,
+    pub(crate) invalidated: u64,
     pub(crate) dup: u64,
     pub(crate) common: u64,
     pub(crate) kinds: [u64; 9],
@@ -534,10 +536,18 @@ impl World {
         }
         for m in &s.lmrs {
             let p = s.ia.lmr_query(m.lmr).map_err(|e| e.to_string())?;
-            let found = (p.pz, p.region, p.privileges, p.lmr_context, p.rmr_context);
-            let model = (m.pz, m.region, m.privileges, m.lmr_context, m.rmr_context);
-            if found != model {
-                return differs("LMR", &found, &model);
+            let found = (p.pz, p.region, p.privileges, p.lmr_context);
+            let model = (m.pz, m.mapped, m.privileges, m.lmr_context);
+            // A request to close a key gives it another.
+            let state = match m.kind {
+                LmrKind::Fast(_, gate) => {
+                    p.state.fmr_support && p.state.bound == (gate != Gate::Closed)
+                }
+                _ => p.state == LmrState::default(),
+            };
+            let key = !m.is_usable() || p.rmr_context == m.rmr_context;
+            if found != model || !state || !key {
+                return differs("LMR", &p, m);
             }
         }
         for m in &s.rmrs {
