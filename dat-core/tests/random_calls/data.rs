@@ -21,10 +21,11 @@ impl SideM {
     pub(crate) fn post_verdict(
         &self,
         ep: Ep,
-        direction: usize,
+        op: Op,
         flags: CompletionFlags,
         by_half: bool,
     ) -> Verdict {
+        let direction = if op == Op::Recv { RECV } else { REQUEST };
         let Some(m) = self.ep(ep) else {
             let subtype = DatSubtype::InvalidHandleEp;
             return Verdict::new().no_as(true, DatType::InvalidHandle, subtype);
@@ -42,8 +43,14 @@ impl SideM {
                 | CompletionFlags::BARRIER_FENCE
                 | CompletionFlags::LMR_INVALIDATE_FENCE
                 | CompletionFlags::DEFER;
-            (always | given, attr.max_request_dtos)
+            let never = if m.ud.is_some() {
+                CompletionFlags::BARRIER_FENCE | CompletionFlags::DEFER
+            } else {
+                CompletionFlags::empty()
+            };
+            ((always | given) & !never, attr.max_request_dtos)
         };
+        let served = op == Op::Recv || m.ud.is_some() == (op == Op::SendUd);
         let (least, full) = m.outstanding(direction);
         let most = usize::from(most);
         let open = match m.state {
@@ -54,6 +61,7 @@ impl SideM {
             .no_as(!open, DatType::InvalidState, m.state.subtype())
             .may(!open && m.poster.is_some(), DatType::InvalidState)
             .no(!m.is_configured(), DatType::InvalidState)
+            .no(!served, DatType::ModelNotSupported)
             .no(
                 direction == RECV && m.srq.is_some(),
                 DatType::ModelNotSupported,
@@ -65,7 +73,7 @@ impl SideM {
     }
 
     /// What the local segments add, and their bytes.
-    fn segments_verdict(
+    pub(crate) fn segments_verdict(
         &self,
         verdict: Verdict,
         ep: Ep,
@@ -76,7 +84,7 @@ impl SideM {
             return (verdict, 0);
         };
         let (need, privilege, zone, iov, size) = match op {
-            Op::Send => (
+            Op::Send | Op::SendUd => (
                 MemPriv::LOCAL_READ,
                 DatSubtype::PrivilegesRead,
                 DatSubtype::ProtectionRead,
@@ -250,6 +258,14 @@ impl World {
             1 - side
         };
         let ep = self.pick_ep_in(side, states);
+        let other = if self.is_for_datagrams(side, ep) {
+            95
+        } else {
+            1
+        };
+        if op != Op::Recv && self.rng.percent(other) {
+            return self.send_ud(side, ep);
+        }
         if !self.has_completion_room(side, ep, direction)? {
             return Ok(());
         }
@@ -266,7 +282,7 @@ impl World {
         let (verdict, total) = {
             let s = &self.sides[side];
             let by_half = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
-            let verdict = s.post_verdict(ep, direction, flags, by_half);
+            let verdict = s.post_verdict(ep, op, flags, by_half);
             let (verdict, total) = s.segments_verdict(verdict, ep, op, &segments);
             ((verdict, by_half), total)
         };
@@ -321,7 +337,7 @@ impl World {
                     }
                     Op::Write => half.post_rdma_write(&segments, cookie, &remote, flags),
                     Op::Read => half.post_rdma_read(&segments, cookie, &remote, flags),
-                    Op::Recv | Op::Bind(_) | Op::Register(_) | Op::Invalidate(_) => {
+                    Op::Recv | Op::Bind(_) | Op::Register(_) | Op::Invalidate(_) | Op::SendUd => {
                         half.post_recv(&segments, cookie, flags)
                     }
                 },
@@ -350,7 +366,7 @@ impl World {
                     Op::Read => {
                         s.ia.ep_post_rdma_read(ep, &segments, cookie, &remote, flags)
                     }
-                    Op::Recv | Op::Bind(_) | Op::Register(_) | Op::Invalidate(_) => {
+                    Op::Recv | Op::Bind(_) | Op::Register(_) | Op::Invalidate(_) | Op::SendUd => {
                         s.ia.ep_post_recv(ep, &segments, cookie, flags)
                     }
                 },
@@ -375,7 +391,7 @@ impl World {
     }
 
     /// What named memory that may not be open may fail.
-    fn shake(&mut self, side: usize, ep: Ep, segments: &[LmrTriplet]) {
+    pub(crate) fn shake(&mut self, side: usize, ep: Ep, segments: &[LmrTriplet]) {
         let own = self.fabric.region(side);
         let s = &mut self.sides[side];
         if s.is_shaky(segments, own)
@@ -448,7 +464,7 @@ impl World {
         let s = &self.sides[side];
         let by_half = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
         let s = &self.sides[side];
-        let mut verdict = s.post_verdict(ep, REQUEST, flags, by_half);
+        let mut verdict = s.post_verdict(ep, Op::Read, flags, by_half);
         let window = s
             .rmrs
             .iter()
@@ -581,6 +597,7 @@ impl World {
             Op::FetchAdd => m.count_one(EpCounter::PostFetchAdd),
             Op::CmpSwap => m.count_one(EpCounter::PostCmpSwap),
             Op::Recv => m.count(EpCounter::PostRecv, len),
+            Op::SendUd => m.count(EpCounter::PostSendUd, len),
             Op::Bind(_) | Op::Register(_) | Op::Invalidate(_) => {}
         }
         let deferred = flags.contains(CompletionFlags::DEFER);
@@ -654,7 +671,7 @@ impl World {
         let s = &self.sides[side];
         let by_half = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
         let s = &self.sides[side];
-        let mut verdict = s.post_verdict(ep, REQUEST, flags, by_half);
+        let mut verdict = s.post_verdict(ep, Op::Bind(rmr), flags, by_half);
         let window = s.rmrs.iter().find(|m| m.rmr == rmr);
         let pz = s.ep(ep).and_then(|m| m.pz);
         let known = window.is_some();

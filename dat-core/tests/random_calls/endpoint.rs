@@ -30,7 +30,7 @@ impl SideM {
         Verdict::new().no_as(self.ep(ep).is_none(), DatType::InvalidHandle, STALE)
     }
 
-    fn streams(
+    pub(crate) fn streams(
         &self,
         verdict: Verdict,
         pz: Option<Pz>,
@@ -63,7 +63,13 @@ impl SideM {
             )
     }
 
-    fn attributes(&self, verdict: Verdict, attr: &EpAttr, recv: bool, request: bool) -> Verdict {
+    pub(crate) fn attributes(
+        &self,
+        verdict: Verdict,
+        attr: &EpAttr,
+        recv: bool,
+        request: bool,
+    ) -> Verdict {
         let (ia, _) = self.ia.query();
         let iov = ia.max_iov_segments_per_dto;
         let over = [
@@ -335,6 +341,9 @@ impl World {
             self.pause()?;
         }
         let ep = self.pick_ep_in(side, &[EpState::Unconnected]);
+        if self.is_for_datagrams(side, ep) {
+            return Ok(());
+        }
         let (remote, target): (IpAddr, _) = match self.rng.below(40) {
             0 => (IpAddr::from([10, 0, 0, 77]), None),
             1 => (IpAddr::from([0, 0, 0, 0]), None),
@@ -377,7 +386,13 @@ impl World {
         };
         let way = match self.rng.below(10) {
             0 | 1 => Way::Address,
-            2 => Way::As(self.pick_ep_in(side, &[EpState::Connected])),
+            2 => {
+                let dup = self.pick_ep_in(side, &[EpState::Connected]);
+                if self.is_for_datagrams(side, dup) {
+                    return Ok(());
+                }
+                Way::As(dup)
+            }
             _ => Way::Qualifier,
         };
         let qos = if way == Way::Address {

@@ -115,10 +115,13 @@ impl World {
                     IbOperation::RecvRdmaWriteImmed => {
                         (Op::Recv, How::Immediate(self.extension(side, evd)?))
                     }
-                    IbOperation::RecvMsgImmed
-                    | IbOperation::SendUd
-                    | IbOperation::RecvMsgUd
-                    | IbOperation::RecvMsgUdImmed => {
+                    IbOperation::SendUd => (Op::SendUd, How::Message),
+                    IbOperation::RecvMsgUd => (Op::Recv, How::Datagram(None)),
+                    IbOperation::RecvMsgUdImmed => {
+                        let word = self.extension(side, evd)?;
+                        (Op::Recv, How::Datagram(Some(word)))
+                    }
+                    IbOperation::RecvMsgImmed => {
                         return Err("no such operation was posted".into());
                     }
                 };
@@ -314,7 +317,8 @@ impl World {
         };
         let other = 1 - direction;
         let together = m.evd(other) == Some(evd) && m.failed[other];
-        if ok && (m.failed[direction] || together) {
+        // The fabric goes on taking datagrams behind one that it could not put down.
+        if ok && (m.failed[direction] || together) && m.ud.is_none() {
             return Err("a success after a failure".into());
         }
         m.failed[direction] |= !ok;
@@ -326,7 +330,39 @@ impl World {
         let len = len.unwrap_or(dto.len);
         let received = m.received;
         m.received += usize::from(direction == RECV && ok);
-        let state = m.state;
+        let (state, tainted) = (m.state, m.tainted);
+        if let Some(ud) = &m.ud {
+            let right = match op {
+                Op::Recv => ud.inbox.get(received).copied(),
+                _ => Some((dto.len, How::Message)),
+            };
+            let right = if ud.hazy && op == Op::Recv {
+                Some((len, how))
+            } else {
+                right
+            };
+            return match status {
+                DtoStatus::Success if dto.late || dto.suppressed => {
+                    Err(format!("impossible: {dto:?}"))
+                }
+                DtoStatus::Success if right != Some((len, how)) => {
+                    Err(format!("{len} bytes, {how:x?} for {right:x?}"))
+                }
+                DtoStatus::Success => {
+                    self.succeeded(side, ep, op, how, len);
+                    Ok(())
+                }
+                DtoStatus::ErrFlushed if state == EpState::Disconnected || tainted => {
+                    self.seen.flushed += 1;
+                    Ok(())
+                }
+                DtoStatus::ErrLocalProtection if tainted => {
+                    self.seen.failed += 1;
+                    Ok(())
+                }
+                _ => Err(format!("without a cause: {dto:?}")),
+            };
+        }
         let (at, end) = m.link.ok_or("a completion without a connection")?;
         let link = &self.links[at];
         let rough = link.broke || link.left[1 - end];
@@ -402,6 +438,7 @@ impl World {
             (Op::FetchAdd | Op::CmpSwap, _) => seen.atomics += 1,
             (Op::Recv, How::Immediate(_)) => seen.immediates += 1,
             (Op::Recv, How::Closing(_)) => seen.closed += 1,
+            (Op::Recv, How::Datagram(_)) => seen.datagrams += 1,
             (Op::Invalidate(_), _) => seen.invalidated += 1,
             _ => {}
         }
@@ -410,6 +447,8 @@ impl World {
             let counter = match how {
                 How::Message | How::Closing(_) => EpCounter::Recv,
                 How::Immediate(_) => EpCounter::RecvRdmaImm,
+                How::Datagram(None) => EpCounter::RecvUd,
+                How::Datagram(Some(_)) => EpCounter::RecvImm,
             };
             m.count(counter, len);
         }

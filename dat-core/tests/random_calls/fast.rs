@@ -45,11 +45,6 @@ impl List {
 }
 
 impl SideM {
-    fn known_lmr(&self, lmr: Lmr) -> Verdict {
-        let known = self.lmrs.iter().any(|m| m.lmr == lmr);
-        Verdict::new().no_as(!known, DatType::InvalidHandle, DatSubtype::InvalidHandleLmr)
-    }
-
     /// Requests about the key of an LMR that have not come back.
     pub(crate) fn edits(&self, lmr: Lmr) -> usize {
         let edits = [Op::Register(lmr), Op::Invalidate(lmr)];
@@ -265,7 +260,7 @@ impl World {
         let flags = self.pick_told_flags();
         let s = &self.sides[side];
         let m = s.lmrs.iter().find(|m| m.lmr == lmr).copied();
-        let mut verdict = s.post_verdict(ep, REQUEST, flags, false);
+        let mut verdict = s.post_verdict(ep, Op::Register(lmr), flags, false);
         let most = match m.map(|m| m.kind) {
             Some(LmrKind::Fast(most, gate)) => {
                 let busy = gate != Gate::Closed || s.edits(lmr) != 0;
@@ -338,7 +333,7 @@ impl World {
         let flags = self.pick_told_flags();
         let s = &self.sides[side];
         let m = s.lmrs.iter().find(|m| m.lmr == lmr).copied();
-        let mut verdict = s.post_verdict(ep, REQUEST, flags, false);
+        let mut verdict = s.post_verdict(ep, Op::Register(lmr), flags, false);
         match m.map(|m| (m.kind, m.lmr_context)) {
             Some((LmrKind::Fast(_, gate), context)) => {
                 let (bound, perhaps) = s.is_bound(context);

@@ -23,6 +23,7 @@
 mod agreement;
 mod contexts;
 mod data;
+mod datagrams;
 mod endpoint;
 mod events;
 mod fast;
@@ -72,7 +73,8 @@ fn step(world: &mut World) -> Done {
         706..716 if world.calm > 1 && world.rng.percent(70) => world.post(side),
         706..716 => world.ep_disconnect(side),
         730..765 => world.ep_reset(side),
-        765..790 => world.ep_create(side),
+        765..785 => world.ep_create(side),
+        785..790 => world.datagrams(side),
         790..794 => {
             let ep = world.pick_ep(side);
             world.ep_free(side, ep)
@@ -223,6 +225,7 @@ fn random_calls_answer_as_the_model_does() {
         ("counters", sum(|s| s.counted), 500),
         ("registered by request", sum(|s| s.registered), 100),
         ("closed by request", sum(|s| s.invalidated), 50),
+        ("datagrams", sum(|s| s.datagrams), 200),
         ("connected as another", sum(|s| s.dup), 50),
         ("connected to an address", sum(|s| s.common), 100),
     ] {

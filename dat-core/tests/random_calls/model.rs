@@ -8,6 +8,8 @@ use dat_core::provider::Region;
 use dat_core::testing::LoopHca;
 use dat_core::*;
 
+use crate::datagrams::UdM;
+
 pub(crate) type LoopIa = Ia<'static, LoopHca<'static>>;
 pub(crate) type Poster = EpPoster<'static, LoopHca<'static>>;
 pub(crate) type Reaper = EvdReaper<'static, LoopHca<'static>>;
@@ -34,6 +36,7 @@ pub(crate) enum Op {
     Bind(Rmr),
     Register(Lmr),
     Invalidate(Lmr),
+    SendUd,
 }
 
 impl Op {
@@ -48,9 +51,12 @@ impl Op {
             Self::Write | Self::WriteImmed => Some(MemPriv::REMOTE_WRITE),
             Self::Read => Some(MemPriv::REMOTE_READ),
             Self::FetchAdd | Self::CmpSwap => Some(MemPriv::REMOTE_ATOMIC),
-            Self::Send | Self::Recv | Self::Bind(_) | Self::Register(_) | Self::Invalidate(_) => {
-                None
-            }
+            Self::Send
+            | Self::Recv
+            | Self::Bind(_)
+            | Self::Register(_)
+            | Self::Invalidate(_)
+            | Self::SendUd => None,
         }
     }
 }
@@ -70,6 +76,8 @@ pub(crate) enum How {
     Closing(u32),
     /// Comes with a write, whose bytes lie elsewhere.
     Immediate(u32),
+    /// Is a datagram, with an immediate or without.
+    Datagram(Option<u32>),
 }
 
 impl How {
@@ -78,6 +86,7 @@ impl How {
         match self {
             Self::Message => 0,
             Self::Closing(word) | Self::Immediate(word) => word,
+            Self::Datagram(word) => word.unwrap_or(0),
         }
     }
 }
@@ -86,7 +95,7 @@ impl Sent {
     /// Bytes that have to find room in the receive.
     pub(crate) fn room(&self) -> u32 {
         match self.how {
-            How::Message | How::Closing(_) => self.len,
+            How::Message | How::Closing(_) | How::Datagram(_) => self.len,
             How::Immediate(_) => 0,
         }
     }
@@ -152,6 +161,8 @@ pub(crate) struct EpM {
     pub(crate) drained: bool,
     /// Where its receives come from, if they are not its own.
     pub(crate) srq: Option<Srq>,
+    /// It is for datagrams.
+    pub(crate) ud: Option<UdM>,
     /// High watermarks of the receives it holds, the soft one until it has raised its event.
     pub(crate) soft: Option<u32>,
     pub(crate) hard: Option<u32>,
@@ -180,6 +191,7 @@ impl EpM {
             drained: false,
             tainted: false,
             srq: None,
+            ud: None,
             soft: None,
             hard: None,
             tally: [0; EpCounter::COUNT],
@@ -271,6 +283,11 @@ impl EpM {
         self.drained = false;
         self.tainted = false;
         self.state = EpState::Unconnected;
+        if let Some(ud) = &mut self.ud {
+            ud.inbox.clear();
+            ud.hazy = false;
+            self.state = EpState::Connected;
+        }
     }
 
     /// Fewest and most request or receive slots that may be taken: suppressed requests at the head may be done with.

@@ -70,6 +70,7 @@ pub(crate) struct Seen {
     pub(crate) counted: u64,
     pub(crate) registered: u64,
     pub(crate) invalidated: u64,
+    pub(crate) datagrams: u64,
     pub(crate) dup: u64,
     pub(crate) common: u64,
     pub(crate) kinds: [u64; 9],
@@ -318,6 +319,9 @@ impl World {
                 m.asked(true);
             }
             return Ok(());
+        }
+        if self.is_for_datagrams(side, ep) {
+            return self.moved_ud(side, ep, old, new);
         }
         let at = self.sides[side]
             .ep(ep)
