@@ -2,12 +2,12 @@
 
 use super::{CrControl, RequestData};
 use crate::Ia;
-use crate::cm::{Reason, Request};
+use crate::cm::{ConnId, Reason, Request};
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::ep::{EpState, STALE};
 use crate::event::Event;
 use crate::flags::PspFlag;
-use crate::handle::{Cr, Ep};
+use crate::handle::{Cr, Ep, Psp};
 use crate::ia::Owner;
 use crate::provider::{Provider, Service};
 use crate::psp::Listener;
@@ -26,43 +26,63 @@ impl CrControl {
 impl<P: Provider> Ia<'_, P> {
     /// A peer asks which queue pair takes datagrams for a service point.
     pub(crate) fn looked_up(&mut self, now: Instant, request: &Request) {
-        let port = request.service.udp_port();
-        let listener = match port.and_then(|port| self.listener(port)) {
-            Some(Listener::Psp(psp)) => self.psp(psp).ok().map(|control| (psp, control)),
-            // Reserved and common service points are for connections.
-            Some(Listener::Rsp(_) | Listener::Csp(_)) | None => None,
-        };
-        let refusal = match &listener {
-            None => Some(Reason::INVALID_SERVICE_ID),
-            // The Endpoints that the provider makes are for connections.
-            Some((_, it)) if it.flag == PspFlag::Provider => Some(Reason::NO_QP),
-            Some((_, it)) if !self.has_room(it.evd) || self.crs.is_full() => {
-                Some(Reason::NO_RESOURCES)
-            }
-            Some(_) => None,
-        };
-        let (Some((psp, listener)), None) = (listener, refusal) else {
-            let reason = refusal.unwrap_or(Reason::NO_RESOURCES);
-            if self.cm.reject(now, request.conn, reason, &[], &[]).is_err() {
-                self.cm.abort(now, request.conn);
-            }
-            return;
-        };
-        let (evd, conn_qual) = (listener.evd, u64::from(listener.port));
         let private = self.cm.private_data(request.conn);
+        let private = RequestData::from_slice(private).unwrap_or_default();
+        let port = request.service.udp_port();
+        let listener = port.and_then(|port| self.listener(port));
+        let presented = listener.map_or(Err(Reason::INVALID_SERVICE_ID), |listener| {
+            self.present_look_up(listener, request, Some(request.conn), private)
+        });
+        if let Err(reason) = presented
+            && self.cm.reject(now, request.conn, reason, &[], &[]).is_err()
+        {
+            self.cm.abort(now, request.conn);
+        }
+    }
+
+    /// The PSP that look-ups may come to. Reserved and common service points are for connections, and so are the Endpoints that
+    /// the provider makes.
+    pub(super) fn for_look_ups(&self, listener: Listener) -> Result<Psp, Reason> {
+        let Listener::Psp(psp) = listener else {
+            return Err(Reason::INVALID_SERVICE_ID);
+        };
+        let control = self.psp(psp).map_err(|_| Reason::INVALID_SERVICE_ID)?;
+        if control.flag == PspFlag::Provider {
+            return Err(Reason::NO_QP);
+        }
+        Ok(psp)
+    }
+
+    /// Brings a look-up to a service point, or says why that is not to be.
+    pub(super) fn present_look_up(
+        &mut self,
+        listener: Listener,
+        request: &Request,
+        conn: Option<ConnId>,
+        private: RequestData,
+    ) -> Result<(), Reason> {
+        let psp = self.for_look_ups(listener)?;
+        let control = self.psp(psp).map_err(|_| Reason::INVALID_SERVICE_ID)?;
+        let (evd, conn_qual) = (control.evd, control.port.into());
+        if !self.has_room(evd) {
+            return Err(Reason::NO_RESOURCES);
+        }
         let control = CrControl {
-            conn: Some(request.conn),
+            conn,
             request: *request,
-            private: RequestData::from_slice(private).unwrap_or_default(),
+            private,
             local_ep: None,
             provided: false,
-            listener: Listener::Psp(psp),
+            listener,
         };
-        if let Some(cr) = self.crs.insert(control).map(Cr) {
-            self.own(request.conn, Owner::Cr(cr));
-            let event = Event::UdConnectionRequest { psp, cr, conn_qual };
-            self.notify(Some(evd), event);
+        let cr = self.crs.insert(control).map(Cr);
+        let cr = cr.ok_or(Reason::NO_RESOURCES)?;
+        if let Some(conn) = conn {
+            self.own(conn, Owner::Cr(cr));
         }
+        let event = Event::UdConnectionRequest { psp, cr, conn_qual };
+        self.notify(Some(evd), event);
+        Ok(())
     }
 
     /// Tells the peer the Endpoint's queue pair and Q_Key, and its connect Event Dispatcher that it was told. The Endpoint stays as

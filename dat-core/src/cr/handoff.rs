@@ -13,15 +13,18 @@ impl<P: Provider> Ia<'_, P> {
     /// Hands a request to another service point of this adapter, where it arrives as a new one with the same private data. The
     /// handle dies; its Endpoint is free again, or goes if it was made for it.
     ///
-    /// `INVALID_HANDLE`; `INVALID_PARAMETER` for a qualifier that nobody else listens on; `INSUFFICIENT_RESOURCES` if the other
+    /// `INVALID_HANDLE`; `INVALID_PARAMETER` for a qualifier that nobody else listens on, and of a request for datagrams for one
+    /// that is for connections only: every other than a PSP of the consumer's; `INSUFFICIENT_RESOURCES` if the other
     /// service point takes no more. A refused call changes nothing.
     #[doc(alias = "dat_cr_handoff")]
     pub fn cr_handoff(&mut self, now: Instant, cr: Cr, conn_qual: u64) -> Result<(), Error> {
         let control = self.cr(cr)?;
         let (conn, request, from) = (control.conn, control.request, control.listener);
         let target = port(conn_qual).and_then(|port| self.listener(port));
+        let looks_up = P::USES.datagrams && control.looks_up();
+        let takes = |target| !looks_up || self.for_look_ups(target).is_ok();
         let target = target
-            .filter(|target| *target != from && !self.is_spent(*target))
+            .filter(|target| *target != from && !self.is_spent(*target) && takes(*target))
             .ok_or(Error::new(
                 DatType::InvalidParameter,
                 DatSubtype::InvalidArg2,
@@ -32,10 +35,12 @@ impl<P: Provider> Ia<'_, P> {
                 .get_mut(cr.0)
                 .map_or(&mut RequestData::new(), |control| &mut control.private),
         );
-        if self
-            .present(target, &request, conn, private.clone())
-            .is_err()
-        {
+        let presented = if looks_up {
+            self.present_look_up(target, &request, conn, private.clone())
+        } else {
+            self.present(target, &request, conn, private.clone())
+        };
+        if presented.is_err() {
             if let Some(control) = self.crs.get_mut(cr.0) {
                 control.private = private;
             }

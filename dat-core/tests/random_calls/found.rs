@@ -372,3 +372,51 @@ fn an_endpoint_without_a_queue_pair_holds_nothing_of_the_one_in_its_slot_before(
     assert!([broken, Err(DatReturn::QUEUE_EMPTY)].contains(&ia.evd_dequeue(own)));
     assert_eq!(ia.evd_dequeue(own), Err(DatReturn::QUEUE_EMPTY));
 }
+
+#[test]
+fn a_look_up_that_is_handed_off_stays_one() {
+    let mut two = Two::new(PspFlag::Consumer);
+    for side in 0..2 {
+        let Side { ia, pz, evd, ep } = &mut two.sides[side];
+        let made = ia.ep_create_ud(*pz, *evd, *evd, Some(*evd), None, 5);
+        *ep = made.expect("an EP for datagrams");
+    }
+    let Side { ia, evd, .. } = &mut two.sides[1];
+    let psp = ia.psp_create(7001, *evd, PspFlag::Consumer).expect("a PSP");
+    ia.psp_create(7002, *evd, PspFlag::Provider).expect("a PSP");
+    let rsp = ia.rsp_create(7003, None, *evd).expect("an RSP");
+    let Side { ia, ep, .. } = &mut two.sides[0];
+    let wait = Duration::from_secs(5);
+    ia.ep_connect(NOW, *ep, addr(1), 7000, wait, b"", Qos::BestEffort)
+        .expect("a look-up");
+    two.settle();
+    let cr = match two.drain(1)[..] {
+        [Event::UdConnectionRequest { cr, .. }] => cr,
+        ref other => panic!("{other:?}"),
+    };
+    // Reserved service points, and Endpoints of the provider, are for connections.
+    let ia = &mut two.sides[1].ia;
+    for qual in [7002, 7003] {
+        let refusal = ia.cr_handoff(NOW, cr, qual).expect_err("a refusal");
+        assert_eq!(refusal.ret().ty(), DatType::InvalidParameter);
+    }
+    let reserved = ia.rsp_query(rsp).expect("the RSP").ep;
+    let state = ia.ep_get_status(reserved).map(|status| status.state);
+    assert_eq!(state, Ok(EpState::UnconfiguredReserved));
+    ia.cr_handoff(NOW, cr, 7001).expect("a handoff");
+    let cr = match two.drain(1)[..] {
+        [
+            Event::UdConnectionRequest {
+                psp: to,
+                cr,
+                conn_qual: 7001,
+            },
+        ] if to == psp => cr,
+        ref other => panic!("{other:?}"),
+    };
+    let Side { ia, ep, .. } = &mut two.sides[1];
+    ia.cr_accept(NOW, cr, Some(*ep), b"").expect("an answer");
+    two.settle();
+    let asked = two.sides[0].ep;
+    assert!(matches!(two.drain(0)[..], [Event::UdEstablished(ep, _)] if ep == asked));
+}
