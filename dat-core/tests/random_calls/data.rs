@@ -1,4 +1,6 @@
 //! Posting: what dat_ep_post_*(3) and dat_rmr_bind(3) must answer, and what that leaves outstanding.
+//!
+//! Length: every kind of request, each with its model right before it.
 
 use dat_core::*;
 

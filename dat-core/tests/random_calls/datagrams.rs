@@ -30,9 +30,20 @@ impl World {
 
     /// One of the calls of this module that are not posts.
     pub(crate) fn datagrams(&mut self, side: usize) -> Done {
-        match self.rng.below(4) {
-            0 | 1 => self.ep_create_ud(side),
-            2 => self.ud_address(side),
+        let own: Vec<Ep> = self.sides[side]
+            .eps
+            .iter()
+            .filter(|m| m.ud.is_some())
+            .map(|m| m.ep)
+            .collect();
+        match self.rng.below(12) {
+            0..4 => self.ep_create_ud(side),
+            4..8 => match self.rng.of(&own) {
+                Some(ep) => self.look_up(side, ep),
+                None => Ok(()),
+            },
+            8 | 9 => self.answers(side),
+            10 => self.ud_address(side),
             _ => self.ud_ah_free(side),
         }
     }
@@ -95,7 +106,7 @@ impl World {
     }
 
     /// The number by which peers address an Endpoint.
-    fn number(&self, side: usize, ep: Ep) -> u32 {
+    pub(crate) fn number(&self, side: usize, ep: Ep) -> u32 {
         let param = self.sides[side].ia.ep_query(ep);
         param.ok().and_then(|p| p.qp).map_or(0, |qp| qp.number)
     }

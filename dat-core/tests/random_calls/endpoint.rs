@@ -342,7 +342,7 @@ impl World {
         }
         let ep = self.pick_ep_in(side, &[EpState::Unconnected]);
         if self.is_for_datagrams(side, ep) {
-            return Ok(());
+            return self.look_up(side, ep);
         }
         let (remote, target): (IpAddr, _) = match self.rng.below(40) {
             0 => (IpAddr::from([10, 0, 0, 77]), None),
@@ -558,6 +558,7 @@ impl World {
         match (old, graceful, new) {
             (Some(D), _, D) | (Some(DP), true, DP) => {}
             (Some(C), true, DP) => {
+                self.stop_asking(side, ep, false);
                 let s = &mut self.sides[side];
                 if let Some(m) = s.ep_mut(ep) {
                     m.state = DP;
@@ -611,6 +612,7 @@ impl World {
             let dropped = std::mem::take(&mut m.queue[REQUEST]);
             m.rewind();
             let srq = m.srq;
+            self.stop_asking(side, ep, true);
             self.dropped(side, dropped);
             self.windows_end(side, ep)?;
             self.sweep(side, srq)?;
@@ -670,6 +672,7 @@ impl World {
             let m = s.eps.remove(at);
             s.ghosts.push((ep, m.expected));
             s.dead.ep.push(ep);
+            self.stop_asking(side, ep, true);
             let [requests, _] = m.queue;
             self.dropped(side, requests);
         }

@@ -161,6 +161,10 @@ impl World {
             Event::TimedOut(ep) => self.connection(side, evd, ep, kind::TIMED_OUT),
             Event::Unreachable(ep) => self.connection(side, evd, ep, kind::UNREACHABLE),
             Event::Async(AsyncEvent::EvdOverflow(full)) => {
+                let may_lose = self.may_lose(side, full);
+                if let Some(m) = self.sides[side].evd_mut(full) {
+                    m.overflow |= may_lose;
+                }
                 let lost = self.sides[side].evd(full).is_none_or(|m| m.overflow);
                 if lost && self.sides[side].takes(evd, EvdFlags::ASYNC) {
                     Ok(())
@@ -178,12 +182,14 @@ impl World {
             Event::Async(
                 mark @ (AsyncEvent::SrqLowWatermark(_) | AsyncEvent::EpSoftHighWatermark(_)),
             ) => self.warning(side, evd, mark),
-            Event::UdConnectionRequest { .. }
-            | Event::UdEstablished(..)
-            | Event::UdAccepted(_)
-            | Event::UdReject(..)
-            | Event::UdError(_)
-            | Event::Async(_) => Err("nothing of the kind happened".into()),
+            Event::UdConnectionRequest { psp, cr, conn_qual } => {
+                self.asked(side, evd, psp, cr, conn_qual)
+            }
+            Event::UdEstablished(ep, of) => self.heard(side, evd, ep, Some((of, true))),
+            Event::UdReject(ep, of) => self.heard(side, evd, ep, Some((of, false))),
+            Event::UdError(ep) => self.heard(side, evd, ep, None),
+            Event::UdAccepted(ep) => self.told(side, evd, ep),
+            Event::Async(_) => Err("nothing of the kind happened".into()),
         }
     }
 
@@ -271,6 +277,7 @@ impl World {
             point,
             local_ep,
             provided: listener.makes || listener.provided,
+            looks_up: false,
         });
         Ok(())
     }
@@ -479,10 +486,11 @@ impl World {
                 self.settle()?;
             }
         }
+        let strict = self.attempts < 2 * EPS - 2;
+        self.all_heard(strict)?;
         for (side, unbound) in unbound.into_iter().enumerate() {
             self.complete(side, unbound)?;
         }
-        let strict = self.attempts < 2 * EPS - 2;
         for at in 0..self.links.len() {
             let now = self.now;
             let waiting = self.links[at].ends[0].is_some_and(|(side, ep)| {

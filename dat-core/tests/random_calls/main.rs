@@ -28,6 +28,7 @@ mod endpoint;
 mod events;
 mod fast;
 mod found;
+mod lookups;
 mod memory;
 mod model;
 mod notify;
@@ -217,14 +218,15 @@ fn random_calls_answer_as_the_model_does() {
         ("ended on common queues", sum(|s| s.ended), 100),
         ("atomics", sum(|s| s.atomics), 100),
         ("immediates", sum(|s| s.immediates), 100),
-        ("closed by a peer", sum(|s| s.closed), 20),
+        ("closed by a peer", sum(|s| s.closed), 10),
         ("read to an RMR", sum(|s| s.reads_to_rmr), 100),
         ("watermarks", sum(|s| s.warned), 100),
-        ("overrun", sum(|s| s.overrun), 20),
+        ("overrun", sum(|s| s.overrun), 10),
         ("receives held", sum(|s| s.held), 100),
         ("counters", sum(|s| s.counted), 500),
-        ("registered by request", sum(|s| s.registered), 100),
-        ("closed by request", sum(|s| s.invalidated), 50),
+        ("registered by request", sum(|s| s.registered), 50),
+        ("closed by request", sum(|s| s.invalidated), 15),
+        ("service points found", sum(|s| s.found), 30),
         ("datagrams", sum(|s| s.datagrams), 200),
         ("connected as another", sum(|s| s.dup), 50),
         ("connected to an address", sum(|s| s.common), 100),

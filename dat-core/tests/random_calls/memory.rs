@@ -330,6 +330,9 @@ impl World {
                     link.lost = true;
                 }
             }
+            for port in ports {
+                self.unheard(side, port, true);
+            }
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! The reference model: what the manual pages say an adapter holds. It knows no queue pair, no key table and no wire.
 //!
 //! References are not counted but looked up, and nothing is optimized: it is to be read.
+//!
+//! Length: one adapter's objects, each in a few lines.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -469,6 +471,8 @@ pub(crate) struct CrM {
     pub(crate) local_ep: Option<Ep>,
     /// That Endpoint was made for it, or with its service point.
     pub(crate) provided: bool,
+    /// It is a look-up, and its link the place of the question.
+    pub(crate) looks_up: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -518,6 +522,8 @@ pub(crate) struct SideM {
     pub(crate) crs: Vec<CrM>,
     /// Endpoints on common queues whose end the asynchronous Event Dispatcher is to tell.
     pub(crate) ended: Vec<(Ep, Evd)>,
+    /// Endpoints for datagrams that have answered, and where they hear of that.
+    pub(crate) answered: Vec<(Ep, Evd)>,
     /// Watermarks that have been passed, and those that may have been: there the dispatcher is not known.
     pub(crate) warned: Vec<(AsyncEvent, Option<Evd>)>,
     pub(crate) cnos: Vec<Cno>,
@@ -548,6 +554,7 @@ impl SideM {
             srqs: Vec::new(),
             crs: Vec::new(),
             ended: Vec::new(),
+            answered: Vec::new(),
             warned: Vec::new(),
             cnos: Vec::new(),
             own_async: true,

@@ -225,6 +225,7 @@ impl World {
                     link.refusable = true;
                 }
             }
+            self.unheard(side, m.port, false);
         }
         Ok(())
     }
@@ -251,6 +252,7 @@ impl World {
         let known = self.rng.of(&ports).filter(|_| self.rng.percent(90));
         let qual = known.map_or(self.rng.next() >> self.rng.below(64), u64::from);
         let unseen = self.links.iter().filter(|l| l.may_be_unseen(side)).count();
+        let unseen = unseen + self.unseen_asks(side);
         let s = &self.sides[side];
         let m = s.crs.iter().find(|m| m.cr == cr).copied();
         let mut verdict = Verdict::new().no_as(
@@ -260,6 +262,9 @@ impl World {
         );
         let point = s.points.iter().find(|m| u64::from(m.port) == qual);
         let point = point.filter(|point| m.is_some_and(|m| m.point != point.point) && !point.used);
+        // Look-ups come to public ones of the consumer's.
+        let public = |point: &&PointM| matches!(point.point, Point::Psp(_)) && !point.makes;
+        let point = point.filter(|point| !m.is_some_and(|m| m.looks_up) || public(point));
         let point = point.copied();
         if m.is_some() {
             verdict = verdict.no(point.is_none(), DatType::InvalidParameter);
@@ -292,6 +297,12 @@ impl World {
             return Ok(());
         };
         self.left(side, &m);
+        if m.looks_up {
+            let ask = &mut self.asks[m.link];
+            (ask.arrived, ask.port) = (false, point.port);
+            self.seen.handoffs += 1;
+            return Ok(());
+        }
         let link = &mut self.links[m.link];
         (link.arrived, link.port) = (false, point.port);
         let s = &mut self.sides[side];
@@ -308,6 +319,9 @@ impl World {
     pub(crate) fn cr_accept(&mut self, side: usize) -> Done {
         let cr = self.pick_cr(side);
         let m = self.sides[side].crs.iter().find(|m| m.cr == cr).copied();
+        if let Some(m) = m.filter(|m| m.looks_up) {
+            return self.answer(side, &m);
+        }
         let mostly = self.rng.percent(85);
         let ep = match m.and_then(|m| m.local_ep) {
             Some(_) if mostly => None,
@@ -398,20 +412,29 @@ impl World {
     }
 
     pub(crate) fn cr_reject(&mut self, side: usize, cr: Cr) -> Done {
-        let size = if self.rng.percent(3) {
+        let mut size = if self.rng.percent(3) {
             149
         } else {
             self.rng.below(149)
         };
         let s = &mut self.sides[side];
         let m = s.crs.iter().find(|m| m.cr == cr).copied();
+        if m.is_some_and(|m| m.looks_up) {
+            // Room for the name of the question.
+            size = size.max(8);
+        }
+        let looks_up = m.is_some_and(|m| m.looks_up);
+        let most = if looks_up { MAX_UD_REPLY_PRIVATE } else { 148 };
         let verdict = Verdict::new()
             .no_as(
                 m.is_none(),
                 DatType::InvalidHandle,
                 DatSubtype::InvalidHandleCr,
             )
-            .no(size > 148, DatType::InvalidParameter);
+            .no(
+                size > most && (m.is_some() || size > 148),
+                DatType::InvalidParameter,
+            );
         let own = m.filter(|m| m.provided).and_then(|m| m.local_ep);
         let own = own.and_then(|ep| s.ep(ep));
         let verdict = verdict
@@ -423,11 +446,19 @@ impl World {
                 own.is_some_and(|m| s.reaper_is_out(m)),
                 DatType::InvalidState,
             );
-        let answer = s.ia.cr_reject(self.now, cr, &vec![0x33; size]);
+        let mut private = vec![0x33; size];
+        if let (Some(m), Some(name)) = (m, private.first_chunk_mut()) {
+            *name = m.name();
+        }
+        let answer = s.ia.cr_reject(self.now, cr, &private);
         self.note(|| format!("{side}: cr_reject {cr:?} -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Some(m) = m
         {
+            if looks_up {
+                self.replied(side, cr, m.link, None);
+                return Ok(());
+            }
             self.restless += 1;
             self.links[m.link].rejected = true;
             self.left(side, &m);
@@ -477,6 +508,7 @@ impl World {
                 .links
                 .iter()
                 .any(|link| link.lost && link.target == Some(side));
+            let lost = lost || self.asks.iter().any(|a| a.lost && a.target == Some(side));
             let flag = if by_hand && !lost {
                 CloseFlag::Graceful
             } else {

@@ -1,4 +1,6 @@
 //! Two adapters on one fabric, their two models, and time.
+//!
+//! Length: what is looked at after every call stands beside what time and the other side do.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -8,6 +10,7 @@ use dat_core::provider::Net;
 use dat_core::testing::{Fabric, LoopHca};
 use dat_core::*;
 
+use crate::lookups::AskM;
 use crate::model::*;
 use crate::rng::Rng;
 
@@ -29,6 +32,7 @@ pub(crate) struct World {
     pub(crate) fabric: &'static Fabric,
     pub(crate) sides: [SideM; 2],
     pub(crate) links: Vec<Link>,
+    pub(crate) asks: Vec<AskM>,
     pub(crate) now: Instant,
     pub(crate) rng: Rng,
     pub(crate) cookie: u64,
@@ -71,6 +75,7 @@ pub(crate) struct Seen {
     pub(crate) registered: u64,
     pub(crate) invalidated: u64,
     pub(crate) datagrams: u64,
+    pub(crate) found: u64,
     pub(crate) dup: u64,
     pub(crate) common: u64,
     pub(crate) kinds: [u64; 9],
@@ -108,6 +113,7 @@ impl World {
             fabric,
             sides,
             links: Vec::new(),
+            asks: Vec::new(),
             now: Instant::from_nanos(1_000_000_000),
             rng,
             cookie: 0,
@@ -157,12 +163,13 @@ impl World {
         let asynchronous = evd == s.ia.async_evd();
         let warned = s.warned.iter();
         let warned = warned.filter(|(_, at)| at.map_or(asynchronous, |at| at == evd));
-        let ended = ended + warned.count();
+        let ended = ended + warned.count() + self.look_up_backlog(side, evd);
         m.software.len() + m.load + events + ghosts + requests + ended
     }
 
     /// An Endpoint goes to DISCONNECTED or ceases to be.
     pub(crate) fn leave(&mut self, side: usize, ep: Ep) {
+        self.stop_asking(side, ep, false);
         let Some(m) = self.sides[side].ep_mut(ep) else {
             return;
         };
@@ -235,6 +242,7 @@ impl World {
 
     /// Requests to this side that find no listener or no room.
     fn mark_refusable(&mut self, side: usize) {
+        let asked = self.unseen_asks(side);
         for at in 0..self.links.len() {
             let link = &self.links[at];
             if link.target != Some(side) || !link.is_open() || link.refusable {
@@ -258,7 +266,7 @@ impl World {
                 let coming =
                     2 * s.eps.iter().filter(busy).count() + s.eps.iter().filter(ends).count();
                 self.backlog(side, point.evd) + coming >= qlen
-                    || s.crs.len() + unseen > EPS
+                    || s.crs.len() + unseen + asked > EPS
                     || point.makes && s.eps.len() + unseen > EPS
                     || point.used
                     || point.ep.is_some() && contested
@@ -270,6 +278,7 @@ impl World {
     /// Calls `advance` and checks what it did to the Endpoints of that side; says whether there was work.
     pub(crate) fn advance(&mut self, side: usize) -> Result<bool, String> {
         self.mark_refusable(side);
+        self.mark_asks(side);
         let now = self.now;
         let next = self.sides[side].ia.advance(now);
         self.note(|| format!("{side}: advance -> {next:?}"));
