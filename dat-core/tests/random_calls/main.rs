@@ -8,7 +8,8 @@
 //!
 //! What happens by itself (a peer's answer, the end of a drain) is allowed where the model knows a reason for it, and
 //! demanded when both sides have been advanced until they are quiet. Not covered: threads, a device that fails or lies,
-//! lost datagrams; those have tests of their own.
+//! lost datagrams of the connection manager, upcalls, what memory holds; those have tests of their own. Of fast registrations
+//! none is suppressed: of what ends in silence the model would know too little.
 #![expect(
     clippy::indexing_slicing,
     clippy::expect_used,
