@@ -22,6 +22,7 @@ mod multicast;
 mod qp;
 mod qp_cmd;
 mod qp_state;
+mod qps;
 mod rmp;
 mod rq_sq;
 mod rss;
@@ -64,7 +65,7 @@ pub(crate) struct Objects {
     /// Completion queues.
     cqs: BTreeMap<u32, cq::Cq>,
     /// Queue pairs.
-    qps: BTreeMap<u32, qp::Qp>,
+    qps: qps::Qps,
     /// Raw send queues.
     sqs: BTreeMap<u32, rq_sq::Sq>,
     /// Raw receive queues.
@@ -104,7 +105,7 @@ impl Default for Objects {
             tis_numbers: Numbers::new(1, 1 << 24, 0x91_2000),
             rqt_numbers: Numbers::new(1, 1 << 24, 0x91_6000),
             cqs: BTreeMap::new(),
-            qps: BTreeMap::new(),
+            qps: qps::Qps::default(),
             sqs: BTreeMap::new(),
             rqs: BTreeMap::new(),
             rmps: BTreeMap::new(),

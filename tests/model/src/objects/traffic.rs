@@ -9,7 +9,6 @@ use super::Outgoing;
 use super::device::{Device, ip_of_entry};
 use super::ethernet::Headers;
 use super::multicast::{self, MULTICAST_QPN};
-use super::qp::Receives;
 use super::rss::Hash;
 use super::tir_tis::Dispatch;
 use crate::hca::Hca;
@@ -100,20 +99,11 @@ pub(crate) fn modified(hca: &mut Hca, qpn: u32) {
 /// Does what is due; says when next.
 pub(crate) fn step(hca: &mut Hca) -> Option<Nanos> {
     let now = hca.bus.now;
-    for qpn in hca.objects.qps.keys().copied().collect::<Vec<_>>() {
-        let Some(qp) = hca.objects.qps.get(&qpn) else {
-            continue;
-        };
-        let due = qp
-            .engine
-            .as_ref()
-            .and_then(Engine::next_deadline)
-            .is_some_and(|t| t <= now);
-        let flushing = qp.state == QpState::Err && qp.receives == Receives::Own;
-        if due {
+    for (qpn, due) in hca.objects.qps.due(now) {
+        if due.timer {
             with_engine(hca, qpn, |engine, device| engine.on_timer(device));
         }
-        if flushing {
+        if due.receives {
             with_engine(hca, qpn, |engine, device| engine.on_receive_posted(device));
         }
     }
@@ -131,11 +121,7 @@ pub(crate) fn step(hca: &mut Hca) -> Option<Nanos> {
     if moved == MOST_FRAMES {
         return Some(now);
     }
-    hca.objects
-        .qps
-        .values()
-        .filter_map(|qp| qp.engine.as_ref().and_then(Engine::next_deadline))
-        .min()
+    hca.objects.qps.next(now)
 }
 
 /// Whether a frame is for one of the MACs the device answers to.

@@ -336,3 +336,31 @@ fn completions_stand_at_the_page_given() {
     assert_eq!(cqe[0x20..0x24], 0x1234u32.to_be_bytes(), "user index");
     assert_eq!(cqe[0x39..0x3c], qpn.to_be_bytes()[1..]);
 }
+
+#[test]
+fn queues_in_error_are_looked_at_in_turn() {
+    let (mut rig, qpn) = rig();
+    let cqn = context(&mut rig, qpn);
+    let cqn = qpc::cqn_rcv.get(&cqn);
+    let all: Vec<u32> = (0..150).map(|_| rig.qp(cqn)).collect();
+    assert_eq!(rig.hca.step(1), None, "all are idle");
+    for &qpn in &all {
+        rig.short(0x507, qpn).unwrap();
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let due = rig.hca.objects.qps.due(2);
+        assert_eq!(due.len(), 64);
+        assert!(due.values().all(|due| due.receives && !due.timer));
+        seen.extend(due.into_keys());
+    }
+    assert!(seen.iter().eq(&all));
+    assert!(
+        rig.hca.step(3).is_some_and(|due| due > 3),
+        "the rest comes later"
+    );
+    for &qpn in &all {
+        rig.short(0x50a, qpn).unwrap();
+    }
+    assert_eq!(rig.hca.step(4), None);
+}
