@@ -100,7 +100,10 @@ impl<U: Using> Cm<'_, U> {
                 slot.state.connects() && slot.remote == from && slot.remote_guid == guid
             })
         };
-        if let Some((index, _)) = of_peer().find(|(_, slot)| slot.remote_id == local_id) {
+        // A peer that starts anew may come to an ID that it had: what it asks begins elsewhere.
+        let begins = req.starting_psn();
+        let same = |slot: &Slot| slot.remote_id == local_id && slot.terms.sq_psn == begins;
+        if let Some((index, _)) = of_peer().find(|(_, slot)| same(slot)) {
             return self.req_again(now, transaction, index);
         }
         let same_queue_pair = of_peer()

@@ -196,3 +196,22 @@ fn a_stale_rej_tells_both_ids_apart() {
     };
     assert_eq!((rej.local_id, rej.remote_id), (0, new.comm_id()));
 }
+
+#[test]
+fn a_peer_that_starts_anew_may_come_to_an_id_that_it_had() {
+    let (mut pair, a, _) = Pair::established();
+    pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
+    pair.settle();
+    let params = pair.params(QPN_A);
+    // Ten bits of an ID are random.
+    let anew = (0..100_000).find_map(|seed| {
+        let mut cm = cm(4, GUIDS[A], seed);
+        let id = cm.connect(pair.now, &params).unwrap();
+        (id == a).then_some(cm)
+    });
+    pair.nodes[A].cm = anew.unwrap();
+    pair.nodes[A].ready.clear();
+    pair.settle();
+    assert_eq!(pair.nodes[A].ready, [a]);
+    assert_eq!(pair.sent(Kind::Rej).len(), 0);
+}
