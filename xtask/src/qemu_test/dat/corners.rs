@@ -17,10 +17,12 @@ const PROBE: &str = "tests/dapl/probe.c";
 /// How its good lines begin, and its bad ones.
 const WORDS: [&str; 2] = ["ok ", "FAIL "];
 
-/// Builds a program of C against the distribution's headers and registry.
-pub(super) fn compile(kit: &Kit, source: &str, to: &Path) -> Result<PathBuf> {
+/// Builds a program of C against the distribution's headers and registry; `words` are for the compiler.
+pub(super) fn compile(kit: &Kit, source: &str, to: &Path, words: &[&str]) -> Result<PathBuf> {
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    cc.args(["-O2", "-g", "-Wall", "-o"])
+    cc.args(["-O2", "-g", "-Wall"])
+        .args(words)
+        .arg("-o")
         .arg(to)
         .arg(run::root().join(source))
         .arg("-I")
@@ -46,7 +48,7 @@ pub(super) fn both(
 /// Plays the probe: what it checked.
 pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<String> {
     const LIMIT: Duration = Duration::from_secs(300);
-    let probe = compile(kit, PROBE, &stage.path("probe"))?;
+    let probe = compile(kit, PROBE, &stage.path("probe"), &[])?;
     let [a, b] = ["a", "b"].map(|name| stage.path(name));
     let model = stage.server("model", &[&a, &b], &[])?;
     let conf = both(stage, kit, [&a, &b], &[])?;

@@ -25,7 +25,7 @@ const GOAL: u64 = 300;
 
 /// Counts.
 pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<String> {
-    let bench = compile(kit, BENCH, &stage.path("bench"))?;
+    let bench = compile(kit, BENCH, &stage.path("bench"), &[])?;
     let [a, b] = ["a", "b"].map(|name| stage.path(name));
     let model = stage.server("model", &[&a, &b], &[])?;
     let conf = both(stage, kit, [&a, &b], &[])?;

@@ -49,6 +49,8 @@ pub(super) struct Kit {
     path: PathBuf,
     /// They run under the loader of their own tree.
     own_loader: bool,
+    /// What is loaded into every program that no tool runs.
+    preload: Vec<PathBuf>,
 }
 
 impl Kit {
@@ -68,6 +70,7 @@ impl Kit {
         }
         let mut kit = Self {
             library: build()?,
+            preload: vec![tree.root().join(LINES)],
             tree,
             path,
             own_loader: false,
@@ -148,11 +151,15 @@ impl Kit {
             command.env("LD_LIBRARY_PATH", &self.path);
         }
         if tool.is_empty() {
-            command
-                .env("LD_PRELOAD", self.tree.root().join(LINES))
-                .env("_STDBUF_O", "L");
+            let preload = std::env::join_paths(&self.preload)?;
+            command.env("LD_PRELOAD", preload).env("_STDBUF_O", "L");
         }
         Ok(command)
+    }
+
+    /// Has every program from now on load this as well.
+    pub(super) fn preload(&mut self, library: PathBuf) {
+        self.preload.push(library);
     }
 
     /// The libraries that a file is loaded with.
@@ -200,9 +207,8 @@ impl Kit {
         let mut archive = Archive::default();
         let mut files: Vec<PathBuf> = PROGRAMS.iter().map(|name| self.program(name)).collect();
         files.extend(more.iter().map(|path| path.to_path_buf()));
-        let preload = self.tree.root().join(LINES);
         files.push(self.library.clone());
-        files.push(preload);
+        files.extend(self.preload.iter().cloned());
         let mut all: BTreeSet<PathBuf> = files.iter().cloned().collect();
         for file in &files {
             all.extend(self.libraries(file)?);

@@ -24,7 +24,7 @@ use tiers::Choice;
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "host",
-        about: "both sides on the host, each with an HCA behind a socket",
+        about: "both sides on the host, each with an HCA behind a socket; those with several threads over the locked provider too",
         play: host,
         stock: false,
     },
@@ -66,6 +66,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
 ];
 
+/// Has programs ask for a provider that is safe for threads.
+const THREADSAFE: &str = "tests/dapl/threadsafe.c";
 /// What the stock provider does not pass.
 const KNOWN: &str = include_str!("stock.tsv");
 /// Places in the documentation.
@@ -94,9 +96,14 @@ pub(crate) fn quick(stage: &mut Stage<'_>) -> Result<String> {
 }
 
 fn host(stage: &mut Stage<'_>) -> Result<String> {
-    let kit = Kit::find(&super::folder()?)?;
+    let mut kit = Kit::find(&super::folder()?)?;
     let played = tiers::host(stage, &kit, Choice::Whole)?;
-    told(stage, "host", &[("host", &played)])
+    let words = ["-shared", "-fPIC"];
+    let asks = stage.path("threadsafe.so");
+    kit.preload(corners::compile(&kit, THREADSAFE, &asks, &words)?);
+    let safe = tiers::safe(stage, &kit)?;
+    let columns = [("host", &played), ("safe for threads", &safe)];
+    told(stage, "host", &columns)
 }
 
 fn life(stage: &mut Stage<'_>) -> Result<String> {

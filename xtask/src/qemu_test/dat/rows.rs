@@ -14,18 +14,21 @@ pub(super) enum Tier {
     Guest,
     /// One on the host, the other in a guest, on the stock provider over Soft-RoCE.
     Wire,
+    /// As on the host, over the provider that is safe for threads.
+    Safe,
 }
 
 impl Tier {
-    /// All of them, in the order of their letters.
+    /// Those that a row is of unless its note says why not, in the order of their letters.
     pub(super) const ALL: [Self; 3] = [Self::Host, Self::Guest, Self::Wire];
 
-    /// The scenario that plays all its rows.
+    /// What it is called, as its scenario is that plays all its rows.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
             Self::Guest => "guest",
             Self::Wire => "wire",
+            Self::Safe => "safe",
         }
     }
 
@@ -35,6 +38,7 @@ impl Tier {
             Self::Host => 'A',
             Self::Guest => 'B',
             Self::Wire => 'C',
+            Self::Safe => 'T',
         }
     }
 }

@@ -27,8 +27,15 @@ pub(super) enum Choice {
 /// How the rows of a tier went.
 pub(super) type Played = Vec<(String, Outcome)>;
 
-/// Rows that are to be played there.
+/// Rows that are to be played there, of which there is one at least.
 fn chosen(stage: &Stage<'_>, tier: Tier, choice: Choice) -> Result<Vec<Row>> {
+    let rows = wanted(stage, tier, choice)?;
+    ensure!(!rows.is_empty(), "no row is chosen");
+    Ok(rows)
+}
+
+/// Rows that are to be played there.
+fn wanted(stage: &Stage<'_>, tier: Tier, choice: Choice) -> Result<Vec<Row>> {
     let wanted = |row: &Row| {
         let named = stage.cells().is_none_or(|parts| {
             let parts: Vec<&str> = parts.split('|').collect();
@@ -39,7 +46,6 @@ fn chosen(stage: &Stage<'_>, tier: Tier, choice: Choice) -> Result<Vec<Row>> {
     };
     let mut rows = rows::rows()?;
     rows.retain(wanted);
-    ensure!(!rows.is_empty(), "no row is chosen");
     Ok(rows)
 }
 
@@ -105,24 +111,40 @@ fn lines(
 /// Both sides on the host, without a guest.
 pub(super) fn host(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Played> {
     let rows = chosen(stage, Tier::Host, choice)?;
+    beside(stage, kit, Tier::Host, &rows, choice)
+}
+
+/// The same over the provider that is safe for threads, for programs that ask for it.
+pub(super) fn safe(stage: &mut Stage<'_>, kit: &Kit) -> Result<Played> {
+    let rows = wanted(stage, Tier::Safe, Choice::Whole)?;
+    if rows.is_empty() {
+        return Ok(Played::new());
+    }
+    beside(stage, kit, Tier::Safe, &rows, Choice::Whole)
+}
+
+/// Rows of two processes of the host.
+fn beside(
+    stage: &mut Stage<'_>,
+    kit: &Kit,
+    tier: Tier,
+    rows: &[Row],
+    choice: Choice,
+) -> Result<Played> {
+    let words: &[&str] = if tier == Tier::Safe {
+        &["--threadsafe"]
+    } else {
+        &[]
+    };
     let _port = Port::take()?;
-    let [a, b] = ["a", "b"].map(|name| stage.path(name));
+    let [a, b] = ["a", "b"].map(|name| stage.path(&format!("{}-{name}", tier.name())));
     let server = stage.server("model", &[&a, &b], &[])?;
-    let device = |socket: &Path| format!("vfio-user:{}", socket.display());
-    let first = conf(
-        stage,
-        "first.conf",
-        &device(&a),
-        "192.168.7.1/24",
-        &kit.library,
-    )?;
-    let second = conf(
-        stage,
-        "second.conf",
-        &device(&b),
-        "192.168.7.2/24",
-        &kit.library,
-    )?;
+    let registered = |file: &str, socket: &Path, ip: &str| {
+        let device = format!("vfio-user:{}", socket.display());
+        conf_of(stage, file, &[&device], &[ip], &kit.library, words)
+    };
+    let first = registered("first.conf", &a, "192.168.7.1/24")?;
+    let second = registered("second.conf", &b, "192.168.7.2/24")?;
     let names = Names {
         peer: "192.168.7.1".into(),
         tcp: "127.0.0.1".into(),
@@ -137,7 +159,7 @@ pub(super) fn host(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<P
         Place::Host(second, &[]),
         names,
     );
-    let (mut played, own) = rows_of(player, &rows, choice)?;
+    let (mut played, own) = rows_of(player, rows, choice)?;
     played.extend(judged(own.stage, server)?);
     Ok(played)
 }
