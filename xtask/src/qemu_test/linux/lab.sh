@@ -81,7 +81,8 @@ begin() {
 
 # Waits until the server listens at a port, TCP or of the connection manager.
 listening() {
-    for try in 0 1 2 3 4 5 6 7 8 9; do
+    # A server of a hundred Endpoints, in a guest that waits for its processor, has taken longer than three seconds.
+    for try in $(seq 40); do
         test -e /tmp/server.status && break
         netstat -ltn 2>/dev/null | grep -q ":$1 " && return
         rdma resource show cm_id 2>/dev/null | grep "state LISTEN" | grep -q "src-addr [^ ]*:$1 " && return
