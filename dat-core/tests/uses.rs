@@ -6,7 +6,8 @@ use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use dat_core::provider::{Everything, Net, Uses, Using};
+use dat_core::cm::QpTerms;
+use dat_core::provider::{Everything, Mtu, Net, Uses, Using};
 use dat_core::testing::{Fabric, LoopHca};
 use dat_core::*;
 use pair::{FLAGS, PORT, addr};
@@ -18,6 +19,19 @@ enum Least {}
 impl Using for Least {
     const USES: Uses = Uses::LEAST;
 }
+
+/// Of a queue pair that this side is told of.
+const TERMS: QpTerms = QpTerms {
+    remote_qpn: 2,
+    rq_psn: 0,
+    sq_psn: 0,
+    mtu: Mtu::B256,
+    responder_resources: 0,
+    initiator_depth: 0,
+    retry_count: 7,
+    rnr_retry: 7,
+    ack_timeout: 18,
+};
 
 type Small = Ia<'static, LoopHca<'static, Least>>;
 
@@ -66,6 +80,14 @@ fn calls_of_what_is_left_out_are_refused() {
     refused(ia.csp_create(Comm::tcp(false), place, evd));
     refused(ia.psp_create(PORT, evd, PspFlag::Provider));
     refused(ia.ia_query_counters(false));
+    let streams = Some(evd);
+    let ep = ia
+        .ep_create(Some(pz), streams, streams, streams, None)
+        .unwrap();
+    let (now, second, best) = (Instant::ZERO, Duration::from_secs(1), Qos::BestEffort);
+    refused(ia.ep_connect(now, ep, addr(1), PORT, second, b"", best));
+    refused(ia.ep_connect_direct(now, ep, addr(1), &TERMS, second));
+    assert_eq!(ia.ep_query(ep).unwrap().state, EpState::Unconnected);
     // And nothing of them was taken.
     ia.psp_create(PORT, evd, PspFlag::Consumer).unwrap();
     let (ia_attr, provider) = ia.query();

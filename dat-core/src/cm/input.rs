@@ -44,7 +44,7 @@ impl<U: Using> Cm<'_, U> {
                 self.req(now, from, transaction, req, mtu);
             }
             Mra::<()>::ATTRIBUTE => self.mra(now, from, Mra::new_unchecked(mad)),
-            Rep::<()>::ATTRIBUTE => {
+            Rep::<()>::ATTRIBUTE if U::USES.connects => {
                 let rep = Rep::new_unchecked(mad);
                 rep.check()?;
                 self.rep(now, from, transaction, rep);

@@ -107,6 +107,7 @@ impl<P: Provider> Ia<'_, P> {
             self.admit_look_up(ep)?;
             MAX_CONNECT_UD_PRIVATE
         } else {
+            Self::offered(P::USES.connects)?;
             self.admit(ep, EpOp::Connect)?;
             MAX_CONNECT_PRIVATE
         };
@@ -194,10 +195,9 @@ impl<P: Provider> Ia<'_, P> {
             }
         };
         match phase {
-            Phase::None | Phase::Accepted(_) | Phase::Found(_) => {}
-            Phase::Resolving => self.request(now, ep, &path),
-            Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
-            Phase::Replied(reply) => self.finish_active(now, ep, &path, &reply),
+            Phase::Resolving if P::USES.connects => self.request(now, ep, &path),
+            Phase::Direct(terms) if P::USES.connects => self.finish_direct(now, ep, &path, &terms),
+            Phase::Replied(reply) if P::USES.connects => self.finish_active(now, ep, &path, &reply),
             Phase::Accepting {
                 terms,
                 flow_label,
@@ -210,6 +210,12 @@ impl<P: Provider> Ia<'_, P> {
                 };
                 self.finish_accept(now, ep, path, terms);
             }
+            Phase::None
+            | Phase::Resolving
+            | Phase::Direct(_)
+            | Phase::Replied(_)
+            | Phase::Accepted(_)
+            | Phase::Found(_) => {}
         }
     }
 

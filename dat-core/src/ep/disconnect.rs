@@ -5,6 +5,7 @@ use crate::Ia;
 use crate::dat_return::Error;
 use crate::flags::CloseFlag;
 use crate::handle::Ep;
+use crate::ia::late::Drains;
 use crate::provider::{Direction, Provider};
 use crate::time::Instant;
 
@@ -40,6 +41,9 @@ impl<P: Provider> Ia<'_, P> {
                 let control = self.ep_mut(ep)?;
                 control.completed = consumed;
                 control.drain_posted = false;
+                self.late.drains = Some(Drains {
+                    step: |ia, now, ep| ia.drain_step(now, ep),
+                });
                 self.watch(ep);
                 self.drain_step(now, ep);
             }
@@ -54,7 +58,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Looks whether the last request of a graceful disconnect has completed.
-    pub(crate) fn drain_step(&mut self, now: Instant, ep: Ep) {
+    fn drain_step(&mut self, now: Instant, ep: Ep) {
         let shared = self.shared;
         let Ok(control) = self.ep(ep) else { return };
         let request_evd = control.request_evd;

@@ -310,7 +310,9 @@ impl<P: Provider> Ia<'_, P> {
                 .ep(ep)
                 .is_ok_and(|control| matches!(control.phase, Phase::Accepting { .. })),
             Ok(EpState::DisconnectPending) => {
-                self.drain_step(now, ep);
+                if let Some(drains) = self.late.drains {
+                    (drains.step)(self, now, ep);
+                }
                 self.state_of(ep).ok() == Some(EpState::DisconnectPending)
             }
             Ok(EpState::Disconnected) => {

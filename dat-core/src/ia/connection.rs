@@ -25,6 +25,7 @@ impl<P: Provider> Ia<'_, P> {
             self.worked = true;
             match event {
                 CmEvent::Request(request) => self.requested(now, &request),
+                CmEvent::Reply(_) if !P::USES.connects => {}
                 CmEvent::Reply(reply) => match self.owner(reply.conn) {
                     Owner::Ep(ep) => self.replied(now, ep, reply),
                     // Aborted meanwhile: the peer must not stay half connected.

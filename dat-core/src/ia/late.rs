@@ -24,6 +24,7 @@ pub(crate) struct Late<P: Provider> {
     pub(crate) shared_queues: Option<SharedQueues<P>>,
     pub(crate) windows: Option<Windows<P>>,
     pub(crate) watermarks: Option<Watermarks<P>>,
+    pub(crate) drains: Option<Drains<P>>,
 }
 
 impl<P: Provider> Late<P> {
@@ -34,6 +35,7 @@ impl<P: Provider> Late<P> {
             shared_queues: None,
             windows: None,
             watermarks: None,
+            drains: None,
         }
     }
 
@@ -112,6 +114,12 @@ pub(crate) struct Watermarks<P: Provider> {
     pub(crate) step: fn(&mut Ia<'_, P>, Instant, Ep) -> bool,
 }
 
+/// Graceful disconnects.
+pub(crate) struct Drains<P: Provider> {
+    /// Looks whether the last request of one has completed.
+    pub(crate) step: fn(&mut Ia<'_, P>, Instant, Ep),
+}
+
 macro_rules! copies {
     ($($name:ident)*) => {$(
         impl<P: Provider> Clone for $name<P> {
@@ -122,4 +130,4 @@ macro_rules! copies {
         impl<P: Provider> Copy for $name<P> {}
     )*};
 }
-copies!(Listening LookUps SharedQueues Windows Watermarks);
+copies!(Listening LookUps SharedQueues Windows Watermarks Drains);

@@ -12,6 +12,9 @@ use super::Provider;
 /// adds what it needs: `Uses::LEAST.ipv6()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uses {
+    /// The active side of connections: `ep_connect` and what goes with it. Without it a program serves: it listens and accepts. (What
+    /// Endpoints for datagrams look up is of [`Uses::datagrams`].)
+    pub connects: bool,
     /// Peers with IPv6 addresses, and Neighbor Discovery. It is the driver that does without; dat-core refuses no such address.
     pub ipv6: bool,
     /// Endpoints for datagrams (UD), and look-ups of service points, one's own and those of peers.
@@ -30,6 +33,7 @@ pub struct Uses {
 impl Uses {
     /// All of DAT.
     pub const ALL: Self = Self::LEAST
+        .connects()
         .ipv6()
         .datagrams()
         .shared_receives()
@@ -37,8 +41,9 @@ impl Uses {
         .service_points()
         .counters();
 
-    /// What cannot be left out: connections over IPv4, with their messages and RDMA, memory and Event Dispatchers.
+    /// What cannot be left out: connections of peers over IPv4, with their messages and RDMA, memory and Event Dispatchers.
     pub const LEAST: Self = Self {
+        connects: false,
         ipv6: false,
         datagrams: false,
         shared_receives: false,
@@ -46,6 +51,13 @@ impl Uses {
         service_points: false,
         counters: false,
     };
+
+    /// With [`Uses::connects`].
+    #[must_use]
+    pub const fn connects(mut self) -> Self {
+        self.connects = true;
+        self
+    }
 
     /// With [`Uses::ipv6`].
     #[must_use]

@@ -53,6 +53,8 @@ pub(crate) enum Trouble {
     Late(&'static str),
     /// Another event than the one that belongs here.
     Unexpected(&'static str, Event),
+    /// It was told to call, and is an image that only serves.
+    Serves,
     /// The peer said no; its words have been printed.
     Refused,
     /// What the peer says makes no sense.
@@ -88,6 +90,7 @@ impl fmt::Display for Trouble {
                     event.number()
                 )
             }
+            Self::Serves => f.write_str("peer= is for an image built with the feature call"),
             Self::Refused => f.write_str("the peer refused the test"),
             Self::Nonsense(what) => write!(f, "the peer's {what} makes no sense"),
             Self::Content(what, number, at) => {
@@ -228,7 +231,8 @@ fn play(
         armed: false,
     };
     match options.peer {
-        Some(to) => peer.calls(to)?,
+        Some(to) if cfg!(feature = "call") => peer.calls(to)?,
+        Some(_) => return Err(Trouble::Serves),
         None => peer.listen()?,
     }
     peer.ia.evd_free(evd)?;
