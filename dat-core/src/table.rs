@@ -35,24 +35,37 @@ impl<P: Provider> Kind for SharedReceives<P> {
     const USED: bool = P::USES.shared_receives;
 }
 
-const NONE: u32 = u32::MAX;
-
 /// Room for one object.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
+    head: Head,
+    value: Option<T>,
+}
+
+/// What a slot has besides its object.
+#[derive(Debug)]
+struct Head {
+    /// Of the object that lives here, or of the next that will.
     generation: u32,
+    /// The next free one, as [`Count::free`] says it.
     next: u32,
     /// The consumer's own word.
     context: u64,
-    value: Option<T>,
 }
 
 impl<T> Slot<T> {
     pub(crate) const fn new() -> Self {
+        Self::of(0)
+    }
+
+    /// A free one whose first object will be of that generation.
+    const fn of(generation: u32) -> Self {
         Self {
-            generation: 0,
-            next: NONE,
-            context: 0,
+            head: Head {
+                generation,
+                next: 0,
+                context: 0,
+            },
             value: None,
         }
     }
@@ -66,29 +79,44 @@ pub(crate) struct Table<'s, T, K = Always> {
     kind: PhantomData<K>,
 }
 
-/// Which slots are taken.
-#[derive(Debug)]
+/// Which slots are taken: none at first.
+#[derive(Debug, Default)]
 struct Count {
+    /// The first of those that were given back, counted from 1; 0 if there is none.
     free: u32,
     /// Slots from here on were never used.
     fresh: u32,
     len: u32,
-    seed: u32,
     /// Objects that were ever put in.
     made: u64,
 }
 
 impl Count {
-    /// The slot that comes next is taken; `next` is what is free behind it, if it was used before.
+    /// The slot that comes next.
+    fn next(&self) -> u32 {
+        self.free.checked_sub(1).unwrap_or(self.fresh)
+    }
+
+    /// It is taken.
     #[inline(never)]
-    fn take(&mut self, next: u32) {
-        if self.free == NONE {
+    fn take(&mut self, head: &mut Head) {
+        if self.free == 0 {
             self.fresh += 1;
         } else {
-            self.free = next;
+            self.free = head.next;
         }
+        head.context = 0;
         self.len += 1;
         self.made = self.made.wrapping_add(1);
+    }
+
+    /// The slot at `index` is given back.
+    #[inline(never)]
+    fn give_back(&mut self, index: u32, head: &mut Head) {
+        head.generation = head.generation.wrapping_add(1);
+        head.next = self.free;
+        self.free = index + 1;
+        self.len -= 1;
     }
 }
 
@@ -97,17 +125,11 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
     pub(crate) fn new(slots: &'s mut [Slot<T>], seed: u32) -> Self {
         let slots = if K::USED { slots } else { &mut [] };
         for slot in slots.iter_mut() {
-            *slot = Slot::new();
+            *slot = Slot::of(seed);
         }
         Self {
             slots,
-            count: Count {
-                free: NONE,
-                fresh: 0,
-                len: 0,
-                seed,
-                made: 0,
-            },
+            count: Count::default(),
             kind: PhantomData,
         }
     }
@@ -122,7 +144,7 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
     }
 
     pub(crate) fn capacity(&self) -> u32 {
-        u32::try_from(self.slots.len()).unwrap_or(NONE)
+        u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -135,21 +157,16 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
         if !K::USED {
             return None;
         }
-        if self.count.free != NONE {
-            let generation = self.slots.get(self.count.free as usize)?.generation;
-            return Some(Handle::new(self.count.free, generation));
-        }
-        (self.count.fresh < self.capacity())
-            .then_some(Handle::new(self.count.fresh, self.count.seed))
+        let index = self.count.next();
+        let slot = self.slots.get(index as usize)?;
+        Some(Handle::new(index, slot.head.generation))
     }
 
     pub(crate) fn insert(&mut self, value: T) -> Option<Handle> {
         let handle = self.vacant()?;
         let slot = self.slots.get_mut(handle.index() as usize)?;
-        slot.generation = handle.generation();
-        slot.context = 0;
         slot.value = Some(value);
-        self.count.take(slot.next);
+        self.count.take(&mut slot.head);
         Some(handle)
     }
 
@@ -160,7 +177,7 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
             return None;
         }
         let slot = self.slots.get(handle.index() as usize)?;
-        if slot.generation == handle.generation() {
+        if slot.head.generation == handle.generation() {
             slot.value.as_ref()
         } else {
             None
@@ -173,7 +190,7 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
             return None;
         }
         let slot = self.slots.get_mut(handle.index() as usize)?;
-        if slot.generation == handle.generation() {
+        if slot.head.generation == handle.generation() {
             slot.value.as_mut()
         } else {
             None
@@ -184,24 +201,21 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
     #[inline(never)]
     pub(crate) fn context(&mut self, handle: Handle) -> Option<&mut u64> {
         let slot = self.slots.get_mut(handle.index() as usize)?;
-        let lives = slot.generation == handle.generation() && slot.value.is_some();
-        lives.then_some(&mut slot.context)
+        let lives = slot.head.generation == handle.generation() && slot.value.is_some();
+        lives.then_some(&mut slot.head.context)
     }
 
-    pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
-        if !K::USED {
-            return None;
+    /// Drops an object; whether it lived. What of it is needed has been read before: to move it out would copy it.
+    #[inline(never)]
+    pub(crate) fn remove(&mut self, handle: Handle) -> bool {
+        if self.get(handle).is_none() {
+            return false;
         }
-        let slot = self.slots.get_mut(handle.index() as usize)?;
-        if slot.generation != handle.generation() {
-            return None;
+        if let Some(slot) = self.slots.get_mut(handle.index() as usize) {
+            slot.value = None;
+            self.count.give_back(handle.index(), &mut slot.head);
         }
-        let value = slot.value.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.next = self.count.free;
-        self.count.free = handle.index();
-        self.count.len -= 1;
-        Some(value)
+        true
     }
 
     /// Whatever lives at `index` now, with its handle.
@@ -212,7 +226,7 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
         }
         let slot = self.slots.get(index as usize)?;
         let value = slot.value.as_ref()?;
-        Some((Handle::new(index, slot.generation), value))
+        Some((Handle::new(index, slot.head.generation), value))
     }
 
     /// The handle of whatever lives at `index` now.
@@ -251,8 +265,8 @@ mod tests {
         let b = table.insert('b').unwrap();
         assert_eq!(table.insert('c'), None);
         assert!(table.is_full());
-        assert_eq!(table.remove(a), Some('a'));
-        assert_eq!(table.remove(a), None);
+        assert!(table.remove(a));
+        assert!(!table.remove(a));
         let c = table.insert('c').unwrap();
         assert_eq!(c.index(), a.index());
         assert_eq!(

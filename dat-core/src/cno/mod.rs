@@ -135,7 +135,12 @@ impl<P: Provider> Ia<'_, P> {
     /// The adapter closes: agents are told of nobody.
     pub(crate) fn cno_over(&mut self) {
         while let Some(cno) = self.cnos.first() {
-            if let Some(agent) = self.cnos.remove(cno).and_then(|control| control.agent) {
+            let agent = self
+                .cnos
+                .get_mut(cno)
+                .and_then(|control| control.agent.take());
+            self.cnos.remove(cno);
+            if let Some(agent) = agent {
                 agent.call(None);
             }
         }

@@ -72,7 +72,7 @@ impl<P: Provider> Ia<'_, P> {
         control.srq = srq;
         control.life = life;
         control.born = self.turn;
-        control.qp = made.as_ref().map(|made| made.new.qp);
+        control.qp = made.as_ref().map(|made| made.qp);
         let ep = self.eps.insert(control).map(Ep).ok_or(full)?;
         if let Some(shared) = self.shared.ep(handle.index()) {
             shared.request.handle.store(handle.raw(), Ordering::Relaxed);

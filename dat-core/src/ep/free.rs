@@ -48,14 +48,17 @@ impl<P: Provider> Ia<'_, P> {
                 .store(shut, core::sync::atomic::Ordering::Release);
             shared.rewind();
         }
-        if let Some(control) = self.eps.remove(ep.0) {
-            if let Some(srq) = control.srq
+        if let Ok(control) = self.ep(ep) {
+            let (srq, pz) = (control.srq, control.pz);
+            let evds = [control.recv_evd, control.request_evd, control.connect_evd];
+            self.eps.remove(ep.0);
+            if let Some(srq) = srq
                 && let Ok(control) = self.srq_mut(srq)
             {
                 control.users = control.users.saturating_sub(1);
             }
-            self.release(control.pz);
-            for evd in [control.recv_evd, control.request_evd, control.connect_evd] {
+            self.release(pz);
+            for evd in evds {
                 self.detach(evd);
             }
         }

@@ -138,10 +138,10 @@ impl<P: Provider> Ia<'_, P> {
                     .posted(u16::try_from(token).unwrap_or(0), |segment| {
                         let _ = list.push(segment);
                     });
-                made.new.rq.recv(&list);
+                made.poster.rq.recv(&list);
             }
         }
-        let qp = made.as_ref().map(|made| made.new.qp);
+        let qp = made.as_ref().map(|made| made.qp);
         self.destroy_qp(ep)?;
         if let Some(made) = made {
             self.install_qp(slot, new, made);

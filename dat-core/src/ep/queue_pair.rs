@@ -9,7 +9,8 @@ use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::{CompletionFlags, Qos};
 use crate::handle::{Evd, Pz, Srq};
 use crate::post::{Limits, MAX_SEGMENTS, Poster};
-use crate::provider::{Access, NewQp, Provider, QpInit, QpStep, Service};
+use crate::provider::{Access, NewQp, Provider, Qp, QpInit, QpStep, Service};
+use crate::random::Random;
 use crate::shared::ep::{DATAGRAM, EpShared, NO_INDEX, SHARED};
 use crate::shared::lmr;
 use crate::shared::request::Run;
@@ -29,9 +30,9 @@ pub(super) struct Makings {
 
 /// A queue pair that is ready to be installed.
 pub(super) struct Made<P: Provider> {
-    pub(super) new: NewQp<P::Sq, P::Rq>,
+    pub(super) qp: Qp,
+    pub(super) poster: Poster<P>,
     index: u32,
-    limits: Limits,
 }
 
 impl<P: Provider> Ia<'_, P> {
@@ -151,13 +152,13 @@ impl<P: Provider> Ia<'_, P> {
             return Ok(None);
         };
         let attr = &makings.attr;
-        let index = (slot | life << self.shared.ep_mask.count_ones()) & 0xff_ffff;
+        let index = (slot | life << self.shared.ep_mask.trailing_ones()) & 0xff_ffff;
         let requests = attr.max_request_dtos;
         let segments = attr
             .max_request_iov
             .max(attr.max_rdma_read_iov)
             .max(attr.max_rdma_write_iov);
-        let new = self.provider.qp_create(&QpInit {
+        let NewQp { qp, sq, rq } = self.provider.qp_create(&QpInit {
             service: makings.service,
             pd,
             send_cq,
@@ -169,12 +170,9 @@ impl<P: Provider> Ia<'_, P> {
             index,
             shared,
         })?;
-        if let Err(fault) = self
-            .provider
-            .qp_modify(new.qp, &first_step(makings.service))
-        {
+        if let Err(fault) = self.provider.qp_modify(qp, &first_step(makings.service)) {
             // The first failure is the one to tell.
-            let _ = self.provider.qp_destroy(new.qp, new.sq, new.rq);
+            let _ = self.provider.qp_destroy(qp, sq, rq);
             return Err(fault.into());
         }
         let mut straight = CompletionFlags::SUPPRESS
@@ -214,7 +212,11 @@ impl<P: Provider> Ia<'_, P> {
             atomics: P::USES.extensions && adapter.atomics,
             shared: shared.is_some(),
         };
-        Ok(Some(Made { new, index, limits }))
+        let random = Random::new(self.random.next());
+        // There are 32,768 Endpoints at most.
+        let slot = u16::try_from(slot).unwrap_or(u16::MAX);
+        let poster = Poster::new(slot, sq, rq, limits, random);
+        Ok(Some(Made { qp, poster, index }))
     }
 
     /// Puts a queue pair into service. What the slot held before is forgotten.
@@ -222,7 +224,7 @@ impl<P: Provider> Ia<'_, P> {
         let Some(shared) = self.shared.ep(slot) else {
             return;
         };
-        let limits = made.limits;
+        let limits = made.poster.limits();
         let first = self.shared.first_slot(slot);
         let evd = |evd: Option<Evd>| evd.map_or(u32::MAX, |evd| evd.0.index());
         for (line, mask, evd) in [
@@ -255,12 +257,8 @@ impl<P: Provider> Ia<'_, P> {
         };
         line.index.store(made.index | kind, Ordering::Relaxed);
         self.rewind_slots(shared);
-        let random = crate::random::Random::new(self.random.next());
-        // There are 32,768 Endpoints at most.
-        let Ok(ep) = u16::try_from(slot) else { return };
-        let poster = Poster::new(ep, made.new.sq, made.new.rq, limits, random);
         if let Some(place) = self.posters.get_mut(slot as usize) {
-            *place = Some(poster);
+            *place = Some(made.poster);
         }
     }
 

@@ -47,7 +47,7 @@ impl<P: Provider> Ia<'_, P> {
                 // with another index tells them from what comes.
                 let life = life.wrapping_add(1);
                 let made = self.make_qp(slot, life, &makings)?;
-                let qp = made.as_ref().map(|made| made.new.qp);
+                let qp = made.as_ref().map(|made| made.qp);
                 self.drop_outstanding(slot);
                 let destroyed = self.destroy_qp(ep);
                 if let Some(made) = made {

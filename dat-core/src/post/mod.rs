@@ -153,6 +153,10 @@ impl<P: Provider> Poster<P> {
         poster
     }
 
+    pub(crate) const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Starts over, with the queue pair.
     pub(crate) fn rewind(&mut self) {
         self.receives = 0;

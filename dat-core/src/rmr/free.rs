@@ -58,9 +58,11 @@ impl<P: Provider> Ia<'_, P> {
     pub(super) fn rmr_over(&mut self) -> Result<(), Error> {
         let mut first = Ok(());
         while let Some(rmr) = self.rmrs.first() {
-            if let Some(control) = self.rmrs.remove(rmr) {
-                first = first.and(self.provider.mw_destroy(control.mw).map_err(Error::from));
+            if let Some(control) = self.rmrs.get(rmr) {
+                let destroyed = self.provider.mw_destroy(control.mw);
+                first = first.and(destroyed.map_err(Error::from));
             }
+            self.rmrs.remove(rmr);
             if let Some(slot) = self.shared.rmrs.get(rmr.index() as usize) {
                 slot.vacate();
             }
@@ -75,8 +77,8 @@ impl<P: Provider> Ia<'_, P> {
             slot.vacate();
             release(&shared, slot.lmr_context.swap(NO_CONTEXT, Ordering::SeqCst));
         }
-        if let Some(control) = self.rmrs.remove(rmr.0) {
-            self.release(Some(control.pz));
-        }
+        let pz = self.rmrs.get(rmr.0).map(|control| control.pz);
+        self.rmrs.remove(rmr.0);
+        self.release(pz);
     }
 }
