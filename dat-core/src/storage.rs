@@ -285,9 +285,10 @@ where
         self.evds.fill_with(EvdShared::new);
         self.lmrs.fill_with(LmrShared::new);
         self.rmrs.fill_with(RmrShared::new);
-        self.srqs.fill_with(SrqShared::new);
-        self.srq_slots.as_flattened_mut().fill_with(SrqSlot::new);
-        self.conns.as_flattened_mut().fill_with(cm::Slot::new);
+        if P::USES.shared_receives {
+            self.srqs.fill_with(SrqShared::new);
+            self.srq_slots.as_flattened_mut().fill_with(SrqSlot::new);
+        }
         self.work.clear();
         Parts {
             shared: Shared {

@@ -35,6 +35,14 @@ impl<P: Provider> Kind for SharedReceives<P> {
     const USED: bool = P::USES.shared_receives;
 }
 
+/// Remote Memory Regions.
+#[derive(Debug)]
+pub(crate) struct Windows<P>(PhantomData<P>);
+
+impl<P: Provider> Kind for Windows<P> {
+    const USED: bool = P::USES.windows;
+}
+
 /// Room for one object.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {

@@ -79,6 +79,9 @@ fn calls_of_what_is_left_out_are_refused() {
     let place = SocketAddr::new(addr(0), 4711);
     refused(ia.csp_create(Comm::tcp(false), place, evd));
     refused(ia.psp_create(PORT, evd, PspFlag::Provider));
+    refused(ia.rmr_create(pz));
+    refused(ia.rmr_create_for_ep(pz));
+    refused(ia.lmr_allocate(pz, 1));
     refused(ia.ia_query_counters(false));
     let streams = Some(evd);
     let ep = ia
@@ -87,11 +90,19 @@ fn calls_of_what_is_left_out_are_refused() {
     let (now, second, best) = (Instant::ZERO, Duration::from_secs(1), Qos::BestEffort);
     refused(ia.ep_connect(now, ep, addr(1), PORT, second, b"", best));
     refused(ia.ep_connect_direct(now, ep, addr(1), &TERMS, second));
+    let far = RmrTriplet {
+        addr: 0,
+        len: 0,
+        context: 1,
+    };
+    let posted = ia.ep_post_rdma_write_immed(ep, &[], 0, &far, 7, FLAGS);
+    refused(posted.map_err(Error::from));
     assert_eq!(ia.ep_query(ep).unwrap().state, EpState::Unconnected);
     // And nothing of them was taken.
     ia.psp_create(PORT, evd, PspFlag::Consumer).unwrap();
     let (ia_attr, provider) = ia.query();
     assert_eq!((ia_attr.extension_supported, ia_attr.max_srqs), (0, 0));
+    assert_eq!(ia_attr.max_rmrs, 0);
     assert_eq!((provider.srq_supported, provider.ep_creator), (false, 0));
 }
 

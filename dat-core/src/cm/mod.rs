@@ -148,7 +148,7 @@ impl<'s, U: Using> Cm<'s, U> {
     /// A slot stays in use for some time after its connection ended, but gives way to a new connection at once.
     pub fn new(slots: &'s mut [Slot], config: Config, seed: [u64; 2]) -> Self {
         for slot in slots.iter_mut() {
-            *slot = Slot::new();
+            slot.clear();
         }
         let mut entropy = Entropy::new(seed);
         let agent = entropy.next_u32();
@@ -207,7 +207,7 @@ impl<'s, U: Using> Cm<'s, U> {
         let tag = ((generation << 10) | random).max(1);
         let id = (tag << 16) | u32::try_from(index).ok()?;
         let slot = self.slots.get_mut(index)?;
-        *slot = Slot::new();
+        slot.clear();
         slot.lines = lines;
         slot.id = id;
         slot.ended = false;

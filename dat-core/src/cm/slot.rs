@@ -221,6 +221,12 @@ impl Slot {
         }
     }
 
+    /// Forgets all that was here.
+    #[inline(never)]
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
     pub(super) const fn conn(&self) -> ConnId {
         ConnId(self.id)
     }

@@ -1,6 +1,5 @@
 //! dat_cr_handoff(3).
 
-use super::RequestData;
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::port;
@@ -30,24 +29,19 @@ impl<P: Provider> Ia<'_, P> {
                 DatSubtype::InvalidArg2,
             ))?;
         self.cr_may_leave(cr)?;
-        let private = core::mem::take(
-            self.crs
-                .get_mut(cr.0)
-                .map_or(&mut RequestData::new(), |control| &mut control.private),
-        );
-        let presented = if looks_up {
-            self.present_look_up(target, &request, conn, private.clone())
+        let new = if looks_up {
+            self.present_look_up(target, &request, conn)
         } else {
-            self.present(target, &request, conn, private.clone())
+            self.present(target, &request, conn)
         };
-        if presented.is_err() {
-            if let Some(control) = self.crs.get_mut(cr.0) {
-                control.private = private;
-            }
-            return Err(Error::new(
-                DatType::InsufficientResources,
-                DatSubtype::ResourceMemory,
-            ));
+        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
+        let new = new.map_err(|_| full)?;
+        let private = self
+            .crs
+            .get_mut(cr.0)
+            .map(|control| core::mem::take(&mut control.private));
+        if let (Some(private), Some(control)) = (private, self.crs.get_mut(new.0)) {
+            control.private = private;
         }
         self.cr_leaves(now, cr)
     }

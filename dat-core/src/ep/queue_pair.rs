@@ -279,7 +279,7 @@ impl<P: Provider> Ia<'_, P> {
         let consumed = ep.request.consumed.load(Ordering::Acquire);
         for i in 0..ep.outstanding(crate::provider::Direction::Send) {
             if let Some(request) = shared.request(&ep.request, consumed.wrapping_add(i)) {
-                crate::evd::untold(&shared, slot, ep, request.read(), false);
+                crate::evd::untold::<P>(&shared, slot, ep, request.read(), false);
             }
         }
         // Not when another queue pair takes over what is posted.

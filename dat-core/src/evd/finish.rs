@@ -4,13 +4,14 @@ use core::sync::atomic::Ordering;
 
 use crate::event::{DtoEvent, DtoOperation, DtoStatus, Event, IbDtoEvent, IbOperation};
 use crate::handle::Rmr;
+use crate::provider::Using;
 use crate::shared::Shared;
 use crate::shared::ep::EpShared;
 use crate::shared::lmr::{EDIT, OPEN};
 use crate::shared::request::{Op, Request};
 
 /// The event of a request that is done with, if it has one.
-pub(super) fn finish(
+pub(super) fn finish<U: Using>(
     shared: &Shared<'_>,
     index: u32,
     ep: &EpShared,
@@ -45,12 +46,11 @@ pub(super) fn finish(
         Op::Send => dto(DtoOperation::Send, status, bytes),
         Op::RdmaWrite => dto(DtoOperation::RdmaWrite, status, bytes),
         Op::RdmaRead => dto(DtoOperation::RdmaRead, status, bytes),
-        Op::FetchAdd => extended(IbOperation::FetchAdd),
-        Op::CmpSwap => extended(IbOperation::CmpSwap),
-        Op::WriteImmed => extended(IbOperation::RdmaWriteImmed),
-        Op::SendUd => extended(IbOperation::SendUd),
-        Op::Drain => return None,
-        Op::Register => {
+        Op::FetchAdd if U::USES.extensions => extended(IbOperation::FetchAdd),
+        Op::CmpSwap if U::USES.extensions => extended(IbOperation::CmpSwap),
+        Op::WriteImmed if U::USES.extensions => extended(IbOperation::RdmaWriteImmed),
+        Op::SendUd if U::USES.datagrams => extended(IbOperation::SendUd),
+        Op::Register if U::USES.windows => {
             register_done(shared, len, success);
             dto(
                 DtoOperation::LmrFmr,
@@ -58,7 +58,7 @@ pub(super) fn finish(
                 0,
             )
         }
-        Op::Invalidate => {
+        Op::Invalidate if U::USES.windows => {
             invalidate_done(shared, len, success);
             dto(
                 DtoOperation::LmrInvalidate,
@@ -66,18 +66,27 @@ pub(super) fn finish(
                 0,
             )
         }
-        Op::Bind => Event::RmrBind {
+        Op::Bind if U::USES.windows => Event::RmrBind {
             rmr: bind_done(shared, index, ep, len)?,
             cookie,
             status: failed_of(DtoStatus::RmrOperationFailed),
         },
+        // It has none; and of the others nobody has posted any.
+        Op::Drain
+        | Op::FetchAdd
+        | Op::CmpSwap
+        | Op::WriteImmed
+        | Op::SendUd
+        | Op::Register
+        | Op::Invalidate
+        | Op::Bind => return None,
     };
     let silent = success && tag.is_suppressed();
     (!silent).then_some(event)
 }
 
 /// The same of one whose end nobody is told.
-pub(crate) fn untold(
+pub(crate) fn untold<U: Using>(
     shared: &Shared<'_>,
     index: u32,
     ep: &EpShared,
@@ -86,12 +95,15 @@ pub(crate) fn untold(
 ) {
     let slot = request.len;
     match request.tag.op() {
-        Op::Bind => {
+        Op::Bind if U::USES.windows => {
             let _ = bind_done(shared, index, ep, slot);
         }
-        Op::Register => register_done(shared, slot, success),
-        Op::Invalidate => invalidate_done(shared, slot, success),
-        Op::Send
+        Op::Register if U::USES.windows => register_done(shared, slot, success),
+        Op::Invalidate if U::USES.windows => invalidate_done(shared, slot, success),
+        Op::Bind
+        | Op::Register
+        | Op::Invalidate
+        | Op::Send
         | Op::RdmaWrite
         | Op::RdmaRead
         | Op::FetchAdd

@@ -337,7 +337,7 @@ impl<P: Provider> Reaper<P> {
             return None;
         }
         let event = match completion.direction {
-            Direction::Send => complete_request(shared, index, ep, completion),
+            Direction::Send => complete_request::<P>(shared, index, ep, completion),
             Direction::Recv => complete_receive::<P>(shared, ep, completion),
         };
         let Some(event) = event else {
@@ -346,7 +346,7 @@ impl<P: Provider> Reaper<P> {
             return None;
         };
         let invalidated = completion.extra.arrived == Arrived::Invalidation;
-        if invalidated && completion.status == Status::Success {
+        if P::USES.windows && invalidated && completion.status == Status::Success {
             let _ = crate::rmr::invalidated(shared, completion.extra.immediate);
         }
         if invalidated || matches!(event, Some(Event::IbDto(_))) {
@@ -383,7 +383,7 @@ impl<P: Provider> Reaper<P> {
                 let request = slot.read();
                 slot.wipe();
                 line.consumed.store(done, Ordering::Release);
-                finish(shared, index, ep, request, status)
+                finish::<P>(shared, index, ep, request, status)
             }
             Direction::Recv => {
                 let cookie = shared.receive(line, seq)?.load(Ordering::Relaxed);
@@ -704,7 +704,7 @@ fn received<U: Using>(ep: &EpShared, completion: &Completion) -> Option<IbOperat
 
 /// A request that ended in any way, and with it those before it that were to succeed in silence. `None` if it makes no
 /// sense; `Some(None)` if it has no event.
-fn complete_request(
+fn complete_request<U: Using>(
     shared: &Shared<'_>,
     index: u32,
     ep: &EpShared,
@@ -732,14 +732,14 @@ fn complete_request(
     for passed in 0..=ahead {
         let slot = shared.request(line, consumed.wrapping_add(passed))?;
         if passed != ahead {
-            untold(shared, index, ep, slot.read(), true);
+            untold::<U>(shared, index, ep, slot.read(), true);
         }
         slot.wipe();
     }
     // ORDER: the slots have been read, and wiped, before they are given back.
     line.consumed.store(seq.wrapping_add(1), Ordering::Release);
     let status = DtoStatus::from_status(completion.status);
-    Some(finish(shared, index, ep, request, status))
+    Some(finish::<U>(shared, index, ep, request, status))
 }
 
 /// Leaves word for the control half.

@@ -99,32 +99,37 @@ impl<P: Provider> Ia<'_, P> {
 
     /// A peer asks for a connection.
     fn requested(&mut self, now: Instant, request: &Request) {
-        let private = RequestData::from_slice(self.cm.private_data(request.conn));
-        let private = private.unwrap_or_default();
         let listener = request.service.port().and_then(|port| self.listener(port));
         let presented = if request.terms.mtu > self.provider.limits().mtu && listener.is_some() {
             // The peer would send packets of that size: a smaller MTU on this side alone refuses its first long message.
             Err(Reason::INVALID_MTU)
         } else {
             listener.map_or(Err(Reason::INVALID_SERVICE_ID), |listener| {
-                self.present(listener, request, Some(request.conn), private)
+                self.present(listener, request, Some(request.conn))
             })
         };
-        if let Err(reason) = presented
-            && self.cm.reject(now, request.conn, reason, &[], &[]).is_err()
-        {
-            self.cm.abort(now, request.conn);
+        match presented {
+            Ok(cr) => {
+                if let Some(control) = self.crs.get_mut(cr.0) {
+                    let private = self.cm.private_data(request.conn);
+                    control.private = RequestData::from_slice(private).unwrap_or_default();
+                }
+            }
+            Err(reason) => {
+                if self.cm.reject(now, request.conn, reason, &[], &[]).is_err() {
+                    self.cm.abort(now, request.conn);
+                }
+            }
         }
     }
 
-    /// Brings a request to a service point, or says why that is not to be.
+    /// Brings a request to a service point, or says why that is not to be. The private data is the caller's to add.
     pub(crate) fn present(
         &mut self,
         listener: Listener,
         request: &Request,
         conn: Option<ConnId>,
-        private: RequestData,
-    ) -> Result<(), Reason> {
+    ) -> Result<Cr, Reason> {
         let full = Reason::NO_RESOURCES;
         let nobody = Reason::INVALID_SERVICE_ID;
         let (evd, needs_ep) = match listener {
@@ -168,7 +173,7 @@ impl<P: Provider> Ia<'_, P> {
         let control = CrControl {
             conn,
             request: *request,
-            private,
+            private: RequestData::new(),
             local_ep,
             provided,
             listener,
@@ -195,7 +200,7 @@ impl<P: Provider> Ia<'_, P> {
             },
         };
         self.notify(Some(evd), event);
-        Ok(())
+        Ok(cr)
     }
 
     /// An Endpoint of the provider's: no zone, no Event Dispatchers, attributes that suit the request, if there is one already.

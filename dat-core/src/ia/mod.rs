@@ -38,7 +38,7 @@ use crate::rmr::RmrControl;
 use crate::rsp::RspControl;
 use crate::shared::Shared;
 use crate::srq::{SrqControl, SrqEnd};
-use crate::table::{Points, SharedReceives, Table};
+use crate::table::{Points, SharedReceives, Table, Windows};
 
 /// Datagrams whose way is still being looked up. More wait in the connection manager.
 const WAITING: usize = 4;
@@ -70,7 +70,7 @@ pub struct Ia<'s, P: Provider> {
     pub(crate) reapers: &'s mut [Option<Reaper<P>>],
     pub(crate) pzs: Table<'s, PzControl>,
     pub(crate) lmrs: Table<'s, LmrControl>,
-    pub(crate) rmrs: Table<'s, RmrControl>,
+    pub(crate) rmrs: Table<'s, RmrControl, Windows<P>>,
     pub(crate) evds: Table<'s, EvdControl<P>>,
     pub(crate) cnos: Table<'s, CnoControl>,
     pub(crate) eps: Table<'s, EpControl>,

@@ -103,7 +103,9 @@ impl<'s, P: Provider> Ia<'s, P> {
         } = parts;
         owners.fill(Owner::Nobody);
         posters.fill_with(|| None);
-        srq_posters.fill_with(|| None);
+        if P::USES.shared_receives {
+            srq_posters.fill_with(|| None);
+        }
         reapers.fill_with(|| None);
         let config = Config::new(provider.limits().node_guid);
         let seed = [random.next(), random.next()];

@@ -208,7 +208,7 @@ impl<P: Provider> Ia<'_, P> {
         let iov = u32::from(self.max_iov());
         let eps = self.eps.capacity().min(limits.max_qp);
         let srqs = self.srqs.capacity().min(limits.max_shared);
-        let rmrs = if limits.windows {
+        let rmrs = if P::USES.windows && limits.windows {
             self.rmrs.capacity().min(limits.max_mkey)
         } else {
             0

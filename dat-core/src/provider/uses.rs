@@ -21,6 +21,9 @@ pub struct Uses {
     pub datagrams: bool,
     /// Shared Receive Queues.
     pub shared_receives: bool,
+    /// Memory whose keys are changed by posts: Remote Memory Regions, which are bound, and LMRs that are registered and invalidated so
+    /// (`lmr_allocate`). Peers reach LMRs that are created with a remote privilege all the same.
+    pub windows: bool,
     /// The InfiniBand extensions of DTOs: atomics and immediates. Without it what comes with an immediate is a receive like any
     /// other.
     pub extensions: bool,
@@ -37,6 +40,7 @@ impl Uses {
         .ipv6()
         .datagrams()
         .shared_receives()
+        .windows()
         .extensions()
         .service_points()
         .counters();
@@ -47,6 +51,7 @@ impl Uses {
         ipv6: false,
         datagrams: false,
         shared_receives: false,
+        windows: false,
         extensions: false,
         service_points: false,
         counters: false,
@@ -77,6 +82,13 @@ impl Uses {
     #[must_use]
     pub const fn shared_receives(mut self) -> Self {
         self.shared_receives = true;
+        self
+    }
+
+    /// With [`Uses::windows`].
+    #[must_use]
+    pub const fn windows(mut self) -> Self {
+        self.windows = true;
         self
     }
 

@@ -27,9 +27,7 @@ impl<P: Provider> Ia<'_, P> {
         make: fn(&mut P, Pd) -> Result<Mw, Fault>,
     ) -> Result<Rmr, Error> {
         let pd = self.pz(pz)?.pd;
-        if !self.provider.limits().windows {
-            return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
-        }
+        Self::offered(P::USES.windows && self.provider.limits().windows)?;
         let full = Error::new(
             DatType::InsufficientResources,
             DatSubtype::ResourceMemoryRegion,

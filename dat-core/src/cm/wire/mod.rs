@@ -222,6 +222,7 @@ pub(super) fn gid(address: IpAddr) -> u128 {
 }
 
 /// The address that a GID is.
+#[inline(never)]
 pub(super) fn address(gid: u128) -> IpAddr {
     canonical(IpAddr::V6(Ipv6Addr::from_bits(gid)))
 }
