@@ -114,23 +114,13 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(pz) = pz {
             self.pz(pz)?;
         }
-        for (evd, stream, subtype) in [
-            (recv_evd, EvdFlags::DTO, DatSubtype::InvalidHandleEvdRecv),
-            (
-                request_evd,
-                EvdFlags::DTO,
-                DatSubtype::InvalidHandleEvdRequest,
-            ),
-            (
-                connect_evd,
-                EvdFlags::CONNECTION,
-                DatSubtype::InvalidHandleEvdConn,
-            ),
-        ] {
-            if let Some(evd) = evd {
-                self.evd_for(evd, stream, subtype)?;
-            }
-        }
-        Ok(())
+        let takes = |evd: Option<Evd>, stream, subtype| {
+            evd.map_or(Ok(()), |evd| self.evd_for(evd, stream, subtype))
+        };
+        let dto = EvdFlags::DTO;
+        takes(recv_evd, dto, DatSubtype::InvalidHandleEvdRecv)?;
+        takes(request_evd, dto, DatSubtype::InvalidHandleEvdRequest)?;
+        let connection = EvdFlags::CONNECTION;
+        takes(connect_evd, connection, DatSubtype::InvalidHandleEvdConn)
     }
 }

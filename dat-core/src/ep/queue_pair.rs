@@ -9,7 +9,7 @@ use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::{CompletionFlags, Qos};
 use crate::handle::{Evd, Pz, Srq};
 use crate::post::{Limits, MAX_SEGMENTS, Poster};
-use crate::provider::{Access, NewQp, Provider, Qp, QpInit, QpStep, Service};
+use crate::provider::{Access, Direction, NewQp, Provider, Qp, QpInit, QpStep, Service};
 use crate::random::Random;
 use crate::shared::ep::{DATAGRAM, EpShared, NO_INDEX, SHARED};
 use crate::shared::lmr;
@@ -277,7 +277,13 @@ impl<P: Provider> Ia<'_, P> {
         let shared = self.shared;
         let Some(ep) = shared.ep(slot) else { return };
         let consumed = ep.request.consumed.load(Ordering::Acquire);
-        for i in 0..ep.outstanding(crate::provider::Direction::Send) {
+        // Those that change keys are accounted for; of others nobody has to know.
+        let edits = if P::USES.windows {
+            ep.outstanding(Direction::Send)
+        } else {
+            0
+        };
+        for i in 0..edits {
             if let Some(request) = shared.request(&ep.request, consumed.wrapping_add(i)) {
                 crate::evd::untold::<P>(&shared, slot, ep, request.read(), false);
             }
@@ -316,19 +322,14 @@ impl<P: Provider> Ia<'_, P> {
         let Some(ep) = self.shared.ep(slot) else {
             return true;
         };
-        [
-            crate::provider::Direction::Send,
-            crate::provider::Direction::Recv,
-        ]
-        .iter()
-        .all(|&d| {
+        [Direction::Send, Direction::Recv].iter().all(|&d| {
             let line = ep.line(d);
             let here = self
                 .evds
                 .handle_at(line.evd.load(Ordering::Relaxed))
                 .is_none_or(|evd| !self.reaper_is_out(evd));
             // What a shared queue gave to it has to be taken back out of the completion queue.
-            let shared = d == crate::provider::Direction::Recv && ep.srq().is_some();
+            let shared = d == Direction::Recv && ep.srq().is_some();
             here || !shared && (ep.outstanding(d) == 0 && !line.flush.is_on())
         })
     }
