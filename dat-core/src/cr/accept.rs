@@ -3,7 +3,7 @@
 use crate::Ia;
 use crate::cm::{AcceptParams, QpTerms};
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::ep::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase, PrivateData, STALE};
+use crate::ep::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase, STALE};
 use crate::handle::{Cr, Ep};
 use crate::ia::Owner;
 use crate::provider::{Path, Provider, QpStep};
@@ -61,7 +61,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(wrong);
         };
         let (conn, request) = (request.conn, &request.request);
-        control.private = PrivateData::from_slice(private_data).unwrap_or_default();
+        control.keep(private_data);
         control.note(request);
         control.active = false;
         control.conn = conn;
@@ -93,10 +93,8 @@ impl<P: Provider> Ia<'_, P> {
         let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
             return;
         };
-        let attr = control.attr;
-        let private = core::mem::take(&mut control.private);
-        let responder_resources = terms.responder_resources.min(attr.max_rdma_read_in);
-        let initiator_depth = terms.initiator_depth.min(attr.max_rdma_read_out);
+        let responder_resources = terms.responder_resources.min(control.attr.max_rdma_read_in);
+        let initiator_depth = terms.initiator_depth.min(control.attr.max_rdma_read_out);
         let Some(rq_psn) = self.cm.starting_psn(conn) else {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::NonPeerRejected);
@@ -116,21 +114,25 @@ impl<P: Provider> Ia<'_, P> {
                 },
             )
             .is_ok();
-        if let Ok(control) = self.ep_mut(ep) {
-            control.phase = Phase::Accepted(QpTerms {
-                initiator_depth,
-                ..terms
-            });
-        }
+        // Not by way of `self.ep_mut`: the connection manager as well.
+        let Some(control) = self.eps.get_mut(ep.0) else {
+            return;
+        };
+        control.phase = Phase::Accepted(QpTerms {
+            initiator_depth,
+            ..terms
+        });
         let params = AcceptParams {
             qpn: qp.number,
             responder_resources,
             initiator_depth,
             target_ack_delay: ack_delay,
             rnr_retry: 7,
-            private_data: &private,
+            private_data: &control.private,
         };
-        if !ready || self.cm.accept(now, conn, &params).is_err() {
+        let accepted = ready && self.cm.accept(now, conn, &params).is_ok();
+        control.private.clear();
+        if !accepted {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::NonPeerRejected);
         }

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::task::Poll;
 use core::time::Duration;
 
-use super::{EpOp, EpState, MAX_CONNECT_UD_PRIVATE, NOT_READY, Phase, PrivateData};
+use super::{EpOp, EpState, MAX_CONNECT_UD_PRIVATE, NOT_READY, Phase};
 use crate::Ia;
 use crate::cm::{CmError, ConnectParams, Reply, ServiceId, ack_timeout};
 use crate::dat_return::{DatSubtype, DatType, Error};
@@ -133,7 +133,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let local_port = self.ephemeral_port();
         let control = self.ep_mut(ep)?;
-        control.private = PrivateData::from_slice(private_data).unwrap_or_default();
+        control.keep(private_data);
         control.remote = Some(remote);
         control.remote_port = port;
         control.local_port = local_port;
@@ -271,9 +271,8 @@ impl<P: Provider> Ia<'_, P> {
             return;
         };
         if self.ready(qp, path, &terms) && self.cm.ready(now, conn).is_ok() {
-            let private = PrivateData::from_slice(self.cm.private_data(conn)).unwrap_or_default();
-            if let Ok(control) = self.ep_mut(ep) {
-                control.private = private;
+            if let Some(control) = self.eps.get_mut(ep.0) {
+                control.keep(self.cm.private_data(conn));
                 control.deadline = Instant::NEVER;
             }
             self.apply(ep, EpOp::Established);

@@ -174,6 +174,13 @@ impl EpControl {
 }
 
 impl EpControl {
+    /// Keeps private data in the place of what is there. No message has more than there is room for.
+    #[inline(never)]
+    pub(crate) fn keep(&mut self, data: &[u8]) {
+        self.private.clear();
+        let _ = self.private.extend_from_slice(data);
+    }
+
     /// Notes whom a request comes from.
     pub(crate) fn note(&mut self, request: &Request) {
         self.remote = Some(request.remote);

@@ -4,7 +4,7 @@ use super::{Ia, Owner};
 use crate::cm::{CmEvent, ConnId, Reason, Request};
 use crate::cr::{CrControl, RequestData};
 use crate::dat_return::Error;
-use crate::ep::{EpOp, EpState, PrivateData};
+use crate::ep::{EpOp, EpState};
 use crate::event::Event;
 use crate::flags::PspFlag;
 use crate::handle::{Cr, Ep};
@@ -79,16 +79,11 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
             Owner::Ep(ep) => {
-                let data = if refusal.is_some() {
-                    PrivateData::from_slice(self.cm.private_data(conn)).unwrap_or_default()
-                } else {
-                    PrivateData::new()
-                };
-                if let Ok(control) = self.ep_mut(ep) {
+                if let Some(control) = self.eps.get_mut(ep.0) {
                     control.conn = None;
                     if refusal.is_some() {
                         control.refusal = refusal;
-                        control.private = data;
+                        control.keep(self.cm.private_data(conn));
                     }
                 }
                 self.apply(ep, op);
@@ -111,8 +106,9 @@ impl<P: Provider> Ia<'_, P> {
         match presented {
             Ok(cr) => {
                 if let Some(control) = self.crs.get_mut(cr.0) {
+                    // It is new, and no message has more than there is room for.
                     let private = self.cm.private_data(request.conn);
-                    control.private = RequestData::from_slice(private).unwrap_or_default();
+                    let _ = control.private.extend_from_slice(private);
                 }
             }
             Err(reason) => {

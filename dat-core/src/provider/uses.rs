@@ -9,7 +9,7 @@
 use super::Provider;
 
 /// Parts of DAT that a program may leave out. [`Uses::ALL`] unless it says otherwise; a small one begins with [`Uses::LEAST`] and
-/// adds what it needs: `Uses::LEAST.ipv6()`.
+/// adds what it needs: `Uses::LEAST.connects().ipv6()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uses {
     /// The active side of connections: `ep_connect` and what goes with it. Without it a program serves: it listens and accepts. (What
