@@ -89,10 +89,12 @@ impl<const HOLES: usize> RawArena<HOLES> {
             return None;
         }
         let mut holes = self.holes.lock();
-        let (index, offset) = holes.iter().enumerate().find_map(|(index, hole)| {
-            let offset = hole.offset.checked_next_multiple_of(align)?;
-            (offset.checked_add(size)? <= hole.offset + hole.len).then_some((index, offset))
-        })?;
+        // The lowest place that is long enough.
+        let places = holes.iter().enumerate().filter_map(|(index, hole)| {
+            let offset = hole.offset.checked_add(align - 1)? & !(align - 1);
+            (offset.checked_add(size)? <= hole.offset + hole.len).then_some((offset, index))
+        });
+        let (offset, index) = places.min()?;
         let hole = holes.get(index).copied()?;
         let before = Span {
             offset: hole.offset,
@@ -102,17 +104,15 @@ impl<const HOLES: usize> RawArena<HOLES> {
             offset: offset + size,
             len: hole.offset + hole.len - offset - size,
         };
-        match (before.len != 0, after.len != 0) {
-            (false, false) => {
-                holes.remove(index);
+        // Another hole is needed; without room for it nothing can be handed out here.
+        if before.len != 0 && after.len != 0 && holes.is_full() {
+            return None;
+        }
+        fill(&mut holes, index);
+        for rest in [before, after] {
+            if rest.len != 0 {
+                let _ = holes.push(rest);
             }
-            (true, true) => {
-                // Another hole is needed; without room for it nothing can be handed out here.
-                holes.insert(index + 1, after).ok()?;
-                *holes.get_mut(index)? = before;
-            }
-            (true, false) => *holes.get_mut(index)? = before,
-            (false, true) => *holes.get_mut(index)? = after,
         }
         drop(holes);
         for at in (offset..offset + size).step_by(8) {
@@ -134,47 +134,28 @@ impl<const HOLES: usize> RawArena<HOLES> {
             return;
         }
         let mut holes = self.holes.lock();
-        let index = holes
+        if holes
             .iter()
-            .position(|hole| hole.offset >= span.offset)
-            .unwrap_or(holes.len());
-        let previous = index.checked_sub(1).and_then(|i| holes.get(i)).copied();
-        let next = holes.get(index).copied();
-        if previous.is_some_and(|hole| hole.offset + hole.len > span.offset)
-            || next.is_some_and(|hole| hole.offset < end)
+            .any(|hole| hole.offset < end && span.offset < hole.offset + hole.len)
         {
             return;
         }
-        let joins_previous = previous.is_some_and(|hole| hole.offset + hole.len == span.offset);
-        let joins_next = next.is_some_and(|hole| hole.offset == end);
-        let start = previous
-            .filter(|_| joins_previous)
-            .map_or(span.offset, |hole| hole.offset);
-        let stop = next
-            .filter(|_| joins_next)
-            .map_or(end, |hole| hole.offset + hole.len);
-        let merged = Span {
-            offset: start,
-            len: stop - start,
-        };
-        match (joins_previous, joins_next) {
-            (true, both) => {
-                if let Some(hole) = holes.get_mut(index - 1) {
-                    *hole = merged;
-                }
-                if both {
-                    holes.remove(index);
-                }
-            }
-            (false, true) => {
-                if let Some(hole) = holes.get_mut(index) {
-                    *hole = merged;
-                }
-            }
-            (false, false) => {
-                let _ = holes.insert(index, merged);
+        let (mut start, mut end) = (span.offset, end);
+        // The holes before and behind it, if they touch it, become one with it.
+        let mut index = 0;
+        while let Some(hole) = holes.get(index).copied() {
+            let (first, last) = (hole.offset, hole.offset + hole.len);
+            if last == start || first == end {
+                (start, end) = (start.min(first), end.max(last));
+                fill(&mut holes, index);
+            } else {
+                index += 1;
             }
         }
+        let _ = holes.push(Span {
+            offset: start,
+            len: end - start,
+        });
     }
 
     /// Takes every span back. For after a reset of the function, when the driver over this arena is gone: the driver keeps
@@ -335,6 +316,15 @@ impl<const HOLES: usize> RawArena<HOLES> {
 #[cold]
 fn ends_by(offset: usize, size: usize, len: usize) -> bool {
     offset.checked_add(size).is_some_and(|end| end <= len)
+}
+
+/// Takes a hole out. The last one moves to its place: as `swap_remove`, without the panic that it has.
+fn fill<const HOLES: usize>(holes: &mut Vec<Span, HOLES>, index: usize) {
+    if let Some(last) = holes.pop()
+        && let Some(hole) = holes.get_mut(index)
+    {
+        *hole = last;
+    }
 }
 
 /// `len` rounded up to whole grains; an empty span takes one too, so that every span has a place of its own.

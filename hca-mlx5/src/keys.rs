@@ -14,7 +14,6 @@ use crate::prm::cmd::Opcode;
 use crate::prm::mkey::Mkey;
 use crate::prm::wqe;
 use crate::provider::{Mlx5, full, stranger, twice};
-use crate::table::Refused;
 use crate::words;
 use crate::words::fault;
 
@@ -45,7 +44,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     Mlx5<'_, P, QPS, CQS, KEYS>
 {
     fn known_key(&self, key: u32, kinds: &[KeyKind]) -> Result<KeyEntry, Fault> {
-        let entry = self.keys.get(Mkey(key).index());
+        let entry = self.keys.get(Mkey(key).index()).copied();
         entry
             .filter(|entry| entry.key.0 == key && kinds.contains(&entry.kind))
             .ok_or(stranger(Opcode::DestroyMkey, words::MKEY, key))
@@ -60,7 +59,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         Ok(())
     }
 
-    /// Enters a key, or takes it back from the device if that cannot be.
+    /// Enters a key, for which there is room.
     fn enter_key(
         &mut self,
         key: Mkey,
@@ -76,13 +75,10 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             below,
             list,
         };
-        match self.keys.insert(key.index(), entry) {
-            Ok(()) => Ok(()),
-            Err(Refused::Twice) => Err(twice(Opcode::CreateMkey, words::MKEY, key.index())),
-            Err(Refused::Full) => {
-                let _ = mkey::destroy(&mut self.device, key);
-                Err(full(Opcode::CreateMkey, words::MEMORY_KEYS))
-            }
+        if self.keys.insert(key.index(), entry) {
+            Ok(())
+        } else {
+            Err(twice(Opcode::CreateMkey, words::MKEY, key.index()))
         }
     }
 
@@ -99,7 +95,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     /// Destroys a chain of keys that nobody has been given.
     fn drop_below(&mut self, mut below: Option<Mkey>) -> Result<(), Fault> {
-        while let Some(entry) = below.and_then(|key| self.keys.get(key.index())) {
+        while let Some(entry) = below.and_then(|key| self.keys.get(key.index()).copied()) {
             mkey::destroy(&mut self.device, entry.key)?;
             self.keys.remove(entry.key.index());
             below = entry.below;
@@ -373,13 +369,14 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
     /// Destroys every key there is.
     pub(crate) fn drop_all_keys(&mut self, first: &mut Result<(), Fault>) {
-        while let Some(entry) = self.keys.pop() {
+        for entry in self.keys.values() {
             let ended = mkey::destroy(&mut self.device, entry.key);
             if let (Ok(()), Some(list)) = (&ended, entry.list) {
                 self.device.platform().free(list);
             }
             crate::device::note(first, ended);
         }
+        self.keys.clear();
     }
 }
 

@@ -39,7 +39,7 @@ use crate::qp::{self, QpObject, QpSpec, Service};
 use crate::queue::send::{MAX_DATAGRAM_SEGMENTS, MAX_SEGMENTS, WIDEST};
 use crate::queue::{Cq, Rq, Shared, Sq};
 use crate::srq::{self, SrqObject};
-use crate::table::{Refused, Table};
+use crate::table::Table;
 use crate::uar::{Doorbells, Register};
 use crate::words;
 use crate::words::fault;
@@ -393,13 +393,11 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             return Err(full(Opcode::CreateCq, words::COMPLETION_QUEUES));
         }
         let (object, end) = cq::create(&mut self.device, entries)?;
-        match self.cqs.insert(object.cqn.0, object) {
-            Ok(()) => Ok((seam::Cq(object.cqn.0), end)),
-            Err(Refused::Twice) => Err(twice(Opcode::CreateCq, words::CQ, object.cqn.0)),
-            Err(Refused::Full) => {
-                let _ = cq::end(&mut self.device, &object);
-                Err(full(Opcode::CreateCq, words::COMPLETION_QUEUES))
-            }
+        let cqn = object.cqn.0;
+        if self.cqs.insert(cqn, object) {
+            Ok((seam::Cq(cqn), end))
+        } else {
+            Err(twice(Opcode::CreateCq, words::CQ, cqn))
         }
     }
 
@@ -415,7 +413,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         if self.qps.values().any(|qp| qp.cqs.contains(&cq.0)) {
             return Err(in_use(Opcode::DestroyCq, words::CQ, cq.0));
         }
-        cq::destroy(&mut self.device, &object)?;
+        cq::destroy(&mut self.device, object)?;
         self.cqs.remove(cq.0);
         Ok(())
     }
@@ -465,18 +463,11 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             shared,
         };
         let number = object.qpn.0;
-        match self.qps.insert(number, entry) {
-            Ok(()) => Ok(NewQp {
-                qp: Qp { number },
-                sq,
-                rq,
-            }),
-            Err(Refused::Twice) => Err(twice(Opcode::CreateQp, words::QP, number)),
-            Err(Refused::Full) => {
-                let _ = qp::end(&mut self.device, &object);
-                self.doorbells.give(register);
-                Err(full(Opcode::CreateQp, words::QUEUE_PAIRS))
-            }
+        if self.qps.insert(number, entry) {
+            let qp = Qp { number };
+            Ok(NewQp { qp, sq, rq })
+        } else {
+            Err(twice(Opcode::CreateQp, words::QP, number))
         }
     }
 
@@ -506,8 +497,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         let entry = self.qps.get(qp.number);
         let entry = entry.ok_or(stranger(Opcode::DestroyQp, words::QP, qp.number))?;
         qp::destroy(&mut self.device, &entry.object)?;
-        self.qps.remove(qp.number);
         self.doorbells.give(entry.register);
+        self.qps.remove(qp.number);
         Ok(())
     }
 
@@ -518,13 +509,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         }
         let (object, end) = srq::create(&mut self.device, init)?;
         let (srqn, pd) = (object.srqn, init.pd);
-        match self.shared.insert(srqn, SharedEntry { object, pd }) {
-            Ok(()) => Ok((SharedRq(srqn), end)),
-            Err(Refused::Twice) => Err(twice(Opcode::CreateRmp, words::SRQ, srqn)),
-            Err(Refused::Full) => {
-                let _ = srq::end(&mut self.device, &object);
-                Err(full(Opcode::CreateRmp, words::SHARED_QUEUES))
-            }
+        if self.shared.insert(srqn, SharedEntry { object, pd }) {
+            Ok((SharedRq(srqn), end))
+        } else {
+            Err(twice(Opcode::CreateRmp, words::SRQ, srqn))
         }
     }
 
@@ -596,18 +584,21 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
-        while let Some(entry) = self.qps.pop() {
+        for entry in self.qps.values() {
             note(&mut first, qp::end(&mut self.device, &entry.object));
         }
-        while P::USES.shared_receives
-            && let Some(entry) = self.shared.pop()
-        {
-            note(&mut first, srq::end(&mut self.device, &entry.object));
+        self.qps.clear();
+        if P::USES.shared_receives {
+            for entry in self.shared.values() {
+                note(&mut first, srq::end(&mut self.device, &entry.object));
+            }
+            self.shared.clear();
         }
         self.drop_all_keys(&mut first);
-        while let Some(object) = self.cqs.pop() {
-            note(&mut first, cq::end(&mut self.device, &object));
+        for object in self.cqs.values() {
+            note(&mut first, cq::end(&mut self.device, object));
         }
+        self.cqs.clear();
         while let Some(pd) = self.pds.pop() {
             note(&mut first, self.device.dealloc_pd(pd));
         }

@@ -9,15 +9,6 @@ use heapless::Vec;
 #[derive(Debug)]
 pub(crate) struct Table<T, const N: usize>(Vec<(u32, T), N>);
 
-/// Why an object was not entered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// There is one of that number.
-    Twice,
-    /// There is no room.
-    Full,
-}
-
 impl<T: Copy, const N: usize> Table<T, N> {
     pub(crate) const fn new() -> Self {
         Self(Vec::new())
@@ -41,9 +32,9 @@ impl<T: Copy, const N: usize> Table<T, N> {
         self.place(number).is_some()
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<T> {
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
         let (_, object) = self.0.get(self.place(number)?)?;
-        Some(*object)
+        Some(object)
     }
 
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
@@ -51,11 +42,10 @@ impl<T: Copy, const N: usize> Table<T, N> {
         self.0.get_mut(place).map(|(_, object)| object)
     }
 
-    pub(crate) fn insert(&mut self, number: u32, object: T) -> Result<(), Refused> {
-        if self.has(number) {
-            return Err(Refused::Twice);
-        }
-        self.0.push((number, object)).map_err(|_| Refused::Full)
+    /// Enters one for which there is room. False if there is one of that number.
+    #[must_use]
+    pub(crate) fn insert(&mut self, number: u32, object: T) -> bool {
+        !self.has(number) && self.0.push((number, object)).is_ok()
     }
 
     pub(crate) fn remove(&mut self, number: u32) {
@@ -68,9 +58,9 @@ impl<T: Copy, const N: usize> Table<T, N> {
         }
     }
 
-    /// Takes any object out.
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        self.0.pop().map(|(_, object)| object)
+    /// Forgets all of them.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
@@ -85,14 +75,15 @@ mod tests {
     #[test]
     fn objects_are_found_by_number_and_entered_once() {
         let mut table = Table::<_, 2>::new();
-        assert_eq!(table.insert(7, 'a'), Ok(()));
-        assert_eq!(table.insert(7, 'b'), Err(Refused::Twice));
-        assert_eq!(table.insert(9, 'c'), Ok(()));
+        assert!(table.insert(7, 'a'));
+        assert!(!table.insert(7, 'b'));
+        assert!(table.insert(9, 'c'));
         assert!(table.is_full());
-        assert_eq!(table.insert(8, 'd'), Err(Refused::Full));
-        assert_eq!((table.get(7), table.get(8)), (Some('a'), None));
+        assert!(!table.insert(8, 'd'));
+        assert_eq!((table.get(7), table.get(8)), (Some(&'a'), None));
         table.remove(7);
         assert!(!table.has(7) && table.values().eq(['c'].iter()));
-        assert_eq!((table.pop(), table.pop()), (Some('c'), None));
+        table.clear();
+        assert_eq!((table.get(9), table.room()), (None, 2));
     }
 }

@@ -72,6 +72,8 @@ objects! {
 
 /// No object in particular.
 pub(crate) const NONE: Object = Object::NONE;
+/// One that is yet to be made: it has neither number nor name.
+pub(crate) const NEW: Object = Object(u8::MAX);
 
 fn command(fault: &Fault) -> Option<Opcode> {
     Opcode::from_code(fault.command())
@@ -92,8 +94,8 @@ static REFUSALS: [Words; Opcode::ALL.len()] = {
     let mut words = [const { Words::answer(NONE, 0, "", &REFUSED) }; Opcode::ALL.len()];
     let mut at = 0;
     while at < words.len() {
-        let (object, text) = Opcode::WORDS[at];
-        words[at] = Words::answer(object, Opcode::ALL[at].code(), text, &REFUSED);
+        let (code, object, text) = Opcode::WORDS[at];
+        words[at] = Words::answer(object, code, text, &REFUSED);
         at += 1;
     }
     words
@@ -101,7 +103,7 @@ static REFUSALS: [Words; Opcode::ALL.len()] = {
 
 /// A refusal of this command, with nothing said yet.
 pub(crate) fn refusal(op: Opcode) -> Fault {
-    let words = REFUSALS.get(op.place());
+    let words = REFUSALS.get(op as usize);
     Fault::new(words.unwrap_or(const { &Words::answer(NONE, 0, "", &REFUSED) }))
 }
 

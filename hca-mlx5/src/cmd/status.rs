@@ -19,9 +19,7 @@ pub(crate) fn kind(fault: &Fault) -> FaultKind {
         status::BAD_OP => FaultKind::Unsupported,
         status::LIMITS | status::NO_RESOURCES => FaultKind::Resources,
         // Real cards answer both this and "limits" when they run out of objects.
-        status::BAD_RESOURCE if Opcode::from_code(fault.command()).is_some_and(creates) => {
-            FaultKind::Resources
-        }
+        status::BAD_RESOURCE if fault.object_kind() == words::NEW => FaultKind::Resources,
         status::BAD_PARAM
         | status::BAD_RESOURCE
         | status::BAD_INDEX
@@ -58,26 +56,6 @@ pub(crate) fn not_delivered(op: Opcode, number: u32, delivery: u8) -> Fault {
 pub(crate) fn about(fault: Fault, op: Opcode, number: u32) -> Fault {
     let object = words::refusal(op).object_kind();
     fault.of(object, number).during(op.code())
-}
-
-/// Commands whose refusal may mean that none is left.
-const fn creates(op: Opcode) -> bool {
-    matches!(
-        op,
-        Opcode::CreateMkey
-            | Opcode::CreateEq
-            | Opcode::CreateCq
-            | Opcode::CreateQp
-            | Opcode::CreateTir
-            | Opcode::CreateSq
-            | Opcode::CreateRq
-            | Opcode::CreateTis
-            | Opcode::CreateFlowTable
-            | Opcode::CreateFlowGroup
-            | Opcode::AllocPd
-            | Opcode::AllocUar
-            | Opcode::AllocTransportDomain
-    )
 }
 
 #[cfg(test)]
