@@ -32,7 +32,7 @@ pub(crate) struct Network<'p, P: Platform> {
     vlan: Option<u16>,
     pd: Option<u32>,
     key: Option<Mkey>,
-    port: Option<Port<'p, P>>,
+    port: Port<'p, P>,
     /// Entries of the RoCE address table in use, from 0 on.
     addresses: u16,
     rebuild: Instant,
@@ -51,7 +51,7 @@ impl<'p, P: Platform> Network<'p, P> {
             vlan: net.vlan,
             pd: None,
             key: None,
-            port: None,
+            port: Port::new(device.platform()),
             addresses: 0,
             rebuild: now,
             fired: false,
@@ -88,21 +88,13 @@ impl<'p, P: Platform> Network<'p, P> {
             groups: &self.neighbours.groups(),
             vlan: self.vlan,
         };
-        let mut port = Port::create(device, &config)?;
-        port.arm();
-        self.port = Some(port);
+        self.port.open(device, &config)?;
+        self.port.arm();
         Ok(())
     }
 
-    fn close_port(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
-        match self.port.take() {
-            Some(port) => port.destroy(device),
-            None => Ok(()),
-        }
-    }
-
     fn undo(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
-        let mut first = self.close_port(device);
+        let mut first = self.port.close(device);
         if let Some(key) = self.key.take() {
             note(&mut first, mkey::destroy(device, key));
         }
@@ -149,14 +141,12 @@ impl<'p, P: Platform> Network<'p, P> {
 
     /// The completion queue is its own.
     pub(crate) fn owns_cq(&self, cqn: u32) -> bool {
-        self.port
-            .as_ref()
-            .is_some_and(|port| port.completes_in(cqn))
+        self.port.completes_in(cqn)
     }
 
     /// The send or receive queue is its own.
     pub(crate) fn owns_queue(&self, number: u32) -> bool {
-        self.port.as_ref().is_some_and(|port| port.owns(number))
+        self.port.owns(number)
     }
 
     /// Takes note of a completion event of its queue.
@@ -166,9 +156,7 @@ impl<'p, P: Platform> Network<'p, P> {
 
     /// Takes note that one of its queues failed: the port is made anew.
     pub(crate) fn fail(&mut self, fault: Fault) {
-        if let Some(port) = self.port.as_mut() {
-            port.fail(fault);
-        }
+        self.port.fail(fault);
     }
 
     /// Takes note that the link came back.
@@ -178,16 +166,17 @@ impl<'p, P: Platform> Network<'p, P> {
 
     /// Takes frames in and sends what is due.
     pub(crate) fn service(&mut self, device: &mut Device<'p, P>, now: Instant) {
-        if self.broken() && now >= self.rebuild {
+        if !self.port.works() && now >= self.rebuild {
             self.rebuild = now + REBUILD;
             // What fails here is tried again; the device's own loss is told by its events.
             let _ = self
-                .close_port(device)
+                .port
+                .close(device)
                 .and_then(|()| self.open_port(device));
         }
         let mut frame = [0; FRAME_MAX];
         for _ in 0..PER_CALL {
-            let Some(len) = self.port.as_mut().and_then(|port| port.recv(&mut frame)) else {
+            let Some(len) = self.port.recv(&mut frame) else {
                 break;
             };
             if let Some(frame) = frame.get(..len) {
@@ -195,10 +184,8 @@ impl<'p, P: Platform> Network<'p, P> {
             }
         }
         self.transmit(now);
-        if core::mem::take(&mut self.fired)
-            && let Some(port) = self.port.as_mut()
-        {
-            port.arm();
+        if core::mem::take(&mut self.fired) {
+            self.port.arm();
         }
     }
 
@@ -207,22 +194,16 @@ impl<'p, P: Platform> Network<'p, P> {
             let Some(frame) = self.neighbours.transmit(now) else {
                 return;
             };
-            if let Some(port) = self.port.as_mut() {
-                // A frame that cannot be sent is lost like one on the wire: neighbour discovery repeats itself.
-                let _ = port.send(&frame);
-            }
+            // A frame that cannot be sent is lost like one on the wire: neighbour discovery repeats itself.
+            let _ = self.port.send(&frame);
         }
     }
 
     /// When [`Network::service`] has something to do even if no frame comes in.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let rebuild = self.broken().then_some(self.rebuild);
+        // A port that does not work wants to be made anew.
+        let rebuild = (!self.port.works()).then_some(self.rebuild);
         let neighbours = self.neighbours.next_deadline();
         Instant::sooner(rebuild, neighbours)
-    }
-
-    /// The port wants to be made anew.
-    fn broken(&self) -> bool {
-        self.port.as_ref().is_none_or(|port| port.fault().is_some())
     }
 }

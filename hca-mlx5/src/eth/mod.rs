@@ -27,7 +27,7 @@ use crate::device::note;
 use crate::neigh::Mac;
 use crate::platform::{Platform, Span};
 use crate::prm::At;
-use crate::prm::cmd::Opcode;
+use crate::prm::cmd::{InputHead, Opcode};
 use crate::prm::rq::RqContext;
 use crate::prm::sq::{
     InlineMode, ModifyQueueIn, QueueState, SQ_CONTEXT, SQ_PAGES, SQ_WQ, SqContext, WQ_CYCLIC,
@@ -39,6 +39,7 @@ use crate::queue::{Cq, memory};
 use crate::words;
 use crate::words::fault;
 use dat_core::provider::Object;
+use heapless::Vec;
 use rx::Rx;
 use steer::Steering;
 use tx::Tx;
@@ -58,7 +59,7 @@ mod place {
     pub(super) const RQ_RECORD: usize = 0x1800;
     pub(super) const SQ_RECORD: usize = 0x1840;
     pub(super) const TX_BUFFERS: usize = 0x2000;
-    pub(super) const OVERFLOW: usize = 0x3000;
+    // At 0x3000 a page that takes what is too long.
     pub(super) const RX_BUFFERS: usize = 0x4000;
     pub(super) const END: usize = 0x8000;
 }
@@ -96,16 +97,19 @@ struct Ends<'p, P: Platform> {
     rx: Rx<'p, P>,
 }
 
+/// No queue's number: those have 24 bits.
+const NONE: u32 = u32::MAX;
+
 /// A raw Ethernet port.
 pub struct Port<'p, P: Platform> {
     platform: &'p P,
     cq: Option<CqObject>,
     memory: Option<Span>,
-    transport_domain: Option<u32>,
-    tis: Option<u32>,
-    rqn: Option<u32>,
-    sqn: Option<u32>,
-    tir: Option<u32>,
+    /// What else was made, in that order: its number, and the command that ends it.
+    made: Vec<(Opcode, u32), 5>,
+    /// Numbers of the queues; [`NONE`] while there are none.
+    rqn: u32,
+    sqn: u32,
     steering: Steering,
     /// Present while the port is up.
     ends: Option<Ends<'p, P>>,
@@ -125,49 +129,53 @@ impl<P: Platform> fmt::Debug for Port<'_, P> {
 }
 
 impl<'p, P: Platform> Port<'p, P> {
-    /// Makes the port. When it returns, frames come and go; when it fails, all that was made is gone again.
-    pub(crate) fn create(device: &mut Device<'p, P>, config: &Config<'_>) -> Result<Self, Fault> {
-        let mut port = Self {
-            platform: device.platform(),
+    /// A port that is down.
+    pub(crate) fn new(platform: &'p P) -> Self {
+        Self {
+            platform,
             cq: None,
             memory: None,
-            transport_domain: None,
-            tis: None,
-            rqn: None,
-            sqn: None,
-            tir: None,
+            made: Vec::new(),
+            rqn: NONE,
+            sqn: NONE,
             steering: Steering::default(),
             ends: None,
             fault: None,
             counters: Counters::default(),
-        };
-        match port.build(device, config) {
-            Ok(()) => Ok(port),
-            Err(fault) => {
-                match fault.kind() {
-                    // A queue the device was still making when it was given up on may yet come to life there.
-                    FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {
-                        if let Some(memory) = port.memory.take() {
-                            device.disown(memory);
-                        }
-                    }
-                    FaultKind::Resources
-                    | FaultKind::BadParameter
-                    | FaultKind::BadState
-                    | FaultKind::Unsupported
-                    | FaultKind::Unreachable => {}
-                }
-                // The first failure is the one to tell; what cannot be undone stays with the device.
-                let _ = port.tear_down(device);
-                Err(fault)
-            }
         }
     }
 
-    /// Undoes all of it, and goes on to the end even if a step fails; tells the first failure. Memory the device may
-    /// still use is not given back to the arena.
-    pub(crate) fn destroy(mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
-        self.tear_down(device)
+    /// Makes what a port is made of. When it returns, frames come and go; when it fails, all that was made is gone again.
+    pub(crate) fn open(
+        &mut self,
+        device: &mut Device<'p, P>,
+        config: &Config<'_>,
+    ) -> Result<(), Fault> {
+        self.fault = None;
+        let built = self.build(device, config);
+        if let Err(fault) = built {
+            match fault.kind() {
+                // A queue the device was still making when it was given up on may yet come to life there.
+                FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {
+                    if let Some(memory) = self.memory.take() {
+                        device.disown(memory);
+                    }
+                }
+                FaultKind::Resources
+                | FaultKind::BadParameter
+                | FaultKind::BadState
+                | FaultKind::Unsupported
+                | FaultKind::Unreachable => {}
+            }
+            // The first failure is the one to tell; what cannot be undone stays with the device.
+            let _ = self.close(device);
+        }
+        built
+    }
+
+    /// Frames come and go.
+    pub(crate) fn works(&self) -> bool {
+        self.ends.is_some() && self.fault.is_none()
     }
 
     /// `cqn` is the number of its completion queue, by which its events come.
@@ -179,7 +187,7 @@ impl<'p, P: Platform> Port<'p, P> {
     /// `number` is that of its send or receive queue.
     #[must_use]
     pub fn owns(&self, number: u32) -> bool {
-        [self.sqn, self.rqn].contains(&Some(number))
+        number == self.sqn || number == self.rqn
     }
 
     /// What went by.
@@ -250,8 +258,7 @@ impl<'p, P: Platform> Port<'p, P> {
                 "it names an entry that is not next in turn",
                 "make the port anew"
             );
-            self.fault
-                .get_or_insert(fault.of(object.0, object.1.unwrap_or(0)));
+            self.fault.get_or_insert(fault.of(object.0, object.1));
             return None;
         }
         match completion.direction {
@@ -282,35 +289,33 @@ impl<'p, P: Platform> Port<'p, P> {
         })?;
         self.memory = Some(memory);
         let at = |place: usize| memory.offset.wrapping_add(place);
-        let [rq_ring, sq_ring, tx_page, overflow] = [
-            place::RQ_RING,
-            place::SQ_RING,
-            place::TX_BUFFERS,
-            place::OVERFLOW,
-        ]
-        .map(|place| page(self.platform, at(place)));
-        let (rq_ring, sq_ring, tx_page, overflow) = (rq_ring?, sq_ring?, tx_page?, overflow?);
-        let mut rx_pages = [0; rx::PAGES];
-        for (index, to) in rx_pages.iter_mut().enumerate() {
-            *to = page(self.platform, at(place::RX_BUFFERS + index * PAGE))?;
+        let mut pages = [0; place::END / PAGE];
+        for (index, to) in pages.iter_mut().enumerate() {
+            *to = page(self.platform, at(index * PAGE))?;
         }
+        let [rq_ring, sq_ring, tx_page, overflow, rx_pages @ ..] = pages;
         let inside = |iova: u64, offset: usize| iova.wrapping_add((offset % PAGE) as u64);
 
         let (cq_object, cq) = cq::create(device, CQ_ENTRIES)?;
         self.cq = Some(cq_object);
         let cqn = cq_object.cqn.0;
 
-        let domain = device.exec_number(Opcode::AllocTransportDomain, 0)?;
-        self.transport_domain = Some(domain);
+        let domain = self.make(
+            device,
+            Opcode::AllocTransportDomain,
+            Opcode::DeallocTransportDomain,
+            &mut InputHead::new().0,
+        )?;
 
         let mut input = [0; CREATE_TIS_IN];
         TisContext(At::<_, TIS_CONTEXT>(&mut input)).set_transport_domain(domain);
-        let tis = device.make(Opcode::CreateTis, &mut input)?;
-        self.tis = Some(tis);
+        let tis = self.make(device, Opcode::CreateTis, Opcode::DestroyTis, &mut input)?;
 
         let mut input = [0; SQ_PAGES + 8];
         let mut rq = RqContext(At::<_, SQ_CONTEXT>(&mut input));
-        rq.set_rlky(config.reserved);
+        if config.reserved {
+            rq.set_rlky(true);
+        }
         rq.set_vsd(true);
         rq.set_flush_in_error_en(true);
         rq.set_cqn(cqn);
@@ -321,8 +326,8 @@ impl<'p, P: Platform> Port<'p, P> {
             log_slots: rx::LOG_SLOTS,
         };
         ring.describe(&mut input, config.pd);
-        let rqn = device.make(Opcode::CreateRq, &mut input)?;
-        self.rqn = Some(rqn);
+        let rqn = self.make(device, Opcode::CreateRq, Opcode::DestroyRq, &mut input)?;
+        self.rqn = rqn;
 
         let inline = InlineMode::from_code(device.identity().min_wqe_inline_mode);
         let mut tx = Tx::new(
@@ -339,7 +344,9 @@ impl<'p, P: Platform> Port<'p, P> {
         );
         let mut input = [0; SQ_PAGES + 8];
         let mut sq = SqContext(At::<_, SQ_CONTEXT>(&mut input));
-        sq.set_rlky(config.reserved);
+        if config.reserved {
+            sq.set_rlky(true);
+        }
         sq.set_flush_in_error_en(true);
         sq.set_min_wqe_inline_mode(inline as u8);
         sq.set_cqn(cqn);
@@ -353,17 +360,16 @@ impl<'p, P: Platform> Port<'p, P> {
             log_slots: tx.log_blocks(),
         };
         ring.describe(&mut input, config.pd);
-        let sqn = device.make(Opcode::CreateSq, &mut input)?;
-        self.sqn = Some(sqn);
+        let sqn = self.make(device, Opcode::CreateSq, Opcode::DestroySq, &mut input)?;
+        self.sqn = sqn;
         tx.name(sqn);
 
         let mut input = [0; CREATE_TIR_IN];
         let mut tir = TirContext(At::<_, TIR_CONTEXT>(&mut input));
-        tir.set_disp_type(DIRECT);
+        const { assert!(DIRECT == 0) }
         tir.set_inline_rqn(rqn);
         tir.set_transport_domain(domain);
-        let tir = device.make(Opcode::CreateTir, &mut input)?;
-        self.tir = Some(tir);
+        let tir = self.make(device, Opcode::CreateTir, Opcode::DestroyTir, &mut input)?;
 
         ready(device, Opcode::ModifyRq, rqn)?;
         ready(device, Opcode::ModifySq, sqn)?;
@@ -383,29 +389,38 @@ impl<'p, P: Platform> Port<'p, P> {
         self.steering.start(device, config, tir)
     }
 
-    fn tear_down(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+    /// Makes an object that `end` ends.
+    fn make(
+        &mut self,
+        device: &mut Device<'p, P>,
+        op: Opcode,
+        end: Opcode,
+        input: &mut [u8],
+    ) -> Result<u32, Fault> {
+        let number = device.make(op, input)?;
+        let _ = self.made.push((end, number));
+        Ok(number)
+    }
+
+    /// Undoes all of it, and goes on to the end even if a step fails; tells the first failure. Memory the device may
+    /// still use is not given back to the arena.
+    pub(crate) fn close(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
         self.ends = None;
+        (self.sqn, self.rqn) = (NONE, NONE);
         let mut first = self.steering.stop(device);
-        let mut undo = |op, number: &mut Option<u32>| {
-            let result = number.take().map(|made| device.exec_number(op, made));
-            let result = result.transpose().map(drop);
-            note(&mut first, result);
-            result.is_ok()
-        };
-        undo(Opcode::DestroyTir, &mut self.tir);
-        let sent = undo(Opcode::DestroySq, &mut self.sqn);
-        let received = undo(Opcode::DestroyRq, &mut self.rqn);
-        undo(Opcode::DestroyTis, &mut self.tis);
-        undo(Opcode::DeallocTransportDomain, &mut self.transport_domain);
+        let mut ended = Ok(());
+        while let Some((op, number)) = self.made.pop() {
+            note(&mut ended, device.end(op, number));
+        }
+        note(&mut first, ended);
         if let Some(cq) = self.cq.take() {
             note(&mut first, cq::end(device, &cq));
         }
         if let Some(memory) = self.memory.take() {
-            if sent && received {
-                self.platform.free(memory);
-            } else {
+            match ended {
+                Ok(()) => self.platform.free(memory),
                 // A queue that could not be destroyed may still be written by the device.
-                device.disown(memory);
+                Err(_) => device.disown(memory),
             }
         }
         first
@@ -464,7 +479,7 @@ fn ready<P: Platform>(device: &mut Device<'_, P>, op: Opcode, number: u32) -> Re
 }
 
 /// What an error completion says.
-fn failure(completion: &Completion, sqn: Option<u32>, rqn: Option<u32>) -> Fault {
+fn failure(completion: &Completion, sqn: u32, rqn: u32) -> Fault {
     /// The words of a failure of one of the two queues.
     const fn words(queue: Object) -> Words {
         let text = "Ethernet completion\0the queue failed and no longer carries frames\0make the port anew";
@@ -474,6 +489,6 @@ fn failure(completion: &Completion, sqn: Option<u32>, rqn: Option<u32>) -> Fault
         Direction::Send => (const { &words(words::SQ) }, sqn),
         Direction::Recv => (const { &words(words::RQ) }, rqn),
     };
-    let fault = Fault::new(words).of(Object::NONE, number.unwrap_or(0));
+    let fault = Fault::new(words).of(Object::NONE, number);
     fault.said(completion.syndrome, u32::from(completion.vendor))
 }

@@ -49,25 +49,24 @@ impl Steering {
         tir: u32,
     ) -> Result<(), Fault> {
         let mut table = CreateFlowTableIn::new();
-        table.set_table_type(NIC_RX);
+        const { assert!(NIC_RX == 0) }
         table.set_log_size(LOG_ENTRIES);
         let table = device.make(Opcode::CreateFlowTable, &mut table.0)?;
         self.table = Some(table);
 
-        let groups = config.groups.iter().take(GROUPS_MAX);
+        // Its own first.
         let own = device.identity().mac;
-        let mut macs = Vec::<Mac, { GROUPS_MAX + 1 }>::new();
-        for mac in core::iter::once(&own).chain(groups) {
-            let _ = macs.push(*mac);
+        let mut macs = Vec::<u64, { GROUPS_MAX + 1 }>::new();
+        for mac in core::iter::once(&own).chain(config.groups) {
+            let _ = macs.push(mac_number(mac));
         }
 
         let mut input = [0; CREATE_FLOW_GROUP_IN];
         let mut head = CreateFlowGroupIn(&mut input);
-        head.set_table_type(NIC_RX);
         head.set_table_id(table);
         head.set_end_flow_index((1 << LOG_ENTRIES) - 1);
         head.set_match_criteria_enable(MATCH_OUTER);
-        MatchL2(At::<_, MATCH>(&mut input)).set_destination([0xff; 6]);
+        MatchL2(At::<_, MATCH>(&mut input)).set_destination(u64::MAX);
         let group = device.make(Opcode::CreateFlowGroup, &mut input)?;
         self.group = Some(group);
 
@@ -75,33 +74,20 @@ impl Steering {
             self.add(device, table, group, *mac, tir)?;
         }
         let mut root = SetFlowTableRootIn::new();
-        root.set_table_type(NIC_RX);
         root.set_table_id(table);
         device.run(Opcode::SetFlowTableRoot, table, &mut root.0)?;
 
         let (own, groups) = macs.split_at_checked(1).unwrap_or((&macs, &[]));
-        self.list(
-            device,
-            ListKind::Unicast,
-            own.iter().map(|mac| mac_number(*mac)),
-        )?;
-        self.list(
-            device,
-            ListKind::Multicast,
-            groups.iter().map(|mac| mac_number(*mac)),
-        )?;
+        self.list(device, ListKind::Unicast, own)?;
+        self.list(device, ListKind::Multicast, groups)?;
         if let Some(vlan) = config.vlan {
             // The identifier stands in the low bits of the entry's first dword.
-            self.list(
-                device,
-                ListKind::Vlan,
-                core::iter::once(u64::from(vlan) << 32),
-            )?;
+            self.list(device, ListKind::Vlan, &[u64::from(vlan) << 32])?;
         }
         if device.caps().general.eswitch_manager() {
             let mut entry = L2TableEntryIn::new();
-            entry.set_table_index(L2_INDEX);
-            entry.set_mac_address(mac_number(device.identity().mac));
+            const { assert!(L2_INDEX == 0) }
+            entry.set_mac_address(own.first().copied().unwrap_or(0));
             let result = device.run(Opcode::SetL2TableEntry, L2_INDEX, &mut entry.0);
             self.l2 = optional(result)?;
         }
@@ -113,7 +99,6 @@ impl Steering {
         let mut first = Ok(());
         if core::mem::take(&mut self.l2) {
             let mut entry = L2TableEntryIn::new();
-            entry.set_table_index(L2_INDEX);
             first = device.run(Opcode::DeleteL2TableEntry, L2_INDEX, &mut entry.0);
         }
         while let Some(kind) = self.lists.pop() {
@@ -125,7 +110,6 @@ impl Steering {
         while let Some(last) = self.entries.checked_sub(1) {
             self.entries = last;
             let mut input = DeleteFlowEntryIn::new();
-            input.set_table_type(NIC_RX);
             input.set_table_id(table);
             input.set_flow_index(last);
             let number = last;
@@ -135,7 +119,6 @@ impl Steering {
             );
         }
         let mut input = DestroyFlowIn::new();
-        input.set_table_type(NIC_RX);
         input.set_table_id(table);
         if let Some(group) = self.group.take() {
             input.set_group_id(group);
@@ -155,12 +138,11 @@ impl Steering {
         device: &mut Device<'_, P>,
         table: u32,
         group: u32,
-        mac: Mac,
+        mac: u64,
         tir: u32,
     ) -> Result<(), Fault> {
         let mut input = [0; SET_FTE_IN];
         let mut head = SetFteIn(&mut input);
-        head.set_table_type(NIC_RX);
         head.set_table_id(table);
         head.set_flow_index(self.entries);
         let mut flow = FlowContext(At::<_, FLOW_CONTEXT>(&mut input));
@@ -181,13 +163,9 @@ impl Steering {
         &mut self,
         device: &mut Device<'_, P>,
         kind: ListKind,
-        entries: impl Iterator<Item = u64>,
+        entries: &[u64],
     ) -> Result<(), Fault> {
-        let mut list = Vec::<u64, GROUPS_MAX>::new();
-        for entry in entries {
-            let _ = list.push(entry);
-        }
-        if optional(set_list(device, kind, &list))? {
+        if optional(set_list(device, kind, entries))? {
             let _ = self.lists.push(kind);
         }
         Ok(())
@@ -195,9 +173,10 @@ impl Steering {
 }
 
 /// A MAC as the low 48 bits of a number.
-fn mac_number(mac: Mac) -> u64 {
-    let [a, b, c, d, e, f] = mac;
-    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+fn mac_number(mac: &Mac) -> u64 {
+    let mut bytes = [0; 8];
+    crate::prm::put(&mut bytes, 2, mac);
+    u64::from_be_bytes(bytes)
 }
 
 /// Writes one of the vport's address lists.
@@ -206,7 +185,7 @@ fn set_list<P: Platform>(
     kind: ListKind,
     entries: &[u64],
 ) -> Result<(), Fault> {
-    let mut input = [0; MODIFY_IN + 8 * GROUPS_MAX];
+    let mut input = [0; MODIFY_IN + 8 * (GROUPS_MAX + 1)];
     ModifyNicVportIn(&mut input).set_select_addresses_list(true);
     let mut context = NicVportContext(At::<_, MODIFIED_CONTEXT>(&mut input));
     context.set_allowed_list_type(kind as u8);

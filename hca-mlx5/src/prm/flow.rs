@@ -78,9 +78,9 @@ layout! {
 }
 
 impl<T: BytesMut> MatchL2<T> {
-    /// Frames to this MAC; with all ones, the mask for any.
-    pub fn set_destination(&mut self, mac: [u8; 6]) {
-        let [a, b, c, d, e, f] = mac;
+    /// Frames to the MAC in the low 48 bits; with all ones, the mask for any.
+    pub fn set_destination(&mut self, mac: u64) {
+        let [_, _, a, b, c, d, e, f] = mac.to_be_bytes();
         self.set_dmac_47_16(u32::from_be_bytes([a, b, c, d]));
         self.set_dmac_15_0(u16::from_be_bytes([e, f]));
     }

@@ -62,6 +62,13 @@ fn frame(n: usize, len: usize) -> Vec<u8> {
         .collect()
 }
 
+/// A port that is up.
+fn create<'p>(device: &mut Device<'p, Nic>, config: &Config<'_>) -> Result<Port<'p, Nic>, Fault> {
+    let mut port = Port::new(device.platform());
+    port.open(device, config)?;
+    Ok(port)
+}
+
 fn receive(port: &mut Port<'_, Nic>) -> Option<Vec<u8>> {
     let mut to = [0; FRAME_MAX];
     port.recv(&mut to).map(|len| to[..len].to_vec())
@@ -74,10 +81,10 @@ fn made_in_order_and_undone_in_reverse() {
     let nic = Nic::new();
     let mut device = nic.device(false);
     let before = nic.spans();
-    let port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     assert_eq!(nic.opcodes(), MADE);
     assert_eq!(nic.spans(), before + 2);
-    port.destroy(&mut device).unwrap();
+    port.close(&mut device).unwrap();
     assert_eq!(
         nic.opcodes(),
         [
@@ -108,7 +115,7 @@ fn a_refusal_at_any_step_leaves_nothing_behind() {
         let mut device = nic.device(false);
         let before = nic.spans();
         nic.refuse_nth.set(Some(step));
-        let fault = Port::create(&mut device, &CONFIG).unwrap_err();
+        let fault = create(&mut device, &CONFIG).unwrap_err();
         assert_eq!(fault.status(), 5, "{fault}");
         assert_eq!(fault.operation(), op.name());
         assert_eq!((nic.objects(), nic.spans()), (vec![], before), "{fault}");
@@ -120,7 +127,7 @@ fn without_room_in_the_arena_nothing_is_asked_of_the_device() {
     let nic = Nic::new();
     let mut device = nic.device(false);
     while nic.alloc(4096, 4096).is_some() {}
-    let fault = Port::create(&mut device, &CONFIG).unwrap_err();
+    let fault = create(&mut device, &CONFIG).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Resources);
     assert_eq!(nic.opcodes(), []);
 }
@@ -131,7 +138,7 @@ fn memory_of_a_queue_that_may_yet_come_to_life_is_not_given_back() {
     let mut device = nic.device(false);
     let before = nic.spans();
     nic.silent.set(Some(Opcode::CreateRq));
-    let fault = Port::create(&mut device, &CONFIG).unwrap_err();
+    let fault = create(&mut device, &CONFIG).unwrap_err();
     assert_eq!(
         (fault.kind(), fault.operation()),
         (FaultKind::Timeout, "CREATE_RQ")
@@ -147,9 +154,9 @@ fn memory_of_a_queue_that_would_not_go_is_not_given_back() {
         let nic = Nic::new();
         let mut device = nic.device(false);
         let before = nic.spans();
-        let port = Port::create(&mut device, &CONFIG).unwrap();
+        let mut port = create(&mut device, &CONFIG).unwrap();
         nic.refuse.borrow_mut().insert(op.code(), 6);
-        let fault = port.destroy(&mut device).unwrap_err();
+        let fault = port.close(&mut device).unwrap_err();
         assert_eq!(fault.operation(), op.name());
         assert_eq!(nic.objects().len(), 1, "the rest is gone");
         assert_eq!(nic.spans(), before + 1);
@@ -163,9 +170,9 @@ fn refused_address_lists_are_no_failure() {
     for op in [Opcode::ModifyNicVportContext, Opcode::SetL2TableEntry] {
         nic.refuse.borrow_mut().insert(op.code(), 3);
     }
-    let port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     nic.opcodes();
-    port.destroy(&mut device).unwrap();
+    port.close(&mut device).unwrap();
     let undone = nic.opcodes();
     assert_eq!(
         undone[0],
@@ -179,7 +186,7 @@ fn an_address_list_that_is_not_answered_is_a_failure() {
     let nic = Nic::new();
     let mut device = nic.device(false);
     nic.silent.set(Some(Opcode::ModifyNicVportContext));
-    let fault = Port::create(&mut device, &CONFIG).unwrap_err();
+    let fault = create(&mut device, &CONFIG).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Timeout);
 }
 
@@ -187,7 +194,7 @@ fn an_address_list_that_is_not_answered_is_a_failure() {
 fn the_owner_of_the_switch_enters_its_mac() {
     let nic = Nic::new();
     let mut device = nic.device(true);
-    let port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     let input = nic.input(Opcode::SetL2TableEntry, 0);
     assert_eq!(input.len(), 64);
     assert_eq!(input[0x14..0x18], [0; 4]);
@@ -195,7 +202,7 @@ fn the_owner_of_the_switch_enters_its_mac() {
         input[0x20..0x28],
         [0, 0, 0x02, 0x11, 0x22, 0x33, 0x44, 0x55]
     );
-    port.destroy(&mut device).unwrap();
+    port.close(&mut device).unwrap();
     assert_eq!(nic.objects(), []);
 }
 
@@ -205,7 +212,7 @@ fn the_owner_of_the_switch_enters_its_mac() {
 fn golden_send_queue() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let _port = Port::create(&mut device, &CONFIG).unwrap();
+    let _port = create(&mut device, &CONFIG).unwrap();
     let tis = be(&nic.input(Opcode::CreateSq, 0), 0x4c);
     let cqn = be(&nic.input(Opcode::CreateSq, 0), 0x28);
     assert_eq!((cqn, tis), (0x100, 0x102));
@@ -242,7 +249,7 @@ fn golden_send_queue() {
 fn golden_receive_queue() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let _port = Port::create(&mut device, &CONFIG).unwrap();
+    let _port = create(&mut device, &CONFIG).unwrap();
     let input = nic.input(Opcode::CreateRq, 0);
     assert_eq!(input.len(), 280);
     // rlky, no VLAN stripping, flush_in_error_en
@@ -265,7 +272,7 @@ fn golden_receive_queue() {
 fn golden_transport_interfaces() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let _port = Port::create(&mut device, &CONFIG).unwrap();
+    let _port = create(&mut device, &CONFIG).unwrap();
     let tis = nic.input(Opcode::CreateTis, 0);
     assert_eq!((tis.len(), be(&tis, 0x44)), (192, 0x101));
     let tir = nic.input(Opcode::CreateTir, 0);
@@ -280,7 +287,7 @@ fn golden_transport_interfaces() {
 fn golden_steering() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let _port = Port::create(
+    let _port = create(
         &mut device,
         &Config {
             vlan: Some(0xabc),
@@ -341,7 +348,7 @@ fn golden_steering() {
 fn golden_ethernet_wqe() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let mut port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     let bytes = frame(0, 64);
     port.send(&bytes).unwrap();
     let wqe = nic.wqes.borrow()[0].clone();
@@ -377,7 +384,7 @@ fn frames_leave_in_order_while_the_ring_turns_over() {
         let nic = Nic::new();
         nic.wants(inline);
         let mut device = nic.device(false);
-        let mut port = Port::create(&mut device, &CONFIG).unwrap();
+        let mut port = create(&mut device, &CONFIG).unwrap();
         for n in 0..200 {
             let bytes = frame(n, 90 + n % 150);
             port.send(&bytes).unwrap();
@@ -399,7 +406,7 @@ fn counters_of_sixteen_bits_turn_over() {
         let nic = Nic::new();
         nic.wants(inline);
         let mut device = nic.device(false);
-        let mut port = Port::create(&mut device, &CONFIG).unwrap();
+        let mut port = create(&mut device, &CONFIG).unwrap();
         let bytes = frame(1, 100);
         for n in 0..70_000 {
             port.send(&bytes).unwrap();
@@ -427,7 +434,7 @@ fn short_frames_are_padded_beyond_what_is_inlined() {
         let nic = Nic::new();
         nic.wants(inline);
         let mut device = nic.device(false);
-        let mut port = Port::create(&mut device, &CONFIG).unwrap();
+        let mut port = create(&mut device, &CONFIG).unwrap();
         // The buffer's former content must not leak into the padding.
         for _ in 0..16 {
             port.send(&[0xee; 200]).unwrap();
@@ -445,7 +452,7 @@ fn short_frames_are_padded_beyond_what_is_inlined() {
 fn a_full_ring_refuses_until_something_is_confirmed() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let mut port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     nic.withhold.set(true);
     for n in 0..16 {
         port.send(&frame(n, 60)).unwrap();
@@ -468,7 +475,7 @@ fn a_full_ring_refuses_until_something_is_confirmed() {
 fn frames_of_impossible_length_are_refused() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let mut port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     for len in [0, 13, FRAME_MAX + 1, 5000] {
         assert_eq!(
             port.send(&vec![0; len]).unwrap_err().kind(),
@@ -485,7 +492,7 @@ fn frames_of_impossible_length_are_refused() {
 fn stores_fences_and_doorbell_come_in_the_one_right_order() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let mut port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     nic.order.borrow_mut().clear();
     port.send(&frame(0, 60)).unwrap();
     // frame, WQE, fence, record, fence, doorbell
@@ -498,7 +505,7 @@ fn stores_fences_and_doorbell_come_in_the_one_right_order() {
 fn frames_arrive_in_order_while_the_ring_turns_over() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let mut port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     let mut n = 0;
     for batch in [1, 64, 3, 17, 64, 64, 5] {
         for i in 0..batch {
@@ -517,7 +524,7 @@ fn frames_arrive_in_order_while_the_ring_turns_over() {
 fn all_buffers_are_posted_from_the_start_and_no_more() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let mut port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     for n in 0..64 {
         assert!(nic.deliver(&frame(n, 60)));
     }
@@ -531,7 +538,7 @@ fn all_buffers_are_posted_from_the_start_and_no_more() {
 fn long_frames_are_dropped_and_do_no_harm() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let mut port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     for len in [FRAME_MAX + 1, 1518, 9_000, 10_000] {
         assert!(nic.deliver(&frame(1, len)));
         assert!(nic.deliver(&frame(2, FRAME_MAX)));
@@ -544,7 +551,7 @@ fn long_frames_are_dropped_and_do_no_harm() {
 fn a_frame_longer_than_the_callers_buffer_is_dropped() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let mut port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     assert!(nic.deliver(&frame(1, 100)));
     assert!(nic.deliver(&frame(2, 60)));
     let mut to = [0; 64];
@@ -556,7 +563,7 @@ fn a_frame_longer_than_the_callers_buffer_is_dropped() {
 fn completions_of_both_queues_interleave() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let mut port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     for n in 0..10 {
         port.send(&frame(n, 60)).unwrap();
         assert!(nic.deliver(&frame(n, 70)));
@@ -574,14 +581,14 @@ fn an_error_completion_ends_the_port_and_says_what_the_device_said() {
     for (opcode, object, number) in [(13, "SQ", 0x104), (14, "RQ", 0x103)] {
         let nic = Nic::new();
         let mut device = nic.device(false);
-        let mut port = Port::create(&mut device, &CONFIG).unwrap();
+        let mut port = create(&mut device, &CONFIG).unwrap();
         nic.complete(opcode, 0, 0, 4);
         assert_eq!(receive(&mut port), None);
         let fault = port.fault().unwrap();
         assert_eq!((fault.object(), fault.number()), (object, number));
         assert_eq!((fault.status(), fault.syndrome()), (4, 0x51));
         assert_eq!(port.send(&frame(0, 60)), Err(fault));
-        port.destroy(&mut device).unwrap();
+        port.close(&mut device).unwrap();
         assert_eq!(nic.objects(), []);
     }
 }
@@ -591,7 +598,7 @@ fn completions_out_of_turn_are_nonsense() {
     for (opcode, counter) in [(0, 0), (2, 5), (2, 64)] {
         let nic = Nic::new();
         let mut device = nic.device(false);
-        let mut port = Port::create(&mut device, &CONFIG).unwrap();
+        let mut port = create(&mut device, &CONFIG).unwrap();
         nic.complete(opcode, counter, 60, 0);
         assert_eq!(receive(&mut port), None);
         assert_eq!(
@@ -606,7 +613,7 @@ fn completions_out_of_turn_are_nonsense() {
 fn a_length_without_sense_is_a_long_frame() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let mut port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     nic.complete(2, 0, u32::MAX, 0);
     assert_eq!(receive(&mut port), None);
     assert_eq!((port.counters().long, port.fault()), (1, None));
@@ -616,7 +623,7 @@ fn a_length_without_sense_is_a_long_frame() {
 fn events_find_their_port() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let mut port = Port::create(&mut device, &CONFIG).unwrap();
+    let mut port = create(&mut device, &CONFIG).unwrap();
     assert!(port.completes_in(0x100) && !port.completes_in(0x101));
     assert!(port.owns(0x103) && port.owns(0x104) && !port.owns(0x102));
     nic.order.borrow_mut().clear();
@@ -652,7 +659,7 @@ fn two_ports_find_each_other() {
                 vlan: Some(7),
                 ..CONFIG
             };
-            stations.push((neighbours, Port::create(&mut device, &config).unwrap()));
+            stations.push((neighbours, create(&mut device, &config).unwrap()));
         }
         let peer = peer.parse().unwrap();
         for _ in 0..4 {
