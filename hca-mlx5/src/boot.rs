@@ -17,8 +17,8 @@ use crate::pages::Ledger;
 use crate::platform::Platform;
 use crate::prm::At;
 use crate::prm::caps::{
-    self, ATOMIC_ANSWERS_AS_HOST, AtomicCap, BLOCK_AT, CapType, EthernetCap,
-    FLOW_TABLE_NIC_RECEIVE, FlowTableCap, GeneralCap, RoceCap,
+    self, ATOMIC_ANSWERS_AS_HOST, AtomicCap, BLOCK_AT, CapType, FLOW_TABLE_NIC_RECEIVE, GeneralCap,
+    RoceCap,
 };
 use crate::prm::cmd::{InitHcaIn, InputHead, Opcode, OutputHead, QueryIssiOut, SetIssiIn};
 use crate::prm::eq::EventType;
@@ -78,9 +78,7 @@ impl<'p, P: Platform> Device<'p, P> {
                 offset: 0,
             },
             counter_set: None,
-            async_events: None,
-            page_events: None,
-            completion_events: None,
+            event_queues: heapless::Vec::new(),
             monitor: Monitor::new(platform, health::clock(platform)),
             events: Deque::new(),
             requests: Deque::new(),
@@ -108,7 +106,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::General.max(), &mut block)?;
-        self.caps.general_max = GeneralCap::read(&block, BLOCK_AT);
+        self.caps.general_max.load(&block, BLOCK_AT);
         self.set_general_cap(config)?;
         self.set_atomic_cap()?;
         self.set_roce_cap()?;
@@ -139,25 +137,19 @@ impl<'p, P: Platform> Device<'p, P> {
         let mask = ASYNC_EVENTS
             .iter()
             .fold(0, |mask, event| mask | event.bit());
-        self.async_events = Some(EventQueue::create(
-            self,
-            LOG_ASYNC_EVENTS,
-            mask,
-            config.async_vector,
-        )?);
-        self.page_events = Some(EventQueue::create(
-            self,
-            LOG_FEW_EVENTS,
-            EventType::PageRequest.bit(),
-            config.page_vector,
-        )?);
         // Completion events go where a completion queue sends them, by no bit of the mask.
-        self.completion_events = Some(EventQueue::create(
-            self,
-            config.log_completion_events,
-            0,
-            config.completion_vector,
-        )?);
+        for (log_size, mask, vector) in [
+            (LOG_ASYNC_EVENTS, mask, config.async_vector),
+            (
+                LOG_FEW_EVENTS,
+                EventType::PageRequest.bit(),
+                config.page_vector,
+            ),
+            (config.log_completion_events, 0, config.completion_vector),
+        ] {
+            let queue = EventQueue::create(self, log_size, mask, vector)?;
+            let _ = self.event_queues.push(queue);
+        }
         // Cards may create them armed or not: armed twice does no harm.
         self.arm_events();
         Ok(())
@@ -203,7 +195,7 @@ impl<'p, P: Platform> Device<'p, P> {
             cap.set_roce(true);
         }
         self.set_cap(CapType::General, &mut block)?;
-        self.caps.general = GeneralCap::read(&block, BLOCK_AT);
+        self.caps.general.load(&block, BLOCK_AT);
         if !self.caps.general.roce() {
             return Err(fault!(
                 Unsupported,
@@ -264,21 +256,22 @@ impl<'p, P: Platform> Device<'p, P> {
     fn read_caps(&mut self) -> Result<(), Fault> {
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::General.current(), &mut block)?;
-        self.caps.general = GeneralCap::read(&block, BLOCK_AT);
+        self.caps.general.load(&block, BLOCK_AT);
         self.query_cap(CapType::Roce.current(), &mut block)?;
-        self.caps.roce = RoceCap::read(&block, BLOCK_AT);
+        self.caps.roce.load(&block, BLOCK_AT);
         if P::USES.extensions && self.caps.general.atomic() {
             self.query_cap(CapType::Atomic.current(), &mut block)?;
-            self.caps.atomic = AtomicCap::read(&block, BLOCK_AT);
+            self.caps.atomic.load(&block, BLOCK_AT);
         }
-        if self.caps.general.eth_net_offloads() {
+        // Nothing here goes by those two.
+        if P::OBSERVED && self.caps.general.eth_net_offloads() {
             self.query_cap(CapType::Ethernet.current(), &mut block)?;
-            self.caps.ethernet = EthernetCap::read(&block, BLOCK_AT);
+            self.caps.ethernet.load(&block, BLOCK_AT);
         }
-        if self.caps.general.nic_flow_table() {
+        if P::OBSERVED && self.caps.general.nic_flow_table() {
             self.query_cap(CapType::FlowTable.current(), &mut block)?;
-            self.caps.flow_nic_receive =
-                FlowTableCap::read(&block, BLOCK_AT + FLOW_TABLE_NIC_RECEIVE);
+            let at = BLOCK_AT + FLOW_TABLE_NIC_RECEIVE;
+            self.caps.flow_nic_receive.load(&block, at);
         }
         Ok(())
     }

@@ -57,9 +57,9 @@ pub struct Caps {
     pub roce: RoceCap<[u8; 32]>,
     /// Atomics; zero where the device has none.
     pub atomic: AtomicCap<[u8; 32]>,
-    /// Ethernet; zero where the device has none.
+    /// Ethernet; zero where the device has none, or nobody looks on ([`Platform::OBSERVED`]).
     pub ethernet: EthernetCap<[u8; 32]>,
-    /// Receive flow tables; zero where the device has none.
+    /// Receive flow tables; likewise.
     pub flow_nic_receive: FlowTableCap<[u8; 64]>,
 }
 
@@ -174,6 +174,11 @@ pub(crate) enum Stage {
     Running,
 }
 
+/// Place of the queue of page requests among the event queues.
+const PAGE_EVENTS: usize = 1;
+/// Place of that of completions.
+pub(crate) const COMPLETION_EVENTS: usize = 2;
+
 /// Events that wait to be read.
 const EVENTS: usize = 64;
 /// Page requests that wait to be answered.
@@ -194,9 +199,8 @@ pub struct Device<'p, P: Platform> {
     pub(crate) uar: Uar,
     /// Where queue pairs count.
     pub(crate) counter_set: Option<u8>,
-    pub(crate) async_events: Option<EventQueue>,
-    pub(crate) page_events: Option<EventQueue>,
-    pub(crate) completion_events: Option<EventQueue>,
+    /// Those of asynchronous events, of page requests ([`PAGE_EVENTS`]) and of completions ([`COMPLETION_EVENTS`]).
+    pub(crate) event_queues: Vec<EventQueue, 3>,
     pub(crate) monitor: Monitor,
     pub(crate) events: Deque<Event, EVENTS>,
     pub(crate) requests: Deque<PageRequest, REQUESTS>,
@@ -356,8 +360,8 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// Number of the event queue that completion queues name in `c_eqn`.
     pub(crate) fn completion_eqn(&self) -> u8 {
-        self.completion_events
-            .as_ref()
+        self.event_queues
+            .get(COMPLETION_EVENTS)
             .map_or(0, EventQueue::number)
     }
 
@@ -412,14 +416,9 @@ impl<'p, P: Platform> Device<'p, P> {
     /// Arms all event queues. One that was not read to its end fires at once.
     pub(crate) fn arm_events(&mut self) {
         self.queue.drain_events();
-        let arm = |queue: &mut Option<EventQueue>| {
-            if let Some(queue) = queue {
-                queue.arm(self.platform);
-            }
-        };
-        arm(&mut self.page_events);
-        arm(&mut self.async_events);
-        arm(&mut self.completion_events);
+        for queue in &mut self.event_queues {
+            queue.arm(self.platform);
+        }
     }
 
     /// Gives the firmware the pages it has asked for. Whether it got any.
@@ -433,14 +432,8 @@ impl<'p, P: Platform> Device<'p, P> {
     /// Moves what the event queues hold to where it waits.
     fn collect(&mut self) {
         let mut internal = false;
-        for (queue, for_the_user) in [
-            (&mut self.page_events, false),
-            (&mut self.async_events, true),
-            (&mut self.completion_events, true),
-        ] {
-            let Some(queue) = queue else {
-                continue;
-            };
+        for (place, queue) in self.event_queues.iter_mut().enumerate() {
+            let for_the_user = place != PAGE_EVENTS;
             for _ in 0..PER_CALL {
                 // Page requests do not wait for the user. One place is kept for the news that the device is lost.
                 let unread = for_the_user && self.events.len() + 1 >= EVENTS;

@@ -90,11 +90,18 @@ impl<const HOLES: usize> RawArena<HOLES> {
         }
         let mut holes = self.holes.lock();
         // The lowest place that is long enough.
-        let places = holes.iter().enumerate().filter_map(|(index, hole)| {
-            let offset = hole.offset.checked_add(align - 1)? & !(align - 1);
-            (offset.checked_add(size)? <= hole.offset + hole.len).then_some((offset, index))
-        });
-        let (offset, index) = places.min()?;
+        let mut found = None;
+        for (index, hole) in holes.iter().enumerate() {
+            let Some(offset) = hole.offset.checked_add(align - 1) else {
+                continue;
+            };
+            let offset = offset & !(align - 1);
+            let fits = offset.saturating_add(size) <= hole.offset + hole.len;
+            if fits && found.is_none_or(|(lowest, _)| offset < lowest) {
+                found = Some((offset, index));
+            }
+        }
+        let (offset, index) = found?;
         let hole = holes.get(index).copied()?;
         let before = Span {
             offset: hole.offset,

@@ -17,8 +17,9 @@
 
 use dat_core::provider::Fault;
 
-use crate::device::{Device, Uar};
+use crate::device::Device;
 use crate::health;
+use crate::mem::pages;
 use crate::platform::{Platform, Span};
 use crate::prm;
 use crate::prm::At;
@@ -124,7 +125,10 @@ pub(crate) enum Decoded {
 
 /// Decodes the parts of an entry that carry meaning.
 pub(crate) fn decode(head: EqeHead, data: &[u8; 28]) -> Decoded {
-    let word = |at| u32::from_be_bytes(prm::take(data, at));
+    let word = |at: usize| {
+        let word = data.get(at..).and_then(<[u8]>::first_chunk);
+        word.map_or(0, |word| u32::from_be_bytes(*word))
+    };
     let number = word(0x18) & 0xff_ffff;
     let other = Decoded::Other {
         event_type: head.event_type(),
@@ -147,14 +151,14 @@ pub(crate) fn decode(head: EqeHead, data: &[u8; 28]) -> Decoded {
             limit: event_type == EventType::SrqLimit,
         }),
         EventType::CqError => {
-            let [syndrome] = prm::take(data, 0x0b);
+            let [.., syndrome] = word(8).to_be_bytes();
             Decoded::Event(Event::CqError {
                 cqn: word(0) & 0xff_ffff,
                 syndrome,
             })
         }
         EventType::PortChange => {
-            let [port] = prm::take(data, 8);
+            let [port, ..] = word(8).to_be_bytes();
             let port = port >> 4;
             match head.event_sub_type() {
                 1 => Decoded::Event(Event::Port { port, up: false }),
@@ -190,7 +194,8 @@ pub(crate) struct EventQueue {
     span: Span,
     log_size: u8,
     number: u8,
-    uar: Uar,
+    /// BAR offset of the page with its doorbells.
+    doorbells: usize,
     /// Free-running position of the reader.
     consumer: u32,
     /// The position the device was told last.
@@ -214,91 +219,70 @@ impl EventQueue {
         // 64 entries fill a page; smaller rings would waste the rest of it.
         let log_size = log_size.clamp(6, Self::MAX_LOG_SIZE);
         let platform = device.platform();
-        let uar = device.uar();
         let len = EQE_SIZE << log_size;
         let span = platform.alloc(len, 4096).ok_or_else(|| {
             fault!(Resources, "", "no room in the arena", "enlarge the arena")
                 .during(Opcode::CreateEq.code())
         })?;
-        let mut queue = Self {
+        let number = Self::submit(device, span, log_size, mask, vector)
+            // A command without an answer, or a firmware that lost its way, may have made the queue.
+            .inspect_err(|fault| memory::give_up(device, span, fault))?;
+        // Event queue numbers are 8 bits wide.
+        let [.., number] = number.to_be_bytes();
+        Ok(Self {
             span,
             log_size,
-            number: 0,
-            uar,
+            number,
+            doorbells: device.uar().offset,
             consumer: 0,
             told: 0,
             armed: None,
-        };
-        let created = queue.prefill(platform).and_then(|pages| {
-            let mut input = [0; CREATE_EQ_PAGES + 8 * Self::MAX_PAGES];
-            CreateEqIn(&mut input).set_event_bitmask(mask);
-            let mut context = EqContext(At::<_, EQ_CONTEXT>(&mut input));
-            context.set_log_eq_size(log_size);
-            context.set_uar_page(uar.number);
-            context.set_intr(vector);
-            for (at, page) in (CREATE_EQ_PAGES..)
-                .step_by(8)
-                .zip(pages.iter().take(len / 4096))
-            {
-                prm::put(&mut input, at, &page.to_be_bytes());
-            }
-            let used = CREATE_EQ_PAGES + 8 * (len / 4096);
-            let number = device.make(Opcode::CreateEq, input.get_mut(..used).unwrap_or(&mut []))?;
-            // Event queue numbers are 8 bits wide.
-            let [.., number] = number.to_be_bytes();
-            Ok(number)
-        });
-        match created {
-            Ok(number) => {
-                queue.number = number;
-                Ok(queue)
-            }
-            Err(fault) => {
-                // A command without an answer, or a firmware that lost its way, may have made the queue.
-                memory::give_up(device, span, &fault);
-                Err(fault)
-            }
-        }
+        })
     }
 
-    /// Marks all entries as old and lists the ring's pages.
-    fn prefill<P: Platform>(&self, platform: &P) -> Result<[u64; Self::MAX_PAGES], Fault> {
-        for at in (self.span.offset..)
-            .step_by(EQE_SIZE)
-            .take(1 << self.log_size)
-        {
+    /// CREATE_EQ over a ring whose entries are marked as old. Returns the number.
+    fn submit<P: Platform>(
+        device: &mut Device<'_, P>,
+        span: Span,
+        log_size: u8,
+        mask: u64,
+        vector: u16,
+    ) -> Result<u32, Fault> {
+        let platform = device.platform();
+        let mut input = [0; CREATE_EQ_PAGES + 8 * Self::MAX_PAGES];
+        CreateEqIn(&mut input).set_event_bitmask(mask);
+        let mut context = EqContext(At::<_, EQ_CONTEXT>(&mut input));
+        context.set_log_eq_size(log_size);
+        context.set_uar_page(device.uar().number);
+        context.set_intr(vector);
+        let mut used = CREATE_EQ_PAGES;
+        for at in (span.offset..span.offset + span.len).step_by(EQE_SIZE) {
             platform.store32(at + EQE_SIZE - 4, 1u32.to_be());
-        }
-        let mut pages = [0; Self::MAX_PAGES];
-        for (page, at) in pages
-            .iter_mut()
-            .zip((self.span.offset..).step_by(4096))
-            .take(self.span.len / 4096)
-        {
-            *page = match platform.iova(at) {
-                Some((address, len)) if len >= 4096 => address,
-                _ => {
-                    return Err(fault!(
+            if (at - span.offset).is_multiple_of(4096) {
+                let page = pages::page(platform, at).ok_or_else(|| {
+                    fault!(
                         BadParameter,
                         "",
                         "the arena is not page aligned for the device",
                         "map the arena in whole, aligned pages"
                     )
-                    .during(Opcode::CreateEq.code()));
-                }
-            };
+                    .during(Opcode::CreateEq.code())
+                })?;
+                prm::put(&mut input, used, &page.to_be_bytes());
+                used += 8;
+            }
         }
-        Ok(pages)
+        device.make(Opcode::CreateEq, input.get_mut(..used).unwrap_or_default())
     }
 
     /// Destroys it. The memory stays taken until the teardown if the device may still write it.
     pub(crate) fn destroy<P: Platform>(self, device: &mut Device<'_, P>) -> Result<(), Fault> {
         let result = device.end(Opcode::DestroyEq, u32::from(self.number));
         match result {
-            Ok(_) => device.platform().free(self.span),
+            Ok(()) => device.platform().free(self.span),
             Err(_) => device.disown(self.span),
         }
-        result.map(drop)
+        result
     }
 
     /// Its number, for completion queue contexts.
@@ -355,7 +339,7 @@ impl EventQueue {
         platform.after_ownership();
         // ORDER: the prefill of a new ring, if this is its first doorbell, precedes it too.
         platform.before_doorbell();
-        health::write(platform, self.uar.offset + doorbell, word.0);
+        health::write(platform, self.doorbells + doorbell, word.0);
         platform.after_mmio();
         self.told = self.consumer;
     }

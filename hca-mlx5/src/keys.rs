@@ -4,9 +4,9 @@
 //! (`mem::mkey`); those beneath stand in the same table, chained behind it, and go with it. A region of fast registrations has
 //! the list that the device reads, in the arena, and the key by which it reads it, chained likewise.
 
-use dat_core::provider::{Access, Backing, Fault, Mr, Mw, Pages, Pd, Region};
+use dat_core::provider::{Access, Fault, Mr, Mw, Pages, Pd, Region};
 
-use crate::mem::mkey::{self, Chain, Source, Wanted};
+use crate::mem::mkey::{self, Chain, Wanted};
 use crate::mem::pages::{PageList, Place};
 use crate::mem::window;
 use crate::platform::{Platform, Span};
@@ -103,60 +103,64 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         Ok(())
     }
 
+    /// Registers memory of the arena, or that the host lent.
     pub(crate) fn map_region(
         &mut self,
         pd: Pd,
-        backing: Backing<'_>,
+        region: Region,
         start: u64,
         access: Access,
     ) -> Result<Mr, Fault> {
         self.room_for(pd, 1)?;
         let platform = self.device.platform();
-        let mut wanted = Wanted {
+        let place = mkey::place(platform, region)?;
+        let wanted = Wanted {
             pd: pd.0,
             start,
-            len: 0,
+            len: region.len,
             access,
         };
-        match backing {
-            Backing::Host(region) => {
-                let place = mkey::place(platform, region)?;
-                wanted.len = region.len;
-                match PageList::new(platform, place, start, mkey::MAX_PAGES) {
-                    Ok(list) => self.one_key(pd, &wanted, &Source::List(list)),
-                    Err(fault) if !P::SCATTERED => Err(fault),
-                    Err(_) => self.key_over_keys(pd, &wanted, region, place),
-                }
+        match PageList::new(platform, place, start, mkey::MAX_PAGES) {
+            Ok(list) => {
+                let key = mkey::over(&mut self.device, &wanted, &list)?;
+                self.region_of(pd, key)
             }
-            Backing::Pages {
-                pages,
-                log_page,
-                len,
-            } => {
-                if !mkey::owns(platform, pages, log_page) {
-                    return Err(fault!(
-                        BadParameter,
-                        "CREATE_MKEY",
-                        "a page is not inside the arena",
-                        "register only memory that the platform handed out",
-                    ));
-                }
-                if pages.len() > mkey::MAX_PAGES || len > mkey::MAX_REGION {
-                    return Err(fault!(
-                        Resources,
-                        "CREATE_MKEY",
-                        "the list of pages is too long",
-                        "use larger pages, or register fewer at a time",
-                    ));
-                }
-                wanted.len = len;
-                self.one_key(pd, &wanted, &Source::Pages(pages, log_page))
-            }
+            Err(fault) if !P::SCATTERED => Err(fault),
+            Err(_) => self.key_over_keys(pd, &wanted, region, place),
         }
     }
 
-    fn one_key(&mut self, pd: Pd, wanted: &Wanted, source: &Source<'_>) -> Result<Mr, Fault> {
-        let key = mkey::over(&mut self.device, wanted, source)?;
+    /// Registers pages of the arena, by their device addresses.
+    pub(crate) fn map_pages(
+        &mut self,
+        wanted: &Wanted,
+        pages: &[u64],
+        log_page: u8,
+    ) -> Result<Mr, Fault> {
+        let pd = Pd(wanted.pd);
+        self.room_for(pd, 1)?;
+        if !mkey::owns(self.device.platform(), pages, log_page) {
+            return Err(fault!(
+                BadParameter,
+                "CREATE_MKEY",
+                "a page is not inside the arena",
+                "register only memory that the platform handed out",
+            ));
+        }
+        if pages.len() > mkey::MAX_PAGES || wanted.len > mkey::MAX_REGION {
+            return Err(fault!(
+                Resources,
+                "CREATE_MKEY",
+                "the list of pages is too long",
+                "use larger pages, or register fewer at a time",
+            ));
+        }
+        let key = mkey::over_pages(&mut self.device, wanted, pages, log_page)?;
+        self.region_of(pd, key)
+    }
+
+    /// The region that a key is.
+    fn region_of(&mut self, pd: Pd, key: Mkey) -> Result<Mr, Fault> {
         self.enter_key(key, KeyKind::Region, pd, None, None)?;
         Ok(both(key))
     }
@@ -228,7 +232,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                 len,
                 access: wanted.beneath(),
             };
-            let key = mkey::over(&mut self.device, &part, &Source::List(list))?;
+            let key = mkey::over(&mut self.device, &part, &list)?;
             self.enter_key(key, KeyKind::Below, pd, *below, None)?;
             *below = Some(key);
             // No region is longer than the field, and there is room for the longest.
@@ -269,14 +273,14 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     fn allocated(&mut self, pd: Pd, pages: u32, list: Span) -> Result<Mr, Fault> {
         let platform = self.device.platform();
         let addr = address(platform, list);
-        let source = Source::List(PageList::new(platform, list, addr, mkey::MAX_PAGES)?);
+        let pages_of_list = PageList::new(platform, list, addr, mkey::MAX_PAGES)?;
         let wanted = Wanted {
             pd: pd.0,
             start: addr,
             len: u64::try_from(list.len).unwrap_or(u64::MAX),
             access: Access::LOCAL_READ,
         };
-        let reader = mkey::over(&mut self.device, &wanted, &source)?;
+        let reader = mkey::over(&mut self.device, &wanted, &pages_of_list)?;
         self.enter_key(reader, KeyKind::Below, pd, None, None)?;
         let made = mkey::allocate(&mut self.device, pd.0, pages).and_then(|key| {
             self.enter_key(key, KeyKind::Registered, pd, Some(reader), Some(list))?;
@@ -325,8 +329,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     pub(crate) fn reserved_region(&mut self, pd: Pd) -> Result<Mr, Fault> {
         self.room_for(pd, 1)?;
         let key = mkey::physical(&mut self.device, pd.0)?;
-        self.enter_key(key, KeyKind::Region, pd, None, None)?;
-        Ok(both(key))
+        self.region_of(pd, key)
     }
 
     pub(crate) fn destroy_region(&mut self, mr: Mr) -> Result<(), Fault> {

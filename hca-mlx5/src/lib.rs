@@ -26,6 +26,7 @@ pub mod dma;
 pub mod entries;
 pub mod eq;
 pub mod eth;
+mod gid;
 mod gsi;
 mod health;
 mod keys;

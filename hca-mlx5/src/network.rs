@@ -13,6 +13,7 @@ use dat_core::provider::{Fault, Net};
 use crate::device::Device;
 use crate::device::note;
 use crate::eth::{self, FRAME_MAX, Port};
+use crate::gid::Gid;
 use crate::mem::mkey;
 use crate::neigh::{Mac, Neighbours};
 use crate::platform::Platform;
@@ -67,7 +68,7 @@ impl<'p, P: Platform> Network<'p, P> {
     }
 
     fn build(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
-        for address in self.neighbours.own() {
+        for address in self.neighbours.gids() {
             device.set_roce_address(self.addresses, *address, self.vlan)?;
             self.addresses = self.addresses.saturating_add(1);
         }
@@ -124,12 +125,15 @@ impl<'p, P: Platform> Network<'p, P> {
 
     /// The entry of the address table that packets to `remote` come from: the link-local one for link-local peers.
     pub(crate) fn source_index(&self, remote: IpAddr) -> u8 {
-        let link_local = |address: &IpAddr| match address {
-            IpAddr::V4(_) => false,
-            IpAddr::V6(v6) => P::USES.ipv6 && v6.is_unicast_link_local(),
+        if !P::USES.ipv6 {
+            return 0;
+        }
+        let link_local = |address: &Gid| {
+            let v6 = address.v6();
+            v6.is_some_and(|v6| v6.is_unicast_link_local())
         };
-        let own = self.neighbours.own();
-        let index = if link_local(&remote) {
+        let own = self.neighbours.gids();
+        let index = if link_local(&remote.into()) {
             own.iter().position(link_local)
         } else {
             None

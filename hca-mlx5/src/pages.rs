@@ -216,7 +216,7 @@ impl<P: Platform> Device<'_, P> {
                 used,
             )?;
             // The device says how many; no more than there was room for.
-            let said = ManagePagesOut::read(&output, 0).output_num_entries() as usize;
+            let said = ManagePagesOut(&output).output_num_entries() as usize;
             let got = said.min(want);
             let mut known = 0;
             for at in (ManagePagesOut::SIZE..).step_by(8).take(got) {

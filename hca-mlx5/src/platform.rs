@@ -44,7 +44,8 @@ pub trait Platform {
     /// What of DAT the program uses; a small image says less than all, and has no code for the rest.
     const USES: Uses = Uses::ALL;
 
-    /// Somebody may look on at its commands; where nobody does, [`Config::observer`](crate::Config::observer) is not called.
+    /// Somebody may look on at its commands, and at capabilities that the driver itself does not go by; where nobody does,
+    /// [`Config::observer`](crate::Config::observer) is not called, and those are not read.
     const OBSERVED: bool = true;
 
     /// The arena may be in pieces for the device, or at addresses that no large page fits. Where it is not, one key has any

@@ -3,12 +3,11 @@
 //! PRM chapters "Virtual ports", "Register access", "RoCE". The port registers belong to the physical function; on a
 //! virtual one they are tried, and what the port has is taken as it is.
 
-use core::net::IpAddr;
-
 use dat_core::provider::{Fault, Mtu};
 
 use crate::boot::optional;
 use crate::device::{Config, Device};
+use crate::gid::Gid;
 use crate::platform::Platform;
 use crate::prm;
 use crate::prm::At;
@@ -148,7 +147,7 @@ impl<P: Platform> Device<'_, P> {
     pub(crate) fn set_roce_address(
         &mut self,
         index: u16,
-        address: IpAddr,
+        address: Gid,
         vlan: Option<u16>,
     ) -> Result<(), Fault> {
         let refuse = |fault: Fault| {
@@ -174,21 +173,19 @@ impl<P: Platform> Device<'_, P> {
                 "give the port a unicast MAC",
             ));
         }
-        if vlan.is_some_and(|vlan| vlan == 0 || vlan >= 4095) {
+        if P::USES.vlan && vlan.is_some_and(|vlan| vlan == 0 || vlan >= 4095) {
             return refuse(fault!(BadParameter, "", "no such VLAN", "use 1 to 4094"));
         }
         let mut input = self.roce_entry(index);
         let mut entry = RoceAddress(At::<_, ROCE_ADDRESS>(&mut input));
-        let (l3_type, gid) = match address {
-            IpAddr::V4(v4) => (0, v4.to_ipv6_mapped()),
-            IpAddr::V6(v6) => (1, v6),
-        };
-        entry.set_source_l3_address(gid.to_bits());
-        entry.set_roce_l3_type(l3_type);
+        entry.set_source_l3_address(address.0);
+        entry.set_roce_l3_type(u8::from(!address.is_v4()));
         let [a, b, low @ ..] = mac;
         entry.set_source_mac_47_32(u16::from_be_bytes([a, b]));
         entry.set_source_mac_31_0(u32::from_be_bytes(low));
-        if let Some(vlan) = vlan {
+        if P::USES.vlan
+            && let Some(vlan) = vlan
+        {
             entry.set_vlan_valid(true);
             entry.set_vlan_id(vlan);
         }

@@ -29,7 +29,7 @@ use crate::device::{Config, Device};
 use crate::eq::{Event, QpEvent};
 use crate::gsi::Gsi;
 use crate::keys::{KeyEntry, KeyKind};
-use crate::mem::mkey;
+use crate::mem::mkey::{self, Wanted};
 use crate::network::Network;
 use crate::platform::Platform;
 use crate::prm::cmd::Opcode;
@@ -328,13 +328,15 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn mr_create(&mut self, pd: Pd, region: Region, access: Access) -> Result<Mr, Fault> {
-        self.map_region(pd, Backing::Host(region), region.addr, access)
+        self.map_region(pd, region, region.addr, access)
     }
 
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault> {
         self.destroy_region(mr)
     }
 
+    // Inline: who maps memory of the host alone has no code for pages.
+    #[inline(always)]
     fn mr_map(
         &mut self,
         pd: Pd,
@@ -342,7 +344,22 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         start: u64,
         access: Access,
     ) -> Result<Mr, Fault> {
-        self.map_region(pd, backing, start, access)
+        match backing {
+            Backing::Host(region) => self.map_region(pd, region, start, access),
+            Backing::Pages {
+                pages,
+                log_page,
+                len,
+            } => {
+                let wanted = Wanted {
+                    pd: pd.0,
+                    start,
+                    len,
+                    access,
+                };
+                self.map_pages(&wanted, pages, log_page)
+            }
+        }
     }
 
     fn mr_allocate(&mut self, pd: Pd, pages: u32) -> Result<Mr, Fault> {

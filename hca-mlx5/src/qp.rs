@@ -5,12 +5,11 @@
 //! ready-to-receive is the peer's MAC and address, the entry of the own address table, the hop limit and the UDP source
 //! port; the device invents none of them. The posting ends are `queue::send` and `queue::recv`.
 
-use core::net::IpAddr;
-
 use dat_core::provider::{Access, Fault, Mtu, Path, QpStep};
 
 use crate::boot::optional;
 use crate::device::{Device, Uar};
+use crate::gid::Gid;
 use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
 use crate::prm::At;
@@ -398,7 +397,7 @@ fn fill(input: &mut [u8; TRANSITION], path: &Path, udp_sport: u16) {
     address.set_dscp(path.traffic_class >> 2);
     address.set_flow_label(path.flow_label);
     address.set_udp_sport(udp_sport);
-    address.set_rgid_rip(u128::from_be_bytes(gid(path.remote)));
+    address.set_rgid_rip(Gid::from(path.remote).0);
     address.set_rmac_47_32(u16::from_be_bytes([a, b]));
     address.set_rmac_31_0(u32::from_be_bytes([c, d, e, f]));
 }
@@ -414,16 +413,7 @@ pub(crate) fn address(path: &Path, local_qpn: u32, remote_qpn: u32, qkey: u32) -
         hop_limit: path.hop_limit,
         source_index: path.source_index,
         flow_label: path.flow_label,
-        dgid: gid(path.remote),
-    }
-}
-
-/// The GID that an address is: itself, an IPv4 address in its mapped form.
-#[must_use]
-pub(crate) const fn gid(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
+        dgid: Gid::from(path.remote).0.to_be_bytes(),
     }
 }
 

@@ -31,12 +31,7 @@ impl<P: Platform> Device<'_, P> {
     pub fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
         if self.stage >= Stage::Running {
-            let queues = [
-                self.completion_events.take(),
-                self.page_events.take(),
-                self.async_events.take(),
-            ];
-            for queue in queues.into_iter().flatten() {
+            while let Some(queue) = self.event_queues.pop() {
                 if self.reachable() {
                     note(&mut first, queue.destroy(self));
                 }

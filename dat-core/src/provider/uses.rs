@@ -17,6 +17,8 @@ pub struct Uses {
     pub connects: bool,
     /// Peers with IPv6 addresses, and Neighbor Discovery. It is the driver that does without; dat-core refuses no such address.
     pub ipv6: bool,
+    /// A port on a VLAN. Without it tagged frames are passed over, of priority as well. It is the driver that does without.
+    pub vlan: bool,
     /// Endpoints for datagrams (UD), and look-ups of service points, one's own and those of peers.
     pub datagrams: bool,
     /// Shared Receive Queues.
@@ -38,6 +40,7 @@ impl Uses {
     pub const ALL: Self = Self::LEAST
         .connects()
         .ipv6()
+        .vlan()
         .datagrams()
         .shared_receives()
         .windows()
@@ -49,6 +52,7 @@ impl Uses {
     pub const LEAST: Self = Self {
         connects: false,
         ipv6: false,
+        vlan: false,
         datagrams: false,
         shared_receives: false,
         windows: false,
@@ -68,6 +72,13 @@ impl Uses {
     #[must_use]
     pub const fn ipv6(mut self) -> Self {
         self.ipv6 = true;
+        self
+    }
+
+    /// With [`Uses::vlan`].
+    #[must_use]
+    pub const fn vlan(mut self) -> Self {
+        self.vlan = true;
         self
     }
 

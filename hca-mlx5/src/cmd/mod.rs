@@ -29,6 +29,7 @@ use self::mailbox::{Chain, Pool, signature};
 use self::status::{about, not_delivered, refused};
 use crate::eq::EventQueue;
 use crate::health;
+use crate::mem::pages;
 use crate::platform::{Platform, Span};
 use crate::prm;
 use crate::prm::cmd::{
@@ -103,17 +104,14 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
                 "enlarge the arena"
             )
         })?;
-        let address = match platform.iova(page.offset) {
-            Some((address, len)) if len >= PAGE && address.is_multiple_of(PAGE as u64) => address,
-            _ => {
-                platform.free(page);
-                return Err(fault!(
-                    BadParameter,
-                    "command queue",
-                    "the arena is not page aligned for the device",
-                    "map the arena in whole, aligned pages"
-                ));
-            }
+        let Some(address) = pages::page(platform, page.offset) else {
+            platform.free(page);
+            return Err(fault!(
+                BadParameter,
+                "command queue",
+                "the arena is not page aligned for the device",
+                "map the arena in whole, aligned pages"
+            ));
         };
         let pool = match Pool::new(platform) {
             Ok(pool) => pool,

@@ -252,12 +252,10 @@ fn addresses_go_in_as_the_table_wants_them() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     device
-        .set_roce_address(2, IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1)), None)
+        .set_roce_address(2, Ipv4Addr::new(192, 168, 7, 1).into(), None)
         .unwrap();
     let v6 = Ipv6Addr::new(0xfe80, 0, 0, 0, 1, 2, 3, 4);
-    device
-        .set_roce_address(15, IpAddr::V6(v6), Some(100))
-        .unwrap();
+    device.set_roce_address(15, v6.into(), Some(100)).unwrap();
     device.clear_roce_address(2).unwrap();
     let sent = platform.commands(Opcode::SetRoceAddress);
     let entry = |n: usize| RoceAddress::read(&sent[n].input, ROCE_ADDRESS);
@@ -301,7 +299,9 @@ fn addresses_the_firmware_would_refuse_are_refused_here_in_words() {
     let mut device = open(&platform);
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     for vlan in [0, 4095, 65535] {
-        let fault = device.set_roce_address(0, address, Some(vlan)).unwrap_err();
+        let fault = device
+            .set_roce_address(0, address.into(), Some(vlan))
+            .unwrap_err();
         assert_eq!(
             (fault.kind(), fault.object()),
             (FaultKind::BadParameter, "RoCE address")
@@ -309,7 +309,7 @@ fn addresses_the_firmware_would_refuse_are_refused_here_in_words() {
     }
     assert_eq!(
         device
-            .set_roce_address(16, address, None)
+            .set_roce_address(16, address.into(), None)
             .unwrap_err()
             .number(),
         16
@@ -317,7 +317,7 @@ fn addresses_the_firmware_would_refuse_are_refused_here_in_words() {
     device.identity.mac = [1, 0, 0, 0, 0, 1];
     assert!(
         device
-            .set_roce_address(0, address, None)
+            .set_roce_address(0, address.into(), None)
             .unwrap_err()
             .cause()
             .contains("multicast")

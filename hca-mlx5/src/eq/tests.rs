@@ -18,7 +18,7 @@ fn device(platform: &Scripted) -> Device<'_, Scripted> {
 }
 
 fn queue<'a>(device: &'a mut Device<'_, Scripted>) -> &'a mut EventQueue {
-    device.completion_events.as_mut().unwrap()
+    &mut device.event_queues[crate::device::COMPLETION_EVENTS]
 }
 
 fn completion(cqn: u32) -> [u8; 28] {
@@ -76,7 +76,7 @@ fn all_are_armed_at_the_end_of_bring_up() {
     let _device = device(&platform);
     assert_eq!(
         platform.rung(UAR_EQ_ARM),
-        [0x0300_0000, 0x0500_0000, 0x0400_0000, 0x0600_0000]
+        [0x0300_0000, 0x0400_0000, 0x0500_0000, 0x0600_0000]
     );
 }
 

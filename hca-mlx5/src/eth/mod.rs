@@ -24,6 +24,7 @@ use dat_core::provider::{
 use crate::cq::{self, CqObject};
 use crate::device::Device;
 use crate::device::note;
+use crate::mem::pages;
 use crate::neigh::Mac;
 use crate::platform::{Platform, Span};
 use crate::prm::At;
@@ -289,11 +290,11 @@ impl<'p, P: Platform> Port<'p, P> {
         })?;
         self.memory = Some(memory);
         let at = |place: usize| memory.offset.wrapping_add(place);
-        let mut pages = [0; place::END / PAGE];
-        for (index, to) in pages.iter_mut().enumerate() {
+        let mut addresses = [0; place::END / PAGE];
+        for (index, to) in addresses.iter_mut().enumerate() {
             *to = page(self.platform, at(index * PAGE))?;
         }
-        let [rq_ring, sq_ring, tx_page, overflow, rx_pages @ ..] = pages;
+        let [rq_ring, sq_ring, tx_page, overflow, rx_pages @ ..] = addresses;
         let inside = |iova: u64, offset: usize| iova.wrapping_add((offset % PAGE) as u64);
 
         let (cq_object, cq) = cq::create(device, CQ_ENTRIES)?;
@@ -456,15 +457,12 @@ impl Ring {
 
 /// Device address of a page of the arena.
 fn page<P: Platform>(platform: &P, offset: usize) -> Result<u64, Fault> {
-    match platform.iova(offset) {
-        Some((iova, len)) if len >= PAGE && iova.is_multiple_of(PAGE as u64) => Ok(iova),
-        Some(_) | None => Err(fault!(
-            BadParameter,
-            "Ethernet port",
-            "the arena is not page aligned for the device",
-            "map the arena in whole, aligned pages"
-        )),
-    }
+    pages::page(platform, offset).ok_or(fault!(
+        BadParameter,
+        "Ethernet port",
+        "the arena is not page aligned for the device",
+        "map the arena in whole, aligned pages"
+    ))
 }
 
 /// Takes a send or receive queue from Reset to Ready.

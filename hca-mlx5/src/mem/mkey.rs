@@ -66,15 +66,6 @@ fn span<P: Platform>(platform: &P, region: Region) -> Option<Span> {
     (offset.checked_add(len)? <= platform.arena_len()).then_some(Span { offset, len })
 }
 
-/// A page list, and where it comes from.
-#[derive(Clone, Debug)]
-pub enum Source<'a> {
-    /// Memory of the arena, or lent.
-    List(PageList),
-    /// Pages as they are, and log2 of their size.
-    Pages(&'a [u64], u8),
-}
-
 /// What a key is to be, but for its translation.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
@@ -133,41 +124,57 @@ pub fn create<P: Platform>(
         len: region.len,
         access,
     };
-    over(device, &wanted, &Source::List(list))
+    over(device, &wanted, &list)
 }
 
-/// Makes a key over a list of pages.
+/// Makes a key over memory of the arena, or lent.
+pub fn over<P: Platform>(
+    device: &mut Device<'_, P>,
+    wanted: &Wanted,
+    list: &PageList,
+) -> Result<Mkey, Fault> {
+    let platform = device.platform();
+    translated(device, wanted, list.count, list.log_page, |message| {
+        list.write(platform, message, mkey::TRANSLATION_AT);
+    })
+}
+
+/// Makes a key over pages as they are, of `2^log_page` bytes.
+pub fn over_pages<P: Platform>(
+    device: &mut Device<'_, P>,
+    wanted: &Wanted,
+    pages: &[u64],
+    log_page: u8,
+) -> Result<Mkey, Fault> {
+    translated(device, wanted, pages.len(), log_page, |message| {
+        let room = message.get_mut(mkey::TRANSLATION_AT..).unwrap_or_default();
+        for (entry, page) in room.as_chunks_mut::<8>().0.iter_mut().zip(pages) {
+            *entry = page.to_be_bytes();
+        }
+    })
+}
+
+/// Makes a key over `count` pages, which `write` puts into the message.
 #[expect(
     clippy::large_stack_arrays,
     reason = "the longest command there is, once per registration"
 )]
-pub fn over<P: Platform>(
+fn translated<P: Platform>(
     device: &mut Device<'_, P>,
     wanted: &Wanted,
-    source: &Source<'_>,
+    count: usize,
+    log_page: u8,
+    write: impl FnOnce(&mut [u8]),
 ) -> Result<Mkey, Fault> {
-    let platform = device.platform();
-    let (count, log_page) = match source {
-        Source::List(list) => (list.count, list.log_page),
-        Source::Pages(pages, log_page) => (pages.len(), *log_page),
-    };
     // Two 8-byte entries to a 16-byte word.
     let octowords = u32::try_from(count.div_ceil(2)).unwrap_or(u32::MAX);
-    let variant = variant(platform);
+    let variant = variant(device.platform());
     let mut head = wanted.message(mkey::MODE_MTT, variant, octowords);
     MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut head)).set_log_page_size(log_page);
     put(&mut head, mkey::ACTUAL_SIZE_AT, &octowords.to_be_bytes());
     let mut input = [0; MAX_MESSAGE];
     put(&mut input, 0, &head);
-    match source {
-        Source::List(list) => list.write(platform, &mut input, mkey::TRANSLATION_AT),
-        Source::Pages(pages, _) => {
-            let room = input.get_mut(mkey::TRANSLATION_AT..).unwrap_or_default();
-            for (entry, page) in room.as_chunks_mut::<8>().0.iter_mut().zip(*pages) {
-                *entry = page.to_be_bytes();
-            }
-        }
-    }
+    write(&mut input);
     let len = mkey::TRANSLATION_AT + 16 * count.div_ceil(2);
     submit(device, input.get_mut(..len).unwrap_or_default(), variant)
 }

@@ -29,6 +29,14 @@ const OUTSIDE: Fault = fault!(
     "register only memory that the platform handed out"
 );
 
+/// Device address of the page of the arena at `offset`, if it is one for the device too.
+#[inline(never)]
+pub(crate) fn page<P: Platform>(platform: &P, offset: usize) -> Option<u64> {
+    let (iova, len) = platform.iova(offset)?;
+    let page = 1 << LOG_SMALLEST;
+    (len >= page && iova.is_multiple_of(page as u64)).then_some(iova)
+}
+
 /// Where memory is for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {

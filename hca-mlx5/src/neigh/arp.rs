@@ -1,6 +1,6 @@
 //! The Address Resolution Protocol (RFC 826, RFC 5227), for IPv4.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::Ipv4Addr;
 
 use dat_core::Instant;
 use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
@@ -49,7 +49,7 @@ fn build(
 
 impl<P: Platform, const N: usize> Neighbours<P, N> {
     pub(super) fn receive_arp(&mut self, header: &Header<'_>, now: Instant) -> Verdict {
-        let Some(&IpAddr::V4(own)) = self.own.first() else {
+        let Some(own) = self.first().v4() else {
             return Verdict::Ignored;
         };
         if header.destination != self.mac && header.destination != BROADCAST {
@@ -79,22 +79,21 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             ArpOperation::Request if target == own => {
                 // A sender of 0.0.0.0 only probes whether the address is free.
                 if !sender.is_unspecified() {
-                    self.question_came(IpAddr::V4(sender), sender_mac, now);
+                    self.question_came(sender.into(), sender_mac, now);
                 }
                 self.queue(Reply {
                     mac: sender_mac,
-                    asker: IpAddr::V4(sender),
-                    target: IpAddr::V4(own),
+                    asker: sender.into(),
+                    target: own.into(),
                 });
                 Verdict::Accepted
             }
-            ArpOperation::Reply => self.answer_came(IpAddr::V4(sender), sender_mac, now),
-            // An announcement.
-            ArpOperation::Request if sender == target => {
-                self.answer_came(IpAddr::V4(sender), sender_mac, now)
-            }
-            ArpOperation::Request => Verdict::Ignored,
             ArpOperation::Unknown(_) => Verdict::Malformed,
+            // To nobody here, and no announcement.
+            ArpOperation::Request if sender != target => Verdict::Ignored,
+            ArpOperation::Request | ArpOperation::Reply => {
+                self.answer_came(sender.into(), sender_mac, now)
+            }
         }
     }
 }

@@ -4,13 +4,13 @@
 //! [`LIFETIME`], or `Failed` until somebody has been told. When the cache is full the entry goes that was asked for
 //! longest ago, but never a pending one.
 
-use core::net::IpAddr;
 use core::time::Duration;
 
 use dat_core::Instant;
 use heapless::Vec;
 
 use super::frame::Mac;
+use crate::gid::Gid;
 
 /// How long each question waits for its answer. The first is short: on a network that works the answer takes
 /// microseconds, so a lost frame costs little.
@@ -55,7 +55,7 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    addr: IpAddr,
+    addr: Gid,
     state: State,
     /// When it was last asked for; [`Instant::ZERO`] if never.
     used: Instant,
@@ -73,7 +73,7 @@ impl<const N: usize> Cache<N> {
         }
     }
 
-    fn find(&mut self, addr: IpAddr) -> Option<&mut Entry> {
+    fn find(&mut self, addr: Gid) -> Option<&mut Entry> {
         self.entries.iter_mut().find(|entry| entry.addr == addr)
     }
 
@@ -97,7 +97,7 @@ impl<const N: usize> Cache<N> {
     }
 
     /// What is known of `addr`; starts asking if nothing is.
-    pub(super) fn ask(&mut self, addr: IpAddr, now: Instant) -> Answer {
+    pub(super) fn ask(&mut self, addr: Gid, now: Instant) -> Answer {
         let fresh = State::Pending { asked: 0, due: now };
         let Some(entry) = self.find(addr) else {
             let entry = Entry {
@@ -132,7 +132,7 @@ impl<const N: usize> Cache<N> {
     }
 
     /// An answer from `addr`. True if it had been asked for, or confirms what is known.
-    pub(super) fn answer(&mut self, addr: IpAddr, mac: Mac, now: Instant) -> bool {
+    pub(super) fn answer(&mut self, addr: Gid, mac: Mac, now: Instant) -> bool {
         let until = now + LIFETIME;
         let Some(entry) = self.find(addr) else {
             return false;
@@ -149,7 +149,7 @@ impl<const N: usize> Cache<N> {
     }
 
     /// `addr` asked for us and thereby told its MAC.
-    pub(super) fn insert(&mut self, addr: IpAddr, mac: Mac, now: Instant) {
+    pub(super) fn insert(&mut self, addr: Gid, mac: Mac, now: Instant) {
         let state = State::Known {
             mac,
             until: now + LIFETIME,
@@ -166,7 +166,7 @@ impl<const N: usize> Cache<N> {
     }
 
     /// The next address to ask for at `now`, and how many searches ended in vain on the way.
-    pub(super) fn probe(&mut self, now: Instant) -> (Option<IpAddr>, u32) {
+    pub(super) fn probe(&mut self, now: Instant) -> (Option<Gid>, u32) {
         let mut failed: u32 = 0;
         for entry in &mut self.entries {
             let State::Pending { asked, due } = entry.state else {
@@ -207,10 +207,10 @@ impl<const N: usize> Cache<N> {
 
     /// What is known of `addr`, without asking.
     #[cfg(test)]
-    pub(super) fn peek(&self, addr: IpAddr) -> Option<Mac> {
+    pub(super) fn peek(&self, addr: core::net::IpAddr) -> Option<Mac> {
         self.entries
             .iter()
-            .find(|entry| entry.addr == addr)
+            .find(|entry| entry.addr == addr.into())
             .and_then(|entry| match entry.state {
                 State::Known { mac, .. } => Some(mac),
                 State::Pending { .. } | State::Failed { .. } => None,

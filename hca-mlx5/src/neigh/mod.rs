@@ -25,7 +25,7 @@ mod tests;
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use core::task::Poll;
 use core::time::Duration;
 
@@ -33,6 +33,7 @@ use dat_core::Instant;
 use dat_core::provider::{Fault, Net, canonical};
 use heapless::{Deque, Vec};
 
+use crate::gid::{Gid, MAPPED};
 use crate::platform::Platform;
 use crate::words::fault;
 use cache::{Answer, Cache};
@@ -77,8 +78,8 @@ struct Reply {
     /// The station that asked.
     mac: Mac,
     /// Its address; `target` itself if it has none yet, which goes to all nodes.
-    asker: IpAddr,
-    target: IpAddr,
+    asker: Gid,
+    target: Gid,
 }
 
 /// The announcement under way.
@@ -93,9 +94,10 @@ struct Announcement {
 pub struct Neighbours<P, const N: usize> {
     uses: PhantomData<fn() -> P>,
     mac: Mac,
-    own: Vec<IpAddr, OWN>,
+    own: Vec<Gid, OWN>,
+    /// Of an address in its mapped form.
     prefix: u8,
-    gateway: Option<IpAddr>,
+    gateway: Option<Gid>,
     tag: Tag,
     cache: Cache<N>,
     replies: Deque<Reply, ANSWERS>,
@@ -157,6 +159,14 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
                 "the prefix is longer than the address"
             ));
         }
+        if net.vlan.is_some() && !P::USES.vlan {
+            return Err(fault!(
+                at net.addr, Unsupported,
+                "set up the network",
+                "this program was made without VLANs",
+                "put the port on a network without tags"
+            ));
+        }
         let Some(tag) = Tag::new(net.vlan) else {
             return Err(fault!(
                 at net.addr, BadParameter,
@@ -165,19 +175,19 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             ));
         };
         let mut own = Vec::new();
-        let _ = own.push(net.addr);
+        let _ = own.push(net.addr.into());
         if let IpAddr::V6(addr) = net.addr
             && P::USES.ipv6
             && !addr.is_unicast_link_local()
         {
-            let _ = own.push(IpAddr::V6(nd::link_local(mac)));
+            let _ = own.push(nd::link_local(mac).into());
         }
         let this = Self {
             uses: PhantomData,
             mac,
             own,
-            prefix: net.prefix,
-            gateway: net.gateway,
+            prefix: 128 - bits + net.prefix,
+            gateway: net.gateway.map(Gid::from),
             tag,
             cache: Cache::new(),
             replies: Deque::new(),
@@ -188,14 +198,14 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             }),
             counters: Counters::default(),
         };
-        if !this.is_host(net.addr) {
+        if !this.is_host(this.first()) {
             return Err(fault!(
                 at net.addr, BadParameter,
                 "set up the network",
                 "no host can have this address"
             ));
         }
-        if let Some(gateway) = net.gateway
+        if let Some(gateway) = this.gateway
             && !(this.is_host(gateway) && this.on_link(gateway) && !this.is_own(gateway))
         {
             return Err(fault!(
@@ -215,8 +225,19 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
 
     /// Addresses this port answers for: the configured one first.
     #[must_use]
-    pub fn own(&self) -> &[IpAddr] {
+    pub fn own(&self) -> Vec<IpAddr, OWN> {
+        self.own.iter().map(|own| (*own).into()).collect()
+    }
+
+    /// The same in GIDs.
+    pub(crate) fn gids(&self) -> &[Gid] {
         &self.own
+    }
+
+    /// The configured address.
+    fn first(&self) -> Gid {
+        // There is always one.
+        self.own.first().copied().unwrap_or(Gid(0))
     }
 
     /// MACs besides its own that the port must receive: broadcast for ARP; all-nodes and the solicited-node groups of the
@@ -230,12 +251,12 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             }
         };
         for addr in &self.own {
-            match *addr {
-                IpAddr::V6(addr) if P::USES.ipv6 => {
+            match addr.v6() {
+                Some(addr) if P::USES.ipv6 => {
                     add(nd::ALL_NODES_MAC);
                     add(nd::multicast_mac(nd::solicited_node(addr)));
                 }
-                IpAddr::V4(_) | IpAddr::V6(_) => add(arp::BROADCAST),
+                Some(_) | None => add(arp::BROADCAST),
             }
         }
         groups
@@ -247,19 +268,19 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
     /// When nobody answers, the fault names the address that was asked for. It is told at least once, and again for a
     /// second to whoever asks; after that the search starts over.
     pub fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Mac, Fault>> {
-        let remote = canonical(remote);
-        if self.is_own(remote) {
+        let to = Gid::from(remote);
+        if self.is_own(to) {
             return Poll::Ready(Ok(self.mac));
         }
-        let hop = match self.next_hop(remote) {
+        let hop = match self.next_hop(to) {
             Ok(hop) => hop,
             Err(fault) => return Poll::Ready(Err(fault)),
         };
         match self.cache.ask(hop, now) {
             Answer::Known(mac) => Poll::Ready(Ok(mac)),
             Answer::Pending => Poll::Pending,
-            Answer::Failed => Poll::Ready(Err(no_answer(remote, hop))),
-            Answer::Full => Poll::Ready(Err(fault!(at hop,
+            Answer::Failed => Poll::Ready(Err(no_answer(hop, hop == to))),
+            Answer::Full => Poll::Ready(Err(fault!(at hop.into(),
                 Resources,
                 "",
                 "more addresses are being resolved than the neighbour cache holds",
@@ -270,12 +291,12 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
 
     /// Takes one received frame in, VLAN tag included, frame check sequence not. Anything may be in it.
     pub fn receive(&mut self, frame: &[u8], now: Instant) {
-        let Some(header) = frame::parse(frame) else {
+        let Some(header) = frame::parse(frame, P::USES.vlan) else {
             self.counters.malformed = self.counters.malformed.wrapping_add(1);
             return;
         };
         // What this port sent itself may come back by loopback.
-        if header.vlan != self.tag.vlan() || header.source == self.mac {
+        if header.vlan != self.tag().vlan() || header.source == self.mac {
             self.counters.ignored = self.counters.ignored.wrapping_add(1);
             return;
         }
@@ -326,19 +347,20 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         });
     }
 
+    /// The VLAN of what is sent.
+    fn tag(&self) -> Tag {
+        if P::USES.vlan { self.tag } else { Tag::NONE }
+    }
+
     #[inline(never)]
-    fn is_own(&self, addr: IpAddr) -> bool {
+    fn is_own(&self, addr: Gid) -> bool {
         self.own.contains(&addr)
     }
 
     /// The address to ask for, for frames to `remote`.
-    fn next_hop(&self, remote: IpAddr) -> Result<IpAddr, Fault> {
-        if self
-            .own
-            .first()
-            .is_some_and(|own| own.is_ipv4() != remote.is_ipv4())
-        {
-            return Err(fault!(at remote,
+    fn next_hop(&self, remote: Gid) -> Result<Gid, Fault> {
+        if self.first().is_v4() != remote.is_v4() {
+            return Err(fault!(at remote.into(),
                 Unreachable,
                 "",
                 "this port's address is of the other IP version",
@@ -346,13 +368,13 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             ));
         }
         if !self.is_host(remote) {
-            return Err(fault!(at remote, BadParameter, "", "not the address of a host"));
+            return Err(fault!(at remote.into(), BadParameter, "", "not the address of a host"));
         }
         if self.on_link(remote) {
             return Ok(remote);
         }
         self.gateway.ok_or_else(|| {
-            fault!(at remote,
+            fault!(at remote.into(),
                 Unreachable,
                 "",
                 "off the link, and no gateway is set",
@@ -363,45 +385,42 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
 
     /// It can be the address of a single host here.
     #[inline(never)]
-    fn is_host(&self, addr: IpAddr) -> bool {
-        match addr {
-            IpAddr::V4(addr) => {
-                let hosts = u32::MAX.checked_shr(u32::from(self.prefix)).unwrap_or(0);
-                let part = addr.to_bits() & hosts;
-                let edge = self.prefix < 31
-                    && self.on_link(IpAddr::V4(addr))
-                    && !addr.is_link_local()
-                    && (part == 0 || part == hosts);
-                !(edge
-                    || addr.octets().first() == Some(&0)
-                    || addr.is_loopback()
-                    || addr.is_multicast()
-                    || addr.is_broadcast())
-            }
-            IpAddr::V6(addr) => {
-                P::USES.ipv6
-                    && !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast())
-            }
-        }
+    fn is_host(&self, gid: Gid) -> bool {
+        let Some(addr) = gid.v4() else {
+            let addr = Ipv6Addr::from_bits(gid.0);
+            return P::USES.ipv6
+                && !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast());
+        };
+        // All of them where the prefix is of IPv6.
+        let hosts = u32::MAX
+            .checked_shr(u32::from(self.prefix.saturating_sub(MAPPED)))
+            .unwrap_or(0);
+        let part = addr.to_bits() & hosts;
+        let edge =
+            hosts > 1 && self.on_link(gid) && !addr.is_link_local() && (part == 0 || part == hosts);
+        !(edge
+            || addr.octets().first() == Some(&0)
+            || addr.is_loopback()
+            || addr.is_multicast()
+            || addr.is_broadcast())
     }
 
     /// A neighbour by prefix, or link-local: no gateway forwards those.
-    fn on_link(&self, addr: IpAddr) -> bool {
-        match (self.own.first(), addr) {
-            (Some(IpAddr::V4(own)), IpAddr::V4(addr)) => {
-                let apart = own.to_bits() ^ addr.to_bits();
-                addr.is_link_local() || apart.leading_zeros() >= u32::from(self.prefix)
-            }
-            (Some(IpAddr::V6(own)), IpAddr::V6(addr)) if P::USES.ipv6 => {
-                let apart = own.to_bits() ^ addr.to_bits();
-                addr.is_unicast_link_local() || apart.leading_zeros() >= u32::from(self.prefix)
-            }
-            (Some(IpAddr::V4(_) | IpAddr::V6(_)) | None, IpAddr::V4(_) | IpAddr::V6(_)) => false,
+    fn on_link(&self, gid: Gid) -> bool {
+        let own = self.first();
+        if own.is_v4() != gid.is_v4() {
+            return false;
         }
+        let link_local = match gid.v4() {
+            Some(addr) => addr.is_link_local(),
+            None => P::USES.ipv6 && Ipv6Addr::from_bits(gid.0).is_unicast_link_local(),
+        };
+        let apart = own.0 ^ gid.0;
+        link_local || apart.leading_zeros() >= u32::from(self.prefix)
     }
 
     /// What a neighbour told us about itself in answer to a question, or unasked.
-    fn answer_came(&mut self, addr: IpAddr, mac: Mac, now: Instant) -> Verdict {
+    fn answer_came(&mut self, addr: Gid, mac: Mac, now: Instant) -> Verdict {
         if self.cache.answer(addr, mac, now) {
             Verdict::Accepted
         } else {
@@ -410,7 +429,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
     }
 
     /// What a neighbour told us about itself in asking for us.
-    fn question_came(&mut self, addr: IpAddr, mac: Mac, now: Instant) {
+    fn question_came(&mut self, addr: Gid, mac: Mac, now: Instant) {
         if self.is_host(addr) && self.on_link(addr) {
             self.cache.insert(addr, mac, now);
         }
@@ -430,31 +449,32 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
 
     fn reply(&self, reply: Reply) -> Option<Frame> {
         let Reply { mac, asker, target } = reply;
-        match (target, asker) {
-            (IpAddr::V4(own), IpAddr::V4(asker)) => arp::reply(self.tag, self.mac, own, mac, asker),
-            (IpAddr::V6(own), IpAddr::V6(asker)) if P::USES.ipv6 => {
-                nd::advert(self.tag, self.mac, own, mac, asker)
+        match (target.v4(), asker.v4()) {
+            (Some(own), Some(asker)) => arp::reply(self.tag(), self.mac, own, mac, asker),
+            _ if P::USES.ipv6 => {
+                let (own, asker) = target.v6().zip(asker.v6())?;
+                nd::advert(self.tag(), self.mac, own, mac, asker)
             }
-            (IpAddr::V4(_) | IpAddr::V6(_), IpAddr::V4(_) | IpAddr::V6(_)) => None,
+            _ => None,
         }
     }
 
-    fn question(&self, target: IpAddr) -> Option<Frame> {
-        match (target, *self.own.first()?) {
-            (IpAddr::V4(target), IpAddr::V4(own)) => arp::request(self.tag, self.mac, own, target),
-            (IpAddr::V6(target), IpAddr::V6(first)) if P::USES.ipv6 => {
+    fn question(&self, target: Gid) -> Option<Frame> {
+        let first = self.first();
+        match (target.v4(), first.v4()) {
+            (Some(target), Some(own)) => arp::request(self.tag(), self.mac, own, target),
+            _ if P::USES.ipv6 => {
+                let (target, first) = target.v6().zip(first.v6())?;
                 // A link-local target is asked from the link-local address, so that its answer needs no router.
-                let own = self.own.iter().rev().find_map(|own| match own {
-                    IpAddr::V6(own)
-                        if own.is_unicast_link_local() == target.is_unicast_link_local() =>
-                    {
-                        Some(*own)
-                    }
-                    IpAddr::V4(_) | IpAddr::V6(_) => None,
+                let own = self.own.iter().rev().find_map(|own| {
+                    let same = |own: &Ipv6Addr| {
+                        own.is_unicast_link_local() == target.is_unicast_link_local()
+                    };
+                    own.v6().filter(same)
                 });
-                nd::solicit(self.tag, self.mac, own.unwrap_or(first), target)
+                nd::solicit(self.tag(), self.mac, own.unwrap_or(first), target)
             }
-            (IpAddr::V4(_) | IpAddr::V6(_), IpAddr::V4(_) | IpAddr::V6(_)) => None,
+            _ => None,
         }
     }
 
@@ -469,10 +489,10 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         }
         self.announcement = (run.rounds > 0).then_some(run);
         let own = addr?;
-        match own {
-            IpAddr::V4(own) => arp::request(self.tag, self.mac, own, own),
+        match own.v4() {
+            Some(own) => arp::request(self.tag(), self.mac, own, own),
             // To all nodes.
-            IpAddr::V6(_) => self.reply(Reply {
+            None => self.reply(Reply {
                 mac: nd::ALL_NODES_MAC,
                 asker: own,
                 target: own,
@@ -491,17 +511,17 @@ enum Verdict {
     Conflict,
 }
 
-fn no_answer(remote: IpAddr, hop: IpAddr) -> Fault {
-    if remote == hop {
+fn no_answer(hop: Gid, direct: bool) -> Fault {
+    if direct {
         fault!(
-            at hop, Unreachable,
+            at hop.into(), Unreachable,
             "",
             "nobody answered for this address",
             "check that the host is up and on this link and VLAN",
         )
     } else {
         fault!(
-            at hop, Unreachable,
+            at hop.into(), Unreachable,
             "",
             "the gateway did not answer",
             "check the gateway's address and the prefix length",

@@ -4,7 +4,7 @@
 //! IPv6 header and the checksum. Its reader of all ICMPv6 would bring router advertisements, redirects and listener
 //! reports along, several times the code of this module.
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::Ipv6Addr;
 
 use dat_core::Instant;
 use smoltcp::wire::{IpProtocol, Ipv6Packet, checksum};
@@ -162,7 +162,7 @@ fn option(mut options: &[u8], wanted: u8) -> Result<Option<Mac>, Verdict> {
 
 impl<P: Platform, const N: usize> Neighbours<P, N> {
     pub(super) fn receive_nd(&mut self, header: &Header<'_>, now: Instant) -> Verdict {
-        if !matches!(self.own.first(), Some(IpAddr::V6(_)))
+        if self.first().is_v4()
             || (header.destination != self.mac && !self.groups().contains(&header.destination))
         {
             return Verdict::Ignored;
@@ -201,11 +201,11 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         if to.is_multicast() && flags & SOLICITED != 0 {
             return Verdict::Malformed;
         }
-        if self.is_own(IpAddr::V6(target)) {
+        if self.is_own(target.into()) {
             return Verdict::Conflict;
         }
         match mac.filter(|mac| is_station(*mac)) {
-            Some(mac) => self.answer_came(IpAddr::V6(target), mac, now),
+            Some(mac) => self.answer_came(target.into(), mac, now),
             None => Verdict::Malformed,
         }
     }
@@ -221,10 +221,10 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         if from.is_multicast() {
             return Verdict::Malformed;
         }
-        if !self.is_own(IpAddr::V6(target)) {
+        if !self.is_own(target.into()) {
             return Verdict::Ignored;
         }
-        if self.is_own(IpAddr::V6(from)) {
+        if self.is_own(from.into()) {
             return Verdict::Conflict;
         }
         if from.is_unspecified() {
@@ -234,8 +234,8 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             }
             self.queue(Reply {
                 mac: header.source,
-                asker: IpAddr::V6(target),
-                target: IpAddr::V6(target),
+                asker: target.into(),
+                target: target.into(),
             });
             return Verdict::Accepted;
         }
@@ -243,7 +243,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         let mac = match (lladdr.filter(|mac| is_station(*mac)), lladdr) {
             (Some(mac), _) if mac == self.mac => return Verdict::Malformed,
             (Some(mac), _) => {
-                self.question_came(IpAddr::V6(from), mac, now);
+                self.question_came(from.into(), mac, now);
                 mac
             }
             (None, None) if !to.is_multicast() => header.source,
@@ -251,8 +251,8 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         };
         self.queue(Reply {
             mac,
-            asker: IpAddr::V6(from),
-            target: IpAddr::V6(target),
+            asker: from.into(),
+            target: target.into(),
         });
         Verdict::Accepted
     }

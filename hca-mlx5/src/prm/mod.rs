@@ -434,6 +434,11 @@ macro_rules! layout {
                 Self($crate::prm::take(message, offset))
             }
 
+            /// Becomes the one at `offset` of a message.
+            pub fn load(&mut self, message: &[u8], offset: usize) {
+                $crate::prm::put(&mut self.0, 0, message.get(offset..).unwrap_or(&[]));
+            }
+
             /// Copies it to `offset` of a message.
             pub fn write(&self, message: &mut [u8], offset: usize) {
                 $crate::prm::put(message, offset, &self.0);

@@ -1,6 +1,6 @@
 //! Queue pair commands, field by field.
 
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use dat_core::provider::FaultKind;
 
 use dat_core::provider::{PostFlags, RecvQueue as _, Segment, SendQueue as _};

@@ -62,7 +62,7 @@ fn strangers_that_ask_push_out_each_other_and_not_our_peers() {
         answer_from(&mut a, last, ms(1));
     }
     for last in 100..200 {
-        b.own[0] = host(last);
+        b.own[0] = host(last).into();
         let _ = b.resolve(host(1), ms(2));
         b.cache = Cache::new();
         let _ = b.resolve(host(1), ms(2));
