@@ -44,8 +44,11 @@ pub(crate) fn create<'p, P: Platform>(
     let platform = device.platform();
     let len = CQE << log;
     let memory = memory::take(platform, len)?;
-    let result = submit(device, memory, len, log);
-    result.inspect_err(|fault| memory::give_up(device, memory, fault))
+    let made = submit(device, memory, len, log);
+    if let Err(fault) = &made {
+        memory::give_up(device, memory, fault);
+    }
+    made
 }
 
 /// log2 of the ring for that many entries, if the device has such rings.

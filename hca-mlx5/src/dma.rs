@@ -102,28 +102,30 @@ impl<const HOLES: usize> RawArena<HOLES> {
             }
         }
         let (offset, index) = found?;
-        let hole = holes.get(index).copied()?;
-        let before = Span {
-            offset: hole.offset,
-            len: offset - hole.offset,
-        };
+        let hole = holes.get_mut(index)?;
+        let before = offset - hole.offset;
         let after = Span {
             offset: offset + size,
-            len: hole.offset + hole.len - offset - size,
+            len: hole.len - before - size,
         };
-        // Another hole is needed; without room for it nothing can be handed out here.
-        if before.len != 0 && after.len != 0 && holes.is_full() {
-            return None;
-        }
-        fill(&mut holes, index);
-        for rest in [before, after] {
-            if rest.len != 0 {
-                let _ = holes.push(rest);
+        if before == 0 {
+            *hole = after;
+        } else {
+            let whole = core::mem::replace(&mut hole.len, before);
+            // Another hole is needed; without room for it nothing can be handed out here.
+            if after.len != 0 && holes.push(after).is_err() {
+                holes.get_mut(index)?.len = whole;
+                return None;
             }
         }
+        if before == 0 && after.len == 0 {
+            fill(&mut holes, index);
+        }
         drop(holes);
-        for at in (offset..offset + size).step_by(8) {
+        let mut at = offset;
+        while at < offset + size {
             self.store_words(at, &[0]);
+            at += 8;
         }
         Some(Span { offset, len })
     }
@@ -194,7 +196,8 @@ impl<const HOLES: usize> RawArena<HOLES> {
     }
 
     /// [`Platform::load32`].
-    #[inline]
+    // Not inline: entries have their own.
+    #[inline(never)]
     #[must_use]
     pub fn load32(&self, offset: usize) -> u32 {
         let Some(place) = self.place::<u32>(offset) else {
@@ -223,7 +226,7 @@ impl<const HOLES: usize> RawArena<HOLES> {
     }
 
     /// [`Platform::store32`].
-    #[inline]
+    #[inline(never)]
     pub fn store32(&self, offset: usize, value: u32) {
         let Some(place) = self.place::<u32>(offset) else {
             return;
@@ -336,7 +339,7 @@ fn fill<const HOLES: usize>(holes: &mut Vec<Span, HOLES>, index: usize) {
 
 /// `len` rounded up to whole grains; an empty span takes one too, so that every span has a place of its own.
 fn rounded(len: usize) -> Option<usize> {
-    len.max(1).checked_next_multiple_of(GRAIN)
+    Some(len.max(1).checked_add(GRAIN - 1)? & !(GRAIN - 1))
 }
 
 /// Entries of an arena over raw memory. Whatever the index and wherever in the entry, they stay inside what was checked

@@ -11,21 +11,23 @@ pub(crate) const MAPPED: u8 = 96;
 
 impl Gid {
     /// It is an IPv4 address.
+    #[inline(never)]
     pub(crate) const fn is_v4(self) -> bool {
         self.0 >> 32 == 0xffff
     }
 
     /// The IPv4 address, if it is one.
     pub(crate) const fn v4(self) -> Option<Ipv4Addr> {
-        if self.is_v4() {
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "the address is in the low bits"
-            )]
-            Some(Ipv4Addr::from_bits(self.0 as u32))
-        } else {
-            None
-        }
+        if self.is_v4() { Some(self.low()) } else { None }
+    }
+
+    /// The IPv4 address that it is, of one that is known to be one.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the address is in the low bits"
+    )]
+    pub(crate) const fn low(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.0 as u32)
     }
 
     /// The IPv6 address, if it is no IPv4 address.

@@ -54,7 +54,8 @@ impl MappedBar {
     }
 
     /// One 32-bit load; all ones outside the BAR.
-    #[inline]
+    // Not inline, as the stores of 32 bits: what is read is waited for, and doorbells of queues have 64 bits.
+    #[inline(never)]
     #[must_use]
     pub fn read32(&self, offset: usize) -> u32 {
         let Some(register) = self.register::<u32>(offset) else {
@@ -66,7 +67,7 @@ impl MappedBar {
     }
 
     /// One 32-bit store; dropped outside the BAR.
-    #[inline]
+    #[inline(never)]
     pub fn write32(&self, offset: usize, value: u32) {
         let Some(register) = self.register::<u32>(offset) else {
             return;

@@ -157,8 +157,11 @@ pub(crate) fn create<'p, P: Platform>(
     let shape = Shape::of(device, spec)?;
     let platform = device.platform();
     let memory = memory::take_read_only(platform, shape.len())?;
-    let result = submit(device, spec, &shape, memory);
-    result.inspect_err(|fault| memory::give_up(device, memory, fault))
+    let made = submit(device, spec, &shape, memory);
+    if let Err(fault) = &made {
+        memory::give_up(device, memory, fault);
+    }
+    made
 }
 
 fn submit<'p, P: Platform>(

@@ -171,21 +171,20 @@ pub(super) fn build(
 ) -> [u8; BLOCKS_MAX * wqe::WQEBB] {
     let mut wqe = [0; BLOCKS_MAX * wqe::WQEBB];
     let (header, rest) = frame.split_at_checked(inline).unwrap_or((frame, &[]));
-    let control = CtrlHead::new(wqe::SEND, index, sqn, units(inline));
-    prm::put(&mut wqe, 0, &control.word().to_be_bytes());
-    prm::put(
-        &mut wqe,
-        8,
-        &CtrlTail::new(wqe::SIGNALED, 0).word().to_be_bytes(),
-    );
-    let word = EthInlineWord::new(u16::try_from(header.len()).unwrap_or(0));
-    prm::put(&mut wqe, wqe::UNIT + 12, &word.word().to_be_bytes());
-    prm::put(&mut wqe, wqe::UNIT + ETH_SEGMENT_FIXED, header);
+    let control = CtrlHead::new(wqe::SEND, index, sqn, units(inline)).word();
+    let tail = CtrlTail::new(wqe::SIGNALED, 0).word();
+    let word = EthInlineWord::new(u16::try_from(header.len()).unwrap_or(0)).word();
+    let head = [control, tail, 0, u64::from(word)];
     let len = u32::try_from(rest.len()).unwrap_or(0);
-    let [first, second] = wqe::data(address.wrapping_add(inline as u64), len, lkey);
-    let pointer = wqe::UNIT + ETH_SEGMENT_FIXED + inline;
-    prm::put(&mut wqe, pointer, &first.to_be_bytes());
-    prm::put(&mut wqe, pointer + 8, &second.to_be_bytes());
+    let pointer = wqe::data(address.wrapping_add(inline as u64), len, lkey);
+    // The inline header starts in the last two bytes of the Ethernet segment's first unit.
+    let behind = wqe::UNIT + ETH_SEGMENT_FIXED + inline;
+    for (at, words) in [(0, &head[..]), (behind, &pointer)] {
+        for (at, word) in (at..).step_by(8).zip(words) {
+            prm::put(&mut wqe, at, &word.to_be_bytes());
+        }
+    }
+    prm::put(&mut wqe, wqe::UNIT + ETH_SEGMENT_FIXED, header);
     wqe
 }
 

@@ -49,7 +49,7 @@ fn build(
 
 impl<P: Platform, const N: usize> Neighbours<P, N> {
     pub(super) fn receive_arp(&mut self, header: &Header<'_>, now: Instant) -> Verdict {
-        let Some(own) = self.first().v4() else {
+        let Some(own) = Self::v4(self.first()) else {
             return Verdict::Ignored;
         };
         if header.destination != self.mac && header.destination != BROADCAST {

@@ -25,7 +25,7 @@ mod tests;
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::task::Poll;
 use core::time::Duration;
 
@@ -42,7 +42,7 @@ pub use frame::{FRAME, Frame, Mac};
 use frame::{Tag, is_station};
 
 /// How often the own addresses are announced, and the time between (RFC 5227 2.3).
-const ANNOUNCEMENTS: u8 = 2;
+const ANNOUNCEMENTS: usize = 2;
 const ANNOUNCE_GAP: Duration = Duration::from_secs(2);
 /// Answers waiting to be fetched; a flood beyond that is not answered.
 const ANSWERS: usize = 8;
@@ -86,8 +86,8 @@ struct Reply {
 #[derive(Clone, Copy, Debug)]
 struct Announcement {
     due: Instant,
-    rounds: u8,
-    next: usize,
+    /// Frames that are left.
+    left: usize,
 }
 
 /// Neighbour discovery of one port, with room for `N` neighbours; for IPv6 too if `P` uses that.
@@ -182,7 +182,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         {
             let _ = own.push(nd::link_local(mac).into());
         }
-        let this = Self {
+        let mut this = Self {
             uses: PhantomData,
             mac,
             own,
@@ -191,11 +191,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             tag,
             cache: Cache::new(),
             replies: Deque::new(),
-            announcement: Some(Announcement {
-                due: now,
-                rounds: ANNOUNCEMENTS,
-                next: 0,
-            }),
+            announcement: None,
             counters: Counters::default(),
         };
         if !this.is_host(this.first()) {
@@ -206,7 +202,10 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             ));
         }
         if let Some(gateway) = this.gateway
-            && !(this.is_host(gateway) && this.on_link(gateway) && !this.is_own(gateway))
+            && !(gateway.is_v4() == this.first().is_v4()
+                && this.is_host(gateway)
+                && this.on_link(gateway)
+                && !this.is_own(gateway))
         {
             return Err(fault!(
                 at net.addr, BadParameter,
@@ -214,6 +213,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
                 "the gateway is not a neighbour: check it and the prefix length"
             ));
         }
+        this.announce(now);
         Ok(this)
     }
 
@@ -234,6 +234,15 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         &self.own
     }
 
+    /// The IPv4 address, if it is one: a program without IPv6 has no other on its link.
+    fn v4(gid: Gid) -> Option<Ipv4Addr> {
+        if P::USES.ipv6 {
+            gid.v4()
+        } else {
+            Some(gid.low())
+        }
+    }
+
     /// The configured address.
     fn first(&self) -> Gid {
         // There is always one.
@@ -251,12 +260,12 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             }
         };
         for addr in &self.own {
-            match addr.v6() {
-                Some(addr) if P::USES.ipv6 => {
+            match addr.v6().filter(|_| P::USES.ipv6) {
+                Some(addr) => {
                     add(nd::ALL_NODES_MAC);
                     add(nd::multicast_mac(nd::solicited_node(addr)));
                 }
-                Some(_) | None => add(arp::BROADCAST),
+                None => add(arp::BROADCAST),
             }
         }
         groups
@@ -342,8 +351,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
     pub fn announce(&mut self, now: Instant) {
         self.announcement = Some(Announcement {
             due: now,
-            rounds: ANNOUNCEMENTS,
-            next: 0,
+            left: ANNOUNCEMENTS * self.own.len(),
         });
     }
 
@@ -386,10 +394,9 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
     /// It can be the address of a single host here.
     #[inline(never)]
     fn is_host(&self, gid: Gid) -> bool {
-        let Some(addr) = gid.v4() else {
+        let Some(addr) = Self::v4(gid) else {
             let addr = Ipv6Addr::from_bits(gid.0);
-            return P::USES.ipv6
-                && !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast());
+            return !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast());
         };
         // All of them where the prefix is of IPv6.
         let hosts = u32::MAX
@@ -408,12 +415,12 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
     /// A neighbour by prefix, or link-local: no gateway forwards those.
     fn on_link(&self, gid: Gid) -> bool {
         let own = self.first();
-        if own.is_v4() != gid.is_v4() {
+        if P::USES.ipv6 && own.is_v4() != gid.is_v4() {
             return false;
         }
-        let link_local = match gid.v4() {
+        let link_local = match Self::v4(gid) {
             Some(addr) => addr.is_link_local(),
-            None => P::USES.ipv6 && Ipv6Addr::from_bits(gid.0).is_unicast_link_local(),
+            None => Ipv6Addr::from_bits(gid.0).is_unicast_link_local(),
         };
         let apart = own.0 ^ gid.0;
         link_local || apart.leading_zeros() >= u32::from(self.prefix)
@@ -449,21 +456,20 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
 
     fn reply(&self, reply: Reply) -> Option<Frame> {
         let Reply { mac, asker, target } = reply;
-        match (target.v4(), asker.v4()) {
+        match (Self::v4(target), Self::v4(asker)) {
             (Some(own), Some(asker)) => arp::reply(self.tag(), self.mac, own, mac, asker),
-            _ if P::USES.ipv6 => {
+            _ => {
                 let (own, asker) = target.v6().zip(asker.v6())?;
                 nd::advert(self.tag(), self.mac, own, mac, asker)
             }
-            _ => None,
         }
     }
 
     fn question(&self, target: Gid) -> Option<Frame> {
         let first = self.first();
-        match (target.v4(), first.v4()) {
+        match (Self::v4(target), Self::v4(first)) {
             (Some(target), Some(own)) => arp::request(self.tag(), self.mac, own, target),
-            _ if P::USES.ipv6 => {
+            _ => {
                 let (target, first) = target.v6().zip(first.v6())?;
                 // A link-local target is asked from the link-local address, so that its answer needs no router.
                 let own = self.own.iter().rev().find_map(|own| {
@@ -474,22 +480,25 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
                 });
                 nd::solicit(self.tag(), self.mac, own.unwrap_or(first), target)
             }
-            _ => None,
         }
     }
 
     fn announcement_due(&mut self, now: Instant) -> Option<Frame> {
-        let mut run = self.announcement.filter(|run| run.due <= now)?;
-        let addr = self.own.get(run.next).copied();
-        run.next = run.next.saturating_add(1);
-        if run.next >= self.own.len() {
-            run.next = 0;
-            run.rounds = run.rounds.saturating_sub(1);
+        let run = self.announcement.as_mut().filter(|run| run.due <= now)?;
+        // From the first to the last, and again.
+        let (own, last) = match self.own.as_slice() {
+            [first, second] if run.left & 1 == 1 => (*second, true),
+            [first, _] => (*first, false),
+            own => (*own.first()?, true),
+        };
+        run.left = run.left.saturating_sub(1);
+        if last {
             run.due = now + ANNOUNCE_GAP;
         }
-        self.announcement = (run.rounds > 0).then_some(run);
-        let own = addr?;
-        match own.v4() {
+        if run.left == 0 {
+            self.announcement = None;
+        }
+        match Self::v4(own) {
             Some(own) => arp::request(self.tag(), self.mac, own, own),
             // To all nodes.
             None => self.reply(Reply {
