@@ -78,6 +78,7 @@ impl<'p, P: Platform> Device<'p, P> {
                 offset: 0,
             },
             counter_set: None,
+            answered: 0,
             event_queues: heapless::Vec::new(),
             monitor: Monitor::new(platform, health::clock(platform)),
             events: Deque::new(),

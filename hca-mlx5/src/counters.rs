@@ -23,7 +23,7 @@ impl<P: Platform> Device<'_, P> {
         if !P::USES.counters {
             return Ok(());
         }
-        self.counter_set = match self.exec_number(Opcode::AllocQCounter, 0) {
+        self.counter_set = match self.allocate(Opcode::AllocQCounter) {
             Ok(set) => u8::try_from(set).ok(),
             Err(fault) if matches!(fault.kind(), FaultKind::Timeout | FaultKind::Gone) => {
                 return Err(fault);

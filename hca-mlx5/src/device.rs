@@ -197,6 +197,8 @@ pub struct Device<'p, P: Platform> {
     pub(crate) caps: Caps,
     pub(crate) identity: Identity,
     pub(crate) uar: Uar,
+    /// The number in the last answer that had one.
+    pub(crate) answered: u32,
     /// Where queue pairs count.
     pub(crate) counter_set: Option<u8>,
     /// Those of asynchronous events, of page requests ([`PAGE_EVENTS`]) and of completions ([`COMPLETION_EVENTS`]).
@@ -283,18 +285,16 @@ impl<'p, P: Platform> Device<'p, P> {
         result
     }
 
-    /// A 16-byte command with a 16-byte answer about object `number`: most allocations (`number` 0).
-    /// Returns the number in the answer.
+    /// A command without `op_mod` and with a 16-byte answer, about object `number`: most of them.
     #[inline(never)]
-    pub(crate) fn exec_number(&mut self, op: Opcode, number: u32) -> Result<u32, Fault> {
-        let mut input = InputHead::new();
-        input.set_number(number);
+    pub(crate) fn run(&mut self, op: Opcode, number: u32, input: &mut [u8]) -> Result<(), Fault> {
         let mut output = OutputHead::new();
-        self.exec(op, 0, number, &mut input.0, &mut output.0)?;
-        Ok(output.number())
+        self.exec(op, 0, number, input, &mut output.0)?;
+        self.answered = output.number();
+        Ok(())
     }
 
-    /// The same where the answer says nothing but yes or no: most destroys.
+    /// The same where it has 16 bytes and says nothing but the number: most destroys.
     #[inline(never)]
     pub(crate) fn end(&mut self, op: Opcode, number: u32) -> Result<(), Fault> {
         let mut input = InputHead::new();
@@ -302,18 +302,19 @@ impl<'p, P: Platform> Device<'p, P> {
         self.run(op, number, &mut input.0)
     }
 
-    /// A command without `op_mod` and with a 16-byte answer: most of them. Returns the number in the answer.
-    #[inline(never)]
+    /// As [`Device::run`], to make an object. Returns the number in the answer.
+    // Inline, as is the next: the number comes back beside a result that travels in registers.
+    #[inline(always)]
     pub(crate) fn make(&mut self, op: Opcode, input: &mut [u8]) -> Result<u32, Fault> {
-        let mut output = OutputHead::new();
-        self.exec(op, 0, 0, input, &mut output.0)?;
-        Ok(output.number())
+        self.run(op, 0, input)?;
+        Ok(self.answered)
     }
 
-    /// The same where the answer says nothing but yes or no.
-    #[inline(never)]
-    pub(crate) fn run(&mut self, op: Opcode, number: u32, input: &mut [u8]) -> Result<(), Fault> {
-        self.exec(op, 0, number, input, &mut OutputHead::new().0)
+    /// As [`Device::end`], for most allocations. Returns the number in the answer.
+    #[inline(always)]
+    pub(crate) fn allocate(&mut self, op: Opcode) -> Result<u32, Fault> {
+        self.end(op, 0)?;
+        Ok(self.answered)
     }
 
     /// The doorbell page that every queue may use.
@@ -323,7 +324,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// Another doorbell page.
     pub(crate) fn alloc_uar(&mut self) -> Result<Uar, Fault> {
-        let number = self.exec_number(Opcode::AllocUar, 0)?;
+        let number = self.allocate(Opcode::AllocUar)?;
         // 24 bits of 4 KiB pages: no overflow where usize has 64 bits; where it has 32, the BAR is shorter anyway.
         let offset = (number as usize).saturating_mul(4096);
         if offset
@@ -350,7 +351,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// A new protection domain.
     pub(crate) fn alloc_pd(&mut self) -> Result<u32, Fault> {
-        self.exec_number(Opcode::AllocPd, 0)
+        self.allocate(Opcode::AllocPd)
     }
 
     /// Gives it back.

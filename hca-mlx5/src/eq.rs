@@ -291,7 +291,16 @@ impl EventQueue {
     }
 
     /// The next entry, if there is one.
+    #[inline(always)]
     pub(crate) fn next<P: Platform>(&mut self, platform: &P) -> Option<Decoded> {
+        let mut data = [0; 28];
+        let head = self.take(platform, &mut data)?;
+        Some(decode(head, &data))
+    }
+
+    /// Takes the next entry: its head, and its data to `data`.
+    #[inline(never)]
+    fn take<P: Platform>(&mut self, platform: &P, data: &mut [u8; 28]) -> Option<EqeHead> {
         let index = self.consumer & ((1 << self.log_size) - 1);
         let at = self.span.offset + EQE_SIZE * index as usize;
         let tail = EqeTail(u32::from_be(platform.load32(at + EQE_SIZE - 4)));
@@ -302,14 +311,13 @@ impl EventQueue {
         // ORDER: the load of the owner bit precedes those of the entry.
         platform.after_ownership();
         let head = EqeHead(u32::from_be(platform.load32(at)));
-        let mut data = [0; 28];
-        platform.read_bytes(at + EQE_DATA, &mut data);
+        platform.read_bytes(at + EQE_DATA, data);
         self.consumer = self.consumer.wrapping_add(1);
         // The device counts entries as free only when it is told.
         if self.consumer.wrapping_sub(self.told) >= 1 << (self.log_size - 2) {
             self.ring(platform, UAR_EQ_UPDATE);
         }
-        Some(decode(head, &data))
+        Some(head)
     }
 
     /// Tells the position and asks for an interrupt at the next event; nothing to do if no entry was read since the last
@@ -324,7 +332,7 @@ impl EventQueue {
     /// Reads as many entries as it holds, whatever they are, and arms it: for a queue that serves to wake and no more.
     pub(crate) fn drain<P: Platform>(&mut self, platform: &P) {
         for _ in 0..1u32 << self.log_size {
-            if self.next(platform).is_none() {
+            if self.take(platform, &mut [0; 28]).is_none() {
                 break;
             }
         }

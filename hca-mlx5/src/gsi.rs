@@ -68,29 +68,24 @@ struct Parts {
 
 impl Parts {
     /// Undoes all that was made, last first, as far as the device lets it.
-    fn undo<P: Platform>(&mut self, device: &mut Device<'_, P>) -> Result<(), Fault> {
+    fn undo<P: Platform>(&self, device: &mut Device<'_, P>) -> Result<(), Fault> {
         let mut first = Ok(());
-        if let Some(qp) = self.qp.take() {
-            first = qp::end(device, &qp);
+        if let Some(qp) = &self.qp {
+            first = qp::end(device, qp);
         }
-        for slot in [&mut self.recv_cq, &mut self.send_cq] {
-            if let Some(object) = slot.take() {
-                note(&mut first, cq::end(device, &object));
-            }
+        for object in [&self.recv_cq, &self.send_cq].into_iter().flatten() {
+            note(&mut first, cq::end(device, object));
         }
-        let closed = match self.key.take() {
-            Some(key) => mkey::destroy(device, key),
-            None => Ok(()),
-        };
+        let closed = self.key.map_or(Ok(()), |key| mkey::destroy(device, key));
         note(&mut first, closed);
-        if let Some(span) = self.buffers.take() {
+        if let Some(span) = self.buffers {
             match closed {
                 Ok(()) => device.platform().free(span),
                 // The device may still write through a key that it did not let go of.
                 Err(_) => device.disown(span),
             }
         }
-        if let Some(pd) = self.pd.take() {
+        if let Some(pd) = self.pd {
             note(&mut first, device.dealloc_pd(pd));
         }
         first
@@ -238,7 +233,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
     }
 
     /// Destroys QP1 and all that belongs to it.
-    pub(crate) fn destroy(mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
+    pub(crate) fn destroy(self, device: &mut Device<'p, P>) -> Result<(), Fault> {
         self.parts.undo(device)
     }
 

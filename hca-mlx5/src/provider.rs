@@ -175,28 +175,13 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     fn translate(&mut self, event: Event, now: Instant) -> Option<Notice> {
         match event {
             Event::Completion { cqn } => {
-                if let Some(gsi) = self.gsi.as_mut().filter(|gsi| gsi.owns_cq(cqn)) {
-                    gsi.event();
-                    return None;
-                }
-                if let Some(network) = self.network.as_mut().filter(|net| net.owns_cq(cqn)) {
-                    network.event();
-                    return None;
-                }
-                self.cqs
-                    .has(cqn)
-                    .then_some(Notice::Completion(seam::Cq(cqn)))
+                let known = !self.own_event(cqn, None) && self.cqs.has(cqn);
+                known.then_some(Notice::Completion(seam::Cq(cqn)))
             }
             Event::CqError { cqn, syndrome } => {
-                if let Some(gsi) = self.gsi.as_mut().filter(|gsi| gsi.owns_cq(cqn)) {
-                    gsi.fail(cq_fault(cqn, syndrome));
-                    return None;
-                }
-                if let Some(network) = self.network.as_mut().filter(|net| net.owns_cq(cqn)) {
-                    network.fail(cq_fault(cqn, syndrome));
-                    return None;
-                }
-                self.cqs.has(cqn).then_some(Notice::CqError(seam::Cq(cqn)))
+                let known =
+                    !self.own_event(cqn, Some(cq_fault(cqn, syndrome))) && self.cqs.has(cqn);
+                known.then_some(Notice::CqError(seam::Cq(cqn)))
             }
             Event::Qp { qpn, what } => self.translate_qp(qpn, what),
             Event::Shared { srqn, limit } => {
@@ -217,6 +202,25 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             }
             Event::Dead(fault) => Some(Notice::Catastrophic(fault)),
         }
+    }
+
+    /// Takes note of an event of a completion queue of the driver's own: of a completion, or of its failure. False if it is not.
+    fn own_event(&mut self, cqn: u32, fault: Option<Fault>) -> bool {
+        if let Some(gsi) = self.gsi.as_mut().filter(|gsi| gsi.owns_cq(cqn)) {
+            match fault {
+                None => gsi.event(),
+                Some(fault) => gsi.fail(fault),
+            }
+            return true;
+        }
+        if let Some(network) = self.network.as_mut().filter(|net| net.owns_cq(cqn)) {
+            match fault {
+                None => network.event(),
+                Some(fault) => network.fail(fault),
+            }
+            return true;
+        }
+        false
     }
 
     fn translate_qp(&mut self, qpn: u32, what: QpEvent) -> Option<Notice> {
@@ -469,8 +473,13 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             doorbell,
             shared,
         };
-        let made = qp::create(&mut self.device, &spec);
-        let (object, sq, rq) = made.inspect_err(|_| self.doorbells.give(register))?;
+        let (object, sq, rq) = match qp::create(&mut self.device, &spec) {
+            Ok(made) => made,
+            Err(fault) => {
+                self.doorbells.give(register);
+                return Err(fault);
+            }
+        };
         let cqs = [init.send_cq.0, init.recv_cq.0];
         let entry = QpEntry {
             object,

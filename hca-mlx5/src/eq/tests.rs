@@ -258,7 +258,7 @@ fn command_events_name_slots_and_change_nothing() {
     device.service(dat_core::Instant::ZERO);
     assert_eq!(device.next_event(), None);
     assert_eq!(platform.log.borrow().len(), commands);
-    device.exec_number(Opcode::AllocPd, 0).unwrap();
+    device.allocate(Opcode::AllocPd).unwrap();
 }
 
 #[test]

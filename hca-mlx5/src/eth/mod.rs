@@ -414,9 +414,10 @@ impl<'p, P: Platform> Port<'p, P> {
             note(&mut ended, device.end(op, number));
         }
         note(&mut first, ended);
-        if let Some(cq) = self.cq.take() {
-            note(&mut first, cq::end(device, &cq));
+        if let Some(cq) = &self.cq {
+            note(&mut first, cq::end(device, cq));
         }
+        self.cq = None;
         if let Some(memory) = self.memory.take() {
             match ended {
                 Ok(()) => self.platform.free(memory),

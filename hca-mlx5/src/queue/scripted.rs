@@ -154,6 +154,7 @@ impl<const WC: bool> Scripted<WC> {
                 number: 2,
                 offset: UAR,
             },
+            answered: 0,
             event_queues: heapless::Vec::new(),
             monitor: Monitor::new(self, Instant::ZERO),
             events: heapless::Deque::new(),

@@ -120,6 +120,7 @@ impl Nic {
                 number: 7,
                 offset: 0x7000,
             },
+            answered: 0,
             event_queues: heapless::Vec::new(),
             monitor: Monitor::new(self, Instant::ZERO),
             events: Deque::new(),
