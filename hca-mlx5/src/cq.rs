@@ -11,7 +11,6 @@
 use dat_core::provider::Fault;
 
 use crate::device::Device;
-use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
 use crate::prm;
 use crate::prm::At;
@@ -20,6 +19,7 @@ use crate::prm::cmd::OutputHead;
 use crate::prm::cq::{CONTEXT_AT, CqContext, Cqn, NUMBER_AT, RESIZE, SELECT_AT, SELECT_RING};
 use crate::prm::cqe::CQE;
 use crate::queue::cq::clear;
+use crate::queue::memory::Pages;
 use crate::queue::ring::{Record, Ring};
 use crate::queue::{Cq, memory};
 use crate::words::fault;
@@ -80,28 +80,20 @@ fn submit<'p, P: Platform>(
     let ring = Ring::new(memory.offset, log);
     let record = Record(memory.offset.wrapping_add(len));
     clear(platform, &ring);
-    let list = PageList::queue(
-        platform,
-        Span {
-            offset: memory.offset,
-            len,
-        },
-    )?;
-    let (page_offset, log_page_size) = list.queue_geometry();
-
     let mut input = memory::MESSAGE;
+    let offset = memory.offset;
+    let pages = Pages::of(platform, Span { offset, len }, &mut input)?;
     let mut context = CqContext(At::<_, CONTEXT_AT>(&mut input));
-    context.set_page_offset(page_offset);
+    context.set_page_offset(pages.offset);
     context.set_log_cq_size(log);
     context.set_uar_page(device.uar().number);
     context.set_c_eqn_or_apu_element(device.completion_eqn().into());
-    context.set_log_page_size(log_page_size);
+    context.set_log_page_size(pages.log_size);
     context.set_dbr_addr(memory::record_address(platform, record)?);
 
     let mut end = Cq::new(platform, ring, record, device.uar().offset).ok_or(memory::unseen())?;
 
-    let input = memory::with_pages(device.platform(), &mut input, &list);
-    let cqn = device.make(Opcode::CreateCq, input)?;
+    let cqn = device.make(Opcode::CreateCq, pages.cut(&mut input))?;
     end.name(cqn);
     Ok((
         CqObject {
@@ -187,16 +179,15 @@ fn command<'p, P: Platform>(
     let platform = device.platform();
     end.clear_ahead(ring);
     let offset = ring.slot(0, 0);
-    let list = PageList::queue(platform, Span { offset, len })?;
-    let (page_offset, log_page_size) = list.queue_geometry();
     let mut input = memory::MESSAGE;
+    let pages = Pages::of(platform, Span { offset, len }, &mut input)?;
     let mut context = CqContext(At::<_, CONTEXT_AT>(&mut input));
-    context.set_page_offset(page_offset);
+    context.set_page_offset(pages.offset);
     context.set_log_cq_size(u8::try_from(ring.slots().trailing_zeros()).unwrap_or(0));
-    context.set_log_page_size(log_page_size);
+    context.set_log_page_size(pages.log_size);
     prm::put(&mut input, NUMBER_AT, &cqn.0.to_be_bytes());
     prm::put(&mut input, SELECT_AT, &SELECT_RING.to_be_bytes());
-    let input = memory::with_pages(platform, &mut input, &list);
+    let input = pages.cut(&mut input);
     let output = &mut OutputHead::new().0;
     device.exec(Opcode::ModifyCq, RESIZE, cqn.0, input, output)
 }

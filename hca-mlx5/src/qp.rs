@@ -10,7 +10,6 @@ use dat_core::provider::{Access, Fault, Mtu, Path, QpStep};
 use crate::boot::optional;
 use crate::device::{Device, Uar};
 use crate::gid::Gid;
-use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
 use crate::prm::At;
 use crate::prm::cmd::{InputHead, Opcode};
@@ -20,6 +19,7 @@ use crate::prm::qp::{
     PM_MIGRATED, PRIMARY_PATH_AT, QpContext, Qpn, RQ_SHARED, ST_GSI, ST_RC, ST_UD, TRANSITION,
 };
 use crate::prm::wqe::Av;
+use crate::queue::memory::Pages;
 use crate::queue::ring::{Record, Ring};
 use crate::queue::send::{Doorbell, MAX_SEGMENTS, WIDEST};
 use crate::queue::{Rq, Sq, memory};
@@ -172,16 +172,12 @@ fn submit<'p, P: Platform>(
 ) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
     let platform = device.platform();
     let record = Record(memory.offset.wrapping_add(shape.len()));
-    let list = PageList::queue(
-        platform,
-        Span {
-            offset: memory.offset,
-            len: shape.len(),
-        },
-    )?;
-    let (page_offset, log_page_size) = list.queue_geometry();
-
+    let ring = Span {
+        offset: memory.offset,
+        len: shape.len(),
+    };
     let mut input = memory::MESSAGE;
+    let pages = Pages::of(platform, ring, &mut input)?;
     let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
     match spec.service {
         Service::Connected { index } => {
@@ -215,8 +211,8 @@ fn submit<'p, P: Platform>(
     }
     context.set_log_sq_size(shape.log_sq);
     context.set_uar_page(spec.uar.number);
-    context.set_log_page_size(log_page_size);
-    context.set_page_offset(page_offset);
+    context.set_log_page_size(pages.log_size);
+    context.set_page_offset(pages.offset);
     context.set_cqn_snd(spec.send_cq.0);
     context.set_cqn_rcv(spec.recv_cq.0);
     context.set_dbr_addr(memory::record_address(platform, record)?);
@@ -235,8 +231,7 @@ fn submit<'p, P: Platform>(
     let mut sq = Sq::new(platform, send, record, spec.doorbell).ok_or(memory::unseen())?;
     let rq = Rq::new(platform, receive, log_stride, record).ok_or(memory::unseen())?;
 
-    let input = memory::with_pages(device.platform(), &mut input, &list);
-    let qpn = device.make(Opcode::CreateQp, input)?;
+    let qpn = device.make(Opcode::CreateQp, pages.cut(&mut input))?;
     sq.name(qpn);
     Ok((
         QpObject {

@@ -7,7 +7,6 @@
 use dat_core::provider::{Fault, SharedRqInit};
 
 use crate::device::Device;
-use crate::mem::pages::PageList;
 use crate::platform::{Platform, Span};
 use crate::prm::At;
 use crate::prm::cmd::Opcode;
@@ -16,6 +15,7 @@ use crate::prm::sq::{
     ModifyQueueIn, QueueState, SQ_CONTEXT, SQ_PAGES, SQ_WQ, WQ_LINKED, WqContext,
 };
 use crate::prm::wqe;
+use crate::queue::memory::Pages;
 use crate::queue::ring::{Record, Ring};
 use crate::queue::send::MAX_SEGMENTS;
 use crate::queue::{Shared, memory};
@@ -61,8 +61,11 @@ pub(crate) fn create<'p, P: Platform>(
     // On a page of its own: a work queue's context has one bit less for a place in a page than the others have.
     let len = (1_usize << (log_slots + log_stride)).max(PAGE);
     let memory = memory::take_read_only(device.platform(), len)?;
-    let result = submit(device, init.pd.0, (log_slots, log_stride), memory, len);
-    result.inspect_err(|fault| memory::give_up(device, memory, fault))
+    let made = submit(device, init.pd.0, (log_slots, log_stride), memory, len);
+    if let Err(fault) = &made {
+        memory::give_up(device, memory, fault);
+    }
+    made
 }
 
 fn submit<'p, P: Platform>(
@@ -74,30 +77,23 @@ fn submit<'p, P: Platform>(
 ) -> Result<(SrqObject, Shared<'p, P>), Fault> {
     let platform = device.platform();
     let record = Record(memory.offset.wrapping_add(len));
-    let list = PageList::queue(
-        platform,
-        Span {
-            offset: memory.offset,
-            len,
-        },
-    )?;
-    let (page_offset, log_page_size) = list.queue_geometry();
     let mut input = memory::MESSAGE;
+    let offset = memory.offset;
+    let pages = Pages::of(platform, Span { offset, len }, &mut input)?;
     ready(&mut input);
     let mut queue = WqContext(At::<_, WQ>(&mut input));
     queue.set_wq_type(WQ_LINKED);
     queue.set_pd(pd);
-    queue.set_page_offset(page_offset);
+    queue.set_page_offset(pages.offset);
     queue.set_dbr_addr(memory::record_address(platform, record)?);
     queue.set_log_wq_stride(log_stride);
-    queue.set_log_wq_pg_sz(log_page_size);
+    queue.set_log_wq_pg_sz(pages.log_size);
     queue.set_log_wq_sz(log_slots);
     let ring = Ring::new(memory.offset, log_slots);
     let end = Shared::new(platform, ring, log_stride, record).ok_or(memory::unseen())?;
 
     const { assert!(SQ_PAGES == memory::PAGES_AT) }
-    let input = memory::with_pages(platform, &mut input, &list);
-    let srqn = device.make(Opcode::CreateRmp, input)?;
+    let srqn = device.make(Opcode::CreateRmp, pages.cut(&mut input))?;
     Ok((SrqObject { srqn, memory }, end))
 }
 

@@ -254,13 +254,17 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
     #[must_use]
     pub fn groups(&self) -> Vec<Mac, { OWN + 1 }> {
         let mut groups = Vec::new();
+        if !P::USES.ipv6 {
+            let _ = groups.push(arp::BROADCAST);
+            return groups;
+        }
         let mut add = |group| {
             if !groups.contains(&group) {
                 let _ = groups.push(group);
             }
         };
         for addr in &self.own {
-            match addr.v6().filter(|_| P::USES.ipv6) {
+            match addr.v6() {
                 Some(addr) => {
                     add(nd::ALL_NODES_MAC);
                     add(nd::multicast_mac(nd::solicited_node(addr)));

@@ -26,26 +26,32 @@ pub(crate) const MESSAGE: Message = [0; PAGES_AT + 8 * MAX_PAGES];
 /// Zeroed memory for rings of `len` bytes together (a multiple of 64) and one doorbell record, for a queue that the device
 /// writes.
 pub(crate) fn take<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault> {
-    taken(len, |len, align| platform.alloc(len, align))
+    let (len, align) = room(len);
+    platform.alloc(len, align).ok_or(FULL)
 }
 
 /// The same for a queue that the device only reads: it is told of work there, and says elsewhere what became of it.
 pub(crate) fn take_read_only<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault> {
-    taken(len, |len, align| platform.alloc_read_only(len, align))
+    let (len, align) = room(len);
+    platform.alloc_read_only(len, align).ok_or(FULL)
 }
 
-fn taken(len: usize, alloc: impl FnOnce(usize, usize) -> Option<Span>) -> Result<Span, Fault> {
+const FULL: Fault = fault!(
+    Resources,
+    "queue memory",
+    "the arena is full",
+    "make the arena larger, or the queues smaller"
+);
+
+/// Bytes of rings of `len` bytes and their record, and what they are aligned to.
+#[inline(never)]
+fn room(len: usize) -> (usize, usize) {
     let align = len
         .checked_next_power_of_two()
         .unwrap_or(PAGE)
         .clamp(LINE, PAGE);
-    let len = len.checked_add(LINE);
-    len.and_then(|len| alloc(len, align)).ok_or(fault!(
-        Resources,
-        "queue memory",
-        "the arena is full",
-        "make the arena larger, or the queues smaller"
-    ))
+    // There is no arena of that size.
+    (len.saturating_add(LINE), align)
 }
 
 /// Gives memory back after a command that failed with `fault`; at the teardown, if the device may still come to use it.
@@ -70,6 +76,7 @@ pub(crate) const fn unseen() -> Fault {
 }
 
 /// Device address of a doorbell record.
+#[inline(never)]
 pub(crate) fn record_address<P: Platform>(platform: &P, record: Record) -> Result<u64, Fault> {
     let (iova, _) = platform.iova(record.first()).ok_or(fault!(
         Nonsense,
@@ -79,13 +86,37 @@ pub(crate) fn record_address<P: Platform>(platform: &P, record: Record) -> Resul
     Ok(iova)
 }
 
-/// The message with `list` in it, cut to its length.
-pub(crate) fn with_pages<'m, P: Platform>(
-    platform: &P,
-    message: &'m mut Message,
-    list: &PageList,
-) -> &'m mut [u8] {
-    list.write(platform, message, PAGES_AT);
-    let len = PAGES_AT.saturating_add(8 * list.count);
-    message.get_mut(..len).unwrap_or_default()
+/// Where a ring is, as a queue's context and its message say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pages {
+    /// `page_offset` of the context.
+    pub(crate) offset: u8,
+    /// `log_page_size` of the context.
+    pub(crate) log_size: u8,
+    /// Bytes of the message.
+    len: usize,
+}
+
+impl Pages {
+    /// Those of a ring, whose list goes into `message`.
+    #[inline(never)]
+    pub(crate) fn of<P: Platform>(
+        platform: &P,
+        ring: Span,
+        message: &mut Message,
+    ) -> Result<Self, Fault> {
+        let list = PageList::queue(platform, ring)?;
+        list.write(platform, message, PAGES_AT);
+        let (offset, log_size) = list.queue_geometry();
+        Ok(Self {
+            offset,
+            log_size,
+            len: PAGES_AT.saturating_add(8 * list.count),
+        })
+    }
+
+    /// The message, cut to its length.
+    pub(crate) fn cut<'m>(&self, message: &'m mut Message) -> &'m mut [u8] {
+        message.get_mut(..self.len).unwrap_or_default()
+    }
 }
