@@ -39,19 +39,17 @@ const LOG_ASYNC_EVENTS: u8 = 8;
 const LOG_FEW_EVENTS: u8 = 6;
 
 /// What the asynchronous event queue is for.
-const ASYNC_EVENTS: &[EventType] = &[
-    EventType::CommunicationEstablished,
-    EventType::SendQueueDrained,
-    EventType::CqError,
-    EventType::WqCatastrophic,
-    EventType::InternalError,
-    EventType::PortChange,
-    EventType::WqInvalidRequest,
-    EventType::WqAccessError,
-    EventType::SrqCatastrophic,
-    EventType::LastWqe,
-    EventType::SrqLimit,
-];
+const ASYNC_EVENTS: u64 = EventType::CommunicationEstablished.bit()
+    | EventType::SendQueueDrained.bit()
+    | EventType::CqError.bit()
+    | EventType::WqCatastrophic.bit()
+    | EventType::InternalError.bit()
+    | EventType::PortChange.bit()
+    | EventType::WqInvalidRequest.bit()
+    | EventType::WqAccessError.bit()
+    | EventType::SrqCatastrophic.bit()
+    | EventType::LastWqe.bit()
+    | EventType::SrqLimit.bit();
 
 /// A capability block with the head of its message.
 type CapMessage = [u8; BLOCK_AT + caps::BLOCK];
@@ -135,12 +133,9 @@ impl<'p, P: Platform> Device<'p, P> {
         )?;
         self.stage = Stage::Running;
         self.queue.use_events(commands);
-        let mask = ASYNC_EVENTS
-            .iter()
-            .fold(0, |mask, event| mask | event.bit());
         // Completion events go where a completion queue sends them, by no bit of the mask.
         for (log_size, mask, vector) in [
-            (LOG_ASYNC_EVENTS, mask, config.async_vector),
+            (LOG_ASYNC_EVENTS, ASYNC_EVENTS, config.async_vector),
             (
                 LOG_FEW_EVENTS,
                 EventType::PageRequest.bit(),

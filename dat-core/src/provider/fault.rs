@@ -287,6 +287,7 @@ impl Fault {
 
     /// A fault in these words, which are about an address.
     #[must_use]
+    #[inline(never)]
     pub const fn at(words: &'static Words, address: IpAddr) -> Self {
         Self {
             words,
