@@ -131,7 +131,7 @@ impl<P: Platform> Device<'_, P> {
             let got = self.platform.pages_take(wanted).min(want);
             let batch = wanted.get(..got).unwrap_or(&[]);
             // The firmware cannot use a page at address 0; a platform that hands one out is short of it.
-            if got < want || batch.iter().any(|page| *page == 0) {
+            if got < want || batch.contains(&0) {
                 self.platform.pages_return(batch);
                 self.cannot_give(self.pages.function_id, self.pages.embedded_cpu)?;
                 return Err(short(fault!(

@@ -152,7 +152,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 
     pub(crate) fn known_pd(&self, op: Opcode, pd: Pd) -> Result<(), Fault> {
-        if self.pds.iter().any(|known| *known == pd.0) {
+        if self.pds.contains(&pd.0) {
             Ok(())
         } else {
             Err(stranger(op, words::PD, pd.0))
