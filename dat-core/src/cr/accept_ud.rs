@@ -26,18 +26,12 @@ impl CrControl {
 impl<P: Provider> Ia<'_, P> {
     /// A peer asks which queue pair takes datagrams for a service point.
     pub(crate) fn looked_up(&mut self, now: Instant, request: &Request) {
-        let private = self.cm.private_data(request.conn);
-        let private = RequestData::from_slice(private).unwrap_or_default();
         let port = request.service.udp_port();
         let listener = port.and_then(|port| self.listener(port));
         let presented = listener.map_or(Err(Reason::INVALID_SERVICE_ID), |listener| {
-            self.present_look_up(listener, request, Some(request.conn), private)
+            self.present_look_up(listener, request, Some(request.conn))
         });
-        if let Err(reason) = presented
-            && self.cm.reject(now, request.conn, reason, &[], &[]).is_err()
-        {
-            self.cm.abort(now, request.conn);
-        }
+        self.presented(now, request, presented);
     }
 
     /// The PSP that look-ups may come to. Reserved and common service points are for connections, and so are the Endpoints that
@@ -53,14 +47,13 @@ impl<P: Provider> Ia<'_, P> {
         Ok(psp)
     }
 
-    /// Brings a look-up to a service point, or says why that is not to be.
+    /// Brings a look-up to a service point, or says why that is not to be. The private data is the caller's to add.
     pub(super) fn present_look_up(
         &mut self,
         listener: Listener,
         request: &Request,
         conn: Option<ConnId>,
-        private: RequestData,
-    ) -> Result<(), Reason> {
+    ) -> Result<Cr, Reason> {
         let psp = self.for_look_ups(listener)?;
         let control = self.psp(psp).map_err(|_| Reason::INVALID_SERVICE_ID)?;
         let (evd, conn_qual) = (control.evd, control.port.into());
@@ -70,7 +63,7 @@ impl<P: Provider> Ia<'_, P> {
         let control = CrControl {
             conn,
             request: *request,
-            private,
+            private: RequestData::new(),
             local_ep: None,
             provided: false,
             listener,
@@ -82,7 +75,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let event = Event::UdConnectionRequest { psp, cr, conn_qual };
         self.notify(Some(evd), event);
-        Ok(())
+        Ok(cr)
     }
 
     /// Tells the peer the Endpoint's queue pair and Q_Key, and its connect Event Dispatcher that it was told. The Endpoint stays as

@@ -103,6 +103,16 @@ impl<P: Provider> Ia<'_, P> {
                 self.present(listener, request, Some(request.conn))
             })
         };
+        self.presented(now, request, presented);
+    }
+
+    /// A request has come to a service point, with the private data of its message, or the peer is told why not.
+    pub(crate) fn presented(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        presented: Result<Cr, Reason>,
+    ) {
         match presented {
             Ok(cr) => {
                 if let Some(control) = self.crs.get_mut(cr.0) {
