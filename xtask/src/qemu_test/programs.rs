@@ -10,8 +10,8 @@ use crate::{nostd, run};
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The model's server, a program of the host.
 const SERVER: &str = "mlx5-model";
-/// The image that is its own guest.
-const IMAGE: &str = "dat-metal";
+/// Images that are their own guests: one that serves, and the same that calls.
+const IMAGES: [&str; 2] = ["dat-metal", "dat-metal-call"];
 /// Programs of the guest.
 const GUEST: [&str; 2] = ["guest", "dat"];
 
@@ -22,8 +22,8 @@ pub(crate) struct Programs {
     pub(crate) server: PathBuf,
     /// Where the others are: they run on the host as well.
     pub(crate) folder: PathBuf,
-    /// The freestanding image.
-    pub(crate) image: PathBuf,
+    /// The freestanding images, of one that serves and of one that calls.
+    pub(crate) images: [PathBuf; 2],
     /// Static programs that every guest has, by name.
     pub(crate) guest: Vec<(&'static str, Vec<u8>)>,
 }
@@ -50,10 +50,11 @@ impl Programs {
             let bytes = fs::read(&path).with_context(|| format!("{}", path.display()))?;
             Ok((name, bytes))
         });
+        let images = nostd::images()?;
         Ok(Self {
             server: built.join(SERVER),
             folder: built,
-            image: nostd::images()?.join(IMAGE),
+            images: IMAGES.map(|name| images.join(name)),
             guest: guest.into_iter().collect::<Result<_>>()?,
         })
     }

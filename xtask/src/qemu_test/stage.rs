@@ -226,12 +226,13 @@ impl<'m> Stage<'m> {
         self.guest(name, &usual)
     }
 
-    /// Boots the image that needs no Linux. Its script is its command line.
-    pub(crate) fn image(&mut self, name: &str, guest: &Guest<'_>) -> Result<Id> {
+    /// Boots an image that needs no Linux: the one that serves, or with `calls` the one that calls. Its script is its command line.
+    pub(crate) fn image(&mut self, name: &str, calls: bool, guest: &Guest<'_>) -> Result<Id> {
+        let [serves, caller] = &self.programs.images;
         let mut command = self.qemu(guest)?;
         command
             .arg("-kernel")
-            .arg(&self.programs.image)
+            .arg(if calls { caller } else { serves })
             .args(["-append", guest.script])
             .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
         let process = Process::start(name, command, self.options.verbose)?;

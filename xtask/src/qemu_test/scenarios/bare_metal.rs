@@ -1,12 +1,16 @@
-//! The image without an operating system serves the `dat` command of a Linux guest.
+//! The image without an operating system serves the `dat` command of a Linux guest, then one that calls without one as well.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
 use crate::qemu_test::stage::{Guest, Stage};
 
-const SERVE: &str = "ip=192.168.7.1/24 serve=3 timeout=120";
+const SERVE: &str = "ip=192.168.7.1/24 serve=6 timeout=120";
+const CALL_ALONE: &str = "ip=192.168.7.3/24 peer=192.168.7.1 test=all count=100 timeout=60";
+/// The last words of an image on which all went well.
+const WELL: &str = "dat-metal: result ok";
 const CALL: &str = "
 echo @@booted
 read go
@@ -25,21 +29,16 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     let caller = stage.linux("caller", CALL, &[&b])?;
     stage.expect(caller, "@@booted", Duration::from_secs(60))?;
     let start = Instant::now();
-    let image = stage.image(
-        "image",
-        &Guest {
-            script: SERVE,
-            devices: &[&a],
-            memory: 256,
-            ..Guest::default()
-        },
-    )?;
+    let image = stage.image("image", false, &bare(SERVE, &[&a]))?;
     stage.expect(image, "listening on", Duration::from_secs(20))?;
     let up = start.elapsed();
     stage.say(caller, "go");
     stage.finish(caller, Duration::from_secs(60))?;
-    stage.expect(image, "dat-metal: result ok", Duration::from_secs(20))?;
-    stage.ended(image, Duration::from_secs(10))?;
+    let alone = stage.image("image-calls", true, &bare(CALL_ALONE, &[&b]))?;
+    for image in [alone, image] {
+        stage.expect(image, WELL, Duration::from_secs(60))?;
+        stage.ended(image, Duration::from_secs(10))?;
+    }
     stage.hang_up(server, Duration::from_secs(5))?;
     ensure!(
         up < BOOT,
@@ -47,7 +46,17 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
         up.as_secs_f64()
     );
     Ok(format!(
-        "listens {:.2} s after QEMU starts; a Linux guest's ping, write and read verified; exit 0",
+        "listens {:.2} s after QEMU starts; ping, write and read of a Linux guest and of an image that calls verified; exit 0",
         up.as_secs_f64()
     ))
+}
+
+/// What a guest is that needs no Linux.
+fn bare<'g>(script: &'g str, devices: &'g [&'g Path]) -> Guest<'g> {
+    Guest {
+        script,
+        devices,
+        memory: 256,
+        ..Guest::default()
+    }
 }

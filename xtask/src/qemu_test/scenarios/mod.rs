@@ -75,7 +75,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "bare-metal",
-        about: "the image without an operating system serves a Linux guest",
+        about: "the image without an operating system serves a Linux guest, and an image that calls",
         play: bare_metal::play,
         stock: false,
     },
