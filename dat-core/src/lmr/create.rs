@@ -156,6 +156,7 @@ impl<P: Provider> Ia<'_, P> {
             pages,
             // Far from those of the next LMRs here.
             turn: handle.generation().wrapping_add(1 << (CONTEXT_BITS - 1)),
+            editor: None,
         };
         let made = self.lmrs.insert(control).map(Lmr).ok_or(FULL)?;
         if let Some(shared) = self.shared.lmrs.get(handle.index() as usize)

@@ -91,15 +91,16 @@ impl<P: Provider> Ia<'_, P> {
             region_shared.bound.fetch_or(OPEN, Ordering::AcqRel);
             region_shared.reoccupy(new, zone | GENERAL, privileges, named, key);
         })?;
-        if let Some(control) = self.lmrs.get_mut(lmr.0)
-            && let Some(key) = key
-        {
-            control.rkey = key;
-            control.context = new;
-            control.turn = turn.wrapping_add(1);
-            control.va_type = va_type;
-            control.privileges = privileges;
-            control.region = region;
+        if let Some(control) = self.lmrs.get_mut(lmr.0) {
+            control.editor = Some(ep);
+            if let Some(key) = key {
+                control.rkey = key;
+                control.context = new;
+                control.turn = turn.wrapping_add(1);
+                control.va_type = va_type;
+                control.privileges = privileges;
+                control.region = region;
+            }
         }
         let remote = privileges.intersects(MemPriv::REMOTE | MemPriv::REMOTE_ATOMIC);
         Ok(Contexts {

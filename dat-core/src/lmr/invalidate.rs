@@ -8,14 +8,15 @@ use crate::flags::CompletionFlags;
 use crate::handle::{Ep, Lmr};
 use crate::post::KeyEdit;
 use crate::provider::Provider;
-use crate::shared::lmr::{OPEN, zone};
+use crate::shared::lmr::{EDIT, OPEN, zone};
 
 impl<P: Provider> Ia<'_, P> {
     /// Posts the end of the registration that [`Ia::lmr_fmr`] made. Local posts are refused its context at once, peers when it has
     /// completed, as [`DtoOperation::LmrInvalidate`](crate::DtoOperation::LmrInvalidate). Requests posted behind it start after it.
     ///
     /// Endpoint and errors as for [`Ia::lmr_fmr`]; `INVALID_STATE`/`LMR_FREE` if the LMR is not open, `LMR_IN_USE` while RMRs are
-    /// bound to it. If it does not succeed, peers may still reach the memory: post it again on another Endpoint, or free the LMR.
+    /// bound to it, or its registration is under way on another Endpoint, whose requests are in no order with these. If it does not
+    /// succeed, peers may still reach the memory: post it again on another Endpoint, or free the LMR.
     #[doc(alias = "dat_lmr_invalidate")]
     pub fn lmr_invalidate(
         &mut self,
@@ -26,7 +27,7 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<(), Error> {
         let slot = lmr.0.index();
         let control = self.lmr(lmr)?;
-        let (key, pz) = (control.rkey, control.pz);
+        let (key, pz, editor) = (control.rkey, control.pz, control.editor);
         let argument = DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg1);
         if control.pages == 0 {
             return Err(argument.into());
@@ -36,9 +37,10 @@ impl<P: Provider> Ia<'_, P> {
             return Err(argument.into());
         };
         let bound = region.bound.load(Ordering::Acquire);
+        let elsewhere = bound >= EDIT && editor != Some(ep);
         let state = if bound & OPEN == 0 {
             Some(DatSubtype::InvalidStateLmrFree)
-        } else if bound & (OPEN - 1) != 0 {
+        } else if bound & (OPEN - 1) != 0 || elsewhere {
             Some(DatSubtype::InvalidStateLmrInUse)
         } else {
             None
@@ -53,10 +55,9 @@ impl<P: Provider> Ia<'_, P> {
         let new = poster.edit(shared, &near, (slot, zone), edit, cookie, flags, |_| {
             region.vacate();
         })?;
-        if let Some(control) = self.lmrs.get_mut(lmr.0)
-            && let Some(new) = new
-        {
-            control.rkey = new;
+        if let Some(control) = self.lmrs.get_mut(lmr.0) {
+            control.editor = Some(ep);
+            control.rkey = new.unwrap_or(control.rkey);
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ pub use query::{LmrParam, LmrState};
 use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::flags::MemPriv;
-use crate::handle::{Lmr, Pz};
+use crate::handle::{Ep, Lmr, Pz};
 use crate::provider::{Mr, Provider, Region};
 
 /// `DAT_MEM_TYPE` with its `DAT_REGION_DESCRIPTION`: what is registered.
@@ -134,6 +134,8 @@ pub(crate) struct LmrControl {
     pub(crate) pages: u32,
     /// Fast registrations, from the generation of the slot on.
     pub(crate) turn: u32,
+    /// The Endpoint that its last edit was posted on.
+    pub(crate) editor: Option<Ep>,
 }
 
 impl<P: Provider> Ia<'_, P> {

@@ -164,7 +164,7 @@ impl World {
         let of = |m: &&LmrM| m.rmr_context != 0 && index(m.rmr_context) == index(remote.context);
         if let Some(m) = s.lmrs.iter().find(of)
             && let LmrKind::Fast(_, gate) = m.kind
-            && (gate == Gate::Shut || !m.settled || s.edits(m.lmr) != 0)
+            && (gate == Gate::Shut || !m.settled || s.edits(m.lmr, None) != 0)
         {
             return Far::Unknown;
         }

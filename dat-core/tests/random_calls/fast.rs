@@ -45,10 +45,11 @@ impl List {
 }
 
 impl SideM {
-    /// Requests about the key of an LMR that have not come back.
-    pub(crate) fn edits(&self, lmr: Lmr) -> usize {
+    /// Requests about the key of an LMR that have not come back; those of one Endpoint may be left out.
+    pub(crate) fn edits(&self, lmr: Lmr, but: Option<Ep>) -> usize {
         let edits = [Op::Register(lmr), Op::Invalidate(lmr)];
-        let requests = self.eps.iter().flat_map(|m| &m.queue[REQUEST]);
+        let eps = self.eps.iter().filter(|m| Some(m.ep) != but);
+        let requests = eps.flat_map(|m| &m.queue[REQUEST]);
         requests.filter(|dto| edits.contains(&dto.op)).count()
     }
 
@@ -263,7 +264,7 @@ impl World {
         let mut verdict = s.post_verdict(ep, Op::Register(lmr), flags, false);
         let most = match m.map(|m| m.kind) {
             Some(LmrKind::Fast(most, gate)) => {
-                let busy = gate != Gate::Closed || s.edits(lmr) != 0;
+                let busy = gate != Gate::Closed || s.edits(lmr, None) != 0;
                 verdict = verdict.no(busy, DatType::InvalidState);
                 most
             }
@@ -344,6 +345,7 @@ impl World {
                         DatSubtype::InvalidStateLmrFree,
                     )
                     .no(bound, DatType::InvalidState)
+                    .no(s.edits(lmr, Some(ep)) != 0, DatType::InvalidState)
                     .may(perhaps, DatType::InvalidState);
             }
             Some(_) => verdict = verdict.no(true, DatType::InvalidParameter),

@@ -162,7 +162,7 @@ impl World {
                 m.is_some_and(|m| m.kind == LmrKind::All),
                 DatType::ReservedLmr,
             )
-            .no(s.edits(lmr) != 0, DatType::InvalidState)
+            .no(s.edits(lmr, None) != 0, DatType::InvalidState)
             .no_as(
                 bound,
                 DatType::InvalidState,

@@ -170,7 +170,8 @@ pub fn a_registration_of_more_pages_than_allocated_is_refused(bed: &mut Bed<'_, 
     assert!(!bed.b.lmr_query(small).unwrap().state.bound);
 }
 
-/// While it is open it cannot be registered anew; while a request on it is under way it cannot be freed.
+/// While it is open it cannot be registered anew; while a request on it is under way it cannot be freed, nor be invalidated on another
+/// Endpoint, whose requests are in no order with it.
 pub fn one_registration_at_a_time(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let lmr = bed.b.lmr_allocate(ends[B].pz, 4).unwrap();
@@ -178,6 +179,20 @@ pub fn one_registration_at_a_time(bed: &mut Bed<'_, impl Side>) {
     // Its completion has not been dequeued.
     refused(
         bed.b.lmr_free(lmr),
+        Ty::InvalidState,
+        Sub::InvalidStateLmrInUse,
+    );
+    let End {
+        pz,
+        recv,
+        request,
+        conn,
+        ..
+    } = ends[B];
+    let evds = [recv, request, conn].map(Some);
+    let another = bed.b.ep_create(Some(pz), evds[0], evds[1], evds[2], None);
+    refused(
+        bed.b.lmr_invalidate(lmr, another.unwrap(), 1, NONE),
         Ty::InvalidState,
         Sub::InvalidStateLmrInUse,
     );
