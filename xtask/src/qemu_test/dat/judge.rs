@@ -1,6 +1,8 @@
 //! Whether a program did well: by its exit status, and by every line that it printed, because most of these programs end with 0
 //! whatever happened.
 
+use std::fmt;
+
 use anyhow::{Result, bail, ensure};
 
 /// Parts of lines that are no failure, though they read like one: program, part, reason.
@@ -18,6 +20,31 @@ const BAD: [&str; 10] = [
     "no memory",
     "unexpected",
 ];
+
+/// What a client says that came before its server listened, of programs whose servers call them before they do: program, line.
+/// `docs/dat-programs.md` shows where.
+const EARLY: [(&str, &str); 1] = [("dtestx", "unexpected event, !conn established: 0x4003")];
+
+/// The client came before its server listened.
+#[derive(Debug)]
+pub(super) struct Early;
+
+impl fmt::Display for Early {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("its client came before its server listened, as the program allows")
+    }
+}
+
+impl std::error::Error for Early {}
+
+/// Fails if a client came before its server listened, by a fault of the program's.
+pub(super) fn in_time(program: &str, client: &Ended) -> Result<(), Early> {
+    let early = |line: &String| EARLY.contains(&(program, line.trim()));
+    if client.lines.iter().any(early) {
+        return Err(Early);
+    }
+    Ok(())
+}
 
 /// How a program ended.
 #[derive(Debug, Clone, Default)]
@@ -99,6 +126,16 @@ mod tests {
 
     fn said(lines: &[&str]) -> Vec<String> {
         lines.iter().map(|&line| line.to_owned()).collect()
+    }
+
+    #[test]
+    fn only_a_program_that_calls_too_soon_may_come_too_early() {
+        let client = Ended {
+            status: Some(1),
+            lines: said(&["unexpected event, !conn established: 0x4003"]),
+        };
+        assert!(in_time("dtestx", &client).is_err());
+        assert!(in_time("dtest", &client).is_ok());
     }
 
     #[test]

@@ -12,6 +12,9 @@ use super::rows::{POINT, PORT, Play, Ready, Row, STAYS};
 /// Seconds that a server may take to its end, or to its next client, after its client's end.
 const AFTER: u64 = 20;
 
+/// How often a row is played anew whose client came too early.
+const ANEW: u32 = 2;
+
 /// How a row went.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Outcome {
@@ -71,7 +74,17 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
     pub(super) fn row(&mut self, row: &Row, loops: u32) -> Outcome {
         let start = Instant::now();
         for nth in 1..=loops {
-            if let Err(error) = self.once(row) {
+            let mut played = self.once(row);
+            for _ in 0..ANEW {
+                match &played {
+                    Err(error) if error.is::<judge::Early>() => {
+                        println!("    {}: {error}; once more", row.name);
+                        played = self.once(row);
+                    }
+                    Ok(()) | Err(_) => break,
+                }
+            }
+            if let Err(error) = played {
                 // Whatever is wrong with the server, the next row has a new one.
                 if let Some(mut server) = self.stays.take() {
                     let _ = server.reap(&mut self.ground, 0);
@@ -139,6 +152,7 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
         let well = called.as_ref().is_ok_and(|it| it.status == Some(0));
         let served = serving.reap(&mut self.ground, if well { AFTER } else { 1 })?;
         let called = called?;
+        judge::in_time(&program, &called)?;
         judge::ended("the client", &program, &called, row.says.as_ref())
             .and_then(|()| judge::ended("the server", &program, &served, row.says.as_ref()))
             .with_context(|| {
