@@ -594,7 +594,7 @@ fn binds_that_are_refused() {
 fn a_port_without_windows_says_so() {
     let fabric: &'static testing::Fabric = Box::leak(Box::new(testing::Fabric::new()));
     fabric.windows(false);
-    let mut ia = open(fabric, 0);
+    let mut ia: LoopIa = open(fabric, 0);
     let pz = ia.pz_create().unwrap();
     assert_eq!(code(ia.rmr_create(pz)).0, T::ModelNotSupported);
     assert_eq!(ia.query().0.max_rmrs, 0);

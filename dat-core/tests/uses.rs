@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use dat_core::cm::QpTerms;
-use dat_core::provider::{Everything, Mtu, Net, Uses, Using};
+use dat_core::provider::{Everything, Mtu, Uses, Using};
 use dat_core::testing::{Fabric, LoopHca};
 use dat_core::*;
-use pair::{FLAGS, PORT, addr};
+use pair::{FLAGS, PORT, addr, open};
 
 /// As little as possible.
 #[derive(Debug)]
@@ -34,25 +34,6 @@ const TERMS: QpTerms = QpTerms {
 };
 
 type Small = Ia<'static, LoopHca<'static, Least>>;
-
-fn open<U: Using>(fabric: &'static Fabric, port: u8) -> Ia<'static, LoopHca<'static, U>> {
-    let storage: &'static mut Storage<_, 8, 8, 8, 32, 64> = Box::leak(Box::new(Storage::new()));
-    let net = Net {
-        addr: addr(port),
-        prefix: 24,
-        gateway: None,
-        vlan: None,
-    };
-    let hca = LoopHca::using(fabric, port.into());
-    Ia::open(
-        hca,
-        storage.parts(),
-        net,
-        Instant::ZERO,
-        7 + u64::from(port),
-    )
-    .unwrap()
-}
 
 fn fabric() -> &'static Fabric {
     Box::leak(Box::new(Fabric::new()))

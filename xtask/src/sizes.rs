@@ -2,8 +2,9 @@
 //!
 //! The goal is "image text+rodata of dat-core+hca-mlx5 <= 96 KB at opt-level s". The image that is meant is the one that an
 //! embedder ships who counts bytes: `dat-metal`, which boots and serves as DAT peer, of the parts that it uses (`Platform::USES`)
-//! and without the words of its errors (`--cfg dat_silent`). `dat-metal-call`, which connects as well, and `dat-unikernel`, which
-//! has every call there is, have limits of their own, so that they do not grow unnoticed. Each is measured with the words of its errors and without.
+//! and without the words of its errors (`--cfg dat_silent`). `dat-metal-call`, which connects as well, and `dat-unikernel`, which has
+//! every call there is, have limits of their own, so that they do not grow unnoticed. Each is measured with the words of its errors
+//! and without.
 //!
 //! Text is attributed byte by byte, by the line tables. A byte counts for dat-core or hca-mlx5 if its line is theirs, or if
 //! the line is somebody else's (core's `Option::map`, a queue of heapless) that the compiler put into one of their functions:

@@ -12,7 +12,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use dat_core::provider::Net;
+use dat_core::provider::{Net, Using};
 use dat_core::testing::{Fabric, LoopHca};
 use dat_core::*;
 
@@ -45,7 +45,7 @@ pub fn addr(port: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, 1 + port])
 }
 
-pub fn open(fabric: &'static Fabric, port: u8) -> LoopIa {
+pub fn open<U: Using>(fabric: &'static Fabric, port: u8) -> Ia<'static, LoopHca<'static, U>> {
     let storage: &'static mut Storage<_, 8, 8, 8, 32, 64> = Box::leak(Box::new(Storage::new()));
     let net = Net {
         addr: addr(port),
@@ -53,7 +53,7 @@ pub fn open(fabric: &'static Fabric, port: u8) -> LoopIa {
         gateway: None,
         vlan: None,
     };
-    let hca = LoopHca::new(fabric, usize::from(port));
+    let hca = LoopHca::using(fabric, usize::from(port));
     Ia::open(
         hca,
         storage.parts(),

@@ -19,6 +19,12 @@ enum Far {
 const MAX_MESSAGE: u64 = 32 * 1024;
 
 impl SideM {
+    /// The half that posts on an Endpoint, if it is out and the call is to be made on it.
+    pub(crate) fn half(&mut self, ep: Ep, by_half: bool) -> Option<&mut Poster> {
+        let m = self.eps.iter_mut().find(|m| by_half && m.ep == ep)?;
+        m.poster.as_mut()
+    }
+
     /// Everything that can be wrong with a post except its segments.
     pub(crate) fn post_verdict(
         &self,
@@ -319,12 +325,7 @@ impl World {
         let cookie = self.cookie;
         let answer = {
             let s = &mut self.sides[side];
-            let half = s
-                .eps
-                .iter_mut()
-                .find(|m| m.ep == ep)
-                .and_then(|m| m.poster.as_mut());
-            match half.filter(|_| by_half) {
+            match s.half(ep, by_half) {
                 Some(half) => match op {
                     Op::Send if closing.is_some() => {
                         half.post_send_with_invalidate(&segments, cookie, flags, closing.flatten())
@@ -492,12 +493,7 @@ impl World {
         self.cookie += 1;
         let cookie = self.cookie;
         let s = &mut self.sides[side];
-        let half = s
-            .eps
-            .iter_mut()
-            .find(|m| m.ep == ep)
-            .and_then(|m| m.poster.as_mut());
-        let answer = match half.filter(|_| by_half) {
+        let answer = match s.half(ep, by_half) {
             Some(half) => half.post_rdma_read_to_rmr(&local, cookie, &remote, flags),
             None => {
                 s.ia.ep_post_rdma_read_to_rmr(ep, &local, cookie, &remote, flags)
@@ -717,12 +713,7 @@ impl World {
         self.cookie += 1;
         let cookie = self.cookie;
         let s = &mut self.sides[side];
-        let half = s
-            .eps
-            .iter_mut()
-            .find(|m| m.ep == ep)
-            .and_then(|m| m.poster.as_mut());
-        let answer = match half.filter(|_| by_half) {
+        let answer = match s.half(ep, by_half) {
             Some(half) => half.rmr_bind(rmr, &range, privileges, cookie, flags),
             None => s.ia.rmr_bind(rmr, &range, privileges, ep, cookie, flags),
         };

@@ -189,12 +189,7 @@ impl World {
         self.cookie += 1;
         let cookie = self.cookie;
         let s = &mut self.sides[side];
-        let half = s
-            .eps
-            .iter_mut()
-            .find(|m| m.ep == ep)
-            .and_then(|m| m.poster.as_mut());
-        let answer = match half.filter(|_| by_half) {
+        let answer = match s.half(ep, by_half) {
             Some(half) => half.post_send_ud(&segments, &to, immediate, cookie, flags),
             None => {
                 s.ia.ep_post_send_ud(ep, &segments, &to, immediate, cookie, flags)

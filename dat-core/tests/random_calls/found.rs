@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dat_core::provider::{Completion, Cq, Direction, Extra, NO_MORE_WORDS, Notice, Status};
+use dat_core::provider::{Completion, Cq, Direction, Extra, NO_MORE_WORDS, Notice, Region, Status};
 use dat_core::testing::Fabric;
 use dat_core::*;
 
@@ -199,22 +199,26 @@ fn a_service_point_is_not_freed_while_the_posting_half_of_its_endpoint_is_out() 
     assert!(ia.ep_query(ep).is_err());
 }
 
-#[test]
-fn a_message_may_be_longer_than_its_endpoint_sends_if_the_common_queue_takes_it() {
-    let mut two = Two::new(PspFlag::Consumer);
-    let regions = [0, 1].map(|side| two.fabric.region(side));
-    let Side {
-        ia, pz, evd, ep, ..
-    } = &mut two.sides[1];
-    let lmr = ia
-        .lmr_create(*pz, regions[1], MemPriv::ALL)
-        .expect("memory");
+/// Memory of a side, and an SRQ for two receives.
+fn common_queue(Side { ia, pz, .. }: &mut Side, region: Region) -> (LmrParam, Srq) {
     let attr = SrqAttr {
         max_recv_dtos: 2,
         max_recv_iov: 1,
         low_watermark: 0,
     };
-    let srq = ia.srq_create(*pz, &attr).expect("an SRQ");
+    let lmr = ia.lmr_create(*pz, region, MemPriv::ALL).expect("memory");
+    (lmr, ia.srq_create(*pz, &attr).expect("an SRQ"))
+}
+
+#[test]
+fn a_message_may_be_longer_than_its_endpoint_sends_if_the_common_queue_takes_it() {
+    let mut two = Two::new(PspFlag::Consumer);
+    let regions = [0, 1].map(|side| two.fabric.region(side));
+    let side = &mut two.sides[1];
+    let (lmr, srq) = common_queue(side, regions[1]);
+    let Side {
+        ia, pz, evd, ep, ..
+    } = side;
     let short = EpAttr {
         max_message_size: 100,
         ..ia.ep_attr_default()
@@ -328,18 +332,11 @@ fn a_completion_longer_than_its_receive_makes_no_sense() {
 fn an_endpoint_without_a_queue_pair_holds_nothing_of_the_one_in_its_slot_before() {
     let mut two = Two::new(PspFlag::Consumer);
     let regions = [0, 1].map(|side| two.fabric.region(side));
+    let side = &mut two.sides[1];
+    let (lmr, srq) = common_queue(side, regions[1]);
     let Side {
         ia, pz, evd, ep, ..
-    } = &mut two.sides[1];
-    let lmr = ia
-        .lmr_create(*pz, regions[1], MemPriv::ALL)
-        .expect("memory");
-    let attr = SrqAttr {
-        max_recv_dtos: 2,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
-    let srq = ia.srq_create(*pz, &attr).expect("an SRQ");
+    } = side;
     let (all, attr) = (Some(*evd), ia.ep_attr_default());
     ia.ep_free(NOW, *ep).expect("a freed EP");
     let made = ia.ep_create_with_srq(Some(*pz), all, all, all, srq, &attr);

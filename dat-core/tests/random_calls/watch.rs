@@ -198,49 +198,36 @@ impl World {
     fn ia_counters(&mut self, side: usize) -> Done {
         let s = &mut self.sides[side];
         let told = s.ia.ia_query_counters(false).map_err(|e| e.to_string())?;
-        for (what, create, free, lives, gone, late) in [
+        use IaCounter as C;
+        let (dead, late) = (&s.dead, s.retiring.len());
+        for (what, counters, [lives, gone, late]) in [
             (
                 "PZ",
-                IaCounter::PzCreate,
-                IaCounter::PzFree,
-                s.pzs.len(),
-                s.dead.pz.len(),
-                0,
+                [C::PzCreate, C::PzFree],
+                [s.pzs.len(), dead.pz.len(), 0],
             ),
             (
                 "LMR",
-                IaCounter::LmrCreate,
-                IaCounter::LmrFree,
-                s.lmrs.len(),
-                s.dead.lmr.len(),
-                0,
+                [C::LmrCreate, C::LmrFree],
+                [s.lmrs.len(), dead.lmr.len(), 0],
             ),
             (
                 "RMR",
-                IaCounter::RmrCreate,
-                IaCounter::RmrFree,
-                s.rmrs.len(),
-                s.dead.rmr.len(),
-                s.retiring.len(),
+                [C::RmrCreate, C::RmrFree],
+                [s.rmrs.len(), dead.rmr.len(), late],
             ),
             (
                 "SRQ",
-                IaCounter::SrqCreate,
-                IaCounter::SrqFree,
-                s.srqs.len(),
-                s.dead.srq.len(),
-                0,
+                [C::SrqCreate, C::SrqFree],
+                [s.srqs.len(), dead.srq.len(), 0],
             ),
             (
                 "EVD",
-                IaCounter::EvdCreate,
-                IaCounter::EvdFree,
-                s.evds.len(),
-                s.dead.evd.len(),
-                0,
+                [C::EvdCreate, C::EvdFree],
+                [s.evds.len(), dead.evd.len(), 0],
             ),
         ] {
-            let [made, freed] = [create, free].map(|counter| told[counter as usize] as usize);
+            let [made, freed] = counters.map(|counter| told[counter as usize] as usize);
             if made != lives + gone || !(gone - late..=gone).contains(&freed) {
                 return Err(format!("{what}: {made} made, {freed} freed"));
             }

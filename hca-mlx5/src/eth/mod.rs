@@ -60,7 +60,8 @@ mod place {
     pub(super) const RQ_RECORD: usize = 0x1800;
     pub(super) const SQ_RECORD: usize = 0x1840;
     pub(super) const TX_BUFFERS: usize = 0x2000;
-    // At 0x3000 a page that takes what is too long.
+    /// Takes what is too long.
+    pub(super) const OVERFLOW: usize = 0x3000;
     pub(super) const RX_BUFFERS: usize = 0x4000;
     pub(super) const END: usize = 0x8000;
 }
@@ -293,6 +294,11 @@ impl<'p, P: Platform> Port<'p, P> {
         let mut addresses = [0; place::END / PAGE];
         for (index, to) in addresses.iter_mut().enumerate() {
             *to = page(self.platform, at(index * PAGE))?;
+        }
+        const {
+            use place::{OVERFLOW, RQ_RING, RX_BUFFERS, SQ_RING, TX_BUFFERS};
+            assert!(RQ_RING == 0 && SQ_RING == PAGE && TX_BUFFERS == 2 * PAGE);
+            assert!(OVERFLOW == 3 * PAGE && RX_BUFFERS == 4 * PAGE);
         }
         let [rq_ring, sq_ring, tx_page, overflow, rx_pages @ ..] = addresses;
         let inside = |iova: u64, offset: usize| iova.wrapping_add((offset % PAGE) as u64);

@@ -86,7 +86,8 @@ impl Machine {
 }
 
 impl Platform for Machine {
-    /// Connections over IPv4 and nothing else, of peers alone unless it is to call: the parts that a DAT peer of the tests does not ask for are not in the image.
+    /// Connections over IPv4 and nothing else, of peers alone unless it is to call: the parts that a DAT peer of the tests does not
+    /// ask for are not in the image.
     const USES: Uses = if cfg!(feature = "call") {
         Uses::LEAST.connects()
     } else {

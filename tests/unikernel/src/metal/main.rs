@@ -3,7 +3,8 @@
 //! A loader of PVH images starts it; `boot.s` enters long mode; then, in order: start information and command line,
 //! exceptions, ACPI, clock, the HCA on the bus, a reset of it, its BAR, interrupts, the platform, and the peer, which
 //! serves the tests of the `dat` command; built with the feature `call` it can run them as well. Besides Rust's core there is
-//! only dat-core, hca-mlx5 and what they bring. Stable Rust; a target with a hosted core is enough, since what that core wants of a C library is in `mem.s`.
+//! only dat-core, hca-mlx5 and what they bring. Stable Rust; a target with a hosted core is enough, since what that core wants of a C
+//! library is in `mem.s`.
 //!
 //! `cargo xtask nostd` builds it, as `target/nostd/x86_64-unknown-linux-gnu/image/dat-metal`, and the one that calls as
 //! `dat-metal-call` beside it. To run it, with a socket of the model's (`mlx5-model --socket A`) in place of `A`:
