@@ -395,12 +395,12 @@ fn ucmatose_sides_that_disagree() {
 fn cmtime_in_batches_and_in_step() {
     let stage = Stage::new();
     // More connections than either side has Endpoints.
-    let server = serve(&stage, "cmtime", "-c 150");
-    let client = call(&stage, "cmtime", "--client 192.168.7.1 -c 150").well();
-    let words = "150 connections with 192.168.7.1:7471 made and ended in 1 rounds";
+    let server = serve(&stage, "cmtime", "-c 1100");
+    let client = call(&stage, "cmtime", "--client 192.168.7.1 -c 1100").well();
+    let words = "1100 connections with 192.168.7.1:7471 made and ended in 1 rounds";
     assert!(client.out.contains(words), "{client:?}");
     assert!(client.took < Duration::from_secs(10), "{client:?}");
-    assert!(server.end().well().out.contains("cmtime server: 150"));
+    assert!(server.end().well().out.contains("cmtime server: 1100"));
 
     let port = free_port();
     let mut server = serve(&stage, "cmtime", &format!("-c 40 --oob-port {port} --json"));

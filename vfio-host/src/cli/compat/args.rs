@@ -205,7 +205,7 @@ pub(super) struct Ucmatose {
 
 /// cmtime: how fast connections come and go
 ///
-/// A client makes them in batches of 32 and a server holds 48 at a time, whatever their number; a server turns away what is more. The
+/// A client makes them in batches of 32, whatever their number; a server holds 1,024 at a time, and turns away what is more. The
 /// programs of rdma-core 56 and later keep step over TCP, at the address that they connect to: a client is told that address by
 /// --oob HOST, a server that it listens there by --oob-port. Without these a client makes its connections all the same (the
 /// program over there then waits for ever), and so does the cmtime of rdma-core 44, which knows no steps.

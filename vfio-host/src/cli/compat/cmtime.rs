@@ -15,17 +15,18 @@ use serde::Serialize;
 use super::super::End;
 use super::super::failure::Failure;
 use super::super::out::{Out, progress};
-use super::super::traffic::adapter::{self, Play};
+use super::super::traffic::adapter::{self, Play, SIZES};
 use super::super::traffic::histogram::{Histogram, Latency};
 use super::args::Cmtime;
 use super::ends::Makings;
 use super::link::{Links, News};
 use super::oob::{self, Channel};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
-/// Connections that a client has at a time, and a server.
+/// Connections that a client has at a time, and a server: all that there is room for.
 const BATCH: usize = 32;
-const HELD: usize = 48;
+const HELD: usize = SIZES.eps as usize;
 /// Before a server that wants to be asked again is.
 const BREATH: Duration = Duration::from_millis(2);
 /// Steps, by the names they have over there: begin, connect, disconnect.

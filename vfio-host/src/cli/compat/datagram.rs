@@ -18,7 +18,8 @@ use super::super::traffic::adapter::{self, dat};
 use super::super::traffic::memory::Memory;
 use super::args::Patience;
 use super::ends::{Ends, Makings, PLAIN, interrupted, late, lost, unserved};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// What happened, and to which Endpoint.
 #[derive(Clone, Copy, Debug)]

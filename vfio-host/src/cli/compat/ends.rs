@@ -13,7 +13,8 @@ use super::super::signals;
 use super::super::traffic::adapter::{self, SLICE, dat};
 use super::super::traffic::memory::Memory;
 use super::args::Patience;
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// No flags.
 pub(super) const PLAIN: CompletionFlags = CompletionFlags::empty();

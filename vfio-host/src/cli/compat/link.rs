@@ -23,7 +23,8 @@ use super::super::traffic::adapter::{self, SLICE, broken, dat};
 use super::super::traffic::memory::Memory;
 use super::args::Patience;
 use super::ends::{Ends, Makings, PLAIN, interrupted, late, lost, unserved};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// Attempts to connect that the peer may take for ghosts of an earlier connection.
 const ATTEMPTS: usize = 4;

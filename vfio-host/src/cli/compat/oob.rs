@@ -19,7 +19,8 @@ use super::super::failure::Failure;
 use super::super::out::note;
 use super::super::traffic::adapter;
 use super::ends::interrupted;
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// Bytes of a line.
 const LINE: usize = 52;

@@ -26,7 +26,8 @@ use super::ends::Makings;
 use super::link::{Links, News};
 use super::oob::{self, Address, Channel, matching};
 use super::ud_pingpong::Ball;
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// Addresses that ibv_srq_pingpong tells.
 const SRQ_LINES: usize = 256;

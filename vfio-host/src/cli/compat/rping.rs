@@ -25,7 +25,8 @@ use super::super::traffic::memory::Memory;
 use super::args::{Patience, Rping};
 use super::ends::Makings;
 use super::link::{Links, News};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// Bytes of an announcement.
 const INFO: usize = 16;

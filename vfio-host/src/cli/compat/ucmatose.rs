@@ -20,7 +20,8 @@ use super::super::traffic::memory::Memory;
 use super::args::Ucmatose;
 use super::ends::{Makings, other_size};
 use super::link::{Links, News};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// Messages in flight on one connection.
 const SENDS: u16 = 16;

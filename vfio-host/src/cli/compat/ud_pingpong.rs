@@ -15,7 +15,8 @@ use super::datagram::{Came, Datagrams, Heard};
 use super::ends::Makings;
 use super::oob::{self, Address, Channel, matching};
 use super::pingpong::PAGE;
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// What that program gives its queue pair.
 const QKEY: u32 = 0x1111_1111;

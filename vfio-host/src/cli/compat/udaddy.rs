@@ -18,7 +18,8 @@ use super::super::traffic::memory::Memory;
 use super::args::Udaddy;
 use super::datagram::{Came, Datagrams, Heard};
 use super::ends::{Makings, other_size};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// What rdma_cm gives every queue pair of its UDP port space.
 const QKEY: u32 = 0x0123_4567;

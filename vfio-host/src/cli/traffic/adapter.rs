@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use bumpalo::Bump;
 use dat_core::provider::{Net, Provider};
-use dat_core::{CloseFlag, DatReturn, DtoStatus, Ep, Evd, Event};
+use dat_core::{CloseFlag, DatReturn, DtoStatus, Ep, Evd, Event, Parts, Sizes, Supply};
 use hca_mlx5::Config;
 use hca_mlx5::cmd::dump::{Dump, Observer};
 use tracing::{debug, info, trace};
@@ -11,15 +12,41 @@ use tracing::{debug, info, trace};
 use super::super::args::Adapter;
 use super::super::failure::Failure;
 use super::super::signals;
-use crate::{Address, Host, Nic, Opened, Options, Room, WaitError};
+use crate::{Address, Host, Opened, Options, WaitError};
 
 /// Memory for the buffers of tests, besides what the library suggests: in all, and of it what the device only reads.
 const BUFFERS: usize = 24 << 20;
 const SEND_BUFFERS: usize = 8 << 20;
+/// What an adapter holds: Endpoints by the thousand, as those programs have that a command is the other side of, memory
+/// regions for each of them, and an Event Dispatcher for what they tell all at once.
+pub(in crate::cli) const SIZES: Sizes = Sizes {
+    eps: 1024,
+    evds: 16,
+    lmrs: 2048,
+    dtos: 128,
+    events: 4096,
+    srqs: 4,
+};
+/// Places of the device for as many Endpoints, and for queues and keys beside them.
+const QPS: usize = SIZES.eps as usize;
+const CQS: usize = 64;
+const KEYS: usize = 4096;
 /// Longest sleep: so soon a Ctrl-C is heeded.
 pub(in crate::cli) const SLICE: Duration = Duration::from_millis(100);
 /// Looks at an empty queue between two looks at everything else.
 const LOOKS: u32 = 64;
+
+/// The adapter of a command.
+pub(in crate::cli) type Nic<'s, 'p, H> = crate::Nic<'s, 'p, H, QPS, CQS, KEYS>;
+
+/// The memory of an adapter's objects: none of them has anything to do when it goes.
+struct Heap<'s>(&'s Bump);
+
+impl<'s> Supply<'s> for Heap<'s> {
+    fn slice<T>(&mut self, len: usize, new: fn() -> T) -> &'s mut [T] {
+        self.0.alloc_slice_fill_with(len, |_| new())
+    }
+}
 
 /// What a command does on an open adapter of either kind of host.
 pub(in crate::cli) trait Play {
@@ -83,8 +110,10 @@ fn on<'p, H: Host, P: Play>(
     config: &Config<'p>,
     play: P,
 ) -> Result<P::Told, Failure> {
-    let mut room = Box::new(Room::new());
-    let mut nic = Nic::open(host, room.parts(), net, config).map_err(|error| {
+    let bump = Bump::new();
+    let parts = Parts::supplied(&mut Heap(&bump), &SIZES)
+        .map_err(|error| Failure::new(format!("memory of {}: {error}", host.name())))?;
+    let mut nic = Nic::open(host, parts, net, config).map_err(|error| {
         let failure = Failure::from(error);
         if failure.remedy.is_empty() {
             return failure.remedy(format!("dat doctor {} looks closer", host.name()));

@@ -12,7 +12,8 @@ use super::super::signals;
 use super::adapter::{self, SLICE, broken, dat};
 use super::conn::Conn;
 use super::hello::{Hello, Welcome, refusal_words};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// Attempts to connect that the peer may take for ghosts of an earlier connection.
 const ATTEMPTS: usize = 4;

@@ -8,7 +8,8 @@ use super::super::failure::Failure;
 use super::adapter::dat;
 use super::hello::{Hello, Layout, MESSAGE_LEN, Message};
 use super::memory::Memory;
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// No flags.
 const PLAIN: CompletionFlags = CompletionFlags::empty();

@@ -9,7 +9,8 @@ use super::super::out::{Out, note};
 use super::super::{End, signals};
 use super::adapter::{self, Play, SLICE, dat, trouble};
 use super::session::{Outcome, Session, Told};
-use crate::{Host, Nic, WaitError};
+use crate::cli::Nic;
+use crate::{Host, WaitError};
 
 /// Tests at a time.
 const SESSIONS: usize = 8;

@@ -7,7 +7,8 @@ use super::super::failure::Failure;
 use super::adapter::dat;
 use super::contents;
 use super::hello::Hello;
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// Registered memory.
 #[derive(Debug)]

@@ -15,7 +15,8 @@ use super::super::out::{Out, progress};
 use super::adapter::{self, Play, dat};
 use super::call::{Call, Callee};
 use super::hello::{Hello, Kind, Message, Saying};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// What is told at the end.
 #[derive(Debug, Serialize)]

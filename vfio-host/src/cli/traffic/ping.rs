@@ -13,7 +13,8 @@ use super::adapter::{self, Play};
 use super::call::{Call, Callee};
 use super::hello::{Hello, Kind};
 use super::histogram::{Histogram, Latency, Row};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// What is told at the end.
 #[derive(Debug, Serialize)]

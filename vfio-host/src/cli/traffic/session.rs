@@ -17,7 +17,8 @@ use super::super::failure::Failure;
 use super::adapter::{dat, path_mtu, status};
 use super::conn::Conn;
 use super::hello::{Hello, Kind, Message, Saying, Welcome, refusal};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// A peer that is silent for so long is gone.
 const SILENCE: Duration = Duration::from_secs(60);

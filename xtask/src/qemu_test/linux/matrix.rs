@@ -160,8 +160,7 @@ fn tools_of(lab: &mut Lab<'_, '_>, tools: &Tools, pairing: Pairing) -> Result<()
     let mut client = (pairing.client, tools.client);
     let ours = match tools.ours {
         Ours::Can(server, client) => Some((server, client)),
-        Ours::Calls(client, _) => Some(("", client)),
-        Ours::Does | Ours::Cannot(_) => None,
+        Ours::Does | Ours::Serves(_) | Ours::Cannot(_) => None,
     };
     if let Some((ours_server, ours_client)) = ours {
         for (side, command, ours) in [

@@ -47,7 +47,8 @@ pub(super) enum Mode {
 /// Operations of a transaction test stand behind all other arguments: client|server SR|RR|RW `[BYTES [SEGMENTS]]` [-f], one after
 /// the other, at least one SR of each; of a performance test RR|RW `[BYTES [SEGMENTS]]`. 4096 bytes and one segment if not
 /// told. The threads of -t are those of the tool to its peer; here one thread runs all of them. All connections together, and one
-/// more, need an Endpoint each, of which the adapter has 64. A server ends by -T Q or a Ctrl-C, with exit status 1 if a test failed.
+/// more, need an Endpoint each, of which the adapter has 1,024. A server ends by -T Q or a Ctrl-C, with exit status 1 if a test
+/// failed.
 #[derive(Group, Clone, Debug)]
 pub(in super::super) struct Dapltest {
     #[command(flatten)]
@@ -60,7 +61,7 @@ pub(in super::super) struct Dapltest {
     /// Where the server is
     #[arg(short = 's', value_name = "ADDRESS")]
     server: Option<IpAddr>,
-    /// The server's port; tests take the thousand behind it
+    /// The server's port; tests take the 1,024 behind it
     #[arg(short = 'n', value_name = "PORT", default_value_t = 62000, value_parser = clap::value_parser!(u16).range(1..=65000))]
     pub(super) port: u16,
     /// Name of the adapter as the other side may show it; DEVICE says which it is

@@ -26,7 +26,8 @@ use super::super::super::traffic::adapter::{self, SLICE, broken, dat};
 use super::super::super::traffic::memory::Memory;
 use super::super::args::Patience;
 use super::super::link::{Links, failed, unconnected};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// What runs by itself.
 pub(super) type Task<'t> = Pin<Box<dyn Future<Output = Result<(), Failure>> + 't>>;

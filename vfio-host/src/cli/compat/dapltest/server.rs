@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::super::super::failure::Failure;
 use super::super::super::out::{Out, note};
 use super::super::super::signals;
+use super::super::super::traffic::adapter::SIZES;
 use super::args::Dapltest;
 use super::control::Control;
 use super::hub::{Hub, PROGRAM, Task, late};
@@ -23,8 +24,8 @@ use super::transaction::Threads;
 use super::wire::{ClientInfo, Kind, Order, Performance, ServerInfo, Transaction};
 use crate::Host;
 
-/// Ports of tests, behind that of the server; then they begin anew.
-const PORTS: u16 = 1000;
+/// Ports of tests, behind that of the server, one for each connection that there is room for; then they begin anew.
+const PORTS: u16 = SIZES.eps;
 
 /// What is told at the end.
 #[derive(Clone, Copy, Debug, Default, Serialize)]

@@ -10,7 +10,8 @@ use super::super::super::out::{Out, progress};
 use super::super::args::AtomicKind;
 use super::super::link::{Links, News};
 use super::{Ran, Table, Verb};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,7 +11,8 @@ use super::super::super::traffic::histogram::Histogram;
 use super::super::ends::interrupted;
 use super::super::link::{Links, News};
 use super::{Ran, SENDS, Table};
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// Looks at memory between two looks at everything else.
 const LOOKS: u32 = 256;

@@ -22,7 +22,8 @@ use super::super::args::Perftest;
 use super::super::link::Links;
 use super::super::oob::{self, Address, Channel, Numbers, STRANGER};
 use super::Agreed;
-use crate::{Host, Nic};
+use crate::Host;
+use crate::cli::Nic;
 
 /// Bytes of a version, and the one that this is.
 const VERSION: usize = 16;

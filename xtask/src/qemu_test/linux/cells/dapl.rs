@@ -82,6 +82,9 @@ const BEYOND: &[Command] = &[
     ),
 ];
 
+/// More connections at a time than the adapters of most programs have Endpoints.
+const HUNDRED: &[Command] = &[("T", "-i 10 -t 4 -w 25 -V client SR 256 server SR 256")];
+
 /// Words that a program has no reason to say.
 const BAD: [&str; 6] = [
     "error", "fail", "mismatch", "invalid", "warning", "panicked",
@@ -141,6 +144,17 @@ pub(super) const TESTS: &[Test] = &[
         false,
         |lab, pairing| play(lab, pairing, BEYOND),
     ),
+    Test {
+        name: "dapltest, a hundred Endpoints",
+        quick: false,
+        how: How::Own(
+            |lab, pairing| play(lab, pairing, HUNDRED),
+            Ours::Serves(
+                "the server's dapl waits 250 ms for the end of a connection that the other side ends, and fails to free its service \
+                 point if it took longer; under emulation a hundred at once take up to 500 ms",
+            ),
+        ),
+    },
     dapltest("dapltest -V notices what was not moved", false, notices),
     dtest!(
         "dtest",

@@ -58,10 +58,10 @@ pub(crate) struct Tools {
 pub(crate) enum Ours {
     /// As these: server and client.
     Can(&'static str, &'static str),
-    /// As a client, like this; not as a server, for this reason.
-    Calls(&'static str, &'static str),
     /// As the test's own function says.
     Does,
+    /// The same as a server; not as a client, for this reason.
+    Serves(&'static str),
     /// It cannot, for this reason.
     Cannot(&'static str),
 }
@@ -111,8 +111,8 @@ impl Test {
         };
         match ours {
             Ours::Cannot(reason) if pairing.has_ours() => Some(reason),
-            Ours::Calls(_, reason) if pairing.server == Side::Ours => Some(reason),
-            Ours::Cannot(_) | Ours::Calls(..) | Ours::Can(..) | Ours::Does => None,
+            Ours::Serves(reason) if pairing.client == Side::Ours => Some(reason),
+            Ours::Cannot(_) | Ours::Serves(_) | Ours::Can(..) | Ours::Does => None,
         }
     }
 }
@@ -128,7 +128,7 @@ mod tests {
         for test in tests() {
             assert!(names.insert(test.name), "{} is there twice", test.name);
             let (How::Tools(super::Tools { ours, .. }) | How::Own(_, ours)) = &test.how;
-            if let Ours::Cannot(reason) | Ours::Calls(_, reason) = ours {
+            if let Ours::Cannot(reason) | Ours::Serves(reason) = ours {
                 assert!(!reason.is_empty(), "{}: why can our side not?", test.name);
             }
         }
