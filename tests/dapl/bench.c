@@ -2,17 +2,18 @@
  * What one RDMA write costs a C program: dat_ep_post_rdma_write and the dat_evd_dequeue that takes its completion, through the stock
  * registry.
  *
- *     bench SERVER_IA CLIENT_IA ROUNDS      two names of dat.conf; both adapters are opened in this process
+ *     bench SERVER_IA CLIENT_IA ROUNDS NAP      two names of dat.conf; both adapters are opened in this process
  *
  * Run it twice, with two numbers of rounds:
  *
- *     valgrind --tool=callgrind --toggle-collect='measured_*' --toggle-collect=vfio_host::user::VfioUser::write bench hca0 hca1 20
- *     valgrind --tool=callgrind --toggle-collect='measured_*' --toggle-collect=vfio_host::user::VfioUser::write bench hca0 hca1 120
+ *     valgrind --tool=callgrind --toggle-collect='measured_*' bench hca0 hca1 20 1
+ *     valgrind --tool=callgrind --toggle-collect='measured_*' bench hca0 hca1 120 1
  *
- * The difference of "Collected", divided by that of the rounds, is one round; all that is once per run cancels out. The first toggle
- * counts the two calls and nothing else, so neither the sleep that lets the device work counts, nor a look that comes too
- * early: it prints how many there were. The second leaves out the doorbell of a device behind a socket, a message, where a mapped
- * register has one store. Build the library with --profile provider.
+ * The difference of what is collected, divided by that of the rounds, is one round; all that is once per run cancels out. The two
+ * calls count and nothing else, so the sleep of NAP milliseconds that lets the device work does not. A look that comes too early
+ * would: it prints how many looks there were, and a longer NAP has as many as rounds. Not part of it is the doorbell of a device
+ * behind a socket, a message, where a mapped register has one store: take what the profile has of vfio_host::user::VfioUser::write
+ * away. Build the library with --profile provider.
  *
  * The recipe for memory, of the same kind: `valgrind --leak-check=full --errors-for-leak-kinds=definite --error-exitcode=9
  * dtestcm -P hca -c 100 -b 20`, on either side.
@@ -42,13 +43,14 @@ int main(int argc, char **argv)
 	DAT_DTO_COOKIE word = {.as_64 = 1};
 	DAT_EVENT event;
 	unsigned long rounds, round;
-	struct timespec nap = {0, 1000000};
+	struct timespec nap = {0, 0};
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: %s SERVER_IA CLIENT_IA ROUNDS\n", argv[0]);
+	if (argc != 5) {
+		fprintf(stderr, "usage: %s SERVER_IA CLIENT_IA ROUNDS NAP\n", argv[0]);
 		return 2;
 	}
 	rounds = strtoul(argv[3], NULL, 10);
+	nap.tv_nsec = strtoul(argv[4], NULL, 10) % 1000 * 1000000;
 	side_open(&server, argv[1]);
 	side_open(&client, argv[2]);
 	end_open(&a, &client);
