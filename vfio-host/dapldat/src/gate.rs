@@ -8,6 +8,9 @@
 //! put a barrier into every thread of the process. Where the kernel has no such thing, halves never go out, and every call takes
 //! the way of the control half. A consumer that asked for thread safety may enter from several threads at once: then a gate is
 //! a lock.
+//!
+//! Inside are a few hundred instructions, and nothing that waits. Who stays there has died or is stopped by a debugger: whoever waits
+//! for him gives up after a while, and the half stays where it is.
 #![expect(
     unsafe_code,
     reason = "a half is changed through a shared reference by the one who is inside"
@@ -16,11 +19,23 @@
 use std::cell::UnsafeCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
+use std::time::{Duration, Instant};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
 /// Looks at a busy gate before the processor is left to others.
 const SPINS: u32 = 64;
+
+/// Longest wait for who is inside, however little of a processor he gets.
+const LONGEST: Duration = if cfg!(test) {
+    Duration::from_millis(200)
+} else {
+    Duration::from_secs(5)
+};
+
+/// Somebody is inside and does not leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Occupied;
 
 /// The place of a half.
 #[derive(Debug)]
@@ -44,14 +59,13 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Uses the half, if it is out. `locked`: several threads may call this at once; else the consumer sees to it that they do
-    /// not, as it is the rule for a provider that is not thread safe.
+    /// Uses the half, if it is out and can be had. `locked`: several threads may call this at once; else the consumer sees to it
+    /// that they do not, as it is the rule for a provider that is not thread safe.
     #[inline(always)]
     pub(crate) fn enter<R>(&self, locked: bool, with: impl FnOnce(&mut T) -> R) -> Option<R> {
         if locked {
-            let mut spins = 0;
-            while self.busy.swap(true, Ordering::Acquire) {
-                relax(&mut spins);
+            if self.busy.swap(true, Ordering::Acquire) && !self.queue() {
+                return None;
             }
         } else {
             self.busy.store(true, Ordering::Relaxed);
@@ -71,32 +85,36 @@ impl<T> Gate<T> {
         result
     }
 
+    /// Waits until one is the only one inside, if that can be had.
+    #[cold]
+    fn queue(&self) -> bool {
+        left(|| !self.busy.swap(true, Ordering::Acquire)).is_ok()
+    }
+
     /// Takes the half home, if it is out. For who holds the control half.
-    pub(crate) fn recall(&self, locked: bool) -> Option<T> {
+    pub(crate) fn recall(&self, locked: bool) -> Result<Option<T>, Occupied> {
         if self.shut.load(Ordering::Relaxed) {
-            return None;
+            return Ok(None);
         }
         self.shut.store(true, Ordering::SeqCst);
-        if !locked {
+        let left = if locked {
+            left(|| !self.busy.swap(true, Ordering::Acquire))
+        } else {
             // ORDER: after it, a thread either has seen `shut`, or its `busy` is seen here.
             barrier();
-        }
-        let mut spins = 0;
-        if locked {
-            while self.busy.swap(true, Ordering::Acquire) {
-                relax(&mut spins);
-            }
-        } else {
-            while self.busy.load(Ordering::Acquire) {
-                relax(&mut spins);
-            }
+            left(|| !self.busy.load(Ordering::Acquire))
+        };
+        if let Err(occupied) = left {
+            // ORDER: the half is where it was, so nothing has to precede this.
+            self.shut.store(false, Ordering::Release);
+            return Err(occupied);
         }
         // SAFETY: the gate is shut and nobody is inside; others that recall are kept away by the lock of the control half.
         let half = unsafe { &mut *self.half.get() }.take();
         if locked {
             self.busy.store(false, Ordering::Release);
         }
-        half
+        Ok(half)
     }
 
     /// Sends a half out. For who holds the control half, into a gate that is shut.
@@ -114,13 +132,22 @@ impl<T> Gate<T> {
     }
 }
 
-fn relax(spins: &mut u32) {
-    *spins += 1;
-    if *spins < SPINS {
+/// Looks until whoever is inside has left.
+fn left(mut has: impl FnMut() -> bool) -> Result<(), Occupied> {
+    for _ in 0..SPINS {
+        if has() {
+            return Ok(());
+        }
         std::hint::spin_loop();
-    } else {
+    }
+    let start = Instant::now();
+    while !has() {
+        if start.elapsed() > LONGEST {
+            return Err(Occupied);
+        }
         std::thread::yield_now();
     }
+    Ok(())
 }
 
 /// Whether halves may go out: the kernel makes barriers in other threads.
@@ -139,6 +166,8 @@ fn barrier() {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use super::*;
 
     #[test]
@@ -153,8 +182,8 @@ mod tests {
             }),
             Some(6)
         );
-        assert_eq!(gate.recall(false), Some(6));
-        assert_eq!(gate.recall(false), None);
+        assert_eq!(gate.recall(false), Ok(Some(6)));
+        assert_eq!(gate.recall(false), Ok(None));
         assert_eq!(gate.enter(true, |n| *n), None);
     }
 
@@ -175,7 +204,7 @@ mod tests {
             });
             let mut home = 0;
             for _ in 0..2_000 {
-                if let Some(n) = gate.recall(locked) {
+                if let Ok(Some(n)) = gate.recall(locked) {
                     home += 1;
                     gate.send_out(n + 1);
                 }
@@ -184,12 +213,43 @@ mod tests {
             stop.store(true, Ordering::Relaxed);
             enters.join().unwrap_or(0) + home
         });
-        assert_eq!(gate.recall(locked), Some(done));
+        assert_eq!(gate.recall(locked), Ok(Some(done)));
     }
 
     #[test]
     fn nothing_that_is_done_inside_is_lost_by_a_recall() {
         counts(false);
         counts(true);
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_who_stays_inside() {
+        for locked in [false, true] {
+            if !halves_go_out(locked) {
+                continue;
+            }
+            let gate = Gate::new();
+            gate.send_out(1_u64);
+            let (inside, is_inside) = channel();
+            let (leave, may_leave) = channel();
+            std::thread::scope(|threads| {
+                let gate = &gate;
+                threads.spawn(move || {
+                    gate.enter(locked, |n| {
+                        assert!(inside.send(()).is_ok() && may_leave.recv().is_ok());
+                        *n += 1;
+                    })
+                });
+                assert!(is_inside.recv().is_ok());
+                assert_eq!(gate.recall(locked), Err(Occupied));
+                assert!(gate.is_out());
+                if locked {
+                    assert_eq!(gate.enter(locked, |n| *n), None);
+                }
+                assert!(leave.send(()).is_ok());
+            });
+            assert_eq!(gate.enter(locked, |n| *n), Some(2));
+            assert_eq!(gate.recall(locked), Ok(Some(2)));
+        }
     }
 }

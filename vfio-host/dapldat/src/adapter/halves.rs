@@ -4,42 +4,57 @@
 //! [`Open::home`], [`Open::home_ep`]. Some stay home for a while: those of an Endpoint that drains, and that of an Event Dispatcher
 //! that somebody waits for or a CNO listens to. Calls on the data path then go through the control half.
 
-use dat_core::{Ep, EpState, Evd};
+use dat_core::{DatSubtype, DatType, Ep, EpState, Error, Evd};
 
 use super::Open;
-use crate::gate::halves_go_out;
+use crate::gate::{Occupied, halves_go_out};
+use crate::log::{Level, say};
 use crate::object::{Kind, Name, Object};
 use crate::variant::{Half, Variant};
 
 impl<V: Variant> Open<V> {
-    /// Fetches the half of an object home, if it has one and it is out.
-    pub(crate) fn home(&mut self, object: &'static Object<V>) {
+    /// Fetches the half of an object home, if it has one and it is out. `INVALID_STATE` if a thread is inside a call with it and
+    /// does not come out: the object stays as it is.
+    pub(crate) fn home(&mut self, object: &'static Object<V>) -> Result<(), Error> {
+        let half = object.half.recall(V::LOCKED).map_err(|Occupied| {
+            say(
+                Level::Error,
+                format_args!(
+                    "{object:?}: a thread does not come out of a post or a dequeue on it, so it cannot be changed or freed; \
+                     end or continue that thread, then ask again"
+                ),
+            );
+            Error::new(DatType::InvalidState, DatSubtype::None)
+        })?;
         let nic = self.nic();
         // Each came from this adapter, and the object it belongs to lives: it is taken back.
-        match object.half.recall(V::LOCKED) {
+        match half {
             Some(Half::Ep(half)) => drop(nic.ep_return_poster(half)),
             Some(Half::Evd(half)) => drop(nic.evd_return_reaper(half)),
             Some(Half::Srq(half)) => drop(nic.srq_return_poster(half)),
             None => {}
         }
+        Ok(())
     }
 
     /// The same by `dat_core`'s name, if there is one.
-    pub(crate) fn home_named<N: Name>(&mut self, name: Option<N>) {
-        if let Some(object) = name.and_then(|name| self.adapter.object_of(name)) {
-            self.home(object);
+    pub(crate) fn home_named<N: Name>(&mut self, name: Option<N>) -> Result<(), Error> {
+        match name.and_then(|name| self.adapter.object_of(name)) {
+            Some(object) => self.home(object),
+            None => Ok(()),
         }
     }
 
     /// Fetches home all that is of an Endpoint: its own half, those of its Event Dispatchers, and that of its Shared Receive Queue.
-    pub(crate) fn home_ep(&mut self, ep: Ep) {
-        self.home_named(Some(ep));
+    pub(crate) fn home_ep(&mut self, ep: Ep) -> Result<(), Error> {
+        self.home_named(Some(ep))?;
         if let Ok(param) = self.nic().ep_query(ep) {
-            self.home_named(param.recv_evd);
-            self.home_named(param.request_evd);
-            self.home_named(param.connect_evd);
-            self.home_named(param.srq);
+            self.home_named(param.recv_evd)?;
+            self.home_named(param.request_evd)?;
+            self.home_named(param.connect_evd)?;
+            self.home_named(param.srq)?;
         }
+        Ok(())
     }
 
     /// An Endpoint drains: until it has, what it needs for that stays home.

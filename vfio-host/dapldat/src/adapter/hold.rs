@@ -4,6 +4,7 @@
     reason = "the driver refers to a host and to memory that lie beside it"
 )]
 
+use std::mem::ManuallyDrop;
 use std::thread;
 
 use dat_core::{CloseFlag, EpPoster, EvdReaper, Parts, Sizes, SrqPoster, Supply};
@@ -170,15 +171,20 @@ impl<V: Variant> Hold<V> {
         })
     }
 
-    /// Closes the adapter, and gives the device back; or says why not, also where no thread was left to do it.
-    pub(super) fn close(self) -> Result<(), String> {
+    /// Closes the adapter, and gives the device back; or says why not, also where no thread was left to do it. With a stray half
+    /// the memory that it refers to stays, the device's registers too: there is no other use for them.
+    pub(super) fn close(self, stray: bool) -> Result<(), String> {
         let all = self;
         let closed = deep(move || {
             let whole = all;
             let Self { nic, heap, host } = whole;
             let closed = (*nic).close(CloseFlag::Abrupt);
-            drop(heap);
-            drop(host);
+            if stray {
+                let _ = ManuallyDrop::new((heap, host));
+            } else {
+                drop(heap);
+                drop(host);
+            }
             closed
         });
         closed?.map_err(|error| error.to_string())

@@ -225,7 +225,7 @@ impl<V: Variant> Open<V> {
     /// Ends those objects, in the order in which they let go of one another.
     fn end_all(&mut self, all: &[(Kind, &'static Object<V>)]) {
         for (_, object) in all {
-            self.home(object);
+            self.stray |= self.home(object).is_err();
         }
         self.each(all, |open, _, evd: Evd| {
             // Requests that nobody has seen are turned away.

@@ -49,6 +49,8 @@ pub(crate) struct Open<V: Variant> {
     pub(crate) bells: Vec<Arc<Bell>>,
     /// Endpoints that drain, whose halves stay home until they have.
     pub(super) drains: Vec<Ep>,
+    /// A half is out for good, and somebody may still use it.
+    pub(super) stray: bool,
     /// Attributes by name, whose texts consumers are given the addresses of.
     pub(crate) named: NamedAttrs,
     pub(super) thread: Option<JoinHandle<()>>,
@@ -84,6 +86,7 @@ impl<V: Variant> Open<V> {
             descriptors: Vec::new(),
             bells: Vec::new(),
             drains: Vec::new(),
+            stray: false,
             thread: Some(thread),
             stop,
         })
@@ -92,7 +95,7 @@ impl<V: Variant> Open<V> {
     /// Closes the adapter. Its thread has ended.
     pub(super) fn close(self) {
         let device = &self.adapter.config.device;
-        match self.hold.close() {
+        match self.hold.close(self.stray) {
             Ok(()) => say(Level::Info, format_args!("{device} is closed")),
             Err(error) => say(Level::Warn, format_args!("closing {device}: {error}")),
         }

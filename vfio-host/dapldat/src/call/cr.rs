@@ -38,7 +38,7 @@ pub(super) extern "C" fn query<V: Variant>(
 fn fetch<V: Variant>(open: &mut Open<V>, cr: Cr, ep: Option<Ep>) -> Result<Option<Ep>, Error> {
     let own = open.nic().cr_query(cr)?.local_ep;
     if let Some(ep) = own.or(ep) {
-        open.home_ep(ep);
+        open.home_ep(ep)?;
     }
     Ok(own)
 }

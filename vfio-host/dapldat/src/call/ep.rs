@@ -209,7 +209,7 @@ pub(super) extern "C" fn modify<V: Variant>(
         )?;
         object.adapter()?.drive(|open| {
             let ep = object.name::<Ep>()?;
-            open.home_ep(ep);
+            open.home_ep(ep)?;
             let old = open.nic().ep_query(ep)?;
             let attr = if mask & number::DAT_EP_FIELD_EP_ATTR_ALL == 0 {
                 None
@@ -228,8 +228,8 @@ pub(super) extern "C" fn modify<V: Variant>(
                 request,
                 connect,
             } = made;
-            open.home_named(recv);
-            open.home_named(request);
+            open.home_named(recv)?;
+            open.home_named(request)?;
             let change = EpModify {
                 pz,
                 recv_evd: recv,
@@ -349,7 +349,7 @@ pub(super) extern "C" fn disconnect<V: Variant>(ep: DatHandle, flags: u32) -> Re
             let ep = object.name::<Ep>()?;
             if flag == CloseFlag::Graceful {
                 // What drains is followed with its halves at home.
-                open.home_ep(ep);
+                open.home_ep(ep)?;
             }
             open.nic().ep_disconnect(ep, flag)?;
             if open.nic().ep_query(ep)?.state == EpState::DisconnectPending {
@@ -365,7 +365,7 @@ pub(super) extern "C" fn reset<V: Variant>(ep: DatHandle) -> Ret {
         let object = Object::<V>::called(ep);
         object.adapter()?.drive(|open| {
             let ep = object.name()?;
-            open.home_ep(ep);
+            open.home_ep(ep)?;
             open.nic().ep_reset(ep)
         })
     })
@@ -384,7 +384,7 @@ pub(super) extern "C" fn free<V: Variant>(ep: DatHandle) -> Ret {
 impl<V: Variant> Open<V> {
     /// Frees an Endpoint.
     pub(crate) fn free_ep(&mut self, object: &'static Object<V>, ep: Ep) -> Result<(), Error> {
-        self.home_ep(ep);
+        self.home_ep(ep)?;
         self.nic().ep_free(ep)?;
         self.addresses.forget(ep);
         self.disown(object, ep);
@@ -419,7 +419,7 @@ pub(super) extern "C" fn recv_query<V: Variant>(
         let object = Object::<V>::called(ep);
         object.adapter()?.with(|open| {
             let ep = object.name()?;
-            open.home_ep(ep);
+            open.home_ep(ep)?;
             let told = open.nic().ep_recv_query(ep)?;
             buffers.put(told.nbufs_allocated.map_or(VALUE_UNKNOWN, count));
             span.put(told.bufs_alloc_span.map_or(VALUE_UNKNOWN, count));
@@ -441,7 +441,7 @@ pub(super) extern "C" fn set_watermark<V: Variant>(ep: DatHandle, soft: Count, h
         let (soft, hard) = (mark(soft, 2)?, mark(hard, 3)?);
         object.adapter()?.drive(|open| {
             let ep = object.name()?;
-            open.home_ep(ep);
+            open.home_ep(ep)?;
             let now = open.nic().now();
             open.nic().ep_set_watermark(now, ep, soft, hard)
         })

@@ -89,7 +89,7 @@ fn change<V: Variant>(
         let object = Object::<V>::called(evd);
         object.adapter()?.drive(|open| {
             let evd = object.name()?;
-            open.home(object);
+            open.home(object)?;
             how(open, object, evd)?;
             open.rouse(object);
             Ok(())
@@ -201,7 +201,7 @@ pub(super) extern "C" fn wait_for<V: Variant>(
         }
         let begin = |open: &mut Open<V>| {
             let evd = object.name()?;
-            open.home(object);
+            open.home(object)?;
             let now = open.nic().now();
             open.ia().evd_wait(now, evd, duration(timeout), threshold)
         };
@@ -314,7 +314,7 @@ pub(super) extern "C" fn free<V: Variant>(evd: DatHandle) -> Ret {
                     DatSubtype::InvalidStateEvdInUse,
                 ));
             }
-            open.home(object);
+            open.home(object)?;
             open.nic().evd_free(evd)?;
             open.disown(object, evd);
             Ok(())

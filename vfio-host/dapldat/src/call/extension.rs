@@ -208,8 +208,8 @@ fn counted<V: Variant>(
     if reset {
         // Who counts in a handle is not interrupted.
         match object.name::<Ep>() {
-            Ok(ep) => open.home_ep(ep),
-            Err(_) => open.home(object),
+            Ok(ep) => open.home_ep(ep)?,
+            Err(_) => open.home(object)?,
         }
     }
     let which = usize::try_from(which).map_err(|_| code::bad_arg(3))?;

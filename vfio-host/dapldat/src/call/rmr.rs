@@ -97,7 +97,7 @@ pub(super) extern "C" fn bind<V: Variant>(
         let bound = match quick.flatten() {
             Some(bound) => bound?,
             None => adapter.drive(|open| {
-                open.home_named(Some(ep));
+                open.home_named(Some(ep))?;
                 let nic = open.nic();
                 Ok(nic.rmr_bind_as(rmr, &range, privileges, va_type, ep, cookie, flags)?)
             })?,

@@ -58,7 +58,7 @@ pub(super) extern "C" fn free<V: Variant>(rsp: DatHandle) -> Ret {
             let rsp = object.name::<Rsp>()?;
             let ep = open.nic().rsp_query(rsp)?.ep;
             // It goes as well, if it was made with the service point.
-            open.home_ep(ep);
+            open.home_ep(ep)?;
             let now = open.nic().now();
             open.nic().rsp_free(now, rsp)?;
             open.disown(object, rsp);

@@ -35,7 +35,7 @@ pub(super) extern "C" fn free<V: Variant>(srq: DatHandle) -> Ret {
         let object = Object::<V>::called(srq);
         object.adapter()?.with(|open| {
             let srq = object.name::<Srq>()?;
-            open.home(object);
+            open.home(object)?;
             open.nic().srq_free(srq)?;
             open.disown(object, srq);
             Ok(())
@@ -101,7 +101,7 @@ pub(super) extern "C" fn resize<V: Variant>(srq: DatHandle, receives_wanted: Cou
         let object = Object::<V>::called(srq);
         object.adapter()?.with(|open| {
             let srq = object.name::<Srq>()?;
-            open.home(object);
+            open.home(object)?;
             open.nic().srq_resize(srq, receives(receives_wanted)?)
         })
     })
@@ -112,7 +112,7 @@ pub(super) extern "C" fn set_lw<V: Variant>(srq: DatHandle, low_watermark: Count
         let object = Object::<V>::called(srq);
         object.adapter()?.drive(|open| {
             let srq = object.name::<Srq>()?;
-            open.home(object);
+            open.home(object)?;
             open.nic().srq_set_lw(srq, receives(low_watermark)?)
         })
     })
