@@ -7,10 +7,13 @@
 mod tiny;
 
 use core::cell::{Cell, RefCell};
+use core::marker::PhantomData;
 use std::boxed::Box;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec;
 use std::vec::Vec;
+
+use dat_core::provider::{Everything, Uses, Using};
 
 pub(crate) use self::tiny::Tiny;
 use crate::cmd::dump::{Dump, Observer};
@@ -72,7 +75,9 @@ pub(crate) enum Reply {
 
 type Script = Box<dyn FnMut(&Command) -> Reply>;
 
-pub(crate) struct Scripted {
+/// `U` says what its program uses.
+pub(crate) struct Scripted<U = Everything> {
+    uses: PhantomData<U>,
     arena: RefCell<Vec<u8>>,
     live: RefCell<BTreeMap<usize, usize>>,
     bar: RefCell<Vec<u32>>,
@@ -104,6 +109,7 @@ impl Scripted {
     /// One that asks `script` first.
     pub(crate) fn with(script: impl FnMut(&Command) -> Reply + 'static) -> Self {
         let platform = Self {
+            uses: PhantomData,
             arena: RefCell::new(vec![0xa5; ARENA]),
             live: RefCell::default(),
             bar: RefCell::new(vec![0; BAR / 4]),
@@ -129,7 +135,9 @@ impl Scripted {
         platform.set(init_seg::HEALTH_FW_VER, 0x0e0c_04c4);
         platform
     }
+}
 
+impl<U> Scripted<U> {
     pub(crate) fn script(&self, script: impl FnMut(&Command) -> Reply + 'static) {
         *self.script.borrow_mut() = Box::new(script);
     }
@@ -322,7 +330,8 @@ impl Scripted {
     }
 }
 
-impl Platform for Scripted {
+impl<U: Using> Platform for Scripted<U> {
+    const USES: Uses = U::USES;
     const WRITE_COMBINING: bool = false;
 
     fn bar_len(&self) -> usize {

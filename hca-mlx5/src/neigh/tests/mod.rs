@@ -7,7 +7,7 @@ use std::string::ToString;
 use std::vec::Vec;
 
 use dat_core::Instant;
-use dat_core::provider::{Fault, FaultKind, Host, Net};
+use dat_core::provider::{Fault, FaultKind, Host, Net, Uses, Using};
 use proptest::prelude::*;
 
 use super::*;
