@@ -613,6 +613,7 @@ macro_rules! ext_cases {
             operations_have_the_numbers_of_the_header
             who_asks_a_service_point_can_send_to_its_endpoint
             who_is_refused_an_address_learns_why
+            a_question_is_handed_to_another_service_point
             an_address_that_does_not_come_is_an_error
             many_questions_have_an_answer_each
             questions_and_answers_that_cannot_be_are_refused

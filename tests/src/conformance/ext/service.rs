@@ -149,6 +149,39 @@ pub fn who_is_refused_an_address_learns_why(bed: &mut Bed<'_, impl Side>) {
     bed.quiet(Duration::from_millis(5), &[(B, point.evd)]);
 }
 
+/// Handed to another service point, a question arrives there like a new one; to one that is for connections it cannot go.
+pub fn a_question_is_handed_to_another_service_point(bed: &mut Bed<'_, impl Side>) {
+    let (ends, _) = datagrams(bed);
+    let (one, other) = (bed.listen(B), bed.listen(B));
+    let [provided, reserved, nobody] = [(); 3].map(|()| bed.free_qualifier());
+    bed.b
+        .psp_create(provided, other.evd, PspFlag::Provider)
+        .unwrap();
+    bed.b.rsp_create(reserved, None, other.evd).unwrap();
+    ask(bed, &ends[A], one.qualifier, LIMIT, b"where to").unwrap();
+    let cr = look_up(bed, &one);
+    let now = bed.now();
+    for qualifier in [nobody, provided, reserved, one.qualifier] {
+        let handed = bed.b.cr_handoff(now, cr, qualifier);
+        refused(handed, DatType::InvalidParameter, DatSubtype::InvalidArg2);
+    }
+    bed.b.cr_handoff(now, cr, other.qualifier).unwrap();
+    let gone = bed.b.cr_query(cr);
+    refused(gone, DatType::InvalidHandle, DatSubtype::InvalidHandleCr);
+    let cr = look_up(bed, &other);
+    let told = bed.b.cr_query(cr).unwrap();
+    assert_eq!((told.remote, told.local_ep), (bed.a.address(), None));
+    assert!(told.private_data.starts_with(b"where to\0"));
+    tell(bed, cr, &ends[B], b"here");
+    answered(bed, &ends[A]);
+    let to = bed.a.ep_ud_address(ends[A].ep).unwrap();
+    assert_eq!(to.qpn, qpn(bed, B, ends[B].ep));
+    bed.quiet(
+        Duration::from_millis(5),
+        &[(B, one.evd), (B, other.evd), (A, ends[A].conn)],
+    );
+}
+
 /// Several questions at a time: the event of each tells which, with its own address and words, in the order of the answers. One
 /// that runs out of time takes none of the others along, and a disconnect ends all that are left.
 pub fn many_questions_have_an_answer_each(bed: &mut Bed<'_, impl Side>) {
