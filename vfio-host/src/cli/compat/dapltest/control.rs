@@ -2,7 +2,7 @@
 //!
 //! A client connects without private data, sends who it is and its command, and has a receive for the answer. The server has
 //! receives for both, answers when all ports of the test are open, and ends the connection a moment later; a client lets it be until
-//! its test is over. Then the server's Endpoint is reset, and waits for the next client.
+//! its test is over, and a moment longer. Then the server's Endpoint is reset, and waits for the next client.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const MESSAGES: usize = 3;
 /// Attempts to connect that the server may take for ghosts of an earlier connection.
 const ATTEMPTS: usize = 4;
 
-/// How long a client has for an end of its own.
+/// How long the other side has for an end of its own.
 const LINGER: Duration = Duration::from_millis(300);
 
 /// The connection.
@@ -46,7 +46,7 @@ impl<'p, H: Host> Control<'p, H> {
 
     /// Ends it and gives everything back.
     pub(super) async fn free(self, hub: &Hub<'_, '_, 'p, H>) -> Result<(), Failure> {
-        hub.part(&[self.ep]).await;
+        self.end(hub).await;
         let freed = hub.ep_free(self.ep);
         freed.and(hub.nic(|nic| self.memory.free(nic)))
     }
@@ -161,13 +161,18 @@ impl<'p, H: Host> Control<'p, H> {
     }
 
     /// Ends the connection, for another.
-    ///
-    /// The client's last message has arrived, but to the client it may be under way still, and would be flushed: its
-    /// acknowledgement may be lost, or Soft-RoCE may hear of the end first.
     pub(super) async fn renew(&self, hub: &Hub<'_, '_, 'p, H>) -> Result<(), Failure> {
+        self.end(hub).await;
+        hub.ep_reset(self.ep)
+    }
+
+    /// Ends the connection, after a while in which the other side may do so.
+    ///
+    /// The other side's last message has arrived, but over there it may be under way still, and would be flushed: its
+    /// acknowledgement may be lost, or Soft-RoCE may hear of the end first.
+    async fn end(&self, hub: &Hub<'_, '_, 'p, H>) {
         hub.left(self.ep, LINGER).await;
         hub.part(&[self.ep]).await;
-        hub.ep_reset(self.ep)
     }
 }
 
