@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::run;
+use crate::{run, valgrind};
 
 /// Between these two the README carries the table.
 const BEGIN: &str = "<!-- bench:begin -->";
@@ -51,10 +51,11 @@ pub(crate) fn bench(bless: bool) -> Result<()> {
     ]);
     run::quiet(build)?;
     let binary = binary()?;
-    let counting = Command::new("valgrind").arg("--version").output().is_ok();
-    if !counting {
+    let missing = valgrind::command().err();
+    let counting = missing.is_none();
+    if let Some(error) = &missing {
         eprintln!(
-            "valgrind is not installed: INSTRUCTIONS ARE NOT COUNTED, only time is measured, and the gate has not run"
+            "{error:#}: INSTRUCTIONS ARE NOT COUNTED, only time is measured, and the gate has not run"
         );
     }
 
@@ -147,7 +148,7 @@ fn field(records: &[Vec<String>], kind: &str, name: &str, at: usize) -> Result<f
 
 /// Instructions per operation, everything below the case's function counted.
 fn count(binary: &PathBuf, case: &Case) -> Result<f64> {
-    let mut command = Command::new("valgrind");
+    let mut command = valgrind::command()?;
     command
         .args([
             "--tool=callgrind",

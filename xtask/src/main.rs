@@ -19,6 +19,7 @@ mod suite;
 mod targets;
 mod tidy;
 mod trace;
+mod valgrind;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -38,7 +38,7 @@ pub(crate) fn dat_headers() -> Result<PathBuf> {
 }
 
 /// Where things that are fetched or built for guests are kept.
-fn folder() -> Result<PathBuf> {
+pub(crate) fn folder() -> Result<PathBuf> {
     let metadata = cargo_metadata::MetadataCommand::new()
         .current_dir(run::root())
         .no_deps()

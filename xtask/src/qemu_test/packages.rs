@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
@@ -161,8 +162,17 @@ impl Tree {
     }
 }
 
+/// Held while something is looked for and unpacked: of several threads that want it, one does the work.
+static UNPACKS: Mutex<()> = Mutex::new(());
+
+/// Waits until no other thread unpacks anything.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    UNPACKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The tree of a recipe below `folder`: the one that is there, or a new one.
 pub(crate) fn tree(folder: &Path, recipe: &Recipe) -> Result<Tree> {
+    let _alone = alone();
     let root = folder.join(recipe.name);
     let mark = root.join(MARK);
     let written = format!("{:?} {:?}\n", recipe.parts, recipe.kernel);

@@ -72,7 +72,6 @@ fn profile(
     let profile = stage.path("profile");
     let out = format!("--callgrind-out-file={}", profile.display());
     let tool = [
-        "valgrind",
         "--tool=callgrind",
         &out,
         "--compress-strings=no",

@@ -72,7 +72,7 @@ impl<'m> Ground<'m> for Wire<'_, '_, 'm> {
 /// A side of a row: where it runs, and with which registration.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
-    /// On the host, with this file, run by these words.
+    /// On the host, with this file; under valgrind, where there are words for it.
     Host(PathBuf, &'static [&'static str]),
     /// In the guest, behind these words.
     Guest(fn(&str) -> String),

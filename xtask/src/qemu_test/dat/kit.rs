@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::qemu_test::archive::Archive;
 use crate::qemu_test::packages::{self, Tree};
-use crate::run;
+use crate::{run, valgrind};
 
 /// The provider's package.
 const PACKAGE: &str = "dapldat";
@@ -64,7 +64,8 @@ impl Kit {
         let to = path.join(REGISTRY);
         // Programs of another run may have it mapped: it is never written to.
         if !fs::read(&to).is_ok_and(|there| there == bytes) {
-            let new = path.join(format!("new-{}", std::process::id()));
+            let own = (std::process::id(), std::thread::current().id());
+            let new = path.join(format!("new-{own:?}"));
             fs::write(&new, &bytes)?;
             fs::rename(&new, &to)?;
         }
@@ -140,12 +141,17 @@ impl Kit {
         ]
     }
 
-    /// A command that runs a program over the provider, as `conf` says; with `tool`, run by another program.
+    /// A command that runs a program over the provider, as `conf` says; with words in `tool`, under valgrind, to which they are said.
     pub(super) fn under(&self, tool: &[&str], program: &Path, conf: &Path) -> Result<Command> {
-        let mut words: Vec<OsString> = tool.iter().map(OsString::from).collect();
-        words.extend(self.words(program));
+        let words = self.words(program);
         let (first, rest) = words.split_first().context("no command")?;
-        let mut command = Command::new(first);
+        let mut command = if tool.is_empty() {
+            Command::new(first)
+        } else {
+            let mut valgrind = valgrind::command()?;
+            valgrind.args(tool).arg(first);
+            valgrind
+        };
         command.args(rest).env("DAT_OVERRIDE", conf);
         if !self.own_loader {
             command.env("LD_LIBRARY_PATH", &self.path);

@@ -74,36 +74,50 @@ const KNOWN: &str = include_str!("stock.tsv");
 #[cfg(test)]
 const SECTIONS: [&str; 5] = ["host", "life", "guest", "wire", "stock"];
 
-/// A small selection of every tier that needs no more than this machine and its guests, and which rows it leaves out.
-pub(crate) fn quick(stage: &mut Stage<'_>) -> Result<String> {
+/// All that needs no guest: every row of the host, shortened, and what is not seen in what programs print.
+pub(crate) fn here(stage: &mut Stage<'_>) -> Result<String> {
+    let [host, safe] = beside(stage, Choice::Quick)?;
+    let sum = report::sum(&[("host", &host), ("safe for threads", &safe)])?;
+    let found = life::play(stage, &Kit::find(&super::folder()?)?)?;
+    let (life, corners, cost) = (life::sum(&found)?, corners(stage)?, cost(stage)?);
+    Ok(format!("{sum}; {life}; {corners}; {cost}"))
+}
+
+/// A selection of the rows in a guest and with Soft-RoCE, and which ones it leaves out.
+pub(crate) fn away(stage: &mut Stage<'_>) -> Result<String> {
     let kit = Kit::find(&super::folder()?)?;
-    let host = tiers::host(stage, &kit, Choice::Quick)?;
     let guest = tiers::guest(stage, &kit, Choice::Quick)?;
     let [one, other] = tiers::wire(stage, &kit, Choice::Quick)?;
-    println!("    {}", report::left(&[&host, &guest, &one])?);
+    println!("    {}", report::left(&guest, &one)?);
     let sum = report::sum(&[
-        ("host", &host),
         ("guest", &guest),
         ("ours serves", &one),
         ("Soft-RoCE serves", &other),
     ])?;
     Ok(format!(
-        "{sum}: {} on the host, {} in a guest, {} with Soft-RoCE both ways; the others by --dat",
-        host.len(),
+        "{sum}: {} in a guest, {} with Soft-RoCE both ways; the others by --dat",
         guest.len(),
         one.len()
     ))
 }
 
 fn host(stage: &mut Stage<'_>) -> Result<String> {
+    let [host, safe] = beside(stage, Choice::Whole)?;
+    told(
+        stage,
+        "host",
+        &[("host", &host), ("safe for threads", &safe)],
+    )
+}
+
+/// The rows of the host, over the provider without locks and over the one that is safe for threads.
+fn beside(stage: &mut Stage<'_>, choice: Choice) -> Result<[tiers::Played; 2]> {
     let mut kit = Kit::find(&super::folder()?)?;
-    let played = tiers::host(stage, &kit, Choice::Whole)?;
+    let host = tiers::host(stage, &kit, choice)?;
     let words = ["-shared", "-fPIC"];
     let asks = stage.path("threadsafe.so");
     kit.preload(corners::compile(&kit, THREADSAFE, &asks, &words)?);
-    let safe = tiers::safe(stage, &kit)?;
-    let columns = [("host", &played), ("safe for threads", &safe)];
-    told(stage, "host", &columns)
+    Ok([host, tiers::safe(stage, &kit, choice)?])
 }
 
 fn life(stage: &mut Stage<'_>) -> Result<String> {

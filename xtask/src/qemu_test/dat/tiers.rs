@@ -20,7 +20,7 @@ use crate::run;
 pub(super) enum Choice {
     /// All of it.
     Whole,
-    /// The small selection.
+    /// All rows of the host and a selection of the others, once each and shortened.
     Quick,
 }
 
@@ -39,7 +39,7 @@ fn wanted(stage: &Stage<'_>, tier: Tier, choice: Choice) -> Result<Vec<Row>> {
     let wanted = |row: &Row| {
         let named = stage.cells().is_none_or(|parts| {
             let parts: Vec<&str> = parts.split('|').collect();
-            // Whoever names rows gets them, of the small selection or not.
+            // Whoever names rows gets them, of the selection or not.
             parts.iter().any(|part| row.name.contains(part))
         });
         row.is_of(tier) && named && (choice == Choice::Whole || row.quick(tier))
@@ -115,12 +115,12 @@ pub(super) fn host(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<P
 }
 
 /// The same over the provider that is safe for threads, for programs that ask for it.
-pub(super) fn safe(stage: &mut Stage<'_>, kit: &Kit) -> Result<Played> {
-    let rows = wanted(stage, Tier::Safe, Choice::Whole)?;
+pub(super) fn safe(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<Played> {
+    let rows = wanted(stage, Tier::Safe, choice)?;
     if rows.is_empty() {
         return Ok(Played::new());
     }
-    beside(stage, kit, Tier::Safe, &rows, Choice::Whole)
+    beside(stage, kit, Tier::Safe, &rows, choice)
 }
 
 /// Rows of two processes of the host.

@@ -38,10 +38,16 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         stock: false,
     },
     Scenario {
-        name: "dat",
-        about: "the DAT programs of others over the uDAPL provider: a selection of what `--dat` plays in full, on the host, in a guest and with Soft-RoCE",
-        play: dat::quick,
+        name: "dat-guests",
+        about: "the DAT programs of others in a guest and with Soft-RoCE: a selection of what `--dat` plays in full",
+        play: dat::away,
         stock: true,
+    },
+    Scenario {
+        name: "dat",
+        about: "the DAT programs of others on the host, all of them shortened; what processes leave behind, corners, and the cost",
+        play: dat::here,
+        stock: false,
     },
     Scenario {
         name: "boot",
