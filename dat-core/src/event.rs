@@ -213,16 +213,16 @@ impl AsyncEvent {
     }
 
     /// `DAT_ASYNCH_ERROR_EVENT_DATA.reason`, by the numbers that the header has for that kind of object: 0 an overflow, a
-    /// transfer to the error state, a catastrophe; 1 anything else.
+    /// transfer to the error state, a catastrophe; 2 a watermark; 1 anything else.
     #[must_use]
     pub const fn reason(&self) -> u32 {
         match self {
-            Self::EvdOverflow(_) | Self::IaCatastrophic | Self::EpBroken(_) => 0,
-            Self::TimedOut
-            | Self::ProviderInternalError
-            | Self::EpSoftHighWatermark(_)
-            | Self::SrqLowWatermark(_)
-            | Self::SrqBroken(_) => 1,
+            Self::EvdOverflow(_)
+            | Self::IaCatastrophic
+            | Self::EpBroken(_)
+            | Self::SrqBroken(_) => 0,
+            Self::TimedOut | Self::ProviderInternalError => 1,
+            Self::EpSoftHighWatermark(_) | Self::SrqLowWatermark(_) => 2,
         }
     }
 }

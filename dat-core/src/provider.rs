@@ -231,8 +231,8 @@ pub struct Registration {
 
 /// The send queue of a queue pair: the posting end, owned by one thread.
 ///
-/// dat-core guarantees: never more requests outstanding than [`QpInit::requests`], never more segments than
-/// [`QpInit::request_segments`], and only while the queue pair is in Rts. So nothing here can fail.
+/// dat-core guarantees: never more requests outstanding than [`QpInit::requests`] and one RDMA WRITE of no bytes, never more
+/// segments than [`QpInit::request_segments`], and only while the queue pair is in Rts. So nothing here can fail.
 ///
 /// A request has a *token*, by which its completion names it: known before it is posted, and returned by the method that
 /// posts it. Tokens of requests outstanding at one time differ; they need not be consecutive.
@@ -423,8 +423,13 @@ pub trait CompletionQueue {
     fn poll_sent(&mut self, take: impl FnMut(u32, u16) -> bool);
     /// The next completion, if the device has written one. Entries that make no sense are skipped and counted.
     fn poll(&mut self) -> Option<Completion>;
-    /// Shows every completion that waits, the oldest first, and takes none.
-    fn survey(&self, see: impl FnMut(Completion));
+    /// Shows the completions that wait, the oldest first, and takes none: those from position `from` on, as
+    /// [`CompletionQueue::taken`] counts. Returns the position behind the newest.
+    fn survey(&self, from: u64, see: impl FnMut(Completion)) -> u64;
+    /// How many entries it has: as many as were asked for, or more.
+    fn entries(&self) -> u32;
+    /// The position behind the newest completion that the device has written, without a look at each.
+    fn written(&self) -> u64;
     /// The completion taken last, in full; of use only right after it was taken.
     fn last(&self) -> Option<Completion>;
     /// Completions taken since the queue was made, those that made no sense included.
@@ -621,7 +626,7 @@ pub struct HcaLimits {
     pub max_qp: u32,
     /// Completion queues.
     pub max_cq: u32,
-    /// Entries of one completion queue.
+    /// Entries of one completion queue that are the consumer's: there can be one more.
     pub max_cqe: u32,
     /// Outstanding requests of one queue pair.
     pub max_qp_requests: u32,
@@ -809,6 +814,9 @@ pub trait Provider {
     /// The next datagram that arrived on QP1.
     fn mad_recv(&mut self) -> Option<MadIn>;
 
+    /// Waits for what the device does by itself: calls `done` until it returns true, or until the provider's own limit has
+    /// passed. Returns whether `done` did.
+    fn await_device(&mut self, done: impl FnMut() -> bool) -> bool;
     /// Does what is due: events, page requests, health, neighbour discovery. Bounded work per call.
     fn service(&mut self, now: Instant);
     /// The next thing that happened; call until `None` after [`Provider::service`].

@@ -4,7 +4,8 @@
 //! the program's, and what it holds for each name is the program's choice: whatever an adapter is opened on. It counts who has
 //! one open; it opens nothing itself and knows no files.
 //!
-//! A key is name, version and thread safety. A provider that is safe for threads also serves who does not ask for that.
+//! A key is name, version and thread safety. Where no provider has exactly the key that is asked for, one of a larger minor version
+//! serves, and one that is safe for threads serves a consumer that does not ask for that.
 
 use heapless::Vec;
 
@@ -106,15 +107,17 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
         }
     }
 
-    /// Lists the providers in the order in which they became known, as many as `list` has places; how many there are.
+    /// Lists the providers in the order in which they were added, and returns their number; entries of `list` that are left become
+    /// `None`.
     ///
-    /// With no place at all, `INVALID_PARAMETER` as in C; [`Registry::len`] tells how many are needed.
+    /// `INVALID_PARAMETER` for a list that is too short or empty, which is left alone; [`Registry::len`] returns the number of
+    /// entries that are needed.
     #[doc(alias = "dat_registry_list_providers")]
     pub fn list_providers(
         &self,
         list: &mut [Option<ProviderInfo<'n>>],
     ) -> Result<usize, DatReturn> {
-        if list.is_empty() {
+        if list.is_empty() || list.len() < self.len() {
             return Err(wrong(DatSubtype::InvalidArg1));
         }
         let infos = self.entries.iter().map(|entry| Some(entry.info));
@@ -139,49 +142,72 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
 
     /// Finds a provider and counts its user: what dat_ia_open(3) does first.
     ///
-    /// `PROVIDER_NOT_FOUND` with the subtype of what no provider has: the name; of that name the major, then the minor version;
-    /// of that version the safety for threads.
+    /// The provider is the one that [`Registry::find`] returns, with its errors.
     pub fn open(&mut self, wanted: &ProviderInfo<'_>) -> Result<&mut T, DatReturn> {
-        let at = self.find(wanted)?;
+        let at = self.closest(wanted)?;
         let entry = self.entries.get_mut(at);
         let entry = entry.ok_or(not_found(DatSubtype::NameNotFound))?;
         entry.users = entry.users.saturating_add(1);
         Ok(&mut entry.provider)
     }
 
-    /// The user of a provider has closed its adapter. `INVALID_STATE` if nobody has it open.
-    pub fn close(&mut self, wanted: &ProviderInfo<'_>) -> Result<(), DatReturn> {
-        let at = self.find(wanted)?;
-        match self.entries.get_mut(at) {
+    /// The user of a provider has closed its adapter. `info` is the provider's own, as [`Registry::find`] returns it.
+    ///
+    /// `PROVIDER_NOT_FOUND` if there is none of exactly that key; `INVALID_STATE` if nobody has it open.
+    pub fn close(&mut self, info: &ProviderInfo<'_>) -> Result<(), DatReturn> {
+        let entry = self.entries.iter_mut().find(|entry| entry.info == *info);
+        match entry {
             Some(entry) if entry.users != 0 => {
                 entry.users -= 1;
                 Ok(())
             }
-            _ => Err(DatReturn::of(DatType::InvalidState)),
+            Some(_) => Err(DatReturn::of(DatType::InvalidState)),
+            None => Err(not_found(DatSubtype::NameNotFound)),
         }
     }
 
-    fn find(&self, wanted: &ProviderInfo<'_>) -> Result<usize, DatReturn> {
+    /// Returns the key of the provider that [`Registry::open`] chooses.
+    ///
+    /// That is the provider of exactly the wanted key; without one, the provider with the same thread safety and the next larger
+    /// minor version; without one, the same among those that are safe for threads. `PROVIDER_NOT_FOUND` with the subtype of what
+    /// no provider has: the name; of that name the major version, then a minor version that is large enough; of that version
+    /// the safety for threads.
+    pub fn find(&self, wanted: &ProviderInfo<'_>) -> Result<ProviderInfo<'n>, DatReturn> {
+        let entry = self.entries.get(self.closest(wanted)?);
+        entry
+            .map(|entry| entry.info)
+            .ok_or(not_found(DatSubtype::NameNotFound))
+    }
+
+    fn closest(&self, wanted: &ProviderInfo<'_>) -> Result<usize, DatReturn> {
         let (major, minor) = wanted.dapl_version;
         let mut lacking = DatSubtype::NameNotFound;
+        let mut best = None;
         for (at, Entry { info, .. }) in self.entries.iter().enumerate() {
             let lacks = if info.ia_name != wanted.ia_name {
                 continue;
             } else if info.dapl_version.0 != major {
                 DatSubtype::MajorNotFound
-            } else if info.dapl_version.1 != minor {
+            } else if info.dapl_version.1 < minor {
                 DatSubtype::MinorNotFound
             } else if wanted.is_thread_safe && !info.is_thread_safe {
                 DatSubtype::ThreadSafetyNotFound
             } else {
-                return Ok(at);
+                let distance = (
+                    info.is_thread_safe != wanted.is_thread_safe,
+                    info.dapl_version.1,
+                );
+                if best.is_none_or(|(least, _)| distance < least) {
+                    best = Some((distance, at));
+                }
+                continue;
             };
-            // Whatever came closest is told. Their numbers are in that order.
+            // Reports what came closest. The numbers of the subtypes are in that order.
             if lacks.number() > lacking.number() {
                 lacking = lacks;
             }
         }
-        Err(not_found(lacking))
+        best.map(|(_, at)| at).ok_or(not_found(lacking))
     }
 
     /// Whether two adapters stand in for each other. No provider here has several paths, so none do; `PROVIDER_NOT_FOUND` of

@@ -23,6 +23,7 @@ use crate::pz::PzControl;
 use crate::rmr::RmrControl;
 use crate::rsp::RspControl;
 use crate::shared::Shared;
+use crate::shared::connection::{ConnectionEvent, ConnectionEvents, PER_EP};
 use crate::shared::ep::EpShared;
 use crate::shared::evd::{EvdShared, EventSlot};
 use crate::shared::keys::Keys;
@@ -65,6 +66,8 @@ pub struct Storage<
     srqs: [SrqShared; SRQS],
     srq_slots: [[SrqSlot; DTOS]; SRQS],
     work: Stack,
+    connection_events: [[ConnectionEvent; PER_EP]; EPS],
+    free_events: Stack,
     posters: [Option<Poster<P>>; EPS],
     srq_posters: [Option<SrqEnd<P>>; SRQS],
     reapers: [Option<Reaper<P>>; EVDS],
@@ -167,7 +170,7 @@ impl<'s, P: Provider> Parts<'s, P> {
             [sizes.eps, sizes.evds, sizes.dtos, sizes.srqs].map(usize::from);
         let [lmrs, events] = [sizes.lmrs, sizes.events].map(|size| size as usize);
         misfit([eps, evds, lmrs, dtos, events, srqs]).map_err(|_| REFUSED)?;
-        let [work] = supply.slice(1, Stack::new) else {
+        let [work, free_events] = supply.slice(2, Stack::new) else {
             return Err(REFUSED);
         };
         let times = |a: usize, b: usize| a.checked_mul(b).ok_or(REFUSED);
@@ -186,6 +189,10 @@ impl<'s, P: Provider> Parts<'s, P> {
                 srq_slots: supply.slice(times(srqs, dtos)?, SrqSlot::new),
                 evds: supply.slice(evds, EvdShared::new),
                 events: supply.words(times(evds, events)?, EventSlot::new),
+                connection: ConnectionEvents::new(
+                    supply.slice(times(eps, PER_EP)?, ConnectionEvent::new),
+                    free_events,
+                ),
                 work,
                 dto_shift: dtos.trailing_zeros(),
                 event_shift: events.trailing_zeros(),
@@ -234,6 +241,7 @@ where
         + size_of::<[RequestSlot; DTOS]>()
         + size_of::<[AtomicU64; DTOS]>()
         + size_of::<<Dtos<DTOS> as Marks>::Words>()
+        + size_of::<[ConnectionEvent; PER_EP]>()
         + size_of::<Option<Poster<P>>>()
         + size_of::<Slot<EpControl>>()
         + size_of::<cm::Slot>()
@@ -260,6 +268,8 @@ where
             srqs: [const { SrqShared::new() }; SRQS],
             srq_slots: [const { [const { SrqSlot::new() }; DTOS] }; SRQS],
             work: Stack::new(),
+            connection_events: [const { [const { ConnectionEvent::new() }; PER_EP] }; EPS],
+            free_events: Stack::new(),
             posters: [const { None }; EPS],
             srq_posters: [const { None }; SRQS],
             reapers: [const { None }; EVDS],
@@ -290,6 +300,10 @@ where
             self.srq_slots.as_flattened_mut().fill_with(SrqSlot::new);
         }
         self.work.clear();
+        self.connection_events
+            .as_flattened_mut()
+            .fill_with(ConnectionEvent::new);
+        self.free_events.clear();
         Parts {
             shared: Shared {
                 eps: &self.eps,
@@ -303,6 +317,10 @@ where
                 srq_slots: self.srq_slots.as_flattened(),
                 evds: &self.evds,
                 events: self.events.as_flattened(),
+                connection: ConnectionEvents::new(
+                    self.connection_events.as_flattened(),
+                    &self.free_events,
+                ),
                 work: &self.work,
                 dto_shift: DTOS.trailing_zeros(),
                 event_shift: EVENTS.trailing_zeros(),

@@ -351,7 +351,7 @@ fn an_endpoint_without_its_parts_is_not_ready() {
             p.a.ia
                 .ep_connect(p.now, ep, addr(1), PORT, wait, b"", Qos::BestEffort);
         assert_eq!(error.unwrap_err().ret(), refusal);
-        assert_eq!(p.a.ia.ep_get_status(ep).unwrap().state, state);
+        assert_eq!(p.a.ia.ep_query(ep).unwrap().state, state);
         p.a.ia.ep_free(p.now, ep).unwrap();
     }
 }

@@ -111,7 +111,7 @@ fn who_asks_a_service_point_can_send_to_its_endpoint() {
         p.settle();
         assert_eq!(p.a.ia.ep_ud_address(a), Ok(to));
         for (side, ep) in [(&mut p.a, a), (&mut p.b, b)] {
-            assert_eq!(side.ia.ep_get_status(ep).unwrap().state, EpState::Connected);
+            assert_eq!(side.ia.ep_query(ep).unwrap().state, EpState::Connected);
             side.ia.ep_free(p.now, ep).unwrap();
         }
     }

@@ -50,20 +50,20 @@ fn an_abrupt_disconnect_flushes_in_order_and_tells_both_once() {
 #[test]
 fn idle_means_nothing_outstanding() {
     let mut p = Pair::connected();
-    let idle = |side: &Side| {
+    let idle = |side: &mut Side| {
         let status = side.ia.ep_get_status(side.ep).unwrap();
         (status.recv_idle, status.request_idle)
     };
-    assert_eq!(idle(&p.a), (true, true));
+    assert_eq!(idle(&mut p.a), (true, true));
     p.a.post_recv(1).unwrap();
-    assert_eq!(idle(&p.a), (false, true));
+    assert_eq!(idle(&mut p.a), (false, true));
     p.a.send(2, FLAGS).unwrap();
-    assert_eq!(idle(&p.a), (false, false));
+    assert_eq!(idle(&mut p.a), (false, false));
     p.b.post_recv(3).unwrap();
     assert_eq!(p.a.dtos(p.a.request), [(2, Success)]);
-    assert_eq!(idle(&p.a), (false, true));
+    assert_eq!(idle(&mut p.a), (false, true));
     assert_eq!(p.b.dtos(p.b.recv), [(3, Success)]);
-    assert_eq!(idle(&p.b), (true, true));
+    assert_eq!(idle(&mut p.b), (true, true));
 }
 
 #[test]

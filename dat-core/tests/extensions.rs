@@ -235,7 +235,7 @@ fn datagrams(p: &mut Pair) -> [Ep; 2] {
             .ia
             .ep_create_ud(pz, recv, request, Some(conn), None, QKEY)
             .unwrap();
-        assert_eq!(side.ia.ep_get_status(ep).unwrap().state, EpState::Connected);
+        assert_eq!(side.ia.ep_query(ep).unwrap().state, EpState::Connected);
         ep
     })
 }
@@ -332,7 +332,7 @@ fn an_endpoint_for_datagrams_ends_and_opens_again() {
     assert_eq!(p.b.dtos(p.b.recv), [(5, DtoStatus::ErrFlushed)]);
     assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(b)]);
     p.b.ia.ep_reset(b).unwrap();
-    assert_eq!(p.b.ia.ep_get_status(b).unwrap().state, EpState::Connected);
+    assert_eq!(p.b.ia.ep_query(b).unwrap().state, EpState::Connected);
     p.b.ia.ep_post_recv(b, &[there], 6, FLAGS).unwrap();
     p.a.ia
         .ep_post_send_ud(a, &[here], &to, None, 1, FLAGS)

@@ -95,7 +95,7 @@ fn stale_handles_stay_stale_when_their_slot_lives_again() {
 
 #[test]
 fn handles_of_another_adapter_are_refused() {
-    let p = Pair::strangers(Merge::Apart, None);
+    let mut p = Pair::strangers(Merge::Apart, None);
     assert_eq!(
         code(p.b.ia.ep_query(p.a.ep)),
         (T::InvalidHandle, S::InvalidHandleEp)
@@ -311,7 +311,7 @@ fn dispatchers_with_impossible_wishes() {
 }
 
 #[test]
-fn an_event_without_room_is_lost_and_reported() {
+fn the_end_of_an_attempt_to_connect_always_finds_room() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let (pz, d) = (Some(p.a.pz), Some(p.a.recv));
     let conn = p.a.ia.evd_create(1, EvdFlags::CONNECTION).unwrap();
@@ -323,12 +323,9 @@ fn an_event_without_room_is_lost_and_reported() {
             .unwrap();
     }
     p.settle();
-    assert_eq!(p.a.drain(conn).len(), 1);
+    assert_eq!(p.a.drain(conn).len(), 2);
     let asynchronous = p.a.ia.async_evd();
-    assert_eq!(
-        p.a.drain(asynchronous),
-        [Event::Async(AsyncEvent::EvdOverflow(conn))]
-    );
+    assert_eq!(p.a.drain(asynchronous), []);
 }
 
 #[test]
@@ -513,31 +510,59 @@ fn an_unbind_completes_and_releases_the_lmr() {
 }
 
 #[test]
-fn an_rmr_freed_with_a_bind_under_way_goes_when_that_has_completed() {
+fn an_rmr_freed_before_its_bind_is_dequeued_is_gone_at_once() {
     for dequeue in [true, false] {
         let mut p = Pair::connected();
         let keys = p.fabric.alive(1).1;
-        p.fabric.hold(true);
         let (rmr, _) = bound(&mut p);
         p.b.ia.rmr_free(rmr).unwrap();
-        assert_eq!(
-            code(p.b.ia.rmr_query(rmr)),
-            (T::InvalidHandle, S::InvalidHandleRmr)
-        );
-        assert_eq!(p.fabric.alive(1).1, keys + 1);
-        p.fabric.hold(false);
-        if dequeue {
-            assert_eq!(p.b.drain(p.b.request), []);
-        } else {
-            p.b.ia
-                .ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt)
-                .unwrap();
-            p.b.ia.ep_reset(p.b.ep).unwrap();
-        }
-        p.settle();
+        let stale = (T::InvalidHandle, S::InvalidHandleRmr);
+        assert_eq!(code(p.b.ia.rmr_query(rmr)), stale);
+        assert_eq!(code(p.b.ia.rmr_free(rmr)), stale);
         assert_eq!(p.fabric.alive(1).1, keys);
         p.b.ia.lmr_free(p.b.lmr.lmr).unwrap();
+        if dequeue {
+            let [
+                Event::RmrBind {
+                    rmr: of, status, ..
+                },
+            ] = p.b.drain(p.b.request)[..]
+            else {
+                panic!("the completion of the bind is the consumer's");
+            };
+            assert_eq!((of, status), (rmr, DtoStatus::Success));
+        }
+        p.settle();
+        assert_eq!(p.b.state(), EpState::Connected);
+        p.b.ia
+            .ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt)
+            .unwrap();
+        p.b.ia.ep_free(p.now, p.b.ep).unwrap();
+        p.b.ia.pz_free(p.b.pz).unwrap();
     }
+}
+
+#[test]
+fn an_rmr_freed_while_its_bind_cannot_be_carried_out_breaks_the_connection() {
+    let mut p = Pair::connected();
+    let keys = p.fabric.alive(1).1;
+    p.fabric.hold(true);
+    let (rmr, _) = bound(&mut p);
+    p.b.ia.rmr_free(rmr).unwrap();
+    assert_eq!(p.fabric.alive(1).1, keys);
+    p.fabric.hold(false);
+    p.settle();
+    let [
+        Event::RmrBind {
+            rmr: of, status, ..
+        },
+    ] = p.b.drain(p.b.request)[..]
+    else {
+        panic!("the completion of the bind is the consumer's");
+    };
+    assert_eq!((of, status), (rmr, DtoStatus::ErrFlushed));
+    assert_eq!(p.b.drain(p.b.conn), [Event::Broken(p.b.ep)]);
+    p.b.ia.lmr_free(p.b.lmr.lmr).unwrap();
 }
 
 #[test]

@@ -14,6 +14,7 @@
 
 use core::net::IpAddr;
 use core::task::Poll;
+use core::time::Duration;
 
 use dat_core::Instant;
 use dat_core::provider::{
@@ -28,6 +29,7 @@ use crate::device::note;
 use crate::device::{Config, Device};
 use crate::eq::{Event, QpEvent};
 use crate::gsi::Gsi;
+use crate::health;
 use crate::keys::{KeyEntry, KeyKind};
 use crate::mem::mkey::{self, Wanted};
 use crate::network::Network;
@@ -49,6 +51,8 @@ use dat_core::provider::Object;
 const SHARED: usize = 16;
 /// Notices that wait to be read.
 const NOTICES: usize = 64;
+/// How long the device may take to carry out what it was posted.
+const WORK_LIMIT: Duration = Duration::from_secs(1);
 /// Completion queues the driver has for itself: two of QP1, one of the raw Ethernet port.
 const OWN_CQS: u32 = 3;
 /// Hop limit of every packet.
@@ -576,6 +580,22 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         self.gsi.as_mut().and_then(Gsi::recv)
     }
 
+    fn await_device(&mut self, mut done: impl FnMut() -> bool) -> bool {
+        let platform = self.device.platform();
+        let deadline = health::clock(platform) + WORK_LIMIT;
+        loop {
+            // The clock before the look: a host that slept past the deadline still finds what is done.
+            let now = health::clock(platform);
+            if done() {
+                return true;
+            }
+            if now >= deadline {
+                return false;
+            }
+            platform.relax();
+        }
+    }
+
     fn service(&mut self, now: Instant) {
         self.device.service(now);
         self.collect(now);
@@ -691,7 +711,7 @@ fn limits<P: Platform>(
         node_guid: identity.node_guid,
         max_qp: table(qps, caps.log_max_qp()),
         max_cq: table(cqs, caps.log_max_cq()).min(armed.saturating_sub(OWN_CQS)),
-        max_cqe: 1 << caps.log_max_cq_sz().min(22),
+        max_cqe: (1 << caps.log_max_cq_sz().min(22)) - 1,
         max_qp_requests: ring / WIDEST,
         max_segments: MAX_SEGMENTS,
         max_mkey: table(keys, caps.log_max_mkey()),

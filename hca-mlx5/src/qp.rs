@@ -80,14 +80,12 @@ pub(crate) struct QpObject {
     memory: Span,
 }
 
-/// Blocks of the send queue for so many requests: room for as many of the widest.
+/// Blocks of the send queue for so many requests: room for as many of the widest, and for one of no bytes.
 pub(crate) const fn send_blocks(requests: u16) -> u32 {
-    let blocks = (requests as u32).saturating_mul(WIDEST);
-    if blocks == 0 {
-        1
-    } else {
-        blocks.next_power_of_two()
-    }
+    (requests as u32)
+        .saturating_mul(WIDEST)
+        .saturating_add(1)
+        .next_power_of_two()
 }
 
 /// Logarithms of the shape.

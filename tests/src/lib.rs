@@ -18,5 +18,6 @@ pub mod conformance;
 pub mod demo;
 pub mod guest;
 pub mod host;
+pub mod laws;
 pub mod pair;
 pub mod play;

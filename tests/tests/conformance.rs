@@ -51,7 +51,7 @@ mod conformance {
         use std::path::Path;
 
         /// Rules at the least.
-        const LEAST: usize = 981;
+        const LEAST: usize = 1050;
 
         /// The lines of all tables as columns.
         fn table() -> Vec<[String; 4]> {

@@ -205,7 +205,7 @@ fn a_full_backlog_turns_requests_away_and_an_empty_one_takes_them() {
         play.event(1, evd);
         play.quiet(Duration::from_millis(10));
         assert_eq!(
-            play.pair.ias[0].ep_get_status(eps[3]).unwrap().state,
+            play.pair.ias[0].ep_query(eps[3]).unwrap().state,
             EpState::ActiveConnectionPending
         );
     });
@@ -585,7 +585,7 @@ fn a_service_point_that_makes_the_endpoints() {
             };
             let b = play.pair.ias[1].cr_query(cr).unwrap().local_ep.unwrap();
             assert_eq!(
-                play.pair.ias[1].ep_get_status(b).unwrap().state,
+                play.pair.ias[1].ep_query(b).unwrap().state,
                 EpState::UnconfiguredTentative
             );
             let now = play.now();

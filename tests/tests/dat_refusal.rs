@@ -29,8 +29,8 @@ struct Books {
     memory: (usize, usize),
 }
 
-fn books(play: &Play<'_>) -> Books {
-    let (ia, own, slot) = (&play.pair.ias[0], &play.sides[0], play.pair.slots[0]);
+fn books(play: &mut Play<'_>) -> Books {
+    let (ia, own, slot) = (&mut play.pair.ias[0], &play.sides[0], play.pair.slots[0]);
     let evds = [own.recv, own.request, own.conn, own.cr, ia.async_evd()];
     let hca = slot.hca();
     let stats = hca.stats();

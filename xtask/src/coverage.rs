@@ -4,12 +4,16 @@
 //! transition, event and memory rule of DAT. `cargo xtask tidy` holds them against each other and against the sources, and
 //! the page against them; `--bless` writes the page.
 
+mod pages;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+
+use pages::{Pages, Source};
 
 /// Where cases and tables are.
 const SUITE: &str = "tests/src/conformance";
@@ -56,6 +60,7 @@ enum Section {
 struct Tables {
     rules: Vec<Rule>,
     required: Required,
+    pages: Pages,
 }
 
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -89,6 +94,8 @@ impl Tables {
             &fs::read_to_string(root.join(SUITE).join("required.txt"))?,
             faults,
         );
+        let sentences = root.join(SUITE).join(pages::TABLE);
+        tables.pages.read(&fs::read_to_string(sentences)?, faults);
         Ok(tables)
     }
 
@@ -277,7 +284,8 @@ fn page(tables: &Tables, texts: &Texts, listed: &BTreeSet<String>) -> String {
         sentence of a manual page or header that a consumer can rely on; its case fails where the rule is broken. Every case runs\n\
         on the loop provider and on the driver over the device model (`cargo test -p dat-tests conformance`), and in a guest\n\
         through `/dev/vfio` (`cargo xtask qemu-test conformance`).\n\n\
-        Sources: M manual pages, H headers, E a numbered fault of the C implementation, X InfiniBand extension, K kDAPL.\n\n",
+        Sources: M manual pages, H headers, E a numbered fault of the C implementation, X InfiniBand extension, K kDAPL. The page\n\
+        of a rule is that of its call, unless it says otherwise; numbers are those of its sentences in `dat-seed-pages.md`.\n\n",
     );
     let points = |section| {
         let of = tables
@@ -311,13 +319,14 @@ fn page(tables: &Tables, texts: &Texts, listed: &BTreeSet<String>) -> String {
             .filter(|rule| rule.call == *call)
             .peekable();
         if rules.peek().is_some() {
-            page.push_str("\n| rule | source | case |\n|---|---|---|\n");
+            page.push_str("\n| rule | source | page | case |\n|---|---|---|---|\n");
         }
-        for Rule {
-            text, source, case, ..
-        } in rules
-        {
-            let _ = writeln!(page, "| {text} | {source} | `{case}` |");
+        for rule in rules {
+            let (kind, from) = Source::parse(rule)
+                .map(|source| (source.kind, source.page()))
+                .unwrap_or_default();
+            let Rule { text, case, .. } = rule;
+            let _ = writeln!(page, "| {text} | {kind} | {from} | `{case}` |");
         }
     }
     page.push_str("\n## Calls that are left out\n\n| call | its code, and why |\n|---|---|\n");
@@ -347,20 +356,28 @@ fn page(tables: &Tables, texts: &Texts, listed: &BTreeSet<String>) -> String {
 pub(crate) fn faults(root: &Path, texts: &Texts, bless: bool) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     let tables = Tables::read(root, &mut faults)?;
-    let file = root.join(PAGE);
-    let page = check(&tables, texts, &mut faults);
-    if bless {
-        fs::write(&file, &page)?;
-    }
+    let made = [
+        (PAGE, check(&tables, texts, &mut faults)),
+        (
+            pages::PAGE,
+            tables.pages.check(&tables.rules, texts, &mut faults),
+        ),
+    ];
     println!(
         "  {} rules of {} DAT calls",
         tables.rules.len(),
         tables.required.calls.len(),
     );
-    if fs::read_to_string(&file).unwrap_or_default() != page {
-        faults.push(format!(
-            "{PAGE} is not up to date: `cargo xtask tidy --bless` writes it"
-        ));
+    for (name, page) in made {
+        let file = root.join(name);
+        if bless {
+            fs::write(&file, &page)?;
+        }
+        if fs::read_to_string(&file).unwrap_or_default() != page {
+            faults.push(format!(
+                "{name} is not up to date: `cargo xtask tidy --bless` writes it"
+            ));
+        }
     }
     Ok(faults)
 }

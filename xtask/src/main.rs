@@ -11,6 +11,7 @@
 mod bench;
 mod coverage;
 mod fields;
+mod mutants;
 mod nostd;
 mod qemu_test;
 mod run;
@@ -77,6 +78,15 @@ enum Verb {
     },
     /// Ten million random DAT calls against a reference model, and a million stale contexts on each provider, optimized
     Calls,
+    /// Small faults in copies of dat-core and hca-mlx5, and which tests notice them; fails where a goal is missed
+    Mutants(mutants::Options),
+    /// Random programs against the laws of liveness and safety, optimized: `--steps N --seed S`, `--model` for the driver over
+    /// the device model; `--law NAME --episode SEED` repeats one episode
+    Laws {
+        /// Arguments of the program; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal is missed
     Bench {
         /// Write the table into README.md
@@ -137,6 +147,15 @@ fn verb() -> Result<ExitCode> {
                 let status = command.status()?;
                 anyhow::ensure!(status.success(), "a call was answered otherwise");
             }
+        }
+        Verb::Mutants(options) => mutants::mutants(&options)?,
+        Verb::Laws { args } => {
+            let mut command = run::cargo();
+            command.args(["run", "--release", "-p", "dat-tests", "--bin", "laws", "--"]);
+            command.args(args);
+            println!("$ {}", run::shown(&command));
+            let status = command.status()?;
+            anyhow::ensure!(status.success(), "a law does not hold");
         }
         Verb::Bench { bless } => bench::bench(bless)?,
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{nostd, qemu_test, run, tidy};
+use crate::{mutants, nostd, qemu_test, run, tidy};
 
 /// Fewer tests than this means that some were lost on the way.
 const LEAST: usize = 300;
@@ -41,6 +41,7 @@ pub(crate) fn test(guests: bool) -> Result<()> {
         "-D warnings -A rustdoc::private-intra-doc-links",
     );
     run::quiet(doc)?;
+    mutants::short()?;
 
     let mut tests = cargo(&[
         "test",

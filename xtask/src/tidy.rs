@@ -18,7 +18,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("mlx5-model", &[]),
     (
         "dat-tests",
-        &["dat-core", "hca-mlx5", "vfio-host", "mlx5-model"],
+        &["dat-core", "hca-mlx5", "vfio-host", "dapldat", "mlx5-model"],
     ),
     ("dat-unikernel", &["dat-core", "hca-mlx5"]),
     ("xtask", &[]),

@@ -55,6 +55,7 @@ impl<P: Provider> Ia<'_, P> {
         if control.qp.is_none() || control.connect_evd.is_none() {
             return Err(NOT_READY.into());
         }
+        self.reserve_events(ep)?;
         self.hear_the_past(now, ep);
         // Not by way of `self.cr`: both tables at once.
         let (Some(request), Some(control)) = (self.crs.get(cr.0), self.eps.get_mut(ep.0)) else {

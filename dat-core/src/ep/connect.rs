@@ -131,6 +131,7 @@ impl<P: Provider> Ia<'_, P> {
             let look_ups = self.late.look_ups().ok_or(NOT_READY)?;
             return (look_ups.ask)(self, now, ep, ask, private_data);
         }
+        self.reserve_events(ep)?;
         let local_port = self.ephemeral_port();
         let control = self.ep_mut(ep)?;
         control.keep(private_data);

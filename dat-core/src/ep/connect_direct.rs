@@ -58,6 +58,7 @@ impl<P: Provider> Ia<'_, P> {
         if control.qp.is_none() || control.connect_evd.is_none() {
             return Err(NOT_READY.into());
         }
+        self.reserve_events(ep)?;
         self.hear_the_past(now, ep);
         let control = self.ep_mut(ep)?;
         control.remote = Some(remote);

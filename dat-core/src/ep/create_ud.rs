@@ -60,7 +60,7 @@ impl<P: Provider> Ia<'_, P> {
         });
         let service = Service::Datagram { qkey };
         let (recv_evd, request_evd) = (Some(recv_evd), Some(request_evd));
-        self.ep_make(
+        let ep = self.ep_make(
             Some(pz),
             recv_evd,
             request_evd,
@@ -68,7 +68,13 @@ impl<P: Provider> Ia<'_, P> {
             None,
             Some(attr),
             service,
-        )
+        )?;
+        if let Err(error) = self.reserve_events(ep) {
+            let now = self.clock;
+            self.ep_remove(now, ep)?;
+            return Err(error);
+        }
+        Ok(ep)
     }
 
     /// The address handle of the queue pair `qpn` at `remote`, which takes datagrams with `qkey`. Pending while the way to it is

@@ -1,5 +1,7 @@
 //! dat_ep_disconnect(3).
 
+use core::time::Duration;
+
 use super::{EpOp, EpState, Outcome};
 use crate::Ia;
 use crate::dat_return::Error;
@@ -9,16 +11,43 @@ use crate::ia::late::Drains;
 use crate::provider::{Direction, Provider};
 use crate::time::Instant;
 
+/// A graceful disconnect ends as an abrupt one when no request has completed for so long: a peer without receives may keep the
+/// device retrying without end.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Until the completions of one are looked through again. Nobody arms their queue: it is the consumer's.
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// How far a graceful disconnect has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Drain {
+    /// The end of the newest request will show.
+    shows: bool,
+    /// Requests that had not completed when it was looked at last.
+    left: u32,
+    /// When it ends if no more of them complete.
+    until: Instant,
+}
+
+impl Drain {
+    /// None is under way.
+    pub(crate) const NONE: Self = Self {
+        shows: false,
+        left: 0,
+        until: Instant::NEVER,
+    };
+}
+
 impl<P: Provider> Ia<'_, P> {
     /// Ends a connection, or an attempt at one.
     ///
     /// Abrupt: at once; what is outstanding comes back flushed, or as it ended. Graceful: DISCONNECT_PENDING until the
-    /// posted requests have finished, then the same. On states other than CONNECTED both mean the same. DISCONNECTED: no
-    /// effect. `INVALID_STATE` in UNCONNECTED, RESERVED, PASSIVE and TENTATIVE_CONNECTION_PENDING.
+    /// posted requests have completed, dequeued or not, then the same; without any completion for 30 s it ends as if it were
+    /// abrupt. On states other than CONNECTED both mean the same. DISCONNECTED: no effect. `INVALID_STATE` in UNCONNECTED,
+    /// RESERVED, PASSIVE and TENTATIVE_CONNECTION_PENDING.
     ///
     /// A graceful disconnect sees completions that the consumer has not dequeued, as long as the reaping half is here; it
-    /// needs the posting half to follow requests that complete in silence. If that one is out and the newest requests are
-    /// suppressed, the drain ends after it has come back.
+    /// needs the posting half to follow requests that complete without a completion. If that one is out and the newest requests
+    /// are suppressed, they count as not completed until it has come back.
     #[doc(alias = "dat_ep_disconnect")]
     pub fn ep_disconnect(&mut self, now: Instant, ep: Ep, flag: CloseFlag) -> Result<(), Error> {
         let op = match flag {
@@ -32,15 +61,15 @@ impl<P: Provider> Ia<'_, P> {
             } => {
                 self.apply(ep, op);
                 self.end_questions(ep, false);
-                let consumed = self.shared.ep(ep.0.index()).map_or(0, |shared| {
-                    shared
-                        .request
-                        .consumed
-                        .load(core::sync::atomic::Ordering::Acquire)
-                });
-                let control = self.ep_mut(ep)?;
-                control.completed = consumed;
-                control.drain_posted = false;
+                let left = self
+                    .shared
+                    .ep(ep.0.index())
+                    .map_or(0, |ep| ep.outstanding(Direction::Send));
+                self.ep_mut(ep)?.drain = Drain {
+                    shows: false,
+                    left,
+                    until: now + PATIENCE,
+                };
                 self.late.drains = Some(Drains {
                     step: |ia, now, ep| ia.drain_step(now, ep),
                 });
@@ -59,34 +88,24 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Looks whether the last request of a graceful disconnect has completed.
     fn drain_step(&mut self, now: Instant, ep: Ep) {
-        let shared = self.shared;
         let Ok(control) = self.ep(ep) else { return };
-        let request_evd = control.request_evd;
-        if !control.drain_posted
-            && let Ok((poster, shared, near)) = self.posting(ep)
-        {
-            poster.drain(shared, &near);
+        if !control.drain.shows {
+            if let Ok(poster) = self.poster(ep) {
+                poster.ring_deferred();
+            }
+            let shows = self.follow_suppressed(ep);
             if let Ok(control) = self.ep_mut(ep) {
-                control.drain_posted = true;
+                control.drain.shows = shows;
             }
         }
-        if let Some(evd) = request_evd {
-            self.absorb(evd);
+        let left = self.unfinished(ep, Direction::Send);
+        let Ok(control) = self.ep_mut(ep) else { return };
+        if left != control.drain.left {
+            control.drain.left = left;
+            control.drain.until = now + PATIENCE;
         }
-        let Some(line) = shared.ep(ep.0.index()) else {
-            return;
-        };
-        let posted = line.posted(Direction::Send);
-        let consumed = line
-            .request
-            .consumed
-            .load(core::sync::atomic::Ordering::Acquire);
-        let Ok(control) = self.ep(ep) else { return };
-        let ahead = control.completed.wrapping_sub(consumed);
-        let window = posted.wrapping_sub(consumed);
-        // `completed` either lies within what is outstanding or has been overtaken by the consumer. A request that ends in
-        // silence never raises it, so it reaches the end only if the newest request was seen to complete.
-        if window == 0 || ahead == window {
+        control.deadline = control.drain.until.min(now + INTERVAL);
+        if left == 0 || control.drain.until <= now {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::Drained);
         }

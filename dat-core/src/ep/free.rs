@@ -30,7 +30,7 @@ impl<P: Provider> Ia<'_, P> {
         self.drop_connection(now, ep);
         self.end_questions(ep, true);
         self.unwatch(ep);
-        self.forget_owed(ep, usize::MAX);
+        self.release_events(ep);
         if let Ok(control) = self.ep(ep)
             && let (Some(_), Some(qp)) = (control.srq, control.qp)
         {
@@ -51,6 +51,7 @@ impl<P: Provider> Ia<'_, P> {
         if let Ok(control) = self.ep(ep) {
             let (srq, pz) = (control.srq, control.pz);
             let evds = [control.recv_evd, control.request_evd, control.connect_evd];
+            self.return_events(ep);
             self.eps.remove(ep.0);
             if let Some(srq) = srq
                 && let Ok(control) = self.srq_mut(srq)

@@ -11,28 +11,33 @@ use crate::provider::{Direction, Provider};
 pub struct EpStatus {
     /// Its state.
     pub state: EpState,
-    /// No receive is outstanding.
+    /// Every receive that was posted has completed.
     pub recv_idle: bool,
-    /// No request is outstanding.
+    /// Every request that was posted has completed.
     pub request_idle: bool,
 }
 
 impl<P: Provider> Ia<'_, P> {
     /// State, and whether anything is outstanding. Any state; asks neither a lock nor the device.
     ///
-    /// A DTO is outstanding from its post until its completion is dequeued; a suppressed one until a later completion.
+    /// A DTO or bind is outstanding until it has completed, whether its completion has been dequeued or not; while the reaping half
+    /// is out, until it has been dequeued. The device does not say when a suppressed request completes. So if the newest one is
+    /// suppressed this call posts an empty request behind it, and a later call sees that one completed. (Not while the posting half
+    /// is out.)
     #[doc(alias = "dat_ep_get_status")]
-    pub fn ep_get_status(&self, ep: Ep) -> Result<EpStatus, Error> {
+    pub fn ep_get_status(&mut self, ep: Ep) -> Result<EpStatus, Error> {
         let state = self.state_of(ep)?;
-        let outstanding = |direction| {
-            self.shared
-                .ep(ep.0.index())
-                .map_or(0, |shared| shared.outstanding(direction))
-        };
+        let requests = self.unfinished(ep, Direction::Send);
+        if requests != 0 && state == EpState::Connected {
+            if let Some(evd) = self.ep(ep)?.request_evd {
+                self.drop_silent(evd);
+            }
+            self.follow_suppressed(ep);
+        }
         Ok(EpStatus {
             state,
-            recv_idle: outstanding(Direction::Recv) == 0,
-            request_idle: outstanding(Direction::Send) == 0,
+            recv_idle: self.unfinished(ep, Direction::Recv) == 0,
+            request_idle: requests == 0 || self.unfinished(ep, Direction::Send) == 0,
         })
     }
 }

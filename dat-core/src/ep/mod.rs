@@ -34,6 +34,7 @@ pub use create_ud::{GRH_LEN, sender};
 pub use get_status::EpStatus;
 
 pub(crate) use connect::{Ask, MIN_RNR_TIMER, port};
+pub(crate) use disconnect::Drain;
 pub use modify::EpModify;
 pub use query::EpParam;
 pub use recv_query::EpRecvInfo;
@@ -50,8 +51,7 @@ use crate::counters::EpCounter;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::handle::{Ep, Evd, Pz, Srq};
 use crate::post::Poster;
-use crate::provider::{Destination, Fault, Provider, Qp, Service};
-use crate::shared::evd::EvdShared;
+use crate::provider::{Destination, Direction, Fault, Provider, Qp, Service};
 use crate::shared::stack::END;
 use crate::time::Instant;
 use set_watermark::INFINITE;
@@ -118,19 +118,22 @@ pub(crate) struct EpControl {
     pub(crate) cause: Option<Fault>,
     /// Why the peer or the network rejected the attempt, if that is how it ended.
     pub(crate) refusal: Option<Reason>,
-    /// Requests known to have completed, whether dequeued or not; counts while draining.
-    pub(crate) completed: u32,
-    /// The drain request is posted, or not needed.
-    pub(crate) drain_posted: bool,
-    /// Receives from a Shared Receive Queue that were absorbed, see [`crate::srq`].
+    /// The sequence behind the newest request, and the newest receive of its own queue, that the control half saw complete, whether
+    /// dequeued or not. The consumer may have dequeued more since.
+    pub(crate) requests_done: u32,
+    pub(crate) receives_done: u32,
+    /// The graceful disconnect that is under way.
+    pub(crate) drain: Drain,
+    /// Receives from a Shared Receive Queue that the control half saw complete, see [`crate::srq`].
     pub(crate) arrived: u32,
     /// High watermarks of the receives it holds; [`INFINITE`] if there is none, or the soft one has raised its event.
     pub(crate) soft: u32,
     pub(crate) hard: u32,
     /// The poster may have missed the change to DISCONNECTED; see [`ending`].
     pub(crate) recheck: bool,
-    /// Connection events that wait for a place: a life has two at the most.
-    pub(crate) owed: Vec<Signal, 2, u8>,
+    /// Slots for the events of its connection that have not been used, and those that have: a connection has two at the most.
+    pub(crate) reserved: Vec<u32, 2, u8>,
+    pub(crate) sent: Vec<u32, 2, u8>,
     /// Next on the control half's list of Endpoints to look at.
     pub(crate) next: u32,
     pub(crate) listed: bool,
@@ -160,13 +163,15 @@ impl EpControl {
             private: PrivateData::new(),
             cause: None,
             refusal: None,
-            completed: 0,
-            drain_posted: false,
+            requests_done: 0,
+            receives_done: 0,
+            drain: Drain::NONE,
             arrived: 0,
             soft: INFINITE,
             hard: INFINITE,
             recheck: false,
-            owed: Vec::new(),
+            reserved: Vec::new(),
+            sent: Vec::new(),
             next: END,
             listed: false,
         }
@@ -174,6 +179,21 @@ impl EpControl {
 }
 
 impl EpControl {
+    /// The sequence behind the newest that is known to have completed.
+    pub(crate) const fn done(&self, direction: Direction) -> u32 {
+        match direction {
+            Direction::Send => self.requests_done,
+            Direction::Recv => self.receives_done,
+        }
+    }
+
+    /// The queue pair starts over, or is another one.
+    pub(crate) fn forget_done(&mut self) {
+        self.requests_done = 0;
+        self.receives_done = 0;
+        self.drain = Drain::NONE;
+    }
+
     /// Keeps private data in the place of what is there. No message has more than there is room for.
     #[inline(never)]
     pub(crate) fn keep(&mut self, data: &[u8]) {
@@ -272,63 +292,65 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Delivers a connection event. While the ring of an Event Dispatcher that may have more events than the ring has places is
-    /// full, the event is owed: it comes when there is a place, behind those owed before.
+    /// Reserves the slots that the events of a connection need, so that none of them can be lost. `INSUFFICIENT_RESOURCES` if events
+    /// of earlier connections have taken all: the consumer has to dequeue some.
+    pub(crate) fn reserve_events(&mut self, ep: Ep) -> Result<(), Error> {
+        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTevd);
+        let (pool, free) = (self.shared.connection, &mut self.free_events);
+        let control = self.eps.get_mut(ep.0).ok_or(STALE)?;
+        while !control.reserved.is_full() {
+            if *free == END {
+                *free = pool.take_free();
+            }
+            let slot = pool.get(*free).ok_or(full)?;
+            let _ = control.reserved.push(*free);
+            *free = slot.link.next();
+        }
+        Ok(())
+    }
+
+    /// Takes back the slots that an Endpoint reserved and did not use.
+    pub(crate) fn return_events(&mut self, ep: Ep) {
+        let pool = self.shared.connection;
+        if let Ok(control) = self.ep_mut(ep) {
+            for id in core::mem::take(&mut control.reserved) {
+                pool.give_back(id);
+            }
+        }
+    }
+
+    /// The connection is past, by a reset or because the Endpoint goes: its events wait for no completions any more.
+    pub(crate) fn release_events(&mut self, ep: Ep) {
+        let pool = self.shared.connection;
+        if let Ok(control) = self.ep_mut(ep) {
+            for id in core::mem::take(&mut control.sent) {
+                pool.mark_past(id, ep);
+            }
+        }
+    }
+
+    /// Sends a connection event to its Event Dispatcher. One that ends a connection always finds room, in a slot that was reserved
+    /// for it; any other overflows where the Event Dispatcher has as many events as it was made for.
     pub(crate) fn signal(&mut self, ep: Ep, signal: Signal) {
         let Some(evd) = self.eps.get(ep.0).and_then(|control| control.connect_evd) else {
             return;
         };
-        let crowded = !self.has_room(evd);
-        let patient = self.evds.get(evd.0).is_some_and(|control| {
-            let queued = self.shared.evd(evd.0.index()).map_or(0, EvdShared::queued);
-            queued.saturating_add(control.owed) < control.qlen
+        let shared = self.shared;
+        let (Some(limits), Some(line)) = (self.evds.get(evd.0), shared.evd(evd.0.index())) else {
+            return;
+        };
+        let room = signal.is_end() || line.queued() < limits.ring.max(limits.qlen);
+        let slot = self.eps.get_mut(ep.0).filter(|_| room).and_then(|control| {
+            let id = control.reserved.pop()?;
+            let _ = control.sent.push(id);
+            Some(id)
         });
-        if let Some(control) = self.eps.get_mut(ep.0)
-            && (crowded && patient || !control.owed.is_empty())
-            && control.owed.push(signal).is_ok()
-        {
-            if let Some(control) = self.evds.get_mut(evd.0) {
-                control.owed += 1;
-            }
-            self.watch(ep);
-        } else {
-            self.notify(Some(evd), signal.event(ep));
-        }
-    }
-
-    /// Delivers connection events that are owed, as far as there is room; whether more are.
-    pub(crate) fn pay(&mut self, ep: Ep) -> bool {
-        let Some(control) = self.eps.get(ep.0) else {
-            return false;
+        let Some(id) = slot else {
+            self.overflowed(evd);
+            return;
         };
-        let (Some(evd), Some(&first)) = (control.connect_evd, control.owed.first()) else {
-            return false;
-        };
-        if !self.has_room(evd) {
-            return true;
-        }
-        let rest = self.forget_owed(ep, 1);
-        self.notify(Some(evd), first.event(ep));
-        rest && self.pay(ep)
-    }
-
-    /// Takes the first connection events that are owed off the list; whether there are more.
-    pub(crate) fn forget_owed(&mut self, ep: Ep, most: usize) -> bool {
-        let Some(control) = self.eps.get_mut(ep.0) else {
-            return false;
-        };
-        let mut count = 0;
-        while count < most && !control.owed.is_empty() {
-            control.owed.remove(0);
-            count += 1;
-        }
-        let (rest, evd) = (!control.owed.is_empty(), control.connect_evd);
-        if let Some(control) = evd.and_then(|evd| self.evds.get_mut(evd.0)) {
-            control.owed = control
-                .owed
-                .saturating_sub(u32::try_from(count).unwrap_or(0));
-        }
-        rest
+        shared.connection.send(id, line, evd.0.index(), ep, signal);
+        self.put_event(evd, true);
     }
 
     /// Carries out what the table says of a piece of news, or of a call that it allows.

@@ -156,6 +156,7 @@ impl<P: Provider> Ia<'_, P> {
         control.qp = qp;
         control.life = life;
         control.arrived = 0;
+        control.forget_done();
         Ok(())
     }
 

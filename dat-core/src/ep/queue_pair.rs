@@ -295,8 +295,12 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(queues) = self.late.shared_queues()
             && let Some(srq) = ep.srq()
         {
-            let evd = ep.receive.evd.load(Ordering::Relaxed) as usize;
-            if let Some(reaper) = self.reapers.get_mut(evd).and_then(Option::as_mut) {
+            let evd = ep.receive.evd.load(Ordering::Relaxed);
+            if let Some(evd) = self.evds.handle_at(evd) {
+                // What is left moves to other positions, all of which are seen by then.
+                self.look_through(Evd(evd));
+            }
+            if let Some(reaper) = self.reapers.get_mut(evd as usize).and_then(Option::as_mut) {
                 (queues.sweep)(reaper, &shared, slot, srq);
             }
         }

@@ -5,7 +5,7 @@ use super::{EpOp, Outcome, PROVIDER_CONTROL, Phase};
 use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Ep;
-use crate::provider::{Direction, Provider};
+use crate::provider::{Direction, Provider, Service};
 use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
@@ -73,9 +73,14 @@ impl<P: Provider> Ia<'_, P> {
                 .taken
                 .load(core::sync::atomic::Ordering::Acquire)
         });
-        self.forget_owed(ep, usize::MAX);
+        self.release_events(ep);
+        if makings.service != Service::Connected {
+            // It is connected from here on. If there is no slot, its end follows the rule of any other event.
+            let _ = self.reserve_events(ep);
+        }
         self.end_questions(ep, true);
         let control = self.ep_mut(ep)?;
+        control.forget_done();
         control.born = turn;
         control.private.clear();
         control.cause = None;

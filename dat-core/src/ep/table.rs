@@ -203,6 +203,7 @@ impl EpOp {
 
 /// The connection event of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Signal {
     /// `ESTABLISHED`
     Established,
@@ -233,6 +234,16 @@ impl Signal {
         Self::TimedOut,
         Self::Unreachable,
     ];
+
+    /// Whether it ends a connection or an attempt at one.
+    pub(crate) const fn is_end(self) -> bool {
+        !matches!(self, Self::Established)
+    }
+
+    /// The one of that number.
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.get(number as usize).copied()
+    }
 
     /// As an Endpoint's event.
     pub(crate) const fn event(self, ep: Ep) -> Event {

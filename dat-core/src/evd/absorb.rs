@@ -1,17 +1,23 @@
 //! Looking at completions before the consumer does.
 //!
-//! A graceful disconnect ends when the posted requests have completed, not when the consumer has dequeued their
-//! completions: it may wait on its connect Event Dispatcher alone. So while such a disconnect runs, the control half
-//! takes completions out of the queue and puts them into the ring, where the reaper finds them in order. It does the same
-//! for an Event Dispatcher that a CNO or upcalls listen to, to tell what has come.
+//! What an Endpoint has outstanding ends when the device completes it, not when the consumer dequeues the completion: a graceful
+//! disconnect must end though the consumer waits on its connect Event Dispatcher alone. So the control half looks through the
+//! completion queue where the completions lie, once past each, and notes for each Endpoint how far it has come.
+//!
+//! An Event Dispatcher that a CNO or upcalls listen to must not be armed for completions that it has announced already. So there
+//! the control half takes completions out of the queue and puts them into the ring, where the reaper finds them in order.
 
 use core::sync::atomic::Ordering;
 
+use super::Reaper;
 use super::count::{Verdict, verdict};
 use crate::Ia;
-use crate::handle::{Ep, Evd};
+use crate::ep::{EpControl, EpState};
+use crate::handle::{Ep, Evd, Handle};
 use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
-use crate::shared::ep::{KIND, Trouble};
+use crate::shared::Shared;
+use crate::shared::ep::{EpShared, Trouble};
+use crate::table::Table;
 
 /// Completions taken in one go.
 const BUDGET: u32 = 64;
@@ -26,32 +32,27 @@ pub(crate) struct Taken {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Moves completions of `evd` into its ring, up to half of it. Nothing is moved behind a terminal event that still
-    /// lies there: the reaper would find it later than what is in the queue.
+    /// Moves completions of `evd` into its ring, up to half of it.
     pub(crate) fn absorb(&mut self, evd: Evd) -> Taken {
         let mut taken = Taken::default();
         let shared = self.shared;
         let Some(ring) = shared.evd(evd.0.index()) else {
             return taken;
         };
+        self.look_through(evd);
         for _ in 0..BUDGET {
             let Some(control) = self.evds.get(evd.0) else {
                 return taken;
             };
-            let head = ring.consumer.head.load(Ordering::Acquire);
-            let tail = ring.producer.tail.load(Ordering::Relaxed);
-            let queued = tail.wrapping_sub(head);
-            let terminal_ahead = control.terminal.wrapping_sub(head);
-            let terminal_waits = terminal_ahead != 0 && terminal_ahead <= queued;
-            let full = terminal_waits || queued >= control.ring / 2;
+            let full = ring.queued() >= control.ring / 2;
             let Ok(reaper) = self.reaper_here(evd) else {
                 return taken;
             };
             if full {
-                taken.all = true;
-                if let Some(cq) = &mut reaper.cq {
-                    cq.survey(|_| taken.all = false);
-                }
+                taken.all = reaper
+                    .cq
+                    .as_ref()
+                    .is_none_or(|cq| cq.written() == cq.taken());
                 return taken;
             }
             let Some(completion) = reaper.poll() else {
@@ -59,53 +60,187 @@ impl<P: Provider> Ia<'_, P> {
                 return taken;
             };
             taken.notifying |= verdict(&shared, &completion) == Verdict::Notifies;
-            self.put(evd, crate::event::pack(&completion), false);
+            if self.put(evd, crate::event::pack(&completion))
+                && let Ok(reaper) = self.reaper_here(evd)
+            {
+                reaper.absorbed += 1;
+            }
             self.worked = true;
-            self.witness(&completion);
         }
         taken
     }
 
-    /// Notes what a completion says of its Endpoint.
-    fn witness(&mut self, completion: &Completion) {
-        let shared = self.shared;
-        let index = completion.index & shared.ep_mask;
-        let Some(ep) = shared.ep(index) else { return };
-        let line = ep.line(completion.direction);
-        if line.index.load(Ordering::Relaxed) & !KIND != completion.index {
-            return;
-        }
-        if completion.status != Status::Success {
-            super::reaper::tell(&shared, index, ep, Trouble::of(completion));
-        }
-        let Some(handle) = self.eps.handle_at(index) else {
-            return;
-        };
-        let Ok(control) = self.ep_mut(Ep(handle)) else {
-            return;
-        };
-        if completion.direction != Direction::Send {
-            control.arrived = control.arrived.wrapping_add(1);
-            return;
-        }
-        let consumed = line.consumed.load(Ordering::Acquire);
-        let posted = ep.posted(Direction::Send);
-        // Each request is passed once: from what was known already, or dequeued since.
-        let known = control.completed.wrapping_sub(consumed);
-        let start = if known <= posted.wrapping_sub(consumed) {
-            control.completed
-        } else {
-            consumed
-        };
-        let found = (0..posted.wrapping_sub(start))
-            .map(|ahead| start.wrapping_add(ahead))
-            .find(|&seq| {
-                shared
-                    .request(line, seq)
-                    .is_some_and(|slot| slot.tag().is(completion.token))
-            });
-        if let Some(seq) = found {
-            control.completed = seq.wrapping_add(1);
+    /// Looks at the completions of `evd` that have come since the last time. They stay where they are.
+    pub(crate) fn look_through(&mut self, evd: Evd) {
+        let Self {
+            reapers,
+            eps,
+            shared,
+            ..
+        } = self;
+        if let Some(Some(reaper)) = reapers.get_mut(evd.0.index() as usize)
+            && reaper.evd == evd
+        {
+            look_through(reaper, shared, eps);
         }
     }
+
+    /// Takes the completions off the front of a completion queue that have no event.
+    pub(crate) fn drop_silent(&mut self, evd: Evd) {
+        let shared = self.shared;
+        if let (Some(ring), Ok(reaper)) = (shared.evd(evd.0.index()), self.reaper(evd)) {
+            reaper.drop_silent(&shared, ring);
+        }
+    }
+
+    /// Sees to it that the end of an Endpoint's newest request shows. False if that has to be tried again: the posting half is out,
+    /// or another request of dat-core's own is under way, or there is no room for its completion.
+    ///
+    /// When such a request has completed, its entry stands for the suppressed requests before it, which have none. Only until then it
+    /// needs one that the consumer did not reckon with.
+    pub(crate) fn follow_suppressed(&mut self, ep: Ep) -> bool {
+        let Ok(control) = self.ep(ep) else {
+            return true;
+        };
+        let done = control.requests_done;
+        let evd = control.request_evd;
+        // Nothing more is posted while a disconnect is pending, and the last of as many as there can be is never suppressed.
+        let room = self.state_of(ep).ok() == Some(EpState::DisconnectPending)
+            || evd.is_some_and(|evd| self.has_entry(evd));
+        let Ok((poster, _, near)) = self.posting(ep) else {
+            return false;
+        };
+        if !poster.ends_silently() {
+            return true;
+        }
+        let to = near.ep.posted(Direction::Send);
+        let token = poster.next_token();
+        let follows = room && near.ep.poster.follower.start(token, to, done);
+        if follows {
+            poster.follow();
+        }
+        follows
+    }
+
+    /// Whether the completion queue has an entry beyond the length of its Event Dispatcher that no request of dat-core's own needs.
+    fn has_entry(&mut self, evd: Evd) -> bool {
+        let Some(control) = self.evds.get(evd.0) else {
+            return false;
+        };
+        let (qlen, streams) = (control.qlen, control.streams);
+        let entries = self.reaper_here(evd).map_or(0, |reaper| {
+            reaper.cq.as_ref().map_or(0, CompletionQueue::entries)
+        });
+        let spare = entries.saturating_sub(qlen);
+        // There is one at the most for each stream of requests.
+        streams <= spare || {
+            let followed = |(handle, control): &(Handle, &EpControl)| {
+                control.request_evd == Some(evd) && self.is_followed(Ep(*handle))
+            };
+            self.eps.iter().filter(followed).count() < spare as usize
+        }
+    }
+
+    /// Whether a request of dat-core's own is under way on that Endpoint.
+    fn is_followed(&self, ep: Ep) -> bool {
+        let (Ok(control), Some(line)) = (self.ep(ep), self.shared.ep(ep.0.index())) else {
+            return false;
+        };
+        control.qp.is_some()
+            && !line.is_flushable()
+            && line.poster.follower.is_under_way(control.requests_done)
+    }
+
+    /// Requests or receives that an Endpoint has posted and the device has not completed, as far as is known; all that is not
+    /// dequeued while the reaper is with another thread.
+    pub(crate) fn unfinished(&mut self, ep: Ep, direction: Direction) -> u32 {
+        let shared = self.shared;
+        let (Ok(control), Some(line)) = (self.ep(ep), shared.ep(ep.0.index())) else {
+            return 0;
+        };
+        if control.qp.is_none() || line.is_flushable() {
+            // All that is left was flushed.
+            return 0;
+        }
+        let evd = match direction {
+            Direction::Send => control.request_evd,
+            Direction::Recv => control.recv_evd,
+        };
+        if let Some(evd) = evd {
+            self.look_through(evd);
+        }
+        let consumed = line.line(direction).consumed.load(Ordering::Acquire);
+        let posted = line.posted(direction);
+        let done = self
+            .ep(ep)
+            .map_or(consumed, |control| control.done(direction));
+        let outstanding = posted.wrapping_sub(consumed);
+        outstanding - known(done, consumed, outstanding)
+    }
+}
+
+/// The same, of an Event Dispatcher whose reaper is here.
+pub(crate) fn look_through<P: Provider>(
+    reaper: &mut Reaper<P>,
+    shared: &Shared<'_>,
+    eps: &mut Table<'_, EpControl>,
+) {
+    if let Some(cq) = &reaper.cq {
+        reaper.seen = cq.survey(reaper.seen, |completion| note(shared, eps, &completion));
+    }
+}
+
+/// How many of `outstanding` requests are known to have completed, if the last of those is the one before `done`. The consumer may
+/// have overtaken what was noted.
+pub(crate) const fn known(done: u32, consumed: u32, outstanding: u32) -> u32 {
+    let ahead = done.wrapping_sub(consumed);
+    if ahead <= outstanding { ahead } else { 0 }
+}
+
+/// Notes what a completion says of its Endpoint.
+fn note(shared: &Shared<'_>, eps: &mut Table<'_, EpControl>, completion: &Completion) {
+    let index = completion.index & shared.ep_mask;
+    let Some(ep) = shared.ep(index).filter(|ep| ep.is_named(completion)) else {
+        return;
+    };
+    if completion.status != Status::Success {
+        super::reaper::tell(shared, index, ep, Trouble::of(completion));
+    }
+    let Some(control) = eps.handle_at(index).and_then(|handle| eps.get_mut(handle)) else {
+        return;
+    };
+    match completion.direction {
+        Direction::Send => {
+            let found = sequence(shared, ep, control.requests_done, completion.token);
+            let behind = found.map(|seq| seq.wrapping_add(1));
+            if let Some(done) = behind.or_else(|| ep.poster.follower.follows(completion.token)) {
+                control.requests_done = done;
+            }
+        }
+        Direction::Recv if ep.srq().is_some() => {
+            control.arrived = control.arrived.wrapping_add(1);
+        }
+        Direction::Recv => {
+            let consumed = ep.receive.consumed.load(Ordering::Acquire);
+            let ahead = u32::from(completion.token).wrapping_sub(consumed) & 0xffff;
+            if ahead < ep.posted(Direction::Recv).wrapping_sub(consumed) {
+                control.receives_done = consumed.wrapping_add(ahead).wrapping_add(1);
+            }
+        }
+    }
+}
+
+/// The sequence of the outstanding request of that token. Each request is passed once: from what was known already, or dequeued
+/// since.
+fn sequence(shared: &Shared<'_>, ep: &EpShared, done: u32, token: u16) -> Option<u32> {
+    let line = &ep.request;
+    let consumed = line.consumed.load(Ordering::Acquire);
+    let outstanding = ep.posted(Direction::Send).wrapping_sub(consumed);
+    (known(done, consumed, outstanding)..outstanding)
+        .map(|ahead| consumed.wrapping_add(ahead))
+        .find(|&seq| {
+            shared
+                .request(line, seq)
+                .is_some_and(|slot| slot.tag().is(token))
+        })
 }

@@ -6,6 +6,7 @@
 use core::sync::atomic::Ordering;
 
 use super::Reaper;
+use super::chain::each;
 use super::reaper::slot;
 use crate::event::Entry;
 use crate::handle::Cr;
@@ -13,8 +14,7 @@ use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
 use crate::shared::Shared;
 use crate::shared::ep::{EpShared, queue_of};
 use crate::shared::evd::EvdShared;
-use crate::shared::request::{Op, Request};
-use crate::shared::stack::END;
+use crate::shared::request::Request;
 
 /// Events, and those among them that notify.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) fn verdict(shared: &Shared<'_>, completion: &Completion) -> Verdict {
     let Some((_, found)) = find(shared, ep, completion.token) else {
         return Verdict::Nothing;
     };
-    if !is_told(shared, found) || !failed && found.tag.is_suppressed() {
+    if !failed && found.tag.is_suppressed() {
         Verdict::Nothing
     } else if !failed && found.tag.is_unsignalled() {
         Verdict::Quiet
@@ -82,26 +82,6 @@ fn request(shared: &Shared<'_>, ep: &EpShared, ahead: u32) -> Option<Request> {
     Some(shared.request(line, seq)?.read())
 }
 
-/// Whether the end of a request is the consumer's business: not that of dat-core's own, nor of a bind whose RMR is gone.
-fn is_told(shared: &Shared<'_>, request: Request) -> bool {
-    match request.tag.op() {
-        Op::Drain => false,
-        Op::Bind => shared
-            .rmrs
-            .get(request.len as usize)
-            .is_some_and(|window| window.owner().is_ok()),
-        Op::Send
-        | Op::RdmaWrite
-        | Op::RdmaRead
-        | Op::FetchAdd
-        | Op::CmpSwap
-        | Op::WriteImmed
-        | Op::SendUd
-        | Op::Register
-        | Op::Invalidate => true,
-    }
-}
-
 impl<P: Provider> Reaper<P> {
     /// The events that are here now.
     pub(crate) fn count(&self, shared: &Shared<'_>, evd: &EvdShared) -> Count {
@@ -110,16 +90,24 @@ impl<P: Provider> Reaper<P> {
             Entry::Event(_) => count.add(Verdict::Notifies),
             Entry::Absorbed(completion) => count.add(verdict(shared, &completion)),
         });
-        for mut id in [self.flush, evd.producer.flush.top()] {
-            while id != END {
-                let (ep, direction) = queue_of(id);
-                let Some(ep) = shared.ep(ep) else { break };
-                let flushed = self.flushed(shared, evd, ep, direction);
-                count.events += flushed;
-                count.notifying += flushed;
-                id = ep.line(direction).flush.next();
-            }
-        }
+        let mut add = |id| {
+            let more = match shared.connection.get(id) {
+                Some(event) => u32::from(event.event().is_some()),
+                None => {
+                    let (ep, direction) = queue_of(id);
+                    shared
+                        .ep(ep)
+                        .map_or(0, |ep| self.flushed(shared, evd, ep, direction))
+                }
+            };
+            count.events += more;
+            count.notifying += more;
+        };
+        self.events.each(shared, &mut add);
+        self.endings.each(shared, &mut add);
+        // Nobody takes these meanwhile: the reaper is here.
+        each(shared, evd.producer.connection.top(), &mut add);
+        each(shared, evd.producer.flush.top(), &mut add);
         count
     }
 
@@ -160,11 +148,7 @@ impl<P: Provider> Reaper<P> {
             }
         });
         let left = covered..ep.outstanding(direction);
-        let told = |ahead: &u32| {
-            direction == Direction::Recv
-                || request(shared, ep, *ahead).is_some_and(|found| is_told(shared, found))
-        };
-        u32::try_from(left.filter(told).count()).unwrap_or(u32::MAX)
+        u32::try_from(left.count()).unwrap_or(u32::MAX)
     }
 
     /// Everything in the ring, then everything in the completion queue.
@@ -178,7 +162,7 @@ impl<P: Provider> Reaper<P> {
             }
         }
         if let Some(cq) = &self.cq {
-            cq.survey(|completion| see(Entry::Absorbed(completion)));
+            cq.survey(0, |completion| see(Entry::Absorbed(completion)));
         }
     }
 }

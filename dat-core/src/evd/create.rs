@@ -1,7 +1,5 @@
 //! dat_evd_create(3).
 
-use core::sync::atomic::Ordering;
-
 use super::{EvdControl, Reaper, Upcalls};
 use crate::Ia;
 use crate::counters::EvdTally;
@@ -70,25 +68,20 @@ impl<P: Provider> Ia<'_, P> {
             return Err(full);
         }
         let (cq, end) = if completions {
-            let (cq, end) = self.provider.cq_create(min_qlen)?;
+            let (cq, end) = self.provider.cq_create(Self::entries(min_qlen))?;
             (Some(cq), Some(end))
         } else {
             (None, None)
         };
         if let Some(shared) = self.shared.evd(handle.index()) {
-            shared.producer.tail.store(0, Ordering::Relaxed);
-            shared.producer.flush.clear();
-            shared.unbar(u32::MAX);
-            shared.consumer.head.store(0, Ordering::Relaxed);
+            shared.clear();
         }
         let control = EvdControl {
             flags,
             qlen: min_qlen,
             ring: if completions { slots } else { min_qlen },
-            owed: 0,
             cq,
             streams: 0,
-            terminal: 0,
             notified: false,
             announced: false,
             cno: None,
@@ -104,6 +97,11 @@ impl<P: Provider> Ia<'_, P> {
             self.listeners += 1;
         }
         self.evds.insert(control).map(Evd).ok_or(full)
+    }
+
+    /// Entries of the completion queue of an Event Dispatcher of that length: one more, for a request of dat-core's own.
+    pub(super) const fn entries(qlen: u32) -> u32 {
+        qlen.saturating_add(1)
     }
 
     /// Events that one with those streams can have room for.

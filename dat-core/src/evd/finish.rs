@@ -71,9 +71,8 @@ pub(super) fn finish<U: Using>(
             cookie,
             status: failed_of(DtoStatus::RmrOperationFailed),
         },
-        // It has none; and of the others nobody has posted any.
-        Op::Drain
-        | Op::FetchAdd
+        // Nobody has posted any.
+        Op::FetchAdd
         | Op::CmpSwap
         | Op::WriteImmed
         | Op::SendUd
@@ -109,25 +108,21 @@ pub(crate) fn untold<U: Using>(
         | Op::FetchAdd
         | Op::CmpSwap
         | Op::WriteImmed
-        | Op::SendUd
-        | Op::Drain => {}
+        | Op::SendUd => {}
     }
 }
 
-/// Counts a bind as completed. `None` if the consumer has freed the RMR since.
+/// Counts a bind as completed. The RMR that it was of, freed since or not; none if there is no such bind.
 #[inline]
 pub(super) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u32) -> Option<Rmr> {
     let window = shared.rmrs.get(slot as usize)?;
     window.binds.fetch_sub(1, Ordering::AcqRel);
-    match window.owner() {
-        Ok(rmr) => Some(rmr),
-        Err(retiring) => {
-            if retiring {
-                shared.work.push(index, &ep.poster.work);
-            }
-            None
-        }
+    let (rmr, freed) = window.named()?;
+    if freed {
+        // With the last of them the slot is free.
+        shared.work.push(index, &ep.poster.work);
     }
+    Some(rmr)
 }
 
 /// Counts a fast registration of the LMR in that slot as completed.

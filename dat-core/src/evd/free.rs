@@ -45,11 +45,14 @@ impl<P: Provider> Ia<'_, P> {
             None => (None, None, false),
         };
         self.listeners -= u32::from(upcalls && self.listeners != 0);
-        let end = self
-            .reapers
-            .get_mut(evd.0.index() as usize)
-            .and_then(Option::take)
-            .and_then(|reaper| reaper.cq);
+        let (shared, index) = (self.shared, evd.0.index());
+        let reaper = self.reapers.get_mut(index as usize).and_then(Option::take);
+        let end = reaper.and_then(|mut reaper| {
+            if let Some(ring) = shared.evd(index) {
+                reaper.give_back_events(&shared, ring);
+            }
+            reaper.cq
+        });
         self.evds.remove(evd.0);
         if let Some(listening) = self.late.listening {
             (listening.gone)(self, evd, cno);

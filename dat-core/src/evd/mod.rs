@@ -8,6 +8,7 @@
 
 mod absorb;
 mod arrival;
+mod chain;
 mod clear_unwaitable;
 mod consistency;
 mod count;
@@ -33,6 +34,7 @@ pub use query::EvdParam;
 pub use reaper::EvdReaper;
 pub use wait::EvdWait;
 
+pub(crate) use absorb::{known, look_through};
 pub(crate) use finish::untold;
 pub(crate) use kcreate::Upcalls;
 pub(crate) use reaper::Reaper;
@@ -55,13 +57,9 @@ pub(crate) struct EvdControl<P: Provider> {
     pub(crate) qlen: u32,
     /// Events the ring takes.
     pub(crate) ring: u32,
-    /// Connection events that wait for a place in it, see [`Ia::signal`].
-    pub(crate) owed: u32,
     pub(crate) cq: Option<Cq>,
     /// Streams attached: directions and connections of Endpoints, service points.
     pub(crate) streams: u32,
-    /// Count of the ring after the newest terminal event.
-    pub(crate) terminal: u32,
     /// The device announced completions, and the consumer has not asked.
     pub(crate) notified: bool,
     /// The same, and who listens has not been told.
@@ -124,9 +122,9 @@ impl<'s, P: Provider> Ia<'s, P> {
     }
 
     /// Puts an event into the ring; false if it is full.
-    pub(crate) fn put(&mut self, evd: Evd, words: [u64; 3], terminal: bool) -> bool {
+    pub(crate) fn put(&mut self, evd: Evd, words: [u64; 3]) -> bool {
         let shared = self.shared;
-        let Some(control) = self.evds.get_mut(evd.0) else {
+        let Some(control) = self.evds.get(evd.0) else {
             return false;
         };
         let Some(ring) = shared.evd(evd.0.index()) else {
@@ -147,27 +145,33 @@ impl<'s, P: Provider> Ia<'s, P> {
         ring.producer
             .tail
             .store(tail.wrapping_add(1), core::sync::atomic::Ordering::Release);
-        if terminal {
-            control.terminal = tail.wrapping_add(1);
-        }
+        ring.changed();
         true
     }
 
     /// Delivers an event. One that finds no room is lost, and the async Event Dispatcher hears of it.
     pub(crate) fn notify(&mut self, evd: Option<Evd>, event: Event) {
         let Some(evd) = evd else { return };
-        if self.put(evd, event.encode(), event.is_terminal()) {
-            self.worked = true;
-            self.arrived(evd);
-            if event.is_connection()
-                && let Some(control) = self.evds.get_mut(evd.0)
-            {
-                control.tally.connections = control.tally.connections.wrapping_add(1);
-            }
-            return;
+        if self.put(evd, event.encode()) {
+            self.put_event(evd, event.is_connection());
+        } else {
+            self.overflowed(evd);
         }
+    }
+
+    /// An event is there for the consumer.
+    pub(crate) fn put_event(&mut self, evd: Evd, connection: bool) {
+        self.worked = true;
+        self.arrived(evd);
+        if connection && let Some(control) = self.evds.get_mut(evd.0) {
+            control.tally.connections = control.tally.connections.wrapping_add(1);
+        }
+    }
+
+    /// An event found no room and is lost: says so on the async Event Dispatcher.
+    pub(crate) fn overflowed(&mut self, evd: Evd) {
         let overflow = Event::Async(AsyncEvent::EvdOverflow(evd));
-        if evd != self.async_evd && self.put(self.async_evd, overflow.encode(), false) {
+        if evd != self.async_evd && self.put(self.async_evd, overflow.encode()) {
             self.arrived(self.async_evd);
         } else if let Some(ring) = self.ring(self.async_evd) {
             // The last place to complain is full: that is the end of asynchronous reports.

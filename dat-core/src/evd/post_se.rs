@@ -19,7 +19,7 @@ impl<P: Provider> Ia<'_, P> {
                 DatSubtype::InvalidArg1,
             ));
         }
-        if self.put(evd, Event::Software(pointer).encode(), false) {
+        if self.put(evd, Event::Software(pointer).encode()) {
             self.arrived(evd);
             Ok(())
         } else {
@@ -35,7 +35,7 @@ impl<P: Provider> Ia<'_, P> {
             .evds
             .get(evd.0)
             .is_some_and(|control| control.flags.contains(takes));
-        if willing && self.put(evd, Event::Async(what).encode(), false) {
+        if willing && self.put(evd, Event::Async(what).encode()) {
             self.worked = true;
             self.arrived(evd);
         }

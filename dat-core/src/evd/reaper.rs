@@ -5,7 +5,10 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
+use super::chain::Chain;
+use super::count::{Verdict, verdict};
 use super::finish::{bind_done, finish, untold};
+use crate::atomic::AtomicU64;
 use crate::counters::{EpCounter, ReaperTally};
 use crate::dat_return::DatReturn;
 use crate::event::{DtoEvent, DtoOperation, DtoStatus, Entry, Event, IbDtoEvent, IbOperation};
@@ -14,10 +17,11 @@ use crate::provider::{
     Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Provider, Status, Using,
 };
 use crate::shared::Shared;
+use crate::shared::connection::ConnectionEvent;
 use crate::shared::ep::{EpShared, KIND, NO_INDEX, Span, Trouble, queue_of};
 use crate::shared::evd::{EvdShared, EventSlot};
 use crate::shared::request::{RequestSlot, Tag};
-use crate::shared::stack::{END, Link};
+use crate::shared::stack::END;
 
 /// Completions looked at in one dequeue. A device that floods a queue with nonsense gets no more time than that.
 const BUDGET: u32 = 256;
@@ -29,11 +33,18 @@ pub(crate) struct Reaper<P: Provider> {
     pub(crate) evd: Evd,
     /// Events taken out of the ring.
     head: u32,
-    /// Chain of queues to flush, taken from the stack.
-    pub(super) flush: u32,
-    /// Count of the ring at which there is nothing but completions to look at: the head, or while there are queues to
-    /// flush a count that the ring cannot have.
-    calm: u32,
+    /// Connection events, taken from their stack.
+    pub(super) events: Chain,
+    /// Queues to flush and events that end a connection, in the order in which they become due: each when the completion queue
+    /// has given what it held when the element came here.
+    pub(super) endings: Chain,
+    /// Completions in the ring, where the control half has put them.
+    pub(super) absorbed: u32,
+    /// Position in the completion queue up to which the control half has looked through it.
+    pub(super) seen: u64,
+    /// Version of the Event Dispatcher at which completions are all there is to look at. While something else waits, a version
+    /// that it does not have.
+    plain_at: u32,
     /// Completions of an earlier life of their queue pair.
     pub(crate) stale: u32,
     /// Completions and ring entries that made no sense.
@@ -66,8 +77,11 @@ impl<P: Provider> Reaper<P> {
             cq,
             evd,
             head: 0,
-            flush: END,
-            calm: 0,
+            events: Chain::new(),
+            endings: Chain::new(),
+            absorbed: 0,
+            seen: 0,
+            plain_at: 0,
             stale: 0,
             nonsense: 0,
             extra: Extra::default(),
@@ -82,13 +96,11 @@ impl<P: Provider> Reaper<P> {
         shared: &Shared<'_>,
         evd: &EvdShared,
     ) -> Result<Event, DatReturn> {
-        // ORDER: the count of the ring is read before the completion queue and the flush stack, so that a terminal event
-        // it covers finds everything that its writer put there first.
-        let tail = evd.producer.tail.load(Ordering::Acquire);
-        if tail != self.calm {
-            return copied(|found| *found = self.dequeue_any(shared, evd, tail));
+        let version = evd.version();
+        if version != self.plain_at {
+            return copied(|found| *found = self.dequeue_any(shared, evd, version));
         }
-        // From here on the ring's count is `self.calm`, which needs no register.
+        // From here on the version is `self.plain_at`, which needs no register.
         let Some(cq) = &mut self.cq else {
             return Err(DatReturn::QUEUE_EMPTY);
         };
@@ -109,7 +121,9 @@ impl<P: Provider> Reaper<P> {
                             });
                         }
                         self.tally.taken += 1;
-                        return copied(|found| *found = self.dequeue_any(shared, evd, self.calm));
+                        return copied(|found| {
+                            *found = self.dequeue_any(shared, evd, self.plain_at)
+                        });
                     }
                 }
             }
@@ -118,9 +132,9 @@ impl<P: Provider> Reaper<P> {
                     return Ok(Event::Dto(event));
                 }
             }
-            Polled::Empty if evd.producer.flush.is_empty() => return Err(DatReturn::QUEUE_EMPTY),
-            Polled::Empty | Polled::Other => {
-                return copied(|found| *found = self.dequeue_any(shared, evd, self.calm));
+            Polled::Empty => return Err(DatReturn::QUEUE_EMPTY),
+            Polled::Other => {
+                return copied(|found| *found = self.dequeue_any(shared, evd, self.plain_at));
             }
         }
         copied(|found| *found = self.dequeue_after(shared, evd))
@@ -162,8 +176,7 @@ impl<P: Provider> Reaper<P> {
         most: usize,
         take: &mut impl FnMut(Event),
     ) -> usize {
-        // ORDER: as in `dequeue`.
-        if evd.producer.tail.load(Ordering::Acquire) != self.calm {
+        if evd.version() != self.plain_at {
             return 0;
         }
         let (Some(cq), Some(ep)) = (&mut self.cq, shared.ep(index)) else {
@@ -218,89 +231,207 @@ impl<P: Provider> Reaper<P> {
             {
                 return Ok(Event::Dto(event));
             }
+            self.count_seen(shared, &last);
             if let Some(event) = self.complete(shared, &last) {
                 return Ok(event);
             }
         }
         self.tally.taken += 1;
-        self.dequeue_any(shared, evd, self.calm)
+        self.dequeue_any(shared, evd, self.plain_at)
     }
 
-    /// The next event when there is more than a completion to look at.
+    /// The next event when there is more than a completion to look at. `version` was read before anything else.
     #[cold]
     #[inline(never)]
     fn dequeue_any(
         &mut self,
         shared: &Shared<'_>,
         evd: &EvdShared,
-        tail: u32,
+        version: u32,
     ) -> Result<Event, DatReturn> {
-        let found = self.next(shared, evd, tail);
+        let found = self.next(shared, evd);
         self.tally.found += u64::from(found.is_ok());
-        self.settle();
+        let plain = self.head == evd.producer.tail.load(Ordering::Acquire)
+            && self.events.is_empty()
+            && self.endings.is_empty();
+        // The version does not advance by half its range between two dequeues.
+        self.plain_at = if plain { version } else { version ^ 1 << 31 };
         found
     }
 
-    /// Notes in one word whether something waits here; to be done after each change of head or chain.
-    fn settle(&mut self) {
-        // The ring has fewer than 2^31 entries: half a turn ahead of the head is no count of it.
-        let waiting = u32::from(self.flush != END) << 31;
-        self.calm = self.head ^ waiting;
-    }
-
-    fn next(
-        &mut self,
-        shared: &Shared<'_>,
-        evd: &EvdShared,
-        tail: u32,
-    ) -> Result<Event, DatReturn> {
+    /// The one place that decides the order of events; [`EvdReaper`] says what it is.
+    fn next(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> Result<Event, DatReturn> {
         for _ in 0..BUDGET {
-            let front = self.front(shared, tail);
-            match &front {
-                Some(Entry::Event(event)) if !event.is_terminal() => {
-                    self.pop(evd);
-                    return Ok(*event);
-                }
-                Some(Entry::Absorbed(early)) => {
-                    self.pop(evd);
-                    absorbed_taken(shared, early);
-                    match self.complete(shared, early) {
+            self.adopt(shared, evd);
+            if let Some(event) = self.connection_event(shared, evd) {
+                return Ok(event);
+            }
+            // A connection event that is left waits for the ring, and others may stand behind it.
+            if !self.is_due(shared) || !self.events.is_empty() {
+                if let Some(entry) = self.pop(shared, evd) {
+                    match self.enter(shared, entry) {
                         Some(event) => return Ok(event),
                         None => continue,
                     }
                 }
-                Some(Entry::Event(_)) | None => {}
-            }
-            if self.flush == END {
-                // ORDER: the chain is taken before the completion queue is polled: whoever pushed it had reset the
-                // queue pair, so all its completions are there to be found first.
-                self.flush = evd.producer.flush.take();
-            }
-            if let Some(completion) = self.poll() {
-                match self.complete(shared, &completion) {
-                    Some(event) => return Ok(event),
-                    None => continue,
+                if let Some(completion) = self.poll() {
+                    self.count_seen(shared, &completion);
+                    match self.complete(shared, &completion) {
+                        Some(event) => return Ok(event),
+                        None => continue,
+                    }
                 }
             }
-            if self.flush != END {
-                match self.flush_one(shared) {
-                    Some(event) => return Ok(event),
-                    None => continue,
-                }
-            }
-            match front {
-                Some(Entry::Event(event)) => {
-                    self.pop(evd);
-                    return Ok(event);
-                }
-                Some(Entry::Absorbed(_)) | None if self.head != tail => {
-                    self.nonsense = self.nonsense.saturating_add(1);
-                    self.pop(evd);
-                }
-                Some(Entry::Absorbed(_)) | None => break,
+            // Due, or ring and completion queue are empty: then nothing is left that the first of them could wait for.
+            let Some(id) = self.endings.first() else {
+                return Err(DatReturn::QUEUE_EMPTY);
+            };
+            if let Some(event) = self.end(shared, evd, id) {
+                return Ok(event);
             }
         }
         Err(DatReturn::QUEUE_EMPTY)
+    }
+
+    /// Takes over what was put onto the stacks. Whether there were queues to flush.
+    pub(crate) fn adopt(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> bool {
+        // ORDER: connection events are taken before queues to flush, and both before the completion queue is looked at: an end
+        // resets the queue pair, then asks for the flush, then sends the event.
+        if evd.producer.connection.is_empty() && evd.producer.flush.is_empty() {
+            return false;
+        }
+        let events = Chain::from_stack(shared, evd.producer.connection.take());
+        let flush = Chain::from_stack(shared, evd.producer.flush.take());
+        if !flush.is_empty() {
+            let written = self.written();
+            flush.each(shared, |id| {
+                let (ep, direction) = queue_of(id);
+                if let Some(ep) = shared.ep(ep) {
+                    let line = ep.line(direction);
+                    line.flush_at.store(written, Ordering::Relaxed);
+                    line.flush_to.store(ep.posted(direction), Ordering::Relaxed);
+                }
+            });
+        }
+        self.events.append(shared, events);
+        self.endings.append(shared, flush);
+        !flush.is_empty()
+    }
+
+    /// The oldest connection event, if it need not wait. The end of a connection comes behind the entries of the ring that were there
+    /// before it, and behind completions, for which it goes to the endings.
+    fn connection_event(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> Option<Event> {
+        while let Some(id) = self.events.first() {
+            let event = shared.connection.get(id)?;
+            // The beginning of a connection comes before its first receives, which the control half may have put there.
+            let ring = event.behind.load(Ordering::Relaxed).wrapping_sub(self.head);
+            if event.is_end() && ring != 0 && ring <= u32::MAX / 2 {
+                return None;
+            }
+            let ep = shared.ep(event.ep().0.index())?;
+            let ending = &ep.poster.ending;
+            if let Some(earlier) = shared.connection.get(ending.load(Ordering::Relaxed))
+                && earlier.is_of(event.ep(), self.slot())
+            {
+                // The Endpoint has been reset and connected anew: the end of the earlier connection comes first.
+                ending.store(END, Ordering::Relaxed);
+                return self.delivered(evd, earlier.take());
+            }
+            self.events.pop_front(shared);
+            let merged = [Direction::Send, Direction::Recv]
+                .iter()
+                .any(|&way| ep.line(way).evd.load(Ordering::Relaxed) == self.slot());
+            if !merged || !event.follows_completions() {
+                let found = event.take();
+                shared.connection.give_back(id);
+                match found {
+                    Some(_) => return self.delivered(evd, found),
+                    None => continue,
+                }
+            }
+            event.due_at.store(self.written(), Ordering::Relaxed);
+            ending.store(id, Ordering::Relaxed);
+            self.endings.push_back(shared, id);
+        }
+        None
+    }
+
+    /// Counts a connection event as delivered.
+    fn delivered(&self, evd: &EvdShared, event: Option<Event>) -> Option<Event> {
+        let taken = &evd.consumer.connection_taken;
+        taken.store(
+            taken.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Release,
+        );
+        event
+    }
+
+    /// Position behind the newest completion that the device has written.
+    fn written(&self) -> u64 {
+        self.cq.as_ref().map_or(0, P::Cq::written)
+    }
+
+    /// Whether the first of the endings waits for no completion any more.
+    fn is_due(&self, shared: &Shared<'_>) -> bool {
+        let Some(id) = self.endings.first() else {
+            return false;
+        };
+        let mut at = 0;
+        due_at(shared, id, |due| at = due.load(Ordering::Relaxed));
+        let ring = u64::from(self.absorbed);
+        self.cq
+            .as_ref()
+            .is_none_or(|cq| at <= cq.taken().wrapping_sub(ring))
+    }
+
+    /// Carries out the first of the endings: flushes one request or receive, delivers the event, or takes the element off the chain.
+    fn end(&mut self, shared: &Shared<'_>, evd: &EvdShared, id: u32) -> Option<Event> {
+        let Some(event) = shared.connection.get(id) else {
+            return self.flush_one(shared, id);
+        };
+        self.endings.pop_front(shared);
+        let found = event.event().and_then(|_| {
+            Self::forget_ending(shared, id, event);
+            self.delivered(evd, event.take())
+        });
+        shared.connection.give_back(id);
+        found
+    }
+
+    /// An event does not wait for its Endpoint's completions any more. The Endpoint may have another that does.
+    fn forget_ending(shared: &Shared<'_>, id: u32, event: &ConnectionEvent) {
+        if let Some(ep) = shared.ep(event.ep().0.index()) {
+            let ending = &ep.poster.ending;
+            let _ = ending.compare_exchange(id, END, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the next entry of the ring.
+    fn pop(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> Option<Option<Entry>> {
+        if self.head == evd.producer.tail.load(Ordering::Acquire) {
+            return None;
+        }
+        let words = slot(shared, self.slot(), self.head)?.load();
+        self.head = self.head.wrapping_add(1);
+        // ORDER: the entry has been read before its place is given back.
+        evd.consumer.head.store(self.head, Ordering::Release);
+        Some(Entry::decode(words, P::USES))
+    }
+
+    /// The event of an entry of the ring, if it has one.
+    fn enter(&mut self, shared: &Shared<'_>, entry: Option<Entry>) -> Option<Event> {
+        match entry {
+            Some(Entry::Event(event)) => Some(event),
+            Some(Entry::Absorbed(early)) => {
+                self.absorbed = self.absorbed.saturating_sub(1);
+                seen_taken(shared, &early);
+                self.complete(shared, &early)
+            }
+            None => {
+                self.nonsense = self.nonsense.saturating_add(1);
+                None
+            }
+        }
     }
 
     /// Takes the next completion off the queue, to make an event of it or not.
@@ -310,17 +441,11 @@ impl<P: Provider> Reaper<P> {
         Some(completion)
     }
 
-    fn front(&self, shared: &Shared<'_>, tail: u32) -> Option<Entry> {
-        if self.head == tail {
-            return None;
+    /// Counts the completion just taken off the queue, if the control half had seen it.
+    fn count_seen(&self, shared: &Shared<'_>, completion: &Completion) {
+        if self.cq.as_ref().is_some_and(|cq| cq.taken() <= self.seen) {
+            seen_taken(shared, completion);
         }
-        Entry::decode(slot(shared, self.slot(), self.head)?.load(), P::USES)
-    }
-
-    fn pop(&mut self, evd: &EvdShared) {
-        self.head = self.head.wrapping_add(1);
-        // ORDER: the entry has been read before its place is given back.
-        evd.consumer.head.store(self.head, Ordering::Release);
     }
 
     /// Matches any completion with what was posted. `None` if it is used up without an event.
@@ -358,18 +483,22 @@ impl<P: Provider> Reaper<P> {
         event
     }
 
-    /// Completes one outstanding entry of the first queue of the chain as flushed, or takes the queue off the chain.
-    fn flush_one(&mut self, shared: &Shared<'_>) -> Option<Event> {
-        let (index, direction) = queue_of(self.flush);
+    /// Completes one outstanding entry of the first queue of the chain as flushed, or takes the queue off the chain: when it is
+    /// empty, and when all is flushed that was posted before it came here. What has been posted since goes to the end of the chain.
+    fn flush_one(&mut self, shared: &Shared<'_>, id: u32) -> Option<Event> {
+        let (index, direction) = queue_of(id);
         let Some(ep) = shared.ep(index) else {
-            self.flush = END;
+            self.endings.pop_front(shared);
             return None;
         };
         let line = ep.line(direction);
-        if ep.outstanding(direction) == 0 || !ep.is_flushable() {
-            self.flush = line.flush.next();
+        let more = || ep.outstanding(direction) != 0 && ep.is_flushable();
+        let to = line.flush_to.load(Ordering::Relaxed);
+        let left = to.wrapping_sub(line.consumed.load(Ordering::Relaxed));
+        if !more() || left == 0 || left > u32::MAX / 2 {
+            self.endings.pop_front(shared);
             line.flush.release();
-            if ep.outstanding(direction) != 0 && ep.is_flushable() {
+            if more() {
                 crate::post::kick(shared, index, ep, direction);
             }
             return None;
@@ -399,52 +528,62 @@ impl<P: Provider> Reaper<P> {
         }
     }
 
-    /// Forgets whatever of that Endpoint waits to be flushed here. The control half only, while the reaper is here.
+    /// Forgets whatever of that Endpoint waits to be flushed here; the event that ended its connection waits for nothing any more.
+    /// The control half only, while the reaper is here.
     pub(crate) fn purge(&mut self, shared: &Shared<'_>, ep: u32) {
         let Some(evd) = shared.evd(self.slot()) else {
             return;
         };
-        let mut kept = END;
-        for mut id in [
-            core::mem::replace(&mut self.flush, END),
-            evd.producer.flush.take(),
-        ] {
-            while id != END {
-                let (of, direction) = queue_of(id);
-                let Some(line) = shared.ep(of).map(|ep| ep.line(direction)) else {
-                    break;
-                };
-                let next = line.flush.next();
-                if of == ep {
-                    line.flush.release();
+        self.adopt(shared, evd);
+        let mut kept = Chain::new();
+        while let Some(id) = self.endings.pop_front(shared) {
+            if let Some(event) = shared.connection.get(id) {
+                if event.ep().0.index() == ep && event.event().is_some() {
+                    Self::forget_ending(shared, id, event);
+                    self.events.push_front(shared, id);
                 } else {
-                    line.flush.set_next(kept);
-                    kept = id;
+                    kept.push_back(shared, id);
                 }
-                id = next;
+                continue;
+            }
+            let (of, direction) = queue_of(id);
+            match shared.ep(of) {
+                Some(line) if of == ep => line.line(direction).flush.release(),
+                Some(_) | None => kept.push_back(shared, id),
             }
         }
-        self.flush = kept;
-        self.settle();
+        self.endings = kept;
+        // Something may wait that nobody has looked at.
+        self.plain_at = evd.version() ^ 1 << 31;
     }
 
-    /// Takes the queues to flush that were pushed since the last time onto the chain. Whether there were any.
-    pub(crate) fn adopt(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> bool {
-        let new = evd.producer.flush.take();
-        let mut last = new;
-        while last != END
-            && let Some(link) = link(shared, last)
-        {
-            if link.next() == END {
-                // Behind the new ones, as on the stack.
-                link.set_next(self.flush);
-                self.flush = new;
-                self.settle();
-                return true;
-            }
-            last = link.next();
+    /// Takes the completions off the front of the queue that have no event, so that the slots of their requests are free.
+    pub(crate) fn drop_silent(&mut self, shared: &Shared<'_>, evd: &EvdShared) {
+        if self.head != evd.producer.tail.load(Ordering::Acquire) {
+            return;
         }
-        false
+        let (mut front, mut silent) = (true, 0_u32);
+        if let Some(cq) = &self.cq {
+            cq.survey(0, |completion| {
+                front = front && verdict(shared, &completion) == Verdict::Nothing;
+                silent += u32::from(front);
+            });
+        }
+        for _ in 0..silent {
+            if let Some(completion) = self.poll() {
+                let _ = self.complete(shared, &completion);
+            }
+        }
+    }
+
+    /// The Event Dispatcher goes: gives back the slots of the connection events that nobody has dequeued.
+    pub(crate) fn give_back_events(&mut self, shared: &Shared<'_>, evd: &EvdShared) {
+        self.adopt(shared, evd);
+        for chain in [&mut self.events, &mut self.endings] {
+            while let Some(id) = chain.pop_front(shared) {
+                shared.connection.give_back(id);
+            }
+        }
     }
 
     /// The slot of its Event Dispatcher.
@@ -465,8 +604,17 @@ impl<P: Provider> Reaper<P> {
             }
         };
         if let Some(cq) = &mut self.cq {
-            cq.sweep(index, give_back);
+            let taken = &mut self.tally.taken;
+            cq.sweep(index, |direction, token| {
+                *taken += 1;
+                give_back(direction, token);
+            });
         }
+        // What stays has moved to later positions: whatever waits for some of it waits for all.
+        let written = self.written();
+        self.endings.each(shared, |id| {
+            due_at(shared, id, |at| at.store(written, Ordering::Relaxed))
+        });
         let tail = shared
             .evd(self.slot())
             .map_or(self.head, |evd| evd.producer.tail.load(Ordering::Acquire));
@@ -493,10 +641,17 @@ impl<P: Provider> Reaper<P> {
     }
 }
 
-/// The place of a queue on a chain to flush.
-fn link<'s>(shared: &Shared<'s>, id: u32) -> Option<&'s Link> {
-    let (ep, direction) = queue_of(id);
-    Some(&shared.ep(ep)?.line(direction).flush)
+/// Where the completion queue has to be before an element of the endings is due.
+fn due_at(shared: &Shared<'_>, id: u32, see: impl FnOnce(&AtomicU64)) {
+    match shared.connection.get(id) {
+        Some(event) => see(&event.due_at),
+        None => {
+            let (ep, direction) = queue_of(id);
+            if let Some(ep) = shared.ep(ep) {
+                see(&ep.line(direction).flush_at);
+            }
+        }
+    }
 }
 
 /// What `fill` found, moved piece by piece from a place of its own: a result that comes through memory, as those of calls
@@ -608,8 +763,8 @@ fn receive_done(shared: &Shared<'_>, name: u32, token: u16, len: u32) -> Option<
     })
 }
 
-/// Counts a receive from a Shared Receive Queue that the control half had absorbed.
-fn absorbed_taken(shared: &Shared<'_>, completion: &Completion) {
+/// Counts a receive from a Shared Receive Queue that the control half had seen.
+fn seen_taken(shared: &Shared<'_>, completion: &Completion) {
     if completion.direction == Direction::Recv
         && let Some(ep) = shared.ep(completion.index & shared.ep_mask)
         && ep.receive.index.load(Ordering::Relaxed) & !KIND == completion.index
@@ -716,16 +871,13 @@ fn complete_request<U: Using>(
     // Not a search: each request is passed once, by the completion that says it is done.
     let mut ahead = 0;
     let (seq, request) = loop {
-        if ahead == outstanding {
-            return None;
-        }
         let seq = consumed.wrapping_add(ahead);
         let request = shared.request(line, seq)?.read();
-        if request.tag.is(completion.token) {
+        if ahead != outstanding && request.tag.is(completion.token) {
             break (seq, request);
         }
-        if !request.tag.is_suppressed() {
-            return None;
+        if ahead == outstanding || !request.tag.is_suppressed() {
+            return complete_follower::<U>(shared, index, ep, completion).then_some(None);
         }
         ahead += 1;
     };
@@ -740,6 +892,35 @@ fn complete_request<U: Using>(
     line.consumed.store(seq.wrapping_add(1), Ordering::Release);
     let status = DtoStatus::from_status(completion.status);
     Some(finish::<U>(shared, index, ep, request, status))
+}
+
+/// The completion of a request of dat-core's own: those before it have completed. False if it makes no sense.
+fn complete_follower<U: Using>(
+    shared: &Shared<'_>,
+    index: u32,
+    ep: &EpShared,
+    completion: &Completion,
+) -> bool {
+    let (line, follower) = (&ep.request, &ep.poster.follower);
+    let Some(to) = follower.follows(completion.token) else {
+        return follower.earlier_done();
+    };
+    let consumed = line.consumed.load(Ordering::Relaxed);
+    let followed = to.wrapping_sub(consumed);
+    if completion.status == Status::Success && followed <= ep.outstanding(Direction::Send) {
+        for seq in (0..followed).map(|ahead| consumed.wrapping_add(ahead)) {
+            let Some(slot) = shared.request(line, seq) else {
+                return false;
+            };
+            untold::<U>(shared, index, ep, slot.read(), true);
+            slot.wipe();
+        }
+        // ORDER: the slots have been read, and wiped, before they are given back.
+        line.consumed.store(to, Ordering::Release);
+    }
+    // What fails takes those before it with it, each by a completion of its own.
+    follower.done();
+    true
 }
 
 /// Leaves word for the control half.
@@ -758,10 +939,11 @@ pub(super) fn tell(shared: &Shared<'_>, index: u32, ep: &EpShared, trouble: Trou
 /// [`Ia::evd_return_reaper`](crate::Ia::evd_return_reaper); the Event Dispatcher cannot be freed meanwhile, and its
 /// Endpoints be neither reset nor freed before their completions have been dequeued.
 ///
-/// The order of events: software, request, established and asynchronous events come first, in their own order. Then
-/// completions. When there are none left, what a broken or closed connection left outstanding comes back flushed, in
-/// posting order. Only then a terminal connection event is delivered, so that on a merged Event Dispatcher it is the
-/// last word of its Endpoint.
+/// The order of events. ESTABLISHED comes first. Software, request and asynchronous events come as they were raised, and before
+/// completions, which come in their own order. An event that ends a connection comes behind what was raised before it, behind the
+/// completions of its Endpoint that complete on the same Event Dispatcher, and behind what is flushed of it there, in posting order;
+/// what other Endpoints complete meanwhile does not hold it back. So on a merged Event Dispatcher it is the last event of its
+/// connection, and the beginning of the Endpoint's next connection comes behind it.
 pub struct EvdReaper<'s, P: Provider> {
     pub(crate) evd: Evd,
     pub(crate) reaper: Reaper<P>,

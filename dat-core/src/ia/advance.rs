@@ -35,6 +35,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Call it when the device interrupts, when the deadline of the last call has come, and after other halves reported
     /// completions; a polling host calls it at will. It never waits, and its work is bounded.
     pub fn advance(&mut self, now: Instant) -> Next {
+        self.clock = now;
         self.hear(now);
         for _ in 0..BUDGET {
             let Some(mad) = self.provider.mad_recv() else {
@@ -163,7 +164,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// A connection broke on this side.
-    fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
+    pub(crate) fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
         let Ok(state) = self.state_of(ep) else { return };
         if state != EpState::Disconnected
             && let Ok(control) = self.ep_mut(ep)
@@ -299,8 +300,7 @@ impl<P: Provider> Ia<'_, P> {
             Some(watermarks) => (watermarks.step)(self, now, ep),
             None => false,
         };
-        let again = marked | self.visit_state(now, ep);
-        again | self.pay(ep)
+        marked | self.visit_state(now, ep)
     }
 
     fn visit_state(&mut self, now: Instant, ep: Ep) -> bool {

@@ -25,7 +25,7 @@ impl<P: Provider> Ia<'_, P> {
             + self.rsps.len()
             + self.csps.len()
             + self.srqs.len()
-            + self.rmrs.len()
+            + self.rmrs.len().saturating_sub(self.retiring)
             + self.lmrs.len()
             + self.pzs.len()
             + self.cnos.len()

@@ -39,6 +39,7 @@ use crate::rsp::RspControl;
 use crate::shared::Shared;
 use crate::srq::{SrqControl, SrqEnd};
 use crate::table::{Points, SharedReceives, Table, Windows};
+use crate::time::Instant;
 
 /// Datagrams whose way is still being looked up. More wait in the connection manager.
 const WAITING: usize = 4;
@@ -87,10 +88,14 @@ pub struct Ia<'s, P: Provider> {
     pub(crate) crowded: bool,
     pub(crate) random: Random,
     pub(crate) async_evd: Evd,
+    /// First of the slots for connection events that no Endpoint has reserved, chained through them.
+    pub(crate) free_events: u32,
     /// First of the Endpoints that wait for something, chained through them.
     pub(crate) active: u32,
-    /// RMRs that go with their last bind.
+    /// Slots of freed RMRs that are kept for completions of their binds.
     pub(crate) retiring: u32,
+    /// The time of the last [`Ia::advance`], for calls that are not told it.
+    pub(crate) clock: Instant,
     /// Something happened that a consumer may be waiting for.
     pub(crate) worked: bool,
     /// Batches of notices heard; see [`EpControl::born`].

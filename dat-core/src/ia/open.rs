@@ -63,7 +63,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             let _ = provider.close();
             return Err(fault.into());
         }
-        let mut ia = Self::new(provider, parts, net, random);
+        let mut ia = Self::new(provider, parts, net, now, random);
         let AsyncEvd::New(qlen) = async_evd else {
             return Ok(ia);
         };
@@ -81,7 +81,13 @@ impl<'s, P: Provider> Ia<'s, P> {
     }
 
     /// An adapter with nothing in it, of which the device has not been told.
-    pub(super) fn new(provider: P, parts: Parts<'s, P>, net: Net, mut random: Random) -> Self {
+    pub(super) fn new(
+        provider: P,
+        parts: Parts<'s, P>,
+        net: Net,
+        now: Instant,
+        mut random: Random,
+    ) -> Self {
         let Parts {
             shared,
             posters,
@@ -136,8 +142,10 @@ impl<'s, P: Provider> Ia<'s, P> {
             crowded: false,
             random,
             async_evd: Evd(Handle::new(u32::MAX, 0)),
+            free_events: END,
             active: END,
             retiring: 0,
+            clock: now,
             worked: false,
             turn: 0,
             listeners: 0,

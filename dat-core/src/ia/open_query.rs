@@ -9,6 +9,7 @@ use crate::dat_return::Error;
 use crate::provider::{Net, Provider};
 use crate::random::Random;
 use crate::storage::Parts;
+use crate::time::Instant;
 
 /// An adapter that can be asked and closed.
 pub struct IaQuery<'s, P: Provider>(Ia<'s, P>);
@@ -24,7 +25,7 @@ impl<'s, P: Provider> IaQuery<'s, P> {
     #[doc(alias = "dat_ib_open_query")]
     pub fn open_query(provider: P, parts: Parts<'s, P>, net: Net) -> Self {
         // Nothing will be made of these numbers.
-        Self(Ia::new(provider, parts, net, Random::new(0)))
+        Self(Ia::new(provider, parts, net, Instant::ZERO, Random::new(0)))
     }
 
     /// What the adapter and the provider can do.

@@ -68,7 +68,7 @@ impl<P: Provider> Poster<P> {
             let len = binding.rmr.0.index();
             let request = Request { cookie, len, tag };
             if self.publish(near.ep, near.requests, sequence, request) {
-                window.binds.fetch_add(1, Ordering::Relaxed);
+                window.add_bind(near.ep.request.handle().raw());
                 self.bind(
                     shared,
                     window,
@@ -245,7 +245,7 @@ impl<P: Provider> Poster<P> {
         if !self.publish(near.ep, near.requests, sequence, request) {
             return Err(FULL);
         }
-        window.binds.fetch_add(1, Ordering::Relaxed);
+        window.add_bind(near.ep.request.handle().raw());
         if state.is_disconnected() {
             kick(shared, u32::from(self.ep), ep, Direction::Send);
         } else {

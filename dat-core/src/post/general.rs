@@ -13,7 +13,7 @@ use crate::flags::CompletionFlags;
 use crate::handle::Ep;
 use crate::provider::{Direction, PostFlags, Provider, RecvQueue, Remote, Segment, SendQueue};
 use crate::shared::ep::{EpShared, RECV_OPEN, REQUEST_OPEN};
-use crate::shared::request::{Op, Request, Run, Tag};
+use crate::shared::request::{Request, Run};
 use crate::shared::{Near, Shared};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
@@ -151,28 +151,28 @@ impl<P: Provider> Poster<P> {
         Ok(())
     }
 
-    /// Posts dat-core's own last request of a graceful disconnect, if the newest request would complete in silence.
-    /// Either way the doorbell is rung for what was deferred.
-    pub(crate) fn drain(&mut self, shared: &Shared<'_>, near: &Near<'_>) {
-        // A suppressed request in the last slot is signalled, so there is room whenever there is need.
-        if self.quiet == Run::NONE || self.credit(near.ep).is_err() {
-            self.sq.ring();
-            return;
-        }
-        let tag = Tag::new(Op::Drain, true, self.sq.next_token());
-        let request = Request {
-            cookie: 0,
-            len: 0,
-            tag: self.end_run(tag),
-        };
-        let sequence = near.ep.poster.requests.load(Ordering::Relaxed);
-        if !self.publish(near.ep, near.requests, sequence, request) {
-            return;
-        }
+    /// Rings the doorbell for whatever was deferred, while the queue pair is in service.
+    pub(crate) fn ring_deferred(&mut self) {
+        self.sq.ring();
+    }
+
+    /// Whether the newest request completes without a completion if it succeeds.
+    pub(crate) fn ends_silently(&self) -> bool {
+        self.quiet != Run::NONE
+    }
+
+    /// Posts a request of dat-core's own behind the suppressed ones: its completion says that they have completed. It has a slot of
+    /// its own, [`Follower`](crate::shared::ep::Follower), which has been filled with [`Poster::next_token`].
+    pub(crate) fn follow(&mut self) {
+        self.quiet = Run::NONE;
         // A write of no bytes looks at no key, and ends after everything before it.
         let nowhere = Remote { addr: 0, rkey: 0 };
         self.sq.rdma_write(&[], nowhere, PostFlags::SIGNALED);
-        self.recheck(shared, near.ep, REQUEST_OPEN, Direction::Send);
+    }
+
+    /// The token that the next request will have.
+    pub(crate) fn next_token(&self) -> u16 {
+        self.sq.next_token()
     }
 }
 

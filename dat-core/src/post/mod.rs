@@ -280,7 +280,6 @@ impl<P: Provider> Poster<P> {
             Op::RdmaWrite
             | Op::RdmaRead
             | Op::Bind
-            | Op::Drain
             | Op::FetchAdd
             | Op::CmpSwap
             | Op::WriteImmed
@@ -401,7 +400,9 @@ pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Di
     let line = ep.line(direction);
     if let Some(evd) = shared.evd(line.evd.load(Ordering::Relaxed)) {
         let id = queue_id(index, direction);
-        evd.producer.flush.push(id, &line.flush);
+        if evd.producer.flush.push(id, &line.flush) {
+            evd.changed();
+        }
     }
 }
 

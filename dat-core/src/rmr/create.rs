@@ -44,7 +44,7 @@ impl<P: Provider> Ia<'_, P> {
         let control = RmrControl {
             pz,
             mw,
-            retiring: false,
+            freed: false,
         };
         let rmr = self.rmrs.insert(control).map(Rmr).ok_or(full)?;
         if let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) {
@@ -57,6 +57,7 @@ impl<P: Provider> Ia<'_, P> {
             shared.len.store(0, Ordering::Relaxed);
             shared.privileges.store(0, Ordering::Relaxed);
             shared.binds.store(0, Ordering::Relaxed);
+            shared.binder.store(0, Ordering::Relaxed);
             shared.ep.store(0, Ordering::Relaxed);
             shared.occupy(rmr);
             self.shared.keys.enter(rmr.0.index());

@@ -4,53 +4,158 @@ use core::sync::atomic::Ordering;
 
 use crate::Ia;
 use crate::dat_return::Error;
-use crate::handle::Rmr;
+use crate::ep::EpControl;
+use crate::evd::{known, look_through};
+use crate::handle::{Ep, Handle, Rmr};
 use crate::post::release;
-use crate::provider::Provider;
-use crate::shared::lmr::NO_CONTEXT;
+use crate::provider::{Direction, Provider};
+use crate::shared::Shared;
+use crate::shared::ep::Trouble;
+use crate::shared::lmr::{NO_CONTEXT, RmrShared};
+use crate::shared::request::Op;
+use crate::table::Table;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Frees an RMR. A bound one is unbound first: when the call returns, peers are refused.
+    /// Frees an RMR. When the call returns its window is gone, bound or not: peers are refused, its LMR may be freed, and its
+    /// Protection Zone is not in use by it.
     ///
-    /// While a bind is still under way the handle dies at once and the window goes when that bind has completed; its
-    /// completion is not delivered. The Protection Zone stays in use until then.
+    /// A bind that the device has not carried out is waited for, for the provider's limit; requests before it may take their time.
+    /// While the reaping half of that Endpoint's request Event Dispatcher is out, it has come to its end when its completion has been
+    /// dequeued. If it does not come to its end, or the device refuses to give the window up, the connection of the Endpoint that it was
+    /// posted on is BROKEN, so that it never takes effect. The completion of a bind is the consumer's as ever, and names the
+    /// freed RMR; the RMR's slot in the storage is not used again before it has been dequeued. `INVALID_HANDLE`/`RMR` for an
+    /// RMR that has been freed already.
     #[doc(alias = "dat_rmr_free")]
     pub fn rmr_free(&mut self, rmr: Rmr) -> Result<(), Error> {
-        let control = self.rmr(rmr)?;
-        let mw = control.mw;
-        let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) else {
+        let mw = self.rmr(rmr)?.mw;
+        let Some(window) = self.shared.rmrs.get(rmr.0.index() as usize) else {
             return Ok(());
         };
-        shared.retire();
-        if shared.binds.load(Ordering::SeqCst) != 0 {
-            if let Some(control) = self.rmrs.get_mut(rmr.0) {
-                control.retiring = true;
+        window.retire(rmr);
+        if window.binds.load(Ordering::SeqCst) != 0 {
+            self.await_binds(rmr);
+        }
+        if self.provider.mw_destroy(mw).is_err() {
+            // A device may refuse while the key is in use.
+            self.break_binder(Ep(Handle::from_raw(window.binder.load(Ordering::Relaxed))));
+            if let Err(fault) = self.provider.mw_destroy(mw) {
+                window.occupy(rmr);
+                return Err(fault.into());
             }
-            self.retiring += 1;
-            return Ok(());
         }
-        if let Err(fault) = self.provider.mw_destroy(mw) {
-            shared.occupy(rmr);
-            return Err(fault.into());
-        }
-        self.rmr_forget(rmr);
+        self.rmr_gone(rmr);
         Ok(())
     }
 
-    /// Destroys the windows whose last bind has completed.
+    /// Returns when no bind of an RMR can take effect any more: all have been carried out, or the connection is broken.
+    fn await_binds(&mut self, rmr: Rmr) {
+        let slot = rmr.0.index();
+        let Some(ep) = self.bound_by(slot) else {
+            return;
+        };
+        if let Ok(poster) = self.poster(ep) {
+            // It may have been posted with DEFER.
+            poster.ring_deferred();
+        }
+        if self.lost.is_none() {
+            let Self {
+                provider,
+                reapers,
+                eps,
+                shared,
+                ..
+            } = self;
+            provider.await_device(|| {
+                let evd = eps.get(ep.0).and_then(|control| control.request_evd);
+                let reaper = evd.and_then(|evd| reapers.get_mut(evd.0.index() as usize));
+                if let Some(Some(reaper)) = reaper {
+                    look_through(reaper, shared, eps);
+                }
+                !is_binding(shared, eps, ep, slot)
+            });
+        }
+        // More than one, if it was bound on several Endpoints at a time; each is out of service afterwards.
+        while let Some(ep) = self.bound_by(slot) {
+            self.break_binder(ep);
+            if is_binding(&self.shared, &self.eps, ep, slot) {
+                return;
+            }
+        }
+    }
+
+    /// An Endpoint with a bind of the RMR in that slot that the device has not carried out, as far as is known.
+    fn bound_by(&mut self, slot: u32) -> Option<Ep> {
+        let window = self.shared.rmrs.get(slot as usize)?;
+        let binder = Ep(Handle::from_raw(window.binder.load(Ordering::Relaxed)));
+        if let Some(evd) = self.ep(binder).ok().and_then(|control| control.request_evd) {
+            self.look_through(evd);
+        }
+        if is_binding(&self.shared, &self.eps, binder, slot) {
+            return Some(binder);
+        }
+        if binds_of(&self.shared, binder, slot, 0) == window.binds.load(Ordering::SeqCst) {
+            return None;
+        }
+        // It was bound on others before, and nobody has dequeued that.
+        let mut at = 0;
+        while at < self.eps.capacity() {
+            let ep = self.eps.handle_at(at).map(Ep);
+            if let Some(evd) = ep
+                .and_then(|ep| self.ep(ep).ok())
+                .and_then(|control| control.request_evd)
+            {
+                self.look_through(evd);
+            }
+            if let Some(ep) = ep.filter(|&ep| is_binding(&self.shared, &self.eps, ep, slot)) {
+                return Some(ep);
+            }
+            at += 1;
+        }
+        None
+    }
+
+    /// Takes an Endpoint out of service whose bind must not take effect.
+    fn break_binder(&mut self, ep: Ep) {
+        let Ok(control) = self.ep(ep) else { return };
+        let qp = control.qp.map_or(0, |qp| qp.number);
+        let now = self.clock;
+        self.broken(now, ep, Trouble::BIND.fault(qp));
+        self.transmit(now);
+    }
+
+    /// The window is gone: lets go of all that the RMR held.
+    fn rmr_gone(&mut self, rmr: Rmr) {
+        let shared = self.shared;
+        shared.keys.leave(rmr.0.index());
+        let window = shared.rmrs.get(rmr.0.index() as usize);
+        if let Some(window) = window {
+            release(
+                &shared,
+                window.lmr_context.swap(NO_CONTEXT, Ordering::SeqCst),
+            );
+            window.ep.store(0, Ordering::Relaxed);
+        }
+        let pz = self.rmrs.get(rmr.0).map(|control| control.pz);
+        self.release(pz);
+        if let Some(control) = self.rmrs.get_mut(rmr.0) {
+            control.freed = true;
+            self.retiring += 1;
+        }
+        if window.is_none_or(|window| window.binds.load(Ordering::SeqCst) == 0) {
+            self.rmr_forget(rmr);
+        }
+    }
+
+    /// Gives back the slots of freed RMRs whose last completion has been dequeued.
     pub(crate) fn rmr_retire(&mut self) {
         while self.retiring != 0 {
             let shared = self.shared;
-            let done = self.rmrs.iter().find_map(|(handle, control)| {
-                let slot = shared.rmrs.get(handle.index() as usize)?;
-                let idle = slot.binds.load(Ordering::SeqCst) == 0;
-                (control.retiring && idle).then_some((Rmr(handle), control.mw))
+            let idle = |window: &RmrShared| window.binds.load(Ordering::SeqCst) == 0;
+            let done = self.rmrs.iter().find(|(handle, control)| {
+                control.freed && shared.rmrs.get(handle.index() as usize).is_some_and(idle)
             });
-            let Some((rmr, mw)) = done else { return };
-            // Nobody is left to be told; a window that the device keeps stays unreachable, for its key is gone.
-            let _ = self.provider.mw_destroy(mw);
-            self.rmr_forget(rmr);
-            self.retiring -= 1;
+            let Some((rmr, _)) = done else { return };
+            self.rmr_forget(Rmr(rmr));
         }
     }
 
@@ -58,7 +163,7 @@ impl<P: Provider> Ia<'_, P> {
     pub(super) fn rmr_over(&mut self) -> Result<(), Error> {
         let mut first = Ok(());
         while let Some(rmr) = self.rmrs.first() {
-            if let Some(control) = self.rmrs.get(rmr) {
+            if let Some(control) = self.rmrs.get(rmr).filter(|control| !control.freed) {
                 let destroyed = self.provider.mw_destroy(control.mw);
                 first = first.and(destroyed.map_err(Error::from));
             }
@@ -70,15 +175,52 @@ impl<P: Provider> Ia<'_, P> {
         first
     }
 
+    /// The slot of a freed RMR is free.
     fn rmr_forget(&mut self, rmr: Rmr) {
-        let shared = self.shared;
-        shared.keys.leave(rmr.0.index());
-        if let Some(slot) = shared.rmrs.get(rmr.0.index() as usize) {
-            slot.vacate();
-            release(&shared, slot.lmr_context.swap(NO_CONTEXT, Ordering::SeqCst));
+        if let Some(window) = self.shared.rmrs.get(rmr.0.index() as usize) {
+            window.vacate();
         }
-        let pz = self.rmrs.get(rmr.0).map(|control| control.pz);
         self.rmrs.remove(rmr.0);
-        self.release(pz);
+        self.retiring = self.retiring.saturating_sub(1);
     }
+}
+
+/// Whether an Endpoint has a bind of the RMR in that slot that the device may still carry out.
+fn is_binding(shared: &Shared<'_>, eps: &Table<'_, EpControl>, ep: Ep, slot: u32) -> bool {
+    let (Some(control), Some(line)) = (eps.get(ep.0), shared.ep(ep.0.index())) else {
+        return false;
+    };
+    if control.qp.is_none() || line.is_flushable() {
+        return false;
+    }
+    let consumed = line.request.consumed.load(Ordering::Acquire);
+    let outstanding = line.outstanding(Direction::Send);
+    binds_of(
+        shared,
+        ep,
+        slot,
+        known(control.requests_done, consumed, outstanding),
+    ) != 0
+}
+
+/// How many of an Endpoint's outstanding requests, but for the first `from`, are binds of the RMR in that slot.
+fn binds_of(shared: &Shared<'_>, ep: Ep, slot: u32, from: u32) -> u32 {
+    let Some(line) = shared
+        .ep(ep.0.index())
+        .filter(|line| line.request.handle() == ep)
+    else {
+        return 0;
+    };
+    let consumed = line.request.consumed.load(Ordering::Acquire);
+    let of_it = |ahead: &u32| {
+        let request = shared.request(&line.request, consumed.wrapping_add(*ahead));
+        request.is_some_and(|request| {
+            let request = request.read();
+            request.tag.op() == Op::Bind && request.len == slot
+        })
+    };
+    let binds = (from..line.outstanding(Direction::Send))
+        .filter(of_it)
+        .count();
+    u32::try_from(binds).unwrap_or(u32::MAX)
 }

@@ -29,15 +29,15 @@ use crate::provider::{Mw, Provider};
 pub(crate) struct RmrControl {
     pub(crate) pz: Pz,
     pub(crate) mw: Mw,
-    /// Freed by the consumer; it goes when its last bind has completed.
-    pub(crate) retiring: bool,
+    /// Freed by the consumer: its window is gone. The slot is kept until the completions of its binds have been dequeued.
+    pub(crate) freed: bool,
 }
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn rmr(&self, rmr: Rmr) -> Result<&RmrControl, DatReturn> {
         self.rmrs
             .get(rmr.0)
-            .filter(|control| !control.retiring)
+            .filter(|control| !control.freed)
             .ok_or(DatReturn::new(
                 DatType::InvalidHandle,
                 DatSubtype::InvalidHandleRmr,

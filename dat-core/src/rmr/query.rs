@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use crate::Ia;
 use crate::dat_return::Error;
 use crate::flags::MemPriv;
-use crate::handle::{Pz, Rmr};
+use crate::handle::{Ep, Handle, Pz, Rmr};
 use crate::lmr::VaType;
 use crate::provider::Provider;
 use crate::shared::lmr::ZERO_BASED;
@@ -39,6 +39,17 @@ pub struct RmrParam {
 }
 
 impl<P: Provider> Ia<'_, P> {
+    /// The Endpoint of the newest bind, while completions of binds have not been dequeued: [`Ia::rmr_free`] can look through its
+    /// completion queue only while the reaping half is not out. `INVALID_HANDLE`.
+    pub fn rmr_binder(&self, rmr: Rmr) -> Result<Option<Ep>, Error> {
+        self.rmr(rmr)?;
+        let window = self.shared.rmrs.get(rmr.0.index() as usize);
+        let window = window.filter(|window| window.binds.load(Ordering::SeqCst) != 0);
+        let binder =
+            window.map(|window| Ep(Handle::from_raw(window.binder.load(Ordering::Relaxed))));
+        Ok(binder.filter(|&ep| self.ep(ep).is_ok()))
+    }
+
     /// What the RMR is, as of the newest bind posted.
     #[doc(alias = "dat_rmr_query")]
     pub fn rmr_query(&self, rmr: Rmr) -> Result<RmrParam, Error> {

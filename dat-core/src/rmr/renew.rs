@@ -57,7 +57,7 @@ fn unbound(shared: &Shared<'_>, rmr: &Rmr) {
 /// Notes that a message of a peer has closed the window of that key, and says whose it was. `None` if no RMR has that key, or not
 /// any more.
 pub(crate) fn invalidated(shared: &Shared<'_>, rkey: u32) -> Option<Rmr> {
-    let rmr = shared.keys.find(rkey)?.owner().ok()?;
+    let rmr = shared.keys.find(rkey)?.owner()?;
     unbound(shared, &rmr);
     Some(rmr)
 }

@@ -5,7 +5,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::Shared;
-use super::stack::Link;
+use super::stack::{END, Link};
 use crate::atomic::AtomicU64;
 use crate::counters::EpCounter;
 use crate::ep::table::EpState;
@@ -95,6 +95,91 @@ pub(crate) struct PosterLine {
     pub(crate) trouble: AtomicU32,
     /// Place on the control half's work stack.
     pub(crate) work: Link,
+    /// The request of dat-core's own that follows suppressed ones.
+    pub(crate) follower: Follower,
+    /// The connection event of this Endpoint that waits for its completions, or [`END`]; written by the reaper.
+    pub(crate) ending: AtomicU32,
+}
+
+/// A request of dat-core's own, which takes no slot of the consumer's: the device does not say when a suppressed request
+/// completes, so this one is posted behind it, and its completion says so.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    /// [`VALID`], its token, and the sequence behind the newest request that it follows; 0 if none is outstanding.
+    word: AtomicU64,
+    /// Earlier ones: they have completed, and their completions have not been dequeued.
+    earlier: AtomicU32,
+}
+
+/// Bit of [`Follower::word`].
+const VALID: u64 = 1 << 63;
+
+impl Follower {
+    const fn new() -> Self {
+        Self {
+            word: AtomicU64::new(0),
+            earlier: AtomicU32::new(0),
+        }
+    }
+
+    fn clear(&self) {
+        self.word.store(0, Ordering::Relaxed);
+        self.earlier.store(0, Ordering::Relaxed);
+    }
+
+    /// The sequence behind the newest request that the one of that token follows, if it is outstanding.
+    pub(crate) fn follows(&self, token: u16) -> Option<u32> {
+        let word = self.word.load(Ordering::Acquire);
+        (word >> 32 == VALID >> 32 | u64::from(token)).then_some(sequence_of(word))
+    }
+
+    /// Whether it has not completed, where the requests below `done` are known to have.
+    pub(crate) fn is_under_way(&self, done: u32) -> bool {
+        let word = self.word.load(Ordering::Acquire);
+        word != 0 && done.wrapping_sub(sequence_of(word)) > u32::MAX / 2
+    }
+
+    /// Its completion has been dequeued.
+    pub(crate) fn done(&self) {
+        self.word.store(0, Ordering::Release);
+    }
+
+    /// An earlier one's completion has been dequeued, if there is any.
+    pub(crate) fn earlier_done(&self) -> bool {
+        let one_less = |earlier: u32| earlier.checked_sub(1);
+        self.earlier
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less)
+            .is_ok()
+    }
+
+    /// Makes it the one of that token, behind all requests below `to`, where those below `done` are known to have completed. Not
+    /// while another has not completed. The control half only.
+    pub(crate) fn start(&self, token: u16, to: u32, done: u32) -> bool {
+        if self.is_under_way(done) {
+            return false;
+        }
+        let old = self.word.load(Ordering::Acquire);
+        let new = VALID | u64::from(token) << 32 | u64::from(to);
+        if old != 0 {
+            // ORDER: the count precedes the word: a reaper that does not find the old one there finds it counted.
+            self.earlier.fetch_add(1, Ordering::AcqRel);
+            let swapped = self
+                .word
+                .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+            if swapped.is_ok() {
+                return true;
+            }
+            // It has just been dequeued.
+            self.earlier.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.word.store(new, Ordering::Release);
+        true
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low half of the word")]
+const fn sequence_of(word: u64) -> u32 {
+    word as u32
 }
 
 /// What names one queue of the Endpoint in slot `ep`, on a chain to flush.
@@ -136,8 +221,12 @@ pub(crate) struct QueueLine {
     pub(crate) flush: Link,
     /// Slot of the Shared Receive Queue that its receives come from, with [`SHARED`] in its index.
     pub(crate) srq: AtomicU32,
-    /// Receives of it that had been absorbed and have been dequeued since.
+    /// Receives of it that the control half had seen complete and that have been dequeued since.
     pub(crate) taken: AtomicU32,
+    /// In the reaper's chain: what was posted when the reaper found the queue on the stack. What is posted later waits its turn.
+    pub(crate) flush_to: AtomicU32,
+    /// In the reaper's chain: where the completion queue has to be before the queue is flushed.
+    pub(crate) flush_at: AtomicU64,
 }
 
 /// Where the slots of a queue are, among those of all Endpoints.
@@ -168,6 +257,8 @@ pub(crate) struct Trouble(u32);
 
 impl Trouble {
     pub(crate) const NONSENSE: Self = Self(0x8000_0000);
+    /// A bind did not complete whose RMR has been freed.
+    pub(crate) const BIND: Self = Self(0x2000_0000);
 
     pub(crate) fn of(completion: &Completion) -> Self {
         let Completion {
@@ -212,6 +303,13 @@ impl Trouble {
             &PLAIN,
         )
         .said(QP, 0);
+        static BIND: Words = Words::new(
+            FaultKind::Timeout,
+            "a bind\0it did not complete, and its RMR has been freed\0free an RMR when its binds have completed; \
+             ep_reset makes the EP usable again\0",
+            &PLAIN,
+        )
+        .said(QP, 0);
         static REQUEST: Words = Words::new(
             FaultKind::BadState,
             concat!("a request\0\0", see_status!()),
@@ -227,6 +325,8 @@ impl Trouble {
         let (status, said) = ((self.0 >> 16) as u8, self.0 & 0xffff);
         let words = if self.is_nonsense() {
             &NONSENSE
+        } else if self.0 == Self::BIND.0 {
+            &BIND
         } else if self.0 & 1 << 24 == 0 {
             &REQUEST
         } else {
@@ -263,6 +363,8 @@ impl QueueLine {
             flush: Link::new(),
             srq: AtomicU32::new(u32::MAX),
             taken: AtomicU32::new(0),
+            flush_to: AtomicU32::new(0),
+            flush_at: AtomicU64::new(0),
         }
     }
 
@@ -297,6 +399,8 @@ impl EpShared {
                 receives: AtomicU32::new(0),
                 trouble: AtomicU32::new(0),
                 work: Link::new(),
+                follower: Follower::new(),
+                ending: AtomicU32::new(END),
             },
             request: QueueLine::new(),
             receive: QueueLine::new(),
@@ -360,6 +464,7 @@ impl EpShared {
         self.poster.requests.store(0, Ordering::Relaxed);
         self.poster.receives.store(0, Ordering::Relaxed);
         self.poster.trouble.store(0, Ordering::Relaxed);
+        self.poster.follower.clear();
         self.request.consumed.store(0, Ordering::Release);
         self.receive.consumed.store(0, Ordering::Release);
     }

@@ -40,7 +40,8 @@ impl<'s> Keys<'s> {
     /// The living RMR whose newest key is `rkey`.
     pub(crate) fn find(&self, rkey: u32) -> Option<&'s RmrShared> {
         let chain = self.chain(rkey);
-        let is = |rmr: &RmrShared| rmr.rkey.load(Ordering::Relaxed) == rkey && rmr.owner().is_ok();
+        let is =
+            |rmr: &RmrShared| rmr.rkey.load(Ordering::Relaxed) == rkey && rmr.owner().is_some();
         for _ in 0..LOOKS {
             let mut at = self.heads.get(chain as usize)?.load(Ordering::Acquire);
             for _ in 0..self.rmrs.len() {
@@ -155,7 +156,7 @@ mod tests {
         rmrs[3].rkey.store(0x1234_5677, Ordering::Relaxed);
         assert!(keys.find(0x1234_5601).is_none());
         assert!(keys.find(0x1234_5677).is_some());
-        rmrs[3].retire();
+        rmrs[3].retire(Rmr(Handle::new(3, 7)));
         assert!(keys.find(0x1234_5677).is_none());
     }
 

@@ -218,15 +218,15 @@ pub(crate) fn find(lmrs: &[LmrShared], context: u32) -> Option<&LmrShared> {
     lmrs.get((context >> CONTEXT_BITS) as usize)
 }
 
-/// No RMR lives in the slot. No handle's word is this one or the next.
+/// No RMR lives in the slot. No handle's word is this one.
 const NOBODY: u64 = 0;
-/// The RMR was freed with a bind under way, and goes when that has completed.
-const RETIRING: u64 = 1;
+/// Bit of the handle of an RMR that has been freed, while completions of its binds have not been dequeued. No index has it.
+const FREED: u64 = 1 << 31;
 
 /// What bind and completion share of one RMR.
 #[derive(Debug)]
 pub(crate) struct RmrShared {
-    /// The handle of the RMR that lives here, [`NOBODY`] or [`RETIRING`].
+    /// The handle of the RMR that lives here, perhaps with [`FREED`], or [`NOBODY`].
     owner: AtomicU64,
     /// Slot of the Protection Zone; with [`GENERAL_SLOT`] the RMR is for one Endpoint at a time.
     pub(crate) pz: AtomicU32,
@@ -238,8 +238,10 @@ pub(crate) struct RmrShared {
     pub(crate) len: AtomicU32,
     /// [`MemPriv`], and [`ZERO_BASED`].
     pub(crate) privileges: AtomicU32,
-    /// Binds that have not completed.
+    /// Binds whose completions have not been dequeued.
     pub(crate) binds: AtomicU32,
+    /// The Endpoint that the newest bind was posted on, as a word.
+    pub(crate) binder: AtomicU64,
     /// The next of those in its chain, see [`Keys`](super::keys::Keys).
     pub(super) next: AtomicU32,
     /// The Endpoint whose queue pair the window belongs to since its last bind, as a word; 0 if to none.
@@ -260,6 +262,7 @@ impl RmrShared {
             len: AtomicU32::new(0),
             privileges: AtomicU32::new(0),
             binds: AtomicU32::new(0),
+            binder: AtomicU64::new(0),
             next: AtomicU32::new(0),
             ep: AtomicU64::new(0),
         }
@@ -306,9 +309,9 @@ impl RmrShared {
         self.owner.store(rmr.raw(), Ordering::SeqCst);
     }
 
-    /// The RMR is being freed.
-    pub(crate) fn retire(&self) {
-        self.owner.store(RETIRING, Ordering::SeqCst);
+    /// The RMR is being freed: nobody can bind it any more. Completions of its binds still name it.
+    pub(crate) fn retire(&self, rmr: Rmr) {
+        self.owner.store(rmr.raw() | FREED, Ordering::SeqCst);
     }
 
     /// The RMR is gone.
@@ -322,14 +325,25 @@ impl RmrShared {
         self.owner.load(Ordering::Acquire) == rmr.raw()
     }
 
-    /// Who lives here; an error says whether somebody is being freed.
+    /// The RMR that lives here.
     #[inline(always)]
-    pub(crate) fn owner(&self) -> Result<Rmr, bool> {
+    pub(crate) fn owner(&self) -> Option<Rmr> {
+        self.named()
+            .and_then(|(rmr, freed)| (!freed).then_some(rmr))
+    }
+
+    /// The RMR that completions of binds name, and whether it has been freed.
+    #[inline(always)]
+    pub(crate) fn named(&self) -> Option<(Rmr, bool)> {
         let word = self.owner.load(Ordering::Acquire);
-        if word > RETIRING {
-            Ok(Rmr(Handle::from_raw(word)))
-        } else {
-            Err(word == RETIRING)
-        }
+        let rmr = Rmr(Handle::from_raw(word & !FREED));
+        (word != NOBODY).then_some((rmr, word & FREED != 0))
+    }
+
+    /// A bind on the Endpoint of that handle, as a word, is posted.
+    #[inline(always)]
+    pub(crate) fn add_bind(&self, ep: u64) {
+        self.binder.store(ep, Ordering::Relaxed);
+        self.binds.fetch_add(1, Ordering::Relaxed);
     }
 }

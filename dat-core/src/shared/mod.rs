@@ -7,6 +7,7 @@
 //! All arrays of one kind lie in one slice; an Endpoint's part starts at its index shifted left. So the reaper finds the
 //! slot of a completion by two shifts and a mask, whatever Endpoint it belongs to.
 
+pub(crate) mod connection;
 pub(crate) mod ep;
 pub(crate) mod evd;
 pub(crate) mod keys;
@@ -18,6 +19,7 @@ pub(crate) mod stack;
 use core::sync::atomic::AtomicU32;
 
 use crate::atomic::AtomicU64;
+use connection::ConnectionEvents;
 use ep::{EpShared, QueueLine};
 use evd::{EvdShared, EventSlot};
 use keys::Keys;
@@ -40,6 +42,7 @@ pub(crate) struct Shared<'s> {
     pub(crate) srqs: &'s [SrqShared],
     pub(crate) srq_slots: &'s [SrqSlot],
     pub(crate) evds: &'s [EvdShared],
+    pub(crate) connection: ConnectionEvents<'s>,
     pub(crate) events: &'s [EventSlot],
     /// Endpoints the control half has to look at.
     pub(crate) work: &'s Stack,

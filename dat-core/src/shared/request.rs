@@ -100,8 +100,6 @@ pub(crate) enum Op {
     Register,
     /// Closes it.
     Invalidate,
-    /// dat-core's own, at the end of a graceful disconnect.
-    Drain,
 }
 
 /// What becomes of the success of a request, in its place in [`Tag`].
@@ -258,7 +256,7 @@ impl Tag {
             7 => Op::SendUd,
             8 => Op::Register,
             9 => Op::Invalidate,
-            _ => Op::Drain,
+            _ => Op::Invalidate,
         }
     }
 }
@@ -267,7 +265,7 @@ impl Tag {
 mod tests {
     use super::*;
 
-    const OPS: [Op; 11] = [
+    const OPS: [Op; 10] = [
         Op::RdmaWrite,
         Op::Send,
         Op::RdmaRead,
@@ -278,7 +276,6 @@ mod tests {
         Op::SendUd,
         Op::Register,
         Op::Invalidate,
-        Op::Drain,
     ];
 
     #[test]

@@ -6,14 +6,14 @@ use crate::dat_return::Error;
 use crate::handle::{Ep, Pz, Srq};
 use crate::provider::Provider;
 
-/// `DAT_SRQ_STATE`.
+/// `DAT_SRQ_STATE`, with the numbers of `dat.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SrqState {
-    /// It works.
-    Operational = 0,
     /// The device gave it up.
-    Error = 1,
+    Error = 0,
+    /// It works.
+    Operational = 1,
 }
 
 /// `DAT_SRQ_PARAM`.

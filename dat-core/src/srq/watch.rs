@@ -31,25 +31,27 @@ impl<P: Provider> Ia<'_, P> {
         self.notify(Some(self.async_evd), Event::Async(event));
     }
 
-    /// Receives that an Endpoint holds: of its own those posted and not dequeued, of a shared queue those that have arrived and
-    /// were not dequeued. `None` if that cannot be known now.
+    /// Receives that an Endpoint holds: of its own queue those that have not completed, of a shared queue those that it took and that
+    /// have not been dequeued, as until then the consumer has one less. `None` if that cannot be known now.
     pub(crate) fn held(&mut self, ep: Ep) -> Option<u32> {
         let control = self.ep(ep).ok()?;
-        if control.qp.is_none() {
+        let (shared_queue, recv_evd) = (control.srq.is_some(), control.recv_evd);
+        let (Some(_), Some(evd)) = (control.qp, recv_evd) else {
             // What its slot has counted was of the Endpoint before it.
             return Some(0);
-        }
-        let (shared_queue, recv_evd) = (control.srq.is_some(), control.recv_evd);
-        let line = self.shared.ep(ep.0.index())?;
-        if !shared_queue {
-            return Some(line.outstanding(Direction::Recv));
-        }
-        let Some(evd) = recv_evd else {
-            return Some(0);
         };
-        let all = self.absorb(evd).all;
+        self.reaper_here(evd).ok()?;
+        if !shared_queue {
+            return Some(self.unfinished(ep, Direction::Recv));
+        }
+        self.look_through(evd);
         let arrived = self.ep(ep).ok()?.arrived;
-        let taken = line.receive.taken.load(Ordering::Acquire);
-        all.then_some(arrived.wrapping_sub(taken))
+        let taken = self
+            .shared
+            .ep(ep.0.index())?
+            .receive
+            .taken
+            .load(Ordering::Acquire);
+        Some(arrived.wrapping_sub(taken))
     }
 }

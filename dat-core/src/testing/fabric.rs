@@ -85,7 +85,8 @@ pub(super) struct QpSlot {
     /// Of a queue pair for datagrams.
     pub(super) qkey: Option<u32>,
     pub(super) peer: Option<(usize, u32)>,
-    pub(super) sends: Deque<Request, REQUESTS>,
+    /// The queue has room for one request beyond those of the consumer.
+    pub(super) sends: Deque<Request, { REQUESTS + 1 }>,
     pub(super) recvs: Deque<Receive, REQUESTS>,
     /// Where its receives come from instead.
     pub(super) shared: Option<usize>,
@@ -99,7 +100,7 @@ pub(super) struct QpSlot {
 
 #[derive(Debug, Default)]
 pub(super) struct CqSlot {
-    pub(super) entries: Deque<Completion, CQES>,
+    pub(super) entries: Deque<Completion, { 2 * CQES }>,
     pub(super) depth: usize,
     /// Armed, and only for solicited and failed completions.
     pub(super) armed: Option<bool>,
@@ -127,6 +128,8 @@ pub(super) struct Port {
     pub(super) open: bool,
     /// What was counted of failures, in the order of the seam.
     pub(super) diag: [u64; 9],
+    /// Calls of `Provider::sync` for incoming reads and for incoming writes.
+    pub(super) syncs: [u32; 2],
     /// What was alive when the port was closed last.
     pub(super) left: (usize, usize, usize, usize),
 }
@@ -145,6 +148,7 @@ impl Port {
             notices: Deque::new(),
             open: false,
             diag: [0; 9],
+            syncs: [0; 2],
             left: (0, 0, 0, 0),
         }
     }
@@ -352,6 +356,21 @@ impl Fabric {
             .ports
             .get(port)
             .map_or((0, 0, 0, 0), |port| port.left)
+    }
+
+    /// Calls of [`Provider::sync`](crate::provider::Provider::sync) at that port: for incoming reads, and for incoming writes.
+    #[must_use]
+    pub fn syncs(&self, port: usize) -> [u32; 2] {
+        let inner = self.inner.borrow();
+        inner.ports.get(port).map_or([0; 2], |port| port.syncs)
+    }
+
+    pub(super) fn count_sync(&self, port: usize, incoming_read: bool) {
+        if let Some(port) = self.inner.borrow_mut().ports.get_mut(port) {
+            let [reads, writes] = &mut port.syncs;
+            let count = if incoming_read { reads } else { writes };
+            *count = count.wrapping_add(1);
+        }
     }
 
     /// Counts one control call and fails it if its turn has come.

@@ -254,7 +254,10 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
         (self.fabric.name.get()? == *name).then_some(super::fabric::COMMON)
     }
 
-    fn sync(&self, _incoming_read: bool) {}
+    fn sync(&self, incoming_read: bool) {
+        // The memory is coherent: a call is counted, no more.
+        self.fabric.count_sync(self.port, incoming_read);
+    }
 
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault> {
         self.with(|port| port.drop_key(mr.lkey).then_some(()))
@@ -297,8 +300,8 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
 
     fn cq_create(&mut self, entries: u32) -> Result<(Cq, LoopCq<'f>), Fault> {
         self.fabric.step("cq_create")?;
-        let depth = entries as usize;
-        if depth > super::CQES {
+        let depth = depth_for(entries);
+        if entries as usize > super::CQES + 1 {
             return Err(fault!(READ, Resources, "cq_create", "too many entries"));
         }
         let number = self
@@ -325,8 +328,8 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
 
     fn cq_resize(&mut self, cq: Cq, _end: &mut LoopCq<'f>, entries: u32) -> Result<(), Fault> {
         self.fabric.step("cq_resize")?;
-        let depth = entries as usize;
-        if depth > super::CQES {
+        let depth = depth_for(entries);
+        if entries as usize > super::CQES + 1 {
             return Err(fault!(READ, Resources, "cq_resize", "too many entries"));
         }
         let fits = self
@@ -541,6 +544,12 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
         self.with(|port| port.mads.pop_front())
     }
 
+    fn await_device(&mut self, mut done: impl FnMut() -> bool) -> bool {
+        // Whatever can be carried out is carried out at once, and nothing else happens while nobody calls.
+        self.fabric.run();
+        done()
+    }
+
     fn service(&mut self, _now: Instant) {
         self.fabric.run();
     }
@@ -575,6 +584,11 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
         })
         .ok_or_else(|| none("close", words::PORT, self.port as u32))
     }
+}
+
+/// The entries of a queue that is to have so many, as a device has them.
+fn depth_for(entries: u32) -> usize {
+    (entries as usize).next_power_of_two()
 }
 
 /// What the two posting ends have in common.
@@ -793,15 +807,27 @@ impl CompletionQueue for LoopCq<'_> {
         Some(taken)
     }
 
-    fn survey(&self, see: impl FnMut(Completion)) {
+    fn survey(&self, from: u64, see: impl FnMut(Completion)) -> u64 {
         let inner = self.fabric.inner.borrow();
         let cq = inner
             .ports
             .get(self.port)
             .and_then(|port| port.cqs.get(self.number)?.as_ref());
-        if let Some(cq) = cq {
-            cq.entries.iter().copied().for_each(see);
-        }
+        let Some(cq) = cq else { return self.taken };
+        let seen = usize::try_from(from.saturating_sub(self.taken)).unwrap_or(usize::MAX);
+        cq.entries.iter().skip(seen).copied().for_each(see);
+        self.taken + cq.entries.len() as u64
+    }
+
+    fn entries(&self) -> u32 {
+        let inner = self.fabric.inner.borrow();
+        let port = inner.ports.get(self.port);
+        let cq = port.and_then(|port| port.cqs.get(self.number)?.as_ref());
+        cq.map_or(0, |cq| cq.depth as u32)
+    }
+
+    fn written(&self) -> u64 {
+        self.survey(u64::MAX, |_| ())
     }
 
     fn last(&self) -> Option<Completion> {
@@ -846,6 +872,7 @@ impl CompletionQueue for LoopCq<'_> {
         for _ in 0..cq.entries.len() {
             if let Some(entry) = cq.entries.pop_front() {
                 if entry.index == index {
+                    self.taken += 1;
                     gone(entry.direction, entry.token);
                 } else {
                     let _ = cq.entries.push_back(entry);

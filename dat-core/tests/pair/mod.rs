@@ -159,7 +159,7 @@ impl Side {
     }
 
     pub fn state(&self) -> EpState {
-        self.ia.ep_get_status(self.ep).unwrap().state
+        self.ia.ep_query(self.ep).unwrap().state
     }
 
     pub fn next(&mut self, evd: Evd) -> Option<Event> {

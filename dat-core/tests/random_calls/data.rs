@@ -184,11 +184,7 @@ impl World {
                 && holds(lmr, remote.addr, len);
             return if open { Far::Open } else { Far::Shut };
         }
-        let window = s
-            .rmrs
-            .iter()
-            .chain(&s.retiring)
-            .any(|m| m.keys.contains(&remote.context));
+        let window = s.rmrs.iter().any(|m| m.keys.contains(&remote.context));
         if window { Far::Unknown } else { Far::Shut }
     }
 
@@ -607,7 +603,6 @@ impl World {
         }
         let suppressed = flags.contains(CompletionFlags::SUPPRESS);
         let epoch = m.epoch;
-        let orphan = false;
         let dto = Dto {
             cookie,
             op,
@@ -616,7 +611,6 @@ impl World {
             deferred,
             late,
             bad,
-            orphan,
             epoch,
         };
         m.queue[direction].push_back(dto);

@@ -157,10 +157,10 @@ impl World {
         let s = &mut self.sides[side];
         let mut verdict = s.known_ep(ep);
         if let Some(m) = s.ep(ep) {
-            let (least, most) = m.outstanding(REQUEST);
+            // What has completed uses it no more, dequeued or not.
+            let (_, most) = m.outstanding(REQUEST);
             verdict = verdict
                 .no(m.ud.is_none(), DatType::ModelNotSupported)
-                .no(m.ud.is_some() && least != 0, DatType::InvalidState)
                 .may(most != 0, DatType::InvalidState);
         }
         let answer = s.ia.ud_ah_free(ep, to);

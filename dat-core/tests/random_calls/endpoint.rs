@@ -721,7 +721,7 @@ impl World {
         let (ep, pz, lmr) = (self.pick_ep(side), self.pick_pz(side), self.pick_lmr(side));
         let (rmr, psp, cr) = (self.pick_rmr(side), self.pick_psp(side), self.pick_cr(side));
         let evd = self.pick_evd(side);
-        let s = &self.sides[side];
+        let s = &mut self.sides[side];
         let word = |answer: Option<Error>| answer.map(|e| e.ret());
         let answers = [
             (s.ep(ep).is_some(), word(s.ia.ep_query(ep).err()), STALE),

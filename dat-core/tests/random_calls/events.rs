@@ -210,8 +210,11 @@ impl World {
             .iter()
             .position(|e| e.evd == evd && (e.kinds & found != 0 || !e.optional))
             .ok_or("none is expected")?;
-        let expected = list.remove(at).filter(|e| e.kinds & found != 0);
-        let expected = expected.ok_or_else(|| format!("expected others: {list:?}"))?;
+        // It was found there.
+        let expected = list.remove(at).ok_or("none is expected")?;
+        if expected.kinds & found == 0 {
+            return Err(format!("expected {expected:?}, then {list:?}"));
+        }
         for skipped in (0..at).rev() {
             if list[skipped].evd == evd {
                 list.remove(skipped);

@@ -352,16 +352,20 @@ fn an_endpoint_without_a_queue_pair_holds_nothing_of_the_one_in_its_slot_before(
     ia.ep_post_send(*ep, &[], 1, CompletionFlags::empty())
         .expect("a send");
     let Side { ia, evd, ep, .. } = &mut two.sides[1];
-    let held = |ia: &mut LoopIa, ep| ia.ep_recv_query(ep).map(|told| told.nbufs_allocated);
-    assert_eq!(held(ia, *ep), Ok(Some(1)));
+    // What an Endpoint holds is not available, until it has been dequeued.
+    let left = |ia: &mut LoopIa| {
+        ia.srq_query(srq)
+            .map(|told| (told.available, told.outstanding))
+    };
+    assert_eq!(left(ia), Ok((Some(0), 1)));
     assert!(matches!(ia.evd_dequeue(*evd), Ok(Event::Dto(dto)) if dto.cookie == 7));
-    assert_eq!(held(ia, *ep), Ok(Some(0)));
+    assert_eq!(left(ia), Ok((Some(0), 0)));
     ia.ep_free(NOW, *ep).expect("a freed EP");
     // Without a zone it has no queue pair.
     let bare = ia
         .ep_create_with_srq(None, all, all, all, srq, &attr)
         .expect("an EP");
-    assert_eq!(held(ia, bare), Ok(Some(0)));
+    assert_eq!(left(ia), Ok((Some(0), 0)));
     ia.ep_set_watermark(NOW, bare, Some(5), None)
         .expect("a watermark");
     let own = ia.async_evd();

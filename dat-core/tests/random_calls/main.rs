@@ -215,7 +215,7 @@ fn random_calls_answer_as_the_model_does() {
         ("hints", sum(|s| s.hints), 100),
         ("waits", sum(|s| s.waits), 200),
         ("handoffs", sum(|s| s.handoffs), 50),
-        ("from common queues", sum(|s| s.shared), 500),
+        ("from common queues", sum(|s| s.shared), 400),
         ("ended on common queues", sum(|s| s.ended), 100),
         ("atomics", sum(|s| s.atomics), 100),
         ("immediates", sum(|s| s.immediates), 100),

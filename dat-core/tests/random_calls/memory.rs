@@ -28,13 +28,11 @@ impl World {
     pub(crate) fn pz_free(&mut self, side: usize, pz: Pz) -> Done {
         let s = &mut self.sides[side];
         let alive = s.pzs.contains(&pz);
-        let verdict = stale(alive, DatSubtype::InvalidHandlePz)
-            .no_as(
-                alive && s.pz_in_use(pz),
-                DatType::InvalidState,
-                DatSubtype::InvalidStatePzInUse,
-            )
-            .may(s.retiring.iter().any(|m| m.pz == pz), DatType::InvalidState);
+        let verdict = stale(alive, DatSubtype::InvalidHandlePz).no_as(
+            alive && s.pz_in_use(pz),
+            DatType::InvalidState,
+            DatSubtype::InvalidStatePzInUse,
+        );
         let answer = s.ia.pz_free(pz);
         self.note(|| format!("{side}: pz_free {pz:?} -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
@@ -231,16 +229,16 @@ impl World {
             let s = &mut self.sides[side];
             let m = s.rmrs.remove(at);
             s.dead.rmr.push(rmr);
-            let mut waits = false;
-            for dto in s.eps.iter_mut().flat_map(|m| m.queue[REQUEST].iter_mut()) {
-                if dto.op == Op::Bind(rmr) {
-                    dto.orphan = true;
-                    waits = true;
-                }
-            }
-            if waits {
+            // A bind that cannot be carried out takes its connection with it.
+            let binds = |m: &&EpM| m.queue[REQUEST].iter().any(|dto| dto.op == Op::Bind(rmr));
+            let links: Vec<_> = s.eps.iter().filter(binds).map(|m| m.link).collect();
+            if !links.is_empty() {
                 s.retiring.push(m);
             }
+            for (link, _) in links.into_iter().flatten() {
+                self.links[link].broke = true;
+            }
+            self.news(side, None)?;
         }
         Ok(())
     }

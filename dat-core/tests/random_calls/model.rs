@@ -115,8 +115,6 @@ pub(crate) struct Dto {
     pub(crate) late: bool,
     /// Its remote range is certainly not open: it cannot succeed.
     pub(crate) bad: bool,
-    /// A bind whose RMR has been freed since: it completes in silence.
-    pub(crate) orphan: bool,
     /// Ends its Endpoint had seen when it was posted.
     pub(crate) epoch: u32,
 }
@@ -124,7 +122,7 @@ pub(crate) struct Dto {
 impl Dto {
     /// It may end without an event.
     pub(crate) fn is_silent(&self) -> bool {
-        self.suppressed && !self.late || self.orphan
+        self.suppressed && !self.late
     }
 }
 
@@ -606,8 +604,7 @@ impl SideM {
     /// An RMR is bound to the LMR of that context, or may be.
     pub(crate) fn is_bound(&self, context: u32) -> (bool, bool) {
         let bound = self.rmrs.iter().any(|m| m.bound == Some(context));
-        let mut all = self.rmrs.iter().chain(&self.retiring);
-        (bound, all.any(|m| m.maybe.contains(&context)))
+        (bound, self.rmrs.iter().any(|m| m.maybe.contains(&context)))
     }
 
     pub(crate) fn pz_in_use(&self, pz: Pz) -> bool {

@@ -104,15 +104,23 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.slots
     }
 
-    /// How many the device has written that were not taken.
+    /// How many the device has written that were not taken. The device writes one entry behind the other, so half of what is left
+    /// is ruled out by each look.
     pub(crate) fn waiting(&self) -> u32 {
-        let ready = |ahead: &u32| self.written(self.at().wrapping_add(*ahead)).is_some();
-        let waiting = (0..self.slots).take_while(ready).count();
-        u32::try_from(waiting).unwrap_or(self.slots)
+        let (mut written, mut open) = (0, self.slots);
+        while written < open {
+            let middle = written + (open - written) / 2;
+            if self.owner_at(self.at().wrapping_add(middle)).is_some() {
+                written = middle + 1;
+            } else {
+                open = middle;
+            }
+        }
+        written
     }
 
     /// The word of the entry of that index that says what it is, if the device has written it.
-    fn written(&self, index: u32) -> Option<Owner> {
+    fn owner_at(&self, index: u32) -> Option<Owner> {
         let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(index));
         let owner = Owner::from_word(owner);
         let new = owner.owner() == (index & self.slots != 0) && owner.opcode() != cqe::INVALID;
@@ -140,7 +148,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         };
         let mut found = false;
         for index in (0..self.slots).map(|ahead| self.at().wrapping_add(ahead)) {
-            let Some(owner) = self.written(index) else {
+            let Some(owner) = self.owner_at(index) else {
                 break;
             };
             if owner.opcode() == cqe::RESIZED {
@@ -334,7 +342,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     fn poll(&mut self) -> Option<Completion> {
         // A device that writes nonsense faster than it can be read must not keep the caller here.
         for _ in 0..self.slots {
-            let owner = self.written(self.at())?;
+            let owner = self.owner_at(self.at())?;
             let completion = self.read(self.at(), owner);
             self.tail = self.tail.wrapping_add(1);
             // No order needed, as in `take`.
@@ -349,15 +357,28 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         None
     }
 
-    fn survey(&self, mut see: impl FnMut(Completion)) {
-        for index in (0..self.slots).map(|ahead| self.at().wrapping_add(ahead)) {
-            let Some(owner) = self.written(index) else {
-                return;
+    fn survey(&self, from: u64, mut see: impl FnMut(Completion)) -> u64 {
+        let seen = from.saturating_sub(self.taken());
+        let mut ahead = u32::try_from(seen).unwrap_or(u32::MAX).min(self.slots);
+        while ahead < self.slots {
+            let index = self.at().wrapping_add(ahead);
+            let Some(owner) = self.owner_at(index) else {
+                break;
             };
             if let Some(completion) = self.read(index, owner) {
                 see(completion);
             }
+            ahead += 1;
         }
+        self.taken().wrapping_add(ahead.into())
+    }
+
+    fn entries(&self) -> u32 {
+        self.slots
+    }
+
+    fn written(&self) -> u64 {
+        self.taken().wrapping_add(self.waiting().into())
     }
 
     fn last(&self) -> Option<Completion> {

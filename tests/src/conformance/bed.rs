@@ -33,12 +33,29 @@ pub trait Side {
     fn now(&self) -> Instant;
     /// Lets time pass for everything on the wire, by `span` or less.
     fn pass(&self, span: Duration);
+    /// Keeps posted requests in flight until released, where the provider would otherwise execute them in the call that posts
+    /// them. False if it cannot: a device needs time anyway, and takes as much as it likes.
+    fn hold(&self, _held: bool) -> bool {
+        false
+    }
     /// Zeroed memory that an LMR can be made of, page aligned, kept for as long as the case runs.
     fn memory(&self, len: usize) -> Region;
     /// Stores into such memory.
     fn store(&self, addr: u64, bytes: &[u8]);
     /// What stands in such memory, with everything that peers have written.
     fn load(&self, addr: u64, len: usize) -> Vec<u8>;
+    /// As [`Side::store`], without a fence: the HCA may see the bytes late.
+    fn store_unfenced(&self, addr: u64, bytes: &[u8]) {
+        self.store(addr, bytes);
+    }
+    /// As [`Side::load`], without a fence: what peers have written may be missing.
+    fn load_unfenced(&self, addr: u64, len: usize) -> Vec<u8> {
+        self.load(addr, len)
+    }
+    /// How often the provider was asked to synchronise memory for incoming reads and for incoming writes, if it counts.
+    fn syncs(&self) -> Option<[u32; 2]> {
+        None
+    }
     /// The pages of 4 KiB of such memory, from its first byte on, as the HCA addresses them.
     fn pages(&self, region: Region) -> Vec<u64>;
     /// Memory of one page that the host shares with others under this name.
@@ -314,6 +331,12 @@ impl<'s, S: Side> Bed<'s, S> {
             Some(value) => value,
             None => panic!("it did not come within {LIMIT:?}"),
         }
+    }
+
+    /// How late an event may be that has its time: the step of [`Bed::within`], or what a busy machine needs.
+    #[must_use]
+    pub fn slack(&self) -> Duration {
+        Duration::from_millis(if self.hurried { 10_000 } else { 3 })
     }
 
     /// The next event of an Event Dispatcher, which has to come.

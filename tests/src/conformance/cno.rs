@@ -1,5 +1,9 @@
 //! Cases of dat_cno_*(3).
 
+mod agents;
+
+pub use agents::*;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -191,6 +195,24 @@ pub fn a_wait_that_runs_out(bed: &mut Bed<'_, impl Side>) {
     refused(found, DatType::QueueEmpty, DatSubtype::None);
     assert_eq!(wait(bed, cno, NOW), Err(NOBODY));
     assert_eq!(bed.a.cno_query(cno).unwrap().waiters, 0);
+}
+
+/// A wait expires when its time is over: not before, and not long after.
+pub fn a_wait_expires_at_its_timeout(bed: &mut Bed<'_, impl Side>) {
+    let cno = plain(bed);
+    on(bed, cno);
+    for millis in [10, 150, 2500] {
+        let (begun, span) = (bed.now(), Duration::from_millis(millis));
+        let mut under = start(bed, cno, span);
+        let found = bed.until(|bed| match peek(bed, &mut under) {
+            Poll::Ready(found) => Some(found),
+            Poll::Pending => None,
+        });
+        let took = bed.now().since(begun);
+        assert_eq!(found, Err(NOBODY));
+        let slack = bed.slack();
+        assert!(took >= span && took <= span + slack, "{span:?}: {took:?}");
+    }
 }
 
 /// `DAT_TIMEOUT_INFINITE`.
@@ -511,6 +533,7 @@ macro_rules! cno_cases {
             a_wait_untriggers
             triggers_are_merged
             a_wait_that_runs_out
+            a_wait_expires_at_its_timeout
             a_wait_without_end
             a_waiter_preempts_the_cno
             every_stream_triggers
@@ -521,6 +544,8 @@ macro_rules! cno_cases {
             a_reaper_elsewhere_is_told
             the_agent_is_called_once
             a_replaced_agent_is_not_called
+            an_agent_is_called_beside_waiters
+            a_waiter_of_an_evd_preempts_the_agent
             an_agent_may_be_a_waker
             free_of_one_in_use
             the_last_to_leave_wakes_the_waiters

@@ -532,6 +532,7 @@ pub fn an_endpoint_for_datagrams_ends_and_opens_again(bed: &mut Bed<'_, impl Sid
 pub fn address_handles_are_given_back(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = datagrams(bed);
     let to = address(bed, &ends[B], QKEY);
+    let held = bed.a.side.hold(true);
     bed.a
         .ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 8)], &to, None, 4, NONE)
         .unwrap();
@@ -539,11 +540,11 @@ pub fn address_handles_are_given_back(bed: &mut Bed<'_, impl Side>) {
         .a
         .ud_ah_free(ends[A].ep, to)
         .map_err(|error| error.ret());
-    refused(
-        early,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpConnected,
-    );
+    bed.a.side.hold(false);
+    if held || early.is_err() {
+        let connected = DatSubtype::InvalidStateEpConnected;
+        refused(early, DatType::InvalidState, connected);
+    }
     done(bed, &ends[A], IbOperation::SendUd, 4);
     bed.a.ud_ah_free(ends[A].ep, to).unwrap();
     let of = LookUp::from_raw(0);

@@ -116,13 +116,21 @@ impl<'p, P: Platform> Side for Hosted<'p, P> {
     }
 
     fn store(&self, addr: u64, bytes: &[u8]) {
-        let stored = self.find(addr, |buffer, at| buffer.copy_in(at, bytes));
-        assert_eq!(stored, bytes.len(), "no memory for all of it");
+        self.store_unfenced(addr, bytes);
         self.fence();
     }
 
     fn load(&self, addr: u64, len: usize) -> Vec<u8> {
         self.fence();
+        self.load_unfenced(addr, len)
+    }
+
+    fn store_unfenced(&self, addr: u64, bytes: &[u8]) {
+        let stored = self.find(addr, |buffer, at| buffer.copy_in(at, bytes));
+        assert_eq!(stored, bytes.len(), "no memory for all of it");
+    }
+
+    fn load_unfenced(&self, addr: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         let loaded = self.find(addr, |buffer, at| buffer.copy_out(at, &mut bytes));
         assert_eq!(loaded, len, "no memory for all of it");
@@ -145,6 +153,21 @@ fn share(side: &Hosted<'_, Slot>, name: &[u8; 40]) -> Region {
 /// # Panics
 /// If the case fails.
 pub fn play(case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
+    play_on(OPENS, case);
+}
+
+/// The same with storage for one adapter on each side, for a case that has the device refuse work requests.
+///
+/// # Panics
+/// If the case fails.
+pub fn play_refusing(case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
+    play_on(1, |bed| {
+        bed.refusing = true;
+        case(bed);
+    });
+}
+
+fn play_on(opens: usize, case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
     let stage = Stage {
         cards: [light(), light()],
         memory: Memory {
@@ -154,7 +177,7 @@ pub fn play(case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
         ..Stage::default()
     };
     let (_, slots) = stage.plug(&mut |_, wire| wire);
-    let mut rooms = [A, B].map(|_| Vec::from_iter((0..OPENS).map(|_| Room::new())));
+    let mut rooms = [A, B].map(|_| Vec::from_iter((0..opens).map(|_| Room::new())));
     let refusing = {
         let [a, b] = &mut rooms;
         let open = |index: usize, rooms| {

@@ -60,6 +60,7 @@ macro_rules! lmr_cases {
             sync_refuses_what_is_outside
             sync_refuses_unknown_contexts
             sync_makes_both_directions_visible
+            each_sync_call_serves_its_own_direction
             pages_by_device_address
             pages_out_of_order_are_one_region
             pages_have_to_be_whole

@@ -218,7 +218,7 @@ impl<S: Side> Bed<'_, S> {
     #[must_use]
     #[track_caller]
     pub fn state(&self, end: &End) -> EpState {
-        self[end.side].ep_get_status(end.ep).unwrap().state
+        self[end.side].ep_query(end.ep).unwrap().state
     }
 
     // ---- memory ----

@@ -7,8 +7,10 @@
 //!
 //! Adding a case: the function, its name in the group's list at the end of the file, and a line for each rule that it checks
 //! in `rules/<group>.txt`: `call | rule | source | group::case`. Sources: M manual page, H header, E18 number 18 of the
-//! faults of the C implementation, X extension, K kDAPL. `tests/tests/conformance.rs` makes tests of the lists and compares
-//! them with the tables; `cargo xtask tidy` writes `docs/dat-coverage.md` from the tables.
+//! faults of the C implementation, X extension, K kDAPL. A number behind the letter is that of a sentence of the call's
+//! manual page in `pages.txt`; the page of another call stands before the number (`M dat_ep_reset 3`).
+//! `tests/tests/conformance.rs` makes tests of the lists and compares them with the tables; `cargo xtask tidy` writes
+//! `docs/dat-coverage.md` and `docs/dat-seed-pages.md` from the tables.
 
 mod bed;
 pub mod hosted;

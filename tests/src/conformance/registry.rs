@@ -39,12 +39,16 @@ pub fn providers_are_listed_in_order(_: &mut Bed<'_, impl Side>) {
     assert_eq!(list, [Some(info("a")), Some(info("b")), None]);
 }
 
-/// A list that is too short takes what fits; the count is that of all.
-pub fn a_short_list_takes_what_fits(_: &mut Bed<'_, impl Side>) {
+/// A list that is too short is refused and left alone; how many are needed can be asked, and as many suffice.
+pub fn a_short_list_is_refused(_: &mut Bed<'_, impl Side>) {
     let registry = both();
     let mut list = [None; 1];
+    let listed = registry.list_providers(&mut list);
+    refused(listed, DatType::InvalidParameter, DatSubtype::InvalidArg1);
+    assert_eq!(list, [None]);
+    let mut list = vec![None; registry.len()];
     assert_eq!(registry.list_providers(&mut list), Ok(2));
-    assert_eq!(list, [Some(info("a"))]);
+    assert_eq!(list, [Some(info("a")), Some(info("b"))]);
 }
 
 /// A list of no places is refused; how many are needed can be asked.
@@ -218,6 +222,7 @@ pub fn an_unknown_version_is_not_found(_: &mut Bed<'_, impl Side>) {
     for (version, subtype) in [
         ((1, 0), DatSubtype::MajorNotFound),
         ((3, 0), DatSubtype::MajorNotFound),
+        // A provider of a smaller minor version lacks what the consumer asks for.
         ((2, 1), DatSubtype::MinorNotFound),
     ] {
         let wanted = ProviderInfo {
@@ -227,6 +232,62 @@ pub fn an_unknown_version_is_not_found(_: &mut Bed<'_, impl Side>) {
         let opened = registry.open(&wanted);
         refused(opened, DatType::ProviderNotFound, subtype);
     }
+}
+
+/// A provider of a larger minor version serves where none has the version that is asked for; of several the closest.
+pub fn a_larger_minor_version_serves(_: &mut Bed<'_, impl Side>) {
+    let of = |minor| ProviderInfo {
+        dapl_version: (2, minor),
+        ..info("a")
+    };
+    let mut registry = Sides::new();
+    registry.add_provider(of(7), 7).unwrap();
+    registry.add_provider(of(3), 3).unwrap();
+    for (wanted, serves) in [(0, 3), (2, 3), (3, 3), (4, 7), (7, 7)] {
+        assert_eq!(registry.find(&of(wanted)), Ok(of(serves)));
+        let side = registry.open(&of(wanted)).copied();
+        assert_eq!(side, Ok(usize::try_from(serves).unwrap()));
+    }
+    let opened = registry.open(&of(8));
+    refused(opened, DatType::ProviderNotFound, DatSubtype::MinorNotFound);
+    let other = ProviderInfo {
+        dapl_version: (1, 0),
+        ..info("a")
+    };
+    let opened = registry.open(&other);
+    refused(opened, DatType::ProviderNotFound, DatSubtype::MajorNotFound);
+    // Thread safety counts for more than the minor version.
+    let safe = ProviderInfo {
+        is_thread_safe: true,
+        ..of(0)
+    };
+    registry.add_provider(safe, 0).unwrap();
+    assert_eq!(registry.find(&of(0)), Ok(of(3)));
+    assert_eq!(registry.find(&safe), Ok(safe));
+}
+
+/// Who was served by another version closes that one: the users of each are counted apart.
+pub fn a_provider_is_closed_by_its_own_info(_: &mut Bed<'_, impl Side>) {
+    let newer = ProviderInfo {
+        dapl_version: (2, 1),
+        ..info("a")
+    };
+    let mut registry = Sides::new();
+    registry.add_provider(newer, B).unwrap();
+    assert_eq!(registry.open(&info("a")), Ok(&mut B.clone()));
+    registry.add_provider(info("a"), A).unwrap();
+    assert_eq!(registry.open(&info("a")), Ok(&mut A.clone()));
+    registry.close(&newer).unwrap();
+    refused(
+        registry.close(&newer),
+        DatType::InvalidState,
+        DatSubtype::None,
+    );
+    let removed = registry.remove_provider(&info("a"));
+    refused(removed, DatType::ProviderInUse, DatSubtype::None);
+    assert_eq!(registry.remove_provider(&newer), Ok(B));
+    registry.close(&info("a")).unwrap();
+    assert_eq!(registry.remove_provider(&info("a")), Ok(A));
 }
 
 /// Thread safety that no provider of that name has is what is not found.
@@ -276,7 +337,7 @@ macro_rules! registry_cases {
     ($with:ident) => {
         $with! { registry:
             providers_are_listed_in_order
-            a_short_list_takes_what_fits
+            a_short_list_is_refused
             a_list_of_no_places_is_refused
             an_empty_registry_has_nothing
             a_provider_is_registered_once
@@ -291,6 +352,8 @@ macro_rules! registry_cases {
             adapters_are_opened_by_name
             an_unknown_name_is_not_found
             an_unknown_version_is_not_found
+            a_larger_minor_version_serves
+            a_provider_is_closed_by_its_own_info
             thread_safety_that_is_not_there_is_not_found
             a_thread_safe_provider_serves_everybody
             providers_are_not_related

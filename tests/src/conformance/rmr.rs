@@ -1,11 +1,13 @@
 //! Cases of dat_rmr_*(3).
 
 mod bind;
+mod free;
 mod life;
 mod own;
 mod replays;
 
 pub use bind::*;
+pub use free::*;
 pub use life::*;
 pub use own::*;
 pub use replays::*;
@@ -43,7 +45,15 @@ macro_rules! rmr_cases {
             query_tells_what_is_bound
             fault_33_bound_rmrs_can_be_freed
             free_of_a_bound_rmr_lets_its_region_go
-            free_while_a_bind_is_under_way
+            free_closes_a_window_whose_bind_is_undequeued
+            free_closes_a_window_whose_bind_was_suppressed
+            free_closes_a_window_whose_bind_is_in_flight
+            free_closes_a_window_whose_bind_cannot_complete
+            free_of_a_window_whose_bind_was_flushed
+            free_of_a_window_whose_bind_failed
+            free_closes_a_window_whose_endpoint_is_gone
+            free_releases_the_zone_at_once
+            completions_of_freed_windows_are_their_own
             a_window_serves_every_endpoint_of_its_zone
             a_window_is_closed_to_other_zones
             a_window_outlives_the_connection

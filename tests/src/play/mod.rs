@@ -473,7 +473,7 @@ impl<'s> Play<'s> {
     #[must_use]
     pub fn state(&self, side: usize) -> EpState {
         self.pair.ias[side]
-            .ep_get_status(self.sides[side].ep)
+            .ep_query(self.sides[side].ep)
             .unwrap()
             .state
     }

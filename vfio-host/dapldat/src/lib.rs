@@ -10,6 +10,24 @@
 //! * [`progress`] - the thread that keeps connections going while nobody calls. [`sleep`] - waits.
 //! * [`call`] - the calls, a file for each kind of object; its front page says how one is written.
 //!
+//! # Where stock programs and the manual differ
+//!
+//! A request is honoured, or refused with the manual's code. These are the exceptions; each can be seen by a query.
+//!
+//! | request | result | reason |
+//! |---|---|---|
+//! | `max_rdma_size` below the adapter's, by `dat_ep_create` | raised; `dat_ep_query` returns it | dtest states 64 KiB, writes more |
+//! | `max_message_size`, `max_rdma_size` 0 | the adapter's; `dat_ep_query` returns them | dtest, dtestsrq clear what they do not use |
+//! | `srq_soft_hw` 0 | no watermark; `dat_ep_query` returns -1 | the same |
+//! | `max_rdma_read_iov`, `max_rdma_write_iov` 0 | those of requests; `dat_ep_query` returns them | the same; DAT 1.1 has no such fields |
+//! | memory without local read | local read is added; `dat_lmr_query` returns it | dtest sends from such memory |
+//! | `DAT_PROVIDER_FIELD_PROVIDER_SPECIFIC_ATTR` and other lists | the number of elements is filled too | dtest, dtestsrq read both |
+//! | any mask of `dat_cno_query` but 0 | all fields | the masks of `udat.h` are no bits |
+//! | `dat_evd_dequeue` of a DTO Event Dispatcher that is empty | `DAT_QUEUE_EMPTY` without the error class | dtest compares the whole word |
+//!
+//! `dat_ep_create_with_srq` and `dat_ep_modify` take sizes that are not 0 as they are. A second `dat_rmr_free` of one handle, which
+//! the manual leaves open, returns `DAT_INVALID_HANDLE` with `DAT_INVALID_HANDLE_RMR`.
+//!
 //! `unsafe` is in `abi/pointer.rs` and `abi/va_list.rs` (what consumers hand over), `gate.rs`, `object.rs`, `adapter/hold.rs` (what
 //! lives as long as an adapter), `adapter/lent.rs` (memory of the consumer's), `registry.rs` (what the registry exports) and
 //! `progress.rs` (the signals of a thread).

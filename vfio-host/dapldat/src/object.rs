@@ -10,7 +10,8 @@
 )]
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use dat_core::{
@@ -18,8 +19,9 @@ use dat_core::{
     Rmr, Rsp, Srq,
 };
 
-use crate::abi::DatHandle;
+use crate::abi::number::DAT_WATERMARK_INFINITE;
 use crate::abi::sockaddr::SockAddr;
+use crate::abi::{Count, DatHandle};
 use crate::adapter::Adapter;
 use crate::gate::Gate;
 use crate::variant::{Half, Table, Variant};
@@ -144,6 +146,10 @@ pub(crate) struct Object<V: Variant> {
     pub(crate) context: AtomicU64,
     /// Of an Event Dispatcher: what a dequeue returns that finds nothing.
     pub(crate) nothing: AtomicU32,
+    /// Of an Event Dispatcher: flags that `dat_core` has no streams for.
+    pub(crate) more_flags: AtomicU32,
+    /// Of an Endpoint: soft and hard high watermark, as C has them.
+    watermarks: [AtomicI32; 2],
     /// Of an Interface Adapter: objects made on it.
     pub(crate) children: AtomicU32,
     /// What goes with one kind of object only.
@@ -162,6 +168,8 @@ pub(crate) enum Note {
     Bytes(Box<[u8]>),
     /// Of an Interface Adapter: its asynchronous Event Dispatcher, and whether that was made with it.
     Ia {
+        /// The name it was opened by.
+        name: &'static CStr,
         /// The Event Dispatcher's handle, null if another one serves.
         async_evd: DatHandle,
         /// It goes with the Interface Adapter.
@@ -186,6 +194,8 @@ impl<V: Variant> Object<V> {
             adapter: AtomicPtr::new(std::ptr::null_mut()),
             context: AtomicU64::new(0),
             nothing: AtomicU32::new(DatReturn::QUEUE_EMPTY.raw()),
+            more_flags: AtomicU32::new(0),
+            watermarks: [const { AtomicI32::new(DAT_WATERMARK_INFINITE) }; 2],
             children: AtomicU32::new(0),
             note: Mutex::new(Note::None),
             peer: Mutex::new(None),
@@ -312,6 +322,20 @@ impl<V: Variant> Object<V> {
         at
     }
 
+    /// Notes the soft and the hard high watermark of an Endpoint.
+    pub(crate) fn set_watermarks(&self, marks: [Count; 2]) {
+        for (place, mark) in self.watermarks.iter().zip(marks) {
+            place.store(mark, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the soft and the hard high watermark of an Endpoint, as they were set.
+    pub(crate) fn watermarks(&self) -> [Count; 2] {
+        self.watermarks
+            .each_ref()
+            .map(|place| place.load(Ordering::Relaxed))
+    }
+
     /// Keeps the address of a peer with the object, until it is freed, and gives the address of that.
     pub(crate) fn keep_peer(&self, peer: SockAddr) -> *const SockAddr {
         let mut kept = self.peer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -340,6 +364,11 @@ impl<V: Variant> Object<V> {
             .store(std::ptr::from_ref(adapter).cast_mut(), Ordering::Relaxed);
         self.context.store(0, Ordering::Relaxed);
         self.children.store(0, Ordering::Relaxed);
+        // What an earlier object in this place has left.
+        self.nothing
+            .store(DatReturn::QUEUE_EMPTY.raw(), Ordering::Relaxed);
+        self.more_flags.store(0, Ordering::Relaxed);
+        self.set_watermarks([DAT_WATERMARK_INFINITE; 2]);
         // ORDER: everything about it precedes the kind, without which nobody looks.
         self.kind.store(kind as u32, Ordering::Release);
     }

@@ -27,6 +27,14 @@ pub struct ProviderInfo {
 
 const _: () = assert!(size_of::<ProviderInfo>() == 268);
 
+impl ProviderInfo {
+    /// Whether the line is of the one version that this library implements: layouts of others differ, and the version is a part of
+    /// the registry's key that calls do not carry.
+    fn is_ours(&self) -> bool {
+        (self.dapl_version_major, self.dapl_version_minor) == (2, 0)
+    }
+}
+
 /// The registry asks for a symbol of that name in a provider with extensions, and does nothing with it.
 #[unsafe(no_mangle)]
 pub static dapl_extensions: c_int = 1;
@@ -116,11 +124,14 @@ impl<V: Variant> Providers<V> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The adapter of that name, and the table.
-    pub(crate) fn find(&self, name: &CStr) -> Option<(&'static Adapter<V>, &'static Table)> {
+    /// Returns the adapter of that name, and the name with its table, both of which last.
+    pub(crate) fn find(
+        &self,
+        name: &CStr,
+    ) -> Option<(&'static Adapter<V>, (&'static CStr, &'static Table))> {
         let entries = self.entries();
         let found = entries.iter().find(|entry| entry.name == name)?;
-        Some((found.adapter, found.table))
+        Some((found.adapter, (found.name, found.table)))
     }
 
     /// Takes a line up.
@@ -189,6 +200,18 @@ pub unsafe extern "C" fn dat_provider_init(info: *const ProviderInfo, ia_params:
     let name = unsafe { CStr::from_ptr(told.ia_name.as_ptr()) };
     // SAFETY: the registry ends the text.
     let params = unsafe { CStr::from_ptr(ia_params) };
+    if !told.is_ours() {
+        say(
+            Level::Error,
+            format_args!(
+                "dat.conf, {}: version {}.{} is not of this provider; write u2.0",
+                name.to_string_lossy(),
+                told.dapl_version_major,
+                told.dapl_version_minor
+            ),
+        );
+        return;
+    }
     let config = match Config::read(&params.to_string_lossy()) {
         Ok(config) => config,
         Err(why) => {
@@ -245,6 +268,10 @@ pub unsafe extern "C" fn dat_provider_fini(info: *const ProviderInfo) {
     let told = unsafe { &*info };
     // SAFETY: the registry ends the name.
     let name = unsafe { CStr::from_ptr(told.ia_name.as_ptr()) };
+    if !told.is_ours() {
+        // The line was never registered. A line of the same name may be.
+        return;
+    }
     let table = if told.is_thread_safe == 0 {
         end::<Pci>(name).or_else(|| end::<User>(name))
     } else {

@@ -386,7 +386,7 @@ fn a_ring_that_ends_goes_on_in_another_with_what_waits() {
         }
         assert_eq!(q.waiting(), u32::from(waiting));
         let mut seen = Vec::new();
-        q.survey(|completion| seen.push(completion.token));
+        q.survey(0, |completion| seen.push(completion.token));
         assert_eq!(seen.len(), usize::from(waiting));
 
         let ring = Ring::new(OTHER, log);

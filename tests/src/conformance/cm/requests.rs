@@ -206,7 +206,7 @@ pub fn handoff_makes_and_takes_endpoints(bed: &mut Bed<'_, impl Side>) {
     bed.b.cr_handoff(now, cr, maker).unwrap();
     let cr = next_request(bed, B, evd);
     let ep = bed.b.cr_query(cr).unwrap().local_ep.unwrap();
-    let state = bed.b.ep_get_status(ep).unwrap().state;
+    let state = bed.b.ep_query(ep).unwrap().state;
     assert_eq!(state, EpState::UnconfiguredTentative);
     let plain = bed.listen(B);
     bed.b.cr_handoff(now, cr, plain.qualifier).unwrap();

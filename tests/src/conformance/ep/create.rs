@@ -111,7 +111,7 @@ pub fn attributes_that_cannot_be_are_refused(bed: &mut Bed<'_, impl Side>) {
 pub fn without_zone_or_evds_it_is_unconfigured(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end(B);
     let bare = bed.b.ep_create(None, None, None, None, None).unwrap();
-    let state = bed.b.ep_get_status(bare).unwrap().state;
+    let state = bed.b.ep_query(bare).unwrap().state;
     assert_eq!(state, EpState::UnconfiguredUnconnected);
     let (now, to) = (bed.now(), bed.a.address());
     let unconfigured = DatSubtype::InvalidStateEpUnconfigured;
@@ -146,7 +146,7 @@ pub fn modify_configures_it(bed: &mut Bed<'_, impl Side>) {
         ..EpModify::default()
     };
     bed.a.ep_modify(bare, &pz).unwrap();
-    let state = bed.a.ep_get_status(bare).unwrap().state;
+    let state = bed.a.ep_query(bare).unwrap().state;
     assert_eq!(state, EpState::UnconfiguredUnconnected);
     let evds = EpModify {
         recv_evd: Some(end.recv),
@@ -167,7 +167,7 @@ pub fn without_a_connect_evd_it_is_not_ready(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end(A);
     let (pz, dto) = (Some(end.pz), Some(end.recv));
     let ep = bed.a.ep_create(pz, dto, dto, None, None).unwrap();
-    assert_eq!(bed.a.ep_get_status(ep).unwrap().state, EpState::Unconnected);
+    assert_eq!(bed.a.ep_query(ep).unwrap().state, EpState::Unconnected);
     let (now, to) = (bed.now(), bed.b.address());
     let asked = bed
         .a
@@ -177,7 +177,7 @@ pub fn without_a_connect_evd_it_is_not_ready(bed: &mut Bed<'_, impl Side>) {
         DatType::InvalidState,
         DatSubtype::InvalidStateEpNotReady,
     );
-    assert_eq!(bed.a.ep_get_status(ep).unwrap().state, EpState::Unconnected);
+    assert_eq!(bed.a.ep_query(ep).unwrap().state, EpState::Unconnected);
 }
 
 /// An Endpoint without a receive Event Dispatcher takes no receives, and sends.
@@ -298,7 +298,7 @@ pub fn fault_01_idle_means_that_nothing_is_outstanding(bed: &mut Bed<'_, impl Si
     assert_eq!(idle(bed, B, to.ep), (false, true));
 }
 
-/// The receives that an Endpoint has: posted and not dequeued.
+/// The receives that an Endpoint has: posted and not completed.
 pub fn recv_query_counts_what_is_posted(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     let mem = bed.mem(B, to.pz, 64, MemPriv::ALL);

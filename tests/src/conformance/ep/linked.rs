@@ -454,6 +454,7 @@ pub fn fault_13_the_soft_watermark_tells_once(bed: &mut Bed<'_, impl Side>) {
     bed.b.ep_post_recv(to.ep, &[], 2, NONE).unwrap();
     let high = Event::Async(AsyncEvent::EpSoftHighWatermark(to.ep));
     assert_eq!(bed.event(B, asynchronous), high);
+    assert_eq!(AsyncEvent::EpSoftHighWatermark(to.ep).reason(), 2);
     bed.b.ep_post_recv(to.ep, &[], 3, NONE).unwrap();
     bed.quiet(Duration::from_millis(5), &[(B, asynchronous)]);
     // Set again below what it has, it tells at once.

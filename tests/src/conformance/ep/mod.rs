@@ -2,19 +2,25 @@
 
 mod asking;
 mod create;
+mod drain;
 mod linked;
 mod lives;
 mod modify;
+mod order;
 mod posts;
 mod quiet;
+mod status;
 
 pub use asking::*;
 pub use create::*;
+pub use drain::*;
 pub use linked::*;
 pub use lives::*;
 pub use modify::*;
+pub use order::*;
 pub use posts::*;
 pub use quiet::*;
+pub use status::*;
 
 use dat_core::{Cr, DtoStatus, Evd, EvdFlags, Event, Rsp};
 
@@ -153,6 +159,34 @@ macro_rules! ep_cases {
             a_break_right_after_a_reset_is_heard
             a_break_right_after_an_accept_is_heard
             the_cause_of_a_break_is_told_in_words
+            idle_flags_do_not_wait_for_a_dequeue
+            request_idle_counts_suppressed_requests
+            request_idle_counts_requests_of_every_kind
+            flushed_dtos_are_not_outstanding
+            recv_query_counts_receives_that_have_not_completed
+            watermarks_count_receives_that_have_not_completed
+            as_many_receives_as_a_watermark_do_not_exceed_it
+            status_and_query_report_each_state
+            query_reports_zone_evds_and_attributes_in_each_state
+            a_graceful_disconnect_completes_every_request
+            a_graceful_disconnect_completes_the_last_bind
+            a_graceful_disconnect_completes_suppressed_requests
+            a_graceful_disconnect_needs_no_dequeue
+            a_graceful_disconnect_does_not_wait_for_events_of_others
+            graceful_disconnects_on_a_shared_evd_all_end
+            a_graceful_disconnect_without_progress_becomes_abrupt
+            either_side_may_disconnect_either_way
+            a_disconnected_event_does_not_wait_for_other_endpoints
+            events_of_successive_connections_come_in_order
+            a_full_evd_loses_no_terminal_event
+            neither_free_nor_reset_loses_a_terminal_event
+            connection_events_outlive_their_endpoints
+            after_a_failed_completion_none_of_its_direction_succeeds
+            markers_make_a_reset_lossless
+            reset_is_refused_while_a_connection_comes_or_goes
+            an_attempt_ends_at_its_timeout
+            a_duplicate_attempt_ends_at_its_timeout
+            attributes_change_in_the_states_of_the_table
         }
     };
 }

@@ -2,10 +2,11 @@
 
 use dat_core::{
     CloseFlag, CompletionFlags, DatSubtype, DatType, DtoOperation, DtoStatus, EpModify, EpState,
-    EvdFlags, MemPriv,
+    EvdFlags, Event, MemPriv,
 };
 
-use super::super::{A, B, Bed, LIMIT, Side, refused};
+use super::super::{A, B, Bed, End, LIMIT, NONE, Side, refused};
+use super::{next_request, reserve};
 
 /// An Endpoint that is not connected takes other attributes.
 pub fn attributes_change_before_the_connection(bed: &mut Bed<'_, impl Side>) {
@@ -20,13 +21,12 @@ pub fn attributes_change_before_the_connection(bed: &mut Bed<'_, impl Side>) {
     bed.a.ep_modify(end.ep, &change).unwrap();
     assert_eq!(bed.a.ep_query(end.ep).unwrap().attr, attr);
     let mem = bed.mem(A, end.pz, 200, MemPriv::ALL);
-    let none = super::super::NONE;
     bed.a
-        .ep_post_recv(end.ep, &[mem.seg(0, 150)], 1, none)
+        .ep_post_recv(end.ep, &[mem.seg(0, 150)], 1, NONE)
         .unwrap();
     let peer = bed.end(B);
     bed.connect(&end, &peer);
-    let long = bed.a.ep_post_send(end.ep, &[mem.seg(0, 101)], 2, none);
+    let long = bed.a.ep_post_send(end.ep, &[mem.seg(0, 101)], 2, NONE);
     refused(long, DatType::LengthError, DatSubtype::None);
     // What it sends is short; what it receives is as long as its receives.
     let source = bed.mem(B, peer.pz, 200, MemPriv::ALL);
@@ -55,13 +55,9 @@ pub fn event_dispatchers_change_before_the_connection(bed: &mut Bed<'_, impl Sid
     }
     (end.recv, end.request, end.conn) = (evd, evd, evd);
     let peer = bed.end(B);
-    bed.b
-        .ep_post_recv(peer.ep, &[], 1, super::super::NONE)
-        .unwrap();
+    bed.b.ep_post_recv(peer.ep, &[], 1, NONE).unwrap();
     bed.connect(&end, &peer);
-    bed.a
-        .ep_post_send(end.ep, &[], 2, super::super::NONE)
-        .unwrap();
+    bed.a.ep_post_send(end.ep, &[], 2, NONE).unwrap();
     bed.done(&end, DtoOperation::Send, 2);
 }
 
@@ -71,9 +67,7 @@ pub fn receives_stay_posted(bed: &mut Bed<'_, impl Side>) {
     let source = bed.mem(A, from.pz, 16, MemPriv::ALL);
     let sink = bed.mem(B, to.pz, 64, MemPriv::ALL);
     let two = [sink.seg(0, 8), sink.seg(32, 8)];
-    bed.b
-        .ep_post_recv(to.ep, &two, 11, super::super::NONE)
-        .unwrap();
+    bed.b.ep_post_recv(to.ep, &two, 11, NONE).unwrap();
     bed.recv(&to, &sink, 16, 16, 12);
     to.recv = bed.b.evd_create(64, EvdFlags::DTO).unwrap();
     let change = EpModify {
@@ -147,9 +141,7 @@ pub fn receive_flags_change_before_receives(bed: &mut Bed<'_, impl Side>) {
         ..EpModify::default()
     };
     bed.a.ep_modify(end.ep, &change).unwrap();
-    bed.a
-        .ep_post_recv(end.ep, &[], 1, super::super::NONE)
-        .unwrap();
+    bed.a.ep_post_recv(end.ep, &[], 1, NONE).unwrap();
     attr.recv_completion_flags = CompletionFlags::EVD_THRESHOLD;
     let change = EpModify {
         attr: Some(attr),
@@ -169,9 +161,7 @@ pub fn receive_flags_change_before_receives(bed: &mut Bed<'_, impl Side>) {
 pub fn receives_need_their_room(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end(A);
     for cookie in 0..3 {
-        bed.a
-            .ep_post_recv(end.ep, &[], cookie, super::super::NONE)
-            .unwrap();
+        bed.a.ep_post_recv(end.ep, &[], cookie, NONE).unwrap();
     }
     let mut attr = bed.a.ep_attr_default();
     attr.max_recv_dtos = 2;
@@ -227,4 +217,70 @@ pub fn a_refused_change_changes_nothing(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.a.ep_query(end.ep).unwrap(), before);
     bed.a.evd_free(dto).unwrap();
     bed.a.pz_free(pz).unwrap();
+}
+
+/// Each group of parameters may be changed in its states, and in no other: what is refused changes nothing.
+pub fn attributes_change_in_the_states_of_the_table(bed: &mut Bed<'_, impl Side>) {
+    let [client, server] = [bed.end(A), bed.end(B)];
+    let (rsp, evd, qualifier) = reserve(bed, &server);
+    // RESERVED takes Event Dispatchers and attributes, and no other zone.
+    changes(bed, &server, Ok(()));
+    bed.ask(&client, qualifier, LIMIT, b"");
+    changes(bed, &client, Err(DatSubtype::InvalidStateEpActConnPending));
+    let cr = next_request(bed, B, evd);
+    changes(bed, &server, Ok(()));
+    let now = bed.now();
+    bed.b.cr_accept(now, cr, None, b"").unwrap();
+    changes(bed, &server, Err(DatSubtype::InvalidStateEpComplPending));
+    for end in [&client, &server] {
+        assert_eq!(bed.event(end.side, end.conn), Event::Established(end.ep));
+        changes(bed, end, Err(DatSubtype::InvalidStateEpConnected));
+    }
+    bed.a.ep_post_send(client.ep, &[], 1, NONE).unwrap();
+    bed.disconnect(&client, CloseFlag::Graceful);
+    changes(bed, &client, Err(DatSubtype::InvalidStateEpDiscPending));
+    bed.b.ep_post_recv(server.ep, &[], 1, NONE).unwrap();
+    for end in [&client, &server] {
+        assert_eq!(bed.event(end.side, end.conn), Event::Disconnected(end.ep));
+        changes(bed, end, Err(DatSubtype::InvalidStateEpDisconnected));
+    }
+    let now = bed.now();
+    bed.b.rsp_free(now, rsp).unwrap();
+}
+
+/// Tries to change attributes, Event Dispatcher and zone: the first two end as `expected`, the zone is refused in either case.
+#[track_caller]
+fn changes(bed: &mut Bed<'_, impl Side>, end: &End, expected: Result<(), DatSubtype>) {
+    let ia = &mut bed[end.side].ia;
+    let before = ia.ep_query(end.ep).unwrap();
+    let mut attr = before.attr;
+    attr.max_recv_dtos -= 1;
+    let pz = ia.pz_create().unwrap();
+    let given = [
+        EpModify {
+            attr: Some(attr),
+            ..EpModify::default()
+        },
+        EpModify {
+            connect_evd: Some(end.conn),
+            ..EpModify::default()
+        },
+    ];
+    for change in &given {
+        let changed = ia.ep_modify(end.ep, change);
+        match expected {
+            Ok(()) => changed.unwrap(),
+            Err(subtype) => refused(changed, DatType::InvalidState, subtype),
+        }
+    }
+    let zone = EpModify {
+        pz: Some(pz),
+        ..EpModify::default()
+    };
+    assert!(ia.ep_modify(end.ep, &zone).is_err());
+    ia.pz_free(pz).unwrap();
+    let after = ia.ep_query(end.ep).unwrap();
+    assert_eq!((after.state, after.pz), (before.state, before.pz));
+    let stands = if expected.is_ok() { attr } else { before.attr };
+    assert_eq!(after.attr, stands);
 }

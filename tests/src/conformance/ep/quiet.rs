@@ -301,7 +301,7 @@ pub fn fault_36_an_rsp_makes_its_endpoint(bed: &mut Bed<'_, impl Side>) {
     let qualifier = bed.free_qualifier();
     let rsp = bed.b.rsp_create(qualifier, None, evd).unwrap();
     let ep = bed.b.rsp_query(rsp).unwrap().ep;
-    let state = |bed: &Bed<'_, _>| bed.b.ep_get_status(ep).unwrap().state;
+    let state = |bed: &Bed<'_, _>| bed.b.ep_query(ep).unwrap().state;
     assert_eq!(state(bed), EpState::UnconfiguredReserved);
     let client = bed.end(A);
     bed.ask(&client, qualifier, LIMIT, b"");

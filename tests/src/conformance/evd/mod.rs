@@ -163,6 +163,7 @@ macro_rules! evd_cases {
             wait_threshold_beyond_the_length
             wait_with_no_time
             wait_that_runs_out
+            wait_expires_at_its_timeout
             wait_takes_the_first_and_counts_the_rest
             wait_for_completions_by_threshold
             wait_without_end

@@ -58,6 +58,26 @@ pub fn wait_that_runs_out(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(drained(bed, evd), [0, 1]);
 }
 
+/// A wait expires when its time is over, not before and not long after, whether events lie there or not.
+pub fn wait_expires_at_its_timeout(bed: &mut Bed<'_, impl Side>) {
+    let evd = soft(bed, 4);
+    for (millis, events) in [(10, 0), (150, 1), (2500, 2)] {
+        post(bed, evd, 0..events);
+        let (start, span) = (bed.now(), Duration::from_millis(millis));
+        let mut under = begin(bed, evd, span, 3);
+        assert_eq!(
+            under.until().since(start),
+            span + under.until().since(start + span)
+        );
+        let found = wait_more(bed, &mut under);
+        let took = bed.now().since(start);
+        assert_eq!(found, Err(TIMEOUT));
+        let slack = bed.slack();
+        assert!(took >= span && took <= span + slack, "{span:?}: {took:?}");
+        assert_eq!(drained(bed, evd).len() as u64, events);
+    }
+}
+
 /// `nmore` is at least the threshold less one.
 pub fn wait_takes_the_first_and_counts_the_rest(bed: &mut Bed<'_, impl Side>) {
     let evd = soft(bed, 8);

@@ -1,9 +1,11 @@
 //! dat_lmr_sync_rdma_read(3) and dat_lmr_sync_rdma_write(3).
 
-use dat_core::{DatSubtype as Sub, DatType as Ty, LmrTriplet, MemPriv};
+use std::time::Duration;
+
+use dat_core::{DatSubtype as Sub, DatType as Ty, DtoStatus, Event, LmrTriplet, MemPriv};
 
 use crate::conformance::reach::{Try, pattern};
-use crate::conformance::{A, B, Bed, Side, refused};
+use crate::conformance::{A, B, Bed, End, LIMIT, NONE, Side, refused};
 
 /// The segments of one call may be of several regions and zones, need no privilege, and may be none.
 pub fn sync_takes_segments_of_any_zone(bed: &mut Bed<'_, impl Side>) {
@@ -47,6 +49,60 @@ pub fn sync_refuses_unknown_contexts(bed: &mut Bed<'_, impl Side>) {
         refused(bed.a.lmr_sync_rdma_read(&list), ty, subtype);
         refused(bed.a.lmr_sync_rdma_write(&list), ty, subtype);
     }
+}
+
+/// Waits for the success of an access of side A. Side B is not driven meanwhile: what its driver does might be a fence.
+#[track_caller]
+fn completed(bed: &mut Bed<'_, impl Side>, from: &End, cookie: u64) {
+    let end = bed.now() + LIMIT;
+    loop {
+        let now = bed.now();
+        assert!(now < end, "the access did not complete");
+        bed.a.ia.advance(now);
+        if let Some(event) = bed.look(A, from.request) {
+            let Event::Dto(dto) = event else { panic!() };
+            assert_eq!((dto.cookie, dto.status), (cookie, DtoStatus::Success));
+            return;
+        }
+        bed.a.side.pass(Duration::from_micros(5));
+    }
+}
+
+/// What side B's provider has counted.
+fn syncs(bed: &Bed<'_, impl Side>) -> [u32; 2] {
+    bed.b.side.syncs().unwrap_or_default()
+}
+
+/// Each call asks for its own direction: stores that no fence has followed are there for a peer that reads after the first, and what a
+/// peer has written is there for loads without a fence after the second.
+pub fn each_sync_call_serves_its_own_direction(bed: &mut Bed<'_, impl Side>) {
+    let (ends, mems) = bed.armed();
+    let (from, region) = (ends[A], mems[B].lmr.region);
+    let counted = u32::from(bed.b.side.syncs().is_some());
+    let [reads, writes] = syncs(bed);
+    let fresh: Vec<u8> = (0..64).rev().collect();
+    for at in [0, 16, 32, 48] {
+        bed.b
+            .side
+            .store_unfenced(region.addr + at as u64, &fresh[at..at + 16]);
+    }
+    bed.b.lmr_sync_rdma_read(&[mems[B].seg(0, 64)]).unwrap();
+    assert_eq!(syncs(bed), [reads + counted, writes]);
+    let (local, far) = (mems[A].seg(0, 64), mems[B].far(0, 64));
+    bed.a
+        .ep_post_rdma_read(from.ep, &[local], 1, &far, NONE)
+        .unwrap();
+    completed(bed, &from, 1);
+    assert_eq!(bed.bytes(&mems[A], 0, 64), fresh);
+    let local = mems[A].seg(64, 64);
+    bed.a
+        .ep_post_rdma_write(from.ep, &[local], 2, &far, NONE)
+        .unwrap();
+    completed(bed, &from, 2);
+    bed.b.lmr_sync_rdma_write(&[mems[B].seg(0, 64)]).unwrap();
+    assert_eq!(syncs(bed), [reads + counted, writes + counted]);
+    let there = bed.b.side.load_unfenced(region.addr, 64);
+    assert_eq!(there, pattern(A, 8192)[64..128]);
 }
 
 /// After the call a peer reads what was stored before it, and the CPU sees what a peer had written before it.

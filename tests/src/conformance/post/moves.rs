@@ -321,23 +321,3 @@ pub fn a_list_of_writes_is_posted_in_order(bed: &mut Bed<'_, impl Side>) {
     }
     idle(bed, &ends[A]);
 }
-
-/// A DTO is outstanding from its post to the dequeue of its completion.
-pub fn idle_is_when_everything_has_been_dequeued(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = rig(bed);
-    let status = |bed: &Bed<'_, _>, side: usize| {
-        let status = bed[side].ep_get_status(ends[side].ep).unwrap();
-        (status.recv_idle, status.request_idle)
-    };
-    assert_eq!(status(bed, A), (true, true));
-    bed.recv(&ends[B], &mems[B], 0, 8, 1);
-    assert_eq!(status(bed, B), (false, true));
-    bed.send(&ends[A], &mems[A], 0, 8, 2);
-    assert_eq!(status(bed, A), (true, false));
-    bed.done(&ends[B], DtoOperation::Receive, 1);
-    bed.done(&ends[A], DtoOperation::Send, 2);
-    assert_eq!(
-        (status(bed, A), status(bed, B)),
-        ((true, true), (true, true))
-    );
-}

@@ -2,7 +2,7 @@
 
 use dat_core::{
     CompletionFlags, DatSubtype as Sub, DatType as Ty, DtoStatus, EpState, Event, LmrTriplet,
-    MemPriv, PhysicalPages, Pz, Rmr, RmrScope, RmrTriplet, VaType,
+    MemPriv, PhysicalPages, Pz, Rmr, RmrScope, VaType,
 };
 
 use crate::conformance::reach::{Try, pattern};
@@ -153,32 +153,6 @@ pub fn free_of_a_bound_rmr_lets_its_region_go(bed: &mut Bed<'_, impl Side>) {
         bed.b.rmr_free(rmr).unwrap();
         bed.b.lmr_free(lmr.lmr).unwrap();
     }
-}
-
-/// While a bind is under way the handle is dead at once; the window, and its hold on region and zone, go when the bind has
-/// completed, whose completion does not come.
-pub fn free_while_a_bind_is_under_way(bed: &mut Bed<'_, impl Side>) {
-    let (ends, mems) = bed.armed();
-    let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
-    let (ep, range) = (ends[B].ep, mems[B].seg(0, 64));
-    let bound = bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 1, NONE);
-    let far = RmrTriplet {
-        addr: range.addr,
-        len: 64,
-        context: bound.unwrap(),
-    };
-    bed.b.rmr_free(rmr).unwrap();
-    refused(
-        bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE),
-        Ty::InvalidHandle,
-        Sub::InvalidHandleRmr,
-    );
-    // What is posted behind it completes; the bind itself does not.
-    bed.recv(&ends[A], &mems[A], 0, 64, 3);
-    bed.send(&ends[B], &mems[B], 0, 64, 4);
-    bed.done(&ends[B], dat_core::DtoOperation::Send, 4);
-    bed.until(|bed| bed.b.lmr_free(mems[B].lmr.lmr).ok());
-    assert!(!bed.allowed(&ends, Try::Read, mems[A].seg(0, 64), far));
 }
 
 /// The bind is over a region whose registration the device has not been told of yet: it fails there, after it was queued. (The

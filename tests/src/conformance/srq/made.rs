@@ -13,6 +13,7 @@ pub fn a_new_queue_is_empty(bed: &mut Bed<'_, impl Side>) {
     let srq = bed.a.srq_create(pz, &attr(10)).unwrap();
     let param = bed.a.srq_query(srq).unwrap();
     assert_eq!((param.state, param.pz), (SrqState::Operational, pz));
+    assert_eq!((SrqState::Error as u32, param.state as u32), (0, 1));
     assert!(param.attr.max_recv_dtos >= 10 && param.attr.max_recv_iov >= 2);
     assert_eq!(param.attr.low_watermark, 0);
     assert_eq!((param.available, param.outstanding), (Some(0), 0));
@@ -233,7 +234,7 @@ pub fn an_endpoint_with_a_queue_needs_a_receive_evd(bed: &mut Bed<'_, impl Side>
         .a
         .ep_create_with_srq(Some(pz), None, some, some, srq, &attr)
         .unwrap();
-    let state = bed.a.ep_get_status(ep).unwrap().state;
+    let state = bed.a.ep_query(ep).unwrap().state;
     assert_eq!(state, EpState::UnconfiguredUnconnected);
     let change = EpModify {
         recv_evd: some,
@@ -241,7 +242,7 @@ pub fn an_endpoint_with_a_queue_needs_a_receive_evd(bed: &mut Bed<'_, impl Side>
         ..EpModify::default()
     };
     bed.a.ep_modify(ep, &change).unwrap();
-    let state = bed.a.ep_get_status(ep).unwrap().state;
+    let state = bed.a.ep_query(ep).unwrap().state;
     assert_eq!(state, EpState::Unconnected);
 }
 

@@ -78,6 +78,7 @@ macro_rules! srq_cases {
             query_counts_available_and_outstanding
             the_low_watermark_tells_once
             the_low_watermark_has_bounds
+            as_many_receives_as_the_low_watermark_are_enough
             a_queue_made_with_a_low_watermark_tells
             a_disconnect_flushes_nothing_of_the_queue
             an_endpoint_says_once_that_it_takes_nothing_more

@@ -1,6 +1,6 @@
 //! Attributes of adapters, providers, Endpoints and Shared Receive Queues, from and to `dat_core`.
 
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
 
 use dat_core::{CompletionFlags, EpAttr, IaAttr, ProviderAttr, Qos, SrqAttr};
 
@@ -38,6 +38,15 @@ pub(crate) enum ServiceType {
     Ud,
 }
 
+/// What becomes of the size of RDMA that a consumer states.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sizes {
+    /// It holds, as dat_ep_create_with_srq(3) has it.
+    Exact,
+    /// It is raised to the adapter's: stock dtest states 64 KiB, and writes 4 MiB at a time.
+    Raised,
+}
+
 /// Quality of service, if the number is one.
 pub(crate) fn qos(number: u32) -> Option<Qos> {
     Some(match number {
@@ -51,10 +60,19 @@ pub(crate) fn qos(number: u32) -> Option<Qos> {
 }
 
 impl DatEpAttr {
-    /// Of attributes that may be anything, what `dat_core` can judge. Sizes are at least those of `default`: consumers
-    /// state less than they use. Segments of RDMA that are left out are
-    /// as many as those of a send. Attributes of the transport and of the provider are not looked at: there are none.
-    pub(crate) fn read(&self, default: &EpAttr) -> Option<(ServiceType, EpAttr)> {
+    /// Returns what `dat_core` judges of attributes that may be anything; `None` for what it has no value for, and for attributes of
+    /// the transport or the provider, of which there are none.
+    ///
+    /// A size of 0 becomes that of `default`, and segments of RDMA that are 0 become those of a send: a query shows them.
+    pub(crate) fn read(&self, default: &EpAttr, sizes: Sizes) -> Option<(ServiceType, EpAttr)> {
+        if self.ep_transport_specific_count != 0 || self.ep_provider_specific_count != 0 {
+            return None;
+        }
+        let size = |stated: u32, default: u32| if stated == 0 { default } else { stated };
+        let least = match sizes {
+            Sizes::Exact => 0,
+            Sizes::Raised => default.max_rdma_size,
+        };
         let service = match self.service_type {
             number::DAT_SERVICE_TYPE_RC => ServiceType::Rc,
             number::DAT_IB_SERVICE_TYPE_UD => ServiceType::Ud,
@@ -71,11 +89,11 @@ impl DatEpAttr {
         };
         let attr = EpAttr {
             max_message_size: match service {
-                ServiceType::Rc => self.max_message_size.max(default.max_message_size),
+                ServiceType::Rc => size(self.max_message_size, default.max_message_size),
                 // dat_core knows the MTU, and takes 0 as it.
                 ServiceType::Ud => self.max_message_size,
             },
-            max_rdma_size: self.max_rdma_size.max(default.max_rdma_size),
+            max_rdma_size: size(self.max_rdma_size, default.max_rdma_size).max(least),
             qos: qos(self.qos)?,
             recv_completion_flags: CompletionFlags::from_bits(self.recv_completion_flags)?,
             request_completion_flags: CompletionFlags::from_bits(self.request_completion_flags)?,
@@ -91,8 +109,17 @@ impl DatEpAttr {
         Some((service, attr))
     }
 
+    /// Returns the soft high watermark, `None` inside for none: consumers clear the attributes that they do not use, so 0 is none as
+    /// well as `DAT_HW_DEFAULT`. `None` for a number that is no watermark.
+    pub(crate) fn soft_watermark(&self) -> Option<Option<u32>> {
+        match self.srq_soft_hw {
+            0 | number::DAT_WATERMARK_INFINITE => Some(None),
+            mark => u32::try_from(mark).ok().map(Some),
+        }
+    }
+
     /// The attributes as C has them.
-    pub(crate) fn new(service: ServiceType, attr: &EpAttr) -> Self {
+    pub(crate) fn new(service: ServiceType, attr: &EpAttr, soft_watermark: Count) -> Self {
         Self {
             service_type: match service {
                 ServiceType::Rc => number::DAT_SERVICE_TYPE_RC,
@@ -109,7 +136,7 @@ impl DatEpAttr {
             max_request_iov: attr.max_request_iov.into(),
             max_rdma_read_in: attr.max_rdma_read_in.into(),
             max_rdma_read_out: attr.max_rdma_read_out.into(),
-            srq_soft_hw: number::DAT_WATERMARK_INFINITE,
+            srq_soft_hw: soft_watermark,
             max_rdma_read_iov: attr.max_rdma_read_iov.into(),
             max_rdma_write_iov: attr.max_rdma_write_iov.into(),
             ep_transport_specific_count: 0,
@@ -145,6 +172,8 @@ impl DatEpAttr {
             DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW srq_soft_hw,
             DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IOV max_rdma_read_iov,
             DAT_EP_FIELD_EP_ATTR_MAX_RDMA_WRITE_IOV max_rdma_write_iov,
+            DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR ep_transport_specific_count,
+            DAT_EP_FIELD_EP_ATTR_NUM_PROVIDER_ATTR ep_provider_specific_count,
         }
         attr
     }
@@ -162,15 +191,17 @@ impl DatSrqAttr {
 }
 
 impl DatIaAttr {
-    /// The attributes as C has them; address and named attributes are in memory of the adapter's.
+    /// The attributes as C has them; address and named attributes are in memory of the adapter's. The adapter's name is the one that
+    /// it was opened by, as dat_ia_query(3) has it.
     pub(crate) fn new(
+        opened: &CStr,
         attr: &IaAttr,
         address: *const SockAddr,
         transport: &Named,
         vendor: &Named,
     ) -> Self {
         Self {
-            adapter_name: name(attr.adapter_name),
+            adapter_name: name(&opened.to_string_lossy()),
             vendor_name: name(attr.vendor_name),
             hardware_version_major: attr.hardware_version.0,
             hardware_version_minor: attr.hardware_version.1,

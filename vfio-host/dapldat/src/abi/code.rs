@@ -26,12 +26,17 @@ pub(crate) const fn bad_handle(subtype: DatSubtype) -> DatReturn {
 /// A handle that is of no Event Dispatcher for requests.
 pub(crate) const EVD_CR: DatReturn = bad_handle(DatSubtype::InvalidHandleEvdCr);
 
-/// Refuses a mask, the second argument of a query, that names what there is not.
-pub(crate) fn masked(mask: u32, all: u32) -> Result<(), DatReturn> {
+/// Refuses a mask, the second argument of a query, with bits that name no field.
+pub(crate) fn masked(mask: u64, all: u64) -> Result<(), DatReturn> {
+    masked_at(2, mask, all)
+}
+
+/// Refuses a mask, the argument at that place, with bits that name no field.
+pub(crate) fn masked_at(place: u16, mask: u64, all: u64) -> Result<(), DatReturn> {
     if mask & !all == 0 {
         Ok(())
     } else {
-        Err(bad_arg(2))
+        Err(bad_arg(place))
     }
 }
 

@@ -4,6 +4,7 @@ use core::ffi::c_void;
 
 use dat_core::{AnyHandle, AsyncEvent, DtoEvent, Event, Extra, IbDtoEvent, IbOperation, LookUp};
 
+use super::attr::count;
 use super::pointer::{DatHandle, In};
 use super::sockaddr::SockAddr;
 use super::structs::DatIbAddrHandle;
@@ -368,18 +369,9 @@ fn bare(ep: dat_core::Ep, around: &mut impl Surroundings) -> EventData {
 }
 
 fn of_async(what: &AsyncEvent, around: &mut impl Surroundings) -> EventData {
-    // By the header's numbers for each kind of object.
-    let reason = match what {
-        AsyncEvent::EvdOverflow(_)
-        | AsyncEvent::IaCatastrophic
-        | AsyncEvent::EpBroken(_)
-        | AsyncEvent::SrqBroken(_) => 0,
-        AsyncEvent::TimedOut | AsyncEvent::ProviderInternalError => 1,
-        AsyncEvent::EpSoftHighWatermark(_) | AsyncEvent::SrqLowWatermark(_) => 2,
-    };
     let data = AsyncData {
         dat_handle: around.handle(what.handle()),
-        reason,
+        reason: count(what.reason()),
     };
     EventData { asynch: data }
 }

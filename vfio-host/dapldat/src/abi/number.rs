@@ -17,10 +17,6 @@ numbers! {
     DAT_PROXY_TYPE_AGENT: u32 = 1;
     /// A CNO with a descriptor.
     DAT_PROXY_TYPE_FD: u32 = 2;
-    /// An SRQ that the device gave up.
-    DAT_SRQ_STATE_ERROR: u32 = 0;
-    /// An SRQ that works.
-    DAT_SRQ_STATE_OPERATIONAL: u32 = 1;
     /// Memory by address.
     DAT_MEM_TYPE_VIRTUAL: u32 = 0;
     /// Memory of another LMR.
@@ -39,6 +35,8 @@ numbers! {
     DAT_EP_FIELD_IA_HANDLE: u64 = 0x1;
     /// The state.
     DAT_EP_FIELD_EP_STATE: u64 = 0x2;
+    /// How it communicates.
+    DAT_EP_FIELD_COMM: u64 = 0x4;
     /// Own address.
     DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR: u64 = 0x8;
     /// Own port.
@@ -55,6 +53,8 @@ numbers! {
     DAT_EP_FIELD_REQUEST_EVD_HANDLE: u64 = 0x200;
     /// Where connection events go.
     DAT_EP_FIELD_CONNECT_EVD_HANDLE: u64 = 0x400;
+    /// Its Shared Receive Queue.
+    DAT_EP_FIELD_SRQ_HANDLE: u64 = 0x800;
     /// Attributes of an Endpoint, one by one.
     DAT_EP_FIELD_EP_ATTR_SERVICE_TYPE: u64 = 0x1000;
     /// As above.
@@ -85,20 +85,36 @@ numbers! {
     DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_IOV: u64 = 0x200_0000;
     /// As above.
     DAT_EP_FIELD_EP_ATTR_MAX_RDMA_WRITE_IOV: u64 = 0x400_0000;
+    /// As above.
+    DAT_EP_FIELD_EP_ATTR_NUM_TRANSPORT_ATTR: u64 = 0x800_0000;
+    /// As above.
+    DAT_EP_FIELD_EP_ATTR_NUM_PROVIDER_ATTR: u64 = 0x2000_0000;
+    /// All of an Endpoint's parameters.
+    DAT_EP_FIELD_ALL: u64 = 0x7fff_ffff;
+    /// All of an adapter's attributes.
+    DAT_IA_FIELD_ALL: u64 = 0x3f_ffff_ffff;
+    /// All of a provider's attributes.
+    DAT_PROVIDER_FIELD_ALL: u64 = 0x7fff_ffff;
+    /// All of a zone's parameters.
+    DAT_PZ_FIELD_ALL: u64 = 0x1;
+    /// All of an Event Dispatcher's parameters.
+    DAT_EVD_FIELD_ALL: u64 = 0x1f;
+    /// The mask for all of a CNO's parameters. The masks of its fields are 1, 2 and 3: they are no bits.
+    DAT_CNO_FIELD_ALL: u64 = 0x4;
     /// All of an LMR's parameters.
-    DAT_LMR_FIELD_ALL: u32 = 0x7ff;
+    DAT_LMR_FIELD_ALL: u64 = 0x7ff;
     /// All of an RMR's parameters.
-    DAT_RMR_FIELD_ALL: u32 = 0x7f;
+    DAT_RMR_FIELD_ALL: u64 = 0x7f;
     /// All of an SRQ's parameters.
-    DAT_SRQ_FIELD_ALL: u32 = 0xff;
+    DAT_SRQ_FIELD_ALL: u64 = 0xff;
     /// All of a PSP's parameters.
-    DAT_PSP_FIELD_ALL: u32 = 0xf;
+    DAT_PSP_FIELD_ALL: u64 = 0xf;
     /// All of an RSP's parameters.
-    DAT_RSP_FIELD_ALL: u32 = 0xf;
+    DAT_RSP_FIELD_ALL: u64 = 0xf;
     /// All of a CSP's parameters.
-    DAT_CSP_FIELD_ALL: u32 = 0xf;
+    DAT_CSP_FIELD_ALL: u64 = 0xf;
     /// All of a request's parameters.
-    DAT_CR_FIELD_ALL: u32 = 0x1f;
+    DAT_CR_FIELD_ALL: u64 = 0x1f;
     /// Operations of `handle_extendedop`.
     DAT_IB_FETCH_AND_ADD_OP: u32 = 0;
     /// As above.

@@ -1,10 +1,10 @@
-//! Parameters of objects, as C has them. What the mask of a query does not name may hold anything, so all of it is filled.
+//! Parameters of objects, as C has them. Which of them a query hands over is said by its mask: `Out::put_named`.
 
 use core::ffi::c_int;
 
 use dat_core::{
     AnyHandle, CnoParam, Ep, EpParam, Evd, EvdParam, LmrParam, Proxy, PspParam, RmrParam, RspParam,
-    SrqParam, SrqState,
+    SrqParam,
 };
 
 use super::attr::{ServiceType, count};
@@ -16,7 +16,7 @@ use super::structs::{
     DatOsWaitProxyAgent, DatPspParam, DatPzParam, DatRegionDescription, DatRmrParam, DatRspParam,
     DatSrqParam,
 };
-use super::{VALUE_UNKNOWN, number};
+use super::{Count, VALUE_UNKNOWN, number};
 
 /// The handle of an object that may not be there.
 fn maybe<H: Into<AnyHandle>>(handle: Option<H>, around: &mut impl Surroundings) -> DatHandle {
@@ -37,6 +37,7 @@ impl DatEpParam {
     pub(crate) fn new(
         param: &EpParam,
         service: ServiceType,
+        soft_watermark: Count,
         remote: *const SockAddr,
         around: &mut impl Surroundings,
     ) -> Self {
@@ -58,20 +59,20 @@ impl DatEpParam {
             request_evd_handle: maybe(param.request_evd, around),
             connect_evd_handle: maybe(param.connect_evd, around),
             srq_handle: maybe(param.srq, around),
-            ep_attr: DatEpAttr::new(service, &param.attr),
+            ep_attr: DatEpAttr::new(service, &param.attr, soft_watermark),
         }
     }
 }
 
 impl DatEvdParam {
-    /// Of an Event Dispatcher.
-    pub(crate) fn new(param: &EvdParam, around: &mut impl Surroundings) -> Self {
+    /// Of an Event Dispatcher. `more` are flags that it was made with and that `dat_core` has no streams for.
+    pub(crate) fn new(param: &EvdParam, more: u32, around: &mut impl Surroundings) -> Self {
         Self {
             ia_handle: around.handle(AnyHandle::Ia),
             evd_qlen: count(param.qlen),
             evd_state: param.state.bits(),
             cno_handle: maybe(param.cno, around),
-            evd_flags: param.flags.bits(),
+            evd_flags: param.flags.bits() | more,
         }
     }
 }
@@ -117,10 +118,7 @@ impl DatSrqParam {
     pub(crate) fn new(param: &SrqParam, around: &mut impl Surroundings) -> Self {
         Self {
             ia_handle: around.handle(AnyHandle::Ia),
-            srq_state: match param.state {
-                SrqState::Operational => number::DAT_SRQ_STATE_OPERATIONAL,
-                SrqState::Error => number::DAT_SRQ_STATE_ERROR,
-            },
+            srq_state: param.state as u32,
             pz_handle: around.handle(param.pz.into()),
             max_recv_dtos: param.attr.max_recv_dtos.into(),
             max_recv_iov: param.attr.max_recv_iov.into(),

@@ -14,6 +14,8 @@ use core::fmt;
 
 use dat_core::{LmrTriplet, RmrTriplet};
 
+use super::layout::Fields;
+
 /// A handle as C has it: the address of an object of this library, or whatever else a consumer passes. It is only looked at by the
 /// registry of objects, which knows its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -143,6 +145,31 @@ impl<T: Copy> Out<T> {
     #[inline(always)]
     pub(crate) fn put_head<H: Head<T>>(self, head: H) {
         Out(self.0.cast::<H>()).put(head);
+    }
+}
+
+impl<T: Fields> Out<T> {
+    /// Fills the fields that the mask of a query names, if there is a place, and leaves the others alone; a list brings its number.
+    /// Bytes between fields are not touched.
+    pub(crate) fn put_named(self, mask: u64, value: &T) {
+        if self.0.is_null() {
+            return;
+        }
+        let mask = mask | (mask & T::LISTS) >> 1;
+        let from = core::ptr::from_ref(value).cast::<u8>();
+        let to = self.0.cast::<u8>();
+        for bit in (0..u64::BITS as usize).filter(|bit| mask >> bit & 1 != 0) {
+            let Some((at, len)) = T::named(bit) else {
+                continue;
+            };
+            if at + len > size_of::<T>() {
+                continue;
+            }
+            let (from, to) = (from.wrapping_byte_add(at), to.wrapping_byte_add(at));
+            // SAFETY: both ranges lie inside a `T`, as was just looked at: one in `value`, the other in the consumer's place, which
+            // is there for the time of the call. The provider's own value is no part of that place.
+            unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
+        }
     }
 }
 

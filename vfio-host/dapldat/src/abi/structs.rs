@@ -6,6 +6,7 @@ use core::ffi::{c_char, c_void};
 
 use dat_core::LmrTriplet;
 
+use super::layout::{Fields, Places};
 use super::pointer::DatHandle;
 use super::sockaddr::SockAddr;
 use super::{Boolean, Count};
@@ -268,6 +269,41 @@ layouts! {
         0 ah: *mut c_void,
         8 qpn: u32,
         12 ia_addr: SockAddr,
+    }
+}
+
+macro_rules! fields {
+    ($($name:ident)*) => {
+        $(impl Fields for $name {})*
+    };
+}
+
+fields! {
+    DatCrParam DatCspParam DatEvdParam DatLmrParam DatPspParam DatPzParam DatRmrParam DatRspParam DatSrqParam
+}
+
+impl Fields for DatIaAttr {
+    const LISTS: u64 = 0x28_0000_0000;
+}
+
+impl Fields for DatProviderAttr {
+    const LISTS: u64 = 0x4000_0000;
+}
+
+impl Fields for DatEpParam {
+    const LISTS: u64 = 0x5000_0000;
+
+    /// Bits after those of its own fields name those of its attributes, which are the last field.
+    fn named(bit: usize) -> Option<(usize, usize)> {
+        const ATTR: usize = core::mem::offset_of!(DatEpParam, ep_attr);
+        match Self::PLACES.get(bit).copied() {
+            Some(place) if place.0 != ATTR => Some(place),
+            _ => {
+                let inner = bit.checked_sub(Self::PLACES.len() - 1)?;
+                let (at, len) = DatEpAttr::PLACES.get(inner).copied()?;
+                Some((ATTR + at, len))
+            }
+        }
     }
 }
 

@@ -3,15 +3,14 @@
 //! The compiler is the one that links Rust here. The headers are those of the machine, or stand below the folder that `DAT_HEADERS`
 //! names; `cargo xtask test` unpacks the package and names it. Without headers this fails: it is the only check by anybody else.
 
+mod enums;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use dat_core::{
-    CompletionFlags, DatSubtype, DatType, DtoOperation, DtoStatus, EpState, EvdFlags, EvdState,
-    HandleType, IbOperation, MemPriv, RmrScope,
-};
+use dat_core::{DatSubtype, DatType};
 
 use super::code::{bad_arg, bad_handle};
 use super::layout::Layout;
@@ -44,73 +43,10 @@ fn numbers() -> Vec<(String, u64)> {
         let value = u64::from(subtype.number());
         (format!("DAT_{}", shouted(&format!("{subtype:?}"))), value)
     });
-    let one = |name: &str, value: u32| (name.to_owned(), u64::from(value));
-    let others = [
-        one("DAT_EVD_SOFTWARE_FLAG", EvdFlags::SOFTWARE.bits()),
-        one("DAT_EVD_CR_FLAG", EvdFlags::CR.bits()),
-        one("DAT_EVD_DTO_FLAG", EvdFlags::DTO.bits()),
-        one("DAT_EVD_CONNECTION_FLAG", EvdFlags::CONNECTION.bits()),
-        one("DAT_EVD_RMR_BIND_FLAG", EvdFlags::RMR_BIND.bits()),
-        one("DAT_EVD_ASYNC_FLAG", EvdFlags::ASYNC.bits()),
-        one("DAT_EVD_DEFAULT_FLAG", EvdFlags::DEFAULT.bits()),
-        one(
-            "DAT_COMPLETION_SUPPRESS_FLAG",
-            CompletionFlags::SUPPRESS.bits(),
-        ),
-        one(
-            "DAT_COMPLETION_SOLICITED_WAIT_FLAG",
-            CompletionFlags::SOLICITED_WAIT.bits(),
-        ),
-        one(
-            "DAT_COMPLETION_UNSIGNALLED_FLAG",
-            CompletionFlags::UNSIGNALLED.bits(),
-        ),
-        one(
-            "DAT_COMPLETION_BARRIER_FENCE_FLAG",
-            CompletionFlags::BARRIER_FENCE.bits(),
-        ),
-        one(
-            "DAT_COMPLETION_EVD_THRESHOLD_FLAG",
-            CompletionFlags::EVD_THRESHOLD.bits(),
-        ),
-        one("DAT_EVD_STATE_ENABLED", EvdState::ENABLED.bits()),
-        one("DAT_EVD_STATE_UNWAITABLE", EvdState::UNWAITABLE.bits()),
-        one(
-            "DAT_EVD_STATE_CONFIG_THRESHOLD",
-            EvdState::CONFIG_THRESHOLD.bits(),
-        ),
-        one("DAT_MEM_PRIV_ALL_FLAG", MemPriv::ALL.bits()),
-        one(
-            "DAT_IB_MEM_PRIV_REMOTE_ATOMIC",
-            MemPriv::REMOTE_ATOMIC.bits(),
-        ),
-        one(
-            "DAT_EP_STATE_CONNECTED_MULTI_PATH",
-            EpState::ConnectedMultiPath as u32,
-        ),
-        one("DAT_EP_STATE_DISCONNECTED", EpState::Disconnected as u32),
-        one("DAT_HANDLE_TYPE_CSP", HandleType::Csp as u32),
-        one("DAT_HANDLE_TYPE_CR", HandleType::Cr as u32),
-        one("DAT_RMR_SCOPE_PZ", RmrScope::Pz as u32),
-        one("DAT_DTO_LMR_INVALIDATE", DtoOperation::LmrInvalidate as u32),
-        one(
-            "DAT_RMR_OPERATION_FAILED",
-            DtoStatus::RmrOperationFailed.number(),
-        ),
-        one(
-            "DAT_DTO_ERR_RECEIVER_NOT_READY",
-            DtoStatus::ErrReceiverNotReady.number(),
-        ),
-        one(
-            "DAT_IB_DTO_RDMA_WRITE_IMMED",
-            IbOperation::RdmaWriteImmed as u32,
-        ),
-        one(
-            "DAT_IB_DTO_RECV_UD_IMMED",
-            IbOperation::RecvMsgUdImmed as u32,
-        ),
-    ];
-    own.chain(types).chain(subtypes).chain(others).collect()
+    own.chain(types)
+        .chain(subtypes)
+        .chain(enums::all())
+        .collect()
 }
 
 /// `InvalidHandleEvdCr` as C writes it.
@@ -172,6 +108,8 @@ fn layouts_and_numbers_are_those_of_the_headers() {
         }
     }
     for (name, value) in numbers() {
+        let other = stated.get(&name).is_some_and(|stated| *stated != value);
+        assert!(!other, "{name} is stated as two numbers");
         writeln!(
             source,
             "printf(\"{name} %llu\\n\", (unsigned long long) ({name}));"

@@ -1,5 +1,6 @@
 //! The life of an adapter: the first Interface Adapter opens it, the last to close gives it back.
 
+use std::ffi::CStr;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -72,7 +73,7 @@ impl<V: Variant> Adapter<V> {
     /// Opens an Interface Adapter, and the HCA if it is the first.
     pub(crate) fn enter(
         &'static self,
-        table: &'static Table,
+        (name, table): (&'static CStr, &'static Table),
         async_evd: AsyncEvd<V>,
     ) -> Result<&'static Object<V>, Refusal> {
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +95,11 @@ impl<V: Variant> Adapter<V> {
         };
         match made {
             Ok((async_evd, own)) => {
-                *ia.note() = Note::Ia { async_evd, own };
+                *ia.note() = Note::Ia {
+                    name,
+                    async_evd,
+                    own,
+                };
                 Ok(ia)
             }
             Err(error) => {

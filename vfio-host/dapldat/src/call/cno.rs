@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use dat_core::{Cno, CnoWait, Evd};
 
 use super::{call, ia_called};
+use crate::abi::number::DAT_CNO_FIELD_ALL;
 use crate::abi::structs::{DatCnoParam, DatOsWaitProxyAgent};
 use crate::abi::{DatHandle, Out, Ret, Timeout, code};
 use crate::adapter::Open;
@@ -112,9 +113,13 @@ pub(super) extern "C" fn modify_agent<V: Variant>(
     })
 }
 
+/// What the masks of the header have in common. That of the proxy is 3, which is also the union of the other two, so any mask but 0
+/// asks for all fields.
+const CNO_MASKS: u64 = DAT_CNO_FIELD_ALL | 0x3;
+
 pub(super) extern "C" fn query<V: Variant>(
     cno: DatHandle,
-    _mask: u32,
+    mask: u32,
     param: Out<DatCnoParam>,
 ) -> Ret {
     call("dat_cno_query", || {
@@ -123,6 +128,7 @@ pub(super) extern "C" fn query<V: Variant>(
         if param.is_null() {
             return Err(code::bad_arg(3).into());
         }
+        code::masked(mask.into(), CNO_MASKS)?;
         object.adapter()?.with(|open| {
             let told = open.nic().cno_query(name)?;
             let agent = if let Note::Agent(agent) = &*object.note() {
@@ -134,7 +140,10 @@ pub(super) extern "C" fn query<V: Variant>(
             let fd = descriptors.find(|one| one.cno() == name);
             let fd = fd.map(Descriptor::number);
             let around = &mut open.around(object);
-            param.put(DatCnoParam::new(&told, agent, fd, around));
+            let found = DatCnoParam::new(&told, agent, fd, around);
+            if mask != 0 {
+                param.put(found);
+            }
             Ok(())
         })
     })

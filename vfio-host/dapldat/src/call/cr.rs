@@ -21,6 +21,7 @@ pub(super) extern "C" fn query<V: Variant>(
         if param.is_null() {
             return Err(code::bad_arg(3).into());
         }
+        let mask = u64::from(mask);
         code::masked(mask, crate::abi::number::DAT_CR_FIELD_ALL)?;
         object.adapter()?.with(|open| {
             let found = open.nic().cr_query(cr)?;
@@ -28,7 +29,10 @@ pub(super) extern "C" fn query<V: Variant>(
             let private_data = (object.keep(found.private_data), found.private_data.len());
             let (port, ep) = (found.remote_port, found.local_ep);
             let around = &mut open.around(object);
-            param.put(DatCrParam::new(remote, port, private_data, ep, around));
+            param.put_named(
+                mask,
+                &DatCrParam::new(remote, port, private_data, ep, around),
+            );
             Ok(())
         })
     })
@@ -80,11 +84,13 @@ pub(super) extern "C" fn reject<V: Variant>(cr: DatHandle, size: Count, data: Li
 pub(super) extern "C" fn handoff<V: Variant>(cr: DatHandle, conn_qual: u64) -> Ret {
     call("dat_cr_handoff", || {
         let object = Object::<V>::called(cr);
+        object.name::<Cr>()?;
+        let port = port(conn_qual, 2)?;
         object.adapter()?.drive(|open| {
             let cr = object.name::<Cr>()?;
             let own = fetch(open, cr, None)?;
             let now = open.nic().now();
-            open.nic().cr_handoff(now, cr, port(conn_qual))?;
+            open.nic().cr_handoff(now, cr, port)?;
             leave(open, object, cr, own);
             Ok(())
         })

@@ -66,6 +66,7 @@ pub(super) extern "C" fn query<V: Variant>(
         if param.is_null() {
             return Err(code::bad_arg(3).into());
         }
+        let mask = u64::from(mask);
         code::masked(mask, crate::abi::number::DAT_CSP_FIELD_ALL)?;
         object.adapter()?.with(|open| {
             let evd = open.nic().csp_query(csp)?.evd;
@@ -75,12 +76,10 @@ pub(super) extern "C" fn query<V: Variant>(
                     (std::ptr::null(), std::ptr::null())
                 }
             };
-            param.put(DatCspParam::new(
-                comm,
-                address,
-                evd,
-                &mut open.around(object),
-            ));
+            param.put_named(
+                mask,
+                &DatCspParam::new(comm, address, evd, &mut open.around(object)),
+            );
             Ok(())
         })
     })

@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 
 use dat_core::{
-    CloseFlag, ConnectFlag, DatReturn, DatSubtype, DatType, Ep, EpModify, EpState, Error, Evd, Pz,
-    Srq,
+    CloseFlag, Comm, ConnectFlag, DatReturn, DatSubtype, DatType, Ep, EpModify, EpParam, EpState,
+    Error, Evd, Pz, Srq,
 };
 
 use super::{call, ia_called, port};
-use crate::abi::attr::{ServiceType, count, qos};
+use crate::abi::attr::{ServiceType, Sizes, count, qos};
 use crate::abi::number;
 use crate::abi::sockaddr::{SockAddr, SockAddrPtr};
-use crate::abi::structs::{DatEpAttr, DatEpParam};
+use crate::abi::structs::{DatComm, DatEpAttr, DatEpParam};
 use crate::abi::{Boolean, Count, DatHandle, In, List, Out, Ret, Timeout, VALUE_UNKNOWN, code};
 use crate::adapter::Open;
 use crate::object::Object;
@@ -98,10 +98,19 @@ fn created<V: Variant>(
     ia.adapter()?.with(|open| {
         let nic = open.nic();
         let default = nic.ep_attr_default();
-        let attr = attr
-            .get()
-            .map(|attr| attr.read(&default).ok_or(bad_attr))
-            .transpose()?;
+        let sizes = if srq.is_some() {
+            Sizes::Exact
+        } else {
+            Sizes::Raised
+        };
+        let mut soft = None;
+        let attr = match attr.get() {
+            Some(attr) => {
+                soft = attr.soft_watermark().ok_or(bad_attr)?;
+                Some(attr.read(&default, sizes).ok_or(bad_attr)?)
+            }
+            None => None,
+        };
         let Made {
             pz,
             recv,
@@ -125,12 +134,17 @@ fn created<V: Variant>(
                 nic.ep_create(pz, recv, request, connect, attr.as_ref())?
             }
         };
-        ep.put(open.adopt(ia, name));
+        let handle = open.adopt(ia, name);
+        if soft.is_some() {
+            open.watch(Object::called(handle), name, [soft, None])?;
+            open.drive();
+        }
+        ep.put(handle);
         Ok(())
     })
 }
 
-fn service(param: &dat_core::EpParam) -> ServiceType {
+fn service(param: &EpParam) -> ServiceType {
     if param.datagrams {
         ServiceType::Ud
     } else {
@@ -140,7 +154,7 @@ fn service(param: &dat_core::EpParam) -> ServiceType {
 
 pub(super) extern "C" fn query<V: Variant>(
     ep: DatHandle,
-    _mask: u64,
+    mask: u64,
     param: Out<DatEpParam>,
 ) -> Ret {
     call("dat_ep_query", || {
@@ -149,17 +163,16 @@ pub(super) extern "C" fn query<V: Variant>(
         if param.is_null() {
             return Err(code::bad_arg(3).into());
         }
+        code::masked(mask, number::DAT_EP_FIELD_ALL)?;
         object.adapter()?.with(|open| {
             let told = open.nic().ep_query(name)?;
             let remote = told.remote.map_or(std::ptr::null(), |remote| {
                 object.keep_peer(SockAddr::new(remote, told.remote_port))
             });
-            param.put(DatEpParam::new(
-                &told,
-                service(&told),
-                remote,
-                &mut open.around(object),
-            ));
+            let [soft, _] = object.watermarks();
+            let around = &mut open.around(object);
+            let found = DatEpParam::new(&told, service(&told), soft, remote, around);
+            param.put_named(mask, &found);
             Ok(())
         })
     })
@@ -171,7 +184,8 @@ const FIXED: u64 = number::DAT_EP_FIELD_IA_HANDLE
     | number::DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR
     | number::DAT_EP_FIELD_LOCAL_PORT_QUAL
     | number::DAT_EP_FIELD_REMOTE_IA_ADDRESS_PTR
-    | number::DAT_EP_FIELD_REMOTE_PORT_QUAL;
+    | number::DAT_EP_FIELD_REMOTE_PORT_QUAL
+    | number::DAT_EP_FIELD_SRQ_HANDLE;
 
 pub(super) extern "C" fn modify<V: Variant>(
     ep: DatHandle,
@@ -184,6 +198,7 @@ pub(super) extern "C" fn modify<V: Variant>(
         if mask & FIXED != 0 {
             return Err(code::bad_arg(2).into());
         }
+        code::masked(mask, number::DAT_EP_FIELD_ALL)?;
         let new = param.get().ok_or_else(|| code::bad_arg(3))?;
         let wanted = |bit, handle| {
             if mask & bit != 0 {
@@ -211,16 +226,27 @@ pub(super) extern "C" fn modify<V: Variant>(
             let ep = object.name::<Ep>()?;
             open.home_ep(ep)?;
             let old = open.nic().ep_query(ep)?;
+            if mask & number::DAT_EP_FIELD_COMM != 0 {
+                same_comm(&new.comm, &old)?;
+            }
+            nothing_taken(mask, &new, &old)?;
+            let [soft, hard] = object.watermarks();
+            let mut marks = None;
             let attr = if mask & number::DAT_EP_FIELD_EP_ATTR_ALL == 0 {
                 None
             } else {
-                let attr = DatEpAttr::new(service(&old), &old.attr).with(mask, &new.ep_attr);
+                let attr = DatEpAttr::new(service(&old), &old.attr, soft).with(mask, &new.ep_attr);
+                let bad = code::bad_arg(3);
                 let default = open.nic().ep_attr_default();
-                let (kind, attr) = attr.read(&default).ok_or_else(|| code::bad_arg(3))?;
+                let (kind, read) = attr.read(&default, Sizes::Exact).ok_or(bad)?;
+                let soft = attr.soft_watermark().ok_or(bad)?;
                 if kind != service(&old) {
                     return Err(code::NOT_SUPPORTED.into());
                 }
-                Some(attr)
+                if mask & number::DAT_EP_FIELD_EP_ATTR_SRQ_SOFT_HW != 0 {
+                    marks = Some([soft, u32::try_from(hard).ok()]);
+                }
+                Some(read)
             };
             let Made {
                 pz,
@@ -237,9 +263,75 @@ pub(super) extern "C" fn modify<V: Variant>(
                 connect_evd: connect,
                 attr,
             };
-            open.nic().ep_modify(ep, &change)
+            open.nic().ep_modify(ep, &change)?;
+            match marks {
+                Some(marks) => open.watch(object, ep, marks),
+                None => Ok(()),
+            }
         })
     })
+}
+
+/// An Endpoint communicates in one way, and may be told so. `COMM_NOT_SUPPORTED` for another.
+fn same_comm(new: &DatComm, old: &EpParam) -> Result<(), DatReturn> {
+    let comm = Comm::tcp(old.local.is_ipv6());
+    let protocol = new.protocol == comm.protocol || new.protocol == 0;
+    if (new.domain, new.r#type) == (comm.domain, comm.kind) && protocol {
+        Ok(())
+    } else {
+        Err(DatReturn::of(DatType::CommNotSupported))
+    }
+}
+
+/// Refuses a handle of null for what the Endpoint has: a zone or an Event Dispatcher is exchanged for another, and not taken away.
+fn nothing_taken(mask: u64, new: &DatEpParam, old: &EpParam) -> Result<(), DatReturn> {
+    for (bit, new, has, subtype) in [
+        (
+            number::DAT_EP_FIELD_PZ_HANDLE,
+            new.pz_handle,
+            old.pz.is_some(),
+            DatSubtype::InvalidHandlePz,
+        ),
+        (
+            number::DAT_EP_FIELD_RECV_EVD_HANDLE,
+            new.recv_evd_handle,
+            old.recv_evd.is_some(),
+            DatSubtype::InvalidHandleEvdRecv,
+        ),
+        (
+            number::DAT_EP_FIELD_REQUEST_EVD_HANDLE,
+            new.request_evd_handle,
+            old.request_evd.is_some(),
+            DatSubtype::InvalidHandleEvdRequest,
+        ),
+        (
+            number::DAT_EP_FIELD_CONNECT_EVD_HANDLE,
+            new.connect_evd_handle,
+            old.connect_evd.is_some(),
+            DatSubtype::InvalidHandleEvdConn,
+        ),
+    ] {
+        if mask & bit != 0 && new.is_null() && has {
+            return Err(code::bad_handle(subtype));
+        }
+    }
+    Ok(())
+}
+
+impl<V: Variant> Open<V> {
+    /// Sets the soft and the hard high watermark of an Endpoint whose halves are home, and notes them for queries.
+    fn watch(
+        &mut self,
+        object: &Object<V>,
+        ep: Ep,
+        [soft, hard]: [Option<u32>; 2],
+    ) -> Result<(), Error> {
+        let now = self.nic().now();
+        self.nic().ep_set_watermark(now, ep, soft, hard)?;
+        let in_c = |mark: Option<u32>| mark.map_or(number::DAT_WATERMARK_INFINITE, count);
+        object.set_watermarks([soft, hard].map(in_c));
+        Ok(())
+    }
 }
 
 /// The private data of a call, which is the argument at `place` and its length the one before.
@@ -261,6 +353,7 @@ pub(super) extern "C" fn connect<V: Variant>(
         let object = Object::<V>::called(ep);
         object.name::<Ep>()?;
         let remote = address(remote)?;
+        let port = port(conn_qual, 3)?;
         let data = private_data(&data, size, 6)?;
         let quality = qos(quality).ok_or_else(|| code::bad_arg(7))?;
         let flag = match flags {
@@ -272,16 +365,7 @@ pub(super) extern "C" fn connect<V: Variant>(
             let ep = object.name()?;
             let (nic, timeout) = (open.nic(), duration(timeout));
             let now = nic.now();
-            nic.ep_connect_flag(
-                now,
-                ep,
-                remote,
-                port(conn_qual),
-                timeout,
-                data,
-                quality,
-                flag,
-            )
+            nic.ep_connect_flag(now, ep, remote, port, timeout, data, quality, flag)
         })
     })
 }
@@ -401,7 +485,13 @@ pub(super) extern "C" fn get_status<V: Variant>(
     call("dat_ep_get_status", || {
         let object = Object::<V>::called(ep);
         object.adapter()?.with(|open| {
-            let status = open.nic().ep_get_status(object.name()?)?;
+            let ep = object.name()?;
+            let mut status = open.nic().ep_get_status(ep)?;
+            if !(status.recv_idle && status.request_idle) {
+                // What has completed and was not dequeued shows only with the halves at home.
+                open.home_ep(ep)?;
+                status = open.nic().ep_get_status(ep)?;
+            }
             state.put(status.state as u32);
             recv_idle.put(status.recv_idle.into());
             request_idle.put(status.request_idle.into());
@@ -442,8 +532,7 @@ pub(super) extern "C" fn set_watermark<V: Variant>(ep: DatHandle, soft: Count, h
         object.adapter()?.drive(|open| {
             let ep = object.name()?;
             open.home_ep(ep)?;
-            let now = open.nic().now();
-            open.nic().ep_set_watermark(now, ep, soft, hard)
+            open.watch(object, ep, [soft, hard])
         })
     })
 }

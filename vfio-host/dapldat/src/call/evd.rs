@@ -8,7 +8,7 @@ use dat_core::{
 
 use super::{call, ia_called};
 use crate::abi::event::{DatEvent, DtoHead, event as in_c, software};
-use crate::abi::number::DAT_IB_EVD_EXTENSION_FLAG;
+use crate::abi::number::{DAT_EVD_FIELD_ALL, DAT_IB_EVD_EXTENSION_FLAG};
 use crate::abi::structs::DatEvdParam;
 use crate::abi::{Count, DatHandle, In, Out, Ret, SUCCESS, Timeout, code};
 use crate::adapter::Open;
@@ -32,6 +32,7 @@ pub(super) extern "C" fn create<V: Variant>(
         let qlen = qlen.ok_or_else(|| code::bad_arg(2))?;
         let cno = ia.sibling_or_none::<Cno>(cno)?;
         // Events of the extensions come by the streams of what they are about.
+        let more = flags & DAT_IB_EVD_EXTENSION_FLAG;
         let flags = EvdFlags::from_bits(flags & !DAT_IB_EVD_EXTENSION_FLAG);
         let flags = flags.ok_or_else(|| code::bad_arg(4))?;
         if evd.is_null() {
@@ -40,9 +41,9 @@ pub(super) extern "C" fn create<V: Variant>(
         ia.adapter()?.with(|open| {
             let made = open.nic().evd_create_with_cno(qlen, cno, flags)?;
             let handle = open.adopt(ia, made);
-            Object::<V>::called(handle)
-                .nothing
-                .store(nothing(flags), Ordering::Relaxed);
+            let object = Object::<V>::called(handle);
+            object.nothing.store(nothing(flags), Ordering::Relaxed);
+            object.more_flags.store(more, Ordering::Relaxed);
             evd.put(handle);
             Ok(())
         })
@@ -62,7 +63,7 @@ fn nothing(flags: EvdFlags) -> Ret {
 
 pub(super) extern "C" fn query<V: Variant>(
     evd: DatHandle,
-    _mask: u32,
+    mask: u32,
     param: Out<DatEvdParam>,
 ) -> Ret {
     call("dat_evd_query", || {
@@ -71,9 +72,13 @@ pub(super) extern "C" fn query<V: Variant>(
         if param.is_null() {
             return Err(code::bad_arg(3).into());
         }
+        let mask = u64::from(mask);
+        code::masked(mask, DAT_EVD_FIELD_ALL)?;
         object.adapter()?.with(|open| {
             let told = open.nic().evd_query(evd)?;
-            param.put(DatEvdParam::new(&told, &mut open.around(object)));
+            let more = object.more_flags.load(Ordering::Relaxed);
+            let found = DatEvdParam::new(&told, more, &mut open.around(object));
+            param.put_named(mask, &found);
             Ok(())
         })
     })
@@ -306,6 +311,7 @@ pub(super) extern "C" fn free<V: Variant>(evd: DatHandle) -> Ret {
             if let Note::Ia {
                 async_evd,
                 own: true,
+                ..
             } = &*object.ia().note()
                 && *async_evd == object.handle()
             {

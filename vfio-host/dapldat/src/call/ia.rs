@@ -3,7 +3,9 @@
 use dat_core::{DatReturn, DatSubtype, DatType, Evd, EvdFlags};
 
 use super::{call, ia_called};
-use crate::abi::number::{EVD_ASYNC_EXISTS, EVD_OUT_OF_SCOPE};
+use crate::abi::number::{
+    DAT_IA_FIELD_ALL, DAT_PROVIDER_FIELD_ALL, EVD_ASYNC_EXISTS, EVD_OUT_OF_SCOPE,
+};
 use crate::abi::structs::{DatIaAttr, DatProviderAttr};
 use crate::abi::{Boolean, Count, DatHandle, In, Out, Ret, code};
 use crate::adapter::AsyncEvd;
@@ -23,7 +25,7 @@ pub(super) extern "C" fn open<V: Variant>(
 ) -> Ret {
     call("dat_ia_open", || {
         let unknown = DatReturn::new(DatType::ProviderNotFound, DatSubtype::NameNotFound);
-        let (adapter, table) = name
+        let (adapter, called) = name
             .text()
             .and_then(|name| V::providers().find(name))
             .ok_or(unknown)?;
@@ -44,7 +46,7 @@ pub(super) extern "C" fn open<V: Variant>(
                 return Err(foreign.into());
             }
         }
-        let opened = adapter.enter(table, wanted).map_err(|error| {
+        let opened = adapter.enter(called, wanted).map_err(|error| {
             say(Level::Error, format_args!("dat_ia_open: {error}"));
             error.ret()
         })?;
@@ -73,27 +75,31 @@ pub(super) extern "C" fn query<V: Variant>(
         if provider_mask != 0 && provider_attr.is_null() {
             return Err(code::bad_arg(6).into());
         }
-        if let Note::Ia { async_evd: its, .. } = &*ia.note() {
+        code::masked_at(3, ia_mask, DAT_IA_FIELD_ALL)?;
+        code::masked_at(5, provider_mask, DAT_PROVIDER_FIELD_ALL)?;
+        let mut name = c"";
+        if let Note::Ia {
+            name: its_name,
+            async_evd: its,
+            ..
+        } = &*ia.note()
+        {
+            name = its_name;
             async_evd.put(*its);
         }
         ia.adapter()?.with(|open| {
             let address = &raw const open.adapter.address;
             let (of_ia, of_provider) = open.nic().query();
-            if ia_mask != 0 {
-                ia_attr.put(DatIaAttr::new(
-                    &of_ia,
-                    address,
-                    &open.named.transport,
-                    &open.named.vendor,
-                ));
-            }
-            if provider_mask != 0 {
-                provider_attr.put(DatProviderAttr::new(
-                    &of_provider,
-                    V::LOCKED,
-                    &open.named.specific,
-                ));
-            }
+            let attr = DatIaAttr::new(
+                name,
+                &of_ia,
+                address,
+                &open.named.transport,
+                &open.named.vendor,
+            );
+            ia_attr.put_named(ia_mask, &attr);
+            let attr = DatProviderAttr::new(&of_provider, V::LOCKED, &open.named.specific);
+            provider_attr.put_named(provider_mask, &attr);
             Ok(())
         })
     })

@@ -1,5 +1,7 @@
 //! dat_lmr_*(3).
 
+use std::sync::Arc;
+
 use dat_core::provider::Region;
 use dat_core::{DatReturn, DatType, Error, Lmr, LmrTriplet, MemPriv, Memory, Pz, VaType};
 use vfio_host::Reach;
@@ -10,7 +12,7 @@ use crate::abi::number::{
     DAT_VA_TYPE_VA, DAT_VA_TYPE_ZB,
 };
 use crate::abi::structs::{DatLmrParam, DatRegionDescription};
-use crate::abi::{Count, DatHandle, List, Out, Ret, code};
+use crate::abi::{Count, DatHandle, In, List, Out, Ret, code};
 use crate::adapter::Open;
 use crate::object::{Note, Object};
 use crate::variant::Variant;
@@ -25,11 +27,27 @@ pub(super) fn va_type(number: u32) -> Option<VaType> {
 }
 
 /// What an LMR was made of, as the consumer said it, and which memory was lent for it.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Made {
     mem_type: u32,
     region: DatRegionDescription,
+    /// The name of shared memory. The consumer's own is there for the time of the call that makes the LMR, this for as long as that
+    /// lives.
+    name: Option<Arc<[u8; 40]>>,
     lent: Region,
+}
+
+impl Made {
+    /// Returns the description as the consumer gave it, with the name where it lasts.
+    fn region(&self) -> DatRegionDescription {
+        match &self.name {
+            Some(name) => DatRegionDescription {
+                shared_memory_id: In(Arc::as_ptr(name)),
+                ..self.region
+            },
+            None => self.region,
+        }
+    }
 }
 
 impl std::fmt::Debug for Made {
@@ -73,18 +91,22 @@ pub(super) extern "C" fn create<V: Variant>(
             return Err(code::bad_arg(8).into());
         }
         let named = |addr| Region { addr, len: length };
+        let name = match mem_type {
+            DAT_MEM_TYPE_SHARED_VIRTUAL => {
+                let name = region.shared_memory_id.get();
+                Some(Arc::new(name.ok_or(code::bad_arg(3))?))
+            }
+            _ => None,
+        };
         ia.adapter()?.with(|open| {
             let of = match mem_type {
-                DAT_MEM_TYPE_VIRTUAL => named(region.virtual_address.addr() as u64),
+                DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_SHARED_VIRTUAL => {
+                    named(region.virtual_address.addr() as u64)
+                }
                 DAT_MEM_TYPE_LMR => {
                     let other: Lmr = ia.sibling(DatHandle(region.virtual_address))?;
                     open.nic().lmr_query(other)?.region
                 }
-                // Whoever shares it says so by the same name; the registration itself is like any other.
-                DAT_MEM_TYPE_SHARED_VIRTUAL if region.shared_memory_id.get().is_some() => {
-                    named(region.virtual_address.addr() as u64)
-                }
-                DAT_MEM_TYPE_SHARED_VIRTUAL => return Err(code::bad_arg(3).into()),
                 _ => return Err(code::bad_arg(2).into()),
             };
             if of.len == 0 {
@@ -93,10 +115,17 @@ pub(super) extern "C" fn create<V: Variant>(
             if of.addr == 0 || of.addr.checked_add(of.len).is_none() {
                 return Err(code::bad_arg(3).into());
             }
-            open.lend(of, reach(privileges))?;
-            let made = open
-                .nic()
-                .lmr_create_from(pz, Memory::Virtual(of), privileges, va_type);
+            let memory = match &name {
+                Some(name) => {
+                    open.lend_shared(of, name)?;
+                    Memory::SharedVirtual(of, name)
+                }
+                None => {
+                    open.lend(of, reach(privileges))?;
+                    Memory::Virtual(of)
+                }
+            };
+            let made = open.nic().lmr_create_from(pz, memory, privileges, va_type);
             let made = match made {
                 Ok(made) => made,
                 Err(error) => {
@@ -110,6 +139,7 @@ pub(super) extern "C" fn create<V: Variant>(
                 *object.note() = Note::Lmr(Made {
                     mem_type,
                     region,
+                    name,
                     lent,
                 });
             }
@@ -126,7 +156,7 @@ pub(super) extern "C" fn create<V: Variant>(
 /// What an LMR was made of.
 fn made<V: Variant>(object: &Object<V>) -> Option<Made> {
     match &*object.note() {
-        Note::Lmr(made) => Some(*made),
+        Note::Lmr(made) => Some(made.clone()),
         Note::None | Note::Bytes(_) | Note::Ia { .. } | Note::Csp(_) | Note::Agent(_) => None,
     }
 }
@@ -142,12 +172,16 @@ pub(super) extern "C" fn query<V: Variant>(
         if param.is_null() {
             return Err(code::bad_arg(3).into());
         }
+        let mask = u64::from(mask);
         code::masked(mask, DAT_LMR_FIELD_ALL)?;
         object.adapter()?.with(|open| {
             let found = open.nic().lmr_query(lmr)?;
             let made = made(object).ok_or(code::bad_arg(1))?;
-            let of = (made.mem_type, made.region);
-            param.put(DatLmrParam::new(&found, of, &mut open.around(object)));
+            let of = (made.mem_type, made.region());
+            param.put_named(
+                mask,
+                &DatLmrParam::new(&found, of, &mut open.around(object)),
+            );
             Ok(())
         })
     })

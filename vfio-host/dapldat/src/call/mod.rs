@@ -46,7 +46,7 @@ pub(crate) use lmr::{Made as LmrMade, end as end_lmr};
 
 use dat_core::{DatReturn, Error};
 
-use crate::abi::{DatHandle, Ret, SUCCESS};
+use crate::abi::{DatHandle, Ret, SUCCESS, code};
 use crate::log::{Level, say, says};
 use crate::object::{Kind, Object};
 use crate::variant::{Table, Variant};
@@ -84,15 +84,12 @@ fn ia_called<V: Variant>(handle: DatHandle) -> Result<&'static Object<V>, DatRet
     }
 }
 
-/// A Connection Qualifier as a port of 16 bits. Greater ones are folded into the upper half of the ports in the way of OpenFabrics
-/// dapl, so that consumers of either meet; queries and events tell the port.
-fn port(conn_qual: u64) -> u64 {
-    const FIRST: u64 = 33_534;
-    const FOLD: u64 = 32_001;
+/// A Connection Qualifier, the argument at `place`. The wire has 16 bits for it: `INVALID_PARAMETER` for a greater one.
+fn port(conn_qual: u64, place: u16) -> Result<u64, DatReturn> {
     if conn_qual <= u64::from(u16::MAX) {
-        conn_qual
+        Ok(conn_qual)
     } else {
-        conn_qual % FOLD + FIRST
+        Err(code::bad_arg(place))
     }
 }
 

@@ -26,13 +26,14 @@ pub(super) extern "C" fn create<V: Variant>(
 ) -> Ret {
     call("dat_psp_create", || {
         let ia = ia_called::<V>(ia)?;
+        let port = port(conn_qual, 2)?;
         let flag = flag(flags).ok_or(code::bad_arg(4))?;
         if psp.is_null() {
             return Err(code::bad_arg(5).into());
         }
         ia.adapter()?.with(|open| {
             let evd: Evd = ia.sibling(evd).map_err(|_| code::EVD_CR)?;
-            let made = open.nic().psp_create(port(conn_qual), evd, flag)?;
+            let made = open.nic().psp_create(port, evd, flag)?;
             psp.put(open.adopt(ia, made));
             Ok(())
         })
@@ -76,10 +77,11 @@ pub(super) extern "C" fn query<V: Variant>(
         if param.is_null() {
             return Err(code::bad_arg(3).into());
         }
+        let mask = u64::from(mask);
         code::masked(mask, crate::abi::number::DAT_PSP_FIELD_ALL)?;
         object.adapter()?.with(|open| {
             let found = open.nic().psp_query(psp)?;
-            param.put(DatPspParam::new(&found, &mut open.around(object)));
+            param.put_named(mask, &DatPspParam::new(&found, &mut open.around(object)));
             Ok(())
         })
     })

@@ -24,7 +24,7 @@ pub(super) extern "C" fn create<V: Variant>(ia: DatHandle, pz: Out<DatHandle>) -
 
 pub(super) extern "C" fn query<V: Variant>(
     pz: DatHandle,
-    _mask: u32,
+    mask: u32,
     param: Out<DatPzParam>,
 ) -> Ret {
     call("dat_pz_query", || {
@@ -33,8 +33,10 @@ pub(super) extern "C" fn query<V: Variant>(
         if param.is_null() {
             return Err(code::bad_arg(3).into());
         }
+        let mask = u64::from(mask);
+        code::masked(mask, crate::abi::number::DAT_PZ_FIELD_ALL)?;
         object.adapter()?.with(|open| {
-            param.put(DatPzParam::new(&mut open.around(object)));
+            param.put_named(mask, &DatPzParam::new(&mut open.around(object)));
             Ok(())
         })
     })

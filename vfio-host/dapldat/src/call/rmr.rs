@@ -46,10 +46,11 @@ pub(super) extern "C" fn query<V: Variant>(
         if param.is_null() {
             return Err(code::bad_arg(3).into());
         }
+        let mask = u64::from(mask);
         code::masked(mask, crate::abi::number::DAT_RMR_FIELD_ALL)?;
         object.adapter()?.with(|open| {
             let found = open.nic().rmr_query(rmr)?;
-            param.put(DatRmrParam::new(&found, &mut open.around(object)));
+            param.put_named(mask, &DatRmrParam::new(&found, &mut open.around(object)));
             Ok(())
         })
     })
@@ -112,6 +113,10 @@ pub(super) extern "C" fn free<V: Variant>(rmr: DatHandle) -> Ret {
         let object = Object::<V>::called(rmr);
         object.adapter()?.drive(|open| {
             let rmr = object.name::<Rmr>()?;
+            if let Some(ep) = open.nic().rmr_binder(rmr)? {
+                // Whether its bind has been carried out shows in the completion queue.
+                open.home_ep(ep)?;
+            }
             open.nic().rmr_free(rmr)?;
             open.disown(object, rmr);
             Ok(())

@@ -18,13 +18,14 @@ pub(super) extern "C" fn create<V: Variant>(
 ) -> Ret {
     call("dat_rsp_create", || {
         let ia = ia_called::<V>(ia)?;
+        let port = port(conn_qual, 2)?;
         if rsp.is_null() {
             return Err(code::bad_arg(5).into());
         }
         ia.adapter()?.with(|open| {
             let ep = ia.sibling_or_none(ep)?;
             let evd: Evd = ia.sibling(evd).map_err(|_| code::EVD_CR)?;
-            let made = open.nic().rsp_create(port(conn_qual), ep, evd)?;
+            let made = open.nic().rsp_create(port, ep, evd)?;
             rsp.put(open.adopt(ia, made));
             Ok(())
         })
@@ -42,10 +43,11 @@ pub(super) extern "C" fn query<V: Variant>(
         if param.is_null() {
             return Err(code::bad_arg(3).into());
         }
+        let mask = u64::from(mask);
         code::masked(mask, crate::abi::number::DAT_RSP_FIELD_ALL)?;
         object.adapter()?.with(|open| {
             let found = open.nic().rsp_query(rsp)?;
-            param.put(DatRspParam::new(&found, &mut open.around(object)));
+            param.put_named(mask, &DatRspParam::new(&found, &mut open.around(object)));
             Ok(())
         })
     })

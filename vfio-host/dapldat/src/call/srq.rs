@@ -82,10 +82,11 @@ pub(super) extern "C" fn query<V: Variant>(
         if param.is_null() {
             return Err(code::bad_arg(3).into());
         }
+        let mask = u64::from(mask);
         code::masked(mask, crate::abi::number::DAT_SRQ_FIELD_ALL)?;
         object.adapter()?.with(|open| {
             let found = open.nic().srq_query(srq)?;
-            param.put(DatSrqParam::new(&found, &mut open.around(object)));
+            param.put_named(mask, &DatSrqParam::new(&found, &mut open.around(object)));
             Ok(())
         })
     })

@@ -1,0 +1,398 @@
+//! dat_rmr_free(3): the window is closed when the call returns, whatever became of its bind.
+
+use dat_core::{
+    CloseFlag, CompletionFlags, DatSubtype as Sub, DatType as Ty, DtoOperation, DtoStatus, EpState,
+    Event, Lmr, LmrTriplet, MemPriv, PhysicalPages, Rmr, RmrTriplet, VaType,
+};
+
+use crate::conformance::evd::MOMENT;
+use crate::conformance::reach::{Try, pattern};
+use crate::conformance::{A, B, Bed, End, Mem, NONE, Side, refused};
+
+const SUPPRESS: CompletionFlags = CompletionFlags::SUPPRESS;
+
+/// Two connected Endpoints, memory of both, and a window of side B over a registration of its own.
+struct Windowed {
+    ends: [End; 2],
+    mems: [Mem; 2],
+    lmr: Lmr,
+    rmr: Rmr,
+    range: LmrTriplet,
+}
+
+impl Windowed {
+    fn new(bed: &mut Bed<'_, impl Side>, own: bool) -> Self {
+        let (ends, mems) = bed.armed();
+        Self::on(bed, ends, mems, own)
+    }
+
+    fn on(bed: &mut Bed<'_, impl Side>, ends: [End; 2], mems: [Mem; 2], own: bool) -> Self {
+        let pz = ends[B].pz;
+        let rmr = if own {
+            bed.b.rmr_create_for_ep(pz).unwrap()
+        } else {
+            bed.b.rmr_create(pz).unwrap()
+        };
+        let region = mems[B].lmr.region;
+        let lmr = bed.b.lmr_create(pz, region, MemPriv::ALL).unwrap();
+        let range = LmrTriplet {
+            context: lmr.lmr_context,
+            ..mems[B].seg(0, 64)
+        };
+        Self {
+            ends,
+            mems,
+            lmr: lmr.lmr,
+            rmr,
+            range,
+        }
+    }
+
+    /// Posts the bind; what peers name the range by.
+    fn bind(
+        &self,
+        bed: &mut Bed<'_, impl Side>,
+        cookie: u64,
+        flags: CompletionFlags,
+    ) -> RmrTriplet {
+        let (ep, rights) = (self.ends[B].ep, MemPriv::REMOTE);
+        let bound = bed
+            .b
+            .rmr_bind(self.rmr, &self.range, rights, ep, cookie, flags);
+        RmrTriplet {
+            addr: self.range.addr,
+            len: 64,
+            context: bound.unwrap(),
+        }
+    }
+
+    /// The device has carried the bind out when a message that was sent behind it has arrived. Nothing is dequeued at side B.
+    fn carried_out(&self, bed: &mut Bed<'_, impl Side>) {
+        bed.recv(&self.ends[A], &self.mems[A], 0, 64, 3);
+        bed.send(&self.ends[B], &self.mems[B], 0, 8, 4);
+        bed.done(&self.ends[A], DtoOperation::Receive, 3);
+        bed.pass(MOMENT);
+    }
+
+    /// Frees the window, and at once the registration beneath it.
+    #[track_caller]
+    fn free(&self, bed: &mut Bed<'_, impl Side>) {
+        self.free_window(bed);
+        bed.b.lmr_free(self.lmr).unwrap();
+    }
+
+    /// Frees the window. The handle is dead.
+    #[track_caller]
+    fn free_window(&self, bed: &mut Bed<'_, impl Side>) {
+        bed.b.rmr_free(self.rmr).unwrap();
+        for freed in [
+            bed.b.rmr_free(self.rmr),
+            bed.b.rmr_query(self.rmr).map(|_| ()),
+        ] {
+            refused(freed, Ty::InvalidHandle, Sub::InvalidHandleRmr);
+        }
+    }
+
+    /// A write of the peer is refused with a protection violation, changes nothing, and breaks the connection.
+    #[track_caller]
+    fn closed_to(
+        &self,
+        bed: &mut Bed<'_, impl Side>,
+        from: &End,
+        local: LmrTriplet,
+        far: RmrTriplet,
+    ) {
+        assert_eq!(bed.state(from), EpState::Connected);
+        let status = bed.reach(from, Try::Write, local, far);
+        assert_eq!(status, DtoStatus::ErrRemoteAccess);
+        bed.broken(from.side, from.conn, from.ep);
+        let there = bed.bytes(&self.mems[B], 0, 64);
+        assert_eq!(there, pattern(B, 8192)[..64]);
+    }
+
+    #[track_caller]
+    fn closed(&self, bed: &mut Bed<'_, impl Side>, far: RmrTriplet) {
+        let local = self.mems[A].seg(64, 64);
+        self.closed_to(bed, &self.ends[A], local, far);
+    }
+
+    /// The next event of side B's requests is the completion of the bind; how it ended.
+    #[track_caller]
+    fn completion(&self, bed: &mut Bed<'_, impl Side>, of: u64) -> DtoStatus {
+        match bed.event(B, self.ends[B].request) {
+            Event::RmrBind {
+                rmr,
+                cookie,
+                status,
+            } if (rmr, cookie) == (self.rmr, of) => status,
+            other => panic!("expected the completion of bind {of}, got {other:?}"),
+        }
+    }
+}
+
+/// The bind has completed, and its completion was not dequeued.
+pub fn free_closes_a_window_whose_bind_is_undequeued(bed: &mut Bed<'_, impl Side>) {
+    for own in [false, true] {
+        let setup = Windowed::new(bed, own);
+        let far = setup.bind(bed, 1, NONE);
+        setup.carried_out(bed);
+        setup.free_window(bed);
+        setup.closed(bed, far);
+        bed.b.lmr_free(setup.lmr).unwrap();
+        assert_eq!(setup.completion(bed, 1), DtoStatus::Success);
+        bed.done(&setup.ends[B], DtoOperation::Send, 4);
+    }
+}
+
+/// The bind was posted with its completion suppressed: there is none, before the call and after it.
+pub fn free_closes_a_window_whose_bind_was_suppressed(bed: &mut Bed<'_, impl Side>) {
+    for own in [false, true] {
+        let setup = Windowed::new(bed, own);
+        let far = setup.bind(bed, 1, SUPPRESS);
+        setup.carried_out(bed);
+        setup.free_window(bed);
+        setup.closed(bed, far);
+        bed.b.lmr_free(setup.lmr).unwrap();
+        bed.done(&setup.ends[B], DtoOperation::Send, 4);
+        bed.quiet(MOMENT, &[(B, setup.ends[B].request)]);
+    }
+}
+
+/// The bind was posted a moment ago: it ends as any request does, and opens nothing.
+pub fn free_closes_a_window_whose_bind_is_in_flight(bed: &mut Bed<'_, impl Side>) {
+    for (own, flags) in [(false, NONE), (true, NONE), (false, SUPPRESS)] {
+        let setup = Windowed::new(bed, own);
+        let far = setup.bind(bed, 1, flags);
+        setup.free(bed);
+        bed.pass(MOMENT);
+        // If the bind could not be waited for, the connection is broken: then nothing arrives.
+        let local = setup.mems[A].seg(64, 64);
+        let there = &setup.ends[A];
+        if bed.state(&setup.ends[B]) == EpState::Connected {
+            setup.closed_to(bed, there, local, far);
+        } else {
+            bed.broken(B, setup.ends[B].conn, setup.ends[B].ep);
+        }
+        if flags == NONE {
+            let status = setup.completion(bed, 1);
+            let ends = [DtoStatus::Success, DtoStatus::ErrFlushed];
+            assert!(ends.contains(&status), "{status:?}");
+        }
+        bed.quiet(MOMENT, &[(B, setup.ends[B].request)]);
+    }
+}
+
+/// The bind cannot complete, because a send before it waits for the peer's receive.
+pub fn free_closes_a_window_whose_bind_cannot_complete(bed: &mut Bed<'_, impl Side>) {
+    for own in [false, true] {
+        let setup = Windowed::new(bed, own);
+        let [here, there] = [&setup.ends[B], &setup.ends[A]];
+        bed.send(here, &setup.mems[B], 0, 8, 9);
+        let far = setup.bind(bed, 1, NONE);
+        bed.pass(MOMENT);
+        setup.free(bed);
+        bed.pass(MOMENT);
+        if bed.state(here) == EpState::Connected {
+            bed.recv(there, &setup.mems[A], 0, 64, 3);
+            bed.done(there, DtoOperation::Receive, 3);
+            setup.closed(bed, far);
+        } else {
+            bed.broken(B, here.conn, here.ep);
+            let there = bed.bytes(&setup.mems[B], 0, 64);
+            assert_eq!(there, pattern(B, 8192)[..64]);
+        }
+        // Both completions come, in order.
+        let dto = bed.dto(B, here.request);
+        assert_eq!(dto.cookie, 9);
+        let status = setup.completion(bed, 1);
+        let ends = [DtoStatus::Success, DtoStatus::ErrFlushed];
+        assert!(ends.contains(&status), "{status:?}");
+        assert!(!(status == DtoStatus::Success && dto.status != DtoStatus::Success));
+    }
+}
+
+/// The bind was flushed, in DISCONNECTED or when the connection ended, and its completion was not dequeued.
+pub fn free_of_a_window_whose_bind_was_flushed(bed: &mut Bed<'_, impl Side>) {
+    for own in [false, true] {
+        for before in [false, true] {
+            let setup = Windowed::new(bed, own);
+            let here = &setup.ends[B];
+            bed.send(here, &setup.mems[B], 0, 8, 9);
+            if before {
+                setup.bind(bed, 1, NONE);
+            }
+            bed.disconnect(here, CloseFlag::Abrupt);
+            assert_eq!(bed.event(B, here.conn), Event::Disconnected(here.ep));
+            if !before {
+                setup.bind(bed, 1, NONE);
+            }
+            setup.free(bed);
+            assert_eq!(bed.dto(B, here.request).status, DtoStatus::ErrFlushed);
+            let status = setup.completion(bed, 1);
+            assert_eq!(status, DtoStatus::ErrFlushed);
+            bed.event(A, setup.ends[A].conn);
+            let now = bed.now();
+            for end in setup.ends {
+                bed[end.side].ep_free(now, end.ep).unwrap();
+                for evd in [end.recv, end.request, end.conn] {
+                    bed[end.side].evd_free(evd).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// The bind failed, and its completion was not dequeued: it still tells the failure, and the window can be freed.
+pub fn free_of_a_window_whose_bind_failed(bed: &mut Bed<'_, impl Side>) {
+    bed.refusing = true;
+    let ends = bed.connected();
+    let end = ends[B];
+    // A registration that the device was not told of: a bind over it is taken, and fails there.
+    let lmr = bed.b.lmr_allocate(end.pz, 1).unwrap();
+    let mem = bed.mem(B, end.pz, 4096, MemPriv::ALL);
+    let pages = bed.b.side.pages(mem.lmr.region);
+    let memory = PhysicalPages {
+        pages: &pages,
+        log_page: 12,
+        len: 4096,
+    };
+    let (other, defer) = (bed.end(B), CompletionFlags::DEFER);
+    let later = bed.b.ep_create(
+        Some(end.pz),
+        Some(other.recv),
+        Some(other.request),
+        Some(other.conn),
+        None,
+    );
+    let later = End {
+        pz: end.pz,
+        ep: later.unwrap(),
+        ..other
+    };
+    let far = bed.end(A);
+    bed.connect(&far, &later);
+    let contexts = bed
+        .b
+        .lmr_fmr(lmr, memory, MemPriv::ALL, VaType::Zb, later.ep, 1, defer);
+    let range = LmrTriplet {
+        addr: 0,
+        len: 64,
+        context: contexts.unwrap().lmr_context,
+    };
+    let rmr = bed.b.rmr_create(end.pz).unwrap();
+    let bound = bed
+        .b
+        .rmr_bind(rmr, &range, MemPriv::REMOTE, end.ep, 5, NONE);
+    bound.unwrap();
+    bed.pass(MOMENT);
+    bed.b.rmr_free(rmr).unwrap();
+    let event = bed.event(B, end.request);
+    let (cookie, status) = (5, DtoStatus::RmrOperationFailed);
+    let failed = Event::RmrBind {
+        rmr,
+        cookie,
+        status,
+    };
+    assert_eq!(event, failed);
+    bed.broken(B, end.conn, end.ep);
+    let again = bed.b.rmr_free(rmr);
+    refused(again, Ty::InvalidHandle, Sub::InvalidHandleRmr);
+}
+
+/// The Endpoint that the window was bound on is broken, reset or freed, with the completion of the bind undequeued: peers of other
+/// Endpoints of the zone find it closed.
+pub fn free_closes_a_window_whose_endpoint_is_gone(bed: &mut Bed<'_, impl Side>) {
+    for way in 0..3 {
+        let setup = Windowed::new(bed, false);
+        // Another Endpoint of the same zone, and its peer.
+        let (spare, far) = (bed.end(B), bed.end(A));
+        let ep = bed.b.ep_create(
+            Some(setup.ends[B].pz),
+            Some(spare.recv),
+            Some(spare.request),
+            Some(spare.conn),
+            None,
+        );
+        let other = End {
+            pz: setup.ends[B].pz,
+            ep: ep.unwrap(),
+            ..spare
+        };
+        bed.connect(&far, &other);
+        let window = setup.bind(bed, 1, NONE);
+        setup.carried_out(bed);
+        let here = &setup.ends[B];
+        bed.disconnect(&setup.ends[A], CloseFlag::Abrupt);
+        assert_eq!(bed.event(B, here.conn), Event::Disconnected(here.ep));
+        bed.event(A, setup.ends[A].conn);
+        let now = bed.now();
+        match way {
+            0 => {}
+            1 => bed.b.ep_reset(here.ep).unwrap(),
+            _ => bed.b.ep_free(now, here.ep).unwrap(),
+        }
+        let source = bed.mem(A, far.pz, 64, MemPriv::ALL);
+        let read = bed.reach(&far, Try::Read, source.seg(0, 64), window);
+        assert_eq!(read, DtoStatus::Success, "it outlives the connection");
+        setup.free(bed);
+        setup.closed_to(bed, &far, source.seg(0, 64), window);
+        if way == 0 {
+            assert_eq!(setup.completion(bed, 1), DtoStatus::Success);
+        }
+        let now = bed.now();
+        let ends = [setup.ends[A], far, other, spare];
+        for end in &ends {
+            bed[end.side].ep_free(now, end.ep).unwrap();
+        }
+        if way < 2 {
+            bed.b.ep_free(now, here.ep).unwrap();
+        }
+        for end in [setup.ends[A], *here, far, spare] {
+            for evd in [end.recv, end.request, end.conn] {
+                bed[end.side].evd_free(evd).unwrap();
+            }
+        }
+    }
+}
+
+/// Nothing of the window is left when the call returns: its zone can be freed, with the completion of the bind undequeued.
+pub fn free_releases_the_zone_at_once(bed: &mut Bed<'_, impl Side>) {
+    for flags in [NONE, SUPPRESS] {
+        let setup = Windowed::new(bed, false);
+        setup.bind(bed, 1, flags);
+        setup.carried_out(bed);
+        setup.free(bed);
+        bed.b.lmr_free(setup.mems[B].lmr.lmr).unwrap();
+        let (now, here) = (bed.now(), &setup.ends[B]);
+        let used = bed.b.pz_free(here.pz);
+        refused(used, Ty::InvalidState, Sub::InvalidStatePzInUse);
+        bed.b.ep_free(now, here.ep).unwrap();
+        bed.b.pz_free(here.pz).unwrap();
+        bed.event(A, setup.ends[A].conn);
+    }
+}
+
+/// New windows are made while completions of freed ones lie undequeued: each completion has the handle of its own window, and closes
+/// and opens nothing of another.
+pub fn completions_of_freed_windows_are_their_own(bed: &mut Bed<'_, impl Side>) {
+    let setup = Windowed::new(bed, false);
+    let first = setup.bind(bed, 1, NONE);
+    setup.carried_out(bed);
+    setup.free(bed);
+    let next = Windowed::on(bed, setup.ends, setup.mems, false);
+    assert_ne!(next.rmr, setup.rmr);
+    assert_eq!(bed.b.rmr_query(next.rmr).unwrap().bound, None);
+    let second = next.bind(bed, 2, NONE);
+    assert_ne!(first.context, second.context);
+    next.carried_out(bed);
+    assert_eq!(setup.completion(bed, 1), DtoStatus::Success);
+    bed.done(&setup.ends[B], DtoOperation::Send, 4);
+    assert_eq!(next.completion(bed, 2), DtoStatus::Success);
+    assert_eq!(bed.b.rmr_query(next.rmr).unwrap().bound, Some(next.range));
+    let read = bed.reach(&setup.ends[A], Try::Read, setup.mems[A].seg(64, 64), second);
+    assert_eq!(read, DtoStatus::Success);
+    let fresh: Vec<u8> = bed.bytes(&setup.mems[B], 0, 64);
+    assert_eq!(bed.bytes(&setup.mems[A], 64, 64), fresh);
+    next.closed(bed, first);
+    next.free(bed);
+}

@@ -1,0 +1,105 @@
+//! The provider's library as programs in C see it: a program with a registry of its own asks every field of every query, over two
+//! HCAs of the model behind sockets.
+//!
+//! The headers are those of the machine, or stand below the folder that `DAT_HEADERS` names; `cargo xtask test` unpacks the package
+//! and names it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "test code: a panic here is a failed test with a line number"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mlx5_model::Config as Card;
+use mlx5_model::server::{Server, Settings};
+
+/// Longer than the program takes.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Returns the folder above `dat2`.
+fn headers() -> PathBuf {
+    let folder = std::env::var_os("DAT_HEADERS").map_or("/usr/include".into(), PathBuf::from);
+    assert!(
+        folder.join("dat2/udat.h").is_file(),
+        "there is no dat2/udat.h below {}: install libdapl-dev, name another folder in DAT_HEADERS, or run `cargo xtask test`",
+        folder.display()
+    );
+    folder
+}
+
+/// Returns the library, which stands beside the test's own program.
+fn library() -> PathBuf {
+    // A name of its crate has cargo build it.
+    let _ = &raw const dapldat::dapl_extensions;
+    let own = std::env::current_exe().unwrap();
+    let library = own.with_file_name("libdapldat.so");
+    assert!(library.is_file(), "there is no {}", library.display());
+    library
+}
+
+fn compile(folder: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("dapl/fields.c");
+    let program = folder.join("fields");
+    let made = Command::new(std::env::var_os("CC").unwrap_or("cc".into()))
+        .args(["-O1", "-g", "-Wall", "-rdynamic", "-I"])
+        .arg(headers())
+        .arg("-o")
+        .args([&program, &source])
+        .arg("-ldl")
+        .output()
+        .expect("a C compiler: Rust links with one as well");
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success() && said.is_empty(), "{said}");
+    program
+}
+
+#[test]
+fn every_field_of_every_query_is_as_the_headers_have_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path());
+    let sockets = ["a", "b"].map(|name| folder.path().join(name));
+    let settings = Settings::with_device(&Card::default(), sockets.clone());
+    let _server = Server::start(settings).unwrap();
+    let [a, b] = [1, 2].map(|side: u8| {
+        let socket = sockets[usize::from(side) - 1].display();
+        format!("vfio-user:{socket} ip=192.168.7.{side}/24")
+    });
+    let said = folder.path().join("said");
+    let output = std::fs::File::create(&said).unwrap();
+    let mut child = Command::new(program)
+        .arg(library())
+        .args([a, b])
+        .stdin(Stdio::null())
+        .stdout(output)
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + LIMIT;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break Some(status);
+        }
+        if Instant::now() > until {
+            child.kill().unwrap();
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let said = std::fs::read_to_string(&said).unwrap();
+    let good = said.lines().filter(|line| line.starts_with("ok ")).count();
+    let bad: Vec<_> = said
+        .lines()
+        .filter(|line| !line.starts_with("ok "))
+        .collect();
+    let last = said.lines().last();
+    assert!(
+        bad.is_empty() && status.is_some_and(|status| status.success()),
+        "{} of {} checks failed, {status:?}, the last line is {last:?}\n{}",
+        bad.len(),
+        bad.len() + good,
+        bad.join("\n")
+    );
+    assert!(good > 500, "only {good} checks");
+}

@@ -1,0 +1,64 @@
+//! The switch of the mutants. It exists in the instrumented copy only, where it is a module of the innermost crate.
+//!
+//! `MUTANT` names the mutant that is on. `MUTANT_REACH` names a file instead, to which the number of each
+//! mutant is appended when its site is reached for the first time.
+
+extern crate std;
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::io::Write;
+
+/// Nobody has read the environment yet.
+const UNREAD: u32 = u32::MAX;
+/// No mutant is on; reached sites are recorded.
+const RECORDS: u32 = u32::MAX - 1;
+
+static MUTANT: AtomicU32 = AtomicU32::new(UNREAD);
+static SEEN: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+static FILE: std::sync::OnceLock<std::fs::File> = std::sync::OnceLock::new();
+
+/// Whether that mutant is on.
+#[inline(always)]
+pub fn on(mutant: u32) -> bool {
+    let now = MUTANT.load(Ordering::Relaxed);
+    if now < RECORDS { now == mutant } else { slow(mutant) }
+}
+
+#[cold]
+#[inline(never)]
+fn slow(mutant: u32) -> bool {
+    if MUTANT.load(Ordering::Relaxed) == UNREAD {
+        let number = std::env::var("MUTANT").ok().and_then(|text| text.parse().ok());
+        let mut now = number.unwrap_or(0);
+        if let Ok(path) = std::env::var("MUTANT_REACH") {
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            FILE.get_or_init(|| file.unwrap());
+            now = RECORDS;
+        }
+        MUTANT.store(now, Ordering::SeqCst);
+        return on(mutant);
+    }
+    let word = &SEEN[mutant as usize / 64 % SEEN.len()];
+    let bit = 1 << (mutant % 64);
+    if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+        let mut file = FILE.get().unwrap();
+        file.write_all(std::format!("{mutant}\n").as_bytes()).unwrap();
+    }
+    false
+}
+
+/// Integers that a mutant shifts by one.
+pub trait Shift: Sized {
+    fn shift(self) -> Self;
+}
+
+macro_rules! shift {
+    ($($int:ty)*) => { $(impl Shift for $int { fn shift(self) -> Self { self.wrapping_add(1) } })* };
+}
+shift!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
+
+/// A constant, or the next number if that mutant is on.
+#[inline(always)]
+pub fn next<T: Shift>(mutant: u32, value: T) -> T {
+    if on(mutant) { value.shift() } else { value }
+}
