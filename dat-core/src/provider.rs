@@ -426,8 +426,6 @@ pub trait CompletionQueue {
     /// Shows the completions that wait, the oldest first, and takes none: those from position `from` on, as
     /// [`CompletionQueue::taken`] counts. Returns the position behind the newest.
     fn survey(&self, from: u64, see: impl FnMut(Completion)) -> u64;
-    /// How many entries it has: as many as were asked for, or more.
-    fn entries(&self) -> u32;
     /// The position behind the newest completion that the device has written, without a look at each.
     fn written(&self) -> u64;
     /// The completion taken last, in full; of use only right after it was taken.
@@ -626,7 +624,7 @@ pub struct HcaLimits {
     pub max_qp: u32,
     /// Completion queues.
     pub max_cq: u32,
-    /// Entries of one completion queue that are the consumer's: there can be one more.
+    /// Half of the entries that one completion queue can have: the other half is for requests of dat-core's own.
     pub max_cqe: u32,
     /// Outstanding requests of one queue pair.
     pub max_qp_requests: u32,

@@ -1,4 +1,6 @@
 //! Ending connections: abrupt, graceful, crossing, broken; reset and free.
+//!
+//! Length: one test per way a connection ends, on one harness.
 
 #![expect(
     clippy::unwrap_used,
@@ -525,4 +527,102 @@ fn a_device_that_does_not_answer_is_a_timeout_and_then_lost() {
     let events = [AsyncEvent::TimedOut, AsyncEvent::IaCatastrophic].map(Event::Async);
     assert_eq!(p.a.drain(evd), events);
     assert_eq!(p.a.drain(p.a.conn), [Event::Broken(p.a.ep)]);
+}
+
+#[test]
+fn a_failed_follower_takes_no_entry_from_the_length_of_its_dispatcher() {
+    for reset in [false, true] {
+        let mut p = Pair::strangers(Merge::Apart, None);
+        // One less than a power of two, so that rounding up gives few entries besides.
+        let (length, flags) = (15, EvdFlags::DTO | EvdFlags::RMR_BIND);
+        p.a.request = p.a.ia.evd_create(length, flags).unwrap();
+        let another = |side: &mut Side| {
+            let (recv, request, conn) = (Some(side.recv), Some(side.request), Some(side.conn));
+            let ep = side.ia.ep_create(Some(side.pz), recv, request, conn, None);
+            side.ep = ep.unwrap();
+        };
+        another(&mut p.a);
+        p.connect();
+        p.fabric.hold(true);
+        let (seg, mut far) = (p.a.seg(0, 8), p.b.far(0, 8));
+        far.context ^= 1;
+        let write = p.a.ia.ep_post_rdma_write(p.a.ep, &[seg], 1, &far, SUPPRESS);
+        write.unwrap();
+        assert!(!p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+        p.fabric.hold(false);
+        p.settle();
+        p.a.drain(p.a.conn);
+        p.b.drain(p.b.conn);
+        assert_eq!(p.a.state(), EpState::Disconnected);
+        if reset {
+            p.a.ia.ep_reset(p.a.ep).unwrap();
+        }
+
+        another(&mut p.a);
+        another(&mut p.b);
+        p.connect();
+        // With the failed write's there are as many completions as the length says.
+        for cookie in 0..14 {
+            p.b.post_recv(cookie).unwrap();
+        }
+        for cookie in 0..12 {
+            p.a.send(cookie, FLAGS).unwrap();
+        }
+        // A suppressed one that has completed gives its entry back to the next.
+        for cookie in 12..14 {
+            p.a.send(cookie, SUPPRESS).unwrap();
+            p.a.ia.ep_get_status(p.a.ep).unwrap();
+            p.settle();
+            assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+        }
+        for cookie in 14..16 {
+            p.b.post_recv(cookie).unwrap();
+            p.a.send(cookie, FLAGS).unwrap();
+        }
+        p.settle();
+        let evd = p.a.ia.async_evd();
+        assert_eq!(p.a.drain(evd), [], "reset: {reset}");
+        let failed = (1, DtoStatus::ErrRemoteAccess);
+        let sent = (0..12).chain(14..16).map(|cookie| (cookie, Success));
+        let expected: Vec<_> = (!reset).then_some(failed).into_iter().chain(sent).collect();
+        assert_eq!(p.a.dtos(p.a.request), expected);
+        assert_eq!(p.a.state(), EpState::Connected);
+    }
+}
+
+#[test]
+fn a_second_graceful_disconnect_does_not_start_the_patience_anew() {
+    let mut p = Pair::connected();
+    p.a.send(1, FLAGS).unwrap();
+    disconnect(&mut p, CloseFlag::Graceful);
+    p.now = p.now + core::time::Duration::from_secs(20);
+    p.settle();
+    disconnect(&mut p, CloseFlag::Graceful);
+    assert_eq!(p.a.state(), EpState::DisconnectPending);
+    p.now = p.now + core::time::Duration::from_secs(11);
+    p.settle();
+    assert_eq!(p.a.state(), EpState::Disconnected);
+    assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
+}
+
+#[test]
+fn a_drain_ends_when_its_patience_does() {
+    let mut p = Pair::connected();
+    for _ in 0..2 {
+        p.a.send(1, FLAGS).unwrap();
+        disconnect(&mut p, CloseFlag::Graceful);
+        let soon = p.now + core::time::Duration::from_millis(1);
+        // The completions are looked for until then: nobody announces them.
+        let next = p.a.ia.advance(p.now).deadline;
+        assert!(next.is_some_and(|at| at <= soon), "{next:?}");
+        assert_eq!(p.a.state(), EpState::DisconnectPending);
+        p.now = p.now + core::time::Duration::from_secs(30);
+        p.settle();
+        assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
+        assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
+        for side in [&mut p.a, &mut p.b] {
+            side.ia.ep_reset(side.ep).unwrap();
+        }
+        p.connect();
+    }
 }

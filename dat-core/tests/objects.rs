@@ -566,6 +566,70 @@ fn an_rmr_freed_while_its_bind_cannot_be_carried_out_breaks_the_connection() {
 }
 
 #[test]
+fn an_rmr_freed_while_its_bind_is_deferred_waits_for_the_bind() {
+    let mut p = Pair::connected();
+    let rmr = p.b.ia.rmr_create(p.b.pz).unwrap();
+    let lmr = p.b.seg(0, 16);
+    p.b.ia
+        .rmr_bind(
+            rmr,
+            &lmr,
+            MemPriv::REMOTE,
+            p.b.ep,
+            5,
+            CompletionFlags::DEFER,
+        )
+        .unwrap();
+    p.b.ia.rmr_free(rmr).unwrap();
+    let status = DtoStatus::Success;
+    assert_eq!(
+        p.b.drain(p.b.request),
+        [Event::RmrBind {
+            rmr,
+            cookie: 5,
+            status
+        }]
+    );
+    assert_eq!(p.b.state(), EpState::Connected);
+}
+
+/// The device refuses to give a window up as long as its key may be in use.
+#[test]
+fn a_window_that_the_device_keeps_at_first_costs_the_connection() {
+    let mut p = Pair::connected();
+    let (rmr, _) = bound(&mut p);
+    let other = p.b.ia.rmr_create(p.b.pz).unwrap();
+    p.b.drain(p.b.request);
+    let keys = p.fabric.alive(1).1;
+    p.fabric.fail_nth(Some(0));
+    p.b.ia.rmr_free(rmr).unwrap();
+    assert_eq!(p.fabric.alive(1).1, keys - 1);
+    p.settle();
+    assert_eq!(p.b.drain(p.b.conn), [Event::Broken(p.b.ep)]);
+    // One that is bound by nobody breaks nobody.
+    p.fabric.fail_nth(Some(0));
+    p.b.ia.rmr_free(other).unwrap();
+    assert_eq!(p.fabric.alive(1).1, keys - 2);
+}
+
+#[test]
+fn a_window_that_the_device_keeps_for_good_stays_an_rmr() {
+    let mut p = Pair::connected();
+    let (rmr, far) = bound(&mut p);
+    p.b.drain(p.b.request);
+    p.fabric.keep_windows(true);
+    let refused = p.b.ia.rmr_free(rmr).unwrap_err();
+    assert_eq!(refused.ret().ty(), T::InsufficientResources);
+    assert!(refused.fault().is_some());
+    p.settle();
+    assert_eq!(p.b.drain(p.b.conn), [Event::Broken(p.b.ep)]);
+    assert_eq!(p.b.ia.rmr_query(rmr).unwrap().rmr_context, far.context);
+    p.fabric.keep_windows(false);
+    p.b.ia.rmr_free(rmr).unwrap();
+    assert_eq!(code(p.b.ia.rmr_free(rmr)).0, T::InvalidHandle);
+}
+
+#[test]
 fn binds_that_are_refused() {
     let mut p = Pair::connected();
     let other = p.b.ia.pz_create().unwrap();

@@ -711,7 +711,7 @@ fn limits<P: Platform>(
         node_guid: identity.node_guid,
         max_qp: table(qps, caps.log_max_qp()),
         max_cq: table(cqs, caps.log_max_cq()).min(armed.saturating_sub(OWN_CQS)),
-        max_cqe: (1 << caps.log_max_cq_sz().min(22)) - 1,
+        max_cqe: 1 << (caps.log_max_cq_sz().clamp(1, 22) - 1),
         max_qp_requests: ring / WIDEST,
         max_segments: MAX_SEGMENTS,
         max_mkey: table(keys, caps.log_max_mkey()),

@@ -150,11 +150,12 @@ struct worker {
 	DAT_EVD_HANDLE requests;
 	DAT_PSP_HANDLE psp;
 	struct end here, there;
+	long posted;
 	const char *trouble;
 };
 
 static DAT_EVD_HANDLE common;
-static long completed, good;
+static long completed, good, of_worker[MOST];
 
 /* Takes one completion, of whosever write it is, if there is one. */
 static int take(void)
@@ -168,6 +169,8 @@ static int take(void)
 	    event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS &&
 	    event.event_data.dto_completion_event_data.transfered_length == 8)
 		__atomic_add_fetch(&good, 1, __ATOMIC_RELAXED);
+	if (event.event_data.dto_completion_event_data.user_cookie.as_64 < MOST)
+		__atomic_add_fetch(of_worker + event.event_data.dto_completion_event_data.user_cookie.as_64, 1, __ATOMIC_RELAXED);
 	return 1;
 }
 
@@ -192,6 +195,7 @@ static const char *round_of(struct worker *own)
 	DAT_RMR_TRIPLET sink = far_part(&server, 64 * own->number, 8);
 	DAT_EP_STATE state;
 	DAT_BOOLEAN idle, done = DAT_FALSE;
+	time_t until = time(NULL) + 60;
 	int write;
 
 	MUST(dat_ep_create(client.ia, client.pz, here->recv, common, here->conn, NULL, &here->ep));
@@ -210,11 +214,14 @@ static const char *round_of(struct worker *own)
 	*from = word;
 	for (write = 0; write < WRITES; write++)
 		MUST(dat_ep_post_rdma_write(here->ep, 1, &source, cookie(own->number), &sink, DAT_COMPLETION_DEFAULT_FLAG));
-	/* Its own may be taken by any of the others. */
-	for (write = 0; write < 1000000 && !done; write++) {
-		take();
-		MUST(dat_ep_get_status(here->ep, &state, &idle, &done));
-	}
+	own->posted += WRITES;
+	/* Its own may be taken by any of the others. What is not taken when the Endpoint is freed is lost. */
+	while (__atomic_load_n(of_worker + own->number, __ATOMIC_RELAXED) < own->posted)
+		if (!take() && time(NULL) > until)
+			return "completions are missing";
+	MUST(dat_ep_get_status(here->ep, &state, &idle, &done));
+	if (!done)
+		return "all is completed, and the status does not say so";
 	if (*to != word)
 		return "what was written is not there";
 	if (!link_down(here, there))

@@ -276,6 +276,7 @@ impl<P: Provider> Ia<'_, P> {
     pub(super) fn drop_outstanding(&mut self, slot: u32) {
         let shared = self.shared;
         let Some(ep) = shared.ep(slot) else { return };
+        self.leave_stray(slot);
         let consumed = ep.request.consumed.load(Ordering::Acquire);
         // Those that change keys are accounted for; of others nobody has to know.
         let edits = if P::USES.windows {

@@ -12,8 +12,8 @@ use core::sync::atomic::Ordering;
 use super::Reaper;
 use super::count::{Verdict, verdict};
 use crate::Ia;
-use crate::ep::{EpControl, EpState};
-use crate::handle::{Ep, Evd, Handle};
+use crate::ep::EpControl;
+use crate::handle::{Ep, Evd};
 use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
 use crate::shared::Shared;
 use crate::shared::ep::{EpShared, Trouble};
@@ -93,64 +93,6 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Sees to it that the end of an Endpoint's newest request shows. False if that has to be tried again: the posting half is out,
-    /// or another request of dat-core's own is under way, or there is no room for its completion.
-    ///
-    /// When such a request has completed, its entry stands for the suppressed requests before it, which have none. Only until then it
-    /// needs one that the consumer did not reckon with.
-    pub(crate) fn follow_suppressed(&mut self, ep: Ep) -> bool {
-        let Ok(control) = self.ep(ep) else {
-            return true;
-        };
-        let done = control.requests_done;
-        let evd = control.request_evd;
-        // Nothing more is posted while a disconnect is pending, and the last of as many as there can be is never suppressed.
-        let room = self.state_of(ep).ok() == Some(EpState::DisconnectPending)
-            || evd.is_some_and(|evd| self.has_entry(evd));
-        let Ok((poster, _, near)) = self.posting(ep) else {
-            return false;
-        };
-        if !poster.ends_silently() {
-            return true;
-        }
-        let to = near.ep.posted(Direction::Send);
-        let token = poster.next_token();
-        let follows = room && near.ep.poster.follower.start(token, to, done);
-        if follows {
-            poster.follow();
-        }
-        follows
-    }
-
-    /// Whether the completion queue has an entry beyond the length of its Event Dispatcher that no request of dat-core's own needs.
-    fn has_entry(&mut self, evd: Evd) -> bool {
-        let Some(control) = self.evds.get(evd.0) else {
-            return false;
-        };
-        let (qlen, streams) = (control.qlen, control.streams);
-        let entries = self.reaper_here(evd).map_or(0, |reaper| {
-            reaper.cq.as_ref().map_or(0, CompletionQueue::entries)
-        });
-        let spare = entries.saturating_sub(qlen);
-        // There is one at the most for each stream of requests.
-        streams <= spare || {
-            let followed = |(handle, control): &(Handle, &EpControl)| {
-                control.request_evd == Some(evd) && self.is_followed(Ep(*handle))
-            };
-            self.eps.iter().filter(followed).count() < spare as usize
-        }
-    }
-
-    /// Whether a request of dat-core's own is under way on that Endpoint.
-    fn is_followed(&self, ep: Ep) -> bool {
-        let (Ok(control), Some(line)) = (self.ep(ep), self.shared.ep(ep.0.index())) else {
-            return false;
-        };
-        control.qp.is_some()
-            && !line.is_flushable()
-            && line.poster.follower.is_under_way(control.requests_done)
-    }
-
     /// Requests or receives that an Endpoint has posted and the device has not completed, as far as is known; all that is not
     /// dequeued while the reaper is with another thread.
     pub(crate) fn unfinished(&mut self, ep: Ep, direction: Direction) -> u32 {
@@ -212,8 +154,16 @@ fn note(shared: &Shared<'_>, eps: &mut Table<'_, EpControl>, completion: &Comple
     match completion.direction {
         Direction::Send => {
             let found = sequence(shared, ep, control.requests_done, completion.token);
-            let behind = found.map(|seq| seq.wrapping_add(1));
-            if let Some(done) = behind.or_else(|| ep.poster.follower.follows(completion.token)) {
+            // A follower that fails says nothing of those before it: each has a completion of its own.
+            let follower = &ep.poster.follower;
+            let done = match found {
+                Some(seq) => Some(seq.wrapping_add(1)),
+                None if completion.status == Status::Success => {
+                    follower.succeeded(completion.token)
+                }
+                None => None,
+            };
+            if let Some(done) = done {
                 control.requests_done = done;
             }
         }

@@ -87,6 +87,7 @@ impl<P: Provider> Ia<'_, P> {
             cno: None,
             enabled: true,
             unwaitable: false,
+            strays: super::follow::Strays::default(),
             upcalls,
             tally: EvdTally::default(),
         };
@@ -99,9 +100,9 @@ impl<P: Provider> Ia<'_, P> {
         self.evds.insert(control).map(Evd).ok_or(full)
     }
 
-    /// Entries of the completion queue of an Event Dispatcher of that length: one more, for a request of dat-core's own.
+    /// Entries of the completion queue of an Event Dispatcher of that length: as many again for followers.
     pub(super) const fn entries(qlen: u32) -> u32 {
-        qlen.saturating_add(1)
+        qlen.saturating_mul(2)
     }
 
     /// Events that one with those streams can have room for.

@@ -17,6 +17,7 @@ mod dequeue;
 mod disable;
 mod enable;
 mod finish;
+mod follow;
 mod free;
 mod kcreate;
 mod modify_cno;
@@ -68,6 +69,7 @@ pub(crate) struct EvdControl<P: Provider> {
     /// Arrivals trigger the CNO.
     pub(crate) enabled: bool,
     pub(crate) unwaitable: bool,
+    pub(crate) strays: follow::Strays,
     /// Instead of a CNO and waits: kDAPL.
     pub(crate) upcalls: Option<Upcalls<P>>,
     pub(crate) tally: EvdTally,

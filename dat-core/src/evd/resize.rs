@@ -35,7 +35,9 @@ impl<P: Provider> Ia<'_, P> {
             // The device needs a free entry in the queue that it leaves.
             self.look_in(evd);
             self.absorb(evd);
-            let (index, entries) = (evd.0.index() as usize, Self::entries(min_qlen));
+            let entries =
+                Self::entries(min_qlen).max(min_qlen.saturating_add(self.own_entries(evd)));
+            let index = evd.0.index() as usize;
             let reaper = self.reapers.get_mut(index).and_then(Option::as_mut);
             if let Some(end) = reaper.and_then(|reaper| reaper.cq.as_mut()) {
                 self.provider.cq_resize(cq, end, entries)?;

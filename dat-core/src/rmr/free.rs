@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use crate::Ia;
 use crate::dat_return::Error;
 use crate::ep::EpControl;
-use crate::evd::{known, look_through};
+use crate::evd::{Reaper, known, look_through};
 use crate::handle::{Ep, Handle, Rmr};
 use crate::post::release;
 use crate::provider::{Direction, Provider};
@@ -47,71 +47,49 @@ impl<P: Provider> Ia<'_, P> {
         Ok(())
     }
 
-    /// Returns when no bind of an RMR can take effect any more: all have been carried out, or the connection is broken.
+    /// Returns when no bind of an RMR can take effect any more: each has been carried out, or its connection is broken.
     fn await_binds(&mut self, rmr: Rmr) {
         let slot = rmr.0.index();
-        let Some(ep) = self.bound_by(slot) else {
-            return;
-        };
-        if let Ok(poster) = self.poster(ep) {
-            // It may have been posted with DEFER.
-            poster.ring_deferred();
-        }
-        if self.lost.is_none() {
+        while let Some(ep) = self.bound_by(slot) {
+            if let Ok(poster) = self.poster(ep) {
+                // It may have been posted with DEFER.
+                poster.ring_deferred();
+            }
             let Self {
                 provider,
                 reapers,
                 eps,
                 shared,
+                lost,
                 ..
             } = self;
-            provider.await_device(|| {
-                let evd = eps.get(ep.0).and_then(|control| control.request_evd);
-                let reaper = evd.and_then(|evd| reapers.get_mut(evd.0.index() as usize));
-                if let Some(Some(reaper)) = reaper {
-                    look_through(reaper, shared, eps);
+            let carried_out = lost.is_none()
+                && provider.await_device(|| {
+                    look_at_all(reapers, shared, eps);
+                    !is_binding(shared, eps, ep, slot)
+                });
+            if !carried_out {
+                self.break_binder(ep);
+                if is_binding(&self.shared, &self.eps, ep, slot) {
+                    return;
                 }
-                !is_binding(shared, eps, ep, slot)
-            });
-        }
-        // More than one, if it was bound on several Endpoints at a time; each is out of service afterwards.
-        while let Some(ep) = self.bound_by(slot) {
-            self.break_binder(ep);
-            if is_binding(&self.shared, &self.eps, ep, slot) {
-                return;
             }
         }
     }
 
     /// An Endpoint with a bind of the RMR in that slot that the device has not carried out, as far as is known.
     fn bound_by(&mut self, slot: u32) -> Option<Ep> {
-        let window = self.shared.rmrs.get(slot as usize)?;
-        let binder = Ep(Handle::from_raw(window.binder.load(Ordering::Relaxed)));
-        if let Some(evd) = self.ep(binder).ok().and_then(|control| control.request_evd) {
-            self.look_through(evd);
-        }
-        if is_binding(&self.shared, &self.eps, binder, slot) {
-            return Some(binder);
-        }
-        if binds_of(&self.shared, binder, slot, 0) == window.binds.load(Ordering::SeqCst) {
-            return None;
-        }
-        // It was bound on others before, and nobody has dequeued that.
-        let mut at = 0;
-        while at < self.eps.capacity() {
-            let ep = self.eps.handle_at(at).map(Ep);
-            if let Some(evd) = ep
-                .and_then(|ep| self.ep(ep).ok())
-                .and_then(|control| control.request_evd)
-            {
-                self.look_through(evd);
-            }
-            if let Some(ep) = ep.filter(|&ep| is_binding(&self.shared, &self.eps, ep, slot)) {
-                return Some(ep);
-            }
-            at += 1;
-        }
-        None
+        let Self {
+            reapers,
+            eps,
+            shared,
+            ..
+        } = self;
+        look_at_all(reapers, shared, eps);
+        let eps = &*eps;
+        eps.iter()
+            .map(|(handle, _)| Ep(handle))
+            .find(|&ep| is_binding(shared, eps, ep, slot))
     }
 
     /// Takes an Endpoint out of service whose bind must not take effect.
@@ -185,6 +163,17 @@ impl<P: Provider> Ia<'_, P> {
     }
 }
 
+/// Looks at the completions of all Event Dispatchers whose reaping halves are here.
+fn look_at_all<P: Provider>(
+    reapers: &mut [Option<Reaper<P>>],
+    shared: &Shared<'_>,
+    eps: &mut Table<'_, EpControl>,
+) {
+    for reaper in reapers.iter_mut().flatten() {
+        look_through(reaper, shared, eps);
+    }
+}
+
 /// Whether an Endpoint has a bind of the RMR in that slot that the device may still carry out.
 fn is_binding(shared: &Shared<'_>, eps: &Table<'_, EpControl>, ep: Ep, slot: u32) -> bool {
     let (Some(control), Some(line)) = (eps.get(ep.0), shared.ep(ep.0.index())) else {
@@ -195,32 +184,12 @@ fn is_binding(shared: &Shared<'_>, eps: &Table<'_, EpControl>, ep: Ep, slot: u32
     }
     let consumed = line.request.consumed.load(Ordering::Acquire);
     let outstanding = line.outstanding(Direction::Send);
-    binds_of(
-        shared,
-        ep,
-        slot,
-        known(control.requests_done, consumed, outstanding),
-    ) != 0
-}
-
-/// How many of an Endpoint's outstanding requests, but for the first `from`, are binds of the RMR in that slot.
-fn binds_of(shared: &Shared<'_>, ep: Ep, slot: u32, from: u32) -> u32 {
-    let Some(line) = shared
-        .ep(ep.0.index())
-        .filter(|line| line.request.handle() == ep)
-    else {
-        return 0;
-    };
-    let consumed = line.request.consumed.load(Ordering::Acquire);
-    let of_it = |ahead: &u32| {
-        let request = shared.request(&line.request, consumed.wrapping_add(*ahead));
+    let done = known(control.requests_done, consumed, outstanding);
+    (done..outstanding).any(|ahead| {
+        let request = shared.request(&line.request, consumed.wrapping_add(ahead));
         request.is_some_and(|request| {
             let request = request.read();
             request.tag.op() == Op::Bind && request.len == slot
         })
-    };
-    let binds = (from..line.outstanding(Direction::Send))
-        .filter(of_it)
-        .count();
-    u32::try_from(binds).unwrap_or(u32::MAX)
+    })
 }

@@ -105,7 +105,7 @@ pub(crate) struct PosterLine {
 /// completes, so this one is posted behind it, and its completion says so.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    /// [`VALID`], its token, and the sequence behind the newest request that it follows; 0 if none is outstanding.
+    /// [`VALID`], [`SUCCEEDED`], its token, and the sequence behind the newest request that it follows; 0 if none is outstanding.
     word: AtomicU64,
     /// Earlier ones: they have completed, and their completions have not been dequeued.
     earlier: AtomicU32,
@@ -113,6 +113,8 @@ pub(crate) struct Follower {
 
 /// Bit of [`Follower::word`].
 const VALID: u64 = 1 << 63;
+/// Bit of [`Follower::word`]: its completion has been seen, and is good.
+const SUCCEEDED: u64 = 1 << 62;
 
 impl Follower {
     const fn new() -> Self {
@@ -129,14 +131,33 @@ impl Follower {
 
     /// The sequence behind the newest request that the one of that token follows, if it is outstanding.
     pub(crate) fn follows(&self, token: u16) -> Option<u32> {
-        let word = self.word.load(Ordering::Acquire);
+        let word = self.word.load(Ordering::Acquire) & !SUCCEEDED;
         (word >> 32 == VALID >> 32 | u64::from(token)).then_some(sequence_of(word))
     }
 
-    /// Whether it has not completed, where the requests below `done` are known to have.
-    pub(crate) fn is_under_way(&self, done: u32) -> bool {
-        let word = self.word.load(Ordering::Acquire);
-        word != 0 && done.wrapping_sub(sequence_of(word)) > u32::MAX / 2
+    /// Whether it is outstanding, and not known to have succeeded.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.word.load(Ordering::Acquire) & (VALID | SUCCEEDED) == VALID
+    }
+
+    /// Completions of it and of earlier ones that lie in the completion queue or may come.
+    pub(crate) fn count(&self) -> u32 {
+        let newest = self.word.load(Ordering::Acquire) != 0;
+        self.earlier
+            .load(Ordering::Acquire)
+            .saturating_add(u32::from(newest))
+    }
+
+    /// The one of that token has succeeded, if it is outstanding: the sequence behind the newest request that it follows.
+    pub(crate) fn succeeded(&self, token: u16) -> Option<u32> {
+        let to = self.follows(token)?;
+        let word = VALID | u64::from(token) << 32 | u64::from(to);
+        let new = word | SUCCEEDED;
+        // It may have been dequeued just now, or seen before.
+        let _ = self
+            .word
+            .compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed);
+        Some(to)
     }
 
     /// Its completion has been dequeued.
@@ -152,12 +173,8 @@ impl Follower {
             .is_ok()
     }
 
-    /// Makes it the one of that token, behind all requests below `to`, where those below `done` are known to have completed. Not
-    /// while another has not completed. The control half only.
-    pub(crate) fn start(&self, token: u16, to: u32, done: u32) -> bool {
-        if self.is_under_way(done) {
-            return false;
-        }
+    /// Makes it the one of that token, behind all requests below `to`. Not while another is under way. The control half only.
+    pub(crate) fn start(&self, token: u16, to: u32) {
         let old = self.word.load(Ordering::Acquire);
         let new = VALID | u64::from(token) << 32 | u64::from(to);
         if old != 0 {
@@ -167,13 +184,12 @@ impl Follower {
                 .word
                 .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
             if swapped.is_ok() {
-                return true;
+                return;
             }
             // It has just been dequeued.
             self.earlier.fetch_sub(1, Ordering::AcqRel);
         }
         self.word.store(new, Ordering::Release);
-        true
     }
 }
 

@@ -181,6 +181,7 @@ pub struct Fabric {
     pub(super) pending: Cell<bool>,
     pub(super) crowded: Cell<bool>,
     pub(super) windows: Cell<bool>,
+    pub(super) kept: Cell<bool>,
     pub(super) extensions: Cell<bool>,
     pub(super) name: Cell<Option<[u8; 40]>>,
     filter: Cell<fn(&[u8; 256]) -> Verdict>,
@@ -216,6 +217,7 @@ impl Fabric {
             pending: Cell::new(false),
             crowded: Cell::new(false),
             windows: Cell::new(true),
+            kept: Cell::new(false),
             extensions: Cell::new(true),
             name: Cell::new(None),
             filter: Cell::new(|_| Verdict::Deliver),
@@ -238,6 +240,11 @@ impl Fabric {
     /// The `n`-th control call from now (0 = the next) fails for want of resources; `None` ends it.
     pub fn fail_nth(&self, n: Option<u32>) {
         self.fail.set(n);
+    }
+
+    /// Windows are not given up from now on, as by a device whose keys are in use.
+    pub fn keep_windows(&self, kept: bool) {
+        self.kept.set(kept);
     }
 
     /// Nobody answers for this address.

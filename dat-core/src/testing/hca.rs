@@ -294,6 +294,15 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
     }
 
     fn mw_destroy(&mut self, mw: Mw) -> Result<(), Fault> {
+        self.fabric.step("mw_destroy")?;
+        if self.fabric.kept.get() {
+            return Err(fault!(
+                READ,
+                Resources,
+                "mw_destroy",
+                "the test keeps windows"
+            ));
+        }
         self.with(|port| port.drop_key(mw.rkey).then_some(()))
             .ok_or_else(|| none("mw_destroy", words::MKEY, mw.rkey))
     }
@@ -301,7 +310,7 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
     fn cq_create(&mut self, entries: u32) -> Result<(Cq, LoopCq<'f>), Fault> {
         self.fabric.step("cq_create")?;
         let depth = depth_for(entries);
-        if entries as usize > super::CQES + 1 {
+        if entries as usize > 2 * super::CQES {
             return Err(fault!(READ, Resources, "cq_create", "too many entries"));
         }
         let number = self
@@ -329,7 +338,7 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
     fn cq_resize(&mut self, cq: Cq, _end: &mut LoopCq<'f>, entries: u32) -> Result<(), Fault> {
         self.fabric.step("cq_resize")?;
         let depth = depth_for(entries);
-        if entries as usize > super::CQES + 1 {
+        if entries as usize > 2 * super::CQES {
             return Err(fault!(READ, Resources, "cq_resize", "too many entries"));
         }
         let fits = self
@@ -817,13 +826,6 @@ impl CompletionQueue for LoopCq<'_> {
         let seen = usize::try_from(from.saturating_sub(self.taken)).unwrap_or(usize::MAX);
         cq.entries.iter().skip(seen).copied().for_each(see);
         self.taken + cq.entries.len() as u64
-    }
-
-    fn entries(&self) -> u32 {
-        let inner = self.fabric.inner.borrow();
-        let port = inner.ports.get(self.port);
-        let cq = port.and_then(|port| port.cqs.get(self.number)?.as_ref());
-        cq.map_or(0, |cq| cq.depth as u32)
     }
 
     fn written(&self) -> u64 {

@@ -298,6 +298,24 @@ fn the_recorded_ip_header_of_ipv6() {
 }
 
 #[test]
+fn a_rep_without_id_or_queue_pair_is_none() {
+    let good = mad(RXE_REP);
+    assert!(Message::parse(&good).is_ok());
+    let mut unnamed = good;
+    unnamed[24..28].fill(0);
+    assert_eq!(Message::parse(&unnamed), Err(WireError::Field));
+    for (qpn, result) in [
+        (0, Err(WireError::Field)),
+        (1, Err(WireError::Field)),
+        (2, Ok(())),
+    ] {
+        let mut rep = good;
+        rep[36..39].copy_from_slice(&[0, 0, qpn]);
+        assert_eq!(Message::parse(&rep).map(drop), result);
+    }
+}
+
+#[test]
 fn an_ip_header_of_another_version_is_none() {
     let good = IpHeader::new(1, v4(1), v4(2)).unwrap().emit();
     for (at, value) in [(0, 1), (1, 0x50), (1, 0x00), (1, 0xf0)] {

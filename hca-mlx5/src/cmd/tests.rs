@@ -180,6 +180,15 @@ fn another_command_s_token_in_the_answer_is_nonsense() {
 
 #[test]
 fn each_delivery_error_has_its_words() {
+    assert_eq!(
+        delivery_status(9),
+        "not delivered: reserved fields not clear"
+    );
+    assert_eq!(delivery_status(0x10), "not delivered: bad descriptor type");
+    assert_eq!(
+        delivery_status(0x11),
+        "not delivered: unknown delivery status"
+    );
     for code in [1, 2, 3, 4, 5, 6, 7, 8, 9, 0x10, 0x7f] {
         let platform = Scripted::with(move |_| Reply::Delivery(code));
         let mut queue = queue(&platform);

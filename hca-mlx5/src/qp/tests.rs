@@ -323,6 +323,8 @@ fn udp_ports_are_those_seen_on_the_wire() {
     assert_eq!(udp_sport(0x3c52a, 1, 2), 0xc525);
     assert_eq!(udp_sport(0x663a9, 1, 2), 0xe3b0);
     assert_eq!(udp_sport(0, 0x11, 0x12_3456), udp_sport(0, 0x12_3456, 0x11));
+    // The product has more than 40 bits: both folds count.
+    assert_eq!(udp_sport(0, 0xff_ffff, 0xff_fffd), 0xff03);
     for label in [0, 1, 0xf_ffff, 0x3fff] {
         assert!(udp_sport(label, 0xff_ffff, 0xff_ffff) >= 0xc000);
     }

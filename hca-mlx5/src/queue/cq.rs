@@ -373,10 +373,6 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         self.taken().wrapping_add(ahead.into())
     }
 
-    fn entries(&self) -> u32 {
-        self.slots
-    }
-
     fn written(&self) -> u64 {
         self.taken().wrapping_add(self.waiting().into())
     }

@@ -49,6 +49,7 @@ macro_rules! rmr_cases {
             free_closes_a_window_whose_bind_was_suppressed
             free_closes_a_window_whose_bind_is_in_flight
             free_closes_a_window_whose_bind_cannot_complete
+            free_breaks_each_connection_whose_bind_cannot_complete
             free_of_a_window_whose_bind_was_flushed
             free_of_a_window_whose_bind_failed
             free_closes_a_window_whose_endpoint_is_gone

@@ -52,7 +52,7 @@ const PAGE: &str = "docs/generated/mutants.md";
 const GROUPS: [&str; 3] = ["pages and events", "rest of dat-core", "hca-mlx5"];
 
 /// Layers in the order in which they run. Conformance catches more than random calls, in a tenth of the time.
-const LAYERS: [Layer; 5] = [
+const LAYERS: [Layer; 6] = [
     Layer {
         name: "unit and API",
         tests: &[("dat-core", "*"), ("hca-mlx5", "*")],
@@ -74,6 +74,11 @@ const LAYERS: [Layer; 5] = [
         prefix: "",
     },
     Layer {
+        name: "laws",
+        tests: &[("tests", "laws")],
+        prefix: "",
+    },
+    Layer {
         name: "driver on the model",
         tests: &[("tests", "*"), ("tests", "conformance")],
         prefix: "",
@@ -86,6 +91,7 @@ const NOT_RUN: &[&str] = &[
     "vfio_user",
     "seeded",
     "trace",
+    "dat_provider",
     "fields",
     "replays",
 ];

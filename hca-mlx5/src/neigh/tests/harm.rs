@@ -81,6 +81,18 @@ fn advertisement() -> (Station, Vec<u8>) {
 }
 
 #[test]
+fn options_of_other_types_are_skipped() {
+    let (mut a, mut frame) = advertisement();
+    // A nonce behind the link-layer address.
+    frame.truncate(86);
+    frame.extend([14, 1, 2, 0, 0, 0, 0, 0x66]);
+    frame[19] += 8;
+    seal(&mut frame);
+    a.receive(&frame, ms(0));
+    assert_eq!(known(a.resolve(ip("2001:db8::2"), ms(0))), MAC_B);
+}
+
+#[test]
 fn advertisements_that_break_a_rule_are_malformed() {
     type Spoil = fn(&mut Vec<u8>);
     let spoilt: &[(&str, Spoil)] = &[

@@ -50,6 +50,21 @@ fn a_silent_gateway_is_named_as_such() {
 }
 
 #[test]
+fn resolving_fails_at_the_last_deadline_itself() {
+    let (mut a, _) = v4();
+    let peer = ip("192.168.7.2");
+    let _ = a.resolve(peer, ms(0));
+    for now in [0, 200, 1200, 2200] {
+        assert!(a.transmit(ms(now)).is_some());
+    }
+    assert!(a.resolve(peer, ms(3199)).is_pending());
+    assert_eq!(
+        refused(a.resolve(peer, ms(3200))).kind(),
+        FaultKind::Unreachable
+    );
+}
+
+#[test]
 fn a_failure_is_told_late_and_to_several_and_then_forgotten() {
     let (mut a, _) = v4();
     let peer = ip("192.168.7.2");

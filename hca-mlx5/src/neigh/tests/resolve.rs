@@ -159,6 +159,13 @@ fn both_ends_of_a_31_bit_prefix_are_hosts() {
 }
 
 #[test]
+fn a_prefix_may_be_as_long_as_the_address() {
+    for own in [net("192.168.7.1", 32), net("2001:db8::1", 128)] {
+        assert!(Station::new(MAC_A, &own, ms(0)).is_ok());
+    }
+}
+
+#[test]
 fn a_prefix_of_nothing_has_everybody_on_the_link() {
     let (mut a, mut b) = pair(&net("10.0.0.1", 0), &net("77.1.2.3", 0));
     let _ = a.resolve(ip("77.1.2.3"), ms(0));
