@@ -171,3 +171,123 @@ fn a_list_on_a_closed_endpoint_is_flushed_in_order() {
     let flushed: Vec<_> = (0..6).map(|c| (c, DtoStatus::ErrFlushed)).collect();
     assert_eq!(p.a.dtos(p.a.request), flushed);
 }
+
+/// Two Endpoints whose requests and receives share one Event Dispatcher complete in a random order: bursts of any length give what
+/// was posted, each with its own Endpoint, in the order of completion. A request that fails, and those flushed behind it, come in
+/// their places.
+#[test]
+fn bursts_of_two_endpoints_are_in_order_and_each_has_its_own() {
+    let mut p = Pair::connected_as(Merge::RecvRequest, None);
+    let firsts = [p.a.ep, p.b.ep];
+    for side in [&mut p.a, &mut p.b] {
+        let (evd, conn) = (Some(side.recv), Some(side.conn));
+        let ep = side.ia.ep_create(Some(side.pz), evd, evd, conn, None);
+        side.ep = ep.unwrap();
+    }
+    p.connect();
+    let eps = [[firsts[0], p.a.ep], [firsts[1], p.b.ep]];
+    let (evd, mut dice) = (p.a.request, 1_u32);
+    let mut roll = |sides: u32| {
+        dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (dice >> 16) % sides
+    };
+    let mut due = std::collections::VecDeque::new();
+    let mut cookie = 0;
+    for round in 0..400 {
+        // Each completes at once, so the order of posting is that of completion.
+        for _ in 0..roll(9) {
+            cookie += 1;
+            let which = roll(2) as usize;
+            let (ep, peer) = (eps[0][which], eps[1][which]);
+            let [here, there] = [p.a.seg(0, 8), p.b.seg(64, 8)];
+            match roll(6) {
+                0 => {
+                    // A message of the peer.
+                    p.a.ia.ep_post_recv(ep, &[here], cookie, FLAGS).unwrap();
+                    let silent = CompletionFlags::SUPPRESS;
+                    p.b.ia.ep_post_send(peer, &[there], 0, silent).unwrap();
+                    due.push_back((ep, cookie, DtoOperation::Receive));
+                }
+                silent @ (1 | 2) => {
+                    let flags = if silent == 1 {
+                        CompletionFlags::SUPPRESS
+                    } else {
+                        FLAGS
+                    };
+                    let far = p.b.far(128, 8);
+                    p.a.ia
+                        .ep_post_rdma_read(ep, &[here], cookie, &far, flags)
+                        .unwrap();
+                    if flags == FLAGS {
+                        due.push_back((ep, cookie, DtoOperation::RdmaRead));
+                    }
+                }
+                _ => {
+                    let far = p.b.far(512, 8);
+                    p.a.ia
+                        .ep_post_rdma_write(ep, &[here], cookie, &far, FLAGS)
+                        .unwrap();
+                    due.push_back((ep, cookie, DtoOperation::RdmaWrite));
+                }
+            }
+        }
+        // The last round takes everything.
+        while due.len() > 8 || round == 399 && !due.is_empty() {
+            let most = 1 + roll(9) as usize;
+            let before = due.len();
+            let each = |event| match event {
+                Event::Dto(dto) => {
+                    assert_eq!((dto.status, dto.len), (Success, 8));
+                    let next = due.pop_front();
+                    assert_eq!(next, Some((dto.ep, dto.cookie, dto.operation)));
+                }
+                other => panic!("{other:?}"),
+            };
+            let count = p.a.ia.evd_dequeue_each(evd, most, each).unwrap();
+            assert_eq!(count, most.min(before));
+            assert_eq!(before - due.len(), count);
+        }
+        let silent = p.b.drain(p.b.request);
+        assert_eq!(silent, []);
+    }
+
+    // In the middle of a burst one fails.
+    let mut far = p.b.far(512, 8);
+    let seg = p.a.seg(0, 8);
+    let bad = far.context ^ 1;
+    let mut expected = Vec::new();
+    p.fabric.hold(true);
+    for (cookie, which) in [(1, 0), (2, 0), (3, 1), (4, 0), (5, 0), (6, 1)] {
+        far.context = if cookie == 4 {
+            bad
+        } else {
+            p.b.far(512, 8).context
+        };
+        let ep = eps[0][which];
+        p.a.ia
+            .ep_post_rdma_write(ep, &[seg], cookie, &far, FLAGS)
+            .unwrap();
+        let status = match cookie {
+            4 => DtoStatus::ErrRemoteAccess,
+            5 => DtoStatus::ErrFlushed,
+            _ => Success,
+        };
+        expected.push((ep, cookie, status));
+    }
+    p.fabric.hold(false);
+    p.settle();
+    let mut seen = Vec::new();
+    let each = |event| {
+        if let Event::Dto(dto) = event {
+            seen.push((dto.ep, dto.cookie, dto.status));
+        }
+    };
+    p.a.ia.evd_dequeue_each(evd, 99, each).unwrap();
+    for ep in eps[0] {
+        let of = |all: &[(Ep, u64, DtoStatus)]| -> Vec<_> {
+            all.iter().copied().filter(|(of, ..)| *of == ep).collect()
+        };
+        assert_eq!(of(&seen), of(&expected));
+    }
+    assert_eq!(seen.len(), 6);
+}
