@@ -48,6 +48,26 @@ impl Windowed {
         }
     }
 
+    /// Another Endpoint of the window's zone, connected with a peer of its own, and the Endpoint whose Event Dispatchers it has.
+    fn another(&self, bed: &mut Bed<'_, impl Side>) -> (End, [End; 2]) {
+        let (spare, far) = (bed.end(B), bed.end(A));
+        let pz = self.ends[B].pz;
+        let ep = bed.b.ep_create(
+            Some(pz),
+            Some(spare.recv),
+            Some(spare.request),
+            Some(spare.conn),
+            None,
+        );
+        let near = End {
+            pz,
+            ep: ep.unwrap(),
+            ..spare
+        };
+        bed.connect(&far, &near);
+        (spare, [far, near])
+    }
+
     /// Posts the bind; what peers name the range by.
     fn bind(
         &self,
@@ -207,21 +227,8 @@ pub fn free_breaks_each_connection_whose_bind_cannot_complete(bed: &mut Bed<'_, 
     let setup = Windowed::new(bed, false);
     let mut pairs = vec![setup.ends];
     for _ in 0..2 {
-        let (spare, far) = (bed.end(B), bed.end(A));
-        let ep = bed.b.ep_create(
-            Some(setup.ends[B].pz),
-            Some(spare.recv),
-            Some(spare.request),
-            Some(spare.conn),
-            None,
-        );
-        let near = End {
-            pz: setup.ends[B].pz,
-            ep: ep.unwrap(),
-            ..spare
-        };
-        bed.connect(&far, &near);
-        pairs.push([far, near]);
+        let (_, ends) = setup.another(bed);
+        pairs.push(ends);
     }
     for [_, here] in &pairs {
         bed.send(here, &setup.mems[B], 0, 8, 9);
@@ -335,21 +342,7 @@ pub fn free_of_a_window_whose_bind_failed(bed: &mut Bed<'_, impl Side>) {
 pub fn free_closes_a_window_whose_endpoint_is_gone(bed: &mut Bed<'_, impl Side>) {
     for way in 0..3 {
         let setup = Windowed::new(bed, false);
-        // Another Endpoint of the same zone, and its peer.
-        let (spare, far) = (bed.end(B), bed.end(A));
-        let ep = bed.b.ep_create(
-            Some(setup.ends[B].pz),
-            Some(spare.recv),
-            Some(spare.request),
-            Some(spare.conn),
-            None,
-        );
-        let other = End {
-            pz: setup.ends[B].pz,
-            ep: ep.unwrap(),
-            ..spare
-        };
-        bed.connect(&far, &other);
+        let (spare, [far, other]) = setup.another(bed);
         let window = setup.bind(bed, 1, NONE);
         setup.carried_out(bed);
         let here = &setup.ends[B];
