@@ -2,15 +2,17 @@
 //!
 //! The device does not say when a suppressed request completes, so an empty request is posted behind it, a follower. Its completion
 //! takes an entry that the consumer did not reckon with. A completion queue has twice the entries of the length that was asked for
-//! ([`Ia::entries`]), and no more of them lie in it than the second half holds. That is enough unless the consumer lets completions
-//! lie and asks again and again: each follower has a suppressed request before it, which counts in the length.
+//! ([`Ia::entries`]), and no more followers are posted than the second half holds. That is enough unless the consumer lets
+//! completions lie and asks for the status again and again: each follower has a suppressed request before it, which counts in the
+//! length.
 
 use crate::Ia;
 use crate::ep::EpControl;
 use crate::handle::{Ep, Evd, Handle};
 use crate::provider::{CompletionQueue, Direction, Provider};
 
-/// Completions of followers whose Endpoints were reset or freed. They lie in the completion queue and have no meaning.
+/// Completions of followers whose Endpoints were reset or freed. They take entries of the completion queue until they are polled, and
+/// mean nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Strays {
     count: u32,
