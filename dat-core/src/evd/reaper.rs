@@ -159,7 +159,8 @@ impl<P: Provider> Reaper<P> {
             if let Event::Dto(dto) = event
                 && dto.operation != DtoOperation::Receive
             {
-                count += self.run(shared, evd, dto.ep.0.index(), most - count, &mut take);
+                let more = self.run(shared, evd, dto.ep.0.index(), most - count, &mut take);
+                count += more.unwrap_or_default();
             }
         }
         count
@@ -175,20 +176,16 @@ impl<P: Provider> Reaper<P> {
         index: u32,
         most: usize,
         take: &mut impl FnMut(Event),
-    ) -> usize {
+    ) -> Option<usize> {
         if evd.version() != self.plain_at {
-            return 0;
+            return None;
         }
-        let (Some(cq), Some(ep)) = (&mut self.cq, shared.ep(index)) else {
-            return 0;
-        };
-        let line = &ep.request;
+        let cq = self.cq.as_mut()?;
+        let line = &shared.ep(index)?.request;
         let name = line.index.load(Ordering::Relaxed);
         let mask = line.mask.load(Ordering::Relaxed);
         let first = line.first.load(Ordering::Relaxed) as usize;
-        let Some(slots) = shared.requests.get(first..=first + mask as usize) else {
-            return 0;
-        };
+        let slots = shared.requests.get(first..=first + mask as usize)?;
         let handle = line.handle();
         let begin = line.consumed.load(Ordering::Relaxed);
         let mut consumed = begin;
@@ -218,7 +215,7 @@ impl<P: Provider> Reaper<P> {
         });
         // ORDER: the slots have been read, and wiped, before they are given back.
         line.consumed.store(consumed, Ordering::Release);
-        consumed.wrapping_sub(begin) as usize
+        Some(consumed.wrapping_sub(begin) as usize)
     }
 
     /// The event of the success just taken, which is not of the oldest outstanding, or has none; then the next one.
@@ -266,8 +263,7 @@ impl<P: Provider> Reaper<P> {
             if let Some(event) = self.connection_event(shared, evd) {
                 return Ok(event);
             }
-            // A connection event that is left waits for the ring, and others may stand behind it.
-            if !self.is_due(shared) || !self.events.is_empty() {
+            if !self.is_due(shared) {
                 if let Some(entry) = self.pop(shared, evd) {
                     match self.enter(shared, entry) {
                         Some(event) => return Ok(event),
@@ -325,7 +321,7 @@ impl<P: Provider> Reaper<P> {
             let event = shared.connection.get(id)?;
             // The beginning of a connection comes before its first receives, which the control half may have put there.
             let ring = event.behind.load(Ordering::Relaxed).wrapping_sub(self.head);
-            if event.is_end() && ring != 0 && ring <= u32::MAX / 2 {
+            if event.is_end() && ring.cast_signed().is_positive() {
                 return None;
             }
             let ep = shared.ep(event.ep().0.index())?;
@@ -341,7 +337,7 @@ impl<P: Provider> Reaper<P> {
             let merged = [Direction::Send, Direction::Recv]
                 .iter()
                 .any(|&way| ep.line(way).evd.load(Ordering::Relaxed) == self.slot());
-            if !merged || !event.follows_completions() {
+            if !merged || !event.is_end() {
                 let found = event.take();
                 shared.connection.give_back(id);
                 match found {
@@ -368,16 +364,15 @@ impl<P: Provider> Reaper<P> {
 
     /// Position behind the newest completion that the device has written.
     fn written(&self) -> u64 {
-        self.cq.as_ref().map_or(0, P::Cq::written)
+        self.cq.as_ref().map(P::Cq::written).unwrap_or_default()
     }
 
     /// Whether the first of the endings waits for no completion any more.
     fn is_due(&self, shared: &Shared<'_>) -> bool {
-        let Some(id) = self.endings.first() else {
+        let Some(at) = self.endings.first().and_then(|id| due_at(shared, id)) else {
             return false;
         };
-        let mut at = 0;
-        due_at(shared, id, |due| at = due.load(Ordering::Relaxed));
+        let at = at.load(Ordering::Relaxed);
         let ring = u64::from(self.absorbed);
         self.cq
             .as_ref()
@@ -474,7 +469,7 @@ impl<P: Provider> Reaper<P> {
         if P::USES.windows && invalidated && completion.status == Status::Success {
             let _ = crate::rmr::invalidated(shared, completion.extra.immediate);
         }
-        if invalidated || matches!(event, Some(Event::IbDto(_))) {
+        if event.is_some() {
             self.extra = completion.extra;
         }
         if completion.status != Status::Success {
@@ -492,10 +487,11 @@ impl<P: Provider> Reaper<P> {
             return None;
         };
         let line = ep.line(direction);
+        let seq = line.consumed.load(Ordering::Relaxed);
+        let left = line.flush_to.load(Ordering::Relaxed).wrapping_sub(seq);
+        // The Endpoint may have been reset, and connected anew, while the reaper was out.
         let more = || ep.outstanding(direction) != 0 && ep.is_flushable();
-        let to = line.flush_to.load(Ordering::Relaxed);
-        let left = to.wrapping_sub(line.consumed.load(Ordering::Relaxed));
-        if !more() || left == 0 || left > u32::MAX / 2 {
+        if !more() || !left.cast_signed().is_positive() {
             self.endings.pop_front(shared);
             line.flush.release();
             if more() {
@@ -503,7 +499,6 @@ impl<P: Provider> Reaper<P> {
             }
             return None;
         }
-        let seq = line.consumed.load(Ordering::Relaxed);
         let status = DtoStatus::ErrFlushed;
         let done = seq.wrapping_add(1);
         match direction {
@@ -528,8 +523,8 @@ impl<P: Provider> Reaper<P> {
         }
     }
 
-    /// Forgets whatever of that Endpoint waits to be flushed here; the event that ended its connection waits for nothing any more.
-    /// The control half only, while the reaper is here.
+    /// Forgets whatever of that Endpoint waits to be flushed here. The event that ended its connection keeps its place. The control
+    /// half only, while the reaper is here.
     pub(crate) fn purge(&mut self, shared: &Shared<'_>, ep: u32) {
         let Some(evd) = shared.evd(self.slot()) else {
             return;
@@ -537,15 +532,6 @@ impl<P: Provider> Reaper<P> {
         self.adopt(shared, evd);
         let mut kept = Chain::new();
         while let Some(id) = self.endings.pop_front(shared) {
-            if let Some(event) = shared.connection.get(id) {
-                if event.ep().0.index() == ep && event.event().is_some() {
-                    Self::forget_ending(shared, id, event);
-                    self.events.push_front(shared, id);
-                } else {
-                    kept.push_back(shared, id);
-                }
-                continue;
-            }
             let (of, direction) = queue_of(id);
             match shared.ep(of) {
                 Some(line) if of == ep => line.line(direction).flush.release(),
@@ -553,8 +539,6 @@ impl<P: Provider> Reaper<P> {
             }
         }
         self.endings = kept;
-        // Something may wait that nobody has looked at.
-        self.plain_at = evd.version() ^ 1 << 31;
     }
 
     /// Takes the completions off the front of the queue that have no event, so that the slots of their requests are free.
@@ -613,7 +597,9 @@ impl<P: Provider> Reaper<P> {
         // What stays has moved to later positions: whatever waits for some of it waits for all.
         let written = self.written();
         self.endings.each(shared, |id| {
-            due_at(shared, id, |at| at.store(written, Ordering::Relaxed))
+            if let Some(at) = due_at(shared, id) {
+                at.store(written, Ordering::Relaxed);
+            }
         });
         let tail = shared
             .evd(self.slot())
@@ -642,16 +628,12 @@ impl<P: Provider> Reaper<P> {
 }
 
 /// Where the completion queue has to be before an element of the endings is due.
-fn due_at(shared: &Shared<'_>, id: u32, see: impl FnOnce(&AtomicU64)) {
-    match shared.connection.get(id) {
-        Some(event) => see(&event.due_at),
-        None => {
-            let (ep, direction) = queue_of(id);
-            if let Some(ep) = shared.ep(ep) {
-                see(&ep.line(direction).flush_at);
-            }
-        }
+fn due_at<'s>(shared: &Shared<'s>, id: u32) -> Option<&'s AtomicU64> {
+    if let Some(event) = shared.connection.get(id) {
+        return Some(&event.due_at);
     }
+    let (ep, direction) = queue_of(id);
+    Some(&shared.ep(ep)?.line(direction).flush_at)
 }
 
 /// What `fill` found, moved piece by piece from a place of its own: a result that comes through memory, as those of calls

@@ -21,9 +21,6 @@ pub(crate) const PER_EP: usize = 4;
 /// Bit of a name in a chain that tells a connection event from a queue to flush.
 const EVENT: u32 = 1 << 30;
 
-/// Bit of [`ConnectionEvent::signal`]: the Endpoint has been reset or freed since. What it had outstanding is gone, so the event
-/// waits for nothing.
-const PAST: u32 = 1 << 8;
 /// [`ConnectionEvent::signal`] of a slot whose event has been delivered ahead of its place in a chain.
 const DELIVERED: u32 = u32::MAX;
 
@@ -31,7 +28,7 @@ const DELIVERED: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct ConnectionEvent {
     pub(crate) link: Link,
-    /// [`Signal`], and [`PAST`].
+    /// [`Signal`].
     signal: AtomicU32,
     /// Slot of the Event Dispatcher that it goes to.
     evd: AtomicU32,
@@ -68,18 +65,13 @@ impl ConnectionEvent {
     /// Whether it ends a connection.
     pub(crate) fn is_end(&self) -> bool {
         let word = self.signal.load(Ordering::Acquire);
-        Signal::from_number(word & !PAST).is_some_and(Signal::is_end)
-    }
-
-    /// Whether it comes behind what its Endpoint has outstanding.
-    pub(crate) fn follows_completions(&self) -> bool {
-        self.is_end() && self.signal.load(Ordering::Acquire) & PAST == 0
+        Signal::from_number(word).is_some_and(Signal::is_end)
     }
 
     /// What it tells, unless that has been delivered.
     pub(crate) fn event(&self) -> Option<Event> {
         let word = self.signal.load(Ordering::Acquire);
-        Some(Signal::from_number(word & !PAST)?.event(self.ep()))
+        Some(Signal::from_number(word)?.event(self.ep()))
     }
 
     /// Takes the event out of the slot, which stays where it is in its chain.
@@ -136,17 +128,6 @@ impl<'s> ConnectionEvents<'s> {
                 .store(put.wrapping_add(1), Ordering::Relaxed);
             line.connection.push(id, &slot.link);
             evd.changed();
-        }
-    }
-
-    /// The Endpoint has been reset or is being freed: an event of it that has not been delivered waits for nothing any more. The
-    /// control half only, which is the one that gives slots out: so a slot that has another event by now is another Endpoint's.
-    pub(crate) fn mark_past(&self, id: u32, ep: Ep) {
-        if let Some(slot) = self.get(id)
-            && slot.ep.load(Ordering::Relaxed) == ep.raw()
-        {
-            // ORDER: what the reset took away precedes the mark that says so.
-            slot.signal.fetch_or(PAST, Ordering::Release);
         }
     }
 
