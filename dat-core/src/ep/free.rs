@@ -30,6 +30,7 @@ impl<P: Provider> Ia<'_, P> {
         self.drop_connection(now, ep);
         self.end_questions(ep, true);
         self.unwatch(ep);
+        self.release_events(ep);
         if let Ok(control) = self.ep(ep)
             && let (Some(_), Some(qp)) = (control.srq, control.qp)
         {

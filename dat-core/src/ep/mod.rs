@@ -131,8 +131,9 @@ pub(crate) struct EpControl {
     pub(crate) hard: u32,
     /// The poster may have missed the change to DISCONNECTED; see [`ending`].
     pub(crate) recheck: bool,
-    /// Slots for the events of its connection that have not been used: a connection has two at the most.
+    /// Slots for the events of its connection that have not been used, and those that have: a connection has two at the most.
     pub(crate) reserved: Vec<u32, 2, u8>,
+    pub(crate) sent: Vec<u32, 2, u8>,
     /// Next on the control half's list of Endpoints to look at.
     pub(crate) next: u32,
     pub(crate) listed: bool,
@@ -170,6 +171,7 @@ impl EpControl {
             hard: INFINITE,
             recheck: false,
             reserved: Vec::new(),
+            sent: Vec::new(),
             next: END,
             listed: false,
         }
@@ -317,6 +319,16 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
+    /// The connection is past, by a reset or because the Endpoint goes: its events wait for no completions any more.
+    pub(crate) fn release_events(&mut self, ep: Ep) {
+        let pool = self.shared.connection;
+        if let Ok(control) = self.ep_mut(ep) {
+            for id in core::mem::take(&mut control.sent) {
+                pool.mark_past(id, ep);
+            }
+        }
+    }
+
     /// Sends a connection event to its Event Dispatcher. One that ends a connection always finds room, in a slot that was reserved
     /// for it; any other overflows where the Event Dispatcher has as many events as it was made for.
     pub(crate) fn signal(&mut self, ep: Ep, signal: Signal) {
@@ -328,8 +340,12 @@ impl<P: Provider> Ia<'_, P> {
             return;
         };
         let room = signal.is_end() || line.queued() < limits.ring.max(limits.qlen);
-        let control = self.eps.get_mut(ep.0).filter(|_| room);
-        let Some(id) = control.and_then(|control| control.reserved.pop()) else {
+        let slot = self.eps.get_mut(ep.0).filter(|_| room).and_then(|control| {
+            let id = control.reserved.pop()?;
+            let _ = control.sent.push(id);
+            Some(id)
+        });
+        let Some(id) = slot else {
             self.overflowed(evd);
             return;
         };

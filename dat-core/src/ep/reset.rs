@@ -73,6 +73,7 @@ impl<P: Provider> Ia<'_, P> {
                 .taken
                 .load(core::sync::atomic::Ordering::Acquire)
         });
+        self.release_events(ep);
         if makings.service != Service::Connected {
             // It is connected from here on. If there is no slot, its end follows the rule of any other event.
             let _ = self.reserve_events(ep);

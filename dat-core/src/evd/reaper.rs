@@ -263,7 +263,8 @@ impl<P: Provider> Reaper<P> {
             if let Some(event) = self.connection_event(shared, evd) {
                 return Ok(event);
             }
-            if !self.is_due(shared) {
+            // A connection event that is left waits for the ring, and others may stand behind it: ESTABLISHED before what is flushed.
+            if !self.is_due(shared) || !self.events.is_empty() {
                 if let Some(entry) = self.pop(shared, evd) {
                     match self.enter(shared, entry) {
                         Some(event) => return Ok(event),
@@ -337,7 +338,7 @@ impl<P: Provider> Reaper<P> {
             let merged = [Direction::Send, Direction::Recv]
                 .iter()
                 .any(|&way| ep.line(way).evd.load(Ordering::Relaxed) == self.slot());
-            if !merged || !event.is_end() {
+            if !merged || !event.follows_completions() {
                 let found = event.take();
                 shared.connection.give_back(id);
                 match found {
@@ -489,7 +490,7 @@ impl<P: Provider> Reaper<P> {
         let line = ep.line(direction);
         let seq = line.consumed.load(Ordering::Relaxed);
         let left = line.flush_to.load(Ordering::Relaxed).wrapping_sub(seq);
-        // The Endpoint may have been reset, and connected anew, while the reaper was out.
+        // A poster in another thread may have asked for it before the control half has stopped the device.
         let more = || ep.outstanding(direction) != 0 && ep.is_flushable();
         if !more() || !left.cast_signed().is_positive() {
             self.endings.pop_front(shared);
@@ -523,8 +524,8 @@ impl<P: Provider> Reaper<P> {
         }
     }
 
-    /// Forgets whatever of that Endpoint waits to be flushed here. The event that ended its connection keeps its place. The control
-    /// half only, while the reaper is here.
+    /// Forgets whatever of that Endpoint waits to be flushed here; the event that ended its connection waits for nothing any more.
+    /// The control half only, while the reaper is here.
     pub(crate) fn purge(&mut self, shared: &Shared<'_>, ep: u32) {
         let Some(evd) = shared.evd(self.slot()) else {
             return;
@@ -532,6 +533,15 @@ impl<P: Provider> Reaper<P> {
         self.adopt(shared, evd);
         let mut kept = Chain::new();
         while let Some(id) = self.endings.pop_front(shared) {
+            if let Some(event) = shared.connection.get(id) {
+                if event.ep().0.index() == ep && event.event().is_some() {
+                    Self::forget_ending(shared, id, event);
+                    self.events.push_front(shared, id);
+                } else {
+                    kept.push_back(shared, id);
+                }
+                continue;
+            }
             let (of, direction) = queue_of(id);
             match shared.ep(of) {
                 Some(line) if of == ep => line.line(direction).flush.release(),
@@ -539,6 +549,8 @@ impl<P: Provider> Reaper<P> {
             }
         }
         self.endings = kept;
+        // Something may wait that nobody has looked at.
+        self.plain_at = evd.version() ^ 1 << 31;
     }
 
     /// Takes the completions off the front of the queue that have no event, so that the slots of their requests are free.

@@ -21,6 +21,9 @@ pub(crate) const PER_EP: usize = 4;
 /// Bit of a name in a chain that tells a connection event from a queue to flush.
 const EVENT: u32 = 1 << 30;
 
+/// Bit of [`ConnectionEvent::signal`]: the Endpoint has been reset or freed since. What it had outstanding is gone, so the event
+/// waits for nothing.
+const PAST: u32 = 1 << 8;
 /// [`ConnectionEvent::signal`] of a slot whose event has been delivered ahead of its place in a chain.
 const DELIVERED: u32 = u32::MAX;
 
@@ -28,7 +31,7 @@ const DELIVERED: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct ConnectionEvent {
     pub(crate) link: Link,
-    /// [`Signal`].
+    /// [`Signal`], and [`PAST`].
     signal: AtomicU32,
     /// Slot of the Event Dispatcher that it goes to.
     evd: AtomicU32,
@@ -65,13 +68,18 @@ impl ConnectionEvent {
     /// Whether it ends a connection.
     pub(crate) fn is_end(&self) -> bool {
         let word = self.signal.load(Ordering::Acquire);
-        Signal::from_number(word).is_some_and(Signal::is_end)
+        Signal::from_number(word & !PAST).is_some_and(Signal::is_end)
+    }
+
+    /// Whether it comes behind what its Endpoint has outstanding.
+    pub(crate) fn follows_completions(&self) -> bool {
+        self.is_end() && self.signal.load(Ordering::Acquire) & PAST == 0
     }
 
     /// What it tells, unless that has been delivered.
     pub(crate) fn event(&self) -> Option<Event> {
         let word = self.signal.load(Ordering::Acquire);
-        Some(Signal::from_number(word)?.event(self.ep()))
+        Some(Signal::from_number(word & !PAST)?.event(self.ep()))
     }
 
     /// Takes the event out of the slot, which stays where it is in its chain.
@@ -128,6 +136,17 @@ impl<'s> ConnectionEvents<'s> {
                 .store(put.wrapping_add(1), Ordering::Relaxed);
             line.connection.push(id, &slot.link);
             evd.changed();
+        }
+    }
+
+    /// The Endpoint has been reset or is being freed: an event of it that has not been delivered waits for nothing any more. The
+    /// control half only, which is the one that gives slots out: so a slot that has another event by now is another Endpoint's.
+    pub(crate) fn mark_past(&self, id: u32, ep: Ep) {
+        if let Some(slot) = self.get(id)
+            && slot.ep.load(Ordering::Relaxed) == ep.raw()
+        {
+            // ORDER: what the reset took away precedes the mark that says so.
+            slot.signal.fetch_or(PAST, Ordering::Release);
         }
     }
 
