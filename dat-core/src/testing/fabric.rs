@@ -184,6 +184,7 @@ pub struct Fabric {
     pub(super) kept: Cell<bool>,
     pub(super) extensions: Cell<bool>,
     pub(super) name: Cell<Option<[u8; 40]>>,
+    pub(super) looks: Cell<[u32; 4]>,
     filter: Cell<fn(&[u8; 256]) -> Verdict>,
 }
 
@@ -220,6 +221,7 @@ impl Fabric {
             kept: Cell::new(false),
             extensions: Cell::new(true),
             name: Cell::new(None),
+            looks: Cell::new([0; 4]),
             filter: Cell::new(|_| Verdict::Deliver),
         }
     }
@@ -321,6 +323,12 @@ impl Fabric {
             // A full queue loses the newest, which a test would see at once.
             let _ = port.notices.push_back(notice);
         }
+    }
+
+    /// How often completion queues were looked at since the last call: by `poll_plain`, `poll_sent`, `last` and `poll`.
+    #[must_use]
+    pub fn looks(&self) -> [u32; 4] {
+        self.looks.take()
     }
 
     /// Puts a completion into a port's queue as a broken device might: nothing in it is checked.

@@ -774,34 +774,17 @@ impl LoopCq<'_> {
             .and_then(|port| port.cqs.get(self.number));
         cq.and_then(|cq| cq.as_ref()?.entries.front().copied())
     }
-}
 
-impl CompletionQueue for LoopCq<'_> {
-    fn poll_plain(&mut self) -> Polled {
-        let Some(next) = self.front() else {
-            return Polled::Empty;
-        };
-        if next.status != Status::Success || next.extra.arrived != Arrived::Message {
-            return Polled::Other;
+    /// Counts a call that looks at the queue; see [`Fabric::looks`].
+    fn looked(&self, by: usize) {
+        let mut looks = self.fabric.looks.get();
+        if let Some(count) = looks.get_mut(by) {
+            *count += 1;
         }
-        self.poll();
-        match next.direction {
-            Direction::Send => Polled::Sent(next.index, next.token),
-            Direction::Recv => Polled::Received(next.index, next.token, next.len),
-        }
+        self.fabric.looks.set(looks);
     }
 
-    fn poll_sent(&mut self, mut take: impl FnMut(u32, u16) -> bool) {
-        while let Some(next) = self.front()
-            && next.status == Status::Success
-            && next.direction == Direction::Send
-            && take(next.index, next.token)
-        {
-            self.poll();
-        }
-    }
-
-    fn poll(&mut self) -> Option<Completion> {
+    fn take(&mut self) -> Option<Completion> {
         let mut inner = self.fabric.inner.borrow_mut();
         let taken = inner
             .ports
@@ -814,6 +797,39 @@ impl CompletionQueue for LoopCq<'_> {
         self.last = Some(taken);
         self.taken += 1;
         Some(taken)
+    }
+}
+
+impl CompletionQueue for LoopCq<'_> {
+    fn poll_plain(&mut self) -> Polled {
+        self.looked(0);
+        let Some(next) = self.front() else {
+            return Polled::Empty;
+        };
+        if next.status != Status::Success || next.extra.arrived != Arrived::Message {
+            return Polled::Other;
+        }
+        self.take();
+        match next.direction {
+            Direction::Send => Polled::Sent(next.index, next.token),
+            Direction::Recv => Polled::Received(next.index, next.token, next.len),
+        }
+    }
+
+    fn poll_sent(&mut self, mut take: impl FnMut(u32, u16) -> bool) {
+        self.looked(1);
+        while let Some(next) = self.front()
+            && next.status == Status::Success
+            && next.direction == Direction::Send
+            && take(next.index, next.token)
+        {
+            self.take();
+        }
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        self.looked(3);
+        self.take()
     }
 
     fn survey(&self, from: u64, see: impl FnMut(Completion)) -> u64 {
@@ -833,6 +849,7 @@ impl CompletionQueue for LoopCq<'_> {
     }
 
     fn last(&self) -> Option<Completion> {
+        self.looked(2);
         self.last
     }
 

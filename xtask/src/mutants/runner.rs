@@ -80,7 +80,7 @@ fn run(program: &Program, names: &[&str], variable: (&str, &str), limit: Duratio
         .env(variable.0, variable.1)
         .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1")
         .env("PROPTEST_RNG_SEED", "1")
-        .env("LAWS_SHARE", "10")
+        .env("LAWS_PERCENT", "400")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
