@@ -37,7 +37,6 @@ impl<P: Provider> Ia<'_, P> {
         self.cr_leaves(now, cr)?;
         self.tally.count(IaCounter::SpCrRejected);
         if let Some(conn) = conn {
-            self.disown(conn);
             if self
                 .cm
                 .reject(now, conn, Reason::CONSUMER, &[], private_data)

@@ -44,7 +44,10 @@ impl<'s, P: Provider> Ia<'s, P> {
             // A drain may have been waiting for it.
             Ok(EpState::DisconnectPending) => self.watch(ep),
             // What it posted last may have missed the flush.
-            Ok(EpState::Disconnected) => self.flush(ep),
+            Ok(EpState::Disconnected) => {
+                self.flush(ep);
+                self.worked = true;
+            }
             Ok(_) | Err(_) => {}
         }
         Ok(())
