@@ -125,3 +125,20 @@ fn one_drive_makes_256_upcalls_at_the_most() {
         assert_eq!(CALLS.get(), 256 * drives);
     }
 }
+
+/// The adapter's first Event Dispatcher is one like any other.
+#[test]
+fn the_first_event_dispatcher_of_an_adapter_makes_upcalls() {
+    let mut p = Pair::strangers(Merge::Apart, None);
+    let other = p.a.ia.evd_create(4, EvdFlags::ASYNC).unwrap();
+    p.a.ia.set_async_evd(other).unwrap();
+    // It takes the place of the one that was made with the adapter.
+    let policy = UpcallPolicy::SingleInstance;
+    let evd =
+        p.a.ia
+            .evd_kcreate(4, policy, noting(), EvdFlags::SOFTWARE)
+            .unwrap();
+    p.a.ia.evd_post_se(evd, 3).unwrap();
+    p.a.ia.advance(p.now);
+    assert_eq!(told(), [3]);
+}

@@ -107,3 +107,45 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::boxed::Box;
+
+    use super::*;
+    use crate::event::{DtoStatus, Event};
+    use crate::flags::EvdFlags;
+    use crate::provider::Net;
+    use crate::storage::Storage;
+    use crate::testing::{Fabric, LoopHca};
+
+    /// A poster on another thread that had seen the Endpoint open records its receive after the flush, and its look at the state
+    /// crosses with the change.
+    #[test]
+    fn what_was_recorded_after_the_flush_is_flushed_by_the_next_advance() {
+        let fabric = Fabric::new();
+        let mut storage = Box::new(Storage::<_, 4, 4, 4, 8, 16>::new());
+        let net = Net {
+            addr: [10, 0, 0, 1].into(),
+            prefix: 24,
+            gateway: None,
+            vlan: None,
+        };
+        let (hca, now) = (LoopHca::new(&fabric, 0), Instant::ZERO);
+        let mut ia = Ia::open(hca, storage.parts(), net, now, 1).unwrap();
+        let pz = Some(ia.pz_create().unwrap());
+        let evd = Some(ia.evd_create(8, EvdFlags::DTO).unwrap());
+        let ep = ia.ep_create(pz, evd, None, None, None).unwrap();
+        ia.end(ep);
+        ia.worked = false;
+        let line = ia.shared.ep(ep.0.index()).unwrap();
+        line.poster.receives.store(1, Ordering::SeqCst);
+        assert!(ia.advance(now).work);
+        let Ok(Event::Dto(flushed)) = ia.evd_dequeue(evd.unwrap()) else {
+            unreachable!("it is flushed");
+        };
+        assert_eq!(flushed.status, DtoStatus::ErrFlushed);
+        assert!(ia.evd_dequeue(evd.unwrap()).is_err());
+    }
+}

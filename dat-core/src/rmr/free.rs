@@ -7,12 +7,12 @@ use crate::dat_return::Error;
 use crate::ep::EpControl;
 use crate::evd::{Reaper, known, look_through};
 use crate::handle::{Ep, Handle, Rmr};
-use crate::post::release;
 use crate::provider::{Direction, Provider};
 use crate::rmr::RmrControl;
+use crate::rmr::renew::unbound;
 use crate::shared::Shared;
 use crate::shared::ep::Trouble;
-use crate::shared::lmr::{NO_CONTEXT, RmrShared};
+use crate::shared::lmr::RmrShared;
 use crate::shared::request::Op;
 use crate::table::Table;
 
@@ -99,19 +99,13 @@ impl<P: Provider> Ia<'_, P> {
     fn rmr_gone(&mut self, rmr: Rmr) {
         let shared = self.shared;
         shared.keys.leave(rmr.0.index());
-        let window = shared.rmrs.get(rmr.0.index() as usize);
-        if let Some(window) = window {
-            release(
-                &shared,
-                window.lmr_context.swap(NO_CONTEXT, Ordering::SeqCst),
-            );
-            window.ep.store(0, Ordering::Relaxed);
-        }
+        unbound(&shared, &rmr);
         let pz = self.rmrs.get(rmr.0).map(|control| control.pz);
         self.release(pz);
         if let Some(control) = self.rmrs.get_mut(rmr.0) {
             control.freed = true;
         }
+        let window = shared.rmrs.get(rmr.0.index() as usize);
         if window.is_none_or(|window| window.binds.load(Ordering::SeqCst) == 0) {
             self.rmrs.remove(rmr.0);
         }
