@@ -287,3 +287,16 @@ fn an_overflow_triggers_the_cno_of_the_asynchronous_events() {
     let lost = Event::Async(AsyncEvent::EvdOverflow(conn));
     assert_eq!(p.a.drain(evd), [lost]);
 }
+
+/// The end of an Endpoint with nothing outstanding is no event of its completions.
+#[test]
+fn the_end_of_an_idle_endpoint_triggers_no_cno_of_its_requests() {
+    let mut p = Pair::connected();
+    let evd = p.a.request;
+    let cno = listen(&mut p, evd);
+    p.a.ia
+        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
+        .unwrap();
+    p.settle();
+    assert_eq!(p.a.ia.cno_trigger(cno), NOBODY);
+}

@@ -180,3 +180,22 @@ fn a_posting_half_that_comes_back_after_the_end_is_work() {
     assert!(p.a.ia.advance(p.now).work);
     assert_eq!(p.a.dtos(p.a.recv), [(1, ErrFlushed)]);
 }
+
+/// A graceful disconnect has its whole patience, whatever became of the one before the reset.
+#[test]
+fn a_graceful_disconnect_inherits_nothing_from_an_earlier_one() {
+    let mut p = Pair::connected();
+    for _ in 0..2 {
+        p.a.send(1, FLAGS).unwrap();
+        p.a.ia
+            .ep_disconnect(p.now, p.a.ep, CloseFlag::Graceful)
+            .unwrap();
+        p.pass(Duration::from_secs(29));
+        assert_eq!(p.a.state(), EpState::DisconnectPending);
+        p.pass(Duration::from_secs(2));
+        assert_eq!(p.a.state(), EpState::Disconnected);
+        assert_eq!(p.a.dtos(p.a.request), [(1, ErrFlushed)]);
+        reset(&mut p);
+        p.connect();
+    }
+}
