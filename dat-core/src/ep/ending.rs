@@ -135,17 +135,17 @@ mod tests {
         let (hca, now) = (LoopHca::new(&fabric, 0), Instant::ZERO);
         let mut ia = Ia::open(hca, storage.parts(), net, now, 1).unwrap();
         let pz = Some(ia.pz_create().unwrap());
-        let evd = Some(ia.evd_create(8, EvdFlags::DTO).unwrap());
-        let ep = ia.ep_create(pz, evd, None, None, None).unwrap();
+        let evd = ia.evd_create(8, EvdFlags::DTO).unwrap();
+        let ep = ia.ep_create(pz, Some(evd), None, None, None).unwrap();
         ia.end(ep);
         ia.worked = false;
         let line = ia.shared.ep(ep.0.index()).unwrap();
         line.poster.receives.store(1, Ordering::SeqCst);
         assert!(ia.advance(now).work);
-        let Ok(Event::Dto(flushed)) = ia.evd_dequeue(evd.unwrap()) else {
+        let Ok(Event::Dto(flushed)) = ia.evd_dequeue(evd) else {
             unreachable!("it is flushed");
         };
         assert_eq!(flushed.status, DtoStatus::ErrFlushed);
-        assert!(ia.evd_dequeue(evd.unwrap()).is_err());
+        assert!(ia.evd_dequeue(evd).is_err());
     }
 }
