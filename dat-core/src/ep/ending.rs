@@ -121,31 +121,40 @@ mod tests {
     use crate::testing::{Fabric, LoopHca};
 
     /// A poster on another thread that had seen the Endpoint open records its receive after the flush, and its look at the state
-    /// crosses with the change.
+    /// crosses with the change. The adapter's thread finds it at the next advance, or at the latest when the half has come back.
     #[test]
-    fn what_was_recorded_after_the_flush_is_flushed_by_the_next_advance() {
-        let fabric = Fabric::new();
-        let mut storage = Box::new(Storage::<_, 4, 4, 4, 8, 16>::new());
-        let net = Net {
-            addr: [10, 0, 0, 1].into(),
-            prefix: 24,
-            gateway: None,
-            vlan: None,
-        };
-        let (hca, now) = (LoopHca::new(&fabric, 0), Instant::ZERO);
-        let mut ia = Ia::open(hca, storage.parts(), net, now, 1).unwrap();
-        let pz = Some(ia.pz_create().unwrap());
-        let evd = ia.evd_create(8, EvdFlags::DTO).unwrap();
-        let ep = ia.ep_create(pz, Some(evd), None, None, None).unwrap();
-        ia.end(ep);
-        ia.worked = false;
-        let line = ia.shared.ep(ep.0.index()).unwrap();
-        line.poster.receives.store(1, Ordering::SeqCst);
-        assert!(ia.advance(now).work);
-        let Ok(Event::Dto(flushed)) = ia.evd_dequeue(evd) else {
-            unreachable!("it is flushed");
-        };
-        assert_eq!(flushed.status, DtoStatus::ErrFlushed);
-        assert!(ia.evd_dequeue(evd).is_err());
+    fn what_was_recorded_after_the_flush_is_flushed_all_the_same() {
+        for comes_back in [false, true] {
+            let fabric = Fabric::new();
+            let mut storage = Box::new(Storage::<_, 4, 4, 4, 8, 16>::new());
+            let net = Net {
+                addr: [10, 0, 0, 1].into(),
+                prefix: 24,
+                gateway: None,
+                vlan: None,
+            };
+            let (hca, now) = (LoopHca::new(&fabric, 0), Instant::ZERO);
+            let mut ia = Ia::open(hca, storage.parts(), net, now, 1).unwrap();
+            let pz = Some(ia.pz_create().unwrap());
+            let evd = ia.evd_create(8, EvdFlags::DTO).unwrap();
+            let ep = ia.ep_create(pz, Some(evd), None, None, None).unwrap();
+            let half = ia.ep_take_poster(ep).unwrap();
+            ia.end(ep);
+            ia.worked = false;
+            if comes_back {
+                assert!(!ia.advance(now).work);
+            }
+            let line = ia.shared.ep(ep.0.index()).unwrap();
+            line.poster.receives.store(1, Ordering::SeqCst);
+            if comes_back {
+                assert!(ia.ep_return_poster(half).is_ok());
+            }
+            assert!(ia.advance(now).work);
+            let Ok(Event::Dto(flushed)) = ia.evd_dequeue(evd) else {
+                unreachable!("it is flushed");
+            };
+            assert_eq!(flushed.status, DtoStatus::ErrFlushed);
+            assert!(ia.evd_dequeue(evd).is_err());
+        }
     }
 }

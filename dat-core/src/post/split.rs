@@ -40,8 +40,8 @@ impl<'s, P: Provider> Ia<'s, P> {
         if let Some(place) = self.posters.get_mut(ep.0.index() as usize) {
             *place = Some(half.poster);
         }
-        // A drain may have been waiting for it, or what it posted last may have missed the flush.
-        if let Ok(EpState::DisconnectPending | EpState::Disconnected) = self.state_of(ep) {
+        // What it posted last may have missed the flush.
+        if self.state_of(ep) == Ok(EpState::Disconnected) {
             self.watch(ep);
             self.worked = true;
         }
