@@ -136,3 +136,32 @@ fn what_cannot_be_changes_nothing() {
     let error = direct(&mut p.a, p.now, addr(1), &good).unwrap_err();
     assert_eq!(error.ret().ty(), DatType::InvalidState);
 }
+
+/// Who connected through a service point once, and directly since, is no pattern for another connection to that point.
+#[test]
+fn a_direct_connection_cannot_be_connected_alike() {
+    let mut p = Pair::connected();
+    p.a.ia
+        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
+        .unwrap();
+    p.settle();
+    for side in [&mut p.a, &mut p.b] {
+        side.ia.ep_reset(side.ep).unwrap();
+    }
+    let to_b = terms(&p.b, (9, 7));
+    direct(&mut p.a, p.now, addr(1), &to_b).unwrap();
+    assert_eq!(p.a.state(), EpState::Connected);
+    let [recv, request, conn] = [p.a.recv, p.a.request, p.a.conn].map(Some);
+    let other =
+        p.a.ia
+            .ep_create(Some(p.a.pz), recv, request, conn, None)
+            .unwrap();
+    let refused =
+        p.a.ia
+            .ep_dup_connect(p.now, other, p.a.ep, SECOND, b"", Qos::BestEffort)
+            .unwrap_err();
+    assert_eq!(
+        refused.ret(),
+        DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg2)
+    );
+}

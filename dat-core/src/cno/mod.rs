@@ -104,7 +104,6 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn cno_attach(&mut self, cno: Option<Cno>) {
         if let Some(Ok(control)) = cno.map(|cno| self.cno_mut(cno)) {
             control.evds += 1;
-            self.listeners += 1;
         }
     }
 
@@ -116,7 +115,6 @@ impl<P: Provider> Ia<'_, P> {
                 control.life = control.life.wrapping_add(1);
                 control.due = Some(None);
             }
-            self.listeners = self.listeners.saturating_sub(1);
             self.worked = true;
         }
     }

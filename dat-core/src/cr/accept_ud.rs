@@ -106,7 +106,6 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.crs.remove(cr.0);
         if let Some(conn) = conn {
-            self.disown(conn);
             let answered = self
                 .cm
                 .sidr_accept(now, conn, qp.number, qkey, private_data);

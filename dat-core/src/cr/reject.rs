@@ -36,15 +36,13 @@ impl<P: Provider> Ia<'_, P> {
         let conn = control.conn;
         self.cr_leaves(now, cr)?;
         self.tally.count(IaCounter::SpCrRejected);
-        if let Some(conn) = conn {
-            self.disown(conn);
-            if self
+        if let Some(conn) = conn
+            && self
                 .cm
                 .reject(now, conn, Reason::CONSUMER, &[], private_data)
                 .is_err()
-            {
-                self.cm.abort(now, conn);
-            }
+        {
+            self.cm.abort(now, conn);
         }
         self.transmit(now);
         Ok(())

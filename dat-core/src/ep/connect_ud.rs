@@ -175,7 +175,7 @@ impl<P: Provider> Ia<'_, P> {
                 }
                 Poll::Ready(Err(_)) => {
                     self.cm.sidr_end(conn);
-                    self.unanswered(ep, conn);
+                    self.unanswered(ep);
                 }
             }
         }
@@ -188,7 +188,7 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn found(&mut self, reply: &SidrReply) {
         let conn = reply.conn;
         let Owner::LookUp(ep, _) = self.owner(conn) else {
-            return self.disown(conn);
+            return;
         };
         let private = PrivateData::from_slice(self.cm.private_data(conn)).unwrap_or_default();
         self.cm.sidr_keep(reply);
@@ -215,8 +215,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// A question has ended without an answer.
-    pub(crate) fn unanswered(&mut self, ep: Ep, conn: ConnId) {
-        self.disown(conn);
+    pub(crate) fn unanswered(&mut self, ep: Ep) {
         let evd = self.ep(ep).ok().and_then(|control| control.connect_evd);
         self.notify(evd, Event::UdError(ep));
         self.worked = true;
@@ -230,7 +229,6 @@ impl<P: Provider> Ia<'_, P> {
                 && (answers || self.cm.sidr_kept(conn).is_none())
             {
                 self.cm.sidr_end(conn);
-                self.disown(conn);
             }
         }
         if let Ok(control) = self.ep_mut(ep) {

@@ -54,7 +54,7 @@ impl<P: Provider> Ia<'_, P> {
             ask: |ia, now, ep, ask, private_data| ia.ask(now, ep, ask, private_data),
             step: |ia, now, ep| ia.look_up_step(now, ep),
             found: |ia, reply| ia.found(reply),
-            unanswered: |ia, ep, conn| ia.unanswered(ep, conn),
+            unanswered: |ia, ep| ia.unanswered(ep),
             end: |ia, ep, answers| ia.end_look_ups(ep, answers),
             accept: |ia, now, cr, ep, private_data| ia.accept_look_up(now, cr, ep, private_data),
         });

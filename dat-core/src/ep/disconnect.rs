@@ -20,8 +20,6 @@ const INTERVAL: Duration = Duration::from_millis(1);
 /// How far a graceful disconnect has come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drain {
-    /// The end of the newest request will show.
-    shows: bool,
     /// Requests that had not completed when it was looked at last.
     left: u32,
     /// When it ends if no more of them complete.
@@ -31,7 +29,6 @@ pub(crate) struct Drain {
 impl Drain {
     /// None is under way.
     pub(crate) const NONE: Self = Self {
-        shows: false,
         left: 0,
         until: Instant::NEVER,
     };
@@ -61,15 +58,6 @@ impl<P: Provider> Ia<'_, P> {
             } => {
                 self.apply(ep, op);
                 self.end_questions(ep, false);
-                let left = self
-                    .shared
-                    .ep(ep.0.index())
-                    .map_or(0, |ep| ep.outstanding(Direction::Send));
-                self.ep_mut(ep)?.drain = Drain {
-                    shows: false,
-                    left,
-                    until: now + PATIENCE,
-                };
                 self.late.drains = Some(Drains {
                     step: |ia, now, ep| ia.drain_step(now, ep),
                 });
@@ -88,16 +76,10 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Looks whether the last request of a graceful disconnect has completed.
     fn drain_step(&mut self, now: Instant, ep: Ep) {
-        let Ok(control) = self.ep(ep) else { return };
-        if !control.drain.shows {
-            if let Ok(poster) = self.poster(ep) {
-                poster.ring_deferred();
-            }
-            let shows = self.follow_suppressed(ep);
-            if let Ok(control) = self.ep_mut(ep) {
-                control.drain.shows = shows;
-            }
+        if let Ok(poster) = self.poster(ep) {
+            poster.ring_deferred();
         }
+        self.follow_suppressed(ep);
         let left = self.unfinished(ep, Direction::Send);
         let Ok(control) = self.ep_mut(ep) else { return };
         if left != control.drain.left {

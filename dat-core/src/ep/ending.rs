@@ -8,13 +8,12 @@
 //!
 //! A poster on another thread may have passed its guard before the state closed and record its request after the flush.
 //! It looks at the state once more afterwards and asks for another flush; should store and load cross on their way, the
-//! next advance finds the request outstanding (`recheck`).
+//! next advance finds the request outstanding.
 
 use core::sync::atomic::Ordering;
 
 use super::EpState;
 use crate::Ia;
-use crate::cm::ConnId;
 use crate::event::{AsyncEvent, Event};
 use crate::handle::Ep;
 use crate::post::kick;
@@ -35,13 +34,11 @@ impl<P: Provider> Ia<'_, P> {
         line.poster
             .state
             .store(EpState::Disconnected.word() | CLOSING, Ordering::SeqCst);
-        let out = self.poster_is_out(ep);
         let Some(control) = self.eps.get_mut(ep.0) else {
             return;
         };
         control.phase = super::Phase::None;
         control.deadline = Instant::NEVER;
-        control.recheck = out;
         let (qp, shares) = (control.qp, control.srq.is_some());
         if let Some(qp) = qp {
             // A device that refuses is lost; the consumer gets everything back flushed all the same.
@@ -56,9 +53,7 @@ impl<P: Provider> Ia<'_, P> {
             let event = Event::Async(AsyncEvent::EpBroken(ep));
             self.notify(Some(self.async_evd), event);
         }
-        if out {
-            self.watch(ep);
-        }
+        self.watch(ep);
     }
 
     /// Puts both directions on the flush stacks of their Event Dispatchers.
@@ -69,44 +64,18 @@ impl<P: Provider> Ia<'_, P> {
         };
         for direction in [Direction::Send, Direction::Recv] {
             if line.outstanding(direction) != 0 {
-                kick(&shared, ep.0.index(), line, direction);
-                self.worked = true;
+                self.worked |= kick(&shared, ep.0.index(), line, direction);
             }
         }
     }
 
     /// Lets go of the connection, telling the peer whatever its state asks for.
     pub(crate) fn drop_connection(&mut self, now: Instant, ep: Ep) {
-        let Ok(state) = self.state_of(ep) else { return };
         self.end_questions(ep, false);
-        let Some(conn) = self
-            .eps
-            .get_mut(ep.0)
-            .and_then(|control| control.conn.take())
-        else {
-            return;
-        };
-        self.disown(conn);
-        match state {
-            EpState::Connected
-            | EpState::ConnectedSinglePath
-            | EpState::ConnectedMultiPath
-            | EpState::DisconnectPending => {
-                if self.cm.disconnect(now, conn).is_err() {
-                    self.cm.abort(now, conn);
-                }
-            }
-            EpState::Unconnected
-            | EpState::UnconfiguredUnconnected
-            | EpState::Reserved
-            | EpState::UnconfiguredReserved
-            | EpState::PassiveConnectionPending
-            | EpState::UnconfiguredPassive
-            | EpState::ActiveConnectionPending
-            | EpState::TentativeConnectionPending
-            | EpState::UnconfiguredTentative
-            | EpState::Disconnected
-            | EpState::CompletionPending => self.cm.abort(now, conn),
+        if let Some(control) = self.eps.get_mut(ep.0)
+            && let Some(conn) = control.conn.take()
+        {
+            self.cm.abort(now, conn);
         }
     }
 
@@ -115,13 +84,6 @@ impl<P: Provider> Ia<'_, P> {
         let datagrams = self.ep(ep).is_ok_and(Self::is_for_datagrams);
         if let (true, Some(look_ups)) = (datagrams, self.late.look_ups()) {
             (look_ups.end)(self, ep, answers);
-        }
-    }
-
-    /// Forgets whom a connection belongs to.
-    pub(crate) fn disown(&mut self, conn: ConnId) {
-        if let Some(owner) = self.owners.get_mut(conn.index()) {
-            *owner = crate::ia::Owner::Nobody;
         }
     }
 
@@ -137,14 +99,62 @@ impl<P: Provider> Ia<'_, P> {
                 return;
             };
             let next = control.next;
-            if index == slot {
-                control.listed = false;
-                control.next = END;
-            } else {
+            if index != slot {
                 control.next = self.active;
                 self.active = index;
             }
             index = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::boxed::Box;
+
+    use super::*;
+    use crate::event::{DtoStatus, Event};
+    use crate::flags::EvdFlags;
+    use crate::provider::Net;
+    use crate::storage::Storage;
+    use crate::testing::{Fabric, LoopHca};
+
+    /// A poster on another thread that had seen the Endpoint open records its receive after the flush, and its look at the state
+    /// crosses with the change. The adapter's thread finds it at the next advance, or at the latest when the half has come back.
+    #[test]
+    fn what_was_recorded_after_the_flush_is_flushed_all_the_same() {
+        for comes_back in [false, true] {
+            let fabric = Fabric::new();
+            let mut storage = Box::new(Storage::<_, 4, 4, 4, 8, 16>::new());
+            let net = Net {
+                addr: [10, 0, 0, 1].into(),
+                prefix: 24,
+                gateway: None,
+                vlan: None,
+            };
+            let (hca, now) = (LoopHca::new(&fabric, 0), Instant::ZERO);
+            let mut ia = Ia::open(hca, storage.parts(), net, now, 1).unwrap();
+            let pz = Some(ia.pz_create().unwrap());
+            let evd = ia.evd_create(8, EvdFlags::DTO).unwrap();
+            let ep = ia.ep_create(pz, Some(evd), None, None, None).unwrap();
+            let half = ia.ep_take_poster(ep).unwrap();
+            ia.end(ep);
+            ia.worked = false;
+            if comes_back {
+                assert!(!ia.advance(now).work);
+            }
+            let line = ia.shared.ep(ep.0.index()).unwrap();
+            line.poster.receives.store(1, Ordering::SeqCst);
+            if comes_back {
+                assert!(ia.ep_return_poster(half).is_ok());
+            }
+            assert!(ia.advance(now).work);
+            let Ok(Event::Dto(flushed)) = ia.evd_dequeue(evd) else {
+                unreachable!("it is flushed");
+            };
+            assert_eq!(flushed.status, DtoStatus::ErrFlushed);
+            assert!(ia.evd_dequeue(evd).is_err());
         }
     }
 }

@@ -32,7 +32,6 @@ impl<P: Provider> Ia<'_, P> {
         self.of_datagrams(ep)?;
         if self.ep_ud_answer(ep, of).is_ok() {
             self.cm.sidr_end(of.0);
-            self.disown(of.0);
         }
         Ok(())
     }

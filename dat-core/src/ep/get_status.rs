@@ -28,7 +28,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn ep_get_status(&mut self, ep: Ep) -> Result<EpStatus, Error> {
         let state = self.state_of(ep)?;
         let requests = self.unfinished(ep, Direction::Send);
-        if requests != 0 && state == EpState::Connected {
+        if requests != 0 {
             if let Some(evd) = self.ep(ep)?.request_evd {
                 self.drop_silent(evd);
             }
@@ -37,7 +37,7 @@ impl<P: Provider> Ia<'_, P> {
         Ok(EpStatus {
             state,
             recv_idle: self.unfinished(ep, Direction::Recv) == 0,
-            request_idle: requests == 0 || self.unfinished(ep, Direction::Send) == 0,
+            request_idle: self.unfinished(ep, Direction::Send) == 0,
         })
     }
 }

@@ -129,8 +129,6 @@ pub(crate) struct EpControl {
     /// High watermarks of the receives it holds; [`INFINITE`] if there is none, or the soft one has raised its event.
     pub(crate) soft: u32,
     pub(crate) hard: u32,
-    /// The poster may have missed the change to DISCONNECTED; see [`ending`].
-    pub(crate) recheck: bool,
     /// Slots for the events of its connection that have not been used, and those that have: a connection has two at the most.
     pub(crate) reserved: Vec<u32, 2, u8>,
     pub(crate) sent: Vec<u32, 2, u8>,
@@ -169,7 +167,6 @@ impl EpControl {
             arrived: 0,
             soft: INFINITE,
             hard: INFINITE,
-            recheck: false,
             reserved: Vec::new(),
             sent: Vec::new(),
             next: END,

@@ -1,12 +1,11 @@
 //! dat_ep_reset(3).
 
 use super::queue_pair::{Makings, first_step};
-use super::{EpOp, Outcome, PROVIDER_CONTROL, Phase};
+use super::{EpOp, Outcome, PROVIDER_CONTROL};
 use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Ep;
 use crate::provider::{Direction, Provider, Service};
-use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
     /// Makes a DISCONNECTED Endpoint UNCONNECTED again.
@@ -85,15 +84,12 @@ impl<P: Provider> Ia<'_, P> {
         control.private.clear();
         control.cause = None;
         control.refusal = None;
-        control.phase = Phase::None;
         control.remote = None;
         control.remote_port = 0;
         control.local_port = 0;
         control.active = false;
         // Nothing is held any more.
         control.arrived = taken;
-        control.deadline = Instant::NEVER;
-        control.recheck = false;
         self.apply(ep, EpOp::Reset);
         Ok(())
     }

@@ -94,9 +94,6 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(place) = self.reapers.get_mut(handle.index() as usize) {
             *place = Some(Reaper::new(Evd(handle), end));
         }
-        if control.upcalls.is_some() {
-            self.listeners += 1;
-        }
         self.evds.insert(control).map(Evd).ok_or(full)
     }
 

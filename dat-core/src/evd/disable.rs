@@ -9,10 +9,8 @@ impl<P: Provider> Ia<'_, P> {
     /// Events that arrive from now on do not trigger the CNO. They are queued, and waits are served, as before.
     #[doc(alias = "dat_evd_disable")]
     pub fn evd_disable(&mut self, evd: Evd) -> Result<(), Error> {
-        if self.evd_mut(evd)?.enabled {
-            self.look_in(evd);
-            self.evd_mut(evd)?.enabled = false;
-        }
+        self.look_in(evd);
+        self.evd_mut(evd)?.enabled = false;
         Ok(())
     }
 }

@@ -40,11 +40,10 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     pub(crate) fn evd_remove(&mut self, evd: Evd) -> Result<(), Error> {
-        let (cq, cno, upcalls) = match self.evds.get(evd.0) {
-            Some(control) => (control.cq, control.cno, control.upcalls.is_some()),
-            None => (None, None, false),
+        let (cq, cno) = match self.evds.get(evd.0) {
+            Some(control) => (control.cq, control.cno),
+            None => (None, None),
         };
-        self.listeners -= u32::from(upcalls && self.listeners != 0);
         let (shared, index) = (self.shared, evd.0.index());
         let reaper = self.reapers.get_mut(index as usize).and_then(Option::take);
         let end = reaper.and_then(|mut reaper| {

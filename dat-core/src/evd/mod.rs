@@ -173,8 +173,8 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// An event found no room and is lost: says so on the async Event Dispatcher.
     pub(crate) fn overflowed(&mut self, evd: Evd) {
         let overflow = Event::Async(AsyncEvent::EvdOverflow(evd));
-        if evd != self.async_evd && self.put(self.async_evd, overflow.encode()) {
-            self.arrived(self.async_evd);
+        if self.put(self.async_evd, overflow.encode()) {
+            self.put_event(self.async_evd, false);
         } else if let Some(ring) = self.ring(self.async_evd) {
             // The last place to complain is full: that is the end of asynchronous reports.
             ring.bar(DEAD);

@@ -121,11 +121,11 @@ impl<P: Provider> Ia<'_, P> {
         } else {
             Poll::Pending
         };
-        let any = wait.fresh || late || self.completion_type(evd).is_empty();
-        // The usual wait is for one event of any kind: it is there or it is not.
+        let any = wait.fresh || late;
+        // The usual first look is for one event of any kind: it is there or it is not.
         if wait.threshold > 1 || !any {
             let count = self.evd_count(evd);
-            if count.events < wait.threshold || !any && count.notifying == 0 {
+            if count.events < wait.threshold || count.notifying == 0 {
                 return not_yet;
             }
         }

@@ -58,9 +58,7 @@ impl<P: Provider> Ia<'_, P> {
         self.watched(now);
         self.connection_events(now);
         self.transmit(now);
-        if let Some(listening) = self.late.listening
-            && (self.listeners != 0 || self.cnos.len() != 0)
-        {
+        if let Some(listening) = self.late.listening {
             (listening.look)(self);
         }
         let deadline = Instant::sooner(self.cm.next_deadline(), self.provider.next_deadline());
@@ -316,12 +314,8 @@ impl<P: Provider> Ia<'_, P> {
                 self.state_of(ep).ok() == Some(EpState::DisconnectPending)
             }
             Ok(EpState::Disconnected) => {
-                let again = self
-                    .ep_mut(ep)
-                    .is_ok_and(|c| core::mem::take(&mut c.recheck));
-                if again {
-                    self.flush(ep);
-                }
+                // The poster may have missed the change; see `ep::ending`.
+                self.flush(ep);
                 false
             }
             Ok(EpState::Connected) => self.ep(ep).is_ok_and(|control| control.looks_up),

@@ -25,7 +25,6 @@ impl<P: Provider> Ia<'_, P> {
             + self.rsps.len()
             + self.csps.len()
             + self.srqs.len()
-            + self.rmrs.len().saturating_sub(self.retiring)
             + self.lmrs.len()
             + self.pzs.len()
             + self.cnos.len()
@@ -69,7 +68,6 @@ impl<P: Provider> Ia<'_, P> {
         }
         while let Some(cr) = self.crs.first() {
             if let Some(conn) = self.crs.get(cr).and_then(|control| control.conn) {
-                self.disown(conn);
                 self.cm.abort(now, conn);
             }
             self.crs.remove(cr);
@@ -113,7 +111,6 @@ impl<P: Provider> Ia<'_, P> {
             first = first.and(self.pz_free(Pz(pz)));
             self.pzs.remove(pz);
         }
-        self.retiring = 0;
         self.closed = true;
         if let Some(listening) = self.late.listening {
             (listening.over)(self);

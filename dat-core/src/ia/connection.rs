@@ -70,7 +70,7 @@ impl<P: Provider> Ia<'_, P> {
             Owner::Nobody => {}
             Owner::LookUp(ep, ..) => {
                 if let Some(look_ups) = self.late.look_ups() {
-                    (look_ups.unanswered)(self, ep, conn);
+                    (look_ups.unanswered)(self, ep);
                 }
             }
             Owner::Cr(cr) => {
@@ -89,7 +89,6 @@ impl<P: Provider> Ia<'_, P> {
                 self.apply(ep, op);
             }
         }
-        self.disown(conn);
     }
 
     /// A peer asks for a connection.

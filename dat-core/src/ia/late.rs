@@ -8,7 +8,7 @@
 use core::fmt;
 
 use crate::Ia;
-use crate::cm::{ConnId, SidrReply};
+use crate::cm::SidrReply;
 use crate::dat_return::Error;
 use crate::ep::Ask;
 use crate::evd::Reaper;
@@ -75,7 +75,7 @@ pub(crate) struct LookUps<P: Provider> {
     /// An answer has come.
     pub(crate) found: fn(&mut Ia<'_, P>, &SidrReply),
     /// Nobody has answered.
-    pub(crate) unanswered: fn(&mut Ia<'_, P>, Ep, ConnId),
+    pub(crate) unanswered: fn(&mut Ia<'_, P>, Ep),
     /// Ends those of an Endpoint; the answers too, if it is said.
     pub(crate) end: fn(&mut Ia<'_, P>, Ep, bool),
     pub(crate) accept: Accept<P>,

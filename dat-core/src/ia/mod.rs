@@ -92,17 +92,12 @@ pub struct Ia<'s, P: Provider> {
     pub(crate) free_events: u32,
     /// First of the Endpoints that wait for something, chained through them.
     pub(crate) active: u32,
-    /// Slots of freed RMRs that are kept for completions of their binds.
-    pub(crate) retiring: u32,
     /// The time of the last [`Ia::advance`], for calls that are not told it.
     pub(crate) clock: Instant,
     /// Something happened that a consumer may be waiting for.
     pub(crate) worked: bool,
     /// Batches of notices heard; see [`EpControl::born`].
     pub(crate) turn: u32,
-    /// Attachments of Event Dispatchers to CNOs, and Event Dispatchers with upcalls: while there are none, nobody looks for
-    /// arrivals.
-    pub(crate) listeners: u32,
     pub(crate) late: Late<P>,
     /// Why the device is lost, if it is.
     pub(crate) lost: Option<Fault>,

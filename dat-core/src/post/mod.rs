@@ -395,15 +395,20 @@ const fn far(remote: &RmrTriplet) -> Remote {
     }
 }
 
-/// Tells the Event Dispatcher of that direction to flush what is outstanding.
-pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Direction) {
+/// Tells the Event Dispatcher of that direction to flush what is outstanding; whether it had not been told.
+pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Direction) -> bool {
     let line = ep.line(direction);
-    if let Some(evd) = shared.evd(line.evd.load(Ordering::Relaxed)) {
-        let id = queue_id(index, direction);
-        if evd.producer.flush.push(id, &line.flush) {
-            evd.changed();
-        }
+    let Some(evd) = shared.evd(line.evd.load(Ordering::Relaxed)) else {
+        return false;
+    };
+    let news = evd
+        .producer
+        .flush
+        .push(queue_id(index, direction), &line.flush);
+    if news {
+        evd.changed();
     }
+    news
 }
 
 /// Why there is no poster of an Endpoint.

@@ -40,12 +40,10 @@ impl<'s, P: Provider> Ia<'s, P> {
         if let Some(place) = self.posters.get_mut(ep.0.index() as usize) {
             *place = Some(half.poster);
         }
-        match self.state_of(ep) {
-            // A drain may have been waiting for it.
-            Ok(EpState::DisconnectPending) => self.watch(ep),
-            // What it posted last may have missed the flush.
-            Ok(EpState::Disconnected) => self.flush(ep),
-            Ok(_) | Err(_) => {}
+        // What it posted last may have missed the flush.
+        if self.state_of(ep) == Ok(EpState::Disconnected) {
+            self.watch(ep);
+            self.worked = true;
         }
         Ok(())
     }

@@ -7,11 +7,12 @@ use crate::dat_return::Error;
 use crate::ep::EpControl;
 use crate::evd::{Reaper, known, look_through};
 use crate::handle::{Ep, Handle, Rmr};
-use crate::post::release;
 use crate::provider::{Direction, Provider};
+use crate::rmr::RmrControl;
+use crate::rmr::renew::unbound;
 use crate::shared::Shared;
 use crate::shared::ep::Trouble;
-use crate::shared::lmr::{NO_CONTEXT, RmrShared};
+use crate::shared::lmr::RmrShared;
 use crate::shared::request::Op;
 use crate::table::Table;
 
@@ -32,9 +33,7 @@ impl<P: Provider> Ia<'_, P> {
             return Ok(());
         };
         window.retire(rmr);
-        if window.binds.load(Ordering::SeqCst) != 0 {
-            self.await_binds(rmr);
-        }
+        self.await_binds(rmr);
         if self.provider.mw_destroy(mw).is_err() {
             // A device may refuse while the key is in use.
             self.break_binder(Ep(Handle::from_raw(window.binder.load(Ordering::Relaxed))));
@@ -60,19 +59,14 @@ impl<P: Provider> Ia<'_, P> {
                 reapers,
                 eps,
                 shared,
-                lost,
                 ..
             } = self;
-            let carried_out = lost.is_none()
-                && provider.await_device(|| {
-                    look_at_all(reapers, shared, eps);
-                    !is_binding(shared, eps, ep, slot)
-                });
+            let carried_out = provider.await_device(|| {
+                look_at_all(reapers, shared, eps);
+                !is_binding(shared, eps, ep, slot)
+            });
             if !carried_out {
                 self.break_binder(ep);
-                if is_binding(&self.shared, &self.eps, ep, slot) {
-                    return;
-                }
             }
         }
     }
@@ -105,35 +99,30 @@ impl<P: Provider> Ia<'_, P> {
     fn rmr_gone(&mut self, rmr: Rmr) {
         let shared = self.shared;
         shared.keys.leave(rmr.0.index());
-        let window = shared.rmrs.get(rmr.0.index() as usize);
-        if let Some(window) = window {
-            release(
-                &shared,
-                window.lmr_context.swap(NO_CONTEXT, Ordering::SeqCst),
-            );
-            window.ep.store(0, Ordering::Relaxed);
-        }
+        unbound(&shared, &rmr);
         let pz = self.rmrs.get(rmr.0).map(|control| control.pz);
         self.release(pz);
         if let Some(control) = self.rmrs.get_mut(rmr.0) {
             control.freed = true;
-            self.retiring += 1;
         }
+        let window = shared.rmrs.get(rmr.0.index() as usize);
         if window.is_none_or(|window| window.binds.load(Ordering::SeqCst) == 0) {
-            self.rmr_forget(rmr);
+            self.rmrs.remove(rmr.0);
         }
     }
 
     /// Gives back the slots of freed RMRs whose last completion has been dequeued.
     pub(crate) fn rmr_retire(&mut self) {
-        while self.retiring != 0 {
-            let shared = self.shared;
-            let idle = |window: &RmrShared| window.binds.load(Ordering::SeqCst) == 0;
-            let done = self.rmrs.iter().find(|(handle, control)| {
-                control.freed && shared.rmrs.get(handle.index() as usize).is_some_and(idle)
-            });
-            let Some((rmr, _)) = done else { return };
-            self.rmr_forget(Rmr(rmr));
+        let shared = self.shared;
+        let idle = |window: &RmrShared| window.binds.load(Ordering::SeqCst) == 0;
+        let done = |(handle, control): (Handle, &RmrControl)| {
+            let window = shared.rmrs.get(handle.index() as usize);
+            (control.freed && window.is_some_and(idle)).then_some(handle)
+        };
+        loop {
+            let found = self.rmrs.iter().find_map(done);
+            let Some(rmr) = found else { return };
+            self.rmrs.remove(rmr);
         }
     }
 
@@ -151,15 +140,6 @@ impl<P: Provider> Ia<'_, P> {
             }
         }
         first
-    }
-
-    /// The slot of a freed RMR is free.
-    fn rmr_forget(&mut self, rmr: Rmr) {
-        if let Some(window) = self.shared.rmrs.get(rmr.0.index() as usize) {
-            window.vacate();
-        }
-        self.rmrs.remove(rmr.0);
-        self.retiring = self.retiring.saturating_sub(1);
     }
 }
 
@@ -179,7 +159,7 @@ fn is_binding(shared: &Shared<'_>, eps: &Table<'_, EpControl>, ep: Ep, slot: u32
     let (Some(control), Some(line)) = (eps.get(ep.0), shared.ep(ep.0.index())) else {
         return false;
     };
-    if control.qp.is_none() || line.is_flushable() {
+    if line.is_flushable() {
         return false;
     }
     let consumed = line.request.consumed.load(Ordering::Acquire);

@@ -30,7 +30,8 @@ impl<P: Provider> Ia<'_, P> {
             let Some(handle) = self.rmrs.handle_at(slot) else {
                 continue;
             };
-            let Some(control) = self.rmrs.get_mut(handle) else {
+            // A window that is gone already may have completions that still name its RMR.
+            let Some(control) = self.rmrs.get_mut(handle).filter(|control| !control.freed) else {
                 continue;
             };
             let new = self.provider.mw_renew(control.mw)?;
@@ -46,7 +47,7 @@ impl<P: Provider> Ia<'_, P> {
 }
 
 /// Notes that an RMR is bound to nothing.
-fn unbound(shared: &Shared<'_>, rmr: &Rmr) {
+pub(super) fn unbound(shared: &Shared<'_>, rmr: &Rmr) {
     if let Some(window) = shared.rmrs.get(rmr.0.index() as usize) {
         let context = window.lmr_context.swap(NO_CONTEXT, Ordering::SeqCst);
         window.len.store(0, Ordering::Relaxed);
