@@ -80,6 +80,103 @@ fn what_is_flushed_is_counted_once() {
 }
 
 /// Waits with a threshold: nothing before there are so many, the first of them then.
+/// What is posted after the end is flushed by software, and has no completion; what was posted before has one or not.
+#[test]
+fn what_is_posted_after_the_end_is_counted_once() {
+    for (before, after) in [(0, 1), (0, 2), (3, 0), (3, 1), (3, 2)] {
+        let mut p = Pair::connected();
+        let (requests, receives) = (p.a.request, p.a.recv);
+        p.fabric.hold(true);
+        for cookie in 0..before {
+            p.a.post_recv(cookie).unwrap();
+            p.a.send(cookie, FLAGS).unwrap();
+        }
+        p.a.ia
+            .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
+            .unwrap();
+        p.settle();
+        for cookie in 0..after {
+            p.a.post_recv(cookie).unwrap();
+            p.a.send(cookie, FLAGS).unwrap();
+        }
+        let all = (before + after) as u32;
+        for evd in [requests, receives] {
+            counted(&mut p.a, evd, all);
+        }
+    }
+}
+
+/// What is flushed notifies: a wait for all of it ends at once, with the first.
+#[test]
+fn what_is_flushed_ends_a_wait() {
+    let mut p = Pair::connected();
+    p.a.ia
+        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
+        .unwrap();
+    p.settle();
+    for cookie in 0..2 {
+        p.a.post_recv(cookie).unwrap();
+        p.a.send(cookie, FLAGS).unwrap();
+    }
+    for evd in [p.a.request, p.a.recv] {
+        let mut wait =
+            p.a.ia
+                .evd_wait(p.now, evd, Duration::from_secs(1), 2)
+                .unwrap();
+        let found = p.a.ia.evd_waited(p.now, &mut wait);
+        assert!(matches!(found, Poll::Ready(Ok(Event::Dto(_)))), "{found:?}");
+        counted(&mut p.a, evd, 1);
+    }
+}
+
+/// A completion of an earlier life is no event, and is not counted.
+#[test]
+fn stale_completions_are_not_counted() {
+    let mut p = Pair::connected();
+    let (requests, receives) = (p.a.request, p.a.recv);
+    p.a.post_recv(1).unwrap();
+    p.b.send(1, FLAGS).unwrap();
+    p.b.post_recv(1).unwrap();
+    p.a.send(1, FLAGS).unwrap();
+    p.a.ia
+        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
+        .unwrap();
+    p.settle();
+    p.b.drain(p.b.conn);
+    p.a.drain(p.a.conn);
+    p.a.ia.ep_reset(p.a.ep).unwrap();
+    counted(&mut p.a, requests, 0);
+    counted(&mut p.a, receives, 0);
+}
+
+/// An end that has been looked at and waits for what was raised before it is counted all the same.
+#[test]
+fn an_end_that_waits_is_counted() {
+    let mut p = Pair::connected_as(Merge::RecvConn, None);
+    let evd = p.a.conn;
+    for number in 0..3 {
+        p.a.ia.evd_post_se(evd, number).unwrap();
+    }
+    p.a.ia
+        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
+        .unwrap();
+    p.settle();
+    counted(&mut p.a, evd, 4);
+}
+
+/// A suppressed request that fails has an event.
+#[test]
+fn suppressed_failures_are_counted() {
+    let mut p = Pair::connected();
+    let (iov, mut far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
+    far.context ^= 0x55;
+    p.a.ia
+        .ep_post_rdma_write(p.a.ep, &iov, 1, &far, SUPPRESS)
+        .unwrap();
+    let requests = p.a.request;
+    counted(&mut p.a, requests, 1);
+}
+
 #[test]
 fn a_threshold_goes_by_events() {
     let mut p = Pair::connected();
