@@ -1,0 +1,100 @@
+//! Requests of dat-core's own behind suppressed ones, when they fail, come too late, or end binds.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod pair;
+use dat_core::provider::{Completion, Cq, Direction, Extra, Status};
+use dat_core::*;
+use pair::*;
+
+use DtoStatus::{ErrFlushed, Success};
+
+fn write(p: &mut Pair, cookie: u64, flags: CompletionFlags) {
+    let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
+    p.a.ia
+        .ep_post_rdma_write(p.a.ep, &iov, cookie, &far, flags)
+        .unwrap();
+}
+
+/// A completion of the first side's request queue.
+fn forge(p: &Pair, token: u16, status: Status) {
+    let qp = p.a.ia.ep_query(p.a.ep).unwrap().qp.unwrap();
+    let completion = Completion {
+        index: p.fabric.index(0, qp).unwrap(),
+        len: 0,
+        token,
+        direction: Direction::Send,
+        status,
+        syndrome: 0,
+        vendor: 0,
+        extra: Extra::default(),
+    };
+    p.fabric.forge(0, Cq(1), completion);
+}
+
+/// Those before one that failed have ends of their own.
+#[test]
+fn a_follower_that_fails_takes_nobody_with_it() {
+    let mut p = Pair::connected();
+    p.fabric.hold(true);
+    write(&mut p, 7, SUPPRESS);
+    write(&mut p, 8, SUPPRESS);
+    assert!(!p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+    forge(&p, 2, Status::Flushed);
+    assert_eq!(p.a.next(p.a.request), None);
+    p.settle();
+    assert_eq!(p.a.state(), EpState::Disconnected);
+    assert_eq!(p.a.dtos(p.a.request), [(7, ErrFlushed), (8, ErrFlushed)]);
+}
+
+/// A device reports a request before the one of dat-core's own that was posted earlier.
+#[test]
+fn a_follower_that_comes_too_late_changes_nothing() {
+    let mut p = Pair::connected();
+    p.fabric.hold(true);
+    write(&mut p, 7, SUPPRESS);
+    p.a.ia.ep_get_status(p.a.ep).unwrap();
+    write(&mut p, 8, FLAGS);
+    forge(&p, 2, Status::Success);
+    assert_eq!(p.a.dtos(p.a.request), [(8, Success)]);
+    forge(&p, 1, Status::Success);
+    assert_eq!(p.a.next(p.a.request), None);
+    assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 0)));
+    // The next look has its own.
+    write(&mut p, 9, SUPPRESS);
+    p.a.ia.ep_get_status(p.a.ep).unwrap();
+    forge(&p, 4, Status::Success);
+    assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+}
+
+/// A suppressed bind ends with the request behind it, each once: its window is then freed without anybody being waited for.
+#[test]
+fn suppressed_binds_end_with_the_request_behind_them() {
+    for (binds, ended) in [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (3, 1)] {
+        let mut p = Pair::connected();
+        let lmr = p.a.seg(0, 64);
+        let rmrs: Vec<Rmr> = (0..binds)
+            .map(|_| p.a.ia.rmr_create(p.a.pz).unwrap())
+            .collect();
+        for &rmr in &rmrs {
+            p.a.ia
+                .rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, SUPPRESS)
+                .unwrap();
+        }
+        if ended == 0 {
+            p.a.ia.ep_get_status(p.a.ep).unwrap();
+            p.settle();
+            assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+        } else {
+            write(&mut p, 9, FLAGS);
+            assert_eq!(p.a.dtos(p.a.request), [(9, Success)]);
+        }
+        // Nothing of them is outstanding any more, so a device that answers nothing more is not asked.
+        p.fabric.hold(true);
+        for rmr in rmrs {
+            p.a.ia.rmr_free(rmr).unwrap();
+        }
+        assert_eq!(p.a.state(), EpState::Connected);
+        assert_eq!(p.a.drain(p.a.request), []);
+    }
+}
