@@ -95,9 +95,8 @@ impl<P: Provider> Reaper<P> {
                 Some(event) => u32::from(event.event().is_some()),
                 None => {
                     let (ep, direction) = queue_of(id);
-                    shared
-                        .ep(ep)
-                        .map_or(0, |ep| self.flushed(shared, evd, ep, direction))
+                    let flushed = |ep| self.flushed(shared, evd, ep, direction);
+                    shared.ep(ep).map(flushed).unwrap_or_default()
                 }
             };
             count.events += more;
@@ -130,9 +129,6 @@ impl<P: Provider> Reaper<P> {
         ep: &EpShared,
         direction: Direction,
     ) -> u32 {
-        if !ep.is_flushable() {
-            return 0;
-        }
         let mut covered = 0;
         self.each(shared, evd, |entry| {
             if let Entry::Absorbed(completion) = entry

@@ -120,7 +120,6 @@ impl<P: Provider> Reaper<P> {
                                 status: DtoStatus::Success,
                             });
                         }
-                        self.tally.taken += 1;
                         return copied(|found| {
                             *found = self.dequeue_any(shared, evd, self.plain_at)
                         });
@@ -549,8 +548,6 @@ impl<P: Provider> Reaper<P> {
             }
         }
         self.endings = kept;
-        // Something may wait that nobody has looked at.
-        self.plain_at = evd.version() ^ 1 << 31;
     }
 
     /// Takes the completions off the front of the queue that have no event, so that the slots of their requests are free.
