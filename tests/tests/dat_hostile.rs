@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dat_core::{CloseFlag, DtoOperation, DtoStatus, EpState, Evd, Event, Qos};
+use dat_core::{CloseFlag, DtoOperation, DtoStatus, EpState, Evd, Event, IbOperation, Qos};
 use dat_tests::pair::Stage;
 use dat_tests::play::line::{attribute, attribute_id, mad, packet};
 use dat_tests::play::{LIMIT, Play, QUALIFIER, Scene};
@@ -450,6 +450,17 @@ impl Ledger {
                 assert_eq!(dto.operation, operation, "{dto:?}");
                 if dto.status == DtoStatus::Success {
                     assert!(dto.len as usize <= len, "{dto:?} of {len} bytes");
+                }
+            }
+            // A lie may make a message one with an immediate, or an RDMA write that came with one, whose bytes lie elsewhere.
+            Event::IbDto(dto) => {
+                let Some((operation, len)) = self.open.remove(&dto.cookie) else {
+                    panic!("{dto:?} is not outstanding");
+                };
+                assert_eq!(operation, DtoOperation::Receive, "{dto:?}");
+                match dto.operation {
+                    IbOperation::RecvMsgImmed => assert!(dto.len as usize <= len, "{dto:?}"),
+                    other => assert_eq!(other, IbOperation::RecvRdmaWriteImmed),
                 }
             }
             Event::Broken(_) | Event::Disconnected(_) => {
