@@ -99,7 +99,7 @@ fn what_is_posted_after_the_end_is_counted_once() {
             p.a.post_recv(cookie).unwrap();
             p.a.send(cookie, FLAGS).unwrap();
         }
-        let all = (before + after) as u32;
+        let all = u32::try_from(before + after).unwrap();
         for evd in [requests, receives] {
             counted(&mut p.a, evd, all);
         }
