@@ -48,18 +48,17 @@ impl<U: Using> Cm<'_, U> {
 
         let config = self.config;
         let starting_psn = self.entropy.next_psn();
-        let slot = self.begin(now, State::ReqSent, [local, remote], params.service)?;
+        let slot = self.begin(now, State::ReqSent, remote, params.service)?;
         slot.local_qpn = params.qpn;
         slot.terms = QpTerms {
-            remote_qpn: 0,
             rq_psn: starting_psn,
-            sq_psn: 0,
             mtu: params.mtu,
             responder_resources: params.responder_resources,
             initiator_depth: params.initiator_depth,
             retry_count: params.retry_count,
             rnr_retry: params.rnr_retry,
             ack_timeout: params.ack_timeout & 31,
+            ..slot.terms
         };
         let (conn, max_retries) = (slot.conn(), slot.max_retries);
         let mut req = Req::new_unchecked(slot.store(Req::<()>::ATTRIBUTE, [conn.0, 0]));
@@ -92,7 +91,7 @@ impl<U: Using> Cm<'_, U> {
         &mut self,
         now: Instant,
         state: State,
-        [local, remote]: [u128; 2],
+        remote: u128,
         service: ServiceId,
     ) -> Result<&mut Slot, CmError> {
         let (max_retries, interval) = (self.config.max_retries, self.config.request_nanos());
@@ -101,7 +100,6 @@ impl<U: Using> Cm<'_, U> {
         slot.state = state;
         slot.active = true;
         slot.remote = remote;
-        slot.local = local;
         slot.service = service;
         slot.transaction = agent | u64::from(slot.id);
         slot.max_retries = max_retries & 15;

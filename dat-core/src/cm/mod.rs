@@ -89,7 +89,7 @@ pub struct Cm<'s, U = Everything> {
     uses: PhantomData<fn() -> U>,
 }
 
-/// A message that belongs to no slot.
+/// A message that belongs to no slot. That of a look-up has one ID, which is the first.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     /// GID.
@@ -121,8 +121,7 @@ impl Answer {
             }
             // Without look-ups there is none.
             Answered::Sidr(status, service) => {
-                let ids = [self.remote_id, 0];
-                let mut mad = wire::plain(self.transaction, SidrRep::<()>::ATTRIBUTE, ids);
+                let mut mad = plain(SidrRep::<()>::ATTRIBUTE, self.local_id);
                 if U::USES.datagrams {
                     let mut rep = SidrRep::new_unchecked(&mut mad);
                     rep.set_status(status.0);

@@ -65,7 +65,7 @@ impl<U: Using> Cm<'_, U> {
             params.private_data.len(),
             SidrReq::<()>::PRIVATE - header.len(),
         )?;
-        let slot = self.begin(now, State::SidrReady, [local, remote], params.service)?;
+        let slot = self.begin(now, State::SidrReady, remote, params.service)?;
         let mut req = SidrReq::new_unchecked(slot.store(SidrReq::<()>::ATTRIBUTE, [slot.id, 0]));
         req.set_p_key(0xffff);
         req.set_service_id(params.service.0);
@@ -231,7 +231,7 @@ impl<U: Using> Cm<'_, U> {
         let (request_id, service) = (req.request_id(), ServiceId(req.service_id()));
         let refuse = |cm: &mut Self, status| {
             let what = Answered::Sidr(status, service);
-            let (local_id, remote_id) = (0, request_id);
+            let (local_id, remote_id) = (request_id, 0);
             cm.answer(Answer {
                 to: from,
                 transaction,

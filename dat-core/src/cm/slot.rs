@@ -131,7 +131,7 @@ pub struct Slot {
     /// The peer's MRA has been honoured. Once is enough; else a peer could hold a slot without end.
     pub(super) patience: bool,
 
-    /// GIDs.
+    /// GIDs; this side's own as the peer gave it.
     pub(super) remote: u128,
     pub(super) local: u128,
     /// The peer's comm ID and adapter; 0 while not known.

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use dat_core::cm::{Cause, CmEvent, ConnId};
+use dat_core::cm::wire::DreqRepr;
+use dat_core::cm::{Cause, CmEvent, ConnId, Reason};
 
 use crate::pair::*;
 
@@ -168,4 +169,37 @@ fn a_dreq_again_gets_a_drep_and_a_drep_nothing() {
 fn duplicates_are_counted() {
     let (pair, ..) = life(|pair| replay(pair, |kind| kind == Kind::Req));
     assert_eq!(pair.nodes[B].cm.counters().duplicates, 4);
+}
+
+#[test]
+fn a_rep_that_is_rejected_again_counts_once() {
+    let mut pair = Pair::new();
+    pair.nodes[A].consumer = Consumer::Silent;
+    let a = pair.connect(QPN_A);
+    pair.settle();
+    pair.nodes[A]
+        .cm
+        .reject(pair.now, a, Reason::CONSUMER, &[], b"")
+        .unwrap();
+    pair.settle();
+    replay(&mut pair, |kind| kind == Kind::Rep);
+    assert_eq!(pair.nodes[A].cm.counters().duplicates, 1);
+    assert_eq!(pair.sent(Kind::Rej).len(), 2);
+}
+
+#[test]
+fn every_message_that_leaves_is_counted_once() {
+    let (mut pair, ..) = Pair::established();
+    let sent = |pair: &Pair| [A, B].map(|who| pair.nodes[who].cm.counters().sent);
+    assert_eq!(sent(&pair), [2, 1]);
+    // The answer to a message of no connection counts as well.
+    let stranger = DreqRepr {
+        local_id: 7,
+        remote_id: 9,
+        remote_qpn: QPN_B,
+        private_data: [0; 220],
+    };
+    pair.inject(B, v4(1), &stranger.emit(1));
+    assert_eq!(pair.sent(Kind::Drep).len(), 1);
+    assert_eq!(sent(&pair), [2, 2]);
 }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use dat_core::cm::wire::Message;
-use dat_core::cm::{CmError, CmEvent, Reason, ServiceId, ack_timeout, code_time};
+use dat_core::cm::{AcceptParams, CmError, CmEvent, Reason, ServiceId, ack_timeout, code_time};
 use dat_core::provider::Mtu;
 
 use crate::pair::*;
@@ -240,6 +240,27 @@ fn parameters_out_of_range_are_refused() {
         assert!(matches!(refused, Err(CmError::Parameter(_))), "{params:?}");
     }
     pair.no_leaks(8);
+}
+
+#[test]
+fn the_first_and_the_last_queue_pair_number_connect() {
+    for qpn in [2, (1 << 24) - 1] {
+        let mut pair = Pair::new();
+        pair.nodes[B].consumer = Consumer::Silent;
+        let a = pair.connect(qpn);
+        pair.settle();
+        let request = pair.request();
+        assert_eq!(request.terms.remote_qpn, qpn);
+        let params = AcceptParams {
+            qpn,
+            ..Pair::accept_params()
+        };
+        let accepted = pair.nodes[B].cm.accept(pair.now, request.conn, &params);
+        assert_eq!(accepted, Ok(()));
+        pair.settle();
+        assert_eq!(pair.reply().terms.remote_qpn, qpn);
+        assert_eq!(pair.nodes[A].ready, [a]);
+    }
 }
 
 #[test]

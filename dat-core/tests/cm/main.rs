@@ -20,4 +20,5 @@ mod sidr;
 mod slots;
 mod stale;
 mod strangers;
+mod times;
 mod wire;

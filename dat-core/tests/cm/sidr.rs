@@ -1,7 +1,9 @@
 //! Look-ups of services for datagrams: with loss, by strangers, and refused.
 
+use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
+use dat_core::Instant;
 use dat_core::cm::wire::{Message, SidrReq, WireError};
 use dat_core::cm::{
     CmError, CmEvent, Config, ConnId, Reason, ServiceId, SidrParams, SidrReply, SidrStatus,
@@ -237,6 +239,51 @@ fn a_service_of_nobodys_carries_all_its_private_data() {
     };
     assert_eq!((request.service, request.remote_port), (params.service, 0));
     assert_eq!(pair.nodes[B].private, [7; 216]);
+    // Nobody told the peer its own address: it knows the family.
+    assert_eq!(request.local, Ipv4Addr::UNSPECIFIED);
+
+    let mut pair = Pair::with(8, 8, [v6(1), v6(2)]);
+    let params = SidrParams {
+        remote: v6(2),
+        local: v6(1),
+        ..params
+    };
+    pair.nodes[A].cm.sidr_request(pair.now, &params).unwrap();
+    pair.settle();
+    let CmEvent::SidrRequest(request) = pair.nodes[B].events[0] else {
+        panic!("{:?}", pair.nodes[B].events);
+    };
+    assert_eq!(request.local, Ipv6Addr::UNSPECIFIED);
+}
+
+#[test]
+fn a_look_up_waits_for_its_way_until_it_is_sent() {
+    let mut pair = Pair::new();
+    let params = params(&pair);
+    let (now, cm) = (pair.now, &mut pair.nodes[A].cm);
+    let conn = cm.sidr_prepare(now, &params, Instant::NEVER).unwrap();
+    assert_eq!(cm.sidr_prepared(conn), Some(v4(2)));
+    cm.sidr_go(now, conn);
+    assert_eq!(cm.sidr_prepared(conn), None);
+}
+
+#[test]
+fn an_answer_that_is_kept_goes_by_its_own_name_alone() {
+    let mut pair = Pair::with(1, 8, [v4(1), v4(2)]);
+    let keep = |pair: &mut Pair| {
+        let asked = ask(pair);
+        pair.settle();
+        let Some(CmEvent::SidrReply(reply)) = pair.last(A, asked) else {
+            panic!("{:?}", pair.nodes[A].events);
+        };
+        pair.nodes[A].cm.sidr_keep(&reply);
+        assert_eq!(pair.nodes[A].cm.sidr_kept(asked), Some(reply));
+        asked
+    };
+    let old = keep(&mut pair);
+    let new = keep(&mut pair);
+    assert_eq!(old.index(), new.index());
+    assert_eq!(pair.nodes[A].cm.sidr_kept(old), None);
 }
 
 /// The SIDR_REQ of a pair.
@@ -286,6 +333,8 @@ fn strangers_do_no_harm() {
     headless[24 + 16] = 9;
     pair.inject(B, v4(1), &headless);
     assert_eq!((requests(&pair), pair.log.len()), (0, 2));
+    // Nothing stands in the fields that have no meaning.
+    assert!(pair.log.iter().all(|sent| sent.mad[30..32] == [0; 2]));
     assert!(pair.log.iter().all(|sent| matches!(
         sent.message(),
         Message::SidrRep(rep) if rep.status == SidrStatus::REJECTED

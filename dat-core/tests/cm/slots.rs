@@ -114,6 +114,9 @@ fn an_old_id_names_nothing_of_the_new_connection() {
     cm.abort(now, old);
     pair.exhaust();
     assert_eq!(pair.told(A, new).len(), 1);
+    // The new one has not been ended behind its user's back.
+    assert_eq!(pair.sent(Kind::Dreq).len(), 1);
+    assert_eq!(pair.nodes[A].cm.disconnect(pair.now, new), Ok(()));
 }
 
 #[test]

@@ -97,12 +97,13 @@ impl<T: Word> Field<T> {
     /// A field of the message body, which follows the header.
     pub(super) const fn body(byte: usize, bit: usize, width: usize) -> Self {
         assert!(bit < 8 && width <= 128 - bit, "not a byte and a bit");
-        let field = Self::header(BODY + byte, width);
-        Self {
-            first: field.first + bit,
-            width,
-            of: PhantomData,
-        }
+        let mut field = Self::header(BODY + byte, width);
+        field.first += bit;
+        assert!(
+            width <= 64 || field.whole().is_some(),
+            "a wide field is one of whole bytes"
+        );
+        field
     }
 
     /// Where the field begins, if it has the whole bytes of its type: to move those takes less code than a call.
@@ -121,17 +122,11 @@ impl<T: Word> Field<T> {
         {
             return value;
         }
-        if self.width > 64 {
-            let high = u128::from(bits(mad, place(self.first, 64)));
-            let low = u128::from(bits(mad, place(self.first + 64, self.width - 64)));
-            T::from_bits(high << (self.width - 64) | low)
-        } else {
-            T::from_bits(u128::from(bits(mad, place(self.first, self.width))))
-        }
+        T::from_bits(u128::from(bits(mad, place(self.first, self.width))))
     }
 
     /// Bits of `value` above the width of the field are dropped.
-    #[expect(clippy::cast_possible_truncation, reason = "halves")]
+    #[expect(clippy::cast_possible_truncation, reason = "wider is whole")]
     #[inline(always)]
     pub(super) fn set(self, mad: &mut [u8; MAD_LEN], value: T) {
         if let Some(at) = self.whole()
@@ -141,18 +136,8 @@ impl<T: Word> Field<T> {
         {
             return;
         }
-        let value = value.into_bits();
-        if self.width > 64 {
-            let low = place(self.first + 64, self.width - 64);
-            set_bits(
-                mad,
-                place(self.first, 64),
-                (value >> (self.width - 64)) as u64,
-            );
-            set_bits(mad, low, value as u64);
-        } else {
-            set_bits(mad, place(self.first, self.width), value as u64);
-        }
+        let value = value.into_bits() as u64;
+        set_bits(mad, place(self.first, self.width), value);
     }
 }
 
