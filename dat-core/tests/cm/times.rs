@@ -8,19 +8,20 @@ use dat_core::cm::{Cm, CmEvent, Config, Reason, Slot, code_time};
 
 use crate::pair::*;
 
-/// The REQ of a peer that wants an answer within the shortest time there is.
-fn hasty() -> [u8; 256] {
+/// The REQ of a peer that says within what time it answers.
+fn answers_within(code: u8) -> [u8; 256] {
     let mut pair = Pair::new();
     pair.connect(QPN_A);
     pair.turn();
     let mut mad = pair.log[0].mad;
-    Req::new_unchecked(&mut mad).set_local_response_timeout(0);
+    Req::new_unchecked(&mut mad).set_local_response_timeout(code);
     mad
 }
 
 #[test]
 fn a_millisecond_is_granted_at_least() {
-    for longest_response in [0, 8, 21] {
+    // The peer claims the shortest time, or more than the configuration grants.
+    for (longest_response, code) in [(0, 0), (8, 0), (21, 0), (0, 31), (8, 9)] {
         let mut slots = vec![Slot::new(); 1];
         let config = Config {
             longest_response,
@@ -28,7 +29,7 @@ fn a_millisecond_is_granted_at_least() {
         };
         let mut cm: Cm<'_> = Cm::new(&mut slots, config, [1, 2]);
         let now = Instant::from_nanos(1);
-        cm.input(now, v4(1), &hasty());
+        cm.input(now, v4(1), &answers_within(code));
         let Some(CmEvent::Request(request)) = cm.poll_event() else {
             panic!()
         };
