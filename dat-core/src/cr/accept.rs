@@ -143,7 +143,6 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn accepted(&mut self, now: Instant, ep: Ep) {
         let Ok(control) = self.ep_mut(ep) else { return };
         let phase = core::mem::replace(&mut control.phase, Phase::None);
-        control.private.clear();
         let (Some(qp), Phase::Accepted(terms)) = (control.qp, phase) else {
             return;
         };

@@ -114,7 +114,6 @@ impl<P: Provider> Ia<'_, P> {
             }
         }
         self.notify(connect_evd, Event::UdAccepted(ep));
-        self.worked = true;
         self.transmit(now);
         Ok(())
     }

@@ -283,13 +283,12 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// The peer replied.
+    /// The peer replied. Who waits for that is watched from the start.
     pub(crate) fn replied(&mut self, now: Instant, ep: Ep, reply: Reply) {
         if self.state_of(ep).ok() == Some(EpState::ActiveConnectionPending) {
             if let Ok(control) = self.ep_mut(ep) {
                 control.phase = Phase::Replied(reply);
             }
-            self.watch(ep);
             self.establish_step(now, ep);
         }
     }

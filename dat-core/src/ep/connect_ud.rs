@@ -231,9 +231,6 @@ impl<P: Provider> Ia<'_, P> {
                 self.cm.sidr_end(conn);
             }
         }
-        if let Ok(control) = self.ep_mut(ep) {
-            control.looks_up = false;
-        }
     }
 
     /// What a reply says.

@@ -77,7 +77,6 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(shared) = self.shared.ep(handle.index()) {
             shared.request.handle.store(handle.raw(), Ordering::Relaxed);
             shared.receive.handle.store(handle.raw(), Ordering::Relaxed);
-            shared.rewind();
             shared.tally.clear();
         }
         if let Some(made) = made {

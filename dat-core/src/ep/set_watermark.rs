@@ -32,26 +32,28 @@ impl<P: Provider> Ia<'_, P> {
         self.late.watermarks = Some(Watermarks {
             step: |ia, now, ep| ia.watermark_step(now, ep),
         });
-        if self.watermark_step(now, ep) {
-            self.watch(ep);
-        }
+        self.watermark_step(now, ep);
+        self.watch(ep);
         self.transmit(now);
         Ok(())
     }
 
     /// Holds the receives of an Endpoint against its watermarks; whether it has any left to watch.
     pub(crate) fn watermark_step(&mut self, now: Instant, ep: Ep) -> bool {
-        let marks = |ia: &Self| ia.ep(ep).map_or([INFINITE; 2], |c| [c.soft, c.hard]);
-        let [soft, hard] = marks(self);
-        if [soft, hard] == [INFINITE; 2] {
+        let Ok(control) = self.ep(ep) else {
+            return false;
+        };
+        let (mut soft, hard) = (control.soft, control.hard);
+        if (soft, hard) == (INFINITE, INFINITE) {
             return false;
         }
         let Some(held) = self.held(ep) else {
             return true;
         };
         if held > soft {
+            soft = INFINITE;
             if let Ok(control) = self.ep_mut(ep) {
-                control.soft = INFINITE;
+                control.soft = soft;
             }
             let event = AsyncEvent::EpSoftHighWatermark(ep);
             self.notify(Some(self.async_evd), Event::Async(event));
@@ -64,6 +66,6 @@ impl<P: Provider> Ia<'_, P> {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::Broken);
         }
-        marks(self) != [INFINITE; 2]
+        (soft, hard) != (INFINITE, INFINITE)
     }
 }
