@@ -193,6 +193,16 @@ fn a_duplicated_network_connects_once() {
     p.connect();
     assert_eq!(p.b.drain(p.b.cr), []);
     assert_eq!((p.a.drain(p.a.conn), p.b.drain(p.b.conn)), (vec![], vec![]));
+    let count = |ia: &mut LoopIa, counter| ia.ia_query_counter(counter, false).unwrap();
+    assert_eq!(count(&mut p.a.ia, IaCounter::CmErrRepDup), 1);
+    for (heard, again) in [
+        (IaCounter::CmReqRx, IaCounter::CmErrReqDup),
+        (IaCounter::CmRtuRx, IaCounter::CmErrRtuDup),
+    ] {
+        let both = [heard, again].map(|counter| count(&mut p.b.ia, counter));
+        assert_eq!(both[0], both[1] + 1, "{heard:?}");
+        assert_ne!(both[1], 0, "{again:?}");
+    }
 }
 
 #[test]

@@ -137,6 +137,23 @@ fn what_cannot_be_changes_nothing() {
     assert_eq!(error.ret().ty(), DatType::InvalidState);
 }
 
+#[test]
+fn as_many_reads_as_the_adapter_has_can_be() {
+    for read_in in [true, false] {
+        let mut p = Pair::strangers(Merge::Apart, None);
+        let most = u8::try_from(p.a.ia.query().0.max_rdma_read_per_ep_in).unwrap();
+        let mut terms = terms(&p.b, (1, 2));
+        if read_in {
+            terms.responder_resources = most;
+        } else {
+            terms.initiator_depth = most;
+        }
+        direct(&mut p.a, p.now, addr(1), &terms).unwrap();
+        p.settle();
+        assert_eq!(p.a.state(), EpState::Connected);
+    }
+}
+
 /// Who connected through a service point once, and directly since, is no pattern for another connection to that point.
 #[test]
 fn a_direct_connection_cannot_be_connected_alike() {

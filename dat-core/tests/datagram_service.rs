@@ -251,6 +251,16 @@ fn many_questions_at_a_time_have_an_answer_each() {
     }
     let answer = p.a.ia.ep_ud_answer(a, no).unwrap();
     assert_eq!(answer.address, Err(Reason::INVALID_SERVICE_ID));
+    // The answer is that of who asked.
+    let (pz, recv, sends, conn) = (p.a.pz, p.a.recv, p.a.request, p.a.conn);
+    let other =
+        p.a.ia
+            .ep_create_ud(pz, recv, sends, Some(conn), None, QKEY)
+            .unwrap();
+    assert_eq!(
+        reason(p.a.ia.ep_ud_answer(other, no).unwrap_err()),
+        (DatType::InvalidState, DatSubtype::InvalidStateEpNotReady)
+    );
     // A disconnect ends all that are asked, with one event; the answer that came stays until the reset.
     ask(&mut p, a, PORT, b"").unwrap();
     ask(&mut p, a, PORT, b"").unwrap();
@@ -261,6 +271,26 @@ fn many_questions_at_a_time_have_an_answer_each() {
     assert!(p.a.ia.ep_ud_answer(a, no).is_ok());
     p.a.ia.ep_reset(a).unwrap();
     assert!(p.a.ia.ep_ud_answer(a, no).is_err());
+}
+
+#[test]
+fn a_refusal_takes_the_place_of_what_was_found_before() {
+    let mut p = Pair::strangers(Merge::Apart, None);
+    let [a, b] = datagrams(&mut p);
+    ask(&mut p, a, PORT, b"").unwrap();
+    ask(&mut p, a, PORT, b"").unwrap();
+    let [yes, no] = [(); 2].map(|()| request(&mut p));
+    p.b.ia.cr_accept(p.now, yes, Some(b), b"").unwrap();
+    p.settle();
+    found(&mut p, a);
+    assert_eq!(p.a.ia.ep_ud_address(a).unwrap().path.remote, addr(1));
+    p.b.ia.cr_reject(p.now, no, b"").unwrap();
+    p.settle();
+    refused(&mut p, a);
+    assert_eq!(
+        reason(p.a.ia.ep_ud_address(a).unwrap_err()),
+        (DatType::InvalidState, DatSubtype::InvalidStateEpNotReady)
+    );
 }
 
 #[test]

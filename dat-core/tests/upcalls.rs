@@ -106,6 +106,29 @@ fn an_upcall_is_work_that_the_drive_reports() {
     assert!(!p.a.ia.advance(p.now).work);
 }
 
+/// What the device has completed, and nobody has looked at, is queued like anything else.
+#[test]
+fn who_wants_news_only_is_not_called_for_what_is_queued() {
+    for (flag, expected) in [
+        (UpcallFlag::InvocNew, vec![]),
+        (UpcallFlag::InvocAny, vec![1]),
+    ] {
+        let mut p = called(CompletionFlags::empty());
+        p.settle();
+        p.a.send(1, FLAGS).unwrap();
+        let policy = UpcallPolicy::SingleInstance;
+        p.a.ia
+            .evd_modify_upcall(p.a.request, policy, noting(), flag)
+            .unwrap();
+        p.settle();
+        assert_eq!(told(), expected, "{flag:?}");
+        p.a.send(2, FLAGS).unwrap();
+        p.settle();
+        let all = [expected, told()].concat();
+        assert_eq!(all, [1, 2], "{flag:?}");
+    }
+}
+
 /// Upcalls that bring about further events do not keep the drive for ever.
 #[test]
 fn one_drive_makes_256_upcalls_at_the_most() {
