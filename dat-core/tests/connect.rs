@@ -139,6 +139,17 @@ fn an_address_without_a_host_is_unreachable() {
     assert_eq!(p.a.dtos(p.a.recv), [(1, DtoStatus::ErrFlushed)]);
 }
 
+/// That says nothing of the peer, who may well be there.
+#[test]
+fn an_address_that_the_device_cannot_resolve_is_a_non_peer_rejection() {
+    let mut p = Pair::strangers(Merge::Apart, None);
+    p.fabric.unresolved(Some(addr(1)));
+    p.ask(b"").unwrap();
+    p.settle();
+    assert_eq!(p.a.drain(p.a.conn), [Event::NonPeerRejected(p.a.ep)]);
+    assert_eq!(p.a.state(), EpState::Disconnected);
+}
+
 #[test]
 fn a_silent_network_times_out_when_the_consumer_says_so() {
     let mut p = Pair::strangers(Merge::Apart, None);

@@ -192,6 +192,17 @@ fn an_adapter_without_them_says_so() {
         .ia
         .ep_create_ud(side.pz, side.recv, side.request, None, None, QKEY);
     assert_eq!(ud.unwrap_err().ret(), model());
+    let mut p = Pair {
+        fabric,
+        a: side,
+        b: Side::new(fabric, 1, Merge::Apart, None),
+        now: Instant::from_nanos(1),
+    };
+    p.b.ia.psp_create(PORT, p.b.cr, PspFlag::Consumer).unwrap();
+    p.connect();
+    let (ep, here, there) = (p.a.ep, p.a.seg(0, 8), p.b.far(64, 8));
+    let add = p.a.ia.ep_post_fetch_add(ep, 1, &here, 1, &there, FLAGS);
+    assert_eq!(add, Err(model()));
 }
 
 #[test]

@@ -178,6 +178,7 @@ pub struct Fabric {
     pub(super) held: Cell<bool>,
     pub(super) fail: Cell<Option<u32>>,
     pub(super) unreachable: Cell<Option<IpAddr>>,
+    pub(super) unresolved: Cell<Option<IpAddr>>,
     pub(super) pending: Cell<bool>,
     pub(super) crowded: Cell<bool>,
     pub(super) windows: Cell<bool>,
@@ -215,6 +216,7 @@ impl Fabric {
             held: Cell::new(false),
             fail: Cell::new(None),
             unreachable: Cell::new(None),
+            unresolved: Cell::new(None),
             pending: Cell::new(false),
             crowded: Cell::new(false),
             windows: Cell::new(true),
@@ -252,6 +254,11 @@ impl Fabric {
     /// Nobody answers for this address.
     pub fn unreachable(&self, addr: Option<IpAddr>) {
         self.unreachable.set(addr);
+    }
+
+    /// The address that the device fails to find the way to, whoever is there.
+    pub fn unresolved(&self, addr: Option<IpAddr>) {
+        self.unresolved.set(addr);
     }
 
     /// While set, address resolution neither succeeds nor fails.

@@ -145,6 +145,9 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
         if self.fabric.pending.get() {
             return Poll::Pending;
         }
+        if self.fabric.unresolved.get() == Some(remote) {
+            return Poll::Ready(Err(full("resolve")));
+        }
         let known = self
             .fabric
             .inner
