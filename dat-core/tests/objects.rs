@@ -686,6 +686,7 @@ fn a_port_without_windows_says_so() {
     let mut ia: LoopIa = open(fabric, 0);
     let pz = ia.pz_create().unwrap();
     assert_eq!(code(ia.rmr_create(pz)).0, T::ModelNotSupported);
+    assert_eq!(code(ia.lmr_allocate(pz, 1)).0, T::ModelNotSupported);
     assert_eq!(ia.query().0.max_rmrs, 0);
 }
 

@@ -154,7 +154,7 @@ impl<P: Provider> Ia<'_, P> {
             }
             Listener::Csp(csp) => (self.csp(csp).map_err(|_| nobody)?.evd, false),
         };
-        if !self.has_room(evd) || self.crs.is_full() || (needs_ep && self.eps.is_full()) {
+        if !self.has_room(evd) || self.crs.is_full() {
             return Err(full);
         }
         let (local_ep, provided) = match listener {

@@ -543,6 +543,13 @@ mod tests {
     }
 
     #[test]
+    fn only_a_queue_pair_is_called_one() {
+        let fault = fault!(PLAIN, Gone, "a step", "a cause");
+        assert_eq!(fault.of(QP, 5).object(), "QP");
+        assert_eq!(fault.of(Object(2), 5).object(), "");
+    }
+
+    #[test]
     fn what_is_no_answer_names_any_object_and_command() {
         let fault = fault!(READ, Gone, "", "a cause")
             .said(0, 0x1_07)

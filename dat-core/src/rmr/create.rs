@@ -8,7 +8,7 @@ use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Pz, Rmr};
 use crate::ia::late::Windows;
 use crate::provider::{Fault, Mw, Pd, Provider};
-use crate::shared::lmr::{GENERAL_SLOT, NO_CONTEXT};
+use crate::shared::lmr::NO_CONTEXT;
 
 impl<P: Provider> Ia<'_, P> {
     /// Makes an RMR, bound to nothing.
@@ -48,12 +48,9 @@ impl<P: Provider> Ia<'_, P> {
         };
         let rmr = self.rmrs.insert(control).map(Rmr).ok_or(full)?;
         if let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) {
-            shared
-                .pz
-                .store(pz.0.index() | mark & GENERAL_SLOT, Ordering::Relaxed);
+            shared.pz.store(pz.0.index() | mark, Ordering::Relaxed);
             shared.rkey.store(mw.rkey, Ordering::Relaxed);
             shared.lmr_context.store(NO_CONTEXT, Ordering::Relaxed);
-            shared.addr.store(0, Ordering::Relaxed);
             shared.len.store(0, Ordering::Relaxed);
             shared.privileges.store(0, Ordering::Relaxed);
             shared.binds.store(0, Ordering::Relaxed);

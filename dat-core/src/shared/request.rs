@@ -289,6 +289,7 @@ mod tests {
                     let plain =
                         !suppressed && matches!(op, Op::Send | Op::RdmaWrite | Op::RdmaRead);
                     assert_eq!(tag.is_plainly(token), plain);
+                    assert_eq!(tag.distance(token.wrapping_add(3)), 3);
                     assert_eq!(tag.is_plain_bind(token), !suppressed && op == Op::Bind);
                     let last = tag.behind(Run::of(Run::MOST));
                     assert_eq!((last.op(), last.is_suppressed()), (op, suppressed));

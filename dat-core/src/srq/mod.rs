@@ -57,7 +57,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Receives that adapter and storage allow in one.
     pub(crate) fn max_srq_dtos(&self) -> u16 {
         // The device keeps one slot free.
-        let storage = (1_u32 << self.shared.dto_shift.min(15)) - 1;
+        let storage = (1_u32 << self.shared.dto_shift) - 1;
         let most = self.provider.limits().max_shared_receives;
         u16::try_from(storage).unwrap_or(u16::MAX).min(most)
     }
