@@ -22,7 +22,7 @@ use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 
 use self::build::{Built, Mutant, Source, Tree, build};
-use self::page::{Group, equals, page, why};
+use self::page::{Group, cell, equals, page, survivors, why};
 use self::runner::{Layer, Outcome, Suite};
 use crate::run;
 
@@ -105,6 +105,12 @@ pub(crate) struct Options {
     /// All mutants of the files whose names begin so, and no other
     #[arg(long, value_name = "PATH")]
     only: Option<String>,
+    /// Only those that docs/generated/mutants.md lists as survivors
+    #[arg(long)]
+    survivors: bool,
+    /// Only the tests of this package: faster, and enough to see that a new test of it catches what it should
+    #[arg(long, value_name = "NAME")]
+    package: Option<String>,
     /// Test every mutant in every layer, not only until one catches it
     #[arg(long)]
     layers: bool,
@@ -115,8 +121,15 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, std::num::NonZero::get))]
     jobs: usize,
     /// Write docs/generated/mutants.md
-    #[arg(long, conflicts_with_all = ["only", "short"])]
+    #[arg(long, conflicts_with_all = ["only", "survivors", "package", "short"])]
     bless: bool,
+}
+
+impl Options {
+    /// Whether the numbers are those that the goals are about.
+    const fn is_whole(&self) -> bool {
+        self.only.is_none() && !self.survivors && self.package.is_none()
+    }
 }
 
 /// Reasons by key and change.
@@ -182,10 +195,15 @@ fn choose(all: &[Mutant], seed: u64, equal: &Equal<'_>) -> Vec<Mutant> {
 }
 
 /// The workspace, with the test programs that are run.
-fn workspace() -> Result<Tree> {
+fn workspace(package: Option<&str>) -> Result<Tree> {
     let root = run::root();
     let folder = root.join("target/mutants");
-    let packages = ["dat-core", "hca-mlx5", "dat-tests"];
+    let mut packages = vec!["dat-core", "hca-mlx5", "dat-tests"];
+    packages.retain(|name| package.is_none_or(|package| package == *name));
+    ensure!(
+        !packages.is_empty(),
+        "no package of that name has mutants or tests of them"
+    );
     let mut tests = vec!["--lib".to_owned()];
     tests.extend(
         packages
@@ -225,21 +243,29 @@ fn workspace() -> Result<Tree> {
 fn full(options: &Options) -> Result<()> {
     let start = Instant::now();
     println!("$ mutants, seed {}", options.seed);
-    let tree = workspace()?;
+    let tree = workspace(options.package.as_deref())?;
+    let past = if options.survivors {
+        fs::read_to_string(tree.from.join(PAGE)).with_context(|| PAGE.to_owned())?
+    } else {
+        String::new()
+    };
+    let past = survivors(&past);
     let text = fs::read_to_string(tree.from.join(EQUAL)).with_context(|| EQUAL.to_owned())?;
     let equal = equals(&text);
     let known = std::cell::RefCell::new(BTreeSet::new());
     let built = build(&tree, &|all| {
         let names = all.iter().map(|m| (m.key.clone(), m.change.what.clone()));
         known.borrow_mut().extend(names);
-        match &options.only {
-            Some(path) => all
-                .iter()
-                .filter(|m| m.file.starts_with(path) && !is_equal(m, &equal))
-                .cloned()
-                .collect(),
-            None => choose(all, options.seed, &equal),
+        if options.only.is_none() && !options.survivors {
+            return choose(all, options.seed, &equal);
         }
+        let start = options.only.as_deref().unwrap_or_default();
+        let is_wanted = |m: &&Mutant| {
+            m.file.starts_with(start)
+                && !is_equal(m, &equal)
+                && (!options.survivors || past.contains(&(m.key.clone(), cell(&m.change.what))))
+        };
+        all.iter().filter(is_wanted).cloned().collect()
     })?;
     let known = known.into_inner();
     for pattern in PAGES.iter().chain(NOT_PAGES) {
@@ -277,7 +303,7 @@ fn full(options: &Options) -> Result<()> {
         fs::write(path, page(&command, options.seed, &left, &names, &groups))?;
         println!("wrote {PAGE}");
     }
-    if options.only.is_none() {
+    if options.is_whole() {
         let poor: Vec<_> = groups
             .iter()
             .filter(|g| !g.is_good())

@@ -1,6 +1,6 @@
 //! What became of the mutants, as text and as `docs/generated/mutants.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::build::Mutant;
@@ -75,7 +75,8 @@ fn caught_by(outcome: &Outcome, layers: &[&str]) -> String {
     names.join(", ")
 }
 
-fn cell(text: &str) -> String {
+/// Text as it stands in a table.
+pub(crate) fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
@@ -165,6 +166,25 @@ pub(crate) fn equals(text: &str) -> BTreeMap<(&str, &str), &str> {
         .collect()
 }
 
+/// The survivors that a page lists, by key and change as it stands there.
+pub(crate) fn survivors(page: &str) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    let (mut file, mut listed) = ("", false);
+    for line in page.lines() {
+        if line.starts_with("## ") {
+            listed = line.starts_with("## Survivors");
+        } else if let Some(name) = line.strip_prefix('`') {
+            file = name.trim_end_matches('`');
+        } else if let Some((key, rest)) = line.strip_prefix("| ").and_then(|l| l.split_once(" | "))
+            && let Some((what, _)) = rest.rsplit_once(" | SURVIVED")
+            && listed
+        {
+            found.insert((format!("{file} {key}"), what.to_owned()));
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::sites::Change;
@@ -207,6 +227,8 @@ mod tests {
         );
         assert!(group.is_good());
         let text = page("c", 7, "nothing", &["x", "y"], &[group]);
+        let listed = ("a.rs f statement 2".into(), "`a \\| b` dropped".into());
+        assert_eq!(survivors(&text), BTreeSet::from([listed]));
         let (top, all) = text.split_once("## All").unwrap();
         assert!(
             top.contains("| f statement 2 | `a \\| b` dropped | SURVIVED |"),
