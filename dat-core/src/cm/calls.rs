@@ -5,7 +5,7 @@ use super::{
     AcceptParams, Cm, CmError, ConnId, ConnectParams, Counters, Event, QpTerms, Reason, Send, Slot,
     State,
 };
-use crate::provider::Using;
+use crate::provider::{Path, Using};
 use crate::time::Instant;
 
 /// Of two families.
@@ -26,6 +26,14 @@ pub(super) const fn fits(given: usize, most: usize) -> Result<(), CmError> {
 impl<U: Using> Cm<'_, U> {
     /// Starts a connection: sends a REQ. `Reply`, `Rejected` or `Unreachable` follows.
     pub fn connect(&mut self, now: Instant, params: &ConnectParams<'_>) -> Result<ConnId, CmError> {
+        let conn = self.prepare(now, params)?;
+        self.send_request(now, conn);
+        Ok(conn)
+    }
+
+    /// Takes a slot for a connection, and stores its REQ there until the way to the peer is known: [`Cm::go`] sends it. Nothing
+    /// but [`Cm::abort`] ends it before.
+    pub fn prepare(&mut self, now: Instant, params: &ConnectParams<'_>) -> Result<ConnId, CmError> {
         let (local, remote) = (gid(params.local), gid(params.remote));
         if is_v4(local) != is_v4(remote) {
             return Err(FAMILY);
@@ -48,7 +56,7 @@ impl<U: Using> Cm<'_, U> {
 
         let config = self.config;
         let starting_psn = self.entropy.next_psn();
-        let slot = self.begin(now, State::ReqSent, remote, params.service)?;
+        let slot = self.begin(now, State::ReqReady, remote, params.service)?;
         slot.local_qpn = params.qpn;
         slot.terms = QpTerms {
             rq_psn: starting_psn,
@@ -81,8 +89,44 @@ impl<U: Using> Cm<'_, U> {
         req.set_traffic_class(params.traffic_class);
         req.set_hops(params.hop_limit);
         req.put_private(header, params.private_data);
-        self.touch(conn.index());
+        slot.queue(Send::Nothing);
+        slot.deadline = Instant::NEVER;
         Ok(conn)
+    }
+
+    /// Sends the REQ of a connection that was prepared, this way. No effect on any other.
+    pub fn go(&mut self, now: Instant, conn: ConnId, path: &Path) {
+        if let Ok(slot) = self.live(conn)
+            && slot.state == State::ReqReady
+        {
+            let mut req = Req::new_unchecked(slot.stored());
+            req.set_flow_label(path.flow_label);
+            req.set_traffic_class(path.traffic_class);
+            req.set_hops(path.hop_limit);
+            self.send_request(now, conn);
+        }
+    }
+
+    /// Sends the REQ that is stored, and waits for its answer.
+    fn send_request(&mut self, now: Instant, conn: ConnId) {
+        if let Ok(slot) = self.live(conn) {
+            slot.state = State::ReqSent;
+            slot.queue(Send::Stored);
+            slot.await_answer(now);
+        }
+        self.touch(conn.index());
+    }
+
+    /// Stores the private data of a REP, at most 196 bytes, until [`Cm::accept`] sends it; that of the request is gone then. Without
+    /// it the REP has none. On an error nothing has changed.
+    pub fn prepare_reply(&mut self, conn: ConnId, private_data: &[u8]) -> Result<(), CmError> {
+        let slot = self.live(conn)?;
+        if slot.state != State::ReqReceived {
+            return Err(CmError::State(conn, slot.state.words()));
+        }
+        fits(private_data.len(), Rep::<()>::PRIVATE)?;
+        slot.prepare_reply(private_data);
+        Ok(())
     }
 
     /// A slot for a question of this side, whose answer is waited for from now on. What is left is to store the question, and to
@@ -116,7 +160,7 @@ impl<U: Using> Cm<'_, U> {
         &mut self,
         now: Instant,
         conn: ConnId,
-        params: &AcceptParams<'_>,
+        params: &AcceptParams,
     ) -> Result<(), CmError> {
         let guid = self.config.node_guid;
         let slot = self.live(conn)?;
@@ -136,9 +180,8 @@ impl<U: Using> Cm<'_, U> {
                 "more reads than the peer answers: lower initiator_depth to what the request offers",
             ));
         }
-        fits(params.private_data.len(), Rep::<()>::PRIVATE)?;
         let starting_psn = slot.terms.rq_psn;
-        let mut rep = Rep::new_unchecked(slot.store(Rep::<()>::ATTRIBUTE, slot.ids()));
+        let mut rep = Rep::new_unchecked(slot.reply_to_send());
         rep.set_qpn(params.qpn);
         rep.set_starting_psn(starting_psn);
         rep.set_responder_resources(params.responder_resources);
@@ -146,7 +189,6 @@ impl<U: Using> Cm<'_, U> {
         rep.set_target_ack_delay(params.target_ack_delay);
         rep.set_rnr_retry(params.rnr_retry);
         rep.set_guid(guid);
-        rep.put_private(&[], params.private_data);
         slot.local_qpn = params.qpn;
         slot.state = State::RepSent;
         slot.await_answer(now);
@@ -232,8 +274,8 @@ impl<U: Using> Cm<'_, U> {
                 self.turn_away(now, index, Reason::NO_RESOURCES, &[], &[]);
             }
             State::Established => self.ask_to_disconnect(now, index),
-            // Nobody can be told to forget a question.
-            State::SidrReady | State::SidrSent => {
+            // Nothing has been sent, or nobody can be told to forget a question.
+            State::ReqReady | State::SidrReady | State::SidrSent => {
                 slot.rest(State::Idle);
                 slot.queue(Send::Nothing);
             }
@@ -263,13 +305,30 @@ impl<U: Using> Cm<'_, U> {
 
     /// Private data of the newest `Request`, `Reply` or `Rejected` of the connection: the whole field of the message,
     /// padded with zeros. Readable until this side answers with a message of its own that may have to be repeated, or has
-    /// something else to say; after the last event of the connection until the next call of `input` or `connect`; empty for a
-    /// connection that is not known.
+    /// something else to say; after the last event of the connection until the next call of `input` or `connect`, unless it is
+    /// [kept](Cm::keep); empty for a connection that is not known.
     #[must_use]
     pub fn private_data(&self, conn: ConnId) -> &[u8] {
         match self.slots.get(conn.index()) {
             Some(slot) if slot.id == conn.0 => slot.private(),
             Some(_) | None => &[],
+        }
+    }
+
+    /// Keeps the private data of a connection, and its slot, until [`Cm::release`]: also behind the end of the connection.
+    pub fn keep(&mut self, conn: ConnId) {
+        self.set_kept(conn, true);
+    }
+
+    /// Lets go of private data that was kept. No effect if it was not.
+    pub fn release(&mut self, conn: ConnId) {
+        self.set_kept(conn, false);
+    }
+
+    fn set_kept(&mut self, conn: ConnId, kept: bool) {
+        let slot = self.slots.get_mut(conn.index());
+        if let Some(slot) = slot.filter(|slot| slot.id == conn.0) {
+            slot.kept = kept;
         }
     }
 

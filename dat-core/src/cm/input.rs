@@ -190,6 +190,7 @@ impl<U: Using> Cm<'_, U> {
             }
             // The REP, or what followed it, is on its way and has a timer of its own.
             State::Idle
+            | State::ReqReady
             | State::ReqSent
             | State::RepReceived
             | State::RepSent
@@ -233,6 +234,7 @@ impl<U: Using> Cm<'_, U> {
             State::ReqSent => About::Req,
             State::RepSent => About::Rep,
             State::Idle
+            | State::ReqReady
             | State::ReqReceived
             | State::RepReceived
             | State::Established
@@ -327,6 +329,7 @@ impl<U: Using> Cm<'_, U> {
             }
             State::DreqSent | State::TimeWait => self.counters.duplicates += 1,
             State::Idle
+            | State::ReqReady
             | State::ReqReceived
             | State::RepSent
             | State::Established
@@ -386,6 +389,7 @@ impl<U: Using> Cm<'_, U> {
             State::TimeWait if slot.rejecting => slot.queue(Send::Stored),
             State::Established | State::DreqSent | State::TimeWait => self.counters.duplicates += 1,
             State::Idle
+            | State::ReqReady
             | State::ReqSent
             | State::ReqReceived
             | State::RepReceived
@@ -424,6 +428,7 @@ impl<U: Using> Cm<'_, U> {
                 return;
             }
             State::Idle
+            | State::ReqReady
             | State::SidrReady
             | State::SidrSent
             | State::SidrReceived
@@ -491,6 +496,7 @@ impl<U: Using> Cm<'_, U> {
                 return self.touch(index);
             }
             State::Idle
+            | State::ReqReady
             | State::ReqSent
             | State::ReqReceived
             | State::SidrReady
@@ -529,6 +535,7 @@ impl<U: Using> Cm<'_, U> {
             State::DreqSent => self.disconnected(now, index),
             State::TimeWait => self.counters.duplicates += 1,
             State::Idle
+            | State::ReqReady
             | State::ReqSent
             | State::ReqReceived
             | State::RepReceived

@@ -268,6 +268,7 @@ impl<'s, U: Using> Cm<'s, U> {
             State::ReqReceived | State::ReqSent => About::Req,
             State::RepReceived => About::Rep,
             State::Idle
+            | State::ReqReady
             | State::RepSent
             | State::Established
             | State::DreqSent
@@ -329,6 +330,7 @@ impl<'s, U: Using> Cm<'s, U> {
                 self.ask_to_disconnect(now, index);
             }
             State::Idle
+            | State::ReqReady
             | State::ReqSent
             | State::DreqSent
             | State::TimeWait

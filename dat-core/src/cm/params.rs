@@ -139,7 +139,7 @@ pub struct ConnectParams<'a> {
 
 /// Everything a REP says that the REQ has not settled.
 #[derive(Clone, Copy, Debug)]
-pub struct AcceptParams<'a> {
+pub struct AcceptParams {
     /// Own queue pair, already in ready-to-send.
     pub qpn: u32,
     /// Reads the peer may have outstanding here.
@@ -150,8 +150,6 @@ pub struct AcceptParams<'a> {
     pub target_ack_delay: u8,
     /// RNR retries the peer's queue pair shall make, 7 = without end.
     pub rnr_retry: u8,
-    /// For the peer's consumer: at most 196 bytes. Reaches it padded with zeros.
-    pub private_data: &'a [u8],
 }
 
 /// What a queue pair needs of the exchange, from the view of this side: nothing is left to be swapped.

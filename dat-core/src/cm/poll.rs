@@ -100,6 +100,7 @@ impl<U: Using> Cm<'_, U> {
             }
             State::SidrReady if U::USES.datagrams => slot.give_up_look_up(),
             State::Idle
+            | State::ReqReady
             | State::ReqReceived
             | State::RepReceived
             | State::Established

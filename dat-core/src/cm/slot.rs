@@ -4,7 +4,7 @@ use super::event::{Cause, CmEvent, Reply, Request, SidrReply};
 use super::line::{Kind, Place};
 use super::params::{ConnId, QpTerms};
 use super::wire::{
-    self, About, Drep, Dreq, MAD_LEN, Mra, Reason, Rtu, ServiceId, SidrStatus, address,
+    self, About, Drep, Dreq, MAD_LEN, Mra, Reason, Rep, Rtu, ServiceId, SidrStatus, address,
 };
 use crate::provider::Mtu;
 use crate::time::Instant;
@@ -17,6 +17,8 @@ use crate::time::Instant;
 pub(super) enum State {
     /// No connection. An event or a message may still wait to be taken.
     Idle,
+    /// Active: the way to the peer is being found; the REQ is stored.
+    ReqReady,
     /// Active: REQ sent.
     ReqSent,
     /// Passive: REQ received, the caller decides.
@@ -51,6 +53,7 @@ impl State {
         }
         match self {
             Self::Idle => "idle",
+            Self::ReqReady => "waiting for the way to its peer",
             Self::ReqSent => "waiting for the answer to its request",
             Self::ReqReceived => "waiting to be accepted or rejected",
             Self::RepReceived => "waiting for its queue pair",
@@ -68,6 +71,7 @@ impl State {
         !matches!(
             self,
             Self::Idle
+                | Self::ReqReady
                 | Self::SidrReady
                 | Self::SidrSent
                 | Self::SidrReceived
@@ -126,6 +130,10 @@ pub struct Slot {
     pub(super) active: bool,
     /// What is stored is a REJ.
     pub(super) rejecting: bool,
+    /// What is stored is a REP, as far as its private data.
+    replying: bool,
+    /// The caller still reads the private data: the slot gives way to no other connection.
+    pub(super) kept: bool,
     /// An MRA has been sent for the REQ: the peer knows the local ID.
     pub(super) mra_sent: bool,
     /// The peer's MRA has been honoured. Once is enough; else a peer could hold a slot without end.
@@ -183,6 +191,8 @@ impl Slot {
             again: false,
             active: false,
             rejecting: false,
+            replying: false,
+            kept: false,
             mra_sent: false,
             patience: false,
             remote: 0,
@@ -238,7 +248,7 @@ impl Slot {
 
     /// Nothing happens here any more: no connection, no event, no message.
     pub(super) fn vacant(&self) -> bool {
-        self.state == State::Idle && self.events == 0 && self.send == Send::Nothing
+        self.state == State::Idle && self.events == 0 && self.send == Send::Nothing && !self.kept
     }
 
     /// Over, and of use only to answer late messages.
@@ -248,6 +258,7 @@ impl Slot {
             State::TimeWait | State::SidrAnswered | State::SidrKept
         ) && self.events == 0
             && self.send == Send::Nothing
+            && !self.kept
     }
 
     pub(super) const fn told_everything(&self) -> bool {
@@ -270,9 +281,36 @@ impl Slot {
 
     /// Sends a message, which stays to be repeated: so far with these two IDs and nothing else in it.
     pub(super) fn store(&mut self, attribute: u16, ids: [u32; 2]) -> &mut [u8; MAD_LEN] {
+        self.queue(Send::Stored);
+        self.prepare(attribute, ids)
+    }
+
+    /// Stores a message that is to be sent later.
+    fn prepare(&mut self, attribute: u16, ids: [u32; 2]) -> &mut [u8; MAD_LEN] {
         self.mad = wire::plain(self.transaction, attribute, ids);
         self.private_len = 0;
+        self.replying = false;
+        &mut self.mad
+    }
+
+    /// Stores a REP that has its private data and nothing else in it.
+    pub(super) fn prepare_reply(&mut self, private: &[u8]) {
+        let mad = self.prepare(Rep::<()>::ATTRIBUTE, self.ids());
+        Rep::new_unchecked(mad).put_private(&[], private);
+        self.replying = true;
+    }
+
+    /// The REP to fill in and send.
+    pub(super) fn reply_to_send(&mut self) -> &mut [u8; MAD_LEN] {
+        if !self.replying {
+            self.prepare_reply(&[]);
+        }
         self.queue(Send::Stored);
+        &mut self.mad
+    }
+
+    /// The message that is stored.
+    pub(super) const fn stored(&mut self) -> &mut [u8; MAD_LEN] {
         &mut self.mad
     }
 

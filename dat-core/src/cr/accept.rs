@@ -62,7 +62,6 @@ impl<P: Provider> Ia<'_, P> {
             return Err(wrong);
         };
         let (conn, request) = (request.conn, &request.request);
-        control.keep(private_data);
         control.note(request);
         control.active = false;
         control.conn = conn;
@@ -76,6 +75,8 @@ impl<P: Provider> Ia<'_, P> {
         match conn {
             Some(conn) => {
                 self.own(conn, Owner::Ep(ep));
+                // A request that has ended meanwhile is not answered: its end follows.
+                let _ = self.cm.prepare_reply(conn, private_data);
                 self.watch(ep);
                 self.establish_step(now, ep);
             }
@@ -129,10 +130,8 @@ impl<P: Provider> Ia<'_, P> {
             initiator_depth,
             target_ack_delay: ack_delay,
             rnr_retry: 7,
-            private_data: &control.private,
         };
         let accepted = ready && self.cm.accept(now, conn, &params).is_ok();
-        control.private.clear();
         if !accepted {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::NonPeerRejected);

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use super::{EpOp, EpState, MAX_CONNECT_UD_PRIVATE, NOT_READY, Phase};
 use crate::Ia;
-use crate::cm::{CmError, ConnectParams, Reply, ServiceId, ack_timeout};
+use crate::cm::{CmError, ConnId, ConnectParams, Reply, ServiceId, ack_timeout};
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::{ConnectFlag, Qos};
 use crate::handle::Ep;
@@ -39,7 +39,8 @@ impl<P: Provider> Ia<'_, P> {
     /// The outcome is an event: `Established`, `PeerRejected`, `NonPeerRejected`, `Unreachable` or `TimedOut`. Errors:
     /// `INVALID_STATE` (also `EP_NOTREADY` without a connect Event Dispatcher), `INVALID_ADDRESS`,
     /// `INVALID_PARAMETER` (qualifier 0 or above 65535, timeout 0, more than [`MAX_CONNECT_PRIVATE`] bytes),
-    /// `MODEL_NOT_SUPPORTED` (quality of service).
+    /// `MODEL_NOT_SUPPORTED` (quality of service), `INSUFFICIENT_RESOURCES` (connections, requests and ends of connections that no
+    /// peer has confirmed have all slots, two for each Endpoint).
     ///
     /// A CONNECTED Endpoint for datagrams asks the service point which queue pair takes datagrams for it: the outcome is
     /// `UdEstablished`, with the address at [`Ia::ep_ud_answer`], `UdReject` or `UdError`. It carries
@@ -133,8 +134,9 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.reserve_events(ep)?;
         let local_port = self.ephemeral_port();
+        let conn = self.prepare(now, ep, remote, [local_port, port], private_data)?;
         let control = self.ep_mut(ep)?;
-        control.keep(private_data);
+        control.conn = Some(conn);
         control.remote = Some(remote);
         control.remote_port = port;
         control.local_port = local_port;
@@ -196,7 +198,14 @@ impl<P: Provider> Ia<'_, P> {
             }
         };
         match phase {
-            Phase::Resolving if P::USES.connects => self.request(now, ep, &path),
+            Phase::Resolving if P::USES.connects => {
+                if let Ok(control) = self.ep_mut(ep)
+                    && let Some(conn) = control.conn
+                {
+                    control.phase = Phase::None;
+                    self.cm.go(now, conn, &path);
+                }
+            }
             Phase::Direct(terms) if P::USES.connects => self.finish_direct(now, ep, &path, &terms),
             Phase::Replied(reply) if P::USES.connects => self.finish_active(now, ep, &path, &reply),
             Phase::Accepting {
@@ -220,47 +229,44 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Active: the way is known; the REQ goes out.
-    fn request(&mut self, now: Instant, ep: Ep, path: &Path) {
+    /// Active: the REQ, which goes out when the way is known. `INSUFFICIENT_RESOURCES` while the connection manager has no slot.
+    fn prepare(
+        &mut self,
+        now: Instant,
+        ep: Ep,
+        remote: IpAddr,
+        [local_port, remote_port]: [u16; 2],
+        private_data: &[u8],
+    ) -> Result<ConnId, Error> {
         let limits = *self.provider.limits();
-        let Some(control) = self.eps.get(ep.0) else {
-            return;
-        };
-        let Some(qp) = control.qp else { return };
+        let control = self.ep(ep)?;
         let params = ConnectParams {
-            remote: path.remote,
+            remote,
             local: self.net.addr,
-            service: ServiceId::tcp(control.remote_port),
-            source_port: control.local_port,
-            qpn: qp.number,
+            service: ServiceId::tcp(remote_port),
+            source_port: local_port,
+            qpn: control.qp.ok_or(NOT_READY)?.number,
             responder_resources: control.attr.max_rdma_read_in,
             initiator_depth: control.attr.max_rdma_read_out,
             retry_count: RETRIES.0,
             rnr_retry: RETRIES.1,
             mtu: limits.mtu,
             ack_timeout: ack_timeout(limits.ack_delay, PACKET_LIFE),
-            flow_label: path.flow_label,
-            traffic_class: path.traffic_class,
-            hop_limit: path.hop_limit,
-            private_data: &control.private,
+            flow_label: 0,
+            traffic_class: 0,
+            hop_limit: 0,
+            private_data,
         };
-        match self.cm.connect(now, &params) {
-            Ok(conn) => {
-                self.own(conn, Owner::Ep(ep));
-                if let Ok(control) = self.ep_mut(ep) {
-                    control.conn = Some(conn);
-                    control.phase = Phase::None;
-                }
-            }
-            // Connections in timewait hold their slots for some seconds. The consumer's timeout bounds the wait.
-            Err(CmError::NoSlot) => {}
-            Err(
-                CmError::Unknown(_)
-                | CmError::State(..)
-                | CmError::TooLong { .. }
-                | CmError::Parameter(_),
-            ) => self.apply(ep, EpOp::NonPeerRejected),
-        }
+        let conn = self.cm.prepare(now, &params).map_err(|error| match error {
+            // Those in timewait give way: what has them all are connections, their ends and requests.
+            CmError::NoSlot => Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep),
+            CmError::Unknown(_)
+            | CmError::State(..)
+            | CmError::TooLong { .. }
+            | CmError::Parameter(_) => Error::new(DatType::InternalError, DatSubtype::None),
+        })?;
+        self.own(conn, Owner::Ep(ep));
+        Ok(conn)
     }
 
     /// Active: the peer accepted and the way is known.
@@ -272,8 +278,8 @@ impl<P: Provider> Ia<'_, P> {
             return;
         };
         if self.ready(qp, path, &terms) && self.cm.ready(now, conn).is_ok() {
-            if let Some(control) = self.eps.get_mut(ep.0) {
-                control.keep(self.cm.private_data(conn));
+            self.keep_answer(ep, Some(conn));
+            if let Ok(control) = self.ep_mut(ep) {
                 control.deadline = Instant::NEVER;
             }
             self.apply(ep, EpOp::Established);

@@ -8,7 +8,7 @@
 use core::task::Poll;
 
 use super::connect::Ask;
-use super::{EpState, NOT_READY, Phase, PrivateData, port};
+use super::{EpState, NOT_READY, Phase, port};
 use crate::Ia;
 use crate::cm::{CmError, ConnId, Reason, ServiceId, SidrParams, SidrReply, SidrStatus};
 use crate::counters::IaCounter;
@@ -129,8 +129,8 @@ impl<P: Provider> Ia<'_, P> {
             ) => return Err(FULL),
         };
         self.own(conn, Owner::LookUp(ep, conn));
+        self.keep_answer(ep, None);
         let control = self.ep_mut(ep)?;
-        control.private.clear();
         control.refusal = None;
         control.phase = Phase::None;
         control.remote = Some(ask.remote);
@@ -190,11 +190,10 @@ impl<P: Provider> Ia<'_, P> {
         let Owner::LookUp(ep, _) = self.owner(conn) else {
             return;
         };
-        let private = PrivateData::from_slice(self.cm.private_data(conn)).unwrap_or_default();
         self.cm.sidr_keep(reply);
+        self.keep_answer(ep, Some(conn));
         let found = self.address(reply);
         let Ok(control) = self.ep_mut(ep) else { return };
-        control.private = private;
         let event = match found {
             Ok(destination) => {
                 control.phase = Phase::Found(destination);

@@ -31,6 +31,7 @@ impl<P: Provider> Ia<'_, P> {
         self.end_questions(ep, true);
         self.unwatch(ep);
         self.release_events(ep);
+        self.keep_answer(ep, None);
         if let Ok(control) = self.ep(ep)
             && let (Some(_), Some(qp)) = (control.srq, control.qp)
         {

@@ -56,9 +56,6 @@ use crate::shared::stack::END;
 use crate::time::Instant;
 use set_watermark::INFINITE;
 
-/// Private data of one message; a REP carries most.
-pub(crate) type PrivateData = Vec<u8, 196, u8>;
-
 /// How far an establishment has got. The Endpoint's state says which side it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Phase {
@@ -112,8 +109,8 @@ pub(crate) struct EpControl {
     pub(crate) deadline: Instant,
     /// Datagrams: the way to some service point is being found.
     pub(crate) looks_up: bool,
-    /// What goes out with REQ or REP, and what came in with REP or REJ.
-    pub(crate) private: PrivateData,
+    /// The connection of the connection manager that keeps the private data of the peer's answer.
+    pub(crate) answered: Option<ConnId>,
     /// Why the connection broke, if it did.
     pub(crate) cause: Option<Fault>,
     /// Why the peer or the network rejected the attempt, if that is how it ended.
@@ -158,7 +155,7 @@ impl EpControl {
             active: false,
             deadline: Instant::NEVER,
             looks_up: false,
-            private: PrivateData::new(),
+            answered: None,
             cause: None,
             refusal: None,
             requests_done: 0,
@@ -189,13 +186,6 @@ impl EpControl {
         self.requests_done = 0;
         self.receives_done = 0;
         self.drain = Drain::NONE;
-    }
-
-    /// Keeps private data in the place of what is there. No message has more than there is room for.
-    #[inline(never)]
-    pub(crate) fn keep(&mut self, data: &[u8]) {
-        self.private.clear();
-        let _ = self.private.extend_from_slice(data);
     }
 
     /// Notes whom a request comes from.
@@ -391,11 +381,20 @@ impl<P: Provider> Ia<'_, P> {
     ///
     /// It is the message's whole field, padded with zeros: the wire does not carry its length.
     pub fn ep_private_data(&self, ep: Ep) -> Result<&[u8], Error> {
-        let control = self.ep(ep)?;
-        let own = matches!(
-            self.state_of(ep)?,
-            EpState::ActiveConnectionPending | EpState::CompletionPending
-        );
-        Ok(if own { &[] } else { &control.private })
+        let answered = self.ep(ep)?.answered;
+        Ok(answered.map_or(&[], |conn| self.cm.private_data(conn)))
+    }
+
+    /// The peer has answered on that connection: its private data is kept for the consumer, in the place of what an earlier answer
+    /// brought.
+    pub(crate) fn keep_answer(&mut self, ep: Ep, answered: Option<ConnId>) {
+        let Ok(control) = self.ep_mut(ep) else { return };
+        let earlier = core::mem::replace(&mut control.answered, answered);
+        if let Some(conn) = earlier {
+            self.cm.release(conn);
+        }
+        if let Some(conn) = answered {
+            self.cm.keep(conn);
+        }
     }
 }

@@ -78,10 +78,10 @@ impl<P: Provider> Ia<'_, P> {
             let _ = self.reserve_events(ep);
         }
         self.end_questions(ep, true);
+        self.keep_answer(ep, None);
         let control = self.ep_mut(ep)?;
         control.forget_done();
         control.born = turn;
-        control.private.clear();
         control.cause = None;
         control.refusal = None;
         control.remote = None;

@@ -83,7 +83,7 @@ impl<P: Provider> Ia<'_, P> {
                     control.conn = None;
                     if refusal.is_some() {
                         control.refusal = refusal;
-                        control.keep(self.cm.private_data(conn));
+                        self.keep_answer(ep, Some(conn));
                     }
                 }
                 self.apply(ep, op);

@@ -138,6 +138,8 @@ fn private_data_arrives_padded() {
     let at_b = pair.nodes[B].cm.private_data(b);
     assert_eq!((at_b.len(), &at_b[..6]), (56, &b"hello\0"[..]));
     let (now, params) = (pair.now, Pair::accept_params());
+    pair.nodes[B].cm.prepare_reply(b, b"welcome").unwrap();
+    assert!(pair.nodes[B].cm.private_data(b).is_empty());
     pair.nodes[B].cm.accept(now, b, &params).unwrap();
     assert!(pair.nodes[B].cm.private_data(b).is_empty());
     pair.settle();
@@ -155,9 +157,9 @@ fn private_data_of_full_length() {
     pair.settle();
     let b = pair.request().conn;
     assert_eq!(pair.nodes[B].cm.private_data(b), [0xa5; 56]);
-    let mut params = Pair::accept_params();
-    params.private_data = &[0x5a; 196];
-    pair.nodes[B].cm.accept(pair.now, b, &params).unwrap();
+    let cm = &mut pair.nodes[B].cm;
+    cm.prepare_reply(b, &[0x5a; 196]).unwrap();
+    cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
     pair.settle();
     assert_eq!(pair.nodes[A].cm.private_data(a), [0x5a; 196]);
 }
@@ -181,10 +183,8 @@ fn private_data_too_long_is_refused_and_changes_nothing() {
     pair.settle();
     let b = pair.request().conn;
     let (now, cm) = (pair.now, &mut pair.nodes[B].cm);
-    let mut params = Pair::accept_params();
-    params.private_data = &[0; 197];
     assert_eq!(
-        cm.accept(now, b, &params),
+        cm.prepare_reply(b, &[0; 197]),
         Err(CmError::TooLong {
             given: 197,
             most: 196

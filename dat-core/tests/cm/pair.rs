@@ -200,14 +200,13 @@ impl Pair {
         }
     }
 
-    pub(crate) fn accept_params() -> AcceptParams<'static> {
+    pub(crate) fn accept_params() -> AcceptParams {
         AcceptParams {
             qpn: QPN_B,
             responder_resources: 2,
             initiator_depth: 4,
             target_ack_delay: 15,
             rnr_retry: 7,
-            private_data: b"welcome",
         }
     }
 
@@ -241,6 +240,7 @@ impl Pair {
                     let mut params = Self::accept_params();
                     params.qpn += u32::try_from(request.conn.index()).unwrap();
                     params.initiator_depth = request.terms.initiator_depth.min(4);
+                    node.cm.prepare_reply(request.conn, b"welcome").unwrap();
                     node.cm.accept(now, request.conn, &params).unwrap();
                 }
                 (CmEvent::SidrRequest(request), Consumer::Willing) => {

@@ -5,6 +5,7 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::cm::wire::{DreqRepr, Message};
 use dat_core::cm::{CmError, CmEvent, Reason};
+use dat_core::provider::Path;
 
 use crate::pair::*;
 
@@ -117,6 +118,70 @@ fn an_old_id_names_nothing_of_the_new_connection() {
     // The new one has not been ended behind its user's back.
     assert_eq!(pair.sent(Kind::Dreq).len(), 1);
     assert_eq!(pair.nodes[A].cm.disconnect(pair.now, new), Ok(()));
+}
+
+#[test]
+fn private_data_that_is_kept_outlives_its_connection_and_keeps_its_slot() {
+    let mut pair = Pair::with(2, 2, [v4(1), v4(2)]);
+    let a = pair.connect(QPN_A);
+    pair.settle();
+    pair.nodes[A].cm.keep(a);
+    pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
+    pair.settle();
+    // In timewait, and long after it.
+    for _ in 0..2 {
+        let other = pair.connect(QPN_A + 1);
+        pair.settle();
+        assert_ne!(other.index(), a.index());
+        let data = pair.nodes[A].cm.private_data(a);
+        assert!(data.starts_with(b"welcome\0"));
+        pair.nodes[A].cm.disconnect(pair.now, other).unwrap();
+        pair.exhaust();
+        assert_eq!(pair.nodes[A].cm.vacant_slots(), 1);
+    }
+    pair.nodes[A].cm.release(a);
+    assert_eq!(pair.nodes[A].cm.vacant_slots(), 2);
+}
+
+#[test]
+fn a_request_that_is_prepared_waits_for_its_way() {
+    let mut pair = Pair::with(1, 1, [v4(1), v4(2)]);
+    let (now, params) = (pair.now, pair.params(QPN_A));
+    let way = Path {
+        remote: v4(2),
+        remote_mac: [2, 0, 0, 0, 0, 2],
+        source_index: 0,
+        hop_limit: 9,
+        traffic_class: 3,
+        flow_label: 0x12345,
+    };
+    let cm = &mut pair.nodes[A].cm;
+    // Given up before anything was sent: nobody hears of it.
+    let given_up = cm.prepare(now, &params).unwrap();
+    assert_eq!((cm.next_deadline(), cm.vacant_slots()), (None, 0));
+    assert_eq!(cm.prepare(now, &params), Err(CmError::NoSlot));
+    cm.abort(now, given_up);
+    assert!(cm.poll_transmit(now).is_none());
+    assert_eq!(cm.vacant_slots(), 1);
+    cm.go(now, given_up, &way);
+    assert!(cm.poll_transmit(now).is_none());
+
+    let conn = cm.prepare(now, &params).unwrap();
+    cm.advance(now + Duration::from_secs(1000));
+    assert!(cm.poll_transmit(now).is_none());
+    cm.go(now, conn, &way);
+    let sent = cm.poll_transmit(now).unwrap();
+    let Ok((_, Message::Req(req))) = Message::parse(&sent.mad) else {
+        panic!("a REQ");
+    };
+    assert_eq!(
+        (req.flow_label, req.traffic_class, req.hop_limit),
+        (0x12345, 3, 9)
+    );
+    // It is on its way: another call sends nothing more.
+    cm.go(now, conn, &way);
+    assert!(cm.poll_transmit(now).is_none());
+    assert!(cm.next_deadline().is_some());
 }
 
 #[test]

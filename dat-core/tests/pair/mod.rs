@@ -46,7 +46,15 @@ pub fn addr(port: u8) -> IpAddr {
 }
 
 pub fn open<U: Using>(fabric: &'static Fabric, port: u8) -> Ia<'static, LoopHca<'static, U>> {
-    let storage: &'static mut Storage<_, 8, 8, 8, 32, 64> = Box::leak(Box::new(Storage::new()));
+    open_of::<U, 8>(fabric, port)
+}
+
+/// One of so many Endpoints.
+pub fn open_of<U: Using, const EPS: usize>(
+    fabric: &'static Fabric,
+    port: u8,
+) -> Ia<'static, LoopHca<'static, U>> {
+    let storage: &'static mut Storage<_, EPS, 8, 8, 32, 64> = Box::leak(Box::new(Storage::new()));
     let net = Net {
         addr: addr(port),
         prefix: 24,
@@ -86,7 +94,17 @@ impl Merge {
 
 impl Side {
     pub fn new(fabric: &'static Fabric, port: u8, merge: Merge, attr: Option<&EpAttr>) -> Self {
-        let mut ia = open(fabric, port);
+        Self::on(open(fabric, port), fabric, port, merge, attr)
+    }
+
+    /// On an adapter that is open already.
+    pub fn on(
+        mut ia: LoopIa,
+        fabric: &'static Fabric,
+        port: u8,
+        merge: Merge,
+        attr: Option<&EpAttr>,
+    ) -> Self {
         let pz = ia.pz_create().unwrap();
         let every = EvdFlags::DEFAULT & !EvdFlags::ASYNC | EvdFlags::SOFTWARE;
         let mut evd = |flags| ia.evd_create(64, flags).unwrap();
