@@ -464,7 +464,7 @@ pub struct QpInit {
     pub send_cq: Cq,
     /// Where receives complete.
     pub recv_cq: Cq,
-    /// Most requests outstanding.
+    /// Most requests outstanding. The queue has room for one more, of no bytes, which is dat-core's own.
     pub requests: u16,
     /// Most receives outstanding.
     pub receives: u16,

@@ -97,6 +97,9 @@ fn a_failure_that_is_only_seen_breaks_the_connection() {
     p.a.ia.ep_get_status(p.a.ep).unwrap();
     p.settle();
     assert_eq!(p.a.next(p.a.conn), Some(Event::Broken(p.a.ep)));
+    // The completion says more than the device's word that the queue pair is in error.
+    let cause = p.a.ia.ep_cause(p.a.ep).unwrap().unwrap();
+    assert!(cause.to_string().contains("refused access"), "{cause}");
     assert_eq!(p.a.dtos(p.a.request), [(1, DtoStatus::ErrRemoteAccess)]);
 }
 
@@ -134,6 +137,27 @@ fn asking_for_the_status_takes_no_event() {
     assert_eq!(p.a.ia.evd_more(p.a.request), Ok(2));
     assert_eq!(p.a.next(p.a.request), Some(Event::Software(5)));
     assert_eq!(p.a.dtos(p.a.request), [(2, DtoStatus::Success)]);
+}
+
+/// What a reset drops takes no entry of the queue any more, however often an Endpoint is reset and whoever shares the queue.
+#[test]
+fn what_a_reset_drops_takes_no_room() {
+    let mut p = narrow(4);
+    for life in 0..9 {
+        for cookie in 0..4 {
+            write(&mut p, cookie, FLAGS).unwrap();
+        }
+        let (now, a, b) = (p.now, p.a.ep, p.b.ep);
+        p.a.ia.ep_disconnect(now, a, CloseFlag::Abrupt).unwrap();
+        p.settle();
+        assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(a)], "life {life}");
+        assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(b)]);
+        p.a.ia.ep_reset(a).unwrap();
+        p.b.ia.ep_reset(b).unwrap();
+        p.connect();
+    }
+    assert_eq!(p.a.drain(p.a.ia.async_evd()), []);
+    assert_eq!(p.a.drain(p.a.request), []);
 }
 
 /// Several lives of an Endpoint, each with an event that nobody dequeues and as many looks at suppressed requests as there are:

@@ -133,6 +133,57 @@ fn a_burst_stops_where_something_else_lies_between() {
     assert_eq!(count, 5);
 }
 
+/// A bind is a request like any other.
+#[test]
+fn a_plain_bind_is_looked_at_once() {
+    let mut p = Pair::connected();
+    let rmr = p.a.ia.rmr_create(p.a.pz).unwrap();
+    let lmr = p.a.seg(0, 64);
+    for cookie in 0..3 {
+        p.a.ia
+            .rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, cookie, FLAGS)
+            .unwrap();
+    }
+    let _ = p.fabric.looks();
+    for _ in 0..3 {
+        let event = p.a.next(p.a.request);
+        assert!(matches!(event, Some(Event::RmrBind { .. })), "{event:?}");
+    }
+    assert_eq!(p.fabric.looks(), [3, 0, 0, 0]);
+}
+
+/// A slot that a burst gave back matches nothing until it is posted again, also when it is the next to be used.
+#[test]
+fn a_slot_given_back_matches_nothing() {
+    let mut p = Pair::connected();
+    let requests = p.a.request;
+    writes(&mut p, 32, 0);
+    assert_eq!(burst(&mut p.a, requests, 99).len(), 32);
+    writes(&mut p, 1, 0);
+    one_by_one(&mut p.a, requests, 0..1);
+    for direction in [Direction::Send, Direction::Recv] {
+        // The token of the burst's second request, whose slot is the oldest.
+        let again = forged(&p, direction, 1);
+        p.fabric.forge(0, Cq(1), again);
+        assert_eq!(p.a.next(requests), None);
+    }
+    assert_eq!(p.a.ia.evd_dropped(requests), Ok((0, 2)));
+}
+
+/// A completion of a queue pair whose index is that of no Endpoint.
+#[test]
+fn a_completion_of_no_endpoint_is_nonsense() {
+    let mut p = Pair::strangers(Merge::Apart, None);
+    let small = open_of::<_, 3>(p.fabric, 0);
+    p.a = Side::on(small, p.fabric, 0, Merge::Apart, None);
+    let mut nobody = forged(&p, Direction::Send, 0);
+    nobody.index |= 3;
+    // Its queues stand behind those of the adapter before it.
+    p.fabric.forge(0, Cq(3), nobody);
+    assert_eq!(p.a.next(p.a.request), None);
+    assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 1)));
+}
+
 /// The device reports requests a second time that were dequeued in each of the ways there are; all slots have been used.
 #[test]
 fn a_completion_that_comes_twice_is_nonsense() {

@@ -129,6 +129,41 @@ fn what_is_flushed_ends_a_wait() {
     }
 }
 
+/// A receive whose success wakes nobody wakes when it fails.
+#[test]
+fn a_receive_that_fails_notifies_whatever_its_flags() {
+    for (len, wakes) in [(8, false), (9, true)] {
+        let mut p = Pair::strangers(Merge::Apart, None);
+        let mut attr = p.a.ia.ep_attr_default();
+        attr.recv_completion_flags = CompletionFlags::UNSIGNALLED;
+        let (request, conn) = (p.a.request, p.a.conn);
+        let recv = p.a.ia.evd_create(8, EvdFlags::DTO).unwrap();
+        p.a.ep =
+            p.a.ia
+                .ep_create(
+                    Some(p.a.pz),
+                    Some(recv),
+                    Some(request),
+                    Some(conn),
+                    Some(&attr),
+                )
+                .unwrap();
+        p.connect();
+        let iov = [p.a.seg(0, 8)];
+        p.a.ia
+            .ep_post_recv(p.a.ep, &iov, 1, CompletionFlags::UNSIGNALLED)
+            .unwrap();
+        let long = Duration::from_secs(1);
+        let mut wait = p.a.ia.evd_wait(p.now, recv, long, 1).unwrap();
+        assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
+        let iov = [p.b.seg(0, len)];
+        p.b.ia.ep_post_send(p.b.ep, &iov, 1, FLAGS).unwrap();
+        let found = p.a.ia.evd_waited(p.now, &mut wait);
+        assert_eq!(found.is_ready(), wakes, "{len} bytes");
+        p.a.ia.evd_wait_end(&mut wait);
+    }
+}
+
 /// A completion of an earlier life is no event, and is not counted.
 #[test]
 fn stale_completions_are_not_counted() {

@@ -98,3 +98,49 @@ fn suppressed_binds_end_with_the_request_behind_them() {
         assert_eq!(p.a.drain(p.a.request), []);
     }
 }
+
+/// However often the status is asked for, one request of dat-core's own is under way at a time: the send queue has room for no more.
+#[test]
+fn one_follower_is_under_way_at_a_time() {
+    let mut p = Pair::connected();
+    let dtos = p.a.ia.ep_query(p.a.ep).unwrap().attr.max_request_dtos;
+    p.fabric.hold(true);
+    for cookie in 0..u64::from(dtos) {
+        write(&mut p, cookie, SUPPRESS);
+        assert!(!p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+    }
+    p.fabric.hold(false);
+    p.settle();
+    for _ in 0..2 {
+        p.a.ia.ep_get_status(p.a.ep).unwrap();
+    }
+    assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
+}
+
+/// A completion queue has room for as many events as its Event Dispatcher was made for, whatever lies in it of dat-core's own.
+#[test]
+fn followers_leave_the_consumer_its_entries() {
+    let mut p = Pair::strangers(Merge::Apart, None);
+    let request = p.a.ia.evd_create(4, EvdFlags::DTO).unwrap();
+    let (recv, conn) = (p.a.recv, p.a.conn);
+    p.a.ia.ep_free(p.now, p.a.ep).unwrap();
+    p.a.ep =
+        p.a.ia
+            .ep_create(Some(p.a.pz), Some(recv), Some(request), Some(conn), None)
+            .unwrap();
+    p.connect();
+    // Each has completed, and its completion lies there: some time none is posted any more.
+    for cookie in 0..8 {
+        write(&mut p, cookie, SUPPRESS);
+        p.a.ia.ep_get_status(p.a.ep).unwrap();
+        p.settle();
+    }
+    for cookie in 10..14 {
+        write(&mut p, cookie, FLAGS);
+    }
+    p.settle();
+    assert_eq!(p.a.drain(p.a.ia.async_evd()), []);
+    assert_eq!(p.a.state(), EpState::Connected);
+    let ended: Vec<_> = (10..14).map(|cookie| (cookie, Success)).collect();
+    assert_eq!(p.a.dtos(request), ended);
+}

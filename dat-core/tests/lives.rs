@@ -78,7 +78,7 @@ fn the_status_of_a_disconnected_endpoint_leaves_its_queue_pair_alone() {
     assert_eq!(p.a.ia.evd_dropped(p.a.request).unwrap(), (0, 0));
 }
 
-/// Each reset that replaces the queue pair uses the next index, so that all are used before one comes again.
+/// Each change that replaces the queue pair uses the next index, so that all are used before one comes again; a reset replaces none.
 #[test]
 fn the_lives_of_an_endpoint_are_counted_one_by_one() {
     let mut p = Pair::strangers(Merge::Apart, None);
@@ -87,7 +87,15 @@ fn the_lives_of_an_endpoint_are_counted_one_by_one() {
         p.fabric.index(0, Qp { number }).unwrap()
     };
     let first = index(&p);
+    let mut attr = p.a.ia.ep_query(p.a.ep).unwrap().attr;
     for life in 1..=4 {
+        attr.max_recv_dtos -= 1;
+        let attr = Some(attr);
+        let change = EpModify {
+            attr,
+            ..EpModify::default()
+        };
+        p.a.ia.ep_modify(p.a.ep, &change).unwrap();
         p.connect();
         p.a.post_recv(1).unwrap();
         disconnect(&mut p);

@@ -158,3 +158,44 @@ fn an_event_dispatcher_that_goes_takes_no_slot_with_it() {
         p.pass(core::time::Duration::from_secs(60));
     }
 }
+
+/// The end of a connection that waits for what was raised before it holds what stands behind it: the beginning of another
+/// connection still comes before what is flushed of it.
+#[test]
+fn a_beginning_behind_an_end_that_waits_comes_before_its_flushes() {
+    let mut p = Pair::connected_as(Merge::All, None);
+    let evd = p.a.conn;
+    p.a.ia.evd_post_se(evd, 7).unwrap();
+    let first = p.a.ep;
+    p.a.ia
+        .ep_disconnect(p.now, first, CloseFlag::Abrupt)
+        .unwrap();
+    p.settle();
+    for side in [&mut p.a, &mut p.b] {
+        let all = Some(side.conn);
+        side.ep = side
+            .ia
+            .ep_create(Some(side.pz), all, all, all, None)
+            .unwrap();
+    }
+    p.ask(b"").unwrap();
+    p.settle();
+    let cr = p.request().unwrap();
+    p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
+    p.settle();
+    p.a.post_recv(10).unwrap();
+    let second = p.a.ep;
+    p.a.ia
+        .ep_disconnect(p.now, second, CloseFlag::Abrupt)
+        .unwrap();
+    p.settle();
+    let seen = p.a.drain(evd);
+    let at = |event: Event| seen.iter().position(|seen| *seen == event).unwrap();
+    let flush = seen
+        .iter()
+        .position(|event| flushed(event, second) == Some(10));
+    assert_eq!((seen.len(), at(Event::Software(7))), (5, 0));
+    assert!(at(Event::Disconnected(first)) > 0);
+    assert!(Some(at(Event::Established(second))) < flush);
+    assert!(flush < Some(at(Event::Disconnected(second))));
+}

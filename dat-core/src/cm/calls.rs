@@ -1,6 +1,6 @@
 //! What the caller asks for.
 
-use super::wire::{ARI_LEN, Rej, Rep, Req, ServiceId, SidrRep, SidrStatus, gid, ip_header, is_v4};
+use super::wire::{ARI_LEN, Rej, Rep, Req, SidrRep, SidrStatus, gid, ip_header, is_v4};
 use super::{
     AcceptParams, Cm, CmError, ConnId, ConnectParams, Counters, Event, QpTerms, Reason, Send, Slot,
     State,
@@ -56,7 +56,7 @@ impl<U: Using> Cm<'_, U> {
 
         let config = self.config;
         let starting_psn = self.entropy.next_psn();
-        let slot = self.begin(now, State::ReqReady, remote, params.service)?;
+        let slot = self.begin(now, State::ReqReady, remote)?;
         slot.local_qpn = params.qpn;
         slot.terms = QpTerms {
             rq_psn: starting_psn,
@@ -136,7 +136,6 @@ impl<U: Using> Cm<'_, U> {
         now: Instant,
         state: State,
         remote: u128,
-        service: ServiceId,
     ) -> Result<&mut Slot, CmError> {
         let (max_retries, interval) = (self.config.max_retries, self.config.request_nanos());
         let agent = u64::from(self.agent) << 32;
@@ -144,7 +143,6 @@ impl<U: Using> Cm<'_, U> {
         slot.state = state;
         slot.active = true;
         slot.remote = remote;
-        slot.service = service;
         slot.transaction = agent | u64::from(slot.id);
         slot.max_retries = max_retries & 15;
         slot.interval = interval;

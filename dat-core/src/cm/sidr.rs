@@ -65,7 +65,7 @@ impl<U: Using> Cm<'_, U> {
             params.private_data.len(),
             SidrReq::<()>::PRIVATE - header.len(),
         )?;
-        let slot = self.begin(now, State::SidrReady, remote, params.service)?;
+        let slot = self.begin(now, State::SidrReady, remote)?;
         let mut req = SidrReq::new_unchecked(slot.store(SidrReq::<()>::ATTRIBUTE, [slot.id, 0]));
         req.set_p_key(0xffff);
         req.set_service_id(params.service.0);

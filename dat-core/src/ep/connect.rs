@@ -289,13 +289,12 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// The peer replied. Who waits for that is watched from the start.
-    pub(crate) fn replied(&mut self, now: Instant, ep: Ep, reply: Reply) {
-        if self.state_of(ep).ok() == Some(EpState::ActiveConnectionPending) {
-            if let Ok(control) = self.ep_mut(ep) {
-                control.phase = Phase::Replied(reply);
-            }
-            self.establish_step(now, ep);
+    /// The peer replied. The Endpoint is watched from the start, and goes on when [`Ia::advance`] comes to it.
+    pub(crate) fn replied(&mut self, ep: Ep, reply: Reply) {
+        if self.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
+            && let Ok(control) = self.ep_mut(ep)
+        {
+            control.phase = Phase::Replied(reply);
         }
     }
 }

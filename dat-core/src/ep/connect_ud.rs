@@ -217,7 +217,6 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn unanswered(&mut self, ep: Ep) {
         let evd = self.ep(ep).ok().and_then(|control| control.connect_evd);
         self.notify(evd, Event::UdError(ep));
-        self.worked = true;
     }
 
     /// Ends the questions of an Endpoint; and lets the answers go, if it is said.

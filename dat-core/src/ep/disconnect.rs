@@ -57,7 +57,6 @@ impl<P: Provider> Ia<'_, P> {
                 ..
             } => {
                 self.apply(ep, op);
-                self.end_questions(ep, false);
                 self.late.drains = Some(Drains {
                     step: |ia, now, ep| ia.drain_step(now, ep),
                 });

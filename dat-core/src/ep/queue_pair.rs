@@ -272,11 +272,11 @@ impl<P: Provider> Ia<'_, P> {
         shared.rewind();
     }
 
-    /// Drops what is outstanding without completing it: binds are accounted for, flushes forgotten.
+    /// Drops what is outstanding without completing it: binds are accounted for, flushes forgotten, completions taken out of their
+    /// queues.
     pub(super) fn drop_outstanding(&mut self, slot: u32) {
         let shared = self.shared;
         let Some(ep) = shared.ep(slot) else { return };
-        self.leave_stray(slot);
         let consumed = ep.request.consumed.load(Ordering::Acquire);
         // Those that change keys are accounted for; of others nobody has to know.
         let edits = if P::USES.windows {
@@ -293,21 +293,14 @@ impl<P: Provider> Ia<'_, P> {
         let slots = ep.receive.mask.load(Ordering::Relaxed).wrapping_add(1);
         shared.forget_quiet(ep, 0, slots);
         ep.receive.max_len.store(0, Ordering::Relaxed);
-        if let Some(queues) = self.late.shared_queues()
-            && let Some(srq) = ep.srq()
-        {
-            let evd = ep.receive.evd.load(Ordering::Relaxed);
+        for line in [&ep.request, &ep.receive] {
+            let evd = line.evd.load(Ordering::Relaxed);
             if let Some(evd) = self.evds.handle_at(evd) {
                 // What is left moves to other positions, all of which are seen by then.
                 self.look_through(Evd(evd));
             }
             if let Some(reaper) = self.reapers.get_mut(evd as usize).and_then(Option::as_mut) {
-                (queues.sweep)(reaper, &shared, slot, srq);
-            }
-        }
-        for line in [&ep.request, &ep.receive] {
-            let evd = line.evd.load(Ordering::Relaxed) as usize;
-            if let Some(reaper) = self.reapers.get_mut(evd).and_then(Option::as_mut) {
+                reaper.sweep(&shared, slot);
                 reaper.purge(&shared, slot);
             }
         }

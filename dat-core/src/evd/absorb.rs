@@ -19,9 +19,6 @@ use crate::shared::Shared;
 use crate::shared::ep::{EpShared, Trouble};
 use crate::table::Table;
 
-/// Completions taken in one go.
-const BUDGET: u32 = 64;
-
 /// What was taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
@@ -40,7 +37,7 @@ impl<P: Provider> Ia<'_, P> {
             return taken;
         };
         self.look_through(evd);
-        for _ in 0..BUDGET {
+        loop {
             let Some(control) = self.evds.get(evd.0) else {
                 return taken;
             };
@@ -65,9 +62,7 @@ impl<P: Provider> Ia<'_, P> {
             {
                 reaper.absorbed += 1;
             }
-            self.worked = true;
         }
-        taken
     }
 
     /// Looks at the completions of `evd` that have come since the last time. They stay where they are.
@@ -78,9 +73,7 @@ impl<P: Provider> Ia<'_, P> {
             shared,
             ..
         } = self;
-        if let Some(Some(reaper)) = reapers.get_mut(evd.0.index() as usize)
-            && reaper.evd == evd
-        {
+        if let Some(Some(reaper)) = reapers.get_mut(evd.0.index() as usize) {
             look_through(reaper, shared, eps);
         }
     }
@@ -154,14 +147,10 @@ fn note(shared: &Shared<'_>, eps: &mut Table<'_, EpControl>, completion: &Comple
     match completion.direction {
         Direction::Send => {
             let found = sequence(shared, ep, control.requests_done, completion.token);
-            // A follower that fails says nothing of those before it: each has a completion of its own.
-            let follower = &ep.poster.follower;
+            // Where a follower fails, those before it have had completions of their own.
             let done = match found {
                 Some(seq) => Some(seq.wrapping_add(1)),
-                None if completion.status == Status::Success => {
-                    follower.succeeded(completion.token)
-                }
-                None => None,
+                None => ep.poster.follower.completed(completion.token),
             };
             if let Some(done) = done {
                 control.requests_done = done;

@@ -29,10 +29,7 @@ impl Chain {
             first = id;
             id = next;
         }
-        Self {
-            first,
-            last: if first == END { END } else { top },
-        }
+        Self { first, last: top }
     }
 
     pub(super) const fn is_empty(self) -> bool {
@@ -82,7 +79,7 @@ impl Chain {
     /// Takes the oldest off.
     pub(super) fn pop_front(&mut self, shared: &Shared<'_>) -> Option<u32> {
         let id = self.first()?;
-        self.first = link(shared, id).map_or(END, Link::next);
+        self.first = link(shared, id)?.next();
         if self.first == END {
             self.last = END;
         }
@@ -103,11 +100,8 @@ pub(super) fn each(shared: &Shared<'_>, mut id: u32, mut see: impl FnMut(u32)) {
     }
 }
 
-/// The link of an element; none behind the last.
+/// The link of an element; none behind the last, whose name is of nothing.
 fn link<'s>(shared: &Shared<'s>, id: u32) -> Option<&'s Link> {
-    if id == END {
-        return None;
-    }
     if let Some(event) = shared.connection.get(id) {
         return Some(&event.link);
     }

@@ -87,7 +87,6 @@ impl<P: Provider> Ia<'_, P> {
             cno: None,
             enabled: true,
             unwaitable: false,
-            strays: super::follow::Strays::default(),
             upcalls,
             tally: EvdTally::default(),
         };

@@ -69,7 +69,6 @@ pub(crate) struct EvdControl<P: Provider> {
     /// Arrivals trigger the CNO.
     pub(crate) enabled: bool,
     pub(crate) unwaitable: bool,
-    pub(crate) strays: follow::Strays,
     /// Instead of a CNO and waits: kDAPL.
     pub(crate) upcalls: Option<Upcalls<P>>,
     pub(crate) tally: EvdTally,

@@ -298,17 +298,15 @@ impl<P: Provider> Reaper<P> {
         }
         let events = Chain::from_stack(shared, evd.producer.connection.take());
         let flush = Chain::from_stack(shared, evd.producer.flush.take());
-        if !flush.is_empty() {
-            let written = self.written();
-            flush.each(shared, |id| {
-                let (ep, direction) = queue_of(id);
-                if let Some(ep) = shared.ep(ep) {
-                    let line = ep.line(direction);
-                    line.flush_at.store(written, Ordering::Relaxed);
-                    line.flush_to.store(ep.posted(direction), Ordering::Relaxed);
-                }
-            });
-        }
+        let written = self.written();
+        flush.each(shared, |id| {
+            let (ep, direction) = queue_of(id);
+            if let Some(ep) = shared.ep(ep) {
+                let line = ep.line(direction);
+                line.flush_at.store(written, Ordering::Relaxed);
+                line.flush_to.store(ep.posted(direction), Ordering::Relaxed);
+            }
+        });
         self.events.append(shared, events);
         self.endings.append(shared, flush);
         !flush.is_empty()
@@ -415,16 +413,12 @@ impl<P: Provider> Reaper<P> {
 
     /// The event of an entry of the ring, if it has one.
     fn enter(&mut self, shared: &Shared<'_>, entry: Option<Entry>) -> Option<Event> {
-        match entry {
-            Some(Entry::Event(event)) => Some(event),
-            Some(Entry::Absorbed(early)) => {
+        match entry? {
+            Entry::Event(event) => Some(event),
+            Entry::Absorbed(early) => {
                 self.absorbed = self.absorbed.saturating_sub(1);
                 seen_taken(shared, &early);
                 self.complete(shared, &early)
-            }
-            None => {
-                self.nonsense = self.nonsense.saturating_add(1);
-                None
             }
         }
     }
@@ -469,9 +463,7 @@ impl<P: Provider> Reaper<P> {
         if P::USES.windows && invalidated && completion.status == Status::Success {
             let _ = crate::rmr::invalidated(shared, completion.extra.immediate);
         }
-        if event.is_some() {
-            self.extra = completion.extra;
-        }
+        self.extra = completion.extra;
         if completion.status != Status::Success {
             tell(shared, index, ep, Trouble::of(completion));
         }
@@ -482,10 +474,7 @@ impl<P: Provider> Reaper<P> {
     /// empty, and when all is flushed that was posted before it came here. What has been posted since goes to the end of the chain.
     fn flush_one(&mut self, shared: &Shared<'_>, id: u32) -> Option<Event> {
         let (index, direction) = queue_of(id);
-        let Some(ep) = shared.ep(index) else {
-            self.endings.pop_front(shared);
-            return None;
-        };
+        let ep = shared.ep(index)?;
         let line = ep.line(direction);
         let seq = line.consumed.load(Ordering::Relaxed);
         let left = line.flush_to.load(Ordering::Relaxed).wrapping_sub(seq);
@@ -584,15 +573,15 @@ impl<P: Provider> Reaper<P> {
         self.evd.0.index()
     }
 
-    /// Takes out what waits here of an Endpoint that has left service, whose receives come from the Shared Receive Queue in slot
-    /// `srq`: they go back there. The control half only, while the reaper is here.
-    pub(crate) fn sweep(&mut self, shared: &Shared<'_>, ep: u32, srq: u32) {
-        let Some(line) = shared.ep(ep).map(|ep| &ep.receive) else {
-            return;
-        };
-        let index = line.index.load(Ordering::Relaxed) & !KIND;
+    /// Takes out what waits here of an Endpoint that has left service; receives from a Shared Receive Queue go back there. The control
+    /// half only, while the reaper is here, and after a look at all of it: what stays may move.
+    pub(crate) fn sweep(&mut self, shared: &Shared<'_>, ep: u32) {
+        let Some(ep) = shared.ep(ep) else { return };
+        let index = ep.receive.index.load(Ordering::Relaxed) & !KIND;
         let give_back = |direction, token| {
-            if direction == Direction::Recv {
+            if direction == Direction::Recv
+                && let Some(srq) = ep.srq()
+            {
                 let _ = shared.srq_take(srq, token, 0);
             }
         };

@@ -27,7 +27,7 @@ impl<P: Provider> Ia<'_, P> {
                 CmEvent::Request(request) => self.requested(now, &request),
                 CmEvent::Reply(_) if !P::USES.connects => {}
                 CmEvent::Reply(reply) => match self.owner(reply.conn) {
-                    Owner::Ep(ep) => self.replied(now, ep, reply),
+                    Owner::Ep(ep) => self.replied(ep, reply),
                     // Aborted meanwhile: the peer must not stay half connected.
                     Owner::Nobody | Owner::Cr(_) | Owner::LookUp(..) => {
                         self.cm.abort(now, reply.conn)

@@ -11,10 +11,8 @@ use crate::Ia;
 use crate::cm::SidrReply;
 use crate::dat_return::Error;
 use crate::ep::Ask;
-use crate::evd::Reaper;
 use crate::handle::{Cno, Cr, Ep, Evd, Srq};
 use crate::provider::{Provider, SharedRq};
-use crate::shared::Shared;
 use crate::time::Instant;
 
 /// What has been left. `None`: no object of that kind was ever made here.
@@ -89,8 +87,6 @@ type Accept<P> = fn(&mut Ia<'_, P>, Instant, Cr, Option<Ep>, &[u8]) -> Result<()
 
 /// Shared Receive Queues.
 pub(crate) struct SharedQueues<P: Provider> {
-    /// Gives back what an Endpoint took and nobody dequeued.
-    pub(crate) sweep: fn(&mut Reaper<P>, &Shared<'_>, ep: u32, srq: u32),
     /// The device says that one runs low.
     pub(crate) low: fn(&mut Ia<'_, P>, SharedRq),
     /// The device gave one up.

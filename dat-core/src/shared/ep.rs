@@ -105,7 +105,7 @@ pub(crate) struct PosterLine {
 /// completes, so this one is posted behind it, and its completion says so.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    /// [`VALID`], [`SUCCEEDED`], its token, and the sequence behind the newest request that it follows; 0 if none is outstanding.
+    /// [`VALID`], [`COMPLETED`], its token, and the sequence behind the newest request that it follows; 0 if none is outstanding.
     word: AtomicU64,
     /// Earlier ones: they have completed, and their completions have not been dequeued.
     earlier: AtomicU32,
@@ -113,8 +113,8 @@ pub(crate) struct Follower {
 
 /// Bit of [`Follower::word`].
 const VALID: u64 = 1 << 63;
-/// Bit of [`Follower::word`]: its completion has been seen, and is good.
-const SUCCEEDED: u64 = 1 << 62;
+/// Bit of [`Follower::word`]: its completion has been seen.
+const COMPLETED: u64 = 1 << 62;
 
 impl Follower {
     const fn new() -> Self {
@@ -131,13 +131,13 @@ impl Follower {
 
     /// The sequence behind the newest request that the one of that token follows, if it is outstanding.
     pub(crate) fn follows(&self, token: u16) -> Option<u32> {
-        let word = self.word.load(Ordering::Acquire) & !SUCCEEDED;
+        let word = self.word.load(Ordering::Acquire) & !COMPLETED;
         (word >> 32 == VALID >> 32 | u64::from(token)).then_some(sequence_of(word))
     }
 
-    /// Whether it is outstanding, and not known to have succeeded.
+    /// Whether it is outstanding, and not known to have completed.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.word.load(Ordering::Acquire) & (VALID | SUCCEEDED) == VALID
+        self.word.load(Ordering::Acquire) & (VALID | COMPLETED) == VALID
     }
 
     /// Completions of it and of earlier ones that lie in the completion queue or may come.
@@ -148,11 +148,11 @@ impl Follower {
             .saturating_add(u32::from(newest))
     }
 
-    /// The one of that token has succeeded, if it is outstanding: the sequence behind the newest request that it follows.
-    pub(crate) fn succeeded(&self, token: u16) -> Option<u32> {
+    /// The one of that token has completed, if it is outstanding: the sequence behind the newest request that it follows.
+    pub(crate) fn completed(&self, token: u16) -> Option<u32> {
         let to = self.follows(token)?;
         let word = VALID | u64::from(token) << 32 | u64::from(to);
-        let new = word | SUCCEEDED;
+        let new = word | COMPLETED;
         // It may have been dequeued just now, or seen before.
         let _ = self
             .word

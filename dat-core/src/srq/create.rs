@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering;
 use super::{SrqAttr, SrqControl, SrqEnd};
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::evd::Reaper;
 use crate::handle::{Pz, Srq};
 use crate::ia::late::SharedQueues;
 use crate::provider::{Provider, SharedRqInit};
@@ -20,7 +19,6 @@ impl<P: Provider> Ia<'_, P> {
         Self::offered(P::USES.shared_receives)?;
         let pd = self.pz(pz)?.pd;
         self.late.shared_queues = Some(SharedQueues {
-            sweep: Reaper::sweep,
             low: |ia, queue| ia.srq_limit(queue),
             failed: |ia, queue| ia.srq_failed(queue),
             free: |ia, srq| ia.srq_free(srq),

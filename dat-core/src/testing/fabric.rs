@@ -87,6 +87,8 @@ pub(super) struct QpSlot {
     pub(super) peer: Option<(usize, u32)>,
     /// The queue has room for one request beyond those of the consumer.
     pub(super) sends: Deque<Request, { REQUESTS + 1 }>,
+    /// Requests of the consumer that it was made for.
+    pub(super) requests: usize,
     pub(super) recvs: Deque<Receive, REQUESTS>,
     /// Where its receives come from instead.
     pub(super) shared: Option<usize>,
@@ -187,6 +189,7 @@ pub struct Fabric {
     pub(super) name: Cell<Option<[u8; 40]>>,
     pub(super) looks: Cell<[u32; 4]>,
     filter: Cell<fn(&[u8; 256]) -> Verdict>,
+    watcher: Cell<fn(&str)>,
 }
 
 impl core::fmt::Debug for Fabric {
@@ -225,6 +228,7 @@ impl Fabric {
             name: Cell::new(None),
             looks: Cell::new([0; 4]),
             filter: Cell::new(|_| Verdict::Deliver),
+            watcher: Cell::new(|_| ()),
         }
     }
 
@@ -239,6 +243,11 @@ impl Fabric {
     /// Decides the fate of each management datagram from now on.
     pub fn filter(&self, filter: fn(&[u8; 256]) -> Verdict) {
         self.filter.set(filter);
+    }
+
+    /// Tells of every control call by its name, before it is carried out: what another thread would see just then.
+    pub fn watch(&self, watcher: fn(&str)) {
+        self.watcher.set(watcher);
     }
 
     /// The `n`-th control call from now (0 = the next) fails for want of resources; `None` ends it.
@@ -397,6 +406,7 @@ impl Fabric {
 
     /// Counts one control call and fails it if its turn has come.
     pub(super) fn step(&self, operation: &'static str) -> Result<(), Fault> {
+        self.watcher.get()(operation);
         match self.fail.get() {
             Some(0) => {
                 self.fail.set(None);

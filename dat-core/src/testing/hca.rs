@@ -384,6 +384,7 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
             qkey: None,
             peer: None,
             sends: Deque::new(),
+            requests: init.requests.into(),
             recvs: Deque::new(),
             shared: init.shared.map(|queue| queue.0 as usize),
             deferred: 0,
@@ -635,7 +636,8 @@ impl LoopSq<'_> {
             let mut inner = self.0.fabric.inner.borrow_mut();
             if let Some(qp) = inner.qp(self.0.port, self.0.number) {
                 let signaled = flags.contains(PostFlags::SIGNALED);
-                // dat-core's credit keeps the queue from ever being full.
+                // dat-core's credit keeps the queue from ever being full: a device would overwrite what it has not carried out.
+                assert!(qp.sends.len() <= qp.requests, "the send queue overruns");
                 let _ = qp.sends.push_back(Request {
                     token,
                     signaled,
