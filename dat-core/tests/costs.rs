@@ -170,6 +170,49 @@ fn a_slot_given_back_matches_nothing() {
     assert_eq!(p.a.ia.evd_dropped(requests), Ok((0, 2)));
 }
 
+/// The same of what was flushed: a device that reports a request of a queue pair that is reset is not believed.
+#[test]
+fn a_slot_that_was_flushed_matches_nothing() {
+    for posted_before in [false, true] {
+        let mut p = Pair::connected();
+        let requests = p.a.request;
+        p.fabric.hold(true);
+        if posted_before {
+            writes(&mut p, 32, 0);
+        }
+        p.a.ia
+            .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
+            .unwrap();
+        if !posted_before {
+            writes(&mut p, 32, 0);
+        }
+        assert_eq!(p.a.dtos(requests).len(), 32);
+        for token in [0, 1, 0xffff] {
+            let made_up = forged(&p, Direction::Send, token);
+            p.fabric.forge(0, Cq(1), made_up);
+            assert_eq!(p.a.next(requests), None, "token {token}");
+        }
+        assert_eq!(p.a.ia.evd_dropped(requests), Ok((0, 3)));
+    }
+}
+
+/// When all is flushed, an empty queue is looked at once again.
+#[test]
+fn an_end_leaves_nothing_to_look_at() {
+    let mut p = Pair::connected_as(Merge::All, None);
+    p.a.post_recv(1).unwrap();
+    p.a.ia
+        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
+        .unwrap();
+    p.settle();
+    assert_eq!(p.a.drain(p.a.conn).len(), 2);
+    for _ in 0..2 {
+        let _ = p.fabric.looks();
+        assert_eq!(p.a.next(p.a.conn), None);
+        assert_eq!(p.fabric.looks(), [1, 0, 0, 0]);
+    }
+}
+
 /// A completion of a queue pair whose index is that of no Endpoint.
 #[test]
 fn a_completion_of_no_endpoint_is_nonsense() {

@@ -512,8 +512,7 @@ impl<P: Provider> Reaper<P> {
         }
     }
 
-    /// Forgets whatever of that Endpoint waits to be flushed here; the event that ended its connection waits for nothing any more.
-    /// The control half only, while the reaper is here.
+    /// Forgets whatever of that Endpoint waits to be flushed here. The control half only, while the reaper is here.
     pub(crate) fn purge(&mut self, shared: &Shared<'_>, ep: u32) {
         let Some(evd) = shared.evd(self.slot()) else {
             return;
@@ -521,15 +520,7 @@ impl<P: Provider> Reaper<P> {
         self.adopt(shared, evd);
         let mut kept = Chain::new();
         while let Some(id) = self.endings.pop_front(shared) {
-            if let Some(event) = shared.connection.get(id) {
-                if event.ep().0.index() == ep && event.event().is_some() {
-                    Self::forget_ending(shared, id, event);
-                    self.events.push_front(shared, id);
-                } else {
-                    kept.push_back(shared, id);
-                }
-                continue;
-            }
+            // Of connection events the Endpoint is no index that there is.
             let (of, direction) = queue_of(id);
             match shared.ep(of) {
                 Some(line) if of == ep => line.line(direction).flush.release(),
