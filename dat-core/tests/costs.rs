@@ -92,6 +92,20 @@ fn a_plain_completion_is_looked_at_once() {
     assert_eq!(p.fabric.looks(), [1, 0, 0, 0]);
 }
 
+/// The end of a row gives back the slots of all of it, row after row.
+#[test]
+fn rows_of_suppressed_requests_end_one_after_another() {
+    let mut p = Pair::connected();
+    let requests = p.a.request;
+    for _ in 0..20 {
+        writes(&mut p, 4, 0b0111);
+        one_by_one(&mut p.a, requests, 3..4);
+    }
+    writes(&mut p, 32, 0);
+    one_by_one(&mut p.a, requests, 0..32);
+    assert_eq!(p.a.ia.evd_dropped(requests), Ok((0, 0)));
+}
+
 #[test]
 fn a_burst_of_requests_is_looked_at_once_and_receives_one_by_one() {
     let mut p = Pair::connected();

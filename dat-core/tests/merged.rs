@@ -199,3 +199,44 @@ fn a_beginning_behind_an_end_that_waits_comes_before_its_flushes() {
     assert!(Some(at(Event::Established(second))) < flush);
     assert!(flush < Some(at(Event::Disconnected(second))));
 }
+
+/// A reset takes the completions of its Endpoint out from between those of another, whose end still comes behind its own.
+#[test]
+fn a_reset_moves_no_end_before_its_completions() {
+    let (mut p, [[first, second], _]) = two();
+    let evd = p.a.conn;
+    let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
+    for cookie in 0..3 {
+        p.a.ia
+            .ep_post_rdma_write(first, &iov, cookie, &far, FLAGS)
+            .unwrap();
+    }
+    p.a.ia
+        .ep_disconnect(p.now, first, CloseFlag::Abrupt)
+        .unwrap();
+    p.settle();
+    let cookie = |event: Event| match event {
+        Event::Dto(dto) if dto.status == DtoStatus::Success => Some((dto.ep, dto.cookie)),
+        _ => None,
+    };
+    assert_eq!(p.a.next(evd).and_then(cookie), Some((first, 0)));
+    for n in 5..7 {
+        p.a.ia
+            .ep_post_rdma_write(second, &iov, n, &far, FLAGS)
+            .unwrap();
+    }
+    p.a.ia
+        .ep_disconnect(p.now, second, CloseFlag::Abrupt)
+        .unwrap();
+    p.settle();
+    p.a.ia.ep_reset(second).unwrap();
+    let seen = p.a.drain(evd);
+    let of_first: Vec<Event> = seen
+        .into_iter()
+        .filter(|event| *event != Event::Disconnected(second))
+        .collect();
+    assert_eq!(of_first.len(), 3);
+    assert_eq!(cookie(of_first[0]), Some((first, 1)));
+    assert_eq!(cookie(of_first[1]), Some((first, 2)));
+    assert_eq!(of_first[2], Event::Disconnected(first));
+}
