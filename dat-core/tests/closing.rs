@@ -5,7 +5,7 @@
 mod pair;
 use std::cell::RefCell;
 
-use dat_core::testing::LoopHca;
+use dat_core::testing::{Fabric, LoopHca};
 use dat_core::*;
 use pair::*;
 
@@ -18,6 +18,7 @@ type Halves = (
 );
 
 thread_local! {
+    static FABRIC: RefCell<Option<&'static Fabric>> = const { RefCell::new(None) };
     static HALVES: RefCell<Option<Halves>> = const { RefCell::new(None) };
     static SEEN: RefCell<Vec<Result<Event, DatReturn>>> = const { RefCell::new(Vec::new()) };
 }
@@ -66,4 +67,26 @@ fn nothing_is_flushed_before_the_device_has_stopped() {
     flushed.sort_by_key(|(cookie, _)| *cookie);
     let all = [0, 1, 10, 11, 20, 21].map(|cookie| (cookie, ErrFlushed));
     assert_eq!(flushed, all);
+}
+
+/// What a device completes while an Endpoint is freed leaves nothing in the queue: it is stopped first.
+#[test]
+fn a_free_stops_the_device_before_it_takes_completions_out() {
+    let mut p = Pair::connected();
+    p.fabric.hold(true);
+    let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
+    for cookie in 0..4 {
+        p.a.ia
+            .ep_post_rdma_write(p.a.ep, &iov, cookie, &far, FLAGS)
+            .unwrap();
+    }
+    FABRIC.set(Some(p.fabric));
+    p.fabric.watch(|operation| {
+        if operation == "qp_destroy" {
+            FABRIC.with_borrow(|fabric| fabric.unwrap().hold(false));
+        }
+    });
+    p.a.ia.ep_free(p.now, p.a.ep).unwrap();
+    assert_eq!(p.a.drain(p.a.request), []);
+    assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 0)));
 }

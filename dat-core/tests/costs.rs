@@ -287,6 +287,22 @@ fn a_receive_that_is_not_the_oldest_or_was_not_posted_is_nonsense() {
     }
 }
 
+/// Where all receives have completed, the next is nonsense, whatever its length.
+#[test]
+fn a_receive_behind_the_last_is_nonsense() {
+    let mut p = Pair::connected();
+    let recv = p.a.recv;
+    for cookie in 0..2 {
+        p.a.post_recv(cookie).unwrap();
+        p.b.send(cookie, FLAGS).unwrap();
+        assert_eq!(p.a.dtos(recv), [(cookie, Success)]);
+        let early = forged(&p, Direction::Recv, cookie as u16 + 1);
+        p.fabric.forge(0, Cq(0), early);
+        assert_eq!(p.a.next(recv), None);
+        assert_eq!(p.a.ia.evd_dropped(recv), Ok((0, cookie as u32 + 1)));
+    }
+}
+
 /// A device that floods the queue takes no more of a caller's time than that, and what lies behind the flood comes with the next call.
 #[test]
 fn one_dequeue_looks_at_256_completions_at_the_most() {

@@ -32,10 +32,15 @@ impl<P: Provider> Ia<'_, P> {
         self.unwatch(ep);
         self.release_events(ep);
         self.keep_answer(ep, None);
-        if let Ok(control) = self.ep(ep)
-            && let (Some(_), Some(qp)) = (control.srq, control.qp)
+        // Disconnected, it is reset already.
+        let ended = self.state_of(ep) == Ok(super::EpState::Disconnected);
+        if let Some(qp) = self
+            .ep(ep)
+            .ok()
+            .filter(|_| !ended)
+            .and_then(|control| control.qp)
         {
-            // Before what it took from the shared queue is gathered. A device that refuses is lost.
+            // It completes nothing more when what has completed is taken out. A device that refuses is lost.
             let _ = self.provider.qp_modify(qp, &QpStep::Error);
             let _ = self.provider.qp_modify(qp, &QpStep::Reset);
         }

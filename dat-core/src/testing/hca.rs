@@ -494,6 +494,7 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
     }
 
     fn qp_destroy(&mut self, qp: Qp, _sq: LoopSq<'f>, _rq: LoopRq<'f>) -> Result<(), Fault> {
+        self.fabric.seen("qp_destroy");
         self.with(|port| {
             port.qps
                 .get_mut((qp.number & 0xff) as usize)?
