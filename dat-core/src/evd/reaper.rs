@@ -844,7 +844,8 @@ fn complete_request<U: Using>(
     let (seq, request) = loop {
         let seq = consumed.wrapping_add(ahead);
         let request = shared.request(line, seq)?.read();
-        if ahead != outstanding && request.tag.is(completion.token) {
+        // A slot that is not posted has no token.
+        if request.tag.is(completion.token) {
             break (seq, request);
         }
         if ahead == outstanding || !request.tag.is_suppressed() {
