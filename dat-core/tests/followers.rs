@@ -144,3 +144,56 @@ fn followers_leave_the_consumer_its_entries() {
     let ended: Vec<_> = (10..14).map(|cookie| (cookie, Success)).collect();
     assert_eq!(p.a.dtos(request), ended);
 }
+
+/// Each bind is counted once, however it ends: the slot of its RMR is free again when it has been freed and all has been dequeued.
+#[test]
+fn binds_leave_their_rmrs_free_for_others() {
+    for way in 0..4 {
+        let mut p = Pair::connected();
+        for round in 0..20 {
+            let rmr = p.a.ia.rmr_create(p.a.pz).unwrap();
+            let lmr = p.a.seg(0, 64);
+            let bind = |p: &mut Pair, flags| {
+                p.a.ia
+                    .rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, flags)
+                    .unwrap();
+            };
+            bind(&mut p, SUPPRESS);
+            match way {
+                0 => write(&mut p, 1, FLAGS),
+                1 => bind(&mut p, FLAGS),
+                2 => {
+                    write(&mut p, 1, SUPPRESS);
+                    p.a.ia.ep_get_status(p.a.ep).unwrap();
+                }
+                _ => {
+                    bind(&mut p, SUPPRESS);
+                    p.a.ia.ep_get_status(p.a.ep).unwrap();
+                }
+            }
+            p.settle();
+            p.a.ia.rmr_free(rmr).unwrap();
+            let events = p.a.drain(p.a.request).len();
+            assert_eq!(events, usize::from(way < 2), "way {way}, round {round}");
+            p.settle();
+        }
+    }
+}
+
+/// What a follower ended gives back its slots: they match nothing until they are posted again.
+#[test]
+fn slots_that_a_follower_ended_match_nothing() {
+    let mut p = Pair::connected();
+    for cookie in 0..32 {
+        write(&mut p, cookie, SUPPRESS);
+    }
+    while !p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle {
+        p.settle();
+    }
+    assert_eq!(p.a.drain(p.a.request), []);
+    for token in 0..32 {
+        forge(&p, token, Status::Success);
+        assert_eq!(p.a.next(p.a.request), None, "token {token}");
+    }
+    assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 32)));
+}
