@@ -129,38 +129,75 @@ fn what_is_flushed_ends_a_wait() {
     }
 }
 
+/// A connected pair whose first side decides for each receive whether its success wakes anybody.
+fn deciding() -> Pair {
+    let mut p = Pair::strangers(Merge::Apart, None);
+    let mut attr = p.a.ia.ep_attr_default();
+    attr.recv_completion_flags = CompletionFlags::UNSIGNALLED;
+    p.a.recv = p.a.ia.evd_create(8, EvdFlags::DTO).unwrap();
+    let (recv, request, conn) = (p.a.recv, p.a.request, p.a.conn);
+    p.a.ep =
+        p.a.ia
+            .ep_create(
+                Some(p.a.pz),
+                Some(recv),
+                Some(request),
+                Some(conn),
+                Some(&attr),
+            )
+            .unwrap();
+    p.connect();
+    p
+}
+
+/// Whether the arrival of a message of so many bytes ends a wait of the first side.
+fn wakes(p: &mut Pair, len: u32) -> bool {
+    let (recv, long) = (p.a.recv, Duration::from_secs(1));
+    let mut wait = p.a.ia.evd_wait(p.now, recv, long, 1).unwrap();
+    assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
+    let iov = [p.b.seg(0, len)];
+    p.b.ia.ep_post_send(p.b.ep, &iov, 1, FLAGS).unwrap();
+    let found = p.a.ia.evd_waited(p.now, &mut wait);
+    p.a.ia.evd_wait_end(&mut wait);
+    found.is_ready()
+}
+
 /// A receive whose success wakes nobody wakes when it fails.
 #[test]
 fn a_receive_that_fails_notifies_whatever_its_flags() {
-    for (len, wakes) in [(8, false), (9, true)] {
-        let mut p = Pair::strangers(Merge::Apart, None);
-        let mut attr = p.a.ia.ep_attr_default();
-        attr.recv_completion_flags = CompletionFlags::UNSIGNALLED;
-        let (request, conn) = (p.a.request, p.a.conn);
-        let recv = p.a.ia.evd_create(8, EvdFlags::DTO).unwrap();
-        p.a.ep =
-            p.a.ia
-                .ep_create(
-                    Some(p.a.pz),
-                    Some(recv),
-                    Some(request),
-                    Some(conn),
-                    Some(&attr),
-                )
-                .unwrap();
-        p.connect();
+    for (len, expected) in [(8, false), (9, true)] {
+        let mut p = deciding();
         let iov = [p.a.seg(0, 8)];
         p.a.ia
             .ep_post_recv(p.a.ep, &iov, 1, CompletionFlags::UNSIGNALLED)
             .unwrap();
-        let long = Duration::from_secs(1);
-        let mut wait = p.a.ia.evd_wait(p.now, recv, long, 1).unwrap();
-        assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
-        let iov = [p.b.seg(0, len)];
-        p.b.ia.ep_post_send(p.b.ep, &iov, 1, FLAGS).unwrap();
-        let found = p.a.ia.evd_waited(p.now, &mut wait);
-        assert_eq!(found.is_ready(), wakes, "{len} bytes");
-        p.a.ia.evd_wait_end(&mut wait);
+        assert_eq!(wakes(&mut p, len), expected, "{len} bytes");
+    }
+}
+
+/// What a reset drops says nothing of the receives that use its slots then.
+#[test]
+fn a_reset_forgets_which_receives_wake_nobody() {
+    let mut p = deciding();
+    let quiet = CompletionFlags::UNSIGNALLED;
+    for cookie in 0..8 {
+        let iov = [p.a.seg(0, 8)];
+        p.a.ia.ep_post_recv(p.a.ep, &iov, cookie, quiet).unwrap();
+    }
+    for side in [&mut p.a, &mut p.b] {
+        let ep = side.ep;
+        side.ia.ep_disconnect(p.now, ep, CloseFlag::Abrupt).unwrap();
+    }
+    p.settle();
+    for side in [&mut p.a, &mut p.b] {
+        side.drain(side.conn);
+        side.ia.ep_reset(side.ep).unwrap();
+    }
+    p.connect();
+    for cookie in 0..8 {
+        p.a.post_recv(cookie).unwrap();
+        assert!(wakes(&mut p, 8), "receive {cookie}");
+        p.a.drain(p.a.recv);
     }
 }
 
