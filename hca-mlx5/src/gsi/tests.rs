@@ -170,6 +170,8 @@ fn a_datagram_goes_to_the_peers_qp1() {
     );
     assert_eq!(wqe[64..68], [0, 0, 1, 0]);
     let addr = u64::from_be_bytes(wqe[72..80].try_into().unwrap());
+    // Behind the receives, which end on a multiple of 8.
+    assert_eq!(addr % 8, 0);
     assert_eq!(p.bytes((addr - ARENA_ADDR) as usize, 256), [0x5c; 256]);
 }
 
@@ -303,6 +305,16 @@ fn after_a_failure_it_starts_anew() {
     gsi.send(&PATH, &[0; 256]).unwrap();
     assert_eq!(p.bytes(record + 4, 4), [0, 0, 0, 2]);
     assert_eq!(p.bytes(receive, 4), 296_u32.to_be_bytes());
+    // All places are free, and receives are counted from the first again.
+    for _ in 1..SENDS {
+        gsi.send(&PATH, &[0; 256]).unwrap();
+    }
+    assert_eq!(
+        gsi.send(&PATH, &[0; 256]).unwrap_err().kind(),
+        FaultKind::Resources
+    );
+    deliver(&p, 0, &v4([192, 168, 7, 2]), 0x5a, 296);
+    assert!(gsi.recv().is_some());
 }
 
 #[test]

@@ -215,6 +215,33 @@ fn another_function_s_request_is_refused() {
     assert_eq!(device.firmware_pages(), 1106);
 }
 
+/// The answer names the function as the question did: a DPU's embedded CPU has a number of its own.
+#[test]
+fn an_embedded_cpu_is_answered_as_one() {
+    for embedded in [false, true] {
+        let platform = Scripted::with(|command| {
+            if command.op == Opcode::ManagePages && command.op_mod == PageOp::CannotGive as u16 {
+                return Reply::Answer(std::vec![]);
+            }
+            Reply::Normal
+        });
+        let mut device = open(&platform);
+        let mut data = [0; 8];
+        data[0] = u8::from(embedded) << 7;
+        data[2..4].copy_from_slice(&8_u16.to_be_bytes());
+        data[4..].copy_from_slice(&10_i32.to_be_bytes());
+        platform.event(PAGES, EventType::PageRequest, 0, &data);
+        device.service(Instant::ZERO);
+        let commands = platform.commands(Opcode::ManagePages);
+        let refused: std::vec::Vec<bool> = commands
+            .iter()
+            .filter(|command| command.op_mod == PageOp::CannotGive as u16)
+            .map(|command| ManagePagesIn::read(&command.input, 0).embedded_cpu_function())
+            .collect();
+        assert_eq!(refused, [embedded]);
+    }
+}
+
 #[test]
 fn bring_up_without_enough_pages_says_how_many() {
     let platform = Scripted::new();

@@ -180,6 +180,79 @@ fn what_is_in_use_is_not_destroyed() {
     assert_eq!(hca.pd_destroy(pd).unwrap_err().kind(), FaultKind::BadState);
 }
 
+/// With shared receive queues.
+fn sharing(p: &Scripted<false>) -> Hca<'_, false> {
+    let mut device = p.device();
+    device.caps.general.set_log_max_srq(4);
+    device.caps.general.set_log_max_srq_sz(15);
+    Mlx5::over(device, &Config::default()).unwrap()
+}
+
+fn shared_init(pd: Pd) -> SharedRqInit {
+    SharedRqInit {
+        pd,
+        receives: 8,
+        segments: 1,
+    }
+}
+
+#[test]
+fn a_shared_queue_in_use_is_not_destroyed() {
+    let p = Scripted::<false>::new();
+    let mut hca = sharing(&p);
+    let pd = hca.pd_create().unwrap();
+    let (cq, _end) = hca.cq_create(16).unwrap();
+    let (queue, end) = hca.shared_create(&shared_init(pd)).unwrap();
+    let shared = Some(queue);
+    let NewQp { qp, sq, rq } = hca
+        .qp_create(&QpInit {
+            shared,
+            ..init(pd, cq)
+        })
+        .unwrap();
+    // In the place of the end, which a refused call takes with it.
+    let (other, spare) = hca.shared_create(&shared_init(pd)).unwrap();
+    let fault = hca.shared_destroy(queue, spare).unwrap_err();
+    assert_eq!(fault.kind(), FaultKind::BadState);
+    hca.qp_destroy(qp, sq, rq).unwrap();
+    hca.shared_destroy(queue, end).unwrap();
+    assert_ne!(other, queue);
+}
+
+/// A key that is not made leaves nothing of the list that it would have had.
+#[test]
+fn a_region_that_is_refused_leaks_nothing() {
+    let p = Scripted::<false>::new();
+    let mut hca = open(&p);
+    let pd = hca.pd_create().unwrap();
+    let held = p.held();
+    p.refuse(Opcode::CreateMkey, 6, 0);
+    assert!(hca.mr_allocate(pd, 4).is_err());
+    assert_eq!(p.held(), held);
+    p.refusals.borrow_mut().clear();
+    let mr = hca.mr_allocate(pd, 4).unwrap();
+    hca.mr_destroy(mr).unwrap();
+    assert_eq!(p.held(), held);
+}
+
+/// What a queue of shared receives tells: that it runs low, or that it failed.
+#[test]
+fn events_of_shared_queues_become_notices() {
+    let p = Scripted::<false>::new();
+    let mut hca = sharing(&p);
+    let pd = hca.pd_create().unwrap();
+    assert_eq!(hca.limits().max_shared_receives, 32_767);
+    let (queue, _end) = hca.shared_create(&shared_init(pd)).unwrap();
+    for (srqn, limit) in [(queue.0, true), (queue.0, false), (0x999, true)] {
+        let _ = hca.device.events.push_back(Event::Shared { srqn, limit });
+    }
+    hca.collect(NOW);
+    let notices: Vec<_> = core::iter::from_fn(|| hca.notice()).collect();
+    assert_eq!(notices.len(), 2);
+    assert!(matches!(notices[0], Notice::SharedLimit(q) if q == queue));
+    assert!(matches!(notices[1], Notice::SharedError(q) if q == queue));
+}
+
 #[test]
 fn full_tables_say_so_and_leak_nothing() {
     let p = Scripted::<false>::new();
@@ -473,6 +546,12 @@ fn blueflame_registers_are_one_per_queue_pair() {
     let (cq, _end) = hca.cq_create(1).unwrap();
     let mut posted = Vec::new();
     let mut queues = Vec::new();
+    // Queue pairs that the device refuses have none.
+    p.refuse(Opcode::CreateQp, 6, 0);
+    for _ in 0..5 {
+        assert!(hca.qp_create(&init(pd, cq)).is_err());
+    }
+    p.refusals.borrow_mut().clear();
     for _ in 0..4 {
         let mut new = hca.qp_create(&init(pd, cq)).unwrap();
         p.take();
@@ -540,4 +619,11 @@ fn devices_that_cannot_serve_are_refused() {
         hca.mw_create(pd).unwrap_err().kind(),
         FaultKind::Unsupported
     );
+    for ud in [false, true] {
+        let p = Scripted::<false>::new();
+        let mut device = p.device();
+        device.caps.general.set_ud(ud);
+        let hca = Hca::over(device, &Config::default()).unwrap();
+        assert_eq!(hca.limits().max_datagram_segments != 0, ud);
+    }
 }

@@ -158,6 +158,7 @@ fn a_program_without_vlans_and_ipv6_says_so_and_is_as_ever_without() {
         assert!(fault.to_string().contains(words), "{fault}");
     }
     let mut small = Small::new(MAC_A, &plain, ms(0)).unwrap();
+    assert_eq!(*small.groups(), [arp::BROADCAST]);
     let mut tagging = Station::new(MAC_B, &tagged, ms(0)).unwrap();
     let claim = tagging.transmit(ms(0)).unwrap();
     small.receive(&claim, ms(0));
