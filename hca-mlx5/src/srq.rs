@@ -37,7 +37,7 @@ pub(crate) struct SrqObject {
 /// Most receives outstanding: one entry of the ring is always free.
 pub(crate) fn most_receives<P: Platform>(device: &Device<'_, P>) -> u16 {
     let log = device.caps().general.log_max_srq_sz().min(LOG_LONGEST);
-    u16::try_from((1_u32 << log) - 1).unwrap_or(0)
+    (1 << log) - 1
 }
 
 /// Makes a shared receive queue.

@@ -590,6 +590,23 @@ fn where_the_orderly_teardown_is_refused_the_fast_one_stops_the_device() {
     );
 }
 
+/// The bit says something of the fast teardown only.
+#[test]
+fn an_orderly_teardown_succeeds_whatever_the_bit_of_the_fast_one_says() {
+    let platform = Scripted::new();
+    let device = open(&platform);
+    platform.script(|command| {
+        if command.op == Opcode::TeardownHca {
+            let mut answer = std::vec![0; 16];
+            answer[15] = 1;
+            return Reply::Answer(answer);
+        }
+        Reply::Normal
+    });
+    let mut device = device;
+    device.close().unwrap();
+}
+
 #[test]
 fn a_fast_teardown_that_is_refused_by_its_bit_is_a_failure() {
     let platform = Scripted::new();

@@ -235,6 +235,25 @@ fn a_region_that_is_refused_leaks_nothing() {
     assert_eq!(p.held(), held);
 }
 
+/// The device ends the old ring with an entry of its own, for which there must be room.
+#[test]
+fn a_full_completion_queue_is_not_resized() {
+    let p = Scripted::<false>::new();
+    let mut device = p.device();
+    device.caps.general.set_cq_resize(true);
+    let mut hca: Hca<'_, false> = Mlx5::over(device, &Config::default()).unwrap();
+    let (cq, mut end) = hca.cq_create(2).unwrap();
+    let (ring, slots) = (p.cq_ring(2), end.slots() as usize);
+    // Entries of nothing in particular, the device's owner bit of the first lap.
+    for slot in 0..slots {
+        p.put(ring + 64 * slot, &[0; 64]);
+    }
+    assert_eq!(end.waiting() as usize, slots);
+    let fault = hca.cq_resize(cq, &mut end, 64).unwrap_err();
+    assert_eq!(fault.kind(), FaultKind::BadState);
+    assert!(p.of(Opcode::ModifyCq).is_empty());
+}
+
 /// What a queue of shared receives tells: that it runs low, or that it failed.
 #[test]
 fn events_of_shared_queues_become_notices() {

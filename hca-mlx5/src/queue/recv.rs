@@ -110,7 +110,8 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
                 .load_words::<2, 0>(first.wrapping_add(at))
                 .map(u64::from_be);
             let (len, lkey) = wqe::data_of(first);
-            if len == 0 && lkey == wqe::TERMINATE {
+            // No memory has that key.
+            if lkey == wqe::TERMINATE {
                 return;
             }
             take(Segment { addr, len, lkey });

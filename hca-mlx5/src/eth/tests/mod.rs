@@ -206,6 +206,17 @@ fn the_owner_of_the_switch_enters_its_mac() {
     assert_eq!(nic.objects(), []);
 }
 
+#[test]
+fn an_entry_of_the_switch_that_stays_is_named() {
+    let nic = Nic::new();
+    let mut device = nic.device(true);
+    let mut port = create(&mut device, &CONFIG).unwrap();
+    let op = Opcode::DeleteL2TableEntry;
+    nic.refuse.borrow_mut().insert(op.code(), 3);
+    let fault = port.close(&mut device).unwrap_err();
+    assert_eq!((fault.operation(), fault.number()), (op.name(), 0));
+}
+
 // ---- golden messages ----
 
 #[test]

@@ -292,7 +292,7 @@ fn arm_sequence_counts_modulo_four_and_knows_solicited() {
         .collect();
     assert_eq!(words, [[0x10], [0x20], [0x30], [0x00], [0x10]]);
     q.arm(true);
-    assert_eq!(p.bytes(RECORD + 4, 1), [0x21]);
+    assert_eq!(p.bytes(RECORD + 4, 4), [0x21, 0, 0, 0]);
 }
 
 /// A device ignores a request with the number of its last event. What was asked for solicited completions may have had none.

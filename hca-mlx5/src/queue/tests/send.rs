@@ -383,6 +383,7 @@ fn a_fast_registration_is_the_wqe_of_linux() {
             0, 0, 0, 64, 0, 0x99, 0x88, 0x11, 0, 0, 0x7f, 0, 0, 0, 0x20, 0
         ]
     );
+    assert_eq!(wqe[144..192], [0; 48]);
     // What follows waits for it.
     q.send(&[far(100)], SIGNALED);
     assert_eq!(p.bytes(RING + 192 + 11, 1), [8 | 1 << 5]);
@@ -398,6 +399,7 @@ fn gathered_payload_never_travels_inside() {
     };
     let mut q = sq(&p, 4, 0);
     q.gather(&[near], None, SIGNALED);
+    assert_eq!(p.bytes(RING + 8, 8), [0, 0, 0, 8, 0, 0, 0, 0]);
     assert_eq!(p.bytes(RING + 16, 8), [0, 0, 0, 8, 0, 0, 0, 7]);
     q.gather(&[near], Some(Remote { addr: 1, rkey: 2 }), SIGNALED);
     assert_eq!(p.bytes(RING + 64 + 3, 1), [0x08]);
@@ -556,6 +558,20 @@ fn a_post_rings_for_deferred_requests_before_it() {
     assert!(log.contains(&Op::Store(RECORD + 4, vec![0, 0, 0, 4])));
     q.ring();
     assert_eq!(p.take(), []);
+}
+
+/// The same behind one of a single block.
+#[test]
+fn a_post_behind_a_deferred_one_of_one_block_is_no_blueflame() {
+    let p = Scripted::<true>::new();
+    let mut q = sq(&p, 4, 0x100);
+    q.send(&[far(100)], PostFlags::DEFER);
+    q.send(&[far(100)], SIGNALED);
+    let log = p.take();
+    assert!(log.iter().all(|op| !matches!(op, Op::Block(..))), "{log:?}");
+    assert!(log.contains(&Op::Store(RECORD + 4, vec![0, 0, 0, 2])));
+    q.send(&[far(100)], SIGNALED);
+    assert!(p.take().iter().any(|op| matches!(op, Op::Block(..))));
 }
 
 #[test]
