@@ -1,7 +1,5 @@
 //! What other threads find of an Endpoint while it is taken out of service: its halves are used between the steps.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 mod pair;
 use std::cell::RefCell;
 

@@ -292,14 +292,15 @@ fn a_receive_that_is_not_the_oldest_or_was_not_posted_is_nonsense() {
 fn a_receive_behind_the_last_is_nonsense() {
     let mut p = Pair::connected();
     let recv = p.a.recv;
-    for cookie in 0..2 {
+    for token in [1_u16, 2] {
+        let cookie = token.into();
         p.a.post_recv(cookie).unwrap();
         p.b.send(cookie, FLAGS).unwrap();
         assert_eq!(p.a.dtos(recv), [(cookie, Success)]);
-        let early = forged(&p, Direction::Recv, cookie as u16 + 1);
+        let early = forged(&p, Direction::Recv, token);
         p.fabric.forge(0, Cq(0), early);
         assert_eq!(p.a.next(recv), None);
-        assert_eq!(p.a.ia.evd_dropped(recv), Ok((0, cookie as u32 + 1)));
+        assert_eq!(p.a.ia.evd_dropped(recv), Ok((0, token.into())));
     }
 }
 

@@ -39,7 +39,7 @@ fn shared(merge: Merge) -> (Pair, Srq) {
 
 fn held(p: &mut Pair, srq: Srq) -> u32 {
     let told = p.b.ia.srq_query(srq).unwrap();
-    u32::from(told.outstanding) - u32::from(told.available.unwrap())
+    told.outstanding - told.available.unwrap()
 }
 
 /// A message, and a write that tells of itself: the device reports the two in different ways.
