@@ -4,7 +4,6 @@ mod pair;
 use core::time::Duration;
 
 use dat_core::cm::Reason;
-use dat_core::cm::wire::Message;
 use dat_core::testing::Verdict;
 use dat_core::*;
 use pair::*;
@@ -164,76 +163,6 @@ fn a_silent_network_times_out_when_the_consumer_says_so() {
     p.settle();
     assert_eq!(p.a.drain(p.a.conn), [Event::TimedOut(p.a.ep)]);
     assert_eq!(p.a.state(), EpState::Disconnected);
-}
-
-/// The private data of an answer is the consumer's until it resets or frees the Endpoint, however many connections come and go
-/// meanwhile.
-#[test]
-fn private_data_stays_until_the_endpoint_is_reset() {
-    let mut p = Pair::connected();
-    let data = p.a.ia.ep_private_data(p.a.ep).unwrap().to_vec();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
-    p.settle();
-    p.pass(Duration::from_secs(100));
-    let (pz, recv, request, conn) = (p.a.pz, p.a.recv, p.a.request, p.a.conn);
-    let long = Duration::from_secs(1);
-    for _ in 0..20 {
-        let other =
-            p.a.ia
-                .ep_create(Some(pz), Some(recv), Some(request), Some(conn), None)
-                .unwrap();
-        let qos = Qos::BestEffort;
-        p.a.ia
-            .ep_connect(p.now, other, addr(1), PORT, long, b"", qos)
-            .unwrap();
-        p.settle();
-        p.a.ia.ep_free(p.now, other).unwrap();
-        p.settle();
-    }
-    assert_eq!(p.a.ia.ep_private_data(p.a.ep).unwrap(), data);
-    p.a.ia.ep_reset(p.a.ep).unwrap();
-    assert_eq!(p.a.ia.ep_private_data(p.a.ep).unwrap(), b"");
-}
-
-/// Ends of connections that no peer confirms keep their slots for a while. Without a slot a connection is refused, and nothing has
-/// changed.
-#[test]
-fn a_connection_without_a_slot_is_refused() {
-    let mut p = Pair::strangers(Merge::Apart, None);
-    let small = open_of::<_, 2>(p.fabric, 0);
-    p.a = Side::on(small, p.fabric, 0, Merge::Apart, None);
-    p.fabric.filter(|mad| match Message::parse(mad) {
-        Ok((_, Message::Dreq(_))) => Verdict::Lose,
-        _ => Verdict::Deliver,
-    });
-    for _ in 0..4 {
-        p.connect();
-        for side in [&mut p.a, &mut p.b] {
-            side.ia
-                .ep_disconnect(p.now, side.ep, CloseFlag::Abrupt)
-                .unwrap();
-            side.drain(side.conn);
-        }
-        p.a.ia.ep_reset(p.a.ep).unwrap();
-        // The next connection is to another queue pair.
-        let (recv, request, conn) = (p.b.recv, p.b.request, p.b.conn);
-        p.b.ep =
-            p.b.ia
-                .ep_create(Some(p.b.pz), Some(recv), Some(request), Some(conn), None)
-                .unwrap();
-    }
-    let refused = p.ask(b"");
-    assert_eq!(
-        refused.unwrap_err().ret().ty(),
-        DatType::InsufficientResources
-    );
-    assert_eq!(p.a.state(), EpState::Unconnected);
-    assert_eq!(p.a.ia.ep_query(p.a.ep).unwrap().remote, None);
-    // The peer does not answer: some time later the slots are free.
-    p.pass(Duration::from_secs(100));
-    p.ask(b"").unwrap();
 }
 
 #[test]

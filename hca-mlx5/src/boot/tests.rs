@@ -1,4 +1,6 @@
 //! Bring-up and teardown: their order, their choices, and the way back from every failure.
+//!
+//! Length: one scripted firmware, and each of its answers with what has to be undone then.
 
 use dat_core::provider::FaultKind;
 use std::boxed::Box;
@@ -594,7 +596,7 @@ fn where_the_orderly_teardown_is_refused_the_fast_one_stops_the_device() {
 #[test]
 fn an_orderly_teardown_succeeds_whatever_the_bit_of_the_fast_one_says() {
     let platform = Scripted::new();
-    let device = open(&platform);
+    let mut device = open(&platform);
     platform.script(|command| {
         if command.op == Opcode::TeardownHca {
             let mut answer = std::vec![0; 16];
@@ -603,7 +605,6 @@ fn an_orderly_teardown_succeeds_whatever_the_bit_of_the_fast_one_says() {
         }
         Reply::Normal
     });
-    let mut device = device;
     device.close().unwrap();
 }
 

@@ -1,4 +1,6 @@
 //! The provider against a device that answers every command: tables, handles, events, teardown.
+//!
+//! Length: each object of the provider on one scripted device, and what is refused of it.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use dat_core::provider::FaultKind;
