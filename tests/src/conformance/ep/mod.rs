@@ -183,6 +183,7 @@ macro_rules! ep_cases {
             connection_events_outlive_their_endpoints
             after_a_failed_completion_none_of_its_direction_succeeds
             markers_make_a_reset_lossless
+            what_a_reset_drops_takes_no_room
             reset_is_refused_while_a_connection_comes_or_goes
             an_attempt_ends_at_its_timeout
             a_duplicate_attempt_ends_at_its_timeout

@@ -358,6 +358,38 @@ pub fn markers_make_a_reset_lossless(bed: &mut Bed<'_, impl Side>) {
     bed.quiet(MOMENT, &[(A, from.recv), (A, from.request), (A, from.conn)]);
 }
 
+/// What a reset drops takes no room where completions wait: life after life with completions that nobody dequeues, and no queue
+/// overruns.
+pub fn what_a_reset_drops_takes_no_room(bed: &mut Bed<'_, impl Side>) {
+    let [from, to] = [bed.end(A), bed.end(B)];
+    for life in 0..12 {
+        bed.connect(&from, &to);
+        for cookie in 0..16 {
+            bed.b.ep_post_recv(to.ep, &[], cookie, NONE).unwrap();
+        }
+        for cookie in 0..16 {
+            bed.a.ep_post_send(from.ep, &[], cookie, NONE).unwrap();
+        }
+        if life == 11 {
+            break;
+        }
+        for cookie in 0..16 {
+            bed.done(&to, DtoOperation::Receive, cookie);
+        }
+        bed.disconnect(&from, CloseFlag::Abrupt);
+        assert_eq!(bed.event(A, from.conn), Event::Disconnected(from.ep));
+        bed.event(B, to.conn);
+        bed.a.ep_reset(from.ep).unwrap();
+        bed.b.ep_reset(to.ep).unwrap();
+    }
+    for cookie in 0..16 {
+        bed.done(&from, DtoOperation::Send, cookie);
+    }
+    let errors = bed.a.async_evd();
+    bed.quiet(MOMENT, &[(A, from.request), (A, errors)]);
+    assert_eq!(bed.state(&from), EpState::Connected);
+}
+
 /// Neither an Endpoint that waits for the peer's confirmation nor one that drains can be reset.
 pub fn reset_is_refused_while_a_connection_comes_or_goes(bed: &mut Bed<'_, impl Side>) {
     let state = DatType::InvalidState;
