@@ -241,10 +241,9 @@ fn private_data_stays_until_the_endpoint_is_reset() {
     assert_eq!(p.a.ia.ep_private_data(p.a.ep).unwrap(), b"");
 }
 
-/// Ends of connections that no peer confirms keep their slots for a while. Without a slot a connection is refused, and nothing has
-/// changed.
+/// Ends of connections that no peer confirms make way for new ones.
 #[test]
-fn a_connection_without_a_slot_is_refused() {
+fn an_end_that_nobody_confirms_makes_way() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let small = open_of::<_, 2>(p.fabric, 0);
     p.a = Side::on(small, p.fabric, 0, Merge::Apart, None);
@@ -252,7 +251,7 @@ fn a_connection_without_a_slot_is_refused() {
         Ok((_, Message::Dreq(_))) => Verdict::Lose,
         _ => Verdict::Deliver,
     });
-    for _ in 0..4 {
+    for _ in 0..6 {
         p.connect();
         for side in [&mut p.a, &mut p.b] {
             side.ia
@@ -268,14 +267,46 @@ fn a_connection_without_a_slot_is_refused() {
                 .ep_create(Some(p.b.pz), Some(recv), Some(request), Some(conn), None)
                 .unwrap();
     }
-    let refused = p.ask(b"");
-    assert_eq!(
-        refused.unwrap_err().ret().ty(),
-        DatType::InsufficientResources
-    );
+}
+
+/// Requests that wait and look-ups that nobody answers can have all slots. Then a connection is refused, and nothing has changed.
+#[test]
+fn a_connection_without_a_slot_is_refused() {
+    let mut p = Pair::strangers(Merge::Apart, None);
+    let small = open_of::<_, 2>(p.fabric, 0);
+    p.a = Side::on(small, p.fabric, 0, Merge::Apart, None);
+    p.a.ia.psp_create(PORT, p.a.cr, PspFlag::Consumer).unwrap();
+    p.fabric.filter(|mad| match Message::parse(mad) {
+        Ok((_, Message::SidrReq(_))) => Verdict::Lose,
+        _ => Verdict::Deliver,
+    });
+    let (now, long, qos) = (p.now, Duration::from_secs(1000), Qos::BestEffort);
+    let (recv, request, conn) = (p.b.recv, p.b.request, p.b.conn);
+    let other =
+        p.b.ia
+            .ep_create(Some(p.b.pz), Some(recv), Some(request), Some(conn), None);
+    for ep in [p.b.ep, other.unwrap()] {
+        p.b.ia
+            .ep_connect(now, ep, addr(0), PORT, long, b"", qos)
+            .unwrap();
+    }
+    p.settle();
+    assert_eq!(p.a.drain(p.a.cr).len(), 2);
+    let (recv, request, conn) = (p.a.recv, p.a.request, Some(p.a.conn));
+    let asking =
+        p.a.ia
+            .ep_create_ud(p.a.pz, recv, request, conn, None, 5)
+            .unwrap();
+    for _ in 0..2 {
+        p.a.ia
+            .ep_connect(now, asking, addr(1), 9, long, b"", qos)
+            .unwrap();
+    }
+    let refused = p.ask(b"").unwrap_err().ret();
+    assert_eq!(refused.ty(), DatType::InsufficientResources);
     assert_eq!(p.a.state(), EpState::Unconnected);
     assert_eq!(p.a.ia.ep_query(p.a.ep).unwrap().remote, None);
-    // The peer does not answer: some time later the slots are free.
-    p.pass(Duration::from_secs(100));
+    // With the look-ups their slots come back.
+    p.a.ia.ep_free(now, asking).unwrap();
     p.ask(b"").unwrap();
 }

@@ -186,17 +186,21 @@ impl<'s, U: Using> Cm<'s, U> {
         self.slots.get(..self.fresh).unwrap_or_default()
     }
 
-    /// A slot for a new connection, under a new comm ID: a vacant one, else the one whose timewait is nearest its end.
+    /// A slot for a new connection, under a new comm ID: a vacant one, else the one whose timewait is nearest its end, else that of a
+    /// connection that its caller has left and whose peer has been told, but has not confirmed it.
     fn allocate(&mut self) -> Option<(usize, &mut Slot)> {
         let vacant = self.used().iter().position(Slot::vacant);
         let fresh = (self.fresh < self.slots.len().min(1 << 16)).then_some(self.fresh);
-        let over = || {
+        let first = |gives_way: fn(&Slot) -> bool| {
             let used = self.used().iter().enumerate();
-            let over = used.filter(|(_, slot)| slot.evictable());
+            let over = used.filter(|(_, slot)| gives_way(slot));
             over.min_by_key(|(_, slot)| slot.deadline)
                 .map(|(index, _)| index)
         };
-        let index = vacant.or(fresh).or_else(over)?;
+        let index = vacant
+            .or(fresh)
+            .or_else(|| first(Slot::evictable))
+            .or_else(|| first(Slot::has_left))?;
         self.fresh = self.fresh.max(index + 1);
         let old = self.slots.get(index)?;
         let lines = old.lines;

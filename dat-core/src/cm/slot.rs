@@ -261,6 +261,15 @@ impl Slot {
             && !self.kept
     }
 
+    /// Its caller has left, and the peer has been told at least once. To tell it again is a courtesy: it finds out by itself.
+    pub(super) fn has_left(&self) -> bool {
+        self.state == State::DreqSent
+            && self.ended
+            && self.events == 0
+            && self.send == Send::Nothing
+            && !self.kept
+    }
+
     pub(super) const fn told_everything(&self) -> bool {
         self.events == 0
     }

@@ -39,8 +39,8 @@ impl<P: Provider> Ia<'_, P> {
     /// The outcome is an event: `Established`, `PeerRejected`, `NonPeerRejected`, `Unreachable` or `TimedOut`. Errors:
     /// `INVALID_STATE` (also `EP_NOTREADY` without a connect Event Dispatcher), `INVALID_ADDRESS`,
     /// `INVALID_PARAMETER` (qualifier 0 or above 65535, timeout 0, more than [`MAX_CONNECT_PRIVATE`] bytes),
-    /// `MODEL_NOT_SUPPORTED` (quality of service), `INSUFFICIENT_RESOURCES` (connections, requests and ends of connections that no
-    /// peer has confirmed have all slots, two for each Endpoint).
+    /// `MODEL_NOT_SUPPORTED` (quality of service), `INSUFFICIENT_RESOURCES` (connections, requests and look-ups have all slots, two
+    /// for each Endpoint).
     ///
     /// A CONNECTED Endpoint for datagrams asks the service point which queue pair takes datagrams for it: the outcome is
     /// `UdEstablished`, with the address at [`Ia::ep_ud_answer`], `UdReject` or `UdError`. It carries
@@ -258,7 +258,7 @@ impl<P: Provider> Ia<'_, P> {
             private_data,
         };
         let conn = self.cm.prepare(now, &params).map_err(|error| match error {
-            // Those in timewait give way: what has them all are connections, their ends and requests.
+            // Those that are over give way: what has them all are connections, requests and look-ups.
             CmError::NoSlot => Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep),
             CmError::Unknown(_)
             | CmError::State(..)
