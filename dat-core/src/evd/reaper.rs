@@ -512,7 +512,9 @@ impl<P: Provider> Reaper<P> {
         }
     }
 
-    /// Forgets whatever of that Endpoint waits to be flushed here. The control half only, while the reaper is here.
+    /// Forgets whatever of that Endpoint waits to be flushed here; the event that ended its connection waits for nothing any more: an
+    /// Endpoint remembers only its newest, and events of several connections may wait.
+    /// The control half only, while the reaper is here.
     pub(crate) fn purge(&mut self, shared: &Shared<'_>, ep: u32) {
         let Some(evd) = shared.evd(self.slot()) else {
             return;
@@ -520,7 +522,15 @@ impl<P: Provider> Reaper<P> {
         self.adopt(shared, evd);
         let mut kept = Chain::new();
         while let Some(id) = self.endings.pop_front(shared) {
-            // Of connection events the Endpoint is no index that there is.
+            if let Some(event) = shared.connection.get(id) {
+                if event.ep().0.index() == ep && event.event().is_some() {
+                    Self::forget_ending(shared, id, event);
+                    self.events.push_front(shared, id);
+                } else {
+                    kept.push_back(shared, id);
+                }
+                continue;
+            }
             let (of, direction) = queue_of(id);
             match shared.ep(of) {
                 Some(line) if of == ep => line.line(direction).flush.release(),
