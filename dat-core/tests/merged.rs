@@ -71,21 +71,25 @@ fn whole(seen: &[Event], ep: Ep) {
     assert!(last < at(Event::Disconnected(ep)));
 }
 
+/// The ended Endpoint is reset and connects again before anything more is dequeued at its side.
+fn again(p: &mut Pair, ep: Ep, peer: Ep) {
+    p.a.ia.ep_reset(ep).unwrap();
+    p.b.ia.ep_reset(peer).unwrap();
+    (p.a.ep, p.b.ep) = (ep, peer);
+    p.ask(b"").unwrap();
+    p.settle();
+    let cr = p.request().unwrap();
+    p.b.ia.cr_accept(p.now, cr, Some(peer), b"").unwrap();
+    p.settle();
+}
+
 #[test]
 fn a_reset_drops_its_own_completions_and_keeps_every_end() {
     for dequeued in 0..=8 {
         let (mut p, eps, mut seen) = ended(dequeued);
         let [[first, second], [peer, _]] = eps;
         let before = seen.clone();
-        p.a.ia.ep_reset(first).unwrap();
-        p.b.ia.ep_reset(peer).unwrap();
-        // It connects again before anything more is dequeued.
-        (p.a.ep, p.b.ep) = (first, peer);
-        p.ask(b"").unwrap();
-        p.settle();
-        let cr = p.request().unwrap();
-        p.b.ia.cr_accept(p.now, cr, Some(peer), b"").unwrap();
-        p.settle();
+        again(&mut p, first, peer);
         seen.extend(p.a.drain(p.a.conn));
         whole(&seen, second);
         let place = |event| {
@@ -125,6 +129,43 @@ fn a_free_keeps_the_events_of_others() {
             .iter()
             .filter(|event| **event == Event::Disconnected(first));
         assert!(ends.count() <= 1);
+    }
+}
+
+/// A free leaves the end of a connection in front of the beginning of the next, also when another Endpoint has taken the slot
+/// of the freed one, and has ended on another Event Dispatcher.
+#[test]
+fn a_free_keeps_the_events_of_successive_connections_in_order() {
+    for dequeued in 0..=8 {
+        let (mut p, [[first, second], [peer, _]], mut seen) = ended(dequeued);
+        again(&mut p, first, peer);
+        p.a.ia.ep_free(p.now, first).unwrap();
+        p.settle();
+        p.b.ia.ep_reset(peer).unwrap();
+        p.b.drain(p.b.conn);
+        let evd = core::mem::replace(
+            &mut p.a.conn,
+            p.a.ia.evd_create(16, EvdFlags::DEFAULT).unwrap(),
+        );
+        let all = Some(p.a.conn);
+        p.a.ep = p.a.ia.ep_create(Some(p.a.pz), all, all, all, None).unwrap();
+        p.connect();
+        p.a.post_recv(20).unwrap();
+        p.a.post_recv(21).unwrap();
+        p.a.ia
+            .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
+            .unwrap();
+        p.settle();
+        let flush = p.a.next(p.a.conn).unwrap();
+        assert_eq!(flushed(&flush, p.a.ep), Some(20));
+        seen.extend(p.a.drain(evd));
+        whole(&seen, second);
+        let at = |event| seen.iter().position(|seen| *seen == event);
+        let (end, next) = (Event::Disconnected(first), Event::Established(first));
+        assert!(at(end).unwrap() < at(next).unwrap(), "{dequeued} dequeued");
+        let rest = p.a.drain(p.a.conn);
+        assert_eq!(flushed(&rest[0], p.a.ep), Some(21));
+        assert_eq!(rest[1..], [Event::Disconnected(p.a.ep)]);
     }
 }
 

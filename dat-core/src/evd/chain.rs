@@ -54,16 +54,6 @@ impl Chain {
         }
     }
 
-    pub(super) fn push_front(&mut self, shared: &Shared<'_>, id: u32) {
-        if let Some(link) = link(shared, id) {
-            link.set_next(self.first);
-            self.first = id;
-            if self.last == END {
-                self.last = id;
-            }
-        }
-    }
-
     /// All of `other` comes behind what is here.
     pub(super) fn append(&mut self, shared: &Shared<'_>, other: Self) {
         if other.is_empty() {

@@ -520,12 +520,12 @@ impl<P: Provider> Reaper<P> {
             return;
         };
         self.adopt(shared, evd);
-        let mut kept = Chain::new();
+        let (mut kept, mut moved) = (Chain::new(), Chain::new());
         while let Some(id) = self.endings.pop_front(shared) {
             if let Some(event) = shared.connection.get(id) {
                 if event.ep().0.index() == ep && event.event().is_some() {
                     Self::forget_ending(shared, id, event);
-                    self.events.push_front(shared, id);
+                    moved.push_back(shared, id);
                 } else {
                     kept.push_back(shared, id);
                 }
@@ -538,6 +538,9 @@ impl<P: Provider> Reaper<P> {
             }
         }
         self.endings = kept;
+        // Whatever waits at an end was sent before what is left of the events.
+        moved.append(shared, self.events);
+        self.events = moved;
     }
 
     /// Takes the completions off the front of the queue that have no event, so that the slots of their requests are free.

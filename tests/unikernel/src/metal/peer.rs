@@ -12,8 +12,8 @@ use core::time::Duration;
 
 use dat_core::provider::{Net, Provider};
 use dat_core::{
-    CloseFlag, CompletionFlags, DtoEvent, DtoOperation, DtoStatus, Ep, Error, Evd, EvdFlags, Event,
-    Ia, Instant, LmrParam, LmrTriplet, MemPriv, Pz, Storage,
+    CloseFlag, CompletionFlags, Cr, DtoEvent, DtoOperation, DtoStatus, Ep, Error, Evd, EvdFlags,
+    Event, Ia, Instant, LmrParam, LmrTriplet, MemPriv, Pz, Storage,
 };
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::platform::Platform;
@@ -128,6 +128,8 @@ struct Conn {
     recv: (u32, u32),
     /// Messages about the test so far.
     said: u32,
+    /// All that the test counts has been done and verified; its connection may still be open.
+    complete: bool,
 }
 
 impl Conn {
@@ -181,6 +183,8 @@ struct Peer<'a> {
     end: Instant,
     /// The next completion interrupts.
     armed: bool,
+    /// The request that waits for the end of the connection of a complete test.
+    next: Option<Cr>,
 }
 
 /// Plays the part that the options name.
@@ -229,6 +233,7 @@ fn play(
         evd,
         end,
         armed: false,
+        next: None,
     };
     match options.peer {
         Some(to) if cfg!(feature = "call") => peer.calls(to)?,
@@ -276,22 +281,28 @@ impl Peer<'_> {
         }
     }
 
-    /// The next event of a test under way: a completion, or None at the end of the connection. Another peer's request is
-    /// refused meanwhile.
+    /// The next event of a test under way: a completion, or None at the end of the connection. Another request is refused
+    /// meanwhile. If the test is complete, one waits: the peer may ask for the next test before the end of this connection is
+    /// dequeued, which comes behind the completions of its receives.
     fn step(&mut self, conn: &Conn, what: &'static str) -> Result<Option<DtoEvent>, Trouble> {
         loop {
             match self.event(what)? {
                 Event::Dto(done) if done.status == DtoStatus::Success => return Ok(Some(done)),
                 Event::Dto(done) if done.status == DtoStatus::ErrFlushed => {}
                 Event::Disconnected(ep) if ep == conn.ep => return Ok(None),
-                Event::ConnectionRequest { cr, .. } => {
-                    let words =
-                        hello::refusal("as many tests as it serves at a time are under way");
-                    self.ia.cr_reject(self.now(), cr, &words)?;
+                Event::ConnectionRequest { cr, .. } if conn.complete && self.next.is_none() => {
+                    self.next = Some(cr);
                 }
+                Event::ConnectionRequest { cr, .. } => self.refuse(cr)?,
                 other => return Err(Trouble::Unexpected(what, other)),
             }
         }
+    }
+
+    /// Rejects a request that comes during a test.
+    fn refuse(&mut self, cr: Cr) -> Result<(), Trouble> {
+        let words = hello::refusal("as many tests as it serves at a time are under way");
+        Ok(self.ia.cr_reject(self.now(), cr, &words)?)
     }
 
     /// The next receive of a test; None at the end of the connection.
@@ -383,6 +394,7 @@ impl Peer<'_> {
             far,
             recv,
             said: 0,
+            complete: false,
         };
         for number in 0..u64::from(recv.0) {
             self.post_recv(&conn, number)?;

@@ -53,9 +53,11 @@ fn outcome<'p>(played: &'p Played, row: &Row) -> Option<&'p Outcome> {
 /// A line for the table of scenarios, or why it failed.
 pub(super) fn sum(columns: &[(&str, &Played)]) -> Result<String> {
     let all = || columns.iter().flat_map(|(_, played)| played.iter());
-    let failed: Vec<&str> = all()
-        .filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_)))
-        .map(|(name, _)| name.as_str())
+    let failed: Vec<String> = all()
+        .filter_map(|(name, outcome)| match outcome {
+            Outcome::Failed(why) => Some(format!("{name} ({why})")),
+            Outcome::Passed(_) | Outcome::Known(_) => None,
+        })
         .collect();
     let count = all().count();
     match (count, failed.len()) {
@@ -64,8 +66,8 @@ pub(super) fn sum(columns: &[(&str, &Played)]) -> Result<String> {
         (_, bad) => {
             const NAMED: usize = 12;
             let more = if bad > NAMED { " and others" } else { "" };
-            let names = failed.iter().take(NAMED).copied().collect::<Vec<_>>();
-            bail!("{bad} of {count} rows fail: {}{more}", names.join(", "))
+            let named = failed.get(..bad.min(NAMED)).unwrap_or_default();
+            bail!("{bad} of {count} rows fail: {}{more}", named.join(", "))
         }
     }
 }

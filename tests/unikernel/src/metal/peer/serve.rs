@@ -30,9 +30,12 @@ impl Peer<'_> {
 
     /// One test, from its request to its end. False if it was refused, or given up before it began.
     fn serve(&mut self) -> Result<bool, Trouble> {
-        let cr = match self.event("a peer")? {
-            Event::ConnectionRequest { cr, .. } => cr,
-            other => return Err(Trouble::Unexpected("a peer", other)),
+        let cr = match self.next.take() {
+            Some(cr) => cr,
+            None => match self.event("a peer")? {
+                Event::ConnectionRequest { cr, .. } => cr,
+                other => return Err(Trouble::Unexpected("a peer", other)),
+            },
         };
         let request = self.ia.cr_query(cr)?;
         let peer = request.remote;
@@ -68,6 +71,7 @@ impl Peer<'_> {
                 Event::Established(ep) if ep == conn.ep => break true,
                 Event::AcceptCompletionError(ep) if ep == conn.ep => break false,
                 Event::Dto(_) => {}
+                Event::ConnectionRequest { cr, .. } => self.refuse(cr)?,
                 other => return Err(Trouble::Unexpected("the connection", other)),
             }
         };
@@ -76,7 +80,7 @@ impl Peer<'_> {
                 kind, size, count, ..
             } = conn.hello;
             let verified = match kind {
-                Kind::Ping => self.answer(&conn)?,
+                Kind::Ping => self.answer(&mut conn)?,
                 Kind::Write | Kind::Read => self.verify(&mut conn)?,
             };
             say!(
@@ -103,7 +107,7 @@ impl Peer<'_> {
     }
 
     /// Ping: each question is verified and answered.
-    fn answer(&mut self, conn: &Conn) -> Result<u64, Trouble> {
+    fn answer(&mut self, conn: &mut Conn) -> Result<u64, Trouble> {
         let mut number = 0;
         while let Some(done) = self.received(conn, "a question")? {
             if done.len != conn.hello.size {
@@ -115,6 +119,7 @@ impl Peer<'_> {
             let place = conn.own.local(conn.data_at(number), conn.hello.size);
             self.ia.ep_post_send(conn.ep, &place, number, NONE)?;
             number += 1;
+            conn.complete = number == conn.hello.count;
         }
         Ok(number)
     }
@@ -151,6 +156,7 @@ impl Peer<'_> {
             }
             verified = to;
             self.say(conn, Saying::Verified, to)?;
+            conn.complete = verified == count;
         }
         Ok(verified)
     }
