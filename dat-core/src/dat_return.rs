@@ -252,11 +252,7 @@ impl fmt::Display for DatReturn {
         }
         f.write_str(self.ty().words())?;
         let subtype = self.subtype();
-        if subtype == DatSubtype::None {
-            Ok(())
-        } else {
-            write!(f, ": {}", subtype.words())
-        }
+        if subtype == DatSubtype::None { Ok(()) } else { write!(f, ": {}", subtype.words()) }
     }
 }
 
@@ -327,10 +323,7 @@ impl From<Fault> for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ret, fault) = (self.ret(), self.fault());
-        f.debug_struct("Error")
-            .field("ret", &ret)
-            .field("fault", &fault)
-            .finish()
+        f.debug_struct("Error").field("ret", &ret).field("fault", &fault).finish()
     }
 }
 

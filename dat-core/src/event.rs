@@ -151,13 +151,7 @@ impl IbDtoEvent {
         operation: IbOperation,
     ) -> Self {
         let status = status.number().to_le_bytes()[0];
-        Self {
-            ep,
-            cookie,
-            len,
-            operation,
-            status,
-        }
+        Self { ep, cookie, len, operation, status }
     }
 
     /// How it ended.
@@ -421,21 +415,13 @@ impl Event {
         let kind = first & 0xf << 48;
         Some(match first & 0xffff_ffff {
             0x0_2001 => match kind {
-                RESERVED if uses.service_points => Self::ReservedRequest {
-                    rsp: Rsp(Handle::from_raw(second)),
-                    cr,
-                    conn_qual,
-                },
-                COMMON if uses.service_points => Self::CommonRequest {
-                    csp: Csp(Handle::from_raw(second)),
-                    cr,
-                    conn_qual,
-                },
-                _ => Self::ConnectionRequest {
-                    psp: Psp(Handle::from_raw(second)),
-                    cr,
-                    conn_qual,
-                },
+                RESERVED if uses.service_points => {
+                    Self::ReservedRequest { rsp: Rsp(Handle::from_raw(second)), cr, conn_qual }
+                }
+                COMMON if uses.service_points => {
+                    Self::CommonRequest { csp: Csp(Handle::from_raw(second)), cr, conn_qual }
+                }
+                _ => Self::ConnectionRequest { psp: Psp(Handle::from_raw(second)), cr, conn_qual },
             },
             0x0_8003 if kind == WATERMARK => Self::Async(AsyncEvent::EpSoftHighWatermark(ep)),
             0x0_8005 if uses.shared_receives && kind == WATERMARK => {
@@ -561,15 +547,8 @@ const fn unpack([zeroth, first, second]: [u64; 3]) -> Option<Completion> {
         index: (first >> 32) as u32,
         len: first as u32,
         token: second as u16,
-        direction: if second & 1 << 16 == 0 {
-            Direction::Send
-        } else {
-            Direction::Recv
-        },
-        #[expect(
-            clippy::indexing_slicing,
-            reason = "the index was compared with the length"
-        )]
+        direction: if second & 1 << 16 == 0 { Direction::Send } else { Direction::Recv },
+        #[expect(clippy::indexing_slicing, reason = "the index was compared with the length")]
         status: ALL[code],
         syndrome: if success { 0 } else { told as u8 },
         vendor: if success { 0 } else { (told >> 8) as u8 },
@@ -595,24 +574,12 @@ mod tests {
         let (rsp, csp) = (Rsp(Handle::new(6, 3)), Csp(Handle::new(7, 4)));
         let srq = Srq(Handle::new(8, 5));
         let all = [
-            Event::ReservedRequest {
-                rsp,
-                cr,
-                conn_qual: 1,
-            },
-            Event::CommonRequest {
-                csp,
-                cr,
-                conn_qual: 65535,
-            },
+            Event::ReservedRequest { rsp, cr, conn_qual: 1 },
+            Event::CommonRequest { csp, cr, conn_qual: 65535 },
             Event::Async(AsyncEvent::EpSoftHighWatermark(ep)),
             Event::Async(AsyncEvent::SrqLowWatermark(srq)),
             Event::Async(AsyncEvent::SrqBroken(srq)),
-            Event::ConnectionRequest {
-                psp,
-                cr,
-                conn_qual: 65535,
-            },
+            Event::ConnectionRequest { psp, cr, conn_qual: 65535 },
             Event::Established(ep),
             Event::PeerRejected(ep),
             Event::NonPeerRejected(ep),
@@ -621,11 +588,7 @@ mod tests {
             Event::Broken(ep),
             Event::TimedOut(ep),
             Event::Unreachable(ep),
-            Event::UdConnectionRequest {
-                psp,
-                cr,
-                conn_qual: 1,
-            },
+            Event::UdConnectionRequest { psp, cr, conn_qual: 1 },
             Event::UdEstablished(ep, LookUp::from_raw(0xffff_fffe)),
             Event::UdAccepted(ep),
             Event::UdReject(ep, LookUp::from_raw(7)),

@@ -10,10 +10,7 @@ use core::num::NonZeroU64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Handle(NonZeroU64);
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the two halves of the word"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the two halves of the word")]
 impl Handle {
     /// A bit beside the index that every handle has, so that none is 0. In the lower half it is an immediate operand.
     const MARK: u64 = 1 << 30;

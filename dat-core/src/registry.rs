@@ -70,9 +70,7 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
     /// An empty one.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            entries: Vec::new(),
-        }
+        Self { entries: Vec::new() }
     }
 
     /// Makes a provider known.
@@ -87,11 +85,7 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
         if self.entries.iter().any(|entry| entry.info == info) {
             return Err(DatReturn::of(DatType::ProviderAlreadyRegistered));
         }
-        let entry = Entry {
-            info,
-            provider,
-            users: 0,
-        };
+        let entry = Entry { info, provider, users: 0 };
         let full = DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
         self.entries.push(entry).map_err(|_| full)
     }
@@ -122,9 +116,7 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
         }
         let infos = self.entries.iter().map(|entry| Some(entry.info));
         let all = infos.chain(core::iter::repeat(None));
-        list.iter_mut()
-            .zip(all)
-            .for_each(|(place, info)| *place = info);
+        list.iter_mut().zip(all).for_each(|(place, info)| *place = info);
         Ok(self.len())
     }
 
@@ -174,9 +166,7 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
     /// the safety for threads.
     pub fn find(&self, wanted: &ProviderInfo<'_>) -> Result<ProviderInfo<'n>, DatReturn> {
         let entry = self.entries.get(self.closest(wanted)?);
-        entry
-            .map(|entry| entry.info)
-            .ok_or(not_found(DatSubtype::NameNotFound))
+        entry.map(|entry| entry.info).ok_or(not_found(DatSubtype::NameNotFound))
     }
 
     fn closest(&self, wanted: &ProviderInfo<'_>) -> Result<usize, DatReturn> {
@@ -193,10 +183,7 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
             } else if wanted.is_thread_safe && !info.is_thread_safe {
                 DatSubtype::ThreadSafetyNotFound
             } else {
-                let distance = (
-                    info.is_thread_safe != wanted.is_thread_safe,
-                    info.dapl_version.1,
-                );
+                let distance = (info.is_thread_safe != wanted.is_thread_safe, info.dapl_version.1);
                 if best.is_none_or(|(least, _)| distance < least) {
                     best = Some((distance, at));
                 }

@@ -300,9 +300,7 @@ where
             self.srq_slots.as_flattened_mut().fill_with(SrqSlot::new);
         }
         self.work.clear();
-        self.connection_events
-            .as_flattened_mut()
-            .fill_with(ConnectionEvent::new);
+        self.connection_events.as_flattened_mut().fill_with(ConnectionEvent::new);
         self.free_events.clear();
         Parts {
             shared: Shared {
@@ -390,11 +388,7 @@ mod tests {
         let slots = size_of::<[RequestSlot; 128]>()
             + size_of::<[AtomicU64; 128]>()
             + size_of::<<Dtos<128> as Marks>::Words>();
-        assert!(
-            size_of::<EpShared>() + slots <= 4608,
-            "{}",
-            size_of::<EpShared>() + slots
-        );
+        assert!(size_of::<EpShared>() + slots <= 4608, "{}", size_of::<EpShared>() + slots);
         let evd = size_of::<EvdShared>()
             + size_of::<[EventSlot; 128]>()
             + size_of::<Slot<EvdControl<LoopHca<'_>>>>()

@@ -16,9 +16,6 @@ pub fn strerror(word: u32) -> Result<(&'static str, &'static str), DatReturn> {
     match (DatType::from_number(ty), DatSubtype::from_number(subtype)) {
         (Some(ty), Some(DatSubtype::None)) if class == 2 => Ok((ty.words(), "")),
         (Some(ty), Some(subtype)) if class == 2 => Ok((ty.words(), subtype.words())),
-        _ => Err(DatReturn::new(
-            DatType::InvalidParameter,
-            DatSubtype::InvalidArg1,
-        )),
+        _ => Err(DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg1)),
     }
 }

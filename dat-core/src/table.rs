@@ -68,14 +68,7 @@ impl<T> Slot<T> {
 
     /// A free one whose first object will be of that generation.
     const fn of(generation: u32) -> Self {
-        Self {
-            head: Head {
-                generation,
-                next: 0,
-                context: 0,
-            },
-            value: None,
-        }
+        Self { head: Head { generation, next: 0, context: 0 }, value: None }
     }
 }
 
@@ -135,11 +128,7 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
         for slot in slots.iter_mut() {
             *slot = Slot::of(seed);
         }
-        Self {
-            slots,
-            count: Count::default(),
-            kind: PhantomData,
-        }
+        Self { slots, count: Count::default(), kind: PhantomData }
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -185,11 +174,7 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
             return None;
         }
         let slot = self.slots.get(handle.index() as usize)?;
-        if slot.head.generation == handle.generation() {
-            slot.value.as_ref()
-        } else {
-            None
-        }
+        if slot.head.generation == handle.generation() { slot.value.as_ref() } else { None }
     }
 
     #[inline(never)]
@@ -198,11 +183,7 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
             return None;
         }
         let slot = self.slots.get_mut(handle.index() as usize)?;
-        if slot.head.generation == handle.generation() {
-            slot.value.as_mut()
-        } else {
-            None
-        }
+        if slot.head.generation == handle.generation() { slot.value.as_mut() } else { None }
     }
 
     /// The consumer's word about an object.
@@ -255,9 +236,7 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
 
     /// The first object that satisfies `test`.
     pub(crate) fn find(&self, test: impl Fn(&T) -> bool) -> Option<Handle> {
-        self.iter()
-            .find(|(_, value)| test(value))
-            .map(|(handle, _)| handle)
+        self.iter().find(|(_, value)| test(value)).map(|(handle, _)| handle)
     }
 }
 
@@ -277,10 +256,7 @@ mod tests {
         assert!(!table.remove(a));
         let c = table.insert('c').unwrap();
         assert_eq!(c.index(), a.index());
-        assert_eq!(
-            (table.get(a), table.get(b), table.get(c)),
-            (None, Some(&'b'), Some(&'c'))
-        );
+        assert_eq!((table.get(a), table.get(b), table.get(c)), (None, Some(&'b'), Some(&'c')));
         assert_eq!(table.iter().count(), 2);
     }
 

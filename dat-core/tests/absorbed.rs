@@ -18,13 +18,7 @@ fn narrow(qlen: u32) -> Pair {
     p.a.request = p.a.ia.evd_create(qlen, flags).unwrap();
     p.a.ep =
         p.a.ia
-            .ep_create(
-                Some(p.a.pz),
-                Some(p.a.recv),
-                Some(p.a.request),
-                Some(p.a.conn),
-                Some(&attr),
-            )
+            .ep_create(Some(p.a.pz), Some(p.a.recv), Some(p.a.request), Some(p.a.conn), Some(&attr))
             .unwrap();
     p.connect();
     p
@@ -91,9 +85,7 @@ fn a_failure_that_is_only_seen_breaks_the_connection() {
     let mut p = narrow(8);
     let (iov, mut far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
     far.context ^= 0x55;
-    p.a.ia
-        .ep_post_rdma_write(p.a.ep, &iov, 1, &far, FLAGS)
-        .unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 1, &far, FLAGS).unwrap();
     p.a.ia.ep_get_status(p.a.ep).unwrap();
     p.settle();
     assert_eq!(p.a.next(p.a.conn), Some(Event::Broken(p.a.ep)));

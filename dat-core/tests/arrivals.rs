@@ -66,9 +66,7 @@ fn what_has_no_event_triggers_nothing() {
     // What is flushed notifies, suppressed or not.
     p.fabric.hold(true);
     p.a.send(2, CompletionFlags::SUPPRESS).unwrap();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.fabric.hold(false);
     p.settle();
     assert_eq!(p.a.ia.cno_trigger(cno), Ok(evd));

@@ -35,21 +35,14 @@ fn fault(kind: FaultKind) -> Fault {
 
 /// Number, handle and reason of each.
 fn told(events: &[AsyncEvent]) -> Vec<(u32, AnyHandle, u32)> {
-    let of = |event: &AsyncEvent| {
-        (
-            Event::Async(*event).number(),
-            event.handle(),
-            event.reason(),
-        )
-    };
+    let of = |event: &AsyncEvent| (Event::Async(*event).number(), event.handle(), event.reason());
     events.iter().map(of).collect()
 }
 
 #[test]
 fn a_lost_device_is_a_catastrophe_of_the_adapter() {
     let mut pair = Pair::strangers(Merge::Apart, None);
-    pair.fabric
-        .raise(0, Notice::Catastrophic(fault(FaultKind::Gone)));
+    pair.fabric.raise(0, Notice::Catastrophic(fault(FaultKind::Gone)));
     assert_eq!(told(&raised(&mut pair)), [(0x8002, AnyHandle::Ia, 0)]);
     assert!(pair.a.ia.lost().is_some());
 }
@@ -57,8 +50,7 @@ fn a_lost_device_is_a_catastrophe_of_the_adapter() {
 #[test]
 fn a_device_that_falls_silent_is_told_as_a_timeout_first() {
     let mut pair = Pair::strangers(Merge::Apart, None);
-    pair.fabric
-        .raise(0, Notice::Catastrophic(fault(FaultKind::Timeout)));
+    pair.fabric.raise(0, Notice::Catastrophic(fault(FaultKind::Timeout)));
     let expected = [(0x8004, AnyHandle::Ia, 1), (0x8002, AnyHandle::Ia, 0)];
     assert_eq!(told(&raised(&mut pair)), expected);
 }
@@ -68,8 +60,7 @@ fn an_endpoint_that_breaks_without_a_connection_is_told_of() {
     let mut pair = Pair::strangers(Merge::Apart, None);
     pair.settle();
     let qp = provider::Qp { number: 0x100 };
-    pair.fabric
-        .raise(0, Notice::QpError(qp, fault(FaultKind::Gone)));
+    pair.fabric.raise(0, Notice::QpError(qp, fault(FaultKind::Gone)));
     let about = AnyHandle::Ep(pair.a.ep);
     assert_eq!(told(&raised(&mut pair)), [(0x8003, about, 0)]);
 }
@@ -100,8 +91,5 @@ fn a_completion_of_nothing_is_an_internal_error() {
     pair.fabric.forge(0, provider::Cq(1), completion);
     assert!(pair.a.ia.evd_dequeue(pair.a.request).is_err());
     assert_eq!(told(&raised(&mut pair)), [(0x8005, AnyHandle::Ia, 1)]);
-    assert_eq!(
-        pair.a.ia.evd_dequeue(pair.a.conn),
-        Ok(Event::Broken(pair.a.ep))
-    );
+    assert_eq!(pair.a.ia.evd_dequeue(pair.a.conn), Ok(Event::Broken(pair.a.ep)));
 }

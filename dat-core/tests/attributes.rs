@@ -66,11 +66,7 @@ fn pages_are_refused_for_their_zone_first_and_beyond_a_region() {
     let most = p.a.ia.query().0.max_lmr_block_size;
     let first = p.fabric.region(0).addr;
     let mut ask = |pz, pages: &[u64], len| {
-        let memory = PhysicalPages {
-            pages,
-            log_page: 12,
-            len,
-        };
+        let memory = PhysicalPages { pages, log_page: 12, len };
         let refused = p.a.ia.lmr_kcreate(pz, memory, MemPriv::ALL, VaType::Va);
         refused.unwrap_err().ret()
     };
@@ -89,19 +85,13 @@ fn a_provided_endpoint_has_no_more_reads_than_the_request_asks_for() {
     let mut attr = p.a.ia.ep_attr_default();
     (attr.max_rdma_read_in, attr.max_rdma_read_out) = (2, 3);
     let (recv, request, conn) = (Some(p.a.recv), Some(p.a.request), Some(p.a.conn));
-    let ep =
-        p.a.ia
-            .ep_create(Some(p.a.pz), recv, request, conn, Some(&attr));
+    let ep = p.a.ia.ep_create(Some(p.a.pz), recv, request, conn, Some(&attr));
     let ep = ep.unwrap();
     p.b.ia.psp_create(77, p.b.cr, PspFlag::Provider).unwrap();
     let wait = core::time::Duration::from_secs(1);
-    p.a.ia
-        .ep_connect(p.now, ep, addr(1), 77, wait, b"", Qos::BestEffort)
-        .unwrap();
+    p.a.ia.ep_connect(p.now, ep, addr(1), 77, wait, b"", Qos::BestEffort).unwrap();
     p.settle();
-    let Some(Event::ConnectionRequest { cr, .. }) = p.b.next(p.b.cr) else {
-        unreachable!()
-    };
+    let Some(Event::ConnectionRequest { cr, .. }) = p.b.next(p.b.cr) else { unreachable!() };
     let provided = p.b.ia.cr_query(cr).unwrap().local_ep.unwrap();
     let attr = p.b.ia.ep_query(provided).unwrap().attr;
     let mut reads = [attr.max_rdma_read_in, attr.max_rdma_read_out];

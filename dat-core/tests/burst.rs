@@ -1,11 +1,6 @@
 //! Extensions: lists of writes under one doorbell, and events taken in bursts.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test"
-)]
+#![expect(clippy::wildcard_enum_match_arm, clippy::panic, clippy::unwrap_used, reason = "a test")]
 
 mod pair;
 use dat_core::*;
@@ -46,8 +41,7 @@ fn burst(side: &mut Side, most: usize) -> Vec<u64> {
 #[test]
 fn a_list_of_writes_is_posted_and_reaped_in_order() {
     let mut p = Pair::connected();
-    p.fabric
-        .write(p.a.seg(0, 0).addr, b"the bytes of three lists");
+    p.fabric.write(p.a.seg(0, 0).addr, b"the bytes of three lists");
     // More lists than the queue has slots for.
     for round in 0..30 {
         let list = writes(&p, 3 * round, 3);
@@ -72,12 +66,8 @@ fn a_burst_takes_everything_in_its_order_whatever_lies_between() {
     let iov = [p.a.seg(0, 8)];
     p.a.ia.ep_post_rdma_writes(p.a.ep, &list, FLAGS).unwrap();
     p.b.send(9, FLAGS).unwrap();
-    p.a.ia
-        .ep_post_rdma_write(p.a.ep, &iov, 103, &far, SUPPRESS)
-        .unwrap();
-    p.a.ia
-        .ep_post_rdma_write(p.a.ep, &iov, 104, &far, FLAGS)
-        .unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 103, &far, SUPPRESS).unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 104, &far, FLAGS).unwrap();
     p.a.ia.evd_post_se(p.a.request, 5).unwrap();
     let mut seen = Vec::new();
     let take = |event| match event {
@@ -124,10 +114,7 @@ fn a_refusal_ends_a_list_and_what_was_before_it_is_posted() {
     let mut p = Pair::connected();
     let good = writes(&p, 0, 5);
     let range = of(DatType::InvalidParameter, DatSubtype::InvalidArg3);
-    let unknown = of(
-        DatType::PrivilegesViolation,
-        DatSubtype::PrivilegesRdmaWrite,
-    );
+    let unknown = of(DatType::PrivilegesViolation, DatSubtype::PrivilegesRdmaWrite);
     let length = DatReturn::of(DatType::LengthError);
     type Spoil = (fn(&mut RdmaWrite), DatReturn);
     let spoil: [Spoil; 4] = [
@@ -163,9 +150,7 @@ fn a_list_on_a_closed_endpoint_is_flushed_in_order() {
     let (first, second) = (writes(&p, 0, 3), writes(&p, 3, 3));
     let flags = CompletionFlags::DEFER;
     p.a.ia.ep_post_rdma_writes(p.a.ep, &first, flags).unwrap();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.a.ia.ep_post_rdma_writes(p.a.ep, &second, FLAGS).unwrap();
     p.settle();
     let flushed: Vec<_> = (0..6).map(|c| (c, DtoStatus::ErrFlushed)).collect();
@@ -209,24 +194,16 @@ fn bursts_of_two_endpoints_are_in_order_and_each_has_its_own() {
                     due.push_back((ep, cookie, DtoOperation::Receive));
                 }
                 silent @ (1 | 2) => {
-                    let flags = if silent == 1 {
-                        CompletionFlags::SUPPRESS
-                    } else {
-                        FLAGS
-                    };
+                    let flags = if silent == 1 { CompletionFlags::SUPPRESS } else { FLAGS };
                     let far = p.b.far(128, 8);
-                    p.a.ia
-                        .ep_post_rdma_read(ep, &[here], cookie, &far, flags)
-                        .unwrap();
+                    p.a.ia.ep_post_rdma_read(ep, &[here], cookie, &far, flags).unwrap();
                     if flags == FLAGS {
                         due.push_back((ep, cookie, DtoOperation::RdmaRead));
                     }
                 }
                 _ => {
                     let far = p.b.far(512, 8);
-                    p.a.ia
-                        .ep_post_rdma_write(ep, &[here], cookie, &far, FLAGS)
-                        .unwrap();
+                    p.a.ia.ep_post_rdma_write(ep, &[here], cookie, &far, FLAGS).unwrap();
                     due.push_back((ep, cookie, DtoOperation::RdmaWrite));
                 }
             }
@@ -258,15 +235,9 @@ fn bursts_of_two_endpoints_are_in_order_and_each_has_its_own() {
     let mut expected = Vec::new();
     p.fabric.hold(true);
     for (cookie, which) in [(1, 0), (2, 0), (3, 1), (4, 0), (5, 0), (6, 1)] {
-        far.context = if cookie == 4 {
-            bad
-        } else {
-            p.b.far(512, 8).context
-        };
+        far.context = if cookie == 4 { bad } else { p.b.far(512, 8).context };
         let ep = eps[0][which];
-        p.a.ia
-            .ep_post_rdma_write(ep, &[seg], cookie, &far, FLAGS)
-            .unwrap();
+        p.a.ia.ep_post_rdma_write(ep, &[seg], cookie, &far, FLAGS).unwrap();
         let status = match cookie {
             4 => DtoStatus::ErrRemoteAccess,
             5 => DtoStatus::ErrFlushed,

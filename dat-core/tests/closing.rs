@@ -9,11 +9,8 @@ use pair::*;
 
 use DtoStatus::ErrFlushed;
 
-type Halves = (
-    EpPoster<'static, LoopHca<'static>>,
-    EvdReaper<'static, LoopHca<'static>>,
-    LmrTriplet,
-);
+type Halves =
+    (EpPoster<'static, LoopHca<'static>>, EvdReaper<'static, LoopHca<'static>>, LmrTriplet);
 
 thread_local! {
     static FABRIC: RefCell<Option<&'static Fabric>> = const { RefCell::new(None) };
@@ -30,11 +27,8 @@ fn nothing_is_flushed_before_the_device_has_stopped() {
         p.a.post_recv(cookie).unwrap();
     }
     let (ep, evd) = (p.a.ep, p.a.recv);
-    let halves = (
-        p.a.ia.ep_take_poster(ep).unwrap(),
-        p.a.ia.evd_take_reaper(evd).unwrap(),
-        p.a.seg(0, 8),
-    );
+    let halves =
+        (p.a.ia.ep_take_poster(ep).unwrap(), p.a.ia.evd_take_reaper(evd).unwrap(), p.a.seg(0, 8));
     HALVES.set(Some(halves));
     p.fabric.watch(|operation| {
         if operation == "qp_modify" {
@@ -74,9 +68,7 @@ fn a_free_stops_the_device_before_it_takes_completions_out() {
     p.fabric.hold(true);
     let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
     for cookie in 0..4 {
-        p.a.ia
-            .ep_post_rdma_write(p.a.ep, &iov, cookie, &far, FLAGS)
-            .unwrap();
+        p.a.ia.ep_post_rdma_write(p.a.ep, &iov, cookie, &far, FLAGS).unwrap();
     }
     FABRIC.set(Some(p.fabric));
     p.fabric.watch(|operation| {

@@ -23,26 +23,15 @@ fn private_data_travels_both_ways() {
     assert!(param.private_data.starts_with(b"from the active side\0"));
     assert_eq!(param.private_data.len(), MAX_CONNECT_PRIVATE);
     let port = param.remote_port;
-    p.b.ia
-        .cr_accept(p.now, cr, Some(p.b.ep), &[7; MAX_ACCEPT_PRIVATE])
-        .unwrap();
+    p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), &[7; MAX_ACCEPT_PRIVATE]).unwrap();
     assert_eq!(p.b.state(), EpState::CompletionPending);
-    assert_eq!(
-        p.b.ia.cr_query(cr).unwrap_err().ret().subtype(),
-        DatSubtype::InvalidHandleCr
-    );
+    assert_eq!(p.b.ia.cr_query(cr).unwrap_err().ret().subtype(), DatSubtype::InvalidHandleCr);
     p.settle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Established(p.a.ep)]);
     assert_eq!(p.b.drain(p.b.conn), [Event::Established(p.b.ep)]);
-    assert_eq!(
-        p.a.ia.ep_private_data(p.a.ep).unwrap(),
-        [7; MAX_ACCEPT_PRIVATE]
-    );
+    assert_eq!(p.a.ia.ep_private_data(p.a.ep).unwrap(), [7; MAX_ACCEPT_PRIVATE]);
     assert_eq!(p.b.ia.ep_private_data(p.b.ep).unwrap(), b"");
-    let (a, b) = (
-        p.a.ia.ep_query(p.a.ep).unwrap(),
-        p.b.ia.ep_query(p.b.ep).unwrap(),
-    );
+    let (a, b) = (p.a.ia.ep_query(p.a.ep).unwrap(), p.b.ia.ep_query(p.b.ep).unwrap());
     assert_eq!((a.remote, u64::from(a.remote_port)), (Some(addr(1)), PORT));
     assert_eq!((b.remote, u64::from(b.local_port)), (Some(addr(0)), PORT));
     assert_eq!((a.local_port, b.remote_port), (port, port));
@@ -79,9 +68,7 @@ fn a_rejection_without_data_is_a_peer_rejection_too() {
 fn nobody_listening_is_a_non_peer_rejection() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let wait = Duration::from_secs(1);
-    p.a.ia
-        .ep_connect(p.now, p.a.ep, addr(1), 9, wait, b"", Qos::BestEffort)
-        .unwrap();
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(1), 9, wait, b"", Qos::BestEffort).unwrap();
     p.settle();
     assert_eq!(p.a.drain(p.a.conn), [Event::NonPeerRejected(p.a.ep)]);
     let reason = p.a.ia.ep_reject_reason(p.a.ep).unwrap();
@@ -116,9 +103,7 @@ fn a_full_backlog_is_a_non_peer_rejection() {
         if p.a.state() == EpState::Disconnected {
             break;
         }
-        p.a.ia
-            .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-            .unwrap();
+        p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
         p.a.ia.ep_reset(p.a.ep).unwrap();
         p.a.drain(p.a.conn);
     }
@@ -131,9 +116,7 @@ fn an_address_without_a_host_is_unreachable() {
     let mut p = Pair::strangers(Merge::Apart, None);
     p.a.post_recv(1).unwrap();
     let wait = Duration::from_secs(1);
-    p.a.ia
-        .ep_connect(p.now, p.a.ep, addr(9), PORT, wait, b"", Qos::BestEffort)
-        .unwrap();
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(9), PORT, wait, b"", Qos::BestEffort).unwrap();
     p.settle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Unreachable(p.a.ep)]);
     assert_eq!(p.a.dtos(p.a.recv), [(1, DtoStatus::ErrFlushed)]);
@@ -190,9 +173,7 @@ fn requests_that_nobody_answers_end_unreachable() {
     let mut p = Pair::strangers(Merge::Apart, None);
     p.fabric.filter(|_| Verdict::Lose);
     let long = Duration::from_secs(1000);
-    p.a.ia
-        .ep_connect(p.now, p.a.ep, addr(1), PORT, long, b"", Qos::BestEffort)
-        .unwrap();
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(1), PORT, long, b"", Qos::BestEffort).unwrap();
     p.pass(Duration::from_secs(500));
     assert_eq!(p.a.drain(p.a.conn), [Event::Unreachable(p.a.ep)]);
 }
@@ -206,10 +187,9 @@ fn a_duplicated_network_connects_once() {
     assert_eq!((p.a.drain(p.a.conn), p.b.drain(p.b.conn)), (vec![], vec![]));
     let count = |ia: &mut LoopIa, counter| ia.ia_query_counter(counter, false).unwrap();
     assert_eq!(count(&mut p.a.ia, IaCounter::CmErrRepDup), 1);
-    for (heard, again) in [
-        (IaCounter::CmReqRx, IaCounter::CmErrReqDup),
-        (IaCounter::CmRtuRx, IaCounter::CmErrRtuDup),
-    ] {
+    for (heard, again) in
+        [(IaCounter::CmReqRx, IaCounter::CmErrReqDup), (IaCounter::CmRtuRx, IaCounter::CmErrRtuDup)]
+    {
         let both = [heard, again].map(|counter| count(&mut p.b.ia, counter));
         assert_eq!(both[0], both[1] + 1, "{heard:?}");
         assert_ne!(both[1], 0, "{again:?}");
@@ -238,9 +218,7 @@ fn an_aborted_connect_is_disconnected_once_and_the_request_dies() {
     p.a.post_recv(3).unwrap();
     p.ask(b"").unwrap();
     p.settle();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Graceful)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Graceful).unwrap();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
     assert_eq!(p.a.dtos(p.a.recv), [(3, DtoStatus::ErrFlushed)]);
     p.settle();
@@ -257,16 +235,11 @@ fn an_accept_that_is_withdrawn_is_disconnected() {
     p.settle();
     let cr = p.request().unwrap();
     p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
-    p.b.ia
-        .ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.b.ia.ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt).unwrap();
     assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
     p.settle();
     let a = p.a.drain(p.a.conn);
-    assert!(
-        a.iter().filter(|event| event.is_terminal()).count() == 1,
-        "{a:?}"
-    );
+    assert!(a.iter().filter(|event| event.is_terminal()).count() == 1, "{a:?}");
     assert_eq!(p.a.state(), EpState::Disconnected);
 }
 
@@ -277,13 +250,7 @@ fn the_first_packet_establishes_when_the_rtu_is_lost() {
     p.settle();
     let cr = p.request().unwrap();
     p.b.post_recv(1).unwrap();
-    p.fabric.filter(|mad| {
-        if mad[17] == 0x14 {
-            Verdict::Lose
-        } else {
-            Verdict::Deliver
-        }
-    });
+    p.fabric.filter(|mad| if mad[17] == 0x14 { Verdict::Lose } else { Verdict::Deliver });
     p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
     p.settle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Established(p.a.ep)]);
@@ -302,46 +269,22 @@ fn refused_connects_change_nothing() {
     let (ep, now) = (p.a.ep, p.now);
     let before = p.a.ia.ep_query(ep).unwrap();
     let mut code = |remote, qual, wait, data: &[u8], qos| {
-        p.a.ia
-            .ep_connect(now, ep, remote, qual, wait, data, qos)
-            .unwrap_err()
-            .ret()
+        p.a.ia.ep_connect(now, ep, remote, qual, wait, data, qos).unwrap_err().ret()
     };
     let be = Qos::BestEffort;
     let far = addr(1);
     let of = DatReturn::new;
     use DatSubtype as S;
     use DatType as T;
-    assert_eq!(
-        code(far, 0, MS, b"", be),
-        of(T::InvalidParameter, S::InvalidArg3)
-    );
-    assert_eq!(
-        code(far, 65536, MS, b"", be),
-        of(T::InvalidParameter, S::InvalidArg3)
-    );
-    assert_eq!(
-        code(far, PORT, Duration::ZERO, b"", be),
-        of(T::InvalidParameter, S::InvalidArg4)
-    );
-    assert_eq!(
-        code(far, PORT, MS, &[0; 57], be),
-        of(T::InvalidParameter, S::InvalidArg5)
-    );
-    assert_eq!(
-        code(far, PORT, MS, b"", Qos::Premium).ty(),
-        T::ModelNotSupported
-    );
+    assert_eq!(code(far, 0, MS, b"", be), of(T::InvalidParameter, S::InvalidArg3));
+    assert_eq!(code(far, 65536, MS, b"", be), of(T::InvalidParameter, S::InvalidArg3));
+    assert_eq!(code(far, PORT, Duration::ZERO, b"", be), of(T::InvalidParameter, S::InvalidArg4));
+    assert_eq!(code(far, PORT, MS, &[0; 57], be), of(T::InvalidParameter, S::InvalidArg5));
+    assert_eq!(code(far, PORT, MS, b"", Qos::Premium).ty(), T::ModelNotSupported);
     let any = "0.0.0.0".parse().unwrap();
-    assert_eq!(
-        code(any, PORT, MS, b"", be),
-        of(T::InvalidAddress, S::AddressMalformed)
-    );
+    assert_eq!(code(any, PORT, MS, b"", be), of(T::InvalidAddress, S::AddressMalformed));
     let other = "fd00::1".parse().unwrap();
-    assert_eq!(
-        code(other, PORT, MS, b"", be),
-        of(T::InvalidAddress, S::AddressUnsupported)
-    );
+    assert_eq!(code(other, PORT, MS, b"", be), of(T::InvalidAddress, S::AddressUnsupported));
     assert_eq!(p.a.ia.ep_query(ep).unwrap(), before);
     assert_eq!(p.a.drain(p.a.conn), []);
 }
@@ -351,26 +294,16 @@ fn an_endpoint_without_its_parts_is_not_ready() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let not_ready = DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
     let (pz, d, c) = (Some(p.a.pz), Some(p.a.recv), Some(p.a.conn));
-    let not_configured = DatReturn::new(
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpUnconfigured,
-    );
+    let not_configured =
+        DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpUnconfigured);
     for (pz, d, c, state, refusal) in [
         (None, d, c, EpState::UnconfiguredUnconnected, not_configured),
-        (
-            pz,
-            None,
-            c,
-            EpState::UnconfiguredUnconnected,
-            not_configured,
-        ),
+        (pz, None, c, EpState::UnconfiguredUnconnected, not_configured),
         (pz, d, None, EpState::Unconnected, not_ready),
     ] {
         let ep = p.a.ia.ep_create(pz, d, d, c, None).unwrap();
         let wait = Duration::from_secs(1);
-        let error =
-            p.a.ia
-                .ep_connect(p.now, ep, addr(1), PORT, wait, b"", Qos::BestEffort);
+        let error = p.a.ia.ep_connect(p.now, ep, addr(1), PORT, wait, b"", Qos::BestEffort);
         assert_eq!(error.unwrap_err().ret(), refusal);
         assert_eq!(p.a.ia.ep_query(ep).unwrap().state, state);
         p.a.ia.ep_free(p.now, ep).unwrap();
@@ -382,25 +315,15 @@ fn a_provider_service_point_brings_its_own_endpoint() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let psp = p.b.ia.psp_create(77, p.b.cr, PspFlag::Provider).unwrap();
     let wait = Duration::from_secs(1);
-    p.a.ia
-        .ep_connect(p.now, p.a.ep, addr(1), 77, wait, b"", Qos::BestEffort)
-        .unwrap();
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(1), 77, wait, b"", Qos::BestEffort).unwrap();
     p.settle();
-    let Some(Event::ConnectionRequest {
-        psp: from,
-        cr,
-        conn_qual: 77,
-    }) = p.b.next(p.b.cr)
-    else {
+    let Some(Event::ConnectionRequest { psp: from, cr, conn_qual: 77 }) = p.b.next(p.b.cr) else {
         panic!()
     };
     assert_eq!(from, psp);
     let ep = p.b.ia.cr_query(cr).unwrap().local_ep.unwrap();
     let param = p.b.ia.ep_query(ep).unwrap();
-    assert_eq!(
-        (param.state, param.pz),
-        (EpState::UnconfiguredTentative, None)
-    );
+    assert_eq!((param.state, param.pz), (EpState::UnconfiguredTentative, None));
     let tentative = DatSubtype::InvalidStateEpUnconfTentative;
     for refused in [
         p.b.ia.ep_disconnect(p.now, ep, CloseFlag::Abrupt),
@@ -410,21 +333,8 @@ fn a_provider_service_point_brings_its_own_endpoint() {
         assert_eq!(refused.unwrap_err().ret().subtype(), tentative);
     }
     let handle = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
-    assert_eq!(
-        p.b.ia
-            .cr_accept(p.now, cr, Some(p.b.ep), b"")
-            .unwrap_err()
-            .ret(),
-        handle
-    );
-    assert_eq!(
-        p.b.ia
-            .cr_accept(p.now, cr, None, b"")
-            .unwrap_err()
-            .ret()
-            .subtype(),
-        tentative
-    );
+    assert_eq!(p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap_err().ret(), handle);
+    assert_eq!(p.b.ia.cr_accept(p.now, cr, None, b"").unwrap_err().ret().subtype(), tentative);
     let change = EpModify {
         pz: Some(p.b.pz),
         recv_evd: Some(p.b.recv),
@@ -444,19 +354,12 @@ fn a_rejected_provider_endpoint_is_gone() {
     let mut p = Pair::strangers(Merge::Apart, None);
     p.b.ia.psp_create(77, p.b.cr, PspFlag::Provider).unwrap();
     let wait = Duration::from_secs(1);
-    p.a.ia
-        .ep_connect(p.now, p.a.ep, addr(1), 77, wait, b"", Qos::BestEffort)
-        .unwrap();
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(1), 77, wait, b"", Qos::BestEffort).unwrap();
     p.settle();
-    let Some(Event::ConnectionRequest { cr, .. }) = p.b.next(p.b.cr) else {
-        panic!()
-    };
+    let Some(Event::ConnectionRequest { cr, .. }) = p.b.next(p.b.cr) else { panic!() };
     let ep = p.b.ia.cr_query(cr).unwrap().local_ep.unwrap();
     p.b.ia.cr_reject(p.now, cr, b"").unwrap();
-    assert_eq!(
-        p.b.ia.ep_query(ep).unwrap_err().ret().ty(),
-        DatType::InvalidHandle
-    );
+    assert_eq!(p.b.ia.ep_query(ep).unwrap_err().ret().ty(), DatType::InvalidHandle);
     p.settle();
     assert_eq!(p.a.drain(p.a.conn), [Event::PeerRejected(p.a.ep)]);
 }
@@ -468,20 +371,11 @@ fn refused_accepts_leave_the_request() {
     p.settle();
     let cr = p.request().unwrap();
     let handle = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
-    assert_eq!(
-        p.b.ia.cr_accept(p.now, cr, None, b"").unwrap_err().ret(),
-        handle
-    );
+    assert_eq!(p.b.ia.cr_accept(p.now, cr, None, b"").unwrap_err().ret(), handle);
     let long = [0; MAX_ACCEPT_PRIVATE + 1];
-    let error =
-        p.b.ia
-            .cr_accept(p.now, cr, Some(p.b.ep), &long)
-            .unwrap_err();
+    let error = p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), &long).unwrap_err();
     assert_eq!(error.ret().ty(), DatType::InvalidParameter);
-    let error =
-        p.b.ia
-            .cr_reject(p.now, cr, &[0; MAX_REJECT_PRIVATE + 1])
-            .unwrap_err();
+    let error = p.b.ia.cr_reject(p.now, cr, &[0; MAX_REJECT_PRIVATE + 1]).unwrap_err();
     assert_eq!(error.ret().ty(), DatType::InvalidParameter);
     assert_eq!(p.b.state(), EpState::Unconnected);
     p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
@@ -494,20 +388,13 @@ fn a_request_outlives_its_service_point() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let psp = p.b.ia.psp_create(5, p.b.cr, PspFlag::Consumer).unwrap();
     let wait = Duration::from_secs(1);
-    p.a.ia
-        .ep_connect(p.now, p.a.ep, addr(1), 5, wait, b"", Qos::BestEffort)
-        .unwrap();
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(1), 5, wait, b"", Qos::BestEffort).unwrap();
     p.settle();
     p.b.ia.psp_free(psp).unwrap();
-    let Some(Event::ConnectionRequest { cr, .. }) = p.b.next(p.b.cr) else {
-        panic!()
-    };
+    let Some(Event::ConnectionRequest { cr, .. }) = p.b.next(p.b.cr) else { panic!() };
     p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
     p.settle();
-    assert_eq!(
-        (p.a.state(), p.b.state()),
-        (EpState::Connected, EpState::Connected)
-    );
+    assert_eq!((p.a.state(), p.b.state()), (EpState::Connected, EpState::Connected));
 }
 
 #[test]
@@ -517,10 +404,7 @@ fn every_call_that_a_connected_endpoint_refuses() {
     assert_eq!(p.ask(b"").unwrap_err().ret(), connected);
     assert_eq!(p.a.ia.ep_reset(p.a.ep).unwrap_err().ret(), connected);
     let change = EpModify::default();
-    assert_eq!(
-        p.a.ia.ep_modify(p.a.ep, &change).unwrap_err().ret(),
-        connected
-    );
+    assert_eq!(p.a.ia.ep_modify(p.a.ep, &change).unwrap_err().ret(), connected);
     assert_eq!(p.a.state(), EpState::Connected);
 }
 
@@ -536,9 +420,6 @@ fn the_device_failing_at_the_last_step_is_told_to_both() {
         p.settle();
         assert_eq!(p.b.drain(p.b.conn), [Event::AcceptCompletionError(p.b.ep)]);
         let a = p.a.drain(p.a.conn);
-        assert!(
-            matches!(a[..], [Event::NonPeerRejected(_) | Event::PeerRejected(_)]),
-            "{a:?}"
-        );
+        assert!(matches!(a[..], [Event::NonPeerRejected(_) | Event::PeerRejected(_)]), "{a:?}");
     }
 }

@@ -27,8 +27,7 @@ fn terms(side: &Side, psns: (u32, u32)) -> QpTerms {
 }
 
 fn direct(side: &mut Side, now: Instant, remote: IpAddr, terms: &QpTerms) -> Result<(), Error> {
-    side.ia
-        .ep_connect_direct(now, side.ep, remote, terms, SECOND)
+    side.ia.ep_connect_direct(now, side.ep, remote, terms, SECOND)
 }
 
 /// Both sides connect to each other.
@@ -61,17 +60,13 @@ fn data_flow_and_no_datagram_is_needed() {
 fn a_disconnect_is_this_sides_own_and_a_reset_makes_it_usable() {
     let mut p = joined();
     p.a.post_recv(1).unwrap();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Graceful)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Graceful).unwrap();
     p.settle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
     assert_eq!(p.a.dtos(p.a.recv), [(1, DtoStatus::ErrFlushed)]);
     assert_eq!(p.b.drain(p.b.conn), []);
     assert_eq!(p.b.state(), EpState::Connected);
-    p.b.ia
-        .ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.b.ia.ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt).unwrap();
     p.settle();
     for side in [&mut p.a, &mut p.b] {
         side.drain(side.conn);
@@ -127,9 +122,7 @@ fn what_cannot_be_changes_nothing() {
         let error = direct(&mut p.a, p.now, remote.parse().unwrap(), &good).unwrap_err();
         assert_eq!(error.ret().subtype(), subtype, "{remote}");
     }
-    let never =
-        p.a.ia
-            .ep_connect_direct(p.now, p.a.ep, addr(1), &good, Duration::ZERO);
+    let never = p.a.ia.ep_connect_direct(p.now, p.a.ep, addr(1), &good, Duration::ZERO);
     assert_eq!(never.unwrap_err().ret().subtype(), DatSubtype::InvalidArg4);
     assert_eq!(p.a.state(), EpState::Unconnected);
     p.connect();
@@ -158,9 +151,7 @@ fn as_many_reads_as_the_adapter_has_can_be() {
 #[test]
 fn a_direct_connection_cannot_be_connected_alike() {
     let mut p = Pair::connected();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.settle();
     for side in [&mut p.a, &mut p.b] {
         side.ia.ep_reset(side.ep).unwrap();
@@ -169,16 +160,8 @@ fn a_direct_connection_cannot_be_connected_alike() {
     direct(&mut p.a, p.now, addr(1), &to_b).unwrap();
     assert_eq!(p.a.state(), EpState::Connected);
     let [recv, request, conn] = [p.a.recv, p.a.request, p.a.conn].map(Some);
-    let other =
-        p.a.ia
-            .ep_create(Some(p.a.pz), recv, request, conn, None)
-            .unwrap();
+    let other = p.a.ia.ep_create(Some(p.a.pz), recv, request, conn, None).unwrap();
     let refused =
-        p.a.ia
-            .ep_dup_connect(p.now, other, p.a.ep, SECOND, b"", Qos::BestEffort)
-            .unwrap_err();
-    assert_eq!(
-        refused.ret(),
-        DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg2)
-    );
+        p.a.ia.ep_dup_connect(p.now, other, p.a.ep, SECOND, b"", Qos::BestEffort).unwrap_err();
+    assert_eq!(refused.ret(), DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
 }

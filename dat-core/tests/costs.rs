@@ -16,14 +16,8 @@ const SUPPRESS: CompletionFlags = CompletionFlags::SUPPRESS;
 fn writes(p: &mut Pair, count: u64, silent: u64) {
     let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
     for cookie in 0..count {
-        let flags = if silent >> cookie & 1 == 1 {
-            SUPPRESS
-        } else {
-            FLAGS
-        };
-        p.a.ia
-            .ep_post_rdma_write(p.a.ep, &iov, cookie, &far, flags)
-            .unwrap();
+        let flags = if silent >> cookie & 1 == 1 { SUPPRESS } else { FLAGS };
+        p.a.ia.ep_post_rdma_write(p.a.ep, &iov, cookie, &far, flags).unwrap();
     }
 }
 
@@ -154,9 +148,7 @@ fn a_plain_bind_is_looked_at_once() {
     let rmr = p.a.ia.rmr_create(p.a.pz).unwrap();
     let lmr = p.a.seg(0, 64);
     for cookie in 0..3 {
-        p.a.ia
-            .rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, cookie, FLAGS)
-            .unwrap();
+        p.a.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, cookie, FLAGS).unwrap();
     }
     let _ = p.fabric.looks();
     for _ in 0..3 {
@@ -194,9 +186,7 @@ fn a_slot_that_was_flushed_matches_nothing() {
         if posted_before {
             writes(&mut p, 32, 0);
         }
-        p.a.ia
-            .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-            .unwrap();
+        p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
         if !posted_before {
             writes(&mut p, 32, 0);
         }
@@ -215,9 +205,7 @@ fn a_slot_that_was_flushed_matches_nothing() {
 fn an_end_leaves_nothing_to_look_at() {
     let mut p = Pair::connected_as(Merge::All, None);
     p.a.post_recv(1).unwrap();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.settle();
     assert_eq!(p.a.drain(p.a.conn).len(), 2);
     for _ in 0..2 {
@@ -314,9 +302,7 @@ fn one_dequeue_looks_at_256_completions_at_the_most() {
     for _ in 0..256 {
         p.fabric.forge(0, Cq(0), stale);
     }
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     let first = p.a.next(p.a.recv);
     assert_eq!(p.a.ia.evd_dropped(p.a.recv), Ok((256, 0)));
     assert_eq!(first, None);
@@ -334,10 +320,7 @@ fn an_immediate_closes_no_window() {
         let mut p = Pair::connected();
         let rmr = p.a.ia.rmr_create(p.a.pz).unwrap();
         let lmr = p.a.seg(0, 64);
-        let context =
-            p.a.ia
-                .rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, FLAGS)
-                .unwrap();
+        let context = p.a.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, FLAGS).unwrap();
         assert_eq!(p.a.drain(p.a.request).len(), 1);
         let bound = p.a.ia.rmr_query(rmr).unwrap().bound;
         assert!(bound.is_some());
@@ -358,9 +341,7 @@ fn a_receive_posted_after_the_end_is_flushed_behind_it() {
     let mut p = Pair::connected_as(Merge::All, None);
     p.a.post_recv(1).unwrap();
     p.a.post_recv(2).unwrap();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.settle();
     let flushed = |event: Option<Event>| match event {
         Some(Event::Dto(dto)) => {
@@ -385,18 +366,13 @@ fn an_end_waits_for_its_own_completions_only() {
     let apart = [&mut p.a, &mut p.b].map(|side| {
         let evd = side.ia.evd_create(8, EvdFlags::DTO).unwrap();
         let (some, conn) = (Some(evd), Some(side.conn));
-        side.ep = side
-            .ia
-            .ep_create(Some(side.pz), some, some, conn, None)
-            .unwrap();
+        side.ep = side.ia.ep_create(Some(side.pz), some, some, conn, None).unwrap();
         side.ep
     });
     p.connect();
     p.a.ep = first;
     writes(&mut p, 3, 0);
-    p.a.ia
-        .ep_disconnect(p.now, apart[0], CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, apart[0], CloseFlag::Abrupt).unwrap();
     p.settle();
     assert_eq!(p.a.next(shared), Some(Event::Disconnected(apart[0])));
     one_by_one(&mut p.a, shared, 0..3);

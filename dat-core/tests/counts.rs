@@ -28,9 +28,8 @@ fn suppressed_successes_are_not_counted() {
     for cookie in 0..6 {
         p.b.post_recv(cookie).unwrap();
     }
-    for (cookie, flags) in [FLAGS, SUPPRESS, FLAGS, SUPPRESS, SUPPRESS, FLAGS]
-        .into_iter()
-        .enumerate()
+    for (cookie, flags) in
+        [FLAGS, SUPPRESS, FLAGS, SUPPRESS, SUPPRESS, FLAGS].into_iter().enumerate()
     {
         p.a.send(cookie as u64, flags).unwrap();
     }
@@ -56,9 +55,7 @@ fn what_is_flushed_is_counted_once() {
         p.a.send(12, FLAGS).unwrap();
         p.a.send(13, SUPPRESS).unwrap();
         p.a.send(14, FLAGS).unwrap();
-        p.a.ia
-            .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-            .unwrap();
+        p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
         p.fabric.hold(false);
         // The success, the three that are flushed (what fails is never silent), and the receives.
         let of = |evd: Evd| {
@@ -91,9 +88,7 @@ fn what_is_posted_after_the_end_is_counted_once() {
             p.a.post_recv(cookie).unwrap();
             p.a.send(cookie, FLAGS).unwrap();
         }
-        p.a.ia
-            .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-            .unwrap();
+        p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
         p.settle();
         for cookie in 0..after {
             p.a.post_recv(cookie).unwrap();
@@ -110,19 +105,14 @@ fn what_is_posted_after_the_end_is_counted_once() {
 #[test]
 fn what_is_flushed_ends_a_wait() {
     let mut p = Pair::connected();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.settle();
     for cookie in 0..2 {
         p.a.post_recv(cookie).unwrap();
         p.a.send(cookie, FLAGS).unwrap();
     }
     for evd in [p.a.request, p.a.recv] {
-        let mut wait =
-            p.a.ia
-                .evd_wait(p.now, evd, Duration::from_secs(1), 2)
-                .unwrap();
+        let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 2).unwrap();
         let found = p.a.ia.evd_waited(p.now, &mut wait);
         assert!(matches!(found, Poll::Ready(Ok(Event::Dto(_)))), "{found:?}");
         counted(&mut p.a, evd, 1);
@@ -137,15 +127,7 @@ fn deciding() -> Pair {
     p.a.recv = p.a.ia.evd_create(8, EvdFlags::DTO).unwrap();
     let (recv, request, conn) = (p.a.recv, p.a.request, p.a.conn);
     p.a.ep =
-        p.a.ia
-            .ep_create(
-                Some(p.a.pz),
-                Some(recv),
-                Some(request),
-                Some(conn),
-                Some(&attr),
-            )
-            .unwrap();
+        p.a.ia.ep_create(Some(p.a.pz), Some(recv), Some(request), Some(conn), Some(&attr)).unwrap();
     p.connect();
     p
 }
@@ -168,9 +150,7 @@ fn a_receive_that_fails_notifies_whatever_its_flags() {
     for (len, expected) in [(8, false), (9, true)] {
         let mut p = deciding();
         let iov = [p.a.seg(0, 8)];
-        p.a.ia
-            .ep_post_recv(p.a.ep, &iov, 1, CompletionFlags::UNSIGNALLED)
-            .unwrap();
+        p.a.ia.ep_post_recv(p.a.ep, &iov, 1, CompletionFlags::UNSIGNALLED).unwrap();
         assert_eq!(wakes(&mut p, len), expected, "{len} bytes");
     }
 }
@@ -210,9 +190,7 @@ fn stale_completions_are_not_counted() {
     p.b.send(1, FLAGS).unwrap();
     p.b.post_recv(1).unwrap();
     p.a.send(1, FLAGS).unwrap();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.settle();
     p.b.drain(p.b.conn);
     p.a.drain(p.a.conn);
@@ -229,9 +207,7 @@ fn an_end_that_waits_is_counted() {
     for number in 0..3 {
         p.a.ia.evd_post_se(evd, number).unwrap();
     }
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.settle();
     counted(&mut p.a, evd, 4);
 }
@@ -242,9 +218,7 @@ fn suppressed_failures_are_counted() {
     let mut p = Pair::connected();
     let (iov, mut far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
     far.context ^= 0x55;
-    p.a.ia
-        .ep_post_rdma_write(p.a.ep, &iov, 1, &far, SUPPRESS)
-        .unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 1, &far, SUPPRESS).unwrap();
     let requests = p.a.request;
     counted(&mut p.a, requests, 1);
 }
@@ -253,19 +227,11 @@ fn suppressed_failures_are_counted() {
 fn a_threshold_goes_by_events() {
     let mut p = Pair::connected();
     let evd = p.a.request;
-    let mut wait =
-        p.a.ia
-            .evd_wait(p.now, evd, Duration::from_secs(1), 2)
-            .unwrap();
+    let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 2).unwrap();
     for cookie in 0..4 {
         p.b.post_recv(cookie).unwrap();
     }
-    let looks = [
-        (0, FLAGS, false),
-        (1, SUPPRESS, false),
-        (2, SUPPRESS, false),
-        (3, FLAGS, true),
-    ];
+    let looks = [(0, FLAGS, false), (1, SUPPRESS, false), (2, SUPPRESS, false), (3, FLAGS, true)];
     for (cookie, flags, over) in looks {
         p.a.send(cookie, flags).unwrap();
         p.settle();
@@ -288,17 +254,11 @@ fn a_threshold_that_is_not_reached_ends_with_the_time_and_takes_nothing() {
     p.b.post_recv(1).unwrap();
     p.a.send(1, FLAGS).unwrap();
     p.settle();
-    let mut wait =
-        p.a.ia
-            .evd_wait(p.now, evd, Duration::from_secs(1), 2)
-            .unwrap();
+    let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 2).unwrap();
     assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
     p.now = p.now + Duration::from_secs(1);
     let found = p.a.ia.evd_waited(p.now, &mut wait);
-    assert_eq!(
-        found,
-        Poll::Ready(Err(DatReturn::of(DatType::TimeoutExpired)))
-    );
+    assert_eq!(found, Poll::Ready(Err(DatReturn::of(DatType::TimeoutExpired))));
     counted(&mut p.a, evd, 1);
 }
 
@@ -314,10 +274,7 @@ fn a_quiet_completion_ends_no_wait_until_one_that_notifies_comes() {
     for cookie in 0..6 {
         p.b.post_recv(cookie).unwrap();
     }
-    let mut wait =
-        p.a.ia
-            .evd_wait(p.now, evd, Duration::from_secs(1), 1)
-            .unwrap();
+    let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
     assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
     p.a.send(0, quiet).unwrap();
     p.settle();
@@ -325,58 +282,34 @@ fn a_quiet_completion_ends_no_wait_until_one_that_notifies_comes() {
     p.a.send(1, FLAGS).unwrap();
     p.settle();
     let found = p.a.ia.evd_waited(p.now, &mut wait);
-    assert!(matches!(
-        found,
-        Poll::Ready(Ok(Event::Dto(DtoEvent { cookie: 0, .. })))
-    ));
+    assert!(matches!(found, Poll::Ready(Ok(Event::Dto(DtoEvent { cookie: 0, .. })))));
     assert_eq!(p.a.dtos(evd), [(1, DtoStatus::Success)]);
 
     // One that was there when the wait began ends it; and so does the end of its time.
     p.a.send(2, quiet).unwrap();
     p.settle();
-    let mut wait =
-        p.a.ia
-            .evd_wait(p.now, evd, Duration::from_secs(1), 1)
-            .unwrap();
+    let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
     let found = p.a.ia.evd_waited(p.now, &mut wait);
-    assert!(matches!(
-        found,
-        Poll::Ready(Ok(Event::Dto(DtoEvent { cookie: 2, .. })))
-    ));
-    let mut wait =
-        p.a.ia
-            .evd_wait(p.now, evd, Duration::from_secs(1), 1)
-            .unwrap();
+    assert!(matches!(found, Poll::Ready(Ok(Event::Dto(DtoEvent { cookie: 2, .. })))));
+    let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
     assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
     p.a.send(3, quiet).unwrap();
     p.settle();
     p.now = p.now + Duration::from_secs(1);
     let found = p.a.ia.evd_waited(p.now, &mut wait);
-    assert!(matches!(
-        found,
-        Poll::Ready(Ok(Event::Dto(DtoEvent { cookie: 3, .. })))
-    ));
+    assert!(matches!(found, Poll::Ready(Ok(Event::Dto(DtoEvent { cookie: 3, .. })))));
 
     // A failure notifies, whatever it was posted with.
-    let mut wait =
-        p.a.ia
-            .evd_wait(p.now, evd, Duration::from_secs(1), 1)
-            .unwrap();
+    let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
     assert!(p.a.ia.evd_waited(p.now, &mut wait).is_pending());
     p.fabric.hold(true);
     p.a.send(4, quiet).unwrap();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.fabric.hold(false);
     let found = p.a.ia.evd_waited(p.now, &mut wait);
     assert!(matches!(
         found,
-        Poll::Ready(Ok(Event::Dto(DtoEvent {
-            cookie: 4,
-            status: DtoStatus::ErrFlushed,
-            ..
-        })))
+        Poll::Ready(Ok(Event::Dto(DtoEvent { cookie: 4, status: DtoStatus::ErrFlushed, .. })))
     ));
 }
 

@@ -21,12 +21,7 @@ fn one_drive_sends_256_datagrams_and_the_next_the_others() {
     let _peer = Side::new(fabric, 1, Merge::Apart, None);
     let storage: &'static mut Storage<_, QUESTIONS, 8, 8, 32, 64> =
         Box::leak(Box::new(Storage::new()));
-    let net = Net {
-        addr: addr(0),
-        prefix: 24,
-        gateway: None,
-        vlan: None,
-    };
+    let net = Net { addr: addr(0), prefix: 24, gateway: None, vlan: None };
     let now = Instant::from_nanos(1);
     let hca: LoopHca<'static> = LoopHca::using(fabric, 0);
     let mut ia = Ia::open(hca, storage.parts(), net, now, 1).unwrap();
@@ -37,8 +32,7 @@ fn one_drive_sends_256_datagrams_and_the_next_the_others() {
     fabric.crowd(true);
     for _ in 0..QUESTIONS {
         let second = Duration::from_secs(1);
-        ia.ep_connect(now, ep, addr(1), PORT, second, b"", Qos::BestEffort)
-            .unwrap();
+        ia.ep_connect(now, ep, addr(1), PORT, second, b"", Qos::BestEffort).unwrap();
     }
     assert_eq!(ia.cm_counters().sent, WAITING);
     fabric.crowd(false);

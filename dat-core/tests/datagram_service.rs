@@ -20,22 +20,12 @@ const SECOND: Duration = Duration::from_secs(1);
 fn datagrams(p: &mut Pair) -> [Ep; 2] {
     [&mut p.a, &mut p.b].map(|side| {
         let (pz, recv, request, conn) = (side.pz, side.recv, side.request, side.conn);
-        side.ia
-            .ep_create_ud(pz, recv, request, Some(conn), None, QKEY)
-            .unwrap()
+        side.ia.ep_create_ud(pz, recv, request, Some(conn), None, QKEY).unwrap()
     })
 }
 
 fn ask(p: &mut Pair, ep: Ep, port: u64, private: &[u8]) -> Result<(), Error> {
-    p.a.ia.ep_connect(
-        p.now,
-        ep,
-        addr(1),
-        port,
-        5 * SECOND,
-        private,
-        Qos::BestEffort,
-    )
+    p.a.ia.ep_connect(p.now, ep, addr(1), port, 5 * SECOND, private, Qos::BestEffort)
 }
 
 /// The request that waits at `b`.
@@ -95,9 +85,7 @@ fn who_asks_a_service_point_can_send_to_its_endpoint() {
         assert_eq!((to.qpn, to.qkey, to.path.remote), (qpn, QKEY, addr(1)));
         let (here, there) = (p.a.seg(0, 5), p.b.seg(1024, 64));
         p.b.ia.ep_post_recv(b, &[there], 2, FLAGS).unwrap();
-        p.a.ia
-            .ep_post_send_ud(a, &[here], &to, None, 1, FLAGS)
-            .unwrap();
+        p.a.ia.ep_post_send_ud(a, &[here], &to, None, 1, FLAGS).unwrap();
         p.settle();
         match p.b.next(p.b.recv) {
             Some(Event::IbDto(event)) => assert_eq!((event.ep, event.cookie), (b, 2)),
@@ -124,18 +112,12 @@ fn who_is_refused_learns_why() {
     ask(&mut p, a, PORT + 1, b"").unwrap();
     p.settle();
     refused(&mut p, a);
-    assert_eq!(
-        p.a.ia.ep_reject_reason(a),
-        Ok(Some(Reason::INVALID_SERVICE_ID))
-    );
+    assert_eq!(p.a.ia.ep_reject_reason(a), Ok(Some(Reason::INVALID_SERVICE_ID)));
     ask(&mut p, a, PORT, b"").unwrap();
     assert_eq!(p.a.ia.ep_reject_reason(a), Ok(None));
     let cr = request(&mut p);
     let long = p.b.ia.cr_reject(p.now, cr, &[1; MAX_UD_REPLY_PRIVATE + 1]);
-    assert_eq!(
-        reason(long.unwrap_err()),
-        (DatType::InvalidParameter, DatSubtype::InvalidArg2)
-    );
+    assert_eq!(reason(long.unwrap_err()), (DatType::InvalidParameter, DatSubtype::InvalidArg2));
     p.b.ia.cr_reject(p.now, cr, b"no").unwrap();
     p.settle();
     refused(&mut p, a);
@@ -175,16 +157,10 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let [a, b] = datagrams(&mut p);
     let long = ask(&mut p, a, PORT, &[1; MAX_CONNECT_UD_PRIVATE + 1]);
-    assert_eq!(
-        reason(long.unwrap_err()),
-        (DatType::InvalidParameter, DatSubtype::InvalidArg5)
-    );
+    assert_eq!(reason(long.unwrap_err()), (DatType::InvalidParameter, DatSubtype::InvalidArg5));
     ask(&mut p, a, PORT, &[1; MAX_CONNECT_UD_PRIVATE]).unwrap();
     let cr = request(&mut p);
-    assert_eq!(
-        p.b.ia.cr_query(cr).unwrap().private_data,
-        [1; MAX_CONNECT_UD_PRIVATE]
-    );
+    assert_eq!(p.b.ia.cr_query(cr).unwrap().private_data, [1; MAX_CONNECT_UD_PRIVATE]);
     let handle = (DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
     for ep in [None, Some(p.b.ep)] {
         let refused = p.b.ia.cr_accept(p.now, cr, ep, b"");
@@ -192,18 +168,12 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     }
     let long = [1; MAX_UD_REPLY_PRIVATE + 1];
     let refused = p.b.ia.cr_accept(p.now, cr, Some(b), &long);
-    assert_eq!(
-        reason(refused.unwrap_err()),
-        (DatType::InvalidParameter, DatSubtype::InvalidArg3)
-    );
+    assert_eq!(reason(refused.unwrap_err()), (DatType::InvalidParameter, DatSubtype::InvalidArg3));
     p.b.ia.ep_disconnect(p.now, b, CloseFlag::Abrupt).unwrap();
     let refused = p.b.ia.cr_accept(p.now, cr, Some(b), b"");
     assert_eq!(
         reason(refused.unwrap_err()),
-        (
-            DatType::InvalidState,
-            DatSubtype::InvalidStateEpDisconnected
-        )
+        (DatType::InvalidState, DatSubtype::InvalidStateEpDisconnected)
     );
     p.b.ia.ep_reset(b).unwrap();
     p.b.ia.cr_accept(p.now, cr, Some(b), &long[1..]).unwrap();
@@ -253,10 +223,7 @@ fn many_questions_at_a_time_have_an_answer_each() {
     assert_eq!(answer.address, Err(Reason::INVALID_SERVICE_ID));
     // The answer is that of who asked.
     let (pz, recv, sends, conn) = (p.a.pz, p.a.recv, p.a.request, p.a.conn);
-    let other =
-        p.a.ia
-            .ep_create_ud(pz, recv, sends, Some(conn), None, QKEY)
-            .unwrap();
+    let other = p.a.ia.ep_create_ud(pz, recv, sends, Some(conn), None, QKEY).unwrap();
     assert_eq!(
         reason(p.a.ia.ep_ud_answer(other, no).unwrap_err()),
         (DatType::InvalidState, DatSubtype::InvalidStateEpNotReady)
@@ -307,10 +274,7 @@ fn an_endpoint_that_ends_asks_no_more() {
         let refused = ask(&mut p, a, PORT, b"");
         assert_eq!(
             reason(refused.unwrap_err()),
-            (
-                DatType::InvalidState,
-                DatSubtype::InvalidStateEpDisconnected
-            )
+            (DatType::InvalidState, DatSubtype::InvalidStateEpDisconnected)
         );
         p.a.ia.ep_reset(a).unwrap();
         ask(&mut p, a, PORT, b"").unwrap();

@@ -2,11 +2,7 @@
 //!
 //! Length: one test per way a connection ends, on one harness.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::wildcard_enum_match_arm,
-    reason = "a test"
-)]
+#![expect(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test")]
 
 mod pair;
 use dat_core::*;
@@ -35,14 +31,8 @@ fn an_abrupt_disconnect_flushes_in_order_and_tells_both_once() {
     p.fabric.hold(false);
     p.settle();
     assert_eq!(p.a.dtos(p.a.request), [0, 1, 2, 3].map(|c| (c, ErrFlushed)));
-    assert_eq!(
-        p.a.dtos(p.a.recv),
-        [100, 101, 102, 103].map(|c| (c, ErrFlushed))
-    );
-    assert_eq!(
-        p.b.dtos(p.b.recv),
-        [200, 201, 202, 203].map(|c| (c, ErrFlushed))
-    );
+    assert_eq!(p.a.dtos(p.a.recv), [100, 101, 102, 103].map(|c| (c, ErrFlushed)));
+    assert_eq!(p.b.dtos(p.b.recv), [200, 201, 202, 203].map(|c| (c, ErrFlushed)));
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
     assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
     let status = p.a.ia.ep_get_status(p.a.ep).unwrap();
@@ -124,11 +114,7 @@ fn every_way_to_merge_keeps_the_order_of_each_stream() {
         for &evd in &evds {
             let of_one = p.a.drain(evd);
             if evd == p.a.conn {
-                assert_eq!(
-                    of_one.last(),
-                    Some(&Event::Disconnected(p.a.ep)),
-                    "{merge:?}"
-                );
+                assert_eq!(of_one.last(), Some(&Event::Disconnected(p.a.ep)), "{merge:?}");
             }
             events.extend(of_one);
         }
@@ -141,17 +127,9 @@ fn every_way_to_merge_keeps_the_order_of_each_stream() {
             };
             events.iter().filter_map(keep).collect::<Vec<_>>()
         };
-        assert_eq!(
-            of(false),
-            [(0, Success), (1, Success), (2, ErrFlushed)],
-            "{merge:?}"
-        );
+        assert_eq!(of(false), [(0, Success), (1, Success), (2, ErrFlushed)], "{merge:?}");
         assert_eq!(of(true), [20, 21, 22].map(|c| (c, ErrFlushed)), "{merge:?}");
-        assert_eq!(
-            events.iter().filter(|event| event.is_terminal()).count(),
-            1,
-            "{merge:?}"
-        );
+        assert_eq!(events.iter().filter(|event| event.is_terminal()).count(), 1, "{merge:?}");
     }
 }
 
@@ -223,18 +201,13 @@ fn a_request_that_fails_while_draining_ends_in_one_disconnected() {
     p.fabric.hold(true);
     let (seg, mut far) = (p.a.seg(0, 8), p.b.far(0, 8));
     far.context ^= 1;
-    p.a.ia
-        .ep_post_rdma_write(p.a.ep, &[seg], 1, &far, FLAGS)
-        .unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &[seg], 1, &far, FLAGS).unwrap();
     p.a.send(2, FLAGS).unwrap();
     disconnect(&mut p, CloseFlag::Graceful);
     p.fabric.hold(false);
     p.settle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
-    assert_eq!(
-        p.a.dtos(p.a.request),
-        [(1, DtoStatus::ErrRemoteAccess), (2, ErrFlushed)]
-    );
+    assert_eq!(p.a.dtos(p.a.request), [(1, DtoStatus::ErrRemoteAccess), (2, ErrFlushed)]);
 }
 
 #[test]
@@ -242,9 +215,7 @@ fn crossing_disconnects_give_each_side_one_event() {
     for flag in [CloseFlag::Abrupt, CloseFlag::Graceful] {
         let mut p = Pair::connected();
         p.a.post_recv(1).unwrap();
-        p.a.ia
-            .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-            .unwrap();
+        p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
         p.b.ia.ep_disconnect(p.now, p.b.ep, flag).unwrap();
         p.settle();
         assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
@@ -258,9 +229,7 @@ fn the_peer_disconnecting_during_a_drain_ends_it() {
     let mut p = Pair::connected();
     p.a.send(1, FLAGS).unwrap();
     disconnect(&mut p, CloseFlag::Graceful);
-    p.b.ia
-        .ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.b.ia.ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt).unwrap();
     p.settle();
     assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(p.a.ep)]);
     assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
@@ -288,29 +257,20 @@ fn a_failed_request_breaks_the_connection_after_its_own_event() {
         p.fabric.hold(true);
         let (seg, mut far) = (p.a.seg(0, 8), p.b.far(0, 8));
         far.context ^= 1;
-        p.a.ia
-            .ep_post_rdma_write(p.a.ep, &[seg], 1, &far, SUPPRESS)
-            .unwrap();
+        p.a.ia.ep_post_rdma_write(p.a.ep, &[seg], 1, &far, SUPPRESS).unwrap();
         p.a.send(2, SUPPRESS).unwrap();
         p.fabric.hold(false);
         let mut dtos = p.a.dtos(p.a.request);
         p.settle();
         dtos.extend(p.a.dtos(p.a.request));
-        assert_eq!(
-            dtos,
-            [(1, DtoStatus::ErrRemoteAccess), (2, ErrFlushed)],
-            "{merge:?}"
-        );
+        assert_eq!(dtos, [(1, DtoStatus::ErrRemoteAccess), (2, ErrFlushed)], "{merge:?}");
         assert_eq!(p.a.state(), EpState::Disconnected);
         if p.a.request != p.a.conn {
             assert_eq!(p.a.drain(p.a.conn), [Event::Broken(p.a.ep)], "{merge:?}");
         }
         assert!(p.a.ia.ep_cause(p.a.ep).unwrap().is_some());
         let b = p.b.drain(p.b.conn);
-        assert!(
-            matches!(b.last(), Some(Event::Broken(_) | Event::Disconnected(_))),
-            "{b:?}"
-        );
+        assert!(matches!(b.last(), Some(Event::Broken(_) | Event::Disconnected(_))), "{b:?}");
     }
 }
 
@@ -334,12 +294,8 @@ fn posts_in_disconnected_are_accepted_and_flushed_in_order() {
     disconnect(&mut p, CloseFlag::Abrupt);
     let (seg, far) = (p.a.seg(0, 8), p.b.far(0, 8));
     p.a.send(1, FLAGS).unwrap();
-    p.a.ia
-        .ep_post_rdma_write(p.a.ep, &[seg], 2, &far, SUPPRESS)
-        .unwrap();
-    p.a.ia
-        .ep_post_rdma_read(p.a.ep, &[seg], 3, &far, FLAGS)
-        .unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &[seg], 2, &far, SUPPRESS).unwrap();
+    p.a.ia.ep_post_rdma_read(p.a.ep, &[seg], 3, &far, FLAGS).unwrap();
     p.a.post_recv(4).unwrap();
     p.a.post_recv(5).unwrap();
     assert_eq!(p.a.dtos(p.a.request), [1, 2, 3].map(|c| (c, ErrFlushed)));
@@ -351,10 +307,7 @@ fn posts_in_disconnected_are_accepted_and_flushed_in_order() {
     for cookie in 0..32 {
         p.a.send(cookie, FLAGS).unwrap();
     }
-    assert_eq!(
-        p.a.send(99, FLAGS).unwrap_err().ty(),
-        DatType::InsufficientResources
-    );
+    assert_eq!(p.a.send(99, FLAGS).unwrap_err().ty(), DatType::InsufficientResources);
     assert_eq!(p.a.dtos(p.a.request).len(), 32);
 }
 
@@ -385,14 +338,7 @@ fn reset_makes_an_endpoint_that_connects_again() {
         if round % 2 == 0 {
             assert_eq!(p.a.dtos(p.a.request), [(round, Success)]);
         }
-        disconnect(
-            &mut p,
-            if round % 3 == 0 {
-                CloseFlag::Graceful
-            } else {
-                CloseFlag::Abrupt
-            },
-        );
+        disconnect(&mut p, if round % 3 == 0 { CloseFlag::Graceful } else { CloseFlag::Abrupt });
         p.settle();
         for side in [&mut p.a, &mut p.b] {
             assert_eq!(side.drain(side.conn), [Event::Disconnected(side.ep)]);
@@ -450,14 +396,8 @@ fn freeing_a_connected_endpoint_disconnects_the_peer() {
     assert_eq!(p.b.drain(p.b.conn), [Event::Disconnected(p.b.ep)]);
     assert_eq!(p.a.drain(p.a.conn), []);
     assert_eq!(p.a.drain(p.a.recv), []);
-    assert_eq!(
-        p.a.ia.ep_query(p.a.ep).unwrap_err().ret().subtype(),
-        DatSubtype::InvalidHandleEp
-    );
-    assert_eq!(
-        p.a.ia.ep_free(p.now, p.a.ep).unwrap_err().ret().ty(),
-        DatType::InvalidHandle
-    );
+    assert_eq!(p.a.ia.ep_query(p.a.ep).unwrap_err().ret().subtype(), DatSubtype::InvalidHandleEp);
+    assert_eq!(p.a.ia.ep_free(p.now, p.a.ep).unwrap_err().ret().ty(), DatType::InvalidHandle);
 }
 
 #[test]
@@ -481,10 +421,7 @@ fn a_slot_reused_after_free_gets_no_flush_of_its_predecessor() {
     disconnect(&mut p, CloseFlag::Abrupt);
     p.a.ia.ep_free(p.now, p.a.ep).unwrap();
     let (pz, r, q, c) = (p.a.pz, p.a.recv, p.a.request, p.a.conn);
-    let ep =
-        p.a.ia
-            .ep_create(Some(pz), Some(r), Some(q), Some(c), None)
-            .unwrap();
+    let ep = p.a.ia.ep_create(Some(pz), Some(r), Some(q), Some(c), None).unwrap();
     assert_ne!(ep, p.a.ep);
     p.a.ep = ep;
     p.a.post_recv(3).unwrap();
@@ -495,12 +432,8 @@ fn a_slot_reused_after_free_gets_no_flush_of_its_predecessor() {
 fn a_lost_device_breaks_everything_once() {
     let mut p = Pair::connected();
     p.a.post_recv(1).unwrap();
-    let fault = dat_core::fault!(
-        provider::NO_MORE_WORDS,
-        Gone,
-        "health",
-        "the device reads all ones"
-    );
+    let fault =
+        dat_core::fault!(provider::NO_MORE_WORDS, Gone, "health", "the device reads all ones");
     for _ in 0..2 {
         p.fabric.raise(0, provider::Notice::Catastrophic(fault));
         p.a.ia.advance(p.now);
@@ -515,12 +448,8 @@ fn a_lost_device_breaks_everything_once() {
 #[test]
 fn a_device_that_does_not_answer_is_a_timeout_and_then_lost() {
     let mut p = Pair::connected();
-    let fault = dat_core::fault!(
-        provider::NO_MORE_WORDS,
-        Timeout,
-        "command",
-        "the device does not answer"
-    );
+    let fault =
+        dat_core::fault!(provider::NO_MORE_WORDS, Timeout, "command", "the device does not answer");
     p.fabric.raise(0, provider::Notice::Catastrophic(fault));
     p.a.ia.advance(p.now);
     let evd = p.a.ia.async_evd();

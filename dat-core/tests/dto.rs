@@ -18,28 +18,14 @@ fn a_send_arrives_with_its_length_and_cookies() {
     let seg = p.a.seg(0, 11);
     p.fabric.write(seg.addr, b"hello there");
     p.b.post_recv(0xffff_ffff_0000_0001).unwrap();
-    p.a.ia
-        .ep_post_send(p.a.ep, &[seg], u64::MAX, FLAGS)
-        .unwrap();
+    p.a.ia.ep_post_send(p.a.ep, &[seg], u64::MAX, FLAGS).unwrap();
     let (len, status) = (11, Success);
     let (ep, operation) = (p.b.ep, DtoOperation::Receive);
     let cookie = 0xffff_ffff_0000_0001;
-    let recv = DtoEvent {
-        ep,
-        cookie,
-        status,
-        len,
-        operation,
-    };
+    let recv = DtoEvent { ep, cookie, status, len, operation };
     assert_eq!(p.b.drain(p.b.recv), [Event::Dto(recv)]);
     let (ep, operation) = (p.a.ep, DtoOperation::Send);
-    let sent = DtoEvent {
-        ep,
-        cookie: u64::MAX,
-        status,
-        len,
-        operation,
-    };
+    let sent = DtoEvent { ep, cookie: u64::MAX, status, len, operation };
     assert_eq!(p.a.drain(p.a.request), [Event::Dto(sent)]);
     let mut bytes = [0; 11];
     p.fabric.read(p.b.seg(1024, 0).addr, &mut bytes);
@@ -50,25 +36,17 @@ fn a_send_arrives_with_its_length_and_cookies() {
 fn write_and_read_with_several_segments_and_empty_ones() {
     let mut p = Pair::connected();
     p.fabric.write(p.a.seg(0, 0).addr, b"abcdef");
-    let nothing = LmrTriplet {
-        addr: 1,
-        len: 0,
-        context: 77,
-    };
+    let nothing = LmrTriplet { addr: 1, len: 0, context: 77 };
     let iov = [p.a.seg(4, 2), nothing, p.a.seg(0, 3)];
     let far = p.b.far(512, 64);
-    p.a.ia
-        .ep_post_rdma_write(p.a.ep, &iov, 1, &far, FLAGS)
-        .unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 1, &far, FLAGS).unwrap();
     let mut bytes = [0; 5];
     p.fabric.read(far.addr, &mut bytes);
     assert_eq!(&bytes, b"efabc");
     // A read into more room than there is to read takes only what is there.
     let far = p.b.far(512, 5);
     let iov = [p.a.seg(100, 2), p.a.seg(200, 2), p.a.seg(300, 50)];
-    p.a.ia
-        .ep_post_rdma_read(p.a.ep, &iov, 2, &far, FLAGS)
-        .unwrap();
+    p.a.ia.ep_post_rdma_read(p.a.ep, &iov, 2, &far, FLAGS).unwrap();
     p.fabric.read(p.a.seg(300, 0).addr, &mut bytes);
     assert_eq!(&bytes, b"c\0\0\0\0");
     let events = p.a.drain(p.a.request);
@@ -79,13 +57,7 @@ fn write_and_read_with_several_segments_and_empty_ones() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(
-        lens,
-        [
-            (1, 5, DtoOperation::RdmaWrite),
-            (2, 5, DtoOperation::RdmaRead)
-        ]
-    );
+    assert_eq!(lens, [(1, 5, DtoOperation::RdmaWrite), (2, 5, DtoOperation::RdmaRead)]);
 }
 
 #[test]
@@ -103,19 +75,9 @@ fn what_is_wrong_with_local_memory_is_told_at_the_post() {
     let other = p.a.ia.pz_create().unwrap();
     let region = p.a.lmr.region;
     let foreign = p.a.ia.lmr_create(other, region, MemPriv::ALL).unwrap();
-    let read =
-        p.a.ia
-            .lmr_create(p.a.pz, region, MemPriv::LOCAL_READ)
-            .unwrap();
-    let write =
-        p.a.ia
-            .lmr_create(p.a.pz, region, MemPriv::LOCAL_WRITE)
-            .unwrap();
-    let at = |context| LmrTriplet {
-        addr: region.addr,
-        len: 8,
-        context,
-    };
+    let read = p.a.ia.lmr_create(p.a.pz, region, MemPriv::LOCAL_READ).unwrap();
+    let write = p.a.ia.lmr_create(p.a.pz, region, MemPriv::LOCAL_WRITE).unwrap();
+    let at = |context| LmrTriplet { addr: region.addr, len: 8, context };
     let far = p.b.far(0, 8);
     let ep = p.a.ep;
     use DatSubtype as S;
@@ -123,52 +85,24 @@ fn what_is_wrong_with_local_memory_is_told_at_the_post() {
     let before = p.a.ia.ep_get_status(ep).unwrap();
     let stale = p.a.lmr.lmr_context ^ 1;
     for (context, ty, base) in [
-        (
-            foreign.lmr_context,
-            T::ProtectionViolation,
-            S::ProtectionRead,
-        ),
+        (foreign.lmr_context, T::ProtectionViolation, S::ProtectionRead),
         (stale, T::PrivilegesViolation, S::PrivilegesRead),
         (u32::MAX, T::PrivilegesViolation, S::PrivilegesRead),
         (0, T::PrivilegesViolation, S::PrivilegesRead),
     ] {
         let subtype = |n| S::from_number(base.number() + n).unwrap();
         let iov = [at(context)];
-        assert_eq!(
-            p.a.ia.ep_post_send(ep, &iov, 0, FLAGS),
-            Err(of(ty, subtype(0)))
-        );
-        assert_eq!(
-            p.a.ia.ep_post_recv(ep, &iov, 0, FLAGS),
-            Err(of(ty, subtype(1)))
-        );
-        assert_eq!(
-            p.a.ia.ep_post_rdma_read(ep, &iov, 0, &far, FLAGS),
-            Err(of(ty, subtype(2)))
-        );
-        assert_eq!(
-            p.a.ia.ep_post_rdma_write(ep, &iov, 0, &far, FLAGS),
-            Err(of(ty, subtype(3)))
-        );
+        assert_eq!(p.a.ia.ep_post_send(ep, &iov, 0, FLAGS), Err(of(ty, subtype(0))));
+        assert_eq!(p.a.ia.ep_post_recv(ep, &iov, 0, FLAGS), Err(of(ty, subtype(1))));
+        assert_eq!(p.a.ia.ep_post_rdma_read(ep, &iov, 0, &far, FLAGS), Err(of(ty, subtype(2))));
+        assert_eq!(p.a.ia.ep_post_rdma_write(ep, &iov, 0, &far, FLAGS), Err(of(ty, subtype(3))));
     }
     let lacks = |subtype| Err(of(T::PrivilegesViolation, subtype));
     let (r, w) = ([at(read.lmr_context)], [at(write.lmr_context)]);
-    assert_eq!(
-        p.a.ia.ep_post_send(ep, &w, 0, FLAGS),
-        lacks(S::PrivilegesRead)
-    );
-    assert_eq!(
-        p.a.ia.ep_post_recv(ep, &r, 0, FLAGS),
-        lacks(S::PrivilegesWrite)
-    );
-    assert_eq!(
-        p.a.ia.ep_post_rdma_read(ep, &r, 0, &far, FLAGS),
-        lacks(S::PrivilegesRdmaRead)
-    );
-    assert_eq!(
-        p.a.ia.ep_post_rdma_write(ep, &w, 0, &far, FLAGS),
-        lacks(S::PrivilegesRdmaWrite)
-    );
+    assert_eq!(p.a.ia.ep_post_send(ep, &w, 0, FLAGS), lacks(S::PrivilegesRead));
+    assert_eq!(p.a.ia.ep_post_recv(ep, &r, 0, FLAGS), lacks(S::PrivilegesWrite));
+    assert_eq!(p.a.ia.ep_post_rdma_read(ep, &r, 0, &far, FLAGS), lacks(S::PrivilegesRdmaRead));
+    assert_eq!(p.a.ia.ep_post_rdma_write(ep, &w, 0, &far, FLAGS), lacks(S::PrivilegesRdmaWrite));
     for (addr, len) in [
         (region.addr - 1, 8),
         (region.addr + region.len - 7, 8),
@@ -176,32 +110,22 @@ fn what_is_wrong_with_local_memory_is_told_at_the_post() {
         (u64::MAX, 2),
         (0, 8),
     ] {
-        let iov = [LmrTriplet {
-            addr,
-            len,
-            context: p.a.lmr.lmr_context,
-        }];
+        let iov = [LmrTriplet { addr, len, context: p.a.lmr.lmr_context }];
         let outside = Err(of(T::InvalidParameter, S::InvalidArg3));
         assert_eq!(p.a.ia.ep_post_send(ep, &iov, 0, FLAGS), outside);
         assert_eq!(p.a.ia.ep_post_recv(ep, &iov, 0, FLAGS), outside);
     }
     assert_eq!(p.a.ia.ep_get_status(ep).unwrap(), before);
     p.settle();
-    assert_eq!(
-        (p.a.state(), p.b.state()),
-        (EpState::Connected, EpState::Connected)
-    );
+    assert_eq!((p.a.state(), p.b.state()), (EpState::Connected, EpState::Connected));
 }
 
 #[test]
 fn the_last_byte_of_an_lmr_is_inside() {
     let mut p = Pair::connected();
     let region = p.a.lmr.region;
-    let iov = [LmrTriplet {
-        addr: region.addr + region.len - 1,
-        len: 1,
-        context: p.a.lmr.lmr_context,
-    }];
+    let iov =
+        [LmrTriplet { addr: region.addr + region.len - 1, len: 1, context: p.a.lmr.lmr_context }];
     p.b.post_recv(1).unwrap();
     p.a.ia.ep_post_send(p.a.ep, &iov, 0, FLAGS).unwrap();
     assert_eq!(p.a.dtos(p.a.request), [(0, Success)]);
@@ -214,17 +138,10 @@ fn lengths_that_do_not_fit_each_other() {
     let (ep, iov) = (p.a.ep, [p.a.seg(0, 8)]);
     let short = p.b.far(0, 7);
     let long = p.b.far(0, 9);
-    assert_eq!(
-        p.a.ia.ep_post_rdma_write(ep, &iov, 0, &short, FLAGS),
-        length
-    );
+    assert_eq!(p.a.ia.ep_post_rdma_write(ep, &iov, 0, &short, FLAGS), length);
     assert_eq!(p.a.ia.ep_post_rdma_read(ep, &iov, 0, &long, FLAGS), length);
-    p.a.ia
-        .ep_post_rdma_write(ep, &iov, 1, &long, FLAGS)
-        .unwrap();
-    p.a.ia
-        .ep_post_rdma_read(ep, &iov, 2, &short, FLAGS)
-        .unwrap();
+    p.a.ia.ep_post_rdma_write(ep, &iov, 1, &long, FLAGS).unwrap();
+    p.a.ia.ep_post_rdma_read(ep, &iov, 2, &short, FLAGS).unwrap();
     assert_eq!(p.a.dtos(p.a.request), [(1, Success), (2, Success)]);
 }
 
@@ -261,10 +178,7 @@ fn too_many_segments_and_unknown_flags() {
         let bad = |subtype| Err(of(DatType::InvalidParameter, subtype));
         assert_eq!(p.a.ia.ep_post_send(ep, one, 0, flags), bad(send));
         assert_eq!(p.a.ia.ep_post_recv(ep, one, 0, flags), bad(send));
-        assert_eq!(
-            p.a.ia.ep_post_rdma_write(ep, one, 0, &far, flags),
-            bad(rdma)
-        );
+        assert_eq!(p.a.ia.ep_post_rdma_write(ep, one, 0, &far, flags), bad(rdma));
     }
     assert!(p.a.ia.ep_post_recv(ep, one, 0, SUPPRESS).is_err());
 }
@@ -277,9 +191,7 @@ fn unsignalled_only_where_the_endpoint_has_it() {
     attr.recv_completion_flags = CompletionFlags::UNSIGNALLED;
     let mut p = Pair::connected_as(Merge::Apart, Some(&attr));
     let seg = p.b.seg(0, 8);
-    p.b.ia
-        .ep_post_recv(p.b.ep, &[seg], 1, CompletionFlags::UNSIGNALLED)
-        .unwrap();
+    p.b.ia.ep_post_recv(p.b.ep, &[seg], 1, CompletionFlags::UNSIGNALLED).unwrap();
     p.a.send(2, CompletionFlags::UNSIGNALLED).unwrap();
     assert_eq!(p.a.dtos(p.a.request), [(2, Success)]);
     assert_eq!(p.b.dtos(p.b.recv), [(1, Success)]);
@@ -299,10 +211,7 @@ fn full_queues_refuse_and_recover() {
         }
         assert_eq!(p.b.post_recv(32), Err(full));
         assert_eq!(p.a.send(32, FLAGS), Err(full), "completed but not dequeued");
-        assert_eq!(
-            p.a.dtos(p.a.request),
-            (0..32).map(|c| (c, Success)).collect::<Vec<_>>()
-        );
+        assert_eq!(p.a.dtos(p.a.request), (0..32).map(|c| (c, Success)).collect::<Vec<_>>());
         assert_eq!(p.b.dtos(p.b.recv).len(), 32);
     }
 }
@@ -312,8 +221,7 @@ fn suppressed_requests_are_silent_and_retire_with_the_next_event() {
     let mut p = Pair::connected();
     for cookie in 0..10 {
         p.b.post_recv(cookie).unwrap();
-        p.a.send(cookie, if cookie == 9 { FLAGS } else { SUPPRESS })
-            .unwrap();
+        p.a.send(cookie, if cookie == 9 { FLAGS } else { SUPPRESS }).unwrap();
     }
     // They have completed, though nobody has dequeued that.
     assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
@@ -342,9 +250,7 @@ fn rows_of_suppressed_requests_of_any_length_and_make_end_with_one_event() {
             }
             if odd == Some(0) && row % 3 == 0 {
                 let (ep, range) = (p.a.ep, &one[0]);
-                let _ =
-                    p.a.ia
-                        .rmr_bind(rmr, range, MemPriv::empty(), ep, 0, SUPPRESS);
+                let _ = p.a.ia.rmr_bind(rmr, range, MemPriv::empty(), ep, 0, SUPPRESS);
             }
             if post(&mut p, row, FLAGS).is_err() {
                 assert_eq!(p.a.drain(p.a.request), []);
@@ -363,16 +269,10 @@ fn nothing_but_suppressed_requests_never_gets_stuck() {
     let iov = [p.a.seg(0, 8)];
     let mut refused = 0;
     for cookie in 0..1000 {
-        if p.a
-            .ia
-            .ep_post_rdma_write(p.a.ep, &iov, cookie, &far, SUPPRESS)
-            .is_err()
-        {
+        if p.a.ia.ep_post_rdma_write(p.a.ep, &iov, cookie, &far, SUPPRESS).is_err() {
             refused += 1;
             assert_eq!(p.a.drain(p.a.request), []);
-            p.a.ia
-                .ep_post_rdma_write(p.a.ep, &iov, cookie, &far, SUPPRESS)
-                .unwrap();
+            p.a.ia.ep_post_rdma_write(p.a.ep, &iov, cookie, &far, SUPPRESS).unwrap();
         }
     }
     assert!(refused > 10);
@@ -397,19 +297,13 @@ fn requests_before_the_connection_are_refused_and_receives_are_not() {
     assert_eq!(p.a.send(1, FLAGS), Err(unconnected));
     p.a.post_recv(2).unwrap();
     p.ask(b"").unwrap();
-    let active = of(
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpActConnPending,
-    );
+    let active = of(DatType::InvalidState, DatSubtype::InvalidStateEpActConnPending);
     assert_eq!(p.a.send(1, FLAGS), Err(active));
     p.a.post_recv(3).unwrap();
     p.settle();
     let cr = p.request().unwrap();
     p.b.ia.cr_accept(p.now, cr, Some(p.b.ep), b"").unwrap();
-    let completing = of(
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpComplPending,
-    );
+    let completing = of(DatType::InvalidState, DatSubtype::InvalidStateEpComplPending);
     assert_eq!(p.b.send(1, FLAGS), Err(completing));
     p.settle();
     p.b.send(4, FLAGS).unwrap();
@@ -421,14 +315,9 @@ fn sequences_go_round() {
     let mut p = Pair::connected();
     for cookie in 0..70_000 {
         p.b.post_recv(cookie).unwrap();
-        p.a.send(cookie, if cookie % 3 == 0 { FLAGS } else { SUPPRESS })
-            .unwrap();
+        p.a.send(cookie, if cookie % 3 == 0 { FLAGS } else { SUPPRESS }).unwrap();
         assert_eq!(p.b.dtos(p.b.recv), [(cookie, Success)]);
-        let expected: &[_] = if cookie % 3 == 0 {
-            &[(cookie, Success)]
-        } else {
-            &[]
-        };
+        let expected: &[_] = if cookie % 3 == 0 { &[(cookie, Success)] } else { &[] };
         assert_eq!(p.a.dtos(p.a.request), expected);
     }
 }
@@ -438,44 +327,24 @@ fn the_halves_work_apart_from_the_adapter() {
     let mut p = Pair::connected();
     let mut poster = p.a.ia.ep_take_poster(p.a.ep).unwrap();
     let mut reaper = p.a.ia.evd_take_reaper(p.a.request).unwrap();
-    let out = of(
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpProviderControl,
-    );
+    let out = of(DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);
     assert_eq!(p.a.send(1, FLAGS), Err(out));
     assert_eq!(p.a.ia.ep_take_poster(p.a.ep).unwrap_err().ret(), out);
     assert_eq!(p.a.ia.ep_free(p.now, p.a.ep).unwrap_err().ret(), out);
-    assert_eq!(
-        p.a.ia.evd_dequeue(p.a.request).unwrap_err().ty(),
-        DatType::InvalidState
-    );
-    assert_eq!(
-        p.a.ia.evd_free(p.a.request).unwrap_err().ret().ty(),
-        DatType::InvalidState
-    );
+    assert_eq!(p.a.ia.evd_dequeue(p.a.request).unwrap_err().ty(), DatType::InvalidState);
+    assert_eq!(p.a.ia.evd_free(p.a.request).unwrap_err().ret().ty(), DatType::InvalidState);
     p.b.post_recv(1).unwrap();
     let iov = [p.a.seg(0, 8)];
     poster.post_send(&iov, 2, FLAGS).unwrap();
-    assert!(matches!(
-        reaper.dequeue(),
-        Ok(Event::Dto(DtoEvent { cookie: 2, .. }))
-    ));
+    assert!(matches!(reaper.dequeue(), Ok(Event::Dto(DtoEvent { cookie: 2, .. }))));
     poster.post_send(&iov, 3, FLAGS).unwrap();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     poster.post_send(&iov, 4, FLAGS).unwrap();
     assert_eq!(p.a.ia.ep_reset(p.a.ep).unwrap_err().ret(), out);
     p.a.ia.ep_return_poster(poster).unwrap();
-    assert_eq!(
-        p.a.ia.ep_reset(p.a.ep).unwrap_err().ret(),
-        out,
-        "completions with the reaper"
-    );
+    assert_eq!(p.a.ia.ep_reset(p.a.ep).unwrap_err().ret(), out, "completions with the reaper");
     for cookie in [3, 4] {
-        let Ok(Event::Dto(dto)) = reaper.dequeue() else {
-            panic!()
-        };
+        let Ok(Event::Dto(dto)) = reaper.dequeue() else { panic!() };
         assert_eq!((dto.cookie, dto.status), (cookie, DtoStatus::ErrFlushed));
     }
     assert_eq!(reaper.dequeue(), Err(DatReturn::QUEUE_EMPTY));
@@ -501,9 +370,7 @@ fn a_drain_waits_for_the_poster_that_is_out() {
     let mut poster = p.a.ia.ep_take_poster(p.a.ep).unwrap();
     p.b.post_recv(1).unwrap();
     poster.post_send(&[p.a.seg(0, 8)], 1, SUPPRESS).unwrap();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Graceful)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Graceful).unwrap();
     p.settle();
     assert_eq!(p.a.state(), EpState::DisconnectPending);
     p.a.ia.ep_return_poster(poster).unwrap();

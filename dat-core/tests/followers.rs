@@ -11,9 +11,7 @@ use DtoStatus::{ErrFlushed, Success};
 
 fn write(p: &mut Pair, cookie: u64, flags: CompletionFlags) {
     let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
-    p.a.ia
-        .ep_post_rdma_write(p.a.ep, &iov, cookie, &far, flags)
-        .unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, cookie, &far, flags).unwrap();
 }
 
 /// A completion of the first side's request queue.
@@ -73,13 +71,9 @@ fn suppressed_binds_end_with_the_request_behind_them() {
     for (binds, ended) in [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (3, 1)] {
         let mut p = Pair::connected();
         let lmr = p.a.seg(0, 64);
-        let rmrs: Vec<Rmr> = (0..binds)
-            .map(|_| p.a.ia.rmr_create(p.a.pz).unwrap())
-            .collect();
+        let rmrs: Vec<Rmr> = (0..binds).map(|_| p.a.ia.rmr_create(p.a.pz).unwrap()).collect();
         for &rmr in &rmrs {
-            p.a.ia
-                .rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, SUPPRESS)
-                .unwrap();
+            p.a.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, SUPPRESS).unwrap();
         }
         if ended == 0 {
             p.a.ia.ep_get_status(p.a.ep).unwrap();
@@ -124,10 +118,7 @@ fn followers_leave_the_consumer_its_entries() {
     let request = p.a.ia.evd_create(4, EvdFlags::DTO).unwrap();
     let (recv, conn) = (p.a.recv, p.a.conn);
     p.a.ia.ep_free(p.now, p.a.ep).unwrap();
-    p.a.ep =
-        p.a.ia
-            .ep_create(Some(p.a.pz), Some(recv), Some(request), Some(conn), None)
-            .unwrap();
+    p.a.ep = p.a.ia.ep_create(Some(p.a.pz), Some(recv), Some(request), Some(conn), None).unwrap();
     p.connect();
     // Each has completed, and its completion lies there: some time none is posted any more.
     for cookie in 0..8 {
@@ -154,9 +145,7 @@ fn binds_leave_their_rmrs_free_for_others() {
             let rmr = p.a.ia.rmr_create(p.a.pz).unwrap();
             let lmr = p.a.seg(0, 64);
             let bind = |p: &mut Pair, flags| {
-                p.a.ia
-                    .rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, flags)
-                    .unwrap();
+                p.a.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, flags).unwrap();
             };
             bind(&mut p, SUPPRESS);
             match way {

@@ -152,9 +152,7 @@ fn a_resize_makes_room_in_the_queue_that_it_leaves() {
     for cookie in 0..16 {
         p.a.send(cookie, FLAGS).unwrap();
     }
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.a.ia.ep_reset(p.a.ep).unwrap();
     assert_eq!(p.a.ia.evd_more(evd), Ok(0));
     p.a.ia.evd_resize(evd, 4).unwrap();
@@ -205,10 +203,7 @@ fn the_first_event_dispatcher_of_an_adapter_is_listened_to() {
     let streams = EvdFlags::DTO | EvdFlags::RMR_BIND;
     p.a.request = p.a.ia.evd_create(32, streams).unwrap();
     let [recv, request, conn] = [p.a.recv, p.a.request, p.a.conn].map(Some);
-    p.a.ep =
-        p.a.ia
-            .ep_create(Some(p.a.pz), recv, request, conn, None)
-            .unwrap();
+    p.a.ep = p.a.ia.ep_create(Some(p.a.pz), recv, request, conn, None).unwrap();
     p.connect();
     p.b.post_recv(1).unwrap();
     let evd = p.a.request;
@@ -239,10 +234,7 @@ fn a_wait_of_another_adapter_ends_nothing() {
 fn a_wait_does_not_bring_a_dead_event_dispatcher_back() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let evd = p.a.ia.async_evd();
-    let mut wait =
-        p.a.ia
-            .evd_wait(p.now, evd, Duration::from_secs(1), 1)
-            .unwrap();
+    let mut wait = p.a.ia.evd_wait(p.now, evd, Duration::from_secs(1), 1).unwrap();
     for _ in 0..20 {
         p.fabric.raise(0, Notice::CqError(Cq(0)));
     }
@@ -263,20 +255,12 @@ fn an_overflow_triggers_the_cno_of_the_asynchronous_events() {
     let (second, mine) = (Duration::from_secs(5), p.b.ep);
     let mut peers = vec![mine];
     let (r, q, c) = (p.b.recv, p.b.request, p.b.conn);
-    let other =
-        p.b.ia
-            .ep_create(Some(p.b.pz), Some(r), Some(q), Some(c), None)
-            .unwrap();
+    let other = p.b.ia.ep_create(Some(p.b.pz), Some(r), Some(q), Some(c), None).unwrap();
     peers.push(other);
     for peer in peers {
         let (recv, request, conn) = streams;
-        let ep =
-            p.a.ia
-                .ep_create(Some(p.a.pz), recv, request, conn, None)
-                .unwrap();
-        p.a.ia
-            .ep_connect(p.now, ep, addr(1), PORT, second, b"", Qos::BestEffort)
-            .unwrap();
+        let ep = p.a.ia.ep_create(Some(p.a.pz), recv, request, conn, None).unwrap();
+        p.a.ia.ep_connect(p.now, ep, addr(1), PORT, second, b"", Qos::BestEffort).unwrap();
         p.settle();
         let cr = p.request().unwrap();
         p.b.ia.cr_accept(p.now, cr, Some(peer), b"").unwrap();
@@ -294,9 +278,7 @@ fn the_end_of_an_idle_endpoint_triggers_no_cno_of_its_requests() {
     let mut p = Pair::connected();
     let evd = p.a.request;
     let cno = listen(&mut p, evd);
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.settle();
     assert_eq!(p.a.ia.cno_trigger(cno), NOBODY);
 }

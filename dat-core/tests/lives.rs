@@ -14,9 +14,7 @@ use pair::*;
 use DtoStatus::{ErrFlushed, Success};
 
 fn disconnect(p: &mut Pair) {
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.settle();
 }
 
@@ -93,10 +91,7 @@ fn the_lives_of_an_endpoint_are_counted_one_by_one() {
     for life in 1..=4 {
         attr.max_recv_dtos -= 1;
         let attr = Some(attr);
-        let change = EpModify {
-            attr,
-            ..EpModify::default()
-        };
+        let change = EpModify { attr, ..EpModify::default() };
         p.a.ia.ep_modify(p.a.ep, &change).unwrap();
         p.connect();
         p.a.post_recv(1).unwrap();
@@ -112,16 +107,11 @@ fn the_lives_of_an_endpoint_are_counted_one_by_one() {
 fn a_reset_reserves_nothing_for_a_connection_to_come() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let [recv, request, conn] = [p.a.recv, p.a.request, p.a.conn].map(Some);
-    let other =
-        p.a.ia
-            .ep_create(Some(p.a.pz), recv, request, conn, None)
-            .unwrap();
+    let other = p.a.ia.ep_create(Some(p.a.pz), recv, request, conn, None).unwrap();
     let second = Duration::from_secs(1);
     // Of 32 places 29 have events that nobody dequeues, one was reserved and not used.
     for _ in 0..29 {
-        p.a.ia
-            .ep_connect(p.now, p.a.ep, addr(7), PORT, second, b"", Qos::BestEffort)
-            .unwrap();
+        p.a.ia.ep_connect(p.now, p.a.ep, addr(7), PORT, second, b"", Qos::BestEffort).unwrap();
         assert_eq!(p.a.state(), EpState::Disconnected);
         p.a.ia.ep_reset(p.a.ep).unwrap();
     }
@@ -136,9 +126,7 @@ fn an_earlier_attempt_leaves_no_deadline() {
     let mut p = Pair::strangers(Merge::Apart, None);
     // `b` tries to connect, in vain, and then waits for `a`.
     let second = Duration::from_secs(1);
-    p.b.ia
-        .ep_connect(p.now, p.b.ep, addr(7), PORT, second, b"", Qos::BestEffort)
-        .unwrap();
+    p.b.ia.ep_connect(p.now, p.b.ep, addr(7), PORT, second, b"", Qos::BestEffort).unwrap();
     p.b.ia.ep_reset(p.b.ep).unwrap();
     p.b.drain(p.b.conn);
     p.now = p.now + Duration::from_secs(2);
@@ -166,9 +154,7 @@ fn the_end_of_a_connection_that_was_reset_comes_before_what_completed_since() {
         side.ep = ep.unwrap();
     }
     p.connect();
-    p.a.ia
-        .ep_disconnect(p.now, firsts[0], CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, firsts[0], CloseFlag::Abrupt).unwrap();
     p.settle();
     p.b.post_recv(1).unwrap();
     p.a.send(2, FLAGS).unwrap();
@@ -197,9 +183,7 @@ fn a_graceful_disconnect_inherits_nothing_from_an_earlier_one() {
     let mut p = Pair::connected();
     for _ in 0..2 {
         p.a.send(1, FLAGS).unwrap();
-        p.a.ia
-            .ep_disconnect(p.now, p.a.ep, CloseFlag::Graceful)
-            .unwrap();
+        p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Graceful).unwrap();
         p.pass(Duration::from_secs(29));
         assert_eq!(p.a.state(), EpState::DisconnectPending);
         p.pass(Duration::from_secs(2));
@@ -216,22 +200,16 @@ fn a_graceful_disconnect_inherits_nothing_from_an_earlier_one() {
 fn private_data_stays_until_the_endpoint_is_reset() {
     let mut p = Pair::connected();
     let data = p.a.ia.ep_private_data(p.a.ep).unwrap().to_vec();
-    p.a.ia
-        .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
     p.settle();
     p.pass(Duration::from_secs(100));
     let (pz, recv, request, conn) = (p.a.pz, p.a.recv, p.a.request, p.a.conn);
     let long = Duration::from_secs(1);
     for _ in 0..20 {
         let other =
-            p.a.ia
-                .ep_create(Some(pz), Some(recv), Some(request), Some(conn), None)
-                .unwrap();
+            p.a.ia.ep_create(Some(pz), Some(recv), Some(request), Some(conn), None).unwrap();
         let qos = Qos::BestEffort;
-        p.a.ia
-            .ep_connect(p.now, other, addr(1), PORT, long, b"", qos)
-            .unwrap();
+        p.a.ia.ep_connect(p.now, other, addr(1), PORT, long, b"", qos).unwrap();
         p.settle();
         p.a.ia.ep_free(p.now, other).unwrap();
         p.settle();
@@ -254,18 +232,14 @@ fn an_end_that_nobody_confirms_makes_way() {
     for _ in 0..6 {
         p.connect();
         for side in [&mut p.a, &mut p.b] {
-            side.ia
-                .ep_disconnect(p.now, side.ep, CloseFlag::Abrupt)
-                .unwrap();
+            side.ia.ep_disconnect(p.now, side.ep, CloseFlag::Abrupt).unwrap();
             side.drain(side.conn);
         }
         p.a.ia.ep_reset(p.a.ep).unwrap();
         // The next connection is to another queue pair.
         let (recv, request, conn) = (p.b.recv, p.b.request, p.b.conn);
         p.b.ep =
-            p.b.ia
-                .ep_create(Some(p.b.pz), Some(recv), Some(request), Some(conn), None)
-                .unwrap();
+            p.b.ia.ep_create(Some(p.b.pz), Some(recv), Some(request), Some(conn), None).unwrap();
     }
 }
 
@@ -282,25 +256,16 @@ fn a_connection_without_a_slot_is_refused() {
     });
     let (now, long, qos) = (p.now, Duration::from_secs(1000), Qos::BestEffort);
     let (recv, request, conn) = (p.b.recv, p.b.request, p.b.conn);
-    let other =
-        p.b.ia
-            .ep_create(Some(p.b.pz), Some(recv), Some(request), Some(conn), None);
+    let other = p.b.ia.ep_create(Some(p.b.pz), Some(recv), Some(request), Some(conn), None);
     for ep in [p.b.ep, other.unwrap()] {
-        p.b.ia
-            .ep_connect(now, ep, addr(0), PORT, long, b"", qos)
-            .unwrap();
+        p.b.ia.ep_connect(now, ep, addr(0), PORT, long, b"", qos).unwrap();
     }
     p.settle();
     assert_eq!(p.a.drain(p.a.cr).len(), 2);
     let (recv, request, conn) = (p.a.recv, p.a.request, Some(p.a.conn));
-    let asking =
-        p.a.ia
-            .ep_create_ud(p.a.pz, recv, request, conn, None, 5)
-            .unwrap();
+    let asking = p.a.ia.ep_create_ud(p.a.pz, recv, request, conn, None, 5).unwrap();
     for _ in 0..2 {
-        p.a.ia
-            .ep_connect(now, asking, addr(1), 9, long, b"", qos)
-            .unwrap();
+        p.a.ia.ep_connect(now, asking, addr(1), 9, long, b"", qos).unwrap();
     }
     let refused = p.ask(b"").unwrap_err().ret();
     assert_eq!(refused.ty(), DatType::InsufficientResources);

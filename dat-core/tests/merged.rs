@@ -1,11 +1,7 @@
 //! Several Endpoints whose streams all share one Event Dispatcher: what one of them does to its events leaves those of the
 //! others as they are.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::wildcard_enum_match_arm,
-    reason = "a test"
-)]
+#![expect(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test")]
 
 mod pair;
 use dat_core::*;
@@ -92,28 +88,16 @@ fn a_reset_drops_its_own_completions_and_keeps_every_end() {
         again(&mut p, first, peer);
         seen.extend(p.a.drain(p.a.conn));
         whole(&seen, second);
-        let place = |event| {
-            seen.iter()
-                .position(|seen| *seen == event)
-                .expect("it comes")
-        };
+        let place = |event| seen.iter().position(|seen| *seen == event).expect("it comes");
         assert!(place(Event::Disconnected(first)) < place(Event::Established(first)));
-        let ends = seen
-            .iter()
-            .filter(|event| **event == Event::Disconnected(first));
+        let ends = seen.iter().filter(|event| **event == Event::Disconnected(first));
         assert_eq!(ends.count(), 1);
         // What was not dequeued when it was reset is gone.
-        let kept = |seen: &[Event]| {
-            seen.iter()
-                .filter_map(|event| flushed(event, first))
-                .count()
-        };
+        let kept = |seen: &[Event]| seen.iter().filter_map(|event| flushed(event, first)).count();
         assert_eq!(kept(&seen), kept(&before), "{dequeued} dequeued");
         assert_eq!(p.a.ia.evd_more(p.a.conn).unwrap(), 0);
         // And the new connection ends as any does.
-        p.a.ia
-            .ep_disconnect(p.now, first, CloseFlag::Abrupt)
-            .unwrap();
+        p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
         assert_eq!(p.a.drain(p.a.conn), [Event::Disconnected(first)]);
     }
 }
@@ -125,9 +109,7 @@ fn a_free_keeps_the_events_of_others() {
         p.a.ia.ep_free(p.now, first).unwrap();
         seen.extend(p.a.drain(p.a.conn));
         whole(&seen, second);
-        let ends = seen
-            .iter()
-            .filter(|event| **event == Event::Disconnected(first));
+        let ends = seen.iter().filter(|event| **event == Event::Disconnected(first));
         assert!(ends.count() <= 1);
     }
 }
@@ -143,18 +125,14 @@ fn a_free_keeps_the_events_of_successive_connections_in_order() {
         p.settle();
         p.b.ia.ep_reset(peer).unwrap();
         p.b.drain(p.b.conn);
-        let evd = core::mem::replace(
-            &mut p.a.conn,
-            p.a.ia.evd_create(16, EvdFlags::DEFAULT).unwrap(),
-        );
+        let evd =
+            core::mem::replace(&mut p.a.conn, p.a.ia.evd_create(16, EvdFlags::DEFAULT).unwrap());
         let all = Some(p.a.conn);
         p.a.ep = p.a.ia.ep_create(Some(p.a.pz), all, all, all, None).unwrap();
         p.connect();
         p.a.post_recv(20).unwrap();
         p.a.post_recv(21).unwrap();
-        p.a.ia
-            .ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt)
-            .unwrap();
+        p.a.ia.ep_disconnect(p.now, p.a.ep, CloseFlag::Abrupt).unwrap();
         p.settle();
         let flush = p.a.next(p.a.conn).unwrap();
         assert_eq!(flushed(&flush, p.a.ep), Some(20));
@@ -208,16 +186,11 @@ fn a_beginning_behind_an_end_that_waits_comes_before_its_flushes() {
     let evd = p.a.conn;
     p.a.ia.evd_post_se(evd, 7).unwrap();
     let first = p.a.ep;
-    p.a.ia
-        .ep_disconnect(p.now, first, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
     p.settle();
     for side in [&mut p.a, &mut p.b] {
         let all = Some(side.conn);
-        side.ep = side
-            .ia
-            .ep_create(Some(side.pz), all, all, all, None)
-            .unwrap();
+        side.ep = side.ia.ep_create(Some(side.pz), all, all, all, None).unwrap();
     }
     p.ask(b"").unwrap();
     p.settle();
@@ -226,15 +199,11 @@ fn a_beginning_behind_an_end_that_waits_comes_before_its_flushes() {
     p.settle();
     p.a.post_recv(10).unwrap();
     let second = p.a.ep;
-    p.a.ia
-        .ep_disconnect(p.now, second, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, second, CloseFlag::Abrupt).unwrap();
     p.settle();
     let seen = p.a.drain(evd);
     let at = |event: Event| seen.iter().position(|seen| *seen == event).unwrap();
-    let flush = seen
-        .iter()
-        .position(|event| flushed(event, second) == Some(10));
+    let flush = seen.iter().position(|event| flushed(event, second) == Some(10));
     assert_eq!((seen.len(), at(Event::Software(7))), (5, 0));
     assert!(at(Event::Disconnected(first)) > 0);
     assert!(Some(at(Event::Established(second))) < flush);
@@ -248,13 +217,9 @@ fn a_reset_moves_no_end_before_its_completions() {
     let evd = p.a.conn;
     let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
     for cookie in 0..3 {
-        p.a.ia
-            .ep_post_rdma_write(first, &iov, cookie, &far, FLAGS)
-            .unwrap();
+        p.a.ia.ep_post_rdma_write(first, &iov, cookie, &far, FLAGS).unwrap();
     }
-    p.a.ia
-        .ep_disconnect(p.now, first, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, first, CloseFlag::Abrupt).unwrap();
     p.settle();
     let cookie = |event: Event| match event {
         Event::Dto(dto) if dto.status == DtoStatus::Success => Some((dto.ep, dto.cookie)),
@@ -262,20 +227,14 @@ fn a_reset_moves_no_end_before_its_completions() {
     };
     assert_eq!(p.a.next(evd).and_then(cookie), Some((first, 0)));
     for n in 5..7 {
-        p.a.ia
-            .ep_post_rdma_write(second, &iov, n, &far, FLAGS)
-            .unwrap();
+        p.a.ia.ep_post_rdma_write(second, &iov, n, &far, FLAGS).unwrap();
     }
-    p.a.ia
-        .ep_disconnect(p.now, second, CloseFlag::Abrupt)
-        .unwrap();
+    p.a.ia.ep_disconnect(p.now, second, CloseFlag::Abrupt).unwrap();
     p.settle();
     p.a.ia.ep_reset(second).unwrap();
     let seen = p.a.drain(evd);
-    let of_first: Vec<Event> = seen
-        .into_iter()
-        .filter(|event| *event != Event::Disconnected(second))
-        .collect();
+    let of_first: Vec<Event> =
+        seen.into_iter().filter(|event| *event != Event::Disconnected(second)).collect();
     assert_eq!(of_first.len(), 3);
     assert_eq!(cookie(of_first[0]), Some((first, 1)));
     assert_eq!(cookie(of_first[1]), Some((first, 2)));

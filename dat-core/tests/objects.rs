@@ -72,16 +72,10 @@ fn stale_handles_stay_stale_when_their_slot_lives_again() {
     assert_eq!(code(ia.lmr_create(pz, p.a.lmr.region, MemPriv::ALL)), no_pz);
     assert_eq!(code(ia.ep_create(Some(pz), None, None, None, None)), no_pz);
     ia.lmr_free(p.a.lmr.lmr).unwrap();
-    assert_eq!(
-        code(ia.lmr_free(p.a.lmr.lmr)),
-        (T::InvalidHandle, S::InvalidHandleLmr)
-    );
+    assert_eq!(code(ia.lmr_free(p.a.lmr.lmr)), (T::InvalidHandle, S::InvalidHandleLmr));
     let rmr = ia.rmr_create(p.a.pz).unwrap();
     ia.rmr_free(rmr).unwrap();
-    assert_eq!(
-        code(ia.rmr_free(rmr)),
-        (T::InvalidHandle, S::InvalidHandleRmr)
-    );
+    assert_eq!(code(ia.rmr_free(rmr)), (T::InvalidHandle, S::InvalidHandleRmr));
     let evd = ia.evd_create(4, EvdFlags::SOFTWARE).unwrap();
     ia.evd_free(evd).unwrap();
     assert_eq!(code(ia.evd_free(evd)).0, T::InvalidHandle);
@@ -96,22 +90,13 @@ fn stale_handles_stay_stale_when_their_slot_lives_again() {
 #[test]
 fn handles_of_another_adapter_are_refused() {
     let mut p = Pair::strangers(Merge::Apart, None);
-    assert_eq!(
-        code(p.b.ia.ep_query(p.a.ep)),
-        (T::InvalidHandle, S::InvalidHandleEp)
-    );
-    assert_eq!(
-        code(p.b.ia.lmr_query(p.a.lmr.lmr)),
-        (T::InvalidHandle, S::InvalidHandleLmr)
-    );
+    assert_eq!(code(p.b.ia.ep_query(p.a.ep)), (T::InvalidHandle, S::InvalidHandleEp));
+    assert_eq!(code(p.b.ia.lmr_query(p.a.lmr.lmr)), (T::InvalidHandle, S::InvalidHandleLmr));
     assert_eq!(code(p.b.ia.evd_query(p.a.recv)).0, T::InvalidHandle);
     assert_eq!(code(p.b.ia.pz_query(p.a.pz)).0, T::InvalidHandle);
     assert_eq!(Ep::from_raw(p.a.ep.raw()), p.a.ep);
     let noise = Ep::from_raw(0xdead_beef_ffff_ffff);
-    assert_eq!(
-        code(p.a.ia.ep_get_status(noise)),
-        (T::InvalidHandle, S::InvalidHandleEp)
-    );
+    assert_eq!(code(p.a.ia.ep_get_status(noise)), (T::InvalidHandle, S::InvalidHandleEp));
 }
 
 #[test]
@@ -120,22 +105,10 @@ fn streams_need_their_flags() {
     let (pz, d, c) = (Some(p.a.pz), Some(p.a.recv), Some(p.a.conn));
     let ia = &mut p.a.ia;
     let bad = |subtype| (T::InvalidHandle, subtype);
-    assert_eq!(
-        code(ia.ep_create(pz, c, d, c, None)),
-        bad(S::InvalidHandleEvdRecv)
-    );
-    assert_eq!(
-        code(ia.ep_create(pz, d, c, c, None)),
-        bad(S::InvalidHandleEvdRequest)
-    );
-    assert_eq!(
-        code(ia.ep_create(pz, d, d, d, None)),
-        bad(S::InvalidHandleEvdConn)
-    );
-    assert_eq!(
-        code(ia.psp_create(8, p.a.recv, PspFlag::Consumer)),
-        bad(S::InvalidHandleEvdCr)
-    );
+    assert_eq!(code(ia.ep_create(pz, c, d, c, None)), bad(S::InvalidHandleEvdRecv));
+    assert_eq!(code(ia.ep_create(pz, d, c, c, None)), bad(S::InvalidHandleEvdRequest));
+    assert_eq!(code(ia.ep_create(pz, d, d, d, None)), bad(S::InvalidHandleEvdConn));
+    assert_eq!(code(ia.psp_create(8, p.a.recv, PspFlag::Consumer)), bad(S::InvalidHandleEvdCr));
 }
 
 #[test]
@@ -159,22 +132,12 @@ fn attributes_beyond_the_adapter_or_against_the_streams() {
         let mut attr = good;
         change(&mut attr);
         let result = p.a.ia.ep_create(pz, d, d, c, Some(&attr));
-        assert_eq!(
-            code(result),
-            (T::InvalidParameter, S::InvalidArg6),
-            "{attr:?}"
-        );
+        assert_eq!(code(result), (T::InvalidParameter, S::InvalidArg6), "{attr:?}");
     }
     let mut attr = good;
     attr.qos = Qos::LowLatency;
-    assert_eq!(
-        code(p.a.ia.ep_create(pz, d, d, c, Some(&attr))).0,
-        T::ModelNotSupported
-    );
-    assert_eq!(
-        code(p.a.ia.ep_create(pz, None, d, c, Some(&good))).0,
-        T::InvalidParameter
-    );
+    assert_eq!(code(p.a.ia.ep_create(pz, d, d, c, Some(&attr))).0, T::ModelNotSupported);
+    assert_eq!(code(p.a.ia.ep_create(pz, None, d, c, Some(&good))).0, T::InvalidParameter);
 }
 
 #[test]
@@ -199,8 +162,7 @@ fn every_table_fills_up_and_gives_back() {
         let eps: Vec<_> = core::iter::from_fn(|| ia.ep_create(pz, d, d, None, None).ok()).collect();
         assert_eq!(eps.len(), 7);
         full(ia.ep_create(pz, d, d, None, None).map(drop));
-        eps.into_iter()
-            .for_each(|ep| ia.ep_free(p.now, ep).unwrap());
+        eps.into_iter().for_each(|ep| ia.ep_free(p.now, ep).unwrap());
     }
     assert_eq!(p.fabric.alive(0), (1, 1, 4 - 2, 1));
 }
@@ -213,10 +175,7 @@ fn a_failing_device_leaves_no_half_made_objects() {
     for n in 0..2 {
         p.fabric.fail_nth(Some(n));
         let error = p.a.ia.ep_create(pz, d, d, None, None).unwrap_err();
-        assert_eq!(
-            (error.ret().ty(), error.fault().is_some()),
-            (T::InsufficientResources, true)
-        );
+        assert_eq!((error.ret().ty(), error.fault().is_some()), (T::InsufficientResources, true));
         assert_eq!(p.fabric.alive(0), alive);
     }
     p.fabric.fail_nth(Some(0));
@@ -227,10 +186,7 @@ fn a_failing_device_leaves_no_half_made_objects() {
     assert!(p.a.ia.rmr_create(p.a.pz).is_err());
     p.fabric.fail_nth(None);
     assert_eq!(p.fabric.alive(0), alive);
-    let shown =
-        p.a.ia
-            .ep_create(Some(Pz::from_raw(1)), None, None, None, None)
-            .unwrap_err();
+    let shown = p.a.ia.ep_create(Some(Pz::from_raw(1)), None, None, None, None).unwrap_err();
     assert!(shown.to_string().contains("handle"), "{shown}");
 }
 
@@ -240,31 +196,14 @@ fn memory_that_cannot_be_registered() {
     let (pz, at) = (p.a.pz, p.a.lmr.region.addr);
     let ia = &mut p.a.ia;
     let region = |addr, len| Region { addr, len };
-    assert_eq!(
-        code(ia.lmr_create(pz, region(at, 0), MemPriv::ALL)).0,
-        T::LengthError
-    );
-    assert_eq!(
-        code(ia.lmr_create(pz, region(u64::MAX, 2), MemPriv::ALL)).0,
-        T::InvalidParameter
-    );
-    assert_eq!(
-        code(ia.lmr_create(pz, region(16, 16), MemPriv::ALL)).0,
-        T::InvalidParameter
-    );
+    assert_eq!(code(ia.lmr_create(pz, region(at, 0), MemPriv::ALL)).0, T::LengthError);
+    assert_eq!(code(ia.lmr_create(pz, region(u64::MAX, 2), MemPriv::ALL)).0, T::InvalidParameter);
+    assert_eq!(code(ia.lmr_create(pz, region(16, 16), MemPriv::ALL)).0, T::InvalidParameter);
     let odd = MemPriv::from_bits_retain(0x80);
-    assert_eq!(
-        code(ia.lmr_create(pz, region(at, 8), odd)).0,
-        T::InvalidParameter
-    );
+    assert_eq!(code(ia.lmr_create(pz, region(at, 8), odd)).0, T::InvalidParameter);
     let remote = MemPriv::REMOTE_WRITE;
-    assert_eq!(
-        code(ia.lmr_create(pz, region(at, 8), remote)).0,
-        T::PrivilegesViolation
-    );
-    let local = ia
-        .lmr_create(pz, region(at, 8), MemPriv::LOCAL_READ)
-        .unwrap();
+    assert_eq!(code(ia.lmr_create(pz, region(at, 8), remote)).0, T::PrivilegesViolation);
+    let local = ia.lmr_create(pz, region(at, 8), MemPriv::LOCAL_READ).unwrap();
     assert_eq!(local.rmr_context, 0);
     assert_eq!(ia.lmr_query(local.lmr).unwrap(), local);
 }
@@ -291,20 +230,11 @@ fn dispatchers_with_impossible_wishes() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let ia = &mut p.a.ia;
     assert_eq!(code(ia.evd_create(0, EvdFlags::DTO)).0, T::InvalidParameter);
-    assert_eq!(
-        code(ia.evd_create(4, EvdFlags::empty())).0,
-        T::InvalidParameter
-    );
+    assert_eq!(code(ia.evd_create(4, EvdFlags::empty())).0, T::InvalidParameter);
     let odd = EvdFlags::from_bits_retain(0x1000);
     assert_eq!(code(ia.evd_create(4, odd)).0, T::InvalidParameter);
-    assert_eq!(
-        code(ia.evd_create(65, EvdFlags::CR)).0,
-        T::InsufficientResources
-    );
-    assert_eq!(
-        code(ia.evd_create(100_000, EvdFlags::DTO)).0,
-        T::InsufficientResources
-    );
+    assert_eq!(code(ia.evd_create(65, EvdFlags::CR)).0, T::InsufficientResources);
+    assert_eq!(code(ia.evd_create(100_000, EvdFlags::DTO)).0, T::InsufficientResources);
     let evd = ia.evd_create(100, EvdFlags::DEFAULT).unwrap();
     let param = ia.evd_query(evd).unwrap();
     assert_eq!((param.qlen, param.flags), (100, EvdFlags::DEFAULT));
@@ -318,9 +248,7 @@ fn the_end_of_an_attempt_to_connect_always_finds_room() {
     let wait = core::time::Duration::from_secs(1);
     for _ in 0..2 {
         let ep = p.a.ia.ep_create(pz, d, d, Some(conn), None).unwrap();
-        p.a.ia
-            .ep_connect(p.now, ep, addr(9), 1, wait, b"", Qos::BestEffort)
-            .unwrap();
+        p.a.ia.ep_connect(p.now, ep, addr(9), 1, wait, b"", Qos::BestEffort).unwrap();
     }
     p.settle();
     assert_eq!(p.a.drain(conn).len(), 2);
@@ -341,10 +269,7 @@ fn a_failed_completion_queue_and_a_broken_idle_endpoint_are_asynchronous_events(
     let asynchronous = p.a.ia.async_evd();
     let events = p.a.drain(asynchronous);
     let overflow = Event::Async(AsyncEvent::EvdOverflow(evd));
-    assert_eq!(
-        events,
-        [overflow, Event::Async(AsyncEvent::EpBroken(p.a.ep))]
-    );
+    assert_eq!(events, [overflow, Event::Async(AsyncEvent::EpBroken(p.a.ep))]);
 }
 
 #[test]
@@ -355,19 +280,13 @@ fn service_points_and_their_qualifiers() {
     let c = PspFlag::Consumer;
     assert_eq!(code(ia.psp_create(65535, p.a.cr, c)).0, T::ConnQualInUse);
     assert_eq!(code(ia.psp_create(0, p.a.cr, c)).0, T::InvalidParameter);
-    assert_eq!(
-        code(ia.psp_create(1 << 32, p.a.cr, c)).0,
-        T::InvalidParameter
-    );
+    assert_eq!(code(ia.psp_create(1 << 32, p.a.cr, c)).0, T::InvalidParameter);
     let (any, qual) = ia.psp_create_any(p.a.cr, c).unwrap();
     let param = ia.psp_query(any).unwrap();
     assert_eq!((param.conn_qual, param.evd, param.flag), (qual, p.a.cr, c));
     assert!((1..=65535).contains(&qual));
     ia.psp_free(psp).unwrap();
-    assert_eq!(
-        code(ia.psp_free(psp)),
-        (T::InvalidHandle, S::InvalidHandlePsp)
-    );
+    assert_eq!(code(ia.psp_free(psp)), (T::InvalidHandle, S::InvalidHandlePsp));
     ia.psp_create(65535, p.a.cr, c).unwrap();
 }
 
@@ -378,10 +297,7 @@ fn modifying_an_endpoint_makes_it_ready() {
     let seg = p.a.seg(0, 8);
     let not_ready = DatReturn::new(T::InvalidState, S::InvalidStateEpUnconfigured);
     assert_eq!(p.a.ia.ep_post_recv(ep, &[seg], 1, FLAGS), Err(not_ready));
-    let mut change = EpModify {
-        pz: Some(p.a.pz),
-        ..EpModify::default()
-    };
+    let mut change = EpModify { pz: Some(p.a.pz), ..EpModify::default() };
     p.a.ia.ep_modify(ep, &change).unwrap();
     assert_eq!(p.a.ia.ep_post_recv(ep, &[seg], 1, FLAGS), Err(not_ready));
     change.recv_evd = Some(p.a.recv);
@@ -395,10 +311,7 @@ fn modifying_an_endpoint_makes_it_ready() {
     p.a.ia.ep_post_recv(ep, &[seg], 2, FLAGS).unwrap();
     let mut attr = p.a.ia.ep_query(ep).unwrap().attr;
     attr.max_recv_dtos = 1;
-    let smaller = EpModify {
-        attr: Some(attr),
-        ..EpModify::default()
-    };
+    let smaller = EpModify { attr: Some(attr), ..EpModify::default() };
     assert_eq!(code(p.a.ia.ep_modify(ep, &smaller)).0, T::InvalidParameter);
     p.a.ia.ep_free(p.now, ep).unwrap();
     assert_eq!(p.fabric.alive(0).3, 1);
@@ -408,20 +321,11 @@ fn modifying_an_endpoint_makes_it_ready() {
 fn the_query_is_filled_in() {
     let p = Pair::strangers(Merge::Apart, None);
     let (ia, provider) = p.a.ia.query();
-    assert_eq!(
-        (ia.adapter_name, ia.max_eps, ia.max_dto_per_ep, ia.max_evds),
-        ("loop", 8, 32, 8)
-    );
+    assert_eq!((ia.adapter_name, ia.max_eps, ia.max_dto_per_ep, ia.max_evds), ("loop", 8, 32, 8));
     assert_eq!((ia.max_rmrs, ia.max_lmrs, ia.max_pzs), (8, 8, 8));
     assert_eq!(ia.ia_address, addr(0));
     assert_eq!(provider.max_private_data_size, 56);
-    assert!(
-        provider
-            .evd_stream_merging_supported
-            .iter()
-            .flatten()
-            .all(|&merged| merged)
-    );
+    assert!(provider.evd_stream_merging_supported.iter().flatten().all(|&merged| merged));
     assert_eq!(256 % provider.optimal_buffer_alignment, 0);
 }
 
@@ -429,18 +333,8 @@ fn the_query_is_filled_in() {
 fn bound(p: &mut Pair) -> (Rmr, RmrTriplet) {
     let rmr = p.b.ia.rmr_create(p.b.pz).unwrap();
     let lmr = p.b.seg(64, 16);
-    let context =
-        p.b.ia
-            .rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.b.ep, 5, FLAGS)
-            .unwrap();
-    (
-        rmr,
-        RmrTriplet {
-            addr: lmr.addr,
-            len: 16,
-            context,
-        },
-    )
+    let context = p.b.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.b.ep, 5, FLAGS).unwrap();
+    (rmr, RmrTriplet { addr: lmr.addr, len: 16, context })
 }
 
 #[test]
@@ -448,37 +342,17 @@ fn a_bind_opens_its_range_under_a_new_context_each_time() {
     let mut p = Pair::connected();
     let (rmr, far) = bound(&mut p);
     let status = DtoStatus::Success;
-    assert_eq!(
-        p.b.drain(p.b.request),
-        [Event::RmrBind {
-            rmr,
-            cookie: 5,
-            status
-        }]
-    );
+    assert_eq!(p.b.drain(p.b.request), [Event::RmrBind { rmr, cookie: 5, status }]);
     let iov = [p.a.seg(0, 16)];
-    p.a.ia
-        .ep_post_rdma_write(p.a.ep, &iov, 1, &far, FLAGS)
-        .unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 1, &far, FLAGS).unwrap();
     assert_eq!(p.a.dtos(p.a.request), [(1, status)]);
     let param = p.b.ia.rmr_query(rmr).unwrap();
-    assert_eq!(
-        (param.rmr_context, param.bound),
-        (far.context, Some(p.b.seg(64, 16)))
-    );
-    assert_eq!(
-        code(p.b.ia.lmr_free(p.b.lmr.lmr)),
-        (T::InvalidState, S::InvalidStateLmrInUse)
-    );
+    assert_eq!((param.rmr_context, param.bound), (far.context, Some(p.b.seg(64, 16))));
+    assert_eq!(code(p.b.ia.lmr_free(p.b.lmr.lmr)), (T::InvalidState, S::InvalidStateLmrInUse));
     let lmr = p.b.seg(64, 16);
-    let again =
-        p.b.ia
-            .rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.b.ep, 6, SUPPRESS)
-            .unwrap();
+    let again = p.b.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.b.ep, 6, SUPPRESS).unwrap();
     assert_ne!(again, far.context);
-    p.a.ia
-        .ep_post_rdma_write(p.a.ep, &iov, 2, &far, FLAGS)
-        .unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 2, &far, FLAGS).unwrap();
     assert_eq!(p.a.dtos(p.a.request), [(2, DtoStatus::ErrRemoteAccess)]);
 }
 
@@ -490,9 +364,7 @@ fn freeing_a_bound_rmr_closes_it_and_lets_its_lmr_go() {
     p.b.ia.rmr_free(rmr).unwrap();
     p.b.ia.lmr_free(p.b.lmr.lmr).unwrap();
     let iov = [p.a.seg(0, 16)];
-    p.a.ia
-        .ep_post_rdma_write(p.a.ep, &iov, 1, &far, FLAGS)
-        .unwrap();
+    p.a.ia.ep_post_rdma_write(p.a.ep, &iov, 1, &far, FLAGS).unwrap();
     assert_eq!(p.a.dtos(p.a.request), [(1, DtoStatus::ErrRemoteAccess)]);
 }
 
@@ -501,9 +373,7 @@ fn an_unbind_completes_and_releases_the_lmr() {
     let mut p = Pair::connected();
     let (rmr, _) = bound(&mut p);
     let nothing = LmrTriplet::default();
-    p.b.ia
-        .rmr_bind(rmr, &nothing, MemPriv::empty(), p.b.ep, 6, FLAGS)
-        .unwrap();
+    p.b.ia.rmr_bind(rmr, &nothing, MemPriv::empty(), p.b.ep, 6, FLAGS).unwrap();
     assert_eq!(p.b.drain(p.b.request).len(), 2);
     assert_eq!(p.b.ia.rmr_query(rmr).unwrap().bound, None);
     p.b.ia.lmr_free(p.b.lmr.lmr).unwrap();
@@ -522,21 +392,14 @@ fn an_rmr_freed_before_its_bind_is_dequeued_is_gone_at_once() {
         assert_eq!(p.fabric.alive(1).1, keys);
         p.b.ia.lmr_free(p.b.lmr.lmr).unwrap();
         if dequeue {
-            let [
-                Event::RmrBind {
-                    rmr: of, status, ..
-                },
-            ] = p.b.drain(p.b.request)[..]
-            else {
+            let [Event::RmrBind { rmr: of, status, .. }] = p.b.drain(p.b.request)[..] else {
                 panic!("the completion of the bind is the consumer's");
             };
             assert_eq!((of, status), (rmr, DtoStatus::Success));
         }
         p.settle();
         assert_eq!(p.b.state(), EpState::Connected);
-        p.b.ia
-            .ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt)
-            .unwrap();
+        p.b.ia.ep_disconnect(p.now, p.b.ep, CloseFlag::Abrupt).unwrap();
         p.b.ia.ep_free(p.now, p.b.ep).unwrap();
         p.b.ia.pz_free(p.b.pz).unwrap();
     }
@@ -552,12 +415,7 @@ fn an_rmr_freed_while_its_bind_cannot_be_carried_out_breaks_the_connection() {
     assert_eq!(p.fabric.alive(1).1, keys);
     p.fabric.hold(false);
     p.settle();
-    let [
-        Event::RmrBind {
-            rmr: of, status, ..
-        },
-    ] = p.b.drain(p.b.request)[..]
-    else {
+    let [Event::RmrBind { rmr: of, status, .. }] = p.b.drain(p.b.request)[..] else {
         panic!("the completion of the bind is the consumer's");
     };
     assert_eq!((of, status), (rmr, DtoStatus::ErrFlushed));
@@ -570,26 +428,10 @@ fn an_rmr_freed_while_its_bind_is_deferred_waits_for_the_bind() {
     let mut p = Pair::connected();
     let rmr = p.b.ia.rmr_create(p.b.pz).unwrap();
     let lmr = p.b.seg(0, 16);
-    p.b.ia
-        .rmr_bind(
-            rmr,
-            &lmr,
-            MemPriv::REMOTE,
-            p.b.ep,
-            5,
-            CompletionFlags::DEFER,
-        )
-        .unwrap();
+    p.b.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.b.ep, 5, CompletionFlags::DEFER).unwrap();
     p.b.ia.rmr_free(rmr).unwrap();
     let status = DtoStatus::Success;
-    assert_eq!(
-        p.b.drain(p.b.request),
-        [Event::RmrBind {
-            rmr,
-            cookie: 5,
-            status
-        }]
-    );
+    assert_eq!(p.b.drain(p.b.request), [Event::RmrBind { rmr, cookie: 5, status }]);
     assert_eq!(p.b.state(), EpState::Connected);
 }
 
@@ -636,31 +478,17 @@ fn binds_that_are_refused() {
     let rmr = p.b.ia.rmr_create(p.b.pz).unwrap();
     let foreign = p.b.ia.rmr_create(other).unwrap();
     let region = p.b.lmr.region;
-    let read =
-        p.b.ia
-            .lmr_create(p.b.pz, region, MemPriv::LOCAL_READ)
-            .unwrap();
+    let read = p.b.ia.lmr_create(p.b.pz, region, MemPriv::LOCAL_READ).unwrap();
     let (good, ep, r) = (p.b.seg(0, 8), p.b.ep, MemPriv::REMOTE);
     let ia = &mut p.b.ia;
     let mut ty = |rmr, lmr: LmrTriplet, privileges, flags| {
-        ia.rmr_bind(rmr, &lmr, privileges, ep, 0, flags)
-            .unwrap_err()
-            .ty()
+        ia.rmr_bind(rmr, &lmr, privileges, ep, 0, flags).unwrap_err().ty()
     };
     assert_eq!(ty(foreign, good, r, FLAGS), T::ProtectionViolation);
     assert_eq!(ty(Rmr::from_raw(7), good, r, FLAGS), T::InvalidHandle);
-    let weak = LmrTriplet {
-        context: read.lmr_context,
-        ..good
-    };
-    assert_eq!(
-        ty(rmr, weak, MemPriv::REMOTE_WRITE, FLAGS),
-        T::PrivilegesViolation
-    );
-    let long = LmrTriplet {
-        len: u32::MAX,
-        ..good
-    };
+    let weak = LmrTriplet { context: read.lmr_context, ..good };
+    assert_eq!(ty(rmr, weak, MemPriv::REMOTE_WRITE, FLAGS), T::PrivilegesViolation);
+    let long = LmrTriplet { len: u32::MAX, ..good };
     assert_eq!(ty(rmr, long, r, FLAGS), T::InvalidParameter);
     let odd = CompletionFlags::from_bits_retain(0x40);
     assert_eq!(ty(rmr, good, r, odd), T::InvalidParameter);
@@ -668,14 +496,7 @@ fn binds_that_are_refused() {
     ia.ep_disconnect(p.now, ep, CloseFlag::Abrupt).unwrap();
     ia.rmr_bind(rmr, &good, r, ep, 3, FLAGS).unwrap();
     let status = DtoStatus::ErrFlushed;
-    assert_eq!(
-        p.b.drain(p.b.request),
-        [Event::RmrBind {
-            rmr,
-            cookie: 3,
-            status
-        }]
-    );
+    assert_eq!(p.b.drain(p.b.request), [Event::RmrBind { rmr, cookie: 3, status }]);
     assert_eq!(p.b.ia.rmr_query(rmr).unwrap().bound, None);
 }
 
@@ -716,8 +537,7 @@ fn completions_that_make_no_sense_break_the_connection_and_nothing_else() {
                 for _ in 0..2 {
                     p.fabric.forge(0, cq, forged(index, token, direction, 0));
                 }
-                p.fabric
-                    .forge(0, cq, forged(index ^ 0x80_0000, token, direction, 0));
+                p.fabric.forge(0, cq, forged(index ^ 0x80_0000, token, direction, 0));
                 p.fabric.forge(0, cq, forged(0x7, token, direction, 0));
             }
             p.a.drain(p.a.recv);

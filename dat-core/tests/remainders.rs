@@ -46,10 +46,7 @@ fn index(p: &Pair) -> u32 {
 #[test]
 fn an_agent_is_not_told_of_an_event_dispatcher_that_is_gone() {
     let mut p = Pair::strangers(Merge::Apart, None);
-    let agent = Agent::Function {
-        instance: 0,
-        function: tell,
-    };
+    let agent = Agent::Function { instance: 0, function: tell };
     let cno = p.a.ia.cno_create(Some(agent)).unwrap();
     let [gone, stays] = [(); 2].map(|()| {
         let evd = p.a.ia.evd_create(4, EvdFlags::SOFTWARE).unwrap();
@@ -71,19 +68,13 @@ fn the_endpoint_of_a_rejected_request_has_no_peer() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let point = 99;
     p.b.ia.rsp_create(point, Some(p.b.ep), p.b.cr).unwrap();
-    p.a.ia
-        .ep_connect(p.now, p.a.ep, addr(1), point, SECOND, b"", Qos::BestEffort)
-        .unwrap();
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(1), point, SECOND, b"", Qos::BestEffort).unwrap();
     p.settle();
     let Some(Event::ReservedRequest { cr, .. }) = p.b.next(p.b.cr) else {
         panic!("no request");
     };
     let before = p.b.ia.ep_query(p.b.ep).unwrap();
-    assert_eq!(
-        (before.remote, before.local_port),
-        (Some(addr(0)), 99),
-        "{before:?}"
-    );
+    assert_eq!((before.remote, before.local_port), (Some(addr(0)), 99), "{before:?}");
     assert!(before.remote_port >= 0xc000);
     p.b.ia.cr_reject(p.now, cr, b"").unwrap();
     let after = p.b.ia.ep_query(p.b.ep).unwrap();
@@ -96,9 +87,7 @@ fn the_endpoint_of_a_rejected_request_has_no_peer() {
 fn a_request_keeps_its_endpoint_while_receives_are_in_the_hands_of_a_reaper() {
     let mut p = Pair::strangers(Merge::Apart, None);
     p.b.ia.psp_create(77, p.b.cr, PspFlag::Provider).unwrap();
-    p.a.ia
-        .ep_connect(p.now, p.a.ep, addr(1), 77, SECOND, b"", Qos::BestEffort)
-        .unwrap();
+    p.a.ia.ep_connect(p.now, p.a.ep, addr(1), 77, SECOND, b"", Qos::BestEffort).unwrap();
     p.settle();
     let Some(Event::ConnectionRequest { cr, .. }) = p.b.next(p.b.cr) else {
         panic!("no request");
@@ -116,10 +105,7 @@ fn a_request_keeps_its_endpoint_while_receives_are_in_the_hands_of_a_reaper() {
     p.b.ia.ep_post_recv(ep, &[seg], 1, FLAGS).unwrap();
     p.b.post_recv(2).unwrap();
     let half = p.b.ia.evd_take_reaper(p.b.recv).unwrap();
-    let out = (
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpProviderControl,
-    );
+    let out = (DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);
     assert_eq!(code(p.b.ia.cr_reject(p.now, cr, b"")), out);
     assert_eq!(code(p.b.ia.ep_free(p.now, p.b.ep)), out);
     assert!(p.b.ia.cr_query(cr).is_ok());
@@ -132,9 +118,7 @@ fn a_request_keeps_its_endpoint_while_receives_are_in_the_hands_of_a_reaper() {
 #[test]
 fn the_time_to_connect_in_is_over_with_the_connect() {
     let mut p = Pair::strangers(Merge::Apart, None);
-    p.a.ia
-        .ep_set_watermark(p.now, p.a.ep, Some(100), Some(100))
-        .unwrap();
+    p.a.ia.ep_set_watermark(p.now, p.a.ep, Some(100), Some(100)).unwrap();
     p.connect();
     p.pass(600 * SECOND);
     assert_eq!(p.a.ia.advance(p.now).deadline, None);
@@ -149,19 +133,12 @@ fn an_endpoint_whose_receives_have_come_back_is_not_rebuilt() {
     }
     let mut attr = p.a.ia.ep_query(p.a.ep).unwrap().attr;
     attr.max_recv_dtos -= 1;
-    let change = EpModify {
-        attr: Some(attr),
-        ..EpModify::default()
-    };
+    let change = EpModify { attr: Some(attr), ..EpModify::default() };
     p.a.ia.ep_modify(p.a.ep, &change).unwrap();
-    p.fabric
-        .forge(0, Cq(0), completion(index(&p), 0, Status::Flushed));
+    p.fabric.forge(0, Cq(0), completion(index(&p), 0, Status::Flushed));
     assert_eq!(p.a.dtos(p.a.recv), [(0, DtoStatus::ErrFlushed)]);
     attr.max_recv_dtos -= 1;
-    let change = EpModify {
-        attr: Some(attr),
-        ..EpModify::default()
-    };
+    let change = EpModify { attr: Some(attr), ..EpModify::default() };
     assert_eq!(
         code(p.a.ia.ep_modify(p.a.ep, &change)),
         (DatType::InvalidState, DatSubtype::InvalidStateEpNotReady)
@@ -174,8 +151,7 @@ fn a_freed_endpoint_takes_no_completion_for_its_own() {
     let old = index(&p);
     p.a.ia.ep_free(p.now, p.a.ep).unwrap();
     for forged in [old, 0] {
-        p.fabric
-            .forge(0, Cq(0), completion(forged, 0, Status::Success));
+        p.fabric.forge(0, Cq(0), completion(forged, 0, Status::Success));
     }
     assert_eq!(p.a.drain(p.a.recv), []);
     assert_eq!(p.a.ia.evd_dropped(p.a.recv), Ok((2, 0)));
@@ -190,8 +166,7 @@ fn what_follows_from_the_end_is_not_its_cause() {
     let fault = dat_core::fault!(NO_MORE_WORDS, BadState, "event", "local fault");
     p.fabric.raise(0, Notice::QpError(qp, fault));
     // It is taken in before the device's own word.
-    p.fabric
-        .forge(0, Cq(0), completion(index(&p), 0, Status::Flushed));
+    p.fabric.forge(0, Cq(0), completion(index(&p), 0, Status::Flushed));
     p.settle();
     assert_eq!(p.a.ia.ep_cause(p.a.ep), Ok(Some(fault)));
     assert!(!p.a.dtos(p.a.recv).is_empty());

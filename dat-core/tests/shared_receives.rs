@@ -10,24 +10,13 @@ use pair::*;
 /// Two connected sides; the second takes its receives from a queue of eight that are posted.
 fn shared(merge: Merge) -> (Pair, Srq) {
     let mut p = Pair::strangers(merge, None);
-    let attr = SrqAttr {
-        max_recv_dtos: 16,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
+    let attr = SrqAttr { max_recv_dtos: 16, max_recv_iov: 1, low_watermark: 0 };
     let srq = p.b.ia.srq_create(p.b.pz, &attr).unwrap();
     let (recv, request, conn) = (p.b.recv, p.b.request, p.b.conn);
     let ep_attr = p.b.ia.ep_attr_default();
     p.b.ep =
         p.b.ia
-            .ep_create_with_srq(
-                Some(p.b.pz),
-                Some(recv),
-                Some(request),
-                Some(conn),
-                srq,
-                &ep_attr,
-            )
+            .ep_create_with_srq(Some(p.b.pz), Some(recv), Some(request), Some(conn), srq, &ep_attr)
             .unwrap();
     p.connect();
     let seg = p.b.seg(0, 8);
@@ -46,9 +35,7 @@ fn held(p: &mut Pair, srq: Srq) -> u32 {
 fn deliver(p: &mut Pair, with_immediate: bool) {
     if with_immediate {
         let (iov, far) = ([p.a.seg(0, 4)], p.b.far(0, 4));
-        p.a.ia
-            .ep_post_rdma_write_immed(p.a.ep, &iov, 1, &far, 5, FLAGS)
-            .unwrap();
+        p.a.ia.ep_post_rdma_write_immed(p.a.ep, &iov, 1, &far, 5, FLAGS).unwrap();
     } else {
         p.a.send(1, FLAGS).unwrap();
     }

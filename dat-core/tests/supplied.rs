@@ -21,22 +21,10 @@ impl Supply<'static> for Heap {
     }
 }
 
-const SIZES: Sizes = Sizes {
-    eps: 3,
-    evds: 8,
-    lmrs: 8,
-    dtos: 32,
-    events: 64,
-    srqs: 1,
-};
+const SIZES: Sizes = Sizes { eps: 3, evds: 8, lmrs: 8, dtos: 32, events: 64, srqs: 1 };
 
 fn supplied(fabric: &'static Fabric, port: u8, heap: &mut Heap) -> LoopIa {
-    let net = Net {
-        addr: addr(port),
-        prefix: 24,
-        gateway: None,
-        vlan: None,
-    };
+    let net = Net { addr: addr(port), prefix: 24, gateway: None, vlan: None };
     let hca: LoopHca<'static> = LoopHca::using(fabric, usize::from(port));
     let parts = Parts::supplied(heap, &SIZES).unwrap();
     Ia::open(hca, parts, net, Instant::ZERO, 77 + u64::from(port)).unwrap()
@@ -46,13 +34,7 @@ fn supplied(fabric: &'static Fabric, port: u8, heap: &mut Heap) -> LoopIa {
 fn supplied_memory_is_enough_and_not_more() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let mut heap = Heap::default();
-    p.a = Side::on(
-        supplied(p.fabric, 0, &mut heap),
-        p.fabric,
-        0,
-        Merge::Apart,
-        None,
-    );
+    p.a = Side::on(supplied(p.fabric, 0, &mut heap), p.fabric, 0, Merge::Apart, None);
     let asked = |name: &str| {
         let of = |(of, _): &&(&str, usize)| of.ends_with(name);
         heap.0.iter().filter(of).map(|(_, len)| len).sum::<usize>()
@@ -72,9 +54,7 @@ fn supplied_memory_is_enough_and_not_more() {
     for _ in 0..8 {
         let rmr = p.a.ia.rmr_create(p.a.pz).unwrap();
         let lmr = p.a.seg(0, 64);
-        p.a.ia
-            .rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, FLAGS)
-            .unwrap();
+        p.a.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.a.ep, 5, FLAGS).unwrap();
         assert_eq!(p.a.drain(p.a.request).len(), 1);
     }
 }

@@ -1,10 +1,6 @@
 //! kDAPL: for which events an Event Dispatcher makes upcalls, how many in one drive, and what the drive reports.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::wildcard_enum_match_arm,
-    reason = "a test"
-)]
+#![expect(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test")]
 
 mod pair;
 use core::cell::{Cell, RefCell};
@@ -39,10 +35,7 @@ fn told() -> Vec<u64> {
 }
 
 fn noting<P: Provider>() -> Option<Upcall<P>> {
-    Some(Upcall {
-        instance: 0,
-        function: note,
-    })
+    Some(Upcall { instance: 0, function: note })
 }
 
 /// A connected pair whose requests complete to an Event Dispatcher that makes upcalls.
@@ -54,10 +47,7 @@ fn called(flags: CompletionFlags) -> Pair {
     let mut attr = p.a.ia.ep_attr_default();
     attr.request_completion_flags = flags;
     let [recv, request, conn] = [p.a.recv, p.a.request, p.a.conn].map(Some);
-    p.a.ep =
-        p.a.ia
-            .ep_create(Some(p.a.pz), recv, request, conn, Some(&attr))
-            .unwrap();
+    p.a.ep = p.a.ia.ep_create(Some(p.a.pz), recv, request, conn, Some(&attr)).unwrap();
     p.connect();
     for cookie in 0..8 {
         p.b.post_recv(cookie).unwrap();
@@ -94,10 +84,7 @@ fn a_quiet_completion_makes_no_upcall_before_one_that_notifies() {
 fn an_upcall_is_work_that_the_drive_reports() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let policy = UpcallPolicy::SingleInstance;
-    let evd =
-        p.a.ia
-            .evd_kcreate(4, policy, noting(), EvdFlags::SOFTWARE)
-            .unwrap();
+    let evd = p.a.ia.evd_kcreate(4, policy, noting(), EvdFlags::SOFTWARE).unwrap();
     p.settle();
     assert!(!p.a.ia.advance(p.now).work);
     p.a.ia.evd_post_se(evd, 7).unwrap();
@@ -109,17 +96,12 @@ fn an_upcall_is_work_that_the_drive_reports() {
 /// What the device has completed, and nobody has looked at, is queued like anything else.
 #[test]
 fn who_wants_news_only_is_not_called_for_what_is_queued() {
-    for (flag, expected) in [
-        (UpcallFlag::InvocNew, vec![]),
-        (UpcallFlag::InvocAny, vec![1]),
-    ] {
+    for (flag, expected) in [(UpcallFlag::InvocNew, vec![]), (UpcallFlag::InvocAny, vec![1])] {
         let mut p = called(CompletionFlags::empty());
         p.settle();
         p.a.send(1, FLAGS).unwrap();
         let policy = UpcallPolicy::SingleInstance;
-        p.a.ia
-            .evd_modify_upcall(p.a.request, policy, noting(), flag)
-            .unwrap();
+        p.a.ia.evd_modify_upcall(p.a.request, policy, noting(), flag).unwrap();
         p.settle();
         assert_eq!(told(), expected, "{flag:?}");
         p.a.send(2, FLAGS).unwrap();
@@ -134,18 +116,10 @@ fn who_wants_news_only_is_not_called_for_what_is_queued() {
 fn one_drive_makes_256_upcalls_at_the_most() {
     let mut p = Pair::strangers(Merge::Apart, None);
     let policy = UpcallPolicy::SingleInstance;
-    let evd =
-        p.a.ia
-            .evd_kcreate(4, policy, None, EvdFlags::SOFTWARE)
-            .unwrap();
-    let upcall = Upcall {
-        instance: evd.raw(),
-        function: again,
-    };
+    let evd = p.a.ia.evd_kcreate(4, policy, None, EvdFlags::SOFTWARE).unwrap();
+    let upcall = Upcall { instance: evd.raw(), function: again };
     let flag = UpcallFlag::InvocAny;
-    p.a.ia
-        .evd_modify_upcall(evd, policy, Some(upcall), flag)
-        .unwrap();
+    p.a.ia.evd_modify_upcall(evd, policy, Some(upcall), flag).unwrap();
     p.a.ia.evd_post_se(evd, 1).unwrap();
     for drives in 1..=3 {
         p.a.ia.advance(p.now);
@@ -161,10 +135,7 @@ fn the_first_event_dispatcher_of_an_adapter_makes_upcalls() {
     p.a.ia.set_async_evd(other).unwrap();
     // It takes the place of the one that was made with the adapter.
     let policy = UpcallPolicy::SingleInstance;
-    let evd =
-        p.a.ia
-            .evd_kcreate(4, policy, noting(), EvdFlags::SOFTWARE)
-            .unwrap();
+    let evd = p.a.ia.evd_kcreate(4, policy, noting(), EvdFlags::SOFTWARE).unwrap();
     p.a.ia.evd_post_se(evd, 3).unwrap();
     p.a.ia.advance(p.now);
     assert_eq!(told(), [3]);

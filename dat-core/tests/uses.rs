@@ -50,11 +50,7 @@ fn calls_of_what_is_left_out_are_refused() {
     let pz = ia.pz_create().unwrap();
     let evd = ia.evd_create(8, EvdFlags::DEFAULT).unwrap();
     refused(ia.ep_create_ud(pz, evd, evd, Some(evd), None, 1));
-    let attr = SrqAttr {
-        max_recv_dtos: 4,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
+    let attr = SrqAttr { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
     refused(ia.srq_create(pz, &attr));
     refused(ia.rsp_create(PORT, None, evd));
     let place = SocketAddr::new(addr(0), 4711);
@@ -65,17 +61,11 @@ fn calls_of_what_is_left_out_are_refused() {
     refused(ia.lmr_allocate(pz, 1));
     refused(ia.ia_query_counters(false));
     let streams = Some(evd);
-    let ep = ia
-        .ep_create(Some(pz), streams, streams, streams, None)
-        .unwrap();
+    let ep = ia.ep_create(Some(pz), streams, streams, streams, None).unwrap();
     let (now, second, best) = (Instant::ZERO, Duration::from_secs(1), Qos::BestEffort);
     refused(ia.ep_connect(now, ep, addr(1), PORT, second, b"", best));
     refused(ia.ep_connect_direct(now, ep, addr(1), &TERMS, second));
-    let far = RmrTriplet {
-        addr: 0,
-        len: 0,
-        context: 1,
-    };
+    let far = RmrTriplet { addr: 0, len: 0, context: 1 };
     let posted = ia.ep_post_rdma_write_immed(ep, &[], 0, &far, 7, FLAGS);
     refused(posted.map_err(Error::from));
     assert_eq!(ia.ep_query(ep).unwrap().state, EpState::Unconnected);
@@ -94,38 +84,21 @@ fn a_peer_with_everything_connects_and_sends() {
     let mut peer = open::<Everything>(fabric, 1);
     let pz = small.pz_create().unwrap();
     let evd = small.evd_create(32, EvdFlags::DEFAULT).unwrap();
-    let ep = small
-        .ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)
-        .unwrap();
+    let ep = small.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None).unwrap();
     let region = fabric.region(0);
     let rights = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
     let lmr = small.lmr_create(pz, region, rights).unwrap();
     small.psp_create(PORT, evd, PspFlag::Consumer).unwrap();
-    let place = [LmrTriplet {
-        addr: region.addr,
-        len: 64,
-        context: lmr.lmr_context,
-    }];
+    let place = [LmrTriplet { addr: region.addr, len: 64, context: lmr.lmr_context }];
     small.ep_post_recv(ep, &place, 5, FLAGS).unwrap();
 
     let peer_pz = peer.pz_create().unwrap();
     let peer_evd = peer.evd_create(32, EvdFlags::DEFAULT).unwrap();
     let streams = Some(peer_evd);
-    let peer_ep = peer
-        .ep_create(Some(peer_pz), streams, streams, streams, None)
-        .unwrap();
+    let peer_ep = peer.ep_create(Some(peer_pz), streams, streams, streams, None).unwrap();
     let mut now = Instant::ZERO;
     let second = Duration::from_secs(1);
-    peer.ep_connect(
-        now,
-        peer_ep,
-        addr(0),
-        PORT,
-        second,
-        b"hello",
-        Qos::BestEffort,
-    )
-    .unwrap();
+    peer.ep_connect(now, peer_ep, addr(0), PORT, second, b"hello", Qos::BestEffort).unwrap();
     let mut heard = Vec::new();
     for _ in 0..16 {
         now = now + Duration::from_millis(1);
@@ -156,12 +129,9 @@ fn nobody_answers_a_look_up() {
     small.psp_create(PORT, evd, PspFlag::Consumer).unwrap();
     let pz = peer.pz_create().unwrap();
     let peer_evd = peer.evd_create(8, EvdFlags::DEFAULT).unwrap();
-    let ep = peer
-        .ep_create_ud(pz, peer_evd, peer_evd, Some(peer_evd), None, 1)
-        .unwrap();
+    let ep = peer.ep_create_ud(pz, peer_evd, peer_evd, Some(peer_evd), None, 1).unwrap();
     let (mut now, second) = (Instant::ZERO, Duration::from_secs(1));
-    peer.ep_connect(now, ep, addr(0), PORT, second, b"", Qos::BestEffort)
-        .unwrap();
+    peer.ep_connect(now, ep, addr(0), PORT, second, b"", Qos::BestEffort).unwrap();
     for _ in 0..20 {
         now = now + Duration::from_millis(100);
         peer.advance(now);

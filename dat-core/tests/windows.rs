@@ -12,8 +12,7 @@ use DtoStatus::Success;
 /// `b` opens a window at 64..80 of its memory.
 fn bind(p: &mut Pair, rmr: Rmr, cookie: u64, flags: CompletionFlags) -> Result<u32, DatReturn> {
     let lmr = p.b.seg(64, 16);
-    p.b.ia
-        .rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.b.ep, cookie, flags)
+    p.b.ia.rmr_bind(rmr, &lmr, MemPriv::REMOTE, p.b.ep, cookie, flags)
 }
 
 #[test]
@@ -24,11 +23,7 @@ fn an_rmr_that_could_not_be_freed_can_be_bound() {
     assert!(p.b.ia.rmr_free(rmr).is_err());
     p.fabric.keep_windows(false);
     bind(&mut p, rmr, 1, FLAGS).unwrap();
-    let event = Event::RmrBind {
-        rmr,
-        cookie: 1,
-        status: Success,
-    };
+    let event = Event::RmrBind { rmr, cookie: 1, status: Success };
     assert_eq!(p.b.drain(p.b.request), [event]);
 }
 
@@ -79,9 +74,7 @@ fn a_table_of_rmrs_does_not_wear_out() {
     let mut p = Pair::connected();
     let most = p.b.ia.query().0.max_rmrs;
     for _ in 0..3 {
-        let rmrs: Vec<Rmr> = (0..most)
-            .map(|_| p.b.ia.rmr_create(p.b.pz).unwrap())
-            .collect();
+        let rmrs: Vec<Rmr> = (0..most).map(|_| p.b.ia.rmr_create(p.b.pz).unwrap()).collect();
         for &rmr in &rmrs {
             bind(&mut p, rmr, 1, FLAGS).unwrap();
             p.b.ia.rmr_free(rmr).unwrap();
@@ -137,11 +130,7 @@ fn a_bind_that_fails_says_so() {
     bind(&mut p, rmr, 1, FLAGS).unwrap();
     let completion = forged(&p, 0, Status::LocalProtection);
     p.fabric.forge(1, Cq(1), completion);
-    let event = Event::RmrBind {
-        rmr,
-        cookie: 1,
-        status: DtoStatus::RmrOperationFailed,
-    };
+    let event = Event::RmrBind { rmr, cookie: 1, status: DtoStatus::RmrOperationFailed };
     assert_eq!(p.b.next(p.b.request), Some(event));
 }
 

@@ -67,14 +67,8 @@ impl<'p, P: Platform> Device<'p, P> {
             stage: Stage::CommandQueue,
             pages: Ledger::new(config.page_budget),
             caps: Caps::default(),
-            identity: Identity {
-                firmware,
-                ..Identity::default()
-            },
-            uar: Uar {
-                number: 0,
-                offset: 0,
-            },
+            identity: Identity { firmware, ..Identity::default() },
+            uar: Uar { number: 0, offset: 0 },
             counter_set: None,
             answered: 0,
             event_queues: heapless::Vec::new(),
@@ -136,11 +130,7 @@ impl<'p, P: Platform> Device<'p, P> {
         // Completion events go where a completion queue sends them, by no bit of the mask.
         for (log_size, mask, vector) in [
             (LOG_ASYNC_EVENTS, ASYNC_EVENTS, config.async_vector),
-            (
-                LOG_FEW_EVENTS,
-                EventType::PageRequest.bit(),
-                config.page_vector,
-            ),
+            (LOG_FEW_EVENTS, EventType::PageRequest.bit(), config.page_vector),
             (config.log_completion_events, 0, config.completion_vector),
         ] {
             let queue = EventQueue::create(self, log_size, mask, vector)?;
@@ -161,13 +151,7 @@ impl<'p, P: Platform> Device<'p, P> {
     /// QUERY_ISSI and SET_ISSI: interface step 1 where the device has it. One that does not know the command stays at 0.
     fn choose_issi(&mut self) -> Result<(), Fault> {
         let mut output = QueryIssiOut::new();
-        let queried = self.exec(
-            Opcode::QueryIssi,
-            0,
-            0,
-            &mut InputHead::new().0,
-            &mut output.0,
-        );
+        let queried = self.exec(Opcode::QueryIssi, 0, 0, &mut InputHead::new().0, &mut output.0);
         if !optional(queried)? || output.supported_issi_dw0() & 0b10 == 0 {
             return Ok(());
         }
@@ -274,26 +258,14 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// QUERY_HCA_CAP: the whole answer, head included, so that it can be edited and sent back.
     fn query_cap(&mut self, op_mod: u16, answer: &mut CapMessage) -> Result<(), Fault> {
-        self.exec(
-            Opcode::QueryHcaCap,
-            op_mod,
-            u32::from(op_mod),
-            &mut InputHead::new().0,
-            answer,
-        )
+        self.exec(Opcode::QueryHcaCap, op_mod, u32::from(op_mod), &mut InputHead::new().0, answer)
     }
 
     /// SET_HCA_CAP: an edited answer.
     fn set_cap(&mut self, cap: CapType, block: &mut CapMessage) -> Result<(), Fault> {
         // What goes in must not carry the answer's status.
         OutputHead::new().write(block, 0);
-        self.exec(
-            Opcode::SetHcaCap,
-            cap.max(),
-            0,
-            block,
-            &mut OutputHead::new().0,
-        )
+        self.exec(Opcode::SetHcaCap, cap.max(), 0, block, &mut OutputHead::new().0)
     }
 }
 
@@ -332,11 +304,7 @@ fn await_firmware<P: Platform>(
         .of(words::REVISION, u32::from(revision.cmd_interface_rev())));
     }
     let firmware = FirmwareRevision(health::read(platform, init_seg::FW_REV));
-    Ok((
-        firmware.major(),
-        firmware.minor(),
-        revision.fw_rev_subminor(),
-    ))
+    Ok((firmware.major(), firmware.minor(), revision.fw_rev_subminor()))
 }
 
 /// Waits until `initializing` is clear. After a reset the device reads as all ones for a while, which looks like busy.

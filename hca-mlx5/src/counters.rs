@@ -43,11 +43,7 @@ impl<P: Platform> Device<'_, P> {
 
     /// What a queue pair's context says of the set.
     pub(crate) fn counter_set(&self) -> u8 {
-        if P::USES.counters {
-            self.counter_set.unwrap_or_default()
-        } else {
-            0
-        }
+        if P::USES.counters { self.counter_set.unwrap_or_default() } else { 0 }
     }
 
     /// What has been counted, in dat-core's order.

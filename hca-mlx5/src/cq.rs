@@ -54,10 +54,7 @@ pub(crate) fn create<'p, P: Platform>(
 /// log2 of the ring for that many entries, if the device has such rings.
 fn log_of<P: Platform>(device: &Device<'_, P>, entries: u32) -> Result<u8, Fault> {
     let limit = device.caps().general.log_max_cq_sz().min(22);
-    let log = entries
-        .clamp(1, 1 << 30)
-        .next_power_of_two()
-        .trailing_zeros();
+    let log = entries.clamp(1, 1 << 30).next_power_of_two().trailing_zeros();
     let log = u8::try_from(log).unwrap_or(u8::MAX);
     if log > limit {
         return Err(fault!(
@@ -95,14 +92,7 @@ fn submit<'p, P: Platform>(
 
     let cqn = device.make(Opcode::CreateCq, pages.cut(&mut input))?;
     end.name(cqn);
-    Ok((
-        CqObject {
-            cqn: Cqn(cqn),
-            home: memory,
-            moved: None,
-        },
-        end,
-    ))
+    Ok((CqObject { cqn: Cqn(cqn), home: memory, moved: None }, end))
 }
 
 /// Gives it a ring of at least `entries` entries. What waits in it is carried over.
@@ -138,11 +128,7 @@ pub(crate) fn resize<'p, P: Platform>(
     let len = CQE << log;
     // Back in the first ring, if that is free and long enough.
     let room_at_home = cq.moved.is_some() && len <= cq.home.len.saturating_sub(memory::LINE);
-    let memory = if room_at_home {
-        cq.home
-    } else {
-        memory::take(device.platform(), len)?
-    };
+    let memory = if room_at_home { cq.home } else { memory::take(device.platform(), len)? };
     let ring = Ring::new(memory.offset, log);
     let moving = command(device, cq.cqn, &ring, len, end);
     if let Err(fault) = moving {
@@ -159,12 +145,7 @@ pub(crate) fn resize<'p, P: Platform>(
     if carried {
         Ok(())
     } else {
-        Err(about(fault!(
-            Nonsense,
-            "",
-            "the device did not end the old ring",
-            "reset the device"
-        )))
+        Err(about(fault!(Nonsense, "", "the device did not end the old ring", "reset the device")))
     }
 }
 

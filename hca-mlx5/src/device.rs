@@ -146,12 +146,7 @@ impl fmt::Debug for Config<'_> {
             .field("page_budget", &self.page_budget)
             .field(
                 "vectors",
-                &[
-                    self.command_vector,
-                    self.async_vector,
-                    self.page_vector,
-                    self.completion_vector,
-                ],
+                &[self.command_vector, self.async_vector, self.page_vector, self.completion_vector],
             )
             .finish_non_exhaustive()
     }
@@ -327,10 +322,7 @@ impl<'p, P: Platform> Device<'p, P> {
         let number = self.allocate(Opcode::AllocUar)?;
         // 24 bits of 4 KiB pages: no overflow where usize has 64 bits; where it has 32, the BAR is shorter anyway.
         let offset = (number as usize).saturating_mul(4096);
-        if offset
-            .checked_add(4096)
-            .is_none_or(|end| end > self.platform.bar_len())
-        {
+        if offset.checked_add(4096).is_none_or(|end| end > self.platform.bar_len()) {
             self.end(Opcode::DeallocUar, number)?;
             return Err(fault!(
                 Nonsense,
@@ -361,9 +353,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// Number of the event queue that completion queues name in `c_eqn`.
     pub(crate) fn completion_eqn(&self) -> u8 {
-        self.event_queues
-            .get(COMPLETION_EVENTS)
-            .map_or(0, EventQueue::number)
+        self.event_queues.get(COMPLETION_EVENTS).map_or(0, EventQueue::number)
     }
 
     /// Takes over memory of an object that the device would not let go of: the arena's again when the teardown has

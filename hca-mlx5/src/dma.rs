@@ -53,12 +53,7 @@ impl<const HOLES: usize> RawArena<HOLES> {
         if len != 0 {
             let _ = holes.push(Span { offset: 0, len });
         }
-        Self {
-            base,
-            len,
-            inner: len.saturating_sub(GRAIN - 1),
-            holes: Mutex::new(holes),
-        }
+        Self { base, len, inner: len.saturating_sub(GRAIN - 1), holes: Mutex::new(holes) }
     }
 
     /// [`Platform::arena_len`].
@@ -104,10 +99,7 @@ impl<const HOLES: usize> RawArena<HOLES> {
         let (offset, index) = found?;
         let hole = holes.get_mut(index)?;
         let before = offset - hole.offset;
-        let after = Span {
-            offset: offset + size,
-            len: hole.len - before - size,
-        };
+        let after = Span { offset: offset + size, len: hole.len - before - size };
         if before == 0 {
             *hole = after;
         } else {
@@ -143,10 +135,7 @@ impl<const HOLES: usize> RawArena<HOLES> {
             return;
         }
         let mut holes = self.holes.lock();
-        if holes
-            .iter()
-            .any(|hole| hole.offset < end && span.offset < hole.offset + hole.len)
-        {
+        if holes.iter().any(|hole| hole.offset < end && span.offset < hole.offset + hole.len) {
             return;
         }
         let (mut start, mut end) = (span.offset, end);
@@ -161,10 +150,7 @@ impl<const HOLES: usize> RawArena<HOLES> {
                 index += 1;
             }
         }
-        let _ = holes.push(Span {
-            offset: start,
-            len: end - start,
-        });
+        let _ = holes.push(Span { offset: start, len: end - start });
     }
 
     /// Takes every span back. For after a reset of the function, when the driver over this arena is gone: the driver keeps
@@ -174,10 +160,7 @@ impl<const HOLES: usize> RawArena<HOLES> {
         holes.clear();
         if self.len > 0 {
             // There is room: it has just been emptied. With no room for any hole nothing can be had, as in `new`.
-            let _ = holes.push(Span {
-                offset: 0,
-                len: self.len,
-            });
+            let _ = holes.push(Span { offset: 0, len: self.len });
         }
     }
 
@@ -266,9 +249,8 @@ impl<const HOLES: usize> RawArena<HOLES> {
             } else {
                 for (at, byte) in (at..).zip(piece) {
                     // SAFETY: `place` is inside the memory.
-                    *byte = self
-                        .place::<u8>(at)
-                        .map_or(0, |place| unsafe { place.read_volatile() });
+                    *byte =
+                        self.place::<u8>(at).map_or(0, |place| unsafe { place.read_volatile() });
                 }
             }
         }
@@ -480,18 +462,14 @@ impl<'p, P: Platform> Buffer<'p, P> {
     /// All of it, as a registration wants it.
     #[must_use]
     pub fn region(&self) -> Region {
-        Region {
-            addr: self.addr(),
-            len: self.span.len as u64,
-        }
+        Region { addr: self.addr(), len: self.span.len as u64 }
     }
 
     /// Copies bytes in at `at`. What does not fit is left out; returns how many were copied.
     pub fn copy_in(&self, at: usize, from: &[u8]) -> usize {
         let count = self.span.len.saturating_sub(at).min(from.len());
         if let Some(from) = from.get(..count) {
-            self.platform
-                .write_bytes(self.span.offset.saturating_add(at), from);
+            self.platform.write_bytes(self.span.offset.saturating_add(at), from);
         }
         count
     }
@@ -500,8 +478,7 @@ impl<'p, P: Platform> Buffer<'p, P> {
     pub fn copy_out(&self, at: usize, to: &mut [u8]) -> usize {
         let count = self.span.len.saturating_sub(at).min(to.len());
         if let Some(to) = to.get_mut(..count) {
-            self.platform
-                .read_bytes(self.span.offset.saturating_add(at), to);
+            self.platform.read_bytes(self.span.offset.saturating_add(at), to);
         }
         count
     }

@@ -29,9 +29,7 @@ pub(crate) fn mask<const LEN: usize>(span: Span, arena: usize) -> Option<u32> {
     let count = span.len / LEN;
     let inside = span.offset.checked_add(span.len)? <= arena;
     let fits = span.len.is_multiple_of(LEN) && span.offset.is_multiple_of(LEN);
-    (inside && fits && count.is_power_of_two())
-        .then(|| u32::try_from(count - 1).ok())
-        .flatten()
+    (inside && fits && count.is_power_of_two()).then(|| u32::try_from(count - 1).ok()).flatten()
 }
 
 /// A doorbell register in the BAR, whose two halves are written by turns.
@@ -46,9 +44,7 @@ pub trait Register {
 
 /// Whether both halves of a register lie inside a BAR of `len` bytes, on the boundaries that turning needs.
 pub(crate) fn halves(offset: usize, half: usize, len: usize) -> bool {
-    let end = offset
-        .checked_add(half)
-        .and_then(|second| second.checked_add(64));
+    let end = offset.checked_add(half).and_then(|second| second.checked_add(64));
     let aligned = offset.is_multiple_of(64) && half.is_multiple_of(64);
     // Both halves differ in the bits of `half` only.
     aligned && offset & half == 0 && end.is_some_and(|end| end <= len)
@@ -66,11 +62,7 @@ impl<'p, P: Platform> RegisterByOffset<'p, P> {
     /// [`Platform::register`].
     #[must_use]
     pub fn new(platform: &'p P, offset: usize, half: usize) -> Option<Self> {
-        halves(offset, half, platform.bar_len()).then_some(Self {
-            platform,
-            offset,
-            half,
-        })
+        halves(offset, half, platform.bar_len()).then_some(Self { platform, offset, half })
     }
 }
 
@@ -112,11 +104,7 @@ impl<'p, P: Platform, const LEN: usize> ByOffset<'p, P, LEN> {
     /// [`Platform::entries`].
     #[must_use]
     pub fn new(platform: &'p P, span: Span) -> Option<Self> {
-        Some(Self {
-            platform,
-            offset: span.offset,
-            mask: mask::<LEN>(span, platform.arena_len())?,
-        })
+        Some(Self { platform, offset: span.offset, mask: mask::<LEN>(span, platform.arena_len())? })
     }
 
     const fn place(&self, index: u32, at: usize) -> usize {

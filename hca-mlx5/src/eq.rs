@@ -130,10 +130,7 @@ pub(crate) fn decode(head: EqeHead, data: &[u8; 28]) -> Decoded {
         word.map_or(0, |word| u32::from_be_bytes(*word))
     };
     let number = word(0x18) & 0xff_ffff;
-    let other = Decoded::Other {
-        event_type: head.event_type(),
-        sub_type: head.event_sub_type(),
-    };
+    let other = Decoded::Other { event_type: head.event_type(), sub_type: head.event_sub_type() };
     let Some(event_type) = EventType::from_code(head.event_type()) else {
         return other;
     };
@@ -146,16 +143,12 @@ pub(crate) fn decode(head: EqeHead, data: &[u8; 28]) -> Decoded {
         EventType::WqCatastrophic => qp(QpEvent::Catastrophic),
         EventType::WqInvalidRequest => qp(QpEvent::InvalidRequest),
         EventType::WqAccessError => qp(QpEvent::AccessError),
-        EventType::SrqLimit | EventType::SrqCatastrophic => Decoded::Event(Event::Shared {
-            srqn: number,
-            limit: event_type == EventType::SrqLimit,
-        }),
+        EventType::SrqLimit | EventType::SrqCatastrophic => {
+            Decoded::Event(Event::Shared { srqn: number, limit: event_type == EventType::SrqLimit })
+        }
         EventType::CqError => {
             let [.., syndrome] = word(8).to_be_bytes();
-            Decoded::Event(Event::CqError {
-                cqn: word(0) & 0xff_ffff,
-                syndrome,
-            })
+            Decoded::Event(Event::CqError { cqn: word(0) & 0xff_ffff, syndrome })
         }
         EventType::PortChange => {
             let [port, ..] = word(8).to_be_bytes();

@@ -22,21 +22,14 @@ impl Gid {
     }
 
     /// The IPv4 address that it is, of one that is known to be one.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the address is in the low bits"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "the address is in the low bits")]
     pub(crate) const fn low(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.0 as u32)
     }
 
     /// The IPv6 address, if it is no IPv4 address.
     pub(crate) const fn v6(self) -> Option<Ipv6Addr> {
-        if self.is_v4() {
-            None
-        } else {
-            Some(Ipv6Addr::from_bits(self.0))
-        }
+        if self.is_v4() { None } else { Some(Ipv6Addr::from_bits(self.0)) }
     }
 }
 

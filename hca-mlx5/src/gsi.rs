@@ -42,10 +42,7 @@ const RECEIVES: u16 = 512;
 const SENDS: u16 = 64;
 /// What a completion must say was received.
 const RECEIVED: u32 = 40 + 256;
-const _: () = assert!(
-    GRH + MAD == RECEIVED as usize && MAD == MAD_LEN as usize,
-    "lengths differ"
-);
+const _: () = assert!(GRH + MAD == RECEIVED as usize && MAD == MAD_LEN as usize, "lengths differ");
 /// Spacing of receive buffers: header and MAD, up to a whole number of cache lines.
 const RECEIVE_STRIDE: usize = 320;
 /// Where the send buffers start.
@@ -177,10 +174,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
             "make the arena larger"
         ))?;
         parts.buffers = Some(buffers);
-        let region = Region {
-            addr: address(platform, buffers.offset),
-            len: BUFFERS as u64,
-        };
+        let region = Region { addr: address(platform, buffers.offset), len: BUFFERS as u64 };
         let access = Access::LOCAL_READ | Access::LOCAL_WRITE;
         let key = mkey::create(device, pd, region, access)?;
         parts.key = Some(key);
@@ -204,16 +198,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
         };
         let (object, sq, rq) = qp::create(device, &spec)?;
         parts.qp = Some(object);
-        Ok((
-            Ends {
-                send_cq,
-                recv_cq,
-                sq,
-                rq,
-            },
-            buffers.offset,
-            key.0,
-        ))
+        Ok((Ends { send_cq, recv_cq, sq, rq }, buffers.offset, key.0))
     }
 
     /// Reset to ready-to-send, with all receives posted and an event asked for.
@@ -301,11 +286,8 @@ impl<'p, P: Platform> Gsi<'p, P> {
         let offset = self.buffers.wrapping_add(SEND_AT + MAD * slot);
         self.platform.write_bytes(offset, mad);
         let av = qp::address(path, QP1, QP1, GSI_QKEY);
-        let segment = Segment {
-            addr: address(self.platform, offset),
-            len: MAD_LEN,
-            lkey: self.lkey,
-        };
+        let segment =
+            Segment { addr: address(self.platform, offset), len: MAD_LEN, lkey: self.lkey };
         self.ends.sq.datagram(segment, &av, PostFlags::SIGNALED);
         self.posted = self.posted.wrapping_add(1);
         Ok(())
@@ -362,16 +344,11 @@ impl<'p, P: Platform> Gsi<'p, P> {
     /// Gives a receive buffer to the device.
     fn post(&mut self, slot: u16) {
         let addr = address(self.platform, self.receive_buffer(slot));
-        self.ends.rq.recv(&[Segment {
-            addr,
-            len: RECEIVED,
-            lkey: self.lkey,
-        }]);
+        self.ends.rq.recv(&[Segment { addr, len: RECEIVED, lkey: self.lkey }]);
     }
 
     fn receive_buffer(&self, slot: u16) -> usize {
-        self.buffers
-            .wrapping_add(RECEIVE_STRIDE * usize::from(slot))
+        self.buffers.wrapping_add(RECEIVE_STRIDE * usize::from(slot))
     }
 
     /// Takes note of sends that finished.
@@ -397,12 +374,9 @@ fn address<P: Platform>(platform: &P, offset: usize) -> u64 {
 
 /// What a bad completion says.
 fn failure(completion: &Completion) -> Fault {
-    static WORDS: Words = Words::new(
-        FaultKind::BadState,
-        "QP1\0a datagram completed in error\0",
-        &words::OWN,
-    )
-    .said(Object::NONE, 0);
+    static WORDS: Words =
+        Words::new(FaultKind::BadState, "QP1\0a datagram completed in error\0", &words::OWN)
+            .said(Object::NONE, 0);
     Fault::new(&WORDS).said(completion.syndrome, completion.vendor.into())
 }
 

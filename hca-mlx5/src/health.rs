@@ -81,12 +81,9 @@ pub(crate) fn examine<P: Platform>(platform: &P) -> Option<Fault> {
         }
     }
     match CommandQueueWord(read(platform, init_seg::CMDQ_ADDR_L_SZ)).nic_interface() {
-        NIC_DISABLED => Some(fault!(
-            Gone,
-            "health",
-            "the device disabled its interface",
-            "reset it",
-        )),
+        NIC_DISABLED => {
+            Some(fault!(Gone, "health", "the device disabled its interface", "reset it",))
+        }
         NIC_SW_RESET => Some(fault!(
             Gone,
             "health",
@@ -116,12 +113,7 @@ pub(crate) struct Monitor {
 impl Monitor {
     /// Starts now, on a device that knows its command queue.
     pub(crate) fn new<P: Platform>(platform: &P, now: Instant) -> Self {
-        Self {
-            home: command_queue(platform),
-            last: 0,
-            misses: 0,
-            due: now + PERIOD,
-        }
+        Self { home: command_queue(platform), last: 0, misses: 0, due: now + PERIOD }
     }
 
     /// When [`Monitor::tick`] wants to be called again.

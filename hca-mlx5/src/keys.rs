@@ -45,9 +45,11 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 {
     fn known_key(&self, key: u32, kinds: &[KeyKind]) -> Result<KeyEntry, Fault> {
         let entry = self.keys.get(Mkey(key).index()).copied();
-        entry
-            .filter(|entry| entry.key.0 == key && kinds.contains(&entry.kind))
-            .ok_or(stranger(Opcode::DestroyMkey, words::MKEY, key))
+        entry.filter(|entry| entry.key.0 == key && kinds.contains(&entry.kind)).ok_or(stranger(
+            Opcode::DestroyMkey,
+            words::MKEY,
+            key,
+        ))
     }
 
     /// That there is room for so many keys, and their domain is known.
@@ -68,13 +70,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         below: Option<Mkey>,
         list: Option<Span>,
     ) -> Result<(), Fault> {
-        let entry = KeyEntry {
-            key,
-            kind,
-            pd,
-            below,
-            list,
-        };
+        let entry = KeyEntry { key, kind, pd, below, list };
         if self.keys.insert(key.index(), entry) {
             Ok(())
         } else {
@@ -114,12 +110,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.room_for(pd, 1)?;
         let platform = self.device.platform();
         let place = mkey::place(platform, region)?;
-        let wanted = Wanted {
-            pd: pd.0,
-            start,
-            len: region.len,
-            access,
-        };
+        let wanted = Wanted { pd: pd.0, start, len: region.len, access };
         match PageList::new(platform, place, start, mkey::MAX_PAGES) {
             Ok(list) => {
                 let key = mkey::over(&mut self.device, &wanted, &list)?;
@@ -176,9 +167,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         let platform = self.device.platform();
         let whole = PageList::new(platform, place, region.addr, usize::MAX)?;
         let caps = &self.device.caps().general;
-        let most = 1_usize
-            .checked_shl(caps.log_max_klm_list_size().into())
-            .unwrap_or(usize::MAX);
+        let most = 1_usize.checked_shl(caps.log_max_klm_list_size().into()).unwrap_or(usize::MAX);
         let parts = whole.count.div_ceil(mkey::MAX_PAGES);
         if parts > most.min(mkey::MAX_PARTS) {
             return Err(fault!(
@@ -226,12 +215,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             let len = (most - addr % page).min(region.len - at);
             let piece = place.piece(at, len);
             let list = PageList::new(platform, piece, addr, mkey::MAX_PAGES)?;
-            let part = Wanted {
-                pd: wanted.pd,
-                start: addr,
-                len,
-                access: wanted.beneath(),
-            };
+            let part = Wanted { pd: wanted.pd, start: addr, len, access: wanted.beneath() };
             let key = mkey::over(&mut self.device, &part, &list)?;
             self.enter_key(key, KeyKind::Below, pd, *below, None)?;
             *below = Some(key);
@@ -254,14 +238,12 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
         let platform = self.device.platform();
         let bytes = 16 * usize::from(wqe::page_octowords(pages));
-        let list = platform
-            .alloc_read_only(bytes, wqe::LIST_ALIGN)
-            .ok_or(fault!(
-                Resources,
-                "CREATE_MKEY",
-                "the arena is full",
-                "make the arena larger"
-            ))?;
+        let list = platform.alloc_read_only(bytes, wqe::LIST_ALIGN).ok_or(fault!(
+            Resources,
+            "CREATE_MKEY",
+            "the arena is full",
+            "make the arena larger"
+        ))?;
         let made = self.allocated(pd, pages, list);
         if made.is_err() {
             // Whatever happened, no request names the list.
@@ -385,10 +367,7 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
 
 /// The same key for both uses.
 const fn both(key: Mkey) -> Mr {
-    Mr {
-        lkey: key.0,
-        rkey: key.0,
-    }
+    Mr { lkey: key.0, rkey: key.0 }
 }
 
 /// CPU address of a piece of the arena.

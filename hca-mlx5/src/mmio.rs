@@ -113,11 +113,7 @@ impl MappedBar {
         // SAFETY: `halves` has seen that the register is inside the mapping.
         let place = unsafe { self.base.byte_add(offset) }.as_ptr();
         // Turning flips the bits of `half` in the address; they are clear in a mapping that starts on a page.
-        (place.addr() & half == 0).then_some(MappedRegister {
-            place,
-            half,
-            bar: PhantomData,
-        })
+        (place.addr() & half == 0).then_some(MappedRegister { place, half, bar: PhantomData })
     }
 
     /// The place of a `T` at `offset`, if it is inside and aligned.
@@ -294,11 +290,7 @@ mod tests {
         bar.write64(8, 0x1122_3344_5566_7788);
         assert_eq!(
             bar.read32(8),
-            u32::from_ne_bytes(
-                0x1122_3344_5566_7788u64.to_ne_bytes()[..4]
-                    .try_into()
-                    .unwrap()
-            )
+            u32::from_ne_bytes(0x1122_3344_5566_7788u64.to_ne_bytes()[..4].try_into().unwrap())
         );
         bar.write_block(64, &[1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(registers.0[8..].to_vec(), vec![1, 2, 3, 4, 5, 6, 7, 8]);

@@ -133,14 +133,8 @@ impl<'p, P: Platform> Network<'p, P> {
             v6.is_some_and(|v6| v6.is_unicast_link_local())
         };
         let own = self.neighbours.gids();
-        let index = if link_local(&remote.into()) {
-            own.iter().position(link_local)
-        } else {
-            None
-        };
-        index
-            .and_then(|index| u8::try_from(index).ok())
-            .unwrap_or(0)
+        let index = if link_local(&remote.into()) { own.iter().position(link_local) } else { None };
+        index.and_then(|index| u8::try_from(index).ok()).unwrap_or(0)
     }
 
     /// The completion queue is its own.
@@ -173,10 +167,7 @@ impl<'p, P: Platform> Network<'p, P> {
         if !self.port.works() && now >= self.rebuild {
             self.rebuild = now + REBUILD;
             // What fails here is tried again; the device's own loss is told by its events.
-            let _ = self
-                .port
-                .close(device)
-                .and_then(|()| self.open_port(device));
+            let _ = self.port.close(device).and_then(|()| self.open_port(device));
         }
         let mut frame = [0; FRAME_MAX];
         for _ in 0..PER_CALL {

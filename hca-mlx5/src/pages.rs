@@ -52,12 +52,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Nothing given yet, `budget` pages at most.
     pub(crate) fn new(budget: u32) -> Self {
-        Self {
-            given: 0,
-            budget,
-            function_id: 0,
-            embedded_cpu: false,
-        }
+        Self { given: 0, budget, function_id: 0, embedded_cpu: false }
     }
 
     /// How many pages the firmware holds.
@@ -70,13 +65,7 @@ impl<P: Platform> Device<'_, P> {
     /// Asks what the firmware needs now and gives it.
     pub(crate) fn satisfy(&mut self, need: Need) -> Result<(), Fault> {
         let mut output = QueryPagesOut::new();
-        self.exec(
-            Opcode::QueryPages,
-            need as u16,
-            0,
-            &mut InputHead::new().0,
-            &mut output.0,
-        )?;
+        self.exec(Opcode::QueryPages, need as u16, 0, &mut InputHead::new().0, &mut output.0)?;
         // The reply names the function as the firmware sees it, which on a VF or a DPU is not 0.
         self.pages.function_id = output.function_id();
         self.pages.embedded_cpu = output.embedded_cpu_function();
@@ -104,17 +93,8 @@ impl<P: Platform> Device<'_, P> {
 
     /// Gives `count` pages, or says that it cannot.
     fn give_pages(&mut self, count: u32) -> Result<(), Fault> {
-        let short = |fault: Fault| {
-            fault
-                .of(words::PAGES, count)
-                .during(Opcode::ManagePages.code())
-        };
-        if self
-            .pages
-            .given
-            .checked_add(count)
-            .is_none_or(|total| total > self.pages.budget)
-        {
+        let short = |fault: Fault| fault.of(words::PAGES, count).during(Opcode::ManagePages.code());
+        if self.pages.given.checked_add(count).is_none_or(|total| total > self.pages.budget) {
             self.cannot_give(self.pages.function_id, self.pages.embedded_cpu)?;
             return Err(short(fault!(
                 Resources,
@@ -161,17 +141,9 @@ impl<P: Platform> Device<'_, P> {
         for (at, address) in (ManagePagesIn::SIZE..).step_by(8).zip(batch) {
             prm::put(&mut input, at, &address.to_be_bytes());
         }
-        let used = input
-            .get_mut(..ManagePagesIn::SIZE + 8 * batch.len())
-            .unwrap_or(&mut []);
+        let used = input.get_mut(..ManagePagesIn::SIZE + 8 * batch.len()).unwrap_or(&mut []);
         let mut output = ManagePagesOut::new();
-        self.exec(
-            Opcode::ManagePages,
-            PageOp::Give as u16,
-            0,
-            used,
-            &mut output.0,
-        )
+        self.exec(Opcode::ManagePages, PageOp::Give as u16, 0, used, &mut output.0)
     }
 
     /// Tells the firmware not to wait.
@@ -180,13 +152,7 @@ impl<P: Platform> Device<'_, P> {
         input.set_function_id(function_id);
         input.set_embedded_cpu_function(embedded_cpu);
         let mut output = ManagePagesOut::new();
-        self.exec(
-            Opcode::ManagePages,
-            PageOp::CannotGive as u16,
-            0,
-            &mut input.0,
-            &mut output.0,
-        )
+        self.exec(Opcode::ManagePages, PageOp::CannotGive as u16, 0, &mut input.0, &mut output.0)
     }
 
     /// Takes back all that was given.
@@ -205,29 +171,18 @@ impl<P: Platform> Device<'_, P> {
             let want = BATCH.min(left as usize);
             let mut input = self.page_head(want);
             let mut output = [0; MESSAGE];
-            let used = output
-                .get_mut(..ManagePagesOut::SIZE + 8 * want)
-                .unwrap_or(&mut []);
-            self.exec(
-                Opcode::ManagePages,
-                PageOp::Take as u16,
-                0,
-                &mut input.0,
-                used,
-            )?;
+            let used = output.get_mut(..ManagePagesOut::SIZE + 8 * want).unwrap_or(&mut []);
+            self.exec(Opcode::ManagePages, PageOp::Take as u16, 0, &mut input.0, used)?;
             // The device says how many; no more than there was room for.
             let said = ManagePagesOut(&output).output_num_entries() as usize;
             let got = said.min(want);
             let mut known = 0;
             for at in (ManagePagesOut::SIZE..).step_by(8).take(got) {
-                known += platform
-                    .pages_return(&[u64::from_be_bytes(prm::take(&output, at))])
-                    .min(1);
+                known +=
+                    platform.pages_return(&[u64::from_be_bytes(prm::take(&output, at))]).min(1);
             }
-            self.pages.given = self
-                .pages
-                .given
-                .saturating_sub(u32::try_from(known).unwrap_or(u32::MAX));
+            self.pages.given =
+                self.pages.given.saturating_sub(u32::try_from(known).unwrap_or(u32::MAX));
             left = left.saturating_sub(u32::try_from(got).unwrap_or(u32::MAX));
             if known < got || said > want {
                 return Err(fault!(

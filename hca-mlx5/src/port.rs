@@ -42,10 +42,7 @@ impl Config<'_> {
     /// Asks for frames that hold RoCE packets with `mtu` bytes of payload, and no more.
     #[must_use]
     pub const fn with_path_mtu(mut self, mtu: Mtu) -> Self {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "4,096 bytes and the headers fit"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "4,096 bytes and the headers fit")]
         let frame = (mtu.bytes() + ROCE_HEADERS) as u16;
         self.frame_size = frame;
         self
@@ -88,8 +85,7 @@ impl<P: Platform> Device<'_, P> {
         paos.set_admin_status(1);
         // Without it the administrative state does not count.
         paos.set_ase(true);
-        self.register(Register::Paos, reg::WRITE, &mut paos.0)
-            .map(drop)
+        self.register(Register::Paos, reg::WRITE, &mut paos.0).map(drop)
     }
 
     /// Sets port and virtual port to frames of `wanted` bytes, or what the port can do; returns what they carry now.
@@ -133,13 +129,7 @@ impl<P: Platform> Device<'_, P> {
     /// QUERY_VPORT_STATE: whether the port carries traffic.
     pub(crate) fn port_up(&mut self) -> Result<bool, Fault> {
         let mut output = QueryVportStateOut::new();
-        self.exec(
-            Opcode::QueryVportState,
-            0,
-            1,
-            &mut InputHead::new().0,
-            &mut output.0,
-        )?;
+        self.exec(Opcode::QueryVportState, 0, 1, &mut InputHead::new().0, &mut output.0)?;
         Ok(output.state() == 1)
     }
 

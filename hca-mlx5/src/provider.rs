@@ -156,11 +156,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 
     pub(crate) fn known_pd(&self, op: Opcode, pd: Pd) -> Result<(), Fault> {
-        if self.pds.contains(&pd.0) {
-            Ok(())
-        } else {
-            Err(stranger(op, words::PD, pd.0))
-        }
+        if self.pds.contains(&pd.0) { Ok(()) } else { Err(stranger(op, words::PD, pd.0)) }
     }
 
     /// Turns the device's events into notices, as many as there is room for.
@@ -235,16 +231,12 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             }
             // Flushed requests say the same, one by one; and who takes a queue pair out of service, of its shared receives.
             QpEvent::Drained | QpEvent::LastWqe => return None,
-            QpEvent::Catastrophic => fault!(
-                BadState,
-                "queue pair",
-                "the device could not use the queue pair's memory"
-            ),
-            QpEvent::InvalidRequest => fault!(
-                BadState,
-                "queue pair",
-                "the peer sent a request that is invalid here"
-            ),
+            QpEvent::Catastrophic => {
+                fault!(BadState, "queue pair", "the device could not use the queue pair's memory")
+            }
+            QpEvent::InvalidRequest => {
+                fault!(BadState, "queue pair", "the peer sent a request that is invalid here")
+            }
             QpEvent::AccessError => fault!(
                 BadState,
                 "queue pair",
@@ -260,9 +252,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             network.fail(fault);
             return None;
         }
-        self.qps
-            .has(qpn)
-            .then_some(Notice::QpError(Qp { number: qpn }, fault))
+        self.qps.has(qpn).then_some(Notice::QpError(Qp { number: qpn }, fault))
     }
 }
 
@@ -354,17 +344,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     ) -> Result<Mr, Fault> {
         match backing {
             Backing::Host(region) => self.map_region(pd, region, start, access),
-            Backing::Pages {
-                pages,
-                log_page,
-                len,
-            } => {
-                let wanted = Wanted {
-                    pd: pd.0,
-                    start,
-                    len,
-                    access,
-                };
+            Backing::Pages { pages, log_page, len } => {
+                let wanted = Wanted { pd: pd.0, start, len, access };
                 self.map_pages(&wanted, pages, log_page)
             }
         }
@@ -485,13 +466,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             }
         };
         let cqs = [init.send_cq.0, init.recv_cq.0];
-        let entry = QpEntry {
-            object,
-            register,
-            pd: init.pd,
-            cqs,
-            shared,
-        };
+        let entry = QpEntry { object, register, pd: init.pd, cqs, shared };
         let number = object.qpn.0;
         if self.qps.insert(number, entry) {
             let qp = Qp { number };
@@ -567,12 +542,9 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn mad_send(&mut self, path: &Path, mad: &[u8; 256]) -> Result<(), Fault> {
         match self.gsi.as_mut() {
             Some(gsi) => gsi.send(path, mad),
-            None => Err(fault!(
-                BadState,
-                "send a datagram",
-                "the device is closed",
-                "open it anew"
-            )),
+            None => {
+                Err(fault!(BadState, "send a datagram", "the device is closed", "open it anew"))
+            }
         }
     }
 
@@ -693,15 +665,10 @@ fn limits<P: Platform>(
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         len.min(1_u32.checked_shl(log.into()).unwrap_or(u32::MAX))
     };
-    let armed = 1_u32
-        .checked_shl(config.log_completion_events.into())
-        .unwrap_or(u32::MAX);
+    let armed = 1_u32.checked_shl(config.log_completion_events.into()).unwrap_or(u32::MAX);
     let identity = device.identity();
     let ring = 1_u32 << caps.log_max_qp_sz().min(15);
-    let reads = caps
-        .log_max_ra_req_qp()
-        .min(caps.log_max_ra_res_qp())
-        .min(LOG_READS);
+    let reads = caps.log_max_ra_req_qp().min(caps.log_max_ra_res_qp()).min(LOG_READS);
     HcaLimits {
         name: "mlx5",
         vendor: "NVIDIA",
@@ -728,36 +695,21 @@ fn limits<P: Platform>(
             0
         },
         ack_delay: caps.local_ca_ack_delay(),
-        max_shared: if P::USES.shared_receives {
-            table(SHARED, caps.log_max_srq())
-        } else {
-            0
-        },
-        max_shared_receives: if P::USES.shared_receives {
-            srq::most_receives(device)
-        } else {
-            0
-        },
+        max_shared: if P::USES.shared_receives { table(SHARED, caps.log_max_srq()) } else { 0 },
+        max_shared_receives: if P::USES.shared_receives { srq::most_receives(device) } else { 0 },
     }
 }
 
 #[cold]
 pub(crate) fn stranger(op: Opcode, object: Object, number: u32) -> Fault {
-    fault!(BadParameter, "", "there is no such object")
-        .of(object, number)
-        .during(op.code())
+    fault!(BadParameter, "", "there is no such object").of(object, number).during(op.code())
 }
 
 #[cold]
 fn in_use(op: Opcode, object: Object, number: u32) -> Fault {
-    fault!(
-        BadState,
-        "",
-        "other objects still use it",
-        "destroy those first"
-    )
-    .of(object, number)
-    .during(op.code())
+    fault!(BadState, "", "other objects still use it", "destroy those first")
+        .of(object, number)
+        .during(op.code())
 }
 
 #[cold]
@@ -774,14 +726,9 @@ pub(crate) fn full(op: Opcode, what: Object) -> Fault {
 
 #[cold]
 pub(crate) fn twice(op: Opcode, object: Object, number: u32) -> Fault {
-    fault!(
-        Nonsense,
-        "",
-        "the device gave out a number that is in use",
-        "reset the device",
-    )
-    .of(object, number)
-    .during(op.code())
+    fault!(Nonsense, "", "the device gave out a number that is in use", "reset the device",)
+        .of(object, number)
+        .during(op.code())
 }
 
 fn cq_fault(cqn: u32, syndrome: u8) -> Fault {

@@ -82,10 +82,7 @@ pub(crate) struct QpObject {
 
 /// Blocks of the send queue for so many requests: room for as many of the widest, and for one of no bytes.
 pub(crate) const fn send_blocks(requests: u16) -> u32 {
-    (requests as u32)
-        .saturating_mul(WIDEST)
-        .saturating_add(1)
-        .next_power_of_two()
+    (requests as u32).saturating_mul(WIDEST).saturating_add(1).next_power_of_two()
 }
 
 /// Logarithms of the shape.
@@ -124,21 +121,12 @@ impl Shape {
                 "ask for no more than the limits say",
             ));
         }
-        Ok(Self {
-            receives: spec.shared.is_none(),
-            log_sq,
-            log_rq,
-            log_stride,
-        })
+        Ok(Self { receives: spec.shared.is_none(), log_sq, log_rq, log_stride })
     }
 
     /// Bytes of the receive ring, which comes first.
     fn receive_len(&self) -> usize {
-        if self.receives {
-            1 << (self.log_rq + self.log_stride)
-        } else {
-            0
-        }
+        if self.receives { 1 << (self.log_rq + self.log_stride) } else { 0 }
     }
 
     /// Bytes of both.
@@ -170,10 +158,7 @@ fn submit<'p, P: Platform>(
 ) -> Result<(QpObject, Sq<'p, P>, Rq<'p, P>), Fault> {
     let platform = device.platform();
     let record = Record(memory.offset.wrapping_add(shape.len()));
-    let ring = Span {
-        offset: memory.offset,
-        len: shape.len(),
-    };
+    let ring = Span { offset: memory.offset, len: shape.len() };
     let mut input = memory::MESSAGE;
     let pages = Pages::of(platform, ring, &mut input)?;
     let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
@@ -216,29 +201,16 @@ fn submit<'p, P: Platform>(
     context.set_dbr_addr(memory::record_address(platform, record)?);
 
     // Without a receive queue its end has nothing to do; it lies on a block of the send queue that it never touches.
-    let (log_rq, log_stride) = if shape.receives {
-        (shape.log_rq, shape.log_stride)
-    } else {
-        (0, LOG_UNIT)
-    };
+    let (log_rq, log_stride) =
+        if shape.receives { (shape.log_rq, shape.log_stride) } else { (0, LOG_UNIT) };
     let receive = Ring::new(memory.offset, log_rq);
-    let send = Ring::new(
-        memory.offset.wrapping_add(shape.receive_len()),
-        shape.log_sq,
-    );
+    let send = Ring::new(memory.offset.wrapping_add(shape.receive_len()), shape.log_sq);
     let mut sq = Sq::new(platform, send, record, spec.doorbell).ok_or(memory::unseen())?;
     let rq = Rq::new(platform, receive, log_stride, record).ok_or(memory::unseen())?;
 
     let qpn = device.make(Opcode::CreateQp, pages.cut(&mut input))?;
     sq.name(qpn);
-    Ok((
-        QpObject {
-            qpn: Qpn(qpn),
-            memory,
-        },
-        sq,
-        rq,
-    ))
+    Ok((QpObject { qpn: Qpn(qpn), memory }, sq, rq))
 }
 
 /// Takes a connected queue pair one step on.
@@ -274,34 +246,17 @@ pub(crate) fn step<P: Platform>(
             AddressPath(At::<_, PATH_AT>(&mut input)).set_vhca_port_num(PORT);
             Opcode::Rst2InitQp
         }
-        QpStep::Rtr {
-            path,
-            remote_qpn,
-            rq_psn,
-            mtu,
-            responder_resources,
-            min_rnr_timer,
-        } => {
+        QpStep::Rtr { path, remote_qpn, rq_psn, mtu, responder_resources, min_rnr_timer } => {
             context.set_mtu(mtu.code());
             context.set_log_msg_max(LOG_MSG_MAX.min(device.caps().general.log_max_msg()));
             context.set_remote_qpn(remote_qpn);
             context.set_next_rcv_psn(rq_psn);
             context.set_log_rra_max(log_ceil(responder_resources));
             context.set_min_rnr_nak(min_rnr_timer);
-            fill(
-                &mut input,
-                &path,
-                udp_sport(path.flow_label, qpn.0, remote_qpn),
-            );
+            fill(&mut input, &path, udp_sport(path.flow_label, qpn.0, remote_qpn));
             Opcode::Init2RtrQp
         }
-        QpStep::Rts {
-            sq_psn,
-            initiator_depth,
-            ack_timeout,
-            retry_count,
-            rnr_retry,
-        } => {
+        QpStep::Rts { sq_psn, initiator_depth, ack_timeout, retry_count, rnr_retry } => {
             context.set_next_send_psn(sq_psn);
             context.set_log_sra_max(log_ceil(initiator_depth));
             context.set_retry_count(retry_count);

@@ -159,12 +159,7 @@ impl<U> Scripted<U> {
     }
 
     pub(crate) fn commands(&self, op: Opcode) -> Vec<Command> {
-        self.log
-            .borrow()
-            .iter()
-            .filter(|command| command.op == op)
-            .cloned()
-            .collect()
+        self.log.borrow().iter().filter(|command| command.op == op).cloned().collect()
     }
 
     /// Bytes of the arena that somebody holds.
@@ -209,12 +204,7 @@ impl<U> Scripted<U> {
     /// Doorbells rung at an offset in the UAR page of number 2.
     pub(crate) fn rung(&self, offset: usize) -> Vec<u32> {
         let at = 2 * 4096 + offset;
-        self.doorbells
-            .borrow()
-            .iter()
-            .filter(|(o, _)| *o == at)
-            .map(|(_, v)| *v)
-            .collect()
+        self.doorbells.borrow().iter().filter(|(o, _)| *o == at).map(|(_, v)| *v).collect()
     }
 
     fn chain(&self, first: u64, len: usize, token: u8) -> (Vec<u64>, Vec<u8>, bool) {
@@ -227,11 +217,7 @@ impl<U> Scripted<U> {
             let trailer = BlockTrailer::read(&block, BLOCK_DATA);
             good &= trailer.token() == token && trailer.block_number() as usize == number;
             assert_eq!(block.iter().fold(0, |a, b| a ^ b), 0xff, "block signature");
-            assert_eq!(
-                block[512..575].iter().fold(0, |a, b| a ^ b),
-                0xff,
-                "control signature"
-            );
+            assert_eq!(block[512..575].iter().fold(0, |a, b| a ^ b), 0xff, "control signature");
             blocks.push(at);
             data.extend_from_slice(&block[..BLOCK_DATA]);
             at = trailer.next();
@@ -242,10 +228,7 @@ impl<U> Scripted<U> {
     }
 
     fn ring(&self, bits: u32) {
-        assert!(
-            !self.unfenced_store.get(),
-            "doorbell without the fence before it"
-        );
+        assert!(!self.unfenced_store.get(), "doorbell without the fence before it");
         let page = u64::from(self.get(init_seg::CMDQ_ADDR_H)) << 32
             | u64::from(self.get(init_seg::CMDQ_ADDR_L_SZ) & 0xffff_f000);
         for slot in (0..32).filter(|slot| bits >> slot & 1 == 1) {
@@ -253,11 +236,7 @@ impl<U> Scripted<U> {
             if !entry.ownership() {
                 continue;
             }
-            assert_eq!(
-                entry.0.iter().fold(0, |a, b| a ^ b),
-                0xff,
-                "entry signature"
-            );
+            assert_eq!(entry.0.iter().fold(0, |a, b| a ^ b), 0xff, "entry signature");
             assert_eq!((entry.kind(), entry.status()), (7, 0));
             let rest = entry.input_length() as usize - HEAD;
             let out = (entry.output_length() as usize).saturating_sub(HEAD);
@@ -268,15 +247,8 @@ impl<U> Scripted<U> {
             input.extend(data);
             let head = InputHead::read(&input, 0);
             let op = Opcode::from_code(head.opcode()).unwrap();
-            let command = Command {
-                slot,
-                entry,
-                op,
-                op_mod: head.op_mod(),
-                input,
-                in_blocks,
-                out_blocks,
-            };
+            let command =
+                Command { slot, entry, op, op_mod: head.op_mod(), input, in_blocks, out_blocks };
             self.log.borrow_mut().push(command.clone());
             let reply = (self.script.borrow_mut())(&command);
             self.reply(command, reply);
@@ -310,10 +282,8 @@ impl<U> Scripted<U> {
     fn answer(&self, command: &Command, bytes: &[u8], delivery: u8, token: Option<u8>) {
         let mut output = vec![0; command.entry.output_length() as usize];
         prm::put(&mut output, 0, bytes);
-        for (block, data) in command
-            .out_blocks
-            .iter()
-            .zip(output.get(HEAD..).unwrap_or(&[]).chunks(BLOCK_DATA))
+        for (block, data) in
+            command.out_blocks.iter().zip(output.get(HEAD..).unwrap_or(&[]).chunks(BLOCK_DATA))
         {
             self.dma_write(*block, data);
         }
@@ -367,10 +337,7 @@ impl<U: Using> Platform for Scripted<U> {
             }
             _ => {
                 if offset >= 4096 {
-                    assert!(
-                        !self.unfenced_store.get(),
-                        "doorbell without the fence before it"
-                    );
+                    assert!(!self.unfenced_store.get(), "doorbell without the fence before it");
                     self.doorbells.borrow_mut().push((offset, value));
                 }
                 self.set(offset, value);
@@ -458,13 +425,8 @@ impl<U: Using> Platform for Scripted<U> {
 
     fn read_bytes(&self, offset: usize, to: &mut [u8]) {
         let unseen = self.unseen.borrow();
-        let hit = unseen
-            .iter()
-            .any(|range| range.start < offset + to.len() && offset < range.end);
-        assert!(
-            !hit,
-            "read what the device wrote without the fence after ownership"
-        );
+        let hit = unseen.iter().any(|range| range.start < offset + to.len() && offset < range.end);
+        assert!(!hit, "read what the device wrote without the fence after ownership");
         to.copy_from_slice(&self.arena.borrow()[offset..offset + to.len()]);
     }
 
@@ -494,10 +456,7 @@ impl<U: Using> Platform for Scripted<U> {
     }
 
     fn pages_return(&self, pages: &[u64]) -> usize {
-        let known = pages
-            .iter()
-            .filter(|page| self.given.borrow_mut().remove(page))
-            .count();
+        let known = pages.iter().filter(|page| self.given.borrow_mut().remove(page)).count();
         self.reserve.set(self.reserve.get() + known);
         known
     }
@@ -519,26 +478,20 @@ impl<U: Using> Platform for Scripted<U> {
     fn relax(&self) {
         self.advance(TICK);
         let mut due = Vec::new();
-        self.later
-            .borrow_mut()
-            .retain_mut(|(waits, command, reply)| {
-                *waits -= 1;
-                if *waits == 0 {
-                    due.push((command.clone(), reply.clone()));
-                }
-                *waits != 0
-            });
+        self.later.borrow_mut().retain_mut(|(waits, command, reply)| {
+            *waits -= 1;
+            if *waits == 0 {
+                due.push((command.clone(), reply.clone()));
+            }
+            *waits != 0
+        });
         for (command, reply) in due {
             self.reply(command, reply);
         }
     }
 
     fn entropy(&self) -> u64 {
-        let next = self
-            .entropy
-            .get()
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        let next = self.entropy.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         self.entropy.set(next);
         next
     }

@@ -84,8 +84,7 @@ impl<P: Platform> Device<'_, P> {
         if self.stage == Stage::CommandQueue && self.reachable() {
             self.queue.release();
         }
-        self.queue
-            .kill(fault!(BadState, "device", "it is closed", "open it anew"));
+        self.queue.kill(fault!(BadState, "device", "it is closed", "open it anew"));
         self.stage = Stage::Closed;
         first
     }
@@ -102,13 +101,8 @@ impl<P: Platform> Device<'_, P> {
         self.exec(Opcode::TeardownHca, 0, 0, &mut input.0, &mut output.0)?;
         // Real firmware answers status 0 and refuses by this bit.
         if profile != TEARDOWN_GRACEFUL && output.state() {
-            return Err(fault!(
-                BadState,
-                "",
-                "the fast teardown was refused",
-                "reset the device"
-            )
-            .during(Opcode::TeardownHca.code()));
+            return Err(fault!(BadState, "", "the fast teardown was refused", "reset the device")
+                .during(Opcode::TeardownHca.code()));
         }
         Ok(())
     }

@@ -51,9 +51,7 @@ impl Doorbells {
         device: &mut Device<'_, P>,
     ) -> Result<Option<(Uar, Doorbell, Option<Register>)>, Fault> {
         let caps = &device.caps().general;
-        let size = 1_usize
-            .checked_shl(caps.log_bf_reg_size().into())
-            .unwrap_or(0);
+        let size = 1_usize.checked_shl(caps.log_bf_reg_size().into()).unwrap_or(0);
         if !P::WRITE_COMBINING || !caps.bf() || !(128..=AREA).contains(&size) {
             return Ok(None);
         }
@@ -74,15 +72,8 @@ impl Doorbells {
         let bit = u8::try_from(page.taken.trailing_ones()).unwrap_or(0);
         page.taken |= 1 << bit;
         let register = page.uar.offset + UAR_DOORBELLS + size * usize::from(bit);
-        let doorbell = Doorbell {
-            register,
-            half: size / 2,
-        };
-        Ok(Some((
-            page.uar,
-            doorbell,
-            Some(Register { page: index, bit }),
-        )))
+        let doorbell = Doorbell { register, half: size / 2 };
+        Ok(Some((page.uar, doorbell, Some(Register { page: index, bit }))))
     }
 
     /// Gives a register back.

@@ -148,10 +148,7 @@ fn health(fault: &Fault, part: Part) -> &'static str {
 }
 
 fn advice(op: Opcode, code: u8, syndrome: u32) -> &'static str {
-    if let Some(known) = KNOWN_SYNDROMES
-        .iter()
-        .find(|k| k.opcode == op && k.syndrome == syndrome)
-    {
+    if let Some(known) = KNOWN_SYNDROMES.iter().find(|k| k.opcode == op && k.syndrome == syndrome) {
         return known.advice;
     }
     match code {

@@ -1,8 +1,5 @@
 //! Bytes of the process that a device may write to while the program looks at them.
-#![expect(
-    unsafe_code,
-    reason = "no reference is made to memory that a device may write to"
-)]
+#![expect(unsafe_code, reason = "no reference is made to memory that a device may write to")]
 
 use std::cell::UnsafeCell;
 

@@ -61,12 +61,7 @@ impl Stage {
     #[must_use]
     pub fn net(&self, side: usize) -> Net {
         let prefix = if self.ipv6 { 64 } else { 24 };
-        Net {
-            addr: self.address(side),
-            prefix,
-            gateway: None,
-            vlan: self.vlan,
-        }
+        Net { addr: self.address(side), prefix, gateway: None, vlan: self.vlan }
     }
 
     /// Plugs both cards in.
@@ -86,9 +81,7 @@ impl Stage {
             let mut card = self.cards[side].clone();
             card.seed = card.seed.wrapping_add(seed);
             card.mac[5] = card.mac[5].wrapping_add(side as u8);
-            Slot::plug(&world, self.memory, seed, |memory| {
-                Hca::new(card, memory, wire)
-            })
+            Slot::plug(&world, self.memory, seed, |memory| Hca::new(card, memory, wire))
         });
         (world, slots)
     }
@@ -96,10 +89,7 @@ impl Stage {
     /// What the driver is told at bring-up.
     #[must_use]
     pub fn config<'p>(&self, observer: Option<&'p (dyn Observer + Sync)>) -> Config<'p> {
-        let mut config = Config {
-            observer,
-            ..Config::default()
-        };
+        let mut config = Config { observer, ..Config::default() };
         if let Some(mtu) = self.mtu {
             config.frame_size = mtu + HEADERS;
         }
@@ -111,17 +101,9 @@ impl Stage {
         let (world, slots) = self.plug(&mut |_, wire| wire);
         let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
         let [a, b] = &mut rooms;
-        let ias = [
-            self.open(&slots[0], a, 0, None),
-            self.open(&slots[1], b, 1, None),
-        ];
+        let ias = [self.open(&slots[0], a, 0, None), self.open(&slots[1], b, 1, None)];
         let ias = ias.map(|ia| ia.unwrap_or_else(|e| panic!("open: {e}")));
-        play(&mut Pair {
-            world,
-            slots: [&slots[0], &slots[1]],
-            ias,
-            stage: self.clone(),
-        })
+        play(&mut Pair { world, slots: [&slots[0], &slots[1]], ias, stage: self.clone() })
     }
 
     /// Brings one side up.
@@ -152,9 +134,7 @@ pub struct Pair<'s> {
 
 impl std::fmt::Debug for Pair<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pair")
-            .field("ias", &self.ias)
-            .finish_non_exhaustive()
+        f.debug_struct("Pair").field("ias", &self.ias).finish_non_exhaustive()
     }
 }
 

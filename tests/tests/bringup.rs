@@ -1,8 +1,5 @@
 //! Bring-up and its way back, on the model: every kind of card it may meet, all pages given and taken, many times over.
-#![expect(
-    clippy::unwrap_used,
-    reason = "test code: a panic here is a failed test"
-)]
+#![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
 use std::time::Duration;
 
@@ -25,11 +22,7 @@ fn a_physical_function_of_the_big_profile_comes_up_and_goes_down() {
     let rig = Rig::new(Card::default());
     let device = Device::open(&rig.slot, &Config::default()).unwrap();
     // Tens of MiB for the firmware: 6 boot pages and 4,232 more at the recorded card's log_max_qp.
-    assert!(
-        device.firmware_pages() > 4000,
-        "{}",
-        device.firmware_pages()
-    );
+    assert!(device.firmware_pages() > 4000, "{}", device.firmware_pages());
     assert_eq!(rig.taken().pages, device.firmware_pages() as usize);
     assert_eq!(rig.slot.hca().pages_owned(), device.firmware_pages());
     assert_eq!(device.identity().mac, Card::default().mac);
@@ -67,26 +60,16 @@ fn the_small_profile_says_what_it_has() {
     let rig = Rig::new(Card::small());
     let mut device = Device::open(&rig.slot, &Config::default()).unwrap();
     let caps = &device.caps().general;
-    assert_eq!(
-        (caps.log_max_qp_sz(), caps.num_ports(), caps.port_type()),
-        (12, 1, 1)
-    );
+    assert_eq!((caps.log_max_qp_sz(), caps.num_ports(), caps.port_type()), (12, 1, 1));
     device.close().unwrap();
 }
 
 #[test]
 fn a_virtual_function_comes_up_without_what_only_the_physical_one_may() {
-    let rig = Rig::new(Card {
-        init_pages: Some(40),
-        ..Card::vf()
-    });
+    let rig = Rig::new(Card { init_pages: Some(40), ..Card::vf() });
     let before = rig.taken();
     let mut device = Device::open(&rig.slot, &Config::default()).unwrap();
-    assert_eq!(
-        device.identity().mac,
-        [0; 6],
-        "a function without a MAC of its own"
-    );
+    assert_eq!(device.identity().mac, [0; 6], "a function without a MAC of its own");
     assert_ne!(device.identity().node_guid, 0, "a GUID is made up");
     assert_eq!(rig.slot.hca().pages_owned(), device.firmware_pages());
     device.close().unwrap();
@@ -107,17 +90,9 @@ fn memory_windows_follow_the_capability() {
 #[test]
 fn a_card_that_answers_late_and_out_of_step_comes_up_and_goes_down() {
     for seed in 0..12 {
-        let card = Card {
-            hardware_like: true,
-            seed,
-            init_time: 300_000_000,
-            ..light()
-        };
+        let card = Card { hardware_like: true, seed, init_time: 300_000_000, ..light() };
         let rig = Rig::new(card);
-        let config = Config {
-            init_timeout: Duration::from_secs(2),
-            ..Config::default()
-        };
+        let config = Config { init_timeout: Duration::from_secs(2), ..Config::default() };
         round(&rig, &config);
         rig.content();
     }
@@ -125,12 +100,8 @@ fn a_card_that_answers_late_and_out_of_step_comes_up_and_goes_down() {
 
 #[test]
 fn a_hardware_like_card_gives_tens_of_mebibytes_back_bit_by_bit() {
-    let rig = Rig::new(Card {
-        hardware_like: true,
-        seed: 99,
-        init_pages: Some(9000),
-        ..Card::default()
-    });
+    let rig =
+        Rig::new(Card { hardware_like: true, seed: 99, init_pages: Some(9000), ..Card::default() });
     let mut device = Device::open(&rig.slot, &Config::default()).unwrap();
     assert_eq!(rig.taken().pages, 9006);
     device.close().unwrap();
@@ -140,10 +111,7 @@ fn a_hardware_like_card_gives_tens_of_mebibytes_back_bit_by_bit() {
 
 #[test]
 fn event_queues_that_are_made_armed_do_no_harm() {
-    let rig = Rig::new(Card {
-        eq_created_armed: true,
-        ..light()
-    });
+    let rig = Rig::new(Card { eq_created_armed: true, ..light() });
     round(&rig, &patience());
     rig.content();
 }
@@ -161,10 +129,7 @@ fn a_hundred_lives_leave_nothing_behind() {
 fn a_lower_log_max_qp_saves_pages() {
     let pages = |log_max_qp| {
         let rig = Rig::new(Card::default());
-        let config = Config {
-            log_max_qp,
-            ..Config::default()
-        };
+        let config = Config { log_max_qp, ..Config::default() };
         let mut device = Device::open(&rig.slot, &config).unwrap();
         if let Some(log) = log_max_qp {
             assert_eq!(device.caps().general.log_max_qp(), log);
@@ -176,43 +141,24 @@ fn a_lower_log_max_qp_saves_pages() {
     assert!(pages(Some(8)) < pages(None));
     // Never more than the card offers by itself.
     let rig = Rig::new(light());
-    let mut device = Device::open(
-        &rig.slot,
-        &Config {
-            log_max_qp: Some(31),
-            ..Config::default()
-        },
-    )
-    .unwrap();
+    let mut device =
+        Device::open(&rig.slot, &Config { log_max_qp: Some(31), ..Config::default() }).unwrap();
     assert_eq!(device.caps().general.log_max_qp(), 14);
     device.close().unwrap();
 }
 
 #[test]
 fn a_reserve_too_small_or_a_budget_too_low_is_told_and_undone() {
-    let memory = Memory {
-        firmware: 20,
-        ..Memory::default()
-    };
+    let memory = Memory { firmware: 20, ..Memory::default() };
     let rig = Rig::with(light(), memory);
     let fault = Device::open(&rig.slot, &patience()).unwrap_err();
-    assert_eq!(
-        (fault.kind(), fault.operation()),
-        (FaultKind::Resources, "MANAGE_PAGES")
-    );
+    assert_eq!((fault.kind(), fault.operation()), (FaultKind::Resources, "MANAGE_PAGES"));
     assert!(fault.advice().contains("reserve"), "{fault}");
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
     assert!(rig.slot.hca().pages_refused());
 
     let rig = Rig::light();
-    let fault = Device::open(
-        &rig.slot,
-        &Config {
-            page_budget: 45,
-            ..patience()
-        },
-    )
-    .unwrap_err();
+    let fault = Device::open(&rig.slot, &Config { page_budget: 45, ..patience() }).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Resources);
     assert!(fault.advice().contains("budget"), "{fault}");
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
@@ -222,13 +168,7 @@ fn a_reserve_too_small_or_a_budget_too_low_is_told_and_undone() {
 fn an_arena_of_any_size_is_enough_or_is_told_to_be_too_small() {
     let mut enough = 0;
     for arena in 1..128 {
-        let rig = Rig::with(
-            light(),
-            Memory {
-                arena,
-                firmware: 64,
-            },
-        );
+        let rig = Rig::with(light(), Memory { arena, firmware: 64 });
         match journey(&rig.slot, &patience()) {
             Ok(()) => enough += 1,
             Err((_, fault)) => {
@@ -243,19 +183,13 @@ fn an_arena_of_any_size_is_enough_or_is_told_to_be_too_small() {
 
 #[test]
 fn negative_regular_pages_of_newer_cards_mean_nothing() {
-    let rig = Rig::new(Card {
-        regular_pages: -7,
-        ..light()
-    });
+    let rig = Rig::new(Card { regular_pages: -7, ..light() });
     round(&rig, &patience());
 }
 
 #[test]
 fn regular_pages_are_given() {
-    let rig = Rig::new(Card {
-        regular_pages: 9,
-        ..light()
-    });
+    let rig = Rig::new(Card { regular_pages: 9, ..light() });
     let mut device = Device::open(&rig.slot, &patience()).unwrap();
     assert_eq!(device.firmware_pages(), 6 + 40 + 9);
     device.close().unwrap();
@@ -344,10 +278,7 @@ fn the_link_goes_down_and_up_and_the_provider_tells() {
 
 #[test]
 fn a_card_without_link_comes_up_all_the_same() {
-    let rig = Rig::new(Card {
-        link_up: false,
-        ..light()
-    });
+    let rig = Rig::new(Card { link_up: false, ..light() });
     round(&rig, &patience());
 }
 
@@ -357,10 +288,7 @@ fn port_events_are_decoded_for_the_device_s_user() {
     let mut device = Device::open(&rig.slot, &patience()).unwrap();
     rig.slot.hca().set_link(false);
     served(&rig, &mut device);
-    assert_eq!(
-        device.next_event(),
-        Some(Event::Port { port: 1, up: false })
-    );
+    assert_eq!(device.next_event(), Some(Event::Port { port: 1, up: false }));
     assert_eq!(device.next_event(), None);
     device.close().unwrap();
 }
@@ -373,10 +301,7 @@ fn a_reset_under_the_driver_is_noticed_and_the_next_life_begins_clean() {
     // Somebody else resets the function: every object, page and command is forgotten.
     rig.reset();
     let fault = driver.pd_create().unwrap_err();
-    assert!(
-        matches!(fault.kind(), FaultKind::Timeout | FaultKind::Gone),
-        "{fault}"
-    );
+    assert!(matches!(fault.kind(), FaultKind::Timeout | FaultKind::Gone), "{fault}");
     assert!(driver.close().is_err());
     drop(driver);
     // The same memory is not used again by anyone who has not reset the card; a new slot's driver comes up.
@@ -387,16 +312,9 @@ fn a_reset_under_the_driver_is_noticed_and_the_next_life_begins_clean() {
 
 #[test]
 fn a_hardware_like_reset_reads_as_ones_for_a_while_and_bring_up_waits() {
-    let rig = Rig::new(Card {
-        hardware_like: true,
-        init_time: 200_000_000,
-        ..light()
-    });
+    let rig = Rig::new(Card { hardware_like: true, init_time: 200_000_000, ..light() });
     rig.reset();
-    let config = Config {
-        init_timeout: Duration::from_secs(2),
-        ..Config::default()
-    };
+    let config = Config { init_timeout: Duration::from_secs(2), ..Config::default() };
     round(&rig, &config);
 }
 
@@ -407,10 +325,7 @@ fn a_closed_device_refuses_everything_at_once() {
     driver.close().unwrap();
     let commands = rig.slot.hca().commands();
     let fault = driver.pd_create().unwrap_err();
-    assert_eq!(
-        (fault.kind(), fault.operation()),
-        (FaultKind::BadState, "ALLOC_PD")
-    );
+    assert_eq!((fault.kind(), fault.operation()), (FaultKind::BadState, "ALLOC_PD"));
     assert_eq!(rig.slot.hca().commands(), commands, "no command was sent");
     let _ = driver.close();
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
@@ -418,30 +333,17 @@ fn a_closed_device_refuses_everything_at_once() {
 
 /// A light card with one general capability as given.
 fn with_cap(name: &'static str, value: u32) -> Rig {
-    Rig::new(Card {
-        general_caps: vec![(name, value)],
-        ..light()
-    })
+    Rig::new(Card { general_caps: vec![(name, value)], ..light() })
 }
 
 #[test]
 fn a_function_without_roce_is_refused_with_a_remedy() {
     // Where the capability can be switched, the driver switches it; here there is nothing to switch.
-    let card = Card {
-        general_caps: vec![("roce", 0), ("roce_rw_supported", 0)],
-        ..light()
-    };
+    let card = Card { general_caps: vec![("roce", 0), ("roce_rw_supported", 0)], ..light() };
     let rig = Rig::new(card);
     let (step, fault) = journey(&rig.slot, &patience()).unwrap_err();
-    assert_eq!(
-        (step, fault.kind()),
-        (Step::Open, FaultKind::Unsupported),
-        "{fault}"
-    );
-    assert!(
-        fault.cause().contains("RoCE") && !fault.advice().is_empty(),
-        "{fault}"
-    );
+    assert_eq!((step, fault.kind()), (Step::Open, FaultKind::Unsupported), "{fault}");
+    assert!(fault.cause().contains("RoCE") && !fault.advice().is_empty(), "{fault}");
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
 }
 
@@ -449,11 +351,7 @@ fn a_function_without_roce_is_refused_with_a_remedy() {
 fn completions_without_the_user_s_index_are_refused_by_the_provider() {
     let rig = with_cap("cqe_version", 0);
     let (step, fault) = journey(&rig.slot, &patience()).unwrap_err();
-    assert_eq!(
-        (step, fault.kind()),
-        (Step::Open, FaultKind::Unsupported),
-        "{fault}"
-    );
+    assert_eq!((step, fault.kind()), (Step::Open, FaultKind::Unsupported), "{fault}");
     assert_eq!(rig.taken(), Taken { arena: 0, pages: 0 });
 }
 
@@ -470,15 +368,7 @@ fn any_capability_may_be_missing_or_boundless() {
                 refused.push((field.name, value, step, fault.operation()));
             }
             let owned = rig.slot.hca().pages_owned() as usize;
-            assert_eq!(
-                rig.taken(),
-                Taken {
-                    arena: 0,
-                    pages: owned
-                },
-                "{} = {value}",
-                field.name
-            );
+            assert_eq!(rig.taken(), Taken { arena: 0, pages: owned }, "{} = {value}", field.name);
         }
     }
     // Few of them are worth refusing a card for.

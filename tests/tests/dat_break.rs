@@ -37,10 +37,7 @@ fn to_the_end(play: &mut Play<'_>, side: usize, ep: Ep) -> (Vec<(u64, DtoStatus)
 }
 
 fn merged() -> Scene {
-    Scene {
-        merged: true,
-        ..Scene::default()
-    }
+    Scene { merged: true, ..Scene::default() }
 }
 
 /// The requests among completions, and the receives; the cookies of receives begin at 1000.
@@ -75,29 +72,17 @@ fn an_access_outside_with_work_outstanding_on_both_sides() {
                 8 => DtoStatus::ErrRemoteAccess,
                 _ => DtoStatus::ErrFlushed,
             };
-            assert_eq!(
-                requests,
-                (0..16).map(|n| (n, wanted(n))).collect::<Vec<_>>()
-            );
+            assert_eq!(requests, (0..16).map(|n| (n, wanted(n))).collect::<Vec<_>>());
             assert_eq!(
                 receives,
-                (1000..1020)
-                    .map(|n| (n, DtoStatus::ErrFlushed))
-                    .collect::<Vec<_>>()
+                (1000..1020).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>()
             );
             let (said, end) = to_the_end(play, peer, yours);
             assert!(matches!(end, Event::Broken(_) | Event::Disconnected(_)));
             let wanted = |n| {
-                if n < 1003 {
-                    DtoStatus::Success
-                } else {
-                    DtoStatus::ErrFlushed
-                }
+                if n < 1003 { DtoStatus::Success } else { DtoStatus::ErrFlushed }
             };
-            assert_eq!(
-                said,
-                (1000..1020).map(|n| (n, wanted(n))).collect::<Vec<_>>()
-            );
+            assert_eq!(said, (1000..1020).map(|n| (n, wanted(n))).collect::<Vec<_>>());
             play.quiet(2 * SECOND);
             assert_eq!(
                 (play.state(0), play.state(1)),
@@ -118,10 +103,7 @@ fn an_access_outside_with_work_outstanding_on_both_sides() {
 #[test]
 fn posts_after_the_break_come_back_in_order() {
     merged().connected(|play| {
-        let wrong = RmrTriplet {
-            context: 0,
-            ..play.far(1, 0, 8)
-        };
+        let wrong = RmrTriplet { context: 0, ..play.far(1, 0, 8) };
         play.write_to(0, 0, 8, wrong, 0);
         let ep = play.sides[0].ep;
         to_the_end(play, 0, ep);
@@ -135,16 +117,12 @@ fn posts_after_the_break_come_back_in_order() {
             let (requests, receives) = halves(&said);
             assert_eq!(
                 requests,
-                (0..10)
-                    .map(|n| (n, DtoStatus::ErrFlushed))
-                    .collect::<Vec<_>>(),
+                (0..10).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>(),
                 "{round}"
             );
             assert_eq!(
                 receives,
-                (1000..1010)
-                    .map(|n| (n, DtoStatus::ErrFlushed))
-                    .collect::<Vec<_>>()
+                (1000..1010).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>()
             );
         }
         play.ended_quietly();
@@ -169,14 +147,9 @@ fn one_broken_connection_leaves_the_others_alone() {
     Scene::default().connected(|play| {
         let (a, b) = (play.endpoint(0), play.endpoint(1));
         play.connect_eps(a, b);
-        let wrong = RmrTriplet {
-            context: 0,
-            ..play.far(1, 0, 8)
-        };
+        let wrong = RmrTriplet { context: 0, ..play.far(1, 0, 8) };
         let own = [play.seg(0, 0, 8)];
-        play.pair.ias[0]
-            .ep_post_rdma_write(a, &own, 77, &wrong, NONE)
-            .unwrap();
+        play.pair.ias[0].ep_post_rdma_write(a, &own, 77, &wrong, NONE).unwrap();
         play.traffic_around(77);
         assert_eq!(play.connection(0), Event::Broken(a));
         let end = play.connection(1);
@@ -197,10 +170,7 @@ impl Around for Play<'_> {
         let mut said = self.requests(0, 11);
         let at = said.iter().position(|s| s.0 == bad).unwrap();
         assert_eq!(said.remove(at), (bad, DtoStatus::ErrRemoteAccess));
-        assert_eq!(
-            said,
-            (0..10).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>()
-        );
+        assert_eq!(said, (0..10).map(|n| (n, DtoStatus::Success)).collect::<Vec<_>>());
     }
 }
 
@@ -208,10 +178,7 @@ impl Around for Play<'_> {
 fn a_graceful_disconnect_whose_requests_fail_ends_once() {
     merged().connected(|play| {
         (0..5).for_each(|n| play.write(0, 0, 64, n));
-        let wrong = RmrTriplet {
-            context: 0,
-            ..play.far(1, 0, 8)
-        };
+        let wrong = RmrTriplet { context: 0, ..play.far(1, 0, 8) };
         play.write_to(0, 0, 8, wrong, 5);
         (6..9).for_each(|n| play.write(0, 0, 64, n));
         play.recv(0, 0, 64, 1000);
@@ -248,10 +215,7 @@ fn a_graceful_disconnect_from_a_peer_that_is_gone_ends() {
 #[test]
 fn an_abrupt_disconnect_returns_everything_before_its_event() {
     for seed in 0..8 {
-        let stage = Stage {
-            seed,
-            ..Stage::default()
-        };
+        let stage = Stage { seed, ..Stage::default() };
         Scene { stage, ..merged() }.connected(|play| {
             for side in 0..2 {
                 (0..30).for_each(|n| play.recv(side, 0, 64, 1000 + n));
@@ -272,19 +236,11 @@ fn an_abrupt_disconnect_returns_everything_before_its_event() {
                     requests.iter().map(|s| s.0).collect::<Vec<_>>(),
                     (0..30).collect::<Vec<_>>()
                 );
-                let done = requests
-                    .iter()
-                    .take_while(|s| s.1 == DtoStatus::Success)
-                    .count();
-                assert!(
-                    requests[done..].iter().all(|s| s.1 != DtoStatus::Success),
-                    "{requests:?}"
-                );
+                let done = requests.iter().take_while(|s| s.1 == DtoStatus::Success).count();
+                assert!(requests[done..].iter().all(|s| s.1 != DtoStatus::Success), "{requests:?}");
                 assert_eq!(
                     receives,
-                    (1000..1030)
-                        .map(|n| (n, DtoStatus::ErrFlushed))
-                        .collect::<Vec<_>>()
+                    (1000..1030).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>()
                 );
             }
             play.quiet(SECOND);
@@ -300,12 +256,8 @@ enum Loss {
     Reset,
 }
 
-const LOSSES: [Loss; 4] = [
-    Loss::Firmware(0x01),
-    Loss::Firmware(0x10),
-    Loss::OffTheBus,
-    Loss::Reset,
-];
+const LOSSES: [Loss; 4] =
+    [Loss::Firmware(0x01), Loss::Firmware(0x10), Loss::OffTheBus, Loss::Reset];
 
 fn lose(play: &Play<'_>, side: usize, loss: Loss) {
     let mut hca = play.pair.slots[side].hca();
@@ -347,9 +299,7 @@ fn a_device_lost_in_mid_traffic() {
                 );
                 assert_eq!(
                     receives,
-                    (1000..1010)
-                        .map(|n| (n, DtoStatus::ErrFlushed))
-                        .collect::<Vec<_>>()
+                    (1000..1010).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>()
                 );
                 let words = play.pair.ias[side].ep_cause(ep).unwrap().unwrap();
                 assert_eq!(words.kind(), FaultKind::Gone, "{words}");
@@ -406,11 +356,7 @@ fn a_lost_device_works_again_after_reset_and_open() {
     for loss in LOSSES {
         let stage = Stage::default();
         let (world, slots) = stage.plug(&mut |_, wire| wire);
-        let mut rooms = [
-            Box::new(Room::new()),
-            Box::new(Room::new()),
-            Box::new(Room::new()),
-        ];
+        let mut rooms = [Box::new(Room::new()), Box::new(Room::new()), Box::new(Room::new())];
         let [first, a, b] = &mut rooms;
         let mut ia = stage.open(&slots[0], first, 0, None).unwrap();
         match loss {
@@ -440,16 +386,10 @@ fn number_made<T>(
     make: impl FnOnce(&mut Play<'_>) -> T,
 ) -> (u32, T) {
     let log = Log::new(Script::new());
-    play.pair.slots[0]
-        .hca()
-        .set_command_hook(Some(Box::new(log.clone())));
+    play.pair.slots[0].hca().set_command_hook(Some(Box::new(log.clone())));
     let made = make(play);
     play.pair.slots[0].hca().set_command_hook(None);
-    let record = log
-        .records()
-        .into_iter()
-        .find(|record| record.opcode == opcode)
-        .unwrap();
+    let record = log.records().into_iter().find(|record| record.opcode == opcode).unwrap();
     let number = u32::from_be_bytes(record.output[8..12].try_into().unwrap()) & 0xff_ffff;
     (number, made)
 }
@@ -463,19 +403,12 @@ fn a_failed_completion_queue_is_told_as_an_overflow_of_its_dispatcher() {
             play.pair.ias[0].evd_create(64, EvdFlags::DTO).unwrap()
         });
         for syndrome in [1, 2] {
-            play.pair.slots[0]
-                .hca()
-                .inject_event(None, &DeviceEvent::cq_error(cqn, syndrome));
+            play.pair.slots[0].hca().inject_event(None, &DeviceEvent::cq_error(cqn, syndrome));
             let events = play.pair.ias[0].async_evd();
-            assert_eq!(
-                play.event(0, events),
-                Event::Async(AsyncEvent::EvdOverflow(evd))
-            );
+            assert_eq!(play.event(0, events), Event::Async(AsyncEvent::EvdOverflow(evd)));
         }
         // Of a queue that is not there: nothing.
-        play.pair.slots[0]
-            .hca()
-            .inject_event(None, &DeviceEvent::cq_error(0xabcdef, 1));
+        play.pair.slots[0].hca().inject_event(None, &DeviceEvent::cq_error(0xabcdef, 1));
         play.pass(SECOND);
         play.quiet(SECOND);
         play.traffic(1);
@@ -489,22 +422,12 @@ fn a_dispatcher_that_really_overflows() {
         play.forgive = true;
         let (ia, own) = (&mut play.pair.ias[0], &mut play.sides[0]);
         let small = ia.evd_create(2, EvdFlags::DTO).unwrap();
-        own.ep = ia
-            .ep_create(
-                Some(own.pz),
-                Some(own.recv),
-                Some(small),
-                Some(own.conn),
-                None,
-            )
-            .unwrap();
+        own.ep =
+            ia.ep_create(Some(own.pz), Some(own.recv), Some(small), Some(own.conn), None).unwrap();
         play.connect();
         (0..64).for_each(|n| play.write(0, 0, 64, n));
         let events = play.pair.ias[0].async_evd();
-        assert_eq!(
-            play.event(0, events),
-            Event::Async(AsyncEvent::EvdOverflow(small))
-        );
+        assert_eq!(play.event(0, events), Event::Async(AsyncEvent::EvdOverflow(small)));
         let (now, ep) = (play.now(), play.sides[0].ep);
         play.pair.ias[0].ep_free(now, ep).unwrap();
         play.pair.ias[0].evd_free(small).unwrap();
@@ -513,41 +436,26 @@ fn a_dispatcher_that_really_overflows() {
 
 #[test]
 fn a_queue_pair_that_the_device_reports_broken() {
-    for what in [
-        kind::WQ_CATASTROPHIC,
-        kind::WQ_INVALID_REQUEST,
-        kind::WQ_ACCESS_ERROR,
-    ] {
+    for what in [kind::WQ_CATASTROPHIC, kind::WQ_INVALID_REQUEST, kind::WQ_ACCESS_ERROR] {
         merged().connected(|play| {
             let ep = play.sides[0].ep;
             let qpn = play.pair.ias[0].ep_query(ep).unwrap().qp.unwrap().number;
             (0..4).for_each(|n| play.recv(0, 0, 64, 1000 + n));
             play.lines[1].cut(true);
             (0..4).for_each(|n| play.write(0, 0, 64, n));
-            play.pair.slots[0]
-                .hca()
-                .inject_event(None, &DeviceEvent::queue(what, 0, qpn));
+            play.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(what, 0, qpn));
             let (said, end) = to_the_end(play, 0, ep);
             assert_eq!(end, Event::Broken(ep));
             let (requests, receives) = halves(&said);
-            assert_eq!(
-                requests,
-                (0..4)
-                    .map(|n| (n, DtoStatus::ErrFlushed))
-                    .collect::<Vec<_>>()
-            );
+            assert_eq!(requests, (0..4).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>());
             assert_eq!(
                 receives,
-                (1000..1004)
-                    .map(|n| (n, DtoStatus::ErrFlushed))
-                    .collect::<Vec<_>>()
+                (1000..1004).map(|n| (n, DtoStatus::ErrFlushed)).collect::<Vec<_>>()
             );
             let words = play.pair.ias[0].ep_cause(ep).unwrap().unwrap().to_string();
             assert!(words.contains(&format!("{qpn:#x}")), "{words}");
             // Of a queue pair that is not there: nothing.
-            play.pair.slots[0]
-                .hca()
-                .inject_event(None, &DeviceEvent::queue(what, 0, 0xabcdef));
+            play.pair.slots[0].hca().inject_event(None, &DeviceEvent::queue(what, 0, 0xabcdef));
             play.pass(SECOND);
         });
     }

@@ -21,10 +21,7 @@ fn life(play: &mut Play<'_>) {
         play.traffic(n);
         play.disconnect(usize::from(n == 1), CloseFlag::Graceful);
         let ended = play.ended();
-        assert_eq!(
-            ended,
-            [0, 1].map(|side| Event::Disconnected(play.sides[side].ep))
-        );
+        assert_eq!(ended, [0, 1].map(|side| Event::Disconnected(play.sides[side].ep)));
         for side in 0..2 {
             let ep = play.sides[side].ep;
             play.pair.ias[side].ep_reset(ep).unwrap();
@@ -33,25 +30,14 @@ fn life(play: &mut Play<'_>) {
 }
 
 fn on(cards: [Card; 2], seed: u64) {
-    let stage = Stage {
-        cards,
-        seed,
-        ..Stage::default()
-    };
-    Scene {
-        stage,
-        ..Scene::default()
-    }
-    .play(life);
+    let stage = Stage { cards, seed, ..Stage::default() };
+    Scene { stage, ..Scene::default() }.play(life);
 }
 
 #[test]
 fn cards_that_take_their_time() {
     for seed in 0..5 {
-        let card = Card {
-            hardware_like: true,
-            ..Card::default()
-        };
+        let card = Card { hardware_like: true, ..Card::default() };
         on([card.clone(), card], seed);
     }
 }
@@ -59,37 +45,16 @@ fn cards_that_take_their_time() {
 #[test]
 fn cards_that_take_their_time_on_a_bad_wire() {
     for seed in 0..4 {
-        let card = Card {
-            hardware_like: true,
-            ..Card::default()
-        };
-        let rates = Rates {
-            drop: 50,
-            duplicate: 50,
-            corrupt: 20,
-            reorder: 50,
-            ..Rates::default()
-        };
-        let stage = Stage {
-            cards: [card.clone(), card],
-            seed,
-            rates,
-            ..Stage::default()
-        };
-        Scene {
-            stage,
-            ..Scene::default()
-        }
-        .play(life);
+        let card = Card { hardware_like: true, ..Card::default() };
+        let rates = Rates { drop: 50, duplicate: 50, corrupt: 20, reorder: 50, ..Rates::default() };
+        let stage = Stage { cards: [card.clone(), card], seed, rates, ..Stage::default() };
+        Scene { stage, ..Scene::default() }.play(life);
     }
 }
 
 #[test]
 fn a_virtual_function_without_an_address_says_so() {
-    let stage = Stage {
-        cards: [Card::vf(), Card::default()],
-        ..Stage::default()
-    };
+    let stage = Stage { cards: [Card::vf(), Card::default()], ..Stage::default() };
     let (_, slots) = stage.plug(&mut |_, wire| wire);
     let mut room = Box::new(Room::new());
     let error = stage.open(&slots[0], &mut room, 0, None).unwrap_err();
@@ -102,10 +67,7 @@ fn a_virtual_function_without_an_address_says_so() {
 
 #[test]
 fn virtual_functions_with_addresses() {
-    let card = Card {
-        addressed: true,
-        ..Card::vf()
-    };
+    let card = Card { addressed: true, ..Card::vf() };
     on([card.clone(), card], 1);
 }
 
@@ -117,32 +79,15 @@ fn small_cards() {
 
 #[test]
 fn cards_with_slow_commands() {
-    let card = Card {
-        command_latency: 20_000_000,
-        init_time: 2_000_000_000,
-        ..Card::default()
-    };
+    let card = Card { command_latency: 20_000_000, init_time: 2_000_000_000, ..Card::default() };
     on([card.clone(), card], 1);
 }
 
 #[test]
 fn a_card_without_windows_has_no_windows_and_says_so() {
-    let cards = [
-        Card {
-            umr: false,
-            ..Card::default()
-        },
-        Card::default(),
-    ];
-    let stage = Stage {
-        cards,
-        ..Stage::default()
-    };
-    Scene {
-        stage,
-        ..Scene::default()
-    }
-    .connected(|play| {
+    let cards = [Card { umr: false, ..Card::default() }, Card::default()];
+    let stage = Stage { cards, ..Stage::default() };
+    Scene { stage, ..Scene::default() }.connected(|play| {
         assert_eq!(play.pair.ias[0].query().0.max_rmrs, 0);
         assert!(play.pair.ias[1].query().0.max_rmrs > 0);
         let pz = play.sides[0].pz;
@@ -160,10 +105,7 @@ fn cards_that_want_pages_in_mid_life() {
             play.pair.slots[0].hca().request_pages(pages);
             play.pass(Duration::from_millis(100));
             let after = play.pair.slots[0].views().pages_out();
-            assert_eq!(
-                after.cast_signed() - before.cast_signed(),
-                isize::try_from(pages).unwrap()
-            );
+            assert_eq!(after.cast_signed() - before.cast_signed(), isize::try_from(pages).unwrap());
             play.traffic(u32::try_from(n).unwrap());
         }
     });

@@ -56,9 +56,8 @@ fn padded(bytes: &[u8], len: usize) -> Vec<u8> {
 #[test]
 fn private_data_of_every_length_both_ways() {
     Scene::default().play(|play| {
-        for (n, (asked, said)) in [(0, 0), (1, 196), (55, 1), (56, 195), (56, 196)]
-            .into_iter()
-            .enumerate()
+        for (n, (asked, said)) in
+            [(0, 0), (1, 196), (55, 1), (56, 195), (56, 196)].into_iter().enumerate()
         {
             let (hello, welcome) = (contents(n as u32, asked), contents(n as u32 + 50, said));
             let (a, b) = (play.sides[0].ep, play.sides[1].ep);
@@ -70,10 +69,7 @@ fn private_data_of_every_length_both_ways() {
             accept(play, cr, Some(b), &welcome);
             assert_eq!(play.connection(0), Event::Established(a));
             assert_eq!(play.connection(1), Event::Established(b));
-            assert_eq!(
-                play.pair.ias[0].ep_private_data(a).unwrap(),
-                padded(&welcome, 196)
-            );
+            assert_eq!(play.pair.ias[0].ep_private_data(a).unwrap(), padded(&welcome, 196));
             assert!(play.pair.ias[1].ep_private_data(b).unwrap().is_empty());
             play.traffic(n as u32);
             part(play);
@@ -85,12 +81,7 @@ fn private_data_of_every_length_both_ways() {
 #[test]
 fn too_much_private_data_is_refused_and_changes_nothing() {
     Scene::default().play(|play| {
-        let (a, b, to, now) = (
-            play.sides[0].ep,
-            play.sides[1].ep,
-            play.address(1),
-            play.now(),
-        );
+        let (a, b, to, now) = (play.sides[0].ep, play.sides[1].ep, play.address(1), play.now());
         let long = [7; 200];
         let got = play.pair.ias[0].ep_connect(
             now,
@@ -130,16 +121,10 @@ fn a_consumer_s_rejection_with_its_data() {
             let (cr, now) = (play.request(), play.now());
             play.pair.ias[1].cr_reject(now, cr, &words).unwrap();
             assert_eq!(play.connection(0), Event::PeerRejected(ep));
-            assert_eq!(
-                play.pair.ias[0].ep_private_data(ep).unwrap(),
-                padded(&words, 148)
-            );
+            assert_eq!(play.pair.ias[0].ep_private_data(ep).unwrap(), padded(&words, 148));
             assert_eq!(play.receives(0, 1), [(5, DtoStatus::ErrFlushed)]);
             assert_eq!(play.state(0), EpState::Disconnected);
-            let stale = play.pair.ias[1]
-                .cr_reject(now, cr, &words)
-                .unwrap_err()
-                .ret();
+            let stale = play.pair.ias[1].cr_reject(now, cr, &words).unwrap_err().ret();
             assert_eq!(stale.subtype(), DatSubtype::InvalidHandleCr);
             reset(play);
         }
@@ -178,21 +163,12 @@ fn nobody_listens_any_more() {
 fn a_full_backlog_turns_requests_away_and_an_empty_one_takes_them() {
     Scene::default().play(|play| {
         let evd = play.pair.ias[1].evd_create(2, EvdFlags::CR).unwrap();
-        play.pair.ias[1]
-            .psp_create(99, evd, PspFlag::Consumer)
-            .unwrap();
-        let eps = [
-            play.sides[0].ep,
-            play.endpoint(0),
-            play.endpoint(0),
-            play.endpoint(0),
-        ];
+        play.pair.ias[1].psp_create(99, evd, PspFlag::Consumer).unwrap();
+        let eps = [play.sides[0].ep, play.endpoint(0), play.endpoint(0), play.endpoint(0)];
         let to = play.address(1);
         let ask = |play: &mut Play<'_>, ep| {
             let now = play.now();
-            play.pair.ias[0]
-                .ep_connect(now, ep, to, 99, LIMIT, b"", Qos::BestEffort)
-                .unwrap();
+            play.pair.ias[0].ep_connect(now, ep, to, 99, LIMIT, b"", Qos::BestEffort).unwrap();
             play.pass(Duration::from_millis(50));
         };
         for &ep in &eps[..3] {
@@ -214,13 +190,7 @@ fn a_full_backlog_turns_requests_away_and_an_empty_one_takes_them() {
 #[test]
 fn a_host_that_does_not_exist() {
     for ipv6 in [false, true] {
-        let scene = Scene {
-            stage: Stage {
-                ipv6,
-                ..Stage::default()
-            },
-            ..Scene::default()
-        };
+        let scene = Scene { stage: Stage { ipv6, ..Stage::default() }, ..Scene::default() };
         scene.play(|play| {
             let (ep, now) = (play.sides[0].ep, play.now());
             let nobody = if ipv6 {
@@ -233,11 +203,7 @@ fn a_host_that_does_not_exist() {
                 .ep_connect(now, ep, nobody, QUALIFIER, LONG, b"", Qos::BestEffort)
                 .unwrap();
             assert_eq!(play.connection(0), Event::Unreachable(ep));
-            assert!(
-                play.now().since(now) < Duration::from_secs(30),
-                "{:?}",
-                play.now().since(now)
-            );
+            assert!(play.now().since(now) < Duration::from_secs(30), "{:?}", play.now().since(now));
             assert_eq!(play.receives(0, 1), [(5, DtoStatus::ErrFlushed)]);
             assert_eq!(play.state(0), EpState::Disconnected);
             reset(play);
@@ -302,11 +268,7 @@ fn each_message_lost_once_and_thrice() {
                 play.traffic(1);
                 part(play);
                 play.pass(LONG);
-                assert_eq!(
-                    u64::from(times),
-                    play.lines[side].struck().drop,
-                    "message {id:#x}"
-                );
+                assert_eq!(u64::from(times), play.lines[side].struck().drop, "message {id:#x}");
                 reset(play);
                 play.connect();
                 play.traffic(2);
@@ -361,11 +323,7 @@ fn data_establishes_a_connection_whose_rtu_is_late() {
         let start = play.now();
         play.send(0, 0, 64, 2);
         assert_eq!(play.connection(1), Event::Established(b));
-        assert!(
-            play.now().since(start) < SECOND,
-            "{:?}",
-            play.now().since(start)
-        );
+        assert!(play.now().since(start) < SECOND, "{:?}", play.now().since(start));
         play.received(1, 1);
         play.requested(0, DtoOperation::Send, 2);
         play.traffic(1);
@@ -427,11 +385,7 @@ fn both_sides_disconnect_at_once() {
         (CloseFlag::Graceful, CloseFlag::Graceful),
         (CloseFlag::Graceful, CloseFlag::Abrupt),
     ] {
-        Scene {
-            merged: true,
-            ..Scene::default()
-        }
-        .connected(|play| {
+        Scene { merged: true, ..Scene::default() }.connected(|play| {
             let n = 10;
             for side in 0..2 {
                 play.recv(side, 0, 64, 99);
@@ -473,10 +427,7 @@ fn a_peer_that_vanishes() {
         (0..5).for_each(|cookie| play.write(0, 0, 64, cookie));
         let said = play.requests(0, 5);
         assert_eq!(said[0], (0, DtoStatus::ErrTransport));
-        assert_eq!(
-            said[1..],
-            [1, 2, 3, 4].map(|cookie| (cookie, DtoStatus::ErrFlushed))
-        );
+        assert_eq!(said[1..], [1, 2, 3, 4].map(|cookie| (cookie, DtoStatus::ErrFlushed)));
         assert!(play.now().since(start) < Duration::from_secs(60));
         let a = play.sides[0].ep;
         assert_eq!(play.connection(0), Event::Broken(a));
@@ -518,10 +469,7 @@ fn a_hundred_resets_and_connections_leave_nothing_behind() {
             play.ended();
             reset(play);
             let now = [0, 1].map(|side| {
-                (
-                    play.pair.slots[side].in_use(),
-                    play.pair.slots[side].views().pages_out(),
-                )
+                (play.pair.slots[side].in_use(), play.pair.slots[side].views().pages_out())
             });
             assert_eq!(*held.get_or_insert(now), now, "after connection {n}");
         }
@@ -567,46 +515,27 @@ fn receives_posted_before_the_connection_take_the_first_messages() {
 fn a_service_point_that_makes_the_endpoints() {
     Scene::default().play(|play| {
         let evd = play.sides[1].cr;
-        play.pair.ias[1]
-            .psp_create(5000, evd, PspFlag::Provider)
-            .unwrap();
+        play.pair.ias[1].psp_create(5000, evd, PspFlag::Provider).unwrap();
         for reject in [true, false] {
             let (a, to, now) = (play.sides[0].ep, play.address(1), play.now());
-            play.pair.ias[0]
-                .ep_connect(now, a, to, 5000, LIMIT, b"x", Qos::BestEffort)
-                .unwrap();
-            let Event::ConnectionRequest {
-                cr,
-                conn_qual: 5000,
-                ..
-            } = play.event(1, evd)
-            else {
+            play.pair.ias[0].ep_connect(now, a, to, 5000, LIMIT, b"x", Qos::BestEffort).unwrap();
+            let Event::ConnectionRequest { cr, conn_qual: 5000, .. } = play.event(1, evd) else {
                 panic!()
             };
             let b = play.pair.ias[1].cr_query(cr).unwrap().local_ep.unwrap();
-            assert_eq!(
-                play.pair.ias[1].ep_query(b).unwrap().state,
-                EpState::UnconfiguredTentative
-            );
+            assert_eq!(play.pair.ias[1].ep_query(b).unwrap().state, EpState::UnconfiguredTentative);
             let now = play.now();
             if reject {
                 play.pair.ias[1].cr_reject(now, cr, b"").unwrap();
                 assert_eq!(play.connection(0), Event::PeerRejected(a));
-                assert!(
-                    play.pair.ias[1].ep_get_status(b).is_err(),
-                    "it went with the request"
-                );
+                assert!(play.pair.ias[1].ep_get_status(b).is_err(), "it went with the request");
                 play.pair.ias[0].ep_reset(a).unwrap();
                 continue;
             }
             // It lacks everything yet; naming another is refused.
             let other = play.sides[1].ep;
             assert!(play.pair.ias[1].cr_accept(now, cr, None, b"").is_err());
-            assert!(
-                play.pair.ias[1]
-                    .cr_accept(now, cr, Some(other), b"")
-                    .is_err()
-            );
+            assert!(play.pair.ias[1].cr_accept(now, cr, Some(other), b"").is_err());
             let own = &play.sides[1];
             let attr = play.pair.ias[1].ep_attr_default();
             let change = EpModify {
@@ -635,9 +564,7 @@ fn connect_all(seed: u64, rates: Rates) {
             eps[side].extend((1..count).map(|_| play.endpoint(side)));
         }
         assert!(
-            play.pair.ias[0]
-                .ep_create(None, None, None, None, None)
-                .is_err(),
+            play.pair.ias[0].ep_create(None, None, None, None, None).is_err(),
             "there is room for another"
         );
         play.lines.iter().for_each(|line| line.rates(rates));
@@ -651,30 +578,19 @@ fn connect_all(seed: u64, rates: Rates) {
                 pair.ias[1].evd_dequeue(play.sides[1].cr)
             {
                 let now = pair.now();
-                pair.ias[1]
-                    .cr_accept(now, cr, Some(eps[1][next]), b"")
-                    .unwrap();
+                pair.ias[1].cr_accept(now, cr, Some(eps[1][next]), b"").unwrap();
                 next += 1;
             }
             for side in 0..2 {
                 while let Ok(event) = pair.ias[side].evd_dequeue(play.sides[side].conn) {
-                    let Event::Established(ep) = event else {
-                        panic!("side {side}: {event:?}")
-                    };
+                    let Event::Established(ep) = event else { panic!("side {side}: {event:?}") };
                     up[side].push(ep);
                 }
             }
             (up[0].len() == count && up[1].len() == count).then_some(())
         });
-        assert!(
-            done.is_some(),
-            "{} and {} of {count} came up",
-            up[0].len(),
-            up[1].len()
-        );
-        play.lines
-            .iter()
-            .for_each(|line| line.rates(Rates::default()));
+        assert!(done.is_some(), "{} and {} of {count} came up", up[0].len(), up[1].len());
+        play.lines.iter().for_each(|line| line.rates(Rates::default()));
         // Each message arrives at one Endpoint, and at another each time.
         let mut met = vec![];
         for (n, &a) in eps[0].iter().enumerate() {
@@ -689,9 +605,7 @@ fn connect_all(seed: u64, rates: Rates) {
             play.pair.ias[0].ep_post_send(a, &own, 2, NONE).unwrap();
             play.requested(0, DtoOperation::Send, 2);
             let evd = play.sides[1].recv;
-            let Event::Dto(dto) = play.event(1, evd) else {
-                panic!()
-            };
+            let Event::Dto(dto) = play.event(1, evd) else { panic!() };
             assert!(!met.contains(&dto.ep));
             met.push(dto.ep);
             play.check(1, 0, 64, n as u32);
@@ -709,13 +623,7 @@ fn all_endpoints_connect_at_once_over_a_bad_wire() {
     for seed in 0..4 {
         connect_all(
             seed,
-            Rates {
-                drop: 100,
-                duplicate: 50,
-                corrupt: 30,
-                reorder: 100,
-                ..Rates::default()
-            },
+            Rates { drop: 100, duplicate: 50, corrupt: 30, reorder: 100, ..Rates::default() },
         );
     }
 }
@@ -733,13 +641,9 @@ fn both_sides_ask_each_other_at_once() {
         }
         for (side, ep) in [(1, d), (0, c)] {
             let evd = play.sides[side].cr;
-            let Event::ConnectionRequest { cr, .. } = play.event(side, evd) else {
-                panic!()
-            };
+            let Event::ConnectionRequest { cr, .. } = play.event(side, evd) else { panic!() };
             let now = play.now();
-            play.pair.ias[side]
-                .cr_accept(now, cr, Some(ep), b"")
-                .unwrap();
+            play.pair.ias[side].cr_accept(now, cr, Some(ep), b"").unwrap();
         }
         for (side, eps) in [(0, [a, c]), (1, [b, d])] {
             let mut up = [play.connection(side), play.connection(side)];
@@ -809,9 +713,7 @@ fn a_free_of_a_connected_endpoint_ends_the_peer_s_connection() {
 fn a_close_of_an_adapter_ends_the_peer_s_connections() {
     Scene::default().connected(|play| {
         let (b, now) = (play.sides[1].ep, play.now());
-        let left = play.pair.ias[0]
-            .close(now, CloseFlag::Graceful)
-            .unwrap_err();
+        let left = play.pair.ias[0].close(now, CloseFlag::Graceful).unwrap_err();
         assert_eq!(left.ret().subtype(), DatSubtype::InvalidStateIaInUse);
         play.traffic(1);
         play.pair.ias[0].close(now, CloseFlag::Abrupt).unwrap();
@@ -826,13 +728,9 @@ fn an_address_of_its_own() {
     Scene::default().play(|play| {
         let (a, b) = (play.sides[0].ep, play.endpoint(0));
         let (now, to) = (play.now(), play.address(0));
-        play.pair.ias[0]
-            .ep_connect(now, a, to, QUALIFIER, LIMIT, b"me", Qos::BestEffort)
-            .unwrap();
+        play.pair.ias[0].ep_connect(now, a, to, QUALIFIER, LIMIT, b"me", Qos::BestEffort).unwrap();
         let evd = play.sides[0].cr;
-        let Event::ConnectionRequest { cr, .. } = play.event(0, evd) else {
-            panic!()
-        };
+        let Event::ConnectionRequest { cr, .. } = play.event(0, evd) else { panic!() };
         let now = play.now();
         play.pair.ias[0].cr_accept(now, cr, Some(b), b"").unwrap();
         let mut up = [play.connection(0), play.connection(0)];
@@ -871,11 +769,8 @@ fn messages_on_the_wire_are_those_of_the_book() {
         play.pass(SECOND);
         let said = [0, 1].map(|side| {
             let sent = play.lines[side].recorded();
-            let mads: Vec<_> = sent
-                .iter()
-                .filter_map(|frame| mad(frame))
-                .map(|m| attribute_id(&m))
-                .collect();
+            let mads: Vec<_> =
+                sent.iter().filter_map(|frame| mad(frame)).map(|m| attribute_id(&m)).collect();
             assert!(
                 sent.iter()
                     .filter_map(|f| packet(f))

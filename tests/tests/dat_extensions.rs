@@ -56,14 +56,9 @@ fn atomics_answer_in_the_order_of_the_host() {
         put(play, 1, 64, 0x0123_4567_89ab_cdef);
         for n in 0..3 {
             let (ep, here) = (play.sides[0].ep, play.seg(0, 256, 8));
-            play.pair.ias[0]
-                .ep_post_fetch_add(ep, 0x1_0000_0001, &here, n, &there, NONE)
-                .unwrap();
+            play.pair.ias[0].ep_post_fetch_add(ep, 0x1_0000_0001, &here, n, &there, NONE).unwrap();
             let event = done(play, 0, false);
-            assert_eq!(
-                (event.status(), event.cookie, event.len),
-                (DtoStatus::Success, n, 8)
-            );
+            assert_eq!((event.status(), event.cookie, event.len), (DtoStatus::Success, n, 8));
             assert_eq!(event.operation, IbOperation::FetchAdd);
             let before = 0x0123_4567_89ab_cdef + n * 0x1_0000_0001;
             assert_eq!(get(play, 0, 256), before);
@@ -72,9 +67,7 @@ fn atomics_answer_in_the_order_of_the_host() {
         let now = get(play, 1, 64);
         for (compare, after) in [(now + 1, now), (now, 42)] {
             let (ep, here) = (play.sides[0].ep, play.seg(0, 264, 8));
-            play.pair.ias[0]
-                .ep_post_cmp_swap(ep, compare, 42, &here, 9, &there, NONE)
-                .unwrap();
+            play.pair.ias[0].ep_post_cmp_swap(ep, compare, 42, &here, 9, &there, NONE).unwrap();
             let event = done(play, 0, false);
             assert_eq!(
                 (event.status(), event.operation),
@@ -86,9 +79,7 @@ fn atomics_answer_in_the_order_of_the_host() {
         put(play, 1, 64, 0);
         for n in 0..40 {
             let (ep, here) = (play.sides[0].ep, play.seg(0, 512 + 8 * n, 8));
-            play.pair.ias[0]
-                .ep_post_fetch_add(ep, 1, &here, n as u64, &there, NONE)
-                .unwrap();
+            play.pair.ias[0].ep_post_fetch_add(ep, 1, &here, n as u64, &there, NONE).unwrap();
         }
         for n in 0..40 {
             assert_eq!(done(play, 0, false).cookie, n);
@@ -109,9 +100,7 @@ fn atomics_survive_a_wire_that_loses() {
         let there = far(&lmr, 0, 8);
         for n in 0..100 {
             let (ep, here) = (play.sides[0].ep, play.seg(0, 256, 8));
-            play.pair.ias[0]
-                .ep_post_fetch_add(ep, 1, &here, n, &there, NONE)
-                .unwrap();
+            play.pair.ias[0].ep_post_fetch_add(ep, 1, &here, n, &there, NONE).unwrap();
             assert_eq!(done(play, 0, false).status(), DtoStatus::Success);
             assert_eq!(get(play, 0, 256), n);
         }
@@ -123,9 +112,7 @@ fn an_atomic_without_the_right_is_refused_by_the_peer() {
     Scene::default().connected(|play| {
         let (ep, here, there) = (play.sides[0].ep, play.seg(0, 256, 8), play.far(1, 64, 8));
         put(play, 1, 64, 5);
-        play.pair.ias[0]
-            .ep_post_fetch_add(ep, 1, &here, 1, &there, NONE)
-            .unwrap();
+        play.pair.ias[0].ep_post_fetch_add(ep, 1, &here, 1, &there, NONE).unwrap();
         assert_eq!(done(play, 0, false).status(), DtoStatus::ErrRemoteAccess);
         assert_eq!(get(play, 1, 64), 5);
         play.ended();
@@ -139,11 +126,8 @@ fn an_immediate_takes_a_receive() {
             let immediate = 0xdead_be00 | n as u32;
             play.fill(0, 0, len, n as u32);
             play.recv(1, 0x8000, 64, 7);
-            let (ep, here, there) = (
-                play.sides[0].ep,
-                play.seg(0, 0, len),
-                play.far(1, 0x4000, len),
-            );
+            let (ep, here, there) =
+                (play.sides[0].ep, play.seg(0, 0, len), play.far(1, 0x4000, len));
             play.pair.ias[0]
                 .ep_post_rdma_write_immed(ep, &[here], 3, &there, immediate, NONE)
                 .unwrap();
@@ -152,16 +136,10 @@ fn an_immediate_takes_a_receive() {
             let told = play.pair.ias[1].evd_extension(evd).unwrap();
             assert_eq!((event.cookie, event.len as usize), (7, len));
             assert_eq!(event.operation, IbOperation::RecvRdmaWriteImmed);
-            assert_eq!(
-                (told.arrived, told.immediate),
-                (Arrived::WriteImmediate, immediate)
-            );
+            assert_eq!((told.arrived, told.immediate), (Arrived::WriteImmediate, immediate));
             play.check(1, 0x4000, len, n as u32);
             let event = done(play, 0, false);
-            assert_eq!(
-                (event.cookie, event.operation),
-                (3, IbOperation::RdmaWriteImmed)
-            );
+            assert_eq!((event.cookie, event.operation), (3, IbOperation::RdmaWriteImmed));
         }
     });
 }
@@ -200,13 +178,9 @@ fn talk(scene: &Scene) {
                 play.fill(0, 0x100, len, n as u32);
                 let there = play.seg(1, 0x4000, mtu + GRH_LEN);
                 play.pair.ias[1].ep_post_recv(b, &[there], 7, NONE).unwrap();
-                let pieces = [
-                    play.seg(0, 0x100, len / 3),
-                    play.seg(0, 0x100 + len / 3, len - len / 3),
-                ];
-                play.pair.ias[0]
-                    .ep_post_send_ud(a, &pieces, &address, immediate, 3, NONE)
-                    .unwrap();
+                let pieces =
+                    [play.seg(0, 0x100, len / 3), play.seg(0, 0x100 + len / 3, len - len / 3)];
+                play.pair.ias[0].ep_post_send_ud(a, &pieces, &address, immediate, 3, NONE).unwrap();
                 let event = done(play, 0, false);
                 assert_eq!((event.cookie, event.operation), (3, IbOperation::SendUd));
                 assert_eq!(event.status(), DtoStatus::Success);
@@ -214,10 +188,7 @@ fn talk(scene: &Scene) {
                 let evd = play.sides[1].recv;
                 let told = play.pair.ias[1].evd_extension(evd).unwrap();
                 assert_eq!((event.ep, event.len as usize), (b, GRH_LEN + len));
-                assert_eq!(
-                    (told.source_qpn, told.immediate),
-                    (qpn, immediate.unwrap_or(0))
-                );
+                assert_eq!((told.source_qpn, told.immediate), (qpn, immediate.unwrap_or(0)));
                 let operation = match immediate {
                     None => IbOperation::RecvMsgUd,
                     Some(_) => IbOperation::RecvMsgUdImmed,
@@ -236,9 +207,7 @@ fn talk(scene: &Scene) {
         let mut poster = play.pair.ias[0].ep_take_poster(a).unwrap();
         let evd = play.sides[1].recv;
         let mut reaper = play.pair.ias[1].evd_take_reaper(evd).unwrap();
-        poster
-            .post_send_ud(&[here], &address, None, 4, NONE)
-            .unwrap();
+        poster.post_send_ud(&[here], &address, None, 4, NONE).unwrap();
         let event = play.pair.until(LIMIT, |_| reaper.dequeue().ok());
         let event = extended(event.unwrap());
         assert_eq!((event.cookie, event.operation), (8, IbOperation::RecvMsgUd));
@@ -249,26 +218,18 @@ fn talk(scene: &Scene) {
         // Another Q_Key is for somebody else.
         play.pair.ias[1].ep_post_recv(b, &[there], 9, NONE).unwrap();
         let stranger = to(play, 1, b, QKEY + 1);
-        play.pair.ias[0]
-            .ep_post_send_ud(a, &[here], &stranger, None, 5, NONE)
-            .unwrap();
+        play.pair.ias[0].ep_post_send_ud(a, &[here], &stranger, None, 5, NONE).unwrap();
         assert_eq!(done(play, 0, false).status(), DtoStatus::Success);
         play.pass(Duration::from_millis(5));
         assert!(play.pair.ias[1].evd_dequeue(evd).is_err());
         // After an end and a reset it is open again.
         let now = play.now();
-        play.pair.ias[1]
-            .ep_disconnect(now, b, CloseFlag::Graceful)
-            .unwrap();
+        play.pair.ias[1].ep_disconnect(now, b, CloseFlag::Graceful).unwrap();
         let flushed = play.pair.wait(1, evd, LIMIT);
         assert!(matches!(flushed, Some(Event::Dto(dto)) if dto.status == DtoStatus::ErrFlushed));
         play.pair.ias[1].ep_reset(b).unwrap();
-        play.pair.ias[1]
-            .ep_post_recv(b, &[there], 10, NONE)
-            .unwrap();
-        play.pair.ias[0]
-            .ep_post_send_ud(a, &[here], &address, None, 6, NONE)
-            .unwrap();
+        play.pair.ias[1].ep_post_recv(b, &[there], 10, NONE).unwrap();
+        play.pair.ias[0].ep_post_send_ud(a, &[here], &address, None, 6, NONE).unwrap();
         assert_eq!(done(play, 1, true).cookie, 10);
         assert_eq!(done(play, 0, false).cookie, 6);
         for (side, ep) in [(0, a), (1, b)] {
@@ -283,10 +244,7 @@ fn talk(scene: &Scene) {
 fn a_service_point_says_where_to_send() {
     for (seed, drop) in [(3, 0), (4, 300), (5, 300)] {
         Scene::seed(seed).play(|play| {
-            let rates = mlx5_model::wire::impair::Rates {
-                drop,
-                ..Default::default()
-            };
+            let rates = mlx5_model::wire::impair::Rates { drop, ..Default::default() };
             let [a, b] = datagrams(play);
             play.lines.iter().for_each(|line| line.rates(rates));
             play.ask(a, b"who", 60 * LIMIT);
@@ -298,15 +256,11 @@ fn a_service_point_says_where_to_send() {
             let told = play.pair.ias[1].cr_query(cr).unwrap();
             assert!(told.private_data.starts_with(b"who\0"));
             let now = play.now();
-            play.pair.ias[1]
-                .cr_accept(now, cr, Some(b), b"here")
-                .unwrap();
+            play.pair.ias[1].cr_accept(now, cr, Some(b), b"here").unwrap();
             let conn = play.sides[0].conn;
             let found = play.pair.wait(0, conn, 60 * LIMIT);
             assert!(matches!(found, Some(Event::UdEstablished(ep, _)) if ep == a));
-            play.lines
-                .iter()
-                .for_each(|line| line.rates(Default::default()));
+            play.lines.iter().for_each(|line| line.rates(Default::default()));
             let address = play.pair.ias[0].ep_ud_address(a).unwrap();
             // Each time a way is asked for, datagrams get a flow of their own.
             let mut known = to(play, 1, b, QKEY);
@@ -315,9 +269,7 @@ fn a_service_point_says_where_to_send() {
             play.fill(0, 0x100, 300, 9);
             let (here, there) = (play.seg(0, 0x100, 300), play.seg(1, 0x4000, 300 + GRH_LEN));
             play.pair.ias[1].ep_post_recv(b, &[there], 7, NONE).unwrap();
-            play.pair.ias[0]
-                .ep_post_send_ud(a, &[here], &address, None, 3, NONE)
-                .unwrap();
+            play.pair.ias[0].ep_post_send_ud(a, &[here], &address, None, 3, NONE).unwrap();
             assert_eq!(done(play, 1, true).cookie, 7);
             play.check(1, 0x4000 + GRH_LEN, 300, 9);
             assert_eq!(done(play, 0, false).cookie, 3);
@@ -333,12 +285,7 @@ fn datagrams_over_ipv4() {
 #[test]
 fn datagrams_over_ipv6_in_a_vlan() {
     talk(&Scene {
-        stage: Stage {
-            ipv6: true,
-            vlan: Some(9),
-            mtu: Some(1024),
-            ..Stage::default()
-        },
+        stage: Stage { ipv6: true, vlan: Some(9), mtu: Some(1024), ..Stage::default() },
         ..Scene::default()
     });
 }

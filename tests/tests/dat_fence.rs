@@ -32,10 +32,7 @@ const NONE: CompletionFlags = CompletionFlags::empty();
 /// A few messages from one side to the other and back, over hosts that lack a fence once the connection is there. What
 /// went wrong, if anything did.
 fn transfer(seed: u64, without: Option<Fence>) -> Result<(), String> {
-    let stage = Stage {
-        seed,
-        ..Stage::default()
-    };
+    let stage = Stage { seed, ..Stage::default() };
     let (world, slots) = stage.plug(&mut |_, wire| wire);
     let hosts = slots.each_ref().map(Watched::new);
     let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
@@ -57,12 +54,8 @@ fn transfer(seed: u64, without: Option<Fence>) -> Result<(), String> {
     for (side, ia) in ias.iter_mut().enumerate() {
         let pz = ia.pz_create().unwrap();
         let dto = ia.evd_create(128, EvdFlags::DTO).unwrap();
-        let conn = ia
-            .evd_create(8, EvdFlags::CONNECTION | EvdFlags::CR)
-            .unwrap();
-        let ep = ia
-            .ep_create(Some(pz), Some(dto), Some(dto), Some(conn), None)
-            .unwrap();
+        let conn = ia.evd_create(8, EvdFlags::CONNECTION | EvdFlags::CR).unwrap();
+        let ep = ia.ep_create(Some(pz), Some(dto), Some(dto), Some(conn), None).unwrap();
         let mem = Buffer::zeroed(&hosts[side], 4 * LEN).unwrap();
         let lmr = ia.lmr_create(pz, mem.region(), MemPriv::ALL).unwrap();
         made.push((dto, conn, ep, mem, lmr));
@@ -95,11 +88,7 @@ fn transfer(seed: u64, without: Option<Fence>) -> Result<(), String> {
     }
 
     let seg = |lmr: &LmrParam, at: usize| {
-        [LmrTriplet {
-            addr: lmr.region.addr + at as u64,
-            len: 1500,
-            context: lmr.lmr_context,
-        }]
+        [LmrTriplet { addr: lmr.region.addr + at as u64, len: 1500, context: lmr.lmr_context }]
     };
     let far = |lmr: &LmrParam, at: usize| RmrTriplet {
         addr: lmr.region.addr + at as u64,
@@ -112,17 +101,13 @@ fn transfer(seed: u64, without: Option<Fence>) -> Result<(), String> {
             for side in 0..2 {
                 let peer = 1 - side;
                 let n = u32::try_from(round).unwrap() * 4 + u32::try_from(side).unwrap();
-                ias[peer]
-                    .ep_post_recv(made[peer].2, &seg(&made[peer].4, 0), round, NONE)
-                    .unwrap();
+                ias[peer].ep_post_recv(made[peer].2, &seg(&made[peer].4, 0), round, NONE).unwrap();
                 made[side].3.copy_in(LEN, &contents(n, LEN));
                 ias[side]
                     .ep_post_send(made[side].2, &seg(&made[side].4, LEN), round, NONE)
                     .unwrap();
                 let (own, there) = (seg(&made[side].4, 3 * LEN), far(&made[peer].4, LEN));
-                ias[side]
-                    .ep_post_rdma_read(made[side].2, &own, round, &there, NONE)
-                    .unwrap();
+                ias[side].ep_post_rdma_read(made[side].2, &own, round, &there, NONE).unwrap();
                 let mut left = [2, 2];
                 left[peer] = 1;
                 let end = now() + Duration::from_millis(500);

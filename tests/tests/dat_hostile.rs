@@ -33,22 +33,13 @@ const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 66));
 fn overheard(play: &mut Play<'_>) -> [Vec<Packet>; 2] {
     play.lines.iter().for_each(dat_tests::play::Line::record);
     play.connect();
-    [0, 1].map(|side| {
-        play.lines[side]
-            .recorded()
-            .iter()
-            .filter_map(|frame| packet(frame))
-            .collect()
-    })
+    [0, 1]
+        .map(|side| play.lines[side].recorded().iter().filter_map(|frame| packet(frame)).collect())
 }
 
 fn message(said: &[Packet], id: u16) -> Packet {
-    let found = said
-        .iter()
-        .find(|p| p.payload.len() == 256 && attribute_id(&p.payload) == id);
-    found
-        .unwrap_or_else(|| panic!("no message {id:#x}"))
-        .clone()
+    let found = said.iter().find(|p| p.payload.len() == 256 && attribute_id(&p.payload) == id);
+    found.unwrap_or_else(|| panic!("no message {id:#x}")).clone()
 }
 
 /// A request of its own from a host of the network, for the same service.
@@ -75,12 +66,7 @@ fn disconnect_request(rep: &Packet, qpn: u32) -> Packet {
 }
 
 fn qpn(play: &Play<'_>, side: usize) -> u32 {
-    play.pair.ias[side]
-        .ep_query(play.sides[side].ep)
-        .unwrap()
-        .qp
-        .unwrap()
-        .number
+    play.pair.ias[side].ep_query(play.sides[side].ep).unwrap().qp.unwrap().number
 }
 
 #[test]
@@ -90,10 +76,7 @@ fn nobody_but_the_peer_ends_a_connection() {
         let rep = message(&said[1], attribute::REP);
         let own = qpn(play, 0);
         let good = disconnect_request(&rep, own);
-        let mut forged = vec![
-            disconnect_request(&rep, own ^ 1),
-            disconnect_request(&rep, 0),
-        ];
+        let mut forged = vec![disconnect_request(&rep, own ^ 1), disconnect_request(&rep, 0)];
         for id in [
             attribute::DREQ,
             attribute::REJ,
@@ -130,10 +113,7 @@ fn nobody_but_the_peer_answers_a_request() {
     Scene::default().play(|play| {
         // What an answer looks like is learned from an earlier connection.
         let said = overheard(play);
-        let (rep, req) = (
-            message(&said[1], attribute::REP),
-            message(&said[0], attribute::REQ),
-        );
+        let (rep, req) = (message(&said[1], attribute::REP), message(&said[0], attribute::REQ));
         play.disconnect(0, CloseFlag::Abrupt);
         play.ended();
         for side in 0..2 {
@@ -144,17 +124,9 @@ fn nobody_but_the_peer_answers_a_request() {
         play.lines[0].record();
         play.ask(a, b"hello", LIMIT);
         let cr = play.request();
-        let asked: Vec<_> = play.lines[0]
-            .recorded()
-            .iter()
-            .filter_map(|f| packet(f))
-            .collect();
+        let asked: Vec<_> = play.lines[0].recorded().iter().filter_map(|f| packet(f)).collect();
         let new_req = message(&asked, attribute::REQ);
-        assert_ne!(
-            new_req.payload[24..28],
-            req.payload[24..28],
-            "communication IDs differ"
-        );
+        assert_ne!(new_req.payload[24..28], req.payload[24..28], "communication IDs differ");
         for id in [attribute::REP, attribute::REJ, attribute::MRA] {
             // With the right ID from a stranger, and with wrong IDs from the peer.
             let mut foreign = rep.clone();
@@ -190,10 +162,7 @@ fn a_flood_of_requests_leaves_connections_alone_and_passes() {
             }
         }
         play.pass(SECOND);
-        assert_eq!(
-            (play.state(0), play.state(1)),
-            (EpState::Connected, EpState::Connected)
-        );
+        assert_eq!((play.state(0), play.state(1)), (EpState::Connected, EpState::Connected));
         play.traffic(1);
         // The consumer turns them all away.
         let mut turned = 0;
@@ -269,14 +238,8 @@ fn replays_of_an_earlier_connection() {
             }
         }
         play.pass(SECOND);
-        assert!(
-            before == [play.all(0), play.all(1)],
-            "a replay changed memory"
-        );
-        assert_eq!(
-            (play.state(0), play.state(1)),
-            (EpState::Connected, EpState::Connected)
-        );
+        assert!(before == [play.all(0), play.all(1)], "a replay changed memory");
+        assert_eq!((play.state(0), play.state(1)), (EpState::Connected, EpState::Connected));
         play.traffic(3);
         play.quiet(SECOND);
     });
@@ -303,11 +266,7 @@ fn stray() -> impl Strategy<Value = Stray> {
     let changes = || prop::collection::vec((any::<usize>(), any::<u8>()), 1..6);
     let kinds = prop::sample::select(vec![0x0800_u16, 0x0806, 0x86dd, 0x8100, 0x88cc, 0x0000]);
     prop_oneof![
-        (
-            prop::collection::vec(any::<u8>(), 0..300),
-            any::<bool>(),
-            kinds
-        )
+        (prop::collection::vec(any::<u8>(), 0..300), any::<bool>(), kinds)
             .prop_map(|(b, all, k)| Stray::Bytes(b, all, k)),
         (any::<usize>(), any::<usize>()).prop_map(|(n, len)| Stray::Short(n, len)),
         (any::<usize>(), changes()).prop_map(|(n, c)| Stray::Broken(n, c)),
@@ -328,11 +287,8 @@ fn build(stray: &Stray, side: usize, frames: &[Vec<u8>], qpns: &[u32]) -> Option
     };
     Some(match stray {
         Stray::Bytes(bytes, all, kind) => {
-            let mut frame = if *all {
-                vec![0xff; 6]
-            } else {
-                vec![2, 0xc9, 3, 0, 0, 1 + side as u8]
-            };
+            let mut frame =
+                if *all { vec![0xff; 6] } else { vec![2, 0xc9, 3, 0, 0, 1 + side as u8] };
             frame.extend([2, 9, 9, 9, 9, 9]);
             frame.extend(kind.to_be_bytes());
             frame.extend(bytes);
@@ -350,9 +306,7 @@ fn build(stray: &Stray, side: usize, frames: &[Vec<u8>], qpns: &[u32]) -> Option
         }
         Stray::Message(n, changes) => {
             let mut p = message(*n);
-            changes
-                .iter()
-                .for_each(|(at, to)| p.payload[at % 256] = *to);
+            changes.iter().for_each(|(at, to)| p.payload[at % 256] = *to);
             p.build()
         }
         Stray::Odd(n, bytes) => {
@@ -400,16 +354,11 @@ proptest! {
 fn a_stranger_who_claims_the_peer_s_address_does_not_get_its_traffic() {
     Scene::default().connected(|play| {
         play.traffic(1);
-        let IpAddr::V4(peer) = play.address(1) else {
-            panic!()
-        };
-        let IpAddr::V4(own) = play.address(0) else {
-            panic!()
-        };
+        let IpAddr::V4(peer) = play.address(1) else { panic!() };
+        let IpAddr::V4(own) = play.address(0) else { panic!() };
         for operation in [1_u8, 2] {
-            let mut frame = vec![
-                2, 0xc9, 3, 0, 0, 1, 2, 9, 9, 9, 9, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, operation,
-            ];
+            let mut frame =
+                vec![2, 0xc9, 3, 0, 0, 1, 2, 9, 9, 9, 9, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, operation];
             frame.extend([2, 9, 9, 9, 9, 9]);
             frame.extend(peer.octets());
             frame.extend([2, 0xc9, 3, 0, 0, 1]);
@@ -422,11 +371,7 @@ fn a_stranger_who_claims_the_peer_s_address_does_not_get_its_traffic() {
         play.lines[0].record();
         play.traffic(2);
         let data = play.lines[0].recorded();
-        assert!(
-            data.iter()
-                .filter_map(|f| packet(f))
-                .all(|p| p.net.dmac == [2, 0xc9, 3, 0, 0, 2])
-        );
+        assert!(data.iter().filter_map(|f| packet(f)).all(|p| p.net.dmac == [2, 0xc9, 3, 0, 0, 2]));
     });
 }
 
@@ -476,12 +421,7 @@ impl Ledger {
 fn drain(play: &mut Play<'_>, ledgers: &mut [Ledger; 2]) {
     for side in 0..2 {
         let own = &play.sides[side];
-        let evds: [Evd; 4] = [
-            own.recv,
-            own.request,
-            own.conn,
-            play.pair.ias[side].async_evd(),
-        ];
+        let evds: [Evd; 4] = [own.recv, own.request, own.conn, play.pair.ias[side].async_evd()];
         for evd in evds {
             while let Ok(event) = play.pair.ias[side].evd_dequeue(evd) {
                 ledgers[side].take(&event);
@@ -506,48 +446,38 @@ fn lies() -> impl Strategy<Value = Vec<Lie>> {
         prop::bool::weighted(0.1),
     );
     prop::collection::vec(
-        lie.prop_map(|(nth, changes, swallow)| Lie {
-            nth,
-            changes,
-            swallow,
-        }),
+        lie.prop_map(|(nth, changes, swallow)| Lie { nth, changes, swallow }),
         1..4,
     )
 }
 
 fn lied_to(kind: Wrote, lies: Vec<Lie>) {
     // The length of a receive is held against the longest message of its Endpoint, not against its own segments.
-    Scene {
-        tweak: |attr| attr.max_message_size = 400,
-        ..Scene::default()
-    }
-    .connected(|play| {
+    Scene { tweak: |attr| attr.max_message_size = 400, ..Scene::default() }.connected(|play| {
         // The model may complain of what a driver does that believed it, and a queue that is not read may overflow.
         play.forgive = true;
         let mut ledgers = [Ledger::default(), Ledger::default()];
         drain(play, &mut ledgers);
         let told = Arc::new(Mutex::new(0_u32));
         let count = Arc::clone(&told);
-        play.pair.slots[0]
-            .hca()
-            .set_mangle(Some(Box::new(move |wrote, _, bytes| {
-                if wrote != kind {
-                    return true;
-                }
-                let mut count = count.lock().unwrap();
-                let nth = *count;
-                *count += 1;
-                let mut keep = true;
-                for lie in lies.iter().filter(|lie| lie.nth == nth) {
-                    for &(at, value) in &lie.changes {
-                        if let Some(byte) = bytes.get_mut(at) {
-                            *byte = value;
-                        }
+        play.pair.slots[0].hca().set_mangle(Some(Box::new(move |wrote, _, bytes| {
+            if wrote != kind {
+                return true;
+            }
+            let mut count = count.lock().unwrap();
+            let nth = *count;
+            *count += 1;
+            let mut keep = true;
+            for lie in lies.iter().filter(|lie| lie.nth == nth) {
+                for &(at, value) in &lie.changes {
+                    if let Some(byte) = bytes.get_mut(at) {
+                        *byte = value;
                     }
-                    keep &= !lie.swallow;
                 }
-                keep
-            })));
+                keep &= !lie.swallow;
+            }
+            keep
+        })));
         let mut cookie = 0;
         for round in 0..16_usize {
             for side in 0..2 {
@@ -559,16 +489,8 @@ fn lied_to(kind: Wrote, lies: Vec<Lie>) {
                     let flags = dat_tests::play::NONE;
                     let ia = &mut play.pair.ias[side];
                     let posts = [
-                        (
-                            ia.ep_post_recv(ep, &room, cookie, flags),
-                            DtoOperation::Receive,
-                            400,
-                        ),
-                        (
-                            ia.ep_post_send(ep, &own, cookie + 1, flags),
-                            DtoOperation::Send,
-                            300,
-                        ),
+                        (ia.ep_post_recv(ep, &room, cookie, flags), DtoOperation::Receive, 400),
+                        (ia.ep_post_send(ep, &own, cookie + 1, flags), DtoOperation::Send, 300),
                         (
                             ia.ep_post_rdma_write(ep, &own, cookie + 2, &there, flags),
                             DtoOperation::RdmaWrite,
@@ -582,9 +504,7 @@ fn lied_to(kind: Wrote, lies: Vec<Lie>) {
                     ];
                     for (i, (post, operation, len)) in posts.into_iter().enumerate() {
                         if post.is_ok() {
-                            ledgers[side]
-                                .open
-                                .insert(cookie + i as u64, (operation, len));
+                            ledgers[side].open.insert(cookie + i as u64, (operation, len));
                         }
                     }
                     cookie += 4;
@@ -608,20 +528,10 @@ fn lied_to(kind: Wrote, lies: Vec<Lie>) {
         play.pass(SECOND);
         drain(play, &mut ledgers);
         for (side, ledger) in ledgers.iter().enumerate() {
-            assert!(
-                ledger.open.is_empty(),
-                "side {side}: {:?} never came back",
-                ledger.open
-            );
-            assert!(
-                ledger.broken || play.pair.ias[side].lost().is_some(),
-                "side {side}: no end"
-            );
+            assert!(ledger.open.is_empty(), "side {side}: {:?} never came back", ledger.open);
+            assert!(ledger.broken || play.pair.ias[side].lost().is_some(), "side {side}: no end");
         }
-        play.lost = [
-            play.pair.ias[0].lost().is_some(),
-            play.pair.ias[1].lost().is_some(),
-        ];
+        play.lost = [play.pair.ias[0].lost().is_some(), play.pair.ias[1].lost().is_some()];
     });
 }
 
@@ -642,11 +552,7 @@ proptest! {
 fn a_device_that_lies_all_the_time() {
     for byte in 0..64 {
         let lies = (0..60)
-            .map(|nth| Lie {
-                nth,
-                changes: vec![(byte, 0xa5 ^ nth as u8)],
-                swallow: false,
-            })
+            .map(|nth| Lie { nth, changes: vec![(byte, 0xa5 ^ nth as u8)], swallow: false })
             .collect();
         lied_to(Wrote::Cqe, lies);
     }
@@ -662,14 +568,9 @@ fn an_address_that_only_a_liar_answers_for() {
             .unwrap();
         for bad in [0xff_u8, 0x01, 0x00] {
             // A group address, and none at all, are nobody's.
-            let mut frame = vec![
-                2, 0xc9, 3, 0, 0, 1, 2, 9, 9, 9, 9, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, 2,
-            ];
-            frame.extend(if bad == 0 {
-                [0; 6]
-            } else {
-                [bad, 0xff, 0xff, 0xff, 0xff, 0xff]
-            });
+            let mut frame =
+                vec![2, 0xc9, 3, 0, 0, 1, 2, 9, 9, 9, 9, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, 2];
+            frame.extend(if bad == 0 { [0; 6] } else { [bad, 0xff, 0xff, 0xff, 0xff, 0xff] });
             frame.extend([192, 168, 7, 66, 2, 0xc9, 3, 0, 0, 1, 192, 168, 7, 1]);
             frame.resize(60, 0);
             play.lines[0].inject(frame);

@@ -65,16 +65,8 @@ fn storm(play: &mut Play<'_>, rounds: u32, lengths: &[usize]) {
 }
 
 fn scene(mtu: u16, seed: u64) -> Scene {
-    let stage = Stage {
-        mtu: Some(mtu),
-        seed,
-        ..Stage::default()
-    };
-    Scene {
-        stage,
-        bytes: 5 * SLICES * SLICE,
-        ..Scene::default()
-    }
+    let stage = Stage { mtu: Some(mtu), seed, ..Stage::default() };
+    Scene { stage, bytes: 5 * SLICES * SLICE, ..Scene::default() }
 }
 
 const LENGTHS: [usize; 7] = [4096, 1, 256, 1000, 0, 2049, 64];
@@ -95,12 +87,8 @@ fn through(scene: &Scene, rates: Rates, rounds: u32) {
                 assert_eq!(rate == 0, count == 0, "{struck:?}");
             }
         }
-        let again: u64 = play
-            .pair
-            .slots
-            .iter()
-            .map(|slot| slot.hca().stats().retransmissions)
-            .sum();
+        let again: u64 =
+            play.pair.slots.iter().map(|slot| slot.hca().stats().retransmissions).sum();
         let counted = |count: fn(&Stats) -> u64| -> u64 {
             let slots = play.pair.slots.iter();
             slots.map(|slot| count(slot.hca().stats())).sum()
@@ -112,9 +100,7 @@ fn through(scene: &Scene, rates: Rates, rounds: u32) {
         let lossy = rates.drop + rates.corrupt + rates.pkey != 0;
         assert!(again != 0 || !lossy, "nothing was sent again");
         // And it is the same connection still, over a good wire.
-        play.lines
-            .iter()
-            .for_each(|line| line.rates(Rates::default()));
+        play.lines.iter().for_each(|line| line.rates(Rates::default()));
         storm(play, 1, &LENGTHS);
         play.quiet(Duration::from_millis(5));
     });
@@ -123,70 +109,35 @@ fn through(scene: &Scene, rates: Rates, rounds: u32) {
 #[test]
 fn frames_of_another_partition_are_dropped_and_nothing_else_happens() {
     for seed in 0..3 {
-        through(
-            &scene(1024, 90 + seed),
-            Rates {
-                pkey: 100,
-                ..Rates::default()
-            },
-            4,
-        );
+        through(&scene(1024, 90 + seed), Rates { pkey: 100, ..Rates::default() }, 4);
     }
 }
 
 #[test]
 fn losses() {
     for (n, drop) in [10, 50, 100, 150].into_iter().enumerate() {
-        through(
-            &scene([256, 512, 1024, 4096][n], n as u64),
-            Rates {
-                drop,
-                ..Rates::default()
-            },
-            8,
-        );
+        through(&scene([256, 512, 1024, 4096][n], n as u64), Rates { drop, ..Rates::default() }, 8);
     }
 }
 
 #[test]
 fn duplicates() {
     for (n, duplicate) in [20, 150, 500].into_iter().enumerate() {
-        through(
-            &scene(256 << n, 10 + n as u64),
-            Rates {
-                duplicate,
-                ..Rates::default()
-            },
-            8,
-        );
+        through(&scene(256 << n, 10 + n as u64), Rates { duplicate, ..Rates::default() }, 8);
     }
 }
 
 #[test]
 fn reordering() {
     for (n, reorder) in [20, 80, 150].into_iter().enumerate() {
-        through(
-            &scene(256 << n, 20 + n as u64),
-            Rates {
-                reorder,
-                ..Rates::default()
-            },
-            8,
-        );
+        through(&scene(256 << n, 20 + n as u64), Rates { reorder, ..Rates::default() }, 8);
     }
 }
 
 #[test]
 fn corruption() {
     for (n, corrupt) in [20, 80, 150].into_iter().enumerate() {
-        through(
-            &scene(256 << n, 30 + n as u64),
-            Rates {
-                corrupt,
-                ..Rates::default()
-            },
-            8,
-        );
+        through(&scene(256 << n, 30 + n as u64), Rates { corrupt, ..Rates::default() }, 8);
     }
 }
 
@@ -197,13 +148,7 @@ fn everything_at_once() {
         (scene.stage.ipv6, scene.stage.vlan) = (seed % 2 == 1, (seed % 3 == 0).then_some(9));
         through(
             &scene,
-            Rates {
-                drop: 40,
-                duplicate: 40,
-                corrupt: 40,
-                reorder: 40,
-                ..Rates::default()
-            },
+            Rates { drop: 40, duplicate: 40, corrupt: 40, reorder: 40, ..Rates::default() },
             8,
         );
     }
@@ -328,13 +273,8 @@ fn a_plug_out_for_a_while() {
 fn graceful_disconnects_under_load_and_loss_lose_nothing() {
     for seed in 0..10 {
         scene(512, 70 + seed).connected(|play| {
-            let rates = Rates {
-                drop: 80,
-                duplicate: 30,
-                corrupt: 30,
-                reorder: 30,
-                ..Rates::default()
-            };
+            let rates =
+                Rates { drop: 80, duplicate: 30, corrupt: 30, reorder: 30, ..Rates::default() };
             play.lines.iter().for_each(|line| line.rates(rates));
             for n in 0..12 {
                 play.fill(0, n * SLICE, SLICE, n as u32 + 1);

@@ -33,23 +33,10 @@ fn bind(play: &mut Play<'_>, rmr: Rmr, at: usize, len: usize, rights: MemPriv) -
 #[track_caller]
 fn bind_range(play: &mut Play<'_>, rmr: Rmr, range: &LmrTriplet, rights: MemPriv) -> RmrTriplet {
     let ep = play.sides[1].ep;
-    let context = play.pair.ias[1]
-        .rmr_bind(rmr, range, rights, ep, 7, NONE)
-        .unwrap();
+    let context = play.pair.ias[1].rmr_bind(rmr, range, rights, ep, 7, NONE).unwrap();
     let evd = play.sides[1].request;
-    assert_eq!(
-        play.event(1, evd),
-        Event::RmrBind {
-            rmr,
-            cookie: 7,
-            status: DtoStatus::Success
-        }
-    );
-    RmrTriplet {
-        addr: range.addr,
-        len: range.len,
-        context,
-    }
+    assert_eq!(play.event(1, evd), Event::RmrBind { rmr, cookie: 7, status: DtoStatus::Success });
+    RmrTriplet { addr: range.addr, len: range.len, context }
 }
 
 fn window(play: &mut Play<'_>) -> Rmr {
@@ -73,15 +60,11 @@ fn allowed(play: &mut Play<'_>, access: Access, to: RmrTriplet) -> bool {
     let (ep, local) = (play.sides[0].ep, [play.seg(0, 0x100, len)]);
     let cookie = 42;
     match access {
-        Access::Read => play.pair.ias[0]
-            .ep_post_rdma_read(ep, &local, cookie, &to, NONE)
-            .unwrap(),
+        Access::Read => play.pair.ias[0].ep_post_rdma_read(ep, &local, cookie, &to, NONE).unwrap(),
         Access::Write => {
             let n = u32::from(before[0][0x100]) + 1;
             play.fill(0, 0x100, len, n);
-            play.pair.ias[0]
-                .ep_post_rdma_write(ep, &local, cookie, &to, NONE)
-                .unwrap();
+            play.pair.ias[0].ep_post_rdma_write(ep, &local, cookie, &to, NONE).unwrap();
         }
     }
     match play.requests(0, 1)[0] {
@@ -96,10 +79,7 @@ fn allowed(play: &mut Play<'_>, access: Access, to: RmrTriplet) -> bool {
             true
         }
         (42, DtoStatus::ErrRemoteAccess) => {
-            assert!(
-                play.all(1) == before[1],
-                "a refused access changed the target"
-            );
+            assert!(play.all(1) == before[1], "a refused access changed the target");
             if access == Access::Read {
                 assert!(play.all(0) == before[0], "a refused read brought something");
             }
@@ -115,12 +95,8 @@ fn allowed(play: &mut Play<'_>, access: Access, to: RmrTriplet) -> bool {
     }
 }
 
-const RIGHTS: [MemPriv; 4] = [
-    MemPriv::empty(),
-    MemPriv::REMOTE_READ,
-    MemPriv::REMOTE_WRITE,
-    MemPriv::REMOTE,
-];
+const RIGHTS: [MemPriv; 4] =
+    [MemPriv::empty(), MemPriv::REMOTE_READ, MemPriv::REMOTE_WRITE, MemPriv::REMOTE];
 
 #[test]
 fn each_right_of_a_region() {
@@ -169,14 +145,9 @@ fn each_right_of_a_window() {
 fn a_window_opens_its_range_and_not_a_byte_more() {
     Scene::default().connected(|play| {
         let rmr = window(play);
-        for (at, len) in [
-            (0x2000, 0x1000),
-            (0x2003, 1),
-            (0x1fff, 2),
-            (0x2abc, 5000),
-            (0, 1),
-            (0xfffe, 2),
-        ] {
+        for (at, len) in
+            [(0x2000, 0x1000), (0x2003, 1), (0x1fff, 2), (0x2abc, 5000), (0, 1), (0xfffe, 2)]
+        {
             for access in [Access::Read, Access::Write] {
                 let whole = bind(play, rmr, at, len, MemPriv::REMOTE);
                 assert!(allowed(play, access, whole));
@@ -189,11 +160,8 @@ fn a_window_opens_its_range_and_not_a_byte_more() {
                     (i64::from(whole.len), 1),
                     (1 << 40, 1),
                 ] {
-                    let to = RmrTriplet {
-                        addr: whole.addr.wrapping_add_signed(shift),
-                        len,
-                        ..whole
-                    };
+                    let to =
+                        RmrTriplet { addr: whole.addr.wrapping_add_signed(shift), len, ..whole };
                     assert!(
                         !allowed(play, access, to),
                         "{access:?} of a window of {} bytes: {shift} {len}",
@@ -212,30 +180,17 @@ fn a_region_opens_its_range_and_not_a_byte_more() {
     Scene::default().connected(|play| {
         let whole = play.sides[1].mem.region();
         for (at, len) in [(0x1001, 1), (0x1fff, 2), (0x2345, 6789)] {
-            let region = Region {
-                addr: whole.addr + at,
-                len,
-            };
-            let lmr = play.pair.ias[1]
-                .lmr_create(play.sides[1].pz, region, MemPriv::ALL)
-                .unwrap();
+            let region = Region { addr: whole.addr + at, len };
+            let lmr = play.pair.ias[1].lmr_create(play.sides[1].pz, region, MemPriv::ALL).unwrap();
             // The driver may register more than was asked, but says so; here it does not.
             assert_eq!(lmr.region, region);
             let all = far(&lmr, 0, len as usize);
             for access in [Access::Read, Access::Write] {
                 assert!(allowed(play, access, all));
-                for (shift, len) in [
-                    (-1, all.len),
-                    (1, all.len),
-                    (0, all.len + 1),
-                    (-1, 1),
-                    (len as i64, 1),
-                ] {
-                    let to = RmrTriplet {
-                        addr: all.addr.wrapping_add_signed(shift),
-                        len,
-                        ..all
-                    };
+                for (shift, len) in
+                    [(-1, all.len), (1, all.len), (0, all.len + 1), (-1, 1), (len as i64, 1)]
+                {
+                    let to = RmrTriplet { addr: all.addr.wrapping_add_signed(shift), len, ..all };
                     assert!(
                         !allowed(play, access, to),
                         "{access:?} of a region of {} bytes: {shift} {len}",
@@ -254,42 +209,14 @@ fn two_regions_on_one_page_do_not_open_each_other() {
         let pz = play.sides[1].pz;
         let halves = [0, 0x800].map(|at| {
             play.pair.ias[1]
-                .lmr_create(
-                    pz,
-                    Region {
-                        addr: base + at,
-                        len: 0x800,
-                    },
-                    MemPriv::ALL,
-                )
+                .lmr_create(pz, Region { addr: base + at, len: 0x800 }, MemPriv::ALL)
                 .unwrap()
         });
         let [first, second] = halves.map(|lmr| far(&lmr, 0, 0x800));
         assert!(allowed(play, Access::Write, first) && allowed(play, Access::Write, second));
-        assert!(!allowed(
-            play,
-            Access::Write,
-            RmrTriplet {
-                context: first.context,
-                ..second
-            }
-        ));
-        assert!(!allowed(
-            play,
-            Access::Read,
-            RmrTriplet {
-                context: second.context,
-                ..first
-            }
-        ));
-        assert!(!allowed(
-            play,
-            Access::Read,
-            RmrTriplet {
-                len: 0x801,
-                ..first
-            }
-        ));
+        assert!(!allowed(play, Access::Write, RmrTriplet { context: first.context, ..second }));
+        assert!(!allowed(play, Access::Read, RmrTriplet { context: second.context, ..first }));
+        assert!(!allowed(play, Access::Read, RmrTriplet { len: 0x801, ..first }));
     });
 }
 
@@ -307,11 +234,7 @@ fn each_bind_has_a_key_of_its_own() {
             seen.insert(key & 0xff);
             last = key;
         }
-        assert!(
-            seen.len() > 100,
-            "{} different low bytes in 300 binds",
-            seen.len()
-        );
+        assert!(seen.len() > 100, "{} different low bytes in 300 binds", seen.len());
     });
 }
 
@@ -340,22 +263,8 @@ fn a_key_is_dead_after_the_next_bind() {
         let new = bind(play, rmr, 0x3000, 64, MemPriv::REMOTE);
         assert!(allowed(play, Access::Write, new));
         assert!(!allowed(play, Access::Write, old));
-        assert!(!allowed(
-            play,
-            Access::Read,
-            RmrTriplet {
-                context: old.context,
-                ..new
-            }
-        ));
-        assert!(!allowed(
-            play,
-            Access::Read,
-            RmrTriplet {
-                context: new.context,
-                ..old
-            }
-        ));
+        assert!(!allowed(play, Access::Read, RmrTriplet { context: old.context, ..new }));
+        assert!(!allowed(play, Access::Read, RmrTriplet { context: new.context, ..old }));
         // To the same place under the same rights: dead all the same.
         let again = bind(play, rmr, 0x3000, 64, MemPriv::REMOTE);
         assert!(!allowed(play, Access::Read, new));
@@ -426,9 +335,7 @@ fn a_bind_under_way_when_the_connection_ends() {
             play.lines[1].cut(true);
             play.write(1, 0, 64, 1);
             let (ep, range) = (play.sides[1].ep, play.seg(1, 0x3000, 64));
-            play.pair.ias[1]
-                .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE)
-                .unwrap();
+            play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
             play.pass(Duration::from_millis(n));
             play.lines[1].cut(false);
             play.disconnect(1, dat_core::CloseFlag::Abrupt);
@@ -457,19 +364,14 @@ fn a_free_while_the_bind_is_under_way() {
         for _ in 0..20 {
             let rmr = window(play);
             let (ep, range) = (play.sides[1].ep, play.seg(1, 0x3000, 64));
-            let context = play.pair.ias[1]
-                .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE)
-                .unwrap();
+            let context =
+                play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
             play.pair.ias[1].rmr_free(rmr).unwrap();
             assert!(play.pair.ias[1].rmr_query(rmr).is_err());
             // The completion of the bind is still one of an operation.
             assert_eq!(play.requests(1, 1), [(2, DtoStatus::Success)]);
             play.pass(Duration::from_millis(1));
-            let to = RmrTriplet {
-                addr: range.addr,
-                len: 64,
-                context,
-            };
+            let to = RmrTriplet { addr: range.addr, len: 64, context };
             assert!(!allowed(play, Access::Write, to));
         }
         let lmr = play.sides[1].lmr.lmr;
@@ -480,10 +382,7 @@ fn a_free_while_the_bind_is_under_way() {
 #[test]
 fn a_region_is_held_by_the_windows_over_it() {
     Scene::default().connected(|play| {
-        let (first, second) = (
-            play.register(1, MemPriv::ALL),
-            play.register(1, MemPriv::ALL),
-        );
+        let (first, second) = (play.register(1, MemPriv::ALL), play.register(1, MemPriv::ALL));
         let rmr = window(play);
         bind_range(play, rmr, &seg(&first, 0, 64), MemPriv::REMOTE);
         let held = play.pair.ias[1].lmr_free(first.lmr).unwrap_err().ret();
@@ -508,9 +407,7 @@ fn a_freed_region_is_closed_to_both_sides() {
         play.pair.ias[1].lmr_free(lmr.lmr).unwrap();
         assert!(!allowed(play, Access::Write, key));
         let ep = play.sides[1].ep;
-        let got = play.pair.ias[1]
-            .ep_post_send(ep, &[seg(&lmr, 0, 8)], 1, NONE)
-            .unwrap_err();
+        let got = play.pair.ias[1].ep_post_send(ep, &[seg(&lmr, 0, 8)], 1, NONE).unwrap_err();
         assert_eq!(got.ty(), DatType::PrivilegesViolation);
         // Its place is taken again: the old key stays dead.
         for _ in 0..4 {
@@ -538,26 +435,12 @@ fn keys_that_were_never_given_out() {
             good.context ^ 0x100,
         ] {
             assert!(
-                !allowed(
-                    play,
-                    Access::Write,
-                    RmrTriplet {
-                        context: other,
-                        ..good
-                    }
-                ),
+                !allowed(play, Access::Write, RmrTriplet { context: other, ..good }),
                 "{other:#x}"
             );
         }
         let lkey = play.sides[1].lmr.lmr_context;
-        assert!(!allowed(
-            play,
-            Access::Read,
-            RmrTriplet {
-                context: lkey,
-                ..good
-            }
-        ));
+        assert!(!allowed(play, Access::Read, RmrTriplet { context: lkey, ..good }));
     });
 }
 
@@ -566,9 +449,7 @@ fn zones_are_apart() {
     Scene::default().connected(|play| {
         let other = play.pair.ias[1].pz_create().unwrap();
         let region = play.sides[1].mem.region();
-        let lmr = play.pair.ias[1]
-            .lmr_create(other, region, MemPriv::ALL)
-            .unwrap();
+        let lmr = play.pair.ias[1].lmr_create(other, region, MemPriv::ALL).unwrap();
         // A peer whose Endpoint is in one zone does not reach memory in another.
         for access in [Access::Read, Access::Write] {
             assert!(!allowed(play, access, far(&lmr, 0x2000, 64)));
@@ -609,12 +490,8 @@ fn a_bind_cannot_give_more_than_the_region_has() {
             |range: LmrTriplet, rights| play.pair.ias[1].rmr_bind(rmr, &range, rights, ep, 1, NONE);
         let got = bind(seg(&read_only, 0, 64), MemPriv::REMOTE_WRITE).unwrap_err();
         assert_eq!(got.ty(), DatType::PrivilegesViolation);
-        for (at, len) in [
-            (whole - 63, 64),
-            (whole, 1),
-            (u64::MAX, 1),
-            (whole, u64::from(u32::MAX)),
-        ] {
+        for (at, len) in [(whole - 63, 64), (whole, 1), (u64::MAX, 1), (whole, u64::from(u32::MAX))]
+        {
             let range = LmrTriplet {
                 addr: read_only.region.addr.wrapping_add(at),
                 len: len as u32,
@@ -623,11 +500,7 @@ fn a_bind_cannot_give_more_than_the_region_has() {
             let got = bind(range, MemPriv::REMOTE_READ).unwrap_err();
             assert_eq!(got.ty(), DatType::InvalidParameter, "{at} {len}");
         }
-        bind(
-            seg(&read_only, (whole - 64) as usize, 64),
-            MemPriv::REMOTE_READ,
-        )
-        .unwrap();
+        bind(seg(&read_only, (whole - 64) as usize, 64), MemPriv::REMOTE_READ).unwrap();
         let evd = play.sides[1].request;
         play.event(1, evd);
         play.quiet(Duration::from_millis(5));
@@ -641,32 +514,18 @@ fn a_key_sent_right_behind_its_bind_is_good_when_it_arrives() {
         for n in 0..30_u32 {
             play.recv(0, 0, 4, 1);
             let (ep, range) = (play.sides[1].ep, play.seg(1, 0x2000 + 64 * n as usize, 64));
-            let context = play.pair.ias[1]
-                .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE)
-                .unwrap();
+            let context =
+                play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
             play.sides[1].mem.copy_in(0, &context.to_be_bytes());
             play.send(1, 0, 4, 3);
             play.received(0, 1);
             let key = play.look(0, 0, 4);
             let context = u32::from_be_bytes(key.try_into().unwrap());
             play.fill(0, 0x1000, 64, n);
-            play.write_to(
-                0,
-                0x1000,
-                64,
-                RmrTriplet {
-                    addr: range.addr,
-                    len: 64,
-                    context,
-                },
-                4,
-            );
+            play.write_to(0, 0x1000, 64, RmrTriplet { addr: range.addr, len: 64, context }, 4);
             play.requested(0, DtoOperation::RdmaWrite, 4);
             play.check(1, 0x2000 + 64 * n as usize, 64, n);
-            assert_eq!(
-                play.requests(1, 2),
-                [(2, DtoStatus::Success), (3, DtoStatus::Success)]
-            );
+            assert_eq!(play.requests(1, 2), [(2, DtoStatus::Success), (3, DtoStatus::Success)]);
         }
     });
 }
@@ -679,20 +538,15 @@ fn suppressed_binds_are_silent_and_good() {
         for n in 0..100_usize {
             let range = play.seg(1, 0x2000 + n, 64);
             let flags = CompletionFlags::SUPPRESS;
-            let context = play.pair.ias[1]
-                .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, flags)
-                .unwrap();
+            let context =
+                play.pair.ias[1].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, flags).unwrap();
             if n % 10 == 9 {
                 play.write(1, 0, 1, 5);
                 play.requested(1, DtoOperation::RdmaWrite, 5);
                 assert!(allowed(
                     play,
                     Access::Write,
-                    RmrTriplet {
-                        addr: range.addr,
-                        len: 64,
-                        context
-                    }
+                    RmrTriplet { addr: range.addr, len: 64, context }
                 ));
             }
         }
@@ -720,14 +574,7 @@ fn as_many_windows_as_there_is_room_for() {
             play.check(1, 0x1000 + 100 * n, 100, n as u32);
         }
         let (first, second) = (keys[0].1, keys[1].1);
-        assert!(!allowed(
-            play,
-            Access::Write,
-            RmrTriplet {
-                context: first.context,
-                ..second
-            }
-        ));
+        assert!(!allowed(play, Access::Write, RmrTriplet { context: first.context, ..second }));
         for (rmr, _) in keys {
             play.pair.ias[1].rmr_free(rmr).unwrap();
         }
@@ -736,10 +583,7 @@ fn as_many_windows_as_there_is_room_for() {
 
 #[test]
 fn regions_and_windows_over_memory_that_is_scattered_for_the_device() {
-    let scene = Scene {
-        bytes: 1 << 20,
-        ..Scene::default()
-    };
+    let scene = Scene { bytes: 1 << 20, ..Scene::default() };
     scene.connected(|play| {
         // The buffer is one piece for the consumer and several for the device.
         let slot = play.pair.slots[1];
@@ -754,11 +598,7 @@ fn regions_and_windows_over_memory_that_is_scattered_for_the_device() {
         play.check(1, run - 3000, 9000, 1);
         assert_eq!(play.look(1, run - 3001, 1), [0]);
         assert_eq!(play.look(1, run + 6000, 1), [0]);
-        assert!(!allowed(
-            play,
-            Access::Write,
-            RmrTriplet { len: 9001, ..key }
-        ));
+        assert!(!allowed(play, Access::Write, RmrTriplet { len: 9001, ..key }));
         // All of it, by its region, both ways.
         play.fill(0, 0, 1 << 20, 2);
         play.write(0, 0, 1 << 20, 1);
@@ -773,10 +613,7 @@ fn regions_and_windows_over_memory_that_is_scattered_for_the_device() {
 
 #[test]
 fn regions_of_more_pages_than_a_command_carries() {
-    let mut scene = Scene {
-        bytes: 9 << 20,
-        ..Scene::default()
-    };
+    let mut scene = Scene { bytes: 9 << 20, ..Scene::default() };
     scene.stage.memory.arena = 8192;
     scene.connected(|play| {
         // Pages of 4 KiB are the largest that fit, so the list has more than the 2,016 that one command carries.
@@ -808,11 +645,7 @@ fn regions_of_more_pages_than_a_command_carries() {
         play.write_to(0, 0, 200, key, 1);
         play.requested(0, DtoOperation::RdmaWrite, 1);
         play.check(1, border - 100, 200, 2);
-        assert!(!allowed(
-            play,
-            Access::Write,
-            RmrTriplet { len: 201, ..key }
-        ));
+        assert!(!allowed(play, Access::Write, RmrTriplet { len: 201, ..key }));
         // And it is given back whole.
         play.pair.ias[1].rmr_free(rmr).unwrap();
         let lmr = play.sides[1].lmr;
@@ -899,10 +732,7 @@ fn a_target_that_the_host_refuses_the_device() {
             let (cookie, status) = play.requests(0, 1)[0];
             assert_eq!(cookie, 2);
             assert!(
-                matches!(
-                    status,
-                    DtoStatus::ErrRemoteAccess | DtoStatus::ErrRemoteResponder
-                ),
+                matches!(status, DtoStatus::ErrRemoteAccess | DtoStatus::ErrRemoteResponder),
                 "{access:?}: {status:?}"
             );
             assert!(play.refusals[1].count() > 0);
@@ -931,11 +761,7 @@ fn memory_that_is_not_the_platform_s_is_not_registered() {
             let got = play.pair.ias[0]
                 .lmr_create(pz, Region { addr, len: size }, MemPriv::ALL)
                 .unwrap_err();
-            assert_eq!(
-                got.ret().ty(),
-                DatType::InvalidParameter,
-                "{addr:#x} {size:#x}"
-            );
+            assert_eq!(got.ret().ty(), DatType::InvalidParameter, "{addr:#x} {size:#x}");
         }
         let none = play.pair.ias[0]
             .lmr_create(pz, Region { addr: base, len: 0 }, MemPriv::ALL)
@@ -952,17 +778,12 @@ fn registrations_come_and_go_without_a_trace() {
         let mut held = None;
         for n in 0..200_usize {
             let buffer = Buffer::zeroed(play.pair.slots[0], 1 + n * 177).unwrap();
-            let lmr = play.pair.ias[0]
-                .lmr_create(pz, buffer.region(), MemPriv::ALL)
-                .unwrap();
+            let lmr = play.pair.ias[0].lmr_create(pz, buffer.region(), MemPriv::ALL).unwrap();
             assert_eq!(play.pair.ias[0].lmr_query(lmr.lmr).unwrap(), lmr);
             play.pair.ias[0].lmr_free(lmr.lmr).unwrap();
             assert!(play.pair.ias[0].lmr_query(lmr.lmr).is_err());
             buffer.release();
-            let now = (
-                play.pair.slots[0].in_use(),
-                play.pair.slots[0].views().pages_out(),
-            );
+            let now = (play.pair.slots[0].in_use(), play.pair.slots[0].views().pages_out());
             assert_eq!(*held.get_or_insert(now), now);
         }
     });

@@ -89,10 +89,7 @@ fn every_field_of_every_query_is_as_the_headers_have_it() {
     };
     let said = std::fs::read_to_string(&said).unwrap();
     let good = said.lines().filter(|line| line.starts_with("ok ")).count();
-    let bad: Vec<_> = said
-        .lines()
-        .filter(|line| !line.starts_with("ok "))
-        .collect();
+    let bad: Vec<_> = said.lines().filter(|line| !line.starts_with("ok ")).collect();
     let last = said.lines().last();
     assert!(
         bad.is_empty() && status.is_some_and(|status| status.success()),

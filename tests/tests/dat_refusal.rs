@@ -35,10 +35,7 @@ fn books(play: &mut Play<'_>) -> Books {
     let hca = slot.hca();
     let stats = hca.stats();
     Books {
-        ep: (
-            ia.ep_query(own.ep).unwrap(),
-            ia.ep_get_status(own.ep).unwrap(),
-        ),
+        ep: (ia.ep_query(own.ep).unwrap(), ia.ep_get_status(own.ep).unwrap()),
         evds: evds.map(|evd| ia.evd_query(evd).unwrap()).to_vec(),
         commands: hca.commands(),
         doorbells: stats.sq_doorbells + stats.command_doorbells,
@@ -93,67 +90,36 @@ fn segments_that_cannot_be() {
         let out = |addr: u64, len: u32| LmrTriplet { addr, len, ..good };
         for (segment, ty) in [
             (out(whole.addr - 1, 64), DatType::InvalidParameter),
-            (
-                out(whole.addr + whole.len - 63, 64),
-                DatType::InvalidParameter,
-            ),
+            (out(whole.addr + whole.len - 63, 64), DatType::InvalidParameter),
             (out(whole.addr + whole.len, 1), DatType::InvalidParameter),
             (out(whole.addr, u32::MAX), DatType::InvalidParameter),
             (out(u64::MAX, 1), DatType::InvalidParameter),
             (out(u64::MAX - 63, 64), DatType::InvalidParameter),
             (out(0, 64), DatType::InvalidParameter),
-            (
-                LmrTriplet { context: 0, ..good },
-                DatType::PrivilegesViolation,
-            ),
-            (
-                LmrTriplet {
-                    context: u32::MAX,
-                    ..good
-                },
-                DatType::PrivilegesViolation,
-            ),
-            (
-                LmrTriplet {
-                    context: good.context ^ 1,
-                    ..good
-                },
-                DatType::PrivilegesViolation,
-            ),
+            (LmrTriplet { context: 0, ..good }, DatType::PrivilegesViolation),
+            (LmrTriplet { context: u32::MAX, ..good }, DatType::PrivilegesViolation),
+            (LmrTriplet { context: good.context ^ 1, ..good }, DatType::PrivilegesViolation),
             (seg(&freed, 0, 64), DatType::PrivilegesViolation),
         ] {
             for list in [vec![segment], vec![good, segment], vec![segment, good]] {
                 refused(play, ty, |ia, ep| ia.ep_post_send(ep, &list, 1, NONE));
                 refused(play, ty, |ia, ep| ia.ep_post_recv(ep, &list, 1, NONE));
-                let wide = RmrTriplet {
-                    len: u32::MAX,
-                    ..there
-                };
-                refused(play, ty, |ia, ep| {
-                    ia.ep_post_rdma_write(ep, &list, 1, &wide, NONE)
-                });
+                let wide = RmrTriplet { len: u32::MAX, ..there };
+                refused(play, ty, |ia, ep| ia.ep_post_rdma_write(ep, &list, 1, &wide, NONE));
                 let none = RmrTriplet { len: 0, ..there };
-                refused(play, ty, |ia, ep| {
-                    ia.ep_post_rdma_read(ep, &list, 1, &none, NONE)
-                });
+                refused(play, ty, |ia, ep| ia.ep_post_rdma_read(ep, &list, 1, &none, NONE));
             }
         }
         let list = [seg(&unwritten, 0, 64)];
-        refused(play, DatType::PrivilegesViolation, |ia, ep| {
-            ia.ep_post_recv(ep, &list, 1, NONE)
-        });
+        refused(play, DatType::PrivilegesViolation, |ia, ep| ia.ep_post_recv(ep, &list, 1, NONE));
         refused(play, DatType::PrivilegesViolation, |ia, ep| {
             ia.ep_post_rdma_read(ep, &list, 1, &there, NONE)
         });
         let many = [LmrTriplet { len: 1, ..good }; 17];
         for count in [5, 17] {
             let list = &many[..count];
-            refused(play, DatType::InvalidParameter, |ia, ep| {
-                ia.ep_post_send(ep, list, 1, NONE)
-            });
-            refused(play, DatType::InvalidParameter, |ia, ep| {
-                ia.ep_post_recv(ep, list, 1, NONE)
-            });
+            refused(play, DatType::InvalidParameter, |ia, ep| ia.ep_post_send(ep, list, 1, NONE));
+            refused(play, DatType::InvalidParameter, |ia, ep| ia.ep_post_recv(ep, list, 1, NONE));
             refused(play, DatType::InvalidParameter, |ia, ep| {
                 ia.ep_post_rdma_write(ep, list, 1, &there, NONE)
             });
@@ -175,13 +141,8 @@ fn lengths_and_flags_that_cannot_be() {
         let there = play.far(1, 0, 64);
         let own = [play.seg(0, 0, 64)];
         let long = [play.seg(0, 0, 4001)];
-        let (short, wide) = (
-            RmrTriplet { len: 63, ..there },
-            RmrTriplet { len: 5000, ..there },
-        );
-        refused(play, DatType::LengthError, |ia, ep| {
-            ia.ep_post_send(ep, &long, 1, NONE)
-        });
+        let (short, wide) = (RmrTriplet { len: 63, ..there }, RmrTriplet { len: 5000, ..there });
+        refused(play, DatType::LengthError, |ia, ep| ia.ep_post_send(ep, &long, 1, NONE));
         refused(play, DatType::LengthError, |ia, ep| {
             ia.ep_post_rdma_write(ep, &long, 1, &wide, NONE)
         });
@@ -193,16 +154,12 @@ fn lengths_and_flags_that_cannot_be() {
         });
         for bits in [0x04, 0x10, 0x20, 0x40, 0x80, 0x200, 0x8000_0000] {
             let flags = CompletionFlags::from_bits_retain(bits);
-            refused(play, DatType::InvalidParameter, |ia, ep| {
-                ia.ep_post_recv(ep, &own, 1, flags)
-            });
+            refused(play, DatType::InvalidParameter, |ia, ep| ia.ep_post_recv(ep, &own, 1, flags));
             // A request may be told to wait for the end of a registration.
             if flags == CompletionFlags::LMR_INVALIDATE_FENCE {
                 continue;
             }
-            refused(play, DatType::InvalidParameter, |ia, ep| {
-                ia.ep_post_send(ep, &own, 1, flags)
-            });
+            refused(play, DatType::InvalidParameter, |ia, ep| ia.ep_post_send(ep, &own, 1, flags));
             refused(play, DatType::InvalidParameter, |ia, ep| {
                 ia.ep_post_rdma_write(ep, &own, 1, &there, flags)
             });
@@ -211,9 +168,7 @@ fn lengths_and_flags_that_cannot_be() {
             });
         }
         let flags = CompletionFlags::SUPPRESS;
-        refused(play, DatType::InvalidParameter, |ia, ep| {
-            ia.ep_post_recv(ep, &own, 1, flags)
-        });
+        refused(play, DatType::InvalidParameter, |ia, ep| ia.ep_post_recv(ep, &own, 1, flags));
         play.traffic_of(2000);
     });
 }
@@ -248,9 +203,7 @@ fn handles_that_are_stale_or_another_adapter_s() {
         let old_ep = play.endpoint(0);
         play.pair.ias[0].ep_free(now, old_ep).unwrap();
         let spare = play.sides[0].cr;
-        let old_psp = play.pair.ias[0]
-            .psp_create(77, spare, PspFlag::Consumer)
-            .unwrap();
+        let old_psp = play.pair.ias[0].psp_create(77, spare, PspFlag::Consumer).unwrap();
         play.pair.ias[0].psp_free(old_psp).unwrap();
 
         let theirs = &play.sides[1];
@@ -262,19 +215,11 @@ fn handles_that_are_stale_or_another_adapter_s() {
         for ep in [old_ep, their_ep] {
             refused(play, bad, |ia, _| ia.ep_post_send(ep, &own, 1, NONE));
             refused(play, bad, |ia, _| ia.ep_post_recv(ep, &own, 1, NONE));
-            refused(play, bad, |ia, _| {
-                ia.ep_post_rdma_write(ep, &own, 1, &there, NONE)
-            });
-            refused(play, bad, |ia, _| {
-                ia.ep_post_rdma_read(ep, &own, 1, &there, NONE)
-            });
+            refused(play, bad, |ia, _| ia.ep_post_rdma_write(ep, &own, 1, &there, NONE));
+            refused(play, bad, |ia, _| ia.ep_post_rdma_read(ep, &own, 1, &there, NONE));
             refused(play, bad, |ia, _| ia.ep_ring(ep));
-            refused(play, bad, |ia, _| {
-                ia.ep_connect(now, ep, to, 1, LIMIT, b"", Qos::BestEffort)
-            });
-            refused(play, bad, |ia, _| {
-                ia.ep_disconnect(now, ep, CloseFlag::Abrupt)
-            });
+            refused(play, bad, |ia, _| ia.ep_connect(now, ep, to, 1, LIMIT, b"", Qos::BestEffort));
+            refused(play, bad, |ia, _| ia.ep_disconnect(now, ep, CloseFlag::Abrupt));
             refused(play, bad, |ia, _| ia.ep_reset(ep));
             refused(play, bad, |ia, _| ia.ep_free(now, ep));
             refused(play, bad, |ia, _| ia.ep_query(ep));
@@ -291,24 +236,16 @@ fn handles_that_are_stale_or_another_adapter_s() {
             refused(play, bad, |ia, _| ia.evd_arm(evd, false));
             refused(play, bad, |ia, _| ia.evd_take_reaper(evd));
             refused(play, bad, |ia, _| ia.psp_create(78, evd, PspFlag::Consumer));
-            refused(play, bad, |ia, _| {
-                ia.ep_create(Some(pz), Some(evd), None, None, None)
-            });
-            refused(play, bad, |ia, _| {
-                ia.ep_create(Some(pz), None, Some(evd), None, None)
-            });
-            refused(play, bad, |ia, _| {
-                ia.ep_create(Some(pz), None, None, Some(evd), None)
-            });
+            refused(play, bad, |ia, _| ia.ep_create(Some(pz), Some(evd), None, None, None));
+            refused(play, bad, |ia, _| ia.ep_create(Some(pz), None, Some(evd), None, None));
+            refused(play, bad, |ia, _| ia.ep_create(Some(pz), None, None, Some(evd), None));
         }
         for pz in [old_pz, their_pz] {
             refused(play, bad, |ia, _| ia.pz_free(pz));
             refused(play, bad, |ia, _| ia.pz_query(pz));
             refused(play, bad, |ia, _| ia.lmr_create(pz, region, MemPriv::ALL));
             refused(play, bad, |ia, _| ia.rmr_create(pz));
-            refused(play, bad, |ia, _| {
-                ia.ep_create(Some(pz), None, None, None, None)
-            });
+            refused(play, bad, |ia, _| ia.ep_create(Some(pz), None, None, None, None));
         }
         for lmr in [old_lmr, their_lmr] {
             refused(play, bad, |ia, _| ia.lmr_free(lmr));
@@ -320,9 +257,7 @@ fn handles_that_are_stale_or_another_adapter_s() {
         }
         refused(play, bad, |ia, _| ia.rmr_free(old_rmr));
         refused(play, bad, |ia, _| ia.rmr_query(old_rmr));
-        refused(play, bad, |ia, ep| {
-            ia.rmr_bind(old_rmr, &own[0], MemPriv::REMOTE, ep, 1, NONE)
-        });
+        refused(play, bad, |ia, ep| ia.rmr_bind(old_rmr, &own[0], MemPriv::REMOTE, ep, 1, NONE));
         play.traffic(1);
     });
 }
@@ -337,19 +272,11 @@ fn connection_calls_that_cannot_be() {
         let ask = |ia: &mut Adapter<'_>, ep, to, port, patience| {
             ia.ep_connect(now, ep, to, port, patience, b"", Qos::BestEffort)
         };
-        for to in [
-            v4(0, 0, 0, 0),
-            v4(224, 0, 0, 1),
-            IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ] {
-            refused(play, DatType::InvalidAddress, |ia, ep| {
-                ask(ia, ep, to, QUALIFIER, LIMIT)
-            });
+        for to in [v4(0, 0, 0, 0), v4(224, 0, 0, 1), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
+            refused(play, DatType::InvalidAddress, |ia, ep| ask(ia, ep, to, QUALIFIER, LIMIT));
         }
         for port in [0, 65536, u64::MAX] {
-            refused(play, DatType::InvalidParameter, |ia, ep| {
-                ask(ia, ep, to, port, LIMIT)
-            });
+            refused(play, DatType::InvalidParameter, |ia, ep| ask(ia, ep, to, port, LIMIT));
         }
         refused(play, DatType::InvalidParameter, |ia, ep| {
             ask(ia, ep, to, QUALIFIER, Duration::ZERO)
@@ -358,39 +285,25 @@ fn connection_calls_that_cannot_be() {
             ia.ep_connect(now, ep, to, QUALIFIER, LIMIT, b"", Qos::Premium)
         });
         let own = [play.seg(0, 0, 8)];
-        refused(play, DatType::InvalidState, |ia, ep| {
-            ia.ep_post_send(ep, &own, 1, NONE)
-        });
-        refused(play, DatType::InvalidState, |ia, ep| {
-            ia.ep_disconnect(now, ep, CloseFlag::Abrupt)
-        });
+        refused(play, DatType::InvalidState, |ia, ep| ia.ep_post_send(ep, &own, 1, NONE));
+        refused(play, DatType::InvalidState, |ia, ep| ia.ep_disconnect(now, ep, CloseFlag::Abrupt));
         play.connect();
-        refused(play, DatType::InvalidState, |ia, ep| {
-            ask(ia, ep, to, QUALIFIER, LIMIT)
-        });
+        refused(play, DatType::InvalidState, |ia, ep| ask(ia, ep, to, QUALIFIER, LIMIT));
         refused(play, DatType::InvalidState, |ia, ep| ia.ep_reset(ep));
-        refused(play, DatType::InvalidState, |ia, ep| {
-            ia.ep_modify(ep, &EpModify::default())
-        });
+        refused(play, DatType::InvalidState, |ia, ep| ia.ep_modify(ep, &EpModify::default()));
         let (cr, conn) = (play.sides[0].cr, play.sides[0].conn);
         refused(play, DatType::ConnQualInUse, |ia, _| {
             ia.psp_create(QUALIFIER, cr, PspFlag::Consumer)
         });
-        refused(play, DatType::InvalidParameter, |ia, _| {
-            ia.psp_create(0, cr, PspFlag::Consumer)
-        });
+        refused(play, DatType::InvalidParameter, |ia, _| ia.psp_create(0, cr, PspFlag::Consumer));
         refused(play, DatType::InvalidParameter, |ia, _| {
             ia.psp_create(65536, cr, PspFlag::Consumer)
         });
-        refused(play, DatType::InvalidHandle, |ia, _| {
-            ia.psp_create(5, conn, PspFlag::Consumer)
-        });
+        refused(play, DatType::InvalidHandle, |ia, _| ia.psp_create(5, conn, PspFlag::Consumer));
         play.traffic(1);
         play.disconnect(0, CloseFlag::Abrupt);
         play.ended();
-        refused(play, DatType::InvalidState, |ia, ep| {
-            ask(ia, ep, to, QUALIFIER, LIMIT)
-        });
+        refused(play, DatType::InvalidState, |ia, ep| ask(ia, ep, to, QUALIFIER, LIMIT));
         // A request that was answered is no request any more.
         play.pair.ias[0].ep_reset(play.sides[0].ep).unwrap();
         play.pair.ias[1].ep_reset(play.sides[1].ep).unwrap();
@@ -399,10 +312,7 @@ fn connection_calls_that_cannot_be() {
         let cr = play.request();
         let now = play.now();
         play.pair.ias[1].cr_accept(now, cr, Some(b), b"").unwrap();
-        let again = play.pair.ias[1]
-            .cr_accept(now, cr, Some(b), b"")
-            .unwrap_err()
-            .ret();
+        let again = play.pair.ias[1].cr_accept(now, cr, Some(b), b"").unwrap_err().ret();
         assert_eq!(again.ty(), DatType::InvalidHandle);
         assert_eq!(play.connection(0), Event::Established(a));
     });
@@ -415,12 +325,8 @@ fn objects_that_cannot_be_made_or_freed() {
         let (recv, request, conn, cr, lmr) = (own.recv, own.request, own.conn, own.cr, own.lmr.lmr);
         let region = own.mem.region();
         let now = play.now();
-        refused(play, DatType::InvalidParameter, |ia, _| {
-            ia.evd_create(0, EvdFlags::DTO)
-        });
-        refused(play, DatType::InvalidParameter, |ia, _| {
-            ia.evd_create(4, EvdFlags::empty())
-        });
+        refused(play, DatType::InvalidParameter, |ia, _| ia.evd_create(0, EvdFlags::DTO));
+        refused(play, DatType::InvalidParameter, |ia, _| ia.evd_create(4, EvdFlags::empty()));
         refused(play, DatType::InvalidParameter, |ia, _| {
             ia.evd_create(4, EvdFlags::from_bits_retain(0x200))
         });
@@ -435,16 +341,10 @@ fn objects_that_cannot_be_made_or_freed() {
         for evd in [recv, request, conn, cr] {
             refused(play, DatType::InvalidState, |ia, _| ia.evd_free(evd));
         }
-        refused(play, DatType::InvalidState, |ia, _| {
-            ia.evd_free(ia.async_evd())
-        });
+        refused(play, DatType::InvalidState, |ia, _| ia.evd_free(ia.async_evd()));
         refused(play, DatType::InvalidState, |ia, _| ia.pz_free(pz));
-        refused(play, DatType::InvalidState, |ia, _| {
-            ia.close(now, CloseFlag::Graceful)
-        });
-        refused(play, DatType::InvalidParameter, |ia, _| {
-            ia.evd_post_se(request, 5)
-        });
+        refused(play, DatType::InvalidState, |ia, _| ia.close(now, CloseFlag::Graceful));
+        refused(play, DatType::InvalidParameter, |ia, _| ia.evd_post_se(request, 5));
         refused(play, DatType::LengthError, |ia, _| {
             ia.lmr_create(pz, Region { len: 0, ..region }, MemPriv::ALL)
         });
@@ -481,16 +381,12 @@ fn objects_that_cannot_be_made_or_freed() {
         let ep = play.sides[0].ep;
         let rmr = play.pair.ias[0].rmr_create(pz).unwrap();
         let range = play.seg(0, 0, 64);
-        play.pair.ias[0]
-            .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 1, NONE)
-            .unwrap();
+        play.pair.ias[0].rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 1, NONE).unwrap();
         play.event(0, request);
         refused(play, DatType::InvalidState, |ia, _| ia.lmr_free(lmr));
         let poster = play.pair.ias[0].ep_take_poster(ep).unwrap();
         refused(play, DatType::InvalidState, |ia, ep| ia.ep_take_poster(ep));
-        refused(play, DatType::InvalidState, |ia, ep| {
-            ia.ep_post_send(ep, &[range], 1, NONE)
-        });
+        refused(play, DatType::InvalidState, |ia, ep| ia.ep_post_send(ep, &[range], 1, NONE));
         refused(play, DatType::InvalidState, |ia, ep| ia.ep_free(now, ep));
         play.pair.ias[0].ep_return_poster(poster).unwrap();
         let reaper = play.pair.ias[0].evd_take_reaper(cr).unwrap();
@@ -523,8 +419,7 @@ fn full_queues() {
             ia.ep_post_rdma_write(ep, &own, 9, &there, NONE),
             ia.ep_post_rdma_read(ep, &own, 9, &there, NONE),
             ia.ep_post_recv(ep, &own, 9, NONE),
-            ia.rmr_bind(rmr, &own[0], MemPriv::REMOTE, ep, 9, NONE)
-                .map(drop),
+            ia.rmr_bind(rmr, &own[0], MemPriv::REMOTE, ep, 9, NONE).map(drop),
         ] {
             assert_eq!(got.unwrap_err().ty(), full);
         }
@@ -551,18 +446,12 @@ fn software_events_fill_their_dispatcher_and_no_more() {
             for n in 0..4 {
                 ia.evd_post_se(evd, round * 10 + n).unwrap();
             }
-            assert_eq!(
-                ia.evd_post_se(evd, 99).unwrap_err().ret().ty(),
-                DatType::QueueFull
-            );
+            assert_eq!(ia.evd_post_se(evd, 99).unwrap_err().ret().ty(), DatType::QueueFull);
             for n in 0..4 {
                 assert_eq!(ia.evd_dequeue(evd), Ok(Event::Software(round * 10 + n)));
             }
             assert_eq!(ia.evd_dequeue(evd), Err(DatReturn::QUEUE_EMPTY));
         }
-        assert!(
-            ia.evd_dequeue(ia.async_evd()).is_err(),
-            "a full software queue is no overflow"
-        );
+        assert!(ia.evd_dequeue(ia.async_evd()).is_err(), "a full software queue is no overflow");
     });
 }

@@ -68,11 +68,7 @@ fn ten_thousand_operations_by_two_threads() {
                         assert!(!late(), "operation {n} is not posted in time");
                         std::thread::yield_now();
                     }
-                    let flags = if suppressed(n) {
-                        CompletionFlags::SUPPRESS
-                    } else {
-                        NONE
-                    };
+                    let flags = if suppressed(n) { CompletionFlags::SUPPRESS } else { NONE };
                     let own = |at: usize| {
                         [LmrTriplet {
                             addr: lmr.region.addr + at as u64,
@@ -168,12 +164,8 @@ fn ten_thousand_operations_by_two_threads() {
                 }
                 play.pair.turn_by(2_000);
                 while let Ok(event) = play.pair.ias[1].evd_dequeue(play.sides[1].recv) {
-                    let Event::Dto(DtoEvent {
-                        cookie: c,
-                        status: DtoStatus::Success,
-                        len,
-                        ..
-                    }) = event
+                    let Event::Dto(DtoEvent { cookie: c, status: DtoStatus::Success, len, .. }) =
+                        event
                     else {
                         stop.store(true, Ordering::Relaxed);
                         panic!("{event:?}");

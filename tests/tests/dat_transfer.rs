@@ -23,11 +23,7 @@ const MEBI: usize = 1 << 20;
 
 fn stage(mtu: u16) -> Scene {
     Scene {
-        stage: Stage {
-            mtu: Some(mtu),
-            seed: mtu.into(),
-            ..Stage::default()
-        },
+        stage: Stage { mtu: Some(mtu), seed: mtu.into(), ..Stage::default() },
         ..Scene::default()
     }
 }
@@ -40,10 +36,7 @@ fn every_kind(play: &mut Play<'_>, len: usize, n: u32) {
         let n = n * 2 + side as u32;
         let guard = 16;
         let around = |play: &Play<'_>, side: usize| {
-            [
-                play.look(side, to - guard, guard),
-                play.look(side, to + len, guard),
-            ]
+            [play.look(side, to - guard, guard), play.look(side, to + len, guard)]
         };
 
         play.fill(side, from, len, 3 * n);
@@ -66,10 +59,7 @@ fn every_kind(play: &mut Play<'_>, len: usize, n: u32) {
         let before = around(play, side);
         let far = play.far(1 - side, from, len);
         play.read_from(side, to, len, far, cookie);
-        assert_eq!(
-            play.requested(side, DtoOperation::RdmaRead, cookie) as usize,
-            len
-        );
+        assert_eq!(play.requested(side, DtoOperation::RdmaRead, cookie) as usize, len);
         play.check(side, to, len, 3 * n + 2);
         assert_eq!(around(play, side), before);
     }
@@ -77,21 +67,7 @@ fn every_kind(play: &mut Play<'_>, len: usize, n: u32) {
 
 fn sizes_around(scene: &Scene) {
     let mtu = usize::from(scene.stage.mtu.unwrap());
-    let sizes = [
-        0,
-        1,
-        7,
-        8,
-        9,
-        63,
-        64,
-        65,
-        mtu - 1,
-        mtu,
-        mtu + 1,
-        2 * mtu,
-        3 * mtu + 5,
-    ];
+    let sizes = [0, 1, 7, 8, 9, 63, 64, 65, mtu - 1, mtu, mtu + 1, 2 * mtu, 3 * mtu + 5];
     scene.connected(|play| {
         for (n, &len) in sizes.iter().enumerate() {
             every_kind(play, len, n as u32);
@@ -177,10 +153,7 @@ fn every_packet_in_a_vlan_is_tagged() {
 #[test]
 fn messages_of_a_mebibyte() {
     for mtu in [256, 4096] {
-        let scene = Scene {
-            bytes: 2 * MEBI,
-            ..stage(mtu)
-        };
+        let scene = Scene { bytes: 2 * MEBI, ..stage(mtu) };
         scene.connected(|play| {
             for side in [0, 1] {
                 let n = side as u32 * 4;
@@ -200,10 +173,7 @@ fn messages_of_a_mebibyte() {
                 play.fill(1 - side, 0, MEBI, n + 2);
                 let far = play.far(1 - side, 0, MEBI);
                 play.read_from(side, MEBI, MEBI, far, 4);
-                assert_eq!(
-                    play.requested(side, DtoOperation::RdmaRead, 4) as usize,
-                    MEBI
-                );
+                assert_eq!(play.requested(side, DtoOperation::RdmaRead, 4) as usize, MEBI);
                 play.check(side, MEBI, MEBI, n + 2);
             }
         });
@@ -238,20 +208,11 @@ fn scattered(
         places.push((next, len));
         next += len + 13;
     }
-    (
-        places
-            .iter()
-            .map(|&(at, len)| play.seg(side, at, len))
-            .collect(),
-        places,
-    )
+    (places.iter().map(|&(at, len)| play.seg(side, at, len)).collect(), places)
 }
 
 fn gathered(play: &Play<'_>, side: usize, places: &[(usize, usize)]) -> Vec<u8> {
-    places
-        .iter()
-        .flat_map(|&(at, len)| play.look(side, at, len))
-        .collect()
+    places.iter().flat_map(|&(at, len)| play.look(side, at, len)).collect()
 }
 
 /// Gathers at one side, scatters at the other, by every operation.
@@ -273,18 +234,14 @@ fn lists(play: &mut Play<'_>, from: &[usize], to: &[usize], n: u32) {
     assert!(room >= len);
 
     let far = play.far(1, 0x100, len);
-    play.pair.ias[0]
-        .ep_post_rdma_write(a, &own, 3, &far, NONE)
-        .unwrap();
+    play.pair.ias[0].ep_post_rdma_write(a, &own, 3, &far, NONE).unwrap();
     play.requested(0, DtoOperation::RdmaWrite, 3);
     assert_eq!(play.look(1, 0x100, len), sent);
 
     // And back: the other side reads what lies in one piece here, into its pieces.
     play.fill(0, 0x40, room, n + 99);
     let far = play.far(0, 0x40, room);
-    play.pair.ias[1]
-        .ep_post_rdma_read(b, &theirs, 4, &far, NONE)
-        .unwrap();
+    play.pair.ias[1].ep_post_rdma_read(b, &theirs, 4, &far, NONE).unwrap();
     assert_eq!(play.requested(1, DtoOperation::RdmaRead, 4) as usize, room);
     assert_eq!(gathered(play, 1, &their_places), contents(n + 99, room));
 }
@@ -292,17 +249,10 @@ fn lists(play: &mut Play<'_>, from: &[usize], to: &[usize], n: u32) {
 #[test]
 fn one_to_all_segments() {
     many_segments().connected(|play| {
-        assert_eq!(
-            play.pair.ias[0].query().0.max_iov_segments_per_dto as usize,
-            MAX_SEGMENTS
-        );
+        assert_eq!(play.pair.ias[0].query().0.max_iov_segments_per_dto as usize, MAX_SEGMENTS);
         for count in 1..=MAX_SEGMENTS {
-            let from: Vec<_> = (0..count)
-                .map(|i| 1 + (i * 97 + count * 31) % 700)
-                .collect();
-            let mut to: Vec<_> = (0..count)
-                .map(|i| 1 + (i * 57 + count * 11) % 500)
-                .collect();
+            let from: Vec<_> = (0..count).map(|i| 1 + (i * 97 + count * 31) % 700).collect();
+            let mut to: Vec<_> = (0..count).map(|i| 1 + (i * 57 + count * 11) % 500).collect();
             to[count - 1] += from.iter().sum::<usize>();
             lists(play, &from, &to, count as u32 * 200);
         }
@@ -337,23 +287,11 @@ fn a_message_without_segments_and_a_receive_without_any() {
             play.requested(0, DtoOperation::Send, 2);
             assert_eq!(play.received(1, 1), 0);
             // The address and the key of a segment of no bytes mean nothing.
-            let odd = [LmrTriplet {
-                addr: 3,
-                len: 0,
-                context: 5,
-            }];
-            let far = RmrTriplet {
-                addr: 7,
-                len: 0,
-                context: 9,
-            };
-            play.pair.ias[0]
-                .ep_post_rdma_write(a, &odd, 3, &far, NONE)
-                .unwrap();
+            let odd = [LmrTriplet { addr: 3, len: 0, context: 5 }];
+            let far = RmrTriplet { addr: 7, len: 0, context: 9 };
+            play.pair.ias[0].ep_post_rdma_write(a, &odd, 3, &far, NONE).unwrap();
             play.requested(0, DtoOperation::RdmaWrite, 3);
-            play.pair.ias[0]
-                .ep_post_rdma_read(a, &odd, 4, &far, NONE)
-                .unwrap();
+            play.pair.ias[0].ep_post_rdma_read(a, &odd, 4, &far, NONE).unwrap();
             assert_eq!(play.requested(0, DtoOperation::RdmaRead, 4), 0);
         }
     });
@@ -418,10 +356,7 @@ fn suppressed_requests_are_silent_and_done_when_a_later_one_is() {
             for n in 0..9 {
                 play.fill(0, 64 * n, 64, n as u32 + round as u32);
                 let own = [play.seg(0, 64 * n, 64)];
-                let to = RmrTriplet {
-                    addr: far.addr + 64 * n as u64,
-                    ..far
-                };
+                let to = RmrTriplet { addr: far.addr + 64 * n as u64, ..far };
                 play.pair.ias[0]
                     .ep_post_rdma_write(ep, &own, 1000, &to, CompletionFlags::SUPPRESS)
                     .unwrap();
@@ -441,13 +376,8 @@ fn suppressed_requests_are_silent_and_done_when_a_later_one_is() {
 fn an_error_of_a_suppressed_request_is_told() {
     Scene::default().connected(|play| {
         let (ep, own) = (play.sides[0].ep, [play.seg(0, 0, 8)]);
-        let far = RmrTriplet {
-            context: play.sides[1].lmr.rmr_context ^ 1,
-            ..play.far(1, 0, 8)
-        };
-        play.pair.ias[0]
-            .ep_post_rdma_write(ep, &own, 5, &far, CompletionFlags::SUPPRESS)
-            .unwrap();
+        let far = RmrTriplet { context: play.sides[1].lmr.rmr_context ^ 1, ..play.far(1, 0, 8) };
+        play.pair.ias[0].ep_post_rdma_write(ep, &own, 5, &far, CompletionFlags::SUPPRESS).unwrap();
         assert_eq!(play.requests(0, 1), [(5, DtoStatus::ErrRemoteAccess)]);
         play.ended();
     });
@@ -466,10 +396,7 @@ fn deferred_requests_leave_with_the_ring() {
         play.quiet(Duration::from_millis(20));
         assert_eq!(play.look(1, 0, 64), vec![0; 64]);
         play.pair.ias[0].ep_ring(ep).unwrap();
-        assert_eq!(
-            play.requests(0, 5),
-            [0, 1, 2, 3, 4].map(|cookie| (cookie, DtoStatus::Success))
-        );
+        assert_eq!(play.requests(0, 5), [0, 1, 2, 3, 4].map(|cookie| (cookie, DtoStatus::Success)));
         play.check(1, 0, 64, 3);
     });
 }
@@ -483,13 +410,8 @@ fn a_fenced_send_carries_what_the_read_before_it_brought() {
             play.recv(1, 0x8000, 9000, 1);
             play.read(0, 0, 9000, 2);
             let own = [play.seg(0, 0, 9000)];
-            play.pair.ias[0]
-                .ep_post_send(ep, &own, 3, CompletionFlags::BARRIER_FENCE)
-                .unwrap();
-            assert_eq!(
-                play.requests(0, 2),
-                [(2, DtoStatus::Success), (3, DtoStatus::Success)]
-            );
+            play.pair.ias[0].ep_post_send(ep, &own, 3, CompletionFlags::BARRIER_FENCE).unwrap();
+            assert_eq!(play.requests(0, 2), [(2, DtoStatus::Success), (3, DtoStatus::Success)]);
             play.received(1, 1);
             play.check(1, 0x8000, 9000, n);
         }
@@ -509,10 +431,7 @@ fn a_message_too_long_for_its_receive() {
         );
         assert_eq!(
             play.requests(0, 2),
-            [
-                (3, DtoStatus::ErrRemoteResponder),
-                (4, DtoStatus::ErrFlushed)
-            ]
+            [(3, DtoStatus::ErrRemoteResponder), (4, DtoStatus::ErrFlushed)]
         );
         play.ended();
     });
@@ -533,10 +452,8 @@ fn a_message_of_many_packets_too_long_for_its_receive_writes_nothing_behind_it()
 
 #[test]
 fn small_queues_go_round_thousands_of_times() {
-    let scene = Scene {
-        tweak: |attr| (attr.max_recv_dtos, attr.max_request_dtos) = (3, 5),
-        ..stage(256)
-    };
+    let scene =
+        Scene { tweak: |attr| (attr.max_recv_dtos, attr.max_request_dtos) = (3, 5), ..stage(256) };
     scene.connected(|play| {
         for n in 0..3000_u64 {
             for cookie in 0..3 {
@@ -549,12 +466,7 @@ fn small_queues_go_round_thousands_of_times() {
             for cookie in 0..3 {
                 play.requested(0, DtoOperation::Send, 3 * n + cookie);
                 play.received(1, 3 * n + cookie);
-                play.check(
-                    1,
-                    0x8000 + 64 * cookie as usize,
-                    64,
-                    (3 * n + cookie) as u32,
-                );
+                play.check(1, 0x8000 + 64 * cookie as usize, 64, (3 * n + cookie) as u32);
             }
         }
     });
@@ -568,14 +480,8 @@ fn more_requests_than_sixteen_bits_count() {
         let (mut posted, mut done) = (0_u64, 0_u64);
         while done < 70_000 {
             while posted < 70_000 && posted - done < 60 {
-                let flags = if posted % 4 == 3 {
-                    NONE
-                } else {
-                    CompletionFlags::SUPPRESS
-                };
-                play.pair.ias[0]
-                    .ep_post_rdma_write(ep, &own, posted, &far, flags)
-                    .unwrap();
+                let flags = if posted % 4 == 3 { NONE } else { CompletionFlags::SUPPRESS };
+                play.pair.ias[0].ep_post_rdma_write(ep, &own, posted, &far, flags).unwrap();
                 posted += 1;
             }
             play.requested(0, DtoOperation::RdmaWrite, done | 3);
@@ -588,10 +494,7 @@ fn more_requests_than_sixteen_bits_count() {
 #[test]
 fn packet_sequence_numbers_go_round() {
     // Each connection starts at a random number: connect until one starts near the end.
-    let scene = Scene {
-        bytes: MEBI,
-        ..stage(256)
-    };
+    let scene = Scene { bytes: MEBI, ..stage(256) };
     scene.play(|play| {
         let near = 0xff_0000;
         let start = loop {
@@ -637,11 +540,7 @@ fn packet_sequence_numbers_go_round() {
 
 #[test]
 fn many_endpoints_complete_on_one_dispatcher() {
-    Scene {
-        merged: true,
-        ..Scene::default()
-    }
-    .play(|play| {
+    Scene { merged: true, ..Scene::default() }.play(|play| {
         let mut eps = vec![(play.sides[0].ep, play.sides[1].ep)];
         eps.extend((0..7).map(|_| (play.endpoint(0), play.endpoint(1))));
         for &(a, b) in &eps {
@@ -652,12 +551,8 @@ fn many_endpoints_complete_on_one_dispatcher() {
                 let (at, n) = (0x400 * i, 100 * round + i as u32);
                 play.fill(0, at, 0x400, n);
                 let (own, theirs) = ([play.seg(0, at, 0x400)], [play.seg(1, at, 0x400)]);
-                play.pair.ias[1]
-                    .ep_post_recv(b, &theirs, n.into(), NONE)
-                    .unwrap();
-                play.pair.ias[0]
-                    .ep_post_send(a, &own, n.into(), NONE)
-                    .unwrap();
+                play.pair.ias[1].ep_post_recv(b, &theirs, n.into(), NONE).unwrap();
+                play.pair.ias[0].ep_post_send(a, &own, n.into(), NONE).unwrap();
                 let far = play.far(1, 0x8000 + at, 0x400);
                 play.pair.ias[0]
                     .ep_post_rdma_write(a, &own, u64::from(n) + 1000, &far, NONE)
@@ -670,10 +565,7 @@ fn many_endpoints_complete_on_one_dispatcher() {
                         let evd = play.sides[side].request;
                         match play.event(side, evd) {
                             Event::Dto(DtoEvent {
-                                ep,
-                                cookie,
-                                status: DtoStatus::Success,
-                                ..
+                                ep, cookie, status: DtoStatus::Success, ..
                             }) => {
                                 said[side].push((ep, cookie));
                             }
@@ -685,11 +577,7 @@ fn many_endpoints_complete_on_one_dispatcher() {
             for (i, &(a, b)) in eps.iter().enumerate() {
                 let n = u64::from(100 * round) + i as u64;
                 let of = |side: usize, ep| {
-                    said[side]
-                        .iter()
-                        .filter(|s| s.0 == ep)
-                        .map(|s| s.1)
-                        .collect::<Vec<_>>()
+                    said[side].iter().filter(|s| s.0 == ep).map(|s| s.1).collect::<Vec<_>>()
                 };
                 assert_eq!(of(0, a), [n, n + 1000]);
                 assert_eq!(of(1, b), [n]);
@@ -725,10 +613,7 @@ fn sends_wait_for_receives_that_are_late() {
 fn late_receives_under_loss() {
     let scene = Scene::seed(11);
     scene.connected(|play| {
-        let rates = mlx5_model::wire::impair::Rates {
-            drop: 100,
-            ..Default::default()
-        };
+        let rates = mlx5_model::wire::impair::Rates { drop: 100, ..Default::default() };
         play.lines.iter().for_each(|line| line.rates(rates));
         for n in 0..40_u32 {
             play.fill(0, 0, 9000, n);
@@ -808,15 +693,10 @@ fn an_armed_dispatcher_is_told_of_the_next_completion_once() {
         play.send(0, 0, 64, 2);
         assert_eq!(notices(play), 0);
         let (ep, own) = (play.sides[0].ep, [play.seg(0, 0, 64)]);
-        play.pair.ias[0]
-            .ep_post_send(ep, &own, 3, CompletionFlags::SOLICITED_WAIT)
-            .unwrap();
+        play.pair.ias[0].ep_post_send(ep, &own, 3, CompletionFlags::SOLICITED_WAIT).unwrap();
         assert_eq!(notices(play), 1);
         assert_eq!(play.requests(0, 4).len(), 4);
-        assert_eq!(
-            play.receives(1, 2),
-            [(2, DtoStatus::Success), (3, DtoStatus::Success)]
-        );
+        assert_eq!(play.receives(1, 2), [(2, DtoStatus::Success), (3, DtoStatus::Success)]);
     });
 }
 
@@ -867,12 +747,7 @@ fn both_ways_at_once_to_the_last_slot() {
             }
             for side in 0..2 {
                 for n in 0..depth {
-                    play.fill(
-                        side,
-                        128 * n,
-                        128,
-                        round * 1000 + side as u32 * 100 + n as u32,
-                    );
+                    play.fill(side, 128 * n, 128, round * 1000 + side as u32 * 100 + n as u32);
                     play.send(side, 128 * n, 128, n as u64);
                 }
             }
@@ -895,11 +770,7 @@ fn both_ways_at_once_to_the_last_slot() {
 #[test]
 fn completions_of_the_other_half_do_not_hold_each_other_up() {
     // A receive that never completes, in the same dispatcher as requests that do.
-    Scene {
-        merged: true,
-        ..Scene::default()
-    }
-    .connected(|play| {
+    Scene { merged: true, ..Scene::default() }.connected(|play| {
         play.recv(0, 0, 64, 99);
         for n in 0..200 {
             play.write(0, 0x1000, 64, n);

@@ -31,20 +31,9 @@ fn the_demo_runs() {
     assert!(report.rows.len() >= 11, "{report}");
     assert!(report.complaints.is_empty(), "{report}");
     let up = &report.rows[0];
-    assert!(
-        up.result.contains("firmware pages (16 MiB)"),
-        "{}",
-        up.result
-    );
-    let write = report
-        .rows
-        .iter()
-        .find(|row| row.act == "RDMA write")
-        .unwrap();
-    assert_eq!(
-        write.mmio_stores, write.operations,
-        "one doorbell each, nothing else"
-    );
+    assert!(up.result.contains("firmware pages (16 MiB)"), "{}", up.result);
+    let write = report.rows.iter().find(|row| row.act == "RDMA write").unwrap();
+    assert_eq!(write.mmio_stores, write.operations, "one doorbell each, nothing else");
 }
 
 #[test]
@@ -64,9 +53,7 @@ fn every_mtu_and_address_family_and_a_vlan() {
 fn loss_is_repaired_whatever_the_dice_say() {
     for seed in 1..8 {
         let seed = seed.to_string();
-        let rest = [
-            "--size", "200K", "--count", "12", "--mtu", "1024", "--seed", &seed,
-        ];
+        let rest = ["--size", "200K", "--count", "12", "--mtu", "1024", "--seed", &seed];
         let report = play(&[["--loss", "8"].as_slice(), &rest].concat());
         assert!(report.lost > 0 && report.retransmitted > 0, "{report}");
     }
@@ -105,10 +92,7 @@ fn icrc(frame: &[u8]) -> Option<(u32, u32)> {
     let mut digest = crc.digest();
     digest.update(&[0xff; 8]);
     digest.update(&packet);
-    Some((
-        digest.finalize(),
-        u32::from_le_bytes(said.try_into().unwrap()),
-    ))
+    Some((digest.finalize(), u32::from_le_bytes(said.try_into().unwrap())))
 }
 
 fn check_capture(path: &Path) -> usize {
@@ -126,20 +110,8 @@ fn check_capture(path: &Path) -> usize {
 
 /// Every frame decodes as what it is: RoCEv2 down to the InfiniBand headers, or the address resolution before it.
 fn check_by_tshark(path: &Path) {
-    let fields = [
-        "-T",
-        "fields",
-        "-e",
-        "frame.protocols",
-        "-e",
-        "infiniband.mad.attributeid",
-    ];
-    let out = match Command::new("tshark")
-        .arg("-r")
-        .arg(path)
-        .args(fields)
-        .output()
-    {
+    let fields = ["-T", "fields", "-e", "frame.protocols", "-e", "infiniband.mad.attributeid"];
+    let out = match Command::new("tshark").arg("-r").arg(path).args(fields).output() {
         Ok(out) if out.status.success() => String::from_utf8(out.stdout).unwrap(),
         _ => {
             println!(
@@ -150,13 +122,8 @@ fn check_by_tshark(path: &Path) {
     };
     let mut requests = 0;
     for line in out.lines() {
-        let known = ["infiniband", "arp", "icmpv6"]
-            .iter()
-            .any(|p| line.contains(p));
-        assert!(
-            known && !line.contains("malformed"),
-            "tshark reads a frame as {line}"
-        );
+        let known = ["infiniband", "arp", "icmpv6"].iter().any(|p| line.contains(p));
+        assert!(known && !line.contains("malformed"), "tshark reads a frame as {line}");
         requests += usize::from(line.contains("0x0010"));
     }
     assert!(requests >= 2, "tshark saw {requests} connection requests");
@@ -180,30 +147,13 @@ fn captured_frames_have_the_right_icrc_and_decode() {
 #[test]
 fn the_trace_has_every_command_in_the_kernel_s_form() {
     let path = scratch("trace");
-    play(&[
-        "--count",
-        "1",
-        "--size",
-        "1K",
-        "--trace",
-        path.to_str().unwrap(),
-    ]);
+    play(&["--count", "1", "--size", "1K", "--trace", path.to_str().unwrap()]);
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    for name in [
-        "ENABLE_HCA(0x104) INPUT",
-        "INIT_HCA(0x102) OUTPUT",
-        "CREATE_QP(0x500) INPUT",
-    ] {
-        assert!(
-            text.contains(&format!("dump command {name}")),
-            "{name} is missing"
-        );
+    for name in ["ENABLE_HCA(0x104) INPUT", "INIT_HCA(0x102) OUTPUT", "CREATE_QP(0x500) INPUT"] {
+        assert!(text.contains(&format!("dump command {name}")), "{name} is missing");
     }
-    assert!(
-        text.contains("dump command TEARDOWN_HCA(0x103) OUTPUT"),
-        "no teardown"
-    );
+    assert!(text.contains("dump command TEARDOWN_HCA(0x103) OUTPUT"), "no teardown");
     assert!(text.contains("000: 07000000 00000010 00000000 00000000"));
     assert!(text.contains("command block:"));
 }

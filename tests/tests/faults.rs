@@ -58,9 +58,7 @@ fn ghost_command_events_end_no_command() {
     let rig = Rig::light();
     let mut driver = up(&rig);
     for slots in [1, 1 << 31, u32::MAX, 0] {
-        rig.slot
-            .hca()
-            .inject_event(None, &Event::new(event::COMMAND, 0).with(0, slots));
+        rig.slot.hca().inject_event(None, &Event::new(event::COMMAND, 0).with(0, slots));
     }
     // A slow command with a ghost in the middle of it.
     rig.script(|first, script| script.on(When::From(first), Verdict::Late(20_000_000)));
@@ -77,19 +75,13 @@ fn ghost_command_events_end_no_command() {
 #[test]
 fn commands_without_number_between_two_services_overrun_no_queue() {
     for hardware_like in [false, true] {
-        let rig = Rig::new(Card {
-            hardware_like,
-            ..light()
-        });
+        let rig = Rig::new(Card { hardware_like, ..light() });
         let mut driver = Driver::open(&rig.slot, &Config::default()).unwrap();
         let (all, rest) = if hardware_like { (300, 7) } else { (3000, 3) };
         for n in 0..all {
             // Neither twice the same event nor one for a slot that is free is a reason to stop; nor is one lost.
             match n % rest {
-                0 => rig
-                    .slot
-                    .hca()
-                    .inject_event(None, &Event::new(event::COMMAND, 0).with(0, 1)),
+                0 => rig.slot.hca().inject_event(None, &Event::new(event::COMMAND, 0).with(0, 1)),
                 1 => rig
                     .slot
                     .hca()
@@ -108,11 +100,7 @@ fn commands_without_number_between_two_services_overrun_no_queue() {
 #[test]
 fn every_command_wakes_by_the_vector_of_commands_and_by_no_other() {
     let rig = Rig::light();
-    let config = Config {
-        command_vector: 3,
-        page_vector: 2,
-        ..patience()
-    };
+    let config = Config { command_vector: 3, page_vector: 2, ..patience() };
     let mut driver = Driver::open(&rig.slot, &config).unwrap();
     rig.slot.hca().interrupts();
     for _ in 0..200 {
@@ -157,11 +145,7 @@ fn every_type_of_event_on_every_queue_does_no_harm() {
     for eqn in [COMMANDS, ASYNC, PAGES, COMPLETION] {
         for kind in 0..=u8::MAX {
             // A page request of zero pages is one too; positive ones have their own tests.
-            let event = Event {
-                kind,
-                sub: kind ^ 0x55,
-                data: [0; 28],
-            };
+            let event = Event { kind, sub: kind ^ 0x55, data: [0; 28] };
             rig.slot.hca().inject_event(Some(eqn), &event);
             if kind % 32 == 31 {
                 driver.service(rig.now());
@@ -184,14 +168,8 @@ fn events_of_queues_that_do_not_exist_are_not_told() {
         let mut hca = rig.slot.hca();
         hca.inject_event(Some(COMPLETION), &Event::completion(number));
         hca.inject_event(Some(ASYNC), &Event::cq_error(number, 1));
-        hca.inject_event(
-            Some(ASYNC),
-            &Event::queue(event::WQ_CATASTROPHIC, 0, number),
-        );
-        hca.inject_event(
-            Some(ASYNC),
-            &Event::queue(event::COMM_ESTABLISHED, 0, number),
-        );
+        hca.inject_event(Some(ASYNC), &Event::queue(event::WQ_CATASTROPHIC, 0, number));
+        hca.inject_event(Some(ASYNC), &Event::queue(event::COMM_ESTABLISHED, 0, number));
     }
     driver.service(rig.now());
     assert!(notices(&mut driver).is_empty());
@@ -209,18 +187,9 @@ fn events_are_decoded_each_to_its_meaning() {
         (queue(event::SQ_DRAINED), qp(QpEvent::Drained)),
         (queue(event::LAST_WQE_REACHED), qp(QpEvent::LastWqe)),
         (queue(event::WQ_CATASTROPHIC), qp(QpEvent::Catastrophic)),
-        (
-            queue(event::WQ_INVALID_REQUEST),
-            qp(QpEvent::InvalidRequest),
-        ),
+        (queue(event::WQ_INVALID_REQUEST), qp(QpEvent::InvalidRequest)),
         (queue(event::WQ_ACCESS_ERROR), qp(QpEvent::AccessError)),
-        (
-            Event::cq_error(0x401, 2),
-            Told::CqError {
-                cqn: 0x401,
-                syndrome: 2,
-            },
-        ),
+        (Event::cq_error(0x401, 2), Told::CqError { cqn: 0x401, syndrome: 2 }),
         (Event::completion(0x402), Told::Completion { cqn: 0x402 }),
     ];
     for (sent, _) in &table {
@@ -268,13 +237,7 @@ fn a_flood_of_events_loses_none_that_fits_the_queue() {
         for _ in 0..8 {
             device.service(rig.now());
             while let Some(event) = device.next_event() {
-                assert_eq!(
-                    event,
-                    Told::Qp {
-                        qpn: told,
-                        what: QpEvent::Established
-                    }
-                );
+                assert_eq!(event, Told::Qp { qpn: told, what: QpEvent::Established });
                 told += 1;
             }
         }
@@ -289,9 +252,7 @@ fn a_user_who_reads_no_events_still_learns_of_the_loss() {
     let rig = Rig::light();
     let mut device = Device::open(&rig.slot, &patience()).unwrap();
     for n in 0..200 {
-        rig.slot
-            .hca()
-            .inject_event(None, &Event::queue(event::COMM_ESTABLISHED, 0, n));
+        rig.slot.hca().inject_event(None, &Event::queue(event::COMM_ESTABLISHED, 0, n));
     }
     for _ in 0..10 {
         device.service(rig.now());
@@ -300,11 +261,7 @@ fn a_user_who_reads_no_events_still_learns_of_the_loss() {
     rig.pass(Duration::from_secs(2));
     device.service(rig.now());
     let events: Vec<Told> = std::iter::from_fn(|| device.next_event()).collect();
-    assert!(
-        matches!(events.last(), Some(Told::Dead(_))),
-        "{:?}",
-        events.last()
-    );
+    assert!(matches!(events.last(), Some(Told::Dead(_))), "{:?}", events.last());
     device.close().unwrap_err();
 }
 
@@ -399,10 +356,7 @@ fn each_health_syndrome_is_told_by_its_name_within_two_seconds() {
         rig.pass(Duration::from_secs(2));
         driver.service(rig.now());
         let fault = lost(&mut driver).expect("a lost device is told");
-        assert_eq!(
-            (fault.kind(), fault.syndrome()),
-            (FaultKind::Gone, u32::from(syndrome))
-        );
+        assert_eq!((fault.kind(), fault.syndrome()), (FaultKind::Gone, u32::from(syndrome)));
         assert!(!fault.cause().is_empty());
         let start = rig.now();
         assert_eq!(driver.pd_create().unwrap_err().kind(), FaultKind::Gone);
@@ -415,10 +369,8 @@ fn each_health_syndrome_is_told_by_its_name_within_two_seconds() {
 #[test]
 fn a_device_that_was_reset_from_outside_is_told_within_two_seconds() {
     // After the reset nobody has set a command page, or somebody else has.
-    for (page, told) in [
-        (None, "disabled its interface"),
-        (Some(0x1000_0000u32), "has been reset"),
-    ] {
+    for (page, told) in [(None, "disabled its interface"), (Some(0x1000_0000u32), "has been reset")]
+    {
         let rig = Rig::light();
         let mut driver = up(&rig);
         rig.slot.hca().flr();
@@ -468,10 +420,7 @@ fn a_counter_that_stands_still_is_a_dead_firmware_but_a_pause_is_not() {
         }
     }
     let after = after.expect("noticed");
-    assert!(
-        (7..=12).contains(&after),
-        "after {after} s: real firmware pauses for up to six"
-    );
+    assert!((7..=12).contains(&after), "after {after} s: real firmware pauses for up to six");
     driver.close().unwrap_err();
 }
 
@@ -494,13 +443,7 @@ fn heat_is_not_death() {
     let rig = Rig::light();
     let watched = Watched::new(&rig.slot);
     let mut driver = Driver::open(&watched, &patience()).unwrap();
-    watched.look(|at, value| {
-        if at == 0x23c {
-            value | 0x10 << 16
-        } else {
-            value
-        }
-    });
+    watched.look(|at, value| if at == 0x23c { value | 0x10 << 16 } else { value });
     for _ in 0..5 {
         rig.pass(Duration::from_secs(1));
         driver.service(rig.now());
@@ -513,14 +456,9 @@ fn heat_is_not_death() {
 fn an_internal_error_event_is_believed_only_with_the_registers() {
     let rig = Rig::light();
     let mut driver = up(&rig);
-    rig.slot
-        .hca()
-        .inject_event(Some(ASYNC), &Event::new(event::INTERNAL_ERROR, 0));
+    rig.slot.hca().inject_event(Some(ASYNC), &Event::new(event::INTERNAL_ERROR, 0));
     driver.service(rig.now());
-    assert!(
-        lost(&mut driver).is_none(),
-        "the registers know nothing of it"
-    );
+    assert!(lost(&mut driver).is_none(), "the registers know nothing of it");
     driver.close().unwrap();
 }
 
@@ -531,15 +469,8 @@ fn page_requests_for_other_functions_move_no_page() {
     let rig = Rig::light();
     let mut device = Device::open(&rig.slot, &patience()).unwrap();
     let held = (device.firmware_pages(), rig.taken().pages);
-    for (function, count) in [
-        (7, 5),
-        (0x8000_0000, 5),
-        (0x7, u32::MAX),
-        (0xffff, 0x8000_0000),
-    ] {
-        let event = Event::new(event::PAGE_REQUEST, 0)
-            .with(0, function)
-            .with(4, count);
+    for (function, count) in [(7, 5), (0x8000_0000, 5), (0x7, u32::MAX), (0xffff, 0x8000_0000)] {
+        let event = Event::new(event::PAGE_REQUEST, 0).with(0, function).with(4, count);
         rig.slot.hca().inject_event(Some(ASYNC), &event);
         device.service(rig.now());
         assert_eq!((device.firmware_pages(), rig.taken().pages), held);
@@ -607,18 +538,12 @@ fn dice(
 fn thrown(seed: u64, kinds: &'static [Wrote], one_in: u32, flips: usize) {
     let rig = Rig::new(Card { seed, ..light() });
     let count = Arc::new(Mutex::new(0));
-    rig.slot
-        .hca()
-        .set_mangle(Some(dice(seed, kinds, one_in, flips, Arc::clone(&count))));
+    rig.slot.hca().set_mangle(Some(dice(seed, kinds, one_in, flips, Arc::clone(&count))));
     let start = rig.now();
     let watched = Watched::new(&rig.slot);
     // Whatever comes of it: it comes, and in time.
     let _ = journey(&watched, &patience());
-    assert!(
-        rig.now() - start < Duration::from_secs(60),
-        "seed {seed}: {:?}",
-        rig.now() - start
-    );
+    assert!(rig.now() - start < Duration::from_secs(60), "seed {seed}: {:?}", rig.now() - start);
 }
 
 proptest! {

@@ -13,13 +13,7 @@ fn holds(law: Law, provider: Provider, steps: u64) {
     let percent: Result<u64, _> = percent.parse();
     assert!(matches!(percent, Ok(1..)), "LAWS_PERCENT: {percent:?}");
     let steps = steps * percent.unwrap_or(100) / 100;
-    let report = run(&Plan {
-        law,
-        provider,
-        seed: SEED,
-        steps,
-        failures: 1,
-    });
+    let report = run(&Plan { law, provider, seed: SEED, steps, failures: 1 });
     eprintln!("{} on {provider:?}, seed {SEED}: {report}", law.name());
     assert!(report.failures.is_empty(), "{report}");
     assert!(report.steps >= steps, "{report}");

@@ -6,10 +6,7 @@
 //! up here as two that are missing from the list.
 //!
 //! `layouts/pairs.rs` has the pairs of layouts.
-#![expect(
-    clippy::unwrap_used,
-    reason = "test code: a panic here is a failed test"
-)]
+#![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,17 +22,8 @@ fn sizes_agree() {
         let layout = layout(pair.theirs);
         let rest = layout.bytes - pair.at;
         match pair.part {
-            false => assert_eq!(
-                pair.ours.size, rest,
-                "{} is {}",
-                pair.ours.name, pair.theirs
-            ),
-            true => assert!(
-                pair.ours.size < rest,
-                "{} begins {}",
-                pair.ours.name,
-                pair.theirs
-            ),
+            false => assert_eq!(pair.ours.size, rest, "{} is {}", pair.ours.name, pair.theirs),
+            true => assert!(pair.ours.size < rest, "{} begins {}", pair.ours.name, pair.theirs),
         }
     }
 }
@@ -45,10 +33,7 @@ fn positions_and_widths_agree() {
     let mut fields = 0;
     for pair in table() {
         for (ours, path, field) in common(&pair) {
-            let here = format!(
-                "{}.{} and {}.{path}",
-                pair.ours.name, ours.name, pair.theirs
-            );
+            let here = format!("{}.{} and {}.{path}", pair.ours.name, ours.name, pair.theirs);
             assert_eq!(ours.width, field.width, "{here}: width");
             assert_eq!(ours.first + 8 * pair.at, field.bit, "{here}: position");
             fields += 1;
@@ -73,10 +58,7 @@ fn ones_set_by_the_driver_walk_through_the_model() {
                 for (other, seen) in layout(pair.theirs).leaves() {
                     let apart =
                         seen.bit + seen.width <= field.bit || field.bit + field.width <= seen.bit;
-                    assert!(
-                        !apart || read(seen, &bytes) == 0,
-                        "{here}: {path} shows in {other}"
-                    );
+                    assert!(!apart || read(seen, &bytes) == 0, "{here}: {path} shows in {other}");
                 }
             }
         }
@@ -92,17 +74,8 @@ fn ones_set_by_the_model_walk_through_the_driver() {
                 let mut bytes = vec![0; layout(pair.theirs).bytes];
                 write(field, &mut bytes, value);
                 let here = format!("{}.{path} bit {bit}", pair.theirs);
-                assert_eq!(
-                    (pair.ours.get)(&bytes[pair.at..], ours.name),
-                    Some(value),
-                    "{here}"
-                );
-                for other in pair
-                    .ours
-                    .fields
-                    .iter()
-                    .filter(|other| other.name != ours.name)
-                {
+                assert_eq!((pair.ours.get)(&bytes[pair.at..], ours.name), Some(value), "{here}");
+                for other in pair.ours.fields.iter().filter(|other| other.name != ours.name) {
                     assert_eq!(
                         (pair.ours.get)(&bytes[pair.at..], other.name),
                         Some(0),
@@ -119,23 +92,11 @@ fn ones_set_by_the_model_walk_through_the_driver() {
 fn all_ones_and_none_go_both_ways() {
     for pair in table() {
         for (ours, path, field) in common(&pair) {
-            let all = if ours.width == 128 {
-                u128::MAX
-            } else {
-                (1 << ours.width) - 1
-            };
+            let all = if ours.width == 128 { u128::MAX } else { (1 << ours.width) - 1 };
             let mut bytes = vec![0xff; layout(pair.theirs).bytes];
-            assert_eq!(
-                (pair.ours.get)(&bytes[pair.at..], ours.name),
-                Some(all),
-                "{path}"
-            );
+            assert_eq!((pair.ours.get)(&bytes[pair.at..], ours.name), Some(all), "{path}");
             write(field, &mut bytes, 0);
-            assert_eq!(
-                (pair.ours.get)(&bytes[pair.at..], ours.name),
-                Some(0),
-                "{path}"
-            );
+            assert_eq!((pair.ours.get)(&bytes[pair.at..], ours.name), Some(0), "{path}");
         }
     }
 }
@@ -143,34 +104,17 @@ fn all_ones_and_none_go_both_ways() {
 #[test]
 fn aliases_and_narrower_fields_are_needed_each() {
     for (ours, name, path, why) in ALIASES.iter().filter(|alias| alias.3 != "itself") {
-        let pair = table()
-            .into_iter()
-            .find(|pair| pair.ours.name == *ours)
-            .unwrap();
-        assert!(
-            pair.ours.fields.iter().any(|field| field.name == *name),
-            "{ours}.{name}"
-        );
+        let pair = table().into_iter().find(|pair| pair.ours.name == *ours).unwrap();
+        assert!(pair.ours.fields.iter().any(|field| field.name == *name), "{ours}.{name}");
         assert!(
             layout(pair.theirs).field(name).is_none(),
             "{ours}.{name} is no alias: {path}, {why}"
         );
     }
     for (ours, name, _) in NARROWER {
-        let pair = table()
-            .into_iter()
-            .find(|pair| pair.ours.name == *ours)
-            .unwrap();
-        let field = pair
-            .ours
-            .fields
-            .iter()
-            .find(|field| field.name == *name)
-            .unwrap();
-        assert!(
-            theirs(&pair, name).unwrap().1.width > field.width,
-            "{ours}.{name} is as wide"
-        );
+        let pair = table().into_iter().find(|pair| pair.ours.name == *ours).unwrap();
+        let field = pair.ours.fields.iter().find(|field| field.name == *name).unwrap();
+        assert!(theirs(&pair, name).unwrap().1.width > field.width, "{ours}.{name} is as wide");
     }
 }
 
@@ -183,11 +127,7 @@ fn work_requests_and_completions_agree() {
 
 /// Places in messages: the driver's constant, the model's layout and field.
 const PLACES: &[(usize, &str, &str)] = &[
-    (
-        caps::FLOW_TABLE_NIC_RECEIVE,
-        "flow_table_nic_cap",
-        "nic_receive",
-    ),
+    (caps::FLOW_TABLE_NIC_RECEIVE, "flow_table_nic_cap", "nic_receive"),
     (cq::CONTEXT_AT, "create_cq_in", "cqc"),
     (cq::CONTEXT_AT, "query_cq_out", "cqc"),
     (eq::EQ_CONTEXT, "create_eq_in", "eq_context_entry"),
@@ -196,18 +136,10 @@ const PLACES: &[(usize, &str, &str)] = &[
     (eq::EQE_DATA, "eqe", "event_data"),
     (flow::MATCH, "create_flow_group_in", "match_criteria"),
     (flow::FLOW_CONTEXT, "set_fte_in", "flow_context"),
-    (
-        flow::FLOW_MATCH - flow::FLOW_CONTEXT,
-        "flow_context",
-        "match_value",
-    ),
+    (flow::FLOW_MATCH - flow::FLOW_CONTEXT, "flow_context", "match_value"),
     (0, "fte_match_param", "outer_headers"),
     (mkey::CONTEXT_AT, "create_mkey_in", "memory_key_mkey_entry"),
-    (
-        mkey::ACTUAL_SIZE_AT,
-        "create_mkey_in",
-        "translations_octword_actual_size",
-    ),
+    (mkey::ACTUAL_SIZE_AT, "create_mkey_in", "translations_octword_actual_size"),
     (mkey::TRANSLATION_AT, "create_mkey_in", "klm_pas_mtt"),
     (pages::ManagePagesIn::SIZE, "manage_pages_in", "pas"),
     (pages::ManagePagesOut::SIZE, "manage_pages_out", "pas"),
@@ -231,16 +163,8 @@ const PLACES: &[(usize, &str, &str)] = &[
     (sq::SQ_PAGES, "rmp_in", "pas"),
     (tir::TIR_CONTEXT, "tir_in", "tirc"),
     (tis::TIS_CONTEXT, "tis_in", "tisc"),
-    (
-        vport::QUERIED_CONTEXT,
-        "query_nic_vport_context_out",
-        "nic_vport_context",
-    ),
-    (
-        vport::MODIFIED_CONTEXT,
-        "modify_nic_vport_context_in",
-        "nic_vport_context",
-    ),
+    (vport::QUERIED_CONTEXT, "query_nic_vport_context_out", "nic_vport_context"),
+    (vport::MODIFIED_CONTEXT, "modify_nic_vport_context_in", "nic_vport_context"),
     (0x100, "nic_vport_context", "current_uc_mac_address"),
     (0x18, "create_flow_table_in", "flow_table_context"),
 ];
@@ -261,11 +185,7 @@ const LENGTHS: &[(usize, &str)] = &[
 #[test]
 fn contexts_and_lists_stand_at_the_same_place_in_their_messages() {
     for &(at, name, field) in PLACES {
-        assert_eq!(
-            layout(name).field(field).unwrap().bit,
-            8 * at,
-            "{name}.{field}"
-        );
+        assert_eq!(layout(name).field(field).unwrap().bit, 8 * at, "{name}.{field}");
     }
     for &(length, name) in LENGTHS {
         assert_eq!(layout(name).bytes, length, "{name}");
@@ -283,11 +203,7 @@ fn of_head(frame: &str, entry: &ifc::Entry) -> bool {
         let same = ours.name == entry.name && ours.name != "number";
         let number = ours.name == "number" && entry.name == "number" && entry.field.bit == 64;
         if same {
-            assert_eq!(
-                (ours.first, ours.width),
-                (entry.field.bit, entry.field.width),
-                "{frame}"
-            );
+            assert_eq!((ours.first, ours.width), (entry.field.bit, entry.field.width), "{frame}");
         }
         same || number
     })
@@ -297,11 +213,7 @@ fn of_head(frame: &str, entry: &ifc::Entry) -> bool {
 fn every_message_of_the_model_begins_with_the_head_the_driver_writes() {
     let mut heads = 0;
     for frame in ifc::all() {
-        heads += frame
-            .entries
-            .iter()
-            .filter(|entry| of_head(frame.name, entry))
-            .count();
+        heads += frame.entries.iter().filter(|entry| of_head(frame.name, entry)).count();
     }
     assert!(heads > 120, "{heads}");
 }
@@ -339,10 +251,7 @@ fn event_queue_entries_agree() {
         head.set_event_sub_type(0x3c);
         head.0.to_be_bytes()
     });
-    assert_eq!(
-        (eqe::event_type.get(&bytes), eqe::event_sub_type.get(&bytes)),
-        (0xa5, 0x3c)
-    );
+    assert_eq!((eqe::event_type.get(&bytes), eqe::event_sub_type.get(&bytes)), (0xa5, 0x3c));
 }
 
 #[test]
@@ -380,11 +289,7 @@ fn the_words_of_a_window_bind_agree() {
     use hca_mlx5::prm::wqe::{UmrHead, UmrKey};
     use ifc::mkey::{mkc, umr_ctrl};
     let bytes = UmrHead::bind(0xa5c3).word().to_be_bytes();
-    assert_eq!(
-        umr_ctrl::flags.get(&bytes),
-        0x90,
-        "inline, and the offset counts"
-    );
+    assert_eq!(umr_ctrl::flags.get(&bytes), 0x90, "inline, and the offset counts");
     assert_eq!(umr_ctrl::translation_octwords.get(&bytes), 0xa5c3);
     assert_eq!(umr_ctrl::translation_offset_15_0.get(&bytes), 0);
 
@@ -407,10 +312,7 @@ fn the_words_of_a_window_bind_agree() {
     key.set_qpn(0xab_cdef);
     key.set_mkey_7_0(0x5a);
     let bytes = key.word().to_be_bytes();
-    assert_eq!(
-        (mkc::qpn.get(&bytes), mkc::mkey_7_0.get(&bytes)),
-        (0xab_cdef, 0x5a)
-    );
+    assert_eq!((mkc::qpn.get(&bytes), mkc::mkey_7_0.get(&bytes)), (0xab_cdef, 0x5a));
 }
 
 // ---- what only one side names ----
@@ -432,25 +334,15 @@ fn one_sided() -> Names {
                     .insert(ours.name.into());
             }
         }
-        covered
-            .entry(pair.theirs)
-            .or_default()
-            .extend(common.into_iter().map(|(.., field)| field));
+        covered.entry(pair.theirs).or_default().extend(common.into_iter().map(|(.., field)| field));
     }
     for layout in ifc::all() {
         let seen = covered.get(layout.name).map_or(&[][..], Vec::as_slice);
-        for entry in layout
-            .entries
-            .iter()
-            .filter(|entry| !entry.name.starts_with("reserved"))
-        {
+        for entry in layout.entries.iter().filter(|entry| !entry.name.starts_with("reserved")) {
             let (first, last) = (entry.field.bit, entry.field.bit + entry.field.width);
-            let shared = seen
-                .iter()
-                .any(|field| field.bit < last && first < field.bit + field.width);
-            let placed = PLACES
-                .iter()
-                .any(|place| (place.1, place.2) == (layout.name, entry.name));
+            let shared =
+                seen.iter().any(|field| field.bit < last && first < field.bit + field.width);
+            let placed = PLACES.iter().any(|place| (place.1, place.2) == (layout.name, entry.name));
             if !shared && !placed && !of_head(layout.name, entry) {
                 names
                     .entry(format!("model {}", layout.name))
@@ -472,10 +364,7 @@ fn listed() -> Names {
         }
         if line.starts_with(' ') {
             let key: &String = at.as_ref().unwrap();
-            names
-                .entry(key.clone())
-                .or_default()
-                .extend(line.split_whitespace().map(String::from));
+            names.entry(key.clone()).or_default().extend(line.split_whitespace().map(String::from));
         } else {
             let (key, reason) = line.split_once(": ").unwrap();
             assert!(reason.len() > 10, "{key}: no reason given");
@@ -491,10 +380,7 @@ fn names_known_to_one_side_only_are_listed_with_a_reason() {
     let mut wrong = Vec::new();
     for key in found.keys().chain(listed.keys()).collect::<BTreeSet<_>>() {
         let none = BTreeSet::new();
-        let (found, listed) = (
-            found.get(key).unwrap_or(&none),
-            listed.get(key).unwrap_or(&none),
-        );
+        let (found, listed) = (found.get(key).unwrap_or(&none), listed.get(key).unwrap_or(&none));
         let new: Vec<_> = found.difference(listed).map(String::as_str).collect();
         let gone: Vec<_> = listed.difference(found).map(String::as_str).collect();
         if !new.is_empty() || !gone.is_empty() {
@@ -505,9 +391,5 @@ fn names_known_to_one_side_only_are_listed_with_a_reason() {
             ));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "names of one side only:\n{}",
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "names of one side only:\n{}", wrong.join("\n"));
 }

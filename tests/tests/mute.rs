@@ -4,10 +4,7 @@
 //! What it may keep: after a command without an answer the device may still write to host memory, so the arena's
 //! mailboxes, the queues it was told of and the firmware's pages stay taken until the host resets the function. After a
 //! refusal the device holds nothing new: there all of it comes back.
-#![expect(
-    clippy::unwrap_used,
-    reason = "test code: a panic here is a failed test"
-)]
+#![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
 use std::time::Duration;
 
@@ -25,11 +22,8 @@ fn commands() -> Vec<Opcode> {
     let log = Log::new(Script::new());
     rig.hook(Some(Box::new(log.clone())));
     journey(&rig.slot, &patience()).unwrap();
-    let opcodes: Vec<_> = log
-        .records()
-        .iter()
-        .map(|r| Opcode::from_code(r.opcode).unwrap())
-        .collect();
+    let opcodes: Vec<_> =
+        log.records().iter().map(|r| Opcode::from_code(r.opcode).unwrap()).collect();
     assert!(opcodes.len() > 80, "{}", opcodes.len());
     opcodes
 }
@@ -63,10 +57,7 @@ fn the_device_falls_mute_at_every_command() {
             matches!(fault.kind(), FaultKind::Timeout | FaultKind::Gone),
             "command {n}, {step}: {fault}"
         );
-        assert!(
-            fault.advice().contains("reset") || *op == Opcode::EnableHca,
-            "{fault}"
-        );
+        assert!(fault.advice().contains("reset") || *op == Opcode::EnableHca, "{fault}");
         assert!(took < BOUND, "command {n}, {op:?}, {step}: {took:?}");
         // The firmware has what it was given: none of it may be used for anything else.
         let owned = rig.slot.hca().pages_owned() as usize;
@@ -75,10 +66,7 @@ fn the_device_falls_mute_at_every_command() {
             "command {n}, {op:?}: {:?}, {owned} owned",
             rig.taken()
         );
-        assert!(
-            rig.taken().arena > 0,
-            "command {n}, {op:?}: mailboxes the device may write"
-        );
+        assert!(rig.taken().arena > 0, "command {n}, {op:?}: mailboxes the device may write");
         assert_eq!(rig.slot.views().refused, 0, "command {n}, {op:?}");
         // The host does what the advice says; then everything is back, and the function works again.
         rig.reset();
@@ -120,10 +108,7 @@ fn an_answer_after_the_deadline_finds_its_memory_untouched_by_anybody_else() {
 fn a_command_that_answers_just_in_time_is_no_trouble() {
     let (rig, result, took) = muted(0, Verdict::Late(45_000_000), &patience());
     result.unwrap();
-    assert!(
-        took > Duration::from_secs(4),
-        "{took:?}: nearly a hundred commands, each late"
-    );
+    assert!(took > Duration::from_secs(4), "{took:?}: nearly a hundred commands, each late");
     assert_eq!(rig.taken(), NOTHING);
 }
 
@@ -141,10 +126,7 @@ fn a_mute_device_costs_one_time_limit_and_not_one_per_object() {
     let start = rig.now();
     let fault = driver.close().unwrap_err();
     let took = rig.now() - start;
-    assert!(
-        took >= Duration::from_secs(60) && took < Duration::from_secs(61),
-        "{took:?}: {fault}"
-    );
+    assert!(took >= Duration::from_secs(60) && took < Duration::from_secs(61), "{took:?}: {fault}");
 }
 
 /// `mute_from` with the arguments in the order of [`Rig::script`].
@@ -209,18 +191,12 @@ fn optional(op: Opcode) -> bool {
 fn every_status_at_every_command_is_told_by_name_and_undone() {
     let all = commands();
     // Without the second SET_HCA_CAP there are no atomics, and all else works.
-    let sets = all
-        .iter()
-        .enumerate()
-        .filter(|(_, op)| **op == Opcode::SetHcaCap);
+    let sets = all.iter().enumerate().filter(|(_, op)| **op == Opcode::SetHcaCap);
     let atomics = sets.map(|(n, _)| n).nth(1);
     for (n, &op) in all.iter().enumerate() {
         for status in STATUSES {
             let rig = Rig::light();
-            let verdict = Verdict::Refuse {
-                status,
-                syndrome: 0x4bb_88f,
-            };
+            let verdict = Verdict::Refuse { status, syndrome: 0x4bb_88f };
             rig.script(|first, script| script.on(When::Nth(first + n as u64), verdict));
             let result = journey(&Watched::new(&rig.slot), &patience());
             let here = format!("command {n} {op:?} status {status:#x}");
@@ -228,11 +204,7 @@ fn every_status_at_every_command_is_told_by_name_and_undone() {
                 Ok(()) => assert!(optional(op) || atomics == Some(n), "{here}: nobody noticed"),
                 Err((step, fault)) => {
                     assert_eq!(fault.operation(), op.name(), "{here}: {step}: {fault}");
-                    assert_eq!(
-                        (fault.status(), fault.syndrome()),
-                        (status, 0x4bb_88f),
-                        "{here}"
-                    );
+                    assert_eq!((fault.status(), fault.syndrome()), (status, 0x4bb_88f), "{here}");
                     assert!(!fault.cause().is_empty(), "{here}");
                 }
             }
@@ -240,14 +212,7 @@ fn every_status_at_every_command_is_told_by_name_and_undone() {
             let keeps = matches!(op, Opcode::TeardownHca | Opcode::ManagePages);
             let owned = rig.slot.hca().pages_owned() as usize;
             assert!(owned == 0 || keeps, "{here}");
-            assert_eq!(
-                rig.taken(),
-                Taken {
-                    arena: 0,
-                    pages: owned
-                },
-                "{here}"
-            );
+            assert_eq!(rig.taken(), Taken { arena: 0, pages: owned }, "{here}");
         }
     }
 }
@@ -259,10 +224,7 @@ fn every_opcode_refused_for_ever_is_told_by_name_and_undone() {
     seen.dedup();
     for op in seen {
         let rig = Rig::light();
-        let verdict = Verdict::Refuse {
-            status: 0x01,
-            syndrome: 1,
-        };
+        let verdict = Verdict::Refuse { status: 0x01, syndrome: 1 };
         rig.script(|_, script| script.on(When::Opcode(op.code()), verdict));
         let result = journey(&Watched::new(&rig.slot), &patience());
         if let Err((step, fault)) = result {
@@ -273,14 +235,7 @@ fn every_opcode_refused_for_ever_is_told_by_name_and_undone() {
         let owned = rig.slot.hca().pages_owned() as usize;
         let keeps = matches!(op, Opcode::TeardownHca | Opcode::ManagePages);
         assert!(owned == 0 || keeps, "{op:?}");
-        assert_eq!(
-            rig.taken(),
-            Taken {
-                arena: 0,
-                pages: owned
-            },
-            "{op:?}"
-        );
+        assert_eq!(rig.taken(), Taken { arena: 0, pages: owned }, "{op:?}");
     }
 }
 
@@ -311,22 +266,13 @@ const INITIALIZING: usize = 0x1fc;
 fn a_firmware_that_never_starts_is_told_at_its_deadline() {
     let rig = Rig::light();
     let watched = Watched::new(&rig.slot);
-    watched.look(|at, value| {
-        if at == INITIALIZING {
-            value | 1 << 31
-        } else {
-            value
-        }
-    });
+    watched.look(|at, value| if at == INITIALIZING { value | 1 << 31 } else { value });
     let start = rig.now();
     let fault = Device::open(&watched, &patience()).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Timeout);
     assert!(fault.operation().contains("initialization"), "{fault}");
     let took = rig.now() - start;
-    assert!(
-        took >= Duration::from_millis(500) && took < Duration::from_millis(510),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_millis(500) && took < Duration::from_millis(510), "{took:?}");
     assert_eq!(rig.taken(), NOTHING);
 }
 
@@ -337,11 +283,7 @@ fn a_firmware_that_stays_busy_after_the_command_page_is_told() {
     let mut reads = 0;
     watched.look(move |at, value| {
         reads += u32::from(at == INITIALIZING);
-        if at == INITIALIZING && reads > 1 {
-            value | 1 << 31
-        } else {
-            value
-        }
+        if at == INITIALIZING && reads > 1 { value | 1 << 31 } else { value }
     });
     let start = rig.now();
     let fault = Device::open(&watched, &patience()).unwrap_err();
@@ -375,10 +317,7 @@ fn at_every_register_read_the_device_may_leave_the_bus() {
         // The last command's answer is in memory: whether its registers can be read is nobody's concern any more.
         if let Err((step, fault)) = result {
             assert!(
-                matches!(
-                    fault.kind(),
-                    FaultKind::Gone | FaultKind::Timeout | FaultKind::Nonsense
-                ),
+                matches!(fault.kind(), FaultKind::Gone | FaultKind::Timeout | FaultKind::Nonsense),
                 "read {n}, {step}: {fault}"
             );
         }
@@ -390,13 +329,11 @@ fn another_interface_revision_is_refused_in_words() {
     for revision in [0, 4, 6, 0xffff] {
         let rig = Rig::light();
         let watched = Watched::new(&rig.slot);
-        watched.look(move |at, value| {
-            if at == 4 {
-                revision << 16 | value & 0xffff
-            } else {
-                value
-            }
-        });
+        watched.look(
+            move |at, value| {
+                if at == 4 { revision << 16 | value & 0xffff } else { value }
+            },
+        );
         let fault = Device::open(&watched, &patience()).unwrap_err();
         assert_eq!(fault.kind(), FaultKind::Nonsense);
         assert_eq!(fault.number(), revision);
@@ -409,13 +346,7 @@ fn every_geometry_of_the_command_queue_is_used_or_refused() {
     for word in 0..=0xff_u32 {
         let rig = Rig::light();
         let watched = Watched::new(&rig.slot);
-        watched.look(move |at, value| {
-            if at == 0x14 {
-                value & !0xff | word
-            } else {
-                value
-            }
-        });
+        watched.look(move |at, value| if at == 0x14 { value & !0xff | word } else { value });
         let (size, stride) = (word >> 4, word & 0xf);
         match Device::open(&watched, &patience()) {
             // The card's own stride is 6: with another the driver's entries are elsewhere, but slot 0 is slot 0.

@@ -55,9 +55,7 @@ fn join<S: Side>(bed: &mut Bed<'_, S>, ends: &[End; 2], psn: u32) {
             rnr_retry: 7,
         };
         let (now, to) = (bed.now(), bed[1 - end.side].address());
-        bed[end.side]
-            .ep_connect_direct(now, end.ep, to, &terms, LIMIT)
-            .unwrap();
+        bed[end.side].ep_connect_direct(now, end.ep, to, &terms, LIMIT).unwrap();
     }
     for end in ends {
         assert_eq!(bed.event(end.side, end.conn), Event::Established(end.ep));
@@ -93,15 +91,7 @@ impl Replays {
                 (rmr, own, None)
             })
             .collect();
-        Self {
-            ends,
-            local,
-            target,
-            windows,
-            stale: VecDeque::new(),
-            dice: Dice(0x5eed),
-            psn: 1,
-        }
+        Self { ends, local, target, windows, stale: VecDeque::new(), dice: Dice(0x5eed), psn: 1 }
     }
 
     fn outdate(&mut self, context: Option<u32>) {
@@ -129,11 +119,7 @@ impl Replays {
             };
             self.windows[index] = (new, own, None);
         } else {
-            let range = if what < 3 {
-                LmrTriplet::default()
-            } else {
-                self.target.seg(0, RANGE)
-            };
+            let range = if what < 3 { LmrTriplet::default() } else { self.target.seg(0, RANGE) };
             let before = bed.b.rmr_query(rmr).unwrap().rmr_context;
             let far = bed.bind(&end, rmr, &range, MemPriv::REMOTE);
             assert_ne!(far.context & 0xff, before & 0xff, "a low byte was repeated");
@@ -152,9 +138,7 @@ impl Replays {
         let (to, [a, b]) = (self.stale[index], self.ends);
         let local = [self.local.seg(0, RANGE)];
         if self.dice.below(2) == 0 {
-            bed.a
-                .ep_post_rdma_write(a.ep, &local, 7, &to, NONE)
-                .unwrap();
+            bed.a.ep_post_rdma_write(a.ep, &local, 7, &to, NONE).unwrap();
         } else {
             bed.a.ep_post_rdma_read(a.ep, &local, 7, &to, NONE).unwrap();
         }
@@ -205,11 +189,7 @@ fn replays<S: Side>(bed: &mut Bed<'_, S>, count: usize) {
 }
 
 /// Replays on the model.
-const ON_THE_MODEL: usize = if cfg!(debug_assertions) {
-    25_000
-} else {
-    1_000_000
-};
+const ON_THE_MODEL: usize = if cfg!(debug_assertions) { 25_000 } else { 1_000_000 };
 
 #[test]
 fn a_million_stale_contexts_reach_nothing_on_the_loop_provider() {

@@ -6,10 +6,7 @@
 //! `cargo xtask qemu-test --linux`. A bug that nobody catches fails this test.
 //!
 //! One test only: a bug is planted in the process.
-#![expect(
-    clippy::unwrap_used,
-    reason = "test code: a panic here is a failed test"
-)]
+#![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,11 +25,8 @@ const RECORDED: &str = include_str!("../model/src/wire/frame/fixtures/rxe-rping.
 /// Whether a referee catches what is planted now.
 type Referee = fn() -> bool;
 
-const REFEREES: [(&str, Referee); 3] = [
-    ("cross-test", cross_test),
-    ("driver", driver),
-    ("recorded", recorded),
-];
+const REFEREES: [(&str, Referee); 3] =
+    [("cross-test", cross_test), ("driver", driver), ("recorded", recorded)];
 
 fn cross_test() -> bool {
     !pairs::disagreements().is_empty()
@@ -56,10 +50,7 @@ fn recorded() -> bool {
             .collect();
         Packet::parse(&frame).map_or(true, |packet| {
             // The first four opcode bits of a reply that carries an AETH say what its syndrome may be.
-            let refused = packet
-                .ext
-                .aeth
-                .is_some_and(|aeth| aeth.syndrome & 0xe0 != 0);
+            let refused = packet.ext.aeth.is_some_and(|aeth| aeth.syndrome & 0xe0 != 0);
             refused || packet.build() != frame
         })
     })
@@ -102,9 +93,7 @@ fn every_planted_bug_is_caught_by_whom_the_list_says() {
         caught.extend(expected.get("linux").cloned());
         println!("{number} {name}, {}: {caught:?}", seed.what);
         if caught != *expected || caught.is_empty() {
-            wrong.push(format!(
-                "{number} {name}: caught by {caught:?}, listed {expected:?}"
-            ));
+            wrong.push(format!("{number} {name}: caught by {caught:?}, listed {expected:?}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

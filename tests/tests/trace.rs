@@ -109,11 +109,7 @@ fn recorded() -> Vec<Command> {
             message[at..at + 4].copy_from_slice(&value.to_be_bytes());
         }
         match direction {
-            "in" => commands.push(Command {
-                opcode,
-                input: message,
-                output: Vec::new(),
-            }),
+            "in" => commands.push(Command { opcode, input: message, output: Vec::new() }),
             _ => {
                 let last = commands.last_mut().unwrap();
                 assert_eq!(last.opcode, opcode, "an answer to another command");
@@ -149,19 +145,10 @@ impl Observer for Record {
 
 fn ours() -> (Vec<Command>, String) {
     // As the recorded card was: no memory windows.
-    let rig = Rig::new(Card {
-        umr: false,
-        ..Card::default()
-    });
+    let rig = Rig::new(Card { umr: false, ..Card::default() });
     let record = Record::default();
-    let mut device = Device::open(
-        &rig.slot,
-        &Config {
-            observer: Some(&record),
-            ..Config::default()
-        },
-    )
-    .unwrap();
+    let mut device =
+        Device::open(&rig.slot, &Config { observer: Some(&record), ..Config::default() }).unwrap();
     let commands = record.commands.lock().unwrap().clone();
     device.close().unwrap();
     let text = record.text.lock().unwrap().clone();
@@ -177,21 +164,12 @@ fn differing(
     let mut found = BTreeMap::new();
     let mut named = vec![false; real.len().max(own.len())];
     for (layout, at) in layouts {
-        let (real, own) = (
-            real.get(*at..).unwrap_or(&[]),
-            own.get(*at..).unwrap_or(&[]),
-        );
-        for (name, field) in layout
-            .leaves()
-            .into_iter()
-            .filter(|(_, field)| field.width != 0)
-        {
+        let (real, own) = (real.get(*at..).unwrap_or(&[]), own.get(*at..).unwrap_or(&[]));
+        for (name, field) in layout.leaves().into_iter().filter(|(_, field)| field.width != 0) {
             // What stands in a block begins there; the head before it is the head's.
             let bytes = at + field.bit / 8..at + (field.bit + field.width).div_ceil(8);
             if bytes.start >= named.len()
-                || named[bytes.start..bytes.end.min(named.len())]
-                    .iter()
-                    .all(|n| *n)
+                || named[bytes.start..bytes.end.min(named.len())].iter().all(|n| *n)
             {
                 continue;
             }
@@ -210,20 +188,13 @@ fn differing(
             let bytes =
                 at + entry.field.bit / 8..at + (entry.field.bit + entry.field.width).div_ceil(8);
             if !entry.name.starts_with("reserved") {
-                named
-                    .iter_mut()
-                    .take(bytes.end)
-                    .skip(bytes.start)
-                    .for_each(|n| *n = true);
+                named.iter_mut().take(bytes.end).skip(bytes.start).for_each(|n| *n = true);
             }
         }
     }
     // What no layout names.
     for at in (0..named.len()).filter(|at| !named[*at]) {
-        let (a, b) = (
-            real.get(at).copied().unwrap_or(0),
-            own.get(at).copied().unwrap_or(0),
-        );
+        let (a, b) = (real.get(at).copied().unwrap_or(0), own.get(at).copied().unwrap_or(0));
         if a != b {
             found.insert(format!("byte_{at:x}"), (a.into(), b.into()));
         }
@@ -251,10 +222,9 @@ fn differences() -> BTreeSet<String> {
             lines.insert(format!("linux {name} {n}"));
             continue;
         };
-        for (half, a, b) in [
-            ("in", &command.input, &twin.input),
-            ("out", &command.output, &twin.output),
-        ] {
+        for (half, a, b) in
+            [("in", &command.input, &twin.input), ("out", &command.output, &twin.output)]
+        {
             let end = pages_at(command.opcode);
             if end == usize::MAX && a.len() != b.len() {
                 lines.insert(format!("{half} {name} {n} length {} {}", a.len(), b.len()));
@@ -279,22 +249,15 @@ fn every_difference_from_the_recording_has_a_reason() {
         if line.starts_with('#') || line.is_empty() {
             continue;
         }
-        let (difference, reason) = line
-            .split_once(" - ")
-            .unwrap_or_else(|| panic!("no reason: {line}"));
+        let (difference, reason) =
+            line.split_once(" - ").unwrap_or_else(|| panic!("no reason: {line}"));
         assert!(reason.len() > 10, "{line}");
-        assert!(
-            listed.insert(String::from(difference.trim())),
-            "twice: {line}"
-        );
+        assert!(listed.insert(String::from(difference.trim())), "twice: {line}");
     }
     let found = differences();
     let new: Vec<_> = found.difference(&listed).collect();
     let gone: Vec<_> = listed.difference(&found).collect();
-    assert!(
-        new.is_empty() && gone.is_empty(),
-        "not listed: {new:#?}\nno longer so: {gone:#?}"
-    );
+    assert!(new.is_empty() && gone.is_empty(), "not listed: {new:#?}\nno longer so: {gone:#?}");
 }
 
 #[test]
@@ -302,11 +265,7 @@ fn the_commands_both_send_come_in_the_same_order() {
     // Up to the first event queue; what only one side sends is left out.
     let shared = |commands: Vec<Command>, other: &BTreeSet<String>| {
         let mut order: Vec<String> = Vec::new();
-        for name in commands
-            .iter()
-            .map(Command::name)
-            .filter(|name| other.contains(name))
-        {
+        for name in commands.iter().map(Command::name).filter(|name| other.contains(name)) {
             // The first time counts: how often each asks is in the list.
             if !order.contains(&name) {
                 order.push(name);
@@ -322,12 +281,8 @@ fn the_commands_both_send_come_in_the_same_order() {
         name.starts_with("QUERY_HCA_CAP/") && name != "QUERY_HCA_CAP/0" && name != "QUERY_HCA_CAP/1"
     };
     // The special capability blocks are read in an order of each one's own.
-    let strip = |names: Vec<String>| {
-        names
-            .into_iter()
-            .filter(|name| !capability(name))
-            .collect::<Vec<_>>()
-    };
+    let strip =
+        |names: Vec<String>| names.into_iter().filter(|name| !capability(name)).collect::<Vec<_>>();
     let (real, own) = (strip(real), strip(own));
     assert!(own.len() > 10, "{own:?}");
     assert_eq!(own, real);
@@ -336,17 +291,9 @@ fn the_commands_both_send_come_in_the_same_order() {
 #[test]
 fn every_command_is_dumped_in_the_kernel_driver_s_form() {
     let (commands, text) = ours();
-    let heads = text
-        .lines()
-        .filter(|line| line.starts_with("dump command "))
-        .count();
+    let heads = text.lines().filter(|line| line.starts_with("dump command ")).count();
     assert!(heads >= 2 * commands.len(), "{heads}");
-    for op in [
-        Opcode::EnableHca,
-        Opcode::QueryHcaCap,
-        Opcode::ManagePages,
-        Opcode::TeardownHca,
-    ] {
+    for op in [Opcode::EnableHca, Opcode::QueryHcaCap, Opcode::ManagePages, Opcode::TeardownHca] {
         for direction in ["INPUT", "OUTPUT"] {
             let head = format!("dump command {}({:#x}) {direction}", op.name(), op.code());
             assert!(text.contains(&head), "{head}");
@@ -361,10 +308,7 @@ fn every_command_is_dumped_in_the_kernel_driver_s_form() {
             let (at, words) = line.split_once(": ").unwrap();
             assert_eq!(usize::from_str_radix(at, 16).unwrap(), expected, "{line}");
             let words: Vec<&str> = words.split(' ').collect();
-            assert!(
-                words.len() == 4 && words.iter().all(|word| word.len() == 8),
-                "{line}"
-            );
+            assert!(words.len() == 4 && words.iter().all(|word| word.len() == 8), "{line}");
             expected += 16;
         }
     }
@@ -375,10 +319,7 @@ fn messages_of_the_dump_are_the_messages_sent() {
     // Put together again from entry and blocks: what an offline reader of the dump would see.
     let (commands, text) = ours();
     let mut dumps: Vec<(bool, Vec<u8>)> = Vec::new();
-    for line in text
-        .lines()
-        .filter(|line| !line.is_empty() && *line != "command block:")
-    {
+    for line in text.lines().filter(|line| !line.is_empty() && *line != "command block:") {
         if line.starts_with("dump command ") {
             dumps.push((line.ends_with("INPUT"), Vec::new()));
         } else {

@@ -30,12 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: owned <address of the device> <own address>/<prefix>".into());
     };
     let (addr, prefix) = network.split_once('/').ok_or("no prefix")?;
-    let net = Net {
-        addr: addr.parse()?,
-        prefix: prefix.parse()?,
-        gateway: None,
-        vlan: None,
-    };
+    let net = Net { addr: addr.parse()?, prefix: prefix.parse()?, gateway: None, vlan: None };
     match vfio_host::open(&device.parse()?, &Options::default())? {
         Opened::Vfio(host) => serve(&host, net),
         Opened::User(host) => serve(&host, net),
@@ -55,9 +50,7 @@ fn serve<H: Host>(host: &H, net: Net) -> Result<(), Box<dyn Error>> {
     let half = nic.ep_take_poster(ep)?;
     let mut poster = OwningPoster::<_, Piece<'_, H>, 32>::new(half).map_err(|_| "not idle")?;
     while let Some(piece) = pool.take() {
-        poster
-            .post_recv(piece, NONE)
-            .map_err(|refused| refused.ret)?;
+        poster.post_recv(piece, NONE).map_err(|refused| refused.ret)?;
     }
     loop {
         let event = match nic.evd_wait(evd, Duration::from_secs(3600), 1) {
@@ -80,13 +73,9 @@ fn serve<H: Host>(host: &H, net: Net) -> Result<(), Box<dyn Error>> {
             drop(done.buffer);
         } else if received {
             println!("{} bytes", done.len);
-            poster
-                .post_send(done.buffer, NONE)
-                .map_err(|refused| refused.ret)?;
+            poster.post_send(done.buffer, NONE).map_err(|refused| refused.ret)?;
         } else {
-            poster
-                .post_recv(done.buffer, NONE)
-                .map_err(|refused| refused.ret)?;
+            poster.post_recv(done.buffer, NONE).map_err(|refused| refused.ret)?;
         }
     }
     let now = nic.now();

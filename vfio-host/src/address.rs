@@ -24,12 +24,7 @@ pub struct PciAddress {
 
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            domain,
-            bus,
-            device,
-            function,
-        } = self;
+        let Self { domain, bus, device, function } = self;
         write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function}")
     }
 }
@@ -118,16 +113,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused_in_words() {
-        for text in [
-            "",
-            "3b",
-            "3b:00",
-            "3b:00.8",
-            "3b:20.0",
-            "0:0:0:0.0",
-            "3b:+0.0",
-            "x3b:00.0",
-        ] {
+        for text in ["", "3b", "3b:00", "3b:00.8", "3b:20.0", "0:0:0:0.0", "3b:+0.0", "x3b:00.0"] {
             let error = text.parse::<Address>().unwrap_err();
             assert_eq!(error.kind(), Kind::Address, "{text}");
             assert!(error.to_string().contains("0000:3b:00.0"), "{error}");

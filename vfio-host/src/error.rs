@@ -56,12 +56,7 @@ impl Error {
         cause: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self {
-            kind,
-            object: object.into(),
-            cause: cause.into(),
-            remedy: remedy.into(),
-        }
+        Self { kind, object: object.into(), cause: cause.into(), remedy: remedy.into() }
     }
 
     /// What sort of failure.

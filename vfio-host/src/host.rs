@@ -27,11 +27,7 @@ pub struct Options {
 impl Default for Options {
     /// 16 MiB, of which the device may not write 4, and up to 128 MiB for the firmware.
     fn default() -> Self {
-        Self {
-            arena: 16 << 20,
-            read_only: 4 << 20,
-            firmware: 128 << 20,
-        }
+        Self { arena: 16 << 20, read_only: 4 << 20, firmware: 128 << 20 }
     }
 }
 

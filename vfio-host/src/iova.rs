@@ -36,9 +36,8 @@ impl Space {
 
     /// Takes `len` bytes that lie in their huge page as `like` does.
     pub(crate) fn take(&mut self, len: u64, like: u64) -> Option<u64> {
-        let (index, start) = [PREFERRED, LOWEST]
-            .iter()
-            .find_map(|lowest| self.first_fit(len, like, *lowest))?;
+        let (index, start) =
+            [PREFERRED, LOWEST].iter().find_map(|lowest| self.first_fit(len, like, *lowest))?;
         let old = self.free.get(index)?.clone();
         let last = start.checked_add(len.checked_sub(1)?)?;
         let mut rest = Vec::new();
@@ -60,9 +59,7 @@ impl Space {
     }
 
     fn put(&mut self, range: RangeInclusive<u64>) {
-        let index = self
-            .free
-            .partition_point(|other| other.start() < range.start());
+        let index = self.free.partition_point(|other| other.start() < range.start());
         let (mut start, mut end, mut gone) = (*range.start(), *range.end(), index..index);
         let below = index.checked_sub(1).and_then(|below| self.free.get(below));
         if let Some(below) = below.filter(|below| below.end().checked_add(1) >= Some(start)) {
@@ -113,10 +110,7 @@ mod tests {
 
     #[test]
     fn memory_goes_above_four_gigabytes_where_there_is_room() {
-        assert_eq!(
-            place(&VTD, &[16 << 20, 128 << 20]).unwrap(),
-            [1 << 32, (1 << 32) + (16 << 20)]
-        );
+        assert_eq!(place(&VTD, &[16 << 20, 128 << 20]).unwrap(), [1 << 32, (1 << 32) + (16 << 20)]);
     }
 
     #[test]
@@ -127,14 +121,8 @@ mod tests {
     #[test]
     fn the_interrupt_window_is_avoided_even_if_nobody_says_so() {
         let gap = 0xfec0_0000..=0xff1f_ffff;
-        assert_eq!(
-            place(std::slice::from_ref(&gap), &[2 << 20]).unwrap(),
-            [0xfec0_0000]
-        );
-        assert_eq!(
-            place(&[gap], &[2 << 20, 2 << 20]).unwrap(),
-            [0xfec0_0000, 0xff00_0000]
-        );
+        assert_eq!(place(std::slice::from_ref(&gap), &[2 << 20]).unwrap(), [0xfec0_0000]);
+        assert_eq!(place(&[gap], &[2 << 20, 2 << 20]).unwrap(), [0xfec0_0000, 0xff00_0000]);
     }
 
     #[test]
@@ -150,21 +138,14 @@ mod tests {
     fn what_comes_back_joins_its_neighbours() {
         let mut space = Space::new(&VTD);
         let all = space.free.clone();
-        let taken: Vec<_> = (0..4)
-            .map(|n| space.take(4096, n * 4096).unwrap())
-            .collect();
+        let taken: Vec<_> = (0..4).map(|n| space.take(4096, n * 4096).unwrap()).collect();
         assert!(taken.windows(2).all(|pair| pair[0] + 4096 == pair[1]));
         for nth in [1, 3, 0, 2] {
             space.give(taken[nth], 4096);
         }
         assert_eq!(space.free, all);
         let whole = Space::new(&[0..=99, 200..=u64::MAX, 100..=199]);
-        assert_eq!(
-            whole.free.len(),
-            2,
-            "{:?}: but for the interrupts",
-            whole.free
-        );
+        assert_eq!(whole.free.len(), 2, "{:?}: but for the interrupts", whole.free);
     }
 
     proptest! {

@@ -92,9 +92,7 @@ impl Pages {
             return Self::over(place, len, true, None);
         }
         // Small pages on a boundary of huge ones, so that the kernel may join them.
-        let wide = len
-            .checked_add(HUGE)
-            .ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let wide = len.checked_add(HUGE).ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: as above.
         let place = unsafe { mmap_anonymous(null_mut(), wide, RW, flags) }?;
@@ -130,9 +128,7 @@ impl Pages {
 
     /// The first `len` bytes of a file that other processes map too, rounded up to pages; the file has as many.
     pub(crate) fn of_file(file: OwnedFd, len: usize) -> io::Result<Self> {
-        let len = len
-            .checked_next_multiple_of(page_size())
-            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let len = len.checked_next_multiple_of(page_size()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new mapping.
         let place = unsafe { mmap(null_mut(), len, RW, MapFlags::SHARED, &file, 0) }?;
         Self::over(place, len, false, Some(file))
@@ -143,12 +139,7 @@ impl Pages {
         // SAFETY: advice on our own mapping: after a fork the child would take pages over that the device knows as ours. It
         // cannot fail, but for a kernel without the advice.
         let _ = unsafe { madvise(place, len, Advice::LinuxDontFork) };
-        Ok(Self {
-            base,
-            len,
-            huge,
-            file,
-        })
+        Ok(Self { base, len, huge, file })
     }
 
     /// Length in bytes.
@@ -180,9 +171,7 @@ impl Drop for Pages {
 }
 
 fn rounded(len: usize) -> io::Result<usize> {
-    len.max(1)
-        .checked_next_multiple_of(HUGE)
-        .ok_or(io::Error::from(io::ErrorKind::OutOfMemory))
+    len.max(1).checked_next_multiple_of(HUGE).ok_or(io::Error::from(io::ErrorKind::OutOfMemory))
 }
 
 /// Holes between spans that the device only reads: one beside the queues of each Endpoint of the greatest adapter that there is, and
@@ -235,10 +224,7 @@ impl Arena {
     /// Memory that the device may write.
     pub(crate) fn alloc(&self, len: usize, align: usize) -> Option<Span> {
         let span = self.writable.alloc(len, align)?;
-        Some(Span {
-            offset: span.offset.checked_add(self.split)?,
-            len: span.len,
-        })
+        Some(Span { offset: span.offset.checked_add(self.split)?, len: span.len })
     }
 
     /// Memory that the device only reads; of the other part when that is used up.
@@ -250,10 +236,7 @@ impl Arena {
     /// Takes a span back.
     pub(crate) fn free(&self, span: Span) {
         match span.offset.checked_sub(self.split) {
-            Some(offset) => self.writable.free(Span {
-                offset,
-                len: span.len,
-            }),
+            Some(offset) => self.writable.free(Span { offset, len: span.len }),
             None => self.read_only.free(span),
         }
     }
@@ -335,9 +318,8 @@ mod tests {
         let arena = Arena::new(Pages::private(8 << 20).unwrap(), 8 << 20);
         let free = arena.read_only.available();
         let most = 1 << 14;
-        let spans: Vec<Span> = (0..most)
-            .map(|_| arena.alloc_read_only(320, 256).unwrap())
-            .collect();
+        let spans: Vec<Span> =
+            (0..most).map(|_| arena.alloc_read_only(320, 256).unwrap()).collect();
         for odd in [0, 1] {
             for span in spans.iter().skip(odd).step_by(2) {
                 arena.free(*span);

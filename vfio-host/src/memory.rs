@@ -161,10 +161,8 @@ impl Memory {
             names: Mutex::new(Vec::new()),
             ledger: Mutex::new(Vec::new()),
         };
-        let parts = [
-            (0..split, Reach::Read),
-            (split..memory.arena.pages().len(), Reach::ReadWrite),
-        ];
+        let parts =
+            [(0..split, Reach::Read), (split..memory.arena.pages().len(), Reach::ReadWrite)];
         for (part, reach) in parts {
             if !part.is_empty() {
                 let pages = memory.arena.pages();
@@ -222,10 +220,7 @@ impl Memory {
     /// `Platform::pages_return`. When the firmware has none left, it cannot reach any of them either.
     pub(crate) fn pages_return(&self, iommu: &impl Iommu, pages: &[u64]) -> usize {
         let mut firmware = lock(&self.firmware);
-        let known = pages
-            .iter()
-            .filter(|page| firmware.give_back(**page))
-            .count();
+        let known = pages.iter().filter(|page| firmware.give_back(**page)).count();
         if known > 0 && firmware.free.len() == firmware.mapped / PAGE {
             firmware.shrink(&self.ledger, iommu);
         }
@@ -285,11 +280,7 @@ impl Memory {
             vmas::shared(&memory.pages())?;
         }
         self.lend(iommu, memory, Reach::ReadWrite)?;
-        lock(&self.names).push(Name {
-            name: *name,
-            region,
-            own: None,
-        });
+        lock(&self.names).push(Name { name: *name, region, own: None });
         Ok(())
     }
 
@@ -310,16 +301,9 @@ impl Memory {
             return Ok(known.region);
         }
         let named = Named::open(name, len)?;
-        let region = Region {
-            addr: named.pages().addr(),
-            len,
-        };
+        let region = Region { addr: named.pages().addr(), len };
         self.lend(iommu, Promised::of(named.pages()), Reach::ReadWrite)?;
-        names.push(Name {
-            name: *name,
-            region,
-            own: Some((named, 1)),
-        });
+        names.push(Name { name: *name, region, own: Some((named, 1)) });
         Ok(region)
     }
 

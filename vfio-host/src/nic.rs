@@ -123,15 +123,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         let now = Instant::from_nanos(host.now());
         let ia = Ia::open(driver, parts, net, now, host.entropy())
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Self {
-            ia,
-            host,
-            next: Next {
-                deadline: None,
-                work: true,
-            },
-            told: false,
-        })
+        Ok(Self { ia, host, next: Next { deadline: None, work: true }, told: false })
     }
 
     /// The host beneath.
@@ -175,8 +167,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     ) -> Result<(), dat_core::Error> {
         let (ip, port) = (remote.ip(), remote.port().into());
         let now = self.now();
-        self.ia
-            .ep_connect(now, ep, ip, port, timeout, private_data, Qos::BestEffort)
+        self.ia.ep_connect(now, ep, ip, port, timeout, private_data, Qos::BestEffort)
     }
 
     /// [`Ia::ep_connect_direct`], now.
@@ -353,11 +344,7 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         look: impl FnMut(&mut Self, Instant) -> Option<Result<T, WaitError>>,
         arm: impl FnMut(&mut Self),
     ) -> Option<Result<T, WaitError>> {
-        let mut look = Look {
-            nic: self,
-            look,
-            arm,
-        };
+        let mut look = Look { nic: self, look, arm };
         let found = turn(&mut look);
         if found.is_none() {
             let after = match self.next {

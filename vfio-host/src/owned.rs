@@ -83,9 +83,7 @@ impl<'p, H: Host> Pool<'p, H> {
         let none = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
         // Pieces that a device writes share no cache line.
         let len = len.max(1).checked_next_multiple_of(64).ok_or(none)?;
-        let bytes = usize::try_from(pieces)
-            .ok()
-            .and_then(|n| n.checked_mul(len));
+        let bytes = usize::try_from(pieces).ok().and_then(|n| n.checked_mul(len));
         let memory = bytes.and_then(|bytes| nic.buffer(bytes)).ok_or(none)?;
         Self::over(nic, pz, memory, len, rights).map_err(|(error, memory)| {
             memory.release();
@@ -119,10 +117,7 @@ impl<'p, H: Host> Pool<'p, H> {
     #[must_use]
     pub fn take(&self) -> Option<Piece<'p, H>> {
         let at = self.0.with_free(Vec::pop)?;
-        Some(Piece {
-            pool: Arc::clone(&self.0),
-            at,
-        })
+        Some(Piece { pool: Arc::clone(&self.0), at })
     }
 
     /// Pieces that are at home.
@@ -175,27 +170,21 @@ impl<H: Host> Piece<'_, H> {
     }
 
     fn offset(&self) -> usize {
-        usize::try_from(self.at)
-            .unwrap_or(usize::MAX)
-            .saturating_mul(self.pool.len)
+        usize::try_from(self.at).unwrap_or(usize::MAX).saturating_mul(self.pool.len)
     }
 
     /// Copies bytes in at `at`. What does not fit is left out; returns how many were copied.
     pub fn copy_in(&mut self, at: usize, from: &[u8]) -> usize {
         let count = self.pool.len.saturating_sub(at).min(from.len());
         let from = from.get(..count).unwrap_or_default();
-        self.pool
-            .memory
-            .copy_in(self.offset().saturating_add(at), from)
+        self.pool.memory.copy_in(self.offset().saturating_add(at), from)
     }
 
     /// Copies bytes out from `at`. Returns how many there were.
     pub fn copy_out(&self, at: usize, to: &mut [u8]) -> usize {
         let count = self.pool.len.saturating_sub(at).min(to.len());
         let to = to.get_mut(..count).unwrap_or_default();
-        self.pool
-            .memory
-            .copy_out(self.offset().saturating_add(at), to)
+        self.pool.memory.copy_out(self.offset().saturating_add(at), to)
     }
 
     /// Its first `len` bytes; no more than it has.
@@ -211,23 +200,14 @@ impl<H: Host> Piece<'_, H> {
     #[must_use]
     pub fn remote(&self) -> RmrTriplet {
         let LmrTriplet { addr, len, .. } = self.segment();
-        RmrTriplet {
-            addr,
-            len,
-            context: self.pool.lmr.rmr_context,
-        }
+        RmrTriplet { addr, len, context: self.pool.lmr.rmr_context }
     }
 }
 
 impl<H: Host> Lend for Piece<'_, H> {
     fn segment(&self) -> LmrTriplet {
         LmrTriplet {
-            addr: self
-                .pool
-                .lmr
-                .region
-                .addr
-                .saturating_add(self.offset() as u64),
+            addr: self.pool.lmr.region.addr.saturating_add(self.offset() as u64),
             len: u32::try_from(self.pool.len).unwrap_or(u32::MAX),
             context: self.pool.lmr.lmr_context,
         }

@@ -125,10 +125,7 @@ mod tests {
         put(0x34, &[0x40]);
         put(0x40, &[0x01, 0x48]);
         put(0x48, &[0x11, 0x60, 0x3f, 0x80]);
-        put(
-            0x60,
-            &[0x10, 0x00, 0x02, 0x00, 0, 0, 0, u8::from(reset) << 4],
-        );
+        put(0x60, &[0x10, 0x00, 0x02, 0x00, 0, 0, 0, u8::from(reset) << 4]);
         ConfigSpace::new(bytes)
     }
 
@@ -140,19 +137,9 @@ mod tests {
         assert_eq!(config.revision(), Some(2));
         assert_eq!(config.class(), Some((2, 0, 0)));
         assert!(config.bus_master() && config.msix());
-        assert_eq!(
-            config.express(),
-            Some(Express {
-                function_reset: true
-            })
-        );
+        assert_eq!(config.express(), Some(Express { function_reset: true }));
         let other = function(false).express();
-        assert_eq!(
-            other,
-            Some(Express {
-                function_reset: false
-            })
-        );
+        assert_eq!(other, Some(Express { function_reset: false }));
     }
 
     #[test]

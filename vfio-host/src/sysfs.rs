@@ -128,9 +128,8 @@ pub(crate) fn link(file: &Path) -> Option<String> {
 /// Names in a folder, sorted; none if it is not there.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -140,10 +139,7 @@ pub(crate) fn bind_command(function: &Function) -> String {
     let address = function.address;
     let mut line = format!("echo {VFIO_PCI} > /sys/bus/pci/devices/{address}/driver_override; ");
     if function.driver.is_some() {
-        let _ = write!(
-            line,
-            "echo {address} > /sys/bus/pci/devices/{address}/driver/unbind; "
-        );
+        let _ = write!(line, "echo {address} > /sys/bus/pci/devices/{address}/driver/unbind; ");
     }
     let _ = write!(line, "echo {address} > /sys/bus/pci/drivers_probe");
     line
@@ -175,10 +171,8 @@ fn not_bound(function: &Function) -> Error {
 }
 
 pub(crate) fn not_viable(address: PciAddress, group: u32, others: &[Function]) -> Error {
-    let names: Vec<_> = others
-        .iter()
-        .map(|other| format!("{} ({})", other.address, driven(other)))
-        .collect();
+    let names: Vec<_> =
+        others.iter().map(|other| format!("{} ({})", other.address, driven(other))).collect();
     let commands: Vec<_> = others.iter().map(bind_command).collect();
     Error::new(
         Kind::Group,

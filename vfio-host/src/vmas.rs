@@ -125,11 +125,7 @@ pub(crate) fn shared(pages: &Range<u64>) -> Result<(), Error> {
     }
     Err(Error::new(
         Kind::Unsupported,
-        format!(
-            "shared memory at {:#x}, {:#x} bytes",
-            pages.start,
-            pages.end - pages.start
-        ),
+        format!("shared memory at {:#x}, {:#x} bytes", pages.start, pages.end - pages.start),
         format!("what is at {at:#x} is the process's alone"),
         "map it shared (mmap with MAP_SHARED, shmat) before it is registered so",
     ))
@@ -148,10 +144,7 @@ mod tests {
         assert_eq!(stack.refusal(Reach::ReadWrite), None);
         let text = "00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/a b (deleted)";
         let code = Vma::parse(text).unwrap();
-        assert_eq!(
-            (code.inode, &*code.name),
-            (173_521, "/usr/bin/a b (deleted)")
-        );
+        assert_eq!((code.inode, &*code.name), (173_521, "/usr/bin/a b (deleted)"));
         assert_eq!(code.refusal(Reach::Read), Some("it is code"));
         let text = "7f00-8f00 rw-s 00003000 00:01 12";
         let common = Vma::parse(text).unwrap();
@@ -161,13 +154,7 @@ mod tests {
         let constant = Vma::parse(text).unwrap();
         assert_eq!(constant.refusal(Reach::Read), None);
         assert!(constant.refusal(Reach::ReadWrite).is_some());
-        for nonsense in [
-            "",
-            "7f00",
-            "x-y rw-p 0 0:0 0",
-            "7f00-8f00 rw",
-            "7f00-8f00 rw-p 0 0:0",
-        ] {
+        for nonsense in ["", "7f00", "x-y rw-p 0 0:0 0", "7f00-8f00 rw", "7f00-8f00 rw-p 0 0:0"] {
             assert_eq!(Vma::parse(nonsense), None);
         }
     }

@@ -59,9 +59,7 @@ impl Wakeups {
 
     fn make(count: usize) -> Result<Self, Errno> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let vectors = (0..count)
-            .map(|_| eventfd(0, flags))
-            .collect::<Result<Vec<_>, _>>()?;
+        let vectors = (0..count).map(|_| eventfd(0, flags)).collect::<Result<Vec<_>, _>>()?;
         let made = Self {
             set: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             timer: timerfd_create(
@@ -112,9 +110,7 @@ impl Wakeups {
     /// Interrupts that were taken so far on `vector`.
     #[must_use]
     pub fn interrupts(&self, vector: usize) -> u64 {
-        self.taken
-            .get(vector)
-            .map_or(0, |taken| taken.load(Ordering::Relaxed))
+        self.taken.get(vector).map_or(0, |taken| taken.load(Ordering::Relaxed))
     }
 
     /// What was reported of the device.
@@ -153,10 +149,8 @@ impl Wakeups {
 
     /// The marks of what is ready now.
     fn ready<'m>(&self, marks: &'m mut [Option<u64>; MEMBERS]) -> impl Iterator<Item = u64> + 'm {
-        let empty = epoll::Event {
-            flags: epoll::EventFlags::empty(),
-            data: epoll::EventData::new_u64(0),
-        };
+        let empty =
+            epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [empty; MEMBERS];
         let now = Timespec::default();
         let count = epoll::wait(&self.set, &mut events[..], Some(&now)).unwrap_or(0);
@@ -185,10 +179,7 @@ impl Wakeups {
     pub fn set_timer(&self, after: Option<Duration>) {
         // A timer of 0 would be switched off.
         let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
-        let setting = Itimerspec {
-            it_interval: Timespec::default(),
-            it_value: timespec(after),
-        };
+        let setting = Itimerspec { it_interval: Timespec::default(), it_value: timespec(after) };
         // Cannot fail: the descriptor is a timer and the value a time. If it did, `sleep` has its own limit.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting);
     }

@@ -40,15 +40,7 @@ struct Row {
 /// Runs everything; with `bless` the table goes into README.md.
 pub(crate) fn bench(bless: bool) -> Result<()> {
     let mut build = run::cargo();
-    build.args([
-        "build",
-        "--profile",
-        "bench",
-        "-p",
-        "dat-tests",
-        "--bin",
-        "bench",
-    ]);
+    build.args(["build", "--profile", "bench", "-p", "dat-tests", "--bin", "bench"]);
     run::quiet(build)?;
     let binary = binary()?;
     let missing = valgrind::command().err();
@@ -64,23 +56,13 @@ pub(crate) fn bench(bless: bool) -> Result<()> {
     let mut rows = Vec::new();
     for record in records(&binary, &["--list"])? {
         let case = parse(&record).with_context(|| format!("the bench listed {record:?}"))?;
-        let instructions = if counting {
-            Some(count(&binary, &case)?)
-        } else {
-            None
-        };
+        let instructions = if counting { Some(count(&binary, &case)?) } else { None };
         let nanoseconds = field(&timed, "time", &case.name, 2)?;
         let economy = timed
             .iter()
             .find(|r| r[0] == "economy" && r[1] == case.name)
             .map(|r| r[2..].iter().filter_map(|f| f.parse().ok()).collect());
-        rows.push(Row {
-            case,
-            instructions,
-            ratio: nanoseconds / limit,
-            nanoseconds,
-            economy,
-        });
+        rows.push(Row { case, instructions, ratio: nanoseconds / limit, nanoseconds, economy });
     }
 
     let mut missed = Vec::new();
@@ -93,24 +75,14 @@ pub(crate) fn bench(bless: bool) -> Result<()> {
     if bless {
         write_readme(&table)?;
     }
-    if missed.is_empty() {
-        Ok(())
-    } else {
-        bail!("goals missed: {}", missed.join("; "))
-    }
+    if missed.is_empty() { Ok(()) } else { bail!("goals missed: {}", missed.join("; ")) }
 }
 
 /// Where cargo has put the binary.
 fn binary() -> Result<PathBuf> {
-    let metadata = cargo_metadata::MetadataCommand::new()
-        .current_dir(run::root())
-        .no_deps()
-        .exec()?;
-    Ok(metadata
-        .target_directory
-        .join("release")
-        .join("bench")
-        .into_std_path_buf())
+    let metadata =
+        cargo_metadata::MetadataCommand::new().current_dir(run::root()).no_deps().exec()?;
+    Ok(metadata.target_directory.join("release").join("bench").into_std_path_buf())
 }
 
 /// The records that the binary prints, one a line, fields separated by tabs.
@@ -118,10 +90,7 @@ fn records(binary: &PathBuf, args: &[&str]) -> Result<Vec<Vec<String>>> {
     let mut command = Command::new(binary);
     command.args(args);
     let text = run::quiet(command)?;
-    Ok(text
-        .lines()
-        .map(|line| line.split('\t').map(str::to_owned).collect())
-        .collect())
+    Ok(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
 }
 
 fn parse(record: &[String]) -> Result<Case> {
@@ -150,44 +119,25 @@ fn field(records: &[Vec<String>], kind: &str, name: &str, at: usize) -> Result<f
 fn count(binary: &PathBuf, case: &Case) -> Result<f64> {
     let mut command = valgrind::command()?;
     command
-        .args([
-            "--tool=callgrind",
-            "--callgrind-out-file=/dev/null",
-            "--error-exitcode=1",
-        ])
-        .arg(format!(
-            "--toggle-collect=dat_tests::bench::loops::{}",
-            case.name
-        ))
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--error-exitcode=1"])
+        .arg(format!("--toggle-collect=dat_tests::bench::loops::{}", case.name))
         .arg(binary)
         .args(["--case", &case.name, "--ops", &(4 * case.ops).to_string()]);
     println!("$ {}", run::shown(&command));
     let out = command.output()?;
     let said = String::from_utf8_lossy(&out.stderr);
     if !out.status.success() {
-        bail!(
-            "`{}` ended with {}:\n{said}",
-            run::shown(&command),
-            out.status
-        );
+        bail!("`{}` ended with {}:\n{said}", run::shown(&command), out.status);
     }
-    let collected = said
-        .lines()
-        .find_map(|line| line.split("Collected :").nth(1)?.trim().parse::<f64>().ok());
+    let collected =
+        said.lines().find_map(|line| line.split("Collected :").nth(1)?.trim().parse::<f64>().ok());
     let printed = String::from_utf8_lossy(&out.stdout).into_owned();
-    let ran = printed.lines().find_map(|line| {
-        line.strip_prefix("ran\t")?
-            .split('\t')
-            .nth(1)?
-            .parse::<f64>()
-            .ok()
-    });
+    let ran = printed
+        .lines()
+        .find_map(|line| line.strip_prefix("ran\t")?.split('\t').nth(1)?.parse::<f64>().ok());
     match (collected, ran) {
         (Some(collected), Some(ran)) if collected > 0.0 && ran > 0.0 => Ok(collected / ran),
-        _ => bail!(
-            "callgrind counted nothing of {}: is its function still there?",
-            case.name
-        ),
+        _ => bail!("callgrind counted nothing of {}: is its function still there?", case.name),
     }
 }
 
@@ -199,9 +149,7 @@ fn table(rows: &[Row], missed: &mut Vec<String>) -> String {
     for row in rows {
         let name = &row.case.name;
         let goal = row.case.goal;
-        let counted = row
-            .instructions
-            .map_or("not counted".to_owned(), |n| format!("{n:.0}"));
+        let counted = row.instructions.map_or("not counted".to_owned(), |n| format!("{n:.0}"));
         if let Some(n) = row.instructions
             && goal != 0.0
             && !row.case.aim
@@ -233,11 +181,8 @@ fn table(rows: &[Row], missed: &mut Vec<String>) -> String {
             Some(economy) => {
                 for value in economy {
                     let value = format!("{value:.3}");
-                    let _ = write!(
-                        text,
-                        " {} |",
-                        value.trim_end_matches('0').trim_end_matches('.')
-                    );
+                    let _ =
+                        write!(text, " {} |", value.trim_end_matches('0').trim_end_matches('.'));
                 }
             }
             None => text.push_str(" | | | | |"),
@@ -280,12 +225,9 @@ fn write_readme(table: &str) -> Result<()> {
     let path = run::root().join("README.md");
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}", path.display()))?;
-    let (head, rest) = text
-        .split_once(BEGIN)
-        .ok_or_else(|| anyhow!("README.md has no {BEGIN}"))?;
-    let (_, tail) = rest
-        .split_once(END)
-        .ok_or_else(|| anyhow!("README.md has no {END} behind {BEGIN}"))?;
+    let (head, rest) = text.split_once(BEGIN).ok_or_else(|| anyhow!("README.md has no {BEGIN}"))?;
+    let (_, tail) =
+        rest.split_once(END).ok_or_else(|| anyhow!("README.md has no {END} behind {BEGIN}"))?;
     std::fs::write(&path, format!("{head}{BEGIN}\n{table}{END}{tail}"))?;
     println!("$ wrote the table into README.md");
     Ok(())

@@ -64,10 +64,7 @@ struct Tables {
 }
 
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let numbered = text
-        .lines()
-        .enumerate()
-        .map(|(i, line)| (i + 1, line.trim()));
+    let numbered = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim()));
     numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
@@ -90,10 +87,7 @@ impl Tables {
             let group = name.trim_end_matches(".txt").to_owned();
             tables.rules(&group, &fs::read_to_string(&file)?, faults);
         }
-        tables.required(
-            &fs::read_to_string(root.join(SUITE).join("required.txt"))?,
-            faults,
-        );
+        tables.required(&fs::read_to_string(root.join(SUITE).join("required.txt"))?, faults);
         let sentences = root.join(SUITE).join(pages::TABLE);
         tables.pages.read(&fs::read_to_string(sentences)?, faults);
         Ok(tables)
@@ -106,21 +100,13 @@ impl Tables {
                 faults.push(format!("{at}: not `call | rule | source | group::case`"));
                 continue;
             };
-            if [&call, &text, &source, &case]
-                .iter()
-                .any(|column| column.is_empty())
-            {
+            if [&call, &text, &source, &case].iter().any(|column| column.is_empty()) {
                 faults.push(format!("{at}: an empty column"));
             }
             if case.split("::").next() != Some(group) {
                 faults.push(format!("{at}: {case} is not of group {group}"));
             }
-            self.rules.push(Rule {
-                call,
-                text,
-                source,
-                case,
-            });
+            self.rules.push(Rule { call, text, source, case });
         }
     }
 
@@ -165,12 +151,8 @@ fn case_file<'t>(texts: &'t Texts, case: &str) -> Option<&'t str> {
     let (group, name) = case.split_once("::")?;
     let (file, folder) = (format!("{SUITE}/{group}.rs"), format!("{SUITE}/{group}/"));
     let function = format!("pub fn {name}(");
-    let mut of_group = texts
-        .iter()
-        .filter(|(path, _)| **path == file || path.starts_with(&folder));
-    of_group
-        .find(|(_, text)| text.contains(&function))
-        .map(|(path, _)| path.as_str())
+    let mut of_group = texts.iter().filter(|(path, _)| **path == file || path.starts_with(&folder));
+    of_group.find(|(_, text)| text.contains(&function)).map(|(path, _)| path.as_str())
 }
 
 /// Cases that a group's lists name.
@@ -180,11 +162,7 @@ fn listed(texts: &Texts) -> BTreeSet<String> {
         for list in text.split("$with! {").skip(1) {
             let list = list.split('}').next().unwrap_or_default();
             if let Some((group, names)) = list.split_once(':') {
-                listed.extend(
-                    names
-                        .split_whitespace()
-                        .map(|n| format!("{}::{n}", group.trim())),
-                );
+                listed.extend(names.split_whitespace().map(|n| format!("{}::{n}", group.trim())));
             }
         }
     }
@@ -196,9 +174,7 @@ fn call_file<'t>(texts: &'t Texts, call: &str) -> Option<&'t str> {
     let alias = format!("doc(alias = \"{call}\")");
     SOURCES.iter().find_map(|source| {
         let mut files = texts.iter().filter(|(path, _)| path.starts_with(source));
-        files
-            .find(|(_, text)| text.contains(&alias))
-            .map(|(path, _)| path.as_str())
+        files.find(|(_, text)| text.contains(&alias)).map(|(path, _)| path.as_str())
     })
 }
 
@@ -225,19 +201,13 @@ fn check(tables: &Tables, texts: &Texts, faults: &mut Vec<String>) -> String {
     let out: BTreeSet<&String> = tables.required.out.iter().map(|[call, _]| call).collect();
     for rule in &tables.rules {
         if case_file(texts, &rule.case).is_none() || !listed.contains(&rule.case) {
-            faults.push(format!(
-                "{}: there is no such case in its group's list",
-                rule.case
-            ));
+            faults.push(format!("{}: there is no such case in its group's list", rule.case));
         }
         if !calls.contains(&rule.call) && !out.contains(&rule.call) {
             faults.push(format!("{}: {} is no call of DAT", rule.case, rule.call));
         }
         if !said.insert((&rule.call, rule.text.to_lowercase())) {
-            faults.push(format!(
-                "{}: a rule that stands twice: {}",
-                rule.call, rule.text
-            ));
+            faults.push(format!("{}: a rule that stands twice: {}", rule.call, rule.text));
         }
         ruled.insert(&rule.case);
     }
@@ -254,10 +224,7 @@ fn check(tables: &Tables, texts: &Texts, faults: &mut Vec<String>) -> String {
         let found = if test.contains("::") {
             listed.contains(test)
         } else {
-            !test.is_empty()
-                && texts
-                    .values()
-                    .any(|text| text.contains(&format!("fn {test}(")))
+            !test.is_empty() && texts.values().any(|text| text.contains(&format!("fn {test}(")))
         };
         if !found {
             missing.push(key.clone());
@@ -269,11 +236,7 @@ fn check(tables: &Tables, texts: &Texts, faults: &mut Vec<String>) -> String {
             missing.push(format!("fault_{number:02}"));
         }
     }
-    faults.extend(
-        missing
-            .iter()
-            .map(|what| format!("DAT coverage: {what} is missing")),
-    );
+    faults.extend(missing.iter().map(|what| format!("DAT coverage: {what} is missing")));
     page(tables, texts, &listed)
 }
 
@@ -288,11 +251,7 @@ fn page(tables: &Tables, texts: &Texts, listed: &BTreeSet<String>) -> String {
         of a rule is that of its call, unless it says otherwise; numbers are those of its sentences in `dat-seed-pages.md`.\n\n",
     );
     let points = |section| {
-        let of = tables
-            .required
-            .points
-            .iter()
-            .filter(move |(s, _)| *s == section);
+        let of = tables.required.points.iter().filter(move |(s, _)| *s == section);
         of.map(|(_, columns)| columns)
     };
     let by_fault = fault_cases(listed);
@@ -313,18 +272,13 @@ fn page(tables: &Tables, texts: &Texts, listed: &BTreeSet<String>) -> String {
     for call in &tables.required.calls {
         let file = call_file(texts, call).unwrap_or("not implemented");
         let _ = write!(page, "\n### {call}\n\n`{file}`\n");
-        let mut rules = tables
-            .rules
-            .iter()
-            .filter(|rule| rule.call == *call)
-            .peekable();
+        let mut rules = tables.rules.iter().filter(|rule| rule.call == *call).peekable();
         if rules.peek().is_some() {
             page.push_str("\n| rule | source | page | case |\n|---|---|---|---|\n");
         }
         for rule in rules {
-            let (kind, from) = Source::parse(rule)
-                .map(|source| (source.kind, source.page()))
-                .unwrap_or_default();
+            let (kind, from) =
+                Source::parse(rule).map(|source| (source.kind, source.page())).unwrap_or_default();
             let Rule { text, case, .. } = rule;
             let _ = writeln!(page, "| {text} | {kind} | {from} | `{case}` |");
         }
@@ -358,25 +312,16 @@ pub(crate) fn faults(root: &Path, texts: &Texts, bless: bool) -> Result<Vec<Stri
     let tables = Tables::read(root, &mut faults)?;
     let made = [
         (PAGE, check(&tables, texts, &mut faults)),
-        (
-            pages::PAGE,
-            tables.pages.check(&tables.rules, texts, &mut faults),
-        ),
+        (pages::PAGE, tables.pages.check(&tables.rules, texts, &mut faults)),
     ];
-    println!(
-        "  {} rules of {} DAT calls",
-        tables.rules.len(),
-        tables.required.calls.len(),
-    );
+    println!("  {} rules of {} DAT calls", tables.rules.len(), tables.required.calls.len(),);
     for (name, page) in made {
         let file = root.join(name);
         if bless {
             fs::write(&file, &page)?;
         }
         if fs::read_to_string(&file).unwrap_or_default() != page {
-            faults.push(format!(
-                "{name} is not up to date: `cargo xtask tidy --bless` writes it"
-            ));
+            faults.push(format!("{name} is not up to date: `cargo xtask tidy --bless` writes it"));
         }
     }
     Ok(faults)
@@ -394,9 +339,7 @@ mod tests {
             "call | dat_evd_free | |\nevent | 0x1 | DTO | evd::gone\nmemory | lmr.a | text | evd::gone",
             &mut faults,
         );
-        let cases: Vec<String> = (1..=FAULTS)
-            .map(|n| format!("fault_{n:02}_works"))
-            .collect();
+        let cases: Vec<String> = (1..=FAULTS).map(|n| format!("fault_{n:02}_works")).collect();
         for (n, case) in cases.iter().enumerate() {
             let rule = format!("dat_evd_free | works {n} | E1 | ep::{case}");
             tables.rules("ep", &rule, &mut faults);
@@ -405,10 +348,7 @@ mod tests {
         let made = cases.iter().map(|case| format!("pub fn {case}(\n"));
         let ep = made.collect::<String>() + "$with! { ep:\n " + &cases.join("\n ") + "\n}";
         let texts = [
-            (
-                "tests/src/conformance/evd.rs",
-                "pub fn gone(\n$with! { evd:\n gone }",
-            ),
+            ("tests/src/conformance/evd.rs", "pub fn gone(\n$with! { evd:\n gone }"),
             ("tests/src/conformance/ep.rs", &ep),
             ("dat-core/src/evd/free.rs", "doc(alias = \"dat_evd_free\")"),
         ];
@@ -444,11 +384,7 @@ mod tests {
     fn cases_and_rules_belong_together() {
         let (mut tables, mut texts) = suite();
         let mut faults = Vec::new();
-        tables.rules(
-            "evd",
-            "dat_evd_free | it goes far | M | evd::nowhere",
-            &mut faults,
-        );
+        tables.rules("evd", "dat_evd_free | it goes far | M | evd::nowhere", &mut faults);
         assert_eq!(said(&tables, &texts).len(), 1);
         tables.rules.pop();
         tables.rules("evd", "dat_evd_free | It goes | M | evd::gone", &mut faults);
@@ -465,9 +401,6 @@ mod tests {
     fn calls_without_a_method_are_missing() {
         let (tables, mut texts) = suite();
         texts.remove("dat-core/src/evd/free.rs");
-        assert_eq!(
-            said(&tables, &texts),
-            ["DAT coverage: dat_evd_free is missing"]
-        );
+        assert_eq!(said(&tables, &texts), ["DAT coverage: dat_evd_free is missing"]);
     }
 }

@@ -29,13 +29,7 @@ const OURS: &str = "fields-ours.txt";
 /// The reasons.
 const REVIEW: &str = "fields-review.txt";
 /// Tests whose runs make our notes, beside the demo's.
-const TESTS: &[&str] = &[
-    "bringup",
-    "dat_connect",
-    "dat_transfer",
-    "dat_memory",
-    "dat_break",
-];
+const TESTS: &[&str] = &["bringup", "dat_connect", "dat_transfer", "dat_memory", "dat_break"];
 /// Runs of the demo.
 const DEMOS: &[&[&str]] = &[
     &["--count", "4", "--size", "4K"],
@@ -138,10 +132,7 @@ fn review(root: &Path) -> Result<Notes> {
         let Some((key, reason)) = line.split_once(" - ") else {
             bail!("{REVIEW}: no reason: {line}");
         };
-        ensure!(
-            reason.contains(": ") && reason.len() > 20,
-            "{REVIEW}: not SOURCE: REASON: {line}"
-        );
+        ensure!(reason.contains(": ") && reason.len() > 20, "{REVIEW}: not SOURCE: REASON: {line}");
         let twice = reasons.insert(key.trim().into(), reason.trim().into());
         ensure!(twice.is_none(), "{REVIEW}: twice: {key}");
     }
@@ -150,23 +141,15 @@ fn review(root: &Path) -> Result<Notes> {
 
 /// What a driver sets, apart from what the device writes and from what the model reads.
 fn driver(notes: &Notes) -> impl Iterator<Item = (&Key, &String)> {
-    notes
-        .iter()
-        .filter(|(key, _)| key.starts_with("in ") || key.starts_with("wqe "))
+    notes.iter().filter(|(key, _)| key.starts_with("in ") || key.starts_with("wqe "))
 }
 
 fn render(ours: &Notes, others: &[(&str, Notes)], review: &Notes) -> Result<String> {
     let alone: BTreeMap<&Key, &String> = driver(ours)
         .filter(|(key, _)| !others.iter().any(|(_, notes)| notes.contains_key(*key)))
         .collect();
-    let missing: Vec<_> = alone
-        .keys()
-        .filter(|key| !review.contains_key(**key))
-        .collect();
-    let stale: Vec<_> = review
-        .keys()
-        .filter(|key| !alone.contains_key(key))
-        .collect();
+    let missing: Vec<_> = alone.keys().filter(|key| !review.contains_key(**key)).collect();
+    let stale: Vec<_> = review.keys().filter(|key| !alone.contains_key(key)).collect();
     ensure!(
         missing.is_empty() && stale.is_empty(),
         "{REVIEW}: no line for {missing:#?}; needless lines {stale:#?}"
@@ -191,9 +174,7 @@ fn summary(out: &mut String, ours: &Notes, others: &[(&str, Notes)]) -> Result<(
     writeln!(out, "| | commands and contexts | work requests |")?;
     writeln!(out, "|---|---|---|")?;
     let count = |class: &str, test: &dyn Fn(&Key) -> bool| {
-        driver(ours)
-            .filter(|(key, _)| key.starts_with(class) && test(key))
-            .count()
+        driver(ours).filter(|(key, _)| key.starts_with(class) && test(key)).count()
     };
     let mut row = |what: &str, test: &dyn Fn(&Key) -> bool| {
         let (commands, requests) = (count("in ", test), count("wqe ", test));
@@ -243,11 +224,11 @@ fn read_by_model(ours: &Notes, key: &str) -> bool {
         _ => layout,
     };
     ours.keys().any(|key| {
-        key.strip_prefix("model ")
-            .and_then(|rest| rest.split_once(' '))
-            .is_some_and(|(place, name)| {
+        key.strip_prefix("model ").and_then(|rest| rest.split_once(' ')).is_some_and(
+            |(place, name)| {
                 name == field && layout.map_or(place.ends_with("_in"), |layout| layout == place)
-            })
+            },
+        )
     })
 }
 
@@ -263,23 +244,13 @@ fn reviewed(
          Each was held against drivers that are known to run on cards; the source names the file and structure or function.\n\
          What the model does not read, nobody has checked but by reading.\n"
     )?;
-    writeln!(
-        out,
-        "| where | field | values | the model reads it | source and reason |"
-    )?;
+    writeln!(out, "| where | field | values | the model reads it | source and reason |")?;
     writeln!(out, "|---|---|---|---|---|")?;
     for (key, values) in alone {
         let (place, field) = parts(key);
         let reason = review.get(*key).map_or("", String::as_str);
-        let read = if read_by_model(ours, key) {
-            "yes"
-        } else {
-            "no"
-        };
-        writeln!(
-            out,
-            "| {place} | `{field}` | {values} | {read} | {reason} |"
-        )?;
+        let read = if read_by_model(ours, key) { "yes" } else { "no" };
+        writeln!(out, "| {place} | `{field}` | {values} | {read} | {reason} |")?;
     }
     writeln!(out)?;
     Ok(())
@@ -309,20 +280,12 @@ fn values(out: &mut String, ours: &Notes, others: &[(&str, Notes)]) -> Result<()
         if seen.is_empty() || seen.contains(&"...") || values.ends_with("...") {
             continue;
         }
-        let own: Vec<_> = values
-            .split(' ')
-            .filter(|value| !seen.contains(value))
-            .collect();
+        let own: Vec<_> = values.split(' ').filter(|value| !seen.contains(value)).collect();
         if !own.is_empty() {
             let (place, field) = parts(key);
             let theirs: BTreeSet<_> = seen.into_iter().collect();
             let theirs: Vec<_> = theirs.into_iter().collect();
-            writeln!(
-                out,
-                "| {place} | `{field}` | {} | {} |",
-                own.join(" "),
-                theirs.join(" ")
-            )?;
+            writeln!(out, "| {place} | `{field}` | {} | {} |", own.join(" "), theirs.join(" "))?;
         }
     }
     Ok(())
@@ -346,10 +309,7 @@ fn left_out(out: &mut String, ours: &Notes, others: &[(&str, Notes)]) -> Result<
         }
     }
     for (place, fields) in rows {
-        let fields: Vec<_> = fields
-            .into_iter()
-            .map(|field| format!("`{field}`"))
-            .collect();
+        let fields: Vec<_> = fields.into_iter().map(|field| format!("`{field}`")).collect();
         writeln!(out, "| {place} | {} |", fields.join(" "))?;
     }
     Ok(())
@@ -360,10 +320,7 @@ mod tests {
     use super::*;
 
     fn notes(lines: &[(&str, &str)]) -> Notes {
-        lines
-            .iter()
-            .map(|(key, value)| (String::from(*key), String::from(*value)))
-            .collect()
+        lines.iter().map(|(key, value)| (String::from(*key), String::from(*value))).collect()
     }
 
     #[test]
@@ -373,10 +330,7 @@ mod tests {
         let review = notes(&[("in A y", "driver: it does it too")]);
         let page = render(&ours, &others, &review).unwrap();
         assert!(page.contains("| A | `y` | 0x2 | no | driver: it does it too |"));
-        assert!(
-            !page.contains("`z`"),
-            "what the device writes is not the driver's"
-        );
+        assert!(!page.contains("`z`"), "what the device writes is not the driver's");
         assert!(render(&ours, &others, &Notes::new()).is_err());
         let more = notes(&[("in A y", "driver: it does"), ("in A x", "driver: it does")]);
         assert!(render(&ours, &others, &more).is_err());

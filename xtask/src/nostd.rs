@@ -73,9 +73,7 @@ const SMALLER: &[&str] = &[
     "-Cllvm-args=-x86-disable-avoid-SFB",
 ];
 /// Symbols no freestanding image has.
-const FOREIGN: &[&str] = &[
-    "malloc", "free", "pthread_", "_Unwind_", "__libc", "dlopen", "printf",
-];
+const FOREIGN: &[&str] = &["malloc", "free", "pthread_", "_Unwind_", "__libc", "dlopen", "printf"];
 
 /// Builds the images; the folder they are in.
 pub(crate) fn images() -> Result<PathBuf> {
@@ -91,18 +89,9 @@ pub(crate) fn nostd() -> Result<()> {
     let target = run::root().join("target").join("nostd");
     let silent = link(&target.join("silent"), true)?;
     // Who counts bytes ships the one without words.
-    let modes = [
-        (images, "with the words of its errors", false),
-        (silent, "--cfg dat_silent", true),
-    ];
-    for Image {
-        name,
-        what,
-        limits,
-        judged,
-        ..
-    } in &IMAGES
-    {
+    let modes =
+        [(images, "with the words of its errors", false), (silent, "--cfg dat_silent", true)];
+    for Image { name, what, limits, judged, .. } in &IMAGES {
         for ((folder, mode, shipped), limit) in modes.iter().zip(limits) {
             let what = format!("{name} ({what}), {mode}");
             sizes::report(&what, &folder.join(name), *limit, *judged && *shipped)?;
@@ -123,40 +112,21 @@ fn freestanding(image: &Path) -> Result<()> {
     let names = run::quiet(nm)?;
     for line in names.lines() {
         let name = line.rsplit(' ').next().unwrap_or_default();
-        ensure!(
-            !line.trim_start().starts_with("U "),
-            "undefined symbol {name}"
-        );
-        ensure!(
-            !FOREIGN.iter().any(|f| name.starts_with(f)),
-            "the image holds {name}"
-        );
+        ensure!(!line.trim_start().starts_with("U "), "undefined symbol {name}");
+        ensure!(!FOREIGN.iter().any(|f| name.starts_with(f)), "the image holds {name}");
     }
     Ok(())
 }
 
 /// Builds the images, with or without the words of their errors; the folder they are in.
 fn link(target: &Path, silent: bool) -> Result<PathBuf> {
-    let flags = if silent {
-        "--cfg dat_image --cfg dat_silent"
-    } else {
-        "--cfg dat_image"
-    };
+    let flags = if silent { "--cfg dat_image --cfg dat_silent" } else { "--cfg dat_image" };
     let folder = target.join(TARGET).join("image");
     for Image { name, built, .. } in &IMAGES {
         let [bin, features] = *built;
         let mut build = run::cargo();
         build
-            .args([
-                "rustc",
-                "--quiet",
-                "-p",
-                "dat-unikernel",
-                "--bin",
-                bin,
-                "--features",
-                features,
-            ])
+            .args(["rustc", "--quiet", "-p", "dat-unikernel", "--bin", bin, "--features", features])
             .args(["--profile", "image", "--target", TARGET, "--"])
             .args(SMALLER)
             .env("CARGO_TARGET_DIR", target)

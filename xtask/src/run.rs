@@ -7,10 +7,7 @@ use anyhow::{Context, Result, bail};
 
 /// The folder of the workspace.
 pub(crate) fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("..")
-        .canonicalize()
-        .unwrap_or_default()
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap_or_default()
 }
 
 /// The cargo that runs this, in the workspace.
@@ -26,11 +23,8 @@ pub(crate) fn shown(command: &Command) -> String {
     let mut line = String::new();
     for (i, word) in words.enumerate() {
         let word = word.to_string_lossy();
-        let word = if i == 0 {
-            word.rsplit('/').next().unwrap_or(&word).to_owned()
-        } else {
-            word.into()
-        };
+        let word =
+            if i == 0 { word.rsplit('/').next().unwrap_or(&word).to_owned() } else { word.into() };
         line.push_str(if i == 0 { "" } else { " " });
         line.push_str(&word);
     }

@@ -30,11 +30,8 @@ const GOAL: u64 = 96 << 10;
 /// The crates that are measured, as their folders are called.
 const OURS: [&str; 2] = ["dat-core", "hca-mlx5"];
 /// What else is told apart: a folder in the path of the source, and the name to show.
-const OTHERS: [(&str, &str); 3] = [
-    ("/core/src/", "core"),
-    ("/smoltcp-", "smoltcp"),
-    ("/heapless-", "heapless"),
-];
+const OTHERS: [(&str, &str); 3] =
+    [("/core/src/", "core"), ("/smoltcp-", "smoltcp"), ("/heapless-", "heapless")];
 /// Whatever else there is.
 const IMAGE: &str = "image";
 
@@ -78,19 +75,12 @@ pub(crate) fn report(what: &str, image: &Path, limit: u64, judged: bool) -> Resu
         }
     }
     let total = code + owned;
-    let goal = if judged {
-        format!(" (goal {GOAL})")
-    } else {
-        String::new()
-    };
+    let goal = if judged { format!(" (goal {GOAL})") } else { String::new() };
     println!(
         "  {what}: dat-core + hca-mlx5 have {total} bytes of text and rodata at opt-level s{goal}, the whole image {}",
         text + rodata
     );
-    let parts: Vec<String> = split
-        .iter()
-        .map(|(name, bytes)| format!("{name} {bytes}"))
-        .collect();
+    let parts: Vec<String> = split.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
     println!(
         "    rodata {owned} of {rodata}, text {text}: {}; of the two crates' text {foreign} are code of core, heapless and smoltcp in their functions",
         parts.join(", ")
@@ -111,9 +101,7 @@ fn lines(image: &Path, start: u64, text: u64) -> Result<String> {
     }
     fs::write(&list, addresses).with_context(|| format!("{}", list.display()))?;
     let mut ask = Command::new("addr2line");
-    ask.args(["-a", "-i", "-e"])
-        .arg(image)
-        .arg(format!("@{}", list.display()));
+    ask.args(["-a", "-i", "-e"]).arg(image).arg(format!("@{}", list.display()));
     run::silent(ask)
 }
 

@@ -19,37 +19,18 @@ pub(crate) fn test(guests: bool) -> Result<()> {
     };
     run::quiet(cargo(&["fmt", "--all", "--", "--check", "-l"]))?;
     tidy::tidy(false)?;
-    let mut clippy = cargo(&[
-        "clippy",
-        "--quiet",
-        "--workspace",
-        "--all-targets",
-        "--all-features",
-    ]);
+    let mut clippy =
+        cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--all-features"]);
     clippy.args(["--", "-D", "warnings"]);
     run::quiet(clippy)?;
     nostd::nostd()?;
-    let mut doc = cargo(&[
-        "doc",
-        "--quiet",
-        "--workspace",
-        "--no-deps",
-        "--document-private-items",
-    ]);
-    doc.env(
-        "RUSTDOCFLAGS",
-        "-D warnings -A rustdoc::private-intra-doc-links",
-    );
+    let mut doc =
+        cargo(&["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
     run::quiet(doc)?;
     mutants::short()?;
 
-    let mut tests = cargo(&[
-        "test",
-        "--quiet",
-        "--workspace",
-        "--all-features",
-        "--no-fail-fast",
-    ]);
+    let mut tests = cargo(&["test", "--quiet", "--workspace", "--all-features", "--no-fail-fast"]);
     let headers =
         qemu_test::dat_headers().context("the headers that the uDAPL provider is compared with")?;
     tests.env("DAT_HEADERS", headers);
@@ -68,16 +49,9 @@ pub(crate) fn test(guests: bool) -> Result<()> {
         sum.failed += failed.len();
     }
     println!("{} s in all", start.elapsed().as_secs());
-    println!(
-        "{} passed, {} failed, {} skipped",
-        sum.passed, sum.failed, sum.ignored
-    );
+    println!("{} passed, {} failed, {} skipped", sum.passed, sum.failed, sum.ignored);
     ensure!(out.status.success() && sum.failed == 0, "tests failed");
-    ensure!(
-        sum.ignored == 0,
-        "{} tests are ignored; none may be",
-        sum.ignored
-    );
+    ensure!(sum.ignored == 0, "{} tests are ignored; none may be", sum.ignored);
     if sum.passed < LEAST {
         bail!("only {} tests ran; there are more than {LEAST}", sum.passed);
     }
@@ -95,10 +69,7 @@ pub(crate) struct Sum {
 impl Sum {
     pub(crate) fn of(text: &str) -> Self {
         let mut sum = Self::default();
-        for line in text
-            .lines()
-            .filter_map(|line| line.strip_prefix("test result: "))
-        {
+        for line in text.lines().filter_map(|line| line.strip_prefix("test result: ")) {
             let mut words = line.split([' ', ';', '.']).filter(|word| !word.is_empty());
             let mut last = "";
             for word in words.by_ref() {
@@ -125,13 +96,6 @@ mod tests {
         let text = "test result: ok. 8 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
                     noise 5 passed\n\
                     test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s\n";
-        assert_eq!(
-            Sum::of(text),
-            Sum {
-                passed: 10,
-                failed: 3,
-                ignored: 1
-            }
-        );
+        assert_eq!(Sum::of(text), Sum { passed: 10, failed: 3, ignored: 1 });
     }
 }

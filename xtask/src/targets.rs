@@ -32,11 +32,7 @@ const BIG: &str = "s390x-unknown-linux-gnu";
 /// Where newer toolchains' sources are, oldest first.
 const SUITES: [&str; 2] = ["trixie", "trixie-backports"];
 /// What links and runs programs of the big-endian CPU.
-const CROSS: [&str; 3] = [
-    "gcc-s390x-linux-gnu",
-    "libc6-dev-s390x-cross",
-    "qemu-user-static",
-];
+const CROSS: [&str; 3] = ["gcc-s390x-linux-gnu", "libc6-dev-s390x-cross", "qemu-user-static"];
 
 pub(crate) fn targets() -> Result<()> {
     println!("$ nostd --targets");
@@ -52,9 +48,7 @@ pub(crate) fn targets() -> Result<()> {
     for target in BARE {
         let start = Instant::now();
         let mut build = toolchain.cargo();
-        build
-            .args(["build", "--quiet", "-Zbuild-std=core", "--target", target])
-            .args(CRATES);
+        build.args(["build", "--quiet", "-Zbuild-std=core", "--target", target]).args(CRATES);
         run::quiet(build)?;
         println!("  {target}: core only, {} s", start.elapsed().as_secs());
     }
@@ -89,10 +83,8 @@ impl Toolchain {
         let mut version = rustc();
         version.arg("--version");
         let version = run::silent(version)?;
-        let version = version
-            .split(' ')
-            .nth(1)
-            .ok_or_else(|| anyhow!("rustc does not tell its version"))?;
+        let version =
+            version.split(' ').nth(1).ok_or_else(|| anyhow!("rustc does not tell its version"))?;
         let root = if library(&sysroot).join("Cargo.lock").exists() {
             sysroot
         } else {
@@ -104,10 +96,7 @@ impl Toolchain {
             })?
         };
         println!("  sources of the library: {}", library(&root).display());
-        Ok(Self {
-            root,
-            build: folder.join("build"),
-        })
+        Ok(Self { root, build: folder.join("build") })
     }
 
     fn cargo(&self) -> Command {
@@ -166,10 +155,7 @@ fn beside(sysroot: &Path, version: &str, folder: &Path) -> Result<PathBuf> {
     }
     let place = root.join("lib/rustlib/src");
     fs::create_dir_all(&place)?;
-    symlink(
-        sources.join(format!("usr/src/rustc-{version}")),
-        place.join("rust"),
-    )?;
+    symlink(sources.join(format!("usr/src/rustc-{version}")), place.join("rust"))?;
     ensure!(
         library(&root).join("Cargo.lock").exists(),
         "the package has no library of that version"
@@ -179,14 +165,9 @@ fn beside(sysroot: &Path, version: &str, folder: &Path) -> Result<PathBuf> {
 
 /// The version of the package for this version of the compiler, out of what `apt-cache madison` prints.
 fn package<'a>(text: &'a str, version: &str) -> Option<&'a str> {
-    text.lines()
-        .filter_map(|line| line.split('|').nth(1))
-        .map(str::trim)
-        .find(|package| {
-            package
-                .strip_prefix(version)
-                .is_some_and(|rest| rest.starts_with(['+', '-', '~']))
-        })
+    text.lines().filter_map(|line| line.split('|').nth(1)).map(str::trim).find(|package| {
+        package.strip_prefix(version).is_some_and(|rest| rest.starts_with(['+', '-', '~']))
+    })
 }
 
 /// What cargo must know to link and run programs of the big-endian CPU.
@@ -202,11 +183,7 @@ fn cross(folder: &Path) -> Result<BTreeMap<String, OsString>> {
     };
     let variable = |name: &str| format!("CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_{name}");
     let runner = format!("{} -L {}", emulator.display(), libraries.display());
-    Ok([
-        (variable("LINKER"), linker.into()),
-        (variable("RUNNER"), runner.into()),
-    ]
-    .into())
+    Ok([(variable("LINKER"), linker.into()), (variable("RUNNER"), runner.into())].into())
 }
 
 fn on_path(names: &[&str]) -> Option<PathBuf> {

@@ -16,10 +16,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("vfio-host", &["dat-core", "hca-mlx5"]),
     ("dapldat", &["dat-core", "hca-mlx5", "vfio-host"]),
     ("mlx5-model", &[]),
-    (
-        "dat-tests",
-        &["dat-core", "hca-mlx5", "vfio-host", "dapldat", "mlx5-model"],
-    ),
+    ("dat-tests", &["dat-core", "hca-mlx5", "vfio-host", "dapldat", "mlx5-model"]),
     ("dat-unikernel", &["dat-core", "hca-mlx5"]),
     ("xtask", &[]),
 ];
@@ -44,21 +41,12 @@ const UNSAFE: &[&str] = &[
     "vfio-host/dapldat/src/registry.rs",
 ];
 /// File names that say nothing.
-const EMPTY_NAMES: &[&str] = &[
-    "util", "utils", "common", "helper", "helpers", "manager", "misc",
-];
+const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helper", "helpers", "manager", "misc"];
 /// Lines of a file at the most, and lines above which its front page gives a reason.
 const MOST_LINES: usize = 1000;
 const MANY_LINES: usize = 600;
 /// What stands at the top level of the repository.
-const TOP: &[&str] = &[
-    "Cargo.toml",
-    "dat-core",
-    "hca-mlx5",
-    "vfio-host",
-    "tests",
-    "xtask",
-];
+const TOP: &[&str] = &["Cargo.toml", "dat-core", "hca-mlx5", "vfio-host", "tests", "xtask"];
 
 pub(crate) fn tidy(bless: bool) -> Result<()> {
     let root = run::root();
@@ -91,10 +79,7 @@ pub(crate) fn tidy(bless: bool) -> Result<()> {
 }
 
 fn dependencies(faults: &mut Vec<String>) -> Result<()> {
-    let metadata = MetadataCommand::new()
-        .current_dir(run::root())
-        .no_deps()
-        .exec()?;
+    let metadata = MetadataCommand::new().current_dir(run::root()).no_deps().exec()?;
     for package in &metadata.packages {
         let name = package.name.as_str();
         let Some((_, may)) = MAY_KNOW.iter().find(|(known, _)| *known == name) else {
@@ -118,11 +103,7 @@ fn sources(root: &Path) -> Result<Vec<PathBuf>> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
             let path = entry?.path();
-            let name = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() {
                 if !name.starts_with('.') && name != "target" {
                     folders.push(path);
@@ -142,18 +123,12 @@ fn one_file(name: &str, text: &str, faults: &mut Vec<String>) {
     if lines > MOST_LINES {
         say(format!("{lines} lines; the most is {MOST_LINES}"));
     } else if lines > MANY_LINES && !text.lines().take(40).any(|l| l.starts_with("//! Length:")) {
-        say(format!(
-            "{lines} lines without a `//! Length:` reason on its front page"
-        ));
+        say(format!("{lines} lines without a `//! Length:` reason on its front page"));
     }
     if !text.starts_with("//!") && !name.ends_with("/tests.rs") {
         say("has no front page (`//!`)".into());
     }
-    let stem = name
-        .rsplit('/')
-        .next()
-        .unwrap_or(name)
-        .trim_end_matches(".rs");
+    let stem = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".rs");
     if EMPTY_NAMES.contains(&stem) {
         say("the file's name says nothing".into());
     }
@@ -166,10 +141,7 @@ fn one_file(name: &str, text: &str, faults: &mut Vec<String>) {
             let said = inner && has_word(line, "unsafe") && !line.contains("unsafe_code");
             let done = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"];
             if said || done.iter().any(|words| line.contains(words)) {
-                say(format!(
-                    "line {number}: unsafe outside {}",
-                    UNSAFE.join(", ")
-                ));
+                say(format!("line {number}: unsafe outside {}", UNSAFE.join(", ")));
             }
         }
     }
@@ -205,9 +177,7 @@ fn fences(body: &str, say: &mut impl FnMut(String)) {
         if !fence || line.trim_start().starts_with("//") {
             continue;
         }
-        let said = lines[number.saturating_sub(6)..=number]
-            .iter()
-            .any(|l| l.contains("ORDER:"));
+        let said = lines[number.saturating_sub(6)..=number].iter().any(|l| l.contains("ORDER:"));
         if !said {
             say(format!("line {}: a fence without `// ORDER:`", number + 1));
         }
@@ -223,19 +193,14 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn has_word(line: &str, word: &str) -> bool {
-    line.split(|c: char| !c.is_alphanumeric() && c != '_')
-        .any(|w| w == word)
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == word)
 }
 
 fn median(texts: &BTreeMap<String, String>) {
     let mut sizes: Vec<usize> = texts.values().map(|text| text.lines().count()).collect();
     sizes.sort_unstable();
     if let Some(median) = sizes.get(sizes.len() / 2) {
-        println!(
-            "  {} files, {} lines, median {median}",
-            sizes.len(),
-            sizes.iter().sum::<usize>()
-        );
+        println!("  {} files, {} lines, median {median}", sizes.len(), sizes.iter().sum::<usize>());
     }
 }
 
@@ -250,10 +215,7 @@ fn man_pages(
     // Calls that the conformance suite has rules for need no row.
     let required = coverage::calls(root)?;
     let mut calls = 0;
-    for row in rows
-        .lines()
-        .filter(|row| !row.starts_with('#') && !row.trim().is_empty())
-    {
+    for row in rows.lines().filter(|row| !row.starts_with('#') && !row.trim().is_empty()) {
         let mut columns = row.split('\t');
         let (Some(call), Some(file), Some(tests)) =
             (columns.next(), columns.next(), columns.next())
@@ -276,17 +238,12 @@ fn man_pages(
             }
         }
     }
-    for (file, text) in texts
-        .iter()
-        .filter(|(file, _)| file.starts_with("dat-core/src"))
-    {
+    for (file, text) in texts.iter().filter(|(file, _)| file.starts_with("dat-core/src")) {
         for part in text.split("doc(alias = \"").skip(1) {
             let alias = part.split('"').next().unwrap_or_default();
             if alias.starts_with("dat_")
                 && !required.contains(alias)
-                && !rows
-                    .lines()
-                    .any(|row| row.starts_with(&format!("{alias}\t")))
+                && !rows.lines().any(|row| row.starts_with(&format!("{alias}\t")))
             {
                 faults.push(format!("{file}: {alias} has no row in docs/man-pages.tsv"));
             }

@@ -69,12 +69,7 @@ pub(crate) fn trace(verb: Trace) -> Result<()> {
                 Driver::Linux => qemu_test::trace(&file),
             }
         }
-        Trace::Diff {
-            first,
-            second,
-            sent,
-            all,
-        } => {
+        Trace::Diff { first, second, sent, all } => {
             let mut args = vec!["diff".into(), kept(&first), kept(&second)];
             args.extend(sent.then(|| "--sent".into()));
             args.extend(all.then(|| "--all".into()));
@@ -106,10 +101,7 @@ fn decode(args: &[PathBuf]) -> Result<()> {
     let mut command = run::cargo();
     command.args(["run", "--quiet", "-p", "dat-tests", "--bin", "trace", "--"]);
     // Files are named from where the user stands.
-    let status = command
-        .args(args)
-        .current_dir(std::env::current_dir()?)
-        .status()?;
+    let status = command.args(args).current_dir(std::env::current_dir()?).status()?;
     if !status.success() {
         bail!("`{}` ended with {status}", run::shown(&command));
     }

@@ -34,10 +34,7 @@ pub(crate) fn command() -> Result<Command> {
 }
 
 fn installed() -> bool {
-    let asked = Command::new(NAME)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status();
+    let asked = Command::new(NAME).arg("--version").stdout(Stdio::null()).status();
     asked.is_ok_and(|status| status.success())
 }
 

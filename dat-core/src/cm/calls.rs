@@ -47,11 +47,7 @@ impl<U: Using> Cm<'_, U> {
             ));
         }
         let header = ip_header(params.source_port, local, remote);
-        let header: &[u8] = if params.service.port().is_some() {
-            &header
-        } else {
-            &[]
-        };
+        let header: &[u8] = if params.service.port().is_some() { &header } else { &[] };
         fits(params.private_data.len(), Req::<()>::PRIVATE - header.len())?;
 
         let config = self.config;
@@ -169,9 +165,7 @@ impl<U: Using> Cm<'_, U> {
             return Err(QPN_RANGE);
         }
         if params.rnr_retry > 7 {
-            return Err(CmError::Parameter(
-                "an RNR retry count goes up to 7: lower rnr_retry",
-            ));
+            return Err(CmError::Parameter("an RNR retry count goes up to 7: lower rnr_retry"));
         }
         if params.initiator_depth > slot.terms.initiator_depth {
             return Err(CmError::Parameter(

@@ -171,20 +171,13 @@ impl fmt::Display for CmError {
         match self {
             Self::Unknown(conn) => write!(f, "connection {:#010x} has ended: drop its ID", conn.0),
             Self::State(conn, state) => {
-                write!(
-                    f,
-                    "connection {:#010x} is {state}: the call does not apply",
-                    conn.0
-                )
+                write!(f, "connection {:#010x} is {state}: the call does not apply", conn.0)
             }
             Self::NoSlot => {
                 f.write_str("all connection slots are in use: give Cm::new a longer slice")
             }
             Self::TooLong { given, most } => {
-                write!(
-                    f,
-                    "{given} bytes of private data: the message carries {most} at most"
-                )
+                write!(f, "{given} bytes of private data: the message carries {most} at most")
             }
             Self::Parameter(what) => f.write_str(what),
         }

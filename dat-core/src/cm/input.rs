@@ -70,13 +70,7 @@ impl<U: Using> Cm<'_, U> {
     #[inline(never)]
     fn refuse(&mut self, to: u128, transaction: u64, remote_id: u32, reason: Reason) {
         let what = Answered::Rej(About::Req, reason);
-        self.answer(Answer {
-            to,
-            transaction,
-            local_id: 0,
-            remote_id,
-            what,
-        });
+        self.answer(Answer { to, transaction, local_id: 0, remote_id, what });
     }
 
     fn req(
@@ -151,10 +145,7 @@ impl<U: Using> Cm<'_, U> {
         slot.hop_limit = req.hop_limit();
         slot.transaction = transaction;
         slot.max_retries = req.max_retries();
-        slot.interval = code_nanos(
-            req.local_response_timeout()
-                .clamp(SHORTEST_RESPONSE, longest),
-        );
+        slot.interval = code_nanos(req.local_response_timeout().clamp(SHORTEST_RESPONSE, longest));
         slot.terms = QpTerms {
             remote_qpn: qpn,
             rq_psn,
@@ -273,13 +264,7 @@ impl<U: Using> Cm<'_, U> {
             Found::Foreign => return,
             // This side has given up; the peer's queue pair waits for nobody.
             Found::Unknown => {
-                return self.deny(
-                    from,
-                    transaction,
-                    rep.remote_id(),
-                    rep.local_id(),
-                    About::Rep,
-                );
+                return self.deny(from, transaction, rep.remote_id(), rep.local_id(), About::Rep);
             }
         };
         let span = self.reject_memory();
@@ -358,13 +343,7 @@ impl<U: Using> Cm<'_, U> {
     #[inline(never)]
     fn deny(&mut self, to: u128, transaction: u64, own: u32, theirs: u32, about: About) {
         let what = Answered::Rej(about, Reason::INVALID_COMM_ID);
-        self.answer(Answer {
-            to,
-            transaction,
-            local_id: own,
-            remote_id: theirs,
-            what,
-        });
+        self.answer(Answer { to, transaction, local_id: own, remote_id: theirs, what });
     }
 
     fn rtu(&mut self, from: u128, transaction: u64, rtu: Rtu<&[u8; MAD_LEN]>) {
@@ -372,13 +351,7 @@ impl<U: Using> Cm<'_, U> {
             Found::Slot(index) => index,
             Found::Foreign => return,
             Found::Unknown => {
-                return self.deny(
-                    from,
-                    transaction,
-                    rtu.remote_id(),
-                    rtu.local_id(),
-                    About::Other,
-                );
+                return self.deny(from, transaction, rtu.remote_id(), rtu.local_id(), About::Other);
             }
         };
         let Some(slot) = self.slots.get_mut(index) else {
@@ -469,13 +442,7 @@ impl<U: Using> Cm<'_, U> {
             Found::Unknown => {
                 let (local_id, remote_id) = (dreq.remote_id(), dreq.local_id());
                 let what = Answered::Drep;
-                return self.answer(Answer {
-                    to: from,
-                    transaction,
-                    local_id,
-                    remote_id,
-                    what,
-                });
+                return self.answer(Answer { to: from, transaction, local_id, remote_id, what });
             }
         };
         let Some(slot) = self.slots.get_mut(index) else {

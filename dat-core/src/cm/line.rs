@@ -46,10 +46,7 @@ pub(super) struct Line {
 
 impl Line {
     /// Nobody.
-    pub(super) const EMPTY: Self = Self {
-        first: Place::NONE,
-        last: Place::NONE,
-    };
+    pub(super) const EMPTY: Self = Self { first: Place::NONE, last: Place::NONE };
 
     /// Has a slot stand behind all others, unless it stands in line already.
     pub(super) fn push(&mut self, slots: &mut [Slot], kind: Kind, index: usize) {

@@ -194,8 +194,7 @@ impl<'s, U: Using> Cm<'s, U> {
         let first = |gives_way: fn(&Slot) -> bool| {
             let used = self.used().iter().enumerate();
             let over = used.filter(|(_, slot)| gives_way(slot));
-            over.min_by_key(|(_, slot)| slot.deadline)
-                .map(|(index, _)| index)
+            over.min_by_key(|(_, slot)| slot.deadline).map(|(index, _)| index)
         };
         let index = vacant
             .or(fresh)

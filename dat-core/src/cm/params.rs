@@ -93,11 +93,7 @@ pub const fn ack_timeout(target_ack_delay: u8, packet_life: u8) -> u8 {
     let delay = target_ack_delay & 31;
     let life = (packet_life & 31) + 1;
     // The sum of two powers of two, rounded up to a power of two when the smaller is at least half of the larger.
-    let (larger, smaller) = if life >= delay {
-        (life, delay)
-    } else {
-        (delay, life)
-    };
+    let (larger, smaller) = if life >= delay { (life, delay) } else { (delay, life) };
     let code = larger + (smaller + 1 >= larger) as u8;
     if code > 31 { 31 } else { code }
 }

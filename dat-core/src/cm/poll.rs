@@ -27,11 +27,7 @@ impl<U: Using> Cm<'_, U> {
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         if let Some(answer) = self.answers.pop_front() {
             self.counters.sent += 1;
-            return Some(Transmit {
-                to: address(answer.to),
-                mad: answer.emit::<U>(),
-                conn: None,
-            });
+            return Some(Transmit { to: address(answer.to), mad: answer.emit::<U>(), conn: None });
         }
         let service_timeout = self.config.service_timeout;
         while let Some(index) = self.sends.pop(self.slots, Kind::Sends) {
@@ -40,11 +36,7 @@ impl<U: Using> Cm<'_, U> {
             let Some(mad) = slot.take_mad(now, service_timeout) else {
                 continue;
             };
-            let transmit = Transmit {
-                to: address(slot.remote),
-                mad,
-                conn: Some(slot.conn()),
-            };
+            let transmit = Transmit { to: address(slot.remote), mad, conn: Some(slot.conn()) };
             self.counters.sent += 1;
             self.counters.retransmitted += u64::from(again);
             return Some(transmit);

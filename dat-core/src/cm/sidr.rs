@@ -56,15 +56,8 @@ impl<U: Using> Cm<'_, U> {
             return Err(FAMILY);
         }
         let header = ip_header(params.source_port, local, remote);
-        let header: &[u8] = if params.service.udp_port().is_some() {
-            &header
-        } else {
-            &[]
-        };
-        fits(
-            params.private_data.len(),
-            SidrReq::<()>::PRIVATE - header.len(),
-        )?;
+        let header: &[u8] = if params.service.udp_port().is_some() { &header } else { &[] };
+        fits(params.private_data.len(), SidrReq::<()>::PRIVATE - header.len())?;
         let slot = self.begin(now, State::SidrReady, remote)?;
         let mut req = SidrReq::new_unchecked(slot.store(SidrReq::<()>::ATTRIBUTE, [slot.id, 0]));
         req.set_p_key(0xffff);
@@ -232,13 +225,7 @@ impl<U: Using> Cm<'_, U> {
         let refuse = |cm: &mut Self, status| {
             let what = Answered::Sidr(status, service);
             let (local_id, remote_id) = (request_id, 0);
-            cm.answer(Answer {
-                to: from,
-                transaction,
-                local_id,
-                remote_id,
-                what,
-            });
+            cm.answer(Answer { to: from, transaction, local_id, remote_id, what });
         };
         let span = self.reject_memory();
         let known = self.used().iter().position(|slot| {

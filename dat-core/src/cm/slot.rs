@@ -253,10 +253,8 @@ impl Slot {
 
     /// Over, and of use only to answer late messages.
     pub(super) fn evictable(&self) -> bool {
-        matches!(
-            self.state,
-            State::TimeWait | State::SidrAnswered | State::SidrKept
-        ) && self.events == 0
+        matches!(self.state, State::TimeWait | State::SidrAnswered | State::SidrKept)
+            && self.events == 0
             && self.send == Send::Nothing
             && !self.kept
     }
@@ -276,9 +274,7 @@ impl Slot {
 
     /// The peer's private data, until this side stores a message of its own.
     pub(super) fn private(&self) -> &[u8] {
-        self.mad
-            .get(..usize::from(self.private_len))
-            .unwrap_or_default()
+        self.mad.get(..usize::from(self.private_len)).unwrap_or_default()
     }
 
     /// Keeps the peer's private data. The message stored before is neither to be sent nor repeated any more.
@@ -400,9 +396,7 @@ impl Slot {
     pub(super) fn take_event(&mut self) -> Option<CmEvent> {
         let conn = self.conn();
         let all = [Event::Request, Event::Reply, Event::Established, Event::End];
-        let event = all
-            .into_iter()
-            .find(|event| self.events & *event as u8 != 0)?;
+        let event = all.into_iter().find(|event| self.events & *event as u8 != 0)?;
         self.events &= !(event as u8);
         Some(match event {
             Event::Request => {
@@ -424,11 +418,9 @@ impl Slot {
                     CmEvent::Request(request)
                 }
             }
-            Event::Reply => CmEvent::Reply(Reply {
-                conn,
-                remote_guid: self.remote_guid,
-                terms: self.terms,
-            }),
+            Event::Reply => {
+                CmEvent::Reply(Reply { conn, remote_guid: self.remote_guid, terms: self.terms })
+            }
             Event::Established => CmEvent::Established { conn },
             Event::End => match self.verdict {
                 Verdict::Rejected(reason) => CmEvent::Rejected { conn, reason },
@@ -441,12 +433,7 @@ impl Slot {
 
     /// The answer to a look-up.
     pub(super) const fn reply(&self, status: SidrStatus) -> SidrReply {
-        SidrReply {
-            conn: self.conn(),
-            status,
-            qpn: self.terms.remote_qpn,
-            q_key: self.q_key,
-        }
+        SidrReply { conn: self.conn(), status, qpn: self.terms.remote_qpn, q_key: self.q_key }
     }
 
     /// Takes the message to send. `service_timeout` is what an MRA asks for. The time for an answer counts from here.

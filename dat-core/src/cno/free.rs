@@ -13,10 +13,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn cno_free(&mut self, cno: Cno) -> Result<(), Error> {
         let control = self.cno(cno)?;
         if control.evds != 0 || control.waiters != 0 {
-            return Err(Error::new(
-                DatType::InvalidState,
-                DatSubtype::InvalidStateCnoInUse,
-            ));
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateCnoInUse));
         }
         self.cnos.remove(cno.0);
         Ok(())

@@ -133,10 +133,7 @@ impl<P: Provider> Ia<'_, P> {
     /// The adapter closes: agents are told of nobody.
     pub(crate) fn cno_over(&mut self) {
         while let Some(cno) = self.cnos.first() {
-            let agent = self
-                .cnos
-                .get_mut(cno)
-                .and_then(|control| control.agent.take());
+            let agent = self.cnos.get_mut(cno).and_then(|control| control.agent.take());
             self.cnos.remove(cno);
             if let Some(agent) = agent {
                 agent.call(None);
@@ -147,10 +144,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Tells the agents what they are to be told.
     pub(crate) fn call_agents(&mut self) {
         for index in 0..self.cnos.capacity() {
-            let Some(control) = self
-                .cnos
-                .handle_at(index)
-                .and_then(|c| self.cnos.get_mut(c))
+            let Some(control) = self.cnos.handle_at(index).and_then(|c| self.cnos.get_mut(c))
             else {
                 continue;
             };

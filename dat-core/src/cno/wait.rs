@@ -32,12 +32,7 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<CnoWait, Error> {
         let control = self.cno_mut(cno)?;
         control.waiters += 1;
-        Ok(CnoWait {
-            cno,
-            until: now + timeout,
-            life: control.life,
-            over: false,
-        })
+        Ok(CnoWait { cno, until: now + timeout, life: control.life, over: false })
     }
 
     /// Whether the wait is over: with the Event Dispatcher that triggered the CNO, which is untriggered again; with none if the

@@ -23,13 +23,7 @@ const fn kind(
     dup: IaCounter,
     retry: IaCounter,
 ) -> Kind {
-    Kind {
-        attribute,
-        sent,
-        heard,
-        dup,
-        retry,
-    }
+    Kind { attribute, sent, heard, dup, retry }
 }
 
 /// By the attributes of the wire. Rejections, which have two kinds of counters, come apart from these.

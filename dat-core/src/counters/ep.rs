@@ -39,9 +39,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// What an Endpoint counts, to be read, or to be reset.
     fn ep_tally(&self, ep: Ep, reset: bool) -> Result<&'s EpTally, Error> {
         let control = self.ep(ep)?;
-        let reaped_elsewhere = control
-            .recv_evd
-            .is_some_and(|evd| self.reaper_is_out(evd.0));
+        let reaped_elsewhere = control.recv_evd.is_some_and(|evd| self.reaper_is_out(evd.0));
         if reset && (reaped_elsewhere || self.poster_is_out(ep)) {
             return Err(PROVIDER_CONTROL.into());
         }

@@ -36,12 +36,7 @@ pub(crate) struct EvdTally {
 impl<P: Provider> Reaper<P> {
     /// What it has counted since it was made, of its Event Dispatcher's.
     fn counted(&self, tally: &EvdTally) -> All {
-        let ReaperTally {
-            empty,
-            taken: taken_beside,
-            found: found_beside,
-            notify,
-        } = self.tally;
+        let ReaperTally { empty, taken: taken_beside, found: found_beside, notify } = self.tally;
         let [waits, blocked] = tally.waits;
         let taken = self.cq.as_ref().map_or(0, CompletionQueue::taken);
         let straight = taken.wrapping_sub(taken_beside);
@@ -53,11 +48,7 @@ impl<P: Provider> Reaper<P> {
             found.wrapping_add(empty),
             found,
             empty,
-            if self.cq.is_some() {
-                taken.wrapping_add(empty)
-            } else {
-                0
-            },
+            if self.cq.is_some() { taken.wrapping_add(empty) } else { 0 },
             taken,
             tally.connections,
             tally.completions,

@@ -72,9 +72,7 @@ impl<U: Using> IaTally<U> {
 
     fn is_stopped(&self, counter: usize) -> bool {
         let stopped = CounterType::ALL.iter().zip(self.stopped);
-        stopped
-            .into_iter()
-            .any(|(of, stopped)| stopped && of.range().contains(&counter))
+        stopped.into_iter().any(|(of, stopped)| stopped && of.range().contains(&counter))
     }
 
     /// What is shown of what has been counted.
@@ -178,10 +176,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let (listening, silent) = lives(&self.psps);
         let any = self.tally.own.get(IaCounter::PspCreateAny as usize);
-        put(
-            IaCounter::PspCreate,
-            listening.wrapping_sub(any.copied().unwrap_or_default()),
-        );
+        put(IaCounter::PspCreate, listening.wrapping_sub(any.copied().unwrap_or_default()));
         put(IaCounter::PspFree, silent);
         let others = lives(&self.rsps).0.wrapping_add(lives(&self.csps).0);
         put(IaCounter::CmListen, listening.wrapping_add(others));

@@ -9,10 +9,7 @@ use crate::handle::{Ep, Evd};
 use crate::provider::Provider;
 
 /// The consumer's sink took no more.
-const CUT: Error = Error::new(
-    DatType::InsufficientResources,
-    crate::DatSubtype::ResourceMemory,
-);
+const CUT: Error = Error::new(DatType::InsufficientResources, crate::DatSubtype::ResourceMemory);
 
 /// A line for each counter that is not 0.
 fn lines<'a>(
@@ -33,13 +30,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_print_counters")]
     pub fn ia_print_counters(&mut self, out: &mut dyn Write, reset: bool) -> Result<(), Error> {
         let counted = self.ia_query_counters(reset)?;
-        lines(
-            out,
-            IaCounter::ALL
-                .map(IaCounter::name)
-                .into_iter()
-                .zip(&counted),
-        )
+        lines(out, IaCounter::ALL.map(IaCounter::name).into_iter().zip(&counted))
     }
 
     /// The same of an Endpoint.
@@ -51,13 +42,7 @@ impl<P: Provider> Ia<'_, P> {
         reset: bool,
     ) -> Result<(), Error> {
         let counted = self.ep_query_counters(ep, reset)?;
-        lines(
-            out,
-            EpCounter::ALL
-                .map(EpCounter::name)
-                .into_iter()
-                .zip(&counted),
-        )
+        lines(out, EpCounter::ALL.map(EpCounter::name).into_iter().zip(&counted))
     }
 
     /// The same of an Event Dispatcher.
@@ -69,12 +54,6 @@ impl<P: Provider> Ia<'_, P> {
         reset: bool,
     ) -> Result<(), Error> {
         let counted = self.evd_query_counters(evd, reset)?;
-        lines(
-            out,
-            EvdCounter::ALL
-                .map(EvdCounter::name)
-                .into_iter()
-                .zip(&counted),
-        )
+        lines(out, EvdCounter::ALL.map(EvdCounter::name).into_iter().zip(&counted))
     }
 }

@@ -46,10 +46,7 @@ impl<P: Provider> Ia<'_, P> {
         };
         self.admit(ep, op)?;
         if private_data.len() > MAX_ACCEPT_PRIVATE {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg3,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }
         let control = self.ep_mut(ep)?;
         if control.qp.is_none() || control.connect_evd.is_none() {
@@ -120,10 +117,7 @@ impl<P: Provider> Ia<'_, P> {
         let Some(control) = self.eps.get_mut(ep.0) else {
             return;
         };
-        control.phase = Phase::Accepted(QpTerms {
-            initiator_depth,
-            ..terms
-        });
+        control.phase = Phase::Accepted(QpTerms { initiator_depth, ..terms });
         let params = AcceptParams {
             qpn: qp.number,
             responder_resources,

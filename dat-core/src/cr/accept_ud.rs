@@ -99,16 +99,11 @@ impl<P: Provider> Ia<'_, P> {
             return Err(DatReturn::new(DatType::InvalidState, state.subtype()).into());
         }
         if private_data.len() > MAX_UD_REPLY_PRIVATE {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg3,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }
         self.crs.remove(cr.0);
         if let Some(conn) = conn {
-            let answered = self
-                .cm
-                .sidr_accept(now, conn, qp.number, qkey, private_data);
+            let answered = self.cm.sidr_accept(now, conn, qp.number, qkey, private_data);
             if answered.is_err() {
                 self.cm.abort(now, conn);
             }

@@ -24,10 +24,7 @@ impl<P: Provider> Ia<'_, P> {
         let takes = |target| !looks_up || self.for_look_ups(target).is_ok();
         let target = target
             .filter(|target| *target != from && !self.is_spent(*target) && takes(*target))
-            .ok_or(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg2,
-            ))?;
+            .ok_or(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2))?;
         self.cr_may_leave(cr)?;
         let new = if looks_up {
             self.present_look_up(target, &request, conn)
@@ -36,10 +33,7 @@ impl<P: Provider> Ia<'_, P> {
         };
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
         let new = new.map_err(|_| full)?;
-        let private = self
-            .crs
-            .get_mut(cr.0)
-            .map(|control| core::mem::take(&mut control.private));
+        let private = self.crs.get_mut(cr.0).map(|control| core::mem::take(&mut control.private));
         if let (Some(private), Some(control)) = (private, self.crs.get_mut(new.0)) {
             control.private = private;
         }

@@ -28,19 +28,13 @@ impl<P: Provider> Ia<'_, P> {
             MAX_REJECT_PRIVATE
         };
         if private_data.len() > most {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg2,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         }
         let conn = control.conn;
         self.cr_leaves(now, cr)?;
         self.tally.count(IaCounter::SpCrRejected);
         if let Some(conn) = conn
-            && self
-                .cm
-                .reject(now, conn, Reason::CONSUMER, &[], private_data)
-                .is_err()
+            && self.cm.reject(now, conn, Reason::CONSUMER, &[], private_data).is_err()
         {
             self.cm.abort(now, conn);
         }

@@ -20,29 +20,24 @@ impl<P: Provider> Ia<'_, P> {
         Self::offered(P::USES.service_points)?;
         let own = self.net.addr;
         let (tcp, protocol) = (Comm::tcp(own.is_ipv6()), comm.protocol);
-        let spoken = Comm {
-            protocol: if protocol == 0 { Comm::TCP } else { protocol },
-            ..comm
-        };
+        let spoken = Comm { protocol: if protocol == 0 { Comm::TCP } else { protocol }, ..comm };
         if spoken != tcp {
             return Err(Error::new(DatType::CommNotSupported, DatSubtype::None));
         }
         let host = canonical(address.ip());
         if host != own && !host.is_unspecified() || address.port() == 0 {
-            return Err(Error::new(
-                DatType::InvalidAddress,
-                DatSubtype::AddressMalformed,
-            ));
+            return Err(Error::new(DatType::InvalidAddress, DatSubtype::AddressMalformed));
         }
         self.evd_for(evd, EvdFlags::CR, DatSubtype::InvalidHandleEvdCr)?;
         if self.listener(address.port()).is_some() {
             return Err(Error::new(DatType::PortInUse, DatSubtype::None));
         }
         let control = CspControl { comm, address, evd };
-        let csp = self.csps.insert(control).map(Csp).ok_or(Error::new(
-            DatType::InsufficientResources,
-            DatSubtype::ResourceMemory,
-        ))?;
+        let csp = self
+            .csps
+            .insert(control)
+            .map(Csp)
+            .ok_or(Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory))?;
         self.attach(Some(evd));
         Ok(csp)
     }

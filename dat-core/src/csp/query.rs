@@ -24,10 +24,6 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_csp_query")]
     pub fn csp_query(&self, csp: Csp) -> Result<CspParam, Error> {
         let control = self.csp(csp)?;
-        Ok(CspParam {
-            comm: control.comm,
-            address: control.address,
-            evd: control.evd,
-        })
+        Ok(CspParam { comm: control.comm, address: control.address, evd: control.evd })
     }
 }

@@ -27,10 +27,7 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<(), Error> {
         self.ep(ep)?;
         if remote.port() == 0 {
-            return Err(Error::new(
-                DatType::InvalidAddress,
-                DatSubtype::AddressMalformed,
-            ));
+            return Err(Error::new(DatType::InvalidAddress, DatSubtype::AddressMalformed));
         }
         let ask = Ask {
             remote: remote.ip(),

@@ -47,10 +47,7 @@ impl<P: Provider> Ia<'_, P> {
     /// [`MAX_CONNECT_UD_PRIVATE`] bytes, and may ask for many service points at a time: each question has a time and an
     /// event of its own (`INSUFFICIENT_RESOURCES` if there are too many).
     #[doc(alias = "dat_ep_connect")]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of the manual page, and the time"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the manual page, and the time")]
     pub fn ep_connect(
         &mut self,
         now: Instant,
@@ -67,10 +64,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// As [`Ia::ep_connect`], with `DAT_CONNECT_FLAGS`: several paths are `MODEL_NOT_SUPPORTED`.
     #[doc(alias = "dat_ep_connect")]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of the manual page, and the time"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the manual page, and the time")]
     pub fn ep_connect_flag(
         &mut self,
         now: Instant,
@@ -82,13 +76,7 @@ impl<P: Provider> Ia<'_, P> {
         qos: Qos,
         flag: ConnectFlag,
     ) -> Result<(), Error> {
-        let ask = Ask {
-            remote,
-            conn_qual,
-            timeout,
-            qos,
-            flag,
-        };
+        let ask = Ask { remote, conn_qual, timeout, qos, flag };
         self.start(now, ep, &ask, private_data)
     }
 
@@ -100,9 +88,7 @@ impl<P: Provider> Ia<'_, P> {
         ask: &Ask,
         private_data: &[u8],
     ) -> Result<(), Error> {
-        let Ask {
-            remote, timeout, ..
-        } = *ask;
+        let Ask { remote, timeout, .. } = *ask;
         let datagrams = Self::is_for_datagrams(self.ep(ep)?);
         let most = if datagrams {
             self.admit_look_up(ep)?;
@@ -208,16 +194,8 @@ impl<P: Provider> Ia<'_, P> {
             }
             Phase::Direct(terms) if P::USES.connects => self.finish_direct(now, ep, &path, &terms),
             Phase::Replied(reply) if P::USES.connects => self.finish_active(now, ep, &path, &reply),
-            Phase::Accepting {
-                terms,
-                flow_label,
-                traffic_class,
-            } => {
-                let path = Path {
-                    flow_label,
-                    traffic_class,
-                    ..path
-                };
+            Phase::Accepting { terms, flow_label, traffic_class } => {
+                let path = Path { flow_label, traffic_class, ..path };
                 self.finish_accept(now, ep, path, terms);
             }
             Phase::None

@@ -64,10 +64,7 @@ impl<P: Provider> Ia<'_, P> {
         if owner != ep {
             return Err(NOT_READY.into());
         }
-        Ok(UdAnswer {
-            address: self.address(&reply),
-            private_data: self.cm.private_data(of.0),
-        })
+        Ok(UdAnswer { address: self.address(&reply), private_data: self.cm.private_data(of.0) })
     }
 
     /// What an Endpoint for datagrams found last, for those that ask for one service point after another. Valid until the
@@ -89,11 +86,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Whether an Endpoint for datagrams may ask for a service point.
     pub(super) fn admit_look_up(&self, ep: Ep) -> Result<(), Error> {
         let state = self.state_of(ep)?;
-        if state == EpState::Connected {
-            Ok(())
-        } else {
-            Err(state.refusal().into())
-        }
+        if state == EpState::Connected { Ok(()) } else { Err(state.refusal().into()) }
     }
 
     /// Asks for a service point; all that was asked for has been checked.
@@ -234,11 +227,9 @@ impl<P: Provider> Ia<'_, P> {
     /// What a reply says.
     fn address(&self, reply: &SidrReply) -> Result<Destination, Reason> {
         match self.cm.sidr_path(reply.conn) {
-            Some(path) if reply.status == SidrStatus::VALID => Ok(Destination {
-                path,
-                qpn: reply.qpn,
-                qkey: reply.q_key,
-            }),
+            Some(path) if reply.status == SidrStatus::VALID => {
+                Ok(Destination { path, qpn: reply.qpn, qkey: reply.q_key })
+            }
             Some(_) | None => Err(reply.status.reason()),
         }
     }

@@ -32,10 +32,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Makes an Endpoint of any service.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of the manual page"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the manual page")]
     pub(super) fn ep_make(
         &mut self,
         pz: Option<Pz>,
@@ -52,14 +49,7 @@ impl<P: Provider> Ia<'_, P> {
         self.streams_agree(None, [recv_evd, request_evd, connect_evd], &attr)?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
         let handle = self.eps.vacant().ok_or(full)?;
-        let makings = Makings {
-            pz,
-            recv_evd,
-            request_evd,
-            srq,
-            attr,
-            service,
-        };
+        let makings = Makings { pz, recv_evd, request_evd, srq, attr, service };
         let life = self.random.next_u32();
         let made = self.make_qp(handle.index(), life, &makings)?;
         let configured = made.is_some();
@@ -84,11 +74,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.enter(
             ep,
-            if configured {
-                EpState::Unconnected
-            } else {
-                EpState::UnconfiguredUnconnected
-            },
+            if configured { EpState::Unconnected } else { EpState::UnconfiguredUnconnected },
         );
         if let Some(srq) = srq
             && let Ok(control) = self.srq_mut(srq)

@@ -60,15 +60,8 @@ impl<P: Provider> Ia<'_, P> {
         });
         let service = Service::Datagram { qkey };
         let (recv_evd, request_evd) = (Some(recv_evd), Some(request_evd));
-        let ep = self.ep_make(
-            Some(pz),
-            recv_evd,
-            request_evd,
-            connect_evd,
-            None,
-            Some(attr),
-            service,
-        )?;
+        let ep =
+            self.ep_make(Some(pz), recv_evd, request_evd, connect_evd, None, Some(attr), service)?;
         if let Err(error) = self.reserve_events(ep) {
             let now = self.clock;
             self.ep_remove(now, ep)?;
@@ -90,18 +83,13 @@ impl<P: Provider> Ia<'_, P> {
             return Poll::Ready(Err(error));
         }
         let path = self.provider.resolve(remote, now);
-        path.map_ok(|path| Destination { path, qpn, qkey })
-            .map_err(Error::from)
+        path.map_ok(|path| Destination { path, qpn, qkey }).map_err(Error::from)
     }
 }
 
 /// The state word of such an Endpoint.
 pub(super) const fn word(state: EpState) -> u32 {
-    let state = if matches!(state, EpState::Unconnected) {
-        EpState::Connected
-    } else {
-        state
-    };
+    let state = if matches!(state, EpState::Unconnected) { EpState::Connected } else { state };
     state.word() & !REQUEST_OPEN
 }
 
@@ -124,10 +112,7 @@ pub fn sender(header: &[u8; GRH_LEN]) -> Option<IpAddr> {
 /// The ones' complement sum of a header, all ones if it is sound.
 fn checksum(header: &[u8; 20]) -> u32 {
     let (words, _) = header.as_chunks::<2>();
-    let sum: u32 = words
-        .iter()
-        .map(|word| u32::from(u16::from_be_bytes(*word)))
-        .sum();
+    let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     (folded & 0xffff) + (folded >> 16)
 }

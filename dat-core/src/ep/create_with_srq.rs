@@ -24,10 +24,7 @@ impl<P: Provider> Ia<'_, P> {
         attr: &EpAttr,
     ) -> Result<Ep, Error> {
         self.srq(srq)?;
-        let attr = EpAttr {
-            max_recv_iov: attr.max_recv_iov.clamp(1, self.max_iov()),
-            ..*attr
-        };
+        let attr = EpAttr { max_recv_iov: attr.max_recv_iov.clamp(1, self.max_iov()), ..*attr };
         let (srq, attr) = (Some(srq), Some(&attr));
         let service = Service::Connected;
         self.ep_make(pz, recv_evd, request_evd, connect_evd, srq, attr, service)

@@ -28,10 +28,7 @@ pub(crate) struct Drain {
 
 impl Drain {
     /// None is under way.
-    pub(crate) const NONE: Self = Self {
-        left: 0,
-        until: Instant::NEVER,
-    };
+    pub(crate) const NONE: Self = Self { left: 0, until: Instant::NEVER };
 }
 
 impl<P: Provider> Ia<'_, P> {
@@ -52,14 +49,9 @@ impl<P: Provider> Ia<'_, P> {
             CloseFlag::Graceful => EpOp::DisconnectGraceful,
         };
         match self.admit(ep, op)? {
-            Outcome::Go {
-                next: EpState::DisconnectPending,
-                ..
-            } => {
+            Outcome::Go { next: EpState::DisconnectPending, .. } => {
                 self.apply(ep, op);
-                self.late.drains = Some(Drains {
-                    step: |ia, now, ep| ia.drain_step(now, ep),
-                });
+                self.late.drains = Some(Drains { step: |ia, now, ep| ia.drain_step(now, ep) });
                 self.watch(ep);
                 self.drain_step(now, ep);
             }

@@ -36,10 +36,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let control = self.ep(dup)?;
         let Some(remote) = control.remote.filter(|_| control.active) else {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg2,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         };
         let ask = Ask {
             remote,

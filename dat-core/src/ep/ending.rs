@@ -31,9 +31,7 @@ impl<P: Provider> Ia<'_, P> {
             return;
         };
         // ORDER: the state closes before the queue pair does, so that no post is lost between the two.
-        line.poster
-            .state
-            .store(EpState::Disconnected.word() | CLOSING, Ordering::SeqCst);
+        line.poster.state.store(EpState::Disconnected.word() | CLOSING, Ordering::SeqCst);
         let Some(control) = self.eps.get_mut(ep.0) else {
             return;
         };
@@ -127,12 +125,7 @@ mod tests {
         for comes_back in [false, true] {
             let fabric = Fabric::new();
             let mut storage = Box::new(Storage::<_, 4, 4, 4, 8, 16>::new());
-            let net = Net {
-                addr: [10, 0, 0, 1].into(),
-                prefix: 24,
-                gateway: None,
-                vlan: None,
-            };
+            let net = Net { addr: [10, 0, 0, 1].into(), prefix: 24, gateway: None, vlan: None };
             let (hca, now) = (LoopHca::new(&fabric, 0), Instant::ZERO);
             let mut ia = Ia::open(hca, storage.parts(), net, now, 1).unwrap();
             let pz = Some(ia.pz_create().unwrap());

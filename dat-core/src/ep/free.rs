@@ -34,12 +34,7 @@ impl<P: Provider> Ia<'_, P> {
         self.keep_answer(ep, None);
         // Disconnected, it is reset already.
         let ended = self.state_of(ep) == Ok(super::EpState::Disconnected);
-        if let Some(qp) = self
-            .ep(ep)
-            .ok()
-            .filter(|_| !ended)
-            .and_then(|control| control.qp)
-        {
+        if let Some(qp) = self.ep(ep).ok().filter(|_| !ended).and_then(|control| control.qp) {
             // It completes nothing more when what has completed is taken out. A device that refuses is lost.
             let _ = self.provider.qp_modify(qp, &QpStep::Error);
             let _ = self.provider.qp_modify(qp, &QpStep::Reset);
@@ -48,10 +43,7 @@ impl<P: Provider> Ia<'_, P> {
         let destroyed = self.destroy_qp(ep);
         if let Some(shared) = self.shared.ep(ep.0.index()) {
             let shut = super::EpState::UnconfiguredUnconnected.word();
-            shared
-                .poster
-                .state
-                .store(shut, core::sync::atomic::Ordering::Release);
+            shared.poster.state.store(shut, core::sync::atomic::Ordering::Release);
             shared.rewind();
         }
         if let Ok(control) = self.ep(ep) {

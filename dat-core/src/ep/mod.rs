@@ -199,10 +199,8 @@ impl EpControl {
 pub(crate) const NOT_READY: DatReturn =
     DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
 /// The posting or reaping half is with another thread.
-pub(crate) const PROVIDER_CONTROL: DatReturn = DatReturn::new(
-    DatType::InvalidState,
-    DatSubtype::InvalidStateEpProviderControl,
-);
+pub(crate) const PROVIDER_CONTROL: DatReturn =
+    DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);
 pub(crate) const STALE: DatReturn =
     DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
 
@@ -219,10 +217,7 @@ impl<P: Provider> Ia<'_, P> {
     #[inline(never)]
     pub(crate) fn state_of(&self, ep: Ep) -> Result<EpState, DatReturn> {
         self.ep(ep)?;
-        Ok(self
-            .shared
-            .ep(ep.0.index())
-            .map_or(EpState::Disconnected, EpState::of))
+        Ok(self.shared.ep(ep.0.index()).map_or(EpState::Disconnected, EpState::of))
     }
 
     /// Asks the table. `Ok` carries the outcome of an allowed call.
@@ -238,11 +233,7 @@ impl<P: Provider> Ia<'_, P> {
     /// The single door for a change of state.
     pub(crate) fn enter(&mut self, ep: Ep, state: EpState) {
         let datagrams = self.ep(ep).is_ok_and(Self::is_for_datagrams);
-        let word = if datagrams {
-            create_ud::word(state)
-        } else {
-            state.word()
-        };
+        let word = if datagrams { create_ud::word(state) } else { state.word() };
         if let Some(shared) = self.shared.ep(ep.0.index()) {
             shared.poster.state.store(word, Ordering::SeqCst);
         }
@@ -258,13 +249,8 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     pub(crate) fn poster_is_out(&self, ep: Ep) -> bool {
-        self.eps
-            .get(ep.0)
-            .is_some_and(|control| control.qp.is_some())
-            && self
-                .posters
-                .get(ep.0.index() as usize)
-                .is_none_or(Option::is_none)
+        self.eps.get(ep.0).is_some_and(|control| control.qp.is_some())
+            && self.posters.get(ep.0.index() as usize).is_none_or(Option::is_none)
     }
 
     /// Puts an Endpoint on the list that [`Ia::advance`] walks.

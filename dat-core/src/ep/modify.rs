@@ -58,14 +58,7 @@ impl<P: Provider> Ia<'_, P> {
             .then_some(&old.attr);
         let attr = self.checked_attr(change.attr.as_ref().or(kept), recv, request)?;
         self.streams_agree(Some(ep), [recv_evd, request_evd, connect_evd], &attr)?;
-        let new = Makings {
-            pz,
-            recv_evd,
-            request_evd,
-            srq: old.srq,
-            attr,
-            service: old.service,
-        };
+        let new = Makings { pz, recv_evd, request_evd, srq: old.srq, attr, service: old.service };
         let rebuilt = pz != old.pz
             || recv_evd != old.recv_evd
             || request_evd != old.request_evd
@@ -133,11 +126,9 @@ impl<P: Provider> Ia<'_, P> {
             for token in 0..posted {
                 let mut list = Segments::new();
                 // Receives of one queue are fewer than 32,768.
-                poster
-                    .rq
-                    .posted(u16::try_from(token).unwrap_or(0), |segment| {
-                        let _ = list.push(segment);
-                    });
+                poster.rq.posted(u16::try_from(token).unwrap_or(0), |segment| {
+                    let _ = list.push(segment);
+                });
                 made.poster.rq.recv(&list);
             }
         }
@@ -164,10 +155,7 @@ impl<P: Provider> Ia<'_, P> {
     pub(super) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
         let qp = self.ep_mut(ep)?.qp.take();
         self.retire_index(ep.0.index());
-        let poster = self
-            .posters
-            .get_mut(ep.0.index() as usize)
-            .and_then(Option::take);
+        let poster = self.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
         match (qp, poster) {
             (Some(qp), Some(poster)) => Ok(self.provider.qp_destroy(qp, poster.sq, poster.rq)?),
             _ => Ok(()),

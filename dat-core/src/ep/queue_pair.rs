@@ -111,9 +111,7 @@ impl<P: Provider> Ia<'_, P> {
             && attr.max_message_size <= limits.max_message
             && attr.max_rdma_size <= limits.max_message
             && completion.contains(attr.recv_completion_flags)
-            && completion
-                .union(CompletionFlags::SUPPRESS)
-                .contains(attr.request_completion_flags);
+            && completion.union(CompletionFlags::SUPPRESS).contains(attr.request_completion_flags);
         if legal { Ok(*attr) } else { Err(BAD_ATTR) }
     }
 
@@ -128,36 +126,26 @@ impl<P: Provider> Ia<'_, P> {
             return Ok(None);
         };
         let cq_of = |evd: Option<Evd>| {
-            evd.and_then(|evd| self.evds.get(evd.0))
-                .and_then(|control| control.cq)
+            evd.and_then(|evd| self.evds.get(evd.0)).and_then(|control| control.cq)
         };
         let (request_cq, recv_cq) = (cq_of(makings.request_evd), cq_of(makings.recv_evd));
         let Some(send_cq) = request_cq.or(recv_cq) else {
             return Ok(None);
         };
-        let shared = makings
-            .srq
-            .and_then(|srq| self.srqs.get(srq.0))
-            .map(|control| control.queue);
+        let shared = makings.srq.and_then(|srq| self.srqs.get(srq.0)).map(|control| control.queue);
         if shared.is_some() && recv_cq.is_none() {
             // What it takes from the queue would never come back.
             return Ok(None);
         }
-        let receives = if shared.is_some() {
-            0
-        } else {
-            makings.attr.max_recv_dtos
-        };
+        let receives = if shared.is_some() { 0 } else { makings.attr.max_recv_dtos };
         let Some(pd) = self.pzs.get(pz.0).map(|control| control.pd) else {
             return Ok(None);
         };
         let attr = &makings.attr;
         let index = (slot | life << self.shared.ep_mask.trailing_ones()) & 0xff_ffff;
         let requests = attr.max_request_dtos;
-        let segments = attr
-            .max_request_iov
-            .max(attr.max_rdma_read_iov)
-            .max(attr.max_rdma_write_iov);
+        let segments =
+            attr.max_request_iov.max(attr.max_rdma_read_iov).max(attr.max_rdma_write_iov);
         let NewQp { qp, sq, rq } = self.provider.qp_create(&QpInit {
             service: makings.service,
             pd,
@@ -228,11 +216,7 @@ impl<P: Provider> Ia<'_, P> {
         let first = self.shared.first_slot(slot);
         let evd = |evd: Option<Evd>| evd.map_or(u32::MAX, |evd| evd.0.index());
         for (line, mask, evd) in [
-            (
-                &shared.request,
-                limits.request_mask,
-                evd(makings.request_evd),
-            ),
+            (&shared.request, limits.request_mask, evd(makings.request_evd)),
             (&shared.receive, limits.recv_mask, evd(makings.recv_evd)),
         ] {
             line.mask.store(u32::from(mask), Ordering::Relaxed);
@@ -240,10 +224,8 @@ impl<P: Provider> Ia<'_, P> {
             line.evd.store(evd, Ordering::Relaxed);
             line.index.store(made.index, Ordering::Relaxed);
         }
-        let solicited = makings
-            .attr
-            .recv_completion_flags
-            .contains(CompletionFlags::SOLICITED_WAIT);
+        let solicited =
+            makings.attr.recv_completion_flags.contains(CompletionFlags::SOLICITED_WAIT);
         let line = &shared.receive;
         line.solicited.store(solicited.into(), Ordering::Relaxed);
         let kind = match makings.srq {
@@ -279,11 +261,7 @@ impl<P: Provider> Ia<'_, P> {
         let Some(ep) = shared.ep(slot) else { return };
         let consumed = ep.request.consumed.load(Ordering::Acquire);
         // Those that change keys are accounted for; of others nobody has to know.
-        let edits = if P::USES.windows {
-            ep.outstanding(Direction::Send)
-        } else {
-            0
-        };
+        let edits = if P::USES.windows { ep.outstanding(Direction::Send) } else { 0 };
         for i in 0..edits {
             if let Some(request) = shared.request(&ep.request, consumed.wrapping_add(i)) {
                 crate::evd::untold::<P>(&shared, slot, ep, request.read(), false);
@@ -337,9 +315,7 @@ impl<P: Provider> Ia<'_, P> {
 pub(super) const fn first_step(service: Service) -> QpStep {
     match service {
         Service::Connected => QpStep::Init {
-            access: Access::REMOTE_READ
-                .union(Access::REMOTE_WRITE)
-                .union(Access::REMOTE_ATOMIC),
+            access: Access::REMOTE_READ.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC),
         },
         Service::Datagram { qkey } => QpStep::Datagram { qkey },
     }

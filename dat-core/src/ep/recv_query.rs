@@ -23,9 +23,6 @@ impl<P: Provider> Ia<'_, P> {
             Some(_) => Some(0),
             None => self.held(ep),
         };
-        Ok(EpRecvInfo {
-            nbufs_allocated: held,
-            bufs_alloc_span: held,
-        })
+        Ok(EpRecvInfo { nbufs_allocated: held, bufs_alloc_span: held })
     }
 }

@@ -39,11 +39,10 @@ impl<P: Provider> Ia<'_, P> {
             }
         }
         let turn = self.turn;
-        let taken = self.shared.ep(slot).map_or(0, |line| {
-            line.receive
-                .taken
-                .load(core::sync::atomic::Ordering::Acquire)
-        });
+        let taken = self
+            .shared
+            .ep(slot)
+            .map_or(0, |line| line.receive.taken.load(core::sync::atomic::Ordering::Acquire));
         self.release_events(ep);
         if service != Service::Connected {
             // It is connected from here on. If there is no slot, its end follows the rule of any other event.

@@ -29,9 +29,7 @@ impl<P: Provider> Ia<'_, P> {
         let control = self.ep_mut(ep)?;
         control.soft = soft.unwrap_or(INFINITE);
         control.hard = hard.unwrap_or(INFINITE);
-        self.late.watermarks = Some(Watermarks {
-            step: |ia, now, ep| ia.watermark_step(now, ep),
-        });
+        self.late.watermarks = Some(Watermarks { step: |ia, now, ep| ia.watermark_step(now, ep) });
         self.watermark_step(now, ep);
         self.watch(ep);
         self.transmit(now);
@@ -58,10 +56,7 @@ impl<P: Provider> Ia<'_, P> {
             let event = AsyncEvent::EpSoftHighWatermark(ep);
             self.notify(Some(self.async_evd), Event::Async(event));
         }
-        let open = matches!(
-            self.state_of(ep),
-            Ok(EpState::Connected | EpState::DisconnectPending)
-        );
+        let open = matches!(self.state_of(ep), Ok(EpState::Connected | EpState::DisconnectPending));
         if open && held > hard {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::Broken);

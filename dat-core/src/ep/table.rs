@@ -285,10 +285,7 @@ const fn go(next: EpState) -> Outcome {
 }
 
 const fn end(event: Signal) -> Outcome {
-    Outcome::Go {
-        next: D,
-        event: Some(event),
-    }
+    Outcome::Go { next: D, event: Some(event) }
 }
 
 const fn refuse(state: EpState) -> Outcome {
@@ -332,10 +329,7 @@ const IGNORE: u8 = 0xf4;
 const fn pack(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Go { next, event: None } => next as u8,
-        Outcome::Go {
-            next,
-            event: Some(event),
-        } => next as u8 | (event as u8 + 1) << 4,
+        Outcome::Go { next, event: Some(event) } => next as u8 | (event as u8 + 1) << 4,
         Outcome::Refuse(ret) if ret.raw() == NOT_THIS_EP.raw() => REFUSE_EP,
         Outcome::Refuse(_) => REFUSE,
         Outcome::Stay => STAY,
@@ -353,9 +347,7 @@ fn unpack(state: EpState, code: u8) -> Outcome {
         IGNORE => Outcome::Ignore,
         _ => Outcome::Go {
             next: EpState::from_word(u32::from(code & 0xf)),
-            event: Signal::ALL
-                .get(usize::from(code >> 4).wrapping_sub(1))
-                .copied(),
+            event: Signal::ALL.get(usize::from(code >> 4).wrapping_sub(1)).copied(),
         },
     }
 }
@@ -434,10 +426,7 @@ const fn table(state: EpState, op: EpOp) -> Outcome {
             U | UU | P | UP | A | T | UT | C | DP | D | CP | CS | CM => Outcome::Ignore,
         },
         EpOp::Established => match state {
-            A | CP => Outcome::Go {
-                next: C,
-                event: Some(Signal::Established),
-            },
+            A | CP => Outcome::Go { next: C, event: Some(Signal::Established) },
             U | UU | R | UR | P | UP | T | UT | C | DP | D | CS | CM => Outcome::Ignore,
         },
         EpOp::PeerRejected => match state {

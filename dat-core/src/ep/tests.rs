@@ -43,10 +43,7 @@ fn snake(camel: &str) -> String {
 fn written(result: Outcome) -> String {
     match result {
         Outcome::Go { next, event: None } => format!("-> {}", abbreviation(next)),
-        Outcome::Go {
-            next,
-            event: Some(event),
-        } => {
+        Outcome::Go { next, event: Some(event) } => {
             let event = snake(&format!("{event:?}")).to_uppercase();
             format!("-> {} {event}", abbreviation(next))
         }
@@ -65,10 +62,7 @@ fn written(result: Outcome) -> String {
 
 fn rows() -> BTreeMap<(String, String), String> {
     let mut rows = BTreeMap::new();
-    for line in FILE
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-    {
+    for line in FILE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let [states, op, result] = line.split('|').map(str::trim).collect::<std::vec::Vec<_>>()[..]
         else {
             panic!("three columns: {line}")
@@ -87,9 +81,7 @@ fn the_table_says_what_the_manual_pages_say_row_by_row() {
     for state in EpState::ALL {
         for op in EpOp::ALL {
             let key = (abbreviation(state).to_string(), snake(&format!("{op:?}")));
-            let row = rows
-                .remove(&key)
-                .unwrap_or_else(|| panic!("no row for {key:?}"));
+            let row = rows.remove(&key).unwrap_or_else(|| panic!("no row for {key:?}"));
             assert_eq!(written(outcome(state, op)), row, "{key:?}");
         }
     }
@@ -108,11 +100,7 @@ fn states_have_the_numbers_of_the_header() {
 fn every_way_into_disconnected_has_one_terminal_event() {
     for state in EpState::ALL {
         for op in EpOp::ALL {
-            if let Outcome::Go {
-                next: EpState::Disconnected,
-                event,
-            } = outcome(state, op)
-            {
+            if let Outcome::Go { next: EpState::Disconnected, event } = outcome(state, op) {
                 assert!(
                     event.is_some_and(|event| event != Signal::Established),
                     "{state:?} {op:?}"

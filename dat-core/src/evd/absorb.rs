@@ -46,10 +46,7 @@ impl<P: Provider> Ia<'_, P> {
                 return taken;
             };
             if full {
-                taken.all = reaper
-                    .cq
-                    .as_ref()
-                    .is_none_or(|cq| cq.written() == cq.taken());
+                taken.all = reaper.cq.as_ref().is_none_or(|cq| cq.written() == cq.taken());
                 return taken;
             }
             let Some(completion) = reaper.poll() else {
@@ -67,12 +64,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Looks at the completions of `evd` that have come since the last time. They stay where they are.
     pub(crate) fn look_through(&mut self, evd: Evd) {
-        let Self {
-            reapers,
-            eps,
-            shared,
-            ..
-        } = self;
+        let Self { reapers, eps, shared, .. } = self;
         if let Some(Some(reaper)) = reapers.get_mut(evd.0.index() as usize) {
             look_through(reaper, shared, eps);
         }
@@ -106,9 +98,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let consumed = line.line(direction).consumed.load(Ordering::Acquire);
         let posted = line.posted(direction);
-        let done = self
-            .ep(ep)
-            .map_or(consumed, |control| control.done(direction));
+        let done = self.ep(ep).map_or(consumed, |control| control.done(direction));
         let outstanding = posted.wrapping_sub(consumed);
         outstanding - known(done, consumed, outstanding)
     }
@@ -176,9 +166,5 @@ fn sequence(shared: &Shared<'_>, ep: &EpShared, done: u32, token: u16) -> Option
     let outstanding = ep.posted(Direction::Send).wrapping_sub(consumed);
     (known(done, consumed, outstanding)..outstanding)
         .map(|ahead| consumed.wrapping_add(ahead))
-        .find(|&seq| {
-            shared
-                .request(line, seq)
-                .is_some_and(|slot| slot.tag().is(token))
-        })
+        .find(|&seq| shared.request(line, seq).is_some_and(|slot| slot.tag().is(token)))
 }

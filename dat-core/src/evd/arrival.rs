@@ -122,10 +122,7 @@ impl<P: Provider> Ia<'_, P> {
                 return;
             };
             let Some(upcall) = upcalls.upcall else { return };
-            let quiet = matches!(
-                upcalls.policy,
-                UpcallPolicy::Disable | UpcallPolicy::Teardown
-            );
+            let quiet = matches!(upcalls.policy, UpcallPolicy::Disable | UpcallPolicy::Teardown);
             if !upcalls.news || upcalls.inside || quiet {
                 return;
             }

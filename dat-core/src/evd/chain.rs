@@ -14,10 +14,7 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) const fn new() -> Self {
-        Self {
-            first: END,
-            last: END,
-        }
+        Self { first: END, last: END }
     }
 
     /// What a stack held: there the newest is first, here the oldest.
@@ -44,13 +41,7 @@ impl Chain {
     pub(super) fn push_back(&mut self, shared: &Shared<'_>, id: u32) {
         if let Some(link) = link(shared, id) {
             link.set_next(END);
-            self.append(
-                shared,
-                Self {
-                    first: id,
-                    last: id,
-                },
-            );
+            self.append(shared, Self { first: id, last: id });
         }
     }
 

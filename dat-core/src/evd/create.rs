@@ -47,17 +47,11 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<Evd, Error> {
         self.alive()?;
         if min_qlen == 0 {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg2,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         }
         let known = EvdFlags::DEFAULT.union(EvdFlags::SOFTWARE);
         if flags.is_empty() || !known.contains(flags) {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg4,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg4));
         }
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTevd);
         let slots = 1_u32 << self.shared.event_shift;

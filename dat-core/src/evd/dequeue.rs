@@ -26,8 +26,7 @@ impl<P: Provider> EvdReaper<'_, P> {
     /// before: what `take` posts may be refused for want of one.
     #[inline(always)]
     pub fn dequeue_each(&mut self, most: usize, take: impl FnMut(Event)) -> usize {
-        self.reaper
-            .dequeue_each(&self.shared, self.shared_evd, most, take)
+        self.reaper.dequeue_each(&self.shared, self.shared_evd, most, take)
     }
 
     /// Asks the device for a [`Notice::Completion`](crate::provider::Notice::Completion) at the next completion; at once if
@@ -87,36 +86,23 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// Whether the device announced completions since the last call, see [`EvdReaper::arm`].
     pub fn evd_take_notice(&mut self, evd: Evd) -> bool {
-        self.evds
-            .get_mut(evd.0)
-            .is_some_and(|control| core::mem::take(&mut control.notified))
+        self.evds.get_mut(evd.0).is_some_and(|control| core::mem::take(&mut control.notified))
     }
 
     /// Completions dropped so far: of an earlier life of their Endpoint, and without sense.
     pub fn evd_dropped(&mut self, evd: Evd) -> Result<(u32, u32), DatReturn> {
-        self.reaper_here(evd)
-            .map(|reaper| (reaper.stale, reaper.nonsense))
+        self.reaper_here(evd).map(|reaper| (reaper.stale, reaper.nonsense))
     }
 
     /// Takes the reaping half out, for another thread. `INVALID_STATE` if it is out already.
     pub fn evd_take_reaper(&mut self, evd: Evd) -> Result<EvdReaper<'s, P>, Error> {
         let (_, shared, shared_evd) = self.reaping(evd)?;
         let shared = *shared;
-        match self
-            .reapers
-            .get_mut(evd.0.index() as usize)
-            .and_then(Option::take)
-        {
-            Some(reaper) => Ok(EvdReaper {
-                evd,
-                reaper,
-                shared,
-                shared_evd,
-            }),
-            None => Err(Error::new(
-                crate::DatType::InvalidState,
-                DatSubtype::InvalidStateEvdWaiter,
-            )),
+        match self.reapers.get_mut(evd.0.index() as usize).and_then(Option::take) {
+            Some(reaper) => Ok(EvdReaper { evd, reaper, shared, shared_evd }),
+            None => {
+                Err(Error::new(crate::DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter))
+            }
         }
     }
 

@@ -21,21 +21,11 @@ pub(super) fn finish<U: Using>(
     let success = status == DtoStatus::Success;
     let handle = ep.request.handle();
     let dto = |operation, status, len| {
-        Event::Dto(DtoEvent {
-            ep: handle,
-            cookie,
-            status,
-            len,
-            operation,
-        })
+        Event::Dto(DtoEvent { ep: handle, cookie, status, len, operation })
     };
     // What a request on a key failed of, if not with the connection.
     let failed_of = |reason| {
-        if success || status == DtoStatus::ErrFlushed {
-            status
-        } else {
-            reason
-        }
+        if success || status == DtoStatus::ErrFlushed { status } else { reason }
     };
     let bytes = if success { len } else { 0 };
     let extended = |operation| {
@@ -52,19 +42,11 @@ pub(super) fn finish<U: Using>(
         Op::SendUd if U::USES.datagrams => extended(IbOperation::SendUd),
         Op::Register if U::USES.windows => {
             register_done(shared, len, success);
-            dto(
-                DtoOperation::LmrFmr,
-                failed_of(DtoStatus::ErrLocalMmError),
-                0,
-            )
+            dto(DtoOperation::LmrFmr, failed_of(DtoStatus::ErrLocalMmError), 0)
         }
         Op::Invalidate if U::USES.windows => {
             invalidate_done(shared, len, success);
-            dto(
-                DtoOperation::LmrInvalidate,
-                failed_of(DtoStatus::ErrLocalMmError),
-                0,
-            )
+            dto(DtoOperation::LmrInvalidate, failed_of(DtoStatus::ErrLocalMmError), 0)
         }
         Op::Bind if U::USES.windows => Event::RmrBind {
             rmr: bind_done(shared, index, ep, len)?,

@@ -41,9 +41,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Whether the completion queue has an entry for another follower.
     fn has_entry(&self, evd: Evd) -> bool {
         let own = self.own_entries(evd);
-        self.evds
-            .get(evd.0)
-            .is_some_and(|control| own < control.qlen)
+        self.evds.get(evd.0).is_some_and(|control| own < control.qlen)
     }
 
     /// Entries of the completion queue that followers have or may take.

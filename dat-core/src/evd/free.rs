@@ -15,10 +15,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn evd_free(&mut self, evd: Evd) -> Result<(), Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
         if control.streams != 0 || evd == self.async_evd {
-            return Err(Error::new(
-                DatType::InvalidState,
-                DatSubtype::InvalidStateEvdInUse,
-            ));
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
         }
         self.reaper(evd)?;
         self.evd_remove(evd)
@@ -30,10 +27,7 @@ impl<P: Provider> Ia<'_, P> {
         let index = evd.0.index();
         let reaper = self.reapers.get(index as usize).and_then(Option::as_ref);
         let (Some(reaper), Some(ring)) = (reaper, self.shared.evd(index)) else {
-            return Err(Error::new(
-                DatType::InvalidState,
-                DatSubtype::InvalidStateEvdInUse,
-            ));
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
         };
         reaper.requests(&self.shared, ring, see);
         Ok(())

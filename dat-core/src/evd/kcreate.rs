@@ -67,12 +67,7 @@ impl<P: Provider> Ia<'_, P> {
         upcall: Option<Upcall<P>>,
         flags: EvdFlags,
     ) -> Result<Evd, Error> {
-        let upcalls = Upcalls {
-            policy,
-            upcall,
-            news: false,
-            inside: false,
-        };
+        let upcalls = Upcalls { policy, upcall, news: false, inside: false };
         self.listen();
         self.evd_make(min_qlen, flags, Some(upcalls))
     }

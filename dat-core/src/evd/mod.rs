@@ -83,9 +83,7 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// The Event Dispatcher, or `INVALID_HANDLE` with the subtype of its role.
     pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl<P>, DatReturn> {
-        self.evds
-            .get(evd.0)
-            .ok_or(DatReturn::new(DatType::InvalidHandle, subtype))
+        self.evds.get(evd.0).ok_or(DatReturn::new(DatType::InvalidHandle, subtype))
     }
 
     /// An Event Dispatcher for a stream: must live and take that stream.
@@ -134,18 +132,13 @@ impl<'s, P: Provider> Ia<'s, P> {
         if ring.queued() >= control.ring {
             return false;
         }
-        let tail = ring
-            .producer
-            .tail
-            .load(core::sync::atomic::Ordering::Relaxed);
+        let tail = ring.producer.tail.load(core::sync::atomic::Ordering::Relaxed);
         let Some(slot) = reaper::slot(&shared, evd.0.index(), tail) else {
             return false;
         };
         slot.store(words);
         // ORDER: the words precede the count that makes them visible.
-        ring.producer
-            .tail
-            .store(tail.wrapping_add(1), core::sync::atomic::Ordering::Release);
+        ring.producer.tail.store(tail.wrapping_add(1), core::sync::atomic::Ordering::Release);
         ring.changed();
         true
     }
@@ -218,10 +211,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// Whether the reaper of that slot is in another thread's hands.
     pub(crate) fn reaper_is_out(&self, evd: Handle) -> bool {
         self.evds.get(evd).is_some()
-            && self
-                .reapers
-                .get(evd.index() as usize)
-                .is_none_or(Option::is_none)
+            && self.reapers.get(evd.index() as usize).is_none_or(Option::is_none)
     }
 }
 

@@ -36,10 +36,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(NOT_BOTH);
         };
         if policy == UpcallPolicy::Teardown && upcalls.inside {
-            return Err(Error::new(
-                DatType::InvalidState,
-                DatSubtype::InvalidStateEvdInUse,
-            ));
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
         }
         if flag == UpcallFlag::InvocNew {
             self.overlook(evd);

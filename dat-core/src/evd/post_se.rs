@@ -14,10 +14,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn evd_post_se(&mut self, evd: Evd, pointer: u64) -> Result<(), Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
         if !control.flags.contains(EvdFlags::SOFTWARE) {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg1,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg1));
         }
         if self.put(evd, Event::Software(pointer).encode()) {
             self.arrived(evd);
@@ -31,10 +28,7 @@ impl<P: Provider> Ia<'_, P> {
     /// adapter, and have an Event Dispatcher each. One that does not take that stream, or has no room, loses it.
     pub fn evd_pass_on(&mut self, evd: Evd, what: AsyncEvent) {
         let takes = EvdFlags::ASYNC;
-        let willing = self
-            .evds
-            .get(evd.0)
-            .is_some_and(|control| control.flags.contains(takes));
+        let willing = self.evds.get(evd.0).is_some_and(|control| control.flags.contains(takes));
         if willing && self.put(evd, Event::Async(what).encode()) {
             self.worked = true;
             self.arrived(evd);

@@ -48,16 +48,8 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     fn evd_state(&self, evd: Evd, control: &EvdControl<P>) -> EvdState {
-        let enabled = if control.enabled {
-            EvdState::ENABLED
-        } else {
-            EvdState::DISABLED
-        };
-        let waitable = if control.unwaitable {
-            EvdState::UNWAITABLE
-        } else {
-            EvdState::WAITABLE
-        };
+        let enabled = if control.enabled { EvdState::ENABLED } else { EvdState::DISABLED };
+        let waitable = if control.unwaitable { EvdState::UNWAITABLE } else { EvdState::WAITABLE };
         let config = match self.completion_type(evd) {
             CompletionFlags::UNSIGNALLED => EvdState::CONFIG_NOTIFY,
             CompletionFlags::SOLICITED_WAIT => EvdState::CONFIG_SOLICITED,

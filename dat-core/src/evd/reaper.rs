@@ -114,11 +114,7 @@ impl<P: Provider> Reaper<P> {
                         let slot = oldest.slot.len();
                         let cookie = oldest.take();
                         if let Some(rmr) = bind_done(shared, oldest.index, oldest.ep, slot) {
-                            return Ok(Event::RmrBind {
-                                rmr,
-                                cookie,
-                                status: DtoStatus::Success,
-                            });
+                            return Ok(Event::RmrBind { rmr, cookie, status: DtoStatus::Success });
                         }
                         return copied(|found| {
                             *found = self.dequeue_any(shared, evd, self.plain_at)
@@ -353,10 +349,7 @@ impl<P: Provider> Reaper<P> {
     /// Counts a connection event as delivered.
     fn delivered(&self, evd: &EvdShared, event: Option<Event>) -> Option<Event> {
         let taken = &evd.consumer.connection_taken;
-        taken.store(
-            taken.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Release,
-        );
+        taken.store(taken.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         event
     }
 
@@ -372,9 +365,7 @@ impl<P: Provider> Reaper<P> {
         };
         let at = at.load(Ordering::Relaxed);
         let ring = u64::from(self.absorbed);
-        self.cq
-            .as_ref()
-            .is_none_or(|cq| at <= cq.taken().wrapping_sub(ring))
+        self.cq.as_ref().is_none_or(|cq| at <= cq.taken().wrapping_sub(ring))
     }
 
     /// Carries out the first of the endings: flushes one request or receive, delivers the event, or takes the element off the chain.
@@ -680,14 +671,7 @@ impl<'s> Oldest<'s> {
         let consumed = line.consumed.load(Ordering::Relaxed);
         let span = line.span();
         let slot = shared.requests.get(span.place(consumed))?;
-        Some(Self {
-            ep,
-            index,
-            consumed,
-            span,
-            slot,
-            tag: slot.tag(),
-        })
+        Some(Self { ep, index, consumed, span, slot, tag: slot.tag() })
     }
 
     /// Gives its slot back; its cookie.
@@ -696,10 +680,7 @@ impl<'s> Oldest<'s> {
         let cookie = self.slot.cookie();
         self.slot.wipe();
         // ORDER: the slot has been read, and wiped, before it is given back.
-        self.ep
-            .request
-            .consumed
-            .store(self.consumed.wrapping_add(1), Ordering::Release);
+        self.ep.request.consumed.store(self.consumed.wrapping_add(1), Ordering::Release);
         cookie
     }
 
@@ -759,10 +740,7 @@ fn seen_taken(shared: &Shared<'_>, completion: &Completion) {
 
 /// The cookie of the oldest outstanding receive, if the completion is of that one, and makes sense.
 #[inline(always)]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "sequences are compared in 16 bits"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "sequences are compared in 16 bits")]
 fn take_receive(shared: &Shared<'_>, ep: &EpShared, token: u16, len: u32) -> Option<u64> {
     let line = &ep.receive;
     let consumed = line.consumed.load(Ordering::Relaxed);
@@ -774,8 +752,7 @@ fn take_receive(shared: &Shared<'_>, ep: &EpShared, token: u16, len: u32) -> Opt
     }
     let cookie = shared.receive(line, consumed)?.load(Ordering::Relaxed);
     // ORDER: the slot has been read before it is given back.
-    line.consumed
-        .store(consumed.wrapping_add(1), Ordering::Release);
+    line.consumed.store(consumed.wrapping_add(1), Ordering::Release);
     Some(cookie)
 }
 
@@ -912,9 +889,7 @@ fn complete_follower<U: Using>(
 pub(super) fn tell(shared: &Shared<'_>, index: u32, ep: &EpShared, trouble: Trouble) {
     // The first cause counts; what follows from it is noise.
     let _ =
-        ep.poster
-            .trouble
-            .compare_exchange(0, trouble.word(), Ordering::AcqRel, Ordering::Relaxed);
+        ep.poster.trouble.compare_exchange(0, trouble.word(), Ordering::AcqRel, Ordering::Relaxed);
     shared.work.push(index, &ep.poster.work);
 }
 
@@ -938,8 +913,6 @@ pub struct EvdReaper<'s, P: Provider> {
 
 impl<P: Provider> fmt::Debug for EvdReaper<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EvdReaper")
-            .field("evd", &self.evd)
-            .finish_non_exhaustive()
+        f.debug_struct("EvdReaper").field("evd", &self.evd).finish_non_exhaustive()
     }
 }

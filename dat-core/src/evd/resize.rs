@@ -15,17 +15,11 @@ impl<P: Provider> Ia<'_, P> {
     pub fn evd_resize(&mut self, evd: Evd, min_qlen: u32) -> Result<(), Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
         if min_qlen == 0 {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg2,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         }
         let (flags, cq, old) = (control.flags, control.cq, control.qlen);
         if min_qlen > self.most_events(flags) {
-            return Err(Error::new(
-                DatType::InsufficientResources,
-                DatSubtype::ResourceTevd,
-            ));
+            return Err(Error::new(DatType::InsufficientResources, DatSubtype::ResourceTevd));
         }
         self.reaper(evd)?;
         if min_qlen < old && self.evd_count(evd).events > min_qlen {

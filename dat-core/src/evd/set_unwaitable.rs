@@ -16,9 +16,8 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     pub(super) fn evd_mut(&mut self, evd: Evd) -> Result<&mut super::EvdControl<P>, Error> {
-        self.evds.get_mut(evd.0).ok_or(Error::new(
-            DatType::InvalidHandle,
-            DatSubtype::InvalidHandle1,
-        ))
+        self.evds
+            .get_mut(evd.0)
+            .ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1))
     }
 }

@@ -52,10 +52,7 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<EvdWait, Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
         if threshold == 0 || threshold > control.qlen {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg3,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }
         if control.unwaitable {
             return Err(UNWAITABLE.into());
@@ -76,13 +73,7 @@ impl<P: Provider> Ia<'_, P> {
             let [waits, _] = &mut control.tally.waits;
             *waits = waits.wrapping_add(1);
         }
-        Ok(EvdWait {
-            evd,
-            threshold,
-            until: now + timeout,
-            fresh: true,
-            over: false,
-        })
+        Ok(EvdWait { evd, threshold, until: now + timeout, fresh: true, over: false })
     }
 
     /// Whether the wait is over: with the first event, when there are as many as the threshold says and one that notifies; with
@@ -116,11 +107,7 @@ impl<P: Provider> Ia<'_, P> {
             return Poll::Ready(Err(UNWAITABLE));
         }
         let late = wait.until <= now;
-        let not_yet = if late {
-            Poll::Ready(Err(TIMEOUT))
-        } else {
-            Poll::Pending
-        };
+        let not_yet = if late { Poll::Ready(Err(TIMEOUT)) } else { Poll::Pending };
         let any = wait.fresh || late;
         // The usual first look is for one event of any kind: it is there or it is not.
         if wait.threshold > 1 || !any {

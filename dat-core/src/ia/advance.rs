@@ -156,9 +156,7 @@ impl<P: Provider> Ia<'_, P> {
     /// not meant: they were raised in its earlier life, or by another one of that number.
     fn concerned(&self, qp: Qp) -> Option<Ep> {
         let turn = self.turn;
-        self.eps
-            .find(|control| control.qp == Some(qp) && control.born != turn)
-            .map(Ep)
+        self.eps.find(|control| control.qp == Some(qp) && control.born != turn).map(Ep)
     }
 
     /// A connection broke on this side.
@@ -204,10 +202,7 @@ impl<P: Provider> Ia<'_, P> {
             self.notify(Some(self.async_evd), Event::Async(AsyncEvent::TimedOut));
         }
         self.tally.count(IaCounter::AsyncError);
-        self.notify(
-            Some(self.async_evd),
-            Event::Async(AsyncEvent::IaCatastrophic),
-        );
+        self.notify(Some(self.async_evd), Event::Async(AsyncEvent::IaCatastrophic));
         for index in 0..self.eps.capacity() {
             if let Some(ep) = self.eps.handle_at(index) {
                 let state = self.state_of(Ep(ep));
@@ -230,25 +225,16 @@ impl<P: Provider> Ia<'_, P> {
         while let Some(line) = shared.ep(index) {
             let next = line.poster.work.next();
             line.poster.work.release();
-            let word = line
-                .poster
-                .trouble
-                .load(core::sync::atomic::Ordering::Acquire);
+            let word = line.poster.trouble.load(core::sync::atomic::Ordering::Acquire);
             if let Some(trouble) = Trouble::from_word(word)
                 && let Some(ep) = self.eps.handle_at(index)
-                && self
-                    .state_of(Ep(ep))
-                    .is_ok_and(|state| !matches!(state, EpState::Unconnected))
+                && self.state_of(Ep(ep)).is_ok_and(|state| !matches!(state, EpState::Unconnected))
             {
                 if trouble.is_nonsense() {
                     let event = Event::Async(AsyncEvent::ProviderInternalError);
                     self.notify(Some(self.async_evd), event);
                 }
-                let qp = self
-                    .eps
-                    .get(ep)
-                    .and_then(|control| control.qp)
-                    .map_or(0, |qp| qp.number);
+                let qp = self.eps.get(ep).and_then(|control| control.qp).map_or(0, |qp| qp.number);
                 let fault = trouble.fault(qp);
                 // It says more than that the device gave the queue pair up, in whatever order the two come.
                 if trouble.is_a_cause()
@@ -304,9 +290,9 @@ impl<P: Provider> Ia<'_, P> {
     fn visit_state(&mut self, now: Instant, ep: Ep) -> bool {
         match self.state_of(ep) {
             Ok(EpState::ActiveConnectionPending) => true,
-            Ok(EpState::CompletionPending) => self
-                .ep(ep)
-                .is_ok_and(|control| matches!(control.phase, Phase::Accepting { .. })),
+            Ok(EpState::CompletionPending) => {
+                self.ep(ep).is_ok_and(|control| matches!(control.phase, Phase::Accepting { .. }))
+            }
             Ok(EpState::DisconnectPending) => {
                 if let Some(drains) = self.late.drains {
                     (drains.step)(self, now, ep);
@@ -365,11 +351,7 @@ impl<P: Provider> Ia<'_, P> {
     fn keep(&mut self, transmit: Transmit) {
         // A stranger's answer must not stand in the way of a connection: it gets half of the room, and where that
         // is taken it is dropped. The stranger will ask again, if it exists.
-        let strangers = self
-            .waiting
-            .iter()
-            .filter(|other| other.conn.is_none())
-            .count();
+        let strangers = self.waiting.iter().filter(|other| other.conn.is_none()).count();
         if transmit.conn.is_some() || strangers < super::WAITING / 2 {
             // There is room: the caller looked, or has just taken it out.
             let _ = self.waiting.push_back(transmit);

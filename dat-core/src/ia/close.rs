@@ -30,10 +30,7 @@ impl<P: Provider> Ia<'_, P> {
             + self.cnos.len()
             + self.evds.len().saturating_sub(asynchronous);
         if flag == CloseFlag::Graceful && left != 0 {
-            return Err(Error::new(
-                DatType::InvalidState,
-                DatSubtype::InvalidStateIaInUse,
-            ));
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateIaInUse));
         }
         let out = self.halves_are_out();
         let vacated = self.vacate(now);

@@ -140,10 +140,7 @@ impl<P: Provider> Ia<'_, P> {
         let (evd, needs_ep) = match listener {
             Listener::Psp(psp) => {
                 let psp = self.psp(psp).map_err(|_| nobody)?;
-                (
-                    psp.evd,
-                    P::USES.service_points && psp.flag == PspFlag::Provider,
-                )
+                (psp.evd, P::USES.service_points && psp.flag == PspFlag::Provider)
             }
             Listener::Rsp(rsp) => {
                 let rsp = self.rsp(rsp).map_err(|_| nobody)?;

@@ -125,10 +125,7 @@ impl<P: Provider> Ia<'_, P> {
     /// `INVALID_HANDLE` behind [`Ia::close`]: before whatever makes an object.
     pub(crate) fn alive(&self) -> Result<(), Error> {
         if self.closed {
-            Err(Error::new(
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandleIa,
-            ))
+            Err(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleIa))
         } else {
             Ok(())
         }
@@ -136,11 +133,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// `MODEL_NOT_SUPPORTED` for a part that the program said to do without ([`Provider::USES`]).
     pub(crate) const fn offered(part: bool) -> Result<(), Error> {
-        if part {
-            Ok(())
-        } else {
-            Err(Error::new(DatType::ModelNotSupported, DatSubtype::None))
-        }
+        if part { Ok(()) } else { Err(Error::new(DatType::ModelNotSupported, DatSubtype::None)) }
     }
 
     /// The Event Dispatcher of asynchronous errors. Stale, if the adapter was opened without one ([`AsyncEvd::Exists`]).
@@ -186,21 +179,13 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     pub(crate) fn owner(&self, conn: ConnId) -> Owner {
-        let owner = self
-            .owners
-            .get(conn.index())
-            .copied()
-            .unwrap_or(Owner::Nobody);
+        let owner = self.owners.get(conn.index()).copied().unwrap_or(Owner::Nobody);
         let current = match owner {
             Owner::Nobody => None,
             Owner::Ep(ep) => self.eps.get(ep.0).and_then(|control| control.conn),
             Owner::Cr(cr) => self.crs.get(cr.0).and_then(|control| control.conn),
             Owner::LookUp(ep, of) => self.eps.get(ep.0).map(|_| of),
         };
-        if current == Some(conn) {
-            owner
-        } else {
-            Owner::Nobody
-        }
+        if current == Some(conn) { owner } else { Owner::Nobody }
     }
 }

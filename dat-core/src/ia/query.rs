@@ -240,11 +240,7 @@ impl<P: Provider> Ia<'_, P> {
             max_rmr_target_address: if rmrs == 0 { 0 } else { u64::MAX },
             max_srqs: srqs,
             max_ep_per_srq: if srqs == 0 { 0 } else { eps },
-            max_recv_per_srq: if srqs == 0 {
-                0
-            } else {
-                u32::from(self.max_srq_dtos())
-            },
+            max_recv_per_srq: if srqs == 0 { 0 } else { u32::from(self.max_srq_dtos()) },
             max_iov_segments_per_rdma_read: iov,
             max_iov_segments_per_rdma_write: iov,
             max_rdma_read_in: reads.saturating_mul(eps),
@@ -310,11 +306,7 @@ impl<P: Provider> Ia<'_, P> {
             ("DAT_IB_TRANSPORT_MTU", Number(limits.mtu.bytes())),
             (
                 "DAT_IB_PORT_STATUS",
-                Text(if self.lost.is_none() {
-                    "PORT_ACTIVE"
-                } else {
-                    "PORT_DOWN"
-                }),
+                Text(if self.lost.is_none() { "PORT_ACTIVE" } else { "PORT_DOWN" }),
             ),
             ("DAT_IB_PORT_NUMBER", Number(1)),
             ("DAT_EXTENSION_INTERFACE", Flag(true)),

@@ -18,10 +18,7 @@ impl<P: Provider> Ia<'_, P> {
         self.pz(pz)?;
         Self::offered(P::USES.windows && self.provider.limits().windows)?;
         if pages == 0 {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg3,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }
         let wanted = Wanted {
             pz,

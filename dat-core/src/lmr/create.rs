@@ -9,10 +9,8 @@ use crate::provider::{Backing, Mr, Provider, Region};
 use crate::shared::lmr::{self, CONTEXT_BITS, GENERAL};
 
 /// There is no room for another LMR.
-pub(super) const FULL: DatReturn = DatReturn::new(
-    DatType::InsufficientResources,
-    DatSubtype::ResourceMemoryRegion,
-);
+pub(super) const FULL: DatReturn =
+    DatReturn::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
 
 /// The `lmr_context` of a slot: the slot above, below it the generation, which is never 0.
 pub(super) fn context(slot: u32, generation: u32) -> u32 {
@@ -87,19 +85,9 @@ impl<P: Provider> Ia<'_, P> {
         if region.addr.checked_add(region.len).is_none()
             || region.len > self.provider.limits().max_region
         {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg4,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg4));
         }
-        let wanted = Wanted {
-            pz,
-            mem_type,
-            va_type,
-            region,
-            privileges,
-            pages: 0,
-        };
+        let wanted = Wanted { pz, mem_type, va_type, region, privileges, pages: 0 };
         self.lmr_enter(wanted, |provider, pd| match va_type {
             VaType::Va => provider.mr_create(pd, region, privileges.access()),
             VaType::Zb => provider.mr_map(pd, Backing::Host(region), 0, privileges.access()),
@@ -136,14 +124,7 @@ impl<P: Provider> Ia<'_, P> {
         let handle: Handle = self.lmrs.vacant().ok_or(FULL)?;
         let mr = make(&mut self.provider, pd)?;
         let context = context(handle.index(), handle.generation());
-        let Wanted {
-            pz,
-            mem_type,
-            va_type,
-            region,
-            privileges,
-            pages,
-        } = wanted;
+        let Wanted { pz, mem_type, va_type, region, privileges, pages } = wanted;
         let control = LmrControl {
             pz,
             mr,
@@ -165,10 +146,7 @@ impl<P: Provider> Ia<'_, P> {
             let zone = lmr::zone(pz.0.index());
             let own = mem_type.is_of_host() && va_type == VaType::Va;
             let zone = if own { zone } else { zone | GENERAL };
-            let named = Region {
-                addr: va_type.start(region.addr),
-                len: region.len,
-            };
+            let named = Region { addr: va_type.start(region.addr), len: region.len };
             shared.occupy(context, zone, privileges, named, mr.lkey);
         }
         self.hold(Some(pz));

@@ -54,10 +54,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(argument(DatSubtype::InvalidArg1).into());
         };
         if region_shared.bound.load(Ordering::Acquire) != 0 {
-            return Err(Error::new(
-                DatType::InvalidState,
-                DatSubtype::InvalidStateLmrInUse,
-            ));
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateLmrInUse));
         }
         if memory.len == 0 {
             return Err(Error::new(DatType::LengthError, DatSubtype::None));
@@ -83,10 +80,7 @@ impl<P: Provider> Ia<'_, P> {
         });
         let zone = zone(pz.0.index());
         let new = context(slot, turn.wrapping_add(1));
-        let named = Region {
-            addr: start,
-            len: region.len,
-        };
+        let named = Region { addr: start, len: region.len };
         let key = poster.edit(shared, &near, (slot, zone), edit, cookie, flags, |key| {
             region_shared.bound.fetch_or(OPEN, Ordering::AcqRel);
             region_shared.reoccupy(new, zone | GENERAL, privileges, named, key);
@@ -103,9 +97,6 @@ impl<P: Provider> Ia<'_, P> {
             }
         }
         let remote = privileges.intersects(MemPriv::REMOTE | MemPriv::REMOTE_ATOMIC);
-        Ok(Contexts {
-            lmr_context: new,
-            rmr_context: key.filter(|_| remote).unwrap_or(0),
-        })
+        Ok(Contexts { lmr_context: new, rmr_context: key.filter(|_| remote).unwrap_or(0) })
     }
 }

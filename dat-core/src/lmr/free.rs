@@ -31,10 +31,7 @@ impl<P: Provider> Ia<'_, P> {
             return Ok(());
         };
         if shared.bound.load(Ordering::Acquire) & !OPEN != 0 {
-            return Err(Error::new(
-                DatType::InvalidState,
-                DatSubtype::InvalidStateLmrInUse,
-            ));
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateLmrInUse));
         }
         let identity = shared.vacate();
         if let Err(fault) = self.provider.mr_destroy(mr) {

@@ -29,23 +29,11 @@ impl<P: Provider> Ia<'_, P> {
         let region = memory
             .region()
             .filter(|region| region.len <= self.provider.limits().max_region)
-            .ok_or(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg3,
-            ))?;
-        let wanted = Wanted {
-            pz,
-            mem_type: MemType::Physical,
-            va_type,
-            region,
-            privileges,
-            pages: 0,
-        };
-        let backing = Backing::Pages {
-            pages: memory.pages,
-            log_page: memory.log_page,
-            len: memory.len,
-        };
+            .ok_or(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3))?;
+        let wanted =
+            Wanted { pz, mem_type: MemType::Physical, va_type, region, privileges, pages: 0 };
+        let backing =
+            Backing::Pages { pages: memory.pages, log_page: memory.log_page, len: memory.len };
         self.lmr_enter(wanted, |provider, pd| {
             provider.mr_map(pd, backing, va_type.start(region.addr), privileges.access())
         })

@@ -40,10 +40,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let most = self.provider.limits().max_region;
         if len > most {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg3,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }
         let paged = matches!(mem_type, MemType::Physical | MemType::Ia);
         Ok(match optimize {

@@ -62,10 +62,7 @@ impl PhysicalPages<'_> {
             && self.pages.iter().all(|page| page % size == 0);
         let addr = *self.pages.first()?;
         addr.checked_add(self.len)?;
-        fits.then_some(Region {
-            addr,
-            len: self.len,
-        })
+        fits.then_some(Region { addr, len: self.len })
     }
 }
 
@@ -140,9 +137,8 @@ pub(crate) struct LmrControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn lmr(&self, lmr: Lmr) -> Result<&LmrControl, DatReturn> {
-        self.lmrs.get(lmr.0).ok_or(DatReturn::new(
-            DatType::InvalidHandle,
-            DatSubtype::InvalidHandleLmr,
-        ))
+        self.lmrs
+            .get(lmr.0)
+            .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleLmr))
     }
 }

@@ -55,9 +55,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_lmr_query")]
     pub fn lmr_query(&self, lmr: Lmr) -> Result<LmrParam, Error> {
         let control = self.lmr(lmr)?;
-        let remote = control
-            .privileges
-            .intersects(MemPriv::REMOTE | MemPriv::REMOTE_ATOMIC);
+        let remote = control.privileges.intersects(MemPriv::REMOTE | MemPriv::REMOTE_ATOMIC);
         let bound = self.shared.lmrs.get(lmr.0.index() as usize);
         let bound = bound.map_or(0, |shared| shared.bound.load(Ordering::Acquire));
         Ok(LmrParam {
@@ -69,10 +67,7 @@ impl<P: Provider> Ia<'_, P> {
             lmr_context: control.context,
             rmr_context: if remote { control.rkey } else { 0 },
             region: control.region,
-            state: LmrState {
-                fmr_support: control.pages != 0,
-                bound: bound & OPEN != 0,
-            },
+            state: LmrState { fmr_support: control.pages != 0, bound: bound & OPEN != 0 },
         })
     }
 }

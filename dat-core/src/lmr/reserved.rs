@@ -25,10 +25,7 @@ impl<P: Provider> Ia<'_, P> {
             pz,
             mem_type: MemType::Ia,
             va_type: VaType::Va,
-            region: Region {
-                addr: 0,
-                len: u64::MAX,
-            },
+            region: Region { addr: 0, len: u64::MAX },
             privileges: MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE,
             pages: 0,
         };
@@ -40,9 +37,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// The reserved LMR of a zone, if it has been asked for.
     pub(crate) fn reserved(&self, pz: Pz) -> Option<Lmr> {
-        let found = self
-            .lmrs
-            .find(|control| control.mem_type == MemType::Ia && control.pz == pz);
+        let found = self.lmrs.find(|control| control.mem_type == MemType::Ia && control.pz == pz);
         found.map(Lmr)
     }
 }

@@ -83,12 +83,7 @@ impl<P: Provider> Poster<P> {
             }
         }
         // In pieces, which registers hold: a whole would make a place in memory of it for everyone above.
-        let Binding {
-            rmr,
-            range,
-            privileges,
-            va_type,
-        } = binding;
+        let Binding { rmr, range, privileges, va_type } = binding;
         let how = (privileges, va_type);
         self.general_bind(shared, near, rmr, range, how, cookie, flags)
     }
@@ -119,10 +114,7 @@ impl<P: Provider> Poster<P> {
 
     /// Notes what the window is bound to from now on, and posts the bind.
     #[inline(always)]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a binding with all that was found for it"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "a binding with all that was found for it")]
     fn bind(
         &mut self,
         shared: &Shared<'_>,
@@ -134,11 +126,7 @@ impl<P: Provider> Poster<P> {
         flags: PostFlags,
     ) {
         let (range, privileges) = (binding.range, binding.privileges);
-        let context = if region.is_some() {
-            range.context
-        } else {
-            NO_CONTEXT
-        };
+        let context = if region.is_some() { range.context } else { NO_CONTEXT };
         // The window's hold on the LMR it was bound to passes to the LMR it is bound to now; most often it is the same.
         if window.lmr_context.load(Ordering::Relaxed) != context {
             if let Some((region, _)) = region {
@@ -153,9 +141,7 @@ impl<P: Provider> Poster<P> {
             VaType::Va => 0,
             VaType::Zb => ZERO_BASED,
         };
-        window
-            .privileges
-            .store(privileges.bits() | based, Ordering::Relaxed);
+        window.privileges.store(privileges.bits() | based, Ordering::Relaxed);
         let bind = Bind {
             old_rkey,
             new_rkey,
@@ -183,12 +169,7 @@ impl<P: Provider> Poster<P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
-        let binding = Binding {
-            rmr,
-            range,
-            privileges,
-            va_type,
-        };
+        let binding = Binding { rmr, range, privileges, va_type };
         let stale = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
         let window = binding.window(shared).ok_or(stale)?;
         let (ep, state) = (near.ep, admit(near.ep, EpOp::PostRequest)?);

@@ -44,10 +44,7 @@ pub(super) const SEND: Kind = Kind {
     longest: |limits| limits.max_message,
 };
 
-pub(super) const SEND_INVALIDATE: Kind = Kind {
-    far: DatSubtype::InvalidArg7,
-    ..SEND
-};
+pub(super) const SEND_INVALIDATE: Kind = Kind { far: DatSubtype::InvalidArg7, ..SEND };
 
 pub(super) const SEND_UD: Kind = Kind {
     op: Op::SendUd,
@@ -120,11 +117,7 @@ pub(crate) const RECV: Kind = Kind {
 impl Kind {
     /// What it is to the table of the Endpoint's states.
     fn stimulus(&self) -> EpOp {
-        if self.counter == EpCounter::PostRecv {
-            EpOp::PostRecv
-        } else {
-            EpOp::PostRequest
-        }
+        if self.counter == EpCounter::PostRecv { EpOp::PostRecv } else { EpOp::PostRequest }
     }
 
     /// Flags that it may not carry.
@@ -181,19 +174,14 @@ pub(crate) fn check(
         let unknown = DatReturn::new(DatType::PrivilegesViolation, kind.privileges);
         let lmr = lmr::find(shared.lmrs, triplet.context).ok_or(unknown)?;
         let (lkey, of_host) =
-            lmr.any(triplet, owner, kind.need)
-                .map_err(|refusal| match refusal {
-                    Refusal::Context | Refusal::Privilege => unknown,
-                    Refusal::Zone => DatReturn::new(DatType::ProtectionViolation, kind.protection),
-                    Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
-                })?;
+            lmr.any(triplet, owner, kind.need).map_err(|refusal| match refusal {
+                Refusal::Context | Refusal::Privilege => unknown,
+                Refusal::Zone => DatReturn::new(DatType::ProtectionViolation, kind.protection),
+                Refusal::Range => DatReturn::new(PARAMETER, DatSubtype::InvalidArg3),
+            })?;
         own &= of_host;
         total += u64::from(triplet.len);
-        let segment = Segment {
-            addr: triplet.addr,
-            len: triplet.len,
-            lkey,
-        };
+        let segment = Segment { addr: triplet.addr, len: triplet.len, lkey };
         if list.push(segment).is_err() {
             return Err(DatReturn::new(PARAMETER, DatSubtype::InvalidArg2));
         }

@@ -71,15 +71,11 @@ impl<P: Provider> Poster<P> {
         let new_key = next_key(old_key, self.random.next());
         apply(new_key);
         match edit {
-            KeyEdit::Register(made) => self
-                .sq
-                .register(&Registration { new_key, ..made }, post_flags),
+            KeyEdit::Register(made) => {
+                self.sq.register(&Registration { new_key, ..made }, post_flags)
+            }
             KeyEdit::Invalidate(_) => {
-                let close = Bind {
-                    old_rkey: old_key,
-                    new_rkey: new_key,
-                    ..Bind::default()
-                };
+                let close = Bind { old_rkey: old_key, new_rkey: new_key, ..Bind::default() };
                 self.sq.bind(&close, post_flags)
             }
         };

@@ -71,10 +71,7 @@ impl<P: Provider> Poster<P> {
             }
             Extended::WriteImmed(remote, _) if remote.len < len => return Err(LENGTH),
             Extended::SendUd(to, _) if to.qpn > MOST_24 => {
-                return Err(DatReturn::new(
-                    DatType::InvalidAddress,
-                    DatSubtype::AddressMalformed,
-                ));
+                return Err(DatReturn::new(DatType::InvalidAddress, DatSubtype::AddressMalformed));
             }
             Extended::WriteImmed(..) | Extended::SendUd(..) | Extended::SendInvalidate(_) => {}
         }
@@ -111,8 +108,7 @@ impl<P: Provider> Poster<P> {
                 self.sq.atomic(into, far(remote), atomic, quiet)
             }
             Extended::WriteImmed(remote, immediate) => {
-                self.sq
-                    .rdma_write_immed(list, far(remote), immediate, flags)
+                self.sq.rdma_write_immed(list, far(remote), immediate, flags)
             }
             Extended::SendUd(to, immediate) => self.sq.send_ud(list, to, immediate, flags),
             Extended::SendInvalidate(rkey) => self.sq.send_invalidate(list, rkey, flags),

@@ -100,11 +100,7 @@ impl Limits {
     /// Flags that a receive may not carry.
     pub(super) const fn barred_recv(&self) -> CompletionFlags {
         let all = CompletionFlags::from_bits_retain(u32::MAX);
-        if self.unsignalled_recv {
-            all.difference(CompletionFlags::UNSIGNALLED)
-        } else {
-            all
-        }
+        if self.unsignalled_recv { all.difference(CompletionFlags::UNSIGNALLED) } else { all }
     }
 }
 
@@ -292,11 +288,7 @@ impl<P: Provider> Poster<P> {
         }
         let lmr = lmr::find(near.lmrs, triplet.context)?;
         let lkey = lmr.lkey_for(&triplet, self.limits.zone, need)?;
-        Some(Segment {
-            addr: triplet.addr,
-            len: triplet.len,
-            lkey,
-        })
+        Some(Segment { addr: triplet.addr, len: triplet.len, lkey })
     }
 
     /// Whether a suppressed request may go without a completion: not when it takes the last slot or ends a long row of
@@ -389,10 +381,7 @@ impl<P: Provider> Poster<P> {
 }
 
 const fn far(remote: &RmrTriplet) -> Remote {
-    Remote {
-        addr: remote.addr,
-        rkey: remote.context,
-    }
+    Remote { addr: remote.addr, rkey: remote.context }
 }
 
 /// Tells the Event Dispatcher of that direction to flush what is outstanding; whether it had not been told.
@@ -401,10 +390,7 @@ pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Di
     let Some(evd) = shared.evd(line.evd.load(Ordering::Relaxed)) else {
         return false;
     };
-    let news = evd
-        .producer
-        .flush
-        .push(queue_id(index, direction), &line.flush);
+    let news = evd.producer.flush.push(queue_id(index, direction), &line.flush);
     if news {
         evd.changed();
     }
@@ -435,9 +421,7 @@ pub struct EpPoster<'s, P: Provider> {
 
 impl<P: Provider> fmt::Debug for EpPoster<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EpPoster")
-            .field("ep", &self.ep)
-            .finish_non_exhaustive()
+        f.debug_struct("EpPoster").field("ep", &self.ep).finish_non_exhaustive()
     }
 }
 

@@ -79,10 +79,7 @@ struct Out<B, const N: usize> {
 
 impl<B, const N: usize> Out<B, N> {
     const fn new(returned: u32) -> Self {
-        Self {
-            buffers: Deque::new(),
-            returned,
-        }
+        Self { buffers: Deque::new(), returned }
     }
 }
 
@@ -168,25 +165,17 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
     /// Posts a receive into `buffer`. As [`EpPoster::post_recv`].
     #[doc(alias = "dat_ep_post_recv")]
     pub fn post_recv(&mut self, buffer: B, flags: CompletionFlags) -> Result<(), Returned<B>> {
-        post(
-            &mut self.poster,
-            &mut self.receives,
-            buffer,
-            flags,
-            |half, segment, cookie| half.post_recv(segment, cookie, flags),
-        )
+        post(&mut self.poster, &mut self.receives, buffer, flags, |half, segment, cookie| {
+            half.post_recv(segment, cookie, flags)
+        })
     }
 
     /// Sends `buffer`. As [`EpPoster::post_send`], without `SUPPRESS`: what has no completion would not come back.
     #[doc(alias = "dat_ep_post_send")]
     pub fn post_send(&mut self, buffer: B, flags: CompletionFlags) -> Result<(), Returned<B>> {
-        post(
-            &mut self.poster,
-            &mut self.requests,
-            buffer,
-            flags,
-            |half, segment, cookie| half.post_send(segment, cookie, flags),
-        )
+        post(&mut self.poster, &mut self.requests, buffer, flags, |half, segment, cookie| {
+            half.post_send(segment, cookie, flags)
+        })
     }
 
     /// Writes `buffer` to `remote`. As [`EpPoster::post_rdma_write`], without `SUPPRESS`.
@@ -197,13 +186,9 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), Returned<B>> {
-        post(
-            &mut self.poster,
-            &mut self.requests,
-            buffer,
-            flags,
-            |half, segment, cookie| half.post_rdma_write(segment, cookie, remote, flags),
-        )
+        post(&mut self.poster, &mut self.requests, buffer, flags, |half, segment, cookie| {
+            half.post_rdma_write(segment, cookie, remote, flags)
+        })
     }
 
     /// Reads `remote` into `buffer`. As [`EpPoster::post_rdma_read`], without `SUPPRESS`.
@@ -214,13 +199,9 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<(), Returned<B>> {
-        post(
-            &mut self.poster,
-            &mut self.requests,
-            buffer,
-            flags,
-            |half, segment, cookie| half.post_rdma_read(segment, cookie, remote, flags),
-        )
+        post(&mut self.poster, &mut self.requests, buffer, flags, |half, segment, cookie| {
+            half.post_rdma_read(segment, cookie, remote, flags)
+        })
     }
 
     /// Rings the doorbell for requests posted with [`CompletionFlags::DEFER`].
@@ -243,12 +224,9 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
             return Err(event);
         }
         match self.take_back(direction) {
-            Some(buffer) => Ok(Completed {
-                len: len.min(buffer.segment().len),
-                buffer,
-                status,
-                event,
-            }),
+            Some(buffer) => {
+                Ok(Completed { len: len.min(buffer.segment().len), buffer, status, event })
+            }
             None => Err(event),
         }
     }
@@ -329,10 +307,9 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
         let Some(shared) = self.poster.as_ref().map(|half| half.near.ep) else {
             return;
         };
-        for (direction, out) in [
-            (Direction::Send, &mut self.requests),
-            (Direction::Recv, &mut self.receives),
-        ] {
+        for (direction, out) in
+            [(Direction::Send, &mut self.requests), (Direction::Recv, &mut self.receives)]
+        {
             if shared.outstanding(direction) == 0 {
                 out.returned = shared.line(direction).consumed.load(Ordering::Acquire);
                 while let Some(buffer) = out.buffers.pop_front() {

@@ -38,8 +38,7 @@ impl<P: Provider> EpPoster<'_, P> {
     ) -> Result<(), DatReturn> {
         let segment = behind(&self.shared, local)?;
         let (work, list) = (Work::Read(remote), core::slice::from_ref(&segment));
-        self.poster
-            .general(&self.shared, &self.near, work, list, cookie, flags)
+        self.poster.general(&self.shared, &self.near, work, list, cookie, flags)
     }
 }
 

@@ -23,8 +23,7 @@ impl<P: Provider> EpPoster<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let work = Work::Write(remote);
-        self.poster
-            .request(&self.shared, &self.near, work, segments, cookie, flags)
+        self.poster.request(&self.shared, &self.near, work, segments, cookie, flags)
     }
 }
 

@@ -22,8 +22,7 @@ impl<P: Provider> EpPoster<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let work = Extended::WriteImmed(remote, immediate);
-        self.poster
-            .extended(&self.shared, &self.near, work, segments, cookie, flags)
+        self.poster.extended(&self.shared, &self.near, work, segments, cookie, flags)
     }
 }
 

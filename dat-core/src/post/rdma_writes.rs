@@ -105,11 +105,7 @@ impl<P: Provider> Poster<P> {
         let (mut tag, post_flags) = self.how(Op::RdmaWrite, flags, false);
         let (mut count, mut bytes) = (0, 0);
         for (slot, write) in slots.iter().zip(list) {
-            let RdmaWrite {
-                cookie,
-                local,
-                remote,
-            } = *write;
+            let RdmaWrite { cookie, local, remote } = *write;
             if local.len.wrapping_sub(1) >= most
                 || remote.len < local.len
                 || local.context != context
@@ -134,23 +130,16 @@ impl<P: Provider> Poster<P> {
         }
         // ORDER: the slots precede the count that makes them outstanding, for a reaper that flushes, and the doorbell, without
         // which none of the WQEs starts, for one that compares tokens. So one release serves them all.
-        near.ep
-            .poster
-            .requests
-            .store(first.wrapping_add(count), Ordering::Release);
+        near.ep.poster.requests.store(first.wrapping_add(count), Ordering::Release);
         let tally = &near.ep.tally;
         tally.add(EpCounter::PostWrite as usize, count.into());
         tally.add(EpCounter::PostWriteData as usize, bytes);
         let writes = list.get(..count as usize)?.iter().map(|write| {
-            let segment = Segment {
-                addr: write.local.addr,
-                len: write.local.len,
-                lkey: range.lkey,
-            };
+            let segment =
+                Segment { addr: write.local.addr, len: write.local.len, lkey: range.lkey };
             (segment, far(&write.remote))
         });
-        self.sq
-            .rdma_writes(writes, post_flags.difference(PostFlags::SOLICITED));
+        self.sq.rdma_writes(writes, post_flags.difference(PostFlags::SOLICITED));
         Some(count as usize)
     }
 
@@ -186,8 +175,7 @@ impl<P: Provider> EpPoster<'_, P> {
         list: &[RdmaWrite],
         flags: CompletionFlags,
     ) -> Result<(), Refused> {
-        self.poster
-            .post_rdma_writes(&self.shared, &self.near, list, flags)
+        self.poster.post_rdma_writes(&self.shared, &self.near, list, flags)
     }
 }
 

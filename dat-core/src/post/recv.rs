@@ -109,8 +109,7 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.poster
-            .post_recv(&self.shared, &self.near, segments, cookie, flags)
+        self.poster.post_recv(&self.shared, &self.near, segments, cookie, flags)
     }
 }
 

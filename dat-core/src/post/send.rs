@@ -24,14 +24,7 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        self.poster.request(
-            &self.shared,
-            &self.near,
-            Work::Send,
-            segments,
-            cookie,
-            flags,
-        )
+        self.poster.request(&self.shared, &self.near, Work::Send, segments, cookie, flags)
     }
 }
 

@@ -28,8 +28,7 @@ impl<P: Provider> EpPoster<'_, P> {
             return self.post_send(segments, cookie, flags);
         };
         let work = Extended::SendInvalidate(context);
-        self.poster
-            .extended(&self.shared, &self.near, work, segments, cookie, flags)
+        self.poster.extended(&self.shared, &self.near, work, segments, cookie, flags)
     }
 }
 

@@ -12,17 +12,8 @@ impl<'s, P: Provider> Ia<'s, P> {
     pub fn ep_take_poster(&mut self, ep: Ep) -> Result<EpPoster<'s, P>, Error> {
         let (_, shared, near) = self.posting(ep)?;
         let shared = *shared;
-        match self
-            .posters
-            .get_mut(ep.0.index() as usize)
-            .and_then(Option::take)
-        {
-            Some(poster) => Ok(EpPoster {
-                ep,
-                poster,
-                shared,
-                near,
-            }),
+        match self.posters.get_mut(ep.0.index() as usize).and_then(Option::take) {
+            Some(poster) => Ok(EpPoster { ep, poster, shared, near }),
             None => Err(PROVIDER_CONTROL.into()),
         }
     }

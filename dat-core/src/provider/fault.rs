@@ -84,11 +84,7 @@ impl Vocabulary {
     #[must_use]
     pub const fn new(words: fn(&Fault, Part) -> &'static str) -> Self {
         Self {
-            words: if cfg!(dat_silent) {
-                no_more_words
-            } else {
-                words
-            },
+            words: if cfg!(dat_silent) { no_more_words } else { words },
             kind: |_| FaultKind::Nonsense,
         }
     }
@@ -96,10 +92,7 @@ impl Vocabulary {
     /// The class by this function too, where [`Words::answer`] leaves it open.
     #[must_use]
     pub const fn with_kind(self, kind: fn(&Fault) -> FaultKind) -> Self {
-        Self {
-            words: self.words,
-            kind,
-        }
+        Self { words: self.words, kind }
     }
 }
 
@@ -132,11 +125,7 @@ impl Host {
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
     pub const fn v4(self) -> Option<Ipv4Addr> {
-        if self.0 >> 32 == 0xffff {
-            Some(Ipv4Addr::from_bits(self.0 as u32))
-        } else {
-            None
-        }
+        if self.0 >> 32 == 0xffff { Some(Ipv4Addr::from_bits(self.0 as u32)) } else { None }
     }
 }
 
@@ -289,18 +278,12 @@ impl Fault {
     #[must_use]
     #[inline(never)]
     pub const fn at(words: &'static Words, address: IpAddr) -> Self {
-        Self {
-            words,
-            numbers: Host::of(address).0,
-        }
+        Self { words, numbers: Host::of(address).0 }
     }
 
     /// Two words that mean something to dat-core alone.
     pub(crate) const fn of_word(words: &'static Words, word: u32) -> Self {
-        Self {
-            words,
-            numbers: word as u64,
-        }
+        Self { words, numbers: word as u64 }
     }
 
     /// Its second word, if the first is this.
@@ -443,11 +426,7 @@ impl Fault {
             Part::Advice => nth(self.words.text(), 2),
             Part::Object => "",
         };
-        if own.is_empty() {
-            (self.words.vocabulary.words)(self, part)
-        } else {
-            own
-        }
+        if own.is_empty() { (self.words.vocabulary.words)(self, part) } else { own }
     }
 }
 
@@ -488,12 +467,7 @@ impl fmt::Display for Fault {
         }
         write!(f, "{}: {}", self.operation(), self.cause())?;
         if self.status() != 0 || self.syndrome() != 0 {
-            write!(
-                f,
-                " (status {}, syndrome {:#x})",
-                self.status(),
-                self.syndrome()
-            )?;
+            write!(f, " (status {}, syndrome {:#x})", self.status(), self.syndrome())?;
         }
         if !self.advice().is_empty() {
             write!(f, "; {}", self.advice())?;
@@ -573,14 +547,8 @@ mod tests {
             let address: IpAddr = address.parse().unwrap();
             let fault = fault!(at address, NO_MORE_WORDS, Unreachable, "resolve", "no answer");
             let fault = fault.of(Object(1), 2).said(3, 4).during(5);
-            assert_eq!(
-                (fault.number(), fault.command(), fault.object()),
-                (0, 0, "")
-            );
-            assert_eq!(
-                fault.to_string(),
-                std::format!("{text}: resolve: no answer")
-            );
+            assert_eq!((fault.number(), fault.command(), fault.object()), (0, 0, ""));
+            assert_eq!(fault.to_string(), std::format!("{text}: resolve: no answer"));
         }
     }
 }

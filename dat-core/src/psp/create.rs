@@ -21,10 +21,8 @@ impl<P: Provider> Ia<'_, P> {
     pub fn psp_create(&mut self, conn_qual: u64, evd: Evd, flag: PspFlag) -> Result<Psp, Error> {
         Self::offered(P::USES.service_points || flag == PspFlag::Consumer)?;
         self.evd_for(evd, EvdFlags::CR, DatSubtype::InvalidHandleEvdCr)?;
-        let port = port(conn_qual).ok_or(Error::new(
-            DatType::InvalidParameter,
-            DatSubtype::InvalidArg2,
-        ))?;
+        let port = port(conn_qual)
+            .ok_or(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2))?;
         if self.listener(port).is_some() {
             return Err(Error::new(DatType::ConnQualInUse, DatSubtype::None));
         }
@@ -32,10 +30,7 @@ impl<P: Provider> Ia<'_, P> {
             .psps
             .insert(PspControl { port, evd, flag })
             .map(Psp)
-            .ok_or(Error::new(
-                DatType::InsufficientResources,
-                DatSubtype::ResourceMemory,
-            ))?;
+            .ok_or(Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory))?;
         self.attach(Some(evd));
         Ok(psp)
     }

@@ -31,10 +31,9 @@ pub(crate) enum Listener {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn psp(&self, psp: Psp) -> Result<&PspControl, DatReturn> {
-        self.psps.get(psp.0).ok_or(DatReturn::new(
-            DatType::InvalidHandle,
-            DatSubtype::InvalidHandlePsp,
-        ))
+        self.psps
+            .get(psp.0)
+            .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandlePsp))
     }
 
     /// The service point, of whatever kind, that has `port`.

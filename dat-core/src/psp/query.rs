@@ -22,10 +22,6 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_psp_query")]
     pub fn psp_query(&self, psp: Psp) -> Result<PspParam, Error> {
         let control = self.psp(psp)?;
-        Ok(PspParam {
-            conn_qual: u64::from(control.port),
-            evd: control.evd,
-            flag: control.flag,
-        })
+        Ok(PspParam { conn_qual: u64::from(control.port), evd: control.evd, flag: control.flag })
     }
 }

@@ -11,17 +11,11 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_pz_create")]
     pub fn pz_create(&mut self) -> Result<Pz, Error> {
         self.alive()?;
-        let full = Error::new(
-            DatType::InsufficientResources,
-            DatSubtype::ResourceProtectionDomain,
-        );
+        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceProtectionDomain);
         if self.pzs.is_full() {
             return Err(full);
         }
         let pd = self.provider.pd_create()?;
-        self.pzs
-            .insert(PzControl { pd, users: 0 })
-            .map(Pz)
-            .ok_or(full)
+        self.pzs.insert(PzControl { pd, users: 0 }).map(Pz).ok_or(full)
     }
 }

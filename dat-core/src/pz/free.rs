@@ -11,10 +11,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn pz_free(&mut self, pz: Pz) -> Result<(), Error> {
         let control = self.pz(pz)?;
         if control.users != 0 {
-            return Err(Error::new(
-                DatType::InvalidState,
-                DatSubtype::InvalidStatePzInUse,
-            ));
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStatePzInUse));
         }
         let pd = control.pd;
         if let Some(lmr) = self.reserved(pz) {

@@ -19,10 +19,9 @@ pub(crate) struct PzControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn pz(&self, pz: Pz) -> Result<&PzControl, DatReturn> {
-        self.pzs.get(pz.0).ok_or(DatReturn::new(
-            DatType::InvalidHandle,
-            DatSubtype::InvalidHandlePz,
-        ))
+        self.pzs
+            .get(pz.0)
+            .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandlePz))
     }
 
     pub(crate) fn hold(&mut self, pz: Option<Pz>) {

@@ -27,14 +27,8 @@ impl<P: Provider> EpPoster<'_, P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
-        let binding = Binding {
-            rmr,
-            range: *lmr,
-            privileges,
-            va_type: VaType::Va,
-        };
-        self.poster
-            .rmr_bind(&self.shared, &self.near, binding, cookie, flags)
+        let binding = Binding { rmr, range: *lmr, privileges, va_type: VaType::Va };
+        self.poster.rmr_bind(&self.shared, &self.near, binding, cookie, flags)
     }
 }
 

@@ -28,10 +28,7 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<Rmr, Error> {
         let pd = self.pz(pz)?.pd;
         Self::offered(P::USES.windows && self.provider.limits().windows)?;
-        let full = Error::new(
-            DatType::InsufficientResources,
-            DatSubtype::ResourceMemoryRegion,
-        );
+        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
         if self.rmrs.is_full() {
             return Err(full);
         }
@@ -41,11 +38,7 @@ impl<P: Provider> Ia<'_, P> {
             over: |ia| ia.rmr_over(),
         });
         let mw = make(&mut self.provider, pd)?;
-        let control = RmrControl {
-            pz,
-            mw,
-            freed: false,
-        };
+        let control = RmrControl { pz, mw, freed: false };
         let rmr = self.rmrs.insert(control).map(Rmr).ok_or(full)?;
         if let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) {
             shared.pz.store(pz.0.index() | mark, Ordering::Relaxed);

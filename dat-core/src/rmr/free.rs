@@ -54,13 +54,7 @@ impl<P: Provider> Ia<'_, P> {
                 // It may have been posted with DEFER.
                 poster.ring_deferred();
             }
-            let Self {
-                provider,
-                reapers,
-                eps,
-                shared,
-                ..
-            } = self;
+            let Self { provider, reapers, eps, shared, .. } = self;
             let carried_out = provider.await_device(|| {
                 look_at_all(reapers, shared, eps);
                 !is_binding(shared, eps, ep, slot)
@@ -73,17 +67,10 @@ impl<P: Provider> Ia<'_, P> {
 
     /// An Endpoint with a bind of the RMR in that slot that the device has not carried out, as far as is known.
     fn bound_by(&mut self, slot: u32) -> Option<Ep> {
-        let Self {
-            reapers,
-            eps,
-            shared,
-            ..
-        } = self;
+        let Self { reapers, eps, shared, .. } = self;
         look_at_all(reapers, shared, eps);
         let eps = &*eps;
-        eps.iter()
-            .map(|(handle, _)| Ep(handle))
-            .find(|&ep| is_binding(shared, eps, ep, slot))
+        eps.iter().map(|(handle, _)| Ep(handle)).find(|&ep| is_binding(shared, eps, ep, slot))
     }
 
     /// Takes an Endpoint out of service whose bind must not take effect.

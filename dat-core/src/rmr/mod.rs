@@ -38,9 +38,6 @@ impl<P: Provider> Ia<'_, P> {
         self.rmrs
             .get(rmr.0)
             .filter(|control| !control.freed)
-            .ok_or(DatReturn::new(
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandleRmr,
-            ))
+            .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr))
     }
 }

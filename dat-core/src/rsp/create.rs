@@ -21,10 +21,8 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(ep) = ep {
             self.ep(ep)?;
         }
-        let port = port(conn_qual).ok_or(Error::new(
-            DatType::InvalidParameter,
-            DatSubtype::InvalidArg2,
-        ))?;
+        let port = port(conn_qual)
+            .ok_or(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2))?;
         if self.listener(port).is_some() {
             return Err(Error::new(DatType::ConnQualInUse, DatSubtype::None));
         }
@@ -43,13 +41,7 @@ impl<P: Provider> Ia<'_, P> {
             }
             None => self.provided_ep(EpState::UnconfiguredReserved, None)?,
         };
-        let control = RspControl {
-            port,
-            evd,
-            ep,
-            provided,
-            used: false,
-        };
+        let control = RspControl { port, evd, ep, provided, used: false };
         let rsp = self.rsps.insert(control).map(Rsp).ok_or(full)?;
         self.attach(Some(evd));
         Ok(rsp)

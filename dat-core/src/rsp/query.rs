@@ -21,10 +21,6 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_rsp_query")]
     pub fn rsp_query(&self, rsp: Rsp) -> Result<RspParam, Error> {
         let control = self.rsp(rsp)?;
-        Ok(RspParam {
-            conn_qual: u64::from(control.port),
-            evd: control.evd,
-            ep: control.ep,
-        })
+        Ok(RspParam { conn_qual: u64::from(control.port), evd: control.evd, ep: control.ep })
     }
 }

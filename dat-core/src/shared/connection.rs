@@ -127,13 +127,11 @@ impl<'s> ConnectionEvents<'s> {
             slot.ep.store(ep.raw(), Ordering::Relaxed);
             slot.evd.store(index, Ordering::Relaxed);
             let line = &evd.producer;
-            slot.behind
-                .store(line.tail.load(Ordering::Relaxed), Ordering::Relaxed);
+            slot.behind.store(line.tail.load(Ordering::Relaxed), Ordering::Relaxed);
             slot.signal.store(signal as u32, Ordering::Relaxed);
             slot.link.release();
             let put = line.connection_put.load(Ordering::Relaxed);
-            line.connection_put
-                .store(put.wrapping_add(1), Ordering::Relaxed);
+            line.connection_put.store(put.wrapping_add(1), Ordering::Relaxed);
             line.connection.push(id, &slot.link);
             evd.changed();
         }

@@ -118,10 +118,7 @@ const COMPLETED: u64 = 1 << 62;
 
 impl Follower {
     const fn new() -> Self {
-        Self {
-            word: AtomicU64::new(0),
-            earlier: AtomicU32::new(0),
-        }
+        Self { word: AtomicU64::new(0), earlier: AtomicU32::new(0) }
     }
 
     fn clear(&self) {
@@ -143,9 +140,7 @@ impl Follower {
     /// Completions of it and of earlier ones that lie in the completion queue or may come.
     pub(crate) fn count(&self) -> u32 {
         let newest = self.word.load(Ordering::Acquire) != 0;
-        self.earlier
-            .load(Ordering::Acquire)
-            .saturating_add(u32::from(newest))
+        self.earlier.load(Ordering::Acquire).saturating_add(u32::from(newest))
     }
 
     /// The one of that token has completed, if it is outstanding: the sequence behind the newest request that it follows.
@@ -154,9 +149,7 @@ impl Follower {
         let word = VALID | u64::from(token) << 32 | u64::from(to);
         let new = word | COMPLETED;
         // It may have been dequeued just now, or seen before.
-        let _ = self
-            .word
-            .compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.word.compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed);
         Some(to)
     }
 
@@ -168,9 +161,7 @@ impl Follower {
     /// An earlier one's completion has been dequeued, if there is any.
     pub(crate) fn earlier_done(&self) -> bool {
         let one_less = |earlier: u32| earlier.checked_sub(1);
-        self.earlier
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less)
-            .is_ok()
+        self.earlier.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less).is_ok()
     }
 
     /// Makes it the one of that token, behind all requests below `to`. Not while another is under way. The control half only.
@@ -180,9 +171,7 @@ impl Follower {
         if old != 0 {
             // ORDER: the count precedes the word: a reaper that does not find the old one there finds it counted.
             self.earlier.fetch_add(1, Ordering::AcqRel);
-            let swapped = self
-                .word
-                .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+            let swapped = self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
             if swapped.is_ok() {
                 return;
             }
@@ -205,11 +194,7 @@ pub(crate) const fn queue_id(ep: u32, direction: Direction) -> u32 {
 
 /// The slot of the Endpoint and the direction of the queue of that name.
 pub(crate) const fn queue_of(id: u32) -> (u32, Direction) {
-    let direction = if id & 1 == 0 {
-        Direction::Send
-    } else {
-        Direction::Recv
-    };
+    let direction = if id & 1 == 0 { Direction::Send } else { Direction::Recv };
     (id >> 1, direction)
 }
 
@@ -277,13 +262,7 @@ impl Trouble {
     pub(crate) const BIND: Self = Self(0x2000_0000);
 
     pub(crate) fn of(completion: &Completion) -> Self {
-        let Completion {
-            status,
-            direction,
-            syndrome,
-            vendor,
-            ..
-        } = *completion;
+        let Completion { status, direction, syndrome, vendor, .. } = *completion;
         Self(
             0x4000_0000
                 | (u32::from(direction == Direction::Recv)) << 24
@@ -326,18 +305,12 @@ impl Trouble {
             &PLAIN,
         )
         .said(QP, 0);
-        static REQUEST: Words = Words::new(
-            FaultKind::BadState,
-            concat!("a request\0\0", see_status!()),
-            &ENDINGS,
-        )
-        .said(QP, 0);
-        static RECEIVE: Words = Words::new(
-            FaultKind::BadState,
-            concat!("a receive\0\0", see_status!()),
-            &ENDINGS,
-        )
-        .said(QP, 0);
+        static REQUEST: Words =
+            Words::new(FaultKind::BadState, concat!("a request\0\0", see_status!()), &ENDINGS)
+                .said(QP, 0);
+        static RECEIVE: Words =
+            Words::new(FaultKind::BadState, concat!("a receive\0\0", see_status!()), &ENDINGS)
+                .said(QP, 0);
         let (status, said) = ((self.0 >> 16) as u8, self.0 & 0xffff);
         let words = if self.is_nonsense() {
             &NONSENSE
@@ -393,10 +366,7 @@ impl QueueLine {
     /// Where its slots are.
     #[inline(always)]
     pub(crate) fn span(&self) -> Span {
-        Span {
-            first: self.first.load(Ordering::Relaxed),
-            mask: self.mask.load(Ordering::Relaxed),
-        }
+        Span { first: self.first.load(Ordering::Relaxed), mask: self.mask.load(Ordering::Relaxed) }
     }
 
     /// The handle of the Endpoint.
@@ -433,10 +403,7 @@ impl EpShared {
 
     /// Whether a completion is of the queue pair's present life.
     pub(crate) fn is_named(&self, completion: &Completion) -> bool {
-        let name = self
-            .line(completion.direction)
-            .index
-            .load(Ordering::Relaxed);
+        let name = self.line(completion.direction).index.load(Ordering::Relaxed);
         name & !KIND == completion.index
     }
 
@@ -447,8 +414,7 @@ impl EpShared {
 
     /// Slot of the Shared Receive Queue that its receives come from, if they do.
     pub(crate) fn srq(&self) -> Option<u32> {
-        self.is_of(SHARED)
-            .then(|| self.receive.srq.load(Ordering::Relaxed))
+        self.is_of(SHARED).then(|| self.receive.srq.load(Ordering::Relaxed))
     }
 
     fn is_of(&self, kind: u32) -> bool {
@@ -513,10 +479,7 @@ impl Shared<'_> {
     }
 
     /// Whether an outstanding receive that succeeded wakes nobody.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "sequences are compared in 16 bits"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "sequences are compared in 16 bits")]
     pub(crate) fn receive_is_quiet(&self, ep: &EpShared, completion: &Completion) -> bool {
         let solicited = completion.extra.solicited;
         if !solicited && ep.receive.solicited.load(Ordering::Relaxed) != 0 {

@@ -62,10 +62,7 @@ impl EvdShared {
                 connection_put: AtomicU32::new(0),
                 barred: AtomicU32::new(0),
             },
-            consumer: ConsumerLine {
-                head: AtomicU32::new(0),
-                connection_taken: AtomicU32::new(0),
-            },
+            consumer: ConsumerLine { head: AtomicU32::new(0), connection_taken: AtomicU32::new(0) },
         }
     }
 
@@ -118,8 +115,7 @@ impl EvdShared {
         let tail = self.producer.tail.load(Ordering::Relaxed);
         let taken = self.consumer.connection_taken.load(Ordering::Acquire);
         let put = self.producer.connection_put.load(Ordering::Relaxed);
-        tail.wrapping_sub(head)
-            .wrapping_add(put.wrapping_sub(taken))
+        tail.wrapping_sub(head).wrapping_add(put.wrapping_sub(taken))
     }
 }
 

@@ -66,8 +66,7 @@ impl<'s> Keys<'s> {
         if let Some(rmr) = self.rmrs.get(slot as usize)
             && let Some(head) = self.head(rmr)
         {
-            rmr.next
-                .store(head.load(Ordering::Relaxed), Ordering::Relaxed);
+            rmr.next.store(head.load(Ordering::Relaxed), Ordering::Relaxed);
             // ORDER: key and link precede the head by which the RMR is found.
             head.store(slot, Ordering::Release);
         }
@@ -114,8 +113,7 @@ mod tests {
     }
 
     fn place(rmrs: &[RmrShared], rkey: u32) -> Option<usize> {
-        rmrs.iter()
-            .position(|rmr| rmr.rkey.load(Ordering::Relaxed) == rkey && rkey != 0)
+        rmrs.iter().position(|rmr| rmr.rkey.load(Ordering::Relaxed) == rkey && rkey != 0)
     }
 
     #[test]

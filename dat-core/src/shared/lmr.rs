@@ -120,8 +120,7 @@ impl LmrShared {
         self.start.store(region.addr, Ordering::Relaxed);
         self.len.store(region.len, Ordering::Relaxed);
         // ORDER: everything a post looks at precedes the context by which it finds it.
-        self.identity
-            .store(identity(context, zone, rights), Ordering::Release);
+        self.identity.store(identity(context, zone, rights), Ordering::Release);
     }
 
     /// The LMR that lives here is found no more. What its identity was, for [`LmrShared::restore`].
@@ -169,8 +168,7 @@ impl LmrShared {
     ) -> Result<(u32, bool), Refusal> {
         let own = self.lkey_for(triplet, zone, need).map(|lkey| (lkey, true));
         let foreign = || Some((self.lkey_for(triplet, zone | GENERAL, need)?, false));
-        own.or_else(foreign)
-            .ok_or_else(|| self.refusal(triplet, zone, need))
+        own.or_else(foreign).ok_or_else(|| self.refusal(triplet, zone, need))
     }
 
     /// It is of all memory.
@@ -328,8 +326,7 @@ impl RmrShared {
     /// The RMR that lives here.
     #[inline(always)]
     pub(crate) fn owner(&self) -> Option<Rmr> {
-        self.named()
-            .and_then(|(rmr, freed)| (!freed).then_some(rmr))
+        self.named().and_then(|(rmr, freed)| (!freed).then_some(rmr))
     }
 
     /// The RMR that completions of binds name, and whether it has been freed.

@@ -62,11 +62,7 @@ impl RequestSlot {
     /// All that it says.
     pub(crate) fn read(&self) -> Request {
         let tag = self.tag();
-        Request {
-            cookie: self.cookie(),
-            len: self.len(),
-            tag,
-        }
+        Request { cookie: self.cookie(), len: self.len(), tag }
     }
 
     /// Wipes it: a token completes once.

@@ -51,11 +51,7 @@ impl SrqShared {
 
 impl SrqSlot {
     pub(crate) const fn new() -> Self {
-        Self {
-            cookie: AtomicU64::new(0),
-            len: AtomicU32::new(0),
-            link: Link::held(),
-        }
+        Self { cookie: AtomicU64::new(0), len: AtomicU32::new(0), link: Link::held() }
     }
 }
 

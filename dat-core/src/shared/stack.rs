@@ -21,18 +21,12 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) const fn new() -> Self {
-        Self {
-            next: AtomicU32::new(END),
-            on: AtomicBool::new(false),
-        }
+        Self { next: AtomicU32::new(END), on: AtomicBool::new(false) }
     }
 
     /// One that no stack takes until it is released.
     pub(crate) const fn held() -> Self {
-        Self {
-            next: AtomicU32::new(END),
-            on: AtomicBool::new(true),
-        }
+        Self { next: AtomicU32::new(END), on: AtomicBool::new(true) }
     }
 
     /// Keeps it off every stack until it is released.
@@ -82,10 +76,7 @@ impl Stack {
         loop {
             link.next.store(top, Ordering::Relaxed);
             // ORDER: Release: the link, and all that the pusher wrote before, precede the new top.
-            match self
-                .0
-                .compare_exchange_weak(top, id, Ordering::Release, Ordering::Relaxed)
-            {
+            match self.0.compare_exchange_weak(top, id, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => top = now,
             }

@@ -33,10 +33,7 @@ impl<P: Provider> Ia<'_, P> {
             && attr.max_recv_iov <= self.max_iov()
             && attr.low_watermark <= attr.max_recv_dtos;
         if !legal {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg3,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceSrq);
         let handle = self.srqs.vacant().ok_or(full)?;
@@ -49,9 +46,7 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(shared) = self.shared.srqs.get(handle.index() as usize) {
             shared.posted.store(0, Ordering::Relaxed);
             shared.done.store(0, Ordering::Relaxed);
-            shared
-                .most
-                .store(attr.max_recv_dtos.into(), Ordering::Relaxed);
+            shared.most.store(attr.max_recv_dtos.into(), Ordering::Relaxed);
             shared.free.clear();
             let first = (handle.index() as usize) << self.shared.dto_shift;
             let slots = self.shared.srq_slots.get(first..).unwrap_or_default();
@@ -59,14 +54,7 @@ impl<P: Provider> Ia<'_, P> {
                 slot.link.hold();
             }
         }
-        let control = SrqControl {
-            pz,
-            queue,
-            attr: *attr,
-            told: true,
-            failed: false,
-            users: 0,
-        };
+        let control = SrqControl { pz, queue, attr: *attr, told: true, failed: false, users: 0 };
         let srq = self.srqs.insert(control).map(Srq).ok_or(full)?;
         if let Some(place) = self.srq_posters.get_mut(handle.index() as usize) {
             let longest = self.provider.limits().max_message;

@@ -25,21 +25,13 @@ pub(crate) struct SrqEnd<P: Provider> {
 
 impl<P: Provider> fmt::Debug for SrqEnd<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SrqEnd")
-            .field("srq", &self.srq)
-            .finish_non_exhaustive()
+        f.debug_struct("SrqEnd").field("srq", &self.srq).finish_non_exhaustive()
     }
 }
 
 impl<P: Provider> SrqEnd<P> {
     pub(crate) fn new(srq: u32, rq: P::Shared, pz: Pz, segments: u8, longest: u32) -> Self {
-        Self {
-            rq,
-            srq,
-            zone: lmr::zone(pz.0.index()),
-            segments,
-            longest,
-        }
+        Self { rq, srq, zone: lmr::zone(pz.0.index()), segments, longest }
     }
 
     fn post_recv(
@@ -49,10 +41,7 @@ impl<P: Provider> SrqEnd<P> {
         cookie: u64,
     ) -> Result<(), DatReturn> {
         if segments.len() > usize::from(self.segments) {
-            return Err(DatReturn::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg2,
-            ));
+            return Err(DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         }
         let mut list = Segments::new();
         let (total, _) = check(shared, self.zone, &RECV, segments, &mut list)?;
@@ -105,9 +94,7 @@ pub struct SrqPoster<'s, P: Provider> {
 
 impl<P: Provider> fmt::Debug for SrqPoster<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SrqPoster")
-            .field("srq", &self.srq)
-            .finish_non_exhaustive()
+        f.debug_struct("SrqPoster").field("srq", &self.srq).finish_non_exhaustive()
     }
 }
 
@@ -175,7 +162,5 @@ impl<'s, P: Provider> Ia<'s, P> {
 }
 
 /// The posting half is with another thread.
-const OUT: DatReturn = DatReturn::new(
-    DatType::InvalidState,
-    DatSubtype::InvalidStateEpProviderControl,
-);
+const OUT: DatReturn =
+    DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);

@@ -38,20 +38,10 @@ impl<P: Provider> Ia<'_, P> {
     pub fn srq_query(&mut self, srq: Srq) -> Result<SrqParam, Error> {
         let control = self.srq(srq)?;
         let (pz, attr, failed) = (control.pz, control.attr, control.failed);
-        let state = if failed {
-            SrqState::Error
-        } else {
-            SrqState::Operational
-        };
+        let state = if failed { SrqState::Error } else { SrqState::Operational };
         let available = self.srq_available(srq);
         let outstanding = self.srq_outstanding(srq);
-        Ok(SrqParam {
-            state,
-            pz,
-            attr,
-            available,
-            outstanding,
-        })
+        Ok(SrqParam { state, pz, attr, available, outstanding })
     }
 
     pub(super) fn srq_outstanding(&self, srq: Srq) -> u32 {

@@ -16,16 +16,10 @@ impl<P: Provider> Ia<'_, P> {
     pub fn srq_resize(&mut self, srq: Srq, max_recv_dtos: u16) -> Result<(), Error> {
         let low_watermark = self.srq(srq)?.attr.low_watermark;
         if max_recv_dtos == 0 {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg2,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         }
         if max_recv_dtos > self.max_srq_dtos() {
-            return Err(Error::new(
-                DatType::InsufficientResources,
-                DatSubtype::ResourceSrq,
-            ));
+            return Err(Error::new(DatType::InsufficientResources, DatSubtype::ResourceSrq));
         }
         let refused = |subtype| Err(Error::new(DatType::InvalidState, subtype));
         if u32::from(max_recv_dtos) < self.srq_outstanding(srq) {

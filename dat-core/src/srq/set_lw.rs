@@ -15,10 +15,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn srq_set_lw(&mut self, srq: Srq, low_watermark: u16) -> Result<(), Error> {
         let control = self.srq(srq)?;
         if low_watermark > control.attr.max_recv_dtos {
-            return Err(Error::new(
-                DatType::InvalidParameter,
-                DatSubtype::InvalidArg2,
-            ));
+            return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         }
         let queue = control.queue;
         let left = self.srq_available(srq).unwrap_or(self.srq_outstanding(srq));
@@ -37,10 +34,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Fewer receives are left than the low watermark; told once.
     pub(super) fn srq_low(&mut self, srq: Srq) {
-        if self
-            .srq_mut(srq)
-            .is_ok_and(|control| !core::mem::replace(&mut control.told, true))
-        {
+        if self.srq_mut(srq).is_ok_and(|control| !core::mem::replace(&mut control.told, true)) {
             let event = AsyncEvent::SrqLowWatermark(srq);
             self.notify(Some(self.async_evd), Event::Async(event));
         }

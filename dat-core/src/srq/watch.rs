@@ -46,12 +46,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.look_through(evd);
         let arrived = self.ep(ep).ok()?.arrived;
-        let taken = self
-            .shared
-            .ep(ep.0.index())?
-            .receive
-            .taken
-            .load(Ordering::Acquire);
+        let taken = self.shared.ep(ep.0.index())?.receive.taken.load(Ordering::Acquire);
         Some(arrived.wrapping_sub(taken))
     }
 }

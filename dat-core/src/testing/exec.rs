@@ -66,28 +66,18 @@ impl Memory {
         self.solicited = request.solicited;
         let outcome = match (&request.work, peer) {
             (Work::Bind(_) | Work::Register(_), _) => {
-                let bound = self
-                    .ports
-                    .get_mut(port)
-                    .is_some_and(|port| match &request.work {
-                        Work::Bind(bind) => port.bind(pd, number, bind),
-                        Work::Register(made) => port.register(pd, made),
-                        Work::Send(_)
-                        | Work::SendInvalidate(..)
-                        | Work::Write(..)
-                        | Work::Read(..)
-                        | Work::Atomic(..)
-                        | Work::WriteImmed(..)
-                        | Work::Datagram(..) => false,
-                    });
-                Outcome::Done(
-                    if bound {
-                        Status::Success
-                    } else {
-                        Status::WindowBind
-                    },
-                    0,
-                )
+                let bound = self.ports.get_mut(port).is_some_and(|port| match &request.work {
+                    Work::Bind(bind) => port.bind(pd, number, bind),
+                    Work::Register(made) => port.register(pd, made),
+                    Work::Send(_)
+                    | Work::SendInvalidate(..)
+                    | Work::Write(..)
+                    | Work::Read(..)
+                    | Work::Atomic(..)
+                    | Work::WriteImmed(..)
+                    | Work::Datagram(..) => false,
+                });
+                Outcome::Done(if bound { Status::Success } else { Status::WindowBind }, 0)
             }
             (Work::Datagram(list, to, immediate), _) => {
                 self.datagram(port, number, list, to, *immediate)
@@ -114,11 +104,7 @@ impl Memory {
         self.complete(port, number, Direction::Send, request.token, status, len);
         if status != Status::Success {
             self.tally(port, number, status);
-            self.fail(
-                port,
-                number,
-                fault!(READ, BadState, "loop", "a request failed"),
-            );
+            self.fail(port, number, fault!(READ, BadState, "loop", "a request failed"));
         }
     }
 
@@ -165,9 +151,8 @@ impl Memory {
             return Outcome::Done(Status::TransportRetry, 0);
         };
         // The number may belong to another connection by now; a wire would tell by the PSN.
-        let ours = peer
-            .peer
-            .is_some_and(|(back, qpn)| back == port && (qpn & 0xff) as usize == number);
+        let ours =
+            peer.peer.is_some_and(|(back, qpn)| back == port && (qpn & 0xff) as usize == number);
         if !matches!(peer.state, State::Rtr | State::Rts) || !ours {
             return Outcome::Done(Status::TransportRetry, 0);
         }
@@ -176,10 +161,7 @@ impl Memory {
         if first && peer.state == State::Rtr {
             self.notify(far, Notice::Established(Qp { number: qpn }));
         }
-        let takes = matches!(
-            work,
-            Work::Send(_) | Work::SendInvalidate(..) | Work::WriteImmed(..)
-        );
+        let takes = matches!(work, Work::Send(_) | Work::SendInvalidate(..) | Work::WriteImmed(..));
         let waits = takes && !self.has_receive(far, remote_qp);
         if waits && patient {
             return Outcome::Wait;
@@ -187,16 +169,8 @@ impl Memory {
         if waits {
             return Outcome::Done(Status::RnrRetry, 0);
         }
-        let local = |access| Wish {
-            pd,
-            qp: number,
-            access,
-        };
-        let remote_of = |access| Wish {
-            pd: far_pd,
-            qp: remote_qp,
-            access,
-        };
+        let local = |access| Wish { pd, qp: number, access };
+        let remote_of = |access| Wish { pd: far_pd, qp: remote_qp, access };
         match work {
             Work::Send(list) => {
                 let Some(from) = self.open_segments(port, local(Access::LOCAL_READ), list) else {
@@ -213,20 +187,13 @@ impl Memory {
                     .get_mut(far)
                     .is_some_and(|port| port.close_window(far_pd, remote_qp, *rkey));
                 if !closed {
-                    let fault = fault!(
-                        READ,
-                        BadState,
-                        "loop",
-                        "a peer closed a window that it may not"
-                    );
+                    let fault =
+                        fault!(READ, BadState, "loop", "a peer closed a window that it may not");
                     self.fail(far, remote_qp, fault);
                     return Outcome::Done(Status::RemoteAccess, 0);
                 }
-                let extra = Extra {
-                    arrived: Arrived::Invalidation,
-                    immediate: *rkey,
-                    ..Extra::default()
-                };
+                let extra =
+                    Extra { arrived: Arrived::Invalidation, immediate: *rkey, ..Extra::default() };
                 self.deliver(far, remote_qp, &from, extra)
             }
             Work::Write(list, remote) => {
@@ -239,12 +206,7 @@ impl Memory {
                     self.fail(
                         far,
                         remote_qp,
-                        fault!(
-                            READ,
-                            BadState,
-                            "loop",
-                            "a peer wrote outside what it was given"
-                        ),
+                        fault!(READ, BadState, "loop", "a peer wrote outside what it was given"),
                     );
                     return Outcome::Done(Status::RemoteAccess, 0);
                 };
@@ -258,12 +220,7 @@ impl Memory {
                     self.fail(
                         far,
                         remote_qp,
-                        fault!(
-                            READ,
-                            BadState,
-                            "loop",
-                            "a peer read outside what it was given"
-                        ),
+                        fault!(READ, BadState, "loop", "a peer read outside what it was given"),
                     );
                     return Outcome::Done(Status::RemoteAccess, 0);
                 };
@@ -336,29 +293,13 @@ impl Memory {
             );
             return Outcome::Done(Status::RemoteInvalidRequest, 0);
         }
-        let wish = Wish {
-            pd,
-            qp: number,
-            access: Access::LOCAL_WRITE,
-        };
+        let wish = Wish { pd, qp: number, access: Access::LOCAL_WRITE };
         let Some(to) = self.open_segments(far, wish, &segments) else {
-            self.complete(
-                far,
-                number,
-                Direction::Recv,
-                token,
-                Status::LocalProtection,
-                0,
-            );
+            self.complete(far, number, Direction::Recv, token, Status::LocalProtection, 0);
             self.fail(
                 far,
                 number,
-                fault!(
-                    READ,
-                    BadState,
-                    "loop",
-                    "a receive named memory that is not its own"
-                ),
+                fault!(READ, BadState, "loop", "a receive named memory that is not its own"),
             );
             return Outcome::Done(Status::RemoteOperation, 0);
         };
@@ -400,25 +341,9 @@ impl Memory {
             Direction::Recv => qp.recv_cq,
         };
         let index = qp.index;
-        let syndrome = if status == Status::Success {
-            0
-        } else {
-            status as u8
-        };
-        let entry = Completion {
-            index,
-            len,
-            token,
-            direction,
-            status,
-            syndrome,
-            vendor: 0,
-            extra,
-        };
-        let Some(Some(slot)) = self
-            .ports
-            .get_mut(port)
-            .and_then(|port| port.cqs.get_mut(cq))
+        let syndrome = if status == Status::Success { 0 } else { status as u8 };
+        let entry = Completion { index, len, token, direction, status, syndrome, vendor: 0, extra };
+        let Some(Some(slot)) = self.ports.get_mut(port).and_then(|port| port.cqs.get_mut(cq))
         else {
             return;
         };
@@ -427,10 +352,7 @@ impl Memory {
             self.notify(port, Notice::CqError(handle));
             return;
         }
-        if slot
-            .armed
-            .is_some_and(|solicited| !solicited || counts(&entry))
-        {
+        if slot.armed.is_some_and(|solicited| !solicited || counts(&entry)) {
             slot.armed = None;
             self.notify(port, Notice::Completion(handle));
         }
@@ -444,16 +366,11 @@ impl Memory {
 
     /// Takes a queue pair to Error by itself, flushes it and tells the host.
     fn fail(&mut self, port: usize, number: usize, fault: Fault) {
-        if self
-            .qp(port, number)
-            .is_none_or(|qp| qp.state == State::Error)
-        {
+        if self.qp(port, number).is_none_or(|qp| qp.state == State::Error) {
             return;
         }
         self.flush(port, number);
-        let qp = Qp {
-            number: super::FIRST_QPN | number as u32,
-        };
+        let qp = Qp { number: super::FIRST_QPN | number as u32 };
         let fault = fault.of(words::QP, qp.number);
         self.notify(port, Notice::QpError(qp, fault));
     }
@@ -465,24 +382,10 @@ impl Memory {
             qp.deferred = 0;
         }
         while let Some(request) = self.qp(port, number).and_then(|qp| qp.sends.pop_front()) {
-            self.complete(
-                port,
-                number,
-                Direction::Send,
-                request.token,
-                Status::Flushed,
-                0,
-            );
+            self.complete(port, number, Direction::Send, request.token, Status::Flushed, 0);
         }
         while let Some(receive) = self.qp(port, number).and_then(|qp| qp.recvs.pop_front()) {
-            self.complete(
-                port,
-                number,
-                Direction::Recv,
-                receive.token,
-                Status::Flushed,
-                0,
-            );
+            self.complete(port, number, Direction::Recv, receive.token, Status::Flushed, 0);
         }
     }
 }

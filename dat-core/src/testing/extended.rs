@@ -36,21 +36,10 @@ impl Memory {
         len: u32,
         immediate: u32,
     ) -> Outcome {
-        let extra = Extra {
-            arrived: Arrived::WriteImmediate,
-            immediate,
-            ..Extra::default()
-        };
+        let extra = Extra { arrived: Arrived::WriteImmediate, immediate, ..Extra::default() };
         if let Some((receive, _)) = self.take_receive(far, number) {
             let told = (len, extra);
-            self.complete_with(
-                far,
-                number,
-                Direction::Recv,
-                receive.token,
-                Status::Success,
-                told,
-            );
+            self.complete_with(far, number, Direction::Recv, receive.token, Status::Success, told);
         }
         Outcome::Done(Status::Success, 0)
     }
@@ -67,27 +56,16 @@ impl Memory {
         let Some(pd) = self.qp(port, number).map(|qp| qp.pd) else {
             return Outcome::Wait;
         };
-        let wish = Wish {
-            pd,
-            qp: number,
-            access: Access::LOCAL_READ,
-        };
+        let wish = Wish { pd, qp: number, access: Access::LOCAL_READ };
         let Some(pieces) = self.open_segments(port, wish, list) else {
             return Outcome::Done(Status::LocalProtection, 0);
         };
         let addr_of = |port: &super::fabric::Port| port.addr;
         let from = self.ports.get(port).and_then(addr_of);
-        let far = self
-            .ports
-            .iter()
-            .position(|p| p.open && p.addr == Some(to.path.remote));
+        let far = self.ports.iter().position(|p| p.open && p.addr == Some(to.path.remote));
         if let (Some(from), Some(far)) = (from, far) {
             let extra = Extra {
-                arrived: if immediate.is_some() {
-                    Arrived::Immediate
-                } else {
-                    Arrived::Message
-                },
+                arrived: if immediate.is_some() { Arrived::Immediate } else { Arrived::Message },
                 immediate: immediate.unwrap_or(0),
                 source_qpn: super::FIRST_QPN | number as u32,
                 solicited: false,
@@ -111,10 +89,7 @@ impl Memory {
             return;
         };
         let len = length(list) + GRH_LEN as u32;
-        let fits = peer
-            .recvs
-            .front()
-            .is_some_and(|receive| length(&receive.segments) >= len);
+        let fits = peer.recvs.front().is_some_and(|receive| length(&receive.segments) >= len);
         if peer.state != State::Rts || peer.qkey != Some(to.qkey) || !fits {
             self.count(far, RQ_UDSDPRD);
             return;
@@ -124,20 +99,9 @@ impl Memory {
             return;
         };
         let token = receive.token;
-        let wish = Wish {
-            pd,
-            qp: number,
-            access: Access::LOCAL_WRITE,
-        };
+        let wish = Wish { pd, qp: number, access: Access::LOCAL_WRITE };
         let Some(mut rest) = self.open_segments(far, wish, &receive.segments) else {
-            self.complete(
-                far,
-                number,
-                Direction::Recv,
-                token,
-                Status::LocalProtection,
-                0,
-            );
+            self.complete(far, number, Direction::Recv, token, Status::LocalProtection, 0);
             return;
         };
         self.scatter(&rest, header);
@@ -152,14 +116,7 @@ impl Memory {
             skip -= cut;
         }
         self.copy(list, &rest, length(list));
-        self.complete_with(
-            far,
-            number,
-            Direction::Recv,
-            token,
-            Status::Success,
-            (len, extra),
-        );
+        self.complete_with(far, number, Direction::Recv, token, Status::Success, (len, extra));
     }
 
     /// Puts bytes into segments that have been checked, as far as they have room.
@@ -179,14 +136,9 @@ fn header(from: IpAddr, to: IpAddr) -> [u8; GRH_LEN] {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let [a, b, c, d] = from.octets();
             let [e, f, g, h] = to.octets();
-            let mut v4 = [
-                0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, a, b, c, d, e, f, g, h,
-            ];
+            let mut v4 = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, a, b, c, d, e, f, g, h];
             let (words, _) = v4.as_chunks::<2>();
-            let sum: u32 = words
-                .iter()
-                .map(|word| u32::from(u16::from_be_bytes(*word)))
-                .sum();
+            let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
             let sum = (sum & 0xffff) + (sum >> 16);
             let [high, low] = (!(sum as u16)).to_be_bytes();
             (v4[10], v4[11]) = (high, low);
@@ -199,10 +151,7 @@ fn header(from: IpAddr, to: IpAddr) -> [u8; GRH_LEN] {
                 IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
                 IpAddr::V6(v6) => v6.octets(),
             };
-            let parts = [0x60, 0, 0, 0, 0, 0, 17, 64]
-                .into_iter()
-                .chain(v6(from))
-                .chain(v6(to));
+            let parts = [0x60, 0, 0, 0, 0, 0, 17, 64].into_iter().chain(v6(from)).chain(v6(to));
             for (byte, part) in bytes.iter_mut().zip(parts) {
                 *byte = part;
             }

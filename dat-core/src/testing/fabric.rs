@@ -17,10 +17,7 @@ use crate::provider::{
 /// First address of port 0's memory; port 1's follows it.
 pub(super) const BASE: u64 = 0x1000_0000;
 /// Memory behind that of the ports that is open to both, as memory of two processes may be.
-pub(super) const COMMON: Region = Region {
-    addr: BASE + 2 * MEMORY as u64,
-    len: COMMON_LEN as u64,
-};
+pub(super) const COMMON: Region = Region { addr: BASE + 2 * MEMORY as u64, len: COMMON_LEN as u64 };
 /// Bytes of it.
 const COMMON_LEN: usize = 4096;
 
@@ -194,9 +191,7 @@ pub struct Fabric {
 
 impl core::fmt::Debug for Fabric {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Fabric")
-            .field("held", &self.held)
-            .finish_non_exhaustive()
+        f.debug_struct("Fabric").field("held", &self.held).finish_non_exhaustive()
     }
 }
 
@@ -299,19 +294,14 @@ impl Fabric {
     /// The consumer memory of a port.
     #[must_use]
     pub fn region(&self, port: usize) -> Region {
-        Region {
-            addr: BASE + (port.min(1) * MEMORY) as u64,
-            len: MEMORY as u64,
-        }
+        Region { addr: BASE + (port.min(1) * MEMORY) as u64, len: MEMORY as u64 }
     }
 
     /// Copies into consumer memory; false if any byte lies outside it.
     pub fn write(&self, addr: u64, bytes: &[u8]) -> bool {
         let mut inner = self.inner.borrow_mut();
         let Some(at) = offset(addr) else { return false };
-        let Some(to) = at
-            .checked_add(bytes.len())
-            .and_then(|end| inner.memory.get_mut(at..end))
+        let Some(to) = at.checked_add(bytes.len()).and_then(|end| inner.memory.get_mut(at..end))
         else {
             return false;
         };
@@ -323,9 +313,7 @@ impl Fabric {
     pub fn read(&self, addr: u64, bytes: &mut [u8]) -> bool {
         let inner = self.inner.borrow();
         let Some(at) = offset(addr) else { return false };
-        let Some(from) = at
-            .checked_add(bytes.len())
-            .and_then(|end| inner.memory.get(at..end))
+        let Some(from) = at.checked_add(bytes.len()).and_then(|end| inner.memory.get(at..end))
         else {
             return false;
         };
@@ -364,29 +352,19 @@ impl Fabric {
     #[must_use]
     pub fn index(&self, port: usize, qp: crate::provider::Qp) -> Option<u32> {
         let mut inner = self.inner.borrow_mut();
-        inner
-            .qp(port, (qp.number & 0xff) as usize)
-            .map(|qp| qp.index)
+        inner.qp(port, (qp.number & 0xff) as usize).map(|qp| qp.index)
     }
 
     /// Objects alive at a port: pds, keys, completion queues, queue pairs.
     #[must_use]
     pub fn alive(&self, port: usize) -> (usize, usize, usize, usize) {
-        self.inner
-            .borrow()
-            .ports
-            .get(port)
-            .map_or((0, 0, 0, 0), Port::alive)
+        self.inner.borrow().ports.get(port).map_or((0, 0, 0, 0), Port::alive)
     }
 
     /// The same at the moment the port was closed: what its user left to the device to clean up.
     #[must_use]
     pub fn left_at_close(&self, port: usize) -> (usize, usize, usize, usize) {
-        self.inner
-            .borrow()
-            .ports
-            .get(port)
-            .map_or((0, 0, 0, 0), |port| port.left)
+        self.inner.borrow().ports.get(port).map_or((0, 0, 0, 0), |port| port.left)
     }
 
     /// Calls of [`Provider::sync`](crate::provider::Provider::sync) at that port: for incoming reads, and for incoming writes.
@@ -437,16 +415,11 @@ impl Fabric {
             return;
         };
         for _ in 0..copies {
-            if let Some(port) = inner
-                .ports
-                .iter_mut()
-                .find(|port| port.open && port.addr == Some(to))
+            if let Some(port) =
+                inner.ports.iter_mut().find(|port| port.open && port.addr == Some(to))
             {
                 // A full queue loses it, as a wire would.
-                let _ = port.mads.push_back(MadIn {
-                    from: source,
-                    mad: *mad,
-                });
+                let _ = port.mads.push_back(MadIn { from: source, mad: *mad });
             }
         }
     }
@@ -481,6 +454,5 @@ impl Fabric {
 
 /// Offset of an address in the fabric's memory.
 pub(super) fn offset(addr: u64) -> Option<usize> {
-    addr.checked_sub(BASE)
-        .and_then(|at| usize::try_from(at).ok())
+    addr.checked_sub(BASE).and_then(|at| usize::try_from(at).ok())
 }

@@ -52,21 +52,11 @@ impl<'f, U> LoopHca<'f, U> {
         }
         let mut limits = fabric.limits();
         limits.node_guid += port as u64;
-        Self {
-            fabric,
-            port,
-            limits,
-            uses: PhantomData,
-        }
+        Self { fabric, port, limits, uses: PhantomData }
     }
 
     fn with<T>(&mut self, f: impl FnOnce(&mut super::fabric::Port) -> Option<T>) -> Option<T> {
-        self.fabric
-            .inner
-            .borrow_mut()
-            .ports
-            .get_mut(self.port)
-            .and_then(f)
+        self.fabric.inner.borrow_mut().ports.get_mut(self.port).and_then(f)
     }
 }
 
@@ -76,9 +66,7 @@ impl<U> LoopHca<'_, U> {
     fn owns(&self, backing: Backing<'_>) -> bool {
         match backing {
             Backing::Host(region) => in_port(self.port, region),
-            Backing::Pages {
-                pages, log_page, ..
-            } => pages.iter().all(|&addr| {
+            Backing::Pages { pages, log_page, .. } => pages.iter().all(|&addr| {
                 let len = 1_u64.checked_shl(log_page.into()).unwrap_or(u64::MAX);
                 in_port(self.port, Region { addr, len })
             }),
@@ -87,10 +75,7 @@ impl<U> LoopHca<'_, U> {
 
     fn add_region(&mut self, key: Option<Key>) -> Result<Mr, Fault> {
         self.with(|port| port.add_key(key?))
-            .map(|key| Mr {
-                lkey: key,
-                rkey: key,
-            })
+            .map(|key| Mr { lkey: key, rkey: key })
             .ok_or_else(|| full("mr_create"))
     }
 
@@ -102,12 +87,7 @@ impl<U> LoopHca<'_, U> {
 }
 
 fn not_ours() -> Fault {
-    fault!(
-        READ,
-        BadParameter,
-        "mr_create",
-        "the memory is not this port's"
-    )
+    fault!(READ, BadParameter, "mr_create", "the memory is not this port's")
 }
 
 fn none(operation: &'static str, object: Object, number: u32) -> Fault {
@@ -148,13 +128,8 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
         if self.fabric.unresolved.get() == Some(remote) {
             return Poll::Ready(Err(full("resolve")));
         }
-        let known = self
-            .fabric
-            .inner
-            .borrow()
-            .ports
-            .iter()
-            .any(|p| p.open && p.addr == Some(remote));
+        let known =
+            self.fabric.inner.borrow().ports.iter().any(|p| p.open && p.addr == Some(remote));
         if !known || self.fabric.unreachable.get() == Some(remote) {
             return Poll::Ready(Err(fault!(
                 READ,
@@ -228,21 +203,13 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
 
     fn mr_pages(&mut self, mr: Mr, pages: &[u64], log_page: u8) -> Result<Pages, Fault> {
         let len = (pages.len() as u64) << log_page.min(32);
-        let backing = Backing::Pages {
-            pages,
-            log_page,
-            len,
-        };
+        let backing = Backing::Pages { pages, log_page, len };
         if !self.owns(backing) {
             return Err(not_ours());
         }
         self.with(|port| port.keep_list(mr.lkey, pages, log_page))
             .ok_or_else(|| none("mr_create", words::MKEY, mr.lkey))?;
-        Ok(Pages {
-            count: pages.len() as u32,
-            log_page,
-            ..Pages::default()
-        })
+        Ok(Pages { count: pages.len() as u32, log_page, ..Pages::default() })
     }
 
     fn mr_reserved(&mut self, pd: Pd) -> Result<Mr, Fault> {
@@ -270,12 +237,7 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
     fn mw_create(&mut self, pd: Pd) -> Result<Mw, Fault> {
         self.fabric.step("mw_create")?;
         if !self.limits.windows {
-            return Err(fault!(
-                READ,
-                Unsupported,
-                "mw_create",
-                "this port has no memory windows"
-            ));
+            return Err(fault!(READ, Unsupported, "mw_create", "this port has no memory windows"));
         }
         self.add_window(pd, Kind::Window)
     }
@@ -299,12 +261,7 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
     fn mw_destroy(&mut self, mw: Mw) -> Result<(), Fault> {
         self.fabric.step("mw_destroy")?;
         if self.fabric.kept.get() {
-            return Err(fault!(
-                READ,
-                Resources,
-                "mw_destroy",
-                "the test keeps windows"
-            ));
+            return Err(fault!(READ, Resources, "mw_destroy", "the test keeps windows"));
         }
         self.with(|port| port.drop_key(mw.rkey).then_some(()))
             .ok_or_else(|| none("mw_destroy", words::MKEY, mw.rkey))
@@ -319,22 +276,13 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
         let number = self
             .with(|port| {
                 let free = port.cqs.iter().position(Option::is_none)?;
-                *port.cqs.get_mut(free)? = Some(CqSlot {
-                    depth,
-                    ..CqSlot::default()
-                });
+                *port.cqs.get_mut(free)? = Some(CqSlot { depth, ..CqSlot::default() });
                 Some(free)
             })
             .ok_or_else(|| full("cq_create"))?;
         Ok((
             Cq(number as u32),
-            LoopCq {
-                fabric: self.fabric,
-                port: self.port,
-                number,
-                last: None,
-                taken: 0,
-            },
+            LoopCq { fabric: self.fabric, port: self.port, number, last: None, taken: 0 },
         ))
     }
 
@@ -362,10 +310,7 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
     fn cq_destroy(&mut self, cq: Cq, _end: LoopCq<'f>) -> Result<(), Fault> {
         let number = cq.0 as usize;
         let used = |qp: &QpSlot| qp.send_cq == number || qp.recv_cq == number;
-        if self
-            .with(|port| port.qps.iter().flatten().any(used).then_some(()))
-            .is_some()
-        {
+        if self.with(|port| port.qps.iter().flatten().any(used).then_some(())).is_some() {
             return Err(fault!(READ, BadState, "cq_destroy", "still in use").of(words::CQ, cq.0));
         }
         self.with(|port| port.cqs.get_mut(number)?.take().map(|_| ()))
@@ -398,16 +343,9 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
                 Some(free)
             })
             .ok_or_else(|| full("qp_create"))?;
-        let end = End {
-            fabric: self.fabric,
-            port: self.port,
-            number,
-            token: 0,
-        };
+        let end = End { fabric: self.fabric, port: self.port, number, token: 0 };
         Ok(NewQp {
-            qp: Qp {
-                number: super::FIRST_QPN | number as u32,
-            },
+            qp: Qp { number: super::FIRST_QPN | number as u32 },
             sq: LoopSq(end.clone()),
             rq: LoopRq(end),
         })
@@ -419,15 +357,12 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
         let number = (qp.number & 0xff) as usize;
         let mut inner = self.fabric.inner.borrow_mut();
         let peer_of = |remote: IpAddr, inner: &super::fabric::Memory| {
-            inner
-                .ports
-                .iter()
-                .position(|port| port.addr == Some(remote))
+            inner.ports.iter().position(|port| port.addr == Some(remote))
         };
         let peer = match step {
-            QpStep::Rtr {
-                path, remote_qpn, ..
-            } => peer_of(path.remote, &inner).map(|far| (far, *remote_qpn)),
+            QpStep::Rtr { path, remote_qpn, .. } => {
+                peer_of(path.remote, &inner).map(|far| (far, *remote_qpn))
+            }
             QpStep::Datagram { .. }
             | QpStep::Init { .. }
             | QpStep::Rts { .. }
@@ -495,22 +430,13 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
 
     fn qp_destroy(&mut self, qp: Qp, _sq: LoopSq<'f>, _rq: LoopRq<'f>) -> Result<(), Fault> {
         self.fabric.seen("qp_destroy");
-        self.with(|port| {
-            port.qps
-                .get_mut((qp.number & 0xff) as usize)?
-                .take()
-                .map(|_| ())
-        })
-        .ok_or_else(|| none("qp_destroy", words::QP, qp.number))
+        self.with(|port| port.qps.get_mut((qp.number & 0xff) as usize)?.take().map(|_| ()))
+            .ok_or_else(|| none("qp_destroy", words::QP, qp.number))
     }
 
     fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, LoopShared<'f>), Fault> {
         self.fabric.step("shared_create")?;
-        let slot = SharedSlot {
-            pd: init.pd,
-            receives: Deque::new(),
-            limit: 0,
-        };
+        let slot = SharedSlot { pd: init.pd, receives: Deque::new(), limit: 0 };
         let number = self
             .with(|port| {
                 let free = port.shared.iter().position(Option::is_none)?;
@@ -534,10 +460,7 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
     fn shared_destroy(&mut self, queue: SharedRq, _end: LoopShared<'f>) -> Result<(), Fault> {
         let number = queue.0 as usize;
         let used = |qp: &QpSlot| qp.shared == Some(number);
-        if self
-            .with(|port| port.qps.iter().flatten().any(used).then_some(()))
-            .is_some()
-        {
+        if self.with(|port| port.qps.iter().flatten().any(used).then_some(())).is_some() {
             return Err(
                 fault!(READ, BadState, "shared_destroy", "still in use").of(words::SHARED, queue.0)
             );
@@ -645,11 +568,7 @@ impl LoopSq<'_> {
                     solicited: flags.contains(PostFlags::SOLICITED),
                     work,
                 });
-                qp.deferred = if flags.contains(PostFlags::DEFER) {
-                    qp.deferred + 1
-                } else {
-                    0
-                };
+                qp.deferred = if flags.contains(PostFlags::DEFER) { qp.deferred + 1 } else { 0 };
             }
         }
         self.0.fabric.run();
@@ -738,10 +657,7 @@ impl RecvQueue for LoopRq<'_> {
         {
             let mut inner = self.0.fabric.inner.borrow_mut();
             if let Some(qp) = inner.qp(self.0.port, self.0.number) {
-                let _ = qp.recvs.push_back(Receive {
-                    token,
-                    segments: list(segments),
-                });
+                let _ = qp.recvs.push_back(Receive { token, segments: list(segments) });
             }
         }
         self.0.fabric.run();
@@ -774,10 +690,7 @@ impl LoopCq<'_> {
     /// The oldest completion, left where it is.
     fn front(&self) -> Option<Completion> {
         let inner = self.fabric.inner.borrow();
-        let cq = inner
-            .ports
-            .get(self.port)
-            .and_then(|port| port.cqs.get(self.number));
+        let cq = inner.ports.get(self.port).and_then(|port| port.cqs.get(self.number));
         cq.and_then(|cq| cq.as_ref()?.entries.front().copied())
     }
 
@@ -840,10 +753,7 @@ impl CompletionQueue for LoopCq<'_> {
 
     fn survey(&self, from: u64, see: impl FnMut(Completion)) -> u64 {
         let inner = self.fabric.inner.borrow();
-        let cq = inner
-            .ports
-            .get(self.port)
-            .and_then(|port| port.cqs.get(self.number)?.as_ref());
+        let cq = inner.ports.get(self.port).and_then(|port| port.cqs.get(self.number)?.as_ref());
         let Some(cq) = cq else { return self.taken };
         let seen = usize::try_from(from.saturating_sub(self.taken)).unwrap_or(usize::MAX);
         cq.entries.iter().skip(seen).copied().for_each(see);
@@ -871,15 +781,9 @@ impl CompletionQueue for LoopCq<'_> {
         let Some(Some(cq)) = port.cqs.get_mut(self.number) else {
             return;
         };
-        if cq
-            .entries
-            .iter()
-            .any(|entry| !solicited_only || counts(entry))
-        {
+        if cq.entries.iter().any(|entry| !solicited_only || counts(entry)) {
             cq.armed = None;
-            let _ = port
-                .notices
-                .push_back(Notice::Completion(Cq(self.number as u32)));
+            let _ = port.notices.push_back(Notice::Completion(Cq(self.number as u32)));
         } else {
             cq.armed = Some(solicited_only);
         }
@@ -887,10 +791,8 @@ impl CompletionQueue for LoopCq<'_> {
 
     fn sweep(&mut self, index: u32, mut gone: impl FnMut(Direction, u16)) {
         let mut inner = self.fabric.inner.borrow_mut();
-        let Some(Some(cq)) = inner
-            .ports
-            .get_mut(self.port)
-            .and_then(|port| port.cqs.get_mut(self.number))
+        let Some(Some(cq)) =
+            inner.ports.get_mut(self.port).and_then(|port| port.cqs.get_mut(self.number))
         else {
             return;
         };

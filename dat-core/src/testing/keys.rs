@@ -72,11 +72,9 @@ impl Key {
     pub(super) fn region(pd: Pd, backing: Backing<'_>, start: u64, access: Access) -> Option<Self> {
         let (below, len) = match backing {
             Backing::Host(region) => (Below::Memory(region.addr), region.len),
-            Backing::Pages {
-                pages,
-                log_page,
-                len,
-            } => (Below::Pages(Vec::from_slice(pages).ok()?, log_page), len),
+            Backing::Pages { pages, log_page, len } => {
+                (Below::Pages(Vec::from_slice(pages).ok()?, log_page), len)
+            }
         };
         let key = Self {
             region: Region { addr: start, len },
@@ -125,10 +123,7 @@ impl Port {
     }
 
     pub(super) fn drop_key(&mut self, key: u32) -> bool {
-        self.keys
-            .get_mut(slot(key))
-            .and_then(Option::take)
-            .is_some()
+        self.keys.get_mut(slot(key)).and_then(Option::take).is_some()
     }
 
     /// Keeps a list for the next registration of a key.
@@ -179,10 +174,7 @@ impl Port {
                 } else {
                     Access::LOCAL_READ
                 };
-                let wish = Wish {
-                    access: local,
-                    ..wish
-                };
+                let wish = Wish { access: local, ..wish };
                 self.pieces(*under, wish, at.checked_add(skip)?, len, to)
             }
         }
@@ -208,18 +200,11 @@ impl Port {
             return false;
         }
         key.variant = (bind.new_rkey & 0xff) as u8;
-        key.region = Region {
-            addr: bind.start,
-            len: bind.len,
-        };
+        key.region = Region { addr: bind.start, len: bind.len };
         let remote = Access::REMOTE_READ | Access::REMOTE_WRITE;
         key.access = bind.access & remote;
         key.qp = (bind.scope != Scope::Domain).then_some(qp);
-        key.below = if bind.len == 0 {
-            Below::Nothing
-        } else {
-            Below::Key(bind.lkey, bind.addr)
-        };
+        key.below = if bind.len == 0 { Below::Nothing } else { Below::Key(bind.lkey, bind.addr) };
         true
     }
 
@@ -233,10 +218,7 @@ impl Port {
             return false;
         }
         key.variant = (made.new_key & 0xff) as u8;
-        key.region = Region {
-            addr: made.start,
-            len: made.len,
-        };
+        key.region = Region { addr: made.start, len: made.len };
         key.access = made.access;
         let (pages, log_page) = core::mem::take(&mut key.list);
         key.below = Below::Pages(pages, log_page);
@@ -303,8 +285,7 @@ impl Memory {
 }
 
 pub(super) fn addresses(list: &[Segment]) -> impl Iterator<Item = u64> {
-    list.iter()
-        .flat_map(|s| (0..u64::from(s.len)).map(|i| s.addr.wrapping_add(i)))
+    list.iter().flat_map(|s| (0..u64::from(s.len)).map(|i| s.addr.wrapping_add(i)))
 }
 
 pub(super) fn length(list: &[Segment]) -> u32 {
@@ -321,11 +302,6 @@ pub(super) fn inside(region: Region, addr: u64, len: u64) -> bool {
 
 /// Whether a region lies in the memory of `port`, or in what both share.
 pub(super) fn in_port(port: usize, region: Region) -> bool {
-    let own = Region {
-        addr: super::fabric::BASE + (port * MEMORY) as u64,
-        len: MEMORY as u64,
-    };
-    [own, super::fabric::COMMON]
-        .iter()
-        .any(|all| inside(*all, region.addr, region.len))
+    let own = Region { addr: super::fabric::BASE + (port * MEMORY) as u64, len: MEMORY as u64 };
+    [own, super::fabric::COMMON].iter().any(|all| inside(*all, region.addr, region.len))
 }

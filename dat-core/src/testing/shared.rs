@@ -54,12 +54,7 @@ pub struct LoopShared<'f> {
 
 impl<'f> LoopShared<'f> {
     pub(super) fn new(fabric: &'f Fabric, port: usize, number: usize) -> Self {
-        Self {
-            fabric,
-            port,
-            number,
-            free: u64::MAX >> (64 - SHARED_RECEIVES),
-        }
+        Self { fabric, port, number, free: u64::MAX >> (64 - SHARED_RECEIVES) }
     }
 }
 

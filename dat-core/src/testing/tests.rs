@@ -18,12 +18,7 @@ struct Side<'f> {
 fn side(fabric: &Fabric, port: usize) -> Side<'_> {
     let mut hca = LoopHca::new(fabric, port);
     let addr = core::net::IpAddr::from([10, 0, 0, 1 + port as u8]);
-    let net = Net {
-        addr,
-        prefix: 24,
-        gateway: None,
-        vlan: None,
-    };
+    let net = Net { addr, prefix: 24, gateway: None, vlan: None };
     hca.set_net(&net, Instant::ZERO).unwrap();
     let pd = hca.pd_create().unwrap();
     let (cq, cqe) = hca.cq_create(64).unwrap();
@@ -43,25 +38,13 @@ fn side(fabric: &Fabric, port: usize) -> Side<'_> {
         .unwrap();
     let region = fabric.region(port);
     let mr = hca.mr_create(pd, region, RIGHTS).unwrap();
-    Side {
-        hca,
-        pd,
-        cq,
-        cqe,
-        qp,
-        mr,
-        base: region.addr,
-    }
+    Side { hca, pd, cq, cqe, qp, mr, base: region.addr }
 }
 
 fn connect(a: &mut Side<'_>, b: &Side<'_>, far: u8) {
-    a.hca
-        .qp_modify(a.qp.qp, &QpStep::Init { access: RIGHTS })
-        .unwrap();
+    a.hca.qp_modify(a.qp.qp, &QpStep::Init { access: RIGHTS }).unwrap();
     let remote = core::net::IpAddr::from([10, 0, 0, far]);
-    let Poll::Ready(Ok(path)) = a.hca.resolve(remote, Instant::ZERO) else {
-        panic!("no path")
-    };
+    let Poll::Ready(Ok(path)) = a.hca.resolve(remote, Instant::ZERO) else { panic!("no path") };
     a.hca
         .qp_modify(
             a.qp.qp,
@@ -93,11 +76,7 @@ fn pair(fabric: &Fabric) -> (Side<'_>, Side<'_>) {
 }
 
 fn seg(side: &Side<'_>, at: u64, len: u32) -> [Segment; 1] {
-    [Segment {
-        addr: side.base + at,
-        len,
-        lkey: side.mr.lkey,
-    }]
+    [Segment { addr: side.base + at, len, lkey: side.mr.lkey }]
 }
 
 #[test]
@@ -109,15 +88,9 @@ fn a_send_waits_for_its_receive() {
     assert_eq!(a.cqe.poll(), None);
     b.qp.rq.recv(&seg(&b, 100, 64));
     let done = a.cqe.poll().unwrap();
-    assert_eq!(
-        (done.index, done.token, done.status),
-        (70, token, Status::Success)
-    );
+    assert_eq!((done.index, done.token, done.status), (70, token, Status::Success));
     let got = b.cqe.poll().unwrap();
-    assert_eq!(
-        (got.index, got.len, got.direction),
-        (71, 5, Direction::Recv)
-    );
+    assert_eq!((got.index, got.len, got.direction), (71, 5, Direction::Recv));
     let mut bytes = [0; 5];
     assert!(fabric.read(b.base + 100, &mut bytes));
     assert_eq!(&bytes, b"hello");
@@ -128,10 +101,7 @@ fn write_and_read_move_bytes_and_unsignaled_ones_are_silent() {
     let fabric = Fabric::new();
     let (mut a, b) = pair(&fabric);
     fabric.write(a.base, b"abcd");
-    let far = Remote {
-        addr: b.base + 8,
-        rkey: b.mr.rkey,
-    };
+    let far = Remote { addr: b.base + 8, rkey: b.mr.rkey };
     a.qp.sq.rdma_write(&seg(&a, 0, 4), far, PostFlags::empty());
     assert_eq!(a.cqe.poll(), None);
     a.qp.sq.rdma_read(&seg(&a, 16, 4), far, PostFlags::SIGNALED);
@@ -148,10 +118,7 @@ fn an_access_outside_the_region_breaks_both_sides_and_flushes_in_order() {
     b.qp.rq.recv(&seg(&b, 0, 8));
     b.qp.rq.recv(&seg(&b, 8, 8));
     fabric.hold(true);
-    let far = Remote {
-        addr: b.base + MEMORY as u64 - 2,
-        rkey: b.mr.rkey,
-    };
+    let far = Remote { addr: b.base + MEMORY as u64 - 2, rkey: b.mr.rkey };
     let bad = a.qp.sq.rdma_write(&seg(&a, 0, 4), far, PostFlags::SIGNALED);
     let flushed = a.qp.sq.send(&seg(&a, 0, 1), PostFlags::empty());
     fabric.hold(false);
@@ -183,18 +150,13 @@ fn a_window_opens_only_its_range_and_its_newest_key() {
     };
     b.qp.sq.bind(&bind, PostFlags::SIGNALED);
     assert_eq!(b.cqe.poll().unwrap().status, Status::Success);
-    let far = Remote {
-        addr: b.base + 64,
-        rkey: bind.new_rkey,
-    };
-    a.qp.sq
-        .rdma_write(&seg(&a, 0, 16), far, PostFlags::SIGNALED);
+    let far = Remote { addr: b.base + 64, rkey: bind.new_rkey };
+    a.qp.sq.rdma_write(&seg(&a, 0, 16), far, PostFlags::SIGNALED);
     assert_eq!(a.cqe.poll().unwrap().status, Status::Success);
     bind.old_rkey = bind.new_rkey;
     bind.new_rkey = mw.rkey & !0xff | 0x78;
     b.qp.sq.bind(&bind, PostFlags::SIGNALED);
-    a.qp.sq
-        .rdma_write(&seg(&a, 0, 16), far, PostFlags::SIGNALED);
+    a.qp.sq.rdma_write(&seg(&a, 0, 16), far, PostFlags::SIGNALED);
     assert_eq!(a.cqe.poll().unwrap().status, Status::RemoteAccess);
 }
 
@@ -202,14 +164,9 @@ fn a_window_opens_only_its_range_and_its_newest_key() {
 fn deferred_requests_start_at_the_doorbell() {
     let fabric = Fabric::new();
     let (mut a, b) = pair(&fabric);
-    let far = Remote {
-        addr: b.base,
-        rkey: b.mr.rkey,
-    };
-    a.qp.sq
-        .rdma_write(&seg(&a, 0, 1), far, PostFlags::SIGNALED | PostFlags::DEFER);
-    a.qp.sq
-        .rdma_write(&seg(&a, 0, 1), far, PostFlags::SIGNALED | PostFlags::DEFER);
+    let far = Remote { addr: b.base, rkey: b.mr.rkey };
+    a.qp.sq.rdma_write(&seg(&a, 0, 1), far, PostFlags::SIGNALED | PostFlags::DEFER);
+    a.qp.sq.rdma_write(&seg(&a, 0, 1), far, PostFlags::SIGNALED | PostFlags::DEFER);
     assert_eq!(a.cqe.poll(), None);
     a.qp.sq.ring();
     assert!(a.cqe.poll().is_some() && a.cqe.poll().is_some());
@@ -219,10 +176,7 @@ fn deferred_requests_start_at_the_doorbell() {
 fn objects_in_use_are_not_destroyed_and_all_come_back() {
     let fabric = Fabric::new();
     let mut a = side(&fabric, 0);
-    assert_eq!(
-        a.hca.pd_destroy(a.pd).unwrap_err().kind(),
-        FaultKind::BadState
-    );
+    assert_eq!(a.hca.pd_destroy(a.pd).unwrap_err().kind(), FaultKind::BadState);
     a.hca.qp_destroy(a.qp.qp, a.qp.sq, a.qp.rq).unwrap();
     a.hca.cq_destroy(a.cq, a.cqe).unwrap();
     a.hca.mr_destroy(a.mr).unwrap();
@@ -246,9 +200,7 @@ fn datagrams_follow_the_filter() {
     let fabric = Fabric::new();
     let (mut a, mut b) = pair(&fabric);
     let to = core::net::IpAddr::from([10, 0, 0, 2]);
-    let Poll::Ready(Ok(path)) = a.hca.resolve(to, Instant::ZERO) else {
-        panic!()
-    };
+    let Poll::Ready(Ok(path)) = a.hca.resolve(to, Instant::ZERO) else { panic!() };
     fabric.filter(|mad| match mad[0] {
         0 => Verdict::Lose,
         1 => Verdict::Deliver,
@@ -259,8 +211,7 @@ fn datagrams_follow_the_filter() {
         mad[0] = first;
         a.hca.mad_send(&path, &mad).unwrap();
     }
-    let got: heapless::Vec<u8, 8> = core::iter::from_fn(|| b.hca.mad_recv())
-        .map(|m| m.mad[0])
-        .collect();
+    let got: heapless::Vec<u8, 8> =
+        core::iter::from_fn(|| b.hca.mad_recv()).map(|m| m.mad[0]).collect();
     assert_eq!(got, [1, 2, 2]);
 }

@@ -17,10 +17,7 @@ fn the_active_side_ends_it() {
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
     pair.settle();
     assert_eq!(pair.kinds()[3..], [Kind::Dreq, Kind::Drep]);
-    assert_eq!(
-        (pair.last(A, a), pair.last(B, b)),
-        (end(a, Cause::Local), end(b, Cause::Remote))
-    );
+    assert_eq!((pair.last(A, a), pair.last(B, b)), (end(a, Cause::Local), end(b, Cause::Remote)));
 }
 
 #[test]
@@ -29,10 +26,7 @@ fn the_passive_side_ends_it() {
     pair.nodes[B].cm.disconnect(pair.now, b).unwrap();
     pair.settle();
     assert_eq!(pair.kinds()[3..], [Kind::Dreq, Kind::Drep]);
-    assert_eq!(
-        (pair.last(A, a), pair.last(B, b)),
-        (end(a, Cause::Remote), end(b, Cause::Local))
-    );
+    assert_eq!((pair.last(A, a), pair.last(B, b)), (end(a, Cause::Remote), end(b, Cause::Local)));
 }
 
 #[test]
@@ -41,14 +35,8 @@ fn both_end_it_at_once() {
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
     pair.nodes[B].cm.disconnect(pair.now, b).unwrap();
     pair.exhaust();
-    assert_eq!(
-        (pair.sent(Kind::Dreq).len(), pair.sent(Kind::Drep).len()),
-        (2, 2)
-    );
-    assert_eq!(
-        (pair.last(A, a), pair.last(B, b)),
-        (end(a, Cause::Remote), end(b, Cause::Remote))
-    );
+    assert_eq!((pair.sent(Kind::Dreq).len(), pair.sent(Kind::Drep).len()), (2, 2));
+    assert_eq!((pair.last(A, a), pair.last(B, b)), (end(a, Cause::Remote), end(b, Cause::Remote)));
     assert_eq!((pair.told(A, a).len(), pair.told(B, b).len()), (2, 3));
     pair.no_leaks(8);
 }
@@ -62,11 +50,7 @@ fn both_end_it_at_once_and_each_message_gets_lost() {
             pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
             pair.nodes[B].cm.disconnect(pair.now, b).unwrap();
             pair.exhaust();
-            assert_eq!(
-                (pair.told(A, a).len(), pair.told(B, b).len()),
-                (2, 3),
-                "{what:?} {lost}"
-            );
+            assert_eq!((pair.told(A, a).len(), pair.told(B, b).len()), (2, 3), "{what:?} {lost}");
             pair.no_leaks(8);
         }
     }
@@ -83,13 +67,8 @@ fn a_dreq_carries_the_receivers_queue_pair_and_a_transaction_of_its_own() {
     assert_eq!((dreq.local_id, dreq.remote_id), (a.comm_id(), b.comm_id()));
     assert_eq!(dreq.remote_qpn, pair.reply().terms.remote_qpn);
     assert_ne!(transaction, Message::parse(&pair.log[0].mad).unwrap().0);
-    let (echoed, Message::Drep(drep)) = Message::parse(&pair.log[4].mad).unwrap() else {
-        panic!()
-    };
-    assert_eq!(
-        (echoed, drep.local_id, drep.remote_id),
-        (transaction, b.comm_id(), a.comm_id())
-    );
+    let (echoed, Message::Drep(drep)) = Message::parse(&pair.log[4].mad).unwrap() else { panic!() };
+    assert_eq!((echoed, drep.local_id, drep.remote_id), (transaction, b.comm_id(), a.comm_id()));
 }
 
 #[test]
@@ -100,10 +79,7 @@ fn disconnecting_twice_is_once() {
     pair.settle();
     assert_eq!(pair.sent(Kind::Dreq).len(), 1);
     assert_eq!(pair.told(B, b).len(), 3);
-    assert_eq!(
-        pair.nodes[A].cm.disconnect(pair.now, a),
-        Err(CmError::Unknown(a))
-    );
+    assert_eq!(pair.nodes[A].cm.disconnect(pair.now, a), Err(CmError::Unknown(a)));
 }
 
 #[test]
@@ -125,10 +101,7 @@ fn after_the_end_the_id_is_void() {
     pair.settle();
     let (now, cm) = (pair.now, &mut pair.nodes[A].cm);
     assert_eq!(cm.ready(now, a), Err(CmError::Unknown(a)));
-    assert_eq!(
-        cm.accept(now, a, &Pair::accept_params()),
-        Err(CmError::Unknown(a))
-    );
+    assert_eq!(cm.accept(now, a, &Pair::accept_params()), Err(CmError::Unknown(a)));
     assert_eq!(cm.starting_psn(a), None);
     cm.abort(now, a);
     cm.data_arrived(now, a);
@@ -151,18 +124,9 @@ fn a_dreq_in_timewait_is_answered_again() {
 #[test]
 fn a_dreq_for_nobody_is_answered_from_itself() {
     let mut pair = Pair::new();
-    let dreq = DreqRepr {
-        local_id: 5,
-        remote_id: 6,
-        remote_qpn: 7,
-        private_data: [1; 220],
-    };
+    let dreq = DreqRepr { local_id: 5, remote_id: 6, remote_qpn: 7, private_data: [1; 220] };
     pair.inject(B, v4(1), &dreq.emit(0xabcd));
-    let answer = DrepRepr {
-        local_id: 6,
-        remote_id: 5,
-        private_data: [0; 224],
-    };
+    let answer = DrepRepr { local_id: 6, remote_id: 5, private_data: [0; 224] };
     assert_eq!(pair.log[0].mad, answer.emit(0xabcd));
     assert_eq!(pair.nodes[B].cm.counters().unknown, 1);
     pair.no_leaks(8);
@@ -172,12 +136,7 @@ fn a_dreq_for_nobody_is_answered_from_itself() {
 fn a_dreq_for_another_queue_pair_is_ignored() {
     let (mut pair, a, b) = Pair::established();
     let (local_id, remote_id) = (a.comm_id(), b.comm_id());
-    let dreq = DreqRepr {
-        local_id,
-        remote_id,
-        remote_qpn: 0x999,
-        private_data: [0; 220],
-    };
+    let dreq = DreqRepr { local_id, remote_id, remote_qpn: 0x999, private_data: [0; 220] };
     pair.inject(B, v4(1), &dreq.emit(1));
     assert_eq!((pair.log.len(), pair.told(B, b).len()), (3, 2));
     assert_eq!(pair.nodes[B].cm.counters().foreign, 1);
@@ -186,28 +145,12 @@ fn a_dreq_for_another_queue_pair_is_ignored() {
 #[test]
 fn a_drep_that_nobody_waits_for_is_dropped() {
     let (mut pair, a, b) = Pair::established();
-    let drep = DrepRepr {
-        local_id: a.comm_id(),
-        remote_id: b.comm_id(),
-        private_data: [0; 224],
-    };
+    let drep = DrepRepr { local_id: a.comm_id(), remote_id: b.comm_id(), private_data: [0; 224] };
     pair.inject(B, v4(1), &drep.emit(1));
-    assert_eq!(
-        (
-            pair.told(B, b).len(),
-            pair.nodes[B].cm.counters().unexpected
-        ),
-        (2, 1)
-    );
-    let drep = DrepRepr {
-        remote_id: 1,
-        ..drep
-    };
+    assert_eq!((pair.told(B, b).len(), pair.nodes[B].cm.counters().unexpected), (2, 1));
+    let drep = DrepRepr { remote_id: 1, ..drep };
     pair.inject(B, v4(1), &drep.emit(1));
-    assert_eq!(
-        (pair.log.len(), pair.nodes[B].cm.counters().unknown),
-        (3, 1)
-    );
+    assert_eq!((pair.log.len(), pair.nodes[B].cm.counters().unknown), (3, 1));
 }
 
 #[test]
@@ -221,14 +164,8 @@ fn a_peer_that_disconnects_before_our_queue_pair_is_ready() {
     pair.nodes[B].cm.data_arrived(pair.now, b);
     pair.nodes[B].cm.disconnect(pair.now, b).unwrap();
     pair.settle();
-    assert_eq!(
-        (pair.last(A, a), pair.last(B, b)),
-        (end(a, Cause::Remote), end(b, Cause::Local))
-    );
-    assert_eq!(
-        pair.nodes[A].cm.ready(pair.now, a),
-        Err(CmError::Unknown(a))
-    );
+    assert_eq!((pair.last(A, a), pair.last(B, b)), (end(a, Cause::Remote), end(b, Cause::Local)));
+    assert_eq!(pair.nodes[A].cm.ready(pair.now, a), Err(CmError::Unknown(a)));
 }
 
 #[test]
@@ -238,10 +175,7 @@ fn abort_of_an_established_connection_is_kept_up_in_silence() {
     pair.nodes[A].cm.abort(pair.now, a);
     pair.exhaust();
     assert_eq!(pair.sent(Kind::Dreq).len(), 3);
-    assert_eq!(
-        (pair.told(A, a).len(), pair.last(B, b)),
-        (1, end(b, Cause::Remote))
-    );
+    assert_eq!((pair.told(A, a).len(), pair.last(B, b)), (1, end(b, Cause::Remote)));
     pair.no_leaks(8);
 }
 
@@ -252,13 +186,7 @@ fn timewait_lasts_as_long_as_the_queue_pair_may_retry() {
     pair.run(Duration::from_millis(10));
     // ACK timeout 17 on both sides: 537 ms.
     pair.run(code_time(17) - Duration::from_millis(11));
-    assert_eq!(
-        (
-            pair.nodes[A].cm.vacant_slots(),
-            pair.nodes[B].cm.vacant_slots()
-        ),
-        (7, 7)
-    );
+    assert_eq!((pair.nodes[A].cm.vacant_slots(), pair.nodes[B].cm.vacant_slots()), (7, 7));
     pair.run(Duration::from_millis(20));
     pair.no_leaks(8);
 }

@@ -16,10 +16,7 @@ fn life(between: impl Fn(&mut Pair)) -> (Pair, ConnId, ConnId) {
     pair.settle();
     between(&mut pair);
     let b = pair.request().conn;
-    pair.nodes[B]
-        .cm
-        .accept(pair.now, b, &Pair::accept_params())
-        .unwrap();
+    pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
     pair.settle();
     between(&mut pair);
     pair.nodes[A].cm.ready(pair.now, a).unwrap();
@@ -34,38 +31,21 @@ fn life(between: impl Fn(&mut Pair)) -> (Pair, ConnId, ConnId) {
 fn whole_life(pair: &Pair, a: ConnId, b: ConnId) {
     assert!(matches!(
         pair.told(A, a)[..],
-        [
-            CmEvent::Reply(_),
-            CmEvent::Disconnected {
-                cause: Cause::Local,
-                ..
-            }
-        ]
+        [CmEvent::Reply(_), CmEvent::Disconnected { cause: Cause::Local, .. }]
     ));
     assert!(matches!(
         pair.told(B, b)[..],
         [
             CmEvent::Request(_),
             CmEvent::Established { .. },
-            CmEvent::Disconnected {
-                cause: Cause::Remote,
-                ..
-            }
+            CmEvent::Disconnected { cause: Cause::Remote, .. }
         ]
     ));
-    assert_eq!(
-        (pair.nodes[A].events.len(), pair.nodes[B].events.len()),
-        (2, 3)
-    );
+    assert_eq!((pair.nodes[A].events.len(), pair.nodes[B].events.len()), (2, 3));
 }
 
 fn replay(pair: &mut Pair, which: impl Fn(Kind) -> bool) {
-    let past: Vec<_> = pair
-        .log
-        .iter()
-        .filter(|sent| which(sent.kind()))
-        .copied()
-        .collect();
+    let past: Vec<_> = pair.log.iter().filter(|sent| which(sent.kind())).copied().collect();
     for sent in past {
         let from = pair.nodes[sent.by].address;
         pair.inject(1 - sent.by, from, &sent.mad);
@@ -177,10 +157,7 @@ fn a_rep_that_is_rejected_again_counts_once() {
     pair.nodes[A].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
     pair.settle();
-    pair.nodes[A]
-        .cm
-        .reject(pair.now, a, Reason::CONSUMER, &[], b"")
-        .unwrap();
+    pair.nodes[A].cm.reject(pair.now, a, Reason::CONSUMER, &[], b"").unwrap();
     pair.settle();
     replay(&mut pair, |kind| kind == Kind::Rep);
     assert_eq!(pair.nodes[A].cm.counters().duplicates, 1);
@@ -193,12 +170,8 @@ fn every_message_that_leaves_is_counted_once() {
     let sent = |pair: &Pair| [A, B].map(|who| pair.nodes[who].cm.counters().sent);
     assert_eq!(sent(&pair), [2, 1]);
     // The answer to a message of no connection counts as well.
-    let stranger = DreqRepr {
-        local_id: 7,
-        remote_id: 9,
-        remote_qpn: QPN_B,
-        private_data: [0; 220],
-    };
+    let stranger =
+        DreqRepr { local_id: 7, remote_id: 9, remote_qpn: QPN_B, private_data: [0; 220] };
     pair.inject(B, v4(1), &stranger.emit(1));
     assert_eq!(pair.sent(Kind::Drep).len(), 1);
     assert_eq!(sent(&pair), [2, 2]);

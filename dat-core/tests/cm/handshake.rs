@@ -21,10 +21,7 @@ fn an_established_connection_is_at_rest() {
     let (mut pair, ..) = Pair::established();
     pair.exhaust();
     assert_eq!(pair.log.len(), 3);
-    assert_eq!(
-        [A, B].map(|who| pair.nodes[who].cm.next_deadline()),
-        [None, None]
-    );
+    assert_eq!([A, B].map(|who| pair.nodes[who].cm.next_deadline()), [None, None]);
 }
 
 #[test]
@@ -35,16 +32,9 @@ fn each_side_sends_the_psn_that_the_other_expects() {
     assert_eq!(request.rq_psn, reply.sq_psn);
     assert_eq!(pair.nodes[A].cm.starting_psn(a), Some(reply.rq_psn));
     assert_eq!(pair.nodes[B].cm.starting_psn(b), Some(request.rq_psn));
-    let Message::Req(req) = pair.log[0].message() else {
-        panic!()
-    };
-    let Message::Rep(rep) = pair.log[1].message() else {
-        panic!()
-    };
-    assert_eq!(
-        (req.starting_psn, rep.starting_psn),
-        (reply.rq_psn, request.rq_psn)
-    );
+    let Message::Req(req) = pair.log[0].message() else { panic!() };
+    let Message::Rep(rep) = pair.log[1].message() else { panic!() };
+    assert_eq!((req.starting_psn, rep.starting_psn), (reply.rq_psn, request.rq_psn));
 }
 
 #[test]
@@ -52,24 +42,15 @@ fn queue_pair_values_cross_over() {
     let (pair, _, b) = Pair::established();
     let request = pair.request().terms;
     assert_eq!(request.remote_qpn, QPN_A);
-    assert_eq!(
-        (request.responder_resources, request.initiator_depth),
-        (3, 4)
-    );
-    assert_eq!(
-        (request.retry_count, request.rnr_retry, request.ack_timeout),
-        (6, 5, 17)
-    );
+    assert_eq!((request.responder_resources, request.initiator_depth), (3, 4));
+    assert_eq!((request.retry_count, request.rnr_retry, request.ack_timeout), (6, 5, 17));
     assert_eq!(request.mtu, Mtu::B1024);
     let reply = pair.reply();
     assert_eq!(reply.remote_guid, GUIDS[B]);
     let index = u32::try_from(b.index()).unwrap();
     assert_eq!(reply.terms.remote_qpn, QPN_B + index);
     // B answers 2 reads and wants to have 4; A wanted 3 and answers 4.
-    assert_eq!(
-        (reply.terms.responder_resources, reply.terms.initiator_depth),
-        (4, 2)
-    );
+    assert_eq!((reply.terms.responder_resources, reply.terms.initiator_depth), (4, 2));
     assert_eq!((reply.terms.retry_count, reply.terms.rnr_retry), (6, 7));
     assert_eq!(reply.terms.ack_timeout, ack_timeout(15, 16));
     assert_eq!(reply.terms.mtu, Mtu::B1024);
@@ -91,15 +72,9 @@ fn a_request_says_who_asks_for_what() {
     let (pair, ..) = Pair::established();
     let request = pair.request();
     assert_eq!((request.remote, request.local), (v4(1), v4(2)));
-    assert_eq!(
-        (request.service.port(), request.remote_port),
-        (Some(PORT), 41564)
-    );
+    assert_eq!((request.service.port(), request.remote_port), (Some(PORT), 41564));
     assert_eq!(request.remote_guid, GUIDS[A]);
-    assert_eq!(
-        (request.flow_label, request.traffic_class, request.hop_limit),
-        (0x3c52a, 8, 64)
-    );
+    assert_eq!((request.flow_label, request.traffic_class, request.hop_limit), (0x3c52a, 8, 64));
 }
 
 #[test]
@@ -107,10 +82,7 @@ fn over_ipv6_too() {
     let mut pair = Pair::with(2, 2, [v6(1), v6(2)]);
     pair.connect(QPN_A);
     pair.settle();
-    assert_eq!(
-        (pair.request().remote, pair.request().local),
-        (v6(1), v6(2))
-    );
+    assert_eq!((pair.request().remote, pair.request().local), (v6(1), v6(2)));
     assert_eq!(pair.nodes[A].ready.len(), 1);
 }
 
@@ -171,41 +143,17 @@ fn private_data_too_long_is_refused_and_changes_nothing() {
     let mut params = pair.params(QPN_A);
     params.private_data = &[0; 57];
     let refused = pair.nodes[A].cm.connect(pair.now, &params);
-    assert_eq!(
-        refused,
-        Err(CmError::TooLong {
-            given: 57,
-            most: 56
-        })
-    );
+    assert_eq!(refused, Err(CmError::TooLong { given: 57, most: 56 }));
     pair.no_leaks(8);
     pair.connect(QPN_A);
     pair.settle();
     let b = pair.request().conn;
     let (now, cm) = (pair.now, &mut pair.nodes[B].cm);
-    assert_eq!(
-        cm.prepare_reply(b, &[0; 197]),
-        Err(CmError::TooLong {
-            given: 197,
-            most: 196
-        })
-    );
+    assert_eq!(cm.prepare_reply(b, &[0; 197]), Err(CmError::TooLong { given: 197, most: 196 }));
     let long = cm.reject(now, b, Reason::CONSUMER, &[], &[0; 149]);
-    assert_eq!(
-        long,
-        Err(CmError::TooLong {
-            given: 149,
-            most: 148
-        })
-    );
+    assert_eq!(long, Err(CmError::TooLong { given: 149, most: 148 }));
     let long = cm.reject(now, b, Reason::CONSUMER, &[0; 73], &[]);
-    assert_eq!(
-        long,
-        Err(CmError::TooLong {
-            given: 73,
-            most: 72
-        })
-    );
+    assert_eq!(long, Err(CmError::TooLong { given: 73, most: 72 }));
     cm.accept(now, b, &Pair::accept_params()).unwrap();
     pair.settle();
     assert_eq!(pair.nodes[A].ready.len(), 1);
@@ -251,10 +199,7 @@ fn the_first_and_the_last_queue_pair_number_connect() {
         pair.settle();
         let request = pair.request();
         assert_eq!(request.terms.remote_qpn, qpn);
-        let params = AcceptParams {
-            qpn,
-            ..Pair::accept_params()
-        };
+        let params = AcceptParams { qpn, ..Pair::accept_params() };
         let accepted = pair.nodes[B].cm.accept(pair.now, request.conn, &params);
         assert_eq!(accepted, Ok(()));
         pair.settle();
@@ -278,10 +223,7 @@ fn accept_refuses_what_the_request_does_not_offer() {
         let refused = pair.nodes[B].cm.accept(pair.now, b, params);
         assert!(matches!(refused, Err(CmError::Parameter(_))), "{params:?}");
     }
-    pair.nodes[B]
-        .cm
-        .accept(pair.now, b, &Pair::accept_params())
-        .unwrap();
+    pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
     pair.settle();
     assert_eq!(pair.last(B, b), Some(CmEvent::Established { conn: b }));
 }
@@ -334,33 +276,17 @@ fn errors_say_what_to_do() {
     let text = format!("{error}");
     assert_eq!(
         text,
-        format!(
-            "connection {:#010x} is established: the call does not apply",
-            a.comm_id()
-        )
+        format!("connection {:#010x} is established: the call does not apply", a.comm_id())
     );
     assert!(format!("{}", CmError::NoSlot).contains("longer slice"));
-    assert!(
-        format!(
-            "{}",
-            CmError::TooLong {
-                given: 57,
-                most: 56
-            }
-        )
-        .contains("56 at most")
-    );
+    assert!(format!("{}", CmError::TooLong { given: 57, most: 56 }).contains("56 at most"));
 }
 
 #[test]
 fn the_first_packet_establishes_the_passive_side_once() {
     let mut pair = Pair::new();
     pair.link(|sent| {
-        if sent.kind() == Kind::Rtu {
-            Fate::Late(Duration::from_millis(50))
-        } else {
-            Fate::Deliver
-        }
+        if sent.kind() == Kind::Rtu { Fate::Late(Duration::from_millis(50)) } else { Fate::Deliver }
     });
     pair.connect(QPN_A);
     pair.run(Duration::from_millis(10));
@@ -423,28 +349,17 @@ fn a_node_connects_to_itself() {
         }
     };
     shuttle(&mut node);
-    let Some(CmEvent::Request(request)) = node.poll_event() else {
-        panic!()
-    };
-    node.accept(now, request.conn, &Pair::accept_params())
-        .unwrap();
+    let Some(CmEvent::Request(request)) = node.poll_event() else { panic!() };
+    node.accept(now, request.conn, &Pair::accept_params()).unwrap();
     shuttle(&mut node);
-    let Some(CmEvent::Reply(reply)) = node.poll_event() else {
-        panic!()
-    };
+    let Some(CmEvent::Reply(reply)) = node.poll_event() else { panic!() };
     assert_eq!(reply.conn, a);
     node.ready(now, a).unwrap();
     shuttle(&mut node);
-    assert_eq!(
-        node.poll_event(),
-        Some(CmEvent::Established { conn: request.conn })
-    );
+    assert_eq!(node.poll_event(), Some(CmEvent::Established { conn: request.conn }));
     node.disconnect(now, request.conn).unwrap();
     shuttle(&mut node);
-    let mut ends = [
-        node.poll_event().unwrap().conn(),
-        node.poll_event().unwrap().conn(),
-    ];
+    let mut ends = [node.poll_event().unwrap().conn(), node.poll_event().unwrap().conn()];
     ends.sort_unstable();
     let mut both = [a, request.conn];
     both.sort_unstable();

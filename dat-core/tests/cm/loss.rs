@@ -47,10 +47,7 @@ fn a_lost_rep_is_sent_again_unchanged() {
 #[test]
 fn a_lost_rtu_is_repeated_for_the_repeated_rep() {
     let pair = survives(Kind::Rtu, 1);
-    assert_eq!(
-        pair.kinds(),
-        [Kind::Req, Kind::Rep, Kind::Rtu, Kind::Rep, Kind::Rtu]
-    );
+    assert_eq!(pair.kinds(), [Kind::Req, Kind::Rep, Kind::Rtu, Kind::Rep, Kind::Rtu]);
 }
 
 #[test]
@@ -72,10 +69,7 @@ fn no_answer_to_any_req_is_unreachable() {
     pair.run(Duration::from_millis(2));
     assert_eq!(pair.told(A, a), [CmEvent::Unreachable { conn: a }]);
     pair.exhaust();
-    assert_eq!(
-        (pair.sent(Kind::Req).len(), pair.sent(Kind::Rej).len()),
-        (16, 1)
-    );
+    assert_eq!((pair.sent(Kind::Req).len(), pair.sent(Kind::Rej).len()), (16, 1));
     pair.no_leaks(8);
 }
 
@@ -89,13 +83,7 @@ fn giving_up_is_told_to_a_peer_that_thinks_too_long() {
     pair.exhaust();
     let b = pair.request().conn;
     assert_eq!(pair.last(A, a), Some(CmEvent::Unreachable { conn: a }));
-    assert_eq!(
-        pair.last(B, b),
-        Some(CmEvent::Rejected {
-            conn: b,
-            reason: Reason::TIMEOUT
-        })
-    );
+    assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason: Reason::TIMEOUT }));
     pair.no_leaks(8);
 }
 
@@ -108,13 +96,7 @@ fn no_rep_gets_through() {
     let b = pair.request().conn;
     assert_eq!(pair.sent(Kind::Rep).len(), 16);
     assert_eq!(pair.last(B, b), Some(CmEvent::Unreachable { conn: b }));
-    assert_eq!(
-        pair.told(A, a),
-        [CmEvent::Rejected {
-            conn: a,
-            reason: Reason::TIMEOUT
-        }]
-    );
+    assert_eq!(pair.told(A, a), [CmEvent::Rejected { conn: a, reason: Reason::TIMEOUT }]);
     pair.no_leaks(8);
 }
 
@@ -127,10 +109,7 @@ fn no_rtu_gets_through() {
     let b = pair.request().conn;
     assert_eq!(pair.last(B, b), Some(CmEvent::Unreachable { conn: b }));
     let cause = Cause::Rejected(Reason::TIMEOUT);
-    assert_eq!(
-        pair.last(A, a),
-        Some(CmEvent::Disconnected { conn: a, cause })
-    );
+    assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause }));
     pair.no_leaks(8);
 }
 
@@ -143,20 +122,8 @@ fn a_lost_dreq_is_sent_again() {
     let sent = pair.sent(Kind::Dreq);
     assert_eq!(sent.len(), 2);
     assert_eq!(sent[0].mad, sent[1].mad);
-    assert_eq!(
-        pair.last(A, a),
-        Some(CmEvent::Disconnected {
-            conn: a,
-            cause: Cause::Local
-        })
-    );
-    assert_eq!(
-        pair.last(B, b),
-        Some(CmEvent::Disconnected {
-            conn: b,
-            cause: Cause::Remote
-        })
-    );
+    assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause: Cause::Local }));
+    assert_eq!(pair.last(B, b), Some(CmEvent::Disconnected { conn: b, cause: Cause::Remote }));
     pair.no_leaks(8);
 }
 
@@ -168,13 +135,7 @@ fn a_lost_drep_is_repeated_even_when_the_connection_is_forgotten() {
         pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
         pair.exhaust();
         assert_eq!(pair.sent(Kind::Drep).len(), lost + 1);
-        assert_eq!(
-            pair.last(A, a),
-            Some(CmEvent::Disconnected {
-                conn: a,
-                cause: Cause::Local
-            })
-        );
+        assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause: Cause::Local }));
         assert_eq!(pair.told(B, b).len(), 3);
         pair.no_leaks(8);
     }
@@ -187,25 +148,13 @@ fn a_peer_that_never_answers_a_dreq_is_let_go() {
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
     pair.exhaust();
     assert_eq!(pair.sent(Kind::Dreq).len(), 16);
-    assert_eq!(
-        pair.last(A, a),
-        Some(CmEvent::Disconnected {
-            conn: a,
-            cause: Cause::Unanswered
-        })
-    );
+    assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause: Cause::Unanswered }));
     assert_eq!(pair.nodes[A].cm.vacant_slots(), 8);
     // B knows nothing yet. When it ends the connection itself, the unknown ID is answered.
     assert_eq!(pair.told(B, b).len(), 2);
     pair.nodes[B].cm.disconnect(pair.now, b).unwrap();
     pair.settle();
-    assert_eq!(
-        pair.last(B, b),
-        Some(CmEvent::Disconnected {
-            conn: b,
-            cause: Cause::Local
-        })
-    );
+    assert_eq!(pair.last(B, b), Some(CmEvent::Disconnected { conn: b, cause: Cause::Local }));
 }
 
 #[test]
@@ -218,21 +167,9 @@ fn a_dreq_stands_for_the_lost_rtu() {
     assert_eq!(pair.told(B, b).len(), 1);
     pair.nodes[A].cm.disconnect(pair.now, a).unwrap();
     pair.settle();
-    let end = CmEvent::Disconnected {
-        conn: b,
-        cause: Cause::Remote,
-    };
-    assert_eq!(
-        pair.told(B, b)[1..],
-        [CmEvent::Established { conn: b }, end]
-    );
-    assert_eq!(
-        pair.last(A, a),
-        Some(CmEvent::Disconnected {
-            conn: a,
-            cause: Cause::Local
-        })
-    );
+    let end = CmEvent::Disconnected { conn: b, cause: Cause::Remote };
+    assert_eq!(pair.told(B, b)[1..], [CmEvent::Established { conn: b }, end]);
+    assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause: Cause::Local }));
 }
 
 #[test]
@@ -244,13 +181,7 @@ fn a_lost_rej_is_repeated_without_asking_the_consumer_again() {
     pair.exhaust();
     assert_eq!(pair.nodes[B].events.len(), 1);
     assert_eq!(pair.sent(Kind::Rej).len(), 4);
-    assert_eq!(
-        pair.told(A, a),
-        [CmEvent::Rejected {
-            conn: a,
-            reason: Reason::CONSUMER
-        }]
-    );
+    assert_eq!(pair.told(A, a), [CmEvent::Rejected { conn: a, reason: Reason::CONSUMER }]);
     pair.no_leaks(8);
 }
 
@@ -261,19 +192,10 @@ fn a_lost_rej_of_a_rep_is_repeated() {
     pair.lose(Kind::Rej, 1);
     let a = pair.connect(QPN_A);
     pair.settle();
-    pair.nodes[A]
-        .cm
-        .reject(pair.now, a, Reason::CONSUMER, &[], b"no")
-        .unwrap();
+    pair.nodes[A].cm.reject(pair.now, a, Reason::CONSUMER, &[], b"no").unwrap();
     pair.exhaust();
     let b = pair.request().conn;
-    assert_eq!(
-        pair.last(B, b),
-        Some(CmEvent::Rejected {
-            conn: b,
-            reason: Reason::CONSUMER
-        })
-    );
+    assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason: Reason::CONSUMER }));
     assert_eq!(pair.sent(Kind::Rep).len(), 2);
     pair.no_leaks(8);
 }
@@ -287,10 +209,7 @@ fn a_peer_that_reboots_leaves_no_half_connection() {
     pair.settle();
     pair.nodes[A].cm = cm(8, GUIDS[A], 99);
     let b = pair.request().conn;
-    pair.nodes[B]
-        .cm
-        .accept(pair.now, b, &Pair::accept_params())
-        .unwrap();
+    pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
     pair.settle();
     let reason = Reason::INVALID_COMM_ID;
     assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason }));
@@ -300,21 +219,14 @@ fn a_peer_that_reboots_leaves_no_half_connection() {
 fn an_rtu_for_a_connection_that_is_gone_is_refused() {
     let mut pair = Pair::new();
     pair.link(|sent| {
-        if sent.kind() == Kind::Rtu {
-            Fate::Late(Duration::from_millis(20))
-        } else {
-            Fate::Deliver
-        }
+        if sent.kind() == Kind::Rtu { Fate::Late(Duration::from_millis(20)) } else { Fate::Deliver }
     });
     let a = pair.connect(QPN_A);
     pair.run(Duration::from_millis(10));
     pair.nodes[B].cm = cm(8, GUIDS[B], 99);
     pair.settle();
     let cause = Cause::Rejected(Reason::INVALID_COMM_ID);
-    assert_eq!(
-        pair.last(A, a),
-        Some(CmEvent::Disconnected { conn: a, cause })
-    );
+    assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause }));
 }
 
 #[test]
@@ -333,11 +245,7 @@ fn reordered_retransmissions_do_no_harm() {
         let a = pair.connect(QPN_A);
         pair.exhaust();
         let b = pair.request().conn;
-        assert_eq!(
-            (pair.told(A, a).len(), pair.told(B, b).len()),
-            (1, 2),
-            "{what:?}"
-        );
+        assert_eq!((pair.told(A, a).len(), pair.told(B, b).len()), (1, 2), "{what:?}");
     }
 }
 

@@ -15,18 +15,10 @@ fn a_slow_accept_is_waited_for() {
     pair.run(Duration::from_secs(40));
     // One retransmission; its MRA bought more than a minute.
     assert_eq!(pair.kinds(), [Kind::Req, Kind::Req, Kind::Mra]);
-    let Message::Mra(mra) = pair.log[2].message() else {
-        panic!()
-    };
-    assert_eq!(
-        (mra.about, mra.service_timeout, mra.remote_id),
-        (About::Req, 24, a.comm_id())
-    );
+    let Message::Mra(mra) = pair.log[2].message() else { panic!() };
+    assert_eq!((mra.about, mra.service_timeout, mra.remote_id), (About::Req, 24, a.comm_id()));
     let b = pair.request().conn;
-    pair.nodes[B]
-        .cm
-        .accept(pair.now, b, &Pair::accept_params())
-        .unwrap();
+    pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
     pair.settle();
     assert_eq!(pair.nodes[A].ready, [a]);
     assert_eq!(pair.last(B, b), Some(CmEvent::Established { conn: b }));
@@ -39,9 +31,7 @@ fn a_slow_queue_pair_is_waited_for() {
     let a = pair.connect(QPN_A);
     pair.run(Duration::from_secs(40));
     assert_eq!(pair.kinds(), [Kind::Req, Kind::Rep, Kind::Rep, Kind::Mra]);
-    let Message::Mra(mra) = pair.log[3].message() else {
-        panic!()
-    };
+    let Message::Mra(mra) = pair.log[3].message() else { panic!() };
     assert_eq!(mra.about, About::Rep);
     pair.nodes[A].cm.ready(pair.now, a).unwrap();
     pair.settle();
@@ -58,27 +48,14 @@ fn patience_has_an_end() {
     pair.run(span + Duration::from_secs(1));
     assert_eq!(pair.last(A, a), Some(CmEvent::Unreachable { conn: a }));
     let b = pair.request().conn;
-    assert_eq!(
-        pair.last(B, b),
-        Some(CmEvent::Rejected {
-            conn: b,
-            reason: Reason::TIMEOUT
-        })
-    );
+    assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason: Reason::TIMEOUT }));
     pair.exhaust();
     pair.no_leaks(8);
 }
 
 fn mra(to: dat_core::cm::ConnId, about: About, service_timeout: u8) -> [u8; 256] {
     let (local_id, remote_id) = (77, to.comm_id());
-    MraRepr {
-        local_id,
-        remote_id,
-        about,
-        service_timeout,
-        private_data: [0; 222],
-    }
-    .emit(0)
+    MraRepr { local_id, remote_id, about, service_timeout, private_data: [0; 222] }.emit(0)
 }
 
 #[test]
@@ -123,9 +100,7 @@ fn an_mra_of_another_message_is_ignored() {
 fn an_mra_that_the_rep_overtook_is_ignored() {
     let (mut pair, a, _) = Pair::established();
     let before = pair.log.len();
-    let Message::Rep(rep) = pair.log[1].message() else {
-        panic!()
-    };
+    let Message::Rep(rep) = pair.log[1].message() else { panic!() };
     let late = MraRepr {
         local_id: rep.local_id,
         remote_id: a.comm_id(),
@@ -145,20 +120,9 @@ fn after_an_mra_a_rej_names_the_passive_id() {
     let a = pair.connect(QPN_A);
     pair.run(Duration::from_secs(10));
     let b = pair.request().conn;
-    pair.nodes[B]
-        .cm
-        .reject(pair.now, b, Reason::CONSUMER, &[], &[])
-        .unwrap();
+    pair.nodes[B].cm.reject(pair.now, b, Reason::CONSUMER, &[], &[]).unwrap();
     pair.settle();
-    let Message::Rej(rej) = pair.sent(Kind::Rej)[0].message() else {
-        panic!()
-    };
+    let Message::Rej(rej) = pair.sent(Kind::Rej)[0].message() else { panic!() };
     assert_eq!((rej.local_id, rej.remote_id), (b.comm_id(), a.comm_id()));
-    assert_eq!(
-        pair.last(A, a),
-        Some(CmEvent::Rejected {
-            conn: a,
-            reason: Reason::CONSUMER
-        })
-    );
+    assert_eq!(pair.last(A, a), Some(CmEvent::Rejected { conn: a, reason: Reason::CONSUMER }));
 }

@@ -244,17 +244,13 @@ impl Pair {
                     node.cm.accept(now, request.conn, &params).unwrap();
                 }
                 (CmEvent::SidrRequest(request), Consumer::Willing) => {
-                    node.cm
-                        .sidr_accept(now, request.conn, QPN_B, Q_KEY, b"here")
-                        .unwrap();
+                    node.cm.sidr_accept(now, request.conn, QPN_B, Q_KEY, b"here").unwrap();
                 }
                 (
                     CmEvent::Request(request) | CmEvent::SidrRequest(request),
                     Consumer::Unwilling(reason),
                 ) => {
-                    node.cm
-                        .reject(now, request.conn, reason, &[], b"go away")
-                        .unwrap();
+                    node.cm.reject(now, request.conn, reason, &[], b"go away").unwrap();
                 }
                 (CmEvent::Reply(reply), Consumer::Willing) => {
                     node.cm.ready(now, reply.conn).unwrap();
@@ -270,11 +266,7 @@ impl Pair {
         let mut any = false;
         while let Some(transmit) = self.nodes[by].cm.poll_transmit(self.now) {
             any = true;
-            let sent = Sent {
-                at: self.now,
-                by,
-                mad: transmit.mad,
-            };
+            let sent = Sent { at: self.now, by, mad: transmit.mad };
             self.log.push(sent);
             let (first, second) = match (self.link)(&sent) {
                 Fate::Deliver => (Some(LATENCY), None),
@@ -308,11 +300,7 @@ impl Pair {
             self.turn();
             let arrival = self.flying.iter().map(|flying| flying.at).min();
             let deadlines = self.nodes.iter().filter_map(|node| node.cm.next_deadline());
-            let Some(next) = arrival
-                .into_iter()
-                .chain(deadlines)
-                .min()
-                .filter(|at| *at <= end)
+            let Some(next) = arrival.into_iter().chain(deadlines).min().filter(|at| *at <= end)
             else {
                 self.now = end;
                 return;
@@ -322,20 +310,12 @@ impl Pair {
                 node.cm.advance(self.now);
             }
             self.turn();
-            let mut due: Vec<_> = self
-                .flying
-                .iter()
-                .filter(|f| f.at <= self.now)
-                .copied()
-                .collect();
+            let mut due: Vec<_> =
+                self.flying.iter().filter(|f| f.at <= self.now).copied().collect();
             self.flying.retain(|flying| flying.at > self.now);
             due.sort_by_key(|flying| (flying.at, flying.serial));
             for flying in due {
-                for node in self
-                    .nodes
-                    .iter_mut()
-                    .filter(|node| node.address == flying.to)
-                {
+                for node in self.nodes.iter_mut().filter(|node| node.address == flying.to) {
                     node.cm.input(self.now, flying.from, &flying.mad);
                 }
                 self.turn();
@@ -374,12 +354,7 @@ impl Pair {
     }
 
     pub(crate) fn told(&self, who: usize, conn: ConnId) -> Vec<CmEvent> {
-        self.nodes[who]
-            .events
-            .iter()
-            .filter(|event| event.conn() == conn)
-            .copied()
-            .collect()
+        self.nodes[who].events.iter().filter(|event| event.conn() == conn).copied().collect()
     }
 
     /// The last thing a node was told of a connection.
@@ -388,11 +363,7 @@ impl Pair {
     }
 
     pub(crate) fn sent(&self, what: Kind) -> Vec<Sent> {
-        self.log
-            .iter()
-            .filter(|sent| sent.kind() == what)
-            .copied()
-            .collect()
+        self.log.iter().filter(|sent| sent.kind() == what).copied().collect()
     }
 
     pub(crate) fn kinds(&self) -> Vec<Kind> {

@@ -106,21 +106,11 @@ fn verdicts(pair: &Pair, plan: Plan, a: ConnId) -> Result<(), TestCaseError> {
     match plan {
         Plan::Disconnect(..) => {
             prop_assert_eq!(count(&of_a, is_disconnected), 1);
-            let ends = pair.nodes[B]
-                .events
-                .iter()
-                .filter(|event| is_disconnected(event))
-                .count();
+            let ends = pair.nodes[B].events.iter().filter(|event| is_disconnected(event)).count();
             prop_assert_eq!(ends, 1);
         }
         Plan::Reject => {
-            prop_assert_eq!(
-                of_a,
-                [CmEvent::Rejected {
-                    conn: a,
-                    reason: Reason::CONSUMER
-                }]
-            );
+            prop_assert_eq!(of_a, [CmEvent::Rejected { conn: a, reason: Reason::CONSUMER }]);
             prop_assert!(pair.nodes[A].ready.is_empty());
             prop_assert!(!pair.nodes[B].events.iter().any(is_established));
         }
@@ -128,12 +118,7 @@ fn verdicts(pair: &Pair, plan: Plan, a: ConnId) -> Result<(), TestCaseError> {
             // A heard nothing after it. If B ever heard of the connection, it heard of its end.
             prop_assert_eq!(count(&of_a, is_end), 0);
             for conn in pair.nodes[B].events.iter().map(CmEvent::conn) {
-                prop_assert_eq!(
-                    count(&pair.told(B, conn), is_end),
-                    1,
-                    "{:?}",
-                    pair.told(B, conn)
-                );
+                prop_assert_eq!(count(&pair.told(B, conn), is_end), 1, "{:?}", pair.told(B, conn));
             }
         }
     }

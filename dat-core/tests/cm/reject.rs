@@ -36,10 +36,7 @@ fn a_rej_of_a_req_on_the_wire() {
     pair.settle();
     let b = pair.request().conn;
     let ari = [5; 72];
-    pair.nodes[B]
-        .cm
-        .reject(pair.now, b, Reason::INVALID_MTU, &ari, &[9; 148])
-        .unwrap();
+    pair.nodes[B].cm.reject(pair.now, b, Reason::INVALID_MTU, &ari, &[9; 148]).unwrap();
     pair.settle();
     let (transaction, Message::Rej(rej)) = Message::parse(&pair.sent(Kind::Rej)[0].mad).unwrap()
     else {
@@ -49,10 +46,7 @@ fn a_rej_of_a_req_on_the_wire() {
     // The active side never learnt of an ID here.
     assert_eq!((rej.local_id, rej.remote_id), (0, a.comm_id()));
     assert_eq!((rej.about, rej.reason), (About::Req, Reason::INVALID_MTU));
-    assert_eq!(
-        (rej.ari, rej.private_data),
-        (Ari::new(&ari).unwrap(), [9; 148])
-    );
+    assert_eq!((rej.ari, rej.private_data), (Ari::new(&ari).unwrap(), [9; 148]));
 }
 
 #[test]
@@ -61,21 +55,13 @@ fn the_active_side_rejects_a_reply() {
     pair.nodes[A].consumer = Consumer::Silent;
     let a = pair.connect(QPN_A);
     pair.settle();
-    pair.nodes[A]
-        .cm
-        .reject(pair.now, a, Reason::CONSUMER, &[], b"changed my mind")
-        .unwrap();
+    pair.nodes[A].cm.reject(pair.now, a, Reason::CONSUMER, &[], b"changed my mind").unwrap();
     pair.settle();
     let b = pair.request().conn;
     assert_eq!(pair.last(B, b), rejected(b, Reason::CONSUMER));
     assert_eq!(&pair.nodes[B].cm.private_data(b)[..15], b"changed my mind");
-    let Message::Rej(rej) = pair.sent(Kind::Rej)[0].message() else {
-        panic!()
-    };
-    assert_eq!(
-        (rej.about, rej.local_id, rej.remote_id),
-        (About::Rep, a.comm_id(), b.comm_id())
-    );
+    let Message::Rej(rej) = pair.sent(Kind::Rej)[0].message() else { panic!() };
+    assert_eq!((rej.about, rej.local_id, rej.remote_id), (About::Rep, a.comm_id(), b.comm_id()));
     pair.exhaust();
     pair.no_leaks(8);
 }
@@ -88,22 +74,11 @@ fn abort_after_the_req_tells_the_peer_whose_request_it_was() {
     pair.settle();
     pair.nodes[A].cm.abort(pair.now, a);
     pair.settle();
-    let Message::Rej(rej) = pair.sent(Kind::Rej)[0].message() else {
-        panic!()
-    };
-    assert_eq!(
-        (rej.local_id, rej.remote_id, rej.about),
-        (a.comm_id(), 0, About::Req)
-    );
-    assert_eq!(
-        (rej.reason, rej.ari.guid()),
-        (Reason::TIMEOUT, Some(GUIDS[A]))
-    );
+    let Message::Rej(rej) = pair.sent(Kind::Rej)[0].message() else { panic!() };
+    assert_eq!((rej.local_id, rej.remote_id, rej.about), (a.comm_id(), 0, About::Req));
+    assert_eq!((rej.reason, rej.ari.guid()), (Reason::TIMEOUT, Some(GUIDS[A])));
     let b = pair.request().conn;
-    assert_eq!(
-        (pair.told(A, a).len(), pair.last(B, b)),
-        (0, rejected(b, Reason::TIMEOUT))
-    );
+    assert_eq!((pair.told(A, a).len(), pair.last(B, b)), (0, rejected(b, Reason::TIMEOUT)));
     pair.exhaust();
     pair.no_leaks(8);
 }
@@ -120,15 +95,9 @@ fn a_late_rep_after_an_abort_is_rejected() {
         pair.nodes[A].cm.abort(pair.now, a);
         pair.run(Duration::from_secs(pause));
         let b = pair.request().conn;
-        pair.nodes[B]
-            .cm
-            .accept(pair.now, b, &Pair::accept_params())
-            .unwrap();
+        pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
         pair.settle();
-        assert!(
-            matches!(pair.last(B, b), Some(CmEvent::Rejected { .. })),
-            "{pause}"
-        );
+        assert!(matches!(pair.last(B, b), Some(CmEvent::Rejected { .. })), "{pause}");
         assert_eq!(pair.told(A, a).len(), 0);
     }
 }
@@ -166,10 +135,7 @@ fn abort_of_an_accepted_request_ends_the_peer_in_any_state() {
     let b = pair.request().conn;
     pair.nodes[B].cm.abort(pair.now, b);
     pair.settle();
-    assert_eq!(
-        (pair.last(A, a), pair.told(B, b).len()),
-        (rejected(a, Reason::NO_RESOURCES), 1)
-    );
+    assert_eq!((pair.last(A, a), pair.told(B, b).len()), (rejected(a, Reason::NO_RESOURCES), 1));
 
     // The peer is established and its RTU got lost.
     let mut pair = Pair::new();
@@ -180,10 +146,7 @@ fn abort_of_an_accepted_request_ends_the_peer_in_any_state() {
     pair.nodes[B].cm.abort(pair.now, b);
     pair.settle();
     let cause = Cause::Rejected(Reason::NO_RESOURCES);
-    assert_eq!(
-        pair.last(A, a),
-        Some(CmEvent::Disconnected { conn: a, cause })
-    );
+    assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause }));
 
     // The peer still waits for the REP that got lost.
     let mut pair = Pair::new();
@@ -211,10 +174,7 @@ fn an_rtu_that_crosses_the_abort_is_refused_again() {
     pair.nodes[B].cm.abort(pair.now, b);
     pair.settle();
     let cause = Cause::Rejected(Reason::NO_RESOURCES);
-    assert_eq!(
-        pair.last(A, a),
-        Some(CmEvent::Disconnected { conn: a, cause })
-    );
+    assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause }));
 }
 
 #[test]
@@ -250,10 +210,7 @@ fn a_reply_that_is_void_before_it_was_seen_is_withdrawn() {
     let a = pair.connect(QPN_A);
     pair.settle();
     let (now, b) = (pair.now, pair.request().conn);
-    pair.nodes[B]
-        .cm
-        .accept(now, b, &Pair::accept_params())
-        .unwrap();
+    pair.nodes[B].cm.accept(now, b, &Pair::accept_params()).unwrap();
     let rep = pair.nodes[B].cm.poll_transmit(now).unwrap();
     pair.nodes[B].cm.abort(now, b);
     let rej = pair.nodes[B].cm.poll_transmit(now).unwrap();
@@ -277,10 +234,7 @@ fn a_late_rej_ends_an_established_connection() {
     };
     pair.inject(A, v4(2), &rej.emit(1));
     let cause = Cause::Rejected(Reason::CONSUMER);
-    assert_eq!(
-        pair.last(A, a),
-        Some(CmEvent::Disconnected { conn: a, cause })
-    );
+    assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause }));
     assert_eq!(pair.nodes[A].cm.private_data(a), [3; 148]);
     pair.inject(A, v4(2), &rej.emit(1));
     assert_eq!(pair.told(A, a).len(), 2);
@@ -301,10 +255,7 @@ fn a_rej_of_a_dreq_is_as_good_as_a_drep() {
         private_data: [0; 148],
     };
     pair.inject(A, v4(2), &rej.emit(1));
-    let end = CmEvent::Disconnected {
-        conn: a,
-        cause: Cause::Local,
-    };
+    let end = CmEvent::Disconnected { conn: a, cause: Cause::Local };
     assert_eq!(pair.last(A, a), Some(end));
 }
 
@@ -312,24 +263,11 @@ fn a_rej_of_a_dreq_is_as_good_as_a_drep() {
 fn a_rej_for_nobody_is_dropped() {
     let mut pair = Pair::new();
     let ari = Ari::new(&GUIDS[A].to_be_bytes()).unwrap();
-    for (remote_id, reason) in [
-        (7, Reason::CONSUMER),
-        (0, Reason::TIMEOUT),
-        (0, Reason::CONSUMER),
-    ] {
+    for (remote_id, reason) in [(7, Reason::CONSUMER), (0, Reason::TIMEOUT), (0, Reason::CONSUMER)]
+    {
         let private_data = [0; 148];
-        let rej = RejRepr {
-            local_id: 5,
-            remote_id,
-            about: About::Req,
-            reason,
-            ari,
-            private_data,
-        };
+        let rej = RejRepr { local_id: 5, remote_id, about: About::Req, reason, ari, private_data };
         pair.inject(B, v4(1), &rej.emit(1));
     }
-    assert_eq!(
-        (pair.log.len(), pair.nodes[B].cm.counters().unknown),
-        (0, 3)
-    );
+    assert_eq!((pair.log.len(), pair.nodes[B].cm.counters().unknown), (0, 3));
 }

@@ -30,21 +30,11 @@ fn ask(pair: &mut Pair) -> ConnId {
 }
 
 fn found(conn: ConnId) -> CmEvent {
-    CmEvent::SidrReply(SidrReply {
-        conn,
-        status: SidrStatus::VALID,
-        qpn: QPN_B,
-        q_key: Q_KEY,
-    })
+    CmEvent::SidrReply(SidrReply { conn, status: SidrStatus::VALID, qpn: QPN_B, q_key: Q_KEY })
 }
 
 fn refused(conn: ConnId, status: SidrStatus) -> CmEvent {
-    CmEvent::SidrReply(SidrReply {
-        conn,
-        status,
-        qpn: 0,
-        q_key: 0,
-    })
+    CmEvent::SidrReply(SidrReply { conn, status, qpn: 0, q_key: 0 })
 }
 
 /// How often B was asked.
@@ -64,10 +54,7 @@ fn a_look_up_has_one_event_on_each_side() {
         let [CmEvent::SidrRequest(request)] = pair.nodes[B].events[..] else {
             panic!("{:?}", pair.nodes[B].events);
         };
-        assert_eq!(
-            (request.remote, request.local),
-            (addresses[0], addresses[1])
-        );
+        assert_eq!((request.remote, request.local), (addresses[0], addresses[1]));
         assert_eq!((request.service, request.remote_port), (SERVICE, 41564));
         let private = &pair.nodes[B].private;
         assert!(private.starts_with(b"who\0") && private.len() == 180);
@@ -115,10 +102,7 @@ fn who_refuses_says_why() {
         (Reason::INVALID_SERVICE_ID, SidrStatus::UNSUPPORTED_SERVICE),
         (Reason::CONSUMER, SidrStatus::REJECTED),
         (Reason::NO_QP, SidrStatus::NO_QP),
-        (
-            Reason::INVALID_CLASS_VERSION,
-            SidrStatus::UNSUPPORTED_VERSION,
-        ),
+        (Reason::INVALID_CLASS_VERSION, SidrStatus::UNSUPPORTED_VERSION),
     ] {
         let mut pair = Pair::new();
         pair.nodes[B].consumer = Consumer::Unwilling(reason);
@@ -159,8 +143,7 @@ fn a_slow_consumer_is_asked_once_and_answered_at_last() {
         let bad = cm.sidr_accept(pair.now, request.conn, qpn, Q_KEY, b"");
         assert!(matches!(bad, Err(CmError::Parameter(_))));
     }
-    cm.sidr_accept(pair.now, request.conn, QPN_B, Q_KEY, b"here")
-        .unwrap();
+    cm.sidr_accept(pair.now, request.conn, QPN_B, Q_KEY, b"here").unwrap();
     let again = cm.sidr_accept(pair.now, request.conn, QPN_B, Q_KEY, b"");
     assert_eq!(again, Err(CmError::Unknown(request.conn)));
     pair.settle();
@@ -201,36 +184,24 @@ fn what_cannot_be_asked_is_refused() {
     let mut pair = Pair::with(1, 1, [v4(1), v4(2)]);
     let good = params(&pair);
     let cm = &mut pair.nodes[A].cm;
-    let long = SidrParams {
-        private_data: &[1; 181],
-        ..good
-    };
+    let long = SidrParams { private_data: &[1; 181], ..good };
     let (given, most) = (181, 180);
     let refused = cm.sidr_request(pair.now, &long);
     assert_eq!(refused, Err(CmError::TooLong { given, most }));
-    let families = SidrParams {
-        local: v6(1),
-        ..good
-    };
+    let families = SidrParams { local: v6(1), ..good };
     let refused = cm.sidr_request(pair.now, &families);
     assert!(matches!(refused, Err(CmError::Parameter(_))));
     let a = cm.sidr_request(pair.now, &good).unwrap();
     assert_eq!(cm.sidr_request(pair.now, &good), Err(CmError::NoSlot));
-    assert!(matches!(
-        cm.disconnect(pair.now, a),
-        Err(CmError::State(..))
-    ));
+    assert!(matches!(cm.disconnect(pair.now, a), Err(CmError::State(..))));
     assert!(matches!(cm.ready(pair.now, a), Err(CmError::State(..))));
 }
 
 #[test]
 fn a_service_of_nobodys_carries_all_its_private_data() {
     let mut pair = Pair::new();
-    let params = SidrParams {
-        service: ServiceId(0x1234),
-        private_data: &[7; 216],
-        ..params(&pair)
-    };
+    let params =
+        SidrParams { service: ServiceId(0x1234), private_data: &[7; 216], ..params(&pair) };
     let a = pair.nodes[A].cm.sidr_request(pair.now, &params).unwrap();
     pair.settle();
     assert_eq!(pair.told(A, a), [found(a)]);
@@ -243,11 +214,7 @@ fn a_service_of_nobodys_carries_all_its_private_data() {
     assert_eq!(request.local, Ipv4Addr::UNSPECIFIED);
 
     let mut pair = Pair::with(8, 8, [v6(1), v6(2)]);
-    let params = SidrParams {
-        remote: v6(2),
-        local: v6(1),
-        ..params
-    };
+    let params = SidrParams { remote: v6(2), local: v6(1), ..params };
     pair.nodes[A].cm.sidr_request(pair.now, &params).unwrap();
     pair.settle();
     let CmEvent::SidrRequest(request) = pair.nodes[B].events[0] else {
@@ -301,10 +268,7 @@ fn strangers_do_no_harm() {
     let a = ask(&mut pair);
     pair.settle();
     let b = pair.nodes[B].events[0].conn();
-    pair.nodes[B]
-        .cm
-        .sidr_accept(pair.now, b, QPN_B, Q_KEY, b"")
-        .unwrap();
+    pair.nodes[B].cm.sidr_accept(pair.now, b, QPN_B, Q_KEY, b"").unwrap();
     let answer = pair.nodes[B].cm.poll_transmit(pair.now).unwrap().mad;
     // From another address, for another question, and with nothing to send to.
     pair.inject(A, v4(9), &answer);
@@ -316,10 +280,7 @@ fn strangers_do_no_harm() {
     pair.inject(A, v4(2), &nobody);
     assert_eq!(pair.told(A, a), []);
     let counters = pair.nodes[A].cm.counters();
-    assert_eq!(
-        (counters.foreign, counters.unknown, counters.malformed),
-        (1, 1, 1)
-    );
+    assert_eq!((counters.foreign, counters.unknown, counters.malformed), (1, 1, 1));
     pair.inject(A, v4(2), &answer);
     assert_eq!(pair.told(A, a), [found(a)]);
     pair.inject(A, v4(2), &answer);
@@ -377,10 +338,7 @@ fn messages_of_connections_do_not_reach_look_ups() {
         }
     }
     assert_eq!(pair.told(A, asked), []);
-    pair.nodes[B]
-        .cm
-        .sidr_accept(pair.now, answering, QPN_B, Q_KEY, b"")
-        .unwrap();
+    pair.nodes[B].cm.sidr_accept(pair.now, answering, QPN_B, Q_KEY, b"").unwrap();
     pair.settle();
     assert_eq!(pair.told(A, asked), [found(asked)]);
 }
@@ -396,10 +354,7 @@ fn a_crowd_is_told_that_there_is_no_room_and_what_is_answered_makes_way() {
     assert_eq!(pair.told(A, third), [refused(third, SidrStatus::NO_QP)]);
     assert_eq!(pair.nodes[B].cm.counters().no_slot, 1);
     for event in pair.nodes[B].events.clone() {
-        pair.nodes[B]
-            .cm
-            .sidr_accept(pair.now, event.conn(), QPN_B, Q_KEY, b"")
-            .unwrap();
+        pair.nodes[B].cm.sidr_accept(pair.now, event.conn(), QPN_B, Q_KEY, b"").unwrap();
     }
     pair.settle();
     pair.nodes[B].consumer = Consumer::Willing;

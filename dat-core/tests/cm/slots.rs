@@ -17,13 +17,7 @@ fn a_full_table_rejects_requests_without_a_trace() {
     let second = pair.connect(QPN_A + 1);
     pair.settle();
     let reason = Reason::NO_RESOURCES;
-    assert_eq!(
-        pair.told(A, second),
-        [CmEvent::Rejected {
-            conn: second,
-            reason
-        }]
-    );
+    assert_eq!(pair.told(A, second), [CmEvent::Rejected { conn: second, reason }]);
     assert_eq!(pair.nodes[B].cm.counters().no_slot, 1);
     assert_eq!(pair.nodes[B].events.len(), 2);
     // When the first is over, its slot is given away even before its timewait is.
@@ -40,10 +34,7 @@ fn a_full_table_refuses_to_connect() {
     let mut pair = Pair::with(1, 1, [v4(1), v4(2)]);
     pair.connect(QPN_A);
     let params = pair.params(QPN_A + 1);
-    assert_eq!(
-        pair.nodes[A].cm.connect(pair.now, &params),
-        Err(CmError::NoSlot)
-    );
+    assert_eq!(pair.nodes[A].cm.connect(pair.now, &params), Err(CmError::NoSlot));
     let mut none = cm(0, 1, 1);
     assert_eq!(none.connect(Instant::ZERO, &params), Err(CmError::NoSlot));
     assert_eq!((none.poll_event(), none.next_deadline()), (None, None));
@@ -107,10 +98,7 @@ fn an_old_id_names_nothing_of_the_new_connection() {
     assert_eq!(new.index(), old.index());
     let (now, cm) = (pair.now, &mut pair.nodes[A].cm);
     assert_eq!(cm.disconnect(now, old), Err(CmError::Unknown(old)));
-    assert_eq!(
-        (cm.private_data(old).len(), cm.private_data(new).len()),
-        (0, 196)
-    );
+    assert_eq!((cm.private_data(old).len(), cm.private_data(new).len()), (0, 196));
     assert_eq!(cm.starting_psn(old), None);
     cm.abort(now, old);
     pair.exhaust();
@@ -174,10 +162,7 @@ fn a_request_that_is_prepared_waits_for_its_way() {
     let Ok((_, Message::Req(req))) = Message::parse(&sent.mad) else {
         panic!("a REQ");
     };
-    assert_eq!(
-        (req.flow_label, req.traffic_class, req.hop_limit),
-        (0x12345, 3, 9)
-    );
+    assert_eq!((req.flow_label, req.traffic_class, req.hop_limit), (0x12345, 3, 9));
     // It is on its way: another call sends nothing more.
     cm.go(now, conn, &way);
     assert!(cm.poll_transmit(now).is_none());
@@ -201,12 +186,7 @@ fn thousands_of_lives_in_one_slot() {
 fn answers_to_strangers_are_bounded() {
     let mut cm = cm(1, 1, 1);
     for local_id in 0..100 {
-        let dreq = DreqRepr {
-            local_id,
-            remote_id: 9,
-            remote_qpn: 9,
-            private_data: [0; 220],
-        };
+        let dreq = DreqRepr { local_id, remote_id: 9, remote_qpn: 9, private_data: [0; 220] };
         cm.input(Instant::ZERO, v4(1), &dreq.emit(0));
     }
     assert_eq!(cm.counters().answers_dropped, 68);
@@ -224,9 +204,7 @@ fn answers_to_strangers_are_bounded() {
 fn every_slot_gets_its_turn() {
     let mut cm = cm(4, 1, 1);
     let params = Pair::new().params(QPN_A);
-    let all: Vec<_> = (0..4)
-        .map(|_| cm.connect(Instant::ZERO, &params).unwrap())
-        .collect();
+    let all: Vec<_> = (0..4).map(|_| cm.connect(Instant::ZERO, &params).unwrap()).collect();
     let sent: Vec<_> = core::iter::from_fn(|| cm.poll_transmit(Instant::ZERO)?.conn).collect();
     assert_eq!(sent, all);
 }
@@ -235,9 +213,7 @@ fn every_slot_gets_its_turn() {
 fn a_slot_that_always_has_something_to_send_does_not_hold_up_the_others() {
     let mut cm = cm(4, 1, 1);
     let params = Pair::new().params(QPN_A);
-    let all: Vec<_> = (0..4)
-        .map(|_| cm.connect(Instant::ZERO, &params).unwrap())
-        .collect();
+    let all: Vec<_> = (0..4).map(|_| cm.connect(Instant::ZERO, &params).unwrap()).collect();
     assert_eq!(cm.poll_transmit(Instant::ZERO).unwrap().conn, Some(all[0]));
     cm.abort(Instant::ZERO, all[0]);
     assert_eq!(cm.poll_transmit(Instant::ZERO).unwrap().conn, Some(all[1]));
@@ -254,13 +230,7 @@ fn the_deadline_is_the_earliest() {
         cm.connect(now, &params).unwrap();
         while cm.poll_transmit(now).is_some() {}
     }
-    assert_eq!(
-        cm.next_deadline(),
-        Some(Instant::ZERO + Duration::from_secs(1) + interval)
-    );
+    assert_eq!(cm.next_deadline(), Some(Instant::ZERO + Duration::from_secs(1) + interval));
     cm.advance(Instant::ZERO + Duration::from_secs(1) + interval);
-    assert_eq!(
-        cm.next_deadline(),
-        Some(Instant::ZERO + Duration::from_secs(2) + interval)
-    );
+    assert_eq!(cm.next_deadline(), Some(Instant::ZERO + Duration::from_secs(2) + interval));
 }

@@ -20,29 +20,11 @@ fn an_established_connection_is_found_stale() {
     pair.settle();
     let reason = Reason::STALE;
     assert_eq!(pair.told(A, new), [CmEvent::Rejected { conn: new, reason }]);
-    assert_eq!(
-        pair.last(B, b),
-        Some(CmEvent::Disconnected {
-            conn: b,
-            cause: Cause::Stale
-        })
-    );
+    assert_eq!(pair.last(B, b), Some(CmEvent::Disconnected { conn: b, cause: Cause::Stale }));
     assert_eq!(pair.nodes[B].cm.counters().stale, 1);
     // The old one is disconnected in good order: A answers for an ID that it does not know.
-    assert_eq!(
-        pair.kinds()[3..]
-            .iter()
-            .filter(|kind| **kind == Kind::Dreq)
-            .count(),
-        1
-    );
-    assert_eq!(
-        pair.kinds()[3..]
-            .iter()
-            .filter(|kind| **kind == Kind::Drep)
-            .count(),
-        1
-    );
+    assert_eq!(pair.kinds()[3..].iter().filter(|kind| **kind == Kind::Dreq).count(), 1);
+    assert_eq!(pair.kinds()[3..].iter().filter(|kind| **kind == Kind::Drep).count(), 1);
     // And the next try succeeds.
     let again = pair.connect(QPN_A);
     pair.settle();
@@ -61,10 +43,7 @@ fn a_request_that_waits_is_found_stale() {
     pair.settle();
     let reason = Reason::STALE;
     assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason }));
-    assert_eq!(
-        pair.last(A, new),
-        Some(CmEvent::Rejected { conn: new, reason })
-    );
+    assert_eq!(pair.last(A, new), Some(CmEvent::Rejected { conn: new, reason }));
 }
 
 #[test]
@@ -118,10 +97,7 @@ fn a_request_of_the_same_queue_pair_ends_a_disconnect_under_way() {
     pair.turn();
     let new = reboot_and_reconnect(&mut pair);
     pair.settle();
-    let end = CmEvent::Disconnected {
-        conn: b,
-        cause: Cause::Local,
-    };
+    let end = CmEvent::Disconnected { conn: b, cause: Cause::Local };
     assert_eq!(pair.last(B, b), Some(end));
     assert!(pair.nodes[A].ready.contains(&new));
     assert_eq!(pair.nodes[B].cm.counters().stale, 0);
@@ -141,10 +117,7 @@ fn another_address_cannot_make_a_connection_stale() {
     let req = stranger.poll_transmit(pair.now).unwrap();
     pair.inject(B, v4(66), &req.mad);
     // It is a request of its own, to be judged as any other.
-    assert_eq!(
-        (pair.told(B, b).len(), pair.nodes[B].cm.counters().stale),
-        (2, 0)
-    );
+    assert_eq!((pair.told(B, b).len(), pair.nodes[B].cm.counters().stale), (2, 0));
     assert!(
         matches!(pair.nodes[B].events[2], CmEvent::Request(request) if request.remote == v4(66))
     );
@@ -166,22 +139,10 @@ fn a_reply_with_a_queue_pair_in_use_is_stale() {
     let new = pair.connect(QPN_A + 1);
     pair.settle();
     let reason = Reason::STALE;
-    assert_eq!(
-        pair.last(A, a),
-        Some(CmEvent::Disconnected {
-            conn: a,
-            cause: Cause::Stale
-        })
-    );
+    assert_eq!(pair.last(A, a), Some(CmEvent::Disconnected { conn: a, cause: Cause::Stale }));
     assert_eq!(pair.told(A, new), [CmEvent::Rejected { conn: new, reason }]);
     let passive = pair.nodes[B].events.last().copied();
-    assert!(matches!(
-        passive,
-        Some(CmEvent::Rejected {
-            reason: Reason::STALE,
-            ..
-        })
-    ));
+    assert!(matches!(passive, Some(CmEvent::Rejected { reason: Reason::STALE, .. })));
     pair.exhaust();
     pair.no_leaks(8);
 }
@@ -191,9 +152,7 @@ fn a_stale_rej_tells_both_ids_apart() {
     let (mut pair, ..) = Pair::established();
     let new = reboot_and_reconnect(&mut pair);
     pair.settle();
-    let Message::Rej(rej) = pair.sent(Kind::Rej)[0].message() else {
-        panic!()
-    };
+    let Message::Rej(rej) = pair.sent(Kind::Rej)[0].message() else { panic!() };
     assert_eq!((rej.local_id, rej.remote_id), (0, new.comm_id()));
 }
 

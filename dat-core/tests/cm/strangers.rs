@@ -31,21 +31,14 @@ fn from_another_address_nothing_counts() {
     pair.nodes[A].consumer = Consumer::Silent;
     pair.nodes[B].consumer = Consumer::Silent;
     let spoof = |pair: &mut Pair| {
-        let (log, told) = (
-            pair.log.len(),
-            [A, B].map(|who| pair.nodes[who].events.len()),
-        );
+        let (log, told) = (pair.log.len(), [A, B].map(|who| pair.nodes[who].events.len()));
         for sent in &all {
             pair.inject(1 - sent.by, v4(66), &sent.mad);
         }
         assert_eq!([A, B].map(|who| pair.nodes[who].events.len()), told);
         // Whatever was answered went to the stranger, not to the peer.
         let new: Vec<_> = pair.kinds()[log..].to_vec();
-        assert!(
-            new.iter()
-                .all(|kind| matches!(kind, Kind::Rej | Kind::Drep)),
-            "{new:?}"
-        );
+        assert!(new.iter().all(|kind| matches!(kind, Kind::Rej | Kind::Drep)), "{new:?}");
     };
     let a = pair.connect(QPN_A);
     pair.turn();
@@ -53,10 +46,7 @@ fn from_another_address_nothing_counts() {
     pair.settle();
     spoof(&mut pair);
     let b = pair.request().conn;
-    pair.nodes[B]
-        .cm
-        .accept(pair.now, b, &Pair::accept_params())
-        .unwrap();
+    pair.nodes[B].cm.accept(pair.now, b, &Pair::accept_params()).unwrap();
     pair.turn();
     spoof(&mut pair);
     pair.settle();
@@ -70,14 +60,8 @@ fn from_another_address_nothing_counts() {
     pair.settle();
     spoof(&mut pair);
     assert!(pair.nodes[A].cm.counters().foreign > 20);
-    assert!(matches!(
-        pair.last(A, a),
-        Some(CmEvent::Disconnected { .. })
-    ));
-    assert!(matches!(
-        pair.last(B, b),
-        Some(CmEvent::Disconnected { .. })
-    ));
+    assert!(matches!(pair.last(A, a), Some(CmEvent::Disconnected { .. })));
+    assert!(matches!(pair.last(B, b), Some(CmEvent::Disconnected { .. })));
 }
 
 #[test]
@@ -87,9 +71,7 @@ fn a_req_must_come_from_the_address_it_names() {
     let req = pair.nodes[A].cm.poll_transmit(pair.now).unwrap();
     pair.inject(B, v4(66), &req.mad);
     assert_eq!(pair.nodes[B].events.len(), 0);
-    let Message::Rej(rej) = pair.log[0].message() else {
-        panic!()
-    };
+    let Message::Rej(rej) = pair.log[0].message() else { panic!() };
     assert_eq!(rej.reason, Reason::INVALID_GID);
     assert_eq!(pair.nodes[B].cm.counters().foreign, 1);
 }
@@ -99,22 +81,8 @@ fn a_wrong_peer_id_is_foreign() {
     let (mut pair, a, b) = Pair::established();
     let wrong = a.comm_id() ^ 1;
     let remote_id = b.comm_id();
-    pair.inject(
-        B,
-        v4(1),
-        &RtuRepr {
-            local_id: wrong,
-            remote_id,
-            private_data: [0; 224],
-        }
-        .emit(0),
-    );
-    let dreq = DreqRepr {
-        local_id: wrong,
-        remote_id,
-        remote_qpn: QPN_B,
-        private_data: [0; 220],
-    };
+    pair.inject(B, v4(1), &RtuRepr { local_id: wrong, remote_id, private_data: [0; 224] }.emit(0));
+    let dreq = DreqRepr { local_id: wrong, remote_id, remote_qpn: QPN_B, private_data: [0; 220] };
     pair.inject(B, v4(1), &dreq.emit(0));
     assert_eq!((pair.told(B, b).len(), pair.log.len()), (2, 3));
     assert_eq!(pair.nodes[B].cm.counters().foreign, 2);
@@ -165,19 +133,11 @@ fn nonsense_is_counted_and_nothing_else() {
     let mut pair = Pair::new();
     pair.inject(B, v4(1), &[0; 256]);
     pair.inject(B, v4(1), &[0xff; 256]);
-    let mut lap = RtuRepr {
-        local_id: 1,
-        remote_id: 2,
-        private_data: [0; 224],
-    }
-    .emit(0);
+    let mut lap = RtuRepr { local_id: 1, remote_id: 2, private_data: [0; 224] }.emit(0);
     lap[17] = 0x19;
     pair.inject(B, v4(1), &lap);
     let counters = pair.nodes[B].cm.counters();
-    assert_eq!(
-        (counters.received, counters.malformed, counters.sent),
-        (3, 3, 0)
-    );
+    assert_eq!((counters.received, counters.malformed, counters.sent), (3, 3, 0));
     pair.no_leaks(8);
 }
 
@@ -191,30 +151,14 @@ fn a_rej_for_timeout_needs_the_right_guid_and_address() {
     pair.nodes[A].cm.abort(pair.now, a);
     pair.turn();
     let b = pair.request().conn;
-    let Message::Rej(good) = pair.sent(Kind::Rej)[0].message() else {
-        panic!()
-    };
+    let Message::Rej(good) = pair.sent(Kind::Rej)[0].message() else { panic!() };
     let ari = dat_core::cm::Ari::new(&7_u64.to_be_bytes()).unwrap();
     pair.inject(B, v4(1), &RejRepr { ari, ..good }.emit(0));
     pair.inject(B, v4(66), &good.emit(0));
-    pair.inject(
-        B,
-        v4(1),
-        &RejRepr {
-            local_id: 9,
-            ..good
-        }
-        .emit(0),
-    );
+    pair.inject(B, v4(1), &RejRepr { local_id: 9, ..good }.emit(0));
     assert_eq!(pair.told(B, b).len(), 1);
     pair.inject(B, v4(1), &good.emit(0));
-    assert_eq!(
-        pair.last(B, b),
-        Some(CmEvent::Rejected {
-            conn: b,
-            reason: Reason::TIMEOUT
-        })
-    );
+    assert_eq!(pair.last(B, b), Some(CmEvent::Rejected { conn: b, reason: Reason::TIMEOUT }));
 }
 
 #[test]

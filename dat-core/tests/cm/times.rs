@@ -23,18 +23,12 @@ fn a_millisecond_is_granted_at_least() {
     // The peer claims the shortest time, or more than the configuration grants.
     for (longest_response, code) in [(0, 0), (8, 0), (21, 0), (0, 31), (8, 9)] {
         let mut slots = vec![Slot::new(); 1];
-        let config = Config {
-            longest_response,
-            ..Config::new(GUIDS[B])
-        };
+        let config = Config { longest_response, ..Config::new(GUIDS[B]) };
         let mut cm: Cm<'_> = Cm::new(&mut slots, config, [1, 2]);
         let now = Instant::from_nanos(1);
         cm.input(now, v4(1), &answers_within(code));
-        let Some(CmEvent::Request(request)) = cm.poll_event() else {
-            panic!()
-        };
-        cm.accept(now, request.conn, &Pair::accept_params())
-            .unwrap();
+        let Some(CmEvent::Request(request)) = cm.poll_event() else { panic!() };
+        cm.accept(now, request.conn, &Pair::accept_params()).unwrap();
         assert!(cm.poll_transmit(now).is_some());
         assert_eq!(cm.next_deadline(), Some(now + code_time(8)));
         cm.advance(now + code_time(8));

@@ -106,32 +106,18 @@ fn recorded_messages_are_written_again_byte_by_byte() {
 
 #[test]
 fn the_recorded_req() {
-    let (transaction, Message::Req(req)) = message(RXE_REQ) else {
-        panic!()
-    };
+    let (transaction, Message::Req(req)) = message(RXE_REQ) else { panic!() };
     assert_eq!(transaction, 0x0000_0002_301b_bb14);
     assert_eq!(req.local_id, 0x14bb_1b30);
     assert_eq!(req.service, ServiceId::tcp(7174));
     assert_eq!(req.guid, 0x5054_00ff_fe12_3401);
     assert_eq!((req.qpn, req.starting_psn), (0x11, 0x10_b315));
     assert_eq!((req.responder_resources, req.initiator_depth), (1, 1));
-    assert_eq!(
-        (req.remote_response_timeout, req.local_response_timeout),
-        (20, 20)
-    );
-    assert_eq!(
-        (req.max_retries, req.retry_count, req.rnr_retry),
-        (15, 7, 7)
-    );
-    assert_eq!(
-        (req.ack_timeout, req.mtu, req.p_key),
-        (19, Mtu::B1024, 0xffff)
-    );
+    assert_eq!((req.remote_response_timeout, req.local_response_timeout), (20, 20));
+    assert_eq!((req.max_retries, req.retry_count, req.rnr_retry), (15, 7, 7));
+    assert_eq!((req.ack_timeout, req.mtu, req.p_key), (19, Mtu::B1024, 0xffff));
     assert_eq!((req.local, req.remote), (v4(1), v4(2)));
-    assert_eq!(
-        (req.flow_label, req.traffic_class, req.hop_limit, req.sl),
-        (0x3c52a, 0, 64, 0)
-    );
+    assert_eq!((req.flow_label, req.traffic_class, req.hop_limit, req.sl), (0x3c52a, 0, 64, 0));
     let header = IpHeader::parse(req.private_data.first_chunk().unwrap()).unwrap();
     assert_eq!(Some(header), IpHeader::new(0xa25c, v4(1), v4(2)));
     assert_eq!(req.private_data[36..], [0; 56]);
@@ -139,61 +125,37 @@ fn the_recorded_req() {
 
 #[test]
 fn the_recorded_rep() {
-    let (_, Message::Rep(rep)) = message(RXE_REP) else {
-        panic!()
-    };
+    let (_, Message::Rep(rep)) = message(RXE_REP) else { panic!() };
     assert_eq!((rep.local_id, rep.remote_id), (0x8f8b_1163, 0x14bb_1b30));
     assert_eq!((rep.qpn, rep.starting_psn), (0x11, 0xac_b463));
     assert_eq!((rep.responder_resources, rep.initiator_depth), (1, 1));
     assert_eq!((rep.target_ack_delay, rep.rnr_retry), (15, 7));
-    assert_eq!(
-        (rep.flow_control, rep.srq, rep.guid),
-        (false, false, 0x5054_00ff_fe12_3402)
-    );
+    assert_eq!((rep.flow_control, rep.srq, rep.guid), (false, false, 0x5054_00ff_fe12_3402));
 }
 
 #[test]
 fn the_recorded_rest() {
-    let (_, Message::Rtu(rtu)) = message(RXE_RTU) else {
-        panic!()
-    };
+    let (_, Message::Rtu(rtu)) = message(RXE_RTU) else { panic!() };
     assert_eq!((rtu.local_id, rtu.remote_id), (0x14bb_1b30, 0x8f8b_1163));
-    let (_, Message::Dreq(dreq)) = message(OTHER_DREQ) else {
-        panic!()
-    };
+    let (_, Message::Dreq(dreq)) = message(OTHER_DREQ) else { panic!() };
     assert_eq!(
         (dreq.local_id, dreq.remote_id, dreq.remote_qpn),
         (0x3e8e_3416, 0xabcd_0001, 0x1234)
     );
-    let (_, Message::Drep(drep)) = message(RXE_DREP) else {
-        panic!()
-    };
+    let (_, Message::Drep(drep)) = message(RXE_DREP) else { panic!() };
     assert_eq!((drep.local_id, drep.remote_id), (0x8f8b_1163, 0x14bb_1b30));
-    let (_, Message::Rej(rej)) = message(CLOSED_REJ) else {
-        panic!()
-    };
+    let (_, Message::Rej(rej)) = message(CLOSED_REJ) else { panic!() };
     assert_eq!((rej.local_id, rej.remote_id), (0, 0x3f8e_3416));
-    assert_eq!(
-        (rej.about, rej.reason),
-        (About::Req, Reason::INVALID_SERVICE_ID)
-    );
+    assert_eq!((rej.about, rej.reason), (About::Req, Reason::INVALID_SERVICE_ID));
 }
 
 #[test]
 fn the_recorded_req_is_a_request() {
     let mut cm = cm(1, 1, 1);
     cm.input(Instant::ZERO, v4(1), &mad(RXE_REQ));
-    let Some(CmEvent::Request(request)) = cm.poll_event() else {
-        panic!()
-    };
-    assert_eq!(
-        (request.service.port(), request.remote_port),
-        (Some(7174), 0xa25c)
-    );
-    assert_eq!(
-        (request.terms.sq_psn, request.terms.remote_qpn),
-        (0x10_b315, 0x11)
-    );
+    let Some(CmEvent::Request(request)) = cm.poll_event() else { panic!() };
+    assert_eq!((request.service.port(), request.remote_port), (Some(7174), 0xa25c));
+    assert_eq!((request.terms.sq_psn, request.terms.remote_qpn), (0x10_b315, 0x11));
     assert_eq!(cm.private_data(request.conn), [0; 56]);
 }
 
@@ -243,17 +205,9 @@ fn recorded_answers_carry_a_connection_of_ours() {
     let mut rep = mad(RXE_REP);
     Rep::new_unchecked(&mut rep).set_remote_id(conn.comm_id());
     cm.input(Instant::ZERO, v4(2), &rep);
-    let Some(CmEvent::Reply(reply)) = cm.poll_event() else {
-        panic!()
-    };
-    assert_eq!(
-        (reply.terms.remote_qpn, reply.terms.sq_psn),
-        (0x11, 0xac_b463)
-    );
-    assert_eq!(
-        (reply.terms.responder_resources, reply.terms.initiator_depth),
-        (1, 1)
-    );
+    let Some(CmEvent::Reply(reply)) = cm.poll_event() else { panic!() };
+    assert_eq!((reply.terms.remote_qpn, reply.terms.sq_psn), (0x11, 0xac_b463));
+    assert_eq!((reply.terms.responder_resources, reply.terms.initiator_depth), (1, 1));
     cm.ready(Instant::ZERO, conn).unwrap();
     let mut rtu = mad(RXE_RTU);
     Rtu::new_unchecked(&mut rtu).set_local_id(conn.comm_id());
@@ -266,10 +220,7 @@ fn recorded_answers_carry_a_connection_of_ours() {
     let mut drep = mad(RXE_DREP);
     Drep::new_unchecked(&mut drep).set_remote_id(conn.comm_id());
     cm.input(Instant::ZERO, v4(2), &drep);
-    let end = CmEvent::Disconnected {
-        conn,
-        cause: Cause::Local,
-    };
+    let end = CmEvent::Disconnected { conn, cause: Cause::Local };
     assert_eq!((cm.poll_event(), cm.poll_event()), (Some(end), None));
 }
 
@@ -304,11 +255,7 @@ fn a_rep_without_id_or_queue_pair_is_none() {
     let mut unnamed = good;
     unnamed[24..28].fill(0);
     assert_eq!(Message::parse(&unnamed), Err(WireError::Field));
-    for (qpn, result) in [
-        (0, Err(WireError::Field)),
-        (1, Err(WireError::Field)),
-        (2, Ok(())),
-    ] {
+    for (qpn, result) in [(0, Err(WireError::Field)), (1, Err(WireError::Field)), (2, Ok(()))] {
         let mut rep = good;
         rep[36..39].copy_from_slice(&[0, 0, qpn]);
         assert_eq!(Message::parse(&rep).map(drop), result);
@@ -354,10 +301,7 @@ fn only_the_header_of_connection_management_is_taken() {
     let mut bad = good;
     bad[17] = 0x19;
     assert_eq!(Message::parse(&bad), Err(WireError::Attribute(0x19)));
-    assert_eq!(
-        Req::new_checked(&good).err(),
-        Some(WireError::Attribute(0x14))
-    );
+    assert_eq!(Req::new_checked(&good).err(), Some(WireError::Attribute(0x14)));
     // A status and a class-specific word change nothing.
     let mut odd = good;
     odd[4..8].fill(0xff);
@@ -375,10 +319,7 @@ fn a_req_that_cannot_be_served_says_why() {
         }
     };
     assert_eq!(spoil(|req| req.set_transport(1)), Reason::INVALID_TRANSPORT);
-    assert_eq!(
-        spoil(|req| req.set_extended_transport(1)),
-        Reason::INVALID_TRANSPORT
-    );
+    assert_eq!(spoil(|req| req.set_extended_transport(1)), Reason::INVALID_TRANSPORT);
     assert_eq!(spoil(|req| req.set_qpn(1)), Reason::NO_QP);
     assert_eq!(spoil(|req| req.set_local_id(0)), Reason::INVALID_COMM_ID);
     for code in [0, 6, 15] {
@@ -438,9 +379,7 @@ fn reasons_have_their_numbers() {
 fn an_ari_length_beyond_its_field_is_cut() {
     let mut bytes = mad(CLOSED_REJ);
     Rej::new_unchecked(&mut bytes).set_ari_len(127);
-    let Ok((_, Message::Rej(rej))) = Message::parse(&bytes) else {
-        panic!()
-    };
+    let Ok((_, Message::Rej(rej))) = Message::parse(&bytes) else { panic!() };
     assert_eq!(rej.ari.as_slice(), [0; 72]);
     assert_eq!(Ari::new(&[0; 73]), None);
     assert_eq!(Ari::new(&[0; 7]).unwrap().guid(), None);
@@ -450,10 +389,7 @@ fn an_ari_length_beyond_its_field_is_cut() {
 fn addresses() -> impl Strategy<Value = (IpAddr, IpAddr)> {
     prop_oneof![
         any::<(u32, u32)>().prop_map(|(a, b)| {
-            (
-                core::net::Ipv4Addr::from_bits(a).into(),
-                core::net::Ipv4Addr::from_bits(b).into(),
-            )
+            (core::net::Ipv4Addr::from_bits(a).into(), core::net::Ipv4Addr::from_bits(b).into())
         }),
         any::<(u128, u128)>().prop_map(|(a, b)| {
             // Not an IPv4 address in IPv6 form.
@@ -511,13 +447,7 @@ fn any_message() -> impl Strategy<Value = Message> {
         rep().prop_map(Message::Rep),
         (ids(), about(), 0_u8..32, bytes()).prop_map(
             |((local_id, remote_id), about, service_timeout, private_data)| {
-                Message::Mra(MraRepr {
-                    local_id,
-                    remote_id,
-                    about,
-                    service_timeout,
-                    private_data,
-                })
+                Message::Mra(MraRepr { local_id, remote_id, about, service_timeout, private_data })
             }
         ),
         (1_u32.., any::<(u16, u64)>(), bytes()).prop_map(
@@ -542,50 +472,24 @@ fn any_message() -> impl Strategy<Value = Message> {
                 })
             }
         ),
-        (ids(), bytes()).prop_map(
-            |((local_id, remote_id), private_data)| Message::Rtu(RtuRepr {
-                local_id,
-                remote_id,
-                private_data
-            })
-        ),
+        (ids(), bytes()).prop_map(|((local_id, remote_id), private_data)| Message::Rtu(RtuRepr {
+            local_id,
+            remote_id,
+            private_data
+        })),
         (ids(), bytes()).prop_map(|((local_id, remote_id), private_data)| Message::Drep(
-            DrepRepr {
-                local_id,
-                remote_id,
-                private_data
-            }
+            DrepRepr { local_id, remote_id, private_data }
         )),
         (ids(), 0_u32..1 << 24, bytes()).prop_map(
             |((local_id, remote_id), remote_qpn, private_data)| {
-                Message::Dreq(DreqRepr {
-                    local_id,
-                    remote_id,
-                    remote_qpn,
-                    private_data,
-                })
+                Message::Dreq(DreqRepr { local_id, remote_id, remote_qpn, private_data })
             }
         ),
-        (
-            ids(),
-            about(),
-            any::<u16>(),
-            proptest::collection::vec(any::<u8>(), 0..=72),
-            bytes()
-        )
-            .prop_map(
-                |((local_id, remote_id), about, reason, ari, private_data)| {
-                    let (reason, ari) = (Reason(reason), Ari::new(&ari).unwrap());
-                    Message::Rej(RejRepr {
-                        local_id,
-                        remote_id,
-                        about,
-                        reason,
-                        ari,
-                        private_data,
-                    })
-                }
-            ),
+        (ids(), about(), any::<u16>(), proptest::collection::vec(any::<u8>(), 0..=72), bytes())
+            .prop_map(|((local_id, remote_id), about, reason, ari, private_data)| {
+                let (reason, ari) = (Reason(reason), Ari::new(&ari).unwrap());
+                Message::Rej(RejRepr { local_id, remote_id, about, reason, ari, private_data })
+            }),
     ]
 }
 

@@ -55,21 +55,9 @@ pub fn open_of<U: Using, const EPS: usize>(
     port: u8,
 ) -> Ia<'static, LoopHca<'static, U>> {
     let storage: &'static mut Storage<_, EPS, 8, 8, 32, 64> = Box::leak(Box::new(Storage::new()));
-    let net = Net {
-        addr: addr(port),
-        prefix: 24,
-        gateway: None,
-        vlan: None,
-    };
+    let net = Net { addr: addr(port), prefix: 24, gateway: None, vlan: None };
     let hca = LoopHca::using(fabric, usize::from(port));
-    Ia::open(
-        hca,
-        storage.parts(),
-        net,
-        Instant::ZERO,
-        0x1234_5678 + u64::from(port),
-    )
-    .unwrap()
+    Ia::open(hca, storage.parts(), net, Instant::ZERO, 0x1234_5678 + u64::from(port)).unwrap()
 }
 
 /// Which of the three streams of an Endpoint share an Event Dispatcher.
@@ -83,13 +71,8 @@ pub enum Merge {
 }
 
 impl Merge {
-    pub const ALL: [Self; 5] = [
-        Self::Apart,
-        Self::RecvRequest,
-        Self::RecvConn,
-        Self::RequestConn,
-        Self::All,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Apart, Self::RecvRequest, Self::RecvConn, Self::RequestConn, Self::All];
 }
 
 impl Side {
@@ -130,40 +113,19 @@ impl Side {
         };
         let conn = conn.unwrap_or_else(|| ia.evd_create(8, c).unwrap());
         let cr = ia.evd_create(2, EvdFlags::CR).unwrap();
-        let lmr = ia
-            .lmr_create(pz, fabric.region(usize::from(port)), MemPriv::ALL)
-            .unwrap();
-        let ep = ia
-            .ep_create(Some(pz), Some(recv), Some(request), Some(conn), attr)
-            .unwrap();
-        Self {
-            ia,
-            pz,
-            recv,
-            request,
-            conn,
-            cr,
-            ep,
-            lmr,
-        }
+        let lmr = ia.lmr_create(pz, fabric.region(usize::from(port)), MemPriv::ALL).unwrap();
+        let ep = ia.ep_create(Some(pz), Some(recv), Some(request), Some(conn), attr).unwrap();
+        Self { ia, pz, recv, request, conn, cr, ep, lmr }
     }
 
     /// A triplet `at` bytes into the port's memory.
     pub fn seg(&self, at: u64, len: u32) -> LmrTriplet {
-        LmrTriplet {
-            addr: self.lmr.region.addr + at,
-            len,
-            context: self.lmr.lmr_context,
-        }
+        LmrTriplet { addr: self.lmr.region.addr + at, len, context: self.lmr.lmr_context }
     }
 
     /// The same for a peer.
     pub fn far(&self, at: u64, len: u32) -> RmrTriplet {
-        RmrTriplet {
-            addr: self.lmr.region.addr + at,
-            len,
-            context: self.lmr.rmr_context,
-        }
+        RmrTriplet { addr: self.lmr.region.addr + at, len, context: self.lmr.rmr_context }
     }
 
     pub fn send(&mut self, cookie: u64, flags: CompletionFlags) -> Result<(), DatReturn> {
@@ -211,12 +173,7 @@ impl Pair {
         let a = Side::new(fabric, 0, merge, attr);
         let mut b = Side::new(fabric, 1, merge, attr);
         b.ia.psp_create(PORT, b.cr, PspFlag::Consumer).unwrap();
-        Self {
-            fabric,
-            a,
-            b,
-            now: Instant::from_nanos(1_000_000_000),
-        }
+        Self { fabric, a, b, now: Instant::from_nanos(1_000_000_000) }
     }
 
     /// Two connected sides with nothing in their queues.
@@ -234,10 +191,7 @@ impl Pair {
         self.ask(b"").unwrap();
         self.settle();
         let cr = self.request().expect("a request");
-        self.b
-            .ia
-            .cr_accept(self.now, cr, Some(self.b.ep), b"")
-            .unwrap();
+        self.b.ia.cr_accept(self.now, cr, Some(self.b.ep), b"").unwrap();
         self.settle();
         for side in [&mut self.a, &mut self.b] {
             let event = side.next(side.conn);
@@ -249,15 +203,7 @@ impl Pair {
     /// `a` starts to connect.
     pub fn ask(&mut self, private: &[u8]) -> Result<(), Error> {
         let second = Duration::from_secs(5);
-        self.a.ia.ep_connect(
-            self.now,
-            self.a.ep,
-            addr(1),
-            PORT,
-            second,
-            private,
-            Qos::BestEffort,
-        )
+        self.a.ia.ep_connect(self.now, self.a.ep, addr(1), PORT, second, private, Qos::BestEffort)
     }
 
     /// The request that waits at `b`.

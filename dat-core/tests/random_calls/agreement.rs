@@ -7,13 +7,10 @@ use crate::verdict::Verdict;
 
 /// Who decides which completions notify.
 fn decider(flags: CompletionFlags) -> u32 {
-    [
-        CompletionFlags::UNSIGNALLED,
-        CompletionFlags::SOLICITED_WAIT,
-    ]
-    .iter()
-    .position(|flag| flags.contains(*flag))
-    .map_or(0, |at| at as u32 + 1)
+    [CompletionFlags::UNSIGNALLED, CompletionFlags::SOLICITED_WAIT]
+        .iter()
+        .position(|flag| flags.contains(*flag))
+        .map_or(0, |at| at as u32 + 1)
 }
 
 impl SideM {
@@ -38,8 +35,7 @@ impl SideM {
                 ]
             });
             let all = theirs.chain(mine);
-            all.filter(move |(at, _)| *at == Some(evd))
-                .map(|(_, decider)| decider)
+            all.filter(move |(at, _)| *at == Some(evd)).map(|(_, decider)| decider)
         };
         let fed_besides = |evd: Evd| {
             connect == Some(evd)

@@ -40,10 +40,7 @@ impl SideM {
         };
         let attr = &m.attr;
         let (allowed, most) = if direction == RECV {
-            (
-                attr.recv_completion_flags & CompletionFlags::UNSIGNALLED,
-                attr.max_recv_dtos,
-            )
+            (attr.recv_completion_flags & CompletionFlags::UNSIGNALLED, attr.max_recv_dtos)
         } else {
             let given = attr.request_completion_flags & CompletionFlags::UNSIGNALLED;
             let always = CompletionFlags::SUPPRESS
@@ -70,10 +67,7 @@ impl SideM {
             .may(!open && m.poster.is_some(), DatType::InvalidState)
             .no(!m.is_configured(), DatType::InvalidState)
             .no(!served, DatType::ModelNotSupported)
-            .no(
-                direction == RECV && m.srq.is_some(),
-                DatType::ModelNotSupported,
-            )
+            .no(direction == RECV && m.srq.is_some(), DatType::ModelNotSupported)
             .no(m.poster.is_some() && !by_half, DatType::InvalidState)
             .no(!allowed.contains(flags), DatType::InvalidParameter)
             .no(least >= most, DatType::InsufficientResources)
@@ -142,10 +136,7 @@ impl SideM {
                 .no_as(strange, DatType::ProtectionViolation, zone)
                 .no(outside, DatType::InvalidParameter);
         }
-        (
-            verdict.no(total > u64::from(size), DatType::LengthError),
-            total,
-        )
+        (verdict.no(total > u64::from(size), DatType::LengthError), total)
     }
 }
 
@@ -190,13 +181,10 @@ impl World {
 
     /// A remote range, mostly open.
     fn pick_remote(&mut self, side: usize, ep: Ep, op: Op) -> RmrTriplet {
-        let peer = self.sides[side]
-            .ep(ep)
-            .and_then(|m| m.link)
-            .and_then(|(link, end)| {
-                let (side, m) = self.peer(link, end)?;
-                Some((side, m.pz))
-            });
+        let peer = self.sides[side].ep(ep).and_then(|m| m.link).and_then(|(link, end)| {
+            let (side, m) = self.peer(link, end)?;
+            Some((side, m.pz))
+        });
         let need = op.far_right().unwrap_or(MemPriv::empty());
         if let Some((far, pz)) = peer {
             let s = &self.sides[far];
@@ -227,11 +215,7 @@ impl World {
             }
         }
         let (addr, len) = self.pick_range(0x1000_0000, 0x1_0000);
-        RmrTriplet {
-            addr,
-            len,
-            context: self.rng.next() as u32 & 0x3fff,
-        }
+        RmrTriplet { addr, len, context: self.rng.next() as u32 & 0x3fff }
     }
 
     /// One post of any kind but a bind.
@@ -249,24 +233,13 @@ impl World {
         };
         let atomic = matches!(op, Op::FetchAdd | Op::CmpSwap);
         let direction = if op == Op::Recv { RECV } else { REQUEST };
-        let states: &[EpState] = if self.rng.percent(80) {
-            &[C]
-        } else {
-            &[C, D, EpState::DisconnectPending]
-        };
+        let states: &[EpState] =
+            if self.rng.percent(80) { &[C] } else { &[C, D, EpState::DisconnectPending] };
         // Where there is a connection, mostly.
         let here = |side: usize| self.sides[side].eps.iter().any(|m| m.state == C);
-        let side = if here(side) || !here(1 - side) {
-            side
-        } else {
-            1 - side
-        };
+        let side = if here(side) || !here(1 - side) { side } else { 1 - side };
         let ep = self.pick_ep_in(side, states);
-        let other = if self.is_for_datagrams(side, ep) {
-            95
-        } else {
-            1
-        };
+        let other = if self.is_for_datagrams(side, ep) { 95 } else { 1 };
         if op != Op::Recv && self.rng.percent(other) {
             return self.send_ud(side, ep);
         }
@@ -293,10 +266,7 @@ impl World {
         let (mut verdict, by_half) = verdict;
         let writes = matches!(op, Op::Write | Op::WriteImmed);
         if total <= MAX_MESSAGE && self.rng.percent(85) && (op == Op::Read || writes) {
-            remote.len = remote
-                .len
-                .min(total as u32)
-                .max(if writes { total as u32 } else { 0 });
+            remote.len = remote.len.min(total as u32).max(if writes { total as u32 } else { 0 });
         }
         if atomic && (self.calm > 1 || self.rng.percent(97)) {
             (remote.addr, remote.len) = (remote.addr & !7, 8);
@@ -306,10 +276,7 @@ impl World {
             .no(writes && total > far, DatType::LengthError)
             .no(op == Op::Read && total < far, DatType::LengthError)
             .no(atomic && (total, far) != (8, 8), DatType::LengthError)
-            .no(
-                atomic && !remote.addr.is_multiple_of(8),
-                DatType::InvalidParameter,
-            );
+            .no(atomic && !remote.addr.is_multiple_of(8), DatType::InvalidParameter);
         let closing = self.pick_closing(side, ep, op);
         let how = match (op, closing) {
             (Op::WriteImmed, _) => How::Immediate(self.rng.next() as u32),
@@ -359,12 +326,8 @@ impl World {
                     Op::CmpSwap => {
                         s.ia.ep_post_cmp_swap(ep, add, swap, &segments[0], cookie, &remote, flags)
                     }
-                    Op::Write => {
-                        s.ia.ep_post_rdma_write(ep, &segments, cookie, &remote, flags)
-                    }
-                    Op::Read => {
-                        s.ia.ep_post_rdma_read(ep, &segments, cookie, &remote, flags)
-                    }
+                    Op::Write => s.ia.ep_post_rdma_write(ep, &segments, cookie, &remote, flags),
+                    Op::Read => s.ia.ep_post_rdma_read(ep, &segments, cookie, &remote, flags),
                     Op::Recv | Op::Bind(_) | Op::Register(_) | Op::Invalidate(_) | Op::SendUd => {
                         s.ia.ep_post_recv(ep, &segments, cookie, flags)
                     }
@@ -379,11 +342,7 @@ impl World {
         if !self.judge(&verdict, answer.as_ref().err())? {
             return Ok(());
         }
-        let len = if op == Op::Read {
-            remote.len
-        } else {
-            total as u32
-        };
+        let len = if op == Op::Read { remote.len } else { total as u32 };
         self.shake(side, ep, &segments);
         self.posted(side, ep, (op, how), len, flags, cookie, &remote);
         Ok(())
@@ -464,10 +423,7 @@ impl World {
         let by_half = s.ep(ep).is_some_and(|m| m.poster.is_some()) && self.rng.percent(90);
         let s = &self.sides[side];
         let mut verdict = s.post_verdict(ep, Op::Read, flags, by_half);
-        let window = s
-            .rmrs
-            .iter()
-            .find(|m| m.keys.last() == Some(&local.context));
+        let window = s.rmrs.iter().find(|m| m.keys.last() == Some(&local.context));
         let window = window.filter(|m| m.maybe.last() != Some(&0));
         verdict = verdict.no(
             window.is_none_or(|m| !m.opens.1.contains(MemPriv::REMOTE_WRITE)),
@@ -478,11 +434,7 @@ impl World {
             let inside = local.addr >= range.addr
                 && last.is_some_and(|last| last <= range.addr + u64::from(range.len));
             verdict = verdict.no(!inside, DatType::InvalidParameter);
-            let segment = LmrTriplet {
-                addr: local.addr,
-                len: local.len,
-                context: range.context,
-            };
+            let segment = LmrTriplet { addr: local.addr, len: local.len, context: range.context };
             (verdict, _) = s.segments_verdict(verdict, ep, Op::Read, &[segment]);
         }
         verdict = verdict.no(local.len < remote.len, DatType::LengthError);
@@ -491,9 +443,7 @@ impl World {
         let s = &mut self.sides[side];
         let answer = match s.half(ep, by_half) {
             Some(half) => half.post_rdma_read_to_rmr(&local, cookie, &remote, flags),
-            None => {
-                s.ia.ep_post_rdma_read_to_rmr(ep, &local, cookie, &remote, flags)
-            }
+            None => s.ia.ep_post_rdma_read_to_rmr(ep, &local, cookie, &remote, flags),
         };
         self.note(|| {
             format!("{side}: read_to_rmr #{cookie} {ep:?} {local:x?} {remote:x?} {flags:?} -> {answer:?}")
@@ -560,9 +510,7 @@ impl World {
                 let sent = Sent { len, how };
                 let long = sent.room();
                 self.links[at].sent[end].push(sent);
-                let room = self
-                    .peer(at, end)
-                    .and_then(|(_, peer)| peer.room.get(index).copied());
+                let room = self.peer(at, end).and_then(|(_, peer)| peer.room.get(index).copied());
                 self.links[at].broke |= room.is_some_and(|room| long > room);
                 let shared = self.peer(at, end).and_then(|(far, peer)| {
                     let srq = self.sides[far].srq_of(peer)?;
@@ -597,22 +545,11 @@ impl World {
         let deferred = flags.contains(CompletionFlags::DEFER);
         if !deferred && direction == REQUEST {
             // One doorbell serves all before it.
-            m.queue[REQUEST]
-                .iter_mut()
-                .for_each(|dto| dto.deferred = false);
+            m.queue[REQUEST].iter_mut().for_each(|dto| dto.deferred = false);
         }
         let suppressed = flags.contains(CompletionFlags::SUPPRESS);
         let epoch = m.epoch;
-        let dto = Dto {
-            cookie,
-            op,
-            len,
-            suppressed,
-            deferred,
-            late,
-            bad,
-            epoch,
-        };
+        let dto = Dto { cookie, op, len, suppressed, deferred, late, bad, epoch };
         m.queue[direction].push_back(dto);
         if let Some(evd) = m.evd(direction)
             && let Some(evd) = s.evd_mut(evd)
@@ -631,9 +568,7 @@ impl World {
         let evd = self.sides[side].ep(ep).and_then(|m| m.evd(direction));
         let Some(evd) = evd else { return Ok(true) };
         let tight = |world: &Self| {
-            world.sides[side]
-                .evd(evd)
-                .is_some_and(|m| m.load + 2 * EPS >= m.qlen as usize)
+            world.sides[side].evd(evd).is_some_and(|m| m.load + 2 * EPS >= m.qlen as usize)
         };
         if tight(self) {
             while self.dequeue(side, evd)? {}
@@ -669,18 +604,13 @@ impl World {
         let known = window.is_some();
         verdict = verdict
             .no_as(!known, DatType::InvalidHandle, DatSubtype::InvalidHandleRmr)
-            .no(
-                known && window.map(|m| m.pz) != pz,
-                DatType::ProtectionViolation,
-            );
+            .no(known && window.map(|m| m.pz) != pz, DatType::ProtectionViolation);
         if let Some(m) = window.filter(|m| m.own && m.holder != Some(ep)) {
             let mut requests = s.eps.iter().flat_map(|m| &m.queue[REQUEST]);
             let under_way = requests.any(|dto| dto.op == Op::Bind(rmr));
             let held = m.holder.is_some();
-            let connected = m
-                .holder
-                .and_then(|ep| s.ep(ep))
-                .is_some_and(|m| m.state == EpState::Connected);
+            let connected =
+                m.holder.and_then(|ep| s.ep(ep)).is_some_and(|m| m.state == EpState::Connected);
             verdict = verdict
                 .no(m.maybe.last() != Some(&0), DatType::InvalidState)
                 .no(held && !connected, DatType::InvalidState)
@@ -688,10 +618,8 @@ impl World {
         }
         if range.len != 0 {
             let lmr = s.lmr_of(range.context);
-            verdict = verdict.no(
-                lmr.is_some_and(|lmr| lmr.kind == LmrKind::All),
-                DatType::ReservedLmr,
-            );
+            verdict =
+                verdict.no(lmr.is_some_and(|lmr| lmr.kind == LmrKind::All), DatType::ReservedLmr);
             let lacks = lmr.is_none_or(|lmr| {
                 let has = |right| lmr.privileges.contains(right);
                 privileges.contains(MemPriv::REMOTE_READ) && !has(MemPriv::LOCAL_READ)
@@ -719,9 +647,7 @@ impl World {
         }
         let key = answer.unwrap_or(0);
         self.shake(side, ep, &[range]);
-        let late = self.sides[side]
-            .ep(ep)
-            .is_some_and(|m| m.state == EpState::Disconnected);
+        let late = self.sides[side].ep(ep).is_some_and(|m| m.state == EpState::Disconnected);
         if let Some(window) = self.sides[side].rmrs.iter_mut().find(|m| m.rmr == rmr)
             && !late
         {
@@ -729,9 +655,7 @@ impl World {
                 return Err(format!("the context {key:#x} again"));
             }
             window.keys.push(key);
-            window
-                .maybe
-                .push(if range.len == 0 { 0 } else { range.context });
+            window.maybe.push(if range.len == 0 { 0 } else { range.context });
             window.bound = None;
             window.opens = (range, privileges);
             window.holder = window.own.then_some(ep);
@@ -787,9 +711,7 @@ impl World {
         if let Some(m) = self.sides[side].ep_mut(ep)
             && m.state == EpState::Connected
         {
-            m.queue[REQUEST]
-                .iter_mut()
-                .for_each(|dto| dto.deferred = false);
+            m.queue[REQUEST].iter_mut().for_each(|dto| dto.deferred = false);
         }
         Ok(())
     }

@@ -30,12 +30,8 @@ impl World {
 
     /// One of the calls of this module that are not posts.
     pub(crate) fn datagrams(&mut self, side: usize) -> Done {
-        let own: Vec<Ep> = self.sides[side]
-            .eps
-            .iter()
-            .filter(|m| m.ud.is_some())
-            .map(|m| m.ep)
-            .collect();
+        let own: Vec<Ep> =
+            self.sides[side].eps.iter().filter(|m| m.ud.is_some()).map(|m| m.ep).collect();
         match self.rng.below(12) {
             0..4 => self.ep_create_ud(side),
             4..8 => match self.rng.of(&own) {
@@ -51,11 +47,8 @@ impl World {
     fn ep_create_ud(&mut self, side: usize) -> Done {
         let pz = self.pick_pz(side);
         let recv = self.pick_evd_for(side, EvdFlags::DTO);
-        let request = if self.rng.percent(50) {
-            recv
-        } else {
-            self.pick_evd_for(side, EvdFlags::DTO)
-        };
+        let request =
+            if self.rng.percent(50) { recv } else { self.pick_evd_for(side, EvdFlags::DTO) };
         let given = self.rng.percent(95);
         let connect = given.then(|| self.pick_evd_for(side, EvdFlags::CONNECTION));
         let unseen = self.links.iter().filter(|l| l.may_be_unseen(side)).count();
@@ -80,14 +73,10 @@ impl World {
         verdict = s.attributes(verdict, &attr, true, true);
         verdict = s.agreement(verdict, None, [r, q, connect], &attr);
         verdict = verdict
-            .no(
-                attr.max_message_size > MTU || attr.max_request_iov > 3,
-                DatType::InvalidParameter,
-            )
+            .no(attr.max_message_size > MTU || attr.max_request_iov > 3, DatType::InvalidParameter)
             .no(s.eps.len() >= EPS, DatType::InsufficientResources)
             .may(s.eps.len() + unseen >= EPS, DatType::InsufficientResources);
-        let answer =
-            s.ia.ep_create_ud(pz, recv, request, connect, given.then_some(&attr), qkey);
+        let answer = s.ia.ep_create_ud(pz, recv, request, connect, given.then_some(&attr), qkey);
         self.note(|| {
             format!("{side}: ep_create_ud {pz:?} {recv:?} {request:?} {connect:?} -> {answer:?}")
         });
@@ -97,10 +86,7 @@ impl World {
         let Ok(ep) = answer else { return Ok(()) };
         let mut m = EpM::new(ep, EpState::Connected, attr);
         (m.pz, m.recv, m.request, m.connect) = (Some(pz), r, q, connect);
-        m.ud = Some(UdM {
-            qkey,
-            ..UdM::default()
-        });
+        m.ud = Some(UdM { qkey, ..UdM::default() });
         self.sides[side].eps.push(m);
         Ok(())
     }
@@ -114,11 +100,8 @@ impl World {
     /// The address of an Endpoint for datagrams, mostly.
     fn pick_destination(&mut self, side: usize) -> Result<Option<(usize, Destination)>, String> {
         let far = if self.rng.percent(80) { 1 - side } else { side };
-        let fit: Vec<(Ep, u32)> = self.sides[far]
-            .eps
-            .iter()
-            .filter_map(|m| Some((m.ep, m.ud.as_ref()?.qkey)))
-            .collect();
+        let fit: Vec<(Ep, u32)> =
+            self.sides[far].eps.iter().filter_map(|m| Some((m.ep, m.ud.as_ref()?.qkey))).collect();
         let (ep, mut qkey) = self.rng.of(&fit).unwrap_or((Ep::from_raw(0), 0));
         let mut qpn = self.number(far, ep);
         match self.rng.below(40) {
@@ -191,9 +174,7 @@ impl World {
         let s = &mut self.sides[side];
         let answer = match s.half(ep, by_half) {
             Some(half) => half.post_send_ud(&segments, &to, immediate, cookie, flags),
-            None => {
-                s.ia.ep_post_send_ud(ep, &segments, &to, immediate, cookie, flags)
-            }
+            None => s.ia.ep_post_send_ud(ep, &segments, &to, immediate, cookie, flags),
         };
         self.note(|| {
             format!(
@@ -206,20 +187,11 @@ impl World {
         }
         self.shake(side, ep, &segments);
         let m = self.sides[side].ep(ep);
-        let (late, doubtful) = m.map_or((true, true), |m| {
-            (m.state == EpState::Disconnected, m.tainted)
-        });
+        let (late, doubtful) =
+            m.map_or((true, true), |m| (m.state == EpState::Disconnected, m.tainted));
         let how = How::Datagram(immediate);
         let len = total as u32;
-        self.posted(
-            side,
-            ep,
-            (Op::SendUd, how),
-            len,
-            flags,
-            cookie,
-            &RmrTriplet::default(),
-        );
+        self.posted(side, ep, (Op::SendUd, how), len, flags, cookie, &RmrTriplet::default());
         if !late {
             self.deliver(far, &to, (len + GRH_LEN as u32, how), doubtful);
         }

@@ -41,26 +41,10 @@ impl SideM {
         let bad = |evd: Option<Evd>, stream| evd.is_some_and(|evd| !self.takes(evd, stream));
         let ty = DatType::InvalidHandle;
         verdict
-            .no_as(
-                pz.is_some_and(|pz| !self.pzs.contains(&pz)),
-                ty,
-                DatSubtype::InvalidHandlePz,
-            )
-            .no_as(
-                bad(recv, EvdFlags::DTO),
-                ty,
-                DatSubtype::InvalidHandleEvdRecv,
-            )
-            .no_as(
-                bad(request, EvdFlags::DTO),
-                ty,
-                DatSubtype::InvalidHandleEvdRequest,
-            )
-            .no_as(
-                bad(connect, EvdFlags::CONNECTION),
-                ty,
-                DatSubtype::InvalidHandleEvdConn,
-            )
+            .no_as(pz.is_some_and(|pz| !self.pzs.contains(&pz)), ty, DatSubtype::InvalidHandlePz)
+            .no_as(bad(recv, EvdFlags::DTO), ty, DatSubtype::InvalidHandleEvdRecv)
+            .no_as(bad(request, EvdFlags::DTO), ty, DatSubtype::InvalidHandleEvdRequest)
+            .no_as(bad(connect, EvdFlags::CONNECTION), ty, DatSubtype::InvalidHandleEvdConn)
     }
 
     pub(crate) fn attributes(
@@ -80,10 +64,7 @@ impl SideM {
             (u32::from(attr.max_rdma_read_iov), iov),
             (u32::from(attr.max_rdma_write_iov), iov),
             (u32::from(attr.max_rdma_read_in), ia.max_rdma_read_per_ep_in),
-            (
-                u32::from(attr.max_rdma_read_out),
-                ia.max_rdma_read_per_ep_out,
-            ),
+            (u32::from(attr.max_rdma_read_out), ia.max_rdma_read_per_ep_out),
         ]
         .iter()
         .any(|(asked, most)| asked > most)
@@ -105,16 +86,8 @@ impl SideM {
 impl World {
     fn pick_attr(&mut self, side: usize, recv: bool, request: bool) -> EpAttr {
         let mut attr = self.sides[side].default;
-        attr.max_recv_dtos = if recv {
-            self.rng.below(DTOS) as u16 + 1
-        } else {
-            0
-        };
-        attr.max_request_dtos = if request {
-            self.rng.below(DTOS) as u16 + 1
-        } else {
-            0
-        };
+        attr.max_recv_dtos = if recv { self.rng.below(DTOS) as u16 + 1 } else { 0 };
+        attr.max_request_dtos = if request { self.rng.below(DTOS) as u16 + 1 } else { 0 };
         if self.rng.percent(20) {
             attr.request_completion_flags |= CompletionFlags::UNSIGNALLED;
             attr.recv_completion_flags |= CompletionFlags::UNSIGNALLED;
@@ -144,17 +117,10 @@ impl World {
             let given = world.rng.percent(98);
             given.then(|| world.pick_evd_for(side, stream))
         };
-        let pz = if self.rng.percent(98) {
-            Some(self.pick_pz(side))
-        } else {
-            None
-        };
+        let pz = if self.rng.percent(98) { Some(self.pick_pz(side)) } else { None };
         let recv = some(self, EvdFlags::DTO);
-        let request = if self.rng.percent(50) && recv.is_some() {
-            recv
-        } else {
-            some(self, EvdFlags::DTO)
-        };
+        let request =
+            if self.rng.percent(50) && recv.is_some() { recv } else { some(self, EvdFlags::DTO) };
         let connect = match recv {
             Some(evd)
                 if self.rng.percent(40) && self.sides[side].takes(evd, EvdFlags::CONNECTION) =>
@@ -164,11 +130,7 @@ impl World {
             _ => some(self, EvdFlags::CONNECTION),
         };
         let (r, q) = (recv.is_some(), request.is_some());
-        let given = if self.rng.percent(60) {
-            Some(self.pick_attr(side, r, q))
-        } else {
-            None
-        };
+        let given = if self.rng.percent(60) { Some(self.pick_attr(side, r, q)) } else { None };
         let s = &mut self.sides[side];
         let mut attr = s.default;
         if !r {
@@ -201,9 +163,7 @@ impl World {
             );
         }
         let answer = match shared {
-            Some(srq) => {
-                s.ia.ep_create_with_srq(pz, recv, request, connect, srq, &attr)
-            }
+            Some(srq) => s.ia.ep_create_with_srq(pz, recv, request, connect, srq, &attr),
             None => s.ia.ep_create(pz, recv, request, connect, given.as_ref()),
         };
         self.note(|| {
@@ -231,11 +191,8 @@ impl World {
             UnconfiguredPassive as UP, UnconfiguredReserved as UR, UnconfiguredTentative as UT,
             UnconfiguredUnconnected as UU, Unconnected as U,
         };
-        let states: &[EpState] = if self.rng.percent(60) {
-            &[UT, UR, UP]
-        } else {
-            &[T, UT, U, UU, R, UR, P, UP]
-        };
+        let states: &[EpState] =
+            if self.rng.percent(60) { &[UT, UR, UP] } else { &[T, UT, U, UU, R, UR, P, UP] };
         let bare: Vec<Ep> = self.sides[side]
             .eps
             .iter()
@@ -253,10 +210,7 @@ impl World {
         if given(self) {
             change.recv_evd = Some(self.pick_evd_for(side, EvdFlags::DTO));
         }
-        if self.sides[side]
-            .ep(ep)
-            .is_some_and(|m| !m.queue[RECV].is_empty())
-        {
+        if self.sides[side].ep(ep).is_some_and(|m| !m.queue[RECV].is_empty()) {
             // They would come along, and their completions need room that was made elsewhere.
             change.recv_evd = None;
         }
@@ -315,10 +269,7 @@ impl World {
             let otherwise = attr.recv_completion_flags != m.attr.recv_completion_flags;
             verdict = verdict
                 .no(posted != 0 && otherwise, DatType::InvalidState)
-                .no(
-                    usize::from(attr.max_recv_dtos) < posted,
-                    DatType::InvalidParameter,
-                )
+                .no(usize::from(attr.max_recv_dtos) < posted, DatType::InvalidParameter)
                 .no(remade && m.poster.is_some(), DatType::InvalidState);
         }
         let answer = self.sides[side].ia.ep_modify(ep, &change);
@@ -353,11 +304,8 @@ impl World {
             5..8 => (addr(side), Some(side)),
             _ => (addr(1 - side), Some(1 - side)),
         };
-        let ports: Vec<u16> = self.sides[target.unwrap_or(side)]
-            .points
-            .iter()
-            .map(|m| m.port)
-            .collect();
+        let ports: Vec<u16> =
+            self.sides[target.unwrap_or(side)].points.iter().map(|m| m.port).collect();
         let listening = self.rng.of(&ports).filter(|_| self.rng.percent(90));
         let port = listening.unwrap_or(7000 + self.rng.below(PORTS) as u16);
         let qual = match self.rng.below(40) {
@@ -379,11 +327,7 @@ impl World {
         };
         let mut private = vec![0xaa; size];
         private[..8].copy_from_slice(&(self.links.len() as u64).to_le_bytes());
-        let qos = if self.rng.percent(2) {
-            Qos::LowLatency
-        } else {
-            Qos::BestEffort
-        };
+        let qos = if self.rng.percent(2) { Qos::LowLatency } else { Qos::BestEffort };
         let way = match self.rng.below(10) {
             0 | 1 => Way::Address,
             2 => {
@@ -395,11 +339,7 @@ impl World {
             }
             _ => Way::Qualifier,
         };
-        let qos = if way == Way::Address {
-            Qos::BestEffort
-        } else {
-            qos
-        };
+        let qos = if way == Way::Address { Qos::BestEffort } else { qos };
         let (mut verdict, (remote, target), (qual, port)) =
             self.way_verdict(side, way, (remote, target), (qual, port));
         let s = &mut self.sides[side];
@@ -414,18 +354,13 @@ impl World {
         let useless = remote.is_unspecified() || remote.is_multicast() || remote.is_ipv6();
         verdict = verdict
             .no(useless, DatType::InvalidAddress)
-            .no(
-                way == Way::Qualifier && (qual == 0 || qual > 65535),
-                DatType::InvalidParameter,
-            )
+            .no(way == Way::Qualifier && (qual == 0 || qual > 65535), DatType::InvalidParameter)
             .no(timeout.is_zero(), DatType::InvalidParameter)
             .no(size > 56, DatType::InvalidParameter)
             .no(qos != Qos::BestEffort, DatType::ModelNotSupported);
         let now = self.now;
         let answer = match way {
-            Way::Qualifier => {
-                s.ia.ep_connect(now, ep, remote, qual, timeout, &private, qos)
-            }
+            Way::Qualifier => s.ia.ep_connect(now, ep, remote, qual, timeout, &private, qos),
             Way::Address => {
                 let remote = SocketAddr::new(remote, port);
                 s.ia.ep_common_connect(now, ep, remote, timeout, &private)
@@ -470,10 +405,7 @@ impl World {
             m.count_one(EpCounter::Connect);
         }
         // An address that nobody has may be known for that at once.
-        let state = self.sides[side]
-            .ia
-            .ep_get_status(ep)
-            .map(|status| status.state);
+        let state = self.sides[side].ia.ep_get_status(ep).map(|status| status.state);
         if target.is_none() && state == Ok(EpState::Disconnected) {
             self.end(side, ep, kind::UNREACHABLE, false);
         }
@@ -504,11 +436,7 @@ impl World {
                 let asked = m.link.filter(|&(_, end)| end == 0);
                 let asked = asked.map(|(at, _)| &self.links[at]);
                 let verdict = verdict
-                    .no_as(
-                        m.state != EpState::Connected,
-                        DatType::InvalidState,
-                        m.state.subtype(),
-                    )
+                    .no_as(m.state != EpState::Connected, DatType::InvalidState, m.state.subtype())
                     .no(asked.is_none(), DatType::InvalidParameter);
                 let target = asked.and_then(|link| link.target);
                 let port = asked.map_or(port, |link| link.asked);
@@ -528,11 +456,7 @@ impl World {
         if graceful && !self.has_completion_room(side, ep, REQUEST)? {
             return Ok(());
         }
-        let flag = if graceful {
-            CloseFlag::Graceful
-        } else {
-            CloseFlag::Abrupt
-        };
+        let flag = if graceful { CloseFlag::Graceful } else { CloseFlag::Abrupt };
         let s = &mut self.sides[side];
         let mut verdict = s.known_ep(ep);
         let old = s.ep(ep).map(|m| m.state);
@@ -546,11 +470,7 @@ impl World {
             return Ok(());
         }
         self.restless += 1;
-        let new = self.sides[side]
-            .ia
-            .ep_get_status(ep)
-            .map_err(|e| e.to_string())?
-            .state;
+        let new = self.sides[side].ia.ep_get_status(ep).map_err(|e| e.to_string())?.state;
         let idle = old == Some(D) || graceful && old == Some(DP);
         if let Some(m) = self.sides[side].ep_mut(ep).filter(|_| !idle) {
             m.count_one(EpCounter::Disconnect);
@@ -564,9 +484,7 @@ impl World {
                     m.state = DP;
                     m.drained = true;
                     let request = m.request;
-                    m.queue[REQUEST]
-                        .iter_mut()
-                        .for_each(|dto| dto.deferred = false);
+                    m.queue[REQUEST].iter_mut().for_each(|dto| dto.deferred = false);
                     if let Some(evd) = request.and_then(|evd| s.evd_mut(evd)) {
                         evd.load += 1;
                     }
@@ -595,11 +513,7 @@ impl World {
         if let Some(m) = s.ep(ep) {
             ended = m.state == D;
             verdict = verdict
-                .no_as(
-                    !matches!(m.state, U | UU | D),
-                    DatType::InvalidState,
-                    m.state.subtype(),
-                )
+                .no_as(!matches!(m.state, U | UU | D), DatType::InvalidState, m.state.subtype())
                 .no(ended && m.poster.is_some(), DatType::InvalidState)
                 .may(ended && s.reaper_is_out(m), DatType::InvalidState);
         }
@@ -680,10 +594,7 @@ impl World {
 
     /// Takes a posting half out, or puts one back, perhaps to the wrong adapter.
     pub(crate) fn move_poster(&mut self, side: usize) -> Done {
-        let out = self.sides[side]
-            .eps
-            .iter_mut()
-            .find_map(|m| m.poster.take());
+        let out = self.sides[side].eps.iter_mut().find_map(|m| m.poster.take());
         if let Some(half) = out {
             let ep = half.ep();
             let to = if self.rng.percent(20) { 1 - side } else { side };
@@ -725,22 +636,10 @@ impl World {
         let word = |answer: Option<Error>| answer.map(|e| e.ret());
         let answers = [
             (s.ep(ep).is_some(), word(s.ia.ep_query(ep).err()), STALE),
-            (
-                s.ep(ep).is_some(),
-                word(s.ia.ep_get_status(ep).err()),
-                STALE,
-            ),
+            (s.ep(ep).is_some(), word(s.ia.ep_get_status(ep).err()), STALE),
             (s.ep(ep).is_some(), word(s.ia.ep_cause(ep).err()), STALE),
-            (
-                s.ep(ep).is_some(),
-                word(s.ia.ep_private_data(ep).err()),
-                STALE,
-            ),
-            (
-                s.pzs.contains(&pz),
-                word(s.ia.pz_query(pz).err()),
-                DatSubtype::InvalidHandlePz,
-            ),
+            (s.ep(ep).is_some(), word(s.ia.ep_private_data(ep).err()), STALE),
+            (s.pzs.contains(&pz), word(s.ia.pz_query(pz).err()), DatSubtype::InvalidHandlePz),
             (
                 s.lmrs.iter().any(|m| m.lmr == lmr),
                 word(s.ia.lmr_query(lmr).err()),
@@ -761,16 +660,11 @@ impl World {
                 word(s.ia.cr_query(cr).err()),
                 DatSubtype::InvalidHandleCr,
             ),
-            (
-                s.evd(evd).is_some(),
-                word(s.ia.evd_query(evd).err()),
-                DatSubtype::InvalidHandle1,
-            ),
+            (s.evd(evd).is_some(), word(s.ia.evd_query(evd).err()), DatSubtype::InvalidHandle1),
         ];
         for (alive, answer, subtype) in answers {
             let verdict = Verdict::new().no_as(!alive, DatType::InvalidHandle, subtype);
-            self.judge(&verdict, answer.as_ref())
-                .map_err(|e| format!("{subtype:?}: {e}"))?;
+            self.judge(&verdict, answer.as_ref()).map_err(|e| format!("{subtype:?}: {e}"))?;
         }
         Ok(())
     }

@@ -9,11 +9,7 @@ impl World {
     /// Dequeues once, by the half if it is out; says whether there was an event.
     pub(crate) fn dequeue(&mut self, side: usize, evd: Evd) -> Result<bool, String> {
         let s = &mut self.sides[side];
-        let half = s
-            .evds
-            .iter_mut()
-            .find(|m| m.evd == evd)
-            .and_then(|m| m.reaper.as_mut());
+        let half = s.evds.iter_mut().find(|m| m.evd == evd).and_then(|m| m.reaper.as_mut());
         let answer = match half {
             Some(reaper) => reaper.dequeue(),
             None => s.ia.evd_dequeue(evd),
@@ -56,9 +52,7 @@ impl World {
                     .filter(|&d| m.evd(d) == Some(evd))
                     .map(|d| m.queue[d].len() + usize::from(m.drained))
                     .sum::<usize>()
-                    + s.srq_of(m)
-                        .filter(|_| m.recv == Some(evd))
-                        .map_or(0, |srq| srq.outstanding)
+                    + s.srq_of(m).filter(|_| m.recv == Some(evd)).map_or(0, |srq| srq.outstanding)
             })
             .sum();
         if let Some(m) = s.evd_mut(evd) {
@@ -128,11 +122,7 @@ impl World {
                 let told = (op, how, Some(dto.len));
                 self.completed(side, evd, dto.ep, dto.cookie, dto.status(), told)
             }
-            Event::RmrBind {
-                rmr,
-                cookie,
-                status,
-            } => {
+            Event::RmrBind { rmr, cookie, status } => {
                 self.seen.binds += 1;
                 let ep = self.sides[side]
                     .eps
@@ -197,14 +187,7 @@ impl World {
         let s = &mut self.sides[side];
         let list = match s.eps.iter_mut().find(|m| m.ep == ep) {
             Some(m) => &mut m.expected,
-            None => {
-                &mut s
-                    .ghosts
-                    .iter_mut()
-                    .find(|(ghost, _)| *ghost == ep)
-                    .ok_or("no such EP")?
-                    .1
-            }
+            None => &mut s.ghosts.iter_mut().find(|(ghost, _)| *ghost == ep).ok_or("no such EP")?.1,
         };
         let at = list
             .iter()
@@ -240,20 +223,13 @@ impl World {
 
     fn requested(&mut self, side: usize, evd: Evd, point: Point, cr: Cr, conn_qual: u64) -> Done {
         let s = &mut self.sides[side];
-        let listener = s
-            .points
-            .iter()
-            .chain(&s.old_points)
-            .find(|m| m.point == point);
+        let listener = s.points.iter().chain(&s.old_points).find(|m| m.point == point);
         let listener = *listener.ok_or("no such service point")?;
         if listener.evd != evd || u64::from(listener.port) != conn_qual {
             return Err(format!("it belongs to {listener:?}"));
         }
         let param = s.ia.cr_query(cr).map_err(|e| format!("cr_query: {e}"))?;
-        let bytes = param
-            .private_data
-            .first_chunk::<8>()
-            .ok_or("no private data")?;
+        let bytes = param.private_data.first_chunk::<8>().ok_or("no private data")?;
         let local_ep = param.local_ep;
         let at = u64::from_le_bytes(*bytes) as usize;
         let link = self.links.get_mut(at).ok_or("nobody asked for it")?;
@@ -261,18 +237,13 @@ impl World {
             return Err(format!("not the request {link:?}"));
         }
         link.arrived = true;
-        let own = if listener.makes {
-            local_ep
-        } else {
-            listener.ep
-        };
+        let own = if listener.makes { local_ep } else { listener.ep };
         if local_ep != own || listener.makes && own.is_none() {
             return Err("an Endpoint of its own?".into());
         }
         if let Some(ep) = local_ep.filter(|_| listener.makes) {
             let attr = s.ia.ep_query(ep).map_err(|e| e.to_string())?.attr;
-            s.eps
-                .push(EpM::new(ep, EpState::UnconfiguredTentative, attr));
+            s.eps.push(EpM::new(ep, EpState::UnconfiguredTentative, attr));
         }
         s.crs.push(CrM {
             cr,
@@ -315,9 +286,7 @@ impl World {
         let ok = status == DtoStatus::Success;
         let queue = &mut m.queue[direction];
         let dto = loop {
-            let dto = queue
-                .pop_front()
-                .ok_or("it was never posted, or came back before")?;
+            let dto = queue.pop_front().ok_or("it was never posted, or came back before")?;
             if dto.cookie == cookie {
                 break dto;
             }
@@ -346,11 +315,7 @@ impl World {
                 Op::Recv => ud.inbox.get(received).copied(),
                 _ => Some((dto.len, How::Message)),
             };
-            let right = if ud.hazy && op == Op::Recv {
-                Some((len, how))
-            } else {
-                right
-            };
+            let right = if ud.hazy && op == Op::Recv { Some((len, how)) } else { right };
             return match status {
                 DtoStatus::Success if dto.late || dto.suppressed => {
                     Err(format!("impossible: {dto:?}"))
@@ -523,12 +488,10 @@ impl World {
                 return Err(format!("{:?} was never told {missing:?}", m.ep));
             }
             let blocked = m.link.is_some_and(|(link, end)| {
-                self.peer(link, end)
-                    .is_none_or(|(far, peer)| match self.sides[far].srq_of(peer) {
-                        Some(srq) => srq.outstanding == 0,
-                        None => peer.queue[RECV].is_empty(),
-                    })
-                    && m.queue[REQUEST].iter().any(|dto| dto.op.takes_receive())
+                self.peer(link, end).is_none_or(|(far, peer)| match self.sides[far].srq_of(peer) {
+                    Some(srq) => srq.outstanding == 0,
+                    None => peer.queue[RECV].is_empty(),
+                }) && m.queue[REQUEST].iter().any(|dto| dto.op.takes_receive())
             });
             let held = m.queue[REQUEST].iter().any(|dto| dto.deferred);
             let due = |dto: &&Dto| !dto.is_silent();
@@ -536,18 +499,12 @@ impl World {
                 EpState::Disconnected => m.queue.iter().flatten().find(due),
                 EpState::Connected if !blocked && !held => m.queue[REQUEST].iter().find(due),
                 EpState::DisconnectPending if !blocked && m.poster.is_none() => {
-                    return Err(format!(
-                        "{:?} drains for ever: {:?}",
-                        m.ep, m.queue[REQUEST]
-                    ));
+                    return Err(format!("{:?} drains for ever: {:?}", m.ep, m.queue[REQUEST]));
                 }
                 _ => None,
             };
             if let Some(dto) = owed {
-                return Err(format!(
-                    "{:?} in {:?}: {dto:?} never came back",
-                    m.ep, m.state
-                ));
+                return Err(format!("{:?} in {:?}: {dto:?} never came back", m.ep, m.state));
             }
             let done = m.state == EpState::Disconnected;
             let m = &mut self.sides[side].eps[at];
@@ -577,12 +534,7 @@ impl World {
             armed.push(*mark);
             new
         });
-        let lossy: Vec<Evd> = s
-            .evds
-            .iter()
-            .filter(|m| m.overflow)
-            .map(|m| m.evd)
-            .collect();
+        let lossy: Vec<Evd> = s.evds.iter().filter(|m| m.overflow).map(|m| m.evd).collect();
         s.evds.iter_mut().for_each(|m| m.overflow = false);
         if let Some((ep, list)) = s
             .ghosts

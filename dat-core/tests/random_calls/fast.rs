@@ -19,19 +19,12 @@ struct List {
 
 impl List {
     fn memory(&self) -> PhysicalPages<'_> {
-        PhysicalPages {
-            pages: &self.pages,
-            log_page: self.log_page,
-            len: self.len,
-        }
+        PhysicalPages { pages: &self.pages, log_page: self.log_page, len: self.len }
     }
 
     /// From the first on, as if all followed it.
     fn region(&self) -> Region {
-        Region {
-            addr: self.pages.first().copied().unwrap_or(0),
-            len: self.len,
-        }
+        Region { addr: self.pages.first().copied().unwrap_or(0), len: self.len }
     }
 
     /// They are whole, and as many as the bytes need.
@@ -105,9 +98,8 @@ impl World {
     fn pick_pages(&mut self, side: usize) -> List {
         let own = self.fabric.region(side);
         let count = self.rng.below(4) + 1;
-        let mut pages: Vec<u64> = (0..count)
-            .map(|_| own.addr + PAGE * (self.rng.next() % (own.len / PAGE)))
-            .collect();
+        let mut pages: Vec<u64> =
+            (0..count).map(|_| own.addr + PAGE * (self.rng.next() % (own.len / PAGE))).collect();
         let mut len = PAGE * count as u64 - self.rng.next() % PAGE;
         let mut log_page = 12;
         match self.rng.below(40) {
@@ -119,11 +111,7 @@ impl World {
             5 => pages[0] = self.fabric.region(1 - side).addr,
             _ => {}
         }
-        List {
-            pages,
-            log_page,
-            len,
-        }
+        List { pages, log_page, len }
     }
 
     fn pick_rights(&mut self) -> MemPriv {
@@ -152,21 +140,13 @@ impl World {
     }
 
     fn pick_va(&mut self) -> VaType {
-        if self.rng.percent(30) {
-            VaType::Zb
-        } else {
-            VaType::Va
-        }
+        if self.rng.percent(30) { VaType::Zb } else { VaType::Va }
     }
 
     fn zone_verdict(&self, side: usize, pz: Pz) -> Verdict {
         let s = &self.sides[side];
         Verdict::new()
-            .no_as(
-                !s.pzs.contains(&pz),
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandlePz,
-            )
+            .no_as(!s.pzs.contains(&pz), DatType::InvalidHandle, DatSubtype::InvalidHandlePz)
             .no(s.lmrs.len() >= LMRS, DatType::InsufficientResources)
     }
 
@@ -178,10 +158,7 @@ impl World {
         let s = &mut self.sides[side];
         let answer = s.ia.lmr_kcreate(pz, list.memory(), rights, va);
         self.note(|| {
-            format!(
-                "{side}: lmr_kcreate {pz:?} {:x?} {rights:?} {va:?} -> {answer:x?}",
-                list.pages
-            )
+            format!("{side}: lmr_kcreate {pz:?} {:x?} {rights:?} {va:?} -> {answer:x?}", list.pages)
         });
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Ok(p) = answer
@@ -197,14 +174,8 @@ impl World {
 
     fn lmr_allocate(&mut self, side: usize) -> Done {
         let pz = self.pick_pz(side);
-        let pages = if self.rng.percent(10) {
-            0
-        } else {
-            self.rng.below(4) as u32 + 1
-        };
-        let verdict = self
-            .zone_verdict(side, pz)
-            .no(pages == 0, DatType::InvalidParameter);
+        let pages = if self.rng.percent(10) { 0 } else { self.rng.below(4) as u32 + 1 };
+        let verdict = self.zone_verdict(side, pz).no(pages == 0, DatType::InvalidParameter);
         let s = &mut self.sides[side];
         let answer = s.ia.lmr_allocate(pz, pages);
         self.note(|| format!("{side}: lmr_allocate {pz:?} {pages} -> {answer:?}"));
@@ -213,8 +184,7 @@ impl World {
         {
             let s = &mut self.sides[side];
             let p = s.ia.lmr_query(lmr).map_err(|e| e.to_string())?;
-            s.lmrs
-                .push(LmrM::new(&p, LmrKind::Fast(pages, Gate::Closed)));
+            s.lmrs.push(LmrM::new(&p, LmrKind::Fast(pages, Gate::Closed)));
         }
         Ok(())
     }
@@ -222,12 +192,7 @@ impl World {
     /// An LMR for registrations in one of those states, mostly.
     fn pick_fast(&mut self, side: usize, gates: &[Gate]) -> Lmr {
         let fit = |m: &&LmrM| matches!(m.kind, LmrKind::Fast(_, gate) if gates.contains(&gate));
-        let fit: Vec<Lmr> = self.sides[side]
-            .lmrs
-            .iter()
-            .filter(fit)
-            .map(|m| m.lmr)
-            .collect();
+        let fit: Vec<Lmr> = self.sides[side].lmrs.iter().filter(fit).map(|m| m.lmr).collect();
         let wanted = self.rng.of(&fit).filter(|_| self.rng.percent(85));
         wanted.unwrap_or_else(|| self.pick_lmr(side))
     }
@@ -286,8 +251,7 @@ impl World {
         self.cookie += 1;
         let cookie = self.cookie;
         let s = &mut self.sides[side];
-        let answer =
-            s.ia.lmr_fmr(lmr, list.memory(), rights, va, ep, cookie, flags);
+        let answer = s.ia.lmr_fmr(lmr, list.memory(), rights, va, ep, cookie, flags);
         self.note(|| {
             format!(
                 "{side}: lmr_fmr #{cookie} {lmr:?} {:x?} {rights:?} {va:?} {ep:?} {flags:?} -> {answer:x?}",
@@ -310,12 +274,7 @@ impl World {
             let query = s.ia.lmr_query(lmr).map_err(|e| e.to_string())?;
             *m = LmrM::new(&query, LmrKind::Fast(most, Gate::Open));
             m.settled = false;
-            let told = (
-                query.lmr_context,
-                query.rmr_context,
-                query.region,
-                query.va_type,
-            );
+            let told = (query.lmr_context, query.rmr_context, query.region, query.va_type);
             if told != (made.lmr_context, made.rmr_context, list.region(), va) {
                 return Err(format!("another registration: {query:x?}"));
             }
@@ -397,15 +356,8 @@ impl World {
         let there = |m: &&LmrM| m.kind == LmrKind::All && m.pz == pz;
         let there = s.lmrs.iter().find(there).map(|m| m.lmr);
         let verdict = Verdict::new()
-            .no_as(
-                !s.pzs.contains(&pz),
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandlePz,
-            )
-            .no(
-                there.is_none() && s.lmrs.len() >= LMRS,
-                DatType::InsufficientResources,
-            );
+            .no_as(!s.pzs.contains(&pz), DatType::InvalidHandle, DatSubtype::InvalidHandlePz)
+            .no(there.is_none() && s.lmrs.len() >= LMRS, DatType::InsufficientResources);
         let answer = s.ia.ia_reserved_lmr(pz);
         self.note(|| format!("{side}: ia_reserved_lmr {pz:?} -> {answer:x?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?

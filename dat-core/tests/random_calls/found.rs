@@ -32,9 +32,7 @@ impl Two {
             let pz = ia.pz_create().expect("a zone");
             let all = EvdFlags::DEFAULT & !EvdFlags::ASYNC;
             let evd = ia.evd_create(128, all).expect("an EVD");
-            let ep = ia
-                .ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None)
-                .expect("an EP");
+            let ep = ia.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None).expect("an EP");
             Side { ia, pz, evd, ep }
         });
         let mut two = Self { fabric, sides };
@@ -44,12 +42,7 @@ impl Two {
     }
 
     fn settle(&mut self) {
-        while self
-            .sides
-            .iter_mut()
-            .map(|s| s.ia.advance(NOW).work)
-            .fold(false, |a, b| a | b)
-        {}
+        while self.sides.iter_mut().map(|s| s.ia.advance(NOW).work).fold(false, |a, b| a | b) {}
     }
 
     fn drain(&mut self, side: usize) -> Vec<Event> {
@@ -61,8 +54,7 @@ impl Two {
     fn ask(&mut self) -> Cr {
         let s = &mut self.sides[0];
         let (ep, wait) = (s.ep, Duration::from_secs(5));
-        s.ia.ep_connect(NOW, ep, addr(1), 7000, wait, b"", Qos::BestEffort)
-            .expect("a start");
+        s.ia.ep_connect(NOW, ep, addr(1), 7000, wait, b"", Qos::BestEffort).expect("a start");
         self.settle();
         match self.drain(1)[..] {
             [Event::ConnectionRequest { cr, .. }] => cr,
@@ -73,10 +65,7 @@ impl Two {
     fn connect(&mut self) {
         let cr = self.ask();
         let ep = self.sides[1].ep;
-        self.sides[1]
-            .ia
-            .cr_accept(NOW, cr, Some(ep), b"")
-            .expect("an acceptance");
+        self.sides[1].ia.cr_accept(NOW, cr, Some(ep), b"").expect("an acceptance");
         self.settle();
         for side in 0..2 {
             assert_eq!(self.drain(side), [Event::Established(self.sides[side].ep)]);
@@ -92,17 +81,11 @@ fn a_bind_that_succeeds_in_silence_lets_go_of_its_rmr() {
     let Side { ia, pz, ep, .. } = &mut two.sides[0];
     let lmr = ia.lmr_create(*pz, region, MemPriv::ALL).expect("an LMR");
     let rmr = ia.rmr_create(*pz).expect("an RMR");
-    let range = LmrTriplet {
-        addr: region.addr,
-        len: 64,
-        context: lmr.lmr_context,
-    };
+    let range = LmrTriplet { addr: region.addr, len: 64, context: lmr.lmr_context };
     let silent = CompletionFlags::SUPPRESS;
-    ia.rmr_bind(rmr, &range, MemPriv::REMOTE, *ep, 1, silent)
-        .expect("a bind");
+    ia.rmr_bind(rmr, &range, MemPriv::REMOTE, *ep, 1, silent).expect("a bind");
     let nowhere = RmrTriplet::default();
-    ia.ep_post_rdma_write(*ep, &[], 2, &nowhere, CompletionFlags::empty())
-        .expect("a write");
+    ia.ep_post_rdma_write(*ep, &[], 2, &nowhere, CompletionFlags::empty()).expect("a write");
     assert_eq!(two.drain(0).len(), 1);
     let Side { ia, pz, ep, .. } = &mut two.sides[0];
     ia.rmr_free(rmr).expect("a free RMR");
@@ -117,10 +100,7 @@ fn a_request_is_not_rejected_while_the_posting_half_of_its_endpoint_is_out() {
     let cr = two.ask();
     let fabric = two.fabric;
     let Side { ia, pz, evd, .. } = &mut two.sides[1];
-    let (before, ep) = (
-        fabric.alive(1),
-        ia.cr_query(cr).expect("the request").local_ep,
-    );
+    let (before, ep) = (fabric.alive(1), ia.cr_query(cr).expect("the request").local_ep);
     let ep = ep.expect("an EP of its own");
     let given = Some(*evd);
     let change = EpModify {
@@ -147,27 +127,15 @@ fn news_of_the_life_before_a_reset_does_not_touch_the_one_after_it() {
     two.connect();
     let fabric = two.fabric;
     let Side { ia, ep, .. } = &mut two.sides[0];
-    let qp = ia
-        .ep_query(*ep)
-        .expect("the EP")
-        .qp
-        .expect("its queue pair");
-    let fault = dat_core::fault!(
-        NO_MORE_WORDS,
-        BadState,
-        "event",
-        "the peer wrote outside its range"
-    );
+    let qp = ia.ep_query(*ep).expect("the EP").qp.expect("its queue pair");
+    let fault =
+        dat_core::fault!(NO_MORE_WORDS, BadState, "event", "the peer wrote outside its range");
     fabric.raise(0, Notice::QpError(qp, fault));
-    ia.ep_disconnect(NOW, *ep, CloseFlag::Abrupt)
-        .expect("the end");
+    ia.ep_disconnect(NOW, *ep, CloseFlag::Abrupt).expect("the end");
     ia.ep_reset(*ep).expect("a reset");
     two.settle();
     let Side { ia, ep, .. } = &mut two.sides[0];
-    assert_eq!(
-        ia.ep_query(*ep).map(|p| (p.state, p.qp)),
-        Ok((EpState::Unconnected, Some(qp)))
-    );
+    assert_eq!(ia.ep_query(*ep).map(|p| (p.state, p.qp)), Ok((EpState::Unconnected, Some(qp))));
     let own = ia.async_evd();
     assert_eq!(ia.evd_dequeue(own), Err(DatReturn::QUEUE_EMPTY));
 }
@@ -201,11 +169,7 @@ fn a_service_point_is_not_freed_while_the_posting_half_of_its_endpoint_is_out() 
 
 /// Memory of a side, and an SRQ for two receives.
 fn common_queue(Side { ia, pz, .. }: &mut Side, region: Region) -> (LmrParam, Srq) {
-    let attr = SrqAttr {
-        max_recv_dtos: 2,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
+    let attr = SrqAttr { max_recv_dtos: 2, max_recv_iov: 1, low_watermark: 0 };
     let lmr = ia.lmr_create(*pz, region, MemPriv::ALL).expect("memory");
     (lmr, ia.srq_create(*pz, &attr).expect("an SRQ"))
 }
@@ -216,31 +180,19 @@ fn a_message_may_be_longer_than_its_endpoint_sends_if_the_common_queue_takes_it(
     let regions = [0, 1].map(|side| two.fabric.region(side));
     let side = &mut two.sides[1];
     let (lmr, srq) = common_queue(side, regions[1]);
-    let Side {
-        ia, pz, evd, ep, ..
-    } = side;
-    let short = EpAttr {
-        max_message_size: 100,
-        ..ia.ep_attr_default()
-    };
+    let Side { ia, pz, evd, ep, .. } = side;
+    let short = EpAttr { max_message_size: 100, ..ia.ep_attr_default() };
     let all = Some(*evd);
     let made = ia.ep_create_with_srq(Some(*pz), all, all, all, srq, &short);
     *ep = made.expect("an EP");
-    let segment = |addr, context| LmrTriplet {
-        addr,
-        len: 190,
-        context,
-    };
+    let segment = |addr, context| LmrTriplet { addr, len: 190, context };
     let receive = segment(regions[1].addr, lmr.lmr_context);
     ia.srq_post_recv(srq, &[receive], 7).expect("a receive");
     two.connect();
     let Side { ia, pz, ep, .. } = &mut two.sides[0];
-    let lmr = ia
-        .lmr_create(*pz, regions[0], MemPriv::ALL)
-        .expect("memory");
+    let lmr = ia.lmr_create(*pz, regions[0], MemPriv::ALL).expect("memory");
     let message = segment(regions[0].addr, lmr.lmr_context);
-    ia.ep_post_send(*ep, &[message], 1, CompletionFlags::empty())
-        .expect("a send");
+    ia.ep_post_send(*ep, &[message], 1, CompletionFlags::empty()).expect("a send");
     two.settle();
     match two.drain(1)[..] {
         [Event::Dto(dto)] => assert_eq!((dto.cookie, dto.len), (7, 190)),
@@ -253,34 +205,23 @@ fn a_receive_takes_what_fits_it_however_short_the_messages_that_its_endpoint_sen
     let mut two = Two::new(PspFlag::Consumer);
     let regions = [0, 1].map(|side| two.fabric.region(side));
     let Side { ia, pz, ep, .. } = &mut two.sides[1];
-    let lmr = ia
-        .lmr_create(*pz, regions[1], MemPriv::ALL)
-        .expect("memory");
+    let lmr = ia.lmr_create(*pz, regions[1], MemPriv::ALL).expect("memory");
     let segment = |addr, len, context| LmrTriplet { addr, len, context };
     let post = |ia: &mut LoopIa, ep, cookie| {
         let receive = segment(regions[1].addr, 190, lmr.lmr_context);
         ia.ep_post_recv(ep, &[receive], cookie, CompletionFlags::empty())
     };
     post(ia, *ep, 7).expect("a receive");
-    let short = EpAttr {
-        max_message_size: 100,
-        ..ia.ep_attr_default()
-    };
-    let change = EpModify {
-        attr: Some(short),
-        ..EpModify::default()
-    };
+    let short = EpAttr { max_message_size: 100, ..ia.ep_attr_default() };
+    let change = EpModify { attr: Some(short), ..EpModify::default() };
     ia.ep_modify(*ep, &change).expect("a short EP");
     post(ia, *ep, 8).expect("a receive longer than that");
     two.connect();
     let Side { ia, pz, ep, .. } = &mut two.sides[0];
-    let lmr = ia
-        .lmr_create(*pz, regions[0], MemPriv::ALL)
-        .expect("memory");
+    let lmr = ia.lmr_create(*pz, regions[0], MemPriv::ALL).expect("memory");
     for len in [150, 190] {
         let message = segment(regions[0].addr, len, lmr.lmr_context);
-        ia.ep_post_send(*ep, &[message], 1, CompletionFlags::SUPPRESS)
-            .expect("a send");
+        ia.ep_post_send(*ep, &[message], 1, CompletionFlags::SUPPRESS).expect("a send");
     }
     two.settle();
     match two.drain(1)[..] {
@@ -299,13 +240,8 @@ fn a_completion_longer_than_its_receive_makes_no_sense() {
     let region = two.fabric.region(1);
     let Side { ia, pz, ep, .. } = &mut two.sides[1];
     let lmr = ia.lmr_create(*pz, region, MemPriv::ALL).expect("memory");
-    let receive = LmrTriplet {
-        addr: region.addr,
-        len: 64,
-        context: lmr.lmr_context,
-    };
-    ia.ep_post_recv(*ep, &[receive], 7, CompletionFlags::empty())
-        .expect("a receive");
+    let receive = LmrTriplet { addr: region.addr, len: 64, context: lmr.lmr_context };
+    ia.ep_post_recv(*ep, &[receive], 7, CompletionFlags::empty()).expect("a receive");
     two.connect();
     let fabric = two.fabric;
     let Side { ia, ep, evd, .. } = &mut two.sides[1];
@@ -334,40 +270,27 @@ fn an_endpoint_without_a_queue_pair_holds_nothing_of_the_one_in_its_slot_before(
     let regions = [0, 1].map(|side| two.fabric.region(side));
     let side = &mut two.sides[1];
     let (lmr, srq) = common_queue(side, regions[1]);
-    let Side {
-        ia, pz, evd, ep, ..
-    } = side;
+    let Side { ia, pz, evd, ep, .. } = side;
     let (all, attr) = (Some(*evd), ia.ep_attr_default());
     ia.ep_free(NOW, *ep).expect("a freed EP");
     let made = ia.ep_create_with_srq(Some(*pz), all, all, all, srq, &attr);
     *ep = made.expect("an EP");
-    let receive = LmrTriplet {
-        addr: regions[1].addr,
-        len: 8,
-        context: lmr.lmr_context,
-    };
+    let receive = LmrTriplet { addr: regions[1].addr, len: 8, context: lmr.lmr_context };
     ia.srq_post_recv(srq, &[receive], 7).expect("a receive");
     two.connect();
     let Side { ia, ep, .. } = &mut two.sides[0];
-    ia.ep_post_send(*ep, &[], 1, CompletionFlags::empty())
-        .expect("a send");
+    ia.ep_post_send(*ep, &[], 1, CompletionFlags::empty()).expect("a send");
     let Side { ia, evd, ep, .. } = &mut two.sides[1];
     // What an Endpoint holds is not available, until it has been dequeued.
-    let left = |ia: &mut LoopIa| {
-        ia.srq_query(srq)
-            .map(|told| (told.available, told.outstanding))
-    };
+    let left = |ia: &mut LoopIa| ia.srq_query(srq).map(|told| (told.available, told.outstanding));
     assert_eq!(left(ia), Ok((Some(0), 1)));
     assert!(matches!(ia.evd_dequeue(*evd), Ok(Event::Dto(dto)) if dto.cookie == 7));
     assert_eq!(left(ia), Ok((Some(0), 0)));
     ia.ep_free(NOW, *ep).expect("a freed EP");
     // Without a zone it has no queue pair.
-    let bare = ia
-        .ep_create_with_srq(None, all, all, all, srq, &attr)
-        .expect("an EP");
+    let bare = ia.ep_create_with_srq(None, all, all, all, srq, &attr).expect("an EP");
     assert_eq!(left(ia), Ok((Some(0), 0)));
-    ia.ep_set_watermark(NOW, bare, Some(5), None)
-        .expect("a watermark");
+    ia.ep_set_watermark(NOW, bare, Some(5), None).expect("a watermark");
     let own = ia.async_evd();
     let broken = Ok(Event::Async(AsyncEvent::EpBroken(*ep)));
     assert!([broken, Err(DatReturn::QUEUE_EMPTY)].contains(&ia.evd_dequeue(own)));
@@ -388,8 +311,7 @@ fn a_look_up_that_is_handed_off_stays_one() {
     let rsp = ia.rsp_create(7003, None, *evd).expect("an RSP");
     let Side { ia, ep, .. } = &mut two.sides[0];
     let wait = Duration::from_secs(5);
-    ia.ep_connect(NOW, *ep, addr(1), 7000, wait, b"", Qos::BestEffort)
-        .expect("a look-up");
+    ia.ep_connect(NOW, *ep, addr(1), 7000, wait, b"", Qos::BestEffort).expect("a look-up");
     two.settle();
     let cr = match two.drain(1)[..] {
         [Event::UdConnectionRequest { cr, .. }] => cr,
@@ -406,13 +328,7 @@ fn a_look_up_that_is_handed_off_stays_one() {
     assert_eq!(state, Ok(EpState::UnconfiguredReserved));
     ia.cr_handoff(NOW, cr, 7001).expect("a handoff");
     let cr = match two.drain(1)[..] {
-        [
-            Event::UdConnectionRequest {
-                psp: to,
-                cr,
-                conn_qual: 7001,
-            },
-        ] if to == psp => cr,
+        [Event::UdConnectionRequest { psp: to, cr, conn_qual: 7001 }] if to == psp => cr,
         ref other => panic!("{other:?}"),
     };
     let Side { ia, ep, .. } = &mut two.sides[1];

@@ -90,11 +90,7 @@ impl World {
         let points = || s.points.iter().chain(&s.old_points);
         let listens = |port| points().any(|m| m.port == port && m.evd == evd);
         let told = self.asks.iter().filter(|a| a.may_tell(side, evd)).count();
-        let asked = self
-            .asks
-            .iter()
-            .filter(|a| a.may_come(side) && listens(a.port))
-            .count();
+        let asked = self.asks.iter().filter(|a| a.may_come(side) && listens(a.port)).count();
         told + asked + s.answered.iter().filter(|(_, at)| *at == evd).count()
     }
 
@@ -170,8 +166,7 @@ impl World {
             .no(size > MAX_CONNECT_UD_PRIVATE, DatType::InvalidParameter)
             .may(many, DatType::InsufficientResources);
         let now = self.now;
-        let answer =
-            s.ia.ep_connect(now, ep, remote, qual, timeout, &private, Qos::BestEffort);
+        let answer = s.ia.ep_connect(now, ep, remote, qual, timeout, &private, Qos::BestEffort);
         let at = self.asks.len();
         self.note(|| {
             format!("{side}: look_up {ep:?} {remote} {qual} {timeout:?} {at} -> {answer:?}")
@@ -227,11 +222,7 @@ impl World {
 
     /// A service point, or a dispatcher of one, is gone: what is on its way there may come too late.
     pub(crate) fn unheard(&mut self, side: usize, port: u16, lost: bool) {
-        for ask in self
-            .asks
-            .iter_mut()
-            .filter(|a| a.may_come(side) && a.port == port)
-        {
+        for ask in self.asks.iter_mut().filter(|a| a.may_come(side) && a.port == port) {
             ask.refusable = true;
             ask.lost |= lost;
         }
@@ -239,11 +230,7 @@ impl World {
 
     /// Who asked has left: no answer is told any more, and with its end none is kept.
     pub(crate) fn stop_asking(&mut self, side: usize, ep: Ep, answers: bool) {
-        for ask in self
-            .asks
-            .iter_mut()
-            .filter(|a| a.side == side && a.ep == ep)
-        {
+        for ask in self.asks.iter_mut().filter(|a| a.side == side && a.ep == ep) {
             ask.left = true;
             if answers {
                 ask.kept = None;
@@ -256,9 +243,7 @@ impl World {
         let s = &self.sides[side];
         let point = Point::Psp(psp);
         let mut points = s.points.iter().chain(&s.old_points);
-        let listener = *points
-            .find(|m| m.point == point)
-            .ok_or("no such service point")?;
+        let listener = *points.find(|m| m.point == point).ok_or("no such service point")?;
         if listener.evd != evd || u64::from(listener.port) != qual || listener.makes {
             return Err(format!("it belongs to {listener:?}"));
         }
@@ -285,12 +270,8 @@ impl World {
 
     /// Answers a look-up, or tries to.
     pub(crate) fn answer(&mut self, side: usize, m: &CrM) -> Done {
-        let fit: Vec<Ep> = self.sides[side]
-            .eps
-            .iter()
-            .filter(|m| m.ud.is_some())
-            .map(|m| m.ep)
-            .collect();
+        let fit: Vec<Ep> =
+            self.sides[side].eps.iter().filter(|m| m.ud.is_some()).map(|m| m.ep).collect();
         let wanted = self.rng.of(&fit).filter(|_| self.rng.percent(90));
         let ep = wanted.unwrap_or_else(|| self.pick_ep(side));
         let ep = (!self.rng.percent(3)).then_some(ep);
@@ -305,11 +286,7 @@ impl World {
         let found = ep.and_then(|ep| s.ep(ep));
         let key = found.and_then(|m| Some(m.ud.as_ref()?.qkey));
         let mut verdict = Verdict::new()
-            .no_as(
-                key.is_none(),
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandleEp,
-            )
+            .no_as(key.is_none(), DatType::InvalidHandle, DatSubtype::InvalidHandleEp)
             .no(size > MAX_UD_REPLY_PRIVATE, DatType::InvalidParameter);
         if let Some(found) = found {
             let open = found.state == EpState::Connected;
@@ -385,10 +362,7 @@ impl World {
         let could = |a: &AskM, end| mine(a) && !a.done && a.could_end(end, now);
         let (at, guess) = match named {
             Some(at) => {
-                let ask = self
-                    .asks
-                    .get(at)
-                    .filter(|a| mine(a) && a.could_end(end, now));
+                let ask = self.asks.get(at).filter(|a| mine(a) && a.could_end(end, now));
                 let ask = ask.ok_or_else(|| format!("nobody asked: {said:?}"))?;
                 if ask.done {
                     // What was taken for its end was that of another.
@@ -461,17 +435,13 @@ impl World {
             let done = self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?;
             if done {
                 let given = |a: &&mut AskM| a.side == side && a.kept == Some(of);
-                self.asks
-                    .iter_mut()
-                    .filter(given)
-                    .for_each(|a| a.kept = None);
+                self.asks.iter_mut().filter(given).for_each(|a| a.kept = None);
             }
             return Ok(());
         }
         // Answers make way for connections.
-        verdict = verdict
-            .no(some.is_none(), DatType::InvalidState)
-            .may(true, DatType::InvalidState);
+        verdict =
+            verdict.no(some.is_none(), DatType::InvalidState).may(true, DatType::InvalidState);
         let answer = s.ia.ep_ud_answer(ep, of).map(|_| ());
         let last = s.ia.ep_ud_address(ep).map(|_| ());
         self.note(|| format!("{side}: ep_ud_answer {ep:?} {of:?} -> {answer:?}, {last:?}"));

@@ -134,29 +134,18 @@ fn run(seed: u64, calls: u64, log: bool) -> Result<Seen, String> {
         for side in 0..2 {
             done = done.and_then(|()| world.audit_device(side));
             done = done.and_then(|()| {
-                if call % 64 == 0 {
-                    world.audit_all(side)
-                } else {
-                    world.audit(side)
-                }
+                if call % 64 == 0 { world.audit_all(side) } else { world.audit(side) }
             });
         }
         done.map_err(|text| tell(&world, seed, call, &text))?;
     }
-    world
-        .finish(!seed.is_multiple_of(3))
-        .map_err(|text| tell(&world, seed, calls, &text))?;
+    world.finish(!seed.is_multiple_of(3)).map_err(|text| tell(&world, seed, calls, &text))?;
     world.seen.calls = calls;
     Ok(world.seen)
 }
 
 fn tell(world: &World, seed: u64, call: u64, text: &str) -> String {
-    let log = world
-        .log
-        .iter()
-        .flatten()
-        .map(|line| format!("  {line}\n"))
-        .collect::<String>();
+    let log = world.log.iter().flatten().map(|line| format!("  {line}\n")).collect::<String>();
     format!("seed {seed}, call {call}: {text}\n{log}")
 }
 
@@ -186,11 +175,7 @@ fn runs(seeds: std::ops::Range<u64>, calls: u64) -> Vec<Seen> {
 }
 
 /// Calls of each of a hundred seeds: a million in all, and ten million where the compiler optimizes (`cargo xtask calls`).
-const CALLS: u64 = if cfg!(debug_assertions) {
-    10_000
-} else {
-    100_000
-};
+const CALLS: u64 = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
 
 #[test]
 fn random_calls_answer_as_the_model_does() {
@@ -198,8 +183,7 @@ fn random_calls_answer_as_the_model_does() {
     let sum = |field: fn(&Seen) -> u64| seen.iter().map(field).sum::<u64>();
     assert_eq!(sum(|s| s.calls), 100 * CALLS);
     let mut kinds = [0; 9];
-    seen.iter()
-        .for_each(|s| (0..9).for_each(|k| kinds[k] += s.kinds[k]));
+    seen.iter().for_each(|s| (0..9).for_each(|k| kinds[k] += s.kinds[k]));
     eprintln!("kinds {kinds:?}");
     // The runs are not empty.
     for (what, count, least) in [

@@ -13,10 +13,8 @@ fn stale(alive: bool, subtype: DatSubtype) -> Verdict {
 
 impl World {
     pub(crate) fn pz_create(&mut self, side: usize) -> Done {
-        let verdict = Verdict::new().no(
-            self.sides[side].pzs.len() >= EPS,
-            DatType::InsufficientResources,
-        );
+        let verdict =
+            Verdict::new().no(self.sides[side].pzs.len() >= EPS, DatType::InsufficientResources);
         let answer = self.sides[side].ia.pz_create();
         self.note(|| format!("{side}: pz_create -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
@@ -51,38 +49,17 @@ impl World {
         let pz = self.pick_pz(side);
         let own = self.fabric.region(side);
         let region = match self.rng.below(16) {
-            0 => Region {
-                addr: own.addr,
-                len: 0,
-            },
-            1 => Region {
-                addr: u64::MAX - 7,
-                len: 16,
-            },
-            2 => Region {
-                addr: own.addr,
-                len: u64::MAX,
-            },
-            3 => Region {
-                addr: own.addr,
-                len: own.len + 1,
-            },
+            0 => Region { addr: own.addr, len: 0 },
+            1 => Region { addr: u64::MAX - 7, len: 16 },
+            2 => Region { addr: own.addr, len: u64::MAX },
+            3 => Region { addr: own.addr, len: own.len + 1 },
             4 => self.fabric.region(1 - side),
-            5 => Region {
-                addr: self.rng.next(),
-                len: self.rng.next(),
-            },
-            6 => Region {
-                addr: own.addr + own.len - 1,
-                len: 1,
-            },
+            5 => Region { addr: self.rng.next(), len: self.rng.next() },
+            6 => Region { addr: own.addr + own.len - 1, len: 1 },
             7..10 => own,
             _ => {
                 let len = self.rng.next() % 4096 + 1;
-                Region {
-                    addr: own.addr + self.rng.next() % (own.len - len + 1),
-                    len,
-                }
+                Region { addr: own.addr + self.rng.next() % (own.len - len + 1), len }
             }
         };
         // Another registration of the memory of one that there is.
@@ -93,11 +70,7 @@ impl World {
         });
         let of_host = under.is_none_or(|(_, kind)| kind == LmrKind::Host);
         let region = under.map_or(region, |(region, _)| region);
-        let va = if self.rng.percent(10) {
-            VaType::Zb
-        } else {
-            VaType::Va
-        };
+        let va = if self.rng.percent(10) { VaType::Zb } else { VaType::Va };
         let privileges = match self.rng.below(30) {
             0 => MemPriv::empty(),
             1 => MemPriv::from_bits_retain(1 << self.rng.below(32)),
@@ -115,18 +88,11 @@ impl World {
         let one_way = privileges.intersects(changed) && !privileges.contains(MemPriv::LOCAL_WRITE);
         let over = below.is_some();
         let verdict = stale(s.pzs.contains(&pz), DatSubtype::InvalidHandlePz)
-            .no_as(
-                over && under.is_none(),
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandleLmr,
-            )
+            .no_as(over && under.is_none(), DatType::InvalidHandle, DatSubtype::InvalidHandleLmr)
             .no(!of_host, DatType::ModelNotSupported)
             .no(!over && region.len == 0, DatType::LengthError)
             .no(!over && foreign, DatType::InvalidParameter)
-            .no(
-                !MemPriv::all().contains(privileges),
-                DatType::InvalidParameter,
-            )
+            .no(!MemPriv::all().contains(privileges), DatType::InvalidParameter)
             .no(one_way, DatType::PrivilegesViolation)
             .no(s.lmrs.len() >= LMRS, DatType::InsufficientResources);
         let answer = match below {
@@ -156,16 +122,9 @@ impl World {
         let m = s.lmrs.iter().find(|m| m.lmr == lmr).copied();
         let (bound, perhaps) = m.map_or((false, false), |m| s.is_bound(m.lmr_context));
         let verdict = stale(m.is_some(), DatSubtype::InvalidHandleLmr)
-            .no(
-                m.is_some_and(|m| m.kind == LmrKind::All),
-                DatType::ReservedLmr,
-            )
+            .no(m.is_some_and(|m| m.kind == LmrKind::All), DatType::ReservedLmr)
             .no(s.edits(lmr, None) != 0, DatType::InvalidState)
-            .no_as(
-                bound,
-                DatType::InvalidState,
-                DatSubtype::InvalidStateLmrInUse,
-            )
+            .no_as(bound, DatType::InvalidState, DatSubtype::InvalidStateLmrInUse)
             .may(perhaps, DatType::InvalidState);
         let answer = s.ia.lmr_free(lmr);
         self.note(|| format!("{side}: lmr_free {lmr:?} -> {answer:?}"));
@@ -184,15 +143,8 @@ impl World {
         let s = &mut self.sides[side];
         let verdict = stale(s.pzs.contains(&pz), DatSubtype::InvalidHandlePz)
             .no(s.rmrs.len() >= LMRS, DatType::InsufficientResources)
-            .may(
-                s.rmrs.len() + s.retiring.len() >= LMRS,
-                DatType::InsufficientResources,
-            );
-        let answer = if own {
-            s.ia.rmr_create_for_ep(pz)
-        } else {
-            s.ia.rmr_create(pz)
-        };
+            .may(s.rmrs.len() + s.retiring.len() >= LMRS, DatType::InsufficientResources);
+        let answer = if own { s.ia.rmr_create_for_ep(pz) } else { s.ia.rmr_create(pz) };
         self.note(|| format!("{side}: rmr_create {pz:?} own {own} -> {answer:?}"));
         if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
@@ -270,10 +222,7 @@ impl World {
         let known = EvdFlags::DEFAULT | EvdFlags::SOFTWARE;
         let verdict = Verdict::new()
             .no(qlen == 0, DatType::InvalidParameter)
-            .no(
-                flags.is_empty() || !known.contains(flags),
-                DatType::InvalidParameter,
-            )
+            .no(flags.is_empty() || !known.contains(flags), DatType::InvalidParameter)
             .no(qlen > 128, DatType::InsufficientResources)
             .no(s.evds.len() >= EVDS, DatType::InsufficientResources);
         let answer = s.ia.evd_create(qlen, flags);
@@ -299,11 +248,7 @@ impl World {
         let alive = m.is_some();
         let used = alive && (s.evd_in_use(evd) || evd == s.ia.async_evd());
         let verdict = stale(alive, DatSubtype::InvalidHandle1)
-            .no_as(
-                used,
-                DatType::InvalidState,
-                DatSubtype::InvalidStateEvdInUse,
-            )
+            .no_as(used, DatType::InvalidState, DatSubtype::InvalidStateEvdInUse)
             .no(m.is_some_and(|m| m.reaper.is_some()), DatType::InvalidState);
         let answer = s.ia.evd_free(evd);
         self.note(|| format!("{side}: evd_free {evd:?} -> {answer:?}"));
@@ -317,12 +262,8 @@ impl World {
             for (_, list) in &mut s.ghosts {
                 list.retain(|e| e.evd != evd);
             }
-            let ports: Vec<u16> = s
-                .old_points
-                .iter()
-                .filter(|m| m.evd == evd)
-                .map(|m| m.port)
-                .collect();
+            let ports: Vec<u16> =
+                s.old_points.iter().filter(|m| m.evd == evd).map(|m| m.port).collect();
             for link in &mut self.links {
                 if link.may_be_unseen(side) && ports.contains(&link.port) {
                     link.lost = true;
@@ -346,11 +287,8 @@ impl World {
         }
         let old = s.ia.async_evd();
         let out = old != evd && s.own_async && s.evd(old).is_some_and(|m| m.reaper.is_some());
-        let verdict = stale(
-            s.takes(evd, EvdFlags::ASYNC),
-            DatSubtype::InvalidHandleEvdAsync,
-        )
-        .no(out, DatType::InvalidState);
+        let verdict = stale(s.takes(evd, EvdFlags::ASYNC), DatSubtype::InvalidHandleEvdAsync)
+            .no(out, DatType::InvalidState);
         let answer = s.ia.set_async_evd(evd);
         self.note(|| format!("{side}: set_async_evd {evd:?} -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? && evd != old {
@@ -377,14 +315,8 @@ impl World {
         let taken = m.is_some_and(|m| m.flags.contains(EvdFlags::SOFTWARE));
         let verdict = stale(m.is_some(), DatSubtype::InvalidHandle1)
             .no(m.is_some() && !taken, DatType::InvalidParameter)
-            .no(
-                m.is_some_and(|m| m.software.len() >= EVENTS),
-                DatType::QueueFull,
-            )
-            .may(
-                m.is_some_and(|m| full >= m.qlen as usize),
-                DatType::QueueFull,
-            );
+            .no(m.is_some_and(|m| m.software.len() >= EVENTS), DatType::QueueFull)
+            .may(m.is_some_and(|m| full >= m.qlen as usize), DatType::QueueFull);
         let answer = s.ia.evd_post_se(evd, pointer);
         self.note(|| format!("{side}: post_se {evd:?} {pointer} -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
@@ -421,8 +353,7 @@ impl World {
         } else if self.rng.percent(10) {
             let solicited = self.rng.percent(50);
             let ia = &mut self.sides[side].ia;
-            ia.evd_arm(evd, solicited)
-                .map_err(|e| format!("arm: {e}"))?;
+            ia.evd_arm(evd, solicited).map_err(|e| format!("arm: {e}"))?;
             let (_, nonsense) = ia.evd_dropped(evd).map_err(|e| format!("dropped: {e}"))?;
             if nonsense != 0 {
                 return Err(format!("{nonsense} completions made no sense"));
@@ -439,10 +370,7 @@ impl World {
 
     /// Takes a reaping half out, or puts one back, perhaps to the wrong adapter.
     pub(crate) fn move_reaper(&mut self, side: usize) -> Done {
-        let out = self.sides[side]
-            .evds
-            .iter_mut()
-            .find_map(|m| m.reaper.take());
+        let out = self.sides[side].evds.iter_mut().find_map(|m| m.reaper.take());
         if let Some(half) = out {
             let evd = half.evd();
             let to = if self.rng.percent(20) { 1 - side } else { side };

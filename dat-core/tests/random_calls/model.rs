@@ -262,11 +262,7 @@ impl EpM {
     }
 
     pub(crate) fn evd(&self, direction: usize) -> Option<Evd> {
-        if direction == RECV {
-            self.recv
-        } else {
-            self.request
-        }
+        if direction == RECV { self.recv } else { self.request }
     }
 
     pub(crate) fn uses(&self, evd: Evd) -> bool {
@@ -375,10 +371,7 @@ impl LmrM {
             lmr: p.lmr,
             pz: p.pz,
             mapped: p.region,
-            region: Region {
-                addr: p.base(),
-                len: p.region.len,
-            },
+            region: Region { addr: p.base(), len: p.region.len },
             privileges: p.privileges,
             lmr_context: p.lmr_context,
             rmr_context: p.rmr_context,
@@ -443,15 +436,7 @@ pub(crate) struct PointM {
 
 impl PointM {
     pub(crate) fn new(point: Point, port: u16, evd: Evd) -> Self {
-        Self {
-            point,
-            port,
-            evd,
-            makes: false,
-            ep: None,
-            provided: false,
-            used: false,
-        }
+        Self { point, port, evd, makes: false, ep: None, provided: false, used: false }
     }
 
     /// Whether it is of the same kind.
@@ -609,10 +594,7 @@ impl SideM {
 
     pub(crate) fn pz_in_use(&self, pz: Pz) -> bool {
         self.eps.iter().any(|m| m.pz == Some(pz))
-            || self
-                .lmrs
-                .iter()
-                .any(|m| m.pz == pz && m.kind != LmrKind::All)
+            || self.lmrs.iter().any(|m| m.pz == pz && m.kind != LmrKind::All)
             || self.rmrs.iter().any(|m| m.pz == pz)
             || self.srqs.iter().any(|m| m.pz == pz)
     }
@@ -623,9 +605,7 @@ impl SideM {
 
     /// A reaper is out that may hold completions of the Endpoint.
     pub(crate) fn reaper_is_out(&self, m: &EpM) -> bool {
-        self.evds
-            .iter()
-            .any(|evd| evd.reaper.is_some() && m.uses(evd.evd))
+        self.evds.iter().any(|evd| evd.reaper.is_some() && m.uses(evd.evd))
     }
 }
 

@@ -42,17 +42,11 @@ impl World {
 
     fn cno_create(&mut self, side: usize) -> Done {
         let fd = self.rng.percent(30);
-        let agent = self.rng.percent(30).then_some(Agent::Function {
-            instance: 1,
-            function: nothing,
-        });
+        let agent =
+            self.rng.percent(30).then_some(Agent::Function { instance: 1, function: nothing });
         let s = &mut self.sides[side];
         let verdict = Verdict::new().no(s.cnos.len() >= EVDS, DatType::InsufficientResources);
-        let answer = if fd {
-            s.ia.cno_fd_create()
-        } else {
-            s.ia.cno_create(agent)
-        };
+        let answer = if fd { s.ia.cno_fd_create() } else { s.ia.cno_create(agent) };
         self.note(|| format!("{side}: cno_create -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             self.sides[side].cnos.extend(answer);
@@ -110,9 +104,7 @@ impl World {
         let left = s.ia.cno_query(cno).map(|param| param.triggered);
         let known = answer.is_ok_and(|evd| s.evd(evd).is_some());
         if before != Ok(true) || left != Ok(false) || !known {
-            return Err(format!(
-                "{answer:?}, triggered {before:?} before, {left:?} after"
-            ));
+            return Err(format!("{answer:?}, triggered {before:?} before, {left:?} after"));
         }
         self.seen.hints += 1;
         Ok(())
@@ -120,10 +112,8 @@ impl World {
 
     fn cno_modify_agent(&mut self, side: usize) -> Done {
         let cno = self.pick_cno(side);
-        let agent = self.rng.percent(50).then_some(Agent::Function {
-            instance: 2,
-            function: nothing,
-        });
+        let agent =
+            self.rng.percent(50).then_some(Agent::Function { instance: 2, function: nothing });
         let s = &mut self.sides[side];
         let verdict = stale(s.cnos.contains(&cno), DatSubtype::InvalidHandleCno);
         let answer = s.ia.cno_modify_agent(cno, agent);
@@ -182,11 +172,7 @@ impl World {
     fn evd_resize(&mut self, side: usize) -> Done {
         let evd = self.pick_evd(side);
         let qlen = self.sides[side].evd(evd).map_or(1, |m| m.qlen);
-        let most = if self.sides[side].takes(evd, EvdFlags::ASYNC) {
-            EVENTS as u32
-        } else {
-            128
-        };
+        let most = if self.sides[side].takes(evd, EvdFlags::ASYNC) { EVENTS as u32 } else { 128 };
         let wanted = match self.rng.below(6) {
             0 => 0,
             1 => most + 1,
@@ -229,20 +215,9 @@ impl World {
         let (out, unwaitable) = m.map_or((false, false), |m| (m.reaper.is_some(), m.unwaitable));
         let qlen = m.map_or(u32::MAX, |m| m.qlen);
         let verdict = stale(m.is_some(), DatSubtype::InvalidHandle1)
-            .no(
-                threshold == 0 || threshold > qlen,
-                DatType::InvalidParameter,
-            )
-            .no_as(
-                unwaitable,
-                DatType::InvalidState,
-                DatSubtype::InvalidStateEvdUnwaitable,
-            )
-            .no_as(
-                out,
-                DatType::InvalidState,
-                DatSubtype::InvalidStateEvdWaiter,
-            )
+            .no(threshold == 0 || threshold > qlen, DatType::InvalidParameter)
+            .no_as(unwaitable, DatType::InvalidState, DatSubtype::InvalidStateEvdUnwaitable)
+            .no_as(out, DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter)
             // The consumer may decide for each completion whether it notifies.
             .may(threshold > 1, DatType::InvalidState);
         let begun = s.ia.evd_wait(now, evd, Duration::ZERO, threshold);
@@ -257,8 +232,7 @@ impl World {
             Poll::Ready(Ok(event)) => {
                 self.found(side, evd);
                 self.seen.waits += 1;
-                self.arrived(side, evd, event)
-                    .map_err(|e| format!("{event:?} on {evd:?}: {e}"))
+                self.arrived(side, evd, event).map_err(|e| format!("{event:?} on {evd:?}: {e}"))
             }
             Poll::Ready(Err(ret)) if ret.ty() == DatType::TimeoutExpired => {
                 if threshold == 1 {

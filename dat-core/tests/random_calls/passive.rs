@@ -39,17 +39,10 @@ impl World {
         let evd = self.pick_evd_for(side, EvdFlags::CR);
         let (qual, in_use) = self.pick_qualifier(side);
         let any = self.rng.percent(20);
-        let flag = if self.rng.percent(25) {
-            PspFlag::Provider
-        } else {
-            PspFlag::Consumer
-        };
+        let flag = if self.rng.percent(25) { PspFlag::Provider } else { PspFlag::Consumer };
         let verdict = self
             .listening(side, evd, Point::Psp(Psp::from_raw(1)))
-            .no(
-                !any && (qual == 0 || qual > 65535),
-                DatType::InvalidParameter,
-            )
+            .no(!any && (qual == 0 || qual > 65535), DatType::InvalidParameter)
             .no(!any && in_use, DatType::ConnQualInUse);
         let s = &mut self.sides[side];
         let answer = if any {
@@ -118,21 +111,11 @@ impl World {
         let unfit = found.filter(|m| !matches!(m.state, U | UU));
         let mut verdict = self
             .listening(side, evd, Point::Rsp(Rsp::from_raw(1)))
-            .no_as(
-                stranger,
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandleEp,
-            )
+            .no_as(stranger, DatType::InvalidHandle, DatSubtype::InvalidHandleEp)
             .no(qual == 0 || qual > 65535, DatType::InvalidParameter)
             .no(in_use, DatType::ConnQualInUse)
-            .no(
-                ep.is_none() && s.eps.len() >= EPS,
-                DatType::InsufficientResources,
-            )
-            .may(
-                ep.is_none() && s.eps.len() + unseen >= EPS,
-                DatType::InsufficientResources,
-            );
+            .no(ep.is_none() && s.eps.len() >= EPS, DatType::InsufficientResources)
+            .may(ep.is_none() && s.eps.len() + unseen >= EPS, DatType::InsufficientResources);
         if let Some(m) = unfit {
             verdict = verdict.no_as(true, DatType::InvalidState, m.state.subtype());
         }
@@ -192,14 +175,8 @@ impl World {
         let goes = goes.and_then(|ep| s.ep(ep));
         let verdict = Verdict::new()
             .no_as(at.is_none(), DatType::InvalidHandle, subtype)
-            .no(
-                goes.is_some_and(|m| m.poster.is_some()),
-                DatType::InvalidState,
-            )
-            .may(
-                goes.is_some_and(|m| s.reaper_is_out(m)),
-                DatType::InvalidState,
-            );
+            .no(goes.is_some_and(|m| m.poster.is_some()), DatType::InvalidState)
+            .may(goes.is_some_and(|m| s.reaper_is_out(m)), DatType::InvalidState);
         self.note(|| format!("{side}: point_free {point:?} -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
             && let Some(at) = at
@@ -255,11 +232,8 @@ impl World {
         let unseen = unseen + self.unseen_asks(side);
         let s = &self.sides[side];
         let m = s.crs.iter().find(|m| m.cr == cr).copied();
-        let mut verdict = Verdict::new().no_as(
-            m.is_none(),
-            DatType::InvalidHandle,
-            DatSubtype::InvalidHandleCr,
-        );
+        let mut verdict =
+            Verdict::new().no_as(m.is_none(), DatType::InvalidHandle, DatSubtype::InvalidHandleCr);
         let point = s.points.iter().find(|m| u64::from(m.port) == qual);
         let point = point.filter(|point| m.is_some_and(|m| m.point != point.point) && !point.used);
         // Look-ups come to public ones of the consumer's.
@@ -277,14 +251,8 @@ impl World {
                 || s.crs.len() + unseen >= EPS
                 || point.makes && eps >= EPS;
             verdict = verdict
-                .no(
-                    own.is_some_and(|m| m.poster.is_some()),
-                    DatType::InvalidState,
-                )
-                .may(
-                    own.is_some_and(|m| s.reaper_is_out(m)),
-                    DatType::InvalidState,
-                )
+                .no(own.is_some_and(|m| m.poster.is_some()), DatType::InvalidState)
+                .may(own.is_some_and(|m| s.reaper_is_out(m)), DatType::InvalidState)
                 .no(s.crs.len() >= EPS, DatType::InsufficientResources)
                 .may(tight, DatType::InsufficientResources);
         }
@@ -328,34 +296,20 @@ impl World {
             None if !mostly && self.rng.percent(30) => None,
             _ => Some(self.pick_ep_in(side, &[EpState::Unconnected])),
         };
-        let size = if self.rng.percent(3) {
-            197
-        } else {
-            self.rng.below(197)
-        };
+        let size = if self.rng.percent(3) { 197 } else { self.rng.below(197) };
         let used = ep.or_else(|| m.and_then(|m| m.local_ep));
         let s = &mut self.sides[side];
         let named = m.is_some_and(|m| m.local_ep.is_some() == ep.is_some());
         let mut verdict = Verdict::new()
-            .no_as(
-                m.is_none(),
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandleCr,
-            )
+            .no_as(m.is_none(), DatType::InvalidHandle, DatSubtype::InvalidHandleCr)
             .no_as(named, DatType::InvalidHandle, DatSubtype::InvalidHandleEp)
             .no(size > 196, DatType::InvalidParameter);
         if m.is_some() && !named {
             let found = used.and_then(|ep| s.ep(ep));
-            verdict = verdict.no_as(
-                found.is_none(),
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandleEp,
-            );
+            verdict =
+                verdict.no_as(found.is_none(), DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
             if let Some(found) = found {
-                let own = [
-                    EpState::TentativeConnectionPending,
-                    EpState::PassiveConnectionPending,
-                ];
+                let own = [EpState::TentativeConnectionPending, EpState::PassiveConnectionPending];
                 let fit = match ep {
                     Some(_) => found.state == EpState::Unconnected,
                     None => own.contains(&found.state),
@@ -364,21 +318,14 @@ impl World {
                 let ready = found.is_configured() && found.connect.is_some();
                 verdict = verdict
                     .no(!fit && !tentative, DatType::InvalidState)
-                    .no_as(
-                        tentative,
-                        DatType::InvalidHandle,
-                        DatSubtype::InvalidHandleEp,
-                    )
+                    .no_as(tentative, DatType::InvalidHandle, DatSubtype::InvalidHandleEp)
                     .no(fit && !ready, DatType::InvalidState);
             }
         }
         let private = vec![0x55; size];
         let answer = s.ia.cr_accept(self.now, cr, ep, &private);
         self.note(|| {
-            format!(
-                "{side}: cr_accept {cr:?} {ep:?} link {:?} -> {answer:?}",
-                m.map(|m| m.link)
-            )
+            format!("{side}: cr_accept {cr:?} {ep:?} link {:?} -> {answer:?}", m.map(|m| m.link))
         });
         if !self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
             return Ok(());
@@ -400,10 +347,7 @@ impl World {
             m_ep.state = EpState::CompletionPending;
             m_ep.link = Some((m.link, 1));
         }
-        let state = self.sides[side]
-            .ia
-            .ep_get_status(ep)
-            .map(|status| status.state);
+        let state = self.sides[side].ia.ep_get_status(ep).map(|status| status.state);
         if state == Ok(EpState::Disconnected) && excused {
             self.end(side, ep, kind::ACCEPT_ERROR, false);
         }
@@ -412,11 +356,7 @@ impl World {
     }
 
     pub(crate) fn cr_reject(&mut self, side: usize, cr: Cr) -> Done {
-        let mut size = if self.rng.percent(3) {
-            149
-        } else {
-            self.rng.below(149)
-        };
+        let mut size = if self.rng.percent(3) { 149 } else { self.rng.below(149) };
         let s = &mut self.sides[side];
         let m = s.crs.iter().find(|m| m.cr == cr).copied();
         if m.is_some_and(|m| m.looks_up) {
@@ -426,26 +366,13 @@ impl World {
         let looks_up = m.is_some_and(|m| m.looks_up);
         let most = if looks_up { MAX_UD_REPLY_PRIVATE } else { 148 };
         let verdict = Verdict::new()
-            .no_as(
-                m.is_none(),
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandleCr,
-            )
-            .no(
-                size > most && (m.is_some() || size > 148),
-                DatType::InvalidParameter,
-            );
+            .no_as(m.is_none(), DatType::InvalidHandle, DatSubtype::InvalidHandleCr)
+            .no(size > most && (m.is_some() || size > 148), DatType::InvalidParameter);
         let own = m.filter(|m| m.provided).and_then(|m| m.local_ep);
         let own = own.and_then(|ep| s.ep(ep));
         let verdict = verdict
-            .no(
-                own.is_some_and(|m| m.poster.is_some()),
-                DatType::InvalidState,
-            )
-            .may(
-                own.is_some_and(|m| s.reaper_is_out(m)),
-                DatType::InvalidState,
-            );
+            .no(own.is_some_and(|m| m.poster.is_some()), DatType::InvalidState)
+            .may(own.is_some_and(|m| s.reaper_is_out(m)), DatType::InvalidState);
         let mut private = vec![0x33; size];
         if let (Some(m), Some(name)) = (m, private.first_chunk_mut()) {
             *name = m.name();
@@ -504,22 +431,13 @@ impl World {
             }
         }
         for side in 0..2 {
-            let lost = self
-                .links
-                .iter()
-                .any(|link| link.lost && link.target == Some(side));
+            let lost = self.links.iter().any(|link| link.lost && link.target == Some(side));
             let lost = lost || self.asks.iter().any(|a| a.lost && a.target == Some(side));
-            let flag = if by_hand && !lost {
-                CloseFlag::Graceful
-            } else {
-                CloseFlag::Abrupt
-            };
+            let flag = if by_hand && !lost { CloseFlag::Graceful } else { CloseFlag::Abrupt };
             if flag == CloseFlag::Graceful {
                 let alive = self.fabric.alive(side);
                 if alive != (0, 0, 0, 0) {
-                    return Err(format!(
-                        "everything is freed, and the device still has {alive:?}"
-                    ));
+                    return Err(format!("everything is freed, and the device still has {alive:?}"));
                 }
             }
             self.sides[side]
@@ -528,9 +446,7 @@ impl World {
                 .map_err(|e| format!("{flag:?} close: {e}"))?;
             let (left, alive) = (self.fabric.left_at_close(side), self.fabric.alive(side));
             if left != (0, 0, 0, 0) || alive != (0, 0, 0, 0) {
-                return Err(format!(
-                    "{flag:?} close left {left:?} to the device, {alive:?} after"
-                ));
+                return Err(format!("{flag:?} close left {left:?} to the device, {alive:?} after"));
             }
             self.seen.closes += 1;
         }
@@ -547,12 +463,7 @@ impl World {
         while let Some(cr) = self.sides[side].crs.first().map(|m| m.cr) {
             self.cr_reject(side, cr)?;
         }
-        while let Some(ep) = self.sides[side]
-            .eps
-            .iter()
-            .find(|m| !m.is_held())
-            .map(|m| m.ep)
-        {
+        while let Some(ep) = self.sides[side].eps.iter().find(|m| !m.is_held()).map(|m| m.ep) {
             self.ep_free(side, ep)?;
         }
         while let Some(srq) = self.sides[side].srqs.first().map(|m| m.srq) {
@@ -574,10 +485,7 @@ impl World {
         while let Some(evd) = other(&self.sides[side]) {
             self.evd_free(side, evd)?;
         }
-        self.sides[side]
-            .ia
-            .evd_modify_cno(async_evd, None)
-            .map_err(|e| e.to_string())?;
+        self.sides[side].ia.evd_modify_cno(async_evd, None).map_err(|e| e.to_string())?;
         for m in &mut self.sides[side].evds {
             m.cno = None;
         }

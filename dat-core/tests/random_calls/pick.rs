@@ -48,27 +48,15 @@ impl World {
     }
 
     pub(crate) fn pick_lmr(&mut self, side: usize) -> Lmr {
-        handle!(self, side, Lmr, lmr, |s| s
-            .lmrs
-            .iter()
-            .map(|m| m.lmr)
-            .collect())
+        handle!(self, side, Lmr, lmr, |s| s.lmrs.iter().map(|m| m.lmr).collect())
     }
 
     pub(crate) fn pick_rmr(&mut self, side: usize) -> Rmr {
-        handle!(self, side, Rmr, rmr, |s| s
-            .rmrs
-            .iter()
-            .map(|m| m.rmr)
-            .collect())
+        handle!(self, side, Rmr, rmr, |s| s.rmrs.iter().map(|m| m.rmr).collect())
     }
 
     pub(crate) fn pick_evd(&mut self, side: usize) -> Evd {
-        handle!(self, side, Evd, evd, |s| s
-            .evds
-            .iter()
-            .map(|m| m.evd)
-            .collect())
+        handle!(self, side, Evd, evd, |s| s.evds.iter().map(|m| m.evd).collect())
     }
 
     pub(crate) fn pick_cno(&mut self, side: usize) -> Cno {
@@ -117,22 +105,14 @@ impl World {
     }
 
     pub(crate) fn pick_srq(&mut self, side: usize) -> Srq {
-        handle!(self, side, Srq, srq, |s| s
-            .srqs
-            .iter()
-            .map(|m| m.srq)
-            .collect())
+        handle!(self, side, Srq, srq, |s| s.srqs.iter().map(|m| m.srq).collect())
     }
 
     pub(crate) fn pick_cr(&mut self, side: usize) -> Cr {
         let cr = handle!(self, side, Cr, cr, |s| s.crs.iter().map(|m| m.cr).collect());
         let s = &self.sides[side];
         let known = s.crs.iter().any(|m| m.cr == cr) || s.dead.cr.contains(&cr);
-        if !known && s.ia.cr_query(cr).is_ok() {
-            Cr::from_raw(u64::MAX)
-        } else {
-            cr
-        }
+        if !known && s.ia.cr_query(cr).is_ok() { Cr::from_raw(u64::MAX) } else { cr }
     }
 
     /// An Endpoint in one of those states, mostly.
@@ -144,11 +124,7 @@ impl World {
             .filter(|m| m.is_configured() && m.connect.is_some())
             .map(|m| m.ep)
             .collect();
-        let wanted = if self.rng.percent(85) {
-            self.rng.of(&fit)
-        } else {
-            None
-        };
+        let wanted = if self.rng.percent(85) { self.rng.of(&fit) } else { None };
         wanted.unwrap_or_else(|| self.pick_ep(side))
     }
 
@@ -160,11 +136,7 @@ impl World {
             .filter(|m| m.flags.contains(stream))
             .map(|m| m.evd)
             .collect();
-        let wanted = if self.rng.percent(94) {
-            self.rng.of(&fit)
-        } else {
-            None
-        };
+        let wanted = if self.rng.percent(94) { self.rng.of(&fit) } else { None };
         wanted.unwrap_or_else(|| self.pick_evd(side))
     }
 
@@ -193,14 +165,8 @@ impl World {
             4 if self.rng.percent(20) => self.rng.below(40),
             _ => 1,
         };
-        let count = if roomy && self.rng.percent(90) {
-            1
-        } else {
-            count
-        };
-        (0..count)
-            .map(|_| self.pick_segment(side, ep, roomy))
-            .collect()
+        let count = if roomy && self.rng.percent(90) { 1 } else { count };
+        (0..count).map(|_| self.pick_segment(side, ep, roomy)).collect()
     }
 
     pub(crate) fn pick_segment(&mut self, side: usize, ep: Ep, roomy: bool) -> LmrTriplet {
@@ -218,11 +184,7 @@ impl World {
             self.rng.of(all).filter(LmrM::is_usable)
         };
         let Some(lmr) = lmr else {
-            return LmrTriplet {
-                addr: self.rng.next(),
-                len: 8,
-                context: self.rng.next() as u32,
-            };
+            return LmrTriplet { addr: self.rng.next(), len: 8, context: self.rng.next() as u32 };
         };
         // Of all memory the part that there is.
         let region = match lmr.kind {
@@ -254,11 +216,7 @@ impl World {
             }
             _ => (segment.addr, segment.len),
         };
-        LmrTriplet {
-            addr,
-            len,
-            ..segment
-        }
+        LmrTriplet { addr, len, ..segment }
     }
 
     /// A range within, mostly.

@@ -16,11 +16,7 @@ impl Rng {
     }
 
     pub(crate) fn below(&mut self, limit: usize) -> usize {
-        if limit == 0 {
-            0
-        } else {
-            (self.next() >> 16) as usize % limit
-        }
+        if limit == 0 { 0 } else { (self.next() >> 16) as usize % limit }
     }
 
     pub(crate) fn percent(&mut self, chance: usize) -> bool {
@@ -28,10 +24,6 @@ impl Rng {
     }
 
     pub(crate) fn of<T: Copy>(&mut self, list: &[T]) -> Option<T> {
-        if list.is_empty() {
-            None
-        } else {
-            Some(list[self.below(list.len())])
-        }
+        if list.is_empty() { None } else { Some(list[self.below(list.len())]) }
     }
 }

@@ -14,16 +14,14 @@ impl SideM {
 
     /// Something posted to it, or to its common queue, may fail.
     pub(crate) fn is_tainted(&self, ep: Ep) -> bool {
-        self.ep(ep)
-            .is_some_and(|m| m.tainted || self.srq_of(m).is_some_and(|srq| srq.tainted))
+        self.ep(ep).is_some_and(|m| m.tainted || self.srq_of(m).is_some_and(|srq| srq.tainted))
     }
 
     /// An Endpoint has taken the receive of that cookie: as one of its own, of a length that does not matter.
     pub(crate) fn shared_receive(&mut self, srq: Srq, cookie: u64) -> Result<Dto, String> {
         let m = self.srq_mut(srq).ok_or("no such SRQ")?;
         let at = m.posted.iter().position(|&posted| posted == cookie);
-        m.posted
-            .remove(at.ok_or("it was never posted, or came back before")?);
+        m.posted.remove(at.ok_or("it was never posted, or came back before")?);
         m.outstanding = m.outstanding.checked_sub(1).ok_or("more came than went")?;
         m.settle();
         Ok(Dto {
@@ -123,16 +121,9 @@ impl World {
             || u32::from(attr.max_recv_iov) > iov
             || attr.low_watermark > attr.max_recv_dtos;
         let verdict = Verdict::new()
-            .no_as(
-                !s.pzs.contains(&pz),
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandlePz,
-            )
+            .no_as(!s.pzs.contains(&pz), DatType::InvalidHandle, DatSubtype::InvalidHandlePz)
             .no(illegal, DatType::InvalidParameter)
-            .no(
-                s.srqs.len() >= limits.max_srqs as usize,
-                DatType::InsufficientResources,
-            );
+            .no(s.srqs.len() >= limits.max_srqs as usize, DatType::InsufficientResources);
         let answer = s.ia.srq_create(pz, &attr);
         self.note(|| format!("{side}: srq_create {pz:?} {attr:?} -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())?
@@ -157,11 +148,8 @@ impl World {
     pub(crate) fn srq_free(&mut self, side: usize, srq: Srq) -> Done {
         let s = &mut self.sides[side];
         let used = s.eps.iter().any(|m| m.srq == Some(srq));
-        let verdict = s.known_srq(srq).no_as(
-            used,
-            DatType::InvalidState,
-            DatSubtype::InvalidStateSrqInUse,
-        );
+        let verdict =
+            s.known_srq(srq).no_as(used, DatType::InvalidState, DatSubtype::InvalidStateSrqInUse);
         let answer = s.ia.srq_free(srq);
         self.note(|| format!("{side}: srq_free {srq:?} -> {answer:?}"));
         if self.judge(&verdict, answer.as_ref().err().map(|e| e.ret()).as_ref())? {
@@ -232,12 +220,7 @@ impl World {
         let (Ok(found), Some(m)) = (answer, self.sides[side].srq(srq)) else {
             return Ok(());
         };
-        let told = (
-            found.state,
-            found.pz,
-            found.attr,
-            found.outstanding as usize,
-        );
+        let told = (found.state, found.pz, found.attr, found.outstanding as usize);
         let possible = found.available.is_none_or(|left| left <= found.outstanding);
         if told != (SrqState::Operational, m.pz, m.attr, m.outstanding) || !possible {
             return Err(format!("query of SRQ: {found:?}, expected {m:?}"));
@@ -247,12 +230,8 @@ impl World {
 
     pub(crate) fn srq_post_recv(&mut self, side: usize) -> Done {
         let srq = self.pick_srq(side);
-        let users: Vec<Ep> = self.sides[side]
-            .eps
-            .iter()
-            .filter(|m| m.srq == Some(srq))
-            .map(|m| m.ep)
-            .collect();
+        let users: Vec<Ep> =
+            self.sides[side].eps.iter().filter(|m| m.srq == Some(srq)).map(|m| m.ep).collect();
         // Whichever of them takes it, its completion finds room.
         for &ep in &users {
             if !self.has_completion_room(side, ep, RECV)? {
@@ -266,11 +245,7 @@ impl World {
         let fit = lmrs.clone().filter(|m| Some(m.pz) == pz).copied();
         let fit: Vec<LmrM> = fit.collect();
         let all: Vec<LmrM> = lmrs.copied().collect();
-        let lmr = if self.rng.percent(95) {
-            self.rng.of(&fit)
-        } else {
-            self.rng.of(&all)
-        };
+        let lmr = if self.rng.percent(95) { self.rng.of(&fit) } else { self.rng.of(&all) };
         let count = match self.rng.below(12) {
             0 => 0,
             1 => 2,
@@ -284,11 +259,7 @@ impl World {
                     len: m.region.len.min(256) as u32,
                     context: m.lmr_context,
                 },
-                _ => LmrTriplet {
-                    addr: self.rng.next(),
-                    len: 8,
-                    context: self.rng.next() as u32,
-                },
+                _ => LmrTriplet { addr: self.rng.next(), len: 8, context: self.rng.next() as u32 },
             })
             .collect();
         let s = &mut self.sides[side];
@@ -296,10 +267,7 @@ impl World {
         let mut total = 0;
         if let Some(m) = s.srq(srq) {
             verdict = verdict
-                .no(
-                    segments.len() > usize::from(m.attr.max_recv_iov),
-                    DatType::InvalidParameter,
-                )
+                .no(segments.len() > usize::from(m.attr.max_recv_iov), DatType::InvalidParameter)
                 .no(
                     m.outstanding >= usize::from(m.attr.max_recv_dtos),
                     DatType::InsufficientResources,

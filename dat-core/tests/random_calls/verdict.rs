@@ -51,10 +51,7 @@ impl Verdict {
                 if known {
                     Ok(false)
                 } else {
-                    Err(format!(
-                        "refused with {ret:?}, expected {:?} or {:?}",
-                        self.must, self.may
-                    ))
+                    Err(format!("refused with {ret:?}, expected {:?} or {:?}", self.must, self.may))
                 }
             }
         }

@@ -15,14 +15,9 @@ impl SideM {
             None => {
                 use EpState as E;
                 let receives = [E::CompletionPending, E::Connected, E::DisconnectPending];
-                let here = m
-                    .evd(RECV)
-                    .and_then(|evd| self.evd(evd))
-                    .is_none_or(|m| m.reaper.is_none());
-                (
-                    m.queue[RECV].len() as u32,
-                    here && !receives.contains(&m.state),
-                )
+                let here =
+                    m.evd(RECV).and_then(|evd| self.evd(evd)).is_none_or(|m| m.reaper.is_none());
+                (m.queue[RECV].len() as u32, here && !receives.contains(&m.state))
             }
             Some(srq) => (srq.outstanding as u32, false),
         }
@@ -158,8 +153,7 @@ impl World {
         let counter = EpCounter::ALL[at];
         let range = if one { at..at + 1 } else { 0..EpCounter::COUNT };
         let answer = if one {
-            s.ia.ep_query_counter(ep, counter, reset)
-                .map(|count| vec![count])
+            s.ia.ep_query_counter(ep, counter, reset).map(|count| vec![count])
         } else {
             s.ia.ep_query_counters(ep, reset).map(|all| all.to_vec())
         };
@@ -186,11 +180,7 @@ impl World {
         let s = &mut self.sides[side];
         let m = s.evd(evd);
         let verdict = Verdict::new()
-            .no_as(
-                m.is_none(),
-                DatType::InvalidHandle,
-                DatSubtype::InvalidHandle1,
-            )
+            .no_as(m.is_none(), DatType::InvalidHandle, DatSubtype::InvalidHandle1)
             .no(m.is_some_and(|m| m.reaper.is_some()), DatType::InvalidState);
         let answer = s.ia.evd_query_counters(evd, reset);
         self.note(|| format!("{side}: evd_counters {evd:?} {reset} -> {answer:?}"));
@@ -199,10 +189,7 @@ impl World {
         }
         if let (Ok(told), Some(m)) = (answer, self.sides[side].evd_mut(evd)) {
             let of = |counter: EvdCounter| told[counter as usize];
-            let (found, empty) = (
-                of(EvdCounter::DequeueFound),
-                of(EvdCounter::DequeueNotFound),
-            );
+            let (found, empty) = (of(EvdCounter::DequeueFound), of(EvdCounter::DequeueNotFound));
             if found != m.found || of(EvdCounter::Dequeue) != found + empty {
                 return Err(format!("{evd:?} counted {told:?}, expected {}", m.found));
             }
@@ -220,31 +207,11 @@ impl World {
         use IaCounter as C;
         let (dead, late) = (&s.dead, s.retiring.len());
         for (what, counters, [lives, gone, late]) in [
-            (
-                "PZ",
-                [C::PzCreate, C::PzFree],
-                [s.pzs.len(), dead.pz.len(), 0],
-            ),
-            (
-                "LMR",
-                [C::LmrCreate, C::LmrFree],
-                [s.lmrs.len(), dead.lmr.len(), 0],
-            ),
-            (
-                "RMR",
-                [C::RmrCreate, C::RmrFree],
-                [s.rmrs.len(), dead.rmr.len(), late],
-            ),
-            (
-                "SRQ",
-                [C::SrqCreate, C::SrqFree],
-                [s.srqs.len(), dead.srq.len(), 0],
-            ),
-            (
-                "EVD",
-                [C::EvdCreate, C::EvdFree],
-                [s.evds.len(), dead.evd.len(), 0],
-            ),
+            ("PZ", [C::PzCreate, C::PzFree], [s.pzs.len(), dead.pz.len(), 0]),
+            ("LMR", [C::LmrCreate, C::LmrFree], [s.lmrs.len(), dead.lmr.len(), 0]),
+            ("RMR", [C::RmrCreate, C::RmrFree], [s.rmrs.len(), dead.rmr.len(), late]),
+            ("SRQ", [C::SrqCreate, C::SrqFree], [s.srqs.len(), dead.srq.len(), 0]),
+            ("EVD", [C::EvdCreate, C::EvdFree], [s.evds.len(), dead.evd.len(), 0]),
         ] {
             let [made, freed] = counters.map(|counter| told[counter as usize] as usize);
             if made != lives + gone || !(gone - late..=gone).contains(&freed) {

@@ -88,20 +88,9 @@ pub(crate) fn addr(side: usize) -> IpAddr {
 pub(crate) fn open(fabric: &'static Fabric, side: usize, seed: u64) -> LoopIa {
     let storage: &'static mut Storage<_, EPS, EVDS, LMRS, DTOS, EVENTS> =
         Box::leak(Box::new(Storage::new()));
-    let net = Net {
-        addr: addr(side),
-        prefix: 24,
-        gateway: None,
-        vlan: None,
-    };
-    Ia::open(
-        LoopHca::new(fabric, side),
-        storage.parts(),
-        net,
-        Instant::ZERO,
-        seed,
-    )
-    .expect("an open adapter")
+    let net = Net { addr: addr(side), prefix: 24, gateway: None, vlan: None };
+    Ia::open(LoopHca::new(fabric, side), storage.parts(), net, Instant::ZERO, seed)
+        .expect("an open adapter")
 }
 
 impl World {
@@ -148,17 +137,10 @@ impl World {
         let mine = |list: &VecDeque<Expect>| list.iter().filter(|e| e.evd == evd).count();
         let events: usize = s.eps.iter().map(|ep| mine(&ep.expected)).sum();
         let ghosts: usize = s.ghosts.iter().map(|(_, list)| mine(list)).sum();
-        let listens = |port| {
-            s.points
-                .iter()
-                .chain(&s.old_points)
-                .any(|m| m.port == port && m.evd == evd)
-        };
-        let requests = self
-            .links
-            .iter()
-            .filter(|l| l.may_be_unseen(side) && listens(l.port))
-            .count();
+        let listens =
+            |port| s.points.iter().chain(&s.old_points).any(|m| m.port == port && m.evd == evd);
+        let requests =
+            self.links.iter().filter(|l| l.may_be_unseen(side) && listens(l.port)).count();
         let ended = s.ended.iter().filter(|(_, at)| *at == evd).count();
         let asynchronous = evd == s.ia.async_evd();
         let warned = s.warned.iter();
@@ -192,22 +174,14 @@ impl World {
             let s = &mut self.sides[side];
             let lists = s.eps.iter_mut().map(|m| &mut m.expected);
             let lists = lists.chain(s.ghosts.iter_mut().map(|(_, list)| list));
-            lists
-                .flatten()
-                .filter(|e| e.evd == evd)
-                .for_each(|e| e.optional = true);
+            lists.flatten().filter(|e| e.evd == evd).for_each(|e| e.optional = true);
             if let Some(m) = s.evd_mut(evd) {
                 m.overflow = true;
             }
         }
         if let Some(m) = self.sides[side].ep_mut(ep) {
             let epoch = m.epoch;
-            m.expected.push_back(Expect {
-                kinds,
-                evd,
-                optional: optional || full,
-                epoch,
-            });
+            m.expected.push_back(Expect { kinds, evd, optional: optional || full, epoch });
         }
     }
 
@@ -294,11 +268,8 @@ impl World {
             if Some(ep) == apart {
                 continue;
             }
-            let new = self.sides[side]
-                .ia
-                .ep_get_status(ep)
-                .map_err(|e| format!("{ep:?}: {e}"))?
-                .state;
+            let new =
+                self.sides[side].ia.ep_get_status(ep).map_err(|e| format!("{ep:?}: {e}"))?.state;
             if new != old {
                 self.moved(side, ep, old, new)
                     .map_err(|e| format!("{ep:?} {old:?} -> {new:?}: {e}"))?;
@@ -332,10 +303,7 @@ impl World {
         if self.is_for_datagrams(side, ep) {
             return self.moved_ud(side, ep, old, new);
         }
-        let at = self.sides[side]
-            .ep(ep)
-            .and_then(|m| m.link)
-            .ok_or("it has no connection")?;
+        let at = self.sides[side].ep(ep).and_then(|m| m.link).ok_or("it has no connection")?;
         let (at, end) = at;
         let s = &self.sides[side];
         let over = s.ep(ep).is_some_and(|m| s.overrun(m).0);
@@ -467,13 +435,9 @@ impl World {
             self.now = self.now + Duration::from_secs(2);
             self.settle()?;
         }
-        let open = self
-            .links
-            .iter()
-            .filter(|l| l.up[0] && !(l.left[0] && l.left[1]));
-        self.attempts = open
-            .map(|l| 1 + usize::from(l.ends[0].map(|(side, _)| side) == l.target))
-            .sum();
+        let open = self.links.iter().filter(|l| l.up[0] && !(l.left[0] && l.left[1]));
+        self.attempts =
+            open.map(|l| 1 + usize::from(l.ends[0].map(|(side, _)| side) == l.target)).sum();
         Ok(())
     }
 
@@ -481,9 +445,7 @@ impl World {
     pub(crate) fn audit(&mut self, side: usize) -> Done {
         let s = &mut self.sides[side];
         for m in &s.eps {
-            let status =
-                s.ia.ep_get_status(m.ep)
-                    .map_err(|e| format!("{:?}: {e}", m.ep))?;
+            let status = s.ia.ep_get_status(m.ep).map_err(|e| format!("{:?}: {e}", m.ep))?;
             if status.state != m.state {
                 return Err(format!(
                     "{:?} is in {:?}, the model in {:?}",
@@ -511,11 +473,7 @@ impl World {
             && keys == s.lmrs.len() + s.rmrs.len()
             && cqs == s.evds.iter().filter(|m| m.flags.intersects(queues)).count()
             && qps == s.eps.iter().filter(|m| m.is_configured()).count();
-        if right {
-            Ok(())
-        } else {
-            Err(format!("the device holds {:?}", (pds, keys, cqs, qps)))
-        }
+        if right { Ok(()) } else { Err(format!("the device holds {:?}", (pds, keys, cqs, qps))) }
     }
 
     /// Compares every query of an adapter with the model.
@@ -527,14 +485,7 @@ impl World {
         };
         for m in &s.eps {
             let p = s.ia.ep_query(m.ep).map_err(|e| e.to_string())?;
-            let found = (
-                p.state,
-                p.pz,
-                p.recv_evd,
-                p.request_evd,
-                p.connect_evd,
-                p.attr,
-            );
+            let found = (p.state, p.pz, p.recv_evd, p.request_evd, p.connect_evd, p.attr);
             let model = (m.state, m.pz, m.recv, m.request, m.connect, m.attr);
             if found != model {
                 return differs("EP", &found, &model);
@@ -566,9 +517,7 @@ impl World {
         }
         for m in &s.rmrs {
             let p = s.ia.rmr_query(m.rmr).map_err(|e| e.to_string())?;
-            let known = m
-                .bound
-                .is_none_or(|context| p.bound.map(|t| t.context) == Some(context));
+            let known = m.bound.is_none_or(|context| p.bound.map(|t| t.context) == Some(context));
             if p.pz != m.pz || Some(&p.rmr_context) != m.keys.last() || !known {
                 return differs("RMR", &p, m);
             }

@@ -119,29 +119,13 @@ fn the_general_block_is_the_current_one_edited_and_nothing_else() {
         current[0x42] |= 0xc0;
         current[0xfff] = 0x5a;
     }
-    Device::open(
-        &platform,
-        &Config {
-            log_max_qp: Some(10),
-            ..Config::default()
-        },
-    )
-    .unwrap();
+    Device::open(&platform, &Config { log_max_qp: Some(10), ..Config::default() }).unwrap();
     let set = &platform.commands(Opcode::SetHcaCap)[0];
     assert_eq!((set.op_mod, set.input.len()), (0, 4112));
-    assert_eq!(
-        set.input[8..16],
-        [0; 8],
-        "nothing of the answer's head goes back"
-    );
+    assert_eq!(set.input[8..16], [0; 8], "nothing of the answer's head goes back");
     let cap = GeneralCap::read(&set.input, BLOCK_AT);
     assert_eq!(
-        (
-            cap.log_max_qp(),
-            cap.cmdif_checksum(),
-            cap.striding_rq(),
-            cap.roce()
-        ),
+        (cap.log_max_qp(), cap.cmdif_checksum(), cap.striding_rq(), cap.roce()),
         (10, 0, true, true)
     );
     assert_eq!(set.input[0x10 + 0xfff], 0x5a);
@@ -150,14 +134,7 @@ fn the_general_block_is_the_current_one_edited_and_nothing_else() {
 #[test]
 fn a_small_footprint_never_raises_a_limit() {
     let platform = Scripted::new();
-    Device::open(
-        &platform,
-        &Config {
-            log_max_qp: Some(20),
-            ..Config::default()
-        },
-    )
-    .unwrap();
+    Device::open(&platform, &Config { log_max_qp: Some(20), ..Config::default() }).unwrap();
     assert_eq!(
         GeneralCap::read(&platform.commands(Opcode::SetHcaCap)[0].input, BLOCK_AT).log_max_qp(),
         14
@@ -211,10 +188,7 @@ fn a_path_mtu_that_is_asked_for_is_the_one_there_is() {
         assert_eq!(device.path_mtu(), mtu);
     }
     let default = Config::default().frame_size;
-    assert_eq!(
-        Config::default().with_path_mtu(Mtu::B4096).frame_size,
-        default
-    );
+    assert_eq!(Config::default().with_path_mtu(Mtu::B4096).frame_size, default);
 }
 
 #[test]
@@ -242,32 +216,27 @@ fn only_announced_capabilities_are_asked_for() {
     }
     let device = open(&platform);
     assert_eq!(device.caps().atomic.atomic_operations(), 0);
-    let asked: Vec<u16> = platform
-        .commands(Opcode::QueryHcaCap)
-        .iter()
-        .map(|command| command.op_mod)
-        .collect();
+    let asked: Vec<u16> =
+        platform.commands(Opcode::QueryHcaCap).iter().map(|command| command.op_mod).collect();
     assert_eq!(asked, [0, 1, 8, 9, 1, 9]);
 }
 
 #[test]
 fn a_firmware_without_issi_stays_at_zero() {
-    let platform = Scripted::with(|c| {
-        if c.op == Opcode::QueryIssi {
-            Reply::Status(2, 0)
-        } else {
-            Reply::Normal
-        }
-    });
+    let platform =
+        Scripted::with(
+            |c| {
+                if c.op == Opcode::QueryIssi { Reply::Status(2, 0) } else { Reply::Normal }
+            },
+        );
     open(&platform);
     assert!(platform.commands(Opcode::SetIssi).is_empty());
-    let platform = Scripted::with(|c| {
-        if c.op == Opcode::SetIssi {
-            Reply::Status(3, 0)
-        } else {
-            Reply::Normal
-        }
-    });
+    let platform =
+        Scripted::with(
+            |c| {
+                if c.op == Opcode::SetIssi { Reply::Status(3, 0) } else { Reply::Normal }
+            },
+        );
     open(&platform);
 }
 
@@ -287,11 +256,7 @@ fn the_owner_is_random_and_only_where_there_is_one() {
 #[test]
 fn a_virtual_function_may_not_touch_the_port_and_comes_up_all_the_same() {
     let platform = Scripted::with(|command| {
-        if command.op == Opcode::AccessReg {
-            Reply::Status(5, 0x30_5684)
-        } else {
-            Reply::Normal
-        }
+        if command.op == Opcode::AccessReg { Reply::Status(5, 0x30_5684) } else { Reply::Normal }
     });
     let device = open(&platform);
     assert_eq!(device.identity().frame_size, 1522, "what the vport says");
@@ -310,21 +275,12 @@ fn the_frame_size_is_what_the_port_can_do_and_the_vport_follows() {
     let writes = platform.commands(Opcode::AccessReg);
     let pmtu = Pmtu::read(&writes[1].input, CONTENTS);
     assert_eq!(
-        (
-            AccessRegIn::read(&writes[1].input, 0).register_id(),
-            pmtu.admin_mtu(),
-            pmtu.local_port()
-        ),
+        (AccessRegIn::read(&writes[1].input, 0).register_id(), pmtu.admin_mtu(), pmtu.local_port()),
         (0x5003, 2200, 1)
     );
     let paos = Paos::read(&writes[3].input, CONTENTS);
     assert_eq!(
-        (
-            writes[3].op_mod,
-            paos.admin_status(),
-            paos.ase(),
-            paos.local_port()
-        ),
+        (writes[3].op_mod, paos.admin_status(), paos.ase(), paos.local_port()),
         (0, 1, true, 1)
     );
 }
@@ -355,11 +311,7 @@ fn roce_must_be_switched_on_in_the_vport() {
     let platform = Scripted::with(|command| {
         let roce = command.op == Opcode::ModifyNicVportContext
             && ModifyNicVportIn::read(&command.input, 0).select_roce_en();
-        if roce {
-            Reply::Status(3, 0xc1_f678)
-        } else {
-            Reply::Normal
-        }
+        if roce { Reply::Status(3, 0xc1_f678) } else { Reply::Normal }
     });
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
     assert!(fault.advice().contains("RoCE"), "{fault}");
@@ -376,17 +328,9 @@ fn an_initializing_device_is_waited_for() {
     platform.busy_until.set(u64::MAX);
     let before = platform.now();
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert_eq!(
-        (fault.kind(), platform.now() - before),
-        (FaultKind::Timeout, 120_000_000_000)
-    );
+    assert_eq!((fault.kind(), platform.now() - before), (FaultKind::Timeout, 120_000_000_000));
     platform.gone.set(true);
-    assert_eq!(
-        Device::open(&platform, &Config::default())
-            .unwrap_err()
-            .kind(),
-        FaultKind::Gone
-    );
+    assert_eq!(Device::open(&platform, &Config::default()).unwrap_err().kind(), FaultKind::Gone);
 }
 
 #[test]
@@ -395,27 +339,17 @@ fn a_bar_that_is_not_an_mlx5_is_refused_before_anything_is_written() {
     platform.set(init_seg::CMDIF_REV_FW_SUB, 4 << 16);
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
     assert_eq!((fault.kind(), fault.number()), (FaultKind::Nonsense, 4));
-    assert_eq!(
-        (platform.get(init_seg::CMDQ_ADDR_H), platform.held()),
-        (0, 0)
-    );
+    assert_eq!((platform.get(init_seg::CMDQ_ADDR_H), platform.held()), (0, 0));
 }
 
 #[test]
 fn a_doorbell_page_outside_the_bar_is_refused() {
     let platform = Scripted::with(|command| {
         let answer = [&[0; 9][..], &[0xff, 0xff, 0xff]].concat();
-        if command.op == Opcode::AllocUar {
-            Reply::Answer(answer)
-        } else {
-            Reply::Normal
-        }
+        if command.op == Opcode::AllocUar { Reply::Answer(answer) } else { Reply::Normal }
     });
     let fault = Device::open(&platform, &Config::default()).unwrap_err();
-    assert_eq!(
-        (fault.kind(), fault.number()),
-        (FaultKind::Nonsense, 0xff_ffff)
-    );
+    assert_eq!((fault.kind(), fault.number()), (FaultKind::Nonsense, 0xff_ffff));
     assert_eq!(platform.commands(Opcode::DeallocUar).len(), 1);
 }
 
@@ -431,54 +365,28 @@ fn every_refusal_unwinds_all_that_was_done() {
         let mut seen = 0;
         let platform = Scripted::with(move |_| {
             seen += 1;
-            if seen == step + 1 {
-                Reply::Status(3, 0x99)
-            } else {
-                Reply::Normal
-            }
+            if seen == step + 1 { Reply::Status(3, 0x99) } else { Reply::Normal }
         });
         let reached = match Device::open(&platform, &Config::default()) {
             Ok(mut device) => {
                 // The frame size of the vport is the one optional modification.
                 let vport_mtu = *op == Opcode::ModifyNicVportContext && step == 32;
-                assert!(
-                    OPTIONAL.contains(op) || vport_mtu,
-                    "step {step} {op:?} was not missed"
-                );
+                assert!(OPTIONAL.contains(op) || vport_mtu, "step {step} {op:?} was not missed");
                 device.close().unwrap();
                 steps.len()
             }
             Err(fault) => {
-                assert_eq!(
-                    (fault.operation(), fault.syndrome()),
-                    (op.name(), 0x99),
-                    "step {step}"
-                );
+                assert_eq!((fault.operation(), fault.syndrome()), (op.name(), 0x99), "step {step}");
                 step
             }
         };
         assert_eq!(platform.held(), 0, "arena after step {step} {op:?}");
-        assert!(
-            platform.given.borrow().is_empty(),
-            "pages after step {step} {op:?}"
-        );
+        assert!(platform.given.borrow().is_empty(), "pages after step {step} {op:?}");
         let down = platform.opcodes();
         let count = |op| down.iter().filter(|o| **o == op).count();
-        assert_eq!(
-            count(Opcode::DisableHca),
-            usize::from(reached > 0),
-            "step {step}"
-        );
-        assert_eq!(
-            count(Opcode::TeardownHca),
-            usize::from(reached > 16),
-            "step {step}"
-        );
-        assert_eq!(
-            count(Opcode::DeallocUar),
-            usize::from(reached > 23),
-            "step {step}"
-        );
+        assert_eq!(count(Opcode::DisableHca), usize::from(reached > 0), "step {step}");
+        assert_eq!(count(Opcode::TeardownHca), usize::from(reached > 16), "step {step}");
+        assert_eq!(count(Opcode::DeallocUar), usize::from(reached > 23), "step {step}");
         assert_eq!(
             count(Opcode::DestroyEq),
             (24..28).filter(|made| reached > *made).count(),
@@ -495,20 +403,13 @@ fn after_a_timeout_nothing_more_is_sent_and_nothing_freed_that_may_be_written() 
         let mut seen = 0;
         let platform = Scripted::with(move |_| {
             seen += 1;
-            if seen == step + 1 {
-                Reply::Never
-            } else {
-                Reply::Normal
-            }
+            if seen == step + 1 { Reply::Never } else { Reply::Normal }
         });
         let fault = Device::open(&platform, &Config::default()).unwrap_err();
         assert_eq!(fault.kind(), FaultKind::Timeout, "step {step}");
         assert_eq!(platform.log.borrow().len(), step + 1, "step {step}");
         assert!(platform.held() >= 4096 + 64 * 1024, "step {step}");
-        assert!(
-            platform.given.borrow().len() >= device_pages(step),
-            "step {step}"
-        );
+        assert!(platform.given.borrow().len() >= device_pages(step), "step {step}");
     }
 }
 
@@ -530,11 +431,7 @@ fn a_device_lost_in_bring_up_is_left_at_once() {
             let mut seen = 0;
             let platform = Scripted::with(move |_| {
                 seen += 1;
-                if seen == step + 1 {
-                    reply.clone()
-                } else {
-                    Reply::Normal
-                }
+                if seen == step + 1 { reply.clone() } else { Reply::Normal }
             });
             let before = platform.now();
             let fault = Device::open(&platform, &Config::default()).unwrap_err();
@@ -565,11 +462,7 @@ fn where_the_orderly_teardown_is_refused_the_fast_one_stops_the_device() {
     platform.script(|command| {
         let graceful = command.op == Opcode::TeardownHca
             && TeardownHcaIn::read(&command.input, 0).profile() == 0;
-        if graceful {
-            Reply::Status(4, 0)
-        } else {
-            Reply::Normal
-        }
+        if graceful { Reply::Status(4, 0) } else { Reply::Normal }
     });
     let fault = device.close().unwrap_err();
     assert_eq!((fault.operation(), fault.status()), ("TEARDOWN_HCA", 4));
@@ -579,17 +472,9 @@ fn where_the_orderly_teardown_is_refused_the_fast_one_stops_the_device() {
         .map(|command| TeardownHcaIn::read(&command.input, 0).profile())
         .collect();
     assert_eq!(profiles, [0, 2]);
-    assert_eq!(
-        platform.get(init_seg::CMDQ_ADDR_L_SZ) >> 8 & 7,
-        1,
-        "the interface is off"
-    );
+    assert_eq!(platform.get(init_seg::CMDQ_ADDR_L_SZ) >> 8 & 7, 1, "the interface is off");
     assert_eq!(platform.opcodes().last(), Some(&Opcode::TeardownHca));
-    assert_eq!(
-        platform.given.borrow().len(),
-        1106,
-        "the pages stay the device's until a reset"
-    );
+    assert_eq!(platform.given.borrow().len(), 1106, "the pages stay the device's until a reset");
 }
 
 /// The bit says something of the fast teardown only.

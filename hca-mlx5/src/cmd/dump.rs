@@ -64,12 +64,7 @@ impl fmt::Display for Dump<'_> {
             Direction::Input => "INPUT",
             Direction::Output => "OUTPUT",
         };
-        writeln!(
-            f,
-            "dump command {}({:#x}) {direction}",
-            self.opcode.name(),
-            self.opcode.code()
-        )?;
+        writeln!(f, "dump command {}({:#x}) {direction}", self.opcode.name(), self.opcode.code())?;
         hexdump(f, 0, &self.entry)?;
         let mut offset = self.entry.len();
         let mut index = 0;

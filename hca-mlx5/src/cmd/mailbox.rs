@@ -48,17 +48,9 @@ impl Pool {
     pub(crate) fn new<P: Platform>(platform: &P) -> Result<Self, Fault> {
         let len = BLOCK_STRIDE * BLOCKS as usize;
         let span = platform.alloc(len, 4096).ok_or_else(|| {
-            fault!(
-                Resources,
-                "command mailboxes",
-                "no room in the arena",
-                "enlarge the arena"
-            )
+            fault!(Resources, "command mailboxes", "no room in the arena", "enlarge the arena")
         })?;
-        let pool = Self {
-            span,
-            free: u64::MAX,
-        };
+        let pool = Self { span, free: u64::MAX };
         for block in 0..BLOCKS {
             if pool.address(platform, block).is_none() {
                 platform.free(span);
@@ -113,10 +105,7 @@ impl Pool {
 
     /// Device address of a chain, 0 for an empty one.
     pub(crate) fn chain_address<P: Platform>(&self, platform: &P, chain: Chain) -> u64 {
-        chain
-            .first()
-            .and_then(|block| self.address(platform, block))
-            .unwrap_or(0)
+        chain.first().and_then(|block| self.address(platform, block)).unwrap_or(0)
     }
 
     /// Writes a chain: `data` (the message beyond its head, or nothing for an output chain), links, token, signatures.
@@ -125,9 +114,7 @@ impl Pool {
         for (number, block) in (0u32..).zip(chain.blocks()) {
             let mut bytes = [0u8; BLOCK_SIZE];
             prm::put(&mut bytes, 0, pieces.next().unwrap_or(&[]));
-            let next = chain
-                .after(block)
-                .and_then(|next| self.address(platform, next));
+            let next = chain.after(block).and_then(|next| self.address(platform, next));
             let mut trailer = BlockTrailer(At::<_, BLOCK_DATA>(&mut bytes));
             trailer.set_next(next.unwrap_or(0));
             trailer.set_block_number(number);

@@ -83,10 +83,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         observer: Option<&'p (dyn Observer + Sync)>,
     ) -> Result<Self, Fault> {
         let word = CommandQueueWord(health::read(platform, init_seg::CMDQ_ADDR_L_SZ));
-        let (log_size, log_stride) = (
-            u32::from(word.log_cmdq_size()),
-            u32::from(word.log_cmdq_stride()),
-        );
+        let (log_size, log_stride) =
+            (u32::from(word.log_cmdq_size()), u32::from(word.log_cmdq_stride()));
         if log_size > 5 || log_stride < 6 || log_size + log_stride > 12 {
             return Err(fault!(
                 Nonsense,
@@ -97,12 +95,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             .of(words::GEOMETRY_WORD, word.0));
         }
         let page = platform.alloc(PAGE, PAGE).ok_or_else(|| {
-            fault!(
-                Resources,
-                "command queue",
-                "no room in the arena",
-                "enlarge the arena"
-            )
+            fault!(Resources, "command queue", "no room in the arena", "enlarge the arena")
         })?;
         let Some(address) = pages::page(platform, page.offset) else {
             platform.free(page);
@@ -152,12 +145,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             self.platform.free(self.page);
             self.pool.release(self.platform);
         }
-        self.kill(fault!(
-            BadState,
-            "command queue",
-            "the device is closed",
-            "open it anew"
-        ));
+        self.kill(fault!(BadState, "command queue", "the device is closed", "open it anew"));
     }
 
     /// A command has been given up since bring-up: the device may still write to host memory.
@@ -234,22 +222,13 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         output: &[u8],
     ) -> Result<Flight, Fault> {
         let about = |fault| about(fault, op, number);
-        let (Some((inline, input_rest)), Some((_, output_rest))) = (
-            input.split_first_chunk::<HEAD>(),
-            output.split_first_chunk::<HEAD>(),
-        ) else {
-            return Err(about(fault!(
-                BadParameter,
-                "",
-                "a message without its head"
-            )));
+        let (Some((inline, input_rest)), Some((_, output_rest))) =
+            (input.split_first_chunk::<HEAD>(), output.split_first_chunk::<HEAD>())
+        else {
+            return Err(about(fault!(BadParameter, "", "a message without its head")));
         };
         if input.len() > MAX_MESSAGE || output.len() > MAX_MESSAGE {
-            return Err(about(fault!(
-                BadParameter,
-                "",
-                "the message does not fit the mailboxes",
-            )));
+            return Err(about(fault!(BadParameter, "", "the message does not fit the mailboxes",)));
         }
         if self.free == 0 {
             return Err(about(fault!(
@@ -280,8 +259,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.free &= !(1 << slot);
         self.token = self.token.checked_add(1).unwrap_or(1);
         let token = self.token;
-        self.pool
-            .write(self.platform, input_chain, token, input_rest);
+        self.pool.write(self.platform, input_chain, token, input_rest);
         self.pool.write(self.platform, output_chain, token, &[]);
 
         let mut entry = CommandEntry::new();
@@ -295,12 +273,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         entry.set_ownership(true);
         entry.set_signature(signature(&entry.0));
         self.platform.write_bytes(self.entry(slot), &entry.0);
-        Ok(Flight {
-            slot,
-            token,
-            input: input_chain,
-            output: output_chain,
-        })
+        Ok(Flight { slot, token, input: input_chain, output: output_chain })
     }
 
     /// Waits until the device hands the entry back.
@@ -353,8 +326,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         output: &mut [u8],
     ) -> Result<(), Fault> {
         let mut entry = CommandEntry::new();
-        self.platform
-            .read_bytes(self.entry(flight.slot), &mut entry.0);
+        self.platform.read_bytes(self.entry(flight.slot), &mut entry.0);
         prm::put(output, 0, &entry.command_output_inline().to_be_bytes());
         if let Some(rest) = output.get_mut(HEAD..) {
             self.pool.read(self.platform, flight.output, rest);
@@ -391,8 +363,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
             return;
         };
         let mut entry = [0; CommandEntry::SIZE];
-        self.platform
-            .read_bytes(self.entry(flight.slot), &mut entry);
+        self.platform.read_bytes(self.entry(flight.slot), &mut entry);
         let chain = match direction {
             Direction::Input => flight.input,
             Direction::Output => flight.output,
@@ -400,17 +371,10 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         let block = |index: usize| {
             let block = chain.blocks().nth(index)?;
             let mut bytes = [0; mailbox::BLOCK_SIZE];
-            self.platform
-                .read_bytes(self.pool.offset(block), &mut bytes);
+            self.platform.read_bytes(self.pool.offset(block), &mut bytes);
             Some(bytes)
         };
-        observer.command(&Dump {
-            opcode: op,
-            direction,
-            entry,
-            message,
-            block: &block,
-        });
+        observer.command(&Dump { opcode: op, direction, entry, message, block: &block });
     }
 }
 

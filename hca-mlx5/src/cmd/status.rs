@@ -89,19 +89,13 @@ mod tests {
             assert_eq!((fault.kind(), fault.status()), (kind, code));
             assert_ne!(fault.cause(), "unknown status");
         }
-        assert_eq!(
-            refused(Opcode::ToErrQp, 0, 0x77, 0).cause(),
-            "unknown status"
-        );
+        assert_eq!(refused(Opcode::ToErrQp, 0, 0x77, 0).cause(), "unknown status");
     }
 
     #[test]
     fn running_out_of_objects_is_resources_by_either_status() {
         for code in [status::BAD_RESOURCE, status::LIMITS, status::NO_RESOURCES] {
-            assert_eq!(
-                refused(Opcode::CreateQp, 0, code, 0).kind(),
-                FaultKind::Resources
-            );
+            assert_eq!(refused(Opcode::CreateQp, 0, code, 0).kind(), FaultKind::Resources);
         }
     }
 
@@ -109,10 +103,7 @@ mod tests {
     fn a_known_syndrome_brings_its_advice_only_with_its_opcode() {
         let fault = refused(Opcode::SetRoceAddress, 0, status::BAD_PARAM, 0x6_3c66);
         assert!(fault.advice().contains("multicast"), "{fault}");
-        assert_eq!(
-            refused(Opcode::CreateCq, 0, status::BAD_PARAM, 0x6_3c66).advice(),
-            ""
-        );
+        assert_eq!(refused(Opcode::CreateCq, 0, status::BAD_PARAM, 0x6_3c66).advice(), "");
     }
 
     #[test]

@@ -34,32 +34,19 @@ fn the_page_is_told_high_word_first_and_the_geometry_survives() {
 #[test]
 fn a_short_command_travels_in_its_entry() {
     let platform = Scripted::with(|_| {
-        Reply::Answer(vec![
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 0x56, 9, 9, 9, 9,
-        ])
+        Reply::Answer(vec![0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 0x56, 9, 9, 9, 9])
     });
     let mut queue = queue(&platform);
     let mut input = [0; 16];
     input[12..].copy_from_slice(&[1, 2, 3, 4]);
     let mut output = [0xff; 16];
-    queue
-        .exec(Opcode::AllocPd, 3, 0, &mut input, &mut output)
-        .unwrap();
+    queue.exec(Opcode::AllocPd, 3, 0, &mut input, &mut output).unwrap();
     assert_eq!(OutputHead(output).number(), 0x12_3456);
     assert_eq!(output[12..], [9, 9, 9, 9]);
     let log = platform.log.borrow();
-    assert_eq!(
-        log[0].input,
-        [8, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 1, 2, 3, 4]
-    );
-    assert_eq!(
-        (log[0].entry.input_length(), log[0].entry.output_length()),
-        (16, 16)
-    );
-    assert_eq!(
-        (log[0].entry.input_mailbox(), log[0].entry.output_mailbox()),
-        (0, 0)
-    );
+    assert_eq!(log[0].input, [8, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 1, 2, 3, 4]);
+    assert_eq!((log[0].entry.input_length(), log[0].entry.output_length()), (16, 16));
+    assert_eq!((log[0].entry.input_mailbox(), log[0].entry.output_mailbox()), (0, 0));
 }
 
 #[test]
@@ -77,20 +64,15 @@ fn the_entry_signature_is_the_one_of_a_real_card_s_trace() {
 
 #[test]
 fn long_messages_cross_block_boundaries_whole() {
-    let answer: Vec<u8> = core::iter::repeat_n(0u8, 8)
-        .chain((8..1100u32).map(|n| n.to_le_bytes()[0]))
-        .collect();
+    let answer: Vec<u8> =
+        core::iter::repeat_n(0u8, 8).chain((8..1100u32).map(|n| n.to_le_bytes()[0])).collect();
     let reply = answer.clone();
     let platform = Scripted::with(move |_| Reply::Answer(reply.clone()));
     let mut queue = queue(&platform);
-    let mut input: Vec<u8> = (0..16 + 2 * 512 + 1)
-        .map(|n: usize| n.to_le_bytes()[0])
-        .collect();
+    let mut input: Vec<u8> = (0..16 + 2 * 512 + 1).map(|n: usize| n.to_le_bytes()[0]).collect();
     let sent = input.clone();
     let mut output = vec![0; 1100];
-    queue
-        .exec(Opcode::Nop, 0, 0, &mut input, &mut output)
-        .unwrap();
+    queue.exec(Opcode::Nop, 0, 0, &mut input, &mut output).unwrap();
     assert_eq!(output, answer);
     let log = platform.log.borrow();
     assert_eq!(log[0].input[8..], sent[8..]);
@@ -101,9 +83,7 @@ fn long_messages_cross_block_boundaries_whole() {
 fn a_message_of_a_whole_number_of_blocks_takes_no_block_more() {
     let platform = Scripted::new();
     let mut queue = queue(&platform);
-    queue
-        .exec(Opcode::Nop, 0, 0, &mut [0; 16 + 512], &mut [0; 16 + 1024])
-        .unwrap();
+    queue.exec(Opcode::Nop, 0, 0, &mut [0; 16 + 512], &mut [0; 16 + 1024]).unwrap();
     let log = platform.log.borrow();
     assert_eq!((log[0].in_blocks.len(), log[0].out_blocks.len()), (1, 2));
 }
@@ -113,13 +93,9 @@ fn the_longest_message_goes_and_a_longer_one_does_not() {
     let platform = Scripted::new();
     let mut queue = queue(&platform);
     let (mut input, mut output) = (vec![1; MAX_MESSAGE], vec![0; MAX_MESSAGE]);
-    queue
-        .exec(Opcode::Nop, 0, 0, &mut input, &mut output)
-        .unwrap();
+    queue.exec(Opcode::Nop, 0, 0, &mut input, &mut output).unwrap();
     let mut input = vec![1; MAX_MESSAGE + 1];
-    let fault = queue
-        .exec(Opcode::Nop, 0, 0, &mut input, &mut output)
-        .unwrap_err();
+    let fault = queue.exec(Opcode::Nop, 0, 0, &mut input, &mut output).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::BadParameter);
 }
 
@@ -128,9 +104,8 @@ fn a_message_without_a_head_is_refused_here() {
     let platform = Scripted::new();
     let mut queue = queue(&platform);
     for (input, output) in [(0, 16), (15, 16), (16, 15)] {
-        let fault = queue
-            .exec(Opcode::Nop, 0, 0, &mut vec![0; input], &mut vec![0; output])
-            .unwrap_err();
+        let fault =
+            queue.exec(Opcode::Nop, 0, 0, &mut vec![0; input], &mut vec![0; output]).unwrap_err();
         assert_eq!(fault.kind(), FaultKind::BadParameter);
     }
     assert!(platform.log.borrow().is_empty());
@@ -146,13 +121,9 @@ fn stale_answers_do_not_show_in_later_ones() {
         })
     });
     let mut queue = queue(&platform);
-    queue
-        .exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut [0; 608])
-        .unwrap();
+    queue.exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut [0; 608]).unwrap();
     let mut output = [5; 608];
-    queue
-        .exec(Opcode::Nop, 1, 0, &mut [0; 16], &mut output)
-        .unwrap();
+    queue.exec(Opcode::Nop, 1, 0, &mut [0; 16], &mut output).unwrap();
     assert_eq!(output, [0; 608]);
 }
 
@@ -180,23 +151,14 @@ fn another_command_s_token_in_the_answer_is_nonsense() {
 
 #[test]
 fn each_delivery_error_has_its_words() {
-    assert_eq!(
-        delivery_status(9),
-        "not delivered: reserved fields not clear"
-    );
+    assert_eq!(delivery_status(9), "not delivered: reserved fields not clear");
     assert_eq!(delivery_status(0x10), "not delivered: bad descriptor type");
-    assert_eq!(
-        delivery_status(0x11),
-        "not delivered: unknown delivery status"
-    );
+    assert_eq!(delivery_status(0x11), "not delivered: unknown delivery status");
     for code in [1, 2, 3, 4, 5, 6, 7, 8, 9, 0x10, 0x7f] {
         let platform = Scripted::with(move |_| Reply::Delivery(code));
         let mut queue = queue(&platform);
         let fault = nop(&mut queue).unwrap_err();
-        assert_eq!(
-            (fault.kind(), fault.cause()),
-            (FaultKind::Nonsense, delivery_status(code))
-        );
+        assert_eq!((fault.kind(), fault.cause()), (FaultKind::Nonsense, delivery_status(code)));
         assert_eq!((fault.object(), fault.number()), ("UAR", 9));
         platform.script(|_| Reply::Normal);
         nop(&mut queue).unwrap();
@@ -215,11 +177,7 @@ fn each_status_comes_back_with_its_syndrome() {
         );
         platform.script(|_| Reply::Normal);
         nop(&mut queue).unwrap();
-        assert_eq!(
-            platform.log.borrow()[1].slot,
-            0,
-            "a refused command gives its slot back"
-        );
+        assert_eq!(platform.log.borrow()[1].slot, 0, "a refused command gives its slot back");
     }
 }
 
@@ -243,9 +201,8 @@ fn no_answer_is_a_timeout_at_the_deadline() {
 #[test]
 fn a_timeout_of_the_first_command_speaks_of_memory() {
     let platform = Scripted::with(|_| Reply::Never);
-    let fault = queue(&platform)
-        .exec(Opcode::EnableHca, 0, 0, &mut [0; 16], &mut [0; 16])
-        .unwrap_err();
+    let fault =
+        queue(&platform).exec(Opcode::EnableHca, 0, 0, &mut [0; 16], &mut [0; 16]).unwrap_err();
     assert!(fault.to_string().contains("IOMMU"), "{fault}");
 }
 
@@ -258,32 +215,20 @@ fn a_host_that_slept_past_the_deadline_still_sees_the_answer() {
 
 #[test]
 fn a_lost_slot_and_its_mailboxes_are_never_used_again() {
-    let platform = Scripted::with(|command| {
-        if command.slot < 3 {
-            Reply::Never
-        } else {
-            Reply::Normal
-        }
-    });
+    let platform =
+        Scripted::with(|command| if command.slot < 3 { Reply::Never } else { Reply::Normal });
     let mut queue = queue(&platform);
     for _ in 0..3 {
-        let fault = queue
-            .exec(Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040])
-            .unwrap_err();
+        let fault = queue.exec(Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040]).unwrap_err();
         assert_eq!(fault.kind(), FaultKind::Timeout);
     }
     for _ in 0..50 {
-        queue
-            .exec(Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040])
-            .unwrap();
+        queue.exec(Opcode::Nop, 0, 0, &mut [0; 1040], &mut [0; 1040]).unwrap();
     }
     let log = platform.log.borrow();
     let (lost, fine) = log.split_at(3);
-    let lost_blocks: Vec<u64> = lost
-        .iter()
-        .flat_map(|c| c.in_blocks.iter().chain(&c.out_blocks))
-        .copied()
-        .collect();
+    let lost_blocks: Vec<u64> =
+        lost.iter().flat_map(|c| c.in_blocks.iter().chain(&c.out_blocks)).copied().collect();
     assert_eq!(lost_blocks.len(), 12);
     for command in fine {
         assert_eq!(command.slot, 3);
@@ -303,19 +248,13 @@ fn a_reply_after_the_deadline_disturbs_nobody() {
         0 => Reply::Later(60, Box::new(Reply::Answer(vec![0xee; 600]))),
         _ => Reply::Later(
             20,
-            Box::new(Reply::Answer(
-                core::iter::repeat_n(0, 8).chain([3; 592]).collect(),
-            )),
+            Box::new(Reply::Answer(core::iter::repeat_n(0, 8).chain([3; 592]).collect())),
         ),
     });
     let mut queue = queue(&platform);
-    queue
-        .exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut [0; 600])
-        .unwrap_err();
+    queue.exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut [0; 600]).unwrap_err();
     let mut output = [0; 600];
-    queue
-        .exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut output)
-        .unwrap();
+    queue.exec(Opcode::Nop, 0, 0, &mut [0; 16], &mut output).unwrap();
     assert_eq!(output[8..], [3; 592]);
 }
 
@@ -328,31 +267,23 @@ fn when_all_slots_are_lost_it_says_so_at_once() {
     }
     let before = platform.now();
     let fault = nop(&mut queue).unwrap_err();
-    assert_eq!(
-        (fault.kind(), platform.now()),
-        (FaultKind::Resources, before)
-    );
+    assert_eq!((fault.kind(), platform.now()), (FaultKind::Resources, before));
     assert_eq!(platform.log.borrow().len(), 32);
 }
 
 #[test]
 fn when_the_mailboxes_are_lost_short_commands_still_go() {
-    let platform = Scripted::with(|command| {
-        if command.input.len() > 16 {
-            Reply::Never
-        } else {
-            Reply::Normal
-        }
-    });
+    let platform =
+        Scripted::with(
+            |command| {
+                if command.input.len() > 16 { Reply::Never } else { Reply::Normal }
+            },
+        );
     let mut queue = queue(&platform);
     let mut long = vec![0; MAX_MESSAGE];
     let mut output = vec![0; MAX_MESSAGE];
-    queue
-        .exec(Opcode::Nop, 0, 0, &mut long, &mut output)
-        .unwrap_err();
-    let fault = queue
-        .exec(Opcode::Nop, 0, 0, &mut [0; 17], &mut [0; 16])
-        .unwrap_err();
+    queue.exec(Opcode::Nop, 0, 0, &mut long, &mut output).unwrap_err();
+    let fault = queue.exec(Opcode::Nop, 0, 0, &mut [0; 17], &mut [0; 16]).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Resources);
     nop(&mut queue).unwrap();
 }
@@ -363,37 +294,21 @@ fn a_device_that_leaves_the_bus_ends_the_wait_and_all_later_ones() {
     let mut queue = queue(&platform);
     let before = platform.now();
     let fault = nop(&mut queue).unwrap_err();
-    assert_eq!(
-        (fault.kind(), fault.operation()),
-        (FaultKind::Gone, "DEALLOC_UAR")
-    );
+    assert_eq!((fault.kind(), fault.operation()), (FaultKind::Gone, "DEALLOC_UAR"));
     assert!(fault.cause().contains("all ones"), "{fault}");
-    let again = queue
-        .exec(Opcode::AllocPd, 0, 4, &mut [0; 16], &mut [0; 16])
-        .unwrap_err();
-    assert_eq!(
-        (again.kind(), again.operation(), again.number()),
-        (FaultKind::Gone, "ALLOC_PD", 4)
-    );
+    let again = queue.exec(Opcode::AllocPd, 0, 4, &mut [0; 16], &mut [0; 16]).unwrap_err();
+    assert_eq!((again.kind(), again.operation(), again.number()), (FaultKind::Gone, "ALLOC_PD", 4));
     assert_eq!(platform.now(), before);
     assert_eq!(platform.log.borrow().len(), 1);
 }
 
 #[test]
 fn a_fatal_syndrome_ends_the_wait_with_its_name() {
-    for (synd, words) in [
-        (8, "hardware"),
-        (0x0a, "PCI"),
-        (0x0c, "overran"),
-        (0x77, "unknown"),
-    ] {
+    for (synd, words) in [(8, "hardware"), (0x0a, "PCI"), (0x0c, "overran"), (0x77, "unknown")] {
         let platform = Scripted::with(move |_| Reply::Sick(synd));
         let before = platform.now();
         let fault = nop(&mut queue(&platform)).unwrap_err();
-        assert_eq!(
-            (fault.kind(), fault.syndrome()),
-            (FaultKind::Gone, u32::from(synd))
-        );
+        assert_eq!((fault.kind(), fault.syndrome()), (FaultKind::Gone, u32::from(synd)));
         assert!(fault.cause().contains(words), "{fault}");
         assert_eq!(platform.now(), before);
     }
@@ -422,25 +337,16 @@ fn slots_stand_as_far_apart_as_the_device_says() {
     let platform = Scripted::new();
     platform.set(init_seg::CMDQ_ADDR_L_SZ, 2 << 4 | 10);
     let queue = CommandQueue::new(&platform, None, None).unwrap();
-    assert_eq!(
-        (queue.entry(1) - queue.entry(0), queue.free),
-        (1024, 0b1111)
-    );
+    assert_eq!((queue.entry(1) - queue.entry(0), queue.free), (1024, 0b1111));
 }
 
 #[test]
 fn the_device_s_time_limit_counts_only_where_it_takes_part() {
     let platform = Scripted::new();
     platform.set(init_seg::CMD_EXEC_TO, 1 << 29 | 7);
-    assert_eq!(
-        CommandQueue::new(&platform, None, None).unwrap().timeout,
-        DEFAULT_TIMEOUT
-    );
+    assert_eq!(CommandQueue::new(&platform, None, None).unwrap().timeout, DEFAULT_TIMEOUT);
     platform.set(init_seg::CMD_Q_INIT_TO, 2000);
-    assert_eq!(
-        CommandQueue::new(&platform, None, None).unwrap().timeout,
-        Duration::from_secs(7)
-    );
+    assert_eq!(CommandQueue::new(&platform, None, None).unwrap().timeout, Duration::from_secs(7));
     for (word, limit) in [
         (2 << 29 | 2, 120),
         (3 << 29 | 1, 600),
@@ -476,9 +382,7 @@ fn the_dump_reads_as_mlx5_core_s() {
     let recorder = Recorder::default();
     let mut queue = CommandQueue::new(&platform, None, Some(&recorder)).unwrap();
     queue.token = 0;
-    queue
-        .exec(Opcode::EnableHca, 0, 0, &mut [0; 16], &mut [0; 16])
-        .unwrap();
+    queue.exec(Opcode::EnableHca, 0, 0, &mut [0; 16], &mut [0; 16]).unwrap();
     let log = recorder.0.lock();
     // Taken from the trace of a real card, but for the name's prefix.
     let input = "dump command ENABLE_HCA(0x104) INPUT\n\
@@ -486,9 +390,7 @@ fn the_dump_reads_as_mlx5_core_s() {
                  010: 01040000 00000000 00000000 00000000\n\
                  020: 00000000 00000000 00000000 00000000\n\
                  030: 00000000 00000000 00000010 01fd0001\n\n";
-    let output = input
-        .replace("INPUT", "OUTPUT")
-        .replace("01fd0001", "01fd0000");
+    let output = input.replace("INPUT", "OUTPUT").replace("01fd0001", "01fd0000");
     assert_eq!(*log, [String::from(input), output]);
 }
 
@@ -497,9 +399,7 @@ fn the_dump_shows_every_block_at_its_running_offset() {
     let platform = Scripted::new();
     let recorder = Recorder::default();
     let mut queue = CommandQueue::new(&platform, None, Some(&recorder)).unwrap();
-    queue
-        .exec(Opcode::Nop, 0, 0, &mut [7; 600], &mut [0; 16])
-        .unwrap();
+    queue.exec(Opcode::Nop, 0, 0, &mut [7; 600], &mut [0; 16]).unwrap();
     let log = recorder.0.lock();
     assert_eq!(log[0].matches("command block:\n").count(), 2);
     for line in [

@@ -34,13 +34,7 @@ fn events_of_both_queues_come_out_and_both_are_armed_again() {
     platform.event(ASYNC, EventType::CommunicationEstablished, 0, &number(5));
     platform.event(COMPLETIONS, EventType::Completion, 0, &number(6));
     device.service(now(&platform));
-    assert_eq!(
-        device.next_event(),
-        Some(Event::Qp {
-            qpn: 5,
-            what: QpEvent::Established
-        })
-    );
+    assert_eq!(device.next_event(), Some(Event::Qp { qpn: 5, what: QpEvent::Established }));
     assert_eq!(device.next_event(), Some(Event::Completion { cqn: 6 }));
     assert_eq!(device.next_event(), None);
     assert_eq!(platform.rung(UAR_EQ_ARM)[4..], [0x0400_0001, 0x0600_0001]);
@@ -122,17 +116,9 @@ fn unknown_events_pass_unseen() {
         platform.raw_event(ASYNC, entry);
     }
     platform.event(ASYNC, EventType::PortModule, 1, &[0xff; 28]);
-    platform.event(
-        ASYNC,
-        EventType::PortChange,
-        1,
-        &[0, 0, 0, 0, 0, 0, 0, 0, 0x10],
-    );
+    platform.event(ASYNC, EventType::PortChange, 1, &[0, 0, 0, 0, 0, 0, 0, 0, 0x10]);
     device.service(now(&platform));
-    assert_eq!(
-        device.next_event(),
-        Some(Event::Port { port: 1, up: false })
-    );
+    assert_eq!(device.next_event(), Some(Event::Port { port: 1, up: false }));
     assert_eq!(device.next_event(), None);
 }
 
@@ -147,9 +133,7 @@ fn a_counter_that_stands_still_is_a_dead_firmware_after_eight_looks() {
         platform.advance(1_000_000_000);
         device.service(now(&platform));
     }
-    let Some(Event::Dead(fault)) = device.next_event() else {
-        panic!("not told")
-    };
+    let Some(Event::Dead(fault)) = device.next_event() else { panic!("not told") };
     assert!(fault.cause().contains("counter"), "{fault}");
     assert_eq!(device.alloc_pd().unwrap_err().kind(), FaultKind::Gone);
     device.service(now(&platform));
@@ -182,10 +166,7 @@ fn between_its_ticks_health_costs_nothing() {
     platform.gone.set(true);
     device.service(now(&platform));
     assert_eq!(device.next_event(), None);
-    assert_eq!(
-        device.next_deadline() - now(&platform),
-        Duration::from_secs(1)
-    );
+    assert_eq!(device.next_deadline() - now(&platform), Duration::from_secs(1));
     platform.advance(1_000_000_000);
     device.service(now(&platform));
     assert!(matches!(device.next_event(), Some(Event::Dead(_))));
@@ -204,9 +185,7 @@ fn signs_of_death_in_the_registers() {
         platform.set(offset, value);
         platform.advance(1_000_000_000);
         device.service(now(&platform));
-        let Some(Event::Dead(fault)) = device.next_event() else {
-            panic!("{words}")
-        };
+        let Some(Event::Dead(fault)) = device.next_event() else { panic!("{words}") };
         assert!(fault.cause().contains(words), "{fault}");
     }
 }
@@ -251,46 +230,27 @@ fn a_death_found_by_a_command_is_told_by_service() {
 fn addresses_go_in_as_the_table_wants_them() {
     let platform = Scripted::new();
     let mut device = open(&platform);
-    device
-        .set_roce_address(2, Ipv4Addr::new(192, 168, 7, 1).into(), None)
-        .unwrap();
+    device.set_roce_address(2, Ipv4Addr::new(192, 168, 7, 1).into(), None).unwrap();
     let v6 = Ipv6Addr::new(0xfe80, 0, 0, 0, 1, 2, 3, 4);
     device.set_roce_address(15, v6.into(), Some(100)).unwrap();
     device.clear_roce_address(2).unwrap();
     let sent = platform.commands(Opcode::SetRoceAddress);
     let entry = |n: usize| RoceAddress::read(&sent[n].input, ROCE_ADDRESS);
     assert_eq!(sent[0].input.len(), 48);
-    assert_eq!(
-        RoceAddressIn::read(&sent[0].input, 0).roce_address_index(),
-        2
-    );
+    assert_eq!(RoceAddressIn::read(&sent[0].input, 0).roce_address_index(), 2);
     assert_eq!(entry(0).source_l3_address(), 0xffff_c0a8_0701);
+    assert_eq!((entry(0).source_mac_47_32(), entry(0).source_mac_31_0()), (0x0002, 0xc9a1_b2c3));
     assert_eq!(
-        (entry(0).source_mac_47_32(), entry(0).source_mac_31_0()),
-        (0x0002, 0xc9a1_b2c3)
-    );
-    assert_eq!(
-        (
-            entry(0).roce_l3_type(),
-            entry(0).roce_version(),
-            entry(0).vlan_valid()
-        ),
+        (entry(0).roce_l3_type(), entry(0).roce_version(), entry(0).vlan_valid()),
         (0, 2, false)
     );
     assert_eq!(entry(1).source_l3_address(), v6.to_bits());
     assert_eq!(
-        (
-            entry(1).roce_l3_type(),
-            entry(1).vlan_valid(),
-            entry(1).vlan_id()
-        ),
+        (entry(1).roce_l3_type(), entry(1).vlan_valid(), entry(1).vlan_id()),
         (1, true, 100)
     );
     assert_eq!(entry(2).source_l3_address(), 0);
-    assert_eq!(
-        (entry(2).source_mac_31_0(), entry(2).roce_version()),
-        (0, 2)
-    );
+    assert_eq!((entry(2).source_mac_31_0(), entry(2).roce_version()), (0, 2));
 }
 
 #[test]
@@ -299,28 +259,13 @@ fn addresses_the_firmware_would_refuse_are_refused_here_in_words() {
     let mut device = open(&platform);
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     for vlan in [0, 4095, 65535] {
-        let fault = device
-            .set_roce_address(0, address.into(), Some(vlan))
-            .unwrap_err();
-        assert_eq!(
-            (fault.kind(), fault.object()),
-            (FaultKind::BadParameter, "RoCE address")
-        );
+        let fault = device.set_roce_address(0, address.into(), Some(vlan)).unwrap_err();
+        assert_eq!((fault.kind(), fault.object()), (FaultKind::BadParameter, "RoCE address"));
     }
-    assert_eq!(
-        device
-            .set_roce_address(16, address.into(), None)
-            .unwrap_err()
-            .number(),
-        16
-    );
+    assert_eq!(device.set_roce_address(16, address.into(), None).unwrap_err().number(), 16);
     device.identity.mac = [1, 0, 0, 0, 0, 1];
     assert!(
-        device
-            .set_roce_address(0, address.into(), None)
-            .unwrap_err()
-            .cause()
-            .contains("multicast")
+        device.set_roce_address(0, address.into(), None).unwrap_err().cause().contains("multicast")
     );
     assert!(platform.commands(Opcode::SetRoceAddress).is_empty());
 }

@@ -50,13 +50,7 @@ fn what_goes_back_is_whole_again() {
         arena.free(spans[index]);
     }
     assert_eq!(arena.available(), 8192);
-    assert_eq!(
-        arena.alloc(8192, 4096),
-        Some(Span {
-            offset: 0,
-            len: 8192
-        })
-    );
+    assert_eq!(arena.alloc(8192, 4096), Some(Span { offset: 0, len: 8192 }));
     assert_eq!(arena.alloc(1, 1), None);
 }
 
@@ -82,18 +76,9 @@ fn a_span_given_back_twice_counts_once() {
     arena.free(a);
     assert_eq!(arena.available(), 4096 - 64);
     arena.free(b);
-    arena.free(Span {
-        offset: 0,
-        len: 4096,
-    });
-    arena.free(Span {
-        offset: 8192,
-        len: 64,
-    });
-    arena.free(Span {
-        offset: 64,
-        len: usize::MAX,
-    });
+    arena.free(Span { offset: 0, len: 4096 });
+    arena.free(Span { offset: 8192, len: 64 });
+    arena.free(Span { offset: 64, len: usize::MAX });
     assert_eq!(arena.available(), 4096);
 }
 
@@ -147,10 +132,7 @@ fn entries_agree_with_the_accessors() {
         let [word] = arena.load_words(at);
         word
     });
-    let beyond = Span {
-        offset: 4096 - 64,
-        len: 128,
-    };
+    let beyond = Span { offset: 4096 - 64, len: 128 };
     assert!(arena.entries::<64>(beyond).is_none());
 }
 
@@ -218,13 +200,7 @@ fn a_buffer_keeps_to_itself() {
     let other = Buffer::zeroed(&platform, 4096).unwrap();
     let buffer = Buffer::zeroed(&platform, 10).unwrap();
     assert_eq!(buffer.addr() - platform.arena_addr(), 4096);
-    assert_eq!(
-        buffer.region(),
-        Region {
-            addr: buffer.addr(),
-            len: 10
-        }
-    );
+    assert_eq!(buffer.region(), Region { addr: buffer.addr(), len: 10 });
     assert_eq!(buffer.copy_in(8, b"abcd"), 2);
     assert_eq!(buffer.copy_in(11, b"abcd"), 0);
     assert_eq!(buffer.copy_in(usize::MAX, b"abcd"), 0);

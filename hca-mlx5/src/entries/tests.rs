@@ -4,10 +4,7 @@ use super::{ByOffset, Entries, mask};
 use crate::platform::{Platform, Span};
 use crate::queue::scripted::{ARENA_LEN, Scripted};
 
-pub(crate) const SPAN: Span = Span {
-    offset: 128,
-    len: 256,
-};
+pub(crate) const SPAN: Span = Span { offset: 128, len: 256 };
 
 /// Four entries of 64 bytes in `SPAN`, seen through `load` by offset.
 pub(crate) fn agree(entries: impl Entries, load: impl Fn(usize) -> u64) {

@@ -7,14 +7,7 @@ use proptest::prelude::*;
 
 /// A device with a small completion event queue.
 fn device(platform: &Scripted) -> Device<'_, Scripted> {
-    Device::open(
-        platform,
-        &Config {
-            log_completion_events: 6,
-            ..Config::default()
-        },
-    )
-    .unwrap()
+    Device::open(platform, &Config { log_completion_events: 6, ..Config::default() }).unwrap()
 }
 
 fn queue<'a>(device: &'a mut Device<'_, Scripted>) -> &'a mut EventQueue {
@@ -45,22 +38,13 @@ fn it_is_made_with_old_entries_its_pages_and_its_events() {
         .fold(0, |mask, event| mask | 1 << event);
     assert_eq!(
         kinds,
-        [
-            (6, 0, 1 << 0xa),
-            (8, 0, asynchronous),
-            (6, 0, 1 << 0xb),
-            (6, 1, 0)
-        ],
+        [(6, 0, 1 << 0xa), (8, 0, asynchronous), (6, 0, 1 << 0xb), (6, 1, 0)],
         "commands, asynchronous events, pages, completions"
     );
     let command = &commands[1];
     let context = EqContext::read(&command.input, EQ_CONTEXT);
     assert_eq!((context.uar_page(), context.oi()), (2, false));
-    assert_eq!(
-        command.input.len(),
-        0x110 + 4 * 8,
-        "256 entries are four pages"
-    );
+    assert_eq!(command.input.len(), 0x110 + 4 * 8, "256 entries are four pages");
     let first = u64::from_be_bytes(prm::take(&command.input, 0x110));
     let second = u64::from_be_bytes(prm::take(&command.input, 0x118));
     assert_eq!(second - first, 4096);
@@ -74,10 +58,7 @@ fn it_is_made_with_old_entries_its_pages_and_its_events() {
 fn all_are_armed_at_the_end_of_bring_up() {
     let platform = Scripted::new();
     let _device = device(&platform);
-    assert_eq!(
-        platform.rung(UAR_EQ_ARM),
-        [0x0300_0000, 0x0400_0000, 0x0500_0000, 0x0600_0000]
-    );
+    assert_eq!(platform.rung(UAR_EQ_ARM), [0x0300_0000, 0x0400_0000, 0x0500_0000, 0x0600_0000]);
 }
 
 #[test]
@@ -114,12 +95,7 @@ fn a_full_ring_is_read_to_the_last_entry() {
     let mut device = device(&platform);
     for round in 0..3 {
         for n in 0..64 {
-            platform.event(
-                COMPLETIONS,
-                EventType::Completion,
-                0,
-                &completion(round * 64 + n),
-            );
+            platform.event(COMPLETIONS, EventType::Completion, 0, &completion(round * 64 + n));
         }
         for n in 0..64 {
             let cqn = round * 64 + n;
@@ -177,10 +153,7 @@ fn queue_pair_events_carry_their_number() {
         (EventType::WqInvalidRequest, QpEvent::InvalidRequest),
         (EventType::WqAccessError, QpEvent::AccessError),
     ] {
-        let event = Event::Qp {
-            qpn: 0x12_3456,
-            what,
-        };
+        let event = Event::Qp { qpn: 0x12_3456, what };
         assert_eq!(decoded(event_type, 0, &data), Decoded::Event(event));
     }
 }
@@ -190,10 +163,7 @@ fn a_failed_completion_queue_says_how() {
     let data = [0, 0, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 1];
     assert_eq!(
         decoded(EventType::CqError, 0, &data),
-        Decoded::Event(Event::CqError {
-            cqn: 0x1234,
-            syndrome: 1
-        })
+        Decoded::Event(Event::CqError { cqn: 0x1234, syndrome: 1 })
     );
 }
 
@@ -210,45 +180,27 @@ fn a_port_goes_down_and_up_and_its_other_news_are_of_no_interest() {
     );
     assert_eq!(
         decoded(EventType::PortChange, 6, &data),
-        Decoded::Other {
-            event_type: 9,
-            sub_type: 6
-        }
+        Decoded::Other { event_type: 9, sub_type: 6 }
     );
 }
 
 #[test]
 fn page_requests_keep_their_sign_and_function() {
-    for (bytes, count) in [
-        ([0, 0, 1, 0], 256),
-        ([0xff, 0xff, 0xff, 0xfe], -2),
-        ([0x80, 0, 0, 0], i32::MIN),
-    ] {
+    for (bytes, count) in
+        [([0, 0, 1, 0], 256), ([0xff, 0xff, 0xff, 0xfe], -2), ([0x80, 0, 0, 0], i32::MIN)]
+    {
         let mut data = [0x80, 0, 0x12, 0x34, 0, 0, 0, 0];
         data[4..].copy_from_slice(&bytes);
-        let request = PageRequest {
-            function_id: 0x1234,
-            embedded_cpu: true,
-            count,
-        };
-        assert_eq!(
-            decoded(EventType::PageRequest, 0, &data),
-            Decoded::Pages(request)
-        );
+        let request = PageRequest { function_id: 0x1234, embedded_cpu: true, count };
+        assert_eq!(decoded(EventType::PageRequest, 0, &data), Decoded::Pages(request));
     }
     let all_free = [0x40, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
-    assert!(matches!(
-        decoded(EventType::PageRequest, 0, &all_free),
-        Decoded::Other { .. }
-    ));
+    assert!(matches!(decoded(EventType::PageRequest, 0, &all_free), Decoded::Other { .. }));
 }
 
 #[test]
 fn command_events_name_slots_and_change_nothing() {
-    assert_eq!(
-        decoded(EventType::Command, 0, &[0x80, 0, 0, 1]),
-        Decoded::Command(0x8000_0001)
-    );
+    assert_eq!(decoded(EventType::Command, 0, &[0x80, 0, 0, 1]), Decoded::Command(0x8000_0001));
     let platform = Scripted::new();
     let mut device = device(&platform);
     let commands = platform.log.borrow().len();
@@ -267,8 +219,7 @@ fn command_events_are_read_and_armed_in_every_wait_and_after_every_command() {
     let mut device = device(&platform);
     let armed = || {
         let rung = platform.rung(UAR_EQ_ARM).into_iter();
-        rung.filter(|word| word >> 24 == u32::from(COMMANDS))
-            .collect::<std::vec::Vec<_>>()
+        rung.filter(|word| word >> 24 == u32::from(COMMANDS)).collect::<std::vec::Vec<_>>()
     };
     assert_eq!(armed(), [0x0300_0000]);
     // Two are there when the wait begins: a ghost, and one that carries several slots.
@@ -277,11 +228,7 @@ fn command_events_are_read_and_armed_in_every_wait_and_after_every_command() {
     platform.script(|_| Reply::Later(9, std::boxed::Box::new(Reply::Normal)));
     let before = platform.now();
     device.alloc_pd().unwrap();
-    assert_eq!(
-        platform.now() - before,
-        9 * crate::scripted::TICK,
-        "none of them ended the wait"
-    );
+    assert_eq!(platform.now() - before, 9 * crate::scripted::TICK, "none of them ended the wait");
     assert_eq!(armed()[1..], [0x0300_0002], "once: the next one wakes");
     // What comes behind the answer is read by whoever is next.
     platform.event(COMMANDS, EventType::Command, 0, &[0, 0, 0, 1]);
@@ -298,10 +245,7 @@ fn a_ring_of_command_events_is_read_in_one_call() {
             platform.event(COMMANDS, EventType::Command, 0, &[0, 0, 0, 1]);
         }
         device.alloc_pd().unwrap();
-        assert_eq!(
-            platform.rung(UAR_EQ_ARM).last(),
-            Some(&(0x0300_0000 + 64 * round))
-        );
+        assert_eq!(platform.rung(UAR_EQ_ARM).last(), Some(&(0x0300_0000 + 64 * round)));
     }
 }
 
@@ -315,10 +259,7 @@ fn commands_are_polled_for_before_their_queue_ends() {
         .iter()
         .map(|command| prm::cmd::InputHead::read(&command.input, 0).number())
         .collect();
-    assert_eq!(
-        destroyed,
-        [COMPLETIONS, PAGES, ASYNC, COMMANDS].map(u32::from)
-    );
+    assert_eq!(destroyed, [COMPLETIONS, PAGES, ASYNC, COMMANDS].map(u32::from));
     let rung = platform.rung(UAR_EQ_ARM).len();
     assert_eq!(rung, 4, "nobody rings for a queue that is gone");
 }

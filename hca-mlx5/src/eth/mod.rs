@@ -214,12 +214,9 @@ impl<'p, P: Platform> Port<'p, P> {
         match (self.fault, self.ends.as_mut()) {
             (Some(fault), _) => Err(fault),
             (None, Some(ends)) => ends.tx.send(frame),
-            (None, None) => Err(fault!(
-                BadState,
-                "send a frame",
-                "the port is down",
-                "make the port anew"
-            )),
+            (None, None) => {
+                Err(fault!(BadState, "send a frame", "the port is down", "make the port anew"))
+            }
         }
     }
 

@@ -55,11 +55,7 @@ impl<'p, P: Platform> Rx<'p, P> {
             rq: Rq::new(platform, ring, LOG_STRIDE, Record(place.record))?,
             buffers: place.buffers,
             pages: place.pages,
-            overflow: Segment {
-                addr: place.overflow,
-                len: page,
-                lkey: place.lkey,
-            },
+            overflow: Segment { addr: place.overflow, len: page, lkey: place.lkey },
             tail: 0,
         };
         for slot in 0..SLOTS {
@@ -77,9 +73,7 @@ impl<'p, P: Platform> Rx<'p, P> {
     /// long for the buffer or for `to`.
     pub(super) fn take(&mut self, len: u32, to: &mut [u8]) -> Option<usize> {
         let slot = self.tail % SLOTS;
-        let at = self
-            .buffers
-            .wrapping_add(usize::from(slot).wrapping_mul(FRAME_MAX));
+        let at = self.buffers.wrapping_add(usize::from(slot).wrapping_mul(FRAME_MAX));
         let len = usize::try_from(len).ok().filter(|len| *len <= FRAME_MAX);
         let frame = len.and_then(|len| to.get_mut(..len));
         let taken = frame.map(|frame| {
@@ -93,26 +87,18 @@ impl<'p, P: Platform> Rx<'p, P> {
 
     fn post(&mut self, slot: u16) {
         let at = usize::from(slot).wrapping_mul(FRAME_MAX);
-        let page = self
-            .pages
-            .get(at / PAGE)
-            .copied()
-            .unwrap_or(self.overflow.addr);
+        let page = self.pages.get(at / PAGE).copied().unwrap_or(self.overflow.addr);
         let buffer = Segment {
             addr: page.wrapping_add((at % PAGE) as u64),
             len: u32::try_from(FRAME_MAX).unwrap_or(0),
             lkey: self.overflow.lkey,
         };
-        self.rq
-            .recv(&[buffer, self.overflow, self.overflow, self.overflow]);
+        self.rq.recv(&[buffer, self.overflow, self.overflow, self.overflow]);
     }
 }
 
 const _: () = {
-    assert!(
-        1 << LOG_SLOTS == SLOTS,
-        "the token and the ring turn over together"
-    );
+    assert!(1 << LOG_SLOTS == SLOTS, "the token and the ring turn over together");
     assert!(4 * 16 == 1 << LOG_STRIDE, "four pointers fill a receive");
     assert!(PAGE.is_multiple_of(FRAME_MAX), "no buffer crosses a page");
     assert!(LONGEST > 10_240, "longer than any frame of a jumbo port");

@@ -115,20 +115,14 @@ impl Steering {
             input.set_table_id(table);
             input.set_flow_index(last);
             let number = last;
-            note(
-                &mut first,
-                device.run(Opcode::DeleteFlowTableEntry, number, &mut input.0),
-            );
+            note(&mut first, device.run(Opcode::DeleteFlowTableEntry, number, &mut input.0));
         }
         let mut input = DestroyFlowIn::new();
         input.set_table_id(table);
         if let Some(group) = self.group.take() {
             input.set_group_id(group);
             let number = group;
-            note(
-                &mut first,
-                device.run(Opcode::DestroyFlowGroup, number, &mut input.0),
-            );
+            note(&mut first, device.run(Opcode::DestroyFlowGroup, number, &mut input.0));
             input.set_group_id(0);
         }
         let number = table;

@@ -113,17 +113,14 @@ impl<'p, P: Platform> Tx<'p, P> {
         prm::put(&mut image, 0, frame);
         let len = frame.len().max(SHORTEST).max(self.inline + 2);
         let (frame, _) = image.split_at_checked(len).unwrap_or((&image, &[]));
-        self.platform
-            .write_bytes(self.buffers.wrapping_add(slot), frame);
+        self.platform.write_bytes(self.buffers.wrapping_add(slot), frame);
 
         let address = self.iova.wrapping_add(slot as u64);
         let index = self.head << self.log_wqe;
         let wqe = build(index, self.sqn, self.inline, frame, address, self.lkey);
         let blocks = wqe.as_chunks::<{ wqe::WQEBB }>().0;
         for (offset, block) in (0_u16..1 << self.log_wqe).zip(blocks) {
-            let at = self
-                .ring
-                .slot(u32::from(index.wrapping_add(offset)), u32::from(LOG_STRIDE));
+            let at = self.ring.slot(u32::from(index.wrapping_add(offset)), u32::from(LOG_STRIDE));
             self.platform.write_bytes(at, block);
         }
         self.head = self.head.wrapping_add(1);
@@ -189,24 +186,9 @@ pub(super) fn build(
 }
 
 const _: () = {
-    assert!(
-        1 << LOG_SLOTS == SLOTS,
-        "the index and the ring turn over together"
-    );
-    assert!(
-        wqe_len(InlineMode::L2.bytes()) == wqe::WQEBB,
-        "what real cards ask for is one block"
-    );
-    assert!(
-        wqe_len(InlineMode::TcpUdp.bytes()) <= BLOCKS_MAX * wqe::WQEBB,
-        "the longest WQE fits"
-    );
-    assert!(
-        wqe_len(InlineMode::Ip.bytes()).is_multiple_of(wqe::UNIT),
-        "whole units"
-    );
-    assert!(
-        wqe_len(InlineMode::TcpUdp.bytes()).is_multiple_of(wqe::UNIT),
-        "whole units"
-    );
+    assert!(1 << LOG_SLOTS == SLOTS, "the index and the ring turn over together");
+    assert!(wqe_len(InlineMode::L2.bytes()) == wqe::WQEBB, "what real cards ask for is one block");
+    assert!(wqe_len(InlineMode::TcpUdp.bytes()) <= BLOCKS_MAX * wqe::WQEBB, "the longest WQE fits");
+    assert!(wqe_len(InlineMode::Ip.bytes()).is_multiple_of(wqe::UNIT), "whole units");
+    assert!(wqe_len(InlineMode::TcpUdp.bytes()).is_multiple_of(wqe::UNIT), "whole units");
 };

@@ -28,10 +28,7 @@ fn v4(from: [u8; 4]) -> [u8; 40] {
         1,
     ];
     grh[20..].copy_from_slice(&header);
-    let mut sum: u32 = header
-        .chunks(2)
-        .map(|w| u32::from(w[0]) << 8 | u32::from(w[1]))
-        .sum();
+    let mut sum: u32 = header.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     grh[30..32].copy_from_slice(&(!(sum as u16)).to_be_bytes());
@@ -66,10 +63,7 @@ fn complete(p: &Scripted<false>, nth: usize, entries: u16, token: u16, opcode: u
     cqe[0x3c..0x3e].copy_from_slice(&token.to_be_bytes());
     let index = if nth == 0 { token / 2 } else { token };
     cqe[0x3f] = opcode << 4 | u8::from(index & entries != 0);
-    p.put(
-        p.cq_ring(nth) + 64 * usize::from(index & (entries - 1)),
-        &cqe,
-    );
+    p.put(p.cq_ring(nth) + 64 * usize::from(index & (entries - 1)), &cqe);
 }
 
 fn up(p: &Scripted<false>) -> (Device<'_, Scripted<false>>, Gsi<'_, Scripted<false>>) {
@@ -144,11 +138,7 @@ fn receives_are_posted_and_an_event_is_asked_for() {
     for slot in 0..usize::from(RECEIVES) {
         assert_eq!(p.bytes(receive + 16 * slot, 4), 296_u32.to_be_bytes());
     }
-    let arms = p
-        .take()
-        .into_iter()
-        .filter(|op| matches!(op, Op::Write64(0x2020, _)))
-        .count();
+    let arms = p.take().into_iter().filter(|op| matches!(op, Op::Write64(0x2020, _))).count();
     assert_eq!(arms, 1);
 }
 
@@ -164,10 +154,7 @@ fn a_datagram_goes_to_the_peers_qp1() {
     assert_eq!(wqe[24..32], [0x80, 0, 0, 1, 0, 0, 0xc5, 0x25]);
     assert_eq!(wqe[36..44], [2, 0, 0, 0, 0, 2, 0, 64]);
     assert_eq!(wqe[44..48], [0x40, 0x03, 0xc5, 0x2a]);
-    assert_eq!(
-        wqe[48..64],
-        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 7, 2]
-    );
+    assert_eq!(wqe[48..64], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 168, 7, 2]);
     assert_eq!(wqe[64..68], [0, 0, 1, 0]);
     let addr = u64::from_be_bytes(wqe[72..80].try_into().unwrap());
     // Behind the receives, which end on a multiple of 8.
@@ -182,16 +169,10 @@ fn sends_in_flight_are_bounded_and_come_back() {
     for _ in 0..SENDS {
         gsi.send(&PATH, &[0; 256]).unwrap();
     }
-    assert_eq!(
-        gsi.send(&PATH, &[0; 256]).unwrap_err().kind(),
-        FaultKind::Resources
-    );
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind(), FaultKind::Resources);
     complete(&p, 0, SENDS, 0, 0, 0);
     gsi.send(&PATH, &[0; 256]).unwrap();
-    assert_eq!(
-        gsi.send(&PATH, &[0; 256]).unwrap_err().kind(),
-        FaultKind::Resources
-    );
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind(), FaultKind::Resources);
 }
 
 #[test]
@@ -200,10 +181,7 @@ fn a_datagram_over_ipv4_arrives() {
     let (_device, mut gsi) = up(&p);
     deliver(&p, 0, &v4([192, 168, 7, 9]), 0x11, 296);
     let mad = gsi.recv().unwrap();
-    assert_eq!(
-        (mad.from, mad.mad),
-        (IpAddr::from([192, 168, 7, 9]), [0x11; 256])
-    );
+    assert_eq!((mad.from, mad.mad), (IpAddr::from([192, 168, 7, 9]), [0x11; 256]));
     assert!(gsi.recv().is_none());
 }
 
@@ -259,11 +237,7 @@ fn what_is_no_mad_is_dropped_and_counted() {
         deliver(&p, token as u16, grh, 0, *len);
     }
     deliver(&p, cases.len() as u16, &good, 0x77, 296);
-    assert_eq!(
-        gsi.recv().unwrap().mad[0],
-        0x77,
-        "what is good comes through"
-    );
+    assert_eq!(gsi.recv().unwrap().mad[0], 0x77, "what is good comes through");
     assert_eq!(gsi.malformed() as usize, cases.len());
 }
 
@@ -273,10 +247,7 @@ fn the_event_is_asked_for_again_only_after_one_came() {
     let (_device, mut gsi) = up(&p);
     p.take();
     let arms = |p: &Scripted<false>| {
-        p.take()
-            .into_iter()
-            .filter(|op| matches!(op, Op::Write64(0x2020, _)))
-            .count()
+        p.take().into_iter().filter(|op| matches!(op, Op::Write64(0x2020, _))).count()
     };
     assert!(gsi.recv().is_none());
     assert_eq!(arms(&p), 0);
@@ -309,10 +280,7 @@ fn after_a_failure_it_starts_anew() {
     for _ in 1..SENDS {
         gsi.send(&PATH, &[0; 256]).unwrap();
     }
-    assert_eq!(
-        gsi.send(&PATH, &[0; 256]).unwrap_err().kind(),
-        FaultKind::Resources
-    );
+    assert_eq!(gsi.send(&PATH, &[0; 256]).unwrap_err().kind(), FaultKind::Resources);
     deliver(&p, 0, &v4([192, 168, 7, 2]), 0x5a, 296);
     assert!(gsi.recv().is_some());
 }

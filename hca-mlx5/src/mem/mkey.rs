@@ -118,12 +118,7 @@ pub fn create<P: Platform>(
 ) -> Result<Mkey, Fault> {
     let platform = device.platform();
     let list = PageList::new(platform, place(platform, region)?, region.addr, MAX_PAGES)?;
-    let wanted = Wanted {
-        pd,
-        start: region.addr,
-        len: region.len,
-        access,
-    };
+    let wanted = Wanted { pd, start: region.addr, len: region.len, access };
     over(device, &wanted, &list)
 }
 
@@ -196,10 +191,7 @@ impl Chain {
     /// One of none.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            input: [0; mkey::TRANSLATION_AT + 16 * MAX_PARTS],
-            count: 0,
-        }
+        Self { input: [0; mkey::TRANSLATION_AT + 16 * MAX_PARTS], count: 0 }
     }
 
     /// Appends `len` bytes from `addr` on of the key `below`. False if there is no room.
@@ -208,11 +200,8 @@ impl Chain {
         let Some(entry) = self.input.get_mut(at..at + 16) else {
             return false;
         };
-        for (half, word) in entry
-            .as_chunks_mut::<8>()
-            .0
-            .iter_mut()
-            .zip(wqe::data(addr, len, below.0))
+        for (half, word) in
+            entry.as_chunks_mut::<8>().0.iter_mut().zip(wqe::data(addr, len, below.0))
         {
             *half = word.to_be_bytes();
         }
@@ -234,11 +223,7 @@ impl Chain {
         put(&mut head, mkey::ACTUAL_SIZE_AT, &size.to_be_bytes());
         put(&mut self.input, 0, &head);
         let len = mkey::TRANSLATION_AT + 16 * octowords;
-        submit(
-            device,
-            self.input.get_mut(..len).unwrap_or_default(),
-            variant,
-        )
+        submit(device, self.input.get_mut(..len).unwrap_or_default(), variant)
     }
 }
 
@@ -251,12 +236,7 @@ pub fn allocate<P: Platform>(
     pages: u32,
 ) -> Result<Mkey, Fault> {
     let variant = variant(device.platform());
-    let wanted = Wanted {
-        pd,
-        start: 0,
-        len: 0,
-        access: Access::empty(),
-    };
+    let wanted = Wanted { pd, start: 0, len: 0, access: Access::empty() };
     let octowords = wqe::page_octowords(pages).into();
     let mut input = wanted.message(mkey::MODE_MTT, variant, octowords);
     let mut context = MkeyContext(At::<_, { mkey::CONTEXT_AT }>(&mut input));

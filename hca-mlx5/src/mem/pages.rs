@@ -81,14 +81,10 @@ impl Place {
     pub(crate) fn piece(&self, at: u64, len: u64) -> Self {
         let bytes = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         match self {
-            Self::Arena(span) => Self::Arena(Span {
-                offset: span.offset.wrapping_add(bytes(at)),
-                len: bytes(len),
-            }),
-            Self::Lent { iova, .. } => Self::Lent {
-                iova: iova.wrapping_add(at),
-                len: bytes(len),
-            },
+            Self::Arena(span) => {
+                Self::Arena(Span { offset: span.offset.wrapping_add(bytes(at)), len: bytes(len) })
+            }
+            Self::Lent { iova, .. } => Self::Lent { iova: iova.wrapping_add(at), len: bytes(len) },
         }
     }
 }
@@ -141,12 +137,7 @@ impl PageList {
     fn of(place: Place, base: u64, log_page: u8, most: usize) -> Result<Self, Fault> {
         let start = base & ((1_u64 << log_page) - 1);
         match usize::try_from(count(base, place, log_page)) {
-            Ok(count) if count <= most => Ok(Self {
-                log_page,
-                start,
-                count,
-                place,
-            }),
+            Ok(count) if count <= most => Ok(Self { log_page, start, count, place }),
             Ok(_) | Err(_) => Err(fault!(
                 Resources,
                 "page list",
@@ -159,9 +150,7 @@ impl PageList {
     /// Device address of a page. The memory was looked through when the list was made, so every page of it has one.
     pub fn page<P: Platform>(&self, platform: &P, index: usize) -> Option<u64> {
         let start = usize::try_from(self.start).ok()?;
-        let at = index
-            .checked_shl(u32::from(self.log_page))?
-            .saturating_sub(start);
+        let at = index.checked_shl(u32::from(self.log_page))?.saturating_sub(start);
         let (iova, _) = self.place.run(platform, at)?;
         Some(iova & !((1_u64 << self.log_page) - 1))
     }
@@ -169,13 +158,7 @@ impl PageList {
     /// Writes the pages into `message` from `at` on, as far as there is room.
     pub fn write<P: Platform>(&self, platform: &P, message: &mut [u8], at: usize) {
         let room = message.get_mut(at..).unwrap_or_default();
-        for (index, entry) in room
-            .as_chunks_mut::<8>()
-            .0
-            .iter_mut()
-            .take(self.count)
-            .enumerate()
-        {
+        for (index, entry) in room.as_chunks_mut::<8>().0.iter_mut().take(self.count).enumerate() {
             *entry = self.page(platform, index).unwrap_or(0).to_be_bytes();
         }
     }
@@ -199,10 +182,7 @@ fn largest<P: Platform>(platform: &P, place: Place, base: u64) -> Result<u8, Fau
     let mut next = None;
     let mut at = 0;
     while at < place.len() {
-        let (iova, run) = place
-            .run(platform, at)
-            .filter(|&(_, run)| run != 0)
-            .ok_or(OUTSIDE)?;
+        let (iova, run) = place.run(platform, at).filter(|&(_, run)| run != 0).ok_or(OUTSIDE)?;
         let address = u64::try_from(at).map_or(base, |at| base.wrapping_add(at));
         if next != Some(iova) {
             misfit |= address ^ iova;
@@ -211,9 +191,7 @@ fn largest<P: Platform>(platform: &P, place: Place, base: u64) -> Result<u8, Fau
         next = u64::try_from(run).ok().map(|run| iova.wrapping_add(run));
         at = at.saturating_add(run);
     }
-    let log = u8::try_from(misfit.trailing_zeros())
-        .unwrap_or(u8::MAX)
-        .min(LOG_LARGEST);
+    let log = u8::try_from(misfit.trailing_zeros()).unwrap_or(u8::MAX).min(LOG_LARGEST);
     if log < LOG_SMALLEST {
         return Err(fault!(
             BadParameter,

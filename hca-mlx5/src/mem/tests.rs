@@ -23,36 +23,20 @@ fn list(p: &Scripted<false>, offset: usize, len: usize) -> PageList {
 #[test]
 fn contiguous_memory_is_one_page_of_the_least_size() {
     let p = Scripted::<false>::new();
-    for (offset, len, log) in [
-        (0, 1, 12),
-        (0, 4096, 12),
-        (0, 4097, 13),
-        (0x1ff0, 0x20, 14),
-        (0, 1 << 18, 18),
-    ] {
+    for (offset, len, log) in
+        [(0, 1, 12), (0, 4096, 12), (0, 4097, 13), (0x1ff0, 0x20, 14), (0, 1 << 18, 18)]
+    {
         let list = list(&p, offset, len);
-        assert_eq!(
-            (list.count, list.log_page),
-            (1, log),
-            "{offset:#x}+{len:#x}"
-        );
-        assert_eq!(
-            list.page(&p, 0).unwrap() + list.start,
-            ARENA_IOVA + offset as u64
-        );
+        assert_eq!((list.count, list.log_page), (1, log), "{offset:#x}+{len:#x}");
+        assert_eq!(list.page(&p, 0).unwrap() + list.start, ARENA_IOVA + offset as u64);
     }
 }
 
 #[test]
 fn scattered_memory_is_many() {
     let p = Scripted::<false>::new();
-    *p.runs.borrow_mut() = [
-        (0, 0x10_0000),
-        (0x1000, 0x30_0000),
-        (0x2000, 0x50_0000),
-        (0x4000, 0x20_0000),
-    ]
-    .to_vec();
+    *p.runs.borrow_mut() =
+        [(0, 0x10_0000), (0x1000, 0x30_0000), (0x2000, 0x50_0000), (0x4000, 0x20_0000)].to_vec();
     let list = list(&p, 0x800, 0x3000);
     assert_eq!((list.log_page, list.start), (12, 0x800));
     let pages: Vec<u64> = (0..list.count).filter_map(|i| list.page(&p, i)).collect();
@@ -72,10 +56,7 @@ fn memory_that_sits_unlike_in_its_pages_is_refused() {
     *p.runs.borrow_mut() = [(0, 0x10_0800)].to_vec();
     let fault = PageList::new(&p, span(0, 64), ARENA_ADDR, MAX_PAGES).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::BadParameter);
-    assert!(
-        PageList::queue(&p, span(0, 64)).is_ok(),
-        "a queue has no address of its own"
-    );
+    assert!(PageList::queue(&p, span(0, 64)).is_ok(), "a queue has no address of its own");
 }
 
 #[test]
@@ -83,28 +64,17 @@ fn too_many_pages_are_refused() {
     let p = Scripted::<false>::new();
     // Every second page of the device's: nothing merges.
     let pages = ARENA_LEN / 4096;
-    *p.runs.borrow_mut() = (0..pages)
-        .map(|i| (i * 4096, 0x100_0000 + i as u64 * 8192))
-        .collect();
+    *p.runs.borrow_mut() = (0..pages).map(|i| (i * 4096, 0x100_0000 + i as u64 * 8192)).collect();
     let whole = span(0, ARENA_LEN);
-    assert_eq!(
-        PageList::new(&p, whole, ARENA_ADDR, pages).unwrap().count,
-        pages
-    );
+    assert_eq!(PageList::new(&p, whole, ARENA_ADDR, pages).unwrap().count, pages);
     let fault = PageList::new(&p, whole, ARENA_ADDR, pages - 1).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Resources);
     assert_eq!(
-        PageList::new(&p, span(0, 0), ARENA_ADDR, MAX_PAGES)
-            .unwrap_err()
-            .kind(),
+        PageList::new(&p, span(0, 0), ARENA_ADDR, MAX_PAGES).unwrap_err().kind(),
         FaultKind::BadParameter
     );
-    let beyond = PageList::new(
-        &p,
-        span(ARENA_LEN - 1, 2),
-        ARENA_ADDR + ARENA_LEN as u64 - 1,
-        MAX_PAGES,
-    );
+    let beyond =
+        PageList::new(&p, span(ARENA_LEN - 1, 2), ARENA_ADDR + ARENA_LEN as u64 - 1, MAX_PAGES);
     assert_eq!(beyond.unwrap_err().kind(), FaultKind::BadParameter);
 }
 
@@ -124,10 +94,7 @@ fn region_command() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
     p.chance.borrow_mut().push_back(0xc3);
-    let region = Region {
-        addr: ARENA_ADDR + 0x1234,
-        len: 0x100,
-    };
+    let region = Region { addr: ARENA_ADDR + 0x1234, len: 0x100 };
     let access = Access::LOCAL_READ | Access::REMOTE_WRITE | Access::LOCAL_WRITE;
     let key = mkey::create(&mut device, 0x77, region, access).unwrap();
     assert_eq!(key.0 & 0xff, 0xc3, "the low byte is chance");
@@ -136,10 +103,7 @@ fn region_command() {
     assert_eq!(command.word(0x10), 0x0000_2d00, "rw lw lr, MTT");
     assert_eq!(command.word(0x14), 0xffff_ffc3);
     assert_eq!(command.word(0x1c), 0x77);
-    assert_eq!(
-        (command.wide(0x20), command.wide(0x28)),
-        (ARENA_ADDR + 0x1234, 0x100)
-    );
+    assert_eq!((command.wide(0x20), command.wide(0x28)), (ARENA_ADDR + 0x1234, 0x100));
     assert_eq!((command.word(0x44), command.word(0x60)), (1, 1));
     assert_eq!(command.bits(0x48, 5, 0), 12);
     assert_eq!(command.wide(0x110), ARENA_IOVA + 0x1000);
@@ -157,23 +121,13 @@ fn rights_are_just_those_asked_for() {
         (Access::REMOTE_READ, 1 << 12),
         (Access::REMOTE_WRITE, 1 << 13),
     ];
-    let region = Region {
-        addr: ARENA_ADDR,
-        len: 64,
-    };
+    let region = Region { addr: ARENA_ADDR, len: 64 };
     for set in 0..16_usize {
-        let chosen = bits
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| set >> i & 1 == 1)
-            .map(|(_, b)| b);
+        let chosen = bits.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, b)| b);
         let access: Access = chosen.clone().map(|b| b.0).collect();
         mkey::create(&mut device, 1, region, access).unwrap();
         let command = p.of(Opcode::CreateMkey).pop().unwrap();
-        assert_eq!(
-            command.word(0x10) & 0xfc00,
-            chosen.map(|b| b.1).sum::<u32>()
-        );
+        assert_eq!(command.word(0x10) & 0xfc00, chosen.map(|b| b.1).sum::<u32>());
     }
 }
 
@@ -197,10 +151,7 @@ fn only_the_arena_can_be_registered() {
         assert_eq!(fault.kind(), FaultKind::BadParameter);
     }
     assert!(p.of(Opcode::CreateMkey).is_empty());
-    let whole = Region {
-        addr: ARENA_ADDR,
-        len: ARENA_LEN as u64,
-    };
+    let whole = Region { addr: ARENA_ADDR, len: ARENA_LEN as u64 };
     mkey::create(&mut device, 1, whole, Access::all()).unwrap();
 }
 
@@ -235,16 +186,8 @@ fn allocated_key_command() {
     mkey::allocate(&mut device, 0x77, 9).unwrap();
     let command = p.of(Opcode::CreateMkey).remove(0);
     assert_eq!(command.input.len(), 0x110);
-    assert_eq!(
-        command.word(0x10),
-        0x4000_8100,
-        "free, umr_en, MTT, no rights"
-    );
-    assert_eq!(
-        (command.word(0x44), command.word(0x60)),
-        (8, 0),
-        "room for 16, none there"
-    );
+    assert_eq!(command.word(0x10), 0x4000_8100, "free, umr_en, MTT, no rights");
+    assert_eq!((command.word(0x44), command.word(0x60)), (8, 0), "room for 16, none there");
     assert_eq!(command.word(0x48) & 0x3f, 12);
 }
 
@@ -267,18 +210,10 @@ fn a_key_over_keys_has_an_entry_for_each() {
     assert_eq!(wanted.beneath(), beneath, "nothing remote below");
     chain.create(&mut device, &wanted).unwrap();
     let command = p.of(Opcode::CreateMkey).remove(0);
-    assert_eq!(
-        command.input.len(),
-        0x110 + 8 * 16,
-        "whole granules of four"
-    );
+    assert_eq!(command.input.len(), 0x110 + 8 * 16, "whole granules of four");
     assert_eq!(command.word(0x10), 0x0000_2e00, "rw lw lr, KLM");
     assert_eq!((command.word(0x44), command.word(0x60)), (8, 8));
-    assert_eq!(
-        (command.word(0x20), command.word(0x24)),
-        (0, 0),
-        "zero-based"
-    );
+    assert_eq!((command.word(0x20), command.word(0x24)), (0, 0), "zero-based");
     assert_eq!((command.word(0x110), command.word(0x114)), (0x1000, 0x100));
     assert_eq!((command.word(0x150), command.word(0x154)), (0x1000, 0x104));
     assert_eq!(command.word(0x160), 0);
@@ -302,11 +237,7 @@ fn physical_key_command() {
     let mut device = p.device();
     mkey::physical(&mut device, 0x77).unwrap();
     let command = p.of(Opcode::CreateMkey).remove(0);
-    assert_eq!(
-        command.word(0x10),
-        0x0000_0c00,
-        "lw lr, no translation, nothing remote"
-    );
+    assert_eq!(command.word(0x10), 0x0000_0c00, "lw lr, no translation, nothing remote");
     assert_eq!(command.word(0x1c), 0x8000_0077, "length64");
 }
 

@@ -16,12 +16,7 @@ pub(super) const BROADCAST: Mac = [0xff; 6];
 
 /// Asks everybody for `target`; with `own == target` it is an announcement.
 pub(super) fn request(tag: Tag, mac: Mac, own: Ipv4Addr, target: Ipv4Addr) -> Option<Frame> {
-    build(
-        tag,
-        ArpOperation::Request,
-        (mac, own),
-        (BROADCAST, [0; 6], target),
-    )
+    build(tag, ArpOperation::Request, (mac, own), (BROADCAST, [0; 6], target))
 }
 
 /// Tells `asker` our MAC.
@@ -81,11 +76,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
                 if !sender.is_unspecified() {
                     self.question_came(sender.into(), sender_mac, now);
                 }
-                self.queue(Reply {
-                    mac: sender_mac,
-                    asker: sender.into(),
-                    target: own.into(),
-                });
+                self.queue(Reply { mac: sender_mac, asker: sender.into(), target: own.into() });
                 Verdict::Accepted
             }
             ArpOperation::Unknown(_) => Verdict::Malformed,

@@ -68,9 +68,7 @@ pub(super) struct Cache<const N: usize> {
 
 impl<const N: usize> Cache<N> {
     pub(super) const fn new() -> Self {
-        Self {
-            entries: Vec::new(),
-        }
+        Self { entries: Vec::new() }
     }
 
     fn find(&mut self, addr: Gid) -> Option<&mut Entry> {
@@ -100,16 +98,8 @@ impl<const N: usize> Cache<N> {
     pub(super) fn ask(&mut self, addr: Gid, now: Instant) -> Answer {
         let fresh = State::Pending { asked: 0, due: now };
         let Some(entry) = self.find(addr) else {
-            let entry = Entry {
-                addr,
-                state: fresh,
-                used: now,
-            };
-            return if self.place(entry) {
-                Answer::Pending
-            } else {
-                Answer::Full
-            };
+            let entry = Entry { addr, state: fresh, used: now };
+            return if self.place(entry) { Answer::Pending } else { Answer::Full };
         };
         entry.used = now;
         match entry.state {
@@ -118,9 +108,7 @@ impl<const N: usize> Cache<N> {
                 Answer::Pending
             }
             State::Failed { until: None } | State::Pending { .. } => {
-                entry.state = State::Failed {
-                    until: Some(now + HOLD),
-                };
+                entry.state = State::Failed { until: Some(now + HOLD) };
                 Answer::Failed
             }
             State::Failed { until: Some(until) } if now < until => Answer::Failed,
@@ -150,18 +138,11 @@ impl<const N: usize> Cache<N> {
 
     /// `addr` asked for us and thereby told its MAC.
     pub(super) fn insert(&mut self, addr: Gid, mac: Mac, now: Instant) {
-        let state = State::Known {
-            mac,
-            until: now + LIFETIME,
-        };
+        let state = State::Known { mac, until: now + LIFETIME };
         if let Some(entry) = self.find(addr) {
             entry.state = state;
         } else {
-            self.place(Entry {
-                addr,
-                state,
-                used: Instant::ZERO,
-            });
+            self.place(Entry { addr, state, used: Instant::ZERO });
         }
     }
 
@@ -176,10 +157,7 @@ impl<const N: usize> Cache<N> {
                 continue;
             }
             if let Some(wait) = WAITS.get(usize::from(asked)) {
-                entry.state = State::Pending {
-                    asked: asked.saturating_add(1),
-                    due: now + *wait,
-                };
+                entry.state = State::Pending { asked: asked.saturating_add(1), due: now + *wait };
                 return (Some(entry.addr), failed);
             }
             entry.state = State::Failed { until: None };
@@ -208,12 +186,11 @@ impl<const N: usize> Cache<N> {
     /// What is known of `addr`, without asking.
     #[cfg(test)]
     pub(super) fn peek(&self, addr: core::net::IpAddr) -> Option<Mac> {
-        self.entries
-            .iter()
-            .find(|entry| entry.addr == addr.into())
-            .and_then(|entry| match entry.state {
+        self.entries.iter().find(|entry| entry.addr == addr.into()).and_then(|entry| {
+            match entry.state {
                 State::Known { mac, .. } => Some(mac),
                 State::Pending { .. } | State::Failed { .. } => None,
-            })
+            }
+        })
     }
 }

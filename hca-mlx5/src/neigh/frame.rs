@@ -33,8 +33,7 @@ impl Tag {
 
     /// `None` for an identifier outside 1..=4094.
     pub(super) fn new(vlan: Option<u16>) -> Option<Self> {
-        vlan.is_none_or(|vlan| (1..=4094).contains(&vlan))
-            .then_some(Self(vlan))
+        vlan.is_none_or(|vlan| (1..=4094).contains(&vlan)).then_some(Self(vlan))
     }
 
     /// The identifier.
@@ -77,13 +76,7 @@ pub(super) fn parse(bytes: &[u8], tags: bool) -> Option<Header<'_>> {
     } else {
         (None, u16::from_be_bytes(*outer), rest)
     };
-    Some(Header {
-        destination,
-        source,
-        vlan,
-        ethertype,
-        payload,
-    })
+    Some(Header { destination, source, vlan, ethertype, payload })
 }
 
 /// Makes a frame: header, tag, payload, padding.

@@ -236,11 +236,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
 
     /// The IPv4 address, if it is one: a program without IPv6 has no other on its link.
     fn v4(gid: Gid) -> Option<Ipv4Addr> {
-        if P::USES.ipv6 {
-            gid.v4()
-        } else {
-            Some(gid.low())
-        }
+        if P::USES.ipv6 { gid.v4() } else { Some(gid.low()) }
     }
 
     /// The configured address.
@@ -353,10 +349,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
 
     /// Announces the own addresses again, from `now` on: for a link that came back.
     pub fn announce(&mut self, now: Instant) {
-        self.announcement = Some(Announcement {
-            due: now,
-            left: ANNOUNCEMENTS * self.own.len(),
-        });
+        self.announcement = Some(Announcement { due: now, left: ANNOUNCEMENTS * self.own.len() });
     }
 
     /// The VLAN of what is sent.
@@ -403,9 +396,8 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             return !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast());
         };
         // All of them where the prefix is of IPv6.
-        let hosts = u32::MAX
-            .checked_shr(u32::from(self.prefix.saturating_sub(MAPPED)))
-            .unwrap_or(0);
+        let hosts =
+            u32::MAX.checked_shr(u32::from(self.prefix.saturating_sub(MAPPED))).unwrap_or(0);
         let part = addr.to_bits() & hosts;
         let edge =
             hosts > 1 && self.on_link(gid) && !addr.is_link_local() && (part == 0 || part == hosts);
@@ -432,11 +424,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
 
     /// What a neighbour told us about itself in answer to a question, or unasked.
     fn answer_came(&mut self, addr: Gid, mac: Mac, now: Instant) -> Verdict {
-        if self.cache.answer(addr, mac, now) {
-            Verdict::Accepted
-        } else {
-            Verdict::Unsolicited
-        }
+        if self.cache.answer(addr, mac, now) { Verdict::Accepted } else { Verdict::Unsolicited }
     }
 
     /// What a neighbour told us about itself in asking for us.
@@ -505,11 +493,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         match Self::v4(own) {
             Some(own) => arp::request(self.tag(), self.mac, own, own),
             // To all nodes.
-            None => self.reply(Reply {
-                mac: nd::ALL_NODES_MAC,
-                asker: own,
-                target: own,
-            }),
+            None => self.reply(Reply { mac: nd::ALL_NODES_MAC, asker: own, target: own }),
         }
     }
 }

@@ -45,24 +45,7 @@ pub(super) const ALL_NODES_MAC: Mac = [0x33, 0x33, 0, 0, 0, 1];
 /// The link-local address made of a MAC (modified EUI-64): the universal/local bit is turned, ff:fe goes in the middle.
 pub(super) fn link_local(mac: Mac) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac;
-    Ipv6Addr::from_octets([
-        0xfe,
-        0x80,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        a ^ 2,
-        b,
-        c,
-        0xff,
-        0xfe,
-        d,
-        e,
-        f,
-    ])
+    Ipv6Addr::from_octets([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }
 
 /// The group in which an address is asked for.
@@ -80,29 +63,14 @@ pub(super) fn multicast_mac(group: Ipv6Addr) -> Mac {
 /// Asks the group of `target` for it.
 pub(super) fn solicit(tag: Tag, mac: Mac, own: Ipv6Addr, target: Ipv6Addr) -> Option<Frame> {
     let group = solicited_node(target);
-    build(
-        tag,
-        (mac, own),
-        (multicast_mac(group), group),
-        [SOLICIT, 0, SOURCE],
-        target,
-    )
+    build(tag, (mac, own), (multicast_mac(group), group), [SOLICIT, 0, SOURCE], target)
 }
 
 /// Tells our MAC for `own` to one asker in answer, or, if that is `own` itself, to all nodes unasked.
 pub(super) fn advert(tag: Tag, mac: Mac, own: Ipv6Addr, to: Mac, asker: Ipv6Addr) -> Option<Frame> {
-    let (to, solicited) = if asker == own {
-        ((ALL_NODES_MAC, ALL_NODES), 0)
-    } else {
-        ((to, asker), SOLICITED)
-    };
-    build(
-        tag,
-        (mac, own),
-        to,
-        [ADVERT, OVERRIDE | solicited, TARGET],
-        own,
-    )
+    let (to, solicited) =
+        if asker == own { ((ALL_NODES_MAC, ALL_NODES), 0) } else { ((to, asker), SOLICITED) };
+    build(tag, (mac, own), to, [ADVERT, OVERRIDE | solicited, TARGET], own)
 }
 
 fn build(
@@ -144,20 +112,14 @@ fn option(mut options: &[u8], wanted: u8) -> Result<Option<Mac>, Verdict> {
     let mut found = None;
     while let [kind, units, ..] = *options {
         let len = 8 * usize::from(units);
-        let (option, rest) = options
-            .split_at_checked(len)
-            .filter(|_| len != 0)
-            .ok_or(Verdict::Malformed)?;
+        let (option, rest) =
+            options.split_at_checked(len).filter(|_| len != 0).ok_or(Verdict::Malformed)?;
         if kind == wanted {
             found = option.get(2..).and_then(<[u8]>::first_chunk).copied();
         }
         options = rest;
     }
-    if options.is_empty() {
-        Ok(found)
-    } else {
-        Err(Verdict::Malformed)
-    }
+    if options.is_empty() { Ok(found) } else { Err(Verdict::Malformed) }
 }
 
 impl<P: Platform, const N: usize> Neighbours<P, N> {
@@ -232,11 +194,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             if lladdr.is_some() || to != solicited_node(target) {
                 return Verdict::Malformed;
             }
-            self.queue(Reply {
-                mac: header.source,
-                asker: target.into(),
-                target: target.into(),
-            });
+            self.queue(Reply { mac: header.source, asker: target.into(), target: target.into() });
             return Verdict::Accepted;
         }
         // Without the option only a question to our own MAC may be answered, to where it came from.
@@ -249,11 +207,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             (None, None) if !to.is_multicast() => header.source,
             (None, _) => return Verdict::Malformed,
         };
-        self.queue(Reply {
-            mac,
-            asker: from.into(),
-            target: target.into(),
-        });
+        self.queue(Reply { mac, asker: from.into(), target: target.into() });
         Verdict::Accepted
     }
 }

@@ -20,11 +20,8 @@ fn request(platform: &Scripted, function: u16, count: i32) {
 
 fn batches(platform: &Scripted, op: PageOp) -> std::vec::Vec<u32> {
     let commands = platform.commands(Opcode::ManagePages);
-    let mine = commands
-        .iter()
-        .filter(|command| command.op_mod == op as u16);
-    mine.map(|command| ManagePagesIn::read(&command.input, 0).input_num_entries())
-        .collect()
+    let mine = commands.iter().filter(|command| command.op_mod == op as u16);
+    mine.map(|command| ManagePagesIn::read(&command.input, 0).input_num_entries()).collect()
 }
 
 #[test]
@@ -52,19 +49,15 @@ fn all_come_back_at_the_end_even_in_drops() {
     device.close().unwrap();
     assert!(platform.given.borrow().is_empty());
     assert_eq!(device.firmware_pages(), 0);
-    assert_eq!(
-        batches(&platform, PageOp::Take),
-        [512, 512, 512, 512, 512, 512, 512, 512, 78]
-    );
+    assert_eq!(batches(&platform, PageOp::Take), [512, 512, 512, 512, 512, 512, 512, 512, 78]);
 }
 
 #[test]
 fn a_firmware_that_keeps_them_is_given_five_seconds() {
     let platform = Scripted::new();
     let mut device = open(&platform);
-    platform.tiny.borrow_mut().takes = core::iter::once(100)
-        .chain(core::iter::repeat_n(0, 100_000))
-        .collect();
+    platform.tiny.borrow_mut().takes =
+        core::iter::once(100).chain(core::iter::repeat_n(0, 100_000)).collect();
     let before = platform.now();
     let fault = device.close().unwrap_err();
     assert_eq!((fault.kind(), fault.number()), (FaultKind::Timeout, 1006));
@@ -82,17 +75,13 @@ fn a_firmware_that_lets_go_of_one_at_a_time_is_given_two_minutes() {
     let platform = Scripted::new();
     let mut device = open(&platform);
     // Never five seconds without a page, and never more than one.
-    platform.tiny.borrow_mut().takes = (0..60_u32 * 4_000)
-        .map(|n| u32::from(n % 4_000 == 0).try_into().unwrap())
-        .collect();
+    platform.tiny.borrow_mut().takes =
+        (0..60_u32 * 4_000).map(|n| u32::from(n % 4_000 == 0).try_into().unwrap()).collect();
     let before = platform.now();
     let fault = device.close().unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Timeout);
     let waited = platform.now() - before;
-    assert!(
-        (120_000_000_000..121_000_000_000).contains(&waited),
-        "{waited}"
-    );
+    assert!((120_000_000_000..121_000_000_000).contains(&waited), "{waited}");
 }
 
 #[test]
@@ -120,11 +109,7 @@ fn more_than_was_asked_is_nonsense() {
     let mut device = open(&platform);
     platform.script(|command| {
         let answer = std::vec![0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
-        if command.op == Opcode::ManagePages {
-            Reply::Answer(answer)
-        } else {
-            Reply::Normal
-        }
+        if command.op == Opcode::ManagePages { Reply::Answer(answer) } else { Reply::Normal }
     });
     assert_eq!(device.close().unwrap_err().kind(), FaultKind::Nonsense);
 }
@@ -167,14 +152,8 @@ fn an_impossible_offer_takes_no_more_than_was_given() {
 #[test]
 fn a_request_beyond_the_budget_is_refused_and_the_device_told() {
     let platform = Scripted::new();
-    let mut device = Device::open(
-        &platform,
-        &Config {
-            page_budget: 1200,
-            ..Config::default()
-        },
-    )
-    .unwrap();
+    let mut device =
+        Device::open(&platform, &Config { page_budget: 1200, ..Config::default() }).unwrap();
     request(&platform, 7, i32::MAX);
     request(&platform, 7, 95);
     request(&platform, 7, 94);
@@ -192,10 +171,7 @@ fn an_empty_reserve_is_refused_and_the_part_given_back() {
     device.service(Instant::ZERO);
     assert_eq!(batches(&platform, PageOp::CannotGive), [0]);
     // The first batch is the firmware's already; what was left of the reserve is whole.
-    assert_eq!(
-        (device.firmware_pages(), platform.reserve.get()),
-        (1618, 188)
-    );
+    assert_eq!((device.firmware_pages(), platform.reserve.get()), (1618, 188));
 }
 
 #[test]
@@ -245,14 +221,8 @@ fn an_embedded_cpu_is_answered_as_one() {
 #[test]
 fn bring_up_without_enough_pages_says_how_many() {
     let platform = Scripted::new();
-    let fault = Device::open(
-        &platform,
-        &Config {
-            page_budget: 1000,
-            ..Config::default()
-        },
-    )
-    .unwrap_err();
+    let fault =
+        Device::open(&platform, &Config { page_budget: 1000, ..Config::default() }).unwrap_err();
     assert_eq!(
         (fault.kind(), fault.object(), fault.number()),
         (FaultKind::Resources, "pages", 1100)
@@ -281,11 +251,7 @@ fn a_create_refused_for_lack_of_pages_is_tried_again_after_feeding() {
     let mut device = open(&platform);
     platform.script(move |command| {
         let refused = command.op == Opcode::AllocPd && core::mem::take(&mut hungry);
-        if refused {
-            Reply::Status(0x0f, 0)
-        } else {
-            Reply::Normal
-        }
+        if refused { Reply::Status(0x0f, 0) } else { Reply::Normal }
     });
     request(&platform, 7, 20);
     device.alloc_pd().unwrap();

@@ -106,11 +106,7 @@ pub struct KnownSyndrome {
 }
 
 const fn known(opcode: Opcode, syndrome: u32, advice: &'static str) -> KnownSyndrome {
-    KnownSyndrome {
-        opcode,
-        syndrome,
-        advice,
-    }
+    KnownSyndrome { opcode, syndrome, advice }
 }
 
 /// All of them, ascending by opcode.
@@ -130,11 +126,7 @@ pub const KNOWN_SYNDROMES: &[KnownSyndrome] = &[
         0x53_7801,
         "log_max_current_uc_list was set although its maximum is 0 (InfiniBand port)",
     ),
-    known(
-        Opcode::CreateMkey,
-        0x35_e6ec,
-        "signature keys are refused by this firmware; update it",
-    ),
+    known(Opcode::CreateMkey, 0x35_e6ec, "signature keys are refused by this firmware; update it"),
     known(
         Opcode::CreateMkey,
         0x59_c8a4,
@@ -150,16 +142,8 @@ pub const KNOWN_SYNDROMES: &[KnownSyndrome] = &[
         0x3_bf6f,
         "the region is so large that its translation size overflows; register it in pieces",
     ),
-    known(
-        Opcode::CreateMkey,
-        0x76_555f,
-        "the uid is not registered with this firmware instance",
-    ),
-    known(
-        Opcode::CreateEq,
-        0x8fef,
-        "sizes out of range: the capabilities were read wrongly",
-    ),
+    known(Opcode::CreateMkey, 0x76_555f, "the uid is not registered with this firmware instance"),
+    known(Opcode::CreateEq, 0x8fef, "sizes out of range: the capabilities were read wrongly"),
     known(
         Opcode::DestroyCq,
         0x18_70ad,
@@ -175,26 +159,14 @@ pub const KNOWN_SYNDROMES: &[KnownSyndrome] = &[
         0x65_b500,
         "queue pairs are used up; the device holds fewer than its capability says",
     ),
-    known(
-        Opcode::DestroyQp,
-        0x25_b161,
-        "no such queue pair; was the function reset meanwhile?",
-    ),
+    known(Opcode::DestroyQp, 0x25_b161, "no such queue pair; was the function reset meanwhile?"),
     known(
         Opcode::Rtr2RtsQp,
         0x4b_b88f,
         "an attribute does not fit; compare path MTU, timeout and depths with the peer's",
     ),
-    known(
-        Opcode::ToErrQp,
-        0x7e_a02d,
-        "no such queue pair; was the function reset meanwhile?",
-    ),
-    known(
-        Opcode::ToRstQp,
-        0x7e_a02d,
-        "no such queue pair; was the function reset meanwhile?",
-    ),
+    known(Opcode::ToErrQp, 0x7e_a02d, "no such queue pair; was the function reset meanwhile?"),
+    known(Opcode::ToRstQp, 0x7e_a02d, "no such queue pair; was the function reset meanwhile?"),
     known(
         Opcode::ModifyNicVportContext,
         0xc1_f678,
@@ -205,69 +177,25 @@ pub const KNOWN_SYNDROMES: &[KnownSyndrome] = &[
         0x6_3c66,
         "the source MAC is a multicast address; give the port a unicast one",
     ),
-    known(
-        Opcode::SetRoceAddress,
-        0x12_822d,
-        "this function does not support that RoCE version",
-    ),
-    known(
-        Opcode::DeallocPd,
-        0x31_b635,
-        "a memory key still refers to the PD",
-    ),
-    known(
-        Opcode::DeallocPd,
-        0xef_0c8a,
-        "a crypto key still refers to the PD",
-    ),
-    known(
-        Opcode::AccessReg,
-        0x1e_5585,
-        "use local_port 1 on a function with one port",
-    ),
-    known(
-        Opcode::AccessReg,
-        0x30_5684,
-        "this register is closed to restricted functions",
-    ),
-    known(
-        Opcode::AccessReg,
-        0x9a_6171,
-        "this register is closed to restricted functions",
-    ),
-    known(
-        Opcode::AccessReg,
-        0xb0_6e1f,
-        "this register is closed to restricted functions",
-    ),
+    known(Opcode::SetRoceAddress, 0x12_822d, "this function does not support that RoCE version"),
+    known(Opcode::DeallocPd, 0x31_b635, "a memory key still refers to the PD"),
+    known(Opcode::DeallocPd, 0xef_0c8a, "a crypto key still refers to the PD"),
+    known(Opcode::AccessReg, 0x1e_5585, "use local_port 1 on a function with one port"),
+    known(Opcode::AccessReg, 0x30_5684, "this register is closed to restricted functions"),
+    known(Opcode::AccessReg, 0x9a_6171, "this register is closed to restricted functions"),
+    known(Opcode::AccessReg, 0xb0_6e1f, "this register is closed to restricted functions"),
     known(
         Opcode::CreateRq,
         0x43_d98f,
         "real-time timestamps are not available; use the default format",
     ),
-    known(
-        Opcode::CreateFlowTable,
-        0xa4_3321,
-        "packets would be encapsulated twice",
-    ),
-    known(
-        Opcode::DestroyFlowTable,
-        0x66_d6c3,
-        "the table still has groups",
-    ),
-    known(
-        Opcode::DestroyFlowGroup,
-        0x56_3e2f,
-        "the group still has entries",
-    ),
+    known(Opcode::CreateFlowTable, 0xa4_3321, "packets would be encapsulated twice"),
+    known(Opcode::DestroyFlowTable, 0x66_d6c3, "the table still has groups"),
+    known(Opcode::DestroyFlowGroup, 0x56_3e2f, "the group still has entries"),
     known(
         Opcode::SetFlowTableEntry,
         0x14_4b7a,
         "the entry has neither a forward nor a drop action",
     ),
-    known(
-        Opcode::SetFlowTableEntry,
-        0xcd_b051,
-        "forwarding from uplink to uplink is refused",
-    ),
+    known(Opcode::SetFlowTableEntry, 0xcd_b051, "forwarding from uplink to uplink is refused"),
 ];

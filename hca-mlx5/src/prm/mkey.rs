@@ -3,10 +3,7 @@
 //! PRM "CREATE_MKEY", "Memory Key Context"; Linux `mlx5_ifc_mkc_bits`. A key is an entry of the translation and
 //! protection table (TPT): upper 24 bits index, low 8 bits a variant of the owner's choice that every use must match.
 
-#![expect(
-    clippy::len_without_is_empty,
-    reason = "`len` is the manual's name of a field"
-)]
+#![expect(clippy::len_without_is_empty, reason = "`len` is the manual's name of a field")]
 
 use super::layout;
 

@@ -35,116 +35,53 @@ const CONNECTX4_GENERAL_MAX: &str = "
 fn general_capabilities_of_a_real_card() {
     let cap = GeneralCap(bytes::<256>(CONNECTX4_GENERAL_MAX));
     assert_eq!(
-        (
-            cap.log_max_qp(),
-            cap.log_max_qp_sz(),
-            cap.log_max_srq_sz(),
-            cap.log_max_srq()
-        ),
+        (cap.log_max_qp(), cap.log_max_qp_sz(), cap.log_max_srq_sz(), cap.log_max_srq()),
         (23, 15, 15, 23)
     );
     assert_eq!(
-        (
-            cap.log_max_cq(),
-            cap.log_max_cq_sz(),
-            cap.log_max_eq(),
-            cap.log_max_eq_sz()
-        ),
+        (cap.log_max_cq(), cap.log_max_cq_sz(), cap.log_max_eq(), cap.log_max_eq_sz()),
         (24, 22, 8, 22)
     );
     assert_eq!(
-        (
-            cap.log_max_mkey(),
-            cap.log_max_pd(),
-            cap.log_max_transport_domain()
-        ),
+        (cap.log_max_mkey(), cap.log_max_pd(), cap.log_max_transport_domain()),
         (24, 24, 16)
     );
     assert_eq!(
-        (
-            cap.log_max_rq(),
-            cap.log_max_sq(),
-            cap.log_max_tir(),
-            cap.log_max_tis()
-        ),
+        (cap.log_max_rq(), cap.log_max_sq(), cap.log_max_tir(), cap.log_max_tis()),
         (23, 23, 23, 23)
     );
+    assert_eq!((cap.log_max_rmp(), cap.log_max_rqt(), cap.log_max_rqt_size()), (23, 16, 9));
     assert_eq!(
-        (cap.log_max_rmp(), cap.log_max_rqt(), cap.log_max_rqt_size()),
-        (23, 16, 9)
-    );
-    assert_eq!(
-        (
-            cap.max_wqe_sz_sq(),
-            cap.max_wqe_sz_rq(),
-            cap.max_wqe_sz_sq_dc()
-        ),
+        (cap.max_wqe_sz_sq(), cap.max_wqe_sz_rq(), cap.max_wqe_sz_sq_dc()),
         (1024, 512, 256)
     );
     assert_eq!(
-        (
-            cap.log_max_ra_req_qp(),
-            cap.log_max_ra_res_qp(),
-            cap.max_indirection()
-        ),
+        (cap.log_max_ra_req_qp(), cap.log_max_ra_res_qp(), cap.max_indirection()),
         (4, 4, 4)
     );
     assert_eq!(
-        (
-            cap.log_max_mrw_sz(),
-            cap.log_max_klm_list_size(),
-            cap.log_max_msg()
-        ),
+        (cap.log_max_mrw_sz(), cap.log_max_klm_list_size(), cap.log_max_msg()),
         (64, 16, 30)
     );
+    assert_eq!((cap.gid_table_size(), cap.pkey_table_size(), cap.max_qp_cnt()), (4, 5, 255));
     assert_eq!(
-        (
-            cap.gid_table_size(),
-            cap.pkey_table_size(),
-            cap.max_qp_cnt()
-        ),
-        (4, 5, 255)
-    );
-    assert_eq!(
-        (
-            cap.local_ca_ack_delay(),
-            cap.port_type(),
-            cap.num_ports(),
-            cap.cqe_version()
-        ),
+        (cap.local_ca_ack_delay(), cap.port_type(), cap.num_ports(), cap.cqe_version()),
         (16, 1, 1, 1)
     );
     assert_eq!(
-        (
-            cap.cmdif_checksum(),
-            cap.uar_sz(),
-            cap.log_pg_sz(),
-            cap.log_bf_reg_size()
-        ),
+        (cap.cmdif_checksum(), cap.uar_sz(), cap.log_pg_sz(), cap.log_bf_reg_size()),
         (3, 5, 12, 9)
     );
     assert_eq!(
-        (
-            cap.log_max_stride_sz_rq(),
-            cap.log_min_stride_sz_rq(),
-            cap.log_max_wq_sz()
-        ),
+        (cap.log_max_stride_sz_rq(), cap.log_min_stride_sz_rq(), cap.log_max_wq_sz()),
         (9, 4, 15)
     );
     assert_eq!(
-        (
-            cap.log_max_vlan_list(),
-            cap.log_max_current_mc_list(),
-            cap.log_max_current_uc_list()
-        ),
+        (cap.log_max_vlan_list(), cap.log_max_current_mc_list(), cap.log_max_current_uc_list()),
         (12, 14, 10)
     );
     assert_eq!(
-        (
-            cap.log_max_l2_table(),
-            cap.log_uar_page_sz(),
-            cap.device_frequency_mhz()
-        ),
+        (cap.log_max_l2_table(), cap.log_uar_page_sz(), cap.device_frequency_mhz()),
         (16, 8, 275)
     );
     for on in [
@@ -196,45 +133,23 @@ fn other_capabilities_of_a_real_card() {
     let ethernet = EthernetCap(bytes::<32>("e8725903"));
     assert!(ethernet.csum_cap() && ethernet.vlan_cap() && ethernet.lro_cap());
     assert_eq!(
-        (
-            ethernet.max_lso_cap(),
-            ethernet.wqe_inline_mode(),
-            ethernet.rss_ind_tbl_cap()
-        ),
+        (ethernet.max_lso_cap(), ethernet.wqe_inline_mode(), ethernet.rss_ind_tbl_cap()),
         (18, 1, 9)
     );
     assert_eq!(ethernet.multi_pkt_send_wqe(), 1);
 
-    let atomic = AtomicCap(bytes::<32>(
-        "00000000 00000000 00000000 00000000 0000000f 0000003c 0000003c",
-    ));
+    let atomic =
+        AtomicCap(bytes::<32>("00000000 00000000 00000000 00000000 0000000f 0000003c 0000003c"));
     assert_eq!(
-        (
-            atomic.atomic_operations(),
-            atomic.atomic_size_qp(),
-            atomic.atomic_size_dc()
-        ),
+        (atomic.atomic_operations(), atomic.atomic_size_qp(), atomic.atomic_size_dc()),
         (0xf, 0x3c, 0x3c)
     );
 
     let roce = RoceCap(bytes::<32>(
         "40000000 00000000 00000000 00000000 00070007 000012b7 ffffc000 00000100",
     ));
-    assert_eq!(
-        (
-            roce.l3_type(),
-            roce.roce_version(),
-            roce.r_roce_dest_udp_port()
-        ),
-        (7, 7, 4791)
-    );
-    assert_eq!(
-        (
-            roce.r_roce_min_src_udp_port(),
-            roce.r_roce_max_src_udp_port()
-        ),
-        (0xc000, 0xffff)
-    );
+    assert_eq!((roce.l3_type(), roce.roce_version(), roce.r_roce_dest_udp_port()), (7, 7, 4791));
+    assert_eq!((roce.r_roce_min_src_udp_port(), roce.r_roce_max_src_udp_port()), (0xc000, 0xffff));
     assert_eq!(roce.roce_address_table_size(), 256);
     assert!(!roce.sw_r_roce_src_udp_port());
 
@@ -247,17 +162,10 @@ fn other_capabilities_of_a_real_card() {
     let receive = FlowTableCap::read(&block, FLOW_TABLE_NIC_RECEIVE);
     assert!(receive.ft_support() && receive.modify_root());
     assert_eq!(
-        (
-            receive.log_max_ft_size(),
-            receive.max_ft_level(),
-            receive.log_max_ft_num()
-        ),
+        (receive.log_max_ft_size(), receive.max_ft_level(), receive.log_max_ft_num()),
         (16, 255, 9)
     );
-    assert_eq!(
-        (receive.log_max_destination(), receive.log_max_flow()),
-        (10, 25)
-    );
+    assert_eq!((receive.log_max_destination(), receive.log_max_flow()), (10, 25));
 }
 
 #[test]
@@ -267,17 +175,9 @@ fn dumped_commands_of_a_real_card_read_back() {
         "07000000 00000040 00000007 ab0e8000 01080000 00000001 00000000 00000006
          00000000 00000000 00000000 00000000 00000000 00000000 00000010 05800001",
     ));
+    assert_eq!((entry.kind(), entry.input_length(), entry.input_mailbox()), (7, 64, 0x7_ab0e_8000));
     assert_eq!(
-        (entry.kind(), entry.input_length(), entry.input_mailbox()),
-        (7, 64, 0x7_ab0e_8000)
-    );
-    assert_eq!(
-        (
-            entry.output_length(),
-            entry.token(),
-            entry.signature(),
-            entry.ownership()
-        ),
+        (entry.output_length(), entry.token(), entry.signature(), entry.ownership()),
         (16, 5, 0x80, true)
     );
     let inline = entry.command_input_inline().to_be_bytes();
@@ -286,11 +186,7 @@ fn dumped_commands_of_a_real_card_read_back() {
         (Opcode::ManagePages.code(), PageOp::Give as u16)
     );
     assert_eq!(ManagePagesIn(inline).input_num_entries(), 6);
-    assert_eq!(
-        !entry.0.iter().fold(0, |a, b| a ^ b),
-        0,
-        "its signature holds"
-    );
+    assert_eq!(!entry.0.iter().fold(0, |a, b| a ^ b), 0, "its signature holds");
     // QUERY_ISSI's answer: its last word is in the first mailbox.
     let mut answer = QueryIssiOut::new();
     put(&mut answer.0, 0x6c, &[0, 0, 0, 2]);
@@ -299,10 +195,7 @@ fn dumped_commands_of_a_real_card_read_back() {
         "00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000
          00000000 00000000 00000000 00000000 00000007 ab121000 00000001 00070000",
     ));
-    assert_eq!(
-        (trailer.next(), trailer.block_number(), trailer.token()),
-        (0x7_ab12_1000, 1, 7)
-    );
+    assert_eq!((trailer.next(), trailer.block_number(), trailer.token()), (0x7_ab12_1000, 1, 7));
 }
 
 #[test]
@@ -382,9 +275,7 @@ fn no_two_fields_of_a_layout_overlap_or_share_a_name() {
 }
 
 fn set_bits(bytes: &[u8]) -> Vec<usize> {
-    (0..8 * bytes.len())
-        .filter(|bit| bytes[bit / 8] >> (7 - bit % 8) & 1 == 1)
-        .collect()
+    (0..8 * bytes.len()).filter(|bit| bytes[bit / 8] >> (7 - bit % 8) & 1 == 1).collect()
 }
 
 #[test]
@@ -408,10 +299,7 @@ fn setters_touch_their_bits_and_getters_see_them() {
     vport.set_permanent_address(0x1122_3344_5566);
     vport.set_mtu(0x1234);
     vport.set_roce_en(true);
-    assert_eq!(
-        vport.0[0xf4..0xfc],
-        [0, 0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66]
-    );
+    assert_eq!(vport.0[0xf4..0xfc], [0, 0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66]);
     assert_eq!((vport.0[0x26], vport.0[0x27], vport.0[3]), (0x12, 0x34, 1));
     let mut roce = RoceAddress::new();
     roce.set_source_l3_address(0xff);

@@ -238,10 +238,7 @@ impl UmrHead {
 
 /// 16-byte words of a list of `pages` pages, in whole granules of eight.
 #[must_use]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a list has 2^15 pages at most"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "a list has 2^15 pages at most")]
 pub const fn page_octowords(pages: u32) -> u16 {
     (pages.next_multiple_of(8) / 2) as u16
 }
@@ -419,14 +416,7 @@ impl Av {
         let gid = u128::from_be_bytes(self.dgid);
         // The MAC starts in the middle of a word: dwords 0x10 (reserved), 0x14, 0x18, 0x1c.
         let tail = u128::from(mac.0) << 32 | u128::from(grh.0);
-        [
-            u64::from(self.qkey) << 32,
-            path.0,
-            high(tail),
-            low(tail),
-            high(gid),
-            low(gid),
-        ]
+        [u64::from(self.qkey) << 32, path.0, high(tail), low(tail), high(gid), low(gid)]
     }
 }
 
@@ -436,10 +426,7 @@ const fn high(wide: u128) -> u64 {
 }
 
 /// Lower half.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the lower half is what is asked for"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is what is asked for")]
 const fn low(wide: u128) -> u64 {
     wide as u64
 }
@@ -465,18 +452,12 @@ mod tests {
         assert_eq!(mask::UNBIND_OWN, 0x2000_6000);
         // Linux's enabling of a registration, but for the protection domain, which stays.
         assert_eq!(mask::REGISTER, 0x203e_20c3 & !(1 << 7));
-        assert_eq!(
-            UmrHead::bind_free(4).word().to_be_bytes(),
-            [0xb0, 0, 0, 0, 0, 4, 0, 0]
-        );
+        assert_eq!(UmrHead::bind_free(4).word().to_be_bytes(), [0xb0, 0, 0, 0, 0, 4, 0, 0]);
         assert_eq!(
             UmrHead::register(page_octowords(9)).word().to_be_bytes(),
             [0x20, 0, 0, 0, 0, 8, 0, 0]
         );
-        assert_eq!(
-            UmrHead::bind(4).word().to_be_bytes(),
-            [0x90, 0, 0, 0, 0, 4, 0, 0]
-        );
+        assert_eq!(UmrHead::bind(4).word().to_be_bytes(), [0x90, 0, 0, 0, 0, 4, 0, 0]);
     }
 
     #[test]
@@ -486,10 +467,7 @@ mod tests {
         key.set_rr(true);
         key.set_qpn(ANY_QPN);
         key.set_mkey_7_0(0x5a);
-        assert_eq!(
-            key.word().to_be_bytes(),
-            [0, 0, 0x14, 0, 0xff, 0xff, 0xff, 0x5a]
-        );
+        assert_eq!(key.word().to_be_bytes(), [0, 0, 0x14, 0, 0xff, 0xff, 0xff, 0x5a]);
         let (mut lw, mut rw, mut a, mut free) = (UmrKey(0), UmrKey(0), UmrKey(0), UmrKey(0));
         lw.set_lw(true);
         rw.set_rw(true);

@@ -35,16 +35,9 @@ fn init(pd: Pd, cq: seam::Cq) -> QpInit {
     }
 }
 
-const NET: Net = Net {
-    addr: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1)),
-    prefix: 24,
-    gateway: None,
-    vlan: None,
-};
-const REGION: Region = Region {
-    addr: ARENA_ADDR,
-    len: 4096,
-};
+const NET: Net =
+    Net { addr: IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1)), prefix: 24, gateway: None, vlan: None };
+const REGION: Region = Region { addr: ARENA_ADDR, len: 4096 };
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
 #[test]
@@ -53,10 +46,7 @@ fn limits_are_the_devices_and_the_tables() {
     let hca = open(&p);
     let limits = hca.limits();
     assert_eq!((limits.max_qp, limits.max_cq, limits.max_mkey), (4, 4, 8));
-    assert_eq!(
-        (limits.max_cqe, limits.max_qp_requests, limits.max_reads),
-        (1 << 21, 10_922, 16)
-    );
+    assert_eq!((limits.max_cqe, limits.max_qp_requests, limits.max_reads), (1 << 21, 10_922, 16));
     assert_eq!((limits.max_message, limits.max_segments), (1 << 30, 10));
     assert_eq!((limits.mtu, limits.firmware), (Mtu::B1024, (14, 12, 1220)));
     assert!(limits.windows);
@@ -73,21 +63,8 @@ fn a_whole_life() {
     let mw = hca.mw_create(pd).unwrap();
     let NewQp { qp, mut sq, mut rq } = hca.qp_create(&init(pd, cq)).unwrap();
     assert_eq!(mr.lkey, mr.rkey);
-    hca.qp_modify(
-        qp,
-        &QpStep::Init {
-            access: Access::empty(),
-        },
-    )
-    .unwrap();
-    assert_eq!(
-        rq.recv(&[Segment {
-            addr: ARENA_ADDR,
-            len: 64,
-            lkey: mr.lkey
-        }]),
-        0
-    );
+    hca.qp_modify(qp, &QpStep::Init { access: Access::empty() }).unwrap();
+    assert_eq!(rq.recv(&[Segment { addr: ARENA_ADDR, len: 64, lkey: mr.lkey }]), 0);
     assert_eq!(sq.send(&[], PostFlags::SIGNALED), 0);
     hca.qp_modify(qp, &QpStep::Reset).unwrap();
     hca.qp_restart(qp, &mut sq, &mut rq);
@@ -107,15 +84,8 @@ fn completions_come_back_by_index() {
     let pd = hca.pd_create().unwrap();
     let (cq, mut end) = hca.cq_create(16).unwrap();
     let NewQp { mut sq, .. } = hca.qp_create(&init(pd, cq)).unwrap();
-    let bind = Bind {
-        old_rkey: 1,
-        new_rkey: 2,
-        lkey: 3,
-        addr: 4,
-        start: 4,
-        len: 5,
-        ..Bind::default()
-    };
+    let bind =
+        Bind { old_rkey: 1, new_rkey: 2, lkey: 3, addr: 4, start: 4, len: 5, ..Bind::default() };
     sq.bind(&bind, PostFlags::empty());
     let token = sq.send(&[], PostFlags::SIGNALED);
     let mut cqe = [0; 64];
@@ -141,22 +111,13 @@ fn strangers_are_refused_without_a_command() {
         hca.pd_destroy(Pd(0x999)).unwrap_err(),
         hca.mr_create(Pd(0x999), REGION, Access::all()).unwrap_err(),
         hca.mw_create(Pd(0x999)).unwrap_err(),
-        hca.mr_destroy(Mr {
-            lkey: mr.lkey ^ 1,
-            rkey: mr.rkey,
-        })
-        .unwrap_err(),
-        hca.mr_destroy(Mr {
-            lkey: mw.rkey,
-            rkey: mw.rkey,
-        })
-        .unwrap_err(),
+        hca.mr_destroy(Mr { lkey: mr.lkey ^ 1, rkey: mr.rkey }).unwrap_err(),
+        hca.mr_destroy(Mr { lkey: mw.rkey, rkey: mw.rkey }).unwrap_err(),
         hca.mw_destroy(Mw { rkey: mr.rkey }).unwrap_err(),
         hca.cq_destroy(cq, other_end).unwrap_err(),
         hca.qp_create(&init(Pd(0x999), cq)).unwrap_err(),
         hca.qp_create(&init(pd, seam::Cq(0x999))).unwrap_err(),
-        hca.qp_modify(Qp { number: 0x999 }, &QpStep::Error)
-            .unwrap_err(),
+        hca.qp_modify(Qp { number: 0x999 }, &QpStep::Error).unwrap_err(),
     ];
     for fault in faults {
         assert_eq!(fault.kind(), FaultKind::BadParameter, "{fault}");
@@ -172,10 +133,7 @@ fn what_is_in_use_is_not_destroyed() {
     let pd = hca.pd_create().unwrap();
     let (cq, end) = hca.cq_create(1).unwrap();
     let NewQp { qp, sq, rq } = hca.qp_create(&init(pd, cq)).unwrap();
-    assert_eq!(
-        hca.cq_destroy(cq, end).unwrap_err().kind(),
-        FaultKind::BadState
-    );
+    assert_eq!(hca.cq_destroy(cq, end).unwrap_err().kind(), FaultKind::BadState);
     assert_eq!(hca.pd_destroy(pd).unwrap_err().kind(), FaultKind::BadState);
     hca.qp_destroy(qp, sq, rq).unwrap();
     hca.mw_create(pd).unwrap();
@@ -191,11 +149,7 @@ fn sharing(p: &Scripted<false>) -> Hca<'_, false> {
 }
 
 fn shared_init(pd: Pd) -> SharedRqInit {
-    SharedRqInit {
-        pd,
-        receives: 8,
-        segments: 1,
-    }
+    SharedRqInit { pd, receives: 8, segments: 1 }
 }
 
 #[test]
@@ -206,12 +160,7 @@ fn a_shared_queue_in_use_is_not_destroyed() {
     let (cq, _end) = hca.cq_create(16).unwrap();
     let (queue, end) = hca.shared_create(&shared_init(pd)).unwrap();
     let shared = Some(queue);
-    let NewQp { qp, sq, rq } = hca
-        .qp_create(&QpInit {
-            shared,
-            ..init(pd, cq)
-        })
-        .unwrap();
+    let NewQp { qp, sq, rq } = hca.qp_create(&QpInit { shared, ..init(pd, cq) }).unwrap();
     // In the place of the end, which a refused call takes with it.
     let (other, spare) = hca.shared_create(&shared_init(pd)).unwrap();
     let fault = hca.shared_destroy(queue, spare).unwrap_err();
@@ -288,10 +237,7 @@ fn full_tables_say_so_and_leak_nothing() {
         hca.mw_create(pd).unwrap();
     }
     let before = p.commands.borrow().len();
-    assert_eq!(
-        hca.qp_create(&init(pd, cq)).unwrap_err().kind(),
-        FaultKind::Resources
-    );
+    assert_eq!(hca.qp_create(&init(pd, cq)).unwrap_err().kind(), FaultKind::Resources);
     assert_eq!(hca.mw_create(pd).unwrap_err().kind(), FaultKind::Resources);
     let fault = hca.mr_create(pd, REGION, Access::all()).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Resources);
@@ -299,10 +245,7 @@ fn full_tables_say_so_and_leak_nothing() {
     for _ in 0..3 {
         hca.cq_create(1).unwrap();
     }
-    assert_eq!(
-        hca.cq_create(1).map(drop).unwrap_err().kind(),
-        FaultKind::Resources
-    );
+    assert_eq!(hca.cq_create(1).map(drop).unwrap_err().kind(), FaultKind::Resources);
 }
 
 #[test]
@@ -371,10 +314,7 @@ fn nothing_connects_before_the_port_has_an_address() {
     let pd = hca.pd_create().unwrap();
     let (cq, _end) = hca.cq_create(1).unwrap();
     let NewQp { qp, .. } = hca.qp_create(&init(pd, cq)).unwrap();
-    assert_eq!(
-        hca.qp_modify(qp, &rtr()).unwrap_err().kind(),
-        FaultKind::BadState
-    );
+    assert_eq!(hca.qp_modify(qp, &rtr()).unwrap_err().kind(), FaultKind::BadState);
     assert!(matches!(hca.resolve(NET.addr, NOW), Poll::Ready(Err(_))));
     hca.set_net(&NET, NOW).unwrap();
     hca.qp_modify(qp, &rtr()).unwrap();
@@ -387,13 +327,8 @@ fn the_own_address_resolves_at_once_and_others_after_a_question() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);
     hca.set_net(&NET, NOW).unwrap();
-    let Poll::Ready(Ok(own)) = hca.resolve(NET.addr, NOW) else {
-        panic!("pending")
-    };
-    assert_eq!(
-        (own.remote, own.source_index, own.hop_limit),
-        (NET.addr, 0, 64)
-    );
+    let Poll::Ready(Ok(own)) = hca.resolve(NET.addr, NOW) else { panic!("pending") };
+    assert_eq!((own.remote, own.source_index, own.hop_limit), (NET.addr, 0, 64));
     assert!((1..=0xf_ffff).contains(&own.flow_label));
     p.take();
     assert!(hca.resolve(path().remote, NOW).is_pending());
@@ -433,31 +368,18 @@ fn both_ipv6_addresses_have_their_index() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);
     let addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
-    let net = Net {
-        addr: IpAddr::V6(addr),
-        prefix: 64,
-        gateway: None,
-        vlan: None,
-    };
+    let net = Net { addr: IpAddr::V6(addr), prefix: 64, gateway: None, vlan: None };
     hca.set_net(&net, NOW).unwrap();
     assert_eq!(p.of(Opcode::SetRoceAddress).len(), 2);
     let network = hca.network.as_ref().unwrap();
     let peer = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9));
     assert_eq!(network.source_index(peer), 1);
-    assert_eq!(
-        network.source_index(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2))),
-        0
-    );
+    assert_eq!(network.source_index(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2))), 0);
 }
 
 #[test]
 fn a_failed_network_leaves_nothing_behind() {
-    for op in [
-        Opcode::SetRoceAddress,
-        Opcode::CreateRq,
-        Opcode::CreateSq,
-        Opcode::CreateTir,
-    ] {
+    for op in [Opcode::SetRoceAddress, Opcode::CreateRq, Opcode::CreateSq, Opcode::CreateTir] {
         let p = Scripted::<false>::new();
         let mut hca = open(&p);
         let held = p.held();
@@ -481,30 +403,12 @@ fn events_become_notices_of_known_objects() {
     for event in [
         Event::Completion { cqn: cq.0 },
         Event::Completion { cqn: 0x999 },
-        Event::CqError {
-            cqn: cq.0,
-            syndrome: 1,
-        },
-        Event::CqError {
-            cqn: 0x999,
-            syndrome: 1,
-        },
-        Event::Qp {
-            qpn,
-            what: QpEvent::Established,
-        },
-        Event::Qp {
-            qpn,
-            what: QpEvent::AccessError,
-        },
-        Event::Qp {
-            qpn,
-            what: QpEvent::Drained,
-        },
-        Event::Qp {
-            qpn: 0x999,
-            what: QpEvent::AccessError,
-        },
+        Event::CqError { cqn: cq.0, syndrome: 1 },
+        Event::CqError { cqn: 0x999, syndrome: 1 },
+        Event::Qp { qpn, what: QpEvent::Established },
+        Event::Qp { qpn, what: QpEvent::AccessError },
+        Event::Qp { qpn, what: QpEvent::Drained },
+        Event::Qp { qpn: 0x999, what: QpEvent::AccessError },
         Event::Port { port: 1, up: false },
         Event::Dead(lost),
     ] {
@@ -527,10 +431,7 @@ fn failures_of_qp1_stay_inside_and_are_mended() {
     let p = Scripted::<false>::new();
     let mut hca = open(&p);
     let number = p.of(Opcode::Rst2InitQp)[0].word(8);
-    let event = Event::Qp {
-        qpn: number,
-        what: QpEvent::Catastrophic,
-    };
+    let event = Event::Qp { qpn: number, what: QpEvent::Catastrophic };
     let _ = hca.device.events.push_back(event);
     hca.service(NOW);
     assert!(hca.notice().is_none());
@@ -544,12 +445,7 @@ fn more_events_than_notices_wait_in_the_device() {
     let (cq, _end) = hca.cq_create(1).unwrap();
     let mut seen = 0;
     for _ in 0..3 {
-        while hca
-            .device
-            .events
-            .push_back(Event::Completion { cqn: cq.0 })
-            .is_ok()
-        {}
+        while hca.device.events.push_back(Event::Completion { cqn: cq.0 }).is_ok() {}
         hca.collect(NOW);
     }
     while hca.notice().is_some() {
@@ -577,13 +473,11 @@ fn blueflame_registers_are_one_per_queue_pair() {
         let mut new = hca.qp_create(&init(pd, cq)).unwrap();
         p.take();
         new.sq.send(&[], PostFlags::SIGNALED);
-        posted.extend(p.take().into_iter().filter_map(|op| {
-            if let Op::Block(at, _) = op {
-                Some(at & 0xfff)
-            } else {
-                None
-            }
-        }));
+        posted.extend(
+            p.take()
+                .into_iter()
+                .filter_map(|op| if let Op::Block(at, _) = op { Some(at & 0xfff) } else { None }),
+        );
         queues.push(new);
     }
     assert_eq!(posted, [0x800, 0xa00, 0xc00, 0xe00]);
@@ -593,17 +487,9 @@ fn blueflame_registers_are_one_per_queue_pair() {
     let mut again = hca.qp_create(&init(pd, cq)).unwrap();
     p.take();
     again.sq.send(&[], PostFlags::SIGNALED);
-    assert!(
-        p.take()
-            .iter()
-            .any(|op| matches!(op, Op::Block(at, _) if at & 0xfff == 0xa00))
-    );
+    assert!(p.take().iter().any(|op| matches!(op, Op::Block(at, _) if at & 0xfff == 0xa00)));
     hca.close().unwrap();
-    assert_eq!(
-        p.of(Opcode::DeallocUar).len(),
-        2,
-        "its own and the driver's"
-    );
+    assert_eq!(p.of(Opcode::DeallocUar).len(), 2, "its own and the driver's");
 }
 
 #[test]
@@ -616,11 +502,7 @@ fn without_write_combining_all_share_one_register() {
         let mut new = hca.qp_create(&init(pd, cq)).unwrap();
         p.take();
         new.sq.send(&[], PostFlags::SIGNALED);
-        assert!(
-            p.take()
-                .iter()
-                .any(|op| matches!(op, Op::Write64(at, _) if *at == UAR + 0x800))
-        );
+        assert!(p.take().iter().any(|op| matches!(op, Op::Write64(at, _) if *at == UAR + 0x800)));
     }
     assert!(p.of(Opcode::AllocUar).is_empty());
 }
@@ -636,10 +518,7 @@ fn devices_that_cannot_serve_are_refused() {
     device.caps.general.set_imaicl(false);
     let mut hca = Hca::over(device, &Config::default()).unwrap();
     let pd = hca.pd_create().unwrap();
-    assert_eq!(
-        hca.mw_create(pd).unwrap_err().kind(),
-        FaultKind::Unsupported
-    );
+    assert_eq!(hca.mw_create(pd).unwrap_err().kind(), FaultKind::Unsupported);
     for ud in [false, true] {
         let p = Scripted::<false>::new();
         let mut device = p.device();

@@ -18,10 +18,7 @@ fn spec() -> QpSpec {
         receives: 20,
         request_segments: 4,
         receive_segments: 3,
-        uar: Uar {
-            number: 2,
-            offset: UAR,
-        },
+        uar: Uar { number: 2, offset: UAR },
         doorbell: Doorbell::shared(UAR),
         shared: None,
     }
@@ -62,23 +59,14 @@ fn create_states_the_whole_shape() {
     assert_eq!(object.memory.len, 32 * 64 + 32 * 64 + 64);
     let start = ARENA_IOVA + object.memory.offset as u64;
     assert_eq!(command.wide(0x110), start);
-    assert_eq!(
-        command.wide(CONTEXT_AT + 0xa0),
-        start + 4096,
-        "the record follows the rings"
-    );
+    assert_eq!(command.wide(CONTEXT_AT + 0xa0), start + 4096, "the record follows the rings");
 }
 
 #[test]
 fn small_queue_pairs_lie_inside_a_page_and_say_where() {
     let p = Scripted::<false>::new();
     let mut device = p.device();
-    let small = QpSpec {
-        requests: 1,
-        receives: 1,
-        receive_segments: 1,
-        ..spec()
-    };
+    let small = QpSpec { requests: 1, receives: 1, receive_segments: 1, ..spec() };
     let (first, ..) = create(&mut device, &small).unwrap();
     let (second, ..) = create(&mut device, &small).unwrap();
     // A receive ring of at least a block, so that the send ring starts on one.
@@ -98,11 +86,7 @@ fn the_ends_are_where_the_device_looks() {
     let mut device = p.device();
     let (object, mut sq, mut rq) = create(&mut device, &spec()).unwrap();
     sq.send(&[], PostFlags::SIGNALED);
-    rq.recv(&[Segment {
-        addr: 1,
-        len: 2,
-        lkey: 3,
-    }]);
+    rq.recv(&[Segment { addr: 1, len: 2, lkey: 3 }]);
     let at = object.memory.offset;
     assert_eq!(p.bytes(at, 8), [0, 0, 0, 2, 0, 0, 0, 3]);
     let [.., a, b, c] = object.qpn.0.to_be_bytes();
@@ -116,22 +100,10 @@ fn what_does_not_fit_is_refused_before_any_command() {
     let mut device = p.device();
     let held = p.held();
     for bad in [
-        QpSpec {
-            requests: 11_000,
-            ..spec()
-        },
-        QpSpec {
-            receives: 40_000,
-            ..spec()
-        },
-        QpSpec {
-            request_segments: 11,
-            ..spec()
-        },
-        QpSpec {
-            receive_segments: 255,
-            ..spec()
-        },
+        QpSpec { requests: 11_000, ..spec() },
+        QpSpec { receives: 40_000, ..spec() },
+        QpSpec { request_segments: 11, ..spec() },
+        QpSpec { receive_segments: 255, ..spec() },
     ] {
         let fault = create(&mut device, &bad).map(drop).unwrap_err();
         assert_eq!(fault.kind(), FaultKind::BadParameter);
@@ -151,28 +123,15 @@ fn a_refused_create_gives_its_memory_back_and_a_lost_one_keeps_it() {
         (FaultKind::Resources, 8, 0x00ab_cdef)
     );
     assert_eq!(p.held(), held);
-    device
-        .queue
-        .kill(crate::words::fault!(Gone, "test", "pulled"));
-    assert_eq!(
-        create(&mut device, &spec()).map(drop).unwrap_err().kind(),
-        FaultKind::Gone
-    );
+    device.queue.kill(crate::words::fault!(Gone, "test", "pulled"));
+    assert_eq!(create(&mut device, &spec()).map(drop).unwrap_err().kind(), FaultKind::Gone);
     assert!(p.held() > held, "the device may still come to use it");
 }
 
 #[test]
 fn send_rings_have_room_for_the_widest() {
-    let golden = [
-        (0, 1),
-        (1, 4),
-        (2, 8),
-        (5, 16),
-        (85, 256),
-        (86, 512),
-        (128, 512),
-        (10_922, 32_768),
-    ];
+    let golden =
+        [(0, 1), (1, 4), (2, 8), (5, 16), (85, 256), (86, 512), (128, 512), (10_922, 32_768)];
     for (requests, blocks) in golden {
         assert_eq!(send_blocks(requests), blocks);
         assert!(blocks >= u32::from(requests) * WIDEST);
@@ -221,11 +180,7 @@ fn rtr_carries_the_roce_path() {
     assert_eq!(bits(&command, 0x14, 23, 0), 0x99);
     assert_eq!(bits(&command, 0x94, 23, 0), 0x00ab_cdef);
     assert_eq!(bits(&command, 0x94, 28, 24), 12);
-    assert_eq!(
-        bits(&command, 0x90, 23, 21),
-        3,
-        "five reads round up to eight"
-    );
+    assert_eq!(bits(&command, 0x90, 23, 21), 3, "five reads round up to eight");
     let ads = |at: usize, high, low| bits(&command, 0x18 + at, high, low);
     assert_eq!(ads(0x04, 31, 0), 0, "neither GRH bit nor LID");
     assert_eq!((ads(0x08, 23, 16), ads(0x08, 7, 0)), (5, 64));
@@ -234,10 +189,7 @@ fn rtr_carries_the_roce_path() {
     assert_eq!(ads(0x20, 15, 0), 0xc525);
     assert_eq!((ads(0x24, 15, 0), ads(0x28, 31, 0)), (0x248a, 0x0701_0203));
     assert_eq!(command.wide(CONTEXT_AT + 0x18 + 0x10), 0);
-    assert_eq!(
-        command.wide(CONTEXT_AT + 0x18 + 0x18),
-        0x0000_ffff_c0a8_0702
-    );
+    assert_eq!(command.wide(CONTEXT_AT + 0x18 + 0x18), 0x0000_ffff_c0a8_0702);
 }
 
 #[test]
@@ -256,10 +208,7 @@ fn rts_carries_timers_and_psn() {
     assert_eq!(bits(&command, 0x78, 23, 0), 0x00fe_dcba);
     assert_eq!(bits(&command, 0x70, 31, 28), 8);
     assert_eq!(bits(&command, 0x70, 23, 21), 4);
-    assert_eq!(
-        (bits(&command, 0x70, 18, 16), bits(&command, 0x70, 15, 13)),
-        (7, 6)
-    );
+    assert_eq!((bits(&command, 0x70, 18, 16), bits(&command, 0x70, 15, 13)), (7, 6));
     assert_eq!(bits(&command, 0x18 + 0x08, 31, 27), 14);
 }
 
@@ -271,10 +220,8 @@ fn error_reset_and_destroy_are_short() {
     let (object, ..) = create(&mut device, &spec()).unwrap();
     step(&mut device, object.qpn, &QpStep::Error).unwrap();
     destroy(&mut device, &object).unwrap();
-    let short: std::vec::Vec<_> = p.commands.borrow()[1..]
-        .iter()
-        .map(|c| (c.op, c.input.len(), c.word(8)))
-        .collect();
+    let short: std::vec::Vec<_> =
+        p.commands.borrow()[1..].iter().map(|c| (c.op, c.input.len(), c.word(8))).collect();
     let number = object.qpn.0;
     let golden = [
         (Opcode::ToErrQp, 16, number),
@@ -293,10 +240,7 @@ fn a_refused_destroy_keeps_the_memory() {
     let held = p.held();
     p.refuse(Opcode::DestroyQp, 9, 0);
     let fault = destroy(&mut device, &object).unwrap_err();
-    assert_eq!(
-        (fault.object(), fault.number(), fault.status()),
-        ("QP", object.qpn.0, 9)
-    );
+    assert_eq!((fault.object(), fault.number(), fault.status()), ("QP", object.qpn.0, 9));
     assert_eq!(p.held(), held);
 }
 
@@ -307,10 +251,7 @@ fn gsi_goes_up_in_three_steps() {
     start_gsi(&mut device, Qpn(0x50)).unwrap();
     let commands = p.commands.borrow();
     let ops: std::vec::Vec<_> = commands.iter().map(|c| c.op).collect();
-    assert_eq!(
-        ops,
-        [Opcode::Rst2InitQp, Opcode::Init2RtrQp, Opcode::Rtr2RtsQp]
-    );
+    assert_eq!(ops, [Opcode::Rst2InitQp, Opcode::Init2RtrQp, Opcode::Rtr2RtsQp]);
     let init = &commands[0];
     assert_eq!(bits(init, 0x00, 23, 16), 8);
     let keys = commands.iter().map(|c| c.word(CONTEXT_AT + 0xa8));

@@ -168,8 +168,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.tail = self.tail.wrapping_add(1);
         self.ends = self.ends.wrapping_add(1);
         self.armed = None;
-        self.record
-            .store32::<FIRST>(0, (self.at() & INDEX_MASK).to_be());
+        self.record.store32::<FIRST>(0, (self.at() & INDEX_MASK).to_be());
         found
     }
 
@@ -180,10 +179,7 @@ impl<'p, P: Platform> Cq<'p, P> {
 
     /// The consumer index as rings take it.
     #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "rings and the device count in fewer bits"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "rings and the device count in fewer bits")]
     const fn at(&self) -> u32 {
         self.tail as u32
     }
@@ -213,11 +209,8 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.platform.after_ownership();
         let index = entries.load32::<{ cqe::INDEX_AT }>(at);
         let index = Index::from_word(u32::from_be(index)).user_index();
-        let dword = if AT == cqe::INDEX_AT {
-            index
-        } else {
-            u32::from_be(entries.load32::<AT>(at))
-        };
+        let dword =
+            if AT == cqe::INDEX_AT { index } else { u32::from_be(entries.load32::<AT>(at)) };
         // The index is only a licence to overwrite, and the ring has an entry for every request that can be outstanding:
         // no order against the loads above is needed.
         record.store32::<FIRST>(0, next);
@@ -251,11 +244,7 @@ impl<'p, P: Platform> Cq<'p, P> {
         };
         Extra {
             arrived,
-            immediate: if arrived == Arrived::Message {
-                0
-            } else {
-                immediate
-            },
+            immediate: if arrived == Arrived::Message { 0 } else { immediate },
             source_qpn: cqe::Sender::from_word(sender).rqpn(),
             solicited: owner.solicited(),
         }
@@ -346,8 +335,7 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
             let completion = self.read(self.at(), owner);
             self.tail = self.tail.wrapping_add(1);
             // No order needed, as in `take`.
-            self.record
-                .store32::<FIRST>(0, (self.at() & INDEX_MASK).to_be());
+            self.record.store32::<FIRST>(0, (self.at() & INDEX_MASK).to_be());
             if completion.is_some() {
                 return completion;
             }

@@ -46,10 +46,7 @@ const FULL: Fault = fault!(
 /// Bytes of rings of `len` bytes and their record, and what they are aligned to.
 #[inline(never)]
 fn room(len: usize) -> (usize, usize) {
-    let align = len
-        .checked_next_power_of_two()
-        .unwrap_or(PAGE)
-        .clamp(LINE, PAGE);
+    let align = len.checked_next_power_of_two().unwrap_or(PAGE).clamp(LINE, PAGE);
     // There is no arena of that size.
     (len.saturating_add(LINE), align)
 }
@@ -68,11 +65,7 @@ pub(crate) fn give_up<P: Platform>(device: &mut Device<'_, P>, memory: Span, fau
 
 /// What to say when the platform finds no entries in a span of its own.
 pub(crate) const fn unseen() -> Fault {
-    fault!(
-        Nonsense,
-        "queue memory",
-        "the platform finds no entries in memory of its own arena"
-    )
+    fault!(Nonsense, "queue memory", "the platform finds no entries in memory of its own arena")
 }
 
 /// Device address of a doorbell record.
@@ -108,11 +101,7 @@ impl Pages {
         let list = PageList::queue(platform, ring)?;
         list.write(platform, message, PAGES_AT);
         let (offset, log_size) = list.queue_geometry();
-        Ok(Self {
-            offset,
-            log_size,
-            len: PAGES_AT.saturating_add(8 * list.count),
-        })
+        Ok(Self { offset, log_size, len: PAGES_AT.saturating_add(8 * list.count) })
     }
 
     /// The message, cut to its length.

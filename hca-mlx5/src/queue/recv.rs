@@ -63,8 +63,7 @@ impl<'p, P: Platform> Rq<'p, P> {
         let mut at = slot;
         for segment in segments.iter().take(room) {
             let pointer = wqe::data(segment.addr, segment.len, segment.lkey);
-            self.pointers
-                .store_words::<2, 0>(at, &pointer.map(u64::to_be));
+            self.pointers.store_words::<2, 0>(at, &pointer.map(u64::to_be));
             at = at.wrapping_add(1);
         }
         if segments.len() < room {
@@ -84,11 +83,9 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
         match segments {
             [one] => {
                 let pointer = wqe::data(one.addr, one.len, one.lkey);
-                self.pointers
-                    .store_words::<2, 0>(slot, &pointer.map(u64::to_be));
+                self.pointers.store_words::<2, 0>(slot, &pointer.map(u64::to_be));
                 if self.log_pointers != 0 {
-                    self.pointers
-                        .store_words::<2, 0>(slot.wrapping_add(1), &END);
+                    self.pointers.store_words::<2, 0>(slot.wrapping_add(1), &END);
                 }
             }
             _ => self.list(slot, segments),
@@ -97,18 +94,15 @@ impl<P: Platform> RecvQueue for Rq<'_, P> {
         self.head = self.head.wrapping_add(1);
         // ORDER: the scatter list's stores precede the counter by which the device finds it.
         self.platform.before_record();
-        self.record
-            .store32::<FIRST>(0, u32::from(self.head as u16).to_be());
+        self.record.store32::<FIRST>(0, u32::from(self.head as u16).to_be());
         token
     }
 
     fn posted(&self, token: u16, mut take: impl FnMut(Segment)) {
         let first = u32::from(token) << self.log_pointers;
         for at in 0..1 << self.log_pointers {
-            let [first, addr] = self
-                .pointers
-                .load_words::<2, 0>(first.wrapping_add(at))
-                .map(u64::from_be);
+            let [first, addr] =
+                self.pointers.load_words::<2, 0>(first.wrapping_add(at)).map(u64::from_be);
             let (len, lkey) = wqe::data_of(first);
             // No memory has that key.
             if lkey == wqe::TERMINATE {

@@ -21,37 +21,27 @@ impl Ring {
     /// The ring of `2^log_slots` slots whose first byte is at `offset` of the arena, a multiple of 64.
     #[must_use]
     pub const fn new(offset: usize, log_slots: u8) -> Self {
-        Self {
-            line: offset / LINE,
-            mask: (1_u32 << (log_slots & 31)) - 1,
-        }
+        Self { line: offset / LINE, mask: (1_u32 << (log_slots & 31)) - 1 }
     }
 
     /// Offset in the arena of the slot that `index` falls on, with slots of `2^log_stride` bytes.
     #[inline]
     #[must_use]
     pub const fn slot(&self, index: u32, log_stride: u32) -> usize {
-        self.line
-            .wrapping_mul(LINE)
-            .wrapping_add(((index & self.mask) as usize) << log_stride)
+        self.line.wrapping_mul(LINE).wrapping_add(((index & self.mask) as usize) << log_stride)
     }
 
     /// As [`Ring::slot`], with slots of 64 bytes.
     #[inline]
     #[must_use]
     pub const fn block(&self, index: u32) -> usize {
-        self.line
-            .wrapping_add((index & self.mask) as usize)
-            .wrapping_mul(LINE)
+        self.line.wrapping_add((index & self.mask) as usize).wrapping_mul(LINE)
     }
 
     /// The memory of its slots of `2^log_stride` bytes.
     #[must_use]
     pub const fn span(&self, log_stride: u32) -> Span {
-        Span {
-            offset: self.line.wrapping_mul(LINE),
-            len: (self.slots() as usize) << log_stride,
-        }
+        Span { offset: self.line.wrapping_mul(LINE), len: (self.slots() as usize) << log_stride }
     }
 
     /// How many slots it has.
@@ -84,10 +74,7 @@ impl Record {
     /// Its memory: a ring of one entry.
     #[must_use]
     pub const fn span(self) -> Span {
-        Span {
-            offset: self.first(),
-            len: RECORD,
-        }
+        Span { offset: self.first(), len: RECORD }
     }
 
     /// The dword of a queue pair's receive counter, or a completion queue's consumer index.

@@ -131,11 +131,7 @@ impl<const WC: bool> Scripted<WC> {
         general.set_roce(true);
         general.set_imaicl(true);
         general.set_cqe_version(1);
-        let mut caps = Caps {
-            general,
-            general_max: general,
-            ..Caps::default()
-        };
+        let mut caps = Caps { general, general_max: general, ..Caps::default() };
         caps.roce.set_roce_address_table_size(16);
         Device {
             platform: self,
@@ -150,10 +146,7 @@ impl<const WC: bool> Scripted<WC> {
                 min_wqe_inline_mode: 1,
                 firmware: (14, 12, 1220),
             },
-            uar: Uar {
-                number: 2,
-                offset: UAR,
-            },
+            uar: Uar { number: 2, offset: UAR },
             answered: 0,
             event_queues: heapless::Vec::new(),
             monitor: Monitor::new(self, Instant::ZERO),
@@ -167,19 +160,12 @@ impl<const WC: bool> Scripted<WC> {
 
     /// Refuses `op` with `status` from the `after`-th on.
     pub(crate) fn refuse(&self, op: Opcode, status: u8, after: usize) {
-        self.refusals
-            .borrow_mut()
-            .insert(op.code(), (status, after));
+        self.refusals.borrow_mut().insert(op.code(), (status, after));
     }
 
     /// Commands of one kind so far.
     pub(crate) fn of(&self, op: Opcode) -> Vec<Command> {
-        self.commands
-            .borrow()
-            .iter()
-            .filter(|c| c.op == op)
-            .cloned()
-            .collect()
+        self.commands.borrow().iter().filter(|c| c.op == op).cloned().collect()
     }
 
     /// Bytes of the arena that somebody holds.
@@ -243,16 +229,11 @@ impl<const WC: bool> Scripted<WC> {
     }
 
     fn store(&self, offset: usize, bytes: &[u8]) {
-        if let Some(to) = self
-            .arena
-            .borrow_mut()
-            .get_mut(offset..)
-            .and_then(|a| a.get_mut(..bytes.len()))
+        if let Some(to) =
+            self.arena.borrow_mut().get_mut(offset..).and_then(|a| a.get_mut(..bytes.len()))
         {
             to.copy_from_slice(bytes);
-            self.log
-                .borrow_mut()
-                .push(Op::Store(offset, bytes.to_vec()));
+            self.log.borrow_mut().push(Op::Store(offset, bytes.to_vec()));
         }
     }
 
@@ -261,11 +242,7 @@ impl<const WC: bool> Scripted<WC> {
             self.log.borrow_mut().push(Op::Load(offset, N));
         }
         let arena = self.arena.borrow();
-        arena
-            .get(offset..)
-            .and_then(|a| a.first_chunk())
-            .copied()
-            .unwrap_or([0; N])
+        arena.get(offset..).and_then(|a| a.first_chunk()).copied().unwrap_or([0; N])
     }
 }
 
@@ -286,17 +263,14 @@ impl<const WC: bool> Platform for Scripted<WC> {
         match offset {
             init_seg::CMDQ_ADDR_H => self.command_page.set(u64::from(value) << 32),
             init_seg::CMDQ_ADDR_L_SZ => {
-                self.command_page
-                    .set(self.command_page.get() | u64::from(value & !0xfff));
+                self.command_page.set(self.command_page.get() | u64::from(value & !0xfff));
             }
             init_seg::CMD_DOORBELL => self.run(value),
             _ => {}
         }
     }
     fn write64(&self, offset: usize, value: u64) {
-        self.log
-            .borrow_mut()
-            .push(Op::Write64(offset, value.to_ne_bytes()));
+        self.log.borrow_mut().push(Op::Write64(offset, value.to_ne_bytes()));
     }
     fn write_block(&self, offset: usize, block: &[u64; 8]) {
         let bytes = block.iter().flat_map(|w| w.to_ne_bytes()).collect();

@@ -64,10 +64,8 @@ const INDEX_SHIFT: u32 = CtrlHead::new(0, 1, 0, 0).word().trailing_zeros();
 type Block = [u64; 8];
 
 /// The two words that say what a bind changes, in the order of the device's bytes.
-const BOUND: [u64; 2] = [
-    UmrHead::bind(wqe::BIND_OCTOWORDS).word().to_be(),
-    wqe::mask::BIND.to_be(),
-];
+const BOUND: [u64; 2] =
+    [UmrHead::bind(wqe::BIND_OCTOWORDS).word().to_be(), wqe::mask::BIND.to_be()];
 /// What a WQE after a bind carries in the second word of its control segment, in the order of the device's bytes.
 const AFTER_BIND: u64 = CtrlTail::new(wqe::FENCE_SMALL, 0).word().to_be();
 
@@ -105,10 +103,7 @@ impl Doorbell {
     /// The first doorbell register of the page at BAR offset `uar`, for queues that share it.
     #[must_use]
     pub const fn shared(uar: usize) -> Self {
-        Self {
-            register: uar.wrapping_add(UAR_DOORBELLS),
-            half: 0,
-        }
+        Self { register: uar.wrapping_add(UAR_DOORBELLS), half: 0 }
     }
 }
 
@@ -184,10 +179,8 @@ impl<'p, P: Platform> Sq<'p, P> {
             blocks: platform.entries(ring.span(wqe::WQEBB.ilog2()))?,
             record: platform.entries(record.span())?,
             payload: Payload {
-                words: platform.entries(Span {
-                    offset: 0,
-                    len: 1 << platform.arena_len().checked_ilog2()?,
-                })?,
+                words: platform
+                    .entries(Span { offset: 0, len: 1 << platform.arena_len().checked_ilog2()? })?,
                 arena: platform.arena_addr(),
             },
             head: 0,
@@ -252,10 +245,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// Ends a WQE of one block: stores it and rings, through BlueFlame where there is one.
     // Always inline: the block stays in registers on its way to the ring and to BlueFlame.
     #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "tokens are the index modulo 2^16"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
     fn post_block(&mut self, block: &Block, flags: PostFlags) -> u16 {
         let token = self.head as u16;
         if flags.contains(PostFlags::DEFER) {
@@ -301,10 +291,7 @@ impl<'p, P: Platform> Sq<'p, P> {
 
     /// Ends a WQE of `blocks` blocks already stored, whose first word is `first`.
     #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "tokens are the index modulo 2^16"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
     fn finish(&mut self, blocks: u32, first: u64, flags: PostFlags) -> u16 {
         let token = self.head as u16;
         self.head = self.head.wrapping_add(blocks);
@@ -322,8 +309,7 @@ impl<'p, P: Platform> Sq<'p, P> {
     fn publish(&self) {
         // ORDER: the WQEs' stores precede the counter that lets the device fetch them.
         self.platform.before_record();
-        self.record
-            .store32::<SECOND>(0, (self.head & 0xffff).to_be());
+        self.record.store32::<SECOND>(0, (self.head & 0xffff).to_be());
         // ORDER: the counter precedes the register: a doorbell that overtakes it is lost.
         self.platform.before_doorbell();
     }
@@ -475,11 +461,10 @@ impl<'p, P: Platform> Sq<'p, P> {
         let ds = u8::try_from(ds).unwrap_or(u8::MAX);
         let mut control = self.control(self.start(opcode, ds), flags, immediate);
         control[1] |= self.due(flags);
-        let rest = fixed.iter().copied().chain(
-            segments
-                .iter()
-                .map(|one| wqe::data(one.addr, one.len, one.lkey)),
-        );
+        let rest = fixed
+            .iter()
+            .copied()
+            .chain(segments.iter().map(|one| wqe::data(one.addr, one.len, one.lkey)));
         let units = core::iter::once(control).chain(rest.map(|unit| unit.map(u64::to_be)));
         let mut block: Block = [0; 8];
         let mut index = self.head;
@@ -523,10 +508,7 @@ impl<P: Platform> Sq<'_, P> {
 
 impl<P: Platform> SendQueue for Sq<'_, P> {
     #[inline(always)]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "tokens are the index modulo 2^16"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "tokens are the index modulo 2^16")]
     fn next_token(&self) -> u16 {
         self.head as u16
     }
@@ -638,11 +620,7 @@ impl<P: Platform> SendQueue for Sq<'_, P> {
         immediate: Option<u32>,
         flags: PostFlags,
     ) -> u16 {
-        let opcode = if immediate.is_some() {
-            wqe::SEND_IMM
-        } else {
-            wqe::SEND
-        };
+        let opcode = if immediate.is_some() { wqe::SEND_IMM } else { wqe::SEND };
         let own = CtrlHead::from_word(self.send).qpn();
         let [a, b, c, d, e, f] = qp::address(&to.path, own, to.qpn, to.qkey).words();
         let fixed = [[a, b], [c, d], [e, f]];

@@ -46,10 +46,7 @@ impl<P: Platform> fmt::Debug for Shared<'_, P> {
 
 impl<'p, P: Platform> Shared<'p, P> {
     /// The queue over `ring`, with slots of `2^log_stride` bytes (at least two units), all free. None if it is not in the arena.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a ring has 32,768 slots at most"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "a ring has 32,768 slots at most")]
     pub(crate) fn new(platform: &'p P, ring: Ring, log_stride: u8, record: Record) -> Option<Self> {
         let mask = ring.slots().wrapping_sub(1) as u16;
         let queue = Self {
@@ -106,8 +103,7 @@ impl<P: Platform> SharedRecvQueue for Shared<'_, P> {
         self.posted = self.posted.wrapping_add(1);
         // ORDER: the scatter list and all links up to it precede the counter by which the device finds it.
         self.platform.before_record();
-        self.record
-            .store32::<FIRST>(0, u32::from(self.posted).to_be());
+        self.record.store32::<FIRST>(0, u32::from(self.posted).to_be());
         token
     }
 

@@ -109,11 +109,7 @@ impl Tiny {
             }
             Opcode::ManagePages => {
                 let head = ManagePagesIn::read(input, 0);
-                assert_eq!(
-                    head.function_id(),
-                    7,
-                    "the function id is the one of the query"
-                );
+                assert_eq!(head.function_id(), 7, "the function id is the one of the query");
                 let count = head.input_num_entries() as usize;
                 if command.op_mod == PageOp::Give as u16 {
                     for at in (16..).step_by(8).take(count) {
@@ -126,12 +122,8 @@ impl Tiny {
                         self.held.push_back(address);
                     }
                 } else if command.op_mod == PageOp::Take as u16 {
-                    let count = self
-                        .takes
-                        .pop_front()
-                        .unwrap_or(count)
-                        .min(count)
-                        .min(self.held.len());
+                    let count =
+                        self.takes.pop_front().unwrap_or(count).min(count).min(self.held.len());
                     prm::put(&mut out, 0x08, &u32::try_from(count).unwrap().to_be_bytes());
                     for at in (16..).step_by(8).take(count) {
                         prm::put(&mut out, at, &self.held.pop_front().unwrap().to_be_bytes());

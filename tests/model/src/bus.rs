@@ -50,10 +50,7 @@ pub(crate) struct Bus {
 
 impl core::fmt::Debug for Bus {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Bus")
-            .field("now", &self.now)
-            .field("master", &self.master)
-            .finish()
+        f.debug_struct("Bus").field("now", &self.now).field("master", &self.master).finish()
     }
 }
 
@@ -102,11 +99,7 @@ impl Bus {
             None => self.memory.write(iova, buf),
             Some(mangle) => {
                 let mut copy = buf.to_vec();
-                if mangle(kind, iova, &mut copy) {
-                    self.memory.write(iova, &copy)
-                } else {
-                    Ok(())
-                }
+                if mangle(kind, iova, &mut copy) { self.memory.write(iova, &copy) } else { Ok(()) }
             }
         }
     }

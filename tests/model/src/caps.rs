@@ -281,11 +281,7 @@ impl Caps {
 
     /// Names given in a configuration that no capability has.
     pub(crate) fn unknown_names(config: &Config) -> impl Iterator<Item = &'static str> + '_ {
-        config
-            .general_caps
-            .iter()
-            .map(|(name, _)| *name)
-            .filter(|n| g::LAYOUT.field(n).is_none())
+        config.general_caps.iter().map(|(name, _)| *name).filter(|n| g::LAYOUT.field(n).is_none())
     }
 
     /// A field of the current general block.
@@ -325,11 +321,7 @@ fn layout(block: u16) -> Option<Layout> {
 
 fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let op_mod = head_in::op_mod.get(input) as u16;
-    let blocks = if op_mod & 1 == 1 {
-        &hca.caps.current
-    } else {
-        &hca.caps.max
-    };
+    let blocks = if op_mod & 1 == 1 { &hca.caps.current } else { &hca.caps.max };
     let announced = match op_mod >> 1 {
         kind::ETHERNET => hca.caps.general(g::eth_net_offloads) != 0,
         kind::ATOMIC => hca.caps.general(g::atomic) != 0,
@@ -348,11 +340,9 @@ fn set(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     }
     let block = (head_in::op_mod.get(input) >> 1) as u16;
     let wanted = &input[16..16 + BLOCK];
-    let (Some(layout), Some(max), Some(current)) = (
-        layout(block),
-        hca.caps.max.get(&block),
-        hca.caps.current.get(&block),
-    ) else {
+    let (Some(layout), Some(max), Some(current)) =
+        (layout(block), hca.caps.max.get(&block), hca.caps.current.get(&block))
+    else {
         return Err(Status::BadParam.because(0x10_9002));
     };
     if wanted == max && max != current {
@@ -384,10 +374,7 @@ fn set(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     }
     hca.caps.current.insert(block, next);
     if !ignored.is_empty() {
-        hca.bus.complain(format!(
-            "SET_HCA_CAP changes read-only fields: {}",
-            ignored.join(", ")
-        ));
+        hca.bus.complain(format!("SET_HCA_CAP changes read-only fields: {}", ignored.join(", ")));
     }
     Ok(())
 }

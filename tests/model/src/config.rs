@@ -103,9 +103,6 @@ impl Config {
 
     /// The small profile, with the few pages such a card would need.
     pub fn small() -> Self {
-        Self {
-            profile: Profile::Small,
-            ..Self::default()
-        }
+        Self { profile: Profile::Small, ..Self::default() }
     }
 }

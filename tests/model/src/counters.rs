@@ -151,14 +151,7 @@ const fn row(
     lengths: (usize, usize),
     run: crate::cmd::Handler,
 ) -> Command {
-    Command {
-        opcode,
-        name,
-        input: lengths.0,
-        output: lengths.1,
-        stage: Stage::Running,
-        run,
-    }
+    Command { opcode, name, input: lengths.0, output: lengths.1, stage: Stage::Running, run }
 }
 
 /// The commands handled here.

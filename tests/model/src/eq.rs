@@ -47,11 +47,7 @@ pub struct Event {
 impl Event {
     /// An event with its data all zero.
     pub const fn new(kind: u8, sub: u8) -> Self {
-        Self {
-            kind,
-            sub,
-            data: [0; 28],
-        }
+        Self { kind, sub, data: [0; 28] }
     }
 
     /// The same with a big-endian word of data at `offset`.
@@ -86,9 +82,7 @@ impl Event {
         let mut out = [0; 64];
         eqe::event_type.set(&mut out, u32::from(self.kind));
         eqe::event_sub_type.set(&mut out, u32::from(self.sub));
-        eqe::event_data
-            .bytes_mut(&mut out)
-            .copy_from_slice(&self.data);
+        eqe::event_data.bytes_mut(&mut out).copy_from_slice(&self.data);
         out
     }
 }
@@ -120,10 +114,7 @@ pub(crate) struct EventQueues {
 impl EventQueues {
     /// None yet; numbers below `limit`, from the first that a real card gave.
     pub(crate) fn new(limit: u32) -> Self {
-        Self {
-            numbers: Numbers::new(0x10, limit, 0x30_1000),
-            live: BTreeMap::new(),
-        }
+        Self { numbers: Numbers::new(0x10, limit, 0x30_1000), live: BTreeMap::new() }
     }
 
     /// How many are alive.
@@ -178,16 +169,11 @@ impl EventQueues {
         bus.stats.eq_doorbells += 1;
         let eqn = word >> 24;
         let Some(eq) = self.live.get_mut(&eqn) else {
-            bus.complain(format!(
-                "EQ doorbell {word:#010x} on UAR {uar:#x}: no EQ {eqn:#x}"
-            ));
+            bus.complain(format!("EQ doorbell {word:#010x} on UAR {uar:#x}: no EQ {eqn:#x}"));
             return;
         };
         if eq.uar != uar {
-            bus.complain(format!(
-                "EQ {eqn:#x} rung on UAR {uar:#x}, created with {:#x}",
-                eq.uar
-            ));
+            bus.complain(format!("EQ {eqn:#x} rung on UAR {uar:#x}, created with {:#x}", eq.uar));
             return;
         }
         let unread = eq.producer.wrapping_sub(word) & 0xff_ffff;
@@ -265,11 +251,7 @@ fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal>
         .try_into()
         .map_err(|_| Status::BadInputLength.because(0x30_1010))?;
     let log_size = eqc::log_eq_size.get(&context);
-    if log_size
-        > hca
-            .caps
-            .general(crate::ifc::caps::cmd_hca_cap::log_max_eq_sz)
-    {
+    if log_size > hca.caps.general(crate::ifc::caps::cmd_hca_cap::log_max_eq_sz) {
         return Err(Status::BadParam.because(0x30_1011));
     }
     let uar = eqc::uar_page.get(&context);
@@ -288,10 +270,7 @@ fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal>
     )
     .ok_or(Status::BadInputLength.because(0x30_1014))?;
     let mut mask = [0; 4];
-    for (word, bytes) in mask
-        .iter_mut()
-        .zip(create_eq_in::event_bitmask.bytes(input).chunks(8))
-    {
+    for (word, bytes) in mask.iter_mut().zip(create_eq_in::event_bitmask.bytes(input).chunks(8)) {
         *word = bytes.iter().fold(0, |acc, &b| (acc << 8) | u64::from(b));
     }
     hca.check_not_firmware("CREATE_EQ", create_eq_in::pas.tail(input));
@@ -327,22 +306,14 @@ fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusa
 
 fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let eqn = head_in::number.get(input) & 0xff;
-    let eq = hca
-        .eqs
-        .live
-        .get(&eqn)
-        .ok_or(Status::BadResource.because(0x30_3001))?;
+    let eq = hca.eqs.live.get(&eqn).ok_or(Status::BadResource.because(0x30_3001))?;
     let context = query_eq_out::eq_context_entry.bytes_mut(output);
     context.copy_from_slice(&eq.context[..context.len()]);
     eqc::status.set(context, if eq.failed { 0xa } else { 0 });
     eqc::st.set(context, eq.state());
     eqc::consumer_counter.set(context, eq.consumer);
     eqc::producer_counter.set(context, eq.producer);
-    for (to, word) in query_eq_out::event_bitmask
-        .bytes_mut(output)
-        .chunks_mut(8)
-        .zip(eq.mask)
-    {
+    for (to, word) in query_eq_out::event_bitmask.bytes_mut(output).chunks_mut(8).zip(eq.mask) {
         to.copy_from_slice(&word.to_be_bytes()[..to.len()]);
     }
     Ok(())
@@ -355,10 +326,8 @@ fn generate(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refus
         return Err(Status::BadResource.because(0x30_4001));
     }
     let entry = gen_eqe_in::eqe.bytes(input);
-    let mut event = Event::new(
-        eqe::event_type.get(entry) as u8,
-        eqe::event_sub_type.get(entry) as u8,
-    );
+    let mut event =
+        Event::new(eqe::event_type.get(entry) as u8, eqe::event_sub_type.get(entry) as u8);
     let data = eqe::event_data.bytes(entry);
     event.data[..data.len()].copy_from_slice(data);
     hca.eqs.post(&mut hca.bus, eqn, &event);

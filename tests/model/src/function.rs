@@ -33,9 +33,7 @@ fn disable(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusa
     }
     let kept = hca.pages.count();
     if kept != 0 {
-        hca.bus.complain(format!(
-            "DISABLE_HCA while the firmware still owns {kept} pages"
-        ));
+        hca.bus.complain(format!("DISABLE_HCA while the firmware still owns {kept} pages"));
     }
     hca.cmd.life = Life::Off;
     Ok(())
@@ -71,8 +69,7 @@ fn teardown(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusa
     }
     let live = hca.eqs.len();
     if live != 0 && l::teardown_hca_in::profile.get(input) == 0 {
-        hca.bus
-            .complain(format!("TEARDOWN_HCA with {live} event queues alive"));
+        hca.bus.complain(format!("TEARDOWN_HCA with {live} event queues alive"));
     }
     hca.cmd.life = Life::Enabled;
     hca.drop_objects();
@@ -100,8 +97,7 @@ fn set_driver_version(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
     let text = l::set_driver_version_in::driver_version.bytes(input);
     let text = text.split(|b| *b == 0).next().unwrap_or(&[]);
     if text.iter().filter(|b| **b == b',').count() < 2 || !text.is_ascii() {
-        hca.bus
-            .complain("SET_DRIVER_VERSION: not of the form OS,driver,version");
+        hca.bus.complain("SET_DRIVER_VERSION: not of the form OS,driver,version");
     }
     Ok(())
 }
@@ -111,9 +107,7 @@ fn query_adapter(_hca: &mut Hca, _input: &[u8], output: &mut [u8]) -> Result<(),
     let block = l::query_adapter_out::query_adapter_struct.bytes_mut(output);
     p::ieee_vendor_id.set(block, 0x02c9);
     p::vsd_vendor_id.set(block, 0x15b3);
-    p::vsd_contd_psid
-        .bytes_mut(block)
-        .copy_from_slice(b"MODEL00000000001");
+    p::vsd_contd_psid.bytes_mut(block).copy_from_slice(b"MODEL00000000001");
     Ok(())
 }
 

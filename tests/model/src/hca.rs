@@ -58,10 +58,7 @@ pub struct Hca {
 
 impl core::fmt::Debug for Hca {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Hca")
-            .field("config", &self.config)
-            .field("bus", &self.bus)
-            .finish()
+        f.debug_struct("Hca").field("config", &self.config).field("bus", &self.bus).finish()
     }
 }
 
@@ -104,19 +101,14 @@ impl Hca {
     /// nothing for a while; then `initializing` reads 1 for the configured time.
     pub fn flr(&mut self) {
         self.pci = ConfigSpace::new(&self.config);
-        self.bus
-            .reset(Msix::new(self.config.vectors, self.config.msix_in_bar));
+        self.bus.reset(Msix::new(self.config.vectors, self.config.msix_in_bar));
         self.reset_function();
     }
 
     /// What both kinds of reset do to the function behind the BAR.
     pub(crate) fn reset_function(&mut self) {
         self.bus.stats.resets += 1;
-        let gone = if self.config.hardware_like {
-            50_000_000
-        } else {
-            0
-        };
+        let gone = if self.config.hardware_like { 50_000_000 } else { 0 };
         let back = self.bus.now + gone;
         self.regs = Registers::after_reset(back, back + self.config.init_time);
         self.cmd.reset();

@@ -56,10 +56,7 @@ pub(crate) fn read(asked: &[u8], to: &mut [u8]) -> Result<(), Refusal> {
     if size > MOST {
         return Err(Status::BadParam.because(0x80_5009));
     }
-    let (from, page) = (
-        mcia_reg::device_address.get(asked),
-        mcia_reg::page_number.get(asked),
-    );
+    let (from, page) = (mcia_reg::device_address.get(asked), mcia_reg::page_number.get(asked));
     for field in [
         mcia_reg::module,
         mcia_reg::i2c_device_address,

@@ -21,13 +21,7 @@ pub(crate) struct Numbers {
 impl Numbers {
     /// Numbers from `first` up to and excluding `limit`; `what` marks the syndromes of this space.
     pub(crate) fn new(first: u32, limit: u32, what: u32) -> Self {
-        Self {
-            first,
-            limit,
-            next: first,
-            live: BTreeMap::new(),
-            what,
-        }
+        Self { first, limit, next: first, live: BTreeMap::new(), what }
     }
 
     /// The next free number; a freed one is not handed out again before the space wrapped.
@@ -36,18 +30,10 @@ impl Numbers {
             return Err(Status::ExceedLimit.because(self.what | 1));
         }
         while self.live.contains_key(&self.next) || self.next >= self.limit {
-            self.next = if self.next + 1 >= self.limit {
-                self.first
-            } else {
-                self.next + 1
-            };
+            self.next = if self.next + 1 >= self.limit { self.first } else { self.next + 1 };
         }
         let n = self.next;
-        self.next = if n + 1 >= self.limit {
-            self.first
-        } else {
-            n + 1
-        };
+        self.next = if n + 1 >= self.limit { self.first } else { n + 1 };
         self.live.insert(n, 0);
         Ok(n)
     }
@@ -59,10 +45,7 @@ impl Numbers {
 
     /// One more reference; refused when it names nothing.
     pub(crate) fn hold(&mut self, n: u32) -> Result<(), Refusal> {
-        let count = self
-            .live
-            .get_mut(&n)
-            .ok_or(Status::BadResource.because(self.what | 2))?;
+        let count = self.live.get_mut(&n).ok_or(Status::BadResource.because(self.what | 2))?;
         *count += 1;
         Ok(())
     }

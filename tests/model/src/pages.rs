@@ -76,14 +76,9 @@ impl Hca {
 
     /// Complains when memory handed over as a queue's is memory given to the firmware before.
     pub(crate) fn check_not_firmware(&mut self, what: &str, list: &[u8]) {
-        let pages = list
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .map(|page| u64::from_be_bytes(*page));
+        let pages = list.as_chunks::<8>().0.iter().map(|page| u64::from_be_bytes(*page));
         if let Some(page) = { pages }.find(|page| self.pages.owns(*page)) {
-            self.bus
-                .complain(format!("{what}: {page:#x} was given to the firmware"));
+            self.bus.complain(format!("{what}: {page:#x} was given to the firmware"));
         }
     }
 
@@ -161,9 +156,7 @@ fn give(hca: &mut Hca, count: usize, list: &[u8]) -> Result<(), Refusal> {
         }
     }
     if lost != 0 {
-        hca.bus.complain(format!(
-            "MANAGE_PAGES: {lost} of the pages given cannot be written"
-        ));
+        hca.bus.complain(format!("MANAGE_PAGES: {lost} of the pages given cannot be written"));
     }
     hca.pages.owned.append(&mut fresh);
     hca.pages.refused = false;
@@ -181,31 +174,22 @@ fn take(hca: &mut Hca, count: usize, output: &mut [u8]) -> Result<(), Refusal> {
     };
     let room = output.len().saturating_sub(manage_pages_out::BYTES) / 8;
     if room < count {
-        hca.bus.complain(format!(
-            "MANAGE_PAGES take: {count} asked, room for {room} in the answer"
-        ));
+        hca.bus
+            .complain(format!("MANAGE_PAGES take: {count} asked, room for {room} in the answer"));
     }
     let mut number = count.min(spare as usize).min(room);
     if hca.config.hardware_like && number != 0 {
-        number = if hca.bus.rng.random_bool(0.3) {
-            0
-        } else {
-            hca.bus.rng.random_range(1..=number)
-        };
+        number =
+            if hca.bus.rng.random_bool(0.3) { 0 } else { hca.bus.rng.random_range(1..=number) };
     }
     let back: Vec<u64> = hca.pages.owned.iter().rev().take(number).copied().collect();
-    for (page, to) in back
-        .iter()
-        .zip(output[manage_pages_out::BYTES..].chunks_exact_mut(8))
-    {
+    for (page, to) in back.iter().zip(output[manage_pages_out::BYTES..].chunks_exact_mut(8)) {
         hca.pages.owned.remove(page);
         to.copy_from_slice(&page.to_be_bytes());
         let mut word = [0; 8];
         let read = hca.bus.memory().map(|memory| memory.read(*page, &mut word));
         if matches!(read, Some(Ok(()))) && word != scribble(*page) {
-            hca.bus.complain(format!(
-                "page {page:#x} was written while the firmware owned it"
-            ));
+            hca.bus.complain(format!("page {page:#x} was written while the firmware owned it"));
         }
     }
     hca.pages.requested += (-hca.pages.requested).clamp(0, number.cast_signed() as i64);

@@ -119,16 +119,5 @@ fn rfc_2819(hca: &Hca) -> Vec<u64> {
 fn per_priority(hca: &Hca, priority: usize) -> Vec<u64> {
     let (into, out) = (&hca.traffic.port_in, &hca.traffic.port_out);
     let (into, out) = (into.priorities[priority & 7], out.priorities[priority & 7]);
-    vec![
-        into.octets,
-        0,
-        0,
-        0,
-        into.packets,
-        out.octets,
-        0,
-        0,
-        0,
-        out.packets,
-    ]
+    vec![into.octets, 0, 0, 0, into.packets, out.octets, 0, 0, 0, out.packets]
 }

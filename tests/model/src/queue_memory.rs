@@ -25,11 +25,7 @@ impl QueueMemory {
             let word: [u8; 8] = list.get(k * 8..k * 8 + 8)?.try_into().ok()?;
             pages.push(u64::from_be_bytes(word) & !0xfff);
         }
-        Some(Self {
-            pages,
-            page_bits,
-            offset,
-        })
+        Some(Self { pages, page_bits, offset })
     }
 
     /// Bus address of a byte of the ring, and how many bytes follow it in one piece.
@@ -37,9 +33,6 @@ impl QueueMemory {
         let byte = self.offset + byte;
         let page = usize::try_from(byte >> self.page_bits).ok()?;
         let within = byte & ((1 << self.page_bits) - 1);
-        Some((
-            self.pages.get(page)? + within,
-            (1 << self.page_bits) - within,
-        ))
+        Some((self.pages.get(page)? + within, (1 << self.page_bits) - within))
     }
 }

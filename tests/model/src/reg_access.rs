@@ -82,11 +82,7 @@ fn run(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     }
     let mut answer = vec![0; 256];
     read(hca, register, &data, &mut answer)?;
-    for (to, from) in output
-        .iter_mut()
-        .skip(access::register_data.byte())
-        .zip(answer)
-    {
+    for (to, from) in output.iter_mut().skip(access::register_data.byte()).zip(answer) {
         *to = from;
     }
     Ok(())
@@ -181,9 +177,8 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
             if ptys_reg::proto_mask.get(asked) == 4 {
                 ptys_reg::eth_proto_capability.set(to, SPEEDS);
                 ptys_reg::eth_proto_admin.set(to, hca.port.speeds);
-                let fastest = [20, 30, 6, 27, 12]
-                    .into_iter()
-                    .find(|b| hca.port.speeds >> b & 1 != 0);
+                let fastest =
+                    [20, 30, 6, 27, 12].into_iter().find(|b| hca.port.speeds >> b & 1 != 0);
                 let speed = fastest.filter(|_| up).map_or(0, |bit| 1 << bit);
                 ptys_reg::eth_proto_oper.set(to, speed);
                 // Auto-negotiation can be switched off; 0 there is none, 1 it is complete, 4 no link.

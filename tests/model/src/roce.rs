@@ -42,11 +42,7 @@ impl RoceTable {
 }
 
 fn index_of(hca: &Hca, index: u32) -> Result<u32, Refusal> {
-    if index
-        >= hca
-            .caps
-            .current(kind::ROCE, roce_cap::roce_address_table_size)
-    {
+    if index >= hca.caps.current(kind::ROCE, roce_cap::roce_address_table_size) {
         return Err(Status::BadIndex.because(0x76_0001));
     }
     Ok(index)
@@ -88,20 +84,11 @@ fn set(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
         return Err(Status::BadSysState.because(0x76_1003));
     }
     if mac == [0; 6] {
-        hca.bus
-            .complain(format!("SET_ROCE_ADDRESS {index}: source MAC is zero"));
+        hca.bus.complain(format!("SET_ROCE_ADDRESS {index}: source MAC is zero"));
     }
-    let vlan = layout::vlan_valid
-        .is_set(from)
-        .then(|| layout::vlan_id.get(from) as u16);
+    let vlan = layout::vlan_valid.is_set(from).then(|| layout::vlan_id.get(from) as u16);
     let ipv4 = version != 0 && l3_type == 0;
-    let entry = RoceAddress {
-        gid,
-        mac,
-        vlan,
-        ipv4,
-        v2: version != 0,
-    };
+    let entry = RoceAddress { gid, mac, vlan, ipv4, v2: version != 0 };
     hca.roce.entries.insert(index, entry);
     Ok(())
 }
@@ -112,13 +99,8 @@ fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> 
         return Ok(());
     };
     let to = query_roce_address_out::roce_address.bytes_mut(output);
-    layout::source_l3_address
-        .bytes_mut(to)
-        .copy_from_slice(&entry.gid);
-    let mac = entry
-        .mac
-        .iter()
-        .fold(0, |acc, byte| acc << 8 | u64::from(*byte));
+    layout::source_l3_address.bytes_mut(to).copy_from_slice(&entry.gid);
+    let mac = entry.mac.iter().fold(0, |acc, byte| acc << 8 | u64::from(*byte));
     layout::source_mac_47_32.set64(to, mac >> 32);
     layout::source_mac_31_0.set64(to, mac & 0xffff_ffff);
     layout::vlan_valid.set(to, u32::from(entry.vlan.is_some()));

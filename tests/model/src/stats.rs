@@ -22,12 +22,7 @@ impl Refused {
     /// The command in words.
     pub fn command(&self) -> String {
         let name = table::find(self.opcode).map_or("unknown command", |row| row.name);
-        let Self {
-            opcode,
-            op_mod,
-            register,
-            ..
-        } = *self;
+        let Self { opcode, op_mod, register, .. } = *self;
         if register == 0 {
             format!("{name} ({opcode:#x}), op_mod {op_mod:#x}")
         } else {

@@ -43,12 +43,10 @@ impl Casts {
 
     /// Every frame.
     pub(crate) fn all(&self) -> Tally {
-        [self.multicast, self.broadcast]
-            .iter()
-            .fold(self.unicast, |acc, one| Tally {
-                packets: acc.packets + one.packets,
-                octets: acc.octets + one.octets,
-            })
+        [self.multicast, self.broadcast].iter().fold(self.unicast, |acc, one| Tally {
+            packets: acc.packets + one.packets,
+            octets: acc.octets + one.octets,
+        })
     }
 }
 
@@ -92,11 +90,7 @@ pub(crate) struct VportSide {
 impl VportSide {
     /// Counts a frame of the function.
     pub(crate) fn add(&mut self, frame: &[u8], rdma: bool) {
-        let casts = if rdma {
-            &mut self.rdma
-        } else {
-            &mut self.ethernet
-        };
+        let casts = if rdma { &mut self.rdma } else { &mut self.ethernet };
         casts.add(frame, frame.len() as u64);
     }
 }

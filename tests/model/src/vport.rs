@@ -88,12 +88,7 @@ impl Vport {
     /// The GUID of the node, which a MAC gives by default.
     fn list(&self, which: u32) -> Option<Vec<u64>> {
         match which {
-            0 | 1 => Some(
-                self.macs[which as usize]
-                    .iter()
-                    .map(|mac| number(*mac))
-                    .collect(),
-            ),
+            0 | 1 => Some(self.macs[which as usize].iter().map(|mac| number(*mac)).collect()),
             2 => Some(self.vlans.iter().map(|vlan| u64::from(*vlan)).collect()),
             _ => None,
         }
@@ -178,10 +173,7 @@ fn modify_state(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), R
 fn query_context(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     own_only(input)?;
     let which = query_nic_vport_context_in::allowed_list_type.get(input);
-    let list = hca
-        .vport
-        .list(which)
-        .ok_or(Status::BadParam.because(0x75_4001))?;
+    let list = hca.vport.list(which).ok_or(Status::BadParam.because(0x75_4001))?;
     let at = query_nic_vport_context_out::nic_vport_context.byte();
     let context = &mut output[at..];
     context[..ctx::BYTES].copy_from_slice(&hca.vport.context);
@@ -227,10 +219,7 @@ fn modify_context(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(),
         vport.mac = mac_of(address);
     }
     for (wanted, fields) in [
-        (
-            select::promisc,
-            &[ctx::promisc_uc, ctx::promisc_mc, ctx::promisc_all][..],
-        ),
+        (select::promisc, &[ctx::promisc_uc, ctx::promisc_mc, ctx::promisc_all][..]),
         (select::min_inline, &[ctx::min_wqe_inline_mode]),
         (select::port_guid, &[ctx::port_guid]),
         (select::node_guid, &[ctx::node_guid]),
@@ -274,10 +263,7 @@ fn set_list(hca: &mut Hca, from: &[u8]) -> Result<(), Refusal> {
     if entries.len() < size {
         return Err(Status::BadInputLength.because(0x75_5005));
     }
-    let entries = entries
-        .iter()
-        .take(size)
-        .map(|entry| u64::from_be_bytes(*entry));
+    let entries = entries.iter().take(size).map(|entry| u64::from_be_bytes(*entry));
     match which {
         2 => hca.vport.vlans = entries.map(|entry| entry as u16 & 0xfff).collect(),
         which => hca.vport.macs[which as usize] = entries.map(mac_of).collect(),

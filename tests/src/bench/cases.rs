@@ -66,14 +66,7 @@ const fn lane(
     block: fn(&mut Lane, u64),
     golden: Option<golden::Expected>,
 ) -> Measured {
-    Measured::Lane {
-        said,
-        per: 1,
-        before: None,
-        block,
-        after: None,
-        golden,
-    }
+    Measured::Lane { said, per: 1, before: None, block, after: None, golden }
 }
 
 const fn case(
@@ -83,15 +76,7 @@ const fn case(
     peer: (u32, u32),
     measured: Measured,
 ) -> Case {
-    Case {
-        name,
-        ops,
-        goal,
-        aim: false,
-        time_goal: 0,
-        peer,
-        measured,
-    }
+    Case { name, ops, goal, aim: false, time_goal: 0, peer, measured }
 }
 
 /// All of them, the limit first.
@@ -119,30 +104,16 @@ pub const CASES: &[Case] = &[
         BLOCK,
         200,
         (935, 915),
-        lane(
-            Some((WRITE, false)),
-            loops::wr256_rt1,
-            Some(golden::write256),
-        ),
+        lane(Some((WRITE, false)), loops::wr256_rt1, Some(golden::write256)),
     ),
     case(
         "send256_rt1",
         BLOCK,
         200,
         (920, 900),
-        lane(
-            Some((SEND, false)),
-            loops::send256_rt1,
-            Some(golden::send256),
-        ),
+        lane(Some((SEND, false)), loops::send256_rt1, Some(golden::send256)),
     ),
-    case(
-        "recv_rt1",
-        BLOCK,
-        170,
-        (738, 718),
-        lane(Some((MESSAGE, true)), loops::recv_rt1, None),
-    ),
+    case("recv_rt1", BLOCK, 170, (738, 718), lane(Some((MESSAGE, true)), loops::recv_rt1, None)),
     case(
         "wr8_b32",
         BLOCK,
@@ -226,13 +197,7 @@ pub const CASES: &[Case] = &[
             golden: None,
         },
     ),
-    case(
-        "deq_empty",
-        BLOCK,
-        35,
-        (240, 230),
-        lane(None, loops::deq_empty, None),
-    ),
+    case("deq_empty", BLOCK, 35, (240, 230), lane(None, loops::deq_empty, None)),
     case(
         "rmr_bind",
         BLOCK,
@@ -290,14 +255,7 @@ impl Case {
                 assert_eq!(state.1.wrong, 0, "{}: a wrong event", self.name);
                 time
             }
-            Measured::Lane {
-                said,
-                per,
-                before,
-                block,
-                after,
-                golden,
-            } => {
+            Measured::Lane { said, per, before, block, after, golden } => {
                 let (_rig, mut lane) = Rig::detached();
                 let time = time(
                     &mut lane,

@@ -34,11 +34,7 @@ fn reap(rig: &mut Rig, lane: &mut Lane, mut n: u64, receives: bool) {
         if n == 0 {
             return;
         }
-        let reaper = if receives {
-            &mut lane.receives
-        } else {
-            &mut lane.requests
-        };
+        let reaper = if receives { &mut lane.receives } else { &mut lane.requests };
         match reaper.dequeue() {
             Ok(_) => n -= 1,
             Err(_) => rig.turn(),
@@ -49,18 +45,14 @@ fn reap(rig: &mut Rig, lane: &mut Lane, mut n: u64, receives: bool) {
 
 fn wr8(rig: &mut Rig, lane: &mut Lane) {
     for n in 0..OPS {
-        lane.poster
-            .post_rdma_write(&lane.word, n, &lane.far, NONE)
-            .unwrap();
+        lane.poster.post_rdma_write(&lane.word, n, &lane.far, NONE).unwrap();
         reap(rig, lane, 1, false);
     }
 }
 
 fn wr256(rig: &mut Rig, lane: &mut Lane) {
     for n in 0..OPS {
-        lane.poster
-            .post_rdma_write(&lane.piece, n, &lane.far, NONE)
-            .unwrap();
+        lane.poster.post_rdma_write(&lane.piece, n, &lane.far, NONE).unwrap();
         reap(rig, lane, 1, false);
     }
 }
@@ -84,9 +76,7 @@ fn recv(rig: &mut Rig, lane: &mut Lane) {
 fn burst(rig: &mut Rig, lane: &mut Lane) {
     for _ in 0..OPS / BURST {
         for n in 0..BURST {
-            lane.poster
-                .post_rdma_write(&lane.word, n, &lane.far, CompletionFlags::DEFER)
-                .unwrap();
+            lane.poster.post_rdma_write(&lane.word, n, &lane.far, CompletionFlags::DEFER).unwrap();
         }
         lane.poster.ring();
         reap(rig, lane, BURST, false);
@@ -97,22 +87,16 @@ fn unsignalled(rig: &mut Rig, lane: &mut Lane) {
     for _ in 0..OPS / BURST {
         for n in 1..BURST {
             let quiet = CompletionFlags::DEFER | CompletionFlags::SUPPRESS;
-            lane.poster
-                .post_rdma_write(&lane.word, n, &lane.far, quiet)
-                .unwrap();
+            lane.poster.post_rdma_write(&lane.word, n, &lane.far, quiet).unwrap();
         }
-        lane.poster
-            .post_rdma_write(&lane.word, 0, &lane.far, NONE)
-            .unwrap();
+        lane.poster.post_rdma_write(&lane.word, 0, &lane.far, NONE).unwrap();
         reap(rig, lane, 1, false);
     }
 }
 
 fn bind(rig: &mut Rig, lane: &mut Lane) {
     for n in 0..OPS {
-        lane.poster
-            .rmr_bind(lane.rmr, &lane.piece[0], MemPriv::REMOTE_WRITE, n, NONE)
-            .unwrap();
+        lane.poster.rmr_bind(lane.rmr, &lane.piece[0], MemPriv::REMOTE_WRITE, n, NONE).unwrap();
         reap(rig, lane, 1, false);
     }
 }
@@ -159,18 +143,10 @@ mod tests {
     #[test]
     fn a_request_is_one_doorbell_and_one_completion() {
         for one in super::all() {
-            let posts = if one.name.ends_with("32") {
-                1.0 / 32.0
-            } else {
-                1.0
-            };
+            let posts = if one.name.ends_with("32") { 1.0 / 32.0 } else { 1.0 };
             let posts = if one.name == "recv_rt1" { 0.0 } else { posts };
             assert!((one.mmio_stores - posts).abs() < 1e-9, "{one:?}");
-            let cqes = if one.name == "unsig_1of32" {
-                1.0 / 32.0
-            } else {
-                1.0
-            };
+            let cqes = if one.name == "unsig_1of32" { 1.0 / 32.0 } else { 1.0 };
             assert!((one.cqes - cqes).abs() < 1e-9, "{one:?}");
         }
     }

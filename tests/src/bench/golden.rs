@@ -18,11 +18,7 @@ fn control(lane: &Lane, index: u16, opcode: u8, units: u8) -> [u8; 64] {
     let mut block = [0; 64];
     let [high, low] = index.to_be_bytes();
     let [_, a, b, c] = lane.qp.number.to_be_bytes();
-    put(
-        &mut block,
-        0,
-        &[0, high, low, opcode, a, b, c, units, 0, 0, 0, 8],
-    );
+    put(&mut block, 0, &[0, high, low, opcode, a, b, c, units, 0, 0, 0, 8]);
     block
 }
 
@@ -102,9 +98,6 @@ pub fn check(name: &str, lane: &Lane, expected: Expected) {
     let index = lane.sent.next_block().wrapping_sub(probe);
     for (i, block) in expected(lane, index).iter().enumerate() {
         let written = lane.sent.block(index.wrapping_add(i as u16));
-        assert_eq!(
-            written, *block,
-            "{name}: block {i} of the request at {index}"
-        );
+        assert_eq!(written, *block, "{name}: block {i} of the request at {index}");
     }
 }

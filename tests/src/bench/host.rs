@@ -85,11 +85,7 @@ struct Bell {
 impl Bell {
     /// Hands what was stored since the last look to the device.
     fn pass(&self, hca: &mut Hca) {
-        for half in if self.half == 0 {
-            vec![0]
-        } else {
-            vec![0, self.half]
-        } {
+        for half in if self.half == 0 { vec![0] } else { vec![0, self.half] } {
             let block = [0, 1, 2, 3, 4, 5, 6, 7].map(|word| {
                 let at = half + 8 * word;
                 let halves = [at, at + 4].map(|at| self.page.read32(at).to_ne_bytes());
@@ -116,9 +112,7 @@ struct Plugged {
 impl Member for Plugged {
     fn settle(&self) {
         let mut hca = lock(&self.hca);
-        lock(&self.bells)
-            .iter()
-            .for_each(|bell| bell.pass(&mut hca));
+        lock(&self.bells).iter().for_each(|bell| bell.pass(&mut hca));
     }
 
     fn step(&self, now: Nanos) -> Option<Nanos> {
@@ -140,9 +134,7 @@ pub struct BenchHost {
 
 impl std::fmt::Debug for BenchHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BenchHost")
-            .field("detached", &self.detached)
-            .finish_non_exhaustive()
+        f.debug_struct("BenchHost").field("detached", &self.detached).finish_non_exhaustive()
     }
 }
 
@@ -162,10 +154,7 @@ impl BenchHost {
         enable(&mut hca);
         let hca = Arc::new(Mutex::new(hca));
         let bells = Arc::default();
-        world.join(Arc::new(Plugged {
-            hca: Arc::clone(&hca),
-            bells: Arc::clone(&bells),
-        }));
+        world.join(Arc::new(Plugged { hca: Arc::clone(&hca), bells: Arc::clone(&bells) }));
         Self {
             world: Arc::clone(world),
             hca,
@@ -269,9 +258,7 @@ impl Platform for BenchHost {
     hca_mlx5::forward_order!();
 
     fn lent(&self, region: Region) -> Option<u64> {
-        (LENT..LENT + LENT_LEN)
-            .contains(&region.addr)
-            .then_some(region.addr)
+        (LENT..LENT + LENT_LEN).contains(&region.addr).then_some(region.addr)
     }
 
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
@@ -299,9 +286,7 @@ impl Platform for BenchHost {
 
     fn entropy(&self) -> u64 {
         // splitmix64: a benchmark wants numbers that differ, and the same ones every run.
-        let mut z = self
-            .entropy
-            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut z = self.entropy.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

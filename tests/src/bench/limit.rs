@@ -27,9 +27,7 @@ pub struct Limit {
 
 impl std::fmt::Debug for Limit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Limit")
-            .field("producer", &self.producer)
-            .finish_non_exhaustive()
+        f.debug_struct("Limit").field("producer", &self.producer).finish_non_exhaustive()
     }
 }
 

@@ -139,11 +139,7 @@ pub fn deq_recv(lane: &mut Lane, ops: u64) {
 /// Lists of RDMA writes of 8 bytes under one doorbell, then their events.
 #[inline(never)]
 pub fn wr8_b32(lane: &mut Lane, ops: u64) {
-    let mut list = [RdmaWrite {
-        cookie: 0,
-        local: lane.word[0],
-        remote: lane.far,
-    }; BURST as usize];
+    let mut list = [RdmaWrite { cookie: 0, local: lane.word[0], remote: lane.far }; BURST as usize];
     for (write, cookie) in list.iter_mut().zip(COOKIE..) {
         write.cookie = cookie;
     }
@@ -197,14 +193,10 @@ pub fn rmr_bind(lane: &mut Lane, ops: u64) {
     let piece: &[LmrTriplet; 1] = black_box(&lane.piece);
     let mut wrong = 0;
     for cookie in COOKIE..COOKIE + ops {
-        let bound = lane
-            .poster
-            .rmr_bind(lane.rmr, &piece[0], MemPriv::REMOTE_WRITE, cookie, NONE);
+        let bound = lane.poster.rmr_bind(lane.rmr, &piece[0], MemPriv::REMOTE_WRITE, cookie, NONE);
         wrong |= u64::from(bound.is_err());
         wrong |= match lane.requests.dequeue() {
-            Ok(Event::RmrBind {
-                cookie: c, status, ..
-            }) => (c ^ cookie) | status as u64,
+            Ok(Event::RmrBind { cookie: c, status, .. }) => (c ^ cookie) | status as u64,
             Ok(_) | Err(_) => 1,
         };
     }

@@ -35,9 +35,7 @@ pub struct Registrar {
 }
 
 fn word(message: &[u8], at: usize) -> u32 {
-    message
-        .get(at..at + 4)
-        .map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+    message.get(at..at + 4).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
 }
 
 fn page(message: &[u8]) -> u64 {
@@ -52,12 +50,7 @@ impl Observer for Registrar {
             let start = u64::from(word(message, 0x18) >> 6 & 0x3f)
                 << (6 + (word(message, 0x28) >> 24 & 31));
             let log_size = word(message, 0x1c) >> 24 & 31;
-            let ring = Ring {
-                number: 0,
-                offset: 0,
-                log_size,
-                user_index: 0,
-            };
+            let ring = Ring { number: 0, offset: 0, log_size, user_index: 0 };
             *lock(&self.pending) = Some((page(message) + start, ring));
         } else if dump.opcode == Opcode::CreateQp && input {
             let qpc = 0x18;
@@ -91,23 +84,15 @@ impl Registrar {
     /// The newest completion queue.
     #[must_use]
     pub fn newest_cq(&self, host: &BenchHost) -> Ring {
-        let (at, ring) = *lock(&self.cqs)
-            .last()
-            .expect("a completion queue has been made");
-        Ring {
-            offset: host.offset(at),
-            ..ring
-        }
+        let (at, ring) = *lock(&self.cqs).last().expect("a completion queue has been made");
+        Ring { offset: host.offset(at), ..ring }
     }
 
     /// The newest queue pair's send queue.
     #[must_use]
     pub fn newest_sq(&self, host: &BenchHost) -> Ring {
         let (at, ring) = *lock(&self.sqs).last().expect("a queue pair has been made");
-        Ring {
-            offset: host.offset(at),
-            ..ring
-        }
+        Ring { offset: host.offset(at), ..ring }
     }
 }
 
@@ -145,14 +130,7 @@ impl<'h> Puppet<'h> {
         block: u16,
         receive: u16,
     ) -> Self {
-        Self {
-            host,
-            cq,
-            qp,
-            written,
-            block,
-            receive,
-        }
+        Self { host, cq, qp, written, block, receive }
     }
 
     /// Writes `n` completions ahead.
@@ -175,10 +153,7 @@ impl<'h> Puppet<'h> {
             };
             self.host.store32(at + 0x20, self.qp.user_index.to_be());
             self.host.store32(at + 0x2c, len.to_be());
-            self.host.store32(
-                at + 0x38,
-                (u32::from(wqe_opcode) << 24 | self.qp.number).to_be(),
-            );
+            self.host.store32(at + 0x38, (u32::from(wqe_opcode) << 24 | self.qp.number).to_be());
             let last = u32::from(counter) << 16 | opcode << 4 | owner;
             self.host.store32(at + 0x3c, last.to_be());
             self.written = self.written.wrapping_add(1);
@@ -204,10 +179,7 @@ impl<'h> Puppet<'h> {
     pub fn block(&self, index: u16) -> [u8; 64] {
         let mask = (1_usize << self.qp.log_size) - 1;
         let mut bytes = [0; 64];
-        self.host.read_bytes(
-            self.qp.offset + (usize::from(index) & mask) * 64,
-            &mut bytes,
-        );
+        self.host.read_bytes(self.qp.offset + (usize::from(index) & mask) * 64, &mut bytes);
         bytes
     }
 }

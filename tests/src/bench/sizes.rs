@@ -11,10 +11,6 @@ type Evds<const N: usize> = Storage<Driver, 1, N, 1, 128, 128>;
 pub fn all() -> [(&'static str, usize, usize); 2] {
     [
         ("size_ep", Evds::<1>::ENDPOINT_BYTES, 4608),
-        (
-            "size_evd",
-            size_of::<Evds<9>>() / 8 - size_of::<Evds<1>>() / 8,
-            6144,
-        ),
+        ("size_evd", size_of::<Evds<9>>() / 8 - size_of::<Evds<1>>() / 8, 6144),
     ]
 }

@@ -57,9 +57,7 @@ pub struct Rig {
 
 impl std::fmt::Debug for Rig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rig")
-            .field("hosts", &self.hosts)
-            .finish_non_exhaustive()
+        f.debug_struct("Rig").field("hosts", &self.hosts).finish_non_exhaustive()
     }
 }
 
@@ -131,29 +129,11 @@ impl Default for Rig {
         let registrar: &'static Registrar = Box::leak(Box::default());
         let open = |side: u8, observer: Option<&'static (dyn Observer + Sync)>| {
             let host = hosts[usize::from(side)];
-            let driver = Driver::open(
-                host,
-                &Config {
-                    observer,
-                    ..Config::default()
-                },
-            )
-            .unwrap();
-            let net = Net {
-                addr: address(side),
-                prefix: 24,
-                gateway: None,
-                vlan: None,
-            };
+            let driver = Driver::open(host, &Config { observer, ..Config::default() }).unwrap();
+            let net = Net { addr: address(side), prefix: 24, gateway: None, vlan: None };
             let now = Instant::from_nanos(host.now());
-            Ia::open(
-                driver,
-                Box::leak(Box::new(Room::new())).parts(),
-                net,
-                now,
-                host.entropy(),
-            )
-            .unwrap()
+            Ia::open(driver, Box::leak(Box::new(Room::new())).parts(), net, now, host.entropy())
+                .unwrap()
         };
         let mut ias = [open(0, Some(registrar)), open(1, None)];
         let memory = [0, 1].map(|side| {
@@ -163,13 +143,8 @@ impl Default for Rig {
             let lmr = ia.lmr_create(pz, buffer.region(), MemPriv::ALL).unwrap();
             (pz, buffer.addr(), lmr.lmr_context, lmr.rmr_context)
         });
-        let region = Region {
-            addr: LENT,
-            len: LENT_LEN,
-        };
-        let lent = ias[0]
-            .lmr_create(memory[0].0, region, MemPriv::ALL)
-            .unwrap();
+        let region = Region { addr: LENT, len: LENT_LEN };
+        let lent = ias[0].lmr_create(memory[0].0, region, MemPriv::ALL).unwrap();
         let cr = ias[1].evd_create(16, EvdFlags::CR).unwrap();
         ias[1].psp_create(QUALIFIER, cr, PspFlag::Consumer).unwrap();
         Self {
@@ -224,23 +199,10 @@ impl Rig {
         let peers = b.evd_create(DEPTH, dto).unwrap();
         let (zone_a, zone_b) = (Some(self.memory[0].0), Some(self.memory[1].0));
         let ep = a
-            .ep_create(
-                zone_a,
-                Some(receive_evd),
-                Some(request_evd),
-                Some(conns[0]),
-                Some(&attr),
-            )
+            .ep_create(zone_a, Some(receive_evd), Some(request_evd), Some(conns[0]), Some(&attr))
             .unwrap();
-        let peer = b
-            .ep_create(
-                zone_b,
-                Some(peers),
-                Some(peers),
-                Some(conns[1]),
-                Some(&attr),
-            )
-            .unwrap();
+        let peer =
+            b.ep_create(zone_b, Some(peers), Some(peers), Some(conns[1]), Some(&attr)).unwrap();
         let rmr = a.rmr_create(self.memory[0].0).unwrap();
 
         let now = self.now();
@@ -272,26 +234,10 @@ impl Rig {
             sent,
             got,
             qp,
-            word: [LmrTriplet {
-                addr: addr + 64,
-                len: 8,
-                context,
-            }],
-            lent: [LmrTriplet {
-                addr: LENT + 5,
-                len: 8,
-                context: self.lent.0,
-            }],
-            piece: [LmrTriplet {
-                addr: addr + 4096,
-                len: 256,
-                context,
-            }],
-            far: RmrTriplet {
-                addr: far + 8192,
-                len: 4096,
-                context: rkey,
-            },
+            word: [LmrTriplet { addr: addr + 64, len: 8, context }],
+            lent: [LmrTriplet { addr: LENT + 5, len: 8, context: self.lent.0 }],
+            piece: [LmrTriplet { addr: addr + 4096, len: 256, context }],
+            far: RmrTriplet { addr: far + 8192, len: 4096, context: rkey },
             lent_lkey: self.lent.1,
             lkey,
             rmr,
@@ -332,11 +278,7 @@ impl Rig {
     /// The peer sends one message of 64 bytes.
     pub fn peer_sends(&mut self, lane: &Lane) {
         let (_, addr, context, _) = self.memory[1];
-        let segment = [LmrTriplet {
-            addr,
-            len: 64,
-            context,
-        }];
+        let segment = [LmrTriplet { addr, len: 64, context }];
         self.ias[1]
             .ep_post_send(lane.peer, &segment, 0, dat_core::CompletionFlags::SUPPRESS)
             .unwrap();
@@ -345,11 +287,7 @@ impl Rig {
     /// The peer posts one receive of 256 bytes.
     pub fn peer_receives(&mut self, lane: &Lane) {
         let (_, addr, context, _) = self.memory[1];
-        let segment = [LmrTriplet {
-            addr: addr + 4096,
-            len: 256,
-            context,
-        }];
+        let segment = [LmrTriplet { addr: addr + 4096, len: 256, context }];
         self.ias[1]
             .ep_post_recv(lane.peer, &segment, 0, dat_core::CompletionFlags::empty())
             .unwrap();

@@ -56,10 +56,7 @@ fn company<S: Send>(states: &mut [S], body: impl Fn(&mut S) -> f64 + Sync) -> [f
                 scope.spawn(move || run(cpu, state, start))
             })
             .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     alone
         .into_iter()

@@ -44,11 +44,7 @@ fn number(text: &str) -> Result<u64, String> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let provider = if args.model {
-        Provider::Model
-    } else {
-        Provider::Loop
-    };
+    let provider = if args.model { Provider::Model } else { Provider::Loop };
     let wanted = |law: &Law| args.law.as_ref().is_none_or(|name| name == law.name());
     let mut failed = false;
     // A panic of an episode is told with its seed.
@@ -58,11 +54,7 @@ fn main() -> ExitCode {
             let outcome = once(
                 law,
                 provider,
-                Episode {
-                    seed,
-                    cut: args.cut.unwrap_or(u64::MAX),
-                    verbose: true,
-                },
+                Episode { seed, cut: args.cut.unwrap_or(u64::MAX), verbose: true },
             );
             println!(
                 "{}: {} steps of the program, {:?}",
@@ -80,16 +72,8 @@ fn main() -> ExitCode {
             steps: args.steps,
             failures: args.failures,
         });
-        println!(
-            "{} on {provider:?}, seed {}: {report}",
-            law.name(),
-            args.seed
-        );
+        println!("{} on {provider:?}, seed {}: {report}", law.name(), args.seed);
         failed |= !report.failures.is_empty();
     }
-    if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -54,12 +54,7 @@ fn load(path: &Path) -> Result<Vec<Command>> {
 
 fn run() -> Result<String> {
     Ok(match Cli::parse().verb {
-        Verb::Diff {
-            first,
-            second,
-            sent,
-            all,
-        } => {
+        Verb::Diff { first, second, sent, all } => {
             let (a, b) = (load(&first)?, load(&second)?);
             let mut text = format!(
                 "- {} ({} commands)\n+ {} ({} commands)\n",

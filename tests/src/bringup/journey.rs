@@ -55,15 +55,10 @@ fn travel<P: Platform>(
     platform: &P,
     now: Instant,
 ) -> Result<(), (Step, Fault)> {
-    driver
-        .set_net(&net(), now)
-        .map_err(|fault| (Step::SetNet, fault))?;
+    driver.set_net(&net(), now).map_err(|fault| (Step::SetNet, fault))?;
     let full = dat_core::fault!(NO_MORE_WORDS, Resources, "region", "no room in the arena");
     let span = platform.alloc(4096, 4096).ok_or((Step::Create, full))?;
-    let region = Region {
-        addr: platform.arena_addr() + span.offset as u64,
-        len: 4096,
-    };
+    let region = Region { addr: platform.arena_addr() + span.offset as u64, len: 4096 };
     let result = objects(driver, region);
     // The consumer's memory: his to free, because a test ends here and the device with it.
     platform.free(span);
@@ -76,9 +71,7 @@ fn objects<P: Platform>(driver: &mut Driver<'_, P>, region: Region) -> Result<()
     let destroy = |fault| (Step::Destroy, fault);
 
     let pd = driver.pd_create().map_err(create)?;
-    let mr = driver
-        .mr_create(pd, region, Access::all())
-        .map_err(create)?;
+    let mr = driver.mr_create(pd, region, Access::all()).map_err(create)?;
     let mw = match driver.limits().windows {
         true => Some(driver.mw_create(pd).map_err(create)?),
         false => None,
@@ -100,9 +93,7 @@ fn objects<P: Platform>(driver: &mut Driver<'_, P>, region: Region) -> Result<()
     for step in steps() {
         driver.qp_modify(made.qp, &step).map_err(modify)?;
     }
-    driver
-        .qp_destroy(made.qp, made.sq, made.rq)
-        .map_err(destroy)?;
+    driver.qp_destroy(made.qp, made.sq, made.rq).map_err(destroy)?;
     driver.cq_destroy(cq, cq_end).map_err(destroy)?;
     if let Some(mw) = mw {
         driver.mw_destroy(mw).map_err(destroy)?;
@@ -122,9 +113,7 @@ fn steps() -> [QpStep; 5] {
         flow_label: 1,
     };
     [
-        QpStep::Init {
-            access: Access::all(),
-        },
+        QpStep::Init { access: Access::all() },
         QpStep::Rtr {
             path,
             remote_qpn: 0x123,

@@ -38,9 +38,7 @@ pub struct Rig {
 
 impl std::fmt::Debug for Rig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rig")
-            .field("slot", &self.slot)
-            .finish_non_exhaustive()
+        f.debug_struct("Rig").field("slot", &self.slot).finish_non_exhaustive()
     }
 }
 
@@ -57,9 +55,8 @@ impl Rig {
         let world = World::new();
         let (wire, peer) = switch::cable();
         let seed = card.seed;
-        let slot = Slot::plug(&world, memory, seed, |memory| {
-            Hca::new(card, memory, Box::new(wire))
-        });
+        let slot =
+            Slot::plug(&world, memory, seed, |memory| Hca::new(card, memory, Box::new(wire)));
         let rig = Self { world, slot, peer };
         rig.enable();
         rig
@@ -114,10 +111,7 @@ impl Rig {
     /// What is not the host's own at this moment.
     #[must_use]
     pub fn taken(&self) -> Taken {
-        Taken {
-            arena: self.slot.in_use(),
-            pages: self.slot.views().pages_out(),
-        }
+        Taken { arena: self.slot.in_use(), pages: self.slot.views().pages_out() }
     }
 
     /// Fails with the card's complaints, if it has any.
@@ -142,10 +136,7 @@ pub struct Taken {
 /// A card that asks for few pages, so that bring-up is short.
 #[must_use]
 pub fn light() -> Card {
-    Card {
-        init_pages: Some(40),
-        ..Card::default()
-    }
+    Card { init_pages: Some(40), ..Card::default() }
 }
 
 /// What the driver is told: the usual, with a command time limit that keeps a thousand timeouts short.
@@ -161,10 +152,5 @@ pub fn patience<'p>() -> Config<'p> {
 /// Address of the card in the tests.
 #[must_use]
 pub fn net() -> Net {
-    Net {
-        addr: "192.168.7.1".parse().unwrap(),
-        prefix: 24,
-        gateway: None,
-        vlan: None,
-    }
+    Net { addr: "192.168.7.1".parse().unwrap(), prefix: 24, gateway: None, vlan: None }
 }

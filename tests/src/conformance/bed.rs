@@ -71,12 +71,7 @@ pub fn address(side: usize) -> IpAddr {
 /// The network of a side.
 #[must_use]
 pub fn net(side: usize) -> Net {
-    Net {
-        addr: address(side),
-        prefix: 24,
-        gateway: None,
-        vlan: None,
-    }
+    Net { addr: address(side), prefix: 24, gateway: None, vlan: None }
 }
 
 /// One adapter: all calls of [`Ia`] by dereference.
@@ -198,10 +193,7 @@ pub struct Bed<'s, S: Side> {
 
 impl<S: Side> std::fmt::Debug for Bed<'_, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bed")
-            .field("a", &self.a)
-            .field("b", &self.b)
-            .finish_non_exhaustive()
+        f.debug_struct("Bed").field("a", &self.a).field("b", &self.b).finish_non_exhaustive()
     }
 }
 
@@ -223,14 +215,7 @@ impl<'s, S: Side> Bed<'s, S> {
     /// A bed of two adapters.
     #[must_use]
     pub fn new(a: Party<'s, S>, b: Party<'s, S>) -> Self {
-        Self {
-            a,
-            b,
-            untidy: false,
-            refusing: false,
-            hurried: false,
-            qualifier: 4711,
-        }
+        Self { a, b, untidy: false, refusing: false, hurried: false, qualifier: 4711 }
     }
 
     /// Closes what the case has not closed; whether nothing may be left.

@@ -34,10 +34,7 @@ fn note(instance: u64, evd: Option<Evd>) {
 }
 
 fn agent(instance: u64) -> Option<Agent> {
-    Some(Agent::Function {
-        instance,
-        function: note,
-    })
+    Some(Agent::Function { instance, function: note })
 }
 
 /// A CNO without an agent.
@@ -100,11 +97,7 @@ pub fn create_beyond_the_table(bed: &mut Bed<'_, impl Side>) {
     let (ia, _) = bed.a.query();
     let all: Vec<Cno> = (0..ia.max_evds).map(|_| plain(bed)).collect();
     let made = bed.a.cno_create(None);
-    refused(
-        made,
-        DatType::InsufficientResources,
-        DatSubtype::ResourceMemory,
-    );
+    refused(made, DatType::InsufficientResources, DatSubtype::ResourceMemory);
     bed.a.cno_free(all[0]).unwrap();
     plain(bed);
 }
@@ -482,11 +475,7 @@ pub fn close_wakes_the_waiters(bed: &mut Bed<'_, impl Side>) {
 pub fn a_graceful_close_minds_it(bed: &mut Bed<'_, impl Side>) {
     let cno = plain(bed);
     let closed = bed.a.close(CloseFlag::Graceful);
-    refused(
-        closed,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateIaInUse,
-    );
+    refused(closed, DatType::InvalidState, DatSubtype::InvalidStateIaInUse);
     bed.a.cno_free(cno).unwrap();
     bed.a.close(CloseFlag::Graceful).unwrap();
 }
@@ -494,10 +483,7 @@ pub fn a_graceful_close_minds_it(bed: &mut Bed<'_, impl Side>) {
 /// dat_cno_trigger(3): who triggered it, once.
 pub fn trigger_tells_without_waiting(bed: &mut Bed<'_, impl Side>) {
     let cno = bed.a.cno_fd_create().unwrap();
-    let evd = bed
-        .a
-        .evd_create_with_cno(4, Some(cno), EvdFlags::SOFTWARE)
-        .unwrap();
+    let evd = bed.a.evd_create_with_cno(4, Some(cno), EvdFlags::SOFTWARE).unwrap();
     let none = bed.a.cno_trigger(cno);
     refused(none, DatType::QueueEmpty, DatSubtype::None);
     post(bed, evd, 0..2);

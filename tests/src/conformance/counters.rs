@@ -18,9 +18,7 @@ fn ia(bed: &mut Bed<'_, impl Side>, side: usize, counter: IaCounter) -> u64 {
 
 #[track_caller]
 fn ep(bed: &mut Bed<'_, impl Side>, end: &End, counter: EpCounter) -> u64 {
-    bed[end.side]
-        .ep_query_counter(end.ep, counter, false)
-        .unwrap()
+    bed[end.side].ep_query_counter(end.ep, counter, false).unwrap()
 }
 
 #[track_caller]
@@ -42,22 +40,16 @@ pub fn there_are_as_many_as_the_header_has(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.a.ia_query_counters(false).unwrap().len(), 85);
     assert_eq!(bed.a.ep_query_counters(end.ep, false).unwrap(), [0; 24]);
     assert_eq!(bed.a.evd_query_counters(end.recv, false).unwrap().len(), 10);
-    for (at, name) in [
-        (0, "PZ_CREATE"),
-        (26, "CM_LISTEN"),
-        (67, "LNK_ERR_RCV"),
-        (84, "DIAG_ERR_SQ_TREE"),
-    ] {
+    for (at, name) in
+        [(0, "PZ_CREATE"), (26, "CM_LISTEN"), (67, "LNK_ERR_RCV"), (84, "DIAG_ERR_SQ_TREE")]
+    {
         assert_eq!(IaCounter::ALL[at].name(), name);
     }
     assert_eq!(
         (EpCounter::ALL[0].name(), EpCounter::ALL[23].name()),
         ("CONNECT", "RECV_RDMA_IMM_DATA")
     );
-    assert_eq!(
-        (EvdCounter::ALL[0].name(), EvdCounter::ALL[9].name()),
-        ("WAIT", "DTO_CALLBACK")
-    );
+    assert_eq!((EvdCounter::ALL[0].name(), EvdCounter::ALL[9].name()), ("WAIT", "DTO_CALLBACK"));
 }
 
 /// Every kind of object: made and freed; what was refused does not count.
@@ -118,11 +110,7 @@ pub fn rsps_and_srqs_are_counted(bed: &mut Bed<'_, impl Side>) {
     let qualifier = bed.free_qualifier();
     let rsp = bed.a.rsp_create(qualifier, Some(end.ep), cr).unwrap();
     assert!(bed.a.rsp_create(qualifier, Some(end.ep), cr).is_err());
-    let attr = dat_core::SrqAttr {
-        max_recv_dtos: 4,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
+    let attr = dat_core::SrqAttr { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
     let srq = bed.a.srq_create(end.pz, &attr).unwrap();
     let other = bed.a.srq_create(end.pz, &attr).unwrap();
     for (counter, count) in [
@@ -139,11 +127,9 @@ pub fn rsps_and_srqs_are_counted(bed: &mut Bed<'_, impl Side>) {
     bed.a.rsp_free(now, rsp).unwrap();
     bed.a.srq_free(srq).unwrap();
     bed.a.srq_free(other).unwrap();
-    for (counter, count) in [
-        (IaCounter::RspCreate, 1),
-        (IaCounter::RspFree, 1),
-        (IaCounter::SrqFree, 2),
-    ] {
+    for (counter, count) in
+        [(IaCounter::RspCreate, 1), (IaCounter::RspFree, 1), (IaCounter::SrqFree, 2)]
+    {
         assert_eq!(counted(bed, counter), count, "{}", counter.name());
     }
 }
@@ -174,18 +160,10 @@ pub fn connection_messages_are_counted_by_kind(bed: &mut Bed<'_, impl Side>) {
         let counted = ia(bed, side, counter);
         // Who hurries says a thing again before the answer has come.
         let again = bed.hurried && counted > 1;
-        assert!(
-            counted == 1 || again,
-            "side {side}: {} {counted}",
-            counter.name()
-        );
+        assert!(counted == 1 || again, "side {side}: {} {counted}", counter.name());
     }
-    for counter in [
-        IaCounter::CmPassiveEst,
-        IaCounter::SpCr,
-        IaCounter::CmReqRx,
-        IaCounter::CmErr,
-    ] {
+    for counter in [IaCounter::CmPassiveEst, IaCounter::SpCr, IaCounter::CmReqRx, IaCounter::CmErr]
+    {
         assert_eq!(ia(bed, A, counter), 0, "{}", counter.name());
     }
 }
@@ -226,16 +204,10 @@ pub fn dtos_are_counted_with_their_bytes(bed: &mut Bed<'_, impl Side>) {
     let far = mems[B].far(0, 50);
     bed.a.ep_post_rdma_write(a.ep, &two, 1, &far, NONE).unwrap();
     bed.done(&a, DtoOperation::RdmaWrite, 1);
-    bed.a
-        .ep_post_rdma_read(a.ep, &[mems[A].seg(0, 40)], 1, &mems[B].far(0, 40), NONE)
-        .unwrap();
+    bed.a.ep_post_rdma_read(a.ep, &[mems[A].seg(0, 40)], 1, &mems[B].far(0, 40), NONE).unwrap();
     bed.done(&a, DtoOperation::RdmaRead, 1);
     let long = [mems[A].seg(0, 4096), mems[A].seg(0, 1)];
-    assert!(
-        bed.a
-            .ep_post_rdma_write(a.ep, &long, 1, &far, NONE)
-            .is_err()
-    );
+    assert!(bed.a.ep_post_rdma_write(a.ep, &long, 1, &far, NONE).is_err());
     for (end, counter, count, bytes) in [
         (&a, EpCounter::PostSend, 3, 30),
         (&b, EpCounter::PostRecv, 3, 300),
@@ -250,14 +222,9 @@ pub fn dtos_are_counted_with_their_bytes(bed: &mut Bed<'_, impl Side>) {
         assert_eq!((all[at], all[at + 1]), (count, bytes), "{}", counter.name());
     }
     // Suppressed ones, and those of a list, count as any.
-    let list = [dat_core::RdmaWrite {
-        cookie: 1,
-        local: mems[A].seg(0, 8),
-        remote: mems[B].far(0, 8),
-    }; 5];
-    bed.a
-        .ep_post_rdma_writes(a.ep, &list, CompletionFlags::SUPPRESS)
-        .unwrap();
+    let list =
+        [dat_core::RdmaWrite { cookie: 1, local: mems[A].seg(0, 8), remote: mems[B].far(0, 8) }; 5];
+    bed.a.ep_post_rdma_writes(a.ep, &list, CompletionFlags::SUPPRESS).unwrap();
     bed.a.ep_post_rdma_writes(a.ep, &list, NONE).unwrap();
     for _ in 0..5 {
         bed.done(&a, DtoOperation::RdmaWrite, 1);
@@ -270,16 +237,10 @@ pub fn dtos_are_counted_with_their_bytes(bed: &mut Bed<'_, impl Side>) {
 pub fn extended_dtos_have_their_own_counters(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let (here, far) = (mems[A].seg(0, 8), mems[B].far(0, 8));
-    bed.a
-        .ep_post_fetch_add(ends[A].ep, 1, &here, 1, &far, NONE)
-        .unwrap();
-    bed.a
-        .ep_post_cmp_swap(ends[A].ep, 1, 2, &here, 1, &far, NONE)
-        .unwrap();
+    bed.a.ep_post_fetch_add(ends[A].ep, 1, &here, 1, &far, NONE).unwrap();
+    bed.a.ep_post_cmp_swap(ends[A].ep, 1, 2, &here, 1, &far, NONE).unwrap();
     bed.recv(&ends[B], &mems[B], 64, 64, 1);
-    bed.a
-        .ep_post_rdma_write_immed(ends[A].ep, &[here], 1, &mems[B].far(128, 8), 7, NONE)
-        .unwrap();
+    bed.a.ep_post_rdma_write_immed(ends[A].ep, &[here], 1, &mems[B].far(128, 8), 7, NONE).unwrap();
     bed.event(B, ends[B].recv);
     for _ in 0..3 {
         bed.event(A, ends[A].request);
@@ -312,10 +273,7 @@ pub fn an_endpoints_counters_last_as_long_as_it(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(ep(bed, &ends[B], EpCounter::Connect), 0);
     let now = bed.now();
     bed.a.ep_free(now, ends[A].ep).unwrap();
-    let gone = bed
-        .a
-        .ep_query_counters(ends[A].ep, false)
-        .map_err(|error| error.ret());
+    let gone = bed.a.ep_query_counters(ends[A].ep, false).map_err(|error| error.ret());
     refused(gone, DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
     let new = bed.end(A);
     assert_eq!(bed.a.ep_query_counters(new.ep, true).unwrap(), [0; 24]);
@@ -437,18 +395,13 @@ pub fn a_reset_starts_over(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(told[EpCounter::PostSend as usize], 1);
     assert_eq!(bed.a.ep_query_counters(a.ep, false).unwrap(), [0; 24]);
     assert!(ia(bed, A, IaCounter::PzCreate) > 0);
-    assert_eq!(
-        bed.a.ia_query_counter(IaCounter::PzCreate, true).unwrap(),
-        1
-    );
+    assert_eq!(bed.a.ia_query_counter(IaCounter::PzCreate, true).unwrap(), 1);
     assert_eq!(ia(bed, A, IaCounter::PzCreate), 0);
     assert_eq!(ia(bed, A, IaCounter::EpCreate), 1);
     bed.a.ia_query_counters(true).unwrap();
     assert_eq!(bed.a.ia_query_counters(false).unwrap(), [0; 85]);
     assert!(evd(bed, A, a.request, EvdCounter::Dequeue) > 0);
-    bed.a
-        .evd_query_counter(a.request, EvdCounter::DequeueFound, true)
-        .unwrap();
+    bed.a.evd_query_counter(a.request, EvdCounter::DequeueFound, true).unwrap();
     assert_eq!(evd(bed, A, a.request, EvdCounter::DequeueFound), 0);
     assert_eq!(evd(bed, A, a.request, EvdCounter::DequeuePollFound), 1);
     bed.a.evd_query_counters(a.request, true).unwrap();
@@ -476,11 +429,7 @@ pub fn counters_of_a_type_start_and_stop(bed: &mut Bed<'_, impl Side>) {
 /// Each type by its own name, and no other call in its place: what is stopped stands still, what is not goes on.
 pub fn fault_42_each_type_of_counters_has_its_own_calls(bed: &mut Bed<'_, impl Side>) {
     let types = [CounterType::Cm, CounterType::Link, CounterType::Diag];
-    let told = [
-        IaCounter::CmReqTx,
-        IaCounter::LnkErrRcv,
-        IaCounter::DiagErrSqRae,
-    ];
+    let told = [IaCounter::CmReqTx, IaCounter::LnkErrRcv, IaCounter::DiagErrSqRae];
     for (at, of) in types.into_iter().enumerate() {
         for other in types {
             bed.a.ia_start_counters(other).unwrap();
@@ -503,14 +452,8 @@ pub fn fault_42_each_type_of_counters_has_its_own_calls(bed: &mut Bed<'_, impl S
 fn connect_and_be_refused(bed: &mut Bed<'_, impl Side>) {
     let ends = bed.connected();
     let mem = bed.mem(A, ends[A].pz, 64, MemPriv::ALL);
-    let wrong = RmrTriplet {
-        addr: 0x1000,
-        len: 8,
-        context: 0xffff_ff00,
-    };
-    bed.a
-        .ep_post_rdma_write(ends[A].ep, &[mem.seg(0, 8)], 1, &wrong, NONE)
-        .unwrap();
+    let wrong = RmrTriplet { addr: 0x1000, len: 8, context: 0xffff_ff00 };
+    bed.a.ep_post_rdma_write(ends[A].ep, &[mem.seg(0, 8)], 1, &wrong, NONE).unwrap();
     bed.dto(A, ends[A].request);
     for end in &ends {
         bed.event(end.side, end.conn);
@@ -530,25 +473,13 @@ pub fn the_device_counts_what_the_transport_refuses(bed: &mut Bed<'_, impl Side>
     }
     let (ends, mems) = rig(bed);
     let far = mems[B].far(0, 8);
-    let wrong = RmrTriplet {
-        context: far.context ^ 0xff,
-        ..far
-    };
-    bed.a
-        .ep_post_rdma_write(ends[A].ep, &[mems[A].seg(0, 8)], 1, &wrong, NONE)
-        .unwrap();
-    assert_eq!(
-        bed.dto(A, ends[A].request).status,
-        DtoStatus::ErrRemoteAccess
-    );
+    let wrong = RmrTriplet { context: far.context ^ 0xff, ..far };
+    bed.a.ep_post_rdma_write(ends[A].ep, &[mems[A].seg(0, 8)], 1, &wrong, NONE).unwrap();
+    assert_eq!(bed.dto(A, ends[A].request).status, DtoStatus::ErrRemoteAccess);
     assert_eq!(ia(bed, A, IaCounter::DiagErrSqRae), 1);
     assert_eq!(ia(bed, B, IaCounter::DiagErrRqRae), 1);
     assert_eq!(ia(bed, B, IaCounter::DiagErrSqRae), 0);
-    for counter in [
-        IaCounter::DiagErrSqTree,
-        IaCounter::LnkErrRcv,
-        IaCounter::MemAlloc,
-    ] {
+    for counter in [IaCounter::DiagErrSqTree, IaCounter::LnkErrRcv, IaCounter::MemAlloc] {
         assert_eq!(ia(bed, A, counter), 0, "{}", counter.name());
     }
 }
@@ -558,33 +489,16 @@ pub fn printed_counters_are_lines_of_names_and_numbers(bed: &mut Bed<'_, impl Si
     let (ends, mems) = rig(bed);
     bed.recv(&ends[A], &mems[A], 0, 1234, 1);
     let mut text = String::new();
-    bed.a
-        .ep_print_counters(ends[A].ep, &mut text, false)
-        .unwrap();
-    let lines: Vec<Vec<_>> = text
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    assert_eq!(
-        lines,
-        [
-            ["CONNECT", "1"],
-            ["POST_RECV", "1"],
-            ["POST_RECV_DATA", "1234"]
-        ]
-    );
+    bed.a.ep_print_counters(ends[A].ep, &mut text, false).unwrap();
+    let lines: Vec<Vec<_>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines, [["CONNECT", "1"], ["POST_RECV", "1"], ["POST_RECV_DATA", "1234"]]);
     text.clear();
     bed.a.ia_print_counters(&mut text, true).unwrap();
-    assert!(
-        text.lines()
-            .any(|line| line.starts_with("EP_CREATE ") && line.ends_with(" 1"))
-    );
+    assert!(text.lines().any(|line| line.starts_with("EP_CREATE ") && line.ends_with(" 1")));
     text.clear();
     bed.a.ia_print_counters(&mut text, false).unwrap();
     assert_eq!(text, "");
-    bed.a
-        .evd_print_counters(ends[A].conn, &mut text, false)
-        .unwrap();
+    bed.a.evd_print_counters(ends[A].conn, &mut text, false).unwrap();
     assert!(text.contains("CONN_CALLBACK"));
 }
 
@@ -596,28 +510,14 @@ pub fn counters_and_halves(bed: &mut Bed<'_, impl Side>) {
     bed.recv(&ends[B], &mems[B], 0, 8, 1);
     half.post_send(&[mems[A].seg(0, 8)], 1, NONE).unwrap();
     assert_eq!(ep(bed, &a, EpCounter::PostSend), 1);
-    let ret = bed
-        .a
-        .ep_query_counters(a.ep, true)
-        .map_err(|error| error.ret());
-    refused(
-        ret,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpProviderControl,
-    );
+    let ret = bed.a.ep_query_counters(a.ep, true).map_err(|error| error.ret());
+    refused(ret, DatType::InvalidState, DatSubtype::InvalidStateEpProviderControl);
     assert_eq!(ep(bed, &a, EpCounter::PostSend), 1);
     bed.a.ep_return_poster(half).unwrap();
     bed.done(&a, DtoOperation::Send, 1);
     let reaper = bed.a.evd_take_reaper(a.request).unwrap();
-    let ret = bed
-        .a
-        .evd_query_counters(a.request, false)
-        .map_err(|error| error.ret());
-    refused(
-        ret,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEvdWaiter,
-    );
+    let ret = bed.a.evd_query_counters(a.request, false).map_err(|error| error.ret());
+    refused(ret, DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter);
     bed.a.evd_return_reaper(reaper).unwrap();
     assert_eq!(evd(bed, A, a.request, EvdCounter::DequeueFound), 1);
 }

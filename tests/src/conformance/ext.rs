@@ -63,14 +63,9 @@ pub fn fetch_and_add_answers_with_what_was_there(bed: &mut Bed<'_, impl Side>) {
     put(bed, &mems[B], 64, u64::MAX - 1);
     for (before, after) in [(u64::MAX - 1, 3), (3, 8), (8, 13)] {
         let (here, far) = (mems[A].seg(128, 8), mems[B].far(64, 8));
-        bed.a
-            .ep_post_fetch_add(ends[A].ep, 5, &here, 7, &far, NONE)
-            .unwrap();
+        bed.a.ep_post_fetch_add(ends[A].ep, 5, &here, 7, &far, NONE).unwrap();
         assert_eq!(done(bed, &ends[A], IbOperation::FetchAdd, 7), 8);
-        assert_eq!(
-            (get(bed, &mems[A], 128), get(bed, &mems[B], 64)),
-            (before, after)
-        );
+        assert_eq!((get(bed, &mems[A], 128), get(bed, &mems[B], 64)), (before, after));
     }
 }
 
@@ -80,14 +75,9 @@ pub fn compare_and_swap_swaps_what_it_expects(bed: &mut Bed<'_, impl Side>) {
     put(bed, &mems[B], 64, 10);
     for (compare, swap, before, after) in [(11, 99, 10, 10), (10, 20, 10, 20), (20, 0, 20, 0)] {
         let (here, far) = (mems[A].seg(128, 8), mems[B].far(64, 8));
-        bed.a
-            .ep_post_cmp_swap(ends[A].ep, compare, swap, &here, 7, &far, NONE)
-            .unwrap();
+        bed.a.ep_post_cmp_swap(ends[A].ep, compare, swap, &here, 7, &far, NONE).unwrap();
         assert_eq!(done(bed, &ends[A], IbOperation::CmpSwap, 7), 8);
-        assert_eq!(
-            (get(bed, &mems[A], 128), get(bed, &mems[B], 64)),
-            (before, after)
-        );
+        assert_eq!((get(bed, &mems[A], 128), get(bed, &mems[B], 64)), (before, after));
     }
 }
 
@@ -96,9 +86,7 @@ pub fn atomics_keep_their_place_in_the_order(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     for n in 0..10 {
         let (here, far) = (mems[A].seg(8 * n as usize, 8), mems[B].far(0, 8));
-        bed.a
-            .ep_post_fetch_add(ends[A].ep, 1, &here, n, &far, NONE)
-            .unwrap();
+        bed.a.ep_post_fetch_add(ends[A].ep, 1, &here, n, &far, NONE).unwrap();
         bed.a
             .ep_post_rdma_write(
                 ends[A].ep,
@@ -148,56 +136,21 @@ pub fn atomics_that_cannot_be_are_refused(bed: &mut Bed<'_, impl Side>) {
         for len in [0, 4, 16] {
             let (short, near) = (LmrTriplet { len, ..here }, RmrTriplet { len, ..far });
             let length = DatType::LengthError;
-            refused(
-                atomic(bed, &ends[A], swaps, short, far, NONE),
-                length,
-                DatSubtype::None,
-            );
-            refused(
-                atomic(bed, &ends[A], swaps, here, near, NONE),
-                length,
-                DatSubtype::None,
-            );
+            refused(atomic(bed, &ends[A], swaps, short, far, NONE), length, DatSubtype::None);
+            refused(atomic(bed, &ends[A], swaps, here, near, NONE), length, DatSubtype::None);
         }
         let odd = mems[B].far(4, 8);
-        refused(
-            atomic(bed, &ends[A], swaps, here, odd, NONE),
-            BAD,
-            far_place,
-        );
+        refused(atomic(bed, &ends[A], swaps, here, odd, NONE), BAD, far_place);
         let unknown = CompletionFlags::from_bits_retain(0x40);
-        refused(
-            atomic(bed, &ends[A], swaps, here, far, unknown),
-            BAD,
-            flags_place,
-        );
-        let stranger = LmrTriplet {
-            context: u32::MAX,
-            ..here
-        };
+        refused(atomic(bed, &ends[A], swaps, here, far, unknown), BAD, flags_place);
+        let stranger = LmrTriplet { context: u32::MAX, ..here };
         for (segment, ty, subtype) in [
-            (
-                stranger,
-                DatType::PrivilegesViolation,
-                DatSubtype::PrivilegesRdmaRead,
-            ),
-            (
-                only_read.seg(0, 8),
-                DatType::PrivilegesViolation,
-                DatSubtype::PrivilegesRdmaRead,
-            ),
-            (
-                foreign.seg(0, 8),
-                DatType::ProtectionViolation,
-                DatSubtype::ProtectionRdmaRead,
-            ),
+            (stranger, DatType::PrivilegesViolation, DatSubtype::PrivilegesRdmaRead),
+            (only_read.seg(0, 8), DatType::PrivilegesViolation, DatSubtype::PrivilegesRdmaRead),
+            (foreign.seg(0, 8), DatType::ProtectionViolation, DatSubtype::ProtectionRdmaRead),
             (mems[A].seg(4092, 8), BAD, DatSubtype::InvalidArg3),
         ] {
-            refused(
-                atomic(bed, &ends[A], swaps, segment, far, NONE),
-                ty,
-                subtype,
-            );
+            refused(atomic(bed, &ends[A], swaps, segment, far, NONE), ty, subtype);
         }
     }
     assert!(bed.a.ep_get_status(ends[A].ep).unwrap().request_idle);
@@ -228,10 +181,7 @@ pub fn an_atomic_without_the_right_is_refused_by_the_peer(bed: &mut Bed<'_, impl
 /// REMOTE_ATOMIC changes memory, so it wants LOCAL_WRITE; it is not part of ALL, and makes an rmr_context by itself.
 pub fn the_right_to_atomics_is_asked_for(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
-    assert_eq!(
-        (MemPriv::REMOTE_ATOMIC.bits(), MemPriv::ALL.bits()),
-        (0x40, 0x33)
-    );
+    assert_eq!((MemPriv::REMOTE_ATOMIC.bits(), MemPriv::ALL.bits()), (0x40, 0x33));
     let region = bed.a.side.memory(64);
     let lmr = bed.a.lmr_create(pz, region, MemPriv::REMOTE_ATOMIC);
     refused(
@@ -258,10 +208,7 @@ pub fn suppressed_atomics_and_immediates_are_silent(bed: &mut Bed<'_, impl Side>
     extended(bed, B, ends[B].recv);
     bed.quiet(Duration::from_millis(5), &[(A, ends[A].request)]);
     assert!(bed.a.ep_get_status(ends[A].ep).unwrap().request_idle);
-    let wrong = RmrTriplet {
-        context: far.context ^ 0xff,
-        ..far
-    };
+    let wrong = RmrTriplet { context: far.context ^ 0xff, ..far };
     atomic(bed, &ends[A], false, here, wrong, suppress).unwrap();
     let event = extended(bed, A, ends[A].request);
     assert_eq!(event.status(), DtoStatus::ErrRemoteAccess);
@@ -278,26 +225,15 @@ pub fn a_write_with_immediate_takes_a_receive(bed: &mut Bed<'_, impl Side>) {
         bed.recv(&ends[B], &mems[B], 3000, 64, 5);
         let far = mems[B].far(0, len);
         let iov = [mems[A].seg(0, len)];
-        bed.a
-            .ep_post_rdma_write_immed(ends[A].ep, &iov, 4, &far, immediate, NONE)
-            .unwrap();
+        bed.a.ep_post_rdma_write_immed(ends[A].ep, &iov, 4, &far, immediate, NONE).unwrap();
         let event = extended(bed, B, ends[B].recv);
-        assert_eq!(
-            (event.ep, event.cookie, event.len as usize),
-            (ends[B].ep, 5, len)
-        );
+        assert_eq!((event.ep, event.cookie, event.len as usize), (ends[B].ep, 5, len));
         assert_eq!(event.operation, IbOperation::RecvRdmaWriteImmed);
         let told = bed.b.evd_extension(ends[B].recv).unwrap();
-        assert_eq!(
-            (told.arrived, told.immediate),
-            (Arrived::WriteImmediate, immediate)
-        );
+        assert_eq!((told.arrived, told.immediate), (Arrived::WriteImmediate, immediate));
         assert_eq!(bed.bytes(&mems[B], 0, len), vec![n as u8 + 1; len]);
         assert_eq!(bed.bytes(&mems[B], 3000, 64), [0xee; 64]);
-        assert_eq!(
-            done(bed, &ends[A], IbOperation::RdmaWriteImmed, 4) as usize,
-            len
-        );
+        assert_eq!(done(bed, &ends[A], IbOperation::RdmaWriteImmed, 4) as usize, len);
     }
 }
 
@@ -306,30 +242,18 @@ pub fn a_write_with_immediate_is_checked_as_a_write(bed: &mut Bed<'_, impl Side>
     let (ends, mems) = rig(bed);
     let most = bed.a.ep_query(ends[A].ep).unwrap().attr.max_rdma_write_iov;
     let mut post = |iov: &[LmrTriplet], far: RmrTriplet, flags| {
-        bed.a
-            .ep_post_rdma_write_immed(ends[A].ep, iov, 1, &far, 9, flags)
+        bed.a.ep_post_rdma_write_immed(ends[A].ep, iov, 1, &far, 9, flags)
     };
     let far = mems[B].far(0, 64);
     let many = vec![mems[A].seg(0, 1); usize::from(most) + 1];
     refused(post(&many, far, NONE), BAD, DatSubtype::InvalidArg2);
     let longer = [mems[A].seg(0, 65)];
-    refused(
-        post(&longer, far, NONE),
-        DatType::LengthError,
-        DatSubtype::None,
-    );
+    refused(post(&longer, far, NONE), DatType::LengthError, DatSubtype::None);
     let outside = [mems[A].seg(4090, 8)];
     refused(post(&outside, far, NONE), BAD, DatSubtype::InvalidArg3);
     let unknown = CompletionFlags::from_bits_retain(0x40);
-    refused(
-        post(&[mems[A].seg(0, 8)], far, unknown),
-        BAD,
-        DatSubtype::InvalidArg6,
-    );
-    let stranger = [LmrTriplet {
-        context: u32::MAX,
-        ..mems[A].seg(0, 8)
-    }];
+    refused(post(&[mems[A].seg(0, 8)], far, unknown), BAD, DatSubtype::InvalidArg6);
+    let stranger = [LmrTriplet { context: u32::MAX, ..mems[A].seg(0, 8) }];
     refused(
         post(&stranger, far, NONE),
         DatType::PrivilegesViolation,
@@ -345,19 +269,10 @@ pub fn extended_posts_on_a_disconnected_endpoint_are_flushed(bed: &mut Bed<'_, i
     let (here, far) = (mems[A].seg(0, 8), mems[B].far(0, 8));
     atomic(bed, &ends[A], false, here, far, NONE).unwrap();
     atomic(bed, &ends[A], true, here, far, NONE).unwrap();
-    bed.a
-        .ep_post_rdma_write_immed(ends[A].ep, &[here], 1, &far, 3, NONE)
-        .unwrap();
-    for operation in [
-        IbOperation::FetchAdd,
-        IbOperation::CmpSwap,
-        IbOperation::RdmaWriteImmed,
-    ] {
+    bed.a.ep_post_rdma_write_immed(ends[A].ep, &[here], 1, &far, 3, NONE).unwrap();
+    for operation in [IbOperation::FetchAdd, IbOperation::CmpSwap, IbOperation::RdmaWriteImmed] {
         let event = extended(bed, A, ends[A].request);
-        assert_eq!(
-            (event.operation, event.status()),
-            (operation, DtoStatus::ErrFlushed)
-        );
+        assert_eq!((event.operation, event.status()), (operation, DtoStatus::ErrFlushed));
         assert_eq!((event.cookie, event.len), (1, 0));
     }
 }
@@ -383,11 +298,8 @@ fn qpn(bed: &Bed<'_, impl Side>, side: usize, ep: Ep) -> u32 {
 /// The address of `end` for the other side.
 #[track_caller]
 fn address(bed: &mut Bed<'_, impl Side>, end: &End, qkey: u32) -> Destination {
-    let (number, remote, from) = (
-        qpn(bed, end.side, end.ep),
-        bed[end.side].address(),
-        1 - end.side,
-    );
+    let (number, remote, from) =
+        (qpn(bed, end.side, end.ep), bed[end.side].address(), 1 - end.side);
     let found = bed.until(|bed| {
         let now = bed.now();
         match bed[from].ud_address(now, remote, number, qkey) {
@@ -409,17 +321,11 @@ pub fn an_endpoint_for_datagrams_is_open_from_the_start(bed: &mut Bed<'_, impl S
     model(bed.a.ep_post_rdma_write(ends[A].ep, &[here], 1, &far, NONE));
     model(bed.a.ep_post_rdma_read(ends[A].ep, &[here], 1, &far, NONE));
     model(atomic(bed, &ends[A], false, here, far, NONE));
-    model(
-        bed.a
-            .ep_post_rdma_write_immed(ends[A].ep, &[here], 1, &far, 1, NONE),
-    );
+    model(bed.a.ep_post_rdma_write_immed(ends[A].ep, &[here], 1, &far, 1, NONE));
     let to = address(bed, &ends[B], QKEY);
     let connected = bed.connected();
     let mem = bed.mem(A, connected[A].pz, 64, MemPriv::ALL);
-    model(
-        bed.a
-            .ep_post_send_ud(connected[A].ep, &[mem.seg(0, 8)], &to, None, 1, NONE),
-    );
+    model(bed.a.ep_post_send_ud(connected[A].ep, &[mem.seg(0, 8)], &to, None, 1, NONE));
 }
 
 /// A datagram arrives behind 40 bytes that name its sender; the event counts them, and tells the sender's QPN and the immediate.
@@ -430,9 +336,7 @@ pub fn a_datagram_tells_who_sent_it(bed: &mut Bed<'_, impl Side>) {
     bed.fill(&mems[A], 0, b"hello");
     for immediate in [None, Some(0x1122_3344)] {
         bed.recv(&ends[B], &mems[B], 0, 128, 5);
-        bed.a
-            .ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 5)], &to, immediate, 4, NONE)
-            .unwrap();
+        bed.a.ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 5)], &to, immediate, 4, NONE).unwrap();
         assert_eq!(done(bed, &ends[A], IbOperation::SendUd, 4), 5);
         let event = extended(bed, B, ends[B].recv);
         let operation = match immediate {
@@ -442,10 +346,7 @@ pub fn a_datagram_tells_who_sent_it(bed: &mut Bed<'_, impl Side>) {
         assert_eq!((event.operation, event.cookie), (operation, 5));
         assert_eq!(event.len as usize, GRH_LEN + 5);
         let told = bed.b.evd_extension(ends[B].recv).unwrap();
-        assert_eq!(
-            (told.source_qpn, told.immediate),
-            (own, immediate.unwrap_or(0))
-        );
+        assert_eq!((told.source_qpn, told.immediate), (own, immediate.unwrap_or(0)));
         let bytes = bed.bytes(&mems[B], 0, GRH_LEN + 5);
         assert_eq!(sender(bytes.first_chunk().unwrap()), Some(bed.a.address()));
         assert_eq!(&bytes[GRH_LEN..], b"hello");
@@ -455,25 +356,18 @@ pub fn a_datagram_tells_who_sent_it(bed: &mut Bed<'_, impl Side>) {
 /// A datagram that nobody takes is lost, and was sent all the same: another Q_Key, no receive.
 pub fn a_datagram_that_nobody_takes_is_lost(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = datagrams(bed);
-    let (good, bad) = (
-        address(bed, &ends[B], QKEY),
-        address(bed, &ends[B], QKEY + 1),
-    );
+    let (good, bad) = (address(bed, &ends[B], QKEY), address(bed, &ends[B], QKEY + 1));
     for (to, receives) in [(bad, true), (good, false)] {
         if receives {
             bed.recv(&ends[B], &mems[B], 0, 128, 5);
         }
-        bed.a
-            .ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 8)], &to, None, 4, NONE)
-            .unwrap();
+        bed.a.ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 8)], &to, None, 4, NONE).unwrap();
         done(bed, &ends[A], IbOperation::SendUd, 4);
         bed.quiet(Duration::from_millis(5), &[(B, ends[B].recv)]);
         if receives {
             // That one is still there for the next.
             let to = address(bed, &ends[B], QKEY);
-            bed.a
-                .ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 8)], &to, None, 4, NONE)
-                .unwrap();
+            bed.a.ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 8)], &to, None, 4, NONE).unwrap();
             done(bed, &ends[A], IbOperation::SendUd, 4);
             assert_eq!(extended(bed, B, ends[B].recv).cookie, 5);
         }
@@ -489,11 +383,7 @@ pub fn datagrams_that_cannot_be_are_refused(bed: &mut Bed<'_, impl Side>) {
         bed.a.ep_post_send_ud(ends[A].ep, iov, to, None, 1, flags)
     };
     let half = mems[A].seg(0, attr.max_message_size as usize / 2 + 1);
-    refused(
-        post(&[half, half], &to, NONE),
-        DatType::LengthError,
-        DatSubtype::None,
-    );
+    refused(post(&[half, half], &to, NONE), DatType::LengthError, DatSubtype::None);
     let many = vec![mems[A].seg(0, 1); usize::from(attr.max_request_iov) + 1];
     refused(post(&many, &to, NONE), BAD, DatSubtype::InvalidArg2);
     let nobody = Destination { qpn: 1 << 24, ..to };
@@ -503,11 +393,7 @@ pub fn datagrams_that_cannot_be_are_refused(bed: &mut Bed<'_, impl Side>) {
         DatSubtype::AddressMalformed,
     );
     let fence = CompletionFlags::BARRIER_FENCE;
-    refused(
-        post(&[mems[A].seg(0, 8)], &to, fence),
-        BAD,
-        DatSubtype::InvalidArg6,
-    );
+    refused(post(&[mems[A].seg(0, 8)], &to, fence), BAD, DatSubtype::InvalidArg6);
 }
 
 /// Disconnect flushes its receives and ends it; a reset opens it again.
@@ -522,9 +408,7 @@ pub fn an_endpoint_for_datagrams_ends_and_opens_again(bed: &mut Bed<'_, impl Sid
     assert_eq!(bed.state(&ends[B]), EpState::Connected);
     let to = address(bed, &ends[B], QKEY);
     bed.recv(&ends[B], &mems[B], 0, 128, 6);
-    bed.a
-        .ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 8)], &to, None, 4, NONE)
-        .unwrap();
+    bed.a.ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 8)], &to, None, 4, NONE).unwrap();
     assert_eq!(extended(bed, B, ends[B].recv).cookie, 6);
 }
 
@@ -533,13 +417,8 @@ pub fn address_handles_are_given_back(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = datagrams(bed);
     let to = address(bed, &ends[B], QKEY);
     let held = bed.a.side.hold(true);
-    bed.a
-        .ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 8)], &to, None, 4, NONE)
-        .unwrap();
-    let early = bed
-        .a
-        .ud_ah_free(ends[A].ep, to)
-        .map_err(|error| error.ret());
+    bed.a.ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 8)], &to, None, 4, NONE).unwrap();
+    let early = bed.a.ud_ah_free(ends[A].ep, to).map_err(|error| error.ret());
     bed.a.side.hold(false);
     if held || early.is_err() {
         let connected = DatSubtype::InvalidStateEpConnected;
@@ -556,10 +435,7 @@ pub fn address_handles_are_given_back(bed: &mut Bed<'_, impl Side>) {
     refused(wrong, DatType::ModelNotSupported, DatSubtype::None);
     let now = bed.now();
     bed.a.ep_free(now, ends[A].ep).unwrap();
-    let gone = bed
-        .a
-        .ud_ah_free(ends[A].ep, to)
-        .map_err(|error| error.ret());
+    let gone = bed.a.ud_ah_free(ends[A].ep, to).map_err(|error| error.ret());
     refused(gone, DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
 }
 
@@ -578,15 +454,7 @@ pub fn operations_have_the_numbers_of_the_header(bed: &mut Bed<'_, impl Side>) {
     .map(|operation| operation as u8);
     assert_eq!(numbers, [8, 9, 10, 11, 12, 13, 14, 15]);
     let (ends, mems) = rig(bed);
-    atomic(
-        bed,
-        &ends[A],
-        false,
-        mems[A].seg(0, 8),
-        mems[B].far(0, 8),
-        NONE,
-    )
-    .unwrap();
+    atomic(bed, &ends[A], false, mems[A].seg(0, 8), mems[B].far(0, 8), NONE).unwrap();
     assert_eq!(bed.event(A, ends[A].request).number(), 0x4_0000);
 }
 

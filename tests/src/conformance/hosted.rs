@@ -36,12 +36,7 @@ impl<'p, P: Platform> Hosted<'p, P> {
         pass: fn(&P, Duration),
         share: fn(&Self, &[u8; 40]) -> Region,
     ) -> Self {
-        Self {
-            platform,
-            pass,
-            share,
-            buffers: RefCell::default(),
-        }
+        Self { platform, pass, share, buffers: RefCell::default() }
     }
 
     /// The platform.
@@ -170,10 +165,7 @@ pub fn play_refusing(case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
 fn play_on(opens: usize, case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
     let stage = Stage {
         cards: [light(), light()],
-        memory: Memory {
-            arena: 512,
-            firmware: 2048,
-        },
+        memory: Memory { arena: 512, firmware: 2048 },
         ..Stage::default()
     };
     let (_, slots) = stage.plug(&mut |_, wire| wire);

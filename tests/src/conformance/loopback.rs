@@ -55,10 +55,7 @@ impl<'f> Side for Port<'f> {
         let end = at + (len as u64).next_multiple_of(PAGE);
         assert!(end <= all.len, "the memory of a loop port is used up");
         self.used.set(end);
-        Region {
-            addr: all.addr + at,
-            len: len as u64,
-        }
+        Region { addr: all.addr + at, len: len as u64 }
     }
 
     fn store(&self, addr: u64, bytes: &[u8]) {
@@ -67,9 +64,7 @@ impl<'f> Side for Port<'f> {
 
     fn pages(&self, region: Region) -> Vec<u64> {
         // Its HCAs see what the host sees.
-        (region.addr..region.addr + region.len)
-            .step_by(PAGE as usize)
-            .collect()
+        (region.addr..region.addr + region.len).step_by(PAGE as usize).collect()
     }
 
     fn share(&self, name: &[u8; 40]) -> Region {
@@ -109,13 +104,8 @@ fn play_on(opens: usize, case: impl FnOnce(&mut Bed<'_, Port<'_>>)) {
     let mut rooms = [A, B].map(|_| Vec::from_iter((0..opens).map(|_| Room::new())));
     let [a, b] = &mut rooms;
     let open = |port, rooms| {
-        let side = Port {
-            fabric: &fabric,
-            port,
-            now: &now,
-            used: Cell::new(0),
-            drawn: Cell::new(0),
-        };
+        let side =
+            Port { fabric: &fabric, port, now: &now, used: Cell::new(0), drawn: Cell::new(0) };
         let hca = side.hca();
         Party::open(port, side, hca, rooms)
     };

@@ -86,11 +86,7 @@ pub fn refused<T: std::fmt::Debug, E: Into<DatReturn>>(
         Err(error) => error.into(),
     };
     let word = 1 << 31 | u32::from(ty.number()) << 16 | u32::from(subtype.number());
-    assert_eq!(
-        (ret.ty(), ret.subtype(), ret.raw()),
-        (ty, subtype, word),
-        "{ret}"
-    );
+    assert_eq!((ret.ty(), ret.subtype(), ret.raw()), (ty, subtype, word), "{ret}");
 }
 
 impl<S: Side> Bed<'_, S> {
@@ -123,14 +119,7 @@ impl<S: Side> Bed<'_, S> {
         let mut attr = ia.ep_attr_default();
         tweak(&mut attr);
         let ep = ia.ep_create(Some(pz), Some(recv), Some(request), Some(conn), Some(&attr));
-        End {
-            side,
-            pz,
-            recv,
-            request,
-            conn,
-            ep: ep.unwrap(),
-        }
+        End { side, pz, recv, request, conn, ep: ep.unwrap() }
     }
 
     /// A public service point that leaves the Endpoint to the consumer, on a qualifier of its own.
@@ -140,12 +129,7 @@ impl<S: Side> Bed<'_, S> {
         let ia = &mut self[side].ia;
         let evd = ia.evd_create(8, EvdFlags::CR).unwrap();
         let psp = ia.psp_create(qualifier, evd, PspFlag::Consumer).unwrap();
-        Point {
-            side,
-            psp,
-            evd,
-            qualifier,
-        }
+        Point { side, psp, evd, qualifier }
     }
 
     /// A qualifier that nobody listens on, and that is not given again.
@@ -161,9 +145,7 @@ impl<S: Side> Bed<'_, S> {
     pub fn ask(&mut self, end: &End, qualifier: u64, timeout: Duration, private: &[u8]) {
         let (now, to) = (self.now(), self[1 - end.side].address());
         let qos = Qos::BestEffort;
-        self[end.side]
-            .ep_connect(now, end.ep, to, qualifier, timeout, private, qos)
-            .unwrap();
+        self[end.side].ep_connect(now, end.ep, to, qualifier, timeout, private, qos).unwrap();
     }
 
     /// The next request that arrives at a service point.
@@ -250,17 +232,13 @@ impl<S: Side> Bed<'_, S> {
     /// Posts a receive into a piece of memory.
     #[track_caller]
     pub fn recv(&mut self, end: &End, mem: &Mem, at: usize, len: usize, cookie: u64) {
-        self[end.side]
-            .ep_post_recv(end.ep, &[mem.seg(at, len)], cookie, NONE)
-            .unwrap();
+        self[end.side].ep_post_recv(end.ep, &[mem.seg(at, len)], cookie, NONE).unwrap();
     }
 
     /// Posts a send of a piece of memory.
     #[track_caller]
     pub fn send(&mut self, end: &End, mem: &Mem, at: usize, len: usize, cookie: u64) {
-        self[end.side]
-            .ep_post_send(end.ep, &[mem.seg(at, len)], cookie, NONE)
-            .unwrap();
+        self[end.side].ep_post_send(end.ep, &[mem.seg(at, len)], cookie, NONE).unwrap();
     }
 
     /// The next event, which has to be the completion of a DTO.

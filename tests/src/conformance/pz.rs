@@ -138,11 +138,7 @@ pub fn a_refused_free_of_a_zone_changes_nothing(bed: &mut Bed<'_, impl Side>) {
 pub fn a_failed_call_holds_no_zone(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let evd = bed.a.evd_create(8, EvdFlags::SOFTWARE).unwrap();
-    assert!(
-        bed.a
-            .ep_create(Some(pz), Some(evd), None, None, None)
-            .is_err()
-    );
+    assert!(bed.a.ep_create(Some(pz), Some(evd), None, None, None).is_err());
     let mut region = bed.a.side.memory(64);
     region.len = 0;
     assert!(bed.a.lmr_create(pz, region, MemPriv::ALL).is_err());

@@ -95,11 +95,7 @@ impl<S: Side> Bed<'_, S> {
     pub fn bound(&mut self, end: &End, rmr: Rmr, cookie: u64) {
         let event = self.event(end.side, end.request);
         let status = DtoStatus::Success;
-        let bind = Event::RmrBind {
-            rmr,
-            cookie,
-            status,
-        };
+        let bind = Event::RmrBind { rmr, cookie, status };
         assert_eq!(event, bind);
     }
 
@@ -119,7 +115,5 @@ impl<S: Side> Bed<'_, S> {
 /// Bytes unlike those of the other side.
 #[must_use]
 pub fn pattern(side: usize, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i * 7 + i / 251 + side * 101) as u8)
-        .collect()
+    (0..len).map(|i| (i * 7 + i / 251 + side * 101) as u8).collect()
 }

@@ -10,11 +10,7 @@ type Sides<'n> = Registry<'n, usize, 3>;
 
 /// A provider of DAT 2.0.
 fn info(ia_name: &str) -> ProviderInfo<'_> {
-    ProviderInfo {
-        ia_name,
-        dapl_version: (2, 0),
-        is_thread_safe: false,
-    }
+    ProviderInfo { ia_name, dapl_version: (2, 0), is_thread_safe: false }
 }
 
 /// Both sides of the bed.
@@ -83,14 +79,8 @@ pub fn a_provider_is_registered_once(_: &mut Bed<'_, impl Side>) {
 pub fn versions_and_thread_safety_make_providers_differ(_: &mut Bed<'_, impl Side>) {
     let mut registry = Sides::new();
     let plain = info("a");
-    let safe = ProviderInfo {
-        is_thread_safe: true,
-        ..plain
-    };
-    let older = ProviderInfo {
-        dapl_version: (1, 2),
-        ..plain
-    };
+    let safe = ProviderInfo { is_thread_safe: true, ..plain };
+    let older = ProviderInfo { dapl_version: (1, 2), ..plain };
     for (side, info) in [plain, safe, older].into_iter().enumerate() {
         registry.add_provider(info, side).unwrap();
     }
@@ -116,11 +106,7 @@ pub fn a_full_registry_refuses(_: &mut Bed<'_, impl Side>) {
     let mut registry = both();
     registry.add_provider(info("c"), A).unwrap();
     let full = registry.add_provider(info("d"), A);
-    refused(
-        full,
-        DatType::InsufficientResources,
-        DatSubtype::ResourceMemory,
-    );
+    refused(full, DatType::InsufficientResources, DatSubtype::ResourceMemory);
     registry.remove_provider(&info("a")).unwrap();
     registry.add_provider(info("d"), A).unwrap();
 }
@@ -131,21 +117,14 @@ pub fn a_removed_provider_is_gone(_: &mut Bed<'_, impl Side>) {
     assert_eq!(registry.remove_provider(&info("b")), Ok(B));
     let not_found = (DatType::ProviderNotFound, DatSubtype::NameNotFound);
     refused(registry.open(&info("b")), not_found.0, not_found.1);
-    refused(
-        registry.remove_provider(&info("b")),
-        not_found.0,
-        not_found.1,
-    );
+    refused(registry.remove_provider(&info("b")), not_found.0, not_found.1);
     assert_eq!(registry.len(), 1);
 }
 
 /// A provider that was never registered cannot be removed; name, version and thread safety count.
 pub fn a_stranger_cannot_be_removed(_: &mut Bed<'_, impl Side>) {
     let mut registry = both();
-    let safe = ProviderInfo {
-        is_thread_safe: true,
-        ..info("a")
-    };
+    let safe = ProviderInfo { is_thread_safe: true, ..info("a") };
     for stranger in [info("c"), safe] {
         let removed = registry.remove_provider(&stranger);
         refused(removed, DatType::ProviderNotFound, DatSubtype::NameNotFound);
@@ -183,17 +162,9 @@ pub fn a_provider_is_in_use_until_its_last_user_closes(_: &mut Bed<'_, impl Side
 /// A provider that nobody has open cannot be closed.
 pub fn what_is_not_open_cannot_be_closed(_: &mut Bed<'_, impl Side>) {
     let mut registry = both();
-    refused(
-        registry.close(&info("a")),
-        DatType::InvalidState,
-        DatSubtype::None,
-    );
+    refused(registry.close(&info("a")), DatType::InvalidState, DatSubtype::None);
     let stranger = registry.close(&info("c"));
-    refused(
-        stranger,
-        DatType::ProviderNotFound,
-        DatSubtype::NameNotFound,
-    );
+    refused(stranger, DatType::ProviderNotFound, DatSubtype::NameNotFound);
 }
 
 /// Adapters found by name are the ones that were registered: they connect.
@@ -225,10 +196,7 @@ pub fn an_unknown_version_is_not_found(_: &mut Bed<'_, impl Side>) {
         // A provider of a smaller minor version lacks what the consumer asks for.
         ((2, 1), DatSubtype::MinorNotFound),
     ] {
-        let wanted = ProviderInfo {
-            dapl_version: version,
-            ..info("a")
-        };
+        let wanted = ProviderInfo { dapl_version: version, ..info("a") };
         let opened = registry.open(&wanted);
         refused(opened, DatType::ProviderNotFound, subtype);
     }
@@ -236,10 +204,7 @@ pub fn an_unknown_version_is_not_found(_: &mut Bed<'_, impl Side>) {
 
 /// A provider of a larger minor version serves where none has the version that is asked for; of several the closest.
 pub fn a_larger_minor_version_serves(_: &mut Bed<'_, impl Side>) {
-    let of = |minor| ProviderInfo {
-        dapl_version: (2, minor),
-        ..info("a")
-    };
+    let of = |minor| ProviderInfo { dapl_version: (2, minor), ..info("a") };
     let mut registry = Sides::new();
     registry.add_provider(of(7), 7).unwrap();
     registry.add_provider(of(3), 3).unwrap();
@@ -250,17 +215,11 @@ pub fn a_larger_minor_version_serves(_: &mut Bed<'_, impl Side>) {
     }
     let opened = registry.open(&of(8));
     refused(opened, DatType::ProviderNotFound, DatSubtype::MinorNotFound);
-    let other = ProviderInfo {
-        dapl_version: (1, 0),
-        ..info("a")
-    };
+    let other = ProviderInfo { dapl_version: (1, 0), ..info("a") };
     let opened = registry.open(&other);
     refused(opened, DatType::ProviderNotFound, DatSubtype::MajorNotFound);
     // Thread safety counts for more than the minor version.
-    let safe = ProviderInfo {
-        is_thread_safe: true,
-        ..of(0)
-    };
+    let safe = ProviderInfo { is_thread_safe: true, ..of(0) };
     registry.add_provider(safe, 0).unwrap();
     assert_eq!(registry.find(&of(0)), Ok(of(3)));
     assert_eq!(registry.find(&safe), Ok(safe));
@@ -268,21 +227,14 @@ pub fn a_larger_minor_version_serves(_: &mut Bed<'_, impl Side>) {
 
 /// Who was served by another version closes that one: the users of each are counted apart.
 pub fn a_provider_is_closed_by_its_own_info(_: &mut Bed<'_, impl Side>) {
-    let newer = ProviderInfo {
-        dapl_version: (2, 1),
-        ..info("a")
-    };
+    let newer = ProviderInfo { dapl_version: (2, 1), ..info("a") };
     let mut registry = Sides::new();
     registry.add_provider(newer, B).unwrap();
     assert_eq!(registry.open(&info("a")), Ok(&mut B.clone()));
     registry.add_provider(info("a"), A).unwrap();
     assert_eq!(registry.open(&info("a")), Ok(&mut A.clone()));
     registry.close(&newer).unwrap();
-    refused(
-        registry.close(&newer),
-        DatType::InvalidState,
-        DatSubtype::None,
-    );
+    refused(registry.close(&newer), DatType::InvalidState, DatSubtype::None);
     let removed = registry.remove_provider(&info("a"));
     refused(removed, DatType::ProviderInUse, DatSubtype::None);
     assert_eq!(registry.remove_provider(&newer), Ok(B));
@@ -293,25 +245,15 @@ pub fn a_provider_is_closed_by_its_own_info(_: &mut Bed<'_, impl Side>) {
 /// Thread safety that no provider of that name has is what is not found.
 pub fn thread_safety_that_is_not_there_is_not_found(_: &mut Bed<'_, impl Side>) {
     let mut registry = both();
-    let wanted = ProviderInfo {
-        is_thread_safe: true,
-        ..info("a")
-    };
+    let wanted = ProviderInfo { is_thread_safe: true, ..info("a") };
     let opened = registry.open(&wanted);
-    refused(
-        opened,
-        DatType::ProviderNotFound,
-        DatSubtype::ThreadSafetyNotFound,
-    );
+    refused(opened, DatType::ProviderNotFound, DatSubtype::ThreadSafetyNotFound);
 }
 
 /// A provider that is safe for threads serves also who does not ask for that.
 pub fn a_thread_safe_provider_serves_everybody(_: &mut Bed<'_, impl Side>) {
     let mut registry = Sides::new();
-    let safe = ProviderInfo {
-        is_thread_safe: true,
-        ..info("a")
-    };
+    let safe = ProviderInfo { is_thread_safe: true, ..info("a") };
     registry.add_provider(safe, A).unwrap();
     assert_eq!(registry.open(&info("a")), Ok(&mut A.clone()));
     assert_eq!(registry.open(&safe), Ok(&mut A.clone()));
@@ -320,10 +262,7 @@ pub fn a_thread_safe_provider_serves_everybody(_: &mut Bed<'_, impl Side>) {
 /// No two adapters stand in for each other.
 pub fn providers_are_not_related(_: &mut Bed<'_, impl Side>) {
     let registry = both();
-    assert_eq!(
-        registry.providers_related("a", "b"),
-        Ok(HaRelationship::False)
-    );
+    assert_eq!(registry.providers_related("a", "b"), Ok(HaRelationship::False));
     for (one, other) in [("a", "c"), ("c", "b")] {
         let related = registry.providers_related(one, other);
         refused(related, DatType::ProviderNotFound, DatSubtype::NameNotFound);

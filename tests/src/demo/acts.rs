@@ -28,37 +28,22 @@ pub fn all<'s, G: Ground<'s>>(play: &mut Play<'_, G>) -> Result<()> {
     play.act("address resolution and connect", |play| {
         table.connect(play)?;
         let kind = if play.options.ipv6 { "IPv6 ND" } else { "ARP" };
-        Ok(Done::new(
-            1,
-            0,
-            format!("{kind}, REQ/REP/RTU; private data both ways"),
-        ))
+        Ok(Done::new(1, 0, format!("{kind}, REQ/REP/RTU; private data both ways")))
     })?;
     play.act("send and receive", |play| send_receive(play, a, b))?;
     play.act("RDMA write", |play| write(play, a, b))?;
     play.act("RDMA read", |play| read(play, a, b))?;
     bulk(play, a, b)?;
-    play.act("RMR bind, write inside the window", |play| {
-        window(play, a, b)
-    })?;
+    play.act("RMR bind, write inside the window", |play| window(play, a, b))?;
     play.act("reset of both, reconnect", |play| {
         for (side, ep) in [(0, a.ep), (1, b.ep)] {
-            play.ground
-                .ia(side)
-                .ep_reset(ep)
-                .map_err(|e| anyhow!("{e}"))?;
+            play.ground.ia(side).ep_reset(ep).map_err(|e| anyhow!("{e}"))?;
         }
         table.connect(play)?;
         send_receive(play, a, b)?;
-        Ok(Done::new(
-            1,
-            0,
-            "new queue pair state, new PSNs; traffic flows",
-        ))
+        Ok(Done::new(1, 0, "new queue pair state, new PSNs; traffic flows"))
     })?;
-    play.act("graceful disconnect under load", |play| {
-        graceful(play, a, b)
-    })?;
+    play.act("graceful disconnect under load", |play| graceful(play, a, b))?;
 
     table.free(play)
 }
@@ -88,11 +73,7 @@ fn send_receive<'s, G: Ground<'s>>(
             check(content, &bytes[..len], "receive")?;
         }
     }
-    Ok(Done::new(
-        2 * sizes.len() as u64,
-        0,
-        "both ways, 0 to 8000 bytes",
-    ))
+    Ok(Done::new(2 * sizes.len() as u64, 0, "both ways, 0 to 8000 bytes"))
 }
 
 fn write<'s, G: Ground<'s>>(
@@ -246,11 +227,7 @@ fn window<'s, G: Ground<'s>>(
     a: &Side<'s, G>,
     b: &Side<'s, G>,
 ) -> Result<Done> {
-    let rmr = play
-        .ground
-        .ia(1)
-        .rmr_create(b.pz)
-        .map_err(|e| anyhow!("rmr_create: {e}"))?;
+    let rmr = play.ground.ia(1).rmr_create(b.pz).map_err(|e| anyhow!("rmr_create: {e}"))?;
     let opened = local(&b.lmr, 4096, 1024)[0];
     let context = play
         .ground
@@ -258,21 +235,13 @@ fn window<'s, G: Ground<'s>>(
         .rmr_bind(rmr, &opened, MemPriv::REMOTE_WRITE, b.ep, 77, NONE)
         .map_err(|e| anyhow!("rmr_bind: {e}"))?;
     match expect_event(play, 1, b.dto)? {
-        Event::RmrBind {
-            rmr: r,
-            cookie: 77,
-            status: DtoStatus::Success,
-        } if r == rmr => {}
+        Event::RmrBind { rmr: r, cookie: 77, status: DtoStatus::Success } if r == rmr => {}
         other => bail!("expected the bind's completion, got {other:?}"),
     }
     let mut bytes = vec![0; 1024];
     fill(3000, &mut bytes);
     a.small.copy_in(0, &bytes);
-    let inside = RmrTriplet {
-        addr: opened.addr,
-        len: 1024,
-        context,
-    };
+    let inside = RmrTriplet { addr: opened.addr, len: 1024, context };
     play.ground
         .ia(0)
         .ep_post_rdma_write(a.ep, &local(&a.lmr, 0, 1024), 1, &inside, NONE)
@@ -290,11 +259,7 @@ fn window<'s, G: Ground<'s>>(
     };
     post_recv(play, 0, a, 0, 64, 90)?;
     post_recv(play, 1, b, 0, 64, 91)?;
-    let outside = RmrTriplet {
-        addr: opened.addr + 1,
-        len: 1024,
-        context,
-    };
+    let outside = RmrTriplet { addr: opened.addr + 1, len: 1024, context };
     play.ground
         .ia(0)
         .ep_post_rdma_write(a.ep, &local(&a.lmr, 0, 1024), 2, &outside, NONE)
@@ -311,11 +276,8 @@ fn window<'s, G: Ground<'s>>(
         }
     }
     said.sort_by_key(|(cookie, _)| *cookie);
-    let wanted = [
-        (2, DtoStatus::ErrRemoteAccess),
-        (3, DtoStatus::ErrFlushed),
-        (90, DtoStatus::ErrFlushed),
-    ];
+    let wanted =
+        [(2, DtoStatus::ErrRemoteAccess), (3, DtoStatus::ErrFlushed), (90, DtoStatus::ErrFlushed)];
     // The NAK is said once and may be lost: then the peer's disconnect is all this side hears.
     let unheard = [(2, DtoStatus::ErrFlushed), wanted[1], wanted[2]];
     let lossy = play.options.loss > 0.0;
@@ -326,44 +288,19 @@ fn window<'s, G: Ground<'s>>(
     for (side, own) in [(0, a), (1, b)] {
         let event = expect_event(play, side, own.conn)?;
         let ended = matches!(event, Event::Broken(ep) | Event::Disconnected(ep) if ep == own.ep);
-        ensure!(
-            ended,
-            "side {side}: expected the end of the connection, got {event:?}"
-        );
-        let state = play
-            .ground
-            .ia(side)
-            .ep_get_status(own.ep)
-            .map_err(|e| anyhow!("{e}"))?
-            .state;
-        ensure!(
-            state == EpState::Disconnected,
-            "side {side} is in {state:?}"
-        );
+        ensure!(ended, "side {side}: expected the end of the connection, got {event:?}");
+        let state = play.ground.ia(side).ep_get_status(own.ep).map_err(|e| anyhow!("{e}"))?.state;
+        ensure!(state == EpState::Disconnected, "side {side} is in {state:?}");
     }
     match expect_event(play, 1, b.dto)? {
-        Event::Dto(DtoEvent {
-            cookie: 91,
-            status: DtoStatus::ErrFlushed,
-            ..
-        }) => {}
+        Event::Dto(DtoEvent { cookie: 91, status: DtoStatus::ErrFlushed, .. }) => {}
         other => bail!("the target's receive came back as {other:?}"),
     }
     let mut after = vec![0; SMALL];
     b.small.copy_out(0, &mut after);
-    ensure!(
-        before == after,
-        "the refused write changed the target's memory"
-    );
-    play.ground
-        .ia(1)
-        .rmr_free(rmr)
-        .map_err(|e| anyhow!("rmr_free: {e}"))?;
-    Ok(Done::new(
-        3,
-        0,
-        "one byte outside: REMOTE_ACCESS, flushed, broken",
-    ))
+    ensure!(before == after, "the refused write changed the target's memory");
+    play.ground.ia(1).rmr_free(rmr).map_err(|e| anyhow!("rmr_free: {e}"))?;
+    Ok(Done::new(3, 0, "one byte outside: REMOTE_ACCESS, flushed, broken"))
 }
 
 fn graceful<'s, G: Ground<'s>>(
@@ -380,51 +317,26 @@ fn graceful<'s, G: Ground<'s>>(
     for n in 0..load {
         play.ground
             .ia(0)
-            .ep_post_rdma_write(
-                a.ep,
-                &local(&a.lmr, 0, len),
-                n,
-                &remote(&b.lmr, 0, len),
-                NONE,
-            )
+            .ep_post_rdma_write(a.ep, &local(&a.lmr, 0, len), n, &remote(&b.lmr, 0, len), NONE)
             .map_err(|e| anyhow!("post_rdma_write {n}: {e}"))?;
     }
     let now = play.ground.now();
-    play.ground
-        .ia(0)
-        .ep_disconnect(now, a.ep, CloseFlag::Graceful)
-        .map_err(|e| anyhow!("{e}"))?;
+    play.ground.ia(0).ep_disconnect(now, a.ep, CloseFlag::Graceful).map_err(|e| anyhow!("{e}"))?;
     for n in 0..load {
         expect_dto(play, 0, a.dto, DtoOperation::RdmaWrite, n)?;
     }
     match expect_event(play, 0, a.dto)? {
-        Event::Dto(DtoEvent {
-            cookie: 500,
-            status: DtoStatus::ErrFlushed,
-            ..
-        }) => {}
+        Event::Dto(DtoEvent { cookie: 500, status: DtoStatus::ErrFlushed, .. }) => {}
         other => bail!("the receive came back as {other:?}"),
     }
     for (side, own) in [(0, a), (1, b)] {
         let event = expect_event(play, side, own.conn)?;
-        ensure!(
-            event == Event::Disconnected(own.ep),
-            "side {side}: got {event:?}"
-        );
-        let more = play
-            .ground
-            .first(&[(side, own.conn)], Duration::from_millis(50))?;
-        ensure!(
-            more.is_none(),
-            "side {side}: a second event {more:?} after the last one"
-        );
+        ensure!(event == Event::Disconnected(own.ep), "side {side}: got {event:?}");
+        let more = play.ground.first(&[(side, own.conn)], Duration::from_millis(50))?;
+        ensure!(more.is_none(), "side {side}: a second event {more:?} after the last one");
     }
     seen(play, 1);
     b.small.copy_out(0, &mut bytes);
     check(4000, &bytes, "memory after the disconnect")?;
-    Ok(Done::new(
-        load,
-        len as u64,
-        "all requests succeeded first; one DISCONNECTED each",
-    ))
+    Ok(Done::new(load, len as u64, "all requests succeeded first; one DISCONNECTED each"))
 }

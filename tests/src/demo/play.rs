@@ -38,11 +38,7 @@ pub(super) struct Done {
 
 impl Done {
     pub(super) fn new(operations: u64, size: u64, result: impl Into<String>) -> Self {
-        Self {
-            operations,
-            size,
-            result: result.into(),
-        }
+        Self { operations, size, result: result.into() }
     }
 }
 

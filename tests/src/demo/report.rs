@@ -48,11 +48,7 @@ impl Row {
     #[must_use]
     pub fn megabytes(&self) -> f64 {
         let bytes = self.operations * self.size;
-        if self.seconds > 0.0 {
-            bytes as f64 / self.seconds / 1e6
-        } else {
-            0.0
-        }
+        if self.seconds > 0.0 { bytes as f64 / self.seconds / 1e6 } else { 0.0 }
     }
 }
 
@@ -81,11 +77,7 @@ impl fmt::Display for Report {
                 0 => String::new(),
                 _ => format!("{:.1}", row.megabytes()),
             };
-            let size = if row.size == 0 {
-                String::new()
-            } else {
-                row.size.to_string()
-            };
+            let size = if row.size == 0 { String::new() } else { row.size.to_string() };
             writeln!(
                 f,
                 "{:<34} {:>6} {size:>9} {:>9.2} {:>9.2} {rate:>8} {:>8.1} {:>8.1} {:>8.1}  {}",

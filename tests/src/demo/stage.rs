@@ -56,17 +56,11 @@ pub(super) fn play(options: &Options) -> Result<Report> {
     let depth = depth(options.size);
     let arena = (options.size * depth * 2).div_ceil(4096) + 2048;
     let stage = Stage {
-        memory: Memory {
-            arena,
-            ..Memory::default()
-        },
+        memory: Memory { arena, ..Memory::default() },
         mtu: Some(options.mtu),
         ipv6: options.ipv6,
         vlan: options.vlan,
-        rates: Rates {
-            drop: (options.loss * 10.0).round() as u32,
-            ..Rates::default()
-        },
+        rates: Rates { drop: (options.loss * 10.0).round() as u32, ..Rates::default() },
         seed: options.seed,
         ..Stage::default()
     };
@@ -75,9 +69,7 @@ pub(super) fn play(options: &Options) -> Result<Report> {
         None => None,
     };
     let trace = match &options.trace {
-        Some(path) => Some(Trace {
-            out: Mutex::new(create(path)?),
-        }),
+        Some(path) => Some(Trace { out: Mutex::new(create(path)?) }),
         None => None,
     };
     let clock = mlx5_model::wire::ModelClock::default();
@@ -100,12 +92,8 @@ pub(super) fn play(options: &Options) -> Result<Report> {
     let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
     let [room_a, room_b] = &mut rooms;
     let (start, from) = (Wall::now(), world.now());
-    let a = stage
-        .open(&slots[0], room_a, 0, observer)
-        .map_err(|e| anyhow!("HCA a: {e}"))?;
-    let b = stage
-        .open(&slots[1], room_b, 1, None)
-        .map_err(|e| anyhow!("HCA b: {e}"))?;
+    let a = stage.open(&slots[0], room_a, 0, observer).map_err(|e| anyhow!("HCA a: {e}"))?;
+    let b = stage.open(&slots[1], room_b, 1, None).map_err(|e| anyhow!("HCA b: {e}"))?;
     let mut report = Report::default();
     let held = slots[0].views().pages_out();
     let mut row = Row {
@@ -114,11 +102,7 @@ pub(super) fn play(options: &Options) -> Result<Report> {
         seconds: start.elapsed().as_secs_f64(),
         ..Row::default()
     };
-    let tally = tally(&slots.each_ref())
-        - Tally {
-            time: from,
-            ..Tally::default()
-        };
+    let tally = tally(&slots.each_ref()) - Tally { time: from, ..Tally::default() };
     row.charge(&tally);
     row.result = format!(
         "{} commands and {held} firmware pages ({} MiB) each",
@@ -127,18 +111,8 @@ pub(super) fn play(options: &Options) -> Result<Report> {
     );
     report.rows.push(row);
 
-    let pair = Pair {
-        world,
-        slots: [&slots[0], &slots[1]],
-        ias: [a, b],
-        stage,
-    };
-    let mut play = Play {
-        ground: pair,
-        options,
-        report,
-        depth,
-    };
+    let pair = Pair { world, slots: [&slots[0], &slots[1]], ias: [a, b], stage };
+    let mut play = Play { ground: pair, options, report, depth };
     acts::all(&mut play)?;
     let mut report = play.finish()?;
 
@@ -158,31 +132,20 @@ pub(super) fn play(options: &Options) -> Result<Report> {
             ));
         }
     }
-    report.lost = if options.loss > 0.0 {
-        sent.saturating_sub(got)
-    } else {
-        0
-    };
+    report.lost = if options.loss > 0.0 { sent.saturating_sub(got) } else { 0 };
     drop(slots);
     if let Some(mut capture) = capture {
-        capture
-            .flush()
-            .context("the capture file is not complete")?;
+        capture.flush().context("the capture file is not complete")?;
     }
     if let Some(trace) = trace {
-        lock(&trace.out)
-            .flush()
-            .context("the trace file is not complete")?;
+        lock(&trace.out).flush().context("the trace file is not complete")?;
     }
     Ok(report)
 }
 
 /// What the models did.
 fn tally(slots: &[&Slot; 2]) -> Tally {
-    let mut sum = Tally {
-        time: slots[0].world().now(),
-        ..Tally::default()
-    };
+    let mut sum = Tally { time: slots[0].world().now(), ..Tally::default() };
     for slot in slots {
         let hca = slot.hca();
         let stats = hca.stats();
@@ -216,8 +179,7 @@ impl<'s> Ground<'s> for Pair<'s> {
 
     fn first(&mut self, of: &[(usize, Evd)], limit: Duration) -> Result<Option<(usize, Event)>> {
         Ok(self.until(limit, |pair| {
-            of.iter()
-                .find_map(|&(side, evd)| Some((side, pair.ias[side].evd_dequeue(evd).ok()?)))
+            of.iter().find_map(|&(side, evd)| Some((side, pair.ias[side].evd_dequeue(evd).ok()?)))
         }))
     }
 

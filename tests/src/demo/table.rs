@@ -74,10 +74,7 @@ impl<'s, G: Ground<'s>> Table<'s, G> {
             }
             // On a lossy wire the peer may not have heard of the end of the last connection yet, and takes this one for a
             // ghost of it. Now it knows.
-            play.ground
-                .ia(0)
-                .ep_reset(a.ep)
-                .map_err(|e| anyhow!("{e}"))?;
+            play.ground.ia(0).ep_reset(a.ep).map_err(|e| anyhow!("{e}"))?;
         }
         let Some(Event::ConnectionRequest { cr, conn_qual, .. }) = asked else {
             bail!("no connection request came to the passive side, but {asked:?}")
@@ -88,16 +85,9 @@ impl<'s, G: Ground<'s>> Table<'s, G> {
             request.private_data.starts_with(HELLO),
             "the request's private data is not what was sent"
         );
-        ensure!(
-            request.remote == from,
-            "the request came from {}",
-            request.remote
-        );
+        ensure!(request.remote == from, "the request came from {}", request.remote);
         let now = play.ground.now();
-        play.ground
-            .ia(1)
-            .cr_accept(now, cr, Some(b.ep), WELCOME)
-            .map_err(|e| anyhow!("{e}"))?;
+        play.ground.ia(1).cr_accept(now, cr, Some(b.ep), WELCOME).map_err(|e| anyhow!("{e}"))?;
         for (side, own) in self.sides.iter().enumerate() {
             let event = expect_event(play, side, own.conn)?;
             ensure!(
@@ -105,15 +95,8 @@ impl<'s, G: Ground<'s>> Table<'s, G> {
                 "side {side}: expected ESTABLISHED, got {event:?}"
             );
         }
-        let private = play
-            .ground
-            .ia(0)
-            .ep_private_data(a.ep)
-            .map_err(|e| anyhow!("{e}"))?;
-        ensure!(
-            private.starts_with(WELCOME),
-            "the acceptance's private data is not what was sent"
-        );
+        let private = play.ground.ia(0).ep_private_data(a.ep).map_err(|e| anyhow!("{e}"))?;
+        ensure!(private.starts_with(WELCOME), "the acceptance's private data is not what was sent");
         Ok(())
     }
 
@@ -155,17 +138,11 @@ pub(super) fn fill(n: u32, bytes: &mut [u8]) {
 }
 
 pub(super) fn check(n: u32, bytes: &[u8], what: &str) -> Result<()> {
-    match bytes
-        .iter()
-        .enumerate()
-        .find(|&(i, &byte)| byte != pattern(n, i))
-    {
+    match bytes.iter().enumerate().find(|&(i, &byte)| byte != pattern(n, i)) {
         None => Ok(()),
-        Some((i, byte)) => bail!(
-            "{what}: byte {i} of {} is {byte:#04x}, not {:#04x}",
-            bytes.len(),
-            pattern(n, i)
-        ),
+        Some((i, byte)) => {
+            bail!("{what}: byte {i} of {} is {byte:#04x}, not {:#04x}", bytes.len(), pattern(n, i))
+        }
     }
 }
 
@@ -186,34 +163,17 @@ fn objects<'s, G: Ground<'s>>(play: &mut Play<'_, G>, side: usize) -> Result<Sid
         Ok::<_, dat_core::Error>((pz, dto, conn, ep, lmr, bulk_lmr))
     };
     let (pz, dto, conn, ep, lmr, bulk_lmr) = make().map_err(|e| anyhow!("side {side}: {e}"))?;
-    Ok(Side {
-        pz,
-        dto,
-        conn,
-        ep,
-        small,
-        lmr,
-        bulk,
-        bulk_lmr,
-    })
+    Ok(Side { pz, dto, conn, ep, small, lmr, bulk, bulk_lmr })
 }
 
 /// A local segment.
 pub(crate) fn local(lmr: &LmrParam, at: usize, len: usize) -> [LmrTriplet; 1] {
-    [LmrTriplet {
-        addr: lmr.region.addr + at as u64,
-        len: len as u32,
-        context: lmr.lmr_context,
-    }]
+    [LmrTriplet { addr: lmr.region.addr + at as u64, len: len as u32, context: lmr.lmr_context }]
 }
 
 /// The same bytes, as the peer names them.
 pub(crate) fn remote(lmr: &LmrParam, at: usize, len: usize) -> RmrTriplet {
-    RmrTriplet {
-        addr: lmr.region.addr + at as u64,
-        len: len as u32,
-        context: lmr.rmr_context,
-    }
+    RmrTriplet { addr: lmr.region.addr + at as u64, len: len as u32, context: lmr.rmr_context }
 }
 
 /// The next event of a side.
@@ -238,11 +198,7 @@ pub(crate) fn expect_dto<'s, G: Ground<'s>>(
 ) -> Result<u32> {
     match expect_event(play, side, evd)? {
         Event::Dto(DtoEvent {
-            status: DtoStatus::Success,
-            len,
-            operation: o,
-            cookie: c,
-            ..
+            status: DtoStatus::Success, len, operation: o, cookie: c, ..
         }) if o == operation && c == cookie => Ok(len),
         other => bail!("side {side}: expected {operation:?} with cookie {cookie}, got {other:?}"),
     }

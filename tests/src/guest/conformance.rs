@@ -80,16 +80,8 @@ impl Part for Conformance {
         let hosts = two(hosts)?;
         let cases = all::<Hosted<'_, H>>();
         let named = cases.iter().map(|(name, _)| name.contains(&self.only));
-        let chosen: Vec<usize> = (0..)
-            .zip(named)
-            .filter(|(_, c)| *c)
-            .map(|(i, _)| i)
-            .collect();
-        ensure!(
-            !chosen.is_empty(),
-            "no case has {:?} in its name",
-            self.only
-        );
+        let chosen: Vec<usize> = (0..).zip(named).filter(|(_, c)| *c).map(|(i, _)| i).collect();
+        ensure!(!chosen.is_empty(), "no case has {:?} in its name", self.only);
         let (mut next, mut failed) = (0, Vec::new());
         let start = Wall::now();
         while next < chosen.len() {

@@ -19,12 +19,7 @@ fn address(side: usize) -> IpAddr {
 
 /// The network of a side.
 pub(super) fn net(side: usize) -> Net {
-    Net {
-        addr: address(side),
-        prefix: 24,
-        gateway: None,
-        vlan: None,
-    }
+    Net { addr: address(side), prefix: 24, gateway: None, vlan: None }
 }
 
 /// Storage of two adapters.
@@ -47,10 +42,7 @@ impl<'s, 'p, H: Host> Sides<'s, 'p, H> {
             Nic::open(&hosts[side], parts, net(side), &Config::default())
                 .map_err(|error| anyhow!("{error}"))
         };
-        Ok(Self {
-            nics: [open(0, a.parts())?, open(1, b.parts())?],
-            sleeps: 0,
-        })
+        Ok(Self { nics: [open(0, a.parts())?, open(1, b.parts())?], sleeps: 0 })
     }
 }
 
@@ -92,9 +84,7 @@ impl<'s, 'p: 's, H: Host> Ground<'s> for Sides<'s, 'p, H> {
                 let own = of.iter().filter(|(s, _)| *s == side);
                 let evds: Vec<Evd> = own.map(|(_, evd)| *evd).collect();
                 // Also when no event of this side is wanted: it is driven, and says when it wants to be driven again.
-                let ready = nic
-                    .prepare(&evds)
-                    .map_err(|error| anyhow!("side {side}: {error}"))?;
+                let ready = nic.prepare(&evds).map_err(|error| anyhow!("side {side}: {error}"))?;
                 if ready && let Some(event) = evds.iter().find_map(|evd| nic.evd_dequeue(*evd).ok())
                 {
                     return Ok(Some((side, event)));

@@ -26,10 +26,7 @@ pub(super) struct Hold;
 
 fn ledger<H: Host>(host: &H) {
     for map in host.maps() {
-        println!(
-            "@@map {:#x} {:#x} {} {}",
-            map.iova, map.len, map.reach, map.purpose
-        );
+        println!("@@map {:#x} {:#x} {} {}", map.iova, map.len, map.reach, map.purpose);
     }
     println!("@@held");
 }
@@ -66,8 +63,7 @@ impl Part for Hold {
         }
         ledger(host);
         told("close")?;
-        nic.close(CloseFlag::Abrupt)
-            .map_err(|error| anyhow!("close: {error}"))?;
+        nic.close(CloseFlag::Abrupt).map_err(|error| anyhow!("close: {error}"))?;
         buffer.release();
         for bytes in &own {
             host.take_back(bytes.addr(), OWN as u64);

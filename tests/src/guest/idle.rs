@@ -34,9 +34,7 @@ fn spent() -> Duration {
 /// Interrupts that side 0 has taken.
 fn interrupts<H: Host>(sides: &Sides<'_, '_, H>) -> u64 {
     let wakeups = sides.nics[0].host().wakeups();
-    (0..usize::from(sides.nics[0].host().vectors()))
-        .map(|vector| wakeups.interrupts(vector))
-        .sum()
+    (0..usize::from(sides.nics[0].host().vectors())).map(|vector| wakeups.interrupts(vector)).sum()
 }
 
 impl Part for Idle {
@@ -81,14 +79,8 @@ impl Part for Idle {
                 "request {n} ended as {event:?}"
             );
         }
-        let (raised, slept) = (
-            interrupts(&play.ground) - before.0,
-            play.ground.sleeps - before.1,
-        );
-        ensure!(
-            raised >= REQUESTS / 2,
-            "{REQUESTS} requests raised {raised} interrupts"
-        );
+        let (raised, slept) = (interrupts(&play.ground) - before.0, play.ground.sleeps - before.1);
+        ensure!(raised >= REQUESTS / 2, "{REQUESTS} requests raised {raised} interrupts");
         ensure!(
             slept <= SLEEPS * REQUESTS,
             "{REQUESTS} requests took {slept} sleeps: somebody polls"

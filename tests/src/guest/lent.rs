@@ -91,11 +91,9 @@ fn operations<H: Host>(
         let sent = text(len, len);
         a.bytes.put(AT + at, &sent);
         let ia = play.ground.ia(1);
-        ia.ep_post_recv(far_ep, &b.near(at + 1, len), 1, NONE)
-            .map_err(said("post_recv"))?;
+        ia.ep_post_recv(far_ep, &b.near(at + 1, len), 1, NONE).map_err(said("post_recv"))?;
         let ia = play.ground.ia(0);
-        ia.ep_post_send(ep, &a.near(at, len), 2, NONE)
-            .map_err(said("post_send"))?;
+        ia.ep_post_send(ep, &a.near(at, len), 2, NONE).map_err(said("post_send"))?;
         done(play, &[(0, dto)], 2)?;
         done(play, &[(1, far_dto)], 1)?;
         ensure!(b.bytes.get(AT + at + 1, len) == sent, "send of {len} bytes");
@@ -155,10 +153,7 @@ impl Part for Lent {
             for (side, bytes) in pair.into_iter().enumerate() {
                 bytes.put(0, &text(ALL, 9));
                 let host = &hosts[side];
-                let region = Region {
-                    addr: bytes.addr() + AT as u64,
-                    len: LEN as u64,
-                };
+                let region = Region { addr: bytes.addr() + AT as u64, len: LEN as u64 };
                 // SAFETY: taken back below, before the bytes go.
                 unsafe { host.lend(region.addr, region.len, Reach::ReadWrite) }
                     .map_err(|error| anyhow!("lend: {error}"))?;
@@ -177,13 +172,9 @@ impl Part for Lent {
             count += operations(&mut play, eps, &mems)?;
             for (side, mem) in mems.iter().enumerate() {
                 let ia = play.ground.ia(side);
-                ia.lmr_free(mem.lmr.lmr)
-                    .map_err(|error| anyhow!("lmr_free: {error}"))?;
+                ia.lmr_free(mem.lmr.lmr).map_err(|error| anyhow!("lmr_free: {error}"))?;
                 hosts[side].take_back(mem.lmr.region.addr, LEN as u64);
-                ensure!(
-                    process(&hosts[side]).is_empty(),
-                    "side {side}: something is left"
-                );
+                ensure!(process(&hosts[side]).is_empty(), "side {side}: something is left");
                 let rest = [0..AT, AT + LEN..ALL];
                 for around in rest {
                     let want = &text(ALL, 9)[around.clone()];
@@ -196,10 +187,7 @@ impl Part for Lent {
         // SAFETY: it is refused.
         let refused = unsafe { hosts[0].lend(4096, 4096, Reach::ReadWrite) };
         let error = refused.err().context("memory that is not there was lent")?;
-        ensure!(
-            error.to_string().contains("process has no memory"),
-            "{error}"
-        );
+        ensure!(error.to_string().contains("process has no memory"), "{error}");
         by_name(hosts, &mut play, &table, eps)?;
 
         for side in 0..2 {
@@ -213,10 +201,7 @@ impl Part for Lent {
         }
         drop(play);
         let after = [0, 1].map(|side| hosts[side].maps().len());
-        ensure!(
-            after == before,
-            "{before:?} mappings before, {after:?} after"
-        );
+        ensure!(after == before, "{before:?} mappings before, {after:?} after");
         println!(
             "@@lent {count} operations between heap, stack and static memory, one of memory with a name"
         );
@@ -234,9 +219,7 @@ fn by_name<'s, 'p: 's, H: Host>(
     let name = [b'n'; 40];
     let mut mems = Vec::new();
     for (side, host) in hosts.iter().enumerate() {
-        let region = host
-            .share(&name, 8192)
-            .map_err(|error| anyhow!("share: {error}"))?;
+        let region = host.share(&name, 8192).map_err(|error| anyhow!("share: {error}"))?;
         let memory = Memory::SharedVirtual(region, &name);
         let (ia, pz) = (play.ground.ia(side), table.sides[side].pz);
         let lmr = ia.lmr_create_from(pz, memory, MemPriv::ALL, VaType::Va);
@@ -245,51 +228,27 @@ fn by_name<'s, 'p: 's, H: Host>(
     // From its first page to its second, by the device of the other mapping.
     let (from, to) = (mems[0].region, mems[1].region);
     ensure!(from.addr != to.addr, "one mapping for two");
-    let near = [LmrTriplet {
-        addr: from.addr,
-        len: 4096,
-        context: mems[0].lmr_context,
-    }];
-    let far = RmrTriplet {
-        addr: to.addr + 4096,
-        len: 4096,
-        context: mems[1].rmr_context,
-    };
+    let near = [LmrTriplet { addr: from.addr, len: 4096, context: mems[0].lmr_context }];
+    let far = RmrTriplet { addr: to.addr + 4096, len: 4096, context: mems[1].rmr_context };
     let own = &table.sides[0];
     own.small.copy_in(0, &text(4096, 3));
-    let put = [LmrTriplet {
-        addr: own.small.addr(),
-        len: 4096,
-        context: own.lmr.lmr_context,
-    }];
-    let first = RmrTriplet {
-        addr: to.addr,
-        ..far
-    };
+    let put = [LmrTriplet { addr: own.small.addr(), len: 4096, context: own.lmr.lmr_context }];
+    let first = RmrTriplet { addr: to.addr, ..far };
     own.small.copy_in(4096, &[0; 4096]);
-    let back = [LmrTriplet {
-        addr: own.small.addr() + 4096,
-        ..put[0]
-    }];
+    let back = [LmrTriplet { addr: own.small.addr() + 4096, ..put[0] }];
     let ia = play.ground.ia(0);
     let post = |error| anyhow!("post: {error}");
-    ia.ep_post_rdma_write(ep, &put, 1, &first, NONE)
-        .map_err(post)?;
+    ia.ep_post_rdma_write(ep, &put, 1, &first, NONE).map_err(post)?;
     done(play, &[(0, dto)], 1)?;
     let ia = play.ground.ia(0);
-    ia.ep_post_rdma_write(ep, &near, 2, &far, NONE)
-        .map_err(post)?;
+    ia.ep_post_rdma_write(ep, &near, 2, &far, NONE).map_err(post)?;
     done(play, &[(0, dto)], 2)?;
     let ia = play.ground.ia(0);
-    ia.ep_post_rdma_read(ep, &back, 3, &far, NONE)
-        .map_err(post)?;
+    ia.ep_post_rdma_read(ep, &back, 3, &far, NONE).map_err(post)?;
     done(play, &[(0, dto)], 3)?;
     let mut seen = vec![0; 4096];
     own.small.copy_out(4096, &mut seen);
-    ensure!(
-        seen == text(4096, 3),
-        "the two mappings are not of the same memory"
-    );
+    ensure!(seen == text(4096, 3), "the two mappings are not of the same memory");
     for (side, host) in hosts.iter().enumerate() {
         let freed = play.ground.ia(side).lmr_free(mems[side].lmr);
         freed.map_err(|error| anyhow!("lmr_free: {error}"))?;

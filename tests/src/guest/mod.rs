@@ -3,10 +3,7 @@
 //! What it does is chosen by a subcommand. Lines that begin with `@@` are for the host that watches the guest's console;
 //! the exit code says whether all was as it should be. Everything here is generic over [`vfio_host::Host`], so the same
 //! runs on `vfio-user:PATH` without a guest.
-#![expect(
-    clippy::print_stdout,
-    reason = "a program whose lines are what it is for"
-)]
+#![expect(clippy::print_stdout, reason = "a program whose lines are what it is for")]
 
 mod conformance;
 mod ground;
@@ -128,11 +125,7 @@ pub fn main() -> ExitCode {
 fn play(part: Part) -> Result<()> {
     let usual = vfio_host::Options::default();
     match part {
-        Part::Demo {
-            devices,
-            size,
-            count,
-        } => {
+        Part::Demo { devices, size, count } => {
             let (size, count) = (size.to_string(), count.to_string());
             let options =
                 Options::try_parse_from(["demo", "--json", "--size", &size, "--count", &count])?;

@@ -22,12 +22,8 @@ pub(super) fn demo<H: Host>(hosts: &mut [H; 2], options: &Options) -> Result<Rep
     let mut rooms = rooms();
     let ground = Sides::open(hosts, &mut rooms)?;
     let up = start.elapsed();
-    let mut play = Play {
-        ground,
-        options,
-        report: Report::default(),
-        depth: demo::depth(options.size),
-    };
+    let mut play =
+        Play { ground, options, report: Report::default(), depth: demo::depth(options.size) };
     demo::all(&mut play)?;
     let sleeps = play.ground.sleeps;
     let report = play.finish()?;
@@ -56,8 +52,7 @@ impl Part for Open {
             let nic = Nic::open(host, room.parts(), net(0), &Config::default())
                 .map_err(|error| anyhow!("{error}"))?;
             println!("@@open {}", nic.host().name());
-            nic.close(CloseFlag::Graceful)
-                .map_err(|error| anyhow!("close: {error}"))?;
+            nic.close(CloseFlag::Graceful).map_err(|error| anyhow!("close: {error}"))?;
         }
         Ok(())
     }

@@ -56,8 +56,7 @@ impl Part for Round {
         };
         objects().map_err(|error| anyhow!("objects: {error}"))?;
         // Closing takes everything down that is still there.
-        nic.close(CloseFlag::Abrupt)
-            .map_err(|error| anyhow!("close: {error}"))?;
+        nic.close(CloseFlag::Abrupt).map_err(|error| anyhow!("close: {error}"))?;
         buffer.release();
         Ok(())
     }
@@ -66,11 +65,7 @@ impl Part for Round {
 /// Plays all rounds.
 pub(super) fn play(device: &Address, times: u32) -> Result<()> {
     // Small enough for a few huge pages, so that most of the time goes into opening and closing, not into mappings.
-    let options = Options {
-        arena: 4 << 20,
-        read_only: 2 << 20,
-        firmware: 32 << 20,
-    };
+    let options = Options { arena: 4 << 20, read_only: 2 << 20, firmware: 32 << 20 };
     let mut first = None;
     for round in 1..=times {
         with(std::slice::from_ref(device), &options, &Round)

@@ -63,25 +63,18 @@ fn struck<H: Host>(hosts: &[H; 2], options: &Options) -> Result<(u64, u64, &'sta
             )
             .map_err(|error| anyhow!("post_rdma_write {n}: {error}"))?;
         if n == LOAD / 2 {
-            hosts[0]
-                .reset()
-                .map_err(|error| anyhow!("reset: {error}"))?;
+            hosts[0].reset().map_err(|error| anyhow!("reset: {error}"))?;
         }
     }
     let (mut good, mut flushed, mut end) = (0, 0, None);
     while good + flushed < LOAD || end.is_none() {
-        let (_, event) = play
-            .ground
-            .first(&[(0, a.dto), (0, a.conn)], LIMIT)?
-            .ok_or_else(|| {
+        let (_, event) =
+            play.ground.first(&[(0, a.dto), (0, a.conn)], LIMIT)?.ok_or_else(|| {
                 anyhow!("{good} writes done, {flushed} flushed, end {end:?}, and then nothing")
             })?;
         match event {
             Event::Dto(DtoEvent { cookie, status, .. }) => {
-                ensure!(
-                    cookie == good + flushed,
-                    "request {cookie} came back out of order"
-                );
+                ensure!(cookie == good + flushed, "request {cookie} came back out of order");
                 match status {
                     DtoStatus::Success if flushed == 0 => good += 1,
                     DtoStatus::Success => anyhow::bail!("success behind a failure"),

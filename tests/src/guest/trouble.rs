@@ -73,17 +73,9 @@ fn until_trouble<'s, G: Ground<'s>>(play: &mut Play<'_, G>, table: &Table<'s, G>
         if let Err(error) = posted {
             return format!("post_rdma_write: {error}");
         }
-        let event = play
-            .ground
-            .first(&[(0, a.dto), (0, a.conn), (1, b.conn)], LIMIT);
+        let event = play.ground.first(&[(0, a.dto), (0, a.conn), (1, b.conn)], LIMIT);
         match event {
-            Ok(Some((
-                _,
-                Event::Dto(DtoEvent {
-                    status: DtoStatus::Success,
-                    ..
-                }),
-            ))) => {}
+            Ok(Some((_, Event::Dto(DtoEvent { status: DtoStatus::Success, .. })))) => {}
             Ok(Some((side, event))) => return format!("side {side}: {event:?}"),
             Ok(None) => return format!("nothing for {} s", LIMIT.as_secs()),
             Err(error) => return format!("{error:#}"),

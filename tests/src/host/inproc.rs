@@ -41,9 +41,7 @@ pub fn enable(hca: &mut Hca) {
 
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("World")
-            .field("now", &self.now())
-            .finish_non_exhaustive()
+        f.debug_struct("World").field("now", &self.now()).finish_non_exhaustive()
     }
 }
 
@@ -72,10 +70,7 @@ impl World {
     /// An empty world whose time is that of `clock`.
     #[must_use]
     pub fn with_clock(clock: &ModelClock) -> Arc<Self> {
-        Arc::new(Self {
-            clock: clock.clone(),
-            ..Self::default()
-        })
+        Arc::new(Self { clock: clock.clone(), ..Self::default() })
     }
 
     /// Lets `member` take part.
@@ -106,9 +101,7 @@ impl World {
         let now = self.now();
         members.iter().for_each(|member| member.settle());
         let next = members.iter().filter_map(|member| member.step(now)).min();
-        let next = next
-            .unwrap_or(now + leap)
-            .clamp(now + TICK.min(leap), now + leap);
+        let next = next.unwrap_or(now + leap).clamp(now + TICK.min(leap), now + leap);
         self.clock.set(next);
     }
 }
@@ -154,10 +147,7 @@ pub struct Memory {
 impl Default for Memory {
     /// 8 MiB of arena and 64 MiB for the firmware.
     fn default() -> Self {
-        Self {
-            arena: 2048,
-            firmware: 16384,
-        }
+        Self { arena: 2048, firmware: 16384 }
     }
 }
 
@@ -175,9 +165,7 @@ pub struct Slot {
 
 impl std::fmt::Debug for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot")
-            .field("arena", &self.total)
-            .finish_non_exhaustive()
+        f.debug_struct("Slot").field("arena", &self.total).finish_non_exhaustive()
     }
 }
 
@@ -194,10 +182,7 @@ impl Slot {
         enable(&mut hca);
         notes::watch(&mut hca);
         let hca = Arc::new(Mutex::new(hca));
-        world.join(Arc::new(Plugged {
-            hca: Arc::clone(&hca),
-            views: Arc::clone(&views),
-        }));
+        world.join(Arc::new(Plugged { hca: Arc::clone(&hca), views: Arc::clone(&views) }));
         let total = lock(&views).len();
         Self {
             world: Arc::clone(world),
@@ -293,10 +278,7 @@ impl Platform for Slot {
 
     fn shared(&self, name: &[u8; 40]) -> Option<Region> {
         let span = lock(&self.shared).get(name).copied()?;
-        Some(Region {
-            addr: ARENA + span.offset as u64,
-            len: span.len as u64,
-        })
+        Some(Region { addr: ARENA + span.offset as u64, len: span.len as u64 })
     }
 
     fn alloc(&self, len: usize, align: usize) -> Option<Span> {
@@ -322,10 +304,7 @@ impl Platform for Slot {
         let mut free = lock(&self.free);
         let (mut at, mut len) = (span.offset, span.len.max(1).next_multiple_of(64));
         if let Some((&before, &size)) = free.range(..at).next_back() {
-            assert!(
-                before + size <= at,
-                "the driver gave back memory that was free: {span:?}"
-            );
+            assert!(before + size <= at, "the driver gave back memory that was free: {span:?}");
             if before + size == at {
                 free.remove(&before);
                 at = before;

@@ -18,10 +18,7 @@ pub(super) fn watch(hca: &mut Hca) {
     if let Some(file) = std::env::var_os("DAT_FIELDS") {
         #[cfg(feature = "seeded")]
         mlx5_model::ifc::seeds::note();
-        hca.observe(Box::new(Notes {
-            fields: Fields::default(),
-            file: file.into(),
-        }));
+        hca.observe(Box::new(Notes { fields: Fields::default(), file: file.into() }));
     }
 }
 

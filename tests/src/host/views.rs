@@ -54,11 +54,7 @@ impl Views {
                 0x1_0000 + place as u64
             })
             .collect();
-        let reverse = table
-            .iter()
-            .enumerate()
-            .map(|(page, &far)| (far, page))
-            .collect();
+        let reverse = table.iter().enumerate().map(|(page, &far)| (far, page)).collect();
         Self {
             cpu: vec![0; pages * PAGE],
             device: vec![0; pages * PAGE],
@@ -67,10 +63,7 @@ impl Views {
             table,
             reverse,
             firmware: HashMap::new(),
-            reserve: (0..reserve as u64)
-                .rev()
-                .map(|n| (0x80_0000 + n) << 12)
-                .collect(),
+            reserve: (0..reserve as u64).rev().map(|n| (0x80_0000 + n) << 12).collect(),
             refused: 0,
         }
     }
@@ -144,21 +137,14 @@ impl Views {
     /// A 32-bit load: coherent, so it sees a device write of that word even before the fence.
     #[must_use]
     pub fn load32(&self, offset: usize) -> u32 {
-        let own = self
-            .stores
-            .iter()
-            .any(|&(at, len)| at < offset + 4 && offset < at + len);
+        let own = self.stores.iter().any(|&(at, len)| at < offset + 4 && offset < at + len);
         let view = if own { &self.cpu } else { &self.device };
-        view.get(offset..offset + 4)
-            .map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
+        view.get(offset..offset + 4).map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
     }
 
     /// A wider read: only what has crossed.
     pub fn read(&self, offset: usize, to: &mut [u8]) {
-        match offset
-            .checked_add(to.len())
-            .and_then(|end| self.cpu.get(offset..end))
-        {
+        match offset.checked_add(to.len()).and_then(|end| self.cpu.get(offset..end)) {
             Some(from) => to.copy_from_slice(from),
             None => to.fill(0),
         }
@@ -166,9 +152,8 @@ impl Views {
 
     /// A store: in the CPU's view at once.
     pub fn store(&mut self, offset: usize, bytes: &[u8]) {
-        let Some(to) = offset
-            .checked_add(bytes.len())
-            .and_then(|end| self.cpu.get_mut(offset..end))
+        let Some(to) =
+            offset.checked_add(bytes.len()).and_then(|end| self.cpu.get_mut(offset..end))
         else {
             return;
         };
@@ -194,16 +179,10 @@ impl Views {
     pub fn acquire(&mut self) {
         for (at, len) in std::mem::take(&mut self.writes) {
             // Where the CPU has stored meanwhile and not released, its own store stands.
-            if self
-                .stores
-                .iter()
-                .any(|&(own, size)| own < at + len && at < own + size)
-            {
+            if self.stores.iter().any(|&(own, size)| own < at + len && at < own + size) {
                 for byte in at..at + len {
-                    let own = self
-                        .stores
-                        .iter()
-                        .any(|&(own, size)| (own..own + size).contains(&byte));
+                    let own =
+                        self.stores.iter().any(|&(own, size)| (own..own + size).contains(&byte));
                     if !own {
                         self.cpu[byte] = self.device[byte];
                     }

@@ -37,9 +37,7 @@ pub struct Watched<'s> {
 
 impl std::fmt::Debug for Watched<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watched")
-            .field("waits", &self.waits)
-            .finish_non_exhaustive()
+        f.debug_struct("Watched").field("waits", &self.waits).finish_non_exhaustive()
     }
 }
 
@@ -68,8 +66,7 @@ impl<'s> Watched<'s> {
 
     /// From now on this machine ignores this fence; None gives it all of them back.
     pub fn take_away(&self, fence: Option<Fence>) {
-        self.without
-            .store(fence.map_or(0, |fence| fence as u8), Ordering::Relaxed);
+        self.without.store(fence.map_or(0, |fence| fence as u8), Ordering::Relaxed);
     }
 
     fn has(&self, fence: Fence) -> bool {

@@ -34,10 +34,7 @@ pub type Check = Result<(), Violation>;
 
 /// A violation of `rule`.
 pub(crate) fn violation<T>(rule: &'static str, text: impl Into<String>) -> Result<T, Violation> {
-    Err(Violation {
-        rule,
-        text: text.into(),
-    })
+    Err(Violation { rule, text: text.into() })
 }
 
 /// What an episode is made of.

@@ -149,16 +149,10 @@ pub fn once(law: Law, provider: Provider, episode: Episode) -> Outcome {
                 .unwrap_or_default(),
         ),
     };
-    let mut outcome = outcome.unwrap_or(Outcome {
-        steps: 0,
-        program: episode.cut.min(1 << 20),
-        check: Ok(()),
-    });
+    let mut outcome =
+        outcome.unwrap_or(Outcome { steps: 0, program: episode.cut.min(1 << 20), check: Ok(()) });
     if let (Some(text), Ok(())) = (text, &outcome.check) {
-        outcome.check = Err(Violation {
-            rule: "panic",
-            text,
-        });
+        outcome.check = Err(Violation { rule: "panic", text });
     }
     outcome
 }
@@ -166,25 +160,12 @@ pub fn once(law: Law, provider: Provider, episode: Episode) -> Outcome {
 /// Finds the fewest steps that violate the same rule.
 fn shrink(law: Law, provider: Provider, episode: u64, outcome: &Outcome) -> (u64, Violation) {
     let Err(first) = &outcome.check else {
-        return (
-            0,
-            Violation {
-                rule: "none",
-                text: String::new(),
-            },
-        );
+        return (0, Violation { rule: "none", text: String::new() });
     };
     let mut best = (outcome.program, first.clone());
     let fails = |cut| {
-        let again = Episode {
-            seed: episode,
-            cut,
-            verbose: false,
-        };
-        once(law, provider, again)
-            .check
-            .err()
-            .filter(|violation| violation.rule == first.rule)
+        let again = Episode { seed: episode, cut, verbose: false };
+        once(law, provider, again).check.err().filter(|violation| violation.rule == first.rule)
     };
     // A shorter program is a prefix of a longer one; what fails is not monotonous, so small cuts are tried one by one.
     for cut in 0..outcome.program {
@@ -208,11 +189,7 @@ pub fn run(plan: &Plan) -> Report {
     let mut failed = 0;
     while report.steps < plan.steps && failed < plan.failures {
         let seed = seeds.next();
-        let episode = Episode {
-            seed,
-            cut: u64::MAX,
-            verbose: false,
-        };
+        let episode = Episode { seed, cut: u64::MAX, verbose: false };
         let outcome = once(plan.law, plan.provider, episode);
         report.steps += outcome.steps.max(1);
         report.episodes += 1;

@@ -48,12 +48,7 @@ impl Line {
     /// A plug around `wire`.
     pub fn new(wire: Box<dyn Wire + Send>, clock: ModelClock, seed: u64, rates: Rates) -> Self {
         let wire = Impaired::new(wire, clock, seed).rates(rates);
-        let inner = Inner {
-            wire,
-            foreign: VecDeque::new(),
-            sent: None,
-            cut: false,
-        };
+        let inner = Inner { wire, foreign: VecDeque::new(), sent: None, cut: false };
         Self(Arc::new(Mutex::new(inner)))
     }
 
@@ -143,9 +138,7 @@ pub fn packet(frame: &[u8]) -> Option<Packet> {
 /// The MAD in a frame, if it carries one.
 #[must_use]
 pub fn mad(frame: &[u8]) -> Option<Vec<u8>> {
-    packet(frame)
-        .filter(|p| p.bth.dest_qp == 1 && p.payload.len() == 256)
-        .map(|p| p.payload)
+    packet(frame).filter(|p| p.bth.dest_qp == 1 && p.payload.len() == 256).map(|p| p.payload)
 }
 
 /// Which message a MAD is.

@@ -52,20 +52,13 @@ pub struct Scene {
 
 impl Default for Scene {
     fn default() -> Self {
-        Self {
-            stage: Stage::default(),
-            bytes: 64 << 10,
-            merged: false,
-            tweak: |_| {},
-        }
+        Self { stage: Stage::default(), bytes: 64 << 10, merged: false, tweak: |_| {} }
     }
 }
 
 impl std::fmt::Debug for Scene {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scene")
-            .field("stage", &self.stage.seed)
-            .finish_non_exhaustive()
+        f.debug_struct("Scene").field("stage", &self.stage.seed).finish_non_exhaustive()
     }
 }
 
@@ -104,13 +97,7 @@ impl Scene {
     /// The scene with another seed.
     #[must_use]
     pub fn seed(seed: u64) -> Self {
-        Self {
-            stage: Stage {
-                seed,
-                ..Stage::default()
-            },
-            ..Self::default()
-        }
+        Self { stage: Stage { seed, ..Stage::default() }, ..Self::default() }
     }
 
     /// Plays `act` on it.
@@ -122,33 +109,21 @@ impl Scene {
         let refusals = [Refusals::default(), Refusals::default()];
         let slots = [0, 1].map(|side| {
             let seed = stage.seed.wrapping_mul(2).wrapping_add(side as u64);
-            let line = Line::new(
-                Box::new(ports.next().unwrap()),
-                world.clock(),
-                seed,
-                stage.rates,
-            );
+            let line = Line::new(Box::new(ports.next().unwrap()), world.clock(), seed, stage.rates);
             lines.push(line.clone());
             let mut card = stage.cards[side].clone();
             card.seed = card.seed.wrapping_add(seed);
             card.mac[5] = card.mac[5].wrapping_add(side as u8);
             let refusals = refusals[side].clone();
             Slot::plug(&world, stage.memory, seed, |memory| {
-                Hca::new(
-                    card,
-                    Box::new(Refusing::new(Host(memory), refusals)),
-                    Box::new(line),
-                )
+                Hca::new(card, Box::new(Refusing::new(Host(memory), refusals)), Box::new(line))
             })
         });
         let lines = <[Line; 2]>::try_from(lines).unwrap();
         let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
         let (result, lost, forgive) = {
             let [a, b] = &mut rooms;
-            let ias = [
-                stage.open(&slots[0], a, 0, None),
-                stage.open(&slots[1], b, 1, None),
-            ];
+            let ias = [stage.open(&slots[0], a, 0, None), stage.open(&slots[1], b, 1, None)];
             let mut ias = ias.map(|ia| ia.unwrap_or_else(|e| panic!("open: {e}")));
             let sides = [0, 1].map(|side| Side::make(&mut ias[side], &slots[side], self));
             let pair = Pair {
@@ -176,11 +151,7 @@ impl Scene {
                 "the model of side {side} complains: {complaints:#?}"
             );
             if !lost[side] {
-                assert_eq!(
-                    slot.in_use(),
-                    0,
-                    "side {side}: bytes of the arena not given back"
-                );
+                assert_eq!(slot.in_use(), 0, "side {side}: bytes of the arena not given back");
                 assert_eq!(
                     slot.views().pages_out(),
                     0,
@@ -251,14 +222,8 @@ impl<'s> Play<'s> {
         let ia = &mut self.pair.ias[side];
         let mut attr = ia.ep_attr_default();
         (self.tweak)(&mut attr);
-        ia.ep_create(
-            Some(own.pz),
-            Some(own.recv),
-            Some(own.request),
-            Some(own.conn),
-            Some(&attr),
-        )
-        .unwrap()
+        ia.ep_create(Some(own.pz), Some(own.recv), Some(own.request), Some(own.conn), Some(&attr))
+            .unwrap()
     }
 
     // ---- memory ----
@@ -319,9 +284,7 @@ impl<'s> Play<'s> {
     /// Another registration of all of a side's memory.
     pub fn register(&mut self, side: usize, rights: MemPriv) -> LmrParam {
         let own = &self.sides[side];
-        self.pair.ias[side]
-            .lmr_create(own.pz, own.mem.region(), rights)
-            .unwrap()
+        self.pair.ias[side].lmr_create(own.pz, own.mem.region(), rights).unwrap()
     }
 
     // ---- posts ----
@@ -331,9 +294,7 @@ impl<'s> Play<'s> {
     pub fn recv(&mut self, side: usize, at: usize, len: usize, cookie: u64) {
         let seg = [self.seg(side, at, len)];
         let ep = self.sides[side].ep;
-        self.pair.ias[side]
-            .ep_post_recv(ep, &seg, cookie, NONE)
-            .unwrap();
+        self.pair.ias[side].ep_post_recv(ep, &seg, cookie, NONE).unwrap();
     }
 
     /// Posts a send.
@@ -341,9 +302,7 @@ impl<'s> Play<'s> {
     pub fn send(&mut self, side: usize, at: usize, len: usize, cookie: u64) {
         let seg = [self.seg(side, at, len)];
         let ep = self.sides[side].ep;
-        self.pair.ias[side]
-            .ep_post_send(ep, &seg, cookie, NONE)
-            .unwrap();
+        self.pair.ias[side].ep_post_send(ep, &seg, cookie, NONE).unwrap();
     }
 
     /// Posts an RDMA write to the same place at the other side.
@@ -358,9 +317,7 @@ impl<'s> Play<'s> {
     pub fn write_to(&mut self, side: usize, at: usize, len: usize, to: RmrTriplet, cookie: u64) {
         let seg = [self.seg(side, at, len)];
         let ep = self.sides[side].ep;
-        self.pair.ias[side]
-            .ep_post_rdma_write(ep, &seg, cookie, &to, NONE)
-            .unwrap();
+        self.pair.ias[side].ep_post_rdma_write(ep, &seg, cookie, &to, NONE).unwrap();
     }
 
     /// Posts an RDMA read of the same place at the other side.
@@ -375,9 +332,7 @@ impl<'s> Play<'s> {
     pub fn read_from(&mut self, side: usize, at: usize, len: usize, from: RmrTriplet, cookie: u64) {
         let seg = [self.seg(side, at, len)];
         let ep = self.sides[side].ep;
-        self.pair.ias[side]
-            .ep_post_rdma_read(ep, &seg, cookie, &from, NONE)
-            .unwrap();
+        self.pair.ias[side].ep_post_rdma_read(ep, &seg, cookie, &from, NONE).unwrap();
     }
 
     // ---- events ----
@@ -454,13 +409,7 @@ impl<'s> Play<'s> {
         self.pass(time);
         for side in 0..2 {
             let own = &self.sides[side];
-            let all = [
-                own.recv,
-                own.request,
-                own.conn,
-                own.cr,
-                self.pair.ias[side].async_evd(),
-            ];
+            let all = [own.recv, own.request, own.conn, own.cr, self.pair.ias[side].async_evd()];
             for evd in all {
                 if let Ok(event) = self.pair.ias[side].evd_dequeue(evd) {
                     panic!("side {side}: {event:?} came, nothing was to");
@@ -472,10 +421,7 @@ impl<'s> Play<'s> {
     /// State of a side's first Endpoint.
     #[must_use]
     pub fn state(&self, side: usize) -> EpState {
-        self.pair.ias[side]
-            .ep_query(self.sides[side].ep)
-            .unwrap()
-            .state
+        self.pair.ias[side].ep_query(self.sides[side].ep).unwrap().state
     }
 
     // ---- connections ----
@@ -494,11 +440,11 @@ impl<'s> Play<'s> {
     pub fn request(&mut self) -> dat_core::Cr {
         let evd = self.sides[1].cr;
         match self.event(1, evd) {
-            Event::ConnectionRequest {
-                cr,
-                conn_qual: QUALIFIER,
-                psp,
-            } if Some(psp) == self.sides[1].psp => cr,
+            Event::ConnectionRequest { cr, conn_qual: QUALIFIER, psp }
+                if Some(psp) == self.sides[1].psp =>
+            {
+                cr
+            }
             other => panic!("expected a connection request, got {other:?}"),
         }
     }
@@ -516,9 +462,7 @@ impl<'s> Play<'s> {
         self.ask(a, b"hello", LIMIT);
         let cr = self.request();
         let now = self.now();
-        self.pair.ias[1]
-            .cr_accept(now, cr, Some(b), b"welcome")
-            .unwrap();
+        self.pair.ias[1].cr_accept(now, cr, Some(b), b"welcome").unwrap();
         assert_eq!(self.connection(0), Event::Established(a));
         assert_eq!(self.connection(1), Event::Established(b));
     }
@@ -527,9 +471,7 @@ impl<'s> Play<'s> {
     #[track_caller]
     pub fn disconnect(&mut self, side: usize, flag: CloseFlag) {
         let now = self.now();
-        self.pair.ias[side]
-            .ep_disconnect(now, self.sides[side].ep, flag)
-            .unwrap();
+        self.pair.ias[side].ep_disconnect(now, self.sides[side].ep, flag).unwrap();
     }
 
     /// Both sides see the end of the connection, once, and are disconnected then.
@@ -574,10 +516,7 @@ impl<'s> Play<'s> {
         for side in 0..2 {
             let now = self.now();
             let closed = self.pair.ias[side].close(now, CloseFlag::Abrupt);
-            assert!(
-                closed.is_ok() || self.lost[side],
-                "side {side}: close: {closed:?}"
-            );
+            assert!(closed.is_ok() || self.lost[side], "side {side}: close: {closed:?}");
         }
         for side in self.sides {
             side.mem.release();
@@ -589,19 +528,11 @@ impl<'s> Play<'s> {
 /// A local segment of an LMR.
 #[must_use]
 pub fn seg(lmr: &LmrParam, at: usize, len: usize) -> LmrTriplet {
-    LmrTriplet {
-        addr: lmr.region.addr + at as u64,
-        len: len as u32,
-        context: lmr.lmr_context,
-    }
+    LmrTriplet { addr: lmr.region.addr + at as u64, len: len as u32, context: lmr.lmr_context }
 }
 
 /// The same bytes as a peer names them.
 #[must_use]
 pub fn far(lmr: &LmrParam, at: usize, len: usize) -> RmrTriplet {
-    RmrTriplet {
-        addr: lmr.region.addr + at as u64,
-        len: len as u32,
-        context: lmr.rmr_context,
-    }
+    RmrTriplet { addr: lmr.region.addr + at as u64, len: len as u32, context: lmr.rmr_context }
 }

@@ -35,33 +35,20 @@ impl<'s> Side<'s> {
         let pz = ia.pz_create().unwrap();
         let completions = EvdFlags::DTO | EvdFlags::RMR_BIND;
         let [recv, request, conn] = if scene.merged {
-            [ia.evd_create(512, completions | EvdFlags::CONNECTION)
-                .unwrap(); 3]
+            [ia.evd_create(512, completions | EvdFlags::CONNECTION).unwrap(); 3]
         } else {
             [completions, completions, EvdFlags::CONNECTION].map(|flags| {
-                ia.evd_create(if flags == completions { 512 } else { 64 }, flags)
-                    .unwrap()
+                ia.evd_create(if flags == completions { 512 } else { 64 }, flags).unwrap()
             })
         };
         let cr = ia.evd_create(16, EvdFlags::CR).unwrap();
         let psp = ia.psp_create(QUALIFIER, cr, PspFlag::Consumer).unwrap();
         let mut attr = ia.ep_attr_default();
         (scene.tweak)(&mut attr);
-        let ep = ia
-            .ep_create(Some(pz), Some(recv), Some(request), Some(conn), Some(&attr))
-            .unwrap();
+        let ep =
+            ia.ep_create(Some(pz), Some(recv), Some(request), Some(conn), Some(&attr)).unwrap();
         let mem = Buffer::zeroed(slot, scene.bytes).unwrap();
         let lmr = ia.lmr_create(pz, mem.region(), MemPriv::ALL).unwrap();
-        Self {
-            pz,
-            recv,
-            request,
-            conn,
-            cr,
-            psp: Some(psp),
-            ep,
-            mem,
-            lmr,
-        }
+        Self { pz, recv, request, conn, cr, psp: Some(psp), ep, mem, lmr }
     }
 }

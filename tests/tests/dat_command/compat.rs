@@ -53,33 +53,18 @@ fn rping_is_verified_on_both_sides() {
 #[test]
 fn rping_over_ipv6_a_vlan_and_another_port() {
     let stage = Stage::new();
-    let server = serve_as(
-        &stage,
-        "rping",
-        "--server --ip fd00:7::1/64 --vlan 5 -p 7000 --poll --json",
-    );
+    let server =
+        serve_as(&stage, "rping", "--server --ip fd00:7::1/64 --vlan 5 -p 7000 --poll --json");
     let client = stage.run(
         "compat rping",
         1,
         "--ip fd00:7::2/64 --vlan 5 --client fd00:7::1 -p 7000 -S 3000 -V --poll --json",
     );
     let (client, server) = (client.well().json(), server.end().well().json());
-    assert_eq!(
-        (&client["role"], &client["count"]),
-        (&"client".into(), &10.into())
-    );
-    assert_eq!(
-        (&server["role"], &server["count"]),
-        (&"server".into(), &10.into())
-    );
-    assert_eq!(
-        (&server["size"], &server["peer"]),
-        (&3000.into(), &"fd00:7::2".into())
-    );
-    assert_eq!(
-        (&client["verified"], &server["verified"]),
-        (&true.into(), &false.into())
-    );
+    assert_eq!((&client["role"], &client["count"]), (&"client".into(), &10.into()));
+    assert_eq!((&server["role"], &server["count"]), (&"server".into(), &10.into()));
+    assert_eq!((&server["size"], &server["peer"]), (&3000.into(), &"fd00:7::2".into()));
+    assert_eq!((&client["verified"], &server["verified"]), (&true.into(), &false.into()));
     assert!(client["latency_us"]["median"].as_f64().unwrap() > 0.0);
 }
 
@@ -88,13 +73,8 @@ fn rping_meets_the_wrong_peers() {
     let stage = Stage::new();
     // A port where nobody listens, and one whose program says no.
     let listener = stage.listen("--port 7174 --count 1");
-    call(&stage, "rping", "--client 192.168.7.1 -p 9").fails(
-        1,
-        &[
-            "nothing listens on its port 9",
-            "help: start rping -s there",
-        ],
-    );
+    call(&stage, "rping", "--client 192.168.7.1 -p 9")
+        .fails(1, &["nothing listens on its port 9", "help: start rping -s there"]);
     call(&stage, "rping", "--client 192.168.7.1")
         .fails(1, &["192.168.7.1:7174 refused the connection", "help:"]);
     drop(listener);
@@ -103,9 +83,7 @@ fn rping_meets_the_wrong_peers() {
 
     // A client that wants something else of an rping server.
     let server = serve(&stage, "rping", "-p 4711");
-    stage
-        .client("ping", 1, "")
-        .fails(1, &["is no dat listen of this version"]);
+    stage.client("ping", 1, "").fails(1, &["is no dat listen of this version"]);
     assert_eq!(server.end().code, 1);
 }
 
@@ -115,17 +93,9 @@ fn rping_with_packets_that_the_server_s_port_does_not_have() {
     let server = serve(&stage, "rping", "--mtu 512 -V");
     call(&stage, "rping", "--client 192.168.7.1").fails(
         1,
-        &[
-            "192.168.7.1:7174 cannot take packets of 1024 bytes",
-            "help: give a smaller --mtu here",
-        ],
+        &["192.168.7.1:7174 cannot take packets of 1024 bytes", "help: give a smaller --mtu here"],
     );
-    call(
-        &stage,
-        "rping",
-        "--client 192.168.7.1 --mtu 512 -S 9000 -C 2 -V",
-    )
-    .well();
+    call(&stage, "rping", "--client 192.168.7.1 --mtu 512 -S 9000 -C 2 -V").well();
     server.end().well();
 }
 
@@ -184,11 +154,7 @@ fn pingpongs_of_both_kinds_are_verified_on_both_sides() {
         let port = free_port();
         let program = format!("pingpong {kind}");
         let server = serve(&stage, &program, &format!("{more} -p {port}"));
-        let client = call(
-            &stage,
-            &program,
-            &format!("{more} -p {port} --client 127.0.0.1"),
-        );
+        let client = call(&stage, &program, &format!("{more} -p {port} --client 127.0.0.1"));
         for run in [client.well(), server.end().well()] {
             assert!(run.out.contains("verified"), "{run:?}");
         }
@@ -201,11 +167,7 @@ fn pingpong_over_ipv6_and_what_it_tells() {
     let stage = Stage::new();
     let port = free_port();
     let more = format!("-n 30 -s 3000 -c --json -p {port}");
-    let server = serve_as(
-        &stage,
-        "pingpong rc",
-        &format!("--ip fd00:7::1/64 --vlan 9 {more}"),
-    );
+    let server = serve_as(&stage, "pingpong rc", &format!("--ip fd00:7::1/64 --vlan 9 {more}"));
     let client = stage.run(
         "compat pingpong rc",
         1,
@@ -225,43 +187,24 @@ fn pingpong_sides_that_disagree() {
     // A smaller message is noticed by its length, a larger one by the device.
     let port = free_port();
     let server = serve(&stage, "pingpong rc", &format!("-s 2000 -p {port}"));
-    let client = call(
-        &stage,
-        "pingpong rc",
-        &format!("-s 1000 --client 127.0.0.1 -p {port} --timeout 2"),
-    );
-    server.end().fails(
-        1,
-        &[
-            "192.168.7.2 sent 1000 bytes instead of 2000",
-            "help: give the same -s",
-        ],
-    );
+    let client =
+        call(&stage, "pingpong rc", &format!("-s 1000 --client 127.0.0.1 -p {port} --timeout 2"));
+    server
+        .end()
+        .fails(1, &["192.168.7.2 sent 1000 bytes instead of 2000", "help: give the same -s"]);
     client.fails(1, &["help:"]);
     let port = free_port();
     let server = serve(&stage, "pingpong rc", &format!("-s 1000 -p {port}"));
-    let client = call(
-        &stage,
-        "pingpong rc",
-        &format!("-s 2000 --client 127.0.0.1 -p {port} --timeout 2"),
-    );
+    let client =
+        call(&stage, "pingpong rc", &format!("-s 2000 --client 127.0.0.1 -p {port} --timeout 2"));
     server.end().fails(1, &["did not fit its receive"]);
     client.fails(1, &["a send to 192.168.7.1 failed", "help:"]);
     // Fewer connections over there.
     let port = free_port();
     let server = serve(&stage, "pingpong srq", &format!("-q 4 -p {port}"));
-    let client = call(
-        &stage,
-        "pingpong srq",
-        &format!("-q 2 --client 127.0.0.1 -p {port} --timeout 2"),
-    );
-    server.end().fails(
-        1,
-        &[
-            "the peer has 2 connections, this side 4",
-            "help: give -q 2 here",
-        ],
-    );
+    let client =
+        call(&stage, "pingpong srq", &format!("-q 2 --client 127.0.0.1 -p {port} --timeout 2"));
+    server.end().fails(1, &["the peer has 2 connections, this side 4", "help: give -q 2 here"]);
     client.fails(1, &["hung up"]);
 }
 
@@ -285,10 +228,8 @@ fn pingpong_servers_and_strangers_on_their_port() {
     let http = "GET / HTTP/1.1\r\nHost: somewhere\r\nUser-Agent: somebody\r\n\r\n";
     stranger(http.as_bytes(), true).fails(1, &["which is no LID:QPN:PSN:GID", "help: is it"]);
     stranger(b"0000:000011:", false).fails(1, &["hung up before it said its queue pairs"]);
-    stranger(b"0000:000011:", true).fails(
-        1,
-        &["did not say its queue pairs within 1 s", "help: is it"],
-    );
+    stranger(b"0000:000011:", true)
+        .fails(1, &["did not say its queue pairs within 1 s", "help: is it"]);
     stranger(&line(0x11, &Ipv6Addr::UNSPECIFIED), true).fails(1, &["no GID", "help: give it -g N"]);
     stranger(&line(0x11, &"fd00::2".parse().unwrap()), true)
         .fails(1, &["the peer's GID is fd00::2", "an IPv4 GID"]);
@@ -306,12 +247,8 @@ fn line(qpn: u32, gid: &Ipv6Addr) -> Vec<u8> {
 fn pingpong_clients_and_what_answers_them() {
     let stage = Stage::new();
     let port = free_port();
-    call(
-        &stage,
-        "pingpong rc",
-        &format!("--client 127.0.0.1 -p {port}"),
-    )
-    .fails(1, &["TCP port", "help: does ibv_rc_pingpong run there"]);
+    call(&stage, "pingpong rc", &format!("--client 127.0.0.1 -p {port}"))
+        .fails(1, &["TCP port", "help: does ibv_rc_pingpong run there"]);
     // A server whose queue pair does not exist: the address does, so that the first message is what fails.
     let listener = stage.listen("");
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -326,18 +263,11 @@ fn pingpong_clients_and_what_answers_them() {
         stream.read_to_end(&mut done).unwrap();
         (heard, done)
     });
-    let client = call(
-        &stage,
-        "pingpong rc",
-        &format!("--client 127.0.0.1 -p {port}"),
-    );
+    let client = call(&stage, "pingpong rc", &format!("--client 127.0.0.1 -p {port}"));
     client.fails(1, &["a send to 192.168.7.1 failed: no acknowledgement"]);
     let (heard, done) = server.join().unwrap();
     let heard = String::from_utf8(heard.to_vec()).unwrap();
-    assert!(
-        heard.ends_with(":00000000000000000000ffffc0a80702\0"),
-        "{heard:?}"
-    );
+    assert!(heard.ends_with(":00000000000000000000ffffc0a80702\0"), "{heard:?}");
     assert_eq!(done, b"done\0");
     drop(listener);
 }
@@ -360,10 +290,7 @@ fn ucmatose_with_many_connections() {
     let server = serve_as(&stage, "ucmatose", "--ip fd00::1/64 -c 2 --json");
     let more = "--ip fd00::2/64 --client fd00::1 -c 2 --json";
     let client = stage.run("compat ucmatose", 1, more).well().json();
-    assert_eq!(
-        (&client["connections"], &client["messages"]),
-        (&2.into(), &10.into())
-    );
+    assert_eq!((&client["connections"], &client["messages"]), (&2.into(), &10.into()));
     assert_eq!(server.end().well().json()["role"], "server");
     assert_eq!(stage.complaints(), NONE);
 }
@@ -372,23 +299,15 @@ fn ucmatose_with_many_connections() {
 fn ucmatose_sides_that_disagree() {
     let stage = Stage::new();
     let server = serve(&stage, "ucmatose", "-S 200 --timeout 2");
-    let client = call(
-        &stage,
-        "ucmatose",
-        "--client 192.168.7.1 -S 100 --timeout 2",
-    );
+    let client = call(&stage, "ucmatose", "--client 192.168.7.1 -S 100 --timeout 2");
     assert_eq!((client.code, server.end().code), (1, 1));
     let server = serve(&stage, "ucmatose", "-c 1 --timeout 2");
     call(&stage, "ucmatose", "--client 192.168.7.1 -c 2 --timeout 2").fails(1, &["192.168.7.1"]);
     assert_eq!(server.end().code, 1);
     let server = serve(&stage, "ucmatose", "-c 2 --timeout 1");
-    call(&stage, "ucmatose", "--client 192.168.7.1 -c 1 --timeout 2").fails(
-        1,
-        &["192.168.7.1:7471 ended connection 0 after 0 of 10 messages"],
-    );
-    server
-        .end()
-        .fails(1, &["the next connection did not come within 1 s"]);
+    call(&stage, "ucmatose", "--client 192.168.7.1 -c 1 --timeout 2")
+        .fails(1, &["192.168.7.1:7471 ended connection 0 after 0 of 10 messages"]);
+    server.end().fails(1, &["the next connection did not come within 1 s"]);
 }
 
 #[test]
@@ -409,10 +328,7 @@ fn cmtime_in_batches_and_in_step() {
     let client = call(&stage, "cmtime", &more).well().json();
     let server = server.end().well().json();
     for json in [&client, &server] {
-        assert_eq!(
-            (&json["connections"], &json["rounds"]),
-            (&81.into(), &3.into())
-        );
+        assert_eq!((&json["connections"], &json["rounds"]), (&81.into(), &3.into()));
     }
     assert!(client["latency_us"]["median"].as_f64().unwrap() > 0.0);
     assert!(server["latency_us"].is_null());
@@ -433,16 +349,11 @@ fn cmtime_meets_the_wrong_peers() {
     server.wait_for("listens on TCP port");
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     stream.write_all(&[7]).unwrap();
-    server
-        .end()
-        .fails(1, &["is done with step 7 instead of 0", "help:"]);
+    server.end().fails(1, &["is done with step 7 instead of 0", "help:"]);
     // A server that waits for more connections than come.
     let server = serve(&stage, "cmtime", "-c 5 --timeout 1");
     call(&stage, "cmtime", "--client 192.168.7.1 -c 3").well();
-    server.end().fails(
-        1,
-        &["the next connection, or its end did not come within 1 s"],
-    );
+    server.end().fails(1, &["the next connection, or its end did not come within 1 s"]);
 }
 
 #[test]

@@ -14,9 +14,7 @@ fn server(stage: &Stage, more: &str) -> Process {
 /// A client's run, which must go well; what it says.
 #[track_caller]
 fn client(stage: &Stage, more: &str) -> String {
-    call(stage, "dapltest", &format!("{SERVER} {more}"))
-        .well()
-        .out
+    call(stage, "dapltest", &format!("{SERVER} {more}")).well().out
 }
 
 /// Ends a server, which must have served so many tests well.
@@ -37,47 +35,17 @@ fn the_eleven_commands() {
     let server = server(&stage, "");
     let both = "client SR 256 1 server RR 4096 1 server SR 256 1";
     for (command, says) in [
-        (
-            "T -i 200 client SR 256 1 server SR 256 1",
-            "1 threads, 1 EPs",
-        ),
-        (
-            "T -i 20 -V -P client SR 1024 3 -f server SR 1536 2 -f",
-            "verified",
-        ),
-        (
-            "T -i 20 -V -P client SR 1024 1 server SR 1024 1",
-            "verified",
-        ),
-        (
-            "T -i 20 -w 10 -V -P client SR 1024 3 server SR 1536 2",
-            "1 threads, 10 EPs",
-        ),
-        (
-            "T -i 20 -V -P client SR 256 1 server RW 4096 1 server SR 256 1",
-            "verified",
-        ),
+        ("T -i 200 client SR 256 1 server SR 256 1", "1 threads, 1 EPs"),
+        ("T -i 20 -V -P client SR 1024 3 -f server SR 1536 2 -f", "verified"),
+        ("T -i 20 -V -P client SR 1024 1 server SR 1024 1", "verified"),
+        ("T -i 20 -w 10 -V -P client SR 1024 3 server SR 1536 2", "1 threads, 10 EPs"),
+        ("T -i 20 -V -P client SR 256 1 server RW 4096 1 server SR 256 1", "verified"),
         (&format!("T -i 20 -V -P {both}"), "verified"),
-        (
-            &format!("T -i 10 -t 4 -w 8 -V -P {both} {both}"),
-            "4 threads, 8 EPs",
-        ),
-        (
-            "P -i 1024 -p 64 -m p RW 8192 2",
-            "raw: RW, 1024, 8192, 2, 64,",
-        ),
-        (
-            "P -i 1024 -p 64 -m p RW 4096 2",
-            "raw: RW, 1024, 4096, 2, 64,",
-        ),
-        (
-            "P -i 1024 -p 64 -m p RW 4096 1",
-            "raw: RW, 1024, 4096, 1, 64,",
-        ),
-        (
-            "T -i 20 -w 10 -V -P client SR 1024 3 server SR 1536 2",
-            "verified",
-        ),
+        (&format!("T -i 10 -t 4 -w 8 -V -P {both} {both}"), "4 threads, 8 EPs"),
+        ("P -i 1024 -p 64 -m p RW 8192 2", "raw: RW, 1024, 8192, 2, 64,"),
+        ("P -i 1024 -p 64 -m p RW 4096 2", "raw: RW, 1024, 4096, 2, 64,"),
+        ("P -i 1024 -p 64 -m p RW 4096 1", "raw: RW, 1024, 4096, 1, 64,"),
+        ("T -i 20 -w 10 -V -P client SR 1024 3 server SR 1536 2", "verified"),
     ] {
         let told = client(&stage, command);
         assert!(told.contains(says), "{command}: {told}");
@@ -103,13 +71,7 @@ fn every_operation_is_verified_in_both_directions() {
         let verified = more.contains("-V");
         assert_eq!(told.contains("verified"), verified, "{more}: {told}");
     }
-    for more in [
-        "RR 32768 1",
-        "RR 100 3",
-        "-p 1 RW 4 1",
-        "-m b -p 16 RW 65536 2",
-        "RW",
-    ] {
+    for more in ["RR 32768 1", "RR 100 3", "-p 1 RW 4 1", "-m b -p 16 RW 65536 2", "RW"] {
         client(&stage, &format!("P -n 5000 -i 40 {more}"));
     }
     let told = client(&stage, "Q -n 5000");
@@ -127,17 +89,11 @@ fn hundreds_of_connections_at_a_time() {
     let stage = Stage::new();
     let server = server(&stage, "");
     for _ in 0..3 {
-        let told = client(
-            &stage,
-            "T -i 3 -t 24 -w 32 -V client SR 256 server RW 256 server SR 256",
-        );
+        let told =
+            client(&stage, "T -i 3 -t 24 -w 32 -V client SR 256 server RW 256 server SR 256");
         assert!(told.contains("24 threads, 32 EPs"), "{told}");
     }
-    let refused = call(
-        &stage,
-        "dapltest",
-        &format!("{SERVER} T -t 32 -w 32 client SR server SR"),
-    );
+    let refused = call(&stage, "dapltest", &format!("{SERVER} T -t 32 -w 32 client SR server SR"));
     refused.fails(
         1,
         &[
@@ -177,11 +133,7 @@ fn over_ipv6_a_vlan_and_as_json() {
     let told = call("T -s fd00:7::1 -i 20 -V client SR 3000 2 server RR 500 server SR 100");
     assert_eq!(
         (&told["role"], &told["test"], &told["peer"]),
-        (
-            &"client".into(),
-            &"transaction".into(),
-            &"[fd00:7::1]:62000".into()
-        )
+        (&"client".into(), &"transaction".into(), &"[fd00:7::1]:62000".into())
     );
     assert_eq!(
         (&told["verified"], &told["operations"], &told["sent_bytes"]),
@@ -210,14 +162,8 @@ fn arguments_that_make_no_test() {
         ("-T F", "have no peer"),
         ("-T T -f script", "not read from a file"),
         ("-T T client SR server SR", "has to be told its server"),
-        (
-            "-T T -s 192.168.7.1 client SR",
-            "needs a server SR and a client SR",
-        ),
-        (
-            "-T T -s 192.168.7.1 -m p client SR server SR",
-            "-T T has no -m",
-        ),
+        ("-T T -s 192.168.7.1 client SR", "needs a server SR and a client SR"),
+        ("-T T -s 192.168.7.1 -m p client SR server SR", "-T T has no -m"),
         ("-T P -s 192.168.7.1 -V RW", "-T P has no -V"),
         ("-T P -s 192.168.7.1 SR", "is RR or RW, not SR"),
         ("-T S -i 4", "-T S has no -i"),
@@ -232,33 +178,20 @@ fn it_meets_the_wrong_peers() {
     let stage = Stage::new();
     let listener = stage.listen("--port 62000 --count 1");
     call(&stage, "dapltest", &format!("{SERVER} Q")).fails(1, &["refused the connection", "help:"]);
-    call(&stage, "dapltest", &format!("{SERVER} Q -n 9")).fails(
-        1,
-        &[
-            "nothing listens on its port 9",
-            "help: start dapltest there",
-        ],
-    );
+    call(&stage, "dapltest", &format!("{SERVER} Q -n 9"))
+        .fails(1, &["nothing listens on its port 9", "help: start dapltest there"]);
     drop(listener);
     let nobody = "-T Q -s 192.168.7.9 --timeout 1";
     call(&stage, "dapltest", nobody).fails(1, &["192.168.7.9", "help: is it up"]);
 
     // Nobody comes, and somebody does who speaks otherwise: what he says is no message of this protocol.
     let lonely = server(&stage, "--wait 0.5");
-    lonely
-        .end()
-        .fails(1, &["a dapltest client did not come within 0.5 s", "help:"]);
+    lonely.end().fails(1, &["a dapltest client did not come within 0.5 s", "help:"]);
     let server = server(&stage, "-n 7174");
     call(&stage, "rping", "--client 192.168.7.1").fails(1, &["help:"]);
     client(&stage, "T -n 7174 -i 5 -V client SR server SR");
     client(&stage, "Q -n 7174");
-    server.end().fails(
-        1,
-        &[
-            "a client at 192.168.7.2",
-            "16 bytes instead of who the client is",
-        ],
-    );
+    server.end().fails(1, &["a client at 192.168.7.2", "16 bytes instead of who the client is"]);
 }
 
 #[test]
@@ -273,9 +206,7 @@ fn a_client_that_goes_away_ends_its_test_only() {
     gone.end().fails(1, &["interrupted"]);
     client(&stage, "T -i 50 -V client SR server SR");
     client(&stage, "Q");
-    let run = server
-        .end()
-        .fails(1, &["the transaction test with 192.168.7.3"]);
+    let run = server.end().fails(1, &["the transaction test with 192.168.7.3"]);
     assert!(run.out.contains("1 tests, 1 failures"), "{run:?}");
 }
 

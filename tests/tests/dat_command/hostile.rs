@@ -67,26 +67,15 @@ impl Stranger<'_> {
         let evd = nic.evd_create(64, EvdFlags::DEFAULT).unwrap();
         let buffer = nic.buffer(1 << 16).unwrap();
         let lmr = nic.lmr_create(pz, buffer.region(), MemPriv::ALL).unwrap();
-        play(&mut Stranger {
-            nic,
-            pz,
-            evd,
-            buffer,
-            lmr,
-        })
+        play(&mut Stranger { nic, pz, evd, buffer, lmr })
     }
 
     fn endpoint(&mut self) -> Ep {
         let evd = Some(self.evd);
-        let ep = self
-            .nic
-            .ep_create(Some(self.pz), evd, evd, evd, None)
-            .unwrap();
+        let ep = self.nic.ep_create(Some(self.pz), evd, evd, evd, None).unwrap();
         for piece in 0..8 {
             let segment = self.segment(4096 * piece, 4096);
-            self.nic
-                .ep_post_recv(ep, &segment, piece as u64, NONE)
-                .unwrap();
+            self.nic.ep_post_recv(ep, &segment, piece as u64, NONE).unwrap();
         }
         ep
     }
@@ -129,9 +118,7 @@ impl Stranger<'_> {
         assert_eq!(private[..6], [b'd', b'a', b't', b'!', 1, kind]);
         let far = RmrTriplet {
             addr: u64::from_be_bytes(private[8..16].try_into().unwrap()),
-            len: u64::from_be_bytes(private[16..24].try_into().unwrap())
-                .try_into()
-                .unwrap(),
+            len: u64::from_be_bytes(private[16..24].try_into().unwrap()).try_into().unwrap(),
             context: u32::from_be_bytes(private[24..28].try_into().unwrap()),
         };
         (ep, far)
@@ -202,12 +189,9 @@ fn a_liar_fails_its_own_test_only() {
         liar.ends(ep);
         let (ep, _) = liar.agree(2);
         liar.send(ep, &[0; SIZE as usize]);
-        let Event::Dto(told) = liar.event() else {
-            panic!()
-        };
+        let Event::Dto(told) = liar.event() else { panic!() };
         let mut words = [0; 16];
-        liar.buffer
-            .copy_out(4096 * usize::try_from(told.cookie).unwrap(), &mut words);
+        liar.buffer.copy_out(4096 * usize::try_from(told.cookie).unwrap(), &mut words);
         assert_eq!(words, *b"dat:\x03\0\0\0\0\0\0\0\0\0\0\0");
         liar.ends(ep);
 
@@ -233,12 +217,8 @@ fn a_liar_fails_its_own_test_only() {
                 ..far
             };
             let segment = liar.segment(0, SIZE as usize);
-            liar.nic
-                .ep_post_rdma_write(ep, &segment, 1, &to, NONE)
-                .unwrap();
-            let Event::Dto(dto) = liar.event() else {
-                panic!()
-            };
+            liar.nic.ep_post_rdma_write(ep, &segment, 1, &to, NONE).unwrap();
+            let Event::Dto(dto) = liar.event() else { panic!() };
             assert_eq!(dto.status, DtoStatus::ErrRemoteAccess);
             liar.ends(ep);
         }
@@ -283,21 +263,14 @@ fn what_listens_need_not_be_dat() {
             scope.spawn(|| {
                 Stranger::play(&stage, 0, |stranger| {
                     let evd = stranger.evd;
-                    stranger
-                        .nic
-                        .psp_create(4711, evd, PspFlag::Consumer)
-                        .unwrap();
+                    stranger.nic.psp_create(4711, evd, PspFlag::Consumer).unwrap();
                     ready.send(()).unwrap();
-                    let Event::ConnectionRequest { cr, .. } = stranger.event() else {
-                        panic!()
-                    };
+                    let Event::ConnectionRequest { cr, .. } = stranger.event() else { panic!() };
                     let Some(private) = answer else {
                         stranger.nic.cr_reject(cr, b"go away").unwrap();
                         // The rejection goes out when the adapter is driven.
                         let _ =
-                            stranger
-                                .nic
-                                .evd_wait(evd, std::time::Duration::from_millis(200), 1);
+                            stranger.nic.evd_wait(evd, std::time::Duration::from_millis(200), 1);
                         return;
                     };
                     let ep = stranger.endpoint();
@@ -315,10 +288,7 @@ fn what_listens_need_not_be_dat() {
     };
     answer(None, &|| {
         let run = stage.client("ping", 1, "");
-        run.fails(
-            1,
-            &["refused the connection, and it is no dat listen", "help:"],
-        );
+        run.fails(1, &["refused the connection, and it is no dat listen", "help:"]);
     });
     answer(Some(b"220 mail.example.org"), &|| {
         let run = stage.client("ping", 1, "");

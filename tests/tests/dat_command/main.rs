@@ -2,12 +2,7 @@
 //!
 //! No QEMU, no privilege: the devices are behind vfio-user sockets. (`list`, `doctor` and `bind` are tested in vfio-host, over
 //! machines that are folders.)
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod compat;
 mod compat_ud;

@@ -21,11 +21,7 @@ fn differing(stage: &Stage, test: &str, server: &str, client: &str) -> [Run; 2] 
     let port = free_port();
     let program = format!("perftest {test}");
     let serving = serve(stage, &program, &format!("{server} -p {port}"));
-    let client = call(
-        stage,
-        &program,
-        &format!("{client} -p {port} --client 127.0.0.1"),
-    );
+    let client = call(stage, &program, &format!("{client} -p {port} --client 127.0.0.1"));
     [serving.end(), client]
 }
 
@@ -35,66 +31,32 @@ fn every_test_is_verified_on_both_sides() {
     for (test, more, words) in [
         ("send_bw", "-n 300", "300 messages of 65536 bytes"),
         ("send_bw", "-n 500 -s 100", "500 messages of 100 bytes"),
-        (
-            "send_bw",
-            "-n 100 -s 3000 -q 5",
-            "500 messages of 3000 bytes",
-        ),
-        (
-            "send_bw",
-            "-n 10 -s 1M --poll",
-            "10 messages of 1048576 bytes",
-        ),
+        ("send_bw", "-n 100 -s 3000 -q 5", "500 messages of 3000 bytes"),
+        ("send_bw", "-n 10 -s 1M --poll", "10 messages of 1048576 bytes"),
         ("send_lat", "-n 300", "300 messages of 2 bytes"),
-        (
-            "send_lat",
-            "-n 50 -s 9000 --poll",
-            "50 messages of 9000 bytes",
-        ),
+        ("send_lat", "-n 50 -s 9000 --poll", "50 messages of 9000 bytes"),
         ("write_bw", "-n 300", "300 writes of 65536 bytes"),
-        (
-            "write_bw",
-            "-n 77 -s 100 --mtu 256",
-            "77 writes of 100 bytes",
-        ),
+        ("write_bw", "-n 77 -s 100 --mtu 256", "77 writes of 100 bytes"),
         ("write_bw", "-n 50 -s 16K -q 4", "200 writes of 16384 bytes"),
         ("write_bw", "-n 3 -s 20 -q 16", "48 writes of 20 bytes"),
         ("write_lat", "-n 300", "300 writes of 2 bytes"),
         ("write_lat", "-n 20 -s 1", "20 writes of 1 bytes"),
         ("write_lat", "-n 20 -s 10000", "20 writes of 10000 bytes"),
         ("read_bw", "-n 200", "200 reads of 65536 bytes"),
-        (
-            "read_bw",
-            "-n 300 -s 1000 -q 3 -o 1",
-            "900 reads of 1000 bytes",
-        ),
+        ("read_bw", "-n 300 -s 1000 -q 3 -o 1", "900 reads of 1000 bytes"),
         ("atomic_bw", "-n 300", "300 atomics of 8 bytes"),
-        (
-            "atomic_bw",
-            "-n 300 -q 2 -A CMP_AND_SWAP",
-            "600 atomics of 8 bytes",
-        ),
-        (
-            "atomic_bw",
-            "-n 5 -t 3 -A FETCH_AND_ADD",
-            "5 atomics of 8 bytes",
-        ),
+        ("atomic_bw", "-n 300 -q 2 -A CMP_AND_SWAP", "600 atomics of 8 bytes"),
+        ("atomic_bw", "-n 5 -t 3 -A FETCH_AND_ADD", "5 atomics of 8 bytes"),
     ] {
         for run in both(&stage, test, &format!("{more} -V")) {
             let run = run.well();
-            assert!(
-                run.out.contains(words) && run.out.contains(", verified"),
-                "{run:?}"
-            );
+            assert!(run.out.contains(words) && run.out.contains(", verified"), "{run:?}");
         }
     }
     let [server, client] = both(&stage, "read_lat", "-n 200 -V").map(Run::well);
     assert!(client.out.contains("200 reads of 2 bytes"), "{client:?}");
     // Nobody tells a server of these how many there were.
-    assert!(
-        server.out.contains("ib_read_lat server: reads of 2 bytes"),
-        "{server:?}"
-    );
+    assert!(server.out.contains("ib_read_lat server: reads of 2 bytes"), "{server:?}");
     assert_eq!(stage.complaints(), NONE);
 }
 
@@ -103,12 +65,8 @@ fn receivers_short_of_receives() {
     let stage = Stage::new();
     for (server, client) in [("-r 1", "-t 16"), ("-r 2", "-t 128")] {
         let more = "-n 40 -s 1024 -V";
-        let runs = differing(
-            &stage,
-            "send_bw",
-            &format!("{more} {server}"),
-            &format!("{more} {client}"),
-        );
+        let runs =
+            differing(&stage, "send_bw", &format!("{more} {server}"), &format!("{more} {client}"));
         for run in runs {
             assert!(run.well().out.contains("40 messages of 1024 bytes"));
         }
@@ -123,26 +81,19 @@ fn what_is_told_and_where_it_goes() {
         let port = free_port();
         let program = format!("perftest {test}");
         let more = format!("-n 60 -s 3000 -V --json -p {port}");
-        let server = serve_as(
-            &stage,
-            &program,
-            &format!("--ip fd00:7::1/64 --vlan 9 --mtu 2048 {more}"),
-        );
+        let server =
+            serve_as(&stage, &program, &format!("--ip fd00:7::1/64 --vlan 9 --mtu 2048 {more}"));
         let client = stage.run(
             &format!("compat {program}"),
             1,
             &format!("--ip fd00:7::2/64 --vlan 9 --client localhost {more}"),
         );
         let (server, client) = (server.end().well().json(), client.well().json());
-        for (json, role, peer) in [
-            (&server, "server", "fd00:7::2"),
-            (&client, "client", "fd00:7::1"),
-        ] {
+        for (json, role, peer) in
+            [(&server, "server", "fd00:7::2"), (&client, "client", "fd00:7::1")]
+        {
             assert_eq!((&json["test"], &json["role"]), (&test.into(), &role.into()));
-            assert_eq!(
-                (&json["operations"], &json["size"]),
-                (&60.into(), &3000.into())
-            );
+            assert_eq!((&json["operations"], &json["size"]), (&60.into(), &3000.into()));
             assert_eq!((&json["mtu"], &json["peer"]), (&2048.into(), &peer.into()));
             assert_eq!(json["verified"], true);
             assert!(json["seconds"].as_f64().unwrap() > 0.0);
@@ -161,13 +112,7 @@ fn sides_that_disagree() {
     let stage = Stage::new();
     let short = "-n 40 -s 1000 --timeout 2 --wait 5";
     let [server, client] = differing(&stage, "send_bw", short, "-n 40 -s 999 --timeout 2");
-    server.fails(
-        1,
-        &[
-            "192.168.7.2 sent 999 bytes instead of 1000",
-            "help: give the same -s",
-        ],
-    );
+    server.fails(1, &["192.168.7.2 sent 999 bytes instead of 1000", "help: give the same -s"]);
     client.fails(1, &["help:"]);
     let [server, client] = differing(&stage, "send_bw", short, "-n 40 -s 2000 --timeout 2");
     server.fails(1, &["did not fit its receive"]);
@@ -175,40 +120,22 @@ fn sides_that_disagree() {
     let [server, client] = differing(&stage, "write_bw", short, "-n 40 -s 999 --timeout 2");
     server.fails(
         1,
-        &[
-            "192.168.7.2 moved 999 bytes at a time instead of 1000",
-            "help: give the same -s",
-        ],
+        &["192.168.7.2 moved 999 bytes at a time instead of 1000", "help: give the same -s"],
     );
     client.fails(1, &["hung up"]);
     let [server, client] = differing(&stage, "write_bw", short, "-n 50 -s 1000 --timeout 2");
-    server.fails(
-        1,
-        &[
-            "192.168.7.2 did 50 operations instead of 40",
-            "help: give the same -n",
-        ],
-    );
+    server.fails(1, &["192.168.7.2 did 50 operations instead of 40", "help: give the same -n"]);
     client.fails(1, &["hung up"]);
     // A message too few.
     let [server, client] = differing(&stage, "send_lat", short, "-n 39 -s 1000 --timeout 1");
     server.fails(1, &["the next message did not come within 2 s"]);
     client.fails(1, &["did not say that it has done all within 1 s"]);
     // The server of this one writes first.
-    let [server, client] = differing(
-        &stage,
-        "write_lat",
-        "-n 39 -s 1000",
-        "-n 40 -s 1000 --timeout 1",
-    );
+    let [server, client] =
+        differing(&stage, "write_lat", "-n 39 -s 1000", "-n 40 -s 1000 --timeout 1");
     server.well();
-    client.fails(
-        1,
-        &[
-            "192.168.7.1's next write did not come within 1 s",
-            "help: give the same -n",
-        ],
-    );
+    client
+        .fails(1, &["192.168.7.1's next write did not come within 1 s", "help: give the same -n"]);
     // More than this side's memory.
     let [server, client] = differing(&stage, "write_bw", short, "-n 40 -s 100000 --timeout 2");
     server.fails(1, &["help:"]);
@@ -220,22 +147,10 @@ fn sides_with_other_connections_or_tests() {
     let stage = Stage::new();
     let few = "-n 40 --timeout 2 --wait 5";
     let [server, client] = differing(&stage, "write_bw", &format!("{few} -q 2"), few);
-    server.fails(
-        1,
-        &[
-            "has fewer connections than this side",
-            "help: give the same -q",
-        ],
-    );
+    server.fails(1, &["has fewer connections than this side", "help: give the same -q"]);
     client.fails(1, &["127.0.0.1", "help:"]);
     let [server, client] = differing(&stage, "write_bw", few, &format!("{few} -q 2"));
-    server.fails(
-        1,
-        &[
-            "has more connections than this side",
-            "help: give the same -q",
-        ],
-    );
+    server.fails(1, &["has more connections than this side", "help: give the same -q"]);
     client.fails(1, &["127.0.0.1", "help:"]);
     for (own, other) in [
         ("write_bw", "write_lat"),
@@ -246,11 +161,7 @@ fn sides_with_other_connections_or_tests() {
         ("write_bw", "read_bw"),
     ] {
         let port = free_port();
-        let server = serve(
-            &stage,
-            &format!("perftest {own}"),
-            &format!("{few} -p {port}"),
-        );
+        let server = serve(&stage, &format!("perftest {own}"), &format!("{few} -p {port}"));
         let more = format!("{few} -p {port} --client 127.0.0.1");
         let client = call(&stage, &format!("perftest {other}"), &more);
         // Whoever notices first says so, and the other misses it.
@@ -290,10 +201,7 @@ fn version(text: &str) -> Vec<u8> {
 /// The beginning of everything.
 fn agree(stream: &mut TcpStream) {
     assert_eq!(swap(stream, &version("6.24")), version("6.24"));
-    assert_eq!(
-        swap(stream, &4096_u32.to_be_bytes()),
-        4096_u32.to_be_bytes()
-    );
+    assert_eq!(swap(stream, &4096_u32.to_be_bytes()), 4096_u32.to_be_bytes());
     assert_eq!(swap(stream, &64_u32.to_be_bytes()), 64_u32.to_be_bytes());
     swap(stream, b"3\0");
 }
@@ -312,16 +220,8 @@ fn servers_and_strangers_on_their_port() {
     let http = b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n";
     stranger("write_bw", |stream| stream.write_all(http).unwrap())
         .fails(1, &["which is no version of perftest", "help: is it"]);
-    stranger("write_bw", |stream| {
-        stream.write_all(&version("5.4")).unwrap()
-    })
-    .fails(
-        1,
-        &[
-            "speaks version 5.4 of perftest's exchange",
-            "help: 5.70 is the oldest",
-        ],
-    );
+    stranger("write_bw", |stream| stream.write_all(&version("5.4")).unwrap())
+        .fails(1, &["speaks version 5.4 of perftest's exchange", "help: 5.70 is the oldest"]);
     stranger("send_bw", |_| ()).fails(1, &["did not say its version within 1 s", "help: is it"]);
     stranger("send_bw", |stream| {
         stream.write_all(b"6.").unwrap();
@@ -376,13 +276,7 @@ fn servers_and_keys_that_cannot_be() {
         swap(stream, &key(0x11, NOBODY));
         swap(stream, &key(0x12, NOBODY));
     })
-    .fails(
-        1,
-        &[
-            "the peer's first two keys differ",
-            "help: is it ib_read_lat",
-        ],
-    );
+    .fails(1, &["the peer's first two keys differ", "help: is it ib_read_lat"]);
     // Pages as large as they can be leave no room for so many connections.
     let stage = Stage::of(1);
     let port = free_port();
@@ -393,13 +287,9 @@ fn servers_and_keys_that_cannot_be() {
     swap(&mut stream, &(1_u32 << 20).to_be_bytes());
     swap(&mut stream, &64_u32.to_be_bytes());
     swap(&mut stream, b"5\0");
-    server.end().fails(
-        1,
-        &[
-            "pages of 1048576 bytes, times 5 connections",
-            "help: give a smaller -q",
-        ],
-    );
+    server
+        .end()
+        .fails(1, &["pages of 1048576 bytes, times 5 connections", "help: give a smaller -q"]);
 }
 
 /// A client that connects to a real queue pair's address and moves nothing, and what it claims then.
@@ -435,32 +325,21 @@ fn liar(test: &str, more: &str, figures: &[[u8; 8]]) -> Run {
 fn servers_and_clients_that_claim_what_is_not_so() {
     let words = |size: u64, operations: u64, rate: f64| {
         let mean = 1.5_f64.to_be_bytes();
-        [
-            size.to_be_bytes(),
-            operations.to_be_bytes(),
-            mean,
-            mean,
-            rate.to_be_bytes(),
-        ]
+        [size.to_be_bytes(), operations.to_be_bytes(), mean, mean, rate.to_be_bytes()]
     };
     // Taken at its word, and not.
     liar("write_bw", "", &words(65536, 40, 1.0)).well();
     liar("write_bw", "-V", &words(65536, 40, 1.0))
         .fails(1, &["memory is wrong from byte 0 on", "help:"]);
-    liar("atomic_bw", "-V", &words(8, 40, 1.0)).fails(
-        1,
-        &["40 additions of 1 by 192.168.7.1 add up to 0", "help:"],
-    );
+    liar("atomic_bw", "-V", &words(8, 40, 1.0))
+        .fails(1, &["40 additions of 1 by 192.168.7.1 add up to 0", "help:"]);
     liar("read_bw", "", &words(u64::MAX, 40, 1.0))
         .fails(1, &["moved 18446744073709551615 bytes at a time"]);
     liar("read_bw", "", &words(65536, 0, 1.0)).fails(1, &["did 0 operations instead of 40"]);
     for rate in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
         let run = liar("read_bw", "--json", &words(65536, 40, rate)).well();
         let json = run.json();
-        assert!(
-            json["seconds"].is_null() && json["operations_per_second"].is_null(),
-            "{run:?}"
-        );
+        assert!(json["seconds"].is_null() && json["operations_per_second"].is_null(), "{run:?}");
     }
     liar("write_bw", "", &words(65536, 40, 1.0)[..2])
         .fails(1, &["hung up before it said its figures"]);
@@ -470,27 +349,14 @@ fn servers_and_clients_that_claim_what_is_not_so() {
 fn clients_and_what_answers_them() {
     let stage = Stage::new();
     let port = free_port();
-    call(
-        &stage,
-        "perftest read_bw",
-        &format!("--client 127.0.0.1 -p {port}"),
-    )
-    .fails(1, &["TCP port", "help: does ib_read_bw run there"]);
+    call(&stage, "perftest read_bw", &format!("--client 127.0.0.1 -p {port}"))
+        .fails(1, &["TCP port", "help: does ib_read_bw run there"]);
     // A server whose address is there, but not its queue pair.
     let listener = stage.listen("");
     for (test, words) in [
-        (
-            "send_bw",
-            "a send to 192.168.7.1 failed: no acknowledgement",
-        ),
-        (
-            "write_bw",
-            "a write to 192.168.7.1 failed: no acknowledgement",
-        ),
-        (
-            "read_bw",
-            "a read from 192.168.7.1 failed: no acknowledgement",
-        ),
+        ("send_bw", "a send to 192.168.7.1 failed: no acknowledgement"),
+        ("write_bw", "a write to 192.168.7.1 failed: no acknowledgement"),
+        ("read_bw", "a read from 192.168.7.1 failed: no acknowledgement"),
     ] {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = server.local_addr().unwrap().port();
@@ -499,12 +365,8 @@ fn clients_and_what_answers_them() {
             let mut lengths = vec![16, 4, 4, 2];
             lengths.extend([108; 4]);
             let key = key(0xf00, "00:00:00:00:00:00:00:00:00:00:ff:ff:c0:a8:07:01");
-            let answers = [
-                &version("6.24")[..],
-                &4096_u32.to_be_bytes(),
-                &64_u32.to_be_bytes(),
-                b"5\0",
-            ];
+            let answers =
+                [&version("6.24")[..], &4096_u32.to_be_bytes(), &64_u32.to_be_bytes(), b"5\0"];
             let mut said = Vec::new();
             for (nth, length) in lengths.into_iter().enumerate() {
                 let mut heard = vec![0; length];
@@ -512,9 +374,7 @@ fn clients_and_what_answers_them() {
                     break;
                 }
                 said.push(heard);
-                stream
-                    .write_all(answers.get(nth).unwrap_or(&&key[..]))
-                    .unwrap();
+                stream.write_all(answers.get(nth).unwrap_or(&&key[..])).unwrap();
             }
             said
         });
@@ -524,10 +384,7 @@ fn clients_and_what_answers_them() {
         assert_eq!(said[0], version("6.24"));
         let line = String::from_utf8(said[4].clone()).unwrap();
         let gid = ":00:00:00:00:00:00:00:00:00:00:ff:ff:c0:a8:07:02:00000000:\0";
-        assert!(
-            line.starts_with("0000:00") && line.ends_with(gid),
-            "{line:?}"
-        );
+        assert!(line.starts_with("0000:00") && line.ends_with(gid), "{line:?}");
         assert!(said[4..].iter().all(|key| *key == said[4]), "{said:?}");
     }
     drop(listener);
@@ -536,11 +393,9 @@ fn clients_and_what_answers_them() {
 #[test]
 fn peers_that_vanish_are_missed() {
     let stage = Stage::new();
-    for (test, words) in [
-        ("send_lat", ["help:"; 2]),
-        ("write_lat", ["help:"; 2]),
-        ("read_bw", ["hung up", "help:"]),
-    ] {
+    for (test, words) in
+        [("send_lat", ["help:"; 2]), ("write_lat", ["help:"; 2]), ("read_bw", ["hung up", "help:"])]
+    {
         let port = free_port();
         let endless = format!("-n 4000000 -u 10 --timeout 2 -p {port}");
         let server = serve(&stage, &format!("perftest {test}"), &endless);
@@ -565,11 +420,7 @@ fn arguments_that_cannot_be() {
     for (program, more, words) in [
         ("perftest send", "", "send_bw"),
         ("perftest atomic_bw", "-s 4", "an atomic has 8 bytes, not 4"),
-        (
-            "perftest send_lat",
-            "-q 2",
-            "ib_send_lat has one connection",
-        ),
+        ("perftest send_lat", "-q 2", "ib_send_lat has one connection"),
         ("perftest send_bw", "-q 17", "1..=16"),
         ("perftest write_bw", "-q 16 -s 512K", "more than 4M"),
         ("perftest write_bw", "-n 0", "not in 1.."),
@@ -578,8 +429,6 @@ fn arguments_that_cannot_be() {
         ("perftest read_bw", "--client a --server", "cannot be used"),
     ] {
         let more = format!("--ip 192.168.7.1/24 {more}");
-        stage
-            .run(&format!("compat {program}"), 0, &more)
-            .fails(2, &[words]);
+        stage.run(&format!("compat {program}"), 0, &more).fails(2, &[words]);
     }
 }

@@ -34,9 +34,7 @@ impl Stage {
     /// HCAs like this one.
     pub(crate) fn with(device: &Config, count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let sockets: Vec<PathBuf> = (0..count)
-            .map(|n| folder.path().join(n.to_string()))
-            .collect();
+        let sockets: Vec<PathBuf> = (0..count).map(|n| folder.path().join(n.to_string())).collect();
         Self {
             server: Some(Server::start(Settings::with_device(device, sockets.clone())).unwrap()),
             sockets,
@@ -64,11 +62,7 @@ impl Stage {
 
     /// Runs a client on an HCA whose address ends in its number plus 1, as listeners' addresses do.
     pub(crate) fn client(&self, verb: &str, nth: usize, more: &str) -> Run {
-        self.run(
-            verb,
-            nth,
-            &format!("192.168.7.1 --ip 192.168.7.{}/24 {more}", nth + 1),
-        )
+        self.run(verb, nth, &format!("192.168.7.1 --ip 192.168.7.{}/24 {more}", nth + 1))
     }
 
     /// A listener at 192.168.7.1 on HCA 0, at work.
@@ -86,11 +80,7 @@ impl Stage {
     pub(crate) fn complaints(&self) -> Vec<String> {
         let server = self.server.as_ref().unwrap();
         (0..self.sockets.len())
-            .flat_map(|nth| {
-                server
-                    .with(nth, |function| function.complaints().to_vec())
-                    .unwrap()
-            })
+            .flat_map(|nth| server.with(nth, |function| function.complaints().to_vec()).unwrap())
             .collect()
     }
 }
@@ -120,17 +110,10 @@ pub(crate) struct Run {
 
 impl Process {
     pub(crate) fn start(mut command: Command) -> Self {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let err = child.stderr.take().map(BufReader::new);
-        Self {
-            child,
-            said: String::new(),
-            err,
-        }
+        Self { child, said: String::new(), err }
     }
 
     /// Waits until a line of standard error has these words.
@@ -138,12 +121,7 @@ impl Process {
         let err = self.err.as_mut().unwrap();
         loop {
             let mut line = String::new();
-            assert_ne!(
-                err.read_line(&mut line).unwrap(),
-                0,
-                "it ended: {}",
-                self.said
-            );
+            assert_ne!(err.read_line(&mut line).unwrap(), 0, "it ended: {}", self.said);
             self.said.push_str(&line);
             if line.contains(words) {
                 return;
@@ -186,11 +164,7 @@ impl Process {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(
-                start.elapsed() < LONG,
-                "it does not end; so far: {}",
-                self.said
-            );
+            assert!(start.elapsed() < LONG, "it does not end; so far: {}", self.said);
             thread::sleep(Duration::from_millis(2));
         };
         let run = Run {

@@ -14,16 +14,10 @@ fn ping_is_served_and_told() {
         said.contains("200 round trips of 64 bytes with 192.168.7.1:4711, verified on both sides"),
         "{said}"
     );
-    assert!(
-        said.contains("median") && said.contains("p99") && said.contains("###"),
-        "{said}"
-    );
+    assert!(said.contains("median") && said.contains("p99") && said.contains("###"), "{said}");
     assert_eq!(ping.err, "");
 
-    let json = stage
-        .client("ping", 1, "--count 50 --size 4K --poll --json")
-        .well()
-        .json();
+    let json = stage.client("ping", 1, "--count 50 --size 4K --poll --json").well().json();
     assert_eq!((&json["count"], &json["size"]), (&50.into(), &4096.into()));
     let latency = |name: &str| json["latency_us"][name].as_f64().unwrap();
     assert!(latency("min") > 0.0 && latency("min") <= latency("median"));
@@ -35,11 +29,7 @@ fn ping_is_served_and_told() {
     let listener = listener.end().well();
     let lines: Vec<&str> = listener.out.lines().collect();
     assert_eq!(lines.len(), 2, "{}", listener.out);
-    assert!(
-        lines[0].starts_with("192.168.7.2: ping, 64 bytes, 200 verified in"),
-        "{}",
-        lines[0]
-    );
+    assert!(lines[0].starts_with("192.168.7.2: ping, 64 bytes, 200 verified in"), "{}", lines[0]);
     assert!(lines[0].ends_with("complete"), "{}", lines[0]);
     assert_eq!(stage.complaints(), Vec::<String>::new());
 }
@@ -50,13 +40,8 @@ fn perf_of_every_kind_is_verified_on_both_sides() {
     let listener = stage.listen("--count 8 --json");
     for kind in ["send", "write", "read", "bind"] {
         // Sizes and counts that fill nothing evenly; one in flight, and as many as there may be.
-        for more in [
-            "--count 101 --size 1000 --depth 7",
-            "--count 5 --size 1 --depth 1",
-        ] {
-            let run = stage
-                .client("perf", 1, &format!("--kind {kind} {more} --json"))
-                .well();
+        for more in ["--count 101 --size 1000 --depth 7", "--count 5 --size 1 --depth 1"] {
+            let run = stage.client("perf", 1, &format!("--kind {kind} {more} --json")).well();
             let json = run.json();
             assert_eq!(json["test"], kind);
             assert!(json["operations_per_second"].as_f64().unwrap() > 0.0);
@@ -80,25 +65,15 @@ fn many_bytes_in_many_packets() {
     let listener = stage.listen("--count 4 --mtu 1024");
     // Connection management does not let the two disagree.
     let run = stage.client("perf", 1, "--mtu 2048");
-    run.fails(
-        1,
-        &[
-            "192.168.7.1:4711 cannot take packets of 2048 bytes",
-            "help: give the --mtu",
-        ],
-    );
+    run.fails(1, &["192.168.7.1:4711 cannot take packets of 2048 bytes", "help: give the --mtu"]);
     for kind in ["send", "write", "read"] {
         let more = format!("--kind {kind} --count 60 --size 64K --depth 48 --mtu 1024");
         let run = stage.client("perf", 1, &more);
         assert!(
-            run.well()
-                .out
-                .contains("60 operations of 65536 bytes, 48 in flight, all verified")
+            run.well().out.contains("60 operations of 65536 bytes, 48 in flight, all verified")
         );
     }
-    stage
-        .client("ping", 1, "--count 3 --size 1M --mtu 512")
-        .well();
+    stage.client("ping", 1, "--count 3 --size 1M --mtu 512").well();
     listener.end().well();
 }
 
@@ -106,11 +81,8 @@ fn many_bytes_in_many_packets() {
 fn ipv6_vlan_and_another_port() {
     let stage = Stage::new();
     let listener = stage.listen_as("fd00:0:0:7::1/64", "--vlan 7 --port 5000 --count 1");
-    let run = stage.run(
-        "ping",
-        1,
-        "[fd00:0:0:7::1]:5000 --ip fd00:0:0:7::2/64 --vlan 7 --count 20",
-    );
+    let run =
+        stage.run("ping", 1, "[fd00:0:0:7::1]:5000 --ip fd00:0:0:7::2/64 --vlan 7 --count 20");
     assert!(run.well().out.contains("20 round trips"));
     assert!(listener.end().well().out.starts_with("fd00:0:0:7::2: ping"));
 }
@@ -120,20 +92,14 @@ fn two_tests_at_a_time() {
     let stage = Stage::of(3);
     let listener = stage.listen("--count 2");
     let start = |nth: usize, kind: &str| {
-        let more = format!(
-            "192.168.7.1 --ip 192.168.7.{}/24 --kind {kind} --count 2000",
-            nth + 1
-        );
+        let more = format!("192.168.7.1 --ip 192.168.7.{}/24 --kind {kind} --count 2000", nth + 1);
         Process::start(stage.command("perf", nth, &more))
     };
     let (one, other) = (start(1, "write"), start(2, "send"));
     one.end().well();
     other.end().well();
     let out = listener.end().well().out;
-    assert!(
-        out.contains("192.168.7.2: write") && out.contains("192.168.7.3: send"),
-        "{out}"
-    );
+    assert!(out.contains("192.168.7.2: write") && out.contains("192.168.7.3: send"), "{out}");
 }
 
 #[test]
@@ -141,20 +107,11 @@ fn info_and_doctor_ask_the_device() {
     let stage = Stage::new();
     let json = stage.run("info", 0, "--json").well().json();
     let said = &json["said"];
-    assert_eq!(
-        (&said["link_type"], &said["link_up"]),
-        (&"Ethernet".into(), &true.into())
-    );
-    assert_eq!(
-        (&said["path_mtu"], &said["pci_id"]),
-        (&4096.into(), &"15b3:1013".into())
-    );
+    assert_eq!((&said["link_type"], &said["link_up"]), (&"Ethernet".into(), &true.into()));
+    assert_eq!((&said["path_mtu"], &said["pci_id"]), (&4096.into(), &"15b3:1013".into()));
     assert!(said["mac"].as_str().unwrap().starts_with("02:"), "{said}");
     let out = stage.run("info", 1, "").well().out;
-    assert!(
-        out.contains("node GUID") && out.contains("firmware pages"),
-        "{out}"
-    );
+    assert!(out.contains("node GUID") && out.contains("firmware pages"), "{out}");
 
     let out = stage.run("doctor", 0, "").well().out;
     for words in [
@@ -165,18 +122,10 @@ fn info_and_doctor_ask_the_device() {
     ] {
         assert!(out.contains(words), "{words}: {out}");
     }
-    stage
-        .server
-        .as_ref()
-        .unwrap()
-        .with(0, |function| function.hca().set_link(false));
+    stage.server.as_ref().unwrap().with(0, |function| function.hca().set_link(false));
     let run = stage.run("doctor", 0, "");
     assert_eq!(run.code, 1, "{run:?}");
-    assert!(
-        run.out.contains("FAIL  link             Ethernet, down"),
-        "{}",
-        run.out
-    );
+    assert!(run.out.contains("FAIL  link             Ethernet, down"), "{}", run.out);
 }
 
 #[test]
@@ -198,10 +147,6 @@ fn a_closed_output_is_nobodys_fault() {
 fn verbose_runs_show_the_commands_of_the_device() {
     let stage = Stage::new();
     let run = stage.run("info", 0, "-vvv").well();
-    assert!(
-        run.err.contains("QUERY_HCA_CAP"),
-        "{}",
-        &run.err[..run.err.len().min(2000)]
-    );
+    assert!(run.err.contains("QUERY_HCA_CAP"), "{}", &run.err[..run.err.len().min(2000)]);
     assert!(run.out.contains("firmware") && !run.out.contains("QUERY_HCA_CAP"));
 }

@@ -20,17 +20,8 @@ fn an_address_that_nobody_has() {
     let run = stage.run("ping", 1, "192.168.7.99 --ip 192.168.7.2/24 --timeout 1");
     let run = run.fails(1, &["dat: error:", "192.168.7.99", "help: is it up"]);
     assert!(run.took < Duration::from_secs(8), "{:?}", run.took);
-    let json = stage.run(
-        "perf",
-        1,
-        "192.168.7.99 --ip 192.168.7.2/24 --timeout 1 --json",
-    );
-    assert!(
-        json.json()["error"]
-            .as_str()
-            .unwrap()
-            .contains("192.168.7.99")
-    );
+    let json = stage.run("perf", 1, "192.168.7.99 --ip 192.168.7.2/24 --timeout 1 --json");
+    assert!(json.json()["error"].as_str().unwrap().contains("192.168.7.99"));
 }
 
 #[test]
@@ -40,10 +31,7 @@ fn a_port_where_nobody_listens() {
     let run = stage.run("ping", 1, "192.168.7.1:4712 --ip 192.168.7.2/24");
     run.fails(
         1,
-        &[
-            "192.168.7.1 is there, but nothing listens on its port 4712",
-            "help: start dat listen",
-        ],
+        &["192.168.7.1 is there, but nothing listens on its port 4712", "help: start dat listen"],
     );
     listener.interrupt();
     listener.end().well();
@@ -53,9 +41,7 @@ fn a_port_where_nobody_listens() {
 fn another_vlan_is_another_world() {
     let stage = Stage::new();
     let listener = stage.listen("--vlan 8");
-    stage
-        .client("ping", 1, "--timeout 1 --vlan 9")
-        .fails(1, &["192.168.7.1", "VLAN"]);
+    stage.client("ping", 1, "--timeout 1 --vlan 9").fails(1, &["192.168.7.1", "VLAN"]);
     listener.interrupt();
     listener.end().well();
 }
@@ -75,10 +61,7 @@ fn a_socket_that_is_not_there_and_one_in_use() {
         .unwrap();
     assert_eq!(crate::stage::code(&missing), Some(1));
     let err = String::from_utf8(missing.stderr).unwrap();
-    assert!(
-        err.contains("/nonexistent/socket") && err.contains("help:"),
-        "{err}"
-    );
+    assert!(err.contains("/nonexistent/socket") && err.contains("help:"), "{err}");
 
     let listener = stage.listen("");
     let run = stage.run("doctor", 0, "");
@@ -103,16 +86,8 @@ fn ctrl_c_gives_everything_back() {
     listener.interrupt();
     let listener = listener.end().well();
     assert_eq!(listener.out.lines().count(), 2, "{}", listener.out);
-    assert!(
-        listener
-            .out
-            .lines()
-            .all(|line| line.ends_with("ended early")),
-        "{}",
-        listener.out
-    );
-    ping.end()
-        .fails(1, &["192.168.7.1:4711 ended the connection in mid-test"]);
+    assert!(listener.out.lines().all(|line| line.ends_with("ended early")), "{}", listener.out);
+    ping.end().fails(1, &["192.168.7.1:4711 ended the connection in mid-test"]);
 
     // Nothing is left behind: both come up again at once, and the models saw nothing out of order.
     let listener = stage.listen("--count 1");
@@ -130,9 +105,7 @@ fn a_listener_that_dies_is_missed() {
     ping.wait_for("connecting to");
     std::thread::sleep(Duration::from_millis(300));
     listener.kill();
-    let ping = ping
-        .end()
-        .fails(1, &["dat: error:", "192.168.7.1:4711", "help:"]);
+    let ping = ping.end().fails(1, &["dat: error:", "192.168.7.1:4711", "help:"]);
     assert!(ping.took < Duration::from_secs(10), "{:?}", ping.took);
 }
 
@@ -154,11 +127,7 @@ fn a_firmware_that_falls_is_named_within_seconds() {
     let stage = Stage::new();
     let listener = stage.listen("");
     let ping = pinging(&stage);
-    stage
-        .server
-        .as_ref()
-        .unwrap()
-        .with(1, |function| function.hca().die(1));
+    stage.server.as_ref().unwrap().with(1, |function| function.hca().die(1));
     let run = ping.end().fails(1, &["dat: error:", "help:"]);
     assert!(run.took < Duration::from_secs(15), "{:?}", run.took);
     drop(listener);
@@ -173,31 +142,11 @@ fn arguments_that_cannot_be() {
         ("ping", "192.168.7.2 --ip 192.168.7.2/24", "own address"),
         ("ping", "fd00::1 --ip 192.168.7.2/24", "different kinds"),
         ("ping", "224.0.0.1 --ip 192.168.7.2/24", "nobody's address"),
-        (
-            "perf",
-            "192.168.7.1 --ip 192.168.7.2/24 --size 2M",
-            "1 to 1M",
-        ),
-        (
-            "perf",
-            "192.168.7.1 --ip 192.168.7.2/24 --size 1M --depth 48",
-            "too much",
-        ),
-        (
-            "perf",
-            "192.168.7.1 --ip 192.168.7.2/24 --kind ping",
-            "--kind",
-        ),
-        (
-            "perf",
-            "192.168.7.1 --ip 192.168.7.2/24 --count 0",
-            "--count",
-        ),
-        (
-            "listen",
-            "--ip 192.168.7.1/24 --gateway fd00::1",
-            "different kinds",
-        ),
+        ("perf", "192.168.7.1 --ip 192.168.7.2/24 --size 2M", "1 to 1M"),
+        ("perf", "192.168.7.1 --ip 192.168.7.2/24 --size 1M --depth 48", "too much"),
+        ("perf", "192.168.7.1 --ip 192.168.7.2/24 --kind ping", "--kind"),
+        ("perf", "192.168.7.1 --ip 192.168.7.2/24 --count 0", "--count"),
+        ("listen", "--ip 192.168.7.1/24 --gateway fd00::1", "different kinds"),
         ("listen", "--ip 192.168.7.1/24 --vlan 4095", "--vlan"),
         ("listen", "--ip 192.168.7.1/24 --mtu 1500", "path MTU"),
     ] {
@@ -229,15 +178,10 @@ fn every_verb_explains_itself() {
     for words in ["Examples:", "Units:", "Exit status: 0", "vfio-user:PATH"] {
         assert!(all.contains(words), "{words}: {all}");
     }
-    for verb in [
-        "list", "info", "bind", "unbind", "doctor", "listen", "ping", "perf", "compat",
-    ] {
+    for verb in ["list", "info", "bind", "unbind", "doctor", "listen", "ping", "perf", "compat"] {
         assert!(all.contains(&format!("  {verb} ")), "{verb}: {all}");
         let own = help(&[verb, "--help"]);
         // A paragraph of its own besides the line in the list.
-        assert!(
-            own.split("Usage:").next().unwrap().trim().contains("\n\n"),
-            "{own}"
-        );
+        assert!(own.split("Usage:").next().unwrap().trim().contains("\n\n"), "{own}");
     }
 }

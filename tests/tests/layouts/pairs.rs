@@ -124,36 +124,16 @@ pub(crate) fn table() -> Vec<Pair> {
 
 /// The same field under two names: the driver's layout and name, the model's path, and why they differ.
 pub(crate) const ALIASES: &[(&str, &str, &str, &str)] = &[
-    (
-        "CommandEntry",
-        "kind",
-        "transport",
-        "the PRM says `type`, which neither language allows",
-    ),
-    (
-        "CommandEntry",
-        "command_input_inline",
-        "input",
-        "the model drops what goes without saying",
-    ),
-    (
-        "CommandEntry",
-        "command_output_inline",
-        "output",
-        "likewise",
-    ),
+    ("CommandEntry", "kind", "transport", "the PRM says `type`, which neither language allows"),
+    ("CommandEntry", "command_input_inline", "input", "the model drops what goes without saying"),
+    ("CommandEntry", "command_output_inline", "output", "likewise"),
     (
         "CommandEntry",
         "status",
         "delivery_status",
         "the model tells it from the command's own status",
     ),
-    (
-        "AtomicCap",
-        "atomic_req_8b_endianness_mode",
-        "atomic_req_8B_endianness_mode",
-        "likewise",
-    ),
+    ("AtomicCap", "atomic_req_8b_endianness_mode", "atomic_req_8B_endianness_mode", "likewise"),
     (
         "AtomicCap",
         "supported_atomic_req_8b_endianness_mode_1",
@@ -172,39 +152,20 @@ pub(crate) const NARROWER: &[(&str, &str, &str)] = &[
         "object numbers have 24 bits; the rest of the dword is other commands' flags",
     ),
     ("OutputHead", "number", "likewise"),
-    (
-        "CreateEqIn",
-        "event_bitmask",
-        "64 of 256 bits: no event type above 63 exists",
-    ),
-    (
-        "ModifyQueueIn",
-        "number",
-        "24 bits; the top four of the dword are the state it is in",
-    ),
+    ("CreateEqIn", "event_bitmask", "64 of 256 bits: no event type above 63 exists"),
+    ("ModifyQueueIn", "number", "24 bits; the top four of the dword are the state it is in"),
 ];
 
 pub(crate) fn layout(name: &str) -> ifc::Layout {
-    let found = ifc::all()
-        .into_iter()
-        .filter(|layout| layout.name == name)
-        .collect::<Vec<_>>();
-    assert_eq!(
-        found.len(),
-        1,
-        "{name} is in the model {} times",
-        found.len()
-    );
+    let found = ifc::all().into_iter().filter(|layout| layout.name == name).collect::<Vec<_>>();
+    assert_eq!(found.len(), 1, "{name} is in the model {} times", found.len());
     found[0]
 }
 
 /// The model's field for one of the driver's: by alias, at the top level, or as the one leaf with that last name.
 pub(crate) fn theirs(pair: &Pair, name: &str) -> Option<(String, ifc::Field)> {
     let layout = layout(pair.theirs);
-    if let Some((_, _, path, _)) = ALIASES
-        .iter()
-        .find(|a| (a.0, a.1) == (pair.ours.name, name))
-    {
+    if let Some((_, _, path, _)) = ALIASES.iter().find(|a| (a.0, a.1) == (pair.ours.name, name)) {
         return Some((String::from(*path), layout.field(path).unwrap()));
     }
     let name = match name.strip_prefix("select_") {
@@ -215,23 +176,14 @@ pub(crate) fn theirs(pair: &Pair, name: &str) -> Option<(String, ifc::Field)> {
         return Some((name, field));
     }
     let end = format!(".{name}");
-    let mut leaves = layout
-        .leaves()
-        .into_iter()
-        .filter(|(path, _)| path.ends_with(&end));
+    let mut leaves = layout.leaves().into_iter().filter(|(path, _)| path.ends_with(&end));
     let found = leaves.next();
-    assert!(
-        leaves.next().is_none(),
-        "{}: {name} is several fields",
-        pair.theirs
-    );
+    assert!(leaves.next().is_none(), "{}: {name} is several fields", pair.theirs);
     found
 }
 
 pub(crate) fn narrower(pair: &Pair, name: &str) -> bool {
-    NARROWER
-        .iter()
-        .any(|n| (n.0, n.1) == (pair.ours.name, name))
+    NARROWER.iter().any(|n| (n.0, n.1) == (pair.ours.name, name))
 }
 
 /// The model's value of a field of any width.
@@ -343,176 +295,58 @@ fn words() -> Vec<String> {
     use ifc::wqe::{wqe_av, wqe_ctrl, wqe_data, wqe_raddr};
     let masked = |field: ifc::Field| field.within(umr_ctrl::mkey_mask);
     let sent: [Sent; 29] = [
-        (
-            "opmod",
-            |v| control(|c| c.set_opmod(v as u8), |_| ()),
-            wqe_ctrl::opmod,
-        ),
-        (
-            "wqe_index",
-            |v| control(|c| c.set_wqe_index(v as u16), |_| ()),
-            wqe_ctrl::wqe_index,
-        ),
-        (
-            "opcode",
-            |v| control(|c| c.set_opcode(v as u8), |_| ()),
-            wqe_ctrl::opcode,
-        ),
-        (
-            "qpn",
-            |v| control(|c| c.set_qpn(v as u32), |_| ()),
-            wqe_ctrl::qpn,
-        ),
-        (
-            "ds",
-            |v| control(|c| c.set_ds(v as u8), |_| ()),
-            wqe_ctrl::ds,
-        ),
-        (
-            "fence",
-            |v| control(|_| (), |c| c.set_fence(v as u8)),
-            wqe_ctrl::fm,
-        ),
-        (
-            "ce",
-            |v| control(|_| (), |c| c.set_ce(v as u8)),
-            wqe_ctrl::ce,
-        ),
-        (
-            "se",
-            |v| control(|_| (), |c| c.set_se(v as u8)),
-            wqe_ctrl::se,
-        ),
-        (
-            "immediate",
-            |v| control(|_| (), |c| c.set_immediate(v as u32)),
-            wqe_ctrl::imm,
-        ),
-        (
-            "remote address",
-            |v| bytes(&wqe::remote(v, 0)),
-            wqe_raddr::raddr,
-        ),
-        (
-            "rkey",
-            |v| bytes(&wqe::remote(0, v as u32)),
-            wqe_raddr::rkey,
-        ),
+        ("opmod", |v| control(|c| c.set_opmod(v as u8), |_| ()), wqe_ctrl::opmod),
+        ("wqe_index", |v| control(|c| c.set_wqe_index(v as u16), |_| ()), wqe_ctrl::wqe_index),
+        ("opcode", |v| control(|c| c.set_opcode(v as u8), |_| ()), wqe_ctrl::opcode),
+        ("qpn", |v| control(|c| c.set_qpn(v as u32), |_| ()), wqe_ctrl::qpn),
+        ("ds", |v| control(|c| c.set_ds(v as u8), |_| ()), wqe_ctrl::ds),
+        ("fence", |v| control(|_| (), |c| c.set_fence(v as u8)), wqe_ctrl::fm),
+        ("ce", |v| control(|_| (), |c| c.set_ce(v as u8)), wqe_ctrl::ce),
+        ("se", |v| control(|_| (), |c| c.set_se(v as u8)), wqe_ctrl::se),
+        ("immediate", |v| control(|_| (), |c| c.set_immediate(v as u32)), wqe_ctrl::imm),
+        ("remote address", |v| bytes(&wqe::remote(v, 0)), wqe_raddr::raddr),
+        ("rkey", |v| bytes(&wqe::remote(0, v as u32)), wqe_raddr::rkey),
         ("address", |v| bytes(&wqe::data(v, 0, 0)), wqe_data::addr),
-        (
-            "lkey",
-            |v| bytes(&wqe::data(0, 0, v as u32)),
-            wqe_data::lkey,
-        ),
-        (
-            "byte count",
-            |v| bytes(&wqe::data(0, v as u32, 0)),
-            wqe_data::byte_count,
-        ),
+        ("lkey", |v| bytes(&wqe::data(0, 0, v as u32)), wqe_data::lkey),
+        ("byte count", |v| bytes(&wqe::data(0, v as u32, 0)), wqe_data::byte_count),
         ("q_key", |v| vector(|a| a.qkey = v as u32), wqe_av::qkey),
-        (
-            "destination qpn",
-            |v| vector(|a| a.dqpn = v as u32),
-            wqe_av::dqpn,
-        ),
-        (
-            "source port",
-            |v| vector(|a| a.udp_sport = v as u16),
-            wqe_av::rlid_udp_sport,
-        ),
+        ("destination qpn", |v| vector(|a| a.dqpn = v as u32), wqe_av::dqpn),
+        ("source port", |v| vector(|a| a.udp_sport = v as u16), wqe_av::rlid_udp_sport),
         ("tclass", |v| vector(|a| a.tclass = v as u8), wqe_av::tclass),
-        (
-            "hop limit",
-            |v| vector(|a| a.hop_limit = v as u8),
-            wqe_av::hop_limit,
-        ),
-        (
-            "source index",
-            |v| vector(|a| a.source_index = v as u8),
-            wqe_av::src_addr_index,
-        ),
-        (
-            "flow label",
-            |v| vector(|a| a.flow_label = v as u32),
-            wqe_av::flow_label,
-        ),
-        (
-            "mask len",
-            |v| umr(0, v * wqe::mask::LEN),
-            masked(mkey_mask::len),
-        ),
-        (
-            "mask start",
-            |v| umr(0, v * wqe::mask::START),
-            masked(mkey_mask::start_addr),
-        ),
-        (
-            "mask key",
-            |v| umr(0, v * wqe::mask::KEY),
-            masked(mkey_mask::key),
-        ),
-        (
-            "mask qpn",
-            |v| umr(0, v * wqe::mask::QPN),
-            masked(mkey_mask::qpn),
-        ),
-        (
-            "mask rr",
-            |v| umr(0, v * wqe::mask::RR),
-            masked(mkey_mask::rr),
-        ),
-        (
-            "mask rw",
-            |v| umr(0, v * wqe::mask::RW),
-            masked(mkey_mask::rw),
-        ),
+        ("hop limit", |v| vector(|a| a.hop_limit = v as u8), wqe_av::hop_limit),
+        ("source index", |v| vector(|a| a.source_index = v as u8), wqe_av::src_addr_index),
+        ("flow label", |v| vector(|a| a.flow_label = v as u32), wqe_av::flow_label),
+        ("mask len", |v| umr(0, v * wqe::mask::LEN), masked(mkey_mask::len)),
+        ("mask start", |v| umr(0, v * wqe::mask::START), masked(mkey_mask::start_addr)),
+        ("mask key", |v| umr(0, v * wqe::mask::KEY), masked(mkey_mask::key)),
+        ("mask qpn", |v| umr(0, v * wqe::mask::QPN), masked(mkey_mask::qpn)),
+        ("mask rr", |v| umr(0, v * wqe::mask::RR), masked(mkey_mask::rr)),
+        ("mask rw", |v| umr(0, v * wqe::mask::RW), masked(mkey_mask::rw)),
         ("mask a", |v| umr(0, v * wqe::mask::A), masked(mkey_mask::a)),
-        (
-            "mask free",
-            |v| umr(0, v * wqe::mask::FREE),
-            masked(mkey_mask::free),
-        ),
+        ("mask free", |v| umr(0, v * wqe::mask::FREE), masked(mkey_mask::free)),
     ];
     let got: [Got; 10] = [
-        ("byte_cnt", plain::byte_cnt, |e| {
-            word(e, cqe::BYTE_CNT_AT).into()
-        }),
+        ("byte_cnt", plain::byte_cnt, |e| word(e, cqe::BYTE_CNT_AT).into()),
         ("user_index", plain::srqn_user_index, |e| {
-            cqe::Index::from_word(word(e, cqe::INDEX_AT))
-                .user_index()
-                .into()
+            cqe::Index::from_word(word(e, cqe::INDEX_AT)).user_index().into()
         }),
         ("wqe_counter", plain::wqe_counter, |e| {
-            cqe::Owner::from_word(word(e, cqe::OWNER_AT))
-                .wqe_counter()
-                .into()
+            cqe::Owner::from_word(word(e, cqe::OWNER_AT)).wqe_counter().into()
         }),
         ("opcode", plain::opcode, |e| {
-            cqe::Owner::from_word(word(e, cqe::OWNER_AT))
-                .opcode()
-                .into()
+            cqe::Owner::from_word(word(e, cqe::OWNER_AT)).opcode().into()
         }),
         ("solicited", plain::se, |e| {
-            cqe::Owner::from_word(word(e, cqe::OWNER_AT))
-                .solicited()
-                .into()
+            cqe::Owner::from_word(word(e, cqe::OWNER_AT)).solicited().into()
         }),
-        ("owner", plain::owner, |e| {
-            cqe::Owner::from_word(word(e, cqe::OWNER_AT)).owner().into()
-        }),
+        ("owner", plain::owner, |e| cqe::Owner::from_word(word(e, cqe::OWNER_AT)).owner().into()),
         ("syndrome", err_cqe::syndrome, |e| {
-            cqe::Cause::from_word(word(e, cqe::CAUSE_AT))
-                .syndrome()
-                .into()
+            cqe::Cause::from_word(word(e, cqe::CAUSE_AT)).syndrome().into()
         }),
         ("vendor syndrome", err_cqe::vendor_err_synd, |e| {
-            cqe::Cause::from_word(word(e, cqe::CAUSE_AT))
-                .vendor_err_synd()
-                .into()
+            cqe::Cause::from_word(word(e, cqe::CAUSE_AT)).vendor_err_synd().into()
         }),
-        ("event type", eqe::event_type, |e| {
-            eq::EqeHead(word(e, 0)).event_type().into()
-        }),
+        ("event type", eqe::event_type, |e| eq::EqeHead(word(e, 0)).event_type().into()),
         ("event sub type", eqe::event_sub_type, |e| {
             eq::EqeHead(word(e, 0)).event_sub_type().into()
         }),

@@ -19,21 +19,13 @@ fn two_hcas_connect_and_move_data_by_every_operation() {
         let ep = [0, 1].map(|side| pair.sides[side].ep);
         pair.sides[0].buffer.copy_in(0, &text);
         let place = pair.sides[1].near(0, len);
-        pair.sides[1]
-            .nic
-            .ep_post_recv(ep[1], &place, 1, NONE)
-            .unwrap();
+        pair.sides[1].nic.ep_post_recv(ep[1], &place, 1, NONE).unwrap();
         let place = pair.sides[0].near(0, len);
-        pair.sides[0]
-            .nic
-            .ep_post_send(ep[0], &place, 2, NONE)
-            .unwrap();
+        pair.sides[0].nic.ep_post_send(ep[0], &place, 2, NONE).unwrap();
         let mut seen = [false; 2];
         while seen != [true; 2] {
             let (side, event) = pair.next().unwrap();
-            let Event::Dto(done) = event else {
-                panic!("{event:?}")
-            };
+            let Event::Dto(done) = event else { panic!("{event:?}") };
             assert_eq!((done.cookie, done.len as usize), ([2, 1][side], len));
             seen[side] = true;
         }
@@ -42,17 +34,11 @@ fn two_hcas_connect_and_move_data_by_every_operation() {
         // Write, and read it back to another place.
         let far = pair.sides[1].far(8192, len);
         let near = pair.sides[0].near(0, len);
-        pair.sides[0]
-            .nic
-            .ep_post_rdma_write(ep[0], &near, 3, &far, NONE)
-            .unwrap();
+        pair.sides[0].nic.ep_post_rdma_write(ep[0], &near, 3, &far, NONE).unwrap();
         pair.done(0, 3);
         assert_eq!(pair.sides[1].look(8192, len), text);
         let near = pair.sides[0].near(16384, len);
-        pair.sides[0]
-            .nic
-            .ep_post_rdma_read(ep[0], &near, 4, &far, NONE)
-            .unwrap();
+        pair.sides[0].nic.ep_post_rdma_read(ep[0], &near, 4, &far, NONE).unwrap();
         pair.done(0, 4);
         assert_eq!(pair.sides[0].look(16384, len), text);
 
@@ -61,20 +47,11 @@ fn two_hcas_connect_and_move_data_by_every_operation() {
         let rmr = pair.sides[1].nic.rmr_create(pz).unwrap();
         let range = pair.sides[1].near(32768, 64)[0];
         let rights = MemPriv::REMOTE_WRITE;
-        let context = pair.sides[1]
-            .nic
-            .rmr_bind(rmr, &range, rights, ep[1], 5, NONE);
+        let context = pair.sides[1].nic.rmr_bind(rmr, &range, rights, ep[1], 5, NONE);
         assert!(matches!(pair.event(1), Event::RmrBind { cookie: 5, .. }));
-        let far = RmrTriplet {
-            addr: range.addr,
-            len: 8,
-            context: context.unwrap(),
-        };
+        let far = RmrTriplet { addr: range.addr, len: 8, context: context.unwrap() };
         let near = pair.sides[0].near(0, 8);
-        pair.sides[0]
-            .nic
-            .ep_post_rdma_write(ep[0], &near, 6, &far, NONE)
-            .unwrap();
+        pair.sides[0].nic.ep_post_rdma_write(ep[0], &near, 6, &far, NONE).unwrap();
         pair.done(0, 6);
         assert_eq!(pair.sides[1].look(32768, 8), text[..8]);
         pair.sides[1].nic.rmr_free(rmr).unwrap();
@@ -95,10 +72,7 @@ fn two_hcas_connect_and_move_data_by_every_operation() {
             assert!(commands > 0);
         }
 
-        pair.sides[0]
-            .nic
-            .ep_disconnect(ep[0], CloseFlag::Graceful)
-            .unwrap();
+        pair.sides[0].nic.ep_disconnect(ep[0], CloseFlag::Graceful).unwrap();
         let mut seen = [false; 2];
         while seen != [true; 2] {
             match pair.next().unwrap() {
@@ -117,17 +91,11 @@ fn greet(pair: &mut Pair<'_>) {
         receive.unwrap();
         let (ep, place) = (pair.sides[from].ep, pair.sides[from].near(0, 8));
         pair.sides[from].buffer.copy_in(0, b"greeting");
-        pair.sides[from]
-            .nic
-            .ep_post_send(ep, &place, 2, NONE)
-            .unwrap();
+        pair.sides[from].nic.ep_post_send(ep, &place, 2, NONE).unwrap();
         for _ in 0..2 {
             let (side, event) = pair.next().unwrap();
             let cookie = if side == from { 2 } else { 1 };
-            assert!(
-                matches!(event, Event::Dto(done) if done.cookie == cookie),
-                "{event:?}"
-            );
+            assert!(matches!(event, Event::Dto(done) if done.cookie == cookie), "{event:?}");
         }
         assert_eq!(pair.sides[to].look(64, 8), b"greeting");
     }
@@ -136,10 +104,7 @@ fn greet(pair: &mut Pair<'_>) {
 #[test]
 fn few_vectors_are_shared() {
     for vectors in [1, 2] {
-        let card = Card {
-            vectors,
-            ..Card::default()
-        };
+        let card = Card { vectors, ..Card::default() };
         Rig::of(&card).connected(|pair| {
             assert_eq!(pair.sides[0].nic.host().vectors(), vectors);
             greet(pair);
@@ -159,11 +124,7 @@ fn what_is_only_sent_from_cannot_be_written_by_the_device() {
         source.copy_in(0, b"from here only");
         let rights = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
         let lmr = a.nic.lmr_create(a.pz, source.region(), rights).unwrap();
-        let near = [LmrTriplet {
-            addr: source.addr(),
-            len: 14,
-            context: lmr.lmr_context,
-        }];
+        let near = [LmrTriplet { addr: source.addr(), len: 14, context: lmr.lmr_context }];
         let far = b.far(0, 14);
         let ep = a.ep;
         a.nic.ep_post_rdma_write(ep, &near, 1, &far, NONE).unwrap();
@@ -173,9 +134,7 @@ fn what_is_only_sent_from_cannot_be_written_by_the_device() {
         // A right too many on the registration, and the IOMMU still says no.
         let before = rig.server().with(0, |function| function.dma_refused());
         let side = &mut pair.sides[0];
-        side.nic
-            .ep_post_rdma_read(ep, &near, 2, &far, NONE)
-            .unwrap();
+        side.nic.ep_post_rdma_read(ep, &near, 2, &far, NONE).unwrap();
         let (of, event) = pair.next().unwrap();
         assert!(
             of == 0 && matches!(event, Event::Dto(done) if done.status != DtoStatus::Success),
@@ -197,23 +156,14 @@ fn the_device_can_reach_what_the_ledger_says_and_nothing_else() {
         let mut ledger = host.maps();
         ledger.sort_by_key(|mapping| mapping.iova);
         let maps = rig.server().with(0, |function| function.maps()).unwrap();
-        let seen: Vec<_> = maps
-            .iter()
-            .map(|m| (m.iova, m.size, m.read, m.write))
-            .collect();
-        let said: Vec<_> = ledger
-            .iter()
-            .map(|m| (m.iova, m.len, true, m.reach == Reach::ReadWrite))
-            .collect();
+        let seen: Vec<_> = maps.iter().map(|m| (m.iova, m.size, m.read, m.write)).collect();
+        let said: Vec<_> =
+            ledger.iter().map(|m| (m.iova, m.len, true, m.reach == Reach::ReadWrite)).collect();
         assert_eq!(seen, said);
         assert!(ledger.iter().any(|mapping| mapping.reach == Reach::Read));
         for mapping in ledger.clone() {
             let (start, end) = (mapping.iova, mapping.iova + mapping.len);
-            let neighbour = |at: u64| {
-                ledger
-                    .iter()
-                    .any(|m| (m.iova..m.iova + m.len).contains(&at))
-            };
+            let neighbour = |at: u64| ledger.iter().any(|m| (m.iova..m.iova + m.len).contains(&at));
             let device = |at: u64, write: bool| {
                 let tried = rig.server().with(0, move |function| {
                     if write {

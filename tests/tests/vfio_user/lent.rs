@@ -27,18 +27,10 @@ impl<'b, const N: usize> Mem<'b, N> {
         let host = side.nic.host();
         // SAFETY: it is taken back before the bytes go.
         unsafe { host.lend(addr, len as u64, Reach::ReadWrite) }.unwrap();
-        let region = Region {
-            addr,
-            len: len as u64,
-        };
+        let region = Region { addr, len: len as u64 };
         let rights = MemPriv::ALL | MemPriv::REMOTE_ATOMIC;
         let lmr = side.nic.lmr_create(side.pz, region, rights).unwrap();
-        Self {
-            bytes,
-            at,
-            len,
-            lmr,
-        }
+        Self { bytes, at, len, lmr }
     }
 
     fn near(&self, at: usize, len: usize) -> LmrTriplet {
@@ -59,16 +51,12 @@ impl<'b, const N: usize> Mem<'b, N> {
 
     fn end(self, side: &mut Side<'_>) {
         side.nic.lmr_free(self.lmr.lmr).unwrap();
-        side.nic
-            .host()
-            .take_back(self.bytes.addr() + self.at as u64, self.len as u64);
+        side.nic.host().take_back(self.bytes.addr() + self.at as u64, self.len as u64);
     }
 }
 
 fn text(len: usize, seed: u8) -> Vec<u8> {
-    (0..len)
-        .map(|n| (n as u8).wrapping_mul(7).wrapping_add(seed))
-        .collect()
+    (0..len).map(|n| (n as u8).wrapping_mul(7).wrapping_add(seed)).collect()
 }
 
 static STATIC: Bytes<20_000> = Bytes::new();
@@ -92,18 +80,12 @@ fn play<const N: usize, const M: usize>(pair: &mut Pair<'_>, ours: &Bytes<N>, th
         b.nic.ep_post_recv(far_ep, &[place], 1, NONE).unwrap();
         let half = len / 2;
         let list = [near.near(1, half), near.near(1 + half, len - half)];
-        let list: &[_] = if len % 2 == 0 {
-            &list
-        } else {
-            &[near.near(1, len)]
-        };
+        let list: &[_] = if len % 2 == 0 { &list } else { &[near.near(1, len)] };
         a.nic.ep_post_send(ep, list, 2, NONE).unwrap();
         let mut seen = [false; 2];
         while seen != [true; 2] {
             let (side, event) = pair.next().unwrap();
-            let Event::Dto(done) = event else {
-                panic!("{event:?}")
-            };
+            let Event::Dto(done) = event else { panic!("{event:?}") };
             assert_eq!((done.status, done.len as usize), (DtoStatus::Success, len));
             seen[side] = true;
         }
@@ -115,16 +97,12 @@ fn play<const N: usize, const M: usize>(pair: &mut Pair<'_>, ours: &Bytes<N>, th
         ours.put(7 + at, &text(len, 99));
         let a = &mut pair.sides[0];
         let (near_t, far_t) = (near.near(at, len), far.far(at + 1, len));
-        a.nic
-            .ep_post_rdma_write(ep, &[near_t], 3, &far_t, NONE)
-            .unwrap();
+        a.nic.ep_post_rdma_write(ep, &[near_t], 3, &far_t, NONE).unwrap();
         pair.done(0, 3);
         assert_eq!(theirs.get(3 + at + 1, len), text(len, 99));
         ours.put(7 + at, &text(len, 1));
         let a = &mut pair.sides[0];
-        a.nic
-            .ep_post_rdma_read(ep, &[near_t], 4, &far_t, NONE)
-            .unwrap();
+        a.nic.ep_post_rdma_read(ep, &[near_t], 4, &far_t, NONE).unwrap();
         pair.done(0, 4);
         assert_eq!(ours.get(7 + at, len), text(len, 99));
     }
@@ -134,9 +112,7 @@ fn play<const N: usize, const M: usize>(pair: &mut Pair<'_>, ours: &Bytes<N>, th
     let list = [0, 8, 17].map(|at| (near.near(at, 8), far.far(at + 100, 8)));
     for (near_t, far_t) in list {
         let a = &mut pair.sides[0];
-        a.nic
-            .ep_post_rdma_write(ep, &[near_t], 5, &far_t, NONE)
-            .unwrap();
+        a.nic.ep_post_rdma_write(ep, &[near_t], 5, &far_t, NONE).unwrap();
         pair.done(0, 5);
     }
     assert_eq!(theirs.get(3 + 100, 16), text(64, 50)[..16]);
@@ -146,19 +122,11 @@ fn play<const N: usize, const M: usize>(pair: &mut Pair<'_>, ours: &Bytes<N>, th
     let rmr = pair.sides[1].nic.rmr_create(pz).unwrap();
     let range = far.near(201, 64);
     let rights = MemPriv::REMOTE_WRITE;
-    let context = pair.sides[1]
-        .nic
-        .rmr_bind(rmr, &range, rights, far_ep, 6, NONE);
+    let context = pair.sides[1].nic.rmr_bind(rmr, &range, rights, far_ep, 6, NONE);
     assert!(matches!(pair.event(1), Event::RmrBind { cookie: 6, .. }));
-    let inside = RmrTriplet {
-        addr: range.addr + 1,
-        len: 8,
-        context: context.unwrap(),
-    };
+    let inside = RmrTriplet { addr: range.addr + 1, len: 8, context: context.unwrap() };
     let a = &mut pair.sides[0];
-    a.nic
-        .ep_post_rdma_write(ep, &[near.near(0, 8)], 7, &inside, NONE)
-        .unwrap();
+    a.nic.ep_post_rdma_write(ep, &[near.near(0, 8)], 7, &inside, NONE).unwrap();
     pair.done(0, 7);
     assert_eq!(theirs.get(3 + 202, 8), text(64, 50)[..8]);
     pair.sides[1].nic.rmr_free(rmr).unwrap();
@@ -169,9 +137,7 @@ fn play<const N: usize, const M: usize>(pair: &mut Pair<'_>, ours: &Bytes<N>, th
     theirs.put(3 + skew, &40u64.to_ne_bytes());
     let (fetched, counter) = (near.near(333, 8), far.far(skew, 8));
     let a = &mut pair.sides[0];
-    a.nic
-        .ep_post_fetch_add(ep, 2, &fetched, 8, &counter, NONE)
-        .unwrap();
+    a.nic.ep_post_fetch_add(ep, 2, &fetched, 8, &counter, NONE).unwrap();
     let event = pair.event(0);
     assert!(
         matches!(event, Event::IbDto(done) if done.status() == DtoStatus::Success),
@@ -237,10 +203,7 @@ fn what_was_taken_back_the_device_cannot_reach() {
         let maps = process(b.nic.host());
         let [map] = *maps else { panic!("{maps:?}") };
         assert!(map.len >= 4990 && map.reach == Reach::ReadWrite);
-        assert_eq!(
-            b.nic.host().lent(far.lmr.region).unwrap() % 4096,
-            far.lmr.region.addr % 4096
-        );
+        assert_eq!(b.nic.host().lent(far.lmr.region).unwrap() % 4096, far.lmr.region.addr % 4096);
         assert!(reaches(&rig, 1, map.iova) && reaches(&rig, 1, map.iova + map.len - 1));
         assert!(!reaches(&rig, 1, map.iova - 1) && !reaches(&rig, 1, map.iova + map.len));
 
@@ -250,9 +213,7 @@ fn what_was_taken_back_the_device_cannot_reach() {
         assert!(process(b.nic.host()).is_empty() && !reaches(&rig, 1, map.iova));
         let (near, far_t) = (a.near(0, 64), far.far(0, 64));
         let ep = a.ep;
-        a.nic
-            .ep_post_rdma_write(ep, &near, 9, &far_t, NONE)
-            .unwrap();
+        a.nic.ep_post_rdma_write(ep, &near, 9, &far_t, NONE).unwrap();
         loop {
             match pair.next().unwrap() {
                 (0, Event::Dto(done)) => {
@@ -301,9 +262,7 @@ fn ranges_overlap_and_repeat() {
             let (ep, near) = (a.ep, mem.near(0, len));
             let far = pair.sides[1].far(0, len);
             let a = &mut pair.sides[0];
-            a.nic
-                .ep_post_rdma_write(ep, &[near], 3, &far, NONE)
-                .unwrap();
+            a.nic.ep_post_rdma_write(ep, &[near], 3, &far, NONE).unwrap();
             pair.done(0, 3);
             assert_eq!(pair.sides[1].look(0, len), text(len, len as u8));
         }
@@ -330,9 +289,7 @@ fn two_devices_have_the_same_memory() {
         let from = Mem::of(a, &bytes, 3, 9000);
         let to = Mem::of(b, &bytes, 9003, 9000);
         let (ep, near, far) = (a.ep, from.near(0, 9000), to.far(0, 9000));
-        a.nic
-            .ep_post_rdma_write(ep, &[near], 1, &far, NONE)
-            .unwrap();
+        a.nic.ep_post_rdma_write(ep, &[near], 1, &far, NONE).unwrap();
         pair.done(0, 1);
         let [a, b] = &mut pair.sides;
         from.end(a);
@@ -358,10 +315,7 @@ fn a_further_reach_is_given_beside_the_lesser() {
     lend(Reach::Read);
     let maps = process(&host);
     assert_eq!(maps.len(), 2);
-    assert!(
-        !reaches(&rig, 0, first),
-        "what was lent to be read stays so"
-    );
+    assert!(!reaches(&rig, 0, first), "what was lent to be read stays so");
     assert!(maps.iter().any(|map| reaches(&rig, 0, map.iova)));
     for left in [2, 2, 0] {
         host.take_back(bytes.addr(), 100);
@@ -381,24 +335,13 @@ fn what_cannot_be_lent_is_said() {
     static CONSTANT: [u8; 8192] = [7; 8192];
     let constant = CONSTANT.as_ptr().expose_provenance() as u64;
     let (kind, text) = lend(constant, 8192, Reach::ReadWrite);
-    assert!(
-        kind == Kind::Unsupported && text.contains("may not write"),
-        "{text}"
-    );
+    assert!(kind == Kind::Unsupported && text.contains("may not write"), "{text}");
     let code = what_cannot_be_lent_is_said as fn() as usize as u64;
     let (kind, text) = lend(code, 1, Reach::Read);
     assert!(kind == Kind::Unsupported && text.contains("code"), "{text}");
     let (kind, text) = lend(4096, 1, Reach::Read);
-    assert!(
-        kind == Kind::Unsupported && text.contains("no memory at 0x1000"),
-        "{text}"
-    );
-    for (addr, len) in [
-        (constant, 0),
-        (u64::MAX, 1),
-        (u64::MAX - 4096, 8192),
-        (4096, u64::MAX),
-    ] {
+    assert!(kind == Kind::Unsupported && text.contains("no memory at 0x1000"), "{text}");
+    for (addr, len) in [(constant, 0), (u64::MAX, 1), (u64::MAX - 4096, 8192), (4096, u64::MAX)] {
         assert_eq!(lend(addr, len, Reach::Read).0, Kind::Address);
     }
     assert!(process(&host).is_empty());
@@ -406,9 +349,7 @@ fn what_cannot_be_lent_is_said() {
     // SAFETY: taken back below.
     unsafe { host.lend(constant, 8192, Reach::Read) }.unwrap();
     let iova = process(&host)[0].iova + constant % 4096;
-    let seen = rig
-        .server()
-        .with(0, move |function| function.dma_read(iova, 8));
+    let seen = rig.server().with(0, move |function| function.dma_read(iova, 8));
     assert_eq!(seen.unwrap().unwrap(), [7; 8]);
     host.take_back(constant, 8192);
     assert_eq!(CONSTANT, [7; 8192]);
@@ -422,18 +363,13 @@ fn a_gibibyte_is_one_registration() {
     let mut side = Side::open(&host, &mut room, 0);
     // Never touched, and so it costs nothing.
     let all: Vec<u8> = vec![0; 1 << 30];
-    let region = Region {
-        addr: all.as_ptr().expose_provenance() as u64,
-        len: 1 << 30,
-    };
+    let region = Region { addr: all.as_ptr().expose_provenance() as u64, len: 1 << 30 };
     // SAFETY: taken back before it goes.
     unsafe { host.lend(region.addr, region.len, Reach::ReadWrite) }.unwrap();
     assert_eq!(process(&host).len(), 1);
     let lmr = side.nic.lmr_create(side.pz, region, MemPriv::ALL).unwrap();
     let last = host.lent(region).unwrap() + (1 << 30) - 3;
-    let done = rig
-        .server()
-        .with(0, move |function| function.dma_write(last, &[1, 2, 3]));
+    let done = rig.server().with(0, move |function| function.dma_write(last, &[1, 2, 3]));
     done.unwrap().unwrap();
     side.nic.lmr_free(lmr.lmr).unwrap();
     host.take_back(region.addr, region.len);
@@ -503,11 +439,7 @@ fn a_host_that_ends_or_is_renewed_takes_everything_back() {
                     host.take_back(bytes.addr(), 30_000);
                 }
             }
-            while rig
-                .server()
-                .with(0, |function| function.has_client())
-                .unwrap()
-            {
+            while rig.server().with(0, |function| function.has_client()).unwrap() {
                 std::thread::yield_now();
             }
             assert_eq!(shared(), 0);

@@ -58,26 +58,17 @@ fn what_another_process_writes_is_sent_from_here() {
         let region = a.nic.host().share(&name, 8192).unwrap();
         assert_eq!(a.nic.host().share(&name, 100).unwrap(), region);
         let memory = Memory::SharedVirtual(region, &name);
-        let lmr = a
-            .nic
-            .lmr_create_from(a.pz, memory, MemPriv::ALL, VaType::Va)
-            .unwrap();
+        let lmr = a.nic.lmr_create_from(a.pz, memory, MemPriv::ALL, VaType::Va).unwrap();
         let said = format!("{} {}", third.sockets[0].display(), std::process::id());
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", TEST, "--nocapture"])
             .env(MARK, said)
             .status();
         assert!(child.unwrap().success());
-        let near = LmrTriplet {
-            addr: region.addr + 5000,
-            len: 22,
-            context: lmr.lmr_context,
-        };
+        let near = LmrTriplet { addr: region.addr + 5000, len: 22, context: lmr.lmr_context };
         let far = pair.sides[1].far(0, 22);
         let a = &mut pair.sides[0];
-        a.nic
-            .ep_post_rdma_write(a.ep, &[near], 1, &far, NONE)
-            .unwrap();
+        a.nic.ep_post_rdma_write(a.ep, &[near], 1, &far, NONE).unwrap();
         pair.done(0, 1);
         assert_eq!(pair.sides[1].look(0, 22), b"from the other process");
 
@@ -90,10 +81,7 @@ fn what_another_process_writes_is_sent_from_here() {
         assert!(!file(&name).exists());
         assert!(host.maps().iter().all(|map| map.purpose != "process"));
         let memory = Memory::SharedVirtual(region, &name);
-        let error = a
-            .nic
-            .lmr_create_from(a.pz, memory, MemPriv::ALL, VaType::Va)
-            .unwrap_err();
+        let error = a.nic.lmr_create_from(a.pz, memory, MemPriv::ALL, VaType::Va).unwrap_err();
         assert_eq!(error.ret().ty(), DatType::InvalidState);
     });
 }
@@ -106,11 +94,7 @@ fn memory_that_the_program_shares_itself_gets_a_name() {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let path = folder.unwrap().keep().join("own");
     std::fs::write(&path, [3; 12_288]).unwrap();
-    let file = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .unwrap();
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let shared = rustix::mm::MapFlags::SHARED;
     let rights = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
     // SAFETY: a new mapping.
@@ -121,19 +105,12 @@ fn memory_that_the_program_shares_itself_gets_a_name() {
         use hca_mlx5::platform::Platform;
         // SAFETY: taken back below.
         unsafe { host.lend_shared(&name, addr + 4096, 5000) }.unwrap();
-        let region = Region {
-            addr: addr + 4096,
-            len: 5000,
-        };
+        let region = Region { addr: addr + 4096, len: 5000 };
         assert_eq!(host.shared(&name), Some(region));
         let iova = host.lent(region).unwrap();
-        let seen = rig
-            .server()
-            .with(0, move |function| function.dma_read(iova, 1));
+        let seen = rig.server().with(0, move |function| function.dma_read(iova, 1));
         assert_eq!(seen.unwrap().unwrap(), [3]);
-        let done = rig
-            .server()
-            .with(0, move |function| function.dma_write(iova + 1, &[4]));
+        let done = rig.server().with(0, move |function| function.dma_write(iova + 1, &[4]));
         done.unwrap().unwrap();
         assert_eq!(std::fs::read(&path).unwrap()[4096..4098], [3, 4]);
         host.take_back(addr + 4096, 5000);
@@ -169,8 +146,7 @@ fn guest(rig: &Rig, args: &[&str], mark: &str) -> String {
     let wrong = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{said}{wrong}");
     let line = said.lines().find(|line| line.starts_with(mark));
-    line.unwrap_or_else(|| panic!("no {mark} in {said}{wrong}"))
-        .to_owned()
+    line.unwrap_or_else(|| panic!("no {mark} in {said}{wrong}")).to_owned()
 }
 
 #[test]
@@ -181,10 +157,6 @@ fn the_program_of_the_guests_lends_memory_here_too() {
 
 #[test]
 fn cases_of_shared_memory_pass_over_the_socket() {
-    let said = guest(
-        &Rig::new(),
-        &["conformance", "--only", "shared"],
-        "@@conformance ",
-    );
+    let said = guest(&Rig::new(), &["conformance", "--only", "shared"], "@@conformance ");
     assert!(said.contains("cases passed"), "{said}");
 }

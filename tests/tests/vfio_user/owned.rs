@@ -19,9 +19,7 @@ fn a_dropped_future_leaves_the_buffer_with_the_device() {
     let hosts = [rig.host(0), rig.host(1)];
     let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
     let [mut a, b] = Pair::open(&hosts, &mut rooms).sides;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.unwrap().block_on(async {
         let (evd, ep) = (b.evd, b.ep);
         let mut nic = AsyncNic::new(b.nic).unwrap();

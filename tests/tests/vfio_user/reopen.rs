@@ -20,12 +20,7 @@ pub(crate) fn held() -> (BTreeMap<String, usize>, usize) {
         }
     }
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    (
-        fds,
-        maps.lines()
-            .filter(|line| line.contains("dat-arena"))
-            .count(),
-    )
+    (fds, maps.lines().filter(|line| line.contains("dat-arena")).count())
 }
 
 /// In a process of its own, or another test's descriptors would be counted.
@@ -65,11 +60,7 @@ fn a_hundred_lives_leave_nothing_behind() {
                 side.nic.close(CloseFlag::Abrupt).unwrap();
             }
             // The server notices the hang-up when its turn comes.
-            while rig
-                .server()
-                .with(0, |function| function.has_client())
-                .unwrap()
-            {
+            while rig.server().with(0, |function| function.has_client()).unwrap() {
                 std::thread::yield_now();
             }
             if life == 1 {

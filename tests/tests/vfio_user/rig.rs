@@ -69,12 +69,7 @@ pub(crate) fn address(side: usize) -> IpAddr {
 }
 
 pub(crate) fn net(side: usize) -> Net {
-    Net {
-        addr: address(side),
-        prefix: 24,
-        gateway: None,
-        vlan: None,
-    }
+    Net { addr: address(side), prefix: 24, gateway: None, vlan: None }
 }
 
 /// One adapter with the objects of a connection.
@@ -95,14 +90,7 @@ impl<'h> Side<'h> {
         let ep = nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), None);
         let buffer = nic.buffer(BUFFER).unwrap();
         let lmr = nic.lmr_create(pz, buffer.region(), MemPriv::ALL).unwrap();
-        Self {
-            ep: ep.unwrap(),
-            nic,
-            pz,
-            evd,
-            buffer,
-            lmr,
-        }
+        Self { ep: ep.unwrap(), nic, pz, evd, buffer, lmr }
     }
 
     /// A piece of its buffer, for its own requests.
@@ -189,9 +177,7 @@ impl<'h> Pair<'h> {
     /// Connects side 0 with side 1.
     pub(crate) fn connect(&mut self) {
         let [active, passive] = &mut self.sides;
-        let psp = passive
-            .nic
-            .psp_create(SERVICE.into(), passive.evd, PspFlag::Consumer);
+        let psp = passive.nic.psp_create(SERVICE.into(), passive.evd, PspFlag::Consumer);
         let remote = SocketAddr::new(address(1), SERVICE);
         let connected = active.nic.ep_connect(active.ep, remote, LONG, b"hello");
         connected.unwrap();
@@ -210,10 +196,7 @@ impl<'h> Pair<'h> {
         }
         self.sides[1].nic.psp_free(psp.unwrap()).unwrap();
         let active = &self.sides[0];
-        assert_eq!(
-            active.nic.ep_private_data(active.ep).unwrap()[..7],
-            *b"welcome"
-        );
+        assert_eq!(active.nic.ep_private_data(active.ep).unwrap()[..7], *b"welcome");
     }
 }
 

@@ -28,10 +28,7 @@ fn a_server_that_is_not_there_is_named() {
     let error = refused(&path);
     assert_eq!(error.kind(), Kind::NotFound);
     let text = error.to_string();
-    assert!(
-        text.contains("hca0") && text.contains("there is no such socket"),
-        "{text}"
-    );
+    assert!(text.contains("hca0") && text.contains("there is no such socket"), "{text}");
     drop(UnixListener::bind(&path).unwrap());
     let text = refused(&path).to_string();
     assert!(text.contains("nobody listens"), "{text}");
@@ -70,10 +67,7 @@ fn who_asks_a_dispatcher_that_goes_is_turned_away() {
             b.nic.advance();
             a.nic.advance();
         }
-        assert!(
-            a.nic.evd_free(requests).is_err(),
-            "its service point is there"
-        );
+        assert!(a.nic.evd_free(requests).is_err(), "its service point is there");
         assert_eq!(queued(a), 1);
         a.nic.psp_free(psp).unwrap();
         a.nic.evd_free(requests).unwrap();
@@ -116,19 +110,12 @@ fn a_server_that_dies_in_mid_traffic_ends_the_wait() {
         panic!("{error}");
     };
     let text = error.to_string();
-    assert!(
-        text.contains("the server is gone") && text.contains("start the server"),
-        "{text}"
-    );
+    assert!(text.contains("the server is gone") && text.contains("start the server"), "{text}");
     assert_eq!(hosts[0].read32(0), u32::MAX);
     let async_evd = nic.async_evd();
     let lost = nic.evd_wait(async_evd, SOON, 1);
     assert_eq!(lost, Ok(Event::Async(AsyncEvent::IaCatastrophic)));
-    assert!(
-        pair.sides
-            .into_iter()
-            .all(|side| side.nic.close(CloseFlag::Abrupt).is_err())
-    );
+    assert!(pair.sides.into_iter().all(|side| side.nic.close(CloseFlag::Abrupt).is_err()));
     assert!(hosts[0].reset().is_err());
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
 }
@@ -175,10 +162,7 @@ fn a_reset_in_mid_traffic_is_reported_and_recovered_from() {
 fn a_card_that_is_away_after_a_reset_is_waited_for() {
     let rig = Rig::new();
     let mut host = rig.host(0);
-    let away = |gone| {
-        rig.server()
-            .with(0, move |function| function.set_gone(gone))
-    };
+    let away = |gone| rig.server().with(0, move |function| function.set_gone(gone));
     away(true).unwrap();
     assert_eq!(host.config_space().unwrap().id(), None);
     std::thread::scope(|scope| {
@@ -219,18 +203,14 @@ fn the_owner_who_wants_the_device_back_is_heard() {
     let host = rig.host(0);
     let mut room = Box::new(Room::new());
     let mut side = Side::open(&host, &mut room, 0);
-    rig.server()
-        .with(0, |function| function.request_back())
-        .unwrap();
+    rig.server().with(0, |function| function.request_back()).unwrap();
     let error = side.nic.evd_wait(side.evd, LONG, 1);
     assert_eq!(error, Err(WaitError::Device(Trouble::RemovalRequested)));
     assert_eq!(host.trouble(), Some(Trouble::RemovalRequested));
     // Said once: there may be connections to end in good order.
     let again = side.nic.evd_wait(side.evd, Duration::from_millis(20), 1);
     assert_eq!(again, Err(WaitError::TIMEOUT));
-    rig.server()
-        .with(0, |function| function.signal_error())
-        .unwrap();
+    rig.server().with(0, |function| function.signal_error()).unwrap();
     let bus = WaitError::Device(Trouble::BusError);
     let start = Instant::now();
     while side.nic.evd_wait(side.evd, LONG, 1) != Err(bus.clone()) {
@@ -242,16 +222,10 @@ fn the_owner_who_wants_the_device_back_is_heard() {
 #[test]
 fn a_firmware_that_gets_too_few_pages_is_explained() {
     let rig = Rig::new();
-    let options = Options {
-        firmware: 4 << 20,
-        ..Options::default()
-    };
+    let options = Options { firmware: 4 << 20, ..Options::default() };
     let host = VfioUser::open(&rig.sockets[0], &options).unwrap();
     let mut room = Box::new(Room::new());
     let error = Nic::open(&host, room.parts(), net(0), &Config::default()).unwrap_err();
     let text = error.to_string();
-    assert!(
-        text.contains("firmware's reserve") && text.contains("Options::firmware"),
-        "{text}"
-    );
+    assert!(text.contains("firmware's reserve") && text.contains("Options::firmware"), "{text}");
 }

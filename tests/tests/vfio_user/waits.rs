@@ -25,10 +25,7 @@ fn a_wait_ends_in_time_and_what_came_stays() {
     let start = Instant::now();
     assert_eq!(nic.evd_wait(evd, SHORT, 1), Err(WaitError::TIMEOUT));
     assert!(start.elapsed() >= SHORT);
-    assert_eq!(
-        nic.evd_wait(evd, Duration::ZERO, 1),
-        Err(WaitError::TIMEOUT)
-    );
+    assert_eq!(nic.evd_wait(evd, Duration::ZERO, 1), Err(WaitError::TIMEOUT));
 
     nic.evd_post_se(evd, 1).unwrap();
     nic.evd_post_se(evd, 2).unwrap();
@@ -60,10 +57,8 @@ fn a_cno_gathers_dispatchers_and_has_a_descriptor() {
     let mut room = Box::new(Room::new());
     let Side { mut nic, .. } = Side::open(&host, &mut room, 0);
     let (fd, cno) = nic.cno_fd_create().unwrap();
-    let [one, two] = [0, 1].map(|_| {
-        nic.evd_create_with_cno(4, Some(cno), EvdFlags::SOFTWARE)
-            .unwrap()
-    });
+    let [one, two] =
+        [0, 1].map(|_| nic.evd_create_with_cno(4, Some(cno), EvdFlags::SOFTWARE).unwrap());
     assert_eq!(nic.cno_wait(cno, SHORT), Err(WaitError::UNTRIGGERED));
     nic.evd_post_se(two, 1).unwrap();
     assert_eq!(nic.cno_wait(cno, LONG), Ok(Some(two)));
@@ -97,9 +92,7 @@ fn a_thread_with_the_reaper_sleeps_until_an_agent_wakes_it() {
     let Side { mut nic, .. } = Side::open(&host, &mut room, 0);
     let (request, reply) = std::sync::mpsc::channel();
     let cno = nic.cno_create(None).unwrap();
-    let evd = nic
-        .evd_create_with_cno(64, Some(cno), EvdFlags::SOFTWARE)
-        .unwrap();
+    let evd = nic.evd_create_with_cno(64, Some(cno), EvdFlags::SOFTWARE).unwrap();
     let mut reaper = nic.evd_take_reaper(evd).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -145,9 +138,7 @@ fn two_threads_wait_for_each_other() {
             let mut room = Box::new(Room::new());
             let mut side = Side::open(&host, &mut room, 1);
             let (evd, ep) = (side.evd, side.ep);
-            side.nic
-                .psp_create(SERVICE.into(), evd, PspFlag::Consumer)
-                .unwrap();
+            side.nic.psp_create(SERVICE.into(), evd, PspFlag::Consumer).unwrap();
             let place = side.near(0, 64);
             side.nic.ep_post_recv(ep, &place, 0, NONE).unwrap();
             let Ok(Event::ConnectionRequest { cr, .. }) = side.nic.evd_wait(evd, LONG, 1) else {
@@ -159,18 +150,12 @@ fn two_threads_wait_for_each_other() {
             for n in 0..MESSAGES {
                 // The message, the next receive, the answer and its completion.
                 let event = side.nic.evd_wait(evd, LONG, 1);
-                assert!(
-                    matches!(event, Ok(Event::Dto(done)) if done.cookie == n),
-                    "{event:?}"
-                );
+                assert!(matches!(event, Ok(Event::Dto(done)) if done.cookie == n), "{event:?}");
                 assert_eq!(side.look(0, 8), n.to_ne_bytes());
                 side.nic.ep_post_recv(ep, &place, n + 1, NONE).unwrap();
                 side.nic.ep_post_send(ep, &place, 1000, NONE).unwrap();
                 let event = side.nic.evd_wait(evd, LONG, 1);
-                assert!(
-                    matches!(event, Ok(Event::Dto(done)) if done.cookie == 1000),
-                    "{event:?}"
-                );
+                assert!(matches!(event, Ok(Event::Dto(done)) if done.cookie == 1000), "{event:?}");
             }
             let event = side.nic.evd_wait(evd, LONG, 1);
             assert!(event.is_ok_and(|event| !matches!(event, Event::Established(_))));
@@ -199,16 +184,11 @@ fn two_threads_wait_for_each_other() {
             let first = side.nic.evd_wait(evd, LONG, 2).unwrap();
             let second = side.nic.evd_dequeue(evd).unwrap();
             for event in [first, second] {
-                assert!(
-                    matches!(event, Event::Dto(done) if done.cookie < 3),
-                    "{event:?}"
-                );
+                assert!(matches!(event, Event::Dto(done) if done.cookie < 3), "{event:?}");
             }
             assert_eq!(side.look(64, 8), n.to_ne_bytes());
         }
-        side.nic
-            .ep_disconnect(ep, dat_core::CloseFlag::Abrupt)
-            .unwrap();
+        side.nic.ep_disconnect(ep, dat_core::CloseFlag::Abrupt).unwrap();
         let _ = side.nic.evd_wait(evd, LONG, 1);
     });
 }
@@ -246,9 +226,7 @@ fn by_turns() {
     let hosts = [rig.host(0), rig.host(1)];
     let mut rooms = [Box::new(Room::new()), Box::new(Room::new())];
     let pair = Pair::open(&hosts, &mut rooms);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let [a, b] = pair.sides;
     // Each sends what it received and 1 more, by turns.
     async fn play(side: Side<'_>, starts: bool) {

@@ -111,10 +111,7 @@ impl Platform for Host {
 /// Brings up the device that is not there.
 fn open(limit: Duration) -> Result<(), Fault> {
     static HOST: LazyLock<Host> = LazyLock::new(Host::new);
-    let config = Config {
-        init_timeout: limit,
-        ..Config::default()
-    };
+    let config = Config { init_timeout: limit, ..Config::default() };
     // Tables for 16 queue pairs, 16 completion queues and 64 memory keys. With a device, `Ia::open` comes next.
     Mlx5::<Host, 16, 16, 64>::open(&HOST, &config).map(drop)
 }

@@ -3,10 +3,7 @@
 //! The machine is the least there can be: BAR 0 at a fixed address, memory that the device sees where the CPU does, the
 //! time stamp counter for a clock. It is here for the linker, which must pull in every call of both crates and find all
 //! it needs; finding the device on a bus is not part of it.
-#![expect(
-    unsafe_code,
-    reason = "the entry of a freestanding image, and memory at fixed addresses"
-)]
+#![expect(unsafe_code, reason = "the entry of a freestanding image, and memory at fixed addresses")]
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ptr::NonNull;
@@ -96,9 +93,7 @@ impl Platform for Machine {
         core::hint::spin_loop();
     }
     fn entropy(&self) -> u64 {
-        self.now()
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(31)
+        self.now().wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
     }
 }
 
@@ -158,12 +153,7 @@ fn serve(
     let now = || Instant::from_nanos(machine.now());
     let driver = Driver::open(machine, &Config::default())?;
     let addr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2));
-    let net = Net {
-        addr,
-        prefix: 24,
-        gateway: None,
-        vlan: None,
-    };
+    let net = Net { addr, prefix: 24, gateway: None, vlan: None };
     let mut ia = Ia::open(driver, room.parts(), net, now(), machine.entropy())?;
     let pz = ia.pz_create()?;
     let evd = ia.evd_create(64, EvdFlags::DEFAULT | EvdFlags::SOFTWARE)?;
@@ -175,21 +165,9 @@ fn serve(
     let lmr = ia.lmr_create(pz, buffer.region(), MemPriv::ALL)?;
     let rmr = ia.rmr_create(pz)?;
     memory(&mut ia, pz, ep, rmr, &lmr)?;
-    let iov = [LmrTriplet {
-        addr: lmr.region.addr,
-        len: 4096,
-        context: lmr.lmr_context,
-    }];
+    let iov = [LmrTriplet { addr: lmr.region.addr, len: 4096, context: lmr.lmr_context }];
     ia.ep_post_recv(ep, &iov, 0, CompletionFlags::empty())?;
-    ia.ep_connect(
-        now(),
-        ep,
-        addr,
-        4711,
-        Duration::from_secs(1),
-        b"image",
-        Qos::BestEffort,
-    )?;
+    ia.ep_connect(now(), ep, addr, 4711, Duration::from_secs(1), b"image", Qos::BestEffort)?;
     let shared = share(&mut ia, now(), ep, (pz, evd), &iov)?;
     for _ in 0..1_000_000 {
         ia.advance(now());
@@ -226,14 +204,8 @@ fn share(
     (pz, evd): (Pz, Evd),
     iov: &[LmrTriplet; 1],
 ) -> Result<(dat_core::Srq, Ep), Error> {
-    let srq = ia.srq_create(
-        pz,
-        &SrqAttr {
-            max_recv_dtos: 4,
-            max_recv_iov: 1,
-            low_watermark: 1,
-        },
-    )?;
+    let srq =
+        ia.srq_create(pz, &SrqAttr { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 1 })?;
     ia.srq_post_recv(srq, iov, 7)?;
     ia.srq_resize(srq, 8)?;
     ia.srq_set_lw(srq, 2)?;
@@ -249,10 +221,7 @@ fn share(
     let csp = ia.csp_create(Comm::tcp(false), address, evd)?;
     let _ = ia.csp_query(csp)?;
     let second = Duration::from_secs(1);
-    if ia
-        .ep_dup_connect(now, other, ep, second, b"", Qos::BestEffort)
-        .is_err()
-    {
+    if ia.ep_dup_connect(now, other, ep, second, b"", Qos::BestEffort).is_err() {
         ia.ep_common_connect(now, other, address, second, b"")?;
     }
     ia.rsp_free(now, rsp)?;
@@ -272,19 +241,11 @@ fn memory(
     let over = ia.lmr_create_from(pz, Memory::Lmr(lmr.lmr), all, VaType::Zb)?;
     let shared = Memory::SharedVirtual(lmr.region, &[0; 40]);
     let _ = ia.lmr_create_from(pz, shared, all, VaType::Va);
-    let pages = PhysicalPages {
-        pages: &[lmr.region.addr],
-        log_page: 12,
-        len: 4096,
-    };
+    let pages = PhysicalPages { pages: &[lmr.region.addr], log_page: 12, len: 4096 };
     let (len, _) = ia.ia_memtype_hint(MemType::Physical, 4096, MemOptimize::Ia)?;
     let physical = ia.lmr_kcreate(pz, PhysicalPages { len, ..pages }, all, VaType::Va)?;
     let reserved = ia.ia_reserved_lmr(pz)?;
-    let segment = LmrTriplet {
-        addr: reserved.base(),
-        len: 64,
-        context: reserved.lmr_context,
-    };
+    let segment = LmrTriplet { addr: reserved.base(), len: 64, context: reserved.lmr_context };
     ia.lmr_sync_rdma_read(&[segment])?;
     ia.lmr_sync_rdma_write(&[segment])?;
     let queued = ia.lmr_allocate(pz, 8)?;
@@ -308,11 +269,7 @@ fn exercise(
 ) -> Result<(), Error> {
     let flags = CompletionFlags::empty();
     let context = ia.rmr_bind(rmr, &iov[0], MemPriv::REMOTE_WRITE, ep, 1, flags)?;
-    let far = RmrTriplet {
-        addr: iov[0].addr,
-        len: 4096,
-        context,
-    };
+    let far = RmrTriplet { addr: iov[0].addr, len: 4096, context };
     ia.ep_post_send_with_invalidate(ep, iov, 5, flags, Some(context))?;
     ia.ep_post_rdma_read_to_rmr(ep, &far, 6, &far, flags)?;
     ia.ep_post_send(ep, iov, 2, flags)?;
@@ -374,10 +331,7 @@ fn counters(ia: &mut Ia<'_, Driver>, ep: Ep) -> Result<(), Error> {
 
 /// Notification: CNOs, waits, upcalls.
 fn notify(ia: &mut Ia<'_, Driver>, now: Instant, evd: Evd) -> Result<(), Error> {
-    let agent = Agent::Function {
-        instance: 1,
-        function: |_, _| {},
-    };
+    let agent = Agent::Function { instance: 1, function: |_, _| {} };
     let cno = ia.cno_create(Some(agent.clone()))?;
     let fd = ia.cno_fd_create()?;
     ia.evd_modify_cno(evd, Some(cno))?;
@@ -400,10 +354,7 @@ fn notify(ia: &mut Ia<'_, Driver>, now: Instant, evd: Evd) -> Result<(), Error> 
     ia.cno_free(cno)?;
     ia.cno_free(fd)?;
     let (single, any) = (UpcallPolicy::SingleInstance, UpcallFlag::InvocAny);
-    let upcall = Upcall {
-        instance: 1,
-        function: |_, _, _, _| {},
-    };
+    let upcall = Upcall { instance: 1, function: |_, _, _, _| {} };
     let called = ia.evd_kcreate(8, single, Some(upcall), EvdFlags::SOFTWARE)?;
     ia.evd_modify_upcall(called, UpcallPolicy::Disable, None, any)?;
     ia.evd_free(called)

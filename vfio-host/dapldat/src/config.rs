@@ -61,20 +61,11 @@ impl Config {
     /// Reads one.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
-        let device = words
-            .next()
-            .ok_or("it is empty: a device and ip= have to be there")?;
-        let device = device
-            .parse::<Address>()
-            .map_err(|error| error.to_string())?;
+        let device = words.next().ok_or("it is empty: a device and ip= have to be there")?;
+        let device = device.parse::<Address>().map_err(|error| error.to_string())?;
         let mut config = Self {
             device,
-            net: Net {
-                addr: IpAddr::from([0; 4]),
-                prefix: 0,
-                gateway: None,
-                vlan: None,
-            },
+            net: Net { addr: IpAddr::from([0; 4]), prefix: 0, gateway: None, vlan: None },
             mtu: None,
             endpoints: ENDPOINTS,
             memory: None,
@@ -86,29 +77,21 @@ impl Config {
                 .ok_or_else(|| format!("{word} is no word of the form name=value"))?;
             config.take(name, value)?;
         }
-        let Net {
-            addr,
-            gateway,
-            prefix,
-            ..
-        } = config.net;
+        let Net { addr, gateway, prefix, .. } = config.net;
         if prefix == 0 {
             return Err("ip= is missing, as in ip=192.168.7.1/24".into());
         }
         match gateway {
-            Some(gateway) if gateway.is_ipv4() != addr.is_ipv4() => Err(format!(
-                "gateway={gateway} and ip={addr} are of different kinds"
-            )),
+            Some(gateway) if gateway.is_ipv4() != addr.is_ipv4() => {
+                Err(format!("gateway={gateway} and ip={addr} are of different kinds"))
+            }
             Some(_) | None => Ok(config),
         }
     }
 
     /// Whether two lines mean the same adapter.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let loud = Self {
-            log: self.log,
-            ..other.clone()
-        };
+        let loud = Self { log: self.log, ..other.clone() };
         loud == *self
     }
 
@@ -128,16 +111,11 @@ impl Config {
             }
             "mtu" => {
                 let bytes = value.parse().ok();
-                let mtu = (1..=5)
-                    .filter_map(Mtu::from_code)
-                    .find(|mtu| Some(mtu.bytes()) == bytes);
+                let mtu = (1..=5).filter_map(Mtu::from_code).find(|mtu| Some(mtu.bytes()) == bytes);
                 self.mtu = Some(mtu.ok_or_else(|| bad("it is 256, 512, 1024, 2048 or 4096"))?);
             }
             "memory" => {
-                let mib = value
-                    .parse()
-                    .ok()
-                    .filter(|mib| (LEAST_MEMORY..=1 << 16).contains(mib));
+                let mib = value.parse().ok().filter(|mib| (LEAST_MEMORY..=1 << 16).contains(mib));
                 self.memory = Some(mib.ok_or_else(|| bad("it is 8 to 65536"))?);
             }
             "endpoints" => {
@@ -187,11 +165,7 @@ impl Config {
         let arena = self.memory.unwrap_or(all);
         // Completion queues are what the device writes to. They do not grow with the Endpoints, as work queues do.
         let written = (arena * (MEMORY / 2)).div_ceil(all).max(LEAST_MEMORY / 2);
-        Options {
-            arena: arena << 20,
-            read_only: (arena - written) << 20,
-            ..Options::default()
-        }
+        Options { arena: arena << 20, read_only: (arena - written) << 20, ..Options::default() }
     }
 }
 
@@ -199,9 +173,7 @@ fn network(text: &str) -> Result<(IpAddr, u8), String> {
     let (address, prefix) = text
         .split_once('/')
         .ok_or("the length of the network's prefix is missing, as in 192.168.7.1/24")?;
-    let address: IpAddr = address
-        .parse()
-        .map_err(|_| format!("{address} is no address"))?;
+    let address: IpAddr = address.parse().map_err(|_| format!("{address} is no address"))?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     match prefix.parse() {
         Ok(prefix @ 1..) if prefix <= most => Ok((address, prefix)),
@@ -220,10 +192,7 @@ mod tests {
         let read = read.unwrap();
         assert_eq!(read.device.to_string(), "vfio-user:/run/hca0");
         assert_eq!((read.net.addr, read.net.prefix), ([10, 0, 0, 1].into(), 8));
-        assert_eq!(
-            (read.net.vlan, read.mtu.map(Mtu::bytes)),
-            (Some(7), Some(1024))
-        );
+        assert_eq!((read.net.vlan, read.mtu.map(Mtu::bytes)), (Some(7), Some(1024)));
         let options = read.options();
         assert_eq!((options.arena, options.read_only), (32 << 20, 16 << 20));
         assert_eq!(read.log, Level::Debug);

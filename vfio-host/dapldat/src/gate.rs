@@ -27,11 +27,8 @@ use rustix::thread::{MembarrierCommand, membarrier};
 const SPINS: u32 = 64;
 
 /// Longest wait for who is inside, however little of a processor he gets.
-const LONGEST: Duration = if cfg!(test) {
-    Duration::from_millis(200)
-} else {
-    Duration::from_secs(5)
-};
+const LONGEST: Duration =
+    if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
 /// Somebody is inside and does not leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,10 +31,7 @@ impl Level {
             ("info", Self::Info),
             ("debug", Self::Debug),
         ];
-        levels
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, level)| *level)
+        levels.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
     }
 }
 
@@ -56,10 +53,6 @@ pub(crate) fn says(level: Level) -> bool {
 pub(crate) fn say(level: Level, line: fmt::Arguments<'_>) {
     if says(level) {
         // Nobody is there to be told that this failed.
-        let _ = writeln!(
-            std::io::stderr().lock(),
-            "libdapldat[{}]: {line}",
-            std::process::id()
-        );
+        let _ = writeln!(std::io::stderr().lock(), "libdapldat[{}]: {line}", std::process::id());
     }
 }

@@ -331,9 +331,7 @@ impl<V: Variant> Object<V> {
 
     /// Returns the soft and the hard high watermark of an Endpoint, as they were set.
     pub(crate) fn watermarks(&self) -> [Count; 2] {
-        self.watermarks
-            .each_ref()
-            .map(|place| place.load(Ordering::Relaxed))
+        self.watermarks.each_ref().map(|place| place.load(Ordering::Relaxed))
     }
 
     /// Keeps the address of a peer with the object, until it is freed, and gives the address of that.
@@ -360,13 +358,11 @@ impl<V: Variant> Object<V> {
         let ia = ia.map_or(std::ptr::null_mut(), |ia| std::ptr::from_ref(ia).cast_mut());
         self.name.store(name, Ordering::Relaxed);
         self.ia.store(ia, Ordering::Relaxed);
-        self.adapter
-            .store(std::ptr::from_ref(adapter).cast_mut(), Ordering::Relaxed);
+        self.adapter.store(std::ptr::from_ref(adapter).cast_mut(), Ordering::Relaxed);
         self.context.store(0, Ordering::Relaxed);
         self.children.store(0, Ordering::Relaxed);
         // What an earlier object in this place has left.
-        self.nothing
-            .store(DatReturn::QUEUE_EMPTY.raw(), Ordering::Relaxed);
+        self.nothing.store(DatReturn::QUEUE_EMPTY.raw(), Ordering::Relaxed);
         self.more_flags.store(0, Ordering::Relaxed);
         self.set_watermarks([DAT_WATERMARK_INFINITE; 2]);
         // ORDER: everything about it precedes the kind, without which nobody looks.
@@ -376,8 +372,7 @@ impl<V: Variant> Object<V> {
     /// Makes a fresh place an Interface Adapter. Its table has the name in it that it was opened by, which the registry looks for
     /// when it is closed.
     pub(crate) fn begin_ia(&'static self, table: &'static Table, adapter: &'static Adapter<V>) {
-        self.table
-            .store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
+        self.table.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
         self.begin(Kind::Ia, 0, None, adapter);
     }
 
@@ -412,10 +407,7 @@ pub(crate) struct Objects<V: Variant> {
 
 impl<V: Variant> Objects<V> {
     pub(crate) const fn new() -> Self {
-        Self {
-            chunks: RwLock::new(Vec::new()),
-            free: Mutex::new(VecDeque::new()),
-        }
+        Self { chunks: RwLock::new(Vec::new()), free: Mutex::new(VecDeque::new()) }
     }
 
     /// A place for an object.

@@ -32,18 +32,10 @@ pub(crate) fn start<V: Variant>(
             host.wakeups().sleep(LONGEST);
         }
     };
-    thread::Builder::new()
-        .name("dapldat".into())
-        .spawn(run)
-        .map_err(|error| {
-            let device = adapter.config.device.to_string();
-            Error::new(
-                Kind::Memory,
-                device,
-                format!("no thread to drive it: {error}"),
-                "",
-            )
-        })
+    thread::Builder::new().name("dapldat".into()).spawn(run).map_err(|error| {
+        let device = adapter.config.device.to_string();
+        Error::new(Kind::Memory, device, format!("no thread to drive it: {error}"), "")
+    })
 }
 
 /// Signals are the consumer's, and go to its threads.

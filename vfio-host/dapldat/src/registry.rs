@@ -1,10 +1,7 @@
 //! The way in: what the stock registry looks for in a provider, and what it offers one.
 //!
 //! The registry exports its calls to the process; they are looked up by name, so that this library needs none of it to be loaded.
-#![expect(
-    unsafe_code,
-    reason = "names exported to C, and calls of another library by name"
-)]
+#![expect(unsafe_code, reason = "names exported to C, and calls of another library by name")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -64,11 +61,7 @@ pub(crate) fn ia_handle(ours: DatHandle) -> DatHandle {
     // SAFETY: the registry exports a function of that type by that name.
     let translate = unsafe { std::mem::transmute::<*mut c_void, OfHandle>(symbol) };
     let mut theirs = ours;
-    if translate(ours, &raw mut theirs) == 0 {
-        theirs
-    } else {
-        ours
-    }
+    if translate(ours, &raw mut theirs) == 0 { theirs } else { ours }
 }
 
 /// Has this library stay in the process when the registry unloads it, to be the same when it is loaded again: what handles point at
@@ -137,10 +130,7 @@ impl<V: Variant> Providers<V> {
     /// Takes a line up.
     fn add(&self, name: &CStr, config: Config) -> &'static Table {
         let mut adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = adapters
-            .iter()
-            .copied()
-            .find(|known| known.config.is_same(&config));
+        let known = adapters.iter().copied().find(|known| known.config.is_same(&config));
         let adapter = known.unwrap_or_else(|| {
             let adapter: &'static Adapter<V> = Box::leak(Box::new(Adapter::new(config)));
             adapters.push(adapter);
@@ -151,21 +141,15 @@ impl<V: Variant> Providers<V> {
         let known = tables.iter().copied().find(|(known, _)| *known == name);
         let (name, table) = known.unwrap_or_else(|| {
             let name: &'static CStr = Box::leak(name.to_owned().into_boxed_c_str());
-            let table: &'static Table = Box::leak(Box::new(Table {
-                device_name: name.as_ptr(),
-                ..*V::TABLE
-            }));
+            let table: &'static Table =
+                Box::leak(Box::new(Table { device_name: name.as_ptr(), ..*V::TABLE }));
             tables.push((name, table));
             (name, table)
         });
         drop(tables);
         let mut entries = self.entries();
         entries.retain(|entry| entry.name != name);
-        entries.push(Entry {
-            name,
-            adapter,
-            table,
-        });
+        entries.push(Entry { name, adapter, table });
         table
     }
 
@@ -174,9 +158,7 @@ impl<V: Variant> Providers<V> {
         let mut entries = self.entries();
         let place = entries.iter().position(|entry| entry.name == name)?;
         let Entry { adapter, table, .. } = entries.swap_remove(place);
-        let still = entries
-            .iter()
-            .any(|other| std::ptr::eq(other.adapter, adapter));
+        let still = entries.iter().any(|other| std::ptr::eq(other.adapter, adapter));
         drop(entries);
         if !still {
             adapter.close_all();
@@ -215,10 +197,7 @@ pub unsafe extern "C" fn dat_provider_init(info: *const ProviderInfo, ia_params:
     let config = match Config::read(&params.to_string_lossy()) {
         Ok(config) => config,
         Err(why) => {
-            say(
-                Level::Error,
-                format_args!("dat.conf, {}: {why}", name.to_string_lossy()),
-            );
+            say(Level::Error, format_args!("dat.conf, {}: {why}", name.to_string_lossy()));
             return;
         }
     };

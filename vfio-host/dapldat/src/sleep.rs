@@ -49,11 +49,7 @@ pub(crate) struct Descriptor {
 impl Descriptor {
     /// One that cannot be read yet; `INSUFFICIENT_RESOURCES`.
     pub(crate) fn new(cno: Cno) -> Result<Self, Error> {
-        Ok(Self {
-            cno,
-            bell: Bell::new().map_err(|_| NO_BELL)?,
-            readable: false,
-        })
+        Ok(Self { cno, bell: Bell::new().map_err(|_| NO_BELL)?, readable: false })
     }
 
     /// Whose it is.
@@ -125,9 +121,7 @@ impl What {
     pub(crate) fn stirs<V: Variant>(self, nic: &mut Driver<V>) -> bool {
         match self {
             Self::Evd(evd) => nic.evd_more(evd) != Ok(0),
-            Self::Cno(cno) => nic
-                .cno_query(cno)
-                .map_or(true, |cno| cno.triggered || cno.evds == 0),
+            Self::Cno(cno) => nic.cno_query(cno).map_or(true, |cno| cno.triggered || cno.evds == 0),
         }
     }
 }
@@ -238,11 +232,7 @@ pub(crate) fn wait<V: Variant, W: Awaited, R>(
             }
         },
     };
-    open.sleepers.push(Sleeper {
-        what: what.what(),
-        object,
-        bell: Arc::clone(&bell),
-    });
+    open.sleepers.push(Sleeper { what: what.what(), object, bell: Arc::clone(&bell) });
     let mut interrupted = false;
     let found = loop {
         // The adapter is not closed while somebody waits.
@@ -269,17 +259,12 @@ pub(crate) fn wait<V: Variant, W: Awaited, R>(
         return Err(ABORT.into());
     };
     what.end::<V>(open.nic());
-    open.sleepers
-        .retain(|sleeper| !Arc::ptr_eq(&sleeper.bell, &bell));
+    open.sleepers.retain(|sleeper| !Arc::ptr_eq(&sleeper.bell, &bell));
     open.bells.push(bell);
     finish(open, found)
 }
 
 /// A `DAT_TIMEOUT`.
 pub(crate) fn duration(timeout: Timeout) -> Duration {
-    if timeout == TIMEOUT_INFINITE {
-        Duration::MAX
-    } else {
-        Duration::from_micros(timeout.into())
-    }
+    if timeout == TIMEOUT_INFINITE { Duration::MAX } else { Duration::from_micros(timeout.into()) }
 }

@@ -72,12 +72,7 @@ pub(crate) enum Command {
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Root {
     /// Looks at a copy of /sys, /proc and /dev below DIR instead of at this machine
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "/",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
     root: PathBuf,
 }
 
@@ -186,10 +181,7 @@ pub(crate) struct Adapter {
 impl Adapter {
     /// The same, with this MTU unless the user has said another.
     pub(crate) fn with_mtu(self, mtu: Option<Mtu>) -> Self {
-        Self {
-            mtu: self.mtu.or(mtu),
-            ..self
-        }
+        Self { mtu: self.mtu.or(mtu), ..self }
     }
 
     /// The network it is in.
@@ -202,12 +194,7 @@ impl Adapter {
                 "--gateway {gateway} and --ip {addr} are of different kinds"
             )));
         }
-        Ok(Net {
-            addr,
-            prefix,
-            gateway: self.gateway,
-            vlan: self.vlan,
-        })
+        Ok(Net { addr, prefix, gateway: self.gateway, vlan: self.vlan })
     }
 }
 
@@ -234,9 +221,7 @@ impl Peer {
             )));
         }
         if ip == own {
-            return Err(Failure::usage(format!(
-                "the peer {ip} is this adapter's own address"
-            )));
+            return Err(Failure::usage(format!("the peer {ip} is this adapter's own address")));
         }
         if ip.is_unspecified() || ip.is_multicast() {
             return Err(Failure::usage(format!("{ip} is nobody's address")));
@@ -425,9 +410,7 @@ fn network(text: &str) -> Result<(IpAddr, u8), String> {
     let Some((address, prefix)) = text.split_once('/') else {
         return Err("the length of the network's prefix is missing, as in 192.168.7.1/24".into());
     };
-    let address: IpAddr = address
-        .parse()
-        .map_err(|_| format!("{address} is no address"))?;
+    let address: IpAddr = address.parse().map_err(|_| format!("{address} is no address"))?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     match prefix.parse() {
         Ok(prefix @ 1..) if prefix <= most => Ok((address, prefix)),
@@ -440,10 +423,7 @@ fn peer(text: &str) -> Result<Peer, String> {
         return Ok(Peer { ip, port: PORT });
     }
     match text.parse::<SocketAddr>() {
-        Ok(peer) if peer.port() != 0 => Ok(Peer {
-            ip: peer.ip(),
-            port: peer.port(),
-        }),
+        Ok(peer) if peer.port() != 0 => Ok(Peer { ip: peer.ip(), port: peer.port() }),
         Ok(_) => Err("a port is 1 to 65535".into()),
         Err(_) => {
             Err("a peer is an address, as 192.168.7.1, 192.168.7.1:4711 or [fd00::1]:4711".into())
@@ -503,17 +483,7 @@ mod tests {
     fn values_have_units_and_limits() {
         assert_eq!(size("64K"), Ok(65536));
         assert_eq!(size("1m"), Ok(1 << 20));
-        for bad in [
-            "0",
-            "",
-            "K",
-            "2M",
-            "-1",
-            "1G",
-            "4294967296",
-            "4194304K",
-            "1\u{e4}",
-        ] {
+        for bad in ["0", "", "K", "2M", "-1", "1G", "4294967296", "4194304K", "1\u{e4}"] {
             assert!(size(bad).is_err(), "{bad}");
         }
         assert_eq!(mtu("1024"), Ok(Mtu::B1024));
@@ -521,14 +491,7 @@ mod tests {
         assert!(interval("0").is_ok() && interval("11").is_err() && interval("NaN").is_err());
         assert!(timeout("0").is_err() && timeout("inf").is_err() && timeout("0.5").is_ok());
         assert_eq!(network("10.0.0.1/8"), Ok(("10.0.0.1".parse().unwrap(), 8)));
-        for bad in [
-            "10.0.0.1",
-            "10.0.0.1/33",
-            "10.0.0.1/0",
-            "fd00::1/129",
-            "x/24",
-            "10.0.0.1/",
-        ] {
+        for bad in ["10.0.0.1", "10.0.0.1/33", "10.0.0.1/0", "fd00::1/129", "x/24", "10.0.0.1/"] {
             assert!(network(bad).is_err(), "{bad}");
         }
         assert!(peer("fd00::1").is_ok_and(|peer| peer.port == PORT));

@@ -34,10 +34,7 @@ struct Step {
 
 impl Step {
     fn new(path: impl Into<String>, value: impl Into<String>) -> Self {
-        Self {
-            path: path.into(),
-            value: value.into(),
-        }
+        Self { path: path.into(), value: value.into() }
     }
 
     /// As a shell does it.
@@ -92,13 +89,9 @@ impl Plan {
     /// The steps that leave the present driver and look for another one, with this override.
     fn hand_over(&mut self, to: &str) {
         let folder = folder(&self.address);
-        self.steps
-            .push(Step::new(format!("{folder}/driver_override"), to));
+        self.steps.push(Step::new(format!("{folder}/driver_override"), to));
         if self.driver_before.is_some() {
-            self.steps.push(Step::new(
-                format!("{folder}/driver/unbind"),
-                self.device.clone(),
-            ));
+            self.steps.push(Step::new(format!("{folder}/driver/unbind"), self.device.clone()));
         }
         self.steps.push(Step::new(PROBE, self.device.clone()));
     }
@@ -231,20 +224,13 @@ fn told(tree: &Tree, hcas: &[Hca], plans: &[Plan], args: &Bind, out: &Out) -> Re
         );
     }
     out.result(&plans, &text)?;
-    Ok(if refused || objected {
-        End::Failed
-    } else {
-        End::Ok
-    })
+    Ok(if refused || objected { End::Failed } else { End::Ok })
 }
 
 /// What this machine would lose.
 fn objections(tree: &Tree, hca: &Hca) -> Vec<String> {
-    let mut found: Vec<String> = hca
-        .netdevs
-        .iter()
-        .flat_map(|name| netdev::carries(tree, name))
-        .collect();
+    let mut found: Vec<String> =
+        hca.netdevs.iter().flat_map(|name| netdev::carries(tree, name)).collect();
     if hca.virtual_functions > 0 {
         found.push(format!(
             "its {} virtual functions vanish with its driver",
@@ -272,10 +258,7 @@ fn leftovers(tree: &Tree, hcas: &[Hca], asked: &[String]) -> Vec<String> {
         }
     }
     for hca in hcas.iter().filter(|hca| hca.iommu_group.is_none()) {
-        said.push(format!(
-            "{} is in no IOMMU group: dat doctor says what to do",
-            hca.address
-        ));
+        said.push(format!("{} is in no IOMMU group: dat doctor says what to do", hca.address));
     }
     said
 }
@@ -294,10 +277,7 @@ pub(crate) fn unbind(args: &Unbind, out: &Out) -> Result<End, Failure> {
     let mut text = String::new();
     for plan in &mut plans {
         if let (true, Some(driver)) = (plan.steps.is_empty(), &plan.driver_before) {
-            text.push_str(&format!(
-                "{} has its driver {driver} already\n",
-                plan.device
-            ));
+            text.push_str(&format!("{} has its driver {driver} already\n", plan.device));
             continue;
         }
         if args.check {
@@ -332,9 +312,9 @@ pub(crate) fn unbind(args: &Unbind, out: &Out) -> Result<End, Failure> {
 fn hcas(tree: &Tree, devices: &[Address]) -> Result<Vec<Hca>, Failure> {
     let one = |device: &Address| match device {
         Address::Pci(address) => hca::one(tree, *address),
-        Address::User(_) => Err(Failure::usage(format!(
-            "{device}: only PCI devices have a driver to be bound to"
-        ))),
+        Address::User(_) => {
+            Err(Failure::usage(format!("{device}: only PCI devices have a driver to be bound to")))
+        }
     };
     devices.iter().map(one).collect()
 }

@@ -36,11 +36,7 @@ pub(crate) struct Line {
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let threads = if self.threadsafe {
-            "threadsafe"
-        } else {
-            "nonthreadsafe"
-        };
+        let threads = if self.threadsafe { "threadsafe" } else { "nonthreadsafe" };
         write!(
             f,
             "{} {INTERFACE} {threads} default {} {VERSION} \"{}\" \"\"",
@@ -53,10 +49,8 @@ impl fmt::Display for Line {
 fn word(what: &str, text: &str) -> Result<String, Failure> {
     let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\\' | '#');
     if text.is_empty() || text.contains(odd) {
-        return Err(
-            Failure::usage(format!("{what} {text:?} cannot stand in dat.conf"))
-                .remedy("choose one without blanks, quotes, backslashes and #"),
-        );
+        return Err(Failure::usage(format!("{what} {text:?} cannot stand in dat.conf"))
+            .remedy("choose one without blanks, quotes, backslashes and #"));
     }
     Ok(text.to_owned())
 }
@@ -108,11 +102,8 @@ pub(crate) fn lines(
         if let Address::User(socket) = device {
             path("the socket", socket)?;
         }
-        let name = if devices.len() == 1 {
-            asked.name.clone()
-        } else {
-            format!("{}{nth}", asked.name)
-        };
+        let name =
+            if devices.len() == 1 { asked.name.clone() } else { format!("{}{nth}", asked.name) };
         lines.push(Line {
             name: word("the name", &name)?,
             threadsafe: asked.threadsafe,

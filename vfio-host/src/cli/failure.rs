@@ -20,19 +20,12 @@ pub(crate) struct Failure {
 impl Failure {
     /// Something failed.
     pub(crate) fn new(cause: impl Into<String>) -> Self {
-        Self {
-            usage: false,
-            cause: cause.into(),
-            remedy: String::new(),
-        }
+        Self { usage: false, cause: cause.into(), remedy: String::new() }
     }
 
     /// The arguments contradict each other or the machine.
     pub(crate) fn usage(cause: impl Into<String>) -> Self {
-        Self {
-            usage: true,
-            ..Self::new(cause)
-        }
+        Self { usage: true, ..Self::new(cause) }
     }
 
     /// Adds what to do about it.

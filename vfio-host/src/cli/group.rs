@@ -33,12 +33,7 @@ impl Member {
         } else {
             format!("{:04x}:{:04x}", word("vendor"), word("device"))
         };
-        Self {
-            address: function.address.to_string(),
-            driver: function.driver,
-            blocks,
-            kind,
-        }
+        Self { address: function.address.to_string(), driver: function.driver, blocks, kind }
     }
 
     /// For a person.

@@ -61,11 +61,7 @@ impl Link {
         };
         let slower = rate(&self.speed)? < rate(&self.max_speed)?;
         let narrower = self.width? < self.max_width?;
-        if slower || narrower {
-            words(self.max_speed.as_deref()?, self.max_width?)
-        } else {
-            None
-        }
+        if slower || narrower { words(self.max_speed.as_deref()?, self.max_width?) } else { None }
     }
 }
 
@@ -139,9 +135,7 @@ impl Hca {
             name: known.map_or("not an mlx5 device", |(_, name)| name),
             supported: known.is_some(),
             driver: tree.link(&at("driver")),
-            iommu_group: tree
-                .link(&at("iommu_group"))
-                .and_then(|name| name.parse().ok()),
+            iommu_group: tree.link(&at("iommu_group")).and_then(|name| name.parse().ok()),
             link: Link {
                 speed: speed("current_link_speed"),
                 width: width("current_link_width"),
@@ -168,19 +162,15 @@ impl Hca {
 pub(crate) fn all(tree: &Tree) -> Vec<Hca> {
     let names = tree.names("/sys/bus/pci/devices");
     let addresses = names.iter().filter_map(|name| name.parse().ok());
-    addresses
-        .filter_map(|address| Hca::read(tree, address))
-        .collect()
+    addresses.filter_map(|address| Hca::read(tree, address)).collect()
 }
 
 /// The HCA at an address.
 pub(crate) fn one(tree: &Tree, address: PciAddress) -> Result<Hca, Failure> {
     let folder = folder(&address);
     if !tree.exists(&folder) {
-        return Err(
-            Failure::new(format!("{address}: there is no such PCI device"))
-                .remedy("dat list shows what there is"),
-        );
+        return Err(Failure::new(format!("{address}: there is no such PCI device"))
+            .remedy("dat list shows what there is"));
     }
     let hca = Hca::read(tree, address).ok_or_else(|| {
         let word = |name: &str| {
@@ -198,9 +188,6 @@ pub(crate) fn one(tree: &Tree, address: PciAddress) -> Result<Hca, Failure> {
     if hca.supported {
         return Ok(hca);
     }
-    Err(Failure::new(format!(
-        "{address}: 15b3:{:04x} is no mlx5 device",
-        hca.device_id
-    ))
-    .remedy("ConnectX-4 and later and BlueField are"))
+    Err(Failure::new(format!("{address}: 15b3:{:04x} is no mlx5 device", hca.device_id))
+        .remedy("ConnectX-4 and later and BlueField are"))
 }

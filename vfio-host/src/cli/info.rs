@@ -74,11 +74,7 @@ pub(crate) fn run(info: &Info, out: &Out) -> Result<End, Failure> {
         let driver = "bind it to vfio-pci to hear what it says itself: dat bind --check".into();
         rows.push(vec!["(closed)".into(), driver]);
     }
-    let told = Told {
-        device: info.device.to_string(),
-        machine,
-        said,
-    };
+    let told = Told { device: info.device.to_string(), machine, said };
     out.result(&told, &table(&rows))?;
     Ok(End::Ok)
 }
@@ -97,10 +93,7 @@ fn of_machine(hca: &Hca) -> Vec<Vec<String>> {
     let number = |value: Option<u64>| dash(&value.map(|value| value.to_string()));
     let mut rows = vec![
         row("address", hca.address),
-        row(
-            "device",
-            format!("{} (15b3:{:04x})", hca.name, hca.device_id),
-        ),
+        row("device", format!("{} (15b3:{:04x})", hca.name, hca.device_id)),
         row("driver", dash(&hca.driver)),
         row("IOMMU group", number(hca.iommu_group.map(u64::from))),
         row("PCI link", link),
@@ -112,10 +105,7 @@ fn of_machine(hca: &Hca) -> Vec<Vec<String>> {
     if hca.virtual_functions > 0 {
         rows.push(row("virtual functions", hca.virtual_functions));
     }
-    for (name, value) in [
-        ("kernel: firmware", &hca.firmware),
-        ("kernel: board", &hca.board),
-    ] {
+    for (name, value) in [("kernel: firmware", &hca.firmware), ("kernel: board", &hca.board)] {
         if let Some(value) = value {
             rows.push(row(name, value));
         }
@@ -136,20 +126,14 @@ fn of_device(said: &Said) -> Vec<Vec<String>> {
         row("link type", format!("{}, {up}", said.link_type)),
         row("MAC", &said.mac),
         row("node GUID", &said.node_guid),
-        row(
-            "path MTU",
-            format!("{} (frames of {} bytes)", said.path_mtu, said.frame_size),
-        ),
+        row("path MTU", format!("{} (frames of {} bytes)", said.path_mtu, said.frame_size)),
         row("queue pairs", said.max_queue_pairs),
         row("completion queues", said.max_completion_queues),
         row("memory keys", said.max_memory_keys),
         row("greatest message", said.max_message),
         row("memory windows", windows),
         row("interrupt vectors", said.interrupt_vectors),
-        row(
-            "firmware pages",
-            format!("{} of 4 KiB", said.firmware_pages),
-        ),
+        row("firmware pages", format!("{} of 4 KiB", said.firmware_pages)),
     ]
 }
 
@@ -167,11 +151,8 @@ fn asked<H: Host>(host: &H) -> Result<Said, Failure> {
         Some(_) | None => Failure::fault(host.name(), fault),
     };
     let shared = |vector: u16| if vector < host.vectors() { vector } else { 0 };
-    let config = Config {
-        completion_vector: shared(1),
-        command_vector: shared(2),
-        ..bring_up_config()
-    };
+    let config =
+        Config { completion_vector: shared(1), command_vector: shared(2), ..bring_up_config() };
     let mut driver: Mlx5<'_, H> = Mlx5::open(host, &config).map_err(failed)?;
     let link_up = driver.link_up();
     let limits = *driver.limits();
@@ -237,22 +218,15 @@ pub(crate) fn checks(device: &Address) -> Vec<Check> {
         Check::new(
             "path MTU",
             State::Warn,
-            format!(
-                "{}: frames of only {} bytes",
-                said.path_mtu, said.frame_size
-            ),
+            format!("{}: frames of only {} bytes", said.path_mtu, said.frame_size),
         )
         .remedy("raise the MTU of the port, and of the switch")
     };
     let windows = if said.memory_windows {
         Check::new("memory windows", State::Ok, "the device has them")
     } else {
-        Check::new(
-            "memory windows",
-            State::Warn,
-            "the device has none: RMRs cannot be made",
-        )
-        .remedy("update the firmware")
+        Check::new("memory windows", State::Warn, "the device has none: RMRs cannot be made")
+            .remedy("update the firmware")
     };
     let checks = [
         Check::new(
@@ -266,10 +240,7 @@ pub(crate) fn checks(device: &Address) -> Vec<Check> {
         Check::new(
             "firmware",
             State::Ok,
-            format!(
-                "{}, holds {} pages of 4 KiB",
-                said.firmware, said.firmware_pages
-            ),
+            format!("{}, holds {} pages of 4 KiB", said.firmware, said.firmware_pages),
         ),
         link,
         Check::new("node GUID", State::Ok, &said.node_guid),

@@ -121,10 +121,8 @@ pub(crate) fn run(install: &InstallProvider, out: &Out) -> Result<End, Failure> 
     let source = source(install)?;
     let provider = fs::read(&source).map_err(|error| failed("read", &source, &error))?;
     if !provider.starts_with(b"\x7fELF") {
-        return Err(
-            Failure::new(format!("{}: this is no library", source.display()))
-                .remedy("--library names libdapldat.so"),
-        );
+        return Err(Failure::new(format!("{}: this is no library", source.display()))
+            .remedy("--library names libdapldat.so"));
     }
     let old = match fs::read_to_string(&file) {
         Ok(text) => text,
@@ -144,17 +142,9 @@ pub(crate) fn run(install: &InstallProvider, out: &Out) -> Result<End, Failure> 
         conf::text(&lines)
     );
     if file != Path::new(USUAL) {
-        text.push_str(&format!(
-            "consumers find it with DAT_OVERRIDE={}\n",
-            file.display()
-        ));
+        text.push_str(&format!("consumers find it with DAT_OVERRIDE={}\n", file.display()));
     }
-    let done = Done {
-        library,
-        conf: file,
-        lines,
-        changed: changed.contains(&true),
-    };
+    let done = Done { library, conf: file, lines, changed: changed.contains(&true) };
     out.result(&done, &text)?;
     Ok(End::Ok)
 }

@@ -13,9 +13,8 @@ pub(crate) fn run(list: &List, out: &Out) -> Result<End, Failure> {
             "dat: there is no HCA here: no PCI network controller of NVIDIA/Mellanox (vendor 15b3)",
         );
     }
-    let heads = [
-        "ADDRESS", "DEVICE", "ID", "DRIVER", "GROUP", "LINK", "NUMA", "FIRMWARE", "NETWORK",
-    ];
+    let heads =
+        ["ADDRESS", "DEVICE", "ID", "DRIVER", "GROUP", "LINK", "NUMA", "FIRMWARE", "NETWORK"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     for hca in &all {
@@ -31,11 +30,7 @@ pub(crate) fn run(list: &List, out: &Out) -> Result<End, Failure> {
             or_dash((!hca.netdevs.is_empty()).then(|| hca.netdevs.join(","))),
         ]);
     }
-    let text = if all.is_empty() {
-        String::new()
-    } else {
-        table(&rows)
-    };
+    let text = if all.is_empty() { String::new() } else { table(&rows) };
     out.result(&all, &text)?;
     Ok(End::Ok)
 }

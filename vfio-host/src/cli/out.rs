@@ -59,10 +59,7 @@ impl Out {
             error: &'a str,
             help: &'a str,
         }
-        let told = Told {
-            error: &failure.cause,
-            help: &failure.remedy,
-        };
+        let told = Told { error: &failure.cause, help: &failure.remedy };
         if self.json {
             // What cannot be written here cannot be told anywhere else either.
             let _ = self.result(&told, "");
@@ -79,10 +76,7 @@ pub(crate) fn note(text: &str) {
 
 fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(format!("standard output: {error}")))
         }
@@ -128,10 +122,7 @@ pub(crate) fn progress(out: Out, count: u64, what: &'static str) -> ProgressBar 
     }
     let (bar, form) = match count {
         0 => (ProgressBar::new_spinner(), "{msg} {spinner} {pos}"),
-        count => (
-            ProgressBar::new(count),
-            "{msg} {wide_bar} {pos}/{len} {per_sec} {eta}",
-        ),
+        count => (ProgressBar::new(count), "{msg} {wide_bar} {pos}/{len} {per_sec} {eta}"),
     };
     if let Ok(style) = ProgressStyle::with_template(form) {
         bar.set_style(style);

@@ -36,10 +36,8 @@ impl Process {
         };
         // Real, effective, saved, file system: files ask for the last.
         let last = |name| line(name).split_whitespace().nth(3)?.parse().ok();
-        let mut gids: Vec<u32> = line("Groups")
-            .split_whitespace()
-            .filter_map(|gid| gid.parse().ok())
-            .collect();
+        let mut gids: Vec<u32> =
+            line("Groups").split_whitespace().filter_map(|gid| gid.parse().ok()).collect();
         gids.extend(last("Gid"));
         Self {
             uid: last("Uid"),
@@ -74,24 +72,18 @@ impl Process {
 
     /// Its user's number, for words.
     pub(crate) fn user(&self) -> String {
-        self.uid
-            .map_or_else(|| "this user".into(), |uid| format!("user {uid}"))
+        self.uid.map_or_else(|| "this user".into(), |uid| format!("user {uid}"))
     }
 }
 
 /// The limit of locked memory, as `/proc/self/limits` says.
 pub(crate) fn memlock(tree: &Tree) -> Option<Memlock> {
     let limits = tree.text("/proc/self/limits")?;
-    let rest = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max locked memory"))?;
+    let rest = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     let mut numbers = rest.split_whitespace();
     let mut next = || match numbers.next()? {
         "unlimited" => Some(None),
         bytes => bytes.parse().ok().map(Some),
     };
-    Some(Memlock {
-        soft: next()?,
-        hard: next()?,
-    })
+    Some(Memlock { soft: next()?, hard: next()? })
 }

@@ -27,7 +27,5 @@ pub(crate) fn watch() -> Result<(), Failure> {
 
 /// Somebody asked for the end.
 pub(crate) fn asked() -> bool {
-    ASKED
-        .get()
-        .is_some_and(|asked| asked.load(Ordering::Relaxed))
+    ASKED.get().is_some_and(|asked| asked.load(Ordering::Relaxed))
 }

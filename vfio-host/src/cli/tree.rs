@@ -30,9 +30,7 @@ pub(crate) struct Rights {
 impl Tree {
     /// The tree below `root`.
     pub(crate) fn new(root: &Path) -> Self {
-        Self {
-            root: root.to_path_buf(),
-        }
+        Self { root: root.to_path_buf() }
     }
 
     /// The tree is this machine's own.
@@ -81,19 +79,12 @@ impl Tree {
     /// Owner and permission bits.
     pub(crate) fn rights(&self, path: &str) -> Option<Rights> {
         let meta = fs::metadata(self.at(path)).ok()?;
-        Some(Rights {
-            mode: meta.mode(),
-            uid: meta.uid(),
-            gid: meta.gid(),
-        })
+        Some(Rights { mode: meta.mode(), uid: meta.uid(), gid: meta.gid() })
     }
 
     /// Writes to a file that is there.
     pub(crate) fn write(&self, path: &str, value: &str) -> io::Result<()> {
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .truncate(true)
-            .open(self.at(path))?;
+        let mut file = fs::OpenOptions::new().write(true).truncate(true).open(self.at(path))?;
         // One write: an attribute takes its value in one piece.
         file.write_all(format!("{value}\n").as_bytes())
     }

@@ -62,10 +62,7 @@ fn object(pages: &Range<u64>) -> String {
 impl Lent {
     /// None yet. `space` is of the device addresses that are nobody else's.
     pub(crate) fn new(space: Space) -> Self {
-        Self {
-            space,
-            held: Vec::new(),
-        }
+        Self { space, held: Vec::new() }
     }
 
     fn position(&self, pages: &Range<u64>) -> Option<usize> {
@@ -84,10 +81,7 @@ impl Lent {
         let pages = memory.pages();
         let known = self.position(&pages);
         if let Some(held) = known.and_then(|at| self.held.get_mut(at))
-            && held
-                .maps
-                .iter()
-                .any(|(r, _)| *r == reach || *r == Reach::ReadWrite)
+            && held.maps.iter().any(|(r, _)| *r == reach || *r == Reach::ReadWrite)
         {
             held.count += 1;
             return Ok(());
@@ -108,11 +102,7 @@ impl Lent {
                 held.count += 1;
                 held.maps.push((reach, iova));
             }
-            None => self.held.push(Held {
-                memory,
-                count: 1,
-                maps: vec![(reach, iova)],
-            }),
+            None => self.held.push(Held { memory, count: 1, maps: vec![(reach, iova)] }),
         }
         Ok(())
     }

@@ -39,11 +39,7 @@ impl Named {
         let object = || format!("shared memory {}", path.display());
         let failed = |error: io::Error| {
             let denied = error.kind() == io::ErrorKind::PermissionDenied;
-            let kind = if denied {
-                Kind::Permission
-            } else {
-                Kind::Memory
-            };
+            let kind = if denied { Kind::Permission } else { Kind::Memory };
             let remedy =
                 "let all who share it be one user, and ask for no more than the machine has";
             Error::new(kind, object(), format!("cannot be had: {error}"), remedy)

@@ -30,9 +30,7 @@ impl Iommu for Fake {
         let (mut entries, mut bytes) = (self.entries.borrow_mut(), self.bytes.borrow_mut());
         assert!(area.addr.is_multiple_of(4096) && area.mapping.iova.is_multiple_of(4096));
         *entries = entries.checked_sub(1).ok_or(full(Kind::DmaEntries))?;
-        *bytes = bytes
-            .checked_sub(area.mapping.len)
-            .ok_or(full(Kind::Memlock))?;
+        *bytes = bytes.checked_sub(area.mapping.len).ok_or(full(Kind::Memlock))?;
         Ok(())
     }
     fn unmap(&self, mapping: &Mapping) -> Result<(), Error> {
@@ -55,12 +53,7 @@ impl Iommu for Fake {
 }
 
 fn memory(iommu: &Fake) -> Result<Memory, Error> {
-    Memory::new(
-        &Options::default(),
-        &[crate::iova::UNTOLD],
-        Pages::private,
-        iommu,
-    )
+    Memory::new(&Options::default(), &[crate::iova::UNTOLD], Pages::private, iommu)
 }
 
 fn take(memory: &Memory, iommu: &Fake, count: usize) -> Vec<u64> {
@@ -93,13 +86,7 @@ fn the_arena_is_two_mappings_and_the_firmware_grows() {
     assert_eq!(different.len(), ALL);
     // 4, 4, 8, 16, 32 and 64 MiB, and the arena's two.
     assert_eq!(memory.maps().len(), 8);
-    assert!(
-        memory
-            .shortage()
-            .unwrap()
-            .to_string()
-            .contains("Options::firmware")
-    );
+    assert!(memory.shortage().unwrap().to_string().contains("Options::firmware"));
 
     memory.unmap(&iommu).unwrap();
     assert!(memory.maps().is_empty());
@@ -130,10 +117,7 @@ fn any_limit_of_entries_that_can_do_does() {
         let memory = memory(&iommu).unwrap();
         assert_eq!(take(&memory, &iommu, ALL).len(), ALL, "{limit} entries");
     }
-    assert_eq!(
-        memory(&Fake::new(1, 1 << 40)).unwrap_err().kind(),
-        Kind::DmaEntries
-    );
+    assert_eq!(memory(&Fake::new(1, 1 << 40)).unwrap_err().kind(), Kind::DmaEntries);
 }
 
 #[test]
@@ -205,10 +189,7 @@ fn lent_memory_has_an_entry_for_each_range_and_is_counted() {
     assert_eq!(entries(), 3);
     back(base, 0x1fff);
     assert_eq!((entries(), *iommu.held.borrow()), (2, 2));
-    assert!(
-        memory.lent(region(base + 7, 9)).is_some(),
-        "by the longer one"
-    );
+    assert!(memory.lent(region(base + 7, 9)).is_some(), "by the longer one");
     // Firmware's pages go away between them.
     let pages = take(&memory, &iommu, 3);
     lend(0x1000, 1).unwrap();

@@ -15,11 +15,8 @@ impl Tree {
         let device = root.join("sys/bus/pci/devices").join(address);
         fs::create_dir_all(&device).unwrap();
         if let Some(driver) = driver {
-            symlink(
-                Path::new("../../../bus/pci/drivers").join(driver),
-                device.join("driver"),
-            )
-            .unwrap();
+            symlink(Path::new("../../../bus/pci/drivers").join(driver), device.join("driver"))
+                .unwrap();
         }
         if let Some(group) = group {
             let place = root.join(format!("sys/kernel/iommu_groups/{group}"));
@@ -64,10 +61,7 @@ fn what_is_not_there_is_said() {
 fn no_iommu_says_where_to_switch_it_on() {
     let (kind, text) = refused(&Tree::new().add("0000:3b:00.0", Some("vfio-pci"), None));
     assert_eq!(kind, Kind::NoIommu);
-    assert!(
-        text.contains("not behind an IOMMU") && text.contains("intel_iommu=on"),
-        "{text}"
-    );
+    assert!(text.contains("not behind an IOMMU") && text.contains("intel_iommu=on"), "{text}");
 }
 
 #[test]
@@ -82,17 +76,16 @@ fn another_driver_is_named_with_the_command_that_takes_the_function() {
          echo 0000:3b:00.0 > /sys/bus/pci/drivers_probe"
     );
     let (_, text) = refused(&Tree::new().add("0000:3b:00.0", None, Some(7)));
-    assert!(
-        text.contains("bound to no driver") && !text.contains("unbind"),
-        "{text}"
-    );
+    assert!(text.contains("bound to no driver") && !text.contains("unbind"), "{text}");
 }
 
 #[test]
 fn a_shared_group_names_its_members_and_what_to_do_with_each() {
-    let tree = Tree::new()
-        .add("0000:3b:00.0", Some("vfio-pci"), Some(7))
-        .add("0000:3b:00.1", Some("mlx5_core"), Some(7));
+    let tree = Tree::new().add("0000:3b:00.0", Some("vfio-pci"), Some(7)).add(
+        "0000:3b:00.1",
+        Some("mlx5_core"),
+        Some(7),
+    );
     let (kind, text) = refused(&tree);
     assert_eq!(kind, Kind::Group);
     assert_eq!(

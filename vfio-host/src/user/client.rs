@@ -143,8 +143,7 @@ impl Client {
         len: u64,
     ) -> Result<(), Error> {
         let (head, tail) = (words(&[32, flags]), longs(&[offset, iova, len]));
-        self.ask(Command::DmaMap, &[&head, &tail], Some(file))
-            .map(drop)
+        self.ask(Command::DmaMap, &[&head, &tail], Some(file)).map(drop)
     }
 
     /// Ends a mapping.

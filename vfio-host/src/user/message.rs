@@ -50,9 +50,7 @@ const ERROR: u32 = 1 << 5;
 
 /// A request: its header, and behind it the fields of its body.
 pub(crate) fn request(id: u16, command: Command, posted: bool, body: &[&[u8]]) -> Vec<u8> {
-    let len = body
-        .iter()
-        .fold(HEADER, |len, part| len.saturating_add(part.len()));
+    let len = body.iter().fold(HEADER, |len, part| len.saturating_add(part.len()));
     let mut message = Vec::with_capacity(len);
     message.extend(id.to_ne_bytes());
     message.extend((command as u16).to_ne_bytes());
@@ -118,10 +116,7 @@ mod tests {
         assert_eq!(message.len(), HEADER + 3);
         assert_eq!(u16::from_ne_bytes([message[0], message[1]]), 0x1234);
         assert_eq!(u16::from_ne_bytes([message[2], message[3]]), 10);
-        assert_eq!(
-            [word(&message, 1), word(&message, 2), word(&message, 3)],
-            [19, 0x10, 0]
-        );
+        assert_eq!([word(&message, 1), word(&message, 2), word(&message, 3)], [19, 0x10, 0]);
         assert_eq!(message[HEADER..], [1, 2, 3]);
     }
 
@@ -139,14 +134,7 @@ mod tests {
         assert_eq!((reply.id, reply.body, reply.error), (7, 4, None));
         let reply = Reply::parse(&make(16, 0x21, 22), 64).unwrap();
         assert_eq!((reply.body, reply.error), (0, Some(22)));
-        for (size, flags) in [
-            (15, 1),
-            (0, 1),
-            (16 + 65, 1),
-            (u32::MAX, 1),
-            (16, 0),
-            (16, 2),
-        ] {
+        for (size, flags) in [(15, 1), (0, 1), (16 + 65, 1), (u32::MAX, 1), (16, 0), (16, 2)] {
             assert_eq!(Reply::parse(&make(size, flags, 0), 64), None);
         }
     }

@@ -89,10 +89,9 @@ impl Connection {
         for (vector, fd) in (0..).zip(wakeups.vectors()) {
             self.with(|c| c.set_irqs(flags, VFIO_PCI_MSIX_IRQ_INDEX, vector, 1, Some(fd.as_fd())))?;
         }
-        for (index, fd) in [
-            (VFIO_PCI_ERR_IRQ_INDEX, wakeups.error()),
-            (VFIO_PCI_REQ_IRQ_INDEX, wakeups.removal()),
-        ] {
+        for (index, fd) in
+            [(VFIO_PCI_ERR_IRQ_INDEX, wakeups.error()), (VFIO_PCI_REQ_IRQ_INDEX, wakeups.removal())]
+        {
             // A server need not know of these kinds.
             let known = self.with(|client| Ok(client.interrupts(index).unwrap_or(0)))?;
             if known > 0 {
@@ -190,10 +189,7 @@ impl VfioUser {
         let watched = wakeups.watch_peer(client.socket());
         watched.map_err(|errno| lacks(&format!("its socket cannot be watched: {errno}")))?;
         client.reset()?;
-        let iommu = Connection {
-            client: Mutex::new(client),
-            gone: OnceLock::new(),
-        };
+        let iommu = Connection { client: Mutex::new(client), gone: OnceLock::new() };
         let memory = Memory::new(options, &[iova::UNTOLD], Pages::shared, &iommu)?;
         let host = Self {
             iommu,
@@ -235,14 +231,10 @@ impl VfioUser {
     // Never inline: counts of instructions leave out this much of a doorbell, which is one store on a card.
     #[inline(never)]
     fn write(&self, offset: usize, data: &[u8]) {
-        let inside = offset
-            .checked_add(data.len())
-            .is_some_and(|end| end <= self.bar_len);
+        let inside = offset.checked_add(data.len()).is_some_and(|end| end <= self.bar_len);
         if inside && offset.is_multiple_of(data.len()) {
             let index = VFIO_PCI_BAR0_REGION_INDEX;
-            let _ = self
-                .iommu
-                .with(|c| c.write(index, offset as u64, data, true));
+            let _ = self.iommu.with(|c| c.write(index, offset as u64, data, true));
         }
     }
 }
@@ -295,9 +287,8 @@ impl Host for VfioUser {
     }
     fn trouble(&self) -> Option<Trouble> {
         if self.wakeups.saw_peer_end() && self.iommu.gone.get().is_none() {
-            let _: Result<(), Error> = self
-                .iommu
-                .with(|client| Err(client.end("it closed the connection")));
+            let _: Result<(), Error> =
+                self.iommu.with(|client| Err(client.end("it closed the connection")));
         }
         if let Some(error) = self.iommu.gone.get() {
             return Some(Trouble::Gone(error.clone()));
@@ -312,9 +303,8 @@ impl Drop for VfioUser {
         let _ = self.iommu.command(0, pci::BUS_MASTER);
         let _ = self.iommu.with(Client::reset);
         let flags = VFIO_IRQ_SET_DATA_NONE | VFIO_IRQ_SET_ACTION_TRIGGER;
-        let _ = self
-            .iommu
-            .with(|client| client.set_irqs(flags, VFIO_PCI_MSIX_IRQ_INDEX, 0, 0, None));
+        let _ =
+            self.iommu.with(|client| client.set_irqs(flags, VFIO_PCI_MSIX_IRQ_INDEX, 0, 0, None));
         let _ = self.memory.unmap(&self.iommu);
     }
 }

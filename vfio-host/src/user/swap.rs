@@ -106,13 +106,7 @@ impl Swapped {
         }
         for part in common {
             if let Some((file, offset)) = part.file {
-                let run = Run {
-                    end: part.range.end,
-                    count: 0,
-                    file,
-                    offset,
-                    exchanged: false,
-                };
+                let run = Run { end: part.range.end, count: 0, file, offset, exchanged: false };
                 runs.insert(part.range.start, run);
             }
         }
@@ -120,10 +114,7 @@ impl Swapped {
         for (start, run) in runs.range_mut(pages) {
             run.count += 1;
             let len = run.end - start;
-            if let Some(Piece {
-                len: before,
-                file: Some((file, at)),
-            }) = pieces.last_mut()
+            if let Some(Piece { len: before, file: Some((file, at)) }) = pieces.last_mut()
                 && Arc::ptr_eq(file, &run.file)
                 && *at + *before == run.offset
             {
@@ -154,10 +145,7 @@ fn cut(runs: &mut BTreeMap<u64, Run>, at: u64) {
         return;
     };
     if run.end > at {
-        let behind = Run {
-            offset: run.offset + (at - start),
-            ..run.clone()
-        };
+        let behind = Run { offset: run.offset + (at - start), ..run.clone() };
         run.end = at;
         runs.insert(at, behind);
     }
@@ -350,16 +338,7 @@ fn one(at: u64, len: u64, rights: ProtFlags, file: BorrowedFd<'_>, offset: u64) 
     let protection = Protection::of(at, len);
     copy(at, size, file, offset)?;
     // SAFETY: the memory is its owner's, who keeps it (`Promised`); what is put in its place has its contents and its rights.
-    unsafe {
-        mmap(
-            place(at),
-            size,
-            rights,
-            MapFlags::SHARED | MapFlags::FIXED,
-            file,
-            offset,
-        )
-    }?;
+    unsafe { mmap(place(at), size, rights, MapFlags::SHARED | MapFlags::FIXED, file, offset) }?;
     drop(protection);
     Ok(())
 }
@@ -458,9 +437,7 @@ fn restore(start: u64, run: &Run) {
         return;
     };
     // What its owner has unmapped meanwhile, or mapped over, against his promise, is left alone.
-    let own = vmas
-        .iter()
-        .filter(|vma| vma.shared && vma.inode == stat.st_ino);
+    let own = vmas.iter().filter(|vma| vma.shared && vma.inode == stat.st_ino);
     for vma in own {
         let range = start.max(vma.range.start)..run.end.min(vma.range.end);
         let offset = run.offset + (range.start - start);
@@ -469,16 +446,7 @@ fn restore(start: u64, run: &Run) {
         };
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
         // SAFETY: pages of our file, which nobody else would map, are replaced by the same as the process's own.
-        let mapped = unsafe {
-            mmap(
-                place(range.start),
-                len,
-                vma.rights,
-                flags,
-                &run.file,
-                offset,
-            )
-        };
+        let mapped = unsafe { mmap(place(range.start), len, vma.rights, flags, &run.file, offset) };
         if mapped.is_ok() && vma.rights.contains(ProtFlags::WRITE) {
             detach(range.start, run.file.as_fd(), offset..offset + len as u64);
         }
@@ -489,9 +457,7 @@ fn restore(start: u64, run: &Run) {
 fn detach(at: u64, file: BorrowedFd<'_>, part: Range<u64>) {
     let mut from = part.start;
     while let Ok(data) = seek(file, SeekFrom::Data(from)) {
-        let hole = seek(file, SeekFrom::Hole(data))
-            .unwrap_or(part.end)
-            .min(part.end);
+        let hole = seek(file, SeekFrom::Hole(data)).unwrap_or(part.end).min(part.end);
         let Some(len) = hole.checked_sub(data).filter(|len| *len > 0) else {
             return;
         };

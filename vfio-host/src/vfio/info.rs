@@ -100,20 +100,14 @@ mod tests {
     fn ranges_and_entries_are_found_in_the_chain() {
         if cfg!(target_endian = "little") {
             let info = IommuInfo::parse(&linux());
-            assert_eq!(
-                info.ranges,
-                [0x1000..=0xfedf_ffff, 0xfef0_0000..=0xffff_ffff_ffff]
-            );
+            assert_eq!(info.ranges, [0x1000..=0xfedf_ffff, 0xfef0_0000..=0xffff_ffff_ffff]);
             assert_eq!(info.entries, Some(65_535));
         }
     }
 
     #[test]
     fn an_old_kernel_says_nothing() {
-        assert_eq!(
-            IommuInfo::parse(&words(&[16, 1, 0x1000, 0])),
-            IommuInfo::default()
-        );
+        assert_eq!(IommuInfo::parse(&words(&[16, 1, 0x1000, 0])), IommuInfo::default());
         assert_eq!(IommuInfo::parse(&[]), IommuInfo::default());
     }
 

@@ -1,8 +1,5 @@
 //! The kernel's VFIO calls that `vfio-ioctls` has not, or whose errors it keeps to itself.
-#![expect(
-    unsafe_code,
-    reason = "ioctl takes a pointer to whatever the request says"
-)]
+#![expect(unsafe_code, reason = "ioctl takes a pointer to whatever the request says")]
 
 use std::io;
 use std::mem::size_of;
@@ -33,13 +30,8 @@ const fn request(number: u8) -> Opcode {
 fn call<T: ?Sized>(fd: &impl AsRawFd, number: u8, argument: &mut T) -> io::Result<()> {
     let argument: *mut T = argument;
     // SAFETY: every caller below gives the structure that its request takes, whole, and with its length in the field for it.
-    let result = unsafe {
-        libc::ioctl(
-            fd.as_raw_fd(),
-            u64::from(request(number)),
-            argument.cast::<u8>(),
-        )
-    };
+    let result =
+        unsafe { libc::ioctl(fd.as_raw_fd(), u64::from(request(number)), argument.cast::<u8>()) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -74,13 +66,7 @@ pub(super) fn iommu_info(container: &impl AsRawFd) -> io::Result<Vec<u8>> {
         if needed <= bytes {
             break;
         }
-        words = vec![
-            0;
-            usize::try_from(needed)
-                .unwrap_or(0)
-                .div_ceil(8)
-                .min(1 << 16)
-        ];
+        words = vec![0; usize::try_from(needed).unwrap_or(0).div_ceil(8).min(1 << 16)];
     }
     Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
 }

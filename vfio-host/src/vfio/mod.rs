@@ -97,9 +97,7 @@ struct Container {
 
 impl std::fmt::Debug for Container {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Container")
-            .field("locked", &self.locked)
-            .finish_non_exhaustive()
+        f.debug_struct("Container").field("locked", &self.locked).finish_non_exhaustive()
     }
 }
 
@@ -180,8 +178,7 @@ impl Device {
             let command = u16::from_le_bytes(bytes) & !off | on;
             rustix::io::pwrite(&self.fd, &command.to_le_bytes(), at)
         });
-        done.map(drop)
-            .map_err(|errno| self.refused("write the command register", &errno.into()))
+        done.map(drop).map_err(|errno| self.refused("write the command register", &errno.into()))
     }
 
     /// Resets the function and waits until it answers again.
@@ -201,10 +198,7 @@ impl Device {
                 return Err(Error::new(
                     Kind::Gone,
                     &self.name,
-                    format!(
-                        "it did not come back from its reset in {} s",
-                        BACK.as_secs()
-                    ),
+                    format!("it did not come back from its reset in {} s", BACK.as_secs()),
                     "power the machine down and up; if it persists, the device is broken",
                 ));
             }
@@ -254,12 +248,7 @@ impl Vfio {
             held.get_region_flags(VFIO_PCI_BAR0_REGION_INDEX),
         );
         let fd = ioctl::duplicate(&held).map_err(|error| failed("no file descriptor", error))?;
-        let device = Device {
-            fd,
-            config,
-            _held: Held(Some(held)),
-            name: name.clone(),
-        };
+        let device = Device { fd, config, _held: Held(Some(held)), name: name.clone() };
         let lacks =
             |what: &str| Error::new(Kind::Unsupported, &name, what, "choose another function");
         if vectors == 0 {
@@ -275,9 +264,7 @@ impl Vfio {
             locked: AtomicU64::new(0),
             wanted: options.arena.saturating_add(options.firmware) as u64,
         };
-        let info = iommu
-            .info()
-            .map_err(|error| failed("the IOMMU's own account", error))?;
+        let info = iommu.info().map_err(|error| failed("the IOMMU's own account", error))?;
         let ranges = match info.ranges {
             ranges if ranges.is_empty() => vec![iova::UNTOLD],
             ranges => ranges,
@@ -286,25 +273,16 @@ impl Vfio {
         let len = usize::try_from(bar_len).unwrap_or(usize::MAX);
         device.command(pci::MEMORY_SPACE, 0)?;
         let bar = Bar::map(std::os::fd::AsFd::as_fd(&device.fd), bar_at, len).map_err(|error| {
-            failed(
-                "BAR 0 cannot be mapped as a whole (it can since Linux 4.16)",
-                error,
-            )
+            failed("BAR 0 cannot be mapped as a whole (it can since Linux 4.16)", error)
         })?;
         let wakeups = Wakeups::new(usize::try_from(vectors).unwrap_or(VECTORS))?;
         device.wire(VFIO_PCI_MSIX_IRQ_INDEX, wakeups.vectors())?;
         let [errors, removals] = told;
         if errors {
-            device.wire(
-                VFIO_PCI_ERR_IRQ_INDEX,
-                std::slice::from_ref(wakeups.error()),
-            )?;
+            device.wire(VFIO_PCI_ERR_IRQ_INDEX, std::slice::from_ref(wakeups.error()))?;
         }
         if removals {
-            device.wire(
-                VFIO_PCI_REQ_IRQ_INDEX,
-                std::slice::from_ref(wakeups.removal()),
-            )?;
+            device.wire(VFIO_PCI_REQ_IRQ_INDEX, std::slice::from_ref(wakeups.removal()))?;
         }
         let host = Self {
             bar,
@@ -361,11 +339,7 @@ impl Drop for Vfio {
         // The device is silenced before its memory goes. On a device that is gone each step fails, and there is nothing to undo.
         let _ = self.device.command(0, pci::BUS_MASTER);
         let _ = ioctl::reset(&self.device.fd);
-        for index in [
-            VFIO_PCI_MSIX_IRQ_INDEX,
-            VFIO_PCI_ERR_IRQ_INDEX,
-            VFIO_PCI_REQ_IRQ_INDEX,
-        ] {
+        for index in [VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_ERR_IRQ_INDEX, VFIO_PCI_REQ_IRQ_INDEX] {
             self.device.unwire(index);
         }
         let _ = self.memory.unmap(&self.iommu);

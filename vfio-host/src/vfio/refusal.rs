@@ -27,12 +27,7 @@ impl Limits {
     pub(super) fn now(locked: u64, wanted: u64) -> Self {
         let memlock = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
         let entries = sysfs::text(ENTRY_LIMIT.as_ref());
-        Self {
-            locked,
-            wanted,
-            memlock,
-            entries: entries.and_then(|text| text.parse().ok()),
-        }
+        Self { locked, wanted, memlock, entries: entries.and_then(|text| text.parse().ok()) }
     }
 }
 
@@ -42,13 +37,7 @@ fn kib(bytes: u64) -> u64 {
 
 /// A mapping was refused.
 pub(super) fn map(error: &io::Error, mapping: &Mapping, limits: Limits) -> Error {
-    let Mapping {
-        iova,
-        len,
-        reach,
-        purpose,
-        ..
-    } = mapping;
+    let Mapping { iova, len, reach, purpose, .. } = mapping;
     let object = format!("{purpose} of {} KiB at {iova:#x} ({reach})", kib(*len));
     let needed = limits.locked.saturating_add(*len);
     let most = kib(needed.max(limits.wanted));
@@ -72,9 +61,7 @@ pub(super) fn map(error: &io::Error, mapping: &Mapping, limits: Limits) -> Error
             "free some memory, or ask for less",
         ),
         (Some(libc::ENOSPC), _) => {
-            let limit = limits
-                .entries
-                .map_or("of them".into(), |limit| limit.to_string());
+            let limit = limits.entries.map_or("of them".into(), |limit| limit.to_string());
             Error::new(
                 Kind::DmaEntries,
                 object,
@@ -94,20 +81,14 @@ pub(super) fn map(error: &io::Error, mapping: &Mapping, limits: Limits) -> Error
             format!("the IOMMU does not take the address: {error}"),
             "report this with the output of `dat doctor`",
         ),
-        _ => Error::new(
-            Kind::Refused,
-            object,
-            format!("the kernel refused to map it: {error}"),
-            "",
-        ),
+        _ => {
+            Error::new(Kind::Refused, object, format!("the kernel refused to map it: {error}"), "")
+        }
     }
 }
 
 /// The container was refused.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "of the errors, those that have a remedy"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "of the errors, those that have a remedy")]
 pub(super) fn container(error: &VfioError) -> Error {
     let object = "/dev/vfio/vfio";
     match error {
@@ -136,10 +117,7 @@ pub(super) fn container(error: &VfioError) -> Error {
 }
 
 /// The device was refused.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "of the errors, those that have a remedy"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "of the errors, those that have a remedy")]
 pub(super) fn device(error: &VfioError, address: PciAddress, group: u32, sysfs: &Sysfs) -> Error {
     let node = format!("/dev/vfio/{group}");
     match error {
@@ -162,12 +140,7 @@ pub(super) fn device(error: &VfioError, address: PciAddress, group: u32, sysfs: 
                 format!("another program has the IOMMU group of {address} open"),
                 format!("end it; `fuser {node}` names it"),
             ),
-            _ => Error::new(
-                Kind::Refused,
-                node,
-                format!("cannot be opened: {error}"),
-                "",
-            ),
+            _ => Error::new(Kind::Refused, node, format!("cannot be opened: {error}"), ""),
         },
         VfioError::GroupViable => not_viable(address, group, &sysfs.in_the_way(group)),
         VfioError::ContainerSetIOMMU(error) if error.errno() == libc::EPERM => Error::new(

@@ -64,10 +64,7 @@ fn a_device_goes_to_vfio_and_back() {
     assert_eq!(driver(&machine).as_deref(), Some("vfio-pci"));
 
     let run = machine.run(&["bind", A]);
-    assert_eq!(
-        (run.code, run.out.as_str()),
-        (0, "0000:3b:00.0 is bound to vfio-pci already\n")
-    );
+    assert_eq!((run.code, run.out.as_str()), (0, "0000:3b:00.0 is bound to vfio-pci already\n"));
 
     let run = with_kernel(&machine, Some("mlx5_core"), &["unbind", A, "--json"]);
     assert_eq!(run.code, 0, "{}", run.err);
@@ -100,10 +97,7 @@ fn check_tells_the_writes_and_makes_none() {
          \x20 echo 0000:3b:00.0 > /sys/bus/pci/drivers_probe\n\
          IOMMU group 12 cannot be used before all of it is handed over: sudo dat bind 0000:3b:00.1\n"
     );
-    assert_eq!(
-        machine.text(&format!("{FOLDER}/driver_override")),
-        "(null)\n"
-    );
+    assert_eq!(machine.text(&format!("{FOLDER}/driver_override")), "(null)\n");
     assert_eq!(driver(&machine).as_deref(), Some("mlx5_core"));
 
     let both = machine.run(&["bind", "--check", A, "0000:3b:00.1"]);
@@ -115,11 +109,7 @@ fn check_tells_the_writes_and_makes_none() {
     assert!(run.out.contains("sudo modprobe vfio-pci"), "{}", run.out);
     let run = machine.run(&["bind", A]);
     assert_eq!(run.code, 1);
-    assert!(
-        run.err.contains("help: sudo modprobe vfio-pci"),
-        "{}",
-        run.err
-    );
+    assert!(run.err.contains("help: sudo modprobe vfio-pci"), "{}", run.err);
 }
 
 /// What the machine loses, by the files it shows in; each with the words that say so.
@@ -181,11 +171,7 @@ fn a_device_that_carries_connections_is_refused_unless_forced() {
         for args in [&["bind", A][..], &["bind", "--check", A]] {
             let run = machine.run(args);
             assert_eq!(run.code, 1, "{words}");
-            assert!(
-                run.out.contains(&format!("{A}: refused: {words}")),
-                "{words}: {}",
-                run.out
-            );
+            assert!(run.out.contains(&format!("{A}: refused: {words}")), "{words}: {}", run.out);
         }
         assert_eq!(driver(&machine).as_deref(), Some("mlx5_core"));
         let run = with_kernel(&machine, None, &["bind", "--force", A]);
@@ -211,10 +197,7 @@ fn what_others_carry_is_no_objection() {
         "/proc/net/ipv6_route",
         &format!("{zeros} 00 {zeros} 00 {zeros} ffffffff 1 0 00200200 enp59s0f0"),
     );
-    machine.file(
-        "/proc/net/if_inet6",
-        "fe800000000000000000000000000001 04 40 20 80 enp59s0f0",
-    );
+    machine.file("/proc/net/if_inet6", "fe800000000000000000000000000001 04 40 20 80 enp59s0f0");
     let run = machine.run(&["bind", "--check", A]);
     assert_eq!(run.code, 0, "{}{}", run.out, run.err);
 }
@@ -225,12 +208,7 @@ fn a_kernel_that_does_nothing_is_told_of() {
     machine.hca(A, 12, None);
     let run = machine.run(&["bind", A]);
     assert_eq!(run.code, 1);
-    assert!(
-        run.err
-            .contains("did not bind it to vfio-pci; it has no driver"),
-        "{}",
-        run.err
-    );
+    assert!(run.err.contains("did not bind it to vfio-pci; it has no driver"), "{}", run.err);
     assert!(run.err.contains("dmesg"), "{}", run.err);
 }
 
@@ -242,8 +220,7 @@ fn a_write_that_fails_is_told_and_undone() {
     let run = machine.run(&["bind", A]);
     assert_eq!(run.code, 1);
     assert!(
-        run.err
-            .contains("error: echo 0000:3b:00.0 > /sys/bus/pci/drivers_probe: No such file"),
+        run.err.contains("error: echo 0000:3b:00.0 > /sys/bus/pci/drivers_probe: No such file"),
         "{}",
         run.err
     );
@@ -269,10 +246,5 @@ fn arguments_that_cannot_be_are_usage() {
     }
     let run = machine.run(&["bind", "--json", "vfio-user:/tmp/x"]);
     assert_eq!(run.code, 2);
-    assert!(
-        run.json()["error"]
-            .as_str()
-            .unwrap()
-            .contains("only PCI devices")
-    );
+    assert!(run.json()["error"].as_str().unwrap().contains("only PCI devices"));
 }

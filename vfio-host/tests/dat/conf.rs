@@ -10,26 +10,12 @@ use crate::machine::{Machine, Run};
 const PROVIDER: &[u8] = b"\x7fELF and more";
 
 fn dat(args: &[&str]) -> Run {
-    Run::of(
-        Command::new(env!("CARGO_BIN_EXE_dat"))
-            .args(args)
-            .output()
-            .unwrap(),
-    )
+    Run::of(Command::new(env!("CARGO_BIN_EXE_dat")).args(args).output().unwrap())
 }
 
 #[test]
 fn a_line_names_the_provider_and_what_it_is_told() {
-    let run = dat(&[
-        "conf",
-        "3b:00.0",
-        "--ip",
-        "192.168.7.1/24",
-        "--mtu",
-        "1024",
-        "--log",
-        "warn",
-    ]);
+    let run = dat(&["conf", "3b:00.0", "--ip", "192.168.7.1/24", "--mtu", "1024", "--log", "warn"]);
     assert_eq!(
         (run.code, run.out.as_str()),
         (
@@ -58,10 +44,7 @@ fn a_line_names_the_provider_and_what_it_is_told() {
         "hca1 u2.0 threadsafe default /opt/lib/libdapldat.so dapldat.2.0 \
          \"vfio-user:/run/b ip=fd00::2/64\" \"\""
     );
-    assert!(
-        lines.len() == 2 && lines[0].starts_with("hca0 "),
-        "{lines:?}"
-    );
+    assert!(lines.len() == 2 && lines[0].starts_with("hca0 "), "{lines:?}");
 }
 
 #[test]
@@ -78,12 +61,7 @@ fn every_hca_on_vfio_has_a_line() {
 
     let run = machine.run(&["conf", "--ip", "10.0.0.1/8"]);
     assert_eq!(run.code, 2);
-    assert!(
-        run.err
-            .contains("0000:3b:00.0, 0000:86:00.0 need one address each"),
-        "{}",
-        run.err
-    );
+    assert!(run.err.contains("0000:3b:00.0, 0000:86:00.0 need one address each"), "{}", run.err);
 }
 
 #[test]
@@ -104,14 +82,7 @@ fn what_cannot_be_is_refused_in_words() {
         assert_eq!(run.code, 2, "{device}");
         assert!(run.err.contains(says), "{}", run.err);
     }
-    let run = dat(&[
-        "conf",
-        "3b:00.0",
-        "--ip",
-        "10.0.0.1/8",
-        "--gateway",
-        "fd00::1",
-    ]);
+    let run = dat(&["conf", "3b:00.0", "--ip", "10.0.0.1/8", "--gateway", "fd00::1"]);
     assert_eq!(run.code, 2);
 }
 
@@ -142,12 +113,7 @@ fn a_provider_is_installed_once_however_often() {
 
     let run = install(folder.path(), &["--ip", "10.0.0.1/8"]);
     assert_eq!(run.code, 0, "{}", run.err);
-    assert!(
-        run.out
-            .contains(&format!("DAT_OVERRIDE={}", conf.display())),
-        "{}",
-        run.out
-    );
+    assert!(run.out.contains(&format!("DAT_OVERRIDE={}", conf.display())), "{}", run.out);
     assert_eq!(fs::read(&library).unwrap(), PROVIDER);
     let first = fs::read_to_string(&conf).unwrap();
     let line = format!(
@@ -157,11 +123,7 @@ fn a_provider_is_installed_once_however_often() {
     assert_eq!(first, format!("{others}{line}"));
 
     let run = install(folder.path(), &["--ip", "10.0.0.1/8"]);
-    assert!(
-        run.code == 0 && run.out.matches("as it was").count() == 2,
-        "{}",
-        run.out
-    );
+    assert!(run.code == 0 && run.out.matches("as it was").count() == 2, "{}", run.out);
     assert_eq!(fs::read_to_string(&conf).unwrap(), first);
 
     let run = install(folder.path(), &["--ip", "10.0.0.2/8"]);
@@ -203,11 +165,7 @@ fn what_is_in_the_way_changes_nothing() {
         "--library",
         named,
     ]);
-    assert!(
-        run.code == 1 && run.err.contains("this is no library"),
-        "{}",
-        run.err
-    );
+    assert!(run.code == 1 && run.err.contains("this is no library"), "{}", run.err);
     // Beside a program that stands by itself there is no library.
     let alone = folder.path().join("dat");
     fs::copy(env!("CARGO_BIN_EXE_dat"), &alone).unwrap();
@@ -218,9 +176,5 @@ fn what_is_in_the_way_changes_nothing() {
             .output()
             .unwrap(),
     );
-    assert!(
-        run.code == 1 && run.err.contains("cargo build"),
-        "{}",
-        run.err
-    );
+    assert!(run.code == 1 && run.err.contains("cargo build"), "{}", run.err);
 }

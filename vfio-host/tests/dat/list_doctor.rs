@@ -24,12 +24,8 @@ fn check(run: &Run, name: &str) -> (String, String, String) {
     let all = told["checks"].as_array().unwrap();
     let check = all.iter().find(|check| check["check"] == name);
     let check = check.unwrap_or_else(|| panic!("no check {name} in {told:#}"));
-    let remedies: Vec<&str> = check["remedy"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|remedy| remedy.as_str().unwrap())
-        .collect();
+    let remedies: Vec<&str> =
+        check["remedy"].as_array().unwrap().iter().map(|remedy| remedy.as_str().unwrap()).collect();
     (
         check["state"].as_str().unwrap().into(),
         check["found"].as_str().unwrap().into(),
@@ -66,15 +62,9 @@ fn a_machine_without_an_hca_has_an_empty_list_and_a_doctor_who_says_so() {
 #[test]
 fn this_very_machine_is_looked_at_without_a_panic() {
     for verb in ["list", "doctor"] {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_dat"))
-            .arg(verb)
-            .output();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_dat")).arg(verb).output();
         let run = Run::of(output.unwrap());
-        assert!(
-            run.code == 0 || verb == "doctor" && run.code == 1,
-            "{}",
-            run.err
-        );
+        assert!(run.code == 0 || verb == "doctor" && run.code == 1, "{}", run.err);
         assert!(!run.out.is_empty() || !run.err.is_empty());
     }
 }
@@ -131,13 +121,7 @@ fn two_hcas_in_one_group_are_usable_only_together() {
     machine.hca(A, 12, Some("vfio-pci"));
     machine.hca(B, 12, Some("mlx5_core"));
     machine.netdev(B, "enp59s0f1");
-    machine.device(
-        "0000:3a:00.0",
-        (0x8086, 0x2030),
-        0x06_0400,
-        12,
-        Some("pcieport"),
-    );
+    machine.device("0000:3a:00.0", (0x8086, 0x2030), 0x06_0400, 12, Some("pcieport"));
     let run = machine.run(&["doctor", A, "--json"]);
     assert_eq!(run.code, 1);
     let (state, found, remedy) = check(&run, "IOMMU group");
@@ -181,10 +165,7 @@ fn an_hca_of_the_kernel_is_listed_with_what_its_driver_knows() {
     says(&remedy, &["sudo dat bind 0000:3b:00.0"]);
     let run = machine.run(&["info", A]);
     assert_eq!(run.code, 0, "{}", run.err);
-    says(
-        &run.out,
-        &["address", A, "ConnectX-5 Ex", "mlx5_core", "16.35.4030"],
-    );
+    says(&run.out, &["address", A, "ConnectX-5 Ex", "mlx5_core", "16.35.4030"]);
 }
 
 #[test]
@@ -194,55 +175,21 @@ fn virtual_functions_and_strangers_are_told_apart() {
     machine.file(&format!("/sys/bus/pci/devices/{A}/sriov_numvfs"), "1");
     let vf = "0000:3b:01.2";
     machine.device(vf, (0x15b3, 0x101a), 0x02_0000, 40, Some("vfio-pci"));
-    machine.link(
-        &format!("/sys/bus/pci/devices/{vf}/physfn"),
-        &format!("../{A}"),
-    );
+    machine.link(&format!("/sys/bus/pci/devices/{vf}/physfn"), &format!("../{A}"));
     machine.file("/dev/vfio/40", "");
     machine.device("0000:5e:00.0", (0x15b3, 0x1003), 0x02_8000, 50, None);
-    machine.device(
-        "0000:00:1f.6",
-        (0x8086, 0x15be),
-        0x02_0000,
-        9,
-        Some("e1000e"),
-    );
-    machine.device(
-        "0000:3c:00.0",
-        (0x15b3, 0x1976),
-        0x06_0400,
-        51,
-        Some("pcieport"),
-    );
+    machine.device("0000:00:1f.6", (0x8086, 0x15be), 0x02_0000, 9, Some("e1000e"));
+    machine.device("0000:3c:00.0", (0x15b3, 0x1976), 0x06_0400, 51, Some("pcieport"));
     let run = machine.run(&["list"]);
-    says(
-        &run.out,
-        &[
-            A,
-            vf,
-            "ConnectX-5 Ex VF",
-            "0000:5e:00.0",
-            "not an mlx5 device",
-        ],
-    );
-    assert!(
-        !run.out.contains("00:1f.6") && !run.out.contains("3c:00.0"),
-        "{}",
-        run.out
-    );
+    says(&run.out, &[A, vf, "ConnectX-5 Ex VF", "0000:5e:00.0", "not an mlx5 device"]);
+    assert!(!run.out.contains("00:1f.6") && !run.out.contains("3c:00.0"), "{}", run.out);
     let run = machine.run(&["doctor", vf]);
     assert_eq!(run.code, 0, "{}", run.out);
-    says(
-        &run.out,
-        &["ConnectX-5 Ex VF (15b3:101a), virtual function of 0000:3b:00.0"],
-    );
+    says(&run.out, &["ConnectX-5 Ex VF (15b3:101a), virtual function of 0000:3b:00.0"]);
 
     for (address, words) in [
         ("5e:00.0", "15b3:1003 is no mlx5 device"),
-        (
-            "00:1f.6",
-            "no NVIDIA/Mellanox network controller, but 8086:15be of class 020000",
-        ),
+        ("00:1f.6", "no NVIDIA/Mellanox network controller, but 8086:15be of class 020000"),
         ("77:00.0", "there is no such PCI device"),
     ] {
         let run = machine.run(&["doctor", address]);
@@ -290,14 +237,8 @@ fn too_little_locked_memory_is_named_with_need_limit_and_remedy() {
 fn too_few_dma_entries_and_huge_pages_are_named() {
     let machine = Machine::ready();
     machine.hca(A, 12, Some("vfio-pci"));
-    machine.file(
-        "/sys/module/vfio_iommu_type1/parameters/dma_entry_limit",
-        "0",
-    );
-    machine.file(
-        "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages",
-        "0",
-    );
+    machine.file("/sys/module/vfio_iommu_type1/parameters/dma_entry_limit", "0");
+    machine.file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "0");
     let run = machine.run(&["doctor", A, "--json"]);
     assert_eq!(run.code, 1);
     let (state, found, remedy) = check(&run, "DMA entries");
@@ -319,18 +260,12 @@ fn the_rights_to_the_group_are_this_users() {
     assert_eq!(run.code, 1);
     let (state, found, remedy) = check(&run, "rights");
     assert_eq!(state, "fail");
-    says(
-        &found,
-        &["user 12345 may not open /dev/vfio/12", "mode 600"],
-    );
+    says(&found, &["user 12345 may not open /dev/vfio/12", "mode 600"]);
     says(&remedy, &["sudo chown $USER /dev/vfio/12", "udev"]);
 
     // CAP_DAC_OVERRIDE.
     machine.status(12345, 12345, "0000000000000002");
-    assert_eq!(
-        check(&machine.run(&["doctor", A, "--json"]), "rights").0,
-        "ok"
-    );
+    assert_eq!(check(&machine.run(&["doctor", A, "--json"]), "rights").0, "ok");
 
     std::fs::remove_file(machine.at("/dev/vfio/12")).unwrap();
     let (state, found, _) = check(&machine.run(&["doctor", A, "--json"]), "rights");
@@ -350,10 +285,7 @@ fn a_missing_iommu_is_explained_by_what_is_known() {
     machine.file("/proc/cmdline", "quiet");
     for (cpu, words) in [
         ("vendor_id\t: AuthenticAMD", "AMD-Vi"),
-        (
-            "vendor_id\t: GenuineIntel\nflags\t: fpu hypervisor",
-            "virtual machine",
-        ),
+        ("vendor_id\t: GenuineIntel\nflags\t: fpu hypervisor", "virtual machine"),
         ("CPU architecture: 8", "switch the IOMMU on"),
     ] {
         machine.file("/proc/cpuinfo", cpu);
@@ -362,10 +294,7 @@ fn a_missing_iommu_is_explained_by_what_is_known() {
         says(&remedy, &[words]);
     }
 
-    machine.file(
-        "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
-        "Y",
-    );
+    machine.file("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode", "Y");
     let (state, found, _) = check(&machine.run(&["doctor", "--json"]), "no-IOMMU mode");
     assert_eq!(state, "warn");
     says(&found, &["not used here"]);
@@ -397,28 +326,13 @@ fn nonsense_in_the_tree_is_survived() {
     let machine = Machine::ready();
     machine.hca(A, 12, Some("vfio-pci"));
     let folder = format!("/sys/bus/pci/devices/{A}");
-    for name in [
-        "current_link_speed",
-        "current_link_width",
-        "max_link_speed",
-        "numa_node",
-        "sriov_numvfs",
-    ] {
-        for text in [
-            "",
-            "-1",
-            "99999999999999999999999",
-            "Unknown",
-            "0xzz",
-            "\u{fffd}\u{0}",
-        ] {
+    for name in
+        ["current_link_speed", "current_link_width", "max_link_speed", "numa_node", "sriov_numvfs"]
+    {
+        for text in ["", "-1", "99999999999999999999999", "Unknown", "0xzz", "\u{fffd}\u{0}"] {
             machine.file(&format!("{folder}/{name}"), text);
             for verb in ["list", "doctor", "info"] {
-                let args: &[&str] = if verb == "list" {
-                    &["list"]
-                } else {
-                    &[verb, A]
-                };
+                let args: &[&str] = if verb == "list" { &["list"] } else { &[verb, A] };
                 let run = machine.run(args);
                 assert!(run.code == 0, "{name} {text:?}: {}{}", run.out, run.err);
             }
@@ -427,10 +341,7 @@ fn nonsense_in_the_tree_is_survived() {
     for (path, text) in [
         ("/proc/self/status", "Uid:\nGid:\t1\nCapEff:\tzz"),
         ("/proc/self/limits", "Max locked memory"),
-        (
-            "/sys/module/vfio_iommu_type1/parameters/dma_entry_limit",
-            "many",
-        ),
+        ("/sys/module/vfio_iommu_type1/parameters/dma_entry_limit", "many"),
     ] {
         machine.file(path, text);
         let run = machine.run(&["doctor"]);

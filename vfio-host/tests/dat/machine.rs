@@ -35,10 +35,7 @@ impl Run {
             err: text(output.stderr),
         };
         for said in [&run.out, &run.err] {
-            assert!(
-                !said.contains("panicked") && !said.contains("RUST_BACKTRACE"),
-                "{said}"
-            );
+            assert!(!said.contains("panicked") && !said.contains("RUST_BACKTRACE"), "{said}");
         }
         run
     }
@@ -60,10 +57,7 @@ impl Machine {
         fs::create_dir_all(machine.at("/sys/bus/pci/devices")).unwrap();
         machine.file("/sys/bus/pci/drivers_probe", "");
         machine.file("/proc/cmdline", "root=/dev/sda1 ro quiet");
-        machine.file(
-            "/proc/cpuinfo",
-            "vendor_id\t: GenuineIntel\nflags\t\t: fpu vme\n",
-        );
+        machine.file("/proc/cpuinfo", "vendor_id\t: GenuineIntel\nflags\t\t: fpu vme\n");
         machine.user("0000000000000000");
         machine.memlock("8388608", "8388608");
         machine
@@ -76,10 +70,7 @@ impl Machine {
         machine.folder("/sys/class/iommu/dmar1");
         machine.folder("/sys/bus/pci/drivers/vfio-pci");
         machine.folder("/sys/bus/pci/drivers/mlx5_core");
-        machine.file(
-            "/sys/module/vfio_iommu_type1/parameters/dma_entry_limit",
-            "65535",
-        );
+        machine.file("/sys/module/vfio_iommu_type1/parameters/dma_entry_limit", "65535");
         machine.file("/dev/vfio/vfio", "");
         let pages = "/sys/kernel/mm/hugepages/hugepages-2048kB";
         machine.file(&format!("{pages}/nr_hugepages"), "1024");
@@ -163,9 +154,7 @@ impl Machine {
             &format!("{folder}/iommu_group"),
             &format!("../../../kernel/iommu_groups/{group}"),
         );
-        self.folder(&format!(
-            "/sys/kernel/iommu_groups/{group}/devices/{address}"
-        ));
+        self.folder(&format!("/sys/kernel/iommu_groups/{group}/devices/{address}"));
     }
 
     /// A ConnectX-5 Ex on a good link.
@@ -194,20 +183,14 @@ impl Machine {
         self.folder(&format!("{folder}/net/{name}"));
         self.folder(&format!("/sys/class/net/{name}"));
         self.file(&format!("{folder}/infiniband/mlx5_0/fw_ver"), "16.35.4030");
-        self.file(
-            &format!("{folder}/infiniband/mlx5_0/board_id"),
-            "MT_0000000012",
-        );
+        self.file(&format!("{folder}/infiniband/mlx5_0/board_id"), "MT_0000000012");
     }
 
     pub(crate) fn driver(&self, address: &str, driver: &str) {
         let folder = format!("/sys/bus/pci/devices/{address}");
         // A folder of its own, as sysfs shows it through the link; the kernel's file for it is in there.
         self.file(&format!("/sys/bus/pci/drivers/{driver}/unbind"), "");
-        self.link(
-            &format!("{folder}/driver"),
-            &format!("../../drivers/{driver}"),
-        );
+        self.link(&format!("{folder}/driver"), &format!("../../drivers/{driver}"));
     }
 
     /// The command over this machine, to be given arguments.

@@ -46,11 +46,7 @@ impl<'r> Source<'r> {
         let numbers = numbers.ok()?;
         let page = kind == "M" || call.is_some() || !numbers.is_empty();
         let call = call.or(page.then_some(rule.call.as_str()));
-        Some(Self {
-            kind,
-            call,
-            numbers,
-        })
+        Some(Self { kind, call, numbers })
     }
 
     /// The page, as people write it, with the numbers of its sentences.
@@ -59,9 +55,7 @@ impl<'r> Source<'r> {
             return String::new();
         };
         let numbers: Vec<String> = self.numbers.iter().map(u32::to_string).collect();
-        format!("{call}(3) {}", numbers.join(", "))
-            .trim_end()
-            .to_owned()
+        format!("{call}(3) {}", numbers.join(", ")).trim_end().to_owned()
     }
 }
 
@@ -70,12 +64,7 @@ impl Pages {
     pub(super) fn read(&mut self, text: &str, faults: &mut Vec<String>) {
         for (line, row) in lines(text) {
             let read = columns::<4>(row).and_then(|[call, number, fact, other]| {
-                Some(Sentence {
-                    call,
-                    number: number.parse().ok()?,
-                    fact,
-                    other,
-                })
+                Some(Sentence { call, number: number.parse().ok()?, fact, other })
             });
             match read {
                 Some(sentence) if sentence.number == self.next(&sentence.call) => {
@@ -85,9 +74,7 @@ impl Pages {
                     "{TABLE}:{line}: sentence {} of {} is out of order",
                     sentence.number, sentence.call
                 )),
-                None => faults.push(format!(
-                    "{TABLE}:{line}: not `call | number | fact | guard`"
-                )),
+                None => faults.push(format!("{TABLE}:{line}: not `call | number | fact | guard`")),
             }
         }
     }
@@ -119,10 +106,8 @@ impl Pages {
                 if known.contains(&(call, number)) {
                     guards.push((rule, call, number));
                 } else {
-                    faults.push(format!(
-                        "{}: {call} has no sentence {number} in {TABLE}",
-                        rule.case
-                    ));
+                    faults
+                        .push(format!("{}: {call} has no sentence {number} in {TABLE}", rule.case));
                 }
             }
         }
@@ -145,10 +130,8 @@ impl Pages {
                 .map(|(rule, ..)| *rule)
                 .peekable();
             if of.peek().is_none() && sentence.other.is_empty() {
-                faults.push(format!(
-                    "{TABLE}: sentence {} of {call} has no guard",
-                    sentence.number
-                ));
+                faults
+                    .push(format!("{TABLE}: sentence {} of {call} has no guard", sentence.number));
             }
             let mut lead = (sentence.number.to_string(), sentence.fact.as_str());
             for rule in of {
@@ -230,10 +213,6 @@ mod tests {
         let other = [rule("M 1"), rule("M dat_b 1")];
         assert_eq!(faults(table, &other).1.len(), 1, "no such page");
         assert_eq!(faults("dat_a | 2 | late | x", &[]).1.len(), 1, "order");
-        assert_eq!(
-            faults("dat_a | 1 | it | `a_test`", &[]).1.len(),
-            1,
-            "no test"
-        );
+        assert_eq!(faults("dat_a | 1 | it | `a_test`", &[]).1.len(), 1, "no test");
     }
 }

@@ -74,9 +74,7 @@ pub(crate) struct Built {
 /// A file that holds tests or serves them.
 fn is_test(name: &str) -> bool {
     let last = name.rsplit('/').next().unwrap_or(name);
-    ["/tests/", "/testing/", "/scripted"]
-        .iter()
-        .any(|part| name.contains(part))
+    ["/tests/", "/testing/", "/scripted"].iter().any(|part| name.contains(part))
         || last.ends_with("tests.rs")
 }
 
@@ -87,11 +85,7 @@ fn files(root: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
             let path = entry?.path();
-            let name = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() {
                 if name != "target" && name != ".git" {
                     folders.push(path);
@@ -167,10 +161,8 @@ pub(crate) fn build(tree: &Tree, choose: Choose<'_>) -> Result<Built> {
         marks: BTreeMap::new(),
     };
     let programs = copy.compile(choose)?;
-    let left_out = copy
-        .parsed
-        .values()
-        .fold(LeftOut::default(), |sum, sites| sum.and(sites.left_out));
+    let left_out =
+        copy.parsed.values().fold(LeftOut::default(), |sum, sites| sum.and(sites.left_out));
     let mut hasher = DefaultHasher::new();
     let no_matter = ["xtask/", "docs/", "tests/data/mutants-equal.tsv"];
     let matters = |name: &str| !no_matter.iter().any(|start| name.starts_with(start));
@@ -217,11 +209,7 @@ impl Copy<'_> {
             for change in found.sites.iter().flat_map(|site| &site.changes) {
                 let key = format!("{file} {}", change.key);
                 if !self.dropped.contains(&key) {
-                    all.push(Mutant {
-                        key,
-                        file: file.clone(),
-                        change: change.clone(),
-                    });
+                    all.push(Mutant { key, file: file.clone(), change: change.clone() });
                 }
             }
             self.parsed.insert(file.clone(), found);
@@ -234,25 +222,18 @@ impl Copy<'_> {
         let mut wanted = self.files.clone();
         self.marks.clear();
         for (file, text) in &self.texts {
-            let Some(source) = self
-                .tree
-                .sources
-                .iter()
-                .find(|s| file.starts_with(&s.folder))
+            let Some(source) = self.tree.sources.iter().find(|s| file.starts_with(&s.folder))
             else {
                 continue;
             };
             let id = |change: &Change| ids.get(&(file.as_str(), change.key.as_str())).copied();
             let spliced = splice(text, &self.parsed[file], source.switch, &id);
             wanted.insert(file.clone(), spliced.text.into_bytes());
-            self.marks
-                .insert(file.clone(), (spliced.marks, spliced.functions));
+            self.marks.insert(file.clone(), (spliced.marks, spliced.functions));
         }
         let folder = &self.tree.sources.first().context("no source")?.folder;
         wanted.insert(format!("{folder}mutants.rs"), SWITCH.into());
-        let front = wanted
-            .get_mut(&format!("{folder}lib.rs"))
-            .context("no lib.rs")?;
+        let front = wanted.get_mut(&format!("{folder}lib.rs")).context("no lib.rs")?;
         front.extend_from_slice(b"\n#[doc(hidden)]\npub mod mutants;\n");
         sync(&self.tree.to, &wanted)
     }
@@ -261,12 +242,7 @@ impl Copy<'_> {
     fn cargo(&self) -> Result<(Vec<Program>, Vec<Diagnostic>)> {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command
-            .args([
-                "test",
-                "--no-run",
-                "--no-fail-fast",
-                "--message-format=json",
-            ])
+            .args(["test", "--no-run", "--no-fail-fast", "--message-format=json"])
             .args(&self.tree.tests)
             .current_dir(&self.tree.to)
             .env("CARGO_TARGET_DIR", &self.tree.target)
@@ -322,11 +298,7 @@ impl Copy<'_> {
             let inner = error.children.iter().flat_map(|child| &child.spans);
             let other: Vec<_> = other.into_iter().chain(inner).collect();
             let late = error.code.as_ref().is_some_and(|code| code.code == "E0381");
-            let order = if late {
-                [&other, &primary]
-            } else {
-                [&primary, &other]
-            };
+            let order = if late { [&other, &primary] } else { [&primary, &other] };
             let blamed = order
                 .iter()
                 .map(|spans| self.at(spans, false))
@@ -338,9 +310,7 @@ impl Copy<'_> {
                     error.rendered.as_deref().unwrap_or(&error.message)
                 );
             };
-            let keys = blamed
-                .iter()
-                .filter_map(|id| self.mutants.get(*id as usize - 1));
+            let keys = blamed.iter().filter_map(|id| self.mutants.get(*id as usize - 1));
             self.dropped.extend(keys.map(|m| m.key.clone()));
         }
         ensure!(

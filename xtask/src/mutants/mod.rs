@@ -53,31 +53,15 @@ const GROUPS: [&str; 3] = ["pages and events", "rest of dat-core", "hca-mlx5"];
 
 /// Layers in the order in which they run. Conformance catches more than random calls, in a tenth of the time.
 const LAYERS: [Layer; 6] = [
-    Layer {
-        name: "unit and API",
-        tests: &[("dat-core", "*"), ("hca-mlx5", "*")],
-        prefix: "",
-    },
-    Layer {
-        name: "cm",
-        tests: &[("dat-core", "cm")],
-        prefix: "",
-    },
+    Layer { name: "unit and API", tests: &[("dat-core", "*"), ("hca-mlx5", "*")], prefix: "" },
+    Layer { name: "cm", tests: &[("dat-core", "cm")], prefix: "" },
     Layer {
         name: "conformance on loop",
         tests: &[("tests", "conformance")],
         prefix: "conformance::loopback",
     },
-    Layer {
-        name: "random calls",
-        tests: &[("dat-core", "random_calls")],
-        prefix: "",
-    },
-    Layer {
-        name: "laws",
-        tests: &[("tests", "laws")],
-        prefix: "",
-    },
+    Layer { name: "random calls", tests: &[("dat-core", "random_calls")], prefix: "" },
+    Layer { name: "laws", tests: &[("tests", "laws")], prefix: "" },
     Layer {
         name: "driver on the model",
         tests: &[("tests", "*"), ("tests", "conformance")],
@@ -85,16 +69,8 @@ const LAYERS: [Layer; 6] = [
     },
 ];
 /// Test programs that start programs, look at nothing but files, need a feature, or take long.
-const NOT_RUN: &[&str] = &[
-    "demo",
-    "dat_command",
-    "vfio_user",
-    "seeded",
-    "trace",
-    "dat_provider",
-    "fields",
-    "replays",
-];
+const NOT_RUN: &[&str] =
+    &["demo", "dat_command", "vfio_user", "seeded", "trace", "dat_provider", "fields", "replays"];
 
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
@@ -140,18 +116,12 @@ fn is_equal(mutant: &Mutant, equal: &Equal<'_>) -> bool {
 }
 
 pub(crate) fn mutants(options: &Options) -> Result<()> {
-    if options.short {
-        short()
-    } else {
-        full(options)
-    }
+    if options.short { short() } else { full(options) }
 }
 
 /// Whether a name fits a pattern, which may end in `*`.
 fn fits(name: &str, pattern: &str) -> bool {
-    pattern
-        .strip_suffix('*')
-        .map_or(name == pattern, |start| name.starts_with(start))
+    pattern.strip_suffix('*').map_or(name == pattern, |start| name.starts_with(start))
 }
 
 fn group_of(file: &str) -> usize {
@@ -166,11 +136,9 @@ fn group_of(file: &str) -> usize {
 /// Where a mutant stands in a random order. It depends on nothing but the key, so that a draw changes little
 /// when code does (FNV-1a, mixed as in SplitMix64).
 fn rank(seed: u64, key: &str) -> u64 {
-    let mut z = key
-        .bytes()
-        .fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+    let mut z = key.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ z >> 31
@@ -180,10 +148,8 @@ fn rank(seed: u64, key: &str) -> u64 {
 fn choose(all: &[Mutant], seed: u64, equal: &Equal<'_>) -> Vec<Mutant> {
     let mut chosen = Vec::new();
     for group in 0..GROUPS.len() {
-        let mut own: Vec<&Mutant> = all
-            .iter()
-            .filter(|m| group_of(&m.file) == group && !is_equal(m, equal))
-            .collect();
+        let mut own: Vec<&Mutant> =
+            all.iter().filter(|m| group_of(&m.file) == group && !is_equal(m, equal)).collect();
         if let Some(most) = group.checked_sub(1).and_then(|i| DRAWN.get(i)) {
             own.sort_by_key(|m| rank(seed, &m.key));
             own.truncate(*most);
@@ -200,34 +166,18 @@ fn workspace(package: Option<&str>) -> Result<Tree> {
     let folder = root.join("target/mutants");
     let mut packages = vec!["dat-core", "hca-mlx5", "dat-tests"];
     packages.retain(|name| package.is_none_or(|package| package == *name));
-    ensure!(
-        !packages.is_empty(),
-        "no package of that name has mutants or tests of them"
-    );
+    ensure!(!packages.is_empty(), "no package of that name has mutants or tests of them");
     let mut tests = vec!["--lib".to_owned()];
-    tests.extend(
-        packages
-            .iter()
-            .flat_map(|name| ["-p".to_owned(), (*name).to_owned()]),
-    );
+    tests.extend(packages.iter().flat_map(|name| ["-p".to_owned(), (*name).to_owned()]));
     let metadata = MetadataCommand::new().current_dir(&root).no_deps().exec()?;
-    for package in metadata
-        .packages
-        .iter()
-        .filter(|p| packages.contains(&p.name.as_str()))
-    {
-        for target in package
-            .targets
-            .iter()
-            .filter(|t| t.is_test() && !NOT_RUN.contains(&t.name.as_str()))
+    for package in metadata.packages.iter().filter(|p| packages.contains(&p.name.as_str())) {
+        for target in
+            package.targets.iter().filter(|t| t.is_test() && !NOT_RUN.contains(&t.name.as_str()))
         {
             tests.extend(["--test".to_owned(), target.name.clone()]);
         }
     }
-    let source = |folder: &str, switch| Source {
-        folder: folder.into(),
-        switch,
-    };
+    let source = |folder: &str, switch| Source { folder: folder.into(), switch };
     Ok(Tree {
         from: root,
         to: folder.join("tree"),
@@ -269,10 +219,7 @@ fn full(options: &Options) -> Result<()> {
     })?;
     let known = known.into_inner();
     for pattern in PAGES.iter().chain(NOT_PAGES) {
-        if !known
-            .iter()
-            .any(|(key, _)| fits(key.split(' ').next().unwrap_or_default(), pattern))
-        {
+        if !known.iter().any(|(key, _)| fits(key.split(' ').next().unwrap_or_default(), pattern)) {
             println!("  {pattern} fits no file with mutants");
         }
     }
@@ -304,19 +251,12 @@ fn full(options: &Options) -> Result<()> {
         println!("wrote {PAGE}");
     }
     if options.is_whole() {
-        let poor: Vec<_> = groups
-            .iter()
-            .filter(|g| !g.is_good())
-            .map(|g| g.name)
-            .collect();
+        let poor: Vec<_> = groups.iter().filter(|g| !g.is_good()).map(|g| g.name).collect();
         ensure!(poor.is_empty(), "below the goal: {}", poor.join(", "));
         let is_known =
             |(key, what): &(&str, &str)| known.contains(&((*key).into(), (*what).into()));
         let stale: Vec<_> = equal.keys().filter(|name| !is_known(name)).collect();
-        ensure!(
-            stale.is_empty(),
-            "{EQUAL} names mutants that do not exist: {stale:?}"
-        );
+        ensure!(stale.is_empty(), "{EQUAL} names mutants that do not exist: {stale:?}");
     }
     Ok(())
 }
@@ -362,18 +302,12 @@ fn run_tests(
         let group = Group {
             name,
             goal: GOALS[number.min(1)],
-            not_viable: built
-                .dropped
-                .iter()
-                .filter(|key| group_of(&file(key)) == number)
-                .count(),
+            not_viable: built.dropped.iter().filter(|key| group_of(&file(key)) == number).count(),
             equal: equal
                 .keys()
                 .filter(|(key, _)| group_of(&file(key)) == number && key.starts_with(only))
                 .count(),
-            rows: rows
-                .filter(|(mutant, _)| group_of(&mutant.file) == number)
-                .collect(),
+            rows: rows.filter(|(mutant, _)| group_of(&mutant.file) == number).collect(),
         };
         if !group.rows.is_empty() {
             groups.push(group);
@@ -386,11 +320,7 @@ fn run_tests(
 pub(crate) fn short() -> Result<()> {
     const MANIFEST: &str =
         "[package]\nname = \"specimen\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n";
-    const LAYERS: &[Layer] = &[Layer {
-        name: "API",
-        tests: &[("tree", "*")],
-        prefix: "",
-    }];
+    const LAYERS: &[Layer] = &[Layer { name: "API", tests: &[("tree", "*")], prefix: "" }];
     println!("$ mutants --short");
     let start = Instant::now();
     let folder = run::root().join("target/mutants/short");
@@ -404,10 +334,7 @@ pub(crate) fn short() -> Result<()> {
         fs::create_dir_all(path.parent().context("no folder")?)?;
         fs::write(path, text)?;
     }
-    let source = Source {
-        folder: "src/".into(),
-        switch: "crate::mutants",
-    };
+    let source = Source { folder: "src/".into(), switch: "crate::mutants" };
     let tree = Tree {
         from,
         to: folder.join("tree"),
@@ -426,30 +353,20 @@ pub(crate) fn short() -> Result<()> {
         own.map(|(mutant, _)| mutant.change.key.as_str()).collect()
     };
     let dropped: Vec<&str> = built.dropped.iter().map(String::as_str).collect();
-    let caught = outcomes
-        .iter()
-        .filter(|outcome| !outcome.caught.is_empty())
-        .count();
+    let caught = outcomes.iter().filter(|outcome| !outcome.caught.is_empty()).count();
     println!(
         "  {} mutants, {} not viable, {caught} caught, {} s",
         built.mutants.len() + dropped.len(),
         dropped.len(),
         start.elapsed().as_secs()
     );
-    ensure!(
-        dropped == ["src/lib.rs Queue::drain statement 1"],
-        "not viable: {dropped:?}"
-    );
+    ensure!(dropped == ["src/lib.rs Queue::drain statement 1"], "not viable: {dropped:?}");
     ensure!(
         survived(true) == ["Queue::push statement 3", "Queue::push number 2"],
         "survivors: {:?}",
         survived(true)
     );
-    ensure!(
-        survived(false) == ["Queue::hints else 1"],
-        "not reached: {:?}",
-        survived(false)
-    );
+    ensure!(survived(false) == ["Queue::hints else 1"], "not reached: {:?}", survived(false));
     ensure!(caught == 16, "{caught} caught");
     Ok(())
 }

@@ -48,20 +48,14 @@ pub(crate) fn names(texts: &[&str]) -> Result<Names> {
     for text in texts {
         found.visit_file(&syn::parse_file(text)?);
     }
-    let mut names = Names {
-        constant: found.roots,
-        integers: found.integers,
-    };
+    let mut names = Names { constant: found.roots, integers: found.integers };
     loop {
         let more: Vec<String> = found
             .bodies
             .iter()
             .filter(|(name, _)| names.constant.contains(name))
             .flat_map(|(_, calls)| {
-                calls
-                    .iter()
-                    .filter(|call| !names.constant.contains(*call))
-                    .cloned()
+                calls.iter().filter(|call| !names.constant.contains(*call)).cloned()
             })
             .collect();
         if more.is_empty() {

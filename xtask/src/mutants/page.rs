@@ -18,10 +18,7 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn caught(&self) -> usize {
-        self.rows
-            .iter()
-            .filter(|(_, outcome)| !outcome.caught.is_empty())
-            .count()
+        self.rows.iter().filter(|(_, outcome)| !outcome.caught.is_empty()).count()
     }
 
     pub(crate) fn percent(&self) -> f64 {
@@ -48,30 +45,20 @@ impl Group {
     }
 
     pub(crate) fn survivors(&self) -> impl Iterator<Item = &(Mutant, Outcome)> {
-        self.rows
-            .iter()
-            .filter(|(_, outcome)| outcome.caught.is_empty())
+        self.rows.iter().filter(|(_, outcome)| outcome.caught.is_empty())
     }
 }
 
 /// Why a mutant survived.
 pub(crate) fn why(outcome: &Outcome) -> &'static str {
-    if outcome.reached {
-        "SURVIVED"
-    } else {
-        "SURVIVED, no test reaches it"
-    }
+    if outcome.reached { "SURVIVED" } else { "SURVIVED, no test reaches it" }
 }
 
 fn caught_by(outcome: &Outcome, layers: &[&str]) -> String {
     if outcome.caught.is_empty() {
         return why(outcome).to_owned();
     }
-    let names: Vec<&str> = outcome
-        .caught
-        .iter()
-        .filter_map(|i| layers.get(*i).copied())
-        .collect();
+    let names: Vec<&str> = outcome.caught.iter().filter_map(|i| layers.get(*i).copied()).collect();
     names.join(", ")
 }
 
@@ -110,9 +97,7 @@ pub(crate) fn page(
     out.push_str("\n| layer | catches |\n|---|---|\n");
     for (i, layer) in layers.iter().enumerate() {
         let rows = groups.iter().flat_map(|g| &g.rows);
-        let count = rows
-            .filter(|(_, outcome)| outcome.caught.contains(&i))
-            .count();
+        let count = rows.filter(|(_, outcome)| outcome.caught.contains(&i)).count();
         let _ = writeln!(out, "| {layer} | {count} |");
     }
     out.push_str("\nUnless `--layers` is given a mutant is tested until the first layer catches it, in this order.\n");
@@ -143,12 +128,7 @@ fn table<'a>(out: &mut String, rows: impl Iterator<Item = &'a (Mutant, Outcome)>
         );
         for (mutant, outcome) in rows {
             let (key, what) = (&mutant.change.key, cell(&mutant.change.what));
-            let _ = writeln!(
-                out,
-                "| {} | {what} | {} |",
-                cell(key),
-                caught_by(outcome, layers)
-            );
+            let _ = writeln!(out, "| {} | {what} | {} |", cell(key), caught_by(outcome, layers));
         }
     }
 }
@@ -162,8 +142,7 @@ pub(crate) fn equals(text: &str) -> BTreeMap<(&str, &str), &str> {
         let (what, reason) = rest.split_once('\t')?;
         Some(((key, what), reason))
     });
-    rows.filter(|(_, reason)| !reason.trim().is_empty())
-        .collect()
+    rows.filter(|(_, reason)| !reason.trim().is_empty()).collect()
 }
 
 /// The survivors that a page lists, by key and change as it stands there.
@@ -197,30 +176,14 @@ mod tests {
             what: "`a | b` dropped".into(),
             forced: false,
         };
-        let mutant = Mutant {
-            key: format!("a.rs {key}"),
-            file: "a.rs".into(),
-            change,
-        };
-        (
-            mutant,
-            Outcome {
-                reached: true,
-                caught: caught.to_vec(),
-            },
-        )
+        let mutant = Mutant { key: format!("a.rs {key}"), file: "a.rs".into(), change };
+        (mutant, Outcome { reached: true, caught: caught.to_vec() })
     }
 
     #[test]
     fn survivors_are_on_top_and_count_against_the_goal() {
         let rows = vec![row("f statement 1", &[1]), row("f statement 2", &[])];
-        let group = Group {
-            name: "all",
-            goal: 50.0,
-            not_viable: 1,
-            equal: 0,
-            rows,
-        };
+        let group = Group { name: "all", goal: 50.0, not_viable: 1, equal: 0, rows };
         assert_eq!(
             group.line(),
             "all: 3 mutants, 0 change nothing, 2 viable, 1 caught, 50.0 % (goal 50 %)"
@@ -230,10 +193,7 @@ mod tests {
         let listed = ("a.rs f statement 2".into(), "`a \\| b` dropped".into());
         assert_eq!(survivors(&text), BTreeSet::from([listed]));
         let (top, all) = text.split_once("## All").unwrap();
-        assert!(
-            top.contains("| f statement 2 | `a \\| b` dropped | SURVIVED |"),
-            "{top}"
-        );
+        assert!(top.contains("| f statement 2 | `a \\| b` dropped | SURVIVED |"), "{top}");
         assert!(
             !top.contains("statement 1")
                 && all.contains("| f statement 1 | `a \\| b` dropped | y |")

@@ -110,11 +110,7 @@ fn run(program: &Program, names: &[&str], variable: (&str, &str), limit: Duratio
     }
     let status = child.wait()?;
     let _ = reader.join();
-    Ok(if done && status.success() {
-        End::Passed
-    } else {
-        End::Failed
-    })
+    Ok(if done && status.success() { End::Passed } else { End::Failed })
 }
 
 /// Does `work` for each number below `count` on several threads.
@@ -137,10 +133,7 @@ fn parallel<T: Send>(
                     if result.is_err() {
                         next.store(count, Ordering::Relaxed);
                     }
-                    results
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .insert(i, result);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).insert(i, result);
                 }
             });
         }
@@ -160,8 +153,7 @@ impl Suite {
         let mut tests = Vec::new();
         for (number, program) in programs.iter().enumerate() {
             let mut list = Command::new(&program.path);
-            list.args(["--list", "--format", "terse"])
-                .current_dir(&program.folder);
+            list.args(["--list", "--format", "terse"]).current_dir(&program.folder);
             let out = list.output()?;
             for line in String::from_utf8_lossy(&out.stdout).lines() {
                 let Some(name) = line.strip_suffix(": test") else {
@@ -172,9 +164,7 @@ impl Suite {
                     let is = |(package, name): &(&str, &str)| {
                         *package == program.package && *name == target
                     };
-                    layers
-                        .iter()
-                        .position(|l| name.starts_with(l.prefix) && l.tests.iter().any(is))
+                    layers.iter().position(|l| name.starts_with(l.prefix) && l.tests.iter().any(is))
                 };
                 let layer = of(target).or_else(|| of("*"));
                 if let (Some(layer), false) = (layer, SKIPPED.contains(&name)) {
@@ -210,20 +200,12 @@ impl Suite {
                 tested: AtomicUsize::new(0),
             })
         })?;
-        Ok(Self {
-            programs,
-            tests,
-            layers: layers.len(),
-            jobs,
-        })
+        Ok(Self { programs, tests, layers: layers.len(), jobs })
     }
 
     /// Number of tests, and how long all of them take one after another.
     pub(crate) fn size(&self) -> (usize, Duration) {
-        (
-            self.tests.len(),
-            self.tests.iter().map(|test| test.time).sum(),
-        )
+        (self.tests.len(), self.tests.iter().map(|test| test.time).sum())
     }
 
     /// Tests these mutants; with `whole` in every layer, else until one catches. What `known` has of an earlier run is
@@ -245,11 +227,7 @@ impl Suite {
             report(&keys[i], &outcome);
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             if done.is_multiple_of(100) {
-                println!(
-                    "  {done} of {} tested, {} s",
-                    keys.len(),
-                    start.elapsed().as_secs()
-                );
+                println!("  {done} of {} tested, {} s", keys.len(), start.elapsed().as_secs());
             }
             Ok(outcome)
         })
@@ -288,23 +266,10 @@ impl Suite {
             }
         }
         for program in programs {
-            let own: Vec<&&Test> = tests
-                .iter()
-                .filter(|test| test.program == program)
-                .collect();
+            let own: Vec<&&Test> = tests.iter().filter(|test| test.program == program).collect();
             let names: Vec<&str> = own.iter().map(|test| test.name.as_str()).collect();
-            let limit = PATIENCE
-                + own
-                    .iter()
-                    .map(|test| test.time * 10)
-                    .max()
-                    .unwrap_or_default();
-            let end = run(
-                &self.programs[program],
-                &names,
-                ("MUTANT", &mutant.to_string()),
-                limit,
-            )?;
+            let limit = PATIENCE + own.iter().map(|test| test.time * 10).max().unwrap_or_default();
+            let end = run(&self.programs[program], &names, ("MUTANT", &mutant.to_string()), limit)?;
             for test in &own {
                 test.tested.fetch_add(1, Ordering::Relaxed);
                 if end == End::Failed {
@@ -328,24 +293,16 @@ impl Outcome {
 
     pub(crate) fn read(word: &str) -> Option<Self> {
         let (reached, caught) = word.split_once(':')?;
-        let caught = caught
-            .split(',')
-            .filter(|number| !number.is_empty())
-            .map(str::parse);
-        Some(Self {
-            reached: reached == "1",
-            caught: caught.collect::<Result<_, _>>().ok()?,
-        })
+        let caught = caught.split(',').filter(|number| !number.is_empty()).map(str::parse);
+        Some(Self { reached: reached == "1", caught: caught.collect::<Result<_, _>>().ok()? })
     }
 }
 
 impl Test {
     /// How likely it is to catch another mutant, by time.
     fn promise(&self) -> f64 {
-        let (caught, tested) = (
-            self.caught.load(Ordering::Relaxed),
-            self.tested.load(Ordering::Relaxed),
-        );
+        let (caught, tested) =
+            (self.caught.load(Ordering::Relaxed), self.tested.load(Ordering::Relaxed));
         (caught as f64 + 1.0) / (tested as f64 + 2.0) / (self.time.as_secs_f64() + 0.01)
     }
 }
@@ -357,10 +314,7 @@ mod tests {
     #[test]
     fn outcomes_are_read_as_written() {
         for caught in [vec![], vec![3], vec![0, 4]] {
-            let outcome = Outcome {
-                reached: true,
-                caught,
-            };
+            let outcome = Outcome { reached: true, caught };
             assert_eq!(Outcome::read(&outcome.written()), Some(outcome));
         }
         assert_eq!(Outcome::read("1:x"), None);

@@ -81,17 +81,12 @@ pub(crate) fn sites(text: &str, names: &Names) -> Result<Sites> {
         constant: 0,
         cfg: 0,
         debug: 0,
-        out: Sites {
-            sites: Vec::new(),
-            functions: Vec::new(),
-            left_out: LeftOut::default(),
-        },
+        out: Sites { sites: Vec::new(), functions: Vec::new(), left_out: LeftOut::default() },
     };
     finder.visit_file(&file);
     let mut out = finder.out;
     // Stable: of two sites with one range the outer one was found first.
-    out.sites
-        .sort_by_key(|site| (site.range.start, usize::MAX - site.range.end));
+    out.sites.sort_by_key(|site| (site.range.start, usize::MAX - site.range.end));
     Ok(out)
 }
 
@@ -245,11 +240,7 @@ impl Finder<'_> {
             }
             Expr::Binary(b) if matches!(b.op, BinOp::And(_) | BinOp::Or(_)) => {
                 let and = matches!(b.op, BinOp::And(_));
-                let form = if has_let(e) {
-                    Form::Let
-                } else {
-                    Form::Condition
-                };
+                let form = if has_let(e) { Form::Let } else { Form::Condition };
                 self.forced(e, form.clone(), truth && form == Form::Condition, falsehood);
                 self.operands(e, and);
             }
@@ -361,19 +352,15 @@ impl Finder<'_> {
 }
 
 fn behind_cfg(attributes: &[syn::Attribute]) -> bool {
-    attributes
-        .iter()
-        .any(|a| a.path().is_ident("cfg") || a.path().is_ident("test"))
+    attributes.iter().any(|a| a.path().is_ident("cfg") || a.path().is_ident("test"))
 }
 
 /// The last name of a type.
 pub(crate) fn type_name(ty: &syn::Type) -> String {
     match ty {
-        syn::Type::Path(path) => path
-            .path
-            .segments
-            .last()
-            .map_or_else(String::new, |s| s.ident.to_string()),
+        syn::Type::Path(path) => {
+            path.path.segments.last().map_or_else(String::new, |s| s.ident.to_string())
+        }
         syn::Type::Reference(inner) => type_name(&inner.elem),
         _ => "_".into(),
     }
@@ -402,22 +389,16 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                 });
                 self.debug += usize::from(debug);
                 let name = type_name(&i.self_ty);
-                self.named(Some(name), behind_cfg(&i.attrs), |s| {
-                    visit::visit_item_impl(s, i)
-                });
+                self.named(Some(name), behind_cfg(&i.attrs), |s| visit::visit_item_impl(s, i));
                 self.debug -= usize::from(debug);
             }
             Item::Trait(t) => {
                 let name = t.ident.to_string();
-                self.named(Some(name), behind_cfg(&t.attrs), |s| {
-                    visit::visit_item_trait(s, t)
-                });
+                self.named(Some(name), behind_cfg(&t.attrs), |s| visit::visit_item_trait(s, t));
             }
             Item::Mod(m) => {
                 let name = m.ident.to_string();
-                self.named(Some(name), behind_cfg(&m.attrs), |s| {
-                    visit::visit_item_mod(s, m)
-                });
+                self.named(Some(name), behind_cfg(&m.attrs), |s| visit::visit_item_mod(s, m));
             }
             Item::Const(c) => self.evaluated(&c.expr),
             Item::Static(s) => self.evaluated(&s.expr),
@@ -442,16 +423,12 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 
     fn visit_impl_item_fn(&mut self, f: &'ast syn::ImplItemFn) {
-        self.named(None, behind_cfg(&f.attrs), |s| {
-            s.enter(range(f), &f.sig, &f.block)
-        });
+        self.named(None, behind_cfg(&f.attrs), |s| s.enter(range(f), &f.sig, &f.block));
     }
 
     fn visit_trait_item_fn(&mut self, f: &'ast syn::TraitItemFn) {
         if let Some(block) = &f.default {
-            self.named(None, behind_cfg(&f.attrs), |s| {
-                s.enter(range(f), &f.sig, block)
-            });
+            self.named(None, behind_cfg(&f.attrs), |s| s.enter(range(f), &f.sig, block));
         }
     }
 
@@ -474,12 +451,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                     }
                     if let Some((_, e)) = init.and_then(|init| init.diverge.as_ref()) {
                         let what = format!("`else` of `{}` taken", self.brief(&range(&local.pat)));
-                        self.site(
-                            range(stmt),
-                            Form::Else(range(e)),
-                            "else",
-                            &[("", what, false)],
-                        );
+                        self.site(range(stmt), Form::Else(range(e)), "else", &[("", what, false)]);
                     }
                 }
                 Stmt::Expr(..) | Stmt::Item(_) | Stmt::Macro(_) => {}
@@ -532,12 +504,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         if let Some(to) = shifted(&e.op) {
             let at = range(e);
             let what = format!("`{}` with `{to}`", self.brief(&at));
-            self.site(
-                at,
-                Form::Compare(range(&e.op), to),
-                "comparison",
-                &[("", what, false)],
-            );
+            self.site(at, Form::Compare(range(&e.op), to), "comparison", &[("", what, false)]);
         }
         visit::visit_expr_binary(self, e);
     }
@@ -584,12 +551,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 
     fn visit_expr_path(&mut self, e: &'ast syn::ExprPath) {
-        let name = e
-            .path
-            .segments
-            .last()
-            .map(|s| s.ident.to_string())
-            .unwrap_or_default();
+        let name = e.path.segments.last().map(|s| s.ident.to_string()).unwrap_or_default();
         if self.names.integers.contains(&name) {
             let what = format!("`{}` + 1", self.brief(&range(e)));
             self.site(range(e), Form::Constant, "constant", &[("", what, false)]);

@@ -36,20 +36,14 @@ pub(crate) fn splice(
             (site, ids.collect())
         })
         .collect();
-    let mutated: BTreeSet<usize> = chosen
-        .iter()
-        .filter(|(_, ids)| !ids.is_empty())
-        .map(|(site, _)| site.function)
-        .collect();
+    let mutated: BTreeSet<usize> =
+        chosen.iter().filter(|(_, ids)| !ids.is_empty()).map(|(site, _)| site.function).collect();
     let mut functions: Vec<Range<usize>> = Vec::new();
     let mut numbers = Vec::new();
     for function in &mutated {
         functions.extend(sites.functions.get(*function).cloned());
         let own = chosen.iter().filter(|(site, _)| site.function == *function);
-        numbers.push(
-            own.flat_map(|(_, ids)| ids.iter().map(|(id, _)| *id))
-                .collect::<Vec<_>>(),
-        );
+        numbers.push(own.flat_map(|(_, ids)| ids.iter().map(|(id, _)| *id)).collect::<Vec<_>>());
     }
     let nodes = chosen
         .into_iter()
@@ -65,40 +59,18 @@ pub(crate) fn splice(
             | Form::Constant => !ids.is_empty(),
         })
         .collect();
-    let mut writer = Writer {
-        text,
-        switch,
-        nodes,
-        out: String::new(),
-        marks: Vec::new(),
-        ends: Vec::new(),
-    };
-    writer.ends = functions
-        .iter()
-        .flat_map(|f| [f.start, f.end])
-        .map(|at| (at, 0))
-        .collect();
+    let mut writer =
+        Writer { text, switch, nodes, out: String::new(), marks: Vec::new(), ends: Vec::new() };
+    writer.ends = functions.iter().flat_map(|f| [f.start, f.end]).map(|at| (at, 0)).collect();
     writer.write(0..text.len(), 0);
-    let placed = |at: usize| {
-        writer
-            .ends
-            .iter()
-            .find(|(end, _)| *end == at)
-            .map_or(0, |(_, out)| *out)
-    };
+    let placed =
+        |at: usize| writer.ends.iter().find(|(end, _)| *end == at).map_or(0, |(_, out)| *out);
     let functions = functions
         .iter()
         .zip(numbers)
-        .map(|(f, ids)| Mark {
-            range: placed(f.start)..placed(f.end),
-            ids,
-        })
+        .map(|(f, ids)| Mark { range: placed(f.start)..placed(f.end), ids })
         .collect();
-    Spliced {
-        functions,
-        text: writer.out,
-        marks: writer.marks,
-    }
+    Spliced { functions, text: writer.out, marks: writer.marks }
 }
 
 struct Writer<'a> {
@@ -166,8 +138,7 @@ impl Writer<'_> {
             }
             Form::Else(block) => {
                 self.out.push_str(&format!("if {on}({first}) "));
-                self.out
-                    .push_str(self.text.get(block.clone()).unwrap_or_default());
+                self.out.push_str(self.text.get(block.clone()).unwrap_or_default());
                 self.out.push(' ');
                 self.write(whole, next)
             }
@@ -190,15 +161,13 @@ impl Writer<'_> {
                 after
             }
             Form::Number(to) => {
-                self.out
-                    .push_str(&format!("(if {on}({first}) {{ {to} }} else {{ "));
+                self.out.push_str(&format!("(if {on}({first}) {{ {to} }} else {{ "));
                 let after = self.write(whole, next);
                 self.out.push_str(" })");
                 after
             }
             Form::Constant => {
-                self.out
-                    .push_str(&format!("{}::next({first}, ", self.switch));
+                self.out.push_str(&format!("{}::next({first}, ", self.switch));
                 let after = self.write(whole, next);
                 self.out.push(')');
                 after
@@ -206,10 +175,7 @@ impl Writer<'_> {
         };
         let ids = ids.iter().map(|(id, _)| *id).collect::<Vec<_>>();
         if !ids.is_empty() {
-            self.marks.push(Mark {
-                range: start..self.out.len(),
-                ids,
-            });
+            self.marks.push(Mark { range: start..self.out.len(), ids });
         }
         after
     }
@@ -224,16 +190,10 @@ mod tests {
     /// The text with all its mutants, and what they are called.
     fn all(text: &str, names: &Names) -> (String, Vec<String>, Sites) {
         let found = sites(text, names).unwrap();
-        let keys: Vec<String> = found
-            .sites
-            .iter()
-            .flat_map(|s| &s.changes)
-            .map(|c| c.key.clone())
-            .collect();
+        let keys: Vec<String> =
+            found.sites.iter().flat_map(|s| &s.changes).map(|c| c.key.clone()).collect();
         let id = |c: &Change| {
-            keys.iter()
-                .position(|key| *key == c.key)
-                .and_then(|i| u32::try_from(i + 1).ok())
+            keys.iter().position(|key| *key == c.key).and_then(|i| u32::try_from(i + 1).ok())
         };
         let spliced = splice(text, &found, "m", &id);
         for mark in spliced.marks.iter().chain(&spliced.functions) {
@@ -351,26 +311,12 @@ mod tests {
     fn what_the_compiler_evaluates_is_counted_only() {
         let text = "const A: [u8; 2] = [1; 2]; const fn f(a: u8) -> bool { a < 1 } fn g() { h!(3); let 4 = i else { return }; } \
                     #[cfg(test)] fn j() { k(); } impl Debug for B { fn fmt(&self) { l(); } } enum C { D = 5 }";
-        let found = sites(
-            text,
-            &Names {
-                constant: ["f".to_owned()].into(),
-                ..Names::default()
-            },
-        )
-        .unwrap();
-        let keys: Vec<_> = found
-            .sites
-            .iter()
-            .flat_map(|s| &s.changes)
-            .map(|c| &c.key)
-            .collect();
+        let found =
+            sites(text, &Names { constant: ["f".to_owned()].into(), ..Names::default() }).unwrap();
+        let keys: Vec<_> = found.sites.iter().flat_map(|s| &s.changes).map(|c| &c.key).collect();
         assert_eq!(keys, ["g else 1"]);
         let left = found.left_out;
-        assert_eq!(
-            (left.constant, left.macros, left.cfg, left.debug),
-            (5, 1, 1, 1)
-        );
+        assert_eq!((left.constant, left.macros, left.cfg, left.debug), (5, 1, 1, 1));
     }
 
     #[test]
@@ -388,10 +334,7 @@ mod tests {
 
     #[test]
     fn keys_do_not_depend_on_lines() {
-        let (_, before, _) = all(
-            "fn f() { a(); }\nfn g() { if b { c(); } }",
-            &Names::default(),
-        );
+        let (_, before, _) = all("fn f() { a(); }\nfn g() { if b { c(); } }", &Names::default());
         let (_, after, _) = all(
             "// d\n\nfn f() {\n a();\n e();\n}\n\nfn g() {\n if b {\n c();\n }\n}",
             &Names::default(),

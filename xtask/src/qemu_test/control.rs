@@ -35,11 +35,9 @@ impl Range {
         let (start, len) = (number(), number());
         let rights = words.next();
         match (start, len, rights) {
-            (Some(start), Some(len), Some(rights)) => Ok(Self {
-                start,
-                end: start + len,
-                write: rights.contains('w'),
-            }),
+            (Some(start), Some(len), Some(rights)) => {
+                Ok(Self { start, end: start + len, write: rights.contains('w') })
+            }
             _ => bail!("{line:?} is no mapping"),
         }
     }
@@ -103,10 +101,7 @@ impl Control {
 
     /// What is mapped for a device.
     pub(crate) fn maps(&mut self, hca: usize) -> Result<Vec<Range>> {
-        self.tell(&format!("maps {hca}"))?
-            .iter()
-            .map(|line| Range::parse(line))
-            .collect()
+        self.tell(&format!("maps {hca}"))?.iter().map(|line| Range::parse(line)).collect()
     }
 }
 
@@ -116,12 +111,7 @@ mod tests {
 
     #[test]
     fn pages_are_joined_into_ranges() {
-        let lines = [
-            "0x3000 0x1000 rw",
-            "0x1000 0x1000 rw",
-            "0x2000 0x1000 rw",
-            "0x4000 0x1000 r",
-        ];
+        let lines = ["0x3000 0x1000 rw", "0x1000 0x1000 rw", "0x2000 0x1000 rw", "0x4000 0x1000 r"];
         let ranges = lines.iter().map(|line| Range::parse(line).unwrap());
         let joined = Range::joined(ranges.collect());
         let wanted = [(0x1000, 0x4000, true), (0x4000, 0x5000, false)];

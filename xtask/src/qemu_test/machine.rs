@@ -50,10 +50,7 @@ impl Machine {
     /// Finds everything, or fetches it into `folder`; and stock Linux of a version, if one is named.
     pub(crate) fn find(folder: &Path, stock: Option<&str>) -> Result<Self> {
         fs::create_dir_all(folder)?;
-        let finder = Finder {
-            folder,
-            tree: OnceCell::new(),
-        };
+        let finder = Finder { folder, tree: OnceCell::new() };
         let (qemu, of_tree) = finder.qemu()?;
         let mut options: Vec<OsString> = Vec::new();
         let mut modules_of_qemu = None;
@@ -268,10 +265,7 @@ pub(crate) fn fitting(
 
 /// The numbers of a version, for comparing.
 fn numbers(version: &str) -> Vec<u32> {
-    version
-        .split(|c: char| !c.is_ascii_digit())
-        .filter_map(|n| n.parse().ok())
-        .collect()
+    version.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
 }
 
 #[cfg(test)]

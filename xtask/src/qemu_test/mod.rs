@@ -39,14 +39,9 @@ pub(crate) fn dat_headers() -> Result<PathBuf> {
 
 /// Where things that are fetched or built for guests are kept.
 pub(crate) fn folder() -> Result<PathBuf> {
-    let metadata = cargo_metadata::MetadataCommand::new()
-        .current_dir(run::root())
-        .no_deps()
-        .exec()?;
-    Ok(metadata
-        .target_directory
-        .join("qemu-test")
-        .into_std_path_buf())
+    let metadata =
+        cargo_metadata::MetadataCommand::new().current_dir(run::root()).no_deps().exec()?;
+    Ok(metadata.target_directory.join("qemu-test").into_std_path_buf())
 }
 
 /// What to play, and how.
@@ -115,10 +110,7 @@ pub(crate) fn trace(file: &std::path::Path) -> Result<()> {
     qemu_test(&Options {
         scenarios: vec!["look".into()],
         linux: true,
-        notes: Notes {
-            trace: Some(file.into()),
-            ..Notes::default()
-        },
+        notes: Notes { trace: Some(file.into()), ..Notes::default() },
         ..Options::default()
     })
 }
@@ -201,10 +193,7 @@ pub(crate) fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)>
             scope.spawn(|| {
                 while let Some(scenario) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let row = play(&machine, &programs, scenario, options);
-                    played
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(row);
+                    played.lock().unwrap_or_else(PoisonError::into_inner).push(row);
                 }
             });
         }
@@ -215,12 +204,7 @@ pub(crate) fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)>
     println!("\n| scenario | result | s | |\n|---|---|---|---|");
     println!("| preparation | | {:.1} | |", prepared.as_secs_f64());
     let mut failed = Vec::new();
-    for Row {
-        name,
-        played,
-        seconds,
-    } in &rows
-    {
+    for Row { name, played, seconds } in &rows {
         let (result, what) = match played {
             Ok(what) => ("ok", what.clone()),
             Err(error) => {
@@ -252,9 +236,5 @@ fn play(machine: &Machine, programs: &Programs, scenario: &Scenario, options: &O
         Ok(what) => println!("  {name:<12} ok      {seconds:5.1} s  {what}"),
         Err(error) => println!("  {name:<12} FAILED  {seconds:5.1} s  {error:#}"),
     }
-    Row {
-        name,
-        played,
-        seconds,
-    }
+    Row { name, played, seconds }
 }

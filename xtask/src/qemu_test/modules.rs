@@ -26,11 +26,7 @@ pub(crate) fn in_order(
 ) -> Result<Vec<Module>> {
     let mut files = BTreeMap::new();
     walk(&folder.join("kernel"), &mut files)?;
-    let mut order = Order {
-        files,
-        tool,
-        found: Vec::new(),
-    };
+    let mut order = Order { files, tool, found: Vec::new() };
     for name in names {
         order.add(name)?;
     }
@@ -96,9 +92,8 @@ fn walk(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             walk(&path, files)?;
-        } else if let Some((name, _)) = path
-            .file_name()
-            .and_then(|name| name.to_str()?.split_once(".ko"))
+        } else if let Some((name, _)) =
+            path.file_name().and_then(|name| name.to_str()?.split_once(".ko"))
         {
             files.insert(named(name), path);
         }
@@ -124,18 +119,13 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("xtask-modules-{}", std::process::id()));
         let drivers = folder.join("kernel/drivers");
         fs::create_dir_all(&drivers).unwrap();
-        for (name, needs) in [
-            ("top", "left,right"),
-            ("left", "base-x"),
-            ("right", "base-x"),
-            ("base-x", ""),
-        ] {
+        for (name, needs) in
+            [("top", "left,right"), ("left", "base-x"), ("right", "base-x"), ("base-x", "")]
+        {
             let text = format!("\0depends={needs}\0");
             fs::write(drivers.join(format!("{name}.ko")), text).unwrap();
         }
-        let order = in_order(&folder, &["top", "absent", "left"], &|_| {
-            anyhow::bail!("no tool")
-        });
+        let order = in_order(&folder, &["top", "absent", "left"], &|_| anyhow::bail!("no tool"));
         fs::remove_dir_all(&folder).unwrap();
         let names: Vec<String> = order.unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["base_x", "left", "right", "top"]);

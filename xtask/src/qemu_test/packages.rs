@@ -71,10 +71,7 @@ pub(crate) const USERLAND: Recipe = Recipe {
 /// release that has them.
 pub(crate) const DAPL: Recipe = Recipe {
     name: "dapl",
-    parts: &[(
-        "bookworm",
-        &["dapl2-utils", "libdapl2", "libdapl-dev", "coreutils"],
-    )],
+    parts: &[("bookworm", &["dapl2-utils", "libdapl2", "libdapl-dev", "coreutils"])],
     kernel: None,
     remedy: "the DAT programs of Debian 12 could not be had",
 };
@@ -134,24 +131,14 @@ impl Tree {
     pub(crate) fn libraries(&self, file: &Path) -> Result<Vec<PathBuf>> {
         let file = self.0.join(file);
         let mut list = Command::new(self.0.join(Self::LOADER));
-        list.arg("--library-path")
-            .arg(self.0.join(LIBRARIES))
-            .arg("--list")
-            .arg(&file);
+        list.arg("--library-path").arg(self.0.join(LIBRARIES)).arg("--list").arg(&file);
         let out = list.output()?;
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        ensure!(
-            !text.contains("not found"),
-            "{} lacks a library:\n{text}",
-            file.display()
-        );
+        ensure!(!text.contains("not found"), "{} lacks a library:\n{text}", file.display());
         // `NAME => PATH (ADDRESS)`
-        let paths = text.lines().filter_map(|line| {
-            line.split_once(" => ")?
-                .1
-                .split_once(" (")
-                .map(|(path, _)| path)
-        });
+        let paths = text
+            .lines()
+            .filter_map(|line| line.split_once(" => ")?.1.split_once(" (").map(|(path, _)| path));
         let own = |path| Path::new(path).strip_prefix(&self.0).map(Path::to_path_buf);
         Ok(paths.filter_map(|path| own(path).ok()).collect())
     }
@@ -186,9 +173,7 @@ pub(crate) fn tree(folder: &Path, recipe: &Recipe) -> Result<Tree> {
 
 fn make(folder: &Path, root: &Path, recipe: &Recipe) -> Result<()> {
     let of_parts = recipe.parts.iter().map(|(suite, _)| *suite);
-    let mut suites: Vec<&str> = of_parts
-        .chain(recipe.kernel.map(|(suite, _)| suite))
-        .collect();
+    let mut suites: Vec<&str> = of_parts.chain(recipe.kernel.map(|(suite, _)| suite)).collect();
     suites.sort_unstable();
     suites.dedup();
     let apt = Apt::new(folder, &suites)?;
@@ -209,11 +194,7 @@ fn make(folder: &Path, root: &Path, recipe: &Recipe) -> Result<()> {
 
 /// Packages into a new folder.
 pub(crate) fn unpack(debs: &[PathBuf], root: &Path) -> Result<()> {
-    println!(
-        "  unpacking {} packages into {}",
-        debs.len(),
-        root.display()
-    );
+    println!("  unpacking {} packages into {}", debs.len(), root.display());
     if root.exists() {
         fs::remove_dir_all(root)?;
     }
@@ -228,10 +209,7 @@ pub(crate) fn unpack(debs: &[PathBuf], root: &Path) -> Result<()> {
 
 /// The name of the machine's Debian release.
 pub(crate) fn codename() -> Result<String> {
-    ensure!(
-        cfg!(target_arch = "x86_64"),
-        "packages are unpacked on x86-64 machines only"
-    );
+    ensure!(cfg!(target_arch = "x86_64"), "packages are unpacked on x86-64 machines only");
     let os = fs::read_to_string("/etc/os-release").context("this is no Linux distribution")?;
     let field = |name: &str| {
         os.lines()
@@ -264,10 +242,8 @@ impl Apt {
         }
         fs::write(folder.join("status"), "")?;
         let (uri, keys) = mirror(&codename()?)?;
-        let mut source = format!(
-            "Types: deb\nURIs: {uri}\nSuites: {}\nComponents: main\n",
-            suites.join(" ")
-        );
+        let mut source =
+            format!("Types: deb\nURIs: {uri}\nSuites: {}\nComponents: main\n", suites.join(" "));
         if let Some(keys) = keys {
             source.push_str(&format!("Signed-By: {keys}\n"));
         }
@@ -337,8 +313,7 @@ impl Apt {
     /// Packages of a suite with all that they need, in the archive folder.
     pub(crate) fn download(&self, suite: &str, packages: &[&str]) -> Result<Vec<PathBuf>> {
         let mut get = self.command("apt-get");
-        get.args(["install", "-qq", "-y", "--download-only", "-t", suite])
-            .args(packages);
+        get.args(["install", "-qq", "-y", "--download-only", "-t", suite]).args(packages);
         run::quiet(get)?;
         found(&self.folder.join("archives"))
     }
@@ -434,15 +409,9 @@ mod tests {
         let new = "Types: deb\nURIs: http://a/\nSigned-By: /usr/share/keyrings/a.gpg\n";
         let old = "deb [arch=amd64 signed-by=/usr/share/keyrings/a.gpg] http://a/ stable main\n";
         for text in [new, old] {
-            assert_eq!(
-                signed_by(text).as_deref(),
-                Some("/usr/share/keyrings/a.gpg")
-            );
+            assert_eq!(signed_by(text).as_deref(), Some("/usr/share/keyrings/a.gpg"));
         }
         assert_eq!(signed_by("deb http://a/ stable main\n"), None);
-        assert_eq!(
-            signed_by("Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n"),
-            None
-        );
+        assert_eq!(signed_by("Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n"), None);
     }
 }

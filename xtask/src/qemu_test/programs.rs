@@ -39,10 +39,7 @@ impl Programs {
             .args(["--features", "mlx5-model/vfio-user", "--bin", SERVER])
             .args(GUEST.iter().flat_map(|name: &&str| ["--bin", *name]))
             .env("CARGO_TARGET_DIR", &target)
-            .env(
-                "RUSTFLAGS",
-                "-C target-feature=+crt-static -C strip=debuginfo",
-            );
+            .env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=debuginfo");
         run::quiet(build)?;
         let built = target.join(TARGET).join("release");
         let guest = GUEST.map(|name| {

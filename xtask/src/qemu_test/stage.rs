@@ -207,22 +207,14 @@ impl<'m> Stage<'m> {
             }
         };
         command.arg("-kernel").arg(kernel);
-        command
-            .arg("-initrd")
-            .arg(&initrd)
-            .arg("-append")
-            .arg(append);
+        command.arg("-initrd").arg(&initrd).arg("-append").arg(append);
         let process = Process::start(name, command, self.options.verbose)?;
         Ok(self.add(process))
     }
 
     /// Boots a guest of Linux of the usual make: a script, and devices.
     pub(crate) fn linux(&mut self, name: &str, script: &str, devices: &[&Path]) -> Result<Id> {
-        let usual = Guest {
-            script,
-            devices,
-            ..Guest::default()
-        };
+        let usual = Guest { script, devices, ..Guest::default() };
         self.guest(name, &usual)
     }
 
@@ -247,26 +239,14 @@ impl<'m> Stage<'m> {
         command
             .args(["-M", "q35", "-accel", "tcg", "-cpu", "qemu64", "-smp", "1"])
             .args(["-m", &format!("{memory}M")])
-            .args([
-                "-object",
-                &format!("memory-backend-memfd,id=m,size={memory}M,share=on"),
-            ])
-            .args([
-                "-machine",
-                "memory-backend=m",
-                "-nodefaults",
-                "-display",
-                "none",
-            ])
+            .args(["-object", &format!("memory-backend-memfd,id=m,size={memory}M,share=on")])
+            .args(["-machine", "memory-backend=m", "-nodefaults", "-display", "none"])
             .args(["-serial", "stdio", "-no-reboot"])
             .args(["-device", "intel-iommu,intremap=on,caching-mode=on"]);
         for (i, socket) in guest.devices.iter().enumerate() {
             command
                 .arg("-device")
-                .arg(format!(
-                    "pcie-root-port,id=rp{i},chassis={0},slot={0}",
-                    i + 1
-                ))
+                .arg(format!("pcie-root-port,id=rp{i},chassis={0},slot={0}", i + 1))
                 .arg("-device")
                 .arg(device(socket, &format!("rp{i}"), "0.0", false)?);
         }
@@ -286,10 +266,7 @@ impl<'m> Stage<'m> {
             archive.file(&format!("modules/{i:02}-{name}.ko"), bytes)?;
         }
         for (module, parameters) in guest.parameters {
-            archive.file(
-                &format!("modules/{module}.parameters"),
-                parameters.as_bytes(),
-            )?;
+            archive.file(&format!("modules/{module}.parameters"), parameters.as_bytes())?;
         }
         for (name, bytes) in &self.programs.guest {
             archive.file(&format!("bin/{name}"), bytes)?;
@@ -302,9 +279,7 @@ impl<'m> Stage<'m> {
     /// Waits for a line that contains `what`, and gives it. Whoever fails first fails the scenario: a guest whose script
     /// ends badly or whose kernel panics, a server that is gone.
     pub(crate) fn expect(&mut self, id: Id, what: &str, within: Duration) -> Result<String> {
-        self.line(id, within, &format!("a line with \"{what}\""), |line| {
-            line.contains(what)
-        })
+        self.line(id, within, &format!("a line with \"{what}\""), |line| line.contains(what))
     }
 
     /// The next line that a process says, waiting a moment for it.
@@ -340,9 +315,7 @@ impl<'m> Stage<'m> {
 
     /// Waits until a guest's script has ended well and the guest is off.
     pub(crate) fn finish(&mut self, id: Id, within: Duration) -> Result<()> {
-        self.line(id, within, "the end of its script", |line| {
-            line.starts_with(EXIT)
-        })?;
+        self.line(id, within, "the end of its script", |line| line.starts_with(EXIT))?;
         let until = Instant::now() + Duration::from_secs(10);
         let process = &mut self.processes[id.0];
         if process.wait(until).is_none() {

@@ -29,14 +29,8 @@ const MODULES: [&str; 13] = [
     "mlx5_ib",
 ];
 /// What the kernel must have been built with.
-const OPTIONS: [&str; 6] = [
-    "PVH",
-    "SERIAL_8250_CONSOLE",
-    "DEVTMPFS",
-    "MLX5_CORE_EN",
-    "MLX5_INFINIBAND",
-    "RDMA_RXE",
-];
+const OPTIONS: [&str; 6] =
+    ["PVH", "SERIAL_8250_CONSOLE", "DEVTMPFS", "MLX5_CORE_EN", "MLX5_INFINIBAND", "RDMA_RXE"];
 /// Programs.
 const PROGRAMS: &[&str] = &[
     "cmtime",
@@ -115,15 +109,10 @@ impl Stock {
         version: &str,
         tool: &dyn Fn(&str) -> Result<Command>,
     ) -> Result<Self> {
-        let (_, recipe) = packages::KERNELS
-            .iter()
-            .find(|(name, _)| *name == version)
-            .ok_or_else(|| {
+        let (_, recipe) =
+            packages::KERNELS.iter().find(|(name, _)| *name == version).ok_or_else(|| {
                 let known = packages::KERNELS.each_ref().map(|(name, _)| *name);
-                anyhow!(
-                    "there is no kernel {version}: {} are known",
-                    known.join(", ")
-                )
+                anyhow!("there is no kernel {version}: {} are known", known.join(", "))
             })?;
         let tree = packages::tree(folder, recipe)?;
         let root = tree.root();
@@ -137,11 +126,7 @@ impl Stock {
         let dapl = packages::tree(folder, &packages::DAPL)?;
 
         let stock = Self {
-            version: drivers
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into(),
+            version: drivers.file_name().unwrap_or_default().to_string_lossy().into(),
             kernel: folder.join(format!("vmlinux-{version}")),
             archive: folder.join(format!("stock-{version}.cpio")),
             userland,
@@ -239,9 +224,7 @@ fn programs(archive: &mut Archive, tree: &Tree) -> Result<()> {
     files.insert("usr/bin/busybox".into());
     for name in PROGRAMS {
         let places = ["usr/bin", "usr/sbin"].map(|place| Path::new(place).join(name));
-        let found = places
-            .into_iter()
-            .find(|path| tree.root().join(path).exists());
+        let found = places.into_iter().find(|path| tree.root().join(path).exists());
         files.insert(found.ok_or_else(|| anyhow!("no package has the program {name}"))?);
     }
     let mut needed = BTreeSet::new();

@@ -12,10 +12,7 @@ const ELF: &[u8] = b"\x7fELF";
 const BOOT: &[u8] = b"HdrS";
 
 fn byte(image: &[u8], at: usize) -> Result<usize> {
-    image
-        .get(at)
-        .map(|&b| b.into())
-        .ok_or_else(|| anyhow!("the kernel is too short"))
+    image.get(at).map(|&b| b.into()).ok_or_else(|| anyhow!("the kernel is too short"))
 }
 
 fn word(image: &[u8], at: usize) -> Result<usize> {
@@ -77,10 +74,7 @@ pub(crate) fn extract(image: &[u8], tool: impl Fn(&str) -> Result<Command>) -> R
     };
     // Four bytes of size follow the packed kernel, of which the tools complain behind complete output.
     let elf = filter(command, payload)?;
-    ensure!(
-        elf.starts_with(ELF),
-        "what was packed in the kernel is no ELF file"
-    );
+    ensure!(elf.starts_with(ELF), "what was packed in the kernel is no ELF file");
     Ok(elf)
 }
 

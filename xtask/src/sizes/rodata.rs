@@ -57,10 +57,7 @@ pub(super) fn owned(
     let mut cuts: BTreeSet<u64> = references.iter().filter(inside).map(|r| r.to).collect();
     cuts.insert(rodata.start);
     let cuts: Vec<u64> = cuts.into_iter().collect();
-    let piece = |address: u64| {
-        cuts.partition_point(|cut| *cut <= address)
-            .saturating_sub(1)
-    };
+    let piece = |address: u64| cuts.partition_point(|cut| *cut <= address).saturating_sub(1);
     // From piece to piece.
     let mut inner = vec![Vec::new(); cuts.len()];
     for reference in references.iter().filter(inside) {
@@ -85,9 +82,8 @@ pub(super) fn owned(
     let (by_us, by_others) = (reached(true), reached(false));
     let foreign = by_others.difference(&by_us);
     let ends = |piece: usize| cuts.get(piece + 1).copied().unwrap_or(rodata.end);
-    let foreign: u64 = foreign
-        .map(|&piece| ends(piece) - cuts.get(piece).copied().unwrap_or(rodata.end))
-        .sum();
+    let foreign: u64 =
+        foreign.map(|&piece| ends(piece) - cuts.get(piece).copied().unwrap_or(rodata.end)).sum();
     rodata.end - rodata.start - foreign
 }
 
@@ -103,11 +99,7 @@ mod tests {
             0000000000100005  0000000500000002 R_X86_64_PC32          0000000000130000 .rodata + 1c\n\
             0000000000100015  000000050000000b R_X86_64_32S           0000000000130000 .rodata - 2\n\
             0000000000100025  0000000500000001 R_X86_64_64            0000000000100000 a name<of two words> + 10\n";
-        let expected = [
-            (0x100005, 0x130020),
-            (0x100015, 0x12fffe),
-            (0x100025, 0x100010),
-        ];
+        let expected = [(0x100005, 0x130020), (0x100015, 0x12fffe), (0x100025, 0x100010)];
         let expected = expected.map(|(at, to)| Reference { at, to });
         assert_eq!(references(said).unwrap(), expected);
         assert!(references("1 2 R_X86_64_64 x y").is_err());
@@ -116,14 +108,7 @@ mod tests {
     #[test]
     fn a_piece_is_foreign_only_if_none_of_ours_leads_to_it() {
         // Code below 50 is ours. Pieces: 100 unreferenced, 110 ours, 120 foreign, 130 by way of 110, 140 of both.
-        let references = [
-            (10, 110),
-            (60, 120),
-            (112, 130),
-            (60, 130),
-            (20, 140),
-            (70, 140),
-        ];
+        let references = [(10, 110), (60, 120), (112, 130), (60, 130), (20, 140), (70, 140)];
         let references = references.map(|(at, to)| Reference { at, to });
         assert_eq!(owned(100..150, &references, |at| at < 50), 40);
         assert_eq!(owned(100..150, &references, |_| false), 10);

@@ -84,11 +84,7 @@ impl Word for bool {
 impl<T: Word> Field<T> {
     /// A field of the MAD header.
     pub(super) const fn header(byte: usize, width: usize) -> Self {
-        let field = Self {
-            first: byte * 8,
-            width,
-            of: PhantomData,
-        };
+        let field = Self { first: byte * 8, width, of: PhantomData };
         assert!(width <= T::BITS, "field wider than its type");
         assert!(field.first + width <= MAD_LEN * 8, "field outside the MAD");
         field
@@ -99,10 +95,7 @@ impl<T: Word> Field<T> {
         assert!(bit < 8 && width <= 128 - bit, "not a byte and a bit");
         let mut field = Self::header(BODY + byte, width);
         field.first += bit;
-        assert!(
-            width <= 64 || field.whole().is_some(),
-            "a wide field is one of whole bytes"
-        );
+        assert!(width <= 64 || field.whole().is_some(), "a wide field is one of whole bytes");
         field
     }
 
@@ -130,9 +123,7 @@ impl<T: Word> Field<T> {
     #[inline(always)]
     pub(super) fn set(self, mad: &mut [u8; MAD_LEN], value: T) {
         if let Some(at) = self.whole()
-            && mad
-                .get_mut(at..)
-                .is_some_and(|bytes| value.into_bytes(bytes))
+            && mad.get_mut(at..).is_some_and(|bytes| value.into_bytes(bytes))
         {
             return;
         }

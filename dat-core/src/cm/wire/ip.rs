@@ -35,16 +35,12 @@ impl IpHeader {
     #[must_use]
     pub const fn new(source_port: u16, source: IpAddr, destination: IpAddr) -> Option<Self> {
         match (source, destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => Some(Self::V4 {
-                source_port,
-                source,
-                destination,
-            }),
-            (IpAddr::V6(source), IpAddr::V6(destination)) => Some(Self::V6 {
-                source_port,
-                source,
-                destination,
-            }),
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                Some(Self::V4 { source_port, source, destination })
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                Some(Self::V6 { source_port, source, destination })
+            }
             (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => None,
         }
     }
@@ -53,16 +49,8 @@ impl IpHeader {
     #[must_use]
     pub const fn addresses(&self) -> (IpAddr, IpAddr) {
         match *self {
-            Self::V4 {
-                source,
-                destination,
-                ..
-            } => (IpAddr::V4(source), IpAddr::V4(destination)),
-            Self::V6 {
-                source,
-                destination,
-                ..
-            } => (IpAddr::V6(source), IpAddr::V6(destination)),
+            Self::V4 { source, destination, .. } => (IpAddr::V4(source), IpAddr::V4(destination)),
+            Self::V6 { source, destination, .. } => (IpAddr::V6(source), IpAddr::V6(destination)),
         }
     }
 
@@ -90,16 +78,8 @@ impl IpHeader {
             Ipv4Addr::new(a, b, c, d)
         };
         match version >> 4 {
-            4 => Ok(Self::V4 {
-                source_port,
-                source: low(source),
-                destination: low(destination),
-            }),
-            6 => Ok(Self::V6 {
-                source_port,
-                source,
-                destination,
-            }),
+            4 => Ok(Self::V4 { source_port, source: low(source), destination: low(destination) }),
+            6 => Ok(Self::V6 { source_port, source, destination }),
             _ => Err(WireError::Field),
         }
     }
@@ -108,30 +88,21 @@ impl IpHeader {
     #[must_use]
     pub fn emit(&self) -> [u8; IP_HEADER_LEN] {
         match self {
-            Self::V4 {
-                source_port,
-                source,
-                destination,
-            } => {
+            Self::V4 { source_port, source, destination } => {
                 let bits = |address: &Ipv4Addr| u128::from(address.to_bits());
                 write(0x40, *source_port, bits(source), bits(destination))
             }
-            Self::V6 {
-                source_port,
-                source,
-                destination,
-            } => write(0x60, *source_port, source.to_bits(), destination.to_bits()),
+            Self::V6 { source_port, source, destination } => {
+                write(0x60, *source_port, source.to_bits(), destination.to_bits())
+            }
         }
     }
 }
 
 /// The header for two GIDs of one family.
 pub(in crate::cm) fn ip_header(port: u16, source: u128, destination: u128) -> [u8; IP_HEADER_LEN] {
-    let (version, own) = if is_v4(source) {
-        (0x40, u128::from(u32::MAX))
-    } else {
-        (0x60, u128::MAX)
-    };
+    let (version, own) =
+        if is_v4(source) { (0x40, u128::from(u32::MAX)) } else { (0x60, u128::MAX) };
     write(version, port, source & own, destination & own)
 }
 

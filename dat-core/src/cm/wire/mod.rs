@@ -74,11 +74,7 @@ impl<'a> Header<'a> {
             && Self::CLASS.get(mad) == 7
             && Self::CLASS_VERSION.get(mad) == 2
             && Self::METHOD.get(mad) == 3;
-        if ours {
-            Ok(Self(mad))
-        } else {
-            Err(WireError::Header)
-        }
+        if ours { Ok(Self(mad)) } else { Err(WireError::Header) }
     }
 
     /// A MAD of zeros behind the header of one message.

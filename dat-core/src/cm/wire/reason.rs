@@ -66,22 +66,12 @@ reasons! {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} (CM reason {})",
-            self.text().unwrap_or("unknown"),
-            self.0
-        )
+        write!(f, "{} (CM reason {})", self.text().unwrap_or("unknown"), self.0)
     }
 }
 
 impl fmt::Debug for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Reason({}, {})",
-            self.0,
-            self.text().unwrap_or("unknown")
-        )
+        write!(f, "Reason({}, {})", self.0, self.text().unwrap_or("unknown"))
     }
 }

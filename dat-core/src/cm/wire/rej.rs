@@ -28,11 +28,7 @@ impl<T: Borrow<[u8; MAD_LEN]>> Rej<T> {
     /// The additional reject information. A length beyond its field is cut.
     #[must_use]
     pub fn ari(&self) -> &[u8] {
-        slice(
-            self.0.borrow(),
-            ARI,
-            usize::from(self.ari_len()).min(ARI_LEN),
-        )
+        slice(self.0.borrow(), ARI, usize::from(self.ari_len()).min(ARI_LEN))
     }
 }
 
@@ -60,10 +56,7 @@ pub struct Ari {
 
 impl Ari {
     /// None.
-    pub const EMPTY: Self = Self {
-        bytes: [0; ARI_LEN],
-        len: 0,
-    };
+    pub const EMPTY: Self = Self { bytes: [0; ARI_LEN], len: 0 };
 
     /// These bytes; `None` if they are more than 72.
     #[must_use]
@@ -83,10 +76,7 @@ impl Ari {
     /// The adapter GUID that a REJ for timeout carries.
     #[must_use]
     pub fn guid(&self) -> Option<u64> {
-        self.as_slice()
-            .first_chunk()
-            .copied()
-            .map(u64::from_be_bytes)
+        self.as_slice().first_chunk().copied().map(u64::from_be_bytes)
     }
 }
 

@@ -18,18 +18,10 @@ use crate::neigh::Neighbours;
 use nic::{IOVA, Nic};
 
 const MAC: Mac = [0x02, 0x11, 0x22, 0x33, 0x44, 0x55];
-const GROUPS: [Mac; 3] = [
-    [0xff; 6],
-    [0x33, 0x33, 0, 0, 0, 1],
-    [0x33, 0x33, 0xff, 0xaa, 0xbb, 0xcc],
-];
-const CONFIG: Config<'_> = Config {
-    pd: 0x21,
-    lkey: 0x4455_6677,
-    reserved: true,
-    groups: &GROUPS,
-    vlan: None,
-};
+const GROUPS: [Mac; 3] =
+    [[0xff; 6], [0x33, 0x33, 0, 0, 0, 1], [0x33, 0x33, 0xff, 0xaa, 0xbb, 0xcc]];
+const CONFIG: Config<'_> =
+    Config { pd: 0x21, lkey: 0x4455_6677, reserved: true, groups: &GROUPS, vlan: None };
 
 /// Order in which a port without VLAN is made on a function that is no switch owner.
 const MADE: [Opcode; 17] = [
@@ -57,9 +49,7 @@ fn be(bytes: &[u8], at: usize) -> u32 {
 }
 
 fn frame(n: usize, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| u8::try_from((i * 7 + n * 31) % 251).unwrap())
-        .collect()
+    (0..len).map(|i| u8::try_from((i * 7 + n * 31) % 251).unwrap()).collect()
 }
 
 /// A port that is up.
@@ -139,10 +129,7 @@ fn memory_of_a_queue_that_may_yet_come_to_life_is_not_given_back() {
     let before = nic.spans();
     nic.silent.set(Some(Opcode::CreateRq));
     let fault = create(&mut device, &CONFIG).unwrap_err();
-    assert_eq!(
-        (fault.kind(), fault.operation()),
-        (FaultKind::Timeout, "CREATE_RQ")
-    );
+    assert_eq!((fault.kind(), fault.operation()), (FaultKind::Timeout, "CREATE_RQ"));
     // Nothing more is asked of a device that hangs: the completion queue stays, and its memory too.
     assert_eq!(nic.objects().len(), 3);
     assert_eq!(nic.spans(), before + 2);
@@ -174,11 +161,7 @@ fn refused_address_lists_are_no_failure() {
     nic.opcodes();
     port.close(&mut device).unwrap();
     let undone = nic.opcodes();
-    assert_eq!(
-        undone[0],
-        Opcode::DeleteFlowTableEntry,
-        "what was refused is not undone"
-    );
+    assert_eq!(undone[0], Opcode::DeleteFlowTableEntry, "what was refused is not undone");
 }
 
 #[test]
@@ -198,10 +181,7 @@ fn the_owner_of_the_switch_enters_its_mac() {
     let input = nic.input(Opcode::SetL2TableEntry, 0);
     assert_eq!(input.len(), 64);
     assert_eq!(input[0x14..0x18], [0; 4]);
-    assert_eq!(
-        input[0x20..0x28],
-        [0, 0, 0x02, 0x11, 0x22, 0x33, 0x44, 0x55]
-    );
+    assert_eq!(input[0x20..0x28], [0, 0, 0x02, 0x11, 0x22, 0x33, 0x44, 0x55]);
     port.close(&mut device).unwrap();
     assert_eq!(nic.objects(), []);
 }
@@ -271,11 +251,7 @@ fn golden_receive_queue() {
     assert_eq!(be(&input, 0x5c), 0, "no doorbell page");
     assert_eq!(be(&input, 0x70), 0x0006_0006);
     let sq = nic.input(Opcode::CreateSq, 0);
-    assert_eq!(
-        be(&input, 0x64) + 0x40,
-        be(&sq, 0x64),
-        "each record has its cache line"
-    );
+    assert_eq!(be(&input, 0x64) + 0x40, be(&sq, 0x64), "each record has its cache line");
     assert_eq!(be(&nic.input(Opcode::ModifyRq, 0), 0x20), 0x0010_0000);
 }
 
@@ -288,35 +264,19 @@ fn golden_transport_interfaces() {
     assert_eq!((tis.len(), be(&tis, 0x44)), (192, 0x101));
     let tir = nic.input(Opcode::CreateTir, 0);
     assert_eq!(tir.len(), 272);
-    assert_eq!(
-        (be(&tir, 0x24), be(&tir, 0x3c), be(&tir, 0x44)),
-        (0, 0x103, 0x101)
-    );
+    assert_eq!((be(&tir, 0x24), be(&tir, 0x3c), be(&tir, 0x44)), (0, 0x103, 0x101));
 }
 
 #[test]
 fn golden_steering() {
     let nic = Nic::new();
     let mut device = nic.device(false);
-    let _port = create(
-        &mut device,
-        &Config {
-            vlan: Some(0xabc),
-            ..CONFIG
-        },
-    )
-    .unwrap();
+    let _port = create(&mut device, &Config { vlan: Some(0xabc), ..CONFIG }).unwrap();
     let table = nic.input(Opcode::CreateFlowTable, 0);
-    assert_eq!(
-        (table.len(), be(&table, 0x10), be(&table, 0x18)),
-        (64, 0, 3)
-    );
+    assert_eq!((table.len(), be(&table, 0x10), be(&table, 0x18)), (64, 0, 3));
     let group = nic.input(Opcode::CreateFlowGroup, 0);
     assert_eq!(group.len(), 1024);
-    assert_eq!(
-        (be(&group, 0x14), be(&group, 0x1c), be(&group, 0x24)),
-        (0x106, 0, 7)
-    );
+    assert_eq!((be(&group, 0x14), be(&group, 0x1c), be(&group, 0x24)), (0x106, 0, 7));
     assert_eq!(group[0x3f], 1);
     let mut mask = vec![0; 1024 - 0x40];
     mask[8..14].fill(0xff);
@@ -325,27 +285,15 @@ fn golden_steering() {
     for (index, mac) in macs.iter().enumerate() {
         let entry = nic.input(Opcode::SetFlowTableEntry, index);
         assert_eq!(entry.len(), 840);
-        assert_eq!(
-            (be(&entry, 0x14), be(&entry, 0x20)),
-            (0x106, u32::try_from(index).unwrap())
-        );
-        assert_eq!(
-            (be(&entry, 0x44), be(&entry, 0x4c), be(&entry, 0x50)),
-            (0x107, 4, 1)
-        );
+        assert_eq!((be(&entry, 0x14), be(&entry, 0x20)), (0x106, u32::try_from(index).unwrap()));
+        assert_eq!((be(&entry, 0x44), be(&entry, 0x4c), be(&entry, 0x50)), (0x107, 4, 1));
         assert_eq!(entry[0x88..0x8e], *mac);
         assert_eq!(be(&entry, 0x340), 0x0200_0105);
     }
     let root = nic.input(Opcode::SetFlowTableRoot, 0);
-    assert_eq!(
-        (root.len(), be(&root, 0x10), be(&root, 0x14)),
-        (64, 0, 0x106)
-    );
+    assert_eq!((root.len(), be(&root, 0x10), be(&root, 0x14)), (64, 0, 0x106));
     let own = nic.input(Opcode::ModifyNicVportContext, 0);
-    assert_eq!(
-        (own.len(), be(&own, 0x0c), be(&own, 0x1f0)),
-        (520, 4, 0x0000_0001)
-    );
+    assert_eq!((own.len(), be(&own, 0x0c), be(&own, 0x1f0)), (520, 4, 0x0000_0001));
     assert_eq!(own[0x200..], [0, 0, 0x02, 0x11, 0x22, 0x33, 0x44, 0x55]);
     let groups = nic.input(Opcode::ModifyNicVportContext, 1);
     assert_eq!((groups.len(), be(&groups, 0x1f0)), (536, 0x0100_0003));
@@ -374,11 +322,7 @@ fn golden_ethernet_wqe() {
     golden.extend([0, 0, 0, 46, 0x44, 0x55, 0x66, 0x77]);
     assert_eq!(wqe[..56], golden);
     let address = u64::from_be_bytes(wqe[56..].try_into().unwrap());
-    assert_eq!(
-        (address - IOVA) % 4096,
-        18,
-        "behind the inlined header in the first buffer"
-    );
+    assert_eq!((address - IOVA) % 4096, 18, "behind the inlined header in the first buffer");
     assert_eq!(nic.sent.borrow_mut().pop_front().unwrap(), bytes);
 }
 
@@ -386,12 +330,7 @@ fn golden_ethernet_wqe() {
 
 #[test]
 fn frames_leave_in_order_while_the_ring_turns_over() {
-    for inline in [
-        InlineMode::None,
-        InlineMode::L2,
-        InlineMode::Ip,
-        InlineMode::TcpUdp,
-    ] {
+    for inline in [InlineMode::None, InlineMode::L2, InlineMode::Ip, InlineMode::TcpUdp] {
         let nic = Nic::new();
         nic.wants(inline);
         let mut device = nic.device(false);
@@ -399,11 +338,7 @@ fn frames_leave_in_order_while_the_ring_turns_over() {
         for n in 0..200 {
             let bytes = frame(n, 90 + n % 150);
             port.send(&bytes).unwrap();
-            assert_eq!(
-                nic.sent.borrow_mut().pop_front().unwrap(),
-                bytes,
-                "{inline:?} {n}"
-            );
+            assert_eq!(nic.sent.borrow_mut().pop_front().unwrap(), bytes, "{inline:?} {n}");
             assert_eq!(receive(&mut port), None);
         }
         assert_eq!(port.counters().sent, 200);
@@ -428,20 +363,13 @@ fn counters_of_sixteen_bits_turn_over() {
         }
         receive(&mut port);
         assert_eq!(port.fault(), None);
-        assert_eq!(
-            (port.counters().sent, port.counters().received),
-            (70_000, 70_000)
-        );
+        assert_eq!((port.counters().sent, port.counters().received), (70_000, 70_000));
     }
 }
 
 #[test]
 fn short_frames_are_padded_beyond_what_is_inlined() {
-    for (inline, padded) in [
-        (InlineMode::L2, 60),
-        (InlineMode::Ip, 68),
-        (InlineMode::TcpUdp, 84),
-    ] {
+    for (inline, padded) in [(InlineMode::L2, 60), (InlineMode::Ip, 68), (InlineMode::TcpUdp, 84)] {
         let nic = Nic::new();
         nic.wants(inline);
         let mut device = nic.device(false);
@@ -468,18 +396,12 @@ fn a_full_ring_refuses_until_something_is_confirmed() {
     for n in 0..16 {
         port.send(&frame(n, 60)).unwrap();
     }
-    assert_eq!(
-        port.send(&frame(16, 60)).unwrap_err().kind(),
-        FaultKind::Resources
-    );
+    assert_eq!(port.send(&frame(16, 60)).unwrap_err().kind(), FaultKind::Resources);
     assert_eq!(nic.sent.borrow().len(), 16);
     nic.release(1);
     assert_eq!(receive(&mut port), None);
     port.send(&frame(16, 60)).unwrap();
-    assert_eq!(
-        port.send(&frame(17, 60)).unwrap_err().kind(),
-        FaultKind::Resources
-    );
+    assert_eq!(port.send(&frame(17, 60)).unwrap_err().kind(), FaultKind::Resources);
 }
 
 #[test]
@@ -488,11 +410,7 @@ fn frames_of_impossible_length_are_refused() {
     let mut device = nic.device(false);
     let mut port = create(&mut device, &CONFIG).unwrap();
     for len in [0, 13, FRAME_MAX + 1, 5000] {
-        assert_eq!(
-            port.send(&vec![0; len]).unwrap_err().kind(),
-            FaultKind::BadParameter,
-            "{len}"
-        );
+        assert_eq!(port.send(&vec![0; len]).unwrap_err().kind(), FaultKind::BadParameter, "{len}");
     }
     port.send(&[0; 14]).unwrap();
     port.send(&[0; FRAME_MAX]).unwrap();
@@ -612,11 +530,7 @@ fn completions_out_of_turn_are_nonsense() {
         let mut port = create(&mut device, &CONFIG).unwrap();
         nic.complete(opcode, counter, 60, 0);
         assert_eq!(receive(&mut port), None);
-        assert_eq!(
-            port.fault().unwrap().kind(),
-            FaultKind::Nonsense,
-            "{opcode} {counter}"
-        );
+        assert_eq!(port.fault().unwrap().kind(), FaultKind::Nonsense, "{opcode} {counter}");
     }
 }
 
@@ -651,25 +565,13 @@ fn two_ports_find_each_other() {
         let macs = [MAC, [0x02, 0, 0, 0, 0, 9]];
         let mut stations = Vec::new();
         for ((nic, mac), addr) in nics.iter().zip(macs).zip([addr, peer]) {
-            let net = Net {
-                addr: addr.parse().unwrap(),
-                prefix: 16,
-                gateway: None,
-                vlan: Some(7),
-            };
+            let net = Net { addr: addr.parse().unwrap(), prefix: 16, gateway: None, vlan: Some(7) };
             let neighbours =
                 Neighbours::<crate::scripted::Scripted, 8>::new(mac, &net, Instant::ZERO).unwrap();
-            nic.identity.set(Identity {
-                mac,
-                ..nic.identity.get()
-            });
+            nic.identity.set(Identity { mac, ..nic.identity.get() });
             let mut device = nic.device(false);
             let groups = neighbours.groups();
-            let config = Config {
-                groups: &groups,
-                vlan: Some(7),
-                ..CONFIG
-            };
+            let config = Config { groups: &groups, vlan: Some(7), ..CONFIG };
             stations.push((neighbours, create(&mut device, &config).unwrap()));
         }
         let peer = peer.parse().unwrap();
@@ -691,9 +593,6 @@ fn two_ports_find_each_other() {
                 }
             }
         }
-        assert_eq!(
-            stations[0].0.resolve(peer, Instant::ZERO),
-            Poll::Ready(Ok(macs[1]))
-        );
+        assert_eq!(stations[0].0.resolve(peer, Instant::ZERO), Poll::Ready(Ok(macs[1])));
     }
 }

@@ -111,15 +111,9 @@ impl Nic {
             queue: CommandQueue::new(self, None, None).unwrap(),
             stage: Stage::Running,
             pages: Ledger::new(0),
-            caps: Caps {
-                general,
-                ..Caps::default()
-            },
+            caps: Caps { general, ..Caps::default() },
             identity: self.identity.get(),
-            uar: Uar {
-                number: 7,
-                offset: 0x7000,
-            },
+            uar: Uar { number: 7, offset: 0x7000 },
             answered: 0,
             event_queues: heapless::Vec::new(),
             monitor: Monitor::new(self, Instant::ZERO),
@@ -134,10 +128,7 @@ impl Nic {
     /// Wants these headers inside the WQE.
     pub(super) fn wants(&self, inline: InlineMode) {
         let identity = self.identity.get();
-        self.identity.set(Identity {
-            min_wqe_inline_mode: inline as u8,
-            ..identity
-        });
+        self.identity.set(Identity { min_wqe_inline_mode: inline as u8, ..identity });
     }
 
     /// Pieces of the arena in use.
@@ -152,23 +143,13 @@ impl Nic {
 
     /// Opcodes of the commands since the last look.
     pub(super) fn opcodes(&self) -> Vec<Opcode> {
-        self.commands
-            .borrow_mut()
-            .drain(..)
-            .map(|(op, _)| op)
-            .collect()
+        self.commands.borrow_mut().drain(..).map(|(op, _)| op).collect()
     }
 
     /// Input of the only command of this kind.
     pub(super) fn input(&self, op: Opcode, nth: usize) -> Vec<u8> {
         let commands = self.commands.borrow();
-        commands
-            .iter()
-            .filter(|(which, _)| *which == op)
-            .nth(nth)
-            .unwrap()
-            .1
-            .clone()
+        commands.iter().filter(|(which, _)| *which == op).nth(nth).unwrap().1.clone()
     }
 
     fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
@@ -211,11 +192,7 @@ impl Nic {
             }
         }
         self.commands.borrow_mut().push((op, input.clone()));
-        let number = if status == 0 {
-            self.execute(op, &input)
-        } else {
-            Ok(0)
-        };
+        let number = if status == 0 { self.execute(op, &input) } else { Ok(0) };
         let (status, number) = number.map_or((9, 0), |number| (status, number));
         let mut output = [0; 16];
         output[0] = status;
@@ -231,10 +208,7 @@ impl Nic {
         let be64 = |at: usize| u64::from(be(at)) << 32 | u64::from(be(at + 4));
         let gone = |kind: Opcode, number: u32| {
             let mut objects = self.objects.borrow_mut();
-            let at = objects
-                .iter()
-                .position(|object| *object == (kind, number))
-                .ok_or(())?;
+            let at = objects.iter().position(|object| *object == (kind, number)).ok_or(())?;
             objects.remove(at);
             Ok(0)
         };
@@ -309,10 +283,7 @@ impl Nic {
         cqe[0x3c..0x3e].copy_from_slice(&counter.to_be_bytes());
         cqe[0x3f] = opcode << 4 | u8::from(cq.index & cq.slots != 0);
         let consumed = self.be32(cq.record);
-        assert!(
-            cq.index.wrapping_sub(consumed) & 0xff_ffff < cq.slots,
-            "the CQ overflows"
-        );
+        assert!(cq.index.wrapping_sub(consumed) & 0xff_ffff < cq.slots, "the CQ overflows");
         self.put(cq.base + (cq.index % cq.slots) as usize * 64, &cqe);
         cq.index += 1;
     }
@@ -320,19 +291,12 @@ impl Nic {
     /// Sends what the record says is posted.
     fn transmit(&self, doorbell: u64) {
         let mut sq = *self.sq.borrow();
-        assert_eq!(
-            sq.cqn,
-            self.cq.borrow().cqn,
-            "it completes into the port's queue"
-        );
+        assert_eq!(sq.cqn, self.cq.borrow().cqn, "it completes into the port's queue");
         let posted = self.be32(sq.record + 4) as u16;
         let mut last = 0;
         while sq.index as u16 != posted {
             let block = |n: u32| {
-                self.bytes(
-                    sq.base + (sq.index.wrapping_add(n) % sq.slots) as usize * 64,
-                    64,
-                )
+                self.bytes(sq.base + (sq.index.wrapping_add(n) % sq.slots) as usize * 64, 64)
             };
             let mut wqe = block(0);
             last = u64::from_be_bytes(wqe[..8].try_into().unwrap());
@@ -341,11 +305,7 @@ impl Nic {
             for n in 1..blocks {
                 wqe.extend(block(n));
             }
-            assert_eq!(
-                wqe[1..3],
-                (sq.index as u16).to_be_bytes(),
-                "the WQE names its place"
-            );
+            assert_eq!(wqe[1..3], (sq.index as u16).to_be_bytes(), "the WQE names its place");
             let inline = usize::from(u16::from_be_bytes([wqe[28], wqe[29]]));
             let mut frame = wqe[30..30 + inline].to_vec();
             let pointer = (30 + inline).next_multiple_of(16);
@@ -379,11 +339,7 @@ impl Nic {
     /// A frame comes in. False if no receive was posted.
     pub(super) fn deliver(&self, frame: &[u8]) -> bool {
         let mut rq = *self.rq.borrow();
-        assert_eq!(
-            rq.cqn,
-            self.cq.borrow().cqn,
-            "it completes into the port's queue"
-        );
+        assert_eq!(rq.cqn, self.cq.borrow().cqn, "it completes into the port's queue");
         if self.be32(rq.record) as u16 == rq.index as u16 {
             return false;
         }
@@ -421,12 +377,10 @@ impl Platform for Nic {
         let value = u32::from_be(value);
         match offset {
             0x10 => self.command_page.set(u64::from(value) << 32),
-            0x14 => self
-                .command_page
-                .set(self.command_page.get() | u64::from(value)),
-            0x18 => (0..32)
-                .filter(|slot| value >> slot & 1 == 1)
-                .for_each(|slot| self.command(slot)),
+            0x14 => self.command_page.set(self.command_page.get() | u64::from(value)),
+            0x18 => {
+                (0..32).filter(|slot| value >> slot & 1 == 1).for_each(|slot| self.command(slot))
+            }
             _ => {}
         }
     }
@@ -467,10 +421,7 @@ impl Platform for Nic {
     }
     fn free(&self, span: Span) {
         let mut spans = self.spans.borrow_mut();
-        let at = spans
-            .iter()
-            .position(|taken| *taken == span)
-            .expect("freed as taken");
+        let at = spans.iter().position(|taken| *taken == span).expect("freed as taken");
         spans.remove(at);
     }
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {

@@ -8,12 +8,8 @@ fn a_flood_of_questions_is_answered_up_to_a_bound() {
     let tag = Tag::new(None).unwrap();
     for last in 100..120 {
         let asker = Ipv4Addr::new(192, 168, 7, last);
-        let question = arp::request(
-            tag,
-            [2, 0, 0, 0, 9, last],
-            asker,
-            Ipv4Addr::new(192, 168, 7, 1),
-        );
+        let question =
+            arp::request(tag, [2, 0, 0, 0, 9, last], asker, Ipv4Addr::new(192, 168, 7, 1));
         a.receive(&question.unwrap(), ms(0));
     }
     assert_eq!((a.counters().answered, a.counters().dropped), (8, 12));
@@ -114,9 +110,6 @@ fn duplicate_address_detection_of_our_address_is_answered_to_all_nodes() {
     assert_eq!(a.counters().accepted, 1, "{:?}", a.counters());
     let reply = a.transmit(ms(0)).unwrap();
     assert_eq!(reply[..6], [0x33, 0x33, 0, 0, 0, 1]);
-    assert_eq!(
-        reply[38..54],
-        Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).octets()
-    );
+    assert_eq!(reply[38..54], Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).octets());
     assert_eq!(reply[58], 0x20);
 }

@@ -41,10 +41,7 @@ fn golden_solicitation_and_advertisement() {
 
 #[test]
 fn golden_vlan_tag() {
-    let config = Net {
-        vlan: Some(5),
-        ..net("192.168.7.1", 24)
-    };
+    let config = Net { vlan: Some(5), ..net("192.168.7.1", 24) };
     let mut a = quiet(MAC_A, &config);
     let _ = a.resolve(ip("192.168.7.2"), ms(0));
     let question = a.transmit(ms(0)).unwrap();
@@ -55,24 +52,15 @@ fn golden_vlan_tag() {
 
 #[test]
 fn no_frame_is_longer_than_the_bound_and_the_bound_is_reached() {
-    let config = Net {
-        vlan: Some(4094),
-        ..net("2001:db8::1", 64)
-    };
+    let config = Net { vlan: Some(4094), ..net("2001:db8::1", 64) };
     let mut a = Station::new(MAC_A, &config, ms(0)).unwrap();
     assert_eq!(a.transmit(ms(0)).unwrap().len(), FRAME);
 }
 
 #[test]
 fn only_the_own_vlan_is_heard() {
-    let on = |vlan| Net {
-        vlan,
-        ..net("192.168.7.1", 24)
-    };
-    let peer = |vlan| Net {
-        vlan,
-        ..net("192.168.7.2", 24)
-    };
+    let on = |vlan| Net { vlan, ..net("192.168.7.1", 24) };
+    let peer = |vlan| Net { vlan, ..net("192.168.7.2", 24) };
     for (ours, theirs, heard) in [
         (Some(5), Some(5), true),
         (Some(5), Some(6), false),
@@ -83,11 +71,7 @@ fn only_the_own_vlan_is_heard() {
         let (mut a, mut b) = pair(&on(ours), &peer(theirs));
         let _ = a.resolve(ip("192.168.7.2"), ms(0));
         exchange(&mut a, &mut b, ms(0), &mut never);
-        assert_eq!(
-            a.resolve(ip("192.168.7.2"), ms(0)).is_ready(),
-            heard,
-            "{ours:?} {theirs:?}"
-        );
+        assert_eq!(a.resolve(ip("192.168.7.2"), ms(0)).is_ready(), heard, "{ours:?} {theirs:?}");
         assert_eq!(b.counters().ignored, u32::from(!heard));
     }
 }
@@ -103,13 +87,7 @@ fn a_priority_tag_is_no_vlan_and_priority_bits_do_not_hide_one() {
     let (mut a, _) = v4();
     a.receive(&tagged([0xe0, 0]), ms(0));
     assert_eq!(a.counters().answered, 1);
-    let mut a = quiet(
-        MAC_A,
-        &Net {
-            vlan: Some(0x123),
-            ..net("192.168.7.1", 24)
-        },
-    );
+    let mut a = quiet(MAC_A, &Net { vlan: Some(0x123), ..net("192.168.7.1", 24) });
     a.receive(&tagged([0xb1, 0x23]), ms(0));
     assert_eq!(a.counters().answered, 1);
     let reply = a.transmit(ms(0)).unwrap();
@@ -119,16 +97,8 @@ fn a_priority_tag_is_no_vlan_and_priority_bits_do_not_hide_one() {
 #[test]
 fn ipv6_works_on_a_vlan() {
     let vlan = Some(100);
-    let (mut a, mut b) = pair(
-        &Net {
-            vlan,
-            ..net("2001:db8::1", 64)
-        },
-        &Net {
-            vlan,
-            ..net("2001:db8::2", 64)
-        },
-    );
+    let (mut a, mut b) =
+        pair(&Net { vlan, ..net("2001:db8::1", 64) }, &Net { vlan, ..net("2001:db8::2", 64) });
     let _ = a.resolve(ip("2001:db8::2"), ms(0));
     exchange(&mut a, &mut b, ms(0), &mut never);
     assert_eq!(known(a.resolve(ip("2001:db8::2"), ms(0))), MAC_B);
@@ -145,14 +115,10 @@ impl Using for Least {
 fn a_program_without_vlans_and_ipv6_says_so_and_is_as_ever_without() {
     type Small = Neighbours<Scripted<Least>, 4>;
     let plain = net("192.168.7.1", 24);
-    let tagged = Net {
-        vlan: Some(5),
-        ..plain
-    };
-    for (net, words) in [
-        (tagged, "made without VLANs"),
-        (net("2001:db8::1", 64), "made without IPv6"),
-    ] {
+    let tagged = Net { vlan: Some(5), ..plain };
+    for (net, words) in
+        [(tagged, "made without VLANs"), (net("2001:db8::1", 64), "made without IPv6")]
+    {
         let fault = Small::new(MAC_A, &net, ms(0)).unwrap_err();
         assert_eq!(fault.kind(), FaultKind::Unsupported);
         assert!(fault.to_string().contains(words), "{fault}");
@@ -162,10 +128,7 @@ fn a_program_without_vlans_and_ipv6_says_so_and_is_as_ever_without() {
     let mut tagging = Station::new(MAC_B, &tagged, ms(0)).unwrap();
     let claim = tagging.transmit(ms(0)).unwrap();
     small.receive(&claim, ms(0));
-    assert_eq!(
-        (small.counters().ignored, small.counters().conflicts),
-        (1, 0)
-    );
+    assert_eq!((small.counters().ignored, small.counters().conflicts), (1, 0));
     let mut double = Station::new(MAC_X, &plain, ms(0)).unwrap();
     small.receive(&double.transmit(ms(0)).unwrap(), ms(0));
     assert_eq!(small.counters().conflicts, 1);

@@ -37,26 +37,15 @@ fn our_own_frames_coming_back_are_ignored() {
     let mut a = Station::new(MAC_A, &net("192.168.7.1", 24), ms(0)).unwrap();
     let own = a.transmit(ms(0)).unwrap();
     a.receive(&own, ms(0));
-    assert_eq!(
-        a.counters(),
-        &Counters {
-            ignored: 1,
-            ..Counters::default()
-        }
-    );
+    assert_eq!(a.counters(), &Counters { ignored: 1, ..Counters::default() });
 }
 
 #[test]
 fn strangers_off_the_link_are_answered_and_not_learned() {
     let (mut a, _) = v4();
     let own = Ipv4Addr::new(192, 168, 7, 1);
-    let question = arp::request(
-        Tag::new(None).unwrap(),
-        MAC_X,
-        Ipv4Addr::new(10, 9, 8, 7),
-        own,
-    )
-    .unwrap();
+    let question =
+        arp::request(Tag::new(None).unwrap(), MAC_X, Ipv4Addr::new(10, 9, 8, 7), own).unwrap();
     a.receive(&question, ms(0));
     assert!(a.transmit(ms(0)).is_some());
     assert_eq!(a.cache.len(), 0);
@@ -185,10 +174,9 @@ fn frames_cut_at_any_byte_never_teach() {
 #[test]
 fn a_solicitation_without_option_is_answered_only_if_sent_to_us_alone() {
     let own: Ipv6Addr = "2001:db8::1".parse().unwrap();
-    for (to_mac, to, answered) in [
-        (MAC_A, own, true),
-        ([0x33, 0x33, 0xff, 0, 0, 1], nd::solicited_node(own), false),
-    ] {
+    for (to_mac, to, answered) in
+        [(MAC_A, own, true), ([0x33, 0x33, 0xff, 0, 0, 1], nd::solicited_node(own), false)]
+    {
         let (mut a, _) = v6();
         let mut frame = to_mac.to_vec();
         frame.extend(hex("02000000000b 86dd 60000000 0018 3aff"));
@@ -214,13 +202,7 @@ fn other_protocols_and_foreign_groups_are_ignored() {
     ] {
         a.receive(&hex(text), ms(0));
     }
-    assert_eq!(
-        a.counters(),
-        &Counters {
-            ignored: 3,
-            ..Counters::default()
-        }
-    );
+    assert_eq!(a.counters(), &Counters { ignored: 3, ..Counters::default() });
     let (mut a, _) = v4();
     a.receive(&hex("02000000000a 02000000000b 86dd 60000000"), ms(0));
     assert_eq!(a.counters().ignored, 1);

@@ -10,10 +10,7 @@ fn what_was_learned_ages() {
     let _ = a.resolve(peer, ms(0));
     exchange(&mut a, &mut b, ms(0), &mut never);
     let end = Instant::ZERO + LIFETIME;
-    assert_eq!(
-        known(a.resolve(peer, Instant::from_nanos(end.as_nanos() - 1))),
-        MAC_B
-    );
+    assert_eq!(known(a.resolve(peer, Instant::from_nanos(end.as_nanos() - 1))), MAC_B);
     assert!(a.resolve(peer, end).is_pending());
     exchange(&mut a, &mut b, end, &mut never);
     assert_eq!(known(a.resolve(peer, end)), MAC_B);
@@ -43,10 +40,7 @@ fn pending_searches_are_never_evicted() {
     }
     let fault = refused(a.resolve(host(14), ms(0)));
     assert_eq!(fault.kind(), FaultKind::Resources);
-    assert_eq!(
-        fault.host().and_then(Host::v4).map(IpAddr::V4),
-        Some(host(14))
-    );
+    assert_eq!(fault.host().and_then(Host::v4).map(IpAddr::V4), Some(host(14)));
     answer_from(&mut a, 10, ms(1));
     assert!(a.resolve(host(14), ms(1)).is_pending());
 }

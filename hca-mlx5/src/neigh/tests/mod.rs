@@ -31,12 +31,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn net(addr: &str, prefix: u8) -> Net {
-    Net {
-        addr: ip(addr),
-        prefix,
-        gateway: None,
-        vlan: None,
-    }
+    Net { addr: ip(addr), prefix, gateway: None, vlan: None }
 }
 
 fn ms(millis: u64) -> Instant {
@@ -95,15 +90,9 @@ fn refused(answer: Poll<Result<Mac, Fault>>) -> Fault {
 }
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text
-        .chars()
-        .filter_map(|c| c.to_digit(16))
-        .map(|d| u8::try_from(d).unwrap())
-        .collect();
-    digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect()
+    let digits: Vec<u8> =
+        text.chars().filter_map(|c| c.to_digit(16)).map(|d| u8::try_from(d).unwrap()).collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
 fn v4() -> (Station, Station) {
@@ -157,48 +146,12 @@ fn settings_that_cannot_work_are_refused() {
         (MAC_A, net("ff02::1", 64)),
         (MAC_A, net("::", 64)),
         (MAC_A, net("::ffff:192.168.7.1", 120)),
-        (
-            MAC_A,
-            Net {
-                vlan: Some(0),
-                ..good
-            },
-        ),
-        (
-            MAC_A,
-            Net {
-                vlan: Some(4095),
-                ..good
-            },
-        ),
-        (
-            MAC_A,
-            Net {
-                gateway: Some(ip("10.0.0.1")),
-                ..good
-            },
-        ),
-        (
-            MAC_A,
-            Net {
-                gateway: Some(ip("192.168.7.1")),
-                ..good
-            },
-        ),
-        (
-            MAC_A,
-            Net {
-                gateway: Some(ip("fe80::1")),
-                ..good
-            },
-        ),
-        (
-            MAC_A,
-            Net {
-                gateway: Some(ip("192.168.7.255")),
-                ..good
-            },
-        ),
+        (MAC_A, Net { vlan: Some(0), ..good }),
+        (MAC_A, Net { vlan: Some(4095), ..good }),
+        (MAC_A, Net { gateway: Some(ip("10.0.0.1")), ..good }),
+        (MAC_A, Net { gateway: Some(ip("192.168.7.1")), ..good }),
+        (MAC_A, Net { gateway: Some(ip("fe80::1")), ..good }),
+        (MAC_A, Net { gateway: Some(ip("192.168.7.255")), ..good }),
     ];
     for (mac, net) in cases {
         let fault = Station::new(mac, &net, ms(0)).unwrap_err();
@@ -219,11 +172,7 @@ fn the_port_is_told_which_groups_to_receive() {
     let (a, _) = v6();
     assert_eq!(
         a.groups(),
-        [
-            [0x33, 0x33, 0, 0, 0, 1],
-            [0x33, 0x33, 0xff, 0, 0, 0x01],
-            [0x33, 0x33, 0xff, 0, 0, 0x0a],
-        ]
+        [[0x33, 0x33, 0, 0, 0, 1], [0x33, 0x33, 0xff, 0, 0, 0x01], [0x33, 0x33, 0xff, 0, 0, 0x0a],]
     );
     let shared = quiet(MAC_A, &net("2001:db8::ff:fe00:a", 64));
     assert_eq!(shared.groups().len(), 2, "both addresses end alike");

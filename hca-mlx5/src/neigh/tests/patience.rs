@@ -30,10 +30,7 @@ fn questions_are_repeated_on_schedule_and_then_given_up() {
 
 #[test]
 fn a_silent_gateway_is_named_as_such() {
-    let config = Net {
-        gateway: Some(ip("2001:db8::fe")),
-        ..net("2001:db8::1", 64)
-    };
+    let config = Net { gateway: Some(ip("2001:db8::fe")), ..net("2001:db8::1", 64) };
     let mut a = quiet(MAC_A, &config);
     let remote = ip("2001:db8:9::1");
     let _ = a.resolve(remote, ms(0));
@@ -58,10 +55,7 @@ fn resolving_fails_at_the_last_deadline_itself() {
         assert!(a.transmit(ms(now)).is_some());
     }
     assert!(a.resolve(peer, ms(3199)).is_pending());
-    assert_eq!(
-        refused(a.resolve(peer, ms(3200))).kind(),
-        FaultKind::Unreachable
-    );
+    assert_eq!(refused(a.resolve(peer, ms(3200))).kind(), FaultKind::Unreachable);
 }
 
 #[test]
@@ -74,10 +68,7 @@ fn a_failure_is_told_late_and_to_several_and_then_forgotten() {
     }
     assert_eq!(a.next_deadline(), None);
     for now in [60_000, 60_000, 60_999] {
-        assert_eq!(
-            refused(a.resolve(peer, ms(now))).kind(),
-            FaultKind::Unreachable
-        );
+        assert_eq!(refused(a.resolve(peer, ms(now))).kind(), FaultKind::Unreachable);
     }
     assert!(a.resolve(peer, ms(61_000)).is_pending());
     assert!(a.transmit(ms(61_000)).is_some());
@@ -105,10 +96,7 @@ fn an_answer_after_the_failure_is_not_believed_unasked() {
     b.receive(&question, ms(4000));
     a.receive(&b.transmit(ms(4000)).unwrap(), ms(4000));
     assert_eq!(a.counters().unsolicited, 1);
-    assert_eq!(
-        refused(a.resolve(peer, ms(4000))).kind(),
-        FaultKind::Unreachable
-    );
+    assert_eq!(refused(a.resolve(peer, ms(4000))).kind(), FaultKind::Unreachable);
 }
 
 #[test]

@@ -64,10 +64,7 @@ fn ipv4_link_local_needs_no_gateway() {
 fn own_addresses_resolve_to_the_own_mac() {
     let (mut a, _) = v6();
     assert_eq!(known(a.resolve(ip("2001:db8::1"), ms(0))), MAC_A);
-    assert_eq!(
-        known(a.resolve(IpAddr::V6(nd::link_local(MAC_A)), ms(0))),
-        MAC_A
-    );
+    assert_eq!(known(a.resolve(IpAddr::V6(nd::link_local(MAC_A)), ms(0))), MAC_A);
     assert!(a.transmit(ms(0)).is_none());
 }
 
@@ -81,10 +78,7 @@ fn an_ipv4_address_in_ipv6_form_is_resolved_as_ipv4() {
 
 #[test]
 fn off_the_link_the_gateway_is_asked() {
-    let config = Net {
-        gateway: Some(ip("192.168.7.2")),
-        ..net("192.168.7.1", 24)
-    };
+    let config = Net { gateway: Some(ip("192.168.7.2")), ..net("192.168.7.1", 24) };
     let (mut a, mut b) = pair(&config, &net("192.168.7.2", 24));
     for remote in ["10.0.0.1", "8.8.8.8"] {
         let _ = a.resolve(ip(remote), ms(0));
@@ -99,10 +93,7 @@ fn off_the_link_the_gateway_is_asked() {
 #[test]
 fn an_ipv6_gateway_may_be_link_local() {
     let gateway = IpAddr::V6(nd::link_local(MAC_B));
-    let config = Net {
-        gateway: Some(gateway),
-        ..net("2001:db8::1", 64)
-    };
+    let config = Net { gateway: Some(gateway), ..net("2001:db8::1", 64) };
     let (mut a, mut b) = pair(&config, &net("2001:db8:1::1", 64));
     let _ = a.resolve(ip("2001:db8:2::9"), ms(0));
     exchange(&mut a, &mut b, ms(0), &mut never);
@@ -114,10 +105,7 @@ fn off_the_link_without_gateway_is_unreachable() {
     let (mut a, _) = v4();
     let fault = refused(a.resolve(ip("10.0.0.1"), ms(0)));
     assert_eq!(fault.kind(), FaultKind::Unreachable);
-    assert!(
-        fault.to_string().contains("10.0.0.1: ARP: off the link"),
-        "{fault}"
-    );
+    assert!(fault.to_string().contains("10.0.0.1: ARP: off the link"), "{fault}");
     assert!(a.transmit(ms(0)).is_none());
 }
 
@@ -132,14 +120,9 @@ fn the_other_ip_version_is_unreachable() {
 #[test]
 fn addresses_of_no_host_are_refused() {
     let (mut a, _) = v4();
-    for remote in [
-        "255.255.255.255",
-        "192.168.7.255",
-        "192.168.7.0",
-        "224.0.0.1",
-        "127.0.0.1",
-        "0.0.0.0",
-    ] {
+    for remote in
+        ["255.255.255.255", "192.168.7.255", "192.168.7.0", "224.0.0.1", "127.0.0.1", "0.0.0.0"]
+    {
         let fault = refused(a.resolve(ip(remote), ms(0)));
         assert_eq!(fault.kind(), FaultKind::BadParameter, "{remote}");
     }

@@ -114,10 +114,7 @@ fn responder_kinds() {
 
 #[test]
 fn the_upper_byte_of_the_index_word_is_not_the_index() {
-    assert_eq!(
-        poll_one(entry(0xff00_0005, 0, 8, 0, 0, 0)).0.unwrap().index,
-        5
-    );
+    assert_eq!(poll_one(entry(0xff00_0005, 0, 8, 0, 0, 0)).0.unwrap().index, 5);
 }
 
 #[test]
@@ -126,10 +123,7 @@ fn real_card_bad_umr() {
     let completion = poll_one(raw(tail)).0.unwrap();
     assert_eq!(completion.status, Status::WindowBind);
     assert_eq!((completion.syndrome, completion.vendor), (0x06, 0x78));
-    assert_eq!(
-        (completion.token, completion.direction),
-        (0x00da, Direction::Send)
-    );
+    assert_eq!((completion.token, completion.direction), (0x00da, Direction::Send));
 }
 
 #[test]
@@ -138,10 +132,7 @@ fn real_card_iommu_refusal() {
     let completion = poll_one(raw(tail)).0.unwrap();
     assert_eq!(completion.status, Status::LocalProtection);
     assert_eq!((completion.syndrome, completion.vendor), (0x04, 0x56));
-    assert_eq!(
-        (completion.token, completion.direction),
-        (0x0054, Direction::Recv)
-    );
+    assert_eq!((completion.token, completion.direction), (0x0054, Direction::Recv));
 }
 
 #[test]
@@ -150,17 +141,13 @@ fn real_card_remote_access() {
     let completion = poll_one(raw(tail)).0.unwrap();
     assert_eq!(completion.status, Status::RemoteAccess);
     assert_eq!((completion.vendor, completion.token), (0x88, 0x1ea1));
-    let tail = [
-        0, 0, 0x88, 0x13, 0x10, 1, 0x2a, 0xbe, 0x0d, 0xd0, 0xc1, 0xd3,
-    ];
+    let tail = [0, 0, 0x88, 0x13, 0x10, 1, 0x2a, 0xbe, 0x0d, 0xd0, 0xc1, 0xd3];
     assert_eq!(poll_one(raw(tail)).0.unwrap().token, 0x0dd0);
 }
 
 #[test]
 fn real_card_local_protection() {
-    let tail = [
-        0x93, 0, 0x52, 0x04, 0x0a, 0, 0x19, 0xa1, 0xc0, 0x92, 0x1c, 0xd2,
-    ];
+    let tail = [0x93, 0, 0x52, 0x04, 0x0a, 0, 0x19, 0xa1, 0xc0, 0x92, 0x1c, 0xd2];
     let completion = poll_one(raw(tail)).0.unwrap();
     assert_eq!(completion.status, Status::LocalProtection);
     assert_eq!((completion.vendor, completion.token), (0x52, 0xc092));
@@ -184,10 +171,7 @@ fn every_syndrome_has_its_meaning() {
         (0x22, Status::RemoteAborted),
     ];
     for byte in 0..=255 {
-        let meant = known
-            .iter()
-            .find(|k| k.0 == byte)
-            .map_or(Status::Other, |k| k.1);
+        let meant = known.iter().find(|k| k.0 == byte).map_or(Status::Other, |k| k.1);
         assert_eq!(cqe::status(byte), meant);
     }
 }
@@ -201,11 +185,7 @@ fn ownership_fence_stands_between_owner_and_contents() {
     q.poll().unwrap();
     let log = p.take();
     assert_eq!(log[..2], [Op::Load(RING + 0x3c, 4), Op::AfterOwnership]);
-    assert!(
-        log[2..]
-            .iter()
-            .all(|op| matches!(op, Op::Load(..) | Op::Store(..)))
-    );
+    assert!(log[2..].iter().all(|op| matches!(op, Op::Load(..) | Op::Store(..))));
     assert_eq!(log.last(), Some(&Op::Store(RECORD, vec![0, 0, 0, 1])));
 }
 
@@ -233,11 +213,7 @@ fn nonsense_is_skipped_and_counted() {
     p.put(RING + 128, &entry(1, 0, 8, 2, 0, 0));
     assert_eq!(q.poll().unwrap().token, 2);
     assert_eq!(q.skipped(), 2);
-    assert_eq!(
-        p.bytes(RECORD, 4),
-        [0, 0, 0, 3],
-        "skipped entries are given back"
-    );
+    assert_eq!(p.bytes(RECORD, 4), [0, 0, 0, 3], "skipped entries are given back");
 }
 
 #[test]
@@ -376,13 +352,7 @@ fn a_ring_that_ends_goes_on_in_another_with_what_waits() {
         assert!(q.poll().is_some());
         let waiting = u16::from(log).min(2);
         for n in 0..waiting {
-            put(
-                RING,
-                first + 1 + u32::from(n),
-                4,
-                101 + n,
-                cqe::RESPONDER_SEND,
-            );
+            put(RING, first + 1 + u32::from(n), 4, 101 + n, cqe::RESPONDER_SEND);
         }
         assert_eq!(q.waiting(), u32::from(waiting));
         let mut seen = Vec::new();

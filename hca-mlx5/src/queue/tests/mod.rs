@@ -32,10 +32,7 @@ fn slots_wrap_and_laps_alternate() {
     assert_eq!(ring.slot(3, 6), 0x10c0);
     assert_eq!(ring.slot(4, 6), 0x1000);
     assert_eq!(ring.slot(u32::MAX, 6), 0x10c0);
-    assert_eq!(
-        [3, 4, 7, 8].map(|i| ring.lap(i)),
-        [false, true, true, false]
-    );
+    assert_eq!([3, 4, 7, 8].map(|i| ring.lap(i)), [false, true, true, false]);
     assert!(ring.lap(u32::MAX));
 }
 

@@ -12,24 +12,12 @@ use crate::queue::scripted::{Op, Scripted};
 
 const RING: usize = 0x2000;
 const RECORD: usize = 0x840;
-const ONE: Segment = Segment {
-    addr: 0x7f00_0000_1000,
-    len: 0x200,
-    lkey: 0x0a0b_0c0d,
-};
-const ONE_BYTES: [u8; 16] = [
-    0, 0, 2, 0, 0x0a, 0x0b, 0x0c, 0x0d, 0, 0, 0x7f, 0, 0, 0, 0x10, 0,
-];
+const ONE: Segment = Segment { addr: 0x7f00_0000_1000, len: 0x200, lkey: 0x0a0b_0c0d };
+const ONE_BYTES: [u8; 16] = [0, 0, 2, 0, 0x0a, 0x0b, 0x0c, 0x0d, 0, 0, 0x7f, 0, 0, 0, 0x10, 0];
 const END: [u8; 16] = [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn rq(platform: &Scripted<false>, log_slots: u8, log_stride: u8) -> Rq<'_, Scripted<false>> {
-    Rq::new(
-        platform,
-        Ring::new(RING, log_slots),
-        log_stride,
-        Record(RECORD),
-    )
-    .unwrap()
+    Rq::new(platform, Ring::new(RING, log_slots), log_stride, Record(RECORD)).unwrap()
 }
 
 #[test]
@@ -52,10 +40,7 @@ fn short_lists_end_with_the_terminating_key() {
     q.recv(&[ONE; 3]);
     q.recv(&[ONE; 4]);
     assert_eq!(p.bytes(RING, 32), [ONE_BYTES, END].concat());
-    assert_eq!(
-        p.bytes(RING + 64, 64),
-        [ONE_BYTES, ONE_BYTES, ONE_BYTES, END].concat()
-    );
+    assert_eq!(p.bytes(RING + 64, 64), [ONE_BYTES, ONE_BYTES, ONE_BYTES, END].concat());
     assert_eq!(p.bytes(RING + 128, 64), [ONE_BYTES; 4].concat());
 }
 

@@ -23,42 +23,22 @@ const DATA: usize = 0x4000;
 const SIGNALED: PostFlags = PostFlags::SIGNALED;
 
 fn sq<const WC: bool>(platform: &Scripted<WC>, log_slots: u8, half: usize) -> Sq<'_, Scripted<WC>> {
-    let doorbell = Doorbell {
-        register: REGISTER,
-        half,
-    };
-    let mut sq = Sq::new(
-        platform,
-        Ring::new(RING, log_slots),
-        Record(RECORD),
-        doorbell,
-    )
-    .unwrap();
+    let doorbell = Doorbell { register: REGISTER, half };
+    let mut sq = Sq::new(platform, Ring::new(RING, log_slots), Record(RECORD), doorbell).unwrap();
     sq.name(QPN);
     sq
 }
 
 fn arena(offset: usize, len: u32) -> Segment {
-    Segment {
-        addr: ARENA_ADDR + offset as u64,
-        len,
-        lkey: 0x1122_3344,
-    }
+    Segment { addr: ARENA_ADDR + offset as u64, len, lkey: 0x1122_3344 }
 }
 
 /// Memory the driver cannot read, so never inline.
 fn far(len: u32) -> Segment {
-    Segment {
-        addr: 0x5555_0000_1000,
-        len,
-        lkey: 0x1122_3344,
-    }
+    Segment { addr: 0x5555_0000_1000, len, lkey: 0x1122_3344 }
 }
 
-const PEER: Remote = Remote {
-    addr: 0x0102_0304_0506_0708,
-    rkey: 0xaabb_ccdd,
-};
+const PEER: Remote = Remote { addr: 0x0102_0304_0506_0708, rkey: 0xaabb_ccdd };
 
 #[rustfmt::skip]
 const CTRL_WRITE: [u8; 16] = [0, 0, 0, 8, 0, 0, 0x4d, 3, 0, 0, 0, 8, 0, 0, 0, 0];
@@ -93,14 +73,8 @@ fn inline_writes_of_every_length_and_alignment_carry_just_the_payload() {
             let ds = 2 + (4 + len).div_ceil(16);
             assert_eq!(u32::from(wqe[7]), ds, "length {len}");
             assert_eq!(wqe[32..36], (0x8000_0000 | len).to_be_bytes());
-            assert_eq!(
-                wqe[36..36 + len as usize],
-                payload[skew..skew + len as usize]
-            );
-            assert!(
-                wqe[36 + len as usize..].iter().all(|&b| b == 0),
-                "length {len} skew {skew}"
-            );
+            assert_eq!(wqe[36..36 + len as usize], payload[skew..skew + len as usize]);
+            assert!(wqe[36 + len as usize..].iter().all(|&b| b == 0), "length {len} skew {skew}");
         }
     }
 }
@@ -113,10 +87,7 @@ fn inline_sends_of_every_length_carry_just_the_payload() {
         p.put(DATA, &payload);
         sq(&p, 4, 0).send(&[arena(DATA + 3, len)], SIGNALED);
         let wqe = p.bytes(RING, 64);
-        assert_eq!(
-            (wqe[3], u32::from(wqe[7])),
-            (0x0a, 1 + (4 + len).div_ceil(16))
-        );
+        assert_eq!((wqe[3], u32::from(wqe[7])), (0x0a, 1 + (4 + len).div_ceil(16)));
         assert_eq!(wqe[16..20], (0x8000_0000 | len).to_be_bytes());
         assert_eq!(wqe[20..20 + len as usize], payload[3..3 + len as usize]);
         assert!(wqe[20 + len as usize..].iter().all(|&b| b == 0));
@@ -133,11 +104,7 @@ fn longer_or_unreadable_payload_goes_by_pointer() {
     let pointer = |wqe: usize, at: usize| p.bytes(RING + 64 * wqe + at, 16);
     assert_eq!(
         pointer(0, 32),
-        [
-            &[0, 0, 0, 29, 0x11, 0x22, 0x33, 0x44, 0, 0][..],
-            &[0x7f, 0, 0, 0, 0x40, 0]
-        ]
-        .concat()
+        [&[0, 0, 0, 29, 0x11, 0x22, 0x33, 0x44, 0, 0][..], &[0x7f, 0, 0, 0, 0x40, 0]].concat()
     );
     assert_eq!(pointer(1, 32)[..8], [0, 0, 0, 8, 0x11, 0x22, 0x33, 0x44]);
     assert_eq!(pointer(2, 16)[..4], [0, 0, 0, 45]);
@@ -205,13 +172,8 @@ fn an_empty_message_has_no_data_segment() {
 fn segment_lists_fill_blocks_in_order() {
     let p = Scripted::<false>::new();
     let mut q = sq(&p, 4, 0);
-    let list: Vec<Segment> = (0..10)
-        .map(|i| Segment {
-            addr: 0x1000 * (i + 1),
-            len: 100,
-            lkey: i as u32,
-        })
-        .collect();
+    let list: Vec<Segment> =
+        (0..10).map(|i| Segment { addr: 0x1000 * (i + 1), len: 100, lkey: i as u32 }).collect();
     assert_eq!(q.rdma_write(&list, PEER, SIGNALED), 0);
     let wqe = p.bytes(RING, 192);
     assert_eq!(wqe[7], 12);
@@ -222,11 +184,7 @@ fn segment_lists_fill_blocks_in_order() {
         assert_eq!(segment[7], i as u8);
         assert_eq!(segment[8..], (0x1000 * (i as u64 + 1)).to_be_bytes());
     }
-    assert_eq!(
-        q.send(&list[..3], SIGNALED),
-        3,
-        "twelve units are three blocks"
-    );
+    assert_eq!(q.send(&list[..3], SIGNALED), 3, "twelve units are three blocks");
     assert_eq!(q.send(&list[..4], SIGNALED), 4, "four units are one");
     assert_eq!(q.send(&[], SIGNALED), 6, "five units are two");
 }
@@ -247,10 +205,7 @@ fn flags_become_the_control_byte() {
         (PostFlags::SIGNALED, 0x08),
         (PostFlags::SOLICITED, 0x02),
         (PostFlags::FENCE, 0x80),
-        (
-            PostFlags::SIGNALED | PostFlags::SOLICITED | PostFlags::FENCE,
-            0x8a,
-        ),
+        (PostFlags::SIGNALED | PostFlags::SOLICITED | PostFlags::FENCE, 0x8a),
     ];
     for (flags, byte) in flags {
         let p = Scripted::<false>::new();
@@ -321,17 +276,10 @@ fn a_window_of_type_2_is_bound_to_the_queue_pair_that_binds_it() {
     }
     let p = Scripted::<false>::new();
     let scope = Scope::QueuePair { bound: true };
-    let unbind = Bind {
-        len: 0,
-        scope,
-        ..BIND
-    };
+    let unbind = Bind { len: 0, scope, ..BIND };
     sq(&p, 4, 0).bind(&unbind, SIGNALED);
     assert_eq!(p.bytes(RING + 28, 4), [0x20, 0, 0x60, 0]);
-    assert_eq!(
-        p.bytes(RING + 64, 8),
-        [0x40, 0, 0, 0, 0xff, 0xff, 0xff, 0x77]
-    );
+    assert_eq!(p.bytes(RING + 64, 8), [0x40, 0, 0, 0, 0xff, 0xff, 0xff, 0x77]);
 }
 
 #[test]
@@ -352,37 +300,16 @@ fn a_fast_registration_is_the_wqe_of_linux() {
         start: 0x1000,
         len: 0x4567,
         access: Access::all(),
-        pages: Pages {
-            addr: 0x7f00_0000_2000,
-            lkey: 0x0099_8811,
-            count: 5,
-            log_page: 12,
-        },
+        pages: Pages { addr: 0x7f00_0000_2000, lkey: 0x0099_8811, count: 5, log_page: 12 },
     };
     q.register(&made, SIGNALED);
     let wqe = p.bytes(RING, 192);
-    assert_eq!(
-        wqe[..16],
-        [0, 0, 0, 0x25, 0, 0, 0x4d, 9, 0, 0, 0, 8, 0, 0x12, 0x34, 5]
-    );
-    assert_eq!(
-        wqe[16..32],
-        [
-            0x20, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3e, 0x20, 0x43
-        ]
-    );
+    assert_eq!(wqe[..16], [0, 0, 0, 0x25, 0, 0, 0x4d, 9, 0, 0, 0, 8, 0, 0x12, 0x34, 5]);
+    assert_eq!(wqe[16..32], [0x20, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0x20, 0x3e, 0x20, 0x43]);
     assert_eq!(wqe[64..72], [0, 0, 0x7c, 0, 0xff, 0xff, 0xff, 0x77]);
-    assert_eq!(
-        wqe[80..96],
-        [0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x45, 0x67]
-    );
+    assert_eq!(wqe[80..96], [0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x45, 0x67]);
     assert_eq!(wqe[120..128], [0, 0, 0, 12, 0, 0, 0, 0]);
-    assert_eq!(
-        wqe[128..144],
-        [
-            0, 0, 0, 64, 0, 0x99, 0x88, 0x11, 0, 0, 0x7f, 0, 0, 0, 0x20, 0
-        ]
-    );
+    assert_eq!(wqe[128..144], [0, 0, 0, 64, 0, 0x99, 0x88, 0x11, 0, 0, 0x7f, 0, 0, 0, 0x20, 0]);
     assert_eq!(wqe[144..192], [0; 48]);
     // What follows waits for it.
     q.send(&[far(100)], SIGNALED);
@@ -392,11 +319,7 @@ fn a_fast_registration_is_the_wqe_of_linux() {
 #[test]
 fn gathered_payload_never_travels_inside() {
     let p = Scripted::<false>::new();
-    let near = Segment {
-        addr: ARENA_ADDR,
-        len: 8,
-        lkey: 7,
-    };
+    let near = Segment { addr: ARENA_ADDR, len: 8, lkey: 7 };
     let mut q = sq(&p, 4, 0);
     q.gather(&[near], None, SIGNALED);
     assert_eq!(p.bytes(RING + 8, 8), [0, 0, 0, 8, 0, 0, 0, 0]);
@@ -412,14 +335,8 @@ fn unbind_frees_the_key_in_two_blocks() {
     let mut q = sq(&p, 4, 0);
     q.bind(&Bind { len: 0, ..BIND }, SIGNALED);
     let wqe = p.bytes(RING, 128);
-    assert_eq!(
-        wqe[..16],
-        [0, 0, 0, 0x25, 0, 0, 0x4d, 8, 0, 0, 0, 8, 0, 0x12, 0x34, 5]
-    );
-    assert_eq!(
-        wqe[16..32],
-        [0x90, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0x20, 0]
-    );
+    assert_eq!(wqe[..16], [0, 0, 0, 0x25, 0, 0, 0x4d, 8, 0, 0, 0, 8, 0, 0x12, 0x34, 5]);
+    assert_eq!(wqe[16..32], [0x90, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0x20, 0]);
     assert!(wqe[32..64].iter().all(|&b| b == 0));
     assert_eq!(wqe[64..72], [0x40, 0, 0, 0, 0xff, 0xff, 0xff, 0x77]);
     assert!(wqe[72..].iter().all(|&b| b == 0));
@@ -438,10 +355,7 @@ fn the_request_after_a_bind_waits_for_it_and_the_next_does_not() {
     q.bind(&BIND, SIGNALED);
     q.bind(&BIND, SIGNALED);
     let fm = |block: usize| p.bytes(RING + 64 * (block & 15) + 11, 1)[0];
-    assert_eq!(
-        [0, 3, 4, 5, 8, 9, 12].map(fm),
-        [8, 0x28, 8, 8, 0x88, 8, 0x28]
-    );
+    assert_eq!([0, 3, 4, 5, 8, 9, 12].map(fm), [8, 0x28, 8, 8, 0x88, 8, 0x28]);
 }
 
 #[test]
@@ -464,10 +378,7 @@ fn order_is_wqe_fence_record_fence_register() {
 fn order_through_blueflame_and_its_halves() {
     let p = Scripted::<true>::new();
     let mut q = sq(&p, 4, 0x100);
-    for (i, register) in [REGISTER, REGISTER ^ 0x100, REGISTER]
-        .into_iter()
-        .enumerate()
-    {
+    for (i, register) in [REGISTER, REGISTER ^ 0x100, REGISTER].into_iter().enumerate() {
         q.rdma_write(&[far(100)], PEER, SIGNALED);
         let wqe = p.bytes(RING + 64 * i, 64);
         let golden = [
@@ -488,11 +399,7 @@ fn a_shared_register_gets_doorbells_only() {
     let mut q = sq(&p, 4, 0);
     q.send(&[far(100)], SIGNALED);
     q.send(&[far(100)], SIGNALED);
-    let mmio: Vec<Op> = p
-        .take()
-        .into_iter()
-        .filter(|op| !matches!(op, Op::Store(..)))
-        .collect();
+    let mmio: Vec<Op> = p.take().into_iter().filter(|op| !matches!(op, Op::Store(..))).collect();
     let doorbell = |index| {
         [
             Op::BeforeDoorbell,
@@ -514,11 +421,7 @@ fn wide_requests_ring_by_their_first_word() {
     assert!(log.contains(&Op::Write64(REGISTER, [0, 0, 0, 0x25, 0, 0, 0x4d, 12])));
     assert!(log.contains(&Op::Store(RECORD + 4, vec![0, 0, 0, 3])));
     q.send(&[far(100)], SIGNALED);
-    assert!(
-        p.take()
-            .iter()
-            .any(|op| matches!(op, Op::Block(at, _) if *at == REGISTER ^ 0x100))
-    );
+    assert!(p.take().iter().any(|op| matches!(op, Op::Block(at, _) if *at == REGISTER ^ 0x100)));
 }
 
 #[test]
@@ -528,11 +431,7 @@ fn deferred_requests_share_one_doorbell() {
     for _ in 0..3 {
         q.rdma_write(&[far(100)], PEER, PostFlags::DEFER);
     }
-    assert!(
-        p.take()
-            .iter()
-            .all(|op| matches!(op, Op::Store(at, _) if *at >= RING))
-    );
+    assert!(p.take().iter().all(|op| matches!(op, Op::Store(at, _) if *at >= RING)));
     q.ring();
     let golden = [
         Op::BeforeDoorbell,

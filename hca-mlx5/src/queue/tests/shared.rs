@@ -12,14 +12,8 @@ use crate::queue::shared::Shared;
 
 const RING: usize = 0x2000;
 const RECORD: usize = 0x840;
-const ONE: Segment = Segment {
-    addr: 0x7f00_0000_1000,
-    len: 0x200,
-    lkey: 0x0a0b_0c0d,
-};
-const ONE_BYTES: [u8; 16] = [
-    0, 0, 2, 0, 0x0a, 0x0b, 0x0c, 0x0d, 0, 0, 0x7f, 0, 0, 0, 0x10, 0,
-];
+const ONE: Segment = Segment { addr: 0x7f00_0000_1000, len: 0x200, lkey: 0x0a0b_0c0d };
+const ONE_BYTES: [u8; 16] = [0, 0, 2, 0, 0x0a, 0x0b, 0x0c, 0x0d, 0, 0, 0x7f, 0, 0, 0, 0x10, 0];
 const END: [u8; 16] = [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn queue(platform: &Scripted<false>) -> Shared<'_, Scripted<false>> {

@@ -1,8 +1,5 @@
 //! The model as a server of its own: HCAs on vfio-user sockets, until told to end.
-#![expect(
-    clippy::print_stdout,
-    reason = "prints `ready`, for which whoever started it waits"
-)]
+#![expect(clippy::print_stdout, reason = "prints `ready`, for which whoever started it waits")]
 
 use clap::{Parser, ValueEnum};
 use mlx5_model::server::{Link, Report, Rude, Server, Settings};
@@ -88,19 +85,12 @@ fn link(text: &str) -> Result<Link, String> {
         .and_then(|paths| paths.split_once(','))
         .filter(|(local, remote)| !local.is_empty() && !remote.is_empty())
         .ok_or("expected switch or dgram:LOCAL,REMOTE")?;
-    Ok(Link::Datagram {
-        local: local.into(),
-        remote: remote.into(),
-    })
+    Ok(Link::Datagram { local: local.into(), remote: remote.into() })
 }
 
 impl Cli {
     fn settings(self, notes: Option<Fields>) -> Settings {
-        let mut device = if self.vf {
-            Config::vf()
-        } else {
-            Config::default()
-        };
+        let mut device = if self.vf { Config::vf() } else { Config::default() };
         device.profile = match self.profile {
             Capabilities::Big => Profile::Big,
             Capabilities::Small => Profile::Small,
@@ -166,9 +156,7 @@ fn serve(cli: Cli) -> Result<(), Box<dyn Error>> {
     if let Some((notes, path)) = fields {
         #[cfg(feature = "seeded")]
         notes.heeded(mlx5_model::ifc::seeds::heeded());
-        notes
-            .add_to(&path)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        notes.add_to(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     say(&report, file)
 }

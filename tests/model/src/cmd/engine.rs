@@ -85,10 +85,7 @@ pub(crate) struct CommandQueue {
 
 impl core::fmt::Debug for CommandQueue {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("CommandQueue")
-            .field("base", &self.base)
-            .field("life", &self.life)
-            .finish()
+        f.debug_struct("CommandQueue").field("base", &self.base).field("life", &self.life).finish()
     }
 }
 
@@ -106,11 +103,7 @@ impl CommandQueue {
 
     /// Back to power-on; the hook and the count survive, being the test's.
     pub(crate) fn reset(&mut self) {
-        *self = Self {
-            hook: self.hook.take(),
-            count: self.count,
-            ..Self::default()
-        };
+        *self = Self { hook: self.hook.take(), count: self.count, ..Self::default() };
     }
 
     /// Commands executed since construction.
@@ -123,24 +116,17 @@ impl CommandQueue {
 pub(crate) fn doorbell(hca: &mut Hca, vector: u32) {
     hca.bus.stats.command_doorbells += 1;
     if hca.cmd.base.is_none() {
-        hca.bus
-            .complain("command doorbell before the command page was set");
+        hca.bus.complain("command doorbell before the command page was set");
         return;
     }
     let event = hca.eqs.subscribed(kind::COMMAND);
     for slot in (0..1 << LOG_SIZE).filter(|slot| vector >> slot & 1 != 0) {
         if hca.cmd.dead.contains(&slot) || hca.cmd.jobs.iter().any(|job| job.slot == slot) {
-            hca.bus
-                .complain(format!("command slot {slot} rung while the device owns it"));
+            hca.bus.complain(format!("command slot {slot} rung while the device owns it"));
             continue;
         }
         let due = hca.bus.now;
-        hca.cmd.jobs.push(Job {
-            slot,
-            due,
-            event,
-            phase: Phase::Fetch,
-        });
+        hca.cmd.jobs.push(Job { slot, due, event, phase: Phase::Fetch });
     }
 }
 
@@ -195,29 +181,24 @@ fn fetch(hca: &mut Hca, slot: u32, event: bool) {
             return;
         }
     };
-    let mut delivered = Delivered {
-        entry,
-        blocks: Vec::new(),
-        ..Delivered::default()
-    };
+    let mut delivered = Delivered { entry, blocks: Vec::new(), ..Delivered::default() };
     let (mut extra, mut event) = (0, event);
     let mut opcode = 0;
     match message {
         Err(refused) => delivered = refused,
         Ok(message) => {
             if message.blocks.iter().any(|block| in_flight.contains(block)) {
-                hca.bus.complain(format!(
-                    "command slot {slot}: a mailbox is still owned by another"
-                ));
+                hca.bus
+                    .complain(format!("command slot {slot}: a mailbox is still owned by another"));
             }
             opcode = head_in::opcode.get(&message.input) as u16;
             let nth = hca.cmd.count;
             hca.cmd.count += 1;
             *hca.bus.stats.commands.entry(opcode).or_default() += 1;
             let mut hook = hca.cmd.hook.take();
-            let verdict = hook.as_mut().map_or(Verdict::Run, |hook| {
-                hook.command(nth, opcode, &message.input)
-            });
+            let verdict = hook
+                .as_mut()
+                .map_or(Verdict::Run, |hook| hook.command(nth, opcode, &message.input));
             let mut output = vec![0; message.output_length];
             match verdict {
                 Verdict::Run | Verdict::Late(_) | Verdict::NoEvent => {
@@ -233,11 +214,7 @@ fn fetch(hca: &mut Hca, slot: u32, event: bool) {
             if let Some(hook) = &mut hook {
                 hook.completed(nth, opcode, &message.input, &output);
             }
-            hca.bus.show(&Seen::Command {
-                opcode,
-                input: &message.input,
-                output: &output,
-            });
+            hca.bus.show(&Seen::Command { opcode, input: &message.input, output: &output });
             hca.cmd.hook = hook;
             match verdict {
                 Verdict::Mute => {
@@ -255,12 +232,7 @@ fn fetch(hca: &mut Hca, slot: u32, event: bool) {
     }
     let due = hca.bus.now + latency(hca, opcode) + extra;
     if hca.cmd.base == Some(base) {
-        hca.cmd.jobs.push(Job {
-            slot,
-            due,
-            event,
-            phase: Phase::Answer(delivered),
-        });
+        hca.cmd.jobs.push(Job { slot, due, event, phase: Phase::Answer(delivered) });
     }
 }
 
@@ -320,11 +292,7 @@ fn answer(hca: &mut Hca, slot: u32, event: bool, delivered: &Delivered) {
         return;
     }
     if event {
-        let gap = if hca.config.hardware_like {
-            hca.bus.rng.random_range(0..200_000)
-        } else {
-            0
-        };
+        let gap = if hca.config.hardware_like { hca.bus.rng.random_range(0..200_000) } else { 0 };
         hca.cmd.events.push((hca.bus.now + gap, 1 << slot));
     }
 }
@@ -336,8 +304,7 @@ fn events(hca: &mut Hca) {
     let slots = due.fold(0, |acc, (_, bits)| acc | bits);
     hca.cmd.events.retain(|(at, _)| *at > now);
     if slots != 0 {
-        hca.eqs
-            .raise(&mut hca.bus, &Event::new(kind::COMMAND, 0).with(0, slots));
+        hca.eqs.raise(&mut hca.bus, &Event::new(kind::COMMAND, 0).with(0, slots));
     }
 }
 

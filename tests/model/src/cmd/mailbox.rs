@@ -56,17 +56,10 @@ pub(super) fn fetch(
     let mut entry = [0; cmd_entry::BYTES];
     hca.bus.read(at, &mut entry)?;
     if !cmd_entry::ownership.is_set(&entry) {
-        hca.bus
-            .complain(format!("command entry {at:#x} rung while software owns it"));
+        hca.bus.complain(format!("command entry {at:#x} rung while software owns it"));
         return Ok(None);
     }
-    let refuse = |status| {
-        Ok(Some(Err(Delivered {
-            entry: at,
-            status,
-            ..Delivered::default()
-        })))
-    };
+    let refuse = |status| Ok(Some(Err(Delivered { entry: at, status, ..Delivered::default() })));
     let signed = hca.caps.general(cmd_hca_cap::cmdif_checksum) != 0;
     if signed && xor(&entry) != 0xff {
         return refuse(delivery::SIGNATURE);
@@ -84,42 +77,24 @@ pub(super) fn fetch(
     }
     let token = cmd_entry::token.get(&entry);
     let mut input = cmd_entry::input.bytes(&entry).to_vec();
-    let chain = Chain {
-        token,
-        signed,
-        pointer: delivery::IN_POINTER,
-    };
+    let chain = Chain { token, signed, pointer: delivery::IN_POINTER };
     let first = cmd_entry::input_mailbox.get64(&entry);
     let mut blocks = match chain.walk(hca, first, length, |data| input.extend_from_slice(data))? {
         Ok(blocks) => blocks,
         Err(status) => return refuse(status),
     };
     input.truncate(length);
-    let chain = Chain {
-        pointer: delivery::OUT_POINTER,
-        signed: false,
-        ..chain
-    };
+    let chain = Chain { pointer: delivery::OUT_POINTER, signed: false, ..chain };
     let first = cmd_entry::output_mailbox.get64(&entry);
     let out_blocks = match chain.walk(hca, first, output_length, |_| ())? {
         Ok(blocks) => blocks,
         Err(status) => return refuse(status),
     };
     blocks.extend_from_slice(&out_blocks);
-    if let Some(page) = core::iter::once(&at)
-        .chain(&blocks)
-        .find(|&&b| hca.pages.owns(b))
-    {
-        hca.bus.complain(format!(
-            "command memory {page:#x} lies in a page given to the firmware"
-        ));
+    if let Some(page) = core::iter::once(&at).chain(&blocks).find(|&&b| hca.pages.owns(b)) {
+        hca.bus.complain(format!("command memory {page:#x} lies in a page given to the firmware"));
     }
-    Ok(Some(Ok(Message {
-        input,
-        output_length,
-        out_blocks,
-        blocks,
-    })))
+    Ok(Some(Ok(Message { input, output_length, out_blocks, blocks })))
 }
 
 struct Chain {
@@ -175,11 +150,7 @@ pub(super) fn answer(bus: &mut Bus, delivered: &Delivered) -> Result<(), DmaErro
         bus.write(Wrote::Mailbox, *at, data)?;
     }
     if !head.is_empty() {
-        bus.write(
-            Wrote::CommandEntry,
-            delivered.entry + cmd_entry::output.byte() as u64,
-            head,
-        )?;
+        bus.write(Wrote::CommandEntry, delivered.entry + cmd_entry::output.byte() as u64, head)?;
     }
     let last = delivered.entry + cmd_entry::delivery_status.byte() as u64;
     bus.write(Wrote::CommandEntry, last, &[delivered.status << 1])

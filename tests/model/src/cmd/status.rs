@@ -48,9 +48,6 @@ pub(crate) struct Refusal {
 impl Status {
     /// Refuses with a syndrome, which on real cards is a firmware build's private number.
     pub(crate) const fn because(self, syndrome: u32) -> Refusal {
-        Refusal {
-            status: self as u8,
-            syndrome,
-        }
+        Refusal { status: self as u8, syndrome }
     }
 }

@@ -19,11 +19,7 @@ const PARTS: &[&[Command]] = &[
 
 /// The row of an opcode.
 pub(crate) fn find(opcode: u16) -> Option<&'static Command> {
-    PARTS
-        .iter()
-        .copied()
-        .flatten()
-        .find(|row| row.opcode == opcode)
+    PARTS.iter().copied().flatten().find(|row| row.opcode == opcode)
 }
 
 #[cfg(test)]

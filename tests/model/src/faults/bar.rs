@@ -101,12 +101,7 @@ const HEALTH_COUNTER: u64 = 0x1010;
 impl Faulty {
     /// No trouble yet.
     pub fn new(hca: Hca) -> Self {
-        Self {
-            hca,
-            trouble: Trouble::default(),
-            schedule: Vec::new(),
-            health: None,
-        }
+        Self { hca, trouble: Trouble::default(), schedule: Vec::new(), health: None }
     }
 
     /// Lets something happen at a time; several at the same time happen in the order given.
@@ -128,10 +123,7 @@ impl Faulty {
 
     /// Replaces the part of a read that covers a register.
     fn overlay(offset: u64, buf: &mut [u8], register: u64, change: impl Fn(u32) -> u32) {
-        let Some(at) = register
-            .checked_sub(offset)
-            .and_then(|at| usize::try_from(at).ok())
-        else {
+        let Some(at) = register.checked_sub(offset).and_then(|at| usize::try_from(at).ok()) else {
             return;
         };
         if let Some(word) = buf.get_mut(at..at + 4) {
@@ -197,12 +189,7 @@ impl Device for Faulty {
             self.happen(&what);
         }
         let next = self.hca.step(now);
-        self.schedule
-            .first()
-            .map(|(when, _)| *when)
-            .into_iter()
-            .chain(next)
-            .min()
+        self.schedule.first().map(|(when, _)| *when).into_iter().chain(next).min()
     }
 
     fn interrupts(&mut self) -> Vec<u16> {

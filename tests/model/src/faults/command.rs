@@ -39,13 +39,7 @@ impl Script {
     /// Chosen commands are refused with a status.
     #[must_use]
     pub fn refuse(self, when: When, status: Status) -> Self {
-        self.on(
-            when,
-            Verdict::Refuse {
-                status: status as u8,
-                syndrome: 0x00de_ad00,
-            },
-        )
+        self.on(when, Verdict::Refuse { status: status as u8, syndrome: 0x00de_ad00 })
     }
 
     /// From the n-th command on, nothing is answered.
@@ -65,10 +59,7 @@ impl CommandHook for Script {
             When::Opcode(op) => opcode == op,
             When::OpcodeNth(op, k) => opcode == op && earlier == k,
         };
-        self.rules
-            .iter()
-            .find(|(when, _)| fits(when))
-            .map_or(Verdict::Run, |(_, v)| *v)
+        self.rules.iter().find(|(when, _)| fits(when)).map_or(Verdict::Run, |(_, v)| *v)
     }
 }
 
@@ -111,27 +102,19 @@ pub struct Log {
 
 impl core::fmt::Debug for Log {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Log")
-            .field("script", &self.script)
-            .finish_non_exhaustive()
+        f.debug_struct("Log").field("script", &self.script).finish_non_exhaustive()
     }
 }
 
 impl Log {
     /// Records what `script` lets happen.
     pub fn new(script: Script) -> Self {
-        Self {
-            records: Arc::default(),
-            script,
-        }
+        Self { records: Arc::default(), script }
     }
 
     /// What was recorded so far.
     pub fn records(&self) -> Vec<Record> {
-        self.records
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .clone()
+        self.records.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 }
 
@@ -141,14 +124,7 @@ impl CommandHook for Log {
     }
 
     fn completed(&mut self, _nth: u64, opcode: u16, input: &[u8], output: &[u8]) {
-        let record = Record {
-            opcode,
-            input: input.to_vec(),
-            output: output.to_vec(),
-        };
-        self.records
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .push(record);
+        let record = Record { opcode, input: input.to_vec(), output: output.to_vec() };
+        self.records.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(record);
     }
 }

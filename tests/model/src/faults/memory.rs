@@ -17,10 +17,7 @@ struct Ranges {
 
 impl Refusals {
     fn with<T>(&self, f: impl FnOnce(&mut Ranges) -> T) -> T {
-        f(&mut self
-            .0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner()))
+        f(&mut self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
     /// Reads that touch the range fail from now on.
@@ -35,12 +32,7 @@ impl Refusals {
 
     /// Everything passes again.
     pub fn clear(&self) {
-        self.with(|r| {
-            *r = Ranges {
-                refused: r.refused,
-                ..Ranges::default()
-            }
-        });
+        self.with(|r| *r = Ranges { refused: r.refused, ..Ranges::default() });
     }
 
     /// Accesses refused so far.
@@ -52,10 +44,7 @@ impl Refusals {
         let end = iova.saturating_add(length as u64);
         self.with(|r| {
             let ranges = if write { &r.writes } else { &r.reads };
-            if ranges
-                .iter()
-                .any(|range| range.start < end && iova < range.end)
-            {
+            if ranges.iter().any(|range| range.start < end && iova < range.end) {
                 r.refused += 1;
                 return Err(DmaError::Refused(iova));
             }

@@ -53,10 +53,7 @@ impl Field {
     /// The field where the layout it belongs to begins at the first bit of `outer`.
     #[must_use]
     pub const fn within(self, outer: Self) -> Self {
-        Self {
-            bit: outer.bit + self.bit,
-            ..self
-        }
+        Self { bit: outer.bit + self.bit, ..self }
     }
 
     /// Where the model takes it to be: as declared, but for a bug planted on purpose.
@@ -92,11 +89,7 @@ impl Field {
             acc = (acc << 8) | u128::from(bytes.get(at).copied().unwrap_or(0));
         }
         acc >>= (8 - end % 8) % 8;
-        let mask = if end - first >= 64 {
-            u64::MAX
-        } else {
-            (1 << (end - first)) - 1
-        };
+        let mask = if end - first >= 64 { u64::MAX } else { (1 << (end - first)) - 1 };
         acc as u64 & mask
     }
 
@@ -207,11 +200,7 @@ impl Layout {
     /// Every leaf by dotted path, reserved ones left out.
     pub fn leaves(&self) -> Vec<(String, Field)> {
         let mut out = Vec::new();
-        for entry in self
-            .entries
-            .iter()
-            .filter(|e| !e.name.starts_with("reserved"))
-        {
+        for entry in self.entries.iter().filter(|e| !e.name.starts_with("reserved")) {
             match entry.inner {
                 None => out.push((entry.name.to_owned(), entry.field)),
                 Some(inner) => out.extend(
@@ -237,10 +226,7 @@ pub const fn place<const N: usize>(widths: [usize; N], bytes: usize) -> [Field; 
         bit += widths[i];
         i += 1;
     }
-    assert!(
-        bit == bytes * 8,
-        "the widths do not add up to the published size"
-    );
+    assert!(bit == bytes * 8, "the widths do not add up to the published size");
     out
 }
 

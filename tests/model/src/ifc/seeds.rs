@@ -30,16 +30,8 @@ pub const SEEDS: [Seed; 10] = [
         shift: -32,
         what: "the byte count of a completion one word early",
     },
-    Seed {
-        name: ("qpc", "log_sq_size"),
-        shift: 1,
-        what: "the size of a send queue one bit late",
-    },
-    Seed {
-        name: ("mkc", "len"),
-        shift: 32,
-        what: "the length of a memory key one word late",
-    },
+    Seed { name: ("qpc", "log_sq_size"), shift: 1, what: "the size of a send queue one bit late" },
+    Seed { name: ("mkc", "len"), shift: 32, what: "the length of a memory key one word late" },
     Seed {
         name: ("eqe", "event_type"),
         shift: -8,
@@ -93,19 +85,14 @@ pub fn note() {
 
 /// Fields that the model has looked at since then.
 pub fn heeded() -> Vec<Name> {
-    let names = HEEDED
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let names = HEEDED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     names.iter().copied().collect()
 }
 
 impl Field {
     /// The field of that name.
     pub(crate) const fn called(self, layout: &'static str, field: &'static str) -> Self {
-        Self {
-            name: Some((layout, field)),
-            ..self
-        }
+        Self { name: Some((layout, field)), ..self }
     }
 
     /// Where the model takes it to be: as declared, or where a bug has it.
@@ -113,10 +100,7 @@ impl Field {
         let planted = PLANTED.load(Ordering::Relaxed);
         let seed = planted.checked_sub(1).and_then(|n| SEEDS.get(n));
         match seed.filter(|seed| Some(seed.name) == self.name) {
-            Some(seed) => Self {
-                bit: self.bit.saturating_add_signed(seed.shift),
-                ..self
-            },
+            Some(seed) => Self { bit: self.bit.saturating_add_signed(seed.shift), ..self },
             None => self,
         }
     }
@@ -126,9 +110,7 @@ impl Field {
         if let Some(name) = self.name
             && NOTING.load(Ordering::Relaxed)
         {
-            let mut names = HEEDED
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut names = HEEDED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             names.insert(name);
         }
         self.taken()

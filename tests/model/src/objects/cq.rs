@@ -124,11 +124,7 @@ impl Cq {
             return self.fail(CqFault::Overrun);
         }
         let mut bytes = cqe.encode();
-        let slot = if self.collapsed {
-            0
-        } else {
-            self.producer & (self.size() - 1)
-        };
+        let slot = if self.collapsed { 0 } else { self.producer & (self.size() - 1) };
         let lap = (self.producer >> self.log_size) & 1;
         bytes[CQE_BYTES - 1] |= u8::from(lap == 1);
         // Of a 128-byte entry the second half is the entry proper.
@@ -199,10 +195,7 @@ impl Cq {
     pub(crate) fn arm(&mut self, word: u32, event_read: bool) -> Result<bool, String> {
         let sn = u8::try_from((word >> 28) & 3).unwrap_or(0);
         if word >> 30 != 0 {
-            return Err(format!(
-                "CQ {:#x}: reserved bits in arm word {word:#x}",
-                self.cqn
-            ));
+            return Err(format!("CQ {:#x}: reserved bits in arm word {word:#x}", self.cqn));
         }
         if self.fired_sn == Some(sn) {
             // Of an event that is still on its way software cannot know: the arm is stale, and nothing is lost,
@@ -220,17 +213,9 @@ impl Cq {
         let ci = word & 0xff_ffff;
         self.sn = sn;
         self.consumer = ci;
-        self.armed = if solicited {
-            Armed::Solicited
-        } else {
-            Armed::Any
-        };
+        self.armed = if solicited { Armed::Solicited } else { Armed::Any };
         // The newest entry that counts must lie beyond the consumer index.
-        let newest = if solicited {
-            self.last_solicited
-        } else {
-            self.producer
-        };
+        let newest = if solicited { self.last_solicited } else { self.producer };
         let beyond = ahead(newest, ci);
         let fires = newest != 0 && beyond != 0 && beyond < 0x80_0000 && self.fault.is_none();
         if fires {

@@ -45,11 +45,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     let eqn = cqc::c_eqn_or_apu_element.get(context) & 0xff;
     let context = context.to_vec();
     hca.eqs.hold(eqn)?;
-    let cqn = hca
-        .objects
-        .cq_numbers
-        .take()
-        .inspect_err(|_| hca.eqs.release(eqn))?;
+    let cqn = hca.objects.cq_numbers.take().inspect_err(|_| hca.eqs.release(eqn))?;
     hca.ids.uar.hold(uar)?;
     hca.objects.cqs.insert(
         cqn,
@@ -93,11 +89,7 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
 /// QUERY_CQ.
 pub(crate) fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let cqn = head_in::number.get(input) & 0xff_ffff;
-    let cq = hca
-        .objects
-        .cqs
-        .get(&cqn)
-        .ok_or(Status::BadResource.because(0x40_2001))?;
+    let cq = hca.objects.cqs.get(&cqn).ok_or(Status::BadResource.because(0x40_2001))?;
     let context = query_cq_out::cqc.bytes_mut(output);
     let n = context.len().min(cq.context.len());
     context[..n].copy_from_slice(&cq.context[..n]);
@@ -141,20 +133,11 @@ fn resize(hca: &mut Hca, input: &[u8]) -> Result<(), Refusal> {
         stride << log_size,
     )
     .ok_or(Status::BadInputLength.because(0x40_3005))?;
-    let cq = hca
-        .objects
-        .cqs
-        .get_mut(&cqn)
-        .ok_or(Status::BadResource.because(0x40_3002))?;
+    let cq = hca.objects.cqs.get_mut(&cqn).ok_or(Status::BadResource.because(0x40_3002))?;
     if !cq.resize(&mut hca.bus, ring, log_size, stride) {
         return Err(Status::TooManyCqes.because(0x40_3006));
     }
-    for field in [
-        cqc::log_cq_size,
-        cqc::log_page_size,
-        cqc::page_offset,
-        cqc::cqe_sz,
-    ] {
+    for field in [cqc::log_cq_size, cqc::log_page_size, cqc::page_offset, cqc::cqe_sz] {
         field.set(&mut cq.context, field.get(new));
     }
     Ok(())
@@ -168,11 +151,7 @@ pub(crate) fn modify(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<
         1 => return resize(hca, input),
         _ => return Err(Status::BadOp.because(0x40_3001)),
     }
-    let cq = hca
-        .objects
-        .cqs
-        .get_mut(&cqn)
-        .ok_or(Status::BadResource.because(0x40_3002))?;
+    let cq = hca.objects.cqs.get_mut(&cqn).ok_or(Status::BadResource.because(0x40_3002))?;
     let select = create_cq_in::field_select.get(input);
     let new = create_cq_in::cqc.bytes(input);
     for (bit, field) in [

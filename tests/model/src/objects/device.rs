@@ -68,10 +68,7 @@ impl<'a> Device<'a> {
             return;
         };
         // Nanoseconds everywhere in the model, ticks of the device's clock for the driver.
-        let cqe = &Cqe {
-            timestamp: ticks(cqe.timestamp),
-            ..*cqe
-        };
+        let cqe = &Cqe { timestamp: ticks(cqe.timestamp), ..*cqe };
         match cq.post(self.bus, cqe) {
             Posted::Quiet | Posted::Dead => {}
             Posted::Event => {
@@ -79,8 +76,7 @@ impl<'a> Device<'a> {
                 self.eqs.post(self.bus, cq.eqn, &Event::completion(cqn));
             }
             Posted::Fault(fault) => {
-                self.bus
-                    .complain(format!("CQ {cqn:#x}: {fault:?}, an entry is lost"));
+                self.bus.complain(format!("CQ {cqn:#x}: {fault:?}, an entry is lost"));
                 self.eqs.raise(self.bus, &Event::cq_error(cqn, fault as u8));
                 self.objects.doom_users_of(cqn);
             }
@@ -94,10 +90,7 @@ impl<'a> Device<'a> {
             if !owner.rlky {
                 return Err(Denied::Rights);
             }
-            return Ok(vec![Run {
-                iova: segment.addr,
-                len,
-            }]);
+            return Ok(vec![Run { iova: segment.addr, len }]);
         }
         self.objects.tpt.resolve(&KeyAccess {
             key: segment.lkey,
@@ -120,9 +113,7 @@ impl<'a> Device<'a> {
         let pieces = cut(from, offset, buf.len() as u64).ok_or(Syndrome::LocalLength)?;
         let mut done = 0;
         for piece in pieces {
-            let runs = self
-                .local(owner, &piece, LR)
-                .map_err(|_| Syndrome::LocalProtection)?;
+            let runs = self.local(owner, &piece, LR).map_err(|_| Syndrome::LocalProtection)?;
             for run in runs {
                 let n = run.len as usize;
                 self.bus
@@ -145,10 +136,7 @@ impl<'a> Device<'a> {
         let pieces = cut(to, offset, bytes.len() as u64).ok_or(Syndrome::LocalLength)?;
         let mut runs = Vec::new();
         for piece in pieces {
-            runs.extend(
-                self.local(owner, &piece, LW)
-                    .map_err(|_| Syndrome::LocalProtection)?,
-            );
+            runs.extend(self.local(owner, &piece, LW).map_err(|_| Syndrome::LocalProtection)?);
         }
         let mut done = 0;
         for run in runs {
@@ -164,11 +152,7 @@ impl<'a> Device<'a> {
     fn owner(&self, qpn: u32) -> Option<Owner> {
         let qp = self.objects.qps.get(&qpn)?;
         let rlky = qpc::rlky.is_set(&qp.context);
-        let pd = if qp.kind == QpKind::RegUmr {
-            ANY_PD
-        } else {
-            qp.get(qpc::pd)
-        };
+        let pd = if qp.kind == QpKind::RegUmr { ANY_PD } else { qp.get(qpc::pd) };
         Some(Owner { qpn, pd, rlky })
     }
 
@@ -183,25 +167,14 @@ impl<'a> Device<'a> {
         let mut owner = self.owner(qpn).ok_or(RemoteFault::Access)?;
         if let Some(pool) = at.pool {
             self.check_pool(qpn, pool)?;
-            owner.pd = self
-                .objects
-                .rmps
-                .get(&pool)
-                .map_or(owner.pd, |srq| srq.wq.pd);
+            owner.pd = self.objects.rmps.get(&pool).map_or(owner.pd, |srq| srq.wq.pd);
         }
         let rights = match access {
             Access::Read => RR,
             Access::Write => RW,
             Access::Atomic => ATOMIC,
         };
-        Ok(KeyAccess {
-            key: at.rkey,
-            va: at.va,
-            len,
-            rights,
-            pd: owner.pd,
-            qpn,
-        })
+        Ok(KeyAccess { key: at.rkey, va: at.va, len, rights, pd: owner.pd, qpn })
     }
 
     /// The bus addresses of memory a peer wants to touch.
@@ -229,9 +202,7 @@ impl<'a> Device<'a> {
         }
         let refused = |bus: &mut Bus, why: Refused| {
             let (qpn, key) = (owner.qpn, wqe.mkey);
-            bus.complain(format!(
-                "queue {qpn:#x}: edit of key {key:#x} refused: {why}"
-            ));
+            bus.complain(format!("queue {qpn:#x}: edit of key {key:#x} refused: {why}"));
             Syndrome::MwBind
         };
         let umr = Umr::parse(&wqe.segments).map_err(|why| refused(self.bus, why))?;
@@ -240,20 +211,12 @@ impl<'a> Device<'a> {
             Source::Inline(bytes) => bytes.clone(),
             Source::Pointer(len, lkey, addr) => {
                 let mut bytes = vec![0; *len as usize];
-                let from = [DataSegment {
-                    len: *len,
-                    lkey: *lkey,
-                    addr: *addr,
-                }];
+                let from = [DataSegment { len: *len, lkey: *lkey, addr: *addr }];
                 self.gather_for(owner, &from, 0, &mut bytes)?;
                 bytes
             }
         };
-        let poster = Poster {
-            qpn: owner.qpn,
-            pd: owner.pd,
-            privileged,
-        };
+        let poster = Poster { qpn: owner.qpn, pd: owner.pd, privileged };
         umr.apply(&mut self.objects.tpt, wqe.mkey >> 8, poster, &translation)
             .map_err(|why| refused(self.bus, why))
     }
@@ -329,15 +292,9 @@ impl Host for Device<'_> {
         let (taken, limit) = self.objects.rmps.get_mut(&srqn)?.take(self.bus);
         if limit {
             // Queue type 1 stands for receive queues, shared ones included.
-            self.eqs
-                .raise(self.bus, &Event::queue(kind::SRQ_LIMIT, 1, srqn));
+            self.eqs.raise(self.bus, &Event::queue(kind::SRQ_LIMIT, 1, srqn));
         }
-        taken.map(|taken| {
-            taken.map(|wqe| RecvWqe {
-                pool: Some(srqn),
-                ..wqe
-            })
-        })
+        taken.map(|taken| taken.map(|wqe| RecvWqe { pool: Some(srqn), ..wqe }))
     }
 
     fn pool_check(&mut self, qpn: u32, pool: u32) -> Result<(), RemoteFault> {
@@ -431,11 +388,7 @@ impl Host for Device<'_> {
 
     fn remote_invalidate(&mut self, qpn: u32, rkey: u32) -> Result<(), RemoteFault> {
         let owner = self.owner(qpn).ok_or(RemoteFault::Access)?;
-        let key = self
-            .objects
-            .tpt
-            .get_mut(rkey >> 8)
-            .ok_or(RemoteFault::Access)?;
+        let key = self.objects.tpt.get_mut(rkey >> 8).ok_or(RemoteFault::Access)?;
         let fits = !key.free
             && key.en_rinval
             && u32::from(key.variant) == rkey & 0xff
@@ -456,11 +409,7 @@ impl Host for Device<'_> {
 
     fn local_invalidate(&mut self, qpn: u32, key: u32) -> Result<(), Syndrome> {
         let owner = self.owner(qpn).ok_or(Syndrome::LocalQpOperation)?;
-        let found = self
-            .objects
-            .tpt
-            .get_mut(key >> 8)
-            .ok_or(Syndrome::LocalQpOperation)?;
+        let found = self.objects.tpt.get_mut(key >> 8).ok_or(Syndrome::LocalQpOperation)?;
         let fits = !found.free
             && found.umr_en
             && u32::from(found.variant) == key & 0xff
@@ -506,9 +455,8 @@ impl Host for Device<'_> {
 
     fn complete_recv(&mut self, qpn: u32, completion: RecvCompletion) {
         let Some(qp) = self.qp(qpn) else { return };
-        let pool = completion
-            .pool
-            .and_then(|number| Some((number, self.objects.rmps.get(&number)?)));
+        let pool =
+            completion.pool.and_then(|number| Some((number, self.objects.rmps.get(&number)?)));
         let (cqn, user_index) = match (pool, qp.get(qpc::user_index)) {
             (Some((number, srq)), own) => match srq.kind {
                 Kind::Xrc { cqn, .. } => (Some(cqn), srq.completion_index(number)),
@@ -609,16 +557,8 @@ impl Objects {
             .values()
             .filter(|qp| qp.cqn_snd() == Some(cqn) || qp.cqn_rcv() == Some(cqn))
             .map(|qp| qp.qpn);
-        let of_sqs = self
-            .sqs
-            .iter()
-            .filter(|(_, sq)| sq.cqn == cqn)
-            .map(|(&n, _)| n);
-        let of_rqs = self
-            .rqs
-            .iter()
-            .filter(|(_, rq)| rq.cqn == cqn)
-            .map(|(&n, _)| n);
+        let of_sqs = self.sqs.iter().filter(|(_, sq)| sq.cqn == cqn).map(|(&n, _)| n);
+        let of_rqs = self.rqs.iter().filter(|(_, rq)| rq.cqn == cqn).map(|(&n, _)| n);
         let doomed: Vec<u32> = of_qps.chain(of_sqs).chain(of_rqs).collect();
         self.doomed.extend(doomed);
     }

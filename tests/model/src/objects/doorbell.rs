@@ -18,8 +18,7 @@ pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]
         return;
     }
     let Some(word) = bytes.get(4..8) else {
-        hca.bus
-            .complain(format!("doorbell of {} bytes on UAR {uar:#x}", bytes.len()));
+        hca.bus.complain(format!("doorbell of {} bytes on UAR {uar:#x}", bytes.len()));
         return;
     };
     let number = u32::from_be_bytes([0, word[0], word[1], word[2]]);
@@ -28,15 +27,11 @@ pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]
     } else if let Some(sq) = hca.objects.sqs.get(&number) {
         sq.uar
     } else {
-        hca.bus.complain(format!(
-            "doorbell on UAR {uar:#x} for queue {number:#x}: none such"
-        ));
+        hca.bus.complain(format!("doorbell on UAR {uar:#x} for queue {number:#x}: none such"));
         return;
     };
     if page != uar {
-        hca.bus.complain(format!(
-            "queue {number:#x} rung on UAR {uar:#x}, created with {page:#x}"
-        ));
+        hca.bus.complain(format!("queue {number:#x} rung on UAR {uar:#x}, created with {page:#x}"));
         return;
     }
     let Some(qp) = hca.objects.qps.get_mut(&number) else {
@@ -51,8 +46,7 @@ pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]
         }
         QpState::Reset | QpState::Init | QpState::Rtr => {
             let state = qp.state;
-            hca.bus
-                .complain(format!("QP {number:#x} rung in state {state:?}"));
+            hca.bus.complain(format!("QP {number:#x} rung in state {state:?}"));
         }
     }
 }
@@ -67,27 +61,18 @@ const fn is_behind(a: u32, b: u32) -> bool {
 /// A 64-bit store to a UAR's CQ doorbell: arm word and CQ number.
 pub(crate) fn cq_arm(hca: &mut Hca, uar: u32, word: u32, cqn: u32) {
     let Some(cq) = hca.objects.cqs.get_mut(&(cqn & 0xff_ffff)) else {
-        hca.bus
-            .complain(format!("arm on UAR {uar:#x} for CQ {cqn:#x}: none such"));
+        hca.bus.complain(format!("arm on UAR {uar:#x} for CQ {cqn:#x}: none such"));
         return;
     };
     if cq.uar != uar {
         let page = cq.uar;
-        hca.bus.complain(format!(
-            "CQ {cqn:#x} armed on UAR {uar:#x}, created with {page:#x}"
-        ));
+        hca.bus.complain(format!("CQ {cqn:#x} armed on UAR {uar:#x}, created with {page:#x}"));
         return;
     }
     // The arm word stands in the record before the doorbell rings; a device may look there instead. Doorbells are posted: by
     // the time one arrives the record may hold a later word already.
-    if hca
-        .bus
-        .read_be32(cq.dbr + 4)
-        .is_ok_and(|record| is_behind(record, word))
-    {
-        hca.bus.complain(format!(
-            "CQ {cqn:#x}: arm doorbell {word:#010x} is not in its record"
-        ));
+    if hca.bus.read_be32(cq.dbr + 4).is_ok_and(|record| is_behind(record, word)) {
+        hca.bus.complain(format!("CQ {cqn:#x}: arm doorbell {word:#010x} is not in its record"));
     }
     let event_read = hca.eqs.has_read(cq.eqn, cq.event_at);
     match cq.arm(word, event_read) {

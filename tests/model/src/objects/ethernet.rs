@@ -49,11 +49,7 @@ impl Headers {
     }
 
     fn parse(frame: &[u8], whole: bool) -> Option<Self> {
-        let mut headers = Self {
-            ethertype: half(frame, 12)?,
-            l3: 14,
-            ..Self::default()
-        };
+        let mut headers = Self { ethertype: half(frame, 12)?, l3: 14, ..Self::default() };
         headers.end = frame.len();
         if headers.ethertype == VLAN {
             headers.vlan = Some(half(frame, 14)?);
@@ -151,20 +147,8 @@ impl Headers {
                 lyr::ttl_hoplimit.set(&mut out, byte(l3 + 8));
                 lyr::ipv4_ihl.set(&mut out, byte(l3) & 0xf);
                 // IPv4 addresses lie in the last four of the sixteen bytes.
-                copy(
-                    &mut out,
-                    lyr::src_ipv4_src_ipv6.byte() + 12,
-                    frame,
-                    l3 + 12,
-                    4,
-                );
-                copy(
-                    &mut out,
-                    lyr::dst_ipv4_dst_ipv6.byte() + 12,
-                    frame,
-                    l3 + 16,
-                    4,
-                );
+                copy(&mut out, lyr::src_ipv4_src_ipv6.byte() + 12, frame, l3 + 12, 4);
+                copy(&mut out, lyr::dst_ipv4_dst_ipv6.byte() + 12, frame, l3 + 16, 4);
             }
             6 => {
                 let tclass = (half(l3) >> 4) & 0xff;
@@ -281,11 +265,7 @@ impl Headers {
             put(frame, field, 0);
             let check = !self.l4_sum(frame, at);
             // A UDP checksum of zero would say that there is none.
-            let check = if check == 0 && self.protocol == UDP {
-                0xffff
-            } else {
-                check
-            };
+            let check = if check == 0 && self.protocol == UDP { 0xffff } else { check };
             put(frame, field, check);
         }
     }

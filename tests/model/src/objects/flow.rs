@@ -164,12 +164,7 @@ pub(crate) struct Steering {
 
 impl Default for Steering {
     fn default() -> Self {
-        Self {
-            tables: BTreeMap::new(),
-            roots: BTreeMap::new(),
-            next_table: 1,
-            next_group: 1,
-        }
+        Self { tables: BTreeMap::new(), roots: BTreeMap::new(), next_table: 1, next_group: 1 }
     }
 }
 
@@ -197,10 +192,7 @@ impl Steering {
             || self.tables.iter().any(|(&other, table)| {
                 other != id
                     && (table.miss == Some(id)
-                        || table
-                            .entries
-                            .values()
-                            .any(|e| e.to.contains(&Destination::Table(id))))
+                        || table.entries.values().any(|e| e.to.contains(&Destination::Table(id))))
             })
     }
 

@@ -28,13 +28,7 @@ pub(crate) fn create_table(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Re
     }
     let level = flow_table_context::level.get(context);
     let miss = miss_of(hca, context, kind, level)?;
-    let table = Table {
-        kind,
-        level,
-        log_size,
-        miss,
-        ..Table::default()
-    };
+    let table = Table { kind, level, log_size, miss, ..Table::default() };
     head_out::number.set(output, hca.objects.steering.add_table(table));
     Ok(())
 }
@@ -57,12 +51,8 @@ fn miss_of(hca: &Hca, context: &[u8], kind: u32, level: u32) -> Result<Option<u3
 /// MODIFY_FLOW_TABLE: the miss table.
 pub(crate) fn modify_table(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let id = flow_object_in::table_id.get(input);
-    let table = hca
-        .objects
-        .steering
-        .tables
-        .get(&id)
-        .ok_or(Status::BadResource.because(0x93_c001))?;
+    let table =
+        hca.objects.steering.tables.get(&id).ok_or(Status::BadResource.because(0x93_c001))?;
     let context = create_flow_table_in::flow_table_context.bytes(input);
     let miss = miss_of(hca, context, table.kind, table.level)?;
     if let Some(table) = hca.objects.steering.tables.get_mut(&id) {
@@ -79,10 +69,7 @@ pub(crate) fn destroy_table(
 ) -> Result<(), Refusal> {
     let id = flow_object_in::table_id.get(input);
     let steering = &mut hca.objects.steering;
-    let table = steering
-        .tables
-        .get(&id)
-        .ok_or(Status::BadResource.because(0x93_1001))?;
+    let table = steering.tables.get(&id).ok_or(Status::BadResource.because(0x93_1001))?;
     if !table.groups.is_empty() {
         return Err(Status::BadParam.because(SYNDROME_TABLE));
     }
@@ -124,18 +111,11 @@ pub(crate) fn create_group(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Re
     let start = create_flow_group_in::start_flow_index.get(input);
     let end = create_flow_group_in::end_flow_index.get(input);
     let steering = &mut hca.objects.steering;
-    let table = steering
-        .tables
-        .get(&id)
-        .ok_or(Status::BadResource.because(0x93_3001))?;
+    let table = steering.tables.get(&id).ok_or(Status::BadResource.because(0x93_3001))?;
     if start > end || end >= 1 << table.log_size {
         return Err(Status::BadParam.because(0x93_3002));
     }
-    if table
-        .groups
-        .values()
-        .any(|g| start <= g.end && g.start <= end)
-    {
+    if table.groups.values().any(|g| start <= g.end && g.start <= end) {
         return Err(Status::BadParam.because(0x93_3003));
     }
     let group = Group {
@@ -160,12 +140,8 @@ pub(crate) fn destroy_group(
 ) -> Result<(), Refusal> {
     let id = flow_object_in::table_id.get(input);
     let number = flow_object_in::group_id.get(input);
-    let table = hca
-        .objects
-        .steering
-        .tables
-        .get_mut(&id)
-        .ok_or(Status::BadResource.because(0x93_4001))?;
+    let table =
+        hca.objects.steering.tables.get_mut(&id).ok_or(Status::BadResource.because(0x93_4001))?;
     if !table.groups.contains_key(&number) {
         return Err(Status::BadResource.because(0x93_4002));
     }
@@ -182,16 +158,9 @@ pub(crate) fn set_entry(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
     let index = set_fte_in::flow_index.get(input);
     let context = set_fte_in::flow_context.bytes(input);
     let number = flow_context::group_id.get(context);
-    let table = hca
-        .objects
-        .steering
-        .tables
-        .get(&id)
-        .ok_or(Status::BadResource.because(0x93_6001))?;
-    let group = table
-        .groups
-        .get(&number)
-        .ok_or(Status::BadResource.because(0x93_6002))?;
+    let table =
+        hca.objects.steering.tables.get(&id).ok_or(Status::BadResource.because(0x93_6001))?;
+    let group = table.groups.get(&number).ok_or(Status::BadResource.because(0x93_6002))?;
     if index < group.start || index > group.end {
         return Err(Status::BadIndex.because(0x93_6003));
     }
@@ -204,10 +173,7 @@ pub(crate) fn set_entry(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
         return Err(Status::BadParam.because(0x93_6004));
     }
     let count = flow_context::destination_list_size.get(context) as usize;
-    let list = set_fte_in::flow_context
-        .tail(input)
-        .get(flow_context::BYTES..)
-        .unwrap_or(&[]);
+    let list = set_fte_in::flow_context.tail(input).get(flow_context::BYTES..).unwrap_or(&[]);
     let mut to = Vec::new();
     for k in 0..count.min(list.len().div_ceil(8)) {
         // One driver sends the last destination four bytes short and is accepted.
@@ -250,14 +216,7 @@ pub(crate) fn set_entry(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
     let value = flow_context::match_value.bytes(context);
     let value = value.get(..MATCH_BYTES).unwrap_or(value).to_vec();
     let tag = flow_context::flow_tag.get(context);
-    let entry = Entry {
-        group: number,
-        value,
-        action: bits,
-        to,
-        tag,
-        counters,
-    };
+    let entry = Entry { group: number, value, action: bits, to, tag, counters };
     let old = table.entries.get(&index).cloned();
     for one in &entry.to {
         if let Destination::Tir(tirn) = one {
@@ -307,11 +266,7 @@ pub(crate) fn set_l2(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<
     let index = set_l2_table_entry_in::table_index.get(input);
     let bytes = set_l2_table_entry_in::mac_address.bytes(input);
     let mut mac = [0; 6];
-    mac.copy_from_slice(
-        bytes
-            .get(2..8)
-            .ok_or(Status::BadInputLength.because(0x82_9002))?,
-    );
+    mac.copy_from_slice(bytes.get(2..8).ok_or(Status::BadInputLength.because(0x82_9002))?);
     hca.objects.l2.insert(index, mac);
     Ok(())
 }
@@ -322,9 +277,6 @@ pub(crate) fn delete_l2(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Resu
         return Err(Status::BadOp.because(0x82_b001));
     }
     let index = set_l2_table_entry_in::table_index.get(input);
-    hca.objects
-        .l2
-        .remove(&index)
-        .ok_or(Status::BadIndex.because(0x82_b002))?;
+    hca.objects.l2.remove(&index).ok_or(Status::BadIndex.because(0x82_b002))?;
     Ok(())
 }

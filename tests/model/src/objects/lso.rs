@@ -22,11 +22,7 @@ pub(crate) fn segments(head: &[u8], payload: &[u8], mss: u16) -> Option<Vec<Vec<
         let mut frame = head.to_vec();
         frame.extend_from_slice(piece);
         if headers.ip_version == 4 {
-            put(
-                &mut frame,
-                headers.l3 + 2,
-                (head.len() - headers.l3 + piece.len()) as u16,
-            );
+            put(&mut frame, headers.l3 + 2, (head.len() - headers.l3 + piece.len()) as u16);
             put(&mut frame, headers.l3 + 4, base.wrapping_add(nth as u16));
         } else {
             let length = head.len() - headers.l3 - 40 + piece.len();
@@ -36,9 +32,7 @@ pub(crate) fn segments(head: &[u8], payload: &[u8], mss: u16) -> Option<Vec<Vec<
             let at = l4 + 4;
             let first = u32::from_be_bytes(frame.get(at..at + 4)?.try_into().ok()?);
             let number = first.wrapping_add((nth * usize::from(mss)) as u32);
-            frame
-                .get_mut(at..at + 4)?
-                .copy_from_slice(&number.to_be_bytes());
+            frame.get_mut(at..at + 4)?.copy_from_slice(&number.to_be_bytes());
             let flags = frame.get_mut(l4 + 13)?;
             if nth + 1 != count {
                 *flags &= !FIN_PSH;

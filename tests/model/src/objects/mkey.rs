@@ -318,15 +318,11 @@ impl Mkey {
         let (mut va, mut left) = (access.va, access.len);
         while left > 0 {
             let index = usize::try_from(va.wrapping_sub(origin) >> log);
-            let page = index
-                .ok()
-                .and_then(|i| self.translation.get(i))
-                .ok_or(Denied::Translation)?;
+            let page =
+                index.ok().and_then(|i| self.translation.get(i)).ok_or(Denied::Translation)?;
             let inside = va & (size - 1);
             let n = (size - inside).min(left);
-            let iova = (page & !0xfff)
-                .checked_add(inside)
-                .ok_or(Denied::Translation)?;
+            let iova = (page & !0xfff).checked_add(inside).ok_or(Denied::Translation)?;
             push(runs, iova, n);
             va = va.wrapping_add(n);
             left -= n;

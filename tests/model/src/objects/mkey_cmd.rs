@@ -6,13 +6,8 @@ use crate::hca::Hca;
 use crate::ifc::cmd::{head_in, head_out};
 use crate::ifc::mkey::{create_mkey_in, mkc, query_mkey_out};
 
-const RIGHTS: [(crate::ifc::Field, u8); 5] = [
-    (mkc::lr, LR),
-    (mkc::lw, LW),
-    (mkc::rr, RR),
-    (mkc::rw, RW),
-    (mkc::a, ATOMIC),
-];
+const RIGHTS: [(crate::ifc::Field, u8); 5] =
+    [(mkc::lr, LR), (mkc::lw, LW), (mkc::rr, RR), (mkc::rw, RW), (mkc::a, ATOMIC)];
 
 /// CREATE_MKEY.
 pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
@@ -98,11 +93,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
 /// QUERY_MKEY.
 pub(crate) fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let index = head_in::number.get(input) & 0xff_ffff;
-    let key = hca
-        .objects
-        .tpt
-        .get(index)
-        .ok_or(Status::BadResource.because(0x20_1001))?;
+    let key = hca.objects.tpt.get(index).ok_or(Status::BadResource.because(0x20_1001))?;
     let context = query_mkey_out::memory_key_mkey_entry.bytes_mut(output);
     mkc::free.set(context, u32::from(key.free));
     mkc::umr_en.set(context, u32::from(key.umr_en));

@@ -136,9 +136,7 @@ impl Objects {
     /// The counters of a set that moved: where they stand in the query, and their values.
     pub(crate) fn tallies(&self, set: u32) -> impl Iterator<Item = (Field, u32)> + '_ {
         let all = (set, 0)..=(set, usize::MAX);
-        self.tallies
-            .range(all)
-            .map(|(&(_, bit), &count)| (Field::at(bit, 32), count))
+        self.tallies.range(all).map(|(&(_, bit), &count)| (Field::at(bit, 32), count))
     }
 
     /// Counts from zero again.
@@ -154,14 +152,7 @@ const fn row(
     output: usize,
     run: Handler,
 ) -> Command {
-    Command {
-        opcode,
-        name,
-        input,
-        output,
-        stage: Stage::Running,
-        run,
-    }
+    Command { opcode, name, input, output, stage: Stage::Running, run }
 }
 
 /// The commands handled here.
@@ -223,21 +214,9 @@ pub(crate) const COMMANDS: &[Command] = &[
     row(0x933, "CREATE_FLOW_GROUP", 1024, 16, flow_cmd::create_group),
     row(0x934, "DESTROY_FLOW_GROUP", 64, 16, flow_cmd::destroy_group),
     row(0x936, "SET_FLOW_TABLE_ENTRY", 832, 16, flow_cmd::set_entry),
-    row(
-        0x938,
-        "DELETE_FLOW_TABLE_ENTRY",
-        64,
-        16,
-        flow_cmd::delete_entry,
-    ),
+    row(0x938, "DELETE_FLOW_TABLE_ENTRY", 64, 16, flow_cmd::delete_entry),
     row(0x939, "ALLOC_FLOW_COUNTER", 16, 16, flow_counter_cmd::alloc),
-    row(
-        0x93a,
-        "DEALLOC_FLOW_COUNTER",
-        16,
-        16,
-        flow_counter_cmd::dealloc,
-    ),
+    row(0x93a, "DEALLOC_FLOW_COUNTER", 16, 16, flow_counter_cmd::dealloc),
     row(0x93b, "QUERY_FLOW_COUNTER", 32, 32, flow_counter_cmd::query),
     row(0x93c, "MODIFY_FLOW_TABLE", 64, 16, flow_cmd::modify_table),
 ];

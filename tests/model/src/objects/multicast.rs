@@ -74,9 +74,7 @@ pub(crate) fn attach(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<
 pub(crate) fn detach(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let (qpn, gid) = (mcg_in::qpn.get(input), gid(input));
     let groups = &mut hca.objects.groups.members;
-    let members = groups
-        .get_mut(&gid)
-        .ok_or(Status::BadResource.because(0x80_7001))?;
+    let members = groups.get_mut(&gid).ok_or(Status::BadResource.because(0x80_7001))?;
     if !members.remove(&qpn) {
         return Err(Status::BadResource.because(0x80_7002));
     }
@@ -97,11 +95,8 @@ pub(super) fn deliver(hca: &mut Hca, packet: &Packet, own: bool) {
         .flat_map(|(_, members)| members.iter().copied())
         .collect();
     for qpn in members {
-        let blocks = hca
-            .objects
-            .qps
-            .get(&qpn)
-            .is_some_and(|qp| qpc::block_lb_mc.is_set(&qp.context));
+        let blocks =
+            hca.objects.qps.get(&qpn).is_some_and(|qp| qpc::block_lb_mc.is_set(&qp.context));
         if !(own && blocks) {
             with_engine(hca, qpn, |engine, device| engine.on_packet(device, packet));
         }

@@ -69,11 +69,7 @@ impl Qp {
 
     /// Basic blocks of the send ring; 0 without a send queue.
     pub(crate) fn sq_size(&self) -> u32 {
-        if qpc::no_sq.is_set(&self.context) {
-            0
-        } else {
-            1 << self.get(qpc::log_sq_size)
-        }
+        if qpc::no_sq.is_set(&self.context) { 0 } else { 1 << self.get(qpc::log_sq_size) }
     }
 
     /// CQ of the send queue, if it has one.
@@ -132,8 +128,7 @@ impl Qp {
 
     fn read_send(&self, bus: &mut Bus, index: u16, posted: u16) -> Result<SendWqe, BadWqe> {
         let mut head = [0; 16];
-        self.read_sq(bus, index, 0, &mut head)
-            .map_err(|()| bad(0, Syndrome::LocalQpOperation))?;
+        self.read_sq(bus, index, 0, &mut head).map_err(|()| bad(0, Syndrome::LocalQpOperation))?;
         let control = Control::parse(&head);
         let bbs = control.bbs();
         let wrong = if control.ds == 0 {
@@ -153,11 +148,7 @@ impl Qp {
                 self.qpn
             ));
             let syndrome = Syndrome::LocalQpOperation;
-            return Err(BadWqe {
-                syndrome,
-                bbs: bbs.min(posted),
-                opcode: control.opcode,
-            });
+            return Err(BadWqe { syndrome, bbs: bbs.min(posted), opcode: control.opcode });
         }
         let mut bytes = vec![0; usize::from(control.ds) * 16];
         self.read_sq(bus, index, 0, &mut bytes)
@@ -168,10 +159,7 @@ impl Qp {
             QpKind::XrcInitiator => Sends::Xrc,
             QpKind::Rc | QpKind::Uc | QpKind::XrcTarget | QpKind::RegUmr => Sends::Messages,
         };
-        bus.show(&Seen::Send {
-            kind,
-            bytes: &bytes,
-        });
+        bus.show(&Seen::Send { kind, bytes: &bytes });
         wqe::parse_send(&bytes, self.kind)
     }
 
@@ -182,13 +170,8 @@ impl Qp {
         let mut done = 0;
         while done < out.len() {
             let n = (out.len() - done).min((ring - at) as usize);
-            buffer::read(
-                bus,
-                &self.ring,
-                self.rq_bytes + at,
-                &mut out[done..done + n],
-            )
-            .map_err(|_| ())?;
+            buffer::read(bus, &self.ring, self.rq_bytes + at, &mut out[done..done + n])
+                .map_err(|_| ())?;
             done += n;
             at = 0;
         }
@@ -257,21 +240,10 @@ impl Qp {
             sq_psn: self.get(qpc::next_send_psn),
             path: Path {
                 source_index: self.get(path(ads::src_addr_index)) as u16,
-                dmac: [
-                    mac_high[2],
-                    mac_high[3],
-                    mac_low[0],
-                    mac_low[1],
-                    mac_low[2],
-                    mac_low[3],
-                ],
+                dmac: [mac_high[2], mac_high[3], mac_low[0], mac_low[1], mac_low[2], mac_low[3]],
                 dst: wqe::ip_of(gid),
                 hop_limit: self.get(path(ads::hop_limit)) as u8,
-                tclass: if dscp != 0 {
-                    dscp | (tclass & 3)
-                } else {
-                    tclass
-                },
+                tclass: if dscp != 0 { dscp | (tclass & 3) } else { tclass },
                 flow_label: self.get(path(ads::flow_label)),
                 udp_sport: self.get(path(ads::udp_sport)) as u16,
                 priority: self.get(path(ads::eth_prio)) as u8,
@@ -293,9 +265,5 @@ impl Qp {
 }
 
 const fn bad(opcode: u8, syndrome: Syndrome) -> BadWqe {
-    BadWqe {
-        syndrome,
-        bbs: 1,
-        opcode,
-    }
+    BadWqe { syndrome, bbs: 1, opcode }
 }

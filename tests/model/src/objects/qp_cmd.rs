@@ -47,8 +47,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         return Err(Status::BadResource.because(0x50_0013));
     }
     if get(qpc::pm_state) != 3 {
-        hca.bus
-            .complain("CREATE_QP: pm_state is not 3 (migrated), as every known driver sets it");
+        hca.bus.complain("CREATE_QP: pm_state is not 3 (migrated), as every known driver sets it");
     }
     if kind == QpKind::XrcTarget && !hca.ids.xrcd.contains(get(qpc::xrcd)) {
         return Err(Status::BadResource.because(0x50_0019));
@@ -71,11 +70,7 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
         0
     };
     let no_sq = qpc::no_sq.is_set(&context);
-    let sq_bytes = if no_sq {
-        0
-    } else {
-        64u64 << get(qpc::log_sq_size)
-    };
+    let sq_bytes = if no_sq { 0 } else { 64u64 << get(qpc::log_sq_size) };
     let ring = QueueMemory::new(
         qp_in::pas.tail(input),
         get(qpc::log_page_size),
@@ -174,11 +169,7 @@ pub(crate) fn destroy(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result
 /// QUERY_QP.
 pub(crate) fn query(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let qpn = head_in::number.get(input) & 0xff_ffff;
-    let qp = hca
-        .objects
-        .qps
-        .get(&qpn)
-        .ok_or(Status::BadResource.because(0x50_b001))?;
+    let qp = hca.objects.qps.get(&qpn).ok_or(Status::BadResource.because(0x50_b001))?;
     let context = query_qp_out::qpc.bytes_mut(output);
     let n = context.len().min(qp.context.len());
     context[..n].copy_from_slice(&qp.context[..n]);
@@ -265,8 +256,7 @@ fn check_values(hca: &mut Hca, opcode: u32, qpn: u32, context: &[u8]) -> Result<
                 ));
             }
             if get(path(ads::grh)) != 0 {
-                hca.bus
-                    .complain(format!("QP {qpn:#x}: the grh bit is not set on RoCE"));
+                hca.bus.complain(format!("QP {qpn:#x}: the grh bit is not set on RoCE"));
             }
         }
         0x504 if rc && get(qpc::log_ack_req_freq) > 8 => {

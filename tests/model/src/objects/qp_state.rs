@@ -84,32 +84,14 @@ const TRANSITIONS: &[Transition] = &[
             qpc::mtu,
             qpc::log_msg_max,
         ]],
-        optional: &[
-            RRE,
-            RAE,
-            RWE,
-            PKEY_INDEX,
-            Q_KEY,
-            PRI_PORT,
-            LAG_TX_AFF,
-            COUNTER_SET_ID,
-        ],
+        optional: &[RRE, RAE, RWE, PKEY_INDEX, Q_KEY, PRI_PORT, LAG_TX_AFF, COUNTER_SET_ID],
     },
     Transition {
         opcode: 0x50e,
         from: &[QpState::Init],
         to: QpState::Init,
         required: &[],
-        optional: &[
-            RRE,
-            RAE,
-            RWE,
-            PKEY_INDEX,
-            PRI_PORT,
-            LAG_TX_AFF,
-            Q_KEY,
-            COUNTER_SET_ID,
-        ],
+        optional: &[RRE, RAE, RWE, PKEY_INDEX, PRI_PORT, LAG_TX_AFF, Q_KEY, COUNTER_SET_ID],
     },
     Transition {
         opcode: 0x503,
@@ -150,16 +132,7 @@ const TRANSITIONS: &[Transition] = &[
             qpc::log_ack_req_freq,
             path(ads::ack_timeout),
         ]],
-        optional: &[
-            ALT_ADDR_PATH,
-            RRE,
-            RAE,
-            RWE,
-            PM_STATE,
-            RNR_TIMEOUT,
-            Q_KEY,
-            LAG_TX_AFF,
-        ],
+        optional: &[ALT_ADDR_PATH, RRE, RAE, RWE, PM_STATE, RNR_TIMEOUT, Q_KEY, LAG_TX_AFF],
     },
     Transition {
         opcode: 0x505,
@@ -187,20 +160,8 @@ const TRANSITIONS: &[Transition] = &[
         required: &[],
         optional: &[RNR_TIMEOUT, RWE, RAE, RRE, Q_KEY],
     },
-    Transition {
-        opcode: 0x507,
-        from: &[],
-        to: QpState::Err,
-        required: &[],
-        optional: &[],
-    },
-    Transition {
-        opcode: 0x50a,
-        from: &[],
-        to: QpState::Reset,
-        required: &[],
-        optional: &[],
-    },
+    Transition { opcode: 0x507, from: &[], to: QpState::Err, required: &[], optional: &[] },
+    Transition { opcode: 0x50a, from: &[], to: QpState::Reset, required: &[], optional: &[] },
 ];
 
 /// The transition of an opcode.
@@ -216,11 +177,7 @@ impl Transition {
 
     /// Takes the transition's fields over from a command's context.
     pub(crate) fn merge(&self, mask: u32, from: &[u8], to: &mut [u8]) {
-        let optional = self
-            .optional
-            .iter()
-            .filter(|(bit, _)| mask & bit != 0)
-            .map(|(_, f)| *f);
+        let optional = self.optional.iter().filter(|(bit, _)| mask & bit != 0).map(|(_, f)| *f);
         for field in self.required.iter().copied().chain(optional).flatten() {
             copy(*field, from, to);
         }

@@ -72,21 +72,10 @@ pub(crate) fn create(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(
     if rmpc::state.get(context) != 1 {
         return Err(Status::BadParam.because(0x90_c001));
     }
-    let wq = Wq::new(
-        hca,
-        rmpc::wq.bytes(context),
-        rmp_in::pas.tail(input),
-        Side::Receive,
-    )?;
+    let wq = Wq::new(hca, rmpc::wq.bytes(context), rmp_in::pas.tail(input), Side::Receive)?;
     let limit = wq_ifc::lwm.get(rmpc::wq.bytes(context)) as u16;
     let context = context.to_vec();
-    let rmp = Rmp {
-        kind: Kind::Rmp,
-        wq,
-        context,
-        next: 0,
-        limit,
-    };
+    let rmp = Rmp { kind: Kind::Rmp, wq, context, next: 0, limit };
     insert(hca, rmp, output)
 }
 
@@ -270,18 +259,11 @@ impl Rmp {
             return (None, false);
         }
         let linked = wq.kind == 0;
-        let slot = if linked {
-            self.next
-        } else {
-            wq.head & (wq.size() - 1) as u16
-        };
+        let slot = if linked { self.next } else { wq.head & (wq.size() - 1) as u16 };
         let mut entry = vec![0; 1 << wq.log_stride];
         let read = wq.read(bus, slot, 0, &mut entry);
         if read.is_ok() {
-            bus.show(&Seen::Shared {
-                linked,
-                bytes: &entry,
-            });
+            bus.show(&Seen::Shared { linked, bytes: &entry });
         }
         let taken = match read {
             Err(()) => Err((slot, Syndrome::LocalProtection)),

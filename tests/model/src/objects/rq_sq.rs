@@ -122,11 +122,7 @@ impl Device<'_> {
         let read = sq.wq.read(self.bus, index, 0, &mut head);
         let control = Control::parse(&head);
         let bbs = control.bbs();
-        let owner = Owner {
-            qpn: sqn,
-            pd: sq.wq.pd,
-            rlky: sq.rlky,
-        };
+        let owner = Owner { qpn: sqn, pd: sq.wq.pd, rlky: sq.rlky };
         let result = if failed {
             Err(Syndrome::Flushed)
         } else if read.is_err() {
@@ -148,10 +144,7 @@ impl Device<'_> {
                     .read(self.bus, index, 0, &mut bytes)
                     .map_err(|()| Syndrome::LocalQpOperation)
                     .and_then(|()| {
-                        self.bus.show(&Seen::Send {
-                            kind: Sends::Frames,
-                            bytes: &bytes,
-                        });
+                        self.bus.show(&Seen::Send { kind: Sends::Frames, bytes: &bytes });
                         self.execute(sqn, owner, &control, &bytes)
                     })
             }
@@ -192,10 +185,7 @@ impl Device<'_> {
         match control.opcode {
             NOP => Ok(()),
             UMR if sq.reg_umr => {
-                let wqe = UmrWqe {
-                    mkey: control.imm,
-                    segments: bytes[16..].to_vec(),
-                };
+                let wqe = UmrWqe { mkey: control.imm, segments: bytes[16..].to_vec() };
                 self.umr_for(owner, true, &wqe)
             }
             opcode @ (SEND | LSO) if sq.tis.is_some() => {
@@ -204,9 +194,7 @@ impl Device<'_> {
                 let min_inline = sq.min_inline;
                 let frames = self.build(owner, &bytes[16..], min_inline, opcode == LSO)?;
                 let frames = frames.into_iter();
-                self.objects
-                    .outbox
-                    .extend(frames.map(|frame| Outgoing { frame, domain }));
+                self.objects.outbox.extend(frames.map(|frame| Outgoing { frame, domain }));
                 Ok(())
             }
             _ => Err(Syndrome::LocalQpOperation),
@@ -288,8 +276,7 @@ impl Device<'_> {
         }
         if rq.wq.head == rq.wq.producer {
             let counters = rq.counters;
-            self.objects
-                .tally(counters, query_q_counter_out::out_of_buffer);
+            self.objects.tally(counters, query_q_counter_out::out_of_buffer);
             return;
         }
         let index = rq.wq.head;
@@ -297,11 +284,7 @@ impl Device<'_> {
         let mut entry = vec![0; 1 << rq.wq.log_stride];
         let read = rq.wq.read(self.bus, index, 0, &mut entry);
         let (cqn, user_index) = (rq.cqn, rq.user_index);
-        let owner = Owner {
-            qpn: rqn,
-            pd: rq.wq.pd,
-            rlky: rq.rlky,
-        };
+        let owner = Owner { qpn: rqn, pd: rq.wq.pd, rlky: rq.rlky };
         let keep_vlan = rq.keep_vlan;
         // Where another completion names its queue, this one has the tag of the flow.
         let mut cqe = Cqe::new(CqeOpcode::RespSend, tag);
@@ -332,8 +315,7 @@ impl Device<'_> {
             cqe.error = Some(syndrome);
             cqe.qpn = rqn;
             self.complete(cqn, &cqe);
-            self.eqs
-                .raise(self.bus, &Event::queue(kind::WQ_CATASTROPHIC, 1, rqn));
+            self.eqs.raise(self.bus, &Event::queue(kind::WQ_CATASTROPHIC, 1, rqn));
             self.fail_rq(rqn);
         } else {
             self.complete(cqn, &cqe);

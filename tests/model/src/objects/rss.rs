@@ -99,10 +99,7 @@ impl Hashing {
             }
             _ => return Hash::default(),
         };
-        Hash {
-            result,
-            kind: (l3 << 2) | (l4 << 6),
-        }
+        Hash { result, kind: (l3 << 2) | (l4 << 6) }
     }
 }
 
@@ -139,27 +136,9 @@ mod tests {
     #[test]
     fn toeplitz_agrees_with_published_vectors() {
         for (source, destination, ports, of_addresses, of_all) in [
-            (
-                [66, 9, 149, 187],
-                [161, 142, 100, 80],
-                [2794u16, 1766],
-                0x323e_8fc2,
-                0x51cc_c178,
-            ),
-            (
-                [199, 92, 111, 2],
-                [65, 69, 140, 83],
-                [14230, 4739],
-                0xd718_262a,
-                0xc626_b0ea,
-            ),
-            (
-                [24, 19, 198, 95],
-                [12, 22, 207, 184],
-                [12898, 38024],
-                0xd2d0_a5de,
-                0x5c2b_394a,
-            ),
+            ([66, 9, 149, 187], [161, 142, 100, 80], [2794u16, 1766], 0x323e_8fc2, 0x51cc_c178),
+            ([199, 92, 111, 2], [65, 69, 140, 83], [14230, 4739], 0xd718_262a, 0xc626_b0ea),
+            ([24, 19, 198, 95], [12, 22, 207, 184], [12898, 38024], 0xd2d0_a5de, 0x5c2b_394a),
         ] {
             let mut input = [source, destination].concat();
             assert_eq!(toeplitz(&KEY, &input), of_addresses);

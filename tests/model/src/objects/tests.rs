@@ -57,10 +57,7 @@ impl HostMemory for Memory {
         let mut memory = self.0.lock().unwrap();
         let at = iova.wrapping_sub(BASE) as usize;
         let end = at.checked_add(buf.len()).ok_or(DmaError::Refused(iova))?;
-        memory
-            .get_mut(at..end)
-            .ok_or(DmaError::Refused(iova))?
-            .copy_from_slice(buf);
+        memory.get_mut(at..end).ok_or(DmaError::Refused(iova))?.copy_from_slice(buf);
         Ok(())
     }
 }
@@ -99,26 +96,14 @@ impl Rig {
     pub(super) fn new() -> Self {
         let memory = Memory(Arc::new(Mutex::new(vec![0; SIZE])));
         let (sent, coming) = (Frames::default(), Frames::default());
-        let wire = TestWire {
-            sent: Arc::clone(&sent),
-            coming: Arc::clone(&coming),
-        };
+        let wire = TestWire { sent: Arc::clone(&sent), coming: Arc::clone(&coming) };
         let mut hca = Hca::new(Config::default(), Box::new(memory.clone()), Box::new(wire));
         hca.bus.master = true;
         hca.vport.roce_enabled = true;
         let uar = hca.ids.uar.take().unwrap();
         let pd = hca.ids.pd.take().unwrap();
         let td = hca.ids.td.take().unwrap();
-        let mut rig = Self {
-            hca,
-            memory,
-            sent,
-            coming,
-            uar,
-            pd,
-            td,
-            eqn: 0,
-        };
+        let mut rig = Self { hca, memory, sent, coming, uar, pd, td, eqn: 0 };
         let mut input = vec![0; 288];
         let context = create_eq_in::eq_context_entry.bytes_mut(&mut input);
         eqc::log_eq_size.set(context, 5);

@@ -141,11 +141,7 @@ pub(crate) fn modify_tir(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
     let number = head_in::number.get(input) & 0xff_ffff;
     let context = tir_in::tirc.bytes(input);
     let bits = tir_in::modify_bitmask.bytes(input);
-    let tir = hca
-        .objects
-        .tirs
-        .get_mut(&number)
-        .ok_or(Status::BadResource.because(0x90_1001))?;
+    let tir = hca.objects.tirs.get_mut(&number).ok_or(Status::BadResource.because(0x90_1001))?;
     if chosen::packet_merge.is_set(bits) && tirc::packet_merge_mask.is_set(context) {
         return Err(Status::BadParam.because(0x90_1002));
     }
@@ -212,10 +208,7 @@ pub(crate) fn modify_rqt(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
     let number = head_in::number.get(input) & 0xff_ffff;
     let queues = rq_list(hca, input)?;
     let objects = &mut hca.objects;
-    let rqt = objects
-        .rqts
-        .get_mut(&number)
-        .ok_or(Status::BadResource.because(0x91_7001))?;
+    let rqt = objects.rqts.get_mut(&number).ok_or(Status::BadResource.because(0x91_7001))?;
     if queues.len() > rqt.most {
         return Err(Status::BadParam.because(0x91_7002));
     }

@@ -30,12 +30,7 @@ const GSI_QPN: u32 = 1;
 
 /// Runs a QP's engine, then whatever its run left to do.
 pub(crate) fn with_engine(hca: &mut Hca, qpn: u32, run: impl FnOnce(&mut Engine, &mut dyn Host)) {
-    let Some(mut engine) = hca
-        .objects
-        .qps
-        .get_mut(&qpn)
-        .and_then(|qp| qp.engine.take())
-    else {
+    let Some(mut engine) = hca.objects.qps.get_mut(&qpn).and_then(|qp| qp.engine.take()) else {
         return;
     };
     run(&mut engine, &mut Device::of(hca));
@@ -148,9 +143,7 @@ fn may_leave(hca: &mut Hca, frame: &[u8]) -> bool {
     let set = headers.match_set(frame);
     let objects = &mut hca.objects;
     let octets = frame.len() as u64;
-    objects
-        .steering
-        .passes(NIC_TX, &set, &mut objects.flow_counters, octets)
+    objects.steering.passes(NIC_TX, &set, &mut objects.flow_counters, octets)
 }
 
 /// A frame leaves the vport: round inside the device, or through the port.
@@ -218,9 +211,7 @@ fn received(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
     hca.traffic.vport_in.add(frame, rdma);
     let sorted = if hca.vport.roce_enabled {
         demux(frame, |net| {
-            hca.roce
-                .iter()
-                .any(|(_, entry)| entry.v2 != net.v1 && ip_of_entry(entry) == net.dst)
+            hca.roce.iter().any(|(_, entry)| entry.v2 != net.v1 && ip_of_entry(entry) == net.dst)
                 || hca.objects.groups.has(net.dst)
         })
     } else {
@@ -270,9 +261,7 @@ fn to_tables(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
     let set = headers.match_set(frame);
     let objects = &mut hca.objects;
     let octets = frame.len() as u64;
-    let verdict = objects
-        .steering
-        .walk(NIC_RX, &set, &mut objects.flow_counters, octets);
+    let verdict = objects.steering.walk(NIC_RX, &set, &mut objects.flow_counters, octets);
     for (tirn, tag) in verdict {
         let Some(tir) = hca.objects.tirs.get(&tirn) else {
             continue;

@@ -121,12 +121,7 @@ impl Umr {
         } else {
             let pointer: &[u8; 16] = behind.first_chunk().ok_or(Refused::Short)?;
             let word = |at: usize| {
-                u32::from_be_bytes([
-                    pointer[at],
-                    pointer[at + 1],
-                    pointer[at + 2],
-                    pointer[at + 3],
-                ])
+                u32::from_be_bytes([pointer[at], pointer[at + 1], pointer[at + 2], pointer[at + 3]])
             };
             let va = (u64::from(word(8)) << 32) | u64::from(word(12));
             if (word(0) as usize) < bytes {
@@ -136,14 +131,7 @@ impl Umr {
         };
         let mut mask = [0; mask::BYTES];
         mask.copy_from_slice(umr_ctrl::mkey_mask.bytes(control));
-        Ok(Self {
-            flags,
-            octwords,
-            offset,
-            mask,
-            context,
-            source,
-        })
+        Ok(Self { flags, octwords, offset, mask, context, source })
     }
 
     /// Carries the edit out on the key of `index`; `translation` is what `source` led to.
@@ -264,19 +252,15 @@ impl Umr {
 
     /// Stores the translation at its offset.
     fn translate(&self, key: &mut Mkey, bytes: &[u8]) -> Result<(), Refused> {
-        let end = self
-            .offset
-            .checked_add(u64::from(self.octwords))
-            .ok_or(Refused::TooSmall)?;
+        let end = self.offset.checked_add(u64::from(self.octwords)).ok_or(Refused::TooSmall)?;
         // Room is kept in whole granules, and drivers fill the last one up with zeros.
         let room = u64::from(key.octwords).next_multiple_of(GRANULE);
         if key.mode == Mode::Physical || end > room {
             return Err(Refused::TooSmall);
         }
         let first = usize::try_from(self.offset * 2).map_err(|_| Refused::TooSmall)?;
-        let words = bytes
-            .chunks_exact(8)
-            .map(|c| c.iter().fold(0u64, |acc, &b| (acc << 8) | u64::from(b)));
+        let words =
+            bytes.chunks_exact(8).map(|c| c.iter().fold(0u64, |acc, &b| (acc << 8) | u64::from(b)));
         let need = first + bytes.len() / 8;
         if key.translation.len() < need {
             key.translation.resize(need, 0);

@@ -80,15 +80,7 @@ impl Wq {
         pas: &[u8],
         side: Side,
     ) -> Result<Self, Refusal> {
-        let Shape {
-            kind,
-            pd,
-            log_size,
-            log_stride,
-            log_page_size,
-            page_offset,
-            dbr,
-        } = shape;
+        let Shape { kind, pd, log_size, log_stride, log_page_size, page_offset, dbr } = shape;
         if log_size > 15 || !(4..=9).contains(&log_stride) {
             return Err(Status::BadParam.because(0x90_4012));
         }
@@ -104,24 +96,9 @@ impl Wq {
         if !dbr.is_multiple_of(4) {
             return Err(Status::BadParam.because(0x90_4015));
         }
-        let ring = QueueMemory::new(
-            pas,
-            log_page_size,
-            page_offset,
-            1 << (log_size + log_stride),
-        )
-        .ok_or(Status::BadInputLength.because(0x90_4016))?;
-        Ok(Self {
-            kind,
-            pd,
-            log_size,
-            log_stride,
-            dbr,
-            side,
-            ring,
-            producer: 0,
-            head: 0,
-        })
+        let ring = QueueMemory::new(pas, log_page_size, page_offset, 1 << (log_size + log_stride))
+            .ok_or(Status::BadInputLength.because(0x90_4016))?;
+        Ok(Self { kind, pd, log_size, log_stride, dbr, side, ring, producer: 0, head: 0 })
     }
 
     /// Entries.

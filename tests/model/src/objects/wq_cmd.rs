@@ -76,11 +76,7 @@ fn next_state(input: &[u8], present: WqState, wanted: u32) -> Result<WqState, Re
 /// MODIFY_SQ.
 pub(crate) fn modify_sq(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let sqn = head_in::number.get(input) & 0xff_ffff;
-    let sq = hca
-        .objects
-        .sqs
-        .get_mut(&sqn)
-        .ok_or(Status::BadResource.because(0x90_5005))?;
+    let sq = hca.objects.sqs.get_mut(&sqn).ok_or(Status::BadResource.because(0x90_5005))?;
     let to = next_state(input, sq.state, sqc::state.get(sq_in::sqc.bytes(input)))?;
     sq.state = to;
     match to {
@@ -113,11 +109,7 @@ pub(crate) fn destroy_sq(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
 /// QUERY_SQ.
 pub(crate) fn query_sq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let sqn = head_in::number.get(input) & 0xff_ffff;
-    let sq = hca
-        .objects
-        .sqs
-        .get(&sqn)
-        .ok_or(Status::BadResource.because(0x90_7001))?;
+    let sq = hca.objects.sqs.get(&sqn).ok_or(Status::BadResource.because(0x90_7001))?;
     let context = sq_in::sqc.bytes_mut(output);
     let n = context.len().min(sq.context.len());
     context[..n].copy_from_slice(&sq.context[..n]);
@@ -138,12 +130,7 @@ pub(crate) fn create_rq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resul
     if odd {
         return Err(Status::BadParam.because(0x90_8001));
     }
-    let wq = Wq::new(
-        hca,
-        rqc::wq.bytes(&context),
-        rq_in::pas.tail(input),
-        Side::Receive,
-    )?;
+    let wq = Wq::new(hca, rqc::wq.bytes(&context), rq_in::pas.tail(input), Side::Receive)?;
     if wq.kind != 1 {
         return Err(Status::BadParam.because(0x90_8002));
     }
@@ -176,11 +163,7 @@ pub(crate) fn create_rq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Resul
 pub(crate) fn modify_rq(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Result<(), Refusal> {
     let rqn = head_in::number.get(input) & 0xff_ffff;
     let new = rq_in::rqc.bytes(input);
-    let rq = hca
-        .objects
-        .rqs
-        .get_mut(&rqn)
-        .ok_or(Status::BadResource.because(0x90_9005))?;
+    let rq = hca.objects.rqs.get_mut(&rqn).ok_or(Status::BadResource.because(0x90_9005))?;
     let to = next_state(input, rq.state, rqc::state.get(new))?;
     let chosen = rq_in::modify_bitmask.get64(input);
     if chosen & 2 != 0 {
@@ -216,11 +199,7 @@ pub(crate) fn destroy_rq(hca: &mut Hca, input: &[u8], _output: &mut [u8]) -> Res
 /// QUERY_RQ.
 pub(crate) fn query_rq(hca: &mut Hca, input: &[u8], output: &mut [u8]) -> Result<(), Refusal> {
     let rqn = head_in::number.get(input) & 0xff_ffff;
-    let rq = hca
-        .objects
-        .rqs
-        .get(&rqn)
-        .ok_or(Status::BadResource.because(0x90_b001))?;
+    let rq = hca.objects.rqs.get(&rqn).ok_or(Status::BadResource.because(0x90_b001))?;
     let context = rq_in::rqc.bytes_mut(output);
     let n = context.len().min(rq.context.len());
     context[..n].copy_from_slice(&rq.context[..n]);

@@ -91,11 +91,7 @@ pub(crate) fn parse_send(bytes: &[u8], kind: QpKind) -> Result<SendWqe, BadWqe> 
         opcode: 0,
     })?;
     let control = Control::parse(&head);
-    let bad = |syndrome| BadWqe {
-        syndrome,
-        bbs: control.bbs(),
-        opcode: control.opcode,
-    };
+    let bad = |syndrome| BadWqe { syndrome, bbs: control.bbs(), opcode: control.opcode };
     let mut rest = bytes.get(16..).unwrap_or(&[]);
     let mut av = None;
     let sends = matches!(control.opcode, SEND | SEND_IMM | SEND_INVAL);
@@ -105,10 +101,8 @@ pub(crate) fn parse_send(bytes: &[u8], kind: QpKind) -> Result<SendWqe, BadWqe> 
         rest = &rest[48..];
     }
     let mut xrc_srqn = None;
-    let remote = matches!(
-        control.opcode,
-        RDMA_WRITE | RDMA_WRITE_IMM | RDMA_READ | ATOMIC_CS | ATOMIC_FA
-    );
+    let remote =
+        matches!(control.opcode, RDMA_WRITE | RDMA_WRITE_IMM | RDMA_READ | ATOMIC_CS | ATOMIC_FA);
     if kind == QpKind::XrcInitiator && (sends || remote) {
         let segment = rest.get(..16).ok_or(bad(Syndrome::LocalQpOperation))?;
         xrc_srqn = Some(wqe_xrc::xrc_srqn.get(segment));
@@ -154,14 +148,10 @@ fn allowed(opcode: u8, kind: QpKind) -> bool {
 fn operation(control: &Control, rest: &[u8]) -> Result<Operation, Syndrome> {
     Ok(match control.opcode {
         NOP => Operation::Nop,
-        SEND => Operation::Send {
-            trailer: Trailer::None,
-            data: parse_payload(rest)?,
-        },
-        SEND_IMM => Operation::Send {
-            trailer: Trailer::Imm(control.imm),
-            data: parse_payload(rest)?,
-        },
+        SEND => Operation::Send { trailer: Trailer::None, data: parse_payload(rest)? },
+        SEND_IMM => {
+            Operation::Send { trailer: Trailer::Imm(control.imm), data: parse_payload(rest)? }
+        }
         SEND_INVAL => Operation::Send {
             trailer: Trailer::Invalidate(control.imm),
             data: parse_payload(rest)?,
@@ -169,18 +159,11 @@ fn operation(control: &Control, rest: &[u8]) -> Result<Operation, Syndrome> {
         RDMA_WRITE | RDMA_WRITE_IMM => {
             let (remote, data) = remote(rest)?;
             let imm = (control.opcode == RDMA_WRITE_IMM).then_some(control.imm);
-            Operation::Write {
-                remote,
-                imm,
-                data: parse_payload(data)?,
-            }
+            Operation::Write { remote, imm, data: parse_payload(data)? }
         }
         RDMA_READ => {
             let (remote, data) = remote(rest)?;
-            Operation::Read {
-                remote,
-                into: pointers(data)?,
-            }
+            Operation::Read { remote, into: pointers(data)? }
         }
         ATOMIC_CS | ATOMIC_FA => {
             let (remote, data) = remote(rest)?;
@@ -189,30 +172,16 @@ fn operation(control: &Control, rest: &[u8]) -> Result<Operation, Syndrome> {
             if into.iter().map(|s| u64::from(s.len)).sum::<u64>() != 8 {
                 return Err(Syndrome::LocalLength);
             }
-            let (first, second) = (
-                wqe_atomic::swap_add.get64(operands),
-                wqe_atomic::compare.get64(operands),
-            );
+            let (first, second) =
+                (wqe_atomic::swap_add.get64(operands), wqe_atomic::compare.get64(operands));
             if control.opcode == ATOMIC_CS {
-                Operation::CompareSwap {
-                    remote,
-                    swap: first,
-                    compare: second,
-                    into,
-                }
+                Operation::CompareSwap { remote, swap: first, compare: second, into }
             } else {
-                Operation::FetchAdd {
-                    remote,
-                    add: first,
-                    into,
-                }
+                Operation::FetchAdd { remote, add: first, into }
             }
         }
         LOCAL_INVAL => Operation::LocalInvalidate(control.imm),
-        UMR => Operation::Umr(UmrWqe {
-            mkey: control.imm,
-            segments: rest.to_vec(),
-        }),
+        UMR => Operation::Umr(UmrWqe { mkey: control.imm, segments: rest.to_vec() }),
         _ => return Err(Syndrome::LocalQpOperation),
     })
 }
@@ -312,9 +281,5 @@ pub(crate) fn parse_recv(index: u16, stride: &[u8]) -> RecvWqe {
         })
         .map(pointer)
         .collect();
-    RecvWqe {
-        index,
-        segments,
-        pool: None,
-    }
+    RecvWqe { index, segments, pool: None }
 }

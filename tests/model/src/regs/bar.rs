@@ -53,9 +53,7 @@ impl Hca {
         }
         if !offset.is_multiple_of(4) || !bytes.len().is_multiple_of(4) {
             let n = bytes.len();
-            self.bus.complain(format!(
-                "BAR store of {n} bytes at {offset:#x}: not whole words"
-            ));
+            self.bus.complain(format!("BAR store of {n} bytes at {offset:#x}: not whole words"));
             return;
         }
         match offset {
@@ -67,9 +65,7 @@ impl Hca {
                 }
             }
             0x4000..BAR_BYTES => self.uar_write(offset, bytes),
-            _ => self
-                .bus
-                .complain(format!("BAR store at {offset:#x}: nothing there")),
+            _ => self.bus.complain(format!("BAR store at {offset:#x}: nothing there")),
         }
     }
 
@@ -77,21 +73,16 @@ impl Hca {
         let uar = (offset >> 12) as u32;
         let at = (offset & 0xfff) as usize;
         if !self.ids.uar.contains(uar) {
-            self.bus
-                .complain(format!("store to UAR {uar:#x}, which is not allocated"));
+            self.bus.complain(format!("store to UAR {uar:#x}, which is not allocated"));
             return;
         }
-        let first = bytes
-            .first_chunk::<4>()
-            .map_or(0, |b| u32::from_be_bytes(*b));
+        let first = bytes.first_chunk::<4>().map_or(0, |b| u32::from_be_bytes(*b));
         match (at, bytes.len()) {
             (EQ_ARM, 4) => self.eqs.doorbell(&mut self.bus, uar, first, true),
             (EQ_UPDATE, 4) => self.eqs.doorbell(&mut self.bus, uar, first, false),
             (CQ_ARM, 8) => {
                 self.bus.stats.cq_arms += 1;
-                let cqn = bytes
-                    .last_chunk::<4>()
-                    .map_or(0, |b| u32::from_be_bytes(*b));
+                let cqn = bytes.last_chunk::<4>().map_or(0, |b| u32::from_be_bytes(*b));
                 objects::cq_arm(self, uar, first, cqn & 0xff_ffff);
             }
             (BLUEFLAME..=0xfff, 8..) if bytes.len().is_multiple_of(8) => {
@@ -104,21 +95,14 @@ impl Hca {
             (CQ_ARM | BLUEFLAME..=0xfff, 4) if at.is_multiple_of(8) => {
                 self.latch.half = bytes.first_chunk().map(|half| (offset, *half));
             }
-            (_, 4)
-                if self
-                    .latch
-                    .half
-                    .is_some_and(|(first, _)| first + 4 == offset) =>
-            {
+            (_, 4) if self.latch.half.is_some_and(|(first, _)| first + 4 == offset) => {
                 if let Some((first, half)) = self.latch.half.take() {
                     let mut whole = half.to_vec();
                     whole.extend_from_slice(bytes);
                     self.uar_write(first, &whole);
                 }
             }
-            (at, n) => self
-                .bus
-                .complain(format!("store of {n} bytes at {at:#x} of UAR {uar:#x}")),
+            (at, n) => self.bus.complain(format!("store of {n} bytes at {at:#x} of UAR {uar:#x}")),
         }
     }
 
@@ -130,9 +114,7 @@ impl Hca {
             0x18 => engine::doorbell(self, word),
             // Acknowledgement of a reset request, and INTx: nothing to do.
             0x1fc | 0x200c => {}
-            _ => self
-                .bus
-                .complain(format!("store to read-only register {offset:#x}")),
+            _ => self.bus.complain(format!("store to read-only register {offset:#x}")),
         }
     }
 }

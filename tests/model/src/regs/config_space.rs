@@ -131,7 +131,6 @@ impl Hca {
         }
         self.bus.master = self.pci.word(4) & 4 != 0;
         let control = self.pci.word(MSIX + 2);
-        self.bus
-            .set_msix(control & 0x8000 != 0, control & 0x4000 != 0);
+        self.bus.set_msix(control & 0x8000 != 0, control & 0x4000 != 0);
     }
 }

@@ -30,12 +30,7 @@ const MHZ: u64 = 275;
 impl Registers {
     /// Nobody there until `absent_until`, not ready until `ready_at`.
     pub(crate) fn after_reset(absent_until: Nanos, ready_at: Nanos) -> Self {
-        Self {
-            absent_until,
-            ready_at,
-            nic_interface: 1,
-            ..Self::default()
-        }
+        Self { absent_until, ready_at, nic_interface: 1, ..Self::default() }
     }
 
     /// Whether the firmware has fallen.
@@ -121,19 +116,16 @@ impl Hca {
                 return;
             }
             state => {
-                self.bus
-                    .complain(format!("nic_interface {state} written: not on this card"));
+                self.bus.complain(format!("nic_interface {state} written: not on this card"));
                 return;
             }
         }
         if self.regs.initializing(self.bus.now) {
-            self.bus
-                .complain("command page written while initializing: lost");
+            self.bus.complain("command page written while initializing: lost");
             return;
         }
         if word & 0xff != 0 {
-            self.bus
-                .complain(format!("command page {word:#x} is not 4 KiB aligned"));
+            self.bus.complain(format!("command page {word:#x} is not 4 KiB aligned"));
         }
         self.regs.nic_interface = 0;
         self.cmd.base = Some(base);

@@ -26,13 +26,7 @@ impl Msix {
             entry[12] = 1;
         }
         let pending = vec![false; usize::from(vectors)];
-        Self {
-            ruled,
-            enabled: false,
-            masked: false,
-            table,
-            pending,
-        }
+        Self { ruled, enabled: false, masked: false, table, pending }
     }
 
     /// A vector wants out: whether it may now; if masked it stays pending.
@@ -48,18 +42,14 @@ impl Msix {
     }
 
     fn open(&self, vector: usize) -> bool {
-        let masked = self
-            .table
-            .get(vector * 16 + 12)
-            .is_none_or(|control| control & 1 != 0);
+        let masked = self.table.get(vector * 16 + 12).is_none_or(|control| control & 1 != 0);
         self.enabled && !self.masked && !masked
     }
 
     /// Vectors pending that have become open.
     pub(crate) fn release(&mut self) -> Vec<u16> {
-        let open: Vec<usize> = (0..self.pending.len())
-            .filter(|&v| self.pending[v] && self.open(v))
-            .collect();
+        let open: Vec<usize> =
+            (0..self.pending.len()).filter(|&v| self.pending[v] && self.open(v)).collect();
         for &v in &open {
             self.pending[v] = false;
         }
@@ -72,9 +62,8 @@ impl Msix {
 
     pub(crate) fn pba_byte(&self, at: u64) -> u8 {
         let first = at as usize * 8;
-        (0..8).fold(0, |acc, k| {
-            acc | u8::from(self.pending.get(first + k).is_some_and(|p| *p)) << k
-        })
+        (0..8)
+            .fold(0, |acc, k| acc | u8::from(self.pending.get(first + k).is_some_and(|p| *p)) << k)
     }
 
     pub(crate) fn table_write(&mut self, at: u64, bytes: &[u8]) {

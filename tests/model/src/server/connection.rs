@@ -103,8 +103,7 @@ impl Connection {
             &mut control,
             RecvFlags::CMSG_CLOEXEC,
         );
-        self.message
-            .truncate(have + result.as_ref().map_or(0, |got| got.bytes));
+        self.message.truncate(have + result.as_ref().map_or(0, |got| got.bytes));
         let got = result?;
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {

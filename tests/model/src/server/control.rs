@@ -41,11 +41,7 @@ enum Done {
 impl Control {
     pub(super) fn new(path: &Path) -> io::Result<Self> {
         let (listener, file) = sockets::listen(path)?;
-        Ok(Self {
-            listener,
-            _file: file,
-            clients: Vec::new(),
-        })
+        Ok(Self { listener, _file: file, clients: Vec::new() })
     }
 
     pub(super) fn listener(&self) -> BorrowedFd<'_> {
@@ -61,11 +57,7 @@ impl Control {
     pub(super) fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
-                self.clients.push(Some(Client {
-                    stream,
-                    line: Vec::new(),
-                    unsent: Vec::new(),
-                }));
+                self.clients.push(Some(Client { stream, line: Vec::new(), unsent: Vec::new() }));
             }
         }
     }
@@ -79,9 +71,8 @@ impl Control {
     ) -> bool {
         let mut running = true;
         if let Some(slot) = self.clients.get_mut(nth) {
-            let alive = slot
-                .as_mut()
-                .is_some_and(|client| client.serve(functions, weather, &mut running));
+            let alive =
+                slot.as_mut().is_some_and(|client| client.serve(functions, weather, &mut running));
             if !alive {
                 *slot = None;
             }
@@ -161,9 +152,8 @@ fn rates<'a>(words: impl Iterator<Item = &'a str>) -> Result<(Rates, bool), Stri
             only_roce = true;
             continue;
         }
-        let (kind, chance) = word
-            .split_once('=')
-            .ok_or_else(|| format!("{word}: KIND=N is wanted"))?;
+        let (kind, chance) =
+            word.split_once('=').ok_or_else(|| format!("{word}: KIND=N is wanted"))?;
         let place = match kind {
             "drop" => &mut rates.drop,
             "duplicate" => &mut rates.duplicate,

@@ -81,23 +81,13 @@ impl EventLoop {
                 }
                 if let Some(file) = &trace {
                     // All functions write to one file, a command at a time.
-                    function
-                        .hca()
-                        .observe(Box::new(Tracer::new(file.try_clone()?)));
+                    function.hca().observe(Box::new(Tracer::new(file.try_clone()?)));
                 }
                 Ok(function)
             })
             .collect::<io::Result<_>>()?;
         let control = settings.control.as_deref().map(Control::new).transpose()?;
-        Ok(Self {
-            functions,
-            fabric,
-            control,
-            jobs,
-            wake,
-            began: Instant::now(),
-            running: true,
-        })
+        Ok(Self { functions, fabric, control, jobs, wake, began: Instant::now(), running: true })
     }
 
     /// A function by number.

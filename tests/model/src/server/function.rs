@@ -354,24 +354,14 @@ impl Function {
         }
         match *request {
             Request::Version { .. } => {}
-            Request::DmaMap {
-                flags,
-                offset,
-                iova,
-                size,
-            } => {
+            Request::DmaMap { flags, offset, iova, size } => {
                 if fds.len() > 1 {
                     return Err(Errno::INVAL);
                 }
                 let file = fds.into_iter().next().map(File::from);
                 self.maps.map(flags, offset, iova, size, file)?;
             }
-            Request::DmaUnmap {
-                argsz,
-                flags,
-                iova,
-                size,
-            } => {
+            Request::DmaUnmap { argsz, flags, iova, size } => {
                 self.maps.unmap(flags, iova, size)?;
                 let reply = Reply::default().u32(argsz).u32(flags);
                 return Ok(reply.u64(iova).u64(size).done());
@@ -391,18 +381,10 @@ impl Function {
                 let reply = Reply::default().u32(16).u32(flags);
                 return Ok(reply.u32(index).u32(count).done());
             }
-            Request::SetIrqs {
-                flags,
-                index,
-                start,
-                count,
-                data,
-            } => self.irqs.set(flags, index, start, count, data, fds)?,
-            Request::RegionRead {
-                offset,
-                region,
-                count,
-            } => {
+            Request::SetIrqs { flags, index, start, count, data } => {
+                self.irqs.set(flags, index, start, count, data, fds)?
+            }
+            Request::RegionRead { offset, region, count } => {
                 if count > MOST_DATA {
                     return Err(Errno::INVAL);
                 }
@@ -412,11 +394,7 @@ impl Function {
                 let reply = Reply::default().u64(offset).u32(region).u32(count);
                 return Ok(reply.bytes(&data).done());
             }
-            Request::RegionWrite {
-                offset,
-                region,
-                data,
-            } => {
+            Request::RegionWrite { offset, region, data } => {
                 within(region, offset, data.len())?;
                 if region == CONFIG {
                     self.device.config_write(offset as usize, data);

@@ -92,13 +92,8 @@ impl Irqs {
     ) -> Result<(), Errno> {
         let lines = self.0.get_mut(index as usize).ok_or(Errno::INVAL)?;
         let end = start.checked_add(count).ok_or(Errno::INVAL)?;
-        let range = lines
-            .get_mut(start as usize..end as usize)
-            .ok_or(Errno::INVAL)?;
-        match (
-            flags & !(NONE | BOOL | EVENTFD),
-            flags & (NONE | BOOL | EVENTFD),
-        ) {
+        let range = lines.get_mut(start as usize..end as usize).ok_or(Errno::INVAL)?;
+        match (flags & !(NONE | BOOL | EVENTFD), flags & (NONE | BOOL | EVENTFD)) {
             (TRIGGER, NONE) if count == 0 => lines.iter_mut().for_each(|line| line.set(None)),
             (TRIGGER, NONE) => range.iter_mut().for_each(Line::fire),
             (TRIGGER, BOOL) => {
@@ -129,8 +124,7 @@ impl Irqs {
     pub(super) fn pending_byte(&self, at: usize) -> u8 {
         let vectors = self.0.get(MSIX as usize).map_or(&[][..], Vec::as_slice);
         let byte = vectors.iter().skip(at.saturating_mul(8)).take(8);
-        byte.rev()
-            .fold(0, |acc, line| acc << 1 | u8::from(line.pending))
+        byte.rev().fold(0, |acc, line| acc << 1 | u8::from(line.pending))
     }
 
     /// A reset of the function: no vector is pending. Eventfds stay, they are the host's.

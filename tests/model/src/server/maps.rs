@@ -109,11 +109,7 @@ impl Maps {
             None => None,
         };
         let rights = flags & (READ | WRITE);
-        let entry = Entry {
-            size,
-            rights,
-            memory,
-        };
+        let entry = Entry { size, rights, memory };
         table.entries.insert(iova, entry);
         Ok(())
     }
@@ -137,11 +133,7 @@ impl Maps {
         if cut(iova).is_some() || last.checked_add(1).and_then(cut).is_some() {
             return Err(Errno::INVAL);
         }
-        let gone: Vec<u64> = table
-            .entries
-            .range(iova..=last)
-            .map(|(at, _)| *at)
-            .collect();
+        let gone: Vec<u64> = table.entries.range(iova..=last).map(|(at, _)| *at).collect();
         // A sweep that hits nothing costs nothing.
         if gone.is_empty() {
             return Ok(());
@@ -243,9 +235,7 @@ impl Table {
                 let room = entry.size.checked_sub(within).filter(|room| *room != 0)?;
                 let (region, base) = entry.memory.as_ref()?;
                 let n = (length - done).min(usize::try_from(room).unwrap_or(usize::MAX));
-                let slice = region
-                    .get_slice(base + usize::try_from(within).ok()?, n)
-                    .ok()?;
+                let slice = region.get_slice(base + usize::try_from(within).ok()?, n).ok()?;
                 (entry.rights & right != 0).then_some(slice)
             });
             let Some(slice) = piece else {
@@ -276,10 +266,7 @@ fn store(slice: &VolatileSlice<'_>, at: usize, bytes: &[u8]) {
 
 /// The largest power of two up to eight that divides `end` and is not above `length`.
 fn last_store(end: usize, length: usize) -> usize {
-    [8, 4, 2, 1]
-        .into_iter()
-        .find(|size| end.is_multiple_of(*size) && *size <= length)
-        .unwrap_or(0)
+    [8, 4, 2, 1].into_iter().find(|size| end.is_multiple_of(*size) && *size <= length).unwrap_or(0)
 }
 
 fn write(slice: &VolatileSlice<'_>, bytes: &[u8]) {
@@ -300,11 +287,7 @@ fn store_all(slice: &VolatileSlice<'_>, bytes: &[u8]) {
 }
 
 fn read(slice: &VolatileSlice<'_>, bytes: &mut [u8]) {
-    let aligned = slice
-        .ptr_guard()
-        .as_ptr()
-        .addr()
-        .is_multiple_of(bytes.len().max(1));
+    let aligned = slice.ptr_guard().as_ptr().addr().is_multiple_of(bytes.len().max(1));
     let loaded = match bytes.len() {
         4 if aligned => slice
             .load(0, Ordering::Relaxed)

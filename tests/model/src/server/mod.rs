@@ -147,10 +147,7 @@ impl Settings {
                 (socket.into(), device)
             })
             .collect();
-        Self {
-            functions,
-            ..Self::default()
-        }
+        Self { functions, ..Self::default() }
     }
 }
 
@@ -167,19 +164,12 @@ impl Server {
         let wake = Arc::new(sockets::eventfd()?);
         let (ended, ends) = io::pipe()?;
         let served = EventLoop::new(settings, inbox, Arc::clone(&wake))?;
-        let thread = std::thread::Builder::new()
-            .name("mlx5-model".into())
-            .spawn(move || {
-                let report = served.run();
-                drop(ends);
-                report
-            })?;
-        Ok(Handle {
-            jobs,
-            wake,
-            ended: ended.into(),
-            thread: Some(thread),
-        })
+        let thread = std::thread::Builder::new().name("mlx5-model".into()).spawn(move || {
+            let report = served.run();
+            drop(ends);
+            report
+        })?;
+        Ok(Handle { jobs, wake, ended: ended.into(), thread: Some(thread) })
     }
 }
 

@@ -34,19 +34,9 @@ impl Header {
     /// From the wire.
     pub(super) fn decode(bytes: &[u8; HEADER]) -> Self {
         let word = |at: usize| {
-            bytes
-                .iter()
-                .skip(at)
-                .take(4)
-                .rev()
-                .fold(0, |acc, byte| acc << 8 | u32::from(*byte))
+            bytes.iter().skip(at).take(4).rev().fold(0, |acc, byte| acc << 8 | u32::from(*byte))
         };
-        Self {
-            id: word(0) as u16,
-            command: (word(0) >> 16) as u16,
-            size: word(4),
-            flags: word(8),
-        }
+        Self { id: word(0) as u16, command: (word(0) >> 16) as u16, size: word(4), flags: word(8) }
     }
 
     /// How many bytes follow; `None` for a length that no message has.
@@ -135,9 +125,7 @@ impl<'a> Request<'a> {
     fn decode(command: u16, body: &'a [u8]) -> Result<Self, Errno> {
         let mut from = Fields(body);
         Ok(match command {
-            1 => Self::Version {
-                major: from.u32()? as u16,
-            },
+            1 => Self::Version { major: from.u32()? as u16 },
             2 => {
                 from.u32()?;
                 Self::DmaMap {
@@ -172,19 +160,11 @@ impl<'a> Request<'a> {
                     data: from.0,
                 }
             }
-            9 => Self::RegionRead {
-                offset: from.u64()?,
-                region: from.u32()?,
-                count: from.u32()?,
-            },
+            9 => Self::RegionRead { offset: from.u64()?, region: from.u32()?, count: from.u32()? },
             10 => {
                 let (offset, region, count) = (from.u64()?, from.u32()?, from.u32()?);
                 let data = from.0.get(..count as usize).ok_or(Errno::INVAL)?;
-                Self::RegionWrite {
-                    offset,
-                    region,
-                    data,
-                }
+                Self::RegionWrite { offset, region, data }
             }
             13 => Self::Reset,
             _ => return Err(Errno::NOTSUP),

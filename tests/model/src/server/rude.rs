@@ -22,9 +22,8 @@ impl FromStr for Rude {
 
     /// `gone-after=N`, `die-after=N`, `mute-after=N`, `quit-after=N`, `dma-limit=N`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, number) = text
-            .split_once('=')
-            .ok_or("expected KIND=N, such as gone-after=100")?;
+        let (kind, number) =
+            text.split_once('=').ok_or("expected KIND=N, such as gone-after=100")?;
         let n = number.parse().map_err(|_| format!("{number}: no number"))?;
         match kind {
             "gone-after" => Ok(Self::GoneAfter(n)),

@@ -62,20 +62,14 @@ fn bind<S>(
 
 /// A fresh eventfd that does not block.
 pub(super) fn eventfd() -> io::Result<OwnedFd> {
-    Ok(rustix::event::eventfd(
-        0,
-        EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC,
-    )?)
+    Ok(rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)
 }
 
 /// Adds one to an eventfd, unless that would block.
 pub(super) fn signal(fd: &OwnedFd) {
     // An eventfd of somebody else's may be one that blocks; when it is full, it has been signalled.
     let mut room = [PollFd::new(fd, PollFlags::OUT)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let ready = retry_on_intr(|| rustix::event::poll(&mut room, Some(&at_once)));
     if ready == Ok(1) {
         let _ = retry_on_intr(|| rustix::io::write(fd, &1u64.to_ne_bytes()));

@@ -62,8 +62,7 @@ impl Wire for Plug {
         }
         let (rates, only_roce) = *self.weather.lock().unwrap_or_else(PoisonError::into_inner);
         let hit = !only_roce || frame::is_roce(frame);
-        self.port
-            .set_rates(if hit { rates } else { Rates::default() });
+        self.port.set_rates(if hit { rates } else { Rates::default() });
         self.port.send(frame);
         self.sent.fetch_add(1, Ordering::Relaxed);
     }
@@ -195,12 +194,7 @@ impl Fabric {
             }
             (Link::Switch | Link::Datagram { .. }, _) => None,
         };
-        let fabric = Self {
-            sent,
-            uplink,
-            clock,
-            weather,
-        };
+        let fabric = Self { sent, uplink, clock, weather };
         Ok((fabric, plugs))
     }
 

@@ -57,24 +57,14 @@ impl DatagramEngine {
                 break;
             };
             let (bbs, opcode, signaled, result) = match fetched {
-                Ok(wqe) => (
-                    wqe.bbs,
-                    wqe.opcode,
-                    wqe.signaled,
-                    self.send_one(&wqe, attr, host),
-                ),
+                Ok(wqe) => (wqe.bbs, wqe.opcode, wqe.signaled, self.send_one(&wqe, attr, host)),
                 Err(bad) => (bad.bbs, bad.opcode, true, Err(bad.syndrome)),
             };
             *next_index = index.wrapping_add(bbs.max(1));
             let byte_len = result.unwrap_or(0);
             let result = result.map(|_| ());
             if signaled || result.is_err() {
-                let completion = SendCompletion {
-                    index,
-                    opcode,
-                    byte_len,
-                    result,
-                };
+                let completion = SendCompletion { index, opcode, byte_len, result };
                 host.complete_send(attr.qpn, completion);
             }
             result.map_err(|_| Fatal)?;
@@ -120,23 +110,13 @@ impl DatagramEngine {
                 bytes
             }
         };
-        let opcode = if imm.is_some() {
-            Opcode::UdSendOnlyImm
-        } else {
-            Opcode::UdSendOnly
-        };
-        let mut draft = Draft {
-            solicited: wqe.solicited,
-            payload,
-            ..Draft::new(opcode, self.next_psn)
-        };
+        let opcode = if imm.is_some() { Opcode::UdSendOnlyImm } else { Opcode::UdSendOnly };
+        let mut draft =
+            Draft { solicited: wqe.solicited, payload, ..Draft::new(opcode, self.next_psn) };
         // A Q_Key with the top bit set is the QP's to give, not the work request's.
         let qkey = if qkey >> 31 == 1 { attr.qkey } else { qkey };
         draft.ext.imm = imm;
-        draft.ext.deth = Some(Deth {
-            qkey,
-            src_qp: wire_qpn(attr),
-        });
+        draft.ext.deth = Some(Deth { qkey, src_qp: wire_qpn(attr) });
         draft.send_to(attr, &path, qpn, host);
         self.next_psn = psn::add(self.next_psn, 1);
         Ok(len)
@@ -156,12 +136,7 @@ impl DatagramEngine {
         if deth.qkey != attr.qkey || len > attr.mtu {
             return Ok(());
         }
-        let wqe = match self
-            .spare
-            .take()
-            .map(Ok)
-            .or_else(|| host.take_recv(attr.qpn, None))
-        {
+        let wqe = match self.spare.take().map(Ok).or_else(|| host.take_recv(attr.qpn, None)) {
             None => {
                 host.count(attr.qpn, Tally::OutOfBuffer);
                 return Ok(());
@@ -194,11 +169,7 @@ impl DatagramEngine {
             congested: packet.congested(),
             source: Some(source),
         };
-        let completion = RecvCompletion {
-            index: wqe.index,
-            pool: wqe.pool,
-            result: Ok(received),
-        };
+        let completion = RecvCompletion { index: wqe.index, pool: wqe.pool, result: Ok(received) };
         host.complete_recv(attr.qpn, completion);
         Ok(())
     }
@@ -223,13 +194,6 @@ fn fail(
     attr: &QpAttr,
     host: &mut dyn Host,
 ) -> Result<(), Fatal> {
-    host.complete_recv(
-        attr.qpn,
-        RecvCompletion {
-            index,
-            pool,
-            result: Err(syndrome),
-        },
-    );
+    host.complete_recv(attr.qpn, RecvCompletion { index, pool, result: Err(syndrome) });
     Err(Fatal)
 }

@@ -135,11 +135,7 @@ impl Engine {
             // It has no send queue.
             (QpState::Rts, QpKind::XrcTarget) => Ok(()),
             (QpState::Rts, QpKind::Ud | QpKind::Gsi) => {
-                if self
-                    .datagram
-                    .send(&self.attr, &mut self.next_index, host)
-                    .is_err()
-                {
+                if self.datagram.send(&self.attr, &mut self.next_index, host).is_err() {
                     self.send_queue_error(host);
                 }
                 Ok(())
@@ -171,11 +167,7 @@ impl Engine {
         let connected = |service| packet.bth.service == service && self.is_from_peer(host, packet);
         let result = match kind {
             QpKind::Rc | QpKind::XrcInitiator | QpKind::XrcTarget
-                if !connected(if kind == QpKind::Rc {
-                    Service::Rc
-                } else {
-                    Service::Xrc
-                }) =>
+                if !connected(if kind == QpKind::Rc { Service::Rc } else { Service::Xrc }) =>
             {
                 Ok(())
             }
@@ -236,11 +228,7 @@ impl Engine {
         if self.flush_due {
             return Some(0);
         }
-        self.responder
-            .deadline()
-            .into_iter()
-            .chain(self.requester.deadline())
-            .min()
+        self.responder.deadline().into_iter().chain(self.requester.deadline()).min()
     }
 
     /// Moves the QP to ERR, as a 2ERR command does: both queues are flushed in order, a message
@@ -311,20 +299,12 @@ impl Engine {
         let qpn = self.attr.qpn;
         let done = |host: &mut dyn Host, index, pool| {
             let result = Err(Syndrome::Flushed);
-            let completion = host::RecvCompletion {
-                index,
-                pool,
-                result,
-            };
+            let completion = host::RecvCompletion { index, pool, result };
             host.complete_recv(qpn, completion);
         };
-        for held in [
-            self.responder.flush(),
-            self.unreliable.flush(),
-            self.datagram.flush(),
-        ]
-        .into_iter()
-        .flatten()
+        for held in [self.responder.flush(), self.unreliable.flush(), self.datagram.flush()]
+            .into_iter()
+            .flatten()
         {
             done(host, held.index, held.pool);
         }
@@ -343,15 +323,7 @@ impl Engine {
 
 fn complete_flushed(host: &mut dyn Host, qpn: u32, index: u16, opcode: u8) {
     let result = Err(Syndrome::Flushed);
-    host.complete_send(
-        qpn,
-        SendCompletion {
-            index,
-            opcode,
-            byte_len: 0,
-            result,
-        },
-    );
+    host.complete_send(qpn, SendCompletion { index, opcode, byte_len: 0, result });
 }
 
 #[cfg(test)]

@@ -48,9 +48,7 @@ impl Draft {
             net: Network {
                 dmac: path.dmac,
                 smac: own.mac,
-                vlan: own
-                    .vlan
-                    .map(|id| u16::from(path.priority & 7) << 13 | id & 0xfff),
+                vlan: own.vlan.map(|id| u16::from(path.priority & 7) << 13 | id & 0xfff),
                 src: own.ip,
                 dst: path.dst,
                 tclass: path.tclass,

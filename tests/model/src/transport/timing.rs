@@ -40,10 +40,7 @@ const RNR_WAITS: [Nanos; 32] = [
 
 /// How long an RNR NAK with this timer code asks to wait.
 pub(crate) fn rnr_wait(code: u8) -> Nanos {
-    RNR_WAITS
-        .get(usize::from(code & 0x1f))
-        .copied()
-        .unwrap_or(655_360_000)
+    RNR_WAITS.get(usize::from(code & 0x1f)).copied().unwrap_or(655_360_000)
 }
 
 /// The local ACK timeout: 4.096 us times 2 to the exponent; 0 is none.

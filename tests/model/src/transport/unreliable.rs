@@ -40,10 +40,7 @@ enum Lost {
 impl UnreliableResponder {
     /// Enters RTR.
     pub(super) fn start(&mut self, psn: u32) {
-        *self = Self {
-            expected: psn & psn::MASK,
-            ..Self::default()
-        };
+        *self = Self { expected: psn & psn::MASK, ..Self::default() };
     }
 
     pub(super) fn expected_psn(&self) -> u32 {
@@ -107,11 +104,7 @@ impl UnreliableResponder {
             (None, false) => false,
         };
         let len = u32::try_from(packet.payload.len()).unwrap_or(u32::MAX);
-        let fits = if last {
-            len <= attr.mtu
-        } else {
-            len == attr.mtu
-        };
+        let fits = if last { len <= attr.mtu } else { len == attr.mtu };
         let outcome = if !continues || !fits {
             Err(Lost::Dropped)
         } else if is_send {
@@ -147,11 +140,7 @@ impl UnreliableResponder {
                 Err(Lost::Dropped)
             }
             Some(Err((index, syndrome))) => {
-                self.receive = Some(RecvWqe {
-                    index,
-                    segments: Vec::new(),
-                    pool: None,
-                });
+                self.receive = Some(RecvWqe { index, segments: Vec::new(), pool: None });
                 Err(Lost::Local(syndrome))
             }
         }
@@ -178,8 +167,7 @@ impl UnreliableResponder {
             return Err(Lost::Local(Syndrome::LocalLength));
         }
         if len > 0 {
-            host.scatter_receive(attr.qpn, wqe, offset, &packet.payload)
-                .map_err(Lost::Local)?;
+            host.scatter_receive(attr.qpn, wqe, offset, &packet.payload).map_err(Lost::Local)?;
         }
         self.message = (!last).then_some(Message::Send { offset: end });
         if last {
@@ -212,11 +200,7 @@ impl UnreliableResponder {
         if packet.ext.imm.is_some() {
             self.need_receive(attr, host)?;
         }
-        let at = |va: u64| RemoteAddress {
-            va,
-            rkey: reth.rkey,
-            pool: None,
-        };
+        let at = |va: u64| RemoteAddress { va, rkey: reth.rkey, pool: None };
         if offset == 0 {
             host.count(attr.qpn, Tally::RxWriteRequests);
             if reth.len > 0 {
@@ -232,11 +216,7 @@ impl UnreliableResponder {
         let offset = offset.saturating_add(len);
         self.message = (!last).then_some(Message::Write { reth, offset });
         if let Some(imm) = packet.ext.imm {
-            self.end(
-                attr,
-                host,
-                Ok(received(RecvKind::WriteImm(imm), reth.len, packet)),
-            );
+            self.end(attr, host, Ok(received(RecvKind::WriteImm(imm), reth.len, packet)));
         }
         Ok(())
     }
@@ -244,11 +224,7 @@ impl UnreliableResponder {
     /// Completes the receive in use.
     fn end(&mut self, attr: &QpAttr, host: &mut dyn Host, result: Result<Received, Syndrome>) {
         if let Some(wqe) = self.receive.take() {
-            let completion = RecvCompletion {
-                index: wqe.index,
-                pool: wqe.pool,
-                result,
-            };
+            let completion = RecvCompletion { index: wqe.index, pool: wqe.pool, result };
             host.complete_recv(attr.qpn, completion);
         }
     }

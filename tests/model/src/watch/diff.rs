@@ -35,13 +35,7 @@ impl Line {
     /// Whether it is about what a device answered.
     #[must_use]
     pub fn is_answer(&self) -> bool {
-        matches!(
-            self,
-            Self::Field {
-                half: Half::Output,
-                ..
-            }
-        )
+        matches!(self, Self::Field { half: Half::Output, .. })
     }
 }
 
@@ -50,17 +44,9 @@ impl fmt::Display for Line {
         match self {
             Self::First(name) => write!(f, "- {name}"),
             Self::Second(name) => write!(f, "+ {name}"),
-            Self::Field {
-                name,
-                half,
-                path,
-                first,
-                second,
-            } => write!(
-                f,
-                "  {name} {} {path}: {first:#x} | {second:#x}",
-                half.word()
-            ),
+            Self::Field { name, half, path, first, second } => {
+                write!(f, "  {name} {} {path}: {first:#x} | {second:#x}", half.word())
+            }
         }
     }
 }
@@ -123,10 +109,7 @@ fn fields(first: &Command, second: &Command, all: bool, lines: &mut Vec<Line>) {
             found.into_iter().map(pair).collect()
         };
         let (a, b) = (set(first), set(second));
-        for path in a
-            .keys()
-            .chain(b.keys().filter(|path| !a.contains_key(*path)))
-        {
+        for path in a.keys().chain(b.keys().filter(|path| !a.contains_key(*path))) {
             let value = |run: &BTreeMap<String, u64>| run.get(path).copied().unwrap_or(0);
             let (first_value, second_value) = (value(&a), value(&b));
             // One that is set and one that is not differ in more than the value.

@@ -240,10 +240,7 @@ pub struct Fields(Arc<Mutex<Notes>>);
 
 impl Fields {
     fn with<T>(&self, f: impl FnOnce(&mut Notes) -> T) -> T {
-        f(&mut self
-            .0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner()))
+        f(&mut self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
     /// Notes that the model looked at fields, by layout and name.
@@ -267,12 +264,8 @@ impl Fields {
     ///
     /// The file cannot be read or written, or has something else in it.
     pub fn add_to(&self, path: &Path) -> io::Result<()> {
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let mut file =
+            File::options().read(true).write(true).create(true).truncate(false).open(path)?;
         file.lock()?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
@@ -320,11 +313,7 @@ impl Fields {
 impl Observer for Fields {
     fn saw(&mut self, seen: &Seen<'_>) {
         self.with(|notes| match *seen {
-            Seen::Command {
-                opcode,
-                input,
-                output,
-            } => notes.command(opcode, input, output),
+            Seen::Command { opcode, input, output } => notes.command(opcode, input, output),
             Seen::Send { kind, bytes } => notes.send(kind, bytes),
             Seen::Receive { bytes } => notes.pointers("RECEIVE", bytes),
             Seen::Shared { linked, bytes } => {

@@ -154,66 +154,34 @@ pub(super) struct Part {
 }
 
 fn part(layout: &'static Layout, at: usize) -> Part {
-    Part {
-        prefix: String::new(),
-        layout,
-        at,
-    }
+    Part { prefix: String::new(), layout, at }
 }
 
 /// Rows of one frame: opcodes, input, output.
-type Row = (
-    &'static [u16],
-    Option<&'static Layout>,
-    Option<&'static Layout>,
-);
+type Row = (&'static [u16], Option<&'static Layout>, Option<&'static Layout>);
 
 /// Frames of more than a head. Commands that are not here have heads only.
 const FRAMES: &[Row] = &[
     (&[0x100], Some(&hca::query_hca_cap_in::LAYOUT), None),
     (&[0x101], None, Some(&hca::query_adapter_out::LAYOUT)),
     (&[0x102], Some(&hca::init_hca_in::LAYOUT), None),
-    (
-        &[0x103],
-        Some(&hca::teardown_hca_in::LAYOUT),
-        Some(&hca::teardown_hca_out::LAYOUT),
-    ),
+    (&[0x103], Some(&hca::teardown_hca_in::LAYOUT), Some(&hca::teardown_hca_out::LAYOUT)),
     (&[0x104], Some(&hca::enable_hca_in::LAYOUT), None),
     (&[0x105], Some(&hca::disable_hca_in::LAYOUT), None),
-    (
-        &[0x107],
-        Some(&pages::query_pages_in::LAYOUT),
-        Some(&pages::query_pages_out::LAYOUT),
-    ),
-    (
-        &[0x108],
-        Some(&pages::manage_pages_in::LAYOUT),
-        Some(&pages::manage_pages_out::LAYOUT),
-    ),
+    (&[0x107], Some(&pages::query_pages_in::LAYOUT), Some(&pages::query_pages_out::LAYOUT)),
+    (&[0x108], Some(&pages::manage_pages_in::LAYOUT), Some(&pages::manage_pages_out::LAYOUT)),
     (&[0x10a], None, Some(&hca::query_issi_out::LAYOUT)),
     (&[0x10b], Some(&hca::set_issi_in::LAYOUT), None),
     (&[0x10d], Some(&hca::set_driver_version_in::LAYOUT), None),
     (&[0x200], Some(&mkey::create_mkey_in::LAYOUT), None),
     (&[0x201], None, Some(&mkey::query_mkey_out::LAYOUT)),
-    (
-        &[0x203],
-        None,
-        Some(&hca::query_special_contexts_out::LAYOUT),
-    ),
-    (
-        &[0x301],
-        Some(&eq::create_eq_in::LAYOUT),
-        Some(&eq::create_eq_out::LAYOUT),
-    ),
+    (&[0x203], None, Some(&hca::query_special_contexts_out::LAYOUT)),
+    (&[0x301], Some(&eq::create_eq_in::LAYOUT), Some(&eq::create_eq_out::LAYOUT)),
     (&[0x303], None, Some(&eq::query_eq_out::LAYOUT)),
     (&[0x304], Some(&eq::gen_eqe_in::LAYOUT), None),
     (&[0x400, 0x403], Some(&cq::create_cq_in::LAYOUT), None),
     (&[0x402], None, Some(&cq::query_cq_out::LAYOUT)),
-    (
-        &[0x500, 0x502, 0x503, 0x504, 0x505, 0x506, 0x508, 0x50e],
-        Some(&qp::qp_in::LAYOUT),
-        None,
-    ),
+    (&[0x500, 0x502, 0x503, 0x504, 0x505, 0x506, 0x508, 0x50e], Some(&qp::qp_in::LAYOUT), None),
     (&[0x50b], None, Some(&qp::query_qp_out::LAYOUT)),
     (&[0x50d], Some(&counters::mad_ifc_in::LAYOUT), None),
     (&[0x700], Some(&wq::srq_in::LAYOUT), None),
@@ -229,27 +197,15 @@ const FRAMES: &[Row] = &[
         Some(&vport::query_nic_vport_context_in::LAYOUT),
         Some(&vport::query_nic_vport_context_out::LAYOUT),
     ),
-    (
-        &[0x755],
-        Some(&vport::modify_nic_vport_context_in::LAYOUT),
-        None,
-    ),
+    (&[0x755], Some(&vport::modify_nic_vport_context_in::LAYOUT), None),
     (
         &[0x760],
         Some(&vport::query_roce_address_in::LAYOUT),
         Some(&vport::query_roce_address_out::LAYOUT),
     ),
     (&[0x761], Some(&vport::set_roce_address_in::LAYOUT), None),
-    (
-        &[0x765],
-        Some(&counters::query_hca_vport_pkey_in::LAYOUT),
-        None,
-    ),
-    (
-        &[0x770],
-        None,
-        Some(&counters::query_vport_counter_out::LAYOUT),
-    ),
+    (&[0x765], Some(&counters::query_hca_vport_pkey_in::LAYOUT), None),
+    (&[0x770], None, Some(&counters::query_vport_counter_out::LAYOUT)),
     (
         &[0x773],
         Some(&counters::query_q_counter_in::LAYOUT),
@@ -257,16 +213,8 @@ const FRAMES: &[Row] = &[
     ),
     (&[0x800], None, Some(&hca::alloc_pd_out::LAYOUT)),
     (&[0x802], None, Some(&hca::alloc_uar_out::LAYOUT)),
-    (
-        &[0x805],
-        Some(&regs::access_register_in::LAYOUT),
-        Some(&regs::access_register_out::LAYOUT),
-    ),
-    (
-        &[0x829, 0x82b],
-        Some(&flow::set_l2_table_entry_in::LAYOUT),
-        None,
-    ),
+    (&[0x805], Some(&regs::access_register_in::LAYOUT), Some(&regs::access_register_out::LAYOUT)),
+    (&[0x829, 0x82b], Some(&flow::set_l2_table_entry_in::LAYOUT), None),
     (&[0x900, 0x901], Some(&wq::tir_in::LAYOUT), None),
     (&[0x904, 0x905], Some(&wq::sq_in::LAYOUT), None),
     (&[0x907], None, Some(&wq::sq_in::LAYOUT)),
@@ -277,11 +225,7 @@ const FRAMES: &[Row] = &[
     (&[0x916, 0x917], Some(&wq::rqt_in::LAYOUT), None),
     (&[0x92f], Some(&flow::set_flow_table_root_in::LAYOUT), None),
     (&[0x930], Some(&flow::create_flow_table_in::LAYOUT), None),
-    (
-        &[0x931, 0x934, 0x938],
-        Some(&flow::flow_object_in::LAYOUT),
-        None,
-    ),
+    (&[0x931, 0x934, 0x938], Some(&flow::flow_object_in::LAYOUT), None),
     (&[0x933], Some(&flow::create_flow_group_in::LAYOUT), None),
     (&[0x936], Some(&flow::set_fte_in::LAYOUT), None),
 ];
@@ -309,10 +253,7 @@ const REGISTERS: &[(u16, &Layout)] = &[
 const HEAD: usize = 16;
 
 fn half_word(bytes: &[u8], at: usize) -> u16 {
-    bytes
-        .get(at..at + 2)
-        .and_then(|b| b.try_into().ok())
-        .map_or(0, u16::from_be_bytes)
+    bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_be_bytes)
 }
 
 fn op_mod(input: &[u8]) -> u16 {
@@ -323,10 +264,8 @@ fn op_mod(input: &[u8]) -> u16 {
 /// another command.
 #[must_use]
 pub fn name(opcode: u16, input: &[u8]) -> String {
-    let name = table::find(opcode).map_or_else(
-        || format!("command_{opcode:#x}"),
-        |row| String::from(row.name),
-    );
+    let name = table::find(opcode)
+        .map_or_else(|| format!("command_{opcode:#x}"), |row| String::from(row.name));
     match opcode {
         0x100 | 0x107..=0x109 => format!("{name}/{:x}", op_mod(input)),
         0x805 => format!("{name}/{:x}/{:x}", half_word(input, 10), op_mod(input)),
@@ -359,13 +298,10 @@ pub(super) fn parts(opcode: u16, input: &[u8], half: Half) -> Vec<Part> {
         }
         _ => {}
     }
-    let frame = FRAMES
-        .iter()
-        .find(|row| row.0.contains(&opcode))
-        .and_then(|row| match half {
-            Half::Input => row.1,
-            Half::Output => row.2,
-        });
+    let frame = FRAMES.iter().find(|row| row.0.contains(&opcode)).and_then(|row| match half {
+        Half::Input => row.1,
+        Half::Output => row.2,
+    });
     parts.extend(frame.map(|layout| part(layout, 0)));
     parts.push(match half {
         Half::Input => part(&head_in::LAYOUT, 0),
@@ -406,10 +342,7 @@ pub(super) fn set(
         seen[bits].fill(true);
         let value = value(place, bytes);
         if value != 0 {
-            out.push(Leaf {
-                path: format!("{prefix}{path}"),
-                value,
-            });
+            out.push(Leaf { path: format!("{prefix}{path}"), value });
         }
     }
 }
@@ -445,19 +378,11 @@ pub fn leaves(opcode: u16, input: &[u8], message: &[u8], half: Half) -> Vec<Leaf
     let mut seen = vec![false; message.len() * 8];
     let parts = parts(opcode, input, half);
     for part in &parts {
-        set(
-            &part.prefix,
-            part.layout,
-            part.at,
-            message,
-            &mut seen,
-            &mut out,
-        );
+        set(&part.prefix, part.layout, part.at, message, &mut seen, &mut out);
     }
     // A list has no end of its own: what lies behind the frame and belongs to nothing else is its.
-    for (name, at) in parts
-        .iter()
-        .filter_map(|part| list(part.layout).map(|(name, at)| (name, part.at + at)))
+    for (name, at) in
+        parts.iter().filter_map(|part| list(part.layout).map(|(name, at)| (name, part.at + at)))
     {
         let rest = seen.get_mut(at * 8..).unwrap_or_default();
         if name == "register_data" || rest.iter().all(|bit| *bit) {
@@ -470,10 +395,7 @@ pub fn leaves(opcode: u16, input: &[u8], message: &[u8], half: Half) -> Vec<Leaf
                 (value != 0).then_some(value)
             })
         }) {
-            out.push(Leaf {
-                path: format!("{name}[]"),
-                value: word,
-            });
+            out.push(Leaf { path: format!("{name}[]"), value: word });
         }
     }
     unnamed_bits(message, &seen, &mut out);
@@ -485,10 +407,7 @@ pub(super) fn unnamed_bits(bytes: &[u8], seen: &[bool], out: &mut Vec<Leaf>) {
     for (n, bit) in seen.iter().enumerate() {
         let byte = bytes.get(n / 8).copied().unwrap_or(0);
         if !bit && byte & (0x80 >> (n % 8)) != 0 {
-            out.push(Leaf {
-                path: format!("bits at {:#x}.{}", n / 32 * 4, 31 - n % 32),
-                value: 1,
-            });
+            out.push(Leaf { path: format!("bits at {:#x}.{}", n / 32 * 4, 31 - n % 32), value: 1 });
         }
     }
 }

@@ -15,30 +15,19 @@ fn create_qp() -> Vec<u8> {
 }
 
 fn paths(opcode: u16, input: &[u8]) -> Vec<String> {
-    leaves(opcode, input, input, Half::Input)
-        .into_iter()
-        .map(|leaf| leaf.path)
-        .collect()
+    leaves(opcode, input, input, Half::Input).into_iter().map(|leaf| leaf.path).collect()
 }
 
 #[test]
 fn every_bit_of_a_message_has_a_name_or_is_said_to_have_none() {
     let mut input = create_qp();
-    assert_eq!(
-        paths(0x500, &input),
-        ["opcode", "qpc.pd", "qpc.log_sq_size", "pas[]"]
-    );
+    assert_eq!(paths(0x500, &input), ["opcode", "qpc.pd", "qpc.log_sq_size", "pas[]"]);
     // Bit 15 of the first dword of the context is reserved.
     input[0x1a] |= 0x80;
     assert_eq!(paths(0x500, &input).last().unwrap(), "bits at 0x18.15");
     // A command nobody knows has a head, and nothing else.
-    let unknown = [
-        0x7f, 0xff, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8,
-    ];
-    assert_eq!(
-        paths(0x7fff, &unknown),
-        ["opcode", "op_mod", "number", "bits at 0x10.3"]
-    );
+    let unknown = [0x7f, 0xff, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8];
+    assert_eq!(paths(0x7fff, &unknown), ["opcode", "op_mod", "number", "bits at 0x10.3"]);
 }
 
 #[test]
@@ -46,11 +35,7 @@ fn notes_can_be_read_back_and_added_to() {
     let mut fields = Fields::default();
     let input = create_qp();
     let output = [0; 16];
-    fields.saw(&Seen::Command {
-        opcode: 0x500,
-        input: &input,
-        output: &output,
-    });
+    fields.saw(&Seen::Command { opcode: 0x500, input: &input, output: &output });
     let text = fields.to_string();
     assert_eq!(
         text,
@@ -58,14 +43,9 @@ fn notes_can_be_read_back_and_added_to() {
     );
     let again = Fields::default();
     again.add(&text).unwrap();
-    again
-        .add("in CREATE_QP qpc.log_sq_size: 0x7 0x5 0x4 0x3\n")
-        .unwrap();
+    again.add("in CREATE_QP qpc.log_sq_size: 0x7 0x5 0x4 0x3\n").unwrap();
     let line = again.to_string();
-    assert!(
-        line.contains("qpc.log_sq_size: 0x3 0x4 0x5 0x6 ...\n"),
-        "{line}"
-    );
+    assert!(line.contains("qpc.log_sq_size: 0x3 0x4 0x5 0x6 ...\n"), "{line}");
     assert!(line.contains("qpc.pd: handle"));
     assert!(again.add("nonsense").is_err());
 }
@@ -80,10 +60,7 @@ fn work_requests_are_taken_apart_by_segment() {
     bytes[11] = 8;
     bytes[24..28].copy_from_slice(&[0, 0, 1, 2]);
     bytes[32..38].copy_from_slice(&[0x80, 0, 0, 2, 0xab, 0xcd]);
-    fields.saw(&Seen::Send {
-        kind: Sends::Messages,
-        bytes: &bytes,
-    });
+    fields.saw(&Seen::Send { kind: Sends::Messages, bytes: &bytes });
     assert_eq!(
         fields.to_string(),
         "wqe RDMA_WRITE wqe_ctrl.ce: 0x2\nwqe RDMA_WRITE wqe_ctrl.ds: 0x3\n\
@@ -94,22 +71,12 @@ fn work_requests_are_taken_apart_by_segment() {
     for length in 0..64 {
         let bytes = vec![0xff; length];
         for kind in [Sends::Messages, Sends::Datagrams, Sends::Frames] {
-            fields.saw(&Seen::Send {
-                kind,
-                bytes: &bytes,
-            });
+            fields.saw(&Seen::Send { kind, bytes: &bytes });
         }
-        fields.saw(&Seen::Shared {
-            linked: true,
-            bytes: &bytes,
-        });
+        fields.saw(&Seen::Shared { linked: true, bytes: &bytes });
         fields.saw(&Seen::Completion { bytes: &bytes });
         fields.saw(&Seen::Event { bytes: &bytes });
-        fields.saw(&Seen::Command {
-            opcode: 0x936,
-            input: &bytes,
-            output: &bytes,
-        });
+        fields.saw(&Seen::Command { opcode: 0x936, input: &bytes, output: &bytes });
     }
 }
 
@@ -132,17 +99,8 @@ fn what_a_capability_write_repeats_is_not_set_by_it() {
     cap::cmdif_checksum.set(&mut set[16..], 0);
     fields.command(0x109, &set, &[0; 16]);
     let text = fields.to_string();
-    let set: Vec<_> = text
-        .lines()
-        .filter(|line| line.starts_with("in SET"))
-        .collect();
-    assert_eq!(
-        set,
-        [
-            "in SET_HCA_CAP/0 cmdif_checksum: 0x0",
-            "in SET_HCA_CAP/0 log_max_qp: 0xe"
-        ]
-    );
+    let set: Vec<_> = text.lines().filter(|line| line.starts_with("in SET")).collect();
+    assert_eq!(set, ["in SET_HCA_CAP/0 cmdif_checksum: 0x0", "in SET_HCA_CAP/0 log_max_qp: 0xe"]);
 }
 
 fn commands() -> Vec<Command> {
@@ -151,11 +109,7 @@ fn commands() -> Vec<Command> {
         input: vec![1, 7, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
         output: vec![0; 16],
     };
-    let mut wide = Command {
-        opcode: 0x109,
-        input: vec![0; 4112],
-        output: vec![0; 12],
-    };
+    let mut wide = Command { opcode: 0x109, input: vec![0; 4112], output: vec![0; 12] };
     wide.input[0..2].copy_from_slice(&[1, 9]);
     wide.input[600] = 0x5a;
     wide.input[4111] = 0xa5;
@@ -188,16 +142,8 @@ fn runs_are_aligned_before_they_are_compared() {
     second[0].output[15] = 9;
     second.insert(1, second[0].clone());
     second[1].input[7] = 2;
-    let lines: Vec<_> = diff::compare(&first, &second, false)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(
-        lines,
-        [
-            "  QUERY_PAGES/1 out num_pages: 0x0 | 0x9",
-            "+ QUERY_PAGES/2"
-        ]
-    );
+    let lines: Vec<_> =
+        diff::compare(&first, &second, false).iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["  QUERY_PAGES/1 out num_pages: 0x0 | 0x9", "+ QUERY_PAGES/2"]);
     assert_eq!(diff::compare(&first, &first, true), []);
 }

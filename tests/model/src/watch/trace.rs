@@ -41,10 +41,9 @@ impl fmt::Display for Command {
     /// The driver's own form, both halves.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = table::find(self.opcode).map_or("unknown command opcode", |row| row.name);
-        for (half, message, word) in [
-            (Half::Input, &self.input, "INPUT"),
-            (Half::Output, &self.output, "OUTPUT"),
-        ] {
+        for (half, message, word) in
+            [(Half::Input, &self.input, "INPUT"), (Half::Output, &self.output, "OUTPUT")]
+        {
             writeln!(f, "dump command {name}({:#x}) {word}", self.opcode)?;
             hexdump(f, 0, &self.entry(half))?;
             let mut at = cmd_entry::BYTES;
@@ -110,17 +109,8 @@ impl<W: io::Write + Send> Tracer<W> {
 
 impl<W: io::Write + Send> Observer for Tracer<W> {
     fn saw(&mut self, seen: &Seen<'_>) {
-        if let Seen::Command {
-            opcode,
-            input,
-            output,
-        } = *seen
-        {
-            let command = Command {
-                opcode,
-                input: input.to_vec(),
-                output: output.to_vec(),
-            };
+        if let Seen::Command { opcode, input, output } = *seen {
+            let command = Command { opcode, input: input.to_vec(), output: output.to_vec() };
             // In one piece: others may write to the same file.
             let text = command.to_string();
             let _ = self.0.write_all(text.as_bytes());
@@ -143,11 +133,8 @@ impl Dump {
             Half::Output => (cmd_entry::output, cmd_entry::output_length),
         };
         let length = length.declared(&self.bytes) as usize;
-        let mut message = self
-            .bytes
-            .get(inline.byte()..inline.byte() + INLINE)
-            .unwrap_or_default()
-            .to_vec();
+        let mut message =
+            self.bytes.get(inline.byte()..inline.byte() + INLINE).unwrap_or_default().to_vec();
         let blocks = self.bytes.get(cmd_entry::BYTES..).unwrap_or_default();
         for block in blocks.chunks(cmd_mailbox::BYTES) {
             message.extend_from_slice(block.get(..BLOCK).unwrap_or(block));
@@ -174,16 +161,8 @@ pub fn read(text: &str) -> Result<Vec<Command>, String> {
                 .and_then(|(_, digits)| digits.split_once(')'))
                 .and_then(|(digits, _)| u16::from_str_radix(digits, 16).ok())
                 .ok_or_else(|| format!("no opcode: {line}"))?;
-            let half = if rest.ends_with("OUTPUT") {
-                Half::Output
-            } else {
-                Half::Input
-            };
-            dump = Some(Dump {
-                opcode,
-                half,
-                bytes: Vec::new(),
-            });
+            let half = if rest.ends_with("OUTPUT") { Half::Output } else { Half::Input };
+            dump = Some(Dump { opcode, half, bytes: Vec::new() });
         } else if let Some(dump) = &mut dump {
             dump.bytes.extend(words(line).unwrap_or_default());
         } else if line.starts_with("in ") || line.starts_with("out ") {
@@ -218,11 +197,7 @@ fn finish(dump: Option<Dump>, commands: &mut Vec<Command>) {
 /// An answer belongs to the first command of its number that has none.
 fn take(half: Half, opcode: u16, message: Vec<u8>, commands: &mut Vec<Command>) {
     match half {
-        Half::Input => commands.push(Command {
-            opcode,
-            input: message,
-            output: Vec::new(),
-        }),
+        Half::Input => commands.push(Command { opcode, input: message, output: Vec::new() }),
         Half::Output => {
             let asked = commands
                 .iter_mut()
@@ -247,9 +222,7 @@ fn compact_line(line: &str) -> Option<(Half, u16, Vec<u8>)> {
         let (at, value) = word.split_once(':')?;
         let at = usize::from_str_radix(at, 16).ok()?;
         let value = u32::from_str_radix(value, 16).ok()?;
-        message
-            .get_mut(at..at + 4)?
-            .copy_from_slice(&value.to_be_bytes());
+        message.get_mut(at..at + 4)?.copy_from_slice(&value.to_be_bytes());
     }
     Some((half, opcode, message))
 }
@@ -259,22 +232,11 @@ fn compact_line(line: &str) -> Option<(Half, u16, Vec<u8>)> {
 pub fn compact(commands: &[Command]) -> String {
     let mut out = String::new();
     for command in commands {
-        for (half, message) in [
-            (Half::Input, &command.input),
-            (Half::Output, &command.output),
-        ] {
-            let _ = write!(
-                out,
-                "{} {:x} {}",
-                half.word(),
-                command.opcode,
-                message.len()
-            );
+        for (half, message) in [(Half::Input, &command.input), (Half::Output, &command.output)] {
+            let _ = write!(out, "{} {:x} {}", half.word(), command.opcode, message.len());
             let end = pages_at(command.opcode);
             for (n, word) in message.chunks(4).enumerate() {
-                let value = word
-                    .iter()
-                    .fold(0, |sum: u32, byte| sum << 8 | u32::from(*byte));
+                let value = word.iter().fold(0, |sum: u32, byte| sum << 8 | u32::from(*byte));
                 if value != 0 && n * 4 < end {
                     let _ = write!(out, " {:x}:{value:08x}", n * 4);
                 }

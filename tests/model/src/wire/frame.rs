@@ -444,12 +444,7 @@ fn locate(frame: &[u8]) -> Result<Option<Located>, Malformed> {
         ETHERTYPE_ROCE => ipv6(&mut r, &mut net, GRH_IBA),
         _ => None,
     };
-    let Some(L3 {
-        header,
-        total,
-        whole,
-    }) = l3
-    else {
+    let Some(L3 { header, total, whole }) = l3 else {
         return Ok(None);
     };
     let end = l3_at + total;
@@ -461,13 +456,7 @@ fn locate(frame: &[u8]) -> Result<Option<Located>, Malformed> {
         for ip in [&mut net.src, &mut net.dst] {
             *ip = ip.to_canonical();
         }
-        return Ok(Some(Located {
-            net,
-            l3_at,
-            l3_len: header,
-            l4_len: 0,
-            end,
-        }));
+        return Ok(Some(Located { net, l3_at, l3_len: header, l4_len: 0, end }));
     }
     let Some((sport, dport, udp_len)) = (|| Some((r.u16()?, r.u16()?, r.u16()?)))() else {
         return Ok(None);
@@ -482,13 +471,7 @@ fn locate(frame: &[u8]) -> Result<Option<Located>, Malformed> {
     if end > frame.len() {
         return Err(Malformed::Truncated);
     }
-    Ok(Some(Located {
-        net,
-        l3_at,
-        l3_len: header,
-        l4_len: UDP_LEN,
-        end,
-    }))
+    Ok(Some(Located { net, l3_at, l3_len: header, l4_len: UDP_LEN, end }))
 }
 
 /// Whether a frame is one of RoCE, well formed or not.
@@ -537,11 +520,7 @@ fn ipv4(r: &mut Reader<'_>, net: &mut Network) -> Option<L3> {
         // With options or in pieces the ports are elsewhere: plain Ethernet traffic.
         return None;
     }
-    Some(L3 {
-        header: 20,
-        total: total.into(),
-        whole: ones_complement(&header) == 0xffff,
-    })
+    Some(L3 { header: 20, total: total.into(), whole: ones_complement(&header) == 0xffff })
 }
 
 fn ipv6(r: &mut Reader<'_>, net: &mut Network, protocol: u8) -> Option<L3> {
@@ -563,16 +542,9 @@ fn ipv6(r: &mut Reader<'_>, net: &mut Network, protocol: u8) -> Option<L3> {
 /// Parses from the BTH on and checks the ICRC.
 fn parse_transport(frame: &[u8], at: &Located) -> Result<Packet, Malformed> {
     let packet = frame.get(at.l3_at..at.end).ok_or(Malformed::Truncated)?;
-    let body_len = packet
-        .len()
-        .checked_sub(ICRC_LEN)
-        .ok_or(Malformed::Truncated)?;
-    let (body, crc) = packet
-        .split_at_checked(body_len)
-        .ok_or(Malformed::Truncated)?;
-    let transport = body
-        .get(at.l3_len + at.l4_len..)
-        .ok_or(Malformed::Truncated)?;
+    let body_len = packet.len().checked_sub(ICRC_LEN).ok_or(Malformed::Truncated)?;
+    let (body, crc) = packet.split_at_checked(body_len).ok_or(Malformed::Truncated)?;
+    let transport = body.get(at.l3_len + at.l4_len..).ok_or(Malformed::Truncated)?;
     let mut r = Reader::new(transport);
     let (bth, pad, version) = parse_bth(&mut r)?;
     if icrc(body, at.l3_len, at.l4_len) != *crc {
@@ -593,19 +565,10 @@ fn parse_transport(frame: &[u8], at: &Located) -> Result<Packet, Malformed> {
     let payload = rest.get(..len).ok_or(Malformed::Truncated)?.to_vec();
     let mut grh = [0; 40];
     let header = packet.get(..at.l3_len).ok_or(Malformed::Truncated)?;
-    if let Some(place) = 40usize
-        .checked_sub(at.l3_len)
-        .and_then(|n| grh.get_mut(n..))
-    {
+    if let Some(place) = 40usize.checked_sub(at.l3_len).and_then(|n| grh.get_mut(n..)) {
         place.copy_from_slice(header);
     }
-    Ok(Packet {
-        net: at.net,
-        bth,
-        ext,
-        payload,
-        grh,
-    })
+    Ok(Packet { net: at.net, bth, ext, payload, grh })
 }
 
 /// The BTH, PadCnt and TVer.
@@ -637,25 +600,14 @@ fn parse_extended(r: &mut Reader<'_>, service: Service, opcode: Opcode) -> Optio
     }
     if has.deth {
         let qkey = r.u32()?;
-        x.deth = Some(Deth {
-            qkey,
-            src_qp: r.u32()? & 0xff_ffff,
-        });
+        x.deth = Some(Deth { qkey, src_qp: r.u32()? & 0xff_ffff });
     }
     if has.reth {
-        x.reth = Some(Reth {
-            va: r.u64()?,
-            rkey: r.u32()?,
-            len: r.u32()?,
-        });
+        x.reth = Some(Reth { va: r.u64()?, rkey: r.u32()?, len: r.u32()? });
     }
     if has.atomic {
-        x.atomic = Some(AtomicEth {
-            va: r.u64()?,
-            rkey: r.u32()?,
-            swap_add: r.u64()?,
-            compare: r.u64()?,
-        });
+        x.atomic =
+            Some(AtomicEth { va: r.u64()?, rkey: r.u32()?, swap_add: r.u64()?, compare: r.u64()? });
     }
     if has.aeth {
         let header: [u8; layout::aeth::BYTES] = r.array()?;

@@ -146,13 +146,7 @@ impl<W: Wire> Impaired<W> {
         fault: Fault,
         matches: impl FnMut(&[u8]) -> bool + Send + 'static,
     ) {
-        self.rules.push(Rule {
-            matches: Box::new(matches),
-            nth,
-            times,
-            seen: 0,
-            fault,
-        });
+        self.rules.push(Rule { matches: Box::new(matches), nth, times, seen: 0, fault });
     }
 
     /// What struck so far.
@@ -244,20 +238,12 @@ impl<W: Wire> Wire for Impaired<W> {
             Some(Fault::Overtaken(frames)) => {
                 self.struck.reorder += 1;
                 let due = now.saturating_add(OVERTAKE_LIMIT);
-                keep = Some(Held {
-                    frame: frame.to_vec(),
-                    frames: frames.max(1),
-                    due,
-                });
+                keep = Some(Held { frame: frame.to_vec(), frames: frames.max(1), due });
             }
             Some(Fault::Delay(by)) => {
                 self.struck.delay += 1;
                 let due = now.saturating_add(by);
-                keep = Some(Held {
-                    frame: frame.to_vec(),
-                    frames: u32::MAX,
-                    due,
-                });
+                keep = Some(Held { frame: frame.to_vec(), frames: u32::MAX, due });
             }
         }
         let passed = keep.is_none();
@@ -341,11 +327,7 @@ mod tests {
         for _ in 0..50 {
             a.send(&frame(0));
             let got = b.recv().unwrap();
-            let flipped: u32 = got
-                .iter()
-                .zip(frame(0))
-                .map(|(x, y)| (x ^ y).count_ones())
-                .sum();
+            let flipped: u32 = got.iter().zip(frame(0)).map(|(x, y)| (x ^ y).count_ones()).sum();
             assert_eq!(flipped, 1);
             assert_eq!(got[..SPARED], frame(0)[..SPARED]);
         }
@@ -355,13 +337,8 @@ mod tests {
     fn random_faults_follow_the_seed_and_the_rates() {
         let run = |seed| {
             let (a, mut b, _) = pair(seed);
-            let mut a = a.rates(Rates {
-                drop: 100,
-                duplicate: 50,
-                corrupt: 0,
-                reorder: 30,
-                pkey: 0,
-            });
+            let mut a =
+                a.rates(Rates { drop: 100, duplicate: 50, corrupt: 0, reorder: 30, pkey: 0 });
             for n in 0..1000u32 {
                 a.send(&frame(n.to_le_bytes()[0]));
             }

@@ -34,12 +34,7 @@ impl<W: Wire, O: Write> Tap<W, O> {
         header.extend_from_slice(&SNAP_LEN.to_le_bytes());
         header.extend_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
         out.write_all(&header)?;
-        Ok(Self {
-            inner,
-            out,
-            clock,
-            error: None,
-        })
+        Ok(Self { inner, out, clock, error: None })
     }
 
     /// The error that ended the capture, if one did.

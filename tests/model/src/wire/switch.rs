@@ -36,12 +36,7 @@ pub fn switch(ports: usize) -> Vec<Port> {
         learned: Some(HashMap::new()),
         ..Fabric::default()
     }));
-    (0..ports)
-        .map(|index| Port {
-            fabric: Arc::clone(&fabric),
-            index,
-        })
-        .collect()
+    (0..ports).map(|index| Port { fabric: Arc::clone(&fabric), index }).collect()
 }
 
 /// A cable: two ends, each receiving what the other sends.
@@ -51,23 +46,14 @@ pub fn cable() -> (Port, Port) {
         queues: vec![VecDeque::new(), VecDeque::new()],
         ..Fabric::default()
     }));
-    (
-        Port {
-            fabric: Arc::clone(&fabric),
-            index: 0,
-        },
-        Port { fabric, index: 1 },
-    )
+    (Port { fabric: Arc::clone(&fabric), index: 0 }, Port { fabric, index: 1 })
 }
 
 impl Port {
     /// Frames lost in full queues, in the whole switch.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.fabric
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .dropped
+        self.fabric.lock().unwrap_or_else(PoisonError::into_inner).dropped
     }
 }
 

@@ -60,14 +60,8 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     let again = Server::start(Settings::new([dir.at("a")]));
     let error = again.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
-    assert!(
-        error.to_string().contains("another process listens there"),
-        "{error}"
-    );
-    assert!(
-        raw.read(7, 0, 4).is_ok(),
-        "the server in use was not disturbed"
-    );
+    assert!(error.to_string().contains("another process listens there"), "{error}");
+    assert!(raw.read(7, 0, 4).is_ok(), "the server in use was not disturbed");
     drop(server);
     std::fs::write(dir.at("f"), "precious").unwrap();
     let error = Server::start(Settings::new([dir.at("f")])).unwrap_err();
@@ -82,20 +76,14 @@ fn a_second_client_is_turned_away_and_the_first_goes_on() {
     let mut driver = Driver::new(&dir.at("a"));
     let mut second = Raw::connect(&dir.at("a"));
     second.post(command::VERSION, 0, &fields![0u16, 0u16], &[]);
-    assert!(
-        hangs_up(&mut Raw::connect(&dir.at("a")).stream),
-        "a third, at once"
-    );
+    assert!(hangs_up(&mut Raw::connect(&dir.at("a")).stream), "a third, at once");
     driver.ok(&cmd(0x104, 0, 16), 16);
     const BUSY: i32 = 16;
     assert_eq!(second.reply(), Err(BUSY), "the second, after a while");
     assert!(hangs_up(&mut second.stream));
     driver.ok(&cmd(0x80d, 0, 16), 16);
     let report = server.stop();
-    assert_eq!(
-        (report.functions[0].clients, report.functions[0].turned_away),
-        (1, 2)
-    );
+    assert_eq!((report.functions[0].clients, report.functions[0].turned_away), (1, 2));
 }
 
 #[test]
@@ -126,14 +114,9 @@ fn clients_one_after_the_other_find_a_fresh_device() {
     assert_eq!(word[0] & 6, 0, "power-on");
     client.shutdown().unwrap();
     drop(client);
-    until("nobody is there", || {
-        server.with(0, |one| !one.has_client()).unwrap()
-    });
+    until("nobody is there", || server.with(0, |one| !one.has_client()).unwrap());
     let report = server.stop();
-    assert_eq!(
-        (report.functions[0].clients, report.functions[0].turned_away),
-        (21, 0)
-    );
+    assert_eq!((report.functions[0].clients, report.functions[0].turned_away), (21, 0));
     assert_eq!(report.functions[0].notes, [""; 0]);
 }
 
@@ -147,14 +130,9 @@ fn a_dead_client_leaves_nothing_behind() {
     driver.init();
     server.with(0, |one| one.hca().die(1)).unwrap();
     drop(driver);
-    until("it is noticed", || {
-        server.with(0, |one| !one.has_client()).unwrap()
-    });
+    until("it is noticed", || server.with(0, |one| !one.has_client()).unwrap());
     assert_eq!(server.with(0, |one| one.maps()).unwrap(), []);
-    assert_eq!(
-        server.with(0, |one| one.dma_read(BASE, 1).is_err()),
-        Some(true)
-    );
+    assert_eq!(server.with(0, |one| one.dma_read(BASE, 1).is_err()), Some(true));
     let mut next = Driver::new(&dir.at("a"));
     next.raw.set_irqs(0x21, 2, 3, 1, &[]).unwrap();
     assert_eq!(signalled(&fd), 0, "the eventfd of another");
@@ -191,20 +169,12 @@ fn unknown_commands_are_refused_and_the_stream_goes_on() {
         assert_eq!(raw.call(unknown, &[7; 100], &[]), Err(ENOTSUP), "{unknown}");
     }
     for known in [1, 2, 3, 5, 7, 8, 9, 10] {
-        assert_eq!(
-            raw.call(known, &[0; 2], &[]),
-            Err(EINVAL),
-            "{known} cut short"
-        );
+        assert_eq!(raw.call(known, &[0; 2], &[]), Err(EINVAL), "{known} cut short");
     }
     let one = fields![32u32, 3u32, 0u64, 0u64, 4096u64];
     let (a, b) = (memfd(4096), memfd(4096));
     let two = [a.as_fd(), b.as_fd()];
-    assert_eq!(
-        raw.call(command::DMA_MAP, &one, &two),
-        Err(EINVAL),
-        "two descriptors"
-    );
+    assert_eq!(raw.call(command::DMA_MAP, &one, &two), Err(EINVAL), "two descriptors");
     assert!(raw.call(command::DEVICE_INFO, &[], &[]).is_ok());
 }
 
@@ -243,13 +213,8 @@ fn random_requests_do_no_harm() {
             done[usize::from(answer.is_ok())] += 1;
         }
     }
-    assert!(
-        done[0] > 1000 && done[1] > 1000,
-        "{done:?} refused and done"
-    );
-    until("nobody is there", || {
-        server.with(0, |one| !one.has_client()).unwrap()
-    });
+    assert!(done[0] > 1000 && done[1] > 1000, "{done:?} refused and done");
+    until("nobody is there", || server.with(0, |one| !one.has_client()).unwrap());
     Driver::new(&dir.at("a")).init();
     server.stop();
 }
@@ -261,19 +226,11 @@ fn nothing_before_the_greeting() {
     let mut raw = Raw::connect(&dir.at("a"));
     const EPROTO: i32 = 71;
     assert_eq!(raw.call(command::DEVICE_INFO, &[], &[]), Err(EPROTO));
-    assert_eq!(
-        raw.call(command::VERSION, &fields![1u16, 0u16], &[]),
-        Err(EINVAL)
-    );
-    let version = raw
-        .call(command::VERSION, &fields![0u16, 0u16], &[])
-        .unwrap();
+    assert_eq!(raw.call(command::VERSION, &fields![1u16, 0u16], &[]), Err(EINVAL));
+    let version = raw.call(command::VERSION, &fields![0u16, 0u16], &[]).unwrap();
     let text = std::str::from_utf8(&version[4..]).unwrap();
     assert_eq!(version[..4], [0; 4]);
-    assert!(
-        text.ends_with('\0') && text.contains("max_msg_fds"),
-        "{text}"
-    );
+    assert!(text.ends_with('\0') && text.contains("max_msg_fds"), "{text}");
 }
 
 #[test]
@@ -285,11 +242,7 @@ fn posted_writes_get_no_reply_whatever_becomes_of_them() {
     raw.store(0, 0x10, &[0, 0, 0, 9]);
     raw.store(0, 1 << 40, &[0; 4]);
     raw.store(5, 0, &[0; 4]);
-    assert_eq!(
-        raw.be32(0x10),
-        9,
-        "in order, and the replies still fit the requests"
-    );
+    assert_eq!(raw.be32(0x10), 9, "in order, and the replies still fit the requests");
     assert_eq!(notes(&server).matches("RegionWrite").count(), 2);
 }
 
@@ -318,10 +271,7 @@ fn a_client_that_never_reads_is_left_alone_and_then_left() {
     message.extend_from_slice(&fields![0u64, 0u32, 1u32 << 20]);
     // Each asks for a mebibyte; none is fetched. The server answers others meanwhile, and hangs up in the end.
     until("it is hung up on", || {
-        let gone = raw
-            .stream
-            .write_all(&message)
-            .is_err_and(|e| e.kind() != ErrorKind::WouldBlock);
+        let gone = raw.stream.write_all(&message).is_err_and(|e| e.kind() != ErrorKind::WouldBlock);
         gone || server.with(0, |one| !one.has_client()).unwrap()
     });
     until("it is noted", || notes(&server).contains("does not fetch"));
@@ -332,10 +282,7 @@ fn a_client_that_never_reads_is_left_alone_and_then_left() {
 fn frames_come_in_by_the_uplink_and_its_peer_need_not_be_there() {
     let dir = Dir::new();
     let settings = Settings {
-        link: Link::Datagram {
-            local: dir.at("l"),
-            remote: dir.at("r"),
-        },
+        link: Link::Datagram { local: dir.at("l"), remote: dir.at("r") },
         pcap: Some(dir.at("pcap")),
         ..Settings::with_device(&quick(), [dir.at("a"), dir.at("b")])
     };
@@ -348,9 +295,7 @@ fn frames_come_in_by_the_uplink_and_its_peer_need_not_be_there() {
         peer.send_to(&frame, dir.at("l")).unwrap();
     }
     for function in 0..2 {
-        until("the frames", || {
-            server.with(function, |one| one.stats().frames_in) == Some(3)
-        });
+        until("the frames", || server.with(function, |one| one.stats().frames_in) == Some(3));
     }
     server.stop();
     let file = std::fs::read(dir.at("pcap")).unwrap();

@@ -17,9 +17,7 @@ fn a_command_by_the_crates_client() {
     client.dma_map(4096, 0x7000, 4096, ram.as_raw_fd()).unwrap();
     client.region_write(7, 4, &[6, 0]).unwrap();
     client.region_write(0, 0x10, &[0; 4]).unwrap();
-    client
-        .region_write(0, 0x14, &0x7000u32.to_be_bytes())
-        .unwrap();
+    client.region_write(0, 0x14, &0x7000u32.to_be_bytes()).unwrap();
     let mut entry = [0; 64];
     entry[0] = 7;
     entry[7] = 16;
@@ -35,11 +33,7 @@ fn a_command_by_the_crates_client() {
             ram.read_exact_at(&mut back, 4096).unwrap();
             back[0x3f] == 0
         });
-        assert_eq!(
-            back[0x20..0x28],
-            [0; 8],
-            "status and syndrome of {opcode:#x}"
-        );
+        assert_eq!(back[0x20..0x28], [0; 8], "status and syndrome of {opcode:#x}");
     }
     client.dma_unmap(0x7000, 4096).unwrap();
     assert_eq!(server.with(0, |one| one.maps()).unwrap(), []);
@@ -74,15 +68,9 @@ fn no_command_without_bus_mastering() {
     driver.post(&cmd(0x104, 0, 16), 16);
     driver.raw.be32(0);
     let complaints = server.with(0, |one| one.complaints().to_vec()).unwrap();
-    assert!(
-        complaints[0].contains("bus mastering is off"),
-        "{complaints:?}"
-    );
+    assert!(complaints[0].contains("bus mastering is off"), "{complaints:?}");
     assert!(driver.owned());
-    assert_eq!(
-        server.with(0, |one| one.dma_read(BASE, 4).is_err()),
-        Some(true)
-    );
+    assert_eq!(server.with(0, |one| one.dma_read(BASE, 4).is_err()), Some(true));
 }
 
 #[test]
@@ -113,10 +101,7 @@ fn reset_drops_the_command_page_but_not_the_mappings() {
 }
 
 fn rude(dir: &Dir, rude: &str) -> Settings {
-    Settings {
-        rude: vec![rude.parse().unwrap()],
-        ..Settings::with_device(&quick(), [dir.at("a")])
-    }
+    Settings { rude: vec![rude.parse().unwrap()], ..Settings::with_device(&quick(), [dir.at("a")]) }
 }
 
 #[test]
@@ -142,9 +127,7 @@ fn a_device_that_dies_and_one_that_falls_mute() {
     let mut driver = Driver::new(&dir.at("a"));
     driver.ok(&cmd(0x104, 0, 16), 16);
     driver.post(&cmd(0x80d, 0, 16), 16);
-    until("it was taken", || {
-        server.with(0, |one| one.hca().commands()) == Some(2)
-    });
+    until("it was taken", || server.with(0, |one| one.hca().commands()) == Some(2));
     assert!(driver.owned());
 }
 
@@ -155,10 +138,7 @@ fn a_server_that_ends_by_itself_says_so() {
     let mut driver = Driver::new(&dir.at("a"));
     driver.post(&cmd(0x104, 0, 16), 16);
     let mut fd = [PollFd::from_borrowed_fd(server.ended(), PollFlags::IN)];
-    let patience = rustix::event::Timespec {
-        tv_sec: 10,
-        tv_nsec: 0,
-    };
+    let patience = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
     assert_eq!(rustix::event::poll(&mut fd, Some(&patience)), Ok(1));
     assert_eq!(server.with(0, |_| ()), None);
     assert!(!dir.at("a").exists());
@@ -168,13 +148,7 @@ fn a_server_that_ends_by_itself_says_so() {
 #[test]
 fn faults_are_spelt_as_said() {
     assert_eq!("dma-limit=8".parse(), Ok(Rude::DmaLimit(8)));
-    for wrong in [
-        "",
-        "gone-after",
-        "gone-after=",
-        "gone-after=x",
-        "bored-after=1",
-    ] {
+    for wrong in ["", "gone-after", "gone-after=", "gone-after=x", "bored-after=1"] {
         assert!(wrong.parse::<Rude>().is_err(), "{wrong}");
     }
 }

@@ -31,11 +31,7 @@ fn regions_and_interrupts_are_those_of_the_card() {
             _ => 0,
         };
         assert_eq!(region.size, size, "region {index}");
-        assert_eq!(
-            region.flags,
-            if size == 0 { 0 } else { 3 },
-            "nothing can be mapped"
-        );
+        assert_eq!(region.flags, if size == 0 { 0 } else { 3 }, "nothing can be mapped");
         assert!(region.file_offset.is_none());
     }
     for (index, count) in [(0, 1), (1, 0), (2, 32), (3, 1), (4, 1)] {
@@ -114,11 +110,7 @@ fn both_resets_bring_power_on_back() {
 #[test]
 fn a_virtual_function_says_so() {
     let dir = Dir::new();
-    let device = Config {
-        personality: Personality::Vf,
-        device_id: 0x1014,
-        ..quick()
-    };
+    let device = Config { personality: Personality::Vf, device_id: 0x1014, ..quick() };
     let settings = Settings::with_device(&device, [dir.at("a"), dir.at("b")]);
     assert_ne!(settings.functions[0].1.mac, settings.functions[1].1.mac);
     let _server = Server::start(settings).unwrap();
@@ -141,14 +133,8 @@ fn nothing_beyond_a_region() {
     assert_eq!(raw.read(2, 0, 4), Err(EINVAL), "no BAR 2");
     assert_eq!(raw.read(9, 0, 4), Err(EINVAL), "no such region");
     assert_eq!(raw.write(7, 4094, &[0; 4]), Err(EINVAL));
-    assert_eq!(
-        raw.call(command::REGION_INFO, &fields![32u64, 9u32], &[]),
-        Err(EINVAL)
-    );
-    assert_eq!(
-        raw.call(command::IRQ_INFO, &fields![16u64, 5u32], &[]),
-        Err(EINVAL)
-    );
+    assert_eq!(raw.call(command::REGION_INFO, &fields![32u64, 9u32], &[]), Err(EINVAL));
+    assert_eq!(raw.call(command::IRQ_INFO, &fields![16u64, 5u32], &[]), Err(EINVAL));
     // A write that says more than it brings.
     let short = fields![0u64, 0u32, 8u32, 0u32];
     assert_eq!(raw.call(command::REGION_WRITE, &short, &[]), Err(EINVAL));
@@ -164,11 +150,7 @@ fn a_device_gone_reads_ones_and_comes_back() {
     server.with(0, |one| one.set_gone(true)).unwrap();
     assert_eq!(raw.read(7, 0, 4).unwrap(), [0xff; 4]);
     assert_eq!(raw.be32(0), u32::MAX);
-    assert_eq!(
-        raw.read(0, 0x3000, 4).unwrap(),
-        [0xff; 4],
-        "pending bits too"
-    );
+    assert_eq!(raw.read(0, 0x3000, 4).unwrap(), [0xff; 4], "pending bits too");
     raw.set_command(0);
     server.with(0, |one| one.set_gone(false)).unwrap();
     assert_eq!(raw.be32(4) >> 16, 5, "the store was lost");

@@ -21,12 +21,7 @@ fn an_access_is_split_where_mappings_meet() {
     let mut raw = mastering(&dir);
     let (one, two) = (memfd(0x8000), memfd(0x4000));
     // Four pages in a row on the bus, none in order in memory.
-    let places = [
-        (&one, 0x3000),
-        (&two, 0x1000),
-        (&one, 0x0000),
-        (&two, 0x3000),
-    ];
+    let places = [(&one, 0x3000), (&two, 0x1000), (&one, 0x0000), (&two, 0x3000)];
     for (iova, (file, offset)) in (0x10_0000..).step_by(4096).zip(places) {
         raw.map(3, offset, iova, 4096, Some(file)).unwrap();
     }
@@ -54,16 +49,10 @@ fn every_edge_is_an_edge() {
     raw.map(1, 0, 0xfffc_0000, 0x1000, None).unwrap();
     let mut refused = 0;
     let mut tries = |iova: u64, length: usize, reads: bool, writes: bool| {
-        let read = server
-            .with(0, move |one| one.dma_read(iova, length))
-            .unwrap();
+        let read = server.with(0, move |one| one.dma_read(iova, length)).unwrap();
         assert_eq!(read.is_ok(), reads, "read {length} at {iova:#x}");
         let write = server.with(0, move |one| one.dma_write(iova, &vec![0; length]));
-        assert_eq!(
-            write.unwrap().is_ok(),
-            writes,
-            "write {length} at {iova:#x}"
-        );
+        assert_eq!(write.unwrap().is_ok(), writes, "write {length} at {iova:#x}");
         refused += u64::from(!reads) + u64::from(!writes);
     };
     tries(0x1_0000, 0x2000, true, true);
@@ -90,10 +79,7 @@ fn a_refused_probe_writes_nothing() {
     let ram = memfd(4096);
     raw.map(3, 0, 0x1000, 4096, Some(&ram)).unwrap();
     let write = server.with(0, |one| one.dma_write(0x1ff0, &[0xff; 32]));
-    assert_eq!(
-        write.unwrap().unwrap_err().to_string(),
-        "DMA to 0x2000 refused by the IOMMU"
-    );
+    assert_eq!(write.unwrap().unwrap_err().to_string(), "DMA to 0x2000 refused by the IOMMU");
     let mut page = [0xee; 4096];
     ram.read_exact_at(&mut page, 0).unwrap();
     assert_eq!(page, [0; 4096]);
@@ -108,59 +94,21 @@ fn what_may_be_mapped() {
     let mut map =
         |flags, offset, iova, size, file: Option<&File>| raw.map(flags, offset, iova, size, file);
     assert_eq!(map(3, 0, 0x1000, 0, Some(&ram)), Err(EINVAL), "nothing");
-    assert_eq!(
-        map(0, 0, 0x1000, 4096, Some(&ram)),
-        Err(EINVAL),
-        "no rights"
-    );
-    assert_eq!(
-        map(3, 0, 0x1800, 4096, Some(&ram)),
-        Err(EINVAL),
-        "half a page on"
-    );
-    assert_eq!(
-        map(3, 0, 0x1000, 100, Some(&ram)),
-        Err(EINVAL),
-        "part of a page"
-    );
-    assert_eq!(
-        map(3, 0, u64::MAX - 4095, 8192, Some(&ram)),
-        Err(EINVAL),
-        "round the end"
-    );
-    assert_eq!(
-        map(3, 0x3000, 0x1000, 0x2000, Some(&ram)),
-        Err(EINVAL),
-        "beyond the file"
-    );
-    assert_eq!(
-        map(3, u64::MAX - 4095, 0x1000, 4096, Some(&ram)),
-        Err(EINVAL)
-    );
+    assert_eq!(map(0, 0, 0x1000, 4096, Some(&ram)), Err(EINVAL), "no rights");
+    assert_eq!(map(3, 0, 0x1800, 4096, Some(&ram)), Err(EINVAL), "half a page on");
+    assert_eq!(map(3, 0, 0x1000, 100, Some(&ram)), Err(EINVAL), "part of a page");
+    assert_eq!(map(3, 0, u64::MAX - 4095, 8192, Some(&ram)), Err(EINVAL), "round the end");
+    assert_eq!(map(3, 0x3000, 0x1000, 0x2000, Some(&ram)), Err(EINVAL), "beyond the file");
+    assert_eq!(map(3, u64::MAX - 4095, 0x1000, 4096, Some(&ram)), Err(EINVAL));
     let null = File::open("/dev/null").unwrap();
-    assert_eq!(
-        map(3, 0, 0x1000, 4096, Some(&null)),
-        Err(EINVAL),
-        "no memory"
-    );
+    assert_eq!(map(3, 0, 0x1000, 4096, Some(&null)), Err(EINVAL), "no memory");
     map(3, 0, 0x2000, 0x2000, Some(&ram)).unwrap();
-    for (iova, size) in [
-        (0x1000, 0x2000),
-        (0x2000, 0x1000),
-        (0x3000, 0x1000),
-        (0, 0x10_000),
-    ] {
+    for (iova, size) in [(0x1000, 0x2000), (0x2000, 0x1000), (0x3000, 0x1000), (0, 0x10_000)] {
         assert_eq!(map(3, 0, iova, size, None), Err(EEXIST), "{iova:#x}");
     }
     map(1, 0, 0x1000, 0x1000, Some(&ram)).unwrap();
     map(2, 0, u64::MAX - 4095, 4096, Some(&ram)).unwrap();
-    let one = |iova, size, read, write| Map {
-        iova,
-        size,
-        read,
-        write,
-        memory: true,
-    };
+    let one = |iova, size, read, write| Map { iova, size, read, write, memory: true };
     let expected = vec![
         one(0x1000, 0x1000, true, false),
         one(0x2000, 0x2000, true, true),
@@ -181,17 +129,9 @@ fn what_may_be_unmapped() {
     }
     raw.map(3, 0, 0x10_0000, 0x4000, Some(&ram)).unwrap();
     assert_eq!(raw.unmap(0, 0, 0), Err(EINVAL));
-    assert_eq!(
-        raw.unmap(0, 0x10_1000, 0x1000),
-        Err(EINVAL),
-        "a piece out of one"
-    );
+    assert_eq!(raw.unmap(0, 0x10_1000, 0x1000), Err(EINVAL), "a piece out of one");
     assert_eq!(raw.unmap(0, 0x10_0000, 0x1000), Err(EINVAL), "its head");
-    assert_eq!(
-        raw.unmap(0, 0x10_3000, 0x1000_0000),
-        Err(EINVAL),
-        "its tail"
-    );
+    assert_eq!(raw.unmap(0, 0x10_3000, 0x1000_0000), Err(EINVAL), "its tail");
     assert_eq!(count(), 5);
     raw.unmap(0, 0x1000, 0x2000).unwrap();
     assert_eq!(count(), 3, "two at once");

@@ -18,10 +18,7 @@ fn an_event_arrives_as_a_vector() {
     let mut driver = Driver::new(&dir.at("a"));
     driver.init();
     let fd = eventfd();
-    driver
-        .raw
-        .set_irqs(EVENTFD_TRIGGER, MSIX, 3, 1, &[fd.as_fd()])
-        .unwrap();
+    driver.raw.set_irqs(EVENTFD_TRIGGER, MSIX, 3, 1, &[fd.as_fd()]).unwrap();
     let (page, eqn) = driver.event_queue(3);
     for n in 1..=3 {
         driver.ok(&cmd(0x80d, 0, 16), 16);
@@ -45,10 +42,7 @@ fn a_vector_without_eventfd_waits_for_one() {
     until("a pending bit", || pending(&mut driver)[1] == 2);
     let (other, fd) = (eventfd(), eventfd());
     let pair = [other.as_fd(), fd.as_fd()];
-    driver
-        .raw
-        .set_irqs(EVENTFD_TRIGGER, MSIX, 8, 2, &pair)
-        .unwrap();
+    driver.raw.set_irqs(EVENTFD_TRIGGER, MSIX, 8, 2, &pair).unwrap();
     assert_eq!((signalled(&other), signalled(&fd)), (0, 1));
     assert_eq!(pending(&mut driver), [0; 8]);
     assert_eq!(server.with(0, |one| one.stats().interrupts), Some(1));
@@ -74,19 +68,13 @@ fn eventfds_by_the_crates_client() {
     let mut client = Client::new(&dir.at("a")).unwrap();
     let fds = [eventfd(), eventfd()];
     for (start, fd) in fds.iter().enumerate() {
-        client
-            .set_irqs(MSIX, EVENTFD_TRIGGER, start as u32, 1, &[fd.as_raw_fd()])
-            .unwrap();
+        client.set_irqs(MSIX, EVENTFD_TRIGGER, start as u32, 1, &[fd.as_raw_fd()]).unwrap();
     }
     client.set_irqs(MSIX, NONE_TRIGGER, 1, 1, &[]).unwrap();
     assert_eq!((signalled(&fds[0]), signalled(&fds[1])), (0, 1));
     client.set_irqs(MSIX, NONE_TRIGGER, 0, 0, &[]).unwrap();
     client.set_irqs(MSIX, NONE_TRIGGER, 0, 2, &[]).unwrap();
-    assert_eq!(
-        (signalled(&fds[0]), signalled(&fds[1])),
-        (0, 0),
-        "all taken away"
-    );
+    assert_eq!((signalled(&fds[0]), signalled(&fds[1])), (0, 0), "all taken away");
 }
 
 #[test]
@@ -140,10 +128,8 @@ fn error_and_request_have_lines_of_their_own() {
     let server = serve(&dir);
     let mut raw = Raw::greet(&dir.at("a"));
     let (error, request) = (eventfd(), eventfd());
-    raw.set_irqs(EVENTFD_TRIGGER, 3, 0, 1, &[error.as_fd()])
-        .unwrap();
-    raw.set_irqs(EVENTFD_TRIGGER, 4, 0, 1, &[request.as_fd()])
-        .unwrap();
+    raw.set_irqs(EVENTFD_TRIGGER, 3, 0, 1, &[error.as_fd()]).unwrap();
+    raw.set_irqs(EVENTFD_TRIGGER, 4, 0, 1, &[request.as_fd()]).unwrap();
     server.with(0, |one| one.request_back()).unwrap();
     assert_eq!((signalled(&error), signalled(&request)), (0, 1));
     server.with(0, |one| one.signal_error()).unwrap();

@@ -118,14 +118,8 @@ fn control_by_lines() {
     assert_eq!(ask("maps 0"), (maps, "ok 2".into()));
     assert_eq!(ask("write 0 0xaffe 2 0x11").1, "ok");
     assert_eq!(ask("read 0 0xaffc 4").1, "ok 00001111");
-    assert_eq!(
-        ask("write 0 0x1000 1").1,
-        "error: DMA to 0x1000 refused by the IOMMU"
-    );
-    assert_eq!(
-        ask("read 0 45056 1").1,
-        "error: DMA to 0xb000 refused by the IOMMU"
-    );
+    assert_eq!(ask("write 0 0x1000 1").1, "error: DMA to 0x1000 refused by the IOMMU");
+    assert_eq!(ask("read 0 45056 1").1, "error: DMA to 0xb000 refused by the IOMMU");
     let (stats, ok) = ask("stats 0");
     let stats: serde_json::Value = serde_json::from_str(&stats[0]).unwrap();
     assert_eq!((ok.as_str(), &stats["dma_refused"]), ("ok", &2.into()));
@@ -147,10 +141,7 @@ fn control_by_lines() {
     raw.be32(0);
     let (complaints, ok) = ask("complaints 0");
     assert_eq!(ok, "ok 1");
-    assert!(
-        complaints[0].contains("read-only register"),
-        "{complaints:?}"
-    );
+    assert!(complaints[0].contains("read-only register"), "{complaints:?}");
     for (line, word) in [
         ("maps 1", "there are 1"),
         ("maps", "HCA is missing"),
@@ -161,10 +152,7 @@ fn control_by_lines() {
         ("", "empty"),
     ] {
         let said = ask(line).1;
-        assert!(
-            said.starts_with("error: ") && said.contains(word),
-            "{line}: {said}"
-        );
+        assert!(said.starts_with("error: ") && said.contains(word), "{line}: {said}");
     }
     for line in ["link 0 down", "link 0 up", "error 0", "request 0"] {
         assert_eq!(ask(line).1, "ok");
@@ -183,8 +171,7 @@ fn a_thousand_mappings_cost_neither_descriptors_nor_maps() {
     raw.map(3, 0, 0, 4096, Some(&ram)).unwrap();
     let before = (program.descriptors(), program.mappings());
     for page in 1..1024 {
-        raw.map(3, page * 4096, page * 8192, 4096, Some(&ram))
-            .unwrap();
+        raw.map(3, page * 4096, page * 8192, 4096, Some(&ram)).unwrap();
     }
     assert_eq!((program.descriptors(), program.mappings()), before);
     // More than a socket takes at once.
@@ -212,17 +199,11 @@ fn a_thousand_mappings_cost_neither_descriptors_nor_maps() {
 fn mistakes_are_said_in_words() {
     for (args, word) in [
         (&["--socket", "/nonexistent/a"][..], "/nonexistent/a"),
-        (
-            &["--socket", "/tmp/x", "--wire", "string"],
-            "dgram:LOCAL,REMOTE",
-        ),
+        (&["--socket", "/tmp/x", "--wire", "string"], "dgram:LOCAL,REMOTE"),
         (&["--socket", "/tmp/x", "--rude", "very"], "KIND=N"),
         (&[], "--socket"),
     ] {
-        let out = Command::new(env!("CARGO_BIN_EXE_mlx5-model"))
-            .args(args)
-            .output()
-            .unwrap();
+        let out = Command::new(env!("CARGO_BIN_EXE_mlx5-model")).args(args).output().unwrap();
         let said = String::from_utf8(out.stderr).unwrap();
         assert!(!out.status.success());
         assert!(said.contains(word), "{said}");

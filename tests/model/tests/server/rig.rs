@@ -41,10 +41,7 @@ impl Drop for Dir {
 
 /// A device with few pages.
 pub(crate) fn quick() -> Config {
-    Config {
-        init_pages: Some(10),
-        ..Config::default()
-    }
+    Config { init_pages: Some(10), ..Config::default() }
 }
 
 /// A server with one such device at `a`.
@@ -352,8 +349,7 @@ impl Driver {
     }
 
     pub(crate) fn arm(&mut self, page: u64, eqn: u32, ci: u32) {
-        self.raw
-            .store(0, page | 0x40, &(eqn << 24 | ci).to_be_bytes());
+        self.raw.store(0, page | 0x40, &(eqn << 24 | ci).to_be_bytes());
     }
 }
 

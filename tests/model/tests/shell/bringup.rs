@@ -19,19 +19,14 @@ fn whole_way_up_to_an_event_queue_and_down() {
     rig.ok(&with(cmd(0x803, 0, 16), 8, uar), 16);
     rig.ok(&cmd(0x103, 0, 16), 16);
     while rig.hca.pages_owned() != 0 {
-        let n = rig
-            .ok(&with(cmd(0x108, 2, 16), 12, 768), 16 + 768 * 8)
-            .word(8);
+        let n = rig.ok(&with(cmd(0x108, 2, 16), 12, 768), 16 + 768 * 8).word(8);
         assert!(n != 0, "nothing hardware-like asked for");
     }
     rig.ok(&cmd(0x105, 0, 16), 12);
     assert_eq!(rig.hca.complaints(), [""; 0]);
     let stats = rig.hca.stats();
     assert_eq!(stats.commands[&0x104], 1);
-    assert_eq!(
-        stats.eqes, 1,
-        "of NOP; the event of DESTROY_EQ has no queue left"
-    );
+    assert_eq!(stats.eqes, 1, "of NOP; the event of DESTROY_EQ has no queue left");
 }
 
 #[test]
@@ -48,11 +43,7 @@ fn enable_once() {
     let mut rig = Rig::quick();
     rig.enable();
     assert_eq!(rig.status(&cmd(0x104, 0, 16), 16).0, 4);
-    assert_eq!(
-        rig.status(&with(cmd(0x104, 0, 16), 8, 1), 16).0,
-        3,
-        "no such function"
-    );
+    assert_eq!(rig.status(&with(cmd(0x104, 0, 16), 8, 1), 16).0, 3, "no such function");
 }
 
 #[test]
@@ -91,10 +82,7 @@ fn issi_one_is_offered_and_two_refused() {
 
 #[test]
 fn teardown_without_capability_says_it_did_not() {
-    let mut rig = Rig::new(Config {
-        init_pages: Some(10),
-        ..Config::small()
-    });
+    let mut rig = Rig::new(Config { init_pages: Some(10), ..Config::small() });
     rig.init();
     // Force, as the recorded card answered it: status 0, state 1.
     assert_eq!(rig.ok(&with(cmd(0x103, 0, 16), 8, 1), 16).word(12), 1);
@@ -118,26 +106,13 @@ fn disable_with_pages_left_is_complained_of() {
 fn number_spaces_hand_out_and_take_back() {
     let mut rig = Rig::quick();
     rig.init();
-    for (alloc, free) in [
-        (0x800, 0x801),
-        (0x802, 0x803),
-        (0x816, 0x817),
-        (0x80e, 0x80f),
-    ] {
+    for (alloc, free) in [(0x800, 0x801), (0x802, 0x803), (0x816, 0x817), (0x80e, 0x80f)] {
         let a = rig.ok(&cmd(alloc, 0, 16), 16).word(8);
         let b = rig.ok(&cmd(alloc, 0, 16), 16).word(8);
         assert_ne!(a, b);
         rig.ok(&with(cmd(free, 0, 16), 8, a), 16);
-        assert_eq!(
-            rig.status(&with(cmd(free, 0, 16), 8, a), 16).0,
-            5,
-            "freed twice"
-        );
-        assert_ne!(
-            rig.ok(&cmd(alloc, 0, 16), 16).word(8),
-            a,
-            "not given out again at once"
-        );
+        assert_eq!(rig.status(&with(cmd(free, 0, 16), 8, a), 16).0, 5, "freed twice");
+        assert_ne!(rig.ok(&cmd(alloc, 0, 16), 16).word(8), a, "not given out again at once");
     }
 }
 
@@ -153,10 +128,7 @@ fn special_keys_differ() {
 
 #[test]
 fn a_vf_has_its_own_id_and_no_address() {
-    let mut rig = Rig::new(Config {
-        init_pages: Some(10),
-        ..Config::vf()
-    });
+    let mut rig = Rig::new(Config { init_pages: Some(10), ..Config::vf() });
     let mut id = [0; 4];
     rig.hca.config_read(0, &mut id);
     assert_eq!(id, [0xb3, 0x15, 0x14, 0x10]);
@@ -181,29 +153,18 @@ fn a_vf_has_its_own_id_and_no_address() {
 
 #[test]
 fn a_vf_must_echo_its_function_number() {
-    let mut rig = Rig::new(Config {
-        personality: Personality::Vf,
-        ..quick()
-    });
+    let mut rig = Rig::new(Config { personality: Personality::Vf, ..quick() });
     rig.enable();
     let (function, boot) = rig.query_pages(1);
     assert_ne!(function, 0);
-    assert_eq!(
-        rig.status(&Rig::give_command(0, &[crate::rig::PAGES]), 16)
-            .0,
-        3
-    );
+    assert_eq!(rig.status(&Rig::give_command(0, &[crate::rig::PAGES]), 16).0, 3);
     rig.give(function, boot.cast_unsigned());
 }
 
 #[test]
 fn hardware_like_bring_up_takes_its_time_and_succeeds() {
     for seed in 0..8 {
-        let mut rig = Rig::new(Config {
-            seed,
-            hardware_like: true,
-            ..quick()
-        });
+        let mut rig = Rig::new(Config { seed, hardware_like: true, ..quick() });
         rig.init();
         assert!(rig.now > 100_000_000, "INIT_HCA alone takes longer");
     }
@@ -212,11 +173,7 @@ fn hardware_like_bring_up_takes_its_time_and_succeeds() {
 #[test]
 fn the_same_seed_gives_the_same_device() {
     let run = |seed| {
-        let mut rig = Rig::new(Config {
-            seed,
-            hardware_like: true,
-            ..quick()
-        });
+        let mut rig = Rig::new(Config { seed, hardware_like: true, ..quick() });
         rig.init();
         rig.now
     };

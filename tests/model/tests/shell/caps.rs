@@ -4,9 +4,7 @@ use crate::rig::{Rig, cmd};
 use mlx5_model::{Config, Profile};
 
 fn block(rig: &mut Rig, kind: u16, current: bool) -> Vec<u8> {
-    rig.ok(&cmd(0x100, kind << 1 | u16::from(current), 16), 4112)
-        .out[16..]
-        .to_vec()
+    rig.ok(&cmd(0x100, kind << 1 | u16::from(current), 16), 4112).out[16..].to_vec()
 }
 
 fn set(rig: &mut Rig, kind: u16, bytes: &[u8]) -> (u8, u32) {
@@ -29,11 +27,7 @@ fn big_profile_says_what_the_recorded_card_said() {
     assert_eq!(max[0x13] & 0x1f, 23, "log_max_qp");
     assert_eq!(max[0x11], 15, "log_max_qp_sz");
     assert_eq!(max[0x1b] & 0x1f, 24, "log_max_cq");
-    assert_eq!(
-        (max[0x1c], max[0x1f] & 0xf),
-        (22, 8),
-        "log_max_eq_sz, log_max_eq"
-    );
+    assert_eq!((max[0x1c], max[0x1f] & 0xf), (22, 8), "log_max_eq_sz, log_max_eq");
     assert_eq!(max[0x36] & 3, 1, "Ethernet port");
     assert_eq!(max[0x37], 1, "one port");
     assert_eq!(max[0x40 + 2] >> 6, 3, "cmdif_checksum");
@@ -49,20 +43,14 @@ fn big_profile_says_what_the_recorded_card_said() {
 
 #[test]
 fn windows_are_a_switch() {
-    let mut rig = enabled(Config {
-        umr: false,
-        ..Config::default()
-    });
+    let mut rig = enabled(Config { umr: false, ..Config::default() });
     assert_eq!(block(&mut rig, 0, true)[0x46] & 0x40, 0);
 }
 
 #[test]
 fn roce_block() {
     for (profile, size) in [(Profile::Big, [1, 0]), (Profile::Small, [0, 32])] {
-        let mut rig = enabled(Config {
-            profile,
-            ..Config::default()
-        });
+        let mut rig = enabled(Config { profile, ..Config::default() });
         let roce = block(&mut rig, 4, true);
         assert_eq!(roce[0x16..0x18], 4791u16.to_be_bytes());
         assert_eq!(roce[0x18..0x1c], [0xff, 0xff, 0xc0, 0]);
@@ -96,11 +84,7 @@ fn what_is_set_is_read_back() {
     current[0x13] = current[0x13] & !0x1f | 12;
     assert_eq!(set(&mut rig, 0, &current).0, 0);
     assert_eq!(block(&mut rig, 0, true), current);
-    assert_eq!(
-        block(&mut rig, 0, false)[0x13] & 0x1f,
-        23,
-        "maximum untouched"
-    );
+    assert_eq!(block(&mut rig, 0, false)[0x13] & 0x1f, 23, "maximum untouched");
     assert_eq!(rig.hca.complaints(), [""; 0]);
 }
 
@@ -115,11 +99,7 @@ fn refusals_of_set() {
     assert_eq!(set(&mut rig, 0, &more).0, 3, "above the maximum");
     let mut bit = current.clone();
     bit[0x34] |= 0x20;
-    assert_eq!(
-        set(&mut rig, 0, &bit),
-        (3, 0x53_7801),
-        "ib_virt, which is not there"
-    );
+    assert_eq!(set(&mut rig, 0, &bit), (3, 0x53_7801), "ib_virt, which is not there");
     assert_eq!(set(&mut rig, 9, &current).0, 3, "a type that is not there");
     assert_eq!(block(&mut rig, 0, true), current, "nothing of it stuck");
 }
@@ -167,12 +147,7 @@ fn the_recorded_card_by_name() {
     let words: Vec<_> = RECORDED.split_whitespace().collect();
     for pair in words.chunks(2) {
         let field = layout.field(pair[0]).unwrap();
-        assert_eq!(
-            field.get(&max),
-            pair[1].parse::<u32>().unwrap(),
-            "{}",
-            pair[0]
-        );
+        assert_eq!(field.get(&max), pair[1].parse::<u32>().unwrap(), "{}", pair[0]);
     }
     assert!(words.len() > 150);
 }
@@ -180,10 +155,7 @@ fn the_recorded_card_by_name() {
 #[test]
 fn single_capabilities_can_be_configured() {
     let general_caps = vec![("fast_teardown", 1), ("imaicl", 0), ("no_such_thing", 1)];
-    let mut rig = enabled(Config {
-        general_caps,
-        ..Config::default()
-    });
+    let mut rig = enabled(Config { general_caps, ..Config::default() });
     let current = block(&mut rig, 0, true);
     assert_eq!(current[0x1f] & 0x10, 0x10);
     assert_eq!(current[0x46] & 0x40, 0);

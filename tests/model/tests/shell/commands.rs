@@ -19,61 +19,17 @@ fn spoiled(change: impl Fn(&mut Rig)) -> u8 {
 #[test]
 fn delivery_statuses() {
     assert_eq!(spoiled(|_| ()), 0);
-    assert_eq!(
-        spoiled(|rig| rig.poke(0, 0x3c, 99)),
-        2,
-        "token of the entry"
-    );
-    assert_eq!(
-        spoiled(|rig| rig.ram.put(IN_BOXES + 1024 + 0x23d, &[0])),
-        2,
-        "token of a block"
-    );
-    assert_eq!(
-        spoiled(|rig| rig.ram.put(OUT_BOXES + 0x23d, &[0])),
-        2,
-        "token of an output block"
-    );
-    assert_eq!(
-        spoiled(|rig| rig.ram.put(IN_BOXES + 1024 + 0x23b, &[7])),
-        3,
-        "block number"
-    );
-    assert_eq!(
-        spoiled(|rig| rig.poke(0, 0x0e, 2)),
-        5,
-        "input mailbox at 512"
-    );
-    assert_eq!(
-        spoiled(|rig| rig.poke(0, 0x36, 2)),
-        4,
-        "output mailbox at 512"
-    );
-    assert_eq!(
-        spoiled(|rig| rig.ram.put(CMDQ + 8, &[0; 8])),
-        5,
-        "no input mailbox"
-    );
-    assert_eq!(
-        spoiled(|rig| rig.ram.put(IN_BOXES + 0x230, &[0; 8])),
-        5,
-        "chain too short"
-    );
-    assert_eq!(
-        spoiled(|rig| rig.ram.put(CMDQ + 4, &[0, 0, 0, 4])),
-        7,
-        "input length"
-    );
-    assert_eq!(
-        spoiled(|rig| rig.ram.put(CMDQ + 4, &[0xff; 4])),
-        7,
-        "absurd input length"
-    );
-    assert_eq!(
-        spoiled(|rig| rig.ram.put(CMDQ + 0x38, &[0, 0, 0, 4])),
-        8,
-        "output length"
-    );
+    assert_eq!(spoiled(|rig| rig.poke(0, 0x3c, 99)), 2, "token of the entry");
+    assert_eq!(spoiled(|rig| rig.ram.put(IN_BOXES + 1024 + 0x23d, &[0])), 2, "token of a block");
+    assert_eq!(spoiled(|rig| rig.ram.put(OUT_BOXES + 0x23d, &[0])), 2, "token of an output block");
+    assert_eq!(spoiled(|rig| rig.ram.put(IN_BOXES + 1024 + 0x23b, &[7])), 3, "block number");
+    assert_eq!(spoiled(|rig| rig.poke(0, 0x0e, 2)), 5, "input mailbox at 512");
+    assert_eq!(spoiled(|rig| rig.poke(0, 0x36, 2)), 4, "output mailbox at 512");
+    assert_eq!(spoiled(|rig| rig.ram.put(CMDQ + 8, &[0; 8])), 5, "no input mailbox");
+    assert_eq!(spoiled(|rig| rig.ram.put(IN_BOXES + 0x230, &[0; 8])), 5, "chain too short");
+    assert_eq!(spoiled(|rig| rig.ram.put(CMDQ + 4, &[0, 0, 0, 4])), 7, "input length");
+    assert_eq!(spoiled(|rig| rig.ram.put(CMDQ + 4, &[0xff; 4])), 7, "absurd input length");
+    assert_eq!(spoiled(|rig| rig.ram.put(CMDQ + 0x38, &[0, 0, 0, 4])), 8, "output length");
     assert_eq!(spoiled(|rig| rig.poke(0, 0, 6)), 0x10, "type");
 }
 
@@ -167,10 +123,7 @@ fn a_slot_software_owns_is_left_alone() {
 
 #[test]
 fn ringing_a_slot_under_way_is_complained_of() {
-    let mut rig = Rig::new(Config {
-        command_latency: 1000,
-        ..quick()
-    });
+    let mut rig = Rig::new(Config { command_latency: 1000, ..quick() });
     rig.enable();
     rig.post(0, &cmd(0x80d, 0, 16), 16);
     rig.ring(1);
@@ -190,10 +143,7 @@ fn doorbell_before_the_page_is_ignored() {
 
 #[test]
 fn latency_is_kept_to_the_nanosecond() {
-    let mut rig = Rig::new(Config {
-        command_latency: 5000,
-        ..quick()
-    });
+    let mut rig = Rig::new(Config { command_latency: 5000, ..quick() });
     rig.set_page();
     rig.post(0, &cmd(0x104, 0, 16), 16);
     rig.ring(1);
@@ -209,11 +159,7 @@ fn latency_is_kept_to_the_nanosecond() {
 
 #[test]
 fn hardware_like_slots_overtake_each_other() {
-    let mut rig = Rig::new(Config {
-        hardware_like: true,
-        seed: 3,
-        ..quick()
-    });
+    let mut rig = Rig::new(Config { hardware_like: true, seed: 3, ..quick() });
     rig.enable();
     let mut overtaken = false;
     for _ in 0..20 {

@@ -47,10 +47,7 @@ fn one_interrupt_per_arm() {
 
 #[test]
 fn created_armed_when_so_configured() {
-    let mut rig = Rig::new(Config {
-        eq_created_armed: true,
-        ..quick()
-    });
+    let mut rig = Rig::new(Config { eq_created_armed: true, ..quick() });
     rig.init();
     let uar = rig.uar();
     rig.eq(uar, 4, PORT);
@@ -87,11 +84,7 @@ fn overrun_ignored_goes_round() {
         port_event(&mut rig);
     }
     let context = rig.ok(&with(cmd(0x303, 0, 16), 8, eqn), 272).out;
-    assert_eq!(
-        (context[0x10] >> 4, context[0x10 + 0x2f]),
-        (0, 5),
-        "status, producer"
-    );
+    assert_eq!((context[0x10] >> 4, context[0x10 + 0x2f]), (0, 5), "status, producer");
 }
 
 #[test]
@@ -123,16 +116,8 @@ fn doorbells_to_the_wrong_place() {
 fn refusals_of_create() {
     let (mut rig, uar) = running();
     let status = |rig: &mut Rig, input: &[u8]| rig.status(input, 16).0;
-    assert_eq!(
-        status(&mut rig, &Rig::eq_command(uar + 1, 4, 0, 0, false)),
-        5,
-        "UAR"
-    );
-    assert_eq!(
-        status(&mut rig, &Rig::eq_command(uar, 4, 32, 0, false)),
-        3,
-        "vector"
-    );
+    assert_eq!(status(&mut rig, &Rig::eq_command(uar + 1, 4, 0, 0, false)), 5, "UAR");
+    assert_eq!(status(&mut rig, &Rig::eq_command(uar, 4, 32, 0, false)), 3, "vector");
     let short = &Rig::eq_command(uar, 8, 0, 0, false)[..288];
     assert_eq!(status(&mut rig, short), 0x50, "page list");
     let mut huge = Rig::eq_command(uar, 4, 0, 0, false);
@@ -144,11 +129,7 @@ fn refusals_of_create() {
 fn destroy_and_references() {
     let (mut rig, uar) = running();
     let eqn = rig.eq(uar, 4, CMD | PAGE);
-    assert_eq!(
-        rig.status(&with(cmd(0x803, 0, 16), 8, uar), 16).0,
-        9,
-        "UAR in use"
-    );
+    assert_eq!(rig.status(&with(cmd(0x803, 0, 16), 8, uar), 16).0, 9, "UAR in use");
     rig.ok(&with(cmd(0x302, 0, 16), 8, eqn), 16);
     assert_eq!(rig.status(&with(cmd(0x302, 0, 16), 8, eqn), 16).0, 5);
     rig.ok(&with(cmd(0x803, 0, 16), 8, uar), 16);
@@ -156,10 +137,7 @@ fn destroy_and_references() {
 
 #[test]
 fn numbers_run_out() {
-    let mut rig = Rig::new(Config {
-        init_pages: Some(10),
-        ..Config::small()
-    });
+    let mut rig = Rig::new(Config { init_pages: Some(10), ..Config::small() });
     rig.init();
     let uar = rig.uar();
     let mut last = 0;
@@ -181,10 +159,7 @@ fn software_can_ask_for_an_entry() {
     input[0x30..0x34].copy_from_slice(&[1, 2, 3, 4]);
     rig.ok(&input, 16);
     let eqe = rig.eqe(0);
-    assert_eq!(
-        (eqe[1], eqe[3], &eqe[0x20..0x24]),
-        (0x22, 1, &[1, 2, 3, 4][..])
-    );
+    assert_eq!((eqe[1], eqe[3], &eqe[0x20..0x24]), (0x22, 1, &[1, 2, 3, 4][..]));
     assert_eq!(rig.hca.interrupts(), [3]);
 }
 
@@ -213,10 +188,7 @@ fn a_ring_inside_a_large_page_begins_at_its_offset() {
 
 #[test]
 fn masked_vectors_stay_pending_in_the_bar_form() {
-    let mut rig = Rig::new(Config {
-        msix_in_bar: true,
-        ..quick()
-    });
+    let mut rig = Rig::new(Config { msix_in_bar: true, ..quick() });
     rig.init();
     let uar = rig.uar();
     let eqn = rig.eq(uar, 4, PORT);

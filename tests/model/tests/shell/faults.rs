@@ -30,8 +30,7 @@ fn a_status_at_the_kth_of_an_opcode() {
 fn mute_from_any_command() {
     for n in 0..6 {
         let mut rig = Rig::quick();
-        rig.hca
-            .set_command_hook(Some(Box::new(Script::new().mute_from(n))));
+        rig.hca.set_command_hook(Some(Box::new(Script::new().mute_from(n))));
         rig.set_page();
         let mut answered = 0;
         for opcode in [0x104, 0x10a, 0x80d, 0x80d, 0x80d, 0x80d, 0x80d] {
@@ -61,9 +60,8 @@ fn late_answers_still_come() {
 #[test]
 fn undelivered() {
     let mut rig = Rig::quick();
-    rig.hca.set_command_hook(Some(Box::new(
-        Script::new().on(When::Nth(0), Verdict::Undelivered(6)),
-    )));
+    rig.hca
+        .set_command_hook(Some(Box::new(Script::new().on(When::Nth(0), Verdict::Undelivered(6)))));
     rig.set_page();
     assert_eq!(rig.exec(&cmd(0x104, 0, 16), 16).delivery, 6);
 }
@@ -74,9 +72,8 @@ fn a_lost_command_event_leaves_the_status_cleared() {
     rig.init();
     let uar = rig.uar();
     rig.eq(uar, 4, CMD);
-    rig.hca.set_command_hook(Some(Box::new(
-        Script::new().on(When::Opcode(0x80d), Verdict::NoEvent),
-    )));
+    rig.hca
+        .set_command_hook(Some(Box::new(Script::new().on(When::Opcode(0x80d), Verdict::NoEvent))));
     rig.post(0, &cmd(0x80d, 0, 16), 16);
     rig.ring(1);
     rig.step();
@@ -95,10 +92,7 @@ fn a_log_reads_like_the_stock_drivers_dump() {
     let text = records[0].to_string();
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("dump command ENABLE_HCA(0x104) INPUT"));
-    assert_eq!(
-        lines.next(),
-        Some("000: 01040000 00000000 00000000 00000000")
-    );
+    assert_eq!(lines.next(), Some("000: 01040000 00000000 00000000 00000000"));
 }
 
 #[test]
@@ -115,11 +109,7 @@ fn bytes_written_can_be_changed_by_kind() {
     })));
     rig.hca.set_link(false);
     assert_eq!(rig.eqe(0)[1], 0xee);
-    assert_eq!(
-        rig.ok(&cmd(0x10a, 0, 16), 112).word(0x6c),
-        0,
-        "mailbox swallowed"
-    );
+    assert_eq!(rig.ok(&cmd(0x10a, 0, 16), 112).word(0x6c), 0, "mailbox swallowed");
     rig.hca.set_mangle(None);
     assert_eq!(rig.ok(&cmd(0x10a, 0, 16), 112).word(0x6c), 2);
 }

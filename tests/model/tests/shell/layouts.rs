@@ -76,10 +76,7 @@ const MAP: &[(&str, &str)] = &[
         "08[31:31] embedded_cpu_function · 08[15:0] function_id · 0c[31:0] input_num_entries",
     ),
     ("manage_pages_out", "08[31:0] output_num_entries"),
-    (
-        "query_issi_out",
-        "08[15:0] current_issi · 6c[31:0] supported_issi_dw0",
-    ),
+    ("query_issi_out", "08[15:0] current_issi · 6c[31:0] supported_issi_dw0"),
     ("set_issi_in", "08[15:0] current_issi"),
     (
         "query_special_contexts_out",
@@ -91,10 +88,7 @@ const MAP: &[(&str, &str)] = &[
         "10[28:28] vlan_valid · 10[27:16] vlan_id · 10[15:0] source_mac_47_32 · \
          14[31:0] source_mac_31_0 · 18[11:8] roce_l3_type · 18[7:0] roce_version",
     ),
-    (
-        "set_roce_address_in",
-        "08[31:16] roce_address_index · 08[3:0] vhca_port_num",
-    ),
+    ("set_roce_address_in", "08[31:16] roce_address_index · 08[3:0] vhca_port_num"),
     (
         "nic_vport_context",
         "00[26:24] min_wqe_inline_mode · 00[2:2] disable_mc_local_lb · 00[1:1] disable_uc_local_lb · \
@@ -113,10 +107,7 @@ const MAP: &[(&str, &str)] = &[
          0c[10:10] field_select.disable_mc_local_lb · 0c[11:11] field_select.disable_uc_local_lb · \
          100[0:0] nic_vport_context.roce_en",
     ),
-    (
-        "query_vport_state_out",
-        "0c[7:4] admin_state · 0c[3:0] state",
-    ),
+    ("query_vport_state_out", "0c[7:4] admin_state · 0c[3:0] state"),
     (
         "ptys_reg",
         "00[23:16] local_port · 00[2:0] proto_mask · 08[31:0] ext_eth_proto_capability · \
@@ -124,23 +115,14 @@ const MAP: &[(&str, &str)] = &[
          14[31:0] ext_eth_proto_admin · 18[31:0] eth_proto_admin · 20[31:0] ext_eth_proto_oper · \
          24[31:0] eth_proto_oper · 28[15:0] ib_proto_oper · 2c[3:0] connector_type",
     ),
-    (
-        "pmtu_reg",
-        "04[31:16] max_mtu · 08[31:16] admin_mtu · 0c[31:16] oper_mtu",
-    ),
-    (
-        "paos_reg",
-        "00[11:8] admin_status · 00[3:0] oper_status · 04[31:31] ase · 04[1:0] e",
-    ),
+    ("pmtu_reg", "04[31:16] max_mtu · 08[31:16] admin_mtu · 0c[31:16] oper_mtu"),
+    ("paos_reg", "00[11:8] admin_status · 00[3:0] oper_status · 04[31:31] ase · 04[1:0] e"),
     ("ppcnt_reg", "00[23:16] local_port · 00[5:0] grp"),
     (
         "pvlc_reg",
         "00[23:16] local_port · 04[3:0] vl_hw_cap · 08[3:0] vl_admin · 0c[3:0] vl_operational",
     ),
-    (
-        "access_register_in",
-        "08[15:0] register_id · 0c[31:0] argument",
-    ),
+    ("access_register_in", "08[15:0] register_id · 0c[31:0] argument"),
     (
         "cmd_hca_cap",
         "10[23:16] log_max_qp_sz · 10[4:0] log_max_qp · 18[23:16] log_max_cq_sz · 18[4:0] log_max_cq · \
@@ -182,10 +164,7 @@ const MAP: &[(&str, &str)] = &[
         "04[31:0] input_length · 38[31:0] output_length · 3c[31:24] token · 3c[23:16] signature · \
          3c[7:1] delivery_status · 3c[0:0] ownership",
     ),
-    (
-        "cmd_mailbox",
-        "238[31:0] block_number · 23c[23:16] token · 23c[7:0] signature",
-    ),
+    ("cmd_mailbox", "238[31:0] block_number · 23c[23:16] token · 23c[7:0] signature"),
 ];
 
 #[test]
@@ -215,11 +194,7 @@ fn every_leaf_can_be_set_and_read_alone() {
             field.set64(&mut bytes, u64::MAX);
             let ones: u32 = bytes.iter().map(|b| b.count_ones()).sum();
             assert_eq!(ones as usize, field.width.min(64), "{}.{name}", layout.name);
-            let mask = if field.width >= 64 {
-                u64::MAX
-            } else {
-                (1 << field.width) - 1
-            };
+            let mask = if field.width >= 64 { u64::MAX } else { (1 << field.width) - 1 };
             assert_eq!(field.get64(&bytes), mask, "{}.{name}", layout.name);
         }
     }

@@ -5,9 +5,7 @@ use mlx5_model::Config;
 
 fn take(rig: &mut Rig, count: u32) -> Vec<u64> {
     let answer = rig.ok(&with(cmd(0x108, 2, 16), 12, count), 16 + count as usize * 8);
-    let pages = answer.out[16..]
-        .chunks_exact(8)
-        .map(|b| u64::from_be_bytes(b.try_into().unwrap()));
+    let pages = answer.out[16..].chunks_exact(8).map(|b| u64::from_be_bytes(b.try_into().unwrap()));
     pages.take(answer.word(8) as usize).collect()
 }
 
@@ -17,11 +15,7 @@ fn counts_follow_the_capabilities_set() {
     rig.enable();
     assert_eq!(rig.query_pages(1), (0, 6));
     rig.give(0, 6);
-    assert_eq!(
-        rig.query_pages(2).1,
-        4231,
-        "a ConnectX-4 at log_max_qp 14, about"
-    );
+    assert_eq!(rig.query_pages(2).1, 4231, "a ConnectX-4 at log_max_qp 14, about");
     let mut set = cmd(0x109, 0, 4112);
     set[16..].copy_from_slice(&rig.ok(&cmd(0x100, 1, 16), 4112).out[16..]);
     set[16 + 0x13] = set[16 + 0x13] & !0x1f | 17;
@@ -29,10 +23,7 @@ fn counts_follow_the_capabilities_set() {
     assert_eq!(rig.query_pages(2).1, 12_867, "and at 17");
     set[16 + 0x13] = set[16 + 0x13] & !0x1f | 1;
     rig.ok(&set, 16);
-    assert!(
-        rig.query_pages(2).1 < 3000,
-        "a small driver asks for little"
-    );
+    assert!(rig.query_pages(2).1 < 3000, "a small driver asks for little");
 }
 
 #[test]
@@ -55,16 +46,8 @@ fn bad_pages_are_refused_whole() {
         assert_eq!(rig.hca.pages_owned(), 0);
     }
     rig.ok(&Rig::give_command(0, &[PAGES]), 16);
-    assert_eq!(
-        rig.status(&Rig::give_command(0, &[PAGES]), 16).0,
-        3,
-        "again"
-    );
-    assert_eq!(
-        rig.status(&Rig::give_command(1, &[PAGES + 4096]), 16).0,
-        3,
-        "other function"
-    );
+    assert_eq!(rig.status(&Rig::give_command(0, &[PAGES]), 16).0, 3, "again");
+    assert_eq!(rig.status(&Rig::give_command(1, &[PAGES + 4096]), 16).0, 3, "other function");
     let short = with(Rig::give_command(0, &[PAGES + 4096]), 12, 2);
     assert_eq!(rig.status(&short, 16).0, 0x50, "list shorter than it says");
     assert_eq!(rig.status(&cmd(0x108, 3, 16), 16).0, 3);
@@ -105,12 +88,8 @@ fn a_driver_that_writes_into_firmware_pages_is_found_out() {
 
 #[test]
 fn hardware_like_take_back_is_slow_but_ends() {
-    let mut rig = Rig::new(Config {
-        hardware_like: true,
-        seed: 9,
-        init_pages: Some(200),
-        ..quick()
-    });
+    let mut rig =
+        Rig::new(Config { hardware_like: true, seed: 9, init_pages: Some(200), ..quick() });
     rig.init();
     rig.ok(&cmd(0x103, 0, 16), 16);
     let mut zeroes = 0;
@@ -125,10 +104,7 @@ fn hardware_like_take_back_is_slow_but_ends() {
 
 #[test]
 fn regular_pages_may_be_negative() {
-    let mut rig = Rig::new(Config {
-        regular_pages: -5,
-        ..quick()
-    });
+    let mut rig = Rig::new(Config { regular_pages: -5, ..quick() });
     rig.init();
     assert_eq!(rig.query_pages(3).1, -5);
 }

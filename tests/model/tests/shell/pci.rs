@@ -40,11 +40,7 @@ fn header_and_capabilities() {
 fn bar_sizing() {
     let mut rig = Rig::quick();
     rig.hca.config_write(0x10, &[0xff; 8]);
-    assert_eq!(
-        config(&mut rig, 0x10),
-        0xfe00_000c,
-        "32 MiB, 64-bit, prefetchable"
-    );
+    assert_eq!(config(&mut rig, 0x10), 0xfe00_000c, "32 MiB, 64-bit, prefetchable");
     assert_eq!(config(&mut rig, 0x14), 0xffff_ffff);
     rig.hca.config_write(0, &[0; 4]);
     assert_eq!(config(&mut rig, 0), 0x1013_15b3, "identity is read-only");
@@ -117,18 +113,11 @@ fn the_clock_runs_at_the_frequency_of_the_capability() {
 
 #[test]
 fn initializing_lasts_as_long_as_configured() {
-    let mut rig = Rig::new(Config {
-        init_time: 500_000_000,
-        ..quick()
-    });
+    let mut rig = Rig::new(Config { init_time: 500_000_000, ..quick() });
     assert_eq!(rig.read(0x1fc) >> 31, 1);
     rig.write(0x10, 0);
     rig.write(0x14, 0x1000_0000);
-    assert_eq!(
-        rig.read(0x14) & 0xffff_f000,
-        0,
-        "a page written too early is lost"
-    );
+    assert_eq!(rig.read(0x14) & 0xffff_f000, 0, "a page written too early is lost");
     assert!(rig.complained_of("while initializing"));
     rig.now = 500_000_000;
     rig.step();
@@ -147,21 +136,14 @@ fn flr_by_config_space_forgets_everything() {
     rig.enable_bus();
     assert_eq!(rig.hca.pages_owned(), 0);
     rig.set_page();
-    assert_eq!(
-        rig.status(&cmd(0x802, 0, 16), 16).0,
-        4,
-        "back before ENABLE_HCA"
-    );
+    assert_eq!(rig.status(&cmd(0x802, 0, 16), 16).0, 4, "back before ENABLE_HCA");
     rig.init();
     assert_eq!(rig.uar(), 0x10);
 }
 
 #[test]
 fn flr_drops_a_command_under_way() {
-    let mut rig = Rig::new(Config {
-        command_latency: 1_000_000,
-        ..quick()
-    });
+    let mut rig = Rig::new(Config { command_latency: 1_000_000, ..quick() });
     rig.set_page();
     rig.post(0, &cmd(0x104, 0, 16), 16);
     rig.ring(1);
@@ -175,11 +157,7 @@ fn flr_drops_a_command_under_way() {
 
 #[test]
 fn after_a_hardware_like_flr_nobody_answers_for_a_while() {
-    let mut rig = Rig::new(Config {
-        hardware_like: true,
-        init_time: 1_000_000,
-        ..quick()
-    });
+    let mut rig = Rig::new(Config { hardware_like: true, init_time: 1_000_000, ..quick() });
     rig.hca.flr();
     rig.enable_bus();
     assert_eq!(rig.read(0x1fc), u32::MAX);
@@ -205,15 +183,8 @@ fn nic_interface_disables_and_soft_resets() {
     rig.init();
     rig.hca.flr();
     rig.hca.config_write(4, &[6, 0]);
-    assert_eq!(
-        rig.read(0x14) >> 8 & 7,
-        1,
-        "and by the function's own reset"
-    );
-    let mut rig = Rig::new(Config {
-        device_id: 0x1017,
-        ..quick()
-    });
+    assert_eq!(rig.read(0x14) >> 8 & 7, 1, "and by the function's own reset");
+    let mut rig = Rig::new(Config { device_id: 0x1017, ..quick() });
     rig.init();
     rig.write(0x14, 7 << 8);
     assert_ne!(rig.hca.pages_owned(), 0, "a ConnectX-5 has none");

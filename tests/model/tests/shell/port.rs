@@ -50,11 +50,7 @@ fn vport_state_follows_cable_and_administration() {
     assert_eq!(rig.ok(&cmd(0x750, 2, 16), 16).word(12), 0x11);
     assert_eq!(rig.status(&with(cmd(0x751, 0, 16), 12, 3 << 4), 16).0, 3);
     assert_eq!(rig.status(&cmd(0x750, 1, 16), 16).0, 3, "no eswitch");
-    assert_eq!(
-        rig.status(&with(cmd(0x750, 0, 16), 8, 1 << 31 | 1), 16).0,
-        3,
-        "not ours"
-    );
+    assert_eq!(rig.status(&with(cmd(0x750, 0, 16), 8, 1 << 31 | 1), 16).0, 3, "not ours");
 }
 
 #[test]
@@ -87,17 +83,9 @@ fn paos_needs_its_enable_bit() {
 fn port_numbers_other_than_one() {
     let mut rig = running();
     for id in [0x5003, 0x5004, 0x5006, 0x5008] {
-        assert_eq!(
-            reg(&mut rig, id, false, &[2 << 16]),
-            Err((3, 0x1e_5585)),
-            "{id:#x}"
-        );
+        assert_eq!(reg(&mut rig, id, false, &[2 << 16]), Err((3, 0x1e_5585)), "{id:#x}");
     }
-    assert_eq!(
-        reg(&mut rig, 0x507f, false, &[1 << 16]).unwrap_err().0,
-        3,
-        "unknown register"
-    );
+    assert_eq!(reg(&mut rig, 0x507f, false, &[1 << 16]).unwrap_err().0, 3, "unknown register");
 }
 
 #[test]
@@ -121,10 +109,7 @@ fn speed_is_zero_only_while_down() {
     assert_eq!(oper(&mut rig), 1 << 20, "100GBASE-CR4");
     rig.hca.set_link(false);
     assert_eq!(oper(&mut rig), 0);
-    assert!(
-        reg(&mut rig, 0x5004, true, &[1 << 16 | 4, 0, 0, 0, 0, 0, 1]).is_err(),
-        "SGMII"
-    );
+    assert!(reg(&mut rig, 0x5004, true, &[1 << 16 | 4, 0, 0, 0, 0, 0, 1]).is_err(), "SGMII");
 }
 
 #[test]
@@ -151,12 +136,7 @@ fn the_module_can_be_read() {
     let first = ask(&mut rig, 0x50, 0, 2).unwrap();
     assert_eq!((first[3], first[0x10]), (0, 0x11), "QSFP28");
     let upper = |rig: &mut Rig, at| ask(rig, 0x50, at, 48).unwrap()[0x10..0x40].to_vec();
-    let page = [
-        upper(&mut rig, 128),
-        upper(&mut rig, 176),
-        upper(&mut rig, 208),
-    ]
-    .concat();
+    let page = [upper(&mut rig, 128), upper(&mut rig, 176), upper(&mut rig, 208)].concat();
     assert_eq!(&page[20..25], b"Model");
     let sum = |bytes: &[u8]| bytes.iter().fold(0u8, |acc, byte| acc.wrapping_add(*byte));
     assert_eq!(page[63], sum(&page[..63]), "check code of the base");
@@ -180,11 +160,7 @@ fn vport_context_read_and_written() {
     let read = |rig: &mut Rig| rig.ok(&cmd(0x754, 0, 16), 272).out[16..].to_vec();
     let context = read(&mut rig);
     assert_eq!(context[0xf6..0xfc], [0x02, 0xc9, 3, 0, 0, 1]);
-    assert_eq!(
-        context[0x38..0x40],
-        [0, 0xc9, 3, 0xff, 0xfe, 0, 0, 1],
-        "EUI-64"
-    );
+    assert_eq!(context[0x38..0x40], [0, 0xc9, 3, 0xff, 0xfe, 0, 0, 1], "EUI-64");
     rig.ok(&modify(1 << 6, 0x24, 4200), 16);
     assert_eq!(read(&mut rig)[0x26..0x28], 4200u16.to_be_bytes());
     assert_eq!(rig.status(&modify(1 << 6, 0x24, 20_000), 16).0, 3);
@@ -224,11 +200,7 @@ fn roce_must_be_on_before_an_address() {
     assert_eq!(out[0x10..0x20], gid);
     assert_eq!(out[0x22..0x2c], [2, 1, 2, 3, 4, 5, 0, 0, 1, 2]);
     rig.ok(&address(0, [0; 16], 0, 2, 0), 16);
-    assert_eq!(
-        rig.ok(&cmd(0x760, 0, 16), 48).out[0x10..],
-        [0; 32],
-        "cleared"
-    );
+    assert_eq!(rig.ok(&cmd(0x760, 0, 16), 48).out[0x10..], [0; 32], "cleared");
 }
 
 #[test]
@@ -236,30 +208,15 @@ fn refusals_of_addresses() {
     let mut rig = running();
     roce_on(&mut rig);
     let gid = [1; 16];
-    assert_eq!(
-        rig.status(&address(0, gid, 1, 2, 0), 16),
-        (3, 0x6_3c66),
-        "multicast MAC"
-    );
-    assert_eq!(
-        rig.status(&address(0, gid, 2, 1, 0), 16),
-        (3, 0x12_822d),
-        "version"
-    );
+    assert_eq!(rig.status(&address(0, gid, 1, 2, 0), 16), (3, 0x6_3c66), "multicast MAC");
+    assert_eq!(rig.status(&address(0, gid, 2, 1, 0), 16), (3, 0x12_822d), "version");
     assert_eq!(rig.status(&address(256, gid, 2, 2, 0), 16).0, 0xa, "index");
-    assert_eq!(
-        rig.status(&address(0, gid, 2, 2, 2), 16).0,
-        3,
-        "layer 3 type"
-    );
+    assert_eq!(rig.status(&address(0, gid, 2, 2, 2), 16).0, 3, "layer 3 type");
 }
 
 #[test]
 fn roce_en_without_the_capability() {
-    let mut rig = Rig::new(Config {
-        init_pages: Some(10),
-        ..Config::default()
-    });
+    let mut rig = Rig::new(Config { init_pages: Some(10), ..Config::default() });
     rig.enable();
     let mut set = cmd(0x109, 0, 4112);
     set[16..].copy_from_slice(&rig.ok(&cmd(0x100, 1, 16), 4112).out[16..]);

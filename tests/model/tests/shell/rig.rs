@@ -14,9 +14,7 @@ impl Ram {
     pub(crate) fn get(&self, at: u64, buf: &mut [u8]) {
         let pages = self.0.lock().unwrap();
         for (at, byte) in (at..).zip(buf) {
-            *byte = pages
-                .get(&(at >> 12))
-                .map_or(0, |page| page[(at & 0xfff) as usize]);
+            *byte = pages.get(&(at >> 12)).map_or(0, |page| page[(at & 0xfff) as usize]);
         }
     }
 
@@ -119,13 +117,7 @@ impl Rig {
     pub(crate) fn new(config: Config) -> Self {
         let ram = Ram::default();
         let hca = Hca::new(config, Box::new(ram.clone()), Box::new(Dark));
-        let mut rig = Self {
-            hca,
-            ram,
-            now: 0,
-            token: 7,
-            next_page: PAGES,
-        };
+        let mut rig = Self { hca, ram, now: 0, token: 7, next_page: PAGES };
         rig.enable_bus();
         rig
     }
@@ -226,10 +218,7 @@ impl Rig {
             out.extend_from_slice(&data);
         }
         out.truncate(out_len.max(16));
-        Answer {
-            delivery: entry[0x3f] >> 1,
-            out,
-        }
+        Answer { delivery: entry[0x3f] >> 1, out }
     }
 
     /// Lets time pass until the slot comes back, at most `limit` nanoseconds.
@@ -247,22 +236,13 @@ impl Rig {
     pub(crate) fn exec(&mut self, input: &[u8], out_len: usize) -> Answer {
         self.post(0, input, out_len);
         self.ring(1);
-        assert!(
-            self.wait(0, 60_000_000_000),
-            "no answer to {:02x?}",
-            &input[..2]
-        );
+        assert!(self.wait(0, 60_000_000_000), "no answer to {:02x?}", &input[..2]);
         self.answer(0, out_len)
     }
 
     pub(crate) fn ok(&mut self, input: &[u8], out_len: usize) -> Answer {
         let answer = self.exec(input, out_len);
-        assert_eq!(
-            (answer.delivery, answer.status()),
-            (0, 0),
-            "{:02x?}: {answer:x?}",
-            &input[..2]
-        );
+        assert_eq!((answer.delivery, answer.status()), (0, 0), "{:02x?}: {answer:x?}", &input[..2]);
         answer
     }
 
@@ -284,17 +264,13 @@ impl Rig {
 
     pub(crate) fn give_command(function: u32, pages: &[u64]) -> Vec<u8> {
         let mut give = with(with(cmd(0x108, 1, 16), 8, function), 12, pages.len() as u32);
-        pages
-            .iter()
-            .for_each(|page| give.extend_from_slice(&page.to_be_bytes()));
+        pages.iter().for_each(|page| give.extend_from_slice(&page.to_be_bytes()));
         give
     }
 
     /// As many fresh pages as asked.
     pub(crate) fn give(&mut self, function: u32, count: u32) {
-        let pages: Vec<u64> = (0..u64::from(count))
-            .map(|k| self.next_page + k * 4096)
-            .collect();
+        let pages: Vec<u64> = (0..u64::from(count)).map(|k| self.next_page + k * 4096).collect();
         self.next_page += u64::from(count) * 4096;
         self.ok(&Self::give_command(function, &pages), 16);
     }
@@ -334,8 +310,7 @@ impl Rig {
         for k in 0..1u64 << log {
             self.ram.put(RING + k * 64 + 0x3f, &[1]);
         }
-        self.ok(&Self::eq_command(uar, log, 3, mask, false), 16)
-            .word(8)
+        self.ok(&Self::eq_command(uar, log, 3, mask, false), 16).word(8)
     }
 
     pub(crate) fn eqe(&self, index: u64) -> [u8; 64] {
@@ -354,10 +329,7 @@ impl Rig {
 }
 
 pub(crate) fn quick() -> Config {
-    Config {
-        init_pages: Some(10),
-        ..Config::default()
-    }
+    Config { init_pages: Some(10), ..Config::default() }
 }
 
 /// Event masks.

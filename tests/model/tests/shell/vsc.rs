@@ -63,10 +63,7 @@ fn semaphores_behind_it() {
 
 #[test]
 fn a_virtual_function_has_none() {
-    let mut rig = Rig::new(Config {
-        personality: Personality::Vf,
-        ..quick()
-    });
+    let mut rig = Rig::new(Config { personality: Personality::Vf, ..quick() });
     assert_eq!(read(&mut rig, 0), 0);
     write(&mut rig, 4, 7);
     assert_eq!(read(&mut rig, 4), 0);

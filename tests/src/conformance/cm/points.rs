@@ -15,10 +15,7 @@ pub fn psp_query_tells_what_it_is(bed: &mut Bed<'_, impl Side>) {
     for (qualifier, flag) in [(1, PspFlag::Consumer), (65535, PspFlag::Provider)] {
         let psp = bed.a.psp_create(qualifier, evd, flag).unwrap();
         let param = bed.a.psp_query(psp).unwrap();
-        assert_eq!(
-            (param.conn_qual, param.evd, param.flag),
-            (qualifier, evd, flag)
-        );
+        assert_eq!((param.conn_qual, param.evd, param.flag), (qualifier, evd, flag));
     }
 }
 
@@ -44,10 +41,7 @@ pub fn a_qualifier_is_used_once(bed: &mut Bed<'_, impl Side>) {
     let psp = bed.a.psp_create(700, evd, PspFlag::Consumer).unwrap();
     let rsp = bed.a.rsp_create(701, Some(end.ep), evd).unwrap();
     let tcp = Comm::tcp(false);
-    let csp = bed
-        .a
-        .csp_create(tcp, SocketAddr::new(own, 702), evd)
-        .unwrap();
+    let csp = bed.a.csp_create(tcp, SocketAddr::new(own, 702), evd).unwrap();
     let other = bed.end(A);
     for qualifier in 700..703_u16 {
         let made = bed.a.psp_create(qualifier.into(), evd, PspFlag::Consumer);
@@ -77,9 +71,7 @@ pub fn create_any_finds_a_free_qualifier(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.b.psp_query(one).unwrap().conn_qual, first);
     let client = bed.end(A);
     bed.ask(&client, first, LIMIT, b"");
-    let Event::ConnectionRequest { psp, conn_qual, .. } = bed.event(B, evd) else {
-        panic!()
-    };
+    let Event::ConnectionRequest { psp, conn_qual, .. } = bed.event(B, evd) else { panic!() };
     assert_eq!((psp, conn_qual), (one, first));
 }
 
@@ -88,11 +80,7 @@ pub fn service_points_hold_their_evds(bed: &mut Bed<'_, impl Side>) {
     let evd = bed.a.evd_create(8, EvdFlags::CR).unwrap();
     let (end, own) = (bed.end(A), bed.a.address());
     let in_use = |bed: &mut Bed<'_, _>| {
-        refused(
-            bed.a.evd_free(evd),
-            DatType::InvalidState,
-            DatSubtype::InvalidStateEvdInUse,
-        );
+        refused(bed.a.evd_free(evd), DatType::InvalidState, DatSubtype::InvalidStateEvdInUse);
     };
     let now = bed.now();
     let psp = bed.a.psp_create(700, evd, PspFlag::Consumer).unwrap();
@@ -154,16 +142,11 @@ pub fn fault_38_a_freed_psp_is_gone(bed: &mut Bed<'_, impl Side>) {
     bed.b.psp_free(point.psp).unwrap();
     bed.b.evd_free(point.evd).unwrap();
     let evd = bed.b.evd_create(8, EvdFlags::CR).unwrap();
-    let again = bed
-        .b
-        .psp_create(point.qualifier, evd, PspFlag::Consumer)
-        .unwrap();
+    let again = bed.b.psp_create(point.qualifier, evd, PspFlag::Consumer).unwrap();
     assert_ne!(again, point.psp);
     let second = bed.end(A);
     bed.ask(&second, point.qualifier, LIMIT, b"");
-    let Event::ConnectionRequest { psp, .. } = bed.event(B, evd) else {
-        panic!()
-    };
+    let Event::ConnectionRequest { psp, .. } = bed.event(B, evd) else { panic!() };
     assert_eq!(psp, again);
     assert_eq!(bed.state(&server), EpState::Connected);
 }
@@ -223,10 +206,7 @@ fn common(bed: &mut Bed<'_, impl Side>) -> (SocketAddr, dat_core::Csp, dat_core:
 pub fn csp_query_tells_what_it_is(bed: &mut Bed<'_, impl Side>) {
     let (address, csp, evd) = common(bed);
     let param = bed.b.csp_query(csp).unwrap();
-    assert_eq!(
-        (param.comm, param.address, param.evd),
-        (Comm::tcp(false), address, evd)
-    );
+    assert_eq!((param.comm, param.address, param.evd), (Comm::tcp(false), address, evd));
 }
 
 /// What it does not speak, and where it cannot listen.
@@ -259,18 +239,9 @@ pub fn fault_40_common_connect_reaches_a_csp(bed: &mut Bed<'_, impl Side>) {
     let (address, csp, evd) = common(bed);
     let (client, server) = (bed.end(A), bed.end(B));
     let now = bed.now();
-    bed.a
-        .ep_common_connect(now, client.ep, address, LIMIT, b"in common")
-        .unwrap();
+    bed.a.ep_common_connect(now, client.ep, address, LIMIT, b"in common").unwrap();
     assert_eq!(bed.state(&client), EpState::ActiveConnectionPending);
-    let Event::CommonRequest {
-        csp: from,
-        cr,
-        conn_qual,
-    } = bed.event(B, evd)
-    else {
-        panic!()
-    };
+    let Event::CommonRequest { csp: from, cr, conn_qual } = bed.event(B, evd) else { panic!() };
     assert_eq!((from, conn_qual), (csp, address.port().into()));
     let param = bed.b.cr_query(cr).unwrap();
     assert_eq!(&param.private_data[..9], b"in common");
@@ -282,9 +253,7 @@ pub fn fault_40_common_connect_reaches_a_csp(bed: &mut Bed<'_, impl Side>) {
     bed.b.csp_free(csp).unwrap();
     let late = bed.end(A);
     let now = bed.now();
-    bed.a
-        .ep_common_connect(now, late.ep, address, LIMIT, b"")
-        .unwrap();
+    bed.a.ep_common_connect(now, late.ep, address, LIMIT, b"").unwrap();
     assert_eq!(bed.event(A, late.conn), Event::NonPeerRejected(late.ep));
 }
 
@@ -301,11 +270,7 @@ pub fn common_connect_checks_its_arguments(bed: &mut Bed<'_, impl Side>) {
     refused(asked, DatType::InvalidParameter, DatSubtype::InvalidArg5);
     let bare = ia.ep_create(None, None, None, None, None).unwrap();
     let asked = ia.ep_common_connect(now, bare, at, LIMIT, b"");
-    refused(
-        asked,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpUnconfigured,
-    );
+    refused(asked, DatType::InvalidState, DatSubtype::InvalidStateEpUnconfigured);
     assert_eq!(bed.state(&client), EpState::Unconnected);
     let _: End = client;
     let _ = NONE;

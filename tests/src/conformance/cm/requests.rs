@@ -72,16 +72,10 @@ pub fn fault_27_a_refused_accept_changes_nothing(bed: &mut Bed<'_, impl Side>) {
     refused(accepted, DatType::InvalidParameter, DatSubtype::InvalidArg3);
     let [_, busy] = bed.connected();
     let accepted = bed.b.cr_accept(now, cr, Some(busy.ep), b"");
-    refused(
-        accepted,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpConnected,
-    );
+    refused(accepted, DatType::InvalidState, DatSubtype::InvalidStateEpConnected);
     assert_eq!(bed.state(&server), EpState::Unconnected);
     assert_eq!(bed.state(&busy), EpState::Connected);
-    bed.b
-        .cr_accept(now, cr, Some(server.ep), &long[1..])
-        .unwrap();
+    bed.b.cr_accept(now, cr, Some(server.ep), &long[1..]).unwrap();
     assert_eq!(bed.event(A, client.conn), Event::Established(client.ep));
     let data = bed.a.ep_private_data(client.ep).unwrap();
     assert_eq!(data, &long[1..]);
@@ -142,9 +136,7 @@ pub fn handoff_presents_the_request_elsewhere(bed: &mut Bed<'_, impl Side>) {
     let now = bed.now();
     bed.b.cr_handoff(now, cr, other.qualifier).unwrap();
     used_up(bed, cr);
-    let Event::ConnectionRequest { psp, cr, conn_qual } = bed.event(B, other.evd) else {
-        panic!()
-    };
+    let Event::ConnectionRequest { psp, cr, conn_qual } = bed.event(B, other.evd) else { panic!() };
     assert_eq!((psp, conn_qual), (other.psp, other.qualifier));
     let param = bed.b.cr_query(cr).unwrap();
     assert_eq!(param.remote, bed.a.address());
@@ -234,11 +226,7 @@ pub fn handoff_to_a_full_service_point_is_refused(bed: &mut Bed<'_, impl Side>) 
     let cr = bed.request(&point);
     let now = bed.now();
     let handed = bed.b.cr_handoff(now, cr, full);
-    refused(
-        handed,
-        DatType::InsufficientResources,
-        DatSubtype::ResourceMemory,
-    );
+    refused(handed, DatType::InsufficientResources, DatSubtype::ResourceMemory);
     let param = bed.b.cr_query(cr).unwrap();
     assert_eq!(&param.private_data[..12], b"last in line");
     bed.b.cr_reject(now, cr, b"").unwrap();

@@ -43,12 +43,7 @@ pub fn connect_starts_an_attempt(bed: &mut Bed<'_, impl Side>) {
 pub fn connect_refuses_what_it_cannot_do(bed: &mut Bed<'_, impl Side>) {
     let (client, now, to) = (bed.end(A), bed.now(), bed.b.address());
     let (ia, ep, model) = (&mut bed.a.ia, client.ep, DatType::ModelNotSupported);
-    for qos in [
-        Qos::HighThroughput,
-        Qos::LowLatency,
-        Qos::Economy,
-        Qos::Premium,
-    ] {
+    for qos in [Qos::HighThroughput, Qos::LowLatency, Qos::Economy, Qos::Premium] {
         let asked = ia.ep_connect(now, ep, to, 7, LIMIT, b"", qos);
         refused(asked, model, DatSubtype::None);
     }
@@ -180,9 +175,7 @@ pub fn a_full_backlog_turns_requests_away(bed: &mut Bed<'_, impl Side>) {
 pub fn an_unknown_host_is_unreachable(bed: &mut Bed<'_, impl Side>) {
     let client = with_receive(bed, A);
     let (now, nobody) = (bed.now(), bed.nobody());
-    bed.a
-        .ep_connect(now, client.ep, nobody, 7, Duration::MAX, b"", QOS)
-        .unwrap();
+    bed.a.ep_connect(now, client.ep, nobody, 7, Duration::MAX, b"", QOS).unwrap();
     fails(bed, &client, Event::Unreachable(client.ep));
 }
 
@@ -236,9 +229,7 @@ pub fn a_late_answer_finds_nobody(bed: &mut Bed<'_, impl Side>) {
 pub fn fault_12_free_ends_an_attempt_at_once(bed: &mut Bed<'_, impl Side>) {
     let client = with_receive(bed, A);
     let (now, nobody) = (bed.now(), bed.nobody());
-    bed.a
-        .ep_connect(now, client.ep, nobody, 7, Duration::MAX, b"", QOS)
-        .unwrap();
+    bed.a.ep_connect(now, client.ep, nobody, 7, Duration::MAX, b"", QOS).unwrap();
     bed.pass(Duration::from_millis(1));
     let now = bed.now();
     bed.a.ep_free(now, client.ep).unwrap();
@@ -252,10 +243,7 @@ pub fn an_asking_endpoint_refuses_everything_else(bed: &mut Bed<'_, impl Side>) 
     let (client, point) = (bed.end(A), bed.listen(B));
     bed.ask(&client, point.qualifier, LIMIT, b"");
     let (now, to) = (bed.now(), bed.b.address());
-    let (state, asking) = (
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpActConnPending,
-    );
+    let (state, asking) = (DatType::InvalidState, DatSubtype::InvalidStateEpActConnPending);
     let ia = &mut bed.a.ia;
     let asked = ia.ep_connect(now, client.ep, to, 7, LIMIT, b"", QOS);
     refused(asked, state, asking);
@@ -272,11 +260,7 @@ fn accepting(bed: &mut Bed<'_, impl Side>) -> (End, End) {
     let now = bed.now();
     bed.b.cr_accept(now, cr, Some(server.ep), b"").unwrap();
     assert_eq!(bed.state(&server), EpState::CompletionPending);
-    refused(
-        bed.b.cr_query(cr),
-        DatType::InvalidHandle,
-        DatSubtype::InvalidHandleCr,
-    );
+    refused(bed.b.cr_query(cr), DatType::InvalidHandle, DatSubtype::InvalidHandleCr);
     (client, server)
 }
 
@@ -284,11 +268,7 @@ fn accepting(bed: &mut Bed<'_, impl Side>) -> (End, End) {
 pub fn an_accepted_request_waits_for_the_peer(bed: &mut Bed<'_, impl Side>) {
     let (client, server) = accepting(bed);
     let posted = bed.b.ep_post_send(server.ep, &[], 1, NONE);
-    refused(
-        posted,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpComplPending,
-    );
+    refused(posted, DatType::InvalidState, DatSubtype::InvalidStateEpComplPending);
     assert_eq!(bed.event(B, server.conn), Event::Established(server.ep));
     assert_eq!(bed.state(&server), EpState::Connected);
     assert!(bed.b.ep_private_data(server.ep).unwrap().is_empty());
@@ -311,10 +291,7 @@ pub fn a_disconnect_ends_an_accept(bed: &mut Bed<'_, impl Side>) {
     flushed(bed, &server, server.recv, 77);
     let event = bed.event(A, client.conn);
     assert!(
-        matches!(
-            event,
-            Event::NonPeerRejected(_) | Event::Established(_) | Event::Disconnected(_)
-        ),
+        matches!(event, Event::NonPeerRejected(_) | Event::Established(_) | Event::Disconnected(_)),
         "{event:?}"
     );
 }
@@ -330,10 +307,7 @@ pub fn fault_09_flushed_receives_are_dto_events(bed: &mut Bed<'_, impl Side>) {
         let event = bed.event(A, client.recv);
         assert_eq!(event.number(), 1, "{event:?}");
         let Event::Dto(dto) = event else { panic!() };
-        assert_eq!(
-            (dto.cookie, dto.status, dto.ep),
-            (cookie, DtoStatus::ErrFlushed, client.ep)
-        );
+        assert_eq!((dto.cookie, dto.status, dto.ep), (cookie, DtoStatus::ErrFlushed, client.ep));
     }
 }
 
@@ -342,14 +316,9 @@ pub fn fault_10_a_failed_attempt_flushes_receives(bed: &mut Bed<'_, impl Side>) 
     let client = with_receive(bed, A);
     let (now, nobody) = (bed.now(), bed.nobody());
     let patience = Duration::from_millis(5);
-    bed.a
-        .ep_connect(now, client.ep, nobody, 7, patience, b"", QOS)
-        .unwrap();
+    bed.a.ep_connect(now, client.ep, nobody, 7, patience, b"", QOS).unwrap();
     let event = bed.event(A, client.conn);
-    assert!(
-        matches!(event, Event::TimedOut(_) | Event::Unreachable(_)),
-        "{event:?}"
-    );
+    assert!(matches!(event, Event::TimedOut(_) | Event::Unreachable(_)), "{event:?}");
     flushed(bed, &client, client.recv, 77);
 }
 

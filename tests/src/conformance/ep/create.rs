@@ -13,33 +13,17 @@ pub fn a_new_endpoint_is_unconnected(bed: &mut Bed<'_, impl Side>) {
     let param = bed.a.ep_query(end.ep).unwrap();
     assert_eq!(param.state, EpState::Unconnected);
     assert_eq!(
-        (
-            param.pz,
-            param.recv_evd,
-            param.request_evd,
-            param.connect_evd
-        ),
-        (
-            Some(end.pz),
-            Some(end.recv),
-            Some(end.request),
-            Some(end.conn)
-        )
+        (param.pz, param.recv_evd, param.request_evd, param.connect_evd),
+        (Some(end.pz), Some(end.recv), Some(end.request), Some(end.conn))
     );
-    assert_eq!(
-        (param.srq, param.remote, param.remote_port),
-        (None, None, 0)
-    );
+    assert_eq!((param.srq, param.remote, param.remote_port), (None, None, 0));
     assert_eq!(param.attr.max_recv_dtos, 7);
     assert_eq!(bed.look(A, end.conn), None);
 }
 
 /// Without attributes an Endpoint has what the adapter suggests.
 pub fn fault_25_attributes_are_optional(bed: &mut Bed<'_, impl Side>) {
-    let evd = bed
-        .a
-        .evd_create(64, EvdFlags::DTO | EvdFlags::CONNECTION)
-        .unwrap();
+    let evd = bed.a.evd_create(64, EvdFlags::DTO | EvdFlags::CONNECTION).unwrap();
     let pz = bed.a.pz_create().unwrap();
     let (suggested, some) = (bed.a.ep_attr_default(), Some(evd));
     let ep = bed.a.ep_create(Some(pz), some, some, some, None).unwrap();
@@ -53,10 +37,7 @@ pub fn fault_25_attributes_are_optional(bed: &mut Bed<'_, impl Side>) {
 /// Each handle is checked, and that its Event Dispatcher takes the stream.
 pub fn wrong_handles_are_refused(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end(A);
-    let (cr, gone) = (
-        bed.a.evd_create(8, EvdFlags::CR).unwrap(),
-        bed.a.pz_create().unwrap(),
-    );
+    let (cr, gone) = (bed.a.evd_create(8, EvdFlags::CR).unwrap(), bed.a.pz_create().unwrap());
     bed.a.pz_free(gone).unwrap();
     let (dto, conn, pz) = (Some(end.recv), Some(end.conn), Some(end.pz));
     let ia = &mut bed.a.ia;
@@ -119,9 +100,7 @@ pub fn without_zone_or_evds_it_is_unconfigured(bed: &mut Bed<'_, impl Side>) {
     refused(posted, DatType::InvalidState, unconfigured);
     let posted = bed.b.ep_post_send(bare, &[], 1, NONE);
     refused(posted, DatType::InvalidState, unconfigured);
-    let asked = bed
-        .b
-        .ep_connect(now, bare, to, 7, LIMIT, b"", Qos::BestEffort);
+    let asked = bed.b.ep_connect(now, bare, to, 7, LIMIT, b"", Qos::BestEffort);
     refused(asked, DatType::InvalidState, unconfigured);
     let point = bed.listen(B);
     let client = bed.end(A);
@@ -141,10 +120,7 @@ pub fn without_zone_or_evds_it_is_unconfigured(bed: &mut Bed<'_, impl Side>) {
 pub fn modify_configures_it(bed: &mut Bed<'_, impl Side>) {
     let mut end = bed.end(A);
     let bare = bed.a.ep_create(None, None, None, None, None).unwrap();
-    let pz = EpModify {
-        pz: Some(end.pz),
-        ..EpModify::default()
-    };
+    let pz = EpModify { pz: Some(end.pz), ..EpModify::default() };
     bed.a.ep_modify(bare, &pz).unwrap();
     let state = bed.a.ep_query(bare).unwrap().state;
     assert_eq!(state, EpState::UnconfiguredUnconnected);
@@ -169,14 +145,8 @@ pub fn without_a_connect_evd_it_is_not_ready(bed: &mut Bed<'_, impl Side>) {
     let ep = bed.a.ep_create(pz, dto, dto, None, None).unwrap();
     assert_eq!(bed.a.ep_query(ep).unwrap().state, EpState::Unconnected);
     let (now, to) = (bed.now(), bed.b.address());
-    let asked = bed
-        .a
-        .ep_connect(now, ep, to, 7, LIMIT, b"", Qos::BestEffort);
-    refused(
-        asked,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpNotReady,
-    );
+    let asked = bed.a.ep_connect(now, ep, to, 7, LIMIT, b"", Qos::BestEffort);
+    refused(asked, DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
     assert_eq!(bed.a.ep_query(ep).unwrap().state, EpState::Unconnected);
 }
 
@@ -186,10 +156,7 @@ pub fn a_sender_needs_no_receives(bed: &mut Bed<'_, impl Side>) {
     let mut attr = bed.a.ep_attr_default();
     attr.max_recv_dtos = 0;
     let (pz, request, conn) = (Some(end.pz), Some(end.request), Some(end.conn));
-    end.ep = bed
-        .a
-        .ep_create(pz, None, request, conn, Some(&attr))
-        .unwrap();
+    end.ep = bed.a.ep_create(pz, None, request, conn, Some(&attr)).unwrap();
     let posted = bed.a.ep_post_recv(end.ep, &[], 1, NONE);
     let full = DatType::InsufficientResources;
     refused(posted, full, DatSubtype::ResourceCredits);
@@ -205,18 +172,10 @@ pub fn a_sender_needs_no_receives(bed: &mut Bed<'_, impl Side>) {
 pub fn an_endpoint_holds_its_zone_and_evds(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end(A);
     let freed = bed.a.pz_free(end.pz);
-    refused(
-        freed,
-        DatType::InvalidState,
-        DatSubtype::InvalidStatePzInUse,
-    );
+    refused(freed, DatType::InvalidState, DatSubtype::InvalidStatePzInUse);
     for evd in [end.recv, end.request, end.conn] {
         let freed = bed.a.evd_free(evd);
-        refused(
-            freed,
-            DatType::InvalidState,
-            DatSubtype::InvalidStateEvdInUse,
-        );
+        refused(freed, DatType::InvalidState, DatSubtype::InvalidStateEvdInUse);
     }
     let now = bed.now();
     bed.a.ep_free(now, end.ep).unwrap();
@@ -239,15 +198,9 @@ pub fn a_freed_endpoint_is_an_invalid_handle(bed: &mut Bed<'_, impl Side>) {
         ia.ep_query(ep).unwrap_err().into(),
         ia.ep_modify(ep, &EpModify::default()).unwrap_err().into(),
         ia.ep_get_status(ep).unwrap_err().into(),
-        ia.ep_connect(now, ep, to, 7, LIMIT, b"", qos)
-            .unwrap_err()
-            .into(),
-        ia.ep_dup_connect(now, ep, end.ep, LIMIT, b"", qos)
-            .unwrap_err()
-            .into(),
-        ia.ep_disconnect(now, ep, CloseFlag::Abrupt)
-            .unwrap_err()
-            .into(),
+        ia.ep_connect(now, ep, to, 7, LIMIT, b"", qos).unwrap_err().into(),
+        ia.ep_dup_connect(now, ep, end.ep, LIMIT, b"", qos).unwrap_err().into(),
+        ia.ep_disconnect(now, ep, CloseFlag::Abrupt).unwrap_err().into(),
         ia.ep_reset(ep).unwrap_err().into(),
         ia.ep_post_recv(ep, &[], 1, NONE).unwrap_err(),
         ia.ep_post_send(ep, &[], 1, NONE).unwrap_err(),
@@ -271,11 +224,7 @@ pub fn there_are_as_many_as_the_adapter_says(bed: &mut Bed<'_, impl Side>) {
         bed.a.ep_create(None, None, None, None, None).unwrap();
     }
     let made = bed.a.ep_create(None, None, None, None, None);
-    refused(
-        made,
-        DatType::InsufficientResources,
-        DatSubtype::ResourceTep,
-    );
+    refused(made, DatType::InsufficientResources, DatSubtype::ResourceTep);
 }
 
 /// The idle flags say whether something is outstanding.
@@ -306,10 +255,7 @@ pub fn recv_query_counts_what_is_posted(bed: &mut Bed<'_, impl Side>) {
         bed.recv(&to, &mem, 0, 64, cookie);
     }
     let info = bed.b.ep_recv_query(to.ep).unwrap();
-    assert_eq!(
-        (info.nbufs_allocated, info.bufs_alloc_span),
-        (Some(3), Some(3))
-    );
+    assert_eq!((info.nbufs_allocated, info.bufs_alloc_span), (Some(3), Some(3)));
     bed.a.ep_post_send(from.ep, &[], 1, NONE).unwrap();
     bed.done(&to, DtoOperation::Receive, 0);
     let info = bed.b.ep_recv_query(to.ep).unwrap();

@@ -21,9 +21,7 @@ pub fn a_graceful_disconnect_completes_every_request(bed: &mut Bed<'_, impl Side
         bed.a.ep_post_send(from.ep, &[], cookie, NONE).unwrap();
     }
     let range = mem.seg(0, 8);
-    bed.a
-        .rmr_bind(rmr, &range, MemPriv::REMOTE_READ, from.ep, 5, NONE)
-        .unwrap();
+    bed.a.rmr_bind(rmr, &range, MemPriv::REMOTE_READ, from.ep, 5, NONE).unwrap();
     bed.disconnect(&from, CloseFlag::Graceful);
     for cookie in 1..5 {
         bed.quiet(MOMENT, &[(A, from.conn), (B, to.conn)]);
@@ -51,9 +49,7 @@ pub fn a_graceful_disconnect_completes_the_last_bind(bed: &mut Bed<'_, impl Side
         let rmrs: Vec<_> = (0..binds).map(create).collect();
         for (cookie, &rmr) in (0..).zip(&rmrs) {
             let range = mem.seg(8, 16);
-            bed.a
-                .rmr_bind(rmr, &range, MemPriv::REMOTE_WRITE, from.ep, cookie, flags)
-                .unwrap();
+            bed.a.rmr_bind(rmr, &range, MemPriv::REMOTE_WRITE, from.ep, cookie, flags).unwrap();
         }
         bed.disconnect(&from, CloseFlag::Graceful);
         if flags == NONE {
@@ -80,9 +76,7 @@ pub fn a_graceful_disconnect_completes_suppressed_requests(bed: &mut Bed<'_, imp
         posted.unwrap();
     }
     let range = mem.seg(0, 8);
-    bed.a
-        .rmr_bind(rmr, &range, MemPriv::REMOTE_READ, from.ep, 3, SUPPRESS)
-        .unwrap();
+    bed.a.rmr_bind(rmr, &range, MemPriv::REMOTE_READ, from.ep, 3, SUPPRESS).unwrap();
     bed.disconnect(&from, CloseFlag::Graceful);
     for cookie in 0..3 {
         bed.quiet(MOMENT, &[(A, from.conn), (B, to.conn)]);
@@ -140,12 +134,7 @@ fn beside(bed: &mut Bed<'_, impl Side>, other: &End) -> End {
     let conn = bed[other.side].evd_create(8, EvdFlags::CONNECTION).unwrap();
     let (pz, dto) = (Some(other.pz), Some(other.request));
     let ep = bed[other.side].ep_create(pz, dto, dto, Some(conn), None);
-    End {
-        recv: other.request,
-        conn,
-        ep: ep.unwrap(),
-        ..*other
-    }
+    End { recv: other.request, conn, ep: ep.unwrap(), ..*other }
 }
 
 /// The end of another Endpoint lies undequeued on the Event Dispatcher that both share: it holds nothing up.

@@ -18,32 +18,24 @@ const QOS: Qos = Qos::BestEffort;
 /// Every kind of request works on a connection.
 pub fn a_connection_carries_everything(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
-    let (source, sink) = (
-        bed.mem(A, from.pz, 64, MemPriv::ALL),
-        bed.mem(B, to.pz, 64, MemPriv::ALL),
-    );
+    let (source, sink) =
+        (bed.mem(A, from.pz, 64, MemPriv::ALL), bed.mem(B, to.pz, 64, MemPriv::ALL));
     bed.recv(&to, &sink, 0, 16, 1);
     bed.fill(&source, 0, b"by send by write");
     bed.send(&from, &source, 0, 7, 2);
     bed.done(&from, DtoOperation::Send, 2);
     assert_eq!(bed.done(&to, DtoOperation::Receive, 1), 7);
     let (seg, far) = (source.seg(8, 8), sink.far(32, 8));
-    bed.a
-        .ep_post_rdma_write(from.ep, &[seg], 3, &far, NONE)
-        .unwrap();
+    bed.a.ep_post_rdma_write(from.ep, &[seg], 3, &far, NONE).unwrap();
     assert_eq!(bed.done(&from, DtoOperation::RdmaWrite, 3), 8);
     let seg = source.seg(40, 8);
-    bed.a
-        .ep_post_rdma_read(from.ep, &[seg], 4, &far, NONE)
-        .unwrap();
+    bed.a.ep_post_rdma_read(from.ep, &[seg], 4, &far, NONE).unwrap();
     assert_eq!(bed.done(&from, DtoOperation::RdmaRead, 4), 8);
     assert_eq!(bed.bytes(&source, 40, 8), b"by write");
     assert_eq!(bed.bytes(&sink, 0, 7), b"by send");
     let rmr = bed.b.rmr_create(to.pz).unwrap();
     let range = sink.seg(0, 8);
-    bed.b
-        .rmr_bind(rmr, &range, MemPriv::REMOTE_READ, to.ep, 5, NONE)
-        .unwrap();
+    bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE_READ, to.ep, 5, NONE).unwrap();
     let event = bed.event(B, to.request);
     assert!(matches!(event, Event::RmrBind { cookie: 5, .. }));
 }
@@ -52,16 +44,10 @@ pub fn a_connection_carries_everything(bed: &mut Bed<'_, impl Side>) {
 pub fn a_failed_request_breaks_the_connection(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.merged();
     let source = bed.mem(A, from.pz, 64, MemPriv::ALL);
-    let nowhere = RmrTriplet {
-        addr: 0x1000,
-        len: 8,
-        context: 0xffff_ff00,
-    };
+    let nowhere = RmrTriplet { addr: 0x1000, len: 8, context: 0xffff_ff00 };
     bed.a.ep_post_recv(from.ep, &[], 1, NONE).unwrap();
     let seg = source.seg(0, 8);
-    bed.a
-        .ep_post_rdma_write(from.ep, &[seg], 2, &nowhere, NONE)
-        .unwrap();
+    bed.a.ep_post_rdma_write(from.ep, &[seg], 2, &nowhere, NONE).unwrap();
     bed.a.ep_post_send(from.ep, &[seg], 3, NONE).unwrap();
     let dto = bed.dto(A, from.request);
     assert_eq!((dto.cookie, dto.status), (2, DtoStatus::ErrRemoteAccess));
@@ -80,10 +66,8 @@ pub fn a_failed_request_breaks_the_connection(bed: &mut Bed<'_, impl Side>) {
 /// A receive that fails does the same on its side.
 pub fn a_failed_receive_breaks_the_connection(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
-    let (source, sink) = (
-        bed.mem(A, from.pz, 64, MemPriv::ALL),
-        bed.mem(B, to.pz, 64, MemPriv::ALL),
-    );
+    let (source, sink) =
+        (bed.mem(A, from.pz, 64, MemPriv::ALL), bed.mem(B, to.pz, 64, MemPriv::ALL));
     bed.recv(&to, &sink, 0, 8, 1);
     bed.recv(&to, &sink, 8, 8, 2);
     bed.send(&from, &source, 0, 9, 3);
@@ -111,9 +95,7 @@ fn to_nobody<S: Side>(bed: &mut Bed<'_, S>) -> End {
         ack_timeout: 10,
     };
     let (now, to) = (bed.now(), bed.b.address());
-    bed.a
-        .ep_connect_direct(now, end.ep, to, &terms, LIMIT)
-        .unwrap();
+    bed.a.ep_connect_direct(now, end.ep, to, &terms, LIMIT).unwrap();
     assert_eq!(bed.event(A, end.conn), Event::Established(end.ep));
     end
 }
@@ -220,16 +202,8 @@ pub fn a_draining_endpoint_takes_no_requests(bed: &mut Bed<'_, impl Side>) {
     let mem = bed.mem(A, from.pz, 8, MemPriv::ALL);
     let (ia, ep, seg, far) = (&mut bed.a.ia, from.ep, mem.seg(0, 8), RmrTriplet::default());
     refused(ia.ep_post_send(ep, &[], 9, NONE), STATE, draining);
-    refused(
-        ia.ep_post_rdma_write(ep, &[seg], 9, &far, NONE),
-        STATE,
-        draining,
-    );
-    refused(
-        ia.ep_post_rdma_read(ep, &[seg], 9, &far, NONE),
-        STATE,
-        draining,
-    );
+    refused(ia.ep_post_rdma_write(ep, &[seg], 9, &far, NONE), STATE, draining);
+    refused(ia.ep_post_rdma_read(ep, &[seg], 9, &far, NONE), STATE, draining);
     let rmr = ia.rmr_create(from.pz).unwrap();
     let bound = ia.rmr_bind(rmr, &seg, MemPriv::REMOTE_READ, ep, 9, NONE);
     refused(bound, STATE, draining);
@@ -243,10 +217,8 @@ pub fn a_draining_endpoint_takes_no_requests(bed: &mut Bed<'_, impl Side>) {
 /// What fails while it drains ends in the one event, which is no other than that of the disconnect.
 pub fn a_failure_while_draining_ends_in_disconnected(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.merged();
-    let (source, sink) = (
-        bed.mem(A, from.pz, 16, MemPriv::ALL),
-        bed.mem(B, to.pz, 16, MemPriv::ALL),
-    );
+    let (source, sink) =
+        (bed.mem(A, from.pz, 16, MemPriv::ALL), bed.mem(B, to.pz, 16, MemPriv::ALL));
     bed.send(&from, &source, 0, 16, 1);
     bed.disconnect(&from, CloseFlag::Graceful);
     bed.recv(&to, &sink, 0, 8, 2);
@@ -324,29 +296,20 @@ pub fn fault_11_markers_come_back_last(bed: &mut Bed<'_, impl Side>) {
     bed.disconnect(&from, CloseFlag::Abrupt);
     bed.event(A, from.conn);
     bed.event(B, to.conn);
-    let (seg, far) = (
-        mem.seg(0, 8),
-        RmrTriplet {
-            len: 8,
-            ..RmrTriplet::default()
-        },
-    );
+    let (seg, far) = (mem.seg(0, 8), RmrTriplet { len: 8, ..RmrTriplet::default() });
     let (ia, ep) = (&mut bed.a.ia, from.ep);
     ia.ep_post_recv(ep, &[], 3, NONE).unwrap();
     ia.ep_post_send(ep, &[seg], 4, NONE).unwrap();
     ia.ep_post_rdma_write(ep, &[seg], 5, &far, NONE).unwrap();
     ia.ep_post_rdma_read(ep, &[seg], 6, &far, NONE).unwrap();
-    ia.rmr_bind(rmr, &seg, MemPriv::REMOTE_READ, ep, 7, NONE)
-        .unwrap();
+    ia.rmr_bind(rmr, &seg, MemPriv::REMOTE_READ, ep, 7, NONE).unwrap();
     for cookie in [1, 3] {
         flushed(bed, &from, from.recv, cookie);
     }
     for cookie in [2, 4, 5, 6] {
         flushed(bed, &from, from.request, cookie);
     }
-    let Event::RmrBind { cookie, status, .. } = bed.event(A, from.request) else {
-        panic!()
-    };
+    let Event::RmrBind { cookie, status, .. } = bed.event(A, from.request) else { panic!() };
     assert_eq!((cookie, status), (7, DtoStatus::ErrFlushed));
 }
 

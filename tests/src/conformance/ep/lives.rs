@@ -25,9 +25,7 @@ fn join(bed: &mut Bed<'_, impl Side>, ends: &[End; 2]) {
             rnr_retry: 7,
         };
         let (now, to) = (bed.now(), bed[far.side].address());
-        bed[end.side]
-            .ep_connect_direct(now, end.ep, to, &terms, LIMIT)
-            .unwrap();
+        bed[end.side].ep_connect_direct(now, end.ep, to, &terms, LIMIT).unwrap();
     }
     for end in ends {
         let event = bed.event(end.side, end.conn);
@@ -37,14 +35,8 @@ fn join(bed: &mut Bed<'_, impl Side>, ends: &[End; 2]) {
 
 /// A write that the peer has to refuse.
 fn trespass(bed: &mut Bed<'_, impl Side>, end: &End, from: &Mem) {
-    let nowhere = RmrTriplet {
-        addr: 0x1000,
-        len: 8,
-        context: 0xffff_ff00,
-    };
-    bed[end.side]
-        .ep_post_rdma_write(end.ep, &[from.seg(0, 8)], 2, &nowhere, NONE)
-        .unwrap();
+    let nowhere = RmrTriplet { addr: 0x1000, len: 8, context: 0xffff_ff00 };
+    bed[end.side].ep_post_rdma_write(end.ep, &[from.seg(0, 8)], 2, &nowhere, NONE).unwrap();
 }
 
 /// The Endpoint is reset and connected by hand with nothing driven in between, again and again; each break is heard.
@@ -54,10 +46,7 @@ pub fn a_break_right_after_a_reset_is_heard(bed: &mut Bed<'_, impl Side>) {
     for _ in 0..3 {
         join(bed, &ends);
         trespass(bed, &ends[A], &mem);
-        assert_eq!(
-            bed.dto(A, ends[A].request).status,
-            DtoStatus::ErrRemoteAccess
-        );
+        assert_eq!(bed.dto(A, ends[A].request).status, DtoStatus::ErrRemoteAccess);
         for end in &ends {
             bed.broken(end.side, end.conn, end.ep);
             assert_eq!(bed.state(end), EpState::Disconnected);

@@ -14,16 +14,11 @@ pub fn attributes_change_before_the_connection(bed: &mut Bed<'_, impl Side>) {
     let mut attr = bed.a.ep_attr_default();
     attr.max_recv_dtos = 5;
     attr.max_message_size = 100;
-    let change = EpModify {
-        attr: Some(attr),
-        ..EpModify::default()
-    };
+    let change = EpModify { attr: Some(attr), ..EpModify::default() };
     bed.a.ep_modify(end.ep, &change).unwrap();
     assert_eq!(bed.a.ep_query(end.ep).unwrap().attr, attr);
     let mem = bed.mem(A, end.pz, 200, MemPriv::ALL);
-    bed.a
-        .ep_post_recv(end.ep, &[mem.seg(0, 150)], 1, NONE)
-        .unwrap();
+    bed.a.ep_post_recv(end.ep, &[mem.seg(0, 150)], 1, NONE).unwrap();
     let peer = bed.end(B);
     bed.connect(&end, &peer);
     let long = bed.a.ep_post_send(end.ep, &[mem.seg(0, 101)], 2, NONE);
@@ -32,10 +27,7 @@ pub fn attributes_change_before_the_connection(bed: &mut Bed<'_, impl Side>) {
     let source = bed.mem(B, peer.pz, 200, MemPriv::ALL);
     bed.send(&peer, &source, 0, 150, 3);
     let dto = bed.dto(A, end.recv);
-    assert_eq!(
-        (dto.cookie, dto.status, dto.len),
-        (1, DtoStatus::Success, 150)
-    );
+    assert_eq!((dto.cookie, dto.status, dto.len), (1, DtoStatus::Success, 150));
 }
 
 /// Other Event Dispatchers take over, and the old ones are free.
@@ -70,10 +62,7 @@ pub fn receives_stay_posted(bed: &mut Bed<'_, impl Side>) {
     bed.b.ep_post_recv(to.ep, &two, 11, NONE).unwrap();
     bed.recv(&to, &sink, 16, 16, 12);
     to.recv = bed.b.evd_create(64, EvdFlags::DTO).unwrap();
-    let change = EpModify {
-        recv_evd: Some(to.recv),
-        ..EpModify::default()
-    };
+    let change = EpModify { recv_evd: Some(to.recv), ..EpModify::default() };
     bed.b.ep_modify(to.ep, &change).unwrap();
     assert!(!bed.b.ep_get_status(to.ep).unwrap().recv_idle);
     bed.connect(&from, &to);
@@ -93,10 +82,7 @@ pub fn receives_of_another_zone_fail(bed: &mut Bed<'_, impl Side>) {
     let sink = bed.mem(B, to.pz, 64, MemPriv::ALL);
     bed.recv(&to, &sink, 0, 64, 1);
     let other = bed.b.pz_create().unwrap();
-    let change = EpModify {
-        pz: Some(other),
-        ..EpModify::default()
-    };
+    let change = EpModify { pz: Some(other), ..EpModify::default() };
     bed.b.ep_modify(to.ep, &change).unwrap();
     bed.connect(&from, &to);
     let source = bed.mem(A, from.pz, 8, MemPriv::ALL);
@@ -113,19 +99,13 @@ pub fn the_zone_changes_only_in_quiescence(bed: &mut Bed<'_, impl Side>) {
     let qualifier = bed.free_qualifier();
     bed.a.rsp_create(qualifier, Some(end.ep), evd).unwrap();
     let other = bed.a.pz_create().unwrap();
-    let change = EpModify {
-        pz: Some(other),
-        ..EpModify::default()
-    };
+    let change = EpModify { pz: Some(other), ..EpModify::default() };
     let changed = bed.a.ep_modify(end.ep, &change);
     let reserved = DatSubtype::InvalidStateEpReserved;
     refused(changed, DatType::InvalidState, reserved);
     bed.a.pz_free(other).unwrap();
     let conn = bed.a.evd_create(8, EvdFlags::CONNECTION).unwrap();
-    let change = EpModify {
-        connect_evd: Some(conn),
-        ..EpModify::default()
-    };
+    let change = EpModify { connect_evd: Some(conn), ..EpModify::default() };
     bed.a.ep_modify(end.ep, &change).unwrap();
     assert_eq!(bed.state(&end), EpState::Reserved);
     assert_eq!(bed.a.ep_query(end.ep).unwrap().connect_evd, Some(conn));
@@ -136,23 +116,13 @@ pub fn receive_flags_change_before_receives(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end(A);
     let mut attr = bed.a.ep_attr_default();
     attr.recv_completion_flags = CompletionFlags::SOLICITED_WAIT;
-    let change = EpModify {
-        attr: Some(attr),
-        ..EpModify::default()
-    };
+    let change = EpModify { attr: Some(attr), ..EpModify::default() };
     bed.a.ep_modify(end.ep, &change).unwrap();
     bed.a.ep_post_recv(end.ep, &[], 1, NONE).unwrap();
     attr.recv_completion_flags = CompletionFlags::EVD_THRESHOLD;
-    let change = EpModify {
-        attr: Some(attr),
-        ..EpModify::default()
-    };
+    let change = EpModify { attr: Some(attr), ..EpModify::default() };
     let changed = bed.a.ep_modify(end.ep, &change);
-    refused(
-        changed,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpNotReady,
-    );
+    refused(changed, DatType::InvalidState, DatSubtype::InvalidStateEpNotReady);
     let kept = bed.a.ep_query(end.ep).unwrap().attr.recv_completion_flags;
     assert_eq!(kept, CompletionFlags::SOLICITED_WAIT);
 }
@@ -165,10 +135,7 @@ pub fn receives_need_their_room(bed: &mut Bed<'_, impl Side>) {
     }
     let mut attr = bed.a.ep_attr_default();
     attr.max_recv_dtos = 2;
-    let change = EpModify {
-        attr: Some(attr),
-        ..EpModify::default()
-    };
+    let change = EpModify { attr: Some(attr), ..EpModify::default() };
     let changed = bed.a.ep_modify(end.ep, &change);
     refused(changed, DatType::InvalidParameter, DatSubtype::InvalidArg6);
     assert!(bed.a.ep_query(end.ep).unwrap().attr.max_recv_dtos > 2);
@@ -177,10 +144,7 @@ pub fn receives_need_their_room(bed: &mut Bed<'_, impl Side>) {
 /// A connection, an attempt at one and its end leave nothing to change.
 pub fn nothing_changes_with_a_connection(bed: &mut Bed<'_, impl Side>) {
     let [end, peer] = bed.connected();
-    let change = EpModify {
-        attr: Some(bed.a.ep_attr_default()),
-        ..EpModify::default()
-    };
+    let change = EpModify { attr: Some(bed.a.ep_attr_default()), ..EpModify::default() };
     let changed = bed.a.ep_modify(end.ep, &change);
     let state = DatType::InvalidState;
     refused(changed, state, DatSubtype::InvalidStateEpConnected);
@@ -198,10 +162,7 @@ pub fn nothing_changes_with_a_connection(bed: &mut Bed<'_, impl Side>) {
 pub fn a_refused_change_changes_nothing(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end(A);
     let before = bed.a.ep_query(end.ep).unwrap();
-    let (pz, dto) = (
-        bed.a.pz_create().unwrap(),
-        bed.a.evd_create(8, EvdFlags::DTO).unwrap(),
-    );
+    let (pz, dto) = (bed.a.pz_create().unwrap(), bed.a.evd_create(8, EvdFlags::DTO).unwrap());
     let change = EpModify {
         pz: Some(pz),
         recv_evd: Some(dto),
@@ -209,11 +170,7 @@ pub fn a_refused_change_changes_nothing(bed: &mut Bed<'_, impl Side>) {
         ..EpModify::default()
     };
     let changed = bed.a.ep_modify(end.ep, &change);
-    refused(
-        changed,
-        DatType::InvalidHandle,
-        DatSubtype::InvalidHandleEvdConn,
-    );
+    refused(changed, DatType::InvalidHandle, DatSubtype::InvalidHandleEvdConn);
     assert_eq!(bed.a.ep_query(end.ep).unwrap(), before);
     bed.a.evd_free(dto).unwrap();
     bed.a.pz_free(pz).unwrap();
@@ -257,14 +214,8 @@ fn changes(bed: &mut Bed<'_, impl Side>, end: &End, expected: Result<(), DatSubt
     attr.max_recv_dtos -= 1;
     let pz = ia.pz_create().unwrap();
     let given = [
-        EpModify {
-            attr: Some(attr),
-            ..EpModify::default()
-        },
-        EpModify {
-            connect_evd: Some(end.conn),
-            ..EpModify::default()
-        },
+        EpModify { attr: Some(attr), ..EpModify::default() },
+        EpModify { connect_evd: Some(end.conn), ..EpModify::default() },
     ];
     for change in &given {
         let changed = ia.ep_modify(end.ep, change);
@@ -273,10 +224,7 @@ fn changes(bed: &mut Bed<'_, impl Side>, end: &End, expected: Result<(), DatSubt
             Err(subtype) => refused(changed, DatType::InvalidState, subtype),
         }
     }
-    let zone = EpModify {
-        pz: Some(pz),
-        ..EpModify::default()
-    };
+    let zone = EpModify { pz: Some(pz), ..EpModify::default() };
     assert!(ia.ep_modify(end.ep, &zone).is_err());
     ia.pz_free(pz).unwrap();
     let after = ia.ep_query(end.ep).unwrap();

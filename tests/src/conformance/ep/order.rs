@@ -148,11 +148,7 @@ pub fn a_full_evd_loses_no_terminal_event(bed: &mut Bed<'_, impl Side>) {
         let conn = bed.a.evd_create(2, flags).unwrap();
         let (pz, recv, request) = (Some(like.pz), Some(like.recv), Some(like.request));
         let ep = bed.a.ep_create(pz, recv, request, Some(conn), None);
-        let end = End {
-            conn,
-            ep: ep.unwrap(),
-            ..like
-        };
+        let end = End { conn, ep: ep.unwrap(), ..like };
         let event = match way {
             0 | 1 => {
                 let peer = bed.end(B);
@@ -192,27 +188,14 @@ pub fn a_full_evd_loses_no_terminal_event(bed: &mut Bed<'_, impl Side>) {
 /// The Endpoint is freed, or reset, before its terminal event was dequeued from an Event Dispatcher that is full: it comes.
 pub fn neither_free_nor_reset_loses_a_terminal_event(bed: &mut Bed<'_, impl Side>) {
     for (free, merged) in [(false, false), (true, false), (false, true), (true, true)] {
-        let dto = if merged {
-            EvdFlags::DTO | EvdFlags::RMR_BIND
-        } else {
-            EvdFlags::empty()
-        };
+        let dto = if merged { EvdFlags::DTO | EvdFlags::RMR_BIND } else { EvdFlags::empty() };
         let pz = bed.a.pz_create().unwrap();
         let flags = EvdFlags::CONNECTION | EvdFlags::SOFTWARE | dto;
         let conn = bed.a.evd_create(16, flags).unwrap();
         let other = (!merged).then(|| bed.a.evd_create(64, EvdFlags::DTO).unwrap());
         let recv = other.unwrap_or(conn);
-        let ep = bed
-            .a
-            .ep_create(Some(pz), Some(recv), Some(recv), Some(conn), None);
-        let end = End {
-            side: A,
-            pz,
-            recv,
-            request: recv,
-            conn,
-            ep: ep.unwrap(),
-        };
+        let ep = bed.a.ep_create(Some(pz), Some(recv), Some(recv), Some(conn), None);
+        let end = End { side: A, pz, recv, request: recv, conn, ep: ep.unwrap() };
         let peer = bed.end(B);
         bed.connect(&end, &peer);
         fill(bed, conn);
@@ -275,9 +258,7 @@ pub fn connection_events_outlive_their_endpoints(bed: &mut Bed<'_, impl Side>) {
     let mut came: Vec<(Ep, Vec<Event>)> = ends.iter().map(|end| (end.ep, Vec::new())).collect();
     for _ in 0..count {
         let event = bed.event(A, first.conn);
-        let (Event::Established(ep) | Event::Disconnected(ep)) = event else {
-            panic!("{event:?}")
-        };
+        let (Event::Established(ep) | Event::Disconnected(ep)) = event else { panic!("{event:?}") };
         let of_ep = came.iter_mut().find(|(known, _)| *known == ep);
         of_ep.unwrap().1.push(event);
     }
@@ -444,9 +425,7 @@ pub fn a_duplicate_attempt_ends_at_its_timeout(bed: &mut Bed<'_, impl Side>) {
     for millis in [20, 300, 4000] {
         let (twin, span) = (bed.merged_end(A), Duration::from_millis(millis));
         let (start, qos) = (bed.now(), Qos::BestEffort);
-        bed.a
-            .ep_dup_connect(start, twin.ep, client.ep, span, b"", qos)
-            .unwrap();
+        bed.a.ep_dup_connect(start, twin.ep, client.ep, span, b"", qos).unwrap();
         ends_at(bed, &twin, start, span);
         assert_eq!(bed.state(&client), EpState::Connected);
     }

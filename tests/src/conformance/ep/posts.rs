@@ -42,14 +42,8 @@ fn with_window(bed: &mut Bed<'_, impl Side>, rights: MemPriv) -> ([End; 2], [Mem
 pub fn a_read_may_end_in_an_rmr(bed: &mut Bed<'_, impl Side>) {
     let ([from, _], [sink, source], context) = with_window(bed, MemPriv::REMOTE_WRITE);
     bed.fill(&source, 0, b"from afar");
-    let local = RmrTriplet {
-        addr: sink.seg(20, 0).addr,
-        len: 9,
-        context,
-    };
-    bed.a
-        .ep_post_rdma_read_to_rmr(from.ep, &local, 5, &source.far(0, 9), NONE)
-        .unwrap();
+    let local = RmrTriplet { addr: sink.seg(20, 0).addr, len: 9, context };
+    bed.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &source.far(0, 9), NONE).unwrap();
     assert_eq!(bed.done(&from, DtoOperation::RdmaRead, 5), 9);
     assert_eq!(bed.bytes(&sink, 20, 9), b"from afar");
 }
@@ -57,31 +51,16 @@ pub fn a_read_may_end_in_an_rmr(bed: &mut Bed<'_, impl Side>) {
 /// It stays inside the RMR, which must be open and grant writing.
 pub fn a_read_into_an_rmr_is_checked(bed: &mut Bed<'_, impl Side>) {
     let ([from, _], [sink, source], context) = with_window(bed, MemPriv::REMOTE_WRITE);
-    let inside = RmrTriplet {
-        addr: sink.seg(16, 0).addr,
-        len: 8,
-        context,
-    };
+    let inside = RmrTriplet { addr: sink.seg(16, 0).addr, len: 8, context };
     let far = source.far(0, 8);
     for (addr, len) in [(8, 8), (44, 8), (16, 33)] {
-        let local = RmrTriplet {
-            addr: sink.seg(addr, 0).addr,
-            len,
-            context,
-        };
+        let local = RmrTriplet { addr: sink.seg(addr, 0).addr, len, context };
         let far = source.far(0, len as usize);
-        let posted = bed
-            .a
-            .ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
+        let posted = bed.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
         refused(posted, DatType::InvalidParameter, DatSubtype::InvalidArg2);
     }
-    let local = RmrTriplet {
-        context: context ^ 0xff,
-        ..inside
-    };
-    let posted = bed
-        .a
-        .ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
+    let local = RmrTriplet { context: context ^ 0xff, ..inside };
+    let posted = bed.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
     let privileges = DatType::PrivilegesViolation;
     refused(posted, privileges, DatSubtype::PrivilegesRdmaRead);
     assert!(bed.a.ep_get_status(from.ep).unwrap().request_idle);
@@ -90,15 +69,9 @@ pub fn a_read_into_an_rmr_is_checked(bed: &mut Bed<'_, impl Side>) {
 /// An RMR that only lets peers read is nothing to read into.
 pub fn a_read_into_an_rmr_needs_the_right_to_write(bed: &mut Bed<'_, impl Side>) {
     let ([from, _], [sink, source], context) = with_window(bed, MemPriv::REMOTE_READ);
-    let local = RmrTriplet {
-        addr: sink.seg(16, 0).addr,
-        len: 8,
-        context,
-    };
+    let local = RmrTriplet { addr: sink.seg(16, 0).addr, len: 8, context };
     let far = source.far(0, 8);
-    let posted = bed
-        .a
-        .ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
+    let posted = bed.a.ep_post_rdma_read_to_rmr(from.ep, &local, 5, &far, NONE);
     let privileges = DatType::PrivilegesViolation;
     refused(posted, privileges, DatSubtype::PrivilegesRdmaRead);
 }
@@ -107,9 +80,7 @@ pub fn a_read_into_an_rmr_needs_the_right_to_write(bed: &mut Bed<'_, impl Side>)
 pub fn a_send_that_invalidates_nothing_is_a_send(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     bed.b.ep_post_recv(to.ep, &[], 1, NONE).unwrap();
-    bed.a
-        .ep_post_send_with_invalidate(from.ep, &[], 2, NONE, None)
-        .unwrap();
+    bed.a.ep_post_send_with_invalidate(from.ep, &[], 2, NONE, None).unwrap();
     bed.done(&from, DtoOperation::Send, 2);
     bed.done(&to, DtoOperation::Receive, 1);
 }
@@ -119,16 +90,11 @@ pub fn a_send_that_invalidates_a_strangers_context_breaks(bed: &mut Bed<'_, impl
     let [from, to] = bed.connected();
     bed.b.ep_post_recv(to.ep, &[], 1, NONE).unwrap();
     let stranger = Some(0xffff_ff00);
-    bed.a
-        .ep_post_send_with_invalidate(from.ep, &[], 2, NONE, stranger)
-        .unwrap();
+    bed.a.ep_post_send_with_invalidate(from.ep, &[], 2, NONE, stranger).unwrap();
     let dto = bed.dto(B, to.recv);
     assert!(dto.cookie == 1 && dto.status != DtoStatus::Success);
     bed.broken(B, to.conn, to.ep);
     let event = bed.event(A, from.conn);
-    assert!(
-        matches!(event, Event::Broken(_) | Event::Disconnected(_)),
-        "{event:?}"
-    );
+    assert!(matches!(event, Event::Broken(_) | Event::Disconnected(_)), "{event:?}");
     assert_eq!(bed.state(&from), EpState::Disconnected);
 }

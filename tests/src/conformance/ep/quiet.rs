@@ -46,10 +46,7 @@ pub fn requests_are_refused_without_a_connection(bed: &mut Bed<'_, impl Side>) {
 /// Receives may be posted before there is a connection; they wait for it.
 pub fn receives_wait_for_the_connection(bed: &mut Bed<'_, impl Side>) {
     let (from, to) = (bed.end(A), bed.end(B));
-    let (source, sink) = (
-        bed.mem(A, from.pz, 8, MemPriv::ALL),
-        bed.mem(B, to.pz, 8, MemPriv::ALL),
-    );
+    let (source, sink) = (bed.mem(A, from.pz, 8, MemPriv::ALL), bed.mem(B, to.pz, 8, MemPriv::ALL));
     bed.recv(&to, &sink, 0, 8, 1);
     // A reset of what is quiescent already leaves them alone.
     bed.b.ep_reset(to.ep).unwrap();
@@ -123,12 +120,7 @@ fn pending(bed: &mut Bed<'_, impl Side>) -> (End, End, Rsp, Evd, dat_core::Cr) {
     let (client, server) = (bed.end(A), bed.end(B));
     let (rsp, evd, qualifier) = reserve(bed, &server);
     bed.ask(&client, qualifier, LIMIT, b"dear server");
-    let Event::ReservedRequest {
-        rsp: from,
-        cr,
-        conn_qual,
-    } = bed.event(B, evd)
-    else {
+    let Event::ReservedRequest { rsp: from, cr, conn_qual } = bed.event(B, evd) else {
         panic!("no request")
     };
     assert_eq!((from, conn_qual), (rsp, qualifier));
@@ -144,10 +136,7 @@ pub fn a_request_finds_the_reserved_endpoint(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(&param.private_data[..11], b"dear server");
     let param = bed.b.ep_query(server.ep).unwrap();
     assert_eq!(param.remote, Some(bed.a.address()));
-    assert_eq!(
-        param.remote_port,
-        bed.a.ep_query(client.ep).unwrap().local_port
-    );
+    assert_eq!(param.remote_port, bed.a.ep_query(client.ep).unwrap().local_port);
 }
 
 /// Accepted without naming an Endpoint, it is connected.
@@ -172,11 +161,7 @@ pub fn a_pending_request_takes_no_other_endpoint(bed: &mut Bed<'_, impl Side>) {
     let now = bed.now();
     for ep in [server.ep, other.ep] {
         let accepted = bed.b.cr_accept(now, cr, Some(ep), b"");
-        refused(
-            accepted,
-            DatType::InvalidHandle,
-            DatSubtype::InvalidHandleEp,
-        );
+        refused(accepted, DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
     }
     assert_eq!(bed.state(&server), EpState::PassiveConnectionPending);
     assert_eq!(bed.state(&other), EpState::Unconnected);
@@ -247,10 +232,7 @@ pub fn fault_37_a_provided_endpoint_can_be_furnished_and_used(bed: &mut Bed<'_, 
     let (client, cr, ep) = tentative(bed);
     let param = bed.b.ep_query(ep).unwrap();
     assert_eq!(param.state, EpState::UnconfiguredTentative);
-    assert_eq!(
-        (param.pz, param.recv_evd, param.connect_evd),
-        (None, None, None)
-    );
+    assert_eq!((param.pz, param.recv_evd, param.connect_evd), (None, None, None));
     let now = bed.now();
     let accepted = bed.b.cr_accept(now, cr, None, b"");
     refused(accepted, STATE, DatSubtype::InvalidStateEpUnconfTentative);
@@ -271,11 +253,7 @@ pub fn a_rejected_tentative_endpoint_is_gone(bed: &mut Bed<'_, impl Side>) {
     let now = bed.now();
     bed.b.cr_reject(now, cr, b"").unwrap();
     assert_eq!(bed.event(A, client.conn), Event::PeerRejected(client.ep));
-    refused(
-        bed.b.ep_query(ep),
-        DatType::InvalidHandle,
-        DatSubtype::InvalidHandleEp,
-    );
+    refused(bed.b.ep_query(ep), DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
     // And holds nothing that it was given.
     assert!(bed.b.evd_free(server.recv).is_err(), "its likeness does");
 }
@@ -287,11 +265,7 @@ pub fn a_tentative_endpoint_refuses_everything_else(bed: &mut Bed<'_, impl Side>
     refuses_all(bed, &server, DatSubtype::InvalidStateEpTentConnPending);
     let now = bed.now();
     let accepted = bed.b.cr_accept(now, cr, Some(ep), b"");
-    refused(
-        accepted,
-        DatType::InvalidHandle,
-        DatSubtype::InvalidHandleEp,
-    );
+    refused(accepted, DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
     bed.b.cr_accept(now, cr, None, b"").unwrap();
 }
 
@@ -323,34 +297,18 @@ pub fn an_rsp_takes_its_own_endpoint_with_it(bed: &mut Bed<'_, impl Side>) {
     let rsp = bed.b.rsp_create(qualifier, None, evd).unwrap();
     let ep = bed.b.rsp_query(rsp).unwrap().ep;
     let now = bed.now();
-    refused(
-        bed.b.ep_free(now, ep),
-        STATE,
-        DatSubtype::InvalidStateEpUnconfReserved,
-    );
+    refused(bed.b.ep_free(now, ep), STATE, DatSubtype::InvalidStateEpUnconfReserved);
     bed.b.rsp_free(now, rsp).unwrap();
-    refused(
-        bed.b.ep_query(ep),
-        DatType::InvalidHandle,
-        DatSubtype::InvalidHandleEp,
-    );
+    refused(bed.b.ep_query(ep), DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
     bed.b.evd_free(evd).unwrap();
 }
 
 /// A post that is refused leaves no trace: the same post works later.
 pub fn a_refused_post_changes_nothing(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
-    let nowhere = LmrTriplet {
-        addr: 0,
-        len: 8,
-        context: 0xdead_beef,
-    };
+    let nowhere = LmrTriplet { addr: 0, len: 8, context: 0xdead_beef };
     let posted = bed.a.ep_post_send(from.ep, &[nowhere], 1, NONE);
-    refused(
-        posted,
-        DatType::PrivilegesViolation,
-        DatSubtype::PrivilegesRead,
-    );
+    refused(posted, DatType::PrivilegesViolation, DatSubtype::PrivilegesRead);
     assert!(bed.a.ep_get_status(from.ep).unwrap().request_idle);
     bed.b.ep_post_recv(to.ep, &[], 2, NONE).unwrap();
     bed.a.ep_post_send(from.ep, &[], 3, NONE).unwrap();

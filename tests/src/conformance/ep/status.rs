@@ -76,9 +76,7 @@ pub fn request_idle_counts_suppressed_requests(bed: &mut Bed<'_, impl Side>) {
         ia.ep_post_send(ep, &[], 0, SUPPRESS).unwrap();
         match round {
             0 => {}
-            1 => ia
-                .ep_post_rdma_write(ep, &[seg], 1, &far, SUPPRESS)
-                .unwrap(),
+            1 => ia.ep_post_rdma_write(ep, &[seg], 1, &far, SUPPRESS).unwrap(),
             2 => ia.ep_post_rdma_read(ep, &[seg], 1, &far, SUPPRESS).unwrap(),
             _ => {
                 let bound = ia.rmr_bind(rmr, &seg, MemPriv::REMOTE_READ, ep, 1, SUPPRESS);
@@ -165,9 +163,7 @@ pub fn recv_query_counts_receives_that_have_not_completed(bed: &mut Bed<'_, impl
 pub fn watermarks_count_receives_that_have_not_completed(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     let (now, asynchronous) = (bed.now(), bed.b.async_evd());
-    bed.b
-        .ep_set_watermark(now, to.ep, Some(2), Some(3))
-        .unwrap();
+    bed.b.ep_set_watermark(now, to.ep, Some(2), Some(3)).unwrap();
     // Four receives, of which two have completed.
     for cookie in 0..4 {
         if cookie == 2 {
@@ -203,16 +199,12 @@ pub fn as_many_receives_as_a_watermark_do_not_exceed_it(bed: &mut Bed<'_, impl S
         bed.b.ep_post_recv(to.ep, &[], cookie, NONE).unwrap();
     }
     let nothing = [(B, asynchronous), (B, to.conn)];
-    bed.b
-        .ep_set_watermark(now, to.ep, Some(2), Some(3))
-        .unwrap();
+    bed.b.ep_set_watermark(now, to.ep, Some(2), Some(3)).unwrap();
     bed.quiet(MOMENT, &nothing);
     bed.b.ep_post_recv(to.ep, &[], 2, NONE).unwrap();
     assert_eq!(bed.event(B, asynchronous), high);
     bed.quiet(MOMENT, &nothing);
-    bed.b
-        .ep_set_watermark(now, to.ep, Some(3), Some(3))
-        .unwrap();
+    bed.b.ep_set_watermark(now, to.ep, Some(3), Some(3)).unwrap();
     bed.quiet(MOMENT, &nothing);
     // The hard one alone is exceeded by one receive more.
     bed.b.ep_set_watermark(now, to.ep, None, Some(3)).unwrap();
@@ -276,10 +268,7 @@ pub fn status_and_query_report_each_state(bed: &mut Bed<'_, impl Side>) {
     for end in [&client, &server] {
         assert_eq!(bed.event(end.side, end.conn), Event::Disconnected(end.ep));
         let param = bed[end.side].ep_query(end.ep).unwrap();
-        assert_eq!(
-            (bed.state(end), param.state),
-            (S::Disconnected, S::Disconnected)
-        );
+        assert_eq!((bed.state(end), param.state), (S::Disconnected, S::Disconnected));
         bed[end.side].ep_reset(end.ep).unwrap();
         is(bed, end, S::Unconnected, false);
     }
@@ -317,10 +306,7 @@ pub fn query_reports_zone_evds_and_attributes_in_each_state(bed: &mut Bed<'_, im
     same(bed);
     // Another connect Event Dispatcher is reported at once.
     let conn = bed.a.evd_create(8, EvdFlags::CONNECTION).unwrap();
-    let change = dat_core::EpModify {
-        connect_evd: Some(conn),
-        ..dat_core::EpModify::default()
-    };
+    let change = dat_core::EpModify { connect_evd: Some(conn), ..dat_core::EpModify::default() };
     bed.a.ep_modify(end.ep, &change).unwrap();
     assert_eq!(bed.a.ep_query(end.ep).unwrap().connect_evd, Some(conn));
 }

@@ -19,16 +19,11 @@ pub fn create_of_length_zero(bed: &mut Bed<'_, impl Side>) {
 /// Longer than the adapter says it can be.
 pub fn create_beyond_the_adapter(bed: &mut Bed<'_, impl Side>) {
     let (ia, _) = bed.a.query();
-    for (flags, most) in [
-        (EvdFlags::DTO, ia.max_evd_qlen),
-        (EvdFlags::SOFTWARE, ia.max_software_evd_qlen),
-    ] {
+    for (flags, most) in
+        [(EvdFlags::DTO, ia.max_evd_qlen), (EvdFlags::SOFTWARE, ia.max_software_evd_qlen)]
+    {
         let made = bed.a.evd_create(most + 1, flags);
-        refused(
-            made,
-            DatType::InsufficientResources,
-            DatSubtype::ResourceTevd,
-        );
+        refused(made, DatType::InsufficientResources, DatSubtype::ResourceTevd);
     }
     let most = ia.max_software_evd_qlen;
     let evd = bed.a.evd_create(most, EvdFlags::SOFTWARE).unwrap();
@@ -41,11 +36,7 @@ pub fn create_beyond_the_table(bed: &mut Bed<'_, impl Side>) {
     // The async one is there.
     let evds: Vec<Evd> = (1..ia.max_evds).map(|_| soft(bed, 1)).collect();
     let made = bed.a.evd_create(1, EvdFlags::SOFTWARE);
-    refused(
-        made,
-        DatType::InsufficientResources,
-        DatSubtype::ResourceTevd,
-    );
+    refused(made, DatType::InsufficientResources, DatSubtype::ResourceTevd);
     bed.a.evd_free(evds[0]).unwrap();
     soft(bed, 1);
 }
@@ -61,10 +52,7 @@ pub fn create_of_no_stream_or_an_unknown_one(bed: &mut Bed<'_, impl Side>) {
 /// Attached from the beginning.
 pub fn create_with_a_cno(bed: &mut Bed<'_, impl Side>) {
     let cno = bed.a.cno_create(None).unwrap();
-    let evd = bed
-        .a
-        .evd_create_with_cno(4, Some(cno), EvdFlags::SOFTWARE)
-        .unwrap();
+    let evd = bed.a.evd_create_with_cno(4, Some(cno), EvdFlags::SOFTWARE).unwrap();
     assert_eq!(bed.a.evd_query(evd).unwrap().cno, Some(cno));
     assert_eq!(bed.a.cno_query(cno).unwrap().evds, 1);
     bed.a.evd_free(evd).unwrap();
@@ -189,22 +177,14 @@ pub fn streams_of_one_evd_agree_on_what_notifies(bed: &mut Bed<'_, impl Side>) {
     let merged = bed.a.evd_create(8, EvdFlags::DEFAULT).unwrap();
     for (recv, request, conn, attr) in [
         // Another Endpoint's receives decide differently, and so do its requests.
-        (
-            recv,
-            fresh,
-            None,
-            attr(CompletionFlags::SOLICITED_WAIT, NONE),
-        ),
+        (recv, fresh, None, attr(CompletionFlags::SOLICITED_WAIT, NONE)),
         (fresh, recv, None, attr(NONE, NONE)),
         // The two directions of one Endpoint.
         (Some(merged), Some(merged), None, attr(notify, NONE)),
         // Connection events beside it.
         (Some(merged), None, Some(merged), attr(notify, NONE)),
     ] {
-        let attr = EpAttr {
-            max_request_dtos: if request.is_none() { 0 } else { 4 },
-            ..attr
-        };
+        let attr = EpAttr { max_request_dtos: if request.is_none() { 0 } else { 4 }, ..attr };
         let made = bed.a.ep_create(pz, recv, request, conn, Some(&attr));
         refused(made, DatType::InvalidParameter, DatSubtype::None);
     }
@@ -212,19 +192,12 @@ pub fn streams_of_one_evd_agree_on_what_notifies(bed: &mut Bed<'_, impl Side>) {
     let requests = [0; 3].map(|_| bed.a.evd_create(8, EvdFlags::DEFAULT).unwrap());
     let qualifiers = [0; 3].map(|_| bed.free_qualifier());
     let consumer = PspFlag::Consumer;
-    bed.a
-        .psp_create(qualifiers[0], requests[0], consumer)
-        .unwrap();
+    bed.a.psp_create(qualifiers[0], requests[0], consumer).unwrap();
     bed.a.rsp_create(qualifiers[1], None, requests[1]).unwrap();
     let here = SocketAddr::new(bed.a.address(), qualifiers[2] as u16);
-    bed.a
-        .csp_create(Comm::tcp(false), here, requests[2])
-        .unwrap();
+    bed.a.csp_create(Comm::tcp(false), here, requests[2]).unwrap();
     for evd in requests {
-        let decided = EpAttr {
-            max_request_dtos: 0,
-            ..attr(notify, NONE)
-        };
+        let decided = EpAttr { max_request_dtos: 0, ..attr(notify, NONE) };
         let made = bed.a.ep_create(pz, Some(evd), None, None, Some(&decided));
         refused(made, DatType::InvalidParameter, DatSubtype::None);
     }

@@ -57,11 +57,7 @@ pub fn dequeue_while_somebody_waits(bed: &mut Bed<'_, impl Side>) {
     let mut wait = begin(bed, evd, MOMENT, 2);
     post(bed, evd, 0..1);
     let none = bed.a.evd_dequeue(evd);
-    refused(
-        none,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEvdWaiter,
-    );
+    refused(none, DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter);
     bed.a.evd_wait_end(&mut wait);
     assert_eq!(drained(bed, evd), [0]);
 }
@@ -88,13 +84,7 @@ pub fn one_stream_keeps_its_order_among_others(bed: &mut Bed<'_, impl Side>) {
     let one = bed.a.evd_create(16, dto).unwrap();
     let (pz, some) = (Some(from.pz), Some(one));
     let ep = bed.a.ep_create(pz, some, some, some, None).unwrap();
-    let from = super::End {
-        recv: one,
-        request: one,
-        conn: one,
-        ep,
-        ..from
-    };
+    let from = super::End { recv: one, request: one, conn: one, ep, ..from };
     bed.connect(&from, &to);
     let mem = bed.mem(A, from.pz, 64, MemPriv::ALL);
     let there = bed.mem(B, to.pz, 64, MemPriv::ALL);

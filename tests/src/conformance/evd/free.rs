@@ -27,11 +27,7 @@ pub fn free_with_a_waiter(bed: &mut Bed<'_, impl Side>) {
     let evd = soft(bed, 4);
     let mut wait = begin(bed, evd, NOW, 1);
     let freed = bed.a.evd_free(evd);
-    refused(
-        freed,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEvdWaiter,
-    );
+    refused(freed, DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter);
     bed.a.evd_wait_end(&mut wait);
     bed.a.evd_free(evd).unwrap();
 }

@@ -13,10 +13,7 @@ fn choked<S: Side>(bed: &mut Bed<'_, S>) -> End {
     let flags = EvdFlags::CONNECTION | EvdFlags::SOFTWARE;
     let conn = bed.a.evd_create(1, flags).unwrap();
     let (pz, recv, request) = (Some(end.pz), Some(end.recv), Some(end.request));
-    let ep = bed
-        .a
-        .ep_create(pz, recv, request, Some(conn), None)
-        .unwrap();
+    let ep = bed.a.ep_create(pz, recv, request, Some(conn), None).unwrap();
     post(bed, conn, 7..8);
     End { conn, ep, ..end }
 }
@@ -40,9 +37,7 @@ pub fn fault_44_an_overflow_names_its_dispatcher(bed: &mut Bed<'_, impl Side>) {
     overflow(bed, &end);
     let events = bed.a.async_evd();
     let event = bed.event(A, events);
-    let Event::Async(about) = event else {
-        panic!("{event:?}")
-    };
+    let Event::Async(about) = event else { panic!("{event:?}") };
     assert_eq!(about, AsyncEvent::EvdOverflow(end.conn));
     assert_eq!(event.number(), 0x8001);
     let names = (about.handle(), about.reason());
@@ -91,14 +86,7 @@ pub fn no_connection_event_is_lost_within_the_length(bed: &mut Bed<'_, impl Side
         let (pz, evd) = one[side];
         let all = Some(evd);
         let ep = bed[side].ep_create(Some(pz), all, all, all, None);
-        End {
-            side,
-            pz,
-            recv: evd,
-            request: evd,
-            conn: evd,
-            ep: ep.unwrap(),
-        }
+        End { side, pz, recv: evd, request: evd, conn: evd, ep: ep.unwrap() }
     };
     let asked = bed.free_qualifier();
     let evd = one[A].1;

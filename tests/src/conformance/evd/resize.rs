@@ -12,18 +12,10 @@ pub fn resize_to_nothing_or_too_much(bed: &mut Bed<'_, impl Side>) {
     let sized = bed.a.evd_resize(evd, 0);
     refused(sized, DatType::InvalidParameter, DatSubtype::InvalidArg2);
     let sized = bed.a.evd_resize(evd, ia.max_software_evd_qlen + 1);
-    refused(
-        sized,
-        DatType::InsufficientResources,
-        DatSubtype::ResourceTevd,
-    );
+    refused(sized, DatType::InsufficientResources, DatSubtype::ResourceTevd);
     let dto = bed.a.evd_create(4, EvdFlags::DTO).unwrap();
     let sized = bed.a.evd_resize(dto, ia.max_evd_qlen + 1);
-    refused(
-        sized,
-        DatType::InsufficientResources,
-        DatSubtype::ResourceTevd,
-    );
+    refused(sized, DatType::InsufficientResources, DatSubtype::ResourceTevd);
     assert_eq!(bed.a.evd_query(evd).unwrap().qlen, 4);
 }
 

@@ -23,9 +23,7 @@ fn calls() -> Vec<Call> {
 }
 
 fn note<P: Provider>(_: &mut Ia<'_, P>, instance: u64, event: Event, more: bool) {
-    let Event::Software(pointer) = event else {
-        panic!("{event:?}")
-    };
+    let Event::Software(pointer) = event else { panic!("{event:?}") };
     CALLS.with(|calls| calls.borrow_mut().push((instance, pointer, more)));
 }
 
@@ -36,15 +34,11 @@ fn pass_on<P: Provider>(ia: &mut Ia<'_, P>, instance: u64, event: Event, more: b
         return;
     };
     ia.advance(dat_core::Instant::ZERO);
-    ia.evd_post_se(Evd::from_raw(instance), pointer + 1)
-        .unwrap();
+    ia.evd_post_se(Evd::from_raw(instance), pointer + 1).unwrap();
 }
 
 fn noting<P: Provider>(instance: u64) -> Option<Upcall<P>> {
-    Some(Upcall {
-        instance,
-        function: note,
-    })
+    Some(Upcall { instance, function: note })
 }
 
 fn made<S: Side>(bed: &mut Bed<'_, S>, policy: UpcallPolicy) -> Evd {
@@ -62,9 +56,7 @@ pub fn upcalls_are_made_for_each_event_in_order(bed: &mut Bed<'_, impl Side>) {
         assert_eq!(calls(), [(5, 0, true), (5, 1, true), (5, 2, false)]);
         assert!(drained(bed, evd).is_empty());
     }
-    let none = bed
-        .a
-        .evd_kcreate(0, UpcallPolicy::Many, noting(5), EvdFlags::SOFTWARE);
+    let none = bed.a.evd_kcreate(0, UpcallPolicy::Many, noting(5), EvdFlags::SOFTWARE);
     refused(none, DatType::InvalidParameter, DatSubtype::InvalidArg2);
 }
 
@@ -112,9 +104,7 @@ pub fn upcalls_for_what_is_queued_or_only_for_what_comes(bed: &mut Bed<'_, impl 
     modify(bed, evd, single, UpcallFlag::InvocAny).unwrap();
     bed.pass(MOMENT);
     assert_eq!(calls(), [(5, 2, false)]);
-    let other = bed
-        .a
-        .evd_modify_upcall(evd, single, noting(6), UpcallFlag::InvocAny);
+    let other = bed.a.evd_modify_upcall(evd, single, noting(6), UpcallFlag::InvocAny);
     other.unwrap();
     post(bed, evd, 3..4);
     bed.pass(MOMENT);
@@ -146,14 +136,9 @@ pub fn upcalls_and_cnos_exclude_each_other(bed: &mut Bed<'_, impl Side>) {
 /// It has the adapter, and none is made from within another.
 pub fn upcalls_may_use_the_adapter(bed: &mut Bed<'_, impl Side>) {
     let to = super::soft(bed, 8);
-    let upcall = Upcall {
-        instance: to.raw(),
-        function: pass_on,
-    };
+    let upcall = Upcall { instance: to.raw(), function: pass_on };
     let policy = UpcallPolicy::SingleInstance;
-    let evd = bed
-        .a
-        .evd_kcreate(8, policy, Some(upcall), EvdFlags::SOFTWARE);
+    let evd = bed.a.evd_kcreate(8, policy, Some(upcall), EvdFlags::SOFTWARE);
     let evd = evd.unwrap();
     post(bed, evd, 10..13);
     bed.pass(MOMENT);

@@ -65,10 +65,7 @@ pub fn wait_expires_at_its_timeout(bed: &mut Bed<'_, impl Side>) {
         post(bed, evd, 0..events);
         let (start, span) = (bed.now(), Duration::from_millis(millis));
         let mut under = begin(bed, evd, span, 3);
-        assert_eq!(
-            under.until().since(start),
-            span + under.until().since(start + span)
-        );
+        assert_eq!(under.until().since(start), span + under.until().since(start + span));
         let found = wait_more(bed, &mut under);
         let took = bed.now().since(start);
         assert_eq!(found, Err(TIMEOUT));
@@ -111,9 +108,7 @@ pub fn wait_for_completions_by_threshold(bed: &mut Bed<'_, impl Side>) {
         Poll::Ready(found) => Some(found),
         Poll::Pending => None,
     });
-    let Ok(Event::Dto(dto)) = first else {
-        panic!("{first:?}")
-    };
+    let Ok(Event::Dto(dto)) = first else { panic!("{first:?}") };
     assert_eq!((dto.cookie, bed.a.evd_more(from.request)), (0, Ok(3)));
     for cookie in 1..4 {
         bed.done(&from, DtoOperation::Send, cookie);
@@ -194,17 +189,10 @@ pub fn close_aborts_the_waiter(bed: &mut Bed<'_, impl Side>) {
 pub fn fault_23_the_time_of_a_wait_runs_once(bed: &mut Bed<'_, impl Side>) {
     let evd = soft(bed, 8);
     let now = bed.now();
-    refused(
-        bed.a.evd_wait(now, evd, NOW, 9),
-        DatType::InvalidParameter,
-        DatSubtype::InvalidArg3,
-    );
+    refused(bed.a.evd_wait(now, evd, NOW, 9), DatType::InvalidParameter, DatSubtype::InvalidArg3);
     let span = Duration::from_millis(20);
     let mut under = begin(bed, evd, span, 8);
-    assert_eq!(
-        under.until().since(now),
-        span + under.until().since(now + span)
-    );
+    assert_eq!(under.until().since(now), span + under.until().since(now + span));
     let start = bed.now();
     let mut pointer = 0;
     let found = loop {
@@ -225,14 +213,8 @@ pub fn fault_23_the_time_of_a_wait_runs_once(bed: &mut Bed<'_, impl Side>) {
 /// More than one, where the consumer or the peer decides which completions notify.
 pub fn fault_24_thresholds_are_for_those_who_do_not_decide(bed: &mut Bed<'_, impl Side>) {
     for (flags, subtype) in [
-        (
-            CompletionFlags::UNSIGNALLED,
-            DatSubtype::InvalidStateEvdConfigNotify,
-        ),
-        (
-            CompletionFlags::SOLICITED_WAIT,
-            DatSubtype::InvalidStateEvdConfigSolicited,
-        ),
+        (CompletionFlags::UNSIGNALLED, DatSubtype::InvalidStateEvdConfigNotify),
+        (CompletionFlags::SOLICITED_WAIT, DatSubtype::InvalidStateEvdConfigSolicited),
     ] {
         let end = bed.end_with(A, false, |attr| attr.recv_completion_flags = flags);
         let now = bed.now();
@@ -260,9 +242,7 @@ pub fn fault_31_an_unsignalled_completion_wakes_nobody(bed: &mut Bed<'_, impl Si
     assert_eq!(bed.a.evd_more(from.request), Ok(1));
     bed.recv(&to, &there, 0, 8, 2);
     bed.send(&from, &mem, 0, 8, 2);
-    let Ok(Event::Dto(first)) = wait_more(bed, &mut under) else {
-        panic!("no completion")
-    };
+    let Ok(Event::Dto(first)) = wait_more(bed, &mut under) else { panic!("no completion") };
     assert_eq!((first.cookie, first.status), (1, DtoStatus::Success));
     bed.done(&from, DtoOperation::Send, 2);
     // Where the Endpoint was not made for it, the flag is refused.
@@ -286,9 +266,7 @@ pub fn an_unsignalled_receive_wakes_nobody(bed: &mut Bed<'_, impl Side>) {
     bed.pass(MOMENT);
     assert_eq!(look(bed, &mut under), Poll::Pending);
     bed.send(&from, &mem, 0, 8, 2);
-    let Ok(Event::Dto(first)) = wait_more(bed, &mut under) else {
-        panic!("no completion")
-    };
+    let Ok(Event::Dto(first)) = wait_more(bed, &mut under) else { panic!("no completion") };
     assert_eq!(first.cookie, 1);
     bed.done(&to, DtoOperation::Receive, 2);
 }
@@ -321,9 +299,7 @@ pub fn any_number_of_unsignalled_receives_wake_nobody(bed: &mut Bed<'_, impl Sid
             bed.send(&from, &mem, 0, 8, cookie);
             bed.done(&from, DtoOperation::Send, cookie);
         }
-        let Ok(Event::Dto(first)) = wait_more(bed, &mut under) else {
-            panic!("no completion")
-        };
+        let Ok(Event::Dto(first)) = wait_more(bed, &mut under) else { panic!("no completion") };
         assert_eq!(first.cookie, 0);
         for cookie in 1..most {
             bed.done(&to, DtoOperation::Receive, cookie);
@@ -348,18 +324,14 @@ pub fn only_solicited_receives_wake(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(look(bed, &mut under), Poll::Pending);
     let seg = [mem.seg(0, 8)];
     bed.b.ep_post_send(from.ep, &seg, 2, solicited).unwrap();
-    let Ok(Event::Dto(first)) = wait_more(bed, &mut under) else {
-        panic!("no completion")
-    };
+    let Ok(Event::Dto(first)) = wait_more(bed, &mut under) else { panic!("no completion") };
     assert_eq!(first.cookie, 1);
     bed.done(&to, DtoOperation::Receive, 2);
     // A failure always wakes.
     let mut under = begin(bed, to.recv, LIMIT, 1);
     assert_eq!(look(bed, &mut under), Poll::Pending);
     bed.disconnect(&to, CloseFlag::Abrupt);
-    let Ok(Event::Dto(flushed)) = wait_more(bed, &mut under) else {
-        panic!("no completion")
-    };
+    let Ok(Event::Dto(flushed)) = wait_more(bed, &mut under) else { panic!("no completion") };
     assert_eq!((flushed.cookie, flushed.status), (3, DtoStatus::ErrFlushed));
 }
 
@@ -402,9 +374,7 @@ pub fn flushes_are_counted(bed: &mut Bed<'_, impl Side>) {
     }
     bed.disconnect(&from, CloseFlag::Abrupt);
     let first = wait(bed, from.recv, LIMIT, 5).unwrap();
-    let Event::Dto(first) = first else {
-        panic!("{first:?}")
-    };
+    let Event::Dto(first) = first else { panic!("{first:?}") };
     assert_eq!((first.cookie, first.status), (0, DtoStatus::ErrFlushed));
     assert_eq!(bed.a.evd_more(from.recv), Ok(4));
     for cookie in 1..5 {

@@ -22,15 +22,8 @@ fn ask(
     private: &[u8],
 ) -> Result<(), DatReturn> {
     let (now, to) = (bed.now(), bed[1 - end.side].address());
-    let asked = bed[end.side].ep_connect(
-        now,
-        end.ep,
-        to,
-        qualifier,
-        timeout,
-        private,
-        Qos::BestEffort,
-    );
+    let asked =
+        bed[end.side].ep_connect(now, end.ep, to, qualifier, timeout, private, Qos::BestEffort);
     asked.map_err(|error| error.ret())
 }
 
@@ -72,9 +65,7 @@ fn denied(bed: &mut Bed<'_, impl Side>, end: &End) -> LookUp {
 #[track_caller]
 fn tell(bed: &mut Bed<'_, impl Side>, cr: Cr, end: &End, private: &[u8]) {
     let now = bed.now();
-    bed[end.side]
-        .cr_accept(now, cr, Some(end.ep), private)
-        .unwrap();
+    bed[end.side].cr_accept(now, cr, Some(end.ep), private).unwrap();
 }
 
 /// Asked, told, sent: the address is that of the accepting Endpoint, the words of both sides come along, and the Endpoint that
@@ -103,9 +94,7 @@ pub fn who_asks_a_service_point_can_send_to_its_endpoint(bed: &mut Bed<'_, impl 
         assert_eq!((to.qpn, to.qkey), (qpn(bed, B, ends[B].ep), QKEY));
         assert_eq!(to.path.remote, bed.b.address());
         bed.recv(&ends[B], &mems[B], 0, 128, 10 + round);
-        bed.a
-            .ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 5)], &to, None, 4, NONE)
-            .unwrap();
+        bed.a.ep_post_send_ud(ends[A].ep, &[mems[A].seg(0, 5)], &to, None, 4, NONE).unwrap();
         done(bed, &ends[A], IbOperation::SendUd, 4);
         assert_eq!(extended(bed, B, ends[B].recv).cookie, 10 + round);
     }
@@ -130,19 +119,15 @@ pub fn who_is_refused_an_address_learns_why(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.a.ep_reject_reason(a).unwrap(), None);
     let cr = look_up(bed, &point);
     let now = bed.now();
-    let long = bed
-        .b
-        .cr_reject(now, cr, &[1; MAX_UD_REPLY_PRIVATE + 1])
-        .map_err(|error| error.ret());
+    let long =
+        bed.b.cr_reject(now, cr, &[1; MAX_UD_REPLY_PRIVATE + 1]).map_err(|error| error.ret());
     refused(long, DatType::InvalidParameter, DatSubtype::InvalidArg2);
     bed.b.cr_reject(now, cr, b"no").unwrap();
     denied(bed, &ends[A]);
     assert_eq!(bed.a.ep_reject_reason(a).unwrap(), Some(Reason::CONSUMER));
     assert!(bed.a.ep_private_data(a).unwrap().starts_with(b"no\0"));
     let provided = bed.free_qualifier();
-    bed.b
-        .psp_create(provided, point.evd, PspFlag::Provider)
-        .unwrap();
+    bed.b.psp_create(provided, point.evd, PspFlag::Provider).unwrap();
     ask(bed, &ends[A], provided, LIMIT, b"").unwrap();
     denied(bed, &ends[A]);
     assert_eq!(bed.a.ep_reject_reason(a).unwrap(), Some(Reason::NO_QP));
@@ -154,9 +139,7 @@ pub fn a_question_is_handed_to_another_service_point(bed: &mut Bed<'_, impl Side
     let (ends, _) = datagrams(bed);
     let (one, other) = (bed.listen(B), bed.listen(B));
     let [provided, reserved, nobody] = [(); 3].map(|()| bed.free_qualifier());
-    bed.b
-        .psp_create(provided, other.evd, PspFlag::Provider)
-        .unwrap();
+    bed.b.psp_create(provided, other.evd, PspFlag::Provider).unwrap();
     bed.b.rsp_create(reserved, None, other.evd).unwrap();
     ask(bed, &ends[A], one.qualifier, LIMIT, b"where to").unwrap();
     let cr = look_up(bed, &one);
@@ -176,10 +159,7 @@ pub fn a_question_is_handed_to_another_service_point(bed: &mut Bed<'_, impl Side
     answered(bed, &ends[A]);
     let to = bed.a.ep_ud_address(ends[A].ep).unwrap();
     assert_eq!(to.qpn, qpn(bed, B, ends[B].ep));
-    bed.quiet(
-        Duration::from_millis(5),
-        &[(B, one.evd), (B, other.evd), (A, ends[A].conn)],
-    );
+    bed.quiet(Duration::from_millis(5), &[(B, one.evd), (B, other.evd), (A, ends[A].conn)]);
 }
 
 /// Several questions at a time: the event of each tells which, with its own address and words, in the order of the answers. One
@@ -228,10 +208,7 @@ pub fn an_address_that_does_not_come_is_an_error(bed: &mut Bed<'_, impl Side>) {
     ask(bed, &ends[A], point.qualifier, soon, b"").unwrap();
     let cr = look_up(bed, &point);
     let event = bed.event(A, ends[A].conn);
-    assert_eq!(
-        (event, event.number()),
-        (Event::UdError(ends[A].ep), 0x4_0004)
-    );
+    assert_eq!((event, event.number()), (Event::UdError(ends[A].ep), 0x4_0004));
     tell(bed, cr, &ends[B], b"");
     bed.quiet(Duration::from_millis(20), &[(A, ends[A].conn)]);
     let address = bed.a.ep_ud_address(ends[A].ep).map_err(|error| error.ret());
@@ -243,13 +220,7 @@ pub fn questions_and_answers_that_cannot_be_are_refused(bed: &mut Bed<'_, impl S
     let (ends, _) = datagrams(bed);
     let connected = bed.end(B);
     let point = bed.listen(B);
-    let long = ask(
-        bed,
-        &ends[A],
-        point.qualifier,
-        LIMIT,
-        &[1; MAX_CONNECT_UD_PRIVATE + 1],
-    );
+    let long = ask(bed, &ends[A], point.qualifier, LIMIT, &[1; MAX_CONNECT_UD_PRIVATE + 1]);
     refused(long, DatType::InvalidParameter, DatSubtype::InvalidArg5);
     let most = [1; MAX_CONNECT_UD_PRIVATE];
     ask(bed, &ends[A], point.qualifier, LIMIT, &most).unwrap();
@@ -273,12 +244,7 @@ pub fn questions_and_answers_that_cannot_be_are_refused(bed: &mut Bed<'_, impl S
     bed.b.ep_reset(ends[B].ep).unwrap();
     tell(bed, cr, &ends[B], &most[1..]);
     answered(bed, &ends[A]);
-    assert!(
-        bed.a
-            .ep_private_data(ends[A].ep)
-            .unwrap()
-            .starts_with(&most[1..])
-    );
+    assert!(bed.a.ep_private_data(ends[A].ep).unwrap().starts_with(&most[1..]));
     // Who asks for a connection gets none of an Endpoint for datagrams.
     let client = bed.end(A);
     bed.ask(&client, point.qualifier, LIMIT, b"");
@@ -338,15 +304,9 @@ pub fn a_message_is_measured_by_its_own_receive(bed: &mut Bed<'_, impl Side>) {
     let behind = bed.bytes(&mems[B], 16, 64);
     bed.send(&a, &mems[A], 0, 17, 3);
     let dto = bed.dto(B, b.recv);
-    assert_eq!(
-        (dto.cookie, dto.status, dto.len),
-        (3, dat_core::DtoStatus::ErrLocalLength, 0)
-    );
+    assert_eq!((dto.cookie, dto.status, dto.len), (3, dat_core::DtoStatus::ErrLocalLength, 0));
     let dto = bed.dto(B, b.recv);
-    assert_eq!(
-        (dto.cookie, dto.status),
-        (4, dat_core::DtoStatus::ErrFlushed)
-    );
+    assert_eq!((dto.cookie, dto.status), (4, dat_core::DtoStatus::ErrFlushed));
     bed.broken(B, b.conn, b.ep);
     assert_eq!(bed.bytes(&mems[B], 16, 64), behind);
 }

@@ -43,9 +43,7 @@ pub fn the_address_is_the_one_that_peers_use(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end(A);
     let now = bed.now();
     let qos = Qos::BestEffort;
-    bed.a
-        .ep_connect(now, end.ep, ia.ia_address, point.qualifier, LIMIT, b"", qos)
-        .unwrap();
+    bed.a.ep_connect(now, end.ep, ia.ia_address, point.qualifier, LIMIT, b"", qos).unwrap();
     bed.request(&point);
 }
 
@@ -61,9 +59,7 @@ pub fn max_eps_is_where_endpoints_end(bed: &mut Bed<'_, impl Side>) {
     let most = bed.a.query().0.max_eps;
     let ia = &mut bed.a.ia;
     let pz = ia.pz_create().unwrap();
-    let evd = ia
-        .evd_create(64, EvdFlags::DTO | EvdFlags::CONNECTION)
-        .unwrap();
+    let evd = ia.evd_create(64, EvdFlags::DTO | EvdFlags::CONNECTION).unwrap();
     let evd = Some(evd);
     let made = until_refused(|| ia.ep_create(Some(pz), evd, evd, evd, None));
     assert_eq!(made, (most, FULL));
@@ -120,11 +116,7 @@ pub fn max_software_evd_qlen_is_the_longest_without_completions(bed: &mut Bed<'_
     for n in 0..most {
         bed.a.evd_post_se(evd, n.into()).unwrap();
     }
-    refused(
-        bed.a.evd_post_se(evd, 0),
-        DatType::QueueFull,
-        DatSubtype::None,
-    );
+    refused(bed.a.evd_post_se(evd, 0), DatType::QueueFull, DatSubtype::None);
 }
 
 /// Makes an Endpoint with other attributes; refused ones are INVALID_PARAMETER of the attributes.
@@ -155,12 +147,8 @@ fn limit(bed: &mut Bed<'_, impl Side>, set: impl Fn(&mut EpAttr, bool)) {
 /// DTOs of an Endpoint, in each direction.
 pub fn max_dto_per_ep_is_the_most_of_each_direction(bed: &mut Bed<'_, impl Side>) {
     let most = u16::try_from(bed.a.query().0.max_dto_per_ep).unwrap();
-    limit(bed, |attr, beyond| {
-        attr.max_recv_dtos = most + u16::from(beyond)
-    });
-    limit(bed, |attr, beyond| {
-        attr.max_request_dtos = most + u16::from(beyond)
-    });
+    limit(bed, |attr, beyond| attr.max_recv_dtos = most + u16::from(beyond));
+    limit(bed, |attr, beyond| attr.max_request_dtos = most + u16::from(beyond));
 }
 
 /// An Endpoint made for the most receives takes as many, and refuses the next.
@@ -182,18 +170,10 @@ pub fn max_iov_segments_are_the_most_of_each_operation(bed: &mut Bed<'_, impl Si
     let dto = narrow(ia.max_iov_segments_per_dto);
     let read = narrow(ia.max_iov_segments_per_rdma_read);
     let write = narrow(ia.max_iov_segments_per_rdma_write);
-    limit(bed, |attr, beyond| {
-        attr.max_recv_iov = dto + u8::from(beyond)
-    });
-    limit(bed, |attr, beyond| {
-        attr.max_request_iov = dto + u8::from(beyond)
-    });
-    limit(bed, |attr, beyond| {
-        attr.max_rdma_read_iov = read + u8::from(beyond)
-    });
-    limit(bed, |attr, beyond| {
-        attr.max_rdma_write_iov = write + u8::from(beyond)
-    });
+    limit(bed, |attr, beyond| attr.max_recv_iov = dto + u8::from(beyond));
+    limit(bed, |attr, beyond| attr.max_request_iov = dto + u8::from(beyond));
+    limit(bed, |attr, beyond| attr.max_rdma_read_iov = read + u8::from(beyond));
+    limit(bed, |attr, beyond| attr.max_rdma_write_iov = write + u8::from(beyond));
 }
 
 /// Reads of an Endpoint, incoming and outgoing.
@@ -201,12 +181,8 @@ pub fn max_rdma_reads_are_the_most_of_an_endpoint(bed: &mut Bed<'_, impl Side>) 
     let ia = bed.a.query().0;
     let into = u8::try_from(ia.max_rdma_read_per_ep_in).unwrap();
     let out = u8::try_from(ia.max_rdma_read_per_ep_out).unwrap();
-    limit(bed, |attr, beyond| {
-        attr.max_rdma_read_in = into + u8::from(beyond)
-    });
-    limit(bed, |attr, beyond| {
-        attr.max_rdma_read_out = out + u8::from(beyond)
-    });
+    limit(bed, |attr, beyond| attr.max_rdma_read_in = into + u8::from(beyond));
+    limit(bed, |attr, beyond| attr.max_rdma_read_out = out + u8::from(beyond));
 }
 
 /// Reads of all Endpoints together: where each one's are guaranteed, they are enough for all.
@@ -225,17 +201,13 @@ pub fn guaranteed_reads_are_enough_for_all_endpoints(bed: &mut Bed<'_, impl Side
 /// Bytes of a message.
 pub fn max_message_size_is_the_most_of_an_endpoint(bed: &mut Bed<'_, impl Side>) {
     let most = u32::try_from(bed.a.query().0.max_message_size).unwrap();
-    limit(bed, |attr, beyond| {
-        attr.max_message_size = most + u32::from(beyond)
-    });
+    limit(bed, |attr, beyond| attr.max_message_size = most + u32::from(beyond));
 }
 
 /// Bytes of an RDMA operation.
 pub fn max_rdma_size_is_the_most_of_an_endpoint(bed: &mut Bed<'_, impl Side>) {
     let most = u32::try_from(bed.a.query().0.max_rdma_size).unwrap();
-    limit(bed, |attr, beyond| {
-        attr.max_rdma_size = most + u32::from(beyond)
-    });
+    limit(bed, |attr, beyond| attr.max_rdma_size = most + u32::from(beyond));
 }
 
 /// Bytes of an LMR.
@@ -246,10 +218,7 @@ pub fn max_lmr_block_size_is_the_most_of_a_registration(bed: &mut Bed<'_, impl S
     assert!(most >= region.len);
     region.len = most.saturating_add(1);
     let made = bed.a.lmr_create(pz, region, MemPriv::LOCAL_READ);
-    assert_eq!(
-        made.map_err(|error| error.ret().ty()),
-        Err(DatType::InvalidParameter)
-    );
+    assert_eq!(made.map_err(|error| error.ret().ty()), Err(DatType::InvalidParameter));
 }
 
 /// Addresses that LMRs and RMRs reach include all memory there is.
@@ -269,9 +238,7 @@ pub fn extensions_are_announced_with_their_version(bed: &mut Bed<'_, impl Side>)
     let near = bed.mem(A, a.pz, 64, MemPriv::ALL);
     let far = bed.mem(B, b.pz, 64, MemPriv::all());
     let (into, at) = (near.seg(0, 8), far.far(0, 8));
-    bed.a
-        .ep_post_fetch_add(a.ep, 1, &into, 5, &at, NONE)
-        .unwrap();
+    bed.a.ep_post_fetch_add(a.ep, 1, &into, 5, &at, NONE).unwrap();
     assert!(matches!(bed.event(A, a.request), dat_core::Event::IbDto(_)));
 }
 
@@ -316,16 +283,9 @@ pub fn only_the_announced_quality_of_service_is_granted(bed: &mut Bed<'_, impl S
     let point = bed.listen(B);
     let end = bed.end(A);
     let to = bed.b.address();
-    for qos in [
-        Qos::HighThroughput,
-        Qos::LowLatency,
-        Qos::Economy,
-        Qos::Premium,
-    ] {
+    for qos in [Qos::HighThroughput, Qos::LowLatency, Qos::Economy, Qos::Premium] {
         let now = bed.now();
-        let asked = bed
-            .a
-            .ep_connect(now, end.ep, to, point.qualifier, LIMIT, b"", qos);
+        let asked = bed.a.ep_connect(now, end.ep, to, point.qualifier, LIMIT, b"", qos);
         refused(asked, DatType::ModelNotSupported, DatSubtype::None);
         let made = endpoint(bed, |attr| attr.qos = qos);
         refused(made, DatType::ModelNotSupported, DatSubtype::None);
@@ -347,9 +307,7 @@ pub fn announced_completion_flags_are_taken(bed: &mut Bed<'_, impl Side>) {
     let to = bed.mem(B, ends[B].pz, 64, MemPriv::ALL);
     for (cookie, flag) in flags.iter().enumerate() {
         bed.recv(&ends[B], &to, 0, 8, cookie as u64);
-        bed.a
-            .ep_post_send(ends[A].ep, &[mem.seg(0, 8)], cookie as u64, flag)
-            .unwrap();
+        bed.a.ep_post_send(ends[A].ep, &[mem.seg(0, 8)], cookie as u64, flag).unwrap();
     }
 }
 
@@ -365,13 +323,8 @@ pub fn private_data_of_the_announced_size_is_taken(bed: &mut Bed<'_, impl Side>)
     let (now, to) = (bed.now(), bed.b.address());
     let (qual, qos) = (point.qualifier, Qos::BestEffort);
     let long = vec![1; size + 1];
-    let asked = bed
-        .a
-        .ep_connect(now, ends[A].ep, to, qual, LIMIT, &long, qos);
-    assert_eq!(
-        asked.map_err(|e| e.ret().ty()),
-        Err(DatType::InvalidParameter)
-    );
+    let asked = bed.a.ep_connect(now, ends[A].ep, to, qual, LIMIT, &long, qos);
+    assert_eq!(asked.map_err(|e| e.ret().ty()), Err(DatType::InvalidParameter));
     bed.ask(&ends[A], qual, LIMIT, &data);
     let cr = bed.request(&point);
     assert_eq!(bed.b.cr_query(cr).unwrap().private_data[..size], data);
@@ -386,9 +339,7 @@ pub fn endpoints_are_made_if_asked(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.b.query().1.ep_creator, 1);
     let qualifier = bed.free_qualifier();
     let evd = bed.b.evd_create(4, EvdFlags::CR).unwrap();
-    bed.b
-        .psp_create(qualifier, evd, dat_core::PspFlag::Provider)
-        .unwrap();
+    bed.b.psp_create(qualifier, evd, dat_core::PspFlag::Provider).unwrap();
     let end = bed.end(A);
     bed.ask(&end, qualifier, LIMIT, b"");
     let dat_core::Event::ConnectionRequest { cr, .. } = bed.event(B, evd) else {

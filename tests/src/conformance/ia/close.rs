@@ -52,10 +52,7 @@ pub fn graceful_close_with_an_evd(bed: &mut Bed<'_, impl Side>) {
 pub fn graceful_close_with_an_endpoint(bed: &mut Bed<'_, impl Side>) {
     let [a, b] = bed.connected();
     in_use(bed);
-    assert_eq!(
-        (bed.state(&a), bed.state(&b)),
-        (EpState::Connected, EpState::Connected)
-    );
+    assert_eq!((bed.state(&a), bed.state(&b)), (EpState::Connected, EpState::Connected));
     let mem = bed.mem(A, a.pz, 64, MemPriv::ALL);
     let to = bed.mem(B, b.pz, 64, MemPriv::ALL);
     bed.recv(&b, &to, 0, 64, 1);
@@ -106,9 +103,7 @@ pub fn abrupt_close_frees_everything(bed: &mut Bed<'_, impl Side>) {
     bed.a.reopen();
     // All slots are free again, as is the qualifier.
     let evd = bed.a.evd_create(4, EvdFlags::CR).unwrap();
-    bed.a
-        .psp_create(point.qualifier, evd, PspFlag::Consumer)
-        .unwrap();
+    bed.a.psp_create(point.qualifier, evd, PspFlag::Consumer).unwrap();
     bed.connected();
 }
 
@@ -150,21 +145,9 @@ pub fn a_closed_adapter_makes_nothing(bed: &mut Bed<'_, impl Side>) {
     refused(bed.a.evd_create(4, EvdFlags::DTO), CLOSED.0, CLOSED.1);
     let ep = bed.a.ep_create(None, None, None, None, None);
     refused(ep, CLOSED.0, CLOSED.1);
-    refused(
-        bed.a.pz_free(end.pz),
-        DatType::InvalidHandle,
-        DatSubtype::InvalidHandlePz,
-    );
-    refused(
-        bed.a.ep_get_status(end.ep),
-        DatType::InvalidHandle,
-        DatSubtype::InvalidHandleEp,
-    );
-    refused(
-        bed.a.evd_dequeue(end.recv),
-        DatType::InvalidHandle,
-        DatSubtype::InvalidHandle1,
-    );
+    refused(bed.a.pz_free(end.pz), DatType::InvalidHandle, DatSubtype::InvalidHandlePz);
+    refused(bed.a.ep_get_status(end.ep), DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
+    refused(bed.a.evd_dequeue(end.recv), DatType::InvalidHandle, DatSubtype::InvalidHandle1);
 }
 
 /// Closing a closed adapter is a call with a bad handle, gracefully or abruptly.
@@ -219,9 +202,5 @@ pub fn an_adapter_opened_again_connects_again(bed: &mut Bed<'_, impl Side>) {
     let (to, qos) = (bed.b.address(), Qos::BestEffort);
     let now = bed.now();
     let again = bed.a.ep_connect(now, a.ep, to, 1, LIMIT, b"", qos);
-    refused(
-        again,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEpConnected,
-    );
+    refused(again, DatType::InvalidState, DatSubtype::InvalidStateEpConnected);
 }

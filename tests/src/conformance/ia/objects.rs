@@ -159,11 +159,7 @@ pub fn handle_types_have_the_numbers_of_the_header(_: &mut Bed<'_, impl Side>) {
 /// The type of what has been freed is refused.
 pub fn the_type_of_a_freed_object_is_refused(bed: &mut Bed<'_, impl Side>) {
     for (handle, subtype) in stale_of_each(bed) {
-        refused(
-            bed.a.get_handle_type(handle),
-            DatType::InvalidHandle,
-            subtype,
-        );
+        refused(bed.a.get_handle_type(handle), DatType::InvalidHandle, subtype);
     }
 }
 
@@ -184,11 +180,7 @@ pub fn fault_43_a_word_that_is_no_handle_is_refused(bed: &mut Bed<'_, impl Side>
             assert_eq!(ty, Err(DatType::InvalidHandle), "{raw:#x} as {handle:?}");
         }
         let evd = dat_core::Evd::from_raw(raw);
-        refused(
-            bed.a.evd_dequeue(evd),
-            DatType::InvalidHandle,
-            DatSubtype::InvalidHandle1,
-        );
+        refused(bed.a.evd_dequeue(evd), DatType::InvalidHandle, DatSubtype::InvalidHandle1);
     }
     let end = bed.end(A);
     // An Endpoint's word as that of an Event Dispatcher: their counts begin at different random numbers.

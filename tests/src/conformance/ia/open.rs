@@ -16,11 +16,7 @@ fn narrow(bed: &mut Bed<'_, impl Side>) -> [End; 2] {
     a.ep_free(dat_core::Instant::ZERO, ends[A].ep).unwrap();
     let (pz, recv, request) = (ends[A].pz, ends[A].recv, ends[A].request);
     let ep = a.ep_create(Some(pz), Some(recv), Some(request), Some(conn), None);
-    ends[A] = End {
-        conn,
-        ep: ep.unwrap(),
-        ..ends[A]
-    };
+    ends[A] = End { conn, ep: ep.unwrap(), ..ends[A] };
     ends
 }
 
@@ -54,18 +50,11 @@ pub fn open_makes_an_async_evd(bed: &mut Bed<'_, impl Side>) {
 pub fn the_async_evd_hears_of_errors(bed: &mut Bed<'_, impl Side>) {
     let full = overflow(bed);
     let asynchronous = bed.a.async_evd();
-    assert_eq!(
-        bed.event(A, asynchronous),
-        Event::Async(AsyncEvent::EvdOverflow(full))
-    );
+    assert_eq!(bed.event(A, asynchronous), Event::Async(AsyncEvent::EvdOverflow(full)));
     bed.a.close(CloseFlag::Abrupt).unwrap();
     bed.a.reopen();
     assert_ne!(bed.a.async_evd(), asynchronous);
-    refused(
-        bed.a.evd_query(asynchronous),
-        DatType::InvalidHandle,
-        DatSubtype::InvalidHandle1,
-    );
+    refused(bed.a.evd_query(asynchronous), DatType::InvalidHandle, DatSubtype::InvalidHandle1);
 }
 
 /// An async Event Dispatcher of no length is refused.
@@ -83,11 +72,7 @@ pub fn an_async_evd_too_long_is_refused(bed: &mut Bed<'_, impl Side>) {
     let most = bed.a.query().0.max_software_evd_qlen;
     bed.a.close(CloseFlag::Graceful).unwrap();
     let opened = bed.a.reopen_with(AsyncEvd::New(most + 1));
-    refused(
-        opened,
-        DatType::InsufficientResources,
-        DatSubtype::ResourceTevd,
-    );
+    refused(opened, DatType::InsufficientResources, DatSubtype::ResourceTevd);
     bed.a.reopen_with(AsyncEvd::New(most)).unwrap();
     bed.connected();
 }
@@ -119,16 +104,9 @@ pub fn an_evd_of_the_consumers_takes_async_events(bed: &mut Bed<'_, impl Side>) 
     bed.a.evd_post_se(own, 77).unwrap();
     let full = overflow(bed);
     assert_eq!(bed.look(A, own), Some(Event::Software(77)));
-    assert_eq!(
-        bed.look(A, own),
-        Some(Event::Async(AsyncEvent::EvdOverflow(full)))
-    );
+    assert_eq!(bed.look(A, own), Some(Event::Async(AsyncEvent::EvdOverflow(full))));
     // The one that the provider made is gone.
-    refused(
-        bed.a.evd_query(first),
-        DatType::InvalidHandle,
-        DatSubtype::InvalidHandle1,
-    );
+    refused(bed.a.evd_query(first), DatType::InvalidHandle, DatSubtype::InvalidHandle1);
 }
 
 /// The consumer's async Event Dispatcher is not freed when another one takes its place.
@@ -158,21 +136,14 @@ pub fn an_evd_for_other_streams_is_no_async_evd(bed: &mut Bed<'_, impl Side>) {
     }
     assert_eq!(bed.a.async_evd(), first);
     let full = overflow(bed);
-    assert_eq!(
-        bed.look(A, first),
-        Some(Event::Async(AsyncEvent::EvdOverflow(full)))
-    );
+    assert_eq!(bed.look(A, first), Some(Event::Async(AsyncEvent::EvdOverflow(full))));
 }
 
 /// The async Event Dispatcher cannot be freed by the consumer.
 pub fn the_async_evd_cannot_be_freed(bed: &mut Bed<'_, impl Side>) {
     let asynchronous = bed.a.async_evd();
     let freed = bed.a.evd_free(asynchronous);
-    refused(
-        freed,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateEvdInUse,
-    );
+    refused(freed, DatType::InvalidState, DatSubtype::InvalidStateEvdInUse);
     bed.a.evd_query(asynchronous).unwrap();
 }
 

@@ -43,19 +43,11 @@ pub fn a_query_that_is_closed_makes_way(bed: &mut Bed<'_, impl Side>) {
 
 /// Asked by name: the provider is in use until the query is closed, and an unknown name has none.
 pub fn a_query_is_opened_by_name(bed: &mut Bed<'_, impl Side>) {
-    let info = |ia_name| ProviderInfo {
-        ia_name,
-        dapl_version: (2, 0),
-        is_thread_safe: false,
-    };
+    let info = |ia_name| ProviderInfo { ia_name, dapl_version: (2, 0), is_thread_safe: false };
     bed.a.close(CloseFlag::Graceful).unwrap();
     let mut registry = Registry::<'_, usize, 1>::new();
     registry.add_provider(info("a"), A).unwrap();
-    refused(
-        registry.open(&info("b")),
-        DatType::ProviderNotFound,
-        DatSubtype::NameNotFound,
-    );
+    refused(registry.open(&info("b")), DatType::ProviderNotFound, DatSubtype::NameNotFound);
     let side = *registry.open(&info("a")).unwrap();
     let asked = bed[side].open_query();
     assert_eq!(asked.query().0.ia_address, bed.a.address());

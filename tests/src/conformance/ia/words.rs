@@ -109,10 +109,7 @@ pub fn subtypes_have_the_numbers_of_the_header(_: &mut Bed<'_, impl Side>) {
     ];
     for (subtype, number) in numbers {
         let ret = DatReturn::new(DatType::InvalidState, subtype);
-        assert_eq!(
-            (subtype.number(), ret.raw() & 0xffff),
-            (number, u32::from(number))
-        );
+        assert_eq!((subtype.number(), ret.raw() & 0xffff), (number, u32::from(number)));
     }
 }
 
@@ -122,10 +119,7 @@ pub fn refusals_carry_the_error_class(bed: &mut Bed<'_, impl Side>) {
     bed.a.pz_free(pz).unwrap();
     let ret = bed.a.pz_free(pz).unwrap_err().ret();
     assert_eq!(ret.raw() >> 30, 2);
-    assert_eq!(
-        ret.raw() & 0x3fff_0000,
-        u32::from(DatType::InvalidHandle.number()) << 16
-    );
+    assert_eq!(ret.raw() & 0x3fff_0000, u32::from(DatType::InvalidHandle.number()) << 16);
     let async_evd = bed.a.async_evd();
     let ret = bed.a.evd_dequeue(async_evd).unwrap_err();
     assert_eq!(ret.raw(), 0x800d_0000);

@@ -12,25 +12,15 @@ use crate::conformance::{A, B, Bed, End, NONE, Side, refused};
 fn zero_based(bed: &mut Bed<'_, impl Side>, end: &End, region: Region) -> LmrParam {
     let memory = Memory::Virtual(region);
     let pz = end.pz;
-    bed[end.side]
-        .lmr_create_from(pz, memory, MemPriv::ALL, VaType::Zb)
-        .unwrap()
+    bed[end.side].lmr_create_from(pz, memory, MemPriv::ALL, VaType::Zb).unwrap()
 }
 
 const fn seg(lmr: &LmrParam, addr: u64, len: u32) -> LmrTriplet {
-    LmrTriplet {
-        addr,
-        len,
-        context: lmr.lmr_context,
-    }
+    LmrTriplet { addr, len, context: lmr.lmr_context }
 }
 
 const fn far(lmr: &LmrParam, addr: u64, len: u32) -> RmrTriplet {
-    RmrTriplet {
-        addr,
-        len,
-        context: lmr.rmr_context,
-    }
+    RmrTriplet { addr, len, context: lmr.rmr_context }
 }
 
 /// Triplets of a zero-based region carry offsets from its start, on both sides.
@@ -41,22 +31,12 @@ pub fn fault_04_zero_based_addresses(bed: &mut Bed<'_, impl Side>) {
     let there = zero_based(bed, &ends[B], mems[B].lmr.region);
     assert_eq!((there.va_type, there.base()), (VaType::Zb, 0));
     assert_eq!(there.region, mems[B].lmr.region);
-    assert!(bed.allowed(
-        &ends,
-        Try::Write,
-        seg(&here, 100, 64),
-        far(&there, 4000, 64)
-    ));
+    assert!(bed.allowed(&ends, Try::Write, seg(&here, 100, 64), far(&there, 4000, 64)));
     assert_eq!(bed.bytes(&mems[B], 4000, 64), pattern(A, 8192)[100..164]);
     assert!(bed.allowed(&ends, Try::Read, seg(&here, 0, 64), far(&there, 0, 64)));
     assert_eq!(bed.bytes(&mems[A], 0, 64), pattern(B, 8192)[..64]);
     // The address means nothing to it.
-    assert!(!bed.allowed(
-        &ends,
-        Try::Read,
-        seg(&here, 0, 64),
-        far(&there, there.region.addr, 64)
-    ));
+    assert!(!bed.allowed(&ends, Try::Read, seg(&here, 0, 64), far(&there, there.region.addr, 64)));
 }
 
 /// Offsets reach to the last byte and not beyond.
@@ -78,10 +58,7 @@ pub fn zero_based_addresses_end_with_the_region(bed: &mut Bed<'_, impl Side>) {
 /// It may begin and end anywhere.
 pub fn zero_based_region_that_begins_within_a_page(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
-    let region = Region {
-        addr: mems[B].lmr.region.addr + 123,
-        len: 5000,
-    };
+    let region = Region { addr: mems[B].lmr.region.addr + 123, len: 5000 };
     let there = zero_based(bed, &ends[B], region);
     let local = mems[A].seg(0, 64);
     assert!(bed.allowed(&ends, Try::Write, local, far(&there, 0, 64)));
@@ -112,12 +89,7 @@ pub fn zero_based_memory_serves_every_operation(bed: &mut Bed<'_, impl Side>) {
         let to = far(&there, 3000, len);
         assert!(bed.allowed(&ends, Try::Write, seg(&here, at as u64, len), to));
         assert_eq!(bed.bytes(&mems[B], 3000, len as usize), bytes[at..end]);
-        assert!(bed.allowed(
-            &ends,
-            Try::Read,
-            seg(&here, 4096, len),
-            far(&there, 3000, len)
-        ));
+        assert!(bed.allowed(&ends, Try::Read, seg(&here, 4096, len), far(&there, 3000, len)));
         assert_eq!(bed.bytes(&mems[A], 4096, len as usize), bytes[at..end]);
     }
 }

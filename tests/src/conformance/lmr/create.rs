@@ -12,27 +12,17 @@ use crate::conformance::{A, B, Bed, Side, refused};
 pub fn a_region_is_what_was_asked_for(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let buffer = bed.a.side.memory(4096);
-    let region = Region {
-        addr: buffer.addr + 3,
-        len: 1000,
-    };
+    let region = Region { addr: buffer.addr + 3, len: 1000 };
     let rights = MemPriv::LOCAL_READ | MemPriv::REMOTE_READ;
     let made = bed.a.lmr_create(pz, region, rights).unwrap();
     assert_eq!(bed.a.lmr_query(made.lmr).unwrap(), made);
     assert_eq!((made.pz, made.privileges), (pz, rights));
-    assert_eq!(
-        (made.mem_type, made.va_type),
-        (MemType::Virtual, VaType::Va)
-    );
+    assert_eq!((made.mem_type, made.va_type), (MemType::Virtual, VaType::Va));
     assert!(made.region.addr <= region.addr);
     assert!(made.region.addr + made.region.len >= region.addr + region.len);
     assert_ne!(made.rmr_context, 0);
     assert_eq!((made.state.fmr_support, made.state.bound), (false, false));
-    refused(
-        bed.a.lmr_query(Lmr::from_raw(0)),
-        Ty::InvalidHandle,
-        Sub::InvalidHandleLmr,
-    );
+    refused(bed.a.lmr_query(Lmr::from_raw(0)), Ty::InvalidHandle, Sub::InvalidHandleLmr);
 }
 
 /// The `lmr_context` serves local buffers of DTOs, the `rmr_context` a peer's.
@@ -45,12 +35,7 @@ pub fn contexts_work_on_both_sides(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.bytes(&mems[B], 0, 64), pattern(A, 8192)[128..192]);
     assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), mems[B].far(256, 64)));
     assert_eq!(bed.bytes(&mems[B], 256, 64), pattern(A, 8192)[..64]);
-    assert!(bed.allowed(
-        &ends,
-        Try::Read,
-        mems[A].seg(4096, 64),
-        mems[B].far(512, 64)
-    ));
+    assert!(bed.allowed(&ends, Try::Read, mems[A].seg(4096, 64), mems[B].far(512, 64)));
     assert_eq!(bed.bytes(&mems[A], 4096, 64), pattern(B, 8192)[512..576]);
 }
 
@@ -76,15 +61,8 @@ pub fn fault_05_length_of_zero_and_write_only_privileges(bed: &mut Bed<'_, impl 
     let pz = bed.a.pz_create().unwrap();
     let buffer = bed.a.side.memory(64);
     let nothing = Region { len: 0, ..buffer };
-    refused(
-        bed.a.lmr_create(pz, nothing, MemPriv::ALL),
-        Ty::LengthError,
-        Sub::None,
-    );
-    for rights in [
-        MemPriv::REMOTE_WRITE,
-        MemPriv::REMOTE_WRITE | MemPriv::LOCAL_READ,
-    ] {
+    refused(bed.a.lmr_create(pz, nothing, MemPriv::ALL), Ty::LengthError, Sub::None);
+    for rights in [MemPriv::REMOTE_WRITE, MemPriv::REMOTE_WRITE | MemPriv::LOCAL_READ] {
         refused(
             bed.a.lmr_create(pz, buffer, rights),
             Ty::PrivilegesViolation,
@@ -101,10 +79,9 @@ pub fn privileges_hold_for_peers(bed: &mut Bed<'_, impl Side>) {
     let local = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
     for rights in [local | MemPriv::REMOTE_READ, local | MemPriv::REMOTE_WRITE] {
         let there = bed.mem(B, ends[B].pz, 64, rights);
-        for (what, right) in [
-            (Try::Read, MemPriv::REMOTE_READ),
-            (Try::Write, MemPriv::REMOTE_WRITE),
-        ] {
+        for (what, right) in
+            [(Try::Read, MemPriv::REMOTE_READ), (Try::Write, MemPriv::REMOTE_WRITE)]
+        {
             let before = bed.bytes(&there, 0, 64);
             let allowed = bed.allowed(&ends, what, mems[A].seg(0, 64), there.far(0, 64));
             assert_eq!(allowed, rights.contains(right), "{what:?} with {rights:?}");
@@ -120,11 +97,7 @@ pub fn unknown_privileges_are_refused(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let buffer = bed.a.side.memory(64);
     let odd = MemPriv::from_bits_retain(0x08);
-    refused(
-        bed.a.lmr_create(pz, buffer, odd),
-        Ty::InvalidParameter,
-        Sub::InvalidArg6,
-    );
+    refused(bed.a.lmr_create(pz, buffer, odd), Ty::InvalidParameter, Sub::InvalidArg6);
     bed.a.pz_free(pz).unwrap();
 }
 
@@ -184,16 +157,10 @@ pub fn as_many_as_there_is_room_for(bed: &mut Bed<'_, impl Side>) {
 pub fn two_regions_over_the_same_memory(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let region = mems[B].lmr.region;
-    let read = bed
-        .b
-        .lmr_create(ends[B].pz, region, MemPriv::REMOTE_READ)
-        .unwrap();
+    let read = bed.b.lmr_create(ends[B].pz, region, MemPriv::REMOTE_READ).unwrap();
     assert_ne!(read.rmr_context, mems[B].lmr.rmr_context);
     assert_ne!(read.lmr_context, mems[B].lmr.lmr_context);
-    let far = dat_core::RmrTriplet {
-        context: read.rmr_context,
-        ..mems[B].far(0, 64)
-    };
+    let far = dat_core::RmrTriplet { context: read.rmr_context, ..mems[B].far(0, 64) };
     assert!(bed.allowed(&ends, Try::Read, mems[A].seg(0, 64), far));
     assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
     assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), mems[B].far(0, 64)));
@@ -209,22 +176,13 @@ pub fn fault_03_region_over_a_region(bed: &mut Bed<'_, impl Side>) {
     let made = bed.b.lmr_create_from(pz, over, rights, VaType::Va).unwrap();
     assert_eq!((made.mem_type, made.region), (MemType::Lmr, below.region));
     assert_eq!((made.pz, made.privileges), (pz, rights));
-    let far = dat_core::RmrTriplet {
-        context: made.rmr_context,
-        ..mems[B].far(64, 64)
-    };
+    let far = dat_core::RmrTriplet { context: made.rmr_context, ..mems[B].far(64, 64) };
     assert!(bed.allowed(&ends, Try::Read, mems[A].seg(0, 64), far));
     assert_eq!(bed.bytes(&mems[A], 0, 64), pattern(B, 8192)[64..128]);
     assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
     // In another zone the connection's requests do not reach it.
-    let made = bed
-        .b
-        .lmr_create_from(other, over, MemPriv::ALL, VaType::Va)
-        .unwrap();
-    let far = dat_core::RmrTriplet {
-        context: made.rmr_context,
-        ..far
-    };
+    let made = bed.b.lmr_create_from(other, over, MemPriv::ALL, VaType::Va).unwrap();
+    let far = dat_core::RmrTriplet { context: made.rmr_context, ..far };
     assert!(!bed.allowed(&ends, Try::Read, mems[A].seg(0, 64), far));
 }
 
@@ -233,15 +191,9 @@ pub fn a_region_over_a_region_outlives_it(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let over = Memory::Lmr(mems[B].lmr.lmr);
     let pz = ends[B].pz;
-    let made = bed
-        .b
-        .lmr_create_from(pz, over, MemPriv::ALL, VaType::Va)
-        .unwrap();
+    let made = bed.b.lmr_create_from(pz, over, MemPriv::ALL, VaType::Va).unwrap();
     bed.b.lmr_free(mems[B].lmr.lmr).unwrap();
-    let far = dat_core::RmrTriplet {
-        context: made.rmr_context,
-        ..mems[B].far(0, 64)
-    };
+    let far = dat_core::RmrTriplet { context: made.rmr_context, ..mems[B].far(0, 64) };
     assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
     assert_eq!(bed.bytes(&mems[B], 0, 64), pattern(A, 8192)[..64]);
     refused(
@@ -256,8 +208,7 @@ pub fn a_region_over_a_region_takes_no_other(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let lmr = bed.a.lmr_allocate(pz, 4).unwrap();
     refused(
-        bed.a
-            .lmr_create_from(pz, Memory::Lmr(lmr), MemPriv::ALL, VaType::Va),
+        bed.a.lmr_create_from(pz, Memory::Lmr(lmr), MemPriv::ALL, VaType::Va),
         Ty::ModelNotSupported,
         Sub::None,
     );
@@ -271,27 +222,12 @@ pub fn shared_memory_by_its_whole_name(bed: &mut Bed<'_, impl Side>) {
     let pz = ends[B].pz;
     let rights = MemPriv::ALL;
     let shared = Memory::SharedVirtual(piece, &name);
-    let one = bed
-        .b
-        .lmr_create_from(pz, shared, rights, VaType::Va)
-        .unwrap();
-    let two = bed
-        .b
-        .lmr_create_from(pz, shared, rights, VaType::Va)
-        .unwrap();
+    let one = bed.b.lmr_create_from(pz, shared, rights, VaType::Va).unwrap();
+    let two = bed.b.lmr_create_from(pz, shared, rights, VaType::Va).unwrap();
     assert_eq!((one.mem_type, one.region), (MemType::SharedVirtual, piece));
-    let far = |context| dat_core::RmrTriplet {
-        addr: piece.addr,
-        len: 64,
-        context,
-    };
+    let far = |context| dat_core::RmrTriplet { addr: piece.addr, len: 64, context };
     let written = bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far(one.rmr_context));
-    let read = bed.allowed(
-        &ends,
-        Try::Read,
-        mems[A].seg(4096, 64),
-        far(two.rmr_context),
-    );
+    let read = bed.allowed(&ends, Try::Read, mems[A].seg(4096, 64), far(two.rmr_context));
     assert!(written && read);
     assert_eq!(bed.bytes(&mems[A], 4096, 64), pattern(A, 8192)[..64]);
     name[39] = 8;

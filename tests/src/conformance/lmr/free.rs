@@ -14,11 +14,7 @@ pub fn free_is_refused_while_an_rmr_is_bound(bed: &mut Bed<'_, impl Side>) {
     let lmr = mems[B].lmr.lmr;
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
     let far = bed.bind(&ends[B], rmr, &mems[B].seg(0, 64), MemPriv::REMOTE_WRITE);
-    refused(
-        bed.b.lmr_free(lmr),
-        Ty::InvalidState,
-        Sub::InvalidStateLmrInUse,
-    );
+    refused(bed.b.lmr_free(lmr), Ty::InvalidState, Sub::InvalidStateLmrInUse);
     assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
     bed.bind(&ends[B], rmr, &LmrTriplet::default(), MemPriv::empty());
     bed.b.lmr_free(lmr).unwrap();
@@ -66,16 +62,8 @@ pub fn a_freed_handle_is_stale(bed: &mut Bed<'_, impl Side>) {
     let mem = bed.mem(A, pz, 64, MemPriv::ALL);
     bed.a.lmr_free(mem.lmr.lmr).unwrap();
     for _ in 0..2 {
-        refused(
-            bed.a.lmr_free(mem.lmr.lmr),
-            Ty::InvalidHandle,
-            Sub::InvalidHandleLmr,
-        );
-        refused(
-            bed.a.lmr_query(mem.lmr.lmr),
-            Ty::InvalidHandle,
-            Sub::InvalidHandleLmr,
-        );
+        refused(bed.a.lmr_free(mem.lmr.lmr), Ty::InvalidHandle, Sub::InvalidHandleLmr);
+        refused(bed.a.lmr_query(mem.lmr.lmr), Ty::InvalidHandle, Sub::InvalidHandleLmr);
         // Nor does it name what comes after it.
         bed.a.lmr_create(pz, mem.lmr.region, MemPriv::ALL).unwrap();
     }
@@ -85,11 +73,7 @@ pub fn a_freed_handle_is_stale(bed: &mut Bed<'_, impl Side>) {
 pub fn a_zone_is_held_by_its_regions(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let mem = bed.mem(A, pz, 64, MemPriv::ALL);
-    refused(
-        bed.a.pz_free(pz),
-        Ty::InvalidState,
-        Sub::InvalidStatePzInUse,
-    );
+    refused(bed.a.pz_free(pz), Ty::InvalidState, Sub::InvalidStatePzInUse);
     bed.a.lmr_free(mem.lmr.lmr).unwrap();
     bed.a.pz_free(pz).unwrap();
 }
@@ -118,8 +102,6 @@ pub fn keys_of_one_slot_differ(bed: &mut Bed<'_, impl Side>) {
         assert_eq!(bed.bytes(&mems[B], 0, 64), pattern(B, 8192)[..64]);
     }
     let segment = [mems[B].seg(0, 64)];
-    let posted = bed
-        .b
-        .ep_post_recv(ends[B].ep, &segment, 1, CompletionFlags::empty());
+    let posted = bed.b.ep_post_recv(ends[B].ep, &segment, 1, CompletionFlags::empty());
     refused(posted, Ty::PrivilegesViolation, Sub::PrivilegesWrite);
 }

@@ -24,14 +24,8 @@ fn post(
     what: Post,
     segments: &[LmrTriplet],
 ) -> Result<(), DatReturn> {
-    let len = segments
-        .iter()
-        .fold(0_u32, |sum, segment| sum.saturating_add(segment.len));
-    let far = RmrTriplet {
-        addr: 0,
-        len,
-        context: 0,
-    };
+    let len = segments.iter().fold(0_u32, |sum, segment| sum.saturating_add(segment.len));
+    let far = RmrTriplet { addr: 0, len, context: 0 };
     let (ia, ep) = (&mut bed[end.side].ia, end.ep);
     match what {
         Post::Send => ia.ep_post_send(ep, segments, 1, NONE),
@@ -56,11 +50,7 @@ pub fn fault_30_segments_are_checked_when_posted(bed: &mut Bed<'_, impl Side>) {
         (u64::MAX - 8, 64),
         (base, u32::MAX),
     ] {
-        let outside = LmrTriplet {
-            addr,
-            len,
-            ..inside
-        };
+        let outside = LmrTriplet { addr, len, ..inside };
         for what in POSTS {
             for list in [&[outside][..], &[inside, outside][..]] {
                 let posted = post(bed, &ends[A], what, list);
@@ -75,10 +65,7 @@ pub fn fault_30_segments_are_checked_when_posted(bed: &mut Bed<'_, impl Side>) {
         }
     }
     assert_eq!(bed.state(&ends[A]), EpState::Connected);
-    let whole = LmrTriplet {
-        len: 8192,
-        ..inside
-    };
+    let whole = LmrTriplet { len: 8192, ..inside };
     post(bed, &ends[A], Post::Recv, &[whole]).unwrap();
 }
 
@@ -121,10 +108,7 @@ pub fn a_segment_without_the_privilege_is_refused(bed: &mut Bed<'_, impl Side>) 
     let ends = bed.connected();
     let read = bed.mem(A, ends[A].pz, 64, MemPriv::LOCAL_READ);
     let none = bed.mem(A, ends[A].pz, 64, MemPriv::empty());
-    let unknown = LmrTriplet {
-        context: 0x1234_5678,
-        ..read.seg(0, 64)
-    };
+    let unknown = LmrTriplet { context: 0x1234_5678, ..read.seg(0, 64) };
     for (what, subtype) in [
         (Post::Send, Sub::PrivilegesRead),
         (Post::Recv, Sub::PrivilegesWrite),
@@ -136,10 +120,9 @@ pub fn a_segment_without_the_privilege_is_refused(bed: &mut Bed<'_, impl Side>) 
             refused(posted, Ty::PrivilegesViolation, subtype);
         }
     }
-    for (what, subtype) in [
-        (Post::Recv, Sub::PrivilegesWrite),
-        (Post::Read, Sub::PrivilegesRdmaRead),
-    ] {
+    for (what, subtype) in
+        [(Post::Recv, Sub::PrivilegesWrite), (Post::Read, Sub::PrivilegesRdmaRead)]
+    {
         let posted = post(bed, &ends[A], what, &[read.seg(0, 64)]);
         refused(posted, Ty::PrivilegesViolation, subtype);
     }
@@ -161,11 +144,7 @@ pub fn local_read_is_asked_for_what_is_sent(bed: &mut Bed<'_, impl Side>) {
 /// Of a segment of length 0 neither address nor context means anything.
 pub fn an_empty_segment_names_nothing(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
-    let nothing = LmrTriplet {
-        addr: u64::MAX,
-        len: 0,
-        context: 0xdead_beef,
-    };
+    let nothing = LmrTriplet { addr: u64::MAX, len: 0, context: 0xdead_beef };
     let iov = [nothing, mems[B].seg(0, 8), nothing];
     bed.b.ep_post_recv(ends[B].ep, &iov, 1, NONE).unwrap();
     let iov = [mems[A].seg(0, 4), nothing, mems[A].seg(100, 4)];
@@ -173,10 +152,7 @@ pub fn an_empty_segment_names_nothing(bed: &mut Bed<'_, impl Side>) {
     bed.done(&ends[A], DtoOperation::Send, 2);
     assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 1), 8);
     let all = pattern(A, 8192);
-    assert_eq!(
-        bed.bytes(&mems[B], 0, 8),
-        [&all[..4], &all[100..104]].concat()
-    );
+    assert_eq!(bed.bytes(&mems[B], 0, 8), [&all[..4], &all[100..104]].concat());
 }
 
 /// No segments, or empty ones only, are a message of no bytes: for sends and for receives.
@@ -185,9 +161,7 @@ pub fn no_segments_are_a_message_of_no_bytes(bed: &mut Bed<'_, impl Side>) {
     for (to, from) in [(0, 0), (1, 0), (0, 1)] {
         let list = |count| vec![LmrTriplet::default(); count];
         bed.b.ep_post_recv(ends[B].ep, &list(to), 1, NONE).unwrap();
-        bed.a
-            .ep_post_send(ends[A].ep, &list(from), 2, NONE)
-            .unwrap();
+        bed.a.ep_post_send(ends[A].ep, &list(from), 2, NONE).unwrap();
         bed.done(&ends[A], DtoOperation::Send, 2);
         assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 1), 0);
     }
@@ -196,11 +170,7 @@ pub fn no_segments_are_a_message_of_no_bytes(bed: &mut Bed<'_, impl Side>) {
 /// Segments fill in order; at most one is filled in part, and those behind it stay as they were.
 pub fn segments_fill_in_order(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
-    let iov = [
-        mems[B].seg(100, 10),
-        mems[B].seg(0, 10),
-        mems[B].seg(50, 10),
-    ];
+    let iov = [mems[B].seg(100, 10), mems[B].seg(0, 10), mems[B].seg(50, 10)];
     bed.b.ep_post_recv(ends[B].ep, &iov, 1, NONE).unwrap();
     bed.send(&ends[A], &mems[A], 0, 15, 2);
     bed.done(&ends[A], DtoOperation::Send, 2);
@@ -223,12 +193,8 @@ pub fn lengths_of_both_ends_are_compared(bed: &mut Bed<'_, impl Side>) {
     let read = bed.a.ep_post_rdma_read(ep, &local, 1, &long, NONE);
     refused(read, Ty::LengthError, Sub::None);
     // The other way round there is room.
-    bed.a
-        .ep_post_rdma_write(ep, &local, 2, &long, NONE)
-        .unwrap();
+    bed.a.ep_post_rdma_write(ep, &local, 2, &long, NONE).unwrap();
     assert_eq!(bed.done(&ends[A], DtoOperation::RdmaWrite, 2), 64);
-    bed.a
-        .ep_post_rdma_read(ep, &local, 3, &short, NONE)
-        .unwrap();
+    bed.a.ep_post_rdma_read(ep, &local, 3, &short, NONE).unwrap();
     assert_eq!(bed.done(&ends[A], DtoOperation::RdmaRead, 3), 63);
 }

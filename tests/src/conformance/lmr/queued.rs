@@ -18,14 +18,8 @@ fn register(
 ) -> Result<Contexts, Error> {
     let party = &mut bed[end.side];
     let pages = party.side.pages(mem.lmr.region);
-    let memory = PhysicalPages {
-        pages: &pages,
-        log_page: 12,
-        len: mem.lmr.region.len,
-    };
-    party
-        .ia
-        .lmr_fmr(lmr, memory, MemPriv::ALL, VaType::Zb, end.ep, 11, flags)
+    let memory = PhysicalPages { pages: &pages, log_page: 12, len: mem.lmr.region.len };
+    party.ia.lmr_fmr(lmr, memory, MemPriv::ALL, VaType::Zb, end.ep, 11, flags)
 }
 
 #[track_caller]
@@ -42,11 +36,7 @@ fn invalidated(bed: &mut Bed<'_, impl Side>, end: &End, lmr: Lmr) {
 }
 
 const fn far(contexts: Contexts, addr: u64) -> RmrTriplet {
-    RmrTriplet {
-        addr,
-        len: 64,
-        context: contexts.rmr_context,
-    }
+    RmrTriplet { addr, len: 64, context: contexts.rmr_context }
 }
 
 /// What was allocated has no memory: no contexts, nothing bound, until a request registers some.
@@ -56,26 +46,10 @@ pub fn an_allocated_region_opens_nothing(bed: &mut Bed<'_, impl Side>) {
     let made = bed.a.lmr_query(lmr).unwrap();
     assert_eq!((made.state.fmr_support, made.state.bound), (true, false));
     assert_eq!((made.rmr_context, made.region.len), (0, 0));
-    let segment = LmrTriplet {
-        addr: 0,
-        len: 1,
-        context: made.lmr_context,
-    };
-    refused(
-        bed.a.lmr_sync_rdma_read(&[segment]),
-        Ty::InvalidParameter,
-        Sub::InvalidArg2,
-    );
-    refused(
-        bed.a.pz_free(pz),
-        Ty::InvalidState,
-        Sub::InvalidStatePzInUse,
-    );
-    refused(
-        bed.a.lmr_allocate(pz, 0),
-        Ty::InvalidParameter,
-        Sub::InvalidArg3,
-    );
+    let segment = LmrTriplet { addr: 0, len: 1, context: made.lmr_context };
+    refused(bed.a.lmr_sync_rdma_read(&[segment]), Ty::InvalidParameter, Sub::InvalidArg2);
+    refused(bed.a.pz_free(pz), Ty::InvalidState, Sub::InvalidStatePzInUse);
+    refused(bed.a.lmr_allocate(pz, 0), Ty::InvalidParameter, Sub::InvalidArg3);
     bed.a.lmr_free(lmr).unwrap();
     bed.a.pz_free(pz).unwrap();
 }
@@ -93,17 +67,10 @@ pub fn a_registration_opens_and_an_invalidation_closes(bed: &mut Bed<'_, impl Si
         assert_eq!(made.rmr_context, contexts.rmr_context);
         let local = mems[A].seg(64 * round, 64);
         assert!(bed.allowed(&ends, Try::Write, local, far(contexts, 4064)));
-        assert_eq!(
-            bed.bytes(&mems[B], 4064, 64),
-            pattern(A, 8192)[64 * round..64 * round + 64]
-        );
+        assert_eq!(bed.bytes(&mems[B], 4064, 64), pattern(A, 8192)[64 * round..64 * round + 64]);
         invalidated(bed, &ends[B], lmr);
         assert!(!bed.b.lmr_query(lmr).unwrap().state.bound);
-        let segment = [LmrTriplet {
-            addr: 0,
-            len: 64,
-            context: contexts.lmr_context,
-        }];
+        let segment = [LmrTriplet { addr: 0, len: 64, context: contexts.lmr_context }];
         let posted = bed.b.ep_post_recv(ends[B].ep, &segment, 1, NONE);
         refused(posted, Ty::PrivilegesViolation, Sub::PrivilegesWrite);
         assert!(!bed.allowed(&ends, Try::Write, local, far(contexts, 0)));
@@ -117,11 +84,7 @@ pub fn a_registration_is_there_for_what_is_posted_behind_it(bed: &mut Bed<'_, im
     let lmr = bed.a.lmr_allocate(ends[A].pz, 4).unwrap();
     bed.recv(&ends[B], &mems[B], 0, 100, 1);
     let contexts = register(bed, &ends[A], lmr, &mems[A], CompletionFlags::SUPPRESS).unwrap();
-    let segment = [LmrTriplet {
-        addr: 4050,
-        len: 100,
-        context: contexts.lmr_context,
-    }];
+    let segment = [LmrTriplet { addr: 4050, len: 100, context: contexts.lmr_context }];
     let fence = CompletionFlags::LMR_INVALIDATE_FENCE;
     bed.a.ep_post_send(ends[A].ep, &segment, 2, fence).unwrap();
     bed.a.lmr_invalidate(lmr, ends[A].ep, 12, fence).unwrap();
@@ -137,11 +100,7 @@ pub fn a_registration_of_more_pages_than_allocated_is_refused(bed: &mut Bed<'_, 
     let (ends, mems) = bed.armed();
     let pz = ends[B].pz;
     let small = bed.b.lmr_allocate(pz, 1).unwrap();
-    refused(
-        register(bed, &ends[B], small, &mems[B], NONE),
-        Ty::InvalidParameter,
-        Sub::InvalidArg3,
-    );
+    refused(register(bed, &ends[B], small, &mems[B], NONE), Ty::InvalidParameter, Sub::InvalidArg3);
     refused(
         register(bed, &ends[B], mems[B].lmr.lmr, &mems[B], NONE),
         Ty::InvalidParameter,
@@ -150,20 +109,11 @@ pub fn a_registration_of_more_pages_than_allocated_is_refused(bed: &mut Bed<'_, 
     let invalid = bed.b.lmr_invalidate(mems[B].lmr.lmr, ends[B].ep, 1, NONE);
     refused(invalid, Ty::InvalidParameter, Sub::InvalidArg1);
     let pages = bed.b.side.pages(mems[B].lmr.region);
-    let nothing = PhysicalPages {
-        pages: &pages[..1],
-        log_page: 12,
-        len: 0,
-    };
+    let nothing = PhysicalPages { pages: &pages[..1], log_page: 12, len: 0 };
     let ep = ends[B].ep;
-    let made = bed
-        .b
-        .lmr_fmr(small, nothing, MemPriv::ALL, VaType::Va, ep, 1, NONE);
+    let made = bed.b.lmr_fmr(small, nothing, MemPriv::ALL, VaType::Va, ep, 1, NONE);
     refused(made, Ty::LengthError, Sub::None);
-    let one = PhysicalPages {
-        len: 4096,
-        ..nothing
-    };
+    let one = PhysicalPages { len: 4096, ..nothing };
     let rights = MemPriv::REMOTE_WRITE;
     let made = bed.b.lmr_fmr(small, one, rights, VaType::Va, ep, 1, NONE);
     refused(made, Ty::PrivilegesViolation, Sub::PrivilegesWrite);
@@ -177,18 +127,8 @@ pub fn one_registration_at_a_time(bed: &mut Bed<'_, impl Side>) {
     let lmr = bed.b.lmr_allocate(ends[B].pz, 4).unwrap();
     register(bed, &ends[B], lmr, &mems[B], NONE).unwrap();
     // Its completion has not been dequeued.
-    refused(
-        bed.b.lmr_free(lmr),
-        Ty::InvalidState,
-        Sub::InvalidStateLmrInUse,
-    );
-    let End {
-        pz,
-        recv,
-        request,
-        conn,
-        ..
-    } = ends[B];
+    refused(bed.b.lmr_free(lmr), Ty::InvalidState, Sub::InvalidStateLmrInUse);
+    let End { pz, recv, request, conn, .. } = ends[B];
     let evds = [recv, request, conn].map(Some);
     let another = bed.b.ep_create(Some(pz), evds[0], evds[1], evds[2], None);
     refused(
@@ -213,24 +153,12 @@ pub fn states_of_an_allocated_region(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let (pz, ep) = (ends[B].pz, ends[B].ep);
     let lmr = bed.b.lmr_allocate(pz, 4).unwrap();
-    refused(
-        bed.b.lmr_invalidate(lmr, ep, 1, NONE),
-        Ty::InvalidState,
-        Sub::InvalidStateLmrFree,
-    );
+    refused(bed.b.lmr_invalidate(lmr, ep, 1, NONE), Ty::InvalidState, Sub::InvalidStateLmrFree);
     let contexts = registered(bed, &ends[B], lmr, &mems[B]);
     let rmr = bed.b.rmr_create(pz).unwrap();
-    let range = LmrTriplet {
-        addr: 4000,
-        len: 200,
-        context: contexts.lmr_context,
-    };
+    let range = LmrTriplet { addr: 4000, len: 200, context: contexts.lmr_context };
     let window = bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE_WRITE);
-    refused(
-        bed.b.lmr_invalidate(lmr, ep, 1, NONE),
-        Ty::InvalidState,
-        Sub::InvalidStateLmrInUse,
-    );
+    refused(bed.b.lmr_invalidate(lmr, ep, 1, NONE), Ty::InvalidState, Sub::InvalidStateLmrInUse);
     let to = RmrTriplet { len: 64, ..window };
     assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), to));
     assert_eq!(bed.bytes(&mems[B], 4000, 64), pattern(A, 8192)[..64]);
@@ -243,11 +171,7 @@ pub fn edits_are_refused_and_flushed_as_other_requests(bed: &mut Bed<'_, impl Si
     let end = bed.end(A);
     let mem = bed.mem(A, end.pz, 8192, MemPriv::ALL);
     let lmr = bed.a.lmr_allocate(end.pz, 4).unwrap();
-    refused(
-        register(bed, &end, lmr, &mem, NONE),
-        Ty::InvalidState,
-        Sub::InvalidStateEpUnconnected,
-    );
+    refused(register(bed, &end, lmr, &mem, NONE), Ty::InvalidState, Sub::InvalidStateEpUnconnected);
     let there = bed.end(B);
     bed.connect(&end, &there);
     bed.disconnect(&end, CloseFlag::Abrupt);
@@ -265,11 +189,7 @@ pub fn edits_keep_the_rules_of_zones_and_flags(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let other = bed.b.pz_create().unwrap();
     let lmr = bed.b.lmr_allocate(other, 4).unwrap();
-    refused(
-        register(bed, &ends[B], lmr, &mems[B], NONE),
-        Ty::ProtectionViolation,
-        Sub::None,
-    );
+    refused(register(bed, &ends[B], lmr, &mems[B], NONE), Ty::ProtectionViolation, Sub::None);
     let lmr = bed.b.lmr_allocate(ends[B].pz, 4).unwrap();
     refused(
         register(bed, &ends[B], lmr, &mems[B], CompletionFlags::EVD_THRESHOLD),

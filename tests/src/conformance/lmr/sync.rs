@@ -24,12 +24,7 @@ pub fn sync_refuses_what_is_outside(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let mem = bed.mem(A, pz, 64, MemPriv::ALL);
     let good = mem.seg(0, 64);
-    for (addr, len) in [
-        (good.addr - 1, 8),
-        (good.addr + 60, 8),
-        (0, 1),
-        (good.addr, 65),
-    ] {
+    for (addr, len) in [(good.addr - 1, 8), (good.addr + 60, 8), (0, 1), (good.addr, 65)] {
         let list = [good, LmrTriplet { addr, len, ..good }];
         let (ty, subtype) = (Ty::InvalidParameter, Sub::InvalidArg2);
         refused(bed.a.lmr_sync_rdma_read(&list), ty, subtype);
@@ -82,22 +77,16 @@ pub fn each_sync_call_serves_its_own_direction(bed: &mut Bed<'_, impl Side>) {
     let [reads, writes] = syncs(bed);
     let fresh: Vec<u8> = (0..64).rev().collect();
     for at in [0, 16, 32, 48] {
-        bed.b
-            .side
-            .store_unfenced(region.addr + at as u64, &fresh[at..at + 16]);
+        bed.b.side.store_unfenced(region.addr + at as u64, &fresh[at..at + 16]);
     }
     bed.b.lmr_sync_rdma_read(&[mems[B].seg(0, 64)]).unwrap();
     assert_eq!(syncs(bed), [reads + counted, writes]);
     let (local, far) = (mems[A].seg(0, 64), mems[B].far(0, 64));
-    bed.a
-        .ep_post_rdma_read(from.ep, &[local], 1, &far, NONE)
-        .unwrap();
+    bed.a.ep_post_rdma_read(from.ep, &[local], 1, &far, NONE).unwrap();
     completed(bed, &from, 1);
     assert_eq!(bed.bytes(&mems[A], 0, 64), fresh);
     let local = mems[A].seg(64, 64);
-    bed.a
-        .ep_post_rdma_write(from.ep, &[local], 2, &far, NONE)
-        .unwrap();
+    bed.a.ep_post_rdma_write(from.ep, &[local], 2, &far, NONE).unwrap();
     completed(bed, &from, 2);
     bed.b.lmr_sync_rdma_write(&[mems[B].seg(0, 64)]).unwrap();
     assert_eq!(syncs(bed), [reads + counted, writes + counted]);

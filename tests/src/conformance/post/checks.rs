@@ -35,22 +35,10 @@ pub fn segments_outside_their_lmr_are_refused(bed: &mut Bed<'_, impl Side>) {
     let good = mems[A].seg(0, 64);
     let len = mems[A].lmr.region.len as u32;
     let outside = [
-        LmrTriplet {
-            addr: good.addr - 1,
-            ..good
-        },
-        LmrTriplet {
-            addr: good.addr + u64::from(len) - 63,
-            ..good
-        },
-        LmrTriplet {
-            len: len + 1,
-            ..good
-        },
-        LmrTriplet {
-            addr: u64::MAX - 31,
-            ..good
-        },
+        LmrTriplet { addr: good.addr - 1, ..good },
+        LmrTriplet { addr: good.addr + u64::from(len) - 63, ..good },
+        LmrTriplet { len: len + 1, ..good },
+        LmrTriplet { addr: u64::MAX - 31, ..good },
     ];
     for dto in Dto::ALL {
         for segment in outside {
@@ -71,14 +59,8 @@ fn subtypes(dto: Dto) -> (DatSubtype, DatSubtype) {
     match dto {
         Dto::Send => (DatSubtype::PrivilegesRead, DatSubtype::ProtectionRead),
         Dto::Recv => (DatSubtype::PrivilegesWrite, DatSubtype::ProtectionWrite),
-        Dto::Write => (
-            DatSubtype::PrivilegesRdmaWrite,
-            DatSubtype::ProtectionRdmaWrite,
-        ),
-        Dto::Read => (
-            DatSubtype::PrivilegesRdmaRead,
-            DatSubtype::ProtectionRdmaRead,
-        ),
+        Dto::Write => (DatSubtype::PrivilegesRdmaWrite, DatSubtype::ProtectionRdmaWrite),
+        Dto::Read => (DatSubtype::PrivilegesRdmaRead, DatSubtype::ProtectionRdmaRead),
     }
 }
 
@@ -87,10 +69,7 @@ pub fn unknown_contexts_are_refused(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let freed = bed.mem(A, ends[A].pz, 64, MemPriv::ALL);
     bed.a.lmr_free(freed.lmr.lmr).unwrap();
-    let stranger = LmrTriplet {
-        context: u32::MAX,
-        ..mems[A].seg(0, 64)
-    };
+    let stranger = LmrTriplet { context: u32::MAX, ..mems[A].seg(0, 64) };
     for dto in Dto::ALL {
         for segment in [stranger, freed.seg(0, 64)] {
             let ret = dto.post(bed, &ends[A], &[segment], 1, &mems[B].far(0, 64), NONE);
@@ -137,11 +116,7 @@ pub fn segments_of_another_zone_are_refused(bed: &mut Bed<'_, impl Side>) {
 /// A segment of length 0 may have any address and any context.
 pub fn segments_of_no_bytes_are_not_looked_at(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
-    let nothing = LmrTriplet {
-        addr: 0xdead_beef,
-        len: 0,
-        context: u32::MAX,
-    };
+    let nothing = LmrTriplet { addr: 0xdead_beef, len: 0, context: u32::MAX };
     bed.fill(&mems[A], 0, b"something");
     let iov = [nothing, mems[B].seg(0, 9), nothing];
     bed.b.ep_post_recv(ends[B].ep, &iov, 1, NONE).unwrap();
@@ -171,22 +146,12 @@ pub fn messages_beyond_the_endpoints_longest_are_refused(bed: &mut Bed<'_, impl 
     let mems = memory(bed, &ends);
     let far = mems[B].far(0, 4096);
     for (dto, most) in [(Dto::Send, 256), (Dto::Write, 128)] {
-        for iov in [
-            vec![mems[A].seg(0, most + 1)],
-            vec![mems[A].seg(0, most), mems[A].seg(0, 1)],
-        ] {
+        for iov in [vec![mems[A].seg(0, most + 1)], vec![mems[A].seg(0, most), mems[A].seg(0, 1)]] {
             let ret = dto.post(bed, &ends[A], &iov, 1, &far, NONE);
             refused(ret, DatType::LengthError, DatSubtype::None);
         }
     }
-    let ret = Dto::Read.post(
-        bed,
-        &ends[A],
-        &[mems[A].seg(0, 129)],
-        1,
-        &mems[B].far(0, 129),
-        NONE,
-    );
+    let ret = Dto::Read.post(bed, &ends[A], &[mems[A].seg(0, 129)], 1, &mems[B].far(0, 129), NONE);
     refused(ret, DatType::LengthError, DatSubtype::None);
     idle(bed, &ends[A]);
     bed.recv(&ends[B], &mems[B], 0, 256, 1);
@@ -199,10 +164,7 @@ pub fn messages_beyond_the_endpoints_longest_are_refused(bed: &mut Bed<'_, impl 
 pub fn a_write_longer_than_its_target_is_refused(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let far = mems[B].far(0, 63);
-    for iov in [
-        vec![mems[A].seg(0, 64)],
-        vec![mems[A].seg(0, 32), mems[A].seg(64, 32)],
-    ] {
+    for iov in [vec![mems[A].seg(0, 64)], vec![mems[A].seg(0, 32), mems[A].seg(64, 32)]] {
         let ret = Dto::Write.post(bed, &ends[A], &iov, 1, &far, NONE);
         refused(ret, DatType::LengthError, DatSubtype::None);
     }
@@ -214,10 +176,7 @@ pub fn a_write_longer_than_its_target_is_refused(bed: &mut Bed<'_, impl Side>) {
 pub fn a_read_longer_than_its_buffer_is_refused(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let far = mems[B].far(0, 65);
-    for iov in [
-        vec![mems[A].seg(0, 64)],
-        vec![mems[A].seg(0, 32), mems[A].seg(64, 32)],
-    ] {
+    for iov in [vec![mems[A].seg(0, 64)], vec![mems[A].seg(0, 32), mems[A].seg(64, 32)]] {
         let ret = Dto::Read.post(bed, &ends[A], &iov, 1, &far, NONE);
         refused(ret, DatType::LengthError, DatSubtype::None);
     }
@@ -230,19 +189,8 @@ pub fn requests_are_refused_before_the_connection(bed: &mut Bed<'_, impl Side>) 
     let ends = [bed.end(A), bed.end(B)];
     let mems = memory(bed, &ends);
     for dto in Dto::REQUESTS {
-        let ret = dto.post(
-            bed,
-            &ends[A],
-            &[mems[A].seg(0, 8)],
-            1,
-            &mems[B].far(0, 8),
-            NONE,
-        );
-        refused(
-            ret,
-            DatType::InvalidState,
-            DatSubtype::InvalidStateEpUnconnected,
-        );
+        let ret = dto.post(bed, &ends[A], &[mems[A].seg(0, 8)], 1, &mems[B].far(0, 8), NONE);
+        refused(ret, DatType::InvalidState, DatSubtype::InvalidStateEpUnconnected);
     }
     idle(bed, &ends[A]);
     bed.connect(&ends[A], &ends[B]);
@@ -256,19 +204,8 @@ pub fn requests_are_refused_while_a_disconnect_drains(bed: &mut Bed<'_, impl Sid
     bed.send(&ends[A], &mems[A], 0, 8, 1);
     bed.disconnect(&ends[A], CloseFlag::Graceful);
     for dto in Dto::REQUESTS {
-        let ret = dto.post(
-            bed,
-            &ends[A],
-            &[mems[A].seg(0, 8)],
-            2,
-            &mems[B].far(0, 8),
-            NONE,
-        );
-        refused(
-            ret,
-            DatType::InvalidState,
-            DatSubtype::InvalidStateEpDiscPending,
-        );
+        let ret = dto.post(bed, &ends[A], &[mems[A].seg(0, 8)], 2, &mems[B].far(0, 8), NONE);
+        refused(ret, DatType::InvalidState, DatSubtype::InvalidStateEpDiscPending);
     }
     bed.recv(&ends[B], &mems[B], 0, 8, 3);
     assert_eq!(bed.done(&ends[A], DtoOperation::Send, 1), 8);
@@ -285,11 +222,7 @@ pub fn a_full_queue_refuses_and_a_dequeue_makes_room(bed: &mut Bed<'_, impl Side
     bed.connect(&ends[A], &ends[B]);
     let mems = memory(bed, &ends);
     let full = |ret: Result<(), DatReturn>| {
-        refused(
-            ret,
-            DatType::InsufficientResources,
-            DatSubtype::ResourceCredits,
-        );
+        refused(ret, DatType::InsufficientResources, DatSubtype::ResourceCredits);
     };
     for cookie in 0..3 {
         bed.recv(&ends[B], &mems[B], 0, 8, cookie);
@@ -300,14 +233,7 @@ pub fn a_full_queue_refuses_and_a_dequeue_makes_room(bed: &mut Bed<'_, impl Side
         bed.send(&ends[A], &mems[A], 0, 8, cookie);
     }
     for dto in Dto::REQUESTS {
-        full(dto.post(
-            bed,
-            &ends[A],
-            &[mems[A].seg(0, 8)],
-            9,
-            &mems[B].far(0, 8),
-            NONE,
-        ));
+        full(dto.post(bed, &ends[A], &[mems[A].seg(0, 8)], 9, &mems[B].far(0, 8), NONE));
     }
     assert_eq!(bed.done(&ends[A], DtoOperation::Send, 0), 8);
     assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 0), 8);
@@ -326,14 +252,7 @@ pub fn a_freed_endpoint_takes_nothing(bed: &mut Bed<'_, impl Side>) {
     bed.a.ep_free(now, ends[A].ep).unwrap();
     let _other = bed.end(A);
     for dto in Dto::ALL {
-        let ret = dto.post(
-            bed,
-            &ends[A],
-            &[mems[A].seg(0, 8)],
-            1,
-            &mems[B].far(0, 8),
-            NONE,
-        );
+        let ret = dto.post(bed, &ends[A], &[mems[A].seg(0, 8)], 1, &mems[B].far(0, 8), NONE);
         refused(ret, DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
     }
 }
@@ -376,10 +295,7 @@ pub fn what_can_be_checked_is_checked_at_the_post(bed: &mut Bed<'_, impl Side>) 
             iov[at] = bad;
             let ret = bed.a.ep_post_recv(ends[A].ep, &iov, 1, NONE);
             assert_eq!(ret.unwrap_err().ty(), ty);
-            let far = RmrTriplet {
-                len: 24,
-                ..mems[B].far(0, 24)
-            };
+            let far = RmrTriplet { len: 24, ..mems[B].far(0, 24) };
             let ret = bed.a.ep_post_rdma_read(ends[A].ep, &iov, 1, &far, NONE);
             assert_eq!(ret.unwrap_err().ty(), ty);
         }

@@ -61,34 +61,18 @@ pub fn memory_freed_under_a_receive_fails_it(bed: &mut Bed<'_, impl Side>) {
 fn denied(bed: &mut Bed<'_, impl Side>, dto: Dto) {
     for n in 0..4 {
         let ends = bed.connected();
-        let rights = if n == 3 {
-            MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE
-        } else {
-            MemPriv::ALL
-        };
-        let mems = [
-            bed.mem(A, ends[A].pz, 64, MemPriv::ALL),
-            bed.mem(B, ends[B].pz, 64, rights),
-        ];
+        let rights = if n == 3 { MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE } else { MemPriv::ALL };
+        let mems = [bed.mem(A, ends[A].pz, 64, MemPriv::ALL), bed.mem(B, ends[B].pz, 64, rights)];
         bed.fill(&mems[A], 0, &[1; 64]);
         bed.fill(&mems[B], 0, &[2; 64]);
         let good = mems[B].far(0, 64);
         let far = match n {
             // Another key.
-            0 => RmrTriplet {
-                context: good.context ^ 0x5a,
-                ..good
-            },
+            0 => RmrTriplet { context: good.context ^ 0x5a, ..good },
             // A byte beyond.
-            1 => RmrTriplet {
-                addr: good.addr + 1,
-                ..good
-            },
+            1 => RmrTriplet { addr: good.addr + 1, ..good },
             // A byte before.
-            2 => RmrTriplet {
-                addr: good.addr - 1,
-                ..good
-            },
+            2 => RmrTriplet { addr: good.addr - 1, ..good },
             // No remote privilege was asked for, so there is no context either.
             _ => good,
         };
@@ -135,9 +119,7 @@ fn impatient(bed: &mut Bed<'_, impl Side>) -> [End; 2] {
             ack_timeout: 10,
         };
         let (now, remote) = (bed.now(), bed[peer.side].address());
-        bed[end.side]
-            .ep_connect_direct(now, end.ep, remote, &terms, LIMIT)
-            .unwrap();
+        bed[end.side].ep_connect_direct(now, end.ep, remote, &terms, LIMIT).unwrap();
     }
     for end in &ends {
         assert_eq!(bed.event(end.side, end.conn), Event::Established(end.ep));
@@ -168,25 +150,16 @@ pub fn a_peer_without_receives_ends_the_patience(bed: &mut Bed<'_, impl Side>) {
 /// After the first failure every later request of the direction is flushed, in order, then the connection is reported broken.
 pub fn what_follows_a_failure_is_flushed_in_order(bed: &mut Bed<'_, impl Side>) {
     for merged in [false, true] {
-        let ends = if merged {
-            bed.merged()
-        } else {
-            bed.connected()
-        };
+        let ends = if merged { bed.merged() } else { bed.connected() };
         let mems = memory(bed, &ends);
         bed.recv(&ends[A], &mems[A], 0, 8, 100);
         bed.recv(&ends[A], &mems[A], 0, 8, 101);
         let (iov, far) = ([mems[A].seg(0, 8)], mems[B].far(0, 8));
-        let nowhere = RmrTriplet {
-            context: far.context ^ 0xff,
-            ..far
-        };
+        let nowhere = RmrTriplet { context: far.context ^ 0xff, ..far };
         // Under one doorbell, so that what follows is there when the failure comes.
         let defer = dat_core::CompletionFlags::DEFER;
         for (cookie, far) in [(0, far), (1, nowhere), (2, far), (3, far)] {
-            Dto::Write
-                .post(bed, &ends[A], &iov, cookie, &far, defer)
-                .unwrap();
+            Dto::Write.post(bed, &ends[A], &iov, cookie, &far, defer).unwrap();
         }
         bed.a.ep_ring(ends[A].ep).unwrap();
         bed.done(&ends[A], DtoOperation::RdmaWrite, 0);
@@ -197,10 +170,7 @@ pub fn what_follows_a_failure_is_flushed_in_order(bed: &mut Bed<'_, impl Side>) 
             rest.sort_by_key(|dto| dto.operation == DtoOperation::Receive);
             let rest: Vec<_> = rest.iter().map(|dto| (dto.cookie, dto.status)).collect();
             let flushed = DtoStatus::ErrFlushed;
-            assert_eq!(
-                rest,
-                [(2, flushed), (3, flushed), (100, flushed), (101, flushed)]
-            );
+            assert_eq!(rest, [(2, flushed), (3, flushed), (100, flushed), (101, flushed)]);
         } else {
             for cookie in [2, 3] {
                 ended(bed, A, request, cookie, DtoStatus::ErrFlushed);
@@ -265,9 +235,7 @@ pub fn posts_on_a_disconnected_endpoint_are_flushed(bed: &mut Bed<'_, impl Side>
     }
     // A suppressed one is flushed as loudly: it did not succeed.
     let silent = dat_core::CompletionFlags::SUPPRESS;
-    Dto::Send
-        .post(bed, &ends[A], &iov, 99, &far, silent)
-        .unwrap();
+    Dto::Send.post(bed, &ends[A], &iov, 99, &far, silent).unwrap();
     ended(bed, A, ends[A].request, 99, DtoStatus::ErrFlushed);
 }
 

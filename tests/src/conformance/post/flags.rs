@@ -21,9 +21,7 @@ pub fn flags_that_are_not_for_receives_are_refused(bed: &mut Bed<'_, impl Side>)
         CompletionFlags::BARRIER_FENCE,
         CompletionFlags::EVD_THRESHOLD,
     ] {
-        let ret = bed
-            .a
-            .ep_post_recv(ends[A].ep, &[mems[A].seg(0, 8)], 1, flag);
+        let ret = bed.a.ep_post_recv(ends[A].ep, &[mems[A].seg(0, 8)], 1, flag);
         refused(ret, BAD, DatSubtype::InvalidArg5);
     }
     idle(bed, &ends[A]);
@@ -40,14 +38,7 @@ pub fn unsignalled_wants_the_endpoints_consent(bed: &mut Bed<'_, impl Side>) {
         (Dto::Write, DatSubtype::InvalidArg6),
         (Dto::Read, DatSubtype::InvalidArg6),
     ] {
-        let ret = dto.post(
-            bed,
-            &ends[A],
-            &[mems[A].seg(0, 8)],
-            1,
-            &mems[B].far(0, 8),
-            flag,
-        );
+        let ret = dto.post(bed, &ends[A], &[mems[A].seg(0, 8)], 1, &mems[B].far(0, 8), flag);
         refused(ret, BAD, place);
     }
     idle(bed, &ends[A]);
@@ -58,12 +49,8 @@ pub fn unsignalled_wants_the_endpoints_consent(bed: &mut Bed<'_, impl Side>) {
     let ends = [A, B].map(|side| bed.end_with(side, false, consents));
     bed.connect(&ends[A], &ends[B]);
     let mems = memory(bed, &ends);
-    bed.b
-        .ep_post_recv(ends[B].ep, &[mems[B].seg(0, 8)], 1, flag)
-        .unwrap();
-    bed.a
-        .ep_post_send(ends[A].ep, &[mems[A].seg(0, 8)], 2, flag)
-        .unwrap();
+    bed.b.ep_post_recv(ends[B].ep, &[mems[B].seg(0, 8)], 1, flag).unwrap();
+    bed.a.ep_post_send(ends[A].ep, &[mems[A].seg(0, 8)], 2, flag).unwrap();
     // They are events like any other once somebody looks.
     assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 1), 8);
     assert_eq!(bed.done(&ends[A], DtoOperation::Send, 2), 8);
@@ -95,13 +82,8 @@ pub fn suppressed_successes_are_silent(bed: &mut Bed<'_, impl Side>) {
 /// The failure of a suppressed request has an event.
 pub fn a_suppressed_request_tells_of_its_failure(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
-    let nowhere = RmrTriplet {
-        context: mems[B].lmr.rmr_context ^ 0xff,
-        ..mems[B].far(0, 8)
-    };
-    Dto::Write
-        .post(bed, &ends[A], &[mems[A].seg(0, 8)], 3, &nowhere, SUPPRESS)
-        .unwrap();
+    let nowhere = RmrTriplet { context: mems[B].lmr.rmr_context ^ 0xff, ..mems[B].far(0, 8) };
+    Dto::Write.post(bed, &ends[A], &[mems[A].seg(0, 8)], 3, &nowhere, SUPPRESS).unwrap();
     let dto = bed.dto(A, ends[A].request);
     assert_eq!(
         (dto.cookie, dto.status, dto.operation),
@@ -118,16 +100,12 @@ pub fn suppressed_requests_never_fill_the_queue_for_good(bed: &mut Bed<'_, impl 
         bed.until(|bed| {
             // Looking is what gives slots back, and there is nothing to be seen.
             assert_eq!(bed.look(A, ends[A].request), None, "{n}");
-            Dto::Write
-                .post(bed, &ends[A], &[here], n, &far, SUPPRESS)
-                .ok()
+            Dto::Write.post(bed, &ends[A], &[here], n, &far, SUPPRESS).ok()
         });
     }
     bed.until(|bed| {
         assert_eq!(bed.look(A, ends[A].request), None);
-        let ret = bed
-            .a
-            .ep_post_rdma_write(ends[A].ep, &[here], 999, &far, NONE);
+        let ret = bed.a.ep_post_rdma_write(ends[A].ep, &[here], 999, &far, NONE);
         ret.ok()
     });
     assert_eq!(bed.done(&ends[A], DtoOperation::RdmaWrite, 999), 8);
@@ -142,12 +120,8 @@ pub fn a_fenced_send_follows_the_read(bed: &mut Bed<'_, impl Side>) {
         bed.fill(&mems[A], 0, &[0xff; 2048]);
         bed.recv(&ends[B], &mems[B], 4096, 2048, 1);
         let (here, far) = (mems[A].seg(0, 2048), mems[B].far(0, 2048));
-        bed.a
-            .ep_post_rdma_read(ends[A].ep, &[here], 2, &far, NONE)
-            .unwrap();
-        bed.a
-            .ep_post_send(ends[A].ep, &[here], 3, CompletionFlags::BARRIER_FENCE)
-            .unwrap();
+        bed.a.ep_post_rdma_read(ends[A].ep, &[here], 2, &far, NONE).unwrap();
+        bed.a.ep_post_send(ends[A].ep, &[here], 3, CompletionFlags::BARRIER_FENCE).unwrap();
         assert_eq!(bed.done(&ends[A], DtoOperation::RdmaRead, 2), 2048);
         assert_eq!(bed.done(&ends[A], DtoOperation::Send, 3), 2048);
         assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 1), 2048);
@@ -162,17 +136,13 @@ pub fn a_deferred_request_waits_for_the_bell(bed: &mut Bed<'_, impl Side>) {
     let (here, far) = (mems[A].seg(0, 8), mems[B].far(0, 8));
     for bell in [true, false] {
         for cookie in [1, 2] {
-            bed.a
-                .ep_post_rdma_write(ends[A].ep, &[here], cookie, &far, defer)
-                .unwrap();
+            bed.a.ep_post_rdma_write(ends[A].ep, &[here], cookie, &far, defer).unwrap();
         }
         bed.quiet(Duration::from_millis(5), &[(A, ends[A].request)]);
         if bell {
             bed.a.ep_ring(ends[A].ep).unwrap();
         } else {
-            bed.a
-                .ep_post_rdma_write(ends[A].ep, &[here], 3, &far, NONE)
-                .unwrap();
+            bed.a.ep_post_rdma_write(ends[A].ep, &[here], 3, &far, NONE).unwrap();
         }
         for cookie in 1..=if bell { 2 } else { 3 } {
             assert_eq!(bed.done(&ends[A], DtoOperation::RdmaWrite, cookie), 8);
@@ -186,27 +156,16 @@ pub fn suppressed_binds_and_unbinds_are_silent_alike(bed: &mut Bed<'_, impl Side
     let rmr = bed.a.rmr_create(ends[A].pz).unwrap();
     for len in [64, 0, 128, 0] {
         let target = mems[A].seg(0, len);
-        bed.a
-            .rmr_bind(rmr, &target, MemPriv::REMOTE_WRITE, ends[A].ep, 1, SUPPRESS)
-            .unwrap();
+        bed.a.rmr_bind(rmr, &target, MemPriv::REMOTE_WRITE, ends[A].ep, 1, SUPPRESS).unwrap();
         bed.quiet(Duration::from_millis(5), &[(A, ends[A].request)]);
     }
     // The same without the flag tells.
     for len in [64, 0] {
         let target = mems[A].seg(0, len);
-        bed.a
-            .rmr_bind(rmr, &target, MemPriv::REMOTE_WRITE, ends[A].ep, 2, NONE)
-            .unwrap();
+        bed.a.rmr_bind(rmr, &target, MemPriv::REMOTE_WRITE, ends[A].ep, 2, NONE).unwrap();
         let event = bed.event(A, ends[A].request);
         let status = DtoStatus::Success;
-        assert_eq!(
-            event,
-            Event::RmrBind {
-                rmr,
-                cookie: 2,
-                status
-            }
-        );
+        assert_eq!(event, Event::RmrBind { rmr, cookie: 2, status });
     }
     crosses(bed, &ends, &mems);
 }

@@ -16,21 +16,11 @@ pub fn segments_are_gathered_and_filled_in_order(bed: &mut Bed<'_, impl Side>) {
     let bytes = pattern(600);
     bed.fill(&mems[A], 0, &bytes);
     // 100 + 300 + 200 go, in another order than they lie there.
-    let from = [
-        mems[A].seg(300, 100),
-        mems[A].seg(0, 300),
-        mems[A].seg(400, 200),
-    ];
+    let from = [mems[A].seg(300, 100), mems[A].seg(0, 300), mems[A].seg(400, 200)];
     let expected = [&bytes[300..400], &bytes[..300], &bytes[400..600]].concat();
-    let to = [
-        mems[B].seg(4000, 250),
-        mems[B].seg(0, 250),
-        mems[B].seg(2000, 250),
-    ];
+    let to = [mems[B].seg(4000, 250), mems[B].seg(0, 250), mems[B].seg(2000, 250)];
     let gathered = |bed: &Bed<'_, _>| {
-        [(4000, 250), (0, 250), (2000, 100)]
-            .map(|(at, len)| bed.bytes(&mems[B], at, len))
-            .concat()
+        [(4000, 250), (0, 250), (2000, 100)].map(|(at, len)| bed.bytes(&mems[B], at, len)).concat()
     };
     bed.b.ep_post_recv(ends[B].ep, &to, 1, NONE).unwrap();
     bed.a.ep_post_send(ends[A].ep, &from, 2, NONE).unwrap();
@@ -82,15 +72,10 @@ pub fn a_message_of_no_bytes_takes_a_receive(bed: &mut Bed<'_, impl Side>) {
 /// Writes and reads of no bytes succeed, whatever they name at the far end.
 pub fn rdma_of_no_bytes_looks_at_no_memory(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
-    let nowhere = RmrTriplet {
-        addr: 0,
-        len: 0,
-        context: 0x1234_5678,
-    };
-    for (dto, operation) in [
-        (Dto::Write, DtoOperation::RdmaWrite),
-        (Dto::Read, DtoOperation::RdmaRead),
-    ] {
+    let nowhere = RmrTriplet { addr: 0, len: 0, context: 0x1234_5678 };
+    for (dto, operation) in
+        [(Dto::Write, DtoOperation::RdmaWrite), (Dto::Read, DtoOperation::RdmaRead)]
+    {
         posted(dto, bed, &ends[A], &[], 5, &nowhere);
         assert_eq!(bed.done(&ends[A], operation, 5), 0);
     }
@@ -101,14 +86,7 @@ pub fn rdma_of_no_bytes_looks_at_no_memory(bed: &mut Bed<'_, impl Side>) {
 pub fn a_shorter_write_moves_what_there_is(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     bed.fill(&mems[A], 0, &[3; 40]);
-    posted(
-        Dto::Write,
-        bed,
-        &ends[A],
-        &[mems[A].seg(0, 40)],
-        1,
-        &mems[B].far(0, 64),
-    );
+    posted(Dto::Write, bed, &ends[A], &[mems[A].seg(0, 40)], 1, &mems[B].far(0, 64));
     assert_eq!(bed.done(&ends[A], DtoOperation::RdmaWrite, 1), 40);
     assert_eq!(bed.bytes(&mems[B], 0, 40), [3; 40]);
     assert_eq!(bed.bytes(&mems[B], 40, 24), [0; 24]);
@@ -118,11 +96,7 @@ pub fn a_shorter_write_moves_what_there_is(bed: &mut Bed<'_, impl Side>) {
 pub fn a_longer_buffer_takes_what_the_read_names(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     bed.fill(&mems[B], 0, &[4; 64]);
-    let iov = [
-        mems[A].seg(0, 24),
-        mems[A].seg(100, 24),
-        mems[A].seg(200, 24),
-    ];
+    let iov = [mems[A].seg(0, 24), mems[A].seg(100, 24), mems[A].seg(200, 24)];
     posted(Dto::Read, bed, &ends[A], &iov, 1, &mems[B].far(0, 40));
     assert_eq!(bed.done(&ends[A], DtoOperation::RdmaRead, 1), 40);
     assert_eq!(bed.bytes(&mems[A], 0, 24), [4; 24]);
@@ -144,17 +118,11 @@ pub fn the_longest_message_crosses(bed: &mut Bed<'_, impl Side>) {
     let (whole, far) = (mems[A].seg(0, BYTES), mems[B].far(0, BYTES));
     bed.fill(&mems[B], 0, &[9; BYTES]);
     posted(Dto::Read, bed, &ends[A], &[whole], 3, &far);
-    assert_eq!(
-        bed.done(&ends[A], DtoOperation::RdmaRead, 3) as usize,
-        BYTES
-    );
+    assert_eq!(bed.done(&ends[A], DtoOperation::RdmaRead, 3) as usize, BYTES);
     assert!(bed.bytes(&mems[A], 0, BYTES) == [9; BYTES]);
     bed.fill(&mems[A], 0, &bytes);
     posted(Dto::Write, bed, &ends[A], &[whole], 4, &far);
-    assert_eq!(
-        bed.done(&ends[A], DtoOperation::RdmaWrite, 4) as usize,
-        BYTES
-    );
+    assert_eq!(bed.done(&ends[A], DtoOperation::RdmaWrite, 4) as usize, BYTES);
     assert!(bed.bytes(&mems[B], 0, BYTES) == bytes);
 }
 
@@ -213,14 +181,7 @@ pub fn completions_come_in_the_order_of_posts(bed: &mut Bed<'_, impl Side>) {
             (Dto::Write, DtoOperation::RdmaWrite),
             (Dto::Send, DtoOperation::Send),
         ][cookie as usize % 3];
-        posted(
-            dto,
-            bed,
-            &ends[A],
-            &[mems[A].seg(64, 64)],
-            cookie,
-            &mems[B].far(64, 64),
-        );
+        posted(dto, bed, &ends[A], &[mems[A].seg(64, 64)], cookie, &mems[B].far(64, 64));
         expected.push((operation, cookie));
     }
     for (operation, cookie) in expected {
@@ -255,20 +216,11 @@ pub fn fault_21_every_completion_says_what_it_was(bed: &mut Bed<'_, impl Side>) 
         posted(dto, bed, &ends[A], &iov, cookie, &far);
         let event = bed.dto(A, ends[A].request);
         assert_eq!((event.ep, event.operation), (ends[A].ep, operation));
-        assert_eq!(
-            (event.cookie, event.status, event.len),
-            (cookie, DtoStatus::Success, 24)
-        );
+        assert_eq!((event.cookie, event.status, event.len), (cookie, DtoStatus::Success, 24));
     }
     let event = bed.dto(B, ends[B].recv);
-    assert_eq!(
-        (event.ep, event.operation),
-        (ends[B].ep, DtoOperation::Receive)
-    );
-    assert_eq!(
-        (event.cookie, event.status, event.len),
-        (10, DtoStatus::Success, 24)
-    );
+    assert_eq!((event.ep, event.operation), (ends[B].ep, DtoOperation::Receive));
+    assert_eq!((event.cookie, event.status, event.len), (10, DtoStatus::Success, 24));
     bed.disconnect(&ends[A], dat_core::CloseFlag::Abrupt);
     bed.event(A, ends[A].conn);
     for (dto, operation, cookie) in [
@@ -278,17 +230,10 @@ pub fn fault_21_every_completion_says_what_it_was(bed: &mut Bed<'_, impl Side>) 
         (Dto::Read, DtoOperation::RdmaRead, 23),
     ] {
         posted(dto, bed, &ends[A], &iov, cookie, &far);
-        let evd = if dto == Dto::Recv {
-            ends[A].recv
-        } else {
-            ends[A].request
-        };
+        let evd = if dto == Dto::Recv { ends[A].recv } else { ends[A].request };
         let event = bed.dto(A, evd);
         assert_eq!((event.ep, event.operation), (ends[A].ep, operation));
-        assert_eq!(
-            (event.cookie, event.status),
-            (cookie, DtoStatus::ErrFlushed)
-        );
+        assert_eq!((event.cookie, event.status), (cookie, DtoStatus::ErrFlushed));
     }
 }
 
@@ -311,10 +256,7 @@ pub fn a_list_of_writes_is_posted_in_order(bed: &mut Bed<'_, impl Side>) {
     }
     assert_eq!(bed.bytes(&mems[B], 0, 80), bytes);
     list[4].local = only_write.seg(0, 8);
-    let refused = bed
-        .a
-        .ep_post_rdma_writes(ends[A].ep, &list, NONE)
-        .unwrap_err();
+    let refused = bed.a.ep_post_rdma_writes(ends[A].ep, &list, NONE).unwrap_err();
     assert_eq!(refused.posted, 4);
     for cookie in 0..4 {
         assert_eq!(bed.done(&ends[A], DtoOperation::RdmaWrite, cookie), 8);

@@ -32,10 +32,7 @@ impl Drop for Piece {
 
 fn piece(mem: &Mem, at: usize, alive: &Rc<Cell<u32>>) -> Piece {
     alive.set(alive.get() + 1);
-    Piece {
-        segment: mem.seg(at, 64),
-        alive: Rc::clone(alive),
-    }
+    Piece { segment: mem.seg(at, 64), alive: Rc::clone(alive) }
 }
 
 /// Frees the Endpoint; so many buffers come back with it.
@@ -75,15 +72,9 @@ pub fn a_buffer_comes_back_with_its_completion(bed: &mut Bed<'_, impl Side>) {
     // And out again, by all requests.
     bed.recv(&ends[A], &mems[A], 256, 64, 1);
     let far = mems[A].far(512, 64);
-    poster
-        .post_send(piece(&mems[B], 192, &alive), NONE)
-        .unwrap();
-    poster
-        .post_rdma_write(piece(&mems[B], 192, &alive), &far, NONE)
-        .unwrap();
-    poster
-        .post_rdma_read(piece(&mems[B], 192, &alive), &far, NONE)
-        .unwrap();
+    poster.post_send(piece(&mems[B], 192, &alive), NONE).unwrap();
+    poster.post_rdma_write(piece(&mems[B], 192, &alive), &far, NONE).unwrap();
+    poster.post_rdma_read(piece(&mems[B], 192, &alive), &far, NONE).unwrap();
     for _ in 0..3 {
         let event = bed.event(B, ends[B].request);
         assert_eq!(poster.complete(event).unwrap().len, 64);
@@ -104,22 +95,14 @@ pub fn a_refused_buffer_comes_back_at_once(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(back.ret.ty(), DatType::InvalidParameter);
     assert_eq!(back.buffer.segment, mems[A].seg(super::BYTES, 64));
     let good = piece(&mems[A], 0, &alive);
-    let back = poster
-        .post_send(good, CompletionFlags::SUPPRESS)
-        .unwrap_err();
+    let back = poster.post_send(good, CompletionFlags::SUPPRESS).unwrap_err();
     assert_eq!(back.ret.ty(), DatType::InvalidParameter);
     poster.post_recv(back.buffer, NONE).unwrap();
     for _ in 0..3 {
         poster.post_recv(piece(&mems[A], 64, &alive), NONE).unwrap();
     }
-    let back = poster
-        .post_recv(piece(&mems[A], 64, &alive), NONE)
-        .unwrap_err();
-    refused::<(), _>(
-        Err(back.ret),
-        DatType::InsufficientResources,
-        DatSubtype::ResourceCredits,
-    );
+    let back = poster.post_recv(piece(&mems[A], 64, &alive), NONE).unwrap_err();
+    refused::<(), _>(Err(back.ret), DatType::InsufficientResources, DatSubtype::ResourceCredits);
     assert_eq!(poster.out(), (0, 4));
     let poster = poster.into_poster().unwrap_err();
     assert_eq!(poster.out(), (0, 4));
@@ -146,10 +129,7 @@ pub fn a_made_up_event_brings_no_buffer(bed: &mut Bed<'_, impl Side>) {
         })
     };
     for cookie in 0..3 {
-        assert_eq!(
-            poster.complete(made_up(cookie)).unwrap_err(),
-            made_up(cookie)
-        );
+        assert_eq!(poster.complete(made_up(cookie)).unwrap_err(), made_up(cookie));
     }
     bed.send(&ends[A], &mems[A], 0, 8, 1);
     let event = bed.event(B, ends[B].recv);
@@ -172,9 +152,7 @@ pub fn a_reset_brings_back_what_is_out(bed: &mut Bed<'_, impl Side>) {
         poster.post_recv(piece(&mems[B], at, &alive), NONE).unwrap();
     }
     // UNCONNECTED: no effect, and they stay posted.
-    poster
-        .reset(&mut bed.b.ia, |piece| panic!("{piece:?}"))
-        .unwrap();
+    poster.reset(&mut bed.b.ia, |piece| panic!("{piece:?}")).unwrap();
     bed.connect(&ends[A], &ends[B]);
     // CONNECTED: refused, and nothing changes.
     let ret = poster.reset(&mut bed.b.ia, |piece| panic!("{piece:?}"));
@@ -182,9 +160,7 @@ pub fn a_reset_brings_back_what_is_out(bed: &mut Bed<'_, impl Side>) {
     bed.disconnect(&ends[A], CloseFlag::Abrupt);
     assert_eq!(bed.event(B, ends[B].conn), Event::Disconnected(ends[B].ep));
     let mut back = Vec::new();
-    poster
-        .reset(&mut bed.b.ia, |piece| back.push(piece))
-        .unwrap();
+    poster.reset(&mut bed.b.ia, |piece| back.push(piece)).unwrap();
     let segments: Vec<_> = back.iter().map(|piece| piece.segment).collect();
     assert_eq!(segments, [mems[B].seg(0, 64), mems[B].seg(64, 64)]);
     assert_eq!(poster.out(), (0, 0));
@@ -206,14 +182,7 @@ pub fn a_posting_half_excludes_the_handle(bed: &mut Bed<'_, impl Side>) {
     let half = bed.a.ep_take_poster(ends[A].ep).unwrap();
     let controlled = DatSubtype::InvalidStateEpProviderControl;
     for dto in Dto::ALL {
-        let ret = dto.post(
-            bed,
-            &ends[A],
-            &[mems[A].seg(0, 8)],
-            1,
-            &mems[B].far(0, 8),
-            NONE,
-        );
+        let ret = dto.post(bed, &ends[A], &[mems[A].seg(0, 8)], 1, &mems[B].far(0, 8), NONE);
         refused(ret, DatType::InvalidState, controlled);
     }
     let twice = bed.a.ep_take_poster(ends[A].ep);

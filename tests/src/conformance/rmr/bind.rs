@@ -8,28 +8,18 @@ use dat_core::{
 use crate::conformance::reach::{Try, pattern};
 use crate::conformance::{A, B, Bed, NONE, Side, refused};
 
-const NOTHING: LmrTriplet = LmrTriplet {
-    addr: u64::MAX,
-    len: 0,
-    context: u32::MAX,
-};
+const NOTHING: LmrTriplet = LmrTriplet { addr: u64::MAX, len: 0, context: u32::MAX };
 
 /// A bound range is open to the peer for what the bind grants, and for nothing else.
 pub fn a_bind_opens_its_range(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
     let local = mems[A].seg(0, 64);
-    for rights in [
-        MemPriv::empty(),
-        MemPriv::REMOTE_READ,
-        MemPriv::REMOTE_WRITE,
-        MemPriv::REMOTE,
-    ] {
+    for rights in [MemPriv::empty(), MemPriv::REMOTE_READ, MemPriv::REMOTE_WRITE, MemPriv::REMOTE] {
         let far = bed.bind(&ends[B], rmr, &mems[B].seg(64, 64), rights);
-        for (what, right) in [
-            (Try::Read, MemPriv::REMOTE_READ),
-            (Try::Write, MemPriv::REMOTE_WRITE),
-        ] {
+        for (what, right) in
+            [(Try::Read, MemPriv::REMOTE_READ), (Try::Write, MemPriv::REMOTE_WRITE)]
+        {
             let before = bed.bytes(&mems[B], 0, 8192);
             let allowed = bed.allowed(&ends, what, local, far);
             assert_eq!(allowed, rights.contains(right), "{what:?} with {rights:?}");
@@ -53,11 +43,7 @@ pub fn a_bind_opens_not_a_byte_more(bed: &mut Bed<'_, impl Side>) {
         (49, 2, false),
         (-1, 52, false),
     ] {
-        let to = RmrTriplet {
-            addr: far.addr.wrapping_add_signed(offset),
-            len,
-            ..far
-        };
+        let to = RmrTriplet { addr: far.addr.wrapping_add_signed(offset), len, ..far };
         let local = mems[A].seg(0, len as usize);
         let allowed = bed.allowed(&ends, Try::Write, local, to);
         assert_eq!(allowed, open, "{offset}+{len}");
@@ -72,9 +58,7 @@ pub fn a_bind_is_a_request(bed: &mut Bed<'_, impl Side>) {
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
     let (ep, range) = (ends[B].ep, mems[B].seg(0, 64));
     for cookie in [0, 1, 1, u64::MAX] {
-        let context = bed
-            .b
-            .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, cookie, NONE);
+        let context = bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, cookie, NONE);
         let context = context.unwrap();
         assert_eq!(bed.b.rmr_query(rmr).unwrap().rmr_context, context);
         bed.bound(&ends[B], rmr, cookie);
@@ -89,9 +73,7 @@ pub fn a_bind_completes_where_requests_do(bed: &mut Bed<'_, impl Side>) {
     bed.recv(&ends[A], &mems[A], 0, 64, 9);
     bed.recv(&ends[A], &mems[A], 0, 64, 9);
     bed.send(&ends[B], &mems[B], 0, 64, 1);
-    bed.b
-        .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE)
-        .unwrap();
+    bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, NONE).unwrap();
     bed.send(&ends[B], &mems[B], 0, 64, 3);
     bed.done(&ends[B], DtoOperation::Send, 1);
     let event = bed.event(B, ends[B].request);
@@ -108,8 +90,7 @@ pub fn fault_32_binds_follow_the_states_of_requests(bed: &mut Bed<'_, impl Side>
     let rmr = bed.b.rmr_create(end.pz).unwrap();
     let range = mem.seg(0, 64);
     refused(
-        bed.b
-            .rmr_bind(rmr, &range, MemPriv::REMOTE, end.ep, 1, NONE),
+        bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, end.ep, 1, NONE),
         Ty::InvalidState,
         Sub::InvalidStateEpUnconnected,
     );
@@ -120,16 +101,10 @@ pub fn fault_32_binds_follow_the_states_of_requests(bed: &mut Bed<'_, impl Side>
     bed.until(|bed| (bed.state(&end) == EpState::Disconnected).then_some(()));
     for len in [64, 0] {
         let range = LmrTriplet { len, ..range };
-        bed.b
-            .rmr_bind(rmr, &range, MemPriv::REMOTE, end.ep, 7, NONE)
-            .unwrap();
+        bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, end.ep, 7, NONE).unwrap();
         assert_eq!(
             bed.event(B, end.request),
-            Event::RmrBind {
-                rmr,
-                cookie: 7,
-                status: DtoStatus::ErrFlushed
-            }
+            Event::RmrBind { rmr, cookie: 7, status: DtoStatus::ErrFlushed }
         );
         assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
     }
@@ -153,14 +128,10 @@ pub fn fault_31_flags_of_a_bind(bed: &mut Bed<'_, impl Side>) {
     // Binds and unbinds alike.
     let quiet = CompletionFlags::SUPPRESS;
     for range in [range, NOTHING] {
-        bed.b
-            .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 1, quiet)
-            .unwrap();
+        bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 1, quiet).unwrap();
     }
     let fence = CompletionFlags::BARRIER_FENCE;
-    bed.b
-        .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, fence)
-        .unwrap();
+    bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 2, fence).unwrap();
     bed.bound(&ends[B], rmr, 2);
     let flag = CompletionFlags::UNSIGNALLED;
     let loud =
@@ -168,9 +139,7 @@ pub fn fault_31_flags_of_a_bind(bed: &mut Bed<'_, impl Side>) {
     bed.connect(&loud[A], &loud[B]);
     let rmr = bed.b.rmr_create(loud[B].pz).unwrap();
     let mem = bed.mem(B, loud[B].pz, 64, MemPriv::ALL);
-    let bound = bed
-        .b
-        .rmr_bind(rmr, &mem.seg(0, 64), MemPriv::REMOTE, loud[B].ep, 3, flag);
+    let bound = bed.b.rmr_bind(rmr, &mem.seg(0, 64), MemPriv::REMOTE, loud[B].ep, 3, flag);
     bound.unwrap();
     bed.bound(&loud[B], rmr, 3);
 }
@@ -184,9 +153,7 @@ pub fn binds_take_slots(bed: &mut Bed<'_, impl Side>) {
     let (ep, range) = (ends[B].ep, mem.seg(0, 64));
     let mut last = 0;
     for cookie in 0..4 {
-        let bound = bed
-            .b
-            .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, cookie, NONE);
+        let bound = bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, cookie, NONE);
         last = bound.unwrap();
     }
     refused(
@@ -224,9 +191,7 @@ pub fn a_bind_comes_before_what_is_posted_behind_it(bed: &mut Bed<'_, impl Side>
         bed.recv(&ends[A], &mems[A], 4096, 4, 1);
         let range = mems[B].seg(64 * round, 64);
         let quiet = CompletionFlags::SUPPRESS;
-        let bound = bed
-            .b
-            .rmr_bind(rmr, &range, MemPriv::REMOTE, ends[B].ep, 2, quiet);
+        let bound = bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ends[B].ep, 2, quiet);
         bed.fill(&mems[B], 8000, &bound.unwrap().to_be_bytes());
         bed.send(&ends[B], &mems[B], 8000, 4, 3);
         bed.done(&ends[A], DtoOperation::Receive, 1);
@@ -248,12 +213,7 @@ pub fn remote_privileges_count_and_no_others(bed: &mut Bed<'_, impl Side>) {
     let local = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
     let far = bed.bind(&ends[B], rmr, &mems[B].seg(0, 64), local);
     assert!(!bed.allowed(&ends, Try::Read, mems[A].seg(0, 64), far));
-    let far = bed.bind(
-        &ends[B],
-        rmr,
-        &mems[B].seg(0, 64),
-        local | MemPriv::REMOTE_READ,
-    );
+    let far = bed.bind(&ends[B], rmr, &mems[B].seg(0, 64), local | MemPriv::REMOTE_READ);
     assert!(bed.allowed(&ends, Try::Read, mems[A].seg(0, 64), far));
     assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
 }
@@ -265,26 +225,10 @@ pub fn privileges_need_their_local_ones(bed: &mut Bed<'_, impl Side>) {
     let (pz, ep) = (ends[B].pz, ends[B].ep);
     let rmr = bed.b.rmr_create(pz).unwrap();
     for (has, wants, subtype) in [
-        (
-            MemPriv::LOCAL_READ,
-            MemPriv::REMOTE_WRITE,
-            Sub::PrivilegesRdmaWrite,
-        ),
-        (
-            MemPriv::LOCAL_READ,
-            MemPriv::REMOTE,
-            Sub::PrivilegesRdmaWrite,
-        ),
-        (
-            MemPriv::LOCAL_WRITE,
-            MemPriv::REMOTE_READ,
-            Sub::PrivilegesRdmaRead,
-        ),
-        (
-            MemPriv::empty(),
-            MemPriv::REMOTE_READ,
-            Sub::PrivilegesRdmaRead,
-        ),
+        (MemPriv::LOCAL_READ, MemPriv::REMOTE_WRITE, Sub::PrivilegesRdmaWrite),
+        (MemPriv::LOCAL_READ, MemPriv::REMOTE, Sub::PrivilegesRdmaWrite),
+        (MemPriv::LOCAL_WRITE, MemPriv::REMOTE_READ, Sub::PrivilegesRdmaRead),
+        (MemPriv::empty(), MemPriv::REMOTE_READ, Sub::PrivilegesRdmaRead),
     ] {
         let mem = bed.mem(B, pz, 64, has);
         let bound = bed.b.rmr_bind(rmr, &mem.seg(0, 64), wants, ep, 1, NONE);
@@ -317,9 +261,7 @@ pub fn a_range_outside_the_region_is_refused(bed: &mut Bed<'_, impl Side>) {
     }
     for context in [0, u32::MAX, good.context ^ 1] {
         let range = LmrTriplet { context, ..good };
-        let bound = bed
-            .b
-            .rmr_bind(rmr, &range, MemPriv::REMOTE_READ, ep, 1, NONE);
+        let bound = bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE_READ, ep, 1, NONE);
         refused(bound, Ty::PrivilegesViolation, Sub::PrivilegesRdmaRead);
     }
     bed.bind(&ends[B], rmr, &good, MemPriv::REMOTE);
@@ -343,9 +285,7 @@ pub fn zones_that_differ_are_refused(bed: &mut Bed<'_, impl Side>) {
     }
     let mem = bed.mem(B, other, 64, MemPriv::ALL);
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
-    let bound = bed
-        .b
-        .rmr_bind(rmr, &mem.seg(0, 64), MemPriv::REMOTE, ep, 1, NONE);
+    let bound = bed.b.rmr_bind(rmr, &mem.seg(0, 64), MemPriv::REMOTE, ep, 1, NONE);
     refused(bound, Ty::ProtectionViolation, Sub::None);
 }
 
@@ -361,9 +301,7 @@ pub fn a_stale_rmr_is_refused(bed: &mut Bed<'_, impl Side>) {
         refused(bound, Ty::InvalidHandle, Sub::InvalidHandleRmr);
     }
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
-    let bound = bed
-        .b
-        .rmr_bind(rmr, &range, MemPriv::REMOTE, ends[A].ep, 1, NONE);
+    let bound = bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ends[A].ep, 1, NONE);
     refused(bound, Ty::InvalidHandle, Sub::InvalidHandleEp);
 }
 
@@ -372,9 +310,7 @@ pub fn unbinding_is_a_bind_of_no_bytes(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
     let far = bed.bind(&ends[B], rmr, &mems[B].seg(0, 64), MemPriv::REMOTE);
-    bed.b
-        .rmr_bind(rmr, &NOTHING, MemPriv::REMOTE, ends[B].ep, 8, NONE)
-        .unwrap();
+    bed.b.rmr_bind(rmr, &NOTHING, MemPriv::REMOTE, ends[B].ep, 8, NONE).unwrap();
     bed.bound(&ends[B], rmr, 8);
     assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
     assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
@@ -388,11 +324,8 @@ pub fn unbinding_nothing_is_a_request_too(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     for own in [false, true] {
         let pz = ends[B].pz;
-        let rmr = if own {
-            bed.b.rmr_create_for_ep(pz).unwrap()
-        } else {
-            bed.b.rmr_create(pz).unwrap()
-        };
+        let rmr =
+            if own { bed.b.rmr_create_for_ep(pz).unwrap() } else { bed.b.rmr_create(pz).unwrap() };
         for _ in 0..2 {
             bed.bind(&ends[B], rmr, &NOTHING, MemPriv::empty());
         }
@@ -411,10 +344,7 @@ pub fn a_rebind_moves_the_window(bed: &mut Bed<'_, impl Side>) {
     assert!(bed.allowed(&ends, Try::Write, local, far));
     assert_eq!(bed.bytes(&mems[B], 4096, 64), pattern(A, 8192)[..64]);
     assert!(!bed.allowed(&ends, Try::Read, local, far));
-    let old = RmrTriplet {
-        addr: mems[B].seg(0, 0).addr,
-        ..far
-    };
+    let old = RmrTriplet { addr: mems[B].seg(0, 0).addr, ..far };
     assert!(!bed.allowed(&ends, Try::Write, local, old));
 }
 
@@ -426,11 +356,7 @@ pub fn a_rebind_moves_the_hold_on_the_region(bed: &mut Bed<'_, impl Side>) {
     bed.bind(&ends[B], rmr, &mems[B].seg(0, 64), MemPriv::REMOTE);
     bed.bind(&ends[B], rmr, &other.seg(0, 64), MemPriv::REMOTE);
     bed.b.lmr_free(mems[B].lmr.lmr).unwrap();
-    refused(
-        bed.b.lmr_free(other.lmr.lmr),
-        Ty::InvalidState,
-        Sub::InvalidStateLmrInUse,
-    );
+    refused(bed.b.lmr_free(other.lmr.lmr), Ty::InvalidState, Sub::InvalidStateLmrInUse);
     bed.bind(&ends[B], rmr, &other.seg(0, 32), MemPriv::REMOTE);
     bed.b.rmr_free(rmr).unwrap();
     bed.b.lmr_free(other.lmr.lmr).unwrap();
@@ -441,17 +367,11 @@ pub fn a_window_over_every_kind_of_region(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let (pz, whole) = (ends[B].pz, mems[B].lmr.region);
     let pages = bed.b.side.pages(whole);
-    let physical = PhysicalPages {
-        pages: &pages,
-        log_page: 12,
-        len: 8192,
-    };
+    let physical = PhysicalPages { pages: &pages, log_page: 12, len: 8192 };
     let (all, va, zb) = (MemPriv::ALL, VaType::Va, VaType::Zb);
     let over = Memory::Lmr(mems[B].lmr.lmr);
     let regions = [
-        bed.b
-            .lmr_create_from(pz, Memory::Virtual(whole), all, zb)
-            .unwrap(),
+        bed.b.lmr_create_from(pz, Memory::Virtual(whole), all, zb).unwrap(),
         bed.b.lmr_create_from(pz, over, all, va).unwrap(),
         bed.b.lmr_create_from(pz, over, all, zb).unwrap(),
         bed.b.lmr_kcreate(pz, physical, all, va).unwrap(),
@@ -459,18 +379,11 @@ pub fn a_window_over_every_kind_of_region(bed: &mut Bed<'_, impl Side>) {
     ];
     let rmr = bed.b.rmr_create(pz).unwrap();
     for (round, region) in regions.iter().enumerate() {
-        let range = LmrTriplet {
-            addr: region.base() + 4000,
-            len: 200,
-            context: region.lmr_context,
-        };
+        let range =
+            LmrTriplet { addr: region.base() + 4000, len: 200, context: region.lmr_context };
         for va_type in [va, zb] {
             let far = bed.bind_as(&ends[B], rmr, &range, MemPriv::REMOTE, va_type);
-            let to = RmrTriplet {
-                addr: far.addr + 90,
-                len: 64,
-                ..far
-            };
+            let to = RmrTriplet { addr: far.addr + 90, len: 64, ..far };
             let at = 64 * round;
             assert!(bed.allowed(&ends, Try::Write, mems[A].seg(at, 64), to));
             assert_eq!(bed.bytes(&mems[B], 4090, 64), pattern(A, 8192)[at..at + 64]);

@@ -28,24 +28,12 @@ impl Windowed {
 
     fn on(bed: &mut Bed<'_, impl Side>, ends: [End; 2], mems: [Mem; 2], own: bool) -> Self {
         let pz = ends[B].pz;
-        let rmr = if own {
-            bed.b.rmr_create_for_ep(pz).unwrap()
-        } else {
-            bed.b.rmr_create(pz).unwrap()
-        };
+        let rmr =
+            if own { bed.b.rmr_create_for_ep(pz).unwrap() } else { bed.b.rmr_create(pz).unwrap() };
         let region = mems[B].lmr.region;
         let lmr = bed.b.lmr_create(pz, region, MemPriv::ALL).unwrap();
-        let range = LmrTriplet {
-            context: lmr.lmr_context,
-            ..mems[B].seg(0, 64)
-        };
-        Self {
-            ends,
-            mems,
-            lmr: lmr.lmr,
-            rmr,
-            range,
-        }
+        let range = LmrTriplet { context: lmr.lmr_context, ..mems[B].seg(0, 64) };
+        Self { ends, mems, lmr: lmr.lmr, rmr, range }
     }
 
     /// Another Endpoint of the window's zone, connected with a peer of its own, and the Endpoint whose Event Dispatchers it has.
@@ -59,11 +47,7 @@ impl Windowed {
             Some(spare.conn),
             None,
         );
-        let near = End {
-            pz,
-            ep: ep.unwrap(),
-            ..spare
-        };
+        let near = End { pz, ep: ep.unwrap(), ..spare };
         bed.connect(&far, &near);
         (spare, [far, near])
     }
@@ -76,14 +60,8 @@ impl Windowed {
         flags: CompletionFlags,
     ) -> RmrTriplet {
         let (ep, rights) = (self.ends[B].ep, MemPriv::REMOTE);
-        let bound = bed
-            .b
-            .rmr_bind(self.rmr, &self.range, rights, ep, cookie, flags);
-        RmrTriplet {
-            addr: self.range.addr,
-            len: 64,
-            context: bound.unwrap(),
-        }
+        let bound = bed.b.rmr_bind(self.rmr, &self.range, rights, ep, cookie, flags);
+        RmrTriplet { addr: self.range.addr, len: 64, context: bound.unwrap() }
     }
 
     /// The device has carried the bind out when a message that was sent behind it has arrived. Nothing is dequeued at side B.
@@ -105,10 +83,7 @@ impl Windowed {
     #[track_caller]
     fn free_window(&self, bed: &mut Bed<'_, impl Side>) {
         bed.b.rmr_free(self.rmr).unwrap();
-        for freed in [
-            bed.b.rmr_free(self.rmr),
-            bed.b.rmr_query(self.rmr).map(|_| ()),
-        ] {
+        for freed in [bed.b.rmr_free(self.rmr), bed.b.rmr_query(self.rmr).map(|_| ())] {
             refused(freed, Ty::InvalidHandle, Sub::InvalidHandleRmr);
         }
     }
@@ -146,11 +121,7 @@ impl Windowed {
     #[track_caller]
     fn completion_at(&self, bed: &mut Bed<'_, impl Side>, at: &End, of: u64) -> DtoStatus {
         match bed.event(B, at.request) {
-            Event::RmrBind {
-                rmr,
-                cookie,
-                status,
-            } if (rmr, cookie) == (self.rmr, of) => status,
+            Event::RmrBind { rmr, cookie, status } if (rmr, cookie) == (self.rmr, of) => status,
             other => panic!("expected the completion of bind {of}, got {other:?}"),
         }
     }
@@ -235,9 +206,7 @@ pub fn free_breaks_each_connection_whose_bind_cannot_complete(bed: &mut Bed<'_, 
     }
     bed.pass(MOMENT);
     for [_, here] in &pairs[..2] {
-        let bound = bed
-            .b
-            .rmr_bind(setup.rmr, &setup.range, MemPriv::REMOTE, here.ep, 1, NONE);
+        let bound = bed.b.rmr_bind(setup.rmr, &setup.range, MemPriv::REMOTE, here.ep, 1, NONE);
         bound.unwrap();
     }
     setup.free(bed);
@@ -289,11 +258,7 @@ pub fn free_of_a_window_whose_bind_failed(bed: &mut Bed<'_, impl Side>) {
     let lmr = bed.b.lmr_allocate(end.pz, 1).unwrap();
     let mem = bed.mem(B, end.pz, 4096, MemPriv::ALL);
     let pages = bed.b.side.pages(mem.lmr.region);
-    let memory = PhysicalPages {
-        pages: &pages,
-        log_page: 12,
-        len: 4096,
-    };
+    let memory = PhysicalPages { pages: &pages, log_page: 12, len: 4096 };
     let (other, defer) = (bed.end(B), CompletionFlags::DEFER);
     let later = bed.b.ep_create(
         Some(end.pz),
@@ -302,35 +267,19 @@ pub fn free_of_a_window_whose_bind_failed(bed: &mut Bed<'_, impl Side>) {
         Some(other.conn),
         None,
     );
-    let later = End {
-        pz: end.pz,
-        ep: later.unwrap(),
-        ..other
-    };
+    let later = End { pz: end.pz, ep: later.unwrap(), ..other };
     let far = bed.end(A);
     bed.connect(&far, &later);
-    let contexts = bed
-        .b
-        .lmr_fmr(lmr, memory, MemPriv::ALL, VaType::Zb, later.ep, 1, defer);
-    let range = LmrTriplet {
-        addr: 0,
-        len: 64,
-        context: contexts.unwrap().lmr_context,
-    };
+    let contexts = bed.b.lmr_fmr(lmr, memory, MemPriv::ALL, VaType::Zb, later.ep, 1, defer);
+    let range = LmrTriplet { addr: 0, len: 64, context: contexts.unwrap().lmr_context };
     let rmr = bed.b.rmr_create(end.pz).unwrap();
-    let bound = bed
-        .b
-        .rmr_bind(rmr, &range, MemPriv::REMOTE, end.ep, 5, NONE);
+    let bound = bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, end.ep, 5, NONE);
     bound.unwrap();
     bed.pass(MOMENT);
     bed.b.rmr_free(rmr).unwrap();
     let event = bed.event(B, end.request);
     let (cookie, status) = (5, DtoStatus::RmrOperationFailed);
-    let failed = Event::RmrBind {
-        rmr,
-        cookie,
-        status,
-    };
+    let failed = Event::RmrBind { rmr, cookie, status };
     assert_eq!(event, failed);
     bed.broken(B, end.conn, end.ep);
     let again = bed.b.rmr_free(rmr);
@@ -357,10 +306,7 @@ pub fn free_closes_a_window_whose_endpoint_is_gone(bed: &mut Bed<'_, impl Side>)
         }
         // The memory of the first Endpoint is registered once more: three times fresh memory is more than a loop port has.
         let region = setup.mems[A].lmr.region;
-        let source = Mem {
-            side: A,
-            lmr: bed.a.lmr_create(far.pz, region, MemPriv::ALL).unwrap(),
-        };
+        let source = Mem { side: A, lmr: bed.a.lmr_create(far.pz, region, MemPriv::ALL).unwrap() };
         let read = bed.reach(&far, Try::Read, source.seg(0, 64), window);
         assert_eq!(read, DtoStatus::Success, "it outlives the connection");
         setup.free(bed);

@@ -53,11 +53,7 @@ pub fn as_many_windows_as_there_is_room_for(bed: &mut Bed<'_, impl Side>) {
     for _ in 0..most {
         all.push(bed.a.rmr_create(pz).unwrap());
     }
-    refused(
-        bed.a.rmr_create(pz),
-        Ty::InsufficientResources,
-        Sub::ResourceMemoryRegion,
-    );
+    refused(bed.a.rmr_create(pz), Ty::InsufficientResources, Sub::ResourceMemoryRegion);
     bed.a.rmr_free(all[0]).unwrap();
     bed.a.rmr_create_for_ep(pz).unwrap();
 }
@@ -66,16 +62,9 @@ pub fn as_many_windows_as_there_is_room_for(bed: &mut Bed<'_, impl Side>) {
 pub fn a_zone_is_held_by_its_rmrs(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     for own in [false, true] {
-        let rmr = if own {
-            bed.a.rmr_create_for_ep(pz).unwrap()
-        } else {
-            bed.a.rmr_create(pz).unwrap()
-        };
-        refused(
-            bed.a.pz_free(pz),
-            Ty::InvalidState,
-            Sub::InvalidStatePzInUse,
-        );
+        let rmr =
+            if own { bed.a.rmr_create_for_ep(pz).unwrap() } else { bed.a.rmr_create(pz).unwrap() };
+        refused(bed.a.pz_free(pz), Ty::InvalidState, Sub::InvalidStatePzInUse);
         bed.a.rmr_free(rmr).unwrap();
     }
     bed.a.pz_free(pz).unwrap();
@@ -98,11 +87,7 @@ pub fn query_tells_what_is_bound(bed: &mut Bed<'_, impl Side>) {
     }
     bed.bind(&ends[B], rmr, &LmrTriplet::default(), MemPriv::empty());
     assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
-    refused(
-        bed.b.rmr_query(Rmr::from_raw(0)),
-        Ty::InvalidHandle,
-        Sub::InvalidHandleRmr,
-    );
+    refused(bed.b.rmr_query(Rmr::from_raw(0)), Ty::InvalidHandle, Sub::InvalidHandleRmr);
 }
 
 /// A bound RMR can be freed: when the call returns, its context is dead, and a peer that uses it gets REMOTE_ACCESS and a broken
@@ -121,16 +106,8 @@ pub fn fault_33_bound_rmrs_can_be_freed(bed: &mut Bed<'_, impl Side>) {
         assert_eq!(bed.state(end), EpState::Disconnected);
     }
     assert_eq!(bed.bytes(&mems[B], 0, 64), pattern(B, 8192)[..64]);
-    refused(
-        bed.b.rmr_free(rmr),
-        Ty::InvalidHandle,
-        Sub::InvalidHandleRmr,
-    );
-    refused(
-        bed.b.rmr_query(rmr),
-        Ty::InvalidHandle,
-        Sub::InvalidHandleRmr,
-    );
+    refused(bed.b.rmr_free(rmr), Ty::InvalidHandle, Sub::InvalidHandleRmr);
+    refused(bed.b.rmr_query(rmr), Ty::InvalidHandle, Sub::InvalidHandleRmr);
 }
 
 /// The region beneath a freed RMR can go, and so can the zone.
@@ -138,17 +115,11 @@ pub fn free_of_a_bound_rmr_lets_its_region_go(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     for own in [false, true] {
         let pz = ends[B].pz;
-        let rmr = if own {
-            bed.b.rmr_create_for_ep(pz).unwrap()
-        } else {
-            bed.b.rmr_create(pz).unwrap()
-        };
+        let rmr =
+            if own { bed.b.rmr_create_for_ep(pz).unwrap() } else { bed.b.rmr_create(pz).unwrap() };
         let region = mems[B].lmr.region;
         let lmr = bed.b.lmr_create(pz, region, MemPriv::ALL).unwrap();
-        let range = LmrTriplet {
-            context: lmr.lmr_context,
-            ..mems[B].seg(0, 64)
-        };
+        let range = LmrTriplet { context: lmr.lmr_context, ..mems[B].seg(0, 64) };
         bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE);
         bed.b.rmr_free(rmr).unwrap();
         bed.b.lmr_free(lmr.lmr).unwrap();
@@ -169,44 +140,23 @@ pub fn a_bind_that_fails_after_it_was_queued_breaks_the_connection(bed: &mut Bed
         None,
     );
     let here = bed.end(A);
-    let later = End {
-        pz: ends[B].pz,
-        ep: later.unwrap(),
-        ..there
-    };
+    let later = End { pz: ends[B].pz, ep: later.unwrap(), ..there };
     bed.connect(&here, &later);
     let lmr = bed.b.lmr_allocate(ends[B].pz, 1).unwrap();
     let mem = bed.mem(B, ends[B].pz, 4096, MemPriv::ALL);
     let pages = bed.b.side.pages(mem.lmr.region);
-    let memory = PhysicalPages {
-        pages: &pages,
-        log_page: 12,
-        len: 4096,
-    };
+    let memory = PhysicalPages { pages: &pages, log_page: 12, len: 4096 };
     let (rights, va, defer) = (MemPriv::ALL, VaType::Zb, CompletionFlags::DEFER);
-    let contexts = bed
-        .b
-        .lmr_fmr(lmr, memory, rights, va, later.ep, 1, defer)
-        .unwrap();
-    let range = LmrTriplet {
-        addr: 0,
-        len: 64,
-        context: contexts.lmr_context,
-    };
+    let contexts = bed.b.lmr_fmr(lmr, memory, rights, va, later.ep, 1, defer).unwrap();
+    let range = LmrTriplet { addr: 0, len: 64, context: contexts.lmr_context };
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
     let (ep, receive) = (ends[B].ep, mem.seg(0, 8));
     bed.b.ep_post_recv(ep, &[receive], 4, NONE).unwrap();
-    bed.b
-        .rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 5, NONE)
-        .unwrap();
+    bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, ep, 5, NONE).unwrap();
     bed.b.ep_post_send(ep, &[receive], 6, NONE).unwrap();
     assert_eq!(
         bed.event(B, ends[B].request),
-        Event::RmrBind {
-            rmr,
-            cookie: 5,
-            status: DtoStatus::RmrOperationFailed
-        }
+        Event::RmrBind { rmr, cookie: 5, status: DtoStatus::RmrOperationFailed }
     );
     for (evd, cookie) in [(ends[B].request, 6), (ends[B].recv, 4)] {
         let dto = bed.dto(B, evd);

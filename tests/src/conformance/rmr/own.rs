@@ -17,14 +17,8 @@ fn beside(bed: &mut Bed<'_, impl Side>, end: &End) -> ([End; 2], Mem) {
     let conn = there.conn;
     bed.b.ep_free(bed.a.side.now(), there.ep).unwrap();
     let (recv, request) = (there.recv, there.request);
-    let ep = bed
-        .b
-        .ep_create(Some(end.pz), Some(recv), Some(request), Some(conn), None);
-    let there = End {
-        pz: end.pz,
-        ep: ep.unwrap(),
-        ..there
-    };
+    let ep = bed.b.ep_create(Some(end.pz), Some(recv), Some(request), Some(conn), None);
+    let there = End { pz: end.pz, ep: ep.unwrap(), ..there };
     bed.connect(&here, &there);
     let mem = bed.mem(A, here.pz, 64, MemPriv::ALL);
     ([here, there], mem)
@@ -90,9 +84,7 @@ pub fn an_own_rmr_moves_when_it_is_unbound(bed: &mut Bed<'_, impl Side>) {
     let range = mems[B].seg(0, 64);
     bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE);
     for range in [range, LmrTriplet::default()] {
-        let bound = bed
-            .b
-            .rmr_bind(rmr, &range, MemPriv::REMOTE, others[B].ep, 1, NONE);
+        let bound = bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, others[B].ep, 1, NONE);
         refused(bound, Ty::InvalidState, Sub::None);
     }
     bed.bind(&ends[B], rmr, &LmrTriplet::default(), MemPriv::empty());
@@ -107,11 +99,7 @@ pub fn an_own_rmr_is_bound_anew(bed: &mut Bed<'_, impl Side>) {
     let rmr = bed.b.rmr_create_for_ep(ends[B].pz).unwrap();
     let mut old = None;
     for round in 0..4 {
-        let va_type = if round % 2 == 0 {
-            VaType::Va
-        } else {
-            VaType::Zb
-        };
+        let va_type = if round % 2 == 0 { VaType::Va } else { VaType::Zb };
         let range = mems[B].seg(64 * round, 64);
         let far = bed.bind_as(&ends[B], rmr, &range, MemPriv::REMOTE, va_type);
         if let Some(old) = old.replace(far) {
@@ -170,16 +158,10 @@ pub fn an_own_rmr_keeps_the_rules_of_binds(bed: &mut Bed<'_, impl Side>) {
     let bound = bed.b.rmr_bind(rmr, &outside, MemPriv::REMOTE, ep, 1, NONE);
     refused(bound, Ty::InvalidParameter, Sub::InvalidArg3);
     let none = bed.mem(B, ends[B].pz, 64, MemPriv::empty());
-    let bound = bed
-        .b
-        .rmr_bind(rmr, &none.seg(0, 64), MemPriv::REMOTE_READ, ep, 1, NONE);
+    let bound = bed.b.rmr_bind(rmr, &none.seg(0, 64), MemPriv::REMOTE_READ, ep, 1, NONE);
     refused(bound, Ty::PrivilegesViolation, Sub::PrivilegesRdmaRead);
     let far = bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE);
-    refused(
-        bed.b.lmr_free(mems[B].lmr.lmr),
-        Ty::InvalidState,
-        Sub::InvalidStateLmrInUse,
-    );
+    refused(bed.b.lmr_free(mems[B].lmr.lmr), Ty::InvalidState, Sub::InvalidStateLmrInUse);
     bed.b.rmr_free(rmr).unwrap();
     assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
     bed.b.lmr_free(mems[B].lmr.lmr).unwrap();
@@ -206,10 +188,7 @@ pub fn a_peer_closes_an_own_rmr_with_a_send(bed: &mut Bed<'_, impl Side>) {
         );
         assert_eq!(dto.operation, DtoOperation::ReceiveWithInvalidate);
         let told = bed.b.evd_extension(ends[B].recv).unwrap();
-        assert_eq!(
-            (told.arrived, told.immediate),
-            (Arrived::Invalidation, far.context)
-        );
+        assert_eq!((told.arrived, told.immediate), (Arrived::Invalidation, far.context));
         bed.done(&ends[A], DtoOperation::Send, 7);
         assert_eq!(bed.bytes(&mems[B], 4096, 9), pattern(A, 9));
         assert_eq!(bed.b.rmr_query(rmr).unwrap().bound, None);
@@ -230,26 +209,14 @@ pub fn an_own_rmr_whose_unbind_was_flushed_stays(bed: &mut Bed<'_, impl Side>) {
     let range = mems[B].seg(0, 64);
     bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE);
     let far = mems[A].far(0, 8);
-    let wrong = RmrTriplet {
-        context: far.context ^ 0xff,
-        ..far
-    };
+    let wrong = RmrTriplet { context: far.context ^ 0xff, ..far };
     let (ep, other) = (ends[B].ep, others[B].ep);
-    bed.b
-        .ep_post_rdma_write(ep, &[mems[B].seg(0, 8)], 1, &wrong, NONE)
-        .unwrap();
+    bed.b.ep_post_rdma_write(ep, &[mems[B].seg(0, 8)], 1, &wrong, NONE).unwrap();
     let nothing = LmrTriplet::default();
     let unbound = bed.b.rmr_bind(rmr, &nothing, MemPriv::empty(), ep, 2, NONE);
     unbound.unwrap();
-    assert_eq!(
-        bed.dto(B, ends[B].request).status,
-        DtoStatus::ErrRemoteAccess
-    );
-    let flushed = Event::RmrBind {
-        rmr,
-        cookie: 2,
-        status: DtoStatus::ErrFlushed,
-    };
+    assert_eq!(bed.dto(B, ends[B].request).status, DtoStatus::ErrRemoteAccess);
+    let flushed = Event::RmrBind { rmr, cookie: 2, status: DtoStatus::ErrFlushed };
     assert_eq!(bed.event(B, ends[B].request), flushed);
     for _ in 0..2 {
         let bound = bed.b.rmr_bind(rmr, &range, MemPriv::REMOTE, other, 3, NONE);

@@ -13,10 +13,8 @@ pub fn stale_contexts_open_nothing(bed: &mut Bed<'_, impl Side>) {
     let own = bed.b.rmr_create_for_ep(pz).unwrap();
     let range = mems[B].seg(0, 64);
     let all: [Rmr; 4] = [rebound, unbound, freed, own];
-    let stale: Vec<RmrTriplet> = all
-        .iter()
-        .map(|&rmr| bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE))
-        .collect();
+    let stale: Vec<RmrTriplet> =
+        all.iter().map(|&rmr| bed.bind(&ends[B], rmr, &range, MemPriv::REMOTE)).collect();
     let good = bed.bind(&ends[B], rebound, &range, MemPriv::REMOTE);
     bed.bind(&ends[B], unbound, &LmrTriplet::default(), MemPriv::empty());
     bed.b.rmr_free(freed).unwrap();
@@ -56,9 +54,8 @@ pub fn low_bytes_are_spread(bed: &mut Bed<'_, impl Side>) {
         assert_eq!(steps[0], 0, "a context was followed by itself");
         // 0 counts as 1, so that the step 1 is drawn twice as often.
         let of = |step: usize| f64::from(BINDS) * if step == 1 { 2.0 } else { 1.0 } / 256.0;
-        let chi: f64 = (1..256)
-            .map(|step| (f64::from(steps[step]) - of(step)).powi(2) / of(step))
-            .sum();
+        let chi: f64 =
+            (1..256).map(|step| (f64::from(steps[step]) - of(step)).powi(2) / of(step)).sum();
         assert!(chi < 380.0, "chi-square {chi} of 254 degrees of freedom");
     }
 }

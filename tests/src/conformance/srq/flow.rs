@@ -18,13 +18,8 @@ pub fn fault_22_events_name_the_endpoint(bed: &mut Bed<'_, impl Side>) {
     let source = bed.mem(A, from.pz, 16, MemPriv::ALL);
     bed.fill(&source, 0, b"shared by all");
     bed.send(&from, &source, 0, 13, 1);
-    let Event::Dto(dto) = bed.event(B, to.recv) else {
-        panic!()
-    };
-    assert_eq!(
-        (dto.ep, dto.cookie, dto.len, dto.operation),
-        (to.ep, 7, 13, DtoOperation::Receive)
-    );
+    let Event::Dto(dto) = bed.event(B, to.recv) else { panic!() };
+    assert_eq!((dto.ep, dto.cookie, dto.len, dto.operation), (to.ep, 7, 13, DtoOperation::Receive));
     assert_eq!(bed.bytes(&sink, 0, 13), b"shared by all");
     bed.done(&from, DtoOperation::Send, 1);
 }
@@ -93,10 +88,7 @@ pub fn an_empty_queue_makes_messages_wait(bed: &mut Bed<'_, impl Side>) {
     let (from, to) = (bed.end(A), member(bed, B, srq));
     bed.connect(&from, &to);
     bed.a.ep_post_send(from.ep, &[], 1, NONE).unwrap();
-    bed.quiet(
-        Duration::from_millis(20),
-        &[(A, from.request), (B, to.recv)],
-    );
+    bed.quiet(Duration::from_millis(20), &[(A, from.request), (B, to.recv)]);
     bed.b.srq_post_recv(srq, &[sink.seg(0, 8)], 2).unwrap();
     bed.done(&to, DtoOperation::Receive, 2);
     bed.done(&from, DtoOperation::Send, 1);
@@ -299,20 +291,14 @@ pub fn the_zones_may_differ(bed: &mut Bed<'_, impl Side>) {
     bed.send(&from, &source, 0, 8, 2);
     bed.done(&to, DtoOperation::Receive, 1);
     let posted = bed.b.ep_post_send(to.ep, &[sink.seg(0, 8)], 3, NONE);
-    refused(
-        posted,
-        DatType::ProtectionViolation,
-        DatSubtype::ProtectionRead,
-    );
+    refused(posted, DatType::ProtectionViolation, DatSubtype::ProtectionRead);
 }
 
 /// What an Endpoint holds of the queue counts against its watermarks.
 pub fn watermarks_count_what_an_endpoint_took(bed: &mut Bed<'_, impl Side>) {
     let (_, from, to) = two(bed, 6);
     let (now, asynchronous) = (bed.now(), bed.b.async_evd());
-    bed.b
-        .ep_set_watermark(now, to[0].ep, Some(1), Some(2))
-        .unwrap();
+    bed.b.ep_set_watermark(now, to[0].ep, Some(1), Some(2)).unwrap();
     bed.a.ep_post_send(from[0].ep, &[], 1, NONE).unwrap();
     bed.quiet(Duration::from_millis(10), &[(B, asynchronous)]);
     bed.a.ep_post_send(from[0].ep, &[], 2, NONE).unwrap();

@@ -47,22 +47,14 @@ pub fn there_are_as_many_as_the_adapter_says(bed: &mut Bed<'_, impl Side>) {
         bed.a.srq_create(pz, &attr(2)).unwrap();
     }
     let made = bed.a.srq_create(pz, &attr(2));
-    refused(
-        made,
-        DatType::InsufficientResources,
-        DatSubtype::ResourceSrq,
-    );
+    refused(made, DatType::InsufficientResources, DatSubtype::ResourceSrq);
 }
 
 /// A queue holds its zone.
 pub fn fault_34_a_queue_holds_its_zone(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let srq = bed.a.srq_create(pz, &attr(4)).unwrap();
-    refused(
-        bed.a.pz_free(pz),
-        DatType::InvalidState,
-        DatSubtype::InvalidStatePzInUse,
-    );
+    refused(bed.a.pz_free(pz), DatType::InvalidState, DatSubtype::InvalidStatePzInUse);
     bed.a.srq_resize(srq, 7).unwrap();
     let param = bed.a.srq_query(srq).unwrap();
     assert_eq!((param.attr.max_recv_dtos, param.available), (7, Some(0)));
@@ -86,9 +78,7 @@ pub fn freed_handles_are_invalid(bed: &mut Bed<'_, impl Side>) {
         ia.srq_resize(srq, 8).unwrap_err().into(),
         ia.srq_set_lw(srq, 1).unwrap_err().into(),
         ia.srq_post_recv(srq, &[], 1).unwrap_err(),
-        ia.ep_create_with_srq(None, None, None, None, srq, &suggested)
-            .unwrap_err()
-            .into(),
+        ia.ep_create_with_srq(None, None, None, None, srq, &suggested).unwrap_err().into(),
     ];
     for ret in rets {
         assert_eq!(
@@ -130,16 +120,10 @@ pub fn receives_are_checked(bed: &mut Bed<'_, impl Side>) {
     let privileges = DatType::PrivilegesViolation;
     let posted = ia.srq_post_recv(srq, &[locked.seg(0, 8)], 1);
     refused(posted, privileges, DatSubtype::PrivilegesWrite);
-    let unknown = LmrTriplet {
-        context: 0xdead_beef,
-        ..seg
-    };
+    let unknown = LmrTriplet { context: 0xdead_beef, ..seg };
     let posted = ia.srq_post_recv(srq, &[unknown], 1);
     refused(posted, privileges, DatSubtype::PrivilegesWrite);
-    let outside = LmrTriplet {
-        addr: seg.addr + 4090,
-        ..seg
-    };
+    let outside = LmrTriplet { addr: seg.addr + 4090, ..seg };
     let posted = ia.srq_post_recv(srq, &[outside], 1);
     refused(posted, parameter, DatSubtype::InvalidArg3);
     assert_eq!(ia.srq_query(srq).unwrap().outstanding, 0);
@@ -172,11 +156,7 @@ pub fn resize_loses_nothing(bed: &mut Bed<'_, impl Side>) {
     refused(resized, DatType::InvalidParameter, DatSubtype::InvalidArg2);
     let most = u16::try_from(bed.a.query().0.max_recv_per_srq).unwrap();
     let resized = bed.a.srq_resize(srq, most + 1);
-    refused(
-        resized,
-        DatType::InsufficientResources,
-        DatSubtype::ResourceSrq,
-    );
+    refused(resized, DatType::InsufficientResources, DatSubtype::ResourceSrq);
     assert_eq!(bed.a.srq_query(srq).unwrap().attr.max_recv_dtos, 8);
     bed.a.srq_resize(srq, 4).unwrap();
     assert_eq!(bed.a.srq_query(srq).unwrap().attr.max_recv_dtos, 4);
@@ -187,11 +167,7 @@ pub fn resize_stays_above_the_low_watermark(bed: &mut Bed<'_, impl Side>) {
     let (srq, _) = queue(bed, A, 8);
     bed.a.srq_set_lw(srq, 5).unwrap();
     let resized = bed.a.srq_resize(srq, 4);
-    refused(
-        resized,
-        DatType::InvalidState,
-        DatSubtype::InvalidStateSrqOperational,
-    );
+    refused(resized, DatType::InvalidState, DatSubtype::InvalidStateSrqOperational);
     bed.a.srq_resize(srq, 5).unwrap();
 }
 
@@ -203,10 +179,7 @@ pub fn an_endpoint_knows_its_queue(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.a.ep_query(end.ep).unwrap().srq, Some(srq));
     bed.a.ep_reset(end.ep).unwrap();
     let attr = bed.a.ep_query(end.ep).unwrap().attr;
-    let change = EpModify {
-        attr: Some(attr),
-        ..EpModify::default()
-    };
+    let change = EpModify { attr: Some(attr), ..EpModify::default() };
     bed.a.ep_modify(end.ep, &change).unwrap();
     assert_eq!(bed.a.ep_query(end.ep).unwrap().srq, Some(srq));
 }
@@ -222,25 +195,16 @@ pub fn an_endpoint_with_a_queue_takes_no_receives(bed: &mut Bed<'_, impl Side>) 
 /// Its receives need somewhere to complete to.
 pub fn an_endpoint_with_a_queue_needs_a_receive_evd(bed: &mut Bed<'_, impl Side>) {
     let (srq, _) = queue(bed, A, 4);
-    let evd = bed
-        .a
-        .evd_create(8, EvdFlags::DTO | EvdFlags::CONNECTION)
-        .unwrap();
+    let evd = bed.a.evd_create(8, EvdFlags::DTO | EvdFlags::CONNECTION).unwrap();
     let pz = bed.a.pz_create().unwrap();
     let mut attr = bed.a.ep_attr_default();
     attr.max_recv_dtos = 0;
     let some = Some(evd);
-    let ep = bed
-        .a
-        .ep_create_with_srq(Some(pz), None, some, some, srq, &attr)
-        .unwrap();
+    let ep = bed.a.ep_create_with_srq(Some(pz), None, some, some, srq, &attr).unwrap();
     let state = bed.a.ep_query(ep).unwrap().state;
     assert_eq!(state, EpState::UnconfiguredUnconnected);
-    let change = EpModify {
-        recv_evd: some,
-        attr: Some(bed.a.ep_attr_default()),
-        ..EpModify::default()
-    };
+    let change =
+        EpModify { recv_evd: some, attr: Some(bed.a.ep_attr_default()), ..EpModify::default() };
     bed.a.ep_modify(ep, &change).unwrap();
     let state = bed.a.ep_query(ep).unwrap().state;
     assert_eq!(state, EpState::Unconnected);

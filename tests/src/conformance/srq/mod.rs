@@ -12,11 +12,7 @@ use super::{Bed, End, Mem, Side};
 
 /// Attributes of a queue of so many receives.
 pub(super) fn attr(max_recv_dtos: u16) -> SrqAttr {
-    SrqAttr {
-        max_recv_dtos,
-        max_recv_iov: 2,
-        low_watermark: 0,
-    }
+    SrqAttr { max_recv_dtos, max_recv_iov: 2, low_watermark: 0 }
 }
 
 /// A Shared Receive Queue in a zone of its own, with memory for its receives.
@@ -36,19 +32,9 @@ pub(super) fn member(bed: &mut Bed<'_, impl Side>, side: usize, srq: Srq) -> End
     let dto = EvdFlags::DTO | EvdFlags::RMR_BIND;
     let [recv, request, conn] =
         [dto, dto, EvdFlags::CONNECTION].map(|flags| ia.evd_create(16, flags).unwrap());
-    let (given, attr) = (
-        (Some(recv), Some(request), Some(conn)),
-        ia.ep_attr_default(),
-    );
+    let (given, attr) = ((Some(recv), Some(request), Some(conn)), ia.ep_attr_default());
     let ep = ia.ep_create_with_srq(Some(pz), given.0, given.1, given.2, srq, &attr);
-    End {
-        side,
-        pz,
-        recv,
-        request,
-        conn,
-        ep: ep.unwrap(),
-    }
+    End { side, pz, recv, request, conn, ep: ep.unwrap() }
 }
 
 /// The cases.

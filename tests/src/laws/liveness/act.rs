@@ -185,11 +185,7 @@ impl<S: Side> Program<'_, '_, S> {
             return self.dequeue(side, queue).map(drop);
         }
         let (now, to) = (self.bed.now(), self.bed[1 - side].address());
-        let qualifier = if self.rng.percent(97) {
-            self.sides[1 - side].qualifier
-        } else {
-            9
-        };
+        let qualifier = if self.rng.percent(97) { self.sides[1 - side].qualifier } else { 9 };
         let timeout = Duration::from_millis(self.rng.of(&[2, 500, 5_000]));
         let next = self.sides[side].connections.len() as u32;
         let ep = self.sides[side].ends[end].ep;
@@ -301,11 +297,7 @@ impl<S: Side> Program<'_, '_, S> {
         let graceful = self.rng.percent(70);
         for end in self.alive(side) {
             if self.state(side, end) == EpState::Connected {
-                let flag = if graceful {
-                    CloseFlag::Graceful
-                } else {
-                    CloseFlag::Abrupt
-                };
+                let flag = if graceful { CloseFlag::Graceful } else { CloseFlag::Abrupt };
                 self.disconnect(side, end, flag)?;
             }
         }
@@ -353,10 +345,7 @@ impl<S: Side> Program<'_, '_, S> {
         self.drop_posted(side, end);
         self.sides[side].ends[end].freed = true;
         if self.bed[side].ep_get_status(ep).is_ok() {
-            return violation(
-                "free",
-                format!("side {side}, end {end}: the handle still works"),
-            );
+            return violation("free", format!("side {side}, end {end}: the handle still works"));
         }
         Ok(())
     }

@@ -113,25 +113,16 @@ impl<S: Side> Program<'_, '_, S> {
         let Some(end) = consumer.ends.get_mut(index) else {
             return violation("unknown-completion", told);
         };
-        let (at, posted) = if recv {
-            (end.recv, &mut end.receives)
-        } else {
-            (end.request, &mut end.requests)
-        };
+        let (at, posted) =
+            if recv { (end.recv, &mut end.receives) } else { (end.request, &mut end.requests) };
         if at != queue || ep.is_some_and(|ep| ep != end.ep) {
             return violation(
                 "unknown-completion",
-                format!(
-                    "{told} of {ep:?} on queue {queue}, not of {:?} on {at}",
-                    end.ep
-                ),
+                format!("{told} of {ep:?} on queue {queue}, not of {:?} on {at}", end.ep),
             );
         }
         if !posted.iter().any(|item| item.cookie == cookie) {
-            return violation(
-                "unknown-completion",
-                format!("{told} came twice, or was never due"),
-            );
+            return violation("unknown-completion", format!("{told} came twice, or was never due"));
         }
         let item = loop {
             let Some(item) = posted.pop_front() else {
@@ -165,10 +156,7 @@ impl<S: Side> Program<'_, '_, S> {
         if !connection.established_seen && !recv {
             connection.early += 1;
             if status == DtoStatus::Success && !consumer.queues[queue].crowded {
-                return violation(
-                    "established-order",
-                    format!("{told} came before Established"),
-                );
+                return violation("established-order", format!("{told} came before Established"));
             }
         }
         Ok(())
@@ -220,10 +208,7 @@ impl<S: Side> Program<'_, '_, S> {
         let found = consumer.ends.iter().position(|end| end.ep == ep);
         match found.filter(|&index| consumer.ends[index].conn == queue) {
             Some(index) => Ok(index),
-            None => violation(
-                "connection-order",
-                format!("side {side}: an event of {ep:?}"),
-            ),
+            None => violation("connection-order", format!("side {side}: an event of {ep:?}")),
         }
     }
 
@@ -241,11 +226,7 @@ impl<S: Side> Program<'_, '_, S> {
             // A short queue has most likely lost the terminal event.
             let crowded = consumer.queues[queue].crowded;
             return violation(
-                if crowded {
-                    "lost-terminal"
-                } else {
-                    "connection-order"
-                },
+                if crowded { "lost-terminal" } else { "connection-order" },
                 format!(
                     "side {side}, end {index}: Established of the next connection before the \
                      terminal event of connection {first}"
@@ -286,10 +267,7 @@ impl<S: Side> Program<'_, '_, S> {
                 ),
             );
         }
-        let merged = [
-            (end.recv, &end.receives, true),
-            (end.request, &end.requests, false),
-        ];
+        let merged = [(end.recv, &end.receives, true), (end.request, &end.requests, false)];
         for (_, posted, recv) in merged.into_iter().filter(|(at, ..)| *at == queue) {
             let due = |item: &&Posted| {
                 item.connection == Some(first) && !item.late && !item.suppressed && !item.dropped

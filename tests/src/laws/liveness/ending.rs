@@ -196,11 +196,7 @@ impl<S: Side> Program<'_, '_, S> {
             let known = &self.sides[side].ends[end];
             if state != EpState::Disconnected && state != EpState::Connected {
                 let sends = known.requests.iter().filter(|item| item.kind == Kind::Send);
-                let rule = if sends.count() > 0 {
-                    "stuck-send"
-                } else {
-                    "stuck"
-                };
+                let rule = if sends.count() > 0 { "stuck-send" } else { "stuck" };
                 return violation(rule, format!("{what}: {state:?} after {DEADLINE:?}"));
             }
             if state == EpState::Connected && self.due(side, index) {
@@ -213,10 +209,7 @@ impl<S: Side> Program<'_, '_, S> {
                     // The peer's own disconnect is the one that does not end.
                     return self.tell_missing(1 - side, peer, ending);
                 }
-                return violation(
-                    "peer-stuck",
-                    format!("{what}: the peer's end did not arrive"),
-                );
+                return violation("peer-stuck", format!("{what}: the peer's end did not arrive"));
             }
         }
         let crowded = self.sides[side].queues[self.sides[side].ends[end].conn].crowded;
@@ -229,10 +222,7 @@ impl<S: Side> Program<'_, '_, S> {
         } else {
             "lost-terminal-reset"
         };
-        violation(
-            rule,
-            format!("{what}: no event, its state says that it is due"),
-        )
+        violation(rule, format!("{what}: no event, its state says that it is due"))
     }
 
     /// Waits for a queue once, until `timeout`.
@@ -304,10 +294,8 @@ impl<S: Side> Program<'_, '_, S> {
             let waiting = |item: &Posted| !item.dropped && (item.kind == Kind::Send);
             // A send may wait for a receive of the peer, and everything else waits behind it. The request that follows suppressed ones
             // waits as well, and has the entry of the completion queue that is there for such requests.
-            let mut neighbours = self.sides[side]
-                .ends
-                .iter()
-                .filter(|other| other.request == known.request);
+            let mut neighbours =
+                self.sides[side].ends.iter().filter(|other| other.request == known.request);
             let blocked = neighbours.any(|other| other.requests.iter().any(waiting));
             let (requests, receives) = match state {
                 EpState::Disconnected => (true, true),

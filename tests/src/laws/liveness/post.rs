@@ -175,11 +175,7 @@ impl<S: Side> Program<'_, '_, S> {
             return Ok(());
         }
         let lmr = &self.sides[1 - side].lmr;
-        let far = RmrTriplet {
-            addr: lmr.region.addr,
-            len: 8,
-            context: lmr.rmr_context,
-        };
+        let far = RmrTriplet { addr: lmr.region.addr, len: 8, context: lmr.rmr_context };
         let mut segment = self.segment(side, 0);
         segment.len = 8;
         let cookie = self.next_cookie(end);

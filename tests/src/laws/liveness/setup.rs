@@ -25,13 +25,7 @@ pub(super) enum Merge {
 impl<S: Side> Program<'_, '_, S> {
     /// Makes the objects of both sides.
     pub(super) fn set_up(&mut self, ends: usize) {
-        let merges = [
-            Merge::One,
-            Merge::Each,
-            Merge::Streams,
-            Merge::Completions,
-            Merge::Any,
-        ];
+        let merges = [Merge::One, Merge::Each, Merge::Streams, Merge::Completions, Merge::Any];
         for side in [A, B] {
             let merge = self.rng.of(&merges);
             self.set_up_side(side, ends, merge);
@@ -83,9 +77,7 @@ impl<S: Side> Program<'_, '_, S> {
             queues.push(made);
             queues.len() - 1
         };
-        self.bed[side]
-            .psp_create(qualifier, queues[listen].evd, PspFlag::Consumer)
-            .unwrap();
+        self.bed[side].psp_create(qualifier, queues[listen].evd, PspFlag::Consumer).unwrap();
         let mut shared = Vec::new();
         if self.rng.percent(25) {
             let attr = SrqAttr {
@@ -94,10 +86,7 @@ impl<S: Side> Program<'_, '_, S> {
                 low_watermark: 0,
             };
             let srq = self.bed[side].srq_create(pz, &attr).unwrap();
-            shared.push(Shared {
-                srq,
-                posted: Vec::new(),
-            });
+            shared.push(Shared { srq, posted: Vec::new() });
         }
         self.sides.push(Consumer {
             pz,
@@ -121,11 +110,7 @@ impl<S: Side> Program<'_, '_, S> {
                 Merge::Streams => (0, 1, 2),
                 Merge::Completions => (0, 0, 1 + index),
                 Merge::Any => {
-                    let most = if listen == 0 {
-                        self.sides[side].queues.len()
-                    } else {
-                        listen
-                    };
+                    let most = if listen == 0 { self.sides[side].queues.len() } else { listen };
                     let rng = &mut self.rng;
                     (rng.below(most), rng.below(most), rng.below(most))
                 }

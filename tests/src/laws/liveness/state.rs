@@ -144,14 +144,7 @@ pub(super) struct Program<'w, 's, S: Side> {
 
 impl<'w, 's, S: Side> Program<'w, 's, S> {
     pub(super) fn new(bed: &'w mut Bed<'s, S>, rng: Rng, verbose: bool) -> Self {
-        Self {
-            bed,
-            rng,
-            sides: Vec::new(),
-            steps: 0,
-            cookie: 0,
-            verbose,
-        }
+        Self { bed, rng, sides: Vec::new(), steps: 0, cookie: 0, verbose }
     }
 
     /// Prints a line of the program.
@@ -193,9 +186,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
     /// Live Endpoints of a side.
     pub(super) fn alive(&self, side: usize) -> Vec<usize> {
         let ends = self.sides[side].ends.iter().enumerate();
-        ends.filter(|(_, end)| !end.freed)
-            .map(|(index, _)| index)
-            .collect()
+        ends.filter(|(_, end)| !end.freed).map(|(index, _)| index).collect()
     }
 
     /// Receives of Shared Receive Queues that may complete on a queue.
@@ -208,9 +199,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
                 .any(|end| !end.freed && end.srq == Some(index) && end.recv == queue)
         };
         let each = consumer.shared.iter().enumerate();
-        each.filter(|(index, _)| uses(*index))
-            .map(|(_, shared)| shared.posted.len())
-            .sum()
+        each.filter(|(index, _)| uses(*index)).map(|(_, shared)| shared.posted.len()).sum()
     }
 
     /// Entries of the ring that connection events, connection requests and software events may take.
@@ -265,10 +254,9 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
     pub(super) fn drop_posted(&mut self, side: usize, end: usize) {
         let consumer = &mut self.sides[side];
         let known = &mut consumer.ends[end];
-        for (queue, posted) in [
-            (known.request, &mut known.requests),
-            (known.recv, &mut known.receives),
-        ] {
+        for (queue, posted) in
+            [(known.request, &mut known.requests), (known.recv, &mut known.receives)]
+        {
             for item in posted.iter_mut().filter(|item| !item.dropped) {
                 item.dropped = true;
                 consumer.queues[queue].dropped += 1;

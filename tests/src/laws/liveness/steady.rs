@@ -35,10 +35,8 @@ impl<S: Side> Program<'_, '_, S> {
             self.drain(A, 0)?;
         }
         let alive = self.alive(A);
-        let up: Vec<usize> = alive
-            .into_iter()
-            .filter(|&end| self.state(A, end) == EpState::Connected)
-            .collect();
+        let up: Vec<usize> =
+            alive.into_iter().filter(|&end| self.state(A, end) == EpState::Connected).collect();
         let [busy, other, ..] = up[..] else {
             return self.finish();
         };

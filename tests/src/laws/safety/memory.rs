@@ -33,10 +33,7 @@ impl<S: Side> Program<'_, '_, S> {
             pairs.any(|pair| pair.open && pair.zone == zone)
         };
         let block = unit / BLOCK;
-        if self
-            .opening
-            .is_some_and(|(opening, zone)| opening == block && zone_is_open(zone))
-        {
+        if self.opening.is_some_and(|(opening, zone)| opening == block && zone_is_open(zone)) {
             return true;
         }
         let region = self.regions[block].as_ref();
@@ -94,18 +91,11 @@ impl<S: Side> Program<'_, '_, S> {
 
     fn compare(&self, unit: usize, bytes: &[u8]) -> Check {
         let want = secret(unit, self.units[unit].epoch);
-        match bytes
-            .iter()
-            .zip(&want)
-            .position(|(have, want)| have != want)
-        {
+        match bytes.iter().zip(&want).position(|(have, want)| have != want) {
             None => Ok(()),
             Some(at) => violation(
                 "written",
-                format!(
-                    "byte {at} of unit {unit} is {:#x}, after: {}",
-                    bytes[at], self.last_close
-                ),
+                format!("byte {at} of unit {unit} is {:#x}, after: {}", bytes[at], self.last_close),
             ),
         }
     }

@@ -36,9 +36,5 @@ pub fn episode<S: Side>(bed: &mut Bed<'_, S>, episode: Episode) -> Outcome {
     let mut program = Program::new(bed, rng, episode.verbose);
     let mut done = 0;
     let check = program.run(length, &mut done);
-    Outcome {
-        steps: program.steps,
-        program: done,
-        check,
-    }
+    Outcome { steps: program.steps, program: done, check }
 }

@@ -140,9 +140,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
             }
         }
         let requests = bed.b.evd_create(8, EvdFlags::CR).unwrap();
-        bed.b
-            .psp_create(qualifier, requests, dat_core::PspFlag::Consumer)
-            .unwrap();
+        bed.b.psp_create(qualifier, requests, dat_core::PspFlag::Consumer).unwrap();
         let zones = 1 + rng.below(3);
         let zones: Vec<Pz> = (0..zones).map(|_| bed.b.pz_create().unwrap()).collect();
         let memory = bed.b.side.memory(UNITS * UNIT).addr;
@@ -150,11 +148,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         let own = bed.a.side.memory(4096);
         let sink_lmr = bed.a.lmr_create(zone_a, own, MemPriv::ALL).unwrap();
         bed.a.side.store(own.addr, &[0x11; UNIT]);
-        let source = LmrTriplet {
-            addr: own.addr,
-            len: UNIT as u32,
-            context: sink_lmr.lmr_context,
-        };
+        let source = LmrTriplet { addr: own.addr, len: UNIT as u32, context: sink_lmr.lmr_context };
         Self {
             bed,
             rng,
@@ -200,13 +194,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         for index in 0..pairs {
             let zone = index % self.zones.len();
             let eps = [self.make_ep(A, zone), self.make_ep(B, zone)];
-            self.pairs.push(Pair {
-                eps,
-                zone,
-                open: false,
-                posted: VecDeque::new(),
-                era: 0,
-            });
+            self.pairs.push(Pair { eps, zone, open: false, posted: VecDeque::new(), era: 0 });
             self.mend(index)?;
         }
         while *done < length {
@@ -227,19 +215,13 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
     }
 
     pub(super) fn make_ep(&mut self, side: usize, zone: usize) -> Ep {
-        let pz = if side == A {
-            self.zone_a
-        } else {
-            self.zones[zone]
-        };
+        let pz = if side == A { self.zone_a } else { self.zones[zone] };
         let mut attr = self.bed[side].ep_attr_default();
         attr.max_request_dtos = 8;
         attr.max_recv_dtos = 4;
         self.steps += 1;
         let (evd, conn) = (Some(self.evds[side]), Some(self.conns[side]));
-        self.bed[side]
-            .ep_create(Some(pz), evd, evd, conn, Some(&attr))
-            .unwrap()
+        self.bed[side].ep_create(Some(pz), evd, evd, conn, Some(&attr)).unwrap()
     }
 
     /// Keeps posted requests in flight, where the provider can.
@@ -289,15 +271,8 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         let zone = self.rng.below(self.zones.len());
         let remote = self.rng.percent(35);
         let addr = self.memory + (block * BLOCK * UNIT) as u64;
-        let region = dat_core::provider::Region {
-            addr,
-            len: (BLOCK * UNIT) as u64,
-        };
-        let rights = if remote {
-            MemPriv::ALL
-        } else {
-            MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE
-        };
+        let region = dat_core::provider::Region { addr, len: (BLOCK * UNIT) as u64 };
+        let rights = if remote { MemPriv::ALL } else { MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE };
         // Memory that peers may reach is public from before the call on.
         self.opening = remote.then_some((block, zone));
         self.expose()?;
@@ -333,18 +308,10 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
             let of_ep = self.rng.percent(50);
             let pz = self.zones[zone];
             self.steps += 1;
-            let made = if of_ep {
-                self.bed.b.rmr_create_for_ep(pz)
-            } else {
-                self.bed.b.rmr_create(pz)
-            };
+            let made =
+                if of_ep { self.bed.b.rmr_create_for_ep(pz) } else { self.bed.b.rmr_create(pz) };
             if let Ok(rmr) = made {
-                self.windows.push(Window {
-                    rmr,
-                    of_ep,
-                    zone,
-                    ranges: Vec::new(),
-                });
+                self.windows.push(Window { rmr, of_ep, zone, ranges: Vec::new() });
             }
         }
         let block = self.rng.below(BLOCKS);
@@ -356,11 +323,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         let Some(region) = self.regions[block] else {
             return Ok(());
         };
-        let units = if self.rng.percent(10) {
-            0
-        } else {
-            1 + self.rng.below(BLOCK)
-        };
+        let units = if self.rng.percent(10) { 0 } else { 1 + self.rng.below(BLOCK) };
         let first = block * BLOCK + self.rng.below(BLOCK + 1 - units.max(1));
         let mut flags = NONE;
         if self.rng.percent(30) {
@@ -378,12 +341,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         ]);
         self.cookie += 1;
         let cookie = self.cookie << 8 | pair as u64;
-        self.windows[at].ranges.push(Range {
-            bind: cookie,
-            first,
-            units,
-            pair,
-        });
+        self.windows[at].ranges.push(Range { bind: cookie, first, units, pair });
         self.expose()?;
         let (rmr, ep) = (self.windows[at].rmr, self.pairs[pair].eps[B]);
         self.steps += 1;
@@ -454,8 +412,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         }
         self.last_close = format!("lmr_free of block {block}");
         if self.gone.len() < 8 {
-            self.gone
-                .push((region.lmr.lmr_context, region.lmr.region.addr));
+            self.gone.push((region.lmr.lmr_context, region.lmr.region.addr));
         }
         self.expose()
     }
@@ -537,18 +494,11 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
             };
             let rights = MemPriv::REMOTE_WRITE;
             if let Ok(context) = self.bed.b.rmr_bind(rmr, &range, rights, ep, 7, NONE) {
-                return violation(
-                    "bad-input",
-                    format!("bind of a freed RMR gave {context:#x}"),
-                );
+                return violation("bad-input", format!("bind of a freed RMR gave {context:#x}"));
             }
         }
         if let Some(&(context, addr)) = self.gone.last() {
-            let segment = LmrTriplet {
-                addr,
-                len: 8,
-                context,
-            };
+            let segment = LmrTriplet { addr, len: 8, context };
             if self.bed.b.ep_post_send(ep, &[segment], 7, NONE).is_ok() {
                 return violation("bad-input", "a send from memory that is not registered");
             }
@@ -570,11 +520,7 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         self.note(|| format!("send {cookie:#x} without a receive, pair {pair}: {done:?}"));
         if done.is_ok() {
             self.charged += 1;
-            self.pairs[pair].posted.push_back(Posted {
-                cookie,
-                suppressed: false,
-                bind: false,
-            });
+            self.pairs[pair].posted.push_back(Posted { cookie, suppressed: false, bind: false });
         }
         Ok(())
     }

@@ -27,11 +27,7 @@ impl<S: Side> Program<'_, '_, S> {
             if self.rng.percent(15) {
                 target.addr = self.memory + (self.rng.below(UNITS) * UNIT) as u64;
             }
-            let far = RmrTriplet {
-                addr: target.addr,
-                len: UNIT as u32,
-                context: target.context,
-            };
+            let far = RmrTriplet { addr: target.addr, len: UNIT as u32, context: target.context };
             let ep = self.pairs[pair].eps[A];
             self.cookie += 1;
             let cookie = self.cookie << 8 | pair as u64;
@@ -43,14 +39,10 @@ impl<S: Side> Program<'_, '_, S> {
                     len: UNIT as u32,
                     context: self.sink_lmr.lmr_context,
                 };
-                self.bed
-                    .a
-                    .ep_post_rdma_read(ep, &[into], cookie, &far, NONE)
+                self.bed.a.ep_post_rdma_read(ep, &[into], cookie, &far, NONE)
             } else {
                 let from = self.source;
-                self.bed
-                    .a
-                    .ep_post_rdma_write(ep, &[from], cookie, &far, NONE)
+                self.bed.a.ep_post_rdma_write(ep, &[from], cookie, &far, NONE)
             };
             self.note(|| format!("A fires at {far:x?}, read {read}, pair {pair}: {done:?}"));
         }
@@ -90,21 +82,13 @@ impl<S: Side> Program<'_, '_, S> {
         };
         let index = (cookie & 0xff) as usize;
         let bind = matches!(event, Event::RmrBind { .. });
-        if self.pairs[index]
-            .posted
-            .iter()
-            .any(|item| item.cookie == cookie)
-        {
+        if self.pairs[index].posted.iter().any(|item| item.cookie == cookie) {
             while let Some(item) = self.pairs[index].posted.pop_front() {
                 if item.cookie == cookie {
                     break;
                 }
                 if !item.suppressed {
-                    let rule = if item.bind {
-                        "bind-completion"
-                    } else {
-                        "completion-order"
-                    };
+                    let rule = if item.bind { "bind-completion" } else { "completion-order" };
                     return violation(rule, format!("{cookie:#x} came before {item:?}"));
                 }
             }
@@ -235,11 +219,7 @@ impl<S: Side> Program<'_, '_, S> {
         self.reap(B, usize::MAX)?;
         for pair in &self.pairs {
             if let Some(item) = pair.posted.iter().find(|item| !item.suppressed) {
-                let rule = if item.bind {
-                    "bind-completion"
-                } else {
-                    "lost-completion"
-                };
+                let rule = if item.bind { "bind-completion" } else { "lost-completion" };
                 return violation(rule, format!("never came: {item:?}"));
             }
         }

@@ -92,9 +92,7 @@ impl Acpi {
             Some((table, width))
         };
         let extended = memory.byte(rsdp + 15).is_some_and(|revision| revision >= 2);
-        let xsdt = extended
-            .then(|| list(*b"XSDT", memory.read64(rsdp + 24), 8))
-            .flatten();
+        let xsdt = extended.then(|| list(*b"XSDT", memory.read64(rsdp + 24), 8)).flatten();
         let rsdt = || list(*b"RSDT", memory.read32(rsdp + 16).map(u64::from), 4);
         let Some((tables, width)) = xsdt.or_else(rsdt) else {
             return found;
@@ -143,25 +141,20 @@ fn table(memory: &impl Memory, at: u64, name: [u8; 4]) -> Option<Table> {
 }
 
 fn ecam(memory: &impl Memory, table: Table) -> Option<Ecam> {
-    (table.at + 44..(table.at + table.len).saturating_sub(15))
-        .step_by(16)
-        .find_map(|entry| {
-            let [first, last] = memory.bytes(entry + 10)?;
-            let base = memory.read64(entry)?;
-            (memory.read16(entry + 8)? == 0 && base != 0 && first <= last).then_some(Ecam {
-                base,
-                first,
-                last,
-            })
+    (table.at + 44..(table.at + table.len).saturating_sub(15)).step_by(16).find_map(|entry| {
+        let [first, last] = memory.bytes(entry + 10)?;
+        let base = memory.read64(entry)?;
+        (memory.read16(entry + 8)? == 0 && base != 0 && first <= last).then_some(Ecam {
+            base,
+            first,
+            last,
         })
+    })
 }
 
 fn timer(memory: &impl Memory, table: Table) -> Option<Timer> {
     let port = memory.read32(table.at + 76)?;
-    u16::try_from(port)
-        .ok()
-        .filter(|port| *port != 0)
-        .map(Timer)
+    u16::try_from(port).ok().filter(|port| *port != 0).map(Timer)
 }
 
 fn power(memory: &impl Memory, table: Table) -> Option<Power> {
@@ -170,20 +163,14 @@ fn power(memory: &impl Memory, table: Table) -> Option<Power> {
     if control == [0; 2] {
         return None;
     }
-    let wide = (table.len >= 148)
-        .then(|| memory.read64(table.at + 140))
-        .flatten();
+    let wide = (table.len >= 148).then(|| memory.read64(table.at + 140)).flatten();
     let at = match wide {
         Some(at) if at != 0 => at,
         _ => memory.read32(table.at + 40)?.into(),
     };
     let sleep = sleep_type(memory, self::table(memory, at, *b"DSDT")?)?;
     let enable = port(48).zip(memory.byte(table.at + 52));
-    Some(Power {
-        control,
-        sleep,
-        enable: enable.filter(|(port, value)| *port != 0 && *value != 0),
-    })
+    Some(Power { control, sleep, enable: enable.filter(|(port, value)| *port != 0 && *value != 0) })
 }
 
 /// The first two elements of the package named `_S5_`.
@@ -249,11 +236,7 @@ mod tests {
         assert_eq!(
             found,
             Acpi {
-                ecam: Some(Ecam {
-                    base: 0xb000_0000,
-                    first: 0,
-                    last: 255
-                }),
+                ecam: Some(Ecam { base: 0xb000_0000, first: 0, last: 255 }),
                 timer: Some(Timer(0x608)),
                 power: Some(Power {
                     control: [0x604, 0],

@@ -30,12 +30,8 @@ impl StartInfo {
         if memory.read32(at)? != MAGIC {
             return None;
         }
-        let mut info = Self {
-            line: [0; COMMAND_LINE],
-            len: 0,
-            rsdp: memory.read64(at + 32)?,
-            ram_end: 0,
-        };
+        let mut info =
+            Self { line: [0; COMMAND_LINE], len: 0, rsdp: memory.read64(at + 32)?, ram_end: 0 };
         let line = memory.read64(at + 24)?;
         if line != 0 {
             for (place, at) in info.line.iter_mut().zip(line..) {
@@ -52,9 +48,7 @@ impl StartInfo {
             let entries = u64::from(memory.read32(at + 48)?).min(MAP_ENTRIES);
             for entry in (0..entries).map(|index| map + 24 * index) {
                 if memory.read32(entry + 16)? == RAM {
-                    let end = memory
-                        .read64(entry)?
-                        .checked_add(memory.read64(entry + 8)?)?;
+                    let end = memory.read64(entry)?.checked_add(memory.read64(entry + 8)?)?;
                     info.ram_end = info.ram_end.max(end);
                 }
             }
@@ -87,13 +81,10 @@ mod tests {
         bytes.put32(0x130, 3);
         bytes.put(0x400, b"role=listen ip=10.0.0.1\0rest");
         // Reserved memory above all does not count, as the hole for big BARs is one of those.
-        for (index, (at, size, kind)) in [
-            (0, 0x9_fc00, 1),
-            (0x10_0000, 0xff0_0000, 1),
-            (0xfd_0000_0000, 0x3_0000_0000, 2),
-        ]
-        .into_iter()
-        .enumerate()
+        for (index, (at, size, kind)) in
+            [(0, 0x9_fc00, 1), (0x10_0000, 0xff0_0000, 1), (0xfd_0000_0000, 0x3_0000_0000, 2)]
+                .into_iter()
+                .enumerate()
         {
             bytes.put64(0x200 + 24 * index, at);
             bytes.put64(0x208 + 24 * index, size);
@@ -111,10 +102,7 @@ mod tests {
         bytes.put32(0, MAGIC);
         bytes.put64(24, 0x400);
         bytes.put(0x400, &[b'a'; 0xc00]);
-        assert_eq!(
-            StartInfo::read(&bytes, 0).unwrap().command_line().len(),
-            COMMAND_LINE
-        );
+        assert_eq!(StartInfo::read(&bytes, 0).unwrap().command_line().len(), COMMAND_LINE);
         bytes.put32(4, 1);
         bytes.put64(40, 0xfff);
         bytes.put32(48, u32::MAX);

@@ -59,9 +59,7 @@ pub(crate) fn ticks() -> u64 {
 
 fn scale(ticks: u64, of_timer: u32) -> Option<u64> {
     let nanos = u128::from(of_timer) * 1_000_000_000 / u128::from(Timer::HERTZ);
-    u64::try_from((nanos << 32).checked_div(ticks.into())?)
-        .ok()
-        .filter(|scale| *scale != 0)
+    u64::try_from((nanos << 32).checked_div(ticks.into())?).ok().filter(|scale| *scale != 0)
 }
 
 fn nanos(ticks: u64, scale: u64) -> u64 {

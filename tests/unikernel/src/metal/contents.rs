@@ -40,11 +40,7 @@ pub(crate) fn differ<P: Platform>(
     words(seed, number, len).find_map(|(offset, word, count)| {
         let mut found = [0; 8];
         of.copy_out(at + offset, found.get_mut(..count)?);
-        let wrong = found
-            .iter()
-            .zip(&word)
-            .take(count)
-            .position(|(a, b)| a != b);
+        let wrong = found.iter().zip(&word).take(count).position(|(a, b)| a != b);
         wrong.map(|byte| offset + byte)
     })
 }

@@ -93,14 +93,8 @@ impl Hello {
         }
         let mut fields = || {
             let [kind] = take(rest)?;
-            let (depth, size) = (
-                u16::from_be_bytes(take(rest)?),
-                u32::from_be_bytes(take(rest)?),
-            );
-            let (count, seed) = (
-                u64::from_be_bytes(take(rest)?),
-                u64::from_be_bytes(take(rest)?),
-            );
+            let (depth, size) = (u16::from_be_bytes(take(rest)?), u32::from_be_bytes(take(rest)?));
+            let (count, seed) = (u64::from_be_bytes(take(rest)?), u64::from_be_bytes(take(rest)?));
             let mtu = u16::from_be_bytes(take(rest)?);
             Some((kind, depth, size, count, seed, mtu))
         };
@@ -116,14 +110,7 @@ impl Hello {
         if kind == Kind::Ping && depth != 1 || kind != Kind::Ping && count == 0 {
             return Err("a ping has one message in flight, another test at least one operation");
         }
-        Ok(Self {
-            kind,
-            depth,
-            size,
-            count,
-            seed,
-            mtu,
-        })
+        Ok(Self { kind, depth, size, count, seed, mtu })
     }
 
     /// Bytes from the start of one operation's memory to the next one's.
@@ -157,17 +144,7 @@ impl Welcome {
         let depth = hello.depth.to_be_bytes();
         let (addr, len) = (self.addr.to_be_bytes(), self.len.to_be_bytes());
         let head: [&[u8]; 3] = [&WELCOME, &[VERSION, hello.kind as u8], &depth];
-        put(
-            &mut bytes,
-            &[
-                head[0],
-                head[1],
-                head[2],
-                &addr,
-                &len,
-                &self.context.to_be_bytes(),
-            ],
-        );
+        put(&mut bytes, &[head[0], head[1], head[2], &addr, &len, &self.context.to_be_bytes()]);
         bytes
     }
 
@@ -181,13 +158,9 @@ impl Welcome {
             context: u32::from_be_bytes(take(rest)?),
         };
         let offered = u64::from(hello.offered()) * u64::from(hello.stride());
-        let good =
-            head == (
-                WELCOME,
-                [VERSION, hello.kind as u8],
-                hello.depth.to_be_bytes(),
-            ) && welcome.len == offered
-                && welcome.addr.checked_add(welcome.len).is_some();
+        let good = head == (WELCOME, [VERSION, hello.kind as u8], hello.depth.to_be_bytes())
+            && welcome.len == offered
+            && welcome.addr.checked_add(welcome.len).is_some();
         good.then_some(welcome)
     }
 }
@@ -221,10 +194,7 @@ pub(crate) enum Saying {
 /// A message about the test.
 pub(crate) fn message(saying: Saying, number: u64) -> [u8; MESSAGE_LEN as usize] {
     let mut bytes = [0; MESSAGE_LEN as usize];
-    put(
-        &mut bytes,
-        &[&MESSAGE, &[saying as u8, 0, 0, 0], &number.to_be_bytes()],
-    );
+    put(&mut bytes, &[&MESSAGE, &[saying as u8, 0, 0, 0], &number.to_be_bytes()]);
     bytes
 }
 
@@ -289,17 +259,9 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_limits_is_refused() {
-        for (at, byte) in [
-            (0, b'x'),
-            (4, 2),
-            (5, 2),
-            (5, 1),
-            (7, 0),
-            (7, 49),
-            (9, 0x11),
-            (11, 0),
-            (19, 0),
-        ] {
+        for (at, byte) in
+            [(0, b'x'), (4, 2), (5, 2), (5, 1), (7, 0), (7, 49), (9, 0x11), (11, 0), (19, 0)]
+        {
             let mut bytes = READ.bytes();
             bytes[at] = byte;
             assert!(Hello::read(&bytes).is_err(), "{at}");
@@ -308,11 +270,7 @@ mod tests {
 
     #[test]
     fn a_welcome_answers_its_hello_and_no_other() {
-        let welcome = Welcome {
-            addr: 0x1234_5678_9abc_def0,
-            len: 640,
-            context: 7,
-        };
+        let welcome = Welcome { addr: 0x1234_5678_9abc_def0, len: 640, context: 7 };
         let bytes = welcome.bytes(&READ);
         assert_eq!(bytes[..8], *b"dat!\x01\x04\0\x04");
         assert_eq!(Welcome::read(&bytes, &READ), Some(welcome));

@@ -95,16 +95,11 @@ fn run(start: u32, off: &mut Option<(Power, Clock)>) -> Result<(), Failed> {
     let info =
         StartInfo::read(&Mapped, start.into()).ok_or("the loader left no PVH start information")?;
     let acpi = Acpi::read(&Mapped, info.rsdp);
-    let timer = acpi
-        .timer
-        .ok_or("ACPI names no timer to measure time with")?;
+    let timer = acpi.timer.ok_or("ACPI names no timer to measure time with")?;
     let clock = Clock::calibrate(timer).ok_or("the ACPI timer stands still")?;
     *off = acpi.power.map(|power| (power, clock));
     say!("dat-metal: {}", info.command_line());
-    say!(
-        "clock: time stamp counter of {} MHz",
-        clock.hertz() / 1_000_000
-    );
+    say!("clock: time stamp counter of {} MHz", clock.hertz() / 1_000_000);
     let options = Options::parse(info.command_line()).map_err(|Wrong(word, why)| {
         say!("dat-metal: {word}: {why}");
         "the command line cannot be read"
@@ -114,23 +109,9 @@ fn run(start: u32, off: &mut Option<(Power, Clock)>) -> Result<(), Failed> {
     match acpi.ecam {
         Some(buses) => {
             let len = (u64::from(buses.last) + 1) << 20;
-            say!(
-                "pci: ECAM at {:#x}, buses {} to {}",
-                buses.base,
-                buses.first,
-                buses.last
-            );
-            let window = map(Bar {
-                base: buses.base,
-                len,
-            })?;
-            with_bus(
-                &pci::Mapped { window, buses },
-                info.ram_end,
-                &options,
-                clock,
-                entropy,
-            )
+            say!("pci: ECAM at {:#x}, buses {} to {}", buses.base, buses.first, buses.last);
+            let window = map(Bar { base: buses.base, len })?;
+            with_bus(&pci::Mapped { window, buses }, info.ram_end, &options, clock, entropy)
         }
         None => {
             say!("pci: no ECAM; by ports");
@@ -155,28 +136,15 @@ fn with_bus<C: Config>(
     let bar = place(&function, ram_end, options.move_bar)?;
     let registers = map(bar)?;
     function.start();
-    let interrupts = if options.interrupts {
-        route(&function, &registers, &clock)?
-    } else {
-        None
-    };
-    say!(
-        "interrupts: {}",
-        if interrupts.is_some() {
-            "MSI-X"
-        } else {
-            "none, polling"
-        }
-    );
+    let interrupts = if options.interrupts { route(&function, &registers, &clock)? } else { None };
+    say!("interrupts: {}", if interrupts.is_some() { "MSI-X" } else { "none, polling" });
 
     static PLACE: Only<Option<Machine>> = Only::new(None);
     // Made where it stays: on the way over the stack it would take more of that than all the rest.
     static ROOM: Only<Room> = Only::new(Storage::new());
     let twice = "there is only one arena";
     let machine = Machine::new(registers, clock, entropy, interrupts).zip(PLACE.take());
-    let machine: &'static Machine = machine
-        .map(|(made, place)| place.insert(made))
-        .ok_or(twice)?;
+    let machine: &'static Machine = machine.map(|(made, place)| place.insert(made)).ok_or(twice)?;
     let room = ROOM.take().ok_or(twice)?;
     let done = peer::run(machine, room, options);
     function.msix(false);
@@ -189,11 +157,7 @@ fn with_bus<C: Config>(
         say!("dat-metal: {error}");
         "the peer did not do what it was told"
     })?;
-    say!(
-        "given back: {} pages and {} bytes still out",
-        machine.held(),
-        machine.used()
-    );
+    say!("given back: {} pages and {} bytes still out", machine.held(), machine.used());
     if machine.held() != 0 || machine.used() != 0 {
         return Err("the driver kept memory");
     }
@@ -208,21 +172,12 @@ fn place<C: Config>(function: &Function<'_, C>, ram_end: u64, moved: bool) -> Re
         return Ok(bar);
     }
     // A quarter up the CPU's physical addresses: above memory, below what is reserved at the top.
-    let base = 1_u64
-        .checked_shl(paging::address_bits().saturating_sub(2))
-        .unwrap_or(0);
+    let base = 1_u64.checked_shl(paging::address_bits().saturating_sub(2)).unwrap_or(0);
     if base < ram_end.max(1 << 32) || bar.len > base {
         return Err("there is no room for BAR 0 above the memory");
     }
-    let now = function
-        .place(0, bar, base)
-        .ok_or("BAR 0 cannot be moved")?;
-    say!(
-        "bar 0: {} MiB moved from {:#x} to {:#x}",
-        bar.len >> 20,
-        bar.base,
-        now.base
-    );
+    let now = function.place(0, bar, base).ok_or("BAR 0 cannot be moved")?;
+    say!("bar 0: {} MiB moved from {:#x} to {:#x}", bar.len >> 20, bar.base, now.base);
     Ok(now)
 }
 
@@ -233,9 +188,7 @@ fn map(bar: Bar) -> Result<MappedBar, Failed> {
     let base = usize::try_from(bar.base)
         .ok()
         .and_then(|base| NonNull::new(core::ptr::with_exposed_provenance_mut(base)));
-    let base = base
-        .filter(|_| paging::map_uncached(bar.base, bar.len))
-        .ok_or(none)?;
+    let base = base.filter(|_| paging::map_uncached(bar.base, bar.len)).ok_or(none)?;
     // SAFETY: mapped a moment ago, for good, at an address where a device answers, aligned as BARs are.
     Ok(unsafe { MappedBar::new(base, len) })
 }
@@ -249,10 +202,7 @@ fn route<C: Config>(
     let Some((0, table, entries)) = function.msix_table().filter(|_| Interrupts::possible()) else {
         return Ok(None);
     };
-    let apic = map(Bar {
-        base: interrupts::APIC,
-        len: 4096,
-    })?;
+    let apic = map(Bar { base: interrupts::APIC, len: 4096 })?;
     let interrupts = Interrupts::start(apic, clock);
     for entry in 0..entries {
         let at = table + 16 * usize::from(entry);
@@ -290,10 +240,7 @@ unsafe impl<T: Send> Sync for Only<T> {}
 
 impl<T> Only<T> {
     const fn new(value: T) -> Self {
-        Self {
-            value: UnsafeCell::new(value),
-            taken: AtomicBool::new(false),
-        }
+        Self { value: UnsafeCell::new(value), taken: AtomicBool::new(false) }
     }
 
     /// The value, if nobody has it yet.

@@ -61,10 +61,8 @@ pub(crate) fn catch_exceptions() {
         limit: u16,
         base: u64,
     }
-    let pointer = Pointer {
-        limit: 4095,
-        base: core::ptr::from_ref(&GATES).expose_provenance() as u64,
-    };
+    let pointer =
+        Pointer { limit: 4095, base: core::ptr::from_ref(&GATES).expose_provenance() as u64 };
     // SAFETY: the table lives for ever, and each gate that is present leads to an entry of the boot code.
     unsafe {
         asm!("lidt [{}]", in(reg) &raw const pointer, options(readonly, nostack, preserves_flags))

@@ -88,11 +88,7 @@ impl Machine {
 impl Platform for Machine {
     /// Connections over IPv4 and nothing else, of peers alone unless it is to call: the parts that a DAT peer of the tests does not
     /// ask for are not in the image.
-    const USES: Uses = if cfg!(feature = "call") {
-        Uses::LEAST.connects()
-    } else {
-        Uses::LEAST
-    };
+    const USES: Uses = if cfg!(feature = "call") { Uses::LEAST.connects() } else { Uses::LEAST };
     const OBSERVED: bool = false;
     const SCATTERED: bool = false;
     const WRITE_COMBINING: bool = false;

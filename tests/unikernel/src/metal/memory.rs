@@ -65,9 +65,7 @@ pub(crate) mod tests {
         /// Makes the bytes from `at` on sum up to 0, by the one at `sum`.
         pub(crate) fn seal(&mut self, at: usize, len: usize, sum: usize) {
             self.0[sum] = 0;
-            let total = self.0[at..at + len]
-                .iter()
-                .fold(0u8, |a, b| a.wrapping_add(*b));
+            let total = self.0[at..at + len].iter().fold(0u8, |a, b| a.wrapping_add(*b));
             self.0[sum] = total.wrapping_neg();
         }
     }

@@ -76,38 +76,18 @@ impl Options {
                 "ip" => {
                     let (ip, prefix) = value.split_once('/').unwrap_or((value, ""));
                     let ip = ip.parse().ok();
-                    let most = if ip.is_some_and(|ip: IpAddr| ip.is_ipv6()) {
-                        128
-                    } else {
-                        32
-                    };
+                    let most = if ip.is_some_and(|ip: IpAddr| ip.is_ipv6()) { 128 } else { 32 };
                     let usual = if most == 128 { 64 } else { 24 };
-                    let prefix = if prefix.is_empty() {
-                        Some(usual)
-                    } else {
-                        prefix.parse().ok()
-                    };
-                    put(
-                        &mut options.prefix,
-                        prefix.filter(|p| *p <= most),
-                        "an address/prefix",
-                    )
-                    .or(put(&mut options.ip, ip, "an address/prefix"))
+                    let prefix = if prefix.is_empty() { Some(usual) } else { prefix.parse().ok() };
+                    put(&mut options.prefix, prefix.filter(|p| *p <= most), "an address/prefix")
+                        .or(put(&mut options.ip, ip, "an address/prefix"))
                 }
-                "gateway" => put(
-                    &mut options.gateway,
-                    value.parse().ok().map(Some),
-                    "an address",
-                ),
+                "gateway" => put(&mut options.gateway, value.parse().ok().map(Some), "an address"),
                 "vlan" => {
                     let vlan = value.parse().ok().filter(|v| (1..4095).contains(v));
                     put(&mut options.vlan, vlan.map(Some), "1 to 4094")
                 }
-                "peer" => put(
-                    &mut options.peer,
-                    value.parse().ok().map(Some),
-                    "an address",
-                ),
+                "peer" => put(&mut options.peer, value.parse().ok().map(Some), "an address"),
                 "port" => {
                     let port = value.parse().ok().filter(|p| (1..=65535).contains(p));
                     put(&mut options.port, port, "1 to 65535")
@@ -134,20 +114,12 @@ impl Options {
                 "irq" => {
                     let interrupts = [("msix", true), ("poll", false)];
                     let known = interrupts.into_iter().find(|(name, _)| *name == value);
-                    put(
-                        &mut options.interrupts,
-                        known.map(|(_, on)| on),
-                        "msix or poll",
-                    )
+                    put(&mut options.interrupts, known.map(|(_, on)| on), "msix or poll")
                 }
                 "bar" => {
                     let place = [("keep", false), ("move", true)];
                     let known = place.into_iter().find(|(name, _)| *name == value);
-                    put(
-                        &mut options.move_bar,
-                        known.map(|(_, on)| on),
-                        "keep or move",
-                    )
+                    put(&mut options.move_bar, known.map(|(_, on)| on), "keep or move")
                 }
                 "timeout" => {
                     let seconds = value.parse().ok().map(Duration::from_secs);

@@ -15,8 +15,7 @@ impl Table {
     }
 
     fn entry(&self, address: u64, level: u32) -> Option<&AtomicU64> {
-        self.0
-            .get(usize::try_from(address >> (12 + 9 * (level - 1)) & 511).ok()?)
+        self.0.get(usize::try_from(address >> (12 + 9 * (level - 1)) & 511).ok()?)
     }
 }
 

@@ -77,11 +77,7 @@ impl Ports {
 
 impl Config for Ports {
     fn read(&self, at: Address, offset: u16) -> u32 {
-        if Self::select(at, offset) {
-            ports::read32(0xcfc)
-        } else {
-            u32::MAX
-        }
+        if Self::select(at, offset) { ports::read32(0xcfc) } else { u32::MAX }
     }
     fn write(&self, at: Address, offset: u16, value: u32) {
         if Self::select(at, offset) {
@@ -120,11 +116,7 @@ pub(crate) fn find<C: Config>(
     while let Some((bus, bridges)) = buses.pop() {
         for device in 0..32 {
             for function in 0..8 {
-                let at = Address {
-                    bus,
-                    device,
-                    function,
-                };
+                let at = Address { bus, device, function };
                 let id = config.read(at, 0);
                 // 0 is what an address without any configuration space behind it reads as, on some machines.
                 if id == u32::MAX || id == 0 {
@@ -135,11 +127,7 @@ pub(crate) fn find<C: Config>(
                 }
                 if wanted(id) {
                     if nth == 0 {
-                        return Some(Function {
-                            config,
-                            at,
-                            bridges,
-                        });
+                        return Some(Function { config, at, bridges });
                     }
                     nth -= 1;
                 }

@@ -77,18 +77,11 @@ impl fmt::Display for Trouble {
             Self::Late(what) => write!(f, "timeout= is over while waiting for {what}"),
             Self::Unexpected(what, Event::Dto(done)) => {
                 let (number, cookie) = (done.status.number(), done.cookie);
-                write!(
-                    f,
-                    "instead of {what} DTO {cookie} ended with status {number}"
-                )
+                write!(f, "instead of {what} DTO {cookie} ended with status {number}")
             }
             // The names of all events would be as long as some of the code that makes them.
             Self::Unexpected(what, event) => {
-                write!(
-                    f,
-                    "instead of {what} came event {:#x} of dat.h",
-                    event.number()
-                )
+                write!(f, "instead of {what} came event {:#x} of dat.h", event.number())
             }
             Self::Serves => f.write_str("peer= is for an image built with the feature call"),
             Self::Refused => f.write_str("the peer refused the test"),
@@ -225,16 +218,7 @@ fn play(
     let pz = ia.pz_create()?;
     let evd = ia.evd_create(EVENTS, EvdFlags::DEFAULT)?;
     let end = Instant::from_nanos(machine.now()) + options.timeout;
-    let mut peer = Peer {
-        machine,
-        options,
-        ia,
-        pz,
-        evd,
-        end,
-        armed: false,
-        next: None,
-    };
+    let mut peer = Peer { machine, options, ia, pz, evd, end, armed: false, next: None };
     match options.peer {
         Some(to) if cfg!(feature = "call") => peer.calls(to)?,
         Some(_) => return Err(Trouble::Serves),
@@ -321,9 +305,7 @@ impl Peer<'_> {
             return Ok(None);
         };
         let mut bytes = [0; MESSAGE_LEN as usize];
-        conn.own
-            .buffer
-            .copy_out(conn.recv_at(done.cookie) as usize, &mut bytes);
+        conn.own.buffer.copy_out(conn.recv_at(done.cookie) as usize, &mut bytes);
         let message = hello::read_message(&bytes).filter(|_| done.len == MESSAGE_LEN);
         self.post_recv(conn, done.cookie)?;
         message.ok_or(Trouble::Nonsense("message")).map(Some)
@@ -335,9 +317,7 @@ impl Peer<'_> {
         let at = conn.data_at(0) + u32::from(conn.hello.depth.max(2)) * conn.hello.stride();
         let at = at + conn.said % count * stride;
         conn.said = conn.said.wrapping_add(1);
-        conn.own
-            .buffer
-            .copy_in(at as usize, &hello::message(saying, number));
+        conn.own.buffer.copy_in(at as usize, &hello::message(saying, number));
         let place = conn.own.local(at, MESSAGE_LEN);
         Ok(self.ia.ep_post_send(conn.ep, &place, number, NONE)?)
     }
@@ -387,15 +367,7 @@ impl Peer<'_> {
         };
         let evd = Some(self.evd);
         let ep = self.ia.ep_create(Some(self.pz), evd, evd, evd, None)?;
-        let conn = Conn {
-            ep,
-            hello,
-            own,
-            far,
-            recv,
-            said: 0,
-            complete: false,
-        };
+        let conn = Conn { ep, hello, own, far, recv, said: 0, complete: false };
         for number in 0..u64::from(recv.0) {
             self.post_recv(&conn, number)?;
         }

@@ -15,10 +15,7 @@ pub(crate) struct Reserve<const WORDS: usize> {
 impl<const WORDS: usize> Reserve<WORDS> {
     /// Pages from the address `first` on, none of them held.
     pub(crate) const fn new(first: u64) -> Self {
-        Self {
-            first,
-            held: [const { AtomicU64::new(0) }; WORDS],
-        }
+        Self { first, held: [const { AtomicU64::new(0) }; WORDS] }
     }
 
     /// Pages that are out.
@@ -70,36 +67,16 @@ mod tests {
     fn every_page_is_given_out_once_and_again_when_it_is_back() {
         let reserve = Reserve::<2>::new(0x10_0000);
         let mut pages = [0; 200];
-        assert_eq!(
-            (
-                reserve.take(&mut pages[..70]),
-                reserve.take(&mut pages[70..])
-            ),
-            (70, 58)
-        );
+        assert_eq!((reserve.take(&mut pages[..70]), reserve.take(&mut pages[70..])), (70, 58));
         assert_eq!((reserve.held(), reserve.take(&mut [0])), (128, 0));
         assert!(
-            pages[..128].iter().eq((0..128)
-                .map(|n| 0x10_0000 + 4096 * n)
-                .collect::<Vec<_>>()
-                .iter())
+            pages[..128]
+                .iter()
+                .eq((0..128).map(|n| 0x10_0000 + 4096 * n).collect::<Vec<_>>().iter())
         );
 
-        let back = [
-            pages[3],
-            pages[100],
-            pages[3],
-            0x10_0001,
-            0xf_f000,
-            0x18_0000,
-            0,
-            u64::MAX,
-        ];
-        assert_eq!(
-            reserve.give(&back),
-            2,
-            "twice, crooked and foreign ones are not known"
-        );
+        let back = [pages[3], pages[100], pages[3], 0x10_0001, 0xf_f000, 0x18_0000, 0, u64::MAX];
+        assert_eq!(reserve.give(&back), 2, "twice, crooked and foreign ones are not known");
         assert_eq!(reserve.take(&mut pages), 2);
         assert_eq!(pages[..2], [0x10_3000, 0x16_4000]);
     }

@@ -80,11 +80,7 @@ impl DatEpAttr {
         };
         // Consumers of 1.x know one number for all requests.
         let segments = |most: Count| -> Option<u8> {
-            let most = if most == 0 {
-                self.max_request_iov
-            } else {
-                most
-            };
+            let most = if most == 0 { self.max_request_iov } else { most };
             most.try_into().ok()
         };
         let attr = EpAttr {

@@ -33,11 +33,7 @@ pub(crate) fn masked(mask: u64, all: u64) -> Result<(), DatReturn> {
 
 /// Refuses a mask, the argument at that place, with bits that name no field.
 pub(crate) fn masked_at(place: u16, mask: u64, all: u64) -> Result<(), DatReturn> {
-    if mask & !all == 0 {
-        Ok(())
-    } else {
-        Err(bad_arg(place))
-    }
+    if mask & !all == 0 { Ok(()) } else { Err(bad_arg(place)) }
 }
 
 /// `MODEL_NOT_SUPPORTED`.

@@ -177,13 +177,7 @@ impl IbExtension {
     pub(crate) const NONE: Self = Self::of(0);
 
     const fn of(r#type: u32) -> Self {
-        Self {
-            r#type,
-            status: 0,
-            val: 0,
-            remote_ah: DatIbAddrHandle::NONE,
-            context: 0,
-        }
+        Self { r#type, status: 0, val: 0, remote_ah: DatIbAddrHandle::NONE, context: 0 }
     }
 }
 
@@ -198,11 +192,7 @@ pub(crate) fn event(
     let (event_data, extension) = match event {
         Event::Dto(dto) => (of_dto(dto, extra, around), None),
         Event::IbDto(dto) => of_ib_dto(dto, extra, around),
-        Event::RmrBind {
-            rmr,
-            cookie,
-            status,
-        } => {
+        Event::RmrBind { rmr, cookie, status } => {
             let data = RmrData {
                 rmr_handle: around.handle((*rmr).into()),
                 user_cookie: *cookie,
@@ -232,24 +222,15 @@ pub(crate) fn event(
         | Event::Unreachable(ep) => (bare(*ep, around), None),
         Event::UdEstablished(ep, of) => answered(*ep, *of, ext::UD_REMOTE_AH, around),
         Event::UdReject(ep, of) => answered(*ep, *of, ext::UD_CONNECT_REJECT, around),
-        Event::UdAccepted(ep) => (
-            bare(*ep, around),
-            Some(IbExtension::of(ext::UD_PASSIVE_REMOTE_AH)),
-        ),
-        Event::UdError(ep) => (
-            bare(*ep, around),
-            Some(IbExtension::of(ext::UD_CONNECT_ERROR)),
-        ),
+        Event::UdAccepted(ep) => {
+            (bare(*ep, around), Some(IbExtension::of(ext::UD_PASSIVE_REMOTE_AH)))
+        }
+        Event::UdError(ep) => (bare(*ep, around), Some(IbExtension::of(ext::UD_CONNECT_ERROR))),
         Event::Async(what) => (of_async(what, around), None),
         Event::Software(pointer) => {
             #[expect(clippy::cast_possible_truncation, reason = "an address is a word")]
             let pointer = core::ptr::with_exposed_provenance_mut(*pointer as usize);
-            (
-                EventData {
-                    software: SoftwareData { pointer },
-                },
-                None,
-            )
+            (EventData { software: SoftwareData { pointer } }, None)
         }
     };
     DatEvent {
@@ -302,10 +283,7 @@ fn of_ib_dto(
     let extension = IbExtension {
         status: if status == 0 { 0 } else { IB_OP_ERR },
         val: immediate,
-        remote_ah: DatIbAddrHandle {
-            qpn,
-            ..DatIbAddrHandle::NONE
-        },
+        remote_ah: DatIbAddrHandle { qpn, ..DatIbAddrHandle::NONE },
         ..IbExtension::of(r#type)
     };
     (EventData { dto: data }, Some(extension))
@@ -329,11 +307,8 @@ fn arrival(
 
 fn connection(ep: dat_core::Ep, around: &mut impl Surroundings) -> EventData {
     let (private_data_size, private_data) = around.private_data(ep);
-    let data = ConnectionData {
-        ep_handle: around.handle(ep.into()),
-        private_data_size,
-        private_data,
-    };
+    let data =
+        ConnectionData { ep_handle: around.handle(ep.into()), private_data_size, private_data };
     EventData { connect: data }
 }
 
@@ -345,16 +320,9 @@ fn answered(
     around: &mut impl Surroundings,
 ) -> (EventData, Option<IbExtension>) {
     let (private_data_size, private_data, remote_ah) = around.answer(ep, of);
-    let connect = ConnectionData {
-        ep_handle: around.handle(ep.into()),
-        private_data_size,
-        private_data,
-    };
-    let extension = IbExtension {
-        remote_ah,
-        context: of.raw(),
-        ..IbExtension::of(what)
-    };
+    let connect =
+        ConnectionData { ep_handle: around.handle(ep.into()), private_data_size, private_data };
+    let extension = IbExtension { remote_ah, context: of.raw(), ..IbExtension::of(what) };
     (EventData { connect }, Some(extension))
 }
 
@@ -369,10 +337,7 @@ fn bare(ep: dat_core::Ep, around: &mut impl Surroundings) -> EventData {
 }
 
 fn of_async(what: &AsyncEvent, around: &mut impl Surroundings) -> EventData {
-    let data = AsyncData {
-        dat_handle: around.handle(what.handle()),
-        reason: count(what.reason()),
-    };
+    let data = AsyncData { dat_handle: around.handle(what.handle()), reason: count(what.reason()) };
     EventData { asynch: data }
 }
 

@@ -25,21 +25,13 @@ impl Named {
     /// Names and values.
     pub(crate) fn new<'t>(attrs: impl IntoIterator<Item = (&'t str, String)>) -> Self {
         let text = |text: &str| CString::new(text).unwrap_or_default();
-        let texts: Vec<_> = attrs
-            .into_iter()
-            .map(|(name, value)| (text(name), text(&value)))
-            .collect();
+        let texts: Vec<_> =
+            attrs.into_iter().map(|(name, value)| (text(name), text(&value))).collect();
         let list = texts
             .iter()
-            .map(|(name, value)| DatNamedAttr {
-                name: name.as_ptr(),
-                value: value.as_ptr(),
-            })
+            .map(|(name, value)| DatNamedAttr { name: name.as_ptr(), value: value.as_ptr() })
             .collect();
-        Self {
-            list,
-            _texts: texts,
-        }
+        Self { list, _texts: texts }
     }
 
     /// Those of `dat_core`.
@@ -54,10 +46,6 @@ impl Named {
 
     /// The first of them; null, if there is none.
     pub(crate) fn list(&self) -> *const DatNamedAttr {
-        if self.list.is_empty() {
-            core::ptr::null()
-        } else {
-            self.list.as_ptr()
-        }
+        if self.list.is_empty() { core::ptr::null() } else { self.list.as_ptr() }
     }
 }

@@ -26,9 +26,7 @@ fn maybe<H: Into<AnyHandle>>(handle: Option<H>, around: &mut impl Surroundings) 
 impl DatPzParam {
     /// Of a zone.
     pub(crate) fn new(around: &mut impl Surroundings) -> Self {
-        Self {
-            ia_handle: around.handle(AnyHandle::Ia),
-        }
+        Self { ia_handle: around.handle(AnyHandle::Ia) }
     }
 }
 
@@ -45,11 +43,7 @@ impl DatEpParam {
         Self {
             ia_handle: around.handle(AnyHandle::Ia),
             ep_state: param.state as u32,
-            comm: DatComm {
-                domain: comm.domain,
-                r#type: comm.kind,
-                protocol: comm.protocol,
-            },
+            comm: DatComm { domain: comm.domain, r#type: comm.kind, protocol: comm.protocol },
             local_ia_address_ptr: around.local_address(),
             local_port_qual: param.local_port.into(),
             remote_ia_address_ptr: remote,
@@ -85,31 +79,19 @@ impl DatCnoParam {
         fd: Option<c_int>,
         around: &mut impl Surroundings,
     ) -> Self {
-        let none = DatOsWaitProxyAgent {
-            instance_data: core::ptr::null_mut(),
-            proxy_agent_func: None,
-        };
+        let none =
+            DatOsWaitProxyAgent { instance_data: core::ptr::null_mut(), proxy_agent_func: None };
         let (proxy_type, proxy) = match (param.proxy, agent, fd) {
             (Proxy::Agent, Some(agent), _) => (number::DAT_PROXY_TYPE_AGENT, agent),
             (Proxy::Fd, _, Some(fd)) => {
                 // The first member of a union that has the instance's address as another; it is a small number.
                 let fd = usize::try_from(fd).unwrap_or(usize::MAX);
                 let instance_data = core::ptr::without_provenance_mut(fd);
-                (
-                    number::DAT_PROXY_TYPE_FD,
-                    DatOsWaitProxyAgent {
-                        instance_data,
-                        ..none
-                    },
-                )
+                (number::DAT_PROXY_TYPE_FD, DatOsWaitProxyAgent { instance_data, ..none })
             }
             (Proxy::None | Proxy::Agent | Proxy::Fd, _, _) => (number::DAT_PROXY_TYPE_NONE, none),
         };
-        Self {
-            ia_handle: around.handle(AnyHandle::Ia),
-            proxy_type,
-            proxy,
-        }
+        Self { ia_handle: around.handle(AnyHandle::Ia), proxy_type, proxy }
     }
 }
 

@@ -58,9 +58,7 @@ macro_rules! plain {
     };
 }
 
-plain!(
-    u8, u16, u32, i32, u64, usize, DatHandle, LmrTriplet, RmrTriplet
-);
+plain!(u8, u16, u32, i32, u64, usize, DatHandle, LmrTriplet, RmrTriplet);
 plain!(
     super::structs::DatComm,
     super::structs::DatEpAttr,

@@ -46,30 +46,19 @@ const _: () = {
 
 impl SockAddr {
     /// No address.
-    pub(crate) const NONE: Self = Self {
-        family: [0; 2],
-        port: [0; 2],
-        v4: [0; 4],
-        v6: [0; 16],
-        scope: [0; 4],
-    };
+    pub(crate) const NONE: Self =
+        Self { family: [0; 2], port: [0; 2], v4: [0; 4], v6: [0; 16], scope: [0; 4] };
 
     /// That address.
     pub(crate) fn new(address: IpAddr, port: u16) -> Self {
         let port = port.to_be_bytes();
         match address {
-            IpAddr::V4(v4) => Self {
-                family: INET.to_ne_bytes(),
-                port,
-                v4: v4.octets(),
-                ..Self::default()
-            },
-            IpAddr::V6(v6) => Self {
-                family: INET6.to_ne_bytes(),
-                port,
-                v6: v6.octets(),
-                ..Self::default()
-            },
+            IpAddr::V4(v4) => {
+                Self { family: INET.to_ne_bytes(), port, v4: v4.octets(), ..Self::default() }
+            }
+            IpAddr::V6(v6) => {
+                Self { family: INET6.to_ne_bytes(), port, v6: v6.octets(), ..Self::default() }
+            }
         }
     }
 
@@ -106,12 +95,7 @@ impl SockAddrPtr {
         let [family, v4] =
             [0, 4].map(|at| In(self.0.cast::<[u8; 4]>().wrapping_byte_add(at)).get());
         let ([low, high, port @ ..], v4) = (family?, v4?);
-        let short = SockAddr {
-            family: [low, high],
-            port,
-            v4,
-            ..SockAddr::default()
-        };
+        let short = SockAddr { family: [low, high], port, v4, ..SockAddr::default() };
         short.read()
     }
 }

@@ -313,9 +313,6 @@ pub(crate) type DatRegionDescription = DatSharedMemory;
 
 impl DatIbAddrHandle {
     /// Where there is none.
-    pub(crate) const NONE: Self = Self {
-        ah: core::ptr::null_mut(),
-        qpn: 0,
-        ia_addr: SockAddr::NONE,
-    };
+    pub(crate) const NONE: Self =
+        Self { ah: core::ptr::null_mut(), qpn: 0, ia_addr: SockAddr::NONE };
 }

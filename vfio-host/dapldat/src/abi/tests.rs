@@ -43,10 +43,7 @@ fn numbers() -> Vec<(String, u64)> {
         let value = u64::from(subtype.number());
         (format!("DAT_{}", shouted(&format!("{subtype:?}"))), value)
     });
-    own.chain(types)
-        .chain(subtypes)
-        .chain(enums::all())
-        .collect()
+    own.chain(types).chain(subtypes).chain(enums::all()).collect()
 }
 
 /// `InvalidHandleEvdCr` as C writes it.
@@ -80,9 +77,7 @@ fn shouted(name: &str) -> String {
 }
 
 fn layouts() -> impl Iterator<Item = &'static Layout> {
-    [structs::LAYOUTS, event::LAYOUTS, table::LAYOUTS]
-        .into_iter()
-        .flatten()
+    [structs::LAYOUTS, event::LAYOUTS, table::LAYOUTS].into_iter().flatten()
 }
 
 #[test]
@@ -99,22 +94,14 @@ fn layouts_and_numbers_are_those_of_the_headers() {
         stated.insert(c.to_owned(), layout.size as u64);
         for (field, at) in layout.fields {
             let field = field.strip_prefix("r#").unwrap_or(field);
-            writeln!(
-                source,
-                "printf(\"{c}.{field} %zu\\n\", offsetof({c}, {field}));"
-            )
-            .unwrap();
+            writeln!(source, "printf(\"{c}.{field} %zu\\n\", offsetof({c}, {field}));").unwrap();
             stated.insert(format!("{c}.{field}"), *at as u64);
         }
     }
     for (name, value) in numbers() {
         let other = stated.get(&name).is_some_and(|stated| *stated != value);
         assert!(!other, "{name} is stated as two numbers");
-        writeln!(
-            source,
-            "printf(\"{name} %llu\\n\", (unsigned long long) ({name}));"
-        )
-        .unwrap();
+        writeln!(source, "printf(\"{name} %llu\\n\", (unsigned long long) ({name}));").unwrap();
         stated.insert(name, value);
     }
     source.push_str("return 0; }\n");

@@ -3,10 +3,7 @@
 //! Rust has no such type yet. All arguments of the extensions are integers and addresses, so only the registers and the stack
 //! of those are read. On both processors a function gets the address of the structure.
 
-#![expect(
-    unsafe_code,
-    reason = "the arguments stand where the calling convention has put them"
-)]
+#![expect(unsafe_code, reason = "the arguments stand where the calling convention has put them")]
 
 use core::ffi::c_void;
 use core::fmt;
@@ -89,10 +86,7 @@ impl VaList {
     }
 
     /// The next argument, of 32 bits.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "what is above is not defined"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "what is above is not defined")]
     pub(crate) fn half(&mut self) -> u32 {
         self.word() as u32
     }

@@ -34,19 +34,13 @@ impl Addresses {
     ) -> (Count, *const u8, DatIbAddrHandle) {
         const NONE: (Count, *const u8, DatIbAddrHandle) =
             (0, std::ptr::null(), DatIbAddrHandle::NONE);
-        let free = self
-            .places
-            .iter()
-            .position(|address| address.found.is_none());
+        let free = self.places.iter().position(|address| address.found.is_none());
         let place = free.unwrap_or(self.places.len());
         if place >= 1 << PLACE {
             return NONE;
         }
         if free.is_none() {
-            self.places.push(Address {
-                turn: 0,
-                found: None,
-            });
+            self.places.push(Address { turn: 0, found: None });
         }
         let Some(address) = self.places.get_mut(place) else {
             return NONE;
@@ -75,16 +69,12 @@ impl Addresses {
     /// What an address handle stands for. The consumer may have put another QPN into it.
     pub(crate) fn find(&mut self, handle: &DatIbAddrHandle) -> Option<Destination> {
         let (_, to, _) = self.place(handle)?.found.as_ref()?;
-        Some(Destination {
-            qpn: handle.qpn,
-            ..*to
-        })
+        Some(Destination { qpn: handle.qpn, ..*to })
     }
 
     /// Forgets an address; whether there was one.
     pub(crate) fn free(&mut self, handle: &DatIbAddrHandle) -> bool {
-        self.place(handle)
-            .is_some_and(|address| address.found.take().is_some())
+        self.place(handle).is_some_and(|address| address.found.take().is_some())
     }
 
     /// Forgets what an Endpoint that is no more has found.

@@ -19,10 +19,7 @@ pub(crate) struct Around<'o, V: Variant> {
 impl<V: Variant> Open<V> {
     /// The surroundings of an object.
     pub(crate) fn around(&mut self, object: &'static Object<V>) -> Around<'_, V> {
-        Around {
-            open: self,
-            ia: object.ia(),
-        }
+        Around { open: self, ia: object.ia() }
     }
 }
 

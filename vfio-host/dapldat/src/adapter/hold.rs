@@ -1,8 +1,5 @@
 //! What lives as long as an adapter is open: the host of its device, the memory of its objects, and the driver that refers to both.
-#![expect(
-    unsafe_code,
-    reason = "the driver refers to a host and to memory that lie beside it"
-)]
+#![expect(unsafe_code, reason = "the driver refers to a host and to memory that lie beside it")]
 
 use std::mem::ManuallyDrop;
 use std::thread;
@@ -146,29 +143,18 @@ impl<V: Variant> Hold<V> {
     fn build(config: &Config) -> Result<Self, Error> {
         let host = Held::new(V::open(&config.device, &config.options())?);
         let mut heap = Heap::default();
-        let mut bringup = Bringup {
-            log_completion_events: LOG_COMPLETION_EVENTS,
-            ..Bringup::default()
-        };
+        let mut bringup =
+            Bringup { log_completion_events: LOG_COMPLETION_EVENTS, ..Bringup::default() };
         if let Some(mtu) = config.mtu {
             bringup = bringup.with_path_mtu(mtu);
         }
         // SAFETY: it lives in a box that is dropped after the driver.
         let on: &'static V::Host = unsafe { &*host.0 };
         let parts = Parts::supplied(&mut heap, &sizes(config)).map_err(|error| {
-            Error::new(
-                Kind::Memory,
-                config.device.to_string(),
-                error.to_string(),
-                "",
-            )
+            Error::new(Kind::Memory, config.device.to_string(), error.to_string(), "")
         })?;
         let nic = Nic::open(on, parts, config.net, &bringup)?;
-        Ok(Self {
-            nic: Box::new(nic),
-            heap,
-            host,
-        })
+        Ok(Self { nic: Box::new(nic), heap, host })
     }
 
     /// Closes the adapter, and gives the device back; or says why not, also where no thread was left to do it. With a stray half

@@ -1,8 +1,5 @@
 //! Memory of the consumer's that the device may reach: what is registered is lent to it for as long.
-#![expect(
-    unsafe_code,
-    reason = "the device is given memory that the consumer has said is there"
-)]
+#![expect(unsafe_code, reason = "the device is given memory that the consumer has said is there")]
 
 use dat_core::provider::Region;
 use dat_core::{DatReturn, DatSubtype, DatType, Error};

@@ -95,11 +95,7 @@ impl<V: Variant> Adapter<V> {
         };
         match made {
             Ok((async_evd, own)) => {
-                *ia.note() = Note::Ia {
-                    name,
-                    async_evd,
-                    own,
-                };
+                *ia.note() = Note::Ia { name, async_evd, own };
                 Ok(ia)
             }
             Err(error) => {
@@ -122,10 +118,7 @@ impl<V: Variant> Adapter<V> {
         }
         let own = u32::from(matches!(*ia.note(), Note::Ia { own: true, .. }));
         if graceful && ia.children.load(Ordering::Relaxed) > own {
-            return Err(Error::new(
-                DatType::InvalidState,
-                DatSubtype::InvalidStateIaInUse,
-            ));
+            return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateIaInUse));
         }
         self.end(ia);
         self.let_go(ia);
@@ -169,11 +162,7 @@ impl<V: Variant> Adapter<V> {
         while start.elapsed() < PATIENCE {
             let mut waiting = false;
             if let Some(open) = self.lock().as_ref() {
-                for sleeper in open
-                    .sleepers
-                    .iter()
-                    .filter(|s| std::ptr::eq(s.object.ia(), ia))
-                {
+                for sleeper in open.sleepers.iter().filter(|s| std::ptr::eq(s.object.ia(), ia)) {
                     waiting = true;
                     sleeper.bell.ring();
                 }
@@ -299,10 +288,7 @@ impl<V: Variant> Open<V> {
     ) {
         for (_, object) in all.iter().filter(|(kind, _)| *kind == N::KIND) {
             if let Err(error) = what(self, object, object.former()) {
-                say(
-                    Level::Debug,
-                    format_args!("closing: {:?}: {error}", N::KIND),
-                );
+                say(Level::Debug, format_args!("closing: {:?}: {error}", N::KIND));
             }
         }
     }

@@ -63,9 +63,7 @@ impl<V: Variant> Adapter<V> {
             _ => u32::from(config.endpoints),
         };
         let places = std::array::from_fn(|kind| {
-            (0..room(kind))
-                .map(|_| AtomicPtr::new(std::ptr::null_mut()))
-                .collect()
+            (0..room(kind)).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect()
         });
         Self {
             address: SockAddr::new(config.net.addr, 0),
@@ -113,10 +111,7 @@ impl<V: Variant> Adapter<V> {
 
     /// No agent is due.
     fn nothing_due(&self) -> bool {
-        self.due
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        self.due.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// The handle of that object, or null if C has none for it.
@@ -172,8 +167,6 @@ impl<V: Variant> Adapter<V> {
 
 impl<V: Variant> std::fmt::Debug for Adapter<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Adapter")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        f.debug_struct("Adapter").field("config", &self.config).finish_non_exhaustive()
     }
 }

@@ -118,11 +118,7 @@ impl<V: Variant> Open<V> {
 
     /// Ends the sleep of the adapter's thread.
     pub(super) fn poke(&mut self) {
-        self.hold
-            .nic
-            .host()
-            .wakeups()
-            .set_timer(Some(Duration::ZERO));
+        self.hold.nic.host().wakeups().set_timer(Some(Duration::ZERO));
     }
 
     /// Makes an object of what `dat_core` has made, for the Interface Adapter `ia`: its handle.
@@ -145,10 +141,7 @@ impl<V: Variant> Open<V> {
     /// Does what is due, tells who waits, and sets the timer for what comes next.
     pub(crate) fn drive(&mut self) {
         self.hold.nic.host().wakeups().clear();
-        let mut next = Next {
-            deadline: None,
-            work: true,
-        };
+        let mut next = Next { deadline: None, work: true };
         for _ in 0..DRIVES {
             next = self.hold.nic.advance();
             if !next.work {
@@ -175,15 +168,9 @@ impl<V: Variant> Open<V> {
         while let Ok(event) = self.hold.nic.evd_dequeue(all) {
             let Event::Async(what) = event else { continue };
             // With a shared queue every connection ends like that.
-            let level = if matches!(what, AsyncEvent::EpBroken(_)) {
-                Level::Info
-            } else {
-                Level::Warn
-            };
-            say(
-                level,
-                format_args!("{}: {what:?}", self.adapter.config.device),
-            );
+            let level =
+                if matches!(what, AsyncEvent::EpBroken(_)) { Level::Info } else { Level::Warn };
+            say(level, format_args!("{}: {what:?}", self.adapter.config.device));
             let about = Object::<V>::find(self.adapter.handle_of_any(what.handle()));
             match (about, what.handle()) {
                 (Some(object), _) => self.raise(object.ia(), what),
@@ -214,8 +201,7 @@ impl<V: Variant> Open<V> {
     fn drained(&mut self) {
         let nic = &self.hold.nic;
         self.drains.retain(|ep| {
-            nic.ep_query(*ep)
-                .is_ok_and(|param| param.state == EpState::DisconnectPending)
+            nic.ep_query(*ep).is_ok_and(|param| param.state == EpState::DisconnectPending)
         });
     }
 
@@ -239,11 +225,7 @@ impl<V: Variant> Open<V> {
 
     /// Rings for all who wait for that object: it is not what it was.
     pub(crate) fn rouse(&mut self, object: &'static Object<V>) {
-        for sleeper in self
-            .sleepers
-            .iter()
-            .filter(|sleeper| std::ptr::eq(sleeper.object, object))
-        {
+        for sleeper in self.sleepers.iter().filter(|sleeper| std::ptr::eq(sleeper.object, object)) {
             sleeper.bell.ring();
         }
     }

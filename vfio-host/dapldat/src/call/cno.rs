@@ -131,11 +131,7 @@ pub(super) extern "C" fn query<V: Variant>(
         code::masked(mask.into(), CNO_MASKS)?;
         object.adapter()?.with(|open| {
             let told = open.nic().cno_query(name)?;
-            let agent = if let Note::Agent(agent) = &*object.note() {
-                Some(agent.0)
-            } else {
-                None
-            };
+            let agent = if let Note::Agent(agent) = &*object.note() { Some(agent.0) } else { None };
             let mut descriptors = open.descriptors.iter();
             let fd = descriptors.find(|one| one.cno() == name);
             let fd = fd.map(Descriptor::number);

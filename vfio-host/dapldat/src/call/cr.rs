@@ -29,10 +29,7 @@ pub(super) extern "C" fn query<V: Variant>(
             let private_data = (object.keep(found.private_data), found.private_data.len());
             let (port, ep) = (found.remote_port, found.local_ep);
             let around = &mut open.around(object);
-            param.put_named(
-                mask,
-                &DatCrParam::new(remote, port, private_data, ep, around),
-            );
+            param.put_named(mask, &DatCrParam::new(remote, port, private_data, ep, around));
             Ok(())
         })
     })

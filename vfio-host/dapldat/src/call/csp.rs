@@ -38,11 +38,7 @@ pub(super) extern "C" fn create<V: Variant>(
         }
         ia.adapter()?.with(|open| {
             let evd: Evd = ia.sibling(evd).map_err(|_| code::EVD_CR)?;
-            let spoken = Comm {
-                domain: comm.domain,
-                kind: comm.r#type,
-                protocol: comm.protocol,
-            };
+            let spoken = Comm { domain: comm.domain, kind: comm.r#type, protocol: comm.protocol };
             let made = open.nic().csp_create(spoken, address, evd)?;
             let handle = open.adopt(ia, made);
             if let Some(object) = Object::<V>::find(handle) {
@@ -76,10 +72,7 @@ pub(super) extern "C" fn query<V: Variant>(
                     (std::ptr::null(), std::ptr::null())
                 }
             };
-            param.put_named(
-                mask,
-                &DatCspParam::new(comm, address, evd, &mut open.around(object)),
-            );
+            param.put_named(mask, &DatCspParam::new(comm, address, evd, &mut open.around(object)));
             Ok(())
         })
     })

@@ -35,8 +35,7 @@ impl Made {
         [pz, recv, request, connect]: [DatHandle; 4],
     ) -> Result<Self, DatReturn> {
         let evd = |handle, subtype| {
-            of.sibling_or_none::<Evd>(handle)
-                .map_err(|_| code::bad_handle(subtype))
+            of.sibling_or_none::<Evd>(handle).map_err(|_| code::bad_handle(subtype))
         };
         Ok(Self {
             pz: of.sibling_or_none(pz)?,
@@ -71,9 +70,7 @@ pub(super) extern "C" fn create_with_srq<V: Variant>(
     ep: Out<DatHandle>,
 ) -> Ret {
     let of = [pz, recv_evd, request_evd, connect_evd];
-    call("dat_ep_create_with_srq", || {
-        created::<V>(ia, of, Some(srq), attr, ep)
-    })
+    call("dat_ep_create_with_srq", || created::<V>(ia, of, Some(srq), attr, ep))
 }
 
 /// Both of them: with a Shared Receive Queue, there has to be one, and attributes as well.
@@ -98,11 +95,7 @@ fn created<V: Variant>(
     ia.adapter()?.with(|open| {
         let nic = open.nic();
         let default = nic.ep_attr_default();
-        let sizes = if srq.is_some() {
-            Sizes::Exact
-        } else {
-            Sizes::Raised
-        };
+        let sizes = if srq.is_some() { Sizes::Exact } else { Sizes::Raised };
         let mut soft = None;
         let attr = match attr.get() {
             Some(attr) => {
@@ -111,12 +104,7 @@ fn created<V: Variant>(
             }
             None => None,
         };
-        let Made {
-            pz,
-            recv,
-            request,
-            connect,
-        } = made;
+        let Made { pz, recv, request, connect } = made;
         let name = match (attr, srq) {
             (Some((ServiceType::Rc, attr)), Some(srq)) => {
                 nic.ep_create_with_srq(pz, recv, request, connect, srq, &attr)?
@@ -145,11 +133,7 @@ fn created<V: Variant>(
 }
 
 fn service(param: &EpParam) -> ServiceType {
-    if param.datagrams {
-        ServiceType::Ud
-    } else {
-        ServiceType::Rc
-    }
+    if param.datagrams { ServiceType::Ud } else { ServiceType::Rc }
 }
 
 pub(super) extern "C" fn query<V: Variant>(
@@ -201,25 +185,15 @@ pub(super) extern "C" fn modify<V: Variant>(
         code::masked(mask, number::DAT_EP_FIELD_ALL)?;
         let new = param.get().ok_or_else(|| code::bad_arg(3))?;
         let wanted = |bit, handle| {
-            if mask & bit != 0 {
-                handle
-            } else {
-                DatHandle::NULL
-            }
+            if mask & bit != 0 { handle } else { DatHandle::NULL }
         };
         let made = Made::of(
             object,
             [
                 wanted(number::DAT_EP_FIELD_PZ_HANDLE, new.pz_handle),
                 wanted(number::DAT_EP_FIELD_RECV_EVD_HANDLE, new.recv_evd_handle),
-                wanted(
-                    number::DAT_EP_FIELD_REQUEST_EVD_HANDLE,
-                    new.request_evd_handle,
-                ),
-                wanted(
-                    number::DAT_EP_FIELD_CONNECT_EVD_HANDLE,
-                    new.connect_evd_handle,
-                ),
+                wanted(number::DAT_EP_FIELD_REQUEST_EVD_HANDLE, new.request_evd_handle),
+                wanted(number::DAT_EP_FIELD_CONNECT_EVD_HANDLE, new.connect_evd_handle),
             ],
         )?;
         object.adapter()?.drive(|open| {
@@ -248,21 +222,11 @@ pub(super) extern "C" fn modify<V: Variant>(
                 }
                 Some(read)
             };
-            let Made {
-                pz,
-                recv,
-                request,
-                connect,
-            } = made;
+            let Made { pz, recv, request, connect } = made;
             open.home_named(recv)?;
             open.home_named(request)?;
-            let change = EpModify {
-                pz,
-                recv_evd: recv,
-                request_evd: request,
-                connect_evd: connect,
-                attr,
-            };
+            let change =
+                EpModify { pz, recv_evd: recv, request_evd: request, connect_evd: connect, attr };
             open.nic().ep_modify(ep, &change)?;
             match marks {
                 Some(marks) => open.watch(object, ep, marks),
@@ -524,9 +488,7 @@ pub(super) extern "C" fn set_watermark<V: Variant>(ep: DatHandle, soft: Count, h
         object.name::<Ep>()?;
         let mark = |mark: Count, place| match mark {
             number::DAT_WATERMARK_INFINITE => Ok(None),
-            _ => u32::try_from(mark)
-                .map(Some)
-                .map_err(|_| code::bad_arg(place)),
+            _ => u32::try_from(mark).map(Some).map_err(|_| code::bad_arg(place)),
         };
         let (soft, hard) = (mark(soft, 2)?, mark(hard, 3)?);
         object.adapter()?.drive(|open| {

@@ -110,21 +110,15 @@ pub(super) extern "C" fn modify_cno<V: Variant>(evd: DatHandle, cno: DatHandle) 
 }
 
 pub(super) extern "C" fn enable<V: Variant>(evd: DatHandle) -> Ret {
-    change::<V>("dat_evd_enable", evd, |open, _, evd| {
-        open.nic().evd_enable(evd)
-    })
+    change::<V>("dat_evd_enable", evd, |open, _, evd| open.nic().evd_enable(evd))
 }
 
 pub(super) extern "C" fn disable<V: Variant>(evd: DatHandle) -> Ret {
-    change::<V>("dat_evd_disable", evd, |open, _, evd| {
-        open.nic().evd_disable(evd)
-    })
+    change::<V>("dat_evd_disable", evd, |open, _, evd| open.nic().evd_disable(evd))
 }
 
 pub(super) extern "C" fn set_unwaitable<V: Variant>(evd: DatHandle) -> Ret {
-    change::<V>("dat_evd_set_unwaitable", evd, |open, _, evd| {
-        open.nic().evd_set_unwaitable(evd)
-    })
+    change::<V>("dat_evd_set_unwaitable", evd, |open, _, evd| open.nic().evd_set_unwaitable(evd))
 }
 
 pub(super) extern "C" fn clear_unwaitable<V: Variant>(evd: DatHandle) -> Ret {
@@ -247,9 +241,8 @@ pub(super) extern "C" fn dequeue<V: Variant>(evd: DatHandle, event: Out<DatEvent
         match reaper.dequeue() {
             Ok(Event::Dto(dto)) if dto.operation != DtoOperation::ReceiveWithInvalidate => {
                 // Told from here, where it is still in registers.
-                let ep = object
-                    .adapter()
-                    .map_or(DatHandle::NULL, |adapter| adapter.handle_of(dto.ep));
+                let ep =
+                    object.adapter().map_or(DatHandle::NULL, |adapter| adapter.handle_of(dto.ep));
                 event.put_head(DtoHead::new(evd, ep, &dto));
                 Quick::Told
             }
@@ -308,17 +301,10 @@ pub(super) extern "C" fn free<V: Variant>(evd: DatHandle) -> Ret {
         let object = Object::<V>::called(evd);
         object.adapter()?.drive(|open| {
             let evd = object.name::<Evd>()?;
-            if let Note::Ia {
-                async_evd,
-                own: true,
-                ..
-            } = &*object.ia().note()
+            if let Note::Ia { async_evd, own: true, .. } = &*object.ia().note()
                 && *async_evd == object.handle()
             {
-                return Err(Error::new(
-                    DatType::InvalidState,
-                    DatSubtype::InvalidStateEvdInUse,
-                ));
+                return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
             }
             open.home(object)?;
             open.nic().evd_free(evd)?;

@@ -56,13 +56,8 @@ fn both(
 
 fn fetch_add<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
     const NAME: &str = "dat_ib_post_fetch_and_add";
-    let (add, local, cookie, remote, how) = (
-        list.word(),
-        list.input(),
-        list.word(),
-        list.input(),
-        list.half(),
-    );
+    let (add, local, cookie, remote, how) =
+        (list.word(), list.input(), list.word(), list.input(), list.half());
     let checked = both(local, remote).and_then(|both| Ok((both, flags(how, 7)?)));
     match checked {
         Err(why) => super::refused(NAME, &why.into()),
@@ -273,19 +268,11 @@ fn print_counters<V: Variant>(handle: DatHandle, list: &mut VaList) -> Ret {
 /// A line for the counter that was asked for, or for each that is not 0.
 fn lines(counters: Counters, which: i32, counts: &[u64]) -> String {
     let names = counters.names();
-    let first = if counts.len() == 1 {
-        usize::try_from(which).unwrap_or(0)
-    } else {
-        0
-    };
+    let first = if counts.len() == 1 { usize::try_from(which).unwrap_or(0) } else { 0 };
     let of_all = counts.len() != 1;
     let names = names.iter().skip(first);
-    let shown = names
-        .zip(counts)
-        .filter(|(_, count)| !of_all || **count != 0);
-    shown
-        .map(|(name, count)| format!("{name:24}{count:>20}\n"))
-        .collect()
+    let shown = names.zip(counts).filter(|(_, count)| !of_all || **count != 0);
+    shown.map(|(name, count)| format!("{name:24}{count:>20}\n")).collect()
 }
 
 fn run_counters<V: Variant>(handle: DatHandle, list: &mut VaList, run: bool) -> Ret {
@@ -299,11 +286,7 @@ fn run_counters<V: Variant>(handle: DatHandle, list: &mut VaList, run: bool) -> 
             _ => return Err(code::bad_arg(3).into()),
         };
         ia.adapter()?.with(|open| {
-            if run {
-                open.nic().ia_start_counters(of)
-            } else {
-                open.nic().ia_stop_counters(of)
-            }
+            if run { open.nic().ia_start_counters(of) } else { open.nic().ia_stop_counters(of) }
         })
     })
 }

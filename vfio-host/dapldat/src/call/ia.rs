@@ -25,10 +25,8 @@ pub(super) extern "C" fn open<V: Variant>(
 ) -> Ret {
     call("dat_ia_open", || {
         let unknown = DatReturn::new(DatType::ProviderNotFound, DatSubtype::NameNotFound);
-        let (adapter, called) = name
-            .text()
-            .and_then(|name| V::providers().find(name))
-            .ok_or(unknown)?;
+        let (adapter, called) =
+            name.text().and_then(|name| V::providers().find(name)).ok_or(unknown)?;
         let wanted = async_evd.get().ok_or_else(|| code::bad_arg(3))?;
         if ia.is_null() {
             return Err(code::bad_arg(4).into());
@@ -78,25 +76,15 @@ pub(super) extern "C" fn query<V: Variant>(
         code::masked_at(3, ia_mask, DAT_IA_FIELD_ALL)?;
         code::masked_at(5, provider_mask, DAT_PROVIDER_FIELD_ALL)?;
         let mut name = c"";
-        if let Note::Ia {
-            name: its_name,
-            async_evd: its,
-            ..
-        } = &*ia.note()
-        {
+        if let Note::Ia { name: its_name, async_evd: its, .. } = &*ia.note() {
             name = its_name;
             async_evd.put(*its);
         }
         ia.adapter()?.with(|open| {
             let address = &raw const open.adapter.address;
             let (of_ia, of_provider) = open.nic().query();
-            let attr = DatIaAttr::new(
-                name,
-                &of_ia,
-                address,
-                &open.named.transport,
-                &open.named.vendor,
-            );
+            let attr =
+                DatIaAttr::new(name, &of_ia, address, &open.named.transport, &open.named.vendor);
             ia_attr.put_named(ia_mask, &attr);
             let attr = DatProviderAttr::new(&of_provider, V::LOCKED, &open.named.specific);
             provider_attr.put_named(provider_mask, &attr);

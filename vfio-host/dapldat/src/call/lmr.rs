@@ -41,10 +41,9 @@ impl Made {
     /// Returns the description as the consumer gave it, with the name where it lasts.
     fn region(&self) -> DatRegionDescription {
         match &self.name {
-            Some(name) => DatRegionDescription {
-                shared_memory_id: In(Arc::as_ptr(name)),
-                ..self.region
-            },
+            Some(name) => {
+                DatRegionDescription { shared_memory_id: In(Arc::as_ptr(name)), ..self.region }
+            }
             None => self.region,
         }
     }
@@ -59,11 +58,7 @@ impl std::fmt::Debug for Made {
 /// What the device needs to do with memory of those privileges.
 fn reach(privileges: MemPriv) -> Reach {
     let written = MemPriv::LOCAL_WRITE | MemPriv::REMOTE_WRITE | MemPriv::REMOTE_ATOMIC;
-    if privileges.intersects(written) {
-        Reach::ReadWrite
-    } else {
-        Reach::Read
-    }
+    if privileges.intersects(written) { Reach::ReadWrite } else { Reach::Read }
 }
 
 pub(super) extern "C" fn create<V: Variant>(
@@ -136,12 +131,7 @@ pub(super) extern "C" fn create<V: Variant>(
             let handle = open.adopt(ia, made.lmr);
             if let Some(object) = Object::<V>::find(handle) {
                 let lent = of;
-                *object.note() = Note::Lmr(Made {
-                    mem_type,
-                    region,
-                    name,
-                    lent,
-                });
+                *object.note() = Note::Lmr(Made { mem_type, region, name, lent });
             }
             lmr.put(handle);
             lmr_context.put(made.lmr_context);
@@ -178,10 +168,7 @@ pub(super) extern "C" fn query<V: Variant>(
             let found = open.nic().lmr_query(lmr)?;
             let made = made(object).ok_or(code::bad_arg(1))?;
             let of = (made.mem_type, made.region());
-            param.put_named(
-                mask,
-                &DatLmrParam::new(&found, of, &mut open.around(object)),
-            );
+            param.put_named(mask, &DatLmrParam::new(&found, of, &mut open.around(object)));
             Ok(())
         })
     })

@@ -63,11 +63,7 @@ fn call(name: &str, body: impl FnOnce() -> Result<(), Error>) -> Ret {
 #[cold]
 fn refused(name: &str, error: &Error) -> Ret {
     // What the device said of it, no code can tell.
-    let level = if error.fault().is_some() {
-        Level::Warn
-    } else {
-        Level::Debug
-    };
+    let level = if error.fault().is_some() { Level::Warn } else { Level::Debug };
     if says(level) {
         say(level, format_args!("{name}: {error}"));
     }
@@ -77,20 +73,12 @@ fn refused(name: &str, error: &Error) -> Ret {
 /// The Interface Adapter that is called.
 fn ia_called<V: Variant>(handle: DatHandle) -> Result<&'static Object<V>, DatReturn> {
     let object = Object::called(handle);
-    if object.kind() == Kind::Ia {
-        Ok(object)
-    } else {
-        Err(Kind::Ia.invalid())
-    }
+    if object.kind() == Kind::Ia { Ok(object) } else { Err(Kind::Ia.invalid()) }
 }
 
 /// A Connection Qualifier, the argument at `place`. The wire has 16 bits for it: `INVALID_PARAMETER` for a greater one.
 fn port(conn_qual: u64, place: u16) -> Result<u64, DatReturn> {
-    if conn_qual <= u64::from(u16::MAX) {
-        Ok(conn_qual)
-    } else {
-        Err(code::bad_arg(place))
-    }
+    if conn_qual <= u64::from(u16::MAX) { Ok(conn_qual) } else { Err(code::bad_arg(place)) }
 }
 
 /// The dispatch table of a variant.

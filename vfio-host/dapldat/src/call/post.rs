@@ -16,11 +16,7 @@ const USUAL: CompletionFlags = CompletionFlags::empty();
 /// The one segment of a post without flags, if it is such a one and nothing is wrong with it.
 #[inline(always)]
 fn usual(list: &List<LmrTriplet>, count: Count, how: u32) -> Option<&[LmrTriplet]> {
-    if count == 1 && how == USUAL.bits() {
-        list.one().map(<[_; 1]>::as_slice)
-    } else {
-        None
-    }
+    if count == 1 && how == USUAL.bits() { list.one().map(<[_; 1]>::as_slice) } else { None }
 }
 
 type Poster<V> = EpPoster<'static, Hca<V>>;
@@ -64,10 +60,7 @@ fn posted<V: Variant>(
 #[inline(never)]
 fn flushed<V: Variant>(object: &'static Object<V>) -> Ret {
     // The post itself has succeeded.
-    let _ = object
-        .adapter()
-        .map_err(Error::from)
-        .and_then(|adapter| adapter.drive(|_| Ok(())));
+    let _ = object.adapter().map_err(Error::from).and_then(|adapter| adapter.drive(|_| Ok(())));
     SUCCESS
 }
 

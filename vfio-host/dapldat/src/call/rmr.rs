@@ -85,16 +85,12 @@ pub(super) extern "C" fn bind<V: Variant>(
             }
         }
         let endpoint = adapter.object_of(ep);
-        let quick = endpoint
-            .filter(|_| va_type == VaType::Va)
-            .and_then(|endpoint| {
-                endpoint.half.enter(V::LOCKED, |half| match half {
-                    Half::Ep(poster) => {
-                        Some(poster.rmr_bind(rmr, &range, privileges, cookie, flags))
-                    }
-                    Half::Evd(_) | Half::Srq(_) => None,
-                })
-            });
+        let quick = endpoint.filter(|_| va_type == VaType::Va).and_then(|endpoint| {
+            endpoint.half.enter(V::LOCKED, |half| match half {
+                Half::Ep(poster) => Some(poster.rmr_bind(rmr, &range, privileges, cookie, flags)),
+                Half::Evd(_) | Half::Srq(_) => None,
+            })
+        });
         let bound = match quick.flatten() {
             Some(bound) => bound?,
             None => adapter.drive(|open| {

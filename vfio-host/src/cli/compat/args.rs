@@ -76,9 +76,7 @@ pub(super) struct Side {
 impl Side {
     /// The server, if this is the client.
     pub(super) fn peer(&self, adapter: &Adapter, port: u16) -> Result<Option<SocketAddr>, Failure> {
-        self.client
-            .map(|ip| Peer::new(ip, port).address(adapter))
-            .transpose()
+        self.client.map(|ip| Peer::new(ip, port).address(adapter)).transpose()
     }
 
     /// The adapter of this side. What a client offers, its server's port must have: so it offers what every port has

@@ -49,36 +49,19 @@ struct Told {
 pub(super) fn run(cmtime: &Cmtime, out: &Out) -> Result<End, Failure> {
     let server = cmtime.side.peer(&cmtime.adapter, cmtime.port)?;
     let own = cmtime.side.adapter(&cmtime.adapter);
-    let told = adapter::with(
-        &own,
-        Playing {
-            cmtime,
-            server,
-            out,
-        },
-    )?;
+    let told = adapter::with(&own, Playing { cmtime, server, out })?;
     out.result(&told, &words(&told))?;
     Ok(End::Ok)
 }
 
 fn words(told: &Told) -> String {
-    let Told {
-        role,
-        peer,
-        connections,
-        rounds,
-        seconds,
-        connections_per_second,
-        latency_us,
-    } = told;
+    let Told { role, peer, connections, rounds, seconds, connections_per_second, latency_us } =
+        told;
     let mut text = format!(
         "cmtime {role}: {connections} connections with {peer} made and ended in {rounds} rounds, \
          {seconds:.3} s, {connections_per_second:.0} a second\n"
     );
-    if let Some(Latency {
-        min, median, max, ..
-    }) = latency_us
-    {
+    if let Some(Latency { min, median, max, .. }) = latency_us {
         text.push_str(&format!(
             "to connect: min {min:.1} us, median {median:.1} us, max {max:.1} us\n"
         ));
@@ -96,11 +79,7 @@ impl Play for Playing<'_> {
     type Told = Told;
 
     fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
-        let Self {
-            cmtime,
-            server,
-            out,
-        } = self;
+        let Self { cmtime, server, out } = self;
         let all = cmtime.connections as usize;
         let makings = Makings {
             count: all.min(if server.is_some() { BATCH } else { HELD }),
@@ -164,10 +143,7 @@ impl Table {
         cmtime: &Cmtime,
         client: bool,
     ) -> Result<(), Failure> {
-        let (timeout, port) = (
-            cmtime.patience.timeout,
-            cmtime.oob_port.unwrap_or(cmtime.port),
-        );
+        let (timeout, port) = (cmtime.patience.timeout, cmtime.oob_port.unwrap_or(cmtime.port));
         self.channel = match (&cmtime.oob, cmtime.oob_port) {
             (Some(host), _) => Some(Channel::call(host, port, timeout, "cmtime")?),
             (None, Some(port)) if !client => {
@@ -267,10 +243,8 @@ impl Table {
                     .remedy("its output says why"));
                 }
                 News::Over(_) => {
-                    return Err(
-                        Failure::new(format!("{server} parts before all is connected"))
-                            .remedy("its output says why"),
-                    );
+                    return Err(Failure::new(format!("{server} parts before all is connected"))
+                        .remedy("its output says why"));
                 }
                 News::Done(..) | News::Asked(_) => {}
             }
@@ -296,19 +270,13 @@ impl Table {
                 self.answer(nic, connect)?;
                 told = true;
             }
-            let limit = if up == 0 {
-                cmtime.patience.wait
-            } else {
-                cmtime.patience.timeout
-            };
-            let news = self
-                .links
-                .next(nic, limit, "the next connection, or its end");
+            let limit = if up == 0 { cmtime.patience.wait } else { cmtime.patience.timeout };
+            let news = self.links.next(nic, limit, "the next connection, or its end");
             let news = news.map_err(|failure| match turned_away {
-                Some(peer) => Failure::new(format!(
-                    "{peer} asked for more than {HELD} connections at a time"
-                ))
-                .remedy(format!("give -c {HELD} or less on both sides")),
+                Some(peer) => {
+                    Failure::new(format!("{peer} asked for more than {HELD} connections at a time"))
+                        .remedy(format!("give -c {HELD} or less on both sides"))
+                }
                 None => failure,
             })?;
             match news {

@@ -157,8 +157,7 @@ impl Datagrams {
         nic: &Nic<'_, '_, H>,
         link: usize,
     ) -> Result<Destination, Failure> {
-        nic.ep_ud_address(self.ep(link)?)
-            .map_err(|error| dat("the address that was found", error))
+        nic.ep_ud_address(self.ep(link)?).map_err(|error| dat("the address that was found", error))
     }
 
     /// What happens next, within `limit` or the peer's patience; `what` is waited for.
@@ -231,9 +230,8 @@ impl Datagrams {
             | IbOperation::CmpSwap
             | IbOperation::RecvMsgImmed => return Ok(Heard::Sent(link)),
         };
-        let told = nic
-            .evd_extension(self.evd)
-            .map_err(|ret| dat("what came with a datagram", ret))?;
+        let told =
+            nic.evd_extension(self.evd).map_err(|ret| dat("what came with a datagram", ret))?;
         let header = u32::try_from(GRH_LEN).unwrap_or(0);
         Ok(Heard::Came(
             link,
@@ -248,11 +246,7 @@ impl Datagrams {
 
     fn failed(&self, status: DtoStatus) -> Failure {
         let (cause, remedy) = adapter::status(status);
-        Failure::new(format!(
-            "a datagram to or from {} failed: {cause}",
-            self.peer
-        ))
-        .remedy(remedy)
+        Failure::new(format!("a datagram to or from {} failed: {cause}", self.peer)).remedy(remedy)
     }
 
     /// Why a service point was not found.

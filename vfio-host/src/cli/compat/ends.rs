@@ -60,13 +60,9 @@ impl Ends {
     ) -> Result<Self, Failure> {
         let pz = nic.pz_create().map_err(|e| dat("dat_pz_create", e))?;
         let each = u32::from(makings.requests) + u32::from(makings.receives);
-        let events = u32::try_from(makings.count)
-            .unwrap_or(u32::MAX)
-            .saturating_mul(each);
+        let events = u32::try_from(makings.count).unwrap_or(u32::MAX).saturating_mul(each);
         let streams = EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR;
-        let evd = nic
-            .evd_create(events, streams)
-            .map_err(|e| dat("dat_evd_create", e))?;
+        let evd = nic.evd_create(events, streams).map_err(|e| dat("dat_evd_create", e))?;
         let attr = EpAttr {
             max_request_dtos: makings.requests,
             max_recv_dtos: makings.receives,
@@ -102,9 +98,7 @@ impl Ends {
 
     /// The number of one's queue pair.
     pub(super) fn qpn<H: Host>(&self, nic: &Nic<'_, '_, H>, link: usize) -> Result<u32, Failure> {
-        let param = nic
-            .ep_query(self.ep(link)?)
-            .map_err(|e| dat("dat_ep_query", e))?;
+        let param = nic.ep_query(self.ep(link)?).map_err(|e| dat("dat_ep_query", e))?;
         let qp = param.qp.map(|qp| qp.number);
         qp.ok_or_else(|| Failure::new("an Endpoint has no queue pair"))
     }
@@ -166,8 +160,7 @@ impl Ends {
     ) -> Result<(), Failure> {
         let request = nic.cr_query(cr).map_err(|e| dat("dat_cr_query", e))?;
         self.peer = request.remote.to_string();
-        nic.cr_accept(cr, Some(self.ep(link)?), &[])
-            .map_err(|e| dat("dat_cr_accept", e))
+        nic.cr_accept(cr, Some(self.ep(link)?), &[]).map_err(|e| dat("dat_cr_accept", e))
     }
 
     /// Gives everything back, and the memory that was used with it.
@@ -196,21 +189,14 @@ pub(super) fn other_size(peer: &str, len: u32, size: usize) -> Failure {
 
 /// Nothing has come in so much time.
 pub(super) fn late(what: &str, limit: Duration) -> Failure {
-    Failure::new(format!(
-        "{what} did not come within {} s",
-        limit.as_secs_f64()
-    ))
+    Failure::new(format!("{what} did not come within {} s", limit.as_secs_f64()))
 }
 
 /// `program` does not run where it should.
 pub(super) fn unserved(server: SocketAddr, program: &str) -> Failure {
     let (ip, port) = (server.ip(), server.port());
-    Failure::new(format!(
-        "{ip} is there, but nothing listens on its port {port}"
-    ))
-    .remedy(format!(
-        "start {program} there, or give the port that it has"
-    ))
+    Failure::new(format!("{ip} is there, but nothing listens on its port {port}"))
+        .remedy(format!("start {program} there, or give the port that it has"))
 }
 
 /// An address where nobody is.
@@ -223,9 +209,7 @@ pub(super) fn lost(ip: IpAddr) -> Failure {
 /// Fails if somebody asked for the end.
 pub(super) fn interrupted(what: &str) -> Result<(), Failure> {
     if signals::asked() {
-        return Err(Failure::new(format!(
-            "interrupted while waiting for {what}"
-        )));
+        return Err(Failure::new(format!("interrupted while waiting for {what}")));
     }
     Ok(())
 }

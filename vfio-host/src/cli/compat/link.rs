@@ -82,19 +82,10 @@ impl Links {
     ) -> Result<Self, Failure> {
         let ends = Ends::new(nic, makings, patience, program, |nic, pz, evd, attr| {
             let evds = Some(evd);
-            let attr = EpAttr {
-                max_rdma_read_in: 1,
-                max_rdma_read_out: 1,
-                ..attr
-            };
+            let attr = EpAttr { max_rdma_read_in: 1, max_rdma_read_out: 1, ..attr };
             nic.ep_create(Some(pz), evds, evds, evds, Some(&attr))
         })?;
-        Ok(Self {
-            up: vec![false; ends.eps.len()],
-            ends,
-            early: VecDeque::new(),
-            through: false,
-        })
+        Ok(Self { up: vec![false; ends.eps.len()], ends, early: VecDeque::new(), through: false })
     }
 
     /// From now on a Ctrl-C is the caller's to heed, between one thing and the next.
@@ -109,9 +100,7 @@ impl Links {
         link: usize,
         pieces: &[LmrTriplet],
     ) -> Result<(), Failure> {
-        (0..)
-            .zip(pieces)
-            .try_for_each(|(cookie, piece)| self.recv(nic, link, *piece, cookie))
+        (0..).zip(pieces).try_for_each(|(cookie, piece)| self.recv(nic, link, *piece, cookie))
     }
 
     /// Sends `piece`.
@@ -202,14 +191,7 @@ impl Links {
             // The peer may hold a connection of an earlier life of this device. Now it knows.
             let ghost = nic.ep_reject_reason(ep) == Ok(Some(Reason::STALE));
             if !ghost || attempt + 1 == ATTEMPTS || Instant::now() >= until {
-                return Err(unconnected(
-                    nic,
-                    peer,
-                    ep,
-                    event,
-                    self.program,
-                    self.timeout,
-                ));
+                return Err(unconnected(nic, peer, ep, event, self.program, self.timeout));
             }
             nic.ep_reset(ep).map_err(|e| dat("dat_ep_reset", e))?;
         }
@@ -246,8 +228,7 @@ impl Links {
         nic: &mut Nic<'_, '_, H>,
         link: usize,
     ) -> Result<(), Failure> {
-        nic.ep_reset(self.ep(link)?)
-            .map_err(|e| dat("dat_ep_reset", e))
+        nic.ep_reset(self.ep(link)?).map_err(|e| dat("dat_ep_reset", e))
     }
 
     /// Connects one to a queue pair that was told by other means, and waits until this side is ready.
@@ -373,14 +354,7 @@ impl Links {
                     if let Some(Reason::STALE | Reason::NO_RESOURCES) = reason {
                         return Ok(News::Again(self.link(ep)?));
                     }
-                    return Err(unconnected(
-                        nic,
-                        server,
-                        ep,
-                        event,
-                        self.program,
-                        self.timeout,
-                    ));
+                    return Err(unconnected(nic, server, ep, event, self.program, self.timeout));
                 }
                 // A client that has not let go of an earlier connection of that queue pair: it asks again.
                 Event::AcceptCompletionError(ep)

@@ -54,11 +54,7 @@ impl Address {
     }
 
     /// The line of no queue pair, which fills the rest of a table.
-    pub(super) const NONE: Self = Self {
-        qpn: 0,
-        psn: 0,
-        gid: Ipv6Addr::UNSPECIFIED,
-    };
+    pub(super) const NONE: Self = Self { qpn: 0, psn: 0, gid: Ipv6Addr::UNSPECIFIED };
 
     /// Where it is.
     pub(super) fn ip(&self) -> Result<IpAddr, Failure> {
@@ -145,9 +141,7 @@ pub(super) fn listen(port: u16, program: &str) -> Result<TcpListener, Failure> {
         .map_err(|error| {
             Failure::new(format!("TCP port {port}: {error}")).remedy("give another with -p")
         })?;
-    note(&format!(
-        "dat: listens on TCP port {port} for {program}; Ctrl-C ends it"
-    ));
+    note(&format!("dat: listens on TCP port {port} for {program}; Ctrl-C ends it"));
     Ok(listener)
 }
 
@@ -195,9 +189,8 @@ impl Channel {
             Failure::new(format!("TCP port {port} of {host}: {why}"))
                 .remedy(format!("does {program} run there, without a HOST?"))
         };
-        let addresses = (host, port)
-            .to_socket_addrs()
-            .map_err(|error| failed(error.to_string()))?;
+        let addresses =
+            (host, port).to_socket_addrs().map_err(|error| failed(error.to_string()))?;
         let mut last = failed("no such host".into());
         for address in addresses {
             match TcpStream::connect_timeout(&address, timeout) {
@@ -215,11 +208,7 @@ impl Channel {
             .and_then(|()| stream.set_write_timeout(Some(timeout)))
             .and_then(|()| stream.set_nodelay(true));
         ready.map_err(|error| Failure::new(format!("{peer}: {error}")))?;
-        Ok(Self {
-            stream,
-            peer,
-            timeout,
-        })
+        Ok(Self { stream, peer, timeout })
     }
 
     /// Who is at the other end.
@@ -307,11 +296,7 @@ impl Channel {
     /// Says these bytes, in one piece.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.stream.write_all(bytes).map_err(|error| {
-            if over(error.kind()) {
-                self.hung_up("")
-            } else {
-                self.failed(&error.to_string())
-            }
+            if over(error.kind()) { self.hung_up("") } else { self.failed(&error.to_string()) }
         })
     }
 
@@ -419,10 +404,7 @@ fn over(kind: ErrorKind) -> bool {
 
 /// Nothing yet.
 fn transient(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-    )
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 #[cfg(test)]

@@ -130,11 +130,7 @@ impl Play for Playing<'_> {
         let count = iters as f64;
         Ok(Told {
             kind: pingpong.kind,
-            role: if pingpong.client.is_some() {
-                "client"
-            } else {
-                "server"
-            },
+            role: if pingpong.client.is_some() { "client" } else { "server" },
             peer,
             connections,
             size,
@@ -173,11 +169,7 @@ impl<'p, H: Host> Table<'p, H> {
             Kind::Rc | Kind::Ud => 1,
             Kind::Srq => usize::from(pingpong.num_qp),
         };
-        let makings = Makings {
-            count,
-            requests: 2,
-            receives: 2,
-        };
+        let makings = Makings { count, requests: 2, receives: 2 };
         let links = Links::new(nic, makings, &pingpong.patience, name(pingpong.kind))?;
         let size = pingpong.size() as usize;
         let both = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
@@ -348,10 +340,7 @@ impl<'p, H: Host> Table<'p, H> {
 
     fn send(&mut self, nic: &mut Nic<'_, 'p, H>, link: usize) -> Result<(), Failure> {
         if let Some(pending) = self.state.get_mut(link) {
-            *pending = Pending {
-                send: true,
-                recv: true,
-            };
+            *pending = Pending { send: true, recv: true };
         }
         let piece = self.outward.local(link * self.size, self.size);
         self.links.send(nic, link, piece, 0)
@@ -395,7 +384,6 @@ impl<'p, H: Host> Table<'p, H> {
                 self.inward.store(place, &bytes);
             }
         }
-        self.links
-            .recv(nic, link, self.recv_piece(link, piece), cookie)
+        self.links.recv(nic, link, self.recv_piece(link, piece), cookie)
     }
 }

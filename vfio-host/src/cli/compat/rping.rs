@@ -62,23 +62,11 @@ pub(super) fn run(rping: &Rping, out: &Out) -> Result<End, Failure> {
 }
 
 fn words(told: &Told) -> String {
-    let Told {
-        role,
-        peer,
-        count,
-        size,
-        verified,
-        latency_us,
-    } = told;
+    let Told { role, peer, count, size, verified, latency_us } = told;
     let checked = if *verified { ", verified" } else { "" };
     let mut text = format!("rping {role}: {count} pings of {size} bytes with {peer}{checked}\n");
-    if let Some(Latency {
-        min, median, max, ..
-    }) = latency_us
-    {
-        text.push_str(&format!(
-            "min {min:.1} us, median {median:.1} us, max {max:.1} us\n"
-        ));
+    if let Some(Latency { min, median, max, .. }) = latency_us {
+        text.push_str(&format!("min {min:.1} us, median {median:.1} us, max {max:.1} us\n"));
     }
     text
 }
@@ -128,11 +116,7 @@ struct Table<'p, H: Host> {
 
 impl<'p, H: Host> Table<'p, H> {
     fn new(nic: &mut Nic<'_, 'p, H>, patience: &Patience, client: bool) -> Result<Self, Failure> {
-        let makings = Makings {
-            count: 1,
-            requests: 4,
-            receives: 2,
-        };
+        let makings = Makings { count: 1, requests: 4, receives: 2 };
         let program = if client { "rping -s" } else { "rping -c" };
         let links = Links::new(nic, makings, patience, program)?;
         let pz = links.pz;
@@ -143,11 +127,7 @@ impl<'p, H: Host> Table<'p, H> {
             inward: Memory::new(nic, pz, INFO * RECVS, local)?,
             outward: Memory::new(nic, pz, INFO, MemPriv::LOCAL_READ)?,
             sink: Memory::new(nic, pz, MOST, far(MemPriv::REMOTE_WRITE))?,
-            source: if client {
-                Some(Memory::new(nic, pz, MOST, source)?)
-            } else {
-                None
-            },
+            source: if client { Some(Memory::new(nic, pz, MOST, source)?) } else { None },
             links,
         })
     }
@@ -189,8 +169,7 @@ impl<'p, H: Host> Table<'p, H> {
                     let at = usize::try_from(dto.cookie).unwrap_or(0) * INFO;
                     let mut info = [0; INFO];
                     self.inward.load(at, &mut info);
-                    self.links
-                        .recv(nic, 0, self.inward.local(at, INFO), dto.cookie)?;
+                    self.links.recv(nic, 0, self.inward.local(at, INFO), dto.cookie)?;
                     return Ok(Some(info));
                 }
                 DtoOperation::Receive | DtoOperation::ReceiveWithInvalidate => {
@@ -223,10 +202,8 @@ impl<'p, H: Host> Table<'p, H> {
                 News::Done(_, dto) if dto.operation == operation => return Ok(true),
                 News::Done(_, dto) if dto.operation == DtoOperation::Send => {}
                 News::Done(..) => {
-                    return Err(
-                        Failure::new(format!("{} spoke out of turn", self.links.peer))
-                            .remedy("is it rping?"),
-                    );
+                    return Err(Failure::new(format!("{} spoke out of turn", self.links.peer))
+                        .remedy("is it rping?"));
                 }
                 News::Over(_) => return Ok(false),
                 News::Up(_) | News::Again(_) => {}
@@ -286,11 +263,10 @@ impl<'p, H: Host> Table<'p, H> {
     fn go_on(&mut self, nic: &mut Nic<'_, 'p, H>, what: &str) -> Result<(), Failure> {
         match self.said(nic, what)? {
             Some(_) => Ok(()),
-            None => Err(Failure::new(format!(
-                "{} ended the connection before {what}",
-                self.links.peer
-            ))
-            .remedy("its output says why; is it rping, with at least this --size?")),
+            None => {
+                Err(Failure::new(format!("{} ended the connection before {what}", self.links.peer))
+                    .remedy("its output says why; is it rping, with at least this --size?"))
+            }
         }
     }
 
@@ -344,8 +320,7 @@ impl<'p, H: Host> Table<'p, H> {
         };
         let to = self.announced(sink)?;
         let back = to.len.min(from.len);
-        self.links
-            .write(nic, 0, self.sink.local(0, back as usize), &to)?;
+        self.links.write(nic, 0, self.sink.local(0, back as usize), &to)?;
         if !self.moved(nic, DtoOperation::RdmaWrite, "the end of a write")? {
             return Ok(None);
         }

@@ -43,14 +43,7 @@ pub(super) fn run(ucmatose: &Ucmatose, out: &Out) -> Result<End, Failure> {
     let server = ucmatose.side.peer(&ucmatose.adapter, ucmatose.port)?;
     let own = ucmatose.side.adapter(&ucmatose.adapter);
     let told = adapter::with(&own, Playing { ucmatose, server })?;
-    let Told {
-        role,
-        peer,
-        connections,
-        messages,
-        size,
-        connect_seconds,
-    } = &told;
+    let Told { role, peer, connections, messages, size, connect_seconds } = &told;
     let words = format!(
         "ucmatose {role}: {connections} connections with {peer} in {connect_seconds:.3} s, \
          {messages} messages of {size} bytes each way on each\n"
@@ -114,11 +107,7 @@ impl<'p, H: Host> Table<'p, H> {
         let count = usize::from(ucmatose.connections);
         let size = ucmatose.message_size as usize;
         let messages = if size == 0 { 0 } else { ucmatose.message_count };
-        let makings = Makings {
-            count,
-            requests: SENDS,
-            receives: messages.max(1),
-        };
+        let makings = Makings { count, requests: SENDS, receives: messages.max(1) };
         let links = Links::new(nic, makings, &ucmatose.patience, "ucmatose")?;
         let both = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
         let bytes = size.max(1);

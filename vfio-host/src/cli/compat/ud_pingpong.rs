@@ -38,29 +38,16 @@ impl<'p, H: Host> Ball<'p, H> {
     pub(super) fn new(nic: &mut Nic<'_, 'p, H>, pingpong: &Pingpong) -> Result<Self, Failure> {
         let mtu = adapter::path_mtu(nic);
         if pingpong.size() > u32::from(mtu) {
-            return Err(
-                Failure::new(format!("a datagram has at most {mtu} bytes here"))
-                    .remedy("give a smaller -s on both sides, or a greater --mtu"),
-            );
+            return Err(Failure::new(format!("a datagram has at most {mtu} bytes here"))
+                .remedy("give a smaller -s on both sides, or a greater --mtu"));
         }
-        let makings = Makings {
-            count: 1,
-            requests: 2,
-            receives: 2,
-        };
+        let makings = Makings { count: 1, requests: 2, receives: 2 };
         let all = Datagrams::new(nic, makings, QKEY, &pingpong.patience, NAME)?;
         let size = pingpong.size() as usize;
         let both = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
         let inward = Memory::new(nic, all.pz, (size + GRH_LEN) * RECVS, both)?;
         let outward = Memory::new(nic, all.pz, size, MemPriv::LOCAL_READ)?;
-        let mut ball = Self {
-            all,
-            size,
-            inward,
-            outward,
-            wanted: None,
-            to: None,
-        };
+        let mut ball = Self { all, size, inward, outward, wanted: None, to: None };
         if pingpong.client.is_some() {
             let mut bytes = vec![0; size];
             contents::fill(adapter::seed(nic), 0, &mut bytes);
@@ -161,9 +148,7 @@ impl<'p, H: Host> Ball<'p, H> {
     }
 
     fn send(&self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
-        let to = self
-            .to
-            .ok_or_else(|| Failure::new("nobody has said where to send"))?;
+        let to = self.to.ok_or_else(|| Failure::new("nobody has said where to send"))?;
         let piece = self.outward.local(0, self.size);
         self.all.send(nic, 0, piece, &to, None)
     }
@@ -191,8 +176,7 @@ impl<'p, H: Host> Ball<'p, H> {
         let piece = usize::try_from(came.cookie).unwrap_or(0);
         if pingpong.chk || pingpong.client.is_none() {
             let mut bytes = vec![0; self.size];
-            self.inward
-                .load(piece * (self.size + GRH_LEN) + GRH_LEN, &mut bytes);
+            self.inward.load(piece * (self.size + GRH_LEN) + GRH_LEN, &mut bytes);
             if pingpong.client.is_none() {
                 self.outward.store(0, &bytes);
             }

@@ -39,13 +39,7 @@ pub(super) fn run(udaddy: &Udaddy, out: &Out) -> Result<End, Failure> {
     let server = udaddy.side.peer(&udaddy.adapter, udaddy.port)?;
     let own = udaddy.side.adapter(&udaddy.adapter);
     let told = adapter::with(&own, Playing { udaddy, server })?;
-    let Told {
-        role,
-        peer,
-        endpoints,
-        messages,
-        size,
-    } = &told;
+    let Told { role, peer, endpoints, messages, size } = &told;
     let words = format!(
         "udaddy {role}: {endpoints} Endpoints with {peer}, {messages} datagrams of {size} bytes each way on each\n"
     );
@@ -65,10 +59,8 @@ impl Play for Playing<'_> {
         let Self { udaddy, server } = self;
         let mtu = adapter::path_mtu(nic);
         if udaddy.message_size > u32::from(mtu) {
-            return Err(
-                Failure::new(format!("a datagram has at most {mtu} bytes here"))
-                    .remedy("give a smaller -S, or a greater --mtu"),
-            );
+            return Err(Failure::new(format!("a datagram has at most {mtu} bytes here"))
+                .remedy("give a smaller -S, or a greater --mtu"));
         }
         let mut table = Table::new(nic, udaddy)?;
         match server {
@@ -113,23 +105,12 @@ impl<'p, H: Host> Table<'p, H> {
         let count = usize::from(udaddy.connections);
         let size = udaddy.message_size as usize;
         let messages = if size == 0 { 0 } else { udaddy.message_count };
-        let makings = Makings {
-            count,
-            requests: messages.max(1),
-            receives: messages.max(1),
-        };
+        let makings = Makings { count, requests: messages.max(1), receives: messages.max(1) };
         let all = Datagrams::new(nic, makings, QKEY, &udaddy.patience, "udaddy")?;
         let both = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
         let inward = Memory::new(nic, all.pz, (size + GRH_LEN) * count, both)?;
         let outward = Memory::new(nic, all.pz, size.max(1), MemPriv::LOCAL_READ)?;
-        Ok(Self {
-            all,
-            state: vec![Progress::default(); count],
-            messages,
-            size,
-            inward,
-            outward,
-        })
+        Ok(Self { all, state: vec![Progress::default(); count], messages, size, inward, outward })
     }
 
     fn place(&self, link: usize) -> LmrTriplet {
@@ -153,9 +134,7 @@ impl<'p, H: Host> Table<'p, H> {
         }
         self.until(nic, "the server's answer", |it, _| it.to.is_some())?;
         self.send_all(nic)?;
-        self.until(nic, "the server's datagrams", |it, all| {
-            it.sent == all && it.received == all
-        })
+        self.until(nic, "the server's datagrams", |it, all| it.sent == all && it.received == all)
     }
 
     /// The server's side.
@@ -197,9 +176,7 @@ impl<'p, H: Host> Table<'p, H> {
     fn dealt(&mut self, nic: &mut Nic<'_, 'p, H>, heard: Heard) -> Result<(), Failure> {
         let (link, change): (_, fn(&mut Progress)) = match heard {
             Heard::Asked(cr) => {
-                return nic
-                    .cr_reject(cr, &[])
-                    .map_err(|e| adapter::dat("dat_cr_reject", e));
+                return nic.cr_reject(cr, &[]).map_err(|e| adapter::dat("dat_cr_reject", e));
             }
             Heard::Found(link) => {
                 let to = self.all.found(nic, link)?;

@@ -11,10 +11,7 @@ pub(super) fn checks(tree: &Tree, hca: &Hca) -> Vec<Check> {
     let mut checks = vec![what(hca), driver(hca), viable(tree, hca)];
     checks.extend(file(tree, hca));
     checks.extend(link(hca));
-    checks
-        .into_iter()
-        .map(|check| check.of(&hca.address))
-        .collect()
+    checks.into_iter().map(|check| check.of(&hca.address)).collect()
 }
 
 fn what(hca: &Hca) -> Check {
@@ -44,24 +41,17 @@ fn driver(hca: &Hca) -> Check {
             format!("{driver}: the kernel uses it; it has to be bound to vfio-pci"),
         )
         .remedy(format!("{bind} (first with --check)")),
-        None => Check::new(
-            "driver",
-            State::Fail,
-            "none; it has to be bound to vfio-pci",
-        )
-        .remedy(bind),
+        None => {
+            Check::new("driver", State::Fail, "none; it has to be bound to vfio-pci").remedy(bind)
+        }
     }
 }
 
 fn viable(tree: &Tree, hca: &Hca) -> Check {
     const NAME: &str = "IOMMU group";
     let Some(number) = hca.iommu_group else {
-        return Check::new(
-            NAME,
-            State::Fail,
-            "it is in none: no IOMMU stands before it",
-        )
-        .remedy("see the check IOMMU");
+        return Check::new(NAME, State::Fail, "it is in none: no IOMMU stands before it")
+            .remedy("see the check IOMMU");
     };
     let members = group::members(tree, number);
     let others: Vec<String> = members
@@ -75,9 +65,8 @@ fn viable(tree: &Tree, hca: &Hca) -> Check {
         format!("together with {}", others.join(", "))
     };
     // Its own driver is a check of its own.
-    let in_the_way = members
-        .iter()
-        .any(|member| member.blocks && member.address != hca.address.to_string());
+    let in_the_way =
+        members.iter().any(|member| member.blocks && member.address != hca.address.to_string());
     let found = format!("{number}, {with}");
     match group::mend(&members) {
         Some(command) if in_the_way => {
@@ -125,11 +114,7 @@ fn link(hca: &Hca) -> Option<Check> {
     let words = hca.link.words()?;
     Some(match hca.link.missed() {
         None => Check::new(NAME, State::Ok, words),
-        Some(best) => Check::new(
-            NAME,
-            State::Warn,
-            format!("{words}; the device can do {best}"),
-        )
-        .remedy("another slot, if bandwidth matters"),
+        Some(best) => Check::new(NAME, State::Warn, format!("{words}; the device can do {best}"))
+            .remedy("another slot, if bandwidth matters"),
     })
 }

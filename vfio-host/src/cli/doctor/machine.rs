@@ -41,19 +41,12 @@ fn kind(name: &str) -> &'static str {
 }
 
 fn iommu(tree: &Tree) -> Check {
-    let kinds: BTreeSet<&str> = tree
-        .names("/sys/class/iommu")
-        .iter()
-        .map(|name| kind(name))
-        .collect();
+    let kinds: BTreeSet<&str> =
+        tree.names("/sys/class/iommu").iter().map(|name| kind(name)).collect();
     let groups = tree.names("/sys/kernel/iommu_groups").len();
     if groups > 0 {
         let kinds: Vec<&str> = kinds.into_iter().collect();
-        let kinds = if kinds.is_empty() {
-            "present".into()
-        } else {
-            kinds.join(", ")
-        };
+        let kinds = if kinds.is_empty() { "present".into() } else { kinds.join(", ") };
         return Check::new("IOMMU", State::Ok, format!("{kinds}; {groups} groups"));
     }
     let off = |cause: &str| Check::new("IOMMU", State::Fail, cause.to_owned());
@@ -62,9 +55,8 @@ fn iommu(tree: &Tree) -> Check {
         .split_whitespace()
         .find(|word| matches!(*word, "iommu=off" | "intel_iommu=off" | "amd_iommu=off"))
     {
-        return off(&format!("the kernel was started with {word}")).remedy(format!(
-            "take {word} off the kernel's command line and restart"
-        ));
+        return off(&format!("the kernel was started with {word}"))
+            .remedy(format!("take {word} off the kernel's command line and restart"));
     }
     let cpu = tree.text("/proc/cpuinfo").unwrap_or_default();
     let check = off("none: a device would reach all of this machine's memory, so VFIO refuses it");
@@ -116,12 +108,8 @@ fn modules(tree: &Tree) -> Check {
     if missing.is_empty() {
         return Check::new("VFIO", State::Ok, "vfio-pci and vfio_iommu_type1 are there");
     }
-    Check::new(
-        "VFIO",
-        State::Fail,
-        format!("not loaded: {}", missing.join(", ")),
-    )
-    .remedy(format!("sudo modprobe -a {}", missing.join(" ")))
+    Check::new("VFIO", State::Fail, format!("not loaded: {}", missing.join(", ")))
+        .remedy(format!("sudo modprobe -a {}", missing.join(" ")))
 }
 
 /// Bytes for a person, rounded up: a need rounded down would not do.

@@ -57,13 +57,7 @@ pub(crate) struct Check {
 impl Check {
     /// A check of the machine.
     pub(crate) fn new(check: &'static str, state: State, found: impl Into<String>) -> Self {
-        Self {
-            check,
-            device: None,
-            state,
-            found: found.into(),
-            remedy: Vec::new(),
-        }
+        Self { check, device: None, state, found: found.into(), remedy: Vec::new() }
     }
 
     /// Names the device it is about.
@@ -114,10 +108,7 @@ pub(crate) fn run(doctor: &Doctor, out: &Out) -> Result<End, Failure> {
     {
         checks.extend(info::checks(device));
     }
-    let told = Told {
-        well: well(&checks),
-        checks,
-    };
+    let told = Told { well: well(&checks), checks };
     out.result(&told, &words(&told, &tree))?;
     Ok(if told.well { End::Ok } else { End::Failed })
 }
@@ -151,26 +142,13 @@ fn words(told: &Told, tree: &Tree) -> String {
                 text.push_str(&format!("\n{device}\n"));
             }
         }
-        text.push_str(&format!(
-            "{:<5} {:<16} {}\n",
-            check.state.mark(),
-            check.check,
-            check.found
-        ));
+        text.push_str(&format!("{:<5} {:<16} {}\n", check.state.mark(), check.check, check.found));
         for remedy in &check.remedy {
             text.push_str(&format!("      {:<16} -> {remedy}\n", ""));
         }
     }
-    let failed = told
-        .checks
-        .iter()
-        .filter(|check| check.state == State::Fail)
-        .count();
-    let tree = if tree.is_machine() {
-        ""
-    } else {
-        " (of a copy; the device was not opened)"
-    };
+    let failed = told.checks.iter().filter(|check| check.state == State::Fail).count();
+    let tree = if tree.is_machine() { "" } else { " (of a copy; the device was not opened)" };
     text.push_str(&match failed {
         0 => format!("\nnothing stands in the way{tree}\n"),
         1 => format!("\n1 thing stands in the way{tree}\n"),

@@ -19,14 +19,8 @@ const BUFFERS: usize = 24 << 20;
 const SEND_BUFFERS: usize = 8 << 20;
 /// What an adapter holds: Endpoints by the thousand, as those programs have that a command is the other side of, memory
 /// regions for each of them, and an Event Dispatcher for what they tell all at once.
-pub(in crate::cli) const SIZES: Sizes = Sizes {
-    eps: 1024,
-    evds: 16,
-    lmrs: 2048,
-    dtos: 128,
-    events: 4096,
-    srqs: 4,
-};
+pub(in crate::cli) const SIZES: Sizes =
+    Sizes { eps: 1024, evds: 16, lmrs: 2048, dtos: 128, events: 4096, srqs: 4 };
 /// Places of the device for as many Endpoints, and for queues and keys beside them.
 const QPS: usize = SIZES.eps as usize;
 const CQS: usize = 64;
@@ -78,10 +72,7 @@ impl Observer for Log {
 
 /// How the device is brought up.
 pub(crate) fn bring_up_config() -> Config<'static> {
-    Config {
-        observer: Some(&Log),
-        ..Config::default()
-    }
+    Config { observer: Some(&Log), ..Config::default() }
 }
 
 /// Opens the device, plays, and gives everything back.
@@ -227,34 +218,27 @@ pub(in crate::cli) fn broken<H: Host>(nic: &mut Nic<'_, '_, H>, ep: Ep, peer: &s
 pub(in crate::cli) fn status(status: DtoStatus) -> (&'static str, &'static str) {
     match status {
         DtoStatus::Success => ("it succeeded", ""),
-        DtoStatus::ErrFlushed => (
-            "the connection ended before it ran",
-            "the peer's output says why",
-        ),
-        DtoStatus::ErrLocalLength => (
-            "a message did not fit its receive",
-            "are both dat of the same version?",
-        ),
-        DtoStatus::ErrLocalEp => (
-            "the device refused the request",
-            "this is a bug: run it again with -vvv",
-        ),
-        DtoStatus::ErrLocalProtection => (
-            "the device refused local memory",
-            "this is a bug: run it again with -vvv",
-        ),
-        DtoStatus::ErrBadResponse => (
-            "the peer's answer makes no sense",
-            "is another device using that address?",
-        ),
-        DtoStatus::ErrRemoteAccess => (
-            "the peer's device refused its memory",
-            "are both dat of the same version?",
-        ),
-        DtoStatus::ErrRemoteResponder => (
-            "the peer could not carry it out",
-            "the peer's output says why",
-        ),
+        DtoStatus::ErrFlushed => {
+            ("the connection ended before it ran", "the peer's output says why")
+        }
+        DtoStatus::ErrLocalLength => {
+            ("a message did not fit its receive", "are both dat of the same version?")
+        }
+        DtoStatus::ErrLocalEp => {
+            ("the device refused the request", "this is a bug: run it again with -vvv")
+        }
+        DtoStatus::ErrLocalProtection => {
+            ("the device refused local memory", "this is a bug: run it again with -vvv")
+        }
+        DtoStatus::ErrBadResponse => {
+            ("the peer's answer makes no sense", "is another device using that address?")
+        }
+        DtoStatus::ErrRemoteAccess => {
+            ("the peer's device refused its memory", "are both dat of the same version?")
+        }
+        DtoStatus::ErrRemoteResponder => {
+            ("the peer could not carry it out", "the peer's output says why")
+        }
         DtoStatus::ErrTransport => (
             "no acknowledgement came after all retries",
             "is the peer still there? does the path carry frames of this MTU (--mtu 1024 is safe), and is flow control set up?",

@@ -51,28 +51,16 @@ impl<'p, H: Host> Call<'p, H> {
         callee: Callee,
         hello: Hello,
     ) -> Result<Self, Failure> {
-        let hello = Hello {
-            seed: adapter::seed(nic),
-            mtu: adapter::path_mtu(nic),
-            ..hello
-        };
+        let hello = Hello { seed: adapter::seed(nic), mtu: adapter::path_mtu(nic), ..hello };
         let conn = Conn::new(nic, hello, hello.client(), MemPriv::empty())?;
         let welcome = connect(nic, &conn, callee)?;
-        Ok(Self {
-            conn,
-            welcome,
-            callee,
-        })
+        Ok(Self { conn, welcome, callee })
     }
 
     /// The next event that is not the end: that is a failure. `None` if somebody asked for the end; a failure as well
     /// if nothing comes for too long.
     pub(super) fn next(&self, nic: &mut Nic<'_, 'p, H>) -> Result<Option<Event>, Failure> {
-        let Callee {
-            peer,
-            timeout,
-            spin,
-        } = self.callee;
+        let Callee { peer, timeout, spin } = self.callee;
         let until = Instant::now() + timeout;
         loop {
             if signals::asked() {
@@ -124,11 +112,8 @@ impl<'p, H: Host> Call<'p, H> {
             return trouble;
         }
         let (cause, remedy) = adapter::status(status);
-        Failure::new(format!(
-            "an operation with {} failed: {cause}",
-            self.callee.peer
-        ))
-        .remedy(remedy)
+        Failure::new(format!("an operation with {} failed: {cause}", self.callee.peer))
+            .remedy(remedy)
     }
 
     /// Parts in good order: what was posted finishes first, and the peer hears of it.
@@ -153,11 +138,7 @@ fn connect<'p, H: Host>(
     conn: &Conn<'p, H>,
     callee: Callee,
 ) -> Result<Welcome, Failure> {
-    let Callee {
-        peer,
-        timeout,
-        spin,
-    } = callee;
+    let Callee { peer, timeout, spin } = callee;
     let until = Instant::now() + timeout;
     let hello = conn.hello.bytes();
     for attempt in 0..ATTEMPTS {
@@ -212,10 +193,9 @@ fn answered<'p, H: Host>(
     if let Event::PeerRejected(_) = event {
         return match refusal_words(private) {
             Some(words) => fail(format!("{peer} refused the test: {words}"), ""),
-            None => fail(
-                format!("{peer} refused the connection, and it is no dat listen"),
-                OTHER_PORT,
-            ),
+            None => {
+                fail(format!("{peer} refused the connection, and it is no dat listen"), OTHER_PORT)
+            }
         };
     }
     if nic.ep_reject_reason(conn.ep) == Ok(Some(Reason::INVALID_MTU)) {
@@ -226,10 +206,7 @@ fn answered<'p, H: Host>(
         );
     }
     if let Event::NonPeerRejected(_) = event {
-        return fail(
-            format!("{ip} is there, but nothing listens on its port {port}"),
-            OTHER_PORT,
-        );
+        return fail(format!("{ip} is there, but nothing listens on its port {port}"), OTHER_PORT);
     }
     if let Event::Unreachable(_) = event {
         return fail(

@@ -49,11 +49,7 @@ impl<'p, H: Host> Parts<'p, H> {
             len => Memory::new(nic, pz, len, local | rights).map(Some),
         };
         match far {
-            Ok(far) => Ok(Self {
-                inward,
-                outward,
-                far,
-            }),
+            Ok(far) => Ok(Self { inward, outward, far }),
             Err(failure) => {
                 let _ = inward.free(nic);
                 let _ = outward.free(nic);
@@ -155,9 +151,7 @@ impl<'p, H: Host> Conn<'p, H> {
             return None;
         }
         let mut bytes = [0; MESSAGE_LEN];
-        self.parts
-            .inward
-            .load(self.layout.recv.of(number), &mut bytes);
+        self.parts.inward.load(self.layout.recv.of(number), &mut bytes);
         Message::read(&bytes)
     }
 
@@ -284,9 +278,7 @@ fn endpoint<H: Host>(
     attr.max_recv_dtos = u16::try_from(layout.recv.count).unwrap_or(u16::MAX);
     let events = u32::from(attr.max_request_dtos) + u32::from(attr.max_recv_dtos);
     let streams = EvdFlags::DTO | EvdFlags::RMR_BIND | EvdFlags::CONNECTION;
-    let evd = nic
-        .evd_create(events, streams)
-        .map_err(|e| dat("dat_evd_create", e))?;
+    let evd = nic.evd_create(events, streams).map_err(|e| dat("dat_evd_create", e))?;
     match nic.ep_create(Some(pz), Some(evd), Some(evd), Some(evd), Some(&attr)) {
         Ok(ep) => Ok((evd, ep)),
         Err(error) => {

@@ -147,14 +147,7 @@ impl Hello {
             .into_iter()
             .find(|known| *known as u8 == kind)
             .ok_or("no such kind of test")?;
-        let hello = Self {
-            kind,
-            depth,
-            size,
-            count,
-            seed,
-            mtu,
-        };
+        let hello = Self { kind, depth, size, count, seed, mtu };
         hello.check().map(|()| hello)
     }
 
@@ -333,13 +326,7 @@ impl Welcome {
     pub(super) fn read(bytes: &[u8], hello: &Hello) -> Option<Self> {
         let rest = &mut { bytes };
         let head = (take(rest)?, take(rest)?, take(rest)?);
-        if head
-            != (
-                WELCOME,
-                [VERSION, hello.kind as u8],
-                hello.depth.to_be_bytes(),
-            )
-        {
+        if head != (WELCOME, [VERSION, hello.kind as u8], hello.depth.to_be_bytes()) {
             return None;
         }
         let welcome = Self {
@@ -409,13 +396,7 @@ pub(super) struct Message {
 impl Message {
     /// One that names nothing but an operation.
     pub(super) fn new(saying: Saying, number: u64) -> Self {
-        Self {
-            saying,
-            number,
-            addr: 0,
-            context: 0,
-            len: 0,
-        }
+        Self { saying, number, addr: 0, context: 0, len: 0 }
     }
 
     /// As it travels.
@@ -460,10 +441,7 @@ struct Writer<const N: usize> {
 
 impl<const N: usize> Default for Writer<N> {
     fn default() -> Self {
-        Self {
-            bytes: [0; N],
-            at: 0,
-        }
+        Self { bytes: [0; N], at: 0 }
     }
 }
 

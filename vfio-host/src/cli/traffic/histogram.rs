@@ -56,9 +56,7 @@ fn bucket(nanos: u64) -> usize {
         let doubling = u64::from(log - FINE + 1);
         (doubling << FINE) + (nanos >> (log - FINE)) - (1 << FINE)
     };
-    usize::try_from(place)
-        .unwrap_or(BUCKETS - 1)
-        .min(BUCKETS - 1)
+    usize::try_from(place).unwrap_or(BUCKETS - 1).min(BUCKETS - 1)
 }
 
 /// The first time of a bucket.
@@ -68,9 +66,7 @@ fn start(bucket: usize) -> u64 {
     if doubling == 0 {
         return place;
     }
-    (place | 1 << FINE)
-        .checked_shl(doubling - 1)
-        .unwrap_or(u64::MAX)
+    (place | 1 << FINE).checked_shl(doubling - 1).unwrap_or(u64::MAX)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people")]
@@ -81,13 +77,7 @@ fn us(nanos: u64) -> f64 {
 impl Histogram {
     /// Of no times.
     pub(in crate::cli) fn new() -> Self {
-        Self {
-            counts: vec![0; BUCKETS],
-            total: 0,
-            sum: 0,
-            least: u64::MAX,
-            most: 0,
-        }
+        Self { counts: vec![0; BUCKETS], total: 0, sum: 0, least: u64::MAX, most: 0 }
     }
 
     /// Counts one.
@@ -110,9 +100,7 @@ impl Histogram {
             seen += u128::from(*count);
             if *count > 0 && seen >= rank {
                 // The last time that falls into it, as far as there was one.
-                return start(bucket + 1)
-                    .saturating_sub(1)
-                    .clamp(self.least, self.most);
+                return start(bucket + 1).saturating_sub(1).clamp(self.least, self.most);
             }
         }
         self.most
@@ -152,12 +140,7 @@ impl Histogram {
         let rows = self.rows();
         let widest = rows.iter().map(|row| row.count).max().unwrap_or(1).max(1);
         let mut text = String::new();
-        for Row {
-            from_us,
-            to_us,
-            count,
-        } in rows
-        {
+        for Row { from_us, to_us, count } in rows {
             // Something that was there shows.
             let bar = (u128::from(count) * u128::from(COLUMNS)).div_ceil(u128::from(widest));
             let bar = "#".repeat(usize::try_from(bar).unwrap_or(0));
@@ -177,19 +160,14 @@ mod tests {
 
     fn of(nanos: &[u64]) -> Histogram {
         let mut histogram = Histogram::new();
-        nanos
-            .iter()
-            .for_each(|n| histogram.add(Duration::from_nanos(*n)));
+        nanos.iter().for_each(|n| histogram.add(Duration::from_nanos(*n)));
         histogram
     }
 
     #[test]
     fn of_no_times_there_is_nothing_to_tell() {
         let none = Histogram::new();
-        assert_eq!(
-            (none.latency(), none.rows().len(), none.picture().as_str()),
-            (None, 0, "")
-        );
+        assert_eq!((none.latency(), none.rows().len(), none.picture().as_str()), (None, 0, ""));
     }
 
     #[test]
@@ -197,15 +175,9 @@ mod tests {
         let picture = of(&[1500, 1600, 1700, 6000]).picture();
         let lines: Vec<&str> = picture.lines().collect();
         assert_eq!(lines.len(), 3, "{picture}");
-        assert!(
-            lines[0].contains("1.0 to        2.0 us         3  ####"),
-            "{picture}"
-        );
+        assert!(lines[0].contains("1.0 to        2.0 us         3  ####"), "{picture}");
         assert!(lines[1].ends_with("0"), "{picture}");
-        assert!(
-            lines[2].contains("4.1 to        8.2 us         1  ####"),
-            "{picture}"
-        );
+        assert!(lines[2].contains("4.1 to        8.2 us         1  ####"), "{picture}");
     }
 
     #[test]

@@ -50,9 +50,8 @@ impl Play for Serve<'_> {
 
     fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Served, Failure> {
         let Self { listen, out } = self;
-        let requests = nic
-            .evd_create(REQUESTS, EvdFlags::CR)
-            .map_err(|e| dat("dat_evd_create", e))?;
+        let requests =
+            nic.evd_create(REQUESTS, EvdFlags::CR).map_err(|e| dat("dat_evd_create", e))?;
         let psp = nic
             .psp_create(listen.port.into(), requests, PspFlag::Consumer)
             .map_err(|e| dat("dat_psp_create", e))?;
@@ -67,10 +66,7 @@ impl Play for Serve<'_> {
             spin: listen.poll,
             left: listen.count,
             sessions: Vec::new(),
-            served: Served {
-                ok: true,
-                ..Served::default()
-            },
+            served: Served { ok: true, ..Served::default() },
         };
         while !signals::asked() && !server.done() {
             server.turn(nic, out)?;

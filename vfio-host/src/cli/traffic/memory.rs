@@ -90,8 +90,7 @@ impl<'p, H: Host> Memory<'p, H> {
     /// Gives it back.
     pub(in crate::cli) fn free(self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
         // What the device may still reach is not given to anybody else.
-        nic.lmr_free(self.lmr.lmr)
-            .map_err(|error| dat("dat_lmr_free", error))?;
+        nic.lmr_free(self.lmr.lmr).map_err(|error| dat("dat_lmr_free", error))?;
         self.buffer.release();
         Ok(())
     }

@@ -35,11 +35,8 @@ struct Told {
 }
 
 pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
-    let callee = Callee {
-        peer: perf.peer.address(&perf.adapter)?,
-        timeout: perf.timeout,
-        spin: perf.poll,
-    };
+    let callee =
+        Callee { peer: perf.peer.address(&perf.adapter)?, timeout: perf.timeout, spin: perf.poll };
     let hello = Hello {
         kind: perf.kind,
         depth: perf.depth,
@@ -49,15 +46,7 @@ pub(crate) fn run(perf: &Perf, out: &Out) -> Result<End, Failure> {
         mtu: 0,
     };
     hello.check().map_err(Failure::usage)?;
-    let told = adapter::with(
-        &perf.adapter,
-        Measuring {
-            perf,
-            callee,
-            hello,
-            out,
-        },
-    )?;
+    let told = adapter::with(&perf.adapter, Measuring { perf, callee, hello, out })?;
     out.result(&told, &words(&told))?;
     Ok(End::Ok)
 }
@@ -96,12 +85,7 @@ impl Play for Measuring<'_> {
 
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
-        let Self {
-            perf,
-            callee,
-            hello,
-            out,
-        } = self;
+        let Self { perf, callee, hello, out } = self;
         let call = Call::new(nic, callee, hello)?;
         let mut run = Run::new(nic, call)?;
         let bar = progress(*out, perf.count, perf.kind.name());
@@ -157,21 +141,12 @@ impl<'p, H: Host> Run<'p, H> {
             let pz = call.conn.pz();
             rmr = Some(nic.rmr_create(pz).map_err(|e| dat("dat_rmr_create", e))?);
         }
-        Ok(Self {
-            call,
-            rmr,
-            window: 0,
-            posted: 0,
-            completed: 0,
-            verified: 0,
-        })
+        Ok(Self { call, rmr, window: 0, posted: 0, completed: 0, verified: 0 })
     }
 
     /// Another operation may be posted.
     fn has_room(&self) -> bool {
-        let Hello {
-            kind, count, depth, ..
-        } = self.call.conn.hello;
+        let Hello { kind, count, depth, .. } = self.call.conn.hello;
         let depth = u64::from(depth);
         // What the peer has not verified yet it must not lose: by a message without a receive, a write over another one, or
         // a window that is bound anew while it reads there.
@@ -199,9 +174,7 @@ impl<'p, H: Host> Run<'p, H> {
         let number = self.posted;
         let far = self.far(number);
         let conn = &mut self.call.conn;
-        let Hello {
-            kind, depth, count, ..
-        } = conn.hello;
+        let Hello { kind, depth, count, .. } = conn.hello;
         match kind {
             Kind::Ping | Kind::Send => {
                 conn.fill(number, number);
@@ -229,14 +202,7 @@ impl<'p, H: Host> Run<'p, H> {
         };
         let range = far.local(conn.layout.far.of(number), conn.hello.bytes_of_one());
         self.window = nic
-            .rmr_bind(
-                rmr,
-                &range,
-                MemPriv::REMOTE_READ,
-                conn.ep,
-                number,
-                CompletionFlags::empty(),
-            )
+            .rmr_bind(rmr, &range, MemPriv::REMOTE_READ, conn.ep, number, CompletionFlags::empty())
             .map_err(|ret| dat("dat_rmr_bind", ret))?;
         Ok(())
     }

@@ -32,53 +32,22 @@ struct Told {
 }
 
 pub(crate) fn run(ping: &Ping, out: &Out) -> Result<End, Failure> {
-    let callee = Callee {
-        peer: ping.peer.address(&ping.adapter)?,
-        timeout: ping.timeout,
-        spin: ping.poll,
-    };
-    let hello = Hello {
-        kind: Kind::Ping,
-        depth: 1,
-        size: ping.size,
-        count: ping.count,
-        seed: 0,
-        mtu: 0,
-    };
+    let callee =
+        Callee { peer: ping.peer.address(&ping.adapter)?, timeout: ping.timeout, spin: ping.poll };
+    let hello =
+        Hello { kind: Kind::Ping, depth: 1, size: ping.size, count: ping.count, seed: 0, mtu: 0 };
     hello.check().map_err(Failure::usage)?;
-    let told = adapter::with(
-        &ping.adapter,
-        Pinging {
-            ping,
-            callee,
-            hello,
-            out,
-        },
-    )?;
+    let told = adapter::with(&ping.adapter, Pinging { ping, callee, hello, out })?;
     out.result(&told, &words(&told))?;
     // Interrupted, as ping(8): well, if there was anything.
     Ok(if told.count > 0 { End::Ok } else { End::Failed })
 }
 
 fn words(told: &Told) -> String {
-    let Told {
-        peer,
-        size,
-        count,
-        latency_us,
-        picture,
-        ..
-    } = told;
+    let Told { peer, size, count, latency_us, picture, .. } = told;
     let mut text =
         format!("{count} round trips of {size} bytes with {peer}, verified on both sides\n");
-    if let Some(Latency {
-        min,
-        median,
-        mean,
-        p99,
-        max,
-    }) = latency_us
-    {
+    if let Some(Latency { min, median, mean, p99, max }) = latency_us {
         text.push_str(&format!(
             "min {min:.1} us, median {median:.1} us, mean {mean:.1} us, p99 {p99:.1} us, max {max:.1} us\n"
         ));
@@ -98,12 +67,7 @@ impl Play for Pinging<'_> {
     type Told = Told;
 
     fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
-        let Self {
-            ping,
-            callee,
-            hello,
-            out,
-        } = self;
+        let Self { ping, callee, hello, out } = self;
         let mut call = Call::new(nic, callee, hello)?;
         let bar = progress(*out, ping.count, "ping");
         let mut times = Histogram::new();
@@ -159,9 +123,7 @@ fn trip<'p, H: Host>(
         )));
     }
     if let Some(at) = call.conn.received_wrong(piece, question + 1) {
-        return Err(Failure::new(format!(
-            "answer {number} has wrong contents from byte {at} on"
-        )));
+        return Err(Failure::new(format!("answer {number} has wrong contents from byte {at} on")));
     }
     call.conn.post_recv(nic, piece)?;
     Ok(Some(time))

@@ -70,20 +70,9 @@ pub(super) struct Told {
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            peer,
-            test,
-            size,
-            verified,
-            seconds,
-            outcome,
-            ..
-        } = self;
+        let Self { peer, test, size, verified, seconds, outcome, .. } = self;
         let test = test.name();
-        write!(
-            f,
-            "{peer}: {test}, {size} bytes, {verified} verified in {seconds:.3} s, {outcome}"
-        )
+        write!(f, "{peer}: {test}, {size} bytes, {verified} verified in {seconds:.3} s, {outcome}")
     }
 }
 
@@ -128,8 +117,7 @@ impl<'p, H: Host> Session<'p, H> {
         let hello = Hello::read(request.private_data);
         let refused = |nic: &mut Nic<'_, 'p, H>, words: &str| {
             info!("{peer}: refused: {words}");
-            nic.cr_reject(cr, &refusal(words))
-                .map_err(|e| dat("dat_cr_reject", e))?;
+            nic.cr_reject(cr, &refusal(words)).map_err(|e| dat("dat_cr_reject", e))?;
             Ok(None)
         };
         let hello = match taken.and(hello) {
@@ -229,11 +217,7 @@ impl<'p, H: Host> Session<'p, H> {
     fn ended(&mut self, nic: &Nic<'_, 'p, H>, event: Event, ep: Ep) {
         let count = self.conn.hello.count;
         let outcome = if let Event::Disconnected(_) = event {
-            if count != 0 && self.verified == count {
-                Outcome::Complete
-            } else {
-                Outcome::Ended
-            }
+            if count != 0 && self.verified == count { Outcome::Complete } else { Outcome::Ended }
         } else {
             Outcome::Failed(match nic.ep_cause(ep) {
                 Ok(Some(fault)) => format!("the connection broke: {fault}"),
@@ -284,11 +268,7 @@ impl<'p, H: Host> Session<'p, H> {
                     )));
                 }
                 // A ping's numbers count questions and answers.
-                let contents = if kind == Kind::Ping {
-                    2 * number
-                } else {
-                    number
-                };
+                let contents = if kind == Kind::Ping { 2 * number } else { number };
                 if let Some(at) = self.conn.received_wrong(piece, contents) {
                     return self.wrong(nic, number, at);
                 }
@@ -313,22 +293,14 @@ impl<'p, H: Host> Session<'p, H> {
 
     /// The peer says that operations up to a number are done.
     fn verify(&mut self, nic: &mut Nic<'_, 'p, H>, message: &Message) -> Result<(), Failure> {
-        let Hello {
-            kind,
-            depth,
-            size,
-            count,
-            ..
-        } = self.conn.hello;
+        let Hello { kind, depth, size, count, .. } = self.conn.hello;
         let (from, to) = (self.verified, message.number);
         let most = match kind {
             Kind::Write => 2 * u64::from(depth),
             Kind::Bind => u64::from(depth),
             Kind::Read | Kind::Ping | Kind::Send => count,
         };
-        let news = to
-            .checked_sub(from)
-            .filter(|news| (1..=most).contains(news));
+        let news = to.checked_sub(from).filter(|news| (1..=most).contains(news));
         if to > count || news.is_none() || self.reading || kind == Kind::Read && to != count {
             return Err(Failure::new(format!(
                 "the peer claims {to} operations of {count} after {from}"
@@ -361,11 +333,7 @@ impl<'p, H: Host> Session<'p, H> {
                         message.len
                     )));
                 }
-                let from = RmrTriplet {
-                    addr: message.addr,
-                    len: size,
-                    context: message.context,
-                };
+                let from = RmrTriplet { addr: message.addr, len: size, context: message.context };
                 self.reading = true;
                 self.conn.read(nic, 0, from, to)
             }
@@ -377,10 +345,7 @@ impl<'p, H: Host> Session<'p, H> {
     fn read(&mut self, nic: &mut Nic<'_, 'p, H>, to: u64) -> Result<(), Failure> {
         self.reading = false;
         let last = to.saturating_sub(1);
-        if let Some(at) = self
-            .conn
-            .read_wrong(0, last % u64::from(self.conn.hello.depth))
-        {
+        if let Some(at) = self.conn.read_wrong(0, last % u64::from(self.conn.hello.depth)) {
             return self.wrong(nic, last, at);
         }
         self.verified = to;
@@ -401,14 +366,9 @@ impl<'p, H: Host> Session<'p, H> {
 
     /// Wrong contents: the peer is told, and the session has failed.
     fn wrong(&mut self, nic: &mut Nic<'_, 'p, H>, number: u64, at: usize) -> Result<(), Failure> {
-        self.fail(format!(
-            "operation {number} has wrong contents from byte {at} on"
-        ));
+        self.fail(format!("operation {number} has wrong contents from byte {at} on"));
         if self.conn.hello.kind != Kind::Ping {
-            let message = Message {
-                addr: at as u64,
-                ..Message::new(Saying::Wrong, number)
-            };
+            let message = Message { addr: at as u64, ..Message::new(Saying::Wrong, number) };
             self.conn.say(nic, &message)?;
             // Graceful: the message goes out first.
             self.parting = Some(Instant::now());
@@ -421,9 +381,7 @@ impl<'p, H: Host> Session<'p, H> {
 
     /// Gives everything back; what is told of it.
     pub(super) fn finish(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
-        let Hello {
-            kind, size, count, ..
-        } = self.conn.hello;
+        let Hello { kind, size, count, .. } = self.conn.hello;
         let told = Told {
             peer: self.peer,
             test: kind,

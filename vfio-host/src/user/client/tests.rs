@@ -68,10 +68,7 @@ fn a_silent_server_is_given_up_in_time() {
     let (result, ended) = read(&mut client);
     assert!(start.elapsed() < Duration::from_secs(3));
     let text = result.unwrap_err().to_string();
-    assert!(
-        ended && text.contains("did not answer REGION_READ"),
-        "{text}"
-    );
+    assert!(ended && text.contains("did not answer REGION_READ"), "{text}");
     // For good.
     assert_eq!(read(&mut client).0.unwrap_err().to_string(), text);
 }
@@ -82,12 +79,7 @@ fn a_server_that_says_no_stays() {
     let (result, ended) = read(&mut client);
     let error = result.unwrap_err();
     assert!(!ended && error.kind() == Kind::Refused, "{error}");
-    assert!(
-        error
-            .to_string()
-            .contains("refused REGION_READ: Invalid argument"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("refused REGION_READ: Invalid argument"), "{error}");
 }
 
 #[test]
@@ -108,17 +100,11 @@ fn nonsense_ends_the_connection() {
     let answers: [(Answer, &str); 6] = [
         (|_| vec![0xff; 16], "no reply"),
         (|id| reply(id, 0, 0, &data(&[0; 4])), "no reply"),
-        (
-            |id| reply(id.wrapping_add(1), 1, 0, &data(&[0; 4])),
-            "not made",
-        ),
+        (|id| reply(id.wrapping_add(1), 1, 0, &data(&[0; 4])), "not made"),
         (|id| reply(id, 1, 0, &data(&[0; 3])), "wrong number"),
         (|id| reply(id, 1, 0, &[]), "wrong number"),
         // Cut off.
-        (
-            |id| reply(id, 1, 0, &data(&[0; 4]))[..20].to_vec(),
-            "did not answer",
-        ),
+        (|id| reply(id, 1, 0, &data(&[0; 4]))[..20].to_vec(), "did not answer"),
     ];
     for (answer, cause) in answers {
         let (_folder, mut client) = connected(answer);
@@ -142,12 +128,7 @@ fn another_version_is_refused() {
 fn a_server_that_accepts_nobody_is_given_up_in_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    let socket = socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    );
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let socket = socket.unwrap();
     rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
     rustix::net::listen(&socket, 0).unwrap();
@@ -163,8 +144,6 @@ fn a_server_that_accepts_nobody_is_given_up_in_time() {
 fn a_server_without_room_for_a_mapping_says_so() {
     let (_folder, mut client) = connected(|id| reply(id, 0x21, 28, &[]));
     let file = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-    let error = client
-        .dma_map(3, file.as_fd(), 0, 0x1000, 0x1000)
-        .unwrap_err();
+    let error = client.dma_map(3, file.as_fd(), 0, 0x1000, 0x1000).unwrap_err();
     assert_eq!(error.kind(), Kind::DmaEntries);
 }

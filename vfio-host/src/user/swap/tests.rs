@@ -5,13 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn run(file: &Arc<OwnedFd>, range: Range<u64>, offset: u64) -> (u64, Run) {
-    let run = Run {
-        end: range.end,
-        count: 1,
-        file: Arc::clone(file),
-        offset,
-        exchanged: true,
-    };
+    let run = Run { end: range.end, count: 1, file: Arc::clone(file), offset, exchanged: true };
     (range.start, run)
 }
 
@@ -24,10 +18,7 @@ fn a_run_is_cut_with_its_place_in_the_file() {
         assert_eq!(runs.len(), 1, "{at}");
     }
     cut(&mut runs, 130);
-    let seen: Vec<_> = runs
-        .iter()
-        .map(|(at, run)| (*at, run.end, run.offset))
-        .collect();
+    let seen: Vec<_> = runs.iter().map(|(at, run)| (*at, run.end, run.offset)).collect();
     assert_eq!(seen, [(100, 130, 1000), (130, 200, 1030)]);
     assert!(gaps(&runs, &(50..100)).iter().eq([&(50..100)]));
     assert_eq!(gaps(&runs, &(100..200)), []);
@@ -49,29 +40,19 @@ fn vma(range: Range<u64>, name: &str) -> Vma {
 
 #[test]
 fn gaps_are_parted_by_what_they_are_in() {
-    let vmas = [
-        vma(0..100, ""),
-        vma(100..200, "[heap]"),
-        vma(300..400, "[stack]"),
-    ];
+    let vmas = [vma(0..100, ""), vma(100..200, "[heap]"), vma(300..400, "[stack]")];
     let seen = |gap: Range<u64>| {
         let parts = parts(&[gap], &vmas, Reach::ReadWrite)?;
         let each = |part: Part| (part.range, part.grows);
         Ok::<_, String>(parts.into_iter().map(each).collect::<Vec<_>>())
     };
-    assert_eq!(
-        seen(50..150).unwrap(),
-        [(50..100, false), (100..150, false)]
-    );
+    assert_eq!(seen(50..150).unwrap(), [(50..100, false), (100..150, false)]);
     assert_eq!(seen(300..310).unwrap(), [(300..310, true)]);
     assert_eq!(seen(310..400).unwrap(), [(310..400, false)]);
     assert!(seen(150..310).unwrap_err().contains("no memory at 0xc8"));
     assert!(seen(390..401).unwrap_err().contains("no memory at 0x190"));
     assert!(seen(250..260).is_err());
-    let shared = Vma {
-        shared: true,
-        ..vma(0..100, "/dev/shm/x")
-    };
+    let shared = Vma { shared: true, ..vma(0..100, "/dev/shm/x") };
     let refused = parts(std::slice::from_ref(&(10..20)), &[shared], Reach::Read).unwrap_err();
     assert!(refused.contains("/dev/shm/x"), "{refused}");
 }

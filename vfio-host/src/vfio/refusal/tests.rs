@@ -19,12 +19,7 @@ fn refused(errno: i32, limits: Limits) -> Error {
 fn locked_memory_says_what_is_needed_what_is_allowed_and_how_to_allow_it() {
     let error = refused(
         libc::ENOMEM,
-        Limits {
-            locked: 4 << 20,
-            wanted: 144 << 20,
-            memlock: Some(64 << 10),
-            entries: None,
-        },
+        Limits { locked: 4 << 20, wanted: 144 << 20, memlock: Some(64 << 10), entries: None },
     );
     assert_eq!(error.kind(), Kind::Memlock);
     assert_eq!(
@@ -35,37 +30,25 @@ fn locked_memory_says_what_is_needed_what_is_allowed_and_how_to_allow_it() {
     );
     // Within the limit, or without one, it is the machine that has no more.
     for memlock in [None, Some(1 << 40)] {
-        let limits = Limits {
-            memlock,
-            ..Limits::default()
-        };
+        let limits = Limits { memlock, ..Limits::default() };
         assert_eq!(refused(libc::ENOMEM, limits).kind(), Kind::Memory);
     }
 }
 
 #[test]
 fn a_full_iommu_says_its_limit_and_where_it_stands() {
-    let limits = Limits {
-        entries: Some(8),
-        ..Limits::default()
-    };
+    let limits = Limits { entries: Some(8), ..Limits::default() };
     let error = refused(libc::ENOSPC, limits);
     assert_eq!(error.kind(), Kind::DmaEntries);
     let text = error.to_string();
-    assert!(
-        text.contains("takes: 8;") && text.contains("dma_entry_limit"),
-        "{text}"
-    );
+    assert!(text.contains("takes: 8;") && text.contains("dma_entry_limit"), "{text}");
 }
 
 #[test]
 fn every_other_refusal_names_the_mapping() {
     for errno in [libc::EINVAL, libc::EEXIST, libc::EFAULT, libc::EPERM] {
         let text = refused(errno, Limits::default()).to_string();
-        assert!(
-            text.starts_with("arena of 12288 KiB at 0x100000000 (rw)"),
-            "{text}"
-        );
+        assert!(text.starts_with("arena of 12288 KiB at 0x100000000 (rw)"), "{text}");
     }
 }
 
@@ -92,11 +75,7 @@ fn a_group_that_cannot_be_opened_says_why() {
 
 #[test]
 fn a_machine_without_vfio_says_what_to_load() {
-    let open = |errno| {
-        container(&VfioError::OpenContainer(io::Error::from_raw_os_error(
-            errno,
-        )))
-    };
+    let open = |errno| container(&VfioError::OpenContainer(io::Error::from_raw_os_error(errno)));
     assert_eq!(open(libc::ENOENT).kind(), Kind::NoIommu);
     assert_eq!(open(libc::EACCES).kind(), Kind::Permission);
     for error in [open(libc::ENOENT), container(&VfioError::VfioExtension)] {

@@ -70,30 +70,16 @@ pub(super) fn checked(
     let id = stage.start(name, command)?;
     let end = stage.outcome(id, limit);
     let [said, complaints] = stage.outputs(id);
-    let bad: Vec<&str> = said
-        .iter()
-        .filter_map(|line| line.strip_prefix(WORDS[1]))
-        .collect();
-    let good: Vec<String> = said
-        .iter()
-        .filter_map(|line| line.strip_prefix(WORDS[0]))
-        .map(str::to_owned)
-        .collect();
-    for line in bad
-        .iter()
-        .copied()
-        .chain(complaints.iter().map(String::as_str))
-    {
+    let bad: Vec<&str> = said.iter().filter_map(|line| line.strip_prefix(WORDS[1])).collect();
+    let good: Vec<String> =
+        said.iter().filter_map(|line| line.strip_prefix(WORDS[0])).map(str::to_owned).collect();
+    for line in bad.iter().copied().chain(complaints.iter().map(String::as_str)) {
         println!("    {line}");
     }
     let end = end.with_context(|| format!("{name} does not end:{}", stage.tail(id)))?;
     if !end.success() {
         let last = said.last().map_or("", String::as_str);
-        bail!(
-            "{} of {} are wrong; {end}, {last}",
-            bad.len(),
-            good.len() + bad.len()
-        );
+        bail!("{} of {} are wrong; {end}, {last}", bad.len(), good.len() + bad.len());
     }
     ensure!(bad.is_empty() && !good.is_empty(), "{name} checked nothing");
     Ok(good)

@@ -35,10 +35,7 @@ pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<String> {
     stage.hang_up(model, Duration::from_secs(10))?;
     let cost = second.saturating_sub(first) / (many - few);
     ensure!(cost > 0, "nothing was counted");
-    ensure!(
-        cost <= GOAL,
-        "{cost} instructions for a write and its completion, the goal is {GOAL}"
-    );
+    ensure!(cost <= GOAL, "{cost} instructions for a write and its completion, the goal is {GOAL}");
     Ok(format!(
         "{cost} instructions for a write of 64 bytes and its completion, without the message that stands for a doorbell"
     ))
@@ -118,8 +115,7 @@ fn besides(profile: &str, rounds: u64) -> Result<u64> {
         calls == rounds,
         "{calls} messages in {rounds} rounds, as far as the profile knows their function"
     );
-    all.and_then(|all| all.checked_sub(messages))
-        .context("callgrind told no count")
+    all.and_then(|all| all.checked_sub(messages)).context("callgrind told no count")
 }
 
 #[cfg(test)]

@@ -219,10 +219,7 @@ impl Begun {
                 let until = Instant::now() + Duration::from_secs(within);
                 while !listens(PORT)? {
                     if ground.stage().is_over(*id) || Instant::now() > until {
-                        bail!(
-                            "the server listens at no port: {}",
-                            ground.stage().tail(*id)
-                        );
+                        bail!("the server listens at no port: {}", ground.stage().tail(*id));
                     }
                     thread::sleep(POLL);
                 }
@@ -261,18 +258,12 @@ impl Begun {
             Self::Host(id, _) => {
                 let end = ground.stage().outcome(*id, Duration::from_secs(within));
                 ground.stage().kill(*id);
-                Ok(Ended {
-                    status: end.map(code),
-                    lines: self.news(ground)?,
-                })
+                Ok(Ended { status: end.map(code), lines: self.news(ground)? })
             }
             Self::Guest(name, _) => {
                 let command = format!("reap {name} {within} > /dev/null");
                 let status = ground.run(within + 20, &command)?.status;
-                Ok(Ended {
-                    status: (status != ENDED).then_some(status),
-                    lines: self.news(ground)?,
-                })
+                Ok(Ended { status: (status != ENDED).then_some(status), lines: self.news(ground)? })
             }
         }
     }
@@ -312,17 +303,10 @@ impl Port {
         let file = File::create(&path).with_context(|| format!("{}", path.display()))?;
         let until = Instant::now() + Duration::from_secs(600);
         while file.try_lock().is_err() {
-            ensure!(
-                Instant::now() < until,
-                "another run holds {}",
-                path.display()
-            );
+            ensure!(Instant::now() < until, "another run holds {}", path.display());
             thread::sleep(POLL * 10);
         }
-        ensure!(
-            !listens(PORT)?,
-            "port {PORT} is in use, and these programs know no other"
-        );
+        ensure!(!listens(PORT)?, "port {PORT} is in use, and these programs know no other");
         Ok(Self(file))
     }
 }

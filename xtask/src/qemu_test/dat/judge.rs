@@ -96,10 +96,7 @@ pub(super) fn lines(
     }
     if let Some((times, text)) = says {
         let said: usize = lines.iter().map(|line| line.matches(text).count()).sum();
-        ensure!(
-            said == *times,
-            "{side} says \"{text}\" {said} times instead of {times}"
-        );
+        ensure!(said == *times, "{side} says \"{text}\" {said} times instead of {times}");
     }
     Ok(())
 }
@@ -141,16 +138,9 @@ mod tests {
     #[test]
     fn a_line_that_complains_is_found_in_any_case() {
         let lines = said(&["fine", "12 Error unexpected DTO event", "PASSED"]);
-        assert_eq!(
-            complaint("dtest", &lines),
-            Some("12 Error unexpected DTO event")
-        );
+        assert_eq!(complaint("dtest", &lines), Some("12 Error unexpected DTO event"));
         assert!(
-            complaint(
-                "dapltest",
-                &said(&["rc == DAT_SUCCESS failed in file x, line 1"])
-            )
-            .is_some()
+            complaint("dapltest", &said(&["rc == DAT_SUCCESS failed in file x, line 1"])).is_some()
         );
         assert!(complaint("dtestsrq", &said(&[" ERR: ep 1 recv msg 2 exp 3"])).is_some());
     }
@@ -158,10 +148,7 @@ mod tests {
     #[test]
     fn an_end_has_to_be_good_in_every_way() {
         let says = (2, "PASSED".to_owned());
-        let end = |status, text: &[&str]| Ended {
-            status,
-            lines: said(text),
-        };
+        let end = |status, text: &[&str]| Ended { status, lines: said(text) };
         let judged = |it: &Ended| ended("client", "dtest", it, Some(&says)).is_ok();
         assert!(judged(&end(Some(0), &["a PASSED", "b PASSED"])));
         assert!(!judged(&end(Some(0), &["a PASSED"])));
@@ -174,10 +161,7 @@ mod tests {
     fn what_is_allowed_has_a_reason() {
         for line in ALLOWED.lines().filter(|line| !line.starts_with('#')) {
             let fields: Vec<&str> = line.split('\t').collect();
-            assert!(
-                fields.len() == 3 && fields.iter().all(|f| f.len() > 3),
-                "{line}"
-            );
+            assert!(fields.len() == 3 && fields.iter().all(|f| f.len() > 3), "{line}");
         }
     }
 }

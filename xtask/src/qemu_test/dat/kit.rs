@@ -32,13 +32,8 @@ pub(super) const PROGRAMS: [&str; 5] = ["dapltest", "dtest", "dtestcm", "dtestsr
 /// Where guests have them.
 const PLACE: &str = "dat";
 /// The libraries that the issue of all this is to do without.
-pub(super) const UNWANTED: [&str; 5] = [
-    "libibverbs",
-    "librdmacm",
-    "libmlx5",
-    "libdaplofa",
-    "libdaploscm",
-];
+pub(super) const UNWANTED: [&str; 5] =
+    ["libibverbs", "librdmacm", "libmlx5", "libdaplofa", "libdaploscm"];
 
 /// Programs, registry and provider.
 pub(super) struct Kit {
@@ -79,19 +74,11 @@ impl Kit {
         kit.own_loader = !kit.fits()?;
         for program in PROGRAMS {
             let loaded = kit.libraries(&kit.program(program))?;
-            let odd = unwanted(
-                loaded
-                    .iter()
-                    .map(|path| path.to_string_lossy().into_owned()),
-            );
+            let odd = unwanted(loaded.iter().map(|path| path.to_string_lossy().into_owned()));
             ensure!(odd.is_none(), "{program} needs {odd:?}");
         }
         let loaded = kit.libraries(&kit.library)?;
-        let odd = unwanted(
-            loaded
-                .iter()
-                .map(|path| path.to_string_lossy().into_owned()),
-        );
+        let odd = unwanted(loaded.iter().map(|path| path.to_string_lossy().into_owned()));
         ensure!(odd.is_none(), "{LIBRARY} needs {odd:?}");
         Ok(kit)
     }
@@ -133,12 +120,7 @@ impl Kit {
             path.push(":");
             path.push(root.join(place));
         }
-        vec![
-            self.loader().into(),
-            "--library-path".into(),
-            path,
-            program.into(),
-        ]
+        vec![self.loader().into(), "--library-path".into(), path, program.into()]
     }
 
     /// A command that runs a program over the provider, as `conf` says; with words in `tool`, under valgrind, to which they are said.
@@ -182,11 +164,7 @@ impl Kit {
             command
         };
         let text = String::from_utf8_lossy(&command.output()?.stdout).into_owned();
-        ensure!(
-            !text.contains("not found"),
-            "{} lacks a library:\n{text}",
-            file.display()
-        );
+        ensure!(!text.contains("not found"), "{} lacks a library:\n{text}", file.display());
         // `NAME => PATH (ADDRESS)`, and the loader without a name.
         let path = |line: &str| {
             let line = line.trim();
@@ -200,11 +178,7 @@ impl Kit {
     /// The loader that programs name.
     fn loader(&self) -> PathBuf {
         let usual = Path::new("/").join(LOADER);
-        if self.own_loader {
-            self.tree.root().join(LOADER)
-        } else {
-            usual
-        }
+        if self.own_loader { self.tree.root().join(LOADER) } else { usual }
     }
 
     /// Everything for a guest, with these programs beside the usual ones: all below one folder but for the loader, and `conf` for
@@ -253,9 +227,7 @@ pub(super) fn stock_archive(folder: &Path) -> Result<Vec<u8>> {
     let mut libraries = Vec::new();
     for name in STOCK {
         let files = PLACES.map(|place| Path::new(place).join(name));
-        let found = files
-            .into_iter()
-            .find(|file| tree.root().join(file).exists());
+        let found = files.into_iter().find(|file| tree.root().join(file).exists());
         libraries.push(found.ok_or_else(|| anyhow!("no package has {name}"))?);
     }
     let programs = PROGRAMS.map(|name| Path::new("usr/bin").join(name));
@@ -303,10 +275,8 @@ fn build() -> Result<PathBuf> {
     let mut build = run::cargo();
     build.args(["build", "--quiet", "--profile", PROFILE, "-p", PACKAGE]);
     run::quiet(build)?;
-    let metadata = cargo_metadata::MetadataCommand::new()
-        .current_dir(run::root())
-        .no_deps()
-        .exec()?;
+    let metadata =
+        cargo_metadata::MetadataCommand::new().current_dir(run::root()).no_deps().exec()?;
     let library = metadata.target_directory.join(PROFILE).join(LIBRARY);
     ensure!(library.exists(), "cargo has built no {library}");
     Ok(library.into_std_path_buf())

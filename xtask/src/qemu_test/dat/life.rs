@@ -53,11 +53,7 @@ const MEMCHECK: &[&str] = &[
     "--num-callers=30",
     // The driver is made on a large stack.
     "--max-stackframe=67108864",
-    concat!(
-        "--suppressions=",
-        env!("CARGO_MANIFEST_DIR"),
-        "/src/qemu_test/dat/memcheck.supp"
-    ),
+    concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/src/qemu_test/dat/memcheck.supp"),
 ];
 
 /// A process as its kernel shows it.
@@ -114,9 +110,7 @@ impl Course {
     }
 
     fn judged(&self, who: &str, connections: u32) -> Result<String> {
-        let first = self
-            .first
-            .with_context(|| format!("{who} was never seen"))?;
+        let first = self.first.with_context(|| format!("{who} was never seen"))?;
         let grown = self.most.resident.saturating_sub(first.resident);
         let each = grown / u64::from(connections);
         for (what, most, first) in [
@@ -147,38 +141,22 @@ pub(super) type Found = BTreeMap<&'static str, (Outcome, String)>;
 /// Plays all of it on the host.
 pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<Found> {
     let wanted = |stage: &Stage<'_>, name: &str| {
-        stage
-            .cells()
-            .is_none_or(|parts| parts.split('|').any(|part| name.contains(part)))
+        stage.cells().is_none_or(|parts| parts.split('|').any(|part| name.contains(part)))
     };
     let _port = Port::take()?;
     let [a, b] = ["a", "b"].map(|name| stage.path(name));
     let model = stage.server("model", &[&a, &b], &[])?;
     let device = |socket: &Path| format!("vfio-user:{}", socket.display());
-    let first = tiers::conf(
-        stage,
-        "first.conf",
-        &device(&a),
-        "192.168.7.1/24",
-        &kit.library,
-    )?;
-    let second = tiers::conf(
-        stage,
-        "second.conf",
-        &device(&b),
-        "192.168.7.2/24",
-        &kit.library,
-    )?;
+    let first = tiers::conf(stage, "first.conf", &device(&a), "192.168.7.1/24", &kit.library)?;
+    let second = tiers::conf(stage, "second.conf", &device(&b), "192.168.7.2/24", &kit.library)?;
     // dtestcm makes all its Endpoints first.
     let many = MANY.to_string();
     let words = ["--endpoints", many.as_str()];
-    let [wide_first, wide_second] = [
-        ("wide-first.conf", &a, "192.168.7.1/24"),
-        ("wide-second.conf", &b, "192.168.7.2/24"),
-    ]
-    .map(|(file, socket, ip)| {
-        tiers::conf_of(stage, file, &[&device(socket)], &[ip], &kit.library, &words)
-    });
+    let [wide_first, wide_second] =
+        [("wide-first.conf", &a, "192.168.7.1/24"), ("wide-second.conf", &b, "192.168.7.2/24")]
+            .map(|(file, socket, ip)| {
+                tiers::conf_of(stage, file, &[&device(socket)], &[ip], &kit.library, &words)
+            });
     let (wide_first, wide_second) = (wide_first?, wide_second?);
     let plain: &'static [&'static str] = &[];
     let mut found = Found::new();
@@ -190,15 +168,9 @@ pub(super) fn play(stage: &mut Stage<'_>, kit: &Kit) -> Result<Found> {
         if !wanted(stage, name) {
             continue;
         }
-        let [here, there] = if connections == MANY {
-            [&wide_first, &wide_second]
-        } else {
-            [&first, &second]
-        };
-        let places = [
-            Place::Host(here.clone(), tools[0]),
-            Place::Host(there.clone(), tools[1]),
-        ];
+        let [here, there] =
+            if connections == MANY { [&wide_first, &wide_second] } else { [&first, &second] };
+        let places = [Place::Host(here.clone(), tools[0]), Place::Host(there.clone(), tools[1])];
         let counted = tools == [plain, plain];
         let start = Instant::now();
         let mut own = Own { stage, shell: None };
@@ -286,13 +258,7 @@ fn connect<'m>(
         let ended = server.reap(own, 0)?;
         bail!("{error:#}\n{}", ended.tail());
     }
-    let mut client = begin(
-        own,
-        Some(kit),
-        there,
-        "client",
-        &format!("{command} -h 127.0.0.1"),
-    )?;
+    let mut client = begin(own, Some(kit), there, "client", &format!("{command} -h 127.0.0.1"))?;
     // It agrees with the server before it makes anything; the server has made all that it makes by then.
     if let Err(error) = client.ready_within(own, Ready::Says(CONNECTS), LIMIT.as_secs() / 3) {
         server.reap(own, 0)?;
@@ -358,12 +324,7 @@ mod tests {
     use super::{Course, Seen};
 
     fn seen(resident: u64, files: u64) -> Seen {
-        Seen {
-            resident,
-            files,
-            threads: 2,
-            mappings: 60,
-        }
+        Seen { resident, files, threads: 2, mappings: 60 }
     }
 
     #[test]
@@ -374,17 +335,10 @@ mod tests {
 
     #[test]
     fn growth_of_any_kind_is_a_failure() {
-        let course = |most: Seen| Course {
-            first: Some(seen(1 << 20, 9)),
-            most,
-            last: most,
-        };
+        let course = |most: Seen| Course { first: Some(seen(1 << 20, 9)), most, last: most };
         assert!(course(seen(1 << 20, 9)).judged("x", 100).is_ok());
         assert!(course(seen(1 << 20, 14)).judged("x", 100).is_err());
-        let mapped = Seen {
-            mappings: 65,
-            ..seen(1 << 20, 9)
-        };
+        let mapped = Seen { mappings: 65, ..seen(1 << 20, 9) };
         assert!(course(mapped).judged("x", 100).is_err());
         assert!(course(seen(2 << 20, 9)).judged("x", 100).is_err());
         assert!(Course::default().judged("x", 100).is_err());

@@ -89,11 +89,8 @@ pub(crate) fn away(stage: &mut Stage<'_>) -> Result<String> {
     let guest = tiers::guest(stage, &kit, Choice::Quick)?;
     let [one, other] = tiers::wire(stage, &kit, Choice::Quick)?;
     println!("    {}", report::left(&guest, &one)?);
-    let sum = report::sum(&[
-        ("guest", &guest),
-        ("ours serves", &one),
-        ("Soft-RoCE serves", &other),
-    ])?;
+    let sum =
+        report::sum(&[("guest", &guest), ("ours serves", &one), ("Soft-RoCE serves", &other)])?;
     Ok(format!(
         "{sum}: {} in a guest, {} with Soft-RoCE both ways; the others by --dat",
         guest.len(),
@@ -103,11 +100,7 @@ pub(crate) fn away(stage: &mut Stage<'_>) -> Result<String> {
 
 fn host(stage: &mut Stage<'_>) -> Result<String> {
     let [host, safe] = beside(stage, Choice::Whole)?;
-    told(
-        stage,
-        "host",
-        &[("host", &host), ("safe for threads", &safe)],
-    )
+    told(stage, "host", &[("host", &host), ("safe for threads", &safe)])
 }
 
 /// The rows of the host, over the provider without locks and over the one that is safe for threads.
@@ -148,11 +141,7 @@ fn guest(stage: &mut Stage<'_>) -> Result<String> {
 fn wire(stage: &mut Stage<'_>) -> Result<String> {
     let kit = Kit::find(&super::folder()?)?;
     let [one, other] = tiers::wire(stage, &kit, Choice::Whole)?;
-    told(
-        stage,
-        "wire",
-        &[("ours serves", &one), ("Soft-RoCE serves", &other)],
-    )
+    told(stage, "wire", &[("ours serves", &one), ("Soft-RoCE serves", &other)])
 }
 
 fn stock(stage: &mut Stage<'_>) -> Result<String> {

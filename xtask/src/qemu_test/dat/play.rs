@@ -60,14 +60,7 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
         client: Place,
         names: Names,
     ) -> Self {
-        Self {
-            ground,
-            kit,
-            server,
-            client,
-            names,
-            stays: None,
-        }
+        Self { ground, kit, server, client, names, stays: None }
     }
 
     /// Plays a row so often.
@@ -89,11 +82,7 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
                 if let Some(mut server) = self.stays.take() {
                     let _ = server.reap(&mut self.ground, 0);
                 }
-                let round = if loops > 1 {
-                    format!(" in round {nth}")
-                } else {
-                    String::new()
-                };
+                let round = if loops > 1 { format!(" in round {nth}") } else { String::new() };
                 println!("    {}: FAILED{round}: {error:#}", row.name);
                 let text = format!("{error:#}");
                 return Outcome::Failed(text.lines().next().unwrap_or_default().to_owned());
@@ -114,9 +103,7 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
     }
 
     fn told(&self, command: &str) -> String {
-        command
-            .replace("{peer}", &self.names.peer)
-            .replace("{tcp}", &self.names.tcp)
+        command.replace("{peer}", &self.names.peer).replace("{tcp}", &self.names.tcp)
     }
 
     fn begin(&mut self, place: &Place, role: &'static str, command: &str) -> Result<Begun> {
@@ -156,11 +143,7 @@ impl<'k, 'm, G: Ground<'m>> Player<'k, G> {
         judge::ended("the client", &program, &called, row.says.as_ref())
             .and_then(|()| judge::ended("the server", &program, &served, row.says.as_ref()))
             .with_context(|| {
-                format!(
-                    "\n--- {client}\n{}\n--- {server}\n{}\n---",
-                    called.tail(),
-                    served.tail()
-                )
+                format!("\n--- {client}\n{}\n--- {server}\n{}\n---", called.tail(), served.tail())
             })
             .map_err(first_cause)
     }

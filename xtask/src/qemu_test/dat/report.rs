@@ -24,10 +24,8 @@ pub(super) fn table(columns: &[(&str, &Played)]) -> Result<String> {
     text.push_str(&"---|".repeat(columns.len()));
     text.push('\n');
     for row in &rows {
-        let cells: Vec<Option<&Outcome>> = columns
-            .iter()
-            .map(|(_, played)| outcome(played, row))
-            .collect();
+        let cells: Vec<Option<&Outcome>> =
+            columns.iter().map(|(_, played)| outcome(played, row)).collect();
         if cells.iter().all(Option::is_none) {
             continue;
         }
@@ -98,10 +96,7 @@ pub(super) fn bless(name: &str, text: &str) -> Result<()> {
 }
 
 fn between(page: &str, name: &str, text: &str) -> Option<String> {
-    let (begin, end) = (
-        format!("<!-- {name}:begin -->\n"),
-        format!("<!-- {name}:end -->"),
-    );
+    let (begin, end) = (format!("<!-- {name}:begin -->\n"), format!("<!-- {name}:end -->"));
     let (before, rest) = page.split_once(&begin)?;
     let (_, after) = rest.split_once(&end)?;
     Some(format!("{before}{begin}{}\n{end}{after}", text.trim_end()))
@@ -151,10 +146,7 @@ mod tests {
         let columns = [("host", &played)];
         assert!(sum(&columns).unwrap_err().to_string().contains("dtestx"));
         let text = table(&columns).unwrap();
-        assert!(
-            text.contains("| dtest | `dtest -P hca -b 4096 -B 100` | 2 s |"),
-            "{text}"
-        );
+        assert!(text.contains("| dtest | `dtest -P hca -b 4096 -B 100` | 2 s |"), "{text}");
         assert!(text.contains("**fails**: why"), "{text}");
     }
 }

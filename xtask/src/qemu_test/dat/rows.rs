@@ -91,36 +91,16 @@ pub(super) const POINT: &str = "Service Point Ready";
 
 /// Programs that are one of two.
 const KINDS: [Kind; 5] = [
-    Kind {
-        begins: "dtest ",
-        server: Some(""),
-        client: " -h {tcp}",
-        ready: Ready::Port,
-    },
-    Kind {
-        begins: "dtestcm ",
-        server: Some(""),
-        client: " -h {tcp}",
-        ready: Ready::Port,
-    },
-    Kind {
-        begins: "dtestx ",
-        server: Some(""),
-        client: " -c -h {tcp}",
-        ready: Ready::Port,
-    },
+    Kind { begins: "dtest ", server: Some(""), client: " -h {tcp}", ready: Ready::Port },
+    Kind { begins: "dtestcm ", server: Some(""), client: " -h {tcp}", ready: Ready::Port },
+    Kind { begins: "dtestx ", server: Some(""), client: " -c -h {tcp}", ready: Ready::Port },
     Kind {
         begins: "dtestsrq ",
         server: Some(""),
         client: " -h {peer}",
         ready: Ready::Says("ready on port"),
     },
-    Kind {
-        begins: "dapltest ",
-        server: None,
-        client: "",
-        ready: Ready::Says(POINT),
-    },
+    Kind { begins: "dapltest ", server: None, client: "", ready: Ready::Says(POINT) },
 ];
 
 /// What a row is, for its player.
@@ -222,9 +202,7 @@ fn counts(command: &str, fewer: u32) -> Result<String> {
 
 /// All rows.
 pub(super) fn rows() -> Result<Vec<Row>> {
-    let lines = LIST
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty());
+    let lines = LIST.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let rows = lines.map(|line| Row::parse(line).with_context(|| format!("programs.tsv: {line}")));
     let rows: Vec<Row> = rows.collect::<Result<_>>()?;
     ensure!(!rows.is_empty(), "programs.tsv has no rows");
@@ -240,11 +218,7 @@ mod tests {
     fn rows_have_names_of_their_own_and_say_why_they_are_not_everywhere() {
         let mut names = BTreeSet::new();
         for row in rows().unwrap() {
-            assert!(
-                names.insert(row.name.clone()),
-                "{} is there twice",
-                row.name
-            );
+            assert!(names.insert(row.name.clone()), "{} is there twice", row.name);
             row.play(1).unwrap();
             for tier in Tier::ALL {
                 let why = row.note.contains(&format!("{}: ", tier.letter()));
@@ -290,11 +264,7 @@ mod tests {
         assert!(dtest.quick(Tier::Host) && dtest.quick(Tier::Guest) && !dtest.quick(Tier::Wire));
         assert_eq!(
             dtest.play(1).unwrap(),
-            Play::Pair(
-                "dtestx -P hca".into(),
-                "dtestx -P hca -c -h {tcp}".into(),
-                Ready::Port
-            )
+            Play::Pair("dtestx -P hca".into(), "dtestx -P hca -c -h {tcp}".into(), Ready::Port)
         );
         assert_eq!(
             row("dapltest -T T -i {4096} -w 1").play(16).unwrap(),

@@ -56,11 +56,7 @@ fn rows_of<'m, G: Ground<'m>>(
 ) -> Result<(Played, G)> {
     let mut played = Played::new();
     for row in rows {
-        let loops = if choice == Choice::Whole {
-            row.loops
-        } else {
-            1
-        };
+        let loops = if choice == Choice::Whole { row.loops } else { 1 };
         played.push((row.name.clone(), player.row(row, loops)));
     }
     Ok((played, player.end()?))
@@ -131,11 +127,7 @@ fn beside(
     rows: &[Row],
     choice: Choice,
 ) -> Result<Played> {
-    let words: &[&str] = if tier == Tier::Safe {
-        &["--threadsafe"]
-    } else {
-        &[]
-    };
+    let words: &[&str] = if tier == Tier::Safe { &["--threadsafe"] } else { &[] };
     let _port = Port::take()?;
     let [a, b] = ["a", "b"].map(|name| stage.path(&format!("{}-{name}", tier.name())));
     let server = stage.server("model", &[&a, &b], &[])?;
@@ -152,13 +144,8 @@ fn beside(
         fewer: if choice == Choice::Whole { 1 } else { 16 },
     };
     let own = Own { stage, shell: None };
-    let player = Player::new(
-        own,
-        Some(kit),
-        Place::Host(first, &[]),
-        Place::Host(second, &[]),
-        names,
-    );
+    let player =
+        Player::new(own, Some(kit), Place::Host(first, &[]), Place::Host(second, &[]), names);
     let (mut played, own) = rows_of(player, rows, choice)?;
     played.extend(judged(own.stage, server)?);
     Ok(played)
@@ -174,10 +161,7 @@ fn judged(stage: &mut Stage<'_>, model: Id) -> Result<Option<(String, Outcome)>>
     }
     let first = report.iter().find(said);
     Ok(first.map(|line| {
-        (
-            "the model has no complaint".to_owned(),
-            Outcome::Failed(line.trim().to_owned()),
-        )
+        ("the model has no complaint".to_owned(), Outcome::Failed(line.trim().to_owned()))
     }))
 }
 
@@ -213,11 +197,8 @@ pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<
     let lab = fs::read_to_string(run::root().join("xtask/src/qemu_test/linux/lab.sh"))?;
     // There is no file that says what such a guest has of networks.
     let lab = lab.replace(". /conf", "");
-    let confs = [
-        ("first.conf", first.as_str()),
-        ("second.conf", second.as_str()),
-        ("lab.sh", &lab),
-    ];
+    let confs =
+        [("first.conf", first.as_str()), ("second.conf", second.as_str()), ("lab.sh", &lab)];
     let archive = stage.path("dat.cpio");
     fs::write(&archive, kit.archive(&[], &confs)?)?;
     let server = stage.server("model", &sockets, &[])?;
@@ -231,23 +212,13 @@ pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<
     };
     let id = stage.guest("guest", &guest)?;
     let (shell, _) = Shell::new(stage, id)?;
-    let names = Names {
-        peer: "192.168.7.1".into(),
-        tcp: "127.0.0.1".into(),
-        lead: None,
-        fewer: 32,
-    };
-    let own = Own {
-        stage,
-        shell: Some(shell),
-    };
+    let names =
+        Names { peer: "192.168.7.1".into(), tcp: "127.0.0.1".into(), lead: None, fewer: 32 };
+    let own = Own { stage, shell: Some(shell) };
     let places = [ground::first, ground::second].map(Place::Guest);
     let [first, second] = places;
-    let (mut played, own) = rows_of(
-        Player::new(own, Some(kit), first, second, names),
-        &rows,
-        Choice::Quick,
-    )?;
+    let (mut played, own) =
+        rows_of(Player::new(own, Some(kit), first, second, names), &rows, Choice::Quick)?;
     own.stage.kill(id);
     played.extend(judged(own.stage, server)?);
     Ok(played)
@@ -261,30 +232,14 @@ pub(super) fn wire(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<[
     let mut lab = lab(stage)?;
     lab.ready(pairing()?)?;
     let device = format!("vfio-user:{}", lab.place().socket.display());
-    let here = conf(
-        lab.stage,
-        "here.conf",
-        &device,
-        "192.168.10.3/24",
-        &kit.library,
-    )?;
+    let here = conf(lab.stage, "here.conf", &device, "192.168.10.3/24", &kit.library)?;
     let here = Place::Host(here, &[]);
     let there = Place::Guest(kit::stock_command);
-    let names = |peer: &str, tcp: &str, lead| Names {
-        peer: peer.into(),
-        tcp: tcp.into(),
-        lead,
-        fewer: 32,
-    };
+    let names =
+        |peer: &str, tcp: &str, lead| Names { peer: peer.into(), tcp: tcp.into(), lead, fewer: 32 };
     // To the guest, a side of ours has an address for TCP in the same network.
     let serving = names("192.168.10.3", "192.168.10.3", None);
-    let player = Player::new(
-        Wire(&mut lab),
-        Some(kit),
-        here.clone(),
-        there.clone(),
-        serving,
-    );
+    let player = Player::new(Wire(&mut lab), Some(kit), here.clone(), there.clone(), serving);
     let (one, _) = rows_of(player, &rows, Choice::Quick)?;
     let calling = names("192.168.10.2", "127.0.0.1", Some(lab.place().meeting));
     let player = Player::new(Wire(&mut lab), Some(kit), there, here, calling);
@@ -299,12 +254,8 @@ pub(super) fn stock(stage: &mut Stage<'_>) -> Result<Played> {
     let pairing = pairing()?;
     let mut lab = lab(stage)?;
     lab.ready(pairing)?;
-    let names = Names {
-        peer: "192.168.10.2".into(),
-        tcp: "127.0.0.1".into(),
-        lead: None,
-        fewer: 128,
-    };
+    let names =
+        Names { peer: "192.168.10.2".into(), tcp: "127.0.0.1".into(), lead: None, fewer: 128 };
     let place = Place::Guest(kit::stock_command);
     let player = Player::new(Wire(&mut lab), None, place.clone(), place, names);
     let (played, _) = rows_of(player, &rows, Choice::Quick)?;

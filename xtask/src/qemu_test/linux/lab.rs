@@ -73,11 +73,7 @@ impl<'s, 'm> Lab<'s, 'm> {
     /// An empty one; what is needed is started when it is.
     pub(crate) fn new(stage: &'s mut Stage<'m>) -> Result<Self> {
         let [first, second, ours, meeting] = free_ports()?;
-        let place = Place {
-            socket: stage.path("ours"),
-            ports: [first, second, ours],
-            meeting,
-        };
+        let place = Place { socket: stage.path("ours"), ports: [first, second, ours], meeting };
         Ok(Self {
             stage,
             place,
@@ -133,11 +129,7 @@ impl<'s, 'm> Lab<'s, 'm> {
         }
         for (nth, id) in booting {
             let (shell, set_up) = Shell::new(self.stage, id)?;
-            ensure!(
-                set_up.status == 0,
-                "a guest's set-up failed:\n{}",
-                set_up.text()
-            );
+            ensure!(set_up.status == 0, "a guest's set-up failed:\n{}", set_up.text());
             self.guests[nth] = Some(shell);
         }
         Ok(())
@@ -172,10 +164,8 @@ impl<'s, 'm> Lab<'s, 'm> {
         ];
         if !first {
             if let Some(aside) = options.get_mut(1) {
-                aside.push_str(&format!(
-                    ",hostfwd=tcp:127.0.0.1:{}-:{MEETING}",
-                    self.place.meeting
-                ));
+                aside
+                    .push_str(&format!(",hostfwd=tcp:127.0.0.1:{}-:{MEETING}", self.place.meeting));
             }
             options.extend([
                 "-netdev".to_owned(),
@@ -218,12 +208,7 @@ impl<'s, 'm> Lab<'s, 'm> {
     /// As [`Lab::run`], for what must go well.
     pub(crate) fn must(&mut self, side: Side, limit: u64, command: &str) -> Result<String> {
         let answer = self.run(side, limit, command)?;
-        ensure!(
-            answer.status == 0,
-            "`{command}` ended with {}:\n{}",
-            answer.status,
-            answer.text()
-        );
+        ensure!(answer.status == 0, "`{command}` ended with {}:\n{}", answer.status, answer.text());
         Ok(answer.text())
     }
 

@@ -30,8 +30,5 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     stage.say(id, "0 5 poweroff -f");
     stage.ended(id, Duration::from_secs(20))?;
     stage.hang_up(server, Duration::from_secs(5))?;
-    Ok(format!(
-        "Linux {} up after {up:.1} s",
-        stage.stock()?.version
-    ))
+    Ok(format!("Linux {} up after {up:.1} s", stage.stock()?.version))
 }

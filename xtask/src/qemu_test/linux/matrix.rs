@@ -143,11 +143,7 @@ fn cell(lab: &mut Lab<'_, '_>, test: &Test, pairing: Pairing) -> Outcome {
         match played {
             Ok(()) => {
                 println!("    {name}: {seconds:.1} s");
-                return if again {
-                    Outcome::Again(seconds)
-                } else {
-                    Outcome::Passed(seconds)
-                };
+                return if again { Outcome::Again(seconds) } else { Outcome::Passed(seconds) };
             }
             Err(error) => println!("    {name}: FAILED after {seconds:.1} s: {error:#}"),
         }
@@ -163,10 +159,9 @@ fn tools_of(lab: &mut Lab<'_, '_>, tools: &Tools, pairing: Pairing) -> Result<()
         Ours::Does | Ours::Serves(_) | Ours::Cannot(_) => None,
     };
     if let Some((ours_server, ours_client)) = ours {
-        for (side, command, ours) in [
-            (&server.0, &mut server.1, ours_server),
-            (&client.0, &mut client.1, ours_client),
-        ] {
+        for (side, command, ours) in
+            [(&server.0, &mut server.1, ours_server), (&client.0, &mut client.1, ours_client)]
+        {
             if *side == Side::Ours {
                 *command = ours;
             }
@@ -200,11 +195,7 @@ fn tools_of(lab: &mut Lab<'_, '_>, tools: &Tools, pairing: Pairing) -> Result<()
         if called.status == 143 {
             bail!("the client does not end");
         }
-        ensure!(
-            well == (tools.ends == Ends::Well),
-            "the client ended with {}",
-            called.status
-        );
+        ensure!(well == (tools.ends == Ends::Well), "the client ended with {}", called.status);
         ensure!(
             client.0 == Side::Ours || called.text().contains(tools.says),
             "the client does not say \"{}\"",
@@ -218,9 +209,6 @@ fn tools_of(lab: &mut Lab<'_, '_>, tools: &Tools, pairing: Pairing) -> Result<()
     };
     judge().with_context(|| {
         let called = called.text();
-        format!(
-            "\n--- client: {command}\n{called}\n--- server: {}\n{said}\n---\n",
-            server.1
-        )
+        format!("\n--- client: {command}\n{called}\n--- server: {}\n{said}\n---\n", server.1)
     })
 }

@@ -33,12 +33,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         play: probe::play,
         stock: true,
     },
-    Scenario {
-        name: "quick",
-        about: "a selection of the matrix",
-        play: quick,
-        stock: true,
-    },
+    Scenario { name: "quick", about: "a selection of the matrix", play: quick, stock: true },
     Scenario {
         name: "seeded",
         about: "bugs planted in the model's layouts, which stock Linux must notice",

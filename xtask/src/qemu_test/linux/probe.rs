@@ -29,14 +29,7 @@ struct Step {
     loud: bool,
 }
 
-const QUIET: Step = Step {
-    name: "",
-    model: "",
-    run: "",
-    says: &[],
-    limit: 30,
-    loud: false,
-};
+const QUIET: Step = Step { name: "", model: "", run: "", says: &[], limit: 30, loud: false };
 
 const STEPS: &[Step] = &[
     Step {
@@ -107,12 +100,7 @@ const STEPS: &[Step] = &[
 pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     let mut lab = Lab::new(stage)?;
     let side = Side::First;
-    lab.ready(
-        *PAIRINGS
-            .iter()
-            .find(|pairing| pairing.client == side)
-            .context("no pairing")?,
-    )?;
+    lab.ready(*PAIRINGS.iter().find(|pairing| pairing.client == side).context("no pairing")?)?;
     log(&mut lab, side, "probe")?;
     // Whoever looks for warnings has to find one.
     let planted = "mlx5_core 0000:01:00.0: planted";
@@ -127,15 +115,9 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
         if !step.model.is_empty() {
             lab.model(step.model)?;
         }
-        let text = lab
-            .must(side, step.limit, step.run)
-            .with_context(|| step.name)?;
+        let text = lab.must(side, step.limit, step.run).with_context(|| step.name)?;
         for part in step.says {
-            ensure!(
-                text.contains(part),
-                "{}: \"{part}\" is not in\n{text}",
-                step.name
-            );
+            ensure!(text.contains(part), "{}: \"{part}\" is not in\n{text}", step.name);
         }
         if step.loud {
             lab.must(side, 10, "dmesg -c > /dev/null")?;
@@ -146,15 +128,11 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
         println!("    {}: {seconds:.1} s", step.name);
         times.push(seconds);
     }
-    lab.must(side, 20, "ping -c 3 -i 0.2 192.168.9.2")
-        .context("after all of it")?;
+    lab.must(side, 20, "ping -c 3 -i 0.2 192.168.9.2").context("after all of it")?;
     let version = lab.stage.stock()?.version.clone();
     lab.end()?;
     print!("{}", super::table::said(lab.reports()));
-    Ok(format!(
-        "Linux {version}: {} steps, the kernel's log is clean",
-        times.len()
-    ))
+    Ok(format!("Linux {version}: {} steps, the kernel's log is clean", times.len()))
 }
 
 /// Looks at what the kernel has said since the last look.
@@ -177,18 +155,9 @@ fn log(lab: &mut Lab<'_, '_>, side: Side, when: &str) -> Result<()> {
 
 /// A line of the drivers in question at level warning or worse, or of anybody's calamity.
 fn is_bad(line: &str) -> bool {
-    let level = line
-        .strip_prefix('<')
-        .and_then(|rest| rest.split_once('>')?.0.parse::<u32>().ok());
+    let level = line.strip_prefix('<').and_then(|rest| rest.split_once('>')?.0.parse::<u32>().ok());
     let drivers = ["mlx5", "infiniband", "hca", "ib_"];
-    let calamities = [
-        "WARNING:",
-        "BUG:",
-        "Call Trace",
-        "Oops",
-        "hung_task",
-        "DMAR:",
-    ];
+    let calamities = ["WARNING:", "BUG:", "Call Trace", "Oops", "hung_task", "DMAR:"];
     level.is_some_and(|level| level & 7 <= 4)
         && (drivers.iter().any(|name| line.contains(name))
             || calamities.iter().any(|word| line.contains(word)))
@@ -202,9 +171,7 @@ mod tests {
     fn warnings_of_the_drivers_are_told_from_the_rest() {
         assert!(is_bad("<4>[    5.7] mlx5_core 0000:01:00.0: something"));
         assert!(is_bad("<3>[    5.7] DMAR: [DMA Write NO_PASID]"));
-        assert!(!is_bad(
-            "<6>[    5.7] mlx5_core 0000:01:00.0: firmware version"
-        ));
+        assert!(!is_bad("<6>[    5.7] mlx5_core 0000:01:00.0: firmware version"));
         assert!(!is_bad("<4>[    0.1] pci 0000:00:00.0: quirk"));
     }
 

@@ -44,11 +44,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     };
     let id = stage.guest("linux", &guest)?;
     let (mut shell, set_up) = Shell::new(stage, id)?;
-    ensure!(
-        set_up.status == 0,
-        "the guest's set-up failed:\n{}",
-        set_up.text()
-    );
+    ensure!(set_up.status == 0, "the guest's set-up failed:\n{}", set_up.text());
     let files = shell.must(stage, 30, PREPARE)?;
     let modules: Vec<String> = files
         .lines()
@@ -176,10 +172,7 @@ mod tests {
             test_c (tests.test_x.X.test_c) ... ERROR\n\
             ======\nERROR: test_c (tests.test_x.X.test_c)\nSomething.\n------\n\
             Ran 3 tests in 0.1s\n\nFAILED (errors=1, skipped=1)";
-        let answer = Answer {
-            status: 139,
-            lines: said.lines().map(str::to_owned).collect(),
-        };
+        let answer = Answer { status: 139, lines: said.lines().map(str::to_owned).collect() };
         let played = read(&answer).unwrap();
         assert_eq!((played.run, played.skipped), (3, 1));
         assert_eq!(played.failed, ["test_x.X.test_c"]);

@@ -53,19 +53,12 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
             }
         }
     }
-    Ok(format!(
-        "{} bugs caught: {}",
-        caught.len(),
-        caught.join(", ")
-    ))
+    Ok(format!("{} bugs caught: {}", caught.len(), caught.join(", ")))
 }
 
 /// Two guests on a model with a bug planted, or with none: an error is whatever they fail at.
 fn healthy(stage: &mut Stage<'_>, bug: u32) -> Result<()> {
-    let sockets = [
-        stage.path(&format!("a{bug}")),
-        stage.path(&format!("b{bug}")),
-    ];
+    let sockets = [stage.path(&format!("a{bug}")), stage.path(&format!("b{bug}"))];
     let number = bug.to_string();
     let args: &[&str] = if bug == 0 { &[] } else { &["--plant", &number] };
     let server = stage.server(&format!("model{bug}"), &[&sockets[0], &sockets[1]], args)?;

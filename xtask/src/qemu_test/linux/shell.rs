@@ -75,11 +75,7 @@ impl Shell {
     ) -> Result<String> {
         let answer = self.run(stage, limit, command)?;
         if answer.status != 0 {
-            bail!(
-                "`{command}` ended with {}:\n{}",
-                answer.status,
-                answer.text()
-            );
+            bail!("`{command}` ended with {}:\n{}", answer.status, answer.text());
         }
         Ok(answer.text())
     }
@@ -104,10 +100,7 @@ impl Shell {
                 bail!("the guest is gone:\n{}", answer.text());
             }
             if Instant::now() > until {
-                bail!(
-                    "the guest does not answer within {within} s:\n{}",
-                    answer.text()
-                );
+                bail!("the guest does not answer within {within} s:\n{}", answer.text());
             }
         }
     }

@@ -101,11 +101,7 @@ impl Pairing {
     /// port that leads to a guest's 18515, `{oob}`. The port of a server that does so at its address in the network is `{way}`; and
     /// the name by which DAT's registry in a guest knows its address is `{ia}`.
     pub(crate) fn told(self, command: &str, own: Side, place: &Place) -> String {
-        let peer = if own == self.server {
-            self.client
-        } else {
-            self.server
-        };
+        let peer = if own == self.server { self.client } else { self.server };
         let network = 9 + u8::from(self.has(Side::Soft));
         let tagged = network + 2;
         let v4 = |network: u8, side: Side| format!("192.168.{network}.{}", side.host());
@@ -139,10 +135,7 @@ impl Pairing {
             .replace("{vpeer}", &v4(tagged, peer))
             .replace("{tcp}", &tcp)
             .replace("{port}", &port.to_string())
-            .replace(
-                "{oob}",
-                &place.ports[usize::from(peer.host()) - 1].to_string(),
-            )
+            .replace("{oob}", &place.ports[usize::from(peer.host()) - 1].to_string())
             .replace("{dev}", device)
     }
 }
@@ -165,16 +158,9 @@ mod tests {
     #[test]
     fn each_side_is_told_its_own_and_the_peers_addresses() {
         let pairing = Pairing::of(Side::Soft, Side::First);
-        let place = Place {
-            socket: "/tmp/s".into(),
-            ports: [1001, 1002, 1003],
-            meeting: 1004,
-        };
+        let place = Place { socket: "/tmp/s".into(), ports: [1001, 1002, 1003], meeting: 1004 };
         let told = |command, own| pairing.told(command, own, &place);
-        assert_eq!(
-            told("rping -c -a {peer}", Side::First),
-            "rping -c -a 192.168.10.2"
-        );
+        assert_eq!(told("rping -c -a {peer}", Side::First), "rping -c -a 192.168.10.2");
         assert_eq!(told("dtest -P {ia}", Side::Soft), "dtest -P ia10");
         assert_eq!(
             told("ibv_rc_pingpong -d {dev} -g {gid}", Side::Soft),
@@ -185,19 +171,10 @@ mod tests {
             pairing.told("rping {vdat} --client {vpeer}", Side::Ours, &place),
             "rping vfio-user:/tmp/s --ip 192.168.11.3/24 --vlan 5 --client 192.168.11.1"
         );
-        assert_eq!(
-            pairing.told("{ip6} {peer6}", Side::First, &place),
-            "fd00:9::1 fd00:9::3"
-        );
-        assert_eq!(
-            pairing.told("{tcp}", Side::Ours, &place),
-            "--client 127.0.0.1 --port 1001"
-        );
+        assert_eq!(pairing.told("{ip6} {peer6}", Side::First, &place), "fd00:9::1 fd00:9::3");
+        assert_eq!(pairing.told("{tcp}", Side::Ours, &place), "--client 127.0.0.1 --port 1001");
         let pairing = Pairing::of(Side::Ours, Side::Soft);
-        assert_eq!(
-            pairing.told("{tcp}", Side::Soft, &place),
-            "-p 1003 10.0.2.2"
-        );
+        assert_eq!(pairing.told("{tcp}", Side::Soft, &place), "-p 1003 10.0.2.2");
     }
 
     #[test]

@@ -25,10 +25,7 @@ fn heading() -> String {
 pub(super) fn markdown(rows: &[Row]) -> String {
     let mut text = heading();
     let mut reasons: Vec<&str> = Vec::new();
-    for row in rows
-        .iter()
-        .filter(|row| row.cells.iter().any(Option::is_some))
-    {
+    for row in rows.iter().filter(|row| row.cells.iter().any(Option::is_some)) {
         let _ = write!(text, "| {} |", row.test.name);
         for cell in &row.cells {
             let _ = match cell {
@@ -139,22 +136,12 @@ mod tests {
             |name: &str, cell: &str| format!("| {name} |{}\n", format!(" {cell} |").repeat(7));
         assert_eq!(PAIRINGS.len(), 7);
         let page = |rows: &[String], reasons: &str| heading() + &rows.concat() + "\n" + reasons;
-        let old = page(
-            &[row("a", "(2)"), row("c", "2 s"), row("d", "(1)")],
-            "(1) one.  \n(2) two.  \n",
-        );
+        let old =
+            page(&[row("a", "(2)"), row("c", "2 s"), row("d", "(1)")], "(1) one.  \n(2) two.  \n");
         let half = "| c | 9 s | | | | | | |\n".to_owned();
-        let new = page(
-            &[row("b", "(1)"), half, row("d", "3 s, again")],
-            "(1) other.  \n",
-        );
+        let new = page(&[row("b", "(1)"), half, row("d", "3 s, again")], "(1) other.  \n");
         let whole = page(
-            &[
-                row("a", "(1)"),
-                row("b", "(2)"),
-                row("c", "2 s"),
-                row("d", "3 s, again"),
-            ],
+            &[row("a", "(1)"), row("b", "(2)"), row("c", "2 s"), row("d", "3 s, again")],
             "(1) two.  \n(2) other.  \n",
         );
         let names = || ["a", "b", "c", "d"].into_iter();

@@ -40,11 +40,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
         stage.ended(image, Duration::from_secs(10))?;
     }
     stage.hang_up(server, Duration::from_secs(5))?;
-    ensure!(
-        up < BOOT,
-        "the image took {:.1} s until it listened",
-        up.as_secs_f64()
-    );
+    ensure!(up < BOOT, "the image took {:.1} s until it listened", up.as_secs_f64());
     Ok(format!(
         "listens {:.2} s after QEMU starts; ping, write and read of a Linux guest and of an image that calls verified; exit 0",
         up.as_secs_f64()
@@ -53,10 +49,5 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
 
 /// What a guest is that needs no Linux.
 fn bare<'g>(script: &'g str, devices: &'g [&'g Path]) -> Guest<'g> {
-    Guest {
-        script,
-        devices,
-        memory: 256,
-        ..Guest::default()
-    }
+    Guest { script, devices, memory: 256, ..Guest::default() }
 }

@@ -26,7 +26,5 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     stage.finish(guest, Duration::from_secs(10))?;
     stage.hang_up(server, Duration::from_secs(5))?;
     let kernel = line.trim_start_matches("@@ ");
-    Ok(format!(
-        "{kernel}, two functions on vfio-pci in groups of their own after {up:.1} s"
-    ))
+    Ok(format!("{kernel}, two functions on vfio-pci in groups of their own after {up:.1} s"))
 }

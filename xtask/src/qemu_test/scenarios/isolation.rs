@@ -103,24 +103,15 @@ fn ledger(stage: &mut Stage<'_>, guest: Id, device: &mut Device) -> Result<Vec<R
     }
     let told = Range::joined(told);
     let maps = Range::joined(device.control.maps(0)?);
-    ensure!(
-        told == maps,
-        "the driver's ledger is {told:x?}, and what is mapped is {maps:x?}"
-    );
+    ensure!(told == maps, "the driver's ledger is {told:x?}, and what is mapped is {maps:x?}");
     Ok(told)
 }
 
 pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     let [socket, control] = ["a", "control"].map(|name| stage.path(name));
-    let path = control
-        .to_str()
-        .context("a path that is no text")?
-        .to_owned();
+    let path = control.to_str().context("a path that is no text")?.to_owned();
     let server = stage.server("model", &[&socket], &["--control", &path])?;
-    let mut device = Device {
-        control: Control::new(&control)?,
-        tally: Tally::default(),
-    };
+    let mut device = Device { control: Control::new(&control)?, tally: Tally::default() };
     let guest = stage.linux("guest", SCRIPT, &[&socket])?;
     let all = ledger(stage, guest, &mut device)?;
     ensure!(all.iter().any(|r| !r.write), "nothing is mapped read-only");

@@ -73,12 +73,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         play: isolation::play,
         stock: false,
     },
-    Scenario {
-        name: "vf",
-        about: "the same on virtual functions",
-        play: vf::play,
-        stock: false,
-    },
+    Scenario { name: "vf", about: "the same on virtual functions", play: vf::play, stock: false },
     Scenario {
         name: "bare-metal",
         about: "the image without an operating system serves a Linux guest, and an image that calls",

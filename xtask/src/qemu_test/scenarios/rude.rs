@@ -61,10 +61,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
 
 fn in_a_guest(stage: &mut Stage<'_>, said: &mut String) -> Result<()> {
     let [a, b, c, control] = ["a", "b", "c", "control"].map(|name| stage.path(name));
-    let path = control
-        .to_str()
-        .context("a path that is no text")?
-        .to_owned();
+    let path = control.to_str().context("a path that is no text")?.to_owned();
     let server = stage.server("model", &[&a, &b, &c], &["--control", &path])?;
     let mut control = Control::new(&control)?;
     let shared = [
@@ -77,12 +74,7 @@ fn in_a_guest(stage: &mut Stage<'_>, said: &mut String) -> Result<()> {
     ];
     let guest = stage.guest(
         "guest",
-        &Guest {
-            script: SCRIPT,
-            devices: &[&a, &b],
-            options: &shared,
-            ..Guest::default()
-        },
+        &Guest { script: SCRIPT, devices: &[&a, &b], options: &shared, ..Guest::default() },
     )?;
     for (mark, words) in MESSAGES {
         let line = stage.expect(guest, mark, Duration::from_secs(60))?;
@@ -111,11 +103,7 @@ fn in_a_guest(stage: &mut Stage<'_>, said: &mut String) -> Result<()> {
         None => return Err(stage.failed(guest, "nobody tells of the lost server")),
     };
     stage.kill(guest);
-    write!(
-        said,
-        "; server killed: {how} after {:.1} s",
-        start.elapsed().as_secs_f64()
-    )?;
+    write!(said, "; server killed: {how} after {:.1} s", start.elapsed().as_secs_f64())?;
     Ok(())
 }
 
@@ -140,10 +128,6 @@ fn without_a_guest(stage: &mut Stage<'_>, said: &mut String) -> Result<()> {
     stage.kill(server);
     stage.expect(program, "@@trouble", SOON)?;
     stage.ended(program, SOON)?;
-    write!(
-        said,
-        "; without a guest {:.1} s",
-        start.elapsed().as_secs_f64()
-    )?;
+    write!(said, "; without a guest {:.1} s", start.elapsed().as_secs_f64())?;
     Ok(())
 }

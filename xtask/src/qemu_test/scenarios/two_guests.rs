@@ -24,16 +24,8 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     let wire = |from: &std::path::Path, to: &std::path::Path| {
         format!("dgram:{},{}", from.display(), to.display())
     };
-    let one = stage.server(
-        "model-1",
-        &[&a],
-        &["--seed", "1", "--wire", &wire(&left, &right)],
-    )?;
-    let two = stage.server(
-        "model-2",
-        &[&b],
-        &["--seed", "2", "--wire", &wire(&right, &left)],
-    )?;
+    let one = stage.server("model-1", &[&a], &["--seed", "1", "--wire", &wire(&left, &right)])?;
+    let two = stage.server("model-2", &[&b], &["--seed", "2", "--wire", &wire(&right, &left)])?;
     let listener = stage.linux("listener", LISTEN, &[&a])?;
     stage.expect(listener, "listens on", Duration::from_secs(60))?;
     let caller = stage.linux("caller", CALL, &[&b])?;
@@ -42,12 +34,7 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     stage.hang_up(one, Duration::from_secs(5))?;
     stage.hang_up(two, Duration::from_secs(5))?;
     let said = stage.output(caller);
-    let median = said
-        .iter()
-        .find(|line| line.contains("median"))
-        .context("dat ping told no median")?;
-    Ok(format!(
-        "ping and four kinds of perf, verified; {}",
-        median.trim()
-    ))
+    let median =
+        said.iter().find(|line| line.contains("median")).context("dat ping told no median")?;
+    Ok(format!("ping and four kinds of perf, verified; {}", median.trim()))
 }

@@ -20,10 +20,7 @@ const REMEDY: &str = "ip link set DEV vf N mac";
 pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     let sockets = [stage.path("a"), stage.path("b")];
     let control = stage.path("control");
-    let path = control
-        .to_str()
-        .context("a path that is no text")?
-        .to_owned();
+    let path = control.to_str().context("a path that is no text")?.to_owned();
     let sockets = sockets.each_ref().map(|path| path.as_path());
     let server = stage.server("model", &sockets, &["--vf", "--control", &path])?;
     let mut control = Control::new(&control)?;
@@ -40,7 +37,5 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     stage.finish(guest, Duration::from_secs(10))?;
     stage.hang_up(server, Duration::from_secs(5))?;
     let demo = line.strip_prefix("@@demo ").context("no text")?;
-    Ok(format!(
-        "without an address told what to do; with one {demo}"
-    ))
+    Ok(format!("without an address told what to do; with one {demo}"))
 }

@@ -23,13 +23,9 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     let server = stage.server("model", &sockets, &[])?;
     let guest = stage.linux("guest", SCRIPT, &sockets)?;
     let mut said = Vec::new();
-    for (mark, limit) in [
-        ("@@demo ", 60),
-        ("@@lent ", 60),
-        ("@@idle ", 30),
-        ("@@flr ", 60),
-        ("@@reopen ", 150),
-    ] {
+    for (mark, limit) in
+        [("@@demo ", 60), ("@@lent ", 60), ("@@idle ", 30), ("@@flr ", 60), ("@@reopen ", 150)]
+    {
         let line = stage.expect(guest, mark, Duration::from_secs(limit))?;
         said.push(line.strip_prefix(mark).context("no text")?.to_owned());
     }

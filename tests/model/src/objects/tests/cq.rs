@@ -11,10 +11,7 @@ fn post(rig: &mut Rig, cqn: u32, cqe: &Cqe) {
 }
 
 fn plain(n: u16) -> Cqe {
-    Cqe {
-        wqe_counter: n,
-        ..Cqe::new(CqeOpcode::Requester, 0x48)
-    }
+    Cqe { wqe_counter: n, ..Cqe::new(CqeOpcode::Requester, 0x48) }
 }
 
 fn arm(rig: &mut Rig, cqn: u32, word: u32) {
@@ -47,10 +44,7 @@ fn an_error_entry_has_the_layout_of_real_dumps() {
     post(&mut rig, cqn, &cqe);
     let bytes = rig.cqe(0);
     assert!(bytes[..0x34].iter().all(|&b| b == 0));
-    assert_eq!(
-        bytes[0x34..0x3e],
-        [0, 0, 0x88, 0x13, 8, 3, 0x61, 0xb3, 0x1e, 0xa1]
-    );
+    assert_eq!(bytes[0x34..0x3e], [0, 0, 0x88, 0x13, 8, 3, 0x61, 0xb3, 0x1e, 0xa1]);
     assert_ne!(bytes[0x3e], 0);
     assert_eq!(bytes[0x3f] >> 4, 13);
 }
@@ -145,10 +139,7 @@ fn no_event_before_the_arm_and_one_after() {
     post(&mut rig, cqn, &plain(0));
     assert!(rig.events().is_empty());
     arm(&mut rig, cqn, 1);
-    assert!(
-        rig.events().is_empty(),
-        "the entry before the index does not count"
-    );
+    assert!(rig.events().is_empty(), "the entry before the index does not count");
     post(&mut rig, cqn, &plain(1));
     post(&mut rig, cqn, &plain(2));
     assert_eq!(rig.events(), [0]);
@@ -174,10 +165,7 @@ fn the_sequence_number_must_change_after_an_event() {
     assert_eq!(rig.events().len(), 1);
     arm(&mut rig, cqn, 0);
     assert_eq!(rig.events().len(), 1);
-    assert!(
-        !rig.complained("sequence number"),
-        "the event was not read yet"
-    );
+    assert!(!rig.complained("sequence number"), "the event was not read yet");
     let read = rig.eqn << 24 | 1;
     let uar = rig.uar;
     rig.hca.eqs.doorbell(&mut rig.hca.bus, uar, read, false);
@@ -195,24 +183,10 @@ fn armed_for_solicited_only() {
     arm(&mut rig, cqn, 1 << 24);
     post(&mut rig, cqn, &plain(0));
     assert!(rig.events().is_empty());
-    post(
-        &mut rig,
-        cqn,
-        &Cqe {
-            solicited: true,
-            ..plain(1)
-        },
-    );
+    post(&mut rig, cqn, &Cqe { solicited: true, ..plain(1) });
     assert_eq!(rig.events().len(), 1);
     arm(&mut rig, cqn, (1 << 28) | (1 << 24) | 2);
-    post(
-        &mut rig,
-        cqn,
-        &Cqe {
-            error: Some(Syndrome::Flushed),
-            ..plain(2)
-        },
-    );
+    post(&mut rig, cqn, &Cqe { error: Some(Syndrome::Flushed), ..plain(2) });
     assert_eq!(rig.events().len(), 2, "errors count as solicited");
 }
 
@@ -231,33 +205,11 @@ fn doorbells_on_a_foreign_page_do_nothing() {
 #[test]
 fn creations_that_cannot_be() {
     let mut rig = Rig::new();
-    assert_eq!(
-        rig.cq_with(2, |c| cqc::uar_page.set(c, 0xfff))
-            .unwrap_err()
-            .status,
-        5
-    );
-    assert!(
-        rig.cq_with(2, |c| cqc::c_eqn_or_apu_element.set(c, 99))
-            .is_err()
-    );
-    assert_eq!(
-        rig.cq_with(2, |c| cqc::dbr_addr.set64(c, 1))
-            .unwrap_err()
-            .status,
-        3
-    );
-    assert_eq!(
-        rig.cq_with(2, |c| cqc::cqe_comp_en.set(c, 1))
-            .unwrap_err()
-            .status,
-        3
-    );
-    assert_eq!(
-        rig.cq_with(9, |_| {}).unwrap_err().status,
-        0x50,
-        "one page is too short"
-    );
+    assert_eq!(rig.cq_with(2, |c| cqc::uar_page.set(c, 0xfff)).unwrap_err().status, 5);
+    assert!(rig.cq_with(2, |c| cqc::c_eqn_or_apu_element.set(c, 99)).is_err());
+    assert_eq!(rig.cq_with(2, |c| cqc::dbr_addr.set64(c, 1)).unwrap_err().status, 3);
+    assert_eq!(rig.cq_with(2, |c| cqc::cqe_comp_en.set(c, 1)).unwrap_err().status, 3);
+    assert_eq!(rig.cq_with(9, |_| {}).unwrap_err().status, 0x50, "one page is too short");
 }
 
 #[test]
@@ -282,11 +234,7 @@ fn a_resize_ends_the_old_ring_and_goes_on_in_the_new() {
     );
     cqc::log_cq_size.set(create_cq_in::cqc.bytes_mut(&mut input), 3);
     rig.run(0x403, &input).unwrap();
-    assert_eq!(
-        rig.cqe(3)[0x3f] >> 4,
-        5,
-        "the old ring ends with a resize entry"
-    );
+    assert_eq!(rig.cqe(3)[0x3f] >> 4, 5, "the old ring ends with a resize entry");
     post(&mut rig, cqn, &plain(9));
     let cqe = rig.peek(NEW + 4 * 64, 64);
     assert_eq!(cqe[0x3c..0x3e], 9u16.to_be_bytes(), "the index runs on");

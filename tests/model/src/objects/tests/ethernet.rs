@@ -50,16 +50,7 @@ pub(super) fn port() -> Port {
     lyr::dmac_47_16.set(mask, u32::MAX);
     lyr::dmac_15_0.set(mask, 0xffff);
     let group = rig.run(0x933, &input).unwrap();
-    let mut port = Port {
-        rig,
-        cqn,
-        tis,
-        sqn,
-        rqn,
-        tirn,
-        table,
-        group,
-    };
+    let mut port = Port { rig, cqn, tis, sqn, rqn, tirn, table, group };
     let own = port.rig.hca.vport.mac;
     port.entry(0, [0xff; 6], 4, 2, tirn).unwrap();
     port.entry(1, own, 4, 2, tirn).unwrap();
@@ -279,10 +270,7 @@ fn a_frame_longer_than_its_buffer_stops_the_queue() {
 #[test]
 fn local_keys_are_checked_on_raw_queues() {
     let mut port = port();
-    let key = port
-        .rig
-        .key(|c| crate::ifc::mkey::mkc::lw.set(c, 0))
-        .unwrap();
+    let key = port.rig.key(|c| crate::ifc::mkey::mkc::lw.set(c, 0)).unwrap();
     port.rig.poke(RQ_PAGE, &pointer(2048, key, DATA));
     port.rig.poke32(RQ_DBR, 1);
     port.arrive(&udp([0xff; 6], 7, None));
@@ -294,11 +282,7 @@ fn local_keys_are_checked_on_raw_queues() {
 fn states_of_raw_queues() {
     let mut port = port();
     let (sqn, rqn) = (port.sqn, port.rqn);
-    assert_eq!(
-        port.rig.ready(0x905, sqn, 0, 1).unwrap_err().status,
-        9,
-        "it is ready already"
-    );
+    assert_eq!(port.rig.ready(0x905, sqn, 0, 1).unwrap_err().status, 9, "it is ready already");
     port.rig.ready(0x905, sqn, 1, 3).unwrap();
     assert_eq!(port.rig.ready(0x905, sqn, 3, 1).unwrap_err().status, 9);
     port.rig.ready(0x905, sqn, 3, 0).unwrap();
@@ -343,11 +327,7 @@ fn entries_that_cannot_be() {
     let refusal = port.entry(2, PEER, 8, 2, tirn).unwrap_err();
     assert_eq!((refusal.status, refusal.syndrome), (3, 0x14_4b7a));
     assert_eq!(port.entry(2, PEER, 4, 2, 0x999).unwrap_err().status, 5);
-    assert_eq!(
-        port.entry(2, PEER, 4, 1, table).unwrap_err().status,
-        3,
-        "not to the same level"
-    );
+    assert_eq!(port.entry(2, PEER, 4, 1, table).unwrap_err().status, 3, "not to the same level");
 }
 
 #[test]
@@ -357,9 +337,6 @@ fn an_ipv6_header_that_promises_too_much_is_matched_but_not_called_good() {
     frame[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
     frame[18..21].copy_from_slice(&[0, 48, 17]);
     let headers = Headers::of(&frame).unwrap();
-    assert_eq!(
-        (headers.ip_version, headers.protocol, headers.l4),
-        (6, 17, Some(54))
-    );
+    assert_eq!((headers.ip_version, headers.protocol, headers.l4), (6, 17, Some(54)));
     assert_eq!(headers.verdict(&frame), 1, "layer 2 only");
 }

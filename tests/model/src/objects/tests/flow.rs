@@ -16,9 +16,7 @@ pub(super) fn udp(dmac: [u8; 6], dport: u16, vlan: Option<u16>) -> Vec<u8> {
         f.extend(tci.to_be_bytes());
     }
     f.extend([8, 0]);
-    f.extend([
-        0x45, 0xb8, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
-    ]);
+    f.extend([0x45, 0xb8, 0, 32, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     f.extend(0x1111u16.to_be_bytes());
     f.extend(dport.to_be_bytes());
     f.extend([0, 12, 0, 0, 1, 2, 3, 4]);
@@ -36,12 +34,7 @@ fn group(start: u32, end: u32, enable: u32, fields: &[Field]) -> Group {
     for field in fields {
         field.set(&mut mask, u32::MAX);
     }
-    Group {
-        start,
-        end,
-        enable,
-        mask,
-    }
+    Group { start, end, enable, mask }
 }
 
 fn entry(group: u32, action: u32, to: &[Destination], fields: &[(Field, u32)]) -> Entry {
@@ -49,14 +42,7 @@ fn entry(group: u32, action: u32, to: &[Destination], fields: &[(Field, u32)]) -
     for (field, v) in fields {
         field.set(&mut value, *v);
     }
-    Entry {
-        group,
-        value,
-        action,
-        to: to.to_vec(),
-        tag: 0,
-        counters: Vec::new(),
-    }
+    Entry { group, value, action, to: to.to_vec(), tag: 0, counters: Vec::new() }
 }
 
 fn one(groups: &[Group], entries: Vec<(u32, Entry)>, miss: Option<u32>) -> Table {
@@ -119,11 +105,7 @@ fn checksums_are_seen_and_made() {
     for (at, good) in [(24, 1), (45, 3)] {
         let mut broken = frame.clone();
         broken[at] ^= 1;
-        assert_eq!(
-            Headers::of(&broken).unwrap().verdict(&broken),
-            good,
-            "byte {at}"
-        );
+        assert_eq!(Headers::of(&broken).unwrap().verdict(&broken), good, "byte {at}");
     }
     assert_eq!(sum(&[0xff, 0xff, 0, 1]), 1);
     assert_eq!(sum(&[1]), 0x100);
@@ -142,12 +124,7 @@ fn exact_match_under_the_groups_mask() {
         &[group(0, 3, 1, &dmac)],
         vec![(
             0,
-            entry(
-                1,
-                FORWARD,
-                &[Destination::Tir(9)],
-                &[(dmac[0], 0x0200_0000), (dmac[1], 1)],
-            ),
+            entry(1, FORWARD, &[Destination::Tir(9)], &[(dmac[0], 0x0200_0000), (dmac[1], 1)]),
         )],
         None,
     );
@@ -155,10 +132,7 @@ fn exact_match_under_the_groups_mask() {
     steering.roots.insert(0, id);
     assert_eq!(walk(&steering, 0, &udp(MAC, 1, None)), [(9, 0)]);
     assert!(walk(&steering, 0, &udp([2, 0, 0, 0, 0, 2], 1, None)).is_empty());
-    assert!(
-        walk(&steering, 1, &udp(MAC, 1, None)).is_empty(),
-        "another table type"
-    );
+    assert!(walk(&steering, 1, &udp(MAC, 1, None)).is_empty(), "another table type");
 }
 
 #[test]
@@ -166,15 +140,7 @@ fn a_mask_that_is_not_enabled_does_not_count() {
     let mut steering = Steering::default();
     let table = one(
         &[group(0, 3, 0, &[lyr::ethertype])],
-        vec![(
-            2,
-            entry(
-                1,
-                FORWARD,
-                &[Destination::Tir(9)],
-                &[(lyr::ethertype, 0x1234)],
-            ),
-        )],
+        vec![(2, entry(1, FORWARD, &[Destination::Tir(9)], &[(lyr::ethertype, 0x1234)]))],
         None,
     );
     let id = steering.add_table(table);
@@ -189,15 +155,7 @@ fn groups_count_in_index_order() {
     let entries = |first: u32| {
         vec![
             (4, entry(1, FORWARD, &[Destination::Tir(1)], &[])),
-            (
-                first,
-                entry(
-                    2,
-                    FORWARD,
-                    &[Destination::Tir(2)],
-                    &[(lyr::ethertype, 0x800)],
-                ),
-            ),
+            (first, entry(2, FORWARD, &[Destination::Tir(2)], &[(lyr::ethertype, 0x800)])),
         ]
     };
     let id = steering.add_table(one(&groups, entries(0), None));
@@ -212,13 +170,7 @@ fn groups_count_in_index_order() {
 #[test]
 fn tables_lead_to_tables_by_entry_and_by_miss() {
     let mut steering = Steering::default();
-    let any = |to| {
-        one(
-            &[group(0, 0, 0, &[])],
-            vec![(0, entry(1, FORWARD, &[to], &[]))],
-            None,
-        )
-    };
+    let any = |to| one(&[group(0, 0, 0, &[])], vec![(0, entry(1, FORWARD, &[to], &[]))], None);
     let last = steering.add_table(any(Destination::Tir(5)));
     let middle = steering.add_table(any(Destination::Table(last)));
     let empty = steering.add_table(one(&[], vec![], Some(middle)));
@@ -233,11 +185,8 @@ fn tables_lead_to_tables_by_entry_and_by_miss() {
 fn drop_wins_and_loops_end() {
     let mut steering = Steering::default();
     let bits = action::DROP | FORWARD;
-    let table = one(
-        &[group(0, 0, 0, &[])],
-        vec![(0, entry(1, bits, &[Destination::Tir(5)], &[]))],
-        None,
-    );
+    let table =
+        one(&[group(0, 0, 0, &[])], vec![(0, entry(1, bits, &[Destination::Tir(5)], &[]))], None);
     let id = steering.add_table(table);
     steering.roots.insert(0, id);
     assert!(walk(&steering, 0, &udp(MAC, 1, None)).is_empty());

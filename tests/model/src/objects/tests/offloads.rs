@@ -179,9 +179,7 @@ fn spread(port: &mut Port, function: u32) -> u32 {
     tirc::indirect_table.set(context, table);
     tirc::rx_hash_fn.set(context, function);
     tirc::rx_hash_field_selector_outer.set(context, 1 << 30 | 0xf);
-    tirc::rx_hash_toeplitz_key
-        .bytes_mut(context)
-        .copy_from_slice(&[0x6d; 40]);
+    tirc::rx_hash_toeplitz_key.bytes_mut(context).copy_from_slice(&[0x6d; 40]);
     port.rig.run(0x900, &input).unwrap()
 }
 
@@ -232,10 +230,7 @@ fn own_frames_come_back_where_they_are_wanted() {
     port.rig.hca.step(0);
     assert_eq!(port.rig.hca.bus.stats.cqes, 3);
     port.arrive(&udp(own, 7, None));
-    assert_eq!(
-        port.rig.hca.bus.stats.cqes, 4,
-        "from the wire it is taken anyway"
-    );
+    assert_eq!(port.rig.hca.bus.stats.cqes, 4, "from the wire it is taken anyway");
 }
 
 #[test]
@@ -254,10 +249,7 @@ fn flow_counters_count_what_matches() {
     let answer = port.answer(0x93b, &query, 32);
     let counted =
         |answer: &[u8], at: usize| u64::from_be_bytes(answer[at..at + 8].try_into().unwrap());
-    assert_eq!(
-        (counted(&answer, 0x10), counted(&answer, 0x18)),
-        (2, 2 * frame.len() as u64)
-    );
+    assert_eq!((counted(&answer, 0x10), counted(&answer, 0x18)), (2, 2 * frame.len() as u64));
     let answer = port.answer(0x93b, &query, 32);
     assert_eq!(counted(&answer, 0x10), 0, "cleared");
     assert_eq!(port.rig.short(0x93a, id).unwrap_err().status, 9, "in use");
@@ -303,11 +295,7 @@ fn nothing_passes_a_dead_link_or_a_narrow_port() {
     let mut long = frame.clone();
     long.resize(1519, 0);
     port.arrive(&long);
-    assert_eq!(
-        received(&port),
-        1,
-        "1522 bytes with its check sequence, no more"
-    );
+    assert_eq!(received(&port), 1, "1522 bytes with its check sequence, no more");
     long.truncate(1518);
     port.arrive(&long);
     assert_eq!(received(&port), 2);
@@ -335,9 +323,7 @@ fn counters_of_port_and_vport() {
         let mut answer = vec![0; 16 + 256];
         rig.query(0x805, &input, &mut answer).unwrap();
         let counters = answer[24..].chunks_exact(8);
-        counters
-            .map(|c| u64::from_be_bytes(c.try_into().unwrap()))
-            .collect::<Vec<_>>()
+        counters.map(|c| u64::from_be_bytes(c.try_into().unwrap())).collect::<Vec<_>>()
     };
     let ieee = group(&mut port.rig, 0, 0);
     assert_eq!(ieee[..2], [1, 2], "frames out, frames in");

@@ -9,28 +9,13 @@ use crate::ifc::vport::{roce_addr_layout as layout, set_roce_address_in};
 #[test]
 fn what_is_referred_to_stays() {
     let mut port = super::ethernet::port();
-    let (cqn, tis, sqn, pd, eqn, td) = (
-        port.cqn,
-        port.tis,
-        port.sqn,
-        port.rig.pd,
-        port.rig.eqn,
-        port.rig.td,
-    );
+    let (cqn, tis, sqn, pd, eqn, td) =
+        (port.cqn, port.tis, port.sqn, port.rig.pd, port.rig.eqn, port.rig.td);
     let uar = port.rig.uar;
-    for (opcode, number) in [
-        (0x401, cqn),
-        (0x914, tis),
-        (0x801, pd),
-        (0x302, eqn),
-        (0x817, td),
-        (0x803, uar),
-    ] {
-        assert_eq!(
-            port.rig.short(opcode, number).unwrap_err().status,
-            9,
-            "{opcode:#x}"
-        );
+    for (opcode, number) in
+        [(0x401, cqn), (0x914, tis), (0x801, pd), (0x302, eqn), (0x817, td), (0x803, uar)]
+    {
+        assert_eq!(port.rig.short(opcode, number).unwrap_err().status, 9, "{opcode:#x}");
     }
     port.rig.short(0x906, sqn).unwrap();
     port.rig.short(0x914, tis).unwrap();
@@ -93,14 +78,8 @@ fn pair() -> (Rig, u32, u32) {
             (qpc::remote_qpn, peer),
             (path(ads::hop_limit), 64),
             (path(ads::udp_sport), 0xc001),
-            (
-                path(ads::rmac_47_32),
-                u32::from(u16::from_be_bytes([mac[0], mac[1]])),
-            ),
-            (
-                path(ads::rmac_31_0),
-                u32::from_be_bytes([mac[2], mac[3], mac[4], mac[5]]),
-            ),
+            (path(ads::rmac_47_32), u32::from(u16::from_be_bytes([mac[0], mac[1]]))),
+            (path(ads::rmac_31_0), u32::from_be_bytes([mac[2], mac[3], mac[4], mac[5]])),
         ] {
             field.set(context, value);
         }
@@ -124,12 +103,7 @@ fn post(rig: &mut Rig, qpn: u32, index: u16, opcode: u8, imm: u32, body: &[Vec<u
 }
 
 fn raddr(va: u64, rkey: u32) -> Vec<u8> {
-    [
-        va.to_be_bytes().to_vec(),
-        rkey.to_be_bytes().to_vec(),
-        vec![0; 4],
-    ]
-    .concat()
+    [va.to_be_bytes().to_vec(), rkey.to_be_bytes().to_vec(), vec![0; 4]].concat()
 }
 
 #[test]
@@ -138,23 +112,9 @@ fn rdma_write_and_read_through_the_transport() {
     let key = rig.key(|_| {}).unwrap();
     rig.poke(DATA, b"sixteen bytes ok");
     let local = |at: u64| pointer(16, key, at);
-    post(
-        &mut rig,
-        a,
-        0,
-        8,
-        0,
-        &[raddr(DATA + 0x100, key), local(DATA)],
-    );
+    post(&mut rig, a, 0, 8, 0, &[raddr(DATA + 0x100, key), local(DATA)]);
     assert_eq!(rig.peek(DATA + 0x100, 16), b"sixteen bytes ok");
-    post(
-        &mut rig,
-        a,
-        1,
-        0x10,
-        0,
-        &[raddr(DATA + 0x100, key), local(DATA + 0x200)],
-    );
+    post(&mut rig, a, 1, 0x10, 0, &[raddr(DATA + 0x100, key), local(DATA + 0x200)]);
     assert_eq!(rig.peek(DATA + 0x200, 16), b"sixteen bytes ok");
     for n in 0..2 {
         let cqe = rig.cqe(n);
@@ -172,10 +132,7 @@ fn send_meets_receive() {
     post(&mut rig, a, 0, 0x0b, 0xabcd, &[pointer(5, key, DATA)]);
     assert_eq!(rig.peek(DATA + 0x400, 5), b"hello");
     let cqes: Vec<Vec<u8>> = (0..2).map(|n| rig.cqe(n)).collect();
-    let receive = cqes
-        .iter()
-        .find(|c| c[0x39..0x3c] == b.to_be_bytes()[1..])
-        .unwrap();
+    let receive = cqes.iter().find(|c| c[0x39..0x3c] == b.to_be_bytes()[1..]).unwrap();
     assert_eq!(receive[0x3f] >> 4, 3);
     assert_eq!(receive[0x24..0x28], 0xabcdu32.to_be_bytes());
     assert_eq!(receive[0x2c..0x30], 5u32.to_be_bytes());
@@ -185,20 +142,9 @@ fn send_meets_receive() {
 fn a_refused_rkey_fails_both_ends() {
     let (mut rig, a, b) = pair();
     let key = rig.key(|c| mkc::rw.set(c, 0)).unwrap();
-    post(
-        &mut rig,
-        a,
-        0,
-        8,
-        0,
-        &[raddr(DATA, key), pointer(16, key, DATA)],
-    );
+    post(&mut rig, a, 0, 8, 0, &[raddr(DATA, key), pointer(16, key, DATA)]);
     let cqe = rig.cqe(0);
-    assert_eq!(
-        (cqe[0x3f] >> 4, cqe[0x37], cqe[0x36]),
-        (13, 0x13, 0x88),
-        "{cqe:02x?}"
-    );
+    assert_eq!((cqe[0x3f] >> 4, cqe[0x37], cqe[0x36]), (13, 0x13, 0x88), "{cqe:02x?}");
     assert_eq!(rig.events(), [0x11], "access error on the responder");
     for qpn in [a, b] {
         assert_eq!(super::qp::state(&mut rig, qpn), 6);
@@ -209,14 +155,7 @@ fn a_refused_rkey_fails_both_ends() {
 fn a_bad_local_key_is_a_local_protection_error() {
     let (mut rig, a, _) = pair();
     let key = rig.key(|_| {}).unwrap();
-    post(
-        &mut rig,
-        a,
-        0,
-        8,
-        0,
-        &[raddr(DATA, key), pointer(16, key ^ 1, DATA)],
-    );
+    post(&mut rig, a, 0, 8, 0, &[raddr(DATA, key), pointer(16, key ^ 1, DATA)]);
     let cqe = rig.cqe(0);
     assert_eq!((cqe[0x3f] >> 4, cqe[0x37]), (13, 4));
 }
@@ -232,10 +171,7 @@ fn a_move_to_error_flushes_both_queues_in_order() {
     rig.short(0x507, b).unwrap();
     for n in 0..3 {
         let cqe = rig.cqe(n);
-        assert_eq!(
-            (cqe[0x3f] >> 4, cqe[0x37], u64::from(cqe[0x3d])),
-            (14, 5, n)
-        );
+        assert_eq!((cqe[0x3f] >> 4, cqe[0x37], u64::from(cqe[0x3d])), (14, 5, n));
     }
     // What is posted afterwards is flushed as well.
     rig.poke32(CQ_DBR, 3);
@@ -297,22 +233,14 @@ fn a_shared_receive_queue_follows_its_links_and_tells_its_limit() {
     qpc::rq_type.set(context, 1);
     qpc::srqn_rmpn_xrqn.set(context, srqn);
     let qpn = rig.run(0x500, &input).unwrap();
-    assert_eq!(
-        rig.short(0x90e, srqn).unwrap_err().status,
-        9,
-        "a queue pair uses it"
-    );
+    assert_eq!(rig.short(0x90e, srqn).unwrap_err().status, 9, "a queue pair uses it");
     let mut arm = vec![0; 16];
     arm[8..12].copy_from_slice(&srqn.to_be_bytes());
     arm[15] = 2;
     rig.run(0x703, &arm).unwrap();
     let mut device = super::super::device::Device::of(&mut rig.hca);
     let taken: Vec<(u16, u64)> = (0..3)
-        .map(|_| {
-            crate::transport::host::Host::take_recv(&mut device, qpn, None)
-                .unwrap()
-                .unwrap()
-        })
+        .map(|_| crate::transport::host::Host::take_recv(&mut device, qpn, None).unwrap().unwrap())
         .map(|wqe| (wqe.index, wqe.segments[0].addr - DATA))
         .collect();
     assert_eq!(taken, [(0, 0), (2, 2), (1, 1)]);

@@ -6,11 +6,7 @@ use crate::ifc::Field;
 use crate::ifc::qp::{ads, qp_in, qpc, query_qp_out};
 use crate::ifc::vport::{roce_addr_layout as layout, set_roce_address_in};
 
-const INIT: &[(Field, u32)] = &[
-    (qpc::pm_state, 3),
-    (path(ads::vhca_port_num), 1),
-    (qpc::rwe, 1),
-];
+const INIT: &[(Field, u32)] = &[(qpc::pm_state, 3), (path(ads::vhca_port_num), 1), (qpc::rwe, 1)];
 const RTR: &[(Field, u32)] = &[
     (qpc::mtu, 3),
     (qpc::log_msg_max, 30),
@@ -22,11 +18,8 @@ const RTR: &[(Field, u32)] = &[
     (path(ads::rmac_31_0), 5),
     (path(ads::rgid_rip), 6),
 ];
-const RTS: &[(Field, u32)] = &[
-    (qpc::next_send_psn, 0x456),
-    (qpc::retry_count, 5),
-    (path(ads::ack_timeout), 14),
-];
+const RTS: &[(Field, u32)] =
+    &[(qpc::next_send_psn, 0x456), (qpc::retry_count, 5), (path(ads::ack_timeout), 14)];
 
 /// Puts an address into the table, as SET_ROCE_ADDRESS does.
 fn address(rig: &mut Rig) {
@@ -121,12 +114,7 @@ fn required_fields_need_no_mask() {
 fn optional_fields_need_their_bit() {
     let (mut rig, qpn) = rig();
     to_rts(&mut rig, qpn);
-    let new = [
-        (qpc::rre, 1),
-        (qpc::rwe, 0),
-        (qpc::min_rnr_nak, 1),
-        (qpc::mtu, 5),
-    ];
+    let new = [(qpc::rre, 1), (qpc::rwe, 0), (qpc::min_rnr_nak, 1), (qpc::mtu, 5)];
     rig.modify(0x505, qpn, 0, &new).unwrap();
     let before = context(&mut rig, qpn);
     assert_eq!((qpc::rre.get(&before), qpc::rwe.get(&before)), (0, 1));
@@ -145,35 +133,19 @@ fn foreign_mask_bits_are_refused() {
 
 #[test]
 fn rtr_needs_an_address() {
-    for missing in [
-        path(ads::hop_limit),
-        path(ads::rmac_31_0),
-        path(ads::rgid_rip),
-        qpc::mtu,
-        qpc::remote_qpn,
-    ] {
+    for missing in
+        [path(ads::hop_limit), path(ads::rmac_31_0), path(ads::rgid_rip), qpc::mtu, qpc::remote_qpn]
+    {
         let (mut rig, qpn) = rig();
         address(&mut rig);
         rig.modify(0x502, qpn, 0, INIT).unwrap();
         let fields: Vec<_> = RTR.iter().copied().filter(|(f, _)| *f != missing).collect();
-        assert_eq!(
-            rig.modify(0x503, qpn, 0, &fields).unwrap_err().status,
-            3,
-            "{missing:?}"
-        );
-        assert_eq!(
-            state(&mut rig, qpn),
-            1,
-            "a refused transition changes nothing"
-        );
+        assert_eq!(rig.modify(0x503, qpn, 0, &fields).unwrap_err().status, 3, "{missing:?}");
+        assert_eq!(state(&mut rig, qpn), 1, "a refused transition changes nothing");
     }
     let (mut rig, qpn) = rig();
     rig.modify(0x502, qpn, 0, INIT).unwrap();
-    assert_eq!(
-        rig.modify(0x503, qpn, 0, RTR).unwrap_err().status,
-        3,
-        "no source address"
-    );
+    assert_eq!(rig.modify(0x503, qpn, 0, RTR).unwrap_err().status, 3, "no source address");
 }
 
 #[test]
@@ -199,14 +171,9 @@ fn creations_that_cannot_be() {
     ] {
         let mut input = rig.qp_input(cqn);
         field.set(qp_in::qpc.bytes_mut(&mut input), value);
-        assert_eq!(
-            rig.run(0x500, &input).unwrap_err().status,
-            status,
-            "{field:?}"
-        );
+        assert_eq!(rig.run(0x500, &input).unwrap_err().status, status, "{field:?}");
     }
-    rig.short(0x401, cqn)
-        .expect("refused creations hold no reference");
+    rig.short(0x401, cqn).expect("refused creations hold no reference");
 }
 
 #[test]
@@ -231,15 +198,9 @@ fn the_record_says_how_far() {
     nop(&mut rig, qpn, 0);
     nop(&mut rig, qpn, 1);
     rig.ring(qpn);
-    assert_eq!(
-        rig.hca.bus.stats.cqes, 0,
-        "a doorbell without record update does nothing"
-    );
+    assert_eq!(rig.hca.bus.stats.cqes, 0, "a doorbell without record update does nothing");
     rig.poke32(QP_DBR + 4, 2);
-    assert_eq!(
-        rig.hca.bus.stats.cqes, 0,
-        "nor does a record without doorbell"
-    );
+    assert_eq!(rig.hca.bus.stats.cqes, 0, "nor does a record without doorbell");
     rig.ring(qpn);
     assert_eq!(rig.hca.bus.stats.cqes, 2);
     assert_eq!(rig.cqe(1)[0x3d], 1);
@@ -256,11 +217,7 @@ fn the_index_wraps_at_65536() {
         rig.ring(qpn);
     }
     assert_eq!(rig.hca.bus.stats.cqes, 65_540);
-    assert!(
-        rig.hca.complaints().is_empty(),
-        "{:?}",
-        rig.hca.complaints()
-    );
+    assert!(rig.hca.complaints().is_empty(), "{:?}", rig.hca.complaints());
 }
 
 #[test]
@@ -355,10 +312,7 @@ fn queues_in_error_are_looked_at_in_turn() {
         seen.extend(due.into_keys());
     }
     assert!(seen.iter().eq(&all));
-    assert!(
-        rig.hca.step(3).is_some_and(|due| due > 3),
-        "the rest comes later"
-    );
+    assert!(rig.hca.step(3).is_some_and(|due| due > 3), "the rest comes later");
     for &qpn in &all {
         rig.short(0x50a, qpn).unwrap();
     }

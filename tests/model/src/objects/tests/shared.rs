@@ -72,16 +72,8 @@ fn a_memory_pool_is_armed_and_asked() {
     ask[8..12].copy_from_slice(&number.to_be_bytes());
     rig.query(0x90f, &ask, &mut output).unwrap();
     let inner = rmpc::wq.bytes(rmp_in::rmpc.bytes(&output)).to_vec();
-    assert_eq!(
-        (wq::lwm.get(&inner), wq::log_wq_sz.get(&inner)),
-        (3, 2),
-        "as armed, as made"
-    );
-    assert_eq!(
-        rig.short(0x706, number).unwrap_err().status,
-        5,
-        "it is no XRC SRQ"
-    );
+    assert_eq!((wq::lwm.get(&inner), wq::log_wq_sz.get(&inner)), (3, 2), "as armed, as made");
+    assert_eq!(rig.short(0x706, number).unwrap_err().status, 5, "it is no XRC SRQ");
     rig.short(0x90e, number).unwrap();
 }
 
@@ -135,11 +127,8 @@ fn an_xrc_receive_is_of_the_srq_and_completes_to_its_queue() {
     assert_eq!(device.pool_check(qpn, srqn + 1), Err(RemoteFault::Access));
     let wqe = device.take_recv(qpn, Some(srqn)).unwrap().unwrap();
     assert_eq!((wqe.index, wqe.pool), (0, Some(srqn)));
-    let completion = RecvCompletion {
-        index: wqe.index,
-        pool: wqe.pool,
-        result: Err(Syndrome::LocalLength),
-    };
+    let completion =
+        RecvCompletion { index: wqe.index, pool: wqe.pool, result: Err(Syndrome::LocalLength) };
     device.complete_recv(qpn, completion);
     let cqe = rig.cqe(0);
     assert_eq!(cqe[0x20..0x24], 0x4321u32.to_be_bytes(), "the SRQ's index");
@@ -159,20 +148,14 @@ fn a_group_takes_datagram_queue_pairs_once_and_keeps_them() {
         let mut input = vec![0; 32];
         mcg_in::qpn.set(&mut input, qpn);
         let gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 1, last];
-        mcg_in::multicast_gid
-            .bytes_mut(&mut input)
-            .copy_from_slice(&gid);
+        mcg_in::multicast_gid.bytes_mut(&mut input).copy_from_slice(&gid);
         input
     };
     assert_eq!(rig.run(0x806, &attach(rc, 1)).unwrap_err().status, 5);
     rig.run(0x806, &attach(ud, 1)).unwrap();
     assert_eq!(rig.run(0x806, &attach(ud, 1)).unwrap_err().status, 9);
     assert_eq!(rig.run(0x807, &attach(ud, 2)).unwrap_err().status, 5);
-    assert_eq!(
-        rig.short(0x501, ud).unwrap_err().status,
-        9,
-        "still attached"
-    );
+    assert_eq!(rig.short(0x501, ud).unwrap_err().status, 9, "still attached");
     rig.run(0x807, &attach(ud, 1)).unwrap();
     rig.short(0x501, ud).unwrap();
 }
@@ -189,11 +172,7 @@ fn counters_are_of_the_set_a_queue_pair_names() {
     let mut device = Device::of(&mut rig.hca);
     device.count(qpn, Tally::OutOfSequence);
     device.count(qpn, Tally::OutOfSequence);
-    let completion = RecvCompletion {
-        index: 0,
-        pool: None,
-        result: Err(Syndrome::Flushed),
-    };
+    let completion = RecvCompletion { index: 0, pool: None, result: Err(Syndrome::Flushed) };
     device.complete_recv(qpn, completion);
     let mut ask = vec![0; 32];
     query_q_counter_in::counter_set_id.set(&mut ask, set);
@@ -221,9 +200,5 @@ fn a_queue_that_only_edits_keys_has_no_domain() {
     rig.short(0x501, qpn).unwrap();
     let mut input = rig.qp_input(cqn);
     qpc::pd.set(qp_in::qpc.bytes_mut(&mut input), 0);
-    assert_eq!(
-        rig.run(0x500, &input).unwrap_err().status,
-        5,
-        "others need one"
-    );
+    assert_eq!(rig.run(0x500, &input).unwrap_err().status, 5, "others need one");
 }

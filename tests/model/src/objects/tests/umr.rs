@@ -8,11 +8,7 @@ use crate::ifc::mkey::{mkc, umr_ctrl};
 const BIND: u64 = 0x203c_2041;
 const BIND_QPN: u64 = 0x203c_6041;
 const UNBIND: u64 = 0x2000_6000;
-const POSTER: Poster = Poster {
-    qpn: 0x48,
-    pd: 3,
-    privileged: false,
-};
+const POSTER: Poster = Poster { qpn: 0x48, pd: 3, privileged: false };
 
 fn base() -> Mkey {
     Mkey {
@@ -103,14 +99,7 @@ fn bind(flags: u32, mask: u64) -> Vec<u8> {
 }
 
 fn through(key: u32, qpn: u32) -> Access {
-    Access {
-        key,
-        va: 0x2000,
-        len: 0x100,
-        rights: RW,
-        pd: 3,
-        qpn,
-    }
+    Access { key, va: 0x2000, len: 0x100, rights: RW, pd: 3, qpn }
 }
 
 #[test]
@@ -119,10 +108,7 @@ fn bind_type_1_is_for_the_domain() {
     run(&mut tpt, &bind(0x90, BIND)).unwrap();
     assert_eq!(tpt.get(8).unwrap().qpn, ANY_QPN);
     assert_eq!(tpt.check(&through(0x811, 0x99)), Ok(()));
-    assert!(
-        tpt.check(&through(0x810, 0x99)).is_err(),
-        "the old key is dead"
-    );
+    assert!(tpt.check(&through(0x810, 0x99)).is_err(), "the old key is dead");
 }
 
 #[test]
@@ -158,11 +144,7 @@ fn bind_type_2_needs_a_free_window() {
     run(&mut tpt, &bind(0xb0, BIND_QPN)).unwrap();
     let before = tpt.get(8).cloned();
     assert_eq!(run(&mut tpt, &bind(0xb0, BIND_QPN)), Err(Refused::NotFree));
-    assert_eq!(
-        tpt.get(8).cloned(),
-        before,
-        "a refused edit changes nothing"
-    );
+    assert_eq!(tpt.get(8).cloned(), before, "a refused edit changes nothing");
 }
 
 #[test]
@@ -192,21 +174,14 @@ fn invalidate_of_a_foreign_window_is_refused() {
     let mut tpt = table();
     run(&mut tpt, &bind(0x90, BIND)).unwrap();
     let free = |c: &mut [u8]| mkc::free.set(c, 1);
-    assert_eq!(
-        run(&mut tpt, &segments(0x98, 0, UNBIND, free, &[])),
-        Err(Refused::Qpn)
-    );
+    assert_eq!(run(&mut tpt, &segments(0x98, 0, UNBIND, free, &[])), Err(Refused::Qpn));
 }
 
 #[test]
 fn unbind_type_1() {
     let mut tpt = table();
     run(&mut tpt, &bind(0x90, BIND)).unwrap();
-    run(
-        &mut tpt,
-        &segments(0x90, 0, BIND, |c| mkc::free.set(c, 1), &[]),
-    )
-    .unwrap();
+    run(&mut tpt, &segments(0x90, 0, BIND, |c| mkc::free.set(c, 1), &[])).unwrap();
     assert!(tpt.get(8).unwrap().free);
 }
 
@@ -275,25 +250,10 @@ fn each_mask_bit_changes_its_field() {
 fn refusals() {
     type Edit = fn(&mut Mkey);
     let cases: [(&str, Edit, Vec<u8>, Refused); 6] = [
-        (
-            "no umr_en",
-            |k| k.umr_en = false,
-            bind(0x90, BIND),
-            Refused::NotEnabled,
-        ),
+        ("no umr_en", |k| k.umr_en = false, bind(0x90, BIND), Refused::NotEnabled),
         ("other domain", |k| k.pd = 4, bind(0x90, BIND), Refused::Pd),
-        (
-            "too small",
-            |k| k.octwords = 0,
-            bind(0x90, BIND),
-            Refused::TooSmall,
-        ),
-        (
-            "unknown mask bit",
-            |_| {},
-            bind(0x90, BIND | 1 << 12),
-            Refused::Mask,
-        ),
+        ("too small", |k| k.octwords = 0, bind(0x90, BIND), Refused::TooSmall),
+        ("unknown mask bit", |_| {}, bind(0x90, BIND | 1 << 12), Refused::Mask),
         (
             "no such key below",
             |_| {},
@@ -329,15 +289,8 @@ fn a_key_changes_its_domain_only_for_the_kernel_queue() {
     let edit = segments(0x80, 0, 1 << 7, other, &[]);
     assert_eq!(run(&mut table(), &edit), Err(Refused::Mask));
     let mut tpt = table();
-    let kernel = Poster {
-        privileged: true,
-        pd: 1,
-        qpn: 2,
-    };
-    Umr::parse(&edit)
-        .unwrap()
-        .apply(&mut tpt, 8, kernel, &[])
-        .unwrap();
+    let kernel = Poster { privileged: true, pd: 1, qpn: 2 };
+    Umr::parse(&edit).unwrap().apply(&mut tpt, 8, kernel, &[]).unwrap();
     assert_eq!(tpt.get(8).unwrap().pd, 9);
 }
 
@@ -345,11 +298,7 @@ fn a_key_changes_its_domain_only_for_the_kernel_queue() {
 fn short_segments_are_refused() {
     let whole = bind(0x90, BIND);
     for cut in 0..whole.len() {
-        assert_eq!(
-            Umr::parse(&whole[..cut]),
-            Err(Refused::Short),
-            "{cut} bytes"
-        );
+        assert_eq!(Umr::parse(&whole[..cut]), Err(Refused::Short), "{cut} bytes");
     }
     assert!(Umr::parse(&whole).is_ok());
 }
@@ -357,19 +306,11 @@ fn short_segments_are_refused() {
 #[test]
 fn the_offset_places_the_translation() {
     let mut tpt = table();
-    let mut edit = segments(
-        0x90,
-        1,
-        1 << 29,
-        |c| mkc::free.set(c, 1),
-        &klm(0x40, 0x477, 0x2000)[..16],
-    );
+    let mut edit =
+        segments(0x90, 1, 1 << 29, |c| mkc::free.set(c, 1), &klm(0x40, 0x477, 0x2000)[..16]);
     umr_ctrl::translation_offset_15_0.set(&mut edit, 3);
     run(&mut tpt, &edit).unwrap();
-    assert_eq!(
-        tpt.get(8).unwrap().translation[6..],
-        [(0x40 << 32) | 0x477, 0x2000]
-    );
+    assert_eq!(tpt.get(8).unwrap().translation[6..], [(0x40 << 32) | 0x477, 0x2000]);
     umr_ctrl::translation_offset_15_0.set(&mut edit, 4);
     assert_eq!(run(&mut tpt, &edit), Err(Refused::TooSmall));
 }
@@ -421,11 +362,7 @@ fn a_bind_posted_on_a_queue_completes() {
     // The same again is a bind of a bound window: syndrome 6, and the ring wrapped on the way.
     post_bind(&mut rig, qpn, window, below, 3);
     let cqe = rig.cqe(1);
-    assert_eq!(
-        (cqe[0x3f] >> 4, cqe[0x37], cqe[0x38]),
-        (13, 6, 0x25),
-        "{cqe:02x?}"
-    );
+    assert_eq!((cqe[0x3f] >> 4, cqe[0x37], cqe[0x38]), (13, 6, 0x25), "{cqe:02x?}");
     assert_ne!(cqe[0x36], 0);
 }
 

@@ -26,11 +26,7 @@ fn operation(bytes: &[u8]) -> Operation {
     parse_send(bytes, QpKind::Rc).unwrap().operation
 }
 
-const SEGMENT: DataSegment = DataSegment {
-    len: 5,
-    lkey: 0x700,
-    addr: 0x1234,
-};
+const SEGMENT: DataSegment = DataSegment { len: 5, lkey: 0x700, addr: 0x1234 };
 
 fn data() -> Vec<u8> {
     pointer(5, 0x700, 0x1234)
@@ -39,76 +35,35 @@ fn data() -> Vec<u8> {
 #[test]
 fn sends() {
     let data_of = || Payload::Segments(vec![SEGMENT]);
-    for (opcode, trailer) in [
-        (0x0a, Trailer::None),
-        (0x0b, Trailer::Imm(9)),
-        (0x01, Trailer::Invalidate(9)),
-    ] {
-        let want = Operation::Send {
-            trailer,
-            data: data_of(),
-        };
+    for (opcode, trailer) in
+        [(0x0a, Trailer::None), (0x0b, Trailer::Imm(9)), (0x01, Trailer::Invalidate(9))]
+    {
+        let want = Operation::Send { trailer, data: data_of() };
         assert_eq!(operation(&wqe(opcode, 9, &[data()])), want);
     }
 }
 
 #[test]
 fn rdma_and_atomics() {
-    let at = RemoteAddress {
-        pool: None,
-        va: 0x5555,
-        rkey: 0x66,
-    };
+    let at = RemoteAddress { pool: None, va: 0x5555, rkey: 0x66 };
     let raddr = || remote(0x5555, 0x66);
     let segments = || Payload::Segments(vec![SEGMENT]);
     let write = operation(&wqe(8, 1, &[raddr(), data()]));
-    assert_eq!(
-        write,
-        Operation::Write {
-            remote: at,
-            imm: None,
-            data: segments()
-        }
-    );
+    assert_eq!(write, Operation::Write { remote: at, imm: None, data: segments() });
     let imm = operation(&wqe(9, 1, &[raddr(), data()]));
-    assert_eq!(
-        imm,
-        Operation::Write {
-            remote: at,
-            imm: Some(1),
-            data: segments()
-        }
-    );
+    assert_eq!(imm, Operation::Write { remote: at, imm: Some(1), data: segments() });
     let read = operation(&wqe(0x10, 0, &[raddr(), data()]));
-    assert_eq!(
-        read,
-        Operation::Read {
-            remote: at,
-            into: vec![SEGMENT]
-        }
-    );
+    assert_eq!(read, Operation::Read { remote: at, into: vec![SEGMENT] });
     let operands = [1u64.to_be_bytes(), 2u64.to_be_bytes()].concat();
     let eight = pointer(8, 0x700, 0x1234);
     let into = vec![DataSegment { len: 8, ..SEGMENT }];
     let swap = operation(&wqe(0x11, 0, &[raddr(), operands.clone(), eight.clone()]));
     assert_eq!(
         swap,
-        Operation::CompareSwap {
-            remote: at,
-            swap: 1,
-            compare: 2,
-            into: into.clone()
-        }
+        Operation::CompareSwap { remote: at, swap: 1, compare: 2, into: into.clone() }
     );
     let add = operation(&wqe(0x12, 0, &[raddr(), operands.clone(), eight]));
-    assert_eq!(
-        add,
-        Operation::FetchAdd {
-            remote: at,
-            add: 1,
-            into
-        }
-    );
+    assert_eq!(add, Operation::FetchAdd { remote: at, add: 1, into });
     let odd = parse_send(&wqe(0x12, 0, &[raddr(), operands, data()]), QpKind::Rc).unwrap_err();
     assert_eq!(odd.syndrome, Syndrome::LocalLength);
 }
@@ -120,13 +75,7 @@ fn inline_data_is_padded_after_its_length_word() {
     segment.resize(32, 0);
     let want = Payload::Inline((1..=13).collect());
     let send = operation(&wqe(0x0a, 0, &[segment.clone()]));
-    assert_eq!(
-        send,
-        Operation::Send {
-            trailer: Trailer::None,
-            data: want
-        }
-    );
+    assert_eq!(send, Operation::Send { trailer: Trailer::None, data: want });
     // Behind inline data nothing but inline data may follow.
     let mixed = parse_send(&wqe(0x0a, 0, &[segment, data()]), QpKind::Rc).unwrap_err();
     assert_eq!(mixed.syndrome, Syndrome::LocalLength);
@@ -152,10 +101,7 @@ fn control_bits() {
     ] {
         bytes[11] = byte;
         let wqe = parse_send(&bytes, QpKind::Rc).unwrap();
-        assert_eq!(
-            (wqe.fence, wqe.signaled, wqe.solicited),
-            (fence, signaled, solicited)
-        );
+        assert_eq!((wqe.fence, wqe.signaled, wqe.solicited), (fence, signaled, solicited));
     }
 }
 
@@ -175,21 +121,12 @@ fn datagrams_carry_an_address() {
     let to = wqe.av.unwrap();
     assert_eq!((to.qpn, to.qkey), (1, 0x8001_0000));
     let path = to.path;
-    assert_eq!(
-        (path.source_index, path.udp_sport, path.priority),
-        (3, 0xc007, 3)
-    );
-    assert_eq!(
-        (path.tclass, path.hop_limit, path.flow_label),
-        (0x42, 64, 0x77)
-    );
+    assert_eq!((path.source_index, path.udp_sport, path.priority), (3, 0xc007, 3));
+    assert_eq!((path.tclass, path.hop_limit, path.flow_label), (0x42, 64, 0x77));
     assert_eq!(path.dst, std::net::IpAddr::from([10, 0, 0, 2]));
     av[8] = 0;
     let short = super::wqe::wqe(0x0a, 0, &[av, data()]);
-    assert_eq!(
-        parse_send(&short, QpKind::Ud).unwrap_err().syndrome,
-        Syndrome::LocalQpOperation
-    );
+    assert_eq!(parse_send(&short, QpKind::Ud).unwrap_err().syndrome, Syndrome::LocalQpOperation);
 }
 
 #[test]
@@ -201,10 +138,7 @@ fn each_service_has_its_operations() {
     assert!(parse_send(&send, QpKind::RegUmr).is_err());
     for opcode in [0x02, 0x0e, 0x14, 0x18, 0x23, 0x29, 0xff] {
         let bad = parse_send(&wqe(opcode, 0, &[data()]), QpKind::Rc).unwrap_err();
-        assert_eq!(
-            (bad.syndrome, bad.opcode),
-            (Syndrome::LocalQpOperation, opcode)
-        );
+        assert_eq!((bad.syndrome, bad.opcode), (Syndrome::LocalQpOperation, opcode));
     }
 }
 
@@ -212,10 +146,7 @@ fn each_service_has_its_operations() {
 fn receives_end_at_the_terminating_key() {
     let stride = [data(), pointer(0, 0x100, 0), data()].concat();
     assert_eq!(parse_recv(4, &stride).segments, [SEGMENT]);
-    assert_eq!(
-        parse_recv(4, &[data(), data()].concat()).segments,
-        [SEGMENT, SEGMENT]
-    );
+    assert_eq!(parse_recv(4, &[data(), data()].concat()).segments, [SEGMENT, SEGMENT]);
     // Bit 31 of the count asks for padding, it is no length.
     let padded = pointer(0x8000_05f2, 1, 2);
     assert_eq!(parse_recv(4, &padded).segments[0].len, 0x5f2);

@@ -81,8 +81,7 @@ fn the_same_memory_by_another_descriptor_is_mapped_once() {
     assert_eq!(region(&maps), Some(1));
     for k in 0..4 {
         let again = Some(file.try_clone().unwrap());
-        maps.map(1, k * PAGE, 0x10_0000 + k * PAGE, PAGE, again)
-            .unwrap();
+        maps.map(1, k * PAGE, 0x10_0000 + k * PAGE, PAGE, again).unwrap();
     }
     assert_eq!(region(&maps), Some(5));
     maps.unmap(0, 0, 1 << 40).unwrap();

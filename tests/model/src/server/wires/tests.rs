@@ -17,10 +17,7 @@ impl Dir {
     fn fabric(&self, functions: usize, local: &str, remote: &str) -> (Fabric, Vec<Plug>) {
         let settings = Settings {
             functions: vec![(PathBuf::new(), Config::default()); functions],
-            link: Link::Datagram {
-                local: self.0.join(local),
-                remote: self.0.join(remote),
-            },
+            link: Link::Datagram { local: self.0.join(local), remote: self.0.join(remote) },
             pcap: Some(self.0.join(format!("{local}.pcap"))),
             ..Settings::default()
         };
@@ -72,17 +69,9 @@ fn frames_cross_from_server_to_server() {
     two.pump();
     one.pump();
     assert_ne!(one.sent(), before);
-    assert_eq!(
-        (all(&mut left[0]), all(&mut left[1])),
-        (vec![2], vec![]),
-        "learned"
-    );
+    assert_eq!((all(&mut left[0]), all(&mut left[1])), (vec![2], vec![]), "learned");
     assert_eq!((one.lost(), two.lost()), (0, 0));
-    assert_eq!(
-        (dir.captured("l"), dir.captured("r")),
-        (2, 2),
-        "each once on each side"
-    );
+    assert_eq!((dir.captured("l"), dir.captured("r")), (2, 2), "each once on each side");
 }
 
 #[test]
@@ -140,17 +129,12 @@ fn bad_weather_is_on_all_wires_and_passes() {
             plugs[0].send(&frame(2, 1, nth));
             plugs[1].send(&frame(1, 2, nth));
         }
-        let [one, two] = plugs.as_mut_slice() else {
-            unreachable!("two functions")
-        };
+        let [one, two] = plugs.as_mut_slice() else { unreachable!("two functions") };
         (all(one).len(), all(two).len())
     };
     assert_eq!(arrived(0, &mut fabric), (200, 200));
     let (one, two) = arrived(500, &mut fabric);
-    assert!(
-        (50..150).contains(&one) && (50..150).contains(&two),
-        "{one} {two}"
-    );
+    assert!((50..150).contains(&one) && (50..150).contains(&two), "{one} {two}");
     assert_eq!(arrived(1000, &mut fabric), (0, 0));
     fabric.weather.lock().unwrap().1 = true;
     assert_eq!(arrived(1000, &mut fabric), (200, 200), "none of it RoCE");

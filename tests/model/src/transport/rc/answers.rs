@@ -156,10 +156,7 @@ impl Requester {
 
     /// The open READ or atomic that `psn` answers, once all before it is acknowledged.
     fn pull_at(&mut self, psn: u32, attr: &QpAttr, host: &mut dyn Host) -> Option<usize> {
-        let at = self
-            .flights
-            .iter()
-            .position(|f| f.is_open_pull() && f.holds(psn))?;
+        let at = self.flights.iter().position(|f| f.is_open_pull() && f.holds(psn))?;
         let first = self.flights.get(at)?.first_psn;
         if psn::distance(self.una, first) < psn::distance(self.una, self.high)
             && !self.acknowledge(first, attr, host)
@@ -212,11 +209,7 @@ impl Requester {
         let Some(old) = packet.ext.atomic_ack else {
             return;
         };
-        let bytes = if attr.atomic_little_endian {
-            old.to_le_bytes()
-        } else {
-            old.to_be_bytes()
-        };
+        let bytes = if attr.atomic_little_endian { old.to_le_bytes() } else { old.to_be_bytes() };
         if let Err(syndrome) = host.scatter(attr.qpn, into, 0, &bytes) {
             flight.failed = Some(syndrome);
             return;

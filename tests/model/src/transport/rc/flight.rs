@@ -81,17 +81,7 @@ impl Flight {
             }
             Shape::Pull => 1,
         };
-        Self {
-            wqe,
-            shape,
-            first_psn,
-            packets,
-            len,
-            sent: 0,
-            received: 0,
-            done: false,
-            failed,
-        }
+        Self { wqe, shape, first_psn, packets, len, sent: 0, received: 0, done: false, failed }
     }
 
     /// An entry that could not even be parsed.
@@ -147,10 +137,7 @@ impl Flight {
     pub(crate) fn next_span(&self) -> (u32, u32) {
         match self.shape {
             Shape::Push => (psn::add(self.first_psn, self.sent), 1),
-            Shape::Pull => (
-                psn::add(self.first_psn, self.received),
-                self.packets - self.received,
-            ),
+            Shape::Pull => (psn::add(self.first_psn, self.received), self.packets - self.received),
             Shape::Local => (self.first_psn, 0),
         }
     }
@@ -165,11 +152,7 @@ impl Flight {
             Shape::Local => {}
             Shape::Pull => self.sent = 0,
             Shape::Push => {
-                let kept = if self.holds(to) {
-                    psn::distance(self.first_psn, to)
-                } else {
-                    0
-                };
+                let kept = if self.holds(to) { psn::distance(self.first_psn, to) } else { 0 };
                 self.sent = self.sent.min(kept);
             }
         }
@@ -181,10 +164,7 @@ impl Flight {
         let last = self.sent + 1 == self.packets;
         let offset = self.sent.checked_mul(mtu)?;
         let len = self.len.checked_sub(offset)?.min(mtu);
-        let mut ext = Extended {
-            xrc_srqn: self.wqe.xrc_srqn,
-            ..Extended::default()
-        };
+        let mut ext = Extended { xrc_srqn: self.wqe.xrc_srqn, ..Extended::default() };
         let (opcode, data) = match &self.wqe.operation {
             Operation::Send { trailer, data } => {
                 if last {
@@ -198,11 +178,7 @@ impl Flight {
             }
             Operation::Write { remote, imm, data } => {
                 if first {
-                    ext.reth = Some(Reth {
-                        va: remote.va,
-                        rkey: remote.rkey,
-                        len: self.len,
-                    });
+                    ext.reth = Some(Reth { va: remote.va, rkey: remote.rkey, len: self.len });
                 }
                 if last {
                     ext.imm = *imm;
@@ -221,10 +197,7 @@ impl Flight {
 
     /// Opcode and extended headers of the request of a READ (or what is left of it) or atomic.
     pub(crate) fn next_pull(&self, mtu: u32) -> Option<(Opcode, Extended)> {
-        let mut ext = Extended {
-            xrc_srqn: self.wqe.xrc_srqn,
-            ..Extended::default()
-        };
+        let mut ext = Extended { xrc_srqn: self.wqe.xrc_srqn, ..Extended::default() };
         let atomic = |at: &RemoteAddress, swap_add, compare| AtomicEth {
             va: at.va,
             rkey: at.rkey,
@@ -241,12 +214,7 @@ impl Flight {
                 });
                 Opcode::ReadRequest
             }
-            Operation::CompareSwap {
-                remote,
-                swap,
-                compare,
-                ..
-            } => {
+            Operation::CompareSwap { remote, swap, compare, .. } => {
                 ext.atomic = Some(atomic(remote, *swap, *compare));
                 Opcode::CompareSwap
             }

@@ -62,16 +62,8 @@ enum Reply {
 /// A READ or atomic executed before, for when its request comes again.
 #[derive(Clone, Copy, Debug)]
 enum Executed {
-    Read {
-        psn: u32,
-        packets: u32,
-        at: RemoteAddress,
-        len: u32,
-    },
-    Atomic {
-        psn: u32,
-        old: u64,
-    },
+    Read { psn: u32, packets: u32, at: RemoteAddress, len: u32 },
+    Atomic { psn: u32, old: u64 },
 }
 
 /// The replies of one responder.
@@ -101,21 +93,14 @@ impl Replies {
 
     /// READs whose data has not all been sent a first time.
     pub(crate) fn open_reads(&self) -> usize {
-        self.queue
-            .iter()
-            .filter(|r| matches!(r, Reply::Read(read) if !read.again))
-            .count()
+        self.queue.iter().filter(|r| matches!(r, Reply::Read(read) if !read.again)).count()
     }
 
     /// Owes an ACK or NAK.
     pub(crate) fn verdict(&mut self, psn: u32, syndrome: u8, msn: u32) {
         match self.queue.back_mut() {
             // One acknowledgement stands for all before it; a NAK says no more the second time.
-            Some(Reply::Verdict {
-                psn: at,
-                syndrome: same,
-                msn: count,
-            }) if *same == syndrome => {
+            Some(Reply::Verdict { psn: at, syndrome: same, msn: count }) if *same == syndrome => {
                 (*at, *count) = (psn, msn);
             }
             Some(_) | None => self.push(Reply::Verdict { psn, syndrome, msn }),
@@ -131,12 +116,7 @@ impl Replies {
         attr: &QpAttr,
     ) {
         let packets = psn::packets(len, attr.mtu);
-        let executed = Executed::Read {
-            psn,
-            packets,
-            at,
-            len,
-        };
+        let executed = Executed::Read { psn, packets, at, len };
         self.remember(executed, attr);
         self.push(Reply::Read(read_reply(psn, (at, len), msn, false)));
     }
@@ -157,12 +137,7 @@ impl Replies {
         attr: &QpAttr,
     ) {
         let known = self.executed.iter().find_map(|e| match *e {
-            Executed::Read {
-                psn: first,
-                packets,
-                at: old,
-                len: whole,
-            } => {
+            Executed::Read { psn: first, packets, at: old, len: whole } => {
                 let skipped = psn::distance(first, psn);
                 let offset = u64::from(skipped) * u64::from(attr.mtu);
                 let fits = skipped < packets
@@ -189,12 +164,7 @@ impl Replies {
             Reply::Read(_) | Reply::Verdict { .. } | Reply::Atomic { .. } => None,
         });
         match running {
-            Some(read) => {
-                *read = ReadReply {
-                    again: read.again,
-                    ..new
-                }
-            }
+            Some(read) => *read = ReadReply { again: read.again, ..new },
             None => self.push(Reply::Read(new)),
         }
     }
@@ -236,10 +206,7 @@ impl Replies {
                 }
                 Reply::Atomic { psn, old, msn } => {
                     let mut draft = Draft::new(Opcode::AtomicAck, *psn);
-                    draft.ext.aeth = Some(Aeth {
-                        syndrome: ACK,
-                        msn: *msn,
-                    });
+                    draft.ext.aeth = Some(Aeth { syndrome: ACK, msn: *msn });
                     draft.ext.atomic_ack = Some(*old);
                     (draft, true)
                 }
@@ -271,23 +238,13 @@ pub(crate) fn nak_of(fault: RemoteFault) -> u8 {
 
 fn verdict_draft(psn: u32, syndrome: u8, msn: u32) -> Draft {
     Draft {
-        ext: Extended {
-            aeth: Some(Aeth { syndrome, msn }),
-            ..Extended::default()
-        },
+        ext: Extended { aeth: Some(Aeth { syndrome, msn }), ..Extended::default() },
         ..Draft::new(Opcode::Ack, psn)
     }
 }
 
 fn read_reply(psn: u32, (at, left): (RemoteAddress, u32), msn: u32, again: bool) -> ReadReply {
-    ReadReply {
-        psn,
-        at,
-        left,
-        msn,
-        fresh: true,
-        again,
-    }
+    ReadReply { psn, at, left, msn, fresh: true, again }
 }
 
 impl ReadReply {
@@ -308,15 +265,9 @@ impl ReadReply {
             (false, true) => Opcode::ReadLast,
             (false, false) => Opcode::ReadMiddle,
         };
-        let mut draft = Draft {
-            payload,
-            ..Draft::new(opcode, self.psn)
-        };
+        let mut draft = Draft { payload, ..Draft::new(opcode, self.psn) };
         if opcode != Opcode::ReadMiddle {
-            draft.ext.aeth = Some(Aeth {
-                syndrome: ACK,
-                msn: self.msn,
-            });
+            draft.ext.aeth = Some(Aeth { syndrome: ACK, msn: self.msn });
         }
         self.psn = psn::add(self.psn, 1);
         self.at.va = self.at.va.wrapping_add(len.into());

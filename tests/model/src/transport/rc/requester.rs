@@ -67,14 +67,8 @@ impl Requester {
     /// When [`on_timer`](Self::on_timer) has something to do.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         let timer = self.rnr_until.or(self.ack_deadline);
-        let unsent = self
-            .flights
-            .iter()
-            .any(|f| f.failed.is_none() && !f.is_sent());
-        let pace = self
-            .pace
-            .resume()
-            .filter(|_| unsent && self.rnr_until.is_none());
+        let unsent = self.flights.iter().any(|f| f.failed.is_none() && !f.is_sent());
+        let pace = self.pace.resume().filter(|_| unsent && self.rnr_until.is_none());
         timer.into_iter().chain(pace).min()
     }
 
@@ -94,11 +88,7 @@ impl Requester {
     ) -> Result<(), Fatal> {
         self.pace.look();
         while self.rnr_until.is_none() {
-            let at = match self
-                .flights
-                .iter()
-                .position(|f| f.failed.is_some() || !f.is_sent())
-            {
+            let at = match self.flights.iter().position(|f| f.failed.is_some() || !f.is_sent()) {
                 Some(at) => at,
                 None if self.fetch(attr, next_index, host) => continue,
                 None => break,
@@ -123,11 +113,9 @@ impl Requester {
                 let bbs = wqe.bbs;
                 (Flight::new(wqe, attr, self.next_psn), bbs)
             }
-            Some(Err(BadWqe {
-                syndrome,
-                bbs,
-                opcode,
-            })) => (Flight::broken(index, opcode, syndrome, self.next_psn), bbs),
+            Some(Err(BadWqe { syndrome, bbs, opcode })) => {
+                (Flight::broken(index, opcode, syndrome, self.next_psn), bbs)
+            }
         };
         *next_index = index.wrapping_add(bbs.max(1));
         self.next_psn = flight.end_psn();
@@ -264,12 +252,7 @@ impl Requester {
     }
 
     fn send_pull(&mut self, at: usize, attr: &QpAttr, host: &mut dyn Host) -> bool {
-        let running = self
-            .flights
-            .iter()
-            .take(at)
-            .filter(|f| f.is_open_pull())
-            .count();
+        let running = self.flights.iter().take(at).filter(|f| f.is_open_pull()).count();
         if running >= usize::from(attr.max_rd_atomic) {
             return false;
         }
@@ -286,11 +269,7 @@ impl Requester {
             return false;
         };
         flight.sent = 1;
-        let draft = Draft {
-            ack_req: true,
-            ext,
-            ..Draft::new(opcode, psn)
-        };
+        let draft = Draft { ack_req: true, ext, ..Draft::new(opcode, psn) };
         self.send(draft, attr, host);
         self.note_sent(psn::add(psn, count));
         true
@@ -380,12 +359,7 @@ impl Requester {
     pub(super) fn retire(&mut self, attr: &QpAttr, host: &mut dyn Host) -> Result<(), Fatal> {
         while let Some(flight) = self.flights.front() {
             let (index, opcode, byte_len) = (flight.wqe.index, flight.wqe.opcode, flight.len);
-            let completion = |result| SendCompletion {
-                index,
-                opcode,
-                byte_len,
-                result,
-            };
+            let completion = |result| SendCompletion { index, opcode, byte_len, result };
             if let Some(syndrome) = flight.failed {
                 host.complete_send(attr.qpn, completion(Err(syndrome)));
                 self.flights.pop_front();

@@ -37,38 +37,18 @@ enum Request {
 fn classify(opcode: Opcode) -> Option<Request> {
     use Opcode as O;
     Some(match opcode {
-        O::SendFirst => Request::Send {
-            first: true,
-            last: false,
-        },
-        O::SendMiddle => Request::Send {
-            first: false,
-            last: false,
-        },
-        O::SendLast | O::SendLastImm | O::SendLastInval => Request::Send {
-            first: false,
-            last: true,
-        },
-        O::SendOnly | O::SendOnlyImm | O::SendOnlyInval => Request::Send {
-            first: true,
-            last: true,
-        },
-        O::WriteFirst => Request::Write {
-            first: true,
-            last: false,
-        },
-        O::WriteMiddle => Request::Write {
-            first: false,
-            last: false,
-        },
-        O::WriteLast | O::WriteLastImm => Request::Write {
-            first: false,
-            last: true,
-        },
-        O::WriteOnly | O::WriteOnlyImm => Request::Write {
-            first: true,
-            last: true,
-        },
+        O::SendFirst => Request::Send { first: true, last: false },
+        O::SendMiddle => Request::Send { first: false, last: false },
+        O::SendLast | O::SendLastImm | O::SendLastInval => {
+            Request::Send { first: false, last: true }
+        }
+        O::SendOnly | O::SendOnlyImm | O::SendOnlyInval => {
+            Request::Send { first: true, last: true }
+        }
+        O::WriteFirst => Request::Write { first: true, last: false },
+        O::WriteMiddle => Request::Write { first: false, last: false },
+        O::WriteLast | O::WriteLastImm => Request::Write { first: false, last: true },
+        O::WriteOnly | O::WriteOnlyImm => Request::Write { first: true, last: true },
         O::ReadRequest => Request::Read,
         O::CompareSwap | O::FetchAdd => Request::Atomic,
         O::ReadFirst
@@ -93,20 +73,15 @@ enum Refusal {
 }
 
 impl Refusal {
-    const INVALID: Self = Self::Fatal {
-        nak: NAK_INVALID_REQUEST,
-        receive: Syndrome::RemoteInvalidRequest,
-    };
+    const INVALID: Self =
+        Self::Fatal { nak: NAK_INVALID_REQUEST, receive: Syndrome::RemoteInvalidRequest };
 
     fn of(fault: RemoteFault) -> Self {
         let receive = match fault {
             RemoteFault::Access => Syndrome::RemoteAccess,
             RemoteFault::Operation => Syndrome::LocalQpOperation,
         };
-        Self::Fatal {
-            nak: nak_of(fault),
-            receive,
-        }
+        Self::Fatal { nak: nak_of(fault), receive }
     }
 }
 
@@ -134,11 +109,7 @@ impl Responder {
     /// Enters RTR.
     pub(crate) fn start(&mut self, psn: u32) {
         let expected = psn & psn::MASK;
-        *self = Self {
-            expected,
-            newest_push: psn::add(expected, psn::MASK),
-            ..Self::default()
-        };
+        *self = Self { expected, newest_push: psn::add(expected, psn::MASK), ..Self::default() };
     }
 
     pub(crate) fn expected_psn(&self) -> u32 {
@@ -225,8 +196,7 @@ impl Responder {
         let psn = packet.bth.psn;
         match (request, packet.ext.reth) {
             (Request::Read, Some(reth)) => {
-                self.replies
-                    .replay_read(psn, remote(packet, reth), self.msn, attr)
+                self.replies.replay_read(psn, remote(packet, reth), self.msn, attr)
             }
             (Request::Atomic, _) => self.replies.replay_atomic(psn, self.msn),
             (Request::Send { .. } | Request::Write { .. }, _) => {
@@ -275,11 +245,8 @@ impl Responder {
 
     fn fail_receive(&mut self, syndrome: Syndrome, attr: &QpAttr, host: &mut dyn Host) {
         if let Some(wqe) = self.receive.take() {
-            let completion = RecvCompletion {
-                index: wqe.index,
-                pool: wqe.pool,
-                result: Err(syndrome),
-            };
+            let completion =
+                RecvCompletion { index: wqe.index, pool: wqe.pool, result: Err(syndrome) };
             host.complete_recv(attr.qpn, completion);
         }
     }
@@ -317,15 +284,8 @@ impl Responder {
                 Ok(())
             }
             Some(Err((index, receive))) => {
-                self.receive = Some(RecvWqe {
-                    index,
-                    segments: Vec::new(),
-                    pool,
-                });
-                Err(Refusal::Fatal {
-                    nak: NAK_OPERATION,
-                    receive,
-                })
+                self.receive = Some(RecvWqe { index, segments: Vec::new(), pool });
+                Err(Refusal::Fatal { nak: NAK_OPERATION, receive })
             }
         }
     }
@@ -352,17 +312,11 @@ impl Responder {
         };
         if u64::from(end) > segments_len(&wqe.segments) {
             let receive = Syndrome::LocalLength;
-            return Err(Refusal::Fatal {
-                nak: NAK_INVALID_REQUEST,
-                receive,
-            });
+            return Err(Refusal::Fatal { nak: NAK_INVALID_REQUEST, receive });
         }
         if len > 0 {
             host.scatter_receive(attr.qpn, wqe, offset, &packet.payload)
-                .map_err(|receive| Refusal::Fatal {
-                    nak: NAK_OPERATION,
-                    receive,
-                })?;
+                .map_err(|receive| Refusal::Fatal { nak: NAK_OPERATION, receive })?;
         }
         self.message = (!last).then_some(Message::Send { offset: end });
         self.accept(last, packet);
@@ -373,9 +327,7 @@ impl Responder {
             (Some(imm), _) => RecvKind::SendImm(imm),
             (None, Some(rkey)) => {
                 host.remote_invalidate(attr.qpn, rkey)
-                    .map_err(|_| Refusal::Silent {
-                        receive: Syndrome::RemoteInvalidRequest,
-                    })?;
+                    .map_err(|_| Refusal::Silent { receive: Syndrome::RemoteInvalidRequest })?;
                 RecvKind::SendInval(rkey)
             }
             (None, None) => RecvKind::Send,
@@ -407,25 +359,16 @@ impl Responder {
         if reth.len > MAX_MESSAGE || !fits {
             return Err(Refusal::INVALID);
         }
-        let at = RemoteAddress {
-            va: reth.va,
-            rkey: reth.rkey,
-            pool: packet.ext.xrc_srqn,
-        };
+        let at = RemoteAddress { va: reth.va, rkey: reth.rkey, pool: packet.ext.xrc_srqn };
         if first {
             host.count(attr.qpn, Tally::RxWriteRequests);
         }
         if first && reth.len > 0 {
-            host.remote_check(attr.qpn, at, reth.len.into(), Access::Write)
-                .map_err(Refusal::of)?;
+            host.remote_check(attr.qpn, at, reth.len.into(), Access::Write).map_err(Refusal::of)?;
         }
         if len > 0 {
-            let at = RemoteAddress {
-                va: at.va.wrapping_add(offset.into()),
-                ..at
-            };
-            host.remote_write(attr.qpn, at, &packet.payload, Access::Write)
-                .map_err(Refusal::of)?;
+            let at = RemoteAddress { va: at.va.wrapping_add(offset.into()), ..at };
+            host.remote_write(attr.qpn, at, &packet.payload, Access::Write).map_err(Refusal::of)?;
         }
         let offset = offset.saturating_add(len);
         self.message = (!last).then_some(Message::Write { reth, offset });
@@ -464,11 +407,8 @@ impl Responder {
                 congested: packet.congested(),
                 source: None,
             };
-            let completion = RecvCompletion {
-                index: wqe.index,
-                pool: wqe.pool,
-                result: Ok(received),
-            };
+            let completion =
+                RecvCompletion { index: wqe.index, pool: wqe.pool, result: Ok(received) };
             host.complete_recv(attr.qpn, completion);
         }
     }
@@ -484,19 +424,13 @@ impl Responder {
             return Err(Refusal::INVALID);
         }
         if reth.len > 0 {
-            let at = RemoteAddress {
-                va: reth.va,
-                rkey: reth.rkey,
-                pool: packet.ext.xrc_srqn,
-            };
-            host.remote_check(attr.qpn, at, reth.len.into(), Access::Read)
-                .map_err(Refusal::of)?;
+            let at = RemoteAddress { va: reth.va, rkey: reth.rkey, pool: packet.ext.xrc_srqn };
+            host.remote_check(attr.qpn, at, reth.len.into(), Access::Read).map_err(Refusal::of)?;
         }
         host.count(attr.qpn, Tally::RxReadRequests);
         self.msn = psn::add(self.msn, 1);
         self.expected = psn::add(packet.bth.psn, psn::packets(reth.len, attr.mtu));
-        self.replies
-            .read(packet.bth.psn, remote(packet, reth), self.msn, attr);
+        self.replies.read(packet.bth.psn, remote(packet, reth), self.msn, attr);
         Ok(())
     }
 
@@ -523,11 +457,7 @@ impl Responder {
 
 /// What a READ asks for: where, and how much.
 fn remote(packet: &Packet, reth: Reth) -> (RemoteAddress, u32) {
-    let at = RemoteAddress {
-        va: reth.va,
-        rkey: reth.rkey,
-        pool: packet.ext.xrc_srqn,
-    };
+    let at = RemoteAddress { va: reth.va, rkey: reth.rkey, pool: packet.ext.xrc_srqn };
     (at, reth.len)
 }
 
@@ -539,11 +469,7 @@ fn check_rights(request: Request, attr: &QpAttr) -> Result<(), Refusal> {
         Request::Read => attr.remote_read,
         Request::Atomic => attr.remote_atomic,
     };
-    if allowed {
-        Ok(())
-    } else {
-        Err(Refusal::INVALID)
-    }
+    if allowed { Ok(()) } else { Err(Refusal::INVALID) }
 }
 
 /// Whole packets up to the last, which may not be empty unless it is the only one.
@@ -564,11 +490,7 @@ fn execute_atomic(
     attr: &QpAttr,
     host: &mut dyn Host,
 ) -> Result<u64, RemoteFault> {
-    let at = RemoteAddress {
-        va: operands.va,
-        rkey: operands.rkey,
-        pool: packet.ext.xrc_srqn,
-    };
+    let at = RemoteAddress { va: operands.va, rkey: operands.rkey, pool: packet.ext.xrc_srqn };
     let mut bytes = [0; 8];
     host.remote_read(attr.qpn, at, &mut bytes, Access::Atomic)?;
     let old = u64::from_le_bytes(bytes);

@@ -11,11 +11,7 @@ fn station(n: u8) -> Peer {
 }
 
 fn datagram(peer: &mut Peer, operation: Operation, change: impl FnOnce(&mut Datagram)) -> u16 {
-    let mut av = Datagram {
-        path: peer.attr.path,
-        qpn: peer.attr.remote_qpn,
-        qkey: 0x1111,
-    };
+    let mut av = Datagram { path: peer.attr.path, qpn: peer.attr.remote_qpn, qkey: 0x1111 };
     change(&mut av);
     let index = peer.queue(operation, |w| (w.av, w.solicited) = (Some(av), true));
     peer.ring();
@@ -25,20 +21,14 @@ fn datagram(peer: &mut Peer, operation: Operation, change: impl FnOnce(&mut Data
 #[test]
 fn a_datagram_arrives_behind_its_header() {
     let (mut a, mut b) = (station(1), station(2));
-    let op = Operation::Send {
-        trailer: Trailer::Imm(0xabc),
-        data: Payload::Inline(vec![7; 5]),
-    };
+    let op = Operation::Send { trailer: Trailer::Imm(0xabc), data: Payload::Inline(vec![7; 5]) };
     datagram(&mut a, op, |_| {});
     assert_eq!(a.send_results(), [(0, Ok(()))]);
     b.post_recv(0x100, 64);
     let frame = a.host.frames[0].clone();
     assert_eq!(b.deliver_all(&a.take()), []);
     let got = b.host.received[0].result.unwrap();
-    assert_eq!(
-        (got.kind, got.byte_len, got.solicited),
-        (RecvKind::SendImm(0xabc), 45, true)
-    );
+    assert_eq!((got.kind, got.byte_len, got.solicited), (RecvKind::SendImm(0xabc), 45, true));
     let source = DatagramSource {
         qpn: a.attr.qpn,
         smac: addr(1).mac,
@@ -57,24 +47,10 @@ fn a_datagram_arrives_behind_its_header() {
 fn ipv6_and_vlan() {
     let six = |n: u16| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, n]);
     let (mut a, mut b) = (station(1), station(2));
-    a.host.address = RoceAddress {
-        ip: six(1),
-        vlan: Some(5),
-        ..addr(1)
-    };
-    b.host.address = RoceAddress {
-        ip: six(2),
-        vlan: Some(5),
-        ..addr(2)
-    };
+    a.host.address = RoceAddress { ip: six(1), vlan: Some(5), ..addr(1) };
+    b.host.address = RoceAddress { ip: six(2), vlan: Some(5), ..addr(2) };
     datagram(&mut a, send(&[9]), |av| {
-        av.path = Path {
-            dst: six(2),
-            priority: 3,
-            tclass: 0x6a,
-            flow_label: 0x12345,
-            ..av.path
-        };
+        av.path = Path { dst: six(2), priority: 3, tclass: 0x6a, flow_label: 0x12345, ..av.path };
     });
     b.post_recv(0, 41);
     let frame = a.host.frames[0].clone();
@@ -90,9 +66,7 @@ fn ipv6_and_vlan() {
 fn qp1_is_number_one_on_the_wire() {
     let mut a = Peer::with(1, |a| (a.kind, a.qkey) = (QpKind::Gsi, 0x8001_0000));
     for _ in 0..2 {
-        datagram(&mut a, send(&[0; 256]), |av| {
-            (av.qpn, av.qkey) = (1, 0x8001_0000)
-        });
+        datagram(&mut a, send(&[0; 256]), |av| (av.qpn, av.qkey) = (1, 0x8001_0000));
     }
     assert_eq!(a.host.frames[0].len(), 322);
     let p = a.take();
@@ -120,11 +94,7 @@ fn what_cannot_be_received_is_dropped() {
     let mut small = p[0].clone();
     small.payload.truncate(7);
     b.deliver(&small);
-    assert_eq!(
-        b.recv_results(),
-        [(0, Ok(47))],
-        "it serves the next datagram"
-    );
+    assert_eq!(b.recv_results(), [(0, Ok(47))], "it serves the next datagram");
     b.post_recv(0, 100);
     let mut key = p[0].clone();
     key.ext.deth.as_mut().unwrap().qkey = 0x2222;
@@ -142,10 +112,7 @@ fn a_send_error_stops_the_send_queue_only() {
         (write_from(0, 4, 0), Syndrome::LocalQpOperation),
         (umr(), Syndrome::LocalQpOperation),
         (
-            Operation::Send {
-                trailer: Trailer::Invalidate(1),
-                data: Payload::Inline(vec![]),
-            },
+            Operation::Send { trailer: Trailer::Invalidate(1), data: Payload::Inline(vec![]) },
             Syndrome::LocalQpOperation,
         ),
     ];
@@ -154,53 +121,32 @@ fn a_send_error_stops_the_send_queue_only() {
         a.post_recv(0, 100);
         datagram(&mut a, op, |_| {});
         datagram(&mut a, send(&[1]), |_| {});
-        assert_eq!(
-            a.send_results(),
-            [(0, Err(syndrome)), (1, Err(Syndrome::Flushed))]
-        );
+        assert_eq!(a.send_results(), [(0, Err(syndrome)), (1, Err(Syndrome::Flushed))]);
         assert_eq!(a.host.errors, [QpState::Sqer]);
         datagram(&mut b, send(&[1]), |_| {});
         a.deliver_all(&b.take());
         assert_eq!(a.recv_results(), [(0, Ok(41))]);
         a.engine.configure(&a.attr.clone());
         datagram(&mut a, send(&[1]), |_| {});
-        assert_eq!(
-            a.send_results()[2],
-            (2, Ok(())),
-            "SQER to RTS lets it go on"
-        );
+        assert_eq!(a.send_results()[2], (2, Ok(())), "SQER to RTS lets it go on");
     }
 }
 
 fn umr() -> Operation {
-    Operation::Umr(UmrWqe {
-        mkey: 1,
-        segments: Vec::new(),
-    })
+    Operation::Umr(UmrWqe { mkey: 1, segments: Vec::new() })
 }
 
 #[test]
 fn a_receive_error_is_an_error_of_the_qp() {
     let (mut a, mut b) = (station(1), station(2));
     datagram(&mut a, send(&[1]), |_| {});
-    let bad = DataSegment {
-        len: 64,
-        lkey: BAD_LKEY,
-        addr: 0,
-    };
-    b.host.rq.push_back(Ok(RecvWqe {
-        index: 4,
-        segments: vec![bad],
-        pool: None,
-    }));
+    let bad = DataSegment { len: 64, lkey: BAD_LKEY, addr: 0 };
+    b.host.rq.push_back(Ok(RecvWqe { index: 4, segments: vec![bad], pool: None }));
     b.post_recv(0, 9);
     b.deliver_all(&a.take());
     assert_eq!(
         b.recv_results(),
-        [
-            (4, Err(Syndrome::LocalProtection)),
-            (0, Err(Syndrome::Flushed))
-        ]
+        [(4, Err(Syndrome::LocalProtection)), (0, Err(Syndrome::Flushed))]
     );
     assert_eq!(b.host.errors, [QpState::Err]);
 }

@@ -54,11 +54,7 @@ fn traffic(seed: u64, rates: Rates, psn: u32) {
                     fetch_add(RESULTS + at, COUNTER, 1)
                 }
             };
-            let fence = if rng.random_range(0..8) == 0 {
-                Fence::Fence
-            } else {
-                Fence::None
-            };
+            let fence = if rng.random_range(0..8) == 0 { Fence::Fence } else { Fence::None };
             link.peers[side].queue(op, |w| w.fence = fence);
         }
     }
@@ -67,11 +63,8 @@ fn traffic(seed: u64, rates: Rates, psn: u32) {
         let (me, other) = (&link.peers[side], &link.peers[1 - side]);
         let expected: Vec<_> = (0..MESSAGES as u16).map(|i| (i, Ok(()))).collect();
         assert_eq!(me.send_results(), expected, "seed {seed} side {side}");
-        let lens: Vec<_> = sends[side]
-            .iter()
-            .enumerate()
-            .map(|(i, (_, len))| (i as u16, Ok(*len)))
-            .collect();
+        let lens: Vec<_> =
+            sends[side].iter().enumerate().map(|(i, (_, len))| (i as u16, Ok(*len))).collect();
         assert_eq!(other.recv_results(), lens, "seed {seed} side {side}");
         let mut seen = 0;
         for (slot, (kind, len)) in plans[side].iter().enumerate() {
@@ -94,20 +87,12 @@ fn traffic(seed: u64, rates: Rates, psn: u32) {
             }
         }
         let counter = &other.host.memory[COUNTER as usize..][..8];
-        assert_eq!(
-            u64::from_le_bytes(counter.try_into().unwrap()),
-            adds[side],
-            "once each"
-        );
+        assert_eq!(u64::from_le_bytes(counter.try_into().unwrap()), adds[side], "once each");
         assert_eq!(me.engine.state(), QpState::Rts);
     }
     let struck: Vec<_> = link.wires.iter().map(|w| w.struck()).collect();
     if rates != Rates::default() {
-        assert!(
-            struck
-                .iter()
-                .any(|s| *s != crate::wire::impair::Struck::default())
-        );
+        assert!(struck.iter().any(|s| *s != crate::wire::impair::Struck::default()));
     }
 }
 
@@ -121,83 +106,42 @@ fn clean() {
 #[test]
 fn loss() {
     for seed in 0..20 {
-        traffic(
-            seed,
-            Rates {
-                drop: 100,
-                ..Rates::default()
-            },
-            1000,
-        );
+        traffic(seed, Rates { drop: 100, ..Rates::default() }, 1000);
     }
 }
 
 #[test]
 fn duplicates() {
     for seed in 0..20 {
-        traffic(
-            seed,
-            Rates {
-                duplicate: 150,
-                ..Rates::default()
-            },
-            1000,
-        );
+        traffic(seed, Rates { duplicate: 150, ..Rates::default() }, 1000);
     }
 }
 
 #[test]
 fn other_partitions() {
     for seed in 0..20 {
-        traffic(
-            seed,
-            Rates {
-                pkey: 100,
-                ..Rates::default()
-            },
-            1000,
-        );
+        traffic(seed, Rates { pkey: 100, ..Rates::default() }, 1000);
     }
 }
 
 #[test]
 fn reordering() {
     for seed in 0..20 {
-        traffic(
-            seed,
-            Rates {
-                reorder: 150,
-                ..Rates::default()
-            },
-            1000,
-        );
+        traffic(seed, Rates { reorder: 150, ..Rates::default() }, 1000);
     }
 }
 
 #[test]
 fn spoiled_bits() {
     for seed in 0..20 {
-        traffic(
-            seed,
-            Rates {
-                corrupt: 100,
-                ..Rates::default()
-            },
-            1000,
-        );
+        traffic(seed, Rates { corrupt: 100, ..Rates::default() }, 1000);
     }
 }
 
 #[test]
 fn all_at_once_and_over_the_psn_wrap() {
     for seed in 0..40 {
-        let rates = Rates {
-            drop: 40,
-            duplicate: 40,
-            corrupt: 20,
-            reorder: 40,
-            pkey: 20,
-        };
+        let rates = Rates { drop: 40, duplicate: 40, corrupt: 20, reorder: 40, pkey: 20 };
         traffic(seed, rates, 0xff_ff00u32.wrapping_sub(0x303));
     }
 }
@@ -238,11 +182,7 @@ fn each_kind_of_packet_may_be_lost() {
         assert_eq!(drops, 1, "{lost:?}");
         let done: Vec<_> = (0..4).map(|i| (i, Ok(()))).collect();
         assert_eq!(link.peers[0].send_results(), done, "{lost:?}");
-        assert!(
-            link.peers[0].host.memory[0x8000..0x8000 + 4000]
-                .iter()
-                .all(|b| *b == 2)
-        );
+        assert!(link.peers[0].host.memory[0x8000..0x8000 + 4000].iter().all(|b| *b == 2));
         assert_eq!(link.peers[1].host.memory[0xa000], 1);
     }
 }

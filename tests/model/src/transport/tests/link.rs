@@ -68,11 +68,7 @@ impl Link {
             // Frames held by the wire come out with time.
             self.clock.advance(OVERTAKE_LIMIT);
             self.settle();
-            let due = self
-                .peers
-                .iter()
-                .filter_map(|p| p.engine.next_deadline())
-                .min();
+            let due = self.peers.iter().filter_map(|p| p.engine.next_deadline()).min();
             let Some(due) = due else { return };
             let now = self.clock.now().max(due);
             if now > end {
@@ -100,20 +96,13 @@ fn a_clean_link_needs_no_timer() {
     link.peers[0].queue(read_into(0x5000, 0x800, 0x8000), |_| {});
     link.peers[0].queue(fetch_add(0x7000, 0x9000, 3), |_| {});
     link.run(10_000_000);
-    assert_eq!(
-        link.peers[0].send_results(),
-        [(0, Ok(())), (1, Ok(())), (2, Ok(())), (3, Ok(()))]
-    );
+    assert_eq!(link.peers[0].send_results(), [(0, Ok(())), (1, Ok(())), (2, Ok(())), (3, Ok(()))]);
     assert_eq!(link.peers[1].recv_results(), [(0, Ok(3000))]);
     let theirs = &link.peers[1].host.memory;
     assert!(theirs[0x4000..0x4000 + 3000].iter().all(|b| *b == 3));
     assert!(theirs[0x6000..0x6000 + 2000].iter().all(|b| *b == 3));
     assert_eq!(theirs[0x9000], 3);
-    assert!(
-        link.peers[0].host.memory[0x5000..0x5800]
-            .iter()
-            .all(|b| *b == 4)
-    );
+    assert!(link.peers[0].host.memory[0x5000..0x5800].iter().all(|b| *b == 4));
     assert!(link.clock.now() < 1_000_000);
 }
 
@@ -126,10 +115,7 @@ fn a_cut_wire_ends_in_retry_exceeded() {
     link.run(1_000_000_000);
     assert_eq!(
         link.peers[0].send_results(),
-        [
-            (0, Err(Syndrome::TransportRetryExceeded)),
-            (1, Err(Syndrome::Flushed))
-        ]
+        [(0, Err(Syndrome::TransportRetryExceeded)), (1, Err(Syndrome::Flushed))]
     );
     assert_eq!(link.wires[0].struck().drop, 8, "two packets, four times");
 }

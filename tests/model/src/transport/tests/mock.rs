@@ -16,12 +16,7 @@ pub(super) const NO_ATOMIC: u32 = 0x2101;
 pub(super) const VA: u64 = 0x7000_0000_0000;
 
 pub(super) fn addr(n: u8) -> RoceAddress {
-    RoceAddress {
-        mac: [2, 0, 0, 0, 0, n],
-        vlan: None,
-        ip: IpAddr::from([10, 0, 0, n]),
-        v1: false,
-    }
+    RoceAddress { mac: [2, 0, 0, 0, 0, n], vlan: None, ip: IpAddr::from([10, 0, 0, n]), v1: false }
 }
 
 #[derive(Debug)]
@@ -54,11 +49,7 @@ impl Mock {
         }
         let offset = at.va.checked_sub(VA).ok_or(RemoteFault::Access)? as usize;
         let end = offset.checked_add(len).ok_or(RemoteFault::Access)?;
-        if end > self.memory.len() {
-            Err(RemoteFault::Access)
-        } else {
-            Ok(offset)
-        }
+        if end > self.memory.len() { Err(RemoteFault::Access) } else { Ok(offset) }
     }
 
     /// Bytes of memory the segments stand for, one index each.
@@ -67,16 +58,8 @@ impl Mock {
             return Err(Syndrome::LocalProtection);
         }
         let all = list.iter().flat_map(|s| s.addr..s.addr + u64::from(s.len));
-        let places: Vec<usize> = all
-            .skip(at as usize)
-            .take(len)
-            .map(|a| a as usize)
-            .collect();
-        if places.len() < len {
-            Err(Syndrome::LocalLength)
-        } else {
-            Ok(places)
-        }
+        let places: Vec<usize> = all.skip(at as usize).take(len).map(|a| a as usize).collect();
+        if places.len() < len { Err(Syndrome::LocalLength) } else { Ok(places) }
     }
 }
 
@@ -91,11 +74,7 @@ impl Host for Mock {
         self.rq.pop_front()
     }
     fn pool_check(&mut self, _: u32, pool: u32) -> Result<(), RemoteFault> {
-        if self.pool == Some(pool) {
-            Ok(())
-        } else {
-            Err(RemoteFault::Access)
-        }
+        if self.pool == Some(pool) { Ok(()) } else { Err(RemoteFault::Access) }
     }
     fn gather(
         &mut self,
@@ -105,9 +84,7 @@ impl Host for Mock {
         buf: &mut [u8],
     ) -> Result<(), Syndrome> {
         let places = self.places(from, offset, buf.len())?;
-        buf.iter_mut()
-            .zip(places)
-            .for_each(|(b, at)| *b = self.memory[at]);
+        buf.iter_mut().zip(places).for_each(|(b, at)| *b = self.memory[at]);
         Ok(())
     }
     fn scatter(
@@ -118,10 +95,7 @@ impl Host for Mock {
         bytes: &[u8],
     ) -> Result<(), Syndrome> {
         let places = self.places(to, offset, bytes.len())?;
-        bytes
-            .iter()
-            .zip(places)
-            .for_each(|(b, at)| self.memory[at] = *b);
+        bytes.iter().zip(places).for_each(|(b, at)| self.memory[at] = *b);
         Ok(())
     }
     fn remote_check(
@@ -287,22 +261,14 @@ impl Peer {
 
     pub(super) fn post_recv(&mut self, at: u64, len: u32) -> u16 {
         let index = self.host.rq_tail;
-        self.host.rq.push_back(Ok(RecvWqe {
-            index,
-            segments: vec![local(at, len)],
-            pool: None,
-        }));
+        self.host.rq.push_back(Ok(RecvWqe { index, segments: vec![local(at, len)], pool: None }));
         self.host.rq_tail = index.wrapping_add(1);
         index
     }
 
     /// Packets sent since the last call.
     pub(super) fn take(&mut self) -> Vec<Packet> {
-        self.host
-            .frames
-            .drain(..)
-            .map(|f| Packet::parse(&f).unwrap())
-            .collect()
+        self.host.frames.drain(..).map(|f| Packet::parse(&f).unwrap()).collect()
     }
 
     /// Delivers a packet as from the other station, and returns what is answered.
@@ -365,42 +331,24 @@ impl Peer {
     }
 
     pub(super) fn recv_results(&self) -> Vec<(u16, Result<u32, Syndrome>)> {
-        self.host
-            .received
-            .iter()
-            .map(|c| (c.index, c.result.map(|r| r.byte_len)))
-            .collect()
+        self.host.received.iter().map(|c| (c.index, c.result.map(|r| r.byte_len))).collect()
     }
 }
 
 pub(super) fn local(at: u64, len: u32) -> DataSegment {
-    DataSegment {
-        len,
-        lkey: LKEY,
-        addr: at,
-    }
+    DataSegment { len, lkey: LKEY, addr: at }
 }
 
 pub(super) fn remote(offset: u64) -> RemoteAddress {
-    RemoteAddress {
-        pool: None,
-        va: VA + offset,
-        rkey: RKEY,
-    }
+    RemoteAddress { pool: None, va: VA + offset, rkey: RKEY }
 }
 
 pub(super) fn send(bytes: &[u8]) -> Operation {
-    Operation::Send {
-        trailer: Trailer::None,
-        data: Payload::Inline(bytes.to_vec()),
-    }
+    Operation::Send { trailer: Trailer::None, data: Payload::Inline(bytes.to_vec()) }
 }
 
 pub(super) fn send_from(at: u64, len: u32) -> Operation {
-    Operation::Send {
-        trailer: Trailer::None,
-        data: Payload::Segments(vec![local(at, len)]),
-    }
+    Operation::Send { trailer: Trailer::None, data: Payload::Segments(vec![local(at, len)]) }
 }
 
 pub(super) fn write_from(at: u64, len: u32, to: u64) -> Operation {
@@ -412,24 +360,14 @@ pub(super) fn write_from(at: u64, len: u32, to: u64) -> Operation {
 }
 
 pub(super) fn read_into(at: u64, len: u32, from: u64) -> Operation {
-    Operation::Read {
-        remote: remote(from),
-        into: vec![local(at, len)],
-    }
+    Operation::Read { remote: remote(from), into: vec![local(at, len)] }
 }
 
 pub(super) fn fetch_add(at: u64, from: u64, add: u64) -> Operation {
-    Operation::FetchAdd {
-        remote: remote(from),
-        add,
-        into: vec![local(at, 8)],
-    }
+    Operation::FetchAdd { remote: remote(from), add, into: vec![local(at, 8)] }
 }
 
 /// Opcode and PSN, and the AETH syndrome where there is one.
 pub(super) fn brief(packets: &[Packet]) -> Vec<(Opcode, u32, Option<u8>)> {
-    packets
-        .iter()
-        .map(|p| (p.bth.opcode, p.bth.psn, p.ext.aeth.map(|a| a.syndrome)))
-        .collect()
+    packets.iter().map(|p| (p.bth.opcode, p.bth.psn, p.ext.aeth.map(|a| a.syndrome))).collect()
 }

@@ -26,10 +26,7 @@ fn ack(peer: &mut Peer, psn: u32, syndrome: u8) -> Vec<Packet> {
 fn read_data(peer: &Peer, opcode: Opcode, psn: u32, len: usize) -> Packet {
     let mut p = peer.incoming(opcode, psn);
     if opcode != Opcode::ReadMiddle {
-        p.ext.aeth = Some(Aeth {
-            syndrome: 0x1f,
-            msn: 0,
-        });
+        p.ext.aeth = Some(Aeth { syndrome: 0x1f, msn: 0 });
     }
     p.payload = vec![psn as u8; len];
     p
@@ -40,10 +37,7 @@ fn psns(packets: &[Packet]) -> Vec<u32> {
 }
 
 fn flushed(indices: &[u16]) -> Vec<(u16, Result<(), Syndrome>)> {
-    indices
-        .iter()
-        .map(|i| (*i, Err(Syndrome::Flushed)))
-        .collect()
+    indices.iter().map(|i| (*i, Err(Syndrome::Flushed))).collect()
 }
 
 #[test]
@@ -58,36 +52,19 @@ fn messages_are_cut_at_the_mtu() {
     peer.ring();
     let p = peer.take();
     use Opcode::{SendFirst, SendLastImm, SendMiddle};
-    let ops: Vec<_> = p
-        .iter()
-        .map(|p| (p.bth.opcode, p.payload.len(), p.bth.solicited))
-        .collect();
+    let ops: Vec<_> = p.iter().map(|p| (p.bth.opcode, p.payload.len(), p.bth.solicited)).collect();
     assert_eq!(
         ops,
-        [
-            (SendFirst, 1024, false),
-            (SendMiddle, 1024, false),
-            (SendLastImm, 452, true)
-        ]
+        [(SendFirst, 1024, false), (SendMiddle, 1024, false), (SendLastImm, 452, true)]
     );
     assert!(p.iter().all(|p| p.payload.iter().all(|b| *b == 9)));
     assert_eq!(psns(&p), [PSN, PSN + 1, PSN + 2]);
     assert_eq!(p[2].ext.imm, Some(7));
-    assert_eq!(
-        p.iter().map(|p| p.bth.ack_req).collect::<Vec<_>>(),
-        [false, false, true]
-    );
-    let write = Operation::Write {
-        remote: remote(0),
-        imm: Some(1),
-        data: Payload::Inline(vec![]),
-    };
+    assert_eq!(p.iter().map(|p| p.bth.ack_req).collect::<Vec<_>>(), [false, false, true]);
+    let write = Operation::Write { remote: remote(0), imm: Some(1), data: Payload::Inline(vec![]) };
     peer.post(write);
     let p = peer.take();
-    assert_eq!(
-        (p[0].bth.opcode, p[0].ext.reth.unwrap().len),
-        (Opcode::WriteOnlyImm, 0)
-    );
+    assert_eq!((p[0].bth.opcode, p[0].ext.reth.unwrap().len), (Opcode::WriteOnlyImm, 0));
 }
 
 #[test]
@@ -106,12 +83,7 @@ fn one_ack_stands_for_all_before_it() {
 fn answers_to_what_was_never_sent_are_ignored() {
     let mut peer = Peer::new(1);
     peer.post(send(&[1]));
-    for (psn, syndrome) in [
-        (PSN + 1, 0x1f),
-        (PSN - 1, 0x1f),
-        (PSN + 9, 0x62),
-        (PSN - 1, 0x60),
-    ] {
+    for (psn, syndrome) in [(PSN + 1, 0x1f), (PSN - 1, 0x1f), (PSN + 9, 0x62), (PSN - 1, 0x60)] {
         ack(&mut peer, psn, syndrome);
     }
     let p = read_data(&peer, Opcode::ReadOnly, PSN, 4);
@@ -133,11 +105,7 @@ fn sequence_nak_goes_back() {
     peer.ring();
     assert_eq!(psns(&peer.take()), [100, 101, 102, 103, 104]);
     assert_eq!(psns(&ack(&mut peer, 101, 0x60)), [101, 102, 103, 104]);
-    assert_eq!(
-        psns(&ack(&mut peer, 101, 0x60)),
-        [0; 0],
-        "a doubled NAK says nothing new"
-    );
+    assert_eq!(psns(&ack(&mut peer, 101, 0x60)), [0; 0], "a doubled NAK says nothing new");
     assert_eq!(psns(&ack(&mut peer, 103, 0x60)), [103, 104]);
     assert_eq!(peer.send_results(), [(0, OK)]);
     ack(&mut peer, 104, 0x1f);
@@ -176,24 +144,13 @@ fn fatal_naks_have_their_syndromes_and_flush_in_order() {
         ack(&mut peer, PSN + 1, code);
         let mut expected = vec![(1, Err(syndrome))];
         expected.extend(flushed(&[2, 3, 6]));
-        assert_eq!(
-            peer.send_results(),
-            expected,
-            "the first had arrived, unsignalled"
-        );
+        assert_eq!(peer.send_results(), expected, "the first had arrived, unsignalled");
         assert_eq!(peer.recv_results(), [(0, Err(Syndrome::Flushed))]);
         assert_eq!(peer.host.errors, [QpState::Err]);
         assert_eq!(peer.engine.next_deadline(), None);
         let late = peer.post(send(&[1]));
-        assert_eq!(
-            peer.send_results().last(),
-            Some(&(late, Err(Syndrome::Flushed)))
-        );
-        assert_eq!(
-            ack(&mut peer, PSN + 2, 0x1f),
-            [],
-            "late answers are dropped"
-        );
+        assert_eq!(peer.send_results().last(), Some(&(late, Err(Syndrome::Flushed))));
+        assert_eq!(ack(&mut peer, PSN + 2, 0x1f), [], "late answers are dropped");
     }
 }
 
@@ -211,10 +168,7 @@ fn retries_are_counted_and_seven_is_seven() {
             );
             peer.expire();
         }
-        assert_eq!(
-            peer.send_results(),
-            [(0, Err(Syndrome::TransportRetryExceeded))]
-        );
+        assert_eq!(peer.send_results(), [(0, Err(Syndrome::TransportRetryExceeded))]);
         assert_eq!(peer.take(), []);
     }
 }
@@ -248,11 +202,7 @@ fn receiver_not_ready() {
     peer.take();
     for _ in 0..2 {
         assert_eq!(ack(&mut peer, PSN, 0x20 | 5), []);
-        assert_eq!(
-            ack(&mut peer, PSN, 0x60),
-            [],
-            "the wait wins over the sequence NAK"
-        );
+        assert_eq!(ack(&mut peer, PSN, 0x60), [], "the wait wins over the sequence NAK");
         assert_eq!(ack(&mut peer, PSN, 0x20 | 5), [], "the same NAK again");
         peer.post(Operation::Nop);
         assert_eq!(peer.engine.next_deadline(), Some(peer.host.now + 60_000));
@@ -286,16 +236,10 @@ fn read_collects_its_responses() {
     let reth = p[0].ext.reth.unwrap();
     assert_eq!((reth.va, reth.rkey, reth.len), (VA + 7, RKEY, 2500));
     peer.post(send(&[1]));
-    assert_eq!(
-        psns(&peer.take()),
-        [PSN + 3],
-        "a READ takes the PSNs of its responses"
-    );
-    for (op, i, len) in [
-        (Opcode::ReadFirst, 0, 1024),
-        (Opcode::ReadMiddle, 1, 1024),
-        (Opcode::ReadLast, 2, 452),
-    ] {
+    assert_eq!(psns(&peer.take()), [PSN + 3], "a READ takes the PSNs of its responses");
+    for (op, i, len) in
+        [(Opcode::ReadFirst, 0, 1024), (Opcode::ReadMiddle, 1, 1024), (Opcode::ReadLast, 2, 452)]
+    {
         assert_eq!(peer.send_results(), []);
         let p = read_data(&peer, op, PSN + i, len);
         peer.deliver(&p);
@@ -316,18 +260,13 @@ fn a_lost_response_is_asked_for_by_suffix() {
     let p = read_data(&peer, Opcode::ReadMiddle, PSN + 2, 1024);
     let again = peer.deliver(&p);
     let reth = again[0].ext.reth.unwrap();
-    assert_eq!(
-        (again[0].bth.psn, reth.va, reth.len),
-        (PSN + 1, VA + 1024, 2976)
-    );
+    assert_eq!((again[0].bth.psn, reth.va, reth.len), (PSN + 1, VA + 1024, 2976));
     let p = read_data(&peer, Opcode::ReadLast, PSN + 3, 928);
     assert_eq!(peer.deliver(&p), [], "one loss, one request");
     // The replay may begin with "first" or "middle".
-    for (op, i, len) in [
-        (Opcode::ReadFirst, 1, 1024),
-        (Opcode::ReadMiddle, 2, 1024),
-        (Opcode::ReadLast, 3, 928),
-    ] {
+    for (op, i, len) in
+        [(Opcode::ReadFirst, 1, 1024), (Opcode::ReadMiddle, 2, 1024), (Opcode::ReadLast, 3, 928)]
+    {
         let p = read_data(&peer, op, PSN + i, len);
         peer.deliver(&p);
         peer.deliver(&p);
@@ -364,11 +303,7 @@ fn responses_that_make_no_sense() {
         let mut p = read_data(&peer, op, PSN, len);
         p.ext.atomic_ack = (op == Opcode::AtomicAck).then_some(1);
         peer.deliver(&p);
-        assert_eq!(
-            peer.send_results(),
-            [(0, Err(Syndrome::BadResponse))],
-            "{op:?}"
-        );
+        assert_eq!(peer.send_results(), [(0, Err(Syndrome::BadResponse))], "{op:?}");
     }
 }
 
@@ -396,10 +331,7 @@ fn atomic_results_come_in_either_byte_order() {
         let request = peer.take();
         assert_eq!(request[0].ext.atomic.unwrap().swap_add, 5);
         let mut p = peer.incoming(Opcode::AtomicAck, PSN);
-        p.ext.aeth = Some(Aeth {
-            syndrome: 0x1f,
-            msn: 1,
-        });
+        p.ext.aeth = Some(Aeth { syndrome: 0x1f, msn: 1 });
         p.ext.atomic_ack = Some(0x0102);
         peer.deliver(&p);
         assert_eq!(peer.send_results(), [(0, OK)]);
@@ -442,10 +374,7 @@ fn psns_wrap() {
 }
 
 fn umr(mkey: u32) -> Operation {
-    Operation::Umr(UmrWqe {
-        mkey,
-        segments: Vec::new(),
-    })
+    Operation::Umr(UmrWqe { mkey, segments: Vec::new() })
 }
 
 #[test]
@@ -476,10 +405,7 @@ fn fences_hold_back() {
         (Fence::SmallAndFence, true, false),
         (Fence::Strong, true, true),
     ] {
-        for (op, waits) in [
-            (read_into(0, 8, 0), waits_for_read),
-            (send(&[1]), waits_for_send),
-        ] {
+        for (op, waits) in [(read_into(0, 8, 0), waits_for_read), (send(&[1]), waits_for_send)] {
             let mut peer = Peer::new(1);
             peer.queue(op, |_| {});
             peer.queue(send(&[2]), |w| w.fence = fence);
@@ -499,15 +425,8 @@ fn fences_hold_back() {
 
 #[test]
 fn local_failures_wait_for_what_is_before_them() {
-    let bad = DataSegment {
-        len: 4,
-        lkey: BAD_LKEY,
-        addr: 0,
-    };
-    let bad = Operation::Send {
-        trailer: Trailer::None,
-        data: Payload::Segments(vec![bad]),
-    };
+    let bad = DataSegment { len: 4, lkey: BAD_LKEY, addr: 0 };
+    let bad = Operation::Send { trailer: Trailer::None, data: Payload::Segments(vec![bad]) };
     let mut peer = Peer::new(1);
     peer.queue(send(&[1]), |_| {});
     peer.queue(bad, |w| w.signaled = false);
@@ -516,11 +435,7 @@ fn local_failures_wait_for_what_is_before_them() {
     assert_eq!(peer.take().len(), 1);
     assert_eq!(peer.send_results(), []);
     ack(&mut peer, PSN, 0x1f);
-    let expected = [
-        (0, OK),
-        (1, Err(Syndrome::LocalProtection)),
-        (2, Err(Syndrome::Flushed)),
-    ];
+    let expected = [(0, OK), (1, Err(Syndrome::LocalProtection)), (2, Err(Syndrome::Flushed))];
     assert_eq!(peer.send_results(), expected);
 }
 
@@ -533,18 +448,11 @@ fn failing_bind_and_broken_entries() {
     assert_eq!(peer.engine.state(), QpState::Err);
 
     let mut peer = Peer::new(1);
-    let bad = BadWqe {
-        syndrome: Syndrome::LocalQpOperation,
-        bbs: 2,
-        opcode: 0x77,
-    };
+    let bad = BadWqe { syndrome: Syndrome::LocalQpOperation, bbs: 2, opcode: 0x77 };
     peer.host.sq.insert(0, Err(bad));
     peer.host.sq_tail = 2;
     peer.post(send(&[1]));
-    let expected = [
-        (0, Err(Syndrome::LocalQpOperation)),
-        (2, Err(Syndrome::Flushed)),
-    ];
+    let expected = [(0, Err(Syndrome::LocalQpOperation)), (2, Err(Syndrome::Flushed))];
     assert_eq!(peer.send_results(), expected);
     assert_eq!(peer.host.sent[0].opcode, 0x77);
     assert_eq!(peer.take(), []);
@@ -557,11 +465,7 @@ fn messages_above_the_limit_and_atomics_without_room() {
     assert_eq!(peer.send_results(), [(0, Err(Syndrome::LocalLength))]);
     let mut peer = Peer::new(1);
     let into = vec![local(0, 4)];
-    peer.post(Operation::FetchAdd {
-        remote: remote(0),
-        add: 1,
-        into,
-    });
+    peer.post(Operation::FetchAdd { remote: remote(0), add: 1, into });
     assert_eq!(peer.send_results(), [(0, Err(Syndrome::LocalLength))]);
 }
 
@@ -581,10 +485,7 @@ fn nothing_is_sent_before_rts_and_reset_forgets() {
         let mut peer = Peer::with(1, |a| a.state = state);
         peer.post(send(&[1]));
         assert_eq!((peer.take(), peer.send_results()), (vec![], vec![]));
-        let attr = QpAttr {
-            state: QpState::Rts,
-            ..peer.attr
-        };
+        let attr = QpAttr { state: QpState::Rts, ..peer.attr };
         peer.engine.configure(&attr);
         peer.ring();
         assert_eq!(psns(&peer.take()), [PSN]);
@@ -599,10 +500,7 @@ fn nothing_is_sent_before_rts_and_reset_forgets() {
 fn configured_error_flushes_at_the_next_chance() {
     let mut peer = Peer::new(1);
     peer.post(send(&[1]));
-    let attr = QpAttr {
-        state: QpState::Err,
-        ..peer.attr
-    };
+    let attr = QpAttr { state: QpState::Err, ..peer.attr };
     peer.engine.configure(&attr);
     peer.expire();
     assert_eq!(peer.send_results(), flushed(&[0]));
@@ -616,10 +514,7 @@ fn a_vanished_source_address_ends_in_retries() {
     for _ in 0..8 {
         peer.expire();
     }
-    assert_eq!(
-        peer.send_results(),
-        [(0, Err(Syndrome::TransportRetryExceeded))]
-    );
+    assert_eq!(peer.send_results(), [(0, Err(Syndrome::TransportRetryExceeded))]);
 }
 
 /// While waiting for the receiver, the requester has gone back; an acknowledgement that covers
@@ -669,10 +564,7 @@ fn no_more_than_half_of_all_psns_in_flight() {
 fn from_reset_to_error() {
     let mut peer = Peer::with(1, |a| a.state = QpState::Reset);
     peer.engine.reset();
-    let attr = QpAttr {
-        state: QpState::Err,
-        ..peer.attr
-    };
+    let attr = QpAttr { state: QpState::Err, ..peer.attr };
     peer.engine.configure(&attr);
     peer.engine.to_error(&mut peer.host);
     peer.post(send(&[1]));

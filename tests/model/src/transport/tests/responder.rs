@@ -33,11 +33,7 @@ fn probe(opcode: Opcode, change: impl FnOnce(&mut Packet), at: u32, syndrome: u8
     let mut p = peer.incoming(opcode, PSN);
     change(&mut p);
     let answers = peer.deliver(&p);
-    assert_eq!(
-        brief(&answers),
-        [(Opcode::Ack, PSN + at, Some(syndrome))],
-        "{opcode:?}"
-    );
+    assert_eq!(brief(&answers), [(Opcode::Ack, PSN + at, Some(syndrome))], "{opcode:?}");
     let dies = matches!(syndrome, 0x61..=0x63);
     assert_eq!(peer.engine.state() == QpState::Err, dies, "{opcode:?}");
     assert_eq!(peer.host.errors.len(), usize::from(dies));
@@ -121,32 +117,17 @@ fn empty_write_needs_no_key() {
 
 #[test]
 fn read_past_the_end() {
-    probe(
-        Opcode::ReadRequest,
-        |p| reth(p, VA + (1 << 18) - 10, RKEY, 11),
-        0,
-        0x62,
-    );
+    probe(Opcode::ReadRequest, |p| reth(p, VA + (1 << 18) - 10, RKEY, 11), 0, 0x62);
 }
 
 #[test]
 fn read_with_an_address_that_wraps() {
-    probe(
-        Opcode::ReadRequest,
-        |p| reth(p, u64::MAX - 3, RKEY, 100),
-        0,
-        0x62,
-    );
+    probe(Opcode::ReadRequest, |p| reth(p, u64::MAX - 3, RKEY, 100), 0, 0x62);
 }
 
 #[test]
 fn read_of_more_than_two_gibibytes() {
-    probe(
-        Opcode::ReadRequest,
-        |p| reth(p, VA, RKEY, 0x8000_0001),
-        0,
-        0x61,
-    );
+    probe(Opcode::ReadRequest, |p| reth(p, VA, RKEY, 0x8000_0001), 0, 0x61);
 }
 
 #[test]
@@ -169,22 +150,12 @@ fn empty_read_needs_no_key() {
 }
 
 fn atomic(p: &mut Packet, va: u64, rkey: u32, swap_add: u64, compare: u64) {
-    p.ext.atomic = Some(AtomicEth {
-        va,
-        rkey,
-        swap_add,
-        compare,
-    });
+    p.ext.atomic = Some(AtomicEth { va, rkey, swap_add, compare });
 }
 
 #[test]
 fn atomic_without_the_right() {
-    probe(
-        Opcode::FetchAdd,
-        |p| atomic(p, VA, NO_ATOMIC, 1, 0),
-        0,
-        0x62,
-    );
+    probe(Opcode::FetchAdd, |p| atomic(p, VA, NO_ATOMIC, 1, 0), 0, 0x62);
 }
 
 #[test]
@@ -217,10 +188,7 @@ fn send_inside_a_write() {
     let mut peer = responder();
     begin_write(&mut peer, 3000);
     let p = peer.incoming(Opcode::SendOnly, PSN + 1);
-    assert_eq!(
-        brief(&peer.deliver(&p)),
-        [(Opcode::Ack, PSN + 1, Some(0x61))]
-    );
+    assert_eq!(brief(&peer.deliver(&p)), [(Opcode::Ack, PSN + 1, Some(0x61))]);
     assert_eq!(peer.engine.state(), QpState::Err);
 }
 
@@ -230,28 +198,19 @@ fn read_inside_a_write() {
     begin_write(&mut peer, 3000);
     let mut p = peer.incoming(Opcode::ReadRequest, PSN + 1);
     reth(&mut p, VA, RKEY, 8);
-    assert_eq!(
-        brief(&peer.deliver(&p)),
-        [(Opcode::Ack, PSN + 1, Some(0x61))]
-    );
+    assert_eq!(brief(&peer.deliver(&p)), [(Opcode::Ack, PSN + 1, Some(0x61))]);
 }
 
 #[test]
 fn last_packet_that_brings_too_much_or_too_little() {
-    for (op, len) in [
-        (Opcode::WriteLast, 100),
-        (Opcode::WriteLast, 977),
-        (Opcode::WriteMiddle, 1024),
-    ] {
+    for (op, len) in
+        [(Opcode::WriteLast, 100), (Opcode::WriteLast, 977), (Opcode::WriteMiddle, 1024)]
+    {
         let mut peer = responder();
         begin_write(&mut peer, 2000);
         let mut p = peer.incoming(op, PSN + 1);
         p.payload = vec![1; len];
-        assert_eq!(
-            brief(&peer.deliver(&p)),
-            [(Opcode::Ack, PSN + 1, Some(0x61))],
-            "{op:?} {len}"
-        );
+        assert_eq!(brief(&peer.deliver(&p)), [(Opcode::Ack, PSN + 1, Some(0x61))], "{op:?} {len}");
     }
 }
 
@@ -279,10 +238,7 @@ fn gaps_are_reported_once_until_closed() {
     assert_eq!(gap(&mut peer, PSN + 5), [(Opcode::Ack, PSN, Some(0x60))]);
     assert_eq!(gap(&mut peer, PSN + 6), []);
     assert_eq!(gap(&mut peer, PSN), [(Opcode::Ack, PSN, ACK)]);
-    assert_eq!(
-        gap(&mut peer, PSN + 5),
-        [(Opcode::Ack, PSN + 1, Some(0x60))]
-    );
+    assert_eq!(gap(&mut peer, PSN + 5), [(Opcode::Ack, PSN + 1, Some(0x60))]);
     assert_eq!(peer.engine.state(), QpState::Rts);
 }
 
@@ -394,14 +350,9 @@ fn atomics_too_old_are_forgotten() {
 #[test]
 fn three_sends_one_receive() {
     let mut peer = responder();
-    let sends: Vec<Packet> = (0..3)
-        .map(|i| peer.incoming(Opcode::SendOnly, PSN + i))
-        .collect();
+    let sends: Vec<Packet> = (0..3).map(|i| peer.incoming(Opcode::SendOnly, PSN + i)).collect();
     let answers = peer.deliver_all(&sends);
-    assert_eq!(
-        brief(&answers),
-        [(Opcode::Ack, PSN, ACK), (Opcode::Ack, PSN + 1, Some(0x21))]
-    );
+    assert_eq!(brief(&answers), [(Opcode::Ack, PSN, ACK), (Opcode::Ack, PSN + 1, Some(0x21))]);
     peer.post_recv(0x2000, 16);
     peer.post_recv(0x3000, 16);
     assert_eq!(brief(&peer.deliver_all(&sends[1..])).len(), 2);
@@ -419,10 +370,7 @@ fn packets_for_others_are_ignored() {
     misled.net.dst = [10, 0, 0, 78].into();
     assert_eq!(peer.deliver(&misled), []);
     let mut datagram = peer.incoming(Opcode::UdSendOnly, PSN);
-    datagram.ext.deth = Some(crate::wire::frame::Deth {
-        qkey: 0x1111,
-        src_qp: 9,
-    });
+    datagram.ext.deth = Some(crate::wire::frame::Deth { qkey: 0x1111, src_qp: 9 });
     assert_eq!(peer.deliver(&datagram), []);
     let mut limited = good;
     limited.bth.pkey = 0x7fff;
@@ -437,10 +385,7 @@ fn invalidation_of_an_ordinary_key() {
     let mut p = peer.incoming(Opcode::SendOnlyInval, PSN);
     p.ext.ieth = Some(RKEY);
     assert_eq!(brief(&peer.deliver(&p)), [(Opcode::Ack, PSN, ACK)]);
-    assert_eq!(
-        peer.recv_results(),
-        [(0, Err(Syndrome::RemoteInvalidRequest))]
-    );
+    assert_eq!(peer.recv_results(), [(0, Err(Syndrome::RemoteInvalidRequest))]);
     assert_eq!(peer.engine.state(), QpState::Err);
 }
 
@@ -452,10 +397,7 @@ fn invalidation_of_a_window() {
     p.payload = vec![5; 9];
     peer.deliver(&p);
     let got = peer.host.received[0].result.unwrap();
-    assert_eq!(
-        (got.kind, got.byte_len),
-        (RecvKind::SendInval(NO_ATOMIC), 9)
-    );
+    assert_eq!((got.kind, got.byte_len), (RecvKind::SendInval(NO_ATOMIC), 9));
     assert!(!peer.host.keys.contains_key(&NO_ATOMIC));
 }
 
@@ -482,11 +424,7 @@ fn rights_of_the_qp_itself() {
             p.ext.reth = None;
             atomic(&mut p, VA, RKEY, 1, 0);
         }
-        assert_eq!(
-            brief(&peer.deliver(&p)),
-            [(Opcode::Ack, PSN, Some(0x61))],
-            "{op:?}"
-        );
+        assert_eq!(brief(&peer.deliver(&p)), [(Opcode::Ack, PSN, Some(0x61))], "{op:?}");
     }
 }
 
@@ -509,17 +447,11 @@ fn write_with_immediate_takes_a_receive_at_its_end() {
     last.ext.imm = Some(0xfeed);
     last.bth.solicited = true;
     assert_eq!(brief(&peer.deliver(&first)), [(Opcode::Ack, PSN, ACK)]);
-    assert_eq!(
-        brief(&peer.deliver(&last)),
-        [(Opcode::Ack, PSN + 1, Some(0x21))]
-    );
+    assert_eq!(brief(&peer.deliver(&last)), [(Opcode::Ack, PSN + 1, Some(0x21))]);
     peer.post_recv(0, 0);
     assert_eq!(brief(&peer.deliver(&last)), [(Opcode::Ack, PSN + 1, ACK)]);
     let got = peer.host.received[0].result.unwrap();
-    assert_eq!(
-        (got.kind, got.byte_len, got.solicited),
-        (RecvKind::WriteImm(0xfeed), 1500, true)
-    );
+    assert_eq!((got.kind, got.byte_len, got.solicited), (RecvKind::WriteImm(0xfeed), 1500, true));
     assert_eq!(peer.host.memory[1499], 2);
 }
 
@@ -564,26 +496,15 @@ fn states_below_rtr_are_deaf() {
 #[test]
 fn a_receive_list_that_is_no_good() {
     let mut peer = Peer::new(1);
-    let bad = DataSegment {
-        len: 64,
-        lkey: BAD_LKEY,
-        addr: 0,
-    };
-    peer.host.rq.push_back(Ok(RecvWqe {
-        index: 0,
-        segments: vec![bad],
-        pool: None,
-    }));
+    let bad = DataSegment { len: 64, lkey: BAD_LKEY, addr: 0 };
+    peer.host.rq.push_back(Ok(RecvWqe { index: 0, segments: vec![bad], pool: None }));
     peer.post_recv(0, 64);
     let mut p = peer.incoming(Opcode::SendOnly, PSN);
     p.payload = vec![1; 4];
     assert_eq!(brief(&peer.deliver(&p)), [(Opcode::Ack, PSN, Some(0x63))]);
     assert_eq!(
         peer.recv_results(),
-        [
-            (0, Err(Syndrome::LocalProtection)),
-            (0, Err(Syndrome::Flushed))
-        ]
+        [(0, Err(Syndrome::LocalProtection)), (0, Err(Syndrome::Flushed))]
     );
     let mut peer = Peer::new(1);
     peer.host.rq.push_back(Err((7, Syndrome::LocalQpOperation)));
@@ -669,10 +590,7 @@ fn a_replay_leaves_room_for_the_next_read() {
     }
     peer.take();
     peer.deliver(&p);
-    assert!(
-        peer.engine.next_deadline().is_some(),
-        "the replay is under way"
-    );
+    assert!(peer.engine.next_deadline().is_some(), "the replay is under way");
     let mut q = peer.incoming(Opcode::ReadRequest, PSN + 300);
     reth(&mut q, VA, RKEY, 8);
     let mut rest = peer.deliver(&q);
@@ -680,10 +598,7 @@ fn a_replay_leaves_room_for_the_next_read() {
         peer.expire();
         rest.extend(peer.take());
     }
-    assert_eq!(
-        brief(&rest).last(),
-        Some(&(Opcode::ReadOnly, PSN + 300, ACK))
-    );
+    assert_eq!(brief(&rest).last(), Some(&(Opcode::ReadOnly, PSN + 300, ACK)));
     assert_eq!(peer.engine.state(), QpState::Rts);
 }
 
@@ -701,17 +616,8 @@ fn too_many_reads_at_once() {
         peer.expire();
         answers.extend(peer.take());
     }
-    let last = answers
-        .iter()
-        .rev()
-        .take(2)
-        .rev()
-        .cloned()
-        .collect::<Vec<_>>();
-    let expected = [
-        (Opcode::ReadLast, PSN + 511, ACK),
-        (Opcode::Ack, PSN + 512, Some(0x61)),
-    ];
+    let last = answers.iter().rev().take(2).rev().cloned().collect::<Vec<_>>();
+    let expected = [(Opcode::ReadLast, PSN + 511, ACK), (Opcode::Ack, PSN + 512, Some(0x61))];
     assert_eq!(brief(&last), expected, "the NAK does not overtake the data");
     assert_eq!(peer.engine.state(), QpState::Err);
 }

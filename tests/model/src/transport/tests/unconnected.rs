@@ -17,10 +17,7 @@ fn send(len: u32) -> Operation {
 }
 
 fn opcodes(packets: &[Packet]) -> Vec<(Service, Opcode)> {
-    packets
-        .iter()
-        .map(|p| (p.bth.service, p.bth.opcode))
-        .collect()
+    packets.iter().map(|p| (p.bth.service, p.bth.opcode)).collect()
 }
 
 #[test]
@@ -89,10 +86,7 @@ fn writes_arrive_and_a_wrong_key_is_only_dropped() {
     let (mut a, mut b) = (unreliable(1), unreliable(2));
     a.host.memory[..300].fill(9);
     let write = |rkey, imm| Operation::Write {
-        remote: RemoteAddress {
-            rkey,
-            ..remote(0x2000)
-        },
+        remote: RemoteAddress { rkey, ..remote(0x2000) },
         imm,
         data: Payload::Segments(vec![local(0, 300)]),
     };
@@ -145,11 +139,7 @@ fn an_xrc_request_names_its_receive_queue_and_is_acknowledged() {
     let packets = a.take();
     assert_eq!(opcodes(&packets), [(Service::Xrc, Opcode::SendOnly)]);
     assert_eq!(packets[0].ext.xrc_srqn, Some(POOL));
-    b.host.rq.push_back(Ok(RecvWqe {
-        index: 3,
-        segments: vec![local(0, 64)],
-        pool: Some(POOL),
-    }));
+    b.host.rq.push_back(Ok(RecvWqe { index: 3, segments: vec![local(0, 64)], pool: Some(POOL) }));
     let answers = b.deliver_all(&packets);
     assert_eq!(opcodes(&answers), [(Service::Xrc, Opcode::Ack)]);
     assert_eq!(answers[0].ext.xrc_srqn, None, "answers name none");
@@ -169,10 +159,6 @@ fn an_xrc_read_and_a_foreign_receive_queue() {
     assert_eq!(a.host.memory[0x100..0x108], *b"eight by");
     post_to(&mut a, POOL + 1, send(4));
     let answers = b.deliver_all(&a.take());
-    assert_eq!(
-        answers[0].ext.aeth.map(|aeth| aeth.syndrome),
-        Some(0x62),
-        "remote access"
-    );
+    assert_eq!(answers[0].ext.aeth.map(|aeth| aeth.syndrome), Some(0x62), "remote access");
     assert_eq!(b.host.errors, [QpState::Err]);
 }

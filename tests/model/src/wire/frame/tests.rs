@@ -1,9 +1,6 @@
 //! Frames against recorded ones: two captures of Linux Soft-RoCE and four single vectors.
 
-#![expect(
-    clippy::cast_possible_truncation,
-    reason = "random fields are cut to their width"
-)]
+#![expect(clippy::cast_possible_truncation, reason = "random fields are cut to their width")]
 
 use std::net::Ipv4Addr;
 
@@ -70,11 +67,7 @@ fn icrc_of_all_vectors_and_all_captured_frames() {
     assert_eq!(captured().count(), 76);
     let vectors = [V1, V2, V3, V4].into_iter().map(hex);
     for frame in vectors.chain(captured()) {
-        let l3 = if frame[12..14] == [0x08, 0x00] {
-            20
-        } else {
-            40
-        };
+        let l3 = if frame[12..14] == [0x08, 0x00] { 20 } else { 40 };
         let crc = &frame[frame.len() - 4..];
         assert_eq!(icrc(&frame[14..frame.len() - 4], l3, 8), crc);
         assert_eq!(reference_icrc(&frame, 14), crc);
@@ -93,10 +86,7 @@ fn captured_frames_survive_parse_and_build() {
 fn captured_rping_tells_its_story() {
     use Opcode::{Ack, ReadFirst, ReadLast, ReadMiddle, ReadRequest, SendOnly, UdSendOnly};
     use Opcode::{WriteFirst, WriteLast, WriteMiddle};
-    let packets: Vec<Packet> = RXE
-        .lines()
-        .map(|l| Packet::parse(&hex(l)).unwrap())
-        .collect();
+    let packets: Vec<Packet> = RXE.lines().map(|l| Packet::parse(&hex(l)).unwrap()).collect();
     let opcodes: Vec<Opcode> = packets.iter().map(|p| p.bth.opcode).collect();
     let expected = [
         UdSendOnly,
@@ -123,23 +113,11 @@ fn captured_rping_tells_its_story() {
     ];
     assert_eq!(opcodes, expected);
     assert_eq!(packets[3].bth.psn, 11_318_371);
-    assert_eq!(
-        packets[4].ext.aeth,
-        Some(Aeth {
-            syndrome: 0x1f,
-            msn: 1
-        })
-    );
+    assert_eq!(packets[4].ext.aeth, Some(Aeth { syndrome: 0x1f, msn: 1 }));
     assert_eq!(packets[5].ext.reth.unwrap().len, 2500);
     assert_eq!(packets[6].payload.len(), 1024);
     assert_eq!(packets[8].payload.len(), 452);
-    assert_eq!(
-        packets[0].ext.deth,
-        Some(Deth {
-            qkey: 0x8001_0000,
-            src_qp: 1
-        })
-    );
+    assert_eq!(packets[0].ext.deth, Some(Deth { qkey: 0x8001_0000, src_qp: 1 }));
     assert_eq!(packets[0].payload.len(), 256);
 }
 
@@ -149,18 +127,12 @@ fn every_field_of_vector_three() {
     assert_eq!(p.net.dmac, [2, 0, 0, 0, 0, 2]);
     assert_eq!(p.net.src, IpAddr::from([192, 0, 2, 1]));
     assert_eq!(p.net.dst, IpAddr::from([192, 0, 2, 2]));
-    assert_eq!(
-        (p.net.tclass, p.net.hop_limit, p.net.ident),
-        (0x6a, 17, 0x1234)
-    );
+    assert_eq!((p.net.tclass, p.net.hop_limit, p.net.ident), (0x6a, 17, 0x1234));
     assert_eq!(p.net.udp_sport, 0xc0de);
     assert_eq!(p.bth.opcode, Opcode::SendOnly);
     assert!(p.bth.migrated && p.bth.fecn && p.bth.ack_req);
     assert!(!p.bth.solicited && !p.bth.becn);
-    assert_eq!(
-        (p.bth.dest_qp, p.bth.psn, p.bth.pkey),
-        (0x12_3456, 0xab_cdef, 0xffff)
-    );
+    assert_eq!((p.bth.dest_qp, p.bth.psn, p.bth.pkey), (0x12_3456, 0xab_cdef, 0xffff));
     assert_eq!(p.payload, b"hello");
     assert_eq!(p.grh[..20], [0; 20]);
     assert_eq!(p.grh[20..], hex(V3)[14..34]);
@@ -169,18 +141,9 @@ fn every_field_of_vector_three() {
 #[test]
 fn every_field_of_vector_four() {
     let p = Packet::parse(&hex(V4)).unwrap();
-    assert_eq!(
-        (p.net.tclass, p.net.hop_limit, p.net.flow_label),
-        (0x6a, 17, 0xabcde)
-    );
+    assert_eq!((p.net.tclass, p.net.hop_limit, p.net.flow_label), (0x6a, 17, 0xabcde));
     assert_eq!(p.net.dst, "2001:db8::2".parse::<IpAddr>().unwrap());
-    assert_eq!(
-        p.ext.aeth,
-        Some(Aeth {
-            syndrome: 0x1f,
-            msn: 7
-        })
-    );
+    assert_eq!(p.ext.aeth, Some(Aeth { syndrome: 0x1f, msn: 7 }));
     assert_eq!(p.grh[..], hex(V4)[14..54]);
 }
 
@@ -250,10 +213,7 @@ fn malformed_transport_headers_have_their_reasons() {
     assert_eq!(change(42, 0x81), Err(Malformed::Opcode(0x81)));
     assert_eq!(change(49, 0x00), Err(Malformed::QpZero));
     assert_eq!(change(44, 0x12), Err(Malformed::Pkey(0x12ff)));
-    assert!(
-        change(44, 0x7f).is_ok(),
-        "limited member of the default partition"
-    );
+    assert!(change(44, 0x7f).is_ok(), "limited member of the default partition");
     // An ACK with three bytes of padding, but no payload to pad.
     assert_eq!(change(43, 0x30), Err(Malformed::Truncated));
     // An ATOMIC ACK that ends with the AETH.
@@ -264,10 +224,7 @@ fn malformed_transport_headers_have_their_reasons() {
 fn lengths_must_agree_and_tails_are_ignored() {
     let mut frame = hex(V1);
     frame.extend_from_slice(&[0xee; 7]);
-    assert!(
-        Packet::parse(&frame).is_ok(),
-        "bytes after the IP packet are none of it"
-    );
+    assert!(Packet::parse(&frame).is_ok(), "bytes after the IP packet are none of it");
     let mut frame = hex(V1);
     frame.truncate(60);
     assert_eq!(Packet::parse(&frame), Err(Malformed::Truncated));
@@ -276,11 +233,7 @@ fn lengths_must_agree_and_tails_are_ignored() {
     assert_eq!(Packet::parse(&frame), Err(Malformed::Ip));
     let mut frame = hex(V1);
     frame[25] ^= 1;
-    assert_eq!(
-        Packet::parse(&frame),
-        Err(Malformed::Ip),
-        "IP header checksum"
-    );
+    assert_eq!(Packet::parse(&frame), Err(Malformed::Ip), "IP header checksum");
 }
 
 #[test]
@@ -316,11 +269,7 @@ fn demux_sorts_frames() {
 
 #[test]
 fn prefixes_and_bit_flips_never_panic() {
-    for frame in [V1, V2, V3, V4]
-        .into_iter()
-        .map(hex)
-        .chain(captured().take(20))
-    {
+    for frame in [V1, V2, V3, V4].into_iter().map(hex).chain(captured().take(20)) {
         for len in 0..frame.len() {
             let _ = demux(&frame[..len], |_| true);
         }

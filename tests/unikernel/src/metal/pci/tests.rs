@@ -33,11 +33,7 @@ impl Config for Bus {
             .map_or(u32::MAX, |words| words[usize::from(offset) / 4].0)
     }
     fn write(&self, at: Address, offset: u16, value: u32) {
-        if let Some(words) = self
-            .0
-            .borrow_mut()
-            .get_mut(&(at.bus, at.device, at.function))
-        {
+        if let Some(words) = self.0.borrow_mut().get_mut(&(at.bus, at.device, at.function)) {
             let (word, writable) = &mut words[usize::from(offset) / 4];
             *word = *word & !*writable | value & *writable;
         }
@@ -55,23 +51,12 @@ fn machine() -> Bus {
     bus.add((0, 5, 0), 0x1019_15b3, 0);
     bus.add((1, 0, 0), 0x1234_104c, 1);
     bus.add(HCA, 0x1013_15b3, 0);
-    for (at, numbers) in [
-        ((0, 3, 0), 0x00_05_05_00),
-        ((0, 3, 1), 0x00_02_01_00),
-        ((1, 0, 0), 0x00_02_02_01),
-    ] {
+    for (at, numbers) in
+        [((0, 3, 0), 0x00_05_05_00), ((0, 3, 1), 0x00_02_01_00), ((1, 0, 0), 0x00_02_02_01)]
+    {
         bus.set(at, 0x18, numbers, 0);
         for window in [0x24, 0x28, 0x2c] {
-            bus.set(
-                at,
-                window,
-                0,
-                if window == 0x24 {
-                    0xfff0_fff0
-                } else {
-                    u32::MAX
-                },
-            );
+            bus.set(at, window, 0, if window == 0x24 { 0xfff0_fff0 } else { u32::MAX });
         }
     }
     bus.set(HCA, 0x10, 0xe000_000c, !((32 << 20) - 1));
@@ -94,11 +79,7 @@ fn a_function_behind_two_bridges_is_found_with_its_way() {
     let bus = machine();
     let found = hca(&bus);
     assert_eq!(found.at.to_string(), "02:00.0");
-    let way: Vec<_, 4> = found
-        .bridges
-        .iter()
-        .map(|b| (b.bus, b.device, b.function))
-        .collect();
+    let way: Vec<_, 4> = found.bridges.iter().map(|b| (b.bus, b.device, b.function)).collect();
     assert_eq!(way.as_slice(), [(0, 3, 1), (1, 0, 0)]);
     let any = |id: u32| id & 0xffff == 0x15b3;
     assert_eq!(find(&bus, 0, any).unwrap().at.to_string(), "00:05.0");
@@ -123,34 +104,15 @@ fn a_bar_is_measured_without_a_trace_and_placed_with_the_windows_before_it() {
     let hca = hca(&bus);
     bus.set(HCA, 4, 0x10_0006, 0xffff);
     let bar = hca.bar(0).unwrap();
-    assert_eq!(
-        bar,
-        Bar {
-            base: 0xe000_0000,
-            len: 32 << 20
-        }
-    );
-    assert_eq!(
-        (bus.get(HCA, 0x10), bus.get(HCA, 4)),
-        (0xe000_000c, 0x10_0006)
-    );
+    assert_eq!(bar, Bar { base: 0xe000_0000, len: 32 << 20 });
+    assert_eq!((bus.get(HCA, 0x10), bus.get(HCA, 4)), (0xe000_000c, 0x10_0006));
     assert_eq!(hca.bar(2), None);
 
-    assert_eq!(
-        hca.place(0, bar, 0x40_0010_0000),
-        None,
-        "not aligned to its length"
-    );
+    assert_eq!(hca.place(0, bar, 0x40_0010_0000), None, "not aligned to its length");
     let moved = hca.place(0, bar, 0x40_0000_0000).unwrap();
-    assert_eq!(
-        (moved.base, bus.get(HCA, 0x10), bus.get(HCA, 0x14)),
-        (0x40_0000_0000, 0xc, 0x40)
-    );
+    assert_eq!((moved.base, bus.get(HCA, 0x10), bus.get(HCA, 0x14)), (0x40_0000_0000, 0xc, 0x40));
     for bridge in [(0, 3, 1), (1, 0, 0)] {
-        assert_eq!(
-            [0x24, 0x28, 0x2c].map(|at| bus.get(bridge, at)),
-            [0x01f0_0000, 0x40, 0x40]
-        );
+        assert_eq!([0x24, 0x28, 0x2c].map(|at| bus.get(bridge, at)), [0x01f0_0000, 0x40, 0x40]);
     }
     assert_eq!(bus.get((0, 3, 0), 0x28), 0, "not on the way");
     assert_eq!(bus.get(HCA, 4) & 6, 0, "silent until it is started");

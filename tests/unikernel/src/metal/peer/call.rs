@@ -23,11 +23,7 @@ impl Peer<'_> {
     fn call(&mut self, to: IpAddr, kind: Kind) -> Result<(), Trouble> {
         let hello = Hello {
             kind,
-            depth: if kind == Kind::Ping {
-                1
-            } else {
-                self.options.depth
-            },
+            depth: if kind == Kind::Ping { 1 } else { self.options.depth },
             size: self.options.size,
             count: self.options.count,
             seed: self.machine.entropy(),
@@ -50,8 +46,7 @@ impl Peer<'_> {
             connected.since(start).as_micros(),
             self.now().since(connected).as_micros()
         );
-        self.ia
-            .ep_disconnect(self.now(), conn.ep, CloseFlag::Graceful)?;
+        self.ia.ep_disconnect(self.now(), conn.ep, CloseFlag::Graceful)?;
         while self.step(&conn, "the end of the connection")?.is_some() {}
         self.free(conn)
     }
@@ -61,8 +56,7 @@ impl Peer<'_> {
         let now = self.now();
         let (left, port) = (self.end.since(now), self.options.port);
         let hello = conn.hello.bytes();
-        self.ia
-            .ep_connect(now, conn.ep, to, port, left, &hello, Qos::BestEffort)?;
+        self.ia.ep_connect(now, conn.ep, to, port, left, &hello, Qos::BestEffort)?;
         loop {
             match self.event("the connection")? {
                 Event::Established(ep) if ep == conn.ep => break,
@@ -88,12 +82,7 @@ impl Peer<'_> {
             let answer = self.received(conn, "an answer")?;
             let answer = answer.filter(|done| done.len == conn.hello.size);
             let answer = answer.ok_or(Trouble::Nonsense("answer"))?;
-            conn.check(
-                &conn.own,
-                conn.recv_at(answer.cookie),
-                number,
-                2 * number + 1,
-            )?;
+            conn.check(&conn.own, conn.recv_at(answer.cookie), number, 2 * number + 1)?;
             self.post_recv(conn, answer.cookie)?;
         }
         Ok(())
@@ -109,8 +98,7 @@ impl Peer<'_> {
                 conn.fill(number, number);
                 let place = conn.own.local(conn.data_at(number), conn.hello.size);
                 let far = far(conn, welcome, number);
-                self.ia
-                    .ep_post_rdma_write(conn.ep, &place, number, &far, NONE)?;
+                self.ia.ep_post_rdma_write(conn.ep, &place, number, &far, NONE)?;
             }
             self.finished(conn, to - done, DtoOperation::RdmaWrite)?;
             self.verified(conn, to)?;
@@ -128,8 +116,7 @@ impl Peer<'_> {
             for number in done..to {
                 let place = conn.own.local(conn.data_at(number), conn.hello.size);
                 let far = far(conn, welcome, number);
-                self.ia
-                    .ep_post_rdma_read(conn.ep, &place, number, &far, NONE)?;
+                self.ia.ep_post_rdma_read(conn.ep, &place, number, &far, NONE)?;
             }
             self.finished(conn, to - done, DtoOperation::RdmaRead)?;
             for number in done..to {

@@ -76,17 +76,12 @@ impl Peer<'_> {
             }
         };
         if begun {
-            let Hello {
-                kind, size, count, ..
-            } = conn.hello;
+            let Hello { kind, size, count, .. } = conn.hello;
             let verified = match kind {
                 Kind::Ping => self.answer(&mut conn)?,
                 Kind::Write | Kind::Read => self.verify(&mut conn)?,
             };
-            say!(
-                "served {peer}: {}, {size} bytes, {verified} verified",
-                kind.name()
-            );
+            say!("served {peer}: {}, {size} bytes, {verified} verified", kind.name());
             if verified != count && count != 0 {
                 return Err(Trouble::Nonsense("end, before its count,"));
             }
@@ -142,11 +137,7 @@ impl Peer<'_> {
                 return Err(Trouble::Nonsense("count of operations"));
             }
             // The reader has verified what it read; here nothing may have changed.
-            let pieces = if kind == Kind::Write {
-                verified..to
-            } else {
-                0..offered
-            };
+            let pieces = if kind == Kind::Write { verified..to } else { 0..offered };
             for number in pieces {
                 let Some(far) = &conn.far else { break };
                 if let Err(wrong) = conn.check(far, conn.far_at(number), number, number) {

@@ -141,31 +141,19 @@ pub(super) fn all() -> Vec<(String, u64)> {
     }
     let (evd, ep, srq) = (Evd::from_raw(1), Ep::from_raw(1), Srq::from_raw(1));
     for (name, number, reason, what) in [
-        (
-            "DAT_ASYNC_ERROR_EVD_OVERFLOW",
-            "DAT_EVD_OVERFLOW_ERROR",
-            AsyncEvent::EvdOverflow(evd),
-        ),
+        ("DAT_ASYNC_ERROR_EVD_OVERFLOW", "DAT_EVD_OVERFLOW_ERROR", AsyncEvent::EvdOverflow(evd)),
         (
             "DAT_ASYNC_ERROR_IA_CATASTROPHIC",
             "DAT_IA_CATASTROPHIC_ERROR",
             AsyncEvent::IaCatastrophic,
         ),
-        (
-            "DAT_ASYNC_ERROR_EP_BROKEN",
-            "DAT_EP_TRANSFER_TO_ERROR",
-            AsyncEvent::EpBroken(ep),
-        ),
+        ("DAT_ASYNC_ERROR_EP_BROKEN", "DAT_EP_TRANSFER_TO_ERROR", AsyncEvent::EpBroken(ep)),
         (
             "DAT_ASYNC_ERROR_EP_BROKEN",
             "DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT",
             AsyncEvent::EpSoftHighWatermark(ep),
         ),
-        (
-            "DAT_ASYNC_ERROR_TIMED_OUT",
-            "DAT_IA_OTHER_ERROR",
-            AsyncEvent::TimedOut,
-        ),
+        ("DAT_ASYNC_ERROR_TIMED_OUT", "DAT_IA_OTHER_ERROR", AsyncEvent::TimedOut),
         (
             "DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR",
             "DAT_IA_OTHER_ERROR",
@@ -189,57 +177,24 @@ pub(super) fn all() -> Vec<(String, u64)> {
     }
     let event = |event: Event| event.number();
     for (name, number) in [
-        (
-            "DAT_CONNECTION_EVENT_ESTABLISHED",
-            event(Event::Established(ep)),
-        ),
-        (
-            "DAT_CONNECTION_EVENT_PEER_REJECTED",
-            event(Event::PeerRejected(ep)),
-        ),
-        (
-            "DAT_CONNECTION_EVENT_NON_PEER_REJECTED",
-            event(Event::NonPeerRejected(ep)),
-        ),
-        (
-            "DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR",
-            event(Event::AcceptCompletionError(ep)),
-        ),
-        (
-            "DAT_CONNECTION_EVENT_DISCONNECTED",
-            event(Event::Disconnected(ep)),
-        ),
+        ("DAT_CONNECTION_EVENT_ESTABLISHED", event(Event::Established(ep))),
+        ("DAT_CONNECTION_EVENT_PEER_REJECTED", event(Event::PeerRejected(ep))),
+        ("DAT_CONNECTION_EVENT_NON_PEER_REJECTED", event(Event::NonPeerRejected(ep))),
+        ("DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR", event(Event::AcceptCompletionError(ep))),
+        ("DAT_CONNECTION_EVENT_DISCONNECTED", event(Event::Disconnected(ep))),
         ("DAT_CONNECTION_EVENT_BROKEN", event(Event::Broken(ep))),
         ("DAT_CONNECTION_EVENT_TIMED_OUT", event(Event::TimedOut(ep))),
-        (
-            "DAT_CONNECTION_EVENT_UNREACHABLE",
-            event(Event::Unreachable(ep)),
-        ),
+        ("DAT_CONNECTION_EVENT_UNREACHABLE", event(Event::Unreachable(ep))),
         ("DAT_SOFTWARE_EVENT", event(Event::Software(0))),
-        (
-            "DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED",
-            event(Event::UdAccepted(ep)),
-        ),
-        (
-            "DAT_IB_UD_CONNECTION_ERROR_EVENT",
-            event(Event::UdError(ep)),
-        ),
+        ("DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED", event(Event::UdAccepted(ep))),
+        ("DAT_IB_UD_CONNECTION_ERROR_EVENT", event(Event::UdError(ep))),
     ] {
         put(name, number);
     }
-    let counters = IaCounter::ALL
-        .iter()
-        .map(|one| ("IA", one.name(), *one as u32));
-    let counters = counters.chain(
-        EpCounter::ALL
-            .iter()
-            .map(|one| ("EP", one.name(), *one as u32)),
-    );
-    let counters = counters.chain(
-        EvdCounter::ALL
-            .iter()
-            .map(|one| ("EVD", one.name(), *one as u32)),
-    );
+    let counters = IaCounter::ALL.iter().map(|one| ("IA", one.name(), *one as u32));
+    let counters = counters.chain(EpCounter::ALL.iter().map(|one| ("EP", one.name(), *one as u32)));
+    let counters =
+        counters.chain(EvdCounter::ALL.iter().map(|one| ("EVD", one.name(), *one as u32)));
     for (of, name, number) in counters {
         put(&format!("DCNT_{of}_{name}"), number);
     }

@@ -126,9 +126,7 @@ impl Dapltest {
             return Err(Failure::usage(format!(
                 "-f {script}: arguments are not read from a file here"
             ))
-            .remedy(format!(
-                "xargs dat compat dapltest DEVICE --ip ... < {script}"
-            )));
+            .remedy(format!("xargs dat compat dapltest DEVICE --ip ... < {script}")));
         }
         if let Some(qos) = self.qos.as_deref().filter(|qos| *qos != "BE") {
             return Err(Failure::usage(format!(
@@ -194,10 +192,6 @@ impl Dapltest {
 
     /// What is told besides.
     pub(super) fn labels<'a>(&'a self, server: &'a str, adapter: &'a str) -> Labels<'a> {
-        Labels {
-            server,
-            adapter: self.name.as_deref().unwrap_or(adapter),
-            port: self.port,
-        }
+        Labels { server, adapter: self.name.as_deref().unwrap_or(adapter), port: self.port }
     }
 }

@@ -138,18 +138,11 @@ impl<'p, H: Host> Buffers<'p, H> {
         let readable = more(readable, MemPriv::LOCAL_READ | MemPriv::REMOTE_READ);
         let writable = more(writable, local | MemPriv::REMOTE_WRITE);
         match (readable, writable) {
-            (Ok(readable), Ok(writable)) => Ok(Self {
-                own,
-                readable,
-                writable,
-                places,
-            }),
+            (Ok(readable), Ok(writable)) => Ok(Self { own, readable, writable, places }),
             (readable, writable) => {
                 let failure = readable.as_ref().err().or(writable.as_ref().err()).cloned();
                 hub.nic(|nic| {
-                    let rest = [readable, writable]
-                        .into_iter()
-                        .filter_map(|it| it.ok().flatten());
+                    let rest = [readable, writable].into_iter().filter_map(|it| it.ok().flatten());
                     for memory in rest.chain([own]) {
                         // That there is too little of it has been said.
                         let _ = memory.free(nic);
@@ -198,10 +191,7 @@ impl<'p, H: Host> Buffers<'p, H> {
                 Reach::Own => Far::default(),
                 reach @ (Reach::Read | Reach::Write) => {
                     let (addr, _, key) = self.memory(reach).far();
-                    Far {
-                        key,
-                        addr: addr + place.at as u64,
-                    }
+                    Far { key, addr: addr + place.at as u64 }
                 }
             };
             to.copy_from_slice(&far.bytes(order));

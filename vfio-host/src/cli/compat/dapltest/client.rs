@@ -32,11 +32,7 @@ impl Told {
         match self {
             Self::Transaction(test) => {
                 let checked = if test.verified() { ", verified" } else { "" };
-                format!(
-                    "{}transaction test with {}{checked}\n",
-                    test.lines(),
-                    test.peer
-                )
+                format!("{}transaction test with {}{checked}\n", test.lines(), test.peer)
             }
             Self::Performance(test) => {
                 format!("{}performance test with {}\n", test.lines(), test.peer)
@@ -86,16 +82,9 @@ async fn tested<'p, H: Host>(
         Wish::Transaction(command) => {
             terms::check(hub, command)?;
             let info = ClientInfo::new(Kind::Transaction, command.threads * command.eps);
-            let answer = control
-                .call(hub, server, info, &command.bytes(labels))
-                .await?;
+            let answer = control.call(hub, server, info, &command.bytes(labels)).await?;
             let ServerInfo { order, first_port } = answer;
-            let whom = Whom {
-                server: false,
-                peer: ip,
-                order,
-                first_port,
-            };
+            let whom = Whom { server: false, peer: ip, order, first_port };
             let terms = Terms::new(command, whom);
             let rounds = u64::from(terms.iterations) * u64::from(terms.threads);
             let bar = progress(out, rounds, "dapltest");
@@ -111,9 +100,7 @@ async fn tested<'p, H: Host>(
         }
         Wish::Performance(command) => {
             let info = ClientInfo::new(Kind::Performance, 1);
-            let answer = control
-                .call(hub, server, info, &command.bytes(labels))
-                .await?;
+            let answer = control.call(hub, server, info, &command.bytes(labels)).await?;
             let port = leg::port(answer.first_port, 0, ip)?;
             let mut track = Track::new(hub, *command, place(ip, port), false)?;
             let bar = progress(out, u64::from(command.iterations) * 2, "dapltest");

@@ -37,11 +37,7 @@ impl<'p, H: Host> Control<'p, H> {
     pub(super) fn new(hub: &Hub<'_, '_, 'p, H>) -> Result<Self, Failure> {
         let both = MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE;
         let memory = hub.memory(CONTROL * MESSAGES, both)?;
-        Ok(Self {
-            ep: hub.ep_create(2, 2, 1)?,
-            memory,
-            peer: "the client".into(),
-        })
+        Ok(Self { ep: hub.ep_create(2, 2, 1)?, memory, peer: "the client".into() })
     }
 
     /// Ends it and gives everything back.
@@ -178,10 +174,7 @@ impl<'p, H: Host> Control<'p, H> {
 
 /// What is in a message, up to its last byte that is not zero.
 fn hex(bytes: &[u8]) -> String {
-    let end = bytes
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .map_or(0, |at| at + 1);
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
     let used = bytes.iter().take(end);
     used.map(|byte| format!("{byte:02x}")).collect()
 }

@@ -94,16 +94,9 @@ impl<'h, 's, 'p, H: Host> Hub<'h, 's, 'p, H> {
     pub(super) fn new(nic: &'h mut Nic<'s, 'p, H>, patience: &Patience) -> Result<Self, Failure> {
         let pz = nic.pz_create().map_err(|e| dat("dat_pz_create", e))?;
         let streams = EvdFlags::DTO | EvdFlags::CONNECTION | EvdFlags::CR;
-        let evd = nic
-            .evd_create(EVENTS, streams)
-            .map_err(|e| dat("dat_evd_create", e))?;
+        let evd = nic.evd_create(EVENTS, streams).map_err(|e| dat("dat_evd_create", e))?;
         Ok(Self {
-            inner: RefCell::new(Inner {
-                nic,
-                evd,
-                inboxes: Vec::new(),
-                asked: Vec::new(),
-            }),
+            inner: RefCell::new(Inner { nic, evd, inboxes: Vec::new(), asked: Vec::new() }),
             pz,
             timeout: patience.timeout,
             spin: patience.poll,
@@ -139,8 +132,7 @@ impl<'h, 's, 'p, H: Host> Hub<'h, 's, 'p, H> {
     /// It has ended.
     pub(super) fn end(&self, polls: bool) {
         self.busy.set(self.busy.get().saturating_sub(1));
-        self.polling
-            .set(self.polling.get().saturating_sub(polls.into()));
+        self.polling.set(self.polling.get().saturating_sub(polls.into()));
         self.stir();
     }
 
@@ -189,12 +181,10 @@ impl<'h, 's, 'p, H: Host> Hub<'h, 's, 'p, H> {
 
     /// Registered memory of so many bytes.
     pub(super) fn memory(&self, len: usize, rights: MemPriv) -> Result<Memory<'p, H>, Failure> {
-        self.nic(|nic| Memory::new(nic, self.pz, len, rights))
-            .map_err(|failure| {
-                failure.remedy(
-                    "give fewer connections, or fewer or smaller segments behind SR, RR and RW",
-                )
-            })
+        self.nic(|nic| Memory::new(nic, self.pz, len, rights)).map_err(|failure| {
+            failure
+                .remedy("give fewer connections, or fewer or smaller segments behind SR, RR and RW")
+        })
     }
 
     /// Takes an Endpoint back, connected or not.
@@ -251,10 +241,7 @@ impl<'h, 's, 'p, H: Host> Hub<'h, 's, 'p, H> {
         let now = inner.nic.now();
         match point.kind {
             Sp::Public(psp) => inner.nic.psp_free(psp).map_err(|e| dat("dat_psp_free", e)),
-            Sp::Reserved(rsp) => inner
-                .nic
-                .rsp_free(now, rsp)
-                .map_err(|e| dat("dat_rsp_free", e)),
+            Sp::Reserved(rsp) => inner.nic.rsp_free(now, rsp).map_err(|e| dat("dat_rsp_free", e)),
         }
     }
 
@@ -332,10 +319,8 @@ impl<'h, 's, 'p, H: Host> Hub<'h, 's, 'p, H> {
             Some(Ok(dto)) if dto.status == DtoStatus::Success => Ok(dto),
             Some(Ok(dto)) => Err(self.nic(|nic| failed(nic, &dto, peer))),
             Some(Err(State::Broken)) => Err(self.nic(|nic| broken(nic, ep, peer))),
-            Some(Err(_)) => Err(
-                Failure::new(format!("{peer} ended the connection before {what}"))
-                    .remedy("its output says why; is it dapltest?"),
-            ),
+            Some(Err(_)) => Err(Failure::new(format!("{peer} ended the connection before {what}"))
+                .remedy("its output says why; is it dapltest?")),
             None => Err(late(what, self.timeout, peer)),
         }
     }
@@ -347,9 +332,7 @@ impl<'h, 's, 'p, H: Host> Hub<'h, 's, 'p, H> {
             let state = self.inner.borrow_mut().inbox(*ep).map(|inbox| inbox.state);
             // What has not begun has no end, which the adapter says.
             if let Some(before @ (State::None | State::Up)) = state
-                && self
-                    .nic(|nic| nic.ep_disconnect(*ep, CloseFlag::Abrupt))
-                    .is_ok()
+                && self.nic(|nic| nic.ep_disconnect(*ep, CloseFlag::Abrupt)).is_ok()
             {
                 parting.push((*ep, before));
             }
@@ -568,11 +551,7 @@ impl<H: Host> Inner<'_, '_, '_, H> {
 
 /// Something did not come.
 pub(super) fn late(what: &str, limit: Duration, peer: &str) -> Failure {
-    Failure::new(format!(
-        "{what} did not come within {} s",
-        limit.as_secs_f64()
-    ))
-    .remedy(format!(
+    Failure::new(format!("{what} did not come within {} s", limit.as_secs_f64())).remedy(format!(
         "is {peer} still there, and is it dapltest? --timeout and --wait give it more time"
     ))
 }

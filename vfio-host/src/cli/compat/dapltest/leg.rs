@@ -50,14 +50,8 @@ impl<'p, H: Host> Leg<'p, H> {
                 return Err(failure);
             }
         };
-        let mut leg = Self {
-            ep,
-            buffers,
-            port,
-            point: None,
-            peer: terms.peer.to_string(),
-            far: Vec::new(),
-        };
+        let mut leg =
+            Self { ep, buffers, port, point: None, peer: terms.peer.to_string(), far: Vec::new() };
         match leg.open(hub, terms) {
             Ok(()) => Ok(leg),
             Err(failure) => {
@@ -118,10 +112,8 @@ impl<'p, H: Host> Leg<'p, H> {
             hub.ep_reset(self.ep)?;
             self.open(hub, terms)?;
         }
-        Err(
-            Failure::new(format!("no attempt to connect with {peer} succeeds"))
-                .remedy("the output of dapltest there says more"),
-        )
+        Err(Failure::new(format!("no attempt to connect with {peer} succeeds"))
+            .remedy("the output of dapltest there says more"))
     }
 
     async fn accept(&self, hub: &Hub<'_, '_, 'p, H>, terms: &Terms) -> Result<(), Failure> {
@@ -129,11 +121,7 @@ impl<'p, H: Host> Leg<'p, H> {
         loop {
             let asked = hub.asked(port, hub.timeout).await;
             let (cr, remote) = asked.ok_or_else(|| {
-                late(
-                    &format!("a connection to port {port}"),
-                    hub.timeout,
-                    &self.peer,
-                )
+                late(&format!("a connection to port {port}"), hub.timeout, &self.peer)
             })?;
             if remote != terms.peer {
                 hub.nic(|nic| Links::refuse(nic, cr));
@@ -149,8 +137,7 @@ impl<'p, H: Host> Leg<'p, H> {
                     .remedy("is it dapltest?"));
                 }
                 let ep = (!terms.rsp).then_some(self.ep);
-                nic.cr_accept(cr, ep, &[])
-                    .map_err(|e| dat("dat_cr_accept", e))
+                nic.cr_accept(cr, ep, &[]).map_err(|e| dat("dat_cr_accept", e))
             });
         }
     }
@@ -256,9 +243,7 @@ impl<'p, H: Host> Leg<'p, H> {
         terms: &Terms,
         op: usize,
     ) -> Result<(), Failure> {
-        let dto = hub
-            .done(self.ep, &self.peer, "the end of an operation")
-            .await?;
+        let dto = hub.done(self.ep, &self.peer, "the end of an operation").await?;
         let what = format!("operation {op} ended");
         self.check(&dto, OPS | op as u64, terms.bytes(op), &what)
     }
@@ -277,10 +262,8 @@ impl<'p, H: Host> Leg<'p, H> {
 
     fn check(&self, dto: &DtoEvent, cookie: u64, len: usize, what: &str) -> Result<(), Failure> {
         if dto.cookie != cookie {
-            return Err(
-                Failure::new(format!("{what}, but another request than the next ended"))
-                    .remedy("this is a bug: run it again with -vvv"),
-            );
+            return Err(Failure::new(format!("{what}, but another request than the next ended"))
+                .remedy("this is a bug: run it again with -vvv"));
         }
         if dto.len as usize != len {
             return Err(Failure::new(format!(
@@ -300,9 +283,7 @@ impl<'p, H: Host> Leg<'p, H> {
 
 /// The other side's port for a connection, if there is such a port.
 pub(super) fn port(first: u32, nth: u32, peer: IpAddr) -> Result<u16, Failure> {
-    let port = first
-        .checked_add(nth)
-        .and_then(|port| u16::try_from(port).ok());
+    let port = first.checked_add(nth).and_then(|port| u16::try_from(port).ok());
     port.filter(|port| *port != 0).ok_or_else(|| {
         Failure::new(format!(
             "{peer} wants connections at port {first} and {nth} behind it, which no IP network has"

@@ -55,11 +55,7 @@ pub(super) fn run(dapltest: &Dapltest, out: &Out) -> Result<End, Failure> {
     // What a client offers, its server's port must have: what every port has that takes frames of 1500 bytes.
     let offers = wish.is_some().then_some(Mtu::B1024);
     let adapter = dapltest.adapter.clone().with_mtu(offers);
-    let play = Playing {
-        dapltest,
-        wish,
-        out: *out,
-    };
+    let play = Playing { dapltest, wish, out: *out };
     let ended = adapter::with(&adapter, play)?;
     let (words, failed) = match &ended {
         Ended::Server(Served { tests, failed }) => {
@@ -82,11 +78,7 @@ impl Play for Playing<'_> {
     type Told = Ended;
 
     fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Ended, Failure> {
-        let Self {
-            dapltest,
-            wish,
-            out,
-        } = self;
+        let Self { dapltest, wish, out } = self;
         let hub = Hub::new(nic, &dapltest.patience)?;
         let ended = match &wish {
             Some((server, wish)) => called(&hub, dapltest, *server, wish, out)?,
@@ -123,12 +115,7 @@ fn served<H: Host>(
 ) -> Result<Ended, Failure> {
     let served = Cell::default();
     let more = RefCell::default();
-    let serving = Serving {
-        hub,
-        dapltest,
-        out,
-        served: &served,
-    };
+    let serving = Serving { hub, dapltest, out, served: &served };
     hub.run(&more, Box::pin(serving.run(&more)))?;
     Ok(Ended::Server(served.get()))
 }

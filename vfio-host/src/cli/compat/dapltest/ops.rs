@@ -23,9 +23,7 @@ pub(super) fn transaction(words: &[String], validate: bool) -> Result<Vec<Op>, F
         };
         let transfer = words.next().unwrap_or("nothing");
         let transfer = Transfer::named(transfer).ok_or_else(|| {
-            wrong(format!(
-                "{who} is followed by SR, RR or RW, not by {transfer}"
-            ))
+            wrong(format!("{who} is followed by SR, RR or RW, not by {transfer}"))
         })?;
         let mut number = || {
             let digits = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
@@ -37,13 +35,7 @@ pub(super) fn transaction(words: &[String], validate: bool) -> Result<Vec<Op>, F
         if deferred && transfer != Transfer::Send {
             return Err(wrong("-f goes with SR only".into()));
         }
-        ops.push(Op {
-            by_server,
-            transfer,
-            segments,
-            size,
-            deferred,
-        });
+        ops.push(Op { by_server, transfer, segments, size, deferred });
     }
     check(&ops)?;
     if validate {
@@ -80,10 +72,8 @@ pub(super) fn check(ops: &[Op]) -> Result<(), Failure> {
     if waiting != 0 {
         return Err(wrong("a client SR -f has no server SR -f behind it".into()));
     }
-    let sends = |by_server| {
-        ops.iter()
-            .any(|op| op.transfer == Transfer::Send && op.by_server == by_server)
-    };
+    let sends =
+        |by_server| ops.iter().any(|op| op.transfer == Transfer::Send && op.by_server == by_server);
     if !sends(true) || !sends(false) {
         return Err(wrong(
             "a test needs a server SR and a client SR, so that neither side overtakes the other"
@@ -136,13 +126,7 @@ mod tests {
     }
 
     fn op(by_server: bool, transfer: Transfer, size: u32, segments: u32, deferred: bool) -> Op {
-        Op {
-            by_server,
-            transfer,
-            segments,
-            size,
-            deferred,
-        }
+        Op { by_server, transfer, segments, size, deferred }
     }
 
     #[test]
@@ -160,10 +144,7 @@ mod tests {
         let barrier = |by_server| op(by_server, Transfer::Send, 4096, 1, false);
         assert_eq!(verified[..4], wanted);
         assert_eq!(verified[4..], [true, false, true].map(barrier));
-        assert_eq!(
-            performance(&words("RR 32768 2")),
-            Ok((Transfer::Read, 32768, 2))
-        );
+        assert_eq!(performance(&words("RR 32768 2")), Ok((Transfer::Read, 32768, 2)));
         assert_eq!(performance(&words("RW")), Ok((Transfer::Write, 4096, 1)));
     }
 
@@ -178,10 +159,7 @@ mod tests {
             ("SR", "not with SR"),
             ("client SR 0 server SR", "0 is no number"),
             ("client SR 1 1 1 server SR", "not with 1"),
-            (
-                "client SR 99999999999 server SR",
-                "99999999999 is no number",
-            ),
+            ("client SR 99999999999 server SR", "99999999999 is no number"),
             ("client RR -f server SR", "-f goes with SR"),
             ("client SR -f server SR", "no server SR -f"),
             ("client SR server SR -f", "no client SR -f"),

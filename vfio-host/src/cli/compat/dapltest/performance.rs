@@ -72,12 +72,8 @@ impl<'p, H: Host> Track<'p, H> {
             Transfer::Read => attr.max_rdma_read_per_ep_out,
             Transfer::Write | Transfer::Send => attr.max_dto_per_ep,
         };
-        let pipeline = command
-            .iterations
-            .min(command.pipeline)
-            .min(attr.max_dto_per_ep)
-            .min(most)
-            .max(1);
+        let pipeline =
+            command.iterations.min(command.pipeline).min(attr.max_dto_per_ep).min(most).max(1);
         let requests = u16::try_from(pipeline).unwrap_or(u16::MAX);
         let segments = u8::try_from(command.segments).unwrap_or(u8::MAX);
         let ep = hub.ep_create(requests, 1, segments)?;
@@ -89,15 +85,7 @@ impl<'p, H: Host> Track<'p, H> {
                 return Err(failure);
             }
         };
-        let mut track = Self {
-            ep,
-            command,
-            peer,
-            notes,
-            data,
-            point: None,
-            pipeline,
-        };
+        let mut track = Self { ep, command, peer, notes, data, point: None, pipeline };
         let opened = track.recv(hub).and_then(|()| {
             if server {
                 track.point = Some(hub.listen(peer.port(), None)?);
@@ -177,10 +165,7 @@ impl<'p, H: Host> Track<'p, H> {
                 self.close(hub)?;
                 let (addr, _, key) = self.data.far();
                 self.say(hub, Far { key, addr }.bytes(order)).await?;
-                return self
-                    .hear(hub, "the message that it is done")
-                    .await
-                    .map(drop);
+                return self.hear(hub, "the message that it is done").await.map(drop);
             }
             hub.ep_reset(self.ep)?;
             self.recv(hub)?;
@@ -262,9 +247,7 @@ impl<'p, H: Host> Track<'p, H> {
         let len = self.command.size as usize;
         let stride = len.next_multiple_of(ALIGN);
         let segments = 0..self.command.segments as usize;
-        segments
-            .map(|nth| self.data.local(nth * stride, len))
-            .collect()
+        segments.map(|nth| self.data.local(nth * stride, len)).collect()
     }
 
     /// All operations, as many at a time as the pipeline holds.
@@ -382,14 +365,7 @@ fn memories<'p, H: Host>(
 
 /// Whether this side can carry out a command. Nothing of it is believed before.
 fn check<H: Host>(hub: &Hub<'_, '_, '_, H>, command: &Performance) -> Result<(), Failure> {
-    let Performance {
-        transfer,
-        size,
-        segments,
-        iterations,
-        pipeline,
-        ..
-    } = *command;
+    let Performance { transfer, size, segments, iterations, pipeline, .. } = *command;
     if transfer == Transfer::Send {
         return Err(Failure::new(
             "a client wants a performance test of sends, which there is none of",

@@ -19,10 +19,7 @@ impl Processor {
         let ticks = line.split_whitespace().map(|tick| tick.parse().ok());
         let ticks: Vec<u64> = ticks.take(4).collect::<Option<_>>()?;
         let [user, nice, system, idle] = *ticks.first_chunk()?;
-        Some(Self {
-            all: user + nice + system + idle,
-            idle,
-        })
+        Some(Self { all: user + nice + system + idle, idle })
     }
 
     /// Per cent of the time between two that was not idle.

@@ -71,14 +71,11 @@ impl<'t, 'p: 't, H: Host> Serving<'t, '_, '_, 'p, H> {
         let mut control = Control::new(hub)?;
         let point = hub.listen(port, None)?;
         let (ip, name) = hub.nic(|nic| (nic.query().0.ia_address, nic.host().name().to_owned()));
-        note(&format!(
-            "dat: {name} listens on {ip} port {port} for {PROGRAM}; Ctrl-C ends it"
-        ));
+        note(&format!("dat: {name} listens on {ip} port {port} for {PROGRAM}; Ctrl-C ends it"));
         let mut next = port + 1;
         let ended = loop {
             control.post(hub)?;
-            self.out
-                .say(&format!("Dapltest: Service Point Ready - {name}"))?;
+            self.out.say(&format!("Dapltest: Service Point Ready - {name}"))?;
             let asked = loop {
                 let asked = hub.asked(port, dapltest.patience.wait).await;
                 // While a test is under way there is no hurry for the next.
@@ -90,11 +87,7 @@ impl<'t, 'p: 't, H: Host> Serving<'t, '_, '_, 'p, H> {
                 break if signals::asked() {
                     Ok(())
                 } else {
-                    Err(late(
-                        "a dapltest client",
-                        dapltest.patience.wait,
-                        "a client",
-                    ))
+                    Err(late("a dapltest client", dapltest.patience.wait, "a client"))
                 };
             };
             hub.begin(false);
@@ -111,9 +104,7 @@ impl<'t, 'p: 't, H: Host> Serving<'t, '_, '_, 'p, H> {
         hub.close(&point)?;
         while hub.busy() > 0 {
             // Each of its waits has an end, so this has one.
-            let _ = hub
-                .holds("the end of all tests", "a client", || hub.busy() == 0)
-                .await;
+            let _ = hub.holds("the end of all tests", "a client", || hub.busy() == 0).await;
         }
         control.free(hub).await?;
         ended
@@ -139,10 +130,8 @@ impl<'t, 'p: 't, H: Host> Serving<'t, '_, '_, 'p, H> {
         let Some((info, command)) = control.take(hub, cr, peer).await? else {
             return Ok(After::Next);
         };
-        let answer = |first_port: u16| ServerInfo {
-            order: Order::Little,
-            first_port: first_port.into(),
-        };
+        let answer =
+            |first_port: u16| ServerInfo { order: Order::Little, first_port: first_port.into() };
         match info.kind {
             Kind::Quit => {
                 control.answer(hub, answer(*next)).await?;
@@ -153,12 +142,7 @@ impl<'t, 'p: 't, H: Host> Serving<'t, '_, '_, 'p, H> {
                 terms::check(hub, &command)?;
                 let connections = command.threads * command.eps;
                 let first = self.ports(next, connections)?;
-                let whom = Whom {
-                    server: true,
-                    peer,
-                    order: info.order,
-                    first_port: first.into(),
-                };
+                let whom = Whom { server: true, peer, order: info.order, first_port: first.into() };
                 let terms = Terms::new(&command, whom);
                 let threads = Threads::new(hub, &terms)?;
                 // From here on the ports are open, and the test's own affair.

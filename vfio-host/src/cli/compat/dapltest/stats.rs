@@ -121,15 +121,7 @@ impl Performed {
 
     /// The tool's lines. Here 1 MB is 1048576 bytes.
     pub(super) fn lines(&self) -> String {
-        let Self {
-            operation,
-            operations,
-            segment_bytes,
-            segments,
-            pipeline,
-            seconds,
-            ..
-        } = self;
+        let Self { operation, operations, segment_bytes, segments, pipeline, seconds, .. } = self;
         let mode = if self.polling { "polling" } else { "blocking" };
         let busy = self.cpu_percent.unwrap_or(0.0);
         let megabytes = float(self.bytes) / f64::from(1 << 20);

@@ -106,18 +106,8 @@ pub(super) fn check<H: Host>(
     hub: &Hub<'_, '_, '_, H>,
     command: &Transaction,
 ) -> Result<(), Failure> {
-    let Transaction {
-        threads,
-        eps,
-        iterations,
-        validate,
-        ref ops,
-        ..
-    } = *command;
-    super::ops::check(ops).map_err(|failure| Failure {
-        usage: false,
-        ..failure
-    })?;
+    let Transaction { threads, eps, iterations, validate, ref ops, .. } = *command;
+    super::ops::check(ops).map_err(|failure| Failure { usage: false, ..failure })?;
     if threads == 0 || eps == 0 || iterations == 0 {
         return Err(Failure::new(format!(
             "a test of {iterations} iterations with {threads} threads and {eps} connections each does nothing"
@@ -157,9 +147,7 @@ pub(super) fn check<H: Host>(
             .remedy("give other numbers of bytes and segments behind SR, RR or RW"));
         }
     }
-    let each = ops
-        .iter()
-        .fold(0, |sum: u64, op| sum.saturating_add(bytes(op)));
+    let each = ops.iter().fold(0, |sum: u64, op| sum.saturating_add(bytes(op)));
     let all = each.saturating_mul(connections.into());
     if all > MEMORY {
         return Err(Failure::new(format!(

@@ -46,9 +46,7 @@ pub(super) struct Threads<'p, H: Host> {
 impl<'p, H: Host> Threads<'p, H> {
     /// Makes them. The ports of a server are open from here on.
     pub(super) fn new(hub: &Hub<'_, '_, 'p, H>, terms: &Terms) -> Result<Self, Failure> {
-        let mut made = Self {
-            threads: Vec::new(),
-        };
+        let mut made = Self { threads: Vec::new() };
         for thread in 0..terms.threads {
             made.threads.push(Vec::new());
             for nth in 0..terms.eps {
@@ -87,12 +85,7 @@ impl<'p, H: Host> Threads<'p, H> {
             bar,
         };
         let threads = self.threads.iter_mut().map(|legs| -> Task<'_> {
-            let thread = Thread {
-                hub,
-                terms,
-                legs,
-                shared: &shared,
-            };
+            let thread = Thread { hub, terms, legs, shared: &shared };
             Box::pin(thread.run())
         });
         let ended = all(threads.collect()).await;
@@ -150,10 +143,7 @@ impl<H: Host> Thread<'_, '_, '_, '_, H> {
             hub.stir();
         }
         let peer = self.terms.peer.to_string();
-        hub.holds("the message that all are ready", &peer, || {
-            waiting.get() == 0
-        })
-        .await?;
+        hub.holds("the message that all are ready", &peer, || waiting.get() == 0).await?;
         self.say_all(Note::ReadyOut).await
     }
 

@@ -54,11 +54,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [(u32, Self); 3] = [
-        (1, Self::Transaction),
-        (2, Self::Performance),
-        (4, Self::Quit),
-    ];
+    const ALL: [(u32, Self); 3] = [(1, Self::Transaction), (2, Self::Performance), (4, Self::Quit)];
 }
 
 /// A message of the control connection being written.
@@ -123,11 +119,7 @@ pub(super) struct ClientInfo {
 impl ClientInfo {
     /// A client on this machine, whose keys go out with the low byte first.
     pub(super) fn new(kind: Kind, connections: u32) -> Self {
-        Self {
-            order: Order::Little,
-            kind,
-            connections,
-        }
+        Self { order: Order::Little, kind, connections }
     }
 
     pub(super) fn bytes(self) -> Vec<u8> {
@@ -152,11 +144,7 @@ impl ClientInfo {
                 .remedy("a server serves -T T, -T P and -T Q")
         })?;
         let connections = reading.word();
-        Ok(Self {
-            order,
-            kind,
-            connections,
-        })
+        Ok(Self { order, kind, connections })
     }
 }
 
@@ -209,11 +197,8 @@ pub(super) enum Transfer {
 }
 
 impl Transfer {
-    const ALL: [(u32, Self, &'static str); 3] = [
-        (0, Self::Read, "RR"),
-        (1, Self::Write, "RW"),
-        (2, Self::Send, "SR"),
-    ];
+    const ALL: [(u32, Self, &'static str); 3] =
+        [(0, Self::Read, "RR"), (1, Self::Write, "RW"), (2, Self::Send, "SR")];
 
     fn number(self) -> u32 {
         let found = Self::ALL.iter().find(|(_, transfer, _)| *transfer == self);
@@ -459,14 +444,12 @@ impl Far {
 
     pub(super) fn read([a, b, c, d, rest @ ..]: [u8; FAR], order: Order) -> Self {
         match order {
-            Order::Little => Self {
-                key: u32::from_le_bytes([a, b, c, d]),
-                addr: u64::from_le_bytes(rest),
-            },
-            Order::Big => Self {
-                key: u32::from_be_bytes([a, b, c, d]),
-                addr: u64::from_be_bytes(rest),
-            },
+            Order::Little => {
+                Self { key: u32::from_le_bytes([a, b, c, d]), addr: u64::from_le_bytes(rest) }
+            }
+            Order::Big => {
+                Self { key: u32::from_be_bytes([a, b, c, d]), addr: u64::from_be_bytes(rest) }
+            }
         }
     }
 }

@@ -102,14 +102,8 @@ impl<'p, H: Host> Table<'p, H> {
                     AtomicKind::FetchAndAdd => Atomic::FetchAdd(1),
                     // The first finds out what is there and changes nothing; the others count on.
                     AtomicKind::CmpAndSwap => match self.expected(number, words) {
-                        Some(compare) => Atomic::CmpSwap {
-                            compare,
-                            swap: compare.wrapping_add(1),
-                        },
-                        None => Atomic::CmpSwap {
-                            compare: 0,
-                            swap: 0,
-                        },
+                        Some(compare) => Atomic::CmpSwap { compare, swap: compare.wrapping_add(1) },
+                        None => Atomic::CmpSwap { compare: 0, swap: 0 },
                     },
                 };
                 self.links.atomic(nic, link, piece, &far, atomic)
@@ -167,10 +161,7 @@ impl<'p, H: Host> Table<'p, H> {
 
     pub(super) fn same(&mut self, link: usize, number: u64, bytes: &[u8]) -> Result<(), Failure> {
         let slot = self.slots.of(number);
-        let differs = self
-            .seen
-            .get_mut(link)
-            .and_then(|seen| seen.differs(slot, bytes));
+        let differs = self.seen.get_mut(link).and_then(|seen| seen.differs(slot, bytes));
         match differs {
             None => Ok(()),
             Some(at) => Err(Failure::new(format!(

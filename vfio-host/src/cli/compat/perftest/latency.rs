@@ -149,17 +149,9 @@ impl<'p, H: Host> Table<'p, H> {
         let mut now = vec![0; self.before.len()];
         self.open.load(0, &mut now);
         let end = self.plan.size - 1;
-        let wrong = now
-            .iter()
-            .zip(&self.before)
-            .enumerate()
-            .position(|(at, (now, before))| {
-                if at < end {
-                    *now != 0
-                } else {
-                    at > end && now != before
-                }
-            });
+        let wrong = now.iter().zip(&self.before).enumerate().position(|(at, (now, before))| {
+            if at < end { *now != 0 } else { at > end && now != before }
+        });
         match wrong {
             None => Ok(()),
             Some(at) => Err(self.misplaced(0, at)),

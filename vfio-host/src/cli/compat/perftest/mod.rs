@@ -73,27 +73,14 @@ struct Ran {
 
 pub(super) fn run(perftest: &Perftest, out: &Out) -> Result<End, Failure> {
     let plan = Plan::new(perftest)?;
-    let play = Playing {
-        perftest,
-        plan,
-        out,
-    };
+    let play = Playing { perftest, plan, out };
     let told = adapter::with(&perftest.adapter, play)?;
     out.result(&told, &words(&told))?;
     Ok(End::Ok)
 }
 
 fn words(told: &Told) -> String {
-    let Told {
-        test,
-        role,
-        peer,
-        connections,
-        size,
-        operations,
-        verified,
-        ..
-    } = told;
+    let Told { test, role, peer, connections, size, operations, verified, .. } = told;
     let what = match test.verb() {
         Verb::Send => "messages",
         Verb::Write => "writes",
@@ -106,27 +93,14 @@ fn words(told: &Told) -> String {
         "{} {role}: {count}{what} of {size} bytes with {peer} over {connections} connections{checked}\n",
         test.program()
     );
-    if let (Some(seconds), Some(bytes), Some(rate)) = (
-        told.seconds,
-        told.megabytes_per_second,
-        told.operations_per_second,
-    ) {
-        text.push_str(&format!(
-            "{seconds:.3} s, {bytes:.2} MB/s, {rate:.0} a second\n"
-        ));
-    }
-    if let Some(Latency {
-        min, median, max, ..
-    }) = told.latency_us
+    if let (Some(seconds), Some(bytes), Some(rate)) =
+        (told.seconds, told.megabytes_per_second, told.operations_per_second)
     {
-        let way = if test.verb() == Verb::Read {
-            "a read"
-        } else {
-            "one way"
-        };
-        text.push_str(&format!(
-            "{way}: min {min:.1} us, median {median:.1} us, max {max:.1} us\n"
-        ));
+        text.push_str(&format!("{seconds:.3} s, {bytes:.2} MB/s, {rate:.0} a second\n"));
+    }
+    if let Some(Latency { min, median, max, .. }) = told.latency_us {
+        let way = if test.verb() == Verb::Read { "a read" } else { "one way" };
+        text.push_str(&format!("{way}: min {min:.1} us, median {median:.1} us, max {max:.1} us\n"));
     }
     text
 }
@@ -152,18 +126,12 @@ impl Play for Playing<'_> {
     type Told = Told;
 
     fn play<'p, H: Host>(self, nic: &mut Nic<'_, 'p, H>) -> Result<Told, Failure> {
-        let Self {
-            perftest,
-            plan,
-            out,
-        } = self;
+        let Self { perftest, plan, out } = self;
         let limits = nic.provider().limits();
         let (mtu, most) = (limits.mtu, limits.max_reads);
         if plan.verb == Verb::Atomic && !limits.atomics {
-            return Err(
-                Failure::new(format!("{} has no atomics", nic.host().name()))
-                    .remedy("dat info says what it has"),
-            );
+            return Err(Failure::new(format!("{} has no atomics", nic.host().name()))
+                .remedy("dat info says what it has"));
         }
         let mut links = Links::new(nic, plan.makings(), &perftest.patience, plan.test.program())?;
         let mut talk = Talk::meet(nic, perftest)?;
@@ -267,11 +235,7 @@ impl<'p, H: Host> Table<'p, H> {
             Verb::Atomic if !plan.client => local | MemPriv::REMOTE_ATOMIC,
             Verb::Send | Verb::Write | Verb::Read | Verb::Atomic => local,
         };
-        let len = if plan.verb == Verb::Send {
-            inward.max(ALIGN)
-        } else {
-            whole
-        };
+        let len = if plan.verb == Verb::Send { inward.max(ALIGN) } else { whole };
         let open = Memory::new(nic, links.pz, len, rights)?;
         let mut before = vec![0; len];
         contents::fill(adapter::seed(nic), 1, &mut before);
@@ -345,12 +309,8 @@ impl<'p, H: Host> Table<'p, H> {
         if let (Some(twice), Some(far)) = (twice, self.keys.first())
             && twice.address.qpn != far.address.qpn
         {
-            return Err(
-                Failure::new("the peer's first two keys differ").remedy(format!(
-                    "is it {} with one connection?",
-                    self.plan.test.program()
-                )),
-            );
+            return Err(Failure::new("the peer's first two keys differ")
+                .remedy(format!("is it {} with one connection?", self.plan.test.program())));
         }
         for link in 0..self.plan.connections {
             self.connect_one(nic, link, local, reads, ack_timeout)?;
@@ -387,9 +347,7 @@ impl<'p, H: Host> Table<'p, H> {
             sq_psn: own.address.psn,
             mtu: self.agreed.mtu,
             responder_resources: reads,
-            initiator_depth: u8::try_from(far.reads)
-                .unwrap_or(u8::MAX)
-                .clamp(1, most.max(1)),
+            initiator_depth: u8::try_from(far.reads).unwrap_or(u8::MAX).clamp(1, most.max(1)),
             retry_count,
             rnr_retry,
             ack_timeout,
@@ -411,11 +369,7 @@ impl<'p, H: Host> Table<'p, H> {
     ) -> Result<Ran, Failure> {
         let plan = self.plan;
         let blind = !plan.client && plan.verb != Verb::Send;
-        let limit = if blind {
-            plan.wait.max(talk.timeout())
-        } else {
-            talk.timeout()
-        };
+        let limit = if blind { plan.wait.max(talk.timeout()) } else { talk.timeout() };
         let (Some(own), far) = (self.own.first().copied(), self.keys.first().copied()) else {
             return Ok(ran);
         };
@@ -444,9 +398,7 @@ impl<'p, H: Host> Table<'p, H> {
     #[expect(clippy::cast_precision_loss, reason = "figures to look at")]
     fn figures(&self, ran: &Ran) -> Report {
         let operations = ran.operations.unwrap_or(0);
-        let rate = ran
-            .seconds
-            .map_or(0.0, |seconds| operations as f64 / seconds);
+        let rate = ran.seconds.map_or(0.0, |seconds| operations as f64 / seconds);
         Report {
             size: self.plan.size as u64,
             operations,
@@ -532,11 +484,7 @@ impl<'p, H: Host> Table<'p, H> {
     /// Memory of the other side for operation `number`.
     fn far(&self, link: usize, number: u64) -> RmrTriplet {
         let far = self.far.get(link).copied();
-        let far = far.unwrap_or(RmrTriplet {
-            addr: 0,
-            len: 0,
-            context: 0,
-        });
+        let far = far.unwrap_or(RmrTriplet { addr: 0, len: 0, context: 0 });
         RmrTriplet {
             addr: far.addr.wrapping_add(self.slots.at(number) as u64),
             len: u32::try_from(self.plan.size).unwrap_or(u32::MAX),

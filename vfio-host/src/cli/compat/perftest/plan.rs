@@ -134,16 +134,8 @@ impl Plan {
     }
 
     pub(super) fn makings(&self) -> Makings {
-        let receives = if self.verb == Verb::Send {
-            self.places
-        } else {
-            1
-        };
-        Makings {
-            count: self.connections,
-            requests: self.depth,
-            receives: receives.max(1),
-        }
+        let receives = if self.verb == Verb::Send { self.places } else { 1 };
+        Makings { count: self.connections, requests: self.depth, receives: receives.max(1) }
     }
 
     pub(super) fn all(&self) -> u64 {

@@ -24,10 +24,7 @@ impl Slots {
         } else {
             1
         };
-        Self {
-            step,
-            count: count as u64,
-        }
+        Self { step, count: count as u64 }
     }
 
     /// How many there are.
@@ -114,11 +111,7 @@ mod tests {
     use super::*;
     use dat_core::provider::Mtu;
 
-    const AGREED: Agreed = Agreed {
-        cycle: 4096,
-        line: 64,
-        mtu: Mtu::B1024,
-    };
+    const AGREED: Agreed = Agreed { cycle: 4096, line: 64, mtu: Mtu::B1024 };
 
     #[test]
     fn small_ones_wander_and_large_ones_do_not() {

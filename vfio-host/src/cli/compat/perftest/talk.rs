@@ -60,17 +60,9 @@ impl Key {
     }
 
     fn line(&self) -> [u8; KEY] {
-        let Self {
-            address,
-            reads,
-            rkey,
-            addr,
-        } = self;
+        let Self { address, reads, rkey, addr } = self;
         let Address { qpn, psn, gid } = address;
-        let mut text = format!(
-            "{:04x}:{reads:04x}:{qpn:06x}:{psn:06x}:{rkey:08x}:{addr:016x}:",
-            0
-        );
+        let mut text = format!("{:04x}:{reads:04x}:{qpn:06x}:{psn:06x}:{rkey:08x}:{addr:016x}:", 0);
         for byte in gid.octets() {
             text.push_str(&format!("{byte:02x}:"));
         }
@@ -136,11 +128,7 @@ impl Talk {
                 Channel::accept(nic, &listener, wait, timeout, program)?
             }
         };
-        Ok(Self {
-            channel,
-            client: perftest.client.is_some(),
-            timeout,
-        })
+        Ok(Self { channel, client: perftest.client.is_some(), timeout })
     }
 
     /// Says something, and hears the same thing of the other side within `limit`.
@@ -197,15 +185,9 @@ impl Talk {
         let line = self.greater(nic, links, LINE, "the length of its cache lines")?;
         let said = self.swap(nic, links, [b'0' + mtu.code(), 0], limit, "its MTU")?;
         let digit = said.first().map(|digit| digit.wrapping_sub(b'0'));
-        let far = digit
-            .and_then(Mtu::from_code)
-            .filter(|_| said.last() == Some(&0));
+        let far = digit.and_then(Mtu::from_code).filter(|_| said.last() == Some(&0));
         let far = far.ok_or_else(|| self.stranger(&said, "which is no code of an MTU"))?;
-        Ok(Agreed {
-            cycle,
-            line,
-            mtu: far.min(mtu),
-        })
+        Ok(Agreed { cycle, line, mtu: far.min(mtu) })
     }
 
     /// Agrees on the greater of two powers of two, of which this side has the least.
@@ -322,9 +304,7 @@ impl Talk {
 /// The number that a version begins with.
 fn version(said: &[u8; VERSION]) -> Option<f64> {
     let text = said.split(|byte| *byte == 0).next()?;
-    let plain = text
-        .iter()
-        .all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    let plain = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()
 }
 
@@ -370,10 +350,7 @@ mod tests {
     #[test]
     fn versions_are_numbers() {
         let of = |text: &str| version(&padded(text));
-        assert_eq!(
-            (of("6.24"), of("5.93"), of("6")),
-            (Some(6.24), Some(5.93), Some(6.0))
-        );
+        assert_eq!((of("6.24"), of("5.93"), of("6")), (Some(6.24), Some(5.93), Some(6.0)));
         for bad in ["", "GET / HTTP/1.1", "inf", "-1", "6.2.4", "1e9"] {
             assert_eq!(of(bad), None, "{bad}");
         }

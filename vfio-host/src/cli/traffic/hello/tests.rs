@@ -51,12 +51,7 @@ fn what_is_asked_for_has_limits() {
     refused(|h| h.count = 0, "at least one");
     refused(|h| h.kind = Kind::Ping, "one message in flight");
     refused(|h| h.size = MOST_SIZE, "too much");
-    let endless = Hello {
-        kind: Kind::Ping,
-        depth: 1,
-        count: 0,
-        ..SEND
-    };
+    let endless = Hello { kind: Kind::Ping, depth: 1, count: 0, ..SEND };
     assert_eq!(Hello::read(&endless.bytes()), Ok(endless));
 }
 
@@ -65,21 +60,10 @@ fn pieces_do_not_overlap_and_lie_inside() {
     for kind in Kind::ALL {
         for (depth, size) in [(1, 1), (1, 65), (48, 4096), (7, 100_000)] {
             let depth = if kind == Kind::Ping { 1 } else { depth };
-            let hello = Hello {
-                kind,
-                depth,
-                size,
-                ..SEND
-            };
+            let hello = Hello { kind, depth, size, ..SEND };
             assert_eq!(hello.check(), Ok(()));
             for layout in [hello.server(), hello.client()] {
-                let Layout {
-                    recv,
-                    landing,
-                    data,
-                    notes,
-                    far,
-                } = layout;
+                let Layout { recv, landing, data, notes, far } = layout;
                 assert_eq!((recv.at, data.at, far.at), (0, 0, 0));
                 assert_eq!((landing.at, notes.at), (recv.end(), data.end()));
                 assert_eq!(layout.total(), landing.end() + notes.end() + far.end());
@@ -99,25 +83,12 @@ fn pieces_do_not_overlap_and_lie_inside() {
 
 #[test]
 fn a_welcome_answers_one_hello() {
-    let hello = Hello {
-        kind: Kind::Write,
-        ..SEND
-    };
-    let welcome = Welcome {
-        addr: 0x7f00_0000_0000,
-        len: 32 * 4096,
-        context: 0xabcd,
-    };
+    let hello = Hello { kind: Kind::Write, ..SEND };
+    let welcome = Welcome { addr: 0x7f00_0000_0000, len: 32 * 4096, context: 0xabcd };
     let mut bytes = welcome.bytes(&hello).to_vec();
     bytes.resize(196, 0);
     assert_eq!(Welcome::read(&bytes, &hello), Some(welcome));
-    for other in [
-        Hello { depth: 8, ..hello },
-        Hello {
-            kind: Kind::Read,
-            ..hello
-        },
-    ] {
+    for other in [Hello { depth: 8, ..hello }, Hello { kind: Kind::Read, ..hello }] {
         assert_eq!(Welcome::read(&bytes, &other), None);
     }
     for at in [0, 4, 5, 7, 20, 28, 195] {
@@ -125,10 +96,7 @@ fn a_welcome_answers_one_hello() {
         bytes[at] ^= 1;
         assert_eq!(Welcome::read(&bytes, &hello), None, "{at}");
     }
-    let wrapping = Welcome {
-        addr: u64::MAX,
-        ..welcome
-    };
+    let wrapping = Welcome { addr: u64::MAX, ..welcome };
     assert_eq!(Welcome::read(&wrapping.bytes(&hello), &hello), None);
 }
 
@@ -140,25 +108,14 @@ fn refusals_are_words_and_nothing_else() {
     assert!(refusal(&"x".repeat(1000)).len() <= 148);
     let rude = refusal("a\x1b[31mb\u{7}\u{fc}c");
     assert_eq!(refusal_words(&rude).as_deref(), Some("a[31mbc"));
-    for none in [
-        &b""[..],
-        b"dat-",
-        b"dat-\x01",
-        b"dat-\x01\0words",
-        b"dat?\x01words",
-    ] {
+    for none in [&b""[..], b"dat-", b"dat-\x01", b"dat-\x01\0words", b"dat?\x01words"] {
         assert_eq!(refusal_words(none), None);
     }
 }
 
 #[test]
 fn a_message_has_one_length() {
-    let message = Message {
-        addr: 1 << 40,
-        context: 7,
-        len: 9,
-        ..Message::new(Saying::Verify, 12)
-    };
+    let message = Message { addr: 1 << 40, context: 7, len: 9, ..Message::new(Saying::Verify, 12) };
     let bytes = message.bytes();
     assert_eq!(Message::read(&bytes), Some(message));
     assert_eq!(Message::read(&bytes[..31]), None);

@@ -12,17 +12,7 @@ const fn rping(
     client: &'static str,
     ours: Ours,
 ) -> Test {
-    Test {
-        name,
-        quick,
-        how: How::Tools(Tools {
-            server,
-            client,
-            ours,
-            port: RPING,
-            ..TOOLS
-        }),
-    }
+    Test { name, quick, how: How::Tools(Tools { server, client, ours, port: RPING, ..TOOLS }) }
 }
 
 pub(super) const TESTS: &[Test] = &[
@@ -31,30 +21,21 @@ pub(super) const TESTS: &[Test] = &[
         false,
         "rping -s -a {ip} -C 10",
         "rping -c -a {peer} -C 10",
-        Ours::Can(
-            "compat rping {dat}",
-            "compat rping {dat} --client {peer} -C 10",
-        ),
+        Ours::Can("compat rping {dat}", "compat rping {dat} --client {peer} -C 10"),
     ),
     rping(
         "rping -V, 2500 bytes",
         true,
         "rping -s -a {ip} -C 10 -V -S 2500",
         "rping -c -a {peer} -C 10 -V -S 2500",
-        Ours::Can(
-            "compat rping {dat} -V",
-            "compat rping {dat} --client {peer} -C 10 -V -S 2500",
-        ),
+        Ours::Can("compat rping {dat} -V", "compat rping {dat} --client {peer} -C 10 -V -S 2500"),
     ),
     rping(
         "rping -V, 60000 bytes",
         false,
         "rping -s -a {ip} -C 5 -V -S 60000",
         "rping -c -a {peer} -C 5 -V -S 60000",
-        Ours::Can(
-            "compat rping {dat} -V",
-            "compat rping {dat} --client {peer} -C 5 -V -S 60000",
-        ),
+        Ours::Can("compat rping {dat} -V", "compat rping {dat} --client {peer} -C 5 -V -S 60000"),
     ),
     rping(
         "rping -V, IPv6",
@@ -81,10 +62,7 @@ pub(super) const TESTS: &[Test] = &[
         quick: true,
         how: How::Tools(Tools {
             client: "rping -c -a {peer} -p 4999 -C 1",
-            ours: Ours::Can(
-                "listen {dat}",
-                "compat rping {dat} --client {peer} -p 4999 -C 1",
-            ),
+            ours: Ours::Can("listen {dat}", "compat rping {dat} --client {peer} -p 4999 -C 1"),
             ends: Ends::Badly,
             says: "REJECTED",
             endless: true,

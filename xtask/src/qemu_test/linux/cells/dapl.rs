@@ -21,23 +21,11 @@ type Command = (&'static str, &'static str);
 /// The OFA's commands of November 2007, in their order, with as many iterations as an emulated guest has time for.
 const ELEVEN: &[Command] = &[
     ("T", "-i 1000 -R BE client SR 256 1 server SR 256 1"),
-    (
-        "T",
-        "-i 100 -R BE -V -P client SR 1024 3 -f server SR 1536 2 -f",
-    ),
+    ("T", "-i 100 -R BE -V -P client SR 1024 3 -f server SR 1536 2 -f"),
     ("T", "-i 100 -R BE -V -P client SR 1024 1 server SR 1024 1"),
-    (
-        "T",
-        "-i 30 -w 10 -R BE -V -P client SR 1024 3 server SR 1536 2",
-    ),
-    (
-        "T",
-        "-i 100 -R BE -V -P client SR 256 1 server RW 4096 1 server SR 256 1",
-    ),
-    (
-        "T",
-        "-i 100 -R BE -V -P client SR 256 1 server RR 4096 1 server SR 256 1",
-    ),
+    ("T", "-i 30 -w 10 -R BE -V -P client SR 1024 3 server SR 1536 2"),
+    ("T", "-i 100 -R BE -V -P client SR 256 1 server RW 4096 1 server SR 256 1"),
+    ("T", "-i 100 -R BE -V -P client SR 256 1 server RR 4096 1 server SR 256 1"),
     (
         "T",
         "-i 10 -t 4 -w 8 -R BE -V -P client SR 256 1 server RR 4096 1 server SR 256 1 \
@@ -46,10 +34,7 @@ const ELEVEN: &[Command] = &[
     ("P", "-i 1024 -p 64 -m p RW 8192 2"),
     ("P", "-i 1024 -p 64 -m p RW 4096 2"),
     ("P", "-i 1024 -p 64 -m p RW 4096 1"),
-    (
-        "T",
-        "-i 30 -w 10 -R BE -V -P client SR 1024 3 server SR 1536 2",
-    ),
+    ("T", "-i 30 -w 10 -R BE -V -P client SR 1024 3 server SR 1536 2"),
 ];
 
 /// A choice of the list of dapl's script cl.sh.
@@ -86,20 +71,14 @@ const BEYOND: &[Command] = &[
 const HUNDRED: &[Command] = &[("T", "-i 10 -t 4 -w 25 -V client SR 256 server SR 256")];
 
 /// Words that a program has no reason to say.
-const BAD: [&str; 6] = [
-    "error", "fail", "mismatch", "invalid", "warning", "panicked",
-];
+const BAD: [&str; 6] = ["error", "fail", "mismatch", "invalid", "warning", "panicked"];
 
 const fn dapltest(
     name: &'static str,
     quick: bool,
     play: fn(&mut Lab<'_, '_>, Pairing) -> Result<()>,
 ) -> Test {
-    Test {
-        name,
-        quick,
-        how: How::Own(play, Ours::Does),
-    }
+    Test { name, quick, how: How::Own(play, Ours::Does) }
 }
 
 /// A test program of a pair of processes that end together.
@@ -125,25 +104,15 @@ macro_rules! dtest {
 
 pub(super) const TESTS: &[Test] = &[
     dapltest("dapltest, one connection", true, |lab, pairing| {
-        play(
-            lab,
-            pairing,
-            &[("T", "-i 1 -t 1 -w 1 client SR 4096 server SR 4096")],
-        )
+        play(lab, pairing, &[("T", "-i 1 -t 1 -w 1 client SR 4096 server SR 4096")])
     }),
-    dapltest(
-        "dapltest, the OFA's eleven commands",
-        false,
-        |lab, pairing| play(lab, pairing, ELEVEN),
-    ),
-    dapltest("dapltest, of cl.sh's commands", false, |lab, pairing| {
-        play(lab, pairing, SCRIPT)
+    dapltest("dapltest, the OFA's eleven commands", false, |lab, pairing| {
+        play(lab, pairing, ELEVEN)
     }),
-    dapltest(
-        "dapltest -V: RSPs, threads, large segments",
-        false,
-        |lab, pairing| play(lab, pairing, BEYOND),
-    ),
+    dapltest("dapltest, of cl.sh's commands", false, |lab, pairing| play(lab, pairing, SCRIPT)),
+    dapltest("dapltest -V: RSPs, threads, large segments", false, |lab, pairing| {
+        play(lab, pairing, BEYOND)
+    }),
     Test {
         name: "dapltest, a hundred Endpoints",
         quick: false,
@@ -156,24 +125,9 @@ pub(super) const TESTS: &[Test] = &[
         ),
     },
     dapltest("dapltest -V notices what was not moved", false, notices),
-    dtest!(
-        "dtest",
-        "dtest -b 4096 -B 50",
-        "dtest -b 4096 -B 50",
-        "PASSED"
-    ),
-    dtest!(
-        "dtest -D -W",
-        "dtest -b 4096 -B 10 -D -W",
-        "dtest -b 4096 -B 10 -D -W",
-        "PASSED"
-    ),
-    dtest!(
-        "dtestcm, 100 connections",
-        "dtestcm -c 100 -b 20",
-        "dtestcm -c 100 -b 20",
-        "Complete"
-    ),
+    dtest!("dtest", "dtest -b 4096 -B 50", "dtest -b 4096 -B 50", "PASSED"),
+    dtest!("dtest -D -W", "dtest -b 4096 -B 10 -D -W", "dtest -b 4096 -B 10 -D -W", "PASSED"),
+    dtest!("dtestcm, 100 connections", "dtestcm -c 100 -b 20", "dtestcm -c 100 -b 20", "Complete"),
 ];
 
 /// The tool lays segments 256 bytes apart, and names the first to the other side: what that one reads or writes of segments of
@@ -182,11 +136,7 @@ const GAPS: &str = "-V -i 1 client RR 100 2 server RW 100 2 client SR 64 server 
 
 /// A test that must fail, at the client.
 fn notices(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
-    let server = lab.serve(
-        pairing.server,
-        PORT,
-        &told(lab, pairing, pairing.server, SERVE),
-    )?;
+    let server = lab.serve(pairing.server, PORT, &told(lab, pairing, pairing.server, SERVE))?;
     let command = told(lab, pairing, pairing.client, ("T", GAPS));
     let called = lab.call(pairing.client, CLIENT, &command);
     lab.stop(&server)?;
@@ -196,10 +146,7 @@ fn notices(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
     } else {
         "Validation Error"
     };
-    ensure!(
-        text.contains(says),
-        "the client does not say \"{says}\":\n{text}"
-    );
+    ensure!(text.contains(says), "the client does not say \"{says}\":\n{text}");
     Ok(())
 }
 
@@ -221,11 +168,7 @@ fn told(lab: &Lab<'_, '_>, pairing: Pairing, side: Side, (kind, args): Command) 
 
 /// A server, clients one after the other, and the one that ends it.
 fn play(lab: &mut Lab<'_, '_>, pairing: Pairing, commands: &[Command]) -> Result<()> {
-    let server = lab.serve(
-        pairing.server,
-        PORT,
-        &told(lab, pairing, pairing.server, SERVE),
-    )?;
+    let server = lab.serve(pairing.server, PORT, &told(lab, pairing, pairing.server, SERVE))?;
     let quit = ("Q", "");
     let mut ended = Ok(());
     for wish in commands.iter().chain([&quit]) {
@@ -250,9 +193,7 @@ fn play(lab: &mut Lab<'_, '_>, pairing: Pairing, commands: &[Command]) -> Result
     let (status, said) = lab.reap(&server, wait)?;
     let server = || format!("\n--- server: {}\n{said}\n---\n", pairing.server.name());
     ended.with_context(server)?;
-    let status = status
-        .context("the server does not end")
-        .with_context(server)?;
+    let status = status.context("the server does not end").with_context(server)?;
     judged(status, &said, "").with_context(server)
 }
 

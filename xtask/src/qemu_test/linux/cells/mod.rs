@@ -90,16 +90,9 @@ const TOOLS: Tools = Tools {
 
 /// All rows, in the order of the table.
 pub(crate) fn tests() -> impl Iterator<Item = &'static Test> {
-    [
-        netdev::TESTS,
-        verbs::TESTS,
-        cm::TESTS,
-        dapl::TESTS,
-        perf::TESTS,
-        trouble::TESTS,
-    ]
-    .into_iter()
-    .flatten()
+    [netdev::TESTS, verbs::TESTS, cm::TESTS, dapl::TESTS, perf::TESTS, trouble::TESTS]
+        .into_iter()
+        .flatten()
 }
 
 impl Test {

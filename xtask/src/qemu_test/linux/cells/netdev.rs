@@ -13,12 +13,7 @@ const fn ping(name: &'static str, quick: bool, client: &'static str) -> Test {
     Test {
         name,
         quick,
-        how: How::Tools(Tools {
-            client,
-            ours: NO_NETDEV,
-            says: " 0% packet loss",
-            ..TOOLS
-        }),
+        how: How::Tools(Tools { client, ours: NO_NETDEV, says: " 0% packet loss", ..TOOLS }),
     }
 }
 
@@ -39,19 +34,11 @@ const fn iperf(name: &'static str, quick: bool, client: &'static str) -> Test {
 
 pub(super) const TESTS: &[Test] = &[
     ping("ping", true, "ping -c 10 -i 0.1 {peer}"),
-    ping(
-        "ping, 4000 bytes in one frame",
-        false,
-        "ping -c 10 -i 0.1 -s 4000 -M do {peer}",
-    ),
+    ping("ping, 4000 bytes in one frame", false, "ping -c 10 -i 0.1 -s 4000 -M do {peer}"),
     ping("ping, IPv6", true, "ping -c 10 -i 0.1 {peer6}"),
     ping("ping, VLAN", true, "ping -c 10 -i 0.1 {vpeer}"),
     iperf("iperf3", true, "iperf3 -c {peer} -t 2"),
-    iperf(
-        "iperf3, reverse, 4 streams",
-        false,
-        "iperf3 -c {peer} -t 2 -R -P 4",
-    ),
+    iperf("iperf3, reverse, 4 streams", false, "iperf3 -c {peer} -t 2 -R -P 4"),
     iperf("iperf3, UDP", false, "iperf3 -c {peer} -t 2 -u -b 10M"),
     iperf("iperf3, IPv6", false, "iperf3 -c {peer6} -t 2"),
     Test {

@@ -7,11 +7,7 @@ use super::{How, Ours, TOOLS, Test, Tools};
 macro_rules! can {
     ($args:literal) => {
         Ours::Can(
-            concat!(
-                "compat perftest ",
-                $args,
-                " -u 18 --timeout 20 --port {port}"
-            ),
+            concat!("compat perftest ", $args, " -u 18 --timeout 20 --port {port}"),
             concat!("compat perftest ", $args, " -u 18 --timeout 20 {tcp}"),
         )
     };
@@ -74,12 +70,7 @@ pub(super) const TESTS: &[Test] = &[
         "ib_send_bw -n 200 -s 1024 -r 1 -t 16",
         can!("send_bw {dat} -n 200 -s 1024 -r 1 -t 16 -V")
     ),
-    perf!(
-        "ib_send_lat",
-        false,
-        "ib_send_lat -n 200",
-        can!("send_lat {dat} -n 200 -V")
-    ),
+    perf!("ib_send_lat", false, "ib_send_lat -n 200", can!("send_lat {dat} -n 200 -V")),
     perf!(
         "ib_write_bw",
         true,
@@ -92,24 +83,14 @@ pub(super) const TESTS: &[Test] = &[
         "ib_write_bw -n 100 -s 16384 -q 4",
         can!("write_bw {dat} -n 100 -s 16384 -q 4 -V")
     ),
-    perf!(
-        "ib_write_lat",
-        false,
-        "ib_write_lat -n 200",
-        can!("write_lat {dat} -n 200 -V")
-    ),
+    perf!("ib_write_lat", false, "ib_write_lat -n 200", can!("write_lat {dat} -n 200 -V")),
     perf!(
         "ib_read_bw",
         true,
         "ib_read_bw -o 16 -n 200 -s 16384",
         can!("read_bw {dat} -n 200 -s 16384 -V")
     ),
-    perf!(
-        "ib_read_lat",
-        false,
-        "ib_read_lat -o 16 -n 200",
-        can!("read_lat {dat} -n 200 -V")
-    ),
+    perf!("ib_read_lat", false, "ib_read_lat -o 16 -n 200", can!("read_lat {dat} -n 200 -V")),
     perf!(
         "ib_atomic_bw, fetch and add",
         true,

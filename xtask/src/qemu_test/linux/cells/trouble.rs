@@ -32,11 +32,7 @@ const fn loss(name: &'static str, quick: bool, weather: &'static str) -> Test {
 pub(super) const TESTS: &[Test] = &[
     loss("rping, 1 % of all frames lost", true, "drop=10"),
     loss("rping, 10 % of all frames lost", false, "drop=100"),
-    loss(
-        "rping, 5 % twice, 5 % overtaken",
-        false,
-        "duplicate=50 reorder=50",
-    ),
+    loss("rping, 5 % twice, 5 % overtaken", false, "duplicate=50 reorder=50"),
     loss("rping, 2 % with a wrong bit", false, "roce corrupt=20"),
     Test {
         name: "rping, nobody answers",
@@ -62,16 +58,8 @@ pub(super) const TESTS: &[Test] = &[
         quick: true,
         how: How::Own(cable, Ours::Does),
     },
-    Test {
-        name: "rping, server killed",
-        quick: false,
-        how: How::Own(killed_server, Ours::Does),
-    },
-    Test {
-        name: "rping, client killed",
-        quick: false,
-        how: How::Own(killed_client, Ours::Does),
-    },
+    Test { name: "rping, server killed", quick: false, how: How::Own(killed_server, Ours::Does) },
+    Test { name: "rping, client killed", quick: false, how: How::Own(killed_client, Ours::Does) },
 ];
 
 /// Seconds in which a connection is to come up, to go on, or to be found dead.
@@ -90,11 +78,8 @@ fn with(
         pairing.told(command, side, &place)
     };
     let server = command(pairing.server, "compat rping {dat}", "rping -s -a {ip} -v");
-    let client = command(
-        pairing.client,
-        "compat rping {dat} --client {peer} -C 0",
-        "rping -c -a {peer} -v",
-    );
+    let client =
+        command(pairing.client, "compat rping {dat} --client {peer} -C 0", "rping -c -a {peer} -v");
     let server = lab.serve(pairing.server, 7174, &server)?;
     let client = lab.begin(pairing.client, Role::Client, &client)?;
     let begun = (server, client);
@@ -107,11 +92,7 @@ fn with(
 
 /// How far it has come: the lines of a side that says each ping.
 fn progress(lab: &mut Lab<'_, '_>, (server, client): &(Begun, Begun)) -> Result<u64> {
-    let one = if client.side == Side::Ours {
-        server
-    } else {
-        client
-    };
+    let one = if client.side == Side::Ours { server } else { client };
     let lines = lab.must(one.side, 10, &format!("progress {}", one.role.name()))?;
     Ok(lines.trim().parse()?)
 }
@@ -131,9 +112,7 @@ fn cable(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
     with(lab, pairing, |lab, begun| {
         // Soft-RoCE hangs on no cable of the model's.
         let sides = [pairing.client, pairing.server];
-        let pulled = sides
-            .into_iter()
-            .find_map(|side| Some((side, Lab::hca(side)?)));
+        let pulled = sides.into_iter().find_map(|side| Some((side, Lab::hca(side)?)));
         let (side, hca) = pulled.context("no HCA")?;
         let pull = |lab: &mut Lab<'_, '_>, up: bool| -> Result<()> {
             lab.model(&format!("link {hca} {}", if up { "up" } else { "down" }))?;
@@ -159,10 +138,7 @@ fn wrong_pkey(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
     with(lab, pairing, |lab, begun| {
         let sides = [pairing.client, pairing.server];
         let count = |lab: &mut Lab<'_, '_>| -> Result<Vec<Dropped>> {
-            sides
-                .into_iter()
-                .map(|side| Dropped::by(lab, side))
-                .collect()
+            sides.into_iter().map(|side| Dropped::by(lab, side)).collect()
         };
         let before = count(lab)?;
         lab.model("impair roce pkey=1000")?;
@@ -179,17 +155,10 @@ fn wrong_pkey(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
         let mut dropped = 0;
         for ((before, after), side) in before.iter().zip(&after).zip(sides) {
             let (pkey, other) = (after.pkey - before.pkey, after.other - before.other);
-            ensure!(
-                other == 0,
-                "{} drops {other} frames for another reason",
-                side.name()
-            );
+            ensure!(other == 0, "{} drops {other} frames for another reason", side.name());
             dropped += pkey;
         }
-        ensure!(
-            dropped > 0,
-            "nobody says that the P_Key was why: {before:?}, {after:?}"
-        );
+        ensure!(dropped > 0, "nobody says that the P_Key was why: {before:?}, {after:?}");
         goes_on(lab, begun, stands)
     })
 }
@@ -228,16 +197,12 @@ impl Dropped {
 }
 
 fn killed_server(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
-    with(lab, pairing, |lab, (server, client)| {
-        killed(lab, server, client)
-    })?;
+    with(lab, pairing, |lab, (server, client)| killed(lab, server, client))?;
     with(lab, pairing, |_, _| Ok(()))
 }
 
 fn killed_client(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
-    with(lab, pairing, |lab, (server, client)| {
-        killed(lab, client, server)
-    })?;
+    with(lab, pairing, |lab, (server, client)| killed(lab, client, server))?;
     with(lab, pairing, |_, _| Ok(()))
 }
 

@@ -22,14 +22,7 @@ const fn pingpong(
     Test {
         name,
         quick,
-        how: How::Tools(Tools {
-            server,
-            client,
-            ours,
-            port: 18515,
-            says: "iters in",
-            ..TOOLS
-        }),
+        how: How::Tools(Tools { server, client, ours, port: 18515, says: "iters in", ..TOOLS }),
     }
 }
 

@@ -17,11 +17,7 @@ fn message(words: Words) -> Vec<u8> {
 }
 
 /// `-s 192.168.9.3 -D ia9`.
-const LABELS: Labels<'static> = Labels {
-    server: "192.168.9.3",
-    adapter: "ia9",
-    port: 62000,
-};
+const LABELS: Labels<'static> = Labels { server: "192.168.9.3", adapter: "ia9", port: 62000 };
 
 /// `-T T -i 7 -t 2 -w 3 -V -P -r -d client RW 4096 2 server RR 2048 4 client SR 1024 3 -f server SR 256 3 -f`.
 const TRANSACTION: Words = &[
@@ -51,20 +47,10 @@ const PERFORMANCE: Words = &[
 ];
 
 /// `-T Q`.
-const QUIT: Words = &[
-    (0, "3139322e3136382e392e3300"),
-    (256, "69613900"),
-    (520, "30f20000"),
-];
+const QUIT: Words = &[(0, "3139322e3136382e392e3300"), (256, "69613900"), (520, "30f20000")];
 
 fn op(by_server: bool, transfer: Transfer, size: u32, segments: u32, deferred: bool) -> Op {
-    Op {
-        by_server,
-        transfer,
-        segments,
-        size,
-        deferred,
-    }
+    Op { by_server, transfer, segments, size, deferred }
 }
 
 #[test]
@@ -84,10 +70,7 @@ fn who_a_client_is() {
 #[test]
 fn a_server_s_answer() {
     let bytes = message(&[(0, "060000000100000031f20000")]);
-    let answer = ServerInfo {
-        order: Order::Little,
-        first_port: 62001,
-    };
+    let answer = ServerInfo { order: Order::Little, first_port: 62001 };
     assert_eq!(ServerInfo::read(&bytes), Ok(answer));
     assert_eq!(answer.bytes(), bytes);
 }
@@ -146,20 +129,14 @@ fn what_no_tool_says() {
     assert!(Transaction::read(&[6, 0, 0, 0]).is_ok_and(|it| it.ops.is_empty()));
     // A name that does not fit is cut, and ends in its place.
     let long = "x".repeat(300);
-    let labels = Labels {
-        server: &long,
-        ..LABELS
-    };
+    let labels = Labels { server: &long, ..LABELS };
     let bytes = quit(labels, true);
     assert_eq!((bytes[254], bytes[255], bytes[256]), (b'x', 0, b'i'));
 }
 
 #[test]
 fn memory_is_told_in_either_order() {
-    let far = Far {
-        key: 0x0102_0304,
-        addr: 0x1122_3344_5566_7788,
-    };
+    let far = Far { key: 0x0102_0304, addr: 0x1122_3344_5566_7788 };
     let little = [4, 3, 2, 1, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11];
     let big = [1, 2, 3, 4, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
     for (order, bytes) in [(Order::Little, little), (Order::Big, big)] {
