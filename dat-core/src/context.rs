@@ -1,4 +1,5 @@
-//! dat_set_consumer_context(3), dat_get_consumer_context(3), dat_get_handle_type(3): what holds for objects of every kind.
+//! dat_set_consumer_context(3), dat_get_consumer_context(3), dat_get_handle_type(3): what holds for
+//! objects of every kind.
 
 use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
@@ -35,7 +36,8 @@ pub enum HandleType {
     Csp = 11,
 }
 
-/// A handle of any kind: what the calls take that serve objects of every kind. Each handle converts into it.
+/// A handle of any kind: what the calls take that serve objects of every kind. Each handle converts
+/// into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AnyHandle {
     /// The Interface Adapter that is asked.
@@ -103,8 +105,8 @@ impl<P: Provider> Ia<'_, P> {
         (ty, word.ok_or(DatReturn::new(DatType::InvalidHandle, of)))
     }
 
-    /// Keeps a word of the consumer's with an object, until another one is set or the object is freed. `INVALID_HANDLE` of
-    /// what is freed.
+    /// Keeps a word of the consumer's with an object, until another one is set or the object is
+    /// freed. `INVALID_HANDLE` of what is freed.
     #[doc(alias = "dat_set_consumer_context")]
     pub fn set_consumer_context(
         &mut self,

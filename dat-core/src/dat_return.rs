@@ -1,10 +1,12 @@
 //! `DAT_RETURN`: class, type and subtype in one word.
 //!
-//! Bits 31..30 are the class, 29..16 the type, 15..0 the subtype; the numbers are those of `dat_error.h`, so that a C
-//! provider passes them on untouched. Success is `Ok` here, so every value carries the error class: consumers compare
-//! the type alone, and a value without its class bit would look like success to some of them.
+//! Bits 31..30 are the class, 29..16 the type, 15..0 the subtype; the numbers are those of
+//! `dat_error.h`, so that a C provider passes them on untouched. Success is `Ok` here, so every
+//! value carries the error class: consumers compare the type alone, and a value without its class
+//! bit would look like success to some of them.
 //!
-//! [`Error`] adds what the device said, for the calls of the control path. The data path returns the bare word.
+//! [`Error`] adds what the device said, for the calls of the control path. The data path returns
+//! the bare word.
 
 use core::fmt;
 

@@ -1,6 +1,7 @@
 //! Events, with the numbers of `dat.h`, and their form in a ring.
 //!
-//! Length: each kind of event with its number, and both ways between it and three words; apart they would not be checked by one look.
+//! Length: each kind of event with its number, and both ways between it and three words; apart they
+//! would not be checked by one look.
 
 use crate::context::AnyHandle;
 use crate::ep::LookUp;
@@ -19,7 +20,8 @@ pub enum DtoOperation {
     RdmaRead = 2,
     /// A receive.
     Receive = 3,
-    /// A receive of a message that closed a window; [`Ia::evd_extension`](crate::Ia::evd_extension) has its key.
+    /// A receive of a message that closed a window; [`Ia::evd_extension`](crate::Ia::evd_extension)
+    /// has its key.
     ReceiveWithInvalidate = 4,
     /// A bind; here it completes with [`Event::RmrBind`].
     BindMw = 5,
@@ -120,7 +122,8 @@ pub enum IbOperation {
     RecvMsgImmed = 12,
     /// A datagram was sent.
     SendUd = 13,
-    /// A receive took a datagram; the length includes the [`GRH_LEN`](crate::GRH_LEN) bytes in front of it.
+    /// A receive took a datagram; the length includes the [`GRH_LEN`](crate::GRH_LEN) bytes in
+    /// front of it.
     RecvMsgUd = 14,
     /// A receive took a datagram with an immediate.
     RecvMsgUdImmed = 15,
@@ -179,8 +182,9 @@ pub enum AsyncEvent {
     EvdOverflow(Evd),
     /// The device is lost.
     IaCatastrophic,
-    /// An Endpoint without a connection broke; or one with a Shared Receive Queue became DISCONNECTED, however, and takes nothing more
-    /// from there: IBTA's Last WQE Reached, which DAT has no other event for.
+    /// An Endpoint without a connection broke; or one with a Shared Receive Queue became
+    /// DISCONNECTED, however, and takes nothing more from there: IBTA's Last WQE Reached, which
+    /// DAT has no other event for.
     EpBroken(Ep),
     /// An Endpoint holds more receives than its soft watermark.
     EpSoftHighWatermark(Ep),
@@ -206,8 +210,9 @@ impl AsyncEvent {
         }
     }
 
-    /// `DAT_ASYNCH_ERROR_EVENT_DATA.reason`, by the numbers that the header has for that kind of object: 0 an overflow, a
-    /// transfer to the error state, a catastrophe; 2 a watermark; 1 anything else.
+    /// `DAT_ASYNCH_ERROR_EVENT_DATA.reason`, by the numbers that the header has for that kind of
+    /// object: 0 an overflow, a transfer to the error state, a catastrophe; 2 a watermark; 1
+    /// anything else.
     #[must_use]
     pub const fn reason(&self) -> u32 {
         match self {
@@ -280,7 +285,8 @@ pub enum Event {
     TimedOut(Ep),
     /// Nobody answered.
     Unreachable(Ep),
-    /// A peer asks which queue pair takes datagrams for a service point (extension): accepted with an Endpoint for datagrams.
+    /// A peer asks which queue pair takes datagrams for a service point (extension): accepted with
+    /// an Endpoint for datagrams.
     UdConnectionRequest {
         /// The service point it came to.
         psp: Psp,
@@ -292,9 +298,11 @@ pub enum Event {
     /// An Endpoint for datagrams has found a service point it asked for (extension): see
     /// [`Ia::ep_ud_answer`](crate::Ia::ep_ud_answer).
     UdEstablished(Ep, LookUp),
-    /// An Endpoint for datagrams was told to a peer, by accepting its request (extension). What the peer sends from is not known.
+    /// An Endpoint for datagrams was told to a peer, by accepting its request (extension). What the
+    /// peer sends from is not known.
     UdAccepted(Ep),
-    /// The service point that an Endpoint for datagrams asked for is not there, or refused (extension).
+    /// The service point that an Endpoint for datagrams asked for is not there, or refused
+    /// (extension).
     UdReject(Ep, LookUp),
     /// Nobody answered an Endpoint for datagrams in time (extension).
     UdError(Ep),
@@ -341,7 +349,8 @@ impl Event {
         }
     }
 
-    /// Whether it ends a connection, or an attempt at one: all completions of the Endpoint come before it.
+    /// Whether it ends a connection, or an attempt at one: all completions of the Endpoint come
+    /// before it.
     #[must_use]
     pub const fn is_terminal(&self) -> bool {
         terminal(self.number())
@@ -469,7 +478,8 @@ const fn terminal(number: u32) -> bool {
     number >= 0x0_4002 && number <= 0x0_4008
 }
 
-/// First word of a ring entry that carries a completion taken from the completion queue early. No event has that number.
+/// First word of a ring entry that carries a completion taken from the completion queue early. No
+/// event has that number.
 const ABSORBED: u64 = 0xffff_ffff;
 
 /// One entry of a ring.

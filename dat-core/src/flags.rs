@@ -166,6 +166,7 @@ impl Comm {
 pub enum CloseFlag {
     /// At once.
     Abrupt = 0,
-    /// `ia_close`: only if nothing is left. `ep_disconnect`: after the posted requests have finished.
+    /// `ia_close`: only if nothing is left. `ep_disconnect`: after the posted requests have
+    /// finished.
     Graceful = 1,
 }

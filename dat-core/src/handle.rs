@@ -1,18 +1,21 @@
 //! DAT handles: an index and a generation.
 //!
-//! A handle is a plain value. Each slot of a table counts its owners; the handle remembers the count, so that a handle to
-//! an object that has been freed is recognised for ever, whatever lives in its slot by then. Counts start at a random
-//! number per Interface Adapter, so that a handle of another adapter is recognised as well.
+//! A handle is a plain value. Each slot of a table counts its owners; the handle remembers the
+//! count, so that a handle to an object that has been freed is recognised for ever, whatever lives
+//! in its slot by then. Counts start at a random number per Interface Adapter, so that a handle of
+//! another adapter is recognised as well.
 
 use core::num::NonZeroU64;
 
-/// Index and generation of one object, in one word that is never 0: a handle and its absence both travel in a register.
+/// Index and generation of one object, in one word that is never 0: a handle and its absence both
+/// travel in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Handle(NonZeroU64);
 
 #[expect(clippy::cast_possible_truncation, reason = "the two halves of the word")]
 impl Handle {
-    /// A bit beside the index that every handle has, so that none is 0. In the lower half it is an immediate operand.
+    /// A bit beside the index that every handle has, so that none is 0. In the lower half it is an
+    /// immediate operand.
     const MARK: u64 = 1 << 30;
 
     pub(crate) const fn new(index: u32, generation: u32) -> Self {

@@ -1,10 +1,12 @@
 //! The Direct Access Transport, versions 1.2 and 2.0, without an operating system beneath it.
 //!
-//! [`Ia`] is the control half: it makes, connects and frees. [`EpPoster`] and [`EvdReaper`] are the data halves, values that
-//! other threads may own. All state lies in a [`Storage`] that the caller places; nothing here allocates, waits, or knows a
-//! clock. The HCA is behind the traits of [`provider`]; [`cm`] speaks the InfiniBand connection manager.
+//! [`Ia`] is the control half: it makes, connects and frees. [`EpPoster`] and [`EvdReaper`] are the
+//! data halves, values that other threads may own. All state lies in a [`Storage`] that the caller
+//! places; nothing here allocates, waits, or knows a clock. The HCA is behind the traits of
+//! [`provider`]; [`cm`] speaks the InfiniBand connection manager.
 //!
-//! Calls are named after the manual pages: `dat_ep_create(3)` is [`Ia::ep_create`], in `ep/create.rs`.
+//! Calls are named after the manual pages: `dat_ep_create(3)` is [`Ia::ep_create`], in
+//! `ep/create.rs`.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,14 @@
 //! The provider seam: what DAT asks of an HCA, and all it knows of one.
 //!
-//! One trait carries the control path ([`Provider`]) and four the data path ([`SendQueue`], [`RecvQueue`],
-//! [`SharedRecvQueue`], [`CompletionQueue`]). The data-path objects are values of their own: dat-core moves the two queues of a queue pair
-//! into the posting half of an Endpoint and the completion queue into the reaping half of an Event Dispatcher, so that
-//! two threads share neither a lock nor a cache line they both write.
+//! One trait carries the control path ([`Provider`]) and four the data path ([`SendQueue`],
+//! [`RecvQueue`], [`SharedRecvQueue`], [`CompletionQueue`]). The data-path objects are values of
+//! their own: dat-core moves the two queues of a queue pair into the posting half of an Endpoint
+//! and the completion queue into the reaping half of an Event Dispatcher, so that two threads share
+//! neither a lock nor a cache line they both write.
 //!
 //! Rules of the seam:
-//! * No method calls back into dat-core, and none waits for the network. A method may wait for the *device* (a command),
-//!   always with a deadline of the provider's own.
+//! * No method calls back into dat-core, and none waits for the network. A method may wait for the
+//!   *device* (a command), always with a deadline of the provider's own.
 //! * Handles are `Copy` newtypes made by the provider; dat-core only carries them.
 //! * What the device said of a failure survives in [`Fault`].
 //! * `now` is a parameter wherever time matters.
@@ -64,8 +65,8 @@ pub struct Mw {
 
 /// A span of consumer memory by virtual address.
 ///
-/// A plain description: the provider decides whether the device may be given that memory at all, and refuses
-/// ([`FaultKind::BadParameter`]) what its platform has not handed out.
+/// A plain description: the provider decides whether the device may be given that memory at all,
+/// and refuses ([`FaultKind::BadParameter`]) what its platform has not handed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Region {
     /// First byte.
@@ -124,7 +125,8 @@ pub struct Remote {
     pub rkey: u32,
 }
 
-/// What an atomic operation does to the 8 bytes at the far end. It answers with what was there before, in the order of the host.
+/// What an atomic operation does to the 8 bytes at the far end. It answers with what was there
+/// before, in the order of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomic {
     /// Adds, modulo 2^64.
@@ -155,7 +157,8 @@ pub enum Scope {
     /// Every queue pair of its protection domain: a window of type 1.
     #[default]
     Domain,
-    /// The queue pair that binds it, alone: a window of type 2, as [`Provider::mw_create_for_qp`] makes them.
+    /// The queue pair that binds it, alone: a window of type 2, as [`Provider::mw_create_for_qp`]
+    /// makes them.
     QueuePair {
         /// It is bound by that queue pair already, as far as is known.
         bound: bool,
@@ -199,7 +202,8 @@ pub enum Backing<'a> {
     },
 }
 
-/// A page list that a fast registration takes over, as the provider keeps it for the device: dat-core only carries it.
+/// A page list that a fast registration takes over, as the provider keeps it for the device:
+/// dat-core only carries it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
     /// Where it stands.
@@ -231,19 +235,23 @@ pub struct Registration {
 
 /// The send queue of a queue pair: the posting end, owned by one thread.
 ///
-/// dat-core guarantees: never more requests outstanding than [`QpInit::requests`] and one RDMA WRITE of no bytes, never more
-/// segments than [`QpInit::request_segments`], and only while the queue pair is in Rts. So nothing here can fail.
+/// dat-core guarantees: never more requests outstanding than [`QpInit::requests`] and one RDMA
+/// WRITE of no bytes, never more segments than [`QpInit::request_segments`], and only while the
+/// queue pair is in Rts. So nothing here can fail.
 ///
-/// A request has a *token*, by which its completion names it: known before it is posted, and returned by the method that
-/// posts it. Tokens of requests outstanding at one time differ; they need not be consecutive.
+/// A request has a *token*, by which its completion names it: known before it is posted, and
+/// returned by the method that posts it. Tokens of requests outstanding at one time differ; they
+/// need not be consecutive.
 pub trait SendQueue {
-    /// The token that the next request will have. Behind a request of one segment it has gone up by one.
+    /// The token that the next request will have. Behind a request of one segment it has gone up by
+    /// one.
     fn next_token(&self) -> u16;
     /// Posts a SEND of the segments in order.
     fn send(&mut self, segments: &[Segment], flags: PostFlags) -> u16;
     /// Posts an RDMA WRITE of the segments to `remote`.
     fn rdma_write(&mut self, segments: &[Segment], remote: Remote, flags: PostFlags) -> u16;
-    /// Posts RDMA WRITEs of one segment each, and leaves the doorbell to a later post or to [`SendQueue::ring`].
+    /// Posts RDMA WRITEs of one segment each, and leaves the doorbell to a later post or to
+    /// [`SendQueue::ring`].
     fn rdma_writes(&mut self, writes: impl Iterator<Item = (Segment, Remote)>, flags: PostFlags) {
         for (segment, remote) in writes {
             self.rdma_write(&[segment], remote, flags.union(PostFlags::DEFER));
@@ -262,7 +270,8 @@ pub trait SendQueue {
         immediate: u32,
         flags: PostFlags,
     ) -> u16;
-    /// Posts a datagram of the segments in order. Only on a queue pair of [`Service::Datagram`], where it is all that is posted.
+    /// Posts a datagram of the segments in order. Only on a queue pair of [`Service::Datagram`],
+    /// where it is all that is posted.
     fn send_ud(
         &mut self,
         segments: &[Segment],
@@ -270,18 +279,20 @@ pub trait SendQueue {
         immediate: Option<u32>,
         flags: PostFlags,
     ) -> u16;
-    /// As [`SendQueue::send`], and the peer's HCA closes the window of that key when the message has arrived.
+    /// As [`SendQueue::send`], and the peer's HCA closes the window of that key when the message
+    /// has arrived.
     fn send_invalidate(&mut self, segments: &[Segment], rkey: u32, flags: PostFlags) -> u16;
-    /// Posts a window bind or unbind. Requests posted after it start only when it has taken effect. An unbind may be of a region
-    /// of [`Provider::mr_allocate`] as well, whose key it closes.
+    /// Posts a window bind or unbind. Requests posted after it start only when it has taken effect.
+    /// An unbind may be of a region of [`Provider::mr_allocate`] as well, whose key it closes.
     fn bind(&mut self, bind: &Bind, flags: PostFlags) -> u16;
-    /// Rings the doorbell for every request posted with [`PostFlags::DEFER`] since the last doorbell.
+    /// Rings the doorbell for every request posted with [`PostFlags::DEFER`] since the last
+    /// doorbell.
     fn ring(&mut self);
-    /// Posts a fast registration of a region of [`Provider::mr_allocate`]. Requests posted after it start only when it has
-    /// taken effect.
+    /// Posts a fast registration of a region of [`Provider::mr_allocate`]. Requests posted after it
+    /// start only when it has taken effect.
     fn register(&mut self, registration: &Registration, flags: PostFlags) -> u16;
-    /// As [`SendQueue::rdma_write`], or without a far end as [`SendQueue::send`], of segments whose addresses mean something to
-    /// their keys only: the host cannot read them itself.
+    /// As [`SendQueue::rdma_write`], or without a far end as [`SendQueue::send`], of segments whose
+    /// addresses mean something to their keys only: the host cannot read them itself.
     fn gather(&mut self, segments: &[Segment], remote: Option<Remote>, flags: PostFlags) -> u16;
 }
 
@@ -289,14 +300,15 @@ pub trait SendQueue {
 pub trait RecvQueue {
     /// Posts one receive. Its token counts by one from 0 after each reset of the queue pair.
     fn recv(&mut self, segments: &[Segment]) -> u16;
-    /// The segments of a receive that is still posted, in order; for posting them anew to a queue that takes this one's place.
+    /// The segments of a receive that is still posted, in order; for posting them anew to a queue
+    /// that takes this one's place.
     fn posted(&self, token: u16, take: impl FnMut(Segment));
 }
 
 /// A shared receive queue: the posting end, owned by one thread.
 ///
-/// Any of its receives may be the next to complete. dat-core guarantees: never more outstanding than
-/// [`SharedRqInit::receives`], a receive being outstanding from its post to its release.
+/// Any of its receives may be the next to complete. dat-core guarantees: never more outstanding
+/// than [`SharedRqInit::receives`], a receive being outstanding from its post to its release.
 pub trait SharedRecvQueue {
     /// The token that the next receive will have.
     fn next_token(&self) -> u16;
@@ -351,8 +363,8 @@ pub enum Status {
     Other,
 }
 
-/// One completion, as the provider read it from the device. Nothing in it is trusted: dat-core checks the index, the
-/// token and the length against what it has outstanding.
+/// One completion, as the provider read it from the device. Nothing in it is trusted: dat-core
+/// checks the index, the token and the length against what it has outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// [`QpInit::index`] of the queue pair.
@@ -415,29 +427,33 @@ pub enum Polled {
 
 /// A completion queue: the reaping end, owned by one thread.
 pub trait CompletionQueue {
-    /// As [`CompletionQueue::poll`], for successes only, in few words that fit into registers. Anything else stays where
-    /// it is.
+    /// As [`CompletionQueue::poll`], for successes only, in few words that fit into registers.
+    /// Anything else stays where it is.
     fn poll_plain(&mut self) -> Polled;
-    /// Takes successes of requests one after another, index and token, as long as they are there and `take` accepts them; the
-    /// one it declines stays where it is. Their entries are the device's again when the call returns.
+    /// Takes successes of requests one after another, index and token, as long as they are there
+    /// and `take` accepts them; the one it declines stays where it is. Their entries are the
+    /// device's again when the call returns.
     fn poll_sent(&mut self, take: impl FnMut(u32, u16) -> bool);
-    /// The next completion, if the device has written one. Entries that make no sense are skipped and counted.
+    /// The next completion, if the device has written one. Entries that make no sense are skipped
+    /// and counted.
     fn poll(&mut self) -> Option<Completion>;
-    /// Shows the completions that wait, the oldest first, and takes none: those from position `from` on, as
-    /// [`CompletionQueue::taken`] counts. Returns the position behind the newest.
+    /// Shows the completions that wait, the oldest first, and takes none: those from position
+    /// `from` on, as [`CompletionQueue::taken`] counts. Returns the position behind the newest.
     fn survey(&self, from: u64, see: impl FnMut(Completion)) -> u64;
-    /// The position behind the newest completion that the device has written, without a look at each.
+    /// The position behind the newest completion that the device has written, without a look at
+    /// each.
     fn written(&self) -> u64;
     /// The completion taken last, in full; of use only right after it was taken.
     fn last(&self) -> Option<Completion>;
     /// Completions taken since the queue was made, those that made no sense included.
     fn taken(&self) -> u64;
-    /// Asks for one event when the next completion (any, or only a solicited or failed one) arrives.
+    /// Asks for one event when the next completion (any, or only a solicited or failed one)
+    /// arrives.
     ///
     /// Completions that arrived before the call raise the event at once.
     fn arm(&mut self, solicited_only: bool);
-    /// Takes out what completed of the queue pair with that index, which has left service, each to `gone`; all else stays, in its
-    /// order.
+    /// Takes out what completed of the queue pair with that index, which has left service, each to
+    /// `gone`; all else stays, in its order.
     fn sweep(&mut self, index: u32, gone: impl FnMut(Direction, u16));
 }
 
@@ -464,7 +480,8 @@ pub struct QpInit {
     pub send_cq: Cq,
     /// Where receives complete.
     pub recv_cq: Cq,
-    /// Most requests outstanding. The queue has room for one more, of no bytes, which is dat-core's own.
+    /// Most requests outstanding. The queue has room for one more, of no bytes, which is
+    /// dat-core's own.
     pub requests: u16,
     /// Most receives outstanding.
     pub receives: u16,
@@ -624,7 +641,8 @@ pub struct HcaLimits {
     pub max_qp: u32,
     /// Completion queues.
     pub max_cq: u32,
-    /// Half of the entries that one completion queue can have: the other half is for requests of dat-core's own.
+    /// Half of the entries that one completion queue can have: the other half is for requests of
+    /// dat-core's own.
     pub max_cqe: u32,
     /// Outstanding requests of one queue pair.
     pub max_qp_requests: u32,
@@ -709,7 +727,8 @@ pub enum Notice {
 /// What the device counts, since whenever: only differences mean something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HcaCounters {
-    /// Of the link: those of [`IaCounter`](crate::IaCounter) from `LNK_ERR_RCV` on, in that order; 0 where there is no such thing.
+    /// Of the link: those of [`IaCounter`](crate::IaCounter) from `LNK_ERR_RCV` on, in that order;
+    /// 0 where there is no such thing.
     pub link: [u64; 9],
     /// Of the transport of this driver's queue pairs: those from `DIAG_ERR_RQ_RAE` on.
     pub diag: [u64; 9],
@@ -732,8 +751,8 @@ pub trait Provider {
     /// What the HCA can do. Constant after bring-up.
     fn limits(&self) -> &HcaLimits;
 
-    /// Gives the port its address. Called before anything else that concerns the network; given again, for another adapter on
-    /// a device that is up already, it replaces the earlier one.
+    /// Gives the port its address. Called before anything else that concerns the network; given
+    /// again, for another adapter on a device that is up already, it replaces the earlier one.
     fn set_net(&mut self, net: &Net, now: Instant) -> Result<(), Fault>;
     /// The way to `remote`: pending while neighbour discovery runs, an error when it got no answer.
     /// Called again at [`Provider::next_deadline`] or after [`Provider::service`] reported work.
@@ -749,8 +768,8 @@ pub trait Provider {
     /// Ends a registration; when it returns the device no longer touches the memory.
     fn mr_destroy(&mut self, mr: Mr) -> Result<(), Fault>;
 
-    /// Registers memory whose first byte segments and peers name by the address `start`: of host memory any address, of pages
-    /// a multiple of the page.
+    /// Registers memory whose first byte segments and peers name by the address `start`: of host
+    /// memory any address, of pages a multiple of the page.
     fn mr_map(
         &mut self,
         pd: Pd,
@@ -758,9 +777,11 @@ pub trait Provider {
         start: u64,
         access: Access,
     ) -> Result<Mr, Fault>;
-    /// Makes the key of a region of up to `pages` pages that opens nothing until [`SendQueue::register`] says what.
+    /// Makes the key of a region of up to `pages` pages that opens nothing until
+    /// [`SendQueue::register`] says what.
     fn mr_allocate(&mut self, pd: Pd, pages: u32) -> Result<Mr, Fault>;
-    /// Keeps `pages` for the next registration of a region of [`Provider::mr_allocate`], for which none is under way.
+    /// Keeps `pages` for the next registration of a region of [`Provider::mr_allocate`], for which
+    /// none is under way.
     fn mr_pages(&mut self, mr: Mr, pages: &[u64], log_page: u8) -> Result<Pages, Fault>;
     /// Makes a key for local use of all memory by its device address.
     fn mr_reserved(&mut self, pd: Pd) -> Result<Mr, Fault>;
@@ -768,32 +789,33 @@ pub trait Provider {
     fn shared_memory(&self, _name: &[u8; 40]) -> Option<Region> {
         None
     }
-    /// The host's earlier stores are there for a peer that reads, if `incoming_read`; else what a peer wrote earlier is there for
-    /// the host's later loads.
+    /// The host's earlier stores are there for a peer that reads, if `incoming_read`; else what a
+    /// peer wrote earlier is there for the host's later loads.
     fn sync(&self, incoming_read: bool);
 
     /// Makes a memory window, bound to nothing.
     fn mw_create(&mut self, pd: Pd) -> Result<Mw, Fault>;
-    /// Makes a window of type 2, bound to nothing: it opens its range to the queue pair that binds it, and a message of the
-    /// peer may close it.
+    /// Makes a window of type 2, bound to nothing: it opens its range to the queue pair that binds
+    /// it, and a message of the peer may close it.
     fn mw_create_for_qp(&mut self, pd: Pd) -> Result<Mw, Fault>;
-    /// Puts another, unbound window in the place of one of type 2. If it fails the old one is what it was.
+    /// Puts another, unbound window in the place of one of type 2. If it fails the old one is what
+    /// it was.
     fn mw_renew(&mut self, mw: Mw) -> Result<Mw, Fault>;
     /// Destroys a window, bound or not; when it returns its keys open nothing.
     fn mw_destroy(&mut self, mw: Mw) -> Result<(), Fault>;
 
     /// Makes a completion queue of at least `entries` entries.
     fn cq_create(&mut self, entries: u32) -> Result<(Cq, Self::Cq), Fault>;
-    /// Gives it at least `entries` entries. What waits in it, and what comes meanwhile, is kept; refused
-    /// ([`FaultKind::BadState`]) if that does not fit, which changes nothing.
+    /// Gives it at least `entries` entries. What waits in it, and what comes meanwhile, is kept;
+    /// refused ([`FaultKind::BadState`]) if that does not fit, which changes nothing.
     fn cq_resize(&mut self, cq: Cq, end: &mut Self::Cq, entries: u32) -> Result<(), Fault>;
     /// Destroys it. No queue pair may use it.
     fn cq_destroy(&mut self, cq: Cq, end: Self::Cq) -> Result<(), Fault>;
 
     /// Makes a queue pair, in Reset.
     fn qp_create(&mut self, init: &QpInit) -> Result<NewQp<Self::Sq, Self::Rq>, Fault>;
-    /// Takes a queue pair one step on. The posting ends stay valid; after [`QpStep::Reset`] they start over, which the
-    /// caller tells them by passing them to [`Provider::qp_restart`].
+    /// Takes a queue pair one step on. The posting ends stay valid; after [`QpStep::Reset`] they
+    /// start over, which the caller tells them by passing them to [`Provider::qp_restart`].
     fn qp_modify(&mut self, qp: Qp, step: &QpStep) -> Result<(), Fault>;
     /// Rewinds the posting ends of a queue pair that has just been reset.
     fn qp_restart(&mut self, qp: Qp, sq: &mut Self::Sq, rq: &mut Self::Rq);
@@ -802,7 +824,8 @@ pub trait Provider {
 
     /// Makes a shared receive queue. No event is asked for.
     fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, Self::Shared), Fault>;
-    /// Asks for one [`Notice::SharedLimit`] when a receive is taken that leaves fewer than `limit`; 0 asks for none.
+    /// Asks for one [`Notice::SharedLimit`] when a receive is taken that leaves fewer than `limit`;
+    /// 0 asks for none.
     fn shared_arm(&mut self, queue: SharedRq, limit: u16) -> Result<(), Fault>;
     /// Destroys it, with what is posted. No queue pair may use it.
     fn shared_destroy(&mut self, queue: SharedRq, end: Self::Shared) -> Result<(), Fault>;
@@ -812,8 +835,8 @@ pub trait Provider {
     /// The next datagram that arrived on QP1.
     fn mad_recv(&mut self) -> Option<MadIn>;
 
-    /// Waits for what the device does by itself: calls `done` until it returns true, or until the provider's own limit has
-    /// passed. Returns whether `done` did.
+    /// Waits for what the device does by itself: calls `done` until it returns true, or until the
+    /// provider's own limit has passed. Returns whether `done` did.
     fn await_device(&mut self, done: impl FnMut() -> bool) -> bool;
     /// Does what is due: events, page requests, health, neighbour discovery. Bounded work per call.
     fn service(&mut self, now: Instant);

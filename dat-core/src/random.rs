@@ -1,7 +1,7 @@
 //! Numbers that a stranger cannot guess from outside: PSNs, comm IDs, key bytes, first generations.
 //!
-//! SplitMix64 over the entropy given at open. It is not meant for secrets: these numbers only make stray and forged
-//! packets miss.
+//! SplitMix64 over the entropy given at open. It is not meant for secrets: these numbers only make
+//! stray and forged packets miss.
 
 /// The generator of one Interface Adapter.
 #[derive(Clone, Debug)]

@@ -1,11 +1,13 @@
 //! dat_registry_*(3): providers by name.
 //!
-//! In C, a library of its own loads providers and finds them by the name of an Interface Adapter. Here a registry is a value of
-//! the program's, and what it holds for each name is the program's choice: whatever an adapter is opened on. It counts who has
-//! one open; it opens nothing itself and knows no files.
+//! In C, a library of its own loads providers and finds them by the name of an Interface Adapter.
+//! Here a registry is a value of the program's, and what it holds for each name is the program's
+//! choice: whatever an adapter is opened on. It counts who has one open; it opens nothing itself
+//! and knows no files.
 //!
-//! A key is name, version and thread safety. Where no provider has exactly the key that is asked for, one of a larger minor version
-//! serves, and one that is safe for threads serves a consumer that does not ask for that.
+//! A key is name, version and thread safety. Where no provider has exactly the key that is asked
+//! for, one of a larger minor version serves, and one that is safe for threads serves a consumer
+//! that does not ask for that.
 
 use heapless::Vec;
 
@@ -75,8 +77,9 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
 
     /// Makes a provider known.
     ///
-    /// `INVALID_PARAMETER` of a name that is empty or too long; `PROVIDER_ALREADY_REGISTERED` if one of the same name, version
-    /// and thread safety is there; `INSUFFICIENT_RESOURCES` if the registry is full.
+    /// `INVALID_PARAMETER` of a name that is empty or too long; `PROVIDER_ALREADY_REGISTERED` if
+    /// one of the same name, version and thread safety is there; `INSUFFICIENT_RESOURCES` if
+    /// the registry is full.
     #[doc(alias = "dat_registry_add_provider")]
     pub fn add_provider(&mut self, info: ProviderInfo<'n>, provider: T) -> Result<(), DatReturn> {
         if info.ia_name.is_empty() || info.ia_name.len() > MAX_NAME {
@@ -90,7 +93,8 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
         self.entries.push(entry).map_err(|_| full)
     }
 
-    /// Takes a provider out. `PROVIDER_NOT_FOUND` if it is not there; `PROVIDER_IN_USE` while somebody has it open.
+    /// Takes a provider out. `PROVIDER_NOT_FOUND` if it is not there; `PROVIDER_IN_USE` while
+    /// somebody has it open.
     #[doc(alias = "dat_registry_remove_provider")]
     pub fn remove_provider(&mut self, info: &ProviderInfo<'_>) -> Result<T, DatReturn> {
         let at = self.entries.iter().position(|entry| entry.info == *info);
@@ -101,11 +105,11 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
         }
     }
 
-    /// Lists the providers in the order in which they were added, and returns their number; entries of `list` that are left become
-    /// `None`.
+    /// Lists the providers in the order in which they were added, and returns their number; entries
+    /// of `list` that are left become `None`.
     ///
-    /// `INVALID_PARAMETER` for a list that is too short or empty, which is left alone; [`Registry::len`] returns the number of
-    /// entries that are needed.
+    /// `INVALID_PARAMETER` for a list that is too short or empty, which is left alone;
+    /// [`Registry::len`] returns the number of entries that are needed.
     #[doc(alias = "dat_registry_list_providers")]
     pub fn list_providers(
         &self,
@@ -143,9 +147,11 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
         Ok(&mut entry.provider)
     }
 
-    /// The user of a provider has closed its adapter. `info` is the provider's own, as [`Registry::find`] returns it.
+    /// The user of a provider has closed its adapter. `info` is the provider's own, as
+    /// [`Registry::find`] returns it.
     ///
-    /// `PROVIDER_NOT_FOUND` if there is none of exactly that key; `INVALID_STATE` if nobody has it open.
+    /// `PROVIDER_NOT_FOUND` if there is none of exactly that key; `INVALID_STATE` if nobody has it
+    /// open.
     pub fn close(&mut self, info: &ProviderInfo<'_>) -> Result<(), DatReturn> {
         let entry = self.entries.iter_mut().find(|entry| entry.info == *info);
         match entry {
@@ -160,10 +166,11 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
 
     /// Returns the key of the provider that [`Registry::open`] chooses.
     ///
-    /// That is the provider of exactly the wanted key; without one, the provider with the same thread safety and the next larger
-    /// minor version; without one, the same among those that are safe for threads. `PROVIDER_NOT_FOUND` with the subtype of what
-    /// no provider has: the name; of that name the major version, then a minor version that is large enough; of that version
-    /// the safety for threads.
+    /// That is the provider of exactly the wanted key; without one, the provider with the same
+    /// thread safety and the next larger minor version; without one, the same among those that
+    /// are safe for threads. `PROVIDER_NOT_FOUND` with the subtype of what no provider has: the
+    /// name; of that name the major version, then a minor version that is large enough; of that
+    /// version the safety for threads.
     pub fn find(&self, wanted: &ProviderInfo<'_>) -> Result<ProviderInfo<'n>, DatReturn> {
         let entry = self.entries.get(self.closest(wanted)?);
         entry.map(|entry| entry.info).ok_or(not_found(DatSubtype::NameNotFound))
@@ -197,8 +204,8 @@ impl<'n, T, const N: usize> Registry<'n, T, N> {
         best.map(|(_, at)| at).ok_or(not_found(lacking))
     }
 
-    /// Whether two adapters stand in for each other. No provider here has several paths, so none do; `PROVIDER_NOT_FOUND` of
-    /// a name that is not known.
+    /// Whether two adapters stand in for each other. No provider here has several paths, so none
+    /// do; `PROVIDER_NOT_FOUND` of a name that is not known.
     #[doc(alias = "dat_registry_providers_related")]
     pub fn providers_related(&self, one: &str, other: &str) -> Result<HaRelationship, DatReturn> {
         for name in [one, other] {

@@ -34,10 +34,11 @@ use crate::shared::stack::Stack;
 use crate::srq::{SrqControl, SrqEnd};
 use crate::table::Slot;
 
-/// All the state of an adapter, in one value: put it into a `static`, on a stack, or into a box of your own.
+/// All the state of an adapter, in one value: put it into a `static`, on a stack, or into a box of
+/// your own.
 ///
-/// * `EPS`: Endpoints, and as many Protection Zones, PSPs and waiting CRs; twice as many connections, because those in
-///   timewait still hold a place.
+/// * `EPS`: Endpoints, and as many Protection Zones, PSPs and waiting CRs; twice as many
+///   connections, because those in timewait still hold a place.
 /// * `EVDS`: Event Dispatchers, the async one included, and as many CNOs.
 /// * `LMRS`: LMRs, and as many RMRs.
 /// * `DTOS`: DTOs outstanding of one direction of an Endpoint; a power of two up to 32,768.
@@ -86,7 +87,8 @@ pub struct Storage<
     owners: [[Owner; 2]; EPS],
 }
 
-/// The sizes of an adapter that gets its memory from a [`Supply`]; what they count, [`Storage`] says.
+/// The sizes of an adapter that gets its memory from a [`Supply`]; what they count, [`Storage`]
+/// says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Endpoints.
@@ -103,7 +105,8 @@ pub struct Sizes {
     pub srqs: u16,
 }
 
-/// What does not fit together in the sizes of an adapter, in their order here: so that places and handles fit into words.
+/// What does not fit together in the sizes of an adapter, in their order here: so that places and
+/// handles fit into words.
 const fn misfit([eps, evds, lmrs, dtos, events, srqs]: [usize; 6]) -> Result<(), &'static str> {
     if eps == 0 || eps > 1 << 15 {
         Err("EPS: 1 to 32,768")
@@ -122,20 +125,21 @@ const fn misfit([eps, evds, lmrs, dtos, events, srqs]: [usize; 6]) -> Result<(),
     }
 }
 
-/// Where the memory of an adapter comes from whose sizes are known when the program runs: a host with a heap.
+/// Where the memory of an adapter comes from whose sizes are known when the program runs: a host
+/// with a heap.
 pub trait Supply<'s> {
     /// `len` values, each as `new` makes it, for as long as the adapter lives.
     fn slice<T>(&mut self, len: usize, new: fn() -> T) -> &'s mut [T];
 
-    /// The same of the greatest tables, whose values are words that are all 0 at first: memory that is 0 already will do, and need
-    /// not be touched.
+    /// The same of the greatest tables, whose values are words that are all 0 at first: memory that
+    /// is 0 already will do, and need not be touched.
     fn words<T>(&mut self, len: usize, new: fn() -> T) -> &'s mut [T] {
         self.slice(len, new)
     }
 }
 
-/// The memory of an adapter in the pieces that it works with, all empty: no sizes in its type. Those of a
-/// [`Storage::parts`], or of memory that is [supplied](Parts::supplied).
+/// The memory of an adapter in the pieces that it works with, all empty: no sizes in its type.
+/// Those of a [`Storage::parts`], or of memory that is [supplied](Parts::supplied).
 pub struct Parts<'s, P: Provider> {
     pub(crate) shared: Shared<'s>,
     pub(crate) posters: &'s mut [Option<Poster<P>>],
@@ -163,7 +167,8 @@ impl<P: Provider> core::fmt::Debug for Parts<'_, P> {
 }
 
 impl<'s, P: Provider> Parts<'s, P> {
-    /// The pieces, of memory that is supplied. `INVALID_PARAMETER` for sizes that do not fit together.
+    /// The pieces, of memory that is supplied. `INVALID_PARAMETER` for sizes that do not fit
+    /// together.
     pub fn supplied(supply: &mut impl Supply<'s>, sizes: &Sizes) -> Result<Self, Error> {
         const REFUSED: Error = Error::new(DatType::InvalidParameter, DatSubtype::None);
         let [eps, evds, dtos, srqs] =
@@ -235,8 +240,8 @@ impl<
 where
     Dtos<DTOS>: Marks,
 {
-    /// Bytes of state of one Endpoint and its connection. (Zones, service points and waiting requests come on top, and a
-    /// second connection's place, for those in timewait.)
+    /// Bytes of state of one Endpoint and its connection. (Zones, service points and waiting
+    /// requests come on top, and a second connection's place, for those in timewait.)
     pub const ENDPOINT_BYTES: usize = size_of::<EpShared>()
         + size_of::<[RequestSlot; DTOS]>()
         + size_of::<[AtomicU64; DTOS]>()

@@ -5,8 +5,9 @@ use core::marker::PhantomData;
 use crate::handle::Handle;
 use crate::provider::Provider;
 
-/// Whether the program has objects of a kind at all. Of one that it does without, the table is empty, which the compiler
-/// knows: so whatever looks for such an object is not in the program either.
+/// Whether the program has objects of a kind at all. Of one that it does without, the table is
+/// empty, which the compiler knows: so whatever looks for such an object is not in the program
+/// either.
 pub(crate) trait Kind {
     const USED: bool;
 }
@@ -167,7 +168,8 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
         Some(handle)
     }
 
-    // A look-up is many instructions and happens everywhere on the control path: once in the program for each kind.
+    // A look-up is many instructions and happens everywhere on the control path: once in the
+    // program for each kind.
     #[inline(never)]
     pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
         if !K::USED {
@@ -194,7 +196,8 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
         lives.then_some(&mut slot.head.context)
     }
 
-    /// Drops an object; whether it lived. What of it is needed has been read before: to move it out would copy it.
+    /// Drops an object; whether it lived. What of it is needed has been read before: to move it out
+    /// would copy it.
     #[inline(never)]
     pub(crate) fn remove(&mut self, handle: Handle) -> bool {
         if self.get(handle).is_none() {

@@ -5,7 +5,8 @@ use core::time::Duration;
 
 /// A point in time, in nanoseconds since a start that only the host knows.
 ///
-/// Every call that may start or check a deadline takes one; dat-core never waits and never asks what time it is.
+/// Every call that may start or check a deadline takes one; dat-core never waits and never asks
+/// what time it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 

@@ -1,5 +1,5 @@
-//! What the control half sees of completions that nobody has dequeued: how many it takes into a ring, what it makes of failures, and
-//! how many entries its own requests may take.
+//! What the control half sees of completions that nobody has dequeued: how many it takes into a
+//! ring, what it makes of failures, and how many entries its own requests may take.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -29,8 +29,8 @@ fn write(p: &mut Pair, cookie: u64, flags: CompletionFlags) -> Result<(), DatRet
     p.a.ia.ep_post_rdma_write(p.a.ep, &iov, cookie, &far, flags)
 }
 
-/// A pair whose first side has so many completions that nobody has dequeued, on one Event Dispatcher of 64 events that a CNO
-/// listens to, and has been told of them.
+/// A pair whose first side has so many completions that nobody has dequeued, on one Event
+/// Dispatcher of 64 events that a CNO listens to, and has been told of them.
 fn heaped(completions: u64) -> (Pair, Cno) {
     let mut p = Pair::connected_as(Merge::RecvRequest, None);
     let cno = p.a.ia.cno_create(None).unwrap();
@@ -49,7 +49,8 @@ fn heaped(completions: u64) -> (Pair, Cno) {
     (p, cno)
 }
 
-/// Completions take half of the ring at the most, and the other half stays for events that have no other place.
+/// Completions take half of the ring at the most, and the other half stays for events that have no
+/// other place.
 #[test]
 fn completions_take_half_of_a_ring() {
     for (completions, room) in [(1, 63), (31, 33), (32, 32), (33, 32), (40, 32)] {
@@ -61,7 +62,8 @@ fn completions_take_half_of_a_ring() {
     }
 }
 
-/// A ring that has taken all there are is quiet until one more comes; where more lie than it takes, they count until they are taken.
+/// A ring that has taken all there are is quiet until one more comes; where more lie than it takes,
+/// they count until they are taken.
 #[test]
 fn a_ring_that_has_taken_all_is_quiet() {
     for (completions, quiet) in [(1, true), (31, true), (32, true), (33, false)] {
@@ -95,7 +97,8 @@ fn a_failure_that_is_only_seen_breaks_the_connection() {
     assert_eq!(p.a.dtos(p.a.request), [(1, DtoStatus::ErrRemoteAccess)]);
 }
 
-/// Who asks for the status after each suppressed request, and never dequeues, has a queue with room for ever.
+/// Who asks for the status after each suppressed request, and never dequeues, has a queue with room
+/// for ever.
 #[test]
 fn asking_for_the_status_is_enough_to_go_on_posting() {
     let mut p = narrow(8);
@@ -131,7 +134,8 @@ fn asking_for_the_status_takes_no_event() {
     assert_eq!(p.a.dtos(p.a.request), [(2, DtoStatus::Success)]);
 }
 
-/// What a reset drops takes no entry of the queue any more, however often an Endpoint is reset and whoever shares the queue.
+/// What a reset drops takes no entry of the queue any more, however often an Endpoint is reset and
+/// whoever shares the queue.
 #[test]
 fn what_a_reset_drops_takes_no_room() {
     let mut p = narrow(4);
@@ -152,8 +156,9 @@ fn what_a_reset_drops_takes_no_room() {
     assert_eq!(p.a.drain(p.a.request), []);
 }
 
-/// Several lives of an Endpoint, each with an event that nobody dequeues and as many looks at suppressed requests as there are:
-/// what dat-core posts of its own never takes an entry that is not there.
+/// Several lives of an Endpoint, each with an event that nobody dequeues and as many looks at
+/// suppressed requests as there are: what dat-core posts of its own never takes an entry that is
+/// not there.
 #[test]
 fn looks_at_suppressed_requests_never_overflow_the_queue() {
     for qlen in [4, 8] {

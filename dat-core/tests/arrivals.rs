@@ -1,4 +1,5 @@
-//! Which completions trigger a CNO: those that come while it listens, whoever has looked at them meanwhile.
+//! Which completions trigger a CNO: those that come while it listens, whoever has looked at them
+//! meanwhile.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

@@ -157,9 +157,9 @@ fn a_list_on_a_closed_endpoint_is_flushed_in_order() {
     assert_eq!(p.a.dtos(p.a.request), flushed);
 }
 
-/// Two Endpoints whose requests and receives share one Event Dispatcher complete in a random order: bursts of any length give what
-/// was posted, each with its own Endpoint, in the order of completion. A request that fails, and those flushed behind it, come in
-/// their places.
+/// Two Endpoints whose requests and receives share one Event Dispatcher complete in a random order:
+/// bursts of any length give what was posted, each with its own Endpoint, in the order of
+/// completion. A request that fails, and those flushed behind it, come in their places.
 #[test]
 fn bursts_of_two_endpoints_are_in_order_and_each_has_its_own() {
     let mut p = Pair::connected_as(Merge::RecvRequest, None);

@@ -1,4 +1,5 @@
-//! What other threads find of an Endpoint while it is taken out of service: its halves are used between the steps.
+//! What other threads find of an Endpoint while it is taken out of service: its halves are used
+//! between the steps.
 
 mod pair;
 use std::cell::RefCell;
@@ -18,8 +19,8 @@ thread_local! {
     static SEEN: RefCell<Vec<Result<Event, DatReturn>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The device may still complete what it has begun until the queue pair is reset: so nothing is flushed before, and what is posted
-/// meanwhile is flushed behind it.
+/// The device may still complete what it has begun until the queue pair is reset: so nothing is
+/// flushed before, and what is posted meanwhile is flushed behind it.
 #[test]
 fn nothing_is_flushed_before_the_device_has_stopped() {
     let mut p = Pair::connected_as(Merge::RecvRequest, None);
@@ -61,7 +62,8 @@ fn nothing_is_flushed_before_the_device_has_stopped() {
     assert_eq!(flushed, all);
 }
 
-/// What a device completes while an Endpoint is freed leaves nothing in the queue: it is stopped first.
+/// What a device completes while an Endpoint is freed leaves nothing in the queue: it is stopped
+/// first.
 #[test]
 fn a_free_stops_the_device_before_it_takes_completions_out() {
     let mut p = Pair::connected();

@@ -147,7 +147,8 @@ fn as_many_reads_as_the_adapter_has_can_be() {
     }
 }
 
-/// Who connected through a service point once, and directly since, is no pattern for another connection to that point.
+/// Who connected through a service point once, and directly since, is no pattern for another
+/// connection to that point.
 #[test]
 fn a_direct_connection_cannot_be_connected_alike() {
     let mut p = Pair::connected();

@@ -1,5 +1,5 @@
-//! How often a dequeue looks at the completion queue, and what it makes of completions that come twice or too early: what the
-//! usual case costs, and what the device cannot make it believe.
+//! How often a dequeue looks at the completion queue, and what it makes of completions that come
+//! twice or too early: what the usual case costs, and what the device cannot make it believe.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -12,7 +12,8 @@ use DtoStatus::{ErrFlushed, Success};
 
 const SUPPRESS: CompletionFlags = CompletionFlags::SUPPRESS;
 
-/// Suppressed by their bits in `silent`, otherwise announced: one-byte writes, the cookie counted from 0.
+/// Suppressed by their bits in `silent`, otherwise announced: one-byte writes, the cookie counted
+/// from 0.
 fn writes(p: &mut Pair, count: u64, silent: u64) {
     let (iov, far) = ([p.a.seg(0, 1)], p.b.far(0, 1));
     for cookie in 0..count {
@@ -119,7 +120,8 @@ fn a_burst_of_requests_is_looked_at_once_and_receives_one_by_one() {
     assert_eq!(p.fabric.looks(), [8, 0, 0, 0]);
 }
 
-/// Where a CNO listens, completions lie in the ring already when a software event is raised, and others come after it.
+/// Where a CNO listens, completions lie in the ring already when a software event is raised, and
+/// others come after it.
 #[test]
 fn a_burst_stops_where_something_else_lies_between() {
     let mut p = Pair::connected_as(Merge::RecvRequest, None);
@@ -158,7 +160,8 @@ fn a_plain_bind_is_looked_at_once() {
     assert_eq!(p.fabric.looks(), [3, 0, 0, 0]);
 }
 
-/// A slot that a burst gave back matches nothing until it is posted again, also when it is the next to be used.
+/// A slot that a burst gave back matches nothing until it is posted again, also when it is the next
+/// to be used.
 #[test]
 fn a_slot_given_back_matches_nothing() {
     let mut p = Pair::connected();
@@ -176,7 +179,8 @@ fn a_slot_given_back_matches_nothing() {
     assert_eq!(p.a.ia.evd_dropped(requests), Ok((0, 2)));
 }
 
-/// The same of what was flushed: a device that reports a request of a queue pair that is reset is not believed.
+/// The same of what was flushed: a device that reports a request of a queue pair that is reset is
+/// not believed.
 #[test]
 fn a_slot_that_was_flushed_matches_nothing() {
     for posted_before in [false, true] {
@@ -229,7 +233,8 @@ fn a_completion_of_no_endpoint_is_nonsense() {
     assert_eq!(p.a.ia.evd_dropped(p.a.request), Ok((0, 1)));
 }
 
-/// The device reports requests a second time that were dequeued in each of the ways there are; all slots have been used.
+/// The device reports requests a second time that were dequeued in each of the ways there are; all
+/// slots have been used.
 #[test]
 fn a_completion_that_comes_twice_is_nonsense() {
     for way in 0..4 {
@@ -292,7 +297,8 @@ fn a_receive_behind_the_last_is_nonsense() {
     }
 }
 
-/// A device that floods the queue takes no more of a caller's time than that, and what lies behind the flood comes with the next call.
+/// A device that floods the queue takes no more of a caller's time than that, and what lies behind
+/// the flood comes with the next call.
 #[test]
 fn one_dequeue_looks_at_256_completions_at_the_most() {
     let mut p = Pair::connected();
@@ -309,7 +315,8 @@ fn one_dequeue_looks_at_256_completions_at_the_most() {
     assert_eq!(p.a.dtos(p.a.recv), [(5, ErrFlushed)]);
 }
 
-/// Only an invalidation names a key; an immediate may be any number, and a receive that failed tells nothing.
+/// Only an invalidation names a key; an immediate may be any number, and a receive that failed
+/// tells nothing.
 #[test]
 fn an_immediate_closes_no_window() {
     for (arrived, status) in [

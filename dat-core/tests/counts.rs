@@ -1,5 +1,6 @@
-//! How many events an Event Dispatcher has: what dat_evd_wait(3) gives as `nmore`, and what a threshold goes by. Completions
-//! that have no event, events that have no completion, and events of other kinds are counted as the consumer will get them.
+//! How many events an Event Dispatcher has: what dat_evd_wait(3) gives as `nmore`, and what a
+//! threshold goes by. Completions that have no event, events that have no completion, and events of
+//! other kinds are counted as the consumer will get them.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -45,7 +46,8 @@ fn what_is_flushed_is_counted_once() {
         for cookie in 0..3 {
             p.a.post_recv(cookie).unwrap();
         }
-        // Two that succeed and are not dequeued, and three that are flushed; one of each is suppressed.
+        // Two that succeed and are not dequeued, and three that are flushed; one of each is
+        // suppressed.
         for cookie in 0..2 {
             p.b.post_recv(cookie).unwrap();
         }
@@ -77,7 +79,8 @@ fn what_is_flushed_is_counted_once() {
 }
 
 /// Waits with a threshold: nothing before there are so many, the first of them then.
-/// What is posted after the end is flushed by software, and has no completion; what was posted before has one or not.
+/// What is posted after the end is flushed by software, and has no completion; what was posted
+/// before has one or not.
 #[test]
 fn what_is_posted_after_the_end_is_counted_once() {
     for (before, after) in [(0, 1), (0, 2), (3, 0), (3, 1), (3, 2)] {
@@ -262,7 +265,8 @@ fn a_threshold_that_is_not_reached_ends_with_the_time_and_takes_nothing() {
     counted(&mut p.a, evd, 1);
 }
 
-/// Those whose consumer decides for each completion: quiet ones do not end a wait that has begun, a failed one does.
+/// Those whose consumer decides for each completion: quiet ones do not end a wait that has begun, a
+/// failed one does.
 #[test]
 fn a_quiet_completion_ends_no_wait_until_one_that_notifies_comes() {
     let p = Pair::strangers(Merge::Apart, None);

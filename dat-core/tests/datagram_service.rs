@@ -187,7 +187,8 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     p.b.ia.cr_reject(p.now, cr, b"").unwrap();
 }
 
-/// Many questions of one Endpoint, each with its own time, event and answer, whatever the order of the answers.
+/// Many questions of one Endpoint, each with its own time, event and answer, whatever the order of
+/// the answers.
 #[test]
 fn many_questions_at_a_time_have_an_answer_each() {
     let mut p = Pair::strangers(Merge::Apart, None);
@@ -228,7 +229,8 @@ fn many_questions_at_a_time_have_an_answer_each() {
         reason(p.a.ia.ep_ud_answer(other, no).unwrap_err()),
         (DatType::InvalidState, DatSubtype::InvalidStateEpNotReady)
     );
-    // A disconnect ends all that are asked, with one event; the answer that came stays until the reset.
+    // A disconnect ends all that are asked, with one event; the answer that came stays until the
+    // reset.
     ask(&mut p, a, PORT, b"").unwrap();
     ask(&mut p, a, PORT, b"").unwrap();
     p.settle();

@@ -65,7 +65,8 @@ fn a_follower_that_comes_too_late_changes_nothing() {
     assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
 }
 
-/// A suppressed bind ends with the request behind it, each once: its window is then freed without anybody being waited for.
+/// A suppressed bind ends with the request behind it, each once: its window is then freed without
+/// anybody being waited for.
 #[test]
 fn suppressed_binds_end_with_the_request_behind_them() {
     for (binds, ended) in [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (3, 1)] {
@@ -83,7 +84,8 @@ fn suppressed_binds_end_with_the_request_behind_them() {
             write(&mut p, 9, FLAGS);
             assert_eq!(p.a.dtos(p.a.request), [(9, Success)]);
         }
-        // Nothing of them is outstanding any more, so a device that answers nothing more is not asked.
+        // Nothing of them is outstanding any more, so a device that answers nothing more is not
+        // asked.
         p.fabric.hold(true);
         for rmr in rmrs {
             p.a.ia.rmr_free(rmr).unwrap();
@@ -93,7 +95,8 @@ fn suppressed_binds_end_with_the_request_behind_them() {
     }
 }
 
-/// However often the status is asked for, one request of dat-core's own is under way at a time: the send queue has room for no more.
+/// However often the status is asked for, one request of dat-core's own is under way at a time: the
+/// send queue has room for no more.
 #[test]
 fn one_follower_is_under_way_at_a_time() {
     let mut p = Pair::connected();
@@ -111,7 +114,8 @@ fn one_follower_is_under_way_at_a_time() {
     assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
 }
 
-/// A completion queue has room for as many events as its Event Dispatcher was made for, whatever lies in it of dat-core's own.
+/// A completion queue has room for as many events as its Event Dispatcher was made for, whatever
+/// lies in it of dat-core's own.
 #[test]
 fn followers_leave_the_consumer_its_entries() {
     let mut p = Pair::strangers(Merge::Apart, None);
@@ -136,7 +140,8 @@ fn followers_leave_the_consumer_its_entries() {
     assert_eq!(p.a.dtos(request), ended);
 }
 
-/// Each bind is counted once, however it ends: the slot of its RMR is free again when it has been freed and all has been dequeued.
+/// Each bind is counted once, however it ends: the slot of its RMR is free again when it has been
+/// freed and all has been dequeued.
 #[test]
 fn binds_leave_their_rmrs_free_for_others() {
     for way in 0..4 {

@@ -1,5 +1,6 @@
-//! What is done for an Event Dispatcher that somebody listens to, and for no other: its completions are taken in, the device
-//! is asked to announce the next, and whoever has to look again learns of it.
+//! What is done for an Event Dispatcher that somebody listens to, and for no other: its completions
+//! are taken in, the device is asked to announce the next, and whoever has to look again learns of
+//! it.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -98,7 +99,8 @@ fn a_half_on_another_thread_arms_for_itself() {
     assert_eq!(p.a.ia.evd_arm(evd, false), Ok(()));
 }
 
-/// More than half of the ring is queued: what comes then is not looked at, so that all of it counts.
+/// More than half of the ring is queued: what comes then is not looked at, so that all of it
+/// counts.
 #[test]
 fn what_finds_no_room_in_the_ring_triggers_all_the_same() {
     let mut p = Pair::connected_as(Merge::RecvRequest, None);
@@ -115,7 +117,8 @@ fn what_finds_no_room_in_the_ring_triggers_all_the_same() {
     assert_eq!(p.a.dtos(evd).len(), 40);
 }
 
-/// A smaller queue takes fewer events, but the place where completions are looked at stays what it was.
+/// A smaller queue takes fewer events, but the place where completions are looked at stays what it
+/// was.
 #[test]
 fn a_quiet_completion_triggers_nothing_after_a_resize() {
     let p = Pair::strangers(Merge::Apart, None);

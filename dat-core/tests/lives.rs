@@ -1,4 +1,5 @@
-//! One life of an Endpoint after another: what its end, its reset and questions about its status leave behind.
+//! One life of an Endpoint after another: what its end, its reset and questions about its status
+//! leave behind.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -54,7 +55,8 @@ fn one_suppressed_request_is_followed() {
     assert!(p.a.ia.ep_get_status(p.a.ep).unwrap().request_idle);
 }
 
-/// Nothing is posted on a queue pair that is out of service: the next connection would carry it out.
+/// Nothing is posted on a queue pair that is out of service: the next connection would carry it
+/// out.
 #[test]
 fn the_status_of_a_disconnected_endpoint_leaves_its_queue_pair_alone() {
     let mut p = Pair::connected();
@@ -78,7 +80,8 @@ fn the_status_of_a_disconnected_endpoint_leaves_its_queue_pair_alone() {
     assert_eq!(p.a.ia.evd_dropped(p.a.request).unwrap(), (0, 0));
 }
 
-/// Each change that replaces the queue pair uses the next index, so that all are used before one comes again; a reset replaces none.
+/// Each change that replaces the queue pair uses the next index, so that all are used before one
+/// comes again; a reset replaces none.
 #[test]
 fn the_lives_of_an_endpoint_are_counted_one_by_one() {
     let mut p = Pair::strangers(Merge::Apart, None);
@@ -163,7 +166,8 @@ fn the_end_of_a_connection_that_was_reset_comes_before_what_completed_since() {
     assert_eq!(p.a.dtos(p.a.conn), [(2, Success)]);
 }
 
-/// What a thread posts after the end is flushed; the adapter's thread learns of it when the posting half comes back.
+/// What a thread posts after the end is flushed; the adapter's thread learns of it when the posting
+/// half comes back.
 #[test]
 fn a_posting_half_that_comes_back_after_the_end_is_work() {
     let mut p = Pair::connected();
@@ -194,8 +198,8 @@ fn a_graceful_disconnect_inherits_nothing_from_an_earlier_one() {
     }
 }
 
-/// The private data of an answer is the consumer's until it resets or frees the Endpoint, however many connections come and go
-/// meanwhile.
+/// The private data of an answer is the consumer's until it resets or frees the Endpoint, however
+/// many connections come and go meanwhile.
 #[test]
 fn private_data_stays_until_the_endpoint_is_reset() {
     let mut p = Pair::connected();
@@ -243,7 +247,8 @@ fn an_end_that_nobody_confirms_makes_way() {
     }
 }
 
-/// Requests that wait and look-ups that nobody answers can have all slots. Then a connection is refused, and nothing has changed.
+/// Requests that wait and look-ups that nobody answers can have all slots. Then a connection is
+/// refused, and nothing has changed.
 #[test]
 fn a_connection_without_a_slot_is_refused() {
     let mut p = Pair::strangers(Merge::Apart, None);

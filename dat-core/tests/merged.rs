@@ -1,5 +1,5 @@
-//! Several Endpoints whose streams all share one Event Dispatcher: what one of them does to its events leaves those of the
-//! others as they are.
+//! Several Endpoints whose streams all share one Event Dispatcher: what one of them does to its
+//! events leaves those of the others as they are.
 
 #![expect(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test")]
 
@@ -9,7 +9,8 @@ use pair::*;
 
 use DtoStatus::ErrFlushed;
 
-/// Two connected pairs of Endpoints, those of each side on one Event Dispatcher; the second is the pair's own.
+/// Two connected pairs of Endpoints, those of each side on one Event Dispatcher; the second is the
+/// pair's own.
 fn two() -> (Pair, [[Ep; 2]; 2]) {
     let mut p = Pair::connected_as(Merge::All, None);
     let firsts = [p.a.ep, p.b.ep];
@@ -23,7 +24,8 @@ fn two() -> (Pair, [[Ep; 2]; 2]) {
     (p, eps)
 }
 
-/// Both Endpoints of the first side have ended, and nothing of that is dequeued, but for the first few events.
+/// Both Endpoints of the first side have ended, and nothing of that is dequeued, but for the first
+/// few events.
 fn ended(dequeued: usize) -> (Pair, [[Ep; 2]; 2], Vec<Event>) {
     let (mut p, eps) = two();
     for (n, ep) in eps[0].into_iter().enumerate() {
@@ -54,7 +56,8 @@ fn flushed(event: &Event, ep: Ep) -> Option<u64> {
     }
 }
 
-/// The events of the Endpoint that was left alone: its receives, flushed in order, and then its end, each once.
+/// The events of the Endpoint that was left alone: its receives, flushed in order, and then its
+/// end, each once.
 fn whole(seen: &[Event], ep: Ep) {
     let at = |event: Event| {
         let times = seen.iter().filter(|seen| **seen == event).count();
@@ -114,8 +117,8 @@ fn a_free_keeps_the_events_of_others() {
     }
 }
 
-/// A free leaves the end of a connection in front of the beginning of the next, also when another Endpoint has taken the slot
-/// of the freed one, and has ended on another Event Dispatcher.
+/// A free leaves the end of a connection in front of the beginning of the next, also when another
+/// Endpoint has taken the slot of the freed one, and has ended on another Event Dispatcher.
 #[test]
 fn a_free_keeps_the_events_of_successive_connections_in_order() {
     for dequeued in 0..=8 {
@@ -147,7 +150,8 @@ fn a_free_keeps_the_events_of_successive_connections_in_order() {
     }
 }
 
-/// Slots of events that were never dequeued are given back when their Event Dispatcher goes: there are as many connections as ever.
+/// Slots of events that were never dequeued are given back when their Event Dispatcher goes: there
+/// are as many connections as ever.
 #[test]
 fn an_event_dispatcher_that_goes_takes_no_slot_with_it() {
     let mut p = Pair::strangers(Merge::Apart, None);
@@ -178,8 +182,8 @@ fn an_event_dispatcher_that_goes_takes_no_slot_with_it() {
     }
 }
 
-/// The end of a connection that waits for what was raised before it holds what stands behind it: the beginning of another
-/// connection still comes before what is flushed of it.
+/// The end of a connection that waits for what was raised before it holds what stands behind it:
+/// the beginning of another connection still comes before what is flushed of it.
 #[test]
 fn a_beginning_behind_an_end_that_waits_comes_before_its_flushes() {
     let mut p = Pair::connected_as(Merge::All, None);
@@ -210,7 +214,8 @@ fn a_beginning_behind_an_end_that_waits_comes_before_its_flushes() {
     assert!(flush < Some(at(Event::Disconnected(second))));
 }
 
-/// A reset takes the completions of its Endpoint out from between those of another, whose end still comes behind its own.
+/// A reset takes the completions of its Endpoint out from between those of another, whose end still
+/// comes behind its own.
 #[test]
 fn a_reset_moves_no_end_before_its_completions() {
     let (mut p, [[first, second], _]) = two();

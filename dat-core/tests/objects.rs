@@ -1,4 +1,5 @@
-//! Handles, references, limits, service points, software and asynchronous events, RMRs, and a device that lies.
+//! Handles, references, limits, service points, software and asynchronous events, RMRs, and a
+//! device that lies.
 //!
 //! Length: one test per rule of the objects, on one harness.
 

@@ -1,4 +1,5 @@
-//! What is left of something that has ended or was refused: nothing that is told, kept waiting for or taken for something else.
+//! What is left of something that has ended or was refused: nothing that is told, kept waiting for
+//! or taken for something else.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 mod pair;

@@ -1,5 +1,5 @@
-//! What an Endpoint holds of a Shared Receive Queue: what it took and nobody has dequeued, whoever looked at it meanwhile and however
-//! it was dequeued then.
+//! What an Endpoint holds of a Shared Receive Queue: what it took and nobody has dequeued, whoever
+//! looked at it meanwhile and however it was dequeued then.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

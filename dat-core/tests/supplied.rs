@@ -1,4 +1,5 @@
-//! An adapter whose sizes are known when the program runs: how much memory it asks for, and that it works with it.
+//! An adapter whose sizes are known when the program runs: how much memory it asks for, and that it
+//! works with it.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

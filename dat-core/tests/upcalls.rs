@@ -1,4 +1,5 @@
-//! kDAPL: for which events an Event Dispatcher makes upcalls, how many in one drive, and what the drive reports.
+//! kDAPL: for which events an Event Dispatcher makes upcalls, how many in one drive, and what the
+//! drive reports.
 
 #![expect(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test")]
 

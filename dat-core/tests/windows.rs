@@ -68,7 +68,8 @@ fn a_new_rmr_in_the_place_of_a_freed_one_is_bound_to_nothing() {
     assert_eq!(p.b.ia.rmr_query(other).unwrap().bound, None);
 }
 
-/// The slots of freed RMRs are given back when their binds have been dequeued, all of them and again and again.
+/// The slots of freed RMRs are given back when their binds have been dequeued, all of them and
+/// again and again.
 #[test]
 fn a_table_of_rmrs_does_not_wear_out() {
     let mut p = Pair::connected();

@@ -1,8 +1,9 @@
 //! Bring-up, in the order of the manual.
 //!
-//! PRM chapter "Initialization"; the order of commands is the consensus of the drivers known to run on cards. Steps that
-//! only a physical function may take, or that not every firmware knows, are optional here: what they would have set is
-//! read back afterwards, so that a virtual function comes up by the same code.
+//! PRM chapter "Initialization"; the order of commands is the consensus of the drivers known to run
+//! on cards. Steps that only a physical function may take, or that not every firmware knows, are
+//! optional here: what they would have set is read back afterwards, so that a virtual function
+//! comes up by the same code.
 //!
 //! A failure in any step undoes the steps before it.
 
@@ -116,8 +117,8 @@ impl<'p, P: Platform> Device<'p, P> {
         self.open_port(config.frame_size)
     }
 
-    /// CREATE_EQ for commands, asynchronous events, page requests and completions. That of commands comes first and is
-    /// the last to be made by polling.
+    /// CREATE_EQ for commands, asynchronous events, page requests and completions. That of commands
+    /// comes first and is the last to be made by polling.
     fn create_event_queues(&mut self, config: &Config<'p>) -> Result<(), Fault> {
         let commands = EventQueue::create(
             self,
@@ -148,7 +149,8 @@ impl<'p, P: Platform> Device<'p, P> {
         Ok(())
     }
 
-    /// QUERY_ISSI and SET_ISSI: interface step 1 where the device has it. One that does not know the command stays at 0.
+    /// QUERY_ISSI and SET_ISSI: interface step 1 where the device has it. One that does not know
+    /// the command stays at 0.
     fn choose_issi(&mut self) -> Result<(), Fault> {
         let mut output = QueryIssiOut::new();
         let queried = self.exec(Opcode::QueryIssi, 0, 0, &mut InputHead::new().0, &mut output.0);
@@ -160,7 +162,8 @@ impl<'p, P: Platform> Device<'p, P> {
         optional(self.run(Opcode::SetIssi, 0, &mut input.0)).map(drop)
     }
 
-    /// SET_HCA_CAP general: the current block, edited. Never the maximum block, and no field whose maximum is 0.
+    /// SET_HCA_CAP general: the current block, edited. Never the maximum block, and no field whose
+    /// maximum is 0.
     fn set_general_cap(&mut self, config: &Config<'p>) -> Result<(), Fault> {
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::General.current(), &mut block)?;
@@ -206,7 +209,8 @@ impl<'p, P: Platform> Device<'p, P> {
         Ok(())
     }
 
-    /// SET_HCA_CAP RoCE: the UDP source port comes from the queue pair, where the device can be told so.
+    /// SET_HCA_CAP RoCE: the UDP source port comes from the queue pair, where the device can be
+    /// told so.
     fn set_roce_cap(&mut self) -> Result<(), Fault> {
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::Roce.max(), &mut block)?;
@@ -232,7 +236,8 @@ impl<'p, P: Platform> Device<'p, P> {
         Ok(())
     }
 
-    /// QUERY_HCA_CAP of all that was announced, now that it is final. Old firmware refuses types it does not know.
+    /// QUERY_HCA_CAP of all that was announced, now that it is final. Old firmware refuses types it
+    /// does not know.
     fn read_caps(&mut self) -> Result<(), Fault> {
         let mut block = EMPTY_CAP;
         self.query_cap(CapType::General.current(), &mut block)?;
@@ -307,7 +312,8 @@ fn await_firmware<P: Platform>(
     Ok((firmware.major(), firmware.minor(), revision.fw_rev_subminor()))
 }
 
-/// Waits until `initializing` is clear. After a reset the device reads as all ones for a while, which looks like busy.
+/// Waits until `initializing` is clear. After a reset the device reads as all ones for a while,
+/// which looks like busy.
 fn await_ready<P: Platform>(platform: &P, limit: core::time::Duration) -> Result<(), Fault> {
     let deadline = health::clock(platform) + limit;
     loop {

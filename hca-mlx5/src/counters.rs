@@ -1,8 +1,10 @@
-//! What the device counts: a set of counters for all queue pairs of this driver, and those of its port.
+//! What the device counts: a set of counters for all queue pairs of this driver, and those of its
+//! port.
 //!
-//! PRM "ALLOC_Q_COUNTER", "QUERY_Q_COUNTER", "QUERY_VPORT_COUNTER". The set is taken at bring-up and named in every queue pair's
-//! context. A function that is refused one does without: its queue pairs count into set 0, which is nobody's, and the driver
-//! says 0. They are never cleared: whoever wants a new start subtracts.
+//! PRM "ALLOC_Q_COUNTER", "QUERY_Q_COUNTER", "QUERY_VPORT_COUNTER". The set is taken at bring-up
+//! and named in every queue pair's context. A function that is refused one does without: its queue
+//! pairs count into set 0, which is nobody's, and the driver says 0. They are never cleared:
+//! whoever wants a new start subtracts.
 
 use dat_core::provider::{Fault, FaultKind, HcaCounters};
 

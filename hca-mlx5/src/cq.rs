@@ -1,12 +1,13 @@
 //! Completion queues as objects of the device: their memory, CREATE_CQ, MODIFY_CQ, DESTROY_CQ.
 //!
-//! PRM "CREATE_CQ", "MODIFY_CQ". Entries of 64 bytes, overrun checked, no moderation, no compression; the completion event queue hears
-//! of each. The ring's entries are marked empty before the command, so that nothing old can look like a completion. The
-//! reaping end is `queue::cq`.
+//! PRM "CREATE_CQ", "MODIFY_CQ". Entries of 64 bytes, overrun checked, no moderation, no
+//! compression; the completion event queue hears of each. The ring's entries are marked empty
+//! before the command, so that nothing old can look like a completion. The reaping end is
+//! `queue::cq`.
 //!
-//! A queue that is given another size gets another ring, and keeps its number, its doorbell record, and with it the memory
-//! that it was made with. The device ends the old ring with an entry that says so; what stands before that, the reaping end
-//! carries over.
+//! A queue that is given another size gets another ring, and keeps its number, its doorbell record,
+//! and with it the memory that it was made with. The device ends the old ring with an entry that
+//! says so; what stands before that, the reaping end carries over.
 
 use dat_core::provider::Fault;
 
@@ -149,7 +150,8 @@ pub(crate) fn resize<'p, P: Platform>(
     }
 }
 
-/// The command that moves the device to another ring, which the reaping end has to be told of afterwards.
+/// The command that moves the device to another ring, which the reaping end has to be told of
+/// afterwards.
 fn command<'p, P: Platform>(
     device: &mut Device<'p, P>,
     cqn: Cqn,
@@ -183,7 +185,8 @@ pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, cq: &CqObject) ->
     Ok(())
 }
 
-/// Destroys one that nobody will ask for again: what the device does not let go of now, it does at the teardown.
+/// Destroys one that nobody will ask for again: what the device does not let go of now, it does at
+/// the teardown.
 pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, cq: &CqObject) -> Result<(), Fault> {
     destroy(device, cq).inspect_err(|_| {
         device.disown(cq.home);

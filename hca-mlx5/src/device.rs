@@ -1,8 +1,8 @@
 //! A device that is up: what bring-up leaves behind and everything else in this crate builds on.
 //!
-//! [`Device::open`] (in `boot.rs`) makes one, [`Device::close`] (in `teardown.rs`) ends it; in between `Device::exec` runs
-//! commands and [`Device::service`] does what the device asks for. Queues, memory keys and Ethernet are made of these calls
-//! elsewhere; nothing here knows of them.
+//! [`Device::open`] (in `boot.rs`) makes one, [`Device::close`] (in `teardown.rs`) ends it; in
+//! between `Device::exec` runs commands and [`Device::service`] does what the device asks for.
+//! Queues, memory keys and Ethernet are made of these calls elsewhere; nothing here knows of them.
 
 use core::fmt;
 use core::time::Duration;
@@ -64,8 +64,8 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// Both atomics on 8 bytes exist, and answer in the order of the host. Which of its two orders the device takes for that of a
-    /// big-endian host, no public driver says.
+    /// Both atomics on 8 bytes exist, and answer in the order of the host. Which of its two orders
+    /// the device takes for that of a big-endian host, no public driver says.
     pub(crate) fn has_atomics(&self) -> bool {
         let atomic = &self.atomic;
         cfg!(target_endian = "little")
@@ -85,7 +85,8 @@ pub struct Identity {
     pub node_guid: u64,
     /// Largest frame the port carries, headers included.
     pub frame_size: u16,
-    /// How many bytes of a raw Ethernet frame must stand in the WQE: 0 none, 1 layer 2, 2 layer 3, 3 layer 4.
+    /// How many bytes of a raw Ethernet frame must stand in the WQE: 0 none, 1 layer 2, 2 layer 3,
+    /// 3 layer 4.
     pub min_wqe_inline_mode: u8,
     /// Firmware revision: major, minor, sub-minor.
     pub firmware: (u16, u16, u16),
@@ -98,8 +99,8 @@ pub struct Config<'p> {
     pub log_max_qp: Option<u8>,
     /// Most 4 KiB pages the firmware may hold.
     pub page_budget: u32,
-    /// Interrupt vector of command events: it ends a sleep in [`Platform::relax`] early. No such sleep may rely on it
-    /// alone, for cards are known to lose these events.
+    /// Interrupt vector of command events: it ends a sleep in [`Platform::relax`] early. No such
+    /// sleep may rely on it alone, for cards are known to lose these events.
     pub command_vector: u16,
     /// Interrupt vector of asynchronous events.
     pub async_vector: u16,
@@ -107,13 +108,15 @@ pub struct Config<'p> {
     pub page_vector: u16,
     /// Interrupt vector of completion events.
     pub completion_vector: u16,
-    /// Log2 of the entries of the completion event queue; no more completion queues than that may be armed.
+    /// Log2 of the entries of the completion event queue; no more completion queues than that may
+    /// be armed.
     pub log_completion_events: u8,
     /// Time limit of one command; what the device asks for, or a minute, if not given.
     pub command_timeout: Option<Duration>,
     /// Time limit of the firmware's own start.
     pub init_timeout: Duration,
-    /// Largest frame wanted on the port, headers included. Enough for a RoCEv2 packet of 4,096 bytes by default.
+    /// Largest frame wanted on the port, headers included. Enough for a RoCEv2 packet of 4,096
+    /// bytes by default.
     pub frame_size: u16,
     /// Sees every command.
     pub observer: Option<&'p (dyn Observer + Sync)>,
@@ -196,7 +199,8 @@ pub struct Device<'p, P: Platform> {
     pub(crate) answered: u32,
     /// Where queue pairs count.
     pub(crate) counter_set: Option<u8>,
-    /// Those of asynchronous events, of page requests ([`PAGE_EVENTS`]) and of completions ([`COMPLETION_EVENTS`]).
+    /// Those of asynchronous events, of page requests ([`PAGE_EVENTS`]) and of completions
+    /// ([`COMPLETION_EVENTS`]).
     pub(crate) event_queues: Vec<EventQueue, 3>,
     pub(crate) monitor: Monitor,
     pub(crate) events: Deque<Event, EVENTS>,
@@ -240,15 +244,17 @@ impl<'p, P: Platform> Device<'p, P> {
         self.pages.given()
     }
 
-    /// Runs one command. `input` and `output` are whole messages, 16-byte heads included, variable tails allowed (at most
-    /// [`crate::cmd::MAX_MESSAGE`] bytes each); this fills in the opcode and `op_mod`, carries both through the mailboxes and
-    /// turns a status other than 0 into a fault about the object of that number (0 if there is none yet).
+    /// Runs one command. `input` and `output` are whole messages, 16-byte heads included, variable
+    /// tails allowed (at most [`crate::cmd::MAX_MESSAGE`] bytes each); this fills in the opcode
+    /// and `op_mod`, carries both through the mailboxes and turns a status other than 0 into a
+    /// fault about the object of that number (0 if there is none yet).
     ///
-    /// A firmware that is out of memory says so and asks for pages by an event at the same time: if one has come, it is
-    /// answered and the command tried once more.
+    /// A firmware that is out of memory says so and asks for pages by an event at the same time: if
+    /// one has come, it is answered and the command tried once more.
     ///
-    /// A command that does not come back ends the device: every later one fails at once. Otherwise each step of undoing
-    /// what was made would wait for a deadline of its own, for hours where there is much.
+    /// A command that does not come back ends the device: every later one fails at once. Otherwise
+    /// each step of undoing what was made would wait for a deadline of its own, for hours where
+    /// there is much.
     pub(crate) fn exec(
         &mut self,
         op: Opcode,
@@ -320,7 +326,8 @@ impl<'p, P: Platform> Device<'p, P> {
     /// Another doorbell page.
     pub(crate) fn alloc_uar(&mut self) -> Result<Uar, Fault> {
         let number = self.allocate(Opcode::AllocUar)?;
-        // 24 bits of 4 KiB pages: no overflow where usize has 64 bits; where it has 32, the BAR is shorter anyway.
+        // 24 bits of 4 KiB pages: no overflow where usize has 64 bits; where it has 32, the BAR is
+        // shorter anyway.
         let offset = (number as usize).saturating_mul(4096);
         if offset.checked_add(4096).is_none_or(|end| end > self.platform.bar_len()) {
             self.end(Opcode::DeallocUar, number)?;
@@ -356,8 +363,8 @@ impl<'p, P: Platform> Device<'p, P> {
         self.event_queues.get(COMPLETION_EVENTS).map_or(0, EventQueue::number)
     }
 
-    /// Takes over memory of an object that the device would not let go of: the arena's again when the teardown has
-    /// ended all objects. What there is no room to remember stays taken.
+    /// Takes over memory of an object that the device would not let go of: the arena's again when
+    /// the teardown has ended all objects. What there is no room to remember stays taken.
     #[inline(never)]
     pub(crate) fn disown(&mut self, memory: Span) {
         let _ = self.disowned.push(memory);
@@ -426,7 +433,8 @@ impl<'p, P: Platform> Device<'p, P> {
         for (place, queue) in self.event_queues.iter_mut().enumerate() {
             let for_the_user = place != PAGE_EVENTS;
             for _ in 0..PER_CALL {
-                // Page requests do not wait for the user. One place is kept for the news that the device is lost.
+                // Page requests do not wait for the user. One place is kept for the news that the
+                // device is lost.
                 let unread = for_the_user && self.events.len() + 1 >= EVENTS;
                 if unread || self.requests.is_full() {
                     break;
@@ -457,7 +465,8 @@ impl<'p, P: Platform> Device<'p, P> {
 
     fn answer_requests(&mut self) {
         while let Some(request) = self.requests.pop_front() {
-            // Pages it cannot have are the firmware's to live with: it has been told, and says so by its next refusal.
+            // Pages it cannot have are the firmware's to live with: it has been told, and says so
+            // by its next refusal.
             let _ = self.answer(request);
         }
     }

@@ -1,10 +1,11 @@
 //! Memory the device may reach: the only file that touches it.
 //!
-//! [`RawArena`] is the arena half of a [`crate::platform::Platform`] over ordinary memory: VFIO and bare metal embed one and
-//! forward to it ([`crate::forward_arena`]). [`Buffer`] is a consumer's piece of an arena, of whatever platform.
+//! [`RawArena`] is the arena half of a [`crate::platform::Platform`] over ordinary memory: VFIO and
+//! bare metal embed one and forward to it ([`crate::forward_arena`]). [`Buffer`] is a consumer's
+//! piece of an arena, of whatever platform.
 //!
-//! All loads and stores are volatile and go by offset; no Rust reference into the arena is ever made, because the device may
-//! write any of it at any time.
+//! All loads and stores are volatile and go by offset; no Rust reference into the arena is ever
+//! made, because the device may write any of it at any time.
 #![expect(
     unsafe_code,
     reason = "device-visible memory is reached through raw pointers, here and nowhere else"
@@ -33,8 +34,8 @@ pub struct RawArena<const HOLES: usize = 128> {
     holes: Mutex<Vec<Span, HOLES>>,
 }
 
-// SAFETY: the memory outlives the value (see `new`); all accesses are volatile, and which span belongs to whom is settled by
-// the allocator behind its lock.
+// SAFETY: the memory outlives the value (see `new`); all accesses are volatile, and which span
+// belongs to whom is settled by the allocator behind its lock.
 unsafe impl<const HOLES: usize> Send for RawArena<HOLES> {}
 // SAFETY: as above.
 unsafe impl<const HOLES: usize> Sync for RawArena<HOLES> {}
@@ -43,8 +44,8 @@ impl<const HOLES: usize> RawArena<HOLES> {
     /// Wraps memory.
     ///
     /// # Safety
-    /// `base` is page aligned and valid for reads and writes of `len` bytes for as long as the value lives, and nothing
-    /// in the program makes a Rust reference into it.
+    /// `base` is page aligned and valid for reads and writes of `len` bytes for as long as the
+    /// value lives, and nothing in the program makes a Rust reference into it.
     #[must_use]
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         let mut holes = Vec::new();
@@ -122,8 +123,8 @@ impl<const HOLES: usize> RawArena<HOLES> {
         Some(Span { offset, len })
     }
 
-    /// [`Platform::free`]. A span that would need one hole more than there is room for is lost; so is one that was never
-    /// handed out or overlaps what is free already.
+    /// [`Platform::free`]. A span that would need one hole more than there is room for is lost; so
+    /// is one that was never handed out or overlaps what is free already.
     pub fn free(&self, span: Span) {
         let Some(size) = rounded(span.len) else {
             return;
@@ -153,13 +154,15 @@ impl<const HOLES: usize> RawArena<HOLES> {
         let _ = holes.push(Span { offset: start, len: end - start });
     }
 
-    /// Takes every span back. For after a reset of the function, when the driver over this arena is gone: the driver keeps
-    /// memory that a device which stopped answering may still write to, and a reset is the end of that.
+    /// Takes every span back. For after a reset of the function, when the driver over this arena is
+    /// gone: the driver keeps memory that a device which stopped answering may still write to,
+    /// and a reset is the end of that.
     pub fn reclaim(&self) {
         let mut holes = self.holes.lock();
         holes.clear();
         if self.len > 0 {
-            // There is room: it has just been emptied. With no room for any hole nothing can be had, as in `new`.
+            // There is room: it has just been emptied. With no room for any hole nothing can be
+            // had, as in `new`.
             let _ = holes.push(Span { offset: 0, len: self.len });
         }
     }
@@ -170,8 +173,8 @@ impl<const HOLES: usize> RawArena<HOLES> {
         self.holes.lock().iter().map(|hole| hole.len).sum()
     }
 
-    /// [`Platform::iova`] where the device sees the arena in one piece from `start` on: from [`RawArena::addr`] on if nothing
-    /// is between the device and the memory.
+    /// [`Platform::iova`] where the device sees the arena in one piece from `start` on: from
+    /// [`RawArena::addr`] on if nothing is between the device and the memory.
     #[must_use]
     pub fn iova(&self, start: u64, offset: usize) -> Option<(u64, usize)> {
         let left = self.len.checked_sub(offset).filter(|left| *left > 0)?;
@@ -310,7 +313,8 @@ fn ends_by(offset: usize, size: usize, len: usize) -> bool {
     offset.checked_add(size).is_some_and(|end| end <= len)
 }
 
-/// Takes a hole out. The last one moves to its place: as `swap_remove`, without the panic that it has.
+/// Takes a hole out. The last one moves to its place: as `swap_remove`, without the panic that it
+/// has.
 fn fill<const HOLES: usize>(holes: &mut Vec<Span, HOLES>, index: usize) {
     if let Some(last) = holes.pop()
         && let Some(hole) = holes.get_mut(index)
@@ -319,13 +323,14 @@ fn fill<const HOLES: usize>(holes: &mut Vec<Span, HOLES>, index: usize) {
     }
 }
 
-/// `len` rounded up to whole grains; an empty span takes one too, so that every span has a place of its own.
+/// `len` rounded up to whole grains; an empty span takes one too, so that every span has a place of
+/// its own.
 fn rounded(len: usize) -> Option<usize> {
     Some(len.max(1).checked_add(GRAIN - 1)? & !(GRAIN - 1))
 }
 
-/// Entries of an arena over raw memory. Whatever the index and wherever in the entry, they stay inside what was checked
-/// when they were made.
+/// Entries of an arena over raw memory. Whatever the index and wherever in the entry, they stay
+/// inside what was checked when they were made.
 #[derive(Clone, Copy, Debug)]
 pub struct RawEntries<'a, const LEN: usize> {
     /// The first entry, aligned to `LEN` or to the page that the arena starts on.
@@ -335,8 +340,8 @@ pub struct RawEntries<'a, const LEN: usize> {
     arena: PhantomData<&'a ()>,
 }
 
-// SAFETY: as for the arena, which outlives the value: all accesses are volatile, and whose the span is was settled by the
-// allocator.
+// SAFETY: as for the arena, which outlives the value: all accesses are volatile, and whose the span
+// is was settled by the allocator.
 unsafe impl<const LEN: usize> Send for RawEntries<'_, LEN> {}
 // SAFETY: as above.
 unsafe impl<const LEN: usize> Sync for RawEntries<'_, LEN> {}
@@ -401,8 +406,8 @@ impl<const LEN: usize> Entries for RawEntries<'_, LEN> {
     }
 }
 
-/// Cuts the bytes `offset..offset + len` into aligned 8-byte words and what is left before and after them: where each
-/// piece starts in memory, and which bytes of the caller's slice it is.
+/// Cuts the bytes `offset..offset + len` into aligned 8-byte words and what is left before and
+/// after them: where each piece starts in memory, and which bytes of the caller's slice it is.
 fn pieces(offset: usize, len: usize) -> impl Iterator<Item = (usize, core::ops::Range<usize>)> {
     let mut done = 0;
     core::iter::from_fn(move || {
@@ -417,8 +422,8 @@ fn pieces(offset: usize, len: usize) -> impl Iterator<Item = (usize, core::ops::
 
 /// A consumer's piece of an arena: what a program registers, fills and reads.
 ///
-/// It goes back to the arena only by [`Buffer::release`], never by itself: as long as it is registered a peer may write it, and
-/// the arena must not give it to somebody else meanwhile.
+/// It goes back to the arena only by [`Buffer::release`], never by itself: as long as it is
+/// registered a peer may write it, and the arena must not give it to somebody else meanwhile.
 #[derive(Debug)]
 pub struct Buffer<'p, P: Platform> {
     platform: &'p P,
@@ -433,8 +438,8 @@ impl<'p, P: Platform> Buffer<'p, P> {
         Some(Self { platform, span })
     }
 
-    /// As [`Buffer::zeroed`], of memory that the device only reads, where the platform can keep it from writing: for what is
-    /// sent from here and for nothing else.
+    /// As [`Buffer::zeroed`], of memory that the device only reads, where the platform can keep it
+    /// from writing: for what is sent from here and for nothing else.
     #[must_use]
     pub fn read_only(platform: &'p P, len: usize) -> Option<Self> {
         let span = platform.alloc_read_only(len, 4096)?;

@@ -1,14 +1,14 @@
 //! Entries of a ring, checked once: what queues are stored through.
 //!
-//! A by-offset accessor of [`Platform`] looks at every offset it gets. A queue end touches the same power of two of equal
-//! entries for all its life, so it asks once, through [`Platform::entries`], and then only cuts its index to the ring.
-//! Doorbell records are rings of one entry; the whole arena as words is what short payload is read through. Control paths
-//! keep to offsets.
+//! A by-offset accessor of [`Platform`] looks at every offset it gets. A queue end touches the same
+//! power of two of equal entries for all its life, so it asks once, through [`Platform::entries`],
+//! and then only cuts its index to the ring. Doorbell records are rings of one entry; the whole
+//! arena as words is what short payload is read through. Control paths keep to offsets.
 
 use crate::platform::{Platform, Span};
 
-/// A power of two of equal entries in the arena. Indices run freely and are cut to the ring; `AT` is a place inside the
-/// entry, which the compiler checks together with the width.
+/// A power of two of equal entries in the arena. Indices run freely and are cut to the ring; `AT`
+/// is a place inside the entry, which the compiler checks together with the width.
 pub trait Entries: Copy {
     /// 32-bit load in memory order.
     fn load32<const AT: usize>(&self, index: u32) -> u32;
@@ -22,8 +22,8 @@ pub trait Entries: Copy {
     fn word(&self, index: u64) -> Option<u64>;
 }
 
-/// The mask of the indices into `span` as entries of `LEN` bytes, if it is in an arena of `arena` bytes and is a power of
-/// two of them.
+/// The mask of the indices into `span` as entries of `LEN` bytes, if it is in an arena of `arena`
+/// bytes and is a power of two of them.
 pub(crate) fn mask<const LEN: usize>(span: Span, arena: usize) -> Option<u32> {
     const { assert!(LEN.is_power_of_two() && LEN >= 8) }
     let count = span.len / LEN;
@@ -42,7 +42,8 @@ pub trait Register {
     fn turn(&mut self);
 }
 
-/// Whether both halves of a register lie inside a BAR of `len` bytes, on the boundaries that turning needs.
+/// Whether both halves of a register lie inside a BAR of `len` bytes, on the boundaries that
+/// turning needs.
 pub(crate) fn halves(offset: usize, half: usize, len: usize) -> bool {
     let end = offset.checked_add(half).and_then(|second| second.checked_add(64));
     let aligned = offset.is_multiple_of(64) && half.is_multiple_of(64);
@@ -83,8 +84,8 @@ pub(crate) const fn inside(at: usize, size: usize, align: usize, len: usize) -> 
     at <= len && size <= len - at && at.is_multiple_of(align)
 }
 
-/// Entries over the by-offset accessors, for any platform. For memory that may be reached directly there is
-/// [`crate::dma::RawEntries`].
+/// Entries over the by-offset accessors, for any platform. For memory that may be reached directly
+/// there is [`crate::dma::RawEntries`].
 #[derive(Debug)]
 pub struct ByOffset<'p, P, const LEN: usize> {
     platform: &'p P,

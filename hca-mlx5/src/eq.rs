@@ -1,19 +1,24 @@
 //! Event queues: the ring, what its entries mean, its doorbells.
 //!
-//! PRM chapter "Event queues". The device writes entries (EQEs) into a ring in host memory; the owner bit of an entry
-//! turns over at each pass, so an entry is new when its bit equals the parity of the pass the reader is in. All entries are
-//! prefilled as old. The reader tells its position by a doorbell, which also arms the queue's interrupt; an event that comes
-//! between the last look and the arming raises the interrupt at once, because the doorbell carries the position.
+//! PRM chapter "Event queues". The device writes entries (EQEs) into a ring in host memory; the
+//! owner bit of an entry turns over at each pass, so an entry is new when its bit equals the parity
+//! of the pass the reader is in. All entries are prefilled as old. The reader tells its position by
+//! a doorbell, which also arms the queue's interrupt; an event that comes between the last look and
+//! the arming raises the interrupt at once, because the doorbell carries the position.
 //!
 //! There are four, so that no kind of event waits for another to be read:
-//! * commands: only there to wake a host that sleeps in [`Platform::relax`]; what it says is not needed, so it is read to
-//!   its end and armed by every command that waits or returns, and no number of commands can overrun it;
-//! * asynchronous events and completion events: read only as far as the driver's user takes them, so that none is lost.
-//!   One who does not look for a while, or a burst on the port, fills them and stops the reading;
-//! * page requests: behind such a burst they would wait for the user, while the firmware waits for the pages. In a ring of
-//!   their own they are answered by each `service`, and by a command refused for want of memory, whoever reads what.
+//! * commands: only there to wake a host that sleeps in [`Platform::relax`]; what it says is not
+//!   needed, so it is read to its end and armed by every command that waits or returns, and no
+//!   number of commands can overrun it;
+//! * asynchronous events and completion events: read only as far as the driver's user takes them,
+//!   so that none is lost. One who does not look for a while, or a burst on the port, fills them
+//!   and stops the reading;
+//! * page requests: behind such a burst they would wait for the user, while the firmware waits for
+//!   the pages. In a ring of their own they are answered by each `service`, and by a command
+//!   refused for want of memory, whoever reads what.
 //!
-//! What it does not do: act. Page requests in particular are only decoded here; answering one takes commands.
+//! What it does not do: act. Page requests in particular are only decoded here; answering one takes
+//! commands.
 
 use dat_core::provider::Fault;
 
@@ -43,7 +48,8 @@ pub enum Event {
         /// The queue.
         cqn: u32,
     },
-    /// Something happened to a queue pair (or a send or receive queue of its own; the numbers share one space).
+    /// Something happened to a queue pair (or a send or receive queue of its own; the numbers share
+    /// one space).
     Qp {
         /// Its number.
         qpn: u32,
@@ -108,7 +114,8 @@ pub(crate) struct PageRequest {
 pub(crate) enum Decoded {
     /// Goes on to the rest of the driver.
     Event(Event),
-    /// Commands finished; a bit each. Nobody needs it: the ownership bit of the entry says so too, and never wrongly.
+    /// Commands finished; a bit each. Nobody needs it: the ownership bit of the entry says so too,
+    /// and never wrongly.
     Command(u32),
     /// Wants an answer by command.
     Pages(PageRequest),
@@ -202,7 +209,8 @@ impl EventQueue {
     pub(crate) const MAX_LOG_SIZE: u8 = 12;
     const MAX_PAGES: usize = (EQE_SIZE << Self::MAX_LOG_SIZE) / 4096;
 
-    /// Makes one of `1 << log_size` entries for the events in `mask`, with interrupts on `vector`. Not armed.
+    /// Makes one of `1 << log_size` entries for the events in `mask`, with interrupts on `vector`.
+    /// Not armed.
     pub(crate) fn create<P: Platform>(
         device: &mut Device<'_, P>,
         log_size: u8,
@@ -218,7 +226,8 @@ impl EventQueue {
                 .during(Opcode::CreateEq.code())
         })?;
         let number = Self::submit(device, span, log_size, mask, vector)
-            // A command without an answer, or a firmware that lost its way, may have made the queue.
+            // A command without an answer, or a firmware that lost its way, may have made the
+            // queue.
             .inspect_err(|fault| memory::give_up(device, span, fault))?;
         // Event queue numbers are 8 bits wide.
         let [.., number] = number.to_be_bytes();
@@ -313,8 +322,8 @@ impl EventQueue {
         Some(head)
     }
 
-    /// Tells the position and asks for an interrupt at the next event; nothing to do if no entry was read since the last
-    /// time, for then the queue is armed.
+    /// Tells the position and asks for an interrupt at the next event; nothing to do if no entry
+    /// was read since the last time, for then the queue is armed.
     pub(crate) fn arm<P: Platform>(&mut self, platform: &P) {
         if self.armed != Some(self.consumer) {
             self.ring(platform, UAR_EQ_ARM);
@@ -322,7 +331,8 @@ impl EventQueue {
         }
     }
 
-    /// Reads as many entries as it holds, whatever they are, and arms it: for a queue that serves to wake and no more.
+    /// Reads as many entries as it holds, whatever they are, and arms it: for a queue that serves
+    /// to wake and no more.
     pub(crate) fn drain<P: Platform>(&mut self, platform: &P) {
         for _ in 0..1u32 << self.log_size {
             if self.take(platform, &mut [0; 28]).is_none() {

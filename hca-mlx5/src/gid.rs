@@ -1,4 +1,5 @@
-//! Addresses as the device and the wire have them in GIDs: of either version in 16 bytes, which compare as one number.
+//! Addresses as the device and the wire have them in GIDs: of either version in 16 bytes, which
+//! compare as one number.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

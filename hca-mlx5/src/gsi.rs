@@ -1,13 +1,15 @@
 //! QP1, the general services interface: connection management datagrams out and in.
 //!
-//! PRM "Special QPs"; IBTA "General Services Interface". A datagram is a MAD of 256 bytes, sent from our QP1 to the
-//! peer's QP1 with the Q_Key every QP1 has. Sending copies the MAD into one of a few buffers in turn; receiving reads it
-//! out of the buffer it arrived in, behind the 40 bytes in which the device leaves the packet's network header, and gives
-//! the buffer back at once. On RoCEv2 that header says who sent it: an IPv4 header in the last 20 bytes, the first 20
-//! undefined, or an IPv6 header. What is not exactly a MAD behind one of these two is dropped and counted.
+//! PRM "Special QPs"; IBTA "General Services Interface". A datagram is a MAD of 256 bytes, sent
+//! from our QP1 to the peer's QP1 with the Q_Key every QP1 has. Sending copies the MAD into one of
+//! a few buffers in turn; receiving reads it out of the buffer it arrived in, behind the 40 bytes
+//! in which the device leaves the packet's network header, and gives the buffer back at once. On
+//! RoCEv2 that header says who sent it: an IPv4 header in the last 20 bytes, the first 20
+//! undefined, or an IPv6 header. What is not exactly a MAD behind one of these two is dropped and
+//! counted.
 //!
-//! When QP1 fails, it is reset and started anew at the next service; datagrams lost by that are the connection manager's
-//! to repeat. It knows nothing of what is inside a MAD.
+//! When QP1 fails, it is reset and started anew at the next service; datagrams lost by that are the
+//! connection manager's to repeat. It knows nothing of what is inside a MAD.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -35,8 +37,9 @@ const MAD: usize = 256;
 const MAD_LEN: u32 = 256;
 /// Bytes the device leaves before it.
 const GRH: usize = 40;
-/// Receives posted: what peers that make and end many connections send before the host looks. A datagram that finds none is lost,
-/// and its sender waits for seconds before it asks again. A power of two: a receive's buffer is its token modulo this.
+/// Receives posted: what peers that make and end many connections send before the host looks. A
+/// datagram that finds none is lost, and its sender waits for seconds before it asks again. A power
+/// of two: a receive's buffer is its token modulo this.
 const RECEIVES: u16 = 512;
 /// Sends in flight at most. A power of two likewise.
 const SENDS: u16 = 64;

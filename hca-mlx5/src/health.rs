@@ -1,9 +1,10 @@
 //! Is the device alive?
 //!
-//! Four signs, from cheap to thorough: reads of all ones (it left the bus), a syndrome in the health registers (the
-//! firmware stopped and says why), a command queue that is not ours any more (somebody reset the device), a health counter
-//! that stands still (the firmware stopped without a word). The first two are looked at inside every wait; the others from
-//! the caller's tick, see [`Monitor`].
+//! Four signs, from cheap to thorough: reads of all ones (it left the bus), a syndrome in the
+//! health registers (the firmware stopped and says why), a command queue that is not ours any more
+//! (somebody reset the device), a health counter that stands still (the firmware stopped without a
+//! word). The first two are looked at inside every wait; the others from the caller's tick, see
+//! [`Monitor`].
 //!
 //! What it does not do: recover. A lost device needs a reset, which is the host's.
 
@@ -21,7 +22,8 @@ use crate::words::fault;
 
 /// How often the counter is sampled.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
-/// So many equal samples in a row mean that the firmware stopped. A live one may pause for some six seconds.
+/// So many equal samples in a row mean that the firmware stopped. A live one may pause for some six
+/// seconds.
 const MISSES: u8 = 8;
 
 const ALL_ONES: u32 = u32::MAX;
@@ -103,7 +105,8 @@ fn command_queue<P: Platform>(platform: &P) -> (u32, u32) {
 /// Watches the counter, and whether the device is still the one that was brought up.
 #[derive(Debug)]
 pub(crate) struct Monitor {
-    /// Where the device found its commands when this began. A reset forgets that and leaves a device in best health.
+    /// Where the device found its commands when this began. A reset forgets that and leaves a
+    /// device in best health.
     home: (u32, u32),
     last: u32,
     misses: u8,

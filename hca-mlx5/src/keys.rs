@@ -1,8 +1,10 @@
-//! The memory keys of a provider: what each is for, what hangs on it, and how a region becomes one or several.
+//! The memory keys of a provider: what each is for, what hangs on it, and how a region becomes one
+//! or several.
 //!
-//! A region whose pages fit into one command and sit in them as its addresses say is one key. Any other is a key over keys
-//! (`mem::mkey`); those beneath stand in the same table, chained behind it, and go with it. A region of fast registrations has
-//! the list that the device reads, in the arena, and the key by which it reads it, chained likewise.
+//! A region whose pages fit into one command and sit in them as its addresses say is one key. Any
+//! other is a key over keys (`mem::mkey`); those beneath stand in the same table, chained behind
+//! it, and go with it. A region of fast registrations has the list that the device reads, in the
+//! arena, and the key by which it reads it, chained likewise.
 
 use dat_core::provider::{Access, Fault, Mr, Mw, Pages, Pd, Region};
 
@@ -78,7 +80,8 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// Destroys a key and what goes with it: first the key itself, so that nothing reaches through it any more.
+    /// Destroys a key and what goes with it: first the key itself, so that nothing reaches through
+    /// it any more.
     pub(crate) fn drop_key(&mut self, entry: &KeyEntry) -> Result<(), Fault> {
         mkey::destroy(&mut self.device, entry.key)?;
         self.keys.remove(entry.key.index());
@@ -156,7 +159,8 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         Ok(both(key))
     }
 
-    /// Registers a region as a key over keys, each of which has as many pages as one command carries.
+    /// Registers a region as a key over keys, each of which has as many pages as one command
+    /// carries.
     fn key_over_keys(
         &mut self,
         pd: Pd,
@@ -335,7 +339,8 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         Ok(Mw { rkey: key.0 })
     }
 
-    /// Makes another window before the old one goes, so that the two have different keys whatever happens.
+    /// Makes another window before the old one goes, so that the two have different keys whatever
+    /// happens.
     pub(crate) fn renew_window(&mut self, mw: Mw) -> Result<Mw, Fault> {
         let entry = self.known_key(mw.rkey, &[KeyKind::OwnWindow])?;
         let new = window::create(&mut self.device, entry.pd.0, true)?;

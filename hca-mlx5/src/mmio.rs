@@ -1,7 +1,8 @@
 //! A mapped BAR, and the fences of the machine: the only file that touches device registers.
 //!
-//! [`MappedBar`] is what a [`crate::platform::Platform`] on real hardware embeds for its BAR half; the fences are what it
-//! calls for its three. Neither converts byte order nor knows a register by name.
+//! [`MappedBar`] is what a [`crate::platform::Platform`] on real hardware embeds for its BAR half;
+//! the fences are what it calls for its three. Neither converts byte order nor knows a register by
+//! name.
 #![expect(
     unsafe_code,
     reason = "registers are reached through raw pointers, here and nowhere else"
@@ -23,8 +24,8 @@ pub struct MappedBar {
     inner: usize,
 }
 
-// SAFETY: the pointer is to a mapping that outlives the value (see `new`), and every access is one volatile load or store
-// of a register, which the device serializes.
+// SAFETY: the pointer is to a mapping that outlives the value (see `new`), and every access is one
+// volatile load or store of a register, which the device serializes.
 unsafe impl Send for MappedBar {}
 // SAFETY: as above; no method keeps state on this side.
 unsafe impl Sync for MappedBar {}
@@ -33,8 +34,9 @@ impl MappedBar {
     /// Wraps a mapping.
     ///
     /// # Safety
-    /// `base` is aligned to 64 bytes and maps `len` bytes of device registers, readable and writable, for as long as
-    /// the value lives. Nothing else in the program treats them as ordinary memory.
+    /// `base` is aligned to 64 bytes and maps `len` bytes of device registers, readable and
+    /// writable, for as long as the value lives. Nothing else in the program treats them as
+    /// ordinary memory.
     #[must_use]
     pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         let inner = len.saturating_sub(63);
@@ -54,7 +56,8 @@ impl MappedBar {
     }
 
     /// One 32-bit load; all ones outside the BAR.
-    // Not inline, as the stores of 32 bits: what is read is waited for, and doorbells of queues have 64 bits.
+    // Not inline, as the stores of 32 bits: what is read is waited for, and doorbells of queues
+    // have 64 bits.
     #[inline(never)]
     #[must_use]
     pub fn read32(&self, offset: usize) -> u32 {
@@ -74,11 +77,13 @@ impl MappedBar {
         };
         // SAFETY: `register` points to an aligned register inside the mapping.
         let register: &WO<u32> = unsafe { register.cast().as_ref() };
-        // SAFETY: what the store makes the device do stays inside memory that it was given: the driver's whole purpose.
+        // SAFETY: what the store makes the device do stays inside memory that it was given: the
+        // driver's whole purpose.
         unsafe { register.write(value) }
     }
 
-    /// One 64-bit store; dropped outside the BAR. A single transaction where the machine has 64-bit stores.
+    /// One 64-bit store; dropped outside the BAR. A single transaction where the machine has 64-bit
+    /// stores.
     #[inline]
     pub fn write64(&self, offset: usize, value: u64) {
         let Some(register) = self.register::<u64>(offset) else {
@@ -112,7 +117,8 @@ impl MappedBar {
         }
         // SAFETY: `halves` has seen that the register is inside the mapping.
         let place = unsafe { self.base.byte_add(offset) }.as_ptr();
-        // Turning flips the bits of `half` in the address; they are clear in a mapping that starts on a page.
+        // Turning flips the bits of `half` in the address; they are clear in a mapping that starts
+        // on a page.
         (place.addr() & half == 0).then_some(MappedRegister { place, half, bar: PhantomData })
     }
 
@@ -149,8 +155,8 @@ unsafe impl Sync for MappedRegister<'_> {}
 impl MappedRegister<'_> {
     #[inline(always)]
     fn words(&self) -> &[WO<u64>; 8] {
-        // SAFETY: both halves were seen to be inside the mapping, aligned to 64 bytes as the mapping and the offsets are, and
-        // they are registers.
+        // SAFETY: both halves were seen to be inside the mapping, aligned to 64 bytes as the
+        // mapping and the offsets are, and they are registers.
         unsafe { &*self.place.cast() }
     }
 }
@@ -183,11 +189,12 @@ fn ends_by(offset: usize, size: usize, len: usize) -> bool {
     offset.checked_add(size).is_some_and(|end| end <= len)
 }
 
-/// [`crate::platform::Platform::before_record`] for ordinary, coherent memory: the one fence between stores to memory of the
-/// same kind.
+/// [`crate::platform::Platform::before_record`] for ordinary, coherent memory: the one fence
+/// between stores to memory of the same kind.
 #[inline]
 pub fn before_record() {
-    // ORDER: stores to host memory before later stores to host memory. x86 stores in order: no instruction.
+    // ORDER: stores to host memory before later stores to host memory. x86 stores in order: no
+    // instruction.
     #[cfg(not(target_arch = "aarch64"))]
     core::sync::atomic::fence(core::sync::atomic::Ordering::Release);
     #[cfg(target_arch = "aarch64")]
@@ -203,7 +210,8 @@ pub fn before_doorbell(write_combining: bool) {
     // ORDER: all stores to host memory before any later store to the BAR.
     #[cfg(target_arch = "x86_64")]
     {
-        // Stores leave in order here; only the compiler must be held. To a write-combining mapping they do not.
+        // Stores leave in order here; only the compiler must be held. To a write-combining mapping
+        // they do not.
         core::sync::atomic::fence(core::sync::atomic::Ordering::Release);
         if write_combining {
             store_fence();
@@ -212,7 +220,8 @@ pub fn before_doorbell(write_combining: bool) {
     #[cfg(target_arch = "aarch64")]
     {
         let _ = write_combining;
-        // SAFETY: a barrier changes nothing but order. Outer shareable: the device is an observer, not only the CPUs.
+        // SAFETY: a barrier changes nothing but order. Outer shareable: the device is an observer,
+        // not only the CPUs.
         unsafe { core::arch::asm!("dmb oshst", options(nostack, preserves_flags)) }
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -225,7 +234,8 @@ pub fn before_doorbell(write_combining: bool) {
 /// [`crate::platform::Platform::after_ownership`] for ordinary, coherent memory.
 #[inline]
 pub fn after_ownership() {
-    // ORDER: the load that saw ownership before all later loads of host memory. x86 loads in order: no instruction.
+    // ORDER: the load that saw ownership before all later loads of host memory. x86 loads in order:
+    // no instruction.
     #[cfg(not(target_arch = "aarch64"))]
     core::sync::atomic::fence(core::sync::atomic::Ordering::Acquire);
     #[cfg(target_arch = "aarch64")]
@@ -262,8 +272,8 @@ pub fn after_mmio(write_combining: bool) {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn store_fence() {
-    // SAFETY: a barrier changes nothing but order. By its name, not by the intrinsic: that one wants SSE, which an image
-    // without floating point does not have.
+    // SAFETY: a barrier changes nothing but order. By its name, not by the intrinsic: that one
+    // wants SSE, which an image without floating point does not have.
     unsafe { core::arch::asm!("sfence", options(nostack, preserves_flags)) }
 }
 
@@ -277,7 +287,8 @@ mod tests {
 
     fn bar(registers: &mut Registers) -> MappedBar {
         let base = NonNull::from(&mut registers.0).cast();
-        // SAFETY: the array is aligned, outlives the value in each test, and is not touched while it lives.
+        // SAFETY: the array is aligned, outlives the value in each test, and is not touched while
+        // it lives.
         unsafe { MappedBar::new(base, 128) }
     }
 

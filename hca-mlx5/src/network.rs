@@ -1,7 +1,9 @@
-//! The port's place in the network: its RoCE addresses, and the raw Ethernet port on which neighbours are found.
+//! The port's place in the network: its RoCE addresses, and the raw Ethernet port on which
+//! neighbours are found.
 //!
-//! Joins what knows of the device (`eth`, the RoCE address table) with what knows of protocols (`neigh`). A raw Ethernet
-//! port that fails is made anew, at most once a second; until then questions to neighbours are lost as on any wire.
+//! Joins what knows of the device (`eth`, the RoCE address table) with what knows of protocols
+//! (`neigh`). A raw Ethernet port that fails is made anew, at most once a second; until then
+//! questions to neighbours are lost as on any wire.
 
 use core::net::IpAddr;
 use core::task::Poll;
@@ -41,7 +43,8 @@ pub(crate) struct Network<'p, P: Platform> {
 }
 
 impl<'p, P: Platform> Network<'p, P> {
-    /// Gives the port its addresses and starts listening for neighbours. On failure all that was made is gone again.
+    /// Gives the port its addresses and starts listening for neighbours. On failure all that was
+    /// made is gone again.
     pub(crate) fn create(
         device: &mut Device<'p, P>,
         net: &Net,
@@ -123,7 +126,8 @@ impl<'p, P: Platform> Network<'p, P> {
         answer
     }
 
-    /// The entry of the address table that packets to `remote` come from: the link-local one for link-local peers.
+    /// The entry of the address table that packets to `remote` come from: the link-local one for
+    /// link-local peers.
     pub(crate) fn source_index(&self, remote: IpAddr) -> u8 {
         if !P::USES.ipv6 {
             return 0;
@@ -189,7 +193,8 @@ impl<'p, P: Platform> Network<'p, P> {
             let Some(frame) = self.neighbours.transmit(now) else {
                 return;
             };
-            // A frame that cannot be sent is lost like one on the wire: neighbour discovery repeats itself.
+            // A frame that cannot be sent is lost like one on the wire: neighbour discovery repeats
+            // itself.
             let _ = self.port.send(&frame);
         }
     }

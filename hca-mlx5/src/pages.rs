@@ -1,11 +1,12 @@
 //! Pages for the firmware: giving what it asks for, taking back what it no longer needs.
 //!
-//! PRM chapter "Memory". The firmware keeps its tables in 4 KiB pages of host memory, tens of MiB of them on a real card.
-//! It says how many before the capabilities are read, before INIT_HCA and, by events, while running. They come from the
-//! platform's reserve, never from the arena; this driver keeps their number and not their addresses.
+//! PRM chapter "Memory". The firmware keeps its tables in 4 KiB pages of host memory, tens of MiB
+//! of them on a real card. It says how many before the capabilities are read, before INIT_HCA and,
+//! by events, while running. They come from the platform's reserve, never from the arena; this
+//! driver keeps their number and not their addresses.
 //!
-//! A page given stays the device's until it is taken back by command or the function is reset. A card may answer a take
-//! with fewer pages than asked, or none, for a while: that means "not yet".
+//! A page given stays the device's until it is taken back by command or the function is reset. A
+//! card may answer a take with fewer pages than asked, or none, for a while: that means "not yet".
 
 use core::time::Duration;
 
@@ -24,17 +25,17 @@ use crate::words::fault;
 #[cfg(test)]
 mod tests;
 
-/// Pages of one MANAGE_PAGES command: what the eight mailboxes of a capability block also carry. A card takes a large
-/// request in several commands.
+/// Pages of one MANAGE_PAGES command: what the eight mailboxes of a capability block also carry. A
+/// card takes a large request in several commands.
 pub(crate) const BATCH: usize = 512;
 
 /// A take is given up after so long without a single page, and [`EMPTY_ANSWERS`].
 const NO_PROGRESS: Duration = Duration::from_secs(5);
-/// However many come, a take ends after so long: a firmware that lets go of one page at a time must not hold the caller for
-/// hours.
+/// However many come, a take ends after so long: a firmware that lets go of one page at a time must
+/// not hold the caller for hours.
 const WHOLE_TAKE: Duration = Duration::from_secs(120);
-/// Empty answers in a row before a take is given up for want of progress: one command of real firmware may take seconds by
-/// itself, so that time alone would stop a firmware that is only slow.
+/// Empty answers in a row before a take is given up for want of progress: one command of real
+/// firmware may take seconds by itself, so that time alone would stop a firmware that is only slow.
 const EMPTY_ANSWERS: u32 = 8;
 
 /// Bytes of a MANAGE_PAGES message of a whole batch.
@@ -81,7 +82,8 @@ impl<P: Platform> Device<'_, P> {
         let own = request.function_id == self.pages.function_id
             && request.embedded_cpu == self.pages.embedded_cpu;
         match u32::try_from(request.count) {
-            // Pages of another function would have to come back by that function's number: nobody here knows it.
+            // Pages of another function would have to come back by that function's number: nobody
+            // here knows it.
             Ok(_) if !own => self.cannot_give(request.function_id, request.embedded_cpu),
             Ok(0) => Ok(()),
             Ok(count) => self.give_pages(count),
@@ -110,7 +112,8 @@ impl<P: Platform> Device<'_, P> {
             let wanted = addresses.get_mut(..want).unwrap_or(&mut []);
             let got = self.platform.pages_take(wanted).min(want);
             let batch = wanted.get(..got).unwrap_or(&[]);
-            // The firmware cannot use a page at address 0; a platform that hands one out is short of it.
+            // The firmware cannot use a page at address 0; a platform that hands one out is short
+            // of it.
             if got < want || batch.contains(&0) {
                 self.platform.pages_return(batch);
                 self.cannot_give(self.pages.function_id, self.pages.embedded_cpu)?;

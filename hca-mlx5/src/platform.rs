@@ -1,29 +1,31 @@
 //! The platform seam: everything the driver asks of the machine it runs on.
 //!
-//! An embedder implements [`Platform`] once. Of its some thirty short methods, a machine with ordinary memory and a mapped BAR
-//! has most for three lines: [`crate::forward_bar`], [`crate::forward_arena`], [`crate::forward_order`]. Before it hands the
-//! platform to the driver it has found the function, sized and mapped BAR 0, reset the function and switched bus mastering on;
-//! the driver never sees configuration space. There is no interrupt method: the host calls the driver's `service` when a vector fires,
-//! or whenever it likes.
+//! An embedder implements [`Platform`] once. Of its some thirty short methods, a machine with
+//! ordinary memory and a mapped BAR has most for three lines: [`crate::forward_bar`],
+//! [`crate::forward_arena`], [`crate::forward_order`]. Before it hands the platform to the driver
+//! it has found the function, sized and mapped BAR 0, reset the function and switched bus mastering
+//! on; the driver never sees configuration space. There is no interrupt method: the host calls the
+//! driver's `service` when a vector fires, or whenever it likes.
 //!
-//! Memory. The platform owns *one arena*: a span of host memory that the device may reach, seen by the CPU at
-//! [`Platform::arena_addr`] and by the device wherever [`Platform::iova`] says. The driver addresses it by offset and
-//! only through the accessors here, which take a shared reference and never lend a Rust reference into memory that the
-//! device may write. Queues, doorbell records, mailboxes and consumer buffers all come from [`Platform::alloc`].
-//! Firmware pages are a reserve of their own, so that running out of either can be told apart; the driver never reads
+//! Memory. The platform owns *one arena*: a span of host memory that the device may reach, seen by
+//! the CPU at [`Platform::arena_addr`] and by the device wherever [`Platform::iova`] says. The
+//! driver addresses it by offset and only through the accessors here, which take a shared reference
+//! and never lend a Rust reference into memory that the device may write. Queues, doorbell records,
+//! mailboxes and consumer buffers all come from [`Platform::alloc`]. Firmware pages are a reserve
+//! of their own, so that running out of either can be told apart; the driver never reads
 //! or writes those.
 //!
-//! A host may besides *lend* memory of its consumer's to the device, and says where that is by [`Platform::lent`]. The driver
-//! registers such memory and puts nothing of its own there; it never reads or writes it, so whatever travels from there the
-//! device gathers.
+//! A host may besides *lend* memory of its consumer's to the device, and says where that is by
+//! [`Platform::lent`]. The driver registers such memory and puts nothing of its own there; it never
+//! reads or writes it, so whatever travels from there the device gathers.
 //!
-//! What the driver does not give back: after a command without an answer, the memory that the device may still write to. It
-//! is the host's again once the host has reset the function and dropped the driver; a platform over
-//! [`crate::dma::RawArena`] then calls its `reclaim`.
+//! What the driver does not give back: after a command without an answer, the memory that the
+//! device may still write to. It is the host's again once the host has reset the function and
+//! dropped the driver; a platform over [`crate::dma::RawArena`] then calls its `reclaim`.
 //!
-//! Order. Three fences, named for their use. An implementation over ordinary memory maps them to the instructions of
-//! its architecture; the in-process model uses them as the only points at which stores become visible, so that a missing
-//! one fails every time.
+//! Order. Three fences, named for their use. An implementation over ordinary memory maps them to
+//! the instructions of its architecture; the in-process model uses them as the only points at which
+//! stores become visible, so that a missing one fails every time.
 
 use dat_core::provider::{Region, Uses};
 
@@ -38,42 +40,48 @@ pub struct Span {
     pub len: usize,
 }
 
-/// The host of the driver. All methods take `&self`: the control half and the data halves of the driver use it side by
-/// side, possibly from several threads (then the implementation is `Sync`).
+/// The host of the driver. All methods take `&self`: the control half and the data halves of the
+/// driver use it side by side, possibly from several threads (then the implementation is `Sync`).
 pub trait Platform {
-    /// What of DAT the program uses; a small image says less than all, and has no code for the rest.
+    /// What of DAT the program uses; a small image says less than all, and has no code for the
+    /// rest.
     const USES: Uses = Uses::ALL;
 
-    /// Somebody may look on at its commands, and at capabilities that the driver itself does not go by; where nobody does,
-    /// [`Config::observer`](crate::Config::observer) is not called, and those are not read.
+    /// Somebody may look on at its commands, and at capabilities that the driver itself does not go
+    /// by; where nobody does, [`Config::observer`](crate::Config::observer) is not called, and
+    /// those are not read.
     const OBSERVED: bool = true;
 
-    /// The arena may be in pieces for the device, or at addresses that no large page fits. Where it is not, one key has any
-    /// region, and a region under addresses that do not fit its pages is refused.
+    /// The arena may be in pieces for the device, or at addresses that no large page fits. Where it
+    /// is not, one key has any region, and a region under addresses that do not fit its pages
+    /// is refused.
     const SCATTERED: bool = true;
 
     // ---- BAR 0 ----
 
     /// Length of BAR 0 in bytes.
     fn bar_len(&self) -> usize;
-    /// One 32-bit load at `offset`, in memory order (device registers are big-endian; the driver converts).
-    /// All ones if the device is gone or `offset` is outside the BAR.
+    /// One 32-bit load at `offset`, in memory order (device registers are big-endian; the driver
+    /// converts). All ones if the device is gone or `offset` is outside the BAR.
     fn read32(&self, offset: usize) -> u32;
     /// One 32-bit store.
     fn write32(&self, offset: usize, value: u32);
     /// One 64-bit store that reaches the device as one transaction.
     fn write64(&self, offset: usize, value: u64);
-    /// One 64-byte block, possibly write-combined: the device sees the eight words in order but may see them as one
-    /// burst or as several. Only used where [`Platform::WRITE_COMBINING`] is true.
+    /// One 64-byte block, possibly write-combined: the device sees the eight words in order but may
+    /// see them as one burst or as several. Only used where [`Platform::WRITE_COMBINING`] is
+    /// true.
     fn write_block(&self, offset: usize, block: &[u64; 8]);
     /// The BAR's doorbell pages are mapped write-combining, so BlueFlame pays.
     const WRITE_COMBINING: bool;
-    /// A doorbell register: [`crate::mmio::MappedRegister`] over a mapping, [`crate::entries::RegisterByOffset`] otherwise.
+    /// A doorbell register: [`crate::mmio::MappedRegister`] over a mapping,
+    /// [`crate::entries::RegisterByOffset`] otherwise.
     type Register<'p>: Register
     where
         Self: 'p;
-    /// The doorbell register at `offset` and, `half` bytes further (unless that is 0), its other half, checked once. None
-    /// unless both are inside the BAR and `offset` is a multiple of 64 without the bits of `half`.
+    /// The doorbell register at `offset` and, `half` bytes further (unless that is 0), its other
+    /// half, checked once. None unless both are inside the BAR and `offset` is a multiple of 64
+    /// without the bits of `half`.
     fn register(&self, offset: usize, half: usize) -> Option<Self::Register<'_>>;
 
     // ---- the arena ----
@@ -84,13 +92,15 @@ pub trait Platform {
     fn arena_addr(&self) -> u64;
     /// Takes `len` zeroed bytes aligned to `align` (a power of two) out of the arena.
     fn alloc(&self, len: usize, align: usize) -> Option<Span>;
-    /// As [`Platform::alloc`], memory that the device only reads: a host with an IOMMU can keep the device from writing it.
+    /// As [`Platform::alloc`], memory that the device only reads: a host with an IOMMU can keep the
+    /// device from writing it.
     fn alloc_read_only(&self, len: usize, align: usize) -> Option<Span> {
         self.alloc(len, align)
     }
     /// Gives a span back, exactly as it was taken.
     fn free(&self, span: Span);
-    /// Device address of the byte at `offset`, and how many bytes from there are contiguous for the device.
+    /// Device address of the byte at `offset`, and how many bytes from there are contiguous for the
+    /// device.
     fn iova(&self, offset: usize) -> Option<(u64, usize)>;
 
     /// 32-bit load in memory order. 0 outside the arena, as with all loads here.
@@ -106,45 +116,51 @@ pub trait Platform {
     /// Copies into the arena.
     fn write_bytes(&self, offset: usize, from: &[u8]);
 
-    /// Entries of `LEN` bytes: [`crate::dma::RawEntries`] over ordinary memory, [`crate::entries::ByOffset`] otherwise.
+    /// Entries of `LEN` bytes: [`crate::dma::RawEntries`] over ordinary memory,
+    /// [`crate::entries::ByOffset`] otherwise.
     type Entries<'p, const LEN: usize>: Entries
     where
         Self: 'p;
-    /// The entries in `span`, checked once. None unless it is inside the arena, starts on a multiple of `LEN` and holds a
-    /// power of two of them.
+    /// The entries in `span`, checked once. None unless it is inside the arena, starts on a
+    /// multiple of `LEN` and holds a power of two of them.
     fn entries<const LEN: usize>(&self, span: Span) -> Option<Self::Entries<'_, LEN>>;
 
-    /// Device address of memory outside the arena that the host has lent to the device: of the first byte of `region`, which the
-    /// device sees in one piece. None if the host has not lent all of it. The address holds until the host takes the memory
-    /// back, which it does only when no registration covers it any more.
+    /// Device address of memory outside the arena that the host has lent to the device: of the
+    /// first byte of `region`, which the device sees in one piece. None if the host has not
+    /// lent all of it. The address holds until the host takes the memory back, which it does
+    /// only when no registration covers it any more.
     fn lent(&self, _region: Region) -> Option<u64> {
         None
     }
 
-    /// The piece of memory, of the arena or lent, that the host shares with other processes under that name, if there is one.
+    /// The piece of memory, of the arena or lent, that the host shares with other processes under
+    /// that name, if there is one.
     fn shared(&self, _name: &[u8; 40]) -> Option<Region> {
         None
     }
 
     // ---- firmware pages ----
 
-    /// Takes up to `to.len()` 4 KiB pages out of the firmware reserve and writes their device addresses. Returns how
-    /// many there were.
+    /// Takes up to `to.len()` 4 KiB pages out of the firmware reserve and writes their device
+    /// addresses. Returns how many there were.
     fn pages_take(&self, to: &mut [u64]) -> usize;
-    /// Takes pages back from the device, by the addresses given out. Returns how many of them it knew.
+    /// Takes pages back from the device, by the addresses given out. Returns how many of them it
+    /// knew.
     fn pages_return(&self, pages: &[u64]) -> usize;
 
     // ---- order ----
 
-    /// Before a doorbell: all earlier stores to the arena are visible to the device before any later store to the BAR
-    /// or to a doorbell record.
+    /// Before a doorbell: all earlier stores to the arena are visible to the device before any
+    /// later store to the BAR or to a doorbell record.
     fn before_doorbell(&self);
-    /// Before a doorbell record: all earlier stores to the arena are visible to the device before any later store to the
-    /// arena. Weaker than [`Platform::before_doorbell`], which does as well.
+    /// Before a doorbell record: all earlier stores to the arena are visible to the device before
+    /// any later store to the arena. Weaker than [`Platform::before_doorbell`], which does as
+    /// well.
     fn before_record(&self) {
         self.before_doorbell();
     }
-    /// After seeing ownership pass to software: no later load of the arena happens before the load that saw it.
+    /// After seeing ownership pass to software: no later load of the arena happens before the load
+    /// that saw it.
     fn after_ownership(&self);
     /// After MMIO: earlier stores to the BAR, write-combined ones too, have left the CPU.
     fn after_mmio(&self);
@@ -153,7 +169,8 @@ pub trait Platform {
 
     /// Nanoseconds since a start of the host's choosing; never goes back.
     fn now(&self) -> u64;
-    /// Called in every bounded wait: the host may yield, sleep a little, or (the model) let time pass.
+    /// Called in every bounded wait: the host may yield, sleep a little, or (the model) let time
+    /// pass.
     fn relax(&self);
     /// 64 unpredictable bits.
     fn entropy(&self) -> u64;
@@ -161,9 +178,10 @@ pub trait Platform {
 
 /// In an `impl Platform`: BAR 0 is the [`MappedBar`](crate::mmio::MappedBar) in this field.
 ///
-/// `forward_bar!(bar)` writes `bar_len`, `read32`, `write32`, `write64`, `write_block`, `Register` and `register`, each of one
-/// line, over `self.bar`; `forward_bar!(except read32: bar)` leaves `read32` to the platform. A field may be reached through
-/// others, or through calls: `forward_bar!(device.bar())`.
+/// `forward_bar!(bar)` writes `bar_len`, `read32`, `write32`, `write64`, `write_block`, `Register`
+/// and `register`, each of one line, over `self.bar`; `forward_bar!(except read32: bar)` leaves
+/// `read32` to the platform. A field may be reached through others, or through calls:
+/// `forward_bar!(device.bar())`.
 #[macro_export]
 macro_rules! forward_bar {
     (except read32: $($bar:tt)+) => {
@@ -201,9 +219,10 @@ macro_rules! forward_bar {
 
 /// In an `impl Platform`: the arena is the [`RawArena`](crate::dma::RawArena) in this field.
 ///
-/// `forward_arena!(arena)` writes `arena_len`, `arena_addr`, `alloc`, `free`, the loads and stores, `Entries` and `entries`,
-/// each of one line, over `self.arena`; `forward_arena!(except alloc, free: arena)` leaves those two to the platform. What
-/// remains in either case is `iova`, for which there is [`RawArena::iova`](crate::dma::RawArena::iova).
+/// `forward_arena!(arena)` writes `arena_len`, `arena_addr`, `alloc`, `free`, the loads and stores,
+/// `Entries` and `entries`, each of one line, over `self.arena`; `forward_arena!(except alloc,
+/// free: arena)` leaves those two to the platform. What remains in either case is `iova`, for which
+/// there is [`RawArena::iova`](crate::dma::RawArena::iova).
 #[macro_export]
 macro_rules! forward_arena {
     (except alloc, free: $($arena:tt)+) => {
@@ -255,8 +274,8 @@ macro_rules! forward_arena {
 
 /// In an `impl Platform`: the fences of this CPU for ordinary, coherent memory.
 ///
-/// `forward_order!()` writes `before_doorbell`, `before_record`, `after_ownership` and `after_mmio`, over those of
-/// [`mmio`](crate::mmio).
+/// `forward_order!()` writes `before_doorbell`, `before_record`, `after_ownership` and
+/// `after_mmio`, over those of [`mmio`](crate::mmio).
 #[macro_export]
 macro_rules! forward_order {
     () => {

@@ -1,7 +1,7 @@
 //! The port: bringing it up, its MAC and frame size, its RoCE addresses.
 //!
-//! PRM chapters "Virtual ports", "Register access", "RoCE". The port registers belong to the physical function; on a
-//! virtual one they are tried, and what the port has is taken as it is.
+//! PRM chapters "Virtual ports", "Register access", "RoCE". The port registers belong to the
+//! physical function; on a virtual one they are tried, and what the port has is taken as it is.
 
 use dat_core::provider::{Fault, Mtu};
 
@@ -21,8 +21,8 @@ use crate::prm::vport::{
 use crate::words;
 use crate::words::fault;
 
-/// What a RoCEv2 packet carries around its payload at most: Ethernet 14, VLAN 4, IPv6 40, UDP 8, BTH 12, RETH and
-/// immediate or AtomicETH 28, ICRC 4, FCS 4.
+/// What a RoCEv2 packet carries around its payload at most: Ethernet 14, VLAN 4, IPv6 40, UDP 8,
+/// BTH 12, RETH and immediate or AtomicETH 28, ICRC 4, FCS 4.
 const ROCE_HEADERS: u32 = 14 + 4 + 40 + 8 + 12 + 28 + 4 + 4;
 
 /// A frame that holds a RoCEv2 packet with 4,096 bytes of payload.
@@ -88,7 +88,8 @@ impl<P: Platform> Device<'_, P> {
         self.register(Register::Paos, reg::WRITE, &mut paos.0).map(drop)
     }
 
-    /// Sets port and virtual port to frames of `wanted` bytes, or what the port can do; returns what they carry now.
+    /// Sets port and virtual port to frames of `wanted` bytes, or what the port can do; returns
+    /// what they carry now.
     fn set_frame_size(&mut self, wanted: u16, current: u16) -> Result<u16, Fault> {
         let mut pmtu = Pmtu::new();
         pmtu.set_local_port(1);
@@ -107,7 +108,8 @@ impl<P: Platform> Device<'_, P> {
             }
         }
         let Some(frame) = port else {
-            // Somebody else decides. A port that says nothing carries at least a plain frame with a VLAN tag.
+            // Somebody else decides. A port that says nothing carries at least a plain frame with a
+            // VLAN tag.
             return Ok(if current == 0 { PLAIN_FRAME } else { current });
         };
         let mut input = [0; MODIFY_IN];
@@ -133,7 +135,8 @@ impl<P: Platform> Device<'_, P> {
         Ok(output.state() == 1)
     }
 
-    /// SET_ROCE_ADDRESS: lets queue pairs send from, and receive for, `address` by source index `index`.
+    /// SET_ROCE_ADDRESS: lets queue pairs send from, and receive for, `address` by source index
+    /// `index`.
     pub(crate) fn set_roce_address(
         &mut self,
         index: u16,
@@ -182,7 +185,8 @@ impl<P: Platform> Device<'_, P> {
         self.run(Opcode::SetRoceAddress, index.into(), &mut input)
     }
 
-    /// SET_ROCE_ADDRESS: empties an entry. The version stays: a function may refuse one it does not support even here.
+    /// SET_ROCE_ADDRESS: empties an entry. The version stays: a function may refuse one it does not
+    /// support even here.
     pub(crate) fn clear_roce_address(&mut self, index: u16) -> Result<(), Fault> {
         let mut input = self.roce_entry(index);
         self.run(Opcode::SetRoceAddress, index.into(), &mut input)
@@ -200,7 +204,8 @@ impl<P: Platform> Device<'_, P> {
         input
     }
 
-    /// ACCESS_REG: reads or writes a register of 16 bytes. False if the device refuses, as it may do to a virtual function.
+    /// ACCESS_REG: reads or writes a register of 16 bytes. False if the device refuses, as it may
+    /// do to a virtual function.
     fn register(
         &mut self,
         register: Register,

@@ -1,14 +1,18 @@
-//! The driver as a provider: [`Mlx5`] joins the device, its queues and keys and the network into what `dat-core` asks for.
+//! The driver as a provider: [`Mlx5`] joins the device, its queues and keys and the network into
+//! what `dat-core` asks for.
 //!
-//! Every object a caller holds stands in a table of this value, so that a handle that was never given out, or was
-//! destroyed, is refused here in words instead of by the firmware in numbers, and so that [`Provider::close`] can undo
-//! what is left. The tables are as long as the const generics say. The posting and reaping ends are not in them: they are
-//! the caller's, work without this value, and must not be used after the object is destroyed.
+//! Every object a caller holds stands in a table of this value, so that a handle that was never
+//! given out, or was destroyed, is refused here in words instead of by the firmware in numbers, and
+//! so that [`Provider::close`] can undo what is left. The tables are as long as the const generics
+//! say. The posting and reaping ends are not in them: they are the caller's, work without this
+//! value, and must not be used after the object is destroyed.
 //!
-//! Failures of a queue pair, of the port and of the device arrive as events and leave as [`Notice`]s; events of QP1 and
-//! of the raw Ethernet port are dealt with here and never seen outside.
+//! Failures of a queue pair, of the port and of the device arrive as events and leave as
+//! [`Notice`]s; events of QP1 and of the raw Ethernet port are dealt with here and never seen
+//! outside.
 //!
-//! Over 600 lines because it is one trait, implemented in one place: each method is a check of its handles and one call.
+//! Over 600 lines because it is one trait, implemented in one place: each method is a check of its
+//! handles and one call.
 //!
 //! Length: one trait, one implementation, its tables and their checks.
 
@@ -77,7 +81,8 @@ struct SharedEntry {
     pd: Pd,
 }
 
-/// One HCA with room for `QPS` queue pairs, `CQS` completion queues and `KEYS` memory regions and windows (powers of two).
+/// One HCA with room for `QPS` queue pairs, `CQS` completion queues and `KEYS` memory regions and
+/// windows (powers of two).
 #[derive(Debug)]
 pub struct Mlx5<
     'p,
@@ -103,7 +108,8 @@ pub struct Mlx5<
 impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
     Mlx5<'p, P, QPS, CQS, KEYS>
 {
-    /// Brings the device up and starts QP1. The port has no address yet: [`Provider::set_net`] gives it one.
+    /// Brings the device up and starts QP1. The port has no address yet: [`Provider::set_net`]
+    /// gives it one.
     pub fn open(platform: &'p P, config: &Config<'p>) -> Result<Self, Fault> {
         Self::over(Device::open(platform, config)?, config)
     }
@@ -171,7 +177,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// What an event means outside; `None` if it is the driver's own affair, or of an object that is gone.
+    /// What an event means outside; `None` if it is the driver's own affair, or of an object that
+    /// is gone.
     fn translate(&mut self, event: Event, now: Instant) -> Option<Notice> {
         match event {
             Event::Completion { cqn } => {
@@ -204,7 +211,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// Takes note of an event of a completion queue of the driver's own: of a completion, or of its failure. False if it is not.
+    /// Takes note of an event of a completion queue of the driver's own: of a completion, or of its
+    /// failure. False if it is not.
     fn own_event(&mut self, cqn: u32, fault: Option<Fault>) -> bool {
         if let Some(gsi) = self.gsi.as_mut().filter(|gsi| gsi.owns_cq(cqn)) {
             match fault {
@@ -229,7 +237,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                 let known = self.qps.has(qpn);
                 return known.then_some(Notice::Established(Qp { number: qpn }));
             }
-            // Flushed requests say the same, one by one; and who takes a queue pair out of service, of its shared receives.
+            // Flushed requests say the same, one by one; and who takes a queue pair out of service,
+            // of its shared receives.
             QpEvent::Drained | QpEvent::LastWqe => return None,
             QpEvent::Catastrophic => {
                 fault!(BadState, "queue pair", "the device could not use the queue pair's memory")
@@ -370,10 +379,12 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     fn sync(&self, incoming_read: bool) {
         let platform = self.device.platform();
         if incoming_read {
-            // ORDER: the consumer's stores precede whatever he tells the peer with, a doorbell or a store.
+            // ORDER: the consumer's stores precede whatever he tells the peer with, a doorbell or a
+            // store.
             platform.before_doorbell();
         } else {
-            // ORDER: what told the consumer of the peer's write precedes his loads of what was written.
+            // ORDER: what told the consumer of the peer's write precedes his loads of what was
+            // written.
             platform.after_ownership();
         }
     }
@@ -556,7 +567,8 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         let platform = self.device.platform();
         let deadline = health::clock(platform) + WORK_LIMIT;
         loop {
-            // The clock before the look: a host that slept past the deadline still finds what is done.
+            // The clock before the look: a host that slept past the deadline still finds what is
+            // done.
             let now = health::clock(platform);
             if done() {
                 return true;
@@ -572,11 +584,13 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         self.device.service(now);
         self.collect(now);
         if self.device.lost() {
-            // Nothing can be made anew, and each attempt would take memory that a lost device never gives back.
+            // Nothing can be made anew, and each attempt would take memory that a lost device never
+            // gives back.
             return;
         }
         if let Some(gsi) = self.gsi.as_mut() {
-            // What fails here is tried again at the next service; the device's own loss is an event.
+            // What fails here is tried again at the next service; the device's own loss is an
+            // event.
             let _ = gsi.service(&mut self.device);
         }
         if let Some(network) = self.network.as_mut() {

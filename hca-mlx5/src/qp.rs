@@ -1,9 +1,11 @@
-//! Queue pairs as objects of the device: their memory, CREATE_QP, the steps of their life, DESTROY_QP.
+//! Queue pairs as objects of the device: their memory, CREATE_QP, the steps of their life,
+//! DESTROY_QP.
 //!
-//! PRM "CREATE_QP", "QP state machine". Each step is one command that carries the fields of that transition and an
-//! optional parameter mask of 0: required fields are taken without being named. On RoCE the path of the step to
-//! ready-to-receive is the peer's MAC and address, the entry of the own address table, the hop limit and the UDP source
-//! port; the device invents none of them. The posting ends are `queue::send` and `queue::recv`.
+//! PRM "CREATE_QP", "QP state machine". Each step is one command that carries the fields of that
+//! transition and an optional parameter mask of 0: required fields are taken without being named.
+//! On RoCE the path of the step to ready-to-receive is the peer's MAC and address, the entry of the
+//! own address table, the hop limit and the UDP source port; the device invents none of them. The
+//! posting ends are `queue::send` and `queue::recv`.
 
 use dat_core::provider::{Access, Fault, Mtu, Path, QpStep};
 
@@ -80,7 +82,8 @@ pub(crate) struct QpObject {
     memory: Span,
 }
 
-/// Blocks of the send queue for so many requests: room for as many of the widest, and for one of no bytes.
+/// Blocks of the send queue for so many requests: room for as many of the widest, and for one of no
+/// bytes.
 pub(crate) const fn send_blocks(requests: u16) -> u32 {
     (requests as u32).saturating_mul(WIDEST).saturating_add(1).next_power_of_two()
 }
@@ -200,7 +203,8 @@ fn submit<'p, P: Platform>(
     context.set_cqn_rcv(spec.recv_cq.0);
     context.set_dbr_addr(memory::record_address(platform, record)?);
 
-    // Without a receive queue its end has nothing to do; it lies on a block of the send queue that it never touches.
+    // Without a receive queue its end has nothing to do; it lies on a block of the send queue that
+    // it never touches.
     let (log_rq, log_stride) =
         if shape.receives { (shape.log_rq, shape.log_stride) } else { (0, LOG_UNIT) };
     let receive = Ring::new(memory.offset, log_rq);
@@ -304,17 +308,19 @@ pub(crate) fn reset<P: Platform>(device: &mut Device<'_, P>, qpn: Qpn) -> Result
     short(device, Opcode::ToRstQp, qpn)
 }
 
-/// Destroys a queue pair in any state. Its memory goes back to the arena only if the device let go of it.
+/// Destroys a queue pair in any state. Its memory goes back to the arena only if the device let go
+/// of it.
 pub(crate) fn destroy<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
-    // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair is beyond that,
-    // which the destroy itself will tell.
+    // By way of Reset, as every driver known to work on cards does it. Refused where the queue pair
+    // is beyond that, which the destroy itself will tell.
     optional(reset(device, qp.qpn))?;
     device.end(Opcode::DestroyQp, qp.qpn.0)?;
     device.platform().free(qp.memory);
     Ok(())
 }
 
-/// Destroys a queue pair that nobody will ask for again: what the device does not let go of now, it does at the teardown.
+/// Destroys a queue pair that nobody will ask for again: what the device does not let go of now, it
+/// does at the teardown.
 pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, qp: &QpObject) -> Result<(), Fault> {
     destroy(device, qp).inspect_err(|_| device.disown(qp.memory))
 }
@@ -368,7 +374,8 @@ pub(crate) fn address(path: &Path, local_qpn: u32, remote_qpn: u32, qkey: u32) -
     }
 }
 
-/// The UDP source port of a flow label, or, where that is 0, of the two queue pair numbers: the same at both ends.
+/// The UDP source port of a flow label, or, where that is 0, of the two queue pair numbers: the
+/// same at both ends.
 #[must_use]
 pub(crate) const fn udp_sport(flow_label: u32, local_qpn: u32, remote_qpn: u32) -> u16 {
     let label = if flow_label == 0 {

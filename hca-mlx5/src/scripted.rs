@@ -1,8 +1,8 @@
-//! A platform for tests: host memory, a clock that moves only in waits, and a tiny device that answers commands as a test
-//! scripts it.
+//! A platform for tests: host memory, a clock that moves only in waits, and a tiny device that
+//! answers commands as a test scripts it.
 //!
-//! It also watches the order of things: a doorbell with stores pending and no fence between fails the test, and so does
-//! reading what the device wrote without the fence after seeing ownership.
+//! It also watches the order of things: a doorbell with stores pending and no fence between fails
+//! the test, and so does reading what the device wrote without the fence after seeing ownership.
 
 mod tiny;
 

@@ -1,8 +1,10 @@
-//! Shared receive queues as objects of the device: their memory, CREATE_RMP, the limit, DESTROY_RMP.
+//! Shared receive queues as objects of the device: their memory, CREATE_RMP, the limit,
+//! DESTROY_RMP.
 //!
-//! PRM "Receive memory pool"; the basic SRQ of an interface of ISSI 1 is one. Entries are linked. A pool has no completion queue
-//! and no user index: its receives complete where, and under the index, of the queue pair that took them. The limit is armed by
-//! MODIFY_RMP as Linux does it, and fires once. The posting end is `queue::shared`.
+//! PRM "Receive memory pool"; the basic SRQ of an interface of ISSI 1 is one. Entries are linked. A
+//! pool has no completion queue and no user index: its receives complete where, and under the
+//! index, of the queue pair that took them. The limit is armed by MODIFY_RMP as Linux does it, and
+//! fires once. The posting end is `queue::shared`.
 
 use dat_core::provider::{Fault, SharedRqInit};
 
@@ -58,7 +60,8 @@ pub(crate) fn create<'p, P: Platform>(
     // The link is one unit more.
     let units = u32::from(init.segments.max(1)) + 1;
     let log_stride = log(units) + log(u32::try_from(wqe::UNIT).unwrap_or(0));
-    // On a page of its own: a work queue's context has one bit less for a place in a page than the others have.
+    // On a page of its own: a work queue's context has one bit less for a place in a page than the
+    // others have.
     let len = (1_usize << (log_slots + log_stride)).max(PAGE);
     let memory = memory::take_read_only(device.platform(), len)?;
     let made = submit(device, init.pd.0, (log_slots, log_stride), memory, len);
@@ -131,7 +134,8 @@ pub(crate) fn destroy<P: Platform>(
     Ok(())
 }
 
-/// Destroys one that nobody will ask for again: what the device does not let go of now, it does at the teardown.
+/// Destroys one that nobody will ask for again: what the device does not let go of now, it does at
+/// the teardown.
 pub(crate) fn end<P: Platform>(device: &mut Device<'_, P>, srq: &SrqObject) -> Result<(), Fault> {
     destroy(device, srq).inspect_err(|_| device.disown(srq.memory))
 }

@@ -1,7 +1,7 @@
 //! The objects of one kind that this driver has made, by the number the device gave each.
 //!
-//! Searched from front to back: what looks here is a command or an interrupt, next to which that is nothing, and a hash
-//! table costs more code than all the callers together.
+//! Searched from front to back: what looks here is a command or an interrupt, next to which that is
+//! nothing, and a hash table costs more code than all the callers together.
 
 use heapless::Vec;
 

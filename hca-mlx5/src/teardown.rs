@@ -1,12 +1,13 @@
 //! Teardown, in the reverse order of bring-up, from wherever that had come to.
 //!
-//! PRM chapter "Teardown". The orderly way destroys, tears down, takes the firmware's pages back and disables the function:
-//! afterwards no byte of host memory is the device's. Where the orderly teardown is refused and the device offers the fast
-//! one, that closes the port and stops all DMA at once; the command interface is gone with it, so the pages stay given
-//! until the host resets the function. The host should reset in any case before the memory serves another purpose.
+//! PRM chapter "Teardown". The orderly way destroys, tears down, takes the firmware's pages back
+//! and disables the function: afterwards no byte of host memory is the device's. Where the orderly
+//! teardown is refused and the device offers the fast one, that closes the port and stops all DMA
+//! at once; the command interface is gone with it, so the pages stay given until the host resets
+//! the function. The host should reset in any case before the memory serves another purpose.
 //!
-//! Once the device is lost, or a command never came back, no further command is tried: each would only wait for its own
-//! deadline. All memory then stays taken.
+//! Once the device is lost, or a command never came back, no further command is tried: each would
+//! only wait for its own deadline. All memory then stays taken.
 
 use core::time::Duration;
 
@@ -26,8 +27,8 @@ use crate::words::fault;
 const DISABLE_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl<P: Platform> Device<'_, P> {
-    /// Gives everything back and stops the device. What was made with it must have been destroyed. Reports the first
-    /// failure, and goes on as far as sense allows.
+    /// Gives everything back and stops the device. What was made with it must have been destroyed.
+    /// Reports the first failure, and goes on as far as sense allows.
     pub fn close(&mut self) -> Result<(), Fault> {
         let mut first = Ok(());
         if self.stage >= Stage::Running {
@@ -114,7 +115,8 @@ impl<P: Platform> Device<'_, P> {
         let mut word = CommandQueueWord(health::read(platform, init_seg::CMDQ_ADDR_L_SZ));
         word.set_nic_interface(NIC_DISABLED);
         health::write(platform, init_seg::CMDQ_ADDR_L_SZ, word.0);
-        // ORDER: the request to stop leaves the CPU before the loads that wait for it to be granted.
+        // ORDER: the request to stop leaves the CPU before the loads that wait for it to be
+        // granted.
         platform.after_mmio();
         let deadline = health::clock(platform) + DISABLE_TIMEOUT;
         loop {

@@ -1,9 +1,10 @@
 //! Doorbell registers: which queue rings where.
 //!
-//! PRM "User access region (UAR)". BlueFlame writes whole blocks, so two threads on one register would shuffle theirs:
-//! where the host maps the pages write-combining and the device has BlueFlame, each queue pair gets a register of its
-//! own, up to four of a page, and pages are taken as needed and kept. Everywhere else, and when the pages run out, all
-//! queues share the first register of the driver's own page: a doorbell of 8 bytes is one bus write and needs no more.
+//! PRM "User access region (UAR)". BlueFlame writes whole blocks, so two threads on one register
+//! would shuffle theirs: where the host maps the pages write-combining and the device has
+//! BlueFlame, each queue pair gets a register of its own, up to four of a page, and pages are taken
+//! as needed and kept. Everywhere else, and when the pages run out, all queues share the first
+//! register of the driver's own page: a doorbell of 8 bytes is one bus write and needs no more.
 
 use dat_core::provider::Fault;
 use heapless::Vec;

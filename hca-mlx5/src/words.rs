@@ -1,6 +1,8 @@
-//! The words of this driver's failures: names of its objects and commands, what statuses mean, and advice.
+//! The words of this driver's failures: names of its objects and commands, what statuses mean, and
+//! advice.
 //!
-//! A [`Fault`] holds numbers and a reference to what never changes; the rest is looked up here when somebody prints it.
+//! A [`Fault`] holds numbers and a reference to what never changes; the rest is looked up here when
+//! somebody prints it.
 
 use dat_core::provider::{Fault, Object, Part, Vocabulary, Words, nth};
 
@@ -9,7 +11,8 @@ use crate::prm::cmd::Opcode;
 use crate::prm::error::{self, KNOWN_SYNDROMES, status};
 use crate::prm::init_seg;
 
-/// A [`Fault`] in literal words: kind, operation (empty for the command's name), cause, advice if there is any.
+/// A [`Fault`] in literal words: kind, operation (empty for the command's name), cause, advice if
+/// there is any.
 macro_rules! fault {
     (at $address:expr, $($words:tt)*) => {
         dat_core::fault!(at $address, $crate::words::OWN, $($words)*)

@@ -1,4 +1,5 @@
-//! Harness of the integration tests: hosts for the driver, and what the demo and the benchmarks share.
+//! Harness of the integration tests: hosts for the driver, and what the demo and the benchmarks
+//! share.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

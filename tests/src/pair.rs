@@ -1,4 +1,5 @@
-//! Two Interface Adapters on two emulated HCAs, joined by a wire: the stage of the demo and of most tests.
+//! Two Interface Adapters on two emulated HCAs, joined by a wire: the stage of the demo and of most
+//! tests.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -20,7 +21,8 @@ pub type Driver<'s> = Mlx5<'s, Slot>;
 /// An adapter's storage in tests: 16 Endpoints, 32 Event Dispatchers, 64 LMRs, 256 DTOs each way.
 pub type Room<'s> = Storage<Driver<'s>, 16, 32, 64, 256>;
 
-/// Bytes of a RoCEv2 packet around its payload, at most: what the port's frame size leaves room for.
+/// Bytes of a RoCEv2 packet around its payload, at most: what the port's frame size leaves room
+/// for.
 const HEADERS: u16 = 114;
 
 /// What the stage is built of.
@@ -145,8 +147,8 @@ impl Pair<'_> {
         Instant::from_nanos(self.world.now())
     }
 
-    /// One round: both adapters do what is due, then time passes: a millisecond at most, and at most until the next
-    /// deadline of anyone.
+    /// One round: both adapters do what is due, then time passes: a millisecond at most, and at
+    /// most until the next deadline of anyone.
     pub fn turn(&mut self) {
         self.turn_by(1_000_000);
     }
@@ -172,7 +174,8 @@ impl Pair<'_> {
         mut done: impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<T> {
         let end = self.now() + limit;
-        // Looks often at first, as a polling consumer would, and less often the longer nothing comes.
+        // Looks often at first, as a polling consumer would, and less often the longer nothing
+        // comes.
         let mut leap = 500;
         loop {
             if let Some(value) = done(self) {

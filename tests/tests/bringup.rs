@@ -1,4 +1,5 @@
-//! Bring-up and its way back, on the model: every kind of card it may meet, all pages given and taken, many times over.
+//! Bring-up and its way back, on the model: every kind of card it may meet, all pages given and
+//! taken, many times over.
 #![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
 use std::time::Duration;
@@ -304,7 +305,8 @@ fn a_reset_under_the_driver_is_noticed_and_the_next_life_begins_clean() {
     assert!(matches!(fault.kind(), FaultKind::Timeout | FaultKind::Gone), "{fault}");
     assert!(driver.close().is_err());
     drop(driver);
-    // The same memory is not used again by anyone who has not reset the card; a new slot's driver comes up.
+    // The same memory is not used again by anyone who has not reset the card; a new slot's driver
+    // comes up.
     let rig = Rig::light();
     rig.reset();
     round(&rig, &patience());
@@ -338,7 +340,8 @@ fn with_cap(name: &'static str, value: u32) -> Rig {
 
 #[test]
 fn a_function_without_roce_is_refused_with_a_remedy() {
-    // Where the capability can be switched, the driver switches it; here there is nothing to switch.
+    // Where the capability can be switched, the driver switches it; here there is nothing to
+    // switch.
     let card = Card { general_caps: vec![("roce", 0), ("roce_rw_supported", 0)], ..light() };
     let rig = Rig::new(card);
     let (step, fault) = journey(&rig.slot, &patience()).unwrap_err();

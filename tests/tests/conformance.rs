@@ -1,4 +1,5 @@
-//! The conformance suite on the loop provider and on the driver over the model in process: one test for each case on each.
+//! The conformance suite on the loop provider and on the driver over the model in process: one test
+//! for each case on each.
 //!
 //! `dat_tests::conformance` has the cases and says how to add one. The same cases run in a guest:
 //! `cargo xtask qemu-test conformance`.

@@ -1,4 +1,5 @@
-//! What breaks at DAT level, how it is told, and that everything comes back: one terminal event after all that was posted.
+//! What breaks at DAT level, how it is told, and that everything comes back: one terminal event
+//! after all that was posted.
 #![expect(
     clippy::indexing_slicing,
     clippy::panic,
@@ -22,7 +23,8 @@ use mlx5_model::{Event as DeviceEvent, event as kind};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Everything that comes on an Event Dispatcher up to the end of the connection of `ep`: completions, and the end.
+/// Everything that comes on an Event Dispatcher up to the end of the connection of `ep`:
+/// completions, and the end.
 #[track_caller]
 fn to_the_end(play: &mut Play<'_>, side: usize, ep: Ep) -> (Vec<(u64, DtoStatus)>, Event) {
     let evd = play.sides[side].request;
@@ -326,7 +328,8 @@ trait Merged {
 }
 
 impl Merged for Play<'_> {
-    /// Some writes both ways; with one Event Dispatcher for all there is no telling whose completion comes first.
+    /// Some writes both ways; with one Event Dispatcher for all there is no telling whose
+    /// completion comes first.
     fn traffic_merged(&mut self) {
         for side in 0..2 {
             self.fill(side, 0, 4000, 1);
@@ -379,7 +382,8 @@ fn a_lost_device_works_again_after_reset_and_open() {
     }
 }
 
-/// Records the commands of `make` at side 0; the number that the n-th command of that opcode returned.
+/// Records the commands of `make` at side 0; the number that the n-th command of that opcode
+/// returned.
 fn number_made<T>(
     play: &mut Play<'_>,
     opcode: u16,
@@ -466,7 +470,8 @@ fn a_queue_pair_without_a_connection_that_the_device_reports_broken() {
     Scene::default().play(|play| {
         let ep = play.sides[0].ep;
         let qpn = play.pair.ias[0].ep_query(ep).unwrap().qp.unwrap().number;
-        // News that come in the turn in which a queue pair was made are of an earlier one of its number.
+        // News that come in the turn in which a queue pair was made are of an earlier one of its
+        // number.
         play.pair.turn();
         play.pair.slots[0]
             .hca()

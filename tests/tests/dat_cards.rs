@@ -1,5 +1,5 @@
-//! The same consumer on different cards: those that take their time as real ones do, virtual functions, small ones, and one
-//! without memory windows.
+//! The same consumer on different cards: those that take their time as real ones do, virtual
+//! functions, small ones, and one without memory windows.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

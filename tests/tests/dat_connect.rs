@@ -1,4 +1,5 @@
-//! Connections at DAT level over the driver and the model: what is said, what is lost, what ends, and who may end it.
+//! Connections at DAT level over the driver and the model: what is said, what is lost, what ends,
+//! and who may end it.
 //!
 //! Long because it is a list: many short tests over one harness, and one binary less to link.
 //!
@@ -293,7 +294,8 @@ fn each_message_doubled_delayed_or_overtaken() {
             (1, attribute::DREP),
         ] {
             if (id, fault) == (attribute::REQ, Fault::Delay(20_000_000_000)) {
-                // So late that it is a request of its own: for its sender has asked again, and been served, long ago.
+                // So late that it is a request of its own: for its sender has asked again, and been
+                // served, long ago.
                 continue;
             }
             Scene::seed(id.into()).play(|play| {
@@ -555,7 +557,8 @@ fn a_service_point_that_makes_the_endpoints() {
     });
 }
 
-/// Connects every Endpoint there is at once, over a wire of that quality, and sends something through each.
+/// Connects every Endpoint there is at once, over a wire of that quality, and sends something
+/// through each.
 fn connect_all(seed: u64, rates: Rates) {
     Scene::seed(seed).play(|play| {
         let count = 16;
@@ -655,7 +658,8 @@ fn both_sides_ask_each_other_at_once() {
 
 #[test]
 fn an_attempt_given_up_in_each_phase() {
-    // Given up by disconnect and by free, before the address is known, while the request is under way, and after it arrived.
+    // Given up by disconnect and by free, before the address is known, while the request is under
+    // way, and after it arrived.
     for free in [false, true] {
         for phase in 0..3 {
             Scene::default().play(|play| {

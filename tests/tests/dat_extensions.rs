@@ -75,7 +75,8 @@ fn atomics_answer_in_the_order_of_the_host() {
             );
             assert_eq!((get(play, 0, 264), get(play, 1, 64)), (now, after));
         }
-        // Many at once, more than may be under way: each is carried out once, and they answer in order.
+        // Many at once, more than may be under way: each is carried out once, and they answer in
+        // order.
         put(play, 1, 64, 0);
         for n in 0..40 {
             let (ep, here) = (play.sides[0].ep, play.seg(0, 512 + 8 * n, 8));

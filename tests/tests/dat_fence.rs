@@ -1,7 +1,9 @@
-//! The fences have teeth: a host that ignores one of them makes a plain transfer go wrong, every time.
+//! The fences have teeth: a host that ignores one of them makes a plain transfer go wrong, every
+//! time.
 //!
-//! The in-process host lets stores and device writes cross only at the fences, so a driver that forgets one is found out.
-//! This is the proof: the same transfer with every fence, and with one of them taken away under the driver's feet.
+//! The in-process host lets stores and device writes cross only at the fences, so a driver that
+//! forgets one is found out. This is the proof: the same transfer with every fence, and with one of
+//! them taken away under the driver's feet.
 #![expect(
     clippy::indexing_slicing,
     clippy::large_stack_arrays,
@@ -29,8 +31,8 @@ const LEN: usize = 1500;
 const ROUNDS: u64 = 8;
 const NONE: CompletionFlags = CompletionFlags::empty();
 
-/// A few messages from one side to the other and back, over hosts that lack a fence once the connection is there. What
-/// went wrong, if anything did.
+/// A few messages from one side to the other and back, over hosts that lack a fence once the
+/// connection is there. What went wrong, if anything did.
 fn transfer(seed: u64, without: Option<Fence>) -> Result<(), String> {
     let stage = Stage { seed, ..Stage::default() };
     let (world, slots) = stage.plug(&mut |_, wire| wire);

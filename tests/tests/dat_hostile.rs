@@ -1,4 +1,5 @@
-//! Strangers on the wire and devices that lie: contents stay right, nobody else ends a connection, nothing is counted twice.
+//! Strangers on the wire and devices that lie: contents stay right, nobody else ends a connection,
+//! nothing is counted twice.
 //!
 //! Long because it is a list: many short tests over one harness, and one binary less to link.
 //!
@@ -204,7 +205,8 @@ fn answers_to_strangers_that_do_not_exist_hold_up_connections_for_a_while_only()
             "a request for another port came through"
         );
         assert!(play.pair.ias[1].cm_counters().received >= 100);
-        // What is connected does not notice. New requests are turned away while the flood holds every slot, and served soon.
+        // What is connected does not notice. New requests are turned away while the flood holds
+        // every slot, and served soon.
         play.traffic(1);
         play.pass(Duration::from_secs(60));
         let (a, b) = (play.endpoint(0), play.endpoint(1));
@@ -385,7 +387,8 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// Takes what came; panics at a cookie nobody gave or gave back already, and at a length beyond the buffer.
+    /// Takes what came; panics at a cookie nobody gave or gave back already, and at a length beyond
+    /// the buffer.
     fn take(&mut self, event: &Event) {
         match event {
             Event::Dto(dto) => {
@@ -397,7 +400,8 @@ impl Ledger {
                     assert!(dto.len as usize <= len, "{dto:?} of {len} bytes");
                 }
             }
-            // A lie may make a message one with an immediate, or an RDMA write that came with one, whose bytes lie elsewhere.
+            // A lie may make a message one with an immediate, or an RDMA write that came with one,
+            // whose bytes lie elsewhere.
             Event::IbDto(dto) => {
                 let Some((operation, len)) = self.open.remove(&dto.cookie) else {
                     panic!("{dto:?} is not outstanding");
@@ -452,9 +456,11 @@ fn lies() -> impl Strategy<Value = Vec<Lie>> {
 }
 
 fn lied_to(kind: Wrote, lies: Vec<Lie>) {
-    // The length of a receive is held against the longest message of its Endpoint, not against its own segments.
+    // The length of a receive is held against the longest message of its Endpoint, not against its
+    // own segments.
     Scene { tweak: |attr| attr.max_message_size = 400, ..Scene::default() }.connected(|play| {
-        // The model may complain of what a driver does that believed it, and a queue that is not read may overflow.
+        // The model may complain of what a driver does that believed it, and a queue that is not
+        // read may overflow.
         play.forgive = true;
         let mut ledgers = [Ledger::default(), Ledger::default()];
         drain(play, &mut ledgers);
@@ -520,7 +526,8 @@ fn lied_to(kind: Wrote, lies: Vec<Lie>) {
             "nothing was said that could be a lie"
         );
         play.pair.slots[0].hca().set_mangle(None);
-        // Whatever the device said or kept to itself: the end brings back all that is outstanding, once.
+        // Whatever the device said or kept to itself: the end brings back all that is outstanding,
+        // once.
         for side in 0..2 {
             let (ep, now) = (play.sides[side].ep, play.now());
             let _ = play.pair.ias[side].ep_disconnect(now, ep, CloseFlag::Abrupt);

@@ -1,4 +1,5 @@
-//! Bad wires at DAT level: whatever is lost, doubled, reordered or corrupted, the consumers' bytes are right and in order.
+//! Bad wires at DAT level: whatever is lost, doubled, reordered or corrupted, the consumers' bytes
+//! are right and in order.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -31,7 +32,8 @@ fn storm(play: &mut Play<'_>, rounds: u32, lengths: &[usize]) {
                 play.recv(side, base(0) + n * SLICE, SLICE, n as u64);
             }
         }
-        // Memory: received here, written here by the peer, read by the peer, read from the peer, source of the peer's data.
+        // Memory: received here, written here by the peer, read by the peer, read from the peer,
+        // source of the peer's data.
         for side in 0..2_usize {
             for n in 0..SLICES {
                 let (at, len) = (n * SLICE, len_of(round, n));

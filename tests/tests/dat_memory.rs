@@ -1,4 +1,5 @@
-//! Memory at DAT level over the driver and the model: what a key opens, to whom, how far and how long.
+//! Memory at DAT level over the driver and the model: what a key opens, to whom, how far and how
+//! long.
 //!
 //! Long because it is a list: many short tests over one harness, and one binary less to link.
 //!
@@ -51,8 +52,8 @@ enum Access {
     Write,
 }
 
-/// Tries an access. If it is refused the connection breaks on both sides, no byte of the target has changed, and both are
-/// connected anew.
+/// Tries an access. If it is refused the connection breaks on both sides, no byte of the target has
+/// changed, and both are connected anew.
 #[track_caller]
 fn allowed(play: &mut Play<'_>, access: Access, to: RmrTriplet) -> bool {
     let len = to.len as usize;
@@ -616,7 +617,8 @@ fn regions_of_more_pages_than_a_command_carries() {
     let mut scene = Scene { bytes: 9 << 20, ..Scene::default() };
     scene.stage.memory.arena = 8192;
     scene.connected(|play| {
-        // Pages of 4 KiB are the largest that fit, so the list has more than the 2,016 that one command carries.
+        // Pages of 4 KiB are the largest that fit, so the list has more than the 2,016 that one
+        // command carries.
         let slot = play.pair.slots[1];
         let start = (play.sides[1].mem.addr() - slot.arena_addr()) as usize;
         let place = |at: usize| slot.iova(start + at).unwrap().0;

@@ -1,8 +1,8 @@
-//! The provider's library as programs in C see it: a program with a registry of its own asks every field of every query, over two
-//! HCAs of the model behind sockets.
+//! The provider's library as programs in C see it: a program with a registry of its own asks every
+//! field of every query, over two HCAs of the model behind sockets.
 //!
-//! The headers are those of the machine, or stand below the folder that `DAT_HEADERS` names; `cargo xtask test` unpacks the package
-//! and names it.
+//! The headers are those of the machine, or stand below the folder that `DAT_HEADERS` names; `cargo
+//! xtask test` unpacks the package and names it.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

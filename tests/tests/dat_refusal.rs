@@ -1,4 +1,5 @@
-//! Bad input at DAT level over the driver: each call gets its DAT code, and neither the adapter nor the device has moved.
+//! Bad input at DAT level over the driver: each call gets its DAT code, and neither the adapter nor
+//! the device has moved.
 #![expect(
     clippy::unwrap_used,
     reason = "test code: a panic here is a failed test with a line number"
@@ -410,7 +411,8 @@ fn full_queues() {
         (0..8).for_each(|n| play.write(0, 0, 8, n));
         (0..4).for_each(|n| play.recv(0, 0, 8, n));
         play.pass(Duration::from_micros(500));
-        // No request leaves a trace in the device while the wire is cut but its retries, which the books leave out.
+        // No request leaves a trace in the device while the wire is cut but its retries, which the
+        // books leave out.
         let full = DatType::InsufficientResources;
         let before = books(play);
         let (ia, ep) = (&mut play.pair.ias[0], play.sides[0].ep);

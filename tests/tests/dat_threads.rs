@@ -1,4 +1,5 @@
-//! The two halves in two threads over the model: one posts, one reaps, a third lets time pass and plays the peer.
+//! The two halves in two threads over the model: one posts, one reaps, a third lets time pass and
+//! plays the peer.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "test code: a panic here is a failed test with a line number"
@@ -39,7 +40,8 @@ fn ten_thousand_operations_by_two_threads() {
     Scene::default().connected(|play| {
         is_sync::<Slot>(play.pair.slots[0]);
         let place = |n: u64| (n % PLACES) as usize * SIZE;
-        // Side 1: 0x0000 received here, 0x4000 written here, 0x8000 read from here. Side 0: 0x0000 sources, 0x8000 sinks.
+        // Side 1: 0x0000 received here, 0x4000 written here, 0x8000 read from here. Side 0: 0x0000
+        // sources, 0x8000 sinks.
         for n in 0..PLACES {
             play.fill(1, 0x8000 + place(n), SIZE, 1_000_000 + n as u32);
             play.recv(1, place(n), SIZE, n);

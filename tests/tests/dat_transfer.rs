@@ -1,4 +1,5 @@
-//! Data transfer at DAT level, over the driver and the model: every kind, size, MTU and segment list, contents verified.
+//! Data transfer at DAT level, over the driver and the model: every kind, size, MTU and segment
+//! list, contents verified.
 //!
 //! Long because it is a list: many short tests over one harness, and one binary less to link.
 //!
@@ -28,7 +29,8 @@ fn stage(mtu: u16) -> Scene {
     }
 }
 
-/// One message of `len` bytes each way and by each operation, at odd addresses, with the bytes around it looked at.
+/// One message of `len` bytes each way and by each operation, at odd addresses, with the bytes
+/// around it looked at.
 fn every_kind(play: &mut Play<'_>, len: usize, n: u32) {
     let (from, to) = (0x101, 0x8003);
     for side in [0, 1] {
@@ -195,7 +197,8 @@ fn many_segments() -> Scene {
     }
 }
 
-/// Places of the segments of those lengths in a side's memory from `at` on, with holes between them.
+/// Places of the segments of those lengths in a side's memory from `at` on, with holes between
+/// them.
 fn scattered(
     play: &Play<'_>,
     side: usize,

@@ -1,5 +1,5 @@
-//! The demo as a whole, and the frames it puts on the wire looked at by others: ICRC by another CRC than the model's, and
-//! tshark where the machine has it.
+//! The demo as a whole, and the frames it puts on the wire looked at by others: ICRC by another CRC
+//! than the model's, and tshark where the machine has it.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -108,7 +108,8 @@ fn check_capture(path: &Path) -> usize {
     checked
 }
 
-/// Every frame decodes as what it is: RoCEv2 down to the InfiniBand headers, or the address resolution before it.
+/// Every frame decodes as what it is: RoCEv2 down to the InfiniBand headers, or the address
+/// resolution before it.
 fn check_by_tshark(path: &Path) {
     let fields = ["-T", "fields", "-e", "frame.protocols", "-e", "infiniband.mad.attributeid"];
     let out = match Command::new("tshark").arg("-r").arg(path).args(fields).output() {

@@ -1,6 +1,7 @@
-//! Nonsense from below, as far as it reaches the driver without DAT above it: events lost, invented, mangled; registers
-//! that say the firmware died; bytes of answers, events and completions thrown by dice. Never a panic, never a wait
-//! without end, and where the driver can tell, a word about it.
+//! Nonsense from below, as far as it reaches the driver without DAT above it: events lost,
+//! invented, mangled; registers that say the firmware died; bytes of answers, events and
+//! completions thrown by dice. Never a panic, never a wait without end, and where the driver can
+//! tell, a word about it.
 //!
 //! Length: one test per rule of the fault menu, on one harness.
 #![expect(
@@ -79,7 +80,8 @@ fn commands_without_number_between_two_services_overrun_no_queue() {
         let mut driver = Driver::open(&rig.slot, &Config::default()).unwrap();
         let (all, rest) = if hardware_like { (300, 7) } else { (3000, 3) };
         for n in 0..all {
-            // Neither twice the same event nor one for a slot that is free is a reason to stop; nor is one lost.
+            // Neither twice the same event nor one for a slot that is free is a reason to stop; nor
+            // is one lost.
             match n % rest {
                 0 => rig.slot.hca().inject_event(None, &Event::new(event::COMMAND, 0).with(0, 1)),
                 1 => rig

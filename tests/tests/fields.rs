@@ -79,7 +79,8 @@ fn kept_traces_are_compact_and_have_names_for_what_was_sent() {
 
 #[test]
 fn linux_on_the_model_begins_as_linux_on_the_card() {
-    // Of a comparison of the two, by name and without what is one machine's: the bring-up is the same driver's.
+    // Of a comparison of the two, by name and without what is one machine's: the bring-up is the
+    // same driver's.
     let (card, linux) = (commands(CARD_TRACE), commands(LINUX_TRACE));
     let lines = diff::compare(&card, &linux[..card.len() + 20], false);
     let only_on_the_card = lines.iter().filter(|line| matches!(line, diff::Line::First(_))).count();

@@ -1,5 +1,6 @@
-//! The laws of `dat_tests::laws`: random programs, the same each time. `cargo xtask laws` runs more of them; with
-//! `LAWS_PERCENT=400` this file runs four times as many, for `cargo xtask mutants`: some orders are wrong once in a million steps.
+//! The laws of `dat_tests::laws`: random programs, the same each time. `cargo xtask laws` runs more
+//! of them; with `LAWS_PERCENT=400` this file runs four times as many, for `cargo xtask mutants`:
+//! some orders are wrong once in a million steps.
 
 use dat_tests::laws::run::run;
 use dat_tests::laws::{Law, Plan, Provider};

@@ -1,9 +1,11 @@
-//! The two notations of the interface against each other: the driver's absolute bit positions, the model's ordered lists.
+//! The two notations of the interface against each other: the driver's absolute bit positions, the
+//! model's ordered lists.
 //!
-//! They were written apart, from the same public facts. For every field that both name, a one walks through it: set by
-//! the driver's accessor and read by the model's, and back, alone in an otherwise empty layout. What only one of them
-//! names stands in `data/layouts-one-side.txt`, with a reason, and in that file only: a field renamed on one side turns
-//! up here as two that are missing from the list.
+//! They were written apart, from the same public facts. For every field that both name, a one walks
+//! through it: set by the driver's accessor and read by the model's, and back, alone in an
+//! otherwise empty layout. What only one of them names stands in `data/layouts-one-side.txt`, with
+//! a reason, and in that file only: a field renamed on one side turns up here as two that are
+//! missing from the list.
 //!
 //! `layouts/pairs.rs` has the pairs of layouts.
 #![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]

@@ -1,9 +1,11 @@
-//! A device that stops answering, refuses, or never starts: at every command and every register step the driver gives up
-//! within its deadline, says which command it was, and leaves nothing behind that it may not keep.
+//! A device that stops answering, refuses, or never starts: at every command and every register
+//! step the driver gives up within its deadline, says which command it was, and leaves nothing
+//! behind that it may not keep.
 //!
-//! What it may keep: after a command without an answer the device may still write to host memory, so the arena's
-//! mailboxes, the queues it was told of and the firmware's pages stay taken until the host resets the function. After a
-//! refusal the device holds nothing new: there all of it comes back.
+//! What it may keep: after a command without an answer the device may still write to host memory,
+//! so the arena's mailboxes, the queues it was told of and the firmware's pages stay taken until
+//! the host resets the function. After a refusal the device holds nothing new: there all of it
+//! comes back.
 #![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
 
 use std::time::Duration;
@@ -68,7 +70,8 @@ fn the_device_falls_mute_at_every_command() {
         );
         assert!(rig.taken().arena > 0, "command {n}, {op:?}: mailboxes the device may write");
         assert_eq!(rig.slot.views().refused, 0, "command {n}, {op:?}");
-        // The host does what the advice says; then everything is back, and the function works again.
+        // The host does what the advice says; then everything is back, and the function works
+        // again.
         rig.reset();
         assert_eq!(rig.taken(), NOTHING, "command {n}, {op:?}");
         journey(&rig.slot, &patience()).unwrap();
@@ -78,7 +81,8 @@ fn the_device_falls_mute_at_every_command() {
 
 #[test]
 fn one_command_without_an_answer_is_enough() {
-    // Only that one: the device would answer the next, but nothing may build on what nobody knows the outcome of.
+    // Only that one: the device would answer the next, but nothing may build on what nobody knows
+    // the outcome of.
     for (n, op) in commands().iter().enumerate() {
         let rig = Rig::light();
         rig.script(|first, script| script.on(When::Nth(first + n as u64), Verdict::Mute));
@@ -96,7 +100,8 @@ fn an_answer_after_the_deadline_finds_its_memory_untouched_by_anybody_else() {
         let (rig, result, _) = muted(n, Verdict::Late(200_000_000), &patience());
         let (_, fault) = result.expect_err("late is lost");
         assert_eq!(fault.operation(), op.name(), "command {n}: {fault}");
-        // The answer comes, into memory that is still the device's: nothing of it has been given away.
+        // The answer comes, into memory that is still the device's: nothing of it has been given
+        // away.
         let free = rig.taken();
         rig.pass(Duration::from_millis(400));
         assert_eq!(rig.taken(), free);
@@ -208,7 +213,8 @@ fn every_status_at_every_command_is_told_by_name_and_undone() {
                     assert!(!fault.cause().is_empty(), "{here}");
                 }
             }
-            // Pages that the firmware does not give back are not the host's before a reset; everything else is.
+            // Pages that the firmware does not give back are not the host's before a reset;
+            // everything else is.
             let keeps = matches!(op, Opcode::TeardownHca | Opcode::ManagePages);
             let owned = rig.slot.hca().pages_owned() as usize;
             assert!(owned == 0 || keeps, "{here}");
@@ -314,7 +320,8 @@ fn at_every_register_read_the_device_may_leave_the_bus() {
         let result = journey(&watched, &patience());
         let took = rig.now() - start;
         assert!(took < Duration::from_secs(3), "read {n}: {took:?}");
-        // The last command's answer is in memory: whether its registers can be read is nobody's concern any more.
+        // The last command's answer is in memory: whether its registers can be read is nobody's
+        // concern any more.
         if let Err((step, fault)) = result {
             assert!(
                 matches!(fault.kind(), FaultKind::Gone | FaultKind::Timeout | FaultKind::Nonsense),
@@ -349,7 +356,8 @@ fn every_geometry_of_the_command_queue_is_used_or_refused() {
         watched.look(move |at, value| if at == 0x14 { value & !0xff | word } else { value });
         let (size, stride) = (word >> 4, word & 0xf);
         match Device::open(&watched, &patience()) {
-            // The card's own stride is 6: with another the driver's entries are elsewhere, but slot 0 is slot 0.
+            // The card's own stride is 6: with another the driver's entries are elsewhere, but slot
+            // 0 is slot 0.
             Ok(mut device) => {
                 assert!(size <= 5 && stride >= 6 && size + stride <= 12, "{word:#x}");
                 device.close().unwrap();

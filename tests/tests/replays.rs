@@ -1,10 +1,11 @@
 //! A million replays of contexts that were good once, on each provider: none may reach a byte.
 //!
-//! Windows of both scopes are bound, bound anew, unbound and freed at random, and Endpoints are reset, which each refused replay
-//! makes necessary; whatever context any of that made stale is kept and tried again later. Connections are made without a
-//! connection manager: what is tried here is the table of keys. On the loop provider the whole million is played in every run of
-//! the suite; on the model, where each replay is two queue pairs through all their states, a share of it, and the whole where the
-//! compiler optimizes (`cargo xtask calls`).
+//! Windows of both scopes are bound, bound anew, unbound and freed at random, and Endpoints are
+//! reset, which each refused replay makes necessary; whatever context any of that made stale is
+//! kept and tried again later. Connections are made without a connection manager: what is tried
+//! here is the table of keys. On the loop provider the whole million is played in every run of
+//! the suite; on the model, where each replay is two queue pairs through all their states, a share
+//! of it, and the whole where the compiler optimizes (`cargo xtask calls`).
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

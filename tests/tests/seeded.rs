@@ -1,9 +1,10 @@
 //! Ten bugs planted in the model's layouts, and who catches each.
 //!
-//! `data/seeds.txt` says of each bug which referees catch it. Three of them are played here: the **cross-test** of the
-//! two notations, the **driver** on the model in process, and **recorded** frames of Linux Soft-RoCE; what the file
-//! says of them must be so, no less and no more. The fourth, stock **linux** on the model, is a scenario of
-//! `cargo xtask qemu-test --linux`. A bug that nobody catches fails this test.
+//! `data/seeds.txt` says of each bug which referees catch it. Three of them are played here: the
+//! **cross-test** of the two notations, the **driver** on the model in process, and **recorded**
+//! frames of Linux Soft-RoCE; what the file says of them must be so, no less and no more. The
+//! fourth, stock **linux** on the model, is a scenario of `cargo xtask qemu-test --linux`. A bug
+//! that nobody catches fails this test.
 //!
 //! One test only: a bug is planted in the process.
 #![expect(clippy::unwrap_used, reason = "test code: a panic here is a failed test")]
@@ -32,7 +33,8 @@ fn cross_test() -> bool {
     !pairs::disagreements().is_empty()
 }
 
-/// The demo: everything a connection does, contents compared on both sides. A complaint of the model counts.
+/// The demo: everything a connection does, contents compared on both sides. A complaint of the
+/// model counts.
 fn driver() -> bool {
     let options = Options::parse_from(["demo", "--count", "4", "--size", "4K"]);
     let played = catch_unwind(AssertUnwindSafe(|| demo::run(&options)));
@@ -49,7 +51,8 @@ fn recorded() -> bool {
             .map(|n| u8::from_str_radix(&line[2 * n..2 * n + 2], 16).unwrap())
             .collect();
         Packet::parse(&frame).map_or(true, |packet| {
-            // The first four opcode bits of a reply that carries an AETH say what its syndrome may be.
+            // The first four opcode bits of a reply that carries an AETH say what its syndrome may
+            // be.
             let refused = packet.ext.aeth.is_some_and(|aeth| aeth.syndrome & 0xe0 != 0);
             refused || packet.build() != frame
         })

@@ -1,8 +1,10 @@
-//! Our bring-up against a recorded one: Linux on a real ConnectX-4, command by command, field by field.
+//! Our bring-up against a recorded one: Linux on a real ConnectX-4, command by command, field by
+//! field.
 //!
-//! What the driver sends is compared with what Linux sent, and what the model answers with what the card answered. Each
-//! difference has a name and a reason in `data/trace-differences.txt`, and each line there must still be true: so neither
-//! the driver nor the model moves away from the recording without somebody saying why.
+//! What the driver sends is compared with what Linux sent, and what the model answers with what the
+//! card answered. Each difference has a name and a reason in `data/trace-differences.txt`, and each
+//! line there must still be true: so neither the driver nor the model moves away from the recording
+//! without somebody saying why.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -299,7 +301,8 @@ fn every_command_is_dumped_in_the_kernel_driver_s_form() {
             assert!(text.contains(&head), "{head}");
         }
     }
-    // Lines of 16 bytes: offset, four words. An entry is 64 bytes, a block 576, and offsets run on through both.
+    // Lines of 16 bytes: offset, four words. An entry is 64 bytes, a block 576, and offsets run on
+    // through both.
     let mut expected = 0;
     for line in text.lines().filter(|line| !line.is_empty()) {
         if line.starts_with("dump command ") {

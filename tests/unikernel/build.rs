@@ -1,4 +1,5 @@
-//! Link arguments of the freestanding image; none where the package is only checked with the rest of the workspace.
+//! Link arguments of the freestanding image; none where the package is only checked with the rest
+//! of the workspace.
 
 #![expect(clippy::expect_used, reason = "a build without cargo is no build")]
 
@@ -18,7 +19,8 @@ fn main() {
         "-no-pie",
         "-Wl,--build-id=none",
         "-Wl,-z,max-page-size=4096",
-        // Who refers to what: `cargo xtask nostd` tells by it whose read-only data it is. None of it is loaded.
+        // Who refers to what: `cargo xtask nostd` tells by it whose read-only data it is. None of
+        // it is loaded.
         "-Wl,--emit-relocs",
         &format!("-Wl,-T,{here}/link.ld"),
     ] {

@@ -5,9 +5,9 @@
 //! cargo run --example owned -- vfio-user:/run/hca0 192.168.7.1/24
 //! ```
 //!
-//! Sixteen receives are out at all times. A message is sent back from where it came to lie, without a copy, and its buffer is
-//! posted again when that send is done. At no point does the program hold a buffer that the device uses: there is no variable
-//! with which it could.
+//! Sixteen receives are out at all times. A message is sent back from where it came to lie, without
+//! a copy, and its buffer is posted again when that send is done. At no point does the program hold
+//! a buffer that the device uses: there is no variable with which it could.
 
 #![expect(clippy::print_stdout, reason = "a program that says what it does")]
 

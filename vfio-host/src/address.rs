@@ -1,7 +1,8 @@
 //! What a user calls a device: a PCI address, or the socket of a vfio-user server.
 //!
-//! `0000:3b:00.0` (or `3b:00.0`, in domain 0) is a function bound to vfio-pci; `vfio-user:PATH` is a device that another process
-//! offers on a UNIX socket. Nothing here looks whether the device exists.
+//! `0000:3b:00.0` (or `3b:00.0`, in domain 0) is a function bound to vfio-pci; `vfio-user:PATH` is
+//! a device that another process offers on a UNIX socket. Nothing here looks whether the device
+//! exists.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,8 +1,9 @@
 //! The waits as futures, on tokio's reactor (feature `tokio`).
 //!
-//! [`AsyncNic`] is a [`Nic`] whose one descriptor tokio watches. Its waits are the same [`turn`](crate::wait::turn)s, with
-//! the reactor in the place of the sleep; a time limit is the runtime's own (`tokio::time::timeout`). A wait that is dropped
-//! loses nothing: a wait takes nothing before it is over, and ends with its future.
+//! [`AsyncNic`] is a [`Nic`] whose one descriptor tokio watches. Its waits are the same
+//! [`turn`](crate::wait::turn)s, with the reactor in the place of the sleep; a time limit is the
+//! runtime's own (`tokio::time::timeout`). A wait that is dropped loses nothing: a wait takes
+//! nothing before it is over, and ends with its future.
 #![expect(
     unsafe_code,
     reason = "tokio takes any type for a descriptor, and has to be told that this one is sound"
@@ -41,12 +42,14 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     /// Registers the adapter with the runtime that it is called in.
     pub fn new(nic: Nic<'s, 'p, H, QPS, CQS, KEYS>) -> io::Result<Self> {
         let own = nic.as_fd().try_clone_to_owned()?;
-        // SAFETY: an `OwnedFd` is open, stays the same file, and is closed only when the `AsyncFd` drops it.
+        // SAFETY: an `OwnedFd` is open, stays the same file, and is closed only when the `AsyncFd`
+        // drops it.
         let fd = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?;
         Ok(Self { nic, fd })
     }
 
-    /// Waits until `evd` has `threshold` events and returns the first, as [`Nic::evd_wait`] without a time limit.
+    /// Waits until `evd` has `threshold` events and returns the first, as [`Nic::evd_wait`] without
+    /// a time limit.
     #[doc(alias = "dat_evd_wait")]
     pub async fn evd_wait(&mut self, evd: Evd, threshold: u32) -> Result<Event, WaitError> {
         let now = self.nic.now();
@@ -94,8 +97,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
 /// Until something may have come.
 async fn woken(fd: &AsyncFd<OwnedFd>) -> Result<(), WaitError> {
     match fd.readable().await {
-        // ORDER: the reactor's mark is cleared before the turn, as the turn clears ours before it looks. Only the mark
-        // of what woke us: one that came since is another, and stays.
+        // ORDER: the reactor's mark is cleared before the turn, as the turn clears ours before it
+        // looks. Only the mark of what woke us: one that came since is another, and stays.
         Ok(mut ready) => {
             ready.clear_ready();
             Ok(())

@@ -1,6 +1,7 @@
 //! What went wrong before there was an adapter: the object, the cause in words, and the remedy.
 //!
-//! Once an adapter is open, failures are `dat_core`'s: a `DatReturn`, and a `Fault` with the device's own account.
+//! Once an adapter is open, failures are `dat_core`'s: a `DatReturn`, and a `Fault` with the
+//! device's own account.
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! Where in the device's address space the memory goes.
 //!
-//! The IOMMU says which ranges it translates; the window of message-signalled interrupts is not among them on any machine that
-//! reports it, and is kept clear of on those that do not. Memory is placed above 4 GiB where there is room, away from
-//! everything that firmware and bridges put below; never at 0, which too many devices take for "none".
+//! The IOMMU says which ranges it translates; the window of message-signalled interrupts is not
+//! among them on any machine that reports it, and is kept clear of on those that do not. Memory is
+//! placed above 4 GiB where there is room, away from everything that firmware and bridges put
+//! below; never at 0, which too many devices take for "none".
 
 use std::ops::RangeInclusive;
 

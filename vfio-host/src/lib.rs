@@ -1,4 +1,5 @@
-//! The user-space host of `hca-mlx5`: a NIC bound to vfio-pci, or one that a vfio-user server offers.
+//! The user-space host of `hca-mlx5`: a NIC bound to vfio-pci, or one that a vfio-user server
+//! offers.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -22,13 +23,14 @@
 //!
 //! * [`host`] - the trait that both hosts implement on top of `hca_mlx5::platform::Platform`.
 //! * [`vfio`], [`user`] - the two hosts. [`open`] picks one by address.
-//! * [`nic`] - an adapter with the calls that wait, `aio` the same as futures; [`wait`], [`wakeups`] - how they do it.
+//! * [`nic`] - an adapter with the calls that wait, `aio` the same as futures; [`wait`],
+//!   [`wakeups`] - how they do it.
 //! * [`owned`] - registered memory whose pieces are owned, by the program or by the device.
 //! * [`pci`] - configuration space.
 //!
-//! No opcode, no offset and no constant of the device or of the wire is in this crate. `unsafe` is in `map.rs` (memory and
-//! registers), `user/swap.rs` (memory of the process), `vfio/ioctl.rs` (the kernel's calls), one line of `aio.rs`, and the
-//! declaration of [`Host::lend`].
+//! No opcode, no offset and no constant of the device or of the wire is in this crate. `unsafe` is
+//! in `map.rs` (memory and registers), `user/swap.rs` (memory of the process), `vfio/ioctl.rs` (the
+//! kernel's calls), one line of `aio.rs`, and the declaration of [`Host::lend`].
 
 pub mod address;
 #[cfg(feature = "tokio")]
@@ -56,8 +58,9 @@ pub use error::{Error, Kind};
 pub use host::{Host, Mapping, Options, Reach, Trouble};
 pub use nic::{Nic, Room, WaitError};
 
-/// Devices by the names that a program gives them, as dat_registry_add_provider(3) and dat_ia_open(3) have it: an application names
-/// `"storage"`, its configuration says which device that is.
+/// Devices by the names that a program gives them, as dat_registry_add_provider(3) and
+/// dat_ia_open(3) have it: an application names `"storage"`, its configuration says which device
+/// that is.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -78,7 +81,8 @@ pub enum Opened {
     User(user::VfioUser),
 }
 
-/// Opens the device at `address`: takes hold of it, resets it, gives it memory and interrupts. The driver is not started.
+/// Opens the device at `address`: takes hold of it, resets it, gives it memory and interrupts. The
+/// driver is not started.
 pub fn open(address: &Address, options: &Options) -> Result<Opened, Error> {
     match address {
         Address::Pci(address) => vfio::Vfio::open(*address, options).map(Opened::Vfio),

@@ -55,14 +55,16 @@ impl Machine {
     /// `Platform::entropy`.
     pub(crate) fn entropy(&self) -> u64 {
         let mut bytes = [0; 8];
-        // The kernel's generator does not fail once it is open. If it did, the time and the process are left.
+        // The kernel's generator does not fail once it is open. If it did, the time and the process
+        // are left.
         if (&self.random).read_exact(&mut bytes).is_err() {
             return self.now() ^ u64::from(std::process::id()).rotate_left(40);
         }
         u64::from_ne_bytes(bytes)
     }
 
-    /// `Platform::relax`: lets others run for a moment, then sleeps between looks; the vector of commands ends such a sleep.
+    /// `Platform::relax`: lets others run for a moment, then sleeps between looks; the vector of
+    /// commands ends such a sleep.
     pub(crate) fn relax(&self, wakeups: &Wakeups) {
         let now = self.now();
         let last = self.last.swap(now, Ordering::Relaxed);

@@ -1,7 +1,9 @@
-//! Memory for the device, and its registers, as the kernel maps them: pages, the arena over them, the BAR.
+//! Memory for the device, and its registers, as the kernel maps them: pages, the arena over them,
+//! the BAR.
 //!
-//! All that is `unsafe` about mapped memory is here. A mapping lives as long as the value that made it and everything that points
-//! into it is a field of the same value, in an order that drops the pointers first.
+//! All that is `unsafe` about mapped memory is here. A mapping lives as long as the value that made
+//! it and everything that points into it is a field of the same value, in an order that drops the
+//! pointers first.
 #![expect(unsafe_code, reason = "mappings are made and ended here")]
 
 use std::ffi::c_void;
@@ -28,7 +30,8 @@ pub(crate) struct Promised {
 }
 
 impl Promised {
-    /// The pages that `len` bytes at `addr` touch. None if there are no bytes, or no such addresses.
+    /// The pages that `len` bytes at `addr` touch. None if there are no bytes, or no such
+    /// addresses.
     ///
     /// # Safety
     /// As of [`Host::lend`](crate::Host::lend).
@@ -46,9 +49,10 @@ impl Promised {
         self.pages.clone()
     }
 
-    /// Has the kernel give the process a page of its own wherever one could be shared with others still: kernels before Linux
-    /// 6.2 show the device what the process shared then, even if the process writes to it later. Nothing to do, or nothing
-    /// that can be done, is as well: the mapping of it says what is wrong.
+    /// Has the kernel give the process a page of its own wherever one could be shared with others
+    /// still: kernels before Linux 6.2 show the device what the process shared then, even if
+    /// the process writes to it later. Nothing to do, or nothing that can be done, is as well:
+    /// the mapping of it says what is wrong.
     pub(crate) fn own(&self) {
         let [start, end] = [self.pages.start, self.pages.end].map(usize::try_from);
         let (Ok(start), Ok(end)) = (start, end) else {
@@ -83,7 +87,8 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Memory of this process alone, `len` bytes rounded up to huge pages: of that size where the machine has some to give.
+    /// Memory of this process alone, `len` bytes rounded up to huge pages: of that size where the
+    /// machine has some to give.
     pub(crate) fn private(len: usize) -> io::Result<Self> {
         let len = rounded(len)?;
         let huge = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
@@ -105,12 +110,14 @@ impl Pages {
             }
         }
         let pages = Self::over(start, len, false, None)?;
-        // SAFETY: advice on our own mapping. A machine that cannot follow it goes on with small pages.
+        // SAFETY: advice on our own mapping. A machine that cannot follow it goes on with small
+        // pages.
         let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
         Ok(pages)
     }
 
-    /// Memory with a file behind it, `len` bytes rounded up to huge pages, that another process can be given.
+    /// Memory with a file behind it, `len` bytes rounded up to huge pages, that another process can
+    /// be given.
     pub(crate) fn shared(len: usize) -> io::Result<Self> {
         let len = rounded(len)?;
         let huge = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
@@ -126,7 +133,8 @@ impl Pages {
         Self::over(place, len, huge, Some(file))
     }
 
-    /// The first `len` bytes of a file that other processes map too, rounded up to pages; the file has as many.
+    /// The first `len` bytes of a file that other processes map too, rounded up to pages; the file
+    /// has as many.
     pub(crate) fn of_file(file: OwnedFd, len: usize) -> io::Result<Self> {
         let len = len.checked_next_multiple_of(page_size()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new mapping.
@@ -136,8 +144,8 @@ impl Pages {
 
     fn over(place: *mut c_void, len: usize, huge: bool, file: Option<OwnedFd>) -> io::Result<Self> {
         let base = NonNull::new(place.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: advice on our own mapping: after a fork the child would take pages over that the device knows as ours. It
-        // cannot fail, but for a kernel without the advice.
+        // SAFETY: advice on our own mapping: after a fork the child would take pages over that the
+        // device knows as ours. It cannot fail, but for a kernel without the advice.
         let _ = unsafe { madvise(place, len, Advice::LinuxDontFork) };
         Ok(Self { base, len, huge, file })
     }
@@ -165,7 +173,8 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and whatever pointed into it is gone: see the module's front page.
+        // SAFETY: our own mapping, and whatever pointed into it is gone: see the module's front
+        // page.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -174,8 +183,9 @@ fn rounded(len: usize) -> io::Result<usize> {
     len.max(1).checked_next_multiple_of(HUGE).ok_or(io::Error::from(io::ErrorKind::OutOfMemory))
 }
 
-/// Holes between spans that the device only reads: one beside the queues of each Endpoint of the greatest adapter that there is, and
-/// those of the rest. What is freed where there is no room for another hole is lost, so there must be enough.
+/// Holes between spans that the device only reads: one beside the queues of each Endpoint of the
+/// greatest adapter that there is, and those of the rest. What is freed where there is no room for
+/// another hole is lost, so there must be enough.
 const HOLES: usize = (1 << 14) + 512;
 
 /// The driver's arena: a part that the device only reads, and behind it one that it may write.
@@ -192,14 +202,16 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Over `pages`, of which the device only reads the first `split` bytes, a multiple of the page size.
+    /// Over `pages`, of which the device only reads the first `split` bytes, a multiple of the page
+    /// size.
     pub(crate) fn new(pages: Pages, split: usize) -> Self {
         let split = split.min(pages.len);
         // SAFETY: `split` is inside the mapping or at its end.
         let second = unsafe { pages.base.byte_add(split) };
         Self {
-            // SAFETY: the mapping is page aligned, lives as long as this value and is touched by no reference; all three go
-            // by raw pointers and volatile accesses, and the two that hand out spans have disjoint parts.
+            // SAFETY: the mapping is page aligned, lives as long as this value and is touched by no
+            // reference; all three go by raw pointers and volatile accesses, and the
+            // two that hand out spans have disjoint parts.
             whole: unsafe { RawArena::new(pages.base, pages.len) },
             // SAFETY: as above.
             read_only: Box::new(unsafe { RawArena::new(pages.base, split) }),
@@ -256,7 +268,8 @@ pub(crate) struct Bar {
     len: usize,
 }
 
-// SAFETY: the value is a mapping of registers; accesses go through `MappedBar`, which may be shared.
+// SAFETY: the value is a mapping of registers; accesses go through `MappedBar`, which may be
+// shared.
 unsafe impl Send for Bar {}
 // SAFETY: as above.
 unsafe impl Sync for Bar {}
@@ -264,7 +277,8 @@ unsafe impl Sync for Bar {}
 impl Bar {
     /// Maps `len` bytes of device registers that `device` offers at `offset`.
     pub(crate) fn map(device: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping. What the device does when its registers are written is confined by the IOMMU.
+        // SAFETY: a new mapping. What the device does when its registers are written is confined by
+        // the IOMMU.
         let place = unsafe { mmap(null_mut(), len, RW, MapFlags::SHARED, device, offset) }?;
         let base = NonNull::new(place).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self {

@@ -1,9 +1,12 @@
-//! The device's memory on a machine with an IOMMU: the arena, the firmware's pages, and the ledger of what is mapped.
+//! The device's memory on a machine with an IOMMU: the arena, the firmware's pages, and the ledger
+//! of what is mapped.
 //!
-//! The arena is mapped when the host opens, in two pieces: what the device only reads, and what it may also write. The firmware's
-//! pages are a window of their own that is mapped piece by piece as the firmware asks, each piece as long as all before it,
-//! so that a few entries of the IOMMU do for any amount and no more memory is locked than is used. When the firmware has given
-//! its last page back, the window is unmapped. Memory of the process is mapped when it is lent (`lent.rs`).
+//! The arena is mapped when the host opens, in two pieces: what the device only reads, and what it
+//! may also write. The firmware's pages are a window of their own that is mapped piece by piece as
+//! the firmware asks, each piece as long as all before it, so that a few entries of the IOMMU do
+//! for any amount and no more memory is locked than is used. When the firmware has given
+//! its last page back, the window is unmapped. Memory of the process is mapped when it is lent
+//! (`lent.rs`).
 
 use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
@@ -87,7 +90,8 @@ pub(crate) struct Memory {
 struct Name {
     name: [u8; 40],
     region: Region,
-    /// Our own mapping of it, and how often it was asked for; none of what the program maps itself.
+    /// Our own mapping of it, and how often it was asked for; none of what the program maps
+    /// itself.
     own: Option<(Named, usize)>,
 }
 
@@ -217,7 +221,8 @@ impl Memory {
         taken
     }
 
-    /// `Platform::pages_return`. When the firmware has none left, it cannot reach any of them either.
+    /// `Platform::pages_return`. When the firmware has none left, it cannot reach any of them
+    /// either.
     pub(crate) fn pages_return(&self, iommu: &impl Iommu, pages: &[u64]) -> usize {
         let mut firmware = lock(&self.firmware);
         let known = pages.iter().filter(|page| firmware.give_back(**page)).count();
@@ -351,8 +356,8 @@ impl Memory {
         arena.addr() <= pages.start && pages.end <= end
     }
 
-    /// Takes everything back, when no driver lives and the device has been reset. What is mapped stays mapped, but for what
-    /// was lent.
+    /// Takes everything back, when no driver lives and the device has been reset. What is mapped
+    /// stays mapped, but for what was lent.
     pub(crate) fn reclaim(&self, iommu: &impl Iommu) {
         self.take_all_back(iommu);
         self.arena.reclaim();
@@ -472,8 +477,9 @@ fn map(ledger: &Mutex<Vec<Mapping>>, iommu: &impl Iommu, area: &Area<'_>) -> Res
     Ok(())
 }
 
-/// The methods of `Platform` that are the same over any [`Memory`]: the arena, the firmware's pages, the fences of ordinary
-/// memory, time and chance. Expects fields `memory`, `machine`, `wakeups` and `iommu`.
+/// The methods of `Platform` that are the same over any [`Memory`]: the arena, the firmware's
+/// pages, the fences of ordinary memory, time and chance. Expects fields `memory`, `machine`,
+/// `wakeups` and `iommu`.
 macro_rules! platform_over_memory {
     () => {
         hca_mlx5::forward_arena!(except alloc, free: memory.arena().raw());
@@ -516,8 +522,8 @@ macro_rules! platform_over_memory {
 }
 pub(crate) use platform_over_memory;
 
-/// The methods of `Host` that are the same over any [`Memory`]. Expects fields `memory`, `wakeups`, `severed` and `name`, and
-/// a method `enable` that makes the device usable after its reset.
+/// The methods of `Host` that are the same over any [`Memory`]. Expects fields `memory`, `wakeups`,
+/// `severed` and `name`, and a method `enable` that makes the device usable after its reset.
 macro_rules! host_over_memory {
     () => {
         fn name(&self) -> &str {

@@ -1,15 +1,17 @@
 //! An Interface Adapter on a host, with the calls that wait: dat_evd_wait(3), dat_cno_wait(3).
 //!
-//! `dat_core::Ia` never waits and is told the time. [`Nic`] joins it with its [`Host`]: it supplies the time, and waits by
-//! sleeping on the host's wake-ups. What a wait is for, and when it is over, is the `Ia`'s affair: a wait here begins one there,
-//! looks at it once a turn, sleeps in between, and ends it. All other calls are the `Ia`'s own, by dereference.
+//! `dat_core::Ia` never waits and is told the time. [`Nic`] joins it with its [`Host`]: it supplies
+//! the time, and waits by sleeping on the host's wake-ups. What a wait is for, and when it is over,
+//! is the `Ia`'s affair: a wait here begins one there, looks at it once a turn, sleeps in between,
+//! and ends it. All other calls are the `Ia`'s own, by dereference.
 //!
-//! A program with an event loop of its own polls the descriptor of [`Nic::as_fd`](AsFd) and calls [`Nic::prepare`] before each
-//! sleep: `true` says that something is there already.
+//! A program with an event loop of its own polls the descriptor of [`Nic::as_fd`](AsFd) and calls
+//! [`Nic::prepare`] before each sleep: `true` says that something is there already.
 //!
-//! Waits belong to the control half. Threads share an adapter by its halves: while one waits here, others post with an
-//! `EpPoster`. A thread that took a reaping half away arms it, sleeps as it likes, and is woken by the agent of a CNO that its
-//! Event Dispatcher is attached to: the thread that waits here, or drives the adapter, calls it.
+//! Waits belong to the control half. Threads share an adapter by its halves: while one waits here,
+//! others post with an `EpPoster`. A thread that took a reaping half away arms it, sleeps as it
+//! likes, and is woken by the agent of a CNO that its Event Dispatcher is attached to: the thread
+//! that waits here, or drives the adapter, calls it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
@@ -35,7 +37,8 @@ const DRIVES: usize = 64;
 /// Longest sleep: nothing relies on it.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The storage of an adapter of ordinary size: 64 Endpoints with 128 requests each way, 16 Event Dispatchers, 256 LMRs.
+/// The storage of an adapter of ordinary size: 64 Endpoints with 128 requests each way, 16 Event
+/// Dispatchers, 256 LMRs.
 pub type Room<'p, H> = Storage<Mlx5<'p, H>, 64, 16, 256, 128>;
 
 /// Why a wait ended without an event.
@@ -43,8 +46,8 @@ pub type Room<'p, H> = Storage<Mlx5<'p, H>, 64, 16, 256, 128>;
 pub enum WaitError {
     /// `TIMEOUT_EXPIRED`, or the call was wrong.
     Dat(DatReturn),
-    /// The device is in trouble. Events that were there have been delivered. That it is to be removed is told once; what is
-    /// worse, by every wait.
+    /// The device is in trouble. Events that were there have been delivered. That it is to be
+    /// removed is told once; what is worse, by every wait.
     Device(Trouble),
 }
 
@@ -98,7 +101,8 @@ pub struct Nic<
 impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     Nic<'s, 'p, H, QPS, CQS, KEYS>
 {
-    /// Brings the device up and opens an adapter on it. The interrupt vectors of `config` are the host's affair.
+    /// Brings the device up and opens an adapter on it. The interrupt vectors of `config` are the
+    /// host's affair.
     #[doc(alias = "dat_ia_open")]
     pub fn open(
         host: &'p H,
@@ -196,7 +200,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.ia.ep_free(now, ep)
     }
 
-    /// [`Ia::evd_free`]. Who asks for a connection and is still queued there is turned away: nobody could answer him any more.
+    /// [`Ia::evd_free`]. Who asks for a connection and is still queued there is turned away: nobody
+    /// could answer him any more.
     #[doc(alias = "dat_evd_free")]
     pub fn evd_free(&mut self, evd: Evd) -> Result<(), dat_core::Error> {
         let mut requests = Vec::new();
@@ -229,16 +234,19 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.ia.cr_reject(now, cr, private_data)
     }
 
-    /// [`Ia::close`], now. If it succeeds, the host is ready for another adapter; if not, after [`Host::renew`].
+    /// [`Ia::close`], now. If it succeeds, the host is ready for another adapter; if not, after
+    /// [`Host::renew`].
     #[doc(alias = "dat_ia_close")]
     pub fn close(mut self, flag: CloseFlag) -> Result<(), dat_core::Error> {
         let now = self.now();
         self.ia.close(now, flag)
     }
 
-    /// Waits until `evd` has `threshold` events and returns the first; [`Ia::evd_more`] tells how many are left.
+    /// Waits until `evd` has `threshold` events and returns the first; [`Ia::evd_more`] tells how
+    /// many are left.
     ///
-    /// `TIMEOUT_EXPIRED` after `timeout`, which leaves what came in its place. Other errors as for [`Ia::evd_wait`].
+    /// `TIMEOUT_EXPIRED` after `timeout`, which leaves what came in its place. Other errors as for
+    /// [`Ia::evd_wait`].
     #[doc(alias = "dat_evd_wait")]
     pub fn evd_wait(
         &mut self,
@@ -251,8 +259,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         self.under(wait, EvdWait::until)
     }
 
-    /// Waits until the CNO is triggered, and says by whom; by none if the last Event Dispatcher left it. `QUEUE_EMPTY` after
-    /// `timeout`.
+    /// Waits until the CNO is triggered, and says by whom; by none if the last Event Dispatcher
+    /// left it. `QUEUE_EMPTY` after `timeout`.
     #[doc(alias = "dat_cno_wait")]
     pub fn cno_wait(&mut self, cno: Cno, timeout: Duration) -> Result<Option<Evd>, WaitError> {
         let now = self.now();
@@ -275,8 +283,9 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// A CNO with a descriptor, which becomes readable when the CNO may have been triggered, when the adapter wants to be
-    /// driven, and when the device is in trouble. Before each sleep on it, and after, ask [`Nic::cno_trigger`].
+    /// A CNO with a descriptor, which becomes readable when the CNO may have been triggered, when
+    /// the adapter wants to be driven, and when the device is in trouble. Before each sleep on
+    /// it, and after, ask [`Nic::cno_trigger`].
     #[doc(alias = "dat_cno_fd_create")]
     pub fn cno_fd_create(&mut self) -> Result<(OwnedFd, Cno), dat_core::Error> {
         let none = DatReturn::of(DatType::InsufficientResources);
@@ -285,8 +294,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         Ok((fd, self.ia.cno_fd_create()?))
     }
 
-    /// Drives the adapter and says which Event Dispatcher triggered the CNO; `QUEUE_EMPTY` if none did, and then a sleep on the
-    /// descriptor is safe.
+    /// Drives the adapter and says which Event Dispatcher triggered the CNO; `QUEUE_EMPTY` if none
+    /// did, and then a sleep on the descriptor is safe.
     #[doc(alias = "dat_cno_trigger")]
     pub fn cno_trigger(&mut self, cno: Cno) -> Result<Evd, WaitError> {
         self.ia.cno_query(cno)?;
@@ -294,7 +303,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         found.unwrap_or(Err(WaitError::UNTRIGGERED))
     }
 
-    /// Waits until one of the dispatchers has an event, and says which: extension, a CNO for this call.
+    /// Waits until one of the dispatchers has an event, and says which: extension, a CNO for this
+    /// call.
     pub fn wait_any(&mut self, evds: &[Evd], timeout: Duration) -> Result<Evd, WaitError> {
         let until = self.now() + timeout;
         loop {
@@ -308,8 +318,9 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
         }
     }
 
-    /// Before a sleep on the descriptor: whether something is there already. If not, the descriptor becomes readable when an
-    /// event may have come to one of `evds`, when the adapter wants to be driven, or when the device is in trouble.
+    /// Before a sleep on the descriptor: whether something is there already. If not, the descriptor
+    /// becomes readable when an event may have come to one of `evds`, when the adapter wants to
+    /// be driven, or when the device is in trouble.
     pub fn prepare(&mut self, evds: &[Evd]) -> Result<bool, WaitError> {
         Ok(self.any(evds).transpose()?.is_some())
     }
@@ -368,7 +379,8 @@ impl<'s, 'p, H: Host, const QPS: usize, const CQS: usize, const KEYS: usize>
     }
 }
 
-/// Something of the adapter that can be waited for: how it is looked at and ended, and what has to be armed.
+/// Something of the adapter that can be waited for: how it is looked at and ended, and what has to
+/// be armed.
 pub(crate) trait Awaited<N> {
     /// What it gives.
     type Found;
@@ -486,7 +498,8 @@ where
             return Some(found);
         }
         match self.nic.host.trouble()? {
-            // The driver finds out by itself, within its period of looking, and everything posted comes back first.
+            // The driver finds out by itself, within its period of looking, and everything posted
+            // comes back first.
             Trouble::Gone(_) if self.nic.ia.lost().is_none() => None,
             // Told once: the program may still want to wait for its connections to end.
             Trouble::RemovalRequested if std::mem::replace(&mut self.nic.told, true) => None,

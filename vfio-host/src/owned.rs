@@ -1,8 +1,10 @@
-//! Registered memory in pieces that are owned: what an [`OwningPoster`](dat_core::OwningPoster) posts.
+//! Registered memory in pieces that are owned: what an [`OwningPoster`](dat_core::OwningPoster)
+//! posts.
 //!
-//! A [`Pool`] is a buffer and its registration, which cannot be told apart any more: the memory went into the pool, and comes out
-//! when the registration has ended. A [`Piece`] of it is a value. Who has it may fill and read it; who posts it has it no more,
-//! until its completion; who drops it puts it back. So nothing that the device may still reach is ever in two hands, and no
+//! A [`Pool`] is a buffer and its registration, which cannot be told apart any more: the memory
+//! went into the pool, and comes out when the registration has ended. A [`Piece`] of it is a value.
+//! Who has it may fill and read it; who posts it has it no more, until its completion; who drops it
+//! puts it back. So nothing that the device may still reach is ever in two hands, and no
 //! future, wait or error on the way frees it: what is dropped is the wait.
 //!
 //! ```no_run
@@ -51,7 +53,8 @@ impl<H: Host> Inner<'_, H> {
 
 /// Registered memory in pieces of one length. Clones are the same pool.
 ///
-/// Dropped without [`Pool::close`] its memory stays registered, and is the host's again when that is renewed.
+/// Dropped without [`Pool::close`] its memory stays registered, and is the host's again when that
+/// is renewed.
 pub struct Pool<'p, H: Host>(Arc<Inner<'p, H>>);
 
 impl<H: Host> Clone for Pool<'_, H> {
@@ -71,8 +74,8 @@ impl<H: Host> fmt::Debug for Pool<'_, H> {
 }
 
 impl<'p, H: Host> Pool<'p, H> {
-    /// Takes memory for `pieces` pieces of `len` bytes and registers it. Errors are those of [`dat_core::Ia::lmr_create`], and
-    /// `INSUFFICIENT_RESOURCES` if the host has not so much.
+    /// Takes memory for `pieces` pieces of `len` bytes and registers it. Errors are those of
+    /// [`dat_core::Ia::lmr_create`], and `INSUFFICIENT_RESOURCES` if the host has not so much.
     pub fn register<const QPS: usize, const CQS: usize, const KEYS: usize>(
         nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS>,
         pz: Pz,
@@ -126,8 +129,8 @@ impl<'p, H: Host> Pool<'p, H> {
         self.0.with_free(|free| free.len())
     }
 
-    /// Ends the registration and gives the memory back. Refused with `INVALID_STATE`, and the pool back, while a piece is out, or
-    /// another clone is there to take one.
+    /// Ends the registration and gives the memory back. Refused with `INVALID_STATE`, and the pool
+    /// back, while a piece is out, or another clone is there to take one.
     pub fn close<const QPS: usize, const CQS: usize, const KEYS: usize>(
         self,
         nic: &mut Nic<'_, 'p, H, QPS, CQS, KEYS>,
@@ -195,8 +198,8 @@ impl<H: Host> Piece<'_, H> {
         bytes
     }
 
-    /// All of it as a peer names it. Of use to the peer if the pool was registered with remote rights, and then the piece
-    /// stays out, here, for as long as the peer has the name.
+    /// All of it as a peer names it. Of use to the peer if the pool was registered with remote
+    /// rights, and then the piece stays out, here, for as long as the peer has the name.
     #[must_use]
     pub fn remote(&self) -> RmrTriplet {
         let LmrTriplet { addr, len, .. } = self.segment();

@@ -1,7 +1,7 @@
 //! Configuration space: a copy of its bytes, and what they say.
 //!
-//! The bytes come through whatever host the device has; `pci-driver` reads registers and walks capabilities in the copy. Writes
-//! go to the host itself: a copy has no effects.
+//! The bytes come through whatever host the device has; `pci-driver` reads registers and walks
+//! capabilities in the copy. Writes go to the host itself: a copy has no effects.
 
 use std::io;
 
@@ -69,7 +69,8 @@ impl ConfigSpace {
         self.read(|c| c.revision_id().read())
     }
 
-    /// Class, subclass and programming interface. (Not by `pci-driver`, which has the three in reverse order.)
+    /// Class, subclass and programming interface. (Not by `pci-driver`, which has the three in
+    /// reverse order.)
     #[must_use]
     pub fn class(&self) -> Option<(u8, u8, u8)> {
         let bytes = self.bytes.get(0x09..0x0c)?;
@@ -115,7 +116,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A function with power management, MSI-X and PCI Express, the last with or without its own reset.
+    /// A function with power management, MSI-X and PCI Express, the last with or without its own
+    /// reset.
     fn function(reset: bool) -> ConfigSpace {
         let mut bytes = vec![0; EXTENDED];
         let mut put = |at: usize, these: &[u8]| bytes[at..at + these.len()].copy_from_slice(these);

@@ -1,7 +1,8 @@
-//! What the kernel says of PCI functions: who drives them, which IOMMU group they are in, and whether that group can be used.
+//! What the kernel says of PCI functions: who drives them, which IOMMU group they are in, and
+//! whether that group can be used.
 //!
-//! Only files are read here, under a root that tests replace; binding is done by whoever owns the machine, with the commands
-//! that the errors name.
+//! Only files are read here, under a root that tests replace; binding is done by whoever owns the
+//! machine, with the commands that the errors name.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -88,8 +89,8 @@ impl Sysfs {
         found
     }
 
-    /// Whether a program could take hold of the function: it is behind an IOMMU, bound to vfio-pci, and so are all that share its
-    /// group. Returns the group.
+    /// Whether a program could take hold of the function: it is behind an IOMMU, bound to vfio-pci,
+    /// and so are all that share its group. Returns the group.
     pub(crate) fn check(&self, address: PciAddress) -> Result<u32, Error> {
         let function = self.function(address)?;
         let Some(group) = function.group else {

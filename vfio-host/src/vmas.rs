@@ -75,8 +75,8 @@ impl Vma {
         self.name == "[stack]"
     }
 
-    /// The file behind it, wherever it can be found: by its path, among the descriptors of the process, or by the kernel's own
-    /// link, which it shows the privileged.
+    /// The file behind it, wherever it can be found: by its path, among the descriptors of the
+    /// process, or by the kernel's own link, which it shows the privileged.
     pub(crate) fn file(&self) -> Option<File> {
         let Range { start, end } = self.range;
         let own = std::fs::read_dir("/proc/self/fd").into_iter().flatten();

@@ -1,9 +1,12 @@
 //! Waiting without a lost wake-up: clear, look, arm, look again.
 //!
-//! Every wait of this crate - blocking, by file descriptor, as a future - is a loop of [`turn`] and a sleep. Two orders are all
-//! that matters, and `tests/wakeup.rs` has every interleaving of them tried:
-//! * wake-ups are forgotten *before* looking, so that one which comes during the look is still there to end the sleep;
-//! * a second look follows the arming, because what came between the first look and the arming wakes nobody.
+//! Every wait of this crate - blocking, by file descriptor, as a future - is a loop of [`turn`] and
+//! a sleep. Two orders are all that matters, and `tests/wakeup.rs` has every interleaving of them
+//! tried:
+//! * wake-ups are forgotten *before* looking, so that one which comes during the look is still
+//!   there to end the sleep;
+//! * a second look follows the arming, because what came between the first look and the arming
+//!   wakes nobody.
 
 /// Something that can be waited for.
 pub trait Waiting {

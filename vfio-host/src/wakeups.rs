@@ -1,8 +1,9 @@
 //! Everything that may end a sleep, behind one file descriptor.
 //!
-//! A device's interrupt vectors and its troubles are eventfds, the next deadline is a timerfd, the death of a server is a hang-up
-//! of its socket; an epoll set holds them all, so that a program polls one descriptor whatever the host is. A wake-up stays until
-//! [`Wakeups::clear`]; see [`crate::wait`] for the order.
+//! A device's interrupt vectors and its troubles are eventfds, the next deadline is a timerfd, the
+//! death of a server is a hang-up of its socket; an epoll set holds them all, so that a program
+//! polls one descriptor whatever the host is. A wake-up stays until [`Wakeups::clear`]; see
+//! [`crate::wait`] for the order.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -165,7 +166,8 @@ impl Wakeups {
         sleep_on(&self.set, limit);
     }
 
-    /// Sleeps until the device reports a command as done, or for `limit`. Whether there is a vector for that.
+    /// Sleeps until the device reports a command as done, or for `limit`. Whether there is a vector
+    /// for that.
     pub(crate) fn sleep_for_command(&self, limit: Duration) -> bool {
         let Some(fd) = self.vectors.get(COMMANDS) else {
             return false;
@@ -180,7 +182,8 @@ impl Wakeups {
         // A timer of 0 would be switched off.
         let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
         let setting = Itimerspec { it_interval: Timespec::default(), it_value: timespec(after) };
-        // Cannot fail: the descriptor is a timer and the value a time. If it did, `sleep` has its own limit.
+        // Cannot fail: the descriptor is a timer and the value a time. If it did, `sleep` has its
+        // own limit.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting);
     }
 

@@ -1,9 +1,10 @@
 //! No wake-up is lost: every interleaving of a wait with a device, by loom.
 //!
-//! The device here is the weakest that the waits have to do with: arming it does not report what is there already, and it
-//! interrupts once for each arming. A sleep is lost if the device has done all that it will ever do, something is there, and
-//! nothing woke. The tests also show that they would notice: with either of the two orders of `vfio_host::wait` turned
-//! round, such an interleaving is found.
+//! The device here is the weakest that the waits have to do with: arming it does not report what is
+//! there already, and it interrupts once for each arming. A sleep is lost if the device has done
+//! all that it will ever do, something is there, and nothing woke. The tests also show that they
+//! would notice: with either of the two orders of `vfio_host::wait` turned round, such an
+//! interleaving is found.
 #![expect(
     clippy::unwrap_used,
     reason = "test code: a panic here is a failed test with a line number"
@@ -60,7 +61,8 @@ impl Waiting for Program {
     }
 }
 
-/// Waits for every event by `turn`, with a device at work beside. How many interleavings end in a sleep that nothing ends.
+/// Waits for every event by `turn`, with a device at work beside. How many interleavings end in a
+/// sleep that nothing ends.
 fn lost(turn: fn(&mut Program) -> Option<()>) -> u32 {
     let lost = std::sync::Arc::new(AtomicU32::new(0));
     let count = std::sync::Arc::clone(&lost);
@@ -79,7 +81,8 @@ fn lost(turn: fn(&mut Program) -> Option<()>) -> u32 {
             if turn(&mut program).is_some() {
                 continue;
             }
-            // The sleep. Where it has not ended before, it ends when the device is through, or never.
+            // The sleep. Where it has not ended before, it ends when the device is through, or
+            // never.
             if !program.device.woken.load(Ordering::SeqCst) {
                 if let Some(raiser) = raiser.take() {
                     raiser.join().unwrap();

@@ -1,5 +1,6 @@
-//! `cargo xtask bench`: instructions of the data path, counted by callgrind; time, as a ratio to the limit loop; what the
-//! device does; bytes of state. One table, and a failure where a goal is missed.
+//! `cargo xtask bench`: instructions of the data path, counted by callgrind; time, as a ratio to
+//! the limit loop; what the device does; bytes of state. One table, and a failure where a goal is
+//! missed.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -12,8 +13,8 @@ use crate::{run, valgrind};
 /// Between these two the README carries the table.
 const BEGIN: &str = "<!-- bench:begin -->";
 const END: &str = "<!-- bench:end -->";
-/// Two threads with Endpoints of their own may take this much longer than one, after what the limit loop itself takes
-/// longer, in hundredths.
+/// Two threads with Endpoints of their own may take this much longer than one, after what the limit
+/// loop itself takes longer, in hundredths.
 const THREADS: f64 = 1.05;
 
 /// One case, as the bench binary lists it.

@@ -1,8 +1,10 @@
-//! `docs/dat-coverage.md`: every rule of DAT that the conformance suite checks, and what has to be checked.
+//! `docs/dat-coverage.md`: every rule of DAT that the conformance suite checks, and what has to be
+//! checked.
 //!
-//! Beside the cases in `tests/src/conformance` stand tables of rules, `rules/<group>.txt`, and `required.txt`: every call,
-//! transition, event and memory rule of DAT. `cargo xtask tidy` holds them against each other and against the sources, and
-//! the page against them; `--bless` writes the page.
+//! Beside the cases in `tests/src/conformance` stand tables of rules, `rules/<group>.txt`, and
+//! `required.txt`: every call, transition, event and memory rule of DAT. `cargo xtask tidy` holds
+//! them against each other and against the sources, and the page against them; `--bless` writes the
+//! page.
 
 mod pages;
 

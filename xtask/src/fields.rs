@@ -1,10 +1,12 @@
 //! `cargo xtask fields`: which fields of the device's interface our driver uses, and who else does.
 //!
-//! The model notes every field that a driver sets. Three files of such notes are checked in: of stock Linux on the model,
-//! of Linux on a real ConnectX-4 (from its recorded trace), and of our driver. What only ours sets is the honest size of
-//! what nobody but us has checked, so each such field has a line in `tests/data/fields-review.txt` that names the driver
-//! known to run on silicon which sets it too, or why it must be set. This verb writes `docs/field-coverage.md` from the
-//! files; `cargo xtask tidy` fails when the page is not what they say, or a line is missing or too many.
+//! The model notes every field that a driver sets. Three files of such notes are checked in: of
+//! stock Linux on the model, of Linux on a real ConnectX-4 (from its recorded trace), and of our
+//! driver. What only ours sets is the honest size of what nobody but us has checked, so each such
+//! field has a line in `tests/data/fields-review.txt` that names the driver known to run on silicon
+//! which sets it too, or why it must be set. This verb writes `docs/field-coverage.md` from the
+//! files; `cargo xtask tidy` fails when the page is not what they say, or a line is missing or too
+//! many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

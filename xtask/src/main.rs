@@ -1,6 +1,7 @@
 //! The verbs of this workspace. `cargo xtask help` lists them.
 //!
-//! This crate imports none of ours: it builds when nothing else does. Each verb prints the commands it runs.
+//! This crate imports none of ours: it builds when nothing else does. Each verb prints the commands
+//! it runs.
 #![expect(
     clippy::print_stdout,
     clippy::indexing_slicing,
@@ -37,20 +38,23 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Connect two Interface Adapters over two emulated HCAs and move data (`-- --help` lists its options)
+    /// Connect two Interface Adapters over two emulated HCAs and move data (`-- --help` lists its
+    /// options)
     #[command(disable_help_flag = true)]
     Demo {
         /// Options of the demo
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Everything a reviewer runs: formatting, clippy, tidy, nostd, documentation, all tests, guests
+    /// Everything a reviewer runs: formatting, clippy, tidy, nostd, documentation, all tests,
+    /// guests
     Test {
         /// Leave out what runs in guests under QEMU
         #[arg(long)]
         no_guests: bool,
     },
-    /// House rules: dependencies, file sizes, unsafe, fences, man page to file to test, coverage of DAT
+    /// House rules: dependencies, file sizes, unsafe, fences, man page to file to test, coverage of
+    /// DAT
     Tidy {
         /// Write docs/dat-coverage.md
         #[arg(long)]
@@ -58,14 +62,17 @@ enum Verb {
     },
     /// Link dat-core and hca-mlx5 into a freestanding static image
     Nostd {
-        /// Instead, build both for CPUs without an operating system (x86-64, AArch64, RISC-V, Cortex-M) with core only, and
-        /// run their tests on a big-endian one; takes minutes, and the sources of the compiler's library
+        /// Instead, build both for CPUs without an operating system (x86-64, AArch64, RISC-V,
+        /// Cortex-M) with core only, and run their tests on a big-endian one; takes
+        /// minutes, and the sources of the compiler's library
         #[arg(long)]
         targets: bool,
     },
-    /// The driver in guests under QEMU, on emulated HCAs: VFIO behind an IOMMU, two guests, bare metal, faults
+    /// The driver in guests under QEMU, on emulated HCAs: VFIO behind an IOMMU, two guests, bare
+    /// metal, faults
     QemuTest(qemu_test::Options),
-    /// Write docs/field-coverage.md: which fields of the device's interface we use, and who else does
+    /// Write docs/field-coverage.md: which fields of the device's interface we use, and who else
+    /// does
     Fields {
         /// First run our driver and note what it sets
         #[arg(long)]
@@ -76,18 +83,22 @@ enum Verb {
         #[command(subcommand)]
         verb: trace::Trace,
     },
-    /// Ten million random DAT calls against a reference model, and a million stale contexts on each provider, optimized
+    /// Ten million random DAT calls against a reference model, and a million stale contexts on each
+    /// provider, optimized
     Calls,
-    /// Small faults in copies of dat-core and hca-mlx5, and which tests notice them; fails where a goal is missed
+    /// Small faults in copies of dat-core and hca-mlx5, and which tests notice them; fails where a
+    /// goal is missed
     Mutants(mutants::Options),
-    /// Random programs against the laws of liveness and safety, optimized: `--steps N --seed S`, `--model` for the driver over
-    /// the device model; `--law NAME --episode SEED` repeats one episode
+    /// Random programs against the laws of liveness and safety, optimized: `--steps N --seed S`,
+    /// `--model` for the driver over the device model; `--law NAME --episode SEED` repeats one
+    /// episode
     Laws {
         /// Arguments of the program; `--help` lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal is missed
+    /// Instructions, time as a ratio to the limit loop, device economy, sizes; fails where a goal
+    /// is missed
     Bench {
         /// Write the table into README.md
         #[arg(long)]

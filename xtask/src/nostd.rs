@@ -1,7 +1,9 @@
-//! `cargo xtask nostd`: links dat-core and hca-mlx5 into freestanding static images: one for the proof, and one that boots.
+//! `cargo xtask nostd`: links dat-core and hca-mlx5 into freestanding static images: one for the
+//! proof, and one that boots.
 //!
-//! The link is the proof. std anywhere in the graph is a duplicate panic handler, alloc is a missing allocator, and any
-//! symbol of a C library is undefined. What the linker let through is then looked at once more.
+//! The link is the proof. std anywhere in the graph is a duplicate panic handler, alloc is a
+//! missing allocator, and any symbol of a C library is undefined. What the linker let through is
+//! then looked at once more.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +14,8 @@ use anyhow::{Context, Result, ensure};
 use crate::{run, sizes};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// An image, and what the two crates may have in it, with the words of their errors and without: what they had when this was
-/// last measured, and a little.
+/// An image, and what the two crates may have in it, with the words of their errors and without:
+/// what they had when this was last measured, and a little.
 struct Image {
     name: &'static str,
     /// What cargo calls it, and the features it is built with.
@@ -47,8 +49,9 @@ const IMAGES: [Image; 3] = [
         judged: false,
     },
 ];
-/// How the code of the images is made, besides `[profile.image]`: what costs fewer bytes at opt-level s. An embedder who counts
-/// bytes gives the same to `cargo rustc`, for his program alone: functions of other crates are better put into each other first.
+/// How the code of the images is made, besides `[profile.image]`: what costs fewer bytes at
+/// opt-level s. An embedder who counts bytes gives the same to `cargo rustc`, for his program
+/// alone: functions of other crates are better put into each other first.
 const SMALLER: &[&str] = &[
     // The same instructions in several places become a function.
     "-Cllvm-args=-enable-machine-outliner=always",
@@ -58,15 +61,18 @@ const SMALLER: &[&str] = &[
     "-Cllvm-args=-inlinecold-threshold=0",
     // The image lies at a fixed address, and so does what it refers to.
     "-Crelocation-model=static",
-    // Cases are compared, as an address in a table takes more than that; and no loop has its head twice.
+    // Cases are compared, as an address in a table takes more than that; and no loop has its head
+    // twice.
     "-Cllvm-args=-min-jump-table-entries=64",
     "-Cllvm-args=-rotation-max-header-size=0",
-    // What is computed anew where it is wanted takes no register over a call, whose keeping would cost more.
+    // What is computed anew where it is wanted takes no register over a call, whose keeping would
+    // cost more.
     "-Cllvm-args=-disable-machine-licm",
     "-Cllvm-args=-disable-machine-cse",
     "-Cllvm-args=-bonus-inst-threshold=0",
     "-Cllvm-args=-split-spill-mode=size",
-    // Blocks stay in the order of the source, and their common ends are shared down to two instructions.
+    // Blocks stay in the order of the source, and their common ends are shared down to two
+    // instructions.
     "-Cllvm-args=-disable-block-placement",
     "-Cllvm-args=-tail-merge-size=2",
     // No copy is broken up because of the stores before it.

@@ -1,16 +1,20 @@
-//! How large the freestanding images are: text and read-only data, in all and by whose source it comes from.
+//! How large the freestanding images are: text and read-only data, in all and by whose source it
+//! comes from.
 //!
-//! The goal is "image text+rodata of dat-core+hca-mlx5 <= 96 KB at opt-level s". The image that is meant is the one that an
-//! embedder ships who counts bytes: `dat-metal`, which boots and serves as DAT peer, of the parts that it uses (`Platform::USES`)
-//! and without the words of its errors (`--cfg dat_silent`). `dat-metal-call`, which connects as well, and `dat-unikernel`, which has
-//! every call there is, have limits of their own, so that they do not grow unnoticed. Each is measured with the words of its errors
-//! and without.
+//! The goal is "image text+rodata of dat-core+hca-mlx5 <= 96 KB at opt-level s". The image that is
+//! meant is the one that an embedder ships who counts bytes: `dat-metal`, which boots and serves as
+//! DAT peer, of the parts that it uses (`Platform::USES`) and without the words of its errors
+//! (`--cfg dat_silent`). `dat-metal-call`, which connects as well, and `dat-unikernel`, which has
+//! every call there is, have limits of their own, so that they do not grow unnoticed. Each is
+//! measured with the words of its errors and without.
 //!
-//! Text is attributed byte by byte, by the line tables. A byte counts for dat-core or hca-mlx5 if its line is theirs, or if
-//! the line is somebody else's (core's `Option::map`, a queue of heapless) that the compiler put into one of their functions:
-//! whatever is there because the two crates are. Read-only data counts for them if they refer to it ([`rodata`]). The rest is what a
-//! caller of them and the compiler's runtime bring: the image's own code, and functions of core and smoltcp that stand by themselves.
-//! Tables of references, which other images relocate when they start, count as the read-only data they are here (`link.ld`).
+//! Text is attributed byte by byte, by the line tables. A byte counts for dat-core or hca-mlx5 if
+//! its line is theirs, or if the line is somebody else's (core's `Option::map`, a queue of
+//! heapless) that the compiler put into one of their functions: whatever is there because the two
+//! crates are. Read-only data counts for them if they refer to it ([`rodata`]). The rest is what a
+//! caller of them and the compiler's runtime bring: the image's own code, and functions of core and
+//! smoltcp that stand by themselves. Tables of references, which other images relocate when they
+//! start, count as the read-only data they are here (`link.ld`).
 
 mod rodata;
 
@@ -35,8 +39,9 @@ const OTHERS: [(&str, &str); 3] =
 /// Whatever else there is.
 const IMAGE: &str = "image";
 
-/// Prints the sizes of `image`, called `what`; fails if the two crates have more than `limit`, so that nothing that was gained is
-/// lost again. Only the one that an embedder ships is held against the goal, `judged`.
+/// Prints the sizes of `image`, called `what`; fails if the two crates have more than `limit`, so
+/// that nothing that was gained is lost again. Only the one that an embedder ships is held against
+/// the goal, `judged`.
 pub(crate) fn report(what: &str, image: &Path, limit: u64, judged: bool) -> Result<()> {
     let mut size = Command::new("size");
     size.arg("-A").arg(image);

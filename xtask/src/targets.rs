@@ -1,9 +1,11 @@
-//! `cargo xtask nostd --targets`: both crates for CPUs without an operating system, and their tests on a big-endian one.
+//! `cargo xtask nostd --targets`: both crates for CPUs without an operating system, and their tests
+//! on a big-endian one.
 //!
-//! There is no compiled library for such targets in a usual toolchain, so cargo builds core from its sources
-//! (`-Zbuild-std=core`, which a stable toolchain does when `RUSTC_BOOTSTRAP` is set; the crates themselves use nothing
-//! unstable). The sources are the toolchain's own if it has them, else those of the distribution's package of exactly its
-//! version, beside a copy of the toolchain made of hard links. The big-endian CPU is an s390x, emulated.
+//! There is no compiled library for such targets in a usual toolchain, so cargo builds core from
+//! its sources (`-Zbuild-std=core`, which a stable toolchain does when `RUSTC_BOOTSTRAP` is set;
+//! the crates themselves use nothing unstable). The sources are the toolchain's own if it has them,
+//! else those of the distribution's package of exactly its version, beside a copy of the toolchain
+//! made of hard links. The big-endian CPU is an s390x, emulated.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -108,7 +110,8 @@ impl Toolchain {
             .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_TARGET_DIR", &self.build)
             .env_remove("RUSTUP_TOOLCHAIN")
-            // Set by the cargo that runs this: it would lead the compiler back to that one's library.
+            // Set by the cargo that runs this: it would lead the compiler back to that one's
+            // library.
             .env_remove("LD_LIBRARY_PATH");
         command
     }
@@ -163,7 +166,8 @@ fn beside(sysroot: &Path, version: &str, folder: &Path) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// The version of the package for this version of the compiler, out of what `apt-cache madison` prints.
+/// The version of the package for this version of the compiler, out of what `apt-cache madison`
+/// prints.
 fn package<'a>(text: &'a str, version: &str) -> Option<&'a str> {
     text.lines().filter_map(|line| line.split('|').nth(1)).map(str::trim).find(|package| {
         package.strip_prefix(version).is_some_and(|rest| rest.starts_with(['+', '-', '~']))

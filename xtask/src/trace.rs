@@ -1,6 +1,7 @@
 //! `cargo xtask trace`: the commands of a bring-up, recorded and compared.
 //!
-//! The decoding by field names is the model's, in `dat-tests`' program `trace`; this verb builds and calls it.
+//! The decoding by field names is the model's, in `dat-tests`' program `trace`; this verb builds
+//! and calls it.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,8 @@ pub(crate) enum Trace {
         /// Where to
         file: PathBuf,
     },
-    /// Compare two recordings, command by command and field by field; each a file, or one of connectx4, linux-6.12, ours
+    /// Compare two recordings, command by command and field by field; each a file, or one of
+    /// connectx4, linux-6.12, ours
     Diff {
         /// The first
         first: PathBuf,

@@ -1,4 +1,5 @@
-//! Valgrind, which counts instructions and looks for errors of memory: the machine's own, or an unpacked one.
+//! Valgrind, which counts instructions and looks for errors of memory: the machine's own, or an
+//! unpacked one.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,8 +14,9 @@ use crate::run;
 
 /// The program where it is installed.
 const NAME: &str = "valgrind";
-/// What an unpacked one has: the program (beside it is a script that wants to be installed), its tools, symbols as their package has
-/// them, and the folder below which it looks for them where they are not installed: as far from it as the library is from the root.
+/// What an unpacked one has: the program (beside it is a script that wants to be installed), its
+/// tools, symbols as their package has them, and the folder below which it looks for them where
+/// they are not installed: as far from it as the library is from the root.
 const PROGRAM: &str = "usr/bin/valgrind.bin";
 const TOOLS: &str = "usr/libexec/valgrind";
 const PACKED: &str = "usr/lib/debug/.build-id";
@@ -38,8 +40,8 @@ fn installed() -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// Unpacks it. Memcheck takes the place of functions of the loader, whose names are in a package of their own: that of the very C
-/// library that the machine has.
+/// Unpacks it. Memcheck takes the place of functions of the loader, whose names are in a package of
+/// their own: that of the very C library that the machine has.
 fn tree() -> Result<PathBuf> {
     let mut ask = Command::new("dpkg-query");
     ask.args(["--show", "--showformat=${Version}", "libc6:amd64"]);

@@ -31,8 +31,8 @@ impl<U: Using> Cm<'_, U> {
         Ok(conn)
     }
 
-    /// Takes a slot for a connection, and stores its REQ there until the way to the peer is known: [`Cm::go`] sends it. Nothing
-    /// but [`Cm::abort`] ends it before.
+    /// Takes a slot for a connection, and stores its REQ there until the way to the peer is known:
+    /// [`Cm::go`] sends it. Nothing but [`Cm::abort`] ends it before.
     pub fn prepare(&mut self, now: Instant, params: &ConnectParams<'_>) -> Result<ConnId, CmError> {
         let (local, remote) = (gid(params.local), gid(params.remote));
         if is_v4(local) != is_v4(remote) {
@@ -113,8 +113,8 @@ impl<U: Using> Cm<'_, U> {
         self.touch(conn.index());
     }
 
-    /// Stores the private data of a REP, at most 196 bytes, until [`Cm::accept`] sends it; that of the request is gone then. Without
-    /// it the REP has none. On an error nothing has changed.
+    /// Stores the private data of a REP, at most 196 bytes, until [`Cm::accept`] sends it; that of
+    /// the request is gone then. Without it the REP has none. On an error nothing has changed.
     pub fn prepare_reply(&mut self, conn: ConnId, private_data: &[u8]) -> Result<(), CmError> {
         let slot = self.live(conn)?;
         if slot.state != State::ReqReceived {
@@ -125,8 +125,8 @@ impl<U: Using> Cm<'_, U> {
         Ok(())
     }
 
-    /// A slot for a question of this side, whose answer is waited for from now on. What is left is to store the question, and to
-    /// touch the slot.
+    /// A slot for a question of this side, whose answer is waited for from now on. What is left is
+    /// to store the question, and to touch the slot.
     pub(super) fn begin(
         &mut self,
         now: Instant,
@@ -146,8 +146,9 @@ impl<U: Using> Cm<'_, U> {
         Ok(slot)
     }
 
-    /// Accepts a request: sends a REP. The queue pair must be in ready-to-send, because the peer may send at once.
-    /// `Established`, `Rejected`, `Unreachable` or `Disconnected` follows. On an error nothing has changed.
+    /// Accepts a request: sends a REP. The queue pair must be in ready-to-send, because the peer
+    /// may send at once. `Established`, `Rejected`, `Unreachable` or `Disconnected` follows. On
+    /// an error nothing has changed.
     // A program calls it in one place, with much that is known there.
     #[inline(always)]
     pub fn accept(
@@ -188,10 +189,12 @@ impl<U: Using> Cm<'_, U> {
         Ok(())
     }
 
-    /// Rejects a request, or a reply: sends a REJ and forgets the connection. `ari` is what the reason calls for, at most
-    /// 72 bytes, mostly none; the private data at most 148. On an error nothing has changed.
+    /// Rejects a request, or a reply: sends a REJ and forgets the connection. `ari` is what the
+    /// reason calls for, at most 72 bytes, mostly none; the private data at most 148. On an
+    /// error nothing has changed.
     ///
-    /// A `SidrRequest` is rejected with the status that comes nearest to the reason, and at most 136 bytes of private data.
+    /// A `SidrRequest` is rejected with the status that comes nearest to the reason, and at most
+    /// 136 bytes of private data.
     pub fn reject(
         &mut self,
         now: Instant,
@@ -216,8 +219,8 @@ impl<U: Using> Cm<'_, U> {
         Ok(())
     }
 
-    /// The active side's queue pair is in ready-to-send: sends the RTU. On `Ok` the connection is established;
-    /// `Disconnected` is all that can follow.
+    /// The active side's queue pair is in ready-to-send: sends the RTU. On `Ok` the connection is
+    /// established; `Disconnected` is all that can follow.
     pub fn ready(&mut self, _now: Instant, conn: ConnId) -> Result<(), CmError> {
         let slot = self.live(conn)?;
         if slot.state != State::RepReceived {
@@ -229,7 +232,8 @@ impl<U: Using> Cm<'_, U> {
         Ok(())
     }
 
-    /// Ends an established connection: sends a DREQ. `Disconnected` follows. No effect while that is under way.
+    /// Ends an established connection: sends a DREQ. `Disconnected` follows. No effect while that
+    /// is under way.
     pub fn disconnect(&mut self, now: Instant, conn: ConnId) -> Result<(), CmError> {
         let under_way = self
             .slots
@@ -248,8 +252,9 @@ impl<U: Using> Cm<'_, U> {
         }
     }
 
-    /// Gives a connection up in whatever state it is, tells the peer what that state asks for, and says nothing more of
-    /// it; events not yet taken are withdrawn. No effect on a connection that has ended.
+    /// Gives a connection up in whatever state it is, tells the peer what that state asks for, and
+    /// says nothing more of it; events not yet taken are withdrawn. No effect on a connection
+    /// that has ended.
     pub fn abort(&mut self, now: Instant, conn: ConnId) {
         let index = conn.index();
         let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.id == conn.0) else {
@@ -284,8 +289,8 @@ impl<U: Using> Cm<'_, U> {
         self.touch(index);
     }
 
-    /// A packet of the peer arrived on the queue pair: the passive side is established even if the RTU was lost. No effect
-    /// in any other state.
+    /// A packet of the peer arrived on the queue pair: the passive side is established even if the
+    /// RTU was lost. No effect in any other state.
     pub fn data_arrived(&mut self, _now: Instant, conn: ConnId) {
         if let Ok(slot) = self.live(conn)
             && slot.state == State::RepSent
@@ -295,9 +300,10 @@ impl<U: Using> Cm<'_, U> {
         }
     }
 
-    /// Private data of the newest `Request`, `Reply` or `Rejected` of the connection: the whole field of the message,
-    /// padded with zeros. Readable until this side answers with a message of its own that may have to be repeated, or has
-    /// something else to say; after the last event of the connection until the next call of `input` or `connect`, unless it is
+    /// Private data of the newest `Request`, `Reply` or `Rejected` of the connection: the whole
+    /// field of the message, padded with zeros. Readable until this side answers with a message
+    /// of its own that may have to be repeated, or has something else to say; after the last
+    /// event of the connection until the next call of `input` or `connect`, unless it is
     /// [kept](Cm::keep); empty for a connection that is not known.
     #[must_use]
     pub fn private_data(&self, conn: ConnId) -> &[u8] {
@@ -307,7 +313,8 @@ impl<U: Using> Cm<'_, U> {
         }
     }
 
-    /// Keeps the private data of a connection, and its slot, until [`Cm::release`]: also behind the end of the connection.
+    /// Keeps the private data of a connection, and its slot, until [`Cm::release`]: also behind the
+    /// end of the connection.
     pub fn keep(&mut self, conn: ConnId) {
         self.set_kept(conn, true);
     }

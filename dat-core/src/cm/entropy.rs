@@ -1,7 +1,7 @@
 //! Unpredictable numbers from a seed: SipHash-2-4 of a counter, keyed with the seed.
 //!
-//! PSNs and comm IDs go over the wire, so one that has been seen must not tell the next. A keyed hash gives that with
-//! 16 bytes of entropy taken once.
+//! PSNs and comm IDs go over the wire, so one that has been seen must not tell the next. A keyed
+//! hash gives that with 16 bytes of entropy taken once.
 
 #[derive(Clone)]
 pub(super) struct Entropy {

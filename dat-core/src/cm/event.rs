@@ -8,26 +8,32 @@ use super::wire::{Reason, ServiceId, SidrStatus};
 
 /// One thing that happened to one connection.
 ///
-/// A connection has one of two lives. Active: [`Reply`](Self::Reply), then after [`Cm::ready`](super::Cm::ready) the end.
-/// Passive: [`Request`](Self::Request), after [`Cm::accept`](super::Cm::accept) [`Established`](Self::Established), then the end.
-/// The end is exactly one of [`Rejected`](Self::Rejected), [`Unreachable`](Self::Unreachable) and
-/// [`Disconnected`](Self::Disconnected), and may come at any point; after it the [`ConnId`] is void. A connection that the
-/// caller itself ended by [`Cm::reject`](super::Cm::reject) or [`Cm::abort`](super::Cm::abort) says nothing more.
+/// A connection has one of two lives. Active: [`Reply`](Self::Reply), then after
+/// [`Cm::ready`](super::Cm::ready) the end. Passive: [`Request`](Self::Request), after
+/// [`Cm::accept`](super::Cm::accept) [`Established`](Self::Established), then the end. The end is
+/// exactly one of [`Rejected`](Self::Rejected), [`Unreachable`](Self::Unreachable) and
+/// [`Disconnected`](Self::Disconnected), and may come at any point; after it the [`ConnId`] is
+/// void. A connection that the caller itself ended by [`Cm::reject`](super::Cm::reject) or
+/// [`Cm::abort`](super::Cm::abort) says nothing more.
 ///
-/// A look-up has one event: [`SidrRequest`](Self::SidrRequest) where it is answered; [`SidrReply`](Self::SidrReply) or
-/// [`Unreachable`](Self::Unreachable) where it was asked.
+/// A look-up has one event: [`SidrRequest`](Self::SidrRequest) where it is answered;
+/// [`SidrReply`](Self::SidrReply) or [`Unreachable`](Self::Unreachable) where it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CmEvent {
-    /// A peer asks for a connection: answer with `accept` or `reject`. Its private data is readable.
+    /// A peer asks for a connection: answer with `accept` or `reject`. Its private data is
+    /// readable.
     Request(Request),
-    /// The peer accepted: bring the queue pair to ready-to-send, then call `ready`. Its private data is readable.
+    /// The peer accepted: bring the queue pair to ready-to-send, then call `ready`. Its private
+    /// data is readable.
     Reply(Reply),
-    /// Passive side only: the peer is ready. (The active side is established when `ready` returns `Ok`.)
+    /// Passive side only: the peer is ready. (The active side is established when `ready` returns
+    /// `Ok`.)
     Established {
         /// Which connection.
         conn: ConnId,
     },
-    /// The connection was refused before it was established. The rejecter's private data is readable.
+    /// The connection was refused before it was established. The rejecter's private data is
+    /// readable.
     Rejected {
         /// Which connection.
         conn: ConnId,
@@ -39,16 +45,17 @@ pub enum CmEvent {
         /// Which connection.
         conn: ConnId,
     },
-    /// The connection was established and is no more; on the active side also between `Reply` and `ready`, when the
-    /// peer took the first packet for the RTU and has disconnected already.
+    /// The connection was established and is no more; on the active side also between `Reply` and
+    /// `ready`, when the peer took the first packet for the RTU and has disconnected already.
     Disconnected {
         /// Which connection.
         conn: ConnId,
         /// Who ended it.
         cause: Cause,
     },
-    /// A peer looks a service for datagrams up: answer with `sidr_accept` or `reject`. Its private data is readable. Such a
-    /// request has addresses, a service and a port; datagrams agree on nothing else. Nothing follows.
+    /// A peer looks a service for datagrams up: answer with `sidr_accept` or `reject`. Its private
+    /// data is readable. Such a request has addresses, a service and a port; datagrams agree on
+    /// nothing else. Nothing follows.
     SidrRequest(Request),
     /// The answer to a look-up, which ends it. The peer's private data is readable.
     SidrReply(SidrReply),
@@ -106,8 +113,8 @@ pub struct Request {
     pub traffic_class: u8,
     /// Hop limit to use.
     pub hop_limit: u8,
-    /// For the queue pair. `responder_resources` and `initiator_depth` are what the peer asked for and offers: the
-    /// caller takes less if it must.
+    /// For the queue pair. `responder_resources` and `initiator_depth` are what the peer asked for
+    /// and offers: the caller takes less if it must.
     pub terms: QpTerms,
 }
 
@@ -199,7 +206,8 @@ pub struct Counters {
     pub duplicates: u64,
     /// Dropped: malformed, or not a message of this class.
     pub malformed: u64,
-    /// Dropped: for a known connection, but from another address or with the wrong IDs or queue pair.
+    /// Dropped: for a known connection, but from another address or with the wrong IDs or queue
+    /// pair.
     pub foreign: u64,
     /// Dropped: made no sense in the state of the connection.
     pub unexpected: u64,

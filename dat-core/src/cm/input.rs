@@ -1,7 +1,8 @@
 //! What the peers say: one function per message, in the order a connection sees them.
 //!
-//! Every message but a REQ names the receiver's comm ID, which is the index of its slot. A REQ is looked up by the
-//! sender's: the table is searched for an earlier copy of it and for another connection of its queue pair.
+//! Every message but a REQ names the receiver's comm ID, which is the index of its slot. A REQ is
+//! looked up by the sender's: the table is searched for an earlier copy of it and for another
+//! connection of its queue pair.
 
 use core::net::IpAddr;
 
@@ -32,8 +33,8 @@ impl<U: Using> Cm<'_, U> {
         }
     }
 
-    /// Brings a message to where it is dealt with. It is read where it stands: to take the long ones apart first would copy
-    /// them field by field.
+    /// Brings a message to where it is dealt with. It is read where it stands: to take the long
+    /// ones apart first would copy them field by field.
     fn message(&mut self, now: Instant, from: u128, mad: &[u8; MAD_LEN]) -> Result<(), WireError> {
         let header = Header::new_checked(mad)?;
         let transaction = header.transaction();
@@ -82,13 +83,14 @@ impl<U: Using> Cm<'_, U> {
         mtu: Mtu,
     ) {
         let (local_id, guid, qpn) = (req.local_id(), req.guid(), req.qpn());
-        // The peer's queue pair will be reached at its GID. That is the address it can be shown to have, or nothing.
+        // The peer's queue pair will be reached at its GID. That is the address it can be shown to
+        // have, or nothing.
         if req.local_gid() != from {
             self.counters.foreign += 1;
             return self.refuse(from, transaction, local_id, Reason::INVALID_GID);
         }
-        // An adapter's GUID and numbers are no secret: only those of the same address can be the same connection, or
-        // anybody could stand in the way of anybody.
+        // An adapter's GUID and numbers are no secret: only those of the same address can be the
+        // same connection, or anybody could stand in the way of anybody.
         let of_peer = || {
             self.used().iter().enumerate().filter(|(_, slot)| {
                 slot.state.connects() && slot.remote == from && slot.remote_guid == guid
@@ -103,8 +105,8 @@ impl<U: Using> Cm<'_, U> {
         let same_queue_pair = of_peer()
             .find(|(_, slot)| slot.terms.remote_qpn == qpn && slot.state != State::TimeWait);
         match same_queue_pair {
-            // A new connection of a queue pair says as much of the old one as the DREP that has not come: this side was
-            // leaving it, and the peer has left.
+            // A new connection of a queue pair says as much of the old one as the DREP that has not
+            // come: this side was leaving it, and the peer has left.
             Some((index, slot)) if slot.state == State::DreqSent => self.disconnected(now, index),
             Some((index, _)) => {
                 self.found_stale(now, index);
@@ -196,7 +198,8 @@ impl<U: Using> Cm<'_, U> {
         self.touch(index);
     }
 
-    /// The slot that a message with these IDs belongs to. `expected` is the sender's ID as the message gives it.
+    /// The slot that a message with these IDs belongs to. `expected` is the sender's ID as the
+    /// message gives it.
     fn find(&mut self, from: u128, own: u32, expected: Option<u32>) -> Found {
         let Some(index) = self.wired(own) else {
             self.counters.unknown += 1;
@@ -329,8 +332,9 @@ impl<U: Using> Cm<'_, U> {
         self.touch(index);
     }
 
-    /// The peer accepted with a queue pair that another connection here believes to have: it has lost that one, and this
-    /// one is refused too, as its packets could not be told from old ones.
+    /// The peer accepted with a queue pair that another connection here believes to have: it has
+    /// lost that one, and this one is refused too, as its packets could not be told from old
+    /// ones.
     fn reply_of_stale(&mut self, now: Instant, index: usize, old: usize) {
         self.found_stale(now, old);
         if let Some(slot) = self.slots.get_mut(index) {

@@ -1,4 +1,5 @@
-//! Slots that stand in line for the caller, chained through the table: to be found without a search, however long the table is.
+//! Slots that stand in line for the caller, chained through the table: to be found without a
+//! search, however long the table is.
 
 use super::Slot;
 

@@ -1,13 +1,14 @@
 //! The InfiniBand connection manager (CM), as RoCEv2 and the RDMA IP CM service speak it.
 //!
-//! Two nodes that want to connect a pair of queue pairs exchange REQ, REP and RTU datagrams, and DREQ and DREP in the
-//! end (IBTA volume 1, chapter 12; annex A11 for the IP CM service that rdma_cm uses). [`Cm`] keeps that exchange for
-//! all connections of a node: retransmission, duplicates, refusals, stale connections and time-outs.
+//! Two nodes that want to connect a pair of queue pairs exchange REQ, REP and RTU datagrams, and
+//! DREQ and DREP in the end (IBTA volume 1, chapter 12; annex A11 for the IP CM service that
+//! rdma_cm uses). [`Cm`] keeps that exchange for all connections of a node: retransmission,
+//! duplicates, refusals, stale connections and time-outs.
 //!
 //! It does no input or output and reads no clock. Datagrams go in by [`Cm::input`] and come out by
-//! [`Cm::poll_transmit`], events by [`Cm::poll_event`], and [`Cm::next_deadline`] says when [`Cm::advance`] wants to be
-//! called. So two of them can be run against each other in one test with every datagram and the time under its control
-//! (`tests/cm`).
+//! [`Cm::poll_transmit`], events by [`Cm::poll_event`], and [`Cm::next_deadline`] says when
+//! [`Cm::advance`] wants to be called. So two of them can be run against each other in one test
+//! with every datagram and the time under its control (`tests/cm`).
 //!
 //! ```text
 //!  active                                  passive
@@ -23,16 +24,19 @@
 //! ```
 //!
 //! Who may do harm, and what stands against it:
-//! * A stranger: comm IDs and PSNs are unpredictable; a message counts only from the address that the exchange began
-//!   with, and with both comm IDs (and, to disconnect, the queue pair number) right. What fails is dropped and counted.
+//! * A stranger: comm IDs and PSNs are unpredictable; a message counts only from the address that
+//!   the exchange began with, and with both comm IDs (and, to disconnect, the queue pair number)
+//!   right. What fails is dropped and counted.
 //! * A peer that asks for too much time: its times are cut to [`Config::longest_response`] and
 //!   [`Config::service_timeout`], its MRA counts once per message.
-//! * A peer that asks too often: no more connections than slots. How many of them may wait for an answer is the caller's
-//!   decision; each one it rejects costs a slot only until another is needed.
+//! * A peer that asks too often: no more connections than slots. How many of them may wait for an
+//!   answer is the caller's decision; each one it rejects costs a slot only until another is
+//!   needed.
 //!
-//! Deliberately not here: listeners (every REQ is a [`CmEvent::Request`], the caller knows who listens), the consumer's
-//! timeout of a connection (the caller calls [`Cm::abort`]; a look-up keeps its own), path migration (LAP, APR), and private
-//! data of RTU, DREQ and DREP, which neither DAT nor rdma_cm can carry.
+//! Deliberately not here: listeners (every REQ is a [`CmEvent::Request`], the caller knows who
+//! listens), the consumer's timeout of a connection (the caller calls [`Cm::abort`]; a look-up
+//! keeps its own), path migration (LAP, APR), and private data of RTU, DREQ and DREP, which neither
+//! DAT nor rdma_cm can carry.
 
 mod calls;
 mod entropy;
@@ -83,7 +87,8 @@ pub struct Cm<'s, U = Everything> {
     counters: Counters,
     /// Not later than any deadline in the table.
     earliest: Instant,
-    /// Slots that may have an event, and those that may have a message, in the order in which they got it.
+    /// Slots that may have an event, and those that may have a message, in the order in which they
+    /// got it.
     events: Line,
     sends: Line,
     uses: PhantomData<fn() -> U>,
@@ -141,10 +146,11 @@ impl<'s, U: Using> Cm<'s, U> {
         self.used().iter().filter(ending).count()
     }
 
-    /// A connection manager over these slots, of which it uses at most 65,536. `seed` makes its comm IDs and PSNs
-    /// unpredictable: give it 128 bits of the platform's entropy.
+    /// A connection manager over these slots, of which it uses at most 65,536. `seed` makes its
+    /// comm IDs and PSNs unpredictable: give it 128 bits of the platform's entropy.
     ///
-    /// A slot stays in use for some time after its connection ended, but gives way to a new connection at once.
+    /// A slot stays in use for some time after its connection ended, but gives way to a new
+    /// connection at once.
     pub fn new(slots: &'s mut [Slot], config: Config, seed: [u64; 2]) -> Self {
         for slot in slots.iter_mut() {
             slot.clear();
@@ -186,8 +192,9 @@ impl<'s, U: Using> Cm<'s, U> {
         self.slots.get(..self.fresh).unwrap_or_default()
     }
 
-    /// A slot for a new connection, under a new comm ID: a vacant one, else the one whose timewait is nearest its end, else that of a
-    /// connection that its caller has left and whose peer has been told, but has not confirmed it.
+    /// A slot for a new connection, under a new comm ID: a vacant one, else the one whose timewait
+    /// is nearest its end, else that of a connection that its caller has left and whose peer
+    /// has been told, but has not confirmed it.
     fn allocate(&mut self) -> Option<(usize, &mut Slot)> {
         let vacant = self.used().iter().position(Slot::vacant);
         let fresh = (self.fresh < self.slots.len().min(1 << 16)).then_some(self.fresh);
@@ -203,7 +210,8 @@ impl<'s, U: Using> Cm<'s, U> {
         self.fresh = self.fresh.max(index + 1);
         let old = self.slots.get(index)?;
         let lines = old.lines;
-        // 6 bits of generation, so that the last 63 IDs of a slot are never used again, and 10 of randomness.
+        // 6 bits of generation, so that the last 63 IDs of a slot are never used again, and 10 of
+        // randomness.
         let generation = (old.id >> 26).wrapping_add(1) & 0x3f;
         let random = self.entropy.next_u32() & 0x3ff;
         let tag = ((generation << 10) | random).max(1);
@@ -216,7 +224,8 @@ impl<'s, U: Using> Cm<'s, U> {
         Some((index, slot))
     }
 
-    /// Notes that the slot may have an event, a message or a deadline now. Called at the end of every change.
+    /// Notes that the slot may have an event, a message or a deadline now. Called at the end of
+    /// every change.
     #[inline(never)]
     fn touch(&mut self, index: usize) {
         let Some(slot) = self.slots.get(index) else {
@@ -254,7 +263,8 @@ impl<'s, U: Using> Cm<'s, U> {
         self.touch(index);
     }
 
-    /// Refuses the connection with a REJ that is sent now and again whenever the peer repeats itself.
+    /// Refuses the connection with a REJ that is sent now and again whenever the peer repeats
+    /// itself.
     fn turn_away(
         &mut self,
         now: Instant,
@@ -297,8 +307,8 @@ impl<'s, U: Using> Cm<'s, U> {
         self.touch(index);
     }
 
-    /// The REJ of a side that no longer waits for an answer: the peer may not know this side's ID, so it finds the
-    /// connection by the adapter's GUID.
+    /// The REJ of a side that no longer waits for an answer: the peer may not know this side's ID,
+    /// so it finds the connection by the adapter's GUID.
     fn give_up(&mut self, now: Instant, index: usize) {
         let guid = self.config.node_guid.to_be_bytes();
         self.turn_away(now, index, Reason::TIMEOUT, &guid, &[]);

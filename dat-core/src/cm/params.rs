@@ -8,14 +8,14 @@ use crate::provider::{Mtu, QpStep};
 
 /// Names one connection for as long as it lives, and is its local communication ID on the wire.
 ///
-/// The low 16 bits are the index of the slot, the rest a generation and random bits: an ID of an earlier connection in
-/// the same slot is recognised as stale, and a stranger cannot guess one.
+/// The low 16 bits are the index of the slot, the rest a generation and random bits: an ID of an
+/// earlier connection in the same slot is recognised as stale, and a stranger cannot guess one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId(pub(super) u32);
 
 impl ConnId {
-    /// Index of the slot the connection lives in; below the number of slots given to [`Cm::new`](super::Cm::new), and
-    /// different for connections that live at the same time.
+    /// Index of the slot the connection lives in; below the number of slots given to
+    /// [`Cm::new`](super::Cm::new), and different for connections that live at the same time.
     #[must_use]
     pub const fn index(self) -> usize {
         (self.0 & 0xffff) as usize
@@ -48,7 +48,8 @@ pub struct Config {
     pub max_retries: u8,
     /// Time an MRA of ours asks for, and the most that an MRA of the peer is granted.
     pub service_timeout: u8,
-    /// The longest response time a peer may claim in its REQ, and the longest timewait it may cause.
+    /// The longest response time a peer may claim in its REQ, and the longest timewait it may
+    /// cause.
     pub longest_response: u8,
 }
 
@@ -87,12 +88,14 @@ pub(super) const fn code_nanos(code: u8) -> u64 {
     4096 << (code & 31)
 }
 
-/// The local ACK timeout code for a queue pair: covers the packet life there and the peer's delay in acknowledging.
+/// The local ACK timeout code for a queue pair: covers the packet life there and the peer's delay
+/// in acknowledging.
 #[must_use]
 pub const fn ack_timeout(target_ack_delay: u8, packet_life: u8) -> u8 {
     let delay = target_ack_delay & 31;
     let life = (packet_life & 31) + 1;
-    // The sum of two powers of two, rounded up to a power of two when the smaller is at least half of the larger.
+    // The sum of two powers of two, rounded up to a power of two when the smaller is at least half
+    // of the larger.
     let (larger, smaller) = if life >= delay { (life, delay) } else { (delay, life) };
     let code = larger + (smaller + 1 >= larger) as u8;
     if code > 31 { 31 } else { code }
@@ -129,7 +132,8 @@ pub struct ConnectParams<'a> {
     pub traffic_class: u8,
     /// Hop limit for both directions.
     pub hop_limit: u8,
-    /// For the peer's consumer: at most 56 bytes to an IP CM service, 92 to any other. Reaches it padded with zeros.
+    /// For the peer's consumer: at most 56 bytes to an IP CM service, 92 to any other. Reaches it
+    /// padded with zeros.
     pub private_data: &'a [u8],
 }
 
@@ -140,7 +144,8 @@ pub struct AcceptParams {
     pub qpn: u32,
     /// Reads the peer may have outstanding here.
     pub responder_resources: u8,
-    /// Reads this side will have outstanding; at most what the request offered ([`QpTerms::initiator_depth`]).
+    /// Reads this side will have outstanding; at most what the request offered
+    /// ([`QpTerms::initiator_depth`]).
     pub initiator_depth: u8,
     /// How long the local HCA may take to acknowledge, as a code.
     pub target_ack_delay: u8,
@@ -148,7 +153,8 @@ pub struct AcceptParams {
     pub rnr_retry: u8,
 }
 
-/// What a queue pair needs of the exchange, from the view of this side: nothing is left to be swapped.
+/// What a queue pair needs of the exchange, from the view of this side: nothing is left to be
+/// swapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpTerms {
     /// The peer's queue pair.
@@ -159,9 +165,11 @@ pub struct QpTerms {
     pub sq_psn: u32,
     /// Path MTU.
     pub mtu: Mtu,
-    /// Reads the peer may have outstanding here: what it asked for; on the active side never above what was offered.
+    /// Reads the peer may have outstanding here: what it asked for; on the active side never above
+    /// what was offered.
     pub responder_resources: u8,
-    /// Reads this side may have outstanding at the peer: what it offers; on the active side never above what was asked.
+    /// Reads this side may have outstanding at the peer: what it offers; on the active side never
+    /// above what was asked.
     pub initiator_depth: u8,
     /// Transport retries.
     pub retry_count: u8,

@@ -8,7 +8,8 @@ use crate::time::Instant;
 impl<U: Using> Cm<'_, U> {
     /// The next event; call until `None`.
     ///
-    /// Events wait in their slots, so none is lost however long they are left. Those of one connection come in order.
+    /// Events wait in their slots, so none is lost however long they are left. Those of one
+    /// connection come in order.
     pub fn poll_event(&mut self) -> Option<CmEvent> {
         while let Some(index) = self.events.pop(self.slots, Kind::Events) {
             let slot = self.slots.get_mut(index)?;
@@ -44,7 +45,8 @@ impl<U: Using> Cm<'_, U> {
         None
     }
 
-    /// When `advance` wants to be called next. It may turn out that nothing was due; `advance` then sets it right.
+    /// When `advance` wants to be called next. It may turn out that nothing was due; `advance` then
+    /// sets it right.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         (self.earliest != Instant::NEVER).then_some(self.earliest)

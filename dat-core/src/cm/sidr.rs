@@ -1,9 +1,11 @@
-//! Looking up the queue pair of a service for datagrams: SIDR_REQ there, SIDR_REP back (IBTA volume 1, 12.11).
+//! Looking up the queue pair of a service for datagrams: SIDR_REQ there, SIDR_REP back (IBTA volume
+//! 1, 12.11).
 //!
-//! A look-up lives in a slot like a connection does, and its [`ConnId`] is the request ID on the wire. It ends with its answer:
-//! there is nothing to disconnect; but the side that asked may keep the answer there ([`Cm::sidr_keep`]) for as long as nobody
-//! needs the slot. The side that answered remembers what it said for as long as the question may be repeated,
-//! unless the slot is needed before.
+//! A look-up lives in a slot like a connection does, and its [`ConnId`] is the request ID on the
+//! wire. It ends with its answer: there is nothing to disconnect; but the side that asked may keep
+//! the answer there ([`Cm::sidr_keep`]) for as long as nobody needs the slot. The side that
+//! answered remembers what it said for as long as the question may be repeated, unless the slot is
+//! needed before.
 
 use core::net::IpAddr;
 
@@ -27,7 +29,8 @@ pub struct SidrParams<'a> {
     pub service: ServiceId,
     /// Own port, told to the peer in the IP CM header.
     pub source_port: u16,
-    /// For the peer's consumer: at most 180 bytes to an IP CM service, 216 to any other. Reaches it padded with zeros.
+    /// For the peer's consumer: at most 180 bytes to an IP CM service, 216 to any other. Reaches
+    /// it padded with zeros.
     pub private_data: &'a [u8],
 }
 
@@ -43,8 +46,8 @@ impl<U: Using> Cm<'_, U> {
         Ok(conn)
     }
 
-    /// Takes a slot for a look-up whose way is still to be found: [`Cm::sidr_go`] sends the SIDR_REQ. `Unreachable` follows at
-    /// `limit` at the latest.
+    /// Takes a slot for a look-up whose way is still to be found: [`Cm::sidr_go`] sends the
+    /// SIDR_REQ. `Unreachable` follows at `limit` at the latest.
     pub fn sidr_prepare(
         &mut self,
         now: Instant,
@@ -123,8 +126,8 @@ impl<U: Using> Cm<'_, U> {
         }
     }
 
-    /// Keeps the answer to a look-up, private data and all, after its `SidrReply`: until [`Cm::sidr_end`], or until a connection
-    /// needs the slot and there is no other.
+    /// Keeps the answer to a look-up, private data and all, after its `SidrReply`: until
+    /// [`Cm::sidr_end`], or until a connection needs the slot and there is no other.
     pub fn sidr_keep(&mut self, reply: &SidrReply) {
         let asked = self.slots.get_mut(reply.conn.index());
         if let Some(slot) = asked.filter(|slot| slot.id == reply.conn.0 && slot.vacant()) {
@@ -162,8 +165,9 @@ impl<U: Using> Cm<'_, U> {
         }
     }
 
-    /// Answers a `SidrRequest` with this queue pair: it takes datagrams with that Q_Key. Private data: at most 136 bytes. The
-    /// look-up is over; the peer's datagrams are all that can follow. On an error nothing has changed.
+    /// Answers a `SidrRequest` with this queue pair: it takes datagrams with that Q_Key. Private
+    /// data: at most 136 bytes. The look-up is over; the peer's datagrams are all that can
+    /// follow. On an error nothing has changed.
     pub fn sidr_accept(
         &mut self,
         now: Instant,

@@ -11,8 +11,8 @@ use crate::time::Instant;
 
 /// Where a connection stands.
 ///
-/// The specification's MRA states are these plus [`Slot::patience`]; its DREQ_RCVD state is passed through at once,
-/// because a DREQ is answered without asking the consumer.
+/// The specification's MRA states are these plus [`Slot::patience`]; its DREQ_RCVD state is passed
+/// through at once, because a DREQ is answered without asking the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// No connection. An event or a message may still wait to be taken.
@@ -81,7 +81,8 @@ impl State {
     }
 }
 
-/// The one message a slot wants to send. A newer one replaces an older: each says all that the older said.
+/// The one message a slot wants to send. A newer one replaces an older: each says all that the
+/// older said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Send {
     Nothing,
@@ -136,7 +137,8 @@ pub struct Slot {
     pub(super) kept: bool,
     /// An MRA has been sent for the REQ: the peer knows the local ID.
     pub(super) mra_sent: bool,
-    /// The peer's MRA has been honoured. Once is enough; else a peer could hold a slot without end.
+    /// The peer's MRA has been honoured. Once is enough; else a peer could hold a slot without
+    /// end.
     pub(super) patience: bool,
 
     /// GIDs; this side's own as the peer gave it.
@@ -172,7 +174,8 @@ pub struct Slot {
     /// Its places in the lines of those that have an event or a message.
     pub(super) lines: [Place; Kind::COUNT],
 
-    /// The message to send and to repeat; or, once nothing of it is needed any more, the peer's private data at its beginning.
+    /// The message to send and to repeat; or, once nothing of it is needed any more, the peer's
+    /// private data at its beginning.
     mad: [u8; MAD_LEN],
     private_len: u8,
 }
@@ -259,7 +262,8 @@ impl Slot {
             && !self.kept
     }
 
-    /// Its caller has left, and the peer has been told at least once. To tell it again is a courtesy: it finds out by itself.
+    /// Its caller has left, and the peer has been told at least once. To tell it again is a
+    /// courtesy: it finds out by itself.
     pub(super) fn has_left(&self) -> bool {
         self.state == State::DreqSent
             && self.ended
@@ -277,14 +281,16 @@ impl Slot {
         self.mad.get(..usize::from(self.private_len)).unwrap_or_default()
     }
 
-    /// Keeps the peer's private data. The message stored before is neither to be sent nor repeated any more.
+    /// Keeps the peer's private data. The message stored before is neither to be sent nor repeated
+    /// any more.
     #[inline(never)]
     pub(super) fn set_private(&mut self, data: &[u8]) {
         let len = wire::copy(&mut self.mad, data);
         self.private_len = u8::try_from(len).unwrap_or(0);
     }
 
-    /// Sends a message, which stays to be repeated: so far with these two IDs and nothing else in it.
+    /// Sends a message, which stays to be repeated: so far with these two IDs and nothing else in
+    /// it.
     pub(super) fn store(&mut self, attribute: u16, ids: [u32; 2]) -> &mut [u8; MAD_LEN] {
         self.queue(Send::Stored);
         self.prepare(attribute, ids)
@@ -369,8 +375,8 @@ impl Slot {
         self.deadline = now.after(span);
     }
 
-    /// The caller's part ends with this verdict. What it has not heard of yet is withdrawn where the end makes it void:
-    /// a request that is gone needs no word at all.
+    /// The caller's part ends with this verdict. What it has not heard of yet is withdrawn where
+    /// the end makes it void: a request that is gone needs no word at all.
     #[inline(never)]
     pub(super) fn end(&mut self, verdict: Verdict) {
         if self.ended {
@@ -436,7 +442,8 @@ impl Slot {
         SidrReply { conn: self.conn(), status, qpn: self.terms.remote_qpn, q_key: self.q_key }
     }
 
-    /// Takes the message to send. `service_timeout` is what an MRA asks for. The time for an answer counts from here.
+    /// Takes the message to send. `service_timeout` is what an MRA asks for. The time for an answer
+    /// counts from here.
     pub(super) fn take_mad(&mut self, now: Instant, service_timeout: u8) -> Option<[u8; MAD_LEN]> {
         let asks = matches!(self.send, Send::Stored | Send::Dreq);
         if asks

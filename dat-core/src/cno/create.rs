@@ -7,7 +7,8 @@ use crate::handle::Cno;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Makes a CNO: no Event Dispatcher, no waiter, and at most one agent, which the first trigger detaches.
+    /// Makes a CNO: no Event Dispatcher, no waiter, and at most one agent, which the first trigger
+    /// detaches.
     ///
     /// `INSUFFICIENT_RESOURCES` when there are as many as Event Dispatchers.
     #[doc(alias = "dat_cno_create")]

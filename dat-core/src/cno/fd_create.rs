@@ -6,8 +6,8 @@ use crate::handle::Cno;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Makes a CNO whose triggers a host announces by a descriptor of its own. Whoever finds the descriptor readable asks
-    /// [`Ia::cno_trigger`].
+    /// Makes a CNO whose triggers a host announces by a descriptor of its own. Whoever finds the
+    /// descriptor readable asks [`Ia::cno_trigger`].
     ///
     /// `INSUFFICIENT_RESOURCES` as for [`Ia::cno_create`].
     #[doc(alias = "dat_cno_fd_create")]

@@ -1,11 +1,13 @@
 //! Consumer Notification Objects: dat_cno_*(3).
 //!
-//! A CNO gathers the notifications of the Event Dispatchers attached to it. An event that arrives at an enabled one without a
-//! waiter triggers it; it stays triggered, with the first Event Dispatcher as a hint, until a wait takes that. Further events
-//! meanwhile only call the agent, if there is one: who is woken looks at all Event Dispatchers.
+//! A CNO gathers the notifications of the Event Dispatchers attached to it. An event that arrives
+//! at an enabled one without a waiter triggers it; it stays triggered, with the first Event
+//! Dispatcher as a hint, until a wait takes that. Further events meanwhile only call the agent, if
+//! there is one: who is woken looks at all Event Dispatchers.
 //!
-//! Nothing here waits. A wait is begun, looked at and ended; a host sleeps in between. The agent is called by
-//! [`Ia::advance`](crate::Ia::advance) and [`Ia::close`](crate::Ia::close), never from within another call of the consumer.
+//! Nothing here waits. A wait is begun, looked at and ended; a host sleeps in between. The agent is
+//! called by [`Ia::advance`](crate::Ia::advance) and [`Ia::close`](crate::Ia::close), never from
+//! within another call of the consumer.
 
 mod create;
 mod fd_create;
@@ -29,8 +31,8 @@ use crate::provider::Provider;
 /// `DAT_OS_WAIT_PROXY_AGENT`: whom a CNO tells, once, that it was triggered.
 #[derive(Clone)]
 pub enum Agent {
-    /// This function is called, with the instance and the Event Dispatcher; with none when the last one was detached, or the
-    /// adapter closed.
+    /// This function is called, with the instance and the Event Dispatcher; with none when the last
+    /// one was detached, or the adapter closed.
     Function {
         /// What the consumer wants to have back.
         instance: u64,
@@ -91,7 +93,8 @@ impl<P: Provider> Ia<'_, P> {
     /// An event arrived at `evd`.
     pub(crate) fn trigger(&mut self, cno: Cno, evd: Evd) {
         if let Ok(control) = self.cno_mut(cno) {
-            // Completions that find no room are news at each look: who has been told is not told again.
+            // Completions that find no room are news at each look: who has been told is not told
+            // again.
             let news = control.hint.is_none() || control.agent.is_some() && control.due.is_none();
             control.hint.get_or_insert(evd);
             if control.agent.is_some() {
@@ -119,7 +122,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// An Event Dispatcher is gone: a hint at it, also of a CNO that it has left before, says nothing any more.
+    /// An Event Dispatcher is gone: a hint at it, also of a CNO that it has left before, says
+    /// nothing any more.
     pub(crate) fn cno_forget(&mut self, gone: Evd) {
         for index in 0..self.cnos.capacity() {
             let handle = self.cnos.handle_at(index);

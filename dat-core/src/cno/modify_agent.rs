@@ -7,8 +7,8 @@ use crate::handle::Cno;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Gives a CNO another agent, or none. One that has not been called yet is forgotten. It is called once, after the
-    /// next event that arrives.
+    /// Gives a CNO another agent, or none. One that has not been called yet is forgotten. It is
+    /// called once, after the next event that arrives.
     #[doc(alias = "dat_cno_modify_agent")]
     pub fn cno_modify_agent(&mut self, cno: Cno, agent: Option<Agent>) -> Result<(), Error> {
         let control = self.cno_mut(cno)?;

@@ -6,8 +6,8 @@ use crate::handle::{Cno, Evd};
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// The Event Dispatcher that triggered the CNO, which is untriggered again; `QUEUE_EMPTY` if none did. For who was told by
-    /// the descriptor, and does not want to wait.
+    /// The Event Dispatcher that triggered the CNO, which is untriggered again; `QUEUE_EMPTY` if
+    /// none did. For who was told by the descriptor, and does not want to wait.
     #[doc(alias = "dat_cno_trigger")]
     pub fn cno_trigger(&mut self, cno: Cno) -> Result<Evd, DatReturn> {
         let control = self.cno_mut(cno)?;

@@ -9,8 +9,8 @@ use crate::handle::{Cno, Evd};
 use crate::provider::Provider;
 use crate::time::Instant;
 
-/// A wait for a CNO that has begun. [`Ia::cno_waited`] ends it when there is something to tell, [`Ia::cno_wait_end`] in any
-/// case.
+/// A wait for a CNO that has begun. [`Ia::cno_waited`] ends it when there is something to tell,
+/// [`Ia::cno_wait_end`] in any case.
 #[derive(Debug)]
 #[must_use = "the CNO cannot be freed until the wait has ended"]
 pub struct CnoWait {
@@ -21,8 +21,8 @@ pub struct CnoWait {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Begins to wait until the CNO is triggered, for `timeout` at the most; [`Duration::MAX`] is without end. Any number of
-    /// waits may be under way.
+    /// Begins to wait until the CNO is triggered, for `timeout` at the most; [`Duration::MAX`] is
+    /// without end. Any number of waits may be under way.
     #[doc(alias = "dat_cno_wait")]
     pub fn cno_wait(
         &mut self,
@@ -35,8 +35,9 @@ impl<P: Provider> Ia<'_, P> {
         Ok(CnoWait { cno, until: now + timeout, life: control.life, over: false })
     }
 
-    /// Whether the wait is over: with the Event Dispatcher that triggered the CNO, which is untriggered again; with none if the
-    /// last Event Dispatcher was detached or the adapter closed; or with `QUEUE_EMPTY` when the time is over.
+    /// Whether the wait is over: with the Event Dispatcher that triggered the CNO, which is
+    /// untriggered again; with none if the last Event Dispatcher was detached or the adapter
+    /// closed; or with `QUEUE_EMPTY` when the time is over.
     pub fn cno_waited(
         &mut self,
         now: Instant,

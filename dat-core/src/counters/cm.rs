@@ -1,4 +1,5 @@
-//! What the counters of an Interface Adapter say of its connection manager: every message by its kind, every end by its cause.
+//! What the counters of an Interface Adapter say of its connection manager: every message by its
+//! kind, every end by its cause.
 
 use super::{IaCounter, IaTally};
 use crate::cm::wire::{Header, MAD_LEN, Rej};
@@ -26,7 +27,8 @@ const fn kind(
     Kind { attribute, sent, heard, dup, retry }
 }
 
-/// By the attributes of the wire. Rejections, which have two kinds of counters, come apart from these.
+/// By the attributes of the wire. Rejections, which have two kinds of counters, come apart from
+/// these.
 static KINDS: [Kind; 7] = [
     kind(
         0x10,
@@ -109,7 +111,8 @@ impl<U: Using> IaTally<U> {
         }
     }
 
-    /// A datagram has come in; the connection manager counted `before`, and `after` it has dealt with it.
+    /// A datagram has come in; the connection manager counted `before`, and `after` it has dealt
+    /// with it.
     pub(crate) fn heard(&mut self, mad: &[u8; MAD_LEN], before: &Counters, after: &Counters) {
         if after.unexpected != before.unexpected {
             self.count(IaCounter::CmErrUnexpected);

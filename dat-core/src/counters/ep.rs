@@ -11,10 +11,12 @@ use crate::provider::Provider;
 use crate::shared::ep::EpTally;
 
 impl<'s, P: Provider> Ia<'s, P> {
-    /// All counters of an Endpoint since it was made, in the order of [`EpCounter`]; with `reset` they start over.
+    /// All counters of an Endpoint since it was made, in the order of [`EpCounter`]; with `reset`
+    /// they start over.
     ///
-    /// Any state, also while its halves are in other threads. But whoever counts is not interrupted: `reset` is
-    /// `INVALID_STATE` while the posting half is out, or the reaping half of its receives.
+    /// Any state, also while its halves are in other threads. But whoever counts is not
+    /// interrupted: `reset` is `INVALID_STATE` while the posting half is out, or the reaping
+    /// half of its receives.
     #[doc(alias = "dat_query_counters")]
     pub fn ep_query_counters(
         &mut self,

@@ -13,9 +13,11 @@ type All = [u64; EvdCounter::COUNT];
 /// What a reaper counts: whatever does not follow from the consumer index of its completion queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReaperTally {
-    /// Dequeues by handle that found nothing. A thread that polls its half makes millions of them, which say nothing.
+    /// Dequeues by handle that found nothing. A thread that polls its half makes millions of them,
+    /// which say nothing.
     pub(crate) empty: u64,
-    /// Completions taken off the queue beside the straight way of a dequeue, on which each is an event.
+    /// Completions taken off the queue beside the straight way of a dequeue, on which each is an
+    /// event.
     pub(crate) taken: u64,
     /// Events found there.
     pub(crate) found: u64,
@@ -57,7 +59,8 @@ impl<P: Provider> Reaper<P> {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// All counters of an Event Dispatcher since it was made, in the order of [`EvdCounter`]; with `reset` they start over.
+    /// All counters of an Event Dispatcher since it was made, in the order of [`EvdCounter`]; with
+    /// `reset` they start over.
     ///
     /// `INVALID_STATE` while the reaping half is out: most is counted there.
     #[doc(alias = "dat_query_counters")]
@@ -69,7 +72,8 @@ impl<P: Provider> Ia<'_, P> {
         self.evd_counters(evd, reset.then_some(0..EvdCounter::COUNT))
     }
 
-    /// One counter of an Event Dispatcher; with `reset` it starts over. As [`Ia::evd_query_counters`].
+    /// One counter of an Event Dispatcher; with `reset` it starts over. As
+    /// [`Ia::evd_query_counters`].
     #[doc(alias = "dat_query_counters")]
     pub fn evd_query_counter(
         &mut self,

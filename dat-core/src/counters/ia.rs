@@ -12,7 +12,8 @@ use crate::table::{Kind, Table};
 /// All of them.
 type All = [u64; IaCounter::COUNT];
 
-/// `DAT_IA_COUNTER_TYPE`: a part of the counters of an Interface Adapter that can be started and stopped by itself.
+/// `DAT_IA_COUNTER_TYPE`: a part of the counters of an Interface Adapter that can be started and
+/// stopped by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CounterType {
@@ -99,7 +100,8 @@ impl<U: Using> IaTally<U> {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// All counters of the Interface Adapter, in the order of [`IaCounter`]; with `reset` they start over.
+    /// All counters of the Interface Adapter, in the order of [`IaCounter`]; with `reset` they
+    /// start over.
     ///
     /// Asks the device, whose refusal is the error.
     #[doc(alias = "dat_query_counters")]

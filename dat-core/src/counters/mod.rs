@@ -1,14 +1,17 @@
-//! Counters: dat_query_counters, dat_print_counters, dat_start_counters and dat_stop_counters of the InfiniBand extension.
+//! Counters: dat_query_counters, dat_print_counters, dat_start_counters and dat_stop_counters of
+//! the InfiniBand extension.
 //!
-//! They are always on, at three levels, with the names and in the order of `dat_ib_extensions.h`: 85 of an Interface Adapter
-//! ([`IaCounter`]), 24 of an Endpoint ([`EpCounter`]), 10 of an Event Dispatcher ([`EvdCounter`]). What can be is derived when
-//! somebody asks: objects from their tables, completions from the consumer index of the queue, link and transport from the
+//! They are always on, at three levels, with the names and in the order of `dat_ib_extensions.h`:
+//! 85 of an Interface Adapter ([`IaCounter`]), 24 of an Endpoint ([`EpCounter`]), 10 of an Event
+//! Dispatcher ([`EvdCounter`]). What can be is derived when somebody asks: objects from their
+//! tables, completions from the consumer index of the queue, link and transport from the
 //! device. What has to be counted where it happens is one word that its only writer has at hand.
 //!
-//! Who resets asks for a new start: what was counted up to then is told by that call and by none after it.
+//! Who resets asks for a new start: what was counted up to then is told by that call and by none
+//! after it.
 //!
-//! Not here: collectives have no counters, and memory that the provider allocates (`MEM_ALLOC` and its two siblings) is always
-//! 0, because it allocates none.
+//! Not here: collectives have no counters, and memory that the provider allocates (`MEM_ALLOC` and
+//! its two siblings) is always 0, because it allocates none.
 
 mod cm;
 mod ep;

@@ -25,8 +25,8 @@ fn lines<'a>(
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Writes the counters of the Interface Adapter that are not 0, a line each. Errors as for [`Ia::ia_query_counters`], and
-    /// `INSUFFICIENT_RESOURCES` if `out` takes no more.
+    /// Writes the counters of the Interface Adapter that are not 0, a line each. Errors as for
+    /// [`Ia::ia_query_counters`], and `INSUFFICIENT_RESOURCES` if `out` takes no more.
     #[doc(alias = "dat_print_counters")]
     pub fn ia_print_counters(&mut self, out: &mut dyn Write, reset: bool) -> Result<(), Error> {
         let counted = self.ia_query_counters(reset)?;

@@ -13,16 +13,19 @@ use crate::time::Instant;
 pub const MAX_ACCEPT_PRIVATE: usize = 196;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Accepts a request on an UNCONNECTED Endpoint, or on the one made for it (`None`), which must be configured by then.
+    /// Accepts a request on an UNCONNECTED Endpoint, or on the one made for it (`None`), which must
+    /// be configured by then.
     ///
-    /// The outcome is an event: `Established`, or `AcceptCompletionError` if the peer has gone or the connection does not
-    /// come about. The request is used up. Errors leave everything as it was: `INVALID_HANDLE` (`EP` also if one is named
-    /// that must not be, or none that must), `INVALID_STATE` (also `EP_NOTREADY`), `INVALID_PARAMETER` for more than
+    /// The outcome is an event: `Established`, or `AcceptCompletionError` if the peer has gone or
+    /// the connection does not come about. The request is used up. Errors leave everything as
+    /// it was: `INVALID_HANDLE` (`EP` also if one is named that must not be, or none that
+    /// must), `INVALID_STATE` (also `EP_NOTREADY`), `INVALID_PARAMETER` for more than
     /// [`MAX_ACCEPT_PRIVATE`] bytes.
     ///
-    /// A request of [`Event::UdConnectionRequest`](crate::Event::UdConnectionRequest) is accepted with a CONNECTED Endpoint for
-    /// datagrams, which stays as it is and may be given to many: the peer is told its queue pair and Q_Key, and no event
-    /// follows. Private data: at most [`MAX_UD_REPLY_PRIVATE`](crate::MAX_UD_REPLY_PRIVATE) bytes.
+    /// A request of [`Event::UdConnectionRequest`](crate::Event::UdConnectionRequest) is accepted
+    /// with a CONNECTED Endpoint for datagrams, which stays as it is and may be given to many:
+    /// the peer is told its queue pair and Q_Key, and no event follows. Private data: at most
+    /// [`MAX_UD_REPLY_PRIVATE`](crate::MAX_UD_REPLY_PRIVATE) bytes.
     #[doc(alias = "dat_cr_accept")]
     pub fn cr_accept(
         &mut self,
@@ -84,7 +87,8 @@ impl<P: Provider> Ia<'_, P> {
         Ok(())
     }
 
-    /// Passive: the way to the peer is known; the queue pair goes to ready-to-receive, then the REP goes out.
+    /// Passive: the way to the peer is known; the queue pair goes to ready-to-receive, then the REP
+    /// goes out.
     pub(crate) fn finish_accept(&mut self, now: Instant, ep: Ep, path: Path, terms: QpTerms) {
         let ack_delay = self.provider.limits().ack_delay;
         let Ok(control) = self.ep_mut(ep) else { return };

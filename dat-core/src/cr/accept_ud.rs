@@ -13,7 +13,8 @@ use crate::provider::{Provider, Service};
 use crate::psp::Listener;
 use crate::time::Instant;
 
-/// Bytes of private data in `cr_accept` and `cr_reject` of a request for datagrams: the field of the SIDR_REP.
+/// Bytes of private data in `cr_accept` and `cr_reject` of a request for datagrams: the field of
+/// the SIDR_REP.
 pub const MAX_UD_REPLY_PRIVATE: usize = 136;
 
 impl CrControl {
@@ -34,8 +35,8 @@ impl<P: Provider> Ia<'_, P> {
         self.presented(now, request, presented);
     }
 
-    /// The PSP that look-ups may come to. Reserved and common service points are for connections, and so are the Endpoints that
-    /// the provider makes.
+    /// The PSP that look-ups may come to. Reserved and common service points are for connections,
+    /// and so are the Endpoints that the provider makes.
     pub(super) fn for_look_ups(&self, listener: Listener) -> Result<Psp, Reason> {
         let Listener::Psp(psp) = listener else {
             return Err(Reason::INVALID_SERVICE_ID);
@@ -47,7 +48,8 @@ impl<P: Provider> Ia<'_, P> {
         Ok(psp)
     }
 
-    /// Brings a look-up to a service point, or says why that is not to be. The private data is the caller's to add.
+    /// Brings a look-up to a service point, or says why that is not to be. The private data is the
+    /// caller's to add.
     pub(super) fn present_look_up(
         &mut self,
         listener: Listener,
@@ -78,8 +80,8 @@ impl<P: Provider> Ia<'_, P> {
         Ok(cr)
     }
 
-    /// Tells the peer the Endpoint's queue pair and Q_Key, and its connect Event Dispatcher that it was told. The Endpoint stays as
-    /// it is, and may be told to many.
+    /// Tells the peer the Endpoint's queue pair and Q_Key, and its connect Event Dispatcher that it
+    /// was told. The Endpoint stays as it is, and may be told to many.
     pub(crate) fn accept_look_up(
         &mut self,
         now: Instant,

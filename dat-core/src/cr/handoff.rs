@@ -9,12 +9,14 @@ use crate::psp::Listener;
 use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Hands a request to another service point of this adapter, where it arrives as a new one with the same private data. The
-    /// handle dies; its Endpoint is free again, or goes if it was made for it.
+    /// Hands a request to another service point of this adapter, where it arrives as a new one with
+    /// the same private data. The handle dies; its Endpoint is free again, or goes if it was
+    /// made for it.
     ///
-    /// `INVALID_HANDLE`; `INVALID_PARAMETER` for a qualifier that nobody else listens on, and of a request for datagrams for one
-    /// that is for connections only: every other than a PSP of the consumer's; `INSUFFICIENT_RESOURCES` if the other
-    /// service point takes no more. A refused call changes nothing.
+    /// `INVALID_HANDLE`; `INVALID_PARAMETER` for a qualifier that nobody else listens on, and of a
+    /// request for datagrams for one that is for connections only: every other than a PSP of
+    /// the consumer's; `INSUFFICIENT_RESOURCES` if the other service point takes no more. A
+    /// refused call changes nothing.
     #[doc(alias = "dat_cr_handoff")]
     pub fn cr_handoff(&mut self, now: Instant, cr: Cr, conn_qual: u64) -> Result<(), Error> {
         let control = self.cr(cr)?;

@@ -14,11 +14,13 @@ use crate::time::Instant;
 pub const MAX_REJECT_PRIVATE: usize = 148;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Turns a request away; the peer sees `PeerRejected`. The handle dies, and with it an Endpoint made for the request.
+    /// Turns a request away; the peer sees `PeerRejected`. The handle dies, and with it an Endpoint
+    /// made for the request.
     ///
-    /// `INVALID_HANDLE`, `INVALID_PARAMETER` for more than [`MAX_REJECT_PRIVATE`] bytes ([`MAX_UD_REPLY_PRIVATE`] to a request
-    /// for datagrams, whose peer sees `UdReject`); `INVALID_STATE` while a half of
-    /// such an Endpoint is out, as for [`Ia::ep_free`](Self::ep_free).
+    /// `INVALID_HANDLE`, `INVALID_PARAMETER` for more than [`MAX_REJECT_PRIVATE`] bytes
+    /// ([`MAX_UD_REPLY_PRIVATE`] to a request for datagrams, whose peer sees `UdReject`);
+    /// `INVALID_STATE` while a half of such an Endpoint is out, as for
+    /// [`Ia::ep_free`](Self::ep_free).
     #[doc(alias = "dat_cr_reject")]
     pub fn cr_reject(&mut self, now: Instant, cr: Cr, private_data: &[u8]) -> Result<(), Error> {
         let control = self.cr(cr)?;
@@ -53,8 +55,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Ends a request on this side: its Endpoint is UNCONNECTED again, or goes if it was made for it. Its connection is the
-    /// caller's. On an error nothing has changed.
+    /// Ends a request on this side: its Endpoint is UNCONNECTED again, or goes if it was made for
+    /// it. Its connection is the caller's. On an error nothing has changed.
     pub(super) fn cr_leaves(&mut self, now: Instant, cr: Cr) -> Result<(), Error> {
         self.cr_may_leave(cr)?;
         let control = self.cr(cr)?;

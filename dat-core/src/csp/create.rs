@@ -10,11 +10,12 @@ use crate::handle::{Csp, Evd};
 use crate::provider::{Provider, canonical};
 
 impl<P: Provider> Ia<'_, P> {
-    /// Listens on `address`, that of this adapter or the unspecified one, for peers that speak `comm`. The consumer passes an
-    /// Endpoint to `cr_accept`.
+    /// Listens on `address`, that of this adapter or the unspecified one, for peers that speak
+    /// `comm`. The consumer passes an Endpoint to `cr_accept`.
     ///
-    /// `COMM_NOT_SUPPORTED` unless it is TCP of the adapter's address family; `INVALID_ADDRESS` for another address, or port 0;
-    /// `PORT_IN_USE`, by whatever kind of service point; `INVALID_HANDLE`/`EVD_CR`; `INSUFFICIENT_RESOURCES`.
+    /// `COMM_NOT_SUPPORTED` unless it is TCP of the adapter's address family; `INVALID_ADDRESS` for
+    /// another address, or port 0; `PORT_IN_USE`, by whatever kind of service point;
+    /// `INVALID_HANDLE`/`EVD_CR`; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_csp_create")]
     pub fn csp_create(&mut self, comm: Comm, address: SocketAddr, evd: Evd) -> Result<Csp, Error> {
         Self::offered(P::USES.service_points)?;

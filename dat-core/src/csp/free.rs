@@ -6,7 +6,8 @@ use crate::handle::Csp;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Stops listening. Requests that arrived already stay as they are; later ones find no listener.
+    /// Stops listening. Requests that arrived already stay as they are; later ones find no
+    /// listener.
     #[doc(alias = "dat_csp_free")]
     pub fn csp_free(&mut self, csp: Csp) -> Result<(), Error> {
         let evd = self.csp(csp)?.evd;

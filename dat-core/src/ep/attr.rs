@@ -2,7 +2,8 @@
 
 use crate::flags::{CompletionFlags, Qos};
 
-/// What an Endpoint is made for. [`Ia::ep_attr_default`](crate::Ia::ep_attr_default) gives what this adapter suggests.
+/// What an Endpoint is made for. [`Ia::ep_attr_default`](crate::Ia::ep_attr_default) gives what
+/// this adapter suggests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpAttr {
     /// Bytes of one send or receive.

@@ -12,8 +12,8 @@ use crate::provider::Provider;
 use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Starts to connect an UNCONNECTED Endpoint to the socket address of a Common Service Point, or of a PSP: in this transport
-    /// the qualifier of one is the port of the other.
+    /// Starts to connect an UNCONNECTED Endpoint to the socket address of a Common Service Point,
+    /// or of a PSP: in this transport the qualifier of one is the port of the other.
     ///
     /// `INVALID_ADDRESS` also for port 0. Outcome and other errors as for [`Ia::ep_connect`].
     #[doc(alias = "dat_ep_common_connect")]

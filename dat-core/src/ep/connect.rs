@@ -14,8 +14,9 @@ use crate::ia::Owner;
 use crate::provider::{FaultKind, Path, Provider};
 use crate::time::Instant;
 
-/// Bytes of private data in `ep_connect`. The REQ has 92, of which the RDMA IP CM service takes 36 for its addresses; the
-/// manual page asks for 64, which no implementation that talks to rdma_cm can give.
+/// Bytes of private data in `ep_connect`. The REQ has 92, of which the RDMA IP CM service takes 36
+/// for its addresses; the manual page asks for 64, which no implementation that talks to rdma_cm
+/// can give.
 pub const MAX_CONNECT_PRIVATE: usize = 56;
 
 /// Transport and RNR retries of both queue pairs: as many as there are, and for ever.
@@ -34,18 +35,21 @@ pub(crate) struct Ask {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Starts to connect an UNCONNECTED Endpoint to the service point `conn_qual` (a TCP-style port) of `remote`.
+    /// Starts to connect an UNCONNECTED Endpoint to the service point `conn_qual` (a TCP-style
+    /// port) of `remote`.
     ///
-    /// The outcome is an event: `Established`, `PeerRejected`, `NonPeerRejected`, `Unreachable` or `TimedOut`. Errors:
-    /// `INVALID_STATE` (also `EP_NOTREADY` without a connect Event Dispatcher), `INVALID_ADDRESS`,
-    /// `INVALID_PARAMETER` (qualifier 0 or above 65535, timeout 0, more than [`MAX_CONNECT_PRIVATE`] bytes),
-    /// `MODEL_NOT_SUPPORTED` (quality of service), `INSUFFICIENT_RESOURCES` (connections, requests and look-ups have all slots, two
+    /// The outcome is an event: `Established`, `PeerRejected`, `NonPeerRejected`, `Unreachable` or
+    /// `TimedOut`. Errors: `INVALID_STATE` (also `EP_NOTREADY` without a connect Event
+    /// Dispatcher), `INVALID_ADDRESS`, `INVALID_PARAMETER` (qualifier 0 or above 65535, timeout
+    /// 0, more than [`MAX_CONNECT_PRIVATE`] bytes), `MODEL_NOT_SUPPORTED` (quality of service),
+    /// `INSUFFICIENT_RESOURCES` (connections, requests and look-ups have all slots, two
     /// for each Endpoint).
     ///
-    /// A CONNECTED Endpoint for datagrams asks the service point which queue pair takes datagrams for it: the outcome is
-    /// `UdEstablished`, with the address at [`Ia::ep_ud_answer`], `UdReject` or `UdError`. It carries
-    /// [`MAX_CONNECT_UD_PRIVATE`] bytes, and may ask for many service points at a time: each question has a time and an
-    /// event of its own (`INSUFFICIENT_RESOURCES` if there are too many).
+    /// A CONNECTED Endpoint for datagrams asks the service point which queue pair takes datagrams
+    /// for it: the outcome is `UdEstablished`, with the address at [`Ia::ep_ud_answer`],
+    /// `UdReject` or `UdError`. It carries [`MAX_CONNECT_UD_PRIVATE`] bytes, and may ask for
+    /// many service points at a time: each question has a time and an event of its own
+    /// (`INSUFFICIENT_RESOURCES` if there are too many).
     #[doc(alias = "dat_ep_connect")]
     #[expect(clippy::too_many_arguments, reason = "the arguments of the manual page, and the time")]
     pub fn ep_connect(
@@ -207,7 +211,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Active: the REQ, which goes out when the way is known. `INSUFFICIENT_RESOURCES` while the connection manager has no slot.
+    /// Active: the REQ, which goes out when the way is known. `INSUFFICIENT_RESOURCES` while the
+    /// connection manager has no slot.
     fn prepare(
         &mut self,
         now: Instant,
@@ -236,7 +241,8 @@ impl<P: Provider> Ia<'_, P> {
             private_data,
         };
         let conn = self.cm.prepare(now, &params).map_err(|error| match error {
-            // Those that are over give way: what has them all are connections, requests and look-ups.
+            // Those that are over give way: what has them all are connections, requests and
+            // look-ups.
             CmError::NoSlot => Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep),
             CmError::Unknown(_)
             | CmError::State(..)
@@ -267,7 +273,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// The peer replied. The Endpoint is watched from the start, and goes on when [`Ia::advance`] comes to it.
+    /// The peer replied. The Endpoint is watched from the start, and goes on when [`Ia::advance`]
+    /// comes to it.
     pub(crate) fn replied(&mut self, ep: Ep, reply: Reply) {
         if self.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
             && let Ok(control) = self.ep_mut(ep)

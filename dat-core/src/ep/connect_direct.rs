@@ -1,8 +1,9 @@
-//! Connecting without a connection manager: what two of them would have told each other is given by hand.
+//! Connecting without a connection manager: what two of them would have told each other is given by
+//! hand.
 //!
-//! No manual page has it. Programs that speak verbs only (`ibv_rc_pingpong`) carry queue pair numbers and PSNs over a channel of
-//! their own; this is the door for such a peer, and it lies right below the connection manager: the queue pair takes the same
-//! steps with the same terms.
+//! No manual page has it. Programs that speak verbs only (`ibv_rc_pingpong`) carry queue pair
+//! numbers and PSNs over a channel of their own; this is the door for such a peer, and it lies
+//! right below the connection manager: the queue pair takes the same steps with the same terms.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -19,13 +20,15 @@ use crate::time::Instant;
 const MOST_24: u32 = 0xff_ffff;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Starts to connect an UNCONNECTED Endpoint to the queue pair that `terms` names, at `remote`, which is told of it by other
-    /// means and connects to this one. This Endpoint's own QPN is in [`Ia::ep_query`]; the PSNs are the two sides' choice.
+    /// Starts to connect an UNCONNECTED Endpoint to the queue pair that `terms` names, at `remote`,
+    /// which is told of it by other means and connects to this one. This Endpoint's own QPN is
+    /// in [`Ia::ep_query`]; the PSNs are the two sides' choice.
     ///
-    /// The outcome is an event: `Established` when this side may send, `Unreachable`, `NonPeerRejected` if the device refuses,
-    /// or `TimedOut`. Nobody says that the peer is ready, or that it has gone: its end shows only in operations that fail, and
-    /// a disconnect tells nobody. Errors are those of [`Ia::ep_connect`], and `INVALID_PARAMETER` for terms that no queue pair
-    /// of this adapter can have.
+    /// The outcome is an event: `Established` when this side may send, `Unreachable`,
+    /// `NonPeerRejected` if the device refuses, or `TimedOut`. Nobody says that the peer is
+    /// ready, or that it has gone: its end shows only in operations that fail, and a disconnect
+    /// tells nobody. Errors are those of [`Ia::ep_connect`], and `INVALID_PARAMETER` for terms that
+    /// no queue pair of this adapter can have.
     pub fn ep_connect_direct(
         &mut self,
         now: Instant,

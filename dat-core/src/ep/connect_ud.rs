@@ -1,8 +1,10 @@
-//! dat_ep_connect(3) of an Endpoint for datagrams: `DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED` of the InfiniBand extension.
+//! dat_ep_connect(3) of an Endpoint for datagrams: `DAT_IB_UD_CONNECTION_EVENT_ESTABLISHED` of the
+//! InfiniBand extension.
 //!
-//! Nothing is connected: the service point is asked which queue pair serves it and with which Q_Key, and from then on datagrams
-//! can be sent there. The Endpoint stays CONNECTED all the time, to everybody, and may ask for many service points at once. Each
-//! question has a slot of the connection manager, in which its deadline runs and in which its answer is kept; the adapter's
+//! Nothing is connected: the service point is asked which queue pair serves it and with which
+//! Q_Key, and from then on datagrams can be sent there. The Endpoint stays CONNECTED all the time,
+//! to everybody, and may ask for many service points at once. Each question has a slot of the
+//! connection manager, in which its deadline runs and in which its answer is kept; the adapter's
 //! table of owners has the way there.
 
 use core::task::Poll;
@@ -19,7 +21,8 @@ use crate::ia::Owner;
 use crate::provider::{Destination, Provider};
 use crate::time::Instant;
 
-/// Bytes of private data in `ep_connect` of an Endpoint for datagrams: what the SIDR_REQ has besides the addresses.
+/// Bytes of private data in `ep_connect` of an Endpoint for datagrams: what the SIDR_REQ has
+/// besides the addresses.
 pub const MAX_CONNECT_UD_PRIVATE: usize = 180;
 
 /// Names one question of an Endpoint for datagrams, in the event of its answer.
@@ -50,9 +53,10 @@ pub struct UdAnswer<'a> {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// The answer to one question: what `UdEstablished` or `UdReject` is about. It is kept until [`Ia::ud_cm_free`], a reset or
-    /// a free of the Endpoint; when the connection manager has no other place left for a connection, an answer makes way. An
-    /// address is valid for as long as that queue pair is there.
+    /// The answer to one question: what `UdEstablished` or `UdReject` is about. It is kept until
+    /// [`Ia::ud_cm_free`], a reset or a free of the Endpoint; when the connection manager has
+    /// no other place left for a connection, an answer makes way. An address is valid for as
+    /// long as that queue pair is there.
     ///
     /// `INVALID_STATE`/`EP_NOTREADY` if it is not there any more.
     pub fn ep_ud_answer(&self, ep: Ep, of: LookUp) -> Result<UdAnswer<'_>, Error> {
@@ -67,8 +71,8 @@ impl<P: Provider> Ia<'_, P> {
         Ok(UdAnswer { address: self.address(&reply), private_data: self.cm.private_data(of.0) })
     }
 
-    /// What an Endpoint for datagrams found last, for those that ask for one service point after another. Valid until the
-    /// Endpoint connects again, is reset or freed.
+    /// What an Endpoint for datagrams found last, for those that ask for one service point after
+    /// another. Valid until the Endpoint connects again, is reset or freed.
     ///
     /// `INVALID_STATE`/`EP_NOTREADY` if it has found nothing.
     pub fn ep_ud_address(&self, ep: Ep) -> Result<Destination, Error> {

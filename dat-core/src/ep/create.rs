@@ -13,10 +13,12 @@ use crate::provider::{Provider, Service};
 impl<P: Provider> Ia<'_, P> {
     /// Makes an Endpoint, UNCONNECTED.
     ///
-    /// Zone and Event Dispatchers may be left out and given later by [`Ia::ep_modify`](Self::ep_modify); until a zone and
-    /// one of the two DTO Event Dispatchers are there, it is UNCONFIGURED_UNCONNECTED, and posting, connecting and accepting are
-    /// refused with `INVALID_STATE`/`EP_UNCONFIGURED`. Errors: `INVALID_HANDLE` with the subtype of the handle, also for an Event Dispatcher
-    /// that does not take the stream; `INVALID_PARAMETER` for attributes that contradict the Event Dispatchers or exceed
+    /// Zone and Event Dispatchers may be left out and given later by
+    /// [`Ia::ep_modify`](Self::ep_modify); until a zone and one of the two DTO Event
+    /// Dispatchers are there, it is UNCONFIGURED_UNCONNECTED, and posting, connecting and accepting
+    /// are refused with `INVALID_STATE`/`EP_UNCONFIGURED`. Errors: `INVALID_HANDLE` with the
+    /// subtype of the handle, also for an Event Dispatcher that does not take the stream;
+    /// `INVALID_PARAMETER` for attributes that contradict the Event Dispatchers or exceed
     /// the adapter; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_ep_create")]
     pub fn ep_create(

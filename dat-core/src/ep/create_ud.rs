@@ -1,8 +1,9 @@
 //! Endpoints for datagrams: `DAT_IB_SERVICE_TYPE_UD` of the InfiniBand extension.
 //!
-//! One such Endpoint speaks with everybody: it has no connection, is CONNECTED from the start, and DISCONNECTED only after
-//! `ep_disconnect` or a failure; a reset opens it again. It is told apart in two places only: its state word never opens the
-//! straight way of requests, and the index of its receives is one that no completion has. So what goes fast pays nothing for it.
+//! One such Endpoint speaks with everybody: it has no connection, is CONNECTED from the start, and
+//! DISCONNECTED only after `ep_disconnect` or a failure; a reset opens it again. It is told apart
+//! in two places only: its state word never opens the straight way of requests, and the index of
+//! its receives is one that no completion has. So what goes fast pays nothing for it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::task::Poll;
@@ -17,17 +18,20 @@ use crate::provider::{Destination, Provider, Service};
 use crate::shared::ep::REQUEST_OPEN;
 use crate::time::Instant;
 
-/// Bytes in front of every datagram that was received: the IPv6 header of its packet, or at their end the IPv4 header.
+/// Bytes in front of every datagram that was received: the IPv6 header of its packet, or at their
+/// end the IPv4 header.
 pub const GRH_LEN: usize = 40;
 /// IP protocol number of UDP, which RoCEv2 is.
 const UDP: u8 = 17;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Makes an Endpoint for datagrams, CONNECTED. Peers need its QPN ([`Ia::ep_query`]) and `qkey` to send to it.
+    /// Makes an Endpoint for datagrams, CONNECTED. Peers need its QPN ([`Ia::ep_query`]) and `qkey`
+    /// to send to it.
     ///
-    /// A receive has to have room for [`GRH_LEN`] bytes more than the datagram. Of the attributes those of RDMA mean nothing, and
-    /// the longest message is at most the port's MTU. The connect Event Dispatcher hears of its end. Errors as for
-    /// [`Ia::ep_create`], and `MODEL_NOT_SUPPORTED` where the adapter has no datagrams.
+    /// A receive has to have room for [`GRH_LEN`] bytes more than the datagram. Of the attributes
+    /// those of RDMA mean nothing, and the longest message is at most the port's MTU. The
+    /// connect Event Dispatcher hears of its end. Errors as for [`Ia::ep_create`], and
+    /// `MODEL_NOT_SUPPORTED` where the adapter has no datagrams.
     pub fn ep_create_ud(
         &mut self,
         pz: Pz,
@@ -70,8 +74,8 @@ impl<P: Provider> Ia<'_, P> {
         Ok(ep)
     }
 
-    /// The address handle of the queue pair `qpn` at `remote`, which takes datagrams with `qkey`. Pending while the way to it is
-    /// being found: ask again after [`Ia::advance`].
+    /// The address handle of the queue pair `qpn` at `remote`, which takes datagrams with `qkey`.
+    /// Pending while the way to it is being found: ask again after [`Ia::advance`].
     pub fn ud_address(
         &mut self,
         now: Instant,
@@ -93,7 +97,8 @@ pub(super) const fn word(state: EpState) -> u32 {
     state.word() & !REQUEST_OPEN
 }
 
-/// Who sent a datagram that was received behind these bytes. `None` if they are no header of a packet.
+/// Who sent a datagram that was received behind these bytes. `None` if they are no header of a
+/// packet.
 #[must_use]
 pub fn sender(header: &[u8; GRH_LEN]) -> Option<IpAddr> {
     let (_, v4) = header.split_last_chunk::<20>()?;

@@ -7,11 +7,13 @@ use crate::handle::{Ep, Evd, Pz, Srq};
 use crate::provider::{Provider, Service};
 
 impl<P: Provider> Ia<'_, P> {
-    /// Makes an Endpoint that takes its receives from a Shared Receive Queue, for as long as it lives.
+    /// Makes an Endpoint that takes its receives from a Shared Receive Queue, for as long as it
+    /// lives.
     ///
-    /// The zone is that of its requests and of what peers do; that of the queue may be another. `max_recv_iov` means nothing. No
-    /// receives can be posted to it (`MODEL_NOT_SUPPORTED`), and none are flushed but those in which a message was arriving. It
-    /// needs a receive Event Dispatcher to be configured. Errors as for [`Ia::ep_create`](Self::ep_create), and
+    /// The zone is that of its requests and of what peers do; that of the queue may be another.
+    /// `max_recv_iov` means nothing. No receives can be posted to it (`MODEL_NOT_SUPPORTED`),
+    /// and none are flushed but those in which a message was arriving. It needs a receive Event
+    /// Dispatcher to be configured. Errors as for [`Ia::ep_create`](Self::ep_create), and
     /// `INVALID_HANDLE`/`SRQ`.
     #[doc(alias = "dat_ep_create_with_srq")]
     pub fn ep_create_with_srq(

@@ -11,10 +11,11 @@ use crate::ia::late::Drains;
 use crate::provider::{Direction, Provider};
 use crate::time::Instant;
 
-/// A graceful disconnect ends as an abrupt one when no request has completed for so long: a peer without receives may keep the
-/// device retrying without end.
+/// A graceful disconnect ends as an abrupt one when no request has completed for so long: a peer
+/// without receives may keep the device retrying without end.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Until the completions of one are looked through again. Nobody arms their queue: it is the consumer's.
+/// Until the completions of one are looked through again. Nobody arms their queue: it is the
+/// consumer's.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// How far a graceful disconnect has come.
@@ -34,14 +35,16 @@ impl Drain {
 impl<P: Provider> Ia<'_, P> {
     /// Ends a connection, or an attempt at one.
     ///
-    /// Abrupt: at once; what is outstanding comes back flushed, or as it ended. Graceful: DISCONNECT_PENDING until the
-    /// posted requests have completed, dequeued or not, then the same; without any completion for 30 s it ends as if it were
-    /// abrupt. On states other than CONNECTED both mean the same. DISCONNECTED: no effect. `INVALID_STATE` in UNCONNECTED,
+    /// Abrupt: at once; what is outstanding comes back flushed, or as it ended. Graceful:
+    /// DISCONNECT_PENDING until the posted requests have completed, dequeued or not, then the
+    /// same; without any completion for 30 s it ends as if it were abrupt. On states other than
+    /// CONNECTED both mean the same. DISCONNECTED: no effect. `INVALID_STATE` in UNCONNECTED,
     /// RESERVED, PASSIVE and TENTATIVE_CONNECTION_PENDING.
     ///
-    /// A graceful disconnect sees completions that the consumer has not dequeued, as long as the reaping half is here; it
-    /// needs the posting half to follow requests that complete without a completion. If that one is out and the newest requests
-    /// are suppressed, they count as not completed until it has come back.
+    /// A graceful disconnect sees completions that the consumer has not dequeued, as long as the
+    /// reaping half is here; it needs the posting half to follow requests that complete without
+    /// a completion. If that one is out and the newest requests are suppressed, they count as
+    /// not completed until it has come back.
     #[doc(alias = "dat_ep_disconnect")]
     pub fn ep_disconnect(&mut self, now: Instant, ep: Ep, flag: CloseFlag) -> Result<(), Error> {
         let op = match flag {

@@ -12,10 +12,12 @@ use crate::provider::Provider;
 use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Starts to connect an UNCONNECTED Endpoint to where `dup` is connected to: the same service point of the same peer.
+    /// Starts to connect an UNCONNECTED Endpoint to where `dup` is connected to: the same service
+    /// point of the same peer.
     ///
-    /// `dup` must be CONNECTED (`INVALID_STATE` with its state), and have asked for its connection itself: who was asked knows
-    /// of no service point of the peer (`INVALID_PARAMETER`). Outcome and other errors as for [`Ia::ep_connect`].
+    /// `dup` must be CONNECTED (`INVALID_STATE` with its state), and have asked for its connection
+    /// itself: who was asked knows of no service point of the peer (`INVALID_PARAMETER`).
+    /// Outcome and other errors as for [`Ia::ep_connect`].
     #[doc(alias = "dat_ep_dup_connect")]
     pub fn ep_dup_connect(
         &mut self,

@@ -1,14 +1,15 @@
-//! The one way out of service: whatever ended a connection, the queue pair goes through Error to Reset, and what is
-//! outstanding comes back flushed.
+//! The one way out of service: whatever ended a connection, the queue pair goes through Error to
+//! Reset, and what is outstanding comes back flushed.
 //!
-//! The order carries all the guarantees of order that a consumer has. First the state word closes: posts from now on are
-//! only recorded. Then the queue pair goes to Error and to Reset; when the provider returns, every completion there will
-//! ever be is visible in the completion queues. Then both directions are put on the flush stacks of their Event
-//! Dispatchers, and only then the terminal event is queued. A reaper reads in the opposite order.
+//! The order carries all the guarantees of order that a consumer has. First the state word closes:
+//! posts from now on are only recorded. Then the queue pair goes to Error and to Reset; when the
+//! provider returns, every completion there will ever be is visible in the completion queues. Then
+//! both directions are put on the flush stacks of their Event Dispatchers, and only then the
+//! terminal event is queued. A reaper reads in the opposite order.
 //!
-//! A poster on another thread may have passed its guard before the state closed and record its request after the flush.
-//! It looks at the state once more afterwards and asks for another flush; should store and load cross on their way, the
-//! next advance finds the request outstanding.
+//! A poster on another thread may have passed its guard before the state closed and record its
+//! request after the flush. It looks at the state once more afterwards and asks for another flush;
+//! should store and load cross on their way, the next advance finds the request outstanding.
 
 use core::sync::atomic::Ordering;
 
@@ -23,14 +24,16 @@ use crate::shared::stack::END;
 use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Takes an Endpoint to DISCONNECTED and flushes it. The connection manager is not told. One with a Shared Receive Queue says
-    /// once that it takes nothing more from there: nothing of that queue is flushed.
+    /// Takes an Endpoint to DISCONNECTED and flushes it. The connection manager is not told. One
+    /// with a Shared Receive Queue says once that it takes nothing more from there: nothing of
+    /// that queue is flushed.
     pub(crate) fn end(&mut self, ep: Ep) {
         let shared = self.shared;
         let Some(line) = shared.ep(ep.0.index()) else {
             return;
         };
-        // ORDER: the state closes before the queue pair does, so that no post is lost between the two.
+        // ORDER: the state closes before the queue pair does, so that no post is lost between the
+        // two.
         line.poster.state.store(EpState::Disconnected.word() | CLOSING, Ordering::SeqCst);
         let Some(control) = self.eps.get_mut(ep.0) else {
             return;
@@ -39,15 +42,17 @@ impl<P: Provider> Ia<'_, P> {
         control.deadline = Instant::NEVER;
         let (qp, shares) = (control.qp, control.srq.is_some());
         if let Some(qp) = qp {
-            // A device that refuses is lost; the consumer gets everything back flushed all the same.
+            // A device that refuses is lost; the consumer gets everything back flushed all the
+            // same.
             let _ = self.provider.qp_modify(qp, &QpStep::Error);
             let _ = self.provider.qp_modify(qp, &QpStep::Reset);
         }
         self.enter(ep, EpState::Disconnected);
         self.flush(ep);
         if shares {
-            // The one place that says so: the device's own word, Last WQE Reached, comes or not, according to how far the queue pair
-            // was on its way, and may come when that is past.
+            // The one place that says so: the device's own word, Last WQE Reached, comes or not,
+            // according to how far the queue pair was on its way, and may come when
+            // that is past.
             let event = Event::Async(AsyncEvent::EpBroken(ep));
             self.notify(Some(self.async_evd), event);
         }
@@ -118,8 +123,9 @@ mod tests {
     use crate::storage::Storage;
     use crate::testing::{Fabric, LoopHca};
 
-    /// A poster on another thread that had seen the Endpoint open records its receive after the flush, and its look at the state
-    /// crosses with the change. The adapter's thread finds it at the next advance, or at the latest when the half has come back.
+    /// A poster on another thread that had seen the Endpoint open records its receive after the
+    /// flush, and its look at the state crosses with the change. The adapter's thread finds it
+    /// at the next advance, or at the latest when the half has come back.
     #[test]
     fn what_was_recorded_after_the_flush_is_flushed_all_the_same() {
         for comes_back in [false, true] {

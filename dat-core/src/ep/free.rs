@@ -8,10 +8,11 @@ use crate::provider::{Provider, QpStep};
 use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Frees an Endpoint. A connection ends abruptly, an attempt at one is aborted; completions not yet dequeued are lost.
+    /// Frees an Endpoint. A connection ends abruptly, an attempt at one is aborted; completions not
+    /// yet dequeued are lost.
     ///
-    /// `INVALID_STATE` in RESERVED, PASSIVE and TENTATIVE_CONNECTION_PENDING, while the posting half is out, and while a
-    /// reaping half is out that still has completions of it.
+    /// `INVALID_STATE` in RESERVED, PASSIVE and TENTATIVE_CONNECTION_PENDING, while the posting
+    /// half is out, and while a reaping half is out that still has completions of it.
     #[doc(alias = "dat_ep_free")]
     pub fn ep_free(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
         self.admit(ep, EpOp::Free)?;
@@ -35,7 +36,8 @@ impl<P: Provider> Ia<'_, P> {
         // Disconnected, it is reset already.
         let ended = self.state_of(ep) == Ok(super::EpState::Disconnected);
         if let Some(qp) = self.ep(ep).ok().filter(|_| !ended).and_then(|control| control.qp) {
-            // It completes nothing more when what has completed is taken out. A device that refuses is lost.
+            // It completes nothing more when what has completed is taken out. A device that refuses
+            // is lost.
             let _ = self.provider.qp_modify(qp, &QpStep::Error);
             let _ = self.provider.qp_modify(qp, &QpStep::Reset);
         }

@@ -1,7 +1,8 @@
-//! dat_ib_ud_ah_free and dat_ib_ud_cm_free: giving back what a connection of datagrams leaves with the consumer.
+//! dat_ib_ud_ah_free and dat_ib_ud_cm_free: giving back what a connection of datagrams leaves with
+//! the consumer.
 //!
-//! The first is a check here, and nothing to undo: an address handle is a value. Of the exchange that found it the connection
-//! manager keeps the answer.
+//! The first is a check here, and nothing to undo: an address handle is a value. Of the exchange
+//! that found it the connection manager keeps the answer.
 
 use super::LookUp;
 use crate::Ia;
@@ -12,8 +13,8 @@ use crate::provider::{Destination, Provider, Service};
 impl<P: Provider> Ia<'_, P> {
     /// Gives an address handle back, which dies with it.
     ///
-    /// `MODEL_NOT_SUPPORTED` for an Endpoint of connections; `INVALID_STATE` while requests are outstanding, any of which may
-    /// use it.
+    /// `MODEL_NOT_SUPPORTED` for an Endpoint of connections; `INVALID_STATE` while requests are
+    /// outstanding, any of which may use it.
     #[doc(alias = "dat_ib_ud_ah_free")]
     pub fn ud_ah_free(&mut self, ep: Ep, _address: Destination) -> Result<(), Error> {
         self.of_datagrams(ep)?;
@@ -25,8 +26,9 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Gives back what is left of the exchange that found an address: its answer. `MODEL_NOT_SUPPORTED` for an Endpoint of
-    /// connections; no effect if that answer is not there any more.
+    /// Gives back what is left of the exchange that found an address: its answer.
+    /// `MODEL_NOT_SUPPORTED` for an Endpoint of connections; no effect if that answer is not
+    /// there any more.
     #[doc(alias = "dat_ib_ud_cm_free")]
     pub fn ud_cm_free(&mut self, ep: Ep, of: LookUp) -> Result<(), Error> {
         self.of_datagrams(ep)?;

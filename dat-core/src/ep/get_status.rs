@@ -20,10 +20,11 @@ pub struct EpStatus {
 impl<P: Provider> Ia<'_, P> {
     /// State, and whether anything is outstanding. Any state; asks neither a lock nor the device.
     ///
-    /// A DTO or bind is outstanding until it has completed, whether its completion has been dequeued or not; while the reaping half
-    /// is out, until it has been dequeued. The device does not say when a suppressed request completes. So if the newest one is
-    /// suppressed this call posts an empty request behind it, and a later call sees that one completed. (Not while the posting half
-    /// is out.)
+    /// A DTO or bind is outstanding until it has completed, whether its completion has been
+    /// dequeued or not; while the reaping half is out, until it has been dequeued. The device
+    /// does not say when a suppressed request completes. So if the newest one is suppressed
+    /// this call posts an empty request behind it, and a later call sees that one completed. (Not
+    /// while the posting half is out.)
     #[doc(alias = "dat_ep_get_status")]
     pub fn ep_get_status(&mut self, ep: Ep) -> Result<EpStatus, Error> {
         let state = self.state_of(ep)?;

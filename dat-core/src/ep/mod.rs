@@ -1,7 +1,7 @@
 //! Endpoints: dat_ep_*(3).
 //!
-//! One file per manual page; [`table`] says what may happen when. [`ending`] is the one place that takes a queue pair out
-//! of service, [`queue_pair`] the one that makes it.
+//! One file per manual page; [`table`] says what may happen when. [`ending`] is the one place that
+//! takes a queue pair out of service, [`queue_pair`] the one that makes it.
 
 mod attr;
 mod common_connect;
@@ -76,8 +76,9 @@ pub(crate) enum Phase {
         /// Traffic class to use.
         traffic_class: u8,
     },
-    /// Passive: the REP is out. The step to ready-to-send waits for the RTU or for the peer's first packet: only in
-    /// ready-to-receive does the device tell of that packet, and nothing can be posted before anyway.
+    /// Passive: the REP is out. The step to ready-to-send waits for the RTU or for the peer's first
+    /// packet: only in ready-to-receive does the device tell of that packet, and nothing can be
+    /// posted before anyway.
     Accepted(QpTerms),
     /// Datagrams: what was found last.
     Found(Destination),
@@ -96,7 +97,8 @@ pub(crate) struct EpControl {
     pub(crate) qp: Option<Qp>,
     /// Lives of queue pairs in this slot, counted into the completion index.
     pub(crate) life: u32,
-    /// The batch of notices before which the queue pair began this life: what comes with it is about an earlier one.
+    /// The batch of notices before which the queue pair began this life: what comes with it is
+    /// about an earlier one.
     pub(crate) born: u32,
     pub(crate) conn: Option<ConnId>,
     pub(crate) phase: Phase,
@@ -115,18 +117,22 @@ pub(crate) struct EpControl {
     pub(crate) cause: Option<Fault>,
     /// Why the peer or the network rejected the attempt, if that is how it ended.
     pub(crate) refusal: Option<Reason>,
-    /// The sequence behind the newest request, and the newest receive of its own queue, that the control half saw complete, whether
-    /// dequeued or not. The consumer may have dequeued more since.
+    /// The sequence behind the newest request, and the newest receive of its own queue, that the
+    /// control half saw complete, whether dequeued or not. The consumer may have dequeued more
+    /// since.
     pub(crate) requests_done: u32,
     pub(crate) receives_done: u32,
     /// The graceful disconnect that is under way.
     pub(crate) drain: Drain,
-    /// Receives from a Shared Receive Queue that the control half saw complete, see [`crate::srq`].
+    /// Receives from a Shared Receive Queue that the control half saw complete, see
+    /// [`crate::srq`].
     pub(crate) arrived: u32,
-    /// High watermarks of the receives it holds; [`INFINITE`] if there is none, or the soft one has raised its event.
+    /// High watermarks of the receives it holds; [`INFINITE`] if there is none, or the soft one
+    /// has raised its event.
     pub(crate) soft: u32,
     pub(crate) hard: u32,
-    /// Slots for the events of its connection that have not been used, and those that have: a connection has two at the most.
+    /// Slots for the events of its connection that have not been used, and those that have: a
+    /// connection has two at the most.
     pub(crate) reserved: Vec<u32, 2, u8>,
     pub(crate) sent: Vec<u32, 2, u8>,
     /// Next on the control half's list of Endpoints to look at.
@@ -265,8 +271,9 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Reserves the slots that the events of a connection need, so that none of them can be lost. `INSUFFICIENT_RESOURCES` if events
-    /// of earlier connections have taken all: the consumer has to dequeue some.
+    /// Reserves the slots that the events of a connection need, so that none of them can be lost.
+    /// `INSUFFICIENT_RESOURCES` if events of earlier connections have taken all: the consumer
+    /// has to dequeue some.
     pub(crate) fn reserve_events(&mut self, ep: Ep) -> Result<(), Error> {
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTevd);
         let (pool, free) = (self.shared.connection, &mut self.free_events);
@@ -292,7 +299,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// The connection is past, by a reset or because the Endpoint goes: its events wait for no completions any more.
+    /// The connection is past, by a reset or because the Endpoint goes: its events wait for no
+    /// completions any more.
     pub(crate) fn release_events(&mut self, ep: Ep) {
         let pool = self.shared.connection;
         if let Ok(control) = self.ep_mut(ep) {
@@ -302,8 +310,9 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Sends a connection event to its Event Dispatcher. One that ends a connection always finds room, in a slot that was reserved
-    /// for it; any other overflows where the Event Dispatcher has as many events as it was made for.
+    /// Sends a connection event to its Event Dispatcher. One that ends a connection always finds
+    /// room, in a slot that was reserved for it; any other overflows where the Event Dispatcher
+    /// has as many events as it was made for.
     pub(crate) fn signal(&mut self, ep: Ep, signal: Signal) {
         let Some(evd) = self.eps.get(ep.0).and_then(|control| control.connect_evd) else {
             return;
@@ -351,19 +360,21 @@ impl<P: Provider> Ia<'_, P> {
         self.worked = true;
     }
 
-    /// Why the connection broke, in the device's own words. Valid until the Endpoint is reset or freed.
+    /// Why the connection broke, in the device's own words. Valid until the Endpoint is reset or
+    /// freed.
     pub fn ep_cause(&self, ep: Ep) -> Result<Option<Fault>, Error> {
         Ok(self.ep(ep)?.cause)
     }
 
-    /// The reason in the rejection that ended an attempt to connect: what distinguishes, behind `NonPeerRejected`, a service
-    /// that nobody listens on from a stale connection or an MTU that the peer does not have. Valid until the Endpoint is reset
-    /// or freed.
+    /// The reason in the rejection that ended an attempt to connect: what distinguishes, behind
+    /// `NonPeerRejected`, a service that nobody listens on from a stale connection or an MTU
+    /// that the peer does not have. Valid until the Endpoint is reset or freed.
     pub fn ep_reject_reason(&self, ep: Ep) -> Result<Option<Reason>, Error> {
         Ok(self.ep(ep)?.refusal)
     }
 
-    /// Private data that came with the reply or the rejection. Valid until the Endpoint is reset, freed or connected anew.
+    /// Private data that came with the reply or the rejection. Valid until the Endpoint is reset,
+    /// freed or connected anew.
     ///
     /// It is the message's whole field, padded with zeros: the wire does not carry its length.
     pub fn ep_private_data(&self, ep: Ep) -> Result<&[u8], Error> {
@@ -371,8 +382,8 @@ impl<P: Provider> Ia<'_, P> {
         Ok(answered.map_or(&[], |conn| self.cm.private_data(conn)))
     }
 
-    /// The peer has answered on that connection: its private data is kept for the consumer, in the place of what an earlier answer
-    /// brought.
+    /// The peer has answered on that connection: its private data is kept for the consumer, in the
+    /// place of what an earlier answer brought.
     pub(crate) fn keep_answer(&mut self, ep: Ep, answered: Option<ConnId>) {
         let Ok(control) = self.ep_mut(ep) else { return };
         let earlier = core::mem::replace(&mut control.answered, answered);

@@ -24,13 +24,16 @@ pub struct EpModify {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Changes what an Endpoint is made from, while it has no connection; what it leaves configured can be used.
+    /// Changes what an Endpoint is made from, while it has no connection; what it leaves configured
+    /// can be used.
     ///
-    /// Endpoint: UNCONNECTED, RESERVED, PASSIVE or TENTATIVE_CONNECTION_PENDING, configured or not, with its posting half here.
-    /// The zone may be changed in UNCONNECTED and TENTATIVE only, or where there was none. Receives that are posted stay posted;
-    /// those of memory in another zone than the new one will fail. `INVALID_STATE` also for other receive completion flags when
-    /// there are any; `INVALID_PARAMETER` also for fewer or shorter receives than are posted. Other errors as for
-    /// [`Ia::ep_create`](Self::ep_create). A refused call changes nothing.
+    /// Endpoint: UNCONNECTED, RESERVED, PASSIVE or TENTATIVE_CONNECTION_PENDING, configured or not,
+    /// with its posting half here. The zone may be changed in UNCONNECTED and TENTATIVE only,
+    /// or where there was none. Receives that are posted stay posted; those of memory in
+    /// another zone than the new one will fail. `INVALID_STATE` also for other receive completion
+    /// flags when there are any; `INVALID_PARAMETER` also for fewer or shorter receives than
+    /// are posted. Other errors as for [`Ia::ep_create`](Self::ep_create). A refused call
+    /// changes nothing.
     #[doc(alias = "dat_ep_modify")]
     pub fn ep_modify(&mut self, ep: Ep, change: &EpModify) -> Result<(), Error> {
         self.admit(ep, EpOp::Modify)?;
@@ -87,7 +90,8 @@ impl<P: Provider> Ia<'_, P> {
         Ok(())
     }
 
-    /// Puts another queue pair in the place of an Endpoint's, if there is one, with the receives that are posted.
+    /// Puts another queue pair in the place of an Endpoint's, if there is one, with the receives
+    /// that are posted.
     fn rebuild(
         &mut self,
         ep: Ep,

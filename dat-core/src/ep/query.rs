@@ -19,7 +19,8 @@ pub struct EpParam {
     pub local_port: u16,
     /// The peer, in the same states.
     pub remote: Option<IpAddr>,
-    /// The peer's port: of its service point on the active side, its own choice on the passive side.
+    /// The peer's port: of its service point on the active side, its own choice on the passive
+    /// side.
     pub remote_port: u16,
     /// The Protection Zone.
     pub pz: Option<Pz>,

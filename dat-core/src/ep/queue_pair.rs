@@ -1,5 +1,5 @@
-//! The queue pair of an Endpoint: made when a Protection Zone and a DTO Event Dispatcher are known, in Init at once, so
-//! that receives may be posted before there is a connection.
+//! The queue pair of an Endpoint: made when a Protection Zone and a DTO Event Dispatcher are known,
+//! in Init at once, so that receives may be posted before there is a connection.
 
 use core::sync::atomic::Ordering;
 
@@ -36,8 +36,8 @@ pub(super) struct Made<P: Provider> {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// What an Endpoint gets if its creator has no wish: 64 DTOs each way and 4 segments, or what the adapter and the
-    /// storage have if that is less.
+    /// What an Endpoint gets if its creator has no wish: 64 DTOs each way and 4 segments, or what
+    /// the adapter and the storage have if that is less.
     #[must_use]
     pub fn ep_attr_default(&self) -> EpAttr {
         let limits = self.provider.limits();
@@ -254,8 +254,8 @@ impl<P: Provider> Ia<'_, P> {
         shared.rewind();
     }
 
-    /// Drops what is outstanding without completing it: binds are accounted for, flushes forgotten, completions taken out of their
-    /// queues.
+    /// Drops what is outstanding without completing it: binds are accounted for, flushes forgotten,
+    /// completions taken out of their queues.
     pub(super) fn drop_outstanding(&mut self, slot: u32) {
         let shared = self.shared;
         let Some(ep) = shared.ep(slot) else { return };
@@ -311,7 +311,8 @@ impl<P: Provider> Ia<'_, P> {
     }
 }
 
-/// The first step of a queue pair's life. Peers get every right the queue pair can give; the keys decide what they may touch.
+/// The first step of a queue pair's life. Peers get every right the queue pair can give; the keys
+/// decide what they may touch.
 pub(super) const fn first_step(service: Service) -> QpStep {
     match service {
         Service::Connected => QpStep::Init {

@@ -8,10 +8,12 @@ use crate::provider::Provider;
 /// What an Endpoint has of receives. `None` is `DAT_VALUE_UNKNOWN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpRecvInfo {
-    /// Receives allocated to it that have not completed. With a Shared Receive Queue none: the device takes a receive from there and
-    /// completes it in one step, as far as software can see.
+    /// Receives allocated to it that have not completed. With a Shared Receive Queue none: the
+    /// device takes a receive from there and completes it in one step, as far as software can
+    /// see.
     pub nbufs_allocated: Option<u32>,
-    /// How many receives can complete with what is allocated: as messages arrive in order, as many.
+    /// How many receives can complete with what is allocated: as messages arrive in order, as
+    /// many.
     pub bufs_alloc_span: Option<u32>,
 }
 

@@ -10,9 +10,10 @@ use crate::provider::{Provider, Service};
 impl<P: Provider> Ia<'_, P> {
     /// Makes a DISCONNECTED Endpoint UNCONNECTED again.
     ///
-    /// Completions not yet dequeued are dropped; who wants them posts a marker each way first and dequeues until both are
-    /// back. In UNCONNECTED there is no effect. `INVALID_STATE` in any other state, while the posting half is out, and
-    /// while a reaping half is out that still has completions of it.
+    /// Completions not yet dequeued are dropped; who wants them posts a marker each way first and
+    /// dequeues until both are back. In UNCONNECTED there is no effect. `INVALID_STATE` in any
+    /// other state, while the posting half is out, and while a reaping half is out that still
+    /// has completions of it.
     #[doc(alias = "dat_ep_reset")]
     pub fn ep_reset(&mut self, ep: Ep) -> Result<(), Error> {
         if let Outcome::Stay = self.admit(ep, EpOp::Reset)? {
@@ -45,7 +46,8 @@ impl<P: Provider> Ia<'_, P> {
             .map_or(0, |line| line.receive.taken.load(core::sync::atomic::Ordering::Acquire));
         self.release_events(ep);
         if service != Service::Connected {
-            // It is connected from here on. If there is no slot, its end follows the rule of any other event.
+            // It is connected from here on. If there is no slot, its end follows the rule of any
+            // other event.
             let _ = self.reserve_events(ep);
         }
         self.end_questions(ep, true);

@@ -1,8 +1,9 @@
 //! The Endpoint's states and the one table of what happens in them.
 //!
-//! [`outcome`] answers every pair of state and stimulus, without a wildcard; `tests/data/ep-transitions.txt` holds the same
-//! answers transcribed from the manual pages, and a test compares them row by row. Effects (queue pair, flush, events)
-//! are carried out elsewhere and never decide on a state of their own.
+//! [`outcome`] answers every pair of state and stimulus, without a wildcard;
+//! `tests/data/ep-transitions.txt` holds the same answers transcribed from the manual pages, and a
+//! test compares them row by row. Effects (queue pair, flush, events) are carried out elsewhere and
+//! never decide on a state of their own.
 
 use core::sync::atomic::Ordering;
 
@@ -303,7 +304,8 @@ pub fn outcome(state: EpState, op: EpOp) -> Outcome {
     unpack(state, code.unwrap_or(IGNORE))
 }
 
-/// The table as the program carries it, a byte for each pair: below [`REFUSE`] a new state and, above it, an event.
+/// The table as the program carries it, a byte for each pair: below [`REFUSE`] a new state and,
+/// above it, an event.
 #[expect(clippy::indexing_slicing, reason = "the compiler evaluates it")]
 const PACKED: [[u8; EpOp::ALL.len()]; EpState::ALL.len()] = {
     let mut packed = [[IGNORE; EpOp::ALL.len()]; EpState::ALL.len()];

@@ -1,11 +1,13 @@
 //! Looking at completions before the consumer does.
 //!
-//! What an Endpoint has outstanding ends when the device completes it, not when the consumer dequeues the completion: a graceful
-//! disconnect must end though the consumer waits on its connect Event Dispatcher alone. So the control half looks through the
-//! completion queue where the completions lie, once past each, and notes for each Endpoint how far it has come.
+//! What an Endpoint has outstanding ends when the device completes it, not when the consumer
+//! dequeues the completion: a graceful disconnect must end though the consumer waits on its connect
+//! Event Dispatcher alone. So the control half looks through the completion queue where the
+//! completions lie, once past each, and notes for each Endpoint how far it has come.
 //!
-//! An Event Dispatcher that a CNO or upcalls listen to must not be armed for completions that it has announced already. So there
-//! the control half takes completions out of the queue and puts them into the ring, where the reaper finds them in order.
+//! An Event Dispatcher that a CNO or upcalls listen to must not be armed for completions that it
+//! has announced already. So there the control half takes completions out of the queue and puts
+//! them into the ring, where the reaper finds them in order.
 
 use core::sync::atomic::Ordering;
 
@@ -62,7 +64,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Looks at the completions of `evd` that have come since the last time. They stay where they are.
+    /// Looks at the completions of `evd` that have come since the last time. They stay where they
+    /// are.
     pub(crate) fn look_through(&mut self, evd: Evd) {
         let Self { reapers, eps, shared, .. } = self;
         if let Some(Some(reaper)) = reapers.get_mut(evd.0.index() as usize) {
@@ -78,8 +81,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Requests or receives that an Endpoint has posted and the device has not completed, as far as is known; all that is not
-    /// dequeued while the reaper is with another thread.
+    /// Requests or receives that an Endpoint has posted and the device has not completed, as far as
+    /// is known; all that is not dequeued while the reaper is with another thread.
     pub(crate) fn unfinished(&mut self, ep: Ep, direction: Direction) -> u32 {
         let shared = self.shared;
         let (Ok(control), Some(line)) = (self.ep(ep), shared.ep(ep.0.index())) else {
@@ -115,8 +118,8 @@ pub(crate) fn look_through<P: Provider>(
     }
 }
 
-/// How many of `outstanding` requests are known to have completed, if the last of those is the one before `done`. The consumer may
-/// have overtaken what was noted.
+/// How many of `outstanding` requests are known to have completed, if the last of those is the one
+/// before `done`. The consumer may have overtaken what was noted.
 pub(crate) const fn known(done: u32, consumed: u32, outstanding: u32) -> u32 {
     let ahead = done.wrapping_sub(consumed);
     if ahead <= outstanding { ahead } else { 0 }
@@ -158,8 +161,8 @@ fn note(shared: &Shared<'_>, eps: &mut Table<'_, EpControl>, completion: &Comple
     }
 }
 
-/// The sequence of the outstanding request of that token. Each request is passed once: from what was known already, or dequeued
-/// since.
+/// The sequence of the outstanding request of that token. Each request is passed once: from what
+/// was known already, or dequeued since.
 fn sequence(shared: &Shared<'_>, ep: &EpShared, done: u32, token: u16) -> Option<u32> {
     let line = &ep.request;
     let consumed = line.consumed.load(Ordering::Acquire);

@@ -1,8 +1,9 @@
 //! Arrivals: what triggers a CNO, and what upcalls are made for.
 //!
-//! An event that the control half makes tells of itself when it is put into the ring. Completions and flushes do not pass
-//! through the control half; so for an Event Dispatcher that somebody listens to it takes them in, at each advance, and asks the
-//! device to announce the next. An Event Dispatcher whose reaper is with another thread is that thread's: it arms by itself,
+//! An event that the control half makes tells of itself when it is put into the ring. Completions
+//! and flushes do not pass through the control half; so for an Event Dispatcher that somebody
+//! listens to it takes them in, at each advance, and asks the device to announce the next. An Event
+//! Dispatcher whose reaper is with another thread is that thread's: it arms by itself,
 //! and here only the device's announcement counts.
 
 use super::UpcallPolicy;
@@ -90,7 +91,8 @@ impl<P: Provider> Ia<'_, P> {
             .is_some_and(|control| control.cno.is_some() || control.upcalls.is_some())
     }
 
-    /// Takes in what has come from the device and from posters since the last time. Whether any of it notifies.
+    /// Takes in what has come from the device and from posters since the last time. Whether any of
+    /// it notifies.
     fn take_in(&mut self, evd: Evd) -> bool {
         let Some(control) = self.evds.get_mut(evd.0) else {
             return false;

@@ -1,5 +1,5 @@
-//! A chain of queues to flush and of connection events, in the order in which they came: what a reaper took off the stacks of its
-//! Event Dispatcher.
+//! A chain of queues to flush and of connection events, in the order in which they came: what a
+//! reaper took off the stacks of its Event Dispatcher.
 
 use crate::shared::Shared;
 use crate::shared::ep::queue_of;

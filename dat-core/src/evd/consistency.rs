@@ -1,7 +1,8 @@
 //! Which streams may share an Event Dispatcher: dat_ep_create(3), "Usage".
 //!
-//! Any may be merged, but who decides which completions notify (everybody does by default) is one for all of an Event
-//! Dispatcher; and if it is not the default, nothing but DTO and RMR bind streams may feed it.
+//! Any may be merged, but who decides which completions notify (everybody does by default) is one
+//! for all of an Event Dispatcher; and if it is not the default, nothing but DTO and RMR bind
+//! streams may feed it.
 
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
@@ -20,8 +21,8 @@ pub(super) fn kind(flags: CompletionFlags) -> CompletionFlags {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Whether an Endpoint's streams (`ep`'s, if it lives already) agree with each other and with all that feed the same Event
-    /// Dispatchers: else `INVALID_PARAMETER`.
+    /// Whether an Endpoint's streams (`ep`'s, if it lives already) agree with each other and with
+    /// all that feed the same Event Dispatchers: else `INVALID_PARAMETER`.
     pub(crate) fn streams_agree(
         &self,
         ep: Option<Ep>,

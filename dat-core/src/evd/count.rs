@@ -1,7 +1,9 @@
-//! How many events an Event Dispatcher has, without taking any: what a threshold, `nmore` and a resize go by.
+//! How many events an Event Dispatcher has, without taking any: what a threshold, `nmore` and a
+//! resize go by.
 //!
-//! Not every completion is an event (a suppressed success is none), not every event has a completion (what is flushed), and
-//! not every event notifies. So they are looked at one by one, in the order in which the reaper would.
+//! Not every completion is an event (a suppressed success is none), not every event has a
+//! completion (what is flushed), and not every event notifies. So they are looked at one by one, in
+//! the order in which the reaper would.
 
 use core::sync::atomic::Ordering;
 

@@ -14,10 +14,11 @@ const COMPLETIONS: EvdFlags = EvdFlags::DTO.union(EvdFlags::RMR_BIND);
 impl<P: Provider> Ia<'_, P> {
     /// Makes an Event Dispatcher for any mix of streams, with room for at least `min_qlen` events.
     ///
-    /// `INVALID_PARAMETER` for a length of 0, no stream or an unknown one; `INSUFFICIENT_RESOURCES` beyond
-    /// [`IaAttr::max_evd_qlen`](crate::IaAttr), beyond the storage's events for one without DTO streams or with software events,
-    /// or when the table is full. (Where other streams come along, connection events that find no place among the storage's
-    /// events are kept until there is one, and connection requests are turned away.)
+    /// `INVALID_PARAMETER` for a length of 0, no stream or an unknown one; `INSUFFICIENT_RESOURCES`
+    /// beyond [`IaAttr::max_evd_qlen`](crate::IaAttr), beyond the storage's events for one
+    /// without DTO streams or with software events, or when the table is full. (Where other
+    /// streams come along, connection events that find no place among the storage's events are
+    /// kept until there is one, and connection requests are turned away.)
     #[doc(alias = "dat_evd_create")]
     pub fn evd_create(&mut self, min_qlen: u32, flags: EvdFlags) -> Result<Evd, Error> {
         self.evd_make(min_qlen, flags, None)
@@ -90,14 +91,16 @@ impl<P: Provider> Ia<'_, P> {
         self.evds.insert(control).map(Evd).ok_or(full)
     }
 
-    /// Entries of the completion queue of an Event Dispatcher of that length: as many again for followers.
+    /// Entries of the completion queue of an Event Dispatcher of that length: as many again for
+    /// followers.
     pub(super) const fn entries(qlen: u32) -> u32 {
         qlen.saturating_mul(2)
     }
 
     /// Events that one with those streams can have room for.
     pub(super) fn most_events(&self, flags: EvdFlags) -> u32 {
-        // Software events have no other place than the storage's: whoever asks for more of them learns it now.
+        // Software events have no other place than the storage's: whoever asks for more of them
+        // learns it now.
         if flags.intersects(COMPLETIONS) && !flags.contains(EvdFlags::SOFTWARE) {
             self.provider.limits().max_cqe
         } else {

@@ -21,23 +21,24 @@ impl<P: Provider> EvdReaper<'_, P> {
         self.reaper.dequeue(&self.shared, self.shared_evd)
     }
 
-    /// Takes up to `most` events, gives each to `take`, and returns how many there were: extension, a burst of
-    /// [`EvdReaper::dequeue`], in the same order. The slots of requests that it completes are free again when it returns, not
-    /// before: what `take` posts may be refused for want of one.
+    /// Takes up to `most` events, gives each to `take`, and returns how many there were: extension,
+    /// a burst of [`EvdReaper::dequeue`], in the same order. The slots of requests that it
+    /// completes are free again when it returns, not before: what `take` posts may be refused
+    /// for want of one.
     #[inline(always)]
     pub fn dequeue_each(&mut self, most: usize, take: impl FnMut(Event)) -> usize {
         self.reaper.dequeue_each(&self.shared, self.shared_evd, most, take)
     }
 
-    /// Asks the device for a [`Notice::Completion`](crate::provider::Notice::Completion) at the next completion; at once if
-    /// one is there already. Events that do not come from the device announce themselves by
-    /// [`Next::work`](crate::ia::Next::work).
+    /// Asks the device for a [`Notice::Completion`](crate::provider::Notice::Completion) at the
+    /// next completion; at once if one is there already. Events that do not come from the
+    /// device announce themselves by [`Next::work`](crate::ia::Next::work).
     pub fn arm(&mut self, solicited_only: bool) {
         self.reaper.arm(solicited_only);
     }
 
-    /// `event_extension_data`: what the last receive of the InfiniBand extensions told besides: immediate and sender. Of use
-    /// right after its [`Event::IbDto`] was dequeued.
+    /// `event_extension_data`: what the last receive of the InfiniBand extensions told besides:
+    /// immediate and sender. Of use right after its [`Event::IbDto`] was dequeued.
     #[must_use]
     pub fn extension(&self) -> Extra {
         self.reaper.extra
@@ -51,7 +52,8 @@ impl<P: Provider> EvdReaper<'_, P> {
 }
 
 impl<'s, P: Provider> Ia<'s, P> {
-    /// As [`EvdReaper::dequeue`], by handle. `INVALID_STATE`/`EVD_WAITER` while somebody waits or has the reaper.
+    /// As [`EvdReaper::dequeue`], by handle. `INVALID_STATE`/`EVD_WAITER` while somebody waits or
+    /// has the reaper.
     #[doc(alias = "dat_evd_dequeue")]
     #[inline(never)]
     pub fn evd_dequeue(&mut self, evd: Evd) -> Result<Event, DatReturn> {

@@ -6,7 +6,8 @@ use crate::handle::Evd;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Events that arrive from now on do not trigger the CNO. They are queued, and waits are served, as before.
+    /// Events that arrive from now on do not trigger the CNO. They are queued, and waits are
+    /// served, as before.
     #[doc(alias = "dat_evd_disable")]
     pub fn evd_disable(&mut self, evd: Evd) -> Result<(), Error> {
         self.look_in(evd);

@@ -6,7 +6,8 @@ use crate::handle::Evd;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Events that arrive from now on trigger the CNO; what arrived before does not. Nothing else changes.
+    /// Events that arrive from now on trigger the CNO; what arrived before does not. Nothing else
+    /// changes.
     #[doc(alias = "dat_evd_enable")]
     pub fn evd_enable(&mut self, evd: Evd) -> Result<(), Error> {
         if !self.evd_mut(evd)?.enabled {

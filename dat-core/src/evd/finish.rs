@@ -94,7 +94,8 @@ pub(crate) fn untold<U: Using>(
     }
 }
 
-/// Counts a bind as completed. The RMR that it was of, freed since or not; none if there is no such bind.
+/// Counts a bind as completed. The RMR that it was of, freed since or not; none if there is no such
+/// bind.
 #[inline]
 pub(super) fn bind_done(shared: &Shared<'_>, index: u32, ep: &EpShared, slot: u32) -> Option<Rmr> {
     let window = shared.rmrs.get(slot as usize)?;
@@ -113,7 +114,8 @@ fn register_done(shared: &Shared<'_>, slot: u32, success: bool) {
         return;
     };
     if !success {
-        // What it was to open is not, as far as local posts are concerned; peers may be able to tell more.
+        // What it was to open is not, as far as local posts are concerned; peers may be able to
+        // tell more.
         lmr.vacate();
     }
     lmr.bound.fetch_sub(EDIT, Ordering::AcqRel);

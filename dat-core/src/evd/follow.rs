@@ -1,10 +1,12 @@
-//! Requests of dat-core's own behind suppressed ones, and the entries of completion queues that they need.
+//! Requests of dat-core's own behind suppressed ones, and the entries of completion queues that
+//! they need.
 //!
-//! The device does not say when a suppressed request completes, so an empty request is posted behind it, a follower. Its completion
-//! takes an entry that the consumer did not reckon with. A completion queue has twice the entries of the length that was asked for
-//! ([`Ia::entries`]), and no more followers are posted than the second half holds. That is enough unless the consumer lets
-//! completions lie and asks for the status again and again: each follower has a suppressed request before it, which counts in the
-//! length.
+//! The device does not say when a suppressed request completes, so an empty request is posted
+//! behind it, a follower. Its completion takes an entry that the consumer did not reckon with. A
+//! completion queue has twice the entries of the length that was asked for ([`Ia::entries`]), and
+//! no more followers are posted than the second half holds. That is enough unless the consumer lets
+//! completions lie and asks for the status again and again: each follower has a suppressed request
+//! before it, which counts in the length.
 
 use crate::Ia;
 use crate::ep::EpControl;
@@ -12,8 +14,9 @@ use crate::handle::{Ep, Evd, Handle};
 use crate::provider::{Direction, Provider};
 
 impl<P: Provider> Ia<'_, P> {
-    /// Sees to it that the end of an Endpoint's newest request shows. False if that has to be tried again: the posting half is out,
-    /// or another request of dat-core's own is under way, or there is no room for its completion.
+    /// Sees to it that the end of an Endpoint's newest request shows. False if that has to be tried
+    /// again: the posting half is out, or another request of dat-core's own is under way, or
+    /// there is no room for its completion.
     pub(crate) fn follow_suppressed(&mut self, ep: Ep) -> bool {
         let Ok(control) = self.ep(ep) else {
             return true;

@@ -6,11 +6,13 @@ use crate::handle::{Cr, Evd};
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Frees an Event Dispatcher; events still queued are lost. [`Ia::evd_requests`] names the requests among them: they stay, and so
-    /// do the peers' hopes, until somebody turns them away.
+    /// Frees an Event Dispatcher; events still queued are lost. [`Ia::evd_requests`] names the
+    /// requests among them: they stay, and so do the peers' hopes, until somebody turns them
+    /// away.
     ///
-    /// `INVALID_STATE` while a stream is attached, while somebody waits or has the reaper, and for the async Event Dispatcher,
-    /// which goes with the Interface Adapter. The last one of a CNO releases that CNO's waiters.
+    /// `INVALID_STATE` while a stream is attached, while somebody waits or has the reaper, and for
+    /// the async Event Dispatcher, which goes with the Interface Adapter. The last one of a CNO
+    /// releases that CNO's waiters.
     #[doc(alias = "dat_evd_free")]
     pub fn evd_free(&mut self, evd: Evd) -> Result<(), Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
@@ -21,7 +23,8 @@ impl<P: Provider> Ia<'_, P> {
         self.evd_remove(evd)
     }
 
-    /// The requests whose events are queued there, each to `see`. `INVALID_HANDLE`; `INVALID_STATE` while somebody has the reaper.
+    /// The requests whose events are queued there, each to `see`. `INVALID_HANDLE`; `INVALID_STATE`
+    /// while somebody has the reaper.
     pub fn evd_requests(&self, evd: Evd, see: impl FnMut(Cr)) -> Result<(), Error> {
         self.evd(evd, DatSubtype::InvalidHandle1)?;
         let index = evd.0.index();

@@ -1,4 +1,5 @@
-//! dat_evd_kcreate(3), of kDAPL: an Event Dispatcher that makes upcalls instead of being waited for.
+//! dat_evd_kcreate(3), of kDAPL: an Event Dispatcher that makes upcalls instead of being waited
+//! for.
 
 use core::fmt;
 
@@ -17,7 +18,8 @@ pub enum UpcallPolicy {
     Disable = 0,
     /// One at a time.
     SingleInstance = 1,
-    /// Several at a time, as far as there are threads. An adapter belongs to one thread, so it is one at a time.
+    /// Several at a time, as far as there are threads. An adapter belongs to one thread, so it is
+    /// one at a time.
     Many = 100,
     /// No more, and what is under way has returned.
     Teardown = -1,
@@ -27,7 +29,8 @@ pub enum UpcallPolicy {
 pub struct Upcall<P: Provider> {
     /// What the consumer wants to have back.
     pub instance: u64,
-    /// What is called, from [`Ia::advance`]: with the adapter, the instance, the event, and whether there are more.
+    /// What is called, from [`Ia::advance`]: with the adapter, the instance, the event, and
+    /// whether there are more.
     pub function: for<'a> fn(&mut Ia<'a, P>, instance: u64, event: Event, more: bool),
 }
 
@@ -57,8 +60,9 @@ pub(crate) struct Upcalls<P: Provider> {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Makes an Event Dispatcher that calls `upcall` with each of its events; without one, when one has been given by
-    /// [`Ia::evd_modify_upcall`]. It can be dequeued from as any other. Errors as for [`Ia::evd_create`].
+    /// Makes an Event Dispatcher that calls `upcall` with each of its events; without one, when one
+    /// has been given by [`Ia::evd_modify_upcall`]. It can be dequeued from as any other.
+    /// Errors as for [`Ia::evd_create`].
     #[doc(alias = "dat_evd_kcreate")]
     pub fn evd_kcreate(
         &mut self,

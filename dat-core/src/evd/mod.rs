@@ -1,10 +1,11 @@
 //! Event Dispatchers: dat_evd_*(3).
 //!
-//! One Event Dispatcher takes any mix of streams. Completions come straight from its completion queue; all other events
-//! come through a ring that the control half fills. The rules of order are the reaper's, see [`EvdReaper`].
+//! One Event Dispatcher takes any mix of streams. Completions come straight from its completion
+//! queue; all other events come through a ring that the control half fills. The rules of order are
+//! the reaper's, see [`EvdReaper`].
 //!
-//! What wakes somebody (a wait, a CNO, an upcall) is found by looking, in `count` and `arrival`; nothing of it is on the way
-//! of an event that is merely dequeued.
+//! What wakes somebody (a wait, a CNO, an upcall) is found by looking, in `count` and `arrival`;
+//! nothing of it is on the way of an event that is merely dequeued.
 
 mod absorb;
 mod arrival;
@@ -143,7 +144,8 @@ impl<'s, P: Provider> Ia<'s, P> {
         true
     }
 
-    /// Delivers an event. One that finds no room is lost, and the async Event Dispatcher hears of it.
+    /// Delivers an event. One that finds no room is lost, and the async Event Dispatcher hears of
+    /// it.
     pub(crate) fn notify(&mut self, evd: Option<Evd>, event: Event) {
         let Some(evd) = evd else { return };
         if self.put(evd, event.encode()) {
@@ -173,8 +175,8 @@ impl<'s, P: Provider> Ia<'s, P> {
         }
     }
 
-    /// The reaping half of `evd`, if it is here and the consumer may use it, with what it looks at. A reaper remembers whose it is:
-    /// so one compare tells whether the handle is stale.
+    /// The reaping half of `evd`, if it is here and the consumer may use it, with what it looks at.
+    /// A reaper remembers whose it is: so one compare tells whether the handle is stale.
     #[inline]
     pub(crate) fn reaping(
         &mut self,

@@ -6,10 +6,12 @@ use crate::handle::{Cno, Evd};
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Attaches the Event Dispatcher to another CNO, or to none. What arrived before the call triggers the old one, what arrives
-    /// afterwards the new one. The last Event Dispatcher of a CNO releases its waiters.
+    /// Attaches the Event Dispatcher to another CNO, or to none. What arrived before the call
+    /// triggers the old one, what arrives afterwards the new one. The last Event Dispatcher of
+    /// a CNO releases its waiters.
     ///
-    /// `INVALID_HANDLE` with the subtype of the handle that is stale; `MODEL_NOT_SUPPORTED` for one that makes upcalls.
+    /// `INVALID_HANDLE` with the subtype of the handle that is stale; `MODEL_NOT_SUPPORTED` for one
+    /// that makes upcalls.
     #[doc(alias = "dat_evd_modify_cno")]
     pub fn evd_modify_cno(&mut self, evd: Evd, cno: Option<Cno>) -> Result<(), Error> {
         let control = self.evd_mut(evd)?;

@@ -10,7 +10,8 @@ use crate::provider::Provider;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum UpcallFlag {
-    /// Those that arrive from now on: what is queued already makes no upcall until another event arrives.
+    /// Those that arrive from now on: what is queued already makes no upcall until another event
+    /// arrives.
     InvocNew = 0,
     /// Those that are queued already too.
     InvocAny = 1,
@@ -22,8 +23,9 @@ pub(super) const NOT_BOTH: Error = Error::new(DatType::ModelNotSupported, DatSub
 impl<P: Provider> Ia<'_, P> {
     /// Changes the policy of upcalls, and whom they call unless that is `None`.
     ///
-    /// `MODEL_NOT_SUPPORTED` for an Event Dispatcher that was not made by [`Ia::evd_kcreate`]; `INVALID_STATE`/`EVD_IN_USE` for
-    /// a teardown from within an upcall, which cannot return before itself.
+    /// `MODEL_NOT_SUPPORTED` for an Event Dispatcher that was not made by [`Ia::evd_kcreate`];
+    /// `INVALID_STATE`/`EVD_IN_USE` for a teardown from within an upcall, which cannot return
+    /// before itself.
     #[doc(alias = "dat_evd_modify_upcall")]
     pub fn evd_modify_upcall(
         &mut self,

@@ -8,8 +8,9 @@ use crate::handle::Evd;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Queues a software event. `INVALID_PARAMETER` unless the Event Dispatcher takes software events; `QUEUE_FULL` when it
-    /// is full, which is no overflow. Its arrival notifies as that of any other event.
+    /// Queues a software event. `INVALID_PARAMETER` unless the Event Dispatcher takes software
+    /// events; `QUEUE_FULL` when it is full, which is no overflow. Its arrival notifies as that
+    /// of any other event.
     #[doc(alias = "dat_evd_post_se")]
     pub fn evd_post_se(&mut self, evd: Evd, pointer: u64) -> Result<(), Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
@@ -24,8 +25,9 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Queues an asynchronous error that came to the adapter's own async Event Dispatcher: for a host whose consumers share one
-    /// adapter, and have an Event Dispatcher each. One that does not take that stream, or has no room, loses it.
+    /// Queues an asynchronous error that came to the adapter's own async Event Dispatcher: for a
+    /// host whose consumers share one adapter, and have an Event Dispatcher each. One that does
+    /// not take that stream, or has no room, loses it.
     pub fn evd_pass_on(&mut self, evd: Evd, what: AsyncEvent) {
         let takes = EvdFlags::ASYNC;
         let willing = self.evds.get(evd.0).is_some_and(|control| control.flags.contains(takes));

@@ -1,6 +1,7 @@
 //! The reaping half of an Event Dispatcher.
 //!
-//! Length: the way of a completion reads straight down, the usual case first and each unusual one after it.
+//! Length: the way of a completion reads straight down, the usual case first and each unusual one
+//! after it.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -23,7 +24,8 @@ use crate::shared::evd::{EvdShared, EventSlot};
 use crate::shared::request::{RequestSlot, Tag};
 use crate::shared::stack::END;
 
-/// Completions looked at in one dequeue. A device that floods a queue with nonsense gets no more time than that.
+/// Completions looked at in one dequeue. A device that floods a queue with nonsense gets no more
+/// time than that.
 const BUDGET: u32 = 256;
 
 /// A completion queue's reaping end, with what an Event Dispatcher remembers between two dequeues.
@@ -35,15 +37,15 @@ pub(crate) struct Reaper<P: Provider> {
     head: u32,
     /// Connection events, taken from their stack.
     pub(super) events: Chain,
-    /// Queues to flush and events that end a connection, in the order in which they become due: each when the completion queue
-    /// has given what it held when the element came here.
+    /// Queues to flush and events that end a connection, in the order in which they become due:
+    /// each when the completion queue has given what it held when the element came here.
     pub(super) endings: Chain,
     /// Completions in the ring, where the control half has put them.
     pub(super) absorbed: u32,
     /// Position in the completion queue up to which the control half has looked through it.
     pub(super) seen: u64,
-    /// Version of the Event Dispatcher at which completions are all there is to look at. While something else waits, a version
-    /// that it does not have.
+    /// Version of the Event Dispatcher at which completions are all there is to look at. While
+    /// something else waits, a version that it does not have.
     plain_at: u32,
     /// Completions of an earlier life of their queue pair.
     pub(crate) stale: u32,
@@ -161,8 +163,9 @@ impl<P: Provider> Reaper<P> {
         count
     }
 
-    /// The plain successes that follow, as far as they are of requests of that Endpoint and nothing but completions is to be
-    /// looked at. Who it is and where it stands is looked up once, and all slots are given back at once.
+    /// The plain successes that follow, as far as they are of requests of that Endpoint and nothing
+    /// but completions is to be looked at. Who it is and where it stands is looked up once, and
+    /// all slots are given back at once.
     #[inline(always)]
     fn run(
         &mut self,
@@ -213,7 +216,8 @@ impl<P: Provider> Reaper<P> {
         Some(consumed.wrapping_sub(begin) as usize)
     }
 
-    /// The event of the success just taken, which is not of the oldest outstanding, or has none; then the next one.
+    /// The event of the success just taken, which is not of the oldest outstanding, or has none;
+    /// then the next one.
     #[cold]
     #[inline(never)]
     fn dequeue_after(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> Result<Event, DatReturn> {
@@ -232,7 +236,8 @@ impl<P: Provider> Reaper<P> {
         self.dequeue_any(shared, evd, self.plain_at)
     }
 
-    /// The next event when there is more than a completion to look at. `version` was read before anything else.
+    /// The next event when there is more than a completion to look at. `version` was read before
+    /// anything else.
     #[cold]
     #[inline(never)]
     fn dequeue_any(
@@ -258,7 +263,8 @@ impl<P: Provider> Reaper<P> {
             if let Some(event) = self.connection_event(shared, evd) {
                 return Ok(event);
             }
-            // A connection event that is left waits for the ring, and others may stand behind it: ESTABLISHED before what is flushed.
+            // A connection event that is left waits for the ring, and others may stand behind it:
+            // ESTABLISHED before what is flushed.
             if !self.is_due(shared) || !self.events.is_empty() {
                 if let Some(entry) = self.pop(shared, evd) {
                     match self.enter(shared, entry) {
@@ -274,7 +280,8 @@ impl<P: Provider> Reaper<P> {
                     }
                 }
             }
-            // Due, or ring and completion queue are empty: then nothing is left that the first of them could wait for.
+            // Due, or ring and completion queue are empty: then nothing is left that the first of
+            // them could wait for.
             let Some(id) = self.endings.first() else {
                 return Err(DatReturn::QUEUE_EMPTY);
             };
@@ -287,8 +294,9 @@ impl<P: Provider> Reaper<P> {
 
     /// Takes over what was put onto the stacks. Whether there were queues to flush.
     pub(crate) fn adopt(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> bool {
-        // ORDER: connection events are taken before queues to flush, and both before the completion queue is looked at: an end
-        // resets the queue pair, then asks for the flush, then sends the event.
+        // ORDER: connection events are taken before queues to flush, and both before the completion
+        // queue is looked at: an end resets the queue pair, then asks for the flush, then
+        // sends the event.
         if evd.producer.connection.is_empty() && evd.producer.flush.is_empty() {
             return false;
         }
@@ -308,12 +316,14 @@ impl<P: Provider> Reaper<P> {
         !flush.is_empty()
     }
 
-    /// The oldest connection event, if it need not wait. The end of a connection comes behind the entries of the ring that were there
-    /// before it, and behind completions, for which it goes to the endings.
+    /// The oldest connection event, if it need not wait. The end of a connection comes behind the
+    /// entries of the ring that were there before it, and behind completions, for which it goes
+    /// to the endings.
     fn connection_event(&mut self, shared: &Shared<'_>, evd: &EvdShared) -> Option<Event> {
         while let Some(id) = self.events.first() {
             let event = shared.connection.get(id)?;
-            // The beginning of a connection comes before its first receives, which the control half may have put there.
+            // The beginning of a connection comes before its first receives, which the control half
+            // may have put there.
             let ring = event.behind.load(Ordering::Relaxed).wrapping_sub(self.head);
             if event.is_end() && ring.cast_signed().is_positive() {
                 return None;
@@ -323,7 +333,8 @@ impl<P: Provider> Reaper<P> {
             if let Some(earlier) = shared.connection.get(ending.load(Ordering::Relaxed))
                 && earlier.is_of(event.ep(), self.slot())
             {
-                // The Endpoint has been reset and connected anew: the end of the earlier connection comes first.
+                // The Endpoint has been reset and connected anew: the end of the earlier connection
+                // comes first.
                 ending.store(END, Ordering::Relaxed);
                 return self.delivered(evd, earlier.take());
             }
@@ -368,7 +379,8 @@ impl<P: Provider> Reaper<P> {
         self.cq.as_ref().is_none_or(|cq| at <= cq.taken().wrapping_sub(ring))
     }
 
-    /// Carries out the first of the endings: flushes one request or receive, delivers the event, or takes the element off the chain.
+    /// Carries out the first of the endings: flushes one request or receive, delivers the event, or
+    /// takes the element off the chain.
     fn end(&mut self, shared: &Shared<'_>, evd: &EvdShared, id: u32) -> Option<Event> {
         let Some(event) = shared.connection.get(id) else {
             return self.flush_one(shared, id);
@@ -382,7 +394,8 @@ impl<P: Provider> Reaper<P> {
         found
     }
 
-    /// An event does not wait for its Endpoint's completions any more. The Endpoint may have another that does.
+    /// An event does not wait for its Endpoint's completions any more. The Endpoint may have
+    /// another that does.
     fn forget_ending(shared: &Shared<'_>, id: u32, event: &ConnectionEvent) {
         if let Some(ep) = shared.ep(event.ep().0.index()) {
             let ending = &ep.poster.ending;
@@ -461,15 +474,17 @@ impl<P: Provider> Reaper<P> {
         event
     }
 
-    /// Completes one outstanding entry of the first queue of the chain as flushed, or takes the queue off the chain: when it is
-    /// empty, and when all is flushed that was posted before it came here. What has been posted since goes to the end of the chain.
+    /// Completes one outstanding entry of the first queue of the chain as flushed, or takes the
+    /// queue off the chain: when it is empty, and when all is flushed that was posted before it
+    /// came here. What has been posted since goes to the end of the chain.
     fn flush_one(&mut self, shared: &Shared<'_>, id: u32) -> Option<Event> {
         let (index, direction) = queue_of(id);
         let ep = shared.ep(index)?;
         let line = ep.line(direction);
         let seq = line.consumed.load(Ordering::Relaxed);
         let left = line.flush_to.load(Ordering::Relaxed).wrapping_sub(seq);
-        // A poster in another thread may have asked for it before the control half has stopped the device.
+        // A poster in another thread may have asked for it before the control half has stopped the
+        // device.
         let more = || ep.outstanding(direction) != 0 && ep.is_flushable();
         if !more() || !left.cast_signed().is_positive() {
             self.endings.pop_front(shared);
@@ -503,9 +518,9 @@ impl<P: Provider> Reaper<P> {
         }
     }
 
-    /// Forgets whatever of that Endpoint waits to be flushed here; the event that ended its connection waits for nothing any more: an
-    /// Endpoint remembers only its newest, and events of several connections may wait.
-    /// The control half only, while the reaper is here.
+    /// Forgets whatever of that Endpoint waits to be flushed here; the event that ended its
+    /// connection waits for nothing any more: an Endpoint remembers only its newest, and events
+    /// of several connections may wait. The control half only, while the reaper is here.
     pub(crate) fn purge(&mut self, shared: &Shared<'_>, ep: u32) {
         let Some(evd) = shared.evd(self.slot()) else {
             return;
@@ -534,7 +549,8 @@ impl<P: Provider> Reaper<P> {
         self.events = moved;
     }
 
-    /// Takes the completions off the front of the queue that have no event, so that the slots of their requests are free.
+    /// Takes the completions off the front of the queue that have no event, so that the slots of
+    /// their requests are free.
     pub(crate) fn drop_silent(&mut self, shared: &Shared<'_>, evd: &EvdShared) {
         if self.head != evd.producer.tail.load(Ordering::Acquire) {
             return;
@@ -553,7 +569,8 @@ impl<P: Provider> Reaper<P> {
         }
     }
 
-    /// The Event Dispatcher goes: gives back the slots of the connection events that nobody has dequeued.
+    /// The Event Dispatcher goes: gives back the slots of the connection events that nobody has
+    /// dequeued.
     pub(crate) fn give_back_events(&mut self, shared: &Shared<'_>, evd: &EvdShared) {
         self.adopt(shared, evd);
         for chain in [&mut self.events, &mut self.endings] {
@@ -568,8 +585,9 @@ impl<P: Provider> Reaper<P> {
         self.evd.0.index()
     }
 
-    /// Takes out what waits here of an Endpoint that has left service; receives from a Shared Receive Queue go back there. The control
-    /// half only, while the reaper is here, and after a look at all of it: what stays may move.
+    /// Takes out what waits here of an Endpoint that has left service; receives from a Shared
+    /// Receive Queue go back there. The control half only, while the reaper is here, and after
+    /// a look at all of it: what stays may move.
     pub(crate) fn sweep(&mut self, shared: &Shared<'_>, ep: u32) {
         let Some(ep) = shared.ep(ep) else { return };
         let index = ep.receive.index.load(Ordering::Relaxed) & !KIND;
@@ -629,8 +647,9 @@ fn due_at<'s>(shared: &Shared<'s>, id: u32) -> Option<&'s AtomicU64> {
     Some(&shared.ep(ep)?.line(direction).flush_at)
 }
 
-/// What `fill` found, moved piece by piece from a place of its own: a result that comes through memory, as those of calls
-/// do, must not pull into memory what the caller returns otherwise. (Measured: 14 instructions of each plain completion.)
+/// What `fill` found, moved piece by piece from a place of its own: a result that comes through
+/// memory, as those of calls do, must not pull into memory what the caller returns otherwise.
+/// (Measured: 14 instructions of each plain completion.)
 #[inline(always)]
 fn copied(fill: impl FnOnce(&mut Result<Event, DatReturn>)) -> Result<Event, DatReturn> {
     let mut found = Err(DatReturn::QUEUE_EMPTY);
@@ -697,8 +716,8 @@ impl<'s> Oldest<'s> {
     }
 }
 
-/// The event of a success that ends a row of suppressed DTOs of one block each, which need not be looked at: what ends their row
-/// knows how many they are. Otherwise nothing has been changed.
+/// The event of a success that ends a row of suppressed DTOs of one block each, which need not be
+/// looked at: what ends their row knows how many they are. Otherwise nothing has been changed.
 fn run_done(shared: &Shared<'_>, name: u32, token: u16) -> Option<DtoEvent> {
     let mut last = Oldest::find(shared, name)?;
     let ahead = last.tag.distance(token);
@@ -804,7 +823,8 @@ fn complete_receive<U: Using>(
     })))
 }
 
-/// What has arrived, if that is an affair of the InfiniBand extensions. A receive that failed is one like any other.
+/// What has arrived, if that is an affair of the InfiniBand extensions. A receive that failed is
+/// one like any other.
 fn received<U: Using>(ep: &EpShared, completion: &Completion) -> Option<IbOperation> {
     if !(U::USES.extensions || U::USES.datagrams) || completion.status != Status::Success {
         return None;
@@ -818,8 +838,8 @@ fn received<U: Using>(ep: &EpShared, completion: &Completion) -> Option<IbOperat
     }
 }
 
-/// A request that ended in any way, and with it those before it that were to succeed in silence. `None` if it makes no
-/// sense; `Some(None)` if it has no event.
+/// A request that ended in any way, and with it those before it that were to succeed in silence.
+/// `None` if it makes no sense; `Some(None)` if it has no event.
 fn complete_request<U: Using>(
     shared: &Shared<'_>,
     index: u32,
@@ -856,7 +876,8 @@ fn complete_request<U: Using>(
     Some(finish::<U>(shared, index, ep, request, status))
 }
 
-/// The completion of a request of dat-core's own: those before it have completed. False if it makes no sense.
+/// The completion of a request of dat-core's own: those before it have completed. False if it makes
+/// no sense.
 fn complete_follower<U: Using>(
     shared: &Shared<'_>,
     index: u32,
@@ -893,17 +914,21 @@ pub(super) fn tell(shared: &Shared<'_>, index: u32, ep: &EpShared, trouble: Trou
     shared.work.push(index, &ep.poster.work);
 }
 
-/// The reaping half of an Event Dispatcher, as a value of its own: a thread that owns it dequeues without a lock.
+/// The reaping half of an Event Dispatcher, as a value of its own: a thread that owns it dequeues
+/// without a lock.
 ///
 /// From [`Ia::evd_take_reaper`](crate::Ia::evd_take_reaper), and back by
-/// [`Ia::evd_return_reaper`](crate::Ia::evd_return_reaper); the Event Dispatcher cannot be freed meanwhile, and its
-/// Endpoints be neither reset nor freed before their completions have been dequeued.
+/// [`Ia::evd_return_reaper`](crate::Ia::evd_return_reaper); the Event Dispatcher cannot be freed
+/// meanwhile, and its Endpoints be neither reset nor freed before their completions have been
+/// dequeued.
 ///
-/// The order of events. ESTABLISHED comes first. Software, request and asynchronous events come as they were raised, and before
-/// completions, which come in their own order. An event that ends a connection comes behind what was raised before it, behind the
-/// completions of its Endpoint that complete on the same Event Dispatcher, and behind what is flushed of it there, in posting order;
-/// what other Endpoints complete meanwhile does not hold it back. So on a merged Event Dispatcher it is the last event of its
-/// connection, and the beginning of the Endpoint's next connection comes behind it.
+/// The order of events. ESTABLISHED comes first. Software, request and asynchronous events come as
+/// they were raised, and before completions, which come in their own order. An event that ends a
+/// connection comes behind what was raised before it, behind the completions of its Endpoint that
+/// complete on the same Event Dispatcher, and behind what is flushed of it there, in posting order;
+/// what other Endpoints complete meanwhile does not hold it back. So on a merged Event Dispatcher
+/// it is the last event of its connection, and the beginning of the Endpoint's next connection
+/// comes behind it.
 pub struct EvdReaper<'s, P: Provider> {
     pub(crate) evd: Evd,
     pub(crate) reaper: Reaper<P>,

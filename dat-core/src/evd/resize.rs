@@ -6,11 +6,12 @@ use crate::handle::Evd;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Gives an Event Dispatcher room for at least `min_qlen` events, more or fewer than before. Nothing that is queued, or
-    /// arrives meanwhile, is lost.
+    /// Gives an Event Dispatcher room for at least `min_qlen` events, more or fewer than before.
+    /// Nothing that is queued, or arrives meanwhile, is lost.
     ///
-    /// `INVALID_PARAMETER` for a length of 0; `INSUFFICIENT_RESOURCES` beyond what [`Ia::evd_create`] takes; `INVALID_STATE` if
-    /// more events are queued, and with `EVD_WAITER` while somebody waits or has the reaper. A refused call changes nothing.
+    /// `INVALID_PARAMETER` for a length of 0; `INSUFFICIENT_RESOURCES` beyond what
+    /// [`Ia::evd_create`] takes; `INVALID_STATE` if more events are queued, and with
+    /// `EVD_WAITER` while somebody waits or has the reaper. A refused call changes nothing.
     #[doc(alias = "dat_evd_resize")]
     pub fn evd_resize(&mut self, evd: Evd, min_qlen: u32) -> Result<(), Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;

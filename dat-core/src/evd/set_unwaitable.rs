@@ -6,8 +6,8 @@ use crate::handle::Evd;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Nobody can wait from now on, and who waits gets `INVALID_STATE`/`EVD_UNWAITABLE` at the next look. Events arrive, can be
-    /// dequeued and trigger the CNO as before.
+    /// Nobody can wait from now on, and who waits gets `INVALID_STATE`/`EVD_UNWAITABLE` at the next
+    /// look. Events arrive, can be dequeued and trigger the CNO as before.
     #[doc(alias = "dat_evd_set_unwaitable")]
     pub fn evd_set_unwaitable(&mut self, evd: Evd) -> Result<(), Error> {
         self.evd_mut(evd)?.unwaitable = true;

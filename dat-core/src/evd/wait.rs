@@ -1,8 +1,9 @@
 //! dat_evd_wait(3), in three calls of which none waits.
 //!
-//! A host begins a wait, looks whether it is over, sleeps until something may have changed, and looks again. Threads share an
-//! adapter by its halves: the one that waits has the [`Ia`], others post with an [`EpPoster`](crate::EpPoster) or
-//! reap with an [`EvdReaper`](crate::EvdReaper). Who sleeps elsewhere with a reaper is woken by the agent of a CNO.
+//! A host begins a wait, looks whether it is over, sleeps until something may have changed, and
+//! looks again. Threads share an adapter by its halves: the one that waits has the [`Ia`], others
+//! post with an [`EpPoster`](crate::EpPoster) or reap with an [`EvdReaper`](crate::EvdReaper). Who
+//! sleeps elsewhere with a reaper is woken by the agent of a CNO.
 
 use core::task::Poll;
 use core::time::Duration;
@@ -17,8 +18,8 @@ use crate::provider::Provider;
 use crate::shared::evd::WAITED;
 use crate::time::Instant;
 
-/// A wait for an Event Dispatcher that has begun. [`Ia::evd_waited`] ends it when there is something to tell,
-/// [`Ia::evd_wait_end`] in any case.
+/// A wait for an Event Dispatcher that has begun. [`Ia::evd_waited`] ends it when there is
+/// something to tell, [`Ia::evd_wait_end`] in any case.
 #[derive(Debug)]
 #[must_use = "nobody else can take events until the wait has ended"]
 pub struct EvdWait {
@@ -36,12 +37,14 @@ pub(super) const UNWAITABLE: DatReturn =
     DatReturn::new(DatType::InvalidState, DatSubtype::InvalidStateEvdUnwaitable);
 
 impl<P: Provider> Ia<'_, P> {
-    /// Begins to wait until `evd` has `threshold` events, for `timeout` at the most; [`Duration::MAX`] is without end. Until the
-    /// wait has ended the Event Dispatcher is the waiter's: nobody else takes events, and no CNO is triggered.
+    /// Begins to wait until `evd` has `threshold` events, for `timeout` at the most;
+    /// [`Duration::MAX`] is without end. Until the wait has ended the Event Dispatcher is the
+    /// waiter's: nobody else takes events, and no CNO is triggered.
     ///
-    /// `INVALID_PARAMETER` for a threshold of 0 or beyond the length; `INVALID_STATE` with `EVD_WAITER` if there is a waiter or
-    /// the reaper is out, with `EVD_UNWAITABLE`, and with the configuration if the threshold is not 1 and the consumer decides
-    /// for each completion whether it notifies.
+    /// `INVALID_PARAMETER` for a threshold of 0 or beyond the length; `INVALID_STATE` with
+    /// `EVD_WAITER` if there is a waiter or the reaper is out, with `EVD_UNWAITABLE`, and with
+    /// the configuration if the threshold is not 1 and the consumer decides for each completion
+    /// whether it notifies.
     #[doc(alias = "dat_evd_wait")]
     pub fn evd_wait(
         &mut self,
@@ -76,9 +79,10 @@ impl<P: Provider> Ia<'_, P> {
         Ok(EvdWait { evd, threshold, until: now + timeout, fresh: true, over: false })
     }
 
-    /// Whether the wait is over: with the first event, when there are as many as the threshold says and one that notifies; with
-    /// `TIMEOUT_EXPIRED` when the time is over before, which takes no event; with `INVALID_STATE`/`EVD_UNWAITABLE` when the
-    /// Event Dispatcher has become so; with `ABORT` when the adapter was closed. [`Ia::evd_more`] tells how many are left.
+    /// Whether the wait is over: with the first event, when there are as many as the threshold says
+    /// and one that notifies; with `TIMEOUT_EXPIRED` when the time is over before, which takes
+    /// no event; with `INVALID_STATE`/`EVD_UNWAITABLE` when the Event Dispatcher has become so;
+    /// with `ABORT` when the adapter was closed. [`Ia::evd_more`] tells how many are left.
     pub fn evd_waited(
         &mut self,
         now: Instant,
@@ -137,8 +141,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// How many events there are, which takes none: `nmore` of dat_evd_wait(3), after a wait that gave an event or ran out of
-    /// time. `INVALID_STATE`/`EVD_WAITER` while the reaper is out.
+    /// How many events there are, which takes none: `nmore` of dat_evd_wait(3), after a wait that
+    /// gave an event or ran out of time. `INVALID_STATE`/`EVD_WAITER` while the reaper is out.
     pub fn evd_more(&mut self, evd: Evd) -> Result<u32, DatReturn> {
         self.reaper_here(evd)?;
         Ok(self.evd_count(evd).events)

@@ -32,8 +32,9 @@ pub struct Next {
 impl<P: Provider> Ia<'_, P> {
     /// Does what is due at `now`: notices of the device, datagrams, timers, changes of state.
     ///
-    /// Call it when the device interrupts, when the deadline of the last call has come, and after other halves reported
-    /// completions; a polling host calls it at will. It never waits, and its work is bounded.
+    /// Call it when the device interrupts, when the deadline of the last call has come, and after
+    /// other halves reported completions; a polling host calls it at will. It never waits, and
+    /// its work is bounded.
     pub fn advance(&mut self, now: Instant) -> Next {
         self.clock = now;
         self.hear(now);
@@ -93,8 +94,8 @@ impl<P: Provider> Ia<'_, P> {
         self.turn = self.turn.wrapping_add(1);
     }
 
-    /// Before `ep` can be spoken to by a peer: what the device still has to tell of its queue pair's earlier life is heard now,
-    /// so that whatever comes from now on is of this one.
+    /// Before `ep` can be spoken to by a peer: what the device still has to tell of its queue
+    /// pair's earlier life is heard now, so that whatever comes from now on is of this one.
     pub(crate) fn hear_the_past(&mut self, now: Instant, ep: Ep) {
         let turn = self.turn;
         if self.ep(ep).is_ok_and(|control| control.born == turn) {
@@ -152,8 +153,9 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// The Endpoint that news of a queue pair concerns. A queue pair made or reset since the last batch of notices is
-    /// not meant: they were raised in its earlier life, or by another one of that number.
+    /// The Endpoint that news of a queue pair concerns. A queue pair made or reset since the last
+    /// batch of notices is not meant: they were raised in its earlier life, or by another one
+    /// of that number.
     fn concerned(&self, qp: Qp) -> Option<Ep> {
         let turn = self.turn;
         self.eps.find(|control| control.qp == Some(qp) && control.born != turn).map(Ep)
@@ -236,7 +238,8 @@ impl<P: Provider> Ia<'_, P> {
                 }
                 let qp = self.eps.get(ep).and_then(|control| control.qp).map_or(0, |qp| qp.number);
                 let fault = trouble.fault(qp);
-                // It says more than that the device gave the queue pair up, in whatever order the two come.
+                // It says more than that the device gave the queue pair up, in whatever order the
+                // two come.
                 if trouble.is_a_cause()
                     && let Some(control) = self.eps.get_mut(ep)
                 {
@@ -349,8 +352,8 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Puts a datagram off.
     fn keep(&mut self, transmit: Transmit) {
-        // A stranger's answer must not stand in the way of a connection: it gets half of the room, and where that
-        // is taken it is dropped. The stranger will ask again, if it exists.
+        // A stranger's answer must not stand in the way of a connection: it gets half of the room,
+        // and where that is taken it is dropped. The stranger will ask again, if it exists.
         let strangers = self.waiting.iter().filter(|other| other.conn.is_none()).count();
         if transmit.conn.is_some() || strangers < super::WAITING / 2 {
             // There is room: the caller looked, or has just taken it out.

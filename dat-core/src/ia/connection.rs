@@ -95,7 +95,8 @@ impl<P: Provider> Ia<'_, P> {
     fn requested(&mut self, now: Instant, request: &Request) {
         let listener = request.service.port().and_then(|port| self.listener(port));
         let presented = if request.terms.mtu > self.provider.limits().mtu && listener.is_some() {
-            // The peer would send packets of that size: a smaller MTU on this side alone refuses its first long message.
+            // The peer would send packets of that size: a smaller MTU on this side alone refuses
+            // its first long message.
             Err(Reason::INVALID_MTU)
         } else {
             listener.map_or(Err(Reason::INVALID_SERVICE_ID), |listener| {
@@ -105,7 +106,8 @@ impl<P: Provider> Ia<'_, P> {
         self.presented(now, request, presented);
     }
 
-    /// A request has come to a service point, with the private data of its message, or the peer is told why not.
+    /// A request has come to a service point, with the private data of its message, or the peer is
+    /// told why not.
     pub(crate) fn presented(
         &mut self,
         now: Instant,
@@ -128,7 +130,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Brings a request to a service point, or says why that is not to be. The private data is the caller's to add.
+    /// Brings a request to a service point, or says why that is not to be. The private data is the
+    /// caller's to add.
     pub(crate) fn present(
         &mut self,
         listener: Listener,
@@ -205,7 +208,8 @@ impl<P: Provider> Ia<'_, P> {
         Ok(cr)
     }
 
-    /// An Endpoint of the provider's: no zone, no Event Dispatchers, attributes that suit the request, if there is one already.
+    /// An Endpoint of the provider's: no zone, no Event Dispatchers, attributes that suit the
+    /// request, if there is one already.
     pub(crate) fn provided_ep(
         &mut self,
         state: EpState,

@@ -1,9 +1,10 @@
 //! Ways to what only some programs have.
 //!
-//! The drive of an adapter concerns objects of every kind: an Endpoint may take from a shared queue, an Event Dispatcher may
-//! trigger a CNO. If it called what serves them, every image would carry all of that, used or not. So whatever makes an object
-//! of such a kind leaves the ways to its part here, and the drive goes by them. A program that never makes one does not refer to
-//! that part, and the linker leaves it out. Nothing of this is on the data path.
+//! The drive of an adapter concerns objects of every kind: an Endpoint may take from a shared
+//! queue, an Event Dispatcher may trigger a CNO. If it called what serves them, every image would
+//! carry all of that, used or not. So whatever makes an object of such a kind leaves the ways to
+//! its part here, and the drive goes by them. A program that never makes one does not refer to that
+//! part, and the linker leaves it out. Nothing of this is on the data path.
 
 use core::fmt;
 

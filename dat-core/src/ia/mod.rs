@@ -1,4 +1,5 @@
-//! The Interface Adapter: dat_ia_*(3), and the drive that turns time and news of the device into progress.
+//! The Interface Adapter: dat_ia_*(3), and the drive that turns time and news of the device into
+//! progress.
 
 mod advance;
 mod close;
@@ -59,9 +60,10 @@ pub(crate) enum Owner {
 
 /// An Interface Adapter: one HCA, its address, and everything made on it.
 ///
-/// This is the control half. Calls take `&mut self` and handles; a stale or foreign handle is `INVALID_HANDLE`. Posting and
-/// reaping halves can be taken out and used by other threads ([`EpPoster`](crate::EpPoster), [`EvdReaper`](crate::EvdReaper)).
-/// Nothing here waits: [`Ia::advance`] does what is due and says when to come again.
+/// This is the control half. Calls take `&mut self` and handles; a stale or foreign handle is
+/// `INVALID_HANDLE`. Posting and reaping halves can be taken out and used by other threads
+/// ([`EpPoster`](crate::EpPoster), [`EvdReaper`](crate::EvdReaper)). Nothing here waits:
+/// [`Ia::advance`] does what is due and says when to come again.
 pub struct Ia<'s, P: Provider> {
     pub(crate) provider: P,
     pub(crate) net: Net,
@@ -88,7 +90,8 @@ pub struct Ia<'s, P: Provider> {
     pub(crate) crowded: bool,
     pub(crate) random: Random,
     pub(crate) async_evd: Evd,
-    /// First of the slots for connection events that no Endpoint has reserved, chained through them.
+    /// First of the slots for connection events that no Endpoint has reserved, chained through
+    /// them.
     pub(crate) free_events: u32,
     /// First of the Endpoints that wait for something, chained through them.
     pub(crate) active: u32,
@@ -136,7 +139,8 @@ impl<P: Provider> Ia<'_, P> {
         if part { Ok(()) } else { Err(Error::new(DatType::ModelNotSupported, DatSubtype::None)) }
     }
 
-    /// The Event Dispatcher of asynchronous errors. Stale, if the adapter was opened without one ([`AsyncEvd::Exists`]).
+    /// The Event Dispatcher of asynchronous errors. Stale, if the adapter was opened without one
+    /// ([`AsyncEvd::Exists`]).
     #[must_use]
     pub fn async_evd(&self) -> Evd {
         self.async_evd
@@ -165,8 +169,8 @@ impl<P: Provider> Ia<'_, P> {
         self.cm.counters()
     }
 
-    /// Connections whose end the peer has not confirmed yet: who closes the adapter before leaves some peers waiting, if what told
-    /// them was lost.
+    /// Connections whose end the peer has not confirmed yet: who closes the adapter before leaves
+    /// some peers waiting, if what told them was lost.
     #[must_use]
     pub fn cm_ending(&self) -> usize {
         self.cm.ending()

@@ -22,18 +22,21 @@ const ASYNC_QLEN: u32 = 16;
 /// Where asynchronous errors of an adapter go: the `async_evd_handle` that dat_ia_open(3) is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncEvd {
-    /// `DAT_HANDLE_NULL`: to an Event Dispatcher of at least that length, which is made with the adapter and goes with it.
+    /// `DAT_HANDLE_NULL`: to an Event Dispatcher of at least that length, which is made with the
+    /// adapter and goes with it.
     New(u32),
-    /// `DAT_EVD_ASYNC_EXISTS`: somebody else in the program hears of the device's errors; this adapter reports none.
+    /// `DAT_EVD_ASYNC_EXISTS`: somebody else in the program hears of the device's errors; this
+    /// adapter reports none.
     Exists,
 }
 
 impl<'s, P: Provider> Ia<'s, P> {
-    /// Opens an adapter on `provider`, with all its state in `parts`: those of a [`Storage`](crate::Storage), or of memory that a
-    /// host [supplies](Parts::supplied).
+    /// Opens an adapter on `provider`, with all its state in `parts`: those of a
+    /// [`Storage`](crate::Storage), or of memory that a host [supplies](Parts::supplied).
     ///
-    /// `net` is the address it answers to. `entropy` seeds PSNs, communication IDs and key bytes: take it from the
-    /// platform's source of random numbers. On an error the provider is closed.
+    /// `net` is the address it answers to. `entropy` seeds PSNs, communication IDs and key bytes:
+    /// take it from the platform's source of random numbers. On an error the provider is
+    /// closed.
     #[doc(alias = "dat_ia_open")]
     pub fn open(
         provider: P,
@@ -46,9 +49,9 @@ impl<'s, P: Provider> Ia<'s, P> {
         Self::open_with(provider, parts, net, now, entropy, async_evd)
     }
 
-    /// As [`Ia::open`], with another Event Dispatcher of asynchronous errors. `INVALID_PARAMETER` for a length of 0,
-    /// `INSUFFICIENT_RESOURCES` beyond the storage's events. (One that takes other streams as well is given afterwards:
-    /// [`Ia::set_async_evd`].)
+    /// As [`Ia::open`], with another Event Dispatcher of asynchronous errors. `INVALID_PARAMETER`
+    /// for a length of 0, `INSUFFICIENT_RESOURCES` beyond the storage's events. (One that takes
+    /// other streams as well is given afterwards: [`Ia::set_async_evd`].)
     #[doc(alias = "dat_ia_open")]
     pub fn open_with(
         mut provider: P,
@@ -115,7 +118,8 @@ impl<'s, P: Provider> Ia<'s, P> {
         reapers.fill_with(|| None);
         let config = Config::new(provider.limits().node_guid);
         let seed = [random.next(), random.next()];
-        // Where the handles of a kind begin: far from those of the others, so that none is taken for another's.
+        // Where the handles of a kind begin: far from those of the others, so that none is taken
+        // for another's.
         let first = random.next_u32();
         let first_of = |kind: u32| first.wrapping_add(kind << 28);
         Self {
@@ -156,11 +160,11 @@ impl<'s, P: Provider> Ia<'s, P> {
         }
     }
 
-    /// Sends asynchronous errors to an Event Dispatcher of the consumer's, instead of the one they went to. The one that was
-    /// made with the adapter is freed; one of the consumer's stays.
+    /// Sends asynchronous errors to an Event Dispatcher of the consumer's, instead of the one they
+    /// went to. The one that was made with the adapter is freed; one of the consumer's stays.
     ///
-    /// `INVALID_HANDLE`/`EVD_ASYNC` of one that does not take that stream; `INVALID_STATE` if the reaper of the one that would be
-    /// freed is out.
+    /// `INVALID_HANDLE`/`EVD_ASYNC` of one that does not take that stream; `INVALID_STATE` if the
+    /// reaper of the one that would be freed is out.
     #[doc(alias = "dat_ia_open")]
     pub fn set_async_evd(&mut self, evd: Evd) -> Result<(), Error> {
         self.evd_for(evd, EvdFlags::ASYNC, DatSubtype::InvalidHandleEvdAsync)?;

@@ -1,8 +1,10 @@
-//! `dat_ib_open_query` and `dat_ib_close_query` of the InfiniBand extension: an adapter opened for its attributes alone.
+//! `dat_ib_open_query` and `dat_ib_close_query` of the InfiniBand extension: an adapter opened for
+//! its attributes alone.
 //!
-//! Who chooses among several adapters wants to know what each can do, and use none but one. So nothing is made on the device and
-//! the port gets no address: the network does not see it. What comes of it can be asked and closed, nothing else; in C that is a
-//! handle of which most calls would fail.
+//! Who chooses among several adapters wants to know what each can do, and use none but one. So
+//! nothing is made on the device and the port gets no address: the network does not see it. What
+//! comes of it can be asked and closed, nothing else; in C that is a handle of which most calls
+//! would fail.
 
 use super::{Ia, IaAttr, ProviderAttr};
 use crate::dat_return::Error;
@@ -21,7 +23,8 @@ impl<P: Provider> core::fmt::Debug for IaQuery<'_, P> {
 }
 
 impl<'s, P: Provider> IaQuery<'s, P> {
-    /// Opens an adapter for its attributes: those that [`Ia::open`] with the same arguments would have.
+    /// Opens an adapter for its attributes: those that [`Ia::open`] with the same arguments would
+    /// have.
     #[doc(alias = "dat_ib_open_query")]
     pub fn open_query(provider: P, parts: Parts<'s, P>, net: Net) -> Self {
         // Nothing will be made of these numbers.

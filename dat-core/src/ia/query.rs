@@ -77,7 +77,8 @@ pub struct IaAttr {
     pub max_rdma_read_per_ep_out_guaranteed: bool,
     /// Zero-based addresses.
     pub zb_supported: bool,
-    /// `DAT_EXTENSION`: 1, those of InfiniBand; 0, if the device has neither atomics nor datagrams.
+    /// `DAT_EXTENSION`: 1, those of InfiniBand; 0, if the device has neither atomics nor
+    /// datagrams.
     pub extension_supported: u32,
     /// Version of the extensions: 209 is 2.0.9.
     pub extension_version: u32,
@@ -159,7 +160,8 @@ pub struct ProviderAttr {
     pub pz_support: u32,
     /// Best alignment of buffers.
     pub optimal_buffer_alignment: u32,
-    /// Which streams share an Event Dispatcher: software, CR, DTO, connection, RMR bind, async. All with all.
+    /// Which streams share an Event Dispatcher: software, CR, DTO, connection, RMR bind, async.
+    /// All with all.
     pub evd_stream_merging_supported: [[bool; 6]; 6],
     /// Shared receive queues.
     pub srq_supported: bool,

@@ -9,10 +9,12 @@ use crate::handle::{Lmr, Pz};
 use crate::provider::{Provider, Region};
 
 impl<P: Provider> Ia<'_, P> {
-    /// Makes an LMR that opens nothing until [`Ia::lmr_fmr`] says what: up to `pages` pages at a time.
+    /// Makes an LMR that opens nothing until [`Ia::lmr_fmr`] says what: up to `pages` pages at a
+    /// time.
     ///
-    /// `INVALID_HANDLE`, `INVALID_PARAMETER` for no pages, `INSUFFICIENT_RESOURCES`, `MODEL_NOT_SUPPORTED` if the adapter has no
-    /// such requests. The scope is the Protection Zone.
+    /// `INVALID_HANDLE`, `INVALID_PARAMETER` for no pages, `INSUFFICIENT_RESOURCES`,
+    /// `MODEL_NOT_SUPPORTED` if the adapter has no such requests. The scope is the Protection
+    /// Zone.
     #[doc(alias = "dat_lmr_allocate")]
     pub fn lmr_allocate(&mut self, pz: Pz, pages: u32) -> Result<Lmr, Error> {
         self.pz(pz)?;

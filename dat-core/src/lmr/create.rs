@@ -30,7 +30,8 @@ pub(super) struct Wanted {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Registers memory (`DAT_MEM_TYPE_VIRTUAL`), and says what came of it; see [`Ia::lmr_create_from`].
+    /// Registers memory (`DAT_MEM_TYPE_VIRTUAL`), and says what came of it; see
+    /// [`Ia::lmr_create_from`].
     #[doc(alias = "dat_lmr_create")]
     pub fn lmr_create(
         &mut self,
@@ -41,14 +42,15 @@ impl<P: Provider> Ia<'_, P> {
         self.lmr_create_from(pz, Memory::Virtual(region), privileges, VaType::Va)
     }
 
-    /// Registers memory of any type, and says what came of it. Triplets name the first byte by its address, or by 0 if the LMR is
-    /// zero-based.
+    /// Registers memory of any type, and says what came of it. Triplets name the first byte by its
+    /// address, or by 0 if the LMR is zero-based.
     ///
-    /// `INVALID_HANDLE`; `LENGTH_ERROR` for no bytes; `INVALID_PARAMETER` for a range that wraps, unknown privileges, or
-    /// memory that the platform does not give to the device; `INVALID_STATE` for shared memory that the host does not share
-    /// under that name; `PRIVILEGES_VIOLATION` for REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE; `MODEL_NOT_SUPPORTED` for
-    /// REMOTE_ATOMIC where the adapter has no atomics, and for an LMR over one that is not of memory of the host;
-    /// `INSUFFICIENT_RESOURCES`.
+    /// `INVALID_HANDLE`; `LENGTH_ERROR` for no bytes; `INVALID_PARAMETER` for a range that wraps,
+    /// unknown privileges, or memory that the platform does not give to the device;
+    /// `INVALID_STATE` for shared memory that the host does not share under that name;
+    /// `PRIVILEGES_VIOLATION` for REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE;
+    /// `MODEL_NOT_SUPPORTED` for REMOTE_ATOMIC where the adapter has no atomics, and for an LMR
+    /// over one that is not of memory of the host; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_lmr_create")]
     pub fn lmr_create_from(
         &mut self,

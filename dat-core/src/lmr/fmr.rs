@@ -22,14 +22,16 @@ pub struct Contexts {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// Posts the registration of pages in an LMR of [`Ia::lmr_allocate`], and returns its new contexts. Requests posted behind it
-    /// start after it, so they may use them; it completes as [`DtoOperation::LmrFmr`](crate::DtoOperation::LmrFmr), with
-    /// `ERR_LOCAL_MM_ERROR` if the device refuses it.
+    /// Posts the registration of pages in an LMR of [`Ia::lmr_allocate`], and returns its new
+    /// contexts. Requests posted behind it start after it, so they may use them; it completes
+    /// as [`DtoOperation::LmrFmr`](crate::DtoOperation::LmrFmr), with `ERR_LOCAL_MM_ERROR` if
+    /// the device refuses it.
     ///
-    /// Endpoint: CONNECTED, or DISCONNECTED, where it is flushed. `INVALID_STATE`/`LMR_IN_USE` while the LMR is open, or a
-    /// request on it is under way; `INVALID_PARAMETER` for an LMR that is not of [`Ia::lmr_allocate`], and pages as for
-    /// [`Ia::lmr_kcreate`]; `LENGTH_ERROR`; `PROTECTION_VIOLATION` if Endpoint and LMR are of different zones; privileges as for
-    /// [`Ia::lmr_create`]; the rest as for [`crate::EpPoster::post_send`].
+    /// Endpoint: CONNECTED, or DISCONNECTED, where it is flushed. `INVALID_STATE`/`LMR_IN_USE`
+    /// while the LMR is open, or a request on it is under way; `INVALID_PARAMETER` for an LMR
+    /// that is not of [`Ia::lmr_allocate`], and pages as for [`Ia::lmr_kcreate`];
+    /// `LENGTH_ERROR`; `PROTECTION_VIOLATION` if Endpoint and LMR are of different zones;
+    /// privileges as for [`Ia::lmr_create`]; the rest as for [`crate::EpPoster::post_send`].
     #[doc(alias = "dat_lmr_fmr")]
     #[expect(clippy::too_many_arguments, reason = "those of the call")]
     pub fn lmr_fmr(

@@ -10,10 +10,12 @@ use crate::provider::Provider;
 use crate::shared::lmr::OPEN;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Ends a registration; when it returns, the device no longer touches the memory. A DTO that still names it fails.
+    /// Ends a registration; when it returns, the device no longer touches the memory. A DTO that
+    /// still names it fails.
     ///
-    /// `INVALID_STATE`/`LMR_IN_USE` while an RMR is bound to it, or a fast registration or invalidation of it is under way;
-    /// `RESERVED_LMR` for the reserved one, which goes with its zone.
+    /// `INVALID_STATE`/`LMR_IN_USE` while an RMR is bound to it, or a fast registration or
+    /// invalidation of it is under way; `RESERVED_LMR` for the reserved one, which goes with
+    /// its zone.
     #[doc(alias = "dat_lmr_free")]
     pub fn lmr_free(&mut self, lmr: Lmr) -> Result<(), Error> {
         if self.lmr(lmr)?.mem_type == MemType::Ia {

@@ -11,12 +11,16 @@ use crate::provider::Provider;
 use crate::shared::lmr::{EDIT, OPEN, zone};
 
 impl<P: Provider> Ia<'_, P> {
-    /// Posts the end of the registration that [`Ia::lmr_fmr`] made. Local posts are refused its context at once, peers when it has
-    /// completed, as [`DtoOperation::LmrInvalidate`](crate::DtoOperation::LmrInvalidate). Requests posted behind it start after it.
+    /// Posts the end of the registration that [`Ia::lmr_fmr`] made. Local posts are refused its
+    /// context at once, peers when it has completed, as
+    /// [`DtoOperation::LmrInvalidate`](crate::DtoOperation::LmrInvalidate). Requests posted behind
+    /// it start after it.
     ///
-    /// Endpoint and errors as for [`Ia::lmr_fmr`]; `INVALID_STATE`/`LMR_FREE` if the LMR is not open, `LMR_IN_USE` while RMRs are
-    /// bound to it, or its registration is under way on another Endpoint, whose requests are in no order with these. If it does not
-    /// succeed, peers may still reach the memory: post it again on another Endpoint, or free the LMR.
+    /// Endpoint and errors as for [`Ia::lmr_fmr`]; `INVALID_STATE`/`LMR_FREE` if the LMR is not
+    /// open, `LMR_IN_USE` while RMRs are bound to it, or its registration is under way on
+    /// another Endpoint, whose requests are in no order with these. If it does not
+    /// succeed, peers may still reach the memory: post it again on another Endpoint, or free the
+    /// LMR.
     #[doc(alias = "dat_lmr_invalidate")]
     pub fn lmr_invalidate(
         &mut self,

@@ -9,11 +9,12 @@ use crate::handle::Pz;
 use crate::provider::{Backing, Provider};
 
 impl<P: Provider> Ia<'_, P> {
-    /// Registers pages by their device addresses. Triplets name the first byte by the address of the first page and the others as
-    /// if all followed it, or by 0 if the LMR is zero-based.
+    /// Registers pages by their device addresses. Triplets name the first byte by the address of
+    /// the first page and the others as if all followed it, or by 0 if the LMR is zero-based.
     ///
-    /// Errors as for [`Ia::lmr_create_from`]; `INVALID_PARAMETER` also for pages that are not whole, too many or too few for the
-    /// length, or not in memory that the platform gives to the device.
+    /// Errors as for [`Ia::lmr_create_from`]; `INVALID_PARAMETER` also for pages that are not
+    /// whole, too many or too few for the length, or not in memory that the platform gives to
+    /// the device.
     #[doc(alias = "dat_lmr_kcreate")]
     pub fn lmr_kcreate(
         &mut self,

@@ -26,8 +26,9 @@ const PAGE: u64 = 4096;
 impl<P: Provider> Ia<'_, P> {
     /// Length and alignment in which `len` bytes of that type are registered best.
     ///
-    /// Ranges are exact to the byte, so for exposure any will do; pages are whole. The adapter has least to remember of memory
-    /// that lies in one page of a power of two. `LENGTH_ERROR` for no bytes, `INVALID_PARAMETER` for more than an LMR has.
+    /// Ranges are exact to the byte, so for exposure any will do; pages are whole. The adapter has
+    /// least to remember of memory that lies in one page of a power of two. `LENGTH_ERROR` for
+    /// no bytes, `INVALID_PARAMETER` for more than an LMR has.
     #[doc(alias = "dat_ia_memtype_hint")]
     pub fn ia_memtype_hint(
         &self,

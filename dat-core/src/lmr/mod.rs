@@ -1,12 +1,14 @@
 //! Local Memory Regions: dat_lmr_*(3).
 //!
-//! The `lmr_context` that consumers put into their triplets is a word of ours, slot and generation, so that a post finds
-//! and checks its LMR without a search. The `rmr_context` is the key on the wire.
+//! The `lmr_context` that consumers put into their triplets is a word of ours, slot and generation,
+//! so that a post finds and checks its LMR without a search. The `rmr_context` is the key on the
+//! wire.
 //!
-//! Besides the memory types of uDAPL there are those of kDAPL that an embedder has use for: pages by device address
-//! ([`Ia::lmr_kcreate`]), regions that a queued request registers ([`Ia::lmr_allocate`], [`Ia::lmr_fmr`],
-//! [`Ia::lmr_invalidate`]), and all memory at once, for local use ([`Ia::ia_reserved_lmr`]). What triplets name in those are not
-//! addresses of the host, so they never take the straight way of a post, which may read the payload itself.
+//! Besides the memory types of uDAPL there are those of kDAPL that an embedder has use for: pages
+//! by device address ([`Ia::lmr_kcreate`]), regions that a queued request registers
+//! ([`Ia::lmr_allocate`], [`Ia::lmr_fmr`], [`Ia::lmr_invalidate`]), and all memory at once, for
+//! local use ([`Ia::ia_reserved_lmr`]). What triplets name in those are not addresses of the host,
+//! so they never take the straight way of a post, which may read the payload itself.
 
 mod allocate;
 mod create;
@@ -35,10 +37,11 @@ use crate::provider::{Mr, Provider, Region};
 pub enum Memory<'a> {
     /// Memory of the host.
     Virtual(Region),
-    /// The memory of another LMR, under its own zone, privileges and addresses. Either may be freed first.
+    /// The memory of another LMR, under its own zone, privileges and addresses. Either may be freed
+    /// first.
     Lmr(Lmr),
-    /// Memory of the host that the host shares with others under this name: the 40 bytes of the `DAT_LMR_COOKIE`, all of which
-    /// count.
+    /// Memory of the host that the host shares with others under this name: the 40 bytes of the
+    /// `DAT_LMR_COOKIE`, all of which count.
     SharedVirtual(Region, &'a [u8; 40]),
 }
 

@@ -9,12 +9,13 @@ use crate::handle::{Lmr, Pz};
 use crate::provider::{Provider, Region};
 
 impl<P: Provider> Ia<'_, P> {
-    /// The reserved LMR of a zone: all memory that the device reaches, by its device address, for local buffers of the zone's
-    /// Endpoints. No RMR is bound to it, no peer is given it, and it goes with the zone.
+    /// The reserved LMR of a zone: all memory that the device reaches, by its device address, for
+    /// local buffers of the zone's Endpoints. No RMR is bound to it, no peer is given it, and
+    /// it goes with the zone.
     ///
-    /// kDAPL has one for all zones. Here each zone has its own, made when it is first asked for: a key that every queue pair may
-    /// use would be one that a queue pair of another zone uses by mistake.
-    /// `INVALID_HANDLE`, `INSUFFICIENT_RESOURCES`.
+    /// kDAPL has one for all zones. Here each zone has its own, made when it is first asked for: a
+    /// key that every queue pair may use would be one that a queue pair of another zone uses by
+    /// mistake. `INVALID_HANDLE`, `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_ia_reserved_lmr")]
     pub fn ia_reserved_lmr(&mut self, pz: Pz) -> Result<LmrParam, Error> {
         self.pz(pz)?;

@@ -7,10 +7,12 @@ use crate::shared::lmr;
 use crate::triplet::LmrTriplet;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Makes what the CPU has written in those ranges visible to a peer that reads them from now on.
+    /// Makes what the CPU has written in those ranges visible to a peer that reads them from now
+    /// on.
     ///
-    /// Needed where `lmr_sync_req` says so; elsewhere it orders the CPU's stores before the read, no more. The ranges may lie in
-    /// different LMRs and zones. `INVALID_PARAMETER` for an unknown context, or a range outside its LMR.
+    /// Needed where `lmr_sync_req` says so; elsewhere it orders the CPU's stores before the read,
+    /// no more. The ranges may lie in different LMRs and zones. `INVALID_PARAMETER` for an
+    /// unknown context, or a range outside its LMR.
     #[doc(alias = "dat_lmr_sync_rdma_read")]
     pub fn lmr_sync_rdma_read(&self, segments: &[LmrTriplet]) -> Result<(), DatReturn> {
         self.sync(segments, true)

@@ -1,4 +1,5 @@
-//! Posting of window binds: the straight way for a range of one LMR on an open Endpoint, and the general one.
+//! Posting of window binds: the straight way for a range of one LMR on an open Endpoint, and the
+//! general one.
 
 use core::sync::atomic::Ordering;
 
@@ -82,13 +83,15 @@ impl<P: Provider> Poster<P> {
                 return Ok(keys.1);
             }
         }
-        // In pieces, which registers hold: a whole would make a place in memory of it for everyone above.
+        // In pieces, which registers hold: a whole would make a place in memory of it for everyone
+        // above.
         let Binding { rmr, range, privileges, va_type } = binding;
         let how = (privileges, va_type);
         self.general_bind(shared, near, rmr, range, how, cookie, flags)
     }
 
-    /// The RMR of a bind that opens a range, its LMR and the lkey of that; `None` sends the post the general way.
+    /// The RMR of a bind that opens a range, its LMR and the lkey of that; `None` sends the post
+    /// the general way.
     #[inline(always)]
     fn straight_bind<'s>(
         &self,
@@ -127,7 +130,8 @@ impl<P: Provider> Poster<P> {
     ) {
         let (range, privileges) = (binding.range, binding.privileges);
         let context = if region.is_some() { range.context } else { NO_CONTEXT };
-        // The window's hold on the LMR it was bound to passes to the LMR it is bound to now; most often it is the same.
+        // The window's hold on the LMR it was bound to passes to the LMR it is bound to now; most
+        // often it is the same.
         if window.lmr_context.load(Ordering::Relaxed) != context {
             if let Some((region, _)) = region {
                 region.bound.fetch_add(1, Ordering::Relaxed);
@@ -240,8 +244,9 @@ impl<P: Provider> Poster<P> {
     }
 }
 
-/// Whether the Endpoint of that handle is connected and nothing of it has failed: what it unbound is unbound. If it is not, its
-/// last unbind may have been flushed, and the device may still have the window bound there until the Endpoint is reset.
+/// Whether the Endpoint of that handle is connected and nothing of it has failed: what it unbound
+/// is unbound. If it is not, its last unbind may have been flushed, and the device may still have
+/// the window bound there until the Endpoint is reset.
 fn is_whole(shared: &Shared<'_>, ep: u64) -> bool {
     shared.ep(Handle::from_raw(ep).index()).is_some_and(|line| {
         line.request.handle().raw() == ep

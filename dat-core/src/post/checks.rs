@@ -1,4 +1,5 @@
-//! What each kind of DTO is held to, a row for each, and the checks that all of them pass beside the straight way.
+//! What each kind of DTO is held to, a row for each, and the checks that all of them pass beside
+//! the straight way.
 
 use super::general::{LENGTH, NOT_SERVED, PARAMETER, Segments};
 use super::{Limits, Poster};
@@ -131,7 +132,8 @@ impl Kind {
 }
 
 impl<P: Provider> Poster<P> {
-    /// Whether a DTO of that kind may be posted at all: the state, its bytes, and whether the host could read all of them itself.
+    /// Whether a DTO of that kind may be posted at all: the state, its bytes, and whether the host
+    /// could read all of them itself.
     pub(super) fn checked(
         &self,
         shared: &Shared<'_>,
@@ -160,8 +162,8 @@ impl<P: Provider> Poster<P> {
     }
 }
 
-/// Every segment against its LMR, for who is of `owner`'s zone; empty ones drop out. How many bytes they are, and whether the
-/// host could read all itself.
+/// Every segment against its LMR, for who is of `owner`'s zone; empty ones drop out. How many bytes
+/// they are, and whether the host could read all itself.
 pub(crate) fn check(
     shared: &Shared<'_>,
     owner: u64,

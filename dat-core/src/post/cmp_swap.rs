@@ -10,7 +10,8 @@ use crate::provider::{Atomic, Provider};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
 impl<P: Provider> EpPoster<'_, P> {
-    /// Puts `swap` into the 8 bytes at `remote` if they are `compare`, and what was there before into `local` in either case.
+    /// Puts `swap` into the 8 bytes at `remote` if they are `compare`, and what was there before
+    /// into `local` in either case.
     ///
     /// All else as for [`EpPoster::post_fetch_add`].
     #[doc(alias = "dat_ib_post_cmp_and_swap")]

@@ -1,4 +1,5 @@
-//! Posting of edits of an LMR's key: fast registration and local invalidate. One general way, beside the straight ones.
+//! Posting of edits of an LMR's key: fast registration and local invalidate. One general way,
+//! beside the straight ones.
 
 use core::sync::atomic::Ordering;
 
@@ -25,8 +26,9 @@ pub(crate) enum KeyEdit {
 }
 
 impl<P: Provider> Poster<P> {
-    /// Posts an edit of the LMR in that slot and zone, and returns its new key; none if the edit is flushed at once. `apply` is
-    /// called with the new key before the device may see the request.
+    /// Posts an edit of the LMR in that slot and zone, and returns its new key; none if the edit is
+    /// flushed at once. `apply` is called with the new key before the device may see the
+    /// request.
     #[expect(clippy::too_many_arguments, reason = "those of the two calls")]
     pub(crate) fn edit(
         &mut self,

@@ -1,4 +1,5 @@
-//! Posting of what the InfiniBand extensions add: one general way for all of it, beside the straight ways of the others.
+//! Posting of what the InfiniBand extensions add: one general way for all of it, beside the
+//! straight ways of the others.
 
 use core::sync::atomic::Ordering;
 

@@ -10,13 +10,15 @@ use crate::provider::{Atomic, Provider};
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
 impl<P: Provider> EpPoster<'_, P> {
-    /// Adds `add` to the 8 bytes at `remote`, modulo 2^64, and puts what was there before into `local`, in the order of the host:
-    /// nobody else's atomic comes between.
+    /// Adds `add` to the 8 bytes at `remote`, modulo 2^64, and puts what was there before into
+    /// `local`, in the order of the host: nobody else's atomic comes between.
     ///
-    /// The far end lies in an LMR with [`MemPriv::REMOTE_ATOMIC`](crate::MemPriv::REMOTE_ATOMIC), at a multiple of 8. It counts as
-    /// an RDMA read among what this side may have outstanding; its completion is an [`Event::IbDto`](crate::Event::IbDto).
-    /// Endpoint and errors as for [`EpPoster::post_rdma_read`], `LENGTH_ERROR` unless both sides are 8 bytes,
-    /// `INVALID_PARAMETER` for the alignment, and `MODEL_NOT_SUPPORTED` where the adapter has no atomics.
+    /// The far end lies in an LMR with [`MemPriv::REMOTE_ATOMIC`](crate::MemPriv::REMOTE_ATOMIC),
+    /// at a multiple of 8. It counts as an RDMA read among what this side may have outstanding;
+    /// its completion is an [`Event::IbDto`](crate::Event::IbDto). Endpoint and errors as for
+    /// [`EpPoster::post_rdma_read`], `LENGTH_ERROR` unless both sides are 8 bytes,
+    /// `INVALID_PARAMETER` for the alignment, and `MODEL_NOT_SUPPORTED` where the adapter has no
+    /// atomics.
     #[doc(alias = "dat_ib_post_fetch_and_add")]
     pub fn post_fetch_add(
         &mut self,

@@ -1,4 +1,5 @@
-//! The way of a post that is not straight: several segments or none, a refusal, a full queue, a closed Endpoint.
+//! The way of a post that is not straight: several segments or none, a refusal, a full queue, a
+//! closed Endpoint.
 
 use core::sync::atomic::Ordering;
 
@@ -161,8 +162,9 @@ impl<P: Provider> Poster<P> {
         self.quiet != Run::NONE
     }
 
-    /// Posts a request of dat-core's own behind the suppressed ones: its completion says that they have completed. It has a slot of
-    /// its own, [`Follower`](crate::shared::ep::Follower), which has been filled with [`Poster::next_token`].
+    /// Posts a request of dat-core's own behind the suppressed ones: its completion says that they
+    /// have completed. It has a slot of its own, [`Follower`](crate::shared::ep::Follower),
+    /// which has been filled with [`Poster::next_token`].
     pub(crate) fn follow(&mut self) {
         self.quiet = Run::NONE;
         // A write of no bytes looks at no key, and ends after everything before it.

@@ -1,12 +1,12 @@
 //! The posting half of an Endpoint.
 //!
-//! A post takes one of two ways. The straight one serves a single segment of an Endpoint that is open and has a free
-//! slot: one branch on everything the entry guard looks at, one on what the LMR table says, then the provider's call.
-//! Whatever does not fit goes to [`general`], which does the same with any number of segments and finds the reason of a
-//! refusal.
+//! A post takes one of two ways. The straight one serves a single segment of an Endpoint that is
+//! open and has a free slot: one branch on everything the entry guard looks at, one on what the LMR
+//! table says, then the provider's call. Whatever does not fit goes to [`general`], which does the
+//! same with any number of segments and finds the reason of a refusal.
 //!
-//! A request is written to its slot, with the token it is going to have, *before* the provider sees it: its completion may
-//! be reaped by another thread before the provider's call returns.
+//! A request is written to its slot, with the token it is going to have, *before* the provider sees
+//! it: its completion may be reaped by another thread before the provider's call returns.
 
 mod bind;
 mod checks;
@@ -67,14 +67,15 @@ pub(crate) struct Limits {
     pub(crate) write_segments: u8,
     pub(crate) max_message: u32,
     pub(crate) max_rdma: u32,
-    /// Most bytes of a receive: the adapter's, as the Endpoint's longest message binds what it sends.
+    /// Most bytes of a receive: the adapter's, as the Endpoint's longest message binds what it
+    /// sends.
     pub(crate) max_receive: u32,
     /// Most suppressed requests in a row.
     pub(crate) quiet: Run,
     /// The Protection Zone, as LMRs carry it.
     pub(crate) zone: u64,
-    /// Flags that a request does not carry on the straight way: all that it may not carry, and UNSIGNALLED. A receive carries
-    /// none there.
+    /// Flags that a request does not carry on the straight way: all that it may not carry, and
+    /// UNSIGNALLED. A receive carries none there.
     pub(crate) aside: CompletionFlags,
     /// A request may be UNSIGNALLED.
     pub(crate) unsignalled_request: bool,
@@ -110,7 +111,8 @@ pub(crate) struct Poster<P: Provider> {
     pub(crate) rq: P::Rq,
     /// Slot of the Endpoint.
     ep: u16,
-    /// Suppressed requests since the last that the device completes; all of them DTOs, as it completes every bind.
+    /// Suppressed requests since the last that the device completes; all of them DTOs, as it
+    /// completes every bind.
     quiet: Run,
     /// At this count the queue may be full: what was consumed when last looked at, plus the depth.
     request_limit: u32,
@@ -179,7 +181,8 @@ impl<P: Provider> Poster<P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        // Not from the table of the general way: where the kind is known only at run time, a row of it is more to look up.
+        // Not from the table of the general way: where the kind is known only at run time, a row of
+        // it is more to look up.
         let (op, need, counter) = match work {
             Work::Send | Work::Recv => (Op::Send, MemPriv::LOCAL_READ, EpCounter::PostSend),
             Work::Write(_) => (Op::RdmaWrite, MemPriv::LOCAL_READ, EpCounter::PostWrite),
@@ -220,8 +223,8 @@ impl<P: Provider> Poster<P> {
         };
     }
 
-    /// The Endpoint may have left CONNECTED before the request was published, so that whoever closed it missed the request: it
-    /// is flushed if the device gets nothing more.
+    /// The Endpoint may have left CONNECTED before the request was published, so that whoever
+    /// closed it missed the request: it is flushed if the device gets nothing more.
     #[cold]
     #[inline(never)]
     fn hand_over_late(
@@ -239,8 +242,8 @@ impl<P: Provider> Poster<P> {
         }
     }
 
-    /// Whether the Endpoint is open for requests, the flags are legal, and a slot is known to be free: then the sequence of the
-    /// request.
+    /// Whether the Endpoint is open for requests, the flags are legal, and a slot is known to be
+    /// free: then the sequence of the request.
     #[inline(always)]
     fn admits(&self, ep: &EpShared, flags: CompletionFlags) -> Option<u32> {
         if ep.poster.state.load(Ordering::Acquire) & REQUEST_OPEN == 0
@@ -248,7 +251,8 @@ impl<P: Provider> Poster<P> {
         {
             return None;
         }
-        // To look again at what has been consumed is left to the general way, once in as many posts as there are slots.
+        // To look again at what has been consumed is left to the general way, once in as many posts
+        // as there are slots.
         let sequence = ep.poster.requests.load(Ordering::Relaxed);
         (sequence != self.request_limit).then_some(sequence)
     }
@@ -291,9 +295,9 @@ impl<P: Provider> Poster<P> {
         Some(Segment { addr: triplet.addr, len: triplet.len, lkey })
     }
 
-    /// Whether a suppressed request may go without a completion: not when it takes the last slot or ends a long row of
-    /// suppressed ones, as their slots come back only with a completion. (A bind never asks: what becomes of its RMR is learnt
-    /// from its completion.)
+    /// Whether a suppressed request may go without a completion: not when it takes the last slot or
+    /// ends a long row of suppressed ones, as their slots come back only with a completion. (A
+    /// bind never asks: what becomes of its RMR is learnt from its completion.)
     #[inline(always)]
     fn is_quiet(&self, sequence: u32) -> bool {
         self.quiet != self.limits.quiet && sequence.wrapping_add(1) != self.request_limit
@@ -333,7 +337,8 @@ impl<P: Provider> Poster<P> {
         tag.behind(core::mem::take(&mut self.quiet))
     }
 
-    /// Publishes the request that is about to be posted. False if there is no slot for it, which cannot be.
+    /// Publishes the request that is about to be posted. False if there is no slot for it, which
+    /// cannot be.
     #[inline(always)]
     fn publish(
         &self,
@@ -362,7 +367,8 @@ impl<P: Provider> Poster<P> {
         }
     }
 
-    /// The Endpoint left CONNECTED while a request was being posted: whoever closed it may have missed the request.
+    /// The Endpoint left CONNECTED while a request was being posted: whoever closed it may have
+    /// missed the request.
     #[cold]
     #[inline(never)]
     fn closed_meanwhile(&self, shared: &Shared<'_>, ep: &EpShared, direction: Direction) {
@@ -384,7 +390,8 @@ const fn far(remote: &RmrTriplet) -> Remote {
     Remote { addr: remote.addr, rkey: remote.context }
 }
 
-/// Tells the Event Dispatcher of that direction to flush what is outstanding; whether it had not been told.
+/// Tells the Event Dispatcher of that direction to flush what is outstanding; whether it had not
+/// been told.
 pub(crate) fn kick(shared: &Shared<'_>, index: u32, ep: &EpShared, direction: Direction) -> bool {
     let line = ep.line(direction);
     let Some(evd) = shared.evd(line.evd.load(Ordering::Relaxed)) else {
@@ -408,10 +415,12 @@ fn no_poster(control: Option<&EpControl>, near: Option<Near<'_>>) -> DatReturn {
     }
 }
 
-/// The posting half of an Endpoint, as a value of its own: a thread that owns it posts without a lock.
+/// The posting half of an Endpoint, as a value of its own: a thread that owns it posts without a
+/// lock.
 ///
 /// From [`Ia::ep_take_poster`](crate::Ia::ep_take_poster), and back by
-/// [`Ia::ep_return_poster`](crate::Ia::ep_return_poster); the Endpoint can be neither reset nor freed meanwhile.
+/// [`Ia::ep_return_poster`](crate::Ia::ep_return_poster); the Endpoint can be neither reset nor
+/// freed meanwhile.
 pub struct EpPoster<'s, P: Provider> {
     pub(crate) ep: Ep,
     pub(crate) poster: Poster<P>,
@@ -438,7 +447,8 @@ impl<P: Provider> EpPoster<'_, P> {
         self.poster.ring(&self.near);
     }
 
-    /// The Endpoint is DISCONNECTED: what is posted now comes back flushed, and who waits for that has to be told by the host.
+    /// The Endpoint is DISCONNECTED: what is posted now comes back flushed, and who waits for that
+    /// has to be told by the host.
     #[inline(always)]
     #[must_use]
     pub fn is_flushing(&self) -> bool {
@@ -448,8 +458,9 @@ impl<P: Provider> EpPoster<'_, P> {
 }
 
 impl<'s, P: Provider> crate::Ia<'s, P> {
-    /// The posting half of an Endpoint, where it is here, with what it looks at. A poster that is here is that of whoever lives
-    /// in its slot: so one compare tells whether the handle is stale.
+    /// The posting half of an Endpoint, where it is here, with what it looks at. A poster that is
+    /// here is that of whoever lives in its slot: so one compare tells whether the handle is
+    /// stale.
     #[inline]
     pub(crate) fn posting(
         &mut self,

@@ -1,18 +1,20 @@
 //! Extension: posting by ownership. A buffer moves in, and comes back with its completion.
 //!
-//! A post of DAT names memory, and trusts the consumer to keep his hands off it until the completion. An [`OwningPoster`] takes
-//! the buffer itself instead, so the compiler sees to it: what is posted can be neither read, written, posted again nor freed.
-//! It needs no heap: what is out stands in two queues of fixed length, one for requests and one for receives, as it does in
+//! A post of DAT names memory, and trusts the consumer to keep his hands off it until the
+//! completion. An [`OwningPoster`] takes the buffer itself instead, so the compiler sees to it:
+//! what is posted can be neither read, written, posted again nor freed. It needs no heap: what is
+//! out stands in two queues of fixed length, one for requests and one for receives, as it does in
 //! the device.
 //!
-//! Nothing that a consumer says brings a buffer back. Completions come in posting order, and how many have been dequeued the
-//! Endpoint knows; so the oldest buffer of a direction is given back when its event is presented *and* the Endpoint counts it as
-//! done with. An event that was made up, kept from an earlier life or presented twice brings nothing. Who loses an event gets
+//! Nothing that a consumer says brings a buffer back. Completions come in posting order, and how
+//! many have been dequeued the Endpoint knows; so the oldest buffer of a direction is given back
+//! when its event is presented *and* the Endpoint counts it as done with. An event that was made
+//! up, kept from an earlier life or presented twice brings nothing. Who loses an event gets
 //! the buffer back with the next reset.
 //!
-//! A wait is not tied to a buffer: it may be given up, its future dropped, and the buffer stays here. A reset or the end of the
-//! Endpoint brings back what is out. Should the poster itself be dropped while buffers are out, they are leaked, on purpose: the
-//! device still uses them.
+//! A wait is not tied to a buffer: it may be given up, its future dropped, and the buffer stays
+//! here. A reset or the end of the Endpoint brings back what is out. Should the poster itself be
+//! dropped while buffers are out, they are leaked, on purpose: the device still uses them.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -33,8 +35,8 @@ use crate::triplet::{LmrTriplet, RmrTriplet};
 
 /// A buffer that can be posted.
 ///
-/// The value owns its bytes: as long as it lives, no DTO names them but by way of it, and dropping it is what makes them
-/// somebody else's.
+/// The value owns its bytes: as long as it lives, no DTO names them but by way of it, and dropping
+/// it is what makes them somebody else's.
 pub trait Lend {
     /// All of its bytes, in a registered region.
     fn segment(&self) -> LmrTriplet;
@@ -85,8 +87,8 @@ impl<B, const N: usize> Out<B, N> {
 
 /// The posting half of an Endpoint that owns what it posts: up to `N` requests and `N` receives.
 ///
-/// Made of an [`EpPoster`], which is the only way to post to the Endpoint while it is out: so nobody else can post a buffer
-/// that is lent here, or mix up the order.
+/// Made of an [`EpPoster`], which is the only way to post to the Endpoint while it is out: so
+/// nobody else can post a buffer that is lent here, or mix up the order.
 ///
 /// ```
 /// use dat_core::provider::Provider;
@@ -131,7 +133,8 @@ impl<P: Provider, B: Lend, const N: usize> fmt::Debug for OwningPoster<'_, P, B,
 }
 
 impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
-    /// Makes one of a posting half. The half comes back as the error if something that it posted is outstanding.
+    /// Makes one of a posting half. The half comes back as the error if something that it posted is
+    /// outstanding.
     #[expect(
         clippy::result_large_err,
         reason = "the half itself comes back, there is no heap for it"
@@ -170,7 +173,8 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
         })
     }
 
-    /// Sends `buffer`. As [`EpPoster::post_send`], without `SUPPRESS`: what has no completion would not come back.
+    /// Sends `buffer`. As [`EpPoster::post_send`], without `SUPPRESS`: what has no completion would
+    /// not come back.
     #[doc(alias = "dat_ep_post_send")]
     pub fn post_send(&mut self, buffer: B, flags: CompletionFlags) -> Result<(), Returned<B>> {
         post(&mut self.poster, &mut self.requests, buffer, flags, |half, segment, cookie| {
@@ -211,7 +215,8 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
         }
     }
 
-    /// Gives back the buffer that `event` is the completion of. Any other event comes back as the error.
+    /// Gives back the buffer that `event` is the completion of. Any other event comes back as the
+    /// error.
     pub fn complete(&mut self, event: Event) -> Result<Completed<B>, Event> {
         let (ep, status, len, direction) = if let Event::Dto(dto) = event {
             (dto.ep, dto.status, dto.len, direction_of(dto.operation))
@@ -247,10 +252,11 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
         Some(buffer)
     }
 
-    /// [`Ia::ep_reset`](crate::Ia::ep_reset) of its Endpoint, after which no completion will come: gives every buffer that is still
-    /// out to `take`.
+    /// [`Ia::ep_reset`](crate::Ia::ep_reset) of its Endpoint, after which no completion will come:
+    /// gives every buffer that is still out to `take`.
     ///
-    /// None, if the Endpoint was UNCONNECTED already: then receives stay posted. Errors as for a reset; they change nothing.
+    /// None, if the Endpoint was UNCONNECTED already: then receives stay posted. Errors as for a
+    /// reset; they change nothing.
     #[doc(alias = "dat_ep_reset")]
     pub fn reset(&mut self, ia: &mut Ia<'s, P>, take: impl FnMut(B)) -> Result<(), Error> {
         self.at_home(ia, Ia::ep_reset)?;
@@ -258,8 +264,9 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
         Ok(())
     }
 
-    /// [`Ia::ep_free`](crate::Ia::ep_free) of its Endpoint, after which no completion will come: gives every buffer that is still out
-    /// to `take`. The poster comes back as the error where the Endpoint cannot be freed.
+    /// [`Ia::ep_free`](crate::Ia::ep_free) of its Endpoint, after which no completion will come:
+    /// gives every buffer that is still out to `take`. The poster comes back as the error where
+    /// the Endpoint cannot be freed.
     #[doc(alias = "dat_ep_free")]
     #[expect(
         clippy::result_large_err,
@@ -319,7 +326,8 @@ impl<'s, P: Provider, B: Lend, const N: usize> OwningPoster<'s, P, B, N> {
         }
     }
 
-    /// Ends the ownership: gives the half back to post with as DAT does. It stays as it is if buffers are out.
+    /// Ends the ownership: gives the half back to post with as DAT does. It stays as it is if
+    /// buffers are out.
     #[expect(
         clippy::result_large_err,
         reason = "the half itself comes back, there is no heap for it"

@@ -11,8 +11,8 @@ use crate::shared::Shared;
 use crate::shared::lmr::Refusal;
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
-/// The memory behind a range of an own RMR, as a segment of its LMR: what a window opens is local memory, and the HCA scatters
-/// into it by the key of the region.
+/// The memory behind a range of an own RMR, as a segment of its LMR: what a window opens is local
+/// memory, and the HCA scatters into it by the key of the region.
 fn behind(shared: &Shared<'_>, local: &RmrTriplet) -> Result<LmrTriplet, DatReturn> {
     let privilege = DatReturn::new(DatType::PrivilegesViolation, DatSubtype::PrivilegesRdmaRead);
     let window = shared.keys.find(local.context).ok_or(privilege)?;
@@ -23,11 +23,12 @@ fn behind(shared: &Shared<'_>, local: &RmrTriplet) -> Result<LmrTriplet, DatRetu
 }
 
 impl<P: Provider> EpPoster<'_, P> {
-    /// Posts an RDMA read of `remote` into a range of an own RMR that is bound and grants remote write: what iWARP needs, and
-    /// other transports take.
+    /// Posts an RDMA read of `remote` into a range of an own RMR that is bound and grants remote
+    /// write: what iWARP needs, and other transports take.
     ///
-    /// Endpoint and errors as for [`EpPoster::post_rdma_read`]; `PRIVILEGES_VIOLATION` for a context that opens nothing or grants no
-    /// write, `INVALID_PARAMETER` for a range outside it.
+    /// Endpoint and errors as for [`EpPoster::post_rdma_read`]; `PRIVILEGES_VIOLATION` for a
+    /// context that opens nothing or grants no write, `INVALID_PARAMETER` for a range outside
+    /// it.
     #[doc(alias = "dat_ep_post_rdma_read_to_rmr")]
     pub fn post_rdma_read_to_rmr(
         &mut self,

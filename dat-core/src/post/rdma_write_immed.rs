@@ -10,8 +10,9 @@ use crate::provider::Provider;
 use crate::triplet::{LmrTriplet, RmrTriplet};
 
 impl<P: Provider> EpPoster<'_, P> {
-    /// As [`EpPoster::post_rdma_write`], and then takes a receive of the peer, whose event has the immediate and the length of the
-    /// write; nothing is put into that receive. The completion is an [`Event::IbDto`](crate::Event::IbDto), over there too.
+    /// As [`EpPoster::post_rdma_write`], and then takes a receive of the peer, whose event has the
+    /// immediate and the length of the write; nothing is put into that receive. The completion
+    /// is an [`Event::IbDto`](crate::Event::IbDto), over there too.
     #[doc(alias = "dat_ib_post_rdma_write_immed")]
     pub fn post_rdma_write_immed(
         &mut self,

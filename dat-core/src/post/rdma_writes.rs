@@ -83,8 +83,9 @@ impl<P: Provider> Poster<P> {
         list.len() - left.len()
     }
 
-    /// Posts the writes at the front of the list that are of one LMR, take slots in a row and go the straight way. The
-    /// entry guard is passed once for all, and first all are published, then all built: each half fits into registers.
+    /// Posts the writes at the front of the list that are of one LMR, take slots in a row and go
+    /// the straight way. The entry guard is passed once for all, and first all are published,
+    /// then all built: each half fits into registers.
     #[inline(always)]
     fn straight_run(
         &mut self,
@@ -128,8 +129,9 @@ impl<P: Provider> Poster<P> {
         {
             slot.set_behind(run);
         }
-        // ORDER: the slots precede the count that makes them outstanding, for a reaper that flushes, and the doorbell, without
-        // which none of the WQEs starts, for one that compares tokens. So one release serves them all.
+        // ORDER: the slots precede the count that makes them outstanding, for a reaper that
+        // flushes, and the doorbell, without which none of the WQEs starts, for one that
+        // compares tokens. So one release serves them all.
         near.ep.poster.requests.store(first.wrapping_add(count), Ordering::Release);
         let tally = &near.ep.tally;
         tally.add(EpCounter::PostWrite as usize, count.into());
@@ -167,8 +169,9 @@ impl<P: Provider> Poster<P> {
 impl<P: Provider> EpPoster<'_, P> {
     /// Posts RDMA writes in order, under one doorbell; the flags are those of each. Extension.
     ///
-    /// The first that is refused ends it: those before it are posted, it and those behind it are not. Endpoint and
-    /// errors as for [`EpPoster::post_rdma_write`]. With [`CompletionFlags::DEFER`] the doorbell is left to a later post.
+    /// The first that is refused ends it: those before it are posted, it and those behind it are
+    /// not. Endpoint and errors as for [`EpPoster::post_rdma_write`]. With
+    /// [`CompletionFlags::DEFER`] the doorbell is left to a later post.
     #[inline(always)]
     pub fn post_rdma_writes(
         &mut self,

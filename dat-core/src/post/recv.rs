@@ -65,13 +65,15 @@ impl<P: Provider> Poster<P> {
         self.receives != self.recv_limit
     }
 
-    /// The same for the straight way, which knows nothing of marks: slots that may carry one come back by the general way.
+    /// The same for the straight way, which knows nothing of marks: slots that may carry one come
+    /// back by the general way.
     #[inline(never)]
     fn refill_straight(&mut self, ep: &EpShared) -> bool {
         !self.limits.unsignalled_recv && self.refill_recv(ep)
     }
 
-    /// Publishes the receive of that sequence, which is about to be posted, with its cookie and length. Its token is its sequence.
+    /// Publishes the receive of that sequence, which is about to be posted, with its cookie and
+    /// length. Its token is its sequence.
     #[inline(always)]
     pub(super) fn publish_recv(
         &mut self,
@@ -99,8 +101,9 @@ impl<P: Provider> Poster<P> {
 impl<P: Provider> EpPoster<'_, P> {
     /// Posts a receive into the segments, filled in order; none takes a message of no bytes.
     ///
-    /// Endpoint: any state; in DISCONNECTED it is flushed at once. Errors as for [`EpPoster::post_send`], but that a receive may be
-    /// as long as any message of the adapter: the Endpoint's `max_message_size` is that of what it sends.
+    /// Endpoint: any state; in DISCONNECTED it is flushed at once. Errors as for
+    /// [`EpPoster::post_send`], but that a receive may be as long as any message of the
+    /// adapter: the Endpoint's `max_message_size` is that of what it sends.
     #[doc(alias = "dat_ep_post_recv")]
     #[inline(always)]
     pub fn post_recv(

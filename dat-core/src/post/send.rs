@@ -12,9 +12,10 @@ use crate::triplet::LmrTriplet;
 impl<P: Provider> EpPoster<'_, P> {
     /// Posts a send of the segments in order; none is a message of no bytes.
     ///
-    /// Endpoint: CONNECTED, or DISCONNECTED, where it is accepted and flushed at once. Errors: `INVALID_STATE`,
-    /// `INSUFFICIENT_RESOURCES` (all slots outstanding), `INVALID_PARAMETER` (too many segments, a segment outside its LMR,
-    /// flags), `PROTECTION_VIOLATION` (zones), `PRIVILEGES_VIOLATION` (context or privilege), `LENGTH_ERROR`. A refused post
+    /// Endpoint: CONNECTED, or DISCONNECTED, where it is accepted and flushed at once. Errors:
+    /// `INVALID_STATE`, `INSUFFICIENT_RESOURCES` (all slots outstanding), `INVALID_PARAMETER`
+    /// (too many segments, a segment outside its LMR, flags), `PROTECTION_VIOLATION` (zones),
+    /// `PRIVILEGES_VIOLATION` (context or privilege), `LENGTH_ERROR`. A refused post
     /// changes nothing.
     #[doc(alias = "dat_ep_post_send")]
     #[inline(always)]

@@ -10,11 +10,12 @@ use crate::provider::{Destination, Provider};
 use crate::triplet::LmrTriplet;
 
 impl<P: Provider> EpPoster<'_, P> {
-    /// Sends a datagram of the segments to `to`, an address from [`Ia::ud_address`], with an immediate if there is one to send.
+    /// Sends a datagram of the segments to `to`, an address from [`Ia::ud_address`], with an
+    /// immediate if there is one to send.
     ///
     /// It succeeds when it has been sent; whether it arrives, nobody says. Endpoint: one of
-    /// [`Ia::ep_create_ud`], else `MODEL_NOT_SUPPORTED`. Errors as for [`EpPoster::post_send`]; a datagram is no longer than the
-    /// port's MTU.
+    /// [`Ia::ep_create_ud`], else `MODEL_NOT_SUPPORTED`. Errors as for [`EpPoster::post_send`]; a
+    /// datagram is no longer than the port's MTU.
     #[doc(alias = "dat_ib_post_send_ud")]
     pub fn post_send_ud(
         &mut self,

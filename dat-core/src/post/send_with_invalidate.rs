@@ -10,9 +10,10 @@ use crate::provider::Provider;
 use crate::triplet::LmrTriplet;
 
 impl<P: Provider> EpPoster<'_, P> {
-    /// Sends the segments, and closes the peer's RMR of that context: when the peer's receive completes, its operation is
-    /// `ReceiveWithInvalidate` and the context opens nothing any more. The peer must allow it: the RMR is bound, and one of
-    /// `dat_rmr_create_for_ep` on this connection; else its receive fails and the connection breaks. Without a context it is
+    /// Sends the segments, and closes the peer's RMR of that context: when the peer's receive
+    /// completes, its operation is `ReceiveWithInvalidate` and the context opens nothing any
+    /// more. The peer must allow it: the RMR is bound, and one of `dat_rmr_create_for_ep` on
+    /// this connection; else its receive fails and the connection breaks. Without a context it is
     /// [`EpPoster::post_send`].
     ///
     /// Endpoint and errors as for [`EpPoster::post_send`].

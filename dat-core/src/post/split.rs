@@ -8,7 +8,8 @@ use crate::handle::Ep;
 use crate::provider::Provider;
 
 impl<'s, P: Provider> Ia<'s, P> {
-    /// Takes the posting half out, for another thread. `INVALID_STATE` if it is out already or the Endpoint is not ready.
+    /// Takes the posting half out, for another thread. `INVALID_STATE` if it is out already or the
+    /// Endpoint is not ready.
     pub fn ep_take_poster(&mut self, ep: Ep) -> Result<EpPoster<'s, P>, Error> {
         let (_, shared, near) = self.posting(ep)?;
         let shared = *shared;

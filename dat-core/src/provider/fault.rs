@@ -1,10 +1,12 @@
 //! Failures: one small value with what the device said, and the words for it elsewhere.
 //!
-//! A failure passes through many hands before somebody reads it, and through far more that only look whether there was
-//! one. So a [`Fault`] is two machine words, which travel in registers: a reference to what never changes, which
-//! [`fault!`](crate::fault!) puts into read-only memory, and the numbers. Whoever does not print pays for no formatting.
+//! A failure passes through many hands before somebody reads it, and through far more that only
+//! look whether there was one. So a [`Fault`] is two machine words, which travel in registers: a
+//! reference to what never changes, which [`fault!`](crate::fault!) puts into read-only memory, and
+//! the numbers. Whoever does not print pays for no formatting.
 //!
-//! Three forms of numbers share that one word ([`Form`]): there is not room for all of it at once, and never a need.
+//! Three forms of numbers share that one word ([`Form`]): there is not room for all of it at once,
+//! and never a need.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
@@ -80,7 +82,8 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Words by this function. Compiled with `--cfg dat_silent` there are none: for firmware that prints nothing.
+    /// Words by this function. Compiled with `--cfg dat_silent` there are none: for firmware that
+    /// prints nothing.
     #[must_use]
     pub const fn new(words: fn(&Fault, Part) -> &'static str) -> Self {
         Self {
@@ -99,9 +102,11 @@ impl Vocabulary {
 /// What the numbers of a failure are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// What the driver found by itself: an object's number in 32 bits, command, kind of object, a byte of syndrome.
+    /// What the driver found by itself: an object's number in 32 bits, command, kind of object, a
+    /// byte of syndrome.
     Own,
-    /// What the device said: syndrome, 24 bits of the object's number, status. Command and kind of object are in the words.
+    /// What the device said: syndrome, 24 bits of the object's number, status. Command and kind of
+    /// object are in the words.
     Answer,
     /// A network address: as much of it as is its own on a link.
     Host,
@@ -144,7 +149,8 @@ impl fmt::Display for Host {
 /// The words that failures of one sort have in common.
 #[derive(Debug)]
 pub struct Words {
-    /// Operation, cause and advice, with a zero character after each of the first two. What is empty is the vocabulary's.
+    /// Operation, cause and advice, with a zero character after each of the first two. What is
+    /// empty is the vocabulary's.
     #[cfg(not(dat_silent))]
     text: &'static str,
     vocabulary: &'static Vocabulary,
@@ -157,10 +163,12 @@ pub struct Words {
 }
 
 impl Words {
-    /// Words of a failure of `kind`. `text` is operation, cause and advice, with a zero character after each of the first
-    /// two; what is empty there is asked of `vocabulary`, and what that leaves empty stays so.
+    /// Words of a failure of `kind`. `text` is operation, cause and advice, with a zero character
+    /// after each of the first two; what is empty there is asked of `vocabulary`, and what that
+    /// leaves empty stays so.
     ///
-    /// Compiled with `--cfg dat_silent` there are none. A fault keeps its kind and its numbers then.
+    /// Compiled with `--cfg dat_silent` there are none. A fault keeps its kind and its numbers
+    /// then.
     #[must_use]
     #[cfg_attr(dat_silent, expect(unused_variables, reason = "the text is left out"))]
     pub const fn new(kind: FaultKind, text: &'static str, vocabulary: &'static Vocabulary) -> Self {
@@ -175,7 +183,8 @@ impl Words {
         }
     }
 
-    /// The same for what the device answers about an object of one kind, during one command (0: none).
+    /// The same for what the device answers about an object of one kind, during one command (0:
+    /// none).
     #[must_use]
     pub const fn said(mut self, object: Object, command: u16) -> Self {
         self.form = Form::Answer;
@@ -191,7 +200,8 @@ impl Words {
         self
     }
 
-    /// What the device answers to a command, of the class that the vocabulary finds. Texts as in [`Words::new`].
+    /// What the device answers to a command, of the class that the vocabulary finds. Texts as in
+    /// [`Words::new`].
     #[must_use]
     #[cfg_attr(dat_silent, expect(unused_variables, reason = "the text is left out"))]
     pub const fn answer(
@@ -222,7 +232,8 @@ impl Words {
 
 /// One failure, with what the device said.
 ///
-/// Prints as `QP 0x4d: RTR2RTS_QP refused: bad parameter (status 3, syndrome 0x4bb88f); set --mtu 1024`.
+/// Prints as `QP 0x4d: RTR2RTS_QP refused: bad parameter (status 3, syndrome 0x4bb88f); set --mtu
+/// 1024`.
 #[derive(Clone, Copy)]
 pub struct Fault {
     words: &'static Words,
@@ -231,7 +242,8 @@ pub struct Fault {
 }
 
 /// Makes a [`Fault`] whose words are literals:
-/// `fault!(vocabulary, Resources, "operation", "cause", "advice")`; advice may be missing, the operation empty.
+/// `fault!(vocabulary, Resources, "operation", "cause", "advice")`; advice may be missing, the
+/// operation empty.
 ///
 /// With `at` and an address in front it is about that network address:
 /// `fault!(at address, vocabulary, Unreachable, "operation", "cause")`.
@@ -313,7 +325,8 @@ impl Fault {
         self
     }
 
-    /// What the device said: its status byte and its syndrome. Of what is no answer only a byte of the syndrome stays.
+    /// What the device said: its status byte and its syndrome. Of what is no answer only a byte of
+    /// the syndrome stays.
     #[must_use]
     pub const fn said(mut self, status: u8, syndrome: u32) -> Self {
         let n = self.numbers;
@@ -430,8 +443,8 @@ impl Fault {
     }
 }
 
-/// The text of that place among texts with a zero character after each; empty if there are fewer. A list of texts in this
-/// form takes their bytes and no more.
+/// The text of that place among texts with a zero character after each; empty if there are fewer. A
+/// list of texts in this form takes their bytes and no more.
 #[must_use]
 #[inline(never)]
 pub fn nth(texts: &'static str, place: usize) -> &'static str {

@@ -1,33 +1,38 @@
 //! What of DAT a program uses, said where its provider is made: the rest is not in the program.
 //!
-//! A linker drops calls that nobody makes. It cannot drop what only a peer or the device might ask for: a look-up of a service
-//! point that nobody has, a completion of a kind that nobody posts. So the author of a small image says in one constant
-//! ([`Provider::USES`], of mlx5 `Platform::USES`) what he uses. It is plain Rust: the code asks `P::USES`, every
-//! branch is type-checked, and the compiler drops those that are never taken. A call of a part that is left out is refused as on
-//! an adapter that has no such thing, and `ia_query` says that there is none.
+//! A linker drops calls that nobody makes. It cannot drop what only a peer or the device might ask
+//! for: a look-up of a service point that nobody has, a completion of a kind that nobody posts. So
+//! the author of a small image says in one constant ([`Provider::USES`], of mlx5 `Platform::USES`)
+//! what he uses. It is plain Rust: the code asks `P::USES`, every branch is type-checked, and the
+//! compiler drops those that are never taken. A call of a part that is left out is refused as on an
+//! adapter that has no such thing, and `ia_query` says that there is none.
 
 use super::Provider;
 
-/// Parts of DAT that a program may leave out. [`Uses::ALL`] unless it says otherwise; a small one begins with [`Uses::LEAST`] and
-/// adds what it needs: `Uses::LEAST.connects().ipv6()`.
+/// Parts of DAT that a program may leave out. [`Uses::ALL`] unless it says otherwise; a small one
+/// begins with [`Uses::LEAST`] and adds what it needs: `Uses::LEAST.connects().ipv6()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uses {
-    /// The active side of connections: `ep_connect` and what goes with it. Without it a program serves: it listens and accepts. (What
-    /// Endpoints for datagrams look up is of [`Uses::datagrams`].)
+    /// The active side of connections: `ep_connect` and what goes with it. Without it a program
+    /// serves: it listens and accepts. (What Endpoints for datagrams look up is of
+    /// [`Uses::datagrams`].)
     pub connects: bool,
-    /// Peers with IPv6 addresses, and Neighbor Discovery. It is the driver that does without; dat-core refuses no such address.
+    /// Peers with IPv6 addresses, and Neighbor Discovery. It is the driver that does without;
+    /// dat-core refuses no such address.
     pub ipv6: bool,
-    /// A port on a VLAN. Without it tagged frames are passed over, of priority as well. It is the driver that does without.
+    /// A port on a VLAN. Without it tagged frames are passed over, of priority as well. It is the
+    /// driver that does without.
     pub vlan: bool,
     /// Endpoints for datagrams (UD), and look-ups of service points, one's own and those of peers.
     pub datagrams: bool,
     /// Shared Receive Queues.
     pub shared_receives: bool,
-    /// Memory whose keys are changed by posts: Remote Memory Regions, which are bound, and LMRs that are registered and invalidated so
-    /// (`lmr_allocate`). Peers reach LMRs that are created with a remote privilege all the same.
+    /// Memory whose keys are changed by posts: Remote Memory Regions, which are bound, and LMRs
+    /// that are registered and invalidated so (`lmr_allocate`). Peers reach LMRs that are
+    /// created with a remote privilege all the same.
     pub windows: bool,
-    /// The InfiniBand extensions of DTOs: atomics and immediates. Without it what comes with an immediate is a receive like any
-    /// other.
+    /// The InfiniBand extensions of DTOs: atomics and immediates. Without it what comes with an
+    /// immediate is a receive like any other.
     pub extensions: bool,
     /// Reserved and Common Service Points, and Endpoints that the provider makes for a Public one.
     pub service_points: bool,
@@ -48,7 +53,8 @@ impl Uses {
         .service_points()
         .counters();
 
-    /// What cannot be left out: connections of peers over IPv4, with their messages and RDMA, memory and Event Dispatchers.
+    /// What cannot be left out: connections of peers over IPv4, with their messages and RDMA,
+    /// memory and Event Dispatchers.
     pub const LEAST: Self = Self {
         connects: false,
         ipv6: false,

@@ -9,13 +9,15 @@ use crate::handle::{Evd, Psp};
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Listens on `conn_qual`, a TCP-style port. Requests arrive on `evd`; when that is full they are turned away.
+    /// Listens on `conn_qual`, a TCP-style port. Requests arrive on `evd`; when that is full they
+    /// are turned away.
     ///
-    /// With [`PspFlag::Provider`] each request comes with an Endpoint of its own, UNCONFIGURED_TENTATIVE until
-    /// [`Ia::ep_modify`](Self::ep_modify) has given it zone and Event Dispatchers.
+    /// With [`PspFlag::Provider`] each request comes with an Endpoint of its own,
+    /// UNCONFIGURED_TENTATIVE until [`Ia::ep_modify`](Self::ep_modify) has given it zone and
+    /// Event Dispatchers.
     ///
-    /// `INVALID_HANDLE`/`EVD_CR`; `INVALID_PARAMETER` for a qualifier of 0 or above 65535; `CONN_QUAL_IN_USE`, by whatever
-    /// kind of service point;
+    /// `INVALID_HANDLE`/`EVD_CR`; `INVALID_PARAMETER` for a qualifier of 0 or above 65535;
+    /// `CONN_QUAL_IN_USE`, by whatever kind of service point;
     /// `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_psp_create")]
     pub fn psp_create(&mut self, conn_qual: u64, evd: Evd, flag: PspFlag) -> Result<Psp, Error> {

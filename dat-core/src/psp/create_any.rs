@@ -12,8 +12,8 @@ const FIRST: u16 = 0xc000;
 const COUNT: u16 = 0x3fff;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Listens on a free qualifier, and says which. Errors as for [`Ia::psp_create`](Self::psp_create), and
-    /// `CONN_QUAL_UNAVAILABLE`.
+    /// Listens on a free qualifier, and says which. Errors as for
+    /// [`Ia::psp_create`](Self::psp_create), and `CONN_QUAL_UNAVAILABLE`.
     #[doc(alias = "dat_psp_create_any")]
     pub fn psp_create_any(&mut self, evd: Evd, flag: PspFlag) -> Result<(Psp, u64), Error> {
         let start = u16::try_from(self.random.next_u32() & 0x3fff).unwrap_or(0);

@@ -6,7 +6,8 @@ use crate::handle::Psp;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Stops listening. Requests that arrived already stay as they are; later ones find no listener.
+    /// Stops listening. Requests that arrived already stay as they are; later ones find no
+    /// listener.
     #[doc(alias = "dat_psp_free")]
     pub fn psp_free(&mut self, psp: Psp) -> Result<(), Error> {
         let evd = self.psp(psp)?.evd;

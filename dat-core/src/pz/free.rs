@@ -6,7 +6,8 @@ use crate::handle::Pz;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Frees a Protection Zone. `INVALID_STATE`/`PZ_IN_USE` while an Endpoint, LMR, RMR or SRQ is in it.
+    /// Frees a Protection Zone. `INVALID_STATE`/`PZ_IN_USE` while an Endpoint, LMR, RMR or SRQ is
+    /// in it.
     #[doc(alias = "dat_pz_free")]
     pub fn pz_free(&mut self, pz: Pz) -> Result<(), Error> {
         let control = self.pz(pz)?;

@@ -10,13 +10,16 @@ use crate::provider::Provider;
 use crate::triplet::LmrTriplet;
 
 impl<P: Provider> EpPoster<'_, P> {
-    /// Posts a bind of `rmr` to the range `lmr`, and returns the new `rmr_context`; length 0 unbinds.
+    /// Posts a bind of `rmr` to the range `lmr`, and returns the new `rmr_context`; length 0
+    /// unbinds.
     ///
-    /// The old context is dead when the bind completes; requests posted behind it start after it. Of the privileges only
-    /// the remote ones count: REMOTE_READ needs LOCAL_READ of the LMR, REMOTE_WRITE needs LOCAL_WRITE.
-    /// Endpoint: CONNECTED, or DISCONNECTED, where it is flushed. Errors as for [`EpPoster::post_send`], and `INVALID_HANDLE`
-    /// for the RMR; `RESERVED_LMR` over the reserved LMR; `INVALID_STATE` for an RMR that belongs to another Endpoint, until it
-    /// is unbound there, or, if that one is not connected any more, until it is reset or freed.
+    /// The old context is dead when the bind completes; requests posted behind it start after it.
+    /// Of the privileges only the remote ones count: REMOTE_READ needs LOCAL_READ of the LMR,
+    /// REMOTE_WRITE needs LOCAL_WRITE. Endpoint: CONNECTED, or DISCONNECTED, where it is
+    /// flushed. Errors as for [`EpPoster::post_send`], and `INVALID_HANDLE` for the RMR;
+    /// `RESERVED_LMR` over the reserved LMR; `INVALID_STATE` for an RMR that belongs to another
+    /// Endpoint, until it is unbound there, or, if that one is not connected any more, until it
+    /// is reset or freed.
     #[doc(alias = "dat_rmr_bind")]
     #[inline]
     pub fn rmr_bind(
@@ -47,7 +50,8 @@ impl<P: Provider> Ia<'_, P> {
         self.rmr_bind_as(rmr, lmr, privileges, VaType::Va, ep, cookie, flags)
     }
 
-    /// As [`Ia::rmr_bind`]; peers name the first byte of the range by its address, or by 0 if the RMR is to be zero-based.
+    /// As [`Ia::rmr_bind`]; peers name the first byte of the range by its address, or by 0 if the
+    /// RMR is to be zero-based.
     #[doc(alias = "dat_rmr_bind")]
     #[expect(clippy::too_many_arguments, reason = "those of the call")]
     pub fn rmr_bind_as(

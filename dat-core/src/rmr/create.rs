@@ -13,7 +13,8 @@ use crate::shared::lmr::NO_CONTEXT;
 impl<P: Provider> Ia<'_, P> {
     /// Makes an RMR, bound to nothing.
     ///
-    /// `INVALID_HANDLE`, `INSUFFICIENT_RESOURCES`, or `MODEL_NOT_SUPPORTED` if the adapter has no memory windows.
+    /// `INVALID_HANDLE`, `INSUFFICIENT_RESOURCES`, or `MODEL_NOT_SUPPORTED` if the adapter has no
+    /// memory windows.
     #[doc(alias = "dat_rmr_create")]
     pub fn rmr_create(&mut self, pz: Pz) -> Result<Rmr, Error> {
         self.rmr_enter(pz, 0, P::mw_create)

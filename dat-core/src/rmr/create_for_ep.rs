@@ -7,7 +7,8 @@ use crate::provider::Provider;
 use crate::shared::lmr::GENERAL_SLOT;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Makes an RMR that belongs to the Endpoint it is bound on, bound to nothing; see [`crate::rmr`].
+    /// Makes an RMR that belongs to the Endpoint it is bound on, bound to nothing; see
+    /// [`crate::rmr`].
     ///
     /// Errors as for [`Ia::rmr_create`].
     #[doc(alias = "dat_rmr_create_for_ep")]

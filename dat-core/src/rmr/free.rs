@@ -17,15 +17,17 @@ use crate::shared::request::Op;
 use crate::table::Table;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Frees an RMR. When the call returns its window is gone, bound or not: peers are refused, its LMR may be freed, and its
-    /// Protection Zone is not in use by it.
+    /// Frees an RMR. When the call returns its window is gone, bound or not: peers are refused, its
+    /// LMR may be freed, and its Protection Zone is not in use by it.
     ///
-    /// A bind that the device has not carried out is waited for, for the provider's limit; requests before it may take their time.
-    /// While the reaping half of that Endpoint's request Event Dispatcher is out, it has come to its end when its completion has been
-    /// dequeued. If it does not come to its end, or the device refuses to give the window up, the connection of the Endpoint that it was
-    /// posted on is BROKEN, so that it never takes effect. The completion of a bind is the consumer's as ever, and names the
-    /// freed RMR; the RMR's slot in the storage is not used again before it has been dequeued. `INVALID_HANDLE`/`RMR` for an
-    /// RMR that has been freed already.
+    /// A bind that the device has not carried out is waited for, for the provider's limit; requests
+    /// before it may take their time. While the reaping half of that Endpoint's request Event
+    /// Dispatcher is out, it has come to its end when its completion has been dequeued. If it
+    /// does not come to its end, or the device refuses to give the window up, the connection of the
+    /// Endpoint that it was posted on is BROKEN, so that it never takes effect. The completion
+    /// of a bind is the consumer's as ever, and names the freed RMR; the RMR's slot in the
+    /// storage is not used again before it has been dequeued. `INVALID_HANDLE`/`RMR` for an RMR
+    /// that has been freed already.
     #[doc(alias = "dat_rmr_free")]
     pub fn rmr_free(&mut self, rmr: Rmr) -> Result<(), Error> {
         let mw = self.rmr(rmr)?.mw;
@@ -46,7 +48,8 @@ impl<P: Provider> Ia<'_, P> {
         Ok(())
     }
 
-    /// Returns when no bind of an RMR can take effect any more: each has been carried out, or its connection is broken.
+    /// Returns when no bind of an RMR can take effect any more: each has been carried out, or its
+    /// connection is broken.
     fn await_binds(&mut self, rmr: Rmr) {
         let slot = rmr.0.index();
         while let Some(ep) = self.bound_by(slot) {
@@ -65,7 +68,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// An Endpoint with a bind of the RMR in that slot that the device has not carried out, as far as is known.
+    /// An Endpoint with a bind of the RMR in that slot that the device has not carried out, as far
+    /// as is known.
     fn bound_by(&mut self, slot: u32) -> Option<Ep> {
         let Self { reapers, eps, shared, .. } = self;
         look_at_all(reapers, shared, eps);

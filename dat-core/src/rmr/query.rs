@@ -39,8 +39,9 @@ pub struct RmrParam {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// The Endpoint of the newest bind, while completions of binds have not been dequeued: [`Ia::rmr_free`] can look through its
-    /// completion queue only while the reaping half is not out. `INVALID_HANDLE`.
+    /// The Endpoint of the newest bind, while completions of binds have not been dequeued:
+    /// [`Ia::rmr_free`] can look through its completion queue only while the reaping half is
+    /// not out. `INVALID_HANDLE`.
     pub fn rmr_binder(&self, rmr: Rmr) -> Result<Option<Ep>, Error> {
         self.rmr(rmr)?;
         let window = self.shared.rmrs.get(rmr.0.index() as usize);

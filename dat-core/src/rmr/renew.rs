@@ -1,5 +1,5 @@
-//! What becomes of an Endpoint's own RMRs without a request of its consumer: the end of the Endpoint's queue pair, and a message of
-//! its peer.
+//! What becomes of an Endpoint's own RMRs without a request of its consumer: the end of the
+//! Endpoint's queue pair, and a message of its peer.
 
 use core::sync::atomic::Ordering;
 
@@ -12,8 +12,9 @@ use crate::shared::Shared;
 use crate::shared::lmr::NO_CONTEXT;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Unbinds every RMR that belongs to an Endpoint whose queue pair is at its end. Each gets another window under another key: the
-    /// queue pair's number may be given out again, and whoever has it then must not find the range open.
+    /// Unbinds every RMR that belongs to an Endpoint whose queue pair is at its end. Each gets
+    /// another window under another key: the queue pair's number may be given out again, and
+    /// whoever has it then must not find the range open.
     pub(crate) fn renew_windows(&mut self, ep: Ep) -> Result<(), Error> {
         match self.late.windows {
             Some(windows) => (windows.renew)(self, ep),
@@ -55,8 +56,8 @@ pub(super) fn unbound(shared: &Shared<'_>, rmr: &Rmr) {
     }
 }
 
-/// Notes that a message of a peer has closed the window of that key, and says whose it was. `None` if no RMR has that key, or not
-/// any more.
+/// Notes that a message of a peer has closed the window of that key, and says whose it was. `None`
+/// if no RMR has that key, or not any more.
 pub(crate) fn invalidated(shared: &Shared<'_>, rkey: u32) -> Option<Rmr> {
     let rmr = shared.keys.find(rkey)?.owner()?;
     unbound(shared, &rmr);

@@ -9,11 +9,12 @@ use crate::handle::{Ep, Evd, Rsp};
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Listens on `conn_qual` for one request, which only `ep` can take; it is RESERVED until then. Without an Endpoint one is
-    /// made, unconfigured: [`Ia::rsp_query`] names it.
+    /// Listens on `conn_qual` for one request, which only `ep` can take; it is RESERVED until then.
+    /// Without an Endpoint one is made, unconfigured: [`Ia::rsp_query`] names it.
     ///
-    /// `INVALID_HANDLE` (`EVD_CR`, `EP`); `INVALID_PARAMETER` for a qualifier of 0 or above 65535; `CONN_QUAL_IN_USE`, by
-    /// whatever kind of service point; `INVALID_STATE` unless the Endpoint is UNCONNECTED; `INSUFFICIENT_RESOURCES`.
+    /// `INVALID_HANDLE` (`EVD_CR`, `EP`); `INVALID_PARAMETER` for a qualifier of 0 or above 65535;
+    /// `CONN_QUAL_IN_USE`, by whatever kind of service point; `INVALID_STATE` unless the
+    /// Endpoint is UNCONNECTED; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_rsp_create")]
     pub fn rsp_create(&mut self, conn_qual: u64, ep: Option<Ep>, evd: Evd) -> Result<Rsp, Error> {
         Self::offered(P::USES.service_points)?;

@@ -8,8 +8,9 @@ use crate::provider::Provider;
 use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Ends a Reserved Service Point. If its request has not come, its Endpoint is UNCONNECTED again, or goes if it was made with
-    /// the service point; a request that has come stays as it is. `INVALID_STATE` while a half of such an Endpoint is out, as for
+    /// Ends a Reserved Service Point. If its request has not come, its Endpoint is UNCONNECTED
+    /// again, or goes if it was made with the service point; a request that has come stays as
+    /// it is. `INVALID_STATE` while a half of such an Endpoint is out, as for
     /// [`Ia::ep_free`](Self::ep_free).
     #[doc(alias = "dat_rsp_free")]
     pub fn rsp_free(&mut self, now: Instant, rsp: Rsp) -> Result<(), Error> {

@@ -1,8 +1,9 @@
 //! Connection events on their way from the control half to a reaper.
 //!
-//! An event that ends a connection is never lost, so it needs a slot that nothing else can take. Each Interface Adapter has a pool
-//! of slots. An Endpoint reserves the two that a connection can need, for its beginning and its end, before the connection is asked
-//! for or accepted, and keeps them until they are used. A slot that is used stays with its event until that has been dequeued,
+//! An event that ends a connection is never lost, so it needs a slot that nothing else can take.
+//! Each Interface Adapter has a pool of slots. An Endpoint reserves the two that a connection can
+//! need, for its beginning and its end, before the connection is asked for or accepted, and keeps
+//! them until they are used. A slot that is used stays with its event until that has been dequeued,
 //! whatever becomes of the Endpoint meanwhile.
 
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -14,17 +15,18 @@ use crate::ep::table::Signal;
 use crate::event::Event;
 use crate::handle::{Ep, Handle};
 
-/// Slots for each Endpoint that the storage has room for: two for its connection, and two for events of earlier ones that nobody has
-/// dequeued.
+/// Slots for each Endpoint that the storage has room for: two for its connection, and two for
+/// events of earlier ones that nobody has dequeued.
 pub(crate) const PER_EP: usize = 4;
 
 /// Bit of a name in a chain that tells a connection event from a queue to flush.
 const EVENT: u32 = 1 << 30;
 
-/// Bit of [`ConnectionEvent::signal`]: the Endpoint has been reset or freed since. What it had outstanding is gone, so the event
-/// waits for nothing.
+/// Bit of [`ConnectionEvent::signal`]: the Endpoint has been reset or freed since. What it had
+/// outstanding is gone, so the event waits for nothing.
 const PAST: u32 = 1 << 8;
-/// [`ConnectionEvent::signal`] of a slot whose event has been delivered ahead of its place in a chain.
+/// [`ConnectionEvent::signal`] of a slot whose event has been delivered ahead of its place in a
+/// chain.
 const DELIVERED: u32 = u32::MAX;
 
 /// One slot.
@@ -121,7 +123,8 @@ impl<'s> ConnectionEvents<'s> {
         self.free.take()
     }
 
-    /// Fills a reserved slot and puts it onto the stack of the Event Dispatcher in slot `index`. The control half only.
+    /// Fills a reserved slot and puts it onto the stack of the Event Dispatcher in slot `index`.
+    /// The control half only.
     pub(crate) fn send(&self, id: u32, evd: &EvdShared, index: u32, ep: Ep, signal: Signal) {
         if let Some(slot) = self.get(id) {
             slot.ep.store(ep.raw(), Ordering::Relaxed);
@@ -137,8 +140,9 @@ impl<'s> ConnectionEvents<'s> {
         }
     }
 
-    /// The Endpoint has been reset or is being freed: an event of it that has not been delivered waits for nothing any more. The
-    /// control half only, which is the one that gives slots out: so a slot that has another event by now is another Endpoint's.
+    /// The Endpoint has been reset or is being freed: an event of it that has not been delivered
+    /// waits for nothing any more. The control half only, which is the one that gives slots
+    /// out: so a slot that has another event by now is another Endpoint's.
     pub(crate) fn mark_past(&self, id: u32, ep: Ep) {
         if let Some(slot) = self.get(id)
             && slot.ep.load(Ordering::Relaxed) == ep.raw()

@@ -20,17 +20,19 @@ pub(crate) const REQUEST_OPEN: u32 = 0x100;
 /// Bit of the state word: receives go to the queue pair.
 pub(crate) const RECV_OPEN: u32 = 0x200;
 
-/// Bit of the state word: DISCONNECTED already, but the queue pair is still on its way to Reset. Nothing is flushed by
-/// software yet, because the device may still complete what it has begun.
+/// Bit of the state word: DISCONNECTED already, but the queue pair is still on its way to Reset.
+/// Nothing is flushed by software yet, because the device may still complete what it has begun.
 pub(crate) const CLOSING: u32 = 0x400;
 
 /// A completion index that no queue pair has.
 pub(crate) const NO_INDEX: u32 = u32::MAX;
 
-/// Bit of the completion index of a queue for datagrams, which no completion has: so the straight way never takes its receives.
+/// Bit of the completion index of a queue for datagrams, which no completion has: so the straight
+/// way never takes its receives.
 pub(crate) const DATAGRAM: u32 = 1 << 31;
 
-/// Bit of the completion index of a queue whose receives come from a Shared Receive Queue, likewise.
+/// Bit of the completion index of a queue whose receives come from a Shared Receive Queue,
+/// likewise.
 pub(crate) const SHARED: u32 = 1 << 30;
 
 /// The bits of a completion index that say what kind of queue it is of.
@@ -46,7 +48,8 @@ pub(crate) struct EpShared {
     pub(crate) tally: EpTally,
 }
 
-/// The counters of [`EpCounter`], in its order: two lines that the poster writes, and one of the reaper of receives.
+/// The counters of [`EpCounter`], in its order: two lines that the poster writes, and one of the
+/// reaper of receives.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct EpTally(pub(crate) [AtomicU64; EpCounter::COUNT]);
@@ -97,15 +100,17 @@ pub(crate) struct PosterLine {
     pub(crate) work: Link,
     /// The request of dat-core's own that follows suppressed ones.
     pub(crate) follower: Follower,
-    /// The connection event of this Endpoint that waits for its completions, or [`END`]; written by the reaper.
+    /// The connection event of this Endpoint that waits for its completions, or [`END`]; written
+    /// by the reaper.
     pub(crate) ending: AtomicU32,
 }
 
-/// A request of dat-core's own, which takes no slot of the consumer's: the device does not say when a suppressed request
-/// completes, so this one is posted behind it, and its completion says so.
+/// A request of dat-core's own, which takes no slot of the consumer's: the device does not say when
+/// a suppressed request completes, so this one is posted behind it, and its completion says so.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    /// [`VALID`], [`COMPLETED`], its token, and the sequence behind the newest request that it follows; 0 if none is outstanding.
+    /// [`VALID`], [`COMPLETED`], its token, and the sequence behind the newest request that it
+    /// follows; 0 if none is outstanding.
     word: AtomicU64,
     /// Earlier ones: they have completed, and their completions have not been dequeued.
     earlier: AtomicU32,
@@ -126,7 +131,8 @@ impl Follower {
         self.earlier.store(0, Ordering::Relaxed);
     }
 
-    /// The sequence behind the newest request that the one of that token follows, if it is outstanding.
+    /// The sequence behind the newest request that the one of that token follows, if it is
+    /// outstanding.
     pub(crate) fn follows(&self, token: u16) -> Option<u32> {
         let word = self.word.load(Ordering::Acquire) & !COMPLETED;
         (word >> 32 == VALID >> 32 | u64::from(token)).then_some(sequence_of(word))
@@ -143,7 +149,8 @@ impl Follower {
         self.earlier.load(Ordering::Acquire).saturating_add(u32::from(newest))
     }
 
-    /// The one of that token has completed, if it is outstanding: the sequence behind the newest request that it follows.
+    /// The one of that token has completed, if it is outstanding: the sequence behind the newest
+    /// request that it follows.
     pub(crate) fn completed(&self, token: u16) -> Option<u32> {
         let to = self.follows(token)?;
         let word = VALID | u64::from(token) << 32 | u64::from(to);
@@ -164,12 +171,14 @@ impl Follower {
         self.earlier.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less).is_ok()
     }
 
-    /// Makes it the one of that token, behind all requests below `to`. Not while another is under way. The control half only.
+    /// Makes it the one of that token, behind all requests below `to`. Not while another is under
+    /// way. The control half only.
     pub(crate) fn start(&self, token: u16, to: u32) {
         let old = self.word.load(Ordering::Acquire);
         let new = VALID | u64::from(token) << 32 | u64::from(to);
         if old != 0 {
-            // ORDER: the count precedes the word: a reaper that does not find the old one there finds it counted.
+            // ORDER: the count precedes the word: a reaper that does not find the old one there
+            // finds it counted.
             self.earlier.fetch_add(1, Ordering::AcqRel);
             let swapped = self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
             if swapped.is_ok() {
@@ -224,7 +233,8 @@ pub(crate) struct QueueLine {
     pub(crate) srq: AtomicU32,
     /// Receives of it that the control half had seen complete and that have been dequeued since.
     pub(crate) taken: AtomicU32,
-    /// In the reaper's chain: what was posted when the reaper found the queue on the stack. What is posted later waits its turn.
+    /// In the reaper's chain: what was posted when the reaper found the queue on the stack. What
+    /// is posted later waits its turn.
     pub(crate) flush_to: AtomicU32,
     /// In the reaper's chain: where the completion queue has to be before the queue is flushed.
     pub(crate) flush_at: AtomicU64,
@@ -284,12 +294,14 @@ impl Trouble {
         self.0 & Self::NONSENSE.0 != 0
     }
 
-    /// Whether it is a request or a receive that failed by itself: what is flushed follows from something else.
+    /// Whether it is a request or a receive that failed by itself: what is flushed follows from
+    /// something else.
     pub(crate) const fn is_a_cause(self) -> bool {
         !self.is_nonsense() && self.0 >> 16 & 0xff != Status::Flushed as u32
     }
 
-    /// The same as the failure of a queue pair: how the request ended, and the two syndromes of the device.
+    /// The same as the failure of a queue pair: how the request ended, and the two syndromes of the
+    /// device.
     #[expect(clippy::cast_possible_truncation, reason = "fields of a word")]
     pub(crate) const fn fault(self, qp: u32) -> Fault {
         static NONSENSE: Words = Words::new(
@@ -453,7 +465,8 @@ impl EpShared {
 }
 
 impl Shared<'_> {
-    /// The bit of the receive slot of that sequence, and the word that it is in, which may have bits of other Endpoints.
+    /// The bit of the receive slot of that sequence, and the word that it is in, which may have
+    /// bits of other Endpoints.
     fn quiet(&self, ep: &EpShared, seq: u32) -> Option<(&AtomicU32, u32)> {
         const BITS: usize = u32::BITS as usize;
         let place = ep.receive.place(seq);
@@ -487,7 +500,8 @@ impl Shared<'_> {
         }
         let consumed = ep.receive.consumed.load(Ordering::Acquire);
         let ahead = u32::from(completion.token.wrapping_sub(consumed as u16));
-        // ORDER: the mark precedes the count that makes the receive outstanding, which is read here first.
+        // ORDER: the mark precedes the count that makes the receive outstanding, which is read here
+        // first.
         ahead < ep.posted(Direction::Recv).wrapping_sub(consumed)
             && self
                 .quiet(ep, consumed.wrapping_add(ahead))

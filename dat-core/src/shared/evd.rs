@@ -1,9 +1,10 @@
-//! The shared part of one Event Dispatcher: the ring of events that software makes, the stack of connection events, and the
-//! stack of queues to flush.
+//! The shared part of one Event Dispatcher: the ring of events that software makes, the stack of
+//! connection events, and the stack of queues to flush.
 //!
-//! Completions do not pass through here; the reaper polls its completion queue for them. The control half is the only
-//! producer of the ring and of connection events, and the reaper the only consumer. A version counts whatever was put here, so
-//! that a dequeue finds by one load whether completions are all there is to look at.
+//! Completions do not pass through here; the reaper polls its completion queue for them. The
+//! control half is the only producer of the ring and of connection events, and the reaper the only
+//! consumer. A version counts whatever was put here, so that a dequeue finds by one load whether
+//! completions are all there is to look at.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -81,7 +82,8 @@ impl EvdShared {
     /// Counts what was put here.
     #[inline(always)]
     pub(crate) fn version(&self) -> u32 {
-        // ORDER: the version is read before the ring, the stacks and the completion queue, so that whatever it counts is found.
+        // ORDER: the version is read before the ring, the stacks and the completion queue, so that
+        // whatever it counts is found.
         self.producer.version.load(Ordering::Acquire)
     }
 
@@ -97,7 +99,8 @@ impl EvdShared {
         self.producer.barred.load(Ordering::Relaxed)
     }
 
-    /// They may not be taken any more, for that reason. The control half only, as with [`Self::unbar`].
+    /// They may not be taken any more, for that reason. The control half only, as with
+    /// [`Self::unbar`].
     pub(crate) fn bar(&self, why: u32) {
         let barred = &self.producer.barred;
         barred.store(barred.load(Ordering::Relaxed) | why, Ordering::Relaxed);

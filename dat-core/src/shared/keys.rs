@@ -1,8 +1,9 @@
 //! Which RMR has a key: chains of RMRs, found by the index of the key.
 //!
-//! The control half enters and takes out; posters and reapers on other threads look up meanwhile. So an RMR may leave its chain, or
-//! come into another, while somebody stands on it. The end of a chain names the chain: who comes to the end of another begins
-//! again, and no RMR that stays where it is is ever missed.
+//! The control half enters and takes out; posters and reapers on other threads look up meanwhile.
+//! So an RMR may leave its chain, or come into another, while somebody stands on it. The end of a
+//! chain names the chain: who comes to the end of another begins again, and no RMR that stays where
+//! it is is ever missed.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,7 +11,8 @@ use super::lmr::RmrShared;
 
 /// In a link: the end of the chain that the other bits name.
 const END: u32 = 1 << 31;
-/// Looks at a chain. Each but the first means that the control half has taken the RMR looked at out of it.
+/// Looks at a chain. Each but the first means that the control half has taken the RMR looked at out
+/// of it.
 const LOOKS: u32 = 4;
 
 /// The chains of one Interface Adapter.
@@ -72,8 +74,8 @@ impl<'s> Keys<'s> {
         }
     }
 
-    /// Takes the RMR in that slot out, before its key changes. Its own link stays for whoever stands on it. The control half
-    /// only.
+    /// Takes the RMR in that slot out, before its key changes. Its own link stays for whoever
+    /// stands on it. The control half only.
     pub(crate) fn leave(&self, slot: u32) {
         let Some(rmr) = self.rmrs.get(slot as usize) else {
             return;

@@ -14,8 +14,9 @@ pub(crate) const CONTEXT_BITS: u32 = 12;
 /// Names no LMR: its slot is beyond the largest table.
 pub(crate) const NO_CONTEXT: u32 = u32::MAX;
 
-/// Bit beside the zone of an LMR, or of an RMR, that no straight way of posting takes, as no Endpoint has such a zone: an LMR whose
-/// addresses are not the host's, an RMR that belongs to an Endpoint.
+/// Bit beside the zone of an LMR, or of an RMR, that no straight way of posting takes, as no
+/// Endpoint has such a zone: an LMR whose addresses are not the host's, an RMR that belongs to an
+/// Endpoint.
 pub(crate) const GENERAL: u64 = zone(GENERAL_SLOT);
 /// [`GENERAL`] in the slot of a zone.
 pub(crate) const GENERAL_SLOT: u32 = 1 << 23;
@@ -24,8 +25,9 @@ pub(crate) const GENERAL_SLOT: u32 = 1 << 23;
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub(crate) struct LmrShared {
-    /// `lmr_context` of the LMR that lives here, or [`NO_CONTEXT`]; below it the slot of the Protection Zone (24 bits) and what it
-    /// does not grant of [`MemPriv`] (8 bits). One word, so that a post asks for all three at once.
+    /// `lmr_context` of the LMR that lives here, or [`NO_CONTEXT`]; below it the slot of the
+    /// Protection Zone (24 bits) and what it does not grant of [`MemPriv`] (8 bits). One word,
+    /// so that a post asks for all three at once.
     identity: AtomicU64,
     start: AtomicU64,
     len: AtomicU64,
@@ -34,7 +36,8 @@ pub(crate) struct LmrShared {
     pub(crate) bound: AtomicU32,
 }
 
-/// Bit of [`LmrShared::bound`]: the key was opened by a fast registration, and has not been closed since as far as is known.
+/// Bit of [`LmrShared::bound`]: the key was opened by a fast registration, and has not been closed
+/// since as far as is known.
 pub(crate) const OPEN: u32 = 1 << 23;
 /// One queued edit of the key that has not completed, in [`LmrShared::bound`].
 pub(crate) const EDIT: u32 = 1 << 24;
@@ -60,7 +63,8 @@ impl Range {
     /// The lkey, if `triplet`, which has a byte or more, lies in it.
     #[inline(always)]
     pub(crate) fn lkey_for(self, triplet: &LmrTriplet) -> Option<u32> {
-        // As the range does not wrap, an address below its start becomes an offset of its length or more.
+        // As the range does not wrap, an address below its start becomes an offset of its length or
+        // more.
         let offset = triplet.addr.wrapping_sub(self.start);
         let last = self.len.checked_sub(triplet.len.into())?;
         (offset <= last).then_some(self.lkey)
@@ -133,8 +137,9 @@ impl LmrShared {
         self.identity.store(identity, Ordering::SeqCst);
     }
 
-    /// The lkey, if `triplet`, which has a byte or more, lies in this LMR, which belongs to `zone` and grants `need`. No branch
-    /// of it is ever taken by a post that is right, so branches cost less than gathering the answers would.
+    /// The lkey, if `triplet`, which has a byte or more, lies in this LMR, which belongs to `zone`
+    /// and grants `need`. No branch of it is ever taken by a post that is right, so branches
+    /// cost less than gathering the answers would.
     #[inline(always)]
     pub(crate) fn lkey_for(&self, triplet: &LmrTriplet, zone: u64, need: MemPriv) -> Option<u32> {
         self.range(triplet.context, zone, need)?.lkey_for(triplet)
@@ -153,12 +158,14 @@ impl LmrShared {
     /// Whether the LMR of that context lives here, belongs to `zone` and grants `need`.
     #[inline(always)]
     fn is(&self, context: u32, zone: u64, need: MemPriv) -> bool {
-        // All bits of context and zone, the needed bits of the rights: whatever is left of them is missing.
+        // All bits of context and zone, the needed bits of the rights: whatever is left of them is
+        // missing.
         let asked = !RIGHTS | u64::from(need.bits());
         (name(context, zone) ^ self.identity.load(Ordering::Acquire)) & asked == 0
     }
 
-    /// The lkey as [`Self::lkey_for`] finds it, of an LMR of any kind, and whether its addresses are the host's.
+    /// The lkey as [`Self::lkey_for`] finds it, of an LMR of any kind, and whether its addresses
+    /// are the host's.
     #[inline(never)]
     pub(crate) fn any(
         &self,
@@ -176,7 +183,8 @@ impl LmrShared {
         self.len.load(Ordering::Relaxed) == u64::MAX
     }
 
-    /// Whether the LMR of that context lives here and `triplet` lies in it, whatever its zone and rights.
+    /// Whether the LMR of that context lives here and `triplet` lies in it, whatever its zone and
+    /// rights.
     pub(crate) fn covers(&self, triplet: &LmrTriplet) -> bool {
         let range = Range {
             start: self.start.load(Ordering::Relaxed),
@@ -218,7 +226,8 @@ pub(crate) fn find(lmrs: &[LmrShared], context: u32) -> Option<&LmrShared> {
 
 /// No RMR lives in the slot. No handle's word is this one.
 const NOBODY: u64 = 0;
-/// Bit of the handle of an RMR that has been freed, while completions of its binds have not been dequeued. No index has it.
+/// Bit of the handle of an RMR that has been freed, while completions of its binds have not been
+/// dequeued. No index has it.
 const FREED: u64 = 1 << 31;
 
 /// What bind and completion share of one RMR.
@@ -242,7 +251,8 @@ pub(crate) struct RmrShared {
     pub(crate) binder: AtomicU64,
     /// The next of those in its chain, see [`Keys`](super::keys::Keys).
     pub(super) next: AtomicU32,
-    /// The Endpoint whose queue pair the window belongs to since its last bind, as a word; 0 if to none.
+    /// The Endpoint whose queue pair the window belongs to since its last bind, as a word; 0 if to
+    /// none.
     pub(crate) ep: AtomicU64,
 }
 
@@ -276,7 +286,8 @@ impl RmrShared {
         })
     }
 
-    /// The part of the LMR beneath that a peer's triplet would name, if it may write there: for what this side itself puts into it.
+    /// The part of the LMR beneath that a peer's triplet would name, if it may write there: for
+    /// what this side itself puts into it.
     pub(crate) fn beneath(&self, triplet: &RmrTriplet) -> Result<LmrTriplet, Refusal> {
         let bound = self.bound().ok_or(Refusal::Context)?;
         let how = self.privileges.load(Ordering::Relaxed);

@@ -1,11 +1,13 @@
 //! What the three halves share: atomics in the caller's storage, nothing else.
 //!
-//! The control half ([`Ia`](crate::Ia)) writes identity and state, the posting half of an Endpoint produces, the reaping
-//! half of an Event Dispatcher consumes. Each word has one writer; what two threads write lies on two cache lines. The
-//! exceptions are the intrusive stacks ([`stack`]), which several threads push to and one empties.
+//! The control half ([`Ia`](crate::Ia)) writes identity and state, the posting half of an Endpoint
+//! produces, the reaping half of an Event Dispatcher consumes. Each word has one writer; what two
+//! threads write lies on two cache lines. The exceptions are the intrusive stacks ([`stack`]),
+//! which several threads push to and one empties.
 //!
-//! All arrays of one kind lie in one slice; an Endpoint's part starts at its index shifted left. So the reaper finds the
-//! slot of a completion by two shifts and a mask, whatever Endpoint it belongs to.
+//! All arrays of one kind lie in one slice; an Endpoint's part starts at its index shifted left. So
+//! the reaper finds the slot of a completion by two shifts and a mask, whatever Endpoint it belongs
+//! to.
 
 pub(crate) mod connection;
 pub(crate) mod ep;
@@ -93,8 +95,8 @@ impl<'s> Shared<'s> {
     }
 }
 
-/// The shared part as the poster of one Endpoint sees it: its own line and slots, so that a post looks up nothing but the
-/// LMR.
+/// The shared part as the poster of one Endpoint sees it: its own line and slots, so that a post
+/// looks up nothing but the LMR.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Near<'s> {
     pub(crate) ep: &'s EpShared,

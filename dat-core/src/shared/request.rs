@@ -32,7 +32,8 @@ impl RequestSlot {
         }
     }
 
-    /// Fills it. `order` is that of the tag, whose token a reaper on another thread compares, behind the rest.
+    /// Fills it. `order` is that of the tag, whose token a reaper on another thread compares,
+    /// behind the rest.
     #[inline(always)]
     pub(crate) fn fill(&self, request: Request, order: Ordering) {
         self.cookie.store(request.cookie, Ordering::Relaxed);
@@ -78,8 +79,8 @@ impl RequestSlot {
     }
 }
 
-/// What a request does. There is nothing more to the success of the first three than to tell of it; they have the numbers that
-/// they have in [`DtoOperation`].
+/// What a request does. There is nothing more to the success of the first three than to tell of it;
+/// they have the numbers that they have in [`DtoOperation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Op {
@@ -135,7 +136,8 @@ impl Run {
     }
 }
 
-/// Op (4), what becomes of its success (2), suppressed DTOs right before it (9), empty (1), token (16, at the top).
+/// Op (4), what becomes of its success (2), suppressed DTOs right before it (9), empty (1), token
+/// (16, at the top).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(u32);
 
@@ -190,20 +192,22 @@ impl Tag {
         self.without(token) < Self::EMPTY.0
     }
 
-    /// Whether it is the request of that token, there is nothing more to its success than to tell of it, and it stands behind no
-    /// suppressed ones.
+    /// Whether it is the request of that token, there is nothing more to its success than to tell
+    /// of it, and it stands behind no suppressed ones.
     #[inline(always)]
     pub(crate) const fn is_plainly(self, token: u16) -> bool {
         self.without(token) <= Op::RdmaRead as u32
     }
 
-    /// Whether it is the request of that token, and a bind whose success is told as usual, behind no suppressed ones.
+    /// Whether it is the request of that token, and a bind whose success is told as usual, behind
+    /// no suppressed ones.
     #[inline(always)]
     pub(crate) const fn is_plain_bind(self, token: u16) -> bool {
         self.without(token) == success::SPECIAL | Op::Bind as u32
     }
 
-    /// How many requests of one block lie between it and the later one of that token, if that one is such a request too.
+    /// How many requests of one block lie between it and the later one of that token, if that one
+    /// is such a request too.
     #[inline]
     pub(crate) const fn distance(self, token: u16) -> u16 {
         token.wrapping_sub((self.0 >> Self::TOKEN) as u16)

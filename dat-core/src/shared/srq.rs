@@ -1,8 +1,9 @@
 //! The shared part of one Shared Receive Queue.
 //!
-//! Its poster fills slots, any number of reapers give them back: each of the Endpoints that take receives from it may complete
-//! to an Event Dispatcher in another thread. A slot is named by the token of its receive. While nothing is posted in it, its link
-//! is held or on the stack of those that came back: so a token completes once, whatever the device says.
+//! Its poster fills slots, any number of reapers give them back: each of the Endpoints that take
+//! receives from it may complete to an Event Dispatcher in another thread. A slot is named by the
+//! token of its receive. While nothing is posted in it, its link is held or on the stack of those
+//! that came back: so a token completes once, whatever the device says.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -65,7 +66,8 @@ impl<'s> Shared<'s> {
         self.srq_slots.get(place as usize)
     }
 
-    /// A receive is done with, with that many bytes in it; its cookie. None if nothing is posted in that slot, or not so much.
+    /// A receive is done with, with that many bytes in it; its cookie. None if nothing is posted in
+    /// that slot, or not so much.
     pub(crate) fn srq_take(&self, srq: u32, token: u16, len: u32) -> Option<u64> {
         let (slot, queue) = (self.srq_slot(srq, token)?, self.srqs.get(srq as usize)?);
         if len > slot.len.load(Ordering::Relaxed) {

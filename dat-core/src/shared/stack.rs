@@ -1,7 +1,7 @@
 //! An intrusive stack of small numbers: many push, one empties it.
 //!
-//! It never overflows, because an element carries its own link and is on at most one stack at a time. There is no pop of
-//! a single element, hence no ABA.
+//! It never overflows, because an element carries its own link and is on at most one stack at a
+//! time. There is no pop of a single element, hence no ABA.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -48,10 +48,11 @@ impl Link {
         self.on.load(Ordering::Acquire)
     }
 
-    /// Says that the element may be pushed again. What a pusher did before a push that it left out is visible afterwards.
+    /// Says that the element may be pushed again. What a pusher did before a push that it left out
+    /// is visible afterwards.
     pub(crate) fn release(&self) {
-        // ORDER: the swap takes part in the order of all swaps of `on`: a producer whose `push` saw `true` did its stores
-        // before this swap, so the loads that follow here see them.
+        // ORDER: the swap takes part in the order of all swaps of `on`: a producer whose `push` saw
+        // `true` did its stores before this swap, so the loads that follow here see them.
         self.on.swap(false, Ordering::AcqRel);
     }
 }
@@ -83,7 +84,8 @@ impl Stack {
         }
     }
 
-    /// The first element of the chain, which stays; or [`END`]. Its links stand still until somebody takes it.
+    /// The first element of the chain, which stays; or [`END`]. Its links stand still until
+    /// somebody takes it.
     pub(crate) fn top(&self) -> u32 {
         self.0.load(Ordering::Acquire)
     }

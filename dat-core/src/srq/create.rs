@@ -12,8 +12,9 @@ use crate::provider::{Provider, SharedRqInit};
 impl<P: Provider> Ia<'_, P> {
     /// Makes a Shared Receive Queue, empty and without Endpoints.
     ///
-    /// `INVALID_HANDLE`; `INVALID_PARAMETER` for no receives or no segments, for more than the adapter has, and for a low
-    /// watermark above the receives; `MODEL_NOT_SUPPORTED` where the adapter has no such queues; `INSUFFICIENT_RESOURCES`.
+    /// `INVALID_HANDLE`; `INVALID_PARAMETER` for no receives or no segments, for more than the
+    /// adapter has, and for a low watermark above the receives; `MODEL_NOT_SUPPORTED` where the
+    /// adapter has no such queues; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_srq_create")]
     pub fn srq_create(&mut self, pz: Pz, attr: &SrqAttr) -> Result<Srq, Error> {
         Self::offered(P::USES.shared_receives)?;

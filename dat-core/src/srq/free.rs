@@ -6,8 +6,8 @@ use crate::handle::Srq;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Frees a Shared Receive Queue with what is posted to it. `INVALID_STATE`/`SRQ_IN_USE` while an Endpoint takes from it or
-    /// its posting half is out.
+    /// Frees a Shared Receive Queue with what is posted to it. `INVALID_STATE`/`SRQ_IN_USE` while
+    /// an Endpoint takes from it or its posting half is out.
     #[doc(alias = "dat_srq_free")]
     pub fn srq_free(&mut self, srq: Srq) -> Result<(), Error> {
         let control = self.srq(srq)?;

@@ -1,7 +1,8 @@
 //! Shared Receive Queues: dat_srq_*(3).
 //!
-//! Endpoints made with [`Ia::ep_create_with_srq`](crate::Ia::ep_create_with_srq) take their receives from one queue. Its zone is
-//! that of the receives' memory, and may be another than the Endpoints'. Events name the Endpoint that took the receive.
+//! Endpoints made with [`Ia::ep_create_with_srq`](crate::Ia::ep_create_with_srq) take their
+//! receives from one queue. Its zone is that of the receives' memory, and may be another than the
+//! Endpoints'. Events name the Endpoint that took the receive.
 
 mod create;
 mod free;

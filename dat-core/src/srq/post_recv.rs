@@ -60,7 +60,8 @@ impl<P: Provider> SrqEnd<P> {
         slot.len.store(len, Ordering::Relaxed);
         let posted = line.posted.load(Ordering::Relaxed).wrapping_add(1);
         line.posted.store(posted, Ordering::Release);
-        // ORDER: cookie and length precede the release of the slot that a reaper looks at first, and both the receive itself.
+        // ORDER: cookie and length precede the release of the slot that a reaper looks at first,
+        // and both the receive itself.
         slot.link.release();
         self.rq.recv(&list);
         Ok(())
@@ -82,7 +83,8 @@ impl<P: Provider> SrqEnd<P> {
     }
 }
 
-/// The posting half of a Shared Receive Queue, as a value of its own: a thread that owns it posts without a lock.
+/// The posting half of a Shared Receive Queue, as a value of its own: a thread that owns it posts
+/// without a lock.
 ///
 /// From [`Ia::srq_take_poster`](crate::Ia::srq_take_poster), and back by
 /// [`Ia::srq_return_poster`](crate::Ia::srq_return_poster); the queue cannot be freed meanwhile.
@@ -105,11 +107,13 @@ impl<P: Provider> SrqPoster<'_, P> {
         self.srq
     }
 
-    /// Posts a receive that any Endpoint of the queue may take; no segments take a message of no bytes.
+    /// Posts a receive that any Endpoint of the queue may take; no segments take a message of no
+    /// bytes.
     ///
-    /// `INSUFFICIENT_RESOURCES` (all slots outstanding), `INVALID_PARAMETER` (too many segments, a segment outside its LMR),
-    /// `PROTECTION_VIOLATION` (zones: that of the queue counts), `PRIVILEGES_VIOLATION` (context, or no local write),
-    /// `LENGTH_ERROR` (longer than any message of the adapter). A refused post changes nothing.
+    /// `INSUFFICIENT_RESOURCES` (all slots outstanding), `INVALID_PARAMETER` (too many segments, a
+    /// segment outside its LMR), `PROTECTION_VIOLATION` (zones: that of the queue counts),
+    /// `PRIVILEGES_VIOLATION` (context, or no local write), `LENGTH_ERROR` (longer than any
+    /// message of the adapter). A refused post changes nothing.
     #[doc(alias = "dat_srq_post_recv")]
     pub fn post_recv(&mut self, segments: &[LmrTriplet], cookie: u64) -> Result<(), DatReturn> {
         self.end.post_recv(&self.shared, segments, cookie)

@@ -25,15 +25,16 @@ pub struct SrqParam {
     pub pz: Pz,
     /// Sizes and low watermark.
     pub attr: SrqAttr,
-    /// Receives that an Endpoint may still take; `None`, `DAT_VALUE_UNKNOWN`, where completions are in the hands of another
-    /// thread, or more than can be looked through at once.
+    /// Receives that an Endpoint may still take; `None`, `DAT_VALUE_UNKNOWN`, where completions
+    /// are in the hands of another thread, or more than can be looked through at once.
     pub available: Option<u32>,
     /// Receives posted whose completions have not been dequeued.
     pub outstanding: u32,
 }
 
 impl<P: Provider> Ia<'_, P> {
-    /// What the queue is, and how full. It looks at what has arrived for its Endpoints and was not dequeued yet.
+    /// What the queue is, and how full. It looks at what has arrived for its Endpoints and was not
+    /// dequeued yet.
     #[doc(alias = "dat_srq_query")]
     pub fn srq_query(&mut self, srq: Srq) -> Result<SrqParam, Error> {
         let control = self.srq(srq)?;

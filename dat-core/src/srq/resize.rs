@@ -10,8 +10,9 @@ use crate::provider::Provider;
 impl<P: Provider> Ia<'_, P> {
     /// Changes how many receives the queue takes. Nothing posted is lost.
     ///
-    /// `INVALID_PARAMETER` for 0, `INSUFFICIENT_RESOURCES` for more than the adapter has; `INVALID_STATE` for fewer than are
-    /// outstanding (`SRQ_IN_USE`) or than the low watermark, and nothing has changed.
+    /// `INVALID_PARAMETER` for 0, `INSUFFICIENT_RESOURCES` for more than the adapter has;
+    /// `INVALID_STATE` for fewer than are outstanding (`SRQ_IN_USE`) or than the low watermark,
+    /// and nothing has changed.
     #[doc(alias = "dat_srq_resize")]
     pub fn srq_resize(&mut self, srq: Srq, max_recv_dtos: u16) -> Result<(), Error> {
         let low_watermark = self.srq(srq)?.attr.low_watermark;

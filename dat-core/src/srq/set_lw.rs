@@ -7,8 +7,9 @@ use crate::handle::Srq;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
-    /// Sets the low watermark, and asks for one [`AsyncEvent::SrqLowWatermark`] when fewer receives are left: at once, if that is
-    /// so already. After the event it has to be set again. 0 asks for none.
+    /// Sets the low watermark, and asks for one [`AsyncEvent::SrqLowWatermark`] when fewer receives
+    /// are left: at once, if that is so already. After the event it has to be set again. 0 asks
+    /// for none.
     ///
     /// `INVALID_PARAMETER` above the queue's receives.
     #[doc(alias = "dat_srq_set_lw")]

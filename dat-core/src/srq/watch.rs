@@ -31,8 +31,9 @@ impl<P: Provider> Ia<'_, P> {
         self.notify(Some(self.async_evd), Event::Async(event));
     }
 
-    /// Receives that an Endpoint holds: of its own queue those that have not completed, of a shared queue those that it took and that
-    /// have not been dequeued, as until then the consumer has one less. `None` if that cannot be known now.
+    /// Receives that an Endpoint holds: of its own queue those that have not completed, of a shared
+    /// queue those that it took and that have not been dequeued, as until then the consumer has
+    /// one less. `None` if that cannot be known now.
     pub(crate) fn held(&mut self, ep: Ep) -> Option<u32> {
         let control = self.ep(ep).ok()?;
         let (shared_queue, recv_evd) = (control.srq.is_some(), control.recv_evd);

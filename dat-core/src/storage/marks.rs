@@ -1,4 +1,5 @@
-//! A bit for each receive slot of an Endpoint: how many words that is, the compiler does not divide by itself.
+//! A bit for each receive slot of an Endpoint: how many words that is, the compiler does not divide
+//! by itself.
 
 use core::sync::atomic::AtomicU32;
 

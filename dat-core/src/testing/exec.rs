@@ -263,7 +263,8 @@ impl Memory {
         }
     }
 
-    /// Where a far end is, if it is open to `wish`; a wish without a right is one that the queue pair does not have.
+    /// Where a far end is, if it is open to `wish`; a wish without a right is one that the queue
+    /// pair does not have.
     fn open(&self, port: usize, wish: Wish, remote: Remote, len: u32) -> Option<Pieces> {
         let mut pieces = Pieces::new();
         if wish.access.is_empty() {

@@ -240,7 +240,8 @@ impl Fabric {
         self.filter.set(filter);
     }
 
-    /// Tells of every control call by its name, before it is carried out: what another thread would see just then.
+    /// Tells of every control call by its name, before it is carried out: what another thread would
+    /// see just then.
     pub fn watch(&self, watcher: fn(&str)) {
         self.watcher.set(watcher);
     }
@@ -285,7 +286,8 @@ impl Fabric {
         self.extensions.set(offered);
     }
 
-    /// Shares memory between the ports under a name, and says where it is; a name given before is forgotten.
+    /// Shares memory between the ports under a name, and says where it is; a name given before is
+    /// forgotten.
     pub fn share(&self, name: &[u8; 40]) -> Region {
         self.name.set(Some(*name));
         COMMON
@@ -329,7 +331,8 @@ impl Fabric {
         }
     }
 
-    /// How often completion queues were looked at since the last call: by `poll_plain`, `poll_sent`, `last` and `poll`.
+    /// How often completion queues were looked at since the last call: by `poll_plain`,
+    /// `poll_sent`, `last` and `poll`.
     #[must_use]
     pub fn looks(&self) -> [u32; 4] {
         self.looks.take()
@@ -367,7 +370,8 @@ impl Fabric {
         self.inner.borrow().ports.get(port).map_or((0, 0, 0, 0), |port| port.left)
     }
 
-    /// Calls of [`Provider::sync`](crate::provider::Provider::sync) at that port: for incoming reads, and for incoming writes.
+    /// Calls of [`Provider::sync`](crate::provider::Provider::sync) at that port: for incoming
+    /// reads, and for incoming writes.
     #[must_use]
     pub fn syncs(&self, port: usize) -> [u32; 2] {
         let inner = self.inner.borrow();

@@ -482,7 +482,8 @@ impl<'f, U: Using> Provider for LoopHca<'f, U> {
     }
 
     fn await_device(&mut self, mut done: impl FnMut() -> bool) -> bool {
-        // Whatever can be carried out is carried out at once, and nothing else happens while nobody calls.
+        // Whatever can be carried out is carried out at once, and nothing else happens while nobody
+        // calls.
         self.fabric.run();
         done()
     }
@@ -560,7 +561,8 @@ impl LoopSq<'_> {
             let mut inner = self.0.fabric.inner.borrow_mut();
             if let Some(qp) = inner.qp(self.0.port, self.0.number) {
                 let signaled = flags.contains(PostFlags::SIGNALED);
-                // dat-core's credit keeps the queue from ever being full: a device would overwrite what it has not carried out.
+                // dat-core's credit keeps the queue from ever being full: a device would overwrite
+                // what it has not carried out.
                 assert!(qp.sends.len() <= qp.requests, "the send queue overruns");
                 let _ = qp.sends.push_back(Request {
                     token,

@@ -29,7 +29,8 @@ pub(super) enum Below {
 pub(super) enum Kind {
     /// It stays what it is.
     Region,
-    /// Registrations open it, unbinds close it. The list that the next registration takes over is kept here.
+    /// Registrations open it, unbinds close it. The list that the next registration takes over is
+    /// kept here.
     Registered,
     /// Binds open and close it.
     Window,
@@ -133,7 +134,8 @@ impl Port {
         Some(())
     }
 
-    /// Where the bytes are that `wish` may reach through `key`, in order; a window asks its region too.
+    /// Where the bytes are that `wish` may reach through `key`, in order; a window asks its region
+    /// too.
     pub(super) fn pieces(
         &self,
         key: u32,
@@ -225,7 +227,8 @@ impl Port {
         true
     }
 
-    /// A message for queue pair `qp` of `pd` closes the window of that key, if it is one that a peer may close.
+    /// A message for queue pair `qp` of `pd` closes the window of that key, if it is one that a
+    /// peer may close.
     pub(super) fn close_window(&mut self, pd: Pd, qp: usize, rkey: u32) -> bool {
         if self.key(rkey).is_none() {
             return false;

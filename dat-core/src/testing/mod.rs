@@ -1,14 +1,16 @@
 //! The loop provider: two HCAs that are nothing but memory.
 //!
-//! It implements [`crate::provider`] so that the state machines above the seam can be tested without a device, a wire or
-//! a clock, and so that the seam itself has two implementors. Both ports live in one [`Fabric`]; a request is carried
-//! out in the call that posts it, unless the test holds the fabric or the receiver is not ready.
+//! It implements [`crate::provider`] so that the state machines above the seam can be tested
+//! without a device, a wire or a clock, and so that the seam itself has two implementors. Both
+//! ports live in one [`Fabric`]; a request is carried out in the call that posts it, unless the
+//! test holds the fabric or the receiver is not ready.
 //!
-//! What it keeps of an HCA: keys with ranges, rights and protection domains; windows with a new key at each bind; the
-//! queue pair states; completions in posting order; flushes in the error state. What it leaves out: packets, timers,
-//! retries and loss. Those belong to the device model.
+//! What it keeps of an HCA: keys with ranges, rights and protection domains; windows with a new key
+//! at each bind; the queue pair states; completions in posting order; flushes in the error state.
+//! What it leaves out: packets, timers, retries and loss. Those belong to the device model.
 //!
-//! Only with feature `testing`. Everything is fixed in size; a fabric is about a quarter of a megabyte.
+//! Only with feature `testing`. Everything is fixed in size; a fabric is about a quarter of a
+//! megabyte.
 
 #![expect(
     clippy::cast_possible_truncation,

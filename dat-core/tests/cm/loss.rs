@@ -12,7 +12,8 @@ fn request_interval() -> Duration {
     dat_core::cm::Config::new(0).request_interval()
 }
 
-/// Loses the first `count` of `what` and expects the connection to come up all the same; returns the pair.
+/// Loses the first `count` of `what` and expects the connection to come up all the same; returns
+/// the pair.
 fn survives(what: Kind, count: usize) -> Pair {
     let mut pair = Pair::new();
     pair.lose(what, count);

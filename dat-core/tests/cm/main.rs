@@ -1,5 +1,5 @@
-//! The connection manager: its messages against recorded bytes, and two of it against each other over a virtual link
-//! with loss, duplication, reordering, delay and time under the test's control.
+//! The connection manager: its messages against recorded bytes, and two of it against each other
+//! over a virtual link with loss, duplication, reordering, delay and time under the test's control.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

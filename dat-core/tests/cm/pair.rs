@@ -1,4 +1,5 @@
-//! Two connection managers and the link between them. Nothing happens but by a call of the test, and no clock is read.
+//! Two connection managers and the link between them. Nothing happens but by a call of the test,
+//! and no clock is read.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;

@@ -133,7 +133,8 @@ fn another_queue_pair_of_the_same_adapter_is_no_stale_one() {
 
 #[test]
 fn a_reply_with_a_queue_pair_in_use_is_stale() {
-    // B is started anew and accepts the next connection with the queue pair that A believes connected.
+    // B is started anew and accepts the next connection with the queue pair that A believes
+    // connected.
     let (mut pair, a, _) = Pair::established();
     pair.nodes[B].cm = cm(8, GUIDS[B], 0xb007);
     let new = pair.connect(QPN_A + 1);

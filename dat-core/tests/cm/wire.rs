@@ -1,4 +1,5 @@
-//! The messages: recorded bytes of stacks that are not ours, and properties over all bytes and all messages.
+//! The messages: recorded bytes of stacks that are not ours, and properties over all bytes and all
+//! messages.
 //!
 //! Length: recorded messages are long, and one generator makes all of them.
 
@@ -16,8 +17,8 @@ use proptest::prelude::*;
 
 use crate::pair::{A, GUIDS, cm, v4, v6};
 
-// Recorded between Linux' Soft-RoCE (rping over rdma_cm) and itself, then between it and a stack of its own making.
-// Trailing zeros are left out.
+// Recorded between Linux' Soft-RoCE (rping over rdma_cm) and itself, then between it and a stack of
+// its own making. Trailing zeros are left out.
 
 /// REQ of rxe.
 const RXE_REQ: &str = "\

@@ -1,4 +1,5 @@
-//! What Endpoints that share an Event Dispatcher have to agree on: who decides which completions notify.
+//! What Endpoints that share an Event Dispatcher have to agree on: who decides which completions
+//! notify.
 
 use dat_core::*;
 
@@ -14,7 +15,8 @@ fn decider(flags: CompletionFlags) -> u32 {
 }
 
 impl SideM {
-    /// All DTO streams of an EVD have one decider, and if that is not the default one, it has no other streams.
+    /// All DTO streams of an EVD have one decider, and if that is not the default one, it has no
+    /// other streams.
     pub(crate) fn agreement(
         &self,
         verdict: Verdict,

@@ -7,7 +7,8 @@ use crate::verdict::Verdict;
 use crate::world::{Done, World};
 
 impl SideM {
-    /// Whether an object lives, what kind it is of, and the subtype that a stale handle of it is refused with.
+    /// Whether an object lives, what kind it is of, and the subtype that a stale handle of it is
+    /// refused with.
     fn known(&self, handle: AnyHandle) -> (bool, HandleType, DatSubtype) {
         use DatSubtype as Of;
         use HandleType as Type;

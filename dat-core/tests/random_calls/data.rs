@@ -1,4 +1,5 @@
-//! Posting: what dat_ep_post_*(3) and dat_rmr_bind(3) must answer, and what that leaves outstanding.
+//! Posting: what dat_ep_post_*(3) and dat_rmr_bind(3) must answer, and what that leaves
+//! outstanding.
 //!
 //! Length: every kind of request, each with its model right before it.
 
@@ -558,7 +559,8 @@ impl World {
         }
     }
 
-    /// Keeps the device's queue from overflowing, which would be the consumer's fault: dequeues until there is room.
+    /// Keeps the device's queue from overflowing, which would be the consumer's fault: dequeues
+    /// until there is room.
     pub(crate) fn has_completion_room(
         &mut self,
         side: usize,

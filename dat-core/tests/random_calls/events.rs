@@ -476,7 +476,8 @@ impl World {
         Ok(())
     }
 
-    /// An event must come: nothing on its Event Dispatcher was lost, nor is it one of two possibilities.
+    /// An event must come: nothing on its Event Dispatcher was lost, nor is it one of two
+    /// possibilities.
     fn is_owed(&self, side: usize, e: &Expect) -> bool {
         !e.optional && self.sides[side].evd(e.evd).is_some_and(|m| !m.overflow)
     }

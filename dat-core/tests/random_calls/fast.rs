@@ -1,4 +1,5 @@
-//! Memory of kDAPL: pages, registrations as queued requests, all memory of a zone; and what is visible to whom.
+//! Memory of kDAPL: pages, registrations as queued requests, all memory of a zone; and what is
+//! visible to whom.
 
 use dat_core::provider::Region;
 use dat_core::*;
@@ -38,7 +39,8 @@ impl List {
 }
 
 impl SideM {
-    /// Requests about the key of an LMR that have not come back; those of one Endpoint may be left out.
+    /// Requests about the key of an LMR that have not come back; those of one Endpoint may be left
+    /// out.
     pub(crate) fn edits(&self, lmr: Lmr, but: Option<Ep>) -> usize {
         let edits = [Op::Register(lmr), Op::Invalidate(lmr)];
         let eps = self.eps.iter().filter(|m| Some(m.ep) != but);
@@ -211,7 +213,8 @@ impl World {
         wanted.unwrap_or_else(|| self.pick_ep_in(side, &[EpState::Disconnected]))
     }
 
-    /// Flags of a request whose success is told: what is not known to be done says too little of the LMR.
+    /// Flags of a request whose success is told: what is not known to be done says too little of
+    /// the LMR.
     fn pick_told_flags(&mut self) -> CompletionFlags {
         self.pick_flags() & !CompletionFlags::SUPPRESS
     }

@@ -24,7 +24,8 @@ pub(crate) struct AskM {
     pub(crate) arrived: bool,
     /// The request went down with an Event Dispatcher.
     pub(crate) lost: bool,
-    /// The Endpoint that answered: its side, its QPN and its Q_Key; or the word that there is none.
+    /// The Endpoint that answered: its side, its QPN and its Q_Key; or the word that there is
+    /// none.
     answer: Option<Option<(usize, u32, u32)>>,
     /// There may have been no listener or no room.
     pub(crate) refusable: bool,
@@ -220,7 +221,8 @@ impl World {
         }
     }
 
-    /// A service point, or a dispatcher of one, is gone: what is on its way there may come too late.
+    /// A service point, or a dispatcher of one, is gone: what is on its way there may come too
+    /// late.
     pub(crate) fn unheard(&mut self, side: usize, port: u16, lost: bool) {
         for ask in self.asks.iter_mut().filter(|a| a.may_come(side) && a.port == port) {
             ask.refusable = true;

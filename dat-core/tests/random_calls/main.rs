@@ -1,14 +1,16 @@
 //! Random DAT calls against a reference model.
 //!
-//! Two adapters on one loop fabric get calls in any order, with handles and arguments that are mostly right and often
-//! not: stale, foreign or invented handles, memory outside its region, missing rights, full queues, undefined flags. A
-//! small model of the table of objects, written from the manual pages ([`model`]), says what each call must answer and
-//! which events may come; after every call the state of all Endpoints is compared, and at quiet points that nothing is
+//! Two adapters on one loop fabric get calls in any order, with handles and arguments that are
+//! mostly right and often not: stale, foreign or invented handles, memory outside its region,
+//! missing rights, full queues, undefined flags. A small model of the table of objects, written
+//! from the manual pages ([`model`]), says what each call must answer and which events may come;
+//! after every call the state of all Endpoints is compared, and at quiet points that nothing is
 //! owed: every cookie came back, every connection ended with one event, no object is left.
 //!
-//! What happens by itself (a peer's answer, the end of a drain) is allowed where the model knows a reason for it, and
-//! demanded when both sides have been advanced until they are quiet. Not covered: threads, a device that fails or lies,
-//! lost datagrams of the connection manager, upcalls, what memory holds; those have tests of their own. Of fast registrations
+//! What happens by itself (a peer's answer, the end of a drain) is allowed where the model knows a
+//! reason for it, and demanded when both sides have been advanced until they are quiet. Not
+//! covered: threads, a device that fails or lies, lost datagrams of the connection manager,
+//! upcalls, what memory holds; those have tests of their own. Of fast registrations
 //! none is suppressed: of what ends in silence the model would know too little.
 #![expect(
     clippy::indexing_slicing,
@@ -174,7 +176,8 @@ fn runs(seeds: std::ops::Range<u64>, calls: u64) -> Vec<Seen> {
         .collect()
 }
 
-/// Calls of each of a hundred seeds: a million in all, and ten million where the compiler optimizes (`cargo xtask calls`).
+/// Calls of each of a hundred seeds: a million in all, and ten million where the compiler optimizes
+/// (`cargo xtask calls`).
 const CALLS: u64 = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
 
 #[test]

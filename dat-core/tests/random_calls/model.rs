@@ -1,4 +1,5 @@
-//! The reference model: what the manual pages say an adapter holds. It knows no queue pair, no key table and no wire.
+//! The reference model: what the manual pages say an adapter holds. It knows no queue pair, no key
+//! table and no wire.
 //!
 //! References are not counted but looked up, and nothing is optimized: it is to be read.
 //!
@@ -286,7 +287,8 @@ impl EpM {
         }
     }
 
-    /// Fewest and most request or receive slots that may be taken: suppressed requests at the head may be done with.
+    /// Fewest and most request or receive slots that may be taken: suppressed requests at the head
+    /// may be done with.
     pub(crate) fn outstanding(&self, direction: usize) -> (usize, usize) {
         let queue = &self.queue[direction];
         let silent = queue.iter().take_while(|dto| dto.is_silent());
@@ -463,7 +465,8 @@ pub(crate) struct SrqM {
     pub(crate) srq: Srq,
     pub(crate) pz: Pz,
     pub(crate) attr: SrqAttr,
-    /// Cookies of receives that may come back: all of them, but for those that went with an Endpoint's queue pair.
+    /// Cookies of receives that may come back: all of them, but for those that went with an
+    /// Endpoint's queue pair.
     pub(crate) posted: Vec<u64>,
     /// How many are outstanding.
     pub(crate) outstanding: usize,
@@ -507,13 +510,15 @@ pub(crate) struct SideM {
     pub(crate) ended: Vec<(Ep, Evd)>,
     /// Endpoints for datagrams that have answered, and where they hear of that.
     pub(crate) answered: Vec<(Ep, Evd)>,
-    /// Watermarks that have been passed, and those that may have been: there the dispatcher is not known.
+    /// Watermarks that have been passed, and those that may have been: there the dispatcher is not
+    /// known.
     pub(crate) warned: Vec<(AsyncEvent, Option<Evd>)>,
     pub(crate) cnos: Vec<Cno>,
     /// The Event Dispatcher of asynchronous errors is the one that was made with the adapter.
     pub(crate) own_async: bool,
     pub(crate) dead: Dead,
-    /// Service points that were freed: requests that came to them may still wait in an Event Dispatcher.
+    /// Service points that were freed: requests that came to them may still wait in an Event
+    /// Dispatcher.
     pub(crate) old_points: Vec<PointM>,
     /// Connection events of Endpoints that are gone.
     pub(crate) ghosts: Vec<(Ep, VecDeque<Expect>)>,

@@ -72,8 +72,8 @@ impl World {
         Ok(())
     }
 
-    /// Takes the hint of a CNO, by a wait without time or by trigger: it is one of its own, there if the query said so, and gone
-    /// then.
+    /// Takes the hint of a CNO, by a wait without time or by trigger: it is one of its own, there
+    /// if the query said so, and gone then.
     fn cno_take(&mut self, side: usize) -> Done {
         let cno = self.pick_cno(side);
         let by_wait = self.rng.percent(50);
@@ -168,7 +168,8 @@ impl World {
         Ok(())
     }
 
-    /// Gives an Event Dispatcher more room, or what it cannot have. Less would need to know what completes when.
+    /// Gives an Event Dispatcher more room, or what it cannot have. Less would need to know what
+    /// completes when.
     fn evd_resize(&mut self, side: usize) -> Done {
         let evd = self.pick_evd(side);
         let qlen = self.sides[side].evd(evd).map_or(1, |m| m.qlen);

@@ -414,7 +414,8 @@ impl World {
         Ok(())
     }
 
-    /// The end of a run: everything freed by hand and a graceful close, or an abrupt one of all that is left.
+    /// The end of a run: everything freed by hand and a graceful close, or an abrupt one of all
+    /// that is left.
     pub(crate) fn finish(&mut self, by_hand: bool) -> Done {
         for side in 0..2 {
             while self.sides[side].evds.iter().any(|m| m.reaper.is_some()) {

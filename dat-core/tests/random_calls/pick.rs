@@ -1,4 +1,5 @@
-//! Arguments: mostly handles that live, sometimes stale ones, those of the other adapter, or any word.
+//! Arguments: mostly handles that live, sometimes stale ones, those of the other adapter, or any
+//! word.
 
 use dat_core::*;
 

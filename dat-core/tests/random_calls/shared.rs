@@ -17,7 +17,8 @@ impl SideM {
         self.ep(ep).is_some_and(|m| m.tainted || self.srq_of(m).is_some_and(|srq| srq.tainted))
     }
 
-    /// An Endpoint has taken the receive of that cookie: as one of its own, of a length that does not matter.
+    /// An Endpoint has taken the receive of that cookie: as one of its own, of a length that does
+    /// not matter.
     pub(crate) fn shared_receive(&mut self, srq: Srq, cookie: u64) -> Result<Dto, String> {
         let m = self.srq_mut(srq).ok_or("no such SRQ")?;
         let at = m.posted.iter().position(|&posted| posted == cookie);
@@ -48,7 +49,8 @@ impl SrqM {
 }
 
 impl World {
-    /// What an Endpoint had taken from a common queue, and nobody dequeued, has gone back with its queue pair.
+    /// What an Endpoint had taken from a common queue, and nobody dequeued, has gone back with its
+    /// queue pair.
     pub(crate) fn sweep(&mut self, side: usize, srq: Option<Srq>) -> Done {
         let Some(srq) = srq else { return Ok(()) };
         let s = &mut self.sides[side];

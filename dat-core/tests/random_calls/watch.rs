@@ -1,4 +1,5 @@
-//! What Endpoints hold of receives, watermarks of it and of Shared Receive Queues, and what is counted.
+//! What Endpoints hold of receives, watermarks of it and of Shared Receive Queues, and what is
+//! counted.
 
 use dat_core::*;
 
@@ -7,8 +8,9 @@ use crate::verdict::Verdict;
 use crate::world::{Done, World};
 
 impl SideM {
-    /// Most receives that an Endpoint may hold, and whether it is just as many: not where some may have completed that have not been
-    /// dequeued. What came from a common queue cannot be told from what still lies there.
+    /// Most receives that an Endpoint may hold, and whether it is just as many: not where some may
+    /// have completed that have not been dequeued. What came from a common queue cannot be told
+    /// from what still lies there.
     fn held(&self, m: &EpM) -> (u32, bool) {
         match self.srq_of(m) {
             None if m.state == EpState::Disconnected => (0, true),
@@ -103,7 +105,8 @@ impl World {
             return Ok(());
         };
         (m.soft, m.hard) = (soft, hard);
-        // Receives may complete that nobody has dequeued: whether it is passed later is not always known.
+        // Receives may complete that nobody has dequeued: whether it is passed later is not always
+        // known.
         if soft.is_some() {
             self.warn(side, AsyncEvent::EpSoftHighWatermark(ep), false);
         }

@@ -199,7 +199,8 @@ impl World {
         }
     }
 
-    /// The asynchronous Event Dispatcher is to tell that an Endpoint takes nothing more from its common queue.
+    /// The asynchronous Event Dispatcher is to tell that an Endpoint takes nothing more from its
+    /// common queue.
     fn expect_end(&mut self, side: usize, ep: Ep) {
         let s = &self.sides[side];
         let evd = s.ia.async_evd();
@@ -249,7 +250,8 @@ impl World {
         }
     }
 
-    /// Calls `advance` and checks what it did to the Endpoints of that side; says whether there was work.
+    /// Calls `advance` and checks what it did to the Endpoints of that side; says whether there was
+    /// work.
     pub(crate) fn advance(&mut self, side: usize) -> Result<bool, String> {
         self.mark_refusable(side);
         self.mark_asks(side);
@@ -388,7 +390,8 @@ impl World {
         }
     }
 
-    /// Lets both sides do what is due, without letting time pass, and looks that nothing is left half done.
+    /// Lets both sides do what is due, without letting time pass, and looks that nothing is left
+    /// half done.
     pub(crate) fn settle(&mut self) -> Done {
         let mut quiet = false;
         for _ in 0..200 {
@@ -454,7 +457,8 @@ impl World {
             }
             for (direction, idle) in [(REQUEST, status.request_idle), (RECV, status.recv_idle)] {
                 let (_, most) = m.outstanding(direction);
-                // What has completed is not outstanding, dequeued or not; after the end of a connection nothing is.
+                // What has completed is not outstanding, dequeued or not; after the end of a
+                // connection nothing is.
                 let ended = m.state == EpState::Disconnected;
                 if !idle && (most == 0 || ended) {
                     return Err(format!("{:?} idle {idle}: {:?}", m.ep, m.queue[direction]));

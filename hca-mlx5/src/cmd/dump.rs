@@ -1,11 +1,13 @@
 //! Commands as mlx5_core prints them.
 //!
-//! With `dyndbg="module mlx5_core +p"` the Linux driver writes every command's queue entry and mailbox blocks to the
-//! kernel log. [`Dump`] prints the same lines, without the log's own prefix, so that a run of this driver, a run of
-//! Linux and a run on a real card can be held against each other with `diff`.
+//! With `dyndbg="module mlx5_core +p"` the Linux driver writes every command's queue entry and
+//! mailbox blocks to the kernel log. [`Dump`] prints the same lines, without the log's own prefix,
+//! so that a run of this driver, a run of Linux and a run on a real card can be held against each
+//! other with `diff`.
 //!
-//! An [`Observer`] handed over at bring-up sees each command twice: after its messages are in place and before the
-//! doorbell, and after the device has handed the entry back. Without one, a command costs one branch more.
+//! An [`Observer`] handed over at bring-up sees each command twice: after its messages are in place
+//! and before the doorbell, and after the device has handed the entry back. Without one, a command
+//! costs one branch more.
 
 use core::fmt;
 

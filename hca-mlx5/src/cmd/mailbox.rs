@@ -1,7 +1,8 @@
 //! Mailboxes: the blocks that carry what does not fit a queue entry.
 //!
-//! A pool of at most 64 blocks, taken and given back by a bitmap; a chain is a set of bits, linked in ascending order.
-//! Blocks of a command that never came back are not given back: the device may still write them.
+//! A pool of at most 64 blocks, taken and given back by a bitmap; a chain is a set of bits, linked
+//! in ascending order. Blocks of a command that never came back are not given back: the device may
+//! still write them.
 
 use dat_core::provider::Fault;
 
@@ -108,7 +109,8 @@ impl Pool {
         chain.first().and_then(|block| self.address(platform, block)).unwrap_or(0)
     }
 
-    /// Writes a chain: `data` (the message beyond its head, or nothing for an output chain), links, token, signatures.
+    /// Writes a chain: `data` (the message beyond its head, or nothing for an output chain), links,
+    /// token, signatures.
     pub(crate) fn write<P: Platform>(&self, platform: &P, chain: Chain, token: u8, data: &[u8]) {
         let mut pieces = data.chunks(BLOCK_DATA);
         for (number, block) in (0u32..).zip(chain.blocks()) {
@@ -119,7 +121,8 @@ impl Pool {
             trailer.set_next(next.unwrap_or(0));
             trailer.set_block_number(number);
             trailer.set_token(token);
-            // The signature of the trailer covers it up to the token, that of the block all before its own byte.
+            // The signature of the trailer covers it up to the token, that of the block all before
+            // its own byte.
             let sum = signature(bytes.get(BLOCK_DATA..).unwrap_or_default());
             BlockTrailer(At::<_, BLOCK_DATA>(&mut bytes)).set_ctrl_signature(sum);
             let sum = signature(&bytes);

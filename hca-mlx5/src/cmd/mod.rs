@@ -1,15 +1,17 @@
-//! The command queue: one command at a time, carried through the entry and its mailboxes, waited for with a deadline.
+//! The command queue: one command at a time, carried through the entry and its mailboxes, waited
+//! for with a deadline.
 //!
-//! PRM chapter "Command interface". The truth about a command is the ownership bit of its entry; command events (EQE
-//! type 0x0a) only say that somebody should look there, may get lost and may come for nothing: each merely ends a sleep of
-//! the host early. The queue they come in is this one's from its creation to the way back to polling; it is read to its end
-//! and armed before each sleep and after each command, so that the next event wakes again and none can overrun it.
+//! PRM chapter "Command interface". The truth about a command is the ownership bit of its entry;
+//! command events (EQE type 0x0a) only say that somebody should look there, may get lost and may
+//! come for nothing: each merely ends a sleep of the host early. The queue they come in is this
+//! one's from its creation to the way back to polling; it is read to its end and armed before each
+//! sleep and after each command, so that the next event wakes again and none can overrun it.
 //!
 //! Signatures are computed although cards ignore them by default.
 //!
-//! A command that does not come back in time keeps its slot and its mailboxes for good: the device may still write
-//! there, and a second command in the same place would be answered by the first one's reply. There are as many lives as
-//! the device has slots.
+//! A command that does not come back in time keeps its slot and its mailboxes for good: the device
+//! may still write there, and a second command in the same place would be answered by the first
+//! one's reply. There are as many lives as the device has slots.
 //!
 //! What it does not do: retry, reset, several commands at once.
 
@@ -75,8 +77,8 @@ struct Flight {
 }
 
 impl<'p, P: Platform> CommandQueue<'p, P> {
-    /// Takes the memory, learns the geometry and tells the device where the queue is. The device must not be
-    /// initializing.
+    /// Takes the memory, learns the geometry and tells the device where the queue is. The device
+    /// must not be initializing.
     pub(crate) fn new(
         platform: &'p P,
         timeout: Option<Duration>,
@@ -130,7 +132,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         if timeout.is_none() {
             queue.timeout = device_timeout(platform).unwrap_or(DEFAULT_TIMEOUT);
         }
-        // ORDER: the zeroed page precedes the address that lets the device look at it. High word first: the low word commits.
+        // ORDER: the zeroed page precedes the address that lets the device look at it. High word
+        // first: the low word commits.
         platform.before_doorbell();
         let [high, low] = [(address >> 32) as u32, (address & 0xffff_f000) as u32];
         health::write(platform, init_seg::CMDQ_ADDR_H, high);
@@ -139,7 +142,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         Ok(queue)
     }
 
-    /// Gives the memory back, unless a lost command still owns some of it. Only after the device has been stopped.
+    /// Gives the memory back, unless a lost command still owns some of it. Only after the device
+    /// has been stopped.
     pub(crate) fn release(&mut self) {
         if self.lost == 0 {
             self.platform.free(self.page);
@@ -205,7 +209,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         self.platform.after_mmio();
         let waited = self.wait(op, number, &flight);
         if let Err(fault) = waited {
-            // The slot and both chains stay taken: nothing may be put where the device might still write.
+            // The slot and both chains stay taken: nothing may be put where the device might still
+            // write.
             self.lost |= 1 << flight.slot;
             return Err(fault);
         }
@@ -282,7 +287,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
         let tail = self.entry(flight.slot) + CommandEntry::SIZE - 4;
         let deadline = health::clock(platform) + self.timeout;
         loop {
-            // The clock before the entry: a host that slept through the deadline still finds an answer that is there.
+            // The clock before the entry: a host that slept through the deadline still finds an
+            // answer that is there.
             let now = health::clock(platform);
             if u32::from_be(platform.load32(tail)) & 1 == 0 {
                 // ORDER: the load that saw ownership precedes those of the output.
@@ -311,7 +317,8 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
                 };
                 return Err(about(fault, op, number));
             }
-            // An event between the look at the entry and this arming fires at once: the sleep cannot miss it.
+            // An event between the look at the entry and this arming fires at once: the sleep
+            // cannot miss it.
             self.drain_events();
             platform.relax();
         }

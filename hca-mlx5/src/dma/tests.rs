@@ -20,7 +20,8 @@ impl Memory {
     fn arena<const HOLES: usize>(&mut self) -> RawArena<HOLES> {
         let len = self.0.len() * 4096;
         let base = NonNull::new(self.0.as_mut_ptr()).unwrap().cast();
-        // SAFETY: the pages are aligned, outlive the arena in each test, and are reached only through it.
+        // SAFETY: the pages are aligned, outlive the arena in each test, and are reached only
+        // through it.
         unsafe { RawArena::new(base, len) }
     }
 }

@@ -1,12 +1,14 @@
 //! One raw Ethernet port of the function: frames out, frames in.
 //!
-//! Neighbour discovery ([`crate::neigh`]) is the only user: RoCEv2 packets never pass here, the device takes them to
-//! their queue pairs before any flow table is asked. So the port is small: a send queue behind a TIS, a receive queue
-//! behind a TIR, both completing into one completion queue, and a flow table that picks the few destination MACs that
-//! matter. Frames of more than [`FRAME_MAX`] bytes are none of ours and are dropped on both ways.
+//! Neighbour discovery ([`crate::neigh`]) is the only user: RoCEv2 packets never pass here, the
+//! device takes them to their queue pairs before any flow table is asked. So the port is small: a
+//! send queue behind a TIS, a receive queue behind a TIR, both completing into one completion
+//! queue, and a flow table that picks the few destination MACs that matter. Frames of more than
+//! [`FRAME_MAX`] bytes are none of ours and are dropped on both ways.
 //!
-//! PRM chapters "Raw Ethernet" and "Flow steering". Everything is made in one go and undone in the reverse order, also
-//! from half way. What it does not do: checksums, segmentation, more than one queue, promiscuous mode, VLAN offloads.
+//! PRM chapters "Raw Ethernet" and "Flow steering". Everything is made in one go and undone in the
+//! reverse order, also from half way. What it does not do: checksums, segmentation, more than one
+//! queue, promiscuous mode, VLAN offloads.
 
 mod rx;
 mod steer;
@@ -71,11 +73,13 @@ mod place {
 pub struct Config<'a> {
     /// Protection domain of the key.
     pub pd: u32,
-    /// Key of the port's memory, addressed by device address: the reserved one, or a physical-address one of `pd`.
+    /// Key of the port's memory, addressed by device address: the reserved one, or a
+    /// physical-address one of `pd`.
     pub lkey: u32,
     /// It is the reserved one.
     pub reserved: bool,
-    /// MACs to receive besides the port's own, at most [`GROUPS_MAX`]: broadcast and the multicast groups.
+    /// MACs to receive besides the port's own, at most [`GROUPS_MAX`]: broadcast and the multicast
+    /// groups.
     pub groups: &'a [Mac],
     /// The VLAN it is on.
     pub vlan: Option<u16>,
@@ -147,7 +151,8 @@ impl<'p, P: Platform> Port<'p, P> {
         }
     }
 
-    /// Makes what a port is made of. When it returns, frames come and go; when it fails, all that was made is gone again.
+    /// Makes what a port is made of. When it returns, frames come and go; when it fails, all that
+    /// was made is gone again.
     pub(crate) fn open(
         &mut self,
         device: &mut Device<'p, P>,
@@ -157,7 +162,8 @@ impl<'p, P: Platform> Port<'p, P> {
         let built = self.build(device, config);
         if let Err(fault) = built {
             match fault.kind() {
-                // A queue the device was still making when it was given up on may yet come to life there.
+                // A queue the device was still making when it was given up on may yet come to life
+                // there.
                 FaultKind::Timeout | FaultKind::Gone | FaultKind::Nonsense => {
                     if let Some(memory) = self.memory.take() {
                         device.disown(memory);
@@ -209,7 +215,8 @@ impl<'p, P: Platform> Port<'p, P> {
         self.fault.get_or_insert(fault);
     }
 
-    /// Sends one frame: header, VLAN tag and all, without frame check sequence. Short ones are padded.
+    /// Sends one frame: header, VLAN tag and all, without frame check sequence. Short ones are
+    /// padded.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), Fault> {
         match (self.fault, self.ends.as_mut()) {
             (Some(fault), _) => Err(fault),
@@ -220,8 +227,9 @@ impl<'p, P: Platform> Port<'p, P> {
         }
     }
 
-    /// The next received frame and its length, if one is there that fits `to`; call until `None`. Also takes note of what
-    /// was sent, so it must be called now and then even by those who only send.
+    /// The next received frame and its length, if one is there that fits `to`; call until `None`.
+    /// Also takes note of what was sent, so it must be called now and then even by those who
+    /// only send.
     pub fn recv(&mut self, to: &mut [u8]) -> Option<usize> {
         for _ in 0..CQ_ENTRIES {
             let completion = self.ends.as_mut()?.cq.poll()?;
@@ -406,8 +414,8 @@ impl<'p, P: Platform> Port<'p, P> {
         Ok(number)
     }
 
-    /// Undoes all of it, and goes on to the end even if a step fails; tells the first failure. Memory the device may
-    /// still use is not given back to the arena.
+    /// Undoes all of it, and goes on to the end even if a step fails; tells the first failure.
+    /// Memory the device may still use is not given back to the arena.
     pub(crate) fn close(&mut self, device: &mut Device<'p, P>) -> Result<(), Fault> {
         self.ends = None;
         (self.sqn, self.rqn) = (NONE, NONE);

@@ -1,8 +1,9 @@
 //! The receiving end: a ring of buffers that are posted again as soon as they have been read.
 //!
-//! Anybody on the segment can send a frame of the port's full length to our MAC, and a frame that does not fit its
-//! receive ends the queue. So each receive is a buffer of [`FRAME_MAX`] bytes followed by one page, three times over, that
-//! all receives share and nobody reads. PRM "Receive WQE".
+//! Anybody on the segment can send a frame of the port's full length to our MAC, and a frame that
+//! does not fit its receive ends the queue. So each receive is a buffer of [`FRAME_MAX`] bytes
+//! followed by one page, three times over, that all receives share and nobody reads. PRM "Receive
+//! WQE".
 
 use dat_core::provider::{RecvQueue as _, Segment};
 
@@ -69,8 +70,8 @@ impl<'p, P: Platform> Rx<'p, P> {
         token == self.tail
     }
 
-    /// Reads the next frame in turn, `len` bytes by the device's word, and posts its buffer again. `None` if it is too
-    /// long for the buffer or for `to`.
+    /// Reads the next frame in turn, `len` bytes by the device's word, and posts its buffer again.
+    /// `None` if it is too long for the buffer or for `to`.
     pub(super) fn take(&mut self, len: u32, to: &mut [u8]) -> Option<usize> {
         let slot = self.tail % SLOTS;
         let at = self.buffers.wrapping_add(usize::from(slot).wrapping_mul(FRAME_MAX));

@@ -1,10 +1,12 @@
-//! Which received frames reach the port: one flow table, one group that matches the destination MAC, one entry a MAC;
-//! and the vport's address lists, by which an embedded switch knows what this function wants.
+//! Which received frames reach the port: one flow table, one group that matches the destination
+//! MAC, one entry a MAC; and the vport's address lists, by which an embedded switch knows what this
+//! function wants.
 //!
-//! PRM "Flow steering", "NIC vport context"; Linux `fs_cmd.c`, `vport.c`, `lib/mpfs.c`. The table is the root of the
-//! NIC receive tables: this driver owns the function, nobody else steers on it. A virtual function may be refused its
-//! lists, and only the owner of the embedded switch has the MAC table: those refusals are tolerated, since the frames may
-//! well come without; if they do not, nobody answers, and that is reported.
+//! PRM "Flow steering", "NIC vport context"; Linux `fs_cmd.c`, `vport.c`, `lib/mpfs.c`. The table
+//! is the root of the NIC receive tables: this driver owns the function, nobody else steers on it.
+//! A virtual function may be refused its lists, and only the owner of the embedded switch has the
+//! MAC table: those refusals are tolerated, since the frames may well come without; if they do not,
+//! nobody answers, and that is reported.
 
 use dat_core::provider::Fault;
 use heapless::Vec;

@@ -1,8 +1,9 @@
 //! The sending end: one WQE and one buffer a frame.
 //!
-//! The device wants the first bytes of a frame in the WQE itself (how many is [`InlineMode`]), the rest through a data
-//! pointer. That rest must not be empty, so short frames are padded until it is not. Every WQE of a port has the same
-//! length, which makes buffer and ring index the same counter. PRM "Send WQE, Ethernet segment".
+//! The device wants the first bytes of a frame in the WQE itself (how many is [`InlineMode`]), the
+//! rest through a data pointer. That rest must not be empty, so short frames are padded until it is
+//! not. Every WQE of a port has the same length, which makes buffer and ring index the same
+//! counter. PRM "Send WQE, Ethernet segment".
 
 use dat_core::provider::Fault;
 
@@ -132,7 +133,8 @@ impl<'p, P: Platform> Tx<'p, P> {
         self.platform.before_doorbell();
         let first = CtrlHead::new(wqe::SEND, index, self.sqn, units(self.inline)).word();
         self.platform.write64(self.doorbell, first.to_be());
-        // ORDER: a doorbell in a write-combining page leaves the CPU now, not when somebody next needs the buffer.
+        // ORDER: a doorbell in a write-combining page leaves the CPU now, not when somebody next
+        // needs the buffer.
         self.platform.after_mmio();
         Ok(())
     }

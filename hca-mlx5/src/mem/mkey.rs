@@ -1,12 +1,14 @@
 //! Memory keys of regions: CREATE_MKEY over a page list, and its end.
 //!
-//! PRM "CREATE_MKEY". A region's key translates the region's own virtual addresses, with exactly the rights asked for:
-//! remote access is never on unless asked. Only memory inside the platform's arena, or that the host lent, can be registered. The low byte of
-//! the key is random, so that a key that outlived its region does not open the next one with the same index by chance.
+//! PRM "CREATE_MKEY". A region's key translates the region's own virtual addresses, with exactly
+//! the rights asked for: remote access is never on unless asked. Only memory inside the platform's
+//! arena, or that the host lent, can be registered. The low byte of the key is random, so that a
+//! key that outlived its region does not open the next one with the same index by chance.
 //!
-//! A command carries the list of one key, [`MAX_PAGES`] at most. A region that has more, or that is named by other addresses than
-//! fit its pages, is a key of KLM translation over several keys with lists, each of which grants local rights and is known to
-//! nobody. PRM "KLM"; Linux registers its largest regions likewise, by indirect keys over others.
+//! A command carries the list of one key, [`MAX_PAGES`] at most. A region that has more, or that is
+//! named by other addresses than fit its pages, is a key of KLM translation over several keys with
+//! lists, each of which grants local rights and is known to nobody. PRM "KLM"; Linux registers its
+//! largest regions likewise, by indirect keys over others.
 
 use dat_core::provider::{Access, Fault, Region};
 
@@ -20,7 +22,8 @@ use crate::prm::mkey::{self, Mkey, MkeyContext};
 use crate::prm::{put, wqe};
 use crate::words::fault;
 
-/// Longest region. A window over it states its length in a field of 32 bits of which the highest is not the length's.
+/// Longest region. A window over it states its length in a field of 32 bits of which the highest is
+/// not the length's.
 pub const MAX_REGION: u64 = (1 << 31) - 4096;
 
 /// Most pages of a key's list: what the longest command carries, in pairs.
@@ -102,7 +105,8 @@ impl Wanted {
         input
     }
 
-    /// The rights of a key beneath this one: the device asks it for the local right that goes with each.
+    /// The rights of a key beneath this one: the device asks it for the local right that goes with
+    /// each.
     #[must_use]
     pub fn beneath(&self) -> Access {
         Access::LOCAL_READ | self.access & Access::LOCAL_WRITE
@@ -229,7 +233,8 @@ impl Chain {
 
 /// Makes a key with room for `pages` pages that opens nothing until a work request says what.
 ///
-/// Linux `drivers/infiniband/hw/mlx5/mr.c`, fast registration: free, changed by UMR, no translation yet.
+/// Linux `drivers/infiniband/hw/mlx5/mr.c`, fast registration: free, changed by UMR, no translation
+/// yet.
 pub fn allocate<P: Platform>(
     device: &mut Device<'_, P>,
     pd: u32,
@@ -268,7 +273,8 @@ pub fn owns<P: Platform>(platform: &P, pages: &[u64], log_page: u8) -> bool {
     pages.iter().all(|&page| inside(page))
 }
 
-/// Makes a key of `pd` for the driver's own buffers: local read and write, addressed by device address.
+/// Makes a key of `pd` for the driver's own buffers: local read and write, addressed by device
+/// address.
 pub fn physical<P: Platform>(device: &mut Device<'_, P>, pd: u32) -> Result<Mkey, Fault> {
     let variant = variant(device.platform());
     let mut input = [0; mkey::TRANSLATION_AT];

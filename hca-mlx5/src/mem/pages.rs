@@ -1,12 +1,14 @@
-//! Page lists: a span of the arena, or memory that the host lent, as the fewest equal pages of device memory.
+//! Page lists: a span of the arena, or memory that the host lent, as the fewest equal pages of
+//! device memory.
 //!
-//! PRM "Physical addresses list" (queues) and "MTT" (memory keys). Both describe a span by pages of one size, a power of
-//! two from 4 KiB on, and the place in the first page where the span starts. The larger the page the shorter the list,
-//! and the fewer entries the device must cache: a contiguous span of any size is one page.
+//! PRM "Physical addresses list" (queues) and "MTT" (memory keys). Both describe a span by pages of
+//! one size, a power of two from 4 KiB on, and the place in the first page where the span starts.
+//! The larger the page the shorter the list, and the fewer entries the device must cache: a
+//! contiguous span of any size is one page.
 //!
-//! A list is its geometry; the addresses are looked up while they are written into a command, so that a region of any
-//! size needs no memory here. A span so scattered that its list does not fit is refused with advice rather than described
-//! in part.
+//! A list is its geometry; the addresses are looked up while they are written into a command, so
+//! that a region of any size needs no memory here. A span so scattered that its list does not fit
+//! is refused with advice rather than described in part.
 
 use dat_core::provider::Fault;
 
@@ -65,7 +67,8 @@ impl Place {
         }
     }
 
-    /// Device address of the byte `at` bytes from its start, and how many from there are contiguous for the device.
+    /// Device address of the byte `at` bytes from its start, and how many from there are contiguous
+    /// for the device.
     fn run<P: Platform>(&self, platform: &P, at: usize) -> Option<(u64, usize)> {
         match self {
             Self::Arena(span) => platform.iova(span.offset.checked_add(at)?),
@@ -102,8 +105,8 @@ pub struct PageList {
 }
 
 impl PageList {
-    /// The list for memory that begins at the address `base` in the space the device translates from.
-    /// At most `most` pages long.
+    /// The list for memory that begins at the address `base` in the space the device translates
+    /// from. At most `most` pages long.
     pub fn new<P: Platform>(
         platform: &P,
         place: impl Into<Place>,
@@ -119,8 +122,8 @@ impl PageList {
         Self::of(place, base, log_page, most)
     }
 
-    /// The list for a queue. It has no address but the device's own, and states its place in the first page in 64ths of
-    /// a page, which bounds the page from above.
+    /// The list for a queue. It has no address but the device's own, and states its place in the
+    /// first page in 64ths of a page, which bounds the page from above.
     pub fn queue<P: Platform>(platform: &P, span: Span) -> Result<Self, Fault> {
         let (base, _) = platform.iova(span.offset).ok_or(OUTSIDE)?;
         let place = Place::Arena(span);
@@ -147,7 +150,8 @@ impl PageList {
         }
     }
 
-    /// Device address of a page. The memory was looked through when the list was made, so every page of it has one.
+    /// Device address of a page. The memory was looked through when the list was made, so every
+    /// page of it has one.
     pub fn page<P: Platform>(&self, platform: &P, index: usize) -> Option<u64> {
         let start = usize::try_from(self.start).ok()?;
         let at = index.checked_shl(u32::from(self.log_page))?.saturating_sub(start);
@@ -172,8 +176,8 @@ impl PageList {
     }
 }
 
-/// log2 of the largest page that fits: every contiguous run must sit in its pages as it sits in the space of `base`, and
-/// each but the first must begin a page.
+/// log2 of the largest page that fits: every contiguous run must sit in its pages as it sits in the
+/// space of `base`, and each but the first must begin a page.
 fn largest<P: Platform>(platform: &P, place: Place, base: u64) -> Result<u8, Fault> {
     if place.len() == 0 {
         return Err(OUTSIDE);

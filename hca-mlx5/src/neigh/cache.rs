@@ -1,8 +1,8 @@
 //! The neighbour cache: who is known, who is being asked for and when to ask again.
 //!
-//! An entry is `Pending` from the first [`Cache::ask`] until an answer or the last deadline of [`WAITS`]; then `Known` for
-//! [`LIFETIME`], or `Failed` until somebody has been told. When the cache is full the entry goes that was asked for
-//! longest ago, but never a pending one.
+//! An entry is `Pending` from the first [`Cache::ask`] until an answer or the last deadline of
+//! [`WAITS`]; then `Known` for [`LIFETIME`], or `Failed` until somebody has been told. When the
+//! cache is full the entry goes that was asked for longest ago, but never a pending one.
 
 use core::time::Duration;
 
@@ -12,8 +12,8 @@ use heapless::Vec;
 use super::frame::Mac;
 use crate::gid::Gid;
 
-/// How long each question waits for its answer. The first is short: on a network that works the answer takes
-/// microseconds, so a lost frame costs little.
+/// How long each question waits for its answer. The first is short: on a network that works the
+/// answer takes microseconds, so a lost frame costs little.
 pub const WAITS: [Duration; 4] = [
     Duration::from_millis(200),
     Duration::from_secs(1),
@@ -22,7 +22,8 @@ pub const WAITS: [Duration; 4] = [
 ];
 /// How long an answer is believed.
 pub const LIFETIME: Duration = Duration::from_secs(60);
-/// How long a failure is told to others after the first to hear of it, before the address is asked for anew.
+/// How long a failure is told to others after the first to hear of it, before the address is asked
+/// for anew.
 const HOLD: Duration = Duration::from_secs(1);
 
 /// What the cache knows of an address.

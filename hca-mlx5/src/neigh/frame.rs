@@ -1,4 +1,5 @@
-//! Ethernet frames with at most one VLAN tag: the header both ways, and the bytes of a frame to be sent.
+//! Ethernet frames with at most one VLAN tag: the header both ways, and the bytes of a frame to be
+//! sent.
 //!
 //! smoltcp reads Ethernet without tags, so the tag is read and written here by hand.
 
@@ -10,7 +11,8 @@ pub type Mac = [u8; 6];
 
 /// Largest frame made here: Ethernet, tag, IPv6, neighbour advertisement with its option.
 pub const FRAME: usize = 14 + 4 + 40 + 24 + 8;
-/// Frames shorter than this are padded, as the wire would; with a tag four bytes more, since a switch may take it off.
+/// Frames shorter than this are padded, as the wire would; with a tag four bytes more, since a
+/// switch may take it off.
 const SHORTEST: usize = 60;
 
 /// A frame to be sent, without frame check sequence.
@@ -58,8 +60,8 @@ pub(super) struct Header<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Takes a frame apart; `None` if it is too short for its headers or comes from no station. Without `tags` a tagged frame is one
-/// of another protocol.
+/// Takes a frame apart; `None` if it is too short for its headers or comes from no station. Without
+/// `tags` a tagged frame is one of another protocol.
 pub(super) fn parse(bytes: &[u8], tags: bool) -> Option<Header<'_>> {
     let frame = EthernetFrame::new_checked(bytes).ok()?;
     let EthernetAddress(destination) = frame.dst_addr();

@@ -1,19 +1,23 @@
 //! Neighbour discovery: from the IP address of a peer to the MAC that its frames go to.
 //!
-//! A RoCEv2 queue pair and a CM datagram both carry the destination MAC, and on a function without a kernel driver
-//! nobody else finds it. [`Neighbours`] speaks ARP for IPv4 and Neighbor Discovery for IPv6, on a VLAN or without, for
-//! one port with one configured address: it resolves with retries, goes through the gateway for what is off the link,
-//! answers for its own addresses, announces them at start, and remembers what it learned in a bounded cache.
+//! A RoCEv2 queue pair and a CM datagram both carry the destination MAC, and on a function without
+//! a kernel driver nobody else finds it. [`Neighbours`] speaks ARP for IPv4 and Neighbor Discovery
+//! for IPv6, on a VLAN or without, for one port with one configured address: it resolves with
+//! retries, goes through the gateway for what is off the link, answers for its own addresses,
+//! announces them at start, and remembers what it learned in a bounded cache.
 //!
-//! It does no input or output and knows no clock: frames and `now` go in, frames and a deadline come out, so that two of
-//! them can be run against each other in a test. The raw Ethernet queues that carry its frames are [`crate::eth`].
+//! It does no input or output and knows no clock: frames and `now` go in, frames and a deadline
+//! come out, so that two of them can be run against each other in a test. The raw Ethernet queues
+//! that carry its frames are [`crate::eth`].
 //!
-//! What it trusts. Anybody on the segment can send it anything. A frame that does not parse is counted and dropped. An
-//! answer changes the cache only while the question is pending; beyond that only a request *addressed to us* teaches, and
-//! entries so learned are the first to go when the cache is full. A claim to our own address is counted, never believed.
+//! What it trusts. Anybody on the segment can send it anything. A frame that does not parse is
+//! counted and dropped. An answer changes the cache only while the question is pending; beyond that
+//! only a request *addressed to us* teaches, and entries so learned are the first to go when the
+//! cache is full. A claim to our own address is counted, never believed.
 //!
-//! RFC 826, 5227 (ARP), 4861 (Neighbor Discovery), IEEE 802.1Q. It deliberately does not do duplicate address detection,
-//! router discovery, redirects or multicast listener reports, and forwards nothing.
+//! RFC 826, 5227 (ARP), 4861 (Neighbor Discovery), IEEE 802.1Q. It deliberately does not do
+//! duplicate address detection, router discovery, redirects or multicast listener reports, and
+//! forwards nothing.
 
 mod arp;
 mod cache;
@@ -115,8 +119,9 @@ impl<P, const N: usize> fmt::Debug for Neighbours<P, N> {
 }
 
 impl<P: Platform, const N: usize> Neighbours<P, N> {
-    /// For a port with this MAC and this address. Refuses what cannot work: addresses that are no host's, a gateway that
-    /// is not on the link, a VLAN outside 1..=4094. The first announcement is due at `now`.
+    /// For a port with this MAC and this address. Refuses what cannot work: addresses that are no
+    /// host's, a gateway that is not on the link, a VLAN outside 1..=4094. The first
+    /// announcement is due at `now`.
     pub fn new(mac: Mac, net: &Net, now: Instant) -> Result<Self, Fault> {
         if mac == Mac::default() {
             return Err(fault!(
@@ -245,8 +250,8 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         self.own.first().copied().unwrap_or(Gid(0))
     }
 
-    /// MACs besides its own that the port must receive: broadcast for ARP; all-nodes and the solicited-node groups of the
-    /// own addresses for Neighbor Discovery.
+    /// MACs besides its own that the port must receive: broadcast for ARP; all-nodes and the
+    /// solicited-node groups of the own addresses for Neighbor Discovery.
     #[must_use]
     pub fn groups(&self) -> Vec<Mac, { OWN + 1 }> {
         let mut groups = Vec::new();
@@ -271,11 +276,12 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         groups
     }
 
-    /// The MAC to which frames for `remote` go: its own, or the gateway's. Pending while the question is out; then call
-    /// again after frames came in or [`Self::next_deadline`] passed, having sent what [`Self::transmit`] gives.
+    /// The MAC to which frames for `remote` go: its own, or the gateway's. Pending while the
+    /// question is out; then call again after frames came in or [`Self::next_deadline`] passed,
+    /// having sent what [`Self::transmit`] gives.
     ///
-    /// When nobody answers, the fault names the address that was asked for. It is told at least once, and again for a
-    /// second to whoever asks; after that the search starts over.
+    /// When nobody answers, the fault names the address that was asked for. It is told at least
+    /// once, and again for a second to whoever asks; after that the search starts over.
     pub fn resolve(&mut self, remote: IpAddr, now: Instant) -> Poll<Result<Mac, Fault>> {
         let to = Gid::from(remote);
         if self.is_own(to) {
@@ -298,7 +304,8 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         }
     }
 
-    /// Takes one received frame in, VLAN tag included, frame check sequence not. Anything may be in it.
+    /// Takes one received frame in, VLAN tag included, frame check sequence not. Anything may be in
+    /// it.
     pub fn receive(&mut self, frame: &[u8], now: Instant) {
         let Some(header) = frame::parse(frame, P::USES.vlan) else {
             self.counters.malformed = self.counters.malformed.wrapping_add(1);
@@ -324,7 +331,8 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         *counter = counter.wrapping_add(1);
     }
 
-    /// The next frame to send at `now`; call until `None`. Answers first, then questions, then announcements.
+    /// The next frame to send at `now`; call until `None`. Answers first, then questions, then
+    /// announcements.
     pub fn transmit(&mut self, now: Instant) -> Option<Frame> {
         if let Some(reply) = self.replies.pop_front() {
             return self.reply(reply);
@@ -338,7 +346,8 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         self.announcement_due(now)
     }
 
-    /// When [`Self::transmit`] has something to say even if no frame comes in. `Some` of a time gone by if it has now.
+    /// When [`Self::transmit`] has something to say even if no frame comes in. `Some` of a time
+    /// gone by if it has now.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         if !self.replies.is_empty() {
@@ -463,7 +472,8 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             (Some(target), Some(own)) => arp::request(self.tag(), self.mac, own, target),
             _ => {
                 let (target, first) = target.v6().zip(first.v6())?;
-                // A link-local target is asked from the link-local address, so that its answer needs no router.
+                // A link-local target is asked from the link-local address, so that its answer
+                // needs no router.
                 let own = self.own.iter().rev().find_map(|own| {
                     let same = |own: &Ipv6Addr| {
                         own.is_unicast_link_local() == target.is_unicast_link_local()

@@ -1,8 +1,8 @@
 //! Neighbor Discovery (RFC 4861): solicitations and advertisements, for IPv6.
 //!
-//! Two messages of one layout are all that is spoken here, so they are written as the bytes they are; smoltcp has the
-//! IPv6 header and the checksum. Its reader of all ICMPv6 would bring router advertisements, redirects and listener
-//! reports along, several times the code of this module.
+//! Two messages of one layout are all that is spoken here, so they are written as the bytes they
+//! are; smoltcp has the IPv6 header and the checksum. Its reader of all ICMPv6 would bring router
+//! advertisements, redirects and listener reports along, several times the code of this module.
 
 use core::net::Ipv6Addr;
 
@@ -14,7 +14,8 @@ use super::{Neighbours, Reply, Verdict};
 use crate::platform::Platform;
 use crate::prm::{put, take};
 
-/// Every message travels with this hop limit and is refused with another: it cannot have crossed a router.
+/// Every message travels with this hop limit and is refused with another: it cannot have crossed a
+/// router.
 const HOP_LIMIT: u8 = 255;
 const IPV6_HEADER: usize = 40;
 /// The next header.
@@ -42,7 +43,8 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// The group MAC of [`ALL_NODES`].
 pub(super) const ALL_NODES_MAC: Mac = [0x33, 0x33, 0, 0, 0, 1];
 
-/// The link-local address made of a MAC (modified EUI-64): the universal/local bit is turned, ff:fe goes in the middle.
+/// The link-local address made of a MAC (modified EUI-64): the universal/local bit is turned, ff:fe
+/// goes in the middle.
 pub(super) fn link_local(mac: Mac) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac;
     Ipv6Addr::from_octets([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
@@ -66,7 +68,8 @@ pub(super) fn solicit(tag: Tag, mac: Mac, own: Ipv6Addr, target: Ipv6Addr) -> Op
     build(tag, (mac, own), (multicast_mac(group), group), [SOLICIT, 0, SOURCE], target)
 }
 
-/// Tells our MAC for `own` to one asker in answer, or, if that is `own` itself, to all nodes unasked.
+/// Tells our MAC for `own` to one asker in answer, or, if that is `own` itself, to all nodes
+/// unasked.
 pub(super) fn advert(tag: Tag, mac: Mac, own: Ipv6Addr, to: Mac, asker: Ipv6Addr) -> Option<Frame> {
     let (to, solicited) =
         if asker == own { ((ALL_NODES_MAC, ALL_NODES), 0) } else { ((to, asker), SOLICITED) };
@@ -107,7 +110,8 @@ fn sum(from: &Ipv6Addr, to: &Ipv6Addr, message: &[u8]) -> u16 {
     ])
 }
 
-/// The MAC of the last option of this type; `None` if there is none. An error if the options are not well-formed.
+/// The MAC of the last option of this type; `None` if there is none. An error if the options are
+/// not well-formed.
 fn option(mut options: &[u8], wanted: u8) -> Result<Option<Mac>, Verdict> {
     let mut found = None;
     while let [kind, units, ..] = *options {
@@ -190,7 +194,8 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
             return Verdict::Conflict;
         }
         if from.is_unspecified() {
-            // Duplicate address detection of somebody who wants our address: tell everybody whose it is.
+            // Duplicate address detection of somebody who wants our address: tell everybody whose
+            // it is.
             if lladdr.is_some() || to != solicited_node(target) {
                 return Verdict::Malformed;
             }

@@ -1,8 +1,8 @@
 //! Capability blocks of QUERY_HCA_CAP and SET_HCA_CAP.
 //!
-//! PRM chapter "HCA capabilities"; Linux `mlx5_ifc_cmd_hca_cap_bits` and its siblings. Each block is 4 KiB on the wire; the
-//! layouts here cover the start of it, as far as this driver looks. SET_HCA_CAP carries the block back whole, so what is
-//! not named here returns unchanged.
+//! PRM chapter "HCA capabilities"; Linux `mlx5_ifc_cmd_hca_cap_bits` and its siblings. Each block
+//! is 4 KiB on the wire; the layouts here cover the start of it, as far as this driver looks.
+//! SET_HCA_CAP carries the block back whole, so what is not named here returns unchanged.
 
 use super::layout;
 

@@ -1,7 +1,7 @@
 //! The command interface: opcodes, the queue entry, the mailbox block, the heads of messages.
 //!
-//! PRM chapter "Command interface"; Linux `mlx5_cmd_layout`, `mlx5_cmd_prot_block`. The numbers of the opcodes and their
-//! names are the manual's.
+//! PRM chapter "Command interface"; Linux `mlx5_cmd_layout`, `mlx5_cmd_prot_block`. The numbers of
+//! the opcodes and their names are the manual's.
 
 use dat_core::provider::Object;
 

@@ -1,6 +1,7 @@
 //! Counters of the transport, by set of queue pairs, and of the port.
 //!
-//! PRM "QUERY_Q_COUNTER", "QUERY_VPORT_COUNTER"; Linux `mlx5_ifc_query_q_counter_out_bits`, `mlx5_ifc_query_vport_counter_out_bits`.
+//! PRM "QUERY_Q_COUNTER", "QUERY_VPORT_COUNTER"; Linux `mlx5_ifc_query_q_counter_out_bits`,
+//! `mlx5_ifc_query_vport_counter_out_bits`.
 
 use super::layout;
 

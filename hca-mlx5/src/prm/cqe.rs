@@ -1,8 +1,10 @@
-//! Completion queue entries: the last 32 bytes of a 64-byte CQE, which hold all that a queue pair's completion says.
+//! Completion queue entries: the last 32 bytes of a 64-byte CQE, which hold all that a queue pair's
+//! completion says.
 //!
-//! PRM section "Completion queue entry"; Linux `struct mlx5_cqe64` and `struct mlx5_err_cqe`. Single dwords,
-//! each the number whose big-endian form the device wrote. Checksums, hashes, time stamps, compressed and
-//! inline forms belong to Ethernet or to options that this driver leaves off.
+//! PRM section "Completion queue entry"; Linux `struct mlx5_cqe64` and `struct mlx5_err_cqe`.
+//! Single dwords, each the number whose big-endian form the device wrote. Checksums, hashes, time
+//! stamps, compressed and inline forms belong to Ethernet or to options that this driver leaves
+//! off.
 
 use bitfield::bitfield;
 use dat_core::provider::Status;
@@ -41,7 +43,8 @@ pub const RESPONDER_ERROR: u8 = 14;
 /// Never written by the device: software marks empty entries with it.
 pub const INVALID: u8 = 15;
 
-/// The dword that marks an entry as empty before its first use: invalid opcode, and the owner bit of the lap before.
+/// The dword that marks an entry as empty before its first use: invalid opcode, and the owner bit
+/// of the lap before.
 pub const EMPTY: u32 = 0xf1;
 
 bitfield! {

@@ -1,6 +1,7 @@
 //! Event queues: context, CREATE_EQ, the event queue entry (EQE), the event types.
 //!
-//! PRM chapter "Event queues"; Linux `mlx5_ifc_eqc_bits`, `mlx5_eqe`. The EQE is read one big-endian word at a time.
+//! PRM chapter "Event queues"; Linux `mlx5_ifc_eqc_bits`, `mlx5_eqe`. The EQE is read one
+//! big-endian word at a time.
 
 use super::layout;
 

@@ -1,8 +1,9 @@
 //! Status codes and the firmware syndromes whose cause is known.
 //!
-//! PRM chapter "Command interface, return status"; Linux `mlx5_cmd_stat_err`, `deliv_status_to_str`. The 32-bit syndrome is
-//! the firmware's own and unpublished; the table below holds the few whose cause was told by the vendor, or found by
-//! somebody, in public. It only ever adds advice: nothing in the driver depends on it.
+//! PRM chapter "Command interface, return status"; Linux `mlx5_cmd_stat_err`,
+//! `deliv_status_to_str`. The 32-bit syndrome is the firmware's own and unpublished; the table
+//! below holds the few whose cause was told by the vendor, or found by somebody, in public. It only
+//! ever adds advice: nothing in the driver depends on it.
 
 use dat_core::provider::nth;
 

@@ -1,7 +1,8 @@
 //! Flow steering: tables, groups, entries, the root; the MAC table of the embedded switch.
 //!
-//! PRM chapter "Flow tables"; Linux `mlx5_ifc_create_flow_table_in_bits` and neighbours. Of the match parameters only the
-//! outer layer 2 is declared: nothing here steers by more than the destination MAC.
+//! PRM chapter "Flow tables"; Linux `mlx5_ifc_create_flow_table_in_bits` and neighbours. Of the
+//! match parameters only the outer layer 2 is declared: nothing here steers by more than the
+//! destination MAC.
 
 use super::{BytesMut, layout};
 

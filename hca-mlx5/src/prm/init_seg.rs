@@ -1,6 +1,7 @@
 //! The initialization segment: the first 4 KiB of BAR 0 and a few registers behind it.
 //!
-//! PRM chapter "Initialization segment"; Linux `mlx5_init_seg`. All registers are 32 bits, big-endian.
+//! PRM chapter "Initialization segment"; Linux `mlx5_init_seg`. All registers are 32 bits,
+//! big-endian.
 
 use core::time::Duration;
 
@@ -138,8 +139,8 @@ bitfield::bitfield! {
 }
 
 impl TimeLimit {
-    /// No more than this is believed: a register full of ones would stop its reader for a century. The slowest command
-    /// known took 74 seconds.
+    /// No more than this is believed: a register full of ones would stop its reader for a century.
+    /// The slowest command known took 74 seconds.
     pub const LONGEST: Duration = Duration::from_secs(600);
 
     /// As a span, at most [`TimeLimit::LONGEST`]; `None` if it is zero or in an unknown unit.

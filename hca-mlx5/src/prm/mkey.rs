@@ -1,7 +1,8 @@
 //! The memory key context and the message that carries it.
 //!
-//! PRM "CREATE_MKEY", "Memory Key Context"; Linux `mlx5_ifc_mkc_bits`. A key is an entry of the translation and
-//! protection table (TPT): upper 24 bits index, low 8 bits a variant of the owner's choice that every use must match.
+//! PRM "CREATE_MKEY", "Memory Key Context"; Linux `mlx5_ifc_mkc_bits`. A key is an entry of the
+//! translation and protection table (TPT): upper 24 bits index, low 8 bits a variant of the owner's
+//! choice that every use must match.
 
 #![expect(clippy::len_without_is_empty, reason = "`len` is the manual's name of a field")]
 
@@ -32,7 +33,8 @@ pub const ACTUAL_SIZE_AT: usize = 0x60;
 /// Offset of the translation in a CREATE_MKEY input.
 pub const TRANSLATION_AT: usize = 0x110;
 
-/// [`MkeyContext::access_mode_1_0`] of a key that translates nothing: addresses are the device's own.
+/// [`MkeyContext::access_mode_1_0`] of a key that translates nothing: addresses are the device's
+/// own.
 pub const MODE_PA: u8 = 0;
 /// [`MkeyContext::access_mode_1_0`] of a key translated by a list of pages.
 pub const MODE_MTT: u8 = 1;

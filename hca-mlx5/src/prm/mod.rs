@@ -1,8 +1,9 @@
-//! Layouts of the mlx5 programmer's reference manual (PRM): data only, no input or output, no decisions.
+//! Layouts of the mlx5 programmer's reference manual (PRM): data only, no input or output, no
+//! decisions.
 //!
 //! # Notation
-//! Mailboxes and contexts are written with `layout!`, one line a field, in the manual's own terms: the byte offset of
-//! the big-endian dword, then the bits inside it.
+//! Mailboxes and contexts are written with `layout!`, one line a field, in the manual's own terms:
+//! the byte offset of the big-endian dword, then the bits inside it.
 //! ```text
 //! layout! {
 //!     /// What it is.
@@ -12,17 +13,19 @@
 //!     0x38(64) dbr_addr, set_dbr_addr: u64;       64 bits from byte 0x38 on, big-endian
 //! }
 //! ```
-//! The macro turns that into absolute bit positions of `bitfield!`'s `MSB0 [u8]` form (position = 8 * offset + 31 - bit)
-//! and refuses, when compiling, a field that leaves its dword or the layout. Field names are the manual's, so that the
-//! `FIELDS` table of each layout can be held against any other notation of the same layout by name.
+//! The macro turns that into absolute bit positions of `bitfield!`'s `MSB0 [u8]` form (position = 8
+//! * offset + 31 - bit) and refuses, when compiling, a field that leaves its dword or the layout.
+//! Field names are the manual's, so that the `FIELDS` table of each layout can be held against any
+//! other notation of the same layout by name.
 //!
-//! Entries the device writes at data-path rate (CQE, EQE) and WQEs are read and built one big-endian 32-bit word at a
-//! time instead, with `bitfield!` over a `u32`.
+//! Entries the device writes at data-path rate (CQE, EQE) and WQEs are read and built one
+//! big-endian 32-bit word at a time instead, with `bitfield!` over a `u32`.
 //!
 //! # Messages
-//! A command's input or output message is a byte array of its whole length, 16-byte head included. A context inside it
-//! is a layout of its own: `EqContext(At::<_, PLACE>(&mut message))` is the one at byte `PLACE`; [`take`] copies one out.
-//! All stay inside the message by construction, so nothing the device says about lengths can make them panic.
+//! A command's input or output message is a byte array of its whole length, 16-byte head included.
+//! A context inside it is a layout of its own: `EqContext(At::<_, PLACE>(&mut message))` is the one
+//! at byte `PLACE`; [`take`] copies one out. All stay inside the message by construction, so
+//! nothing the device says about lengths can make them panic.
 
 pub mod caps;
 pub mod cmd;
@@ -210,7 +213,8 @@ impl<B: BytesMut, const AT: usize> BytesMut for At<B, AT> {
 
 /// The bits of `bytes` at a [`place`]; zero where there are none.
 ///
-/// One bit at a time, and once for all fields of all layouts: a command takes the device longer than this.
+/// One bit at a time, and once for all fields of all layouts: a command takes the device longer
+/// than this.
 #[inline(never)]
 pub(crate) fn bits(place: u32, bytes: &[u8]) -> u64 {
     let (first, width) = ((place >> 8) as usize, (place & 0xff) as usize);
@@ -233,7 +237,8 @@ pub(crate) fn set_bits(place: u32, mut value: u64, bytes: &mut [u8]) {
     }
 }
 
-/// A type of fields. What is not the whole bytes of its type has 64 bits at most, and no more than the type.
+/// A type of fields. What is not the whole bytes of its type has 64 bits at most, and no more than
+/// the type.
 pub(crate) trait Number {
     fn narrow(bits: u64) -> Self;
     fn widen(self) -> u64;
@@ -266,8 +271,8 @@ number! {
     u128 Self::from, |number: Self| u64::from_le_bytes(low(&number.to_le_bytes()));
 }
 
-/// The bit ranges of a layout for one integer type: by [`bits`] and [`set_bits`], but for a field that has the whole bytes of its
-/// type, as to move those takes less code than a call.
+/// The bit ranges of a layout for one integer type: by [`bits`] and [`set_bits`], but for a field
+/// that has the whole bytes of its type, as to move those takes less code than a call.
 macro_rules! bit_ranges {
     ($name:ident: $($type:ident)*) => {$(
         impl<T: $crate::prm::Bytes> bitfield::BitRange<$type> for $name<T> {

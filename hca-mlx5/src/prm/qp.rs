@@ -1,8 +1,9 @@
 //! The queue pair context, its address path, and the messages that carry them.
 //!
-//! PRM "CREATE_QP", "Queue Pair Context", "Address path"; Linux `mlx5_ifc_qpc_bits`, `mlx5_ifc_ads_bits`. A transition
-//! command carries a whole context, of which the device takes the fields that belong to the transition; the optional
-//! parameter mask names only optional ones, so that 0 is right for each step this driver takes.
+//! PRM "CREATE_QP", "Queue Pair Context", "Address path"; Linux `mlx5_ifc_qpc_bits`,
+//! `mlx5_ifc_ads_bits`. A transition command carries a whole context, of which the device takes the
+//! fields that belong to the transition; the optional parameter mask names only optional ones, so
+//! that 0 is right for each step this driver takes.
 
 use super::layout;
 

@@ -1,7 +1,8 @@
 //! Receive queues of their own: the `rqc` context and the receive WQE's end mark.
 //!
-//! PRM chapter "Work queues"; Linux `mlx5_ifc_rqc_bits`. The `wq` part, the places in the messages and MODIFY_RQ's head
-//! are those of a send queue ([`super::sq`]). Receive memory pools are the same again, shared by queue pairs.
+//! PRM chapter "Work queues"; Linux `mlx5_ifc_rqc_bits`. The `wq` part, the places in the messages
+//! and MODIFY_RQ's head are those of a send queue ([`super::sq`]). Receive memory pools are the
+//! same again, shared by queue pairs.
 
 use super::layout;
 

@@ -1,7 +1,8 @@
-//! Work queues of their own and send queues: the `wq` and `sqc` contexts, CREATE_SQ, MODIFY_SQ, and the Ethernet segment.
+//! Work queues of their own and send queues: the `wq` and `sqc` contexts, CREATE_SQ, MODIFY_SQ, and
+//! the Ethernet segment.
 //!
-//! PRM chapter "Work queues"; Linux `mlx5_ifc_wq_bits`, `mlx5_ifc_sqc_bits`, `mlx5_wqe_eth_seg`. The `wq` part is the
-//! same in receive queues ([`super::rq`]).
+//! PRM chapter "Work queues"; Linux `mlx5_ifc_wq_bits`, `mlx5_ifc_sqc_bits`, `mlx5_wqe_eth_seg`.
+//! The `wq` part is the same in receive queues ([`super::rq`]).
 
 use super::layout;
 
@@ -82,7 +83,8 @@ layout! {
     0x10(64) modify_bitmask, set_modify_bitmask: u64;
 }
 
-/// Which headers of a frame a send queue wants inside the WQE. Same numbers in the NIC vport context and in `sqc`.
+/// Which headers of a frame a send queue wants inside the WQE. Same numbers in the NIC vport
+/// context and in `sqc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum InlineMode {
@@ -109,8 +111,8 @@ impl InlineMode {
         }
     }
 
-    /// Bytes of header that satisfy it, for frames with at most one VLAN tag and no IPv6 extension headers: two more
-    /// than a multiple of 16, so that the Ethernet segment has no gap.
+    /// Bytes of header that satisfy it, for frames with at most one VLAN tag and no IPv6 extension
+    /// headers: two more than a multiple of 16, so that the Ethernet segment has no gap.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {

@@ -22,7 +22,8 @@ fn bytes<const N: usize>(words: &str) -> [u8; N] {
     all
 }
 
-/// General capabilities (greatest) of a ConnectX-4 with firmware 14.12.1220, from the kernel log of its bring-up.
+/// General capabilities (greatest) of a ConnectX-4 with firmware 14.12.1220, from the kernel log of
+/// its bring-up.
 const CONNECTX4_GENERAL_MAX: &str = "
     00000000 00000000 00000000 00000000 0f0f0017 00170000 00160018 16180008
     04401010 00040004 00040004 e0000004 40ff0005 c7100101 1e000000 00010001
@@ -223,7 +224,8 @@ fn layouts_have_the_manual_s_sizes() {
     }
 }
 
-/// Sets each field to all ones, alone: exactly its bits are set, it reads back, and no two fields share a bit.
+/// Sets each field to all ones, alone: exactly its bits are set, it reads back, and no two fields
+/// share a bit.
 macro_rules! walk {
     ($($layout:ident),*) => {
         $(

@@ -1,7 +1,7 @@
 //! Transport interface receive: what a flow table entry hands frames to.
 //!
-//! PRM chapter "Transport interface"; Linux `mlx5_ifc_tirc_bits`. Only the direct form is used here: one TIR, one
-//! receive queue, no hash.
+//! PRM chapter "Transport interface"; Linux `mlx5_ifc_tirc_bits`. Only the direct form is used
+//! here: one TIR, one receive queue, no hash.
 
 use super::layout;
 

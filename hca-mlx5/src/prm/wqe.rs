@@ -1,11 +1,13 @@
 //! Work queue entries: the words of each segment, as the device reads them.
 //!
-//! PRM chapter "Work request operations"; Linux `include/linux/mlx5/qp.h`, rdma-core `providers/mlx5/wqe.h`. A WQE is a
-//! chain of 16-byte units (its length in them is DS), it starts on a 64-byte basic block (WQEBB) and begins with the
-//! control segment. Everything here is two 64-bit words a unit: each word is the number whose big-endian form the
-//! device reads, so that a whole block is built in registers and turned over once, when it is stored.
+//! PRM chapter "Work request operations"; Linux `include/linux/mlx5/qp.h`, rdma-core
+//! `providers/mlx5/wqe.h`. A WQE is a chain of 16-byte units (its length in them is DS), it starts
+//! on a 64-byte basic block (WQEBB) and begins with the control segment. Everything here is two
+//! 64-bit words a unit: each word is the number whose big-endian form the device reads, so that a
+//! whole block is built in registers and turned over once, when it is stored.
 //!
-//! Only the segments that DAT needs are here: no Ethernet (a raw Ethernet queue has its own), no signatures.
+//! Only the segments that DAT needs are here: no Ethernet (a raw Ethernet queue has its own), no
+//! signatures.
 
 use bitfield::bitfield;
 
@@ -126,8 +128,8 @@ impl CtrlTail {
 
 /// `fm_ce_se`: start only when earlier UMRs have taken effect ("initiator small fence").
 pub const FENCE_SMALL: u8 = 1 << 5;
-/// `fm_ce_se`: start only when all earlier requests, reads too, are done. The value both open stacks send for a fenced
-/// request; it implies [`FENCE_SMALL`].
+/// `fm_ce_se`: start only when all earlier requests, reads too, are done. The value both open
+/// stacks send for a fenced request; it implies [`FENCE_SMALL`].
 pub const FENCE_ALL: u8 = 4 << 5;
 /// `fm_ce_se`: always write a CQE.
 pub const SIGNALED: u8 = 2 << 2;
@@ -165,7 +167,8 @@ pub const fn atomic(operand: u64, compare: u64) -> [u64; 2] {
     [operand, compare]
 }
 
-/// The first of the two words that begin an entry of a linked receive queue: the number of the next. The second is 0.
+/// The first of the two words that begin an entry of a linked receive queue: the number of the
+/// next. The second is 0.
 #[inline]
 #[must_use]
 pub const fn next(slot: u16) -> u64 {
@@ -221,7 +224,8 @@ impl UmrHead {
         Self(Self::bind(octowords).0 | 1 << 61)
     }
 
-    /// The word of a fast registration whose list of `octowords` stands behind a data pointer; the key has to be free.
+    /// The word of a fast registration whose list of `octowords` stands behind a data pointer; the
+    /// key has to be free.
     #[inline]
     #[must_use]
     pub const fn register(octowords: u16) -> Self {

@@ -1,8 +1,9 @@
 //! The completion queue: reading what the device wrote, and asking for an event.
 //!
-//! PRM "Completion queues". An entry belongs to software when its owner bit is that of the current lap and its opcode is
-//! not the invalid one; everything else of it may be read only after that. What it says is decoded here and trusted by
-//! nobody: an entry of a kind that no queue pair of this driver can cause is skipped and counted.
+//! PRM "Completion queues". An entry belongs to software when its owner bit is that of the current
+//! lap and its opcode is not the invalid one; everything else of it may be read only after that.
+//! What it says is decoded here and trusted by nobody: an entry of a kind that no queue pair of
+//! this driver can cause is skipped and counted.
 
 use core::fmt;
 
@@ -35,11 +36,13 @@ pub struct Cq<'p, P: Platform> {
     tail: u64,
     /// Entries that ended a ring: no completions.
     ends: u64,
-    /// Counts events asked for: a request that carries the number of the device's last event is ignored by it.
+    /// Counts events asked for: a request that carries the number of the device's last event is
+    /// ignored by it.
     arms: u32,
     /// Of those the ones that came after the last of which it is certain that it had its event.
     unsure: u32,
-    /// Where the consumer index was at the last request, and whether that was for solicited completions only.
+    /// Where the consumer index was at the last request, and whether that was for solicited
+    /// completions only.
     armed: Option<(u32, bool)>,
     cqn: u32,
     /// BAR offset of the arm register.
@@ -58,8 +61,8 @@ impl<P: Platform> fmt::Debug for Cq<'_, P> {
     }
 }
 
-/// Marks every entry of a ring as empty. Must happen before the first completion can arrive: a zeroed entry looks like
-/// a successful request of the first lap.
+/// Marks every entry of a ring as empty. Must happen before the first completion can arrive: a
+/// zeroed entry looks like a successful request of the first lap.
 pub(crate) fn clear<P: Platform>(platform: &P, ring: &Ring) {
     for index in 0..ring.slots() {
         let owner = ring.slot(index, LOG_CQE).wrapping_add(cqe::OWNER_AT);
@@ -68,8 +71,8 @@ pub(crate) fn clear<P: Platform>(platform: &P, ring: &Ring) {
 }
 
 impl<'p, P: Platform> Cq<'p, P> {
-    /// The end of a completion queue over `ring` that has no number yet, and whose doorbells are in the page at BAR offset
-    /// `uar`. None if it is not in the arena.
+    /// The end of a completion queue over `ring` that has no number yet, and whose doorbells are in
+    /// the page at BAR offset `uar`. None if it is not in the arena.
     pub(crate) fn new(platform: &'p P, ring: Ring, record: Record, uar: usize) -> Option<Self> {
         let arm = uar.wrapping_add(UAR_ARM);
         Some(Self {
@@ -104,8 +107,8 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.slots
     }
 
-    /// How many the device has written that were not taken. The device writes one entry behind the other, so half of what is left
-    /// is ruled out by each look.
+    /// How many the device has written that were not taken. The device writes one entry behind the
+    /// other, so half of what is left is ruled out by each look.
     pub(crate) fn waiting(&self) -> u32 {
         let (mut written, mut open) = (0, self.slots);
         while written < open {
@@ -129,8 +132,8 @@ impl<'p, P: Platform> Cq<'p, P> {
         Some(owner)
     }
 
-    /// Marks every entry of another ring as empty, which the queue is to go on in: from its next index on, as there the entry
-    /// that ends this ring is counted.
+    /// Marks every entry of another ring as empty, which the queue is to go on in: from its next
+    /// index on, as there the entry that ends this ring is counted.
     pub(crate) fn clear_ahead(&self, ring: &Ring) {
         let first = self.at().wrapping_add(1);
         for index in (0..ring.slots()).map(|ahead| first.wrapping_add(ahead)) {
@@ -140,8 +143,9 @@ impl<'p, P: Platform> Cq<'p, P> {
         }
     }
 
-    /// Goes on in another ring, where the device is already. What waits here is carried over, each entry one place ahead, up
-    /// to the one that says that the ring has ended. False if there is none.
+    /// Goes on in another ring, where the device is already. What waits here is carried over, each
+    /// entry one place ahead, up to the one that says that the ring has ended. False if there
+    /// is none.
     pub(crate) fn move_to(&mut self, ring: &Ring) -> bool {
         let Some(entries) = self.platform.entries(ring.span(LOG_CQE)) else {
             return false;
@@ -197,22 +201,23 @@ impl<'p, P: Platform> Cq<'p, P> {
         self.at() & self.slots != 0
     }
 
-    /// Gives the current entry back, which is the driver's by now. Returns its user index and the dword at `AT`.
+    /// Gives the current entry back, which is the driver's by now. Returns its user index and the
+    /// dword at `AT`.
     #[inline(always)]
     fn take<const AT: usize>(&mut self) -> (u32, u32) {
         // Before the fence, or all of it would be read again after it.
         let (entries, record, at) = (self.entries, self.record, self.at());
         self.tail = self.tail.wrapping_add(1);
         let next = (self.at() & INDEX_MASK).to_be();
-        // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and those of the data it
-        // announces.
+        // ORDER: the load that saw the owner bit precedes the loads of the rest of the entry, and
+        // those of the data it announces.
         self.platform.after_ownership();
         let index = entries.load32::<{ cqe::INDEX_AT }>(at);
         let index = Index::from_word(u32::from_be(index)).user_index();
         let dword =
             if AT == cqe::INDEX_AT { index } else { u32::from_be(entries.load32::<AT>(at)) };
-        // The index is only a licence to overwrite, and the ring has an entry for every request that can be outstanding:
-        // no order against the loads above is needed.
+        // The index is only a licence to overwrite, and the ring has an entry for every request
+        // that can be outstanding: no order against the loads above is needed.
         record.store32::<FIRST>(0, next);
         (index, dword)
     }
@@ -250,7 +255,8 @@ impl<'p, P: Platform> Cq<'p, P> {
         }
     }
 
-    /// What an entry that the device has written says, without taking it. Nothing if it makes no sense.
+    /// What an entry that the device has written says, without taking it. Nothing if it makes no
+    /// sense.
     fn read(&self, at: u32, owner: Owner) -> Option<Completion> {
         let word = |word: u32| u32::from_be(word);
         let index = word(self.entries.load32::<{ cqe::INDEX_AT }>(at));
@@ -366,8 +372,9 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
     }
 
     fn last(&self) -> Option<Completion> {
-        // The entry is the device's again, but there is one for every request that can be outstanding, and to the caller this one
-        // still is. What a device that overran it wrote is nonsense, not harm.
+        // The entry is the device's again, but there is one for every request that can be
+        // outstanding, and to the caller this one still is. What a device that overran it
+        // wrote is nonsense, not harm.
         let at = self.at().wrapping_sub(1);
         let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(at));
         self.read(at, Owner::from_word(owner))
@@ -385,15 +392,17 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
             Some(asked) if asked == (at, solicited_only) && !waits => return,
             // Something has come since anything was asked for: that had its event.
             Some((from, false)) if from != at || waits => self.unsure = 0,
-            // Whether there was a solicited completion in between is not kept: that would cost every completion.
+            // Whether there was a solicited completion in between is not kept: that would cost
+            // every completion.
             _ => {}
         }
         if self.unsure == LAST {
             // Anything is asked for, and nothing has come.
             return;
         }
-        // The last event has one of the numbers that are unsure, or the one before them. So once all but one are in use, that
-        // one asks for anything, which makes the next request certain again.
+        // The last event has one of the numbers that are unsure, or the one before them. So once
+        // all but one are in use, that one asks for anything, which makes the next request
+        // certain again.
         let solicited_only = solicited_only && self.unsure < LAST - 1;
         self.unsure += 1;
         self.armed = Some((at, solicited_only));
@@ -406,7 +415,8 @@ impl<P: Platform> CompletionQueue for Cq<'_, P> {
         let register = u64::from(word) << 32 | u64::from(self.cqn);
         self.platform.write64(self.arm, register.to_be());
         if P::WRITE_COMBINING {
-            // ORDER: the register's store leaves the CPU before the caller goes to sleep on its effect.
+            // ORDER: the register's store leaves the CPU before the caller goes to sleep on its
+            // effect.
             self.platform.after_mmio();
         }
     }
@@ -446,7 +456,8 @@ impl<P: Platform> Cq<'_, P> {
         self.entries.store_words::<8, 0>(to, &words);
     }
 
-    /// What an entry is of: the queue pair's index, the queue, the request; none of an entry that is of no queue pair.
+    /// What an entry is of: the queue pair's index, the queue, the request; none of an entry that
+    /// is of no queue pair.
     fn subject(&self, at: u32) -> Option<(u32, Direction, u16)> {
         let owner = u32::from_be(self.entries.load32::<{ cqe::OWNER_AT }>(at));
         let owner = Owner::from_word(owner);

@@ -1,8 +1,9 @@
-//! Memory of queues: one piece of the arena each, its ring first and its doorbell record behind, in a cache line of its
-//! own.
+//! Memory of queues: one piece of the arena each, its ring first and its doorbell record behind, in
+//! a cache line of its own.
 //!
-//! A ring no longer than a page lies inside one page; a longer one starts on a page. So a small queue takes no more of
-//! the arena than it needs, and every ring's place in its first page can be told to the device.
+//! A ring no longer than a page lies inside one page; a longer one starts on a page. So a small
+//! queue takes no more of the arena than it needs, and every ring's place in its first page can be
+//! told to the device.
 
 use dat_core::provider::{Fault, FaultKind};
 
@@ -23,14 +24,15 @@ pub(crate) type Message = [u8; PAGES_AT + 8 * MAX_PAGES];
 /// One without content.
 pub(crate) const MESSAGE: Message = [0; PAGES_AT + 8 * MAX_PAGES];
 
-/// Zeroed memory for rings of `len` bytes together (a multiple of 64) and one doorbell record, for a queue that the device
-/// writes.
+/// Zeroed memory for rings of `len` bytes together (a multiple of 64) and one doorbell record, for
+/// a queue that the device writes.
 pub(crate) fn take<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault> {
     let (len, align) = room(len);
     platform.alloc(len, align).ok_or(FULL)
 }
 
-/// The same for a queue that the device only reads: it is told of work there, and says elsewhere what became of it.
+/// The same for a queue that the device only reads: it is told of work there, and says elsewhere
+/// what became of it.
 pub(crate) fn take_read_only<P: Platform>(platform: &P, len: usize) -> Result<Span, Fault> {
     let (len, align) = room(len);
     platform.alloc_read_only(len, align).ok_or(FULL)
@@ -51,7 +53,8 @@ fn room(len: usize) -> (usize, usize) {
     (len.saturating_add(LINE), align)
 }
 
-/// Gives memory back after a command that failed with `fault`; at the teardown, if the device may still come to use it.
+/// Gives memory back after a command that failed with `fault`; at the teardown, if the device may
+/// still come to use it.
 pub(crate) fn give_up<P: Platform>(device: &mut Device<'_, P>, memory: Span, fault: &Fault) {
     match fault.kind() {
         FaultKind::Resources

@@ -1,7 +1,8 @@
 //! The receive queue of a queue pair: scatter lists in a ring, a counter in the doorbell record.
 //!
-//! PRM "Receive work queue". A receive is a list of data pointers that fills its slot or ends with the terminating key.
-//! There is no doorbell register: the device fetches the counter when it needs a receive.
+//! PRM "Receive work queue". A receive is a list of data pointers that fills its slot or ends with
+//! the terminating key. There is no doorbell register: the device fetches the counter when it needs
+//! a receive.
 
 use core::fmt;
 
@@ -39,7 +40,8 @@ impl<P: Platform> fmt::Debug for Rq<'_, P> {
 }
 
 impl<'p, P: Platform> Rq<'p, P> {
-    /// The queue over `ring`, with slots of `2^log_stride` bytes (at least one data pointer). None if it is not in the arena.
+    /// The queue over `ring`, with slots of `2^log_stride` bytes (at least one data pointer). None
+    /// if it is not in the arena.
     pub(crate) fn new(platform: &'p P, ring: Ring, log_stride: u8, record: Record) -> Option<Self> {
         Some(Self {
             platform,

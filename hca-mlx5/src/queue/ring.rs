@@ -1,15 +1,17 @@
 //! The shape of a ring in the arena, and a queue's doorbell record.
 //!
-//! PRM "Work queue structure" and "Doorbell records". A ring has a power of two of equal slots; indices run freely and
-//! are cut to the ring only to find a slot. A doorbell record is 8 bytes of host memory: two 32-bit counters that the
-//! device reads when it likes. This page knows nothing of what the slots hold.
+//! PRM "Work queue structure" and "Doorbell records". A ring has a power of two of equal slots;
+//! indices run freely and are cut to the ring only to find a slot. A doorbell record is 8 bytes of
+//! host memory: two 32-bit counters that the device reads when it likes. This page knows nothing of
+//! what the slots hold.
 
 use crate::platform::Span;
 
 /// Where a ring lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// Offset of its first byte in units of [`LINE`]: whoever computes a place in it then sees that it is aligned.
+    /// Offset of its first byte in units of [`LINE`]: whoever computes a place in it then sees
+    /// that it is aligned.
     line: usize,
     mask: u32,
 }
@@ -18,7 +20,8 @@ pub struct Ring {
 const LINE: usize = 64;
 
 impl Ring {
-    /// The ring of `2^log_slots` slots whose first byte is at `offset` of the arena, a multiple of 64.
+    /// The ring of `2^log_slots` slots whose first byte is at `offset` of the arena, a multiple of
+    /// 64.
     #[must_use]
     pub const fn new(offset: usize, log_slots: u8) -> Self {
         Self { line: offset / LINE, mask: (1_u32 << (log_slots & 31)) - 1 }
@@ -61,7 +64,8 @@ impl Ring {
 
 /// Bytes of a doorbell record.
 pub const RECORD: usize = 8;
-/// Place in it of the dword of a queue pair's receive counter, or a completion queue's consumer index.
+/// Place in it of the dword of a queue pair's receive counter, or a completion queue's consumer
+/// index.
 pub const FIRST: usize = 0;
 /// Place in it of the dword of a queue pair's send counter, or a completion queue's arm word.
 pub const SECOND: usize = 4;

@@ -1,13 +1,17 @@
-//! The send queue of a queue pair: WQEs built in registers, stored block by block, and the doorbell after them.
+//! The send queue of a queue pair: WQEs built in registers, stored block by block, and the doorbell
+//! after them.
 //!
-//! PRM "Send work queue", "Doorbells" and "BlueFlame". Each WQE starts on a 64-byte block; the ring is a whole number
-//! of blocks, so a WQE wraps between blocks and never inside one, and each block is one bounds check and one burst of
-//! stores. The order towards the device is always: WQE, fence, doorbell record, fence, register.
+//! PRM "Send work queue", "Doorbells" and "BlueFlame". Each WQE starts on a 64-byte block; the ring
+//! is a whole number of blocks, so a WQE wraps between blocks and never inside one, and each block
+//! is one bounds check and one burst of stores. The order towards the device is always: WQE, fence,
+//! doorbell record, fence, register.
 //!
-//! The ring has room for as many of the widest WQEs as the queue pair may have requests outstanding, so no post looks
-//! for room. A request's token is the free-running index of its first block, which is what the CQE names.
+//! The ring has room for as many of the widest WQEs as the queue pair may have requests
+//! outstanding, so no post looks for room. A request's token is the free-running index of its first
+//! block, which is what the CQE names.
 //!
-//! Length: the kinds of requests are as many ways to fill the same block, and read best side by side.
+//! Length: the kinds of requests are as many ways to fill the same block, and read best side by
+//! side.
 
 use core::fmt;
 
@@ -23,9 +27,11 @@ use crate::qp;
 
 /// Blocks of the widest WQE, a window bind; a request of [`MAX_SEGMENTS`] segments is no wider.
 pub const WIDEST: u32 = 3;
-/// Segments of a request: as many as fit into three blocks behind a control and a remote address segment.
+/// Segments of a request: as many as fit into three blocks behind a control and a remote address
+/// segment.
 pub const MAX_SEGMENTS: u8 = 10;
-/// Segments of a datagram: as many as fit into three blocks behind a control segment and an address vector.
+/// Segments of a datagram: as many as fit into three blocks behind a control segment and an address
+/// vector.
 pub const MAX_DATAGRAM_SEGMENTS: u8 = 8;
 /// Most bytes that travel inside the WQE of an RDMA WRITE, which then stays one block.
 pub const INLINE_WRITE: u32 = 28;
@@ -37,8 +43,8 @@ pub const UAR_DOORBELLS: usize = 0x800;
 /// Bytes a load of inline payload may reach beyond its first byte.
 const INLINE_REACH: usize = 64;
 
-/// The control byte of each combination of SIGNALED, SOLICITED and FENCE. The full fence implies the small one, and the two
-/// codes do not add up.
+/// The control byte of each combination of SIGNALED, SOLICITED and FENCE. The full fence implies
+/// the small one, and the two codes do not add up.
 const CONTROL_BYTE: [u8; 8] = {
     const {
         assert!(PostFlags::SIGNALED.bits() == 1);
@@ -54,7 +60,8 @@ const CONTROL_BYTE: [u8; 8] = {
 /// Bytes of a word, the payload that is read inline at once.
 const WORD: u32 = 8;
 
-/// The first word of the control segment of a send of one segment, but for the index and the number of the queue pair.
+/// The first word of the control segment of a send of one segment, but for the index and the number
+/// of the queue pair.
 const ONE_SEND: u64 = CtrlHead::new(wqe::SEND, 0, 0, 2).word();
 
 /// Place of the index in the first word of a control segment.
@@ -66,7 +73,8 @@ type Block = [u64; 8];
 /// The two words that say what a bind changes, in the order of the device's bytes.
 const BOUND: [u64; 2] =
     [UmrHead::bind(wqe::BIND_OCTOWORDS).word().to_be(), wqe::mask::BIND.to_be()];
-/// What a WQE after a bind carries in the second word of its control segment, in the order of the device's bytes.
+/// What a WQE after a bind carries in the second word of its control segment, in the order of the
+/// device's bytes.
 const AFTER_BIND: u64 = CtrlTail::new(wqe::FENCE_SMALL, 0).word().to_be();
 
 /// The key a bind makes, for any queue pair and without rights.
@@ -79,7 +87,8 @@ fn key(bind: &Bind) -> UmrKey {
     key
 }
 
-/// The control segment of a WQE at `index`, in the order of the device's bytes; `start` is its first word but for that.
+/// The control segment of a WQE at `index`, in the order of the device's bytes; `start` is its
+/// first word but for that.
 #[inline(always)]
 fn control(start: u64, index: u32, flags: PostFlags, immediate: u32) -> [u64; 2] {
     let combination = usize::from(flags.bits() & 7);
@@ -94,8 +103,9 @@ fn control(start: u64, index: u32, flags: PostFlags, immediate: u32) -> [u64; 2]
 pub struct Doorbell {
     /// BAR offset of the doorbell register.
     pub register: usize,
-    /// Size of one of the register's two halves, which whole blocks are written to by turns. 0: the register is shared
-    /// with other queues, or the device has no BlueFlame, and only doorbells of 8 bytes may be written.
+    /// Size of one of the register's two halves, which whole blocks are written to by turns. 0:
+    /// the register is shared with other queues, or the device has no BlueFlame, and only
+    /// doorbells of 8 bytes may be written.
     pub half: usize,
 }
 
@@ -117,11 +127,12 @@ struct Payload<E> {
 }
 
 impl<E: Entries> Payload<E> {
-    /// The inline segment of a word of the arena: its one unit, in the order of memory. Payload is bytes, and is never
-    /// turned over. None if the word is not there or not in one piece.
+    /// The inline segment of a word of the arena: its one unit, in the order of memory. Payload is
+    /// bytes, and is never turned over. None if the word is not there or not in one piece.
     #[inline(always)]
     fn word(&self, addr: u64) -> Option<[u64; 2]> {
-        // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare for both.
+        // Turned by three bits, an offset that is no multiple of 8 is beyond any end: one compare
+        // for both.
         let index = addr.wrapping_sub(self.arena).rotate_right(3);
         let payload = self.words.word(index)?;
         let header = u64::from((wqe::INLINE | WORD).to_be());
@@ -141,14 +152,15 @@ pub struct Sq<'p, P: Platform> {
     payload: Payload<P::Entries<'p, 8>>,
     /// Index of the next block, free running.
     head: u32,
-    /// The first words of requests of one segment, but for the index; the other kinds get the number of the queue pair from the
-    /// one of a send.
+    /// The first words of requests of one segment, but for the index; the other kinds get the
+    /// number of the queue pair from the one of a send.
     send: u64,
     write: u64,
     register: P::Register<'p>,
     /// Whole blocks may be written to the register.
     blueflame: bool,
-    /// The next WQE may be rung by itself, the short way: no WQE waits for its doorbell, and no fence is due.
+    /// The next WQE may be rung by itself, the short way: no WQE waits for its doorbell, and no
+    /// fence is due.
     direct: bool,
     /// First word of the last WQE that waits for its doorbell; 0 if none does.
     waiting: u64,
@@ -166,7 +178,8 @@ impl<P: Platform> fmt::Debug for Sq<'_, P> {
 }
 
 impl<'p, P: Platform> Sq<'p, P> {
-    /// The send queue over `ring`, of a queue pair that has no number yet. None if it is not in the arena.
+    /// The send queue over `ring`, of a queue pair that has no number yet. None if it is not in the
+    /// arena.
     pub(crate) fn new(
         platform: &'p P,
         ring: Ring,
@@ -273,7 +286,8 @@ impl<'p, P: Platform> Sq<'p, P> {
         token
     }
 
-    /// Ends a WQE of one block behind others that wait, behind a bind, or where there is no BlueFlame.
+    /// Ends a WQE of one block behind others that wait, behind a bind, or where there is no
+    /// BlueFlame.
     #[inline(never)]
     fn post_indirect(&mut self, mut block: Block, flags: PostFlags) {
         block[1] |= self.due(flags);
@@ -329,7 +343,8 @@ impl<'p, P: Platform> Sq<'p, P> {
     /// After a store to a write-combining register: out with it, and on to the other half.
     #[inline(always)]
     fn flush(&mut self) {
-        // ORDER: this doorbell leaves the CPU before the next one is written to the other half of the register.
+        // ORDER: this doorbell leaves the CPU before the next one is written to the other half of
+        // the register.
         self.platform.after_mmio();
         self.register.turn();
     }
@@ -378,7 +393,8 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.post_block(&[head, tail, a, b, c, d, e, f], flags)
     }
 
-    /// An RDMA WRITE whose payload travels inside, if it may be read there; any but one aligned word of the arena.
+    /// An RDMA WRITE whose payload travels inside, if it may be read there; any but one aligned
+    /// word of the arena.
     #[inline(never)]
     fn write_short(&mut self, one: Segment, remote: Remote, flags: PostFlags) -> u16 {
         let block = self.short(self.head, one, remote, flags);
@@ -391,8 +407,9 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.short(head, one, remote, flags)
     }
 
-    /// The block of such a WRITE at `head`, but for a fence that is due. Memory that the host lent is not read here: the device
-    /// gathers it, and little more is to be done than for a longer WRITE.
+    /// The block of such a WRITE at `head`, but for a fence that is due. Memory that the host lent
+    /// is not read here: the device gathers it, and little more is to be done than for a longer
+    /// WRITE.
     // Always inline, as `post_block`.
     #[inline(always)]
     fn short(&self, head: u32, one: Segment, remote: Remote, flags: PostFlags) -> Block {
@@ -423,7 +440,8 @@ impl<'p, P: Platform> Sq<'p, P> {
         self.finish(2, head, flags)
     }
 
-    /// A bind to nothing: two blocks. It asks nothing of the key: a peer may have closed it just before.
+    /// A bind to nothing: two blocks. It asks nothing of the key: a peer may have closed it just
+    /// before.
     #[inline(never)]
     fn unbind(&mut self, bind: &Bind, flags: PostFlags) -> u16 {
         let [head, mut tail] = self.control(self.start(wqe::UMR, 8), flags, bind.old_rkey);

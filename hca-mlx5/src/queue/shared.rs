@@ -1,11 +1,13 @@
-//! The shared receive queue: scatter lists that name their successors, a counter in the doorbell record.
+//! The shared receive queue: scatter lists that name their successors, a counter in the doorbell
+//! record.
 //!
-//! PRM "Receive memory pool", linked list. Free slots and posted ones are one chain: posting takes the slot at its front, a
-//! slot that comes back is hung on its end. The device follows the same links, so the last slot of the chain is never posted:
-//! whom it will name is not known yet. Hence there is one slot more than there may be receives.
+//! PRM "Receive memory pool", linked list. Free slots and posted ones are one chain: posting takes
+//! the slot at its front, a slot that comes back is hung on its end. The device follows the same
+//! links, so the last slot of the chain is never posted: whom it will name is not known yet. Hence
+//! there is one slot more than there may be receives.
 //!
-//! A slot's number is the token of its receive, and what the CQE names. There is no doorbell register: the device fetches
-//! the counter when it needs a receive.
+//! A slot's number is the token of its receive, and what the CQE names. There is no doorbell
+//! register: the device fetches the counter when it needs a receive.
 
 use core::fmt;
 
@@ -45,7 +47,8 @@ impl<P: Platform> fmt::Debug for Shared<'_, P> {
 }
 
 impl<'p, P: Platform> Shared<'p, P> {
-    /// The queue over `ring`, with slots of `2^log_stride` bytes (at least two units), all free. None if it is not in the arena.
+    /// The queue over `ring`, with slots of `2^log_stride` bytes (at least two units), all free.
+    /// None if it is not in the arena.
     #[expect(clippy::cast_possible_truncation, reason = "a ring has 32,768 slots at most")]
     pub(crate) fn new(platform: &'p P, ring: Ring, log_stride: u8, record: Record) -> Option<Self> {
         let mask = ring.slots().wrapping_sub(1) as u16;
@@ -101,7 +104,8 @@ impl<P: Platform> SharedRecvQueue for Shared<'_, P> {
         }
         self.front = self.after(token);
         self.posted = self.posted.wrapping_add(1);
-        // ORDER: the scatter list and all links up to it precede the counter by which the device finds it.
+        // ORDER: the scatter list and all links up to it precede the counter by which the device
+        // finds it.
         self.platform.before_record();
         self.record.store32::<FIRST>(0, u32::from(self.posted).to_be());
         token

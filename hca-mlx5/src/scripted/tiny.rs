@@ -1,4 +1,5 @@
-//! What the tiny device does with commands that no script wants: enough to be brought up and taken down.
+//! What the tiny device does with commands that no script wants: enough to be brought up and taken
+//! down.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::vec;

@@ -233,8 +233,8 @@ impl Caps {
             let to = kind.bytes_mut(&mut flow);
             ftp::ft_support.set(to, 1);
             ftp::flow_counter.set(to, 1);
-            // MACs, Ethertype, IP version, priority, CFI and VLAN, TTL; addresses, fragment, protocol, ECN,
-            // DSCP, ports, TCP flags.
+            // MACs, Ethertype, IP version, priority, CFI and VLAN, TTL; addresses, fragment,
+            // protocol, ECN, DSCP, ports, TCP flags.
             ftp::ft_field_support.bytes_mut(to)[..4].copy_from_slice(&FIELDS);
             ftp::ft_field_bitmask_support.bytes_mut(to)[..4].copy_from_slice(&FIELDS);
             ftp::flow_modify_en.set(to, 1);

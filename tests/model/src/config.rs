@@ -7,7 +7,8 @@ use crate::host::Nanos;
 pub enum Personality {
     /// Owns the port: MAC and GUIDs from its own flash, port registers writable.
     Pf,
-    /// A function handed out by somebody else's PF: no MAC, no GUID until set, PF-only commands refused.
+    /// A function handed out by somebody else's PF: no MAC, no GUID until set, PF-only commands
+    /// refused.
     Vf,
 }
 
@@ -32,13 +33,13 @@ pub struct Config {
     pub profile: Profile,
     /// Memory windows and UMR from a driver's own queues (the real profile's firmware had none).
     pub umr: bool,
-    /// General capabilities that differ from the profile, by the PRM's name: what the card could do
-    /// and what it is set to at power-on.
+    /// General capabilities that differ from the profile, by the PRM's name: what the card could
+    /// do and what it is set to at power-on.
     pub general_caps: Vec<(&'static str, u32)>,
     /// Source of every random choice.
     pub seed: u64,
-    /// Do what real cards do: random latencies, completions out of order, events apart from status,
-    /// slow page return.
+    /// Do what real cards do: random latencies, completions out of order, events apart from
+    /// status, slow page return.
     pub hardware_like: bool,
     /// Time from doorbell to completion of a command, when not `hardware_like`.
     pub command_latency: Nanos,
@@ -61,7 +62,8 @@ pub struct Config {
     pub regular_pages: i32,
     /// Link state after reset.
     pub link_up: bool,
-    /// Whether the port has its MAC and GUIDs from power-on. A virtual function has them once its owner has given it some.
+    /// Whether the port has its MAC and GUIDs from power-on. A virtual function has them once its
+    /// owner has given it some.
     pub addressed: bool,
 }
 

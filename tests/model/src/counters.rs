@@ -1,6 +1,7 @@
 //! Counters and the few InfiniBand questions stock software asks even of an Ethernet port.
 //!
-//! The queue counters are those of the transport and of failed completions, by set. A partition table of one full-membership key, and a subnet agent that supports no attribute.
+//! The queue counters are those of the transport and of failed completions, by set. A partition
+//! table of one full-membership key, and a subnet agent that supports no attribute.
 
 use crate::cmd::{Command, Refusal, Stage, Status};
 use crate::hca::Hca;

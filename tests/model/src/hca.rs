@@ -192,7 +192,8 @@ impl Hca {
         self.bus.take_interrupts()
     }
 
-    /// A DMA read that nothing asked for: what a broken or hostile device would try. Not in the books.
+    /// A DMA read that nothing asked for: what a broken or hostile device would try. Not in the
+    /// books.
     pub fn dma_read(&mut self, iova: u64, buf: &mut [u8]) -> Result<(), DmaError> {
         let memory = self.bus.memory().ok_or(DmaError::BusMasterOff)?;
         memory.read(iova, buf)

@@ -9,9 +9,9 @@
 //! A test owns an [`Hca`], gives it memory ([`host::HostMemory`]) and a wire ([`wire::Wire`]),
 //! pokes its BAR and configuration space, and calls [`Hca::step`] to let time pass. Nothing happens
 //! outside those calls: no thread, no clock, no hidden state. With feature `vfio-user`, module
-//! `server` does all that for another process or a guest, in real time. The model never panics on anything
-//! a driver or a wire gives it; what silicon would let pass although it is wrong ends up in
-//! [`Hca::complaints`], and what it refused, unknown commands and registers among it, in
+//! `server` does all that for another process or a guest, in real time. The model never panics on
+//! anything a driver or a wire gives it; what silicon would let pass although it is wrong ends up
+//! in [`Hca::complaints`], and what it refused, unknown commands and registers among it, in
 //! [`Stats::refused`].
 //!
 //! Not modelled: the embedded switch, SR-IOV management, ODP, TLS/IPsec/MACsec, DC transport,

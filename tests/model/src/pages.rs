@@ -36,7 +36,8 @@ impl Pages {
     }
 }
 
-/// Pages of the recorded card at any setting of log_max_qp: two points, 4,232 at 14 and 12,868 at 17.
+/// Pages of the recorded card at any setting of log_max_qp: two points, 4,232 at 14 and 12,868 at
+/// 17.
 fn init_estimate(log_max_qp: u32) -> u32 {
     2998 + ((u64::from(8636u32) << log_max_qp.min(24)) / 114_688) as u32
 }

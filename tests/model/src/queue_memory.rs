@@ -9,8 +9,8 @@ pub(crate) struct QueueMemory {
 }
 
 impl QueueMemory {
-    /// From a list of big-endian page addresses, `log_page_size` counted from 4 KiB and `page_offset`
-    /// in 64ths of a page. `None` when the list is shorter than `bytes` asks for.
+    /// From a list of big-endian page addresses, `log_page_size` counted from 4 KiB and
+    /// `page_offset` in 64ths of a page. `None` when the list is shorter than `bytes` asks for.
     pub(crate) fn new(
         list: &[u8],
         log_page_size: u32,

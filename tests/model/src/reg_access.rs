@@ -1,7 +1,8 @@
 //! Port and system registers, reached by ACCESS_REG.
 //!
 //! What is state is stored; what a port would measure follows from the link. Registers not listed
-//! do not exist here and answer "bad parameter", which drivers tolerate where a register is optional.
+//! do not exist here and answer "bad parameter", which drivers tolerate where a register is
+//! optional.
 
 use crate::cmd::{Command, Refusal, Stage, Status};
 use crate::config::{Config, Personality};
@@ -99,8 +100,8 @@ fn port(data: &[u8]) -> Result<(), Refusal> {
 fn write(hca: &mut Hca, register: u32, data: &[u8]) -> Result<(), Refusal> {
     let before = hca.link_up();
     if hca.config.personality == Personality::Vf {
-        // The port is the physical function's. Stock Linux writes both of these as a virtual function
-        // too, and its log of real ones has no refusal: they are taken and left.
+        // The port is the physical function's. Stock Linux writes both of these as a virtual
+        // function too, and its log of real ones has no refusal: they are taken and left.
         return match register {
             id::PMTU | id::PAOS => port(data),
             _ => Err(Status::BadResource.because(0xb0_6e1f)),
@@ -181,7 +182,8 @@ fn read(hca: &mut Hca, register: u32, asked: &[u8], to: &mut [u8]) -> Result<(),
                     [20, 30, 6, 27, 12].into_iter().find(|b| hca.port.speeds >> b & 1 != 0);
                 let speed = fastest.filter(|_| up).map_or(0, |bit| 1 << bit);
                 ptys_reg::eth_proto_oper.set(to, speed);
-                // Auto-negotiation can be switched off; 0 there is none, 1 it is complete, 4 no link.
+                // Auto-negotiation can be switched off; 0 there is none, 1 it is complete, 4 no
+                // link.
                 ptys_reg::an_disable_cap.set(to, 1);
                 ptys_reg::an_disable_admin.set(to, u32::from(hca.port.forced));
                 let negotiated = match (hca.port.forced, up) {

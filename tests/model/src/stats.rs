@@ -68,7 +68,8 @@ pub struct Stats {
     pub frames_out: u64,
     /// Frames received.
     pub frames_in: u64,
-    /// Of these, RoCE frames for this device that were thrown away unanswered: malformed, or for another partition.
+    /// Of these, RoCE frames for this device that were thrown away unanswered: malformed, or for
+    /// another partition.
     pub frames_malformed: u64,
     /// And of these, those that were sound but for another partition.
     pub frames_wrong_pkey: u64,

@@ -58,7 +58,8 @@ impl Vport {
         vport
     }
 
-    /// What the owner of the physical function does for a virtual one; a physical one has done it itself.
+    /// What the owner of the physical function does for a virtual one; a physical one has done it
+    /// itself.
     pub(crate) fn give_address(&mut self, mac: [u8; 6]) {
         let guid = guid_of(mac);
         self.mac = mac;
@@ -80,7 +81,8 @@ impl Vport {
         }
         match to[0] & 1 {
             0 => promiscuous(ctx::promisc_uc) || self.macs[0].contains(to),
-            // Of a physical function, without an eswitch in between, flow tables alone sort out multicast.
+            // Of a physical function, without an eswitch in between, flow tables alone sort out
+            // multicast.
             _ => self.physical || promiscuous(ctx::promisc_mc) || self.macs[1].contains(to),
         }
     }

@@ -45,11 +45,13 @@ pub struct Case {
     pub ops: usize,
     /// Most instructions an operation may take; 0 where they are only reported.
     pub goal: u32,
-    /// The goal is one of half an operation, or of a habit: one to work towards, which fails nothing while it is missed.
+    /// The goal is one of half an operation, or of a habit: one to work towards, which fails
+    /// nothing while it is missed.
     pub aim: bool,
     /// Most time it may take, in hundredths of the limit's; 0 where it is only reported.
     pub time_goal: u32,
-    /// Instructions of uDAPL over libmlx5 for the same, default and single-threaded; 0 where there is no such peer.
+    /// Instructions of uDAPL over libmlx5 for the same, default and single-threaded; 0 where there
+    /// is no such peer.
     pub peer: (u32, u32),
     /// What is run.
     pub measured: Measured,
@@ -218,7 +220,8 @@ impl Case {
     /// Runs `blocks` blocks and the same again as a warm-up of a tenth; times the measured part.
     ///
     /// # Panics
-    /// If an event was not the expected one, or a WQE not of the expected bytes: then nothing was measured.
+    /// If an event was not the expected one, or a WQE not of the expected bytes: then nothing was
+    /// measured.
     #[must_use]
     pub fn run(&self, blocks: usize) -> f64 {
         let ops = self.ops as u64;

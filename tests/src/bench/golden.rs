@@ -1,4 +1,5 @@
-//! The bytes that a post must have written: both sides of a comparison do the same work only if they are the same.
+//! The bytes that a post must have written: both sides of a comparison do the same work only if
+//! they are the same.
 //!
 //! Written out from the published layout, by byte offset, not by the driver's own words.
 
@@ -68,7 +69,8 @@ pub fn send256(lane: &Lane, index: u16) -> Vec<[u8; 64]> {
     vec![block]
 }
 
-/// Type 1 bind of 256 bytes: three blocks. The key bytes are random, so they are taken from what was written.
+/// Type 1 bind of 256 bytes: three blocks. The key bytes are random, so they are taken from what
+/// was written.
 pub fn bind(lane: &Lane, index: u16) -> Vec<[u8; 64]> {
     let written = lane.sent.block(index);
     let mut first = control(lane, index, 0x25, 12);
@@ -76,7 +78,8 @@ pub fn bind(lane: &Lane, index: u16) -> Vec<[u8; 64]> {
     first[11] |= 1 << 5;
     put(&mut first, 12, &written[12..16]);
     put(&mut first, 16, &[0x90, 0, 0, 0, 0, 4]);
-    // Length, start address, key byte, queue pair, remote rights, free: the fields a type 1 bind sets.
+    // Length, start address, key byte, queue pair, remote rights, free: the fields a type 1 bind
+    // sets.
     put(&mut first, 24, &written[24..32]);
     let mut second = [0; 64];
     let key = lane.sent.block(index.wrapping_add(1));

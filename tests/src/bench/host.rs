@@ -1,8 +1,9 @@
 //! The host of the benchmarks: ordinary memory on both sides, and a device that can be taken away.
 //!
-//! Attached, the BAR is the model's and everything works: that is how two Interface Adapters come up and connect.
-//! Detached, the BAR is a page of RAM and nobody answers: then the benchmark itself writes completions where the device
-//! would have written them, and what is counted is the driver alone.
+//! Attached, the BAR is the model's and everything works: that is how two Interface Adapters come
+//! up and connect. Detached, the BAR is a page of RAM and nobody answers: then the benchmark itself
+//! writes completions where the device would have written them, and what is counted is the driver
+//! alone.
 #![expect(
     unsafe_code,
     reason = "memory for a device, even an emulated one, is reached through raw pointers"
@@ -73,8 +74,9 @@ impl HostMemory for Shared {
     }
 }
 
-/// A doorbell register of one queue, in RAM: a store to it costs what a store to a mapped BAR costs the CPU, and the device
-/// looks at it when its turn comes. Each queue has one of its own, so that none overwrites what another has rung.
+/// A doorbell register of one queue, in RAM: a store to it costs what a store to a mapped BAR costs
+/// the CPU, and the device looks at it when its turn comes. Each queue has one of its own, so that
+/// none overwrites what another has rung.
 struct Bell {
     page: MappedBar,
     /// Where in the BAR it belongs, and how far its other half is.
@@ -146,9 +148,11 @@ impl BenchHost {
         build: impl FnOnce(Box<dyn HostMemory + Send>) -> Hca,
     ) -> Self {
         let memory = pages(ARENA);
-        // SAFETY: the pages are leaked, so they outlive the arena, and no reference to them is left.
+        // SAFETY: the pages are leaked, so they outlive the arena, and no reference to them is
+        // left.
         let arena = unsafe { RawArena::new(memory, ARENA) };
-        // SAFETY: as above; the other arena reaches them by volatile accesses only, as does this one.
+        // SAFETY: as above; the other arena reaches them by volatile accesses only, as does this
+        // one.
         let far = unsafe { RawArena::new(memory, ARENA) };
         let mut hca = build(Box::new(Shared(far)));
         enable(&mut hca);
@@ -247,7 +251,8 @@ impl Platform for BenchHost {
     type Register<'p> = MappedRegister<'p>;
 
     fn register(&self, offset: usize, half: usize) -> Option<MappedRegister<'_>> {
-        // SAFETY: the page is leaked, and nothing else reaches it; a store there has no effect but to be in memory.
+        // SAFETY: the page is leaked, and nothing else reaches it; a store there has no effect but
+        // to be in memory.
         let page = unsafe { MappedBar::new(pages(4096), 4096) };
         let bell: &'static Bell = Box::leak(Box::new(Bell { page, offset, half }));
         lock(&self.bells).push(bell);

@@ -1,10 +1,12 @@
 //! The limit: the same bytes moved by the least code that can move them.
 //!
-//! One RDMA write of 8 bytes, inline and signalled: a 48-byte WQE built in registers and stored to a ring, a cookie beside it,
-//! the doorbell record, the 64-byte copy to a BlueFlame page, then ownership check of the completion, the cookie back, the
-//! consumer index. No object, no state, no check of anything: what a DAT stack costs is measured in multiples of this.
+//! One RDMA write of 8 bytes, inline and signalled: a 48-byte WQE built in registers and stored to
+//! a ring, a cookie beside it, the doorbell record, the 64-byte copy to a BlueFlame page, then
+//! ownership check of the completion, the cookie back, the consumer index. No object, no state, no
+//! check of anything: what a DAT stack costs is measured in multiples of this.
 //!
-//! Rings are atomics in ordinary memory, read and written relaxed, which compile to plain loads and stores.
+//! Rings are atomics in ordinary memory, read and written relaxed, which compile to plain loads and
+//! stores.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 

@@ -1,8 +1,9 @@
-//! What is measured: each function here is one block of operations, and callgrind counts from its entry to its return.
+//! What is measured: each function here is one block of operations, and callgrind counts from its
+//! entry to its return.
 //!
-//! The functions are never inlined, so that they have a beginning and an end; what they call is inlined as in any program.
-//! What is posted passes through `black_box`, so that nothing of it is known to the compiler; flags are constants, as in
-//! any program. Of each event, cookie and
+//! The functions are never inlined, so that they have a beginning and an end; what they call is
+//! inlined as in any program. What is posted passes through `black_box`, so that nothing of it is
+//! known to the compiler; flags are constants, as in any program. Of each event, cookie and
 //! status are compared with what is expected: that belongs to the operation.
 
 use std::hint::black_box;

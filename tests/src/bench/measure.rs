@@ -1,12 +1,13 @@
-//! Timing: blocks of operations, the median block; the best of several rounds counts, as a ratio to the limit in the same run.
+//! Timing: blocks of operations, the median block; the best of several rounds counts, as a ratio to
+//! the limit in the same run.
 
 use std::time::Instant;
 
 /// Operations of one block.
 pub const BLOCK: usize = 512;
 
-/// Nanoseconds per operation, in the median of blocks of `ops` operations, each done by `block`; `prepare` runs before each and
-/// `after` behind it, outside the clock.
+/// Nanoseconds per operation, in the median of blocks of `ops` operations, each done by `block`;
+/// `prepare` runs before each and `after` behind it, outside the clock.
 pub fn time<S>(
     state: &mut S,
     blocks: usize,

@@ -1,8 +1,9 @@
-//! The device's part, played by the benchmark: completions written where the device would write them.
+//! The device's part, played by the benchmark: completions written where the device would write
+//! them.
 //!
-//! Where the rings are is learnt as a device learns it, from the CREATE_CQ and CREATE_QP commands that go by while the model
-//! is still there. Offsets are those of the commands' published layouts, written out here a third time, so that a benchmark
-//! depends on no notation of ours.
+//! Where the rings are is learnt as a device learns it, from the CREATE_CQ and CREATE_QP commands
+//! that go by while the model is still there. Offsets are those of the commands' published layouts,
+//! written out here a third time, so that a benchmark depends on no notation of ours.
 
 use std::sync::Mutex;
 
@@ -120,7 +121,8 @@ pub enum Said {
 }
 
 impl<'h> Puppet<'h> {
-    /// A puppet that knows where the driver stands: `written` completions so far, next send block, next receive.
+    /// A puppet that knows where the driver stands: `written` completions so far, next send block,
+    /// next receive.
     #[must_use]
     pub fn new(
         host: &'h BenchHost,

@@ -1,4 +1,5 @@
-//! Bytes of state: of an Endpoint with 128 DTOs each way and its connection, and what one more Event Dispatcher adds.
+//! Bytes of state: of an Endpoint with 128 DTOs each way and its connection, and what one more
+//! Event Dispatcher adds.
 
 use dat_core::Storage;
 

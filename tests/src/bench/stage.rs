@@ -1,6 +1,7 @@
 //! Two Interface Adapters over two emulated HCAs, connected, with the data halves taken out.
 //!
-//! Everything is leaked: a benchmark's process is short, and what lives for ever can go to any thread.
+//! Everything is leaked: a benchmark's process is short, and what lives for ever can go to any
+//! thread.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -61,7 +62,8 @@ impl std::fmt::Debug for Rig {
     }
 }
 
-/// One connected Endpoint of side 0: its handles, its data halves, and the puppets that complete what it posts.
+/// One connected Endpoint of side 0: its handles, its data halves, and the puppets that complete
+/// what it posts.
 pub struct Lane {
     /// The Endpoint.
     pub ep: Ep,

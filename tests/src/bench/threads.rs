@@ -33,8 +33,9 @@ pub fn pin(cpu: usize) {
         .status();
 }
 
-/// Runs `body` on each state by itself, then on all at once, each on a CPU of its own: alone and together of the state that
-/// company slows down most. The same state both times, because where its memory happens to lie weighs more than company.
+/// Runs `body` on each state by itself, then on all at once, each on a CPU of its own: alone and
+/// together of the state that company slows down most. The same state both times, because where its
+/// memory happens to lie weighs more than company.
 fn company<S: Send>(states: &mut [S], body: impl Fn(&mut S) -> f64 + Sync) -> [f64; 2] {
     let run = |cpu: usize, state: &mut S, start: &Barrier| {
         pin(cpu);
@@ -66,8 +67,8 @@ fn company<S: Send>(states: &mut [S], body: impl Fn(&mut S) -> f64 + Sync) -> [f
         .unwrap()
 }
 
-/// Rounds of [`company`]: the machine's other guests only ever add to what company costs, so the best round counts. What two
-/// threads truly share, they share in every round.
+/// Rounds of [`company`]: the machine's other guests only ever add to what company costs, so the
+/// best round counts. What two threads truly share, they share in every round.
 const ROUNDS: usize = 12;
 
 /// The round of least slowdown.

@@ -1,4 +1,5 @@
-//! `cargo xtask bench` runs this: one case for callgrind to count, or all of them against the clock.
+//! `cargo xtask bench` runs this: one case for callgrind to count, or all of them against the
+//! clock.
 //!
 //! Output is one record a line, its fields separated by tabs, the first field its kind.
 #![expect(clippy::print_stdout, reason = "a program that tells what it measured")]
@@ -14,7 +15,8 @@ const ROUNDS: usize = 6;
 #[derive(Parser)]
 #[command(about = "Benchmarks of the data path; see `cargo xtask bench`")]
 struct Options {
-    /// List the cases: name, operations of a block, goal, whether it is only an aim, time goal in hundredths, the two peer figures
+    /// List the cases: name, operations of a block, goal, whether it is only an aim, time goal in
+    /// hundredths, the two peer figures
     #[arg(long)]
     list: bool,
     /// Run one case
@@ -60,7 +62,8 @@ fn main() -> ExitCode {
     }
     if options.time {
         threads::pin(0);
-        // Whatever else the machine does only ever adds, to some cases of a round and not to others: so the best round of each counts.
+        // Whatever else the machine does only ever adds, to some cases of a round and not to
+        // others: so the best round of each counts.
         let blocks = options.blocks.div_ceil(ROUNDS);
         let mut best = vec![f64::INFINITY; cases::CASES.len()];
         for _ in 0..ROUNDS {

@@ -1,4 +1,5 @@
-//! Runs the laws of `dat_tests::laws` for as long as wanted, or repeats one episode. `cargo xtask laws` starts it.
+//! Runs the laws of `dat_tests::laws` for as long as wanted, or repeats one episode. `cargo xtask
+//! laws` starts it.
 #![expect(clippy::print_stdout, reason = "a program for the command line")]
 
 use std::process::ExitCode;

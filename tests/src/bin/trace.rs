@@ -8,7 +8,8 @@ use clap::{Parser, Subcommand};
 use mlx5_model::watch::trace::{Command, compact, read};
 use mlx5_model::watch::{Fields, diff};
 
-/// Commands of a bring-up as text: in the form in which mlx5_core dumps them, or in the compact one of `tests/data`.
+/// Commands of a bring-up as text: in the form in which mlx5_core dumps them, or in the compact one
+/// of `tests/data`.
 #[derive(Parser)]
 #[command(name = "cargo xtask trace")]
 struct Cli {

@@ -37,8 +37,8 @@ impl fmt::Display for Step {
     }
 }
 
-/// Opens the device, makes one of everything, destroys it, closes. Where a step fails the device is closed at once, and
-/// the failure is told with the step; a second failure, of that close, is not.
+/// Opens the device, makes one of everything, destroys it, closes. Where a step fails the device is
+/// closed at once, and the failure is told with the step; a second failure, of that close, is not.
 ///
 /// # Errors
 /// The first failure.

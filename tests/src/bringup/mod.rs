@@ -1,7 +1,9 @@
-//! One card in one slot, and the driver brought up on it alone: the rig of the bring-up, mute-device and fault tests.
+//! One card in one slot, and the driver brought up on it alone: the rig of the bring-up,
+//! mute-device and fault tests.
 //!
-//! [`Rig`] is the slot; [`Watched`](crate::host::watched::Watched) stands between it and the driver, changes what registers read, and ends a test whose
-//! driver asks the same question for ever; [`journey()`] makes and destroys one of everything the provider has.
+//! [`Rig`] is the slot; [`Watched`](crate::host::watched::Watched) stands between it and the
+//! driver, changes what registers read, and ends a test whose driver asks the same question for
+//! ever; [`journey()`] makes and destroys one of everything the provider has.
 
 mod journey;
 
@@ -73,7 +75,8 @@ impl Rig {
         self.slot.hca().config_write(PCI_COMMAND.0, &PCI_COMMAND.1);
     }
 
-    /// What a host does with a function it does not trust any more: resets it. All memory is its own again.
+    /// What a host does with a function it does not trust any more: resets it. All memory is its
+    /// own again.
     pub fn reset(&self) {
         self.slot.hca().set_command_hook(None);
         self.slot.hca().set_mangle(None);
@@ -139,7 +142,8 @@ pub fn light() -> Card {
     Card { init_pages: Some(40), ..Card::default() }
 }
 
-/// What the driver is told: the usual, with a command time limit that keeps a thousand timeouts short.
+/// What the driver is told: the usual, with a command time limit that keeps a thousand timeouts
+/// short.
 #[must_use]
 pub fn patience<'p>() -> Config<'p> {
     Config {

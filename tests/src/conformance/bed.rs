@@ -33,8 +33,9 @@ pub trait Side {
     fn now(&self) -> Instant;
     /// Lets time pass for everything on the wire, by `span` or less.
     fn pass(&self, span: Duration);
-    /// Keeps posted requests in flight until released, where the provider would otherwise execute them in the call that posts
-    /// them. False if it cannot: a device needs time anyway, and takes as much as it likes.
+    /// Keeps posted requests in flight until released, where the provider would otherwise execute
+    /// them in the call that posts them. False if it cannot: a device needs time anyway, and
+    /// takes as much as it likes.
     fn hold(&self, _held: bool) -> bool {
         false
     }
@@ -52,7 +53,8 @@ pub trait Side {
     fn load_unfenced(&self, addr: u64, len: usize) -> Vec<u8> {
         self.load(addr, len)
     }
-    /// How often the provider was asked to synchronise memory for incoming reads and for incoming writes, if it counts.
+    /// How often the provider was asked to synchronise memory for incoming reads and for incoming
+    /// writes, if it counts.
     fn syncs(&self) -> Option<[u32; 2]> {
         None
     }
@@ -175,17 +177,20 @@ impl<S: Side> DerefMut for Party<'_, S> {
     }
 }
 
-/// What a case is played on. Fields `a` and `b` for calls, or `bed[side]` where the side is a variable.
+/// What a case is played on. Fields `a` and `b` for calls, or `bed[side]` where the side is a
+/// variable.
 pub struct Bed<'s, S: Side> {
     /// Side [`A`].
     pub a: Party<'s, S>,
     /// Side [`B`].
     pub b: Party<'s, S>,
-    /// The case leaves a half of an Endpoint or Event Dispatcher out when it closes: what hangs on it goes with the device.
+    /// The case leaves a half of an Endpoint or Event Dispatcher out when it closes: what hangs on
+    /// it goes with the device.
     pub untidy: bool,
     /// The case has a device refuse a work request. (The model complains of each.)
     pub refusing: bool,
-    /// Both sides and the wire go on by themselves: of two things that end a connection, either may come first.
+    /// Both sides and the wire go on by themselves: of two things that end a connection, either
+    /// may come first.
     pub hurried: bool,
     /// The next connection qualifier that nobody listens on.
     pub(super) qualifier: u64,
@@ -261,7 +266,8 @@ impl<'s, S: Side> Bed<'s, S> {
         Ipv4Addr::new(192, 168, 7, 99).into()
     }
 
-    /// One round: both adapters do what is due, then time passes by `leap` at the most, and not beyond the next deadline.
+    /// One round: both adapters do what is due, then time passes by `leap` at the most, and not
+    /// beyond the next deadline.
     pub fn turn(&mut self, mut leap: Duration) {
         const LEAST: Duration = Duration::from_micros(1);
         let now = self.now();
@@ -318,7 +324,8 @@ impl<'s, S: Side> Bed<'s, S> {
         }
     }
 
-    /// How late an event may be that has its time: the step of [`Bed::within`], or what a busy machine needs.
+    /// How late an event may be that has its time: the step of [`Bed::within`], or what a busy
+    /// machine needs.
     #[must_use]
     pub fn slack(&self) -> Duration {
         Duration::from_millis(if self.hurried { 10_000 } else { 3 })
@@ -333,7 +340,8 @@ impl<'s, S: Side> Bed<'s, S> {
         }
     }
 
-    /// The connection of an Endpoint broke. Where sides hurry, the peer's word that it is over may have come first.
+    /// The connection of an Endpoint broke. Where sides hurry, the peer's word that it is over may
+    /// have come first.
     #[track_caller]
     pub fn broken(&mut self, side: usize, evd: Evd, ep: Ep) {
         let event = self.event(side, evd);

@@ -367,7 +367,8 @@ pub fn a_reaper_elsewhere_is_told(bed: &mut Bed<'_, impl Side>) {
     assert!(bed.a.evd_return_reaper(reaper).is_ok());
 }
 
-/// Once, with what the consumer gave and the Event Dispatcher, by the drive alone; then it is detached.
+/// Once, with what the consumer gave and the Event Dispatcher, by the drive alone; then it is
+/// detached.
 pub fn the_agent_is_called_once(bed: &mut Bed<'_, impl Side>) {
     let cno = bed.a.cno_create(agent(7)).unwrap();
     let evd = on(bed, cno);

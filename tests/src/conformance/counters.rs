@@ -1,4 +1,5 @@
-//! Cases of the counters: dat_query_counters, dat_print_counters, dat_start_counters, dat_stop_counters.
+//! Cases of the counters: dat_query_counters, dat_print_counters, dat_start_counters,
+//! dat_stop_counters.
 //!
 //! Length: three levels of counters that share their few words.
 
@@ -318,7 +319,8 @@ pub fn an_event_dispatcher_counts_its_dequeues(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(evd(bed, B, conn, EvdCounter::ConnCallback), 1);
     assert_eq!(evd(bed, B, conn, EvdCounter::DequeueFound), 1);
     assert_eq!(evd(bed, B, conn, EvdCounter::DequeuePoll), 0);
-    // Flushes are events, and no completions of the queue; a suppressed success is one, and no event.
+    // Flushes are events, and no completions of the queue; a suppressed success is one, and no
+    // event.
     bed.recv(&ends[B], &mems[B], 0, 8, 9);
     bed.disconnect(&ends[B], CloseFlag::Abrupt);
     bed.event(B, conn);
@@ -338,7 +340,8 @@ pub fn an_event_dispatcher_counts_what_wakes(bed: &mut Bed<'_, impl Side>) {
     bed.until(|bed| (evd(bed, B, recv, EvdCounter::DtoCallback) == 1).then_some(()));
 }
 
-/// A wait that finds its event at once has not slept; one that has to look twice has, however it ends.
+/// A wait that finds its event at once has not slept; one that has to look twice has, however it
+/// ends.
 pub fn waits_count_and_those_that_sleep(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let recv = ends[B].recv;
@@ -426,7 +429,8 @@ pub fn counters_of_a_type_start_and_stop(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(ia(bed, A, IaCounter::CmDreqTx), 1);
 }
 
-/// Each type by its own name, and no other call in its place: what is stopped stands still, what is not goes on.
+/// Each type by its own name, and no other call in its place: what is stopped stands still, what is
+/// not goes on.
 pub fn fault_42_each_type_of_counters_has_its_own_calls(bed: &mut Bed<'_, impl Side>) {
     let types = [CounterType::Cm, CounterType::Link, CounterType::Diag];
     let told = [IaCounter::CmReqTx, IaCounter::LnkErrRcv, IaCounter::DiagErrSqRae];
@@ -502,7 +506,8 @@ pub fn printed_counters_are_lines_of_names_and_numbers(bed: &mut Bed<'_, impl Si
     assert!(text.contains("CONN_CALLBACK"));
 }
 
-/// Halves: an Endpoint is read while they are out but not reset, an Event Dispatcher is counted by its reaper.
+/// Halves: an Endpoint is read while they are out but not reset, an Event Dispatcher is counted by
+/// its reaper.
 pub fn counters_and_halves(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let a = ends[A];

@@ -1,6 +1,7 @@
 //! Cases of the InfiniBand extensions: atomics, immediates, datagrams.
 //!
-//! Length: three small groups that share their few words for events and addresses. ([`service`] has those of service points.)
+//! Length: three small groups that share their few words for events and addresses. ([`service`] has
+//! those of service points.)
 
 mod service;
 
@@ -122,7 +123,8 @@ fn atomic(
     }
 }
 
-/// Operands have 8 bytes on both sides, the far one on a multiple of 8; context, right, zone and flags as for a read.
+/// Operands have 8 bytes on both sides, the far one on a multiple of 8; context, right, zone and
+/// flags as for a read.
 pub fn atomics_that_cannot_be_are_refused(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let only_read = bed.mem(A, ends[A].pz, 64, MemPriv::LOCAL_READ);
@@ -163,7 +165,8 @@ pub fn atomics_that_cannot_be_are_refused(bed: &mut Bed<'_, impl Side>) {
     );
 }
 
-/// Without REMOTE_ATOMIC the peer refuses: ERR_REMOTE_ACCESS, nothing changes, the connection breaks.
+/// Without REMOTE_ATOMIC the peer refuses: ERR_REMOTE_ACCESS, nothing changes, the connection
+/// breaks.
 pub fn an_atomic_without_the_right_is_refused_by_the_peer(bed: &mut Bed<'_, impl Side>) {
     for swaps in [false, true] {
         let ends = bed.connected();
@@ -178,7 +181,8 @@ pub fn an_atomic_without_the_right_is_refused_by_the_peer(bed: &mut Bed<'_, impl
     }
 }
 
-/// REMOTE_ATOMIC changes memory, so it wants LOCAL_WRITE; it is not part of ALL, and makes an rmr_context by itself.
+/// REMOTE_ATOMIC changes memory, so it wants LOCAL_WRITE; it is not part of ALL, and makes an
+/// rmr_context by itself.
 pub fn the_right_to_atomics_is_asked_for(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     assert_eq!((MemPriv::REMOTE_ATOMIC.bits(), MemPriv::ALL.bits()), (0x40, 0x33));
@@ -214,8 +218,8 @@ pub fn suppressed_atomics_and_immediates_are_silent(bed: &mut Bed<'_, impl Side>
     assert_eq!(event.status(), DtoStatus::ErrRemoteAccess);
 }
 
-/// A write with immediate takes a receive of the peer: operation, length of the write, the 32 bits; the receive's own memory is
-/// not touched, and the written bytes are there when it completes.
+/// A write with immediate takes a receive of the peer: operation, length of the write, the 32 bits;
+/// the receive's own memory is not touched, and the written bytes are there when it completes.
 pub fn a_write_with_immediate_takes_a_receive(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     for (n, len) in [0_usize, 8, 300, 2000].into_iter().enumerate() {
@@ -328,7 +332,8 @@ pub fn an_endpoint_for_datagrams_is_open_from_the_start(bed: &mut Bed<'_, impl S
     model(bed.a.ep_post_send_ud(connected[A].ep, &[mem.seg(0, 8)], &to, None, 1, NONE));
 }
 
-/// A datagram arrives behind 40 bytes that name its sender; the event counts them, and tells the sender's QPN and the immediate.
+/// A datagram arrives behind 40 bytes that name its sender; the event counts them, and tells the
+/// sender's QPN and the immediate.
 pub fn a_datagram_tells_who_sent_it(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = datagrams(bed);
     let to = address(bed, &ends[B], QKEY);
@@ -374,7 +379,8 @@ pub fn a_datagram_that_nobody_takes_is_lost(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// No longer than the port's MTU, no more segments than the Endpoint has, a QPN of 24 bits, no fence.
+/// No longer than the port's MTU, no more segments than the Endpoint has, a QPN of 24 bits, no
+/// fence.
 pub fn datagrams_that_cannot_be_are_refused(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = datagrams(bed);
     let to = address(bed, &ends[B], QKEY);

@@ -1,4 +1,5 @@
-//! Beds on the driver: over the model in process, under virtual time, or over devices of this machine, in real time.
+//! Beds on the driver: over the model in process, under virtual time, or over devices of this
+//! machine, in real time.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -58,7 +59,8 @@ impl<'p, P: Platform> Hosted<'p, P> {
         act(buffer, (addr - buffer.region().addr) as usize)
     }
 
-    /// A consumer that is not told of a peer's access passes a point of order of its own before it looks.
+    /// A consumer that is not told of a peer's access passes a point of order of its own before it
+    /// looks.
     fn fence(&self) {
         self.platform.before_doorbell();
         self.platform.after_ownership();
@@ -142,8 +144,8 @@ fn share(side: &Hosted<'_, Slot>, name: &[u8; 40]) -> Region {
     region
 }
 
-/// Plays a case on the driver over the model in process, and insists that closing leaves nothing behind and that the models
-/// have nothing to complain of.
+/// Plays a case on the driver over the model in process, and insists that closing leaves nothing
+/// behind and that the models have nothing to complain of.
 ///
 /// # Panics
 /// If the case fails.
@@ -151,7 +153,8 @@ pub fn play(case: impl FnOnce(&mut Bed<'_, Hosted<'_, Slot>>)) {
     play_on(OPENS, case);
 }
 
-/// The same with storage for one adapter on each side, for a case that has the device refuse work requests.
+/// The same with storage for one adapter on each side, for a case that has the device refuse work
+/// requests.
 ///
 /// # Panics
 /// If the case fails.

@@ -90,7 +90,8 @@ pub fn play(case: impl FnOnce(&mut Bed<'_, Port<'_>>)) {
     play_on(OPENS, case);
 }
 
-/// The same with storage for one adapter on each side, which is faster to make: nothing can be opened again.
+/// The same with storage for one adapter on each side, which is faster to make: nothing can be
+/// opened again.
 ///
 /// # Panics
 /// If the case fails.

@@ -1,4 +1,5 @@
-//! What almost every case needs: Endpoints with their Event Dispatchers, connections, registered memory, refusals.
+//! What almost every case needs: Endpoints with their Event Dispatchers, connections, registered
+//! memory, refusals.
 
 use std::time::Duration;
 
@@ -92,7 +93,8 @@ pub fn refused<T: std::fmt::Debug, E: Into<DatReturn>>(
 impl<S: Side> Bed<'_, S> {
     // ---- objects ----
 
-    /// A zone, three Event Dispatchers and an Endpoint on them with the attributes that the adapter suggests.
+    /// A zone, three Event Dispatchers and an Endpoint on them with the attributes that the adapter
+    /// suggests.
     #[track_caller]
     pub fn end(&mut self, side: usize) -> End {
         self.end_with(side, false, |_| {})
@@ -157,7 +159,8 @@ impl<S: Side> Bed<'_, S> {
         }
     }
 
-    /// Connects `from` with `to`, which are on different sides. The service point in between is gone afterwards.
+    /// Connects `from` with `to`, which are on different sides. The service point in between is
+    /// gone afterwards.
     #[track_caller]
     pub fn connect(&mut self, from: &End, to: &End) {
         let point = self.listen(to.side);

@@ -1,16 +1,20 @@
-//! The conformance suite: every rule of the DAT manual pages and headers that a consumer may rely on, and a case for each.
+//! The conformance suite: every rule of the DAT manual pages and headers that a consumer may rely
+//! on, and a case for each.
 //!
-//! A case is a function `pub fn name(bed: &mut Bed<'_, impl Side>)` in the file of its group. It plays on a [`Bed`]: two
-//! adapters on one wire, fresh for every case, on whatever the [`Side`] stands on: the loop provider ([`loopback`]), the driver
-//! on the model in process, or the driver on a device of this machine ([`hosted`]). It uses DAT calls and the bed, nothing else,
-//! so it runs on all of them; in a guest its time is real time, so it waits for events, not for seconds.
+//! A case is a function `pub fn name(bed: &mut Bed<'_, impl Side>)` in the file of its group. It
+//! plays on a [`Bed`]: two adapters on one wire, fresh for every case, on whatever the [`Side`]
+//! stands on: the loop provider ([`loopback`]), the driver on the model in process, or the driver
+//! on a device of this machine ([`hosted`]). It uses DAT calls and the bed, nothing else,
+//! so it runs on all of them; in a guest its time is real time, so it waits for events, not for
+//! seconds.
 //!
-//! Adding a case: the function, its name in the group's list at the end of the file, and a line for each rule that it checks
-//! in `rules/<group>.txt`: `call | rule | source | group::case`. Sources: M manual page, H header, E18 number 18 of the
-//! faults of the C implementation, X extension, K kDAPL. A number behind the letter is that of a sentence of the call's
-//! manual page in `pages.txt`; the page of another call stands before the number (`M dat_ep_reset 3`).
-//! `tests/tests/conformance.rs` makes tests of the lists and compares them with the tables; `cargo xtask tidy` writes
-//! `docs/dat-coverage.md` and `docs/dat-seed-pages.md` from the tables.
+//! Adding a case: the function, its name in the group's list at the end of the file, and a line for
+//! each rule that it checks in `rules/<group>.txt`: `call | rule | source | group::case`. Sources:
+//! M manual page, H header, E18 number 18 of the faults of the C implementation, X extension, K
+//! kDAPL. A number behind the letter is that of a sentence of the call's manual page in
+//! `pages.txt`; the page of another call stands before the number (`M dat_ep_reset 3`).
+//! `tests/tests/conformance.rs` makes tests of the lists and compares them with the tables; `cargo
+//! xtask tidy` writes `docs/dat-coverage.md` and `docs/dat-seed-pages.md` from the tables.
 
 mod bed;
 pub mod hosted;

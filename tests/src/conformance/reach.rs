@@ -1,4 +1,5 @@
-//! What the cases of memory share: attempts at memory of the other side, and connections made anew after a refused one.
+//! What the cases of memory share: attempts at memory of the other side, and connections made anew
+//! after a refused one.
 
 use dat_core::{DtoStatus, EpState, Event, LmrTriplet, MemPriv, Rmr, RmrTriplet, VaType};
 
@@ -29,7 +30,8 @@ impl<S: Side> Bed<'_, S> {
         dto.status
     }
 
-    /// As [`Bed::reach`]; a refused attempt has the connection broken, and it is made anew. Whether it was allowed.
+    /// As [`Bed::reach`]; a refused attempt has the connection broken, and it is made anew. Whether
+    /// it was allowed.
     #[track_caller]
     pub fn allowed(
         &mut self,
@@ -48,7 +50,8 @@ impl<S: Side> Bed<'_, S> {
         }
     }
 
-    /// Waits until both have come out of a broken connection, and connects them anew. What was not dequeued is lost.
+    /// Waits until both have come out of a broken connection, and connects them anew. What was not
+    /// dequeued is lost.
     #[track_caller]
     pub fn mend(&mut self, ends: &[End; 2]) {
         self.until(|bed| {

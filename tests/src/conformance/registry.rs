@@ -35,7 +35,8 @@ pub fn providers_are_listed_in_order(_: &mut Bed<'_, impl Side>) {
     assert_eq!(list, [Some(info("a")), Some(info("b")), None]);
 }
 
-/// A list that is too short is refused and left alone; how many are needed can be asked, and as many suffice.
+/// A list that is too short is refused and left alone; how many are needed can be asked, and as
+/// many suffice.
 pub fn a_short_list_is_refused(_: &mut Bed<'_, impl Side>) {
     let registry = both();
     let mut list = [None; 1];
@@ -187,7 +188,8 @@ pub fn an_unknown_name_is_not_found(_: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// Of a known name in another version, the version is what is not found: the major one, or of that the minor one.
+/// Of a known name in another version, the version is what is not found: the major one, or of that
+/// the minor one.
 pub fn an_unknown_version_is_not_found(_: &mut Bed<'_, impl Side>) {
     let mut registry = both();
     for (version, subtype) in [
@@ -202,7 +204,8 @@ pub fn an_unknown_version_is_not_found(_: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// A provider of a larger minor version serves where none has the version that is asked for; of several the closest.
+/// A provider of a larger minor version serves where none has the version that is asked for; of
+/// several the closest.
 pub fn a_larger_minor_version_serves(_: &mut Bed<'_, impl Side>) {
     let of = |minor| ProviderInfo { dapl_version: (2, minor), ..info("a") };
     let mut registry = Sides::new();

@@ -133,7 +133,8 @@ fn read<'s, G: Ground<'s>>(
     Ok(Done::new(16, len as u64, "verified at the reader"))
 }
 
-/// What a consumer that is not told of a peer's access has to do before it looks: pass a point of order of its own.
+/// What a consumer that is not told of a peer's access has to do before it looks: pass a point of
+/// order of its own.
 fn seen<'s, G: Ground<'s>>(play: &Play<'_, G>, side: usize) {
     let slot = play.ground.platform(side);
     slot.before_doorbell();
@@ -152,7 +153,8 @@ fn bar<'s, G: Ground<'s>>(play: &Play<'_, G>, label: &'static str) -> ProgressBa
     bar
 }
 
-/// Many transfers with several in flight: written to the peer, verified there, read back, verified here.
+/// Many transfers with several in flight: written to the peer, verified there, read back, verified
+/// here.
 fn bulk<'s, G: Ground<'s>>(play: &mut Play<'_, G>, a: &Side<'s, G>, b: &Side<'s, G>) -> Result<()> {
     let (size, count, depth) = (play.options.size, play.options.count, play.depth as u32);
     let mut bytes = vec![0; size];

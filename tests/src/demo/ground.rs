@@ -53,8 +53,8 @@ pub trait Ground<'s> {
     fn address(&self, side: usize) -> IpAddr;
     /// The time, as the adapters take it.
     fn now(&self) -> Instant;
-    /// The first event of any of these Event Dispatchers (side and handle), and the side it came from; none if nothing
-    /// comes within `limit`. Both adapters are driven meanwhile.
+    /// The first event of any of these Event Dispatchers (side and handle), and the side it came
+    /// from; none if nothing comes within `limit`. Both adapters are driven meanwhile.
     ///
     /// # Errors
     /// A device is lost.

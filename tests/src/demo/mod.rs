@@ -1,8 +1,9 @@
-//! The demo: two Interface Adapters connect two Endpoints over RoCEv2 and move data, nothing faked in between.
+//! The demo: two Interface Adapters connect two Endpoints over RoCEv2 and move data, nothing faked
+//! in between.
 //!
-//! Each act leaves a row: what was done, how often, how long it took, and what it cost at the device's edge (BAR stores,
-//! DMA accesses). Contents are verified byte for byte on the side that received them; the first thing that is not as it
-//! should be ends the demo with an error.
+//! Each act leaves a row: what was done, how often, how long it took, and what it cost at the
+//! device's edge (BAR stores, DMA accesses). Contents are verified byte for byte on the side that
+//! received them; the first thing that is not as it should be ends the demo with an error.
 
 mod acts;
 mod ground;

@@ -72,8 +72,8 @@ impl<'s, G: Ground<'s>> Table<'s, G> {
             if asked != Some(Event::NonPeerRejected(a.ep)) {
                 break;
             }
-            // On a lossy wire the peer may not have heard of the end of the last connection yet, and takes this one for a
-            // ghost of it. Now it knows.
+            // On a lossy wire the peer may not have heard of the end of the last connection yet,
+            // and takes this one for a ghost of it. Now it knows.
             play.ground.ia(0).ep_reset(a.ep).map_err(|e| anyhow!("{e}"))?;
         }
         let Some(Event::ConnectionRequest { cr, conn_qual, .. }) = asked else {

@@ -1,8 +1,8 @@
 //! The conformance suite on devices of this machine.
 //!
-//! The HCAs come up once and stay up from case to case: each case has adapters of its own, which are closed behind it, so a
-//! hundred cases also show that closing gives everything back. Only a case that closes an adapter itself, or fails, has the
-//! next one start with a bring-up.
+//! The HCAs come up once and stay up from case to case: each case has adapters of its own, which
+//! are closed behind it, so a hundred cases also show that closing gives everything back. Only a
+//! case that closes an adapter itself, or fails, has the next one start with a bring-up.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -16,7 +16,8 @@ use super::hosts::{Part, two};
 use crate::conformance::hosted::Hosted;
 use crate::conformance::{A, B, Bed, OPENS, Party, Room, Side, all};
 
-/// Longest sleep between two looks: soon enough for messages, which take less than the emulation of one.
+/// Longest sleep between two looks: soon enough for messages, which take less than the emulation of
+/// one.
 const NAP: Duration = Duration::from_micros(500);
 /// Below this, nothing is slept at all.
 const SHORT: Duration = Duration::from_micros(50);

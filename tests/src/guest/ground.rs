@@ -83,7 +83,8 @@ impl<'s, 'p: 's, H: Host> Ground<'s> for Sides<'s, 'p, H> {
             for (side, nic) in self.nics.iter_mut().enumerate() {
                 let own = of.iter().filter(|(s, _)| *s == side);
                 let evds: Vec<Evd> = own.map(|(_, evd)| *evd).collect();
-                // Also when no event of this side is wanted: it is driven, and says when it wants to be driven again.
+                // Also when no event of this side is wanted: it is driven, and says when it wants
+                // to be driven again.
                 let ready = nic.prepare(&evds).map_err(|error| anyhow!("side {side}: {error}"))?;
                 if ready && let Some(event) = evds.iter().find_map(|evd| nic.evd_dequeue(*evd).ok())
                 {

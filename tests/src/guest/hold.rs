@@ -1,9 +1,11 @@
-//! A device held with memory mapped for it, while somebody who has the device in hand looks what it can reach.
+//! A device held with memory mapped for it, while somebody who has the device in hand looks what it
+//! can reach.
 //!
 //! Some of it is the program's own, lent, to be written and to be read.
 //!
-//! Tells the ledger in lines `@@map IOVA LEN RIGHTS PURPOSE`, then `@@held`, and waits for words on standard input:
-//! `close` ends the adapter, so that the firmware's pages are given back, and tells the ledger again; `end` ends all.
+//! Tells the ledger in lines `@@map IOVA LEN RIGHTS PURPOSE`, then `@@held`, and waits for words on
+//! standard input: `close` ends the adapter, so that the firmware's pages are given back, and tells
+//! the ledger again; `end` ends all.
 
 use std::io::BufRead;
 

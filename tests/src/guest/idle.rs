@@ -19,7 +19,8 @@ const NOTHING: Duration = Duration::from_secs(2);
 const COST: Duration = Duration::from_millis(200);
 /// Requests one by one, each with its own sleep.
 const REQUESTS: u64 = 32;
-/// Sleeps of one request at the most: its interrupt, and what else the two adapters have to do meanwhile.
+/// Sleeps of one request at the most: its interrupt, and what else the two adapters have to do
+/// meanwhile.
 const SLEEPS: u64 = 6;
 
 /// Waits.

@@ -1,4 +1,5 @@
-//! Memory of the process on real hosts: lent, registered and used by every operation, and taken back.
+//! Memory of the process on real hosts: lent, registered and used by every operation, and taken
+//! back.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Parser;
@@ -14,7 +15,8 @@ use crate::bytes::Bytes;
 use crate::demo::table::{NONE, Table};
 use crate::demo::{Ground, Options, Play, Report, depth};
 
-/// Bytes of each piece of memory, and where in it the lent ones begin and how many these are: nothing is a multiple of anything.
+/// Bytes of each piece of memory, and where in it the lent ones begin and how many these are:
+/// nothing is a multiple of anything.
 const ALL: usize = 40_001;
 const AT: usize = 1003;
 const LEN: usize = 36_001;

@@ -1,8 +1,9 @@
-//! The program that guests run: a consumer on a real host, of the driver's two adapters side by side.
+//! The program that guests run: a consumer on a real host, of the driver's two adapters side by
+//! side.
 //!
-//! What it does is chosen by a subcommand. Lines that begin with `@@` are for the host that watches the guest's console;
-//! the exit code says whether all was as it should be. Everything here is generic over [`vfio_host::Host`], so the same
-//! runs on `vfio-user:PATH` without a guest.
+//! What it does is chosen by a subcommand. Lines that begin with `@@` are for the host that watches
+//! the guest's console; the exit code says whether all was as it should be. Everything here is
+//! generic over [`vfio_host::Host`], so the same runs on `vfio-user:PATH` without a guest.
 #![expect(clippy::print_stdout, reason = "a program whose lines are what it is for")]
 
 mod conformance;
@@ -83,7 +84,8 @@ enum Part {
         #[arg(long, default_value_t = 100)]
         times: u32,
     },
-    /// Holds a device with registered memory, tells its maps and does what it is told on standard input
+    /// Holds a device with registered memory, tells its maps and does what it is told on standard
+    /// input
     Hold {
         /// The device
         device: Address,

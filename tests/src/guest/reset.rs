@@ -1,4 +1,5 @@
-//! A function reset in the midst of traffic: everything posted comes back, and the device can be used again.
+//! A function reset in the midst of traffic: everything posted comes back, and the device can be
+//! used again.
 
 use std::time::Duration;
 
@@ -37,7 +38,8 @@ impl Part for Flr {
     }
 }
 
-/// Traffic, and a reset within. How many requests succeeded, how many were flushed, and how the Endpoint ended.
+/// Traffic, and a reset within. How many requests succeeded, how many were flushed, and how the
+/// Endpoint ended.
 fn struck<H: Host>(hosts: &[H; 2], options: &Options) -> Result<(u64, u64, &'static str)> {
     let mut rooms = rooms();
     let mut play = Play {
@@ -99,8 +101,9 @@ fn struck<H: Host>(hosts: &[H; 2], options: &Options) -> Result<(u64, u64, &'sta
         own.small.release();
         own.bulk.release();
     }
-    // Its host keeps the driver from the registers after a reset, so they read as all ones; a driver whose device was
-    // reset behind its host's back finds that its queues are not known any more.
+    // Its host keeps the driver from the registers after a reset, so they read as all ones; a
+    // driver whose device was reset behind its host's back finds that its queues are not known
+    // any more.
     let lost = ["reads as all ones", "has been reset"];
     ensure!(
         said.len() == 1 && lost.iter().any(|words| said[0].contains(words)),

@@ -1,8 +1,10 @@
-//! The model in process: the driver's platform over a device model in the same thread, under virtual time.
+//! The model in process: the driver's platform over a device model in the same thread, under
+//! virtual time.
 //!
-//! A [`World`] holds the models and the clock. A [`Slot`] is one model with its memory, and is the [`Platform`] of one
-//! driver. Time passes only in [`World::turn`] and in the driver's bounded waits ([`Platform::relax`]), so a run is the
-//! same every time and a minute of retries costs nothing.
+//! A [`World`] holds the models and the clock. A [`Slot`] is one model with its memory, and is the
+//! [`Platform`] of one driver. Time passes only in [`World::turn`] and in the driver's bounded
+//! waits ([`Platform::relax`]), so a run is the same every time and a minute of retries costs
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +35,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Switches memory decoding and bus mastering on, as a host does before it hands a function to its driver.
+/// Switches memory decoding and bus mastering on, as a host does before it hands a function to its
+/// driver.
 pub fn enable(hca: &mut Hca) {
     const COMMAND: usize = 4;
     hca.config_write(COMMAND, &[0x06, 0x00]);
@@ -89,8 +92,8 @@ impl World {
         self.clock.now()
     }
 
-    /// Lets every model do what is due, then moves the clock: to the next deadline of any model, but by one tick at
-    /// least and one leap at most.
+    /// Lets every model do what is due, then moves the clock: to the next deadline of any model,
+    /// but by one tick at least and one leap at most.
     pub fn turn(&self) {
         self.turn_by(LEAP);
     }
@@ -216,8 +219,9 @@ impl Slot {
         &self.world
     }
 
-    /// Takes all memory back, arena and firmware pages. For after a reset of the function, when the driver over it is gone:
-    /// what a device that stopped answering might still have written to is the host's again.
+    /// Takes all memory back, arena and firmware pages. For after a reset of the function, when the
+    /// driver over it is gone: what a device that stopped answering might still have written to
+    /// is the host's again.
     pub fn reclaim(&self) {
         lock(&self.views).reclaim();
         *lock(&self.free) = BTreeMap::from([(0, self.total)]);

@@ -1,7 +1,9 @@
-//! Notes of every field that the driver sets, over all slots of a process and all processes of a run.
+//! Notes of every field that the driver sets, over all slots of a process and all processes of a
+//! run.
 //!
-//! With `DAT_FIELDS=FILE` in the environment each model in a slot is watched, and what was seen is added to the file
-//! when the model goes: `cargo xtask fields record` runs the demo and the tests that way.
+//! With `DAT_FIELDS=FILE` in the environment each model in a slot is watched, and what was seen is
+//! added to the file when the model goes: `cargo xtask fields record` runs the demo and the tests
+//! that way.
 
 use std::path::PathBuf;
 

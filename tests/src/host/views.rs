@@ -1,16 +1,19 @@
-//! One arena, two views: what the CPU has stored and what the device can see are different bytes until a fence.
+//! One arena, two views: what the CPU has stored and what the device can see are different bytes
+//! until a fence.
 //!
-//! On a real machine a missing barrier goes wrong once in a million, on another architecture, on someone else's desk.
-//! Here it goes wrong every time:
+//! On a real machine a missing barrier goes wrong once in a million, on another architecture, on
+//! someone else's desk. Here it goes wrong every time:
 //!
-//! * A CPU store reaches the device's view at [`Views::release`] (before a doorbell). Without one it still arrives, as
-//!   it would, but the *newest* store first ([`Views::drain_one`]), which is the order an adversary would choose.
-//! * A device write reaches the CPU's view at [`Views::acquire`] (after seeing ownership). Before that, only a single
-//!   32-bit load sees it, as a coherent load of that very word would; every wider read still gets the old bytes.
+//! * A CPU store reaches the device's view at [`Views::release`] (before a doorbell). Without one
+//!   it still arrives, as it would, but the *newest* store first ([`Views::drain_one`]), which is
+//!   the order an adversary would choose.
+//! * A device write reaches the CPU's view at [`Views::acquire`] (after seeing ownership). Before
+//!   that, only a single 32-bit load sees it, as a coherent load of that very word would; every
+//!   wider read still gets the old bytes.
 //!
-//! Addresses: the device reaches the arena through a page table of its own ([`Views::iova`]), in which neighbouring pages
-//! are neighbours only within short runs, so that a driver that forgets to ask per page is found out. Firmware pages are a
-//! reserve outside the arena, made on first touch.
+//! Addresses: the device reaches the arena through a page table of its own ([`Views::iova`]), in
+//! which neighbouring pages are neighbours only within short runs, so that a driver that forgets to
+//! ask per page is found out. Firmware pages are a reserve outside the arena, made on first touch.
 
 use std::collections::HashMap;
 
@@ -46,7 +49,8 @@ impl Views {
     #[must_use]
     pub fn new(pages: usize, reserve: usize) -> Self {
         let runs = pages.div_ceil(RUN);
-        // An odd stride walks all runs when their number is a power of two, and mixes them well enough otherwise.
+        // An odd stride walks all runs when their number is a power of two, and mixes them well
+        // enough otherwise.
         let table: Vec<u64> = (0..pages)
             .map(|page| {
                 let (run, rest) = (page / RUN, page % RUN);
@@ -118,7 +122,8 @@ impl Views {
         known
     }
 
-    /// Takes everything back that the device still holds: it has been reset, and reaches nothing until it is told anew.
+    /// Takes everything back that the device still holds: it has been reset, and reaches nothing
+    /// until it is told anew.
     pub fn reclaim(&mut self) {
         let pages: Vec<u64> = self.firmware.drain().map(|(page, _)| page << 12).collect();
         self.reserve.extend(pages);
@@ -168,7 +173,8 @@ impl Views {
         }
     }
 
-    /// Time passes without a fence: the newest store arrives, the ones before it are still under way.
+    /// Time passes without a fence: the newest store arrives, the ones before it are still under
+    /// way.
     pub fn drain_one(&mut self) {
         if let Some((at, len)) = self.stores.pop() {
             self.device[at..at + len].copy_from_slice(&self.cpu[at..at + len]);

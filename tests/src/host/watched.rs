@@ -1,4 +1,5 @@
-//! A platform with a lens over its registers, fences that can be taken away, and a limit to patience.
+//! A platform with a lens over its registers, fences that can be taken away, and a limit to
+//! patience.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -24,7 +25,8 @@ pub enum Fence {
     AfterOwnership = 2,
 }
 
-/// The slot, with its registers seen through a lens, and all its fences but one that was taken away.
+/// The slot, with its registers seen through a lens, and all its fences but one that was taken
+/// away.
 pub struct Watched<'s> {
     /// What is watched.
     pub slot: &'s Slot,

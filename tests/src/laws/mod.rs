@@ -1,17 +1,19 @@
 //! Two laws of the Interface Adapter, as property tests over random programs.
 //!
-//! * [`liveness`]: from any reachable state, every disconnect, reset and free that was accepted ends within its deadline, with
-//!   its event, whatever little the consumer does afterwards.
-//! * [`safety`]: after `rmr_free`, `lmr_free`, `ep_free` or `ep_reset` returned success, no remote operation touches memory
-//!   through the freed context or Endpoint.
+//! * [`liveness`]: from any reachable state, every disconnect, reset and free that was accepted
+//!   ends within its deadline, with its event, whatever little the consumer does afterwards.
+//! * [`safety`]: after `rmr_free`, `lmr_free`, `ep_free` or `ep_reset` returned success, no remote
+//!   operation touches memory through the freed context or Endpoint.
 //!
 //! Programs are written from the manual pages against [`dat_core::Ia`] and run on any
-//! [`Side`](crate::conformance::Side): the loop provider and the driver over the device model. A run is a row of short
-//! episodes, each on two new adapters and each from a seed of its own, so that an episode that fails can be repeated
-//! alone. [`run`] starts episodes and cuts the failing one down to the fewest steps that still fail.
+//! [`Side`](crate::conformance::Side): the loop provider and the driver over the device model. A
+//! run is a row of short episodes, each on two new adapters and each from a seed of its own, so
+//! that an episode that fails can be repeated alone. [`run`] starts episodes and cuts the failing
+//! one down to the fewest steps that still fail.
 //!
-//! A step is one call of the consumer: a post, a control call, a dequeue that gave an event, or a call of the progress engine that
-//! the program chose to make. What an episode polls while it waits for an end is not counted.
+//! A step is one call of the consumer: a post, a control call, a dequeue that gave an event, or a
+//! call of the progress engine that the program chose to make. What an episode polls while it waits
+//! for an end is not counted.
 
 pub mod liveness;
 pub mod rng;

@@ -167,7 +167,8 @@ fn shrink(law: Law, provider: Provider, episode: u64, outcome: &Outcome) -> (u64
         let again = Episode { seed: episode, cut, verbose: false };
         once(law, provider, again).check.err().filter(|violation| violation.rule == first.rule)
     };
-    // A shorter program is a prefix of a longer one; what fails is not monotonous, so small cuts are tried one by one.
+    // A shorter program is a prefix of a longer one; what fails is not monotonous, so small cuts
+    // are tried one by one.
     for cut in 0..outcome.program {
         if cut > 400 {
             break;

@@ -1,9 +1,12 @@
-//! Plays at DAT level: two sides on two models, ready to connect, with the wire and the host's memory under control.
+//! Plays at DAT level: two sides on two models, ready to connect, with the wire and the host's
+//! memory under control.
 //!
-//! [`Scene::play`] brings everything up, runs a test and takes everything down, and then insists that no model had anything
-//! to complain of and that every byte and every firmware page came back. [`Scene::connected`] connects first.
+//! [`Scene::play`] brings everything up, runs a test and takes everything down, and then insists
+//! that no model had anything to complain of and that every byte and every firmware page came back.
+//! [`Scene::connected`] connects first.
 //!
-//! Long because a play is one vocabulary: short calls that post, wait and compare, each with its panic at the caller's line.
+//! Long because a play is one vocabulary: short calls that post, wait and compare, each with its
+//! panic at the caller's line.
 //!
 //! Length: the vocabulary of the DAT tests in one place; each word is a few lines.
 
@@ -73,7 +76,8 @@ pub struct Play<'s> {
     pub refusals: [Refusals; 2],
     /// The objects of each side.
     pub sides: [Side<'s>; 2],
-    /// The device of that side is lost or its test leaves it unfit: close may fail, and memory may stay taken.
+    /// The device of that side is lost or its test leaves it unfit: close may fail, and memory may
+    /// stay taken.
     pub lost: [bool; 2],
     /// The model is expected to complain: the test looks for itself.
     pub forgive: bool,
@@ -234,7 +238,8 @@ impl<'s> Play<'s> {
         self.fence(side);
     }
 
-    /// What a consumer that is not told of a peer's access does before it looks: it passes a point of order of its own.
+    /// What a consumer that is not told of a peer's access does before it looks: it passes a point
+    /// of order of its own.
     pub fn fence(&self, side: usize) {
         let slot = self.pair.slots[side];
         slot.before_doorbell();
@@ -352,7 +357,8 @@ impl<'s> Play<'s> {
         }
     }
 
-    /// The next completion of a request, which must be a success of that kind with that cookie; its length.
+    /// The next completion of a request, which must be a success of that kind with that cookie; its
+    /// length.
     #[track_caller]
     pub fn requested(&mut self, side: usize, operation: DtoOperation, cookie: u64) -> u32 {
         let evd = self.sides[side].request;
@@ -489,7 +495,8 @@ impl<'s> Play<'s> {
         events
     }
 
-    /// A round of traffic both ways with the first Endpoints: send, write and read with contents checked.
+    /// A round of traffic both ways with the first Endpoints: send, write and read with contents
+    /// checked.
     #[track_caller]
     pub fn traffic(&mut self, n: u32) {
         for side in [0, 1] {

@@ -1,5 +1,5 @@
-//! `dat compat` against itself, and against peers that are not what they should be. (Against the programs themselves it is
-//! tried in guests.)
+//! `dat compat` against itself, and against peers that are not what they should be. (Against the
+//! programs themselves it is tried in guests.)
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -249,7 +249,8 @@ fn pingpong_clients_and_what_answers_them() {
     let port = free_port();
     call(&stage, "pingpong rc", &format!("--client 127.0.0.1 -p {port}"))
         .fails(1, &["TCP port", "help: does ibv_rc_pingpong run there"]);
-    // A server whose queue pair does not exist: the address does, so that the first message is what fails.
+    // A server whose queue pair does not exist: the address does, so that the first message is what
+    // fails.
     let listener = stage.listen("");
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = server.local_addr().unwrap().port();

@@ -1,5 +1,5 @@
-//! `dat compat dapltest` against itself, and against peers that are not what they should be. (Against the tool itself it is
-//! tried in guests.)
+//! `dat compat dapltest` against itself, and against peers that are not what they should be.
+//! (Against the tool itself it is tried in guests.)
 
 use crate::compat::{call, serve, serve_as};
 use crate::stage::{Process, Stage};
@@ -83,7 +83,8 @@ fn every_operation_is_verified_in_both_directions() {
     assert_eq!(stage.complaints(), NONE);
 }
 
-/// Hundreds of connections, again and again: the places of those that have just ended are taken. And more than there is room for.
+/// Hundreds of connections, again and again: the places of those that have just ended are taken.
+/// And more than there is room for.
 #[test]
 fn hundreds_of_connections_at_a_time() {
     let stage = Stage::new();
@@ -184,7 +185,8 @@ fn it_meets_the_wrong_peers() {
     let nobody = "-T Q -s 192.168.7.9 --timeout 1";
     call(&stage, "dapltest", nobody).fails(1, &["192.168.7.9", "help: is it up"]);
 
-    // Nobody comes, and somebody does who speaks otherwise: what he says is no message of this protocol.
+    // Nobody comes, and somebody does who speaks otherwise: what he says is no message of this
+    // protocol.
     let lonely = server(&stage, "--wait 0.5");
     lonely.end().fails(1, &["a dapltest client did not come within 0.5 s", "help:"]);
     let server = server(&stage, "-n 7174");

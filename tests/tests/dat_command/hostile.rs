@@ -1,4 +1,5 @@
-//! Peers that are no `dat`: what they say is written here byte by byte, and none of it disturbs anybody else.
+//! Peers that are no `dat`: what they say is written here byte by byte, and none of it disturbs
+//! anybody else.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
@@ -20,7 +21,8 @@ const NONE: CompletionFlags = CompletionFlags::empty();
 const SIZE: u32 = 64;
 const COUNT: u64 = 10;
 
-/// A hello: kind (1 ping, 2 send, 3 write, 4 read, 5 bind), depth 4 (a ping's is 1), 64 bytes, 10 operations, MTU 4096.
+/// A hello: kind (1 ping, 2 send, 3 write, 4 read, 5 bind), depth 4 (a ping's is 1), 64 bytes, 10
+/// operations, MTU 4096.
 fn hello(kind: u8) -> Vec<u8> {
     let mut bytes = b"dat?\x01".to_vec();
     bytes.push(kind);

@@ -1,7 +1,8 @@
-//! The `dat` command end to end: processes of it, each with an HCA of a model server, and what they say to their user.
+//! The `dat` command end to end: processes of it, each with an HCA of a model server, and what they
+//! say to their user.
 //!
-//! No QEMU, no privilege: the devices are behind vfio-user sockets. (`list`, `doctor` and `bind` are tested in vfio-host, over
-//! machines that are folders.)
+//! No QEMU, no privilege: the devices are behind vfio-user sockets. (`list`, `doctor` and `bind`
+//! are tested in vfio-host, over machines that are folders.)
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod compat;

@@ -1,5 +1,6 @@
-//! `dat compat perftest` against itself, and against peers that are not what they should be: what they say over TCP is written
-//! here byte by byte. (Against the programs themselves it is tried in guests.)
+//! `dat compat perftest` against itself, and against peers that are not what they should be: what
+//! they say over TCP is written here byte by byte. (Against the programs themselves it is tried in
+//! guests.)
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -292,7 +293,8 @@ fn servers_and_keys_that_cannot_be() {
         .fails(1, &["pages of 1048576 bytes, times 5 connections", "help: give a smaller -q"]);
 }
 
-/// A client that connects to a real queue pair's address and moves nothing, and what it claims then.
+/// A client that connects to a real queue pair's address and moves nothing, and what it claims
+/// then.
 fn liar(test: &str, more: &str, figures: &[[u8; 8]]) -> Run {
     let stage = Stage::new();
     let neighbour = stage.listen("");

@@ -1,6 +1,8 @@
-//! Layouts of the driver and where they stand in the model's, and what a walk of ones through both finds.
+//! Layouts of the driver and where they stand in the model's, and what a walk of ones through both
+//! finds.
 //!
-//! Two tests share them: `layouts` wants no disagreement, `seeded` wants one for each bug that is planted.
+//! Two tests share them: `layouts` wants no disagreement, `seeded` wants one for each bug that is
+//! planted.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -122,7 +124,8 @@ pub(crate) fn table() -> Vec<Pair> {
     }
 }
 
-/// The same field under two names: the driver's layout and name, the model's path, and why they differ.
+/// The same field under two names: the driver's layout and name, the model's path, and why they
+/// differ.
 pub(crate) const ALIASES: &[(&str, &str, &str, &str)] = &[
     ("CommandEntry", "kind", "transport", "the PRM says `type`, which neither language allows"),
     ("CommandEntry", "command_input_inline", "input", "the model drops what goes without saying"),
@@ -162,7 +165,8 @@ pub(crate) fn layout(name: &str) -> ifc::Layout {
     found[0]
 }
 
-/// The model's field for one of the driver's: by alias, at the top level, or as the one leaf with that last name.
+/// The model's field for one of the driver's: by alias, at the top level, or as the one leaf with
+/// that last name.
 pub(crate) fn theirs(pair: &Pair, name: &str) -> Option<(String, ifc::Field)> {
     let layout = layout(pair.theirs);
     if let Some((_, _, path, _)) = ALIASES.iter().find(|a| (a.0, a.1) == (pair.ours.name, name)) {
@@ -253,7 +257,8 @@ pub(crate) fn disagreements() -> Vec<String> {
 
 /// A field of a work request: the driver's bytes with a value in it, and the model's field.
 type Sent = (&'static str, fn(u64) -> Vec<u8>, ifc::Field);
-/// A field of an entry that the device writes: the model's field, and what the driver reads of the entry.
+/// A field of an entry that the device writes: the model's field, and what the driver reads of the
+/// entry.
 type Got = (&'static str, ifc::Field, fn(&[u8; 64]) -> u64);
 
 fn bytes(words: &[u64]) -> Vec<u8> {
@@ -287,7 +292,8 @@ fn umr(head: u64, mask: u64) -> Vec<u8> {
     bytes(&[head, mask, 0, 0, 0, 0])
 }
 
-/// Work requests and completions have no accessors by name: what both sides say of them, one by one.
+/// Work requests and completions have no accessors by name: what both sides say of them, one by
+/// one.
 fn words() -> Vec<String> {
     use ifc::cqe::{cqe as plain, err_cqe};
     use ifc::eq::eqe;

@@ -1,4 +1,5 @@
-//! Data over the sockets: every operation, contents verified, completions by interrupt; and what is mapped for the device.
+//! Data over the sockets: every operation, contents verified, completions by interrupt; and what is
+//! mapped for the device.
 
 use dat_core::{CloseFlag, DtoStatus, Event, LmrTriplet, MemPriv, RmrTriplet};
 use mlx5_model::Config as Card;

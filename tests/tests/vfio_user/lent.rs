@@ -1,4 +1,5 @@
-//! Memory of the process as memory of the device: of the heap at odd addresses, static and of a stack.
+//! Memory of the process as memory of the device: of the heap at odd addresses, static and of a
+//! stack.
 #![expect(
     unsafe_code,
     reason = "the test lends its own memory, and looks at it while the device may"
@@ -207,7 +208,8 @@ fn what_was_taken_back_the_device_cannot_reach() {
         assert!(reaches(&rig, 1, map.iova) && reaches(&rig, 1, map.iova + map.len - 1));
         assert!(!reaches(&rig, 1, map.iova - 1) && !reaches(&rig, 1, map.iova + map.len));
 
-        // Taken from under its registration: the IOMMU refuses, and the Endpoint at the other end is told.
+        // Taken from under its registration: the IOMMU refuses, and the Endpoint at the other end
+        // is told.
         bytes.put(1, b"untouched");
         b.nic.host().take_back(far.lmr.region.addr, 4990);
         assert!(process(b.nic.host()).is_empty() && !reaches(&rig, 1, map.iova));

@@ -1,5 +1,6 @@
-//! The driver on `vfio-host` over vfio-user sockets: the whole way of a real device but the kernel, without privilege and
-//! without QEMU. The model serves in a thread of the test, over real sockets, shared memory and eventfds, in real time.
+//! The driver on `vfio-host` over vfio-user sockets: the whole way of a real device but the kernel,
+//! without privilege and without QEMU. The model serves in a thread of the test, over real sockets,
+//! shared memory and eventfds, in real time.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,

@@ -1,4 +1,5 @@
-//! Memory that processes share under a name; and what the guests' program does with memory, here without a guest.
+//! Memory that processes share under a name; and what the guests' program does with memory, here
+//! without a guest.
 #![expect(unsafe_code, reason = "the test looks at memory that others may write")]
 
 use std::path::{Path, PathBuf};

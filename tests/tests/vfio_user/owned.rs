@@ -1,4 +1,5 @@
-//! Buffers that are posted by ownership: a wait that is given up frees nothing, and the memory goes when nobody has a piece of it.
+//! Buffers that are posted by ownership: a wait that is given up frees nothing, and the memory goes
+//! when nobody has a piece of it.
 
 use std::time::Duration;
 
@@ -46,7 +47,8 @@ fn a_dropped_future_leaves_the_buffer_with_the_device() {
         assert_eq!((done.status, done.len), (DtoStatus::Success, 11));
         assert_eq!(done.buffer.to_vec(11), b"it was kept");
 
-        // What is in a program's hand goes home when it is dropped; what is out when the Endpoint ends, with that.
+        // What is in a program's hand goes home when it is dropped; what is out when the Endpoint
+        // ends, with that.
         let mut answer = done.buffer;
         assert_eq!(answer.copy_in(120, b"more than fits"), 8);
         poster.post_recv(answer, NONE).unwrap();

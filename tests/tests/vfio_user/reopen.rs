@@ -1,4 +1,5 @@
-//! Nothing leaks: a hundred lives of a device, by reset and by reopening, in one process with its server.
+//! Nothing leaks: a hundred lives of a device, by reset and by reopening, in one process with its
+//! server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +46,8 @@ fn a_hundred_lives_leave_nothing_behind() {
         for life in 0..100 {
             {
                 let mut host = rig.host(0);
-                // By turns: closed in good order, or reset under the driver and made new for another.
+                // By turns: closed in good order, or reset under the driver and made new for
+                // another.
                 if life % 2 == 1 {
                     {
                         let mut room = Box::new(Room::new());

@@ -1,4 +1,5 @@
-//! What goes wrong: servers that are not there, hang up or fall silent, devices that are reset, lost or asked for.
+//! What goes wrong: servers that are not there, hang up or fall silent, devices that are reset,
+//! lost or asked for.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;

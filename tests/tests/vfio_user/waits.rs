@@ -1,4 +1,5 @@
-//! Waits: by threshold and timeout, over several dispatchers, from two threads, by another program's descriptor.
+//! Waits: by threshold and timeout, over several dispatchers, from two threads, by another
+//! program's descriptor.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -76,7 +77,8 @@ fn a_cno_gathers_dispatchers_and_has_a_descriptor() {
     nic.cno_free(cno).unwrap();
 }
 
-/// The thread that waits drives the adapter; the one with the reaping half sleeps until an agent unparks it.
+/// The thread that waits drives the adapter; the one with the reaping half sleeps until an agent
+/// unparks it.
 #[test]
 fn a_thread_with_the_reaper_sleeps_until_an_agent_wakes_it() {
     const MESSAGES: u64 = 50;

@@ -1,11 +1,11 @@
 //! What an embedder writes: the whole of [`Platform`], over ordinary memory.
 //!
-//! Copy it, and replace what the comments say. The host here has everything but a device: its "BAR 0" is a piece of memory
-//! in which nobody answers, so bring-up ends, in words, when its time is over. `cargo run -p dat-unikernel --example
-//! embedder` shows that.
+//! Copy it, and replace what the comments say. The host here has everything but a device: its "BAR
+//! 0" is a piece of memory in which nobody answers, so bring-up ends, in words, when its time is
+//! over. `cargo run -p dat-unikernel --example embedder` shows that.
 //!
-//! What an embedder has done before it makes the platform: found the function on the bus, reset it (FLR), sized and
-//! mapped BAR 0 uncached, switched memory space and bus mastering on.
+//! What an embedder has done before it makes the platform: found the function on the bus, reset it
+//! (FLR), sized and mapped BAR 0 uncached, switched memory space and bus mastering on.
 #![expect(unsafe_code, reason = "raw memory becomes safe in Host::new")]
 #![expect(clippy::print_stdout, reason = "an example talks")]
 
@@ -48,7 +48,8 @@ impl Host {
     /// Made once: there is one arena.
     fn new() -> Self {
         Self {
-            // SAFETY: in a real host, the mapping of BAR 0. This one is aligned, lives for ever, and nobody else uses it.
+            // SAFETY: in a real host, the mapping of BAR 0. This one is aligned, lives for ever,
+            // and nobody else uses it.
             bar: unsafe { MappedBar::new(NonNull::from(&BAR).cast(), MIB) },
             // SAFETY: page aligned, lives for ever, and nobody else uses it.
             arena: unsafe { RawArena::new(NonNull::from(&ARENA).cast(), MIB) },
@@ -59,26 +60,31 @@ impl Host {
 }
 
 impl Platform for Host {
-    // `USES` is not given: all of DAT. A small image says `const USES: Uses = Uses::LEAST.connects().ipv6();` or what else it needs.
+    // `USES` is not given: all of DAT. A small image says `const USES: Uses =
+    // Uses::LEAST.connects().ipv6();` or what else it needs.
 
     /// True only if the doorbell pages are mapped write-combining.
     const WRITE_COMBINING: bool = false;
 
-    // Registers: bar_len, read32, write32, write64, write_block, register, as `MappedBar` has them. A host whose registers are
-    // not mapped writes these out.
+    // Registers: bar_len, read32, write32, write64, write_block, register, as `MappedBar` has them.
+    // A host whose registers are not mapped writes these out.
     hca_mlx5::forward_bar!(bar);
-    // The arena: arena_len, arena_addr, alloc, free, load32, load_words, store32, store_words, read_bytes, write_bytes,
-    // entries, as `RawArena` has them. A host with an allocator of its own: `forward_arena!(except alloc, free: arena)`.
+    // The arena: arena_len, arena_addr, alloc, free, load32, load_words, store32, store_words,
+    // read_bytes, write_bytes, entries, as `RawArena` has them. A host with an allocator of its
+    // own: `forward_arena!(except alloc, free: arena)`.
     hca_mlx5::forward_arena!(arena);
-    // Order: before_doorbell, before_record, after_ownership, after_mmio, as coherent memory needs them on this CPU.
+    // Order: before_doorbell, before_record, after_ownership, after_mmio, as coherent memory needs
+    // them on this CPU.
     hca_mlx5::forward_order!();
 
-    /// Where the device sees the arena, and how far it goes on: here at the CPU's address. Behind an IOMMU: at its IOVA.
+    /// Where the device sees the arena, and how far it goes on: here at the CPU's address. Behind
+    /// an IOMMU: at its IOVA.
     fn iova(&self, offset: usize) -> Option<(u64, usize)> {
         self.arena.iova(self.arena.addr(), offset)
     }
 
-    // Pages for the firmware: taken once and never reused here; a host that opens the device again keeps a list.
+    // Pages for the firmware: taken once and never reused here; a host that opens the device again
+    // keeps a list.
     fn pages_take(&self, to: &mut [u64]) -> usize {
         let base = FIRMWARE.0.get().expose_provenance();
         let first = self.given.load(Ordering::Relaxed);
@@ -112,7 +118,8 @@ impl Platform for Host {
 fn open(limit: Duration) -> Result<(), Fault> {
     static HOST: LazyLock<Host> = LazyLock::new(Host::new);
     let config = Config { init_timeout: limit, ..Config::default() };
-    // Tables for 16 queue pairs, 16 completion queues and 64 memory keys. With a device, `Ia::open` comes next.
+    // Tables for 16 queue pairs, 16 completion queues and 64 memory keys. With a device, `Ia::open`
+    // comes next.
     Mlx5::<Host, 16, 16, 64>::open(&HOST, &config).map(drop)
 }
 

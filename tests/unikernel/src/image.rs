@@ -1,8 +1,9 @@
 //! The image proper: entry, panic handler, and an adapter on a machine with nothing beneath it.
 //!
-//! The machine is the least there can be: BAR 0 at a fixed address, memory that the device sees where the CPU does, the
-//! time stamp counter for a clock. It is here for the linker, which must pull in every call of both crates and find all
-//! it needs; finding the device on a bus is not part of it.
+//! The machine is the least there can be: BAR 0 at a fixed address, memory that the device sees
+//! where the CPU does, the time stamp counter for a clock. It is here for the linker, which must
+//! pull in every call of both crates and find all it needs; finding the device on a bus is not part
+//! of it.
 #![expect(unsafe_code, reason = "the entry of a freestanding image, and memory at fixed addresses")]
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};

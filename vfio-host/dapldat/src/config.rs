@@ -4,7 +4,8 @@
 //! hca0 u2.0 nonthreadsafe default /usr/lib/libdapldat.so dapldat.2.0 "vfio-user:/run/hca0 ip=192.168.7.1/24" ""
 //! ```
 //!
-//! Words between blanks. The first is the device: a PCI address, or `vfio-user:` and the path of a socket. The others:
+//! Words between blanks. The first is the device: a PCI address, or `vfio-user:` and the path of a
+//! socket. The others:
 //!
 //! | word | says | if it is left out |
 //! |---|---|---|
@@ -27,14 +28,16 @@ use crate::log::Level;
 const ENDPOINTS: u16 = 1024;
 /// The most that can be asked for: as many queue pairs as the driver has room for.
 pub(crate) const MOST_ENDPOINTS: u16 = 1 << 14;
-/// DTOs of one direction of all Endpoints together, each of which takes memory of the process from the beginning.
+/// DTOs of one direction of all Endpoints together, each of which takes memory of the process from
+/// the beginning.
 const ALL_DTOS: u32 = 1 << 20;
 /// DTOs of one direction of an Endpoint, at most.
 const MOST_DTOS: u32 = 1024;
 /// Events besides completions of all Event Dispatchers together, and of one at least.
 const ALL_EVENTS: u32 = 10 << 20;
 const EVENTS: u32 = 4096;
-/// Memory for the queues of [`ENDPOINTS`], in MiB, and that for as many more: half of the first is for completion queues.
+/// Memory for the queues of [`ENDPOINTS`], in MiB, and that for as many more: half of the first is
+/// for completion queues.
 const MEMORY: usize = 96;
 const MORE_MEMORY: usize = 48;
 /// The least that can be asked for.
@@ -136,14 +139,16 @@ impl Config {
         Ok(())
     }
 
-    /// DTOs of one direction of an Endpoint: the more Endpoints, the fewer, so that their memory stays what it is.
+    /// DTOs of one direction of an Endpoint: the more Endpoints, the fewer, so that their memory
+    /// stays what it is.
     pub(crate) const fn dtos(&self) -> u16 {
         let each = ALL_DTOS / self.endpoints as u32;
         let each = if each < MOST_DTOS { each } else { MOST_DTOS };
         1 << each.ilog2()
     }
 
-    /// Events besides completions that an Event Dispatcher holds: beginning and end of the connections of all Endpoints.
+    /// Events besides completions that an Event Dispatcher holds: beginning and end of the
+    /// connections of all Endpoints.
     pub(crate) const fn events(&self) -> u32 {
         let each = (2 * self.endpoints as u32).next_power_of_two();
         if each > EVENTS { each } else { EVENTS }
@@ -163,7 +168,8 @@ impl Config {
         let more = self.endpoints.saturating_sub(ENDPOINTS).div_ceil(ENDPOINTS);
         let all = MEMORY + MORE_MEMORY * usize::from(more);
         let arena = self.memory.unwrap_or(all);
-        // Completion queues are what the device writes to. They do not grow with the Endpoints, as work queues do.
+        // Completion queues are what the device writes to. They do not grow with the Endpoints, as
+        // work queues do.
         let written = (arena * (MEMORY / 2)).div_ceil(all).max(LEAST_MEMORY / 2);
         Options { arena: arena << 20, read_only: (arena - written) << 20, ..Options::default() }
     }

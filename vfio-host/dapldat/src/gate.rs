@@ -1,16 +1,19 @@
 //! The halves that handles hold, and who may use them when.
 //!
-//! A posting or reaping half lives in the handle of its Endpoint or Event Dispatcher while it is *out*: a call on the data path
-//! enters the gate, uses the half and leaves, without a lock. Whoever holds the control half and needs a data half there
-//! *recalls* it: he shuts the gate, waits until nobody is inside, and takes it home. It goes out again with a later call.
+//! A posting or reaping half lives in the handle of its Endpoint or Event Dispatcher while it is
+//! *out*: a call on the data path enters the gate, uses the half and leaves, without a lock.
+//! Whoever holds the control half and needs a data half there *recalls* it: he shuts the gate,
+//! waits until nobody is inside, and takes it home. It goes out again with a later call.
 //!
-//! Entering costs two stores and a load. That they are seen in the right order is the business of who recalls, who has the kernel
-//! put a barrier into every thread of the process. Where the kernel has no such thing, halves never go out, and every call takes
-//! the way of the control half. A consumer that asked for thread safety may enter from several threads at once: then a gate is
+//! Entering costs two stores and a load. That they are seen in the right order is the business of
+//! who recalls, who has the kernel put a barrier into every thread of the process. Where the kernel
+//! has no such thing, halves never go out, and every call takes the way of the control half. A
+//! consumer that asked for thread safety may enter from several threads at once: then a gate is
 //! a lock.
 //!
-//! Inside are a few hundred instructions, and nothing that waits. Who stays there has died or is stopped by a debugger: whoever waits
-//! for him gives up after a while, and the half stays where it is.
+//! Inside are a few hundred instructions, and nothing that waits. Who stays there has died or is
+//! stopped by a debugger: whoever waits for him gives up after a while, and the half stays where it
+//! is.
 #![expect(
     unsafe_code,
     reason = "a half is changed through a shared reference by the one who is inside"
@@ -44,7 +47,8 @@ pub(crate) struct Gate<T> {
     half: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: the half is reached by one thread at a time: inside the gate, or with the gate shut and nobody inside.
+// SAFETY: the half is reached by one thread at a time: inside the gate, or with the gate shut and
+// nobody inside.
 unsafe impl<T: Send> Sync for Gate<T> {}
 
 impl<T> Gate<T> {
@@ -56,8 +60,9 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Uses the half, if it is out and can be had. `locked`: several threads may call this at once; else the consumer sees to it
-    /// that they do not, as it is the rule for a provider that is not thread safe.
+    /// Uses the half, if it is out and can be had. `locked`: several threads may call this at once;
+    /// else the consumer sees to it that they do not, as it is the rule for a provider that is
+    /// not thread safe.
     #[inline(always)]
     pub(crate) fn enter<R>(&self, locked: bool, with: impl FnOnce(&mut T) -> R) -> Option<R> {
         if locked {
@@ -66,13 +71,15 @@ impl<T> Gate<T> {
             }
         } else {
             self.busy.store(true, Ordering::Relaxed);
-            // ORDER: `busy` is stored before `shut` is loaded. For the compiler; the processor's part is the barrier of `recall`.
+            // ORDER: `busy` is stored before `shut` is loaded. For the compiler; the processor's
+            // part is the barrier of `recall`.
             compiler_fence(Ordering::SeqCst);
         }
         let result = if self.shut.load(Ordering::Acquire) {
             None
         } else {
-            // SAFETY: the gate is open and `busy` is ours, so nobody else is here, and who recalls waits for us.
+            // SAFETY: the gate is open and `busy` is ours, so nobody else is here, and who recalls
+            // waits for us.
             let half = unsafe { &mut *self.half.get() };
             // SAFETY: it was put there before the gate was opened, and is taken after it was shut.
             Some(with(unsafe { half.as_mut().unwrap_unchecked() }))
@@ -106,7 +113,8 @@ impl<T> Gate<T> {
             self.shut.store(false, Ordering::Release);
             return Err(occupied);
         }
-        // SAFETY: the gate is shut and nobody is inside; others that recall are kept away by the lock of the control half.
+        // SAFETY: the gate is shut and nobody is inside; others that recall are kept away by the
+        // lock of the control half.
         let half = unsafe { &mut *self.half.get() }.take();
         if locked {
             self.busy.store(false, Ordering::Release);
@@ -116,8 +124,9 @@ impl<T> Gate<T> {
 
     /// Sends a half out. For who holds the control half, into a gate that is shut.
     pub(crate) fn send_out(&self, half: T) {
-        // SAFETY: the gate is shut, so nobody enters; others that send out are kept away by the lock of the control half. Who came
-        // in before it was shut has left: `recall` waited for that.
+        // SAFETY: the gate is shut, so nobody enters; others that send out are kept away by the
+        // lock of the control half. Who came in before it was shut has left: `recall`
+        // waited for that.
         unsafe { *self.half.get() = Some(half) };
         // ORDER: the half is there before the gate is seen open.
         self.shut.store(false, Ordering::Release);

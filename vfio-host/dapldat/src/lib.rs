@@ -1,18 +1,22 @@
-//! `libdapldat.so`: the driver as a uDAPL 2.0 provider, for programs that load providers by the stock registry `libdat2.so.2`.
+//! `libdapldat.so`: the driver as a uDAPL 2.0 provider, for programs that load providers by the
+//! stock registry `libdat2.so.2`.
 //!
-//! A line of `dat.conf` names this library and gives a device, an address and options ([`config`]). The registry loads the
-//! library, calls [`dat_provider_init`], and from then on calls through the dispatch table that each handle begins with
-//! ([`call`]).
+//! A line of `dat.conf` names this library and gives a device, an address and options ([`config`]).
+//! The registry loads the library, calls [`dat_provider_init`], and from then on calls through the
+//! dispatch table that each handle begins with ([`call`]).
 //!
 //! * [`abi`] - what C sees: types, numbers, layouts.
-//! * [`object`] - handles. [`gate`] - the data halves of Endpoints and Event Dispatchers, which handles hold.
-//! * [`adapter`] - one HCA, shared by all Interface Adapters that the process has open on it, and its control half under a lock.
+//! * [`object`] - handles. [`gate`] - the data halves of Endpoints and Event Dispatchers, which
+//!   handles hold.
+//! * [`adapter`] - one HCA, shared by all Interface Adapters that the process has open on it, and
+//!   its control half under a lock.
 //! * [`progress`] - the thread that keeps connections going while nobody calls. [`sleep`] - waits.
 //! * [`call`] - the calls, a file for each kind of object; its front page says how one is written.
 //!
 //! # Where stock programs and the manual differ
 //!
-//! A request is honoured, or refused with the manual's code. These are the exceptions; each can be seen by a query.
+//! A request is honoured, or refused with the manual's code. These are the exceptions; each can be
+//! seen by a query.
 //!
 //! | request | result | reason |
 //! |---|---|---|
@@ -25,12 +29,14 @@
 //! | any mask of `dat_cno_query` but 0 | all fields | the masks of `udat.h` are no bits |
 //! | `dat_evd_dequeue` of a DTO Event Dispatcher that is empty | `DAT_QUEUE_EMPTY` without the error class | dtest compares the whole word |
 //!
-//! `dat_ep_create_with_srq` and `dat_ep_modify` take sizes that are not 0 as they are. A second `dat_rmr_free` of one handle, which
-//! the manual leaves open, returns `DAT_INVALID_HANDLE` with `DAT_INVALID_HANDLE_RMR`.
+//! `dat_ep_create_with_srq` and `dat_ep_modify` take sizes that are not 0 as they are. A second
+//! `dat_rmr_free` of one handle, which the manual leaves open, returns `DAT_INVALID_HANDLE` with
+//! `DAT_INVALID_HANDLE_RMR`.
 //!
-//! `unsafe` is in `abi/pointer.rs` and `abi/va_list.rs` (what consumers hand over), `gate.rs`, `object.rs`, `adapter/hold.rs` (what
-//! lives as long as an adapter), `adapter/lent.rs` (memory of the consumer's), `registry.rs` (what the registry exports) and
-//! `progress.rs` (the signals of a thread).
+//! `unsafe` is in `abi/pointer.rs` and `abi/va_list.rs` (what consumers hand over), `gate.rs`,
+//! `object.rs`, `adapter/hold.rs` (what lives as long as an adapter), `adapter/lent.rs` (memory of
+//! the consumer's), `registry.rs` (what the registry exports) and `progress.rs` (the signals of a
+//! thread).
 
 mod abi;
 mod adapter;

@@ -1,4 +1,5 @@
-//! Lines on standard error that name causes, as far as the parameter string of `dat.conf` asks for them.
+//! Lines on standard error that name causes, as far as the parameter string of `dat.conf` asks for
+//! them.
 
 use std::fmt;
 use std::io::Write;

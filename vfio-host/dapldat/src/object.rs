@@ -1,9 +1,10 @@
 //! Handles: what a consumer holds is the address of an [`Object`].
 //!
-//! An object begins with the address of its dispatch table, which the registry follows without looking. So the place of an object
-//! is never given back to the system, and a place that was freed is used again only after many others: a handle that a consumer
-//! kept too long finds something that says "freed". What kind it is, and what `dat_core` calls it, stands in it. The generation in
-//! that name makes a stale one known to `dat_core` as well.
+//! An object begins with the address of its dispatch table, which the registry follows without
+//! looking. So the place of an object is never given back to the system, and a place that was freed
+//! is used again only after many others: a handle that a consumer kept too long finds something
+//! that says "freed". What kind it is, and what `dat_core` calls it, stands in it. The generation
+//! in that name makes a stale one known to `dat_core` as well.
 #![expect(
     unsafe_code,
     reason = "an address that a consumer hands over becomes a reference, once it is known to be of an object"
@@ -136,7 +137,8 @@ pub(crate) struct Object<V: Variant> {
     kind: AtomicU32,
     /// What `dat_core` calls it.
     name: AtomicU64,
-    /// The data half, of an Endpoint, an Event Dispatcher or a Shared Receive Queue, while it is out.
+    /// The data half, of an Endpoint, an Event Dispatcher or a Shared Receive Queue, while it is
+    /// out.
     pub(crate) half: Gate<Half<V>>,
     /// The Interface Adapter it was made on; null of one of those.
     ia: AtomicPtr<Object<V>>,
@@ -164,9 +166,11 @@ pub(crate) enum Note {
     /// Nothing.
     #[default]
     None,
-    /// Bytes that an event or a query has given the address of: they stay until the object is freed, or the note replaced.
+    /// Bytes that an event or a query has given the address of: they stay until the object is
+    /// freed, or the note replaced.
     Bytes(Box<[u8]>),
-    /// Of an Interface Adapter: its asynchronous Event Dispatcher, and whether that was made with it.
+    /// Of an Interface Adapter: its asynchronous Event Dispatcher, and whether that was made with
+    /// it.
     Ia {
         /// The name it was opened by.
         name: &'static CStr,
@@ -207,11 +211,12 @@ impl<V: Variant> Object<V> {
         DatHandle(std::ptr::from_ref(self).cast_mut().cast())
     }
 
-    /// The object behind the first handle of a call: the registry has followed it to a table of ours.
+    /// The object behind the first handle of a call: the registry has followed it to a table of
+    /// ours.
     #[inline(always)]
     pub(crate) fn called(handle: DatHandle) -> &'static Self {
-        // SAFETY: the registry has read our table's address where this points, and called this library through it. Our objects
-        // alone begin with it, and are never given back.
+        // SAFETY: the registry has read our table's address where this points, and called this
+        // library through it. Our objects alone begin with it, and are never given back.
         unsafe { &*handle.0.cast::<Self>().cast_const() }
     }
 
@@ -233,8 +238,9 @@ impl<V: Variant> Object<V> {
         self.name.load(Ordering::Relaxed) == name.word()
     }
 
-    /// What `dat_core` calls the object of another handle of a call. It has to be of the same HCA, on whatever Interface Adapter it
-    /// was made: consumers that open one several times mix them.
+    /// What `dat_core` calls the object of another handle of a call. It has to be of the same HCA,
+    /// on whatever Interface Adapter it was made: consumers that open one several times mix
+    /// them.
     pub(crate) fn sibling<N: Name>(&'static self, handle: DatHandle) -> Result<N, DatReturn> {
         let object = Self::find(handle).ok_or(N::KIND.invalid())?;
         let name = object.name()?;
@@ -307,8 +313,8 @@ impl<V: Variant> Object<V> {
         })
     }
 
-    /// Keeps bytes with the object and gives their address: the same for as long as they are the same. Others that it kept before
-    /// go.
+    /// Keeps bytes with the object and gives their address: the same for as long as they are the
+    /// same. Others that it kept before go.
     pub(crate) fn keep(&self, bytes: &[u8]) -> *const u8 {
         let mut note = self.note();
         if let Note::Bytes(kept) = &*note
@@ -334,7 +340,8 @@ impl<V: Variant> Object<V> {
         self.watermarks.each_ref().map(|place| place.load(Ordering::Relaxed))
     }
 
-    /// Keeps the address of a peer with the object, until it is freed, and gives the address of that.
+    /// Keeps the address of a peer with the object, until it is freed, and gives the address of
+    /// that.
     pub(crate) fn keep_peer(&self, peer: SockAddr) -> *const SockAddr {
         let mut kept = self.peer.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = kept.get_or_insert_default();
@@ -369,8 +376,8 @@ impl<V: Variant> Object<V> {
         self.kind.store(kind as u32, Ordering::Release);
     }
 
-    /// Makes a fresh place an Interface Adapter. Its table has the name in it that it was opened by, which the registry looks for
-    /// when it is closed.
+    /// Makes a fresh place an Interface Adapter. Its table has the name in it that it was opened
+    /// by, which the registry looks for when it is closed.
     pub(crate) fn begin_ia(&'static self, table: &'static Table, adapter: &'static Adapter<V>) {
         self.table.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
         self.begin(Kind::Ia, 0, None, adapter);

@@ -1,5 +1,6 @@
-//! The thread of an open adapter: it drives the adapter when the device interrupts or a deadline has come, so that connections
-//! go on and waits end while no consumer is in a call. It sleeps otherwise, and ends with the adapter.
+//! The thread of an open adapter: it drives the adapter when the device interrupts or a deadline
+//! has come, so that connections go on and waits end while no consumer is in a call. It sleeps
+//! otherwise, and ends with the adapter.
 #![expect(unsafe_code, reason = "a thread's signals are masked by the C library")]
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! The way in: what the stock registry looks for in a provider, and what it offers one.
 //!
-//! The registry exports its calls to the process; they are looked up by name, so that this library needs none of it to be loaded.
+//! The registry exports its calls to the process; they are looked up by name, so that this library
+//! needs none of it to be loaded.
 #![expect(unsafe_code, reason = "names exported to C, and calls of another library by name")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -25,14 +26,15 @@ pub struct ProviderInfo {
 const _: () = assert!(size_of::<ProviderInfo>() == 268);
 
 impl ProviderInfo {
-    /// Whether the line is of the one version that this library implements: layouts of others differ, and the version is a part of
-    /// the registry's key that calls do not carry.
+    /// Whether the line is of the one version that this library implements: layouts of others
+    /// differ, and the version is a part of the registry's key that calls do not carry.
     fn is_ours(&self) -> bool {
         (self.dapl_version_major, self.dapl_version_minor) == (2, 0)
     }
 }
 
-/// The registry asks for a symbol of that name in a provider with extensions, and does nothing with it.
+/// The registry asks for a symbol of that name in a provider with extensions, and does nothing with
+/// it.
 #[unsafe(no_mangle)]
 pub static dapl_extensions: c_int = 1;
 
@@ -64,8 +66,9 @@ pub(crate) fn ia_handle(ours: DatHandle) -> DatHandle {
     if translate(ours, &raw mut theirs) == 0 { theirs } else { ours }
 }
 
-/// Has this library stay in the process when the registry unloads it, to be the same when it is loaded again: what handles point at
-/// is never given back, so it has to be found again, and not made anew.
+/// Has this library stay in the process when the registry unloads it, to be the same when it is
+/// loaded again: what handles point at is never given back, so it has to be found again, and not
+/// made anew.
 fn stay() {
     let here: *const c_void = (&raw const dapl_extensions).cast();
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
@@ -79,7 +82,8 @@ fn stay() {
         return;
     }
     let how = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-    // SAFETY: the name is the loader's own, and lasts as long as the library. Nothing is loaded that is not there.
+    // SAFETY: the name is the loader's own, and lasts as long as the library. Nothing is loaded
+    // that is not there.
     let handle = unsafe { libc::dlopen(file, how) };
     if !handle.is_null() {
         // SAFETY: it has just been opened. That it is not to be deleted is not undone by that.

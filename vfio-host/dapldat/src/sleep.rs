@@ -1,8 +1,9 @@
 //! Waits: who sleeps, for what, and how he is woken.
 //!
-//! `dat_core` begins a wait, looks at it and ends it; in between the caller sleeps here, without the control half. What comes
-//! from the device wakes the adapter's thread, which drives the adapter and rings for those whose wait may be over; they look
-//! themselves. As everywhere in this driver a wait arms before it looks for the last time, so nothing comes unnoticed.
+//! `dat_core` begins a wait, looks at it and ends it; in between the caller sleeps here, without
+//! the control half. What comes from the device wakes the adapter's thread, which drives the
+//! adapter and rings for those whose wait may be over; they look themselves. As everywhere in this
+//! driver a wait arms before it looks for the last time, so nothing comes unnoticed.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -206,7 +207,8 @@ impl Awaited for CnoWait {
     }
 }
 
-/// Waits on `object`: `begin` begins, `finish` makes of the end what the call returns; both have the control half.
+/// Waits on `object`: `begin` begins, `finish` makes of the end what the call returns; both have
+/// the control half.
 ///
 /// `ABORT` where the object goes under the wait, `INTERRUPTED_CALL` by a signal.
 pub(crate) fn wait<V: Variant, W: Awaited, R>(

@@ -1,7 +1,8 @@
-//! The four variants of the library: for each kind of host, and with or without a lock around the data halves.
+//! The four variants of the library: for each kind of host, and with or without a lock around the
+//! data halves.
 //!
-//! They differ in types alone, so that a post reaches the device's registers without asking what kind of device it is. A handle
-//! begins with the table of its variant; nothing else has to choose.
+//! They differ in types alone, so that a post reaches the device's registers without asking what
+//! kind of device it is. A handle begins with the table of its variant; nothing else has to choose.
 
 use dat_core::{EpPoster, EvdReaper, SrqPoster};
 use hca_mlx5::Mlx5;

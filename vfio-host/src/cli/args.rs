@@ -45,7 +45,8 @@ pub(crate) struct Args {
     /// Results as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Says more: what is done (-v), each step (-vv), each command of the device as mlx5_core prints it (-vvv)
+    /// Says more: what is done (-v), each step (-vv), each command of the device as mlx5_core
+    /// prints it (-vvv)
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
     #[command(subcommand)]
@@ -85,8 +86,9 @@ impl Root {
 
 /// Lists the HCAs of this machine
 ///
-/// PCI address, name, driver bound, IOMMU group, link, NUMA node, firmware (where the kernel driver or vfio says it) and
-/// network interfaces. A machine without an HCA is no error: the list is empty.
+/// PCI address, name, driver bound, IOMMU group, link, NUMA node, firmware (where the kernel driver
+/// or vfio says it) and network interfaces. A machine without an HCA is no error: the list is
+/// empty.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct List {
     #[command(flatten)]
@@ -95,8 +97,8 @@ pub(crate) struct List {
 
 /// Says everything that is known of a device
 ///
-/// What the kernel knows of it, and, if it is bound to vfio-pci or is vfio-user:PATH, what the device says itself: it
-/// is reset, brought up, asked and given back.
+/// What the kernel knows of it, and, if it is bound to vfio-pci or is vfio-user:PATH, what the
+/// device says itself: it is reset, brought up, asked and given back.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Info {
     /// The device
@@ -110,9 +112,10 @@ pub(crate) struct Info {
 
 /// Hands devices from their kernel driver to vfio-pci
 ///
-/// Sets driver_override, unbinds the present driver and lets the kernel probe again. Needs root. Refused, unless --force
-/// is given: a device whose network interface carries addresses or routes, and one with virtual functions, which would
-/// vanish. All devices of an IOMMU group have to be handed over before one can be used.
+/// Sets driver_override, unbinds the present driver and lets the kernel probe again. Needs root.
+/// Refused, unless --force is given: a device whose network interface carries addresses or routes,
+/// and one with virtual functions, which would vanish. All devices of an IOMMU group have to be
+/// handed over before one can be used.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Bind {
     /// PCI addresses
@@ -145,9 +148,10 @@ pub(crate) struct Unbind {
 
 /// Checks everything between this user and traffic, and says how to mend it
 ///
-/// IOMMU, VFIO modules, locked memory, DMA entries, huge pages; of each HCA its driver, its IOMMU group, the rights to
-/// its file, its PCI link. With DEVICE only that one; if all is well so far it is opened and asked for firmware, link
-/// type, GUID and MTU, which resets it. Exit status 1 if anything stands in the way.
+/// IOMMU, VFIO modules, locked memory, DMA entries, huge pages; of each HCA its driver, its IOMMU
+/// group, the rights to its file, its PCI link. With DEVICE only that one; if all is well so far it
+/// is opened and asked for firmware, link type, GUID and MTU, which resets it. Exit status 1 if
+/// anything stands in the way.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Doctor {
     /// The device; all HCAs of the machine if left out
@@ -173,7 +177,8 @@ pub(crate) struct Adapter {
     /// 802.1Q VLAN, 1 to 4094
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
     vlan: Option<u16>,
-    /// Greatest payload of a packet: 256, 512, 1024, 2048 or 4096; a client's must not be above its listener's
+    /// Greatest payload of a packet: 256, 512, 1024, 2048 or 4096; a client's must not be above
+    /// its listener's
     #[arg(long, value_name = "BYTES", value_parser = mtu)]
     pub(crate) mtu: Option<Mtu>,
 }
@@ -232,8 +237,9 @@ impl Peer {
 
 /// Serves the tests of dat ping and dat perf
 ///
-/// Any number of tests, up to eight at a time, each verified here as well; a line for each at its end. Ends with a Ctrl-C, or
-/// after --count tests. Exit status 1 if a test had wrong contents or its connection broke.
+/// Any number of tests, up to eight at a time, each verified here as well; a line for each at its
+/// end. Ends with a Ctrl-C, or after --count tests. Exit status 1 if a test had wrong contents or
+/// its connection broke.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Listen {
     #[command(flatten)]
@@ -278,8 +284,8 @@ pub(crate) struct Ping {
 
 /// Measures bandwidth and rate of operations
 ///
-/// Both sides verify every byte, within the time measured: what is told is what arrived and was right. A bind opens a piece of
-/// memory to the peer, which reads through the last of each batch.
+/// Both sides verify every byte, within the time measured: what is told is what arrived and was
+/// right. A bind opens a piece of memory to the peer, which reads through the last of each batch.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Perf {
     #[command(flatten)]
@@ -313,7 +319,8 @@ pub(crate) struct Registrations {
     /// Devices; all HCAs that are bound to vfio-pci if left out
     #[arg(value_name = "DEVICE")]
     pub(crate) devices: Vec<Address>,
-    /// A device's own address and the length of the network's prefix; once for each device, in their order
+    /// A device's own address and the length of the network's prefix; once for each device, in
+    /// their order
     #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = network)]
     pub(crate) ip: Vec<(IpAddr, u8)>,
     /// What consumers open; with several devices, the beginning of it: dat0, dat1
@@ -372,8 +379,9 @@ impl Log {
 
 /// Prints lines of dat.conf, by which DAT programs in C find HCAs
 ///
-/// A registry (libdat2) reads /etc/dat.conf, or the file that DAT_OVERRIDE names; each line there is an Interface Adapter. The
-/// last field but one is what the provider is told: docs/udapl.md has all of it.
+/// A registry (libdat2) reads /etc/dat.conf, or the file that DAT_OVERRIDE names; each line there
+/// is an Interface Adapter. The last field but one is what the provider is told: docs/udapl.md has
+/// all of it.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct Conf {
     #[command(flatten)]
@@ -387,8 +395,8 @@ pub(crate) struct Conf {
 
 /// Installs the uDAPL provider, and its lines of dat.conf
 ///
-/// The provider goes to DIR/lib, the lines to DIR/etc/dat.conf, where lines of other providers stay as they are. Doing it again
-/// changes what is asked for otherwise, and nothing else.
+/// The provider goes to DIR/lib, the lines to DIR/etc/dat.conf, where lines of other providers stay
+/// as they are. Doing it again changes what is asked for otherwise, and nothing else.
 #[derive(Group, Clone, Debug)]
 pub(crate) struct InstallProvider {
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `dat bind` and `dat unbind`: a plan of writes to tree, told or carried out.
 //!
-//! All devices are looked at before the first is touched. A device that cannot be handed over is given back.
+//! All devices are looked at before the first is touched. A device that cannot be handed over is
+//! given back.
 
 use std::io;
 use std::thread;
@@ -96,7 +97,8 @@ impl Plan {
         self.steps.push(Step::new(PROBE, self.device.clone()));
     }
 
-    /// Does it, and waits until the driver is another one than before. What fails in the middle is undone.
+    /// Does it, and waits until the driver is another one than before. What fails in the middle is
+    /// undone.
     fn run(&mut self, tree: &Tree) -> Result<(), Failure> {
         for step in &self.steps {
             if let Err(failure) = step.run(tree) {
@@ -114,7 +116,8 @@ impl Plan {
         loop {
             self.driver_after = tree.link(&link);
             let changed = self.driver_after != self.driver_before;
-            // The kernel answers at once; only a driver's own start may take a while. No driver at all is an answer too.
+            // The kernel answers at once; only a driver's own start may take a while. No driver at
+            // all is an answer too.
             let patience = match self.driver_after {
                 Some(_) => PATIENCE,
                 None => PATIENCE / 10,

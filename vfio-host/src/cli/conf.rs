@@ -1,4 +1,5 @@
-//! `dat conf`: lines of `dat.conf`, by which a uDAPL registry finds the provider and the provider its HCA.
+//! `dat conf`: lines of `dat.conf`, by which a uDAPL registry finds the provider and the provider
+//! its HCA.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,6 +1,7 @@
 //! IOMMU groups: the smallest set of devices that the IOMMU can tell apart, and so all or nothing.
 //!
-//! Which member stands in the way is the library's to say: it refuses to open a device for the same reason.
+//! Which member stands in the way is the library's to say: it refuses to open a device for the same
+//! reason.
 
 use serde::Serialize;
 

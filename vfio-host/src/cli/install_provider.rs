@@ -1,7 +1,8 @@
-//! `dat install-provider`: the uDAPL provider and its lines of `dat.conf`, below a folder of the user's choice.
+//! `dat install-provider`: the uDAPL provider and its lines of `dat.conf`, below a folder of the
+//! user's choice.
 //!
-//! Done again it changes nothing, or what was asked for otherwise this time. Files are replaced whole, by renaming, so that a
-//! consumer that starts meanwhile finds the old or the new one.
+//! Done again it changes nothing, or what was asked for otherwise this time. Files are replaced
+//! whole, by renaming, so that a consumer that starts meanwhile finds the old or the new one.
 
 use std::fs;
 use std::io;
@@ -69,7 +70,8 @@ fn put(path: &Path, contents: &[u8]) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// The file's text with these lines in it: lines of the same names that are ours are replaced, all else stays.
+/// The file's text with these lines in it: lines of the same names that are ours are replaced, all
+/// else stays.
 fn merged(old: &str, lines: &[Line], at: &Path) -> Result<String, Failure> {
     let ours = |words: &[&str]| {
         let library = words.get(4).map(Path::new).and_then(Path::file_name);

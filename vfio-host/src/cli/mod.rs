@@ -1,13 +1,14 @@
 //! The `dat` command: from a machine with a NIC in it to verified traffic between two of them.
 //!
-//! `list`, `doctor`, `bind` and `unbind` read and write `/sys`, `/proc` and `/dev` through one [`tree::Tree`] value, so
-//! that they run against a copied tree as well. `info`, `listen`, `ping` and `perf` open the device: a NIC bound to
-//! vfio-pci, or a device model behind a vfio-user socket, which is the same to them. `conf` and `install-provider` register HCAs
-//! with uDAPL programs.
+//! `list`, `doctor`, `bind` and `unbind` read and write `/sys`, `/proc` and `/dev` through one
+//! [`tree::Tree`] value, so that they run against a copied tree as well. `info`, `listen`, `ping`
+//! and `perf` open the device: a NIC bound to vfio-pci, or a device model behind a vfio-user
+//! socket, which is the same to them. `conf` and `install-provider` register HCAs with uDAPL
+//! programs.
 //!
-//! Every subcommand is a file. A subcommand returns its exit code, or a [`failure::Failure`]; nothing here panics on what a user,
-//! a file system, a device or a peer says. What it does not do: anything that a program could not do with the library;
-//! the traffic commands are its first users.
+//! Every subcommand is a file. A subcommand returns its exit code, or a [`failure::Failure`];
+//! nothing here panics on what a user, a file system, a device or a peer says. What it does not do:
+//! anything that a program could not do with the library; the traffic commands are its first users.
 
 mod args;
 mod bind;
@@ -58,7 +59,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = match Args::try_parse_from(args) {
         Ok(args) => args,
         Err(error) => {
-            // Help and version go to standard output and are a success. A closed pipe is nobody's fault.
+            // Help and version go to standard output and are a success. A closed pipe is nobody's
+            // fault.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }

@@ -5,7 +5,8 @@ use super::traffic::options;
 /// Bytes of a huge page.
 const HUGE: u64 = 2 << 20;
 
-/// Two pieces of the arena, one for the firmware: with more than that it takes more, with as many it makes do.
+/// Two pieces of the arena, one for the firmware: with more than that it takes more, with as many
+/// it makes do.
 const DMA_ENTRIES: u64 = 3;
 
 /// What one open device takes.

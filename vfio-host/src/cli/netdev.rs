@@ -1,7 +1,8 @@
-//! What this machine would lose with a network interface: addresses and routes, its own and those of what is built on it.
+//! What this machine would lose with a network interface: addresses and routes, its own and those
+//! of what is built on it.
 //!
-//! From `/proc/net`, which has no list of IPv4 addresses by interface: an address shows by the network it makes reachable.
-//! A lone /32 is not seen.
+//! From `/proc/net`, which has no list of IPv4 addresses by interface: an address shows by the
+//! network it makes reachable. A lone /32 is not seen.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -1,6 +1,7 @@
 //! Where words go: results to standard output, everything else to standard error.
 //!
-//! A reader that closed its end of the pipe is not an error: the command goes on without it. A full disk is.
+//! A reader that closed its end of the pipe is not an error: the command goes on without it. A full
+//! disk is.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -115,7 +116,8 @@ impl Write for Quiet {
     }
 }
 
-/// A bar for `count` operations, on a terminal where nothing else is written; 0 for a number that is not known.
+/// A bar for `count` operations, on a terminal where nothing else is written; 0 for a number that
+/// is not known.
 pub(crate) fn progress(out: Out, count: u64, what: &'static str) -> ProgressBar {
     if !out.draws() {
         return ProgressBar::hidden();

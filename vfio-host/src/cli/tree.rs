@@ -1,7 +1,8 @@
 //! The machine as files: `/sys`, `/proc` and `/dev` below one root.
 //!
-//! All that the commands which open no device know of the machine goes through here, so that they run against a tree in a
-//! folder as well as against the machine. Paths are given as on the machine, from `/`.
+//! All that the commands which open no device know of the machine goes through here, so that they
+//! run against a tree in a folder as well as against the machine. Paths are given as on the
+//! machine, from `/`.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,9 +1,10 @@
 //! Memory of the process that is lent to the device.
 //!
-//! What is lent are whole pages: those that a consumer's bytes touch. Each range of pages that was asked for is mapped once, by
-//! itself, at a device address that lies in its huge page as the memory does, so that its registration needs few and large
-//! pages. Ranges may overlap, and each is mapped and unmapped without regard to the others; the same range lent twice is
-//! counted. A registration goes by the smallest range that it lies in.
+//! What is lent are whole pages: those that a consumer's bytes touch. Each range of pages that was
+//! asked for is mapped once, by itself, at a device address that lies in its huge page as the
+//! memory does, so that its registration needs few and large pages. Ranges may overlap, and each is
+//! mapped and unmapped without regard to the others; the same range lent twice is counted. A
+//! registration goes by the smallest range that it lies in.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};

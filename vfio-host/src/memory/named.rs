@@ -1,8 +1,8 @@
 //! Memory that processes share under a name: the 40 bytes of a `DAT_LMR_COOKIE`.
 //!
-//! The name is that of a file in memory, and who opens it gets the same bytes. Who uses it holds a lock on it that others may
-//! hold too; the last one, who can have the lock alone, removes it. A process that is killed leaves the file to the next that uses
-//! the name.
+//! The name is that of a file in memory, and who opens it gets the same bytes. Who uses it holds a
+//! lock on it that others may hold too; the last one, who can have the lock alone, removes it. A
+//! process that is killed leaves the file to the next that uses the name.
 
 use std::fmt::Write;
 use std::fs::{File, OpenOptions, remove_file};
@@ -100,7 +100,8 @@ fn path(name: &[u8; 40]) -> PathBuf {
     if shm.is_dir() { shm } else { &temp }.join(file)
 }
 
-/// The file, with the lock that all users hold and its length set, in whole pages; none if somebody is just making or removing it.
+/// The file, with the lock that all users hold and its length set, in whole pages; none if somebody
+/// is just making or removing it.
 fn taken(path: &Path, len: u64) -> io::Result<Option<File>> {
     let file = OpenOptions::new()
         .read(true)

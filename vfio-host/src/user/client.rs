@@ -1,11 +1,13 @@
 //! The client's end of a vfio-user socket.
 //!
-//! One request is outstanding at a time and every reply has a deadline. Whatever goes wrong on the socket ends the connection
-//! for good, with an error that says what: after a reply that did not come, none that comes can be trusted to be ours.
+//! One request is outstanding at a time and every reply has a deadline. Whatever goes wrong on the
+//! socket ends the connection for good, with an error that says what: after a reply that did not
+//! come, none that comes can be trusted to be ours.
 //!
-//! By hand, because the `vfio_user` crate's client can say neither that the device may only read a mapping nor how long to wait,
-//! takes error replies for success, and asserts on what the server sends. Only eventfds and the files behind mappings are sent;
-//! descriptors that a server sends are dropped.
+//! By hand, because the `vfio_user` crate's client can say neither that the device may only read a
+//! mapping nor how long to wait, takes error replies for success, and asserts on what the server
+//! sends. Only eventfds and the files behind mappings are sent; descriptors that a server sends are
+//! dropped.
 
 use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -70,7 +72,8 @@ impl Client {
         };
         let (major, minor) = (0u16.to_ne_bytes(), 1u16.to_ne_bytes());
         let body = client.ask(Command::Version, &[&major, &minor, CAPABILITIES], None)?;
-        // Major in the lower half on the machines that exist, minor in the upper; only the major has to agree.
+        // Major in the lower half on the machines that exist, minor in the upper; only the major
+        // has to agree.
         let [low, high, ..] = *body else {
             return Err(client.end("its version reply is too short"));
         };
@@ -295,7 +298,8 @@ impl Client {
         }
     }
 
-    /// The server has hung up. On who has just said hello it does so if it serves another, and not every server says that it does.
+    /// The server has hung up. On who has just said hello it does so if it serves another, and not
+    /// every server says that it does.
     fn closed(&mut self, command: Command) -> Error {
         if command == Command::Version {
             let error = Error::new(
@@ -362,7 +366,8 @@ fn unreachable(path: &Path, error: &io::Error) -> Error {
     Error::new(kind, name, cause, remedy)
 }
 
-/// A connected socket on which nothing takes longer than `patience`, a full queue of listeners included.
+/// A connected socket on which nothing takes longer than `patience`, a full queue of listeners
+/// included.
 fn reach(path: &Path, patience: Duration) -> Result<UnixStream, Errno> {
     let kind = SocketType::STREAM;
     let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;

@@ -1,6 +1,8 @@
-//! What goes over a vfio-user socket: a header of 16 bytes and a body of fixed fields, in the machine's own byte order.
+//! What goes over a vfio-user socket: a header of 16 bytes and a body of fixed fields, in the
+//! machine's own byte order.
 //!
-//! The protocol is VFIO's interface in messages: regions, interrupts and DMA by the same numbers as the kernel's.
+//! The protocol is VFIO's interface in messages: regions, interrupts and DMA by the same numbers as
+//! the kernel's.
 
 /// Bytes of a header.
 pub(crate) const HEADER: usize = 16;

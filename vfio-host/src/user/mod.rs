@@ -1,11 +1,11 @@
 //! A device that another process offers over a vfio-user socket.
 //!
-//! The same device, the same driver, no kernel in between: registers by messages, memory as a file that both processes map,
-//! interrupts as eventfds. No privilege is needed. Stores to registers are posted, and a load is answered after all stores
-//! before it, as on a bus.
+//! The same device, the same driver, no kernel in between: registers by messages, memory as a file
+//! that both processes map, interrupts as eventfds. No privilege is needed. Stores to registers are
+//! posted, and a load is answered after all stores before it, as on a bus.
 //!
-//! A server that dies, falls silent or speaks nonsense ends the connection: every load gives all ones from then on, as from a
-//! device that was pulled, and [`Host::trouble`] names it.
+//! A server that dies, falls silent or speaks nonsense ends the connection: every load gives all
+//! ones from then on, as from a device that was pulled, and [`Host::trouble`] names it.
 
 mod client;
 mod message;
@@ -204,7 +204,8 @@ impl VfioUser {
         Ok(host)
     }
 
-    /// After a reset: waits until the device answers again, wires interrupts, then switches memory and bus mastering on.
+    /// After a reset: waits until the device answers again, wires interrupts, then switches memory
+    /// and bus mastering on.
     fn enable(&self) -> Result<(), Error> {
         let deadline = Instant::now() + BACK;
         while self.iommu.first_of_config(pci::ID)?.id().is_none() {
@@ -228,7 +229,8 @@ impl VfioUser {
     }
 
     /// A store to a register. What is lost with the server, the next load tells.
-    // Never inline: counts of instructions leave out this much of a doorbell, which is one store on a card.
+    // Never inline: counts of instructions leave out this much of a doorbell, which is one store on
+    // a card.
     #[inline(never)]
     fn write(&self, offset: usize, data: &[u8]) {
         let inside = offset.checked_add(data.len()).is_some_and(|end| end <= self.bar_len);
@@ -299,7 +301,8 @@ impl Host for VfioUser {
 
 impl Drop for VfioUser {
     fn drop(&mut self) {
-        // The device is silenced before its memory goes. A server that is gone has nothing to be told.
+        // The device is silenced before its memory goes. A server that is gone has nothing to be
+        // told.
         let _ = self.iommu.command(0, pci::BUS_MASTER);
         let _ = self.iommu.with(Client::reset);
         let flags = VFIO_IRQ_SET_DATA_NONE | VFIO_IRQ_SET_ACTION_TRIGGER;

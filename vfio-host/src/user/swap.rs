@@ -1,16 +1,20 @@
 //! Pages of the process, exchanged for pages of a file that the server can map, and back.
 //!
-//! There is no file behind the memory of a process, and a server reaches only files. So each page that is lent gets, in its
-//! place and with its contents, a page of a memory file, which both processes map.
+//! There is no file behind the memory of a process, and a server reaches only files. So each page
+//! that is lent gets, in its place and with its contents, a page of a memory file, which both
+//! processes map.
 //!
-//! Out: the contents are copied to the file, and the file is mapped over them, piece by piece. A store in between would be lost,
-//! so other threads that store wait: `userfaultfd` protects the piece from writing and lets those who tried go on when its
-//! descriptor is closed. It serves memory without a file, which stacks and heaps are; elsewhere, and where a container forbids
-//! it, there is no protection. It is a thread of its own that does all this, with signals off and no memory in use but its own
-//! stack: what is exchanged may be the stack of the caller, or the page on which the allocator keeps its books.
+//! Out: the contents are copied to the file, and the file is mapped over them, piece by piece. A
+//! store in between would be lost, so other threads that store wait: `userfaultfd` protects the
+//! piece from writing and lets those who tried go on when its descriptor is closed. It serves
+//! memory without a file, which stacks and heaps are; elsewhere, and where a container forbids
+//! it, there is no protection. It is a thread of its own that does all this, with signals off and
+//! no memory in use but its own stack: what is exchanged may be the stack of the caller, or the
+//! page on which the allocator keeps its books.
 //!
-//! Back: the same file is mapped over itself, as the process's own. That is one step, the contents stay, and no store is lost.
-//! Then the kernel is told to copy what there is to pages of the process, and the file gives its own up.
+//! Back: the same file is mapped over itself, as the process's own. That is one step, the contents
+//! stay, and no store is lost. Then the kernel is told to copy what there is to pages of the
+//! process, and the file gives its own up.
 //!
 //! Pages are counted, because ranges that are lent may overlap, of one device or of several.
 #![expect(unsafe_code, reason = "memory of the process is mapped over here")]
@@ -236,7 +240,8 @@ fn file(len: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Does it in a thread of its own while the caller, whose stack may be what it is done to, sleeps and takes no signals.
+/// Does it in a thread of its own while the caller, whose stack may be what it is done to, sleeps
+/// and takes no signals.
 fn in_peace(what: impl FnOnce() -> (u64, io::Result<()>) + Send) -> (u64, io::Result<()>) {
     let signals = match Signals::off() {
         Ok(signals) => signals,
@@ -245,7 +250,8 @@ fn in_peace(what: impl FnOnce() -> (u64, io::Result<()>) + Send) -> (u64, io::Re
     let (over, other) = (AtomicU32::new(0), AtomicU32::new(0));
     let done = std::thread::scope(|scope| {
         let asleep = || {
-            // Who waits in the kernel can be moved to another word. He looks at nothing of his own before he is woken.
+            // Who waits in the kernel can be moved to another word. He looks at nothing of his own
+            // before he is woken.
             let flags = futex::Flags::PRIVATE;
             while futex::cmp_requeue(&over, flags, 0, 1, &other, 0) == Ok(0) {
                 std::thread::yield_now();
@@ -308,14 +314,16 @@ fn place(addr: u64) -> *mut c_void {
     with_exposed_provenance_mut(usize::try_from(addr).unwrap_or(0))
 }
 
-/// Puts pages of `file`, in which the byte at address `start` is the first, in the place of the parts'. How many bytes are done.
+/// Puts pages of `file`, in which the byte at address `start` is the first, in the place of the
+/// parts'. How many bytes are done.
 ///
 /// Nothing here allocates: it could be the allocator's own pages.
 fn exchange(parts: &[Part], file: BorrowedFd<'_>, start: u64) -> (u64, io::Result<()>) {
     let mut done = 0;
     for part in parts {
         if part.grows {
-            // The stack below needs a page of its mapping left, by which it goes on growing. Reading lets it grow by one.
+            // The stack below needs a page of its mapping left, by which it goes on growing.
+            // Reading lets it grow by one.
             let below = part.range.start - 1;
             // SAFETY: the kernel reads the byte, or says that it is not there.
             unsafe { libc::pwrite(file.as_raw_fd(), place(below), 1, 0) };
@@ -337,7 +345,8 @@ fn one(at: u64, len: u64, rights: ProtFlags, file: BorrowedFd<'_>, offset: u64) 
     let size = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let protection = Protection::of(at, len);
     copy(at, size, file, offset)?;
-    // SAFETY: the memory is its owner's, who keeps it (`Promised`); what is put in its place has its contents and its rights.
+    // SAFETY: the memory is its owner's, who keeps it (`Promised`); what is put in its place has
+    // its contents and its rights.
     unsafe { mmap(place(at), size, rights, MapFlags::SHARED | MapFlags::FIXED, file, offset) }?;
     drop(protection);
     Ok(())
@@ -352,7 +361,8 @@ fn copy(at: u64, len: usize, file: BorrowedFd<'_>, offset: u64) -> io::Result<()
         let words = from.cast::<u64>();
         let is_zero = (0..page / size_of::<u64>()).all(|n| {
             let word = words.wrapping_add(n);
-            // SAFETY: a page that is mapped and may be read (`parts`). Others may write to it, hence volatile.
+            // SAFETY: a page that is mapped and may be read (`parts`). Others may write to it,
+            // hence volatile.
             unsafe { word.read_volatile() == 0 }
         });
         if !is_zero {
@@ -445,7 +455,8 @@ fn restore(start: u64, run: &Run) {
             continue;
         };
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-        // SAFETY: pages of our file, which nobody else would map, are replaced by the same as the process's own.
+        // SAFETY: pages of our file, which nobody else would map, are replaced by the same as the
+        // process's own.
         let mapped = unsafe { mmap(place(range.start), len, vma.rights, flags, &run.file, offset) };
         if mapped.is_ok() && vma.rights.contains(ProtFlags::WRITE) {
             detach(range.start, run.file.as_fd(), offset..offset + len as u64);
@@ -453,7 +464,8 @@ fn restore(start: u64, run: &Run) {
     }
 }
 
-/// Has the process copy what there is of a part of the file, mapped at `at`, and the file give it up.
+/// Has the process copy what there is of a part of the file, mapped at `at`, and the file give it
+/// up.
 fn detach(at: u64, file: BorrowedFd<'_>, part: Range<u64>) {
     let mut from = part.start;
     while let Ok(data) = seek(file, SeekFrom::Data(from)) {

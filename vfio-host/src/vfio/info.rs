@@ -1,4 +1,5 @@
-//! What the kernel's IOMMU says of itself: which addresses it translates, and how many mappings it still takes.
+//! What the kernel's IOMMU says of itself: which addresses it translates, and how many mappings it
+//! still takes.
 //!
 //! `VFIO_IOMMU_GET_INFO`: a fixed part, and capabilities chained behind it by their offsets.
 
@@ -6,8 +7,8 @@ use std::ops::RangeInclusive;
 
 use vfio_bindings::bindings::vfio::{VFIO_IOMMU_INFO_CAPS, VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE};
 
-/// Number of the capability that counts the mappings left (`VFIO_IOMMU_TYPE1_INFO_DMA_AVAIL`, which the bindings have as a
-/// structure only).
+/// Number of the capability that counts the mappings left (`VFIO_IOMMU_TYPE1_INFO_DMA_AVAIL`, which
+/// the bindings have as a structure only).
 const DMA_AVAIL: u16 = 3;
 /// Bytes of a capability's header.
 const CAP_HEADER: usize = 8;
@@ -22,7 +23,8 @@ pub(crate) struct IommuInfo {
 }
 
 impl IommuInfo {
-    /// Reads the buffer as the kernel filled it. What is cut off or chained in a circle is left out.
+    /// Reads the buffer as the kernel filled it. What is cut off or chained in a circle is left
+    /// out.
     pub(crate) fn parse(bytes: &[u8]) -> Self {
         let mut info = Self::default();
         let flags = word(bytes, 4).unwrap_or(0);

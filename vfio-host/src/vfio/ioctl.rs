@@ -29,7 +29,8 @@ const fn request(number: u8) -> Opcode {
 /// A call with an argument that the kernel may write back to.
 fn call<T: ?Sized>(fd: &impl AsRawFd, number: u8, argument: &mut T) -> io::Result<()> {
     let argument: *mut T = argument;
-    // SAFETY: every caller below gives the structure that its request takes, whole, and with its length in the field for it.
+    // SAFETY: every caller below gives the structure that its request takes, whole, and with its
+    // length in the field for it.
     let result =
         unsafe { libc::ioctl(fd.as_raw_fd(), u64::from(request(number)), argument.cast::<u8>()) };
     if result < 0 {

@@ -1,11 +1,12 @@
 //! A function bound to vfio-pci, behind the machine's IOMMU.
 //!
-//! The kernel's container, group and device are `vfio-ioctls`'; what it cannot say - rights of a mapping, the IOMMU's ranges, the
-//! reset's error - goes to the file descriptors directly (`ioctl.rs`). The BAR is mapped and the arena is ordinary memory, so
-//! the data path has no call of any kind.
+//! The kernel's container, group and device are `vfio-ioctls`'; what it cannot say - rights of a
+//! mapping, the IOMMU's ranges, the reset's error - goes to the file descriptors directly
+//! (`ioctl.rs`). The BAR is mapped and the arena is ordinary memory, so the data path has no call
+//! of any kind.
 //!
-//! Taken in the order open, reset, memory, registers, interrupts, bus mastering, and given back in the reverse: whatever the
-//! device still had in flight is over before the first page goes.
+//! Taken in the order open, reset, memory, registers, interrupts, bus mastering, and given back in
+//! the reverse: whatever the device still had in flight is over before the first page goes.
 
 mod info;
 mod ioctl;
@@ -48,7 +49,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// A function in our hands.
 #[derive(Debug)]
 pub struct Vfio {
-    // In the order in which they go: the kernel gives a group back only when nothing of its device is open or mapped.
+    // In the order in which they go: the kernel gives a group back only when nothing of its device
+    // is open or mapped.
     bar: Bar,
     device: Device,
     iommu: Container,
@@ -80,8 +82,9 @@ impl std::fmt::Debug for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // It looks the group up once more, and panics if the kernel has removed a device that was asked for in the moment since
-        // its file was closed. The container's own end gives the group back then.
+        // It looks the group up once more, and panics if the kernel has removed a device that was
+        // asked for in the moment since its file was closed. The container's own end gives
+        // the group back then.
         let device = self.0.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(device)));
     }
@@ -160,7 +163,8 @@ impl Device {
         self.first_of_config(pci::EXTENDED)
     }
 
-    /// The first `len` bytes of configuration space. The kernel reads them from the function by four, each a transaction.
+    /// The first `len` bytes of configuration space. The kernel reads them from the function by
+    /// four, each a transaction.
     fn first_of_config(&self, len: usize) -> Result<ConfigSpace, Error> {
         let mut bytes = vec![0; len];
         let count = rustix::io::pread(&self.fd, &mut bytes, self.config);
@@ -221,7 +225,8 @@ impl Device {
 }
 
 impl Vfio {
-    /// Takes hold of the function at `address`: checks that it can be had, resets it, gives it memory and interrupts.
+    /// Takes hold of the function at `address`: checks that it can be had, resets it, gives it
+    /// memory and interrupts.
     pub fn open(address: PciAddress, options: &Options) -> Result<Self, Error> {
         let sysfs = Sysfs::default();
         let group = sysfs.check(address)?;
@@ -298,7 +303,8 @@ impl Vfio {
         Ok(host)
     }
 
-    /// After a reset: the kernel restores configuration space and MSI-X; the command register is set again in case it did not.
+    /// After a reset: the kernel restores configuration space and MSI-X; the command register is
+    /// set again in case it did not.
     fn enable(&self) -> Result<(), Error> {
         let on = pci::MEMORY_SPACE | pci::BUS_MASTER;
         self.device.command(on, 0)
@@ -336,7 +342,8 @@ impl Host for Vfio {
 
 impl Drop for Vfio {
     fn drop(&mut self) {
-        // The device is silenced before its memory goes. On a device that is gone each step fails, and there is nothing to undo.
+        // The device is silenced before its memory goes. On a device that is gone each step fails,
+        // and there is nothing to undo.
         let _ = self.device.command(0, pci::BUS_MASTER);
         let _ = ioctl::reset(&self.device.fd);
         for index in [VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_ERR_IRQ_INDEX, VFIO_PCI_REQ_IRQ_INDEX] {

@@ -1,4 +1,5 @@
-//! `dat bind` and `dat unbind` over machines of files, with a thread that does what the kernel does.
+//! `dat bind` and `dat unbind` over machines of files, with a thread that does what the kernel
+//! does.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +12,8 @@ const FOLDER: &str = "/sys/bus/pci/devices/0000:3b:00.0";
 const DEFAULT_V4: &str =
     "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
 
-/// Runs the command while a thread answers like the kernel: a device unbound loses its driver, a device probed gets the
-/// one that the override names, or `own` if there is none.
+/// Runs the command while a thread answers like the kernel: a device unbound loses its driver, a
+/// device probed gets the one that the override names, or `own` if there is none.
 fn with_kernel(machine: &Machine, own: Option<&str>, args: &[&str]) -> Run {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -47,7 +47,8 @@ impl Run {
 }
 
 impl Machine {
-    /// A machine with nothing in it: no HCA, no IOMMU, an ordinary user with 8 MiB of locked memory.
+    /// A machine with nothing in it: no HCA, no IOMMU, an ordinary user with 8 MiB of locked
+    /// memory.
     pub(crate) fn bare() -> Self {
         let number = MACHINES.fetch_add(1, Ordering::Relaxed);
         let name = format!("machine-{}-{number}", std::process::id());
@@ -188,7 +189,8 @@ impl Machine {
 
     pub(crate) fn driver(&self, address: &str, driver: &str) {
         let folder = format!("/sys/bus/pci/devices/{address}");
-        // A folder of its own, as sysfs shows it through the link; the kernel's file for it is in there.
+        // A folder of its own, as sysfs shows it through the link; the kernel's file for it is in
+        // there.
         self.file(&format!("/sys/bus/pci/drivers/{driver}/unbind"), "");
         self.link(&format!("{folder}/driver"), &format!("../../drivers/{driver}"));
     }

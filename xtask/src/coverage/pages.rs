@@ -1,6 +1,7 @@
 //! `docs/dat-seed-pages.md`: the sentences of four manual pages, and what guards each.
 //!
-//! `tests/src/conformance/pages.txt` has the sentences by number. A rule names those that it was written from in its source.
+//! `tests/src/conformance/pages.txt` has the sentences by number. A rule names those that it was
+//! written from in its source.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -85,7 +86,8 @@ impl Pages {
         last.map_or(1, |sentence| sentence.number + 1)
     }
 
-    /// Checks that rules name sentences that exist, and that each sentence has a guard; the page as it has to be.
+    /// Checks that rules name sentences that exist, and that each sentence has a guard; the page as
+    /// it has to be.
     pub(super) fn check(&self, rules: &[Rule], texts: &Texts, faults: &mut Vec<String>) -> String {
         let known: BTreeSet<(&str, u32)> = self
             .sentences

@@ -1,4 +1,5 @@
-//! The instrumented copy of a workspace: written, compiled, and rid of the mutants that do not compile.
+//! The instrumented copy of a workspace: written, compiled, and rid of the mutants that do not
+//! compile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,8 +1,9 @@
 //! `cargo xtask mutants`: whether the tests notice small faults.
 //!
-//! A copy of the workspace in `target/mutants` gets all chosen faults at once, each behind a switch, so that one build
-//! serves all. Every test runs once to record which mutants it reaches; then a mutant is tested in the tests that
-//! reach it, layer by layer. `--bless` writes docs/generated/mutants.md.
+//! A copy of the workspace in `target/mutants` gets all chosen faults at once, each behind a
+//! switch, so that one build serves all. Every test runs once to record which mutants it reaches;
+//! then a mutant is tested in the tests that reach it, layer by layer. `--bless` writes
+//! docs/generated/mutants.md.
 
 mod build;
 mod names;
@@ -26,7 +27,8 @@ use self::page::{Group, cell, equals, page, survivors, why};
 use self::runner::{Layer, Outcome, Suite};
 use crate::run;
 
-/// The files of the four seed pages, and the code that orders and delivers events. A file that moves is renamed here.
+/// The files of the four seed pages, and the code that orders and delivers events. A file that
+/// moves is renamed here.
 const PAGES: &[&str] = &[
     "dat-core/src/ep/reset.rs",
     "dat-core/src/ep/disconnect.rs",
@@ -51,7 +53,8 @@ const EQUAL: &str = "tests/data/mutants-equal.tsv";
 const PAGE: &str = "docs/generated/mutants.md";
 const GROUPS: [&str; 3] = ["pages and events", "rest of dat-core", "hca-mlx5"];
 
-/// Layers in the order in which they run. Conformance catches more than random calls, in a tenth of the time.
+/// Layers in the order in which they run. Conformance catches more than random calls, in a tenth of
+/// the time.
 const LAYERS: [Layer; 6] = [
     Layer { name: "unit and API", tests: &[("dat-core", "*"), ("hca-mlx5", "*")], prefix: "" },
     Layer { name: "cm", tests: &[("dat-core", "cm")], prefix: "" },
@@ -84,7 +87,8 @@ pub(crate) struct Options {
     /// Only those that docs/generated/mutants.md lists as survivors
     #[arg(long)]
     survivors: bool,
-    /// Only the tests of this package: faster, and enough to see that a new test of it catches what it should
+    /// Only the tests of this package: faster, and enough to see that a new test of it catches
+    /// what it should
     #[arg(long, value_name = "NAME")]
     package: Option<String>,
     /// Test every mutant in every layer, not only until one catches it
@@ -133,8 +137,8 @@ fn group_of(file: &str) -> usize {
     }
 }
 
-/// Where a mutant stands in a random order. It depends on nothing but the key, so that a draw changes little
-/// when code does (FNV-1a, mixed as in SplitMix64).
+/// Where a mutant stands in a random order. It depends on nothing but the key, so that a draw
+/// changes little when code does (FNV-1a, mixed as in SplitMix64).
 fn rank(seed: u64, key: &str) -> u64 {
     let mut z = key.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,5 +1,5 @@
-//! Reads what has to be known of all files before one of them is mutated: names of constants, and of functions that
-//! have to stay `const`.
+//! Reads what has to be known of all files before one of them is mutated: names of constants, and
+//! of functions that have to stay `const`.
 
 use std::collections::BTreeSet;
 

@@ -133,8 +133,9 @@ fn table<'a>(out: &mut String, rows: impl Iterator<Item = &'a (Mutant, Outcome)>
     }
 }
 
-/// The mutants that change nothing, with reasons: lines of key, change and reason between tabs. The change is part of
-/// the name here, so that a line does not come to mean another mutant when code is inserted.
+/// The mutants that change nothing, with reasons: lines of key, change and reason between tabs. The
+/// change is part of the name here, so that a line does not come to mean another mutant when code
+/// is inserted.
 pub(crate) fn equals(text: &str) -> BTreeMap<(&str, &str), &str> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let rows = lines.filter_map(|line| {

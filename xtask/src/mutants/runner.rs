@@ -208,8 +208,8 @@ impl Suite {
         (self.tests.len(), self.tests.iter().map(|test| test.time).sum())
     }
 
-    /// Tests these mutants; with `whole` in every layer, else until one catches. What `known` has of an earlier run is
-    /// not tested again; `report` is called for each.
+    /// Tests these mutants; with `whole` in every layer, else until one catches. What `known` has
+    /// of an earlier run is not tested again; `report` is called for each.
     pub(crate) fn test(
         &self,
         keys: &[String],

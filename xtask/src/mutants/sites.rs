@@ -1,8 +1,8 @@
 //! Finds the places of a source file that can be mutated.
 //!
-//! A site is an expression or statement with one or two mutants. Sites nest and never overlap otherwise.
-//! Code that the compiler evaluates (`const`, patterns, types), the arguments of macros, `Debug` and what stands
-//! behind a `#[cfg]` cannot be switched at run time and are counted only.
+//! A site is an expression or statement with one or two mutants. Sites nest and never overlap
+//! otherwise. Code that the compiler evaluates (`const`, patterns, types), the arguments of macros,
+//! `Debug` and what stands behind a `#[cfg]` cannot be switched at run time and are counted only.
 #![expect(clippy::wildcard_enum_match_arm, reason = "syn's enums may grow")]
 
 use std::collections::{BTreeMap, HashSet};
@@ -41,7 +41,8 @@ pub(crate) enum Form {
 /// One change of a site.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Change {
-    /// Names the mutant inside its file: function, kind, ordinal of that kind in the function, change.
+    /// Names the mutant inside its file: function, kind, ordinal of that kind in the function,
+    /// change.
     pub(crate) key: String,
     pub(crate) function: String,
     /// What the mutant does, for people.
@@ -185,7 +186,8 @@ fn brief(text: &str) -> String {
 }
 
 impl Finder<'_> {
-    /// Notes a site with its changes, each a word for the key, a text and what a condition is forced to.
+    /// Notes a site with its changes, each a word for the key, a text and what a condition is
+    /// forced to.
     fn site(
         &mut self,
         at: Range<usize>,
@@ -226,8 +228,8 @@ impl Finder<'_> {
         brief(self.text.get(at.clone()).unwrap_or_default())
     }
 
-    /// A condition that may be forced true, forced false or both. Of the operands of `&&` only the forced truth is
-    /// a mutant of its own, of those of `||` only the forced falsehood.
+    /// A condition that may be forced true, forced false or both. Of the operands of `&&` only the
+    /// forced truth is a mutant of its own, of those of `||` only the forced falsehood.
     fn condition(&mut self, e: &Expr, truth: bool, falsehood: bool) {
         match e {
             Expr::Paren(inner) => self.condition(&inner.expr, truth, falsehood),

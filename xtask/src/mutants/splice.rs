@@ -94,7 +94,8 @@ impl Writer<'_> {
         self.out.push_str(self.text.get(range).unwrap_or_default());
     }
 
-    /// Writes a piece of the source with the sites in it, beginning at node `next`. Returns the node after it.
+    /// Writes a piece of the source with the sites in it, beginning at node `next`. Returns the
+    /// node after it.
     fn write(&mut self, range: Range<usize>, mut next: usize) -> usize {
         let mut at = range.start;
         while let Some((site, ids)) = self.nodes.get(next) {

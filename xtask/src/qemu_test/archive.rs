@@ -1,4 +1,5 @@
-//! The guest's first file system: a `newc` cpio archive, as the kernel takes it (initramfs buffer format).
+//! The guest's first file system: a `newc` cpio archive, as the kernel takes it (initramfs buffer
+//! format).
 
 use std::collections::BTreeSet;
 use std::io::Write;

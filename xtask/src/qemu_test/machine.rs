@@ -1,6 +1,8 @@
-//! What a guest is run with: a QEMU that speaks vfio-user, a kernel with its VFIO modules, a static busybox.
+//! What a guest is run with: a QEMU that speaks vfio-user, a kernel with its VFIO modules, a static
+//! busybox.
 //!
-//! Each is the one that the user names, else the machine's own if it will do, else the one of the unpacked tree.
+//! Each is the one that the user names, else the machine's own if it will do, else the one of the
+//! unpacked tree.
 
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -47,7 +49,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Finds everything, or fetches it into `folder`; and stock Linux of a version, if one is named.
+    /// Finds everything, or fetches it into `folder`; and stock Linux of a version, if one is
+    /// named.
     pub(crate) fn find(folder: &Path, stock: Option<&str>) -> Result<Self> {
         fs::create_dir_all(folder)?;
         let finder = Finder { folder, tree: OnceCell::new() };

@@ -1,7 +1,9 @@
-//! `cargo xtask qemu-test`: the driver where its users run it, in guests under QEMU, on devices of the model.
+//! `cargo xtask qemu-test`: the driver where its users run it, in guests under QEMU, on devices of
+//! the model.
 //!
-//! Each scenario starts the model's server, boots one or two guests and judges what they say. The guests run under
-//! emulation (TCG) on any machine; what a real IOMMU or a real CPU's memory system would add, they do not show.
+//! Each scenario starts the model's server, boots one or two guests and judges what they say. The
+//! guests run under emulation (TCG) on any machine; what a real IOMMU or a real CPU's memory system
+//! would add, they do not show.
 
 mod archive;
 mod control;
@@ -64,12 +66,12 @@ pub(crate) struct Options {
     /// The version of stock Linux
     #[arg(long, default_value = DEFAULT_KERNEL)]
     kernel: String,
-    /// Of the matrix, only cells with this in their name (`TEST / SERVER-CLIENT`); of the DAT programs, only such rows; `A|B` is
-    /// either
+    /// Of the matrix, only cells with this in their name (`TEST / SERVER-CLIENT`); of the DAT
+    /// programs, only such rows; `A|B` is either
     #[arg(long, value_name = "PART")]
     cells: Option<String>,
-    /// Of the matrix, write the rows that were played with every pairing into docs/interop.md; of all DAT programs, the table into
-    /// docs/dat-programs.md
+    /// Of the matrix, write the rows that were played with every pairing into docs/interop.md; of
+    /// all DAT programs, the table into docs/dat-programs.md
     #[arg(long)]
     bless: bool,
     #[command(flatten)]
@@ -181,8 +183,9 @@ pub(crate) fn scenarios(options: &Options) -> Result<(usize, Vec<&'static str>)>
 
     let next = AtomicUsize::new(0);
     let played = Mutex::new(Vec::new());
-    // Guests sleep half of their time, above all while the kernel waits for a function that was reset: one scenario more than
-    // there are processors keeps these busy. Two pairs of stock Linux do not sleep, and DAT's programs share a port.
+    // Guests sleep half of their time, above all while the kernel waits for a function that was
+    // reset: one scenario more than there are processors keeps these busy. Two pairs of stock
+    // Linux do not sleep, and DAT's programs share a port.
     let workers = if options.linux || options.dat {
         1
     } else {

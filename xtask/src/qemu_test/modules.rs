@@ -1,6 +1,7 @@
 //! A kernel's modules: those that a guest needs, unpacked, each behind those that it needs itself.
 //!
-//! What a module needs stands in the module: an unpacked package has no `modules.dep`, which is made where it is installed.
+//! What a module needs stands in the module: an unpacked package has no `modules.dep`, which is
+//! made where it is installed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,8 +18,9 @@ const DEPENDS: &[u8] = b"depends=";
 /// A module: its name as the kernel writes it, and its file, unpacked.
 pub(crate) type Module = (String, Vec<u8>);
 
-/// The modules named and all that they need, in the order of loading. What a kernel does not have is left out: it is built
-/// in, or of another version, or it will be missed where it is used. `tool` gives the command of a decompressor.
+/// The modules named and all that they need, in the order of loading. What a kernel does not have
+/// is left out: it is built in, or of another version, or it will be missed where it is used.
+/// `tool` gives the command of a decompressor.
 pub(crate) fn in_order(
     folder: &Path,
     names: &[&str],

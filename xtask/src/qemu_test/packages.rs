@@ -1,9 +1,10 @@
-//! Unprivileged trees of the distribution's packages: a QEMU for a machine whose own is too old or absent, and the stock
-//! programs and kernels that guests run.
+//! Unprivileged trees of the distribution's packages: a QEMU for a machine whose own is too old or
+//! absent, and the stock programs and kernels that guests run.
 //!
-//! apt itself does the work, in a state of its own below `target/`: the machine's mirror, proxies, credentials and
-//! archive keys are read from the machine's configuration at run time, only the suite is another one. Nothing is
-//! installed: the packages are unpacked, and QEMU runs under the tree's own loader and libraries.
+//! apt itself does the work, in a state of its own below `target/`: the machine's mirror, proxies,
+//! credentials and archive keys are read from the machine's configuration at run time, only the
+//! suite is another one. Nothing is installed: the packages are unpacked, and QEMU runs under the
+//! tree's own loader and libraries.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,14 +23,16 @@ pub(crate) struct Recipe {
     name: &'static str,
     /// Packages by the suite that they come from, each with all that it needs.
     parts: &'static [(&'static str, &'static [&'static str])],
-    /// A package that depends on a kernel, and its suite: the kernel's package is unpacked without what it depends on.
+    /// A package that depends on a kernel, and its suite: the kernel's package is unpacked without
+    /// what it depends on.
     kernel: Option<(&'static str, &'static str)>,
     /// What to do where it cannot be had.
     remedy: &'static str,
 }
 
-/// A QEMU that has a vfio-user client (10.1 or newer), from the backports of the stable suite; and the newest kernel that
-/// is built for virtual machines: a third of the size of the one for all hardware.
+/// A QEMU that has a vfio-user client (10.1 or newer), from the backports of the stable suite; and
+/// the newest kernel that is built for virtual machines: a third of the size of the one for all
+/// hardware.
 pub(crate) const QEMU: Recipe = Recipe {
     name: "tree",
     parts: &[
@@ -67,8 +70,8 @@ pub(crate) const USERLAND: Recipe = Recipe {
     remedy: "the programs that stock Linux is tried with could not be had (run without --linux to do without)",
 };
 
-/// DAT as a distribution ships it: the registry with its headers, the programs, and what has them print line by line. The newest
-/// release that has them.
+/// DAT as a distribution ships it: the registry with its headers, the programs, and what has them
+/// print line by line. The newest release that has them.
 pub(crate) const DAPL: Recipe = Recipe {
     name: "dapl",
     parts: &[("bookworm", &["dapl2-utils", "libdapl2", "libdapl-dev", "coreutils"])],
@@ -76,7 +79,8 @@ pub(crate) const DAPL: Recipe = Recipe {
     remedy: "the DAT programs of Debian 12 could not be had",
 };
 
-/// The kernels for all hardware, by the version that their names begin with. The one for virtual machines has no Soft-RoCE.
+/// The kernels for all hardware, by the version that their names begin with. The one for virtual
+/// machines has no Soft-RoCE.
 pub(crate) const KERNELS: [(&str, Recipe); 2] = [
     (
         "6.12",
@@ -127,7 +131,8 @@ impl Tree {
         ]
     }
 
-    /// The libraries that a file of the tree is loaded with, as files of the tree; none, if it is no program.
+    /// The libraries that a file of the tree is loaded with, as files of the tree; none, if it is
+    /// no program.
     pub(crate) fn libraries(&self, file: &Path) -> Result<Vec<PathBuf>> {
         let file = self.0.join(file);
         let mut list = Command::new(self.0.join(Self::LOADER));
@@ -149,7 +154,8 @@ impl Tree {
     }
 }
 
-/// Held while something is looked for and unpacked: of several threads that want it, one does the work.
+/// Held while something is looked for and unpacked: of several threads that want it, one does the
+/// work.
 static UNPACKS: Mutex<()> = Mutex::new(());
 
 /// Waits until no other thread unpacks anything.
@@ -249,7 +255,8 @@ impl Apt {
         }
         fs::write(folder.join("sources/qemu.sources"), source)?;
 
-        // The machine's ways of fetching (proxies, time limits) hold here too; its hooks and its state do not.
+        // The machine's ways of fetching (proxies, time limits) hold here too; its hooks and its
+        // state do not.
         let mut dump = Command::new("apt-config");
         dump.arg("dump");
         let machine = run::silent(dump)?;

@@ -1,4 +1,5 @@
-//! Child processes of a scenario: what they print is kept, what they may print is bounded, and they never outlive it.
+//! Child processes of a scenario: what they print is kept, what they may print is bounded, and they
+//! never outlive it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};

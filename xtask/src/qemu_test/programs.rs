@@ -1,4 +1,5 @@
-//! What servers and guests run, built by cargo into static programs: a guest has no libraries, and one build serves both.
+//! What servers and guests run, built by cargo into static programs: a guest has no libraries, and
+//! one build serves both.
 
 use std::fs;
 use std::path::{Path, PathBuf};

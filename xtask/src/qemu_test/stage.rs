@@ -1,7 +1,7 @@
 //! One scenario's stage: its folder, its servers and its guests, under one deadline.
 //!
-//! A guest tells how it fares in lines that begin with `@@`. Whatever ends a scenario, everything that it started ends
-//! with it.
+//! A guest tells how it fares in lines that begin with `@@`. Whatever ends a scenario, everything
+//! that it started ends with it.
 
 use std::fs;
 use std::io::Write;
@@ -40,8 +40,8 @@ pub(crate) enum System {
     /// A small Linux with VFIO, which plays its script and powers off.
     #[default]
     Vfio,
-    /// Stock Linux with its own drivers and programs, which does what its console is told. Its script is its
-    /// configuration.
+    /// Stock Linux with its own drivers and programs, which does what its console is told. Its
+    /// script is its configuration.
     Stock,
 }
 
@@ -52,7 +52,8 @@ pub(crate) struct Guest<'g> {
     pub(crate) system: System,
     /// What it plays.
     pub(crate) script: &'g str,
-    /// Sockets of the models that it gets, each behind a root port of its own: the first is 0000:01:00.0.
+    /// Sockets of the models that it gets, each behind a root port of its own: the first is
+    /// 0000:01:00.0.
     pub(crate) devices: &'g [&'g Path],
     /// More options of QEMU.
     pub(crate) options: &'g [String],
@@ -218,7 +219,8 @@ impl<'m> Stage<'m> {
         self.guest(name, &usual)
     }
 
-    /// Boots an image that needs no Linux: the one that serves, or with `calls` the one that calls. Its script is its command line.
+    /// Boots an image that needs no Linux: the one that serves, or with `calls` the one that calls.
+    /// Its script is its command line.
     pub(crate) fn image(&mut self, name: &str, calls: bool, guest: &Guest<'_>) -> Result<Id> {
         let [serves, caller] = &self.programs.images;
         let mut command = self.qemu(guest)?;
@@ -231,8 +233,8 @@ impl<'m> Stage<'m> {
         Ok(self.add(process))
     }
 
-    /// The machine of a guest: q35 under emulation with an IOMMU that vfio-pci accepts, and memory that a server in
-    /// another process can map.
+    /// The machine of a guest: q35 under emulation with an IOMMU that vfio-pci accepts, and memory
+    /// that a server in another process can map.
     fn qemu(&self, guest: &Guest<'_>) -> Result<Command> {
         let memory = if guest.memory == 0 { 512 } else { guest.memory };
         let mut command = self.machine.qemu()?;
@@ -276,8 +278,8 @@ impl<'m> Stage<'m> {
         archive.finish()
     }
 
-    /// Waits for a line that contains `what`, and gives it. Whoever fails first fails the scenario: a guest whose script
-    /// ends badly or whose kernel panics, a server that is gone.
+    /// Waits for a line that contains `what`, and gives it. Whoever fails first fails the scenario:
+    /// a guest whose script ends badly or whose kernel panics, a server that is gone.
     pub(crate) fn expect(&mut self, id: Id, what: &str, within: Duration) -> Result<String> {
         self.line(id, within, &format!("a line with \"{what}\""), |line| line.contains(what))
     }

@@ -1,5 +1,5 @@
-//! Stock Linux: a distribution's kernel for all hardware, its drivers and its programs, as an archive that guests start
-//! from. Nothing in it is ours but the first process.
+//! Stock Linux: a distribution's kernel for all hardware, its drivers and its programs, as an
+//! archive that guests start from. Nothing in it is ours but the first process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -64,8 +64,8 @@ const PROGRAMS: &[&str] = &[
     "ucmatose",
     "udaddy",
 ];
-/// What programs load by name while they run: verbs providers, their registration, and what ends a thread; and libraries that
-/// programs of an older release still name.
+/// What programs load by name while they run: verbs providers, their registration, and what ends a
+/// thread; and libraries that programs of an older release still name.
 const LOADED: [&str; 7] = [
     "usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so",
     "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
@@ -76,8 +76,9 @@ const LOADED: [&str; 7] = [
     "etc/libibverbs.d/rxe.driver",
 ];
 
-/// DAT's programs, registry and provider over rdma_cm, and what has a program print line by line: it may be ended at any time. They
-/// are of an older release, and run with the libraries of the others.
+/// DAT's programs, registry and provider over rdma_cm, and what has a program print line by line:
+/// it may be ended at any time. They are of an older release, and run with the libraries of the
+/// others.
 const DAPL: [&str; 8] = [
     "usr/bin/dapltest",
     "usr/bin/dtest",

@@ -1,7 +1,7 @@
 //! A kernel that QEMU enters without decompressing it: the ELF file inside a bzImage.
 //!
-//! Under emulation the kernel's own decompressor costs seconds of every boot. The layout of the header is that of
-//! `Documentation/arch/x86/boot.rst` in the Linux source.
+//! Under emulation the kernel's own decompressor costs seconds of every boot. The layout of the
+//! header is that of `Documentation/arch/x86/boot.rst` in the Linux source.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -72,7 +72,8 @@ pub(crate) fn extract(image: &[u8], tool: impl Fn(&str) -> Result<Command>) -> R
         }
         _ => bail!("the kernel is packed in a way that is not known here"),
     };
-    // Four bytes of size follow the packed kernel, of which the tools complain behind complete output.
+    // Four bytes of size follow the packed kernel, of which the tools complain behind complete
+    // output.
     let elf = filter(command, payload)?;
     ensure!(elf.starts_with(ELF), "what was packed in the kernel is no ELF file");
     Ok(elf)

@@ -1,8 +1,9 @@
 //! Whose read-only data it is: that of the code that refers to it.
 //!
-//! The linker keeps its relocations in the images (`--emit-relocs`), so every reference is known. Read-only data is cut at
-//! whatever is referred to; a piece belongs to all that refer to it, be it code or another piece. It is somebody else's only
-//! if nothing of the two crates leads to it, and something of others does.
+//! The linker keeps its relocations in the images (`--emit-relocs`), so every reference is known.
+//! Read-only data is cut at whatever is referred to; a piece belongs to all that refer to it, be it
+//! code or another piece. It is somebody else's only if nothing of the two crates leads to it, and
+//! something of others does.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -47,7 +48,8 @@ pub(super) fn references(said: &str) -> Result<Vec<Reference>> {
     Ok(found)
 }
 
-/// How many bytes of `rodata` belong to code of which `ours` holds. What nobody refers to counts too.
+/// How many bytes of `rodata` belong to code of which `ours` holds. What nobody refers to counts
+/// too.
 pub(super) fn owned(
     rodata: Range<u64>,
     references: &[Reference],
@@ -107,7 +109,8 @@ mod tests {
 
     #[test]
     fn a_piece_is_foreign_only_if_none_of_ours_leads_to_it() {
-        // Code below 50 is ours. Pieces: 100 unreferenced, 110 ours, 120 foreign, 130 by way of 110, 140 of both.
+        // Code below 50 is ours. Pieces: 100 unreferenced, 110 ours, 120 foreign, 130 by way of
+        // 110, 140 of both.
         let references = [(10, 110), (60, 120), (112, 130), (60, 130), (20, 140), (70, 140)];
         let references = references.map(|(at, to)| Reference { at, to });
         assert_eq!(owned(100..150, &references, |at| at < 50), 40);

@@ -99,7 +99,8 @@ impl<T: Word> Field<T> {
         field
     }
 
-    /// Where the field begins, if it has the whole bytes of its type: to move those takes less code than a call.
+    /// Where the field begins, if it has the whole bytes of its type: to move those takes less code
+    /// than a call.
     const fn whole(self) -> Option<usize> {
         if self.first.is_multiple_of(8) && self.width == T::BITS {
             Some(self.first / 8)
@@ -139,7 +140,8 @@ const fn place(first: usize, width: usize) -> usize {
 
 /// The bits at a [`place`].
 ///
-/// One bit at a time: the messages of a connection are few, and the code of all fields of all of them is this.
+/// One bit at a time: the messages of a connection are few, and the code of all fields of all of
+/// them is this.
 #[inline(never)]
 fn bits(mad: &[u8; MAD_LEN], place: usize) -> u64 {
     let (first, width) = (place >> 8, place & 0xff);
@@ -173,7 +175,8 @@ pub(super) fn slice(mad: &[u8; MAD_LEN], at: usize, len: usize) -> &[u8] {
     mad.get(BODY + at..BODY + at + len).unwrap_or_default()
 }
 
-/// Writes `prefix` and `data` one behind the other at `at` in the body, and no further than `len` bytes.
+/// Writes `prefix` and `data` one behind the other at `at` in the body, and no further than `len`
+/// bytes.
 #[inline(never)]
 pub(super) fn put(mad: &mut [u8; MAD_LEN], at: usize, len: usize, prefix: &[u8], data: &[u8]) {
     let area = mad.get_mut(BODY + at..BODY + at + len).unwrap_or_default();

@@ -7,7 +7,8 @@ use super::{WireError, is_v4};
 /// Bytes of the header.
 pub const IP_HEADER_LEN: usize = 36;
 
-/// Ports and addresses of a connection, as rdma_cm tells them. The destination port is in the service ID.
+/// Ports and addresses of a connection, as rdma_cm tells them. The destination port is in the
+/// service ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpHeader {
     /// IPv4.
@@ -62,7 +63,8 @@ impl IpHeader {
         }
     }
 
-    /// Reads a header: version 0, IP version 4 or 6. IPv4 addresses stand in the last four bytes of their fields.
+    /// Reads a header: version 0, IP version 4 or 6. IPv4 addresses stand in the last four bytes of
+    /// their fields.
     pub fn parse(bytes: &[u8; IP_HEADER_LEN]) -> Result<Self, WireError> {
         let [0, version, port_high, port_low, addresses @ ..] = bytes else {
             return Err(WireError::Field);

@@ -1,8 +1,9 @@
 //! The datagrams of connection management: one MAD of 256 bytes each, sent from QP1 to QP1.
 //!
-//! Every message has two types. A *view* ([`Req`], [`Rep`], ...) lays names over 256 bytes and can show any nonsense;
-//! its getters and setters never panic. A *repr* ([`ReqRepr`], [`RepRepr`], ...) can only hold a sane message;
-//! `parse` makes one of a view or says what is wrong, `emit` writes one. `parse(emit(x)) == x` for all reprs.
+//! Every message has two types. A *view* ([`Req`], [`Rep`], ...) lays names over 256 bytes and can
+//! show any nonsense; its getters and setters never panic. A *repr* ([`ReqRepr`], [`RepRepr`], ...)
+//! can only hold a sane message; `parse` makes one of a view or says what is wrong, `emit` writes
+//! one. `parse(emit(x)) == x` for all reprs.
 //!
 //! Layouts: IBTA volume 1, chapter 12.6 (messages), 13.4 (header), annex A11 (IP CM service).
 //!
@@ -68,7 +69,8 @@ impl<'a> Header<'a> {
     const TRANSACTION: Field<u64> = Field::header(8, 64);
     const ATTRIBUTE: Field<u16> = Field::header(16, 16);
 
-    /// Reads the bytes as a connection management MAD: base version 1, class 7 version 2, method Send.
+    /// Reads the bytes as a connection management MAD: base version 1, class 7 version 2, method
+    /// Send.
     pub fn new_checked(mad: &'a [u8; MAD_LEN]) -> Result<Self, WireError> {
         let ours = Self::BASE_VERSION.get(mad) == 1
             && Self::CLASS.get(mad) == 7
@@ -198,7 +200,8 @@ impl Message {
     }
 }
 
-/// A message that names both ends of its connection and carries no private data. All that have two IDs have them here.
+/// A message that names both ends of its connection and carries no private data. All that have two
+/// IDs have them here.
 #[inline(never)]
 pub(super) fn plain(transaction: u64, attribute: u16, ids: [u32; 2]) -> [u8; MAD_LEN] {
     let mut mad = Header::emit(transaction, attribute);

@@ -196,7 +196,8 @@ impl ReqRepr {
         })
     }
 
-    /// Writes it. LIDs are the permissive ones; a hop limit of 1 or less says that the path stays within the subnet.
+    /// Writes it. LIDs are the permissive ones; a hop limit of 1 or less says that the path stays
+    /// within the subnet.
     #[must_use]
     #[inline(never)]
     pub fn emit(&self, transaction: u64) -> [u8; MAD_LEN] {

@@ -9,7 +9,8 @@ const IP_CM_TCP: u64 = 0x0106_0000;
 const IP_CM_UDP: u64 = 0x0111_0000;
 
 impl ServiceId {
-    /// The service at a port of the RDMA IP CM service, as rdma_cm listens on in its TCP port space.
+    /// The service at a port of the RDMA IP CM service, as rdma_cm listens on in its TCP port
+    /// space.
     #[must_use]
     pub const fn tcp(port: u16) -> Self {
         Self(IP_CM_TCP | port as u64)
@@ -21,7 +22,8 @@ impl ServiceId {
         Self(IP_CM_UDP | port as u64)
     }
 
-    /// The port, if this is a service for connections of the RDMA IP CM; such a REQ carries the IP CM header.
+    /// The port, if this is a service for connections of the RDMA IP CM; such a REQ carries the IP
+    /// CM header.
     #[must_use]
     pub const fn port(self) -> Option<u16> {
         let [prefix @ .., high, low] = self.0.to_be_bytes();
@@ -31,7 +33,8 @@ impl ServiceId {
         }
     }
 
-    /// The port, if this is a service for datagrams of the RDMA IP CM; such a SIDR_REQ carries the IP CM header.
+    /// The port, if this is a service for datagrams of the RDMA IP CM; such a SIDR_REQ carries the
+    /// IP CM header.
     #[must_use]
     pub const fn udp_port(self) -> Option<u16> {
         Self(self.0 ^ IP_CM_TCP ^ IP_CM_UDP).port()

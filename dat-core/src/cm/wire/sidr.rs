@@ -1,6 +1,8 @@
-//! SIDR_REQ and SIDR_REP: the queue pair of a service for datagrams is looked up ("service ID resolution").
+//! SIDR_REQ and SIDR_REP: the queue pair of a service for datagrams is looked up ("service ID
+//! resolution").
 //!
-//! Neither makes a connection, so neither has communication IDs: the request ID, chosen by who asks, stands in both.
+//! Neither makes a connection, so neither has communication IDs: the request ID, chosen by who
+//! asks, stands in both.
 
 use super::field::view;
 use super::{Header, MAD_LEN, Reason, ServiceId, WireError};
@@ -153,7 +155,8 @@ pub struct SidrRepRepr {
 }
 
 impl SidrRepRepr {
-    /// Reads a SIDR_REP. [`WireError::Field`] for a request ID of 0, and for a service that is there with no queue pair.
+    /// Reads a SIDR_REP. [`WireError::Field`] for a request ID of 0, and for a service that is
+    /// there with no queue pair.
     pub fn parse(rep: &SidrRep<&[u8; MAD_LEN]>) -> Result<Self, WireError> {
         rep.check()?;
         Ok(Self {

@@ -1,5 +1,5 @@
-//! The port on a device that knows just enough: what it says in commands, what it undoes, how its rings turn over. Long,
-//! because each golden message stands here whole.
+//! The port on a device that knows just enough: what it says in commands, what it undoes, how its
+//! rings turn over. Long, because each golden message stands here whole.
 //!
 //! Length: one test per rule of the port, on one test device.
 

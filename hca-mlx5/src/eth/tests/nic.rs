@@ -1,4 +1,5 @@
-//! A platform whose device knows just enough: it answers commands, keeps account of objects, moves raw Ethernet frames.
+//! A platform whose device knows just enough: it answers commands, keeps account of objects, moves
+//! raw Ethernet frames.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::wildcard_enum_match_arm,

@@ -215,7 +215,8 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
         frame.extend(tail);
         frame
     });
-    // Neighbor Discovery with a good checksum over whatever follows, so that the options are reached.
+    // Neighbor Discovery with a good checksum over whatever follows, so that the options are
+    // reached.
     let nd =
         (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..80)).prop_map(|(ns, tail)| {
             let mut frame = hex("02000000000a 02000000000b 86dd 60000000 0000 3aff");

@@ -49,7 +49,8 @@ fn pair(a: &Net, b: &Net) -> (Station, Station) {
     (quiet(MAC_A, a), quiet(MAC_B, b))
 }
 
-/// Carries frames both ways until there are none; each is lost if `lost` says so. Returns how many were carried.
+/// Carries frames both ways until there are none; each is lost if `lost` says so. Returns how many
+/// were carried.
 fn exchange(
     a: &mut Station,
     b: &mut Station,

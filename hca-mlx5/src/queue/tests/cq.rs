@@ -25,7 +25,8 @@ fn cq<const WC: bool>(platform: &Scripted<WC>) -> Cq<'_, Scripted<WC>> {
     cq
 }
 
-/// An entry: user index, byte count, opcode of the WQE, counter, opcode, low nibble of the last byte.
+/// An entry: user index, byte count, opcode of the WQE, counter, opcode, low nibble of the last
+/// byte.
 fn entry(index: u32, len: u32, sop: u8, counter: u16, opcode: u8, low: u8) -> [u8; 64] {
     let mut bytes = [0; 64];
     bytes[0x20..0x24].copy_from_slice(&index.to_be_bytes());
@@ -271,7 +272,8 @@ fn arm_sequence_counts_modulo_four_and_knows_solicited() {
     assert_eq!(p.bytes(RECORD + 4, 4), [0x21, 0, 0, 0]);
 }
 
-/// A device ignores a request with the number of its last event. What was asked for solicited completions may have had none.
+/// A device ignores a request with the number of its last event. What was asked for solicited
+/// completions may have had none.
 #[test]
 fn a_number_that_the_last_event_may_have_is_not_used_again() {
     let p = Scripted::<false>::new();
@@ -331,7 +333,8 @@ proptest! {
     }
 }
 
-/// Four entries, of which one was taken, two wait, and the device has ended the ring; for each lap, into rings longer and shorter.
+/// Four entries, of which one was taken, two wait, and the device has ended the ring; for each lap,
+/// into rings longer and shorter.
 #[test]
 fn a_ring_that_ends_goes_on_in_another_with_what_waits() {
     const OTHER: usize = 0x4000;

@@ -1,4 +1,5 @@
-//! The data path against recorded stores, the bytes of the open stacks, and the raw entries of real cards.
+//! The data path against recorded stores, the bytes of the open stacks, and the raw entries of real
+//! cards.
 
 mod cq;
 mod recv;

@@ -269,7 +269,8 @@ fn a_window_of_type_2_is_bound_to_the_queue_pair_that_binds_it() {
         let p = Scripted::<false>::new();
         let scope = Scope::QueuePair { bound };
         sq(&p, 4, 0).bind(&Bind { scope, ..BIND }, SIGNALED);
-        // The flags of the open stacks' first bind; what is bound already cannot be asked to be free.
+        // The flags of the open stacks' first bind; what is bound already cannot be asked to be
+        // free.
         assert_eq!(p.bytes(RING + 16, 1), [flags]);
         assert_eq!(p.bytes(RING + 28, 4), [0x20, 0x3c, 0x60, 0x41]);
         assert_eq!(p.bytes(RING + 68, 4), [0, 0, 0x4d, 0x77]);

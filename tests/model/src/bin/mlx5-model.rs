@@ -12,10 +12,12 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// HCAs of ConnectX-4 kind on vfio-user sockets, for QEMU (`-device vfio-user-pci`) or a driver that speaks the protocol.
+/// HCAs of ConnectX-4 kind on vfio-user sockets, for QEMU (`-device vfio-user-pci`) or a driver
+/// that speaks the protocol.
 ///
-/// Prints `ready` when every socket listens. Ends on SIGTERM and SIGINT, on `quit` on the control socket and, with
-/// --until-eof, at the end of its standard input; then it says on stderr, or in the file given, what it has seen.
+/// Prints `ready` when every socket listens. Ends on SIGTERM and SIGINT, on `quit` on the control
+/// socket and, with --until-eof, at the end of its standard input; then it says on stderr, or in
+/// the file given, what it has seen.
 #[derive(Parser, Debug)]
 #[command(name = "mlx5-model")]
 struct Cli {
@@ -25,7 +27,8 @@ struct Cli {
     /// Capabilities: what a ConnectX-4 said of itself, or the least that stock Linux brings up
     #[arg(long, value_enum, default_value_t = Capabilities::Big)]
     profile: Capabilities,
-    /// Be a virtual function: other device id, no address of its own, commands of the physical function refused
+    /// Be a virtual function: other device id, no address of its own, commands of the physical
+    /// function refused
     #[arg(long)]
     vf: bool,
     /// Latencies, orders and delays as of a real card
@@ -34,22 +37,26 @@ struct Cli {
     /// MSI-X vectors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     vectors: Option<u16>,
-    /// What joins the HCAs: `switch`, or `dgram:LOCAL,REMOTE` for the switch and a socket as of `-netdev dgram`
+    /// What joins the HCAs: `switch`, or `dgram:LOCAL,REMOTE` for the switch and a socket as of
+    /// `-netdev dgram`
     #[arg(long, default_value = "switch", value_parser = link)]
     wire: Link,
     /// Capture every frame
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Listen here for probes and faults (the library's documentation, module `server`, has the commands)
+    /// Listen here for probes and faults (the library's documentation, module `server`, has the
+    /// commands)
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Seed of every random choice, and of the MACs: servers on one wire need different ones
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// A fault: gone-after=N, die-after=N, mute-after=N or quit-after=N commands, or dma-limit=N mappings
+    /// A fault: gone-after=N, die-after=N, mute-after=N or quit-after=N commands, or dma-limit=N
+    /// mappings
     #[arg(long, value_name = "KIND=N")]
     rude: Vec<Rude>,
-    /// Note every field that a driver sets and that is written to it; adds to the notes that the file has
+    /// Note every field that a driver sets and that is written to it; adds to the notes that the
+    /// file has
     #[arg(long, value_name = "FILE")]
     fields: Option<PathBuf>,
     /// Plant one of the ten bugs of the layouts, from 1

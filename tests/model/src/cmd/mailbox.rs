@@ -1,7 +1,8 @@
 //! A command's bytes: the entry, and the chains of mailbox blocks behind it.
 //!
 //! Checks are those real cards make: block alignment of 1 KiB, block numbers, tokens, lengths; a
-//! signature only while `cmdif_checksum` is on. Longer inputs, spare blocks and a zero token are fine.
+//! signature only while `cmdif_checksum` is on. Longer inputs, spare blocks and a zero token are
+//! fine.
 
 use crate::bus::{Bus, Wrote};
 use crate::hca::Hca;

@@ -83,7 +83,8 @@ pub struct Trouble {
     pub doubled_doorbells: bool,
 }
 
-/// A device with trouble around it. The fields are public: a test sets what it needs, when it needs it.
+/// A device with trouble around it. The fields are public: a test sets what it needs, when it needs
+/// it.
 #[derive(Debug)]
 pub struct Faulty {
     /// The device.

@@ -1,7 +1,7 @@
 //! Work requests: the segments of which send and receive WQEs are made.
 //!
-//! PRM: send WQE construction; Linux `struct mlx5_wqe_ctrl_seg` and its neighbours. The key segment of
-//! a UMR is a memory key's context, `mkc`.
+//! PRM: send WQE construction; Linux `struct mlx5_wqe_ctrl_seg` and its neighbours. The key segment
+//! of a UMR is a memory key's context, `mkc`.
 
 layouts! {
     /// Control segment: the head of every send WQE.

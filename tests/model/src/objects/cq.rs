@@ -1,8 +1,8 @@
 //! Completion queues: the ring, its overrun check and its arm state.
 //!
-//! An entry is one write in ascending order, so the byte that holds opcode and owner becomes visible
-//! last. Payload is always written before this file is called. An event fires when the CQ is armed
-//! and an entry beyond the consumer index named in the arm word exists.
+//! An entry is one write in ascending order, so the byte that holds opcode and owner becomes
+//! visible last. Payload is always written before this file is called. An event fires when the CQ
+//! is armed and an entry beyond the consumer index named in the arm word exists.
 //!
 //! Not here: interrupt moderation (period and count are stored and read back, and every event is
 //! immediate), CQE compression.
@@ -151,9 +151,10 @@ impl Cq {
         }
     }
 
-    /// Moves to another ring. An entry that says so ends the old one; what is there and not consumed software
-    /// carries over itself. The index runs on, the resize entry counted. False when the old ring has no room for
-    /// that entry, or the new one none for what is outstanding.
+    /// Moves to another ring. An entry that says so ends the old one; what is there and not
+    /// consumed software carries over itself. The index runs on, the resize entry counted.
+    /// False when the old ring has no room for that entry, or the new one none for what is
+    /// outstanding.
     pub(crate) fn resize(
         &mut self,
         bus: &mut Bus,
@@ -198,8 +199,8 @@ impl Cq {
             return Err(format!("CQ {:#x}: reserved bits in arm word {word:#x}", self.cqn));
         }
         if self.fired_sn == Some(sn) {
-            // Of an event that is still on its way software cannot know: the arm is stale, and nothing is lost,
-            // because it will find the event and arm again.
+            // Of an event that is still on its way software cannot know: the arm is stale, and
+            // nothing is lost, because it will find the event and arm again.
             if !event_read {
                 return Ok(false);
             }

@@ -56,7 +56,8 @@ pub(crate) const fn vendor_syndrome(syndrome: Syndrome) -> u8 {
 pub(crate) struct Cqe {
     /// What it reports.
     pub(crate) opcode: CqeOpcode,
-    /// Number of the queue it belongs to (24 bits); of a frame in a raw receive queue the flow tag.
+    /// Number of the queue it belongs to (24 bits); of a frame in a raw receive queue the flow
+    /// tag.
     pub(crate) qpn: u32,
     /// `srqn_or_user_index` (24 bits).
     pub(crate) user_index: u32,

@@ -1,8 +1,8 @@
 //! Doorbells in a UAR page: send queues (BlueFlame registers) and CQ arm.
 //!
 //! Only the first eight bytes of a BlueFlame register count, and of those only the queue's number:
-//! work requests are fetched from the ring, as far as the doorbell record says. A doorbell on a page
-//! that is not the queue's is a complaint and without effect.
+//! work requests are fetched from the ring, as far as the doorbell record says. A doorbell on a
+//! page that is not the queue's is a complaint and without effect.
 
 use super::device::Device;
 use super::traffic;
@@ -51,7 +51,8 @@ pub(crate) fn send_doorbell(hca: &mut Hca, uar: u32, offset: usize, bytes: &[u8]
     }
 }
 
-/// Whether arm word `a` is of an earlier request than `b`: by its consumer index, else by its sequence number.
+/// Whether arm word `a` is of an earlier request than `b`: by its consumer index, else by its
+/// sequence number.
 const fn is_behind(a: u32, b: u32) -> bool {
     let index = b.wrapping_sub(a) & 0xff_ffff;
     let sequence = (b >> 28).wrapping_sub(a >> 28) & 3;
@@ -69,8 +70,8 @@ pub(crate) fn cq_arm(hca: &mut Hca, uar: u32, word: u32, cqn: u32) {
         hca.bus.complain(format!("CQ {cqn:#x} armed on UAR {uar:#x}, created with {page:#x}"));
         return;
     }
-    // The arm word stands in the record before the doorbell rings; a device may look there instead. Doorbells are posted: by
-    // the time one arrives the record may hold a later word already.
+    // The arm word stands in the record before the doorbell rings; a device may look there instead.
+    // Doorbells are posted: by the time one arrives the record may hold a later word already.
     if hca.bus.read_be32(cq.dbr + 4).is_ok_and(|record| is_behind(record, word)) {
         hca.bus.complain(format!("CQ {cqn:#x}: arm doorbell {word:#010x} is not in its record"));
     }

@@ -224,8 +224,8 @@ impl Headers {
         sum(frame.get(self.l3..self.end).unwrap_or(&[]))
     }
 
-    /// Layer 4 kind: TCP that acknowledges nothing, UDP, TCP with nothing but an acknowledgement, TCP
-    /// with one and data.
+    /// Layer 4 kind: TCP that acknowledges nothing, UDP, TCP with nothing but an acknowledgement,
+    /// TCP with one and data.
     fn l4_kind(&self, frame: &[u8]) -> u8 {
         let Some(at) = self.l4 else { return 0 };
         if self.protocol != TCP {

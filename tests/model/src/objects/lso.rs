@@ -1,9 +1,9 @@
 //! Large sends: one work request becomes as many frames as its payload has segments.
 //!
 //! The headers ride inline in the work request. Every frame repeats them with lengths, IPv4
-//! identification and TCP sequence number of its own; FIN and PSH stay with the last frame, CWR with
-//! the first. A UDP datagram is cut the same way into datagrams. Checksums are filled in afterwards,
-//! where the work request asks for them.
+//! identification and TCP sequence number of its own; FIN and PSH stay with the last frame, CWR
+//! with the first. A UDP datagram is cut the same way into datagrams. Checksums are filled in
+//! afterwards, where the work request asks for them.
 
 use super::ethernet::{Headers, put};
 

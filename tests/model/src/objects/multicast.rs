@@ -1,8 +1,9 @@
 //! Multicast groups: which datagram QPs get a copy of what is sent to a group.
 //!
-//! A QP is attached by ATTACH_TO_MCG and named by nobody on the wire: a multicast packet is for QP 0xffffff, and every QP
-//! attached to the destination's group receives it. The device's own packets come back to its own members, except to
-//! those that block them. PRM: ATTACH_TO_MCG, DETACH_FROM_MCG.
+//! A QP is attached by ATTACH_TO_MCG and named by nobody on the wire: a multicast packet is for QP
+//! 0xffffff, and every QP attached to the destination's group receives it. The device's own packets
+//! come back to its own members, except to those that block them. PRM: ATTACH_TO_MCG,
+//! DETACH_FROM_MCG.
 
 use super::traffic::with_engine;
 use super::wqe::ip_of;

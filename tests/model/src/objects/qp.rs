@@ -178,7 +178,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Takes the next receive of the QP's own queue. The record is read when the known ones ran out.
+    /// Takes the next receive of the QP's own queue. The record is read when the known ones ran
+    /// out.
     pub(crate) fn take_recv(&mut self, bus: &mut Bus) -> Option<Result<RecvWqe, (u16, Syndrome)>> {
         if self.receives != Receives::Own {
             return None;

@@ -1,8 +1,9 @@
 //! The queue pairs of a function, by number, and which of them have something to do.
 //!
-//! There may be thousands, nearly all of them idle, and every message of the host's asks what is due: so they stand in line by time,
-//! and whoever was changed since is put in its place again before anybody asks. Nothing tells that a receive was posted to a QP
-//! in error: its record has to be looked at.
+//! There may be thousands, nearly all of them idle, and every message of the host's asks what is
+//! due: so they stand in line by time, and whoever was changed since is put in its place again
+//! before anybody asks. Nothing tells that a receive was posted to a QP in error: its record has to
+//! be looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,7 +95,8 @@ impl Qps {
         }
     }
 
-    /// Those whose time has come by `now`, and those in error whose turn it is to be looked at: in the order of their numbers.
+    /// Those whose time has come by `now`, and those in error whose turn it is to be looked at: in
+    /// the order of their numbers.
     pub(crate) fn due(&mut self, now: Nanos) -> BTreeMap<u32, Due> {
         self.settle();
         let mut due = BTreeMap::<u32, Due>::new();

@@ -1,8 +1,8 @@
 //! Shared receive queues: receive memory pools, XRC SRQs, and the SRQs of ISSI 0.
 //!
 //! A linked-list pool begins each entry with a next segment; software links free entries and counts
-//! them in the doorbell record, the device follows the links. The limit event fires once per arming.
-//! An XRC SRQ has a CQ and a domain of its own; the others complete to the CQ of the QP.
+//! them in the doorbell record, the device follows the links. The limit event fires once per
+//! arming. An XRC SRQ has a CQ and a domain of its own; the others complete to the CQ of the QP.
 //!
 //! Not here: tag matching (XRQ). PRM: RMP, XRC SRQ and SRQ contexts.
 

@@ -1,4 +1,5 @@
-//! Raw Ethernet queues at work: the SQ that builds frames from work requests, the RQ that takes them.
+//! Raw Ethernet queues at work: the SQ that builds frames from work requests, the RQ that takes
+//! them.
 //!
 //! An SQ in RDY runs from doorbell to doorbell record; an error completes the failing request with
 //! its syndrome, takes the queue to ERR and flushes the rest. An RQ reads its record when a frame

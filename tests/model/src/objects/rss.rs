@@ -103,7 +103,8 @@ impl Hashing {
     }
 }
 
-/// The Toeplitz hash: for every bit set in the input, the 32 bits of the key that begin at its place.
+/// The Toeplitz hash: for every bit set in the input, the 32 bits of the key that begin at its
+/// place.
 fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
     let bit = |at: usize| {
         let byte = key.get(at / 8).copied().unwrap_or(0);

@@ -22,9 +22,9 @@ pub(crate) struct Tir {
     pub(crate) dispatch: Dispatch,
     /// What spreads packets over the queues of a table.
     pub(crate) hashing: Hashing,
-    /// Frames of its own transport domain that it takes: bit 0 unicast, bit 1 multicast. The interface
-    /// header calls the field `self_lb_block`, but three drivers set it where they want their own
-    /// frames back, and have them.
+    /// Frames of its own transport domain that it takes: bit 0 unicast, bit 1 multicast. The
+    /// interface header calls the field `self_lb_block`, but three drivers set it where they
+    /// want their own frames back, and have them.
     takes_own: u32,
     domain: u32,
 }

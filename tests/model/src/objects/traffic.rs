@@ -2,8 +2,8 @@
 //!
 //! A frame for one of the device's own MACs turns round inside the device. A received frame passes
 //! the MAC filter, then RoCE traffic for an own address goes to the QP it names, before any flow
-//! table; the rest walks the NIC receive tables. Without a link nothing passes the port. An engine is
-//! taken out of its QP while it runs.
+//! table; the rest walks the NIC receive tables. Without a link nothing passes the port. An engine
+//! is taken out of its QP while it runs.
 
 use super::Outgoing;
 use super::device::{Device, ip_of_entry};
@@ -175,8 +175,8 @@ fn sent(hca: &mut Hca, outgoing: Outgoing) {
     }
 }
 
-/// Whether multicast frames of the vport's own reach its own receive tables: unless it has been switched off, on a device
-/// that can switch it off. One that cannot does not do it.
+/// Whether multicast frames of the vport's own reach its own receive tables: unless it has been
+/// switched off, on a device that can switch it off. One that cannot does not do it.
 fn loops_multicast(hca: &Hca) -> bool {
     hca.caps.general(cmd_hca_cap::disable_local_lb_mc) != 0 && !hca.vport.blocks_own_multicast()
 }
@@ -194,8 +194,8 @@ fn arrived(hca: &mut Hca, frame: &[u8]) {
     received(hca, frame, None);
 }
 
-/// A frame from the wire, or from a queue of the device itself, in a transport domain if it is a raw
-/// one.
+/// A frame from the wire, or from a queue of the device itself, in a transport domain if it is a
+/// raw one.
 fn received(hca: &mut Hca, frame: &[u8], from: Option<u32>) {
     hca.bus.stats.frames_in += 1;
     let Some(to) = frame.first_chunk::<6>() else {

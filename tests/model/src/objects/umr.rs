@@ -2,8 +2,8 @@
 //!
 //! The control segment says what must hold of the key (free, not free, bound to this QP), the mask
 //! says which fields of the mkey segment to take over, and the translation comes inline or through
-//! one data pointer. Everything is checked before anything changes: a refused edit leaves the key as
-//! it was, ends with a memory window bind error and takes the queue to error, as on silicon.
+//! one data pointer. Everything is checked before anything changes: a refused edit leaves the key
+//! as it was, ends with a memory window bind error and takes the queue to error, as on silicon.
 //!
 //! Only the index of the target key counts; its low byte may be stale. PRM: UMR WQE.
 

@@ -1,8 +1,8 @@
 //! Work requests: from the bytes of a ring to what the transport carries out.
 //!
-//! A send WQE arrives here as `DS * 16` bytes already joined at the ring's end, so this file knows no
-//! ring. It never trusts a length: what does not parse is a local QP operation or length error of
-//! that WQE. PRM: send WQE construction; segment formats.
+//! A send WQE arrives here as `DS * 16` bytes already joined at the ring's end, so this file knows
+//! no ring. It never trusts a length: what does not parse is a local QP operation or length error
+//! of that WQE. PRM: send WQE construction; segment formats.
 //!
 //! Not here: the Ethernet segment (`ethernet.rs`), the meaning of UMR segments (`umr.rs`).
 

@@ -1,5 +1,6 @@
-//! PCI configuration space: a type 0 header, PCIe and MSI-X capabilities, of a physical function the
-//! vendor's own, and in the extended part advanced error reporting, which never has an error to report.
+//! PCI configuration space: a type 0 header, PCIe and MSI-X capabilities, of a physical function
+//! the vendor's own, and in the extended part advanced error reporting, which never has an error to
+//! report.
 
 use super::bar::BAR_BYTES;
 use super::msix::{PBA, TABLE};

@@ -13,8 +13,8 @@ pub(crate) struct Registers {
     ready_at: Nanos,
     /// Nothing answers until then: a function just reset.
     absent_until: Nanos,
-    /// nic_interface: 0 full driver, 1 disabled, which it is after every reset until a command page
-    /// is set: a driver that a reset takes by surprise sees it in its health poll.
+    /// nic_interface: 0 full driver, 1 disabled, which it is after every reset until a command
+    /// page is set: a driver that a reset takes by surprise sees it in its health poll.
     pub(crate) nic_interface: u32,
     /// Health syndrome; a device that has one is dead.
     syndrome: u8,

@@ -1,7 +1,7 @@
 //! MSI-X: which vectors may leave.
 //!
-//! A host that owns the bus, as VFIO does, intercepts table and enable bit itself; then every vector
-//! leaves at once. With `msix_in_bar` the table in the BAR rules.
+//! A host that owns the bus, as VFIO does, intercepts table and enable bit itself; then every
+//! vector leaves at once. With `msix_in_bar` the table in the BAR rules.
 
 /// Offset of the table in BAR0.
 pub(crate) const TABLE: u64 = 0x2000;

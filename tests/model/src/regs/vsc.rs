@@ -1,12 +1,12 @@
 //! The vendor-specific capability: a gateway from configuration space to the card's own registers,
 //! for tools and for a driver whose card no longer answers.
 //!
-//! Words of the capability, from its start: 0x04 control (bits 15:0 the space, 28 its size is known,
-//! 31:29 not zero when there is such a space), 0x08 a counter that is new at every read, 0x0c a
-//! semaphore that whoever finds it free takes by writing such a number, 0x10 address (bit 31 flag),
-//! 0x14 data. An address written with its flag set stores the data there and clears the flag; with
-//! the flag clear the data are fetched and the flag is set. Right after the choice of a space the
-//! address reads as its size. Linux lib/pci_vsc.c.
+//! Words of the capability, from its start: 0x04 control (bits 15:0 the space, 28 its size is
+//! known, 31:29 not zero when there is such a space), 0x08 a counter that is new at every read,
+//! 0x0c a semaphore that whoever finds it free takes by writing such a number, 0x10 address (bit 31
+//! flag), 0x14 data. An address written with its flag set stores the data there and clears the
+//! flag; with the flag clear the data are fetched and the flag is set. Right after the choice of a
+//! space the address reads as its size. Linux lib/pci_vsc.c.
 //!
 //! Spaces: 7 the registers to be dumped, of which this card shows its initialization segment; 0xa
 //! semaphores, which a second taker does not get.

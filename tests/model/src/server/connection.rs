@@ -1,7 +1,8 @@
-//! One client: whole messages with their descriptors out of a stream, and replies back, without ever blocking.
+//! One client: whole messages with their descriptors out of a stream, and replies back, without
+//! ever blocking.
 //!
-//! Descriptors travel beside the bytes they were sent with. No read here goes beyond the end of a message, so what
-//! arrives with one belongs to it.
+//! Descriptors travel beside the bytes they were sent with. No read here goes beyond the end of a
+//! message, so what arrives with one belongs to it.
 
 use super::protocol::{HEADER, Header, MOST_BYTES, MOST_FDS};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags};

@@ -1,5 +1,5 @@
-//! The control socket: lines that ask or do something to a function. The commands stand on the front page of
-//! [`super`].
+//! The control socket: lines that ask or do something to a function. The commands stand on the
+//! front page of [`super`].
 
 use super::function::Function;
 use super::sockets::{self, SocketFile};
@@ -48,7 +48,8 @@ impl Control {
         self.listener.as_fd()
     }
 
-    /// Descriptors of who is connected, in their order, and whether answers wait there to be fetched.
+    /// Descriptors of who is connected, in their order, and whether answers wait there to be
+    /// fetched.
     pub(super) fn connections(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         let all = self.clients.iter().flatten();
         all.map(|client| (client.stream.as_fd(), !client.unsent.is_empty()))

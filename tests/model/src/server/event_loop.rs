@@ -1,7 +1,8 @@
-//! One thread that owns everything: it steps the devices, waits for what is due, and serves who is there.
+//! One thread that owns everything: it steps the devices, waits for what is due, and serves who is
+//! there.
 //!
-//! No call here blocks but the one wait. All functions share the thread, so a frame from one is in the other before the
-//! next message is read, and nothing needs a lock for company.
+//! No call here blocks but the one wait. All functions share the thread, so a frame from one is in
+//! the other before the next message is read, and nothing needs a lock for company.
 
 use super::Settings;
 use super::control::Control;

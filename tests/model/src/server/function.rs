@@ -32,8 +32,9 @@ const READ_WRITE: u32 = 3;
 const PCI_RESETTABLE: u32 = 3;
 /// Messages handled before the device is stepped again.
 const MOST_MESSAGES: usize = 64;
-/// How long a second client waits for the first to go. A descriptor may live on for a moment in a process that is
-/// being started, and whoever closed it and comes back must not be turned away for that.
+/// How long a second client waits for the first to go. A descriptor may live on for a moment in a
+/// process that is being started, and whoever closed it and comes back must not be turned away for
+/// that.
 const GRACE: Nanos = 500_000_000;
 /// Notes kept; a client that is wrong in a loop must not eat the machine's memory.
 const MOST_NOTES: usize = 100;
@@ -153,8 +154,8 @@ impl Function {
         self.connection.is_some()
     }
 
-    /// The device falls off the bus, or returns. While it is gone reads give all ones, stores are lost, and it neither
-    /// reads memory nor interrupts.
+    /// The device falls off the bus, or returns. While it is gone reads give all ones, stores are
+    /// lost, and it neither reads memory nor interrupts.
     pub fn set_gone(&mut self, gone: bool) {
         self.device.trouble.all_ones = gone;
     }
@@ -245,7 +246,8 @@ impl Function {
         }
     }
 
-    /// Takes in who connects. A second client waits a moment for the first to go, then it is turned away.
+    /// Takes in who connects. A second client waits a moment for the first to go, then it is turned
+    /// away.
     pub(super) fn accept(&mut self) {
         // Whoever connects after hanging up must not find himself in the way.
         self.serve();
@@ -418,7 +420,8 @@ impl Function {
         if self.device.trouble.all_ones {
             return;
         }
-        // The host has the MSI-X table, so which vectors are pending is known here and not to the device.
+        // The host has the MSI-X table, so which vectors are pending is known here and not to the
+        // device.
         let bits = PBA..PBA + u64::from(self.vectors).div_ceil(64) * 8;
         for (at, byte) in (offset..).zip(data) {
             if bits.contains(&at) {

@@ -1,7 +1,8 @@
-//! Interrupts as VFIO knows them: an index for each kind, lines within it, an eventfd for each line.
+//! Interrupts as VFIO knows them: an index for each kind, lines within it, an eventfd for each
+//! line.
 //!
-//! A line that fires without an eventfd stays pending and is delivered when it gets one: nothing is lost between a
-//! client's disarm and re-arm, of which QEMU does many.
+//! A line that fires without an eventfd stays pending and is delivered when it gets one: nothing is
+//! lost between a client's disarm and re-arm, of which QEMU does many.
 
 use super::sockets;
 use rustix::io::Errno;

@@ -1,11 +1,13 @@
 //! What a client has mapped, and DMA through it.
 //!
-//! The table goes from bus address to a piece of a file; a file is mapped whole, once, for as long as a mapping refers to
-//! it, and one descriptor of it kept. A vIOMMU maps page by page, each time with another descriptor of the same memory:
-//! those are closed at once, and a page costs an entry here and nothing else.
+//! The table goes from bus address to a piece of a file; a file is mapped whole, once, for as long
+//! as a mapping refers to it, and one descriptor of it kept. A vIOMMU maps page by page, each time
+//! with another descriptor of the same memory: those are closed at once, and a page costs an entry
+//! here and nothing else.
 //!
-//! Another CPU may look at any moment. Every piece of a write therefore ends with one store of the largest aligned size
-//! up to eight bytes, after everything before it; a read of such a size is one load.
+//! Another CPU may look at any moment. Every piece of a write therefore ends with one store of the
+//! largest aligned size up to eight bytes, after everything before it; a read of such a size is one
+//! load.
 
 use crate::host::{DmaError, HostMemory};
 use rustix::io::Errno;
@@ -83,7 +85,8 @@ impl Maps {
         self.lock().limit = Some(most);
     }
 
-    /// Maps `size` bytes at `offset` of a file; without one the range is taken, and cannot be reached.
+    /// Maps `size` bytes at `offset` of a file; without one the range is taken, and cannot be
+    /// reached.
     pub(super) fn map(
         &self,
         flags: u32,
@@ -217,8 +220,8 @@ impl Table {
         Ok((region, at))
     }
 
-    /// Calls `each` with the memory of every piece of an access, in ascending order, and where the piece begins in the
-    /// access; stops at the first that has no mapping with that right.
+    /// Calls `each` with the memory of every piece of an access, in ascending order, and where the
+    /// piece begins in the access; stops at the first that has no mapping with that right.
     fn pieces(
         &mut self,
         iova: u64,
@@ -249,7 +252,8 @@ impl Table {
     }
 }
 
-/// One store of a size that CPUs make whole, if the place is aligned for it; by the checks of the caller it is.
+/// One store of a size that CPUs make whole, if the place is aligned for it; by the checks of the
+/// caller it is.
 fn store(slice: &VolatileSlice<'_>, at: usize, bytes: &[u8]) {
     let stored = match *bytes {
         [a] => slice.store(a, at, Ordering::Relaxed),

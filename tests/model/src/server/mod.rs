@@ -1,9 +1,12 @@
-//! The model behind vfio-user sockets: an HCA that another process, or a QEMU guest, takes for a PCI device.
+//! The model behind vfio-user sockets: an HCA that another process, or a QEMU guest, takes for a
+//! PCI device.
 //!
-//! One [`Server`] offers one or more functions, each on a UNIX socket of its own, joined by a switch inside the process
-//! and, if asked, by an uplink to another process. A client (QEMU's `vfio-user-pci`, or a driver that speaks the protocol
-//! itself) maps its memory by file descriptor, reads and writes BAR and configuration space by message, and gets MSI-X
-//! vectors as eventfds. Time is real: the device is stepped when something is due, a message came or a frame arrived.
+//! One [`Server`] offers one or more functions, each on a UNIX socket of its own, joined by a
+//! switch inside the process and, if asked, by an uplink to another process. A client (QEMU's
+//! `vfio-user-pci`, or a driver that speaks the protocol itself) maps its memory by file
+//! descriptor, reads and writes BAR and configuration space by message, and gets MSI-X vectors as
+//! eventfds. Time is real: the device is stepped when something is due, a message came or a frame
+//! arrived.
 //!
 //! ```no_run
 //! use mlx5_model::server::{Server, Settings};
@@ -14,25 +17,31 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! The same as a program: `mlx5-model --socket /tmp/a.sock --socket /tmp/b.sock`, which prints `ready` when the sockets
-//! listen; `mlx5-model --help` lists its options.
+//! The same as a program: `mlx5-model --socket /tmp/a.sock --socket /tmp/b.sock`, which prints
+//! `ready` when the sockets listen; `mlx5-model --help` lists its options.
 //!
 //! # What a client meets
 //!
 //! - Nothing can be mapped: every BAR access is a message, so the model sees each store, in order.
-//! - One client at a time. A second one waits half a second for the first to go, then it is hung up on; the first is not
-//!   disturbed.
-//! - When a client goes, its mappings and eventfds are forgotten and the function is as at power-on; the next is welcome.
-//! - A vector that fires without an eventfd stays pending, shows in the pending bits, and is delivered when one is set.
-//! - DMA reaches what is mapped and nothing else. Accesses are split where mappings meet. Of each write the last aligned
-//!   piece of up to eight bytes is stored last and at once, so an owner bit never precedes its entry.
-//! - A client that breaks the protocol gets an error number, or is hung up on; it never stops the server.
-//! - A client that truncates memory it has mapped here kills the process (SIGBUS): that trust is in the protocol.
+//! - One client at a time. A second one waits half a second for the first to go, then it is hung up
+//!   on; the first is not disturbed.
+//! - When a client goes, its mappings and eventfds are forgotten and the function is as at
+//!   power-on; the next is welcome.
+//! - A vector that fires without an eventfd stays pending, shows in the pending bits, and is
+//!   delivered when one is set.
+//! - DMA reaches what is mapped and nothing else. Accesses are split where mappings meet. Of each
+//!   write the last aligned piece of up to eight bytes is stored last and at once, so an owner bit
+//!   never precedes its entry.
+//! - A client that breaks the protocol gets an error number, or is hung up on; it never stops the
+//!   server.
+//! - A client that truncates memory it has mapped here kills the process (SIGBUS): that trust is in
+//!   the protocol.
 //!
 //! # Control socket
 //!
-//! `--control PATH` listens for lines, and answers each with any number of lines of data and one that begins with `ok` or
-//! `error:`. HCA counts from 0 in the order of the sockets; numbers are decimal or `0x` hexadecimal.
+//! `--control PATH` listens for lines, and answers each with any number of lines of data and one
+//! that begins with `ok` or `error:`. HCA counts from 0 in the order of the sockets; numbers are
+//! decimal or `0x` hexadecimal.
 //!
 //! | line | does, and answers |
 //! |---|---|
@@ -52,10 +61,11 @@
 //!
 //! # Why the protocol is written here
 //!
-//! The `vfio_user` crate has a server, and its client is the tests' referee. The server cannot be stopped while a client is
-//! connected (the accepted stream is out of reach), reports a backend's failure as success, leaves the payload of unknown
-//! commands in the stream, checks no bounds, and panics on a malformed greeting. What remains of the protocol is small:
-//! `protocol` has the layouts, `connection` the framing.
+//! The `vfio_user` crate has a server, and its client is the tests' referee. The server cannot be
+//! stopped while a client is connected (the accepted stream is out of reach), reports a backend's
+//! failure as success, leaves the payload of unknown commands in the stream, checks no bounds, and
+//! panics on a malformed greeting. What remains of the protocol is small: `protocol` has the
+//! layouts, `connection` the framing.
 //!
 //! Not here: migration, dirty page tracking, ioeventfds, DMA by message, mappable BARs, INTx.
 
@@ -92,7 +102,8 @@ pub enum Link {
     /// A switch inside the process.
     #[default]
     Switch,
-    /// The switch, and an uplink: a datagram socket that carries a frame each, as QEMU's `-netdev dgram` does.
+    /// The switch, and an uplink: a datagram socket that carries a frame each, as QEMU's `-netdev
+    /// dgram` does.
     Datagram {
         /// Where this end is bound.
         local: PathBuf,
@@ -108,7 +119,8 @@ pub struct Settings {
     pub functions: Vec<(PathBuf, Config)>,
     /// What joins them.
     pub link: Link,
-    /// Every frame that is sent, and every one that comes in by the uplink, goes into this capture file.
+    /// Every frame that is sent, and every one that comes in by the uplink, goes into this capture
+    /// file.
     pub pcap: Option<PathBuf>,
     /// Where the control socket listens.
     pub control: Option<PathBuf>,
@@ -183,8 +195,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Calls `f` on a function, by its number, between two of its steps; gives what it returned. `None` if there is no
-    /// such function, or the server has ended.
+    /// Calls `f` on a function, by its number, between two of its steps; gives what it returned.
+    /// `None` if there is no such function, or the server has ended.
     pub fn with<R: Send + 'static>(
         &self,
         function: usize,

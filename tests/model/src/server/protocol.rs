@@ -1,7 +1,8 @@
-//! The layouts of vfio-user, version 0.0: a header of 16 bytes, a command's fields after it, all little endian.
+//! The layouts of vfio-user, version 0.0: a header of 16 bytes, a command's fields after it, all
+//! little endian.
 //!
-//! A request is decoded into a [`Request`] whose every number is the client's and unchecked; the replies are written field
-//! by field. What a command does is said in [`super::function`].
+//! A request is decoded into a [`Request`] whose every number is the client's and unchecked; the
+//! replies are written field by field. What a command does is said in [`super::function`].
 
 use rustix::io::Errno;
 

@@ -1,8 +1,8 @@
 //! The wires between the functions of a server: a switch port each, and a port for the uplink.
 //!
-//! Frames leave a port in the moment they are sent; a count tells the event loop that somebody has something to receive.
-//! The uplink keeps what its socket does not take yet, as a switch would, up to a limit; beyond it, or with nobody at the
-//! other end, frames are lost and counted.
+//! Frames leave a port in the moment they are sent; a count tells the event loop that somebody has
+//! something to receive. The uplink keeps what its socket does not take yet, as a switch would, up
+//! to a limit; beyond it, or with nobody at the other end, frames are lost and counted.
 
 use super::sockets::{self, SocketFile};
 use super::{Link, Settings};
@@ -74,8 +74,8 @@ impl Wire for Plug {
 
 /// The datagram socket of `-netdev dgram`: a frame in each datagram.
 ///
-/// Two sockets, so that a peer may come back as another socket of the same name: one is bound and takes frames from
-/// anybody, the other is connected to whoever has the name now.
+/// Two sockets, so that a peer may come back as another socket of the same name: one is bound and
+/// takes frames from anybody, the other is connected to whoever has the name now.
 #[derive(Debug)]
 struct Uplink {
     plug: Plug,

@@ -153,7 +153,8 @@ pub struct RemoteAddress {
     pub va: u64,
     /// The peer's key.
     pub rkey: u32,
-    /// On an XRC target the shared queue that the request names: its protection domain counts, not the QP's.
+    /// On an XRC target the shared queue that the request names: its protection domain counts, not
+    /// the QP's.
     pub pool: Option<u32>,
 }
 

@@ -259,7 +259,8 @@ impl Engine {
         }
     }
 
-    /// What cannot be sent without a connection that would notice stops the send queue, not the receive queue.
+    /// What cannot be sent without a connection that would notice stops the send queue, not the
+    /// receive queue.
     fn send_queue_error(&mut self, host: &mut dyn Host) {
         self.attr.state = QpState::Sqer;
         host.qp_error(self.attr.qpn, QpState::Sqer);

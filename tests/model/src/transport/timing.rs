@@ -73,8 +73,9 @@ mod tests {
     }
 }
 
-/// How fast a connection's packets leave: in bursts, as a port of 100 Gbit/s would let them go. Without it a whole window,
-/// or a whole READ, would be gone before the peer could say that its first packet was lost.
+/// How fast a connection's packets leave: in bursts, as a port of 100 Gbit/s would let them go.
+/// Without it a whole window, or a whole READ, would be gone before the peer could say that its
+/// first packet was lost.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     sent: u32,

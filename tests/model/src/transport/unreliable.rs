@@ -1,8 +1,9 @@
 //! The responder of an unreliable connection: SEND and WRITE without answers.
 //!
-//! A gap in the sequence loses the message it falls into, and whatever cannot be received is dropped; the
-//! next first packet begins anew. A receive taken for a message that was lost serves the next one. Only a
-//! failure of this side's own memory ends the QP. Reference: IBTA volume 1, 9.8.2.
+//! A gap in the sequence loses the message it falls into, and whatever cannot be received is
+//! dropped; the next first packet begins anew. A receive taken for a message that was lost serves
+//! the next one. Only a failure of this side's own memory ends the QP. Reference: IBTA volume 1,
+//! 9.8.2.
 
 use super::host::{
     Access, Host, QpAttr, QpEvent, QpState, Received, RecvCompletion, RecvKind, RecvWqe,

@@ -1,8 +1,8 @@
 //! Two runs against each other, command by command and field by field.
 //!
-//! Commands are aligned by name, in order, so that what one run has and the other lacks shows as such
-//! and the rest still meets its like. Of two commands that meet, every field that differs is said with
-//! both values, but for those that [`Means`] calls addresses, handles and the like.
+//! Commands are aligned by name, in order, so that what one run has and the other lacks shows as
+//! such and the rest still meets its like. Of two commands that meet, every field that differs is
+//! said with both values, but for those that [`Means`] calls addresses, handles and the like.
 
 use super::messages::{Half, Leaf, Means, leaves};
 use super::trace::Command;

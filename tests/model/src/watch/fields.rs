@@ -2,8 +2,8 @@
 //!
 //! A note is a class, a place and a path: `in CREATE_QP qpc.log_sq_size`, `wqe RDMA_WRITE
 //! wqe_raddr.rkey`, `cqe plain byte_cnt`. Values stand behind it, the four smallest, or a word that
-//! says why they would differ from run to run. The text is sorted and can be read back and added to,
-//! so that many runs make one file.
+//! says why they would differ from run to run. The text is sorted and can be read back and added
+//! to, so that many runs make one file.
 
 use super::messages::{self, Half, Leaf, Means};
 use super::{Observer, Seen, Sends};
@@ -22,7 +22,8 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Class of the notes that the model has looked at a field, which only builds with feature `seeded` make.
+/// Class of the notes that the model has looked at a field, which only builds with feature `seeded`
+/// make.
 const HEEDED: &str = "model";
 /// Values kept of a field.
 const MOST_VALUES: usize = 4;
@@ -47,7 +48,8 @@ impl Note {
 struct Notes {
     /// By class, place and path.
     notes: BTreeMap<(String, String, String), Note>,
-    /// Capabilities as the device said them last, by operation modifier: what SET_HCA_CAP repeats is not set by it.
+    /// Capabilities as the device said them last, by operation modifier: what SET_HCA_CAP repeats
+    /// is not set by it.
     current: BTreeMap<u8, Vec<u8>>,
 }
 
@@ -143,8 +145,8 @@ impl Notes {
         self.data(&name, rest);
     }
 
-    /// Data pointers of a receive, where the bit that means inline data elsewhere asks for padding; or entries of a
-    /// translation in the work request, which are like them.
+    /// Data pointers of a receive, where the bit that means inline data elsewhere asks for padding;
+    /// or entries of a translation in the work request, which are like them.
     fn pointers(&mut self, name: &str, rest: &[u8]) {
         for entry in rest.chunks_exact(16) {
             self.segment("wqe", name, &wqe_data::LAYOUT, entry);

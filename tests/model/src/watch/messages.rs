@@ -1,4 +1,5 @@
-//! Which layouts a command's two halves are made of, and what their fields mean to who compares runs.
+//! Which layouts a command's two halves are made of, and what their fields mean to who compares
+//! runs.
 
 use crate::cmd::table;
 use crate::ifc::{
@@ -260,8 +261,8 @@ fn op_mod(input: &[u8]) -> u16 {
     half_word(input, 6)
 }
 
-/// What a command is called in notes and comparisons: the PRM's name, and the modifier or register where those make it
-/// another command.
+/// What a command is called in notes and comparisons: the PRM's name, and the modifier or register
+/// where those make it another command.
 #[must_use]
 pub fn name(opcode: u16, input: &[u8]) -> String {
     let name = table::find(opcode)
@@ -313,8 +314,8 @@ pub(super) fn parts(opcode: u16, input: &[u8], half: Half) -> Vec<Part> {
 /// One field that is set: its path, and up to 64 bits of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
-    /// Dotted path inside the message; `bits at DWORD.BIT` (hexadecimal byte offset, bit of the dword) for what no
-    /// layout names.
+    /// Dotted path inside the message; `bits at DWORD.BIT` (hexadecimal byte offset, bit of the
+    /// dword) for what no layout names.
     pub path: String,
     /// The value; of a wide field its last 64 bits that are not zero.
     pub value: u64,

@@ -1,8 +1,8 @@
 //! Looking on: what passes between a driver and the device, for notes and traces.
 //!
-//! An [`Observer`] given to [`crate::Hca::observe`] is shown every command with its answer, every work
-//! request taken and every completion and event written. It changes nothing and the device knows
-//! nothing of it; without one, a completion costs one look at an empty list more.
+//! An [`Observer`] given to [`crate::Hca::observe`] is shown every command with its answer, every
+//! work request taken and every completion and event written. It changes nothing and the device
+//! knows nothing of it; without one, a completion costs one look at an empty list more.
 //!
 //! * [`Fields`] notes which field of which layout was ever set, and to what.
 //! * [`Tracer`] writes commands in the form in which mlx5_core dumps them.

@@ -1,10 +1,12 @@
-//! Commands as text: written as mlx5_core dumps them, and read back from that form and from a compact one.
+//! Commands as text: written as mlx5_core dumps them, and read back from that form and from a
+//! compact one.
 //!
-//! With `dyndbg="module mlx5_core +p"` the Linux driver prints each command's queue entry and mailbox
-//! blocks into the kernel log. [`Tracer`] writes the same lines for any driver on the model. It sees
-//! messages, not memory: pointers, tokens and signatures are zero. [`read`] takes such lines out of
-//! whatever stands before them in a log, and the compact form too: `in OPCODE LENGTH OFFSET:WORD ...`, one
-//! line for each half, only words that are not zero, which is what [`compact`] makes.
+//! With `dyndbg="module mlx5_core +p"` the Linux driver prints each command's queue entry and
+//! mailbox blocks into the kernel log. [`Tracer`] writes the same lines for any driver on the
+//! model. It sees messages, not memory: pointers, tokens and signatures are zero. [`read`] takes
+//! such lines out of whatever stands before them in a log, and the compact form too: `in OPCODE
+//! LENGTH OFFSET:WORD ...`, one line for each half, only words that are not zero, which is what
+//! [`compact`] makes.
 
 use super::messages::{Half, name};
 use super::{Observer, Seen};

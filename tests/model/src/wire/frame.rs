@@ -1,4 +1,5 @@
-//! RoCE frames: Ethernet, VLAN, IP and UDP (v2) or a GRH (v1), BTH and the extended headers, parsed and built.
+//! RoCE frames: Ethernet, VLAN, IP and UDP (v2) or a GRH (v1), BTH and the extended headers, parsed
+//! and built.
 //!
 //! [`demux`] is the first thing a device does with a frame: it says whether it is RoCE traffic
 //! for one of its addresses, ordinary Ethernet, or garbage that claims to be RoCE. Parsing is
@@ -6,7 +7,8 @@
 //! Not here: fragments, IP options, multicast group membership.
 //! Reference: IBTA volume 1, 9.2 to 9.6 and annex A17.
 //!
-//! Length: a frame is parsed and built header by header, in the order in which they stand on the wire.
+//! Length: a frame is parsed and built header by header, in the order in which they stand on the
+//! wire.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -479,7 +481,8 @@ pub(crate) fn is_roce(frame: &[u8]) -> bool {
     !matches!(locate(frame), Ok(None))
 }
 
-/// A frame of RoCE for another partition, with the ICRC that belongs to it; `None` of any other frame.
+/// A frame of RoCE for another partition, with the ICRC that belongs to it; `None` of any other
+/// frame.
 pub(crate) fn with_pkey(frame: &[u8], pkey: u16) -> Option<Vec<u8>> {
     let at = locate(frame).ok()??;
     let mut other = frame.to_vec();

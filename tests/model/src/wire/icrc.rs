@@ -11,7 +11,8 @@ use crate::ifc::packet::{bth, ipv4, ipv6, udp};
 pub const ICRC_LEN: usize = 4;
 
 /// The four bytes that belong behind `datagram`: an IP packet from its version nibble up to,
-/// but without, the ICRC itself. `l3` is the length of the IP header, `l4` that of the UDP header: 0 behind a GRH.
+/// but without, the ICRC itself. `l3` is the length of the IP header, `l4` that of the UDP header:
+/// 0 behind a GRH.
 ///
 /// Anything too short to have the masked fields simply has fewer of them: the result is then
 /// meaningless, but never a panic.

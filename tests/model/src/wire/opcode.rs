@@ -1,10 +1,10 @@
 //! The BTH opcodes of the services this device gives: RC, UC, XRC and UD.
 //!
-//! The byte on the wire is a service (three bits) and an operation. UC has a part of the operations of
-//! RC, XRC has all of them and names the shared receive queue in every request; so an [`Opcode`] is an
-//! operation of RC or UD, and a [`Service`] stands beside it. RD, CNP, FLUSH and ATOMIC WRITE are not among
-//! them; a packet with such an opcode is dropped in silence, as IBTA asks for a service a QP does not
-//! have. A CNP is legal to ignore.
+//! The byte on the wire is a service (three bits) and an operation. UC has a part of the operations
+//! of RC, XRC has all of them and names the shared receive queue in every request; so an [`Opcode`]
+//! is an operation of RC or UD, and a [`Service`] stands beside it. RD, CNP, FLUSH and ATOMIC WRITE
+//! are not among them; a packet with such an opcode is dropped in silence, as IBTA asks for a
+//! service a QP does not have. A CNP is legal to ignore.
 //! Reference: IBTA volume 1, section 9.2.1, OpCode field; annex A14 (XRC).
 
 /// The transport service of a packet.

@@ -1,7 +1,8 @@
 //! A tap: writes every frame of a wire to a capture file, stamped with model time.
 //!
 //! The file is the classic pcap format with nanosecond stamps, link type Ethernet, which every
-//! analyser reads. A write error stops the capture and is kept for [`Tap::error`]; the wire goes on.
+//! analyser reads. A write error stops the capture and is kept for [`Tap::error`]; the wire goes
+//! on.
 
 use std::io::{self, Write};
 

@@ -269,7 +269,8 @@ fn a_client_that_never_reads_is_left_alone_and_then_left() {
     raw.stream.set_nonblocking(true).unwrap();
     let mut message = fields![1u16, command::REGION_READ, 32u32, 0u32, 0u32];
     message.extend_from_slice(&fields![0u64, 0u32, 1u32 << 20]);
-    // Each asks for a mebibyte; none is fetched. The server answers others meanwhile, and hangs up in the end.
+    // Each asks for a mebibyte; none is fetched. The server answers others meanwhile, and hangs up
+    // in the end.
     until("it is hung up on", || {
         let gone = raw.stream.write_all(&message).is_err_and(|e| e.kind() != ErrorKind::WouldBlock);
         gone || server.with(0, |one| !one.has_client()).unwrap()

@@ -135,7 +135,8 @@ fn what_may_be_unmapped() {
     assert_eq!(count(), 5);
     raw.unmap(0, 0x1000, 0x2000).unwrap();
     assert_eq!(count(), 3, "two at once");
-    // A host that sweeps: powers of two that mostly hit nothing, up to the end of the address space.
+    // A host that sweeps: powers of two that mostly hit nothing, up to the end of the address
+    // space.
     for shift in 20..63 {
         raw.unmap(0, 1 << shift, 1 << shift).unwrap();
     }

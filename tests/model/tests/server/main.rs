@@ -1,5 +1,5 @@
-//! The model over vfio-user: a client of other origin (the `vfio_user` crate's) as referee, and a raw one for what that
-//! one cannot say.
+//! The model over vfio-user: a client of other origin (the `vfio_user` crate's) as referee, and a
+//! raw one for what that one cannot say.
 #![expect(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,

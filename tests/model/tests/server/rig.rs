@@ -1,4 +1,5 @@
-//! Sockets in a directory of their own, a client that speaks the protocol by bytes, and a driver in a few lines.
+//! Sockets in a directory of their own, a client that speaks the protocol by bytes, and a driver in
+//! a few lines.
 
 use mlx5_model::Config;
 use mlx5_model::server::{Handle, Server, Settings};

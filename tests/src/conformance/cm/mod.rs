@@ -1,4 +1,5 @@
-//! Cases of dat_psp_*(3), dat_rsp_*(3), dat_csp_*, dat_cr_*(3), and of the ways to ask for a connection.
+//! Cases of dat_psp_*(3), dat_rsp_*(3), dat_csp_*, dat_cr_*(3), and of the ways to ask for a
+//! connection.
 
 mod ask;
 mod points;

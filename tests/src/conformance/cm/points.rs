@@ -131,7 +131,8 @@ pub fn a_freed_psp_leaves_its_requests(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.event(A, client.conn), Event::Established(client.ep));
 }
 
-/// A service point that was freed with a living connection is gone: its qualifier is free, and serves whoever takes it next.
+/// A service point that was freed with a living connection is gone: its qualifier is free, and
+/// serves whoever takes it next.
 pub fn fault_38_a_freed_psp_is_gone(bed: &mut Bed<'_, impl Side>) {
     let (point, client, server) = (bed.listen(B), bed.end(A), bed.end(B));
     bed.ask(&client, point.qualifier, LIMIT, b"");

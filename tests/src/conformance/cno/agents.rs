@@ -8,7 +8,8 @@ use super::super::evd::{MOMENT, begin, post};
 use super::super::{Bed, LIMIT, Side};
 use super::{agent, calls, on, peek, plain, start};
 
-/// A trigger goes to the agent and to one of the waiters, in whichever order they came; the agent is called once.
+/// A trigger goes to the agent and to one of the waiters, in whichever order they came; the agent
+/// is called once.
 pub fn an_agent_is_called_beside_waiters(bed: &mut Bed<'_, impl Side>) {
     for agent_first in [true, false] {
         let cno = plain(bed);
@@ -40,7 +41,8 @@ pub fn an_agent_is_called_beside_waiters(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// Events that arrive while somebody waits for their Event Dispatcher call no agent; those of another one on the CNO do.
+/// Events that arrive while somebody waits for their Event Dispatcher call no agent; those of
+/// another one on the CNO do.
 pub fn a_waiter_of_an_evd_preempts_the_agent(bed: &mut Bed<'_, impl Side>) {
     let cno = bed.a.cno_create(agent(6)).unwrap();
     let [waited, other] = [on(bed, cno), on(bed, cno)];

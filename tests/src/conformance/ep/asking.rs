@@ -19,7 +19,8 @@ fn with_receive(bed: &mut Bed<'_, impl Side>, side: usize) -> End {
     end
 }
 
-/// The attempt fails with that event; the receive comes back, and the reason of the failure stays to be asked for.
+/// The attempt fails with that event; the receive comes back, and the reason of the failure stays
+/// to be asked for.
 fn fails(bed: &mut Bed<'_, impl Side>, end: &End, event: Event) {
     assert_eq!(bed.event(end.side, end.conn), event);
     assert_eq!(bed.state(end), EpState::Disconnected);
@@ -81,7 +82,8 @@ pub fn connect_refuses_bad_numbers(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.state(&client), EpState::Unconnected);
 }
 
-/// The most private data is what the provider's attributes say: of the 64 bytes of the manual page 8 carry addresses here.
+/// The most private data is what the provider's attributes say: of the 64 bytes of the manual page
+/// 8 carry addresses here.
 pub fn fault_15_private_data_has_the_length_that_is_told(bed: &mut Bed<'_, impl Side>) {
     let most = bed.a.query().1.max_private_data_size as usize;
     assert_eq!(most, MAX_CONNECT_PRIVATE);

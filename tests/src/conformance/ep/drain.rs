@@ -12,7 +12,8 @@ const SUPPRESS: CompletionFlags = CompletionFlags::SUPPRESS;
 /// How long a graceful disconnect waits for requests that make no progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Several requests wait for the peer, and a bind behind them: the connection is there until each has completed.
+/// Several requests wait for the peer, and a bind behind them: the connection is there until each
+/// has completed.
 pub fn a_graceful_disconnect_completes_every_request(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.merged();
     let mem = bed.mem(A, from.pz, 64, MemPriv::ALL);
@@ -29,7 +30,8 @@ pub fn a_graceful_disconnect_completes_every_request(bed: &mut Bed<'_, impl Side
         bed.b.ep_post_recv(to.ep, &[], cookie, NONE).unwrap();
         bed.done(&to, DtoOperation::Receive, cookie);
         if cookie % 2 == 1 {
-            // Its completion is there, and not dequeued: the requests behind it are still waited for.
+            // Its completion is there, and not dequeued: the requests behind it are still waited
+            // for.
             bed.pass(MOMENT);
             assert_eq!(bed.state(&from), EpState::DisconnectPending);
         }
@@ -88,7 +90,8 @@ pub fn a_graceful_disconnect_completes_suppressed_requests(bed: &mut Bed<'_, imp
     assert_eq!(bed.event(B, to.conn), Event::Disconnected(to.ep));
 }
 
-/// The consumer looks at its connect Event Dispatcher alone: completions that lie undequeued hold nothing up, however many.
+/// The consumer looks at its connect Event Dispatcher alone: completions that lie undequeued hold
+/// nothing up, however many.
 pub fn a_graceful_disconnect_needs_no_dequeue(bed: &mut Bed<'_, impl Side>) {
     // Of the requests, every `each`-th has an event.
     for each in [1, 3, 16] {
@@ -137,7 +140,8 @@ fn beside(bed: &mut Bed<'_, impl Side>, other: &End) -> End {
     End { recv: other.request, conn, ep: ep.unwrap(), ..*other }
 }
 
-/// The end of another Endpoint lies undequeued on the Event Dispatcher that both share: it holds nothing up.
+/// The end of another Endpoint lies undequeued on the Event Dispatcher that both share: it holds
+/// nothing up.
 pub fn a_graceful_disconnect_does_not_wait_for_events_of_others(bed: &mut Bed<'_, impl Side>) {
     let (first, peer) = (bed.merged_end(A), bed.end(B));
     let second = beside(bed, &first);
@@ -168,7 +172,8 @@ pub fn a_graceful_disconnect_does_not_wait_for_events_of_others(bed: &mut Bed<'_
     assert!(ended && sent == 3);
 }
 
-/// Endpoints that share an Event Dispatcher for DTOs are disconnected one after another, with the completions of all undequeued.
+/// Endpoints that share an Event Dispatcher for DTOs are disconnected one after another, with the
+/// completions of all undequeued.
 pub fn graceful_disconnects_on_a_shared_evd_all_end(bed: &mut Bed<'_, impl Side>) {
     for both in [false, true] {
         let mut ends: [Vec<End>; 2] = [A, B].map(|side| vec![bed.end(side)]);
@@ -230,7 +235,8 @@ pub fn graceful_disconnects_on_a_shared_evd_all_end(bed: &mut Bed<'_, impl Side>
     }
 }
 
-/// The peer has no receives: the disconnect becomes an abrupt one when no request has completed for a while.
+/// The peer has no receives: the disconnect becomes an abrupt one when no request has completed for
+/// a while.
 pub fn a_graceful_disconnect_without_progress_becomes_abrupt(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.merged();
     for cookie in 1..3 {

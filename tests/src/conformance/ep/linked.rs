@@ -40,7 +40,8 @@ pub fn a_connection_carries_everything(bed: &mut Bed<'_, impl Side>) {
     assert!(matches!(event, Event::RmrBind { cookie: 5, .. }));
 }
 
-/// A request that fails takes the connection with it: its own completion first, then the flushed ones, then the event.
+/// A request that fails takes the connection with it: its own completion first, then the flushed
+/// ones, then the event.
 pub fn a_failed_request_breaks_the_connection(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.merged();
     let source = bed.mem(A, from.pz, 64, MemPriv::ALL);
@@ -141,7 +142,8 @@ pub fn an_abrupt_disconnect_flushes_first(bed: &mut Bed<'_, impl Side>) {
     bed.event(B, to.conn);
 }
 
-/// A connection of two merged Endpoints, and a send that waits for the peer's receive, with a graceful disconnect behind it.
+/// A connection of two merged Endpoints, and a send that waits for the peer's receive, with a
+/// graceful disconnect behind it.
 fn draining(bed: &mut Bed<'_, impl Side>) -> [End; 2] {
     let ends = bed.merged();
     bed.a.ep_post_send(ends[A].ep, &[], 1, NONE).unwrap();
@@ -286,7 +288,8 @@ pub fn a_disconnected_endpoint_may_be_disconnected_again(bed: &mut Bed<'_, impl 
     bed.quiet(Duration::from_millis(50), &[(A, from.conn), (B, to.conn)]);
 }
 
-/// Markers: what is posted to a disconnected Endpoint comes back flushed behind everything that was there before.
+/// Markers: what is posted to a disconnected Endpoint comes back flushed behind everything that was
+/// there before.
 pub fn fault_11_markers_come_back_last(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     let mem = bed.mem(A, from.pz, 8, MemPriv::ALL);
@@ -332,7 +335,8 @@ pub fn reset_makes_it_usable_again(bed: &mut Bed<'_, impl Side>) {
     bed.done(&to, DtoOperation::Receive, 2);
 }
 
-/// Completions that lie there at a reset are those of another life: none is taken for one of the new one.
+/// Completions that lie there at a reset are those of another life: none is taken for one of the
+/// new one.
 pub fn completions_of_an_earlier_life_are_dropped(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     for cookie in 0..4 {

@@ -1,4 +1,5 @@
-//! One life of an Endpoint after another: what breaks it is of the life it happens in, and says why.
+//! One life of an Endpoint after another: what breaks it is of the life it happens in, and says
+//! why.
 
 use core::time::Duration;
 
@@ -39,7 +40,8 @@ fn trespass(bed: &mut Bed<'_, impl Side>, end: &End, from: &Mem) {
     bed[end.side].ep_post_rdma_write(end.ep, &[from.seg(0, 8)], 2, &nowhere, NONE).unwrap();
 }
 
-/// The Endpoint is reset and connected by hand with nothing driven in between, again and again; each break is heard.
+/// The Endpoint is reset and connected by hand with nothing driven in between, again and again;
+/// each break is heard.
 pub fn a_break_right_after_a_reset_is_heard(bed: &mut Bed<'_, impl Side>) {
     let ends = [bed.end(A), bed.end(B)];
     let mem = bed.mem(A, ends[A].pz, 64, MemPriv::ALL);
@@ -55,7 +57,8 @@ pub fn a_break_right_after_a_reset_is_heard(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// The same of an Endpoint that accepts: the peer, driven alone, breaks the connection before this side looks up again.
+/// The same of an Endpoint that accepts: the peer, driven alone, breaks the connection before this
+/// side looks up again.
 pub fn a_break_right_after_an_accept_is_heard(bed: &mut Bed<'_, impl Side>) {
     let [client, server] = bed.connected();
     let mem = bed.mem(A, client.pz, 64, MemPriv::ALL);
@@ -96,7 +99,8 @@ pub fn a_break_right_after_an_accept_is_heard(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.state(&server), EpState::Disconnected);
 }
 
-/// Why a connection broke can be asked, in words that name the queue pair, what failed and what to do; until the reset.
+/// Why a connection broke can be asked, in words that name the queue pair, what failed and what to
+/// do; until the reset.
 pub fn the_cause_of_a_break_is_told_in_words(bed: &mut Bed<'_, impl Side>) {
     let ends = bed.connected();
     let mem = bed.mem(A, ends[A].pz, 64, MemPriv::ALL);

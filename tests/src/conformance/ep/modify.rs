@@ -176,7 +176,8 @@ pub fn a_refused_change_changes_nothing(bed: &mut Bed<'_, impl Side>) {
     bed.a.pz_free(pz).unwrap();
 }
 
-/// Each group of parameters may be changed in its states, and in no other: what is refused changes nothing.
+/// Each group of parameters may be changed in its states, and in no other: what is refused changes
+/// nothing.
 pub fn attributes_change_in_the_states_of_the_table(bed: &mut Bed<'_, impl Side>) {
     let [client, server] = [bed.end(A), bed.end(B)];
     let (rsp, evd, qualifier) = reserve(bed, &server);
@@ -205,7 +206,8 @@ pub fn attributes_change_in_the_states_of_the_table(bed: &mut Bed<'_, impl Side>
     bed.b.rsp_free(now, rsp).unwrap();
 }
 
-/// Tries to change attributes, Event Dispatcher and zone: the first two end as `expected`, the zone is refused in either case.
+/// Tries to change attributes, Event Dispatcher and zone: the first two end as `expected`, the zone
+/// is refused in either case.
 #[track_caller]
 fn changes(bed: &mut Bed<'_, impl Side>, end: &End, expected: Result<(), DatSubtype>) {
     let ia = &mut bed[end.side].ia;

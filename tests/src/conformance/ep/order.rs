@@ -42,7 +42,8 @@ fn beside(bed: &mut Bed<'_, impl Side>, other: &End) -> End {
     End { ep, ..*other }
 }
 
-/// Another Endpoint of the same Event Dispatcher never stops: the event of the one that ended comes all the same.
+/// Another Endpoint of the same Event Dispatcher never stops: the event of the one that ended comes
+/// all the same.
 pub fn a_disconnected_event_does_not_wait_for_other_endpoints(bed: &mut Bed<'_, impl Side>) {
     let ended = bed.merged_end(A);
     let busy = beside(bed, &ended);
@@ -87,7 +88,8 @@ pub fn a_disconnected_event_does_not_wait_for_other_endpoints(bed: &mut Bed<'_, 
     panic!("{taken} completions of another Endpoint came, and no Disconnected");
 }
 
-/// An Endpoint is connected again and again, and nothing is dequeued meanwhile: its events are those of its connections, in order.
+/// An Endpoint is connected again and again, and nothing is dequeued meanwhile: its events are
+/// those of its connections, in order.
 pub fn events_of_successive_connections_come_in_order(bed: &mut Bed<'_, impl Side>) {
     for by in [A, B] {
         let [from, to] = bed.merged();
@@ -138,8 +140,8 @@ fn full_and(bed: &mut Bed<'_, impl Side>, evd: Evd, terminal: Event) {
     assert_eq!(events, software);
 }
 
-/// The connect Event Dispatcher is full of other events when a connection, or an attempt, ends: the event comes as soon as there is
-/// space, and nothing overflows.
+/// The connect Event Dispatcher is full of other events when a connection, or an attempt, ends: the
+/// event comes as soon as there is space, and nothing overflows.
 pub fn a_full_evd_loses_no_terminal_event(bed: &mut Bed<'_, impl Side>) {
     let asynchronous = bed.a.async_evd();
     for way in 0..4 {
@@ -185,7 +187,8 @@ pub fn a_full_evd_loses_no_terminal_event(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// The Endpoint is freed, or reset, before its terminal event was dequeued from an Event Dispatcher that is full: it comes.
+/// The Endpoint is freed, or reset, before its terminal event was dequeued from an Event Dispatcher
+/// that is full: it comes.
 pub fn neither_free_nor_reset_loses_a_terminal_event(bed: &mut Bed<'_, impl Side>) {
     for (free, merged) in [(false, false), (true, false), (false, true), (true, true)] {
         let dto = if merged { EvdFlags::DTO | EvdFlags::RMR_BIND } else { EvdFlags::empty() };
@@ -224,8 +227,9 @@ pub fn neither_free_nor_reset_loses_a_terminal_event(bed: &mut Bed<'_, impl Side
     }
 }
 
-/// More connections come and go on one Event Dispatcher than the adapter has space for in what is no completion; their Endpoints are
-/// reset or freed before anybody looks. Every event comes, each Endpoint's in its order.
+/// More connections come and go on one Event Dispatcher than the adapter has space for in what is
+/// no completion; their Endpoints are reset or freed before anybody looks. Every event comes, each
+/// Endpoint's in its order.
 pub fn connection_events_outlive_their_endpoints(bed: &mut Bed<'_, impl Side>) {
     let first = bed.merged_end(A);
     let mut ends = vec![first];
@@ -266,7 +270,8 @@ pub fn connection_events_outlive_their_endpoints(bed: &mut Bed<'_, impl Side>) {
     bed.quiet(MOMENT, &[(A, first.conn)]);
 }
 
-/// A connection is ended while requests are in progress: once one of them has failed, none behind it succeeds. The same of receives.
+/// A connection is ended while requests are in progress: once one of them has failed, none behind
+/// it succeeds. The same of receives.
 pub fn after_a_failed_completion_none_of_its_direction_succeeds(bed: &mut Bed<'_, impl Side>) {
     for by in [A, B] {
         let [from, to] = bed.connected();
@@ -301,7 +306,8 @@ pub fn after_a_failed_completion_none_of_its_direction_succeeds(bed: &mut Bed<'_
     }
 }
 
-/// After both markers have been dequeued a reset loses nothing: every completion has come, and none comes behind.
+/// After both markers have been dequeued a reset loses nothing: every completion has come, and none
+/// comes behind.
 pub fn markers_make_a_reset_lossless(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     let mem = bed.mem(A, from.pz, 64, MemPriv::ALL);
@@ -339,8 +345,8 @@ pub fn markers_make_a_reset_lossless(bed: &mut Bed<'_, impl Side>) {
     bed.quiet(MOMENT, &[(A, from.recv), (A, from.request), (A, from.conn)]);
 }
 
-/// What a reset drops takes no room where completions wait: life after life with completions that nobody dequeues, and no queue
-/// overruns.
+/// What a reset drops takes no room where completions wait: life after life with completions that
+/// nobody dequeues, and no queue overruns.
 pub fn what_a_reset_drops_takes_no_room(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = [bed.end(A), bed.end(B)];
     for life in 0..12 {

@@ -7,7 +7,8 @@ use dat_core::{
 
 use super::super::{A, B, Bed, End, Mem, NONE, Side, refused};
 
-/// More segments than there may be, and flags that nobody has, are refused at the post, with all bits of the code.
+/// More segments than there may be, and flags that nobody has, are refused at the post, with all
+/// bits of the code.
 pub fn fault_08_a_receive_is_checked_at_the_post(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end(A);
     let mem = bed.mem(A, end.pz, 64, MemPriv::ALL);
@@ -85,7 +86,8 @@ pub fn a_send_that_invalidates_nothing_is_a_send(bed: &mut Bed<'_, impl Side>) {
     bed.done(&to, DtoOperation::Receive, 1);
 }
 
-/// What the peer does not have it cannot close: the connection breaks there, and this side hears of it.
+/// What the peer does not have it cannot close: the connection breaks there, and this side hears of
+/// it.
 pub fn a_send_that_invalidates_a_strangers_context_breaks(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     bed.b.ep_post_recv(to.ep, &[], 1, NONE).unwrap();

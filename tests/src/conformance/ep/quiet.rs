@@ -227,7 +227,8 @@ fn furnish(bed: &mut Bed<'_, impl Side>, ep: Ep) -> End {
     End { ep, ..like }
 }
 
-/// The Endpoint of a provider's making has nothing until it is given something, and then it is used like any other.
+/// The Endpoint of a provider's making has nothing until it is given something, and then it is used
+/// like any other.
 pub fn fault_37_a_provided_endpoint_can_be_furnished_and_used(bed: &mut Bed<'_, impl Side>) {
     let (client, cr, ep) = tentative(bed);
     let param = bed.b.ep_query(ep).unwrap();
@@ -269,7 +270,8 @@ pub fn a_tentative_endpoint_refuses_everything_else(bed: &mut Bed<'_, impl Side>
     bed.b.cr_accept(now, cr, None, b"").unwrap();
 }
 
-/// A Reserved Service Point without an Endpoint has one made, which is furnished like a tentative one.
+/// A Reserved Service Point without an Endpoint has one made, which is furnished like a tentative
+/// one.
 pub fn fault_36_an_rsp_makes_its_endpoint(bed: &mut Bed<'_, impl Side>) {
     let evd = bed.b.evd_create(8, EvdFlags::CR).unwrap();
     let qualifier = bed.free_qualifier();

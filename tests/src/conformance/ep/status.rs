@@ -1,4 +1,5 @@
-//! dat_ep_get_status(3), dat_ep_recv_query(3) and dat_ep_set_watermark(3): what is outstanding, dequeued or not.
+//! dat_ep_get_status(3), dat_ep_recv_query(3) and dat_ep_set_watermark(3): what is outstanding,
+//! dequeued or not.
 
 use dat_core::{
     AsyncEvent, CloseFlag, CompletionFlags, DtoOperation, DtoStatus, EpState, EvdFlags, Event,
@@ -38,7 +39,8 @@ fn allocated(bed: &mut Bed<'_, impl Side>, end: &End) -> u32 {
     info.nbufs_allocated.unwrap()
 }
 
-/// A DTO is outstanding until it has completed; a completion that was not dequeued makes no difference.
+/// A DTO is outstanding until it has completed; a completion that was not dequeued makes no
+/// difference.
 pub fn idle_flags_do_not_wait_for_a_dequeue(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     assert!(request_idle(bed, &from) && recv_idle(bed, &to));
@@ -64,7 +66,8 @@ pub fn idle_flags_do_not_wait_for_a_dequeue(bed: &mut Bed<'_, impl Side>) {
     assert!(request_idle(bed, &from) && recv_idle(bed, &to));
 }
 
-/// A request of any kind is outstanding when it was posted, and idle again when it has completed without an event.
+/// A request of any kind is outstanding when it was posted, and idle again when it has completed
+/// without an event.
 pub fn request_idle_counts_suppressed_requests(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     let mems = [(A, from.pz), (B, to.pz)].map(|(side, pz)| bed.mem(side, pz, 64, MemPriv::ALL));
@@ -91,7 +94,8 @@ pub fn request_idle_counts_suppressed_requests(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// A bind, a read and a write are requests as a send is: each alone is outstanding until it has completed.
+/// A bind, a read and a write are requests as a send is: each alone is outstanding until it has
+/// completed.
 pub fn request_idle_counts_requests_of_every_kind(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     let mems = [(A, from.pz), (B, to.pz)].map(|(side, pz)| bed.mem(side, pz, 64, MemPriv::ALL));
@@ -123,7 +127,8 @@ pub fn request_idle_counts_requests_of_every_kind(bed: &mut Bed<'_, impl Side>) 
     }
 }
 
-/// What the end of a connection flushed has completed: nothing is outstanding, though nothing was dequeued.
+/// What the end of a connection flushed has completed: nothing is outstanding, though nothing was
+/// dequeued.
 pub fn flushed_dtos_are_not_outstanding(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     for cookie in 0..3 {
@@ -190,7 +195,8 @@ pub fn watermarks_count_receives_that_have_not_completed(bed: &mut Bed<'_, impl 
     bed.event(A, from.conn);
 }
 
-/// As many receives as a watermark says do not exceed it: neither when they are posted nor when it is set.
+/// As many receives as a watermark says do not exceed it: neither when they are posted nor when it
+/// is set.
 pub fn as_many_receives_as_a_watermark_do_not_exceed_it(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     let (now, asynchronous) = (bed.now(), bed.b.async_evd());
@@ -236,8 +242,9 @@ fn is(bed: &mut Bed<'_, impl Side>, end: &End, state: EpState, peer: bool) {
     }
 }
 
-/// Both calls report each state of a connection, on the active side and on the passive side; the peer's address and the ports are there
-/// in all states from the request to the end of the connection.
+/// Both calls report each state of a connection, on the active side and on the passive side; the
+/// peer's address and the ports are there in all states from the request to the end of the
+/// connection.
 pub fn status_and_query_report_each_state(bed: &mut Bed<'_, impl Side>) {
     use EpState as S;
     let [client, server] = [bed.end(A), bed.end(B)];
@@ -277,7 +284,8 @@ pub fn status_and_query_report_each_state(bed: &mut Bed<'_, impl Side>) {
     bed.b.evd_free(evd).unwrap();
 }
 
-/// Zone, Event Dispatchers and attributes are reported as they were given, before, in and after a connection.
+/// Zone, Event Dispatchers and attributes are reported as they were given, before, in and after a
+/// connection.
 pub fn query_reports_zone_evds_and_attributes_in_each_state(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end_with(A, false, |attr| attr.max_recv_dtos = 7);
     let merged = bed.merged_end(B);

@@ -91,8 +91,8 @@ pub(super) fn wait<S: Side>(
     }
 }
 
-/// Two connected Endpoints with these completion flags at side A: of receives, and of requests. The connect stream of A is
-/// apart.
+/// Two connected Endpoints with these completion flags at side A: of receives, and of requests. The
+/// connect stream of A is apart.
 pub(super) fn pair<S: Side>(
     bed: &mut Bed<'_, S>,
     recv: CompletionFlags,

@@ -72,8 +72,9 @@ pub fn an_overflowing_async_dispatcher_is_dead(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(drained(bed, end.conn), [7]);
 }
 
-/// One Event Dispatcher for everything, longer than the places that the storage has for what is no completion: requests come, and
-/// connections of all Endpoints come and go, before anybody looks. Every event is there, each Endpoint's in its order.
+/// One Event Dispatcher for everything, longer than the places that the storage has for what is no
+/// completion: requests come, and connections of all Endpoints come and go, before anybody looks.
+/// Every event is there, each Endpoint's in its order.
 pub fn no_connection_event_is_lost_within_the_length(bed: &mut Bed<'_, impl Side>) {
     let places = bed.a.query().0.max_software_evd_qlen;
     let flags = EvdFlags::DTO | EvdFlags::RMR_BIND | EvdFlags::CONNECTION | EvdFlags::CR;
@@ -135,8 +136,8 @@ pub fn no_connection_event_is_lost_within_the_length(bed: &mut Bed<'_, impl Side
     bed.quiet(MOMENT, &[(A, evd), (A, asynchronous)]);
 }
 
-/// Whatever other streams it takes, as many software events as the length says find room; a length that cannot be is refused when
-/// it is made, not when it is used.
+/// Whatever other streams it takes, as many software events as the length says find room; a length
+/// that cannot be is refused when it is made, not when it is used.
 pub fn software_events_have_the_whole_length(bed: &mut Bed<'_, impl Side>) {
     let most = bed.a.query().0.max_software_evd_qlen;
     let all = EvdFlags::DEFAULT - EvdFlags::ASYNC;

@@ -72,7 +72,8 @@ pub fn fault_35_a_shrunk_queue_is_sound(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// Completions that wait are carried over, and those that come later arrive: longer, shorter, the same.
+/// Completions that wait are carried over, and those that come later arrive: longer, shorter, the
+/// same.
 pub fn resize_keeps_completions(bed: &mut Bed<'_, impl Side>) {
     let [from, to] = bed.connected();
     let mem = bed.mem(A, from.pz, 64, MemPriv::ALL);

@@ -27,7 +27,8 @@ fn note<P: Provider>(_: &mut Ia<'_, P>, instance: u64, event: Event, more: bool)
     CALLS.with(|calls| calls.borrow_mut().push((instance, pointer, more)));
 }
 
-/// Passes a software event on to the Event Dispatcher that the instance names, and drives the adapter meanwhile.
+/// Passes a software event on to the Event Dispatcher that the instance names, and drives the
+/// adapter meanwhile.
 fn pass_on<P: Provider>(ia: &mut Ia<'_, P>, instance: u64, event: Event, more: bool) {
     note(ia, instance, event, more);
     let Event::Software(pointer) = event else {

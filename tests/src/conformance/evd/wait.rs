@@ -58,7 +58,8 @@ pub fn wait_that_runs_out(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(drained(bed, evd), [0, 1]);
 }
 
-/// A wait expires when its time is over, not before and not long after, whether events lie there or not.
+/// A wait expires when its time is over, not before and not long after, whether events lie there or
+/// not.
 pub fn wait_expires_at_its_timeout(bed: &mut Bed<'_, impl Side>) {
     let evd = soft(bed, 4);
     for (millis, events) in [(10, 0), (150, 1), (2500, 2)] {
@@ -271,7 +272,8 @@ pub fn an_unsignalled_receive_wakes_nobody(bed: &mut Bed<'_, impl Side>) {
     bed.done(&to, DtoOperation::Receive, 2);
 }
 
-/// The same of as many as an Endpoint takes, over several turns of its queue, signalled ones among them.
+/// The same of as many as an Endpoint takes, over several turns of its queue, signalled ones among
+/// them.
 pub fn any_number_of_unsignalled_receives_wake_nobody(bed: &mut Bed<'_, impl Side>) {
     let quiet = CompletionFlags::UNSIGNALLED;
     let [to, from] = pair(bed, quiet, NONE);

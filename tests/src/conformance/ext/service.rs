@@ -68,8 +68,9 @@ fn tell(bed: &mut Bed<'_, impl Side>, cr: Cr, end: &End, private: &[u8]) {
     bed[end.side].cr_accept(now, cr, Some(end.ep), private).unwrap();
 }
 
-/// Asked, told, sent: the address is that of the accepting Endpoint, the words of both sides come along, and the Endpoint that
-/// asked stays CONNECTED to everybody. The accepting one may be told to many.
+/// Asked, told, sent: the address is that of the accepting Endpoint, the words of both sides come
+/// along, and the Endpoint that asked stays CONNECTED to everybody. The accepting one may be told
+/// to many.
 pub fn who_asks_a_service_point_can_send_to_its_endpoint(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = datagrams(bed);
     let point = bed.listen(B);
@@ -134,7 +135,8 @@ pub fn who_is_refused_an_address_learns_why(bed: &mut Bed<'_, impl Side>) {
     bed.quiet(Duration::from_millis(5), &[(B, point.evd)]);
 }
 
-/// Handed to another service point, a question arrives there like a new one; to one that is for connections it cannot go.
+/// Handed to another service point, a question arrives there like a new one; to one that is for
+/// connections it cannot go.
 pub fn a_question_is_handed_to_another_service_point(bed: &mut Bed<'_, impl Side>) {
     let (ends, _) = datagrams(bed);
     let (one, other) = (bed.listen(B), bed.listen(B));
@@ -162,8 +164,9 @@ pub fn a_question_is_handed_to_another_service_point(bed: &mut Bed<'_, impl Side
     bed.quiet(Duration::from_millis(5), &[(B, one.evd), (B, other.evd), (A, ends[A].conn)]);
 }
 
-/// Several questions at a time: the event of each tells which, with its own address and words, in the order of the answers. One
-/// that runs out of time takes none of the others along, and a disconnect ends all that are left.
+/// Several questions at a time: the event of each tells which, with its own address and words, in
+/// the order of the answers. One that runs out of time takes none of the others along, and a
+/// disconnect ends all that are left.
 pub fn many_questions_have_an_answer_each(bed: &mut Bed<'_, impl Side>) {
     let (ends, _) = datagrams(bed);
     let other = datagrams(bed).0[B];
@@ -283,7 +286,8 @@ pub fn an_endpoint_that_ends_asks_no_more(bed: &mut Bed<'_, impl Side>) {
     bed.quiet(Duration::from_millis(20), &[(A, ends[A].conn)]);
 }
 
-/// Each message is measured by the receive that takes it, whatever others have: to the byte, over all its segments.
+/// Each message is measured by the receive that takes it, whatever others have: to the byte, over
+/// all its segments.
 pub fn a_message_is_measured_by_its_own_receive(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let [a, b] = ends;

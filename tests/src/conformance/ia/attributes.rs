@@ -19,7 +19,8 @@ fn until_refused<T>(mut make: impl FnMut() -> Result<T, Error>) -> (u32, DatType
     panic!("no end of them");
 }
 
-/// The adapter and its maker have names of a length that C consumers have room for, and so has the provider.
+/// The adapter and its maker have names of a length that C consumers have room for, and so has the
+/// provider.
 pub fn adapter_vendor_and_provider_have_names(bed: &mut Bed<'_, impl Side>) {
     let (ia, provider) = bed.a.query();
     for name in [ia.adapter_name, ia.vendor_name, provider.provider_name] {
@@ -230,7 +231,8 @@ pub fn the_highest_addresses_include_the_consumers_memory(bed: &mut Bed<'_, impl
     assert!(ia.max_rmrs == 0 || ia.max_rmr_target_address >= last);
 }
 
-/// Atomics and datagrams are announced as the InfiniBand extensions of the version whose numbers are used.
+/// Atomics and datagrams are announced as the InfiniBand extensions of the version whose numbers
+/// are used.
 pub fn extensions_are_announced_with_their_version(bed: &mut Bed<'_, impl Side>) {
     let ia = bed.a.query().0;
     assert_eq!((ia.extension_supported, ia.extension_version), (1, 209));
@@ -260,7 +262,8 @@ pub fn virtual_memory_is_supported(bed: &mut Bed<'_, impl Side>) {
     bed.mem(A, pz, 64, MemPriv::ALL);
 }
 
-/// Segment lists are the consumer's again when a post returns: what becomes of the list changes nothing.
+/// Segment lists are the consumer's again when a post returns: what becomes of the list changes
+/// nothing.
 pub fn segment_lists_are_the_consumers_when_a_post_returns(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.a.query().1.iov_ownership, 0);
     let [a, b] = bed.connected();
@@ -311,7 +314,8 @@ pub fn announced_completion_flags_are_taken(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// Private data of the announced size is taken by every call that takes any, and one byte more is refused.
+/// Private data of the announced size is taken by every call that takes any, and one byte more is
+/// refused.
 pub fn private_data_of_the_announced_size_is_taken(bed: &mut Bed<'_, impl Side>) {
     let provider = bed.a.query().1;
     let size = provider.max_private_data_size as usize;
@@ -363,7 +367,8 @@ pub fn the_best_alignment_divides_256(bed: &mut Bed<'_, impl Side>) {
     assert!(alignment != 0 && 256 % alignment == 0, "{alignment}");
 }
 
-/// Streams that are announced to share an Event Dispatcher do, two by two, and each goes with itself.
+/// Streams that are announced to share an Event Dispatcher do, two by two, and each goes with
+/// itself.
 pub fn streams_merge_as_announced(bed: &mut Bed<'_, impl Side>) {
     const STREAMS: [EvdFlags; 6] = [
         EvdFlags::SOFTWARE,
@@ -388,7 +393,8 @@ pub fn streams_merge_as_announced(bed: &mut Bed<'_, impl Side>) {
     assert!(symmetric);
 }
 
-/// What has several paths or stands in for others is announced as absent, and the call that asks says so.
+/// What has several paths or stands in for others is announced as absent, and the call that asks
+/// says so.
 pub fn high_availability_is_out(bed: &mut Bed<'_, impl Side>) {
     let provider = bed.a.query().1;
     assert!(!provider.supports_multipath && !provider.ha_supported);
@@ -498,7 +504,8 @@ pub fn fault_14_every_attribute_is_set(bed: &mut Bed<'_, impl Side>) {
     assert!((0..6).all(|i| provider.evd_stream_merging_supported[i][i]));
 }
 
-/// On Ethernet a port has no LID: addresses are enough, for the adapter and for both sides of a connection.
+/// On Ethernet a port has no LID: addresses are enough, for the adapter and for both sides of a
+/// connection.
 pub fn fault_17_connections_need_no_lid(bed: &mut Bed<'_, impl Side>) {
     let gid = |party: (dat_core::IaAttr, dat_core::ProviderAttr)| {
         let mut named = party.1.provider_specific_attr.into_iter();

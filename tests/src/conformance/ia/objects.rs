@@ -1,4 +1,5 @@
-//! dat_set_consumer_context(3), dat_get_consumer_context(3), dat_get_handle_type(3): calls that serve objects of every kind.
+//! dat_set_consumer_context(3), dat_get_consumer_context(3), dat_get_handle_type(3): calls that
+//! serve objects of every kind.
 
 use dat_core::{AnyHandle, CloseFlag, DatSubtype, DatType, EpState, EvdFlags, HandleType, MemPriv};
 
@@ -32,7 +33,8 @@ pub fn a_context_is_nothing_at_first(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// What was set is what is got, 64 bits of it, for objects of every kind, and each object has its own.
+/// What was set is what is got, 64 bits of it, for objects of every kind, and each object has its
+/// own.
 pub fn a_context_comes_back_as_it_was_set(bed: &mut Bed<'_, impl Side>) {
     let objects = one_of_each(bed);
     let word = |i: usize| 0xfedc_ba98_0000_0000 | i as u64;
@@ -97,7 +99,8 @@ pub fn the_context_of_an_adapter_goes_with_it(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.b.get_consumer_context(AnyHandle::Ia), Ok(6));
 }
 
-/// Frees one object of each kind on side A; the stale handles with the subtype that each is refused with.
+/// Frees one object of each kind on side A; the stale handles with the subtype that each is refused
+/// with.
 fn stale_of_each(bed: &mut Bed<'_, impl Side>) -> Vec<(AnyHandle, DatSubtype)> {
     let objects = one_of_each(bed);
     bed.a.close(CloseFlag::Abrupt).unwrap();
@@ -163,7 +166,8 @@ pub fn the_type_of_a_freed_object_is_refused(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// A word that was never a handle is as good as a stale one; the adapter as another kind of object is refused too.
+/// A word that was never a handle is as good as a stale one; the adapter as another kind of object
+/// is refused too.
 pub fn fault_43_a_word_that_is_no_handle_is_refused(bed: &mut Bed<'_, impl Side>) {
     for raw in [0, 1, 2, u64::MAX, 1 << 30, 0x1234_5678_9abc_def0] {
         let handles = [
@@ -183,7 +187,8 @@ pub fn fault_43_a_word_that_is_no_handle_is_refused(bed: &mut Bed<'_, impl Side>
         refused(bed.a.evd_dequeue(evd), DatType::InvalidHandle, DatSubtype::InvalidHandle1);
     }
     let end = bed.end(A);
-    // An Endpoint's word as that of an Event Dispatcher: their counts begin at different random numbers.
+    // An Endpoint's word as that of an Event Dispatcher: their counts begin at different random
+    // numbers.
     let disguised = dat_core::Evd::from_raw(end.ep.raw());
     assert!(bed.a.evd_query(disguised).is_err());
 }

@@ -6,7 +6,8 @@ use dat_core::{
 
 use crate::conformance::{A, B, Bed, End, LIMIT, Side, refused};
 
-/// An Endpoint of side A whose connection events go to an Event Dispatcher of one event, which it has, and its peer.
+/// An Endpoint of side A whose connection events go to an Event Dispatcher of one event, which it
+/// has, and its peer.
 fn narrow(bed: &mut Bed<'_, impl Side>) -> [End; 2] {
     let mut ends = [bed.end(A), bed.end(B)];
     let a = &mut bed.a.ia;
@@ -36,7 +37,8 @@ fn overflow(bed: &mut Bed<'_, impl Side>) -> Evd {
     a.conn
 }
 
-/// With no handle, the provider makes an Event Dispatcher of at least the length asked for, for asynchronous events.
+/// With no handle, the provider makes an Event Dispatcher of at least the length asked for, for
+/// asynchronous events.
 pub fn open_makes_an_async_evd(bed: &mut Bed<'_, impl Side>) {
     bed.a.close(CloseFlag::Graceful).unwrap();
     bed.a.reopen_with(AsyncEvd::New(5)).unwrap();
@@ -77,7 +79,8 @@ pub fn an_async_evd_too_long_is_refused(bed: &mut Bed<'_, impl Side>) {
     bed.connected();
 }
 
-/// EVD_ASYNC_EXISTS: the adapter has none of its own, whatever handle it tells is out of scope, and all else works.
+/// EVD_ASYNC_EXISTS: the adapter has none of its own, whatever handle it tells is out of scope, and
+/// all else works.
 pub fn an_adapter_without_an_async_evd_works(bed: &mut Bed<'_, impl Side>) {
     bed.a.close(CloseFlag::Graceful).unwrap();
     bed.a.reopen_with(AsyncEvd::Exists).unwrap();

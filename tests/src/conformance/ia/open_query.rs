@@ -28,7 +28,8 @@ pub fn a_query_is_not_on_the_network(bed: &mut Bed<'_, impl Side>) {
     asked.close_query().unwrap();
 }
 
-/// Closing gives the device back, as often as one likes; leaving keeps it up, and an adapter is opened on it.
+/// Closing gives the device back, as often as one likes; leaving keeps it up, and an adapter is
+/// opened on it.
 pub fn a_query_that_is_closed_makes_way(bed: &mut Bed<'_, impl Side>) {
     bed.b.close(CloseFlag::Graceful).unwrap();
     bed.b.open_query().close_query().unwrap();

@@ -113,7 +113,8 @@ pub fn subtypes_have_the_numbers_of_the_header(_: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// A value carries the error class always: who compares the type alone, and who looks at the class, agree.
+/// A value carries the error class always: who compares the type alone, and who looks at the class,
+/// agree.
 pub fn refusals_carry_the_error_class(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     bed.a.pz_free(pz).unwrap();

@@ -71,7 +71,8 @@ pub fn zero_based_region_that_begins_within_a_page(bed: &mut Bed<'_, impl Side>)
     assert!(!bed.allowed(&ends, Try::Write, local, far(&there, 4937, 64)));
 }
 
-/// Short and long sends, receives, writes and reads: what is short travels inside a request elsewhere, and must not here.
+/// Short and long sends, receives, writes and reads: what is short travels inside a request
+/// elsewhere, and must not here.
 pub fn zero_based_memory_serves_every_operation(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let here = zero_based(bed, &ends[A], mems[A].lmr.region);

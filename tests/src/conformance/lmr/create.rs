@@ -8,7 +8,8 @@ use dat_core::{
 use crate::conformance::reach::{Try, pattern};
 use crate::conformance::{A, B, Bed, Side, refused};
 
-/// Query tells zone, type, range, privileges and contexts as they were asked for, and the range covers the buffer.
+/// Query tells zone, type, range, privileges and contexts as they were asked for, and the range
+/// covers the buffer.
 pub fn a_region_is_what_was_asked_for(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let buffer = bed.a.side.memory(4096);
@@ -56,7 +57,8 @@ pub fn no_rmr_context_without_a_remote_privilege(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// No bytes are `LENGTH_ERROR`; REMOTE_WRITE without LOCAL_WRITE is `PRIVILEGES_VIOLATION`. Both words have their class.
+/// No bytes are `LENGTH_ERROR`; REMOTE_WRITE without LOCAL_WRITE is `PRIVILEGES_VIOLATION`. Both
+/// words have their class.
 pub fn fault_05_length_of_zero_and_write_only_privileges(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let buffer = bed.a.side.memory(64);
@@ -135,7 +137,8 @@ pub fn handles_of_others_are_refused(bed: &mut Bed<'_, impl Side>) {
     );
 }
 
-/// There are as many as the attributes say; one more is `INSUFFICIENT_RESOURCES`, and each that goes makes room for one.
+/// There are as many as the attributes say; one more is `INSUFFICIENT_RESOURCES`, and each that
+/// goes makes room for one.
 pub fn as_many_as_there_is_room_for(bed: &mut Bed<'_, impl Side>) {
     let most = bed.a.query().0.max_lmrs;
     let pz = bed.a.pz_create().unwrap();
@@ -203,7 +206,8 @@ pub fn a_region_over_a_region_outlives_it(bed: &mut Bed<'_, impl Side>) {
     );
 }
 
-/// An LMR over one of pages, or over one that registers them by request, is `MODEL_NOT_SUPPORTED`: it has no memory of the host.
+/// An LMR over one of pages, or over one that registers them by request, is `MODEL_NOT_SUPPORTED`:
+/// it has no memory of the host.
 pub fn a_region_over_a_region_takes_no_other(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let lmr = bed.a.lmr_allocate(pz, 4).unwrap();
@@ -214,7 +218,8 @@ pub fn a_region_over_a_region_takes_no_other(bed: &mut Bed<'_, impl Side>) {
     );
 }
 
-/// Memory that the host shares is registered by its name, all 40 bytes of it, by anybody who shares it.
+/// Memory that the host shares is registered by its name, all 40 bytes of it, by anybody who shares
+/// it.
 pub fn shared_memory_by_its_whole_name(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let mut name = [7; 40];

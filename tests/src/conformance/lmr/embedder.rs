@@ -48,7 +48,8 @@ pub fn pages_out_of_order_are_one_region(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.bytes(&mems[B], 0, 32), sent[32..64]);
 }
 
-/// Pages that are not whole, not as many as the length needs, or not of memory of the platform, are `INVALID_PARAMETER`.
+/// Pages that are not whole, not as many as the length needs, or not of memory of the platform, are
+/// `INVALID_PARAMETER`.
 pub fn pages_have_to_be_whole(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let region = bed.a.side.memory(8192);
@@ -89,7 +90,8 @@ pub fn the_reserved_region_serves_local_buffers(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.bytes(&mems[A], 0, 64), pattern(B, 8192)[64..128]);
 }
 
-/// It cannot be freed, bound or used in another zone, and it does not hold its zone: it goes with it.
+/// It cannot be freed, bound or used in another zone, and it does not hold its zone: it goes with
+/// it.
 pub fn the_reserved_region_is_not_for_others(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let reserved = bed.a.ia_reserved_lmr(ends[A].pz).unwrap();

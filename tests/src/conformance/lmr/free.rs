@@ -8,7 +8,8 @@ use dat_core::{
 use crate::conformance::reach::{Try, pattern};
 use crate::conformance::{A, B, Bed, NONE, Side, refused};
 
-/// While an RMR is bound to it: `INVALID_STATE`, LMR_IN_USE, and all works on. When the RMR is unbound or freed it can go.
+/// While an RMR is bound to it: `INVALID_STATE`, LMR_IN_USE, and all works on. When the RMR is
+/// unbound or freed it can go.
 pub fn free_is_refused_while_an_rmr_is_bound(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let lmr = mems[B].lmr.lmr;
@@ -38,7 +39,8 @@ pub fn a_freed_region_is_closed_to_local_posts(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.state(&ends[A]), EpState::Connected);
 }
 
-/// A peer that uses the `rmr_context` of a freed LMR gets REMOTE_ACCESS, and the connection breaks on both sides.
+/// A peer that uses the `rmr_context` of a freed LMR gets REMOTE_ACCESS, and the connection breaks
+/// on both sides.
 pub fn a_freed_region_is_closed_to_peers(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let far = mems[B].far(0, 64);

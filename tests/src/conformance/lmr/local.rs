@@ -35,7 +35,8 @@ fn post(
     }
 }
 
-/// A segment that does not lie in its LMR is `INVALID_PARAMETER` at the post, and the connection stays.
+/// A segment that does not lie in its LMR is `INVALID_PARAMETER` at the post, and the connection
+/// stays.
 pub fn fault_30_segments_are_checked_when_posted(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let inside = mems[A].seg(0, 64);
@@ -69,7 +70,8 @@ pub fn fault_30_segments_are_checked_when_posted(bed: &mut Bed<'_, impl Side>) {
     post(bed, &ends[A], Post::Recv, &[whole]).unwrap();
 }
 
-/// More segments than the Endpoint has are `INVALID_PARAMETER`, with their class; so are flags that do not exist.
+/// More segments than the Endpoint has are `INVALID_PARAMETER`, with their class; so are flags that
+/// do not exist.
 pub fn fault_08_too_many_segments_are_refused(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let most = usize::from(bed.a.ep_attr_default().max_request_iov);
@@ -86,7 +88,8 @@ pub fn fault_08_too_many_segments_are_refused(bed: &mut Bed<'_, impl Side>) {
     post(bed, &ends[A], Post::Recv, &vec![one; most]).unwrap();
 }
 
-/// A segment of another zone than the Endpoint's is `PROTECTION_VIOLATION`, with the subtype of the operation.
+/// A segment of another zone than the Endpoint's is `PROTECTION_VIOLATION`, with the subtype of the
+/// operation.
 pub fn a_segment_of_another_zone_is_refused(bed: &mut Bed<'_, impl Side>) {
     let ends = bed.connected();
     let pz = bed.a.pz_create().unwrap();
@@ -103,7 +106,8 @@ pub fn a_segment_of_another_zone_is_refused(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.state(&ends[A]), EpState::Connected);
 }
 
-/// A missing local privilege, or a context that no LMR has, is `PRIVILEGES_VIOLATION`, with the subtype of the operation.
+/// A missing local privilege, or a context that no LMR has, is `PRIVILEGES_VIOLATION`, with the
+/// subtype of the operation.
 pub fn a_segment_without_the_privilege_is_refused(bed: &mut Bed<'_, impl Side>) {
     let ends = bed.connected();
     let read = bed.mem(A, ends[A].pz, 64, MemPriv::LOCAL_READ);
@@ -182,7 +186,8 @@ pub fn segments_fill_in_order(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.bytes(&mems[B], 50, 10), old[50..60]);
 }
 
-/// A write longer than its far end, and a read that brings more than there is room for, are `LENGTH_ERROR`.
+/// A write longer than its far end, and a read that brings more than there is room for, are
+/// `LENGTH_ERROR`.
 pub fn lengths_of_both_ends_are_compared(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let (ep, local) = (ends[A].ep, [mems[A].seg(0, 64)]);

@@ -54,7 +54,8 @@ pub fn an_allocated_region_opens_nothing(bed: &mut Bed<'_, impl Side>) {
     bed.a.pz_free(pz).unwrap();
 }
 
-/// A registration opens its pages to both sides, the invalidation closes them again; both complete as DTOs.
+/// A registration opens its pages to both sides, the invalidation closes them again; both complete
+/// as DTOs.
 pub fn a_registration_opens_and_an_invalidation_closes(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let lmr = bed.b.lmr_allocate(ends[B].pz, 4).unwrap();
@@ -78,7 +79,8 @@ pub fn a_registration_opens_and_an_invalidation_closes(bed: &mut Bed<'_, impl Si
     }
 }
 
-/// Requests posted behind a registration start after it, so they may use it at once; those behind an invalidation find it done.
+/// Requests posted behind a registration start after it, so they may use it at once; those behind
+/// an invalidation find it done.
 pub fn a_registration_is_there_for_what_is_posted_behind_it(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let lmr = bed.a.lmr_allocate(ends[A].pz, 4).unwrap();
@@ -95,7 +97,8 @@ pub fn a_registration_is_there_for_what_is_posted_behind_it(bed: &mut Bed<'_, im
     assert_eq!(bed.bytes(&mems[B], 0, 100), pattern(A, 8192)[4050..4150]);
 }
 
-/// More pages than were allocated for, none, pages that are not whole, and an LMR of another kind are `INVALID_PARAMETER`.
+/// More pages than were allocated for, none, pages that are not whole, and an LMR of another kind
+/// are `INVALID_PARAMETER`.
 pub fn a_registration_of_more_pages_than_allocated_is_refused(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let pz = ends[B].pz;
@@ -120,8 +123,8 @@ pub fn a_registration_of_more_pages_than_allocated_is_refused(bed: &mut Bed<'_, 
     assert!(!bed.b.lmr_query(small).unwrap().state.bound);
 }
 
-/// While it is open it cannot be registered anew; while a request on it is under way it cannot be freed, nor be invalidated on another
-/// Endpoint, whose requests are in no order with it.
+/// While it is open it cannot be registered anew; while a request on it is under way it cannot be
+/// freed, nor be invalidated on another Endpoint, whose requests are in no order with it.
 pub fn one_registration_at_a_time(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let lmr = bed.b.lmr_allocate(ends[B].pz, 4).unwrap();
@@ -148,7 +151,8 @@ pub fn one_registration_at_a_time(bed: &mut Bed<'_, impl Side>) {
     bed.b.lmr_free(lmr).unwrap();
 }
 
-/// Invalidating what is not open is `INVALID_STATE`, LMR_FREE; while an RMR is bound to it, LMR_IN_USE.
+/// Invalidating what is not open is `INVALID_STATE`, LMR_FREE; while an RMR is bound to it,
+/// LMR_IN_USE.
 pub fn states_of_an_allocated_region(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let (pz, ep) = (ends[B].pz, ends[B].ep);
@@ -166,7 +170,8 @@ pub fn states_of_an_allocated_region(bed: &mut Bed<'_, impl Side>) {
     invalidated(bed, &ends[B], lmr);
 }
 
-/// Both calls follow the states of requests: refused without a connection, flushed in DISCONNECTED, where they change nothing.
+/// Both calls follow the states of requests: refused without a connection, flushed in DISCONNECTED,
+/// where they change nothing.
 pub fn edits_are_refused_and_flushed_as_other_requests(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end(A);
     let mem = bed.mem(A, end.pz, 8192, MemPriv::ALL);

@@ -7,7 +7,8 @@ use dat_core::{DatSubtype as Sub, DatType as Ty, DtoStatus, Event, LmrTriplet, M
 use crate::conformance::reach::{Try, pattern};
 use crate::conformance::{A, B, Bed, End, LIMIT, NONE, Side, refused};
 
-/// The segments of one call may be of several regions and zones, need no privilege, and may be none.
+/// The segments of one call may be of several regions and zones, need no privilege, and may be
+/// none.
 pub fn sync_takes_segments_of_any_zone(bed: &mut Bed<'_, impl Side>) {
     let zones = [0; 2].map(|_| bed.a.pz_create().unwrap());
     let one = bed.mem(A, zones[0], 64, MemPriv::ALL);
@@ -19,7 +20,8 @@ pub fn sync_takes_segments_of_any_zone(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// A segment that does not lie in its region is `INVALID_PARAMETER`, wherever it stands in the list.
+/// A segment that does not lie in its region is `INVALID_PARAMETER`, wherever it stands in the
+/// list.
 pub fn sync_refuses_what_is_outside(bed: &mut Bed<'_, impl Side>) {
     let pz = bed.a.pz_create().unwrap();
     let mem = bed.mem(A, pz, 64, MemPriv::ALL);
@@ -46,7 +48,8 @@ pub fn sync_refuses_unknown_contexts(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// Waits for the success of an access of side A. Side B is not driven meanwhile: what its driver does might be a fence.
+/// Waits for the success of an access of side A. Side B is not driven meanwhile: what its driver
+/// does might be a fence.
 #[track_caller]
 fn completed(bed: &mut Bed<'_, impl Side>, from: &End, cookie: u64) {
     let end = bed.now() + LIMIT;
@@ -68,8 +71,9 @@ fn syncs(bed: &Bed<'_, impl Side>) -> [u32; 2] {
     bed.b.side.syncs().unwrap_or_default()
 }
 
-/// Each call asks for its own direction: stores that no fence has followed are there for a peer that reads after the first, and what a
-/// peer has written is there for loads without a fence after the second.
+/// Each call asks for its own direction: stores that no fence has followed are there for a peer
+/// that reads after the first, and what a peer has written is there for loads without a fence after
+/// the second.
 pub fn each_sync_call_serves_its_own_direction(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let (from, region) = (ends[A], mems[B].lmr.region);
@@ -94,7 +98,8 @@ pub fn each_sync_call_serves_its_own_direction(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(there, pattern(A, 8192)[64..128]);
 }
 
-/// After the call a peer reads what was stored before it, and the CPU sees what a peer had written before it.
+/// After the call a peer reads what was stored before it, and the CPU sees what a peer had written
+/// before it.
 pub fn sync_makes_both_directions_visible(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let fresh: Vec<u8> = (0..64).rev().collect();

@@ -135,7 +135,8 @@ pub fn segments_of_no_bytes_are_not_looked_at(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.bytes(&mems[A], 128, 9), b"something");
 }
 
-/// The longest message and the longest RDMA operation are the Endpoint's own, and hold for the sum of the segments.
+/// The longest message and the longest RDMA operation are the Endpoint's own, and hold for the sum
+/// of the segments.
 pub fn messages_beyond_the_endpoints_longest_are_refused(bed: &mut Bed<'_, impl Side>) {
     let short = |attr: &mut dat_core::EpAttr| {
         attr.max_message_size = 256;
@@ -212,7 +213,8 @@ pub fn requests_are_refused_while_a_disconnect_drains(bed: &mut Bed<'_, impl Sid
     assert_eq!(bed.done(&ends[B], DtoOperation::Receive, 3), 8);
 }
 
-/// As many DTOs as the Endpoint was made for; a slot is free again when its completion has been dequeued.
+/// As many DTOs as the Endpoint was made for; a slot is free again when its completion has been
+/// dequeued.
 pub fn a_full_queue_refuses_and_a_dequeue_makes_room(bed: &mut Bed<'_, impl Side>) {
     let few = |attr: &mut dat_core::EpAttr| {
         attr.max_recv_dtos = 3;
@@ -245,7 +247,8 @@ pub fn a_full_queue_refuses_and_a_dequeue_makes_room(bed: &mut Bed<'_, impl Side
     }
 }
 
-/// The handle of an Endpoint that was freed is one of nothing, also when another one lives in its place.
+/// The handle of an Endpoint that was freed is one of nothing, also when another one lives in its
+/// place.
 pub fn a_freed_endpoint_takes_nothing(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let now = bed.now();
@@ -257,7 +260,8 @@ pub fn a_freed_endpoint_takes_nothing(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// Too many segments are INVALID_PARAMETER with its class bit, and a flag that nobody defined is none to be accepted.
+/// Too many segments are INVALID_PARAMETER with its class bit, and a flag that nobody defined is
+/// none to be accepted.
 pub fn too_many_segments_and_unknown_flags_are_refused_in_full_words(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let iov = vec![mems[A].seg(0, 1); 100];

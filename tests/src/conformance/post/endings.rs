@@ -32,7 +32,8 @@ fn broken(bed: &mut Bed<'_, impl Side>, end: &End) {
     assert_eq!(bed.state(end), EpState::Disconnected);
 }
 
-/// ERR_LOCAL_LENGTH at the receiver, ERR_REMOTE_RESPONDER at the sender, and the connection is gone.
+/// ERR_LOCAL_LENGTH at the receiver, ERR_REMOTE_RESPONDER at the sender, and the connection is
+/// gone.
 pub fn a_message_too_long_for_its_receive_fails_on_both_sides(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     bed.recv(&ends[B], &mems[B], 0, 63, 1);
@@ -43,7 +44,8 @@ pub fn a_message_too_long_for_its_receive_fails_on_both_sides(bed: &mut Bed<'_, 
     broken(bed, &ends[A]);
 }
 
-/// `lmr_free` succeeds while a receive names the memory; the message that would take it is ERR_LOCAL_PROTECTION.
+/// `lmr_free` succeeds while a receive names the memory; the message that would take it is
+/// ERR_LOCAL_PROTECTION.
 pub fn memory_freed_under_a_receive_fails_it(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let doomed = bed.mem(B, ends[B].pz, 64, MemPriv::ALL);
@@ -147,7 +149,8 @@ pub fn a_peer_without_receives_ends_the_patience(bed: &mut Bed<'_, impl Side>) {
     broken(bed, &ends[A]);
 }
 
-/// After the first failure every later request of the direction is flushed, in order, then the connection is reported broken.
+/// After the first failure every later request of the direction is flushed, in order, then the
+/// connection is reported broken.
 pub fn what_follows_a_failure_is_flushed_in_order(bed: &mut Bed<'_, impl Side>) {
     for merged in [false, true] {
         let ends = if merged { bed.merged() } else { bed.connected() };
@@ -214,7 +217,8 @@ pub fn a_disconnect_flushes_receives_in_order(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// DISCONNECTED takes every post and flushes it at once, in order: a marker that comes back says that all before it has.
+/// DISCONNECTED takes every post and flushes it at once, in order: a marker that comes back says
+/// that all before it has.
 pub fn posts_on_a_disconnected_endpoint_are_flushed(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     bed.disconnect(&ends[A], CloseFlag::Abrupt);
@@ -252,7 +256,8 @@ pub fn receives_posted_while_draining_are_flushed(bed: &mut Bed<'_, impl Side>) 
     assert_eq!(bed.event(A, ends[A].conn), Event::Disconnected(ends[A].ep));
 }
 
-/// On one Event Dispatcher for everything the disconnect is the last word: successes, then flushes, then the end.
+/// On one Event Dispatcher for everything the disconnect is the last word: successes, then flushes,
+/// then the end.
 pub fn successes_come_before_the_end_of_a_merged_dispatcher(bed: &mut Bed<'_, impl Side>) {
     let ends = bed.merged();
     let mems = memory(bed, &ends);
@@ -276,7 +281,8 @@ pub fn successes_come_before_the_end_of_a_merged_dispatcher(bed: &mut Bed<'_, im
     bed.quiet(Duration::from_millis(5), &[(A, ends[A].conn), (B, evd)]);
 }
 
-/// Completions that nobody dequeued before a reset are of another life: they never come, and the new life starts clean.
+/// Completions that nobody dequeued before a reset are of another life: they never come, and the
+/// new life starts clean.
 pub fn nothing_of_before_a_reset_comes_after_it(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     for cookie in 0..4 {

@@ -56,7 +56,8 @@ pub fn unsignalled_wants_the_endpoints_consent(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.done(&ends[A], DtoOperation::Send, 2), 8);
 }
 
-/// A suppressed request that succeeds has no event; the next one that is not suppressed has its own, and tells of it.
+/// A suppressed request that succeeds has no event; the next one that is not suppressed has its
+/// own, and tells of it.
 pub fn suppressed_successes_are_silent(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     bed.fill(&mems[A], 0, b"quiet!");
@@ -112,7 +113,8 @@ pub fn suppressed_requests_never_fill_the_queue_for_good(bed: &mut Bed<'_, impl 
     idle(bed, &ends[A]);
 }
 
-/// A send behind a barrier starts when the reads before it have finished: it carries what they brought.
+/// A send behind a barrier starts when the reads before it have finished: it carries what they
+/// brought.
 pub fn a_fenced_send_follows_the_read(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     for n in 0..8_u8 {

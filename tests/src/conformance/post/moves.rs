@@ -10,7 +10,8 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 % 251) as u8).collect()
 }
 
-/// Segments are read in order into one message, and filled in order, the last but one that has bytes wholly.
+/// Segments are read in order into one message, and filled in order, the last but one that has
+/// bytes wholly.
 pub fn segments_are_gathered_and_filled_in_order(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let bytes = pattern(600);
@@ -40,7 +41,8 @@ pub fn segments_are_gathered_and_filled_in_order(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.bytes(&mems[A], 2000, 400), expected[200..]);
 }
 
-/// A message shorter than its receive: the length says so, and the bytes behind it are as they were.
+/// A message shorter than its receive: the length says so, and the bytes behind it are as they
+/// were.
 pub fn a_short_message_leaves_the_rest_alone(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     bed.fill(&mems[A], 0, &[1; 64]);
@@ -237,7 +239,8 @@ pub fn fault_21_every_completion_says_what_it_was(bed: &mut Bed<'_, impl Side>) 
     }
 }
 
-/// `ep_post_rdma_writes`: in order, each with its completion; the first that is refused ends the list.
+/// `ep_post_rdma_writes`: in order, each with its completion; the first that is refused ends the
+/// list.
 pub fn a_list_of_writes_is_posted_in_order(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let only_write = bed.mem(A, ends[A].pz, 64, MemPriv::LOCAL_WRITE);

@@ -109,8 +109,8 @@ pub fn a_refused_buffer_comes_back_at_once(bed: &mut Bed<'_, impl Side>) {
     over(bed, A, poster, 4);
 }
 
-/// Events bring a buffer only when the Endpoint says that it is done with: not one that is made up, presented twice, or of
-/// another Endpoint.
+/// Events bring a buffer only when the Endpoint says that it is done with: not one that is made up,
+/// presented twice, or of another Endpoint.
 pub fn a_made_up_event_brings_no_buffer(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let alive = Rc::default();
@@ -176,7 +176,8 @@ pub fn a_reset_brings_back_what_is_out(bed: &mut Bed<'_, impl Side>) {
     over(bed, B, poster, 1);
 }
 
-/// While the half is out, posts by handle, a reset and a free are refused: the Endpoint belongs to it.
+/// While the half is out, posts by handle, a reset and a free are refused: the Endpoint belongs to
+/// it.
 pub fn a_posting_half_excludes_the_handle(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = rig(bed);
     let half = bed.a.ep_take_poster(ends[A].ep).unwrap();

@@ -65,7 +65,8 @@ pub fn a_bind_is_a_request(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// Its event is an RMR_BIND completion, 0x01001, on the request Event Dispatcher, in order with other requests.
+/// Its event is an RMR_BIND completion, 0x01001, on the request Event Dispatcher, in order with
+/// other requests.
 pub fn a_bind_completes_where_requests_do(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
@@ -83,7 +84,8 @@ pub fn a_bind_completes_where_requests_do(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.look(B, ends[B].recv), None);
 }
 
-/// Refused without a connection, with the state as subtype; accepted and flushed in DISCONNECTED, where it changes nothing.
+/// Refused without a connection, with the state as subtype; accepted and flushed in DISCONNECTED,
+/// where it changes nothing.
 pub fn fault_32_binds_follow_the_states_of_requests(bed: &mut Bed<'_, impl Side>) {
     let end = bed.end(B);
     let mem = bed.mem(B, end.pz, 64, MemPriv::ALL);
@@ -111,7 +113,8 @@ pub fn fault_32_binds_follow_the_states_of_requests(bed: &mut Bed<'_, impl Side>
     bed.b.lmr_free(mem.lmr.lmr).unwrap();
 }
 
-/// SUPPRESS: no event of a success. BARRIER_FENCE: allowed. UNSIGNALLED: only if the Endpoint says so. Others: `INVALID_PARAMETER`.
+/// SUPPRESS: no event of a success. BARRIER_FENCE: allowed. UNSIGNALLED: only if the Endpoint says
+/// so. Others: `INVALID_PARAMETER`.
 pub fn fault_31_flags_of_a_bind(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
@@ -144,7 +147,8 @@ pub fn fault_31_flags_of_a_bind(bed: &mut Bed<'_, impl Side>) {
     bed.bound(&loud[B], rmr, 3);
 }
 
-/// A bind takes a request slot: when all are taken it is `INSUFFICIENT_RESOURCES`, and nothing changes.
+/// A bind takes a request slot: when all are taken it is `INSUFFICIENT_RESOURCES`, and nothing
+/// changes.
 pub fn binds_take_slots(bed: &mut Bed<'_, impl Side>) {
     let ends = [A, B].map(|side| bed.end_with(side, false, |attr| attr.max_request_dtos = 4));
     bed.connect(&ends[A], &ends[B]);
@@ -183,7 +187,8 @@ pub fn each_bind_has_another_context(bed: &mut Bed<'_, impl Side>) {
     assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), last));
 }
 
-/// Requests posted behind a bind start after it: its context can be sent right behind it, and is good when it arrives.
+/// Requests posted behind a bind start after it: its context can be sent right behind it, and is
+/// good when it arrives.
 pub fn a_bind_comes_before_what_is_posted_behind_it(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
@@ -218,8 +223,8 @@ pub fn remote_privileges_count_and_no_others(bed: &mut Bed<'_, impl Side>) {
     assert!(!bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
 }
 
-/// REMOTE_READ needs the region's LOCAL_READ, REMOTE_WRITE its LOCAL_WRITE: else `PRIVILEGES_VIOLATION`. The region's own remote
-/// privileges are not asked for.
+/// REMOTE_READ needs the region's LOCAL_READ, REMOTE_WRITE its LOCAL_WRITE: else
+/// `PRIVILEGES_VIOLATION`. The region's own remote privileges are not asked for.
 pub fn privileges_need_their_local_ones(bed: &mut Bed<'_, impl Side>) {
     let ends = bed.connected();
     let (pz, ep) = (ends[B].pz, ends[B].ep);
@@ -243,7 +248,8 @@ pub fn privileges_need_their_local_ones(bed: &mut Bed<'_, impl Side>) {
     assert!(bed.allowed(&ends, Try::Read, here.seg(0, 64), far));
 }
 
-/// A range that does not lie in its region is `INVALID_PARAMETER`; an unknown context is `PRIVILEGES_VIOLATION`.
+/// A range that does not lie in its region is `INVALID_PARAMETER`; an unknown context is
+/// `PRIVILEGES_VIOLATION`.
 pub fn a_range_outside_the_region_is_refused(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
@@ -305,7 +311,8 @@ pub fn a_stale_rmr_is_refused(bed: &mut Bed<'_, impl Side>) {
     refused(bound, Ty::InvalidHandle, Sub::InvalidHandleEp);
 }
 
-/// Length 0 unbinds, whatever the rest of the triplet: a request that completes, after which nothing is open.
+/// Length 0 unbinds, whatever the rest of the triplet: a request that completes, after which
+/// nothing is open.
 pub fn unbinding_is_a_bind_of_no_bytes(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();

@@ -36,7 +36,8 @@ impl Windowed {
         Self { ends, mems, lmr: lmr.lmr, rmr, range }
     }
 
-    /// Another Endpoint of the window's zone, connected with a peer of its own, and the Endpoint whose Event Dispatchers it has.
+    /// Another Endpoint of the window's zone, connected with a peer of its own, and the Endpoint
+    /// whose Event Dispatchers it has.
     fn another(&self, bed: &mut Bed<'_, impl Side>) -> (End, [End; 2]) {
         let (spare, far) = (bed.end(B), bed.end(A));
         let pz = self.ends[B].pz;
@@ -64,7 +65,8 @@ impl Windowed {
         RmrTriplet { addr: self.range.addr, len: 64, context: bound.unwrap() }
     }
 
-    /// The device has carried the bind out when a message that was sent behind it has arrived. Nothing is dequeued at side B.
+    /// The device has carried the bind out when a message that was sent behind it has arrived.
+    /// Nothing is dequeued at side B.
     fn carried_out(&self, bed: &mut Bed<'_, impl Side>) {
         bed.recv(&self.ends[A], &self.mems[A], 0, 64, 3);
         bed.send(&self.ends[B], &self.mems[B], 0, 8, 4);
@@ -88,7 +90,8 @@ impl Windowed {
         }
     }
 
-    /// A write of the peer is refused with a protection violation, changes nothing, and breaks the connection.
+    /// A write of the peer is refused with a protection violation, changes nothing, and breaks the
+    /// connection.
     #[track_caller]
     fn closed_to(
         &self,
@@ -192,8 +195,8 @@ pub fn free_closes_a_window_whose_bind_cannot_complete(bed: &mut Bed<'_, impl Si
     }
 }
 
-/// Two Endpoints have a bind of the window under way, and neither can complete: both connections are broken. A third that has none of
-/// it lives on.
+/// Two Endpoints have a bind of the window under way, and neither can complete: both connections
+/// are broken. A third that has none of it lives on.
 pub fn free_breaks_each_connection_whose_bind_cannot_complete(bed: &mut Bed<'_, impl Side>) {
     let setup = Windowed::new(bed, false);
     let mut pairs = vec![setup.ends];
@@ -218,7 +221,8 @@ pub fn free_breaks_each_connection_whose_bind_cannot_complete(bed: &mut Bed<'_, 
     assert_eq!(bed.state(&pairs[2][B]), EpState::Connected);
 }
 
-/// The bind was flushed, in DISCONNECTED or when the connection ended, and its completion was not dequeued.
+/// The bind was flushed, in DISCONNECTED or when the connection ended, and its completion was not
+/// dequeued.
 pub fn free_of_a_window_whose_bind_was_flushed(bed: &mut Bed<'_, impl Side>) {
     for own in [false, true] {
         for before in [false, true] {
@@ -249,7 +253,8 @@ pub fn free_of_a_window_whose_bind_was_flushed(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// The bind failed, and its completion was not dequeued: it still tells the failure, and the window can be freed.
+/// The bind failed, and its completion was not dequeued: it still tells the failure, and the window
+/// can be freed.
 pub fn free_of_a_window_whose_bind_failed(bed: &mut Bed<'_, impl Side>) {
     bed.refusing = true;
     let ends = bed.connected();
@@ -286,8 +291,8 @@ pub fn free_of_a_window_whose_bind_failed(bed: &mut Bed<'_, impl Side>) {
     refused(again, Ty::InvalidHandle, Sub::InvalidHandleRmr);
 }
 
-/// The Endpoint that the window was bound on is broken, reset or freed, with the completion of the bind undequeued: peers of other
-/// Endpoints of the zone find it closed.
+/// The Endpoint that the window was bound on is broken, reset or freed, with the completion of the
+/// bind undequeued: peers of other Endpoints of the zone find it closed.
 pub fn free_closes_a_window_whose_endpoint_is_gone(bed: &mut Bed<'_, impl Side>) {
     for way in 0..3 {
         let setup = Windowed::new(bed, false);
@@ -304,7 +309,8 @@ pub fn free_closes_a_window_whose_endpoint_is_gone(bed: &mut Bed<'_, impl Side>)
             1 => bed.b.ep_reset(here.ep).unwrap(),
             _ => bed.b.ep_free(now, here.ep).unwrap(),
         }
-        // The memory of the first Endpoint is registered once more: three times fresh memory is more than a loop port has.
+        // The memory of the first Endpoint is registered once more: three times fresh memory is
+        // more than a loop port has.
         let region = setup.mems[A].lmr.region;
         let source = Mem { side: A, lmr: bed.a.lmr_create(far.pz, region, MemPriv::ALL).unwrap() };
         let read = bed.reach(&far, Try::Read, source.seg(0, 64), window);
@@ -331,7 +337,8 @@ pub fn free_closes_a_window_whose_endpoint_is_gone(bed: &mut Bed<'_, impl Side>)
     }
 }
 
-/// Nothing of the window is left when the call returns: its zone can be freed, with the completion of the bind undequeued.
+/// Nothing of the window is left when the call returns: its zone can be freed, with the completion
+/// of the bind undequeued.
 pub fn free_releases_the_zone_at_once(bed: &mut Bed<'_, impl Side>) {
     for flags in [NONE, SUPPRESS] {
         let setup = Windowed::new(bed, false);
@@ -348,8 +355,8 @@ pub fn free_releases_the_zone_at_once(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// New windows are made while completions of freed ones lie undequeued: each completion has the handle of its own window, and closes
-/// and opens nothing of another.
+/// New windows are made while completions of freed ones lie undequeued: each completion has the
+/// handle of its own window, and closes and opens nothing of another.
 pub fn completions_of_freed_windows_are_their_own(bed: &mut Bed<'_, impl Side>) {
     let setup = Windowed::new(bed, false);
     let first = setup.bind(bed, 1, NONE);

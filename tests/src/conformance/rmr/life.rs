@@ -70,7 +70,8 @@ pub fn a_zone_is_held_by_its_rmrs(bed: &mut Bed<'_, impl Side>) {
     bed.a.pz_free(pz).unwrap();
 }
 
-/// Query tells the range, the privileges, the context, the scope and the type of addresses of the newest bind.
+/// Query tells the range, the privileges, the context, the scope and the type of addresses of the
+/// newest bind.
 pub fn query_tells_what_is_bound(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
@@ -90,8 +91,8 @@ pub fn query_tells_what_is_bound(bed: &mut Bed<'_, impl Side>) {
     refused(bed.b.rmr_query(Rmr::from_raw(0)), Ty::InvalidHandle, Sub::InvalidHandleRmr);
 }
 
-/// A bound RMR can be freed: when the call returns, its context is dead, and a peer that uses it gets REMOTE_ACCESS and a broken
-/// connection.
+/// A bound RMR can be freed: when the call returns, its context is dead, and a peer that uses it
+/// gets REMOTE_ACCESS and a broken connection.
 pub fn fault_33_bound_rmrs_can_be_freed(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create(ends[B].pz).unwrap();
@@ -126,8 +127,9 @@ pub fn free_of_a_bound_rmr_lets_its_region_go(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// The bind is over a region whose registration the device has not been told of yet: it fails there, after it was queued. (The
-/// model refuses a window over a key that is not in use; no manual of a card says whether that looks as early.)
+/// The bind is over a region whose registration the device has not been told of yet: it fails
+/// there, after it was queued. (The model refuses a window over a key that is not in use; no manual
+/// of a card says whether that looks as early.)
 pub fn a_bind_that_fails_after_it_was_queued_breaks_the_connection(bed: &mut Bed<'_, impl Side>) {
     bed.refusing = true;
     let ends = bed.connected();

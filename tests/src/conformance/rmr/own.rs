@@ -24,7 +24,8 @@ fn beside(bed: &mut Bed<'_, impl Side>, end: &End) -> ([End; 2], Mem) {
     ([here, there], mem)
 }
 
-/// One of `dat_rmr_create` opens its range to the peers of all Endpoints of its zone, whichever it was bound on.
+/// One of `dat_rmr_create` opens its range to the peers of all Endpoints of its zone, whichever it
+/// was bound on.
 pub fn a_window_serves_every_endpoint_of_its_zone(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let (others, mem) = beside(bed, &ends[B]);
@@ -38,7 +39,8 @@ pub fn a_window_serves_every_endpoint_of_its_zone(bed: &mut Bed<'_, impl Side>) 
     assert_eq!(bed.bytes(&mem, 0, 64), pattern(A, 8192)[..64]);
 }
 
-/// A peer that comes through an Endpoint of another zone gets REMOTE_ACCESS, and its connection breaks.
+/// A peer that comes through an Endpoint of another zone gets REMOTE_ACCESS, and its connection
+/// breaks.
 pub fn a_window_is_closed_to_other_zones(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let others = bed.connected();
@@ -61,7 +63,8 @@ pub fn a_window_outlives_the_connection(bed: &mut Bed<'_, impl Side>) {
     assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), far));
 }
 
-/// One of `dat_rmr_create_for_ep` opens its range to the peer of the Endpoint it is bound on, and to nobody else.
+/// One of `dat_rmr_create_for_ep` opens its range to the peer of the Endpoint it is bound on, and
+/// to nobody else.
 pub fn an_own_rmr_serves_one_endpoint(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let (others, mem) = beside(bed, &ends[B]);
@@ -76,7 +79,8 @@ pub fn an_own_rmr_serves_one_endpoint(bed: &mut Bed<'_, impl Side>) {
     assert!(bed.allowed(&ends, Try::Read, mems[A].seg(0, 64), far));
 }
 
-/// While it is bound on one Endpoint, a bind on another is `INVALID_STATE`; when it is unbound it may move.
+/// While it is bound on one Endpoint, a bind on another is `INVALID_STATE`; when it is unbound it
+/// may move.
 pub fn an_own_rmr_moves_when_it_is_unbound(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let (others, mem) = beside(bed, &ends[B]);
@@ -128,7 +132,8 @@ fn old_again(
     assert_ne!(one.context & 0xff, two.context & 0xff);
 }
 
-/// Reset and free of the Endpoint unbind it: its context is dead, the region is free of it, and it may be bound on another.
+/// Reset and free of the Endpoint unbind it: its context is dead, the region is free of it, and it
+/// may be bound on another.
 pub fn an_own_rmr_ends_with_its_endpoint(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create_for_ep(ends[B].pz).unwrap();
@@ -167,8 +172,8 @@ pub fn an_own_rmr_keeps_the_rules_of_binds(bed: &mut Bed<'_, impl Side>) {
     bed.b.lmr_free(mems[B].lmr.lmr).unwrap();
 }
 
-/// The peer closes it with a send: the receive says so and names the context, which is dead from then on; the region is free of
-/// it, and it may be bound anew. The connection goes on.
+/// The peer closes it with a send: the receive says so and names the context, which is dead from
+/// then on; the region is free of it, and it may be bound anew. The connection goes on.
 pub fn a_peer_closes_an_own_rmr_with_a_send(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create_for_ep(ends[B].pz).unwrap();
@@ -200,8 +205,8 @@ pub fn a_peer_closes_an_own_rmr_with_a_send(bed: &mut Bed<'_, impl Side>) {
     bed.b.lmr_free(mems[B].lmr.lmr).unwrap();
 }
 
-/// An unbind that comes back flushed has unbound nothing: the RMR stays with its Endpoint until that is reset, and a bind on another
-/// one is refused before it can break a connection.
+/// An unbind that comes back flushed has unbound nothing: the RMR stays with its Endpoint until
+/// that is reset, and a bind on another one is refused before it can break a connection.
 pub fn an_own_rmr_whose_unbind_was_flushed_stays(bed: &mut Bed<'_, impl Side>) {
     let (ends, mems) = bed.armed();
     let rmr = bed.b.rmr_create_for_ep(ends[B].pz).unwrap();

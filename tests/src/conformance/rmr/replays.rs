@@ -1,4 +1,5 @@
-//! Contexts that were good once, and the bytes they are made of. (`tests/tests/replays.rs` plays a million.)
+//! Contexts that were good once, and the bytes they are made of. (`tests/tests/replays.rs` plays a
+//! million.)
 
 use dat_core::{LmrTriplet, MemPriv, Rmr, RmrTriplet};
 
@@ -18,7 +19,8 @@ pub fn stale_contexts_open_nothing(bed: &mut Bed<'_, impl Side>) {
     let good = bed.bind(&ends[B], rebound, &range, MemPriv::REMOTE);
     bed.bind(&ends[B], unbound, &LmrTriplet::default(), MemPriv::empty());
     bed.b.rmr_free(freed).unwrap();
-    // The first refusal breaks the connection, and with the reset that follows the Endpoint's own goes.
+    // The first refusal breaks the connection, and with the reset that follows the Endpoint's own
+    // goes.
     for round in 0..3 {
         for (index, &to) in stale.iter().enumerate() {
             if round == 0 && index == 3 {
@@ -32,8 +34,9 @@ pub fn stale_contexts_open_nothing(bed: &mut Bed<'_, impl Side>) {
     assert!(bed.allowed(&ends, Try::Write, mems[A].seg(0, 64), good));
 }
 
-/// Every context differs from its predecessor in the low byte, and the steps from one to the next are spread over all there
-/// are. (The limit is that of a chi-square test at one in a million; the bed's entropy decides the draw.)
+/// Every context differs from its predecessor in the low byte, and the steps from one to the next
+/// are spread over all there are. (The limit is that of a chi-square test at one in a million; the
+/// bed's entropy decides the draw.)
 pub fn low_bytes_are_spread(bed: &mut Bed<'_, impl Side>) {
     const BINDS: u32 = 2550;
     let (ends, mems) = bed.armed();

@@ -39,7 +39,8 @@ fn two(bed: &mut Bed<'_, impl Side>, receives: u16) -> (dat_core::Srq, [End; 2],
     (srq, from, to)
 }
 
-/// Any of its Endpoints takes the next receive; each message arrives at the Endpoint it was sent to.
+/// Any of its Endpoints takes the next receive; each message arrives at the Endpoint it was sent
+/// to.
 pub fn fault_16_several_endpoints_share_a_queue(bed: &mut Bed<'_, impl Side>) {
     let (srq, from, to) = two(bed, 8);
     let mut seen = Vec::new();
@@ -159,7 +160,8 @@ pub fn the_low_watermark_has_bounds(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.event(A, asynchronous), low);
 }
 
-/// As many receives as the low watermark are not below it: neither when it is set, nor when one is taken, nor when others were posted.
+/// As many receives as the low watermark are not below it: neither when it is set, nor when one is
+/// taken, nor when others were posted.
 pub fn as_many_receives_as_the_low_watermark_are_enough(bed: &mut Bed<'_, impl Side>) {
     let (srq, from, to) = two(bed, 4);
     let asynchronous = bed.b.async_evd();
@@ -208,8 +210,8 @@ pub fn a_disconnect_flushes_nothing_of_the_queue(bed: &mut Bed<'_, impl Side>) {
     }
 }
 
-/// The end of an Endpoint with a queue is an asynchronous event too, one for each life, whoever ends it; of the peer's, which has
-/// receives of its own, there is none.
+/// The end of an Endpoint with a queue is an asynchronous event too, one for each life, whoever
+/// ends it; of the peer's, which has receives of its own, there is none.
 pub fn an_endpoint_says_once_that_it_takes_nothing_more(bed: &mut Bed<'_, impl Side>) {
     let (_, from, to) = two(bed, 4);
     let [here, there] = [A, B].map(|side| bed[side].async_evd());
@@ -237,7 +239,8 @@ pub fn an_endpoint_says_once_that_it_takes_nothing_more(bed: &mut Bed<'_, impl S
     bed.quiet(Duration::from_millis(20), &[(A, here), (B, there)]);
 }
 
-/// What an Endpoint took and nobody dequeued comes back to the queue when the Endpoint is reset or freed.
+/// What an Endpoint took and nobody dequeued comes back to the queue when the Endpoint is reset or
+/// freed.
 pub fn a_reset_gives_back_what_was_taken(bed: &mut Bed<'_, impl Side>) {
     let (srq, from, to) = two(bed, 4);
     for n in [0, 1, 0] {
@@ -280,7 +283,8 @@ pub fn a_failed_receive_breaks_one_connection(bed: &mut Bed<'_, impl Side>) {
     assert_eq!(bed.state(&to[1]), EpState::Connected);
 }
 
-/// The queue's zone may be another than the Endpoint's: its receives land in memory that the Endpoint's requests cannot name.
+/// The queue's zone may be another than the Endpoint's: its receives land in memory that the
+/// Endpoint's requests cannot name.
 pub fn the_zones_may_differ(bed: &mut Bed<'_, impl Side>) {
     assert!(bed.b.query().1.srq_ep_pz_difference_supported);
     let (srq, sink) = queue(bed, B, 4);

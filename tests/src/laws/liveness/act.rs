@@ -338,7 +338,8 @@ impl<S: Side> Program<'_, '_, S> {
         let consumer = &mut self.sides[side];
         if let Some(current) = consumer.ends[end].current {
             let connection = &mut consumer.connections[current];
-            // In DISCONNECTED its terminal event has been generated; in any other state none is due.
+            // In DISCONNECTED its terminal event has been generated; in any other state none is
+            // due.
             connection.freed = !connection.ended;
         }
         self.mark_stale(side, end);

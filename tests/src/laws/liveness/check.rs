@@ -152,7 +152,8 @@ impl<S: Side> Program<'_, '_, S> {
                 format!("{told} came after the terminal event of its connection"),
             );
         }
-        // A message of the peer may overtake the end of the handshake: no page says that it comes behind ESTABLISHED.
+        // A message of the peer may overtake the end of the handshake: no page says that it comes
+        // behind ESTABLISHED.
         if !connection.established_seen && !recv {
             connection.early += 1;
             if status == DtoStatus::Success && !consumer.queues[queue].crowded {

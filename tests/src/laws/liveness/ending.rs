@@ -1,4 +1,5 @@
-//! What follows a program: the consumer of each side does one thing only, and everything that was accepted ends.
+//! What follows a program: the consumer of each side does one thing only, and everything that was
+//! accepted ends.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -10,8 +11,9 @@ use super::state::{Kind, Posted, Program};
 use crate::conformance::{A, B, Side};
 use crate::laws::{Check, violation};
 
-/// Everything accepted has ended after this time. A graceful disconnect that makes no progress may be ended by the
-/// implementation after 30 s, connects end after 5 s at most, and peers answer at once.
+/// Everything accepted has ended after this time. A graceful disconnect that makes no progress may
+/// be ended by the implementation after 30 s, connects end after 5 s at most, and peers answer at
+/// once.
 pub(super) const DEADLINE: Duration = Duration::from_secs(75);
 /// Longest step of time while nothing happens.
 const LEAP: Duration = Duration::from_millis(50);
@@ -292,8 +294,9 @@ impl<S: Side> Program<'_, '_, S> {
             let state = self.state(side, end);
             let known = &self.sides[side].ends[end];
             let waiting = |item: &Posted| !item.dropped && (item.kind == Kind::Send);
-            // A send may wait for a receive of the peer, and everything else waits behind it. The request that follows suppressed ones
-            // waits as well, and has the entry of the completion queue that is there for such requests.
+            // A send may wait for a receive of the peer, and everything else waits behind it. The
+            // request that follows suppressed ones waits as well, and has the entry of
+            // the completion queue that is there for such requests.
             let mut neighbours =
                 self.sides[side].ends.iter().filter(|other| other.request == known.request);
             let blocked = neighbours.any(|other| other.requests.iter().any(waiting));

@@ -1,10 +1,11 @@
 //! Liveness: whatever was accepted ends, with its event.
 //!
-//! An episode connects up to six Endpoints of each side, with Event Dispatchers merged in any way and of any length, and runs a
-//! random program of posts, dequeues, disconnects, resets, frees and new connections. At a random step the program stops. From
-//! then on the consumer of each side does one thing only ([`Ending`](ending::Ending)); every connection that was to end must end
-//! within [`DEADLINE`](ending::DEADLINE), with its events in the order of the manual pages ([`check`]). One episode in six runs
-//! [`steady`] traffic instead.
+//! An episode connects up to six Endpoints of each side, with Event Dispatchers merged in any way
+//! and of any length, and runs a random program of posts, dequeues, disconnects, resets, frees and
+//! new connections. At a random step the program stops. From then on the consumer of each side does
+//! one thing only ([`Ending`](ending::Ending)); every connection that was to end must end
+//! within [`DEADLINE`](ending::DEADLINE), with its events in the order of the manual pages
+//! ([`check`]). One episode in six runs [`steady`] traffic instead.
 //!
 //! Rules that a [`Violation`](super::Violation) names:
 //!

@@ -26,7 +26,8 @@ pub(super) struct Queue {
     pub(super) software: VecDeque<u64>,
     /// Connections whose events may wait in it while their Endpoint is freed or connected anew.
     pub(super) stale: usize,
-    /// Its events other than completions may have exceeded its length once: then all but terminal events may overflow.
+    /// Its events other than completions may have exceeded its length once: then all but terminal
+    /// events may overflow.
     pub(super) crowded: bool,
 }
 
@@ -34,7 +35,8 @@ pub(super) struct Queue {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Posted {
     pub(super) cookie: u64,
-    /// Index of the connection it belongs to; `None` for a receive posted before the next connection begins.
+    /// Index of the connection it belongs to; `None` for a receive posted before the next
+    /// connection begins.
     pub(super) connection: Option<usize>,
     /// Completes without an event if it succeeds.
     pub(super) suppressed: bool,
@@ -202,7 +204,8 @@ impl<'w, 's, S: Side> Program<'w, 's, S> {
         each.filter(|(index, _)| uses(*index)).map(|(_, shared)| shared.posted.len()).sum()
     }
 
-    /// Entries of the ring that connection events, connection requests and software events may take.
+    /// Entries of the ring that connection events, connection requests and software events may
+    /// take.
     pub(super) fn ring_charge(&self, side: usize, queue: usize) -> usize {
         let consumer = &self.sides[side];
         let known = &consumer.queues[queue];

@@ -13,7 +13,8 @@ use crate::laws::{Check, violation};
 const PATIENCE: usize = 400;
 
 impl<S: Side> Program<'_, '_, S> {
-    /// Connects Endpoints on one Event Dispatcher, keeps it full with completions of one, and ends another.
+    /// Connects Endpoints on one Event Dispatcher, keeps it full with completions of one, and ends
+    /// another.
     pub(super) fn steady(&mut self, length: u64, done: &mut u64) -> Check {
         let ends = 2 + self.rng.below(3);
         self.set_up_side(A, ends, Merge::One);

@@ -1,12 +1,14 @@
 //! Safety: nothing freed is reached.
 //!
-//! Side B has memory, cut into units. It registers blocks of units, binds windows of both types over them, and frees, resets and
-//! reuses all of it in any order. Side A fires RDMA writes and reads at every context that it ever learned, and at contexts with
-//! another low byte, through several connected Endpoints. A connection that breaks is made anew.
+//! Side B has memory, cut into units. It registers blocks of units, binds windows of both types
+//! over them, and frees, resets and reuses all of it in any order. Side A fires RDMA writes and
+//! reads at every context that it ever learned, and at contexts with another low byte, through
+//! several connected Endpoints. A connection that breaks is made anew.
 //!
-//! A unit is *exposed* while a living registration with remote privileges or a living window covers it and an Endpoint leads there.
-//! Exposed units hold public bytes; side A writes nothing but public bytes. In the moment in which a unit stops being exposed
-//! (the call has returned) it is filled with secret bytes. From then on it must not change, and no read of side A may return a
+//! A unit is *exposed* while a living registration with remote privileges or a living window covers
+//! it and an Endpoint leads there. Exposed units hold public bytes; side A writes nothing but
+//! public bytes. In the moment in which a unit stops being exposed (the call has returned) it is
+//! filled with secret bytes. From then on it must not change, and no read of side A may return a
 //! secret byte.
 //!
 //! Rules that a [`Violation`](super::Violation) names:

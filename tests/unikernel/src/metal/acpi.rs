@@ -1,7 +1,8 @@
-//! The three things this image wants of ACPI: where configuration space is mapped, a timer of known speed, and the way off.
+//! The three things this image wants of ACPI: where configuration space is mapped, a timer of known
+//! speed, and the way off.
 //!
-//! RSDP -> XSDT or RSDT -> MCFG (ECAM) and FADT (timer, power) -> DSDT (the sleep type of S5, found by its name; there is
-//! no interpreter here). Tables with a wrong length or sum are passed over.
+//! RSDP -> XSDT or RSDT -> MCFG (ECAM) and FADT (timer, power) -> DSDT (the sleep type of S5, found
+//! by its name; there is no interpreter here). Tables with a wrong length or sum are passed over.
 
 use crate::memory::Memory;
 use crate::ports;
@@ -81,7 +82,8 @@ const HEADING: u64 = 36;
 const LONGEST: u64 = 4 << 20;
 
 impl Acpi {
-    /// Reads what there is, from the root pointer at `rsdp`; searches the BIOS area for one if that is 0.
+    /// Reads what there is, from the root pointer at `rsdp`; searches the BIOS area for one if that
+    /// is 0.
     pub(crate) fn read(memory: &impl Memory, rsdp: u64) -> Self {
         let mut found = Self::default();
         let Some(rsdp) = root(memory, rsdp) else {
@@ -177,7 +179,8 @@ fn power(memory: &impl Memory, table: Table) -> Option<Power> {
 fn sleep_type(memory: &impl Memory, table: Table) -> Option<[u8; 2]> {
     let name = (table.at + HEADING..table.at + table.len)
         .find(|at| memory.bytes(*at) == Some(*b"_S5_") && memory.byte(at + 4) == Some(0x12))?;
-    // A package: its length in one byte, and as many more as that byte's upper two bits say; then the count.
+    // A package: its length in one byte, and as many more as that byte's upper two bits say; then
+    // the count.
     let mut at = name + 5;
     at += 2 + u64::from(memory.byte(at)? >> 6);
     let mut element = || {

@@ -1,4 +1,5 @@
-//! What the loader left: command line, ACPI root pointer and memory map, in a PVH start information block.
+//! What the loader left: command line, ACPI root pointer and memory map, in a PVH start information
+//! block.
 //!
 //! The layout is Xen's `hvm_start_info`, version 1; every loader of PVH images fills it.
 
@@ -20,7 +21,8 @@ pub(crate) struct StartInfo {
     len: usize,
     /// Address of the ACPI root pointer, 0 if the loader knows none.
     pub(crate) rsdp: u64,
-    /// First address above everything in the memory map that lies below the reserved ranges on top.
+    /// First address above everything in the memory map that lies below the reserved ranges on
+    /// top.
     pub(crate) ram_end: u64,
 }
 

@@ -1,4 +1,5 @@
-//! What operations carry: bytes that follow from the test's seed and the operation's number, as the `dat` command has it.
+//! What operations carry: bytes that follow from the test's seed and the operation's number, as the
+//! `dat` command has it.
 
 use hca_mlx5::dma::Buffer;
 use hca_mlx5::platform::Platform;
@@ -60,7 +61,8 @@ mod tests {
 
     #[test]
     fn the_first_word_is_that_of_the_dat_command() {
-        // Seed 0, operation 0: both mixings of 0 are 0. Seed 1, operation 0: splitmix64's mixing of 1, twice.
+        // Seed 0, operation 0: both mixings of 0 are 0. Seed 1, operation 0: splitmix64's mixing of
+        // 1, twice.
         assert_eq!(words(0, 0, 8).next().unwrap().1, [0; 8]);
         let twice = super::mixed(super::mixed(1)).to_le_bytes();
         assert_eq!(words(1, 0, 8).next().unwrap().1, twice);

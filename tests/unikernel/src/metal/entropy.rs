@@ -1,6 +1,8 @@
-//! Random numbers: the CPU's own where it has them, else what can be had from the jitter of its time stamp counter.
+//! Random numbers: the CPU's own where it has them, else what can be had from the jitter of its
+//! time stamp counter.
 //!
-//! The second kind is a stopgap: an observer of the machine could narrow it down. The image says which one it uses.
+//! The second kind is a stopgap: an observer of the machine could narrow it down. The image says
+//! which one it uses.
 
 use core::arch::asm;
 use core::arch::x86_64::__cpuid;

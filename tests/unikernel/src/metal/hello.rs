@@ -1,6 +1,7 @@
-//! What two `dat` tests tell each other, version 1: hello, welcome or refusal in the private data of the connection, and
-//! messages about the test. The table of it stands with the `dat` command, in `vfio-host/src/cli/traffic/hello.rs`; this is
-//! a second writing of it, for an image without a heap, of the tests that the image knows: ping, write and read.
+//! What two `dat` tests tell each other, version 1: hello, welcome or refusal in the private data
+//! of the connection, and messages about the test. The table of it stands with the `dat` command,
+//! in `vfio-host/src/cli/traffic/hello.rs`; this is a second writing of it, for an image without a
+//! heap, of the tests that the image knows: ping, write and read.
 //!
 //! Numbers are big-endian; private data is padded with zeros.
 
@@ -118,7 +119,8 @@ impl Hello {
         self.size.next_multiple_of(64)
     }
 
-    /// How many operations' memory the listener offers: twice what is in flight, or one more than that.
+    /// How many operations' memory the listener offers: twice what is in flight, or one more than
+    /// that.
     pub(crate) fn offered(&self) -> u32 {
         let depth = u32::from(self.depth);
         match self.kind {

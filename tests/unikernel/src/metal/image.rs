@@ -189,7 +189,8 @@ fn map(bar: Bar) -> Result<MappedBar, Failed> {
         .ok()
         .and_then(|base| NonNull::new(core::ptr::with_exposed_provenance_mut(base)));
     let base = base.filter(|_| paging::map_uncached(bar.base, bar.len)).ok_or(none)?;
-    // SAFETY: mapped a moment ago, for good, at an address where a device answers, aligned as BARs are.
+    // SAFETY: mapped a moment ago, for good, at an address where a device answers, aligned as BARs
+    // are.
     Ok(unsafe { MappedBar::new(base, len) })
 }
 

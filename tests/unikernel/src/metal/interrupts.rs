@@ -1,8 +1,9 @@
 //! Exceptions, which end the image, and interrupts, which end a sleep.
 //!
-//! Interrupts are let in only while the CPU halts in [`Interrupts::sleep`]; those that come at any other time wait in the
-//! local APIC and end the next sleep at once, so none is missed and none ever interrupts Rust code. The handlers are in
-//! `boot.s`: they count and acknowledge. The APIC's own timer ends a sleep in which nothing else happens.
+//! Interrupts are let in only while the CPU halts in [`Interrupts::sleep`]; those that come at any
+//! other time wait in the local APIC and end the next sleep at once, so none is missed and none
+//! ever interrupts Rust code. The handlers are in `boot.s`: they count and acknowledge. The APIC's
+//! own timer ends a sleep in which nothing else happens.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -63,7 +64,8 @@ pub(crate) fn catch_exceptions() {
     }
     let pointer =
         Pointer { limit: 4095, base: core::ptr::from_ref(&GATES).expose_provenance() as u64 };
-    // SAFETY: the table lives for ever, and each gate that is present leads to an entry of the boot code.
+    // SAFETY: the table lives for ever, and each gate that is present leads to an entry of the boot
+    // code.
     unsafe {
         asm!("lidt [{}]", in(reg) &raw const pointer, options(readonly, nostack, preserves_flags))
     };
@@ -132,8 +134,9 @@ impl Interrupts {
         let counts = u128::from(nanos) * u128::from(self.millisecond) / 1_000_000;
         let counts = u32::try_from(counts).unwrap_or(u32::MAX).max(1);
         self.apic.write32(TIMER_START, counts);
-        // SAFETY: the handlers change nothing but their counts, and run on a stack of their own. `sti` lets interrupts in
-        // only after the next instruction, so one that waits already ends the halt.
+        // SAFETY: the handlers change nothing but their counts, and run on a stack of their own.
+        // `sti` lets interrupts in only after the next instruction, so one that waits
+        // already ends the halt.
         unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
     }
 

@@ -1,7 +1,9 @@
-//! The machine as the driver's platform: registers and memory where they are, and nobody else who uses them.
+//! The machine as the driver's platform: registers and memory where they are, and nobody else who
+//! uses them.
 //!
-//! The arena and the pages for the firmware are statics; the device sees them at the addresses the CPU does, since no
-//! IOMMU is switched on. `tests/unikernel/examples/embedder.rs` says what each method is for.
+//! The arena and the pages for the firmware are statics; the device sees them at the addresses the
+//! CPU does, since no IOMMU is switched on. `tests/unikernel/examples/embedder.rs` says what each
+//! method is for.
 
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
@@ -86,8 +88,8 @@ impl Machine {
 }
 
 impl Platform for Machine {
-    /// Connections over IPv4 and nothing else, of peers alone unless it is to call: the parts that a DAT peer of the tests does not
-    /// ask for are not in the image.
+    /// Connections over IPv4 and nothing else, of peers alone unless it is to call: the parts that
+    /// a DAT peer of the tests does not ask for are not in the image.
     const USES: Uses = if cfg!(feature = "call") { Uses::LEAST.connects() } else { Uses::LEAST };
     const OBSERVED: bool = false;
     const SCATTERED: bool = false;

@@ -27,7 +27,8 @@ pub(crate) trait Memory {
     }
 }
 
-/// What the boot code has mapped one to one: the first 4 GiB. (Firmware puts tables even into the lowest page, but none at 0.)
+/// What the boot code has mapped one to one: the first 4 GiB. (Firmware puts tables even into the
+/// lowest page, but none at 0.)
 #[derive(Debug)]
 pub(crate) struct Mapped;
 
@@ -37,7 +38,8 @@ impl Memory for Mapped {
             return None;
         }
         let at = core::ptr::with_exposed_provenance::<u8>(usize::try_from(at).ok()?);
-        // SAFETY: mapped, and only memory that firmware or the loader wrote before this image ran is ever asked for.
+        // SAFETY: mapped, and only memory that firmware or the loader wrote before this image ran
+        // is ever asked for.
         Some(unsafe { at.read_volatile() })
     }
 }

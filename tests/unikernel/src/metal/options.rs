@@ -44,7 +44,8 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong<'a>(pub(crate) &'a str, pub(crate) &'static str);
 
-/// Most operations in flight: so many requests fit the adapter's storage, with messages about the test.
+/// Most operations in flight: so many requests fit the adapter's storage, with messages about the
+/// test.
 const DEEPEST: u16 = 16;
 
 impl Options {

@@ -1,4 +1,5 @@
-//! The page tables, as far as devices need them: registers uncached, and addresses above the 4 GiB of the boot code.
+//! The page tables, as far as devices need them: registers uncached, and addresses above the 4 GiB
+//! of the boot code.
 //!
 //! Everything is mapped where it is, in pages of 2 MiB.
 
@@ -39,12 +40,14 @@ unsafe extern "C" {
     static LEVEL4: Table;
 }
 
-/// Maps `len` bytes of registers from `base` on. False if there are no tables left, or no such addresses.
+/// Maps `len` bytes of registers from `base` on. False if there are no tables left, or no such
+/// addresses.
 pub(crate) fn map_uncached(base: u64, len: u64) -> bool {
     let Some(end) = base.checked_add(len).filter(|end| *end <= 1 << 47) else {
         return false;
     };
-    // SAFETY: the boot code defines it with that alignment and length; its entries are only touched here.
+    // SAFETY: the boot code defines it with that alignment and length; its entries are only touched
+    // here.
     let top = unsafe { &LEVEL4 };
     let start = base & !(PAGE - 1);
     for address in (start..end).step_by(2 << 20) {
@@ -60,7 +63,8 @@ pub(crate) fn map_uncached(base: u64, len: u64) -> bool {
         };
         entry.store(address | LARGE | UNCACHED | PRESENT, Ordering::Relaxed);
     }
-    // SAFETY: the same tables again. What was mapped before is still where it was, so nothing in use moves.
+    // SAFETY: the same tables again. What was mapped before is still where it was, so nothing in
+    // use moves.
     unsafe {
         asm!("mov {r}, cr3", "mov cr3, {r}", r = out(reg) _, options(nostack, preserves_flags))
     };
@@ -77,7 +81,8 @@ fn below(entry: &AtomicU64) -> Option<&'static Table> {
         return Some(table);
     }
     let table = core::ptr::with_exposed_provenance(usize::try_from(value & ADDRESS).ok()?);
-    // SAFETY: an entry of level 4 or 3 that is present points to a table of the boot code or to one of ours, all static.
+    // SAFETY: an entry of level 4 or 3 that is present points to a table of the boot code or to one
+    // of ours, all static.
     Some(unsafe { &*table })
 }
 

@@ -1,8 +1,9 @@
 //! Configuration space, and the way to one function in it.
 //!
-//! [`Config`] reads and writes it: mapped ([`Mapped`]), or through the ports 0xcf8 and 0xcfc where ACPI names no mapping
-//! ([`Ports`], 256 bytes of each function). [`find`] walks the buses that firmware has numbered, [`Function`] does to the
-//! function found what a host does before it hands it to the driver: place BAR 0, reset, memory and bus master on.
+//! [`Config`] reads and writes it: mapped ([`Mapped`]), or through the ports 0xcf8 and 0xcfc where
+//! ACPI names no mapping ([`Ports`], 256 bytes of each function). [`find`] walks the buses that
+//! firmware has numbered, [`Function`] does to the function found what a host does before it hands
+//! it to the driver: place BAR 0, reset, memory and bus master on.
 
 use hca_mlx5::mmio::MappedBar;
 use heapless::Vec;
@@ -24,7 +25,8 @@ impl core::fmt::Display for Address {
     }
 }
 
-/// Reads and writes 32 bits of configuration space; `offset` is a multiple of 4. All ones where nothing is.
+/// Reads and writes 32 bits of configuration space; `offset` is a multiple of 4. All ones where
+/// nothing is.
 pub(crate) trait Config {
     fn read(&self, at: Address, offset: u16) -> u32;
     fn write(&self, at: Address, offset: u16, value: u32);
@@ -104,7 +106,8 @@ pub(crate) struct Bar {
     pub(crate) len: u64,
 }
 
-/// The `nth` function, in the order of the buses, that `wanted` (vendor in the lower half, device in the upper) likes.
+/// The `nth` function, in the order of the buses, that `wanted` (vendor in the lower half, device
+/// in the upper) likes.
 pub(crate) fn find<C: Config>(
     config: &C,
     mut nth: usize,
@@ -118,7 +121,8 @@ pub(crate) fn find<C: Config>(
             for function in 0..8 {
                 let at = Address { bus, device, function };
                 let id = config.read(at, 0);
-                // 0 is what an address without any configuration space behind it reads as, on some machines.
+                // 0 is what an address without any configuration space behind it reads as, on some
+                // machines.
                 if id == u32::MAX || id == 0 {
                     if function == 0 {
                         break;
@@ -173,7 +177,8 @@ impl<C: Config> Function<'_, C> {
         self.config.write(self.at, offset, value);
     }
 
-    /// Command register: memory and bus master on or off. Writing zeros to the status half clears nothing.
+    /// Command register: memory and bus master on or off. Writing zeros to the status half clears
+    /// nothing.
     fn enable(&self, memory: bool, master: bool) {
         let keep = self.read(4) & 0xfff8;
         self.write(4, keep | u32::from(memory) << 1 | u32::from(master) << 2);
@@ -232,7 +237,8 @@ impl<C: Config> Function<'_, C> {
         self.write(at, half(base));
         self.write(at + 4, half(base >> 32));
         for bridge in &self.bridges {
-            // Base and limit: bits 31..20 of each in 15..4, and the upper halves in registers of their own.
+            // Base and limit: bits 31..20 of each in 15..4, and the upper halves in registers of
+            // their own.
             let window = half(base) >> 16 & 0xfff0 | half(last) & 0xfff0_0000;
             self.config.write(*bridge, 0x24, window);
             self.config.write(*bridge, 0x28, half(base >> 32));
@@ -242,7 +248,8 @@ impl<C: Config> Function<'_, C> {
         (now == base).then_some(Bar { base, ..bar })
     }
 
-    /// Function level reset. `wait` lets so many milliseconds pass. False if the function has none or does not come back.
+    /// Function level reset. `wait` lets so many milliseconds pass. False if the function has none
+    /// or does not come back.
     pub(crate) fn reset(&self, mut wait: impl FnMut(u32)) -> bool {
         let Some(express) = self.capability(0x10) else {
             return false;
@@ -261,7 +268,8 @@ impl<C: Config> Function<'_, C> {
         }
         let control = self.read(express + 8) & 0xffff;
         self.write(express + 8, control | 1 << 15);
-        // The specification gives it 100 ms; until then, and on some cards long after, it reads as ones.
+        // The specification gives it 100 ms; until then, and on some cards long after, it reads as
+        // ones.
         wait(100);
         for _ in 0..500 {
             if self.read(0) != u32::MAX {

@@ -1,7 +1,8 @@
-//! The DAT peer: brings the HCA up, then serves tests or runs them against another peer, of bare metal or a `dat` command.
+//! The DAT peer: brings the HCA up, then serves tests or runs them against another peer, of bare
+//! metal or a `dat` command.
 //!
-//! Here are the adapter, its events and a connection with its memory; `serve` is the passive side of a test, `call` the
-//! active one. One connection at a time, one event dispatcher for everything.
+//! Here are the adapter, its events and a connection with its memory; `serve` is the passive side
+//! of a test, `call` the active one. One connection at a time, one event dispatcher for everything.
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "any event that does not belong where it came means the same: the end"
@@ -265,9 +266,10 @@ impl Peer<'_> {
         }
     }
 
-    /// The next event of a test under way: a completion, or None at the end of the connection. Another request is refused
-    /// meanwhile. If the test is complete, one waits: the peer may ask for the next test before the end of this connection is
-    /// dequeued, which comes behind the completions of its receives.
+    /// The next event of a test under way: a completion, or None at the end of the connection.
+    /// Another request is refused meanwhile. If the test is complete, one waits: the peer may
+    /// ask for the next test before the end of this connection is dequeued, which comes behind
+    /// the completions of its receives.
     fn step(&mut self, conn: &Conn, what: &'static str) -> Result<Option<DtoEvent>, Trouble> {
         loop {
             match self.event(what)? {
@@ -344,7 +346,8 @@ impl Peer<'_> {
         Ok(())
     }
 
-    /// An Endpoint with its memory, of which the peer gets `offered` bytes with these rights; receives are posted.
+    /// An Endpoint with its memory, of which the peer gets `offered` bytes with these rights;
+    /// receives are posted.
     fn conn(&mut self, hello: Hello, offered: u32, rights: MemPriv) -> Result<Conn, Trouble> {
         let recv = match hello.kind {
             hello::Kind::Ping => (2, hello.stride()),

@@ -5,7 +5,8 @@ use core::arch::asm;
 /// One byte from a port.
 pub(crate) fn read8(port: u16) -> u8 {
     let value;
-    // SAFETY: reading a port touches no memory; what it does to the device is the caller's business.
+    // SAFETY: reading a port touches no memory; what it does to the device is the caller's
+    // business.
     unsafe {
         asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags))
     };

@@ -1,6 +1,7 @@
 //! The first serial port of a PC: what the image says, line by line.
 //!
-//! A 16550 at 0x3f8, 115,200 baud, eight bits, polled. Where no such port answers, the words are lost and nothing waits.
+//! A 16550 at 0x3f8, 115,200 baud, eight bits, polled. Where no such port answers, the words are
+//! lost and nothing waits.
 
 use core::fmt;
 
@@ -17,7 +18,8 @@ pub(crate) struct Serial;
 impl Serial {
     /// Sets speed and format.
     pub(crate) fn start() {
-        // No interrupts; divisor 1 while the latch is open; eight bits, no parity; FIFO on and clear; DTR, RTS.
+        // No interrupts; divisor 1 while the latch is open; eight bits, no parity; FIFO on and
+        // clear; DTR, RTS.
         for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 7), (4, 3)] {
             ports::write8(PORT + register, value);
         }

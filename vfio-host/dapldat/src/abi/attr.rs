@@ -60,10 +60,11 @@ pub(crate) fn qos(number: u32) -> Option<Qos> {
 }
 
 impl DatEpAttr {
-    /// Returns what `dat_core` judges of attributes that may be anything; `None` for what it has no value for, and for attributes of
-    /// the transport or the provider, of which there are none.
+    /// Returns what `dat_core` judges of attributes that may be anything; `None` for what it has no
+    /// value for, and for attributes of the transport or the provider, of which there are none.
     ///
-    /// A size of 0 becomes that of `default`, and segments of RDMA that are 0 become those of a send: a query shows them.
+    /// A size of 0 becomes that of `default`, and segments of RDMA that are 0 become those of a
+    /// send: a query shows them.
     pub(crate) fn read(&self, default: &EpAttr, sizes: Sizes) -> Option<(ServiceType, EpAttr)> {
         if self.ep_transport_specific_count != 0 || self.ep_provider_specific_count != 0 {
             return None;
@@ -105,8 +106,9 @@ impl DatEpAttr {
         Some((service, attr))
     }
 
-    /// Returns the soft high watermark, `None` inside for none: consumers clear the attributes that they do not use, so 0 is none as
-    /// well as `DAT_HW_DEFAULT`. `None` for a number that is no watermark.
+    /// Returns the soft high watermark, `None` inside for none: consumers clear the attributes that
+    /// they do not use, so 0 is none as well as `DAT_HW_DEFAULT`. `None` for a number that is
+    /// no watermark.
     pub(crate) fn soft_watermark(&self) -> Option<Option<u32>> {
         match self.srq_soft_hw {
             0 | number::DAT_WATERMARK_INFINITE => Some(None),
@@ -187,8 +189,8 @@ impl DatSrqAttr {
 }
 
 impl DatIaAttr {
-    /// The attributes as C has them; address and named attributes are in memory of the adapter's. The adapter's name is the one that
-    /// it was opened by, as dat_ia_query(3) has it.
+    /// The attributes as C has them; address and named attributes are in memory of the adapter's.
+    /// The adapter's name is the one that it was opened by, as dat_ia_query(3) has it.
     pub(crate) fn new(
         opened: &CStr,
         attr: &IaAttr,
@@ -239,12 +241,14 @@ impl DatIaAttr {
     }
 }
 
-/// `DAT_MEM_TYPE_LMR` is of every memory that LMRs can be of; the sum of the three is what `udat.h` has numbers for.
+/// `DAT_MEM_TYPE_LMR` is of every memory that LMRs can be of; the sum of the three is what `udat.h`
+/// has numbers for.
 const MEM_TYPES: u32 =
     number::DAT_MEM_TYPE_VIRTUAL | number::DAT_MEM_TYPE_LMR | number::DAT_MEM_TYPE_SHARED_VIRTUAL;
 
 impl DatProviderAttr {
-    /// The attributes as C has them. `thread_safe` is what the configuration promised of this provider.
+    /// The attributes as C has them. `thread_safe` is what the configuration promised of this
+    /// provider.
     pub(crate) fn new(attr: &ProviderAttr, thread_safe: bool, specific: &Named) -> Self {
         Self {
             provider_name: name(attr.provider_name),

@@ -131,10 +131,12 @@ mod ext {
 /// `DAT_IB_OP_ERR`.
 const IB_OP_ERR: u32 = 1;
 
-/// What events refer to, as C consumers have it. Memory that is named here lasts as DAT says: what came with a request until that
-/// is answered, what came for an Endpoint until that is reset or freed.
+/// What events refer to, as C consumers have it. Memory that is named here lasts as DAT says: what
+/// came with a request until that is answered, what came for an Endpoint until that is reset or
+/// freed.
 pub(crate) trait Surroundings {
-    /// The handle of an object. One that C has not seen yet, a request or an Endpoint that came with one, gets its handle now.
+    /// The handle of an object. One that C has not seen yet, a request or an Endpoint that came
+    /// with one, gets its handle now.
     fn handle(&mut self, of: AnyHandle) -> DatHandle;
 
     /// Private data that came for an Endpoint with its reply or rejection, and its bytes.
@@ -143,8 +145,8 @@ pub(crate) trait Surroundings {
     /// The adapter's own address.
     fn local_address(&mut self) -> *const SockAddr;
 
-    /// What an Endpoint for datagrams was answered: its private data, and where to send (see `DAT_IB_UD_REMOTE_AH`). What tells of
-    /// it is asked for once.
+    /// What an Endpoint for datagrams was answered: its private data, and where to send (see
+    /// `DAT_IB_UD_REMOTE_AH`). What tells of it is asked for once.
     fn answer(&mut self, ep: dat_core::Ep, of: LookUp) -> (Count, *const u8, DatIbAddrHandle);
 }
 
@@ -181,8 +183,8 @@ impl IbExtension {
     }
 }
 
-/// The event as C consumers get it, from the Event Dispatcher of handle `evd`. `extra` is what is known besides of the completion:
-/// see `Ia::evd_extension`.
+/// The event as C consumers get it, from the Event Dispatcher of handle `evd`. `extra` is what is
+/// known besides of the completion: see `Ia::evd_extension`.
 pub(crate) fn event(
     event: &Event,
     evd: DatHandle,

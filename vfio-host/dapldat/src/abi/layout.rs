@@ -1,5 +1,5 @@
-//! How structures of C are written down: with the place of each field, which is asserted, and kept for the test that asks a C
-//! compiler the same.
+//! How structures of C are written down: with the place of each field, which is asserted, and kept
+//! for the test that asks a C compiler the same.
 
 /// Offsets and sizes of the fields of a structure of C.
 pub(crate) trait Places: Copy {
@@ -9,11 +9,14 @@ pub(crate) trait Places: Copy {
 
 /// A structure that a query fills by a mask.
 pub(crate) trait Fields: Places {
-    /// Bits of fields that are lists. The field before each is the number of its elements, without which no list can be read; stock
-    /// dtest and dtestsrq ask for `DAT_PROVIDER_FIELD_PROVIDER_SPECIFIC_ATTR` alone and read both. So a list brings its number.
+    /// Bits of fields that are lists. The field before each is the number of its elements, without
+    /// which no list can be read; stock dtest and dtestsrq ask for
+    /// `DAT_PROVIDER_FIELD_PROVIDER_SPECIFIC_ATTR` alone and read both. So a list brings its
+    /// number.
     const LISTS: u64 = 0;
 
-    /// Returns offset and size of the field that a bit of the mask names. In the masks of the headers, bit n is field n.
+    /// Returns offset and size of the field that a bit of the mask names. In the masks of the
+    /// headers, bit n is field n.
     fn named(bit: usize) -> Option<(usize, usize)> {
         Self::PLACES.get(bit).copied()
     }

@@ -1,10 +1,13 @@
-//! uDAPL 2.0 as C sees it: types, numbers and layouts of `udat.h` on 64-bit Linux, and the ways between them and `dat_core`.
+//! uDAPL 2.0 as C sees it: types, numbers and layouts of `udat.h` on 64-bit Linux, and the ways
+//! between them and `dat_core`.
 //!
-//! Structures carry the names of the header's fields and state the place of each; a wrong one does not compile, and a test
-//! compares all of them with the headers of a distribution. Enumerations of C are plain words here, because a consumer may put
-//! any number into them; what `dat_core` has no value for is the caller's to refuse.
+//! Structures carry the names of the header's fields and state the place of each; a wrong one does
+//! not compile, and a test compares all of them with the headers of a distribution. Enumerations of
+//! C are plain words here, because a consumer may put any number into them; what `dat_core` has no
+//! value for is the caller's to refuse.
 //!
-//! * [`mod@pointer`], [`va_list`], [`sockaddr`] - what a consumer hands over by address. All `unsafe` of this folder is in these.
+//! * [`mod@pointer`], [`va_list`], [`sockaddr`] - what a consumer hands over by address. All
+//!   `unsafe` of this folder is in these.
 //! * [`structs`], [`event`], [`table`] - layouts. [`layout`] is how they are written.
 //! * [`code`] - `DAT_RETURN`. [`number`] - masks and enumerations.
 //! * [`attr`], [`param`], [`named`] - attributes and parameters of objects, from and to `dat_core`.

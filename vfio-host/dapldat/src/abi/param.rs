@@ -1,4 +1,5 @@
-//! Parameters of objects, as C has them. Which of them a query hands over is said by its mask: `Out::put_named`.
+//! Parameters of objects, as C has them. Which of them a query hands over is said by its mask:
+//! `Out::put_named`.
 
 use core::ffi::c_int;
 
@@ -59,7 +60,8 @@ impl DatEpParam {
 }
 
 impl DatEvdParam {
-    /// Of an Event Dispatcher. `more` are flags that it was made with and that `dat_core` has no streams for.
+    /// Of an Event Dispatcher. `more` are flags that it was made with and that `dat_core` has no
+    /// streams for.
     pub(crate) fn new(param: &EvdParam, more: u32, around: &mut impl Surroundings) -> Self {
         Self {
             ia_handle: around.handle(AnyHandle::Ia),
@@ -84,7 +86,8 @@ impl DatCnoParam {
         let (proxy_type, proxy) = match (param.proxy, agent, fd) {
             (Proxy::Agent, Some(agent), _) => (number::DAT_PROXY_TYPE_AGENT, agent),
             (Proxy::Fd, _, Some(fd)) => {
-                // The first member of a union that has the instance's address as another; it is a small number.
+                // The first member of a union that has the instance's address as another; it is a
+                // small number.
                 let fd = usize::try_from(fd).unwrap_or(usize::MAX);
                 let instance_data = core::ptr::without_provenance_mut(fd);
                 (number::DAT_PROXY_TYPE_FD, DatOsWaitProxyAgent { instance_data, ..none })
@@ -174,7 +177,8 @@ impl DatRspParam {
 }
 
 impl DatCrParam {
-    /// Of a request, whose peer's address and private data stand where they last until it is answered.
+    /// Of a request, whose peer's address and private data stand where they last until it is
+    /// answered.
     pub(crate) fn new(
         remote: *const SockAddr,
         remote_port: u16,

@@ -1,8 +1,9 @@
 //! What a C consumer hands over by address.
 //!
-//! Values of these types come into being as arguments of a DAT call, and as fields of structures that such arguments point at.
-//! That an address is null, or good for the call, is what DAT asks of the consumer; no provider can tell otherwise. So it is
-//! stated here once, and the calls read and write through these types without saying it again.
+//! Values of these types come into being as arguments of a DAT call, and as fields of structures
+//! that such arguments point at. That an address is null, or good for the call, is what DAT asks of
+//! the consumer; no provider can tell otherwise. So it is stated here once, and the calls read and
+//! write through these types without saying it again.
 
 #![expect(
     unsafe_code,
@@ -16,13 +17,14 @@ use dat_core::{LmrTriplet, RmrTriplet};
 
 use super::layout::Fields;
 
-/// A handle as C has it: the address of an object of this library, or whatever else a consumer passes. It is only looked at by the
-/// registry of objects, which knows its own.
+/// A handle as C has it: the address of an object of this library, or whatever else a consumer
+/// passes. It is only looked at by the registry of objects, which knows its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct DatHandle(pub(crate) *mut c_void);
 
-// SAFETY: a handle is a name; to follow it is the business of the registry of objects, which has locks of its own.
+// SAFETY: a handle is a name; to follow it is the business of the registry of objects, which has
+// locks of its own.
 unsafe impl Send for DatHandle {}
 // SAFETY: as above.
 unsafe impl Sync for DatHandle {}
@@ -95,8 +97,9 @@ impl<T: Plain> In<T> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: it is not null, so the consumer has put a value there for the time of the call; any bits are one. It need not
-        // be aligned: consumers keep such things in packed messages.
+        // SAFETY: it is not null, so the consumer has put a value there for the time of the call;
+        // any bits are one. It need not be aligned: consumers keep such things in packed
+        // messages.
         Some(unsafe { self.0.read_unaligned() })
     }
 }
@@ -114,7 +117,8 @@ impl In<c_char> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: it is not null, so the consumer has a text there for the time of the call, and ended it.
+        // SAFETY: it is not null, so the consumer has a text there for the time of the call, and
+        // ended it.
         Some(unsafe { CStr::from_ptr(self.0) })
     }
 }
@@ -134,12 +138,14 @@ impl<T: Copy> Out<T> {
     #[inline(always)]
     pub(crate) fn put(self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: it is not null, so the consumer has a place of that type there for the time of the call.
+            // SAFETY: it is not null, so the consumer has a place of that type there for the time
+            // of the call.
             unsafe { self.0.write_unaligned(value) };
         }
     }
 
-    /// Fills the beginning of the place, if there is one: what has to be quick leaves the rest as it is.
+    /// Fills the beginning of the place, if there is one: what has to be quick leaves the rest as
+    /// it is.
     #[inline(always)]
     pub(crate) fn put_head<H: Head<T>>(self, head: H) {
         Out(self.0.cast::<H>()).put(head);
@@ -147,8 +153,8 @@ impl<T: Copy> Out<T> {
 }
 
 impl<T: Fields> Out<T> {
-    /// Fills the fields that the mask of a query names, if there is a place, and leaves the others alone; a list brings its number.
-    /// Bytes between fields are not touched.
+    /// Fills the fields that the mask of a query names, if there is a place, and leaves the others
+    /// alone; a list brings its number. Bytes between fields are not touched.
     pub(crate) fn put_named(self, mask: u64, value: &T) {
         if self.0.is_null() {
             return;
@@ -164,8 +170,9 @@ impl<T: Fields> Out<T> {
                 continue;
             }
             let (from, to) = (from.wrapping_byte_add(at), to.wrapping_byte_add(at));
-            // SAFETY: both ranges lie inside a `T`, as was just looked at: one in `value`, the other in the consumer's place, which
-            // is there for the time of the call. The provider's own value is no part of that place.
+            // SAFETY: both ranges lie inside a `T`, as was just looked at: one in `value`, the
+            // other in the consumer's place, which is there for the time of the call.
+            // The provider's own value is no part of that place.
             unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
         }
     }
@@ -180,7 +187,8 @@ impl<T: Plain> Out<T> {
     /// Fills as many places as the list is long.
     pub(crate) fn put_all(self, values: &[T]) {
         if !self.0.is_null() {
-            // SAFETY: it is not null, so the consumer has room for all that the call gives; nobody else has it meanwhile.
+            // SAFETY: it is not null, so the consumer has room for all that the call gives; nobody
+            // else has it meanwhile.
             unsafe { core::ptr::copy_nonoverlapping(values.as_ptr(), self.0, values.len()) };
         }
     }
@@ -198,12 +206,13 @@ impl<T: Plain> List<T> {
         if !self.0.is_aligned() {
             return None;
         }
-        // SAFETY: it is null, or aligned and the consumer has a value there, and leaves it for the time of the call.
+        // SAFETY: it is null, or aligned and the consumer has a value there, and leaves it for the
+        // time of the call.
         unsafe { self.0.cast::<[T; 1]>().as_ref() }
     }
 
-    /// The values; `count` is the argument that goes with the address. `None` for a number below 0, and for an address of null or
-    /// that no value can have, if there are any.
+    /// The values; `count` is the argument that goes with the address. `None` for a number below 0,
+    /// and for an address of null or that no value can have, if there are any.
     #[inline(always)]
     pub(crate) fn values(&self, count: i32) -> Option<&[T]> {
         if count == 0 {
@@ -213,7 +222,8 @@ impl<T: Plain> List<T> {
         if self.0.is_null() || !self.0.is_aligned() {
             return None;
         }
-        // SAFETY: it is not null and aligned, so the consumer has that many values there, and leaves them for the time of the call.
+        // SAFETY: it is not null and aligned, so the consumer has that many values there, and
+        // leaves them for the time of the call.
         Some(unsafe { core::slice::from_raw_parts(self.0, count) })
     }
 }

@@ -10,7 +10,8 @@ const INET: u16 = 2;
 /// `AF_INET6`.
 const INET6: u16 = 10;
 
-/// Both structures in one: they have family and port in common, and the address of the first lies where the second has its flow.
+/// Both structures in one: they have family and port in common, and the address of the first lies
+/// where the second has its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(4))]
 pub(crate) struct SockAddr {
@@ -62,7 +63,8 @@ impl SockAddr {
         }
     }
 
-    /// What it says; `None` for a family that is neither. An address of IPv4 written as one of IPv6 is one of IPv4.
+    /// What it says; `None` for a family that is neither. An address of IPv4 written as one of IPv6
+    /// is one of IPv4.
     pub(crate) fn read(&self) -> Option<SocketAddr> {
         let ip: IpAddr = match u16::from_ne_bytes(self.family) {
             INET => Ipv4Addr::from(self.v4).into(),

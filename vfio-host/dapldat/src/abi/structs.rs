@@ -1,4 +1,5 @@
-//! The structures of `dat.h` and `udat.h`. Each field stands behind its place; names are those of the headers.
+//! The structures of `dat.h` and `udat.h`. Each field stands behind its place; names are those of
+//! the headers.
 //!
 //! Length: all of them, so that one look compares them with the header.
 
@@ -307,8 +308,8 @@ impl Fields for DatEpParam {
     }
 }
 
-/// `DAT_REGION_DESCRIPTION` is a union: an address or a handle in the first word, or both words of a shared memory. By value it
-/// travels as this does.
+/// `DAT_REGION_DESCRIPTION` is a union: an address or a handle in the first word, or both words of
+/// a shared memory. By value it travels as this does.
 pub(crate) type DatRegionDescription = DatSharedMemory;
 
 impl DatIbAddrHandle {

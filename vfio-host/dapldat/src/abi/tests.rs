@@ -1,7 +1,8 @@
 //! Layouts and numbers, as a C compiler finds them in the headers of `libdapl-dev`.
 //!
-//! The compiler is the one that links Rust here. The headers are those of the machine, or stand below the folder that `DAT_HEADERS`
-//! names; `cargo xtask test` unpacks the package and names it. Without headers this fails: it is the only check by anybody else.
+//! The compiler is the one that links Rust here. The headers are those of the machine, or stand
+//! below the folder that `DAT_HEADERS` names; `cargo xtask test` unpacks the package and names it.
+//! Without headers this fails: it is the only check by anybody else.
 
 mod enums;
 

@@ -1,7 +1,9 @@
-//! `va_list`: the arguments of `dat_extension_op`, as the calling conventions of the two processors have them.
+//! `va_list`: the arguments of `dat_extension_op`, as the calling conventions of the two processors
+//! have them.
 //!
-//! Rust has no such type yet. All arguments of the extensions are integers and addresses, so only the registers and the stack
-//! of those are read. On both processors a function gets the address of the structure.
+//! Rust has no such type yet. All arguments of the extensions are integers and addresses, so only
+//! the registers and the stack of those are read. On both processors a function gets the address of
+//! the structure.
 
 #![expect(unsafe_code, reason = "the arguments stand where the calling convention has put them")]
 
@@ -78,10 +80,12 @@ impl VaList {
 
     /// The next argument, as a word.
     pub(crate) fn word(&mut self) -> u64 {
-        // SAFETY: who calls handle_extendedop has made the structure, and nobody else uses it until that returns.
+        // SAFETY: who calls handle_extendedop has made the structure, and nobody else uses it until
+        // that returns.
         let tag = unsafe { &mut *self.0 };
         let at = Self::place(tag);
-        // SAFETY: an argument of each operation is asked for once, in its order: the macros of the header pass them all.
+        // SAFETY: an argument of each operation is asked for once, in its order: the macros of the
+        // header pass them all.
         unsafe { at.read_unaligned() }
     }
 

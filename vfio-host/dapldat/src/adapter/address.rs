@@ -1,4 +1,5 @@
-//! Where datagrams go: what C consumers have is a word that stands for it, in the place of the address of a `struct ibv_ah`.
+//! Where datagrams go: what C consumers have is a word that stands for it, in the place of the
+//! address of a `struct ibv_ah`.
 
 use dat_core::Ep;
 use dat_core::provider::Destination;
@@ -25,7 +26,8 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// Keeps what an Endpoint has found, and gives the private data and the address handle for it; none, if there are too many.
+    /// Keeps what an Endpoint has found, and gives the private data and the address handle for it;
+    /// none, if there are too many.
     pub(crate) fn keep(
         &mut self,
         ep: Ep,

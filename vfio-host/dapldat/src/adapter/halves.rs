@@ -1,8 +1,9 @@
 //! Where the data halves are: out, in their handles, or home, with the control half.
 //!
-//! They go out with the first call on the data path that finds them home, and come home when a call of the control half needs them:
-//! [`Open::home`], [`Open::home_ep`]. Some stay home for a while: those of an Endpoint that drains, and that of an Event Dispatcher
-//! that somebody waits for or a CNO listens to. Calls on the data path then go through the control half.
+//! They go out with the first call on the data path that finds them home, and come home when a call
+//! of the control half needs them: [`Open::home`], [`Open::home_ep`]. Some stay home for a while:
+//! those of an Endpoint that drains, and that of an Event Dispatcher that somebody waits for or a
+//! CNO listens to. Calls on the data path then go through the control half.
 
 use dat_core::{DatSubtype, DatType, Ep, EpState, Error, Evd};
 
@@ -13,8 +14,8 @@ use crate::object::{Kind, Name, Object};
 use crate::variant::{Half, Variant};
 
 impl<V: Variant> Open<V> {
-    /// Fetches the half of an object home, if it has one and it is out. `INVALID_STATE` if a thread is inside a call with it and
-    /// does not come out: the object stays as it is.
+    /// Fetches the half of an object home, if it has one and it is out. `INVALID_STATE` if a thread
+    /// is inside a call with it and does not come out: the object stays as it is.
     pub(crate) fn home(&mut self, object: &'static Object<V>) -> Result<(), Error> {
         let half = object.half.recall(V::LOCKED).map_err(|Occupied| {
             say(
@@ -45,7 +46,8 @@ impl<V: Variant> Open<V> {
         }
     }
 
-    /// Fetches home all that is of an Endpoint: its own half, those of its Event Dispatchers, and that of its Shared Receive Queue.
+    /// Fetches home all that is of an Endpoint: its own half, those of its Event Dispatchers, and
+    /// that of its Shared Receive Queue.
     pub(crate) fn home_ep(&mut self, ep: Ep) -> Result<(), Error> {
         self.home_named(Some(ep))?;
         if let Ok(param) = self.nic().ep_query(ep) {

@@ -1,4 +1,5 @@
-//! What lives as long as an adapter is open: the host of its device, the memory of its objects, and the driver that refers to both.
+//! What lives as long as an adapter is open: the host of its device, the memory of its objects, and
+//! the driver that refers to both.
 #![expect(unsafe_code, reason = "the driver refers to a host and to memory that lie beside it")]
 
 use std::mem::ManuallyDrop;
@@ -15,9 +16,11 @@ use super::{CQS, KEYS, LMRS, QPS, SRQS};
 use crate::config::Config;
 use crate::variant::{Half, Variant};
 
-/// Stack of the thread that brings an adapter up, and of the one that closes it: the driver's tables pass over it.
+/// Stack of the thread that brings an adapter up, and of the one that closes it: the driver's
+/// tables pass over it.
 const STACK: usize = 32 << 20;
-/// Log2 of the completion queues that may be armed at once: all that there are, and the driver's own.
+/// Log2 of the completion queues that may be armed at once: all that there are, and the driver's
+/// own.
 const LOG_COMPLETION_EVENTS: u8 = 12;
 
 const _: () = assert!(CQS < 1 << LOG_COMPLETION_EVENTS);
@@ -90,7 +93,8 @@ impl Heap {
         let len = piece.len();
         self.pieces.push(Box::new(move || {
             let first = std::ptr::with_exposed_provenance_mut::<T>(address);
-            // SAFETY: it was a box of that many, and nobody refers to it any more: the heap goes after the driver.
+            // SAFETY: it was a box of that many, and nobody refers to it any more: the heap goes
+            // after the driver.
             drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, len)) });
         }));
         // SAFETY: it lives until the heap goes, after the driver, which alone refers to it.
@@ -157,8 +161,9 @@ impl<V: Variant> Hold<V> {
         Ok(Self { nic: Box::new(nic), heap, host })
     }
 
-    /// Closes the adapter, and gives the device back; or says why not, also where no thread was left to do it. With a stray half
-    /// the memory that it refers to stays, the device's registers too: there is no other use for them.
+    /// Closes the adapter, and gives the device back; or says why not, also where no thread was
+    /// left to do it. With a stray half the memory that it refers to stays, the device's
+    /// registers too: there is no other use for them.
     pub(super) fn close(self, stray: bool) -> Result<(), String> {
         let all = self;
         let closed = deep(move || {

@@ -20,7 +20,8 @@ use crate::variant::{Table, Variant};
 
 /// Longest wait for those who wait for events of an Interface Adapter that is closed under them.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest wait for peers to confirm that connections have ended: a datagram that was lost is repeated in that time.
+/// Longest wait for peers to confirm that connections have ended: a datagram that was lost is
+/// repeated in that time.
 const LINGER: Duration = Duration::from_secs(5);
 /// Between two looks at them.
 const LOOK: Duration = Duration::from_millis(1);
@@ -106,7 +107,8 @@ impl<V: Variant> Adapter<V> {
         }
     }
 
-    /// Closes an Interface Adapter. Graceful: `INVALID_STATE`/`IA_IN_USE` if a consumer's object is left. Abrupt: all of them go.
+    /// Closes an Interface Adapter. Graceful: `INVALID_STATE`/`IA_IN_USE` if a consumer's object is
+    /// left. Abrupt: all of them go.
     pub(crate) fn leave(
         &'static self,
         ia: &'static Object<V>,
@@ -174,7 +176,8 @@ impl<V: Variant> Adapter<V> {
         }
     }
 
-    /// Waits until the peers know that their connections have ended. Nobody tells them when the adapter is closed.
+    /// Waits until the peers know that their connections have ended. Nobody tells them when the
+    /// adapter is closed.
     fn linger(&'static self) {
         let start = Instant::now();
         while start.elapsed() < LINGER {
@@ -280,7 +283,8 @@ impl<V: Variant> Open<V> {
         });
     }
 
-    /// Does something with all of one kind among them. What fails is said, and stays until the HCA is closed.
+    /// Does something with all of one kind among them. What fails is said, and stays until the HCA
+    /// is closed.
     fn each<N: Name>(
         &mut self,
         all: &[(Kind, &'static Object<V>)],

@@ -1,8 +1,9 @@
 //! One HCA of this process, and its control half under a lock.
 //!
-//! However many Interface Adapters a process opens on a line of `dat.conf`, the HCA is brought up once: the first opens it, the last
-//! to close gives it back. Each sees only its own objects. The control half, [`Open`], is entered by [`Adapter::with`] and
-//! [`Adapter::drive`]; the data halves live in handles, see [`crate::gate`].
+//! However many Interface Adapters a process opens on a line of `dat.conf`, the HCA is brought up
+//! once: the first opens it, the last to close gives it back. Each sees only its own objects. The
+//! control half, [`Open`], is entered by [`Adapter::with`] and [`Adapter::drive`]; the data halves
+//! live in handles, see [`crate::gate`].
 
 mod address;
 mod around;
@@ -101,7 +102,8 @@ impl<V: Variant> Adapter<V> {
         })
     }
 
-    /// Calls the agents of CNOs that are due. For who holds no lock: they may call whatever they like.
+    /// Calls the agents of CNOs that are due. For who holds no lock: they may call whatever they
+    /// like.
     pub(crate) fn call_agents(&self) {
         let due = std::mem::take(&mut *self.due.lock().unwrap_or_else(PoisonError::into_inner));
         for due in due {

@@ -162,7 +162,8 @@ impl<V: Variant> Open<V> {
         self.hold.nic.host().wakeups().set_timer(after);
     }
 
-    /// Passes asynchronous events on to the Interface Adapters that they concern: those of an object to its own, all others to all.
+    /// Passes asynchronous events on to the Interface Adapters that they concern: those of an
+    /// object to its own, all others to all.
     fn pass_on(&mut self) {
         let all = self.hold.nic.async_evd();
         while let Ok(event) = self.hold.nic.evd_dequeue(all) {

@@ -40,8 +40,8 @@ impl Due {
     }
 }
 
-/// What `dat_core` calls: it notes that the agent of the CNO at that address is due. It runs with the control half, which an agent
-/// must not.
+/// What `dat_core` calls: it notes that the agent of the CNO at that address is due. It runs with
+/// the control half, which an agent must not.
 fn triggered<V: Variant>(object: u64, evd: Option<Evd>) {
     let Ok(address) = usize::try_from(object) else {
         return;
@@ -113,8 +113,8 @@ pub(super) extern "C" fn modify_agent<V: Variant>(
     })
 }
 
-/// What the masks of the header have in common. That of the proxy is 3, which is also the union of the other two, so any mask but 0
-/// asks for all fields.
+/// What the masks of the header have in common. That of the proxy is 3, which is also the union of
+/// the other two, so any mask but 0 asks for all fields.
 const CNO_MASKS: u64 = DAT_CNO_FIELD_ALL | 0x3;
 
 pub(super) extern "C" fn query<V: Variant>(

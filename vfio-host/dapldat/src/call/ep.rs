@@ -18,7 +18,8 @@ use crate::object::Object;
 use crate::sleep::duration;
 use crate::variant::Variant;
 
-/// The Q_Key of Endpoints for datagrams: that of the stock providers, whose consumers have no way to agree on another.
+/// The Q_Key of Endpoints for datagrams: that of the stock providers, whose consumers have no way
+/// to agree on another.
 const QKEY: u32 = 0x1d51_1d51;
 
 /// The other handles that an Endpoint is made of.
@@ -247,7 +248,8 @@ fn same_comm(new: &DatComm, old: &EpParam) -> Result<(), DatReturn> {
     }
 }
 
-/// Refuses a handle of null for what the Endpoint has: a zone or an Event Dispatcher is exchanged for another, and not taken away.
+/// Refuses a handle of null for what the Endpoint has: a zone or an Event Dispatcher is exchanged
+/// for another, and not taken away.
 fn nothing_taken(mask: u64, new: &DatEpParam, old: &EpParam) -> Result<(), DatReturn> {
     for (bit, new, has, subtype) in [
         (
@@ -283,7 +285,8 @@ fn nothing_taken(mask: u64, new: &DatEpParam, old: &EpParam) -> Result<(), DatRe
 }
 
 impl<V: Variant> Open<V> {
-    /// Sets the soft and the hard high watermark of an Endpoint whose halves are home, and notes them for queries.
+    /// Sets the soft and the hard high watermark of an Endpoint whose halves are home, and notes
+    /// them for queries.
     fn watch(
         &mut self,
         object: &Object<V>,

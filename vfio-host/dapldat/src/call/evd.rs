@@ -50,8 +50,8 @@ pub(super) extern "C" fn create<V: Variant>(
     })
 }
 
-/// What a dequeue returns that finds nothing. One that takes completions says so without the class of an error: the other provider
-/// does, and there are programs that compare the whole word.
+/// What a dequeue returns that finds nothing. One that takes completions says so without the class
+/// of an error: the other provider does, and there are programs that compare the whole word.
 fn nothing(flags: EvdFlags) -> Ret {
     let empty = DatReturn::QUEUE_EMPTY.raw();
     if flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND) {
@@ -259,7 +259,8 @@ pub(super) extern "C" fn dequeue<V: Variant>(evd: DatHandle, event: Out<DatEvent
     }
 }
 
-/// The rest of a dequeue: of an event that is no ordinary completion, or of an Event Dispatcher whose half is home.
+/// The rest of a dequeue: of an event that is no ordinary completion, or of an Event Dispatcher
+/// whose half is home.
 #[cold]
 #[inline(never)]
 fn dequeued<V: Variant>(

@@ -1,5 +1,5 @@
-//! `handle_extendedop` of the dispatch table: the InfiniBand extensions. The macros of `dat_ib_extensions.h` say which arguments
-//! each operation has.
+//! `handle_extendedop` of the dispatch table: the InfiniBand extensions. The macros of
+//! `dat_ib_extensions.h` say which arguments each operation has.
 
 use std::ffi::{c_char, c_int};
 
@@ -42,8 +42,8 @@ pub(super) extern "C" fn operation<V: Variant>(handle: DatHandle, op: c_int, lis
 /// Bytes of an atomic.
 const ATOMIC: u32 = 8;
 
-/// A segment and the far end of an atomic, which both have to be there. Of what the peer offers the first word is meant: consumers
-/// pass on a triplet of more as it came.
+/// A segment and the far end of an atomic, which both have to be there. Of what the peer offers the
+/// first word is meant: consumers pass on a triplet of more as it came.
 fn both(
     local: In<LmrTriplet>,
     remote: In<RmrTriplet>,
@@ -90,7 +90,8 @@ fn write_immed<V: Variant>(ep: DatHandle, list: &mut VaList) -> Ret {
     const NAME: &str = "dat_ib_post_rdma_write_immed";
     let (count, segments): (i32, List<LmrTriplet>) = (list.count(), list.list());
     let (cookie, remote): (u64, In<RmrTriplet>) = (list.word(), list.input());
-    // On the wire it is the consumer's four bytes in their order in memory, as the other provider sends them.
+    // On the wire it is the consumer's four bytes in their order in memory, as the other provider
+    // sends them.
     let (immediate, how) = (list.half().to_be(), list.half());
     let checked = || {
         let segments = segments.values(count).ok_or(code::bad_arg(4))?;
@@ -291,8 +292,8 @@ fn run_counters<V: Variant>(handle: DatHandle, list: &mut VaList, run: bool) -> 
     })
 }
 
-/// Here the handle is the name of the adapter, and the arguments are those behind it. What is opened is the provider's own handle:
-/// the registry has no index for it.
+/// Here the handle is the name of the adapter, and the arguments are those behind it. What is
+/// opened is the provider's own handle: the registry has no index for it.
 fn open_query<V: Variant>(name: DatHandle, list: &mut VaList) -> Ret {
     let ia: Out<DatHandle> = list.output();
     let (ia_mask, ia_attr): (u64, Out<DatIaAttr>) = (list.word(), list.output());

@@ -31,8 +31,8 @@ pub(super) fn va_type(number: u32) -> Option<VaType> {
 pub(crate) struct Made {
     mem_type: u32,
     region: DatRegionDescription,
-    /// The name of shared memory. The consumer's own is there for the time of the call that makes the LMR, this for as long as that
-    /// lives.
+    /// The name of shared memory. The consumer's own is there for the time of the call that makes
+    /// the LMR, this for as long as that lives.
     name: Option<Arc<[u8; 40]>>,
     lent: Region,
 }
@@ -78,7 +78,8 @@ pub(super) extern "C" fn create<V: Variant>(
     call("dat_lmr_create", || {
         let ia = ia_called::<V>(ia)?;
         let pz: Pz = ia.sibling(pz)?;
-        // Consumers take it for granted that whatever is registered can be sent: so it is with every other provider.
+        // Consumers take it for granted that whatever is registered can be sent: so it is with
+        // every other provider.
         let privileges =
             MemPriv::from_bits(privileges).ok_or(code::bad_arg(6))? | MemPriv::LOCAL_READ;
         let va_type = va_type(va).ok_or(code::bad_arg(7))?;

@@ -1,7 +1,8 @@
 //! The calls, as the dispatch table has them: a file for each kind of object.
 //!
-//! How one is written. A call is generic over the [`Variant`], takes the types of [`crate::abi`], and is the body of [`call`], which
-//! makes a `DAT_RETURN` of a `Result` and says the cause of a refusal where that is wanted:
+//! How one is written. A call is generic over the [`Variant`], takes the types of [`crate::abi`],
+//! and is the body of [`call`], which makes a `DAT_RETURN` of a `Result` and says the cause of a
+//! refusal where that is wanted:
 //!
 //! ```text
 //! pub(super) extern "C" fn pz_create<V: Variant>(ia: DatHandle, pz: Out<DatHandle>) -> Ret {
@@ -16,13 +17,16 @@
 //! }
 //! ```
 //!
-//! * Parameters are looked at first, the state of things with the control half: `object.name::<Pz>()?` is what `dat_core` calls an
-//!   object, or `INVALID_HANDLE` of its kind; `object.sibling(handle)?` and `sibling_or_none` do it for the other handles of a
-//!   call, which may be anything.
-//! * Whatever needs a data half home fetches it: [`Open::home`](crate::adapter::Open::home) that of an object, `home_ep` all that
-//!   belongs to an Endpoint. Before a free, before whatever changes queue pairs, before a count of events.
+//! * Parameters are looked at first, the state of things with the control half:
+//!   `object.name::<Pz>()?` is what `dat_core` calls an object, or `INVALID_HANDLE` of its kind;
+//!   `object.sibling(handle)?` and `sibling_or_none` do it for the other handles of a call, which
+//!   may be anything.
+//! * Whatever needs a data half home fetches it: [`Open::home`](crate::adapter::Open::home) that of
+//!   an object, `home_ep` all that belongs to an Endpoint. Before a free, before whatever changes
+//!   queue pairs, before a count of events.
 //! * What is freed is disowned: `open.disown(object, name)`.
-//! * Events and parameters of C come from `crate::abi` with `open.around(object)` as their surroundings.
+//! * Events and parameters of C come from `crate::abi` with `open.around(object)` as their
+//!   surroundings.
 
 mod cno;
 mod context;
@@ -76,7 +80,8 @@ fn ia_called<V: Variant>(handle: DatHandle) -> Result<&'static Object<V>, DatRet
     if object.kind() == Kind::Ia { Ok(object) } else { Err(Kind::Ia.invalid()) }
 }
 
-/// A Connection Qualifier, the argument at `place`. The wire has 16 bits for it: `INVALID_PARAMETER` for a greater one.
+/// A Connection Qualifier, the argument at `place`. The wire has 16 bits for it:
+/// `INVALID_PARAMETER` for a greater one.
 fn port(conn_qual: u64, place: u16) -> Result<u64, DatReturn> {
     if conn_qual <= u64::from(u16::MAX) { Ok(conn_qual) } else { Err(code::bad_arg(place)) }
 }

@@ -1,4 +1,5 @@
-//! dat_ep_post_*(3): the quick way through the half that the handle holds, and the way of the control half where that is home.
+//! dat_ep_post_*(3): the quick way through the half that the handle holds, and the way of the
+//! control half where that is home.
 
 use dat_core::{CompletionFlags, DatReturn, Ep, EpPoster, Error, LmrTriplet, RmrTriplet};
 
@@ -112,8 +113,9 @@ macro_rules! far {
     };
 }
 
-/// Posts of a list, some of them to or from a far end. What most of them are, one segment and no flag, has code of its own, in which
-/// that is known: a third of the instructions of a post are about the others.
+/// Posts of a list, some of them to or from a far end. What most of them are, one segment and no
+/// flag, has code of its own, in which that is known: a third of the instructions of a post are
+/// about the others.
 macro_rules! posts {
     ($($call:ident: $aside:ident, $text:literal, $quick:ident, $slow:ident(how @ $how:literal $(, $remote:ident @ $far:literal)?);)*) => {
         $(

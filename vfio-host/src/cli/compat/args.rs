@@ -28,7 +28,8 @@ Without --client it is the server; dapltest says it by -T. A client offers packe
 
 /// Speaks with programs of rdma-core, perftest and dapl, to check a network against a known tool
 ///
-/// Each verb is one side of the program of that name and wants the unmodified program, or another dat, on the other side.
+/// Each verb is one side of the program of that name and wants the unmodified program, or another
+/// dat, on the other side.
 #[derive(Group, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Compat {
@@ -79,8 +80,8 @@ impl Side {
         self.client.map(|ip| Peer::new(ip, port).address(adapter)).transpose()
     }
 
-    /// The adapter of this side. What a client offers, its server's port must have: so it offers what every port has
-    /// that takes frames of 1500 bytes.
+    /// The adapter of this side. What a client offers, its server's port must have: so it offers
+    /// what every port has that takes frames of 1500 bytes.
     pub(super) fn adapter(&self, adapter: &Adapter) -> Adapter {
         adapter.clone().with_mtu(self.client.map(|_| Mtu::B1024))
     }
@@ -88,8 +89,8 @@ impl Side {
 
 /// rping: the server reads from the client's memory and writes it back
 ///
-/// The contents are rping's: "rdma-ping-N: " and letters. A server serves one client, and ends with it. The server needs no
-/// --size: it takes what the client announces.
+/// The contents are rping's: "rdma-ping-N: " and letters. A server serves one client, and ends with
+/// it. The server needs no --size: it takes what the client announces.
 #[derive(Group, Clone, Debug)]
 pub(super) struct Rping {
     #[command(flatten)]
@@ -124,11 +125,13 @@ pub(super) enum Kind {
     Ud,
 }
 
-/// ibv_rc_pingpong, ibv_srq_pingpong and ibv_ud_pingpong: messages to and fro, without a connection manager
+/// ibv_rc_pingpong, ibv_srq_pingpong and ibv_ud_pingpong: messages to and fro, without a connection
+/// manager
 ///
-/// The two tell each other their queue pairs over TCP, between ordinary addresses of the two machines: HOST and the port are
-/// those. Over there -g N has to name the address of the RDMA network (ibv_devinfo -v lists them), and size and MTU have to be the
-/// same on both sides. The server returns what it receives; whoever verifies compares all messages with the first.
+/// The two tell each other their queue pairs over TCP, between ordinary addresses of the two
+/// machines: HOST and the port are those. Over there -g N has to name the address of the RDMA
+/// network (ibv_devinfo -v lists them), and size and MTU have to be the same on both sides. The
+/// server returns what it receives; whoever verifies compares all messages with the first.
 #[derive(Group, Clone, Debug)]
 pub(super) struct Pingpong {
     /// Which of them
@@ -178,7 +181,8 @@ impl Pingpong {
 
 /// ucmatose: many connections, and messages on each
 ///
-/// Numbers and size have to be the same on both sides. The server sends first, and parts when all is done.
+/// Numbers and size have to be the same on both sides. The server sends first, and parts when all
+/// is done.
 #[derive(Group, Clone, Debug)]
 pub(super) struct Ucmatose {
     #[command(flatten)]
@@ -203,10 +207,12 @@ pub(super) struct Ucmatose {
 
 /// cmtime: how fast connections come and go
 ///
-/// A client makes them in batches of 32, whatever their number; a server holds 1,024 at a time, and turns away what is more. The
-/// programs of rdma-core 56 and later keep step over TCP, at the address that they connect to: a client is told that address by
-/// --oob HOST, a server that it listens there by --oob-port. Without these a client makes its connections all the same (the
-/// program over there then waits for ever), and so does the cmtime of rdma-core 44, which knows no steps.
+/// A client makes them in batches of 32, whatever their number; a server holds 1,024 at a time, and
+/// turns away what is more. The programs of rdma-core 56 and later keep step over TCP, at the
+/// address that they connect to: a client is told that address by --oob HOST, a server that it
+/// listens there by --oob-port. Without these a client makes its connections all the same (the
+/// program over there then waits for ever), and so does the cmtime of rdma-core 44, which knows no
+/// steps.
 #[derive(Group, Clone, Debug)]
 pub(super) struct Cmtime {
     #[command(flatten)]
@@ -262,10 +268,12 @@ pub(super) enum AtomicKind {
 
 /// perftest: throughput and latency, over reliable connections that no connection manager makes
 ///
-/// The two tell each other their queue pairs over TCP, between ordinary addresses of the two machines: HOST and the port are
-/// those. Over there -x N has to name the address of the RDMA network (ibv_devinfo -v lists them), unless it has only one, and -n, -s and -q
-/// have to be the same on both sides; the path MTU is the smaller of the two. Options over there that change what goes over the wire
-/// (-b, -D, -a, -R, -c, -I on one side) are not understood. Number and length of all messages are verified, what atomics find too.
+/// The two tell each other their queue pairs over TCP, between ordinary addresses of the two
+/// machines: HOST and the port are those. Over there -x N has to name the address of the RDMA
+/// network (ibv_devinfo -v lists them), unless it has only one, and -n, -s and -q have to be the
+/// same on both sides; the path MTU is the smaller of the two. Options over there that change what
+/// goes over the wire (-b, -D, -a, -R, -c, -I on one side) are not understood. Number and length of
+/// all messages are verified, what atomics find too.
 #[derive(Group, Clone, Debug)]
 pub(super) struct Perftest {
     /// Which of them
@@ -293,10 +301,12 @@ pub(super) struct Perftest {
     /// Operations of a client under way on each connection, 1 to 128
     #[arg(short, long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub(super) tx_depth: u16,
-    /// Receives ready on each connection, 1 to 128; with fewer than the peer sends, it has to send again
+    /// Receives ready on each connection, 1 to 128; with fewer than the peer sends, it has to send
+    /// again
     #[arg(short, long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=128))]
     pub(super) rx_depth: u16,
-    /// Reads or atomics that a peer may have under way at once; as many as the device can, unless told otherwise
+    /// Reads or atomics that a peer may have under way at once; as many as the device can, unless
+    /// told otherwise
     #[arg(short, long, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(super) outs: Option<u8>,
     /// Waits 4 us times 2 to the power of this for an acknowledgement, up to 31
@@ -305,7 +315,8 @@ pub(super) struct Perftest {
     /// Which atomic
     #[arg(short = 'A', long, value_enum, default_value_t = AtomicKind::FetchAndAdd)]
     pub(super) atomic_type: AtomicKind,
-    /// Verifies contents as well: that they are the same every time, where they lie, that what is added adds up
+    /// Verifies contents as well: that they are the same every time, where they lie, that what is
+    /// added adds up
     #[arg(short = 'V', long)]
     pub(super) verify: bool,
     /// TCP port
@@ -315,8 +326,8 @@ pub(super) struct Perftest {
 
 /// udaddy: a server's port is looked up, and datagrams go to and fro
 ///
-/// Numbers and size have to be the same on both sides. A server answers when it has all datagrams; none is repeated. It is a packet's
-/// length at most.
+/// Numbers and size have to be the same on both sides. A server answers when it has all datagrams;
+/// none is repeated. It is a packet's length at most.
 #[derive(Group, Clone, Debug)]
 pub(super) struct Udaddy {
     #[command(flatten)]

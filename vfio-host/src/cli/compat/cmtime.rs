@@ -1,11 +1,13 @@
-//! `dat compat cmtime`: one side of cmtime, which makes connections, moves nothing, and ends them again.
+//! `dat compat cmtime`: one side of cmtime, which makes connections, moves nothing, and ends them
+//! again.
 //!
-//! Since rdma-core 48 or so its two sides keep step over TCP: a byte that the client says and the server repeats before the
-//! connections, when all are there, and when all are gone. There are three rounds of it: one connection, all, and all once more
-//! with queue pairs that do not exist, which nobody notices who sends nothing.
+//! Since rdma-core 48 or so its two sides keep step over TCP: a byte that the client says and the
+//! server repeats before the connections, when all are there, and when all are gone. There are
+//! three rounds of it: one connection, all, and all once more with queue pairs that do not exist,
+//! which nobody notices who sends nothing.
 //!
-//! The rounds of this side's client come in batches, because an adapter has fewer Endpoints than such a test has
-//! connections. Nobody over there notices: the server counts.
+//! The rounds of this side's client come in batches, because an adapter has fewer Endpoints than
+//! such a test has connections. Nobody over there notices: the server counts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -231,7 +233,8 @@ impl Table {
                     }
                 }
                 News::Again(link) if Instant::now() < until => {
-                    // Over there a program has to answer each request and each end, and takes its time.
+                    // Over there a program has to answer each request and each end, and takes its
+                    // time.
                     std::thread::sleep(BREATH);
                     self.links.renew(nic, link)?;
                     self.links.begin(nic, link, server, timeout)?;

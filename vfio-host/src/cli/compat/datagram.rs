@@ -1,6 +1,7 @@
 //! Endpoints for datagrams, and the wait for what happens to them.
 //!
-//! Datagrams may be lost, and nobody repeats them: what has not come within the peer's patience is an error that says so.
+//! Datagrams may be lost, and nobody repeats them: what has not come within the peer's patience is
+//! an error that says so.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};

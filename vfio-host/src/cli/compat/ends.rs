@@ -1,4 +1,5 @@
-//! The Endpoints of one side of a program, all on one Event Dispatcher: what those that connect and those for datagrams share.
+//! The Endpoints of one side of a program, all on one Event Dispatcher: what those that connect and
+//! those for datagrams share.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -103,7 +104,8 @@ impl Ends {
         qp.ok_or_else(|| Failure::new("an Endpoint has no queue pair"))
     }
 
-    /// The next event, if one comes within `left` and not too long a time without a look at the rest of the world.
+    /// The next event, if one comes within `left` and not too long a time without a look at the
+    /// rest of the world.
     pub(super) fn event<H: Host>(
         &self,
         nic: &mut Nic<'_, '_, H>,
@@ -151,7 +153,8 @@ impl Ends {
         }
     }
 
-    /// Accepts a request, or tells who asks that it is to send to this Endpoint. News of a connection come later.
+    /// Accepts a request, or tells who asks that it is to send to this Endpoint. News of a
+    /// connection come later.
     pub(super) fn accept<H: Host>(
         &mut self,
         nic: &mut Nic<'_, '_, H>,

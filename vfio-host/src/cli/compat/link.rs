@@ -1,7 +1,7 @@
 //! Endpoints that connect to another program, and the wait for what happens to them.
 //!
-//! Every wait has an end: silence of the peer, the connection's end, trouble of the device, Ctrl-C. What a peer sends before
-//! this side knows the connection to be there is held back until it does.
+//! Every wait has an end: silence of the peer, the connection's end, trouble of the device, Ctrl-C.
+//! What a peer sends before this side knows the connection to be there is held back until it does.
 //!
 //! Length: one wait knows every event, and each program's verbs are made of it.
 
@@ -41,8 +41,8 @@ pub(super) enum News {
     Over(usize),
     /// Somebody asks for a connection.
     Asked(Cr),
-    /// The other side has not let go of an earlier connection of that queue pair yet, or the server is asked for too many at
-    /// once: the same again, after [`Links::renew`].
+    /// The other side has not let go of an earlier connection of that queue pair yet, or the server
+    /// is asked for too many at once: the same again, after [`Links::renew`].
     Again(usize),
 }
 
@@ -139,7 +139,8 @@ impl Links {
             .map_err(|ret| dat("dat_ep_post_rdma_write", ret))
     }
 
-    /// Does an atomic on the 8 bytes of `far`; `piece` gets what was there before. Its end is told as that of a read.
+    /// Does an atomic on the 8 bytes of `far`; `piece` gets what was there before. Its end is told
+    /// as that of a read.
     pub(super) fn atomic<H: Host>(
         &self,
         nic: &mut Nic<'_, '_, H>,
@@ -231,7 +232,8 @@ impl Links {
         nic.ep_reset(self.ep(link)?).map_err(|e| dat("dat_ep_reset", e))
     }
 
-    /// Connects one to a queue pair that was told by other means, and waits until this side is ready.
+    /// Connects one to a queue pair that was told by other means, and waits until this side is
+    /// ready.
     pub(super) fn connect_direct<H: Host>(
         &mut self,
         nic: &mut Nic<'_, '_, H>,
@@ -356,7 +358,8 @@ impl Links {
                     }
                     return Err(unconnected(nic, server, ep, event, self.program, self.timeout));
                 }
-                // A client that has not let go of an earlier connection of that queue pair: it asks again.
+                // A client that has not let go of an earlier connection of that queue pair: it asks
+                // again.
                 Event::AcceptCompletionError(ep)
                     if nic.ep_reject_reason(ep) == Ok(Some(Reason::STALE)) =>
                 {
@@ -382,7 +385,8 @@ impl Links {
         }
     }
 
-    /// Looks, without waiting, whether a connection has ended or an operation has failed. What else has happened is kept.
+    /// Looks, without waiting, whether a connection has ended or an operation has failed. What else
+    /// has happened is kept.
     pub(super) fn watch<H: Host>(&mut self, nic: &mut Nic<'_, '_, H>) -> Result<(), Failure> {
         loop {
             let event = match nic.evd_dequeue(self.evd) {
@@ -435,7 +439,8 @@ impl Links {
         Err(failed(nic, &dto, &self.peer))
     }
 
-    /// Parts from everybody in good order: what was posted finishes first, and the peers hear of it.
+    /// Parts from everybody in good order: what was posted finishes first, and the peers hear of
+    /// it.
     pub(super) fn part<H: Host>(&mut self, nic: &mut Nic<'_, '_, H>) -> Result<(), Failure> {
         for (ep, _) in self.eps.iter().zip(&self.up).filter(|(_, up)| **up) {
             nic.ep_disconnect(*ep, CloseFlag::Graceful)

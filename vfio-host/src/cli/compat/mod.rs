@@ -1,11 +1,12 @@
-//! `dat compat`: this stack against programs that everybody has, so that a user can check his own network with a known tool
-//! on the other side.
+//! `dat compat`: this stack against programs that everybody has, so that a user can check his own
+//! network with a known tool on the other side.
 //!
-//! Each verb speaks the protocol of one program of rdma-core, of perftest or of dapl, in both of its roles; the facts are those of
-//! rdma-core 44 and 56, of perftest 25.01 and of dapl 2.1.10. [`ends`] is what they share: Endpoints on one
-//! Event Dispatcher. [`link`] are those that connect and [`datagram`] those that do not, both with waits that end. Here both sides
-//! need not be of one kind, so nothing is agreed upon beyond what the program itself says: a verb verifies as much of the contents
-//! as its program's habits allow.
+//! Each verb speaks the protocol of one program of rdma-core, of perftest or of dapl, in both of
+//! its roles; the facts are those of rdma-core 44 and 56, of perftest 25.01 and of dapl 2.1.10.
+//! [`ends`] is what they share: Endpoints on one Event Dispatcher. [`link`] are those that connect
+//! and [`datagram`] those that do not, both with waits that end. Here both sides need not be of one
+//! kind, so nothing is agreed upon beyond what the program itself says: a verb verifies as much of
+//! the contents as its program's habits allow.
 
 mod args;
 mod cmtime;

@@ -1,12 +1,13 @@
-//! The side channel of the pingpongs, of perftest and of cmtime: over TCP between ordinary addresses the two sides tell each other their
-//! queue pairs.
+//! The side channel of the pingpongs, of perftest and of cmtime: over TCP between ordinary
+//! addresses the two sides tell each other their queue pairs.
 //!
-//! An address of the pingpongs is a line of 52 bytes, `LID:QPN:PSN:GID` in hexadecimal digits and a zero: 4, 6, 6 and 32 digits. The client says
-//! its addresses; the server connects, and says its own; the client says `done` and a zero, and connects. A program that cannot
-//! read a line in one go gives up, so every line is written in one.
+//! An address of the pingpongs is a line of 52 bytes, `LID:QPN:PSN:GID` in hexadecimal digits and a
+//! zero: 4, 6, 6 and 32 digits. The client says its addresses; the server connects, and says its
+//! own; the client says `done` and a zero, and connects. A program that cannot read a line in one
+//! go gives up, so every line is written in one.
 //!
-//! All of it comes from a stranger. Every wait has an end. The adapter is driven meanwhile: the peer's kernel looks for this
-//! side's address before it answers.
+//! All of it comes from a stranger. Every wait has an end. The adapter is driven meanwhile: the
+//! peer's kernel looks for this side's address before it answers.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, ToSocketAddrs};

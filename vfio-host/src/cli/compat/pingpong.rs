@@ -1,12 +1,15 @@
-//! `dat compat pingpong`: one side of ibv_rc_pingpong, ibv_srq_pingpong and ([`ud_pingpong`](super::ud_pingpong)) ibv_ud_pingpong.
+//! `dat compat pingpong`: one side of ibv_rc_pingpong, ibv_srq_pingpong and
+//! ([`ud_pingpong`](super::ud_pingpong)) ibv_ud_pingpong.
 //!
-//! Both sides do the same: on each connection, when the last message has been sent and one has come, the next goes out; the client
-//! starts. It is over for a side when it has sent and received so many, over all connections. ibv_srq_pingpong tells
-//! [`SRQ_LINES`] addresses whatever the number of its connections.
+//! Both sides do the same: on each connection, when the last message has been sent and one has
+//! come, the next goes out; the client starts. It is over for a side when it has sent and received
+//! so many, over all connections. ibv_srq_pingpong tells [`SRQ_LINES`] addresses whatever the
+//! number of its connections.
 //!
-//! Over there the buffer that is received into is the one that is sent from, so whatever a client sends comes back: the client
-//! here sends contents of its own and expects nothing else, and the server here returns what it got. Every page of the contents
-//! begins with a zero, which is what those programs look at.
+//! Over there the buffer that is received into is the one that is sent from, so whatever a client
+//! sends comes back: the client here sends contents of its own and expects nothing else, and the
+//! server here returns what it got. Every page of the contents begins with a zero, which is what
+//! those programs look at.
 
 use std::time::Instant;
 
@@ -31,9 +34,11 @@ use crate::cli::Nic;
 
 /// Addresses that ibv_srq_pingpong tells.
 const SRQ_LINES: usize = 256;
-/// Receives of one connection: the peer never has more than one message under way, and one is being looked at.
+/// Receives of one connection: the peer never has more than one message under way, and one is being
+/// looked at.
 const RECVS: usize = 2;
-/// What the programs of that name give a queue pair: acknowledgement timeout, retries, retries without a receive.
+/// What the programs of that name give a queue pair: acknowledgement timeout, retries, retries
+/// without a receive.
 const PATIENCE: (u8, u8, u8) = (14, 7, 7);
 /// Bytes whose first is zero.
 pub(super) const PAGE: usize = 4096;

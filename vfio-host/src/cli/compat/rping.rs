@@ -1,12 +1,14 @@
 //! `dat compat rping`: one side of rping.
 //!
-//! A ping has two halves. The client announces its source; the server reads it and says go on. The client announces its sink; the
-//! server writes there what it has read and says go on. An announcement is 16 bytes, all big-endian: address (8), key (4),
-//! length (4); a word to go on is as long, and nobody looks at what is in it. The client ends the connection when it has had
+//! A ping has two halves. The client announces its source; the server reads it and says go on. The
+//! client announces its sink; the server writes there what it has read and says go on. An
+//! announcement is 16 bytes, all big-endian: address (8), key (4), length (4); a word to go on is
+//! as long, and nobody looks at what is in it. The client ends the connection when it has had
 //! enough.
 //!
-//! The contents of ping N: `rdma-ping-N: `, then the characters from 65 to 122 round and round, beginning with the one at
-//! place N modulo 58, and a zero at the end. So the server can verify them, which rping's own does not.
+//! The contents of ping N: `rdma-ping-N: `, then the characters from 65 to 122 round and round,
+//! beginning with the one at place N modulo 58, and a zero at the end. So the server can verify
+//! them, which rping's own does not.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -190,7 +192,8 @@ impl<'p, H: Host> Table<'p, H> {
         }
     }
 
-    /// Waits for the end of a read or write; the peer has nothing to say meanwhile. `false` if it has parted instead.
+    /// Waits for the end of a read or write; the peer has nothing to say meanwhile. `false` if it
+    /// has parted instead.
     fn moved(
         &mut self,
         nic: &mut Nic<'_, 'p, H>,

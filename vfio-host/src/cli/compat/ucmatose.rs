@@ -1,10 +1,12 @@
 //! `dat compat ucmatose`: one side of ucmatose (whose source is called cmatose).
 //!
-//! So many connections are made, one after the other. When all are there the server sends so many messages on each; the client,
-//! when it has them all, sends as many. The server parts when it has those. What is in the messages nobody says: it is whatever
-//! lay in memory over there, so only their number and length can be verified.
+//! So many connections are made, one after the other. When all are there the server sends so many
+//! messages on each; the client, when it has them all, sends as many. The server parts when it has
+//! those. What is in the messages nobody says: it is whatever lay in memory over there, so only
+//! their number and length can be verified.
 //!
-//! That program retries nothing when a receive is missing, so the receives of a connection are there before it is.
+//! That program retries nothing when a receive is missing, so the receives of a connection are
+//! there before it is.
 
 use std::net::SocketAddr;
 use std::time::Instant;

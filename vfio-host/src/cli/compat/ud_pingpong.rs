@@ -1,7 +1,8 @@
 //! `dat compat pingpong ud`: one side of ibv_ud_pingpong.
 //!
-//! As with its sisters in [`pingpong`](super::pingpong), but nothing is connected and nothing is repeated: one datagram goes to and
-//! fro, behind which the 40 bytes of its packet's header stand in the receive.
+//! As with its sisters in [`pingpong`](super::pingpong), but nothing is connected and nothing is
+//! repeated: one datagram goes to and fro, behind which the 40 bytes of its packet's header stand
+//! in the receive.
 
 use dat_core::provider::Destination;
 use dat_core::{GRH_LEN, LmrTriplet, MemPriv};

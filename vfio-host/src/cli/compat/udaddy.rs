@@ -1,8 +1,9 @@
 //! `dat compat udaddy`: one side of udaddy, ucmatose's sister for datagrams.
 //!
-//! A client asks the server's port for a queue pair as often as it is told to, each time for another Endpoint of its own, and sends so
-//! many datagrams to each that it is given. Each carries the number of the sender's queue pair as its immediate: the server sends
-//! as many back, when all have come. What is in them nobody says, so only number and length can be verified.
+//! A client asks the server's port for a queue pair as often as it is told to, each time for
+//! another Endpoint of its own, and sends so many datagrams to each that it is given. Each carries
+//! the number of the sender's queue pair as its immediate: the server sends as many back, when all
+//! have come. What is in them nobody says, so only number and length can be verified.
 
 use std::net::SocketAddr;
 

@@ -1,7 +1,8 @@
 //! `dat doctor`: what stands between this user and traffic, and how to mend it.
 //!
-//! Every check is a row: its name, the device it is about, how it came out, what was found, what to do. The checks of the
-//! machine and of a device read files; only what the device itself says needs it opened, and that only if all else is well.
+//! Every check is a row: its name, the device it is about, how it came out, what was found, what to
+//! do. The checks of the machine and of a device read files; only what the device itself says needs
+//! it opened, and that only if all else is well.
 
 mod function;
 mod machine;

@@ -14,11 +14,13 @@ use super::super::failure::Failure;
 use super::super::signals;
 use crate::{Address, Host, Opened, Options, WaitError};
 
-/// Memory for the buffers of tests, besides what the library suggests: in all, and of it what the device only reads.
+/// Memory for the buffers of tests, besides what the library suggests: in all, and of it what the
+/// device only reads.
 const BUFFERS: usize = 24 << 20;
 const SEND_BUFFERS: usize = 8 << 20;
-/// What an adapter holds: Endpoints by the thousand, as those programs have that a command is the other side of, memory
-/// regions for each of them, and an Event Dispatcher for what they tell all at once.
+/// What an adapter holds: Endpoints by the thousand, as those programs have that a command is the
+/// other side of, memory regions for each of them, and an Event Dispatcher for what they tell all
+/// at once.
 pub(in crate::cli) const SIZES: Sizes =
     Sizes { eps: 1024, evds: 16, lmrs: 2048, dtos: 128, events: 4096, srqs: 4 };
 /// Places of the device for as many Endpoints, and for queues and keys beside them.
@@ -133,8 +135,8 @@ pub(in crate::cli) fn trouble<H: Host>(nic: &Nic<'_, '_, H>) -> Option<Failure> 
     Some(Failure::fault(nic.host().name(), *fault))
 }
 
-/// The next event of an Event Dispatcher, if one comes within `limit`. Spins if told to, else sleeps until the device
-/// interrupts.
+/// The next event of an Event Dispatcher, if one comes within `limit`. Spins if told to, else
+/// sleeps until the device interrupts.
 pub(in crate::cli) fn next<H: Host>(
     nic: &mut Nic<'_, '_, H>,
     evd: Evd,

@@ -45,7 +45,8 @@ pub(super) struct Call<'p, H: Host> {
 }
 
 impl<'p, H: Host> Call<'p, H> {
-    /// Connects and agrees on the test. The contents of its messages, and what their path carries, are settled here.
+    /// Connects and agrees on the test. The contents of its messages, and what their path carries,
+    /// are settled here.
     pub(super) fn new(
         nic: &mut Nic<'_, 'p, H>,
         callee: Callee,
@@ -57,8 +58,8 @@ impl<'p, H: Host> Call<'p, H> {
         Ok(Self { conn, welcome, callee })
     }
 
-    /// The next event that is not the end: that is a failure. `None` if somebody asked for the end; a failure as well
-    /// if nothing comes for too long.
+    /// The next event that is not the end: that is a failure. `None` if somebody asked for the end;
+    /// a failure as well if nothing comes for too long.
     pub(super) fn next(&self, nic: &mut Nic<'_, 'p, H>) -> Result<Option<Event>, Failure> {
         let Callee { peer, timeout, spin } = self.callee;
         let until = Instant::now() + timeout;

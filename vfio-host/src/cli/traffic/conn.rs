@@ -155,7 +155,8 @@ impl<'p, H: Host> Conn<'p, H> {
         Message::read(&bytes)
     }
 
-    /// Whether the data that arrived in piece `piece` of the receives are message `number`: the first wrong place, if not.
+    /// Whether the data that arrived in piece `piece` of the receives are message `number`: the
+    /// first wrong place, if not.
     pub(super) fn received_wrong(&mut self, piece: u64, number: u64) -> Option<usize> {
         let at = self.layout.recv.of(piece);
         let inward = &self.parts.inward;

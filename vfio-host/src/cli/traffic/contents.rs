@@ -1,5 +1,5 @@
-//! What messages contain: bytes that follow from the test's seed and the message's number, so that both sides know them
-//! and no two messages of a test are alike.
+//! What messages contain: bytes that follow from the test's seed and the message's number, so that
+//! both sides know them and no two messages of a test are alike.
 
 /// Constants of splitmix64, whose mixing this is.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -27,7 +27,8 @@ pub(in crate::cli) fn fill(seed: u64, number: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Compares with the contents of message `number`. The place of the first byte that differs, if one does.
+/// Compares with the contents of message `number`. The place of the first byte that differs, if one
+/// does.
 pub(super) fn differ(seed: u64, number: u64, bytes: &[u8]) -> Option<usize> {
     for (index, piece) in (0..).zip(bytes.chunks(8)) {
         let word = word(seed, number, index);

@@ -1,8 +1,9 @@
-//! What the two sides of a test tell each other: the hello with the connection request, the welcome or the refusal that
-//! answers it, and the messages of the test itself.
+//! What the two sides of a test tell each other: the hello with the connection request, the welcome
+//! or the refusal that answers it, and the messages of the test itself.
 //!
-//! All of it comes from a stranger. A hello is taken only if every byte of it is as this version writes it and what it asks
-//! for is within the limits here; everything else is refused in words, which travel back.
+//! All of it comes from a stranger. A hello is taken only if every byte of it is as this version
+//! writes it and what it asks for is within the limits here; everything else is refused in words,
+//! which travel back.
 //!
 //! Numbers are big-endian. Private data is padded with zeros by the wire; the padding must be zero.
 //!
@@ -42,7 +43,8 @@ const WORDS: usize = 143;
 pub(super) const MOST_SIZE: u32 = 1 << 20;
 /// Most operations in flight.
 pub(super) const MOST_DEPTH: u16 = 48;
-/// Most bytes that one side gives one test: two pieces for each of 4M in flight, and room for messages.
+/// Most bytes that one side gives one test: two pieces for each of 4M in flight, and room for
+/// messages.
 pub(super) const MOST_MEMORY: usize = (8 << 20) + 4096;
 
 /// A kind of test.
@@ -94,7 +96,8 @@ pub(super) struct Hello {
     pub(super) count: u64,
     /// What the contents follow from.
     pub(super) seed: u64,
-    /// Greatest payload of the packets it will send. (The wire's own messages carry it one way only, and let nobody object.)
+    /// Greatest payload of the packets it will send. (The wire's own messages carry it one way
+    /// only, and let nobody object.)
     pub(super) mtu: u16,
 }
 
@@ -195,7 +198,8 @@ impl Hello {
             Kind::Ping => [pieces(2), NONE, pieces(2), NONE, NONE],
             Kind::Send => [pieces(depth), NONE, NONE, NOTES, NONE],
             Kind::Write => [NOTES, NONE, NONE, NOTES, pieces(2 * depth)],
-            // One more than the reader has room for: no two reads in a row into one place are of the same contents.
+            // One more than the reader has room for: no two reads in a row into one place are of
+            // the same contents.
             Kind::Read => [NOTES, NONE, NONE, NOTES, pieces(depth + 1)],
             Kind::Bind => [NOTES, pieces(1), NONE, NOTES, NONE],
         };
@@ -216,7 +220,8 @@ impl Hello {
     }
 }
 
-/// Pieces for messages of the test itself, and the bytes of one. Neither side ever has more of them under way.
+/// Pieces for messages of the test itself, and the bytes of one. Neither side ever has more of them
+/// under way.
 const NOTES: (usize, usize) = (4, 64);
 /// No pieces.
 const NONE: (usize, usize) = (0, 64);
@@ -244,7 +249,8 @@ impl Pieces {
     }
 }
 
-/// One side's memory, in three parts: what its device writes, what its device only reads, and what the peer may reach.
+/// One side's memory, in three parts: what its device writes, what its device only reads, and what
+/// the peer may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Written: where messages arrive.

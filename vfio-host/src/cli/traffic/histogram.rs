@@ -1,5 +1,6 @@
-//! How long things took: counted in buckets whose width grows with the time, 32 to each doubling, so that any number of them
-//! fits into a few kilobytes and a percentile is right to 3 in 100. Least and greatest are exact.
+//! How long things took: counted in buckets whose width grows with the time, 32 to each doubling,
+//! so that any number of them fits into a few kilobytes and a percentile is right to 3 in 100.
+//! Least and greatest are exact.
 
 use std::time::Duration;
 

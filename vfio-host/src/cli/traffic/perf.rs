@@ -1,7 +1,7 @@
 //! `dat perf`: many operations in flight; how many a second, and how many bytes.
 //!
-//! The peer says how far it has verified, and this side keeps no more than that allows in flight: what is measured is
-//! operations that arrived and were right, not operations that were posted.
+//! The peer says how far it has verified, and this side keeps no more than that allows in flight:
+//! what is measured is operations that arrived and were right, not operations that were posted.
 
 use std::time::Instant;
 
@@ -148,8 +148,8 @@ impl<'p, H: Host> Run<'p, H> {
     fn has_room(&self) -> bool {
         let Hello { kind, count, depth, .. } = self.call.conn.hello;
         let depth = u64::from(depth);
-        // What the peer has not verified yet it must not lose: by a message without a receive, a write over another one, or
-        // a window that is bound anew while it reads there.
+        // What the peer has not verified yet it must not lose: by a message without a receive, a
+        // write over another one, or a window that is bound anew while it reads there.
         let unverified = match kind {
             Kind::Ping | Kind::Send | Kind::Bind => depth,
             Kind::Write => 2 * depth,
@@ -207,7 +207,8 @@ impl<'p, H: Host> Run<'p, H> {
         Ok(())
     }
 
-    /// Says that everything posted so far is done, which it is when the message arrives: requests are carried out in order.
+    /// Says that everything posted so far is done, which it is when the message arrives: requests
+    /// are carried out in order.
     fn claim(&mut self, nic: &mut Nic<'_, 'p, H>) -> Result<(), Failure> {
         let last = self.posted.saturating_sub(1);
         let mut message = Message::new(Saying::Verify, self.posted);

@@ -1,7 +1,7 @@
 //! The server's side of one test: from a request to its end.
 //!
-//! Everything the peer says is checked against the hello that it sent and against what was agreed since; what does not fit
-//! ends the session, and only that.
+//! Everything the peer says is checked against the hello that it sent and against what was agreed
+//! since; what does not fit ends the session, and only that.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -89,8 +89,8 @@ pub(super) struct Session<'p, H: Host> {
     /// A read through the peer's window is under way.
     reading: bool,
     outcome: Option<Outcome>,
-    /// What arrived before the connection was there on this side too: the peer's first data may come before its last word
-    /// of connecting. No more than there are receives.
+    /// What arrived before the connection was there on this side too: the peer's first data may
+    /// come before its last word of connecting. No more than there are receives.
     early: Option<Vec<DtoEvent>>,
     /// Since when its last words are on their way.
     parting: Option<Instant>,
@@ -106,7 +106,8 @@ fn rights(kind: Kind) -> MemPriv {
 }
 
 impl<'p, H: Host> Session<'p, H> {
-    /// Answers a request: a session, or `None` if it was refused, for what is asked or for what the server says.
+    /// Answers a request: a session, or `None` if it was refused, for what is asked or for what the
+    /// server says.
     pub(super) fn answer(
         nic: &mut Nic<'_, 'p, H>,
         cr: Cr,

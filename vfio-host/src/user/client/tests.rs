@@ -4,8 +4,8 @@ use std::thread;
 
 use super::*;
 
-/// A server that takes one client, and answers each request as `answer` says: the whole reply, from the request's number
-/// and command; nothing if empty.
+/// A server that takes one client, and answers each request as `answer` says: the whole reply, from
+/// the request's number and command; nothing if empty.
 fn server(answer: impl Fn(u16, u16) -> Vec<u8> + Send + 'static) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");

@@ -1,5 +1,5 @@
-//! The corners that the programs of others do not look into: a probe in C of this workspace, built with the distribution's headers
-//! and run over its registry.
+//! The corners that the programs of others do not look into: a probe in C of this workspace, built
+//! with the distribution's headers and run over its registry.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,8 @@ const PROBE: &str = "tests/dapl/probe.c";
 /// How its good lines begin, and its bad ones.
 const WORDS: [&str; 2] = ["ok ", "FAIL "];
 
-/// Builds a program of C against the distribution's headers and registry; `words` are for the compiler.
+/// Builds a program of C against the distribution's headers and registry; `words` are for the
+/// compiler.
 pub(super) fn compile(kit: &Kit, source: &str, to: &Path, words: &[&str]) -> Result<PathBuf> {
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     cc.args(["-O2", "-g", "-Wall"])
@@ -32,7 +33,8 @@ pub(super) fn compile(kit: &Kit, source: &str, to: &Path, words: &[&str]) -> Res
     Ok(to.to_path_buf())
 }
 
-/// Two Interface Adapters of one process, `hca0` and `hca1`, on a model's sockets; `words` are for `dat conf`.
+/// Two Interface Adapters of one process, `hca0` and `hca1`, on a model's sockets; `words` are for
+/// `dat conf`.
 pub(super) fn both(
     stage: &Stage<'_>,
     kit: &Kit,

@@ -1,5 +1,6 @@
-//! What a post and the dequeue of its completion cost a C program, in instructions: through the registry and the provider down to
-//! the doorbell. The device is a model behind a socket, so a doorbell is a message; that is a store on a card, and not counted.
+//! What a post and the dequeue of its completion cost a C program, in instructions: through the
+//! registry and the provider down to the doorbell. The device is a model behind a socket, so a
+//! doorbell is a message; that is a store on a card, and not counted.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,8 @@ use crate::qemu_test::stage::Stage;
 
 /// The program.
 const BENCH: &str = "tests/dapl/bench.c";
-/// The functions in which instructions are counted, and the one in them where they are not: what sends a doorbell as a message.
+/// The functions in which instructions are counted, and the one in them where they are not: what
+/// sends a doorbell as a message.
 const COUNTED: &str = "--toggle-collect=measured_*";
 const MESSAGE: &str = "cfn=vfio_host::user::VfioUser::write";
 /// Rounds of the two runs whose difference counts.
@@ -102,7 +104,8 @@ fn besides(profile: &str, rounds: u64) -> Result<u64> {
         if let Some(total) = line.strip_prefix("summary: ") {
             all = total.trim().parse::<u64>().ok();
         } else if line == MESSAGE {
-            // How often it is called there, and on the next line, behind where, what is spent in it.
+            // How often it is called there, and on the next line, behind where, what is spent in
+            // it.
             let number = |line: Option<&str>, place: usize| {
                 let words = line?.split([' ', '=']);
                 words.skip(place).find_map(|word| word.parse::<u64>().ok())

@@ -181,7 +181,8 @@ impl Begun {
         self.loaded(ground)
     }
 
-    /// Fails if the process of the host works with something else than the registry and the provider of this workspace.
+    /// Fails if the process of the host works with something else than the registry and the
+    /// provider of this workspace.
     pub(super) fn loaded<'m>(&self, ground: &mut impl Ground<'m>) -> Result<()> {
         let Self::Host(id, _) = self else {
             return Ok(());
@@ -228,7 +229,8 @@ impl Begun {
         }
     }
 
-    /// Waits for its end; for a moment only once `other` has ended, without which it would wait for ever.
+    /// Waits for its end; for a moment only once `other` has ended, without which it would wait for
+    /// ever.
     pub(super) fn reap_beside<'m>(
         &mut self,
         ground: &mut impl Ground<'m>,
@@ -292,7 +294,8 @@ pub(super) fn listens(port: u16) -> Result<bool> {
     Ok(false)
 }
 
-/// The right to use the port of the host where dtest and its relatives meet, which they cannot be told to change.
+/// The right to use the port of the host where dtest and its relatives meet, which they cannot be
+/// told to change.
 #[derive(Debug)]
 pub(super) struct Port(#[expect(dead_code, reason = "held, not read")] File);
 
@@ -311,7 +314,8 @@ impl Port {
     }
 }
 
-/// Leads one connection to the host's [`PORT`] to another port of the host, behind which a guest's is.
+/// Leads one connection to the host's [`PORT`] to another port of the host, behind which a guest's
+/// is.
 pub(super) fn lead(to: u16) -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", PORT))?;
     thread::spawn(move || -> std::io::Result<()> {

@@ -1,5 +1,5 @@
-//! Whether a program did well: by its exit status, and by every line that it printed, because most of these programs end with 0
-//! whatever happened.
+//! Whether a program did well: by its exit status, and by every line that it printed, because most
+//! of these programs end with 0 whatever happened.
 
 use std::fmt;
 
@@ -21,8 +21,8 @@ const BAD: [&str; 10] = [
     "unexpected",
 ];
 
-/// What a client says that came before its server listened, of programs whose servers call them before they do: program, line.
-/// `docs/dat-programs.md` shows where.
+/// What a client says that came before its server listened, of programs whose servers call them
+/// before they do: program, line. `docs/dat-programs.md` shows where.
 const EARLY: [(&str, &str); 1] = [("dtestx", "unexpected event, !conn established: 0x4003")];
 
 /// The client came before its server listened.

@@ -1,7 +1,9 @@
-//! What a holder of DAT programs has: Debian's programs and registry, unpacked, and the provider of this workspace beside them.
+//! What a holder of DAT programs has: Debian's programs and registry, unpacked, and the provider of
+//! this workspace beside them.
 //!
-//! The provider is built for this machine, so the programs run under this machine's loader wherever that is new enough for them,
-//! and under that of their own tree otherwise. Nothing of what the stock providers need is on the library path.
+//! The provider is built for this machine, so the programs run under this machine's loader wherever
+//! that is new enough for them, and under that of their own tree otherwise. Nothing of what the
+//! stock providers need is on the library path.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -21,7 +23,8 @@ const PACKAGE: &str = "dapldat";
 pub(super) const LIBRARY: &str = "libdapldat.so";
 /// The registry.
 pub(super) const REGISTRY: &str = "libdat2.so.2";
-/// Has programs print line by line where they would not; they are killed at times, and what they said would be lost.
+/// Has programs print line by line where they would not; they are killed at times, and what they
+/// said would be lost.
 const LINES: &str = "usr/libexec/coreutils/libstdbuf.so";
 /// The loader that programs name. In the tree of an older release it is not below `usr`.
 const LOADER: &str = "lib64/ld-linux-x86-64.so.2";
@@ -123,7 +126,8 @@ impl Kit {
         vec![self.loader().into(), "--library-path".into(), path, program.into()]
     }
 
-    /// A command that runs a program over the provider, as `conf` says; with words in `tool`, under valgrind, to which they are said.
+    /// A command that runs a program over the provider, as `conf` says; with words in `tool`, under
+    /// valgrind, to which they are said.
     pub(super) fn under(&self, tool: &[&str], program: &Path, conf: &Path) -> Result<Command> {
         let words = self.words(program);
         let (first, rest) = words.split_first().context("no command")?;
@@ -181,8 +185,8 @@ impl Kit {
         if self.own_loader { self.tree.root().join(LOADER) } else { usual }
     }
 
-    /// Everything for a guest, with these programs beside the usual ones: all below one folder but for the loader, and `conf` for
-    /// each of its devices.
+    /// Everything for a guest, with these programs beside the usual ones: all below one folder but
+    /// for the loader, and `conf` for each of its devices.
     pub(super) fn archive(&self, more: &[&Path], confs: &[(&str, &str)]) -> Result<Vec<u8>> {
         let mut archive = Archive::default();
         let mut files: Vec<PathBuf> = PROGRAMS.iter().map(|name| self.program(name)).collect();
@@ -220,7 +224,8 @@ const STOCK: [&str; 4] = [
 const STOCK_CONF: &str =
     "hca u2.0 nonthreadsafe default /dat/libdaplofa.so.2 dapl.2.0 \"soft 0\" \"\"\n";
 
-/// Programs, registry and stock provider for guests of stock Linux, whose loader and verbs they use.
+/// Programs, registry and stock provider for guests of stock Linux, whose loader and verbs they
+/// use.
 pub(super) fn stock_archive(folder: &Path) -> Result<Vec<u8>> {
     let tree = packages::tree(folder, &packages::DAPL)?;
     let mut archive = Archive::default();

@@ -1,6 +1,6 @@
-//! What is not seen in what programs print: that ten thousand connections leave nothing behind, that memcheck has nothing to say of
-//! a hundred, that many threads at once and signals break nothing, and that nothing is left of a provider that was unloaded and
-//! loaded again.
+//! What is not seen in what programs print: that ten thousand connections leave nothing behind,
+//! that memcheck has nothing to say of a hundred, that many threads at once and signals break
+//! nothing, and that nothing is left of a provider that was unloaded and loaded again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,11 +29,12 @@ const REOPEN: &str = "tests/dapl/reopen.c";
 const OPENS: u32 = 100;
 /// Many connections, threads and signals, over the provider that is safe for threads.
 const THREADS: &str = "tests/dapl/threads.c";
-/// Bytes that a process may grow by for each connection while it connects and disconnects: of its Endpoints, made before, pages
-/// are touched for the first time.
+/// Bytes that a process may grow by for each connection while it connects and disconnects: of its
+/// Endpoints, made before, pages are touched for the first time.
 const GROWTH: u64 = 1024;
-/// Files and mappings that may come, once, whatever the number of connections: the first wait makes the eventfd that later ones use
-/// again, and tables that have grown long get mappings of their own.
+/// Files and mappings that may come, once, whatever the number of connections: the first wait makes
+/// the eventfd that later ones use again, and tables that have grown long get mappings of their
+/// own.
 const ONCE: u64 = 4;
 /// What dtestcm says as a client when all its Endpoints are made.
 const CONNECTS: &str = "Connecting...";
@@ -42,8 +43,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Memcheck, which says nothing unless it has something to say.
 const MEMCHECK: &[&str] = &[
     "-q",
-    // The program asks for events in a loop: without this, the provider's thread may wait for seconds behind it, and nobody
-    // answers a peer that asks for the server's address.
+    // The program asks for events in a loop: without this, the provider's thread may wait for
+    // seconds behind it, and nobody answers a peer that asks for the server's address.
     "--fair-sched=yes",
     "--error-exitcode=9",
     "--leak-check=full",
@@ -88,7 +89,8 @@ impl Seen {
     }
 }
 
-/// The course of a process: how it was when its connections began, the most it had of anything since, and how it was last.
+/// The course of a process: how it was when its connections began, the most it had of anything
+/// since, and how it was last.
 #[derive(Debug, Default)]
 struct Course {
     first: Option<Seen>,
@@ -212,7 +214,8 @@ fn note(found: &mut Found, name: &'static str, seconds: f64, played: Result<Stri
     found.insert(name, outcome);
 }
 
-/// Opens and closes an adapter, each time with a provider that the registry loads anew: what came to the process by it.
+/// Opens and closes an adapter, each time with a provider that the registry loads anew: what came
+/// to the process by it.
 fn reopen(stage: &mut Stage<'_>, kit: &Kit, conf: &Path) -> Result<String> {
     let program = compile(kit, REOPEN, &stage.path("reopen"), &[])?;
     let mut command = kit.under(&[], &program, conf)?;
@@ -229,7 +232,8 @@ fn reopen(stage: &mut Stage<'_>, kit: &Kit, conf: &Path) -> Result<String> {
     Ok(last)
 }
 
-/// Connections one after another, of many threads at once, and waits that signals interrupt: of one process, on both sides.
+/// Connections one after another, of many threads at once, and waits that signals interrupt: of one
+/// process, on both sides.
 fn threads(stage: &mut Stage<'_>, kit: &Kit, sockets: [&Path; 2]) -> Result<String> {
     const LIMIT: Duration = Duration::from_secs(600);
     let program = compile(kit, THREADS, &stage.path("threads"), &[])?;
@@ -240,7 +244,8 @@ fn threads(stage: &mut Stage<'_>, kit: &Kit, sockets: [&Path; 2]) -> Result<Stri
     Ok(format!("{} checks", good.len()))
 }
 
-/// So many connections of one process with another, in bursts of a hundred at most; what became of the processes.
+/// So many connections of one process with another, in bursts of a hundred at most; what became of
+/// the processes.
 fn connect<'m>(
     own: &mut Own<'_, 'm>,
     kit: &Kit,
@@ -259,7 +264,8 @@ fn connect<'m>(
         bail!("{error:#}\n{}", ended.tail());
     }
     let mut client = begin(own, Some(kit), there, "client", &format!("{command} -h 127.0.0.1"))?;
-    // It agrees with the server before it makes anything; the server has made all that it makes by then.
+    // It agrees with the server before it makes anything; the server has made all that it makes by
+    // then.
     if let Err(error) = client.ready_within(own, Ready::Says(CONNECTS), LIMIT.as_secs() / 3) {
         server.reap(own, 0)?;
         bail!("the client: {error:#}");

@@ -1,5 +1,6 @@
-//! `cargo xtask qemu-test --dat`: the DAT programs that others wrote, loaded by the registry that others wrote, over the provider
-//! of this workspace. `programs.tsv` says which, with which arguments, and what they have to say.
+//! `cargo xtask qemu-test --dat`: the DAT programs that others wrote, loaded by the registry that
+//! others wrote, over the provider of this workspace. `programs.tsv` says which, with which
+//! arguments, and what they have to say.
 
 mod corners;
 mod cost;
@@ -74,7 +75,8 @@ const KNOWN: &str = include_str!("stock.tsv");
 #[cfg(test)]
 const SECTIONS: [&str; 5] = ["host", "life", "guest", "wire", "stock"];
 
-/// All that needs no guest: every row of the host, shortened, and what is not seen in what programs print.
+/// All that needs no guest: every row of the host, shortened, and what is not seen in what programs
+/// print.
 pub(crate) fn here(stage: &mut Stage<'_>) -> Result<String> {
     let [host, safe] = beside(stage, Choice::Quick)?;
     let sum = report::sum(&[("host", &host), ("safe for threads", &safe)])?;

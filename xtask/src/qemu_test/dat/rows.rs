@@ -1,4 +1,5 @@
-//! The list of programs, read from `programs.tsv`: what is run, where, and what both sides must say.
+//! The list of programs, read from `programs.tsv`: what is run, where, and what both sides must
+//! say.
 
 use anyhow::{Context, Result, ensure};
 
@@ -146,7 +147,8 @@ impl Row {
         self.tiers.contains(tier.letter())
     }
 
-    /// Whether a quick run plays it there: all on the host, where most take an instant, and a selection where guests take part.
+    /// Whether a quick run plays it there: all on the host, where most take an instant, and a
+    /// selection where guests take part.
     pub(super) fn quick(&self, tier: Tier) -> bool {
         match tier {
             Tier::Host | Tier::Safe => self.is_of(tier),

@@ -224,8 +224,8 @@ pub(super) fn guest(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<
     Ok(played)
 }
 
-/// One side on the host, the other in a guest of stock Linux with the stock provider over Soft-RoCE, on the same wire; first
-/// with the server here, then there.
+/// One side on the host, the other in a guest of stock Linux with the stock provider over
+/// Soft-RoCE, on the same wire; first with the server here, then there.
 pub(super) fn wire(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<[Played; 2]> {
     let rows = chosen(stage, Tier::Wire, choice)?;
     let _port = Port::take()?;
@@ -248,7 +248,8 @@ pub(super) fn wire(stage: &mut Stage<'_>, kit: &Kit, choice: Choice) -> Result<[
     Ok([one, other])
 }
 
-/// Both sides in a guest of stock Linux, with the stock provider over Soft-RoCE: what the list and its judge are worth.
+/// Both sides in a guest of stock Linux, with the stock provider over Soft-RoCE: what the list and
+/// its judge are worth.
 pub(super) fn stock(stage: &mut Stage<'_>) -> Result<Played> {
     let rows = chosen(stage, Tier::Guest, Choice::Whole)?;
     let pairing = pairing()?;

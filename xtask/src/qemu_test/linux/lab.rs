@@ -1,4 +1,5 @@
-//! The matrix's place: a model with three HCAs, two guests of stock Linux, the host's driver, and what is done to them.
+//! The matrix's place: a model with three HCAs, two guests of stock Linux, the host's driver, and
+//! what is done to them.
 //!
 //! The guests stay up from cell to cell. One that has died is booted again for the next.
 
@@ -15,7 +16,8 @@ use super::side::{Pairing, Place, Side};
 use crate::qemu_test::control::Control;
 use crate::qemu_test::stage::{Guest, Id, Stage, System};
 
-/// The guests' configurations: networks 9 and tagged 11 belong to the HCAs, 10 and 12 to Soft-RoCE and who talks to it.
+/// The guests' configurations: networks 9 and tagged 11 belong to the HCAs, 10 and 12 to Soft-RoCE
+/// and who talks to it.
 const FIRST: &str = "HOST=1 HCA='9 10' HCA_VLAN='11 12' PAST=9\n";
 const SECOND: &str = "HOST=2 HCA=9 HCA_VLAN=11 SOFT=10 SOFT_VLAN=12 PAST=10\n";
 /// Seconds in which a `dat` of the host is ready to serve.
@@ -192,7 +194,8 @@ impl<'s, 'm> Lab<'s, 'm> {
         self.stage.guest(&name, &guest)
     }
 
-    /// Runs a command in a side's guest, with a limit in seconds. A guest that does not answer is given up.
+    /// Runs a command in a side's guest, with a limit in seconds. A guest that does not answer is
+    /// given up.
     pub(crate) fn run(&mut self, side: Side, limit: u64, command: &str) -> Result<Answer> {
         let nth = guest(side).context("our side is no guest")?;
         let shell = self.guests[nth].as_mut().context("the guest is not up")?;
@@ -234,7 +237,8 @@ impl<'s, 'm> Lab<'s, 'm> {
         Ok(Begun { side, role, id })
     }
 
-    /// Starts a server, and waits until it listens, at `port`, if it is one of a guest and the port is not 0.
+    /// Starts a server, and waits until it listens, at `port`, if it is one of a guest and the port
+    /// is not 0.
     pub(crate) fn serve(&mut self, side: Side, port: u16, command: &str) -> Result<Begun> {
         let begun = self.begin(side, Role::Server, command)?;
         if let Some(id) = begun.id {
@@ -264,7 +268,8 @@ impl<'s, 'm> Lab<'s, 'm> {
         Ok(())
     }
 
-    /// Waits for a program's end, for so many seconds: its status, and what it said. `None`: it had to be ended.
+    /// Waits for a program's end, for so many seconds: its status, and what it said. `None`: it had
+    /// to be ended.
     pub(crate) fn reap(&mut self, begun: &Begun, within: u64) -> Result<(Option<i32>, String)> {
         if let Some(id) = begun.id {
             let (status, text) = self.outcome(id, within);

@@ -1,4 +1,5 @@
-//! The matrix: every test with every pairing, one after the other on one pair of guests, and the table of how they went.
+//! The matrix: every test with every pairing, one after the other on one pair of guests, and the
+//! table of how they went.
 
 use std::time::Instant;
 
@@ -18,8 +19,8 @@ const AFTER: u64 = 10;
 pub(crate) enum Outcome {
     /// Well, in so many seconds.
     Passed(f64),
-    /// The same, but only when it was played again: a guest stands still at times while its machine has other things to do, and
-    /// programs like ibv_rc_pingpong give up after half a second.
+    /// The same, but only when it was played again: a guest stands still at times while its machine
+    /// has other things to do, and programs like ibv_rc_pingpong give up after half a second.
     Again(f64),
     /// It did not; why has been said.
     Failed,
@@ -53,7 +54,8 @@ pub(super) fn whole(stage: &mut Stage<'_>) -> Result<String> {
     played
 }
 
-/// The small selection. Soft-RoCE with mlx5_ib judges the model once more where it already judges our side: the whole matrix has that.
+/// The small selection. Soft-RoCE with mlx5_ib judges the model once more where it already judges
+/// our side: the whole matrix has that.
 pub(crate) fn quick(stage: &mut Stage<'_>) -> Result<String> {
     let judged = |test: &Test, pairing: Pairing| {
         let ours = PAIRINGS.into_iter().filter(|pairing| pairing.has_ours());

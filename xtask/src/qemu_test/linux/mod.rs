@@ -1,5 +1,6 @@
-//! `cargo xtask qemu-test --linux`: stock Linux as the referee. Its unmodified drivers run the model as if it were silicon, and
-//! its tools talk to each other, to Soft-RoCE and to the driver of this workspace over the model's wire.
+//! `cargo xtask qemu-test --linux`: stock Linux as the referee. Its unmodified drivers run the
+//! model as if it were silicon, and its tools talk to each other, to Soft-RoCE and to the driver of
+//! this workspace over the model's wire.
 
 mod cells;
 mod lab;

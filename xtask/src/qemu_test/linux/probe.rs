@@ -1,5 +1,6 @@
-//! The driver's life: it probes, finds what it looks for, goes and comes again, is reset under its own feet, and recovers from
-//! firmware that has died. Nothing of it may leave a warning in the kernel's log that is not known and explained.
+//! The driver's life: it probes, finds what it looks for, goes and comes again, is reset under its
+//! own feet, and recovers from firmware that has died. Nothing of it may leave a warning in the
+//! kernel's log that is not known and explained.
 
 use std::time::Instant;
 

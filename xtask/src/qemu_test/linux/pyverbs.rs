@@ -1,7 +1,9 @@
-//! rdma-core's own tests of its Python bindings, as the distribution ships them: what they find wrong with mlx5_ib on the model.
+//! rdma-core's own tests of its Python bindings, as the distribution ships them: what they find
+//! wrong with mlx5_ib on the model.
 //!
-//! Each module is played by itself. What asks for a capability that the model does not claim skips itself, and says so: the
-//! reasons are counted and printed. Whatever fails must be in `pyverbs.tsv`, with why it is no fault of the model.
+//! Each module is played by itself. What asks for a capability that the model does not claim skips
+//! itself, and says so: the reasons are counted and printed. Whatever fails must be in
+//! `pyverbs.tsv`, with why it is no fault of the model.
 
 use std::collections::BTreeMap;
 
@@ -105,8 +107,9 @@ fn known(name: &str) -> Option<&'static str> {
         .find_map(|(known, reason)| (known == name).then_some(reason))
 }
 
-/// What Python's `unittest` says of a module: a line for each test, a heading for each failure, and a summary. The exit status
-/// does not count: where tests skip in their preparation, the Python objects go in an order that the library does not survive.
+/// What Python's `unittest` says of a module: a line for each test, a heading for each failure, and
+/// a summary. The exit status does not count: where tests skip in their preparation, the Python
+/// objects go in an order that the library does not survive.
 fn read(answer: &Answer) -> Result<Played> {
     let mut played = Played::default();
     let mut ended = false;

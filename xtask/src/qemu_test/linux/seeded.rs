@@ -1,8 +1,8 @@
 //! Bugs planted in the model's layouts, for stock Linux to find.
 //!
-//! `tests/data/seeds.txt` lists ten bugs and who catches each. Those that Linux is said to catch are planted one after the
-//! other: two guests must then fail to come up, to reach each other by ping, or to move data that both verify. First they
-//! must manage all that without a bug.
+//! `tests/data/seeds.txt` lists ten bugs and who catches each. Those that Linux is said to catch
+//! are planted one after the other: two guests must then fail to come up, to reach each other by
+//! ping, or to move data that both verify. First they must manage all that without a bug.
 
 use std::fs;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Who takes part in a cell of the matrix, where it is, and how a tool is told of it.
 //!
-//! All sides are on one wire: a model's HCA in each of two guests of stock Linux, a Soft-RoCE in the second guest, and a third
-//! HCA that the host drives by `dat`. Soft-RoCE has networks of its own, so that no host has two ways to an address.
+//! All sides are on one wire: a model's HCA in each of two guests of stock Linux, a Soft-RoCE in
+//! the second guest, and a third HCA that the host drives by `dat`. Soft-RoCE has networks of its
+//! own, so that no host has two ways to an address.
 
 use std::path::PathBuf;
 
@@ -94,12 +95,14 @@ impl Pairing {
         self.server == side || self.client == side
     }
 
-    /// A tool's command, as one of the sides has to say it. Its own address is `{ip}` (`{ip6}`, and `{vip}` in the tagged
-    /// network), the peer's `{peer}` (`{peer6}`, `{vpeer}`), its RDMA device `{dev}`, the index of its own address among the
-    /// GIDs `{gid}`; and a device of `dat`, with an address, is `{dat}` (`{dat6}`, `{vdat}`). What a client says to agree on
-    /// something over TCP with its peer at port 18515 is `{tcp}`; where such a server of ours listens, `{port}`; and the host's
-    /// port that leads to a guest's 18515, `{oob}`. The port of a server that does so at its address in the network is `{way}`; and
-    /// the name by which DAT's registry in a guest knows its address is `{ia}`.
+    /// A tool's command, as one of the sides has to say it. Its own address is `{ip}` (`{ip6}`, and
+    /// `{vip}` in the tagged network), the peer's `{peer}` (`{peer6}`, `{vpeer}`), its RDMA
+    /// device `{dev}`, the index of its own address among the GIDs `{gid}`; and a device of
+    /// `dat`, with an address, is `{dat}` (`{dat6}`, `{vdat}`). What a client says to agree on
+    /// something over TCP with its peer at port 18515 is `{tcp}`; where such a server of ours
+    /// listens, `{port}`; and the host's port that leads to a guest's 18515, `{oob}`. The port
+    /// of a server that does so at its address in the network is `{way}`; and the name by which
+    /// DAT's registry in a guest knows its address is `{ia}`.
     pub(crate) fn told(self, command: &str, own: Side, place: &Place) -> String {
         let peer = if own == self.server { self.client } else { self.server };
         let network = 9 + u8::from(self.has(Side::Soft));
@@ -145,7 +148,8 @@ impl Pairing {
 pub(crate) struct Place {
     /// The socket of our side's HCA.
     pub(crate) socket: PathBuf,
-    /// TCP ports of the host: those that lead to port 18515 of the guests, and the one where our side may listen.
+    /// TCP ports of the host: those that lead to port 18515 of the guests, and the one where our
+    /// side may listen.
     pub(crate) ports: [u16; 3],
     /// The port of the host that leads to port 15828 of the second guest.
     pub(crate) meeting: u16,

@@ -66,8 +66,8 @@ fn rows_of(page: &str) -> BTreeMap<&str, Vec<&str>> {
     rows.collect()
 }
 
-/// The table of a page in which `part` has the rows that were played last; `names` is the order of all. A row that was not
-/// played in full stays as it is.
+/// The table of a page in which `part` has the rows that were played last; `names` is the order of
+/// all. A row that was not played in full stays as it is.
 pub(super) fn merged(page: &str, part: &str, names: impl Iterator<Item = &'static str>) -> String {
     let (old, mut new) = (rows_of(page), rows_of(part));
     new.retain(|_, cells| cells.len() == PAIRINGS.len());
@@ -105,7 +105,8 @@ fn number<'r>(reasons: &mut Vec<&'r str>, reason: &'r str) -> usize {
     nth + 1
 }
 
-/// What the models saw that somebody should read, each kind of thing once: lines that differ in numbers only are one kind.
+/// What the models saw that somebody should read, each kind of thing once: lines that differ in
+/// numbers only are one kind.
 pub(super) fn said(reports: &[String]) -> String {
     let mut kinds: BTreeMap<String, (usize, &str)> = BTreeMap::new();
     for line in reports {

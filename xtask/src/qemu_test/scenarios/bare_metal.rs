@@ -1,4 +1,5 @@
-//! The image without an operating system serves the `dat` command of a Linux guest, then one that calls without one as well.
+//! The image without an operating system serves the `dat` command of a Linux guest, then one that
+//! calls without one as well.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

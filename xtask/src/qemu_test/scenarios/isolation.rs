@@ -1,6 +1,7 @@
 //! What the device can reach: the driver's ledger, and not a byte more.
 //!
-//! The guest holds a device and tells its ledger. The device, told by its control socket, tries what it must not.
+//! The guest holds a device and tells its ledger. The device, told by its control socket, tries
+//! what it must not.
 
 use std::time::Duration;
 
@@ -48,8 +49,8 @@ impl Device {
         self.refused("write", at, len)
     }
 
-    /// Every page of these ranges can be read, and is written only where that is allowed; what lies around them is out of
-    /// reach.
+    /// Every page of these ranges can be read, and is written only where that is allowed; what lies
+    /// around them is out of reach.
     fn probe(&mut self, ranges: &[Range]) -> Result<()> {
         for (i, range) in ranges.iter().enumerate() {
             let below = i.checked_sub(1).and_then(|i| ranges.get(i));

@@ -1,4 +1,5 @@
-//! A machine that is in the way, and a device that is gone: each ends soon, with the message that helps.
+//! A machine that is in the way, and a device that is gone: each ends soon, with the message that
+//! helps.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -43,7 +44,8 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// What a user must be told: all of these words.
 ///
-/// A limit of 8 entries is no hindrance: the arena takes two mappings, and the firmware's pages come in large pieces.
+/// A limit of 8 entries is no hindrance: the arena takes two mappings, and the firmware's pages
+/// come in large pieces.
 const MESSAGES: [(&str, &[&str]); 5] = [
     ("@@memlock ", &["locked memory", "64 KiB", "memlock"]),
     ("@@few ", &["went well"]),

@@ -1,5 +1,5 @@
-//! The `dat` command in two guests: one listens, the other calls. Each has a model of its own, with a wire of datagrams
-//! between the two servers.
+//! The `dat` command in two guests: one listens, the other calls. Each has a model of its own, with
+//! a wire of datagrams between the two servers.
 
 use std::time::Duration;
 

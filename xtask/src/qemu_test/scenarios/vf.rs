@@ -1,5 +1,5 @@
-//! The model as a virtual function: without an address the driver says what its owner must do; with one it is the same
-//! code as ever.
+//! The model as a virtual function: without an address the driver says what its owner must do; with
+//! one it is the same code as ever.
 
 use std::time::Duration;
 

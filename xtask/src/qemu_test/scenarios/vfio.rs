@@ -1,4 +1,5 @@
-//! The driver on two HCAs behind `/dev/vfio`: everything the demo does, memory of the program, interrupts, a reset in mid-traffic, a hundred lives.
+//! The driver on two HCAs behind `/dev/vfio`: everything the demo does, memory of the program,
+//! interrupts, a reset in mid-traffic, a hundred lives.
 
 use std::time::Duration;
 

@@ -152,8 +152,9 @@ impl Replies {
             return;
         };
         let new = read_reply(psn, (at, len), msn, true);
-        // The peer has gone back to here and will ask again for whatever READ data comes after: what is still owed of
-        // that would only be thrown away there, and stand before what is wanted.
+        // The peer has gone back to here and will ask again for whatever READ data comes after:
+        // what is still owed of that would only be thrown away there, and stand before what
+        // is wanted.
         self.queue.retain(|r| {
             !matches!(r, Reply::Read(read)
                 if psn::distance(first, read.psn) >= packets && psn::place(read.psn, psn) == psn::Place::Ahead)

@@ -1,4 +1,5 @@
-//! Unreliable connections, where nobody answers, and XRC, where the request names the receive queue.
+//! Unreliable connections, where nobody answers, and XRC, where the request names the receive
+//! queue.
 
 use super::mock::{Peer, RKEY, local, read_into, remote, send_from};
 use crate::transport::host::*;

@@ -42,7 +42,8 @@ impl Config for Bus {
 
 const HCA: (u8, u8, u8) = (2, 0, 0);
 
-/// A host bridge, a root port, a switch port behind it, and an HCA with a 32 MiB BAR behind that; another on bus 0.
+/// A host bridge, a root port, a switch port behind it, and an HCA with a 32 MiB BAR behind that;
+/// another on bus 0.
 fn machine() -> Bus {
     let bus = Bus::default();
     bus.add((0, 0, 0), 0x29c0_8086, 0);

@@ -1,4 +1,5 @@
-//! Every enumeration and flag word of `dat_core` that claims numbers of the headers, with the header's name of each value.
+//! Every enumeration and flag word of `dat_core` that claims numbers of the headers, with the
+//! header's name of each value.
 
 use dat_core::{
     AsyncEvent, CloseFlag, CompletionFlags, ConnectFlag, CounterType, DtoOperation, DtoStatus, Ep,

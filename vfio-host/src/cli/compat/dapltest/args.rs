@@ -44,11 +44,12 @@ pub(super) enum Mode {
 
 /// dapltest: the test program of the DAT Collaborative's reference implementation
 ///
-/// Operations of a transaction test stand behind all other arguments: client|server SR|RR|RW `[BYTES [SEGMENTS]]` [-f], one after
-/// the other, at least one SR of each; of a performance test RR|RW `[BYTES [SEGMENTS]]`. 4096 bytes and one segment if not
-/// told. The threads of -t are those of the tool to its peer; here one thread runs all of them. All connections together, and one
-/// more, need an Endpoint each, of which the adapter has 1,024. A server ends by -T Q or a Ctrl-C, with exit status 1 if a test
-/// failed.
+/// Operations of a transaction test stand behind all other arguments: client|server SR|RR|RW
+/// `[BYTES [SEGMENTS]]` [-f], one after the other, at least one SR of each; of a performance test
+/// RR|RW `[BYTES [SEGMENTS]]`. 4096 bytes and one segment if not told. The threads of -t are those
+/// of the tool to its peer; here one thread runs all of them. All connections together, and one
+/// more, need an Endpoint each, of which the adapter has 1,024. A server ends by -T Q or a Ctrl-C,
+/// with exit status 1 if a test failed.
 #[derive(Group, Clone, Debug)]
 pub(in super::super) struct Dapltest {
     #[command(flatten)]

@@ -1,8 +1,9 @@
 //! The memory of a connection of a transaction test.
 //!
-//! What the other side reads and what it writes are registered apart from everything else and from each other, each with the one
-//! right that it needs. The tool rounds a segment up to 256 bytes; a piece that is named to the other side begins where its first
-//! segment does and has no gaps to it, so segments of other lengths are one beside the other there.
+//! What the other side reads and what it writes are registered apart from everything else and from
+//! each other, each with the one right that it needs. The tool rounds a segment up to 256 bytes; a
+//! piece that is named to the other side begins where its first segment does and has no gaps to it,
+//! so segments of other lengths are one beside the other there.
 
 use dat_core::{LmrTriplet, MemPriv, RmrTriplet};
 
@@ -224,7 +225,8 @@ impl<'p, H: Host> Buffers<'p, H> {
         }
     }
 
-    /// The first byte that an operation has moved and that is not that one: which one it is, and what.
+    /// The first byte that an operation has moved and that is not that one: which one it is, and
+    /// what.
     pub(super) fn differs(&self, op: usize, byte: u8) -> Option<(usize, u8)> {
         let place = self.places.get(op)?;
         let memory = self.memory(place.reach);

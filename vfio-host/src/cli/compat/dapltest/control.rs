@@ -1,8 +1,9 @@
 //! The control connection: who the client is, what it wants, and where the server awaits it.
 //!
-//! A client connects without private data, sends who it is and its command, and has a receive for the answer. The server has
-//! receives for both, answers when all ports of the test are open, and ends the connection a moment later; a client lets it be until
-//! its test is over, and a moment longer. Then the server's Endpoint is reset, and waits for the next client.
+//! A client connects without private data, sends who it is and its command, and has a receive for
+//! the answer. The server has receives for both, answers when all ports of the test are open, and
+//! ends the connection a moment later; a client lets it be until its test is over, and a moment
+//! longer. Then the server's Endpoint is reset, and waits for the next client.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -164,8 +165,9 @@ impl<'p, H: Host> Control<'p, H> {
 
     /// Ends the connection, after a while in which the other side may do so.
     ///
-    /// The other side's last message has arrived, but over there it may be under way still, and would be flushed: its
-    /// acknowledgement may be lost, or Soft-RoCE may hear of the end first.
+    /// The other side's last message has arrived, but over there it may be under way still, and
+    /// would be flushed: its acknowledgement may be lost, or Soft-RoCE may hear of the end
+    /// first.
     async fn end(&self, hub: &Hub<'_, '_, 'p, H>) {
         hub.left(self.ep, LINGER).await;
         hub.part(&[self.ep]).await;

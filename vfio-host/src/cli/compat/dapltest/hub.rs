@@ -1,8 +1,10 @@
-//! What all that is under way shares: the adapter, its Endpoints, and the news of them that nobody has taken yet.
+//! What all that is under way shares: the adapter, its Endpoints, and the news of them that nobody
+//! has taken yet.
 //!
-//! A thread of the tool sleeps at an Event Dispatcher until its own event comes. Here a thread is a future, and all of them run in
-//! one thread of the machine: a turn of the [`Hub`] waits for events, hands them to the Endpoints that they are for, and lets
-//! everybody look again. No wait is without an end: it fails when its time is over, when the connection is, or when the
+//! A thread of the tool sleeps at an Event Dispatcher until its own event comes. Here a thread is a
+//! future, and all of them run in one thread of the machine: a turn of the [`Hub`] waits for
+//! events, hands them to the Endpoints that they are for, and lets everybody look again. No wait is
+//! without an end: it fails when its time is over, when the connection is, or when the
 //! operation has failed, and says what it was for.
 
 use std::cell::{Cell, RefCell};
@@ -245,7 +247,8 @@ impl<'h, 's, 'p, H: Host> Hub<'h, 's, 'p, H> {
         }
     }
 
-    /// Waits until somebody asks at a port: the request, and who. `None` after `limit`, or if somebody asks for the end.
+    /// Waits until somebody asks at a port: the request, and who. `None` after `limit`, or if
+    /// somebody asks for the end.
     pub(super) async fn asked(&self, port: u16, limit: Duration) -> Option<(Cr, IpAddr)> {
         let found = self
             .until(limit, |inner| {
@@ -261,7 +264,8 @@ impl<'h, 's, 'p, H: Host> Hub<'h, 's, 'p, H> {
         found.flatten()
     }
 
-    /// Waits until a connection is there. `false`: it did not come about, and it may be tried again after a reset.
+    /// Waits until a connection is there. `false`: it did not come about, and it may be tried again
+    /// after a reset.
     pub(super) async fn up(&self, ep: Ep, peer: SocketAddr) -> Result<bool, Failure> {
         let state = self
             .until(self.timeout, |inner| {
@@ -325,7 +329,8 @@ impl<'h, 's, 'p, H: Host> Hub<'h, 's, 'p, H> {
         }
     }
 
-    /// Ends connections, and waits until they have ended; the other side may do so at the same time.
+    /// Ends connections, and waits until they have ended; the other side may do so at the same
+    /// time.
     pub(super) async fn part(&self, eps: &[Ep]) {
         let mut parting = Vec::new();
         for ep in eps {

@@ -1,8 +1,9 @@
 //! One connection of a transaction test: how it comes about, what goes over it, how it ends.
 //!
-//! All receives are posted before there is a connection, in the order in which the other side sends: where its memory is, that
-//! it is ready, the messages of the operations. Each of the latter is posted again when it has come, until the last round; what
-//! says that the other side is done is posted before the last round begins.
+//! All receives are posted before there is a connection, in the order in which the other side
+//! sends: where its memory is, that it is ready, the messages of the operations. Each of the latter
+//! is posted again when it has come, until the last round; what says that the other side is done is
+//! posted before the last round begins.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -142,7 +143,8 @@ impl<'p, H: Host> Leg<'p, H> {
         }
     }
 
-    /// Tells the other side where this side's memory is, and hears where that one's is; a client speaks first.
+    /// Tells the other side where this side's memory is, and hears where that one's is; a client
+    /// speaks first.
     pub(super) async fn introduce(
         &mut self,
         hub: &Hub<'_, '_, 'p, H>,

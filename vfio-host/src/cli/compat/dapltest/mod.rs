@@ -1,12 +1,13 @@
 //! `dat compat dapltest`: a server, and clients, of dapltest's protocol.
 //!
-//! The facts are those of dapltest 2.1.10. A client connects to the server's port ([`control`]) and says who it is and what it wants
-//! ([`wire`]: all bytes); the server opens a port for each connection of the test and answers with the first. The test goes on over
-//! those: [`transaction`] for its threads, [`leg`] for one of their connections, [`buffers`] for the memory of one;
+//! The facts are those of dapltest 2.1.10. A client connects to the server's port ([`control`]) and
+//! says who it is and what it wants ([`wire`]: all bytes); the server opens a port for each
+//! connection of the test and answers with the first. The test goes on over those: [`transaction`]
+//! for its threads, [`leg`] for one of their connections, [`buffers`] for the memory of one;
 //! or [`performance`]. [`hub`] is what all of it waits at.
 //!
-//! Where the tool waits for ever, there is an end here; where it goes on after other private data than its own, or a message of
-//! another length, a test fails here.
+//! Where the tool waits for ever, there is an end here; where it goes on after other private data
+//! than its own, or a message of another length, a test fails here.
 
 mod args;
 mod buffers;
@@ -52,7 +53,8 @@ enum Ended {
 
 pub(super) fn run(dapltest: &Dapltest, out: &Out) -> Result<End, Failure> {
     let wish = dapltest.wish()?;
-    // What a client offers, its server's port must have: what every port has that takes frames of 1500 bytes.
+    // What a client offers, its server's port must have: what every port has that takes frames of
+    // 1500 bytes.
     let offers = wish.is_some().then_some(Mtu::B1024);
     let adapter = dapltest.adapter.clone().with_mtu(offers);
     let play = Playing { dapltest, wish, out: *out };

@@ -7,7 +7,8 @@ use super::wire::{OPS, Op, Transfer};
 pub(super) const SIZE: u32 = 4096;
 pub(super) const SEGMENTS: u32 = 1;
 
-/// Operations of a transaction test: `client|server SR|RR|RW [BYTES [SEGMENTS]] [-f]`, one after the other.
+/// Operations of a transaction test: `client|server SR|RR|RW [BYTES [SEGMENTS]] [-f]`, one after
+/// the other.
 pub(super) fn transaction(words: &[String], validate: bool) -> Result<Vec<Op>, Failure> {
     let mut ops = Vec::new();
     let mut words = words.iter().map(String::as_str).peekable();
@@ -39,7 +40,8 @@ pub(super) fn transaction(words: &[String], validate: bool) -> Result<Vec<Op>, F
     }
     check(&ops)?;
     if validate {
-        // The server says that it has moved everything, the client that it has looked, the server that it has as well.
+        // The server says that it has moved everything, the client that it has looked, the server
+        // that it has as well.
         ops.extend([true, false, true].map(|by_server| Op {
             by_server,
             transfer: Transfer::Send,

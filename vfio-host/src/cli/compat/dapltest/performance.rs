@@ -1,7 +1,8 @@
-//! A performance test: RDMA operations of a client on one connection, as many at a time as it may, then one after the other.
+//! A performance test: RDMA operations of a client on one connection, as many at a time as it may,
+//! then one after the other.
 //!
-//! The server opens a port, tells over the connection where its memory is, and waits for a message of the same length, which says
-//! that the client is done. It has no part in what goes on between.
+//! The server opens a port, tells over the connection where its memory is, and waits for a message
+//! of the same length, which says that the client is done. It has no part in what goes on between.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

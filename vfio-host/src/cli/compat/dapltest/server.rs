@@ -1,7 +1,8 @@
 //! The server: one client after the other on the control connection, their tests beside each other.
 //!
-//! A test is a task of its own from the moment at which its ports are open, and the server has ears for the next client then. What goes
-//! wrong with a client, or in its test, is said, and is an end of nothing but that.
+//! A test is a task of its own from the moment at which its ports are open, and the server has ears
+//! for the next client then. What goes wrong with a client, or in its test, is said, and is an end
+//! of nothing but that.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -24,7 +25,8 @@ use super::transaction::Threads;
 use super::wire::{ClientInfo, Kind, Order, Performance, ServerInfo, Transaction};
 use crate::Host;
 
-/// Ports of tests, behind that of the server, one for each connection that there is room for; then they begin anew.
+/// Ports of tests, behind that of the server, one for each connection that there is room for; then
+/// they begin anew.
 const PORTS: u16 = SIZES.eps;
 
 /// What is told at the end.

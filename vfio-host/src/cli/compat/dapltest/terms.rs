@@ -95,7 +95,8 @@ impl Terms {
         op.map_or(0, |op| op.size as usize * op.segments as usize)
     }
 
-    /// Operations that a verified test compares: all but the three that keep the sides apart meanwhile.
+    /// Operations that a verified test compares: all but the three that keep the sides apart
+    /// meanwhile.
     pub(super) fn compared(&self) -> usize {
         self.ops.len().saturating_sub(3)
     }

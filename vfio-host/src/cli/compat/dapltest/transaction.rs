@@ -1,11 +1,13 @@
 //! A transaction test: its threads, and what each does.
 //!
-//! A thread connects its connections one after the other; over each the sides tell where their memory is. Then the server says that
-//! it is ready, the client when it has heard that of all connections of all threads; and both go through the operations as often
-//! as they are told, all connections of a thread in step. At the end the server says that it is done, then the client.
+//! A thread connects its connections one after the other; over each the sides tell where their
+//! memory is. Then the server says that it is ready, the client when it has heard that of all
+//! connections of all threads; and both go through the operations as often as they are told, all
+//! connections of a thread in step. At the end the server says that it is done, then the client.
 //!
-//! Verified (`-V`): in round N of 0 and on, all that is moved is the byte N + 1. The last three operations keep the sides apart:
-//! the client looks when it has the first, the server when it has the second, and each writes the next round's bytes then.
+//! Verified (`-V`): in round N of 0 and on, all that is moved is the byte N + 1. The last three
+//! operations keep the sides apart: the client looks when it has the first, the server when it has
+//! the second, and each writes the next round's bytes then.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -229,7 +231,8 @@ impl<H: Host> Thread<'_, '_, '_, '_, H> {
         Ok(())
     }
 
-    /// Compares what a round has moved and prepares the next, if this operation says that the other side is done with it.
+    /// Compares what a round has moved and prepares the next, if this operation says that the other
+    /// side is done with it.
     fn look(&self, nth: usize, op: &Op, round: u32) -> Result<(), Failure> {
         let terms = self.terms;
         let barrier = terms.compared() + usize::from(terms.is_server());

@@ -1,11 +1,12 @@
 //! What goes over the wire, byte by byte.
 //!
-//! A message of the control connection has 8192 bytes, whatever is in it. Numbers are little-endian on the wire; a side that is
-//! big-endian turns them round. Names are 256 bytes, ended by a zero. Which number is at which place is said at each type; the
-//! version of all of it is 6.
+//! A message of the control connection has 8192 bytes, whatever is in it. Numbers are little-endian
+//! on the wire; a side that is big-endian turns them round. Names are 256 bytes, ended by a zero.
+//! Which number is at which place is said at each type; the version of all of it is 6.
 //!
-//! Keys and addresses of memory are told in messages of their own, 12 bytes for each: the key (4), the address (8). They are the only
-//! numbers that are in the byte order of one of the two sides, so each says of itself at the start which order it has.
+//! Keys and addresses of memory are told in messages of their own, 12 bytes for each: the key (4),
+//! the address (8). They are the only numbers that are in the byte order of one of the two sides,
+//! so each says of itself at the start which order it has.
 
 use super::super::super::failure::Failure;
 
@@ -104,8 +105,8 @@ impl Reading<'_> {
     }
 }
 
-/// Who the client is: the first message of a control connection. Words: version, little-endian or not, kind of test, number of
-/// connections.
+/// Who the client is: the first message of a control connection. Words: version, little-endian or
+/// not, kind of test, number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientInfo {
     /// Byte order of its keys and addresses.
@@ -226,7 +227,8 @@ impl Transfer {
     }
 }
 
-/// An operation of a transaction test. Words: by the server or not, transfer, segments, bytes of a segment, `-f` or not.
+/// An operation of a transaction test. Words: by the server or not, transfer, segments, bytes of a
+/// segment, `-f` or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Op {
     /// The server does it, else the client.
@@ -243,9 +245,10 @@ pub(super) struct Op {
 
 /// A transaction test's command.
 ///
-/// Words, unless said otherwise: version; little-endian or not; name of the server; iterations; threads; connections of each; 0;
-/// reserved service points or not; debug; verified or not; polling or not; port (8 bytes); name of the adapter; quality of
-/// service; number of operations; the operations.
+/// Words, unless said otherwise: version; little-endian or not; name of the server; iterations;
+/// threads; connections of each; 0; reserved service points or not; debug; verified or not; polling
+/// or not; port (8 bytes); name of the adapter; quality of service; number of operations; the
+/// operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Transaction {
     /// How often all operations are done.
@@ -349,8 +352,9 @@ impl Transaction {
 
 /// A performance test's command.
 ///
-/// Words, unless said otherwise: version; little-endian or not; name of the server; name of the adapter; quality of service; debug;
-/// polling or not; iterations; length of the pipeline; transfer; bytes of a segment; segments; 0; port (8 bytes).
+/// Words, unless said otherwise: version; little-endian or not; name of the server; name of the
+/// adapter; quality of service; debug; polling or not; iterations; length of the pipeline;
+/// transfer; bytes of a segment; segments; 0; port (8 bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Performance {
     /// The server says more.
@@ -405,7 +409,8 @@ impl Performance {
     }
 }
 
-/// The command that ends a server: names of server and adapter, words for debug and quality of service, port (8 bytes).
+/// The command that ends a server: names of server and adapter, words for debug and quality of
+/// service, port (8 bytes).
 pub(super) fn quit(labels: Labels<'_>, debug: bool) -> Vec<u8> {
     Writing::new()
         .name(labels.server)

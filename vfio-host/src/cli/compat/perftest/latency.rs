@@ -1,5 +1,5 @@
-//! One operation at a time, each timed: to and fro by sends, which the client starts; to and fro by writes that are polled for, which the
-//! server starts; or reads.
+//! One operation at a time, each timed: to and fro by sends, which the client starts; to and fro by
+//! writes that are polled for, which the server starts; or reads.
 
 use std::time::Instant;
 
@@ -70,7 +70,8 @@ impl<'p, H: Host> Table<'p, H> {
         Ok(self.ran(start, &times))
     }
 
-    /// Writes, each the answer to one. The last byte of each counts; whoever waits looks at it. Here the server starts.
+    /// Writes, each the answer to one. The last byte of each counts; whoever waits looks at it.
+    /// Here the server starts.
     pub(super) fn write_in_turn(
         &mut self,
         nic: &mut Nic<'_, 'p, H>,
@@ -141,7 +142,8 @@ impl<'p, H: Host> Table<'p, H> {
         }
     }
 
-    /// Whether the memory that was polled is as it should be: zeros up to the counter, and nothing behind it.
+    /// Whether the memory that was polled is as it should be: zeros up to the counter, and nothing
+    /// behind it.
     pub(super) fn polled(&self) -> Result<(), Failure> {
         if !self.plan.verify {
             return Ok(());

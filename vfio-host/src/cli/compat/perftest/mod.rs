@@ -1,13 +1,15 @@
-//! `dat compat perftest`: one side of ib_send_bw, ib_send_lat, ib_write_bw, ib_write_lat, ib_read_bw, ib_read_lat and
-//! ib_atomic_bw, in the plain form of each: one direction, a number of operations, reliable connections that are agreed upon over
-//! TCP ([`talk`]).
+//! `dat compat perftest`: one side of ib_send_bw, ib_send_lat, ib_write_bw, ib_write_lat,
+//! ib_read_bw, ib_read_lat and ib_atomic_bw, in the plain form of each: one direction, a number of
+//! operations, reliable connections that are agreed upon over TCP ([`talk`]).
 //!
-//! What can be verified without a word between the two is: messages are counted and have the right length; writes are polled for as
-//! over there; what is added atomically adds up. More rests on habits of those programs, which some of their options change, so it
-//! is done only if asked for: whatever comes from one place is the same every time ([`slots`]), writes arrive where they should
-//! and nowhere else.
+//! What can be verified without a word between the two is: messages are counted and have the right
+//! length; writes are polled for as over there; what is added atomically adds up. More rests on
+//! habits of those programs, which some of their options change, so it is done only if asked for:
+//! whatever comes from one place is the same every time ([`slots`]), writes arrive where they
+//! should and nowhere else.
 //!
-//! What it does not do: both directions at once, tests by time, other transports, connections made by the connection manager.
+//! What it does not do: both directions at once, tests by time, other transports, connections made
+//! by the connection manager.
 
 mod bandwidth;
 mod latency;
@@ -384,7 +386,8 @@ impl<'p, H: Host> Table<'p, H> {
             }
         }
         if plan.verb == Verb::Write && !plan.bandwidth {
-            // Nobody says anything at the end of this one, and the last word of all was a write of the client.
+            // Nobody says anything at the end of this one, and the last word of all was a write of
+            // the client.
             if !plan.client {
                 talk.linger(nic)?;
             }

@@ -1,8 +1,9 @@
 //! Where perftest's operations lie in memory, and what has been seen there.
 //!
-//! In a bandwidth test an operation of no more than half of a stretch of memory wanders through it, from one slot to the next and
-//! round and round; a larger one, and any of a latency test, stays at the beginning. Near and far place are the same, and nobody
-//! changes what is sent: so whatever comes from one slot has to be the same every time.
+//! In a bandwidth test an operation of no more than half of a stretch of memory wanders through it,
+//! from one slot to the next and round and round; a larger one, and any of a latency test, stays at
+//! the beginning. Near and far place are the same, and nobody changes what is sent: so whatever
+//! comes from one slot has to be the same every time.
 
 use super::Agreed;
 
@@ -62,7 +63,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Compares with what came from there before, or keeps it. The place of the first byte that differs, if one does.
+    /// Compares with what came from there before, or keeps it. The place of the first byte that
+    /// differs, if one does.
     pub(super) fn differs(&mut self, slot: usize, bytes: &[u8]) -> Option<usize> {
         if slot >= self.slots.len() {
             self.slots.resize(slot + 1, None);
@@ -77,8 +79,9 @@ impl Seen {
     }
 }
 
-/// Compares memory with what was there before: outside of what was touched no byte may differ, and inside every eight that belong
-/// together must. The place of the first byte that is wrong, if one is.
+/// Compares memory with what was there before: outside of what was touched no byte may differ, and
+/// inside every eight that belong together must. The place of the first byte that is wrong, if one
+/// is.
 pub(super) fn wrong(before: &[u8], now: &[u8], touched: &[bool]) -> Option<usize> {
     let words = before.chunks(8).zip(now.chunks(8)).zip(touched.chunks(8));
     for (index, ((before, now), touched)) in words.enumerate() {

@@ -1,14 +1,15 @@
 //! What the two sides of a perftest say to each other over TCP.
 //!
-//! Everything is said by both: first by the client, then by the server. It begins with the version of the exchange (16 bytes), the
-//! stretch of memory in which small messages wander and the length of a cache line (4 bytes each, the greater counts), and the
-//! code of the path MTU (2 bytes of text, the smaller counts). Then come keys: lines of 108 bytes,
-//! `LID:READS:QPN:PSN:RKEY:ADDRESS:` and the 16 bytes of the GID, each with a colon, `SRQN:` and a zero, all in hexadecimal
-//! digits. A key that is said again means nothing but "I have come this far". At the end of a bandwidth test that a server does not
-//! see, the two swap figures: five of 8 bytes.
+//! Everything is said by both: first by the client, then by the server. It begins with the version
+//! of the exchange (16 bytes), the stretch of memory in which small messages wander and the length
+//! of a cache line (4 bytes each, the greater counts), and the code of the path MTU (2 bytes of
+//! text, the smaller counts). Then come keys: lines of 108 bytes, `LID:READS:QPN:PSN:RKEY:ADDRESS:`
+//! and the 16 bytes of the GID, each with a colon, `SRQN:` and a zero, all in hexadecimal digits. A
+//! key that is said again means nothing but "I have come this far". At the end of a bandwidth test
+//! that a server does not see, the two swap figures: five of 8 bytes.
 //!
-//! A program that cannot read a line in one go gives up, so every line is written in one. Versions from 6.28 on agree on more, but
-//! only with their like, which this is not.
+//! A program that cannot read a line in one go gives up, so every line is written in one. Versions
+//! from 6.28 on agree on more, but only with their like, which this is not.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str;
@@ -243,7 +244,8 @@ impl Talk {
         Key::parse(&said).ok_or_else(|| self.stranger(&said, "which is no key of perftest"))
     }
 
-    /// Waits until the other side has come this far as well. What it says is its key once more; the first time, it is news.
+    /// Waits until the other side has come this far as well. What it says is its key once more; the
+    /// first time, it is news.
     pub(super) fn step<H: Host>(
         &mut self,
         nic: &mut Nic<'_, '_, H>,
@@ -295,7 +297,8 @@ impl Talk {
         })
     }
 
-    /// Waits a moment for the other side to end: until it has, its device may want to hear of what it wrote last.
+    /// Waits a moment for the other side to end: until it has, its device may want to hear of what
+    /// it wrote last.
     pub(super) fn linger<H: Host>(&mut self, nic: &mut Nic<'_, '_, H>) -> Result<(), Failure> {
         self.channel.gone(nic, PARTING)
     }

@@ -99,8 +99,9 @@ pub(super) const TESTS: &[Test] = &[
             ..TOOLS
         }),
     },
-    // Its two sides keep step over TCP, at the address and port that they connect to: no server of theirs is told one address,
-    // as the host reaches them by another, and what a client says to our side goes past the wire.
+    // Its two sides keep step over TCP, at the address and port that they connect to: no server of
+    // theirs is told one address, as the host reaches them by another, and what a client says
+    // to our side goes past the wire.
     Test {
         name: "cmtime, 40 connections at a time",
         quick: true,

@@ -1,5 +1,6 @@
-//! dapl's own programs, over its stock provider on rdma_cm: between the two kinds of guests for reference, and dapltest with
-//! `dat compat dapltest` on the other side, which takes the same arguments.
+//! dapl's own programs, over its stock provider on rdma_cm: between the two kinds of guests for
+//! reference, and dapltest with `dat compat dapltest` on the other side, which takes the same
+//! arguments.
 
 use anyhow::{Context, Result, ensure};
 
@@ -18,7 +19,8 @@ const SERVER: u64 = 20;
 /// What a client of dapltest is told: the kind of test, and all other arguments.
 type Command = (&'static str, &'static str);
 
-/// The OFA's commands of November 2007, in their order, with as many iterations as an emulated guest has time for.
+/// The OFA's commands of November 2007, in their order, with as many iterations as an emulated
+/// guest has time for.
 const ELEVEN: &[Command] = &[
     ("T", "-i 1000 -R BE client SR 256 1 server SR 256 1"),
     ("T", "-i 100 -R BE -V -P client SR 1024 3 -f server SR 1536 2 -f"),
@@ -52,7 +54,8 @@ const SCRIPT: &[Command] = &[
     ("P", "-i 100 -p 1 -m b RW 4 1"),
 ];
 
-/// What both sides do beyond these: reserved service points, all kinds of operations verified, 32 KiB in 4 segments.
+/// What both sides do beyond these: reserved service points, all kinds of operations verified, 32
+/// KiB in 4 segments.
 const BEYOND: &[Command] = &[
     ("T", "-i 20 -r -w 2 client SR 256 server SR 256"),
     (
@@ -130,8 +133,9 @@ pub(super) const TESTS: &[Test] = &[
     dtest!("dtestcm, 100 connections", "dtestcm -c 100 -b 20", "dtestcm -c 100 -b 20", "Complete"),
 ];
 
-/// The tool lays segments 256 bytes apart, and names the first to the other side: what that one reads or writes of segments of
-/// 100 bytes lies elsewhere. So a side whose peer is the tool finds what was never written, or the tool does.
+/// The tool lays segments 256 bytes apart, and names the first to the other side: what that one
+/// reads or writes of segments of 100 bytes lies elsewhere. So a side whose peer is the tool finds
+/// what was never written, or the tool does.
 const GAPS: &str = "-V -i 1 client RR 100 2 server RW 100 2 client SR 64 server SR 64";
 
 /// A test that must fail, at the client.

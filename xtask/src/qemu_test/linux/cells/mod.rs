@@ -1,5 +1,5 @@
-//! The tests of the matrix, a file for each group: data where a pair of tools is enough, a function where something has to
-//! happen in between.
+//! The tests of the matrix, a file for each group: data where a pair of tools is enough, a function
+//! where something has to happen in between.
 
 mod cm;
 mod dapl;
@@ -17,8 +17,8 @@ use super::side::{Pairing, Side};
 pub(crate) struct Test {
     /// What it is called.
     pub(crate) name: &'static str,
-    /// It is part of the small selection, which everybody plays: not what takes its time waiting, nor what another row of the
-    /// selection does as well.
+    /// It is part of the small selection, which everybody plays: not what takes its time waiting,
+    /// nor what another row of the selection does as well.
     pub(crate) quick: bool,
     /// What is done.
     pub(crate) how: How,

@@ -48,7 +48,8 @@ pub(super) const TESTS: &[Test] = &[
     },
 ];
 
-/// Pings, and the bytes of each: with its headers a frame of 1042 bytes, which a port counts with the four of its check.
+/// Pings, and the bytes of each: with its headers a frame of 1042 bytes, which a port counts with
+/// the four of its check.
 const PINGS: u64 = 50;
 const FRAME: u64 = 1042;
 /// Frames that a network sends of its own accord in the meantime, and their bytes at the most.

@@ -1,5 +1,5 @@
-//! perftest: throughput and latency of each operation. That they come to their end is judged, and on our side what they moved: the
-//! clock of an emulated guest says nothing of speed.
+//! perftest: throughput and latency of each operation. That they come to their end is judged, and
+//! on our side what they moved: the clock of an emulated guest says nothing of speed.
 
 use super::{How, Ours, TOOLS, Test, Tools};
 
@@ -47,8 +47,9 @@ macro_rules! perf {
     };
 }
 
-// An emulated guest may stand still for longer than a card's peer ever would: `-u 18` is a second for an acknowledgement.
-// Soft-RoCE takes more reads at a time than an HCA; the programs agree on nothing, so both are told (`-o`).
+// An emulated guest may stand still for longer than a card's peer ever would: `-u 18` is a second
+// for an acknowledgement. Soft-RoCE takes more reads at a time than an HCA; the programs agree on
+// nothing, so both are told (`-o`).
 pub(super) const TESTS: &[Test] = &[
     perf!(
         "ib_send_bw",

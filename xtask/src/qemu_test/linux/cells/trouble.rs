@@ -21,7 +21,8 @@ const fn loss(name: &'static str, quick: bool, weather: &'static str) -> Test {
             ),
             port: 7174,
             weather,
-            // A client of Linux that has seen its end does not repeat its last request: a server that misses it waits for ever.
+            // A client of Linux that has seen its end does not repeat its last request: a server
+            // that misses it waits for ever.
             endless: true,
             limit: 60,
             ..TOOLS
@@ -132,8 +133,8 @@ fn cable(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
     })
 }
 
-/// No tool can be made to send with another P_Key: a port of RoCE has one, 0xffff. So the wire changes it in every frame of RoCE,
-/// together with the ICRC, or that would be what is wrong.
+/// No tool can be made to send with another P_Key: a port of RoCE has one, 0xffff. So the wire
+/// changes it in every frame of RoCE, together with the ICRC, or that would be what is wrong.
 fn wrong_pkey(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
     with(lab, pairing, |lab, begun| {
         let sides = [pairing.client, pairing.server];
@@ -208,8 +209,9 @@ fn killed_client(lab: &mut Lab<'_, '_>, pairing: Pairing) -> Result<()> {
 
 /// Who is left finds out, and ends.
 ///
-/// A kernel tells for a process that is killed. Our side dies as a whole, as a machine would: who waits for its message then, and
-/// has none of his own under way, can never know. That the next connection comes up is all that can be asked of him.
+/// A kernel tells for a process that is killed. Our side dies as a whole, as a machine would: who
+/// waits for its message then, and has none of his own under way, can never know. That the next
+/// connection comes up is all that can be asked of him.
 fn killed(lab: &mut Lab<'_, '_>, one: &Begun, left: &Begun) -> Result<()> {
     lab.stop(one)?;
     let (status, said) = lab.reap(left, AT_LAST)?;

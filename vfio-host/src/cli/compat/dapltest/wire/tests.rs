@@ -1,5 +1,5 @@
-//! Bytes as dapltest 2.1.10 has sent them, over a network on which this stack was the server: words of each message that are not
-//! zero, by their places.
+//! Bytes as dapltest 2.1.10 has sent them, over a network on which this stack was the server: words
+//! of each message that are not zero, by their places.
 
 use super::*;
 
@@ -19,7 +19,8 @@ fn message(words: Words) -> Vec<u8> {
 /// `-s 192.168.9.3 -D ia9`.
 const LABELS: Labels<'static> = Labels { server: "192.168.9.3", adapter: "ia9", port: 62000 };
 
-/// `-T T -i 7 -t 2 -w 3 -V -P -r -d client RW 4096 2 server RR 2048 4 client SR 1024 3 -f server SR 256 3 -f`.
+/// `-T T -i 7 -t 2 -w 3 -V -P -r -d client RW 4096 2 server RR 2048 4 client SR 1024 3 -f server SR
+/// 256 3 -f`.
 const TRANSACTION: Words = &[
     (0, "06000000010000003139322e3136382e392e3300"),
     (264, "070000000200000003000000"),
