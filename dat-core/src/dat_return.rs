@@ -40,12 +40,9 @@ macro_rules! numbered {
                 self as $repr
             }
 
-            /// What it means. Compiled with `--cfg dat_silent` there are no words.
+            /// What it means.
             #[must_use]
             pub fn words(self) -> &'static str {
-                if cfg!(dat_silent) {
-                    return "";
-                }
                 let place = Self::ALL.iter().position(|other| *other == self);
                 place.map_or("", |place| nth(concat!($($words, "\0"),*), place))
             }
@@ -249,9 +246,6 @@ impl fmt::Debug for DatReturn {
 
 impl fmt::Display for DatReturn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if cfg!(dat_silent) {
-            return write!(f, "{:#010x}", self.0);
-        }
         f.write_str(self.ty().words())?;
         let subtype = self.subtype();
         if subtype == DatSubtype::None { Ok(()) } else { write!(f, ": {}", subtype.words()) }

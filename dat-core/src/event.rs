@@ -6,7 +6,7 @@
 use crate::context::AnyHandle;
 use crate::ep::LookUp;
 use crate::handle::{Cr, Csp, Ep, Evd, Handle, Psp, Rmr, Rsp, Srq};
-use crate::provider::{Arrived, Completion, Direction, Extra, Status, Uses};
+use crate::provider::{Arrived, Completion, Direction, Extra, Status};
 
 /// `DAT_DTOS`: which operation completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -416,7 +416,7 @@ impl Event {
     }
 
     /// The event of those words.
-    pub(crate) const fn decode([first, second, third]: [u64; 3], uses: Uses) -> Option<Self> {
+    pub(crate) const fn decode([first, second, third]: [u64; 3]) -> Option<Self> {
         let ep = Ep(Handle::from_raw(second));
         let srq = Srq(Handle::from_raw(second));
         let cr = Cr(Handle::from_raw(third));
@@ -424,21 +424,15 @@ impl Event {
         let kind = first & 0xf << 48;
         Some(match first & 0xffff_ffff {
             0x0_2001 => match kind {
-                RESERVED if uses.service_points => {
+                RESERVED => {
                     Self::ReservedRequest { rsp: Rsp(Handle::from_raw(second)), cr, conn_qual }
                 }
-                COMMON if uses.service_points => {
-                    Self::CommonRequest { csp: Csp(Handle::from_raw(second)), cr, conn_qual }
-                }
+                COMMON => Self::CommonRequest { csp: Csp(Handle::from_raw(second)), cr, conn_qual },
                 _ => Self::ConnectionRequest { psp: Psp(Handle::from_raw(second)), cr, conn_qual },
             },
             0x0_8003 if kind == WATERMARK => Self::Async(AsyncEvent::EpSoftHighWatermark(ep)),
-            0x0_8005 if uses.shared_receives && kind == WATERMARK => {
-                Self::Async(AsyncEvent::SrqLowWatermark(srq))
-            }
-            0x0_8005 if uses.shared_receives && kind == BROKEN => {
-                Self::Async(AsyncEvent::SrqBroken(srq))
-            }
+            0x0_8005 if kind == WATERMARK => Self::Async(AsyncEvent::SrqLowWatermark(srq)),
+            0x0_8005 if kind == BROKEN => Self::Async(AsyncEvent::SrqBroken(srq)),
             0x0_4001 => Self::Established(ep),
             0x0_4002 => Self::PeerRejected(ep),
             0x0_4003 => Self::NonPeerRejected(ep),
@@ -453,15 +447,15 @@ impl Event {
             0x0_8004 => Self::Async(AsyncEvent::TimedOut),
             0x0_8005 => Self::Async(AsyncEvent::ProviderInternalError),
             0x1_0001 => Self::Software(second),
-            0x4_0001 if uses.datagrams => Self::UdConnectionRequest {
+            0x4_0001 => Self::UdConnectionRequest {
                 psp: Psp(Handle::from_raw(second)),
                 cr: Cr(Handle::from_raw(third)),
                 conn_qual: first >> 32,
             },
-            0x4_0002 if uses.datagrams && kind == ACCEPTED => Self::UdAccepted(ep),
-            0x4_0002 if uses.datagrams => Self::UdEstablished(ep, LookUp::from_raw(third)),
-            0x4_0003 if uses.datagrams => Self::UdReject(ep, LookUp::from_raw(third)),
-            0x4_0004 if uses.datagrams => Self::UdError(ep),
+            0x4_0002 if kind == ACCEPTED => Self::UdAccepted(ep),
+            0x4_0002 => Self::UdEstablished(ep, LookUp::from_raw(third)),
+            0x4_0003 => Self::UdReject(ep, LookUp::from_raw(third)),
+            0x4_0004 => Self::UdError(ep),
             _ => return None,
         })
     }
@@ -490,8 +484,8 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    pub(crate) const fn decode(words: [u64; 3], uses: Uses) -> Option<Self> {
-        match Event::decode(words, uses) {
+    pub(crate) const fn decode(words: [u64; 3]) -> Option<Self> {
+        match Event::decode(words) {
             Some(event) => Some(Self::Event(event)),
             None if words[0] & 0xffff_ffff == ABSORBED => match unpack(words) {
                 Some(completion) => Some(Self::Absorbed(completion)),
@@ -611,11 +605,11 @@ mod tests {
             Event::Software(u64::MAX),
         ];
         for event in all {
-            assert_eq!(Event::decode(event.encode(), Uses::ALL), Some(event));
+            assert_eq!(Event::decode(event.encode()), Some(event));
         }
         let terminal = all.iter().filter(|event| event.is_terminal()).count();
         assert_eq!(terminal, 7);
-        assert_eq!(Event::decode([7, 0, 0], Uses::ALL), None);
+        assert_eq!(Event::decode([7, 0, 0]), None);
     }
 
     #[test]
@@ -630,9 +624,7 @@ mod tests {
             vendor: 0x88,
             extra: Extra::default(),
         };
-        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&completion), Uses::ALL) else {
-            panic!()
-        };
+        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&completion)) else { panic!() };
         assert_eq!(back, completion);
         let datagram = Completion {
             status: Status::Success,
@@ -646,12 +638,10 @@ mod tests {
             },
             ..completion
         };
-        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&datagram), Uses::ALL) else {
-            panic!()
-        };
+        let Some(Entry::Absorbed(back)) = Entry::decode(pack(&datagram)) else { panic!() };
         assert_eq!(back, datagram);
         let mut words = pack(&completion);
         words[2] |= 0xff << 24;
-        assert!(Entry::decode(words, Uses::ALL).is_none());
+        assert!(Entry::decode(words).is_none());
     }
 }

@@ -18,7 +18,6 @@
 //! Length: half of it is documentation; a seam is read as one page.
 
 pub(crate) mod fault;
-mod uses;
 
 use core::net::IpAddr;
 use core::task::Poll;
@@ -26,7 +25,6 @@ use core::task::Poll;
 use crate::time::Instant;
 
 pub use fault::{Fault, FaultKind, Host, NO_MORE_WORDS, Object, Part, Vocabulary, Words, nth};
-pub use uses::{Everything, Uses, Using};
 
 /// A protection domain (DAT: Protection Zone).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -744,9 +742,6 @@ pub trait Provider {
     type Cq: CompletionQueue;
     /// Posting end of a shared receive queue.
     type Shared: SharedRecvQueue;
-
-    /// What of DAT the program uses. The rest is left out of it, here and in the provider.
-    const USES: Uses = Uses::ALL;
 
     /// What the HCA can do. Constant after bring-up.
     fn limits(&self) -> &HcaLimits;

@@ -300,10 +300,8 @@ where
         self.evds.fill_with(EvdShared::new);
         self.lmrs.fill_with(LmrShared::new);
         self.rmrs.fill_with(RmrShared::new);
-        if P::USES.shared_receives {
-            self.srqs.fill_with(SrqShared::new);
-            self.srq_slots.as_flattened_mut().fill_with(SrqSlot::new);
-        }
+        self.srqs.fill_with(SrqShared::new);
+        self.srq_slots.as_flattened_mut().fill_with(SrqSlot::new);
         self.work.clear();
         self.connection_events.as_flattened_mut().fill_with(ConnectionEvent::new);
         self.free_events.clear();

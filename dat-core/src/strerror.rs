@@ -5,7 +5,7 @@ use crate::dat_return::{DatReturn, DatSubtype, DatType};
 /// What a `DAT_RETURN` means, in words: its type, and its subtype (nothing, if it has none).
 ///
 /// For words that come from elsewhere: a log, a C consumer. A [`DatReturn`] at hand says the same
-/// by `Display`. Compiled with `--cfg dat_silent` all words are empty. `INVALID_PARAMETER` of what
+/// by `Display`. `INVALID_PARAMETER` of what
 /// is no `DAT_RETURN`: an unknown class, type or subtype.
 #[doc(alias = "dat_strerror")]
 pub fn strerror(word: u32) -> Result<(&'static str, &'static str), DatReturn> {

@@ -1,48 +1,6 @@
 //! A table of objects over caller-supplied slots.
 
-use core::marker::PhantomData;
-
 use crate::handle::Handle;
-use crate::provider::Provider;
-
-/// Whether the program has objects of a kind at all. Of one that it does without, the table is
-/// empty, which the compiler knows: so whatever looks for such an object is not in the program
-/// either.
-pub(crate) trait Kind {
-    const USED: bool;
-}
-
-/// Used, whatever the program says.
-#[derive(Debug)]
-pub(crate) enum Always {}
-
-impl Kind for Always {
-    const USED: bool = true;
-}
-
-/// Service points other than Public ones.
-#[derive(Debug)]
-pub(crate) struct Points<P>(PhantomData<P>);
-
-impl<P: Provider> Kind for Points<P> {
-    const USED: bool = P::USES.service_points;
-}
-
-/// Shared Receive Queues.
-#[derive(Debug)]
-pub(crate) struct SharedReceives<P>(PhantomData<P>);
-
-impl<P: Provider> Kind for SharedReceives<P> {
-    const USED: bool = P::USES.shared_receives;
-}
-
-/// Remote Memory Regions.
-#[derive(Debug)]
-pub(crate) struct Windows<P>(PhantomData<P>);
-
-impl<P: Provider> Kind for Windows<P> {
-    const USED: bool = P::USES.windows;
-}
 
 /// Room for one object.
 #[derive(Debug)]
@@ -75,10 +33,9 @@ impl<T> Slot<T> {
 
 /// Objects of one kind, found by handle without search; free slots are a stack.
 #[derive(Debug)]
-pub(crate) struct Table<'s, T, K = Always> {
+pub(crate) struct Table<'s, T> {
     slots: &'s mut [Slot<T>],
     count: Count,
-    kind: PhantomData<K>,
 }
 
 /// Which slots are taken: none at first.
@@ -122,18 +79,17 @@ impl Count {
     }
 }
 
-impl<'s, T, K: Kind> Table<'s, T, K> {
+impl<'s, T> Table<'s, T> {
     /// An empty table whose generations start at `seed`.
     pub(crate) fn new(slots: &'s mut [Slot<T>], seed: u32) -> Self {
-        let slots = if K::USED { slots } else { &mut [] };
         for slot in slots.iter_mut() {
             *slot = Slot::of(seed);
         }
-        Self { slots, count: Count::default(), kind: PhantomData }
+        Self { slots, count: Count::default() }
     }
 
     pub(crate) fn len(&self) -> u32 {
-        if K::USED { self.count.len } else { 0 }
+        self.count.len
     }
 
     /// Objects that were ever put in.
@@ -152,9 +108,6 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
     /// The handle that the next [`Self::insert`] returns.
     #[inline(never)]
     pub(crate) fn vacant(&self) -> Option<Handle> {
-        if !K::USED {
-            return None;
-        }
         let index = self.count.next();
         let slot = self.slots.get(index as usize)?;
         Some(Handle::new(index, slot.head.generation))
@@ -172,18 +125,12 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
     // program for each kind.
     #[inline(never)]
     pub(crate) fn get(&self, handle: Handle) -> Option<&T> {
-        if !K::USED {
-            return None;
-        }
         let slot = self.slots.get(handle.index() as usize)?;
         if slot.head.generation == handle.generation() { slot.value.as_ref() } else { None }
     }
 
     #[inline(never)]
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
-        if !K::USED {
-            return None;
-        }
         let slot = self.slots.get_mut(handle.index() as usize)?;
         if slot.head.generation == handle.generation() { slot.value.as_mut() } else { None }
     }
@@ -213,9 +160,6 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
     /// Whatever lives at `index` now, with its handle.
     #[inline(never)]
     fn at(&self, index: u32) -> Option<(Handle, &T)> {
-        if !K::USED {
-            return None;
-        }
         let slot = self.slots.get(index as usize)?;
         let value = slot.value.as_ref()?;
         Some((Handle::new(index, slot.head.generation), value))
@@ -228,7 +172,7 @@ impl<'s, T, K: Kind> Table<'s, T, K> {
 
     /// Every object with its handle.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
-        (0..if K::USED { self.count.fresh } else { 0 }).filter_map(|index| self.at(index))
+        (0..self.count.fresh).filter_map(|index| self.at(index))
     }
 
     /// The first object there is.

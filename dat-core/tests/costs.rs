@@ -223,7 +223,7 @@ fn an_end_leaves_nothing_to_look_at() {
 #[test]
 fn a_completion_of_no_endpoint_is_nonsense() {
     let mut p = Pair::strangers(Merge::Apart, None);
-    let small = open_of::<_, 3>(p.fabric, 0);
+    let small = open_of::<3>(p.fabric, 0);
     p.a = Side::on(small, p.fabric, 0, Merge::Apart, None);
     let mut nobody = forged(&p, Direction::Send, 0);
     nobody.index |= 3;

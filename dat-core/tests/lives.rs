@@ -227,7 +227,7 @@ fn private_data_stays_until_the_endpoint_is_reset() {
 #[test]
 fn an_end_that_nobody_confirms_makes_way() {
     let mut p = Pair::strangers(Merge::Apart, None);
-    let small = open_of::<_, 2>(p.fabric, 0);
+    let small = open_of::<2>(p.fabric, 0);
     p.a = Side::on(small, p.fabric, 0, Merge::Apart, None);
     p.fabric.filter(|mad| match Message::parse(mad) {
         Ok((_, Message::Dreq(_))) => Verdict::Lose,
@@ -252,7 +252,7 @@ fn an_end_that_nobody_confirms_makes_way() {
 #[test]
 fn a_connection_without_a_slot_is_refused() {
     let mut p = Pair::strangers(Merge::Apart, None);
-    let small = open_of::<_, 2>(p.fabric, 0);
+    let small = open_of::<2>(p.fabric, 0);
     p.a = Side::on(small, p.fabric, 0, Merge::Apart, None);
     p.a.ia.psp_create(PORT, p.a.cr, PspFlag::Consumer).unwrap();
     p.fabric.filter(|mad| match Message::parse(mad) {

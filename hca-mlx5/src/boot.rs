@@ -193,7 +193,7 @@ impl<'p, P: Platform> Device<'p, P> {
 
     /// SET_HCA_CAP atomic: answers in the order of the host, where the device can be told so.
     fn set_atomic_cap(&mut self) -> Result<(), Fault> {
-        if !P::USES.extensions || !self.caps.general.atomic() {
+        if !self.caps.general.atomic() {
             return Ok(());
         }
         let mut block = EMPTY_CAP;
@@ -244,16 +244,16 @@ impl<'p, P: Platform> Device<'p, P> {
         self.caps.general.load(&block, BLOCK_AT);
         self.query_cap(CapType::Roce.current(), &mut block)?;
         self.caps.roce.load(&block, BLOCK_AT);
-        if P::USES.extensions && self.caps.general.atomic() {
+        if self.caps.general.atomic() {
             self.query_cap(CapType::Atomic.current(), &mut block)?;
             self.caps.atomic.load(&block, BLOCK_AT);
         }
-        // Nothing here goes by those two.
-        if P::OBSERVED && self.caps.general.eth_net_offloads() {
+        // Nothing here goes by those two: they are for whoever asks what the card can do.
+        if self.caps.general.eth_net_offloads() {
             self.query_cap(CapType::Ethernet.current(), &mut block)?;
             self.caps.ethernet.load(&block, BLOCK_AT);
         }
-        if P::OBSERVED && self.caps.general.nic_flow_table() {
+        if self.caps.general.nic_flow_table() {
             self.query_cap(CapType::FlowTable.current(), &mut block)?;
             let at = BLOCK_AT + FLOW_TABLE_NIC_RECEIVE;
             self.caps.flow_nic_receive.load(&block, at);

@@ -22,9 +22,6 @@ const VPORT_IN: usize = 32;
 impl<P: Platform> Device<'_, P> {
     /// ALLOC_Q_COUNTER. A refusal leaves the driver without counters.
     pub(crate) fn alloc_counters(&mut self) -> Result<(), Fault> {
-        if !P::USES.counters {
-            return Ok(());
-        }
         self.counter_set = match self.allocate(Opcode::AllocQCounter) {
             Ok(set) => u8::try_from(set).ok(),
             Err(fault) if matches!(fault.kind(), FaultKind::Timeout | FaultKind::Gone) => {
@@ -38,22 +35,19 @@ impl<P: Platform> Device<'_, P> {
     /// DEALLOC_Q_COUNTER, when no queue pair names the set any more.
     pub(crate) fn dealloc_counters(&mut self) -> Result<(), Fault> {
         match self.counter_set.take() {
-            Some(set) if P::USES.counters => self.end(Opcode::DeallocQCounter, set.into()),
-            Some(_) | None => Ok(()),
+            Some(set) => self.end(Opcode::DeallocQCounter, set.into()),
+            None => Ok(()),
         }
     }
 
     /// What a queue pair's context says of the set.
     pub(crate) fn counter_set(&self) -> u8 {
-        if P::USES.counters { self.counter_set.unwrap_or_default() } else { 0 }
+        self.counter_set.unwrap_or_default()
     }
 
     /// What has been counted, in dat-core's order.
     pub(crate) fn counters(&mut self) -> Result<HcaCounters, Fault> {
         let mut counters = HcaCounters::default();
-        if !P::USES.counters {
-            return Ok(counters);
-        }
         if let Some(set) = self.counter_set {
             let mut input = QueryQCounterIn::new();
             input.set_counter_set_id(set);

@@ -57,7 +57,7 @@ pub struct Caps {
     pub roce: RoceCap<[u8; 32]>,
     /// Atomics; zero where the device has none.
     pub atomic: AtomicCap<[u8; 32]>,
-    /// Ethernet; zero where the device has none, or nobody looks on ([`Platform::OBSERVED`]).
+    /// Ethernet; zero where the device has none.
     pub ethernet: EthernetCap<[u8; 32]>,
     /// Receive flow tables; likewise.
     pub flow_nic_receive: FlowTableCap<[u8; 64]>,

@@ -338,7 +338,7 @@ impl<'p, P: Platform> Gsi<'p, P> {
         let offset = self.receive_buffer(slot);
         let mut grh = [0; GRH];
         self.platform.read_bytes(offset, &mut grh);
-        let from = source::<P>(&grh)?;
+        let from = source(&grh)?;
         let mut mad = [0; MAD];
         self.platform.read_bytes(offset.wrapping_add(GRH), &mut mad);
         Some(MadIn { from, mad })
@@ -384,7 +384,7 @@ fn failure(completion: &Completion) -> Fault {
 }
 
 /// Who sent the packet whose network header the device left in `grh`.
-fn source<P: Platform>(grh: &[u8; GRH]) -> Option<IpAddr> {
+fn source(grh: &[u8; GRH]) -> Option<IpAddr> {
     let (_, last) = grh.split_last_chunk::<20>()?;
     let v4 = Ipv4Packet::new_unchecked(last);
     // Without options, or the checksum would reach beyond the area.
@@ -398,7 +398,7 @@ fn source<P: Platform>(grh: &[u8; GRH]) -> Option<IpAddr> {
         return sender.then_some(IpAddr::V4(from));
     }
     let v6 = Ipv6Packet::new_unchecked(grh);
-    if P::USES.ipv6 && v6.version() == 6 && v6.next_header() == IpProtocol::Udp {
+    if v6.version() == 6 && v6.next_header() == IpProtocol::Udp {
         let from = v6.src_addr();
         return (!from.is_unspecified() && !from.is_multicast()).then_some(IpAddr::V6(from));
     }

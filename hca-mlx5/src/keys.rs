@@ -119,7 +119,6 @@ impl<P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
                 let key = mkey::over(&mut self.device, &wanted, &list)?;
                 self.region_of(pd, key)
             }
-            Err(fault) if !P::SCATTERED => Err(fault),
             Err(_) => self.key_over_keys(pd, &wanted, region, place),
         }
     }

@@ -31,7 +31,7 @@ const REBUILD: Duration = Duration::from_secs(1);
 /// The network half of the driver.
 #[derive(Debug)]
 pub(crate) struct Network<'p, P: Platform> {
-    neighbours: Neighbours<P, NEIGHBOURS>,
+    neighbours: Neighbours<NEIGHBOURS>,
     vlan: Option<u16>,
     pd: Option<u32>,
     key: Option<Mkey>,
@@ -129,9 +129,6 @@ impl<'p, P: Platform> Network<'p, P> {
     /// The entry of the address table that packets to `remote` come from: the link-local one for
     /// link-local peers.
     pub(crate) fn source_index(&self, remote: IpAddr) -> u8 {
-        if !P::USES.ipv6 {
-            return 0;
-        }
         let link_local = |address: &Gid| {
             let v6 = address.v6();
             v6.is_some_and(|v6| v6.is_unicast_link_local())

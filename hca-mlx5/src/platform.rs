@@ -27,7 +27,7 @@
 //! the instructions of its architecture; the in-process model uses them as the only points at which
 //! stores become visible, so that a missing one fails every time.
 
-use dat_core::provider::{Region, Uses};
+use dat_core::provider::Region;
 
 use crate::entries::{Entries, Register};
 
@@ -43,20 +43,6 @@ pub struct Span {
 /// The host of the driver. All methods take `&self`: the control half and the data halves of the
 /// driver use it side by side, possibly from several threads (then the implementation is `Sync`).
 pub trait Platform {
-    /// What of DAT the program uses; a small image says less than all, and has no code for the
-    /// rest.
-    const USES: Uses = Uses::ALL;
-
-    /// Somebody may look on at its commands, and at capabilities that the driver itself does not go
-    /// by; where nobody does, [`Config::observer`](crate::Config::observer) is not called, and
-    /// those are not read.
-    const OBSERVED: bool = true;
-
-    /// The arena may be in pieces for the device, or at addresses that no large page fits. Where it
-    /// is not, one key has any region, and a region under addresses that do not fit its pages
-    /// is refused.
-    const SCATTERED: bool = true;
-
     // ---- BAR 0 ----
 
     /// Length of BAR 0 in bytes.

@@ -166,7 +166,7 @@ impl<P: Platform> Device<'_, P> {
                 "give the port a unicast MAC",
             ));
         }
-        if P::USES.vlan && vlan.is_some_and(|vlan| vlan == 0 || vlan >= 4095) {
+        if vlan.is_some_and(|vlan| vlan == 0 || vlan >= 4095) {
             return refuse(fault!(BadParameter, "", "no such VLAN", "use 1 to 4094"));
         }
         let mut input = self.roce_entry(index);
@@ -176,9 +176,7 @@ impl<P: Platform> Device<'_, P> {
         let [a, b, low @ ..] = mac;
         entry.set_source_mac_47_32(u16::from_be_bytes([a, b]));
         entry.set_source_mac_31_0(u32::from_be_bytes(low));
-        if P::USES.vlan
-            && let Some(vlan) = vlan
-        {
+        if let Some(vlan) = vlan {
             entry.set_vlan_valid(true);
             entry.set_vlan_id(vlan);
         }

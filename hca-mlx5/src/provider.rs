@@ -23,7 +23,7 @@ use core::time::Duration;
 use dat_core::Instant;
 use dat_core::provider::{
     self as seam, Access, Backing, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp,
-    Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Region, SharedRq, SharedRqInit, Uses,
+    Notice, Pages, Path, Pd, Provider, Qp, QpInit, QpStep, Region, SharedRq, SharedRqInit,
     canonical,
 };
 use heapless::{Deque, Vec};
@@ -192,7 +192,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize>
             }
             Event::Qp { qpn, what } => self.translate_qp(qpn, what),
             Event::Shared { srqn, limit } => {
-                let known = P::USES.shared_receives && self.shared.has(srqn);
+                let known = self.shared.has(srqn);
                 known.then_some(if limit {
                     Notice::SharedLimit(SharedRq(srqn))
                 } else {
@@ -273,8 +273,6 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     type Cq = Cq<'p, P>;
     type Shared = Shared<'p, P>;
 
-    const USES: Uses = P::USES;
-
     fn limits(&self) -> &HcaLimits {
         &self.limits
     }
@@ -325,7 +323,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         self.known_pd(Opcode::DeallocPd, pd)?;
         let used = self.qps.values().any(|qp| qp.pd == pd)
             || self.keys.values().any(|key| key.pd == pd)
-            || P::USES.shared_receives && self.shared.values().any(|queue| queue.pd == pd);
+            || self.shared.values().any(|queue| queue.pd == pd);
         if used {
             return Err(in_use(Opcode::DeallocPd, words::PD, pd.0));
         }
@@ -445,7 +443,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
         // Of none there is, if the program uses none.
         let shared = init.shared.map(|queue| queue.0);
         if let Some(srqn) = shared
-            && !(P::USES.shared_receives && self.shared.has(srqn))
+            && !(self.shared.has(srqn))
         {
             return Err(stranger(Opcode::CreateQp, words::SRQ, srqn));
         }
@@ -520,7 +518,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
 
     fn shared_create(&mut self, init: &SharedRqInit) -> Result<(SharedRq, Self::Shared), Fault> {
         self.known_pd(Opcode::CreateRmp, init.pd)?;
-        if !P::USES.shared_receives || self.shared.is_full() {
+        if self.shared.is_full() {
             return Err(full(Opcode::CreateRmp, words::SHARED_QUEUES));
         }
         let (object, end) = srq::create(&mut self.device, init)?;
@@ -533,7 +531,7 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
     }
 
     fn shared_arm(&mut self, queue: SharedRq, limit: u16) -> Result<(), Fault> {
-        if !P::USES.shared_receives || !self.shared.has(queue.0) {
+        if !self.shared.has(queue.0) {
             return Err(stranger(Opcode::ModifyRmp, words::SRQ, queue.0));
         }
         srq::arm(&mut self.device, queue.0, limit)
@@ -620,12 +618,10 @@ impl<'p, P: Platform, const QPS: usize, const CQS: usize, const KEYS: usize> Pro
             note(&mut first, qp::end(&mut self.device, &entry.object));
         }
         self.qps.clear();
-        if P::USES.shared_receives {
-            for entry in self.shared.values() {
-                note(&mut first, srq::end(&mut self.device, &entry.object));
-            }
-            self.shared.clear();
+        for entry in self.shared.values() {
+            note(&mut first, srq::end(&mut self.device, &entry.object));
         }
+        self.shared.clear();
         self.drop_all_keys(&mut first);
         for object in self.cqs.values() {
             note(&mut first, cq::end(&mut self.device, object));
@@ -702,15 +698,11 @@ fn limits<P: Platform>(
         max_pd: table(qps, caps.log_max_pd()),
         mtu: device.path_mtu(),
         windows: caps.imaicl(),
-        atomics: P::USES.extensions && device.caps().has_atomics(),
-        max_datagram_segments: if P::USES.datagrams && caps.ud() {
-            MAX_DATAGRAM_SEGMENTS
-        } else {
-            0
-        },
+        atomics: device.caps().has_atomics(),
+        max_datagram_segments: if caps.ud() { MAX_DATAGRAM_SEGMENTS } else { 0 },
         ack_delay: caps.local_ca_ack_delay(),
-        max_shared: if P::USES.shared_receives { table(SHARED, caps.log_max_srq()) } else { 0 },
-        max_shared_receives: if P::USES.shared_receives { srq::most_receives(device) } else { 0 },
+        max_shared: table(SHARED, caps.log_max_srq()),
+        max_shared_receives: srq::most_receives(device),
     }
 }
 

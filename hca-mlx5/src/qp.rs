@@ -171,13 +171,6 @@ fn submit<'p, P: Platform>(
             context.set_user_index(index);
         }
         Service::Datagram { index } => {
-            if !P::USES.datagrams {
-                return Err(fault!(
-                    Unsupported,
-                    "CREATE_QP",
-                    "this program was made without datagrams"
-                ));
-            }
             context.set_st(ST_UD);
             context.set_user_index(index);
         }
@@ -227,23 +220,13 @@ pub(crate) fn step<P: Platform>(
     let mut context = QpContext(At::<_, CONTEXT_AT>(&mut input));
     let op = match *step {
         QpStep::Datagram { qkey } => {
-            if !P::USES.datagrams {
-                return Err(fault!(
-                    Unsupported,
-                    "MODIFY_QP",
-                    "this program was made without datagrams"
-                ));
-            }
             return start_datagrams(device, qpn, ST_UD, (Mtu::B4096, LOG_DATAGRAM), qkey);
         }
         QpStep::Init { access } => {
             context.set_counter_set_id(device.counter_set());
             context.set_rre(access.contains(Access::REMOTE_READ));
             context.set_rwe(access.contains(Access::REMOTE_WRITE));
-            if P::USES.extensions
-                && access.contains(Access::REMOTE_ATOMIC)
-                && device.caps().has_atomics()
-            {
+            if access.contains(Access::REMOTE_ATOMIC) && device.caps().has_atomics() {
                 context.set_rae(true);
                 context.set_atomic_mode(ATOMIC_IB);
             }

@@ -7,13 +7,10 @@
 mod tiny;
 
 use core::cell::{Cell, RefCell};
-use core::marker::PhantomData;
 use std::boxed::Box;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec;
 use std::vec::Vec;
-
-use dat_core::provider::{Everything, Uses, Using};
 
 pub(crate) use self::tiny::Tiny;
 use crate::cmd::dump::{Dump, Observer};
@@ -75,9 +72,7 @@ pub(crate) enum Reply {
 
 type Script = Box<dyn FnMut(&Command) -> Reply>;
 
-/// `U` says what its program uses.
-pub(crate) struct Scripted<U = Everything> {
-    uses: PhantomData<U>,
+pub(crate) struct Scripted {
     arena: RefCell<Vec<u8>>,
     live: RefCell<BTreeMap<usize, usize>>,
     bar: RefCell<Vec<u32>>,
@@ -109,7 +104,6 @@ impl Scripted {
     /// One that asks `script` first.
     pub(crate) fn with(script: impl FnMut(&Command) -> Reply + 'static) -> Self {
         let platform = Self {
-            uses: PhantomData,
             arena: RefCell::new(vec![0xa5; ARENA]),
             live: RefCell::default(),
             bar: RefCell::new(vec![0; BAR / 4]),
@@ -137,7 +131,7 @@ impl Scripted {
     }
 }
 
-impl<U> Scripted<U> {
+impl Scripted {
     pub(crate) fn script(&self, script: impl FnMut(&Command) -> Reply + 'static) {
         *self.script.borrow_mut() = Box::new(script);
     }
@@ -300,8 +294,7 @@ impl<U> Scripted<U> {
     }
 }
 
-impl<U: Using> Platform for Scripted<U> {
-    const USES: Uses = U::USES;
+impl Platform for Scripted {
     const WRITE_COMBINING: bool = false;
 
     fn bar_len(&self) -> usize {

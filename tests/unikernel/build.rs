@@ -19,9 +19,6 @@ fn main() {
         "-no-pie",
         "-Wl,--build-id=none",
         "-Wl,-z,max-page-size=4096",
-        // Who refers to what: `cargo xtask nostd` tells by it whose read-only data it is. None of
-        // it is loaded.
-        "-Wl,--emit-relocs",
         &format!("-Wl,-T,{here}/link.ld"),
     ] {
         println!("cargo::rustc-link-arg-bins={argument}");

@@ -16,7 +16,6 @@ mod mutants;
 mod nostd;
 mod qemu_test;
 mod run;
-mod sizes;
 mod suite;
 mod targets;
 mod tidy;

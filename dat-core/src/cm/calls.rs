@@ -5,7 +5,7 @@ use super::{
     AcceptParams, Cm, CmError, ConnId, ConnectParams, Counters, Event, QpTerms, Reason, Send, Slot,
     State,
 };
-use crate::provider::{Path, Using};
+use crate::provider::Path;
 use crate::time::Instant;
 
 /// Of two families.
@@ -23,7 +23,7 @@ pub(super) const fn fits(given: usize, most: usize) -> Result<(), CmError> {
     Ok(())
 }
 
-impl<U: Using> Cm<'_, U> {
+impl Cm<'_> {
     /// Starts a connection: sends a REQ. `Reply`, `Rejected` or `Unreachable` follows.
     pub fn connect(&mut self, now: Instant, params: &ConnectParams<'_>) -> Result<ConnId, CmError> {
         let conn = self.prepare(now, params)?;
@@ -204,7 +204,7 @@ impl<U: Using> Cm<'_, U> {
         private_data: &[u8],
     ) -> Result<(), CmError> {
         let slot = self.live(conn)?;
-        if U::USES.datagrams && slot.state == State::SidrReceived {
+        if slot.state == State::SidrReceived {
             fits(private_data.len(), SidrRep::<()>::PRIVATE)?;
             self.sidr_answer(now, conn, SidrStatus::of(reason), [0; 2], private_data);
             return Ok(());
@@ -276,13 +276,12 @@ impl<U: Using> Cm<'_, U> {
                 slot.rest(State::Idle);
                 slot.queue(Send::Nothing);
             }
-            State::SidrReceived if U::USES.datagrams => {
+            State::SidrReceived => {
                 self.sidr_answer(now, conn, SidrStatus::NO_QP, [0; 2], &[]);
             }
             State::Idle
             | State::DreqSent
             | State::TimeWait
-            | State::SidrReceived
             | State::SidrAnswered
             | State::SidrKept => {}
         }

@@ -12,13 +12,13 @@ use super::wire::{
     ServiceId, SidrRep, SidrReq, WireError, gid,
 };
 use super::{Answer, Answered, Cause, Cm, Event, QpTerms, Reason, Send, Slot, State, Verdict};
-use crate::provider::{Mtu, Using};
+use crate::provider::Mtu;
 use crate::time::Instant;
 
 /// The shortest response time granted to a peer: 1 ms, as a code.
 const SHORTEST_RESPONSE: u8 = 8;
 
-impl<U: Using> Cm<'_, U> {
+impl Cm<'_> {
     /// Takes in one datagram that arrived on QP1 from QP1 of `from`.
     pub fn input(&mut self, now: Instant, from: IpAddr, mad: &[u8; MAD_LEN]) {
         self.counters.received += 1;
@@ -45,7 +45,7 @@ impl<U: Using> Cm<'_, U> {
                 self.req(now, from, transaction, req, mtu);
             }
             Mra::<()>::ATTRIBUTE => self.mra(now, from, Mra::new_unchecked(mad)),
-            Rep::<()>::ATTRIBUTE if U::USES.connects => {
+            Rep::<()>::ATTRIBUTE => {
                 let rep = Rep::new_unchecked(mad);
                 rep.check()?;
                 self.rep(now, from, transaction, rep);
@@ -56,10 +56,10 @@ impl<U: Using> Cm<'_, U> {
                 self.dreq(now, from, transaction, Dreq::new_unchecked(mad));
             }
             Drep::<()>::ATTRIBUTE => self.drep(now, from, Drep::new_unchecked(mad)),
-            SidrReq::<()>::ATTRIBUTE if U::USES.datagrams => {
+            SidrReq::<()>::ATTRIBUTE => {
                 self.sidr_req(now, from, transaction, SidrReq::new_unchecked(mad))?;
             }
-            SidrRep::<()>::ATTRIBUTE if U::USES.datagrams => {
+            SidrRep::<()>::ATTRIBUTE => {
                 self.sidr_rep(from, SidrRep::new_unchecked(mad))?;
             }
             other => return Err(WireError::Attribute(other)),

@@ -49,8 +49,6 @@ mod sidr;
 mod slot;
 pub mod wire;
 
-use core::marker::PhantomData;
-
 use heapless::Deque;
 
 use entropy::Entropy;
@@ -59,7 +57,6 @@ use params::code_nanos;
 use slot::{Event, Send, State, Verdict};
 use wire::{About, Drep, Rej, SidrRep};
 
-use crate::provider::{Everything, Using};
 use crate::time::Instant;
 
 pub use event::{Cause, CmError, CmEvent, Counters, Reply, Request, SidrReply, Transmit};
@@ -72,10 +69,8 @@ pub use wire::{Ari, Reason, ServiceId, SidrStatus};
 const ANSWERS: usize = 32;
 
 /// The connection manager: a table of connections, bytes in, bytes out.
-///
-/// `U` says what of it is used; without look-ups every SIDR message is one of an unknown kind.
 #[derive(Debug)]
-pub struct Cm<'s, U = Everything> {
+pub struct Cm<'s> {
     slots: &'s mut [Slot],
     /// Slots from here on were never used: no search goes there.
     fresh: usize,
@@ -91,7 +86,6 @@ pub struct Cm<'s, U = Everything> {
     /// got it.
     events: Line,
     sends: Line,
-    uses: PhantomData<fn() -> U>,
 }
 
 /// A message that belongs to no slot. That of a look-up has one ID, which is the first.
@@ -113,7 +107,7 @@ enum Answered {
 }
 
 impl Answer {
-    fn emit<U: Using>(&self) -> [u8; wire::MAD_LEN] {
+    fn emit(&self) -> [u8; wire::MAD_LEN] {
         let plain = |attribute, local_id| {
             wire::plain(self.transaction, attribute, [local_id, self.remote_id])
         };
@@ -124,21 +118,18 @@ impl Answer {
                 Rej::new_unchecked(&mut mad).refuse(about, reason);
                 mad
             }
-            // Without look-ups there is none.
             Answered::Sidr(status, service) => {
                 let mut mad = plain(SidrRep::<()>::ATTRIBUTE, self.local_id);
-                if U::USES.datagrams {
-                    let mut rep = SidrRep::new_unchecked(&mut mad);
-                    rep.set_status(status.0);
-                    rep.set_service_id(service.0);
-                }
+                let mut rep = SidrRep::new_unchecked(&mut mad);
+                rep.set_status(status.0);
+                rep.set_service_id(service.0);
                 mad
             }
         }
     }
 }
 
-impl<'s, U: Using> Cm<'s, U> {
+impl<'s> Cm<'s> {
     /// Connections whose end the peer has not confirmed yet.
     #[must_use]
     pub fn ending(&self) -> usize {
@@ -168,7 +159,6 @@ impl<'s, U: Using> Cm<'s, U> {
             earliest: Instant::NEVER,
             events: Line::EMPTY,
             sends: Line::EMPTY,
-            uses: PhantomData,
         }
     }
 

@@ -2,10 +2,9 @@
 
 use super::wire::address;
 use super::{Cause, Cm, CmEvent, Kind, Send, State, Transmit, Verdict};
-use crate::provider::Using;
 use crate::time::Instant;
 
-impl<U: Using> Cm<'_, U> {
+impl Cm<'_> {
     /// The next event; call until `None`.
     ///
     /// Events wait in their slots, so none is lost however long they are left. Those of one
@@ -28,7 +27,7 @@ impl<U: Using> Cm<'_, U> {
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         if let Some(answer) = self.answers.pop_front() {
             self.counters.sent += 1;
-            return Some(Transmit { to: address(answer.to), mad: answer.emit::<U>(), conn: None });
+            return Some(Transmit { to: address(answer.to), mad: answer.emit(), conn: None });
         }
         let service_timeout = self.config.service_timeout;
         while let Some(index) = self.sends.pop(self.slots, Kind::Sends) {
@@ -87,20 +86,18 @@ impl<U: Using> Cm<'_, U> {
                     self.enter_time_wait(now, index);
                 }
             }
-            State::SidrSent if U::USES.datagrams => {
+            State::SidrSent => {
                 if slot.limit <= now || !slot.ask_again(now, Send::Stored) {
                     slot.give_up_look_up();
                 }
             }
-            State::SidrReady if U::USES.datagrams => slot.give_up_look_up(),
+            State::SidrReady => slot.give_up_look_up(),
             State::Idle
             | State::ReqReady
             | State::ReqReceived
             | State::RepReceived
             | State::Established
             | State::TimeWait
-            | State::SidrReady
-            | State::SidrSent
             | State::SidrReceived
             | State::SidrAnswered
             | State::SidrKept => slot.rest(State::Idle),

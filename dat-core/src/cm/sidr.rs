@@ -15,7 +15,7 @@ use super::wire::{
     gid, ip_header, is_v4,
 };
 use super::{Answer, Answered, Cm, CmError, ConnId, Event, Send, SidrReply, State, Verdict};
-use crate::provider::{Path, Using};
+use crate::provider::Path;
 use crate::time::Instant;
 
 /// Everything a SIDR_REQ says.
@@ -34,7 +34,7 @@ pub struct SidrParams<'a> {
     pub private_data: &'a [u8],
 }
 
-impl<U: Using> Cm<'_, U> {
+impl Cm<'_> {
     /// Looks a service up: sends a SIDR_REQ. `SidrReply` or `Unreachable` follows, and ends it.
     pub fn sidr_request(
         &mut self,

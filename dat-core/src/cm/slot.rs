@@ -48,9 +48,6 @@ pub(super) enum State {
 impl State {
     /// For error texts: "the connection is ...".
     pub(super) const fn words(self) -> &'static str {
-        if cfg!(dat_silent) {
-            return "";
-        }
         match self {
             Self::Idle => "idle",
             Self::ReqReady => "waiting for the way to its peer",

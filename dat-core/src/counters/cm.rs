@@ -5,7 +5,6 @@ use super::{IaCounter, IaTally};
 use crate::cm::wire::{Header, MAD_LEN, Rej};
 use crate::cm::{Counters, Reason};
 use crate::ep::{EpOp, EpState};
-use crate::provider::Using;
 
 /// What is counted of one kind of message: sent, heard, heard again, sent again.
 struct Kind {
@@ -85,12 +84,9 @@ static KINDS: [Kind; 7] = [
 /// The attribute of a rejection.
 const REJ: u16 = 0x12;
 
-impl<U: Using> IaTally<U> {
+impl IaTally {
     /// A datagram goes out, once more if `again`.
     pub(crate) fn sent(&mut self, mad: &[u8; MAD_LEN], again: bool) {
-        if !U::USES.counters {
-            return;
-        }
         let Ok(header) = Header::new_checked(mad) else {
             return;
         };
@@ -145,9 +141,6 @@ impl<U: Using> IaTally<U> {
 
     /// Something happened to an Endpoint that was in `state`.
     pub(crate) fn happened(&mut self, op: EpOp, state: EpState) {
-        if !U::USES.counters {
-            return;
-        }
         let counter = if op == EpOp::Established && state == EpState::ActiveConnectionPending {
             IaCounter::CmActiveEst
         } else if op == EpOp::Established {

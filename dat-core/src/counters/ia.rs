@@ -1,13 +1,12 @@
 //! Counters of an Interface Adapter.
 
-use core::marker::PhantomData;
 use core::ops::Range;
 
 use super::IaCounter;
 use crate::Ia;
 use crate::dat_return::Error;
-use crate::provider::{HcaCounters, Provider, Using};
-use crate::table::{Kind, Table};
+use crate::provider::{HcaCounters, Provider};
+use crate::table::Table;
 
 /// All of them.
 type All = [u64; IaCounter::COUNT];
@@ -43,30 +42,22 @@ const DIAG: usize = IaCounter::DiagErrRqRae as usize;
 
 /// What an Interface Adapter counts itself, and since when.
 #[derive(Debug)]
-pub(crate) struct IaTally<U> {
+pub(crate) struct IaTally {
     /// Counted here; nothing where it is derived.
     own: All,
     /// To be taken off; of a type that is stopped, what it shows.
     base: All,
     stopped: [bool; 3],
-    uses: PhantomData<fn() -> U>,
 }
 
-impl<U: Using> IaTally<U> {
+impl IaTally {
     pub(crate) const fn new() -> Self {
-        Self {
-            own: [0; IaCounter::COUNT],
-            base: [0; IaCounter::COUNT],
-            stopped: [false; 3],
-            uses: PhantomData,
-        }
+        Self { own: [0; IaCounter::COUNT], base: [0; IaCounter::COUNT], stopped: [false; 3] }
     }
 
     /// One more.
     pub(crate) fn count(&mut self, counter: IaCounter) {
-        if U::USES.counters
-            && let Some(own) = self.own.get_mut(counter as usize)
-        {
+        if let Some(own) = self.own.get_mut(counter as usize) {
             *own = own.wrapping_add(1);
         }
     }
@@ -156,7 +147,6 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Everything since the adapter was opened.
     fn counted(&mut self) -> Result<All, Error> {
-        Self::offered(P::USES.counters)?;
         let HcaCounters { link, diag } = self.provider.counters()?;
         let mut all = self.tally.own;
         let mut put = |counter: IaCounter, count: u64| {
@@ -191,7 +181,7 @@ impl<P: Provider> Ia<'_, P> {
 }
 
 /// How many of them were made, and how many of these are gone.
-fn lives<T, K: Kind>(table: &Table<'_, T, K>) -> (u64, u64) {
+fn lives<T>(table: &Table<'_, T>) -> (u64, u64) {
     let made = table.made();
     (made, made.saturating_sub(table.len().into()))
 }

@@ -3,7 +3,7 @@
 use crate::Ia;
 use crate::cm::{AcceptParams, QpTerms};
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::ep::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase, STALE};
+use crate::ep::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase};
 use crate::handle::{Cr, Ep};
 use crate::ia::Owner;
 use crate::provider::{Path, Provider, QpStep};
@@ -35,10 +35,8 @@ impl<P: Provider> Ia<'_, P> {
         private_data: &[u8],
     ) -> Result<(), Error> {
         let control = self.cr(cr)?;
-        if P::USES.datagrams && control.looks_up() {
-            // Where no Endpoint for datagrams was ever made, none can be named.
-            let look_ups = self.late.look_ups().ok_or(STALE)?;
-            return (look_ups.accept)(self, now, cr, ep, private_data);
+        if control.looks_up() {
+            return self.accept_look_up(now, cr, ep, private_data);
         }
         let own = control.local_ep;
         let wrong = Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);

@@ -22,7 +22,7 @@ impl<P: Provider> Ia<'_, P> {
         let control = self.cr(cr)?;
         let (conn, request, from) = (control.conn, control.request, control.listener);
         let target = port(conn_qual).and_then(|port| self.listener(port));
-        let looks_up = P::USES.datagrams && control.looks_up();
+        let looks_up = control.looks_up();
         let takes = |target| !looks_up || self.for_look_ups(target).is_ok();
         let target = target
             .filter(|target| *target != from && !self.is_spent(*target) && takes(*target))

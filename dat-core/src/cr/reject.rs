@@ -24,11 +24,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_cr_reject")]
     pub fn cr_reject(&mut self, now: Instant, cr: Cr, private_data: &[u8]) -> Result<(), Error> {
         let control = self.cr(cr)?;
-        let most = if P::USES.datagrams && control.looks_up() {
-            MAX_UD_REPLY_PRIVATE
-        } else {
-            MAX_REJECT_PRIVATE
-        };
+        let most = if control.looks_up() { MAX_UD_REPLY_PRIVATE } else { MAX_REJECT_PRIVATE };
         if private_data.len() > most {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         }

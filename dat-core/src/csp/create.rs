@@ -18,7 +18,6 @@ impl<P: Provider> Ia<'_, P> {
     /// `INVALID_HANDLE`/`EVD_CR`; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_csp_create")]
     pub fn csp_create(&mut self, comm: Comm, address: SocketAddr, evd: Evd) -> Result<Csp, Error> {
-        Self::offered(P::USES.service_points)?;
         let own = self.net.addr;
         let (tcp, protocol) = (Comm::tcp(own.is_ipv6()), comm.protocol);
         let spoken = Comm { protocol: if protocol == 0 { Comm::TCP } else { protocol }, ..comm };

@@ -98,7 +98,6 @@ impl<P: Provider> Ia<'_, P> {
             self.admit_look_up(ep)?;
             MAX_CONNECT_UD_PRIVATE
         } else {
-            Self::offered(P::USES.connects)?;
             self.admit(ep, EpOp::Connect)?;
             MAX_CONNECT_PRIVATE
         };
@@ -119,8 +118,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(NOT_READY.into());
         }
         if datagrams {
-            let look_ups = self.late.look_ups().ok_or(NOT_READY)?;
-            return (look_ups.ask)(self, now, ep, ask, private_data);
+            return self.ask(now, ep, ask, private_data);
         }
         self.reserve_events(ep)?;
         let local_port = self.ephemeral_port();
@@ -163,9 +161,7 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn establish_step(&mut self, now: Instant, ep: Ep) {
         let Ok(control) = self.ep(ep) else { return };
         if Self::is_for_datagrams(control) {
-            if let Some(look_ups) = self.late.look_ups() {
-                (look_ups.step)(self, now, ep);
-            }
+            self.look_up_step(now, ep);
             return;
         }
         let (phase, remote) = (control.phase, control.remote);
@@ -188,7 +184,7 @@ impl<P: Provider> Ia<'_, P> {
             }
         };
         match phase {
-            Phase::Resolving if P::USES.connects => {
+            Phase::Resolving => {
                 if let Ok(control) = self.ep_mut(ep)
                     && let Some(conn) = control.conn
                 {
@@ -196,18 +192,13 @@ impl<P: Provider> Ia<'_, P> {
                     self.cm.go(now, conn, &path);
                 }
             }
-            Phase::Direct(terms) if P::USES.connects => self.finish_direct(now, ep, &path, &terms),
-            Phase::Replied(reply) if P::USES.connects => self.finish_active(now, ep, &path, &reply),
+            Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
+            Phase::Replied(reply) => self.finish_active(now, ep, &path, &reply),
             Phase::Accepting { terms, flow_label, traffic_class } => {
                 let path = Path { flow_label, traffic_class, ..path };
                 self.finish_accept(now, ep, path, terms);
             }
-            Phase::None
-            | Phase::Resolving
-            | Phase::Direct(_)
-            | Phase::Replied(_)
-            | Phase::Accepted(_)
-            | Phase::Found(_) => {}
+            Phase::None | Phase::Accepted(_) | Phase::Found(_) => {}
         }
     }
 

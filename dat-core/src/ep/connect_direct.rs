@@ -37,7 +37,6 @@ impl<P: Provider> Ia<'_, P> {
         terms: &QpTerms,
         timeout: Duration,
     ) -> Result<(), Error> {
-        Self::offered(P::USES.connects)?;
         self.admit(ep, EpOp::Connect)?;
         self.check_remote(remote)?;
         let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);

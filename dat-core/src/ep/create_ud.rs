@@ -13,7 +13,6 @@ use super::{EpAttr, EpState};
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Ep, Evd, Pz};
-use crate::ia::late::LookUps;
 use crate::provider::{Destination, Provider, Service};
 use crate::shared::ep::REQUEST_OPEN;
 use crate::time::Instant;
@@ -41,7 +40,6 @@ impl<P: Provider> Ia<'_, P> {
         attr: Option<&EpAttr>,
         qkey: u32,
     ) -> Result<Ep, Error> {
-        Self::offered(P::USES.datagrams)?;
         let limits = self.provider.limits();
         let (segments, mtu) = (limits.max_datagram_segments, limits.mtu.bytes());
         if segments == 0 {
@@ -54,14 +52,6 @@ impl<P: Provider> Ia<'_, P> {
         if attr.max_message_size > mtu || attr.max_request_iov > segments {
             return Err(BAD_ATTR);
         }
-        self.late.look_ups = Some(LookUps {
-            ask: |ia, now, ep, ask, private_data| ia.ask(now, ep, ask, private_data),
-            step: |ia, now, ep| ia.look_up_step(now, ep),
-            found: |ia, reply| ia.found(reply),
-            unanswered: |ia, ep| ia.unanswered(ep),
-            end: |ia, ep, answers| ia.end_look_ups(ep, answers),
-            accept: |ia, now, cr, ep, private_data| ia.accept_look_up(now, cr, ep, private_data),
-        });
         let service = Service::Datagram { qkey };
         let (recv_evd, request_evd) = (Some(recv_evd), Some(request_evd));
         let ep =

@@ -7,7 +7,6 @@ use crate::Ia;
 use crate::dat_return::Error;
 use crate::flags::CloseFlag;
 use crate::handle::Ep;
-use crate::ia::late::Drains;
 use crate::provider::{Direction, Provider};
 use crate::time::Instant;
 
@@ -54,7 +53,6 @@ impl<P: Provider> Ia<'_, P> {
         match self.admit(ep, op)? {
             Outcome::Go { next: EpState::DisconnectPending, .. } => {
                 self.apply(ep, op);
-                self.late.drains = Some(Drains { step: |ia, now, ep| ia.drain_step(now, ep) });
                 self.watch(ep);
                 self.drain_step(now, ep);
             }
@@ -69,7 +67,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Looks whether the last request of a graceful disconnect has completed.
-    fn drain_step(&mut self, now: Instant, ep: Ep) {
+    pub(crate) fn drain_step(&mut self, now: Instant, ep: Ep) {
         if let Ok(poster) = self.poster(ep) {
             poster.ring_deferred();
         }

@@ -84,9 +84,8 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Ends what an Endpoint for datagrams asks; and lets the answers go, if it is said.
     pub(crate) fn end_questions(&mut self, ep: Ep, answers: bool) {
-        let datagrams = self.ep(ep).is_ok_and(Self::is_for_datagrams);
-        if let (true, Some(look_ups)) = (datagrams, self.late.look_ups()) {
-            (look_ups.end)(self, ep, answers);
+        if self.ep(ep).is_ok_and(Self::is_for_datagrams) {
+            self.end_look_ups(ep, answers);
         }
     }
 

@@ -33,7 +33,7 @@ pub use connect_ud::{LookUp, MAX_CONNECT_UD_PRIVATE, UdAnswer};
 pub use create_ud::{GRH_LEN, sender};
 pub use get_status::EpStatus;
 
-pub(crate) use connect::{Ask, MIN_RNR_TIMER, port};
+pub(crate) use connect::{MIN_RNR_TIMER, port};
 pub(crate) use disconnect::Drain;
 pub use modify::EpModify;
 pub use query::EpParam;
@@ -246,7 +246,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     pub(crate) fn is_for_datagrams(control: &EpControl) -> bool {
-        P::USES.datagrams && control.service != Service::Connected
+        control.service != Service::Connected
     }
 
     /// The poster of `ep`, if it is here.

@@ -168,7 +168,7 @@ impl<P: Provider> Ia<'_, P> {
             .union(CompletionFlags::BARRIER_FENCE)
             .union(CompletionFlags::LMR_INVALIDATE_FENCE)
             .union(CompletionFlags::DEFER);
-        let datagram = P::USES.datagrams && makings.service != Service::Connected;
+        let datagram = makings.service != Service::Connected;
         let adapter = self.provider.limits();
         // A datagram is never deferred or fenced.
         let (max_message, max_rdma) = if datagram {
@@ -197,7 +197,7 @@ impl<P: Provider> Ia<'_, P> {
             unsignalled_request: unsignalled(attr.request_completion_flags),
             unsignalled_recv: unsignalled(attr.recv_completion_flags),
             datagram,
-            atomics: P::USES.extensions && adapter.atomics,
+            atomics: adapter.atomics,
             shared: shared.is_some(),
         };
         let random = Random::new(self.random.next());
@@ -261,10 +261,9 @@ impl<P: Provider> Ia<'_, P> {
         let Some(ep) = shared.ep(slot) else { return };
         let consumed = ep.request.consumed.load(Ordering::Acquire);
         // Those that change keys are accounted for; of others nobody has to know.
-        let edits = if P::USES.windows { ep.outstanding(Direction::Send) } else { 0 };
-        for i in 0..edits {
+        for i in 0..ep.outstanding(Direction::Send) {
             if let Some(request) = shared.request(&ep.request, consumed.wrapping_add(i)) {
-                crate::evd::untold::<P>(&shared, slot, ep, request.read(), false);
+                crate::evd::untold(&shared, slot, ep, request.read(), false);
             }
         }
         // Not when another queue pair takes over what is posted.

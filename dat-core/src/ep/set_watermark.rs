@@ -5,7 +5,6 @@ use crate::Ia;
 use crate::dat_return::Error;
 use crate::event::{AsyncEvent, Event};
 use crate::handle::Ep;
-use crate::ia::late::Watermarks;
 use crate::provider::Provider;
 use crate::time::Instant;
 
@@ -29,7 +28,6 @@ impl<P: Provider> Ia<'_, P> {
         let control = self.ep_mut(ep)?;
         control.soft = soft.unwrap_or(INFINITE);
         control.hard = hard.unwrap_or(INFINITE);
-        self.late.watermarks = Some(Watermarks { step: |ia, now, ep| ia.watermark_step(now, ep) });
         self.watermark_step(now, ep);
         self.watch(ep);
         self.transmit(now);

@@ -11,35 +11,14 @@ use crate::Ia;
 use crate::dat_return::DatReturn;
 use crate::flags::CompletionFlags;
 use crate::handle::Evd;
-use crate::ia::late::Listening;
 use crate::provider::Provider;
 
 /// Upcalls made for one Event Dispatcher in one advance.
 const BUDGET: usize = 256;
 
 impl<P: Provider> Ia<'_, P> {
-    /// From now on somebody may listen.
-    pub(crate) fn listen(&mut self) {
-        self.late.listening = Some(Listening {
-            look: |ia| ia.arrivals(),
-            arrived: |ia, evd| ia.arrival(evd),
-            gone: |ia, evd, cno| {
-                ia.cno_forget(evd);
-                ia.cno_detach(cno);
-            },
-            over: |ia| ia.cno_over(),
-        });
-    }
-
-    /// An event has come that notifies, if anybody listens.
-    pub(crate) fn arrived(&mut self, evd: Evd) {
-        if let Some(listening) = self.late.listening {
-            (listening.arrived)(self, evd);
-        }
-    }
-
     /// Looks for arrivals, and tells agents and upcalls.
-    fn arrivals(&mut self) {
+    pub(crate) fn arrivals(&mut self) {
         for index in 0..self.evds.capacity() {
             let Some(evd) = self.evds.handle_at(index).map(Evd) else {
                 continue;
@@ -54,7 +33,8 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    fn arrival(&mut self, evd: Evd) {
+    /// An event has come that notifies, if anybody listens.
+    pub(crate) fn arrived(&mut self, evd: Evd) {
         let barred = self.ring(evd).is_none_or(|ring| ring.barred() != 0);
         let Some(control) = self.evds.get_mut(evd.0) else {
             return;
@@ -74,7 +54,7 @@ impl<P: Provider> Ia<'_, P> {
     /// What has come until now is told to whom it concerns now.
     pub(super) fn look_in(&mut self, evd: Evd) {
         if self.listened(evd) && self.take_in(evd) {
-            self.arrival(evd);
+            self.arrived(evd);
         }
     }
 

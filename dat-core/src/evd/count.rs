@@ -155,7 +155,7 @@ impl<P: Provider> Reaper<P> {
         let tail = evd.producer.tail.load(Ordering::Acquire);
         for ahead in 0..tail.wrapping_sub(head) {
             let place = slot(shared, self.slot(), head.wrapping_add(ahead));
-            if let Some(entry) = place.and_then(|place| Entry::decode(place.load(), P::USES)) {
+            if let Some(entry) = place.and_then(|place| Entry::decode(place.load())) {
                 see(entry);
             }
         }

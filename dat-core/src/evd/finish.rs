@@ -4,14 +4,13 @@ use core::sync::atomic::Ordering;
 
 use crate::event::{DtoEvent, DtoOperation, DtoStatus, Event, IbDtoEvent, IbOperation};
 use crate::handle::Rmr;
-use crate::provider::Using;
 use crate::shared::Shared;
 use crate::shared::ep::EpShared;
 use crate::shared::lmr::{EDIT, OPEN};
 use crate::shared::request::{Op, Request};
 
 /// The event of a request that is done with, if it has one.
-pub(super) fn finish<U: Using>(
+pub(super) fn finish(
     shared: &Shared<'_>,
     index: u32,
     ep: &EpShared,
@@ -36,38 +35,30 @@ pub(super) fn finish<U: Using>(
         Op::Send => dto(DtoOperation::Send, status, bytes),
         Op::RdmaWrite => dto(DtoOperation::RdmaWrite, status, bytes),
         Op::RdmaRead => dto(DtoOperation::RdmaRead, status, bytes),
-        Op::FetchAdd if U::USES.extensions => extended(IbOperation::FetchAdd),
-        Op::CmpSwap if U::USES.extensions => extended(IbOperation::CmpSwap),
-        Op::WriteImmed if U::USES.extensions => extended(IbOperation::RdmaWriteImmed),
-        Op::SendUd if U::USES.datagrams => extended(IbOperation::SendUd),
-        Op::Register if U::USES.windows => {
+        Op::FetchAdd => extended(IbOperation::FetchAdd),
+        Op::CmpSwap => extended(IbOperation::CmpSwap),
+        Op::WriteImmed => extended(IbOperation::RdmaWriteImmed),
+        Op::SendUd => extended(IbOperation::SendUd),
+        Op::Register => {
             register_done(shared, len, success);
             dto(DtoOperation::LmrFmr, failed_of(DtoStatus::ErrLocalMmError), 0)
         }
-        Op::Invalidate if U::USES.windows => {
+        Op::Invalidate => {
             invalidate_done(shared, len, success);
             dto(DtoOperation::LmrInvalidate, failed_of(DtoStatus::ErrLocalMmError), 0)
         }
-        Op::Bind if U::USES.windows => Event::RmrBind {
+        Op::Bind => Event::RmrBind {
             rmr: bind_done(shared, index, ep, len)?,
             cookie,
             status: failed_of(DtoStatus::RmrOperationFailed),
         },
-        // Nobody has posted any.
-        Op::FetchAdd
-        | Op::CmpSwap
-        | Op::WriteImmed
-        | Op::SendUd
-        | Op::Register
-        | Op::Invalidate
-        | Op::Bind => return None,
     };
     let silent = success && tag.is_suppressed();
     (!silent).then_some(event)
 }
 
 /// The same of one whose end nobody is told.
-pub(crate) fn untold<U: Using>(
+pub(crate) fn untold(
     shared: &Shared<'_>,
     index: u32,
     ep: &EpShared,
@@ -76,15 +67,12 @@ pub(crate) fn untold<U: Using>(
 ) {
     let slot = request.len;
     match request.tag.op() {
-        Op::Bind if U::USES.windows => {
+        Op::Bind => {
             let _ = bind_done(shared, index, ep, slot);
         }
-        Op::Register if U::USES.windows => register_done(shared, slot, success),
-        Op::Invalidate if U::USES.windows => invalidate_done(shared, slot, success),
-        Op::Bind
-        | Op::Register
-        | Op::Invalidate
-        | Op::Send
+        Op::Register => register_done(shared, slot, success),
+        Op::Invalidate => invalidate_done(shared, slot, success),
+        Op::Send
         | Op::RdmaWrite
         | Op::RdmaRead
         | Op::FetchAdd

@@ -50,9 +50,8 @@ impl<P: Provider> Ia<'_, P> {
             reaper.cq
         });
         self.evds.remove(evd.0);
-        if let Some(listening) = self.late.listening {
-            (listening.gone)(self, evd, cno);
-        }
+        self.cno_forget(evd);
+        self.cno_detach(cno);
         match (cq, end) {
             (Some(cq), Some(end)) => Ok(self.provider.cq_destroy(cq, end)?),
             _ => Ok(()),

@@ -15,7 +15,7 @@ use crate::dat_return::DatReturn;
 use crate::event::{DtoEvent, DtoOperation, DtoStatus, Entry, Event, IbDtoEvent, IbOperation};
 use crate::handle::Evd;
 use crate::provider::{
-    Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Provider, Status, Using,
+    Arrived, Completion, CompletionQueue, Direction, Extra, Polled, Provider, Status,
 };
 use crate::shared::Shared;
 use crate::shared::connection::ConnectionEvent;
@@ -412,7 +412,7 @@ impl<P: Provider> Reaper<P> {
         self.head = self.head.wrapping_add(1);
         // ORDER: the entry has been read before its place is given back.
         evd.consumer.head.store(self.head, Ordering::Release);
-        Some(Entry::decode(words, P::USES))
+        Some(Entry::decode(words))
     }
 
     /// The event of an entry of the ring, if it has one.
@@ -455,8 +455,8 @@ impl<P: Provider> Reaper<P> {
             return None;
         }
         let event = match completion.direction {
-            Direction::Send => complete_request::<P>(shared, index, ep, completion),
-            Direction::Recv => complete_receive::<P>(shared, ep, completion),
+            Direction::Send => complete_request(shared, index, ep, completion),
+            Direction::Recv => complete_receive(shared, ep, completion),
         };
         let Some(event) = event else {
             self.nonsense = self.nonsense.saturating_add(1);
@@ -464,7 +464,7 @@ impl<P: Provider> Reaper<P> {
             return None;
         };
         let invalidated = completion.extra.arrived == Arrived::Invalidation;
-        if P::USES.windows && invalidated && completion.status == Status::Success {
+        if invalidated && completion.status == Status::Success {
             let _ = crate::rmr::invalidated(shared, completion.extra.immediate);
         }
         self.extra = completion.extra;
@@ -502,7 +502,7 @@ impl<P: Provider> Reaper<P> {
                 let request = slot.read();
                 slot.wipe();
                 line.consumed.store(done, Ordering::Release);
-                finish::<P>(shared, index, ep, request, status)
+                finish(shared, index, ep, request, status)
             }
             Direction::Recv => {
                 let cookie = shared.receive(line, seq)?.load(Ordering::Relaxed);
@@ -619,7 +619,7 @@ impl<P: Provider> Reaper<P> {
             let Some(place) = slot(shared, self.slot(), self.head.wrapping_add(ahead)) else {
                 continue;
             };
-            if let Some(Entry::Absorbed(early)) = Entry::decode(place.load(), P::USES)
+            if let Some(Entry::Absorbed(early)) = Entry::decode(place.load())
                 && early.index == index
             {
                 give_back(early.direction, early.token);
@@ -776,7 +776,7 @@ fn take_receive(shared: &Shared<'_>, ep: &EpShared, token: u16, len: u32) -> Opt
 }
 
 /// A receive that ended in any way. `None` if it makes no sense.
-fn complete_receive<U: Using>(
+fn complete_receive(
     shared: &Shared<'_>,
     ep: &EpShared,
     completion: &Completion,
@@ -790,7 +790,7 @@ fn complete_receive<U: Using>(
     };
     let status = DtoStatus::from_status(completion.status);
     let handle = ep.receive.handle();
-    if let Some(operation) = received::<U>(ep, completion) {
+    if let Some(operation) = received(ep, completion) {
         let counter = match operation {
             IbOperation::RecvMsgUd => EpCounter::RecvUd,
             IbOperation::RecvMsgImmed | IbOperation::RecvMsgUdImmed => EpCounter::RecvImm,
@@ -825,8 +825,8 @@ fn complete_receive<U: Using>(
 
 /// What has arrived, if that is an affair of the InfiniBand extensions. A receive that failed is
 /// one like any other.
-fn received<U: Using>(ep: &EpShared, completion: &Completion) -> Option<IbOperation> {
-    if !(U::USES.extensions || U::USES.datagrams) || completion.status != Status::Success {
+fn received(ep: &EpShared, completion: &Completion) -> Option<IbOperation> {
+    if completion.status != Status::Success {
         return None;
     }
     match (completion.extra.arrived, ep.is_datagram()) {
@@ -840,7 +840,7 @@ fn received<U: Using>(ep: &EpShared, completion: &Completion) -> Option<IbOperat
 
 /// A request that ended in any way, and with it those before it that were to succeed in silence.
 /// `None` if it makes no sense; `Some(None)` if it has no event.
-fn complete_request<U: Using>(
+fn complete_request(
     shared: &Shared<'_>,
     index: u32,
     ep: &EpShared,
@@ -859,26 +859,26 @@ fn complete_request<U: Using>(
             break (seq, request);
         }
         if ahead == outstanding || !request.tag.is_suppressed() {
-            return complete_follower::<U>(shared, index, ep, completion).then_some(None);
+            return complete_follower(shared, index, ep, completion).then_some(None);
         }
         ahead += 1;
     };
     for passed in 0..=ahead {
         let slot = shared.request(line, consumed.wrapping_add(passed))?;
         if passed != ahead {
-            untold::<U>(shared, index, ep, slot.read(), true);
+            untold(shared, index, ep, slot.read(), true);
         }
         slot.wipe();
     }
     // ORDER: the slots have been read, and wiped, before they are given back.
     line.consumed.store(seq.wrapping_add(1), Ordering::Release);
     let status = DtoStatus::from_status(completion.status);
-    Some(finish::<U>(shared, index, ep, request, status))
+    Some(finish(shared, index, ep, request, status))
 }
 
 /// The completion of a request of dat-core's own: those before it have completed. False if it makes
 /// no sense.
-fn complete_follower<U: Using>(
+fn complete_follower(
     shared: &Shared<'_>,
     index: u32,
     ep: &EpShared,
@@ -895,7 +895,7 @@ fn complete_follower<U: Using>(
             let Some(slot) = shared.request(line, seq) else {
                 return false;
             };
-            untold::<U>(shared, index, ep, slot.read(), true);
+            untold(shared, index, ep, slot.read(), true);
             slot.wipe();
         }
         // ORDER: the slots have been read, and wiped, before they are given back.

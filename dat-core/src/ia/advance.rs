@@ -43,14 +43,10 @@ impl<P: Provider> Ia<'_, P> {
                 break;
             };
             self.worked = true;
-            if P::USES.counters {
-                let before = self.cm.counters();
-                self.cm.input(now, mad.from, &mad.mad);
-                let after = self.cm.counters();
-                self.tally.heard(&mad.mad, &before, &after);
-            } else {
-                self.cm.input(now, mad.from, &mad.mad);
-            }
+            let before = self.cm.counters();
+            self.cm.input(now, mad.from, &mad.mad);
+            let after = self.cm.counters();
+            self.tally.heard(&mad.mad, &before, &after);
             self.connection_events(now);
         }
         self.cm.advance(now);
@@ -59,8 +55,8 @@ impl<P: Provider> Ia<'_, P> {
         self.watched(now);
         self.connection_events(now);
         self.transmit(now);
-        if let Some(listening) = self.late.listening {
-            (listening.look)(self);
+        if self.listened {
+            self.arrivals();
         }
         let deadline = Instant::sooner(self.cm.next_deadline(), self.provider.next_deadline());
         // Nothing tells when a datagram has left.
@@ -138,16 +134,8 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
             // The transport's retries decide what a lost link means to a connection.
-            Notice::SharedLimit(queue) => {
-                if let Some(queues) = self.late.shared_queues() {
-                    (queues.low)(self, queue);
-                }
-            }
-            Notice::SharedError(queue) => {
-                if let Some(queues) = self.late.shared_queues() {
-                    (queues.failed)(self, queue);
-                }
-            }
+            Notice::SharedLimit(queue) => self.srq_limit(queue),
+            Notice::SharedError(queue) => self.srq_failed(queue),
             Notice::Link(_) => self.worked = true,
             Notice::Catastrophic(fault) => self.catastrophe(now, fault),
         }
@@ -249,9 +237,7 @@ impl<P: Provider> Ia<'_, P> {
             }
             index = next;
         }
-        if let Some(windows) = self.late.windows {
-            (windows.retire)(self);
-        }
+        self.rmr_retire();
     }
 
     /// Endpoints that wait for a path, a deadline, a drain or a second look.
@@ -283,11 +269,7 @@ impl<P: Provider> Ia<'_, P> {
             self.apply(ep, EpOp::TimedOut);
         }
         self.establish_step(now, ep);
-        let marked = match self.late.watermarks {
-            Some(watermarks) => (watermarks.step)(self, now, ep),
-            None => false,
-        };
-        marked | self.visit_state(now, ep)
+        self.watermark_step(now, ep) | self.visit_state(now, ep)
     }
 
     fn visit_state(&mut self, now: Instant, ep: Ep) -> bool {
@@ -297,9 +279,7 @@ impl<P: Provider> Ia<'_, P> {
                 self.ep(ep).is_ok_and(|control| matches!(control.phase, Phase::Accepting { .. }))
             }
             Ok(EpState::DisconnectPending) => {
-                if let Some(drains) = self.late.drains {
-                    (drains.step)(self, now, ep);
-                }
+                self.drain_step(now, ep);
                 self.state_of(ep).ok() == Some(EpState::DisconnectPending)
             }
             Ok(EpState::Disconnected) => {

@@ -82,15 +82,11 @@ impl<P: Provider> Ia<'_, P> {
             self.csps.remove(csp);
         }
         while let Some(srq) = self.srqs.first() {
-            if let Some(queues) = self.late.shared_queues() {
-                first = first.and((queues.free)(self, Srq(srq)));
-            }
+            first = first.and(self.srq_free(Srq(srq)));
             // Its posting half may be out: what the device kept goes with the device.
             self.srqs.remove(srq);
         }
-        if let Some(windows) = self.late.windows {
-            first = first.and((windows.over)(self));
-        }
+        first = first.and(self.rmr_over());
         while let Some(lmr) = self.lmrs.first() {
             if let Some(slot) = self.shared.lmrs.get(lmr.index() as usize) {
                 slot.bound.store(0, core::sync::atomic::Ordering::SeqCst);
@@ -110,9 +106,7 @@ impl<P: Provider> Ia<'_, P> {
             self.pzs.remove(pz);
         }
         self.closed = true;
-        if let Some(listening) = self.late.listening {
-            (listening.over)(self);
-        }
+        self.cno_over();
         first
     }
 }

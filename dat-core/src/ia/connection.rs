@@ -25,7 +25,6 @@ impl<P: Provider> Ia<'_, P> {
             self.worked = true;
             match event {
                 CmEvent::Request(request) => self.requested(now, &request),
-                CmEvent::Reply(_) if !P::USES.connects => {}
                 CmEvent::Reply(reply) => match self.owner(reply.conn) {
                     Owner::Ep(ep) => self.replied(ep, reply),
                     // Aborted meanwhile: the peer must not stay half connected.
@@ -50,16 +49,8 @@ impl<P: Provider> Ia<'_, P> {
                 CmEvent::Disconnected { conn, .. } => {
                     self.ended(conn, EpOp::PeerDisconnected, None);
                 }
-                CmEvent::SidrRequest(request) => {
-                    if P::USES.datagrams {
-                        self.looked_up(now, &request);
-                    }
-                }
-                CmEvent::SidrReply(reply) => {
-                    if let Some(look_ups) = self.late.look_ups() {
-                        (look_ups.found)(self, &reply);
-                    }
-                }
+                CmEvent::SidrRequest(request) => self.looked_up(now, &request),
+                CmEvent::SidrReply(reply) => self.found(&reply),
             }
         }
     }
@@ -68,11 +59,7 @@ impl<P: Provider> Ia<'_, P> {
     fn ended(&mut self, conn: ConnId, op: EpOp, refusal: Option<Reason>) {
         match self.owner(conn) {
             Owner::Nobody => {}
-            Owner::LookUp(ep, ..) => {
-                if let Some(look_ups) = self.late.look_ups() {
-                    (look_ups.unanswered)(self, ep);
-                }
-            }
+            Owner::LookUp(ep, ..) => self.unanswered(ep),
             Owner::Cr(cr) => {
                 if let Some(control) = self.crs.get_mut(cr.0) {
                     control.conn = None;
@@ -143,7 +130,7 @@ impl<P: Provider> Ia<'_, P> {
         let (evd, needs_ep) = match listener {
             Listener::Psp(psp) => {
                 let psp = self.psp(psp).map_err(|_| nobody)?;
-                (psp.evd, P::USES.service_points && psp.flag == PspFlag::Provider)
+                (psp.evd, psp.flag == PspFlag::Provider)
             }
             Listener::Rsp(rsp) => {
                 let rsp = self.rsp(rsp).map_err(|_| nobody)?;

@@ -5,7 +5,6 @@ mod advance;
 mod close;
 mod connection;
 mod ha_related;
-pub(crate) mod late;
 mod open;
 mod open_query;
 mod query;
@@ -28,7 +27,6 @@ use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::EpControl;
 use crate::evd::{EvdControl, Reaper};
 use crate::handle::{Cr, Ep, Evd};
-use crate::ia::late::Late;
 use crate::lmr::LmrControl;
 use crate::post::Poster;
 use crate::provider::{Fault, Net, Provider};
@@ -39,7 +37,7 @@ use crate::rmr::RmrControl;
 use crate::rsp::RspControl;
 use crate::shared::Shared;
 use crate::srq::{SrqControl, SrqEnd};
-use crate::table::{Points, SharedReceives, Table, Windows};
+use crate::table::Table;
 use crate::time::Instant;
 
 /// Datagrams whose way is still being looked up. More wait in the connection manager.
@@ -73,16 +71,16 @@ pub struct Ia<'s, P: Provider> {
     pub(crate) reapers: &'s mut [Option<Reaper<P>>],
     pub(crate) pzs: Table<'s, PzControl>,
     pub(crate) lmrs: Table<'s, LmrControl>,
-    pub(crate) rmrs: Table<'s, RmrControl, Windows<P>>,
+    pub(crate) rmrs: Table<'s, RmrControl>,
     pub(crate) evds: Table<'s, EvdControl<P>>,
     pub(crate) cnos: Table<'s, CnoControl>,
     pub(crate) eps: Table<'s, EpControl>,
     pub(crate) psps: Table<'s, PspControl>,
-    pub(crate) rsps: Table<'s, RspControl, Points<P>>,
-    pub(crate) csps: Table<'s, CspControl, Points<P>>,
-    pub(crate) srqs: Table<'s, SrqControl, SharedReceives<P>>,
+    pub(crate) rsps: Table<'s, RspControl>,
+    pub(crate) csps: Table<'s, CspControl>,
+    pub(crate) srqs: Table<'s, SrqControl>,
     pub(crate) crs: Table<'s, CrControl>,
-    pub(crate) cm: Cm<'s, P>,
+    pub(crate) cm: Cm<'s>,
     /// By the index of a connection.
     pub(crate) owners: &'s mut [Owner],
     pub(crate) waiting: Deque<Transmit, WAITING>,
@@ -101,10 +99,11 @@ pub struct Ia<'s, P: Provider> {
     pub(crate) worked: bool,
     /// Batches of notices heard; see [`EpControl::born`].
     pub(crate) turn: u32,
-    pub(crate) late: Late<P>,
+    /// Somebody may listen to Event Dispatchers: a CNO or upcalls were made.
+    pub(crate) listened: bool,
     /// Why the device is lost, if it is.
     pub(crate) lost: Option<Fault>,
-    pub(crate) tally: IaTally<P>,
+    pub(crate) tally: IaTally,
     /// [`Ia::close`] has succeeded, or done what it could.
     pub(crate) closed: bool,
     /// The async Event Dispatcher was made with the adapter.
@@ -134,7 +133,7 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// `MODEL_NOT_SUPPORTED` for a part that the program said to do without ([`Provider::USES`]).
+    /// `MODEL_NOT_SUPPORTED` for what the adapter does not have.
     pub(crate) const fn offered(part: bool) -> Result<(), Error> {
         if part { Ok(()) } else { Err(Error::new(DatType::ModelNotSupported, DatSubtype::None)) }
     }

@@ -2,7 +2,6 @@
 
 use heapless::Deque;
 
-use super::late::Late;
 use super::{Ia, Owner};
 use crate::cm::{Cm, Config};
 use crate::counters::IaTally;
@@ -112,9 +111,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         } = parts;
         owners.fill(Owner::Nobody);
         posters.fill_with(|| None);
-        if P::USES.shared_receives {
-            srq_posters.fill_with(|| None);
-        }
+        srq_posters.fill_with(|| None);
         reapers.fill_with(|| None);
         let config = Config::new(provider.limits().node_guid);
         let seed = [random.next(), random.next()];
@@ -151,7 +148,7 @@ impl<'s, P: Provider> Ia<'s, P> {
             clock: now,
             worked: false,
             turn: 0,
-            late: Late::new(),
+            listened: false,
             lost: None,
             tally: IaTally::new(),
             closed: false,

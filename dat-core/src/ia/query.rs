@@ -210,14 +210,10 @@ impl<P: Provider> Ia<'_, P> {
         let iov = u32::from(self.max_iov());
         let eps = self.eps.capacity().min(limits.max_qp);
         let srqs = self.srqs.capacity().min(limits.max_shared);
-        let rmrs = if P::USES.windows && limits.windows {
-            self.rmrs.capacity().min(limits.max_mkey)
-        } else {
-            0
-        };
+        let rmrs = if limits.windows { self.rmrs.capacity().min(limits.max_mkey) } else { 0 };
         let (major, minor, _) = limits.firmware;
-        let atomics = P::USES.extensions && limits.atomics;
-        let extended = atomics || P::USES.datagrams && limits.max_datagram_segments != 0;
+        let atomics = limits.atomics;
+        let extended = atomics || limits.max_datagram_segments != 0;
         let ia = IaAttr {
             adapter_name: limits.name,
             vendor_name: limits.vendor,
@@ -272,7 +268,7 @@ impl<P: Provider> Ia<'_, P> {
             max_accept_private_data_size: count(MAX_ACCEPT_PRIVATE),
             max_reject_private_data_size: count(MAX_REJECT_PRIVATE),
             supports_multipath: false,
-            ep_creator: P::USES.service_points.into(),
+            ep_creator: true.into(),
             pz_support: 0,
             optimal_buffer_alignment: 64,
             evd_stream_merging_supported: [[true; 6]; 6],
@@ -297,7 +293,7 @@ impl<P: Provider> Ia<'_, P> {
     fn named(&self) -> [NamedAttr; NAMED] {
         use AttrValue::{Flag, Gid, Guid, Number, Text};
         let limits = self.provider.limits();
-        let atomics = P::USES.extensions && limits.atomics;
+        let atomics = limits.atomics;
         [
             ("DAT_IB_PROVIDER_NAME", Text(limits.name)),
             ("DAT_IB_DEVICE_NAME", Text(limits.name)),
@@ -314,7 +310,7 @@ impl<P: Provider> Ia<'_, P> {
             ("DAT_EXTENSION_INTERFACE", Flag(true)),
             ("DAT_IB_FETCH_AND_ADD", Flag(atomics)),
             ("DAT_IB_CMP_AND_SWAP", Flag(atomics)),
-            ("DAT_IB_IMMED_DATA", Flag(P::USES.extensions)),
+            ("DAT_IB_IMMED_DATA", Flag(true)),
         ]
         .map(|(name, value)| NamedAttr { name, value })
     }

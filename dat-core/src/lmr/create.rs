@@ -98,9 +98,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Whether those privileges can be given, and go together.
     pub(super) fn lmr_privileges(&self, privileges: MemPriv) -> Result<(), DatReturn> {
-        if privileges.contains(MemPriv::REMOTE_ATOMIC)
-            && !(P::USES.extensions && self.provider.limits().atomics)
-        {
+        if privileges.contains(MemPriv::REMOTE_ATOMIC) && !(self.provider.limits().atomics) {
             return Err(DatReturn::of(DatType::ModelNotSupported));
         }
         if !MemPriv::all().contains(privileges) {

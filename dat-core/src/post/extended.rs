@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use super::checks::{self, Kind};
-use super::general::{FULL, LENGTH, NOT_SERVED, PARAMETER, Segments};
+use super::general::{FULL, LENGTH, PARAMETER, Segments};
 use super::{Poster, far, kick};
 use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
@@ -55,9 +55,6 @@ impl<P: Provider> Poster<P> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        if !P::USES.extensions && matches!(work, Extended::WriteImmed(..)) {
-            return Err(NOT_SERVED);
-        }
         let kind = work.kind();
         let mut list = Segments::new();
         let (state, len, _) = self.checked(shared, near, kind, segments, flags, &mut list)?;

@@ -82,14 +82,10 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Words by this function. Compiled with `--cfg dat_silent` there are none: for firmware that
-    /// prints nothing.
+    /// Words by this function.
     #[must_use]
     pub const fn new(words: fn(&Fault, Part) -> &'static str) -> Self {
-        Self {
-            words: if cfg!(dat_silent) { no_more_words } else { words },
-            kind: |_| FaultKind::Nonsense,
-        }
+        Self { words, kind: |_| FaultKind::Nonsense }
     }
 
     /// The class by this function too, where [`Words::answer`] leaves it open.
@@ -151,7 +147,6 @@ impl fmt::Display for Host {
 pub struct Words {
     /// Operation, cause and advice, with a zero character after each of the first two. What is
     /// empty is the vocabulary's.
-    #[cfg(not(dat_silent))]
     text: &'static str,
     vocabulary: &'static Vocabulary,
     /// The class, if it does not depend on what the device said.
@@ -166,14 +161,9 @@ impl Words {
     /// Words of a failure of `kind`. `text` is operation, cause and advice, with a zero character
     /// after each of the first two; what is empty there is asked of `vocabulary`, and what that
     /// leaves empty stays so.
-    ///
-    /// Compiled with `--cfg dat_silent` there are none. A fault keeps its kind and its numbers
-    /// then.
     #[must_use]
-    #[cfg_attr(dat_silent, expect(unused_variables, reason = "the text is left out"))]
     pub const fn new(kind: FaultKind, text: &'static str, vocabulary: &'static Vocabulary) -> Self {
         Self {
-            #[cfg(not(dat_silent))]
             text,
             vocabulary,
             kind: Some(kind),
@@ -203,30 +193,13 @@ impl Words {
     /// What the device answers to a command, of the class that the vocabulary finds. Texts as in
     /// [`Words::new`].
     #[must_use]
-    #[cfg_attr(dat_silent, expect(unused_variables, reason = "the text is left out"))]
     pub const fn answer(
         object: Object,
         command: u16,
         text: &'static str,
         vocabulary: &'static Vocabulary,
     ) -> Self {
-        Self {
-            #[cfg(not(dat_silent))]
-            text,
-            vocabulary,
-            kind: None,
-            form: Form::Answer,
-            object,
-            command,
-        }
-    }
-
-    const fn text(&self) -> &'static str {
-        #[cfg(not(dat_silent))]
-        let text = self.text;
-        #[cfg(dat_silent)]
-        let text = "";
-        text
+        Self { text, vocabulary, kind: None, form: Form::Answer, object, command }
     }
 }
 
@@ -434,9 +407,9 @@ impl Fault {
         let own = match part {
             // A command's own name says more than what it was a part of.
             Part::Operation if self.words.form == Form::Own && self.command() != 0 => "",
-            Part::Operation => nth(self.words.text(), 0),
-            Part::Cause => nth(self.words.text(), 1),
-            Part::Advice => nth(self.words.text(), 2),
+            Part::Operation => nth(self.words.text, 0),
+            Part::Cause => nth(self.words.text, 1),
+            Part::Advice => nth(self.words.text, 2),
             Part::Object => "",
         };
         if own.is_empty() { (self.words.vocabulary.words)(self, part) } else { own }
@@ -453,8 +426,8 @@ pub fn nth(texts: &'static str, place: usize) -> &'static str {
 
 impl PartialEq for Fault {
     fn eq(&self, other: &Self) -> bool {
-        (self.kind(), self.numbers, self.words.text())
-            == (other.kind(), other.numbers, other.words.text())
+        (self.kind(), self.numbers, self.words.text)
+            == (other.kind(), other.numbers, other.words.text)
     }
 }
 
@@ -468,10 +441,6 @@ impl fmt::Debug for Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if cfg!(dat_silent) {
-            // Without words: the class, and the numbers as [`Form`] has them.
-            return write!(f, "fault {}: {:#x}", self.kind() as u8, self.numbers);
-        }
         if !self.object().is_empty() {
             write!(f, "{} {:#x}: ", self.object(), self.number())?;
         }

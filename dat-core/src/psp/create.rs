@@ -21,7 +21,6 @@ impl<P: Provider> Ia<'_, P> {
     /// `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_psp_create")]
     pub fn psp_create(&mut self, conn_qual: u64, evd: Evd, flag: PspFlag) -> Result<Psp, Error> {
-        Self::offered(P::USES.service_points || flag == PspFlag::Consumer)?;
         self.evd_for(evd, EvdFlags::CR, DatSubtype::InvalidHandleEvdCr)?;
         let port = port(conn_qual)
             .ok_or(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2))?;

@@ -6,7 +6,6 @@ use super::RmrControl;
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Pz, Rmr};
-use crate::ia::late::Windows;
 use crate::provider::{Fault, Mw, Pd, Provider};
 use crate::shared::lmr::NO_CONTEXT;
 
@@ -28,16 +27,11 @@ impl<P: Provider> Ia<'_, P> {
         make: fn(&mut P, Pd) -> Result<Mw, Fault>,
     ) -> Result<Rmr, Error> {
         let pd = self.pz(pz)?.pd;
-        Self::offered(P::USES.windows && self.provider.limits().windows)?;
+        Self::offered(self.provider.limits().windows)?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
         if self.rmrs.is_full() {
             return Err(full);
         }
-        self.late.windows = Some(Windows {
-            renew: |ia, ep| ia.windows_renewed(ep),
-            retire: |ia| ia.rmr_retire(),
-            over: |ia| ia.rmr_over(),
-        });
         let mw = make(&mut self.provider, pd)?;
         let control = RmrControl { pz, mw, freed: false };
         let rmr = self.rmrs.insert(control).map(Rmr).ok_or(full)?;

@@ -118,7 +118,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// The adapter closes: destroys all windows.
-    pub(super) fn rmr_over(&mut self) -> Result<(), Error> {
+    pub(crate) fn rmr_over(&mut self) -> Result<(), Error> {
         let mut first = Ok(());
         while let Some(rmr) = self.rmrs.first() {
             if let Some(control) = self.rmrs.get(rmr).filter(|control| !control.freed) {

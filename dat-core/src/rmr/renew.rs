@@ -16,13 +16,6 @@ impl<P: Provider> Ia<'_, P> {
     /// another window under another key: the queue pair's number may be given out again, and
     /// whoever has it then must not find the range open.
     pub(crate) fn renew_windows(&mut self, ep: Ep) -> Result<(), Error> {
-        match self.late.windows {
-            Some(windows) => (windows.renew)(self, ep),
-            None => Ok(()),
-        }
-    }
-
-    pub(super) fn windows_renewed(&mut self, ep: Ep) -> Result<(), Error> {
         let shared = self.shared;
         for (slot, window) in (0_u32..).zip(shared.rmrs) {
             if window.ep.load(Ordering::Relaxed) != ep.raw() {

@@ -17,7 +17,6 @@ impl<P: Provider> Ia<'_, P> {
     /// Endpoint is UNCONNECTED; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_rsp_create")]
     pub fn rsp_create(&mut self, conn_qual: u64, ep: Option<Ep>, evd: Evd) -> Result<Rsp, Error> {
-        Self::offered(P::USES.service_points)?;
         self.evd_for(evd, EvdFlags::CR, DatSubtype::InvalidHandleEvdCr)?;
         if let Some(ep) = ep {
             self.ep(ep)?;

@@ -6,7 +6,6 @@ use super::{SrqAttr, SrqControl, SrqEnd};
 use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Pz, Srq};
-use crate::ia::late::SharedQueues;
 use crate::provider::{Provider, SharedRqInit};
 
 impl<P: Provider> Ia<'_, P> {
@@ -17,13 +16,7 @@ impl<P: Provider> Ia<'_, P> {
     /// adapter has no such queues; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_srq_create")]
     pub fn srq_create(&mut self, pz: Pz, attr: &SrqAttr) -> Result<Srq, Error> {
-        Self::offered(P::USES.shared_receives)?;
         let pd = self.pz(pz)?.pd;
-        self.late.shared_queues = Some(SharedQueues {
-            low: |ia, queue| ia.srq_limit(queue),
-            failed: |ia, queue| ia.srq_failed(queue),
-            free: |ia, srq| ia.srq_free(srq),
-        });
         if self.provider.limits().max_shared == 0 {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
         }

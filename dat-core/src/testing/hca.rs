@@ -2,7 +2,6 @@
 //!
 //! Length: one implementation of the whole seam, method by method in the seam's order.
 
-use core::marker::PhantomData;
 use core::net::IpAddr;
 use core::task::Poll;
 
@@ -16,22 +15,21 @@ use super::words::{self, READ};
 use crate::fault;
 use crate::provider::{
     Access, Arrived, Atomic, Backing, Bind, Completion, CompletionQueue, Cq, Destination,
-    Direction, Everything, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice,
-    Object, Pages, Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue, Region,
-    Registration, Remote, Segment, SendQueue, SharedRq, SharedRqInit, Status, Uses, Using,
+    Direction, Fault, HcaCounters, HcaLimits, MadIn, Mr, Mw, Net, NewQp, Notice, Object, Pages,
+    Path, Pd, Polled, PostFlags, Provider, Qp, QpInit, QpStep, RecvQueue, Region, Registration,
+    Remote, Segment, SendQueue, SharedRq, SharedRqInit, Status,
 };
 use crate::time::Instant;
 
 /// RNR retries without end.
 const FOR_EVER: u8 = 7;
 
-/// One of the two HCAs of a [`Fabric`], in a program that uses of DAT what `U` says.
+/// One of the two HCAs of a [`Fabric`].
 #[derive(Debug)]
-pub struct LoopHca<'f, U = Everything> {
+pub struct LoopHca<'f> {
     fabric: &'f Fabric,
     port: usize,
     limits: HcaLimits,
-    uses: PhantomData<fn() -> U>,
 }
 
 impl<'f> LoopHca<'f> {
@@ -42,7 +40,7 @@ impl<'f> LoopHca<'f> {
     }
 }
 
-impl<'f, U> LoopHca<'f, U> {
+impl<'f> LoopHca<'f> {
     /// As [`LoopHca::new`], for a program that says what it uses.
     #[must_use]
     pub fn using(fabric: &'f Fabric, port: usize) -> Self {
@@ -52,7 +50,7 @@ impl<'f, U> LoopHca<'f, U> {
         }
         let mut limits = fabric.limits();
         limits.node_guid += port as u64;
-        Self { fabric, port, limits, uses: PhantomData }
+        Self { fabric, port, limits }
     }
 
     fn with<T>(&mut self, f: impl FnOnce(&mut super::fabric::Port) -> Option<T>) -> Option<T> {
@@ -61,7 +59,7 @@ impl<'f, U> LoopHca<'f, U> {
 }
 
 /// The helpers of its keys.
-impl<U> LoopHca<'_, U> {
+impl LoopHca<'_> {
     /// Whether the port may reach that memory.
     fn owns(&self, backing: Backing<'_>) -> bool {
         match backing {
@@ -100,13 +98,11 @@ fn full(operation: &'static str) -> Fault {
     fault!(READ, Resources, "", "the table is full").during(words::command(operation))
 }
 
-impl<'f, U: Using> Provider for LoopHca<'f, U> {
+impl<'f> Provider for LoopHca<'f> {
     type Sq = LoopSq<'f>;
     type Rq = LoopRq<'f>;
     type Cq = LoopCq<'f>;
     type Shared = LoopShared<'f>;
-
-    const USES: Uses = U::USES;
 
     fn limits(&self) -> &HcaLimits {
         &self.limits

@@ -12,7 +12,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use dat_core::provider::{Net, Using};
+use dat_core::provider::Net;
 use dat_core::testing::{Fabric, LoopHca};
 use dat_core::*;
 
@@ -45,15 +45,15 @@ pub fn addr(port: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, 1 + port])
 }
 
-pub fn open<U: Using>(fabric: &'static Fabric, port: u8) -> Ia<'static, LoopHca<'static, U>> {
-    open_of::<U, 8>(fabric, port)
+pub fn open(fabric: &'static Fabric, port: u8) -> Ia<'static, LoopHca<'static>> {
+    open_of::<8>(fabric, port)
 }
 
 /// One of so many Endpoints.
-pub fn open_of<U: Using, const EPS: usize>(
+pub fn open_of<const EPS: usize>(
     fabric: &'static Fabric,
     port: u8,
-) -> Ia<'static, LoopHca<'static, U>> {
+) -> Ia<'static, LoopHca<'static>> {
     let storage: &'static mut Storage<_, EPS, 8, 8, 32, 64> = Box::leak(Box::new(Storage::new()));
     let net = Net { addr: addr(port), prefix: 24, gateway: None, vlan: None };
     let hca = LoopHca::using(fabric, usize::from(port));

@@ -366,9 +366,7 @@ impl<'p, P: Platform> CommandQueue<'p, P> {
     }
 
     fn show(&self, op: Opcode, direction: Direction, flight: &Flight, message: &[u8]) {
-        let Some(observer) = self.observer.filter(|_| P::OBSERVED) else {
-            return;
-        };
+        let Some(observer) = self.observer else { return };
         let mut entry = [0; CommandEntry::SIZE];
         self.platform.read_bytes(self.entry(flight.slot), &mut entry);
         let chain = match direction {

@@ -82,9 +82,7 @@ impl Steering {
         let (own, groups) = macs.split_at_checked(1).unwrap_or((&macs, &[]));
         self.list(device, ListKind::Unicast, own)?;
         self.list(device, ListKind::Multicast, groups)?;
-        if P::USES.vlan
-            && let Some(vlan) = config.vlan
-        {
+        if let Some(vlan) = config.vlan {
             // The identifier stands in the low bits of the entry's first dword.
             self.list(device, ListKind::Vlan, &[u64::from(vlan) << 32])?;
         }

@@ -310,7 +310,7 @@ proptest! {
             1 => area[0] = 0x60,
             _ => {}
         }
-        if let Some(from) = source::<Scripted<false>>(&area) {
+        if let Some(from) = source(&area) {
             prop_assert!(!from.is_unspecified() && !from.is_multicast());
         }
     }

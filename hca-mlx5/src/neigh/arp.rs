@@ -7,7 +7,6 @@ use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress};
 
 use super::frame::{self, ARP, Frame, Header, Mac, Tag, is_station};
 use super::{Neighbours, Reply, Verdict};
-use crate::platform::Platform;
 
 /// Length of a packet.
 const PACKET: usize = 28;
@@ -42,9 +41,9 @@ fn build(
     frame::build(tag, to, mac, ARP, &bytes)
 }
 
-impl<P: Platform, const N: usize> Neighbours<P, N> {
+impl<const N: usize> Neighbours<N> {
     pub(super) fn receive_arp(&mut self, header: &Header<'_>, now: Instant) -> Verdict {
-        let Some(own) = Self::v4(self.first()) else {
+        let Some(own) = self.first().v4() else {
             return Verdict::Ignored;
         };
         if header.destination != self.mac && header.destination != BROADCAST {

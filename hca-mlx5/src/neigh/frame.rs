@@ -30,9 +30,6 @@ const VLAN: u16 = 0x8100;
 pub(super) struct Tag(Option<u16>);
 
 impl Tag {
-    /// No VLAN.
-    pub(super) const NONE: Self = Self(None);
-
     /// `None` for an identifier outside 1..=4094.
     pub(super) fn new(vlan: Option<u16>) -> Option<Self> {
         vlan.is_none_or(|vlan| (1..=4094).contains(&vlan)).then_some(Self(vlan))
@@ -60,9 +57,8 @@ pub(super) struct Header<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Takes a frame apart; `None` if it is too short for its headers or comes from no station. Without
-/// `tags` a tagged frame is one of another protocol.
-pub(super) fn parse(bytes: &[u8], tags: bool) -> Option<Header<'_>> {
+/// Takes a frame apart; `None` if it is too short for its headers or comes from no station.
+pub(super) fn parse(bytes: &[u8]) -> Option<Header<'_>> {
     let frame = EthernetFrame::new_checked(bytes).ok()?;
     let EthernetAddress(destination) = frame.dst_addr();
     let EthernetAddress(source) = frame.src_addr();
@@ -70,7 +66,7 @@ pub(super) fn parse(bytes: &[u8], tags: bool) -> Option<Header<'_>> {
         return None;
     }
     let (outer, rest) = bytes.get(12..)?.split_first_chunk()?;
-    let (vlan, ethertype, payload) = if tags && u16::from_be_bytes(*outer) == VLAN {
+    let (vlan, ethertype, payload) = if u16::from_be_bytes(*outer) == VLAN {
         let (tci, rest) = rest.split_first_chunk()?;
         let (inner, rest) = rest.split_first_chunk()?;
         let id = u16::from_be_bytes(*tci) & 0xfff;

@@ -28,8 +28,7 @@ mod nd;
 mod tests;
 
 use core::fmt;
-use core::marker::PhantomData;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv6Addr};
 use core::task::Poll;
 use core::time::Duration;
 
@@ -38,7 +37,6 @@ use dat_core::provider::{Fault, Net, canonical};
 use heapless::{Deque, Vec};
 
 use crate::gid::{Gid, MAPPED};
-use crate::platform::Platform;
 use crate::words::fault;
 use cache::{Answer, Cache};
 pub use cache::{LIFETIME, WAITS};
@@ -94,9 +92,8 @@ struct Announcement {
     left: usize,
 }
 
-/// Neighbour discovery of one port, with room for `N` neighbours; for IPv6 too if `P` uses that.
-pub struct Neighbours<P, const N: usize> {
-    uses: PhantomData<fn() -> P>,
+/// Neighbour discovery of one port, with room for `N` neighbours.
+pub struct Neighbours<const N: usize> {
     mac: Mac,
     own: Vec<Gid, OWN>,
     /// Of an address in its mapped form.
@@ -109,7 +106,7 @@ pub struct Neighbours<P, const N: usize> {
     counters: Counters,
 }
 
-impl<P, const N: usize> fmt::Debug for Neighbours<P, N> {
+impl<const N: usize> fmt::Debug for Neighbours<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Neighbours")
             .field("own", &self.own)
@@ -118,7 +115,7 @@ impl<P, const N: usize> fmt::Debug for Neighbours<P, N> {
     }
 }
 
-impl<P: Platform, const N: usize> Neighbours<P, N> {
+impl<const N: usize> Neighbours<N> {
     /// For a port with this MAC and this address. Refuses what cannot work: addresses that are no
     /// host's, a gateway that is not on the link, a VLAN outside 1..=4094. The first
     /// announcement is due at `now`.
@@ -147,29 +144,13 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         }
         let bits = match net.addr {
             IpAddr::V4(_) => 32,
-            IpAddr::V6(_) if P::USES.ipv6 => 128,
-            IpAddr::V6(_) => {
-                return Err(fault!(
-                    at net.addr, Unsupported,
-                    "set up the network",
-                    "this program was made without IPv6",
-                    "give the port an IPv4 address"
-                ));
-            }
+            IpAddr::V6(_) => 128,
         };
         if net.prefix > bits {
             return Err(fault!(
                 at net.addr, BadParameter,
                 "set up the network",
                 "the prefix is longer than the address"
-            ));
-        }
-        if net.vlan.is_some() && !P::USES.vlan {
-            return Err(fault!(
-                at net.addr, Unsupported,
-                "set up the network",
-                "this program was made without VLANs",
-                "put the port on a network without tags"
             ));
         }
         let Some(tag) = Tag::new(net.vlan) else {
@@ -182,13 +163,11 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         let mut own = Vec::new();
         let _ = own.push(net.addr.into());
         if let IpAddr::V6(addr) = net.addr
-            && P::USES.ipv6
             && !addr.is_unicast_link_local()
         {
             let _ = own.push(nd::link_local(mac).into());
         }
         let mut this = Self {
-            uses: PhantomData,
             mac,
             own,
             prefix: 128 - bits + net.prefix,
@@ -239,11 +218,6 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         &self.own
     }
 
-    /// The IPv4 address, if it is one: a program without IPv6 has no other on its link.
-    fn v4(gid: Gid) -> Option<Ipv4Addr> {
-        if P::USES.ipv6 { gid.v4() } else { Some(gid.low()) }
-    }
-
     /// The configured address.
     fn first(&self) -> Gid {
         // There is always one.
@@ -255,10 +229,6 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
     #[must_use]
     pub fn groups(&self) -> Vec<Mac, { OWN + 1 }> {
         let mut groups = Vec::new();
-        if !P::USES.ipv6 {
-            let _ = groups.push(arp::BROADCAST);
-            return groups;
-        }
         let mut add = |group| {
             if !groups.contains(&group) {
                 let _ = groups.push(group);
@@ -307,18 +277,18 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
     /// Takes one received frame in, VLAN tag included, frame check sequence not. Anything may be in
     /// it.
     pub fn receive(&mut self, frame: &[u8], now: Instant) {
-        let Some(header) = frame::parse(frame, P::USES.vlan) else {
+        let Some(header) = frame::parse(frame) else {
             self.counters.malformed = self.counters.malformed.wrapping_add(1);
             return;
         };
         // What this port sent itself may come back by loopback.
-        if header.vlan != self.tag().vlan() || header.source == self.mac {
+        if header.vlan != self.tag.vlan() || header.source == self.mac {
             self.counters.ignored = self.counters.ignored.wrapping_add(1);
             return;
         }
         let verdict = match header.ethertype {
             frame::ARP => self.receive_arp(&header, now),
-            frame::IPV6 if P::USES.ipv6 => self.receive_nd(&header, now),
+            frame::IPV6 => self.receive_nd(&header, now),
             _ => Verdict::Ignored,
         };
         let counter = match verdict {
@@ -361,11 +331,6 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         self.announcement = Some(Announcement { due: now, left: ANNOUNCEMENTS * self.own.len() });
     }
 
-    /// The VLAN of what is sent.
-    fn tag(&self) -> Tag {
-        if P::USES.vlan { self.tag } else { Tag::NONE }
-    }
-
     #[inline(never)]
     fn is_own(&self, addr: Gid) -> bool {
         self.own.contains(&addr)
@@ -400,7 +365,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
     /// It can be the address of a single host here.
     #[inline(never)]
     fn is_host(&self, gid: Gid) -> bool {
-        let Some(addr) = Self::v4(gid) else {
+        let Some(addr) = gid.v4() else {
             let addr = Ipv6Addr::from_bits(gid.0);
             return !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast());
         };
@@ -420,10 +385,10 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
     /// A neighbour by prefix, or link-local: no gateway forwards those.
     fn on_link(&self, gid: Gid) -> bool {
         let own = self.first();
-        if P::USES.ipv6 && own.is_v4() != gid.is_v4() {
+        if own.is_v4() != gid.is_v4() {
             return false;
         }
-        let link_local = match Self::v4(gid) {
+        let link_local = match gid.v4() {
             Some(addr) => addr.is_link_local(),
             None => Ipv6Addr::from_bits(gid.0).is_unicast_link_local(),
         };
@@ -457,19 +422,19 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
 
     fn reply(&self, reply: Reply) -> Option<Frame> {
         let Reply { mac, asker, target } = reply;
-        match (Self::v4(target), Self::v4(asker)) {
-            (Some(own), Some(asker)) => arp::reply(self.tag(), self.mac, own, mac, asker),
+        match (target.v4(), asker.v4()) {
+            (Some(own), Some(asker)) => arp::reply(self.tag, self.mac, own, mac, asker),
             _ => {
                 let (own, asker) = target.v6().zip(asker.v6())?;
-                nd::advert(self.tag(), self.mac, own, mac, asker)
+                nd::advert(self.tag, self.mac, own, mac, asker)
             }
         }
     }
 
     fn question(&self, target: Gid) -> Option<Frame> {
         let first = self.first();
-        match (Self::v4(target), Self::v4(first)) {
-            (Some(target), Some(own)) => arp::request(self.tag(), self.mac, own, target),
+        match (target.v4(), first.v4()) {
+            (Some(target), Some(own)) => arp::request(self.tag, self.mac, own, target),
             _ => {
                 let (target, first) = target.v6().zip(first.v6())?;
                 // A link-local target is asked from the link-local address, so that its answer
@@ -480,7 +445,7 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
                     };
                     own.v6().filter(same)
                 });
-                nd::solicit(self.tag(), self.mac, own.unwrap_or(first), target)
+                nd::solicit(self.tag, self.mac, own.unwrap_or(first), target)
             }
         }
     }
@@ -500,8 +465,8 @@ impl<P: Platform, const N: usize> Neighbours<P, N> {
         if run.left == 0 {
             self.announcement = None;
         }
-        match Self::v4(own) {
-            Some(own) => arp::request(self.tag(), self.mac, own, own),
+        match own.v4() {
+            Some(own) => arp::request(self.tag, self.mac, own, own),
             // To all nodes.
             None => self.reply(Reply { mac: nd::ALL_NODES_MAC, asker: own, target: own }),
         }

@@ -11,7 +11,6 @@ use smoltcp::wire::{IpProtocol, Ipv6Packet, checksum};
 
 use super::frame::{self, Frame, Header, IPV6, Mac, Tag, is_station};
 use super::{Neighbours, Reply, Verdict};
-use crate::platform::Platform;
 use crate::prm::{put, take};
 
 /// Every message travels with this hop limit and is refused with another: it cannot have crossed a
@@ -126,7 +125,7 @@ fn option(mut options: &[u8], wanted: u8) -> Result<Option<Mac>, Verdict> {
     if options.is_empty() { Ok(found) } else { Err(Verdict::Malformed) }
 }
 
-impl<P: Platform, const N: usize> Neighbours<P, N> {
+impl<const N: usize> Neighbours<N> {
     pub(super) fn receive_nd(&mut self, header: &Header<'_>, now: Instant) -> Verdict {
         if self.first().is_v4()
             || (header.destination != self.mac && !self.groups().contains(&header.destination))

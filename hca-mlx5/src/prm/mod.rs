@@ -13,9 +13,9 @@
 //!     0x38(64) dbr_addr, set_dbr_addr: u64;       64 bits from byte 0x38 on, big-endian
 //! }
 //! ```
-//! The macro turns that into absolute bit positions of `bitfield!`'s `MSB0 [u8]` form (position = 8
-//! * offset + 31 - bit) and refuses, when compiling, a field that leaves its dword or the layout.
-//! Field names are the manual's, so that the `FIELDS` table of each layout can be held against any
+//! The macro turns that into absolute bit positions of `bitfield!`'s `MSB0 [u8]` form (position is
+//! `8 * offset + 31 - bit`) and refuses, when compiling, a field that leaves its dword or the
+//! layout. Field names are the manual's, so that the `FIELDS` table of each layout can be held against any
 //! other notation of the same layout by name.
 //!
 //! Entries the device writes at data-path rate (CQE, EQE) and WQEs are read and built one

@@ -60,9 +60,6 @@ impl Host {
 }
 
 impl Platform for Host {
-    // `USES` is not given: all of DAT. A small image says `const USES: Uses =
-    // Uses::LEAST.connects().ipv6();` or what else it needs.
-
     /// True only if the doorbell pages are mapped write-combining.
     const WRITE_COMBINING: bool = false;
 

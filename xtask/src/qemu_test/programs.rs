@@ -11,8 +11,8 @@ use crate::{nostd, run};
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The model's server, a program of the host.
 const SERVER: &str = "mlx5-model";
-/// Images that are their own guests: one that serves, and the same that calls.
-const IMAGES: [&str; 2] = ["dat-metal", "dat-metal-call"];
+/// The image that is its own guest.
+const IMAGE: &str = "dat-metal";
 /// Programs of the guest.
 const GUEST: [&str; 2] = ["guest", "dat"];
 
@@ -23,8 +23,8 @@ pub(crate) struct Programs {
     pub(crate) server: PathBuf,
     /// Where the others are: they run on the host as well.
     pub(crate) folder: PathBuf,
-    /// The freestanding images, of one that serves and of one that calls.
-    pub(crate) images: [PathBuf; 2],
+    /// The freestanding image, which serves or calls.
+    pub(crate) image: PathBuf,
     /// Static programs that every guest has, by name.
     pub(crate) guest: Vec<(&'static str, Vec<u8>)>,
 }
@@ -48,11 +48,10 @@ impl Programs {
             let bytes = fs::read(&path).with_context(|| format!("{}", path.display()))?;
             Ok((name, bytes))
         });
-        let images = nostd::images()?;
         Ok(Self {
             server: built.join(SERVER),
             folder: built,
-            images: IMAGES.map(|name| images.join(name)),
+            image: nostd::images()?.join(IMAGE),
             guest: guest.into_iter().collect::<Result<_>>()?,
         })
     }

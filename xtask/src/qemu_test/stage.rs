@@ -219,14 +219,12 @@ impl<'m> Stage<'m> {
         self.guest(name, &usual)
     }
 
-    /// Boots an image that needs no Linux: the one that serves, or with `calls` the one that calls.
-    /// Its script is its command line.
-    pub(crate) fn image(&mut self, name: &str, calls: bool, guest: &Guest<'_>) -> Result<Id> {
-        let [serves, caller] = &self.programs.images;
+    /// Boots the image that needs no Linux. Its script is its command line.
+    pub(crate) fn image(&mut self, name: &str, guest: &Guest<'_>) -> Result<Id> {
         let mut command = self.qemu(guest)?;
         command
             .arg("-kernel")
-            .arg(if calls { caller } else { serves })
+            .arg(&self.programs.image)
             .args(["-append", guest.script])
             .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
         let process = Process::start(name, command, self.options.verbose)?;

@@ -566,8 +566,7 @@ fn two_ports_find_each_other() {
         let mut stations = Vec::new();
         for ((nic, mac), addr) in nics.iter().zip(macs).zip([addr, peer]) {
             let net = Net { addr: addr.parse().unwrap(), prefix: 16, gateway: None, vlan: Some(7) };
-            let neighbours =
-                Neighbours::<crate::scripted::Scripted, 8>::new(mac, &net, Instant::ZERO).unwrap();
+            let neighbours = Neighbours::<8>::new(mac, &net, Instant::ZERO).unwrap();
             nic.identity.set(Identity { mac, ..nic.identity.get() });
             let mut device = nic.device(false);
             let groups = neighbours.groups();

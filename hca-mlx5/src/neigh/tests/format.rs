@@ -103,33 +103,3 @@ fn ipv6_works_on_a_vlan() {
     exchange(&mut a, &mut b, ms(0), &mut never);
     assert_eq!(known(a.resolve(ip("2001:db8::2"), ms(0))), MAC_B);
 }
-
-/// As little as possible.
-enum Least {}
-
-impl Using for Least {
-    const USES: Uses = Uses::LEAST;
-}
-
-#[test]
-fn a_program_without_vlans_and_ipv6_says_so_and_is_as_ever_without() {
-    type Small = Neighbours<Scripted<Least>, 4>;
-    let plain = net("192.168.7.1", 24);
-    let tagged = Net { vlan: Some(5), ..plain };
-    for (net, words) in
-        [(tagged, "made without VLANs"), (net("2001:db8::1", 64), "made without IPv6")]
-    {
-        let fault = Small::new(MAC_A, &net, ms(0)).unwrap_err();
-        assert_eq!(fault.kind(), FaultKind::Unsupported);
-        assert!(fault.to_string().contains(words), "{fault}");
-    }
-    let mut small = Small::new(MAC_A, &plain, ms(0)).unwrap();
-    assert_eq!(*small.groups(), [arp::BROADCAST]);
-    let mut tagging = Station::new(MAC_B, &tagged, ms(0)).unwrap();
-    let claim = tagging.transmit(ms(0)).unwrap();
-    small.receive(&claim, ms(0));
-    assert_eq!((small.counters().ignored, small.counters().conflicts), (1, 0));
-    let mut double = Station::new(MAC_X, &plain, ms(0)).unwrap();
-    small.receive(&double.transmit(ms(0)).unwrap(), ms(0));
-    assert_eq!(small.counters().conflicts, 1);
-}

@@ -7,11 +7,10 @@ use std::string::ToString;
 use std::vec::Vec;
 
 use dat_core::Instant;
-use dat_core::provider::{Fault, FaultKind, Host, Net, Uses, Using};
+use dat_core::provider::{Fault, FaultKind, Host, Net};
 use proptest::prelude::*;
 
 use super::*;
-use crate::scripted::Scripted;
 
 mod answer;
 mod format;
@@ -24,7 +23,7 @@ const MAC_A: Mac = [0x02, 0, 0, 0, 0, 0x0a];
 const MAC_B: Mac = [0x02, 0, 0, 0, 0, 0x0b];
 const MAC_X: Mac = [0x02, 0, 0, 0, 0, 0x66];
 
-type Station = Neighbours<Scripted, 4>;
+type Station = Neighbours<4>;
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()

@@ -8,7 +8,6 @@
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 
-use dat_core::provider::Uses;
 use hca_mlx5::dma::RawArena;
 use hca_mlx5::mmio::MappedBar;
 use hca_mlx5::platform::Platform;
@@ -88,11 +87,6 @@ impl Machine {
 }
 
 impl Platform for Machine {
-    /// Connections over IPv4 and nothing else, of peers alone unless it is to call: the parts that
-    /// a DAT peer of the tests does not ask for are not in the image.
-    const USES: Uses = if cfg!(feature = "call") { Uses::LEAST.connects() } else { Uses::LEAST };
-    const OBSERVED: bool = false;
-    const SCATTERED: bool = false;
     const WRITE_COMBINING: bool = false;
 
     hca_mlx5::forward_bar!(bar);

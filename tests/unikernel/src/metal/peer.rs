@@ -54,8 +54,6 @@ pub(crate) enum Trouble {
     Late(&'static str),
     /// Another event than the one that belongs here.
     Unexpected(&'static str, Event),
-    /// It was told to call, and is an image that only serves.
-    Serves,
     /// The peer said no; its words have been printed.
     Refused,
     /// What the peer says makes no sense.
@@ -84,7 +82,6 @@ impl fmt::Display for Trouble {
             Self::Unexpected(what, event) => {
                 write!(f, "instead of {what} came event {:#x} of dat.h", event.number())
             }
-            Self::Serves => f.write_str("peer= is for an image built with the feature call"),
             Self::Refused => f.write_str("the peer refused the test"),
             Self::Nonsense(what) => write!(f, "the peer's {what} makes no sense"),
             Self::Content(what, number, at) => {
@@ -221,8 +218,7 @@ fn play(
     let end = Instant::from_nanos(machine.now()) + options.timeout;
     let mut peer = Peer { machine, options, ia, pz, evd, end, armed: false, next: None };
     match options.peer {
-        Some(to) if cfg!(feature = "call") => peer.calls(to)?,
-        Some(_) => return Err(Trouble::Serves),
+        Some(to) => peer.calls(to)?,
         None => peer.listen()?,
     }
     peer.ia.evd_free(evd)?;

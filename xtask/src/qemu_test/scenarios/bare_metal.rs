@@ -30,12 +30,12 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<String> {
     let caller = stage.linux("caller", CALL, &[&b])?;
     stage.expect(caller, "@@booted", Duration::from_secs(60))?;
     let start = Instant::now();
-    let image = stage.image("image", false, &bare(SERVE, &[&a]))?;
+    let image = stage.image("image", &bare(SERVE, &[&a]))?;
     stage.expect(image, "listening on", Duration::from_secs(20))?;
     let up = start.elapsed();
     stage.say(caller, "go");
     stage.finish(caller, Duration::from_secs(60))?;
-    let alone = stage.image("image-calls", true, &bare(CALL_ALONE, &[&b]))?;
+    let alone = stage.image("image-calls", &bare(CALL_ALONE, &[&b]))?;
     for image in [alone, image] {
         stage.expect(image, WELL, Duration::from_secs(60))?;
         stage.ended(image, Duration::from_secs(10))?;
