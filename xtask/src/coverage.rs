@@ -15,6 +15,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use crate::record;
 use pages::{Pages, Source};
 
 /// Where cases and tables are.
@@ -146,6 +147,25 @@ pub(crate) fn calls(root: &Path) -> Result<BTreeSet<String>> {
     let tables = Tables::read(root, &mut faults)?;
     let out = tables.required.out.into_iter().map(|[call, _]| call);
     Ok(tables.required.calls.into_iter().chain(out).collect())
+}
+
+/// Kinds and names of all that the conformance suite checks.
+pub(crate) fn names(root: &Path) -> Result<Vec<(&'static str, String)>> {
+    let mut faults = Vec::new();
+    let tables = Tables::read(root, &mut faults)?;
+    let mut names = Vec::new();
+    for Rule { call, text, case, .. } in tables.rules {
+        names.push((record::RULE, format!("{call}: {text}")));
+        names.push((record::CASE, case));
+    }
+    let required = tables.required;
+    names.extend(required.calls.into_iter().map(|call| ("DAT call", call)));
+    names.extend(required.points.into_iter().map(|(section, [key, ..])| match section {
+        Section::Transition => ("transition", key),
+        Section::Event => ("event", key),
+        Section::Memory => ("memory rule", key),
+    }));
+    Ok(names)
 }
 
 /// The file of a group's case, if there is such a function.

@@ -15,6 +15,7 @@ mod fields;
 mod mutants;
 mod nostd;
 mod qemu_test;
+mod record;
 mod run;
 mod suite;
 mod targets;
@@ -52,13 +53,11 @@ enum Verb {
         #[arg(long)]
         no_guests: bool,
     },
-    /// House rules: dependencies, file sizes, unsafe, fences, man page to file to test, coverage of
-    /// DAT
-    Tidy {
-        /// Write docs/dat-coverage.md
-        #[arg(long)]
-        bless: bool,
-    },
+    /// Rules of the workspace: dependencies, file sizes, unsafe, fences, man page to file to test,
+    /// coverage of DAT, measures of the design
+    Tidy(tidy::Options),
+    /// Names of rules, cases, rows, cells, seeded bugs and scenarios, in docs/generated/record.txt
+    Record(record::Options),
     /// Link dat-core and hca-mlx5 into a freestanding static image
     Nostd {
         /// Instead, build both for CPUs without an operating system (x86-64, AArch64, RISC-V,
@@ -129,7 +128,8 @@ fn verb() -> Result<ExitCode> {
                 .map_or(ExitCode::FAILURE, |c| ExitCode::from(c.clamp(0, 255) as u8)));
         }
         Verb::Test { no_guests } => suite::test(!no_guests)?,
-        Verb::Tidy { bless } => tidy::tidy(bless)?,
+        Verb::Tidy(options) => tidy::tidy(&options)?,
+        Verb::Record(options) => record::record(&options)?,
         Verb::Nostd { targets: false } => nostd::nostd()?,
         Verb::Nostd { targets: true } => targets::targets()?,
         Verb::QemuTest(options) => qemu_test::qemu_test(&options)?,

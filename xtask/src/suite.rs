@@ -18,7 +18,7 @@ pub(crate) fn test(guests: bool) -> Result<()> {
         command
     };
     run::quiet(cargo(&["fmt", "--all", "--", "--check", "-l"]))?;
-    tidy::tidy(false)?;
+    tidy::tidy(&tidy::Options::default())?;
     let mut clippy =
         cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--all-features"]);
     clippy.args(["--", "-D", "warnings"]);

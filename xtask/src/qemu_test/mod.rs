@@ -27,7 +27,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::run;
+use crate::{record, run};
 use machine::Machine;
 use programs::Programs;
 use scenarios::{SCENARIOS, Scenario};
@@ -76,6 +76,19 @@ pub(crate) struct Options {
     bless: bool,
     #[command(flatten)]
     notes: Notes,
+}
+
+/// Kinds and names of scenarios, matrix cells and DAT program rows.
+pub(crate) fn names() -> Result<Vec<(&'static str, String)>> {
+    let mut names = Vec::new();
+    let tables = [("guests", SCENARIOS), ("--linux", linux::SCENARIOS), ("--dat", dat::SCENARIOS)];
+    for (table, scenarios) in tables {
+        let of_table = scenarios.iter().map(|scenario| format!("{table}: {}", scenario.name));
+        names.extend(of_table.map(|name| ("scenario", name)));
+    }
+    names.extend(linux::cells().map(|cell| (record::CELL, cell)));
+    names.extend(dat::row_names()?);
+    Ok(names)
 }
 
 /// What the models of a run write down.

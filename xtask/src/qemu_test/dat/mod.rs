@@ -17,8 +17,10 @@ use anyhow::Result;
 
 use super::scenarios::Scenario;
 use super::stage::Stage;
+use crate::record;
 use kit::Kit;
 use play::Outcome;
+use rows::Tier;
 use tiers::Choice;
 
 /// The scenarios, in the order they are played.
@@ -74,6 +76,17 @@ const KNOWN: &str = include_str!("stock.tsv");
 /// Places in the documentation.
 #[cfg(test)]
 const SECTIONS: [&str; 5] = ["host", "life", "guest", "wire", "stock"];
+
+/// Kinds and names of the rows, a kind for each tier.
+pub(crate) fn row_names() -> Result<Vec<(&'static str, String)>> {
+    let tiers = [Tier::Host, Tier::Guest, Tier::Wire, Tier::Safe];
+    let rows = rows::rows()?;
+    let of_tier = |(tier, kind): (Tier, &'static str)| {
+        let rows = rows.iter().filter(move |row| row.is_of(tier));
+        rows.map(move |row| (kind, row.name.clone()))
+    };
+    Ok(tiers.into_iter().zip(record::ROWS).flat_map(of_tier).collect())
+}
 
 /// All that needs no guest: every row of the host, shortened, and what is not seen in what programs
 /// print.

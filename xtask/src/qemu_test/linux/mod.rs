@@ -20,6 +20,13 @@ pub(crate) use side::{PAIRINGS, Pairing, Side};
 
 use super::scenarios::Scenario;
 
+/// The cells of the matrix that can be run: `TEST / SERVER-CLIENT`.
+pub(crate) fn cells() -> impl Iterator<Item = String> {
+    let pairs = cells::tests().flat_map(|test| PAIRINGS.map(|pairing| (test, pairing)));
+    let possible = pairs.filter(|(test, pairing)| test.cannot(*pairing).is_none());
+    possible.map(|(test, pairing)| format!("{} / {}", test.name, pairing.name()))
+}
+
 /// The scenarios, in the order they are played.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {

@@ -1,4 +1,10 @@
-//! `cargo xtask tidy`: the house rules that a compiler does not know.
+//! `cargo xtask tidy`: the rules of this workspace that a compiler does not check.
+
+mod figures;
+mod graph;
+mod lines;
+mod modules;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +13,24 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 
-use crate::{coverage, fields, run};
+use crate::{coverage, fields, record, run};
+
+/// The sources of the workspace by name.
+type Texts = BTreeMap<String, String>;
+
+/// What to check, and what to print.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Options {
+    /// Write docs/dat-coverage.md and docs/dat-seed-pages.md, and lower the limits of measures
+    #[arg(long)]
+    bless: bool,
+    /// Instead, print the measures of the design with their goals
+    #[arg(long)]
+    figures: bool,
+    /// With --figures, also print the imports behind circles and upward imports
+    #[arg(long, requires = "figures")]
+    verbose: bool,
+}
 
 /// Who may know whom, of our own crates.
 const MAY_KNOW: &[(&str, &[&str])] = &[
@@ -48,24 +71,34 @@ const MANY_LINES: usize = 600;
 /// What stands at the top level of the repository.
 const TOP: &[&str] = &["Cargo.toml", "dat-core", "hca-mlx5", "vfio-host", "tests", "xtask"];
 
-pub(crate) fn tidy(bless: bool) -> Result<()> {
+pub(crate) fn tidy(options: &Options) -> Result<()> {
     let root = run::root();
-    println!("$ tidy");
-    let mut faults = Vec::new();
-    dependencies(&mut faults)?;
-    let files = sources(&root)?;
-    let mut texts = BTreeMap::new();
-    for file in files {
+    let mut texts = Texts::new();
+    for file in files(&root, ".rs")? {
         let name = file.strip_prefix(&root)?.to_string_lossy().into_owned();
         texts.insert(name, fs::read_to_string(&file)?);
     }
+    let measured = figures::Figures::measure(&root, &texts)?;
+    let mut limits = figures::limits(&root)?;
+    if options.figures {
+        measured.print(&limits, options.verbose);
+        return Ok(());
+    }
+    println!("$ tidy");
+    let mut faults = Vec::new();
+    dependencies(&mut faults)?;
     for (name, text) in &texts {
         one_file(name, text, &mut faults);
     }
     median(&texts);
     man_pages(&root, &texts, &mut faults)?;
     faults.extend(fields::faults(&root));
-    faults.extend(coverage::faults(&root, &texts, bless)?);
+    faults.extend(coverage::faults(&root, &texts, options.bless)?);
+    if options.bless {
+        measured.bless(&root, &mut limits)?;
+    }
+    faults.extend(measured.faults(&limits));
+    faults.extend(record::faults(&root)?);
     for place in TOP {
         if !root.join(place).exists() {
             faults.push(format!("{place} is missing at the top level"));
@@ -74,7 +107,7 @@ pub(crate) fn tidy(bless: bool) -> Result<()> {
     for fault in &faults {
         eprintln!("tidy: {fault}");
     }
-    ensure!(faults.is_empty(), "{} house rules broken", faults.len());
+    ensure!(faults.is_empty(), "{} faults", faults.len());
     Ok(())
 }
 
@@ -97,7 +130,8 @@ fn dependencies(faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-fn sources(root: &Path) -> Result<Vec<PathBuf>> {
+/// The files of the workspace whose names end so.
+fn files(root: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -108,7 +142,7 @@ fn sources(root: &Path) -> Result<Vec<PathBuf>> {
                 if !name.starts_with('.') && name != "target" {
                     folders.push(path);
                 }
-            } else if name.ends_with(".rs") {
+            } else if name.ends_with(ending) {
                 found.push(path);
             }
         }
