@@ -87,20 +87,34 @@ impl<P: Provider> Ia<'_, P> {
         use HandleType as Type;
         let (ty, word, of) = match handle {
             AnyHandle::Ia => {
-                let open = (!self.closed).then_some(&mut self.context);
+                let open = (!self.lifecycle.closed).then_some(&mut self.lifecycle.context);
                 (Type::Ia, open, Of::InvalidHandleIa)
             }
-            AnyHandle::Cno(cno) => (Type::Cno, self.cnos.context(cno.0), Of::InvalidHandleCno),
-            AnyHandle::Cr(cr) => (Type::Cr, self.crs.context(cr.0), Of::InvalidHandleCr),
-            AnyHandle::Ep(ep) => (Type::Ep, self.eps.context(ep.0), Of::InvalidHandleEp),
-            AnyHandle::Evd(evd) => (Type::Evd, self.evds.context(evd.0), Of::InvalidHandle1),
-            AnyHandle::Lmr(lmr) => (Type::Lmr, self.lmrs.context(lmr.0), Of::InvalidHandleLmr),
-            AnyHandle::Psp(psp) => (Type::Psp, self.psps.context(psp.0), Of::InvalidHandlePsp),
-            AnyHandle::Pz(pz) => (Type::Pz, self.pzs.context(pz.0), Of::InvalidHandlePz),
-            AnyHandle::Rmr(rmr) => (Type::Rmr, self.rmrs.context(rmr.0), Of::InvalidHandleRmr),
-            AnyHandle::Rsp(rsp) => (Type::Rsp, self.rsps.context(rsp.0), Of::InvalidHandleRsp),
-            AnyHandle::Srq(srq) => (Type::Srq, self.srqs.context(srq.0), Of::InvalidHandleSrq),
-            AnyHandle::Csp(csp) => (Type::Csp, self.csps.context(csp.0), Of::InvalidHandleCsp),
+            AnyHandle::Cno(cno) => {
+                (Type::Cno, self.events.cnos.context(cno.0), Of::InvalidHandleCno)
+            }
+            AnyHandle::Cr(cr) => (Type::Cr, self.objects.crs.context(cr.0), Of::InvalidHandleCr),
+            AnyHandle::Ep(ep) => (Type::Ep, self.objects.eps.context(ep.0), Of::InvalidHandleEp),
+            AnyHandle::Evd(evd) => (Type::Evd, self.events.evds.context(evd.0), Of::InvalidHandle1),
+            AnyHandle::Lmr(lmr) => {
+                (Type::Lmr, self.objects.lmrs.context(lmr.0), Of::InvalidHandleLmr)
+            }
+            AnyHandle::Psp(psp) => {
+                (Type::Psp, self.objects.psps.context(psp.0), Of::InvalidHandlePsp)
+            }
+            AnyHandle::Pz(pz) => (Type::Pz, self.objects.pzs.context(pz.0), Of::InvalidHandlePz),
+            AnyHandle::Rmr(rmr) => {
+                (Type::Rmr, self.objects.rmrs.context(rmr.0), Of::InvalidHandleRmr)
+            }
+            AnyHandle::Rsp(rsp) => {
+                (Type::Rsp, self.objects.rsps.context(rsp.0), Of::InvalidHandleRsp)
+            }
+            AnyHandle::Srq(srq) => {
+                (Type::Srq, self.objects.srqs.context(srq.0), Of::InvalidHandleSrq)
+            }
+            AnyHandle::Csp(csp) => {
+                (Type::Csp, self.objects.csps.context(csp.0), Of::InvalidHandleCsp)
+            }
         };
         (ty, word.ok_or(DatReturn::new(DatType::InvalidHandle, of)))
     }

@@ -12,10 +12,12 @@ use crate::cno::CnoControl;
 use crate::cr::CrControl;
 use crate::csp::CspControl;
 use crate::dat_return::{DatSubtype, DatType, Error};
+use crate::data::DataPath;
 use crate::ep::EpControl;
 use crate::evd::{EvdControl, Reaper};
 use crate::ia::Owner;
 use crate::lmr::LmrControl;
+use crate::objects::{EventSlots, ObjectSlots};
 use crate::post::Poster;
 use crate::provider::Provider;
 use crate::psp::PspControl;
@@ -141,21 +143,9 @@ pub trait Supply<'s> {
 /// The memory of an adapter in the pieces that it works with, all empty: no sizes in its type.
 /// Those of a [`Storage::parts`], or of memory that is [supplied](Parts::supplied).
 pub struct Parts<'s, P: Provider> {
-    pub(crate) shared: Shared<'s>,
-    pub(crate) posters: &'s mut [Option<Poster<P>>],
-    pub(crate) srq_posters: &'s mut [Option<SrqEnd<P>>],
-    pub(crate) reapers: &'s mut [Option<Reaper<P>>],
-    pub(crate) pzs: &'s mut [Slot<PzControl>],
-    pub(crate) lmrs: &'s mut [Slot<LmrControl>],
-    pub(crate) rmrs: &'s mut [Slot<RmrControl>],
-    pub(crate) evds: &'s mut [Slot<EvdControl<P>>],
-    pub(crate) cnos: &'s mut [Slot<CnoControl>],
-    pub(crate) eps: &'s mut [Slot<EpControl>],
-    pub(crate) psps: &'s mut [Slot<PspControl>],
-    pub(crate) rsps: &'s mut [Slot<RspControl>],
-    pub(crate) csps: &'s mut [Slot<CspControl>],
-    pub(crate) srqs: &'s mut [Slot<SrqControl>],
-    pub(crate) crs: &'s mut [Slot<CrControl>],
+    pub(crate) data: DataPath<'s, P>,
+    pub(crate) objects: ObjectSlots<'s>,
+    pub(crate) events: EventSlots<'s, P>,
     pub(crate) conns: &'s mut [cm::Slot],
     pub(crate) owners: &'s mut [Owner],
 }
@@ -182,41 +172,47 @@ impl<'s, P: Provider> Parts<'s, P> {
         let rmrs: &[RmrShared] = supply.slice(lmrs, RmrShared::new);
         let heads = supply.slice(lmrs, || AtomicU32::new(0));
         Ok(Self {
-            shared: Shared {
-                eps: supply.slice(eps, EpShared::new),
-                requests: supply.words(times(eps, dtos)?, RequestSlot::new),
-                receives: supply.words(times(eps, dtos)?, || AtomicU64::new(0)),
-                quiet: supply.words(marks::words(times(eps, dtos)?), || AtomicU32::new(0)),
-                lmrs: supply.slice(lmrs, LmrShared::new),
-                rmrs,
-                keys: Keys::new(heads, rmrs),
-                srqs: supply.slice(srqs, SrqShared::new),
-                srq_slots: supply.slice(times(srqs, dtos)?, SrqSlot::new),
-                evds: supply.slice(evds, EvdShared::new),
-                events: supply.words(times(evds, events)?, EventSlot::new),
-                connection: ConnectionEvents::new(
-                    supply.slice(times(eps, PER_EP)?, ConnectionEvent::new),
-                    free_events,
-                ),
-                work,
-                dto_shift: dtos.trailing_zeros(),
-                event_shift: events.trailing_zeros(),
-                ep_mask: ep_mask(eps),
+            data: DataPath {
+                shared: Shared {
+                    eps: supply.slice(eps, EpShared::new),
+                    requests: supply.words(times(eps, dtos)?, RequestSlot::new),
+                    receives: supply.words(times(eps, dtos)?, || AtomicU64::new(0)),
+                    quiet: supply.words(marks::words(times(eps, dtos)?), || AtomicU32::new(0)),
+                    lmrs: supply.slice(lmrs, LmrShared::new),
+                    rmrs,
+                    keys: Keys::new(heads, rmrs),
+                    srqs: supply.slice(srqs, SrqShared::new),
+                    srq_slots: supply.slice(times(srqs, dtos)?, SrqSlot::new),
+                    evds: supply.slice(evds, EvdShared::new),
+                    events: supply.words(times(evds, events)?, EventSlot::new),
+                    connection: ConnectionEvents::new(
+                        supply.slice(times(eps, PER_EP)?, ConnectionEvent::new),
+                        free_events,
+                    ),
+                    work,
+                    dto_shift: dtos.trailing_zeros(),
+                    event_shift: events.trailing_zeros(),
+                    ep_mask: ep_mask(eps),
+                },
+                posters: supply.slice(eps, || None),
+                srq_posters: supply.slice(srqs, || None),
+                reapers: supply.slice(evds, || None),
             },
-            posters: supply.slice(eps, || None),
-            srq_posters: supply.slice(srqs, || None),
-            reapers: supply.slice(evds, || None),
-            pzs: supply.slice(eps, Slot::new),
-            lmrs: supply.slice(lmrs, Slot::new),
-            rmrs: supply.slice(lmrs, Slot::new),
-            evds: supply.slice(evds, Slot::new),
-            cnos: supply.slice(evds, Slot::new),
-            eps: supply.slice(eps, Slot::new),
-            psps: supply.slice(eps, Slot::new),
-            rsps: supply.slice(eps, Slot::new),
-            csps: supply.slice(eps, Slot::new),
-            srqs: supply.slice(srqs, Slot::new),
-            crs: supply.slice(eps, Slot::new),
+            objects: ObjectSlots {
+                pzs: supply.slice(eps, Slot::new),
+                lmrs: supply.slice(lmrs, Slot::new),
+                rmrs: supply.slice(lmrs, Slot::new),
+                eps: supply.slice(eps, Slot::new),
+                psps: supply.slice(eps, Slot::new),
+                rsps: supply.slice(eps, Slot::new),
+                csps: supply.slice(eps, Slot::new),
+                srqs: supply.slice(srqs, Slot::new),
+                crs: supply.slice(eps, Slot::new),
+            },
+            events: EventSlots {
+                evds: supply.slice(evds, Slot::new),
+                cnos: supply.slice(evds, Slot::new),
+            },
             conns: supply.slice(times(eps, 2)?, cm::Slot::new),
             owners: supply.slice(times(eps, 2)?, || Owner::Nobody),
         })
@@ -306,41 +302,44 @@ where
         self.connection_events.as_flattened_mut().fill_with(ConnectionEvent::new);
         self.free_events.clear();
         Parts {
-            shared: Shared {
-                eps: &self.eps,
-                requests: self.requests.as_flattened(),
-                receives: self.receives.as_flattened(),
-                quiet: Dtos::<DTOS>::flat(&self.quiet),
-                lmrs: &self.lmrs,
-                rmrs: &self.rmrs,
-                keys: Keys::new(&self.keys, &self.rmrs),
-                srqs: &self.srqs,
-                srq_slots: self.srq_slots.as_flattened(),
-                evds: &self.evds,
-                events: self.events.as_flattened(),
-                connection: ConnectionEvents::new(
-                    self.connection_events.as_flattened(),
-                    &self.free_events,
-                ),
-                work: &self.work,
-                dto_shift: DTOS.trailing_zeros(),
-                event_shift: EVENTS.trailing_zeros(),
-                ep_mask: ep_mask(EPS),
+            data: DataPath {
+                shared: Shared {
+                    eps: &self.eps,
+                    requests: self.requests.as_flattened(),
+                    receives: self.receives.as_flattened(),
+                    quiet: Dtos::<DTOS>::flat(&self.quiet),
+                    lmrs: &self.lmrs,
+                    rmrs: &self.rmrs,
+                    keys: Keys::new(&self.keys, &self.rmrs),
+                    srqs: &self.srqs,
+                    srq_slots: self.srq_slots.as_flattened(),
+                    evds: &self.evds,
+                    events: self.events.as_flattened(),
+                    connection: ConnectionEvents::new(
+                        self.connection_events.as_flattened(),
+                        &self.free_events,
+                    ),
+                    work: &self.work,
+                    dto_shift: DTOS.trailing_zeros(),
+                    event_shift: EVENTS.trailing_zeros(),
+                    ep_mask: ep_mask(EPS),
+                },
+                posters: &mut self.posters,
+                srq_posters: &mut self.srq_posters,
+                reapers: &mut self.reapers,
             },
-            posters: &mut self.posters,
-            srq_posters: &mut self.srq_posters,
-            reapers: &mut self.reapers,
-            pzs: &mut self.pz_controls,
-            lmrs: &mut self.lmr_controls,
-            rmrs: &mut self.rmr_controls,
-            evds: &mut self.evd_controls,
-            cnos: &mut self.cno_controls,
-            eps: &mut self.ep_controls,
-            psps: &mut self.psp_controls,
-            rsps: &mut self.rsp_controls,
-            csps: &mut self.csp_controls,
-            srqs: &mut self.srq_controls,
-            crs: &mut self.cr_controls,
+            objects: ObjectSlots {
+                pzs: &mut self.pz_controls,
+                lmrs: &mut self.lmr_controls,
+                rmrs: &mut self.rmr_controls,
+                eps: &mut self.ep_controls,
+                psps: &mut self.psp_controls,
+                rsps: &mut self.rsp_controls,
+                csps: &mut self.csp_controls,
+                srqs: &mut self.srq_controls,
+                crs: &mut self.cr_controls,
+            },
+            events: EventSlots { evds: &mut self.evd_controls, cnos: &mut self.cno_controls },
             conns: self.conns.as_flattened_mut(),
             owners: self.owners.as_flattened_mut(),
         }

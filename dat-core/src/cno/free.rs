@@ -15,7 +15,7 @@ impl<P: Provider> Ia<'_, P> {
         if control.evds != 0 || control.waiters != 0 {
             return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateCnoInUse));
         }
-        self.cnos.remove(cno.0);
+        self.events.cnos.remove(cno.0);
         Ok(())
     }
 }

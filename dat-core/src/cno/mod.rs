@@ -83,11 +83,11 @@ const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::Inva
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn cno(&self, cno: Cno) -> Result<&CnoControl, DatReturn> {
-        self.cnos.get(cno.0).ok_or(STALE)
+        self.events.cnos.get(cno.0).ok_or(STALE)
     }
 
     pub(crate) fn cno_mut(&mut self, cno: Cno) -> Result<&mut CnoControl, DatReturn> {
-        self.cnos.get_mut(cno.0).ok_or(STALE)
+        self.events.cnos.get_mut(cno.0).ok_or(STALE)
     }
 
     /// An event arrived at `evd`.
@@ -100,7 +100,7 @@ impl<P: Provider> Ia<'_, P> {
             if control.agent.is_some() {
                 control.due.get_or_insert(Some(evd));
             }
-            self.worked |= news;
+            self.events.worked |= news;
         }
     }
 
@@ -118,16 +118,16 @@ impl<P: Provider> Ia<'_, P> {
                 control.life = control.life.wrapping_add(1);
                 control.due = Some(None);
             }
-            self.worked = true;
+            self.events.worked = true;
         }
     }
 
     /// An Event Dispatcher is gone: a hint at it, also of a CNO that it has left before, says
     /// nothing any more.
     pub(crate) fn cno_forget(&mut self, gone: Evd) {
-        for index in 0..self.cnos.capacity() {
-            let handle = self.cnos.handle_at(index);
-            if let Some(control) = handle.and_then(|cno| self.cnos.get_mut(cno)) {
+        for index in 0..self.events.cnos.capacity() {
+            let handle = self.events.cnos.handle_at(index);
+            if let Some(control) = handle.and_then(|cno| self.events.cnos.get_mut(cno)) {
                 control.hint = control.hint.filter(|evd| *evd != gone);
                 control.due = control.due.filter(|evd| *evd != Some(gone));
             }
@@ -136,9 +136,9 @@ impl<P: Provider> Ia<'_, P> {
 
     /// The adapter closes: agents are told of nobody.
     pub(crate) fn cno_over(&mut self) {
-        while let Some(cno) = self.cnos.first() {
-            let agent = self.cnos.get_mut(cno).and_then(|control| control.agent.take());
-            self.cnos.remove(cno);
+        while let Some(cno) = self.events.cnos.first() {
+            let agent = self.events.cnos.get_mut(cno).and_then(|control| control.agent.take());
+            self.events.cnos.remove(cno);
             if let Some(agent) = agent {
                 agent.call(None);
             }
@@ -147,8 +147,9 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Tells the agents what they are to be told.
     pub(crate) fn call_agents(&mut self) {
-        for index in 0..self.cnos.capacity() {
-            let Some(control) = self.cnos.handle_at(index).and_then(|c| self.cnos.get_mut(c))
+        for index in 0..self.events.cnos.capacity() {
+            let Some(control) =
+                self.events.cnos.handle_at(index).and_then(|c| self.events.cnos.get_mut(c))
             else {
                 continue;
             };

@@ -43,7 +43,7 @@ impl<P: Provider> Ia<'_, P> {
         now: Instant,
         wait: &mut CnoWait,
     ) -> Poll<Result<Option<Evd>, DatReturn>> {
-        let closed = self.closed;
+        let closed = self.lifecycle.closed;
         let found = match self.cno_mut(wait.cno) {
             Ok(control) if !wait.over => match control.hint.take() {
                 Some(evd) => Ok(Some(evd)),

@@ -45,7 +45,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         if reset && (reaped_elsewhere || self.poster_is_out(ep)) {
             return Err(PROVIDER_CONTROL.into());
         }
-        let shared = self.shared.ep(ep.0.index()).ok_or(STALE)?;
+        let shared = self.data.shared.ep(ep.0.index()).ok_or(STALE)?;
         Ok(&shared.tally)
     }
 }

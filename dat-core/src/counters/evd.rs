@@ -93,14 +93,14 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<All, Error> {
         self.reaper(evd)?;
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
-        let reaper = self.reapers.get(evd.0.index() as usize);
+        let reaper = self.data.reapers.get(evd.0.index() as usize);
         let Some(counted) =
             reaper.and_then(|reaper| Some(reaper.as_ref()?.counted(&control.tally)))
         else {
             return Ok([0; EvdCounter::COUNT]);
         };
         let mut shown = counted;
-        if let Some(control) = self.evds.get_mut(evd.0) {
+        if let Some(control) = self.events.evds.get_mut(evd.0) {
             for (shown, base) in shown.iter_mut().zip(control.tally.base) {
                 *shown = shown.wrapping_sub(base);
             }

@@ -98,9 +98,9 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_query_counters")]
     pub fn ia_query_counters(&mut self, reset: bool) -> Result<[u64; IaCounter::COUNT], Error> {
         let counted = self.counted()?;
-        let shown = self.tally.shown(&counted);
+        let shown = self.counters.shown(&counted);
         if reset {
-            self.tally.restart(0..IaCounter::COUNT, &counted);
+            self.counters.restart(0..IaCounter::COUNT, &counted);
         }
         Ok(shown)
     }
@@ -109,9 +109,9 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_query_counters")]
     pub fn ia_query_counter(&mut self, counter: IaCounter, reset: bool) -> Result<u64, Error> {
         let (at, counted) = (counter as usize, self.counted()?);
-        let shown = self.tally.shown(&counted).get(at).copied();
+        let shown = self.counters.shown(&counted).get(at).copied();
         if reset {
-            self.tally.restart(at..at + 1, &counted);
+            self.counters.restart(at..at + 1, &counted);
         }
         Ok(shown.unwrap_or_default())
     }
@@ -121,7 +121,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn ia_start_counters(&mut self, of: CounterType) -> Result<(), Error> {
         let counted = self.counted()?;
         self.set_stopped(of, false);
-        self.tally.restart(of.range(), &counted);
+        self.counters.restart(of.range(), &counted);
         Ok(())
     }
 
@@ -129,10 +129,10 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_ib_stop_counters")]
     pub fn ia_stop_counters(&mut self, of: CounterType) -> Result<(), Error> {
         let counted = self.counted()?;
-        let shown = self.tally.shown(&counted);
+        let shown = self.counters.shown(&counted);
         self.set_stopped(of, true);
         for at in of.range() {
-            if let (Some(base), Some(shown)) = (self.tally.base.get_mut(at), shown.get(at)) {
+            if let (Some(base), Some(shown)) = (self.counters.base.get_mut(at), shown.get(at)) {
                 *base = *shown;
             }
         }
@@ -140,39 +140,39 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     fn set_stopped(&mut self, of: CounterType, stopped: bool) {
-        if let Some(place) = self.tally.stopped.get_mut(of as usize) {
+        if let Some(place) = self.counters.stopped.get_mut(of as usize) {
             *place = stopped;
         }
     }
 
     /// Everything since the adapter was opened.
     fn counted(&mut self) -> Result<All, Error> {
-        let HcaCounters { link, diag } = self.provider.counters()?;
-        let mut all = self.tally.own;
+        let HcaCounters { link, diag } = self.hca.counters()?;
+        let mut all = self.counters.own;
         let mut put = |counter: IaCounter, count: u64| {
             if let Some(place) = all.get_mut(counter as usize) {
                 *place = count;
             }
         };
         for (create, free, (made, gone)) in [
-            (IaCounter::PzCreate, IaCounter::PzFree, lives(&self.pzs)),
-            (IaCounter::LmrCreate, IaCounter::LmrFree, lives(&self.lmrs)),
-            (IaCounter::RmrCreate, IaCounter::RmrFree, lives(&self.rmrs)),
-            (IaCounter::EvdCreate, IaCounter::EvdFree, lives(&self.evds)),
-            (IaCounter::EpCreate, IaCounter::EpFree, lives(&self.eps)),
-            (IaCounter::RspCreate, IaCounter::RspFree, lives(&self.rsps)),
-            (IaCounter::SrqCreate, IaCounter::SrqFree, lives(&self.srqs)),
+            (IaCounter::PzCreate, IaCounter::PzFree, lives(&self.objects.pzs)),
+            (IaCounter::LmrCreate, IaCounter::LmrFree, lives(&self.objects.lmrs)),
+            (IaCounter::RmrCreate, IaCounter::RmrFree, lives(&self.objects.rmrs)),
+            (IaCounter::EvdCreate, IaCounter::EvdFree, lives(&self.events.evds)),
+            (IaCounter::EpCreate, IaCounter::EpFree, lives(&self.objects.eps)),
+            (IaCounter::RspCreate, IaCounter::RspFree, lives(&self.objects.rsps)),
+            (IaCounter::SrqCreate, IaCounter::SrqFree, lives(&self.objects.srqs)),
         ] {
             put(create, made);
             put(free, gone);
         }
-        let (listening, silent) = lives(&self.psps);
-        let any = self.tally.own.get(IaCounter::PspCreateAny as usize);
+        let (listening, silent) = lives(&self.objects.psps);
+        let any = self.counters.own.get(IaCounter::PspCreateAny as usize);
         put(IaCounter::PspCreate, listening.wrapping_sub(any.copied().unwrap_or_default()));
         put(IaCounter::PspFree, silent);
-        let others = lives(&self.rsps).0.wrapping_add(lives(&self.csps).0);
+        let others = lives(&self.objects.rsps).0.wrapping_add(lives(&self.objects.csps).0);
         put(IaCounter::CmListen, listening.wrapping_add(others));
-        put(IaCounter::SpCr, lives(&self.crs).0);
+        put(IaCounter::SpCr, lives(&self.objects.crs).0);
         for (place, count) in all.iter_mut().skip(LINK).zip(link.into_iter().chain(diag)) {
             *place = count;
         }

@@ -56,7 +56,9 @@ impl<P: Provider> Ia<'_, P> {
         self.reserve_events(ep)?;
         self.hear_the_past(now, ep);
         // Not by way of `self.cr`: both tables at once.
-        let (Some(request), Some(control)) = (self.crs.get(cr.0), self.eps.get_mut(ep.0)) else {
+        let (Some(request), Some(control)) =
+            (self.objects.crs.get(cr.0), self.objects.eps.get_mut(ep.0))
+        else {
             return Err(wrong);
         };
         let (conn, request) = (request.conn, &request.request);
@@ -68,13 +70,13 @@ impl<P: Provider> Ia<'_, P> {
             flow_label: request.flow_label,
             traffic_class: request.traffic_class,
         };
-        self.crs.remove(cr.0);
+        self.objects.crs.remove(cr.0);
         self.apply(ep, op);
         match conn {
             Some(conn) => {
                 self.own(conn, Owner::Ep(ep));
                 // A request that has ended meanwhile is not answered: its end follows.
-                let _ = self.cm.prepare_reply(conn, private_data);
+                let _ = self.connections.cm.prepare_reply(conn, private_data);
                 self.watch(ep);
                 self.establish_step(now, ep);
             }
@@ -88,7 +90,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Passive: the way to the peer is known; the queue pair goes to ready-to-receive, then the REP
     /// goes out.
     pub(crate) fn finish_accept(&mut self, now: Instant, ep: Ep, path: Path, terms: QpTerms) {
-        let ack_delay = self.provider.limits().ack_delay;
+        let ack_delay = self.hca.limits().ack_delay;
         let Ok(control) = self.ep_mut(ep) else { return };
         control.phase = Phase::None;
         let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
@@ -96,27 +98,27 @@ impl<P: Provider> Ia<'_, P> {
         };
         let responder_resources = terms.responder_resources.min(control.attr.max_rdma_read_in);
         let initiator_depth = terms.initiator_depth.min(control.attr.max_rdma_read_out);
-        let Some(rq_psn) = self.cm.starting_psn(conn) else {
+        let Some(rq_psn) = self.connections.cm.starting_psn(conn) else {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::NonPeerRejected);
             return;
         };
         let ready = self
-            .provider
+            .hca
             .qp_modify(
                 qp,
                 &QpStep::Rtr {
                     path,
                     remote_qpn: terms.remote_qpn,
                     rq_psn,
-                    mtu: terms.mtu.min(self.provider.limits().mtu),
+                    mtu: terms.mtu.min(self.hca.limits().mtu),
                     responder_resources,
                     min_rnr_timer: MIN_RNR_TIMER,
                 },
             )
             .is_ok();
         // Not by way of `self.ep_mut`: the connection manager as well.
-        let Some(control) = self.eps.get_mut(ep.0) else {
+        let Some(control) = self.objects.eps.get_mut(ep.0) else {
             return;
         };
         control.phase = Phase::Accepted(QpTerms { initiator_depth, ..terms });
@@ -127,7 +129,7 @@ impl<P: Provider> Ia<'_, P> {
             target_ack_delay: ack_delay,
             rnr_retry: 7,
         };
-        let accepted = ready && self.cm.accept(now, conn, &params).is_ok();
+        let accepted = ready && self.connections.cm.accept(now, conn, &params).is_ok();
         if !accepted {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::NonPeerRejected);
@@ -141,7 +143,7 @@ impl<P: Provider> Ia<'_, P> {
         let (Some(qp), Phase::Accepted(terms)) = (control.qp, phase) else {
             return;
         };
-        if self.provider.qp_modify(qp, &terms.ready_to_send()).is_ok() {
+        if self.hca.qp_modify(qp, &terms.ready_to_send()).is_ok() {
             self.apply(ep, EpOp::Established);
         } else {
             self.drop_connection(now, ep);

@@ -70,7 +70,7 @@ impl<P: Provider> Ia<'_, P> {
             provided: false,
             listener,
         };
-        let cr = self.crs.insert(control).map(Cr);
+        let cr = self.objects.crs.insert(control).map(Cr);
         let cr = cr.ok_or(Reason::NO_RESOURCES)?;
         if let Some(conn) = conn {
             self.own(conn, Owner::Cr(cr));
@@ -103,11 +103,12 @@ impl<P: Provider> Ia<'_, P> {
         if private_data.len() > MAX_UD_REPLY_PRIVATE {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }
-        self.crs.remove(cr.0);
+        self.objects.crs.remove(cr.0);
         if let Some(conn) = conn {
-            let answered = self.cm.sidr_accept(now, conn, qp.number, qkey, private_data);
+            let answered =
+                self.connections.cm.sidr_accept(now, conn, qp.number, qkey, private_data);
             if answered.is_err() {
-                self.cm.abort(now, conn);
+                self.connections.cm.abort(now, conn);
             }
         }
         self.notify(connect_evd, Event::UdAccepted(ep));

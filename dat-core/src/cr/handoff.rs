@@ -35,8 +35,9 @@ impl<P: Provider> Ia<'_, P> {
         };
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
         let new = new.map_err(|_| full)?;
-        let private = self.crs.get_mut(cr.0).map(|control| core::mem::take(&mut control.private));
-        if let (Some(private), Some(control)) = (private, self.crs.get_mut(new.0)) {
+        let private =
+            self.objects.crs.get_mut(cr.0).map(|control| core::mem::take(&mut control.private));
+        if let (Some(private), Some(control)) = (private, self.objects.crs.get_mut(new.0)) {
             control.private = private;
         }
         self.cr_leaves(now, cr)

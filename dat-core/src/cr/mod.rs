@@ -38,7 +38,8 @@ pub(crate) struct CrControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn cr(&self, cr: Cr) -> Result<&CrControl, DatReturn> {
-        self.crs
+        self.objects
+            .crs
             .get(cr.0)
             .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCr))
     }

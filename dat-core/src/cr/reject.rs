@@ -30,11 +30,11 @@ impl<P: Provider> Ia<'_, P> {
         }
         let conn = control.conn;
         self.cr_leaves(now, cr)?;
-        self.tally.count(IaCounter::SpCrRejected);
+        self.counters.count(IaCounter::SpCrRejected);
         if let Some(conn) = conn
-            && self.cm.reject(now, conn, Reason::CONSUMER, &[], private_data).is_err()
+            && self.connections.cm.reject(now, conn, Reason::CONSUMER, &[], private_data).is_err()
         {
-            self.cm.abort(now, conn);
+            self.connections.cm.abort(now, conn);
         }
         self.transmit(now);
         Ok(())
@@ -57,7 +57,7 @@ impl<P: Provider> Ia<'_, P> {
         self.cr_may_leave(cr)?;
         let control = self.cr(cr)?;
         let (local_ep, provided) = (control.local_ep, control.provided);
-        self.crs.remove(cr.0);
+        self.objects.crs.remove(cr.0);
         let Some(ep) = local_ep else { return Ok(()) };
         if provided {
             return self.ep_remove(now, ep);

@@ -34,6 +34,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let control = CspControl { comm, address, evd };
         let csp = self
+            .objects
             .csps
             .insert(control)
             .map(Csp)

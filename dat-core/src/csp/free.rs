@@ -11,7 +11,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_csp_free")]
     pub fn csp_free(&mut self, csp: Csp) -> Result<(), Error> {
         let evd = self.csp(csp)?.evd;
-        self.csps.remove(csp.0);
+        self.objects.csps.remove(csp.0);
         self.detach(Some(evd));
         Ok(())
     }

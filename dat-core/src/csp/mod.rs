@@ -24,7 +24,8 @@ pub(crate) struct CspControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn csp(&self, csp: Csp) -> Result<&CspControl, DatReturn> {
-        self.csps
+        self.objects
+            .csps
             .get(csp.0)
             .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCsp))
     }

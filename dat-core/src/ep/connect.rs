@@ -169,7 +169,7 @@ impl<P: Provider> Ia<'_, P> {
         if matches!(phase, Phase::None | Phase::Accepted(_) | Phase::Found(_)) {
             return;
         }
-        let path = match self.provider.resolve(remote, now) {
+        let path = match self.hca.resolve(remote, now) {
             Poll::Pending => return,
             Poll::Ready(Ok(path)) => path,
             Poll::Ready(Err(fault)) => {
@@ -189,7 +189,7 @@ impl<P: Provider> Ia<'_, P> {
                     && let Some(conn) = control.conn
                 {
                     control.phase = Phase::None;
-                    self.cm.go(now, conn, &path);
+                    self.connections.cm.go(now, conn, &path);
                 }
             }
             Phase::Direct(terms) => self.finish_direct(now, ep, &path, &terms),
@@ -212,7 +212,7 @@ impl<P: Provider> Ia<'_, P> {
         [local_port, remote_port]: [u16; 2],
         private_data: &[u8],
     ) -> Result<ConnId, Error> {
-        let limits = *self.provider.limits();
+        let limits = *self.hca.limits();
         let control = self.ep(ep)?;
         let params = ConnectParams {
             remote,
@@ -231,7 +231,7 @@ impl<P: Provider> Ia<'_, P> {
             hop_limit: 0,
             private_data,
         };
-        let conn = self.cm.prepare(now, &params).map_err(|error| match error {
+        let conn = self.connections.cm.prepare(now, &params).map_err(|error| match error {
             // Those that are over give way: what has them all are connections, requests and
             // look-ups.
             CmError::NoSlot => Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep),
@@ -252,7 +252,7 @@ impl<P: Provider> Ia<'_, P> {
         let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
             return;
         };
-        if self.ready(qp, path, &terms) && self.cm.ready(now, conn).is_ok() {
+        if self.ready(qp, path, &terms) && self.connections.cm.ready(now, conn).is_ok() {
             self.keep_answer(ep, Some(conn));
             if let Ok(control) = self.ep_mut(ep) {
                 control.deadline = Instant::NEVER;

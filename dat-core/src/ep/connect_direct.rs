@@ -40,7 +40,7 @@ impl<P: Provider> Ia<'_, P> {
         self.admit(ep, EpOp::Connect)?;
         self.check_remote(remote)?;
         let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
-        let limits = self.provider.limits();
+        let limits = self.hca.limits();
         let possible = terms.mtu <= limits.mtu
             && terms.responder_resources <= limits.max_reads
             && terms.initiator_depth <= limits.max_reads
@@ -88,7 +88,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Takes a queue pair from Init to ready-to-send; whether the device did.
     pub(super) fn ready(&mut self, qp: Qp, path: &Path, terms: &QpTerms) -> bool {
-        self.provider
+        self.hca
             .qp_modify(
                 qp,
                 &QpStep::Rtr {
@@ -100,7 +100,7 @@ impl<P: Provider> Ia<'_, P> {
                     min_rnr_timer: MIN_RNR_TIMER,
                 },
             )
-            .and_then(|()| self.provider.qp_modify(qp, &terms.ready_to_send()))
+            .and_then(|()| self.hca.qp_modify(qp, &terms.ready_to_send()))
             .is_ok()
     }
 }

@@ -61,14 +61,17 @@ impl<P: Provider> Ia<'_, P> {
     /// `INVALID_STATE`/`EP_NOTREADY` if it is not there any more.
     pub fn ep_ud_answer(&self, ep: Ep, of: LookUp) -> Result<UdAnswer<'_>, Error> {
         self.ep(ep)?;
-        let kept = self.cm.sidr_kept(of.0);
+        let kept = self.connections.cm.sidr_kept(of.0);
         let (Some(reply), Owner::LookUp(owner, _)) = (kept, self.owner(of.0)) else {
             return Err(NOT_READY.into());
         };
         if owner != ep {
             return Err(NOT_READY.into());
         }
-        Ok(UdAnswer { address: self.address(&reply), private_data: self.cm.private_data(of.0) })
+        Ok(UdAnswer {
+            address: self.address(&reply),
+            private_data: self.connections.cm.private_data(of.0),
+        })
     }
 
     /// What an Endpoint for datagrams found last, for those that ask for one service point after
@@ -103,7 +106,7 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<(), Error> {
         const FULL: Error = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
         // Every Endpoint for connections still finds a slot for its own.
-        if self.questions() >= self.owners.len() / 2 {
+        if self.questions() >= self.connections.owners.len() / 2 {
             return Err(FULL);
         }
         let remote_port = port(ask.conn_qual).unwrap_or(0);
@@ -115,7 +118,7 @@ impl<P: Provider> Ia<'_, P> {
             source_port: local_port,
             private_data,
         };
-        let conn = match self.cm.sidr_prepare(now, &params, now + ask.timeout) {
+        let conn = match self.connections.cm.sidr_prepare(now, &params, now + ask.timeout) {
             Ok(conn) => conn,
             Err(
                 CmError::NoSlot
@@ -143,9 +146,8 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Questions that wait for an answer.
     fn questions(&self) -> usize {
-        let waits =
-            |owner: &&Owner| matches!(owner, Owner::LookUp(_, conn) if self.cm.sidr_asks(*conn));
-        self.owners.iter().filter(waits).count()
+        let waits = |owner: &&Owner| matches!(owner, Owner::LookUp(_, conn) if self.connections.cm.sidr_asks(*conn));
+        self.connections.owners.iter().filter(waits).count()
     }
 
     /// Sends the questions of an Endpoint whose way has been found.
@@ -154,24 +156,24 @@ impl<P: Provider> Ia<'_, P> {
             return;
         }
         let mut looks_up = false;
-        for index in 0..self.owners.len() {
-            let Some(&Owner::LookUp(owner, conn)) = self.owners.get(index) else {
+        for index in 0..self.connections.owners.len() {
+            let Some(&Owner::LookUp(owner, conn)) = self.connections.owners.get(index) else {
                 continue;
             };
-            let Some(remote) = self.cm.sidr_prepared(conn) else {
+            let Some(remote) = self.connections.cm.sidr_prepared(conn) else {
                 continue;
             };
             if owner != ep {
                 continue;
             }
-            match self.provider.resolve(remote, now) {
+            match self.hca.resolve(remote, now) {
                 Poll::Pending => looks_up = true,
                 Poll::Ready(Ok(path)) => {
-                    self.cm.sidr_way(conn, &path);
-                    self.cm.sidr_go(now, conn);
+                    self.connections.cm.sidr_way(conn, &path);
+                    self.connections.cm.sidr_go(now, conn);
                 }
                 Poll::Ready(Err(_)) => {
-                    self.cm.sidr_end(conn);
+                    self.connections.cm.sidr_end(conn);
                     self.unanswered(ep);
                 }
             }
@@ -187,7 +189,7 @@ impl<P: Provider> Ia<'_, P> {
         let Owner::LookUp(ep, _) = self.owner(conn) else {
             return;
         };
-        self.cm.sidr_keep(reply);
+        self.connections.cm.sidr_keep(reply);
         self.keep_answer(ep, Some(conn));
         let found = self.address(reply);
         let Ok(control) = self.ep_mut(ep) else { return };
@@ -204,10 +206,10 @@ impl<P: Provider> Ia<'_, P> {
         };
         let evd = control.connect_evd;
         if found.is_ok() {
-            self.tally.count(IaCounter::CmAhResolved);
+            self.counters.count(IaCounter::CmAhResolved);
         }
         self.notify(evd, event);
-        self.worked = true;
+        self.events.worked = true;
     }
 
     /// A question has ended without an answer.
@@ -218,19 +220,19 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Ends the questions of an Endpoint; and lets the answers go, if it is said.
     pub(super) fn end_look_ups(&mut self, ep: Ep, answers: bool) {
-        for index in 0..self.owners.len() {
-            if let Some(&Owner::LookUp(owner, conn)) = self.owners.get(index)
+        for index in 0..self.connections.owners.len() {
+            if let Some(&Owner::LookUp(owner, conn)) = self.connections.owners.get(index)
                 && owner == ep
-                && (answers || self.cm.sidr_kept(conn).is_none())
+                && (answers || self.connections.cm.sidr_kept(conn).is_none())
             {
-                self.cm.sidr_end(conn);
+                self.connections.cm.sidr_end(conn);
             }
         }
     }
 
     /// What a reply says.
     fn address(&self, reply: &SidrReply) -> Result<Destination, Reason> {
-        match self.cm.sidr_path(reply.conn) {
+        match self.connections.cm.sidr_path(reply.conn) {
             Some(path) if reply.status == SidrStatus::VALID => {
                 Ok(Destination { path, qpn: reply.qpn, qkey: reply.q_key })
             }

@@ -50,7 +50,7 @@ impl<P: Provider> Ia<'_, P> {
         let attr = self.checked_attr(attr, recv_evd.is_some(), request_evd.is_some())?;
         self.streams_agree(None, [recv_evd, request_evd, connect_evd], &attr)?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
-        let handle = self.eps.vacant().ok_or(full)?;
+        let handle = self.objects.eps.vacant().ok_or(full)?;
         let makings = Makings { pz, recv_evd, request_evd, srq, attr, service };
         let life = self.random.next_u32();
         let made = self.make_qp(handle.index(), life, &makings)?;
@@ -63,10 +63,10 @@ impl<P: Provider> Ia<'_, P> {
         control.connect_evd = connect_evd;
         control.srq = srq;
         control.life = life;
-        control.born = self.turn;
+        control.born = self.objects.turn;
         control.qp = made.as_ref().map(|made| made.qp);
-        let ep = self.eps.insert(control).map(Ep).ok_or(full)?;
-        if let Some(shared) = self.shared.ep(handle.index()) {
+        let ep = self.objects.eps.insert(control).map(Ep).ok_or(full)?;
+        if let Some(shared) = self.data.shared.ep(handle.index()) {
             shared.request.handle.store(handle.raw(), Ordering::Relaxed);
             shared.receive.handle.store(handle.raw(), Ordering::Relaxed);
             shared.tally.clear();

@@ -40,7 +40,7 @@ impl<P: Provider> Ia<'_, P> {
         attr: Option<&EpAttr>,
         qkey: u32,
     ) -> Result<Ep, Error> {
-        let limits = self.provider.limits();
+        let limits = self.hca.limits();
         let (segments, mtu) = (limits.max_datagram_segments, limits.mtu.bytes());
         if segments == 0 {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
@@ -57,7 +57,7 @@ impl<P: Provider> Ia<'_, P> {
         let ep =
             self.ep_make(Some(pz), recv_evd, request_evd, connect_evd, None, Some(attr), service)?;
         if let Err(error) = self.reserve_events(ep) {
-            let now = self.clock;
+            let now = self.lifecycle.clock;
             self.ep_remove(now, ep)?;
             return Err(error);
         }
@@ -76,7 +76,7 @@ impl<P: Provider> Ia<'_, P> {
         if let Err(error) = self.check_remote(remote) {
             return Poll::Ready(Err(error));
         }
-        let path = self.provider.resolve(remote, now);
+        let path = self.hca.resolve(remote, now);
         path.map_ok(|path| Destination { path, qpn, qkey }).map_err(Error::from)
     }
 }

@@ -28,14 +28,14 @@ impl<P: Provider> Ia<'_, P> {
     /// with a Shared Receive Queue says once that it takes nothing more from there: nothing of
     /// that queue is flushed.
     pub(crate) fn end(&mut self, ep: Ep) {
-        let shared = self.shared;
+        let shared = self.data.shared;
         let Some(line) = shared.ep(ep.0.index()) else {
             return;
         };
         // ORDER: the state closes before the queue pair does, so that no post is lost between the
         // two.
         line.poster.state.store(EpState::Disconnected.word() | CLOSING, Ordering::SeqCst);
-        let Some(control) = self.eps.get_mut(ep.0) else {
+        let Some(control) = self.objects.eps.get_mut(ep.0) else {
             return;
         };
         control.phase = super::Phase::None;
@@ -44,8 +44,8 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(qp) = qp {
             // A device that refuses is lost; the consumer gets everything back flushed all the
             // same.
-            let _ = self.provider.qp_modify(qp, &QpStep::Error);
-            let _ = self.provider.qp_modify(qp, &QpStep::Reset);
+            let _ = self.hca.qp_modify(qp, &QpStep::Error);
+            let _ = self.hca.qp_modify(qp, &QpStep::Reset);
         }
         self.enter(ep, EpState::Disconnected);
         self.flush(ep);
@@ -54,20 +54,20 @@ impl<P: Provider> Ia<'_, P> {
             // according to how far the queue pair was on its way, and may come when
             // that is past.
             let event = Event::Async(AsyncEvent::EpBroken(ep));
-            self.notify(Some(self.async_evd), event);
+            self.notify(Some(self.events.async_evd), event);
         }
         self.watch(ep);
     }
 
     /// Puts both directions on the flush stacks of their Event Dispatchers.
     pub(crate) fn flush(&mut self, ep: Ep) {
-        let shared = self.shared;
+        let shared = self.data.shared;
         let Some(line) = shared.ep(ep.0.index()) else {
             return;
         };
         for direction in [Direction::Send, Direction::Recv] {
             if line.outstanding(direction) != 0 {
-                self.worked |= kick(&shared, ep.0.index(), line, direction);
+                self.events.worked |= kick(&shared, ep.0.index(), line, direction);
             }
         }
     }
@@ -75,10 +75,10 @@ impl<P: Provider> Ia<'_, P> {
     /// Lets go of the connection, telling the peer whatever its state asks for.
     pub(crate) fn drop_connection(&mut self, now: Instant, ep: Ep) {
         self.end_questions(ep, false);
-        if let Some(control) = self.eps.get_mut(ep.0)
+        if let Some(control) = self.objects.eps.get_mut(ep.0)
             && let Some(conn) = control.conn.take()
         {
-            self.cm.abort(now, conn);
+            self.connections.cm.abort(now, conn);
         }
     }
 
@@ -92,18 +92,18 @@ impl<P: Provider> Ia<'_, P> {
     /// Takes an Endpoint off the list that [`Ia::advance`](crate::Ia::advance) walks.
     pub(crate) fn unwatch(&mut self, ep: Ep) {
         let slot = ep.0.index();
-        let mut index = core::mem::replace(&mut self.active, END);
+        let mut index = core::mem::replace(&mut self.objects.active, END);
         while index != END {
-            let Some(handle) = self.eps.handle_at(index) else {
+            let Some(handle) = self.objects.eps.handle_at(index) else {
                 return;
             };
-            let Some(control) = self.eps.get_mut(handle) else {
+            let Some(control) = self.objects.eps.get_mut(handle) else {
                 return;
             };
             let next = control.next;
             if index != slot {
-                control.next = self.active;
-                self.active = index;
+                control.next = self.objects.active;
+                self.objects.active = index;
             }
             index = next;
         }
@@ -138,11 +138,11 @@ mod tests {
             let ep = ia.ep_create(pz, Some(evd), None, None, None).unwrap();
             let half = ia.ep_take_poster(ep).unwrap();
             ia.end(ep);
-            ia.worked = false;
+            ia.events.worked = false;
             if comes_back {
                 assert!(!ia.advance(now).work);
             }
-            let line = ia.shared.ep(ep.0.index()).unwrap();
+            let line = ia.data.shared.ep(ep.0.index()).unwrap();
             line.poster.receives.store(1, Ordering::SeqCst);
             if comes_back {
                 assert!(ia.ep_return_poster(half).is_ok());

@@ -38,12 +38,12 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(qp) = self.ep(ep).ok().filter(|_| !ended).and_then(|control| control.qp) {
             // It completes nothing more when what has completed is taken out. A device that refuses
             // is lost.
-            let _ = self.provider.qp_modify(qp, &QpStep::Error);
-            let _ = self.provider.qp_modify(qp, &QpStep::Reset);
+            let _ = self.hca.qp_modify(qp, &QpStep::Error);
+            let _ = self.hca.qp_modify(qp, &QpStep::Reset);
         }
         self.drop_outstanding(ep.0.index());
         let destroyed = self.destroy_qp(ep);
-        if let Some(shared) = self.shared.ep(ep.0.index()) {
+        if let Some(shared) = self.data.shared.ep(ep.0.index()) {
             let shut = super::EpState::UnconfiguredUnconnected.word();
             shared.poster.state.store(shut, core::sync::atomic::Ordering::Release);
             shared.rewind();
@@ -52,7 +52,7 @@ impl<P: Provider> Ia<'_, P> {
             let (srq, pz) = (control.srq, control.pz);
             let evds = [control.recv_evd, control.request_evd, control.connect_evd];
             self.return_events(ep);
-            self.eps.remove(ep.0);
+            self.objects.eps.remove(ep.0);
             if let Some(srq) = srq
                 && let Ok(control) = self.srq_mut(srq)
             {

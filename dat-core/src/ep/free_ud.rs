@@ -33,7 +33,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn ud_cm_free(&mut self, ep: Ep, of: LookUp) -> Result<(), Error> {
         self.of_datagrams(ep)?;
         if self.ep_ud_answer(ep, of).is_ok() {
-            self.cm.sidr_end(of.0);
+            self.connections.cm.sidr_end(of.0);
         }
         Ok(())
     }

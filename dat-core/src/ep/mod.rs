@@ -212,18 +212,18 @@ pub(crate) const STALE: DatReturn =
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn ep(&self, ep: Ep) -> Result<&EpControl, DatReturn> {
-        self.eps.get(ep.0).ok_or(STALE)
+        self.objects.eps.get(ep.0).ok_or(STALE)
     }
 
     pub(crate) fn ep_mut(&mut self, ep: Ep) -> Result<&mut EpControl, DatReturn> {
-        self.eps.get_mut(ep.0).ok_or(STALE)
+        self.objects.eps.get_mut(ep.0).ok_or(STALE)
     }
 
     /// The state of a living Endpoint.
     #[inline(never)]
     pub(crate) fn state_of(&self, ep: Ep) -> Result<EpState, DatReturn> {
         self.ep(ep)?;
-        Ok(self.shared.ep(ep.0.index()).map_or(EpState::Disconnected, EpState::of))
+        Ok(self.data.shared.ep(ep.0.index()).map_or(EpState::Disconnected, EpState::of))
     }
 
     /// Asks the table. `Ok` carries the outcome of an allowed call.
@@ -240,7 +240,7 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn enter(&mut self, ep: Ep, state: EpState) {
         let datagrams = self.ep(ep).is_ok_and(Self::is_for_datagrams);
         let word = if datagrams { create_ud::word(state) } else { state.word() };
-        if let Some(shared) = self.shared.ep(ep.0.index()) {
+        if let Some(shared) = self.data.shared.ep(ep.0.index()) {
             shared.poster.state.store(word, Ordering::SeqCst);
         }
     }
@@ -255,19 +255,19 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     pub(crate) fn poster_is_out(&self, ep: Ep) -> bool {
-        self.eps.get(ep.0).is_some_and(|control| control.qp.is_some())
-            && self.posters.get(ep.0.index() as usize).is_none_or(Option::is_none)
+        self.objects.eps.get(ep.0).is_some_and(|control| control.qp.is_some())
+            && self.data.posters.get(ep.0.index() as usize).is_none_or(Option::is_none)
     }
 
     /// Puts an Endpoint on the list that [`Ia::advance`] walks.
     pub(crate) fn watch(&mut self, ep: Ep) {
-        let head = self.active;
-        if let Some(control) = self.eps.get_mut(ep.0)
+        let head = self.objects.active;
+        if let Some(control) = self.objects.eps.get_mut(ep.0)
             && !control.listed
         {
             control.listed = true;
             control.next = head;
-            self.active = ep.0.index();
+            self.objects.active = ep.0.index();
         }
     }
 
@@ -276,8 +276,8 @@ impl<P: Provider> Ia<'_, P> {
     /// has to dequeue some.
     pub(crate) fn reserve_events(&mut self, ep: Ep) -> Result<(), Error> {
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTevd);
-        let (pool, free) = (self.shared.connection, &mut self.free_events);
-        let control = self.eps.get_mut(ep.0).ok_or(STALE)?;
+        let (pool, free) = (self.data.shared.connection, &mut self.events.free_events);
+        let control = self.objects.eps.get_mut(ep.0).ok_or(STALE)?;
         while !control.reserved.is_full() {
             if *free == END {
                 *free = pool.take_free();
@@ -291,7 +291,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Takes back the slots that an Endpoint reserved and did not use.
     pub(crate) fn return_events(&mut self, ep: Ep) {
-        let pool = self.shared.connection;
+        let pool = self.data.shared.connection;
         if let Ok(control) = self.ep_mut(ep) {
             for id in core::mem::take(&mut control.reserved) {
                 pool.give_back(id);
@@ -302,7 +302,7 @@ impl<P: Provider> Ia<'_, P> {
     /// The connection is past, by a reset or because the Endpoint goes: its events wait for no
     /// completions any more.
     pub(crate) fn release_events(&mut self, ep: Ep) {
-        let pool = self.shared.connection;
+        let pool = self.data.shared.connection;
         if let Ok(control) = self.ep_mut(ep) {
             for id in core::mem::take(&mut control.sent) {
                 pool.mark_past(id, ep);
@@ -314,15 +314,16 @@ impl<P: Provider> Ia<'_, P> {
     /// room, in a slot that was reserved for it; any other overflows where the Event Dispatcher
     /// has as many events as it was made for.
     pub(crate) fn signal(&mut self, ep: Ep, signal: Signal) {
-        let Some(evd) = self.eps.get(ep.0).and_then(|control| control.connect_evd) else {
+        let Some(evd) = self.objects.eps.get(ep.0).and_then(|control| control.connect_evd) else {
             return;
         };
-        let shared = self.shared;
-        let (Some(limits), Some(line)) = (self.evds.get(evd.0), shared.evd(evd.0.index())) else {
+        let shared = self.data.shared;
+        let (Some(limits), Some(line)) = (self.events.evds.get(evd.0), shared.evd(evd.0.index()))
+        else {
             return;
         };
         let room = signal.is_end() || line.queued() < limits.ring.max(limits.qlen);
-        let slot = self.eps.get_mut(ep.0).filter(|_| room).and_then(|control| {
+        let slot = self.objects.eps.get_mut(ep.0).filter(|_| room).and_then(|control| {
             let id = control.reserved.pop()?;
             let _ = control.sent.push(id);
             Some(id)
@@ -341,8 +342,8 @@ impl<P: Provider> Ia<'_, P> {
         let Outcome::Go { next, event } = outcome(state, op) else {
             return;
         };
-        self.tally.happened(op, state);
-        if let Some(shared) = self.shared.ep(ep.0.index()) {
+        self.counters.happened(op, state);
+        if let Some(shared) = self.data.shared.ep(ep.0.index()) {
             if op == EpOp::Connect {
                 shared.tally.count_one(EpCounter::Connect);
             } else if matches!(op, EpOp::DisconnectAbrupt | EpOp::DisconnectGraceful) {
@@ -357,7 +358,7 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(event) = event {
             self.signal(ep, event);
         }
-        self.worked = true;
+        self.events.worked = true;
     }
 
     /// Why the connection broke, in the device's own words. Valid until the Endpoint is reset or
@@ -379,7 +380,7 @@ impl<P: Provider> Ia<'_, P> {
     /// It is the message's whole field, padded with zeros: the wire does not carry its length.
     pub fn ep_private_data(&self, ep: Ep) -> Result<&[u8], Error> {
         let answered = self.ep(ep)?.answered;
-        Ok(answered.map_or(&[], |conn| self.cm.private_data(conn)))
+        Ok(answered.map_or(&[], |conn| self.connections.cm.private_data(conn)))
     }
 
     /// The peer has answered on that connection: its private data is kept for the consumer, in the
@@ -388,10 +389,10 @@ impl<P: Provider> Ia<'_, P> {
         let Ok(control) = self.ep_mut(ep) else { return };
         let earlier = core::mem::replace(&mut control.answered, answered);
         if let Some(conn) = earlier {
-            self.cm.release(conn);
+            self.connections.cm.release(conn);
         }
         if let Some(conn) = answered {
-            self.cm.keep(conn);
+            self.connections.cm.keep(conn);
         }
     }
 }

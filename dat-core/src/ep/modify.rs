@@ -101,7 +101,7 @@ impl<P: Provider> Ia<'_, P> {
         life: u32,
     ) -> Result<(), Error> {
         let slot = ep.0.index();
-        let Some(line) = self.shared.ep(slot) else {
+        let Some(line) = self.data.shared.ep(slot) else {
             return Ok(());
         };
         let posted = line.posted(Direction::Recv);
@@ -140,12 +140,12 @@ impl<P: Provider> Ia<'_, P> {
         self.destroy_qp(ep)?;
         if let Some(made) = made {
             self.install_qp(slot, new, made);
-            let poster = self.posters.get_mut(slot as usize);
+            let poster = self.data.posters.get_mut(slot as usize);
             if let Some(poster) = poster.and_then(Option::as_mut) {
                 poster.adopt(line, posted);
             }
         }
-        let turn = self.turn;
+        let turn = self.objects.turn;
         let control = self.ep_mut(ep)?;
         control.born = turn;
         control.qp = qp;
@@ -159,9 +159,9 @@ impl<P: Provider> Ia<'_, P> {
     pub(super) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
         let qp = self.ep_mut(ep)?.qp.take();
         self.retire_index(ep.0.index());
-        let poster = self.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
+        let poster = self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
         match (qp, poster) {
-            (Some(qp), Some(poster)) => Ok(self.provider.qp_destroy(qp, poster.sq, poster.rq)?),
+            (Some(qp), Some(poster)) => Ok(self.hca.qp_destroy(qp, poster.sq, poster.rq)?),
             _ => Ok(()),
         }
     }

@@ -40,7 +40,7 @@ impl<P: Provider> Ia<'_, P> {
     /// the adapter and the storage have if that is less.
     #[must_use]
     pub fn ep_attr_default(&self) -> EpAttr {
-        let limits = self.provider.limits();
+        let limits = self.hca.limits();
         let dtos = self.max_dtos().min(64);
         let iov = limits.max_segments.min(4);
         let reads = limits.max_reads.min(4);
@@ -63,14 +63,14 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Outstanding DTOs of one direction that adapter and storage allow.
     pub(crate) fn max_dtos(&self) -> u16 {
-        let storage = 1_u32 << self.shared.dto_shift.min(15);
-        u16::try_from(storage.min(self.provider.limits().max_qp_requests)).unwrap_or(u16::MAX)
+        let storage = 1_u32 << self.data.shared.dto_shift.min(15);
+        u16::try_from(storage.min(self.hca.limits().max_qp_requests)).unwrap_or(u16::MAX)
     }
 
     /// Segments of one DTO that adapter and dat-core allow.
     pub(crate) fn max_iov(&self) -> u8 {
         let most = u8::try_from(MAX_SEGMENTS).unwrap_or(u8::MAX);
-        self.provider.limits().max_segments.min(most)
+        self.hca.limits().max_segments.min(most)
     }
 
     /// The attributes as they will hold, or why they cannot.
@@ -91,7 +91,7 @@ impl<P: Provider> Ia<'_, P> {
         if attr.qos != Qos::BestEffort {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
         }
-        let limits = self.provider.limits();
+        let limits = self.hca.limits();
         let completion = CompletionFlags::SOLICITED_WAIT
             .union(CompletionFlags::UNSIGNALLED)
             .union(CompletionFlags::EVD_THRESHOLD);
@@ -126,27 +126,28 @@ impl<P: Provider> Ia<'_, P> {
             return Ok(None);
         };
         let cq_of = |evd: Option<Evd>| {
-            evd.and_then(|evd| self.evds.get(evd.0)).and_then(|control| control.cq)
+            evd.and_then(|evd| self.events.evds.get(evd.0)).and_then(|control| control.cq)
         };
         let (request_cq, recv_cq) = (cq_of(makings.request_evd), cq_of(makings.recv_evd));
         let Some(send_cq) = request_cq.or(recv_cq) else {
             return Ok(None);
         };
-        let shared = makings.srq.and_then(|srq| self.srqs.get(srq.0)).map(|control| control.queue);
+        let shared =
+            makings.srq.and_then(|srq| self.objects.srqs.get(srq.0)).map(|control| control.queue);
         if shared.is_some() && recv_cq.is_none() {
             // What it takes from the queue would never come back.
             return Ok(None);
         }
         let receives = if shared.is_some() { 0 } else { makings.attr.max_recv_dtos };
-        let Some(pd) = self.pzs.get(pz.0).map(|control| control.pd) else {
+        let Some(pd) = self.objects.pzs.get(pz.0).map(|control| control.pd) else {
             return Ok(None);
         };
         let attr = &makings.attr;
-        let index = (slot | life << self.shared.ep_mask.trailing_ones()) & 0xff_ffff;
+        let index = (slot | life << self.data.shared.ep_mask.trailing_ones()) & 0xff_ffff;
         let requests = attr.max_request_dtos;
         let segments =
             attr.max_request_iov.max(attr.max_rdma_read_iov).max(attr.max_rdma_write_iov);
-        let NewQp { qp, sq, rq } = self.provider.qp_create(&QpInit {
+        let NewQp { qp, sq, rq } = self.hca.qp_create(&QpInit {
             service: makings.service,
             pd,
             send_cq,
@@ -158,9 +159,9 @@ impl<P: Provider> Ia<'_, P> {
             index,
             shared,
         })?;
-        if let Err(fault) = self.provider.qp_modify(qp, &first_step(makings.service)) {
+        if let Err(fault) = self.hca.qp_modify(qp, &first_step(makings.service)) {
             // The first failure is the one to tell.
-            let _ = self.provider.qp_destroy(qp, sq, rq);
+            let _ = self.hca.qp_destroy(qp, sq, rq);
             return Err(fault.into());
         }
         let mut straight = CompletionFlags::SUPPRESS
@@ -169,7 +170,7 @@ impl<P: Provider> Ia<'_, P> {
             .union(CompletionFlags::LMR_INVALIDATE_FENCE)
             .union(CompletionFlags::DEFER);
         let datagram = makings.service != Service::Connected;
-        let adapter = self.provider.limits();
+        let adapter = self.hca.limits();
         // A datagram is never deferred or fenced.
         let (max_message, max_rdma) = if datagram {
             straight -= CompletionFlags::DEFER.union(CompletionFlags::BARRIER_FENCE);
@@ -209,11 +210,11 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Puts a queue pair into service. What the slot held before is forgotten.
     pub(super) fn install_qp(&mut self, slot: u32, makings: &Makings, made: Made<P>) {
-        let Some(shared) = self.shared.ep(slot) else {
+        let Some(shared) = self.data.shared.ep(slot) else {
             return;
         };
         let limits = made.poster.limits();
-        let first = self.shared.first_slot(slot);
+        let first = self.data.shared.first_slot(slot);
         let evd = |evd: Option<Evd>| evd.map_or(u32::MAX, |evd| evd.0.index());
         for (line, mask, evd) in [
             (&shared.request, limits.request_mask, evd(makings.request_evd)),
@@ -239,7 +240,7 @@ impl<P: Provider> Ia<'_, P> {
         };
         line.index.store(made.index | kind, Ordering::Relaxed);
         self.rewind_slots(shared);
-        if let Some(place) = self.posters.get_mut(slot as usize) {
+        if let Some(place) = self.data.posters.get_mut(slot as usize) {
             *place = Some(made.poster);
         }
     }
@@ -247,7 +248,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Empties the slots of an Endpoint, so that nothing of an earlier life matches a token.
     pub(super) fn rewind_slots(&self, shared: &EpShared) {
         for seq in 0..=shared.request.mask.load(Ordering::Relaxed) {
-            if let Some(request) = self.shared.request(&shared.request, seq) {
+            if let Some(request) = self.data.shared.request(&shared.request, seq) {
                 request.wipe();
             }
         }
@@ -257,7 +258,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Drops what is outstanding without completing it: binds are accounted for, flushes forgotten,
     /// completions taken out of their queues.
     pub(super) fn drop_outstanding(&mut self, slot: u32) {
-        let shared = self.shared;
+        let shared = self.data.shared;
         let Some(ep) = shared.ep(slot) else { return };
         let consumed = ep.request.consumed.load(Ordering::Acquire);
         // Those that change keys are accounted for; of others nobody has to know.
@@ -272,11 +273,11 @@ impl<P: Provider> Ia<'_, P> {
         ep.receive.max_len.store(0, Ordering::Relaxed);
         for line in [&ep.request, &ep.receive] {
             let evd = line.evd.load(Ordering::Relaxed);
-            if let Some(evd) = self.evds.handle_at(evd) {
+            if let Some(evd) = self.events.evds.handle_at(evd) {
                 // What is left moves to other positions, all of which are seen by then.
                 self.look_through(Evd(evd));
             }
-            if let Some(reaper) = self.reapers.get_mut(evd as usize).and_then(Option::as_mut) {
+            if let Some(reaper) = self.data.reapers.get_mut(evd as usize).and_then(Option::as_mut) {
                 reaper.sweep(&shared, slot);
                 reaper.purge(&shared, slot);
             }
@@ -285,7 +286,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Takes a queue pair's completions out of everyone's sight.
     pub(super) fn retire_index(&self, slot: u32) {
-        if let Some(ep) = self.shared.ep(slot) {
+        if let Some(ep) = self.data.shared.ep(slot) {
             for line in [&ep.request, &ep.receive] {
                 line.index.store(NO_INDEX, Ordering::Relaxed);
             }
@@ -294,12 +295,13 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Whether nothing of the Endpoint can be in the hands of a reaper in another thread.
     pub(crate) fn reapers_quiet(&self, slot: u32) -> bool {
-        let Some(ep) = self.shared.ep(slot) else {
+        let Some(ep) = self.data.shared.ep(slot) else {
             return true;
         };
         [Direction::Send, Direction::Recv].iter().all(|&d| {
             let line = ep.line(d);
             let here = self
+                .events
                 .evds
                 .handle_at(line.evd.load(Ordering::Relaxed))
                 .is_none_or(|evd| !self.reaper_is_out(evd));

@@ -27,20 +27,22 @@ impl<P: Provider> Ia<'_, P> {
             if !self.reapers_quiet(slot) {
                 return Err(PROVIDER_CONTROL.into());
             }
-            let Some(shared) = self.shared.ep(slot) else {
+            let Some(shared) = self.data.shared.ep(slot) else {
                 return Ok(());
             };
             self.renew_windows(ep)?;
-            self.provider.qp_modify(qp, &first_step(service))?;
+            self.hca.qp_modify(qp, &first_step(service))?;
             self.drop_outstanding(slot);
             self.rewind_slots(shared);
-            if let Some(poster) = self.posters.get_mut(slot as usize).and_then(Option::as_mut) {
-                self.provider.qp_restart(qp, &mut poster.sq, &mut poster.rq);
+            if let Some(poster) = self.data.posters.get_mut(slot as usize).and_then(Option::as_mut)
+            {
+                self.hca.qp_restart(qp, &mut poster.sq, &mut poster.rq);
                 poster.rewind();
             }
         }
-        let turn = self.turn;
+        let turn = self.objects.turn;
         let taken = self
+            .data
             .shared
             .ep(slot)
             .map_or(0, |line| line.receive.taken.load(core::sync::atomic::Ordering::Acquire));

@@ -52,7 +52,7 @@ impl<P: Provider> Ia<'_, P> {
                 control.soft = soft;
             }
             let event = AsyncEvent::EpSoftHighWatermark(ep);
-            self.notify(Some(self.async_evd), Event::Async(event));
+            self.notify(Some(self.events.async_evd), Event::Async(event));
         }
         let open = matches!(self.state_of(ep), Ok(EpState::Connected | EpState::DisconnectPending));
         if open && held > hard {

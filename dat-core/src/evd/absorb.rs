@@ -34,13 +34,13 @@ impl<P: Provider> Ia<'_, P> {
     /// Moves completions of `evd` into its ring, up to half of it.
     pub(crate) fn absorb(&mut self, evd: Evd) -> Taken {
         let mut taken = Taken::default();
-        let shared = self.shared;
+        let shared = self.data.shared;
         let Some(ring) = shared.evd(evd.0.index()) else {
             return taken;
         };
         self.look_through(evd);
         loop {
-            let Some(control) = self.evds.get(evd.0) else {
+            let Some(control) = self.events.evds.get(evd.0) else {
                 return taken;
             };
             let full = ring.queued() >= control.ring / 2;
@@ -67,15 +67,14 @@ impl<P: Provider> Ia<'_, P> {
     /// Looks at the completions of `evd` that have come since the last time. They stay where they
     /// are.
     pub(crate) fn look_through(&mut self, evd: Evd) {
-        let Self { reapers, eps, shared, .. } = self;
-        if let Some(Some(reaper)) = reapers.get_mut(evd.0.index() as usize) {
-            look_through(reaper, shared, eps);
+        if let Some(Some(reaper)) = self.data.reapers.get_mut(evd.0.index() as usize) {
+            look_through(reaper, &self.data.shared, &mut self.objects.eps);
         }
     }
 
     /// Takes the completions off the front of a completion queue that have no event.
     pub(crate) fn drop_silent(&mut self, evd: Evd) {
-        let shared = self.shared;
+        let shared = self.data.shared;
         if let (Some(ring), Ok(reaper)) = (shared.evd(evd.0.index()), self.reaper(evd)) {
             reaper.drop_silent(&shared, ring);
         }
@@ -84,7 +83,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Requests or receives that an Endpoint has posted and the device has not completed, as far as
     /// is known; all that is not dequeued while the reaper is with another thread.
     pub(crate) fn unfinished(&mut self, ep: Ep, direction: Direction) -> u32 {
-        let shared = self.shared;
+        let shared = self.data.shared;
         let (Ok(control), Some(line)) = (self.ep(ep), shared.ep(ep.0.index())) else {
             return 0;
         };

@@ -19,15 +19,15 @@ const BUDGET: usize = 256;
 impl<P: Provider> Ia<'_, P> {
     /// Looks for arrivals, and tells agents and upcalls.
     pub(crate) fn arrivals(&mut self) {
-        for index in 0..self.evds.capacity() {
-            let Some(evd) = self.evds.handle_at(index).map(Evd) else {
+        for index in 0..self.events.evds.capacity() {
+            let Some(evd) = self.events.evds.handle_at(index).map(Evd) else {
                 continue;
             };
             self.look_in(evd);
         }
         self.call_agents();
-        for index in 0..self.evds.capacity() {
-            if let Some(evd) = self.evds.handle_at(index).map(Evd) {
+        for index in 0..self.events.evds.capacity() {
+            if let Some(evd) = self.events.evds.handle_at(index).map(Evd) {
                 self.call_up(evd);
             }
         }
@@ -36,7 +36,7 @@ impl<P: Provider> Ia<'_, P> {
     /// An event has come that notifies, if anybody listens.
     pub(crate) fn arrived(&mut self, evd: Evd) {
         let barred = self.ring(evd).is_none_or(|ring| ring.barred() != 0);
-        let Some(control) = self.evds.get_mut(evd.0) else {
+        let Some(control) = self.events.evds.get_mut(evd.0) else {
             return;
         };
         if let Some(upcalls) = &mut control.upcalls {
@@ -66,7 +66,8 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     fn listened(&self, evd: Evd) -> bool {
-        self.evds
+        self.events
+            .evds
             .get(evd.0)
             .is_some_and(|control| control.cno.is_some() || control.upcalls.is_some())
     }
@@ -74,7 +75,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Takes in what has come from the device and from posters since the last time. Whether any of
     /// it notifies.
     fn take_in(&mut self, evd: Evd) -> bool {
-        let Some(control) = self.evds.get_mut(evd.0) else {
+        let Some(control) = self.events.evds.get_mut(evd.0) else {
             return false;
         };
         let announced = core::mem::take(&mut control.announced);
@@ -83,7 +84,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let taken = self.absorb(evd);
         let solicited = self.completion_type(evd) == CompletionFlags::SOLICITED_WAIT;
-        let shared = self.shared;
+        let shared = self.data.shared;
         let mut news = taken.notifying;
         if let (Ok(reaper), Some(ring)) = (self.reaper_here(evd), shared.evd(evd.0.index())) {
             news |= reaper.adopt(&shared, ring);
@@ -100,7 +101,8 @@ impl<P: Provider> Ia<'_, P> {
     /// Makes the upcalls for what has come.
     fn call_up(&mut self, evd: Evd) {
         for _ in 0..BUDGET {
-            let Some(upcalls) = self.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut()) else {
+            let Some(upcalls) = self.events.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut())
+            else {
                 return;
             };
             let Some(upcall) = upcalls.upcall else { return };
@@ -111,7 +113,8 @@ impl<P: Provider> Ia<'_, P> {
             let event = match self.evd_dequeue(evd) {
                 Ok(event) => event,
                 Err(DatReturn::QUEUE_EMPTY) => {
-                    if let Some(upcalls) = self.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut())
+                    if let Some(upcalls) =
+                        self.events.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut())
                     {
                         upcalls.news = false;
                     }
@@ -119,7 +122,7 @@ impl<P: Provider> Ia<'_, P> {
                 }
                 Err(_) => return,
             };
-            self.worked = true;
+            self.events.worked = true;
             let more = self.evd_count(evd).events != 0;
             self.inside(evd, true);
             (upcall.function)(self, upcall.instance, event, more);
@@ -128,7 +131,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     fn inside(&mut self, evd: Evd, inside: bool) {
-        if let Some(upcalls) = self.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut()) {
+        if let Some(upcalls) = self.events.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut()) {
             upcalls.inside = inside;
         }
     }

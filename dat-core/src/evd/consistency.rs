@@ -54,19 +54,20 @@ impl<P: Provider> Ia<'_, P> {
     /// Whether something else that feeds `evd` does not go with a stream of that kind.
     fn clashes(&self, ep: Option<Ep>, evd: Evd, kind: CompletionFlags) -> bool {
         let others = || {
-            self.eps
+            self.objects
+                .eps
                 .iter()
                 .any(|(handle, other)| Some(Ep(handle)) != ep && other.connect_evd == Some(evd))
-                || self.psps.iter().any(|(_, psp)| psp.evd == evd)
-                || self.rsps.iter().any(|(_, rsp)| rsp.evd == evd)
-                || self.csps.iter().any(|(_, csp)| csp.evd == evd)
+                || self.objects.psps.iter().any(|(_, psp)| psp.evd == evd)
+                || self.objects.rsps.iter().any(|(_, rsp)| rsp.evd == evd)
+                || self.objects.csps.iter().any(|(_, csp)| csp.evd == evd)
         };
         self.dto_kind(ep, evd).is_some_and(|other| other != kind) || (!kind.is_empty() && others())
     }
 
     /// The kind of the DTO streams of other Endpoints that feed `evd`, if there are any.
     fn dto_kind(&self, ep: Option<Ep>, evd: Evd) -> Option<CompletionFlags> {
-        self.eps.iter().find_map(|(handle, other)| {
+        self.objects.eps.iter().find_map(|(handle, other)| {
             if Some(Ep(handle)) == ep {
                 None
             } else if other.recv_evd == Some(evd) {

@@ -55,20 +55,20 @@ impl<P: Provider> Ia<'_, P> {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg4));
         }
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTevd);
-        let slots = 1_u32 << self.shared.event_shift;
+        let slots = 1_u32 << self.data.shared.event_shift;
         let completions = flags.intersects(COMPLETIONS);
         let most = self.most_events(flags);
-        let handle = self.evds.vacant().ok_or(full)?;
+        let handle = self.events.evds.vacant().ok_or(full)?;
         if min_qlen > most {
             return Err(full);
         }
         let (cq, end) = if completions {
-            let (cq, end) = self.provider.cq_create(Self::entries(min_qlen))?;
+            let (cq, end) = self.hca.cq_create(Self::entries(min_qlen))?;
             (Some(cq), Some(end))
         } else {
             (None, None)
         };
-        if let Some(shared) = self.shared.evd(handle.index()) {
+        if let Some(shared) = self.data.shared.evd(handle.index()) {
             shared.clear();
         }
         let control = EvdControl {
@@ -85,10 +85,10 @@ impl<P: Provider> Ia<'_, P> {
             upcalls,
             tally: EvdTally::default(),
         };
-        if let Some(place) = self.reapers.get_mut(handle.index() as usize) {
+        if let Some(place) = self.data.reapers.get_mut(handle.index() as usize) {
             *place = Some(Reaper::new(Evd(handle), end));
         }
-        self.evds.insert(control).map(Evd).ok_or(full)
+        self.events.evds.insert(control).map(Evd).ok_or(full)
     }
 
     /// Entries of the completion queue of an Event Dispatcher of that length: as many again for
@@ -102,9 +102,9 @@ impl<P: Provider> Ia<'_, P> {
         // Software events have no other place than the storage's: whoever asks for more of them
         // learns it now.
         if flags.intersects(COMPLETIONS) && !flags.contains(EvdFlags::SOFTWARE) {
-            self.provider.limits().max_cqe
+            self.hca.limits().max_cqe
         } else {
-            1_u32 << self.shared.event_shift
+            1_u32 << self.data.shared.event_shift
         }
     }
 }

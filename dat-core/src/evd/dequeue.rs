@@ -88,7 +88,10 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// Whether the device announced completions since the last call, see [`EvdReaper::arm`].
     pub fn evd_take_notice(&mut self, evd: Evd) -> bool {
-        self.evds.get_mut(evd.0).is_some_and(|control| core::mem::take(&mut control.notified))
+        self.events
+            .evds
+            .get_mut(evd.0)
+            .is_some_and(|control| core::mem::take(&mut control.notified))
     }
 
     /// Completions dropped so far: of an earlier life of their Endpoint, and without sense.
@@ -100,7 +103,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     pub fn evd_take_reaper(&mut self, evd: Evd) -> Result<EvdReaper<'s, P>, Error> {
         let (_, shared, shared_evd) = self.reaping(evd)?;
         let shared = *shared;
-        match self.reapers.get_mut(evd.0.index() as usize).and_then(Option::take) {
+        match self.data.reapers.get_mut(evd.0.index() as usize).and_then(Option::take) {
             Some(reaper) => Ok(EvdReaper { evd, reaper, shared, shared_evd }),
             None => {
                 Err(Error::new(crate::DatType::InvalidState, DatSubtype::InvalidStateEvdWaiter))
@@ -115,7 +118,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     )]
     pub fn evd_return_reaper(&mut self, half: EvdReaper<'s, P>) -> Result<(), EvdReaper<'s, P>> {
         let out = self.reaper_is_out(half.evd.0);
-        match self.reapers.get_mut(half.evd.0.index() as usize) {
+        match self.data.reapers.get_mut(half.evd.0.index() as usize) {
             Some(place) if out => {
                 *place = Some(half.reaper);
                 Ok(())

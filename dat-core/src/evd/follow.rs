@@ -44,15 +44,16 @@ impl<P: Provider> Ia<'_, P> {
     /// Whether the completion queue has an entry for another follower.
     fn has_entry(&self, evd: Evd) -> bool {
         let own = self.own_entries(evd);
-        self.evds.get(evd.0).is_some_and(|control| own < control.qlen)
+        self.events.evds.get(evd.0).is_some_and(|control| own < control.qlen)
     }
 
     /// Entries of the completion queue that followers have or may take.
     pub(super) fn own_entries(&self, evd: Evd) -> u32 {
-        let of = |(handle, control): (Handle, &EpControl)| match self.shared.ep(handle.index()) {
+        let of = |(handle, control): (Handle, &EpControl)| match self.data.shared.ep(handle.index())
+        {
             Some(line) if control.request_evd == Some(evd) => line.poster.follower.count(),
             _ => 0,
         };
-        self.eps.iter().map(of).fold(0, u32::saturating_add)
+        self.objects.eps.iter().map(of).fold(0, u32::saturating_add)
     }
 }

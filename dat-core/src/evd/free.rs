@@ -16,7 +16,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_evd_free")]
     pub fn evd_free(&mut self, evd: Evd) -> Result<(), Error> {
         let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
-        if control.streams != 0 || evd == self.async_evd {
+        if control.streams != 0 || evd == self.events.async_evd {
             return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
         }
         self.reaper(evd)?;
@@ -28,32 +28,32 @@ impl<P: Provider> Ia<'_, P> {
     pub fn evd_requests(&self, evd: Evd, see: impl FnMut(Cr)) -> Result<(), Error> {
         self.evd(evd, DatSubtype::InvalidHandle1)?;
         let index = evd.0.index();
-        let reaper = self.reapers.get(index as usize).and_then(Option::as_ref);
-        let (Some(reaper), Some(ring)) = (reaper, self.shared.evd(index)) else {
+        let reaper = self.data.reapers.get(index as usize).and_then(Option::as_ref);
+        let (Some(reaper), Some(ring)) = (reaper, self.data.shared.evd(index)) else {
             return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
         };
-        reaper.requests(&self.shared, ring, see);
+        reaper.requests(&self.data.shared, ring, see);
         Ok(())
     }
 
     pub(crate) fn evd_remove(&mut self, evd: Evd) -> Result<(), Error> {
-        let (cq, cno) = match self.evds.get(evd.0) {
+        let (cq, cno) = match self.events.evds.get(evd.0) {
             Some(control) => (control.cq, control.cno),
             None => (None, None),
         };
-        let (shared, index) = (self.shared, evd.0.index());
-        let reaper = self.reapers.get_mut(index as usize).and_then(Option::take);
+        let (shared, index) = (self.data.shared, evd.0.index());
+        let reaper = self.data.reapers.get_mut(index as usize).and_then(Option::take);
         let end = reaper.and_then(|mut reaper| {
             if let Some(ring) = shared.evd(index) {
                 reaper.give_back_events(&shared, ring);
             }
             reaper.cq
         });
-        self.evds.remove(evd.0);
+        self.events.evds.remove(evd.0);
         self.cno_forget(evd);
         self.cno_detach(cno);
         match (cq, end) {
-            (Some(cq), Some(end)) => Ok(self.provider.cq_destroy(cq, end)?),
+            (Some(cq), Some(end)) => Ok(self.hca.cq_destroy(cq, end)?),
             _ => Ok(()),
         }
     }

@@ -72,7 +72,7 @@ impl<P: Provider> Ia<'_, P> {
         flags: EvdFlags,
     ) -> Result<Evd, Error> {
         let upcalls = Upcalls { policy, upcall, news: false, inside: false };
-        self.listened = true;
+        self.events.listened = true;
         self.evd_make(min_qlen, flags, Some(upcalls))
     }
 }

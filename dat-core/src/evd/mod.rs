@@ -78,13 +78,13 @@ pub(crate) struct EvdControl<P: Provider> {
 impl<'s, P: Provider> Ia<'s, P> {
     /// What the halves share of that Event Dispatcher, if it lives.
     pub(crate) fn ring(&self, evd: Evd) -> Option<&'s EvdShared> {
-        self.evds.get(evd.0)?;
-        self.shared.evd(evd.0.index())
+        self.events.evds.get(evd.0)?;
+        self.data.shared.evd(evd.0.index())
     }
 
     /// The Event Dispatcher, or `INVALID_HANDLE` with the subtype of its role.
     pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl<P>, DatReturn> {
-        self.evds.get(evd.0).ok_or(DatReturn::new(DatType::InvalidHandle, subtype))
+        self.events.evds.get(evd.0).ok_or(DatReturn::new(DatType::InvalidHandle, subtype))
     }
 
     /// An Event Dispatcher for a stream: must live and take that stream.
@@ -102,20 +102,20 @@ impl<'s, P: Provider> Ia<'s, P> {
     }
 
     pub(crate) fn attach(&mut self, evd: Option<Evd>) {
-        if let Some(control) = evd.and_then(|evd| self.evds.get_mut(evd.0)) {
+        if let Some(control) = evd.and_then(|evd| self.events.evds.get_mut(evd.0)) {
             control.streams += 1;
         }
     }
 
     pub(crate) fn detach(&mut self, evd: Option<Evd>) {
-        if let Some(control) = evd.and_then(|evd| self.evds.get_mut(evd.0)) {
+        if let Some(control) = evd.and_then(|evd| self.events.evds.get_mut(evd.0)) {
             control.streams = control.streams.saturating_sub(1);
         }
     }
 
     /// Whether the ring of `evd` takes another event.
     pub(crate) fn has_room(&self, evd: Evd) -> bool {
-        match (self.evds.get(evd.0), self.shared.evd(evd.0.index())) {
+        match (self.events.evds.get(evd.0), self.data.shared.evd(evd.0.index())) {
             (Some(control), Some(shared)) => shared.queued() < control.ring,
             _ => false,
         }
@@ -123,8 +123,8 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// Puts an event into the ring; false if it is full.
     pub(crate) fn put(&mut self, evd: Evd, words: [u64; 3]) -> bool {
-        let shared = self.shared;
-        let Some(control) = self.evds.get(evd.0) else {
+        let shared = self.data.shared;
+        let Some(control) = self.events.evds.get(evd.0) else {
             return false;
         };
         let Some(ring) = shared.evd(evd.0.index()) else {
@@ -157,9 +157,9 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// An event is there for the consumer.
     pub(crate) fn put_event(&mut self, evd: Evd, connection: bool) {
-        self.worked = true;
+        self.events.worked = true;
         self.arrived(evd);
-        if connection && let Some(control) = self.evds.get_mut(evd.0) {
+        if connection && let Some(control) = self.events.evds.get_mut(evd.0) {
             control.tally.connections = control.tally.connections.wrapping_add(1);
         }
     }
@@ -167,9 +167,9 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// An event found no room and is lost: says so on the async Event Dispatcher.
     pub(crate) fn overflowed(&mut self, evd: Evd) {
         let overflow = Event::Async(AsyncEvent::EvdOverflow(evd));
-        if self.put(self.async_evd, overflow.encode()) {
-            self.put_event(self.async_evd, false);
-        } else if let Some(ring) = self.ring(self.async_evd) {
+        if self.put(self.events.async_evd, overflow.encode()) {
+            self.put_event(self.events.async_evd, false);
+        } else if let Some(ring) = self.ring(self.events.async_evd) {
             // The last place to complain is full: that is the end of asynchronous reports.
             ring.bar(DEAD);
         }
@@ -183,13 +183,13 @@ impl<'s, P: Provider> Ia<'s, P> {
         evd: Evd,
     ) -> Result<(&mut Reaper<P>, &Shared<'s>, &'s EvdShared), DatReturn> {
         let index = evd.0.index();
-        let reaper = self.reapers.get_mut(index as usize);
-        match (reaper.and_then(Option::as_mut), self.shared.evd(index)) {
+        let reaper = self.data.reapers.get_mut(index as usize);
+        match (reaper.and_then(Option::as_mut), self.data.shared.evd(index)) {
             (Some(reaper), Some(ring)) if reaper.evd == evd && ring.barred() == 0 => {
-                Ok((reaper, &self.shared, ring))
+                Ok((reaper, &self.data.shared, ring))
             }
             (_, ring) => {
-                let lives = self.evds.get(evd.0).is_some();
+                let lives = self.events.evds.get(evd.0).is_some();
                 Err(no_reaper(lives, ring.map_or(0, EvdShared::barred)))
             }
         }
@@ -203,17 +203,17 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// The reaper of `evd`, if it is here.
     pub(crate) fn reaper_here(&mut self, evd: Evd) -> Result<&mut Reaper<P>, DatReturn> {
         let index = evd.0.index();
-        let reaper = self.reapers.get_mut(index as usize);
+        let reaper = self.data.reapers.get_mut(index as usize);
         match reaper.and_then(Option::as_mut) {
             Some(reaper) if reaper.evd == evd => Ok(reaper),
-            _ => Err(no_reaper(self.evds.get(evd.0).is_some(), 0)),
+            _ => Err(no_reaper(self.events.evds.get(evd.0).is_some(), 0)),
         }
     }
 
     /// Whether the reaper of that slot is in another thread's hands.
     pub(crate) fn reaper_is_out(&self, evd: Handle) -> bool {
-        self.evds.get(evd).is_some()
-            && self.reapers.get(evd.index() as usize).is_none_or(Option::is_none)
+        self.events.evds.get(evd).is_some()
+            && self.data.reapers.get(evd.index() as usize).is_none_or(Option::is_none)
     }
 }
 

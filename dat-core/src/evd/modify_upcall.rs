@@ -50,7 +50,7 @@ impl<P: Provider> Ia<'_, P> {
             }
             upcalls.news = flag == UpcallFlag::InvocAny;
         }
-        self.worked = true;
+        self.events.worked = true;
         Ok(())
     }
 }

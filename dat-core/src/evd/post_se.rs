@@ -30,9 +30,10 @@ impl<P: Provider> Ia<'_, P> {
     /// not take that stream, or has no room, loses it.
     pub fn evd_pass_on(&mut self, evd: Evd, what: AsyncEvent) {
         let takes = EvdFlags::ASYNC;
-        let willing = self.evds.get(evd.0).is_some_and(|control| control.flags.contains(takes));
+        let willing =
+            self.events.evds.get(evd.0).is_some_and(|control| control.flags.contains(takes));
         if willing && self.put(evd, Event::Async(what).encode()) {
-            self.worked = true;
+            self.events.worked = true;
             self.arrived(evd);
         }
     }

@@ -64,7 +64,7 @@ impl<P: Provider> Ia<'_, P> {
             let kind = super::consistency::kind(flags);
             (used == Some(evd) && !kind.is_empty()).then_some(kind)
         };
-        let found = self.eps.iter().find_map(|(_, ep)| {
+        let found = self.objects.eps.iter().find_map(|(_, ep)| {
             of(ep.attr.recv_completion_flags, ep.recv_evd)
                 .or_else(|| of(ep.attr.request_completion_flags, ep.request_evd))
         });

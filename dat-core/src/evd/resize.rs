@@ -33,9 +33,9 @@ impl<P: Provider> Ia<'_, P> {
             let entries =
                 Self::entries(min_qlen).max(min_qlen.saturating_add(self.own_entries(evd)));
             let index = evd.0.index() as usize;
-            let reaper = self.reapers.get_mut(index).and_then(Option::as_mut);
+            let reaper = self.data.reapers.get_mut(index).and_then(Option::as_mut);
             if let Some(end) = reaper.and_then(|reaper| reaper.cq.as_mut()) {
-                self.provider.cq_resize(cq, end, entries)?;
+                self.hca.cq_resize(cq, end, entries)?;
             }
         }
         let control = self.evd_mut(evd)?;

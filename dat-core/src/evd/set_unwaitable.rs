@@ -11,12 +11,13 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_evd_set_unwaitable")]
     pub fn evd_set_unwaitable(&mut self, evd: Evd) -> Result<(), Error> {
         self.evd_mut(evd)?.unwaitable = true;
-        self.worked = true;
+        self.events.worked = true;
         Ok(())
     }
 
     pub(super) fn evd_mut(&mut self, evd: Evd) -> Result<&mut super::EvdControl<P>, Error> {
-        self.evds
+        self.events
+            .evds
             .get_mut(evd.0)
             .ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1))
     }

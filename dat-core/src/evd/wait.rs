@@ -72,7 +72,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let (_, _, ring) = self.reaping(evd)?;
         ring.bar(WAITED);
-        if let Some(control) = self.evds.get_mut(evd.0) {
+        if let Some(control) = self.events.evds.get_mut(evd.0) {
             let [waits, _] = &mut control.tally.waits;
             *waits = waits.wrapping_add(1);
         }
@@ -92,7 +92,7 @@ impl<P: Provider> Ia<'_, P> {
         let first = core::mem::take(&mut wait.fresh);
         if found.is_ready() {
             self.evd_wait_end(wait);
-        } else if first && let Some(control) = self.evds.get_mut(wait.evd.0) {
+        } else if first && let Some(control) = self.events.evds.get_mut(wait.evd.0) {
             let [_, slept] = &mut control.tally.waits;
             *slept = slept.wrapping_add(1);
         }
@@ -104,7 +104,7 @@ impl<P: Provider> Ia<'_, P> {
         let control = match self.evd(evd, DatSubtype::InvalidHandle1) {
             Ok(control) if !wait.over => control,
             Ok(_) => return Poll::Ready(Err(TIMEOUT)),
-            Err(_) if self.closed => return Poll::Ready(Err(ABORT)),
+            Err(_) if self.lifecycle.closed => return Poll::Ready(Err(ABORT)),
             Err(stale) => return Poll::Ready(Err(stale)),
         };
         if control.unwaitable {
@@ -120,7 +120,7 @@ impl<P: Provider> Ia<'_, P> {
                 return not_yet;
             }
         }
-        let shared = self.shared;
+        let shared = self.data.shared;
         let event = match (self.reaper_here(evd), shared.evd(evd.0.index())) {
             (Ok(reaper), Some(ring)) => reaper.dequeue(&shared, ring),
             (Err(ret), _) => Err(ret),
@@ -150,7 +150,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// The events that are here now.
     pub(crate) fn evd_count(&mut self, evd: Evd) -> Count {
-        let shared = self.shared;
+        let shared = self.data.shared;
         match (self.reaper_here(evd), shared.evd(evd.0.index())) {
             (Ok(reaper), Some(ring)) => reaper.count(&shared, ring),
             _ => Count::default(),

@@ -36,42 +36,45 @@ impl<P: Provider> Ia<'_, P> {
     /// other halves reported completions; a polling host calls it at will. It never waits, and
     /// its work is bounded.
     pub fn advance(&mut self, now: Instant) -> Next {
-        self.clock = now;
+        self.lifecycle.clock = now;
         self.hear(now);
         for _ in 0..BUDGET {
-            let Some(mad) = self.provider.mad_recv() else {
+            let Some(mad) = self.hca.mad_recv() else {
                 break;
             };
-            self.worked = true;
-            let before = self.cm.counters();
-            self.cm.input(now, mad.from, &mad.mad);
-            let after = self.cm.counters();
-            self.tally.heard(&mad.mad, &before, &after);
+            self.events.worked = true;
+            let before = self.connections.cm.counters();
+            self.connections.cm.input(now, mad.from, &mad.mad);
+            let after = self.connections.cm.counters();
+            self.counters.heard(&mad.mad, &before, &after);
             self.connection_events(now);
         }
-        self.cm.advance(now);
+        self.connections.cm.advance(now);
         self.connection_events(now);
         self.troubles(now);
         self.watched(now);
         self.connection_events(now);
         self.transmit(now);
-        if self.listened {
+        if self.events.listened {
             self.arrivals();
         }
-        let deadline = Instant::sooner(self.cm.next_deadline(), self.provider.next_deadline());
+        let deadline =
+            Instant::sooner(self.connections.cm.next_deadline(), self.hca.next_deadline());
         // Nothing tells when a datagram has left.
-        let deadline = Instant::sooner(deadline, self.crowded.then(|| now + CROWDED));
+        let deadline = Instant::sooner(deadline, self.connections.crowded.then(|| now + CROWDED));
         Next {
             deadline: Instant::sooner(deadline, self.soonest()),
-            work: core::mem::take(&mut self.worked),
+            work: core::mem::take(&mut self.events.worked),
         }
     }
 
     /// The next of the consumers' own deadlines.
     fn soonest(&self) -> Option<Instant> {
         let mut soonest = Instant::NEVER;
-        let mut index = self.active;
-        while let Some(control) = self.eps.handle_at(index).and_then(|ep| self.eps.get(ep)) {
+        let mut index = self.objects.active;
+        while let Some(control) =
+            self.objects.eps.handle_at(index).and_then(|ep| self.objects.eps.get(ep))
+        {
             soonest = control.deadline.min(soonest);
             index = control.next;
         }
@@ -80,20 +83,20 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Hears what the device has to tell.
     fn hear(&mut self, now: Instant) {
-        self.provider.service(now);
+        self.hca.service(now);
         for _ in 0..BUDGET {
-            let Some(notice) = self.provider.notice() else {
+            let Some(notice) = self.hca.notice() else {
                 break;
             };
             self.noticed(now, notice);
         }
-        self.turn = self.turn.wrapping_add(1);
+        self.objects.turn = self.objects.turn.wrapping_add(1);
     }
 
     /// Before `ep` can be spoken to by a peer: what the device still has to tell of its queue
     /// pair's earlier life is heard now, so that whatever comes from now on is of this one.
     pub(crate) fn hear_the_past(&mut self, now: Instant, ep: Ep) {
-        let turn = self.turn;
+        let turn = self.objects.turn;
         if self.ep(ep).is_ok_and(|control| control.born == turn) {
             self.hear(now);
         }
@@ -103,32 +106,35 @@ impl<P: Provider> Ia<'_, P> {
         match notice {
             Notice::Completion(cq) => {
                 if let Some(control) = self
+                    .events
                     .evds
                     .find(|control| control.cq == Some(cq))
-                    .and_then(|evd| self.evds.get_mut(evd))
+                    .and_then(|evd| self.events.evds.get_mut(evd))
                 {
                     control.notified = true;
                     control.announced = true;
                     control.tally.completions = control.tally.completions.wrapping_add(1);
-                    self.worked = true;
+                    self.events.worked = true;
                 }
             }
             Notice::CqError(cq) => {
-                self.tally.count(IaCounter::AsyncCqError);
-                if let Some(evd) = self.evds.find(|control| control.cq == Some(cq)) {
+                self.counters.count(IaCounter::AsyncCqError);
+                if let Some(evd) = self.events.evds.find(|control| control.cq == Some(cq)) {
                     let event = AsyncEvent::EvdOverflow(Evd(evd));
-                    self.notify(Some(self.async_evd), Event::Async(event));
+                    self.notify(Some(self.events.async_evd), Event::Async(event));
                 }
             }
             Notice::Established(qp) => {
                 let ep = self.concerned(qp);
-                if let Some(conn) = ep.and_then(|ep| self.eps.get(ep.0)).and_then(|c| c.conn) {
-                    self.cm.data_arrived(now, conn);
+                if let Some(conn) =
+                    ep.and_then(|ep| self.objects.eps.get(ep.0)).and_then(|c| c.conn)
+                {
+                    self.connections.cm.data_arrived(now, conn);
                     self.connection_events(now);
                 }
             }
             Notice::QpError(qp, fault) => {
-                self.tally.count(IaCounter::AsyncQpError);
+                self.counters.count(IaCounter::AsyncQpError);
                 if let Some(ep) = self.concerned(qp) {
                     self.broken(now, ep, fault);
                 }
@@ -136,7 +142,7 @@ impl<P: Provider> Ia<'_, P> {
             // The transport's retries decide what a lost link means to a connection.
             Notice::SharedLimit(queue) => self.srq_limit(queue),
             Notice::SharedError(queue) => self.srq_failed(queue),
-            Notice::Link(_) => self.worked = true,
+            Notice::Link(_) => self.events.worked = true,
             Notice::Catastrophic(fault) => self.catastrophe(now, fault),
         }
     }
@@ -145,8 +151,8 @@ impl<P: Provider> Ia<'_, P> {
     /// batch of notices is not meant: they were raised in its earlier life, or by another one
     /// of that number.
     fn concerned(&self, qp: Qp) -> Option<Ep> {
-        let turn = self.turn;
-        self.eps.find(|control| control.qp == Some(qp) && control.born != turn).map(Ep)
+        let turn = self.objects.turn;
+        self.objects.eps.find(|control| control.qp == Some(qp) && control.born != turn).map(Ep)
     }
 
     /// A connection broke on this side.
@@ -177,24 +183,24 @@ impl<P: Provider> Ia<'_, P> {
             | EpState::TentativeConnectionPending
             | EpState::UnconfiguredTentative => {
                 let event = Event::Async(AsyncEvent::EpBroken(ep));
-                self.notify(Some(self.async_evd), event);
+                self.notify(Some(self.events.async_evd), event);
             }
         }
     }
 
     /// The device is lost: every connection breaks, everything posted comes back.
     fn catastrophe(&mut self, now: Instant, fault: Fault) {
-        if self.lost.is_some() {
+        if self.lifecycle.lost.is_some() {
             return;
         }
-        self.lost = Some(fault);
+        self.lifecycle.lost = Some(fault);
         if fault.kind() == FaultKind::Timeout {
-            self.notify(Some(self.async_evd), Event::Async(AsyncEvent::TimedOut));
+            self.notify(Some(self.events.async_evd), Event::Async(AsyncEvent::TimedOut));
         }
-        self.tally.count(IaCounter::AsyncError);
-        self.notify(Some(self.async_evd), Event::Async(AsyncEvent::IaCatastrophic));
-        for index in 0..self.eps.capacity() {
-            if let Some(ep) = self.eps.handle_at(index) {
+        self.counters.count(IaCounter::AsyncError);
+        self.notify(Some(self.events.async_evd), Event::Async(AsyncEvent::IaCatastrophic));
+        for index in 0..self.objects.eps.capacity() {
+            if let Some(ep) = self.objects.eps.handle_at(index) {
                 let state = self.state_of(Ep(ep));
                 let idle = EpState::Unconnected;
                 let bare = EpState::UnconfiguredUnconnected;
@@ -207,7 +213,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// What reapers and absorbed completions reported.
     fn troubles(&mut self, now: Instant) {
-        let shared = self.shared;
+        let shared = self.data.shared;
         let mut index = shared.work.take();
         if index == END {
             return;
@@ -217,19 +223,24 @@ impl<P: Provider> Ia<'_, P> {
             line.poster.work.release();
             let word = line.poster.trouble.load(core::sync::atomic::Ordering::Acquire);
             if let Some(trouble) = Trouble::from_word(word)
-                && let Some(ep) = self.eps.handle_at(index)
+                && let Some(ep) = self.objects.eps.handle_at(index)
                 && self.state_of(Ep(ep)).is_ok_and(|state| !matches!(state, EpState::Unconnected))
             {
                 if trouble.is_nonsense() {
                     let event = Event::Async(AsyncEvent::ProviderInternalError);
-                    self.notify(Some(self.async_evd), event);
+                    self.notify(Some(self.events.async_evd), event);
                 }
-                let qp = self.eps.get(ep).and_then(|control| control.qp).map_or(0, |qp| qp.number);
+                let qp = self
+                    .objects
+                    .eps
+                    .get(ep)
+                    .and_then(|control| control.qp)
+                    .map_or(0, |qp| qp.number);
                 let fault = trouble.fault(qp);
                 // It says more than that the device gave the queue pair up, in whatever order the
                 // two come.
                 if trouble.is_a_cause()
-                    && let Some(control) = self.eps.get_mut(ep)
+                    && let Some(control) = self.objects.eps.get_mut(ep)
                 {
                     control.cause = Some(fault);
                 }
@@ -242,10 +253,10 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Endpoints that wait for a path, a deadline, a drain or a second look.
     fn watched(&mut self, now: Instant) {
-        let mut index = core::mem::replace(&mut self.active, END);
-        while let Some(handle) = self.eps.handle_at(index) {
+        let mut index = core::mem::replace(&mut self.objects.active, END);
+        while let Some(handle) = self.objects.eps.handle_at(index) {
             let ep = Ep(handle);
-            let Some(control) = self.eps.get_mut(handle) else {
+            let Some(control) = self.objects.eps.get_mut(handle) else {
                 return;
             };
             let next = core::mem::replace(&mut control.next, END);
@@ -294,36 +305,36 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Sends what the connection manager has to say, as far as the ways are known.
     pub(crate) fn transmit(&mut self, now: Instant) {
-        self.crowded = false;
-        for _ in 0..self.waiting.len() {
-            if let Some(transmit) = self.waiting.pop_front() {
+        self.connections.crowded = false;
+        for _ in 0..self.connections.waiting.len() {
+            if let Some(transmit) = self.connections.waiting.pop_front() {
                 self.send(now, transmit);
             }
         }
         for _ in 0..BUDGET {
-            if self.waiting.is_full() {
+            if self.connections.waiting.is_full() {
                 return;
             }
-            let before = self.cm.counters().retransmitted;
-            let Some(transmit) = self.cm.poll_transmit(now) else {
+            let before = self.connections.cm.counters().retransmitted;
+            let Some(transmit) = self.connections.cm.poll_transmit(now) else {
                 return;
             };
-            let again = self.cm.counters().retransmitted != before;
-            self.tally.sent(&transmit.mad, again);
+            let again = self.connections.cm.counters().retransmitted != before;
+            self.counters.sent(&transmit.mad, again);
             self.send(now, transmit);
         }
     }
 
     fn send(&mut self, now: Instant, transmit: Transmit) {
-        match self.provider.resolve(transmit.to, now) {
-            Poll::Ready(Ok(path)) => match self.provider.mad_send(&path, &transmit.mad) {
+        match self.hca.resolve(transmit.to, now) {
+            Poll::Ready(Ok(path)) => match self.hca.mad_send(&path, &transmit.mad) {
                 // Many connections at once: it would be repeated, but only after seconds.
                 Err(fault) if fault.kind() == FaultKind::Resources => {
-                    self.crowded = true;
+                    self.connections.crowded = true;
                     self.keep(transmit);
                 }
                 // A datagram may be lost anywhere; the connection manager repeats it.
-                Ok(()) | Err(_) => self.worked = true,
+                Ok(()) | Err(_) => self.events.worked = true,
             },
             Poll::Ready(Err(_)) => {}
             Poll::Pending => self.keep(transmit),
@@ -334,10 +345,11 @@ impl<P: Provider> Ia<'_, P> {
     fn keep(&mut self, transmit: Transmit) {
         // A stranger's answer must not stand in the way of a connection: it gets half of the room,
         // and where that is taken it is dropped. The stranger will ask again, if it exists.
-        let strangers = self.waiting.iter().filter(|other| other.conn.is_none()).count();
+        let strangers =
+            self.connections.waiting.iter().filter(|other| other.conn.is_none()).count();
         if transmit.conn.is_some() || strangers < super::WAITING / 2 {
             // There is room: the caller looked, or has just taken it out.
-            let _ = self.waiting.push_back(transmit);
+            let _ = self.connections.waiting.push_back(transmit);
         }
     }
 }

@@ -19,17 +19,17 @@ impl<P: Provider> Ia<'_, P> {
     /// Carries out what the connection manager has to tell.
     pub(crate) fn connection_events(&mut self, now: Instant) {
         for _ in 0..BUDGET {
-            let Some(event) = self.cm.poll_event() else {
+            let Some(event) = self.connections.cm.poll_event() else {
                 return;
             };
-            self.worked = true;
+            self.events.worked = true;
             match event {
                 CmEvent::Request(request) => self.requested(now, &request),
                 CmEvent::Reply(reply) => match self.owner(reply.conn) {
                     Owner::Ep(ep) => self.replied(ep, reply),
                     // Aborted meanwhile: the peer must not stay half connected.
                     Owner::Nobody | Owner::Cr(_) | Owner::LookUp(..) => {
-                        self.cm.abort(now, reply.conn)
+                        self.connections.cm.abort(now, reply.conn)
                     }
                 },
                 CmEvent::Established { conn } => {
@@ -61,12 +61,12 @@ impl<P: Provider> Ia<'_, P> {
             Owner::Nobody => {}
             Owner::LookUp(ep, ..) => self.unanswered(ep),
             Owner::Cr(cr) => {
-                if let Some(control) = self.crs.get_mut(cr.0) {
+                if let Some(control) = self.objects.crs.get_mut(cr.0) {
                     control.conn = None;
                 }
             }
             Owner::Ep(ep) => {
-                if let Some(control) = self.eps.get_mut(ep.0) {
+                if let Some(control) = self.objects.eps.get_mut(ep.0) {
                     control.conn = None;
                     if refusal.is_some() {
                         control.refusal = refusal;
@@ -81,7 +81,7 @@ impl<P: Provider> Ia<'_, P> {
     /// A peer asks for a connection.
     fn requested(&mut self, now: Instant, request: &Request) {
         let listener = request.service.port().and_then(|port| self.listener(port));
-        let presented = if request.terms.mtu > self.provider.limits().mtu && listener.is_some() {
+        let presented = if request.terms.mtu > self.hca.limits().mtu && listener.is_some() {
             // The peer would send packets of that size: a smaller MTU on this side alone refuses
             // its first long message.
             Err(Reason::INVALID_MTU)
@@ -103,15 +103,15 @@ impl<P: Provider> Ia<'_, P> {
     ) {
         match presented {
             Ok(cr) => {
-                if let Some(control) = self.crs.get_mut(cr.0) {
+                if let Some(control) = self.objects.crs.get_mut(cr.0) {
                     // It is new, and no message has more than there is room for.
-                    let private = self.cm.private_data(request.conn);
+                    let private = self.connections.cm.private_data(request.conn);
                     let _ = control.private.extend_from_slice(private);
                 }
             }
             Err(reason) => {
-                if self.cm.reject(now, request.conn, reason, &[], &[]).is_err() {
-                    self.cm.abort(now, request.conn);
+                if self.connections.cm.reject(now, request.conn, reason, &[], &[]).is_err() {
+                    self.connections.cm.abort(now, request.conn);
                 }
             }
         }
@@ -141,7 +141,7 @@ impl<P: Provider> Ia<'_, P> {
             }
             Listener::Csp(csp) => (self.csp(csp).map_err(|_| nobody)?.evd, false),
         };
-        if !self.has_room(evd) || self.crs.is_full() {
+        if !self.has_room(evd) || self.objects.crs.is_full() {
             return Err(full);
         }
         let (local_ep, provided) = match listener {
@@ -152,7 +152,7 @@ impl<P: Provider> Ia<'_, P> {
             }
             Listener::Psp(_) | Listener::Csp(_) => (None, false),
             Listener::Rsp(rsp) => {
-                let rsp = self.rsps.get_mut(rsp.0).ok_or(nobody)?;
+                let rsp = self.objects.rsps.get_mut(rsp.0).ok_or(nobody)?;
                 rsp.used = true;
                 let (ep, provided) = (rsp.ep, rsp.provided);
                 self.apply(ep, EpOp::RequestArrived);
@@ -170,7 +170,7 @@ impl<P: Provider> Ia<'_, P> {
             provided,
             listener,
         };
-        let cr = self.crs.insert(control).map(Cr).ok_or(full)?;
+        let cr = self.objects.crs.insert(control).map(Cr).ok_or(full)?;
         if let Some(conn) = conn {
             self.own(conn, Owner::Cr(cr));
         }

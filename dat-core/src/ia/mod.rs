@@ -19,25 +19,13 @@ use core::fmt;
 use heapless::Deque;
 
 use crate::cm::{Cm, ConnId, Transmit};
-use crate::cno::CnoControl;
 use crate::counters::IaTally;
-use crate::cr::CrControl;
-use crate::csp::CspControl;
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::ep::EpControl;
-use crate::evd::{EvdControl, Reaper};
+use crate::data::DataPath;
 use crate::handle::{Cr, Ep, Evd};
-use crate::lmr::LmrControl;
-use crate::post::Poster;
+use crate::objects::{Events, Objects};
 use crate::provider::{Fault, Net, Provider};
-use crate::psp::PspControl;
-use crate::pz::PzControl;
 use crate::random::Random;
-use crate::rmr::RmrControl;
-use crate::rsp::RspControl;
-use crate::shared::Shared;
-use crate::srq::{SrqControl, SrqEnd};
-use crate::table::Table;
 use crate::time::Instant;
 
 /// Datagrams whose way is still being looked up. More wait in the connection manager.
@@ -63,62 +51,49 @@ pub(crate) enum Owner {
 /// ([`EpPoster`](crate::EpPoster), [`EvdReaper`](crate::EvdReaper)). Nothing here waits:
 /// [`Ia::advance`] does what is due and says when to come again.
 pub struct Ia<'s, P: Provider> {
-    pub(crate) provider: P,
+    pub(crate) hca: P,
     pub(crate) net: Net,
-    pub(crate) shared: Shared<'s>,
-    pub(crate) posters: &'s mut [Option<Poster<P>>],
-    pub(crate) srq_posters: &'s mut [Option<SrqEnd<P>>],
-    pub(crate) reapers: &'s mut [Option<Reaper<P>>],
-    pub(crate) pzs: Table<'s, PzControl>,
-    pub(crate) lmrs: Table<'s, LmrControl>,
-    pub(crate) rmrs: Table<'s, RmrControl>,
-    pub(crate) evds: Table<'s, EvdControl<P>>,
-    pub(crate) cnos: Table<'s, CnoControl>,
-    pub(crate) eps: Table<'s, EpControl>,
-    pub(crate) psps: Table<'s, PspControl>,
-    pub(crate) rsps: Table<'s, RspControl>,
-    pub(crate) csps: Table<'s, CspControl>,
-    pub(crate) srqs: Table<'s, SrqControl>,
-    pub(crate) crs: Table<'s, CrControl>,
+    pub(crate) random: Random,
+    pub(crate) counters: IaTally,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) data: DataPath<'s, P>,
+    pub(crate) objects: Objects<'s>,
+    pub(crate) events: Events<'s, P>,
+    pub(crate) connections: Connections<'s>,
+}
+
+/// Whether the adapter is open, and what is known of its time and its device.
+#[derive(Debug)]
+pub(crate) struct Lifecycle {
+    /// The time of the last [`Ia::advance`], for calls that are not told it.
+    pub(crate) clock: Instant,
+    /// Why the device is lost, if it is.
+    pub(crate) lost: Option<Fault>,
+    /// [`Ia::close`] has succeeded, or done what it could.
+    pub(crate) closed: bool,
+    /// The consumer's own word.
+    pub(crate) context: u64,
+}
+
+/// The connection manager, and whom its connections belong to.
+#[derive(Debug)]
+pub(crate) struct Connections<'s> {
     pub(crate) cm: Cm<'s>,
     /// By the index of a connection.
     pub(crate) owners: &'s mut [Owner],
+    /// Datagrams whose path is being resolved.
     pub(crate) waiting: Deque<Transmit, WAITING>,
     /// Some of these found no room in the device.
     pub(crate) crowded: bool,
-    pub(crate) random: Random,
-    pub(crate) async_evd: Evd,
-    /// First of the slots for connection events that no Endpoint has reserved, chained through
-    /// them.
-    pub(crate) free_events: u32,
-    /// First of the Endpoints that wait for something, chained through them.
-    pub(crate) active: u32,
-    /// The time of the last [`Ia::advance`], for calls that are not told it.
-    pub(crate) clock: Instant,
-    /// Something happened that a consumer may be waiting for.
-    pub(crate) worked: bool,
-    /// Batches of notices heard; see [`EpControl::born`].
-    pub(crate) turn: u32,
-    /// Somebody may listen to Event Dispatchers: a CNO or upcalls were made.
-    pub(crate) listened: bool,
-    /// Why the device is lost, if it is.
-    pub(crate) lost: Option<Fault>,
-    pub(crate) tally: IaTally,
-    /// [`Ia::close`] has succeeded, or done what it could.
-    pub(crate) closed: bool,
-    /// The async Event Dispatcher was made with the adapter.
-    pub(crate) own_async: bool,
-    /// The consumer's own word.
-    pub(crate) context: u64,
 }
 
 impl<P: Provider> fmt::Debug for Ia<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ia")
             .field("net", &self.net)
-            .field("eps", &self.eps.len())
-            .field("evds", &self.evds.len())
-            .field("lost", &self.lost)
+            .field("eps", &self.objects.eps.len())
+            .field("evds", &self.events.evds.len())
+            .field("lost", &self.lifecycle.lost)
             .finish_non_exhaustive()
     }
 }
@@ -126,7 +101,7 @@ impl<P: Provider> fmt::Debug for Ia<'_, P> {
 impl<P: Provider> Ia<'_, P> {
     /// `INVALID_HANDLE` behind [`Ia::close`]: before whatever makes an object.
     pub(crate) fn alive(&self) -> Result<(), Error> {
-        if self.closed {
+        if self.lifecycle.closed {
             Err(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandleIa))
         } else {
             Ok(())
@@ -142,52 +117,52 @@ impl<P: Provider> Ia<'_, P> {
     /// ([`AsyncEvd::Exists`]).
     #[must_use]
     pub fn async_evd(&self) -> Evd {
-        self.async_evd
+        self.events.async_evd
     }
 
     /// The HCA beneath, for what DAT does not know of.
     #[must_use]
     pub fn provider(&self) -> &P {
-        &self.provider
+        &self.hca
     }
 
     /// The HCA beneath, to change what DAT does not know of.
     pub fn provider_mut(&mut self) -> &mut P {
-        &mut self.provider
+        &mut self.hca
     }
 
     /// Why the device is lost, if it is.
     #[must_use]
     pub fn lost(&self) -> Option<&Fault> {
-        self.lost.as_ref()
+        self.lifecycle.lost.as_ref()
     }
 
     /// What went over the wire to set up and end connections.
     #[must_use]
     pub fn cm_counters(&self) -> crate::cm::Counters {
-        self.cm.counters()
+        self.connections.cm.counters()
     }
 
     /// Connections whose end the peer has not confirmed yet: who closes the adapter before leaves
     /// some peers waiting, if what told them was lost.
     #[must_use]
     pub fn cm_ending(&self) -> usize {
-        self.cm.ending()
+        self.connections.cm.ending()
     }
 
     pub(crate) fn own(&mut self, conn: ConnId, owner: Owner) {
-        if let Some(place) = self.owners.get_mut(conn.index()) {
+        if let Some(place) = self.connections.owners.get_mut(conn.index()) {
             *place = owner;
         }
     }
 
     pub(crate) fn owner(&self, conn: ConnId) -> Owner {
-        let owner = self.owners.get(conn.index()).copied().unwrap_or(Owner::Nobody);
+        let owner = self.connections.owners.get(conn.index()).copied().unwrap_or(Owner::Nobody);
         let current = match owner {
             Owner::Nobody => None,
-            Owner::Ep(ep) => self.eps.get(ep.0).and_then(|control| control.conn),
-            Owner::Cr(cr) => self.crs.get(cr.0).and_then(|control| control.conn),
-            Owner::LookUp(ep, of) => self.eps.get(ep.0).map(|_| of),
+            Owner::Ep(ep) => self.objects.eps.get(ep.0).and_then(|control| control.conn),
+            Owner::Cr(cr) => self.objects.crs.get(cr.0).and_then(|control| control.conn),
+            Owner::LookUp(ep, of) => self.objects.eps.get(ep.0).map(|_| of),
         };
         if current == Some(conn) { owner } else { Owner::Nobody }
     }

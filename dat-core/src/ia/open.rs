@@ -2,17 +2,16 @@
 
 use heapless::Deque;
 
-use super::{Ia, Owner};
+use super::{Connections, Ia, Lifecycle, Owner};
 use crate::cm::{Cm, Config};
 use crate::counters::IaTally;
 use crate::dat_return::{DatSubtype, Error};
 use crate::flags::EvdFlags;
-use crate::handle::{Evd, Handle};
+use crate::handle::Evd;
+use crate::objects::{Events, Objects};
 use crate::provider::{Net, Provider};
 use crate::random::Random;
-use crate::shared::stack::END;
 use crate::storage::Parts;
-use crate::table::Table;
 use crate::time::Instant;
 
 /// Events the async Event Dispatcher holds, if the storage has as many.
@@ -44,7 +43,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         now: Instant,
         entropy: u64,
     ) -> Result<Self, Error> {
-        let async_evd = AsyncEvd::New(ASYNC_QLEN.min(1 << parts.shared.event_shift));
+        let async_evd = AsyncEvd::New(ASYNC_QLEN.min(1 << parts.data.shared.event_shift));
         Self::open_with(provider, parts, net, now, entropy, async_evd)
     }
 
@@ -71,12 +70,12 @@ impl<'s, P: Provider> Ia<'s, P> {
         };
         match ia.evd_create(qlen, EvdFlags::ASYNC) {
             Ok(evd) => {
-                ia.async_evd = evd;
-                ia.own_async = true;
+                ia.events.async_evd = evd;
+                ia.events.own_async = true;
                 Ok(ia)
             }
             Err(error) => {
-                let _ = ia.provider.close();
+                let _ = ia.hca.close();
                 Err(error)
             }
         }
@@ -90,70 +89,24 @@ impl<'s, P: Provider> Ia<'s, P> {
         now: Instant,
         mut random: Random,
     ) -> Self {
-        let Parts {
-            shared,
-            posters,
-            srq_posters,
-            reapers,
-            pzs,
-            lmrs,
-            rmrs,
-            evds,
-            cnos,
-            eps,
-            psps,
-            rsps,
-            csps,
-            srqs,
-            crs,
-            conns,
-            owners,
-        } = parts;
+        let Parts { mut data, objects, events, conns, owners } = parts;
+        data.clear();
         owners.fill(Owner::Nobody);
-        posters.fill_with(|| None);
-        srq_posters.fill_with(|| None);
-        reapers.fill_with(|| None);
         let config = Config::new(provider.limits().node_guid);
         let seed = [random.next(), random.next()];
-        // Where the handles of a kind begin: far from those of the others, so that none is taken
-        // for another's.
         let first = random.next_u32();
         let first_of = |kind: u32| first.wrapping_add(kind << 28);
+        let cm = Cm::new(conns, config, seed);
         Self {
-            provider,
+            hca: provider,
             net,
-            shared,
-            posters,
-            srq_posters,
-            reapers,
-            pzs: Table::new(pzs, first_of(1)),
-            lmrs: Table::new(lmrs, first_of(2)),
-            rmrs: Table::new(rmrs, first_of(3)),
-            evds: Table::new(evds, first_of(4)),
-            cnos: Table::new(cnos, first_of(5)),
-            eps: Table::new(eps, first_of(6)),
-            psps: Table::new(psps, first_of(7)),
-            rsps: Table::new(rsps, first_of(8)),
-            csps: Table::new(csps, first_of(9)),
-            srqs: Table::new(srqs, first_of(10)),
-            crs: Table::new(crs, first_of(11)),
-            cm: Cm::new(conns, config, seed),
-            owners,
-            waiting: Deque::new(),
-            crowded: false,
             random,
-            async_evd: Evd(Handle::new(u32::MAX, 0)),
-            free_events: END,
-            active: END,
-            clock: now,
-            worked: false,
-            turn: 0,
-            listened: false,
-            lost: None,
-            tally: IaTally::new(),
-            closed: false,
-            own_async: false,
-            context: 0,
+            counters: IaTally::new(),
+            lifecycle: Lifecycle { clock: now, lost: None, closed: false, context: 0 },
+            data,
+            objects: Objects::new(objects, first_of),
+            events: Events::new(events, first_of),
+            connections: Connections { cm, owners, waiting: Deque::new(), crowded: false },
         }
     }
 
@@ -165,16 +118,16 @@ impl<'s, P: Provider> Ia<'s, P> {
     #[doc(alias = "dat_ia_open")]
     pub fn set_async_evd(&mut self, evd: Evd) -> Result<(), Error> {
         self.evd_for(evd, EvdFlags::ASYNC, DatSubtype::InvalidHandleEvdAsync)?;
-        let own = self.async_evd;
+        let own = self.events.async_evd;
         if evd == own {
             return Ok(());
         }
-        if self.own_async && self.evds.get(own.0).is_some() {
+        if self.events.own_async && self.events.evds.get(own.0).is_some() {
             self.reaper(own)?;
             self.evd_remove(own)?;
         }
-        self.own_async = false;
-        self.async_evd = evd;
+        self.events.own_async = false;
+        self.events.async_evd = evd;
         Ok(())
     }
 }

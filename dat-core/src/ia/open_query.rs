@@ -40,12 +40,12 @@ impl<'s, P: Provider> IaQuery<'s, P> {
     /// Closes it and the device beneath, whose failure is the error.
     #[doc(alias = "dat_ib_close_query")]
     pub fn close_query(mut self) -> Result<(), Error> {
-        Ok(self.0.provider.close()?)
+        Ok(self.0.hca.close()?)
     }
 
     /// Ends it, but the device stays up: to open an adapter on it.
     #[must_use]
     pub fn leave(self) -> P {
-        self.0.provider
+        self.0.hca
     }
 }

@@ -205,12 +205,13 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_ia_query")]
     #[must_use]
     pub fn query(&self) -> (IaAttr, ProviderAttr) {
-        let limits = self.provider.limits();
+        let limits = self.hca.limits();
         let reads = u32::from(limits.max_reads);
         let iov = u32::from(self.max_iov());
-        let eps = self.eps.capacity().min(limits.max_qp);
-        let srqs = self.srqs.capacity().min(limits.max_shared);
-        let rmrs = if limits.windows { self.rmrs.capacity().min(limits.max_mkey) } else { 0 };
+        let eps = self.objects.eps.capacity().min(limits.max_qp);
+        let srqs = self.objects.srqs.capacity().min(limits.max_shared);
+        let rmrs =
+            if limits.windows { self.objects.rmrs.capacity().min(limits.max_mkey) } else { 0 };
         let (major, minor, _) = limits.firmware;
         let atomics = limits.atomics;
         let extended = atomics || limits.max_datagram_segments != 0;
@@ -224,14 +225,14 @@ impl<P: Provider> Ia<'_, P> {
             max_dto_per_ep: u32::from(self.max_dtos()),
             max_rdma_read_per_ep_in: reads,
             max_rdma_read_per_ep_out: reads,
-            max_evds: self.evds.capacity(),
+            max_evds: self.events.evds.capacity(),
             max_evd_qlen: limits.max_cqe,
-            max_software_evd_qlen: 1 << self.shared.event_shift,
+            max_software_evd_qlen: 1 << self.data.shared.event_shift,
             max_iov_segments_per_dto: iov,
-            max_lmrs: self.lmrs.capacity().min(limits.max_mkey),
+            max_lmrs: self.objects.lmrs.capacity().min(limits.max_mkey),
             max_lmr_block_size: limits.max_region,
             max_lmr_virtual_address: u64::MAX,
-            max_pzs: self.pzs.capacity().min(limits.max_pd),
+            max_pzs: self.objects.pzs.capacity().min(limits.max_pd),
             max_message_size: u64::from(limits.max_message),
             max_rdma_size: u64::from(limits.max_message),
             max_rmrs: rmrs,
@@ -292,7 +293,7 @@ impl<P: Provider> Ia<'_, P> {
 
     fn named(&self) -> [NamedAttr; NAMED] {
         use AttrValue::{Flag, Gid, Guid, Number, Text};
-        let limits = self.provider.limits();
+        let limits = self.hca.limits();
         let atomics = limits.atomics;
         [
             ("DAT_IB_PROVIDER_NAME", Text(limits.name)),
@@ -304,7 +305,7 @@ impl<P: Provider> Ia<'_, P> {
             ("DAT_IB_TRANSPORT_MTU", Number(limits.mtu.bytes())),
             (
                 "DAT_IB_PORT_STATUS",
-                Text(if self.lost.is_none() { "PORT_ACTIVE" } else { "PORT_DOWN" }),
+                Text(if self.lifecycle.lost.is_none() { "PORT_ACTIVE" } else { "PORT_DOWN" }),
             ),
             ("DAT_IB_PORT_NUMBER", Number(1)),
             ("DAT_EXTENSION_INTERFACE", Flag(true)),

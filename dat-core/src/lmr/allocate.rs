@@ -18,7 +18,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_lmr_allocate")]
     pub fn lmr_allocate(&mut self, pz: Pz, pages: u32) -> Result<Lmr, Error> {
         self.pz(pz)?;
-        Self::offered(self.provider.limits().windows)?;
+        Self::offered(self.hca.limits().windows)?;
         if pages == 0 {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }

@@ -70,7 +70,7 @@ impl<P: Provider> Ia<'_, P> {
                 (MemType::Lmr, below.region)
             }
             Memory::SharedVirtual(region, name) => {
-                let piece = self.provider.shared_memory(name);
+                let piece = self.hca.shared_memory(name);
                 let inside = |piece: Region| {
                     let offset = region.addr.checked_sub(piece.addr)?;
                     (offset <= piece.len.checked_sub(region.len)?).then_some(())
@@ -85,7 +85,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(Error::new(DatType::LengthError, DatSubtype::None));
         }
         if region.addr.checked_add(region.len).is_none()
-            || region.len > self.provider.limits().max_region
+            || region.len > self.hca.limits().max_region
         {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg4));
         }
@@ -98,7 +98,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Whether those privileges can be given, and go together.
     pub(super) fn lmr_privileges(&self, privileges: MemPriv) -> Result<(), DatReturn> {
-        if privileges.contains(MemPriv::REMOTE_ATOMIC) && !(self.provider.limits().atomics) {
+        if privileges.contains(MemPriv::REMOTE_ATOMIC) && !(self.hca.limits().atomics) {
             return Err(DatReturn::of(DatType::ModelNotSupported));
         }
         if !MemPriv::all().contains(privileges) {
@@ -121,8 +121,8 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<LmrParam, Error> {
         let pd = self.pz(wanted.pz)?.pd;
         self.lmr_privileges(wanted.privileges)?;
-        let handle: Handle = self.lmrs.vacant().ok_or(FULL)?;
-        let mr = make(&mut self.provider, pd)?;
+        let handle: Handle = self.objects.lmrs.vacant().ok_or(FULL)?;
+        let mr = make(&mut self.hca, pd)?;
         let context = context(handle.index(), handle.generation());
         let Wanted { pz, mem_type, va_type, region, privileges, pages } = wanted;
         let control = LmrControl {
@@ -139,8 +139,8 @@ impl<P: Provider> Ia<'_, P> {
             turn: handle.generation().wrapping_add(1 << (CONTEXT_BITS - 1)),
             editor: None,
         };
-        let made = self.lmrs.insert(control).map(Lmr).ok_or(FULL)?;
-        if let Some(shared) = self.shared.lmrs.get(handle.index() as usize)
+        let made = self.objects.lmrs.insert(control).map(Lmr).ok_or(FULL)?;
+        if let Some(shared) = self.data.shared.lmrs.get(handle.index() as usize)
             && pages == 0
         {
             let zone = lmr::zone(pz.0.index());

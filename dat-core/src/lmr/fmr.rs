@@ -51,7 +51,7 @@ impl<P: Provider> Ia<'_, P> {
         if control.pages == 0 {
             return Err(argument(DatSubtype::InvalidArg1).into());
         }
-        let shared = self.shared;
+        let shared = self.data.shared;
         let Some(region_shared) = shared.lmrs.get(slot as usize) else {
             return Err(argument(DatSubtype::InvalidArg1).into());
         };
@@ -69,7 +69,7 @@ impl<P: Provider> Ia<'_, P> {
         self.lmr_privileges(privileges)?;
         self.ep(ep)?;
         // Nobody looks at the list before a request names it.
-        let pages = self.provider.mr_pages(mr, memory.pages, memory.log_page)?;
+        let pages = self.hca.mr_pages(mr, memory.pages, memory.log_page)?;
         let start = va_type.start(region.addr);
         let (poster, shared, near) = self.posting(ep)?;
         let edit = KeyEdit::Register(Registration {
@@ -87,7 +87,7 @@ impl<P: Provider> Ia<'_, P> {
             region_shared.bound.fetch_or(OPEN, Ordering::AcqRel);
             region_shared.reoccupy(new, zone | GENERAL, privileges, named, key);
         })?;
-        if let Some(control) = self.lmrs.get_mut(lmr.0) {
+        if let Some(control) = self.objects.lmrs.get_mut(lmr.0) {
             control.editor = Some(ep);
             if let Some(key) = key {
                 control.rkey = key;

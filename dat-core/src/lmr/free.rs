@@ -29,20 +29,20 @@ impl<P: Provider> Ia<'_, P> {
         let control = self.lmr(lmr)?;
         let (mr, pz) = (control.mr, control.pz);
         let reserved = control.mem_type == MemType::Ia;
-        let Some(shared) = self.shared.lmrs.get(lmr.0.index() as usize) else {
+        let Some(shared) = self.data.shared.lmrs.get(lmr.0.index() as usize) else {
             return Ok(());
         };
         if shared.bound.load(Ordering::Acquire) & !OPEN != 0 {
             return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateLmrInUse));
         }
         let identity = shared.vacate();
-        if let Err(fault) = self.provider.mr_destroy(mr) {
+        if let Err(fault) = self.hca.mr_destroy(mr) {
             shared.restore(identity);
             return Err(fault.into());
         }
         // The next LMR here begins with a key of its own.
         shared.bound.store(0, Ordering::Release);
-        self.lmrs.remove(lmr.0);
+        self.objects.lmrs.remove(lmr.0);
         if !reserved {
             self.release(Some(pz));
         }

@@ -36,7 +36,7 @@ impl<P: Provider> Ia<'_, P> {
         if control.pages == 0 {
             return Err(argument.into());
         }
-        let shared = self.shared;
+        let shared = self.data.shared;
         let Some(region) = shared.lmrs.get(slot as usize) else {
             return Err(argument.into());
         };
@@ -59,7 +59,7 @@ impl<P: Provider> Ia<'_, P> {
         let new = poster.edit(shared, &near, (slot, zone), edit, cookie, flags, |_| {
             region.vacate();
         })?;
-        if let Some(control) = self.lmrs.get_mut(lmr.0) {
+        if let Some(control) = self.objects.lmrs.get_mut(lmr.0) {
             control.editor = Some(ep);
             control.rkey = new.unwrap_or(control.rkey);
         }

@@ -29,7 +29,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let region = memory
             .region()
-            .filter(|region| region.len <= self.provider.limits().max_region)
+            .filter(|region| region.len <= self.hca.limits().max_region)
             .ok_or(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3))?;
         let wanted =
             Wanted { pz, mem_type: MemType::Physical, va_type, region, privileges, pages: 0 };

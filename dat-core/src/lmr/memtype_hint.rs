@@ -39,7 +39,7 @@ impl<P: Provider> Ia<'_, P> {
         if len == 0 {
             return Err(Error::new(DatType::LengthError, DatSubtype::None));
         }
-        let most = self.provider.limits().max_region;
+        let most = self.hca.limits().max_region;
         if len > most {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }

@@ -140,7 +140,8 @@ pub(crate) struct LmrControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn lmr(&self, lmr: Lmr) -> Result<&LmrControl, DatReturn> {
-        self.lmrs
+        self.objects
+            .lmrs
             .get(lmr.0)
             .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleLmr))
     }

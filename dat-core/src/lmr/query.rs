@@ -56,7 +56,7 @@ impl<P: Provider> Ia<'_, P> {
     pub fn lmr_query(&self, lmr: Lmr) -> Result<LmrParam, Error> {
         let control = self.lmr(lmr)?;
         let remote = control.privileges.intersects(MemPriv::REMOTE | MemPriv::REMOTE_ATOMIC);
-        let bound = self.shared.lmrs.get(lmr.0.index() as usize);
+        let bound = self.data.shared.lmrs.get(lmr.0.index() as usize);
         let bound = bound.map_or(0, |shared| shared.bound.load(Ordering::Acquire));
         Ok(LmrParam {
             lmr,

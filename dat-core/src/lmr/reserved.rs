@@ -38,7 +38,8 @@ impl<P: Provider> Ia<'_, P> {
 
     /// The reserved LMR of a zone, if it has been asked for.
     pub(crate) fn reserved(&self, pz: Pz) -> Option<Lmr> {
-        let found = self.lmrs.find(|control| control.mem_type == MemType::Ia && control.pz == pz);
+        let found =
+            self.objects.lmrs.find(|control| control.mem_type == MemType::Ia && control.pz == pz);
         found.map(Lmr)
     }
 }

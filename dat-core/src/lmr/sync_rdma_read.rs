@@ -21,14 +21,14 @@ impl<P: Provider> Ia<'_, P> {
     pub(super) fn sync(&self, segments: &[LmrTriplet], read: bool) -> Result<(), DatReturn> {
         let known = |triplet: &LmrTriplet| {
             triplet.len == 0
-                || lmr::find(self.shared.lmrs, triplet.context)
+                || lmr::find(self.data.shared.lmrs, triplet.context)
                     .is_some_and(|lmr| lmr.covers(triplet))
         };
         if !segments.iter().all(known) {
             let subtype = DatSubtype::InvalidArg2;
             return Err(DatReturn::new(DatType::InvalidParameter, subtype));
         }
-        self.provider.sync(read);
+        self.hca.sync(read);
         Ok(())
     }
 }

@@ -467,12 +467,12 @@ impl<'s, P: Provider> crate::Ia<'s, P> {
         ep: Ep,
     ) -> Result<(&mut Poster<P>, &Shared<'s>, Near<'s>), DatReturn> {
         let index = ep.0.index();
-        let poster = self.posters.get_mut(index as usize);
-        match (poster.and_then(Option::as_mut), self.shared.near(index)) {
+        let poster = self.data.posters.get_mut(index as usize);
+        match (poster.and_then(Option::as_mut), self.data.shared.near(index)) {
             (Some(poster), Some(near)) if near.ep.request.handle() == ep => {
-                Ok((poster, &self.shared, near))
+                Ok((poster, &self.data.shared, near))
             }
-            (_, near) => Err(no_poster(self.eps.get(ep.0), near)),
+            (_, near) => Err(no_poster(self.objects.eps.get(ep.0), near)),
         }
     }
 

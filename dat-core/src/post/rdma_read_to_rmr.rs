@@ -55,7 +55,7 @@ impl<P: Provider> Ia<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         self.posting(ep)?;
-        let segment = behind(&self.shared, local)?;
+        let segment = behind(&self.data.shared, local)?;
         let list = core::slice::from_ref(&segment);
         self.post(ep, Work::Read(remote), list, cookie, flags)
     }

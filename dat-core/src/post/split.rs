@@ -13,7 +13,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     pub fn ep_take_poster(&mut self, ep: Ep) -> Result<EpPoster<'s, P>, Error> {
         let (_, shared, near) = self.posting(ep)?;
         let shared = *shared;
-        match self.posters.get_mut(ep.0.index() as usize).and_then(Option::take) {
+        match self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take) {
             Some(poster) => Ok(EpPoster { ep, poster, shared, near }),
             None => Err(PROVIDER_CONTROL.into()),
         }
@@ -29,13 +29,13 @@ impl<'s, P: Provider> Ia<'s, P> {
         if !self.poster_is_out(ep) {
             return Err(half);
         }
-        if let Some(place) = self.posters.get_mut(ep.0.index() as usize) {
+        if let Some(place) = self.data.posters.get_mut(ep.0.index() as usize) {
             *place = Some(half.poster);
         }
         // What it posted last may have missed the flush.
         if self.state_of(ep) == Ok(EpState::Disconnected) {
             self.watch(ep);
-            self.worked = true;
+            self.events.worked = true;
         }
         Ok(())
     }

@@ -28,6 +28,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(Error::new(DatType::ConnQualInUse, DatSubtype::None));
         }
         let psp = self
+            .objects
             .psps
             .insert(PspControl { port, evd, flag })
             .map(Psp)

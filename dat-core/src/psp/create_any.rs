@@ -23,7 +23,7 @@ impl<P: Provider> Ia<'_, P> {
             .ok_or(Error::new(DatType::ConnQualUnavailable, DatSubtype::None))?;
         let conn_qual = u64::from(free);
         let psp = self.psp_create(conn_qual, evd, flag)?;
-        self.tally.count(IaCounter::PspCreateAny);
+        self.counters.count(IaCounter::PspCreateAny);
         Ok((psp, conn_qual))
     }
 }

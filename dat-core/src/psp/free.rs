@@ -11,7 +11,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_psp_free")]
     pub fn psp_free(&mut self, psp: Psp) -> Result<(), Error> {
         let evd = self.psp(psp)?.evd;
-        self.psps.remove(psp.0);
+        self.objects.psps.remove(psp.0);
         self.detach(Some(evd));
         Ok(())
     }

@@ -31,16 +31,17 @@ pub(crate) enum Listener {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn psp(&self, psp: Psp) -> Result<&PspControl, DatReturn> {
-        self.psps
+        self.objects
+            .psps
             .get(psp.0)
             .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandlePsp))
     }
 
     /// The service point, of whatever kind, that has `port`.
     pub(crate) fn listener(&self, port: u16) -> Option<Listener> {
-        let psp = self.psps.find(|control| control.port == port);
-        let rsp = || self.rsps.find(|control| control.port == port);
-        let csp = || self.csps.find(|control| control.address.port() == port);
+        let psp = self.objects.psps.find(|control| control.port == port);
+        let rsp = || self.objects.rsps.find(|control| control.port == port);
+        let csp = || self.objects.csps.find(|control| control.address.port() == port);
         psp.map(|psp| Listener::Psp(Psp(psp)))
             .or_else(|| rsp().map(|rsp| Listener::Rsp(Rsp(rsp))))
             .or_else(|| csp().map(|csp| Listener::Csp(Csp(csp))))

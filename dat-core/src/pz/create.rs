@@ -12,10 +12,10 @@ impl<P: Provider> Ia<'_, P> {
     pub fn pz_create(&mut self) -> Result<Pz, Error> {
         self.alive()?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceProtectionDomain);
-        if self.pzs.is_full() {
+        if self.objects.pzs.is_full() {
             return Err(full);
         }
-        let pd = self.provider.pd_create()?;
-        self.pzs.insert(PzControl { pd, users: 0 }).map(Pz).ok_or(full)
+        let pd = self.hca.pd_create()?;
+        self.objects.pzs.insert(PzControl { pd, users: 0 }).map(Pz).ok_or(full)
     }
 }

@@ -18,8 +18,8 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(lmr) = self.reserved(pz) {
             self.lmr_remove(lmr)?;
         }
-        self.provider.pd_destroy(pd)?;
-        self.pzs.remove(pz.0);
+        self.hca.pd_destroy(pd)?;
+        self.objects.pzs.remove(pz.0);
         Ok(())
     }
 }

@@ -19,19 +19,20 @@ pub(crate) struct PzControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn pz(&self, pz: Pz) -> Result<&PzControl, DatReturn> {
-        self.pzs
+        self.objects
+            .pzs
             .get(pz.0)
             .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandlePz))
     }
 
     pub(crate) fn hold(&mut self, pz: Option<Pz>) {
-        if let Some(control) = pz.and_then(|pz| self.pzs.get_mut(pz.0)) {
+        if let Some(control) = pz.and_then(|pz| self.objects.pzs.get_mut(pz.0)) {
             control.users += 1;
         }
     }
 
     pub(crate) fn release(&mut self, pz: Option<Pz>) {
-        if let Some(control) = pz.and_then(|pz| self.pzs.get_mut(pz.0)) {
+        if let Some(control) = pz.and_then(|pz| self.objects.pzs.get_mut(pz.0)) {
             control.users = control.users.saturating_sub(1);
         }
     }

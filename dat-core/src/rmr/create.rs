@@ -27,15 +27,15 @@ impl<P: Provider> Ia<'_, P> {
         make: fn(&mut P, Pd) -> Result<Mw, Fault>,
     ) -> Result<Rmr, Error> {
         let pd = self.pz(pz)?.pd;
-        Self::offered(self.provider.limits().windows)?;
+        Self::offered(self.hca.limits().windows)?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
-        if self.rmrs.is_full() {
+        if self.objects.rmrs.is_full() {
             return Err(full);
         }
-        let mw = make(&mut self.provider, pd)?;
+        let mw = make(&mut self.hca, pd)?;
         let control = RmrControl { pz, mw, freed: false };
-        let rmr = self.rmrs.insert(control).map(Rmr).ok_or(full)?;
-        if let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) {
+        let rmr = self.objects.rmrs.insert(control).map(Rmr).ok_or(full)?;
+        if let Some(shared) = self.data.shared.rmrs.get(rmr.0.index() as usize) {
             shared.pz.store(pz.0.index() | mark, Ordering::Relaxed);
             shared.rkey.store(mw.rkey, Ordering::Relaxed);
             shared.lmr_context.store(NO_CONTEXT, Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl<P: Provider> Ia<'_, P> {
             shared.binder.store(0, Ordering::Relaxed);
             shared.ep.store(0, Ordering::Relaxed);
             shared.occupy(rmr);
-            self.shared.keys.enter(rmr.0.index());
+            self.data.shared.keys.enter(rmr.0.index());
         }
         self.hold(Some(pz));
         Ok(rmr)

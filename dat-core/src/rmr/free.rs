@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use crate::Ia;
 use crate::dat_return::Error;
+use crate::data::DataPath;
 use crate::ep::EpControl;
 use crate::evd::{Reaper, known, look_through};
 use crate::handle::{Ep, Handle, Rmr};
@@ -31,15 +32,15 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_rmr_free")]
     pub fn rmr_free(&mut self, rmr: Rmr) -> Result<(), Error> {
         let mw = self.rmr(rmr)?.mw;
-        let Some(window) = self.shared.rmrs.get(rmr.0.index() as usize) else {
+        let Some(window) = self.data.shared.rmrs.get(rmr.0.index() as usize) else {
             return Ok(());
         };
         window.retire(rmr);
         self.await_binds(rmr);
-        if self.provider.mw_destroy(mw).is_err() {
+        if self.hca.mw_destroy(mw).is_err() {
             // A device may refuse while the key is in use.
             self.break_binder(Ep(Handle::from_raw(window.binder.load(Ordering::Relaxed))));
-            if let Err(fault) = self.provider.mw_destroy(mw) {
+            if let Err(fault) = self.hca.mw_destroy(mw) {
                 window.occupy(rmr);
                 return Err(fault.into());
             }
@@ -57,8 +58,9 @@ impl<P: Provider> Ia<'_, P> {
                 // It may have been posted with DEFER.
                 poster.ring_deferred();
             }
-            let Self { provider, reapers, eps, shared, .. } = self;
-            let carried_out = provider.await_device(|| {
+            let Self { hca, data: DataPath { reapers, shared, .. }, objects, .. } = self;
+            let eps = &mut objects.eps;
+            let carried_out = hca.await_device(|| {
                 look_at_all(reapers, shared, eps);
                 !is_binding(shared, eps, ep, slot)
             });
@@ -71,9 +73,9 @@ impl<P: Provider> Ia<'_, P> {
     /// An Endpoint with a bind of the RMR in that slot that the device has not carried out, as far
     /// as is known.
     fn bound_by(&mut self, slot: u32) -> Option<Ep> {
-        let Self { reapers, eps, shared, .. } = self;
-        look_at_all(reapers, shared, eps);
-        let eps = &*eps;
+        let DataPath { reapers, shared, .. } = &mut self.data;
+        look_at_all(reapers, shared, &mut self.objects.eps);
+        let eps = &self.objects.eps;
         eps.iter().map(|(handle, _)| Ep(handle)).find(|&ep| is_binding(shared, eps, ep, slot))
     }
 
@@ -81,52 +83,52 @@ impl<P: Provider> Ia<'_, P> {
     fn break_binder(&mut self, ep: Ep) {
         let Ok(control) = self.ep(ep) else { return };
         let qp = control.qp.map_or(0, |qp| qp.number);
-        let now = self.clock;
+        let now = self.lifecycle.clock;
         self.broken(now, ep, Trouble::BIND.fault(qp));
         self.transmit(now);
     }
 
     /// The window is gone: lets go of all that the RMR held.
     fn rmr_gone(&mut self, rmr: Rmr) {
-        let shared = self.shared;
+        let shared = self.data.shared;
         shared.keys.leave(rmr.0.index());
         unbound(&shared, &rmr);
-        let pz = self.rmrs.get(rmr.0).map(|control| control.pz);
+        let pz = self.objects.rmrs.get(rmr.0).map(|control| control.pz);
         self.release(pz);
-        if let Some(control) = self.rmrs.get_mut(rmr.0) {
+        if let Some(control) = self.objects.rmrs.get_mut(rmr.0) {
             control.freed = true;
         }
         let window = shared.rmrs.get(rmr.0.index() as usize);
         if window.is_none_or(|window| window.binds.load(Ordering::SeqCst) == 0) {
-            self.rmrs.remove(rmr.0);
+            self.objects.rmrs.remove(rmr.0);
         }
     }
 
     /// Gives back the slots of freed RMRs whose last completion has been dequeued.
     pub(crate) fn rmr_retire(&mut self) {
-        let shared = self.shared;
+        let shared = self.data.shared;
         let idle = |window: &RmrShared| window.binds.load(Ordering::SeqCst) == 0;
         let done = |(handle, control): (Handle, &RmrControl)| {
             let window = shared.rmrs.get(handle.index() as usize);
             (control.freed && window.is_some_and(idle)).then_some(handle)
         };
         loop {
-            let found = self.rmrs.iter().find_map(done);
+            let found = self.objects.rmrs.iter().find_map(done);
             let Some(rmr) = found else { return };
-            self.rmrs.remove(rmr);
+            self.objects.rmrs.remove(rmr);
         }
     }
 
     /// The adapter closes: destroys all windows.
     pub(crate) fn rmr_over(&mut self) -> Result<(), Error> {
         let mut first = Ok(());
-        while let Some(rmr) = self.rmrs.first() {
-            if let Some(control) = self.rmrs.get(rmr).filter(|control| !control.freed) {
-                let destroyed = self.provider.mw_destroy(control.mw);
+        while let Some(rmr) = self.objects.rmrs.first() {
+            if let Some(control) = self.objects.rmrs.get(rmr).filter(|control| !control.freed) {
+                let destroyed = self.hca.mw_destroy(control.mw);
                 first = first.and(destroyed.map_err(Error::from));
             }
-            self.rmrs.remove(rmr);
-            if let Some(slot) = self.shared.rmrs.get(rmr.index() as usize) {
+            self.objects.rmrs.remove(rmr);
+            if let Some(slot) = self.data.shared.rmrs.get(rmr.index() as usize) {
                 slot.vacate();
             }
         }

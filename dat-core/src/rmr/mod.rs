@@ -38,7 +38,8 @@ pub(crate) struct RmrControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn rmr(&self, rmr: Rmr) -> Result<&RmrControl, DatReturn> {
-        self.rmrs
+        self.objects
+            .rmrs
             .get(rmr.0)
             .filter(|control| !control.freed)
             .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr))

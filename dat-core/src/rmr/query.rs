@@ -44,7 +44,7 @@ impl<P: Provider> Ia<'_, P> {
     /// not out. `INVALID_HANDLE`.
     pub fn rmr_binder(&self, rmr: Rmr) -> Result<Option<Ep>, Error> {
         self.rmr(rmr)?;
-        let window = self.shared.rmrs.get(rmr.0.index() as usize);
+        let window = self.data.shared.rmrs.get(rmr.0.index() as usize);
         let window = window.filter(|window| window.binds.load(Ordering::SeqCst) != 0);
         let binder =
             window.map(|window| Ep(Handle::from_raw(window.binder.load(Ordering::Relaxed))));
@@ -63,7 +63,7 @@ impl<P: Provider> Ia<'_, P> {
             scope: RmrScope::Pz,
             va_type: VaType::Va,
         };
-        if let Some(shared) = self.shared.rmrs.get(rmr.0.index() as usize) {
+        if let Some(shared) = self.data.shared.rmrs.get(rmr.0.index() as usize) {
             let privileges = shared.privileges.load(Ordering::Relaxed);
             param.bound = shared.bound();
             param.privileges = MemPriv::from_bits_truncate(privileges);

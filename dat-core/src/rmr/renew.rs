@@ -16,19 +16,20 @@ impl<P: Provider> Ia<'_, P> {
     /// another window under another key: the queue pair's number may be given out again, and
     /// whoever has it then must not find the range open.
     pub(crate) fn renew_windows(&mut self, ep: Ep) -> Result<(), Error> {
-        let shared = self.shared;
+        let shared = self.data.shared;
         for (slot, window) in (0_u32..).zip(shared.rmrs) {
             if window.ep.load(Ordering::Relaxed) != ep.raw() {
                 continue;
             }
-            let Some(handle) = self.rmrs.handle_at(slot) else {
+            let Some(handle) = self.objects.rmrs.handle_at(slot) else {
                 continue;
             };
             // A window that is gone already may have completions that still name its RMR.
-            let Some(control) = self.rmrs.get_mut(handle).filter(|control| !control.freed) else {
+            let Some(control) = self.objects.rmrs.get_mut(handle).filter(|control| !control.freed)
+            else {
                 continue;
             };
-            let new = self.provider.mw_renew(control.mw)?;
+            let new = self.hca.mw_renew(control.mw)?;
             control.mw = new;
             shared.keys.leave(slot);
             window.rkey.store(new.rkey, Ordering::Relaxed);

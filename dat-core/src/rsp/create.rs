@@ -30,7 +30,7 @@ impl<P: Provider> Ia<'_, P> {
             self.admit(ep, EpOp::RspCreate)?;
         }
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
-        if self.rsps.is_full() {
+        if self.objects.rsps.is_full() {
             return Err(full);
         }
         let provided = ep.is_none();
@@ -42,7 +42,7 @@ impl<P: Provider> Ia<'_, P> {
             None => self.provided_ep(EpState::UnconfiguredReserved, None)?,
         };
         let control = RspControl { port, evd, ep, provided, used: false };
-        let rsp = self.rsps.insert(control).map(Rsp).ok_or(full)?;
+        let rsp = self.objects.rsps.insert(control).map(Rsp).ok_or(full)?;
         self.attach(Some(evd));
         Ok(rsp)
     }

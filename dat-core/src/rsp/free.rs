@@ -23,7 +23,7 @@ impl<P: Provider> Ia<'_, P> {
         if !used {
             self.apply(ep, EpOp::RspFree);
         }
-        self.rsps.remove(rsp.0);
+        self.objects.rsps.remove(rsp.0);
         self.detach(Some(evd));
         if goes && self.ep(ep).is_ok() {
             self.ep_remove(now, ep)?;

@@ -25,7 +25,8 @@ pub(crate) struct RspControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn rsp(&self, rsp: Rsp) -> Result<&RspControl, DatReturn> {
-        self.rsps
+        self.objects
+            .rsps
             .get(rsp.0)
             .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRsp))
     }

@@ -17,7 +17,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_srq_create")]
     pub fn srq_create(&mut self, pz: Pz, attr: &SrqAttr) -> Result<Srq, Error> {
         let pd = self.pz(pz)?.pd;
-        if self.provider.limits().max_shared == 0 {
+        if self.hca.limits().max_shared == 0 {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
         }
         let most = self.max_srq_dtos();
@@ -30,28 +30,28 @@ impl<P: Provider> Ia<'_, P> {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceSrq);
-        let handle = self.srqs.vacant().ok_or(full)?;
+        let handle = self.objects.srqs.vacant().ok_or(full)?;
         // As long as it may ever become: a resize then moves nothing.
-        let (queue, rq) = self.provider.shared_create(&SharedRqInit {
+        let (queue, rq) = self.hca.shared_create(&SharedRqInit {
             pd,
             receives: most,
             segments: attr.max_recv_iov,
         })?;
-        if let Some(shared) = self.shared.srqs.get(handle.index() as usize) {
+        if let Some(shared) = self.data.shared.srqs.get(handle.index() as usize) {
             shared.posted.store(0, Ordering::Relaxed);
             shared.done.store(0, Ordering::Relaxed);
             shared.most.store(attr.max_recv_dtos.into(), Ordering::Relaxed);
             shared.free.clear();
-            let first = (handle.index() as usize) << self.shared.dto_shift;
-            let slots = self.shared.srq_slots.get(first..).unwrap_or_default();
-            for slot in slots.iter().take(1 << self.shared.dto_shift) {
+            let first = (handle.index() as usize) << self.data.shared.dto_shift;
+            let slots = self.data.shared.srq_slots.get(first..).unwrap_or_default();
+            for slot in slots.iter().take(1 << self.data.shared.dto_shift) {
                 slot.link.hold();
             }
         }
         let control = SrqControl { pz, queue, attr: *attr, told: true, failed: false, users: 0 };
-        let srq = self.srqs.insert(control).map(Srq).ok_or(full)?;
-        if let Some(place) = self.srq_posters.get_mut(handle.index() as usize) {
-            let longest = self.provider.limits().max_message;
+        let srq = self.objects.srqs.insert(control).map(Srq).ok_or(full)?;
+        if let Some(place) = self.data.srq_posters.get_mut(handle.index() as usize) {
+            let longest = self.hca.limits().max_message;
             let end = SrqEnd::new(handle.index(), rq, pz, attr.max_recv_iov, longest);
             *place = Some(end);
         }

@@ -16,10 +16,10 @@ impl<P: Provider> Ia<'_, P> {
             return Err(in_use);
         }
         let (queue, pz) = (control.queue, control.pz);
-        let place = self.srq_posters.get_mut(srq.0.index() as usize);
+        let place = self.data.srq_posters.get_mut(srq.0.index() as usize);
         let end = place.and_then(Option::take).ok_or(in_use)?;
-        let freed = self.provider.shared_destroy(queue, end.rq);
-        self.srqs.remove(srq.0);
+        let freed = self.hca.shared_destroy(queue, end.rq);
+        self.objects.srqs.remove(srq.0);
         self.release(Some(pz));
         Ok(freed?)
     }

@@ -48,18 +48,18 @@ pub(crate) struct SrqControl {
 
 impl<P: Provider> Ia<'_, P> {
     pub(crate) fn srq(&self, srq: Srq) -> Result<&SrqControl, DatReturn> {
-        self.srqs.get(srq.0).ok_or(STALE)
+        self.objects.srqs.get(srq.0).ok_or(STALE)
     }
 
     pub(crate) fn srq_mut(&mut self, srq: Srq) -> Result<&mut SrqControl, DatReturn> {
-        self.srqs.get_mut(srq.0).ok_or(STALE)
+        self.objects.srqs.get_mut(srq.0).ok_or(STALE)
     }
 
     /// Receives that adapter and storage allow in one.
     pub(crate) fn max_srq_dtos(&self) -> u16 {
         // The device keeps one slot free.
-        let storage = (1_u32 << self.shared.dto_shift) - 1;
-        let most = self.provider.limits().max_shared_receives;
+        let storage = (1_u32 << self.data.shared.dto_shift) - 1;
+        let most = self.hca.limits().max_shared_receives;
         u16::try_from(storage).unwrap_or(u16::MAX).min(most)
     }
 }

@@ -129,16 +129,16 @@ impl<'s, P: Provider> Ia<'s, P> {
         segments: &[LmrTriplet],
         cookie: u64,
     ) -> Result<(), DatReturn> {
-        let shared = self.shared;
+        let shared = self.data.shared;
         self.srq_end(srq)?.post_recv(&shared, segments, cookie)
     }
 
     /// Takes the posting half out, for another thread. `INVALID_STATE` if it is out already.
     pub fn srq_take_poster(&mut self, srq: Srq) -> Result<SrqPoster<'s, P>, Error> {
         self.srq_end(srq)?;
-        let place = self.srq_posters.get_mut(srq.0.index() as usize);
+        let place = self.data.srq_posters.get_mut(srq.0.index() as usize);
         let end = place.and_then(Option::take).ok_or(OUT)?;
-        let shared = self.shared;
+        let shared = self.data.shared;
         Ok(SrqPoster { srq, end, shared })
     }
 
@@ -149,7 +149,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     )]
     pub fn srq_return_poster(&mut self, half: SrqPoster<'s, P>) -> Result<(), SrqPoster<'s, P>> {
         let alive = self.srq(half.srq).is_ok();
-        match self.srq_posters.get_mut(half.srq.0.index() as usize) {
+        match self.data.srq_posters.get_mut(half.srq.0.index() as usize) {
             Some(place) if alive && place.is_none() => {
                 *place = Some(half.end);
                 Ok(())
@@ -160,7 +160,7 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     fn srq_end(&mut self, srq: Srq) -> Result<&mut SrqEnd<P>, DatReturn> {
         self.srq(srq)?;
-        let place = self.srq_posters.get_mut(srq.0.index() as usize);
+        let place = self.data.srq_posters.get_mut(srq.0.index() as usize);
         place.and_then(Option::as_mut).ok_or(OUT)
     }
 }

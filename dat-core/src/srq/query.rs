@@ -46,15 +46,15 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     pub(super) fn srq_outstanding(&self, srq: Srq) -> u32 {
-        let line = self.shared.srqs.get(srq.0.index() as usize);
+        let line = self.data.shared.srqs.get(srq.0.index() as usize);
         line.map_or(0, |line| line.outstanding())
     }
 
     /// Receives that no Endpoint has taken, if that can be known now.
     pub(super) fn srq_available(&mut self, srq: Srq) -> Option<u32> {
         let mut held = 0_u32;
-        for index in 0..self.eps.capacity() {
-            let Some(ep) = self.eps.handle_at(index).map(Ep) else {
+        for index in 0..self.objects.eps.capacity() {
+            let Some(ep) = self.objects.eps.handle_at(index).map(Ep) else {
                 continue;
             };
             if self.ep(ep).is_ok_and(|control| control.srq == Some(srq)) {

@@ -29,7 +29,7 @@ impl<P: Provider> Ia<'_, P> {
         if max_recv_dtos < low_watermark {
             return refused(DatSubtype::InvalidStateSrqOperational);
         }
-        if let Some(line) = self.shared.srqs.get(srq.0.index() as usize) {
+        if let Some(line) = self.data.shared.srqs.get(srq.0.index() as usize) {
             line.most.store(max_recv_dtos.into(), Ordering::Relaxed);
         }
         self.srq_mut(srq)?.attr.max_recv_dtos = max_recv_dtos;

@@ -23,7 +23,7 @@ impl<P: Provider> Ia<'_, P> {
         let low = left < u32::from(low_watermark);
         // The device looks only when a receive is taken.
         let limit = if low { 0 } else { low_watermark };
-        self.provider.shared_arm(queue, limit)?;
+        self.hca.shared_arm(queue, limit)?;
         let control = self.srq_mut(srq)?;
         control.attr.low_watermark = low_watermark;
         control.told = low_watermark == 0;
@@ -37,7 +37,7 @@ impl<P: Provider> Ia<'_, P> {
     pub(super) fn srq_low(&mut self, srq: Srq) {
         if self.srq_mut(srq).is_ok_and(|control| !core::mem::replace(&mut control.told, true)) {
             let event = AsyncEvent::SrqLowWatermark(srq);
-            self.notify(Some(self.async_evd), Event::Async(event));
+            self.notify(Some(self.events.async_evd), Event::Async(event));
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::provider::{Direction, Provider, SharedRq};
 
 impl<P: Provider> Ia<'_, P> {
     fn srq_of(&self, queue: SharedRq) -> Option<Srq> {
-        self.srqs.find(|control| control.queue == queue).map(Srq)
+        self.objects.srqs.find(|control| control.queue == queue).map(Srq)
     }
 
     /// The device says that fewer receives are left than it was armed for.
@@ -28,7 +28,7 @@ impl<P: Provider> Ia<'_, P> {
             control.failed = true;
         }
         let event = AsyncEvent::SrqBroken(srq);
-        self.notify(Some(self.async_evd), Event::Async(event));
+        self.notify(Some(self.events.async_evd), Event::Async(event));
     }
 
     /// Receives that an Endpoint holds: of its own queue those that have not completed, of a shared
@@ -47,7 +47,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.look_through(evd);
         let arrived = self.ep(ep).ok()?.arrived;
-        let taken = self.shared.ep(ep.0.index())?.receive.taken.load(Ordering::Acquire);
+        let taken = self.data.shared.ep(ep.0.index())?.receive.taken.load(Ordering::Acquire);
         Some(arrived.wrapping_sub(taken))
     }
 }

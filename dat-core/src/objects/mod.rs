@@ -1,0 +1,110 @@
+//! The objects of an Interface Adapter, as the consumer made them: a table for each kind.
+
+use crate::cno::CnoControl;
+use crate::cr::CrControl;
+use crate::csp::CspControl;
+use crate::ep::EpControl;
+use crate::evd::EvdControl;
+use crate::handle::{Evd, Handle};
+use crate::lmr::LmrControl;
+use crate::provider::Provider;
+use crate::psp::PspControl;
+use crate::pz::PzControl;
+use crate::rmr::RmrControl;
+use crate::rsp::RspControl;
+use crate::shared::stack::END;
+use crate::srq::SrqControl;
+use crate::table::{Slot, Table};
+
+/// Everything but Event Dispatchers and CNOs.
+#[derive(Debug)]
+pub(crate) struct Objects<'s> {
+    pub(crate) pzs: Table<'s, PzControl>,
+    pub(crate) lmrs: Table<'s, LmrControl>,
+    pub(crate) rmrs: Table<'s, RmrControl>,
+    pub(crate) eps: Table<'s, EpControl>,
+    pub(crate) psps: Table<'s, PspControl>,
+    pub(crate) rsps: Table<'s, RspControl>,
+    pub(crate) csps: Table<'s, CspControl>,
+    pub(crate) srqs: Table<'s, SrqControl>,
+    pub(crate) crs: Table<'s, CrControl>,
+    /// First of the Endpoints that wait for something, chained through them.
+    pub(crate) active: u32,
+    /// Batches of device events processed; see [`EpControl::born`].
+    pub(crate) turn: u32,
+}
+
+/// Slots for the tables of [`Objects`].
+#[derive(Debug)]
+pub(crate) struct ObjectSlots<'s> {
+    pub(crate) pzs: &'s mut [Slot<PzControl>],
+    pub(crate) lmrs: &'s mut [Slot<LmrControl>],
+    pub(crate) rmrs: &'s mut [Slot<RmrControl>],
+    pub(crate) eps: &'s mut [Slot<EpControl>],
+    pub(crate) psps: &'s mut [Slot<PspControl>],
+    pub(crate) rsps: &'s mut [Slot<RspControl>],
+    pub(crate) csps: &'s mut [Slot<CspControl>],
+    pub(crate) srqs: &'s mut [Slot<SrqControl>],
+    pub(crate) crs: &'s mut [Slot<CrControl>],
+}
+
+impl<'s> Objects<'s> {
+    /// Empty tables. The handles of each kind begin far from those of the others, so that none is
+    /// taken for another's: `first_of` says where.
+    pub(crate) fn new(slots: ObjectSlots<'s>, first_of: impl Fn(u32) -> u32) -> Self {
+        Self {
+            pzs: Table::new(slots.pzs, first_of(1)),
+            lmrs: Table::new(slots.lmrs, first_of(2)),
+            rmrs: Table::new(slots.rmrs, first_of(3)),
+            eps: Table::new(slots.eps, first_of(6)),
+            psps: Table::new(slots.psps, first_of(7)),
+            rsps: Table::new(slots.rsps, first_of(8)),
+            csps: Table::new(slots.csps, first_of(9)),
+            srqs: Table::new(slots.srqs, first_of(10)),
+            crs: Table::new(slots.crs, first_of(11)),
+            active: END,
+            turn: 0,
+        }
+    }
+}
+
+/// Event Dispatchers and CNOs, and whom an event concerns.
+#[derive(Debug)]
+pub(crate) struct Events<'s, P: Provider> {
+    pub(crate) evds: Table<'s, EvdControl<P>>,
+    pub(crate) cnos: Table<'s, CnoControl>,
+    /// The Event Dispatcher of asynchronous errors.
+    pub(crate) async_evd: Evd,
+    /// It was made with the adapter.
+    pub(crate) own_async: bool,
+    /// A CNO or upcalls were made: somebody may listen to Event Dispatchers.
+    pub(crate) listened: bool,
+    /// Something happened that a consumer may be waiting for.
+    pub(crate) worked: bool,
+    /// First of the slots for connection events that no Endpoint has reserved, chained through
+    /// them.
+    pub(crate) free_events: u32,
+}
+
+/// Slots for the tables of [`Events`].
+#[derive(Debug)]
+pub(crate) struct EventSlots<'s, P: Provider> {
+    pub(crate) evds: &'s mut [Slot<EvdControl<P>>],
+    pub(crate) cnos: &'s mut [Slot<CnoControl>],
+}
+
+impl<'s, P: Provider> Events<'s, P> {
+    /// Empty tables, whose handles begin where `first_of` says, and no Event Dispatcher of
+    /// asynchronous errors.
+    pub(crate) fn new(slots: EventSlots<'s, P>, first_of: impl Fn(u32) -> u32) -> Self {
+        Self {
+            evds: Table::new(slots.evds, first_of(4)),
+            cnos: Table::new(slots.cnos, first_of(5)),
+            async_evd: Evd(Handle::new(u32::MAX, 0)),
+            own_async: false,
+            listened: false,
+            worked: false,
+            free_events: END,
+        }
+    }
+}
