@@ -51,6 +51,12 @@ macro_rules! handles {
             #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
             pub struct $name(pub(crate) Handle);
 
+            impl From<$name> for Handle {
+                fn from(handle: $name) -> Self {
+                    handle.0
+                }
+            }
+
             impl $name {
                 /// The handle as one word, for a table of another language.
                 #[must_use]

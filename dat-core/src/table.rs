@@ -1,6 +1,20 @@
 //! A table of objects over caller-supplied slots.
 
+use crate::dat_return::DatReturn;
 use crate::handle::Handle;
+
+/// A kind of object: the consumer's handle of it, and how a stale one is refused.
+pub(crate) trait Kind {
+    /// What the consumer names it by.
+    type Handle: Into<Handle>;
+    /// The refusal of a handle of no object.
+    const STALE: DatReturn;
+
+    /// False of an object that the consumer has freed and that is still in the table.
+    fn is_live(&self) -> bool {
+        true
+    }
+}
 
 /// Room for one object.
 #[derive(Debug)]
@@ -184,6 +198,18 @@ impl<'s, T> Table<'s, T> {
     /// The first object that satisfies `test`.
     pub(crate) fn find(&self, test: impl Fn(&T) -> bool) -> Option<Handle> {
         self.iter().find(|(_, value)| test(value)).map(|(handle, _)| handle)
+    }
+}
+
+impl<T: Kind> Table<'_, T> {
+    /// The object of a handle, or the refusal of a stale one.
+    pub(crate) fn live(&self, handle: T::Handle) -> Result<&T, DatReturn> {
+        self.get(handle.into()).filter(|object| object.is_live()).ok_or(T::STALE)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn live_mut(&mut self, handle: T::Handle) -> Result<&mut T, DatReturn> {
+        self.get_mut(handle.into()).filter(|object| object.is_live()).ok_or(T::STALE)
     }
 }
 

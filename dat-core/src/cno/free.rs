@@ -1,8 +1,8 @@
 //! dat_cno_free(3).
 
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Cno;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -11,7 +11,7 @@ impl<P: Provider> Ia<'_, P> {
     /// `INVALID_STATE`/`CNO_IN_USE` while an Event Dispatcher is attached or somebody waits.
     #[doc(alias = "dat_cno_free")]
     pub fn cno_free(&mut self, cno: Cno) -> Result<(), Error> {
-        let control = self.cno(cno)?;
+        let control = self.events.cnos.live(cno)?;
         if control.evds != 0 || control.waiters != 0 {
             return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateCnoInUse));
         }

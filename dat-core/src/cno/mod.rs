@@ -23,10 +23,9 @@ pub use wait::CnoWait;
 use core::fmt;
 use core::task::Waker;
 
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Cno, Evd};
-use crate::provider::Provider;
+use crate::table::Kind;
 
 /// `DAT_OS_WAIT_PROXY_AGENT`: whom a CNO tells, once, that it was triggered.
 #[derive(Clone)]
@@ -79,85 +78,7 @@ pub(crate) struct CnoControl {
     pub(crate) life: u32,
 }
 
-const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCno);
-
-impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn cno(&self, cno: Cno) -> Result<&CnoControl, DatReturn> {
-        self.events.cnos.get(cno.0).ok_or(STALE)
-    }
-
-    pub(crate) fn cno_mut(&mut self, cno: Cno) -> Result<&mut CnoControl, DatReturn> {
-        self.events.cnos.get_mut(cno.0).ok_or(STALE)
-    }
-
-    /// An event arrived at `evd`.
-    pub(crate) fn trigger(&mut self, cno: Cno, evd: Evd) {
-        if let Ok(control) = self.cno_mut(cno) {
-            // Completions that find no room are news at each look: who has been told is not told
-            // again.
-            let news = control.hint.is_none() || control.agent.is_some() && control.due.is_none();
-            control.hint.get_or_insert(evd);
-            if control.agent.is_some() {
-                control.due.get_or_insert(Some(evd));
-            }
-            self.events.worked |= news;
-        }
-    }
-
-    pub(crate) fn cno_attach(&mut self, cno: Option<Cno>) {
-        if let Some(Ok(control)) = cno.map(|cno| self.cno_mut(cno)) {
-            control.evds += 1;
-        }
-    }
-
-    /// An Event Dispatcher leaves a CNO. The last one releases its waiters.
-    pub(crate) fn cno_detach(&mut self, cno: Option<Cno>) {
-        if let Some(Ok(control)) = cno.map(|cno| self.cno_mut(cno)) {
-            control.evds = control.evds.saturating_sub(1);
-            if control.evds == 0 {
-                control.life = control.life.wrapping_add(1);
-                control.due = Some(None);
-            }
-            self.events.worked = true;
-        }
-    }
-
-    /// An Event Dispatcher is gone: a hint at it, also of a CNO that it has left before, says
-    /// nothing any more.
-    pub(crate) fn cno_forget(&mut self, gone: Evd) {
-        for index in 0..self.events.cnos.capacity() {
-            let handle = self.events.cnos.handle_at(index);
-            if let Some(control) = handle.and_then(|cno| self.events.cnos.get_mut(cno)) {
-                control.hint = control.hint.filter(|evd| *evd != gone);
-                control.due = control.due.filter(|evd| *evd != Some(gone));
-            }
-        }
-    }
-
-    /// The adapter closes: agents are told of nobody.
-    pub(crate) fn cno_over(&mut self) {
-        while let Some(cno) = self.events.cnos.first() {
-            let agent = self.events.cnos.get_mut(cno).and_then(|control| control.agent.take());
-            self.events.cnos.remove(cno);
-            if let Some(agent) = agent {
-                agent.call(None);
-            }
-        }
-    }
-
-    /// Tells the agents what they are to be told.
-    pub(crate) fn call_agents(&mut self) {
-        for index in 0..self.events.cnos.capacity() {
-            let Some(control) =
-                self.events.cnos.handle_at(index).and_then(|c| self.events.cnos.get_mut(c))
-            else {
-                continue;
-            };
-            if let Some(evd) = control.due.take()
-                && let Some(agent) = control.agent.take()
-            {
-                agent.call(evd);
-            }
-        }
-    }
+impl Kind for CnoControl {
+    type Handle = Cno;
+    const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCno);
 }

@@ -1,9 +1,9 @@
 //! dat_cno_modify_agent(3).
 
 use super::Agent;
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Cno;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -11,7 +11,7 @@ impl<P: Provider> Ia<'_, P> {
     /// called once, after the next event that arrives.
     #[doc(alias = "dat_cno_modify_agent")]
     pub fn cno_modify_agent(&mut self, cno: Cno, agent: Option<Agent>) -> Result<(), Error> {
-        let control = self.cno_mut(cno)?;
+        let control = self.events.cnos.live_mut(cno)?;
         control.agent = agent;
         control.due = None;
         Ok(())

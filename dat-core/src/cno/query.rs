@@ -1,8 +1,8 @@
 //! dat_cno_query(3).
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Cno;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 /// `DAT_PROXY_TYPE`: how a CNO tells besides its waiters.
@@ -33,7 +33,7 @@ impl<P: Provider> Ia<'_, P> {
     /// What the CNO is.
     #[doc(alias = "dat_cno_query")]
     pub fn cno_query(&self, cno: Cno) -> Result<CnoParam, Error> {
-        let control = self.cno(cno)?;
+        let control = self.events.cnos.live(cno)?;
         Ok(CnoParam {
             proxy: match (&control.agent, control.fd) {
                 (_, true) => Proxy::Fd,

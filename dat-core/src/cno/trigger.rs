@@ -1,8 +1,8 @@
 //! dat_cno_trigger(3).
 
-use crate::Ia;
 use crate::dat_return::DatReturn;
 use crate::handle::{Cno, Evd};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -10,7 +10,7 @@ impl<P: Provider> Ia<'_, P> {
     /// none did. For who was told by the descriptor, and does not want to wait.
     #[doc(alias = "dat_cno_trigger")]
     pub fn cno_trigger(&mut self, cno: Cno) -> Result<Evd, DatReturn> {
-        let control = self.cno_mut(cno)?;
+        let control = self.events.cnos.live_mut(cno)?;
         control.hint.take().ok_or(DatReturn::QUEUE_EMPTY)
     }
 }

@@ -3,9 +3,9 @@
 use core::task::Poll;
 use core::time::Duration;
 
-use crate::Ia;
 use crate::dat_return::{DatReturn, Error};
 use crate::handle::{Cno, Evd};
+use crate::ia::Ia;
 use crate::provider::Provider;
 use crate::time::Instant;
 
@@ -30,7 +30,7 @@ impl<P: Provider> Ia<'_, P> {
         cno: Cno,
         timeout: Duration,
     ) -> Result<CnoWait, Error> {
-        let control = self.cno_mut(cno)?;
+        let control = self.events.cnos.live_mut(cno)?;
         control.waiters += 1;
         Ok(CnoWait { cno, until: now + timeout, life: control.life, over: false })
     }
@@ -44,7 +44,7 @@ impl<P: Provider> Ia<'_, P> {
         wait: &mut CnoWait,
     ) -> Poll<Result<Option<Evd>, DatReturn>> {
         let closed = self.lifecycle.closed;
-        let found = match self.cno_mut(wait.cno) {
+        let found = match self.events.cnos.live_mut(wait.cno) {
             Ok(control) if !wait.over => match control.hint.take() {
                 Some(evd) => Ok(Some(evd)),
                 None if control.life != wait.life => Ok(None),
@@ -62,7 +62,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Ends a wait without a result.
     pub fn cno_wait_end(&mut self, wait: &mut CnoWait) {
         if !core::mem::replace(&mut wait.over, true)
-            && let Ok(control) = self.cno_mut(wait.cno)
+            && let Ok(control) = self.events.cnos.live_mut(wait.cno)
         {
             control.waiters = control.waiters.saturating_sub(1);
         }

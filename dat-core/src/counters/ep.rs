@@ -3,10 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use super::EpCounter;
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::ep::{PROVIDER_CONTROL, STALE};
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::Provider;
 use crate::shared::ep::EpTally;
 
@@ -40,9 +40,10 @@ impl<'s, P: Provider> Ia<'s, P> {
 
     /// What an Endpoint counts, to be read, or to be reset.
     fn ep_tally(&self, ep: Ep, reset: bool) -> Result<&'s EpTally, Error> {
-        let control = self.ep(ep)?;
-        let reaped_elsewhere = control.recv_evd.is_some_and(|evd| self.reaper_is_out(evd.0));
-        if reset && (reaped_elsewhere || self.poster_is_out(ep)) {
+        let control = self.objects.eps.live(ep)?;
+        let reaped_elsewhere =
+            control.recv_evd.is_some_and(|evd| self.events.reaper_is_out(&self.data, evd.0));
+        if reset && (reaped_elsewhere || self.objects.poster_is_out(&self.data, ep)) {
             return Err(PROVIDER_CONTROL.into());
         }
         let shared = self.data.shared.ep(ep.0.index()).ok_or(STALE)?;

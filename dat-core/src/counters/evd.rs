@@ -1,10 +1,10 @@
 //! Counters of an Event Dispatcher.
 
 use super::EvdCounter;
-use crate::Ia;
 use crate::dat_return::{DatSubtype, Error};
 use crate::evd::Reaper;
 use crate::handle::Evd;
+use crate::ia::Ia;
 use crate::provider::{CompletionQueue, Provider};
 
 /// All of them.
@@ -92,7 +92,7 @@ impl<P: Provider> Ia<'_, P> {
         reset: Option<core::ops::Range<usize>>,
     ) -> Result<All, Error> {
         self.reaper(evd)?;
-        let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
+        let control = self.events.evd(evd, DatSubtype::InvalidHandle1)?;
         let reaper = self.data.reapers.get(evd.0.index() as usize);
         let Some(counted) =
             reaper.and_then(|reaper| Some(reaper.as_ref()?.counted(&control.tally)))

@@ -1,11 +1,10 @@
 //! dat_cr_accept(3).
 
-use crate::Ia;
 use crate::cm::{AcceptParams, QpTerms};
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase};
 use crate::handle::{Cr, Ep};
-use crate::ia::Owner;
+use crate::ia::{Ia, Owner};
 use crate::provider::{Path, Provider, QpStep};
 use crate::time::Instant;
 
@@ -34,7 +33,7 @@ impl<P: Provider> Ia<'_, P> {
         ep: Option<Ep>,
         private_data: &[u8],
     ) -> Result<(), Error> {
-        let control = self.cr(cr)?;
+        let control = self.objects.crs.live(cr)?;
         if control.looks_up() {
             return self.accept_look_up(now, cr, ep, private_data);
         }
@@ -45,15 +44,15 @@ impl<P: Provider> Ia<'_, P> {
             (None, Some(ep)) => (ep, EpOp::AcceptOwn),
             (Some(_), Some(_)) | (None, None) => return Err(wrong),
         };
-        self.admit(ep, op)?;
+        self.objects.admit(ep, op)?;
         if private_data.len() > MAX_ACCEPT_PRIVATE {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }
-        let control = self.ep_mut(ep)?;
+        let control = self.objects.eps.live_mut(ep)?;
         if control.qp.is_none() || control.connect_evd.is_none() {
             return Err(NOT_READY.into());
         }
-        self.reserve_events(ep)?;
+        self.objects.reserve_events(ep)?;
         self.hear_the_past(now, ep);
         // Not by way of `self.cr`: both tables at once.
         let (Some(request), Some(control)) =
@@ -74,10 +73,10 @@ impl<P: Provider> Ia<'_, P> {
         self.apply(ep, op);
         match conn {
             Some(conn) => {
-                self.own(conn, Owner::Ep(ep));
+                self.connections.own(conn, Owner::Ep(ep));
                 // A request that has ended meanwhile is not answered: its end follows.
                 let _ = self.connections.cm.prepare_reply(conn, private_data);
-                self.watch(ep);
+                self.objects.watch(ep);
                 self.establish_step(now, ep);
             }
             // The peer had gone before it was accepted.
@@ -91,7 +90,7 @@ impl<P: Provider> Ia<'_, P> {
     /// goes out.
     pub(crate) fn finish_accept(&mut self, now: Instant, ep: Ep, path: Path, terms: QpTerms) {
         let ack_delay = self.hca.limits().ack_delay;
-        let Ok(control) = self.ep_mut(ep) else { return };
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         control.phase = Phase::None;
         let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
             return;
@@ -138,7 +137,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Passive: the peer is ready, by its RTU or by its first packet.
     pub(crate) fn accepted(&mut self, now: Instant, ep: Ep) {
-        let Ok(control) = self.ep_mut(ep) else { return };
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         let phase = core::mem::replace(&mut control.phase, Phase::None);
         let (Some(qp), Phase::Accepted(terms)) = (control.qp, phase) else {
             return;

@@ -1,14 +1,12 @@
 //! dat_cr_accept(3) of a `DAT_IB_UD_CONNECTION_REQUEST_EVENT`: the InfiniBand extension.
 
 use super::{CrControl, RequestData};
-use crate::Ia;
 use crate::cm::{ConnId, Reason, Request};
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::ep::{EpState, STALE};
 use crate::event::Event;
-use crate::flags::PspFlag;
-use crate::handle::{Cr, Ep, Psp};
-use crate::ia::Owner;
+use crate::handle::{Cr, Ep};
+use crate::ia::{Ia, Owner};
 use crate::provider::{Provider, Service};
 use crate::psp::Listener;
 use crate::time::Instant;
@@ -28,24 +26,11 @@ impl<P: Provider> Ia<'_, P> {
     /// A peer asks which queue pair takes datagrams for a service point.
     pub(crate) fn looked_up(&mut self, now: Instant, request: &Request) {
         let port = request.service.udp_port();
-        let listener = port.and_then(|port| self.listener(port));
+        let listener = port.and_then(|port| self.objects.listener(port));
         let presented = listener.map_or(Err(Reason::INVALID_SERVICE_ID), |listener| {
             self.present_look_up(listener, request, Some(request.conn))
         });
         self.presented(now, request, presented);
-    }
-
-    /// The PSP that look-ups may come to. Reserved and common service points are for connections,
-    /// and so are the Endpoints that the provider makes.
-    pub(super) fn for_look_ups(&self, listener: Listener) -> Result<Psp, Reason> {
-        let Listener::Psp(psp) = listener else {
-            return Err(Reason::INVALID_SERVICE_ID);
-        };
-        let control = self.psp(psp).map_err(|_| Reason::INVALID_SERVICE_ID)?;
-        if control.flag == PspFlag::Provider {
-            return Err(Reason::NO_QP);
-        }
-        Ok(psp)
     }
 
     /// Brings a look-up to a service point, or says why that is not to be. The private data is the
@@ -56,10 +41,10 @@ impl<P: Provider> Ia<'_, P> {
         request: &Request,
         conn: Option<ConnId>,
     ) -> Result<Cr, Reason> {
-        let psp = self.for_look_ups(listener)?;
-        let control = self.psp(psp).map_err(|_| Reason::INVALID_SERVICE_ID)?;
+        let psp = self.objects.for_look_ups(listener)?;
+        let control = self.objects.psps.live(psp).map_err(|_| Reason::INVALID_SERVICE_ID)?;
         let (evd, conn_qual) = (control.evd, control.port.into());
-        if !self.has_room(evd) {
+        if !self.events.has_room(evd) {
             return Err(Reason::NO_RESOURCES);
         }
         let control = CrControl {
@@ -73,10 +58,10 @@ impl<P: Provider> Ia<'_, P> {
         let cr = self.objects.crs.insert(control).map(Cr);
         let cr = cr.ok_or(Reason::NO_RESOURCES)?;
         if let Some(conn) = conn {
-            self.own(conn, Owner::Cr(cr));
+            self.connections.own(conn, Owner::Cr(cr));
         }
         let event = Event::UdConnectionRequest { psp, cr, conn_qual };
-        self.notify(Some(evd), event);
+        self.events.notify(Some(evd), event);
         Ok(cr)
     }
 
@@ -89,14 +74,14 @@ impl<P: Provider> Ia<'_, P> {
         ep: Option<Ep>,
         private_data: &[u8],
     ) -> Result<(), Error> {
-        let conn = self.cr(cr)?.conn;
+        let conn = self.objects.crs.live(cr)?.conn;
         let ep = ep.ok_or(STALE)?;
-        let control = self.ep(ep)?;
+        let control = self.objects.eps.live(ep)?;
         let (Service::Datagram { qkey }, Some(qp)) = (control.service, control.qp) else {
             return Err(STALE.into());
         };
         let connect_evd = control.connect_evd;
-        let state = self.state_of(ep)?;
+        let state = self.objects.state_of(ep)?;
         if state != EpState::Connected {
             return Err(DatReturn::new(DatType::InvalidState, state.subtype()).into());
         }
@@ -111,7 +96,7 @@ impl<P: Provider> Ia<'_, P> {
                 self.connections.cm.abort(now, conn);
             }
         }
-        self.notify(connect_evd, Event::UdAccepted(ep));
+        self.events.notify(connect_evd, Event::UdAccepted(ep));
         self.transmit(now);
         Ok(())
     }

@@ -1,11 +1,10 @@
 //! dat_cr_handoff(3).
 
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::port;
 use crate::handle::Cr;
+use crate::ia::Ia;
 use crate::provider::Provider;
-use crate::psp::Listener;
 use crate::time::Instant;
 
 impl<P: Provider> Ia<'_, P> {
@@ -19,13 +18,13 @@ impl<P: Provider> Ia<'_, P> {
     /// refused call changes nothing.
     #[doc(alias = "dat_cr_handoff")]
     pub fn cr_handoff(&mut self, now: Instant, cr: Cr, conn_qual: u64) -> Result<(), Error> {
-        let control = self.cr(cr)?;
+        let control = self.objects.crs.live(cr)?;
         let (conn, request, from) = (control.conn, control.request, control.listener);
-        let target = port(conn_qual).and_then(|port| self.listener(port));
+        let target = port(conn_qual).and_then(|port| self.objects.listener(port));
         let looks_up = control.looks_up();
-        let takes = |target| !looks_up || self.for_look_ups(target).is_ok();
+        let takes = |target| !looks_up || self.objects.for_look_ups(target).is_ok();
         let target = target
-            .filter(|target| *target != from && !self.is_spent(*target) && takes(*target))
+            .filter(|target| *target != from && !self.objects.is_spent(*target) && takes(*target))
             .ok_or(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2))?;
         self.cr_may_leave(cr)?;
         let new = if looks_up {
@@ -41,13 +40,5 @@ impl<P: Provider> Ia<'_, P> {
             control.private = private;
         }
         self.cr_leaves(now, cr)
-    }
-
-    /// Whether it listens no more.
-    fn is_spent(&self, listener: Listener) -> bool {
-        match listener {
-            Listener::Rsp(rsp) => self.rsp(rsp).is_ok_and(|control| control.used),
-            Listener::Psp(_) | Listener::Csp(_) => false,
-        }
     }
 }

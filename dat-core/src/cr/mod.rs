@@ -11,12 +11,11 @@ pub use accept_ud::MAX_UD_REPLY_PRIVATE;
 pub use query::CrParam;
 pub use reject::MAX_REJECT_PRIVATE;
 
-use crate::Ia;
 use crate::cm::{ConnId, Request};
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Cr, Ep};
-use crate::provider::Provider;
 use crate::psp::Listener;
+use crate::table::Kind;
 
 /// Private data of a SIDR_REQ behind its IP CM header; a REQ has less.
 pub(crate) type RequestData = heapless::Vec<u8, 180>;
@@ -36,11 +35,7 @@ pub(crate) struct CrControl {
     pub(crate) listener: Listener,
 }
 
-impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn cr(&self, cr: Cr) -> Result<&CrControl, DatReturn> {
-        self.objects
-            .crs
-            .get(cr.0)
-            .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCr))
-    }
+impl Kind for CrControl {
+    type Handle = Cr;
+    const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCr);
 }

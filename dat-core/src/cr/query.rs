@@ -2,9 +2,9 @@
 
 use core::net::IpAddr;
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::{Cr, Ep};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 /// `DAT_CR_PARAM`.
@@ -24,7 +24,7 @@ impl<P: Provider> Ia<'_, P> {
     /// What the request is. Valid until it is accepted or rejected.
     #[doc(alias = "dat_cr_query")]
     pub fn cr_query(&self, cr: Cr) -> Result<CrParam<'_>, Error> {
-        let control = self.cr(cr)?;
+        let control = self.objects.crs.live(cr)?;
         Ok(CrParam {
             remote: control.request.remote,
             remote_port: control.request.remote_port,

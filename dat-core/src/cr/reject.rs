@@ -1,12 +1,12 @@
 //! dat_cr_reject(3).
 
 use super::MAX_UD_REPLY_PRIVATE;
-use crate::Ia;
 use crate::cm::Reason;
 use crate::counters::IaCounter;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::{EpOp, PROVIDER_CONTROL};
 use crate::handle::Cr;
+use crate::ia::Ia;
 use crate::provider::Provider;
 use crate::time::Instant;
 
@@ -23,7 +23,7 @@ impl<P: Provider> Ia<'_, P> {
     /// [`Ia::ep_free`](Self::ep_free).
     #[doc(alias = "dat_cr_reject")]
     pub fn cr_reject(&mut self, now: Instant, cr: Cr, private_data: &[u8]) -> Result<(), Error> {
-        let control = self.cr(cr)?;
+        let control = self.objects.crs.live(cr)?;
         let most = if control.looks_up() { MAX_UD_REPLY_PRIVATE } else { MAX_REJECT_PRIVATE };
         if private_data.len() > most {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
@@ -42,9 +42,12 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Refuses while a half of an Endpoint that would go is out.
     pub(super) fn cr_may_leave(&self, cr: Cr) -> Result<(), Error> {
-        let control = self.cr(cr)?;
+        let control = self.objects.crs.live(cr)?;
         match control.local_ep.filter(|_| control.provided) {
-            Some(ep) if self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index()) => {
+            Some(ep)
+                if self.objects.poster_is_out(&self.data, ep)
+                    || !self.reapers_quiet(ep.0.index()) =>
+            {
                 Err(PROVIDER_CONTROL.into())
             }
             Some(_) | None => Ok(()),
@@ -55,7 +58,7 @@ impl<P: Provider> Ia<'_, P> {
     /// it. Its connection is the caller's. On an error nothing has changed.
     pub(super) fn cr_leaves(&mut self, now: Instant, cr: Cr) -> Result<(), Error> {
         self.cr_may_leave(cr)?;
-        let control = self.cr(cr)?;
+        let control = self.objects.crs.live(cr)?;
         let (local_ep, provided) = (control.local_ep, control.provided);
         self.objects.crs.remove(cr.0);
         let Some(ep) = local_ep else { return Ok(()) };
@@ -63,7 +66,7 @@ impl<P: Provider> Ia<'_, P> {
             return self.ep_remove(now, ep);
         }
         self.apply(ep, EpOp::Reject);
-        if let Ok(control) = self.ep_mut(ep) {
+        if let Ok(control) = self.objects.eps.live_mut(ep) {
             (control.remote, control.remote_port, control.local_port) = (None, 0, 0);
         }
         Ok(())

@@ -3,10 +3,10 @@
 use core::net::SocketAddr;
 
 use super::CspControl;
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::{Comm, EvdFlags};
 use crate::handle::{Csp, Evd};
+use crate::ia::Ia;
 use crate::provider::{Provider, canonical};
 
 impl<P: Provider> Ia<'_, P> {
@@ -28,8 +28,8 @@ impl<P: Provider> Ia<'_, P> {
         if host != own && !host.is_unspecified() || address.port() == 0 {
             return Err(Error::new(DatType::InvalidAddress, DatSubtype::AddressMalformed));
         }
-        self.evd_for(evd, EvdFlags::CR, DatSubtype::InvalidHandleEvdCr)?;
-        if self.listener(address.port()).is_some() {
+        self.events.evd_for(evd, EvdFlags::CR, DatSubtype::InvalidHandleEvdCr)?;
+        if self.objects.listener(address.port()).is_some() {
             return Err(Error::new(DatType::PortInUse, DatSubtype::None));
         }
         let control = CspControl { comm, address, evd };
@@ -39,7 +39,7 @@ impl<P: Provider> Ia<'_, P> {
             .insert(control)
             .map(Csp)
             .ok_or(Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory))?;
-        self.attach(Some(evd));
+        self.events.attach(Some(evd));
         Ok(csp)
     }
 }

@@ -1,8 +1,8 @@
 //! dat_csp_free (2.0).
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Csp;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -10,9 +10,9 @@ impl<P: Provider> Ia<'_, P> {
     /// listener.
     #[doc(alias = "dat_csp_free")]
     pub fn csp_free(&mut self, csp: Csp) -> Result<(), Error> {
-        let evd = self.csp(csp)?.evd;
+        let evd = self.objects.csps.live(csp)?.evd;
         self.objects.csps.remove(csp.0);
-        self.detach(Some(evd));
+        self.events.detach(Some(evd));
         Ok(())
     }
 }

@@ -8,11 +8,10 @@ pub use query::CspParam;
 
 use core::net::SocketAddr;
 
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::flags::Comm;
 use crate::handle::{Csp, Evd};
-use crate::provider::Provider;
+use crate::table::Kind;
 
 /// What the control half knows of one CSP.
 #[derive(Debug)]
@@ -22,11 +21,7 @@ pub(crate) struct CspControl {
     pub(crate) evd: Evd,
 }
 
-impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn csp(&self, csp: Csp) -> Result<&CspControl, DatReturn> {
-        self.objects
-            .csps
-            .get(csp.0)
-            .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCsp))
-    }
+impl Kind for CspControl {
+    type Handle = Csp;
+    const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleCsp);
 }

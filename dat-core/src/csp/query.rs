@@ -2,10 +2,10 @@
 
 use core::net::SocketAddr;
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::flags::Comm;
 use crate::handle::{Csp, Evd};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 /// `DAT_CSP_PARAM`.
@@ -23,7 +23,7 @@ impl<P: Provider> Ia<'_, P> {
     /// What the CSP is.
     #[doc(alias = "dat_csp_query")]
     pub fn csp_query(&self, csp: Csp) -> Result<CspParam, Error> {
-        let control = self.csp(csp)?;
+        let control = self.objects.csps.live(csp)?;
         Ok(CspParam { comm: control.comm, address: control.address, evd: control.evd })
     }
 }

@@ -1,13 +1,15 @@
 //! The data path of an Interface Adapter: the posting and reaping halves that are here, and what
 //! they share with those that are out.
 
-use core::fmt;
-
 use crate::evd::Reaper;
+use crate::handle::Srq;
 use crate::post::Poster;
 use crate::provider::Provider;
 use crate::shared::Shared;
+use crate::shared::ep::{EpShared, NO_INDEX};
 use crate::srq::SrqEnd;
+use core::fmt;
+use core::sync::atomic::Ordering;
 
 /// Halves by the index of their object. `None`: there is none, or it is out.
 pub(crate) struct DataPath<'s, P: Provider> {
@@ -29,5 +31,29 @@ impl<P: Provider> DataPath<'_, P> {
         self.posters.fill_with(|| None);
         self.srq_posters.fill_with(|| None);
         self.reapers.fill_with(|| None);
+    }
+
+    /// Empties the slots of an Endpoint, so that nothing of an earlier life matches a token.
+    pub(crate) fn rewind_slots(&self, shared: &EpShared) {
+        for seq in 0..=shared.request.mask.load(Ordering::Relaxed) {
+            if let Some(request) = self.shared.request(&shared.request, seq) {
+                request.wipe();
+            }
+        }
+        shared.rewind();
+    }
+
+    /// Takes a queue pair's completions out of everyone's sight.
+    pub(crate) fn retire_index(&self, slot: u32) {
+        if let Some(ep) = self.shared.ep(slot) {
+            for line in [&ep.request, &ep.receive] {
+                line.index.store(NO_INDEX, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn srq_outstanding(&self, srq: Srq) -> u32 {
+        let line = self.shared.srqs.get(srq.0.index() as usize);
+        line.map_or(0, |line| line.outstanding())
     }
 }

@@ -4,10 +4,10 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::connect::Ask;
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::{ConnectFlag, Qos};
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::Provider;
 use crate::time::Instant;
 
@@ -25,7 +25,7 @@ impl<P: Provider> Ia<'_, P> {
         timeout: Duration,
         private_data: &[u8],
     ) -> Result<(), Error> {
-        self.ep(ep)?;
+        self.objects.eps.live(ep)?;
         if remote.port() == 0 {
             return Err(Error::new(DatType::InvalidAddress, DatSubtype::AddressMalformed));
         }

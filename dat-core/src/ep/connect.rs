@@ -5,12 +5,11 @@ use core::task::Poll;
 use core::time::Duration;
 
 use super::{EpOp, EpState, MAX_CONNECT_UD_PRIVATE, NOT_READY, Phase};
-use crate::Ia;
 use crate::cm::{CmError, ConnId, ConnectParams, Reply, ServiceId, ack_timeout};
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::{ConnectFlag, Qos};
 use crate::handle::Ep;
-use crate::ia::Owner;
+use crate::ia::{Ia, Owner};
 use crate::provider::{FaultKind, Path, Provider};
 use crate::time::Instant;
 
@@ -93,12 +92,12 @@ impl<P: Provider> Ia<'_, P> {
         private_data: &[u8],
     ) -> Result<(), Error> {
         let Ask { remote, timeout, .. } = *ask;
-        let datagrams = Self::is_for_datagrams(self.ep(ep)?);
+        let datagrams = self.objects.eps.live(ep)?.is_for_datagrams();
         let most = if datagrams {
-            self.admit_look_up(ep)?;
+            self.objects.admit_look_up(ep)?;
             MAX_CONNECT_UD_PRIVATE
         } else {
-            self.admit(ep, EpOp::Connect)?;
+            self.objects.admit(ep, EpOp::Connect)?;
             MAX_CONNECT_PRIVATE
         };
         self.check_remote(remote)?;
@@ -113,17 +112,17 @@ impl<P: Provider> Ia<'_, P> {
         if ask.qos != Qos::BestEffort || ask.flag != ConnectFlag::Default {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
         }
-        let control = self.ep(ep)?;
+        let control = self.objects.eps.live(ep)?;
         if control.qp.is_none() || control.connect_evd.is_none() {
             return Err(NOT_READY.into());
         }
         if datagrams {
             return self.ask(now, ep, ask, private_data);
         }
-        self.reserve_events(ep)?;
+        self.objects.reserve_events(ep)?;
         let local_port = self.ephemeral_port();
         let conn = self.prepare(now, ep, remote, [local_port, port], private_data)?;
-        let control = self.ep_mut(ep)?;
+        let control = self.objects.eps.live_mut(ep)?;
         control.conn = Some(conn);
         control.remote = Some(remote);
         control.remote_port = port;
@@ -133,7 +132,7 @@ impl<P: Provider> Ia<'_, P> {
         control.refusal = None;
         control.phase = Phase::Resolving;
         self.apply(ep, EpOp::Connect);
-        self.watch(ep);
+        self.objects.watch(ep);
         self.establish_step(now, ep);
         self.transmit(now);
         Ok(())
@@ -159,8 +158,8 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Takes an establishment on, if what it waits for is there.
     pub(crate) fn establish_step(&mut self, now: Instant, ep: Ep) {
-        let Ok(control) = self.ep(ep) else { return };
-        if Self::is_for_datagrams(control) {
+        let Ok(control) = self.objects.eps.live(ep) else { return };
+        if control.is_for_datagrams() {
             self.look_up_step(now, ep);
             return;
         }
@@ -185,7 +184,7 @@ impl<P: Provider> Ia<'_, P> {
         };
         match phase {
             Phase::Resolving => {
-                if let Ok(control) = self.ep_mut(ep)
+                if let Ok(control) = self.objects.eps.live_mut(ep)
                     && let Some(conn) = control.conn
                 {
                     control.phase = Phase::None;
@@ -213,7 +212,7 @@ impl<P: Provider> Ia<'_, P> {
         private_data: &[u8],
     ) -> Result<ConnId, Error> {
         let limits = *self.hca.limits();
-        let control = self.ep(ep)?;
+        let control = self.objects.eps.live(ep)?;
         let params = ConnectParams {
             remote,
             local: self.net.addr,
@@ -240,21 +239,21 @@ impl<P: Provider> Ia<'_, P> {
             | CmError::TooLong { .. }
             | CmError::Parameter(_) => Error::new(DatType::InternalError, DatSubtype::None),
         })?;
-        self.own(conn, Owner::Ep(ep));
+        self.connections.own(conn, Owner::Ep(ep));
         Ok(conn)
     }
 
     /// Active: the peer accepted and the way is known.
     fn finish_active(&mut self, now: Instant, ep: Ep, path: &Path, reply: &Reply) {
         let terms = reply.terms;
-        let Ok(control) = self.ep_mut(ep) else { return };
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         control.phase = Phase::None;
         let (Some(qp), Some(conn)) = (control.qp, control.conn) else {
             return;
         };
         if self.ready(qp, path, &terms) && self.connections.cm.ready(now, conn).is_ok() {
             self.keep_answer(ep, Some(conn));
-            if let Ok(control) = self.ep_mut(ep) {
+            if let Ok(control) = self.objects.eps.live_mut(ep) {
                 control.deadline = Instant::NEVER;
             }
             self.apply(ep, EpOp::Established);
@@ -267,8 +266,8 @@ impl<P: Provider> Ia<'_, P> {
     /// The peer replied. The Endpoint is watched from the start, and goes on when [`Ia::advance`]
     /// comes to it.
     pub(crate) fn replied(&mut self, ep: Ep, reply: Reply) {
-        if self.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
-            && let Ok(control) = self.ep_mut(ep)
+        if self.objects.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
+            && let Ok(control) = self.objects.eps.live_mut(ep)
         {
             control.phase = Phase::Replied(reply);
         }

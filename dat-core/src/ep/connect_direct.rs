@@ -9,10 +9,10 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use super::{EpOp, MIN_RNR_TIMER, NOT_READY, Phase};
-use crate::Ia;
 use crate::cm::QpTerms;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::{Path, Provider, Qp, QpStep};
 use crate::time::Instant;
 
@@ -37,7 +37,7 @@ impl<P: Provider> Ia<'_, P> {
         terms: &QpTerms,
         timeout: Duration,
     ) -> Result<(), Error> {
-        self.admit(ep, EpOp::Connect)?;
+        self.objects.admit(ep, EpOp::Connect)?;
         self.check_remote(remote)?;
         let bad = |subtype| Error::new(DatType::InvalidParameter, subtype);
         let limits = self.hca.limits();
@@ -56,25 +56,25 @@ impl<P: Provider> Ia<'_, P> {
         if timeout.is_zero() {
             return Err(bad(DatSubtype::InvalidArg4));
         }
-        let control = self.ep_mut(ep)?;
+        let control = self.objects.eps.live_mut(ep)?;
         if control.qp.is_none() || control.connect_evd.is_none() {
             return Err(NOT_READY.into());
         }
-        self.reserve_events(ep)?;
+        self.objects.reserve_events(ep)?;
         self.hear_the_past(now, ep);
-        let control = self.ep_mut(ep)?;
+        let control = self.objects.eps.live_mut(ep)?;
         control.remote = Some(remote);
         control.deadline = now + timeout;
         control.phase = Phase::Direct(*terms);
         self.apply(ep, EpOp::Connect);
-        self.watch(ep);
+        self.objects.watch(ep);
         self.establish_step(now, ep);
         Ok(())
     }
 
     /// The way is known.
     pub(super) fn finish_direct(&mut self, now: Instant, ep: Ep, path: &Path, terms: &QpTerms) {
-        let Ok(control) = self.ep_mut(ep) else { return };
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         control.phase = Phase::None;
         let Some(qp) = control.qp else { return };
         control.deadline = Instant::NEVER;

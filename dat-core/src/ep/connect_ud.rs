@@ -10,14 +10,13 @@
 use core::task::Poll;
 
 use super::connect::Ask;
-use super::{EpState, NOT_READY, Phase, port};
-use crate::Ia;
-use crate::cm::{CmError, ConnId, Reason, ServiceId, SidrParams, SidrReply, SidrStatus};
+use super::{NOT_READY, Phase, port};
+use crate::cm::{CmError, ConnId, Reason, ServiceId, SidrParams, SidrReply};
 use crate::counters::IaCounter;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::event::Event;
 use crate::handle::Ep;
-use crate::ia::Owner;
+use crate::ia::{Ia, Owner};
 use crate::provider::{Destination, Provider};
 use crate::time::Instant;
 
@@ -60,16 +59,18 @@ impl<P: Provider> Ia<'_, P> {
     ///
     /// `INVALID_STATE`/`EP_NOTREADY` if it is not there any more.
     pub fn ep_ud_answer(&self, ep: Ep, of: LookUp) -> Result<UdAnswer<'_>, Error> {
-        self.ep(ep)?;
+        self.objects.eps.live(ep)?;
         let kept = self.connections.cm.sidr_kept(of.0);
-        let (Some(reply), Owner::LookUp(owner, _)) = (kept, self.owner(of.0)) else {
+        let (Some(reply), Owner::LookUp(owner, _)) =
+            (kept, self.connections.owner(&self.objects, of.0))
+        else {
             return Err(NOT_READY.into());
         };
         if owner != ep {
             return Err(NOT_READY.into());
         }
         Ok(UdAnswer {
-            address: self.address(&reply),
+            address: self.connections.address(&reply),
             private_data: self.connections.cm.private_data(of.0),
         })
     }
@@ -79,7 +80,7 @@ impl<P: Provider> Ia<'_, P> {
     ///
     /// `INVALID_STATE`/`EP_NOTREADY` if it has found nothing.
     pub fn ep_ud_address(&self, ep: Ep) -> Result<Destination, Error> {
-        match self.ep(ep)?.phase {
+        match self.objects.eps.live(ep)?.phase {
             Phase::Found(destination) => Ok(destination),
             Phase::None
             | Phase::Resolving
@@ -88,12 +89,6 @@ impl<P: Provider> Ia<'_, P> {
             | Phase::Accepting { .. }
             | Phase::Accepted(_) => Err(NOT_READY.into()),
         }
-    }
-
-    /// Whether an Endpoint for datagrams may ask for a service point.
-    pub(super) fn admit_look_up(&self, ep: Ep) -> Result<(), Error> {
-        let state = self.state_of(ep)?;
-        if state == EpState::Connected { Ok(()) } else { Err(state.refusal().into()) }
     }
 
     /// Asks for a service point; all that was asked for has been checked.
@@ -106,7 +101,7 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<(), Error> {
         const FULL: Error = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
         // Every Endpoint for connections still finds a slot for its own.
-        if self.questions() >= self.connections.owners.len() / 2 {
+        if self.connections.questions() >= self.connections.owners.len() / 2 {
             return Err(FULL);
         }
         let remote_port = port(ask.conn_qual).unwrap_or(0);
@@ -128,9 +123,9 @@ impl<P: Provider> Ia<'_, P> {
                 | CmError::Parameter(_),
             ) => return Err(FULL),
         };
-        self.own(conn, Owner::LookUp(ep, conn));
+        self.connections.own(conn, Owner::LookUp(ep, conn));
         self.keep_answer(ep, None);
-        let control = self.ep_mut(ep)?;
+        let control = self.objects.eps.live_mut(ep)?;
         control.refusal = None;
         control.phase = Phase::None;
         control.remote = Some(ask.remote);
@@ -138,21 +133,15 @@ impl<P: Provider> Ia<'_, P> {
         control.local_port = local_port;
         control.active = true;
         control.looks_up = true;
-        self.watch(ep);
+        self.objects.watch(ep);
         self.look_up_step(now, ep);
         self.transmit(now);
         Ok(())
     }
 
-    /// Questions that wait for an answer.
-    fn questions(&self) -> usize {
-        let waits = |owner: &&Owner| matches!(owner, Owner::LookUp(_, conn) if self.connections.cm.sidr_asks(*conn));
-        self.connections.owners.iter().filter(waits).count()
-    }
-
     /// Sends the questions of an Endpoint whose way has been found.
     pub(super) fn look_up_step(&mut self, now: Instant, ep: Ep) {
-        if !self.ep(ep).is_ok_and(|control| control.looks_up) {
+        if !self.objects.eps.live(ep).is_ok_and(|control| control.looks_up) {
             return;
         }
         let mut looks_up = false;
@@ -178,7 +167,7 @@ impl<P: Provider> Ia<'_, P> {
                 }
             }
         }
-        if let Ok(control) = self.ep_mut(ep) {
+        if let Ok(control) = self.objects.eps.live_mut(ep) {
             control.looks_up = looks_up;
         }
     }
@@ -186,13 +175,13 @@ impl<P: Provider> Ia<'_, P> {
     /// The peer answered a question.
     pub(crate) fn found(&mut self, reply: &SidrReply) {
         let conn = reply.conn;
-        let Owner::LookUp(ep, _) = self.owner(conn) else {
+        let Owner::LookUp(ep, _) = self.connections.owner(&self.objects, conn) else {
             return;
         };
         self.connections.cm.sidr_keep(reply);
         self.keep_answer(ep, Some(conn));
-        let found = self.address(reply);
-        let Ok(control) = self.ep_mut(ep) else { return };
+        let found = self.connections.address(reply);
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         let event = match found {
             Ok(destination) => {
                 control.phase = Phase::Found(destination);
@@ -208,35 +197,13 @@ impl<P: Provider> Ia<'_, P> {
         if found.is_ok() {
             self.counters.count(IaCounter::CmAhResolved);
         }
-        self.notify(evd, event);
+        self.events.notify(evd, event);
         self.events.worked = true;
     }
 
     /// A question has ended without an answer.
     pub(crate) fn unanswered(&mut self, ep: Ep) {
-        let evd = self.ep(ep).ok().and_then(|control| control.connect_evd);
-        self.notify(evd, Event::UdError(ep));
-    }
-
-    /// Ends the questions of an Endpoint; and lets the answers go, if it is said.
-    pub(super) fn end_look_ups(&mut self, ep: Ep, answers: bool) {
-        for index in 0..self.connections.owners.len() {
-            if let Some(&Owner::LookUp(owner, conn)) = self.connections.owners.get(index)
-                && owner == ep
-                && (answers || self.connections.cm.sidr_kept(conn).is_none())
-            {
-                self.connections.cm.sidr_end(conn);
-            }
-        }
-    }
-
-    /// What a reply says.
-    fn address(&self, reply: &SidrReply) -> Result<Destination, Reason> {
-        match self.connections.cm.sidr_path(reply.conn) {
-            Some(path) if reply.status == SidrStatus::VALID => {
-                Ok(Destination { path, qpn: reply.qpn, qkey: reply.q_key })
-            }
-            Some(_) | None => Err(reply.status.reason()),
-        }
+        let evd = self.objects.eps.live(ep).ok().and_then(|control| control.connect_evd);
+        self.events.notify(evd, Event::UdError(ep));
     }
 }

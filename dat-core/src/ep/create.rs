@@ -4,10 +4,10 @@ use core::sync::atomic::Ordering;
 
 use super::queue_pair::Makings;
 use super::{EpAttr, EpControl, EpState};
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::EvdFlags;
 use crate::handle::{Ep, Evd, Pz, Srq};
+use crate::ia::Ia;
 use crate::provider::{Provider, Service};
 
 impl<P: Provider> Ia<'_, P> {
@@ -48,7 +48,7 @@ impl<P: Provider> Ia<'_, P> {
         self.alive()?;
         self.ep_streams(pz, recv_evd, request_evd, connect_evd)?;
         let attr = self.checked_attr(attr, recv_evd.is_some(), request_evd.is_some())?;
-        self.streams_agree(None, [recv_evd, request_evd, connect_evd], &attr)?;
+        self.objects.streams_agree(None, [recv_evd, request_evd, connect_evd], &attr)?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTep);
         let handle = self.objects.eps.vacant().ok_or(full)?;
         let makings = Makings { pz, recv_evd, request_evd, srq, attr, service };
@@ -74,18 +74,18 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(made) = made {
             self.install_qp(handle.index(), &makings, made);
         }
-        self.enter(
+        self.objects.enter(
             ep,
             if configured { EpState::Unconnected } else { EpState::UnconfiguredUnconnected },
         );
         if let Some(srq) = srq
-            && let Ok(control) = self.srq_mut(srq)
+            && let Ok(control) = self.objects.srqs.live_mut(srq)
         {
             control.users += 1;
         }
-        self.hold(pz);
+        self.objects.pzs.hold(pz);
         for evd in [recv_evd, request_evd, connect_evd] {
-            self.attach(evd);
+            self.events.attach(evd);
         }
         Ok(ep)
     }
@@ -99,10 +99,10 @@ impl<P: Provider> Ia<'_, P> {
         connect_evd: Option<Evd>,
     ) -> Result<(), Error> {
         if let Some(pz) = pz {
-            self.pz(pz)?;
+            self.objects.pzs.live(pz)?;
         }
         let takes = |evd: Option<Evd>, stream, subtype| {
-            evd.map_or(Ok(()), |evd| self.evd_for(evd, stream, subtype))
+            evd.map_or(Ok(()), |evd| self.events.evd_for(evd, stream, subtype))
         };
         let dto = EvdFlags::DTO;
         takes(recv_evd, dto, DatSubtype::InvalidHandleEvdRecv)?;

@@ -9,12 +9,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::task::Poll;
 
 use super::queue_pair::BAD_ATTR;
-use super::{EpAttr, EpState};
-use crate::Ia;
+use super::EpAttr;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Ep, Evd, Pz};
+use crate::ia::Ia;
 use crate::provider::{Destination, Provider, Service};
-use crate::shared::ep::REQUEST_OPEN;
 use crate::time::Instant;
 
 /// Bytes in front of every datagram that was received: the IPv6 header of its packet, or at their
@@ -56,7 +55,7 @@ impl<P: Provider> Ia<'_, P> {
         let (recv_evd, request_evd) = (Some(recv_evd), Some(request_evd));
         let ep =
             self.ep_make(Some(pz), recv_evd, request_evd, connect_evd, None, Some(attr), service)?;
-        if let Err(error) = self.reserve_events(ep) {
+        if let Err(error) = self.objects.reserve_events(ep) {
             let now = self.lifecycle.clock;
             self.ep_remove(now, ep)?;
             return Err(error);
@@ -79,12 +78,6 @@ impl<P: Provider> Ia<'_, P> {
         let path = self.hca.resolve(remote, now);
         path.map_ok(|path| Destination { path, qpn, qkey }).map_err(Error::from)
     }
-}
-
-/// The state word of such an Endpoint.
-pub(super) const fn word(state: EpState) -> u32 {
-    let state = if matches!(state, EpState::Unconnected) { EpState::Connected } else { state };
-    state.word() & !REQUEST_OPEN
 }
 
 /// Who sent a datagram that was received behind these bytes. `None` if they are no header of a

@@ -1,9 +1,9 @@
 //! dat_ep_create_with_srq(3).
 
 use super::EpAttr;
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::{Ep, Evd, Pz, Srq};
+use crate::ia::Ia;
 use crate::provider::{Provider, Service};
 
 impl<P: Provider> Ia<'_, P> {
@@ -25,7 +25,7 @@ impl<P: Provider> Ia<'_, P> {
         srq: Srq,
         attr: &EpAttr,
     ) -> Result<Ep, Error> {
-        self.srq(srq)?;
+        self.objects.srqs.live(srq)?;
         let attr = EpAttr { max_recv_iov: attr.max_recv_iov.clamp(1, self.max_iov()), ..*attr };
         let (srq, attr) = (Some(srq), Some(&attr));
         let service = Service::Connected;

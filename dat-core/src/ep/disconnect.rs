@@ -3,10 +3,10 @@
 use core::time::Duration;
 
 use super::{EpOp, EpState, Outcome};
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::flags::CloseFlag;
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::{Direction, Provider};
 use crate::time::Instant;
 
@@ -50,10 +50,10 @@ impl<P: Provider> Ia<'_, P> {
             CloseFlag::Abrupt => EpOp::DisconnectAbrupt,
             CloseFlag::Graceful => EpOp::DisconnectGraceful,
         };
-        match self.admit(ep, op)? {
+        match self.objects.admit(ep, op)? {
             Outcome::Go { next: EpState::DisconnectPending, .. } => {
                 self.apply(ep, op);
-                self.watch(ep);
+                self.objects.watch(ep);
                 self.drain_step(now, ep);
             }
             Outcome::Go { .. } => {
@@ -73,7 +73,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.follow_suppressed(ep);
         let left = self.unfinished(ep, Direction::Send);
-        let Ok(control) = self.ep_mut(ep) else { return };
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         if left != control.drain.left {
             control.drain.left = left;
             control.drain.until = now + PATIENCE;

@@ -4,10 +4,10 @@ use core::time::Duration;
 
 use super::EpState;
 use super::connect::Ask;
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::{ConnectFlag, Qos};
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::Provider;
 use crate::time::Instant;
 
@@ -28,15 +28,15 @@ impl<P: Provider> Ia<'_, P> {
         private_data: &[u8],
         qos: Qos,
     ) -> Result<(), Error> {
-        self.ep(ep)?;
-        let state = self.state_of(dup)?;
+        self.objects.eps.live(ep)?;
+        let state = self.objects.state_of(dup)?;
         if !matches!(
             state,
             EpState::Connected | EpState::ConnectedSinglePath | EpState::ConnectedMultiPath
         ) {
             return Err(state.refusal().into());
         }
-        let control = self.ep(dup)?;
+        let control = self.objects.eps.live(dup)?;
         let Some(remote) = control.remote.filter(|_| control.active) else {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         };

@@ -11,17 +11,16 @@
 //! request after the flush. It looks at the state once more afterwards and asks for another flush;
 //! should store and load cross on their way, the next advance finds the request outstanding.
 
-use core::sync::atomic::Ordering;
-
 use super::EpState;
-use crate::Ia;
-use crate::event::{AsyncEvent, Event};
+use crate::ep::EpControl;
+use crate::event::AsyncEvent;
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::post::kick;
 use crate::provider::{Direction, Provider, QpStep};
 use crate::shared::ep::CLOSING;
-use crate::shared::stack::END;
 use crate::time::Instant;
+use core::sync::atomic::Ordering;
 
 impl<P: Provider> Ia<'_, P> {
     /// Takes an Endpoint to DISCONNECTED and flushes it. The connection manager is not told. One
@@ -47,16 +46,15 @@ impl<P: Provider> Ia<'_, P> {
             let _ = self.hca.qp_modify(qp, &QpStep::Error);
             let _ = self.hca.qp_modify(qp, &QpStep::Reset);
         }
-        self.enter(ep, EpState::Disconnected);
+        self.objects.enter(ep, EpState::Disconnected);
         self.flush(ep);
         if shares {
             // The one place that says so: the device's own word, Last WQE Reached, comes or not,
             // according to how far the queue pair was on its way, and may come when
             // that is past.
-            let event = Event::Async(AsyncEvent::EpBroken(ep));
-            self.notify(Some(self.events.async_evd), event);
+            self.events.report(AsyncEvent::EpBroken(ep));
         }
-        self.watch(ep);
+        self.objects.watch(ep);
     }
 
     /// Puts both directions on the flush stacks of their Event Dispatchers.
@@ -84,28 +82,8 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Ends what an Endpoint for datagrams asks; and lets the answers go, if it is said.
     pub(crate) fn end_questions(&mut self, ep: Ep, answers: bool) {
-        if self.ep(ep).is_ok_and(Self::is_for_datagrams) {
-            self.end_look_ups(ep, answers);
-        }
-    }
-
-    /// Takes an Endpoint off the list that [`Ia::advance`](crate::Ia::advance) walks.
-    pub(crate) fn unwatch(&mut self, ep: Ep) {
-        let slot = ep.0.index();
-        let mut index = core::mem::replace(&mut self.objects.active, END);
-        while index != END {
-            let Some(handle) = self.objects.eps.handle_at(index) else {
-                return;
-            };
-            let Some(control) = self.objects.eps.get_mut(handle) else {
-                return;
-            };
-            let next = control.next;
-            if index != slot {
-                control.next = self.objects.active;
-                self.objects.active = index;
-            }
-            index = next;
+        if self.objects.eps.live(ep).is_ok_and(EpControl::is_for_datagrams) {
+            self.connections.end_look_ups(ep, answers);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! dat_ep_free(3).
 
 use super::{EpOp, PROVIDER_CONTROL};
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::{Provider, QpStep};
 use crate::time::Instant;
 
@@ -15,8 +15,8 @@ impl<P: Provider> Ia<'_, P> {
     /// half is out, and while a reaping half is out that still has completions of it.
     #[doc(alias = "dat_ep_free")]
     pub fn ep_free(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
-        self.admit(ep, EpOp::Free)?;
-        if self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index()) {
+        self.objects.admit(ep, EpOp::Free)?;
+        if self.objects.poster_is_out(&self.data, ep) || !self.reapers_quiet(ep.0.index()) {
             return Err(PROVIDER_CONTROL.into());
         }
         // While its queue pair lives, so that a refusal changes nothing.
@@ -30,12 +30,14 @@ impl<P: Provider> Ia<'_, P> {
     pub(crate) fn ep_remove(&mut self, now: Instant, ep: Ep) -> Result<(), Error> {
         self.drop_connection(now, ep);
         self.end_questions(ep, true);
-        self.unwatch(ep);
-        self.release_events(ep);
+        self.objects.unwatch(ep);
+        self.objects.release_events(ep);
         self.keep_answer(ep, None);
         // Disconnected, it is reset already.
-        let ended = self.state_of(ep) == Ok(super::EpState::Disconnected);
-        if let Some(qp) = self.ep(ep).ok().filter(|_| !ended).and_then(|control| control.qp) {
+        let ended = self.objects.state_of(ep) == Ok(super::EpState::Disconnected);
+        if let Some(qp) =
+            self.objects.eps.live(ep).ok().filter(|_| !ended).and_then(|control| control.qp)
+        {
             // It completes nothing more when what has completed is taken out. A device that refuses
             // is lost.
             let _ = self.hca.qp_modify(qp, &QpStep::Error);
@@ -48,19 +50,19 @@ impl<P: Provider> Ia<'_, P> {
             shared.poster.state.store(shut, core::sync::atomic::Ordering::Release);
             shared.rewind();
         }
-        if let Ok(control) = self.ep(ep) {
+        if let Ok(control) = self.objects.eps.live(ep) {
             let (srq, pz) = (control.srq, control.pz);
             let evds = [control.recv_evd, control.request_evd, control.connect_evd];
-            self.return_events(ep);
+            self.objects.return_events(ep);
             self.objects.eps.remove(ep.0);
             if let Some(srq) = srq
-                && let Ok(control) = self.srq_mut(srq)
+                && let Ok(control) = self.objects.srqs.live_mut(srq)
             {
                 control.users = control.users.saturating_sub(1);
             }
-            self.release(pz);
+            self.objects.pzs.release(pz);
             for evd in evds {
-                self.detach(evd);
+                self.events.detach(evd);
             }
         }
         destroyed

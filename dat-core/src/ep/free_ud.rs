@@ -5,10 +5,10 @@
 //! that found it the connection manager keeps the answer.
 
 use super::LookUp;
-use crate::Ia;
-use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Ep;
-use crate::provider::{Destination, Provider, Service};
+use crate::ia::Ia;
+use crate::provider::{Destination, Provider};
 
 impl<P: Provider> Ia<'_, P> {
     /// Gives an address handle back, which dies with it.
@@ -17,7 +17,7 @@ impl<P: Provider> Ia<'_, P> {
     /// outstanding, any of which may use it.
     #[doc(alias = "dat_ib_ud_ah_free")]
     pub fn ud_ah_free(&mut self, ep: Ep, _address: Destination) -> Result<(), Error> {
-        self.of_datagrams(ep)?;
+        self.objects.of_datagrams(ep)?;
         if self.ep_get_status(ep)?.request_idle {
             Ok(())
         } else {
@@ -31,17 +31,10 @@ impl<P: Provider> Ia<'_, P> {
     /// there any more.
     #[doc(alias = "dat_ib_ud_cm_free")]
     pub fn ud_cm_free(&mut self, ep: Ep, of: LookUp) -> Result<(), Error> {
-        self.of_datagrams(ep)?;
+        self.objects.of_datagrams(ep)?;
         if self.ep_ud_answer(ep, of).is_ok() {
             self.connections.cm.sidr_end(of.0);
         }
         Ok(())
-    }
-
-    fn of_datagrams(&self, ep: Ep) -> Result<(), Error> {
-        match self.ep(ep)?.service {
-            Service::Datagram { .. } => Ok(()),
-            Service::Connected => Err(DatReturn::of(DatType::ModelNotSupported).into()),
-        }
     }
 }

@@ -1,9 +1,9 @@
 //! dat_ep_get_status(3).
 
 use super::EpState;
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::{Direction, Provider};
 
 /// State and idleness of an Endpoint.
@@ -27,10 +27,10 @@ impl<P: Provider> Ia<'_, P> {
     /// while the posting half is out.)
     #[doc(alias = "dat_ep_get_status")]
     pub fn ep_get_status(&mut self, ep: Ep) -> Result<EpStatus, Error> {
-        let state = self.state_of(ep)?;
+        let state = self.objects.state_of(ep)?;
         let requests = self.unfinished(ep, Direction::Send);
         if requests != 0 {
-            if let Some(evd) = self.ep(ep)?.request_evd {
+            if let Some(evd) = self.objects.eps.live(ep)?.request_evd {
                 self.drop_silent(evd);
             }
             self.follow_suppressed(ep);

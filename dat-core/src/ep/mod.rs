@@ -24,6 +24,11 @@ mod recv_query;
 mod reset;
 mod set_watermark;
 pub mod table;
+impl Kind for EpControl {
+    type Handle = Ep;
+    const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -41,7 +46,6 @@ pub use recv_query::EpRecvInfo;
 pub use table::{EpOp, EpState, Outcome, Signal, outcome};
 
 use core::net::IpAddr;
-use core::sync::atomic::Ordering;
 
 use heapless::Vec;
 
@@ -53,6 +57,7 @@ use crate::handle::{Ep, Evd, Pz, Srq};
 use crate::post::Poster;
 use crate::provider::{Destination, Direction, Fault, Provider, Qp, Service};
 use crate::shared::stack::END;
+use crate::table::Kind;
 use crate::time::Instant;
 use set_watermark::INFINITE;
 
@@ -141,6 +146,11 @@ pub(crate) struct EpControl {
 }
 
 impl EpControl {
+    /// It is for datagrams (UD).
+    pub(crate) fn is_for_datagrams(&self) -> bool {
+        self.service != Service::Connected
+    }
+
     pub(crate) const fn new(attr: EpAttr) -> Self {
         Self {
             pz: None,
@@ -211,134 +221,14 @@ pub(crate) const STALE: DatReturn =
     DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleEp);
 
 impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn ep(&self, ep: Ep) -> Result<&EpControl, DatReturn> {
-        self.objects.eps.get(ep.0).ok_or(STALE)
-    }
-
-    pub(crate) fn ep_mut(&mut self, ep: Ep) -> Result<&mut EpControl, DatReturn> {
-        self.objects.eps.get_mut(ep.0).ok_or(STALE)
-    }
-
-    /// The state of a living Endpoint.
-    #[inline(never)]
-    pub(crate) fn state_of(&self, ep: Ep) -> Result<EpState, DatReturn> {
-        self.ep(ep)?;
-        Ok(self.data.shared.ep(ep.0.index()).map_or(EpState::Disconnected, EpState::of))
-    }
-
-    /// Asks the table. `Ok` carries the outcome of an allowed call.
-    pub(crate) fn admit(&self, ep: Ep, op: EpOp) -> Result<Outcome, DatReturn> {
-        match outcome(self.state_of(ep)?, op) {
-            Outcome::Refuse(ret) => Err(ret),
-            allowed @ (Outcome::Go { .. } | Outcome::Stay | Outcome::Gone | Outcome::Ignore) => {
-                Ok(allowed)
-            }
-        }
-    }
-
-    /// The single door for a change of state.
-    pub(crate) fn enter(&mut self, ep: Ep, state: EpState) {
-        let datagrams = self.ep(ep).is_ok_and(Self::is_for_datagrams);
-        let word = if datagrams { create_ud::word(state) } else { state.word() };
-        if let Some(shared) = self.data.shared.ep(ep.0.index()) {
-            shared.poster.state.store(word, Ordering::SeqCst);
-        }
-    }
-
-    pub(crate) fn is_for_datagrams(control: &EpControl) -> bool {
-        control.service != Service::Connected
-    }
-
     /// The poster of `ep`, if it is here.
     pub(crate) fn poster(&mut self, ep: Ep) -> Result<&mut Poster<P>, DatReturn> {
         self.posting(ep).map(|(poster, ..)| poster)
     }
 
-    pub(crate) fn poster_is_out(&self, ep: Ep) -> bool {
-        self.objects.eps.get(ep.0).is_some_and(|control| control.qp.is_some())
-            && self.data.posters.get(ep.0.index() as usize).is_none_or(Option::is_none)
-    }
-
-    /// Puts an Endpoint on the list that [`Ia::advance`] walks.
-    pub(crate) fn watch(&mut self, ep: Ep) {
-        let head = self.objects.active;
-        if let Some(control) = self.objects.eps.get_mut(ep.0)
-            && !control.listed
-        {
-            control.listed = true;
-            control.next = head;
-            self.objects.active = ep.0.index();
-        }
-    }
-
-    /// Reserves the slots that the events of a connection need, so that none of them can be lost.
-    /// `INSUFFICIENT_RESOURCES` if events of earlier connections have taken all: the consumer
-    /// has to dequeue some.
-    pub(crate) fn reserve_events(&mut self, ep: Ep) -> Result<(), Error> {
-        let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceTevd);
-        let (pool, free) = (self.data.shared.connection, &mut self.events.free_events);
-        let control = self.objects.eps.get_mut(ep.0).ok_or(STALE)?;
-        while !control.reserved.is_full() {
-            if *free == END {
-                *free = pool.take_free();
-            }
-            let slot = pool.get(*free).ok_or(full)?;
-            let _ = control.reserved.push(*free);
-            *free = slot.link.next();
-        }
-        Ok(())
-    }
-
-    /// Takes back the slots that an Endpoint reserved and did not use.
-    pub(crate) fn return_events(&mut self, ep: Ep) {
-        let pool = self.data.shared.connection;
-        if let Ok(control) = self.ep_mut(ep) {
-            for id in core::mem::take(&mut control.reserved) {
-                pool.give_back(id);
-            }
-        }
-    }
-
-    /// The connection is past, by a reset or because the Endpoint goes: its events wait for no
-    /// completions any more.
-    pub(crate) fn release_events(&mut self, ep: Ep) {
-        let pool = self.data.shared.connection;
-        if let Ok(control) = self.ep_mut(ep) {
-            for id in core::mem::take(&mut control.sent) {
-                pool.mark_past(id, ep);
-            }
-        }
-    }
-
-    /// Sends a connection event to its Event Dispatcher. One that ends a connection always finds
-    /// room, in a slot that was reserved for it; any other overflows where the Event Dispatcher
-    /// has as many events as it was made for.
-    pub(crate) fn signal(&mut self, ep: Ep, signal: Signal) {
-        let Some(evd) = self.objects.eps.get(ep.0).and_then(|control| control.connect_evd) else {
-            return;
-        };
-        let shared = self.data.shared;
-        let (Some(limits), Some(line)) = (self.events.evds.get(evd.0), shared.evd(evd.0.index()))
-        else {
-            return;
-        };
-        let room = signal.is_end() || line.queued() < limits.ring.max(limits.qlen);
-        let slot = self.objects.eps.get_mut(ep.0).filter(|_| room).and_then(|control| {
-            let id = control.reserved.pop()?;
-            let _ = control.sent.push(id);
-            Some(id)
-        });
-        let Some(id) = slot else {
-            self.overflowed(evd);
-            return;
-        };
-        shared.connection.send(id, line, evd.0.index(), ep, signal);
-        self.put_event(evd, true);
-    }
-
     /// Carries out what the table says of a piece of news, or of a call that it allows.
     pub(crate) fn apply(&mut self, ep: Ep, op: EpOp) {
-        let Ok(state) = self.state_of(ep) else { return };
+        let Ok(state) = self.objects.state_of(ep) else { return };
         let Outcome::Go { next, event } = outcome(state, op) else {
             return;
         };
@@ -353,10 +243,10 @@ impl<P: Provider> Ia<'_, P> {
         if next.is_disconnected() {
             self.end(ep);
         } else {
-            self.enter(ep, next);
+            self.objects.enter(ep, next);
         }
         if let Some(event) = event {
-            self.signal(ep, event);
+            self.objects.signal(&mut self.events, ep, event);
         }
         self.events.worked = true;
     }
@@ -364,14 +254,14 @@ impl<P: Provider> Ia<'_, P> {
     /// Why the connection broke, in the device's own words. Valid until the Endpoint is reset or
     /// freed.
     pub fn ep_cause(&self, ep: Ep) -> Result<Option<Fault>, Error> {
-        Ok(self.ep(ep)?.cause)
+        Ok(self.objects.eps.live(ep)?.cause)
     }
 
     /// The reason in the rejection that ended an attempt to connect: what distinguishes, behind
     /// `NonPeerRejected`, a service that nobody listens on from a stale connection or an MTU
     /// that the peer does not have. Valid until the Endpoint is reset or freed.
     pub fn ep_reject_reason(&self, ep: Ep) -> Result<Option<Reason>, Error> {
-        Ok(self.ep(ep)?.refusal)
+        Ok(self.objects.eps.live(ep)?.refusal)
     }
 
     /// Private data that came with the reply or the rejection. Valid until the Endpoint is reset,
@@ -379,14 +269,14 @@ impl<P: Provider> Ia<'_, P> {
     ///
     /// It is the message's whole field, padded with zeros: the wire does not carry its length.
     pub fn ep_private_data(&self, ep: Ep) -> Result<&[u8], Error> {
-        let answered = self.ep(ep)?.answered;
+        let answered = self.objects.eps.live(ep)?.answered;
         Ok(answered.map_or(&[], |conn| self.connections.cm.private_data(conn)))
     }
 
     /// The peer has answered on that connection: its private data is kept for the consumer, in the
     /// place of what an earlier answer brought.
     pub(crate) fn keep_answer(&mut self, ep: Ep, answered: Option<ConnId>) {
-        let Ok(control) = self.ep_mut(ep) else { return };
+        let Ok(control) = self.objects.eps.live_mut(ep) else { return };
         let earlier = core::mem::replace(&mut control.answered, answered);
         if let Some(conn) = earlier {
             self.connections.cm.release(conn);

@@ -2,9 +2,9 @@
 
 use super::queue_pair::{BAD_ATTR, Makings};
 use super::{EpAttr, EpOp, NOT_READY};
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::{Ep, Evd, Pz};
+use crate::ia::Ia;
 use crate::post::Segments;
 use crate::provider::{Direction, Provider, RecvQueue};
 
@@ -36,9 +36,9 @@ impl<P: Provider> Ia<'_, P> {
     /// changes nothing.
     #[doc(alias = "dat_ep_modify")]
     pub fn ep_modify(&mut self, ep: Ep, change: &EpModify) -> Result<(), Error> {
-        self.admit(ep, EpOp::Modify)?;
-        let state = self.state_of(ep)?;
-        let control = self.ep(ep)?;
+        self.objects.admit(ep, EpOp::Modify)?;
+        let state = self.objects.state_of(ep)?;
+        let control = self.objects.eps.live(ep)?;
         let old = Makings {
             pz: control.pz,
             recv_evd: control.recv_evd,
@@ -60,7 +60,7 @@ impl<P: Provider> Ia<'_, P> {
         let kept = (recv == old.recv_evd.is_some() && request == old.request_evd.is_some())
             .then_some(&old.attr);
         let attr = self.checked_attr(change.attr.as_ref().or(kept), recv, request)?;
-        self.streams_agree(Some(ep), [recv_evd, request_evd, connect_evd], &attr)?;
+        self.objects.streams_agree(Some(ep), [recv_evd, request_evd, connect_evd], &attr)?;
         let new = Makings { pz, recv_evd, request_evd, srq: old.srq, attr, service: old.service };
         let rebuilt = pz != old.pz
             || recv_evd != old.recv_evd
@@ -69,20 +69,20 @@ impl<P: Provider> Ia<'_, P> {
         if rebuilt {
             self.rebuild(ep, &old, &new, old_qp.is_some(), life)?;
         }
-        let control = self.ep_mut(ep)?;
+        let control = self.objects.eps.live_mut(ep)?;
         control.pz = pz;
         control.recv_evd = recv_evd;
         control.request_evd = request_evd;
         control.connect_evd = connect_evd;
         control.attr = attr;
         let configured = control.qp.is_some();
-        self.hold(pz);
-        self.release(old.pz);
+        self.objects.pzs.hold(pz);
+        self.objects.pzs.release(old.pz);
         for evd in [recv_evd, request_evd, connect_evd] {
-            self.attach(evd);
+            self.events.attach(evd);
         }
         for evd in [old.recv_evd, old.request_evd, old_connect] {
-            self.detach(evd);
+            self.events.detach(evd);
         }
         if configured {
             self.apply(ep, EpOp::Modify);
@@ -146,7 +146,7 @@ impl<P: Provider> Ia<'_, P> {
             }
         }
         let turn = self.objects.turn;
-        let control = self.ep_mut(ep)?;
+        let control = self.objects.eps.live_mut(ep)?;
         control.born = turn;
         control.qp = qp;
         control.life = life;
@@ -157,8 +157,8 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Destroys the queue pair of an Endpoint, if it has one.
     pub(super) fn destroy_qp(&mut self, ep: Ep) -> Result<(), Error> {
-        let qp = self.ep_mut(ep)?.qp.take();
-        self.retire_index(ep.0.index());
+        let qp = self.objects.eps.live_mut(ep)?.qp.take();
+        self.data.retire_index(ep.0.index());
         let poster = self.data.posters.get_mut(ep.0.index() as usize).and_then(Option::take);
         match (qp, poster) {
             (Some(qp), Some(poster)) => Ok(self.hca.qp_destroy(qp, poster.sq, poster.rq)?),

@@ -3,9 +3,9 @@
 use core::net::IpAddr;
 
 use super::{EpAttr, EpState};
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::{Ep, Evd, Pz, Srq};
+use crate::ia::Ia;
 use crate::provider::{Provider, Qp};
 
 /// `DAT_EP_PARAM`.
@@ -44,9 +44,9 @@ impl<P: Provider> Ia<'_, P> {
     /// What the Endpoint is. Any state.
     #[doc(alias = "dat_ep_query")]
     pub fn ep_query(&self, ep: Ep) -> Result<EpParam, Error> {
-        let control = self.ep(ep)?;
+        let control = self.objects.eps.live(ep)?;
         Ok(EpParam {
-            state: self.state_of(ep)?,
+            state: self.objects.state_of(ep)?,
             local: self.net.addr,
             local_port: control.local_port,
             remote: control.remote,
@@ -57,7 +57,7 @@ impl<P: Provider> Ia<'_, P> {
             connect_evd: control.connect_evd,
             srq: control.srq,
             attr: control.attr,
-            datagrams: Self::is_for_datagrams(control),
+            datagrams: control.is_for_datagrams(),
             qp: control.qp,
         })
     }

@@ -4,14 +4,14 @@
 use core::sync::atomic::Ordering;
 
 use super::EpAttr;
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::{CompletionFlags, Qos};
 use crate::handle::{Evd, Pz, Srq};
+use crate::ia::Ia;
 use crate::post::{Limits, MAX_SEGMENTS, Poster};
 use crate::provider::{Access, Direction, NewQp, Provider, Qp, QpInit, QpStep, Service};
 use crate::random::Random;
-use crate::shared::ep::{DATAGRAM, EpShared, NO_INDEX, SHARED};
+use crate::shared::ep::{DATAGRAM, SHARED};
 use crate::shared::lmr;
 use crate::shared::request::Run;
 
@@ -239,20 +239,10 @@ impl<P: Provider> Ia<'_, P> {
             None => 0,
         };
         line.index.store(made.index | kind, Ordering::Relaxed);
-        self.rewind_slots(shared);
+        self.data.rewind_slots(shared);
         if let Some(place) = self.data.posters.get_mut(slot as usize) {
             *place = Some(made.poster);
         }
-    }
-
-    /// Empties the slots of an Endpoint, so that nothing of an earlier life matches a token.
-    pub(super) fn rewind_slots(&self, shared: &EpShared) {
-        for seq in 0..=shared.request.mask.load(Ordering::Relaxed) {
-            if let Some(request) = self.data.shared.request(&shared.request, seq) {
-                request.wipe();
-            }
-        }
-        shared.rewind();
     }
 
     /// Drops what is outstanding without completing it: binds are accounted for, flushes forgotten,
@@ -284,15 +274,6 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// Takes a queue pair's completions out of everyone's sight.
-    pub(super) fn retire_index(&self, slot: u32) {
-        if let Some(ep) = self.data.shared.ep(slot) {
-            for line in [&ep.request, &ep.receive] {
-                line.index.store(NO_INDEX, Ordering::Relaxed);
-            }
-        }
-    }
-
     /// Whether nothing of the Endpoint can be in the hands of a reaper in another thread.
     pub(crate) fn reapers_quiet(&self, slot: u32) -> bool {
         let Some(ep) = self.data.shared.ep(slot) else {
@@ -304,7 +285,7 @@ impl<P: Provider> Ia<'_, P> {
                 .events
                 .evds
                 .handle_at(line.evd.load(Ordering::Relaxed))
-                .is_none_or(|evd| !self.reaper_is_out(evd));
+                .is_none_or(|evd| !self.events.reaper_is_out(&self.data, evd));
             // What a shared queue gave to it has to be taken back out of the completion queue.
             let shared = d == Direction::Recv && ep.srq().is_some();
             here || !shared && (ep.outstanding(d) == 0 && !line.flush.is_on())

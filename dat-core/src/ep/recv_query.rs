@@ -1,8 +1,8 @@
 //! dat_ep_recv_query(3).
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 /// What an Endpoint has of receives. `None` is `DAT_VALUE_UNKNOWN`.
@@ -21,7 +21,7 @@ impl<P: Provider> Ia<'_, P> {
     /// How many receives the Endpoint has. Any state. It is unknown while the reaping half is out.
     #[doc(alias = "dat_ep_recv_query")]
     pub fn ep_recv_query(&mut self, ep: Ep) -> Result<EpRecvInfo, Error> {
-        let held = match self.ep(ep)?.srq {
+        let held = match self.objects.eps.live(ep)?.srq {
             Some(_) => Some(0),
             None => self.held(ep),
         };

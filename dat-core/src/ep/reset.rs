@@ -2,9 +2,9 @@
 
 use super::queue_pair::first_step;
 use super::{EpOp, Outcome, PROVIDER_CONTROL};
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::{Provider, Service};
 
 impl<P: Provider> Ia<'_, P> {
@@ -16,11 +16,11 @@ impl<P: Provider> Ia<'_, P> {
     /// has completions of it.
     #[doc(alias = "dat_ep_reset")]
     pub fn ep_reset(&mut self, ep: Ep) -> Result<(), Error> {
-        if let Outcome::Stay = self.admit(ep, EpOp::Reset)? {
+        if let Outcome::Stay = self.objects.admit(ep, EpOp::Reset)? {
             return Ok(());
         }
         let slot = ep.0.index();
-        let control = self.ep(ep)?;
+        let control = self.objects.eps.live(ep)?;
         let (qp, service) = (control.qp, control.service);
         if let Some(qp) = qp {
             self.poster(ep)?;
@@ -33,7 +33,7 @@ impl<P: Provider> Ia<'_, P> {
             self.renew_windows(ep)?;
             self.hca.qp_modify(qp, &first_step(service))?;
             self.drop_outstanding(slot);
-            self.rewind_slots(shared);
+            self.data.rewind_slots(shared);
             if let Some(poster) = self.data.posters.get_mut(slot as usize).and_then(Option::as_mut)
             {
                 self.hca.qp_restart(qp, &mut poster.sq, &mut poster.rq);
@@ -46,15 +46,15 @@ impl<P: Provider> Ia<'_, P> {
             .shared
             .ep(slot)
             .map_or(0, |line| line.receive.taken.load(core::sync::atomic::Ordering::Acquire));
-        self.release_events(ep);
+        self.objects.release_events(ep);
         if service != Service::Connected {
             // It is connected from here on. If there is no slot, its end follows the rule of any
             // other event.
-            let _ = self.reserve_events(ep);
+            let _ = self.objects.reserve_events(ep);
         }
         self.end_questions(ep, true);
         self.keep_answer(ep, None);
-        let control = self.ep_mut(ep)?;
+        let control = self.objects.eps.live_mut(ep)?;
         control.forget_done();
         control.born = turn;
         control.cause = None;

@@ -1,10 +1,10 @@
 //! dat_ep_set_watermark(3).
 
 use super::{EpOp, EpState};
-use crate::Ia;
 use crate::dat_return::Error;
-use crate::event::{AsyncEvent, Event};
+use crate::event::AsyncEvent;
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::Provider;
 use crate::time::Instant;
 
@@ -25,18 +25,18 @@ impl<P: Provider> Ia<'_, P> {
         soft: Option<u32>,
         hard: Option<u32>,
     ) -> Result<(), Error> {
-        let control = self.ep_mut(ep)?;
+        let control = self.objects.eps.live_mut(ep)?;
         control.soft = soft.unwrap_or(INFINITE);
         control.hard = hard.unwrap_or(INFINITE);
         self.watermark_step(now, ep);
-        self.watch(ep);
+        self.objects.watch(ep);
         self.transmit(now);
         Ok(())
     }
 
     /// Holds the receives of an Endpoint against its watermarks; whether it has any left to watch.
     pub(crate) fn watermark_step(&mut self, now: Instant, ep: Ep) -> bool {
-        let Ok(control) = self.ep(ep) else {
+        let Ok(control) = self.objects.eps.live(ep) else {
             return false;
         };
         let (mut soft, hard) = (control.soft, control.hard);
@@ -48,13 +48,16 @@ impl<P: Provider> Ia<'_, P> {
         };
         if held > soft {
             soft = INFINITE;
-            if let Ok(control) = self.ep_mut(ep) {
+            if let Ok(control) = self.objects.eps.live_mut(ep) {
                 control.soft = soft;
             }
             let event = AsyncEvent::EpSoftHighWatermark(ep);
-            self.notify(Some(self.events.async_evd), Event::Async(event));
+            self.events.report(event);
         }
-        let open = matches!(self.state_of(ep), Ok(EpState::Connected | EpState::DisconnectPending));
+        let open = matches!(
+            self.objects.state_of(ep),
+            Ok(EpState::Connected | EpState::DisconnectPending)
+        );
         if open && held > hard {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::Broken);

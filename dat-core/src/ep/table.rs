@@ -104,6 +104,13 @@ impl EpState {
         self as u32 | open
     }
 
+    /// The same of an Endpoint for datagrams, which is connected from the start and posts its
+    /// requests by another call.
+    pub(crate) const fn datagram_word(self) -> u32 {
+        let state = if matches!(self, U) { C } else { self };
+        state.word() & !REQUEST_OPEN
+    }
+
     /// The subtype that names it in `INVALID_STATE`.
     #[must_use]
     pub const fn subtype(self) -> DatSubtype {

@@ -13,9 +13,9 @@ use core::sync::atomic::Ordering;
 
 use super::Reaper;
 use super::count::{Verdict, verdict};
-use crate::Ia;
 use crate::ep::EpControl;
 use crate::handle::{Ep, Evd};
+use crate::ia::Ia;
 use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
 use crate::shared::Shared;
 use crate::shared::ep::{EpShared, Trouble};
@@ -56,7 +56,7 @@ impl<P: Provider> Ia<'_, P> {
                 return taken;
             };
             taken.notifying |= verdict(&shared, &completion) == Verdict::Notifies;
-            if self.put(evd, crate::event::pack(&completion))
+            if self.events.put(evd, crate::event::pack(&completion))
                 && let Ok(reaper) = self.reaper_here(evd)
             {
                 reaper.absorbed += 1;
@@ -84,7 +84,7 @@ impl<P: Provider> Ia<'_, P> {
     /// is known; all that is not dequeued while the reaper is with another thread.
     pub(crate) fn unfinished(&mut self, ep: Ep, direction: Direction) -> u32 {
         let shared = self.data.shared;
-        let (Ok(control), Some(line)) = (self.ep(ep), shared.ep(ep.0.index())) else {
+        let (Ok(control), Some(line)) = (self.objects.eps.live(ep), shared.ep(ep.0.index())) else {
             return 0;
         };
         if line.is_flushable() {
@@ -100,7 +100,7 @@ impl<P: Provider> Ia<'_, P> {
         }
         let consumed = line.line(direction).consumed.load(Ordering::Acquire);
         let posted = line.posted(direction);
-        let done = self.ep(ep).map_or(consumed, |control| control.done(direction));
+        let done = self.objects.eps.live(ep).map_or(consumed, |control| control.done(direction));
         let outstanding = posted.wrapping_sub(consumed);
         outstanding - known(done, consumed, outstanding)
     }

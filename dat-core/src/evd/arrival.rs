@@ -7,10 +7,10 @@
 //! and here only the device's announcement counts.
 
 use super::UpcallPolicy;
-use crate::Ia;
 use crate::dat_return::DatReturn;
 use crate::flags::CompletionFlags;
 use crate::handle::Evd;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 /// Upcalls made for one Event Dispatcher in one advance.
@@ -25,7 +25,7 @@ impl<P: Provider> Ia<'_, P> {
             };
             self.look_in(evd);
         }
-        self.call_agents();
+        self.events.call_agents();
         for index in 0..self.events.evds.capacity() {
             if let Some(evd) = self.events.evds.handle_at(index).map(Evd) {
                 self.call_up(evd);
@@ -33,43 +33,18 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// An event has come that notifies, if anybody listens.
-    pub(crate) fn arrived(&mut self, evd: Evd) {
-        let barred = self.ring(evd).is_none_or(|ring| ring.barred() != 0);
-        let Some(control) = self.events.evds.get_mut(evd.0) else {
-            return;
-        };
-        if let Some(upcalls) = &mut control.upcalls {
-            upcalls.news = true;
-        }
-        // Whoever waits for it has it to himself.
-        if control.enabled
-            && !barred
-            && let Some(cno) = control.cno
-        {
-            self.trigger(cno, evd);
-        }
-    }
-
     /// What has come until now is told to whom it concerns now.
     pub(super) fn look_in(&mut self, evd: Evd) {
-        if self.listened(evd) && self.take_in(evd) {
-            self.arrived(evd);
+        if self.events.listened(evd) && self.take_in(evd) {
+            self.events.arrived(evd);
         }
     }
 
     /// What has come until now concerns nobody.
     pub(super) fn overlook(&mut self, evd: Evd) {
-        if self.listened(evd) {
+        if self.events.listened(evd) {
             self.take_in(evd);
         }
-    }
-
-    fn listened(&self, evd: Evd) -> bool {
-        self.events
-            .evds
-            .get(evd.0)
-            .is_some_and(|control| control.cno.is_some() || control.upcalls.is_some())
     }
 
     /// Takes in what has come from the device and from posters since the last time. Whether any of
@@ -79,11 +54,11 @@ impl<P: Provider> Ia<'_, P> {
             return false;
         };
         let announced = core::mem::take(&mut control.announced);
-        if self.reaper_is_out(evd.0) {
+        if self.events.reaper_is_out(&self.data, evd.0) {
             return announced;
         }
         let taken = self.absorb(evd);
-        let solicited = self.completion_type(evd) == CompletionFlags::SOLICITED_WAIT;
+        let solicited = self.objects.completion_type(evd) == CompletionFlags::SOLICITED_WAIT;
         let shared = self.data.shared;
         let mut news = taken.notifying;
         if let (Ok(reaper), Some(ring)) = (self.reaper_here(evd), shared.evd(evd.0.index())) {
@@ -124,15 +99,9 @@ impl<P: Provider> Ia<'_, P> {
             };
             self.events.worked = true;
             let more = self.evd_count(evd).events != 0;
-            self.inside(evd, true);
+            self.events.inside(evd, true);
             (upcall.function)(self, upcall.instance, event, more);
-            self.inside(evd, false);
-        }
-    }
-
-    fn inside(&mut self, evd: Evd, inside: bool) {
-        if let Some(upcalls) = self.events.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut()) {
-            upcalls.inside = inside;
+            self.events.inside(evd, false);
         }
     }
 }

@@ -1,15 +1,15 @@
 //! dat_evd_clear_unwaitable(3).
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Evd;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
     /// It can be waited for again.
     #[doc(alias = "dat_evd_clear_unwaitable")]
     pub fn evd_clear_unwaitable(&mut self, evd: Evd) -> Result<(), Error> {
-        self.evd_mut(evd)?.unwaitable = false;
+        self.events.evd_mut(evd)?.unwaitable = false;
         Ok(())
     }
 }

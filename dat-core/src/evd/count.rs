@@ -9,7 +9,6 @@ use core::sync::atomic::Ordering;
 
 use super::Reaper;
 use super::chain::each;
-use super::reaper::slot;
 use crate::event::Entry;
 use crate::handle::Cr;
 use crate::provider::{Completion, CompletionQueue, Direction, Provider, Status};
@@ -154,7 +153,7 @@ impl<P: Provider> Reaper<P> {
         let head = evd.consumer.head.load(Ordering::Acquire);
         let tail = evd.producer.tail.load(Ordering::Acquire);
         for ahead in 0..tail.wrapping_sub(head) {
-            let place = slot(shared, self.slot(), head.wrapping_add(ahead));
+            let place = shared.event(self.slot(), head.wrapping_add(ahead));
             if let Some(entry) = place.and_then(|place| Entry::decode(place.load())) {
                 see(entry);
             }

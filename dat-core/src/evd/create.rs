@@ -1,11 +1,11 @@
 //! dat_evd_create(3).
 
 use super::{EvdControl, Reaper, Upcalls};
-use crate::Ia;
 use crate::counters::EvdTally;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::EvdFlags;
 use crate::handle::{Cno, Evd};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 /// Streams that come through a completion queue.
@@ -33,7 +33,7 @@ impl<P: Provider> Ia<'_, P> {
         flags: EvdFlags,
     ) -> Result<Evd, Error> {
         if let Some(cno) = cno {
-            self.cno(cno)?;
+            self.events.cnos.live(cno)?;
         }
         let evd = self.evd_make(min_qlen, flags, None)?;
         self.evd_modify_cno(evd, cno)?;

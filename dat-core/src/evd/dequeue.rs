@@ -1,10 +1,10 @@
 //! dat_evd_dequeue(3), and the splitting off of the reaping half.
 
 use super::EvdReaper;
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, Error};
 use crate::event::Event;
 use crate::handle::Evd;
+use crate::ia::Ia;
 use crate::provider::{Extra, Provider};
 
 impl<P: Provider> EvdReaper<'_, P> {
@@ -117,7 +117,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         reason = "the half itself comes back, there is no heap for it"
     )]
     pub fn evd_return_reaper(&mut self, half: EvdReaper<'s, P>) -> Result<(), EvdReaper<'s, P>> {
-        let out = self.reaper_is_out(half.evd.0);
+        let out = self.events.reaper_is_out(&self.data, half.evd.0);
         match self.data.reapers.get_mut(half.evd.0.index() as usize) {
             Some(place) if out => {
                 *place = Some(half.reaper);

@@ -1,8 +1,8 @@
 //! dat_evd_disable(3).
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Evd;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -11,7 +11,7 @@ impl<P: Provider> Ia<'_, P> {
     #[doc(alias = "dat_evd_disable")]
     pub fn evd_disable(&mut self, evd: Evd) -> Result<(), Error> {
         self.look_in(evd);
-        self.evd_mut(evd)?.enabled = false;
+        self.events.evd_mut(evd)?.enabled = false;
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! dat_evd_enable(3).
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Evd;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -10,9 +10,9 @@ impl<P: Provider> Ia<'_, P> {
     /// changes.
     #[doc(alias = "dat_evd_enable")]
     pub fn evd_enable(&mut self, evd: Evd) -> Result<(), Error> {
-        if !self.evd_mut(evd)?.enabled {
+        if !self.events.evd_mut(evd)?.enabled {
             self.overlook(evd);
-            self.evd_mut(evd)?.enabled = true;
+            self.events.evd_mut(evd)?.enabled = true;
         }
         Ok(())
     }

@@ -8,9 +8,8 @@
 //! completions lie and asks for the status again and again: each follower has a suppressed request
 //! before it, which counts in the length.
 
-use crate::Ia;
-use crate::ep::EpControl;
-use crate::handle::{Ep, Evd, Handle};
+use crate::handle::{Ep, Evd};
+use crate::ia::Ia;
 use crate::provider::{Direction, Provider};
 
 impl<P: Provider> Ia<'_, P> {
@@ -18,7 +17,7 @@ impl<P: Provider> Ia<'_, P> {
     /// again: the posting half is out, or another request of dat-core's own is under way, or
     /// there is no room for its completion.
     pub(crate) fn follow_suppressed(&mut self, ep: Ep) -> bool {
-        let Ok(control) = self.ep(ep) else {
+        let Ok(control) = self.objects.eps.live(ep) else {
             return true;
         };
         let evd = control.request_evd;
@@ -43,17 +42,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Whether the completion queue has an entry for another follower.
     fn has_entry(&self, evd: Evd) -> bool {
-        let own = self.own_entries(evd);
+        let own = self.objects.own_entries(evd);
         self.events.evds.get(evd.0).is_some_and(|control| own < control.qlen)
-    }
-
-    /// Entries of the completion queue that followers have or may take.
-    pub(super) fn own_entries(&self, evd: Evd) -> u32 {
-        let of = |(handle, control): (Handle, &EpControl)| match self.data.shared.ep(handle.index())
-        {
-            Some(line) if control.request_evd == Some(evd) => line.poster.follower.count(),
-            _ => 0,
-        };
-        self.objects.eps.iter().map(of).fold(0, u32::saturating_add)
     }
 }

@@ -1,8 +1,8 @@
 //! dat_evd_free(3).
 
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Cr, Evd};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -15,7 +15,7 @@ impl<P: Provider> Ia<'_, P> {
     /// releases that CNO's waiters.
     #[doc(alias = "dat_evd_free")]
     pub fn evd_free(&mut self, evd: Evd) -> Result<(), Error> {
-        let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
+        let control = self.events.evd(evd, DatSubtype::InvalidHandle1)?;
         if control.streams != 0 || evd == self.events.async_evd {
             return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStateEvdInUse));
         }
@@ -26,7 +26,7 @@ impl<P: Provider> Ia<'_, P> {
     /// The requests whose events are queued there, each to `see`. `INVALID_HANDLE`; `INVALID_STATE`
     /// while somebody has the reaper.
     pub fn evd_requests(&self, evd: Evd, see: impl FnMut(Cr)) -> Result<(), Error> {
-        self.evd(evd, DatSubtype::InvalidHandle1)?;
+        self.events.evd(evd, DatSubtype::InvalidHandle1)?;
         let index = evd.0.index();
         let reaper = self.data.reapers.get(index as usize).and_then(Option::as_ref);
         let (Some(reaper), Some(ring)) = (reaper, self.data.shared.evd(index)) else {
@@ -50,8 +50,8 @@ impl<P: Provider> Ia<'_, P> {
             reaper.cq
         });
         self.events.evds.remove(evd.0);
-        self.cno_forget(evd);
-        self.cno_detach(cno);
+        self.events.cno_forget(evd);
+        self.events.cno_detach(cno);
         match (cq, end) {
             (Some(cq), Some(end)) => Ok(self.hca.cq_destroy(cq, end)?),
             _ => Ok(()),

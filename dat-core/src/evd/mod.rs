@@ -11,7 +11,6 @@ mod absorb;
 mod arrival;
 mod chain;
 mod clear_unwaitable;
-mod consistency;
 mod count;
 mod create;
 mod dequeue;
@@ -41,12 +40,11 @@ pub(crate) use finish::untold;
 pub(crate) use kcreate::Upcalls;
 pub(crate) use reaper::Reaper;
 
-use crate::Ia;
 use crate::counters::EvdTally;
-use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
-use crate::event::{AsyncEvent, Event};
+use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::flags::EvdFlags;
-use crate::handle::{Cno, Evd, Handle};
+use crate::handle::{Cno, Evd};
+use crate::ia::Ia;
 use crate::provider::{Cq, Provider};
 use crate::shared::Shared;
 use crate::shared::evd::{DEAD, EvdShared};
@@ -76,105 +74,6 @@ pub(crate) struct EvdControl<P: Provider> {
 }
 
 impl<'s, P: Provider> Ia<'s, P> {
-    /// What the halves share of that Event Dispatcher, if it lives.
-    pub(crate) fn ring(&self, evd: Evd) -> Option<&'s EvdShared> {
-        self.events.evds.get(evd.0)?;
-        self.data.shared.evd(evd.0.index())
-    }
-
-    /// The Event Dispatcher, or `INVALID_HANDLE` with the subtype of its role.
-    pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl<P>, DatReturn> {
-        self.events.evds.get(evd.0).ok_or(DatReturn::new(DatType::InvalidHandle, subtype))
-    }
-
-    /// An Event Dispatcher for a stream: must live and take that stream.
-    pub(crate) fn evd_for(
-        &self,
-        evd: Evd,
-        stream: EvdFlags,
-        subtype: DatSubtype,
-    ) -> Result<(), Error> {
-        if self.evd(evd, subtype)?.flags.contains(stream) {
-            Ok(())
-        } else {
-            Err(Error::new(DatType::InvalidHandle, subtype))
-        }
-    }
-
-    pub(crate) fn attach(&mut self, evd: Option<Evd>) {
-        if let Some(control) = evd.and_then(|evd| self.events.evds.get_mut(evd.0)) {
-            control.streams += 1;
-        }
-    }
-
-    pub(crate) fn detach(&mut self, evd: Option<Evd>) {
-        if let Some(control) = evd.and_then(|evd| self.events.evds.get_mut(evd.0)) {
-            control.streams = control.streams.saturating_sub(1);
-        }
-    }
-
-    /// Whether the ring of `evd` takes another event.
-    pub(crate) fn has_room(&self, evd: Evd) -> bool {
-        match (self.events.evds.get(evd.0), self.data.shared.evd(evd.0.index())) {
-            (Some(control), Some(shared)) => shared.queued() < control.ring,
-            _ => false,
-        }
-    }
-
-    /// Puts an event into the ring; false if it is full.
-    pub(crate) fn put(&mut self, evd: Evd, words: [u64; 3]) -> bool {
-        let shared = self.data.shared;
-        let Some(control) = self.events.evds.get(evd.0) else {
-            return false;
-        };
-        let Some(ring) = shared.evd(evd.0.index()) else {
-            return false;
-        };
-        if ring.queued() >= control.ring {
-            return false;
-        }
-        let tail = ring.producer.tail.load(core::sync::atomic::Ordering::Relaxed);
-        let Some(slot) = reaper::slot(&shared, evd.0.index(), tail) else {
-            return false;
-        };
-        slot.store(words);
-        // ORDER: the words precede the count that makes them visible.
-        ring.producer.tail.store(tail.wrapping_add(1), core::sync::atomic::Ordering::Release);
-        ring.changed();
-        true
-    }
-
-    /// Delivers an event. One that finds no room is lost, and the async Event Dispatcher hears of
-    /// it.
-    pub(crate) fn notify(&mut self, evd: Option<Evd>, event: Event) {
-        let Some(evd) = evd else { return };
-        if self.put(evd, event.encode()) {
-            self.put_event(evd, event.is_connection());
-        } else {
-            self.overflowed(evd);
-        }
-    }
-
-    /// An event is there for the consumer.
-    pub(crate) fn put_event(&mut self, evd: Evd, connection: bool) {
-        self.events.worked = true;
-        self.arrived(evd);
-        if connection && let Some(control) = self.events.evds.get_mut(evd.0) {
-            control.tally.connections = control.tally.connections.wrapping_add(1);
-        }
-    }
-
-    /// An event found no room and is lost: says so on the async Event Dispatcher.
-    pub(crate) fn overflowed(&mut self, evd: Evd) {
-        let overflow = Event::Async(AsyncEvent::EvdOverflow(evd));
-        if self.put(self.events.async_evd, overflow.encode()) {
-            self.put_event(self.events.async_evd, false);
-        } else if let Some(ring) = self.ring(self.events.async_evd) {
-            // The last place to complain is full: that is the end of asynchronous reports.
-            ring.bar(DEAD);
-        }
-    }
-
     /// The reaping half of `evd`, if it is here and the consumer may use it, with what it looks at.
     /// A reaper remembers whose it is: so one compare tells whether the handle is stale.
     #[inline]
@@ -208,12 +107,6 @@ impl<'s, P: Provider> Ia<'s, P> {
             Some(reaper) if reaper.evd == evd => Ok(reaper),
             _ => Err(no_reaper(self.events.evds.get(evd.0).is_some(), 0)),
         }
-    }
-
-    /// Whether the reaper of that slot is in another thread's hands.
-    pub(crate) fn reaper_is_out(&self, evd: Handle) -> bool {
-        self.events.evds.get(evd).is_some()
-            && self.data.reapers.get(evd.index() as usize).is_none_or(Option::is_none)
     }
 }
 

@@ -1,8 +1,8 @@
 //! dat_evd_modify_cno(3).
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::{Cno, Evd};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -14,10 +14,10 @@ impl<P: Provider> Ia<'_, P> {
     /// that makes upcalls.
     #[doc(alias = "dat_evd_modify_cno")]
     pub fn evd_modify_cno(&mut self, evd: Evd, cno: Option<Cno>) -> Result<(), Error> {
-        let control = self.evd_mut(evd)?;
+        let control = self.events.evd_mut(evd)?;
         let (old, upcalls) = (control.cno, control.upcalls.is_some());
         if let Some(cno) = cno {
-            self.cno(cno)?;
+            self.events.cnos.live(cno)?;
             if upcalls {
                 return Err(super::modify_upcall::NOT_BOTH);
             }
@@ -26,9 +26,9 @@ impl<P: Provider> Ia<'_, P> {
             return Ok(());
         }
         self.look_in(evd);
-        self.evd_mut(evd)?.cno = cno;
-        self.cno_attach(cno);
-        self.cno_detach(old);
+        self.events.evd_mut(evd)?.cno = cno;
+        self.events.cno_attach(cno);
+        self.events.cno_detach(old);
         if old.is_none() {
             self.overlook(evd);
         }

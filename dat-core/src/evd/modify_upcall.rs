@@ -1,9 +1,9 @@
 //! dat_evd_modify_upcall(3), of kDAPL.
 
 use super::{Upcall, UpcallPolicy};
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Evd;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 /// `DAT_UPCALL_FLAG`: for which events a change holds.
@@ -34,7 +34,7 @@ impl<P: Provider> Ia<'_, P> {
         upcall: Option<Upcall<P>>,
         flag: UpcallFlag,
     ) -> Result<(), Error> {
-        let Some(upcalls) = &self.evd_mut(evd)?.upcalls else {
+        let Some(upcalls) = &self.events.evd_mut(evd)?.upcalls else {
             return Err(NOT_BOTH);
         };
         if policy == UpcallPolicy::Teardown && upcalls.inside {
@@ -43,7 +43,7 @@ impl<P: Provider> Ia<'_, P> {
         if flag == UpcallFlag::InvocNew {
             self.overlook(evd);
         }
-        if let Some(upcalls) = &mut self.evd_mut(evd)?.upcalls {
+        if let Some(upcalls) = &mut self.events.evd_mut(evd)?.upcalls {
             upcalls.policy = policy;
             if upcall.is_some() {
                 upcalls.upcall = upcall;

@@ -1,10 +1,10 @@
 //! dat_evd_post_se(3).
 
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::event::{AsyncEvent, Event};
 use crate::flags::EvdFlags;
 use crate::handle::Evd;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -13,12 +13,12 @@ impl<P: Provider> Ia<'_, P> {
     /// of any other event.
     #[doc(alias = "dat_evd_post_se")]
     pub fn evd_post_se(&mut self, evd: Evd, pointer: u64) -> Result<(), Error> {
-        let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
+        let control = self.events.evd(evd, DatSubtype::InvalidHandle1)?;
         if !control.flags.contains(EvdFlags::SOFTWARE) {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg1));
         }
-        if self.put(evd, Event::Software(pointer).encode()) {
-            self.arrived(evd);
+        if self.events.put(evd, Event::Software(pointer).encode()) {
+            self.events.arrived(evd);
             Ok(())
         } else {
             Err(Error::new(DatType::QueueFull, DatSubtype::None))
@@ -32,9 +32,9 @@ impl<P: Provider> Ia<'_, P> {
         let takes = EvdFlags::ASYNC;
         let willing =
             self.events.evds.get(evd.0).is_some_and(|control| control.flags.contains(takes));
-        if willing && self.put(evd, Event::Async(what).encode()) {
+        if willing && self.events.put(evd, Event::Async(what).encode()) {
             self.events.worked = true;
-            self.arrived(evd);
+            self.events.arrived(evd);
         }
     }
 }

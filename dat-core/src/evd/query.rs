@@ -1,10 +1,10 @@
 //! dat_evd_query(3).
 
 use super::{EvdControl, UpcallPolicy};
-use crate::Ia;
 use crate::dat_return::{DatSubtype, Error};
 use crate::flags::{CompletionFlags, EvdFlags, EvdState};
 use crate::handle::{Cno, Evd};
+use crate::ia::Ia;
 use crate::provider::Provider;
 use crate::shared::evd::{EvdShared, WAITED};
 
@@ -33,8 +33,8 @@ impl<P: Provider> Ia<'_, P> {
     /// What the Event Dispatcher is.
     #[doc(alias = "dat_evd_query")]
     pub fn evd_query(&self, evd: Evd) -> Result<EvdParam, Error> {
-        let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
-        let ring = self.ring(evd);
+        let control = self.events.evd(evd, DatSubtype::InvalidHandle1)?;
+        let ring = self.events.ring(evd);
         Ok(EvdParam {
             qlen: control.qlen,
             state: self.evd_state(evd, control),
@@ -43,31 +43,18 @@ impl<P: Provider> Ia<'_, P> {
             policy: control.upcalls.as_ref().map(|upcalls| upcalls.policy),
             queued: ring.map_or(0, EvdShared::queued),
             waiter: ring.is_some_and(|ring| ring.barred() & WAITED != 0),
-            reaper_out: self.reaper_is_out(evd.0),
+            reaper_out: self.events.reaper_is_out(&self.data, evd.0),
         })
     }
 
     fn evd_state(&self, evd: Evd, control: &EvdControl<P>) -> EvdState {
         let enabled = if control.enabled { EvdState::ENABLED } else { EvdState::DISABLED };
         let waitable = if control.unwaitable { EvdState::UNWAITABLE } else { EvdState::WAITABLE };
-        let config = match self.completion_type(evd) {
+        let config = match self.objects.completion_type(evd) {
             CompletionFlags::UNSIGNALLED => EvdState::CONFIG_NOTIFY,
             CompletionFlags::SOLICITED_WAIT => EvdState::CONFIG_SOLICITED,
             _ => EvdState::CONFIG_THRESHOLD,
         };
         enabled | waitable | config
-    }
-
-    /// Who decides which completions on it notify: of the Endpoints that use it, which agree.
-    pub(crate) fn completion_type(&self, evd: Evd) -> CompletionFlags {
-        let of = |flags: CompletionFlags, used: Option<Evd>| {
-            let kind = super::consistency::kind(flags);
-            (used == Some(evd) && !kind.is_empty()).then_some(kind)
-        };
-        let found = self.objects.eps.iter().find_map(|(_, ep)| {
-            of(ep.attr.recv_completion_flags, ep.recv_evd)
-                .or_else(|| of(ep.attr.request_completion_flags, ep.request_evd))
-        });
-        found.unwrap_or_default()
     }
 }

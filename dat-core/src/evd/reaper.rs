@@ -20,7 +20,7 @@ use crate::provider::{
 use crate::shared::Shared;
 use crate::shared::connection::ConnectionEvent;
 use crate::shared::ep::{EpShared, KIND, NO_INDEX, Span, Trouble, queue_of};
-use crate::shared::evd::{EvdShared, EventSlot};
+use crate::shared::evd::EvdShared;
 use crate::shared::request::{RequestSlot, Tag};
 use crate::shared::stack::END;
 
@@ -64,13 +64,6 @@ impl<P: Provider> fmt::Debug for Reaper<P> {
             .field("nonsense", &self.nonsense)
             .finish_non_exhaustive()
     }
-}
-
-/// The ring slot of that count.
-pub(super) fn slot<'s>(shared: &Shared<'s>, evd: u32, count: u32) -> Option<&'s EventSlot> {
-    let shift = shared.event_shift;
-    let mask = (1_u32 << shift) - 1;
-    shared.events.get((evd << shift | count & mask) as usize)
 }
 
 impl<P: Provider> Reaper<P> {
@@ -408,7 +401,7 @@ impl<P: Provider> Reaper<P> {
         if self.head == evd.producer.tail.load(Ordering::Acquire) {
             return None;
         }
-        let words = slot(shared, self.slot(), self.head)?.load();
+        let words = shared.event(self.slot(), self.head)?.load();
         self.head = self.head.wrapping_add(1);
         // ORDER: the entry has been read before its place is given back.
         evd.consumer.head.store(self.head, Ordering::Release);
@@ -616,7 +609,7 @@ impl<P: Provider> Reaper<P> {
             .evd(self.slot())
             .map_or(self.head, |evd| evd.producer.tail.load(Ordering::Acquire));
         for ahead in 0..tail.wrapping_sub(self.head) {
-            let Some(place) = slot(shared, self.slot(), self.head.wrapping_add(ahead)) else {
+            let Some(place) = shared.event(self.slot(), self.head.wrapping_add(ahead)) else {
                 continue;
             };
             if let Some(Entry::Absorbed(early)) = Entry::decode(place.load())

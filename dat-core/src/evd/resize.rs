@@ -1,8 +1,8 @@
 //! dat_evd_resize(3).
 
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Evd;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -14,7 +14,7 @@ impl<P: Provider> Ia<'_, P> {
     /// `EVD_WAITER` while somebody waits or has the reaper. A refused call changes nothing.
     #[doc(alias = "dat_evd_resize")]
     pub fn evd_resize(&mut self, evd: Evd, min_qlen: u32) -> Result<(), Error> {
-        let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
+        let control = self.events.evd(evd, DatSubtype::InvalidHandle1)?;
         if min_qlen == 0 {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         }
@@ -31,14 +31,14 @@ impl<P: Provider> Ia<'_, P> {
             self.look_in(evd);
             self.absorb(evd);
             let entries =
-                Self::entries(min_qlen).max(min_qlen.saturating_add(self.own_entries(evd)));
+                Self::entries(min_qlen).max(min_qlen.saturating_add(self.objects.own_entries(evd)));
             let index = evd.0.index() as usize;
             let reaper = self.data.reapers.get_mut(index).and_then(Option::as_mut);
             if let Some(end) = reaper.and_then(|reaper| reaper.cq.as_mut()) {
                 self.hca.cq_resize(cq, end, entries)?;
             }
         }
-        let control = self.evd_mut(evd)?;
+        let control = self.events.evd_mut(evd)?;
         control.qlen = min_qlen;
         if cq.is_none() {
             control.ring = min_qlen;

@@ -9,11 +9,11 @@ use core::task::Poll;
 use core::time::Duration;
 
 use super::count::Count;
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::event::Event;
 use crate::flags::CompletionFlags;
 use crate::handle::Evd;
+use crate::ia::Ia;
 use crate::provider::Provider;
 use crate::shared::evd::WAITED;
 use crate::time::Instant;
@@ -53,7 +53,7 @@ impl<P: Provider> Ia<'_, P> {
         timeout: Duration,
         threshold: u32,
     ) -> Result<EvdWait, Error> {
-        let control = self.evd(evd, DatSubtype::InvalidHandle1)?;
+        let control = self.events.evd(evd, DatSubtype::InvalidHandle1)?;
         if threshold == 0 || threshold > control.qlen {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));
         }
@@ -61,7 +61,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(UNWAITABLE.into());
         }
         if threshold > 1 {
-            let subtype = match self.completion_type(evd) {
+            let subtype = match self.objects.completion_type(evd) {
                 CompletionFlags::UNSIGNALLED => DatSubtype::InvalidStateEvdConfigNotify,
                 CompletionFlags::SOLICITED_WAIT => DatSubtype::InvalidStateEvdConfigSolicited,
                 _ => DatSubtype::None,
@@ -101,7 +101,7 @@ impl<P: Provider> Ia<'_, P> {
 
     fn evd_look(&mut self, now: Instant, wait: &EvdWait) -> Poll<Result<Event, DatReturn>> {
         let evd = wait.evd;
-        let control = match self.evd(evd, DatSubtype::InvalidHandle1) {
+        let control = match self.events.evd(evd, DatSubtype::InvalidHandle1) {
             Ok(control) if !wait.over => control,
             Ok(_) => return Poll::Ready(Err(TIMEOUT)),
             Err(_) if self.lifecycle.closed => return Poll::Ready(Err(ABORT)),
@@ -135,7 +135,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Ends a wait without a result.
     pub fn evd_wait_end(&mut self, wait: &mut EvdWait) {
         if !core::mem::replace(&mut wait.over, true)
-            && let Some(ring) = self.ring(wait.evd)
+            && let Some(ring) = self.events.ring(wait.evd)
         {
             ring.unbar(WAITED);
         }

@@ -7,9 +7,9 @@ use super::Ia;
 use crate::cm::Transmit;
 use crate::counters::IaCounter;
 use crate::ep::{EpOp, EpState, Phase};
-use crate::event::{AsyncEvent, Event};
+use crate::event::AsyncEvent;
 use crate::handle::{Ep, Evd};
-use crate::provider::{Fault, FaultKind, Notice, Provider, Qp};
+use crate::provider::{Fault, FaultKind, Notice, Provider};
 use crate::shared::ep::Trouble;
 use crate::shared::stack::END;
 use crate::time::Instant;
@@ -63,22 +63,9 @@ impl<P: Provider> Ia<'_, P> {
         // Nothing tells when a datagram has left.
         let deadline = Instant::sooner(deadline, self.connections.crowded.then(|| now + CROWDED));
         Next {
-            deadline: Instant::sooner(deadline, self.soonest()),
+            deadline: Instant::sooner(deadline, self.objects.soonest()),
             work: core::mem::take(&mut self.events.worked),
         }
-    }
-
-    /// The next of the consumers' own deadlines.
-    fn soonest(&self) -> Option<Instant> {
-        let mut soonest = Instant::NEVER;
-        let mut index = self.objects.active;
-        while let Some(control) =
-            self.objects.eps.handle_at(index).and_then(|ep| self.objects.eps.get(ep))
-        {
-            soonest = control.deadline.min(soonest);
-            index = control.next;
-        }
-        (soonest != Instant::NEVER).then_some(soonest)
     }
 
     /// Hears what the device has to tell.
@@ -97,7 +84,7 @@ impl<P: Provider> Ia<'_, P> {
     /// pair's earlier life is heard now, so that whatever comes from now on is of this one.
     pub(crate) fn hear_the_past(&mut self, now: Instant, ep: Ep) {
         let turn = self.objects.turn;
-        if self.ep(ep).is_ok_and(|control| control.born == turn) {
+        if self.objects.eps.live(ep).is_ok_and(|control| control.born == turn) {
             self.hear(now);
         }
     }
@@ -121,11 +108,11 @@ impl<P: Provider> Ia<'_, P> {
                 self.counters.count(IaCounter::AsyncCqError);
                 if let Some(evd) = self.events.evds.find(|control| control.cq == Some(cq)) {
                     let event = AsyncEvent::EvdOverflow(Evd(evd));
-                    self.notify(Some(self.events.async_evd), Event::Async(event));
+                    self.events.report(event);
                 }
             }
             Notice::Established(qp) => {
-                let ep = self.concerned(qp);
+                let ep = self.objects.concerned(qp);
                 if let Some(conn) =
                     ep.and_then(|ep| self.objects.eps.get(ep.0)).and_then(|c| c.conn)
                 {
@@ -135,7 +122,7 @@ impl<P: Provider> Ia<'_, P> {
             }
             Notice::QpError(qp, fault) => {
                 self.counters.count(IaCounter::AsyncQpError);
-                if let Some(ep) = self.concerned(qp) {
+                if let Some(ep) = self.objects.concerned(qp) {
                     self.broken(now, ep, fault);
                 }
             }
@@ -147,19 +134,11 @@ impl<P: Provider> Ia<'_, P> {
         }
     }
 
-    /// The Endpoint that news of a queue pair concerns. A queue pair made or reset since the last
-    /// batch of notices is not meant: they were raised in its earlier life, or by another one
-    /// of that number.
-    fn concerned(&self, qp: Qp) -> Option<Ep> {
-        let turn = self.objects.turn;
-        self.objects.eps.find(|control| control.qp == Some(qp) && control.born != turn).map(Ep)
-    }
-
     /// A connection broke on this side.
     pub(crate) fn broken(&mut self, now: Instant, ep: Ep, fault: Fault) {
-        let Ok(state) = self.state_of(ep) else { return };
+        let Ok(state) = self.objects.state_of(ep) else { return };
         if state != EpState::Disconnected
-            && let Ok(control) = self.ep_mut(ep)
+            && let Ok(control) = self.objects.eps.live_mut(ep)
         {
             control.cause.get_or_insert(fault);
         }
@@ -182,8 +161,7 @@ impl<P: Provider> Ia<'_, P> {
             | EpState::UnconfiguredPassive
             | EpState::TentativeConnectionPending
             | EpState::UnconfiguredTentative => {
-                let event = Event::Async(AsyncEvent::EpBroken(ep));
-                self.notify(Some(self.events.async_evd), event);
+                self.events.report(AsyncEvent::EpBroken(ep));
             }
         }
     }
@@ -195,13 +173,13 @@ impl<P: Provider> Ia<'_, P> {
         }
         self.lifecycle.lost = Some(fault);
         if fault.kind() == FaultKind::Timeout {
-            self.notify(Some(self.events.async_evd), Event::Async(AsyncEvent::TimedOut));
+            self.events.report(AsyncEvent::TimedOut);
         }
         self.counters.count(IaCounter::AsyncError);
-        self.notify(Some(self.events.async_evd), Event::Async(AsyncEvent::IaCatastrophic));
+        self.events.report(AsyncEvent::IaCatastrophic);
         for index in 0..self.objects.eps.capacity() {
             if let Some(ep) = self.objects.eps.handle_at(index) {
-                let state = self.state_of(Ep(ep));
+                let state = self.objects.state_of(Ep(ep));
                 let idle = EpState::Unconnected;
                 let bare = EpState::UnconfiguredUnconnected;
                 if state.is_ok_and(|state| state != idle && state != bare) {
@@ -224,11 +202,13 @@ impl<P: Provider> Ia<'_, P> {
             let word = line.poster.trouble.load(core::sync::atomic::Ordering::Acquire);
             if let Some(trouble) = Trouble::from_word(word)
                 && let Some(ep) = self.objects.eps.handle_at(index)
-                && self.state_of(Ep(ep)).is_ok_and(|state| !matches!(state, EpState::Unconnected))
+                && self
+                    .objects
+                    .state_of(Ep(ep))
+                    .is_ok_and(|state| !matches!(state, EpState::Unconnected))
             {
                 if trouble.is_nonsense() {
-                    let event = Event::Async(AsyncEvent::ProviderInternalError);
-                    self.notify(Some(self.events.async_evd), event);
+                    self.events.report(AsyncEvent::ProviderInternalError);
                 }
                 let qp = self
                     .objects
@@ -248,7 +228,7 @@ impl<P: Provider> Ia<'_, P> {
             }
             index = next;
         }
-        self.rmr_retire();
+        self.objects.rmr_retire();
     }
 
     /// Endpoints that wait for a path, a deadline, a drain or a second look.
@@ -262,7 +242,7 @@ impl<P: Provider> Ia<'_, P> {
             let next = core::mem::replace(&mut control.next, END);
             control.listed = false;
             if self.visit(now, ep) {
-                self.watch(ep);
+                self.objects.watch(ep);
             }
             index = next;
         }
@@ -270,11 +250,11 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Takes one Endpoint on; whether it has to be visited again.
     fn visit(&mut self, now: Instant, ep: Ep) -> bool {
-        let Ok(control) = self.ep(ep) else {
+        let Ok(control) = self.objects.eps.live(ep) else {
             return false;
         };
         if control.deadline <= now
-            && self.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
+            && self.objects.state_of(ep).ok() == Some(EpState::ActiveConnectionPending)
         {
             self.drop_connection(now, ep);
             self.apply(ep, EpOp::TimedOut);
@@ -284,21 +264,25 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     fn visit_state(&mut self, now: Instant, ep: Ep) -> bool {
-        match self.state_of(ep) {
+        match self.objects.state_of(ep) {
             Ok(EpState::ActiveConnectionPending) => true,
-            Ok(EpState::CompletionPending) => {
-                self.ep(ep).is_ok_and(|control| matches!(control.phase, Phase::Accepting { .. }))
-            }
+            Ok(EpState::CompletionPending) => self
+                .objects
+                .eps
+                .live(ep)
+                .is_ok_and(|control| matches!(control.phase, Phase::Accepting { .. })),
             Ok(EpState::DisconnectPending) => {
                 self.drain_step(now, ep);
-                self.state_of(ep).ok() == Some(EpState::DisconnectPending)
+                self.objects.state_of(ep).ok() == Some(EpState::DisconnectPending)
             }
             Ok(EpState::Disconnected) => {
                 // The poster may have missed the change; see `ep::ending`.
                 self.flush(ep);
                 false
             }
-            Ok(EpState::Connected) => self.ep(ep).is_ok_and(|control| control.looks_up),
+            Ok(EpState::Connected) => {
+                self.objects.eps.live(ep).is_ok_and(|control| control.looks_up)
+            }
             Ok(_) | Err(_) => false,
         }
     }
@@ -331,25 +315,13 @@ impl<P: Provider> Ia<'_, P> {
                 // Many connections at once: it would be repeated, but only after seconds.
                 Err(fault) if fault.kind() == FaultKind::Resources => {
                     self.connections.crowded = true;
-                    self.keep(transmit);
+                    self.connections.put_off(transmit);
                 }
                 // A datagram may be lost anywhere; the connection manager repeats it.
                 Ok(()) | Err(_) => self.events.worked = true,
             },
             Poll::Ready(Err(_)) => {}
-            Poll::Pending => self.keep(transmit),
-        }
-    }
-
-    /// Puts a datagram off.
-    fn keep(&mut self, transmit: Transmit) {
-        // A stranger's answer must not stand in the way of a connection: it gets half of the room,
-        // and where that is taken it is dropped. The stranger will ask again, if it exists.
-        let strangers =
-            self.connections.waiting.iter().filter(|other| other.conn.is_none()).count();
-        if transmit.conn.is_some() || strangers < super::WAITING / 2 {
-            // There is room: the caller looked, or has just taken it out.
-            let _ = self.connections.waiting.push_back(transmit);
+            Poll::Pending => self.connections.put_off(transmit),
         }
     }
 }

@@ -49,7 +49,9 @@ impl<P: Provider> Ia<'_, P> {
             let poster = self.data.srq_posters.get(srq.index() as usize);
             poster.is_some_and(Option::is_none)
         });
-        posters || srqs || self.events.evds.iter().any(|(evd, _)| self.reaper_is_out(evd))
+        posters
+            || srqs
+            || self.events.evds.iter().any(|(evd, _)| self.events.reaper_is_out(&self.data, evd))
     }
 
     /// As an abrupt [`Ia::close`], but the device stays up: gives it back for another adapter.
@@ -106,7 +108,7 @@ impl<P: Provider> Ia<'_, P> {
             self.objects.pzs.remove(pz);
         }
         self.lifecycle.closed = true;
-        self.cno_over();
+        self.events.cno_over();
         first
     }
 }

@@ -25,7 +25,7 @@ impl<P: Provider> Ia<'_, P> {
             self.events.worked = true;
             match event {
                 CmEvent::Request(request) => self.requested(now, &request),
-                CmEvent::Reply(reply) => match self.owner(reply.conn) {
+                CmEvent::Reply(reply) => match self.connections.owner(&self.objects, reply.conn) {
                     Owner::Ep(ep) => self.replied(ep, reply),
                     // Aborted meanwhile: the peer must not stay half connected.
                     Owner::Nobody | Owner::Cr(_) | Owner::LookUp(..) => {
@@ -33,7 +33,7 @@ impl<P: Provider> Ia<'_, P> {
                     }
                 },
                 CmEvent::Established { conn } => {
-                    if let Owner::Ep(ep) = self.owner(conn) {
+                    if let Owner::Ep(ep) = self.connections.owner(&self.objects, conn) {
                         self.accepted(now, ep);
                     }
                 }
@@ -57,7 +57,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// A connection is no more; a rejection has a reason, and private data.
     fn ended(&mut self, conn: ConnId, op: EpOp, refusal: Option<Reason>) {
-        match self.owner(conn) {
+        match self.connections.owner(&self.objects, conn) {
             Owner::Nobody => {}
             Owner::LookUp(ep, ..) => self.unanswered(ep),
             Owner::Cr(cr) => {
@@ -80,7 +80,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// A peer asks for a connection.
     fn requested(&mut self, now: Instant, request: &Request) {
-        let listener = request.service.port().and_then(|port| self.listener(port));
+        let listener = request.service.port().and_then(|port| self.objects.listener(port));
         let presented = if request.terms.mtu > self.hca.limits().mtu && listener.is_some() {
             // The peer would send packets of that size: a smaller MTU on this side alone refuses
             // its first long message.
@@ -129,19 +129,19 @@ impl<P: Provider> Ia<'_, P> {
         let nobody = Reason::INVALID_SERVICE_ID;
         let (evd, needs_ep) = match listener {
             Listener::Psp(psp) => {
-                let psp = self.psp(psp).map_err(|_| nobody)?;
+                let psp = self.objects.psps.live(psp).map_err(|_| nobody)?;
                 (psp.evd, psp.flag == PspFlag::Provider)
             }
             Listener::Rsp(rsp) => {
-                let rsp = self.rsp(rsp).map_err(|_| nobody)?;
+                let rsp = self.objects.rsps.live(rsp).map_err(|_| nobody)?;
                 if rsp.used {
                     return Err(nobody);
                 }
                 (rsp.evd, false)
             }
-            Listener::Csp(csp) => (self.csp(csp).map_err(|_| nobody)?.evd, false),
+            Listener::Csp(csp) => (self.objects.csps.live(csp).map_err(|_| nobody)?.evd, false),
         };
-        if !self.has_room(evd) || self.objects.crs.is_full() {
+        if !self.events.has_room(evd) || self.objects.crs.is_full() {
             return Err(full);
         }
         let (local_ep, provided) = match listener {
@@ -156,7 +156,7 @@ impl<P: Provider> Ia<'_, P> {
                 rsp.used = true;
                 let (ep, provided) = (rsp.ep, rsp.provided);
                 self.apply(ep, EpOp::RequestArrived);
-                if let Ok(control) = self.ep_mut(ep) {
+                if let Ok(control) = self.objects.eps.live_mut(ep) {
                     control.note(request);
                 }
                 (Some(ep), provided)
@@ -172,26 +172,26 @@ impl<P: Provider> Ia<'_, P> {
         };
         let cr = self.objects.crs.insert(control).map(Cr).ok_or(full)?;
         if let Some(conn) = conn {
-            self.own(conn, Owner::Cr(cr));
+            self.connections.own(conn, Owner::Cr(cr));
         }
         let event = match listener {
             Listener::Psp(psp) => Event::ConnectionRequest {
                 psp,
                 cr,
-                conn_qual: self.psp(psp).map_or(0, |psp| psp.port.into()),
+                conn_qual: self.objects.psps.live(psp).map_or(0, |psp| psp.port.into()),
             },
             Listener::Rsp(rsp) => Event::ReservedRequest {
                 rsp,
                 cr,
-                conn_qual: self.rsp(rsp).map_or(0, |rsp| rsp.port.into()),
+                conn_qual: self.objects.rsps.live(rsp).map_or(0, |rsp| rsp.port.into()),
             },
             Listener::Csp(csp) => Event::CommonRequest {
                 csp,
                 cr,
-                conn_qual: self.csp(csp).map_or(0, |csp| csp.address.port().into()),
+                conn_qual: self.objects.csps.live(csp).map_or(0, |csp| csp.address.port().into()),
             },
         };
-        self.notify(Some(evd), event);
+        self.events.notify(Some(evd), event);
         Ok(cr)
     }
 
@@ -210,10 +210,10 @@ impl<P: Provider> Ia<'_, P> {
             attr.max_rdma_read_out = attr.max_rdma_read_out.min(terms.initiator_depth);
         }
         let ep = self.ep_create(None, None, None, None, Some(&attr))?;
-        if let (Some(request), Ok(control)) = (request, self.ep_mut(ep)) {
+        if let (Some(request), Ok(control)) = (request, self.objects.eps.live_mut(ep)) {
             control.note(request);
         }
-        self.enter(ep, state);
+        self.objects.enter(ep, state);
         Ok(ep)
     }
 }

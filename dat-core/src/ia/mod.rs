@@ -4,45 +4,29 @@
 mod advance;
 mod close;
 mod connection;
+mod connections;
 mod ha_related;
 mod open;
 mod open_query;
 mod query;
 
 pub use advance::Next;
+pub(crate) use connections::{Connections, Owner};
 pub use open::AsyncEvd;
 pub use open_query::IaQuery;
 pub use query::{AttrValue, IaAttr, NamedAttr, ProviderAttr};
 
 use core::fmt;
 
-use heapless::Deque;
-
-use crate::cm::{Cm, ConnId, Transmit};
+use crate::cm::{ConnId, Transmit};
 use crate::counters::IaTally;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::data::DataPath;
-use crate::handle::{Cr, Ep, Evd};
+use crate::handle::Evd;
 use crate::objects::{Events, Objects};
 use crate::provider::{Fault, Net, Provider};
 use crate::random::Random;
 use crate::time::Instant;
-
-/// Datagrams whose way is still being looked up. More wait in the connection manager.
-const WAITING: usize = 4;
-
-/// Whom a connection of the connection manager belongs to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Owner {
-    /// Nobody any more: its end is of no interest.
-    Nobody,
-    /// An Endpoint.
-    Ep(Ep),
-    /// A request that has not been answered.
-    Cr(Cr),
-    /// A look-up of an Endpoint for datagrams.
-    LookUp(Ep, ConnId),
-}
 
 /// An Interface Adapter: one HCA, its address, and everything made on it.
 ///
@@ -73,18 +57,6 @@ pub(crate) struct Lifecycle {
     pub(crate) closed: bool,
     /// The consumer's own word.
     pub(crate) context: u64,
-}
-
-/// The connection manager, and whom its connections belong to.
-#[derive(Debug)]
-pub(crate) struct Connections<'s> {
-    pub(crate) cm: Cm<'s>,
-    /// By the index of a connection.
-    pub(crate) owners: &'s mut [Owner],
-    /// Datagrams whose path is being resolved.
-    pub(crate) waiting: Deque<Transmit, WAITING>,
-    /// Some of these found no room in the device.
-    pub(crate) crowded: bool,
 }
 
 impl<P: Provider> fmt::Debug for Ia<'_, P> {
@@ -148,22 +120,5 @@ impl<P: Provider> Ia<'_, P> {
     #[must_use]
     pub fn cm_ending(&self) -> usize {
         self.connections.cm.ending()
-    }
-
-    pub(crate) fn own(&mut self, conn: ConnId, owner: Owner) {
-        if let Some(place) = self.connections.owners.get_mut(conn.index()) {
-            *place = owner;
-        }
-    }
-
-    pub(crate) fn owner(&self, conn: ConnId) -> Owner {
-        let owner = self.connections.owners.get(conn.index()).copied().unwrap_or(Owner::Nobody);
-        let current = match owner {
-            Owner::Nobody => None,
-            Owner::Ep(ep) => self.objects.eps.get(ep.0).and_then(|control| control.conn),
-            Owner::Cr(cr) => self.objects.crs.get(cr.0).and_then(|control| control.conn),
-            Owner::LookUp(ep, of) => self.objects.eps.get(ep.0).map(|_| of),
-        };
-        if current == Some(conn) { owner } else { Owner::Nobody }
     }
 }

@@ -103,9 +103,9 @@ impl<'s, P: Provider> Ia<'s, P> {
             random,
             counters: IaTally::new(),
             lifecycle: Lifecycle { clock: now, lost: None, closed: false, context: 0 },
+            objects: Objects::new(data.shared, objects, first_of),
+            events: Events::new(data.shared, events, first_of),
             data,
-            objects: Objects::new(objects, first_of),
-            events: Events::new(events, first_of),
             connections: Connections { cm, owners, waiting: Deque::new(), crowded: false },
         }
     }
@@ -117,7 +117,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     /// reaper of the one that would be freed is out.
     #[doc(alias = "dat_ia_open")]
     pub fn set_async_evd(&mut self, evd: Evd) -> Result<(), Error> {
-        self.evd_for(evd, EvdFlags::ASYNC, DatSubtype::InvalidHandleEvdAsync)?;
+        self.events.evd_for(evd, EvdFlags::ASYNC, DatSubtype::InvalidHandleEvdAsync)?;
         let own = self.events.async_evd;
         if evd == own {
             return Ok(());

@@ -2,10 +2,10 @@
 
 use super::create::Wanted;
 use super::{MemType, VaType};
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::MemPriv;
 use crate::handle::{Lmr, Pz};
+use crate::ia::Ia;
 use crate::provider::{Provider, Region};
 
 impl<P: Provider> Ia<'_, P> {
@@ -17,7 +17,7 @@ impl<P: Provider> Ia<'_, P> {
     /// Zone.
     #[doc(alias = "dat_lmr_allocate")]
     pub fn lmr_allocate(&mut self, pz: Pz, pages: u32) -> Result<Lmr, Error> {
-        self.pz(pz)?;
+        self.objects.pzs.live(pz)?;
         Self::offered(self.hca.limits().windows)?;
         if pages == 0 {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg3));

@@ -1,10 +1,10 @@
 //! dat_lmr_create(3).
 
 use super::{LmrControl, LmrParam, MemType, Memory, VaType};
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::flags::MemPriv;
 use crate::handle::{Handle, Lmr, Pz};
+use crate::ia::Ia;
 use crate::provider::{Backing, Mr, Provider, Region};
 use crate::shared::lmr::{self, CONTEXT_BITS, GENERAL};
 
@@ -59,11 +59,11 @@ impl<P: Provider> Ia<'_, P> {
         privileges: MemPriv,
         va_type: VaType,
     ) -> Result<LmrParam, Error> {
-        self.pz(pz)?;
+        self.objects.pzs.live(pz)?;
         let (mem_type, region) = match memory {
             Memory::Virtual(region) => (MemType::Virtual, region),
             Memory::Lmr(lmr) => {
-                let below = self.lmr(lmr)?;
+                let below = self.objects.lmrs.live(lmr)?;
                 if !below.mem_type.is_of_host() {
                     return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
                 }
@@ -119,7 +119,7 @@ impl<P: Provider> Ia<'_, P> {
         wanted: Wanted,
         make: impl FnOnce(&mut P, crate::provider::Pd) -> Result<Mr, crate::provider::Fault>,
     ) -> Result<LmrParam, Error> {
-        let pd = self.pz(wanted.pz)?.pd;
+        let pd = self.objects.pzs.live(wanted.pz)?.pd;
         self.lmr_privileges(wanted.privileges)?;
         let handle: Handle = self.objects.lmrs.vacant().ok_or(FULL)?;
         let mr = make(&mut self.hca, pd)?;
@@ -149,7 +149,7 @@ impl<P: Provider> Ia<'_, P> {
             let named = Region { addr: va_type.start(region.addr), len: region.len };
             shared.occupy(context, zone, privileges, named, mr.lkey);
         }
-        self.hold(Some(pz));
+        self.objects.pzs.hold(Some(pz));
         self.lmr_query(made)
     }
 }

@@ -4,10 +4,10 @@ use core::sync::atomic::Ordering;
 
 use super::create::context;
 use super::{PhysicalPages, VaType};
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::flags::{CompletionFlags, MemPriv};
 use crate::handle::{Ep, Lmr};
+use crate::ia::Ia;
 use crate::post::KeyEdit;
 use crate::provider::{Provider, Region, Registration};
 use crate::shared::lmr::{GENERAL, OPEN, zone};
@@ -46,7 +46,7 @@ impl<P: Provider> Ia<'_, P> {
     ) -> Result<Contexts, Error> {
         let argument = |subtype| DatReturn::new(DatType::InvalidParameter, subtype);
         let slot = lmr.0.index();
-        let control = self.lmr(lmr)?;
+        let control = self.objects.lmrs.live(lmr)?;
         let (mr, old_key, pz, turn) = (control.mr, control.rkey, control.pz, control.turn);
         if control.pages == 0 {
             return Err(argument(DatSubtype::InvalidArg1).into());
@@ -67,7 +67,7 @@ impl<P: Provider> Ia<'_, P> {
             .filter(|_| memory.pages.len() <= most)
             .ok_or(argument(DatSubtype::InvalidArg3))?;
         self.lmr_privileges(privileges)?;
-        self.ep(ep)?;
+        self.objects.eps.live(ep)?;
         // Nobody looks at the list before a request names it.
         let pages = self.hca.mr_pages(mr, memory.pages, memory.log_page)?;
         let start = va_type.start(region.addr);

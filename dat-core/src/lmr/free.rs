@@ -3,9 +3,9 @@
 use core::sync::atomic::Ordering;
 
 use super::MemType;
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Lmr;
+use crate::ia::Ia;
 use crate::provider::Provider;
 use crate::shared::lmr::OPEN;
 
@@ -18,7 +18,7 @@ impl<P: Provider> Ia<'_, P> {
     /// its zone.
     #[doc(alias = "dat_lmr_free")]
     pub fn lmr_free(&mut self, lmr: Lmr) -> Result<(), Error> {
-        if self.lmr(lmr)?.mem_type == MemType::Ia {
+        if self.objects.lmrs.live(lmr)?.mem_type == MemType::Ia {
             return Err(Error::new(DatType::ReservedLmr, DatSubtype::None));
         }
         self.lmr_remove(lmr)
@@ -26,7 +26,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Ends a registration of any kind.
     pub(crate) fn lmr_remove(&mut self, lmr: Lmr) -> Result<(), Error> {
-        let control = self.lmr(lmr)?;
+        let control = self.objects.lmrs.live(lmr)?;
         let (mr, pz) = (control.mr, control.pz);
         let reserved = control.mem_type == MemType::Ia;
         let Some(shared) = self.data.shared.lmrs.get(lmr.0.index() as usize) else {
@@ -44,7 +44,7 @@ impl<P: Provider> Ia<'_, P> {
         shared.bound.store(0, Ordering::Release);
         self.objects.lmrs.remove(lmr.0);
         if !reserved {
-            self.release(Some(pz));
+            self.objects.pzs.release(Some(pz));
         }
         Ok(())
     }

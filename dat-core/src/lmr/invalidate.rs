@@ -2,10 +2,10 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::flags::CompletionFlags;
 use crate::handle::{Ep, Lmr};
+use crate::ia::Ia;
 use crate::post::KeyEdit;
 use crate::provider::Provider;
 use crate::shared::lmr::{EDIT, OPEN, zone};
@@ -30,7 +30,7 @@ impl<P: Provider> Ia<'_, P> {
         flags: CompletionFlags,
     ) -> Result<(), Error> {
         let slot = lmr.0.index();
-        let control = self.lmr(lmr)?;
+        let control = self.objects.lmrs.live(lmr)?;
         let (key, pz, editor) = (control.rkey, control.pz, control.editor);
         let argument = DatReturn::new(DatType::InvalidParameter, DatSubtype::InvalidArg1);
         if control.pages == 0 {
@@ -52,7 +52,7 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(subtype) = state {
             return Err(Error::new(DatType::InvalidState, subtype));
         }
-        self.ep(ep)?;
+        self.objects.eps.live(ep)?;
         let (poster, shared, near) = self.posting(ep)?;
         let zone = zone(pz.0.index());
         let edit = KeyEdit::Invalidate(key);

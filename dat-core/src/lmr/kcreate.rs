@@ -2,10 +2,10 @@
 
 use super::create::Wanted;
 use super::{LmrParam, MemType, PhysicalPages, VaType};
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::MemPriv;
 use crate::handle::Pz;
+use crate::ia::Ia;
 use crate::provider::{Backing, Provider};
 
 impl<P: Provider> Ia<'_, P> {
@@ -23,7 +23,7 @@ impl<P: Provider> Ia<'_, P> {
         privileges: MemPriv,
         va_type: VaType,
     ) -> Result<LmrParam, Error> {
-        self.pz(pz)?;
+        self.objects.pzs.live(pz)?;
         if memory.len == 0 {
             return Err(Error::new(DatType::LengthError, DatSubtype::None));
         }

@@ -26,11 +26,11 @@ pub use fmr::Contexts;
 pub use memtype_hint::MemOptimize;
 pub use query::{LmrParam, LmrState};
 
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::flags::MemPriv;
 use crate::handle::{Ep, Lmr, Pz};
-use crate::provider::{Mr, Provider, Region};
+use crate::provider::{Mr, Region};
+use crate::table::Kind;
 
 /// `DAT_MEM_TYPE` with its `DAT_REGION_DESCRIPTION`: what is registered.
 #[derive(Clone, Copy, Debug)]
@@ -138,11 +138,7 @@ pub(crate) struct LmrControl {
     pub(crate) editor: Option<Ep>,
 }
 
-impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn lmr(&self, lmr: Lmr) -> Result<&LmrControl, DatReturn> {
-        self.objects
-            .lmrs
-            .get(lmr.0)
-            .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleLmr))
-    }
+impl Kind for LmrControl {
+    type Handle = Lmr;
+    const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleLmr);
 }

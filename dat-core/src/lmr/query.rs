@@ -3,10 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use super::{MemType, VaType};
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::flags::MemPriv;
 use crate::handle::{Lmr, Pz};
+use crate::ia::Ia;
 use crate::provider::{Provider, Region};
 use crate::shared::lmr::OPEN;
 
@@ -54,7 +54,7 @@ impl<P: Provider> Ia<'_, P> {
     /// What the LMR is.
     #[doc(alias = "dat_lmr_query")]
     pub fn lmr_query(&self, lmr: Lmr) -> Result<LmrParam, Error> {
-        let control = self.lmr(lmr)?;
+        let control = self.objects.lmrs.live(lmr)?;
         let remote = control.privileges.intersects(MemPriv::REMOTE | MemPriv::REMOTE_ATOMIC);
         let bound = self.data.shared.lmrs.get(lmr.0.index() as usize);
         let bound = bound.map_or(0, |shared| shared.bound.load(Ordering::Acquire));

@@ -2,11 +2,13 @@
 
 use super::create::Wanted;
 use super::{LmrParam, MemType, VaType};
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::flags::MemPriv;
 use crate::handle::{Lmr, Pz};
+use crate::ia::Ia;
+use crate::lmr::LmrControl;
 use crate::provider::{Provider, Region};
+use crate::table::Table;
 
 impl<P: Provider> Ia<'_, P> {
     /// The reserved LMR of a zone: all memory that the device reaches, by its device address, for
@@ -18,8 +20,8 @@ impl<P: Provider> Ia<'_, P> {
     /// mistake. `INVALID_HANDLE`, `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_ia_reserved_lmr")]
     pub fn ia_reserved_lmr(&mut self, pz: Pz) -> Result<LmrParam, Error> {
-        self.pz(pz)?;
-        if let Some(lmr) = self.reserved(pz) {
+        self.objects.pzs.live(pz)?;
+        if let Some(lmr) = self.objects.lmrs.reserved(pz) {
             return self.lmr_query(lmr);
         }
         let wanted = Wanted {
@@ -32,14 +34,15 @@ impl<P: Provider> Ia<'_, P> {
         };
         let made = self.lmr_enter(wanted, P::mr_reserved)?;
         // It does not keep its zone.
-        self.release(Some(pz));
+        self.objects.pzs.release(Some(pz));
         Ok(made)
     }
+}
 
+impl Table<'_, LmrControl> {
     /// The reserved LMR of a zone, if it has been asked for.
     pub(crate) fn reserved(&self, pz: Pz) -> Option<Lmr> {
-        let found =
-            self.objects.lmrs.find(|control| control.mem_type == MemType::Ia && control.pz == pz);
+        let found = self.find(|control| control.mem_type == MemType::Ia && control.pz == pz);
         found.map(Lmr)
     }
 }

@@ -1,5 +1,12 @@
 //! The objects of an Interface Adapter, as the consumer made them: a table for each kind.
 
+mod agreement;
+mod cnos;
+mod endpoints;
+mod listeners;
+mod notify;
+mod regions;
+
 use crate::cno::CnoControl;
 use crate::cr::CrControl;
 use crate::csp::CspControl;
@@ -12,6 +19,7 @@ use crate::psp::PspControl;
 use crate::pz::PzControl;
 use crate::rmr::RmrControl;
 use crate::rsp::RspControl;
+use crate::shared::Shared;
 use crate::shared::stack::END;
 use crate::srq::SrqControl;
 use crate::table::{Slot, Table};
@@ -19,6 +27,8 @@ use crate::table::{Slot, Table};
 /// Everything but Event Dispatchers and CNOs.
 #[derive(Debug)]
 pub(crate) struct Objects<'s> {
+    /// What the halves share of them.
+    pub(crate) shared: Shared<'s>,
     pub(crate) pzs: Table<'s, PzControl>,
     pub(crate) lmrs: Table<'s, LmrControl>,
     pub(crate) rmrs: Table<'s, RmrControl>,
@@ -32,6 +42,9 @@ pub(crate) struct Objects<'s> {
     pub(crate) active: u32,
     /// Batches of device events processed; see [`EpControl::born`].
     pub(crate) turn: u32,
+    /// First of the slots for connection events that no Endpoint has reserved, chained through
+    /// them.
+    pub(crate) free_events: u32,
 }
 
 /// Slots for the tables of [`Objects`].
@@ -51,8 +64,13 @@ pub(crate) struct ObjectSlots<'s> {
 impl<'s> Objects<'s> {
     /// Empty tables. The handles of each kind begin far from those of the others, so that none is
     /// taken for another's: `first_of` says where.
-    pub(crate) fn new(slots: ObjectSlots<'s>, first_of: impl Fn(u32) -> u32) -> Self {
+    pub(crate) fn new(
+        shared: Shared<'s>,
+        slots: ObjectSlots<'s>,
+        first_of: impl Fn(u32) -> u32,
+    ) -> Self {
         Self {
+            shared,
             pzs: Table::new(slots.pzs, first_of(1)),
             lmrs: Table::new(slots.lmrs, first_of(2)),
             rmrs: Table::new(slots.rmrs, first_of(3)),
@@ -64,6 +82,7 @@ impl<'s> Objects<'s> {
             crs: Table::new(slots.crs, first_of(11)),
             active: END,
             turn: 0,
+            free_events: END,
         }
     }
 }
@@ -71,6 +90,8 @@ impl<'s> Objects<'s> {
 /// Event Dispatchers and CNOs, and whom an event concerns.
 #[derive(Debug)]
 pub(crate) struct Events<'s, P: Provider> {
+    /// What the halves share of them.
+    pub(crate) shared: Shared<'s>,
     pub(crate) evds: Table<'s, EvdControl<P>>,
     pub(crate) cnos: Table<'s, CnoControl>,
     /// The Event Dispatcher of asynchronous errors.
@@ -81,9 +102,6 @@ pub(crate) struct Events<'s, P: Provider> {
     pub(crate) listened: bool,
     /// Something happened that a consumer may be waiting for.
     pub(crate) worked: bool,
-    /// First of the slots for connection events that no Endpoint has reserved, chained through
-    /// them.
-    pub(crate) free_events: u32,
 }
 
 /// Slots for the tables of [`Events`].
@@ -96,15 +114,19 @@ pub(crate) struct EventSlots<'s, P: Provider> {
 impl<'s, P: Provider> Events<'s, P> {
     /// Empty tables, whose handles begin where `first_of` says, and no Event Dispatcher of
     /// asynchronous errors.
-    pub(crate) fn new(slots: EventSlots<'s, P>, first_of: impl Fn(u32) -> u32) -> Self {
+    pub(crate) fn new(
+        shared: Shared<'s>,
+        slots: EventSlots<'s, P>,
+        first_of: impl Fn(u32) -> u32,
+    ) -> Self {
         Self {
+            shared,
             evds: Table::new(slots.evds, first_of(4)),
             cnos: Table::new(slots.cnos, first_of(5)),
             async_evd: Evd(Handle::new(u32::MAX, 0)),
             own_async: false,
             listened: false,
             worked: false,
-            free_events: END,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Taking the posting half of an Endpoint out, and putting it back.
 
 use super::EpPoster;
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::ep::{EpState, PROVIDER_CONTROL};
 use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<'s, P: Provider> Ia<'s, P> {
@@ -26,15 +26,15 @@ impl<'s, P: Provider> Ia<'s, P> {
     )]
     pub fn ep_return_poster(&mut self, half: EpPoster<'s, P>) -> Result<(), EpPoster<'s, P>> {
         let ep = half.ep;
-        if !self.poster_is_out(ep) {
+        if !self.objects.poster_is_out(&self.data, ep) {
             return Err(half);
         }
         if let Some(place) = self.data.posters.get_mut(ep.0.index() as usize) {
             *place = Some(half.poster);
         }
         // What it posted last may have missed the flush.
-        if self.state_of(ep) == Ok(EpState::Disconnected) {
-            self.watch(ep);
+        if self.objects.state_of(ep) == Ok(EpState::Disconnected) {
+            self.objects.watch(ep);
             self.events.worked = true;
         }
         Ok(())

@@ -1,11 +1,11 @@
 //! dat_psp_create(3).
 
 use super::PspControl;
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::port;
 use crate::flags::{EvdFlags, PspFlag};
 use crate::handle::{Evd, Psp};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -21,10 +21,10 @@ impl<P: Provider> Ia<'_, P> {
     /// `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_psp_create")]
     pub fn psp_create(&mut self, conn_qual: u64, evd: Evd, flag: PspFlag) -> Result<Psp, Error> {
-        self.evd_for(evd, EvdFlags::CR, DatSubtype::InvalidHandleEvdCr)?;
+        self.events.evd_for(evd, EvdFlags::CR, DatSubtype::InvalidHandleEvdCr)?;
         let port = port(conn_qual)
             .ok_or(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2))?;
-        if self.listener(port).is_some() {
+        if self.objects.listener(port).is_some() {
             return Err(Error::new(DatType::ConnQualInUse, DatSubtype::None));
         }
         let psp = self
@@ -33,7 +33,7 @@ impl<P: Provider> Ia<'_, P> {
             .insert(PspControl { port, evd, flag })
             .map(Psp)
             .ok_or(Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory))?;
-        self.attach(Some(evd));
+        self.events.attach(Some(evd));
         Ok(psp)
     }
 }

@@ -1,10 +1,10 @@
 //! dat_psp_create_any(3).
 
-use crate::Ia;
 use crate::counters::IaCounter;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::flags::PspFlag;
 use crate::handle::{Evd, Psp};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 /// The qualifiers given out: the ports that no service registers.
@@ -19,7 +19,7 @@ impl<P: Provider> Ia<'_, P> {
         let start = u16::try_from(self.random.next_u32() & 0x3fff).unwrap_or(0);
         let free = (0..=COUNT)
             .map(|i| FIRST | (start.wrapping_add(i) & COUNT))
-            .find(|&port| self.listener(port).is_none())
+            .find(|&port| self.objects.listener(port).is_none())
             .ok_or(Error::new(DatType::ConnQualUnavailable, DatSubtype::None))?;
         let conn_qual = u64::from(free);
         let psp = self.psp_create(conn_qual, evd, flag)?;

@@ -1,8 +1,8 @@
 //! dat_psp_free(3).
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::Psp;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -10,9 +10,9 @@ impl<P: Provider> Ia<'_, P> {
     /// listener.
     #[doc(alias = "dat_psp_free")]
     pub fn psp_free(&mut self, psp: Psp) -> Result<(), Error> {
-        let evd = self.psp(psp)?.evd;
+        let evd = self.objects.psps.live(psp)?.evd;
         self.objects.psps.remove(psp.0);
-        self.detach(Some(evd));
+        self.events.detach(Some(evd));
         Ok(())
     }
 }

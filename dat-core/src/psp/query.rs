@@ -1,9 +1,9 @@
 //! dat_psp_query(3).
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::flags::PspFlag;
 use crate::handle::{Evd, Psp};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 /// `DAT_PSP_PARAM`.
@@ -21,7 +21,7 @@ impl<P: Provider> Ia<'_, P> {
     /// What the PSP is.
     #[doc(alias = "dat_psp_query")]
     pub fn psp_query(&self, psp: Psp) -> Result<PspParam, Error> {
-        let control = self.psp(psp)?;
+        let control = self.objects.psps.live(psp)?;
         Ok(PspParam { conn_qual: u64::from(control.port), evd: control.evd, flag: control.flag })
     }
 }

@@ -1,8 +1,8 @@
 //! dat_pz_free(3).
 
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Pz;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -10,12 +10,12 @@ impl<P: Provider> Ia<'_, P> {
     /// in it.
     #[doc(alias = "dat_pz_free")]
     pub fn pz_free(&mut self, pz: Pz) -> Result<(), Error> {
-        let control = self.pz(pz)?;
+        let control = self.objects.pzs.live(pz)?;
         if control.users != 0 {
             return Err(Error::new(DatType::InvalidState, DatSubtype::InvalidStatePzInUse));
         }
         let pd = control.pd;
-        if let Some(lmr) = self.reserved(pz) {
+        if let Some(lmr) = self.objects.lmrs.reserved(pz) {
             self.lmr_remove(lmr)?;
         }
         self.hca.pd_destroy(pd)?;

@@ -3,9 +3,9 @@
 use core::sync::atomic::Ordering;
 
 use super::RmrControl;
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Pz, Rmr};
+use crate::ia::Ia;
 use crate::provider::{Fault, Mw, Pd, Provider};
 use crate::shared::lmr::NO_CONTEXT;
 
@@ -26,7 +26,7 @@ impl<P: Provider> Ia<'_, P> {
         mark: u32,
         make: fn(&mut P, Pd) -> Result<Mw, Fault>,
     ) -> Result<Rmr, Error> {
-        let pd = self.pz(pz)?.pd;
+        let pd = self.objects.pzs.live(pz)?.pd;
         Self::offered(self.hca.limits().windows)?;
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemoryRegion);
         if self.objects.rmrs.is_full() {
@@ -47,7 +47,7 @@ impl<P: Provider> Ia<'_, P> {
             shared.occupy(rmr);
             self.data.shared.keys.enter(rmr.0.index());
         }
-        self.hold(Some(pz));
+        self.objects.pzs.hold(Some(pz));
         Ok(rmr)
     }
 }

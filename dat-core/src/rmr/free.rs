@@ -2,18 +2,16 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::data::DataPath;
 use crate::ep::EpControl;
 use crate::evd::{Reaper, known, look_through};
 use crate::handle::{Ep, Handle, Rmr};
+use crate::ia::Ia;
 use crate::provider::{Direction, Provider};
-use crate::rmr::RmrControl;
 use crate::rmr::renew::unbound;
 use crate::shared::Shared;
 use crate::shared::ep::Trouble;
-use crate::shared::lmr::RmrShared;
 use crate::shared::request::Op;
 use crate::table::Table;
 
@@ -31,7 +29,7 @@ impl<P: Provider> Ia<'_, P> {
     /// that has been freed already.
     #[doc(alias = "dat_rmr_free")]
     pub fn rmr_free(&mut self, rmr: Rmr) -> Result<(), Error> {
-        let mw = self.rmr(rmr)?.mw;
+        let mw = self.objects.rmrs.live(rmr)?.mw;
         let Some(window) = self.data.shared.rmrs.get(rmr.0.index() as usize) else {
             return Ok(());
         };
@@ -81,7 +79,7 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Takes an Endpoint out of service whose bind must not take effect.
     fn break_binder(&mut self, ep: Ep) {
-        let Ok(control) = self.ep(ep) else { return };
+        let Ok(control) = self.objects.eps.live(ep) else { return };
         let qp = control.qp.map_or(0, |qp| qp.number);
         let now = self.lifecycle.clock;
         self.broken(now, ep, Trouble::BIND.fault(qp));
@@ -94,28 +92,13 @@ impl<P: Provider> Ia<'_, P> {
         shared.keys.leave(rmr.0.index());
         unbound(&shared, &rmr);
         let pz = self.objects.rmrs.get(rmr.0).map(|control| control.pz);
-        self.release(pz);
+        self.objects.pzs.release(pz);
         if let Some(control) = self.objects.rmrs.get_mut(rmr.0) {
             control.freed = true;
         }
         let window = shared.rmrs.get(rmr.0.index() as usize);
         if window.is_none_or(|window| window.binds.load(Ordering::SeqCst) == 0) {
             self.objects.rmrs.remove(rmr.0);
-        }
-    }
-
-    /// Gives back the slots of freed RMRs whose last completion has been dequeued.
-    pub(crate) fn rmr_retire(&mut self) {
-        let shared = self.data.shared;
-        let idle = |window: &RmrShared| window.binds.load(Ordering::SeqCst) == 0;
-        let done = |(handle, control): (Handle, &RmrControl)| {
-            let window = shared.rmrs.get(handle.index() as usize);
-            (control.freed && window.is_some_and(idle)).then_some(handle)
-        };
-        loop {
-            let found = self.objects.rmrs.iter().find_map(done);
-            let Some(rmr) = found else { return };
-            self.objects.rmrs.remove(rmr);
         }
     }
 

@@ -21,10 +21,10 @@ pub use query::{RmrParam, RmrScope};
 
 pub(crate) use renew::invalidated;
 
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Pz, Rmr};
-use crate::provider::{Mw, Provider};
+use crate::provider::Mw;
+use crate::table::Kind;
 
 /// What the control half knows of one RMR; what changes at a bind is shared.
 #[derive(Debug)]
@@ -36,12 +36,11 @@ pub(crate) struct RmrControl {
     pub(crate) freed: bool,
 }
 
-impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn rmr(&self, rmr: Rmr) -> Result<&RmrControl, DatReturn> {
-        self.objects
-            .rmrs
-            .get(rmr.0)
-            .filter(|control| !control.freed)
-            .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr))
+impl Kind for RmrControl {
+    type Handle = Rmr;
+    const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRmr);
+
+    fn is_live(&self) -> bool {
+        !self.freed
     }
 }

@@ -2,10 +2,10 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::flags::MemPriv;
 use crate::handle::{Ep, Handle, Pz, Rmr};
+use crate::ia::Ia;
 use crate::lmr::VaType;
 use crate::provider::Provider;
 use crate::shared::lmr::ZERO_BASED;
@@ -43,18 +43,18 @@ impl<P: Provider> Ia<'_, P> {
     /// [`Ia::rmr_free`] can look through its completion queue only while the reaping half is
     /// not out. `INVALID_HANDLE`.
     pub fn rmr_binder(&self, rmr: Rmr) -> Result<Option<Ep>, Error> {
-        self.rmr(rmr)?;
+        self.objects.rmrs.live(rmr)?;
         let window = self.data.shared.rmrs.get(rmr.0.index() as usize);
         let window = window.filter(|window| window.binds.load(Ordering::SeqCst) != 0);
         let binder =
             window.map(|window| Ep(Handle::from_raw(window.binder.load(Ordering::Relaxed))));
-        Ok(binder.filter(|&ep| self.ep(ep).is_ok()))
+        Ok(binder.filter(|&ep| self.objects.eps.live(ep).is_ok()))
     }
 
     /// What the RMR is, as of the newest bind posted.
     #[doc(alias = "dat_rmr_query")]
     pub fn rmr_query(&self, rmr: Rmr) -> Result<RmrParam, Error> {
-        let pz = self.rmr(rmr)?.pz;
+        let pz = self.objects.rmrs.live(rmr)?.pz;
         let mut param = RmrParam {
             pz,
             bound: None,

@@ -1,11 +1,11 @@
 //! dat_rsp_create(3).
 
 use super::RspControl;
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::{EpOp, EpState, port};
 use crate::flags::EvdFlags;
 use crate::handle::{Ep, Evd, Rsp};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -17,17 +17,17 @@ impl<P: Provider> Ia<'_, P> {
     /// Endpoint is UNCONNECTED; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_rsp_create")]
     pub fn rsp_create(&mut self, conn_qual: u64, ep: Option<Ep>, evd: Evd) -> Result<Rsp, Error> {
-        self.evd_for(evd, EvdFlags::CR, DatSubtype::InvalidHandleEvdCr)?;
+        self.events.evd_for(evd, EvdFlags::CR, DatSubtype::InvalidHandleEvdCr)?;
         if let Some(ep) = ep {
-            self.ep(ep)?;
+            self.objects.eps.live(ep)?;
         }
         let port = port(conn_qual)
             .ok_or(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2))?;
-        if self.listener(port).is_some() {
+        if self.objects.listener(port).is_some() {
             return Err(Error::new(DatType::ConnQualInUse, DatSubtype::None));
         }
         if let Some(ep) = ep {
-            self.admit(ep, EpOp::RspCreate)?;
+            self.objects.admit(ep, EpOp::RspCreate)?;
         }
         let full = Error::new(DatType::InsufficientResources, DatSubtype::ResourceMemory);
         if self.objects.rsps.is_full() {
@@ -43,7 +43,7 @@ impl<P: Provider> Ia<'_, P> {
         };
         let control = RspControl { port, evd, ep, provided, used: false };
         let rsp = self.objects.rsps.insert(control).map(Rsp).ok_or(full)?;
-        self.attach(Some(evd));
+        self.events.attach(Some(evd));
         Ok(rsp)
     }
 }

@@ -1,9 +1,9 @@
 //! dat_rsp_free(3).
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::ep::{EpOp, PROVIDER_CONTROL};
 use crate::handle::Rsp;
+use crate::ia::Ia;
 use crate::provider::Provider;
 use crate::time::Instant;
 
@@ -14,18 +14,19 @@ impl<P: Provider> Ia<'_, P> {
     /// [`Ia::ep_free`](Self::ep_free).
     #[doc(alias = "dat_rsp_free")]
     pub fn rsp_free(&mut self, now: Instant, rsp: Rsp) -> Result<(), Error> {
-        let control = self.rsp(rsp)?;
+        let control = self.objects.rsps.live(rsp)?;
         let (evd, ep, used) = (control.evd, control.ep, control.used);
         let goes = control.provided && !used;
-        if goes && (self.poster_is_out(ep) || !self.reapers_quiet(ep.0.index())) {
+        if goes && (self.objects.poster_is_out(&self.data, ep) || !self.reapers_quiet(ep.0.index()))
+        {
             return Err(PROVIDER_CONTROL.into());
         }
         if !used {
             self.apply(ep, EpOp::RspFree);
         }
         self.objects.rsps.remove(rsp.0);
-        self.detach(Some(evd));
-        if goes && self.ep(ep).is_ok() {
+        self.events.detach(Some(evd));
+        if goes && self.objects.eps.live(ep).is_ok() {
             self.ep_remove(now, ep)?;
         }
         Ok(())

@@ -6,10 +6,9 @@ mod query;
 
 pub use query::RspParam;
 
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Ep, Evd, Rsp};
-use crate::provider::Provider;
+use crate::table::Kind;
 
 /// What the control half knows of one RSP.
 #[derive(Debug)]
@@ -23,11 +22,7 @@ pub(crate) struct RspControl {
     pub(crate) used: bool,
 }
 
-impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn rsp(&self, rsp: Rsp) -> Result<&RspControl, DatReturn> {
-        self.objects
-            .rsps
-            .get(rsp.0)
-            .ok_or(DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRsp))
-    }
+impl Kind for RspControl {
+    type Handle = Rsp;
+    const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleRsp);
 }

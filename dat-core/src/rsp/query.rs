@@ -1,8 +1,8 @@
 //! dat_rsp_query(3).
 
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::{Ep, Evd, Rsp};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 /// `DAT_RSP_PARAM`.
@@ -20,7 +20,7 @@ impl<P: Provider> Ia<'_, P> {
     /// What the RSP is.
     #[doc(alias = "dat_rsp_query")]
     pub fn rsp_query(&self, rsp: Rsp) -> Result<RspParam, Error> {
-        let control = self.rsp(rsp)?;
+        let control = self.objects.rsps.live(rsp)?;
         Ok(RspParam { conn_qual: u64::from(control.port), evd: control.evd, ep: control.ep })
     }
 }

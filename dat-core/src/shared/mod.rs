@@ -82,6 +82,12 @@ impl<'s> Shared<'s> {
         self.receives.get(line.place(seq))
     }
 
+    /// The slot of the ring of an Event Dispatcher at that count.
+    pub(crate) fn event(&self, evd: u32, count: u32) -> Option<&'s EventSlot> {
+        let mask = (1_u32 << self.event_shift) - 1;
+        self.events.get((evd << self.event_shift | count & mask) as usize)
+    }
+
     /// What a poster of the Endpoint in slot `ep` looks at.
     #[inline]
     pub(crate) fn near(&self, ep: u32) -> Option<Near<'s>> {

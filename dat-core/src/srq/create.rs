@@ -3,9 +3,9 @@
 use core::sync::atomic::Ordering;
 
 use super::{SrqAttr, SrqControl, SrqEnd};
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::{Pz, Srq};
+use crate::ia::Ia;
 use crate::provider::{Provider, SharedRqInit};
 
 impl<P: Provider> Ia<'_, P> {
@@ -16,7 +16,7 @@ impl<P: Provider> Ia<'_, P> {
     /// adapter has no such queues; `INSUFFICIENT_RESOURCES`.
     #[doc(alias = "dat_srq_create")]
     pub fn srq_create(&mut self, pz: Pz, attr: &SrqAttr) -> Result<Srq, Error> {
-        let pd = self.pz(pz)?.pd;
+        let pd = self.objects.pzs.live(pz)?.pd;
         if self.hca.limits().max_shared == 0 {
             return Err(Error::new(DatType::ModelNotSupported, DatSubtype::None));
         }
@@ -55,7 +55,7 @@ impl<P: Provider> Ia<'_, P> {
             let end = SrqEnd::new(handle.index(), rq, pz, attr.max_recv_iov, longest);
             *place = Some(end);
         }
-        self.hold(Some(pz));
+        self.objects.pzs.hold(Some(pz));
         if attr.low_watermark != 0
             && let Err(error) = self.srq_set_lw(srq, attr.low_watermark)
         {

@@ -1,8 +1,8 @@
 //! dat_srq_free(3).
 
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Srq;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -10,7 +10,7 @@ impl<P: Provider> Ia<'_, P> {
     /// an Endpoint takes from it or its posting half is out.
     #[doc(alias = "dat_srq_free")]
     pub fn srq_free(&mut self, srq: Srq) -> Result<(), Error> {
-        let control = self.srq(srq)?;
+        let control = self.objects.srqs.live(srq)?;
         let in_use = Error::new(DatType::InvalidState, DatSubtype::InvalidStateSrqInUse);
         if control.users != 0 {
             return Err(in_use);
@@ -20,7 +20,7 @@ impl<P: Provider> Ia<'_, P> {
         let end = place.and_then(Option::take).ok_or(in_use)?;
         let freed = self.hca.shared_destroy(queue, end.rq);
         self.objects.srqs.remove(srq.0);
-        self.release(Some(pz));
+        self.objects.pzs.release(Some(pz));
         Ok(freed?)
     }
 }

@@ -17,10 +17,11 @@ pub use query::{SrqParam, SrqState};
 
 pub(crate) use post_recv::SrqEnd;
 
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType};
 use crate::handle::{Pz, Srq};
+use crate::ia::Ia;
 use crate::provider::{Provider, SharedRq};
+use crate::table::Kind;
 
 /// `DAT_SRQ_ATTR`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +48,6 @@ pub(crate) struct SrqControl {
 }
 
 impl<P: Provider> Ia<'_, P> {
-    pub(crate) fn srq(&self, srq: Srq) -> Result<&SrqControl, DatReturn> {
-        self.objects.srqs.get(srq.0).ok_or(STALE)
-    }
-
-    pub(crate) fn srq_mut(&mut self, srq: Srq) -> Result<&mut SrqControl, DatReturn> {
-        self.objects.srqs.get_mut(srq.0).ok_or(STALE)
-    }
-
     /// Receives that adapter and storage allow in one.
     pub(crate) fn max_srq_dtos(&self) -> u16 {
         // The device keeps one slot free.
@@ -64,4 +57,7 @@ impl<P: Provider> Ia<'_, P> {
     }
 }
 
-const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleSrq);
+impl Kind for SrqControl {
+    type Handle = Srq;
+    const STALE: DatReturn = DatReturn::new(DatType::InvalidHandle, DatSubtype::InvalidHandleSrq);
+}

@@ -3,9 +3,9 @@
 use core::fmt;
 use core::sync::atomic::Ordering;
 
-use crate::Ia;
 use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
 use crate::handle::{Pz, Srq};
+use crate::ia::Ia;
 use crate::post::{FULL, LENGTH, RECV, Segments, check};
 use crate::provider::{Provider, SharedRecvQueue};
 use crate::shared::{Shared, lmr};
@@ -148,7 +148,7 @@ impl<'s, P: Provider> Ia<'s, P> {
         reason = "the half itself comes back, there is no heap for it"
     )]
     pub fn srq_return_poster(&mut self, half: SrqPoster<'s, P>) -> Result<(), SrqPoster<'s, P>> {
-        let alive = self.srq(half.srq).is_ok();
+        let alive = self.objects.srqs.live(half.srq).is_ok();
         match self.data.srq_posters.get_mut(half.srq.0.index() as usize) {
             Some(place) if alive && place.is_none() => {
                 *place = Some(half.end);
@@ -159,7 +159,7 @@ impl<'s, P: Provider> Ia<'s, P> {
     }
 
     fn srq_end(&mut self, srq: Srq) -> Result<&mut SrqEnd<P>, DatReturn> {
-        self.srq(srq)?;
+        self.objects.srqs.live(srq)?;
         let place = self.data.srq_posters.get_mut(srq.0.index() as usize);
         place.and_then(Option::as_mut).ok_or(OUT)
     }

@@ -1,9 +1,9 @@
 //! dat_srq_query(3).
 
 use super::SrqAttr;
-use crate::Ia;
 use crate::dat_return::Error;
 use crate::handle::{Ep, Pz, Srq};
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 /// `DAT_SRQ_STATE`, with the numbers of `dat.h`.
@@ -37,17 +37,12 @@ impl<P: Provider> Ia<'_, P> {
     /// dequeued yet.
     #[doc(alias = "dat_srq_query")]
     pub fn srq_query(&mut self, srq: Srq) -> Result<SrqParam, Error> {
-        let control = self.srq(srq)?;
+        let control = self.objects.srqs.live(srq)?;
         let (pz, attr, failed) = (control.pz, control.attr, control.failed);
         let state = if failed { SrqState::Error } else { SrqState::Operational };
         let available = self.srq_available(srq);
-        let outstanding = self.srq_outstanding(srq);
+        let outstanding = self.data.srq_outstanding(srq);
         Ok(SrqParam { state, pz, attr, available, outstanding })
-    }
-
-    pub(super) fn srq_outstanding(&self, srq: Srq) -> u32 {
-        let line = self.data.shared.srqs.get(srq.0.index() as usize);
-        line.map_or(0, |line| line.outstanding())
     }
 
     /// Receives that no Endpoint has taken, if that can be known now.
@@ -57,10 +52,10 @@ impl<P: Provider> Ia<'_, P> {
             let Some(ep) = self.objects.eps.handle_at(index).map(Ep) else {
                 continue;
             };
-            if self.ep(ep).is_ok_and(|control| control.srq == Some(srq)) {
+            if self.objects.eps.live(ep).is_ok_and(|control| control.srq == Some(srq)) {
                 held = held.saturating_add(self.held(ep)?);
             }
         }
-        Some(self.srq_outstanding(srq).saturating_sub(held))
+        Some(self.data.srq_outstanding(srq).saturating_sub(held))
     }
 }

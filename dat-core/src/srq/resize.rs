@@ -2,9 +2,9 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::handle::Srq;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -15,7 +15,7 @@ impl<P: Provider> Ia<'_, P> {
     /// and nothing has changed.
     #[doc(alias = "dat_srq_resize")]
     pub fn srq_resize(&mut self, srq: Srq, max_recv_dtos: u16) -> Result<(), Error> {
-        let low_watermark = self.srq(srq)?.attr.low_watermark;
+        let low_watermark = self.objects.srqs.live(srq)?.attr.low_watermark;
         if max_recv_dtos == 0 {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         }
@@ -23,7 +23,7 @@ impl<P: Provider> Ia<'_, P> {
             return Err(Error::new(DatType::InsufficientResources, DatSubtype::ResourceSrq));
         }
         let refused = |subtype| Err(Error::new(DatType::InvalidState, subtype));
-        if u32::from(max_recv_dtos) < self.srq_outstanding(srq) {
+        if u32::from(max_recv_dtos) < self.data.srq_outstanding(srq) {
             return refused(DatSubtype::InvalidStateSrqInUse);
         }
         if max_recv_dtos < low_watermark {
@@ -32,7 +32,7 @@ impl<P: Provider> Ia<'_, P> {
         if let Some(line) = self.data.shared.srqs.get(srq.0.index() as usize) {
             line.most.store(max_recv_dtos.into(), Ordering::Relaxed);
         }
-        self.srq_mut(srq)?.attr.max_recv_dtos = max_recv_dtos;
+        self.objects.srqs.live_mut(srq)?.attr.max_recv_dtos = max_recv_dtos;
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! dat_srq_set_lw(3).
 
-use crate::Ia;
 use crate::dat_return::{DatSubtype, DatType, Error};
-use crate::event::{AsyncEvent, Event};
+use crate::event::AsyncEvent;
 use crate::handle::Srq;
+use crate::ia::Ia;
 use crate::provider::Provider;
 
 impl<P: Provider> Ia<'_, P> {
@@ -14,17 +14,17 @@ impl<P: Provider> Ia<'_, P> {
     /// `INVALID_PARAMETER` above the queue's receives.
     #[doc(alias = "dat_srq_set_lw")]
     pub fn srq_set_lw(&mut self, srq: Srq, low_watermark: u16) -> Result<(), Error> {
-        let control = self.srq(srq)?;
+        let control = self.objects.srqs.live(srq)?;
         if low_watermark > control.attr.max_recv_dtos {
             return Err(Error::new(DatType::InvalidParameter, DatSubtype::InvalidArg2));
         }
         let queue = control.queue;
-        let left = self.srq_available(srq).unwrap_or(self.srq_outstanding(srq));
+        let left = self.srq_available(srq).unwrap_or(self.data.srq_outstanding(srq));
         let low = left < u32::from(low_watermark);
         // The device looks only when a receive is taken.
         let limit = if low { 0 } else { low_watermark };
         self.hca.shared_arm(queue, limit)?;
-        let control = self.srq_mut(srq)?;
+        let control = self.objects.srqs.live_mut(srq)?;
         control.attr.low_watermark = low_watermark;
         control.told = low_watermark == 0;
         if low {
@@ -35,9 +35,14 @@ impl<P: Provider> Ia<'_, P> {
 
     /// Fewer receives are left than the low watermark; told once.
     pub(super) fn srq_low(&mut self, srq: Srq) {
-        if self.srq_mut(srq).is_ok_and(|control| !core::mem::replace(&mut control.told, true)) {
+        if self
+            .objects
+            .srqs
+            .live_mut(srq)
+            .is_ok_and(|control| !core::mem::replace(&mut control.told, true))
+        {
             let event = AsyncEvent::SrqLowWatermark(srq);
-            self.notify(Some(self.events.async_evd), Event::Async(event));
+            self.events.report(event);
         }
     }
 }

@@ -2,40 +2,36 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::Ia;
-use crate::event::{AsyncEvent, Event};
-use crate::handle::{Ep, Srq};
+use crate::event::AsyncEvent;
+use crate::handle::Ep;
+use crate::ia::Ia;
 use crate::provider::{Direction, Provider, SharedRq};
 
 impl<P: Provider> Ia<'_, P> {
-    fn srq_of(&self, queue: SharedRq) -> Option<Srq> {
-        self.objects.srqs.find(|control| control.queue == queue).map(Srq)
-    }
-
     /// The device says that fewer receives are left than it was armed for.
     pub(crate) fn srq_limit(&mut self, queue: SharedRq) {
-        if let Some(srq) = self.srq_of(queue) {
+        if let Some(srq) = self.objects.srq_of(queue) {
             self.srq_low(srq);
         }
     }
 
     /// The device gave a queue up.
     pub(crate) fn srq_failed(&mut self, queue: SharedRq) {
-        let Some(srq) = self.srq_of(queue) else {
+        let Some(srq) = self.objects.srq_of(queue) else {
             return;
         };
-        if let Ok(control) = self.srq_mut(srq) {
+        if let Ok(control) = self.objects.srqs.live_mut(srq) {
             control.failed = true;
         }
         let event = AsyncEvent::SrqBroken(srq);
-        self.notify(Some(self.events.async_evd), Event::Async(event));
+        self.events.report(event);
     }
 
     /// Receives that an Endpoint holds: of its own queue those that have not completed, of a shared
     /// queue those that it took and that have not been dequeued, as until then the consumer has
     /// one less. `None` if that cannot be known now.
     pub(crate) fn held(&mut self, ep: Ep) -> Option<u32> {
-        let control = self.ep(ep).ok()?;
+        let control = self.objects.eps.live(ep).ok()?;
         let (shared_queue, recv_evd) = (control.srq.is_some(), control.recv_evd);
         let (Some(_), Some(evd)) = (control.qp, recv_evd) else {
             // What its slot has counted was of the Endpoint before it.
@@ -46,7 +42,7 @@ impl<P: Provider> Ia<'_, P> {
             return Some(self.unfinished(ep, Direction::Recv));
         }
         self.look_through(evd);
-        let arrived = self.ep(ep).ok()?.arrived;
+        let arrived = self.objects.eps.live(ep).ok()?.arrived;
         let taken = self.data.shared.ep(ep.0.index())?.receive.taken.load(Ordering::Acquire);
         Some(arrived.wrapping_sub(taken))
     }

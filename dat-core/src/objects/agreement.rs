@@ -4,15 +4,14 @@
 //! for all of an Event Dispatcher; and if it is not the default, nothing but DTO and RMR bind
 //! streams may feed it.
 
-use crate::Ia;
+use super::Objects;
 use crate::dat_return::{DatSubtype, DatType, Error};
 use crate::ep::EpAttr;
 use crate::flags::CompletionFlags;
 use crate::handle::{Ep, Evd};
-use crate::provider::Provider;
 
 /// Of completion flags what decides who decides: nothing by default.
-pub(super) fn kind(flags: CompletionFlags) -> CompletionFlags {
+fn kind(flags: CompletionFlags) -> CompletionFlags {
     if flags.contains(CompletionFlags::UNSIGNALLED) {
         CompletionFlags::UNSIGNALLED
     } else {
@@ -20,7 +19,9 @@ pub(super) fn kind(flags: CompletionFlags) -> CompletionFlags {
     }
 }
 
-impl<P: Provider> Ia<'_, P> {
+const DISAGREE: Error = Error::new(DatType::InvalidParameter, DatSubtype::None);
+
+impl Objects<'_> {
     /// Whether an Endpoint's streams (`ep`'s, if it lives already) agree with each other and with
     /// all that feed the same Event Dispatchers: else `INVALID_PARAMETER`.
     pub(crate) fn streams_agree(
@@ -52,22 +53,21 @@ impl<P: Provider> Ia<'_, P> {
     }
 
     /// Whether something else that feeds `evd` does not go with a stream of that kind.
-    fn clashes(&self, ep: Option<Ep>, evd: Evd, kind: CompletionFlags) -> bool {
+    pub(crate) fn clashes(&self, ep: Option<Ep>, evd: Evd, kind: CompletionFlags) -> bool {
         let others = || {
-            self.objects
-                .eps
+            self.eps
                 .iter()
                 .any(|(handle, other)| Some(Ep(handle)) != ep && other.connect_evd == Some(evd))
-                || self.objects.psps.iter().any(|(_, psp)| psp.evd == evd)
-                || self.objects.rsps.iter().any(|(_, rsp)| rsp.evd == evd)
-                || self.objects.csps.iter().any(|(_, csp)| csp.evd == evd)
+                || self.psps.iter().any(|(_, psp)| psp.evd == evd)
+                || self.rsps.iter().any(|(_, rsp)| rsp.evd == evd)
+                || self.csps.iter().any(|(_, csp)| csp.evd == evd)
         };
         self.dto_kind(ep, evd).is_some_and(|other| other != kind) || (!kind.is_empty() && others())
     }
 
     /// The kind of the DTO streams of other Endpoints that feed `evd`, if there are any.
-    fn dto_kind(&self, ep: Option<Ep>, evd: Evd) -> Option<CompletionFlags> {
-        self.objects.eps.iter().find_map(|(handle, other)| {
+    pub(crate) fn dto_kind(&self, ep: Option<Ep>, evd: Evd) -> Option<CompletionFlags> {
+        self.eps.iter().find_map(|(handle, other)| {
             if Some(Ep(handle)) == ep {
                 None
             } else if other.recv_evd == Some(evd) {
@@ -77,6 +77,17 @@ impl<P: Provider> Ia<'_, P> {
             }
         })
     }
-}
 
-const DISAGREE: Error = Error::new(DatType::InvalidParameter, DatSubtype::None);
+    /// Who decides which completions on it notify: of the Endpoints that use it, which agree.
+    pub(crate) fn completion_type(&self, evd: Evd) -> CompletionFlags {
+        let of = |flags: CompletionFlags, used: Option<Evd>| {
+            let kind = kind(flags);
+            (used == Some(evd) && !kind.is_empty()).then_some(kind)
+        };
+        let found = self.eps.iter().find_map(|(_, ep)| {
+            of(ep.attr.recv_completion_flags, ep.recv_evd)
+                .or_else(|| of(ep.attr.request_completion_flags, ep.request_evd))
+        });
+        found.unwrap_or_default()
+    }
+}

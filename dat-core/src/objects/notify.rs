@@ -1,0 +1,162 @@
+//! Delivery of events that the control half makes: into the ring of an Event Dispatcher, and to
+//! its CNO or upcalls.
+
+use super::Events;
+use crate::dat_return::{DatReturn, DatSubtype, DatType, Error};
+use crate::data::DataPath;
+use crate::evd::EvdControl;
+use crate::event::{AsyncEvent, Event};
+use crate::flags::EvdFlags;
+use crate::handle::Evd;
+use crate::objects::Handle;
+use crate::provider::Provider;
+use crate::shared::evd::{DEAD, EvdShared};
+use core::sync::atomic::Ordering;
+
+impl<'s, P: Provider> Events<'s, P> {
+    /// What the halves share of that Event Dispatcher, if it lives.
+    pub(crate) fn ring(&self, evd: Evd) -> Option<&'s EvdShared> {
+        self.evds.get(evd.0)?;
+        self.shared.evd(evd.0.index())
+    }
+
+    /// The Event Dispatcher, or `INVALID_HANDLE` with the subtype of its role.
+    pub(crate) fn evd(&self, evd: Evd, subtype: DatSubtype) -> Result<&EvdControl<P>, DatReturn> {
+        self.evds.get(evd.0).ok_or(DatReturn::new(DatType::InvalidHandle, subtype))
+    }
+
+    pub(crate) fn evd_mut(&mut self, evd: Evd) -> Result<&mut EvdControl<P>, Error> {
+        self.evds
+            .get_mut(evd.0)
+            .ok_or(Error::new(DatType::InvalidHandle, DatSubtype::InvalidHandle1))
+    }
+
+    /// An Event Dispatcher for a stream: must live and take that stream.
+    pub(crate) fn evd_for(
+        &self,
+        evd: Evd,
+        stream: EvdFlags,
+        subtype: DatSubtype,
+    ) -> Result<(), Error> {
+        if self.evd(evd, subtype)?.flags.contains(stream) {
+            Ok(())
+        } else {
+            Err(Error::new(DatType::InvalidHandle, subtype))
+        }
+    }
+
+    pub(crate) fn attach(&mut self, evd: Option<Evd>) {
+        if let Some(control) = evd.and_then(|evd| self.evds.get_mut(evd.0)) {
+            control.streams += 1;
+        }
+    }
+
+    pub(crate) fn detach(&mut self, evd: Option<Evd>) {
+        if let Some(control) = evd.and_then(|evd| self.evds.get_mut(evd.0)) {
+            control.streams = control.streams.saturating_sub(1);
+        }
+    }
+
+    /// Whether the ring of `evd` takes another event.
+    pub(crate) fn has_room(&self, evd: Evd) -> bool {
+        match (self.evds.get(evd.0), self.shared.evd(evd.0.index())) {
+            (Some(control), Some(shared)) => shared.queued() < control.ring,
+            _ => false,
+        }
+    }
+
+    /// Puts an event into the ring; false if it is full.
+    pub(crate) fn put(&mut self, evd: Evd, words: [u64; 3]) -> bool {
+        let shared = self.shared;
+        let Some(control) = self.evds.get(evd.0) else {
+            return false;
+        };
+        let Some(ring) = shared.evd(evd.0.index()) else {
+            return false;
+        };
+        if ring.queued() >= control.ring {
+            return false;
+        }
+        let tail = ring.producer.tail.load(Ordering::Relaxed);
+        let Some(slot) = shared.event(evd.0.index(), tail) else {
+            return false;
+        };
+        slot.store(words);
+        // ORDER: the words precede the count that makes them visible.
+        ring.producer.tail.store(tail.wrapping_add(1), Ordering::Release);
+        ring.changed();
+        true
+    }
+
+    /// Delivers an event. One that finds no room is lost, and the async Event Dispatcher hears of
+    /// it.
+    pub(crate) fn notify(&mut self, evd: Option<Evd>, event: Event) {
+        let Some(evd) = evd else { return };
+        if self.put(evd, event.encode()) {
+            self.put_event(evd, event.is_connection());
+        } else {
+            self.overflowed(evd);
+        }
+    }
+
+    /// An event is there for the consumer.
+    pub(crate) fn put_event(&mut self, evd: Evd, connection: bool) {
+        self.worked = true;
+        self.arrived(evd);
+        if connection && let Some(control) = self.evds.get_mut(evd.0) {
+            control.tally.connections = control.tally.connections.wrapping_add(1);
+        }
+    }
+
+    /// An event found no room and is lost: says so on the async Event Dispatcher.
+    pub(crate) fn overflowed(&mut self, evd: Evd) {
+        let overflow = Event::Async(AsyncEvent::EvdOverflow(evd));
+        if self.put(self.async_evd, overflow.encode()) {
+            self.put_event(self.async_evd, false);
+        } else if let Some(ring) = self.ring(self.async_evd) {
+            // The last place to complain is full: that is the end of asynchronous reports.
+            ring.bar(DEAD);
+        }
+    }
+
+    /// An event has come that notifies, if anybody listens.
+    pub(crate) fn arrived(&mut self, evd: Evd) {
+        let barred = self.ring(evd).is_none_or(|ring| ring.barred() != 0);
+        let Some(control) = self.evds.get_mut(evd.0) else {
+            return;
+        };
+        if let Some(upcalls) = &mut control.upcalls {
+            upcalls.news = true;
+        }
+        // Whoever waits for it has it to himself.
+        if control.enabled
+            && !barred
+            && let Some(cno) = control.cno
+        {
+            self.trigger(cno, evd);
+        }
+    }
+
+    pub(crate) fn inside(&mut self, evd: Evd, inside: bool) {
+        if let Some(upcalls) = self.evds.get_mut(evd.0).and_then(|c| c.upcalls.as_mut()) {
+            upcalls.inside = inside;
+        }
+    }
+
+    pub(crate) fn listened(&self, evd: Evd) -> bool {
+        self.evds
+            .get(evd.0)
+            .is_some_and(|control| control.cno.is_some() || control.upcalls.is_some())
+    }
+
+    /// Whether the reaper of that slot is in another thread's hands.
+    pub(crate) fn reaper_is_out(&self, data: &DataPath<'_, P>, evd: Handle) -> bool {
+        self.evds.get(evd).is_some()
+            && data.reapers.get(evd.index() as usize).is_none_or(Option::is_none)
+    }
+
+    /// Raises an asynchronous event.
+    pub(crate) fn report(&mut self, event: AsyncEvent) {
+        self.notify(Some(self.async_evd), Event::Async(event));
+    }
+}

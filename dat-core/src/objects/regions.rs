@@ -1,0 +1,24 @@
+//! Remote Memory Regions as objects.
+
+use super::Objects;
+use crate::objects::Handle;
+use crate::rmr::RmrControl;
+use crate::shared::lmr::RmrShared;
+use core::sync::atomic::Ordering;
+
+impl Objects<'_> {
+    /// Gives back the slots of freed RMRs whose last completion has been dequeued.
+    pub(crate) fn rmr_retire(&mut self) {
+        let shared = self.shared;
+        let idle = |window: &RmrShared| window.binds.load(Ordering::SeqCst) == 0;
+        let done = |(handle, control): (Handle, &RmrControl)| {
+            let window = shared.rmrs.get(handle.index() as usize);
+            (control.freed && window.is_some_and(idle)).then_some(handle)
+        };
+        loop {
+            let found = self.rmrs.iter().find_map(done);
+            let Some(rmr) = found else { return };
+            self.rmrs.remove(rmr);
+        }
+    }
+}
